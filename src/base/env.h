@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The environment variables of env.def, read on demand; a bad value is an error that names it. */
+#ifndef WEFT_BASE_ENV_H
+#define WEFT_BASE_ENV_H
+
+#include "weft/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum weft_i_env {
+#define ENV(name_, kind_, default_, text_) WEFT_I_ENV_##name_,
+#include "base/env.def"
+#undef ENV
+    WEFT_I_ENV_COUNT
+} weft_i_env;
+
+typedef enum weft_i_env_kind {
+    WEFT_I_ENV_KIND_STRING,
+    WEFT_I_ENV_KIND_INT,
+    WEFT_I_ENV_KIND_BOOL,
+    WEFT_I_ENV_KIND_MS,
+    WEFT_I_ENV_KIND_BYTES,
+    WEFT_I_ENV_KIND_CHOICE
+} weft_i_env_kind;
+
+typedef struct weft_i_env_row {
+    const char *name; /* with its prefix: "WEFT_DEBUG" */
+    weft_i_env_kind kind;
+    const char *fallback; /* the default, as text */
+    const char *text;
+} weft_i_env_row;
+
+const weft_i_env_row *weft_i_env_row_of(weft_i_env variable);
+
+/* The text of the variable, or its default.  An empty variable counts as unset. */
+const char *weft_i_env_text(weft_i_env variable);
+
+/* The number of an INT, BOOL, MS or BYTES variable.  A malformed value is WEFT_ERR_INVALID_ARG naming it. */
+weft_status weft_i_env_number(weft_i_env variable, int64_t *out);
+
+/* As above, but a malformed value is logged once and the default taken: for places that cannot fail. */
+int64_t weft_i_env_number_or_default(weft_i_env variable);
+
+/* Parses "12", "64K", "2G"; returns false on anything else or overflow. */
+int weft_i_env_parse_bytes(const char *text, int64_t *out);
+
+#endif

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The only file with system calls.  See os.h for the contract. */
+#include "base/os.h"
+
+#include "base/env.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RESTART(result_, call_) \
+    do {                        \
+        (result_) = (call_);    \
+    } while ((result_) == -1 && errno == EINTR)
+
+static void *os_alloc(size_t bytes)
+{
+    return calloc(1, bytes ? bytes : 1);
+}
+
+static void *os_alloc_aligned(size_t alignment, size_t bytes)
+{
+    void *memory = NULL;
+    int error = posix_memalign(&memory, alignment, bytes ? bytes : 1);
+    if (error)
+        errno = error;
+    return error ? NULL : memory;
+}
+
+static void *os_resize(void *old, size_t bytes)
+{
+    return realloc(old, bytes ? bytes : 1);
+}
+
+static int os_memfd_create(const char *name, unsigned flags)
+{
+    return memfd_create(name, flags | MFD_CLOEXEC);
+}
+
+static int os_fallocate(int fd, int mode, off_t offset, off_t bytes)
+{
+    int result;
+    RESTART(result, fallocate(fd, mode, offset, bytes));
+    return result;
+}
+
+static int os_ftruncate(int fd, off_t bytes)
+{
+    int result;
+    RESTART(result, ftruncate(fd, bytes));
+    return result;
+}
+
+static int os_seal(int fd, int seals)
+{
+    return fcntl(fd, F_ADD_SEALS, seals);
+}
+
+static int os_open(const char *path, int flags, mode_t mode)
+{
+    int result;
+    RESTART(result, open(path, flags | O_CLOEXEC, mode));
+    return result;
+}
+
+static ssize_t os_read(int fd, void *bytes, size_t count)
+{
+    ssize_t result;
+    RESTART(result, read(fd, bytes, count));
+    return result;
+}
+
+static ssize_t os_write(int fd, const void *bytes, size_t count)
+{
+    ssize_t result;
+    RESTART(result, write(fd, bytes, count));
+    return result;
+}
+
+static int os_flock(int fd, int operation)
+{
+    int result;
+    RESTART(result, flock(fd, operation));
+    return result;
+}
+
+static int os_pipe(int fds[2])
+{
+    return pipe2(fds, O_CLOEXEC);
+}
+
+static int os_eventfd(unsigned start)
+{
+    return eventfd(start, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+static int os_socket(int domain, int type, int protocol)
+{
+    return socket(domain, type | SOCK_CLOEXEC, protocol);
+}
+
+static int os_socketpair(int domain, int type, int fds[2])
+{
+    return socketpair(domain, type | SOCK_CLOEXEC, 0, fds);
+}
+
+static int os_accept(int fd, bool blocking)
+{
+    int result;
+    RESTART(result, accept4(fd, NULL, NULL, SOCK_CLOEXEC | (blocking ? 0 : SOCK_NONBLOCK)));
+    return result;
+}
+
+static int os_connect(int fd, const struct sockaddr *address, socklen_t length)
+{
+    int result = connect(fd, address, length);
+    if (result == 0 || errno != EINTR)
+        return result;
+    /* An interrupted connect goes on by itself: wait for it and read its outcome. */
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    int error = 0;
+    socklen_t size = sizeof error;
+    while (poll(&wait, 1, -1) < 0 && errno == EINTR)
+        ;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    errno = error;
+    return error ? -1 : 0;
+}
+
+static ssize_t os_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    ssize_t result;
+    RESTART(result, sendmsg(fd, message, flags | MSG_NOSIGNAL));
+    return result;
+}
+
+static ssize_t os_recvmsg(int fd, struct msghdr *message, int flags)
+{
+    ssize_t result;
+    RESTART(result, recvmsg(fd, message, flags | MSG_CMSG_CLOEXEC));
+    return result;
+}
+
+static int64_t os_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int os_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    int64_t end = timeout_ms < 0 ? WEFT_I_NEVER : os_clock_ns() + (int64_t)timeout_ms * 1000000;
+    for (;;) {
+        int result = poll(fds, count, timeout_ms);
+        if (result >= 0 || errno != EINTR)
+            return result;
+        if (timeout_ms >= 0) {
+            int64_t left = end - os_clock_ns();
+            timeout_ms = left <= 0 ? 0 : (int)((left + 999999) / 1000000);
+        }
+    }
+}
+
+/* Library threads must not take the program's signals: they start with all of them blocked. */
+static int os_thread_create(pthread_t *thread, void *(*body)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(thread, NULL, body, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static pid_t os_waitpid(pid_t process, int *status, int options)
+{
+    pid_t result;
+    RESTART(result, waitpid(process, status, options));
+    return result;
+}
+
+static int os_random_bytes(void *bytes, size_t count)
+{
+    for (size_t done = 0; done < count;) {
+        ssize_t n = getrandom((char *)bytes + done, count - done, 0);
+        if (n < 0 && errno != EINTR)
+            return -1;
+        if (n > 0)
+            done += (size_t)n;
+    }
+    return 0;
+}
+
+static struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+static void os_sleep_ns(int64_t duration)
+{
+    struct timespec left = timespec_of(duration > 0 ? duration : 0);
+    while (nanosleep(&left, &left) && errno == EINTR)
+        ;
+}
+
+static void os_yield(void)
+{
+    sched_yield();
+}
+
+static void os_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t duration)
+{
+    struct timespec limit = timespec_of(duration > 0 ? duration : 0);
+    syscall(SYS_futex, word, FUTEX_WAIT, expected, &limit, NULL, 0);
+}
+
+static void os_futex_wake(_Atomic uint32_t *word, int count)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}
+
+const weft_i_os weft_i_os_linux = {
+    .alloc = os_alloc,
+    .alloc_aligned = os_alloc_aligned,
+    .resize = os_resize,
+    .free = free,
+    .mmap = mmap,
+    .munmap = munmap,
+    .madvise = madvise,
+    .memfd_create = os_memfd_create,
+    .fallocate = os_fallocate,
+    .ftruncate = os_ftruncate,
+    .seal = os_seal,
+    .open = os_open,
+    .close = close,
+    .read = os_read,
+    .write = os_write,
+    .lseek = lseek,
+    .flock = os_flock,
+    .unlink = unlink,
+    .pipe = os_pipe,
+    .eventfd = os_eventfd,
+    .socket = os_socket,
+    .socketpair = os_socketpair,
+    .bind = bind,
+    .listen = listen,
+    .accept = os_accept,
+    .connect = os_connect,
+    .sendmsg = os_sendmsg,
+    .recvmsg = os_recvmsg,
+    .poll = os_poll,
+    .thread_create = os_thread_create,
+    .fork = fork,
+    .kill = kill,
+    .waitpid = os_waitpid,
+    .random_bytes = os_random_bytes,
+    .clock_ns = os_clock_ns,
+    .sleep_ns = os_sleep_ns,
+    .yield = os_yield,
+    .futex_wait = os_futex_wait,
+    .futex_wake = os_futex_wake,
+};
+
+const weft_i_os *weft_i_os_now = &weft_i_os_linux;
+
+int weft_i_os_process(void)
+{
+    return getpid();
+}
+
+int weft_i_os_thread(void)
+{
+    return (int)syscall(SYS_gettid);
+}
+
+int weft_i_os_cores(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    if (cores <= 0)
+        cores = (int)sysconf(_SC_NPROCESSORS_ONLN); /* more than 1,024 cores: the plain set is too small */
+    return cores > 0 ? cores : 1;
+}
+
+void weft_i_os_barrier_everywhere(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) != 0)
+        os_sleep_ns(2000000); /* store buffers drain within microseconds; two milliseconds are ample */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+int weft_i_os_set_robust_list(void *head, size_t bytes)
+{
+    return (int)syscall(SYS_set_robust_list, head, bytes);
+}
+
+/* Reads a small file whole; returns its length, or -1. */
+static ssize_t slurp(const char *path, char *out, size_t bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t n = read(fd, out, bytes - 1);
+    close(fd);
+    if (n >= 0)
+        out[n] = 0;
+    return n;
+}
+
+char weft_i_os_process_state(int process)
+{
+    char path[48], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    if (slurp(path, text, sizeof text) <= 0)
+        return 0;
+    /* The name in parentheses may hold anything: the state follows the last one. */
+    const char *close_paren = strrchr(text, ')');
+    return close_paren && close_paren[1] == ' ' ? close_paren[2] : 0;
+}
+
+static bool append(char **at, const char *end, const char *text)
+{
+    size_t length = strlen(text);
+    if ((size_t)(end - *at) <= length)
+        return false;
+    memcpy(*at, text, length + 1);
+    *at += length;
+    return true;
+}
+
+bool weft_i_os_expand_path(const char *pattern, int rank, char *out, size_t bytes)
+{
+    struct utsname host;
+    if (uname(&host))
+        host.nodename[0] = 0;
+    char *at = out;
+    const char *end = out + bytes;
+    if (bytes)
+        *out = 0;
+    for (const char *p = pattern; *p; p++) {
+        char piece[72] = {*p, 0};
+        if (*p == '%' && p[1]) {
+            p++;
+            if (*p == 'h')
+                snprintf(piece, sizeof piece, "%.64s", host.nodename);
+            else if (*p == 'p')
+                snprintf(piece, sizeof piece, "%d", getpid());
+            else if (*p == 'r')
+                snprintf(piece, sizeof piece, "%d", rank);
+            else if (*p != '%')
+                snprintf(piece, sizeof piece, "%%%c", *p);
+        }
+        if (!append(&at, end, piece))
+            return false;
+    }
+    return true;
+}
+
+void weft_i_os_host_id(char out[65])
+{
+    const char *forced = weft_i_env_text(WEFT_I_ENV_HOST_ID);
+    if (*forced) {
+        snprintf(out, 65, "%.64s", forced);
+        return;
+    }
+    /* The boot id tells machines apart; the network namespace tells containers apart whose abstract sockets differ. */
+    char boot[40] = "";
+    if (slurp("/proc/sys/kernel/random/boot_id", boot, sizeof boot) < 36) {
+        struct utsname host;
+        snprintf(boot, sizeof boot, "%.36s", uname(&host) ? "unknown" : host.nodename);
+    }
+    boot[strcspn(boot, "\n")] = 0;
+    struct stat network;
+    unsigned long long space = stat("/proc/self/ns/net", &network) ? 0 : (unsigned long long)network.st_ino;
+    snprintf(out, 65, "%.36s-%llx", boot, space);
+}
+
+static pthread_once_t calibrate_once = PTHREAD_ONCE_INIT;
+static uint64_t tick_origin;
+static int64_t ns_origin;
+static double ns_per_tick;
+
+static void calibrate(void)
+{
+#if defined(__aarch64__)
+    uint64_t frequency;
+    __asm__("mrs %0, cntfrq_el0" : "=r"(frequency));
+    tick_origin = weft_i_os_ticks();
+    ns_origin = os_clock_ns();
+    ns_per_tick = 1e9 / (double)frequency;
+#else
+    uint64_t first_tick = weft_i_os_ticks();
+    int64_t first_ns = os_clock_ns();
+    os_sleep_ns(5000000);
+    tick_origin = weft_i_os_ticks();
+    ns_origin = os_clock_ns();
+    ns_per_tick = (double)(ns_origin - first_ns) / (double)(tick_origin - first_tick);
+#endif
+}
+
+int64_t weft_i_os_ticks_to_ns(uint64_t ticks)
+{
+    pthread_once(&calibrate_once, calibrate);
+    return ns_origin + (int64_t)((double)(int64_t)(ticks - tick_origin) * ns_per_tick);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every call to the system goes through this one table, so that a test can make the n-th of them fail and a
+ * simulator can replace time.  The entries behave as the calls of the same name (result -1 and errno), except that
+ * all descriptors are close-on-exec and all calls restart after EINTR.
+ */
+#ifndef WEFT_BASE_OS_H
+#define WEFT_BASE_OS_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+typedef struct weft_i_os {
+    /* private memory; alloc returns zeroed bytes, free takes NULL */
+    void *(*alloc)(size_t bytes);
+    void *(*alloc_aligned)(size_t alignment, size_t bytes); /* not zeroed; freed by `free` */
+    void *(*resize)(void *old, size_t bytes);               /* as realloc: new bytes are not zeroed */
+    void (*free)(void *memory);
+
+    /* mappings and memory files */
+    void *(*mmap)(void *where, size_t bytes, int protection, int flags, int fd, off_t offset);
+    int (*munmap)(void *memory, size_t bytes);
+    int (*madvise)(void *memory, size_t bytes, int advice);
+    int (*memfd_create)(const char *name, unsigned flags);
+    int (*fallocate)(int fd, int mode, off_t offset, off_t bytes);
+    int (*ftruncate)(int fd, off_t bytes);
+    int (*seal)(int fd, int seals); /* F_ADD_SEALS */
+
+    /* files */
+    int (*open)(const char *path, int flags, mode_t mode);
+    int (*close)(int fd);
+    ssize_t (*read)(int fd, void *bytes, size_t count);
+    ssize_t (*write)(int fd, const void *bytes, size_t count);
+    off_t (*lseek)(int fd, off_t offset, int whence);
+    int (*flock)(int fd, int operation);
+    int (*unlink)(const char *path);
+    int (*pipe)(int fds[2]);
+    int (*eventfd)(unsigned start); /* non-blocking */
+
+    /* sockets */
+    int (*socket)(int domain, int type, int protocol);
+    int (*socketpair)(int domain, int type, int fds[2]);
+    int (*bind)(int fd, const struct sockaddr *address, socklen_t length);
+    int (*listen)(int fd, int backlog);
+    int (*accept)(int fd, bool blocking); /* the new socket is non-blocking unless `blocking` */
+    int (*connect)(int fd, const struct sockaddr *address, socklen_t length);
+    ssize_t (*sendmsg)(int fd, const struct msghdr *message, int flags);
+    ssize_t (*recvmsg)(int fd, struct msghdr *message, int flags);
+    int (*poll)(struct pollfd *fds, nfds_t count, int timeout_ms); /* EINTR does not restart its clock */
+
+    /* threads, processes, identity */
+    int (*thread_create)(pthread_t *thread, void *(*body)(void *), void *argument); /* errno value */
+    pid_t (*fork)(void);
+    int (*kill)(pid_t process, int signal);
+    pid_t (*waitpid)(pid_t process, int *status, int options);
+    int (*random_bytes)(void *bytes, size_t count);
+
+    /* time and waiting */
+    int64_t (*clock_ns)(void); /* monotonic */
+    void (*sleep_ns)(int64_t duration);
+    void (*yield)(void);
+    /* Sleeps while *word == expected, at most `duration` ns.  The word may lie in memory shared by processes. */
+    void (*futex_wait)(_Atomic uint32_t *word, uint32_t expected, int64_t duration);
+    void (*futex_wake)(_Atomic uint32_t *word, int count);
+} weft_i_os;
+
+/* The table in use.  Tests replace it before any rank starts; nothing else writes it. */
+extern const weft_i_os *weft_i_os_now;
+extern const weft_i_os weft_i_os_linux;
+#define WEFT_OS (weft_i_os_now)
+
+/* Not worth replacing: no resource is taken. */
+int weft_i_os_process(void); /* getpid */
+int weft_i_os_thread(void);  /* gettid */
+int weft_i_os_cores(void);   /* cores this process may run on */
+
+/* A full memory barrier on every core that runs a thread of anybody: the heavy half of an asymmetric fence. */
+void weft_i_os_barrier_everywhere(void);
+
+/* Puts the calling thread's robust-futex list head in place: the kernel marks the listed words when it dies. */
+int weft_i_os_set_robust_list(void *head, size_t bytes);
+
+/* 'R', 'S', 'D', 'T' (stopped), 'Z' (zombie) ... as the kernel shows it; 0 if the process is gone or hidden. */
+char weft_i_os_process_state(int process);
+
+/* Replaces %h (host), %p (process), %r (rank) and %%; false if the result does not fit. */
+bool weft_i_os_expand_path(const char *pattern, int rank, char *out, size_t bytes);
+
+/* Identity of this host and boot, also different between containers that share no sockets; at most 64 characters. */
+void weft_i_os_host_id(char out[65]);
+
+/* A cheap clock for the flight recorder: a counter of the processor, converted by weft_i_os_ticks_to_ns. */
+static inline uint64_t weft_i_os_ticks(void)
+{
+#if defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#elif defined(__x86_64__)
+    uint32_t low, high;
+    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+    return (uint64_t)high << 32 | low;
+#else
+    return (uint64_t)weft_i_os_now->clock_ns();
+#endif
+}
+
+/* Nanoseconds of the monotonic clock at which the counter showed `ticks`; calibrated on first use. */
+int64_t weft_i_os_ticks_to_ns(uint64_t ticks);
+
+/* One round of a spin loop. */
+static inline void weft_i_os_pause(void)
+{
+#if defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* "yield" is a no-op on server cores; isb gives the pipeline a rest */
+#elif defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Deadlines: absolute monotonic nanoseconds. */
+#define WEFT_I_NEVER INT64_MAX
+static inline int64_t weft_i_os_deadline(int64_t timeout_ms)
+{
+    int64_t now = weft_i_os_now->clock_ns();
+    return timeout_ms < 0 || timeout_ms > (WEFT_I_NEVER - now) / 1000000 ? WEFT_I_NEVER
+                                                                        : now + timeout_ms * 1000000;
+}
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Status names and the thread's last error.  One thread-local record holds the first and the last message; no
+ * allocation happens on the error path, so that running out of memory can still be reported.
+ */
+#include "base/status.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 2048 };
+
+static _Thread_local struct {
+    int rank_plus_one; /* 0: no rank yet, so that zeroed thread storage is right */
+    weft_status last, first;
+    char last_text[MESSAGE_BYTES], first_text[MESSAGE_BYTES];
+} error_record;
+
+static const struct {
+    weft_status code;
+    weft_scope_of_error scope;
+    const char *name, *text;
+} table[] = {
+#define STATUS(name_, scope_, text_) {WEFT_##name_, WEFT_SCOPE_##scope_, "WEFT_" #name_, text_},
+#include "base/status.def"
+#undef STATUS
+};
+
+static int row_of(weft_status status)
+{
+    for (int row = 0; row < (int)(sizeof table / sizeof *table); row++)
+        if (table[row].code == status)
+            return row;
+    return -1;
+}
+
+const char *weft_status_name(weft_status status)
+{
+    int row = row_of(status);
+    return row < 0 ? "unknown status" : table[row].name;
+}
+
+const char *weft_strerror(weft_status status)
+{
+    int row = row_of(status);
+    return row < 0 ? "unknown status" : table[row].text;
+}
+
+weft_scope_of_error weft_status_scope(weft_status status)
+{
+    int row = row_of(status);
+    return row < 0 ? WEFT_SCOPE_BUG : table[row].scope;
+}
+
+const char *weft_last_error(void)
+{
+    return error_record.last_text;
+}
+
+weft_status weft_last_status(void)
+{
+    return error_record.last;
+}
+
+void weft_clear_error(void)
+{
+    error_record.last = error_record.first = WEFT_OK;
+    error_record.last_text[0] = error_record.first_text[0] = 0;
+}
+
+void weft_i_status_set_rank(int rank)
+{
+    error_record.rank_plus_one = rank + 1;
+}
+
+int weft_i_status_rank(void)
+{
+    return error_record.rank_plus_one - 1;
+}
+
+weft_status weft_i_first_error(const char **message)
+{
+    *message = error_record.first_text;
+    return error_record.first;
+}
+
+/* A group that is lost concerns everybody; a refused argument only its caller, who has the code in hand. */
+static weft_log_level level_of(weft_status status)
+{
+    return weft_status_scope(status) >= WEFT_SCOPE_GROUP ? WEFT_LOG_WARN : WEFT_LOG_INFO;
+}
+
+static void keep_first(void)
+{
+    if (error_record.first != WEFT_OK)
+        return;
+    error_record.first = error_record.last;
+    memcpy(error_record.first_text, error_record.last_text, MESSAGE_BYTES);
+}
+
+static void decide(weft_status status, const char *suffix, const char *format, va_list args)
+{
+    int n = vsnprintf(error_record.last_text, MESSAGE_BYTES, format, args);
+    if (suffix && n >= 0 && n < MESSAGE_BYTES)
+        snprintf(error_record.last_text + n, MESSAGE_BYTES - (size_t)n, ": %s", suffix);
+    error_record.last = status;
+    keep_first();
+    weft_i_log(level_of(status), "%s (%s)", error_record.last_text, weft_status_name(status));
+}
+
+weft_status weft_i_fail(weft_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    decide(status, NULL, format, args);
+    va_end(args);
+    return status;
+}
+
+void *weft_i_null(weft_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    decide(status, NULL, format, args);
+    va_end(args);
+    return NULL;
+}
+
+static weft_status status_of_errno(int error)
+{
+    switch (error) {
+    case ENOMEM:
+        return WEFT_ERR_NO_MEMORY;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+        return WEFT_ERR_NO_SPACE;
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+    case ENOBUFS:
+        return WEFT_ERR_LIMIT;
+    case EADDRINUSE:
+        return WEFT_ERR_ADDR_IN_USE;
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case ECONNABORTED:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EPIPE:
+    case ETIMEDOUT:
+        return WEFT_ERR_UNREACHABLE;
+    case EINVAL:
+        return WEFT_ERR_INVALID_ARG;
+    default:
+        return WEFT_ERR_IO;
+    }
+}
+
+weft_status weft_i_fail_errno(int error, const char *format, ...)
+{
+    char reason[128];
+    /* The GNU strerror_r may return a static text instead of filling the buffer. */
+    const char *text = strerror_r(error, reason, sizeof reason);
+    va_list args;
+    va_start(args, format);
+    decide(status_of_errno(error), text, format, args);
+    va_end(args);
+    return status_of_errno(error);
+}
+
+weft_status weft_i_explain(weft_status status, const char *format, ...)
+{
+    char old[MESSAGE_BYTES];
+    bool was_first = error_record.first == status &&
+                     strcmp(error_record.first_text, error_record.last_text) == 0;
+    memcpy(old, error_record.last_text, sizeof old);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(error_record.last_text, MESSAGE_BYTES, format, args);
+    va_end(args);
+    if (n >= 0 && n < MESSAGE_BYTES)
+        snprintf(error_record.last_text + n, MESSAGE_BYTES - (size_t)n, ": %s", old);
+    if (was_first)
+        memcpy(error_record.first_text, error_record.last_text, MESSAGE_BYTES);
+    error_record.last = status;
+    return status;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the library itself reports errors: decide once, say it once, pass the code on. */
+#ifndef WEFT_BASE_STATUS_H
+#define WEFT_BASE_STATUS_H
+
+#include "weft/status.h"
+
+/*
+ * Decides an error: stores the message for weft_last_error(), logs it, returns `status`.  Call it exactly where
+ * the error is decided; callers pass the code on with WEFT_TRY.
+ */
+weft_status weft_i_fail(weft_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* As weft_i_fail, for functions that return pointers: `return weft_i_null(WEFT_ERR_TYPE, "...")`. */
+void *weft_i_null(weft_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Turns errno of a failed system call into a status (ENOMEM, ENOSPC, EMFILE ... have their own) with a message. */
+weft_status weft_i_fail_errno(int error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Puts context in front of the last message: "rendezvous of block 3: <old message>". */
+weft_status weft_i_explain(weft_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The rank shown in messages of this thread; -1 while it has none. */
+void weft_i_status_set_rank(int rank);
+int weft_i_status_rank(void);
+
+/* The first error of this thread since it was last cleared: what weft_finish reports. */
+weft_status weft_i_first_error(const char **message);
+
+#define WEFT_TRY(call_)                    \
+    do {                                   \
+        weft_status try_status_ = (call_); \
+        if (try_status_ < 0)               \
+            return try_status_;            \
+    } while (0)
+
+#endif

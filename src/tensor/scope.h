@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head that every handle of weft starts with, and how handles enter scopes. */
+#ifndef WEFT_TENSOR_SCOPE_H
+#define WEFT_TENSOR_SCOPE_H
+
+#include "weft/scope.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct weft_i_scope weft_i_scope;
+
+/* What kind of handle this is, for checks of void pointers. */
+typedef enum weft_i_kind {
+    WEFT_I_TENSOR = 0x7e01,
+    WEFT_I_STORAGE,
+    WEFT_I_GROUP,
+    WEFT_I_SYMM,
+    WEFT_I_STORE,
+    WEFT_I_POOL,
+    WEFT_I_WORK,
+    WEFT_I_MESH
+} weft_i_kind;
+
+/* First member of every handle. */
+typedef struct weft_i_object {
+    uint32_t kind;
+    atomic_int references; /* relaxed up, acq_rel down: the last owner sees all writes of the others */
+    void (*destroy)(struct weft_i_object *object); /* called once, at zero references; frees the memory too */
+    /* Place in the list of the owning scope; touched only by the thread that owns the scope. */
+    weft_i_scope *scope;
+    struct weft_i_object *newer, *older;
+} weft_i_object;
+
+/*
+ * Allocates a zeroed handle of `bytes` (its first member a weft_i_object) with one reference, owned by the thread's
+ * current scope.  NULL and an error if memory runs out; then nothing has happened.
+ */
+void *weft_i_object_new(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *));
+
+/* As above, but owned by nobody: for objects inside other objects. */
+void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *));
+
+/* One more reference, for an object that holds another; `drop` gives it back.  NULL passes through. */
+void *weft_i_object_hold(void *object);
+void weft_i_object_drop(void *object);
+
+/* Frees the memory of a handle: the last line of every destroy function. */
+void weft_i_object_free(weft_i_object *object);
+
+#endif
