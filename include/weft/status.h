@@ -2,9 +2,10 @@
 /*
  * Status codes and the thread's last error.
  *
- * Actions return a weft_status: 0 is success, 1 "still under way", negative an error.  Functions that make an
- * object return a pointer and NULL on failure; they pass NULL inputs through, so that a chain of expressions
- * needs one check at its end.  The code carries its scope, which says what is still usable afterwards.
+ * Actions return a weft_status: 0 is success, 1 "still under way", negative an error.  Functions
+ * that make an object return a pointer and NULL on failure; they pass NULL inputs through, so that
+ * a chain of expressions needs one check at its end.  The code carries its scope, which says what
+ * is still usable afterwards.
  */
 #ifndef WEFT_STATUS_H
 #define WEFT_STATUS_H
@@ -69,8 +70,8 @@ WEFT_API const char *weft_strerror(weft_status status);
 WEFT_API weft_scope_of_error weft_status_scope(weft_status status);
 
 /*
- * The calling thread's last error: what happened, which rank, which operation, the likely cause.  Never NULL;
- * empty if nothing failed yet.  The text stays valid until the thread's next error.
+ * The calling thread's last error: what happened, which rank, which operation, the likely cause.
+ * Never NULL; empty if nothing failed yet.  The text stays valid until the thread's next error.
  */
 WEFT_API const char *weft_last_error(void);
 WEFT_API weft_status weft_last_status(void);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the variables of env.def.  Nothing is cached here: callers read at the point where a choice is made. */
+/* Reads the variables of env.def.  Nothing is cached here: callers read at the point where a choice
+ * is made. */
 #include "base/env.h"
 
 #include "base/log.h"
 #include "base/status.h"
+#include "weft/env.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -73,7 +76,8 @@ int weft_i_env_parse_bytes(const char *text, int64_t *out)
 
 static int parse_bool(const char *text, int64_t *out)
 {
-    static const char *const yes[] = {"1", "on", "true", "yes"}, *const no[] = {"0", "off", "false", "no"};
+    static const char *const yes[] = {"1", "on", "true", "yes"}, *const no[] = {"0", "off", "false",
+                                                                                "no"};
     for (int i = 0; i < 4; i++) {
         if (!strcasecmp(text, yes[i]))
             return *out = 1, 1;
@@ -116,4 +120,33 @@ int64_t weft_i_env_number_or_default(weft_i_env variable)
                weft_i_env_text(variable), rows[variable].fallback);
     parse(rows[variable].kind, rows[variable].fallback, &value);
     return value;
+}
+
+int weft_env_count(void)
+{
+    return WEFT_I_ENV_COUNT;
+}
+
+weft_status weft_env_describe(int index, weft_env_info *out)
+{
+    static const char *const kinds[] = {"string", "secret", "int", "bool", "ms", "bytes", "choice"};
+    if (!out || index < 0 || index >= WEFT_I_ENV_COUNT)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_env_describe: index %d of %d variables, out %s", index,
+                           WEFT_I_ENV_COUNT, out ? "given" : "NULL");
+    const weft_i_env_row *row = &rows[index];
+    const char *value = getenv(row->name);
+    if (value && !*value)
+        value = NULL;
+    bool is_number = row->kind >= WEFT_I_ENV_KIND_INT && row->kind <= WEFT_I_ENV_KIND_BYTES;
+    int64_t number = 0;
+    *out = (weft_env_info){
+        .name = row->name,
+        .kind = kinds[row->kind],
+        .fallback = row->fallback,
+        .value = value && row->kind == WEFT_I_ENV_KIND_SECRET ? "(hidden)" : value,
+        .meaning = row->text,
+        .valid = !value || !is_number || parse(row->kind, value, &number),
+    };
+    return WEFT_OK;
 }

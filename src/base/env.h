@@ -17,6 +17,7 @@ typedef enum weft_i_env {
 
 typedef enum weft_i_env_kind {
     WEFT_I_ENV_KIND_STRING,
+    WEFT_I_ENV_KIND_SECRET, /* a text that is never shown */
     WEFT_I_ENV_KIND_INT,
     WEFT_I_ENV_KIND_BOOL,
     WEFT_I_ENV_KIND_MS,

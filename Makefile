@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door.  CMake builds; this file knows the few commands worth remembering.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+N       ?= 4
+JOBS    ?= $(shell nproc)
+BUILDS  := release dev asan tsan ubsan
+
+.PHONY: all help demo test test-all install fmt fmt-check conformance bench clean setup-demo setup-test $(BUILDS)
+
+all: release ## build the library and the weft command in build/release
+
+help: ## this list
+	@sed -n 's/^\([a-z -]*\):.*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+$(filter-out asan tsan ubsan,$(BUILDS)):
+	@scripts/build $@ $(JOBS)
+
+demo: setup-demo release ## build, then let N=4 ranks share memory and measure it
+	build/release/weft run -n $(N) build/release/examples/demo
+
+test: setup-test dev ## build with warnings as errors and run every test (under 8 minutes on 2 cores)
+	@scripts/build asan $(JOBS)
+	@scripts/build tsan $(JOBS)
+	@tests/run build/dev build/asan build/tsan
+
+test-all: setup-test dev ## `make test`, then the undefined-behaviour build and the other compiler
+	@scripts/build asan $(JOBS)
+	@scripts/build tsan $(JOBS)
+	@scripts/build ubsan $(JOBS)
+	@scripts/build clang $(JOBS)
+	@tests/run build/dev build/asan build/tsan build/ubsan build/clang
+
+asan tsan ubsan: setup-test ## build with that sanitizer and run its tests
+	@scripts/build $@ $(JOBS)
+	@tests/run build/$@
+
+conformance: setup-test dev ## one line per test of the specifications; writes docs/conformance.md
+	@scripts/conformance build/dev
+
+bench: setup-demo release ## the benchmarks, beside their floors
+	build/release/weft bench
+
+install: release ## install to PREFIX (default /usr/local), below DESTDIR if given
+	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+fmt: ## format all sources (clang-format 14)
+	@scripts/check-format --fix
+
+fmt-check: ## say which sources are not formatted
+	@scripts/check-format
+
+clean: ## remove build/
+	rm -rf build
+
+setup-demo setup-test:
+	@scripts/setup $(@:setup-%=%)

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All of weft: the one header most programs need.  One line per noun, in alphabetical order. */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include "weft/env.h"
+#include "weft/machine.h"
+#include "weft/scope.h"
+#include "weft/status.h"
+#include "weft/version.h"
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `weft info`: version, build, machine and settings, for people or (--json) for programs.  It knows
+ * no fact itself: each section walks a table of the library, once as text and once as JSON.
+ */
+#include "command.h"
+#include "json.h"
+
+#include <weft/weft.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_build(const weft_version_info *build)
+{
+    printf("weft %s\n\nbuild\n", build->version);
+    printf("  %-24s%s\n", "compiler", build->compiler);
+    printf("  %-24s%s\n", "flags", build->flags);
+    printf("  %-24s%s\n", "sanitizers", *build->sanitizers ? build->sanitizers : "none");
+    printf("  %-24s%s\n", "target", build->target);
+    printf("  %-24s%s\n", "assertions", build->assertions ? "on" : "off");
+}
+
+static void json_build(json_writer *j, const weft_version_info *build)
+{
+    json_text(j, "version", build->version);
+    json_open(j, "build", '{');
+    json_text(j, "compiler", build->compiler);
+    json_text(j, "flags", build->flags);
+    json_text(j, "sanitizers", build->sanitizers);
+    json_text(j, "target", build->target);
+    json_bool(j, "assertions", build->assertions);
+    json_close(j);
+}
+
+static int is_bytes(const weft_machine_fact *fact)
+{
+    return fact->is_number && fact->number != INT64_MAX && !strncmp(fact->meaning, "bytes", 5);
+}
+
+/* "24.0 GiB" for people; the JSON form has the number. */
+static void print_bytes(int64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    for (; value >= 1024 && unit < 4; unit++)
+        value /= 1024;
+    printf("%.*f %s", unit ? 1 : 0, value, units[unit]);
+}
+
+static void print_machine(void)
+{
+    const char *part = "";
+    weft_machine_fact fact;
+    for (int i = 0; i < weft_machine_count() && weft_machine_describe(i, &fact) == WEFT_OK; i++) {
+        if (strcmp(part, fact.part))
+            printf("\n%s\n", part = fact.part);
+        printf("  %-24s", fact.name);
+        if (is_bytes(&fact))
+            print_bytes(fact.number);
+        else
+            printf("%s", *fact.text ? fact.text : "not told by this system");
+        putchar('\n');
+    }
+}
+
+static void json_machine(json_writer *j)
+{
+    json_open(j, "machine", '[');
+    weft_machine_fact fact;
+    for (int i = 0; i < weft_machine_count() && weft_machine_describe(i, &fact) == WEFT_OK; i++) {
+        json_open(j, NULL, '{');
+        json_text(j, "part", fact.part);
+        json_text(j, "name", fact.name);
+        if (fact.is_number && fact.number != INT64_MAX)
+            json_number(j, "value", fact.number);
+        else
+            json_text(j, "value", *fact.text ? fact.text : NULL);
+        json_text(j, "meaning", fact.meaning);
+        json_close(j);
+    }
+    json_close(j);
+}
+
+static void print_variables(void)
+{
+    printf("\nenvironment variables (* set here)\n");
+    weft_env_info env;
+    for (int i = 0; i < weft_env_count() && weft_env_describe(i, &env) == WEFT_OK; i++) {
+        printf("%c %-24s%s", env.value ? '*' : ' ', env.name, env.value ? env.value : env.fallback);
+        if (!env.value && !*env.fallback)
+            printf("-");
+        if (env.value && env.valid)
+            printf("  (default %s)", *env.fallback ? env.fallback : "none");
+        if (!env.valid)
+            printf("  is NOT a valid %s (default %s)", env.kind, env.fallback);
+        printf("\n  %-24s  %s\n", "", env.meaning);
+    }
+}
+
+static void json_variables(json_writer *j)
+{
+    json_open(j, "variables", '[');
+    weft_env_info env;
+    for (int i = 0; i < weft_env_count() && weft_env_describe(i, &env) == WEFT_OK; i++) {
+        json_open(j, NULL, '{');
+        json_text(j, "name", env.name);
+        json_text(j, "kind", env.kind);
+        json_text(j, "default", env.fallback);
+        json_text(j, "value", env.value);
+        json_bool(j, "valid", env.valid);
+        json_text(j, "meaning", env.meaning);
+        json_close(j);
+    }
+    json_close(j);
+}
+
+static int print_all(const weft_version_info *build)
+{
+    print_build(build);
+    print_machine();
+    print_variables();
+    return fflush(stdout) != 0;
+}
+
+static int json_all(const weft_version_info *build)
+{
+    json_writer j = {.out = stdout};
+    json_open(&j, NULL, '{');
+    json_build(&j, build);
+    json_machine(&j);
+    json_variables(&j);
+    json_close(&j);
+    return fflush(stdout) != 0;
+}
+
+int weft_cmd_info(int argc, char **argv)
+{
+    int json = argc == 2 && !strcmp(argv[1], "--json");
+    if (argc > 1 && !json) {
+        int asked = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
+        fprintf(asked ? stdout : stderr, "usage: weft info [--json]\n"
+                                         "Version, build, machine, backends and every setting.\n");
+        return asked ? 0 : 2;
+    }
+    weft_version_info build;
+    if (weft_version_describe(&build) != WEFT_OK)
+        return 1;
+    return json ? json_all(&build) : print_all(&build);
+}
