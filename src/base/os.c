@@ -308,6 +308,39 @@ void weft_i_os_barrier_everywhere(void)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
+bool weft_i_os_same_user(int socket_fd)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    return getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
+}
+
+int64_t weft_i_os_sealed_bytes(int fd)
+{
+    struct stat file;
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &file) == 0 ? (int64_t)file.st_size : -1;
+}
+
+static pthread_once_t generation_once = PTHREAD_ONCE_INIT;
+static atomic_uint generation; /* relaxed: changes only in a child, before it has threads */
+
+static void count_fork(void)
+{
+    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+unsigned weft_i_os_generation(void)
+{
+    pthread_once(&generation_once, watch_forks);
+    return atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
 int weft_i_os_set_robust_list(void *head, size_t bytes)
 {
     return (int)syscall(SYS_set_robust_list, head, bytes);

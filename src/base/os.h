@@ -83,6 +83,15 @@ int weft_i_os_cores(void);   /* cores this process may run on */
 /* A full memory barrier on every core that runs a thread of anybody: the heavy half of an asymmetric fence. */
 void weft_i_os_barrier_everywhere(void);
 
+/* Is the other end of a connected Unix socket a process of our user? */
+bool weft_i_os_same_user(int socket_fd);
+
+/* Bytes of a memory file that can no longer shrink; -1 for any other descriptor. */
+int64_t weft_i_os_sealed_bytes(int fd);
+
+/* Counts the forks between the first process and this one: what was made in another generation is not ours to use. */
+unsigned weft_i_os_generation(void);
+
 /* Puts the calling thread's robust-futex list head in place: the kernel marks the listed words when it dies. */
 int weft_i_os_set_robust_list(void *head, size_t bytes);
 
