@@ -300,6 +300,13 @@ int weft_i_os_cores(void)
     return cores > 0 ? cores : 1;
 }
 
+int64_t weft_i_os_wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 void weft_i_os_barrier_everywhere(void)
 {
     atomic_thread_fence(memory_order_seq_cst);

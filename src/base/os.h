@@ -79,6 +79,7 @@ extern const weft_i_os weft_i_os_linux;
 int weft_i_os_process(void); /* getpid */
 int weft_i_os_thread(void);  /* gettid */
 int weft_i_os_cores(void);   /* cores this process may run on */
+int64_t weft_i_os_wall_ns(void); /* since 1970; only for showing, never for deadlines */
 
 /* A full memory barrier on every core that runs a thread of anybody: the heavy half of an asymmetric fence. */
 void weft_i_os_barrier_everywhere(void);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The flight recorder.  A writer empties its slot (number 0), fills it, then publishes the number;
+ * a reader copies the slot between two looks at the number and keeps the copy only if both agree.
+ * The outcome word repeats the number, so that a late weft_i_record_end can never finish the
+ * operation that has taken its slot.
+ */
+#include "base/record.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TAG(number_) ((uint64_t)(number_) << 33)
+#define FINISHED     (UINT64_C(1) << 32)
+
+void weft_i_record_init(weft_i_record *record)
+{
+    memset(record, 0, sizeof *record);
+    record->origin_ticks = weft_i_os_ticks();
+    record->origin_ns = WEFT_OS->clock_ns();
+}
+
+static weft_i_record_slot *slot_of(const weft_i_record *record, uint64_t number)
+{
+    return (weft_i_record_slot *)&record->slots[(number - 1) % WEFT_I_RECORD_ENTRIES];
+}
+
+/* Release: whoever sees this word also sees that the slot was emptied before (acquire in `get`). */
+static inline void put(_Atomic uint64_t *word, uint64_t value)
+{
+    atomic_store_explicit(word, value, memory_order_release);
+}
+
+/* Acquire: pairs with `put`, and keeps the second look at the number behind the copy. */
+static inline uint64_t get(const _Atomic uint64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_acquire);
+}
+
+/* The next 8 characters of a name, in registers: copying through memory stalls the loads that
+ * follow the byte stores. */
+static inline uint64_t pack_name(const char *name, int first, int end)
+{
+    uint64_t word = 0;
+    for (int i = first; i < end && name[i]; i++)
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        word |= (uint64_t)(unsigned char)name[i] << 8 * (i - first);
+#else
+        word |= (uint64_t)(unsigned char)name[i] << 8 * (7 - (i - first));
+#endif
+    return word;
+}
+
+uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
+                             int peer, int channel)
+{
+    if (!record)
+        return 0;
+    uint64_t low = pack_name(name, 0, 8), high = low >> 56 & 0xff ? pack_name(name, 8, 15) : 0;
+    /* Relaxed: only hands out numbers; the slot's own words order the rest. */
+    uint64_t number = atomic_fetch_add_explicit(&record->head, 1, memory_order_relaxed) + 1;
+    weft_i_record_slot *slot = slot_of(record, number);
+    /* Relaxed: the release stores that follow carry it (see `put`). */
+    atomic_store_explicit(&slot->number, 0, memory_order_relaxed);
+    put(&slot->begin, weft_i_os_ticks());
+    put(&slot->end, 0);
+    put(&slot->bytes, bytes);
+    put(&slot->name[0], low);
+    put(&slot->name[1], high);
+    put(&slot->where, (uint64_t)group << 32 | (uint32_t)peer);
+    put(&slot->outcome, TAG(number) | (uint32_t)(uint16_t)channel << 16);
+    put(&slot->number, number);
+    __builtin_prefetch(slot_of(record, number + 1),
+                       1); /* the record is larger than the first cache */
+    return number;
+}
+
+void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
+{
+    if (!record || !number)
+        return;
+    weft_i_record_slot *slot = slot_of(record, number);
+    /* Relaxed: written by weft_i_record_begin of the same operation, so by this thread or one it
+     * waited for. */
+    uint64_t outcome = atomic_load_explicit(&slot->outcome, memory_order_relaxed);
+    if ((outcome & ~UINT64_C(0xffffffff)) != TAG(number))
+        return;
+    put(&slot->end, weft_i_os_ticks());
+    put(&slot->outcome, (outcome & ~UINT64_C(0xffff)) | FINISHED | (uint16_t)status);
+}
+
+/* Copies entry `number`; false if its slot is being rewritten or holds another one by now. */
+static bool copy_entry(const weft_i_record *record, uint64_t number, weft_i_record_entry *out)
+{
+    const weft_i_record_slot *slot = slot_of(record, number);
+    if (get(&slot->number) != number)
+        return false;
+    uint64_t outcome =
+        get(&slot->outcome); /* before `end`: finished then means that `end` is there */
+    uint64_t name[2] = {get(&slot->name[0]), get(&slot->name[1])};
+    uint64_t where = get(&slot->where);
+    *out = (weft_i_record_entry){
+        .number = number,
+        .begin = get(&slot->begin),
+        .end = get(&slot->end),
+        .bytes = get(&slot->bytes),
+        .group = (uint32_t)(where >> 32),
+        .peer = (int32_t)(uint32_t)where,
+        .channel = (int16_t)(uint16_t)(outcome >> 16),
+        .status = (int16_t)(uint16_t)outcome,
+        .finished = (outcome & FINISHED) != 0,
+    };
+    memcpy(out->name, name, sizeof out->name);
+    out->name[sizeof out->name - 1] = 0;
+    bool tag_fits = outcome >> 33 == TAG(number) >> 33;
+    return tag_fits && get(&slot->number) == number;
+}
+
+size_t weft_i_record_newest(const weft_i_record *record, weft_i_record_entry *out, size_t count)
+{
+    uint64_t newest = get(&record->head), taken = 0;
+    uint64_t oldest = newest > WEFT_I_RECORD_ENTRIES ? newest - WEFT_I_RECORD_ENTRIES : 0;
+    for (uint64_t number = newest; number > oldest && taken < count; number--)
+        taken += copy_entry(record, number, &out[taken]);
+    return (size_t)taken;
+}
+
+bool weft_i_record_last(const weft_i_record *record, weft_i_record_entry *out)
+{
+    return weft_i_record_newest(record, out, 1) == 1;
+}
+
+bool weft_i_record_last_finished(const weft_i_record *record, weft_i_record_entry *out)
+{
+    uint64_t newest = get(&record->head);
+    uint64_t oldest = newest > WEFT_I_RECORD_ENTRIES ? newest - WEFT_I_RECORD_ENTRIES : 0;
+    for (uint64_t number = newest; number > oldest; number--)
+        if (copy_entry(record, number, out) && out->finished)
+            return true;
+    return false;
+}
+
+weft_i_record_clock weft_i_record_clock_of(const weft_i_record *record)
+{
+    weft_i_record_clock clock = {.origin_ticks = record->origin_ticks,
+                                 .origin_ns = record->origin_ns};
+    clock.now_ns = WEFT_OS->clock_ns();
+    double ticks = (double)(int64_t)(weft_i_os_ticks() - clock.origin_ticks);
+    double ns = (double)(clock.now_ns - clock.origin_ns);
+    clock.ns_per_tick = ticks > 0 && ns > 0 ? ns / ticks : 0;
+    return clock;
+}
+
+int64_t weft_i_record_clock_ns(const weft_i_record_clock *clock, uint64_t ticks)
+{
+    /* A damaged entry may hold any number: keep it out of the undefined range of the conversion. */
+    double ns = (double)(int64_t)(ticks - clock->origin_ticks) * clock->ns_per_tick;
+    return ns > -9e17 && ns < 9e17 ? clock->origin_ns + (int64_t)ns : clock->now_ns;
+}
+
+static void add(char *out, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add(char *out, size_t bytes, const char *format, ...)
+{
+    size_t used = strlen(out);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out + used, bytes - used, format, args);
+    va_end(args);
+}
+
+static void add_duration(char *out, size_t bytes, int64_t ns)
+{
+    double value = ns > 0 ? (double)ns : 0;
+    if (value < 1e6)
+        add(out, bytes, "%.1f us", value / 1e3);
+    else if (value < 1e9)
+        add(out, bytes, "%.1f ms", value / 1e6);
+    else
+        add(out, bytes, "%.1f s", value / 1e9);
+}
+
+char *weft_i_record_text(const weft_i_record *record, const weft_i_record_entry *entry, char *out,
+                         size_t bytes)
+{
+    if (!bytes)
+        return out;
+    *out = 0;
+    add(out, bytes, "%s #%llu on group %u", entry->name, (unsigned long long)entry->number,
+        entry->group);
+    if (entry->channel >= 0)
+        add(out, bytes, " channel %d", entry->channel);
+    if (entry->peer >= 0)
+        add(out, bytes, " with rank %d", entry->peer);
+    add(out, bytes, ", %llu bytes, begun ", (unsigned long long)entry->bytes);
+    weft_i_record_clock clock = weft_i_record_clock_of(record);
+    int64_t begin = weft_i_record_clock_ns(&clock, entry->begin);
+    add_duration(out, bytes, clock.now_ns - begin);
+    if (!entry->finished) {
+        add(out, bytes, " ago, not finished");
+        return out;
+    }
+    add(out, bytes, " ago, took ");
+    add_duration(out, bytes, weft_i_record_clock_ns(&clock, entry->end) - begin);
+    if (entry->status < 0)
+        add(out, bytes, ", %s", weft_status_name((weft_status)entry->status));
+    return out;
+}

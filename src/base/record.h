@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The flight recorder: the last 1,024 operations of a rank, always on.  The record lies in memory
+ * its owner provides, normally shared memory, so that the other ranks and the launcher read a dead
+ * rank's last operations.  It holds no pointers.  Several threads of the owner may write at once;
+ * anybody may read at any time, and then sees each entry whole or not at all.
+ */
+#ifndef WEFT_BASE_RECORD_H
+#define WEFT_BASE_RECORD_H
+
+#include "weft/status.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WEFT_I_RECORD_ENTRIES = 1024, WEFT_I_RECORD_NAME = 16 };
+
+/* An entry as it lies in memory; read it through weft_i_record_newest. */
+typedef struct weft_i_record_slot {
+    _Atomic uint64_t number; /* of the operation, from 1; 0 while the slot is being rewritten */
+    _Atomic uint64_t begin;  /* ticks */
+    _Atomic uint64_t end;    /* ticks; means something once `outcome` says finished */
+    _Atomic uint64_t bytes;
+    _Atomic uint64_t name[2]; /* 16 characters, zero-terminated */
+    _Atomic uint64_t where;   /* group << 32 | peer */
+    _Atomic uint64_t outcome; /* number (31 bits) << 33 | finished << 32 | channel << 16 | status */
+} weft_i_record_slot;
+
+typedef struct weft_i_record {
+    _Atomic uint64_t
+        head; /* operations begun so far; slot of number n is (n - 1) % WEFT_I_RECORD_ENTRIES */
+    uint64_t origin_ticks; /* one moment on both clocks, for the conversion of ticks to time */
+    int64_t origin_ns;
+    uint64_t reserved[5]; /* the head has a cache line of its own */
+    weft_i_record_slot slots[WEFT_I_RECORD_ENTRIES];
+} weft_i_record;
+
+_Static_assert(sizeof(weft_i_record_slot) == 64, "an entry is one cache line");
+_Static_assert(sizeof(weft_i_record) == 64 * (WEFT_I_RECORD_ENTRIES + 1), "fixed layout");
+
+/* A copy of an entry. */
+typedef struct weft_i_record_entry {
+    uint64_t number, begin, end, bytes;
+    char name[WEFT_I_RECORD_NAME];
+    uint32_t group;
+    int32_t peer;    /* -1: none */
+    int16_t channel; /* -1: none */
+    int16_t status;
+    bool finished;
+} weft_i_record_entry;
+
+/* Empties `record`, which its owner has alone until then. */
+void weft_i_record_init(weft_i_record *record);
+
+/*
+ * Notes that an operation begins; returns its number for weft_i_record_end.  `name` is cut at 15
+ * characters, `peer` and `channel` are -1 where they do not apply.  A NULL record is fine and gives
+ * 0.
+ */
+uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
+                             int peer, int channel);
+
+/* Notes how operation `number` ended.  Does nothing if its entry has been overwritten since, or
+ * `number` is 0. */
+void weft_i_record_end(weft_i_record *record, uint64_t number, int status);
+
+/* Copies the newest `count` entries to `out`, newest first; returns how many there were.  Torn ones
+ * are left out. */
+size_t weft_i_record_newest(const weft_i_record *record, weft_i_record_entry *out, size_t count);
+
+/* The newest entry; the newest finished one.  False if there is none. */
+bool weft_i_record_last(const weft_i_record *record, weft_i_record_entry *out);
+bool weft_i_record_last_finished(const weft_i_record *record, weft_i_record_entry *out);
+
+/*
+ * From ticks to ns of the monotonic clock.  The rate comes from the moment the record was made and
+ * now; all entries lie between the two, so nothing is extrapolated and ranks of one host agree
+ * however long the job ran.
+ */
+typedef struct weft_i_record_clock {
+    uint64_t origin_ticks;
+    int64_t origin_ns, now_ns;
+    double ns_per_tick;
+} weft_i_record_clock;
+
+weft_i_record_clock weft_i_record_clock_of(const weft_i_record *record);
+int64_t weft_i_record_clock_ns(const weft_i_record_clock *clock, uint64_t ticks);
+
+/*
+ * One line about an entry: "barrier #1841 on group 0 channel 3, 4096 bytes, begun 1.2 s ago, not
+ * finished". Always terminated; returns `out`.
+ */
+char *weft_i_record_text(const weft_i_record *record, const weft_i_record_entry *entry, char *out,
+                         size_t bytes);
+
+/*
+ * Writes the record as Chrome trace JSON, which Perfetto opens: one process per rank, times of the
+ * monotonic clock in microseconds.  In `path`, %h %p %r are host, process and rank; without %p and
+ * %r the rank is put before the extension (trace.json -> trace.3.json), so that ranks never
+ * overwrite each other.
+ */
+weft_status weft_i_record_write_trace(const weft_i_record *record, int rank, const char *path);
+
+#endif

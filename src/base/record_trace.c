@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A flight record as Chrome trace JSON.  Operations that overlap (several threads, or one inside
+ * another) go to different lanes, because a viewer draws each lane as one thread.  otherData says
+ * which host's clock the times are of, for `weft trace merge`.
+ */
+#include "base/json.h"
+#include "base/os.h"
+#include "base/record.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LANES = 32 };
+
+/* trace.json -> trace.%r.json, unless the pattern tells ranks apart by itself. */
+static bool path_of(const char *pattern, int rank, char *out, size_t bytes)
+{
+    char told_apart[1024];
+    if (strstr(pattern, "%r") || strstr(pattern, "%p"))
+        return weft_i_os_expand_path(pattern, rank, out, bytes);
+    const char *slash = strrchr(pattern, '/'), *name = slash ? slash + 1 : pattern,
+               *dot = strrchr(name, '.');
+    size_t stem = dot && dot > name ? (size_t)(dot - pattern) : strlen(pattern);
+    int n =
+        snprintf(told_apart, sizeof told_apart, "%.*s.%%r%s", (int)stem, pattern, pattern + stem);
+    return n >= 0 && (size_t)n < sizeof told_apart &&
+           weft_i_os_expand_path(told_apart, rank, out, bytes);
+}
+
+/* Entries come newest first and nearly ordered: by begin, oldest first. */
+static void sort(weft_i_record_entry *entries, size_t count)
+{
+    for (size_t i = 0; i < count / 2; i++) {
+        weft_i_record_entry swap = entries[i];
+        entries[i] = entries[count - 1 - i];
+        entries[count - 1 - i] = swap;
+    }
+    for (size_t i = 1; i < count; i++) {
+        weft_i_record_entry entry = entries[i];
+        size_t at = i;
+        for (; at && entries[at - 1].begin > entry.begin; at--)
+            entries[at] = entries[at - 1];
+        entries[at] = entry;
+    }
+}
+
+static int lane_of(int64_t free_from[LANES], int64_t begin, int64_t end)
+{
+    int lane = 0;
+    while (lane < LANES - 1 && free_from[lane] > begin)
+        lane++;
+    free_from[lane] = end;
+    return lane;
+}
+
+static void write_entry(weft_i_json *json, const weft_i_record_clock *clock, int rank,
+                        int64_t free_from[LANES], const weft_i_record_entry *entry)
+{
+    int64_t begin = weft_i_record_clock_ns(clock, entry->begin);
+    int64_t end = entry->finished ? weft_i_record_clock_ns(clock, entry->end) : clock->now_ns;
+    end = end > begin ? end : begin;
+    weft_i_json_line(json);
+    weft_i_json_open(json, NULL, '{');
+    weft_i_json_text(json, "name", entry->name);
+    weft_i_json_text(json, "cat", "weft");
+    weft_i_json_text(json, "ph", "X");
+    weft_i_json_integer(json, "pid", rank);
+    weft_i_json_integer(json, "tid", lane_of(free_from, begin, end));
+    weft_i_json_micros(json, "ts", begin);
+    weft_i_json_micros(json, "dur", end - begin);
+    weft_i_json_open(json, "args", '{');
+    weft_i_json_integer(json, "number", (int64_t)entry->number);
+    weft_i_json_integer(json, "bytes", (int64_t)entry->bytes);
+    weft_i_json_integer(json, "group", entry->group);
+    if (entry->channel >= 0)
+        weft_i_json_integer(json, "channel", entry->channel);
+    if (entry->peer >= 0)
+        weft_i_json_integer(json, "peer", entry->peer);
+    weft_i_json_text(json, "status",
+                     entry->finished ? weft_status_name((weft_status)entry->status)
+                                     : "not finished");
+    weft_i_json_close(json, '}');
+    weft_i_json_close(json, '}');
+}
+
+/* Metadata of the rank: its name and its place in the viewer's list. */
+static void open_metadata(weft_i_json *json, const char *what, int rank)
+{
+    weft_i_json_line(json);
+    weft_i_json_open(json, NULL, '{');
+    weft_i_json_text(json, "name", what);
+    weft_i_json_text(json, "ph", "M");
+    weft_i_json_integer(json, "pid", rank);
+    weft_i_json_open(json, "args", '{');
+}
+
+static void close_metadata(weft_i_json *json)
+{
+    weft_i_json_close(json, '}');
+    weft_i_json_close(json, '}');
+}
+
+static void write_metadata(weft_i_json *json, int rank)
+{
+    char name[32];
+    snprintf(name, sizeof name, "rank %d", rank);
+    open_metadata(json, "process_name", rank);
+    weft_i_json_text(json, "name", name);
+    close_metadata(json);
+    open_metadata(json, "process_sort_index", rank);
+    weft_i_json_integer(json, "sort_index", rank);
+    close_metadata(json);
+}
+
+static weft_status write_all(const weft_i_record *record, int rank,
+                             const weft_i_record_entry *entries, size_t count, int fd)
+{
+    weft_i_json json;
+    char host[65];
+    int64_t free_from[LANES] = {0};
+    weft_i_record_clock clock = weft_i_record_clock_of(record);
+    weft_i_os_host_id(host);
+    weft_i_json_begin(&json, fd);
+    weft_i_json_open(&json, NULL, '{');
+    weft_i_json_text(&json, "displayTimeUnit", "ns");
+    weft_i_json_open(&json, "otherData", '{');
+    weft_i_json_text(&json, "host", host);
+    weft_i_json_integer(&json, "rank", rank);
+    weft_i_json_integer(&json, "wall_minus_monotonic_ns",
+                        weft_i_os_wall_ns() - WEFT_OS->clock_ns());
+    weft_i_json_close(&json, '}');
+    weft_i_json_open(&json, "traceEvents", '[');
+    write_metadata(&json, rank);
+    for (size_t i = 0; i < count; i++)
+        write_entry(&json, &clock, rank, free_from, &entries[i]);
+    weft_i_json_close(&json, ']');
+    weft_i_json_close(&json, '}');
+    return weft_i_json_finish(&json);
+}
+
+weft_status weft_i_record_write_trace(const weft_i_record *record, int rank, const char *path)
+{
+    char expanded[1024];
+    if (!path_of(path, rank, expanded, sizeof expanded))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "trace: the path \"%s\" is too long", path);
+    weft_i_record_entry *entries = WEFT_OS->alloc(WEFT_I_RECORD_ENTRIES * sizeof *entries);
+    if (!entries)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "trace: no memory for the entries of rank %d", rank);
+    size_t count = weft_i_record_newest(record, entries, WEFT_I_RECORD_ENTRIES);
+    sort(entries, count);
+    weft_status status;
+    int fd = WEFT_OS->open(expanded, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0644);
+    if (fd < 0) {
+        status = weft_i_fail_errno(errno, "trace: opening %s", expanded);
+    } else {
+        status = write_all(record, rank, entries, count, fd);
+        WEFT_OS->close(fd);
+        if (status < 0)
+            weft_i_explain(status, "trace: %s", expanded);
+    }
+    WEFT_OS->free(entries);
+    return status;
+}
