@@ -37,10 +37,12 @@ const weft_i_env_row *weft_i_env_row_of(weft_i_env variable);
 /* The text of the variable, or its default.  An empty variable counts as unset. */
 const char *weft_i_env_text(weft_i_env variable);
 
-/* The number of an INT, BOOL, MS or BYTES variable.  A malformed value is WEFT_ERR_INVALID_ARG naming it. */
+/* The number of an INT, BOOL, MS or BYTES variable.  A malformed value is WEFT_ERR_INVALID_ARG
+ * naming it. */
 weft_status weft_i_env_number(weft_i_env variable, int64_t *out);
 
-/* As above, but a malformed value is logged once and the default taken: for places that cannot fail. */
+/* As above, but a malformed value is logged once and the default taken: for places that cannot
+ * fail. */
 int64_t weft_i_env_number_or_default(weft_i_env variable);
 
 /* Parses "12", "64K", "2G"; returns false on anything else or overflow. */

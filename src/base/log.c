@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The log: whole lines, written with one system call, to standard error or WEFT_DEBUG_FILE.  The level is read from
- * the environment once per process; the file is opened at the first line that needs it.
+ * The log: whole lines, written with one system call, to standard error or WEFT_DEBUG_FILE.  The
+ * level is read from the environment once per process; the file is opened at the first line that
+ * needs it.
  */
 #include "base/log.h"
 
@@ -18,7 +19,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-static atomic_int level_plus_one; /* 0: not read yet.  Relaxed: a plain setting, publishes nothing else. */
+static atomic_int
+    level_plus_one; /* 0: not read yet.  Relaxed: a plain setting, publishes nothing else. */
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 static int file = -1;
 

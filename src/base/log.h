@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line per event to standard error or a file: WEFT_DEBUG=WARN|INFO|TRACE, WEFT_DEBUG_FILE with %h %p %r. */
+/* One line per event to standard error or a file: WEFT_DEBUG=WARN|INFO|TRACE, WEFT_DEBUG_FILE with
+ * %h %p %r. */
 #ifndef WEFT_BASE_LOG_H
 #define WEFT_BASE_LOG_H
 
@@ -15,6 +16,7 @@ typedef enum weft_log_level {
 /* Cheap enough for the hot path: one relaxed load. */
 bool weft_i_log_wants(weft_log_level level);
 
-void weft_i_log(weft_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void weft_i_log(weft_log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

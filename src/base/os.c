@@ -296,7 +296,8 @@ int weft_i_os_cores(void)
     CPU_ZERO(&set);
     int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
     if (cores <= 0)
-        cores = (int)sysconf(_SC_NPROCESSORS_ONLN); /* more than 1,024 cores: the plain set is too small */
+        cores = (int)sysconf(
+            _SC_NPROCESSORS_ONLN); /* more than 1,024 cores: the plain set is too small */
     return cores > 0 ? cores : 1;
 }
 
@@ -311,7 +312,8 @@ void weft_i_os_barrier_everywhere(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) != 0)
-        os_sleep_ns(2000000); /* store buffers drain within microseconds; two milliseconds are ample */
+        os_sleep_ns(
+            2000000); /* store buffers drain within microseconds; two milliseconds are ample */
     atomic_thread_fence(memory_order_seq_cst);
 }
 
@@ -326,7 +328,8 @@ int64_t weft_i_os_sealed_bytes(int fd)
 {
     struct stat file;
     int seals = fcntl(fd, F_GET_SEALS);
-    return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &file) == 0 ? (int64_t)file.st_size : -1;
+    return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &file) == 0 ? (int64_t)file.st_size
+                                                                          : -1;
 }
 
 static pthread_once_t generation_once = PTHREAD_ONCE_INIT;
@@ -422,7 +425,8 @@ void weft_i_os_host_id(char out[65])
         snprintf(out, 65, "%.64s", forced);
         return;
     }
-    /* The boot id tells machines apart; the network namespace tells containers apart whose abstract sockets differ. */
+    /* The boot id tells machines apart; the network namespace tells containers apart whose abstract
+     * sockets differ. */
     char boot[40] = "";
     if (slurp("/proc/sys/kernel/random/boot_id", boot, sizeof boot) < 36) {
         struct utsname host;
@@ -430,7 +434,8 @@ void weft_i_os_host_id(char out[65])
     }
     boot[strcspn(boot, "\n")] = 0;
     struct stat network;
-    unsigned long long space = stat("/proc/self/ns/net", &network) ? 0 : (unsigned long long)network.st_ino;
+    unsigned long long space =
+        stat("/proc/self/ns/net", &network) ? 0 : (unsigned long long)network.st_ino;
     snprintf(out, 65, "%.36s-%llx", boot, space);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every call to the system goes through this one table, so that a test can make the n-th of them fail and a
- * simulator can replace time.  The entries behave as the calls of the same name (result -1 and errno), except that
- * all descriptors are close-on-exec and all calls restart after EINTR.
+ * Every call to the system goes through this one table, so that a test can make the n-th of them
+ * fail and a simulator can replace time.  The entries behave as the calls of the same name (result
+ * -1 and errno), except that all descriptors are close-on-exec and all calls restart after EINTR.
  */
 #ifndef WEFT_BASE_OS_H
 #define WEFT_BASE_OS_H
@@ -20,7 +20,7 @@ typedef struct weft_i_os {
     /* private memory; alloc returns zeroed bytes, free takes NULL */
     void *(*alloc)(size_t bytes);
     void *(*alloc_aligned)(size_t alignment, size_t bytes); /* not zeroed; freed by `free` */
-    void *(*resize)(void *old, size_t bytes);               /* as realloc: new bytes are not zeroed */
+    void *(*resize)(void *old, size_t bytes); /* as realloc: new bytes are not zeroed */
     void (*free)(void *memory);
 
     /* mappings and memory files */
@@ -52,10 +52,12 @@ typedef struct weft_i_os {
     int (*connect)(int fd, const struct sockaddr *address, socklen_t length);
     ssize_t (*sendmsg)(int fd, const struct msghdr *message, int flags);
     ssize_t (*recvmsg)(int fd, struct msghdr *message, int flags);
-    int (*poll)(struct pollfd *fds, nfds_t count, int timeout_ms); /* EINTR does not restart its clock */
+    int (*poll)(struct pollfd *fds, nfds_t count,
+                int timeout_ms); /* EINTR does not restart its clock */
 
     /* threads, processes, identity */
-    int (*thread_create)(pthread_t *thread, void *(*body)(void *), void *argument); /* errno value */
+    int (*thread_create)(pthread_t *thread, void *(*body)(void *),
+                         void *argument); /* errno value */
     pid_t (*fork)(void);
     int (*kill)(pid_t process, int signal);
     pid_t (*waitpid)(pid_t process, int *status, int options);
@@ -65,7 +67,8 @@ typedef struct weft_i_os {
     int64_t (*clock_ns)(void); /* monotonic */
     void (*sleep_ns)(int64_t duration);
     void (*yield)(void);
-    /* Sleeps while *word == expected, at most `duration` ns.  The word may lie in memory shared by processes. */
+    /* Sleeps while *word == expected, at most `duration` ns.  The word may lie in memory shared by
+     * processes. */
     void (*futex_wait)(_Atomic uint32_t *word, uint32_t expected, int64_t duration);
     void (*futex_wake)(_Atomic uint32_t *word, int count);
 } weft_i_os;
@@ -76,12 +79,13 @@ extern const weft_i_os weft_i_os_linux;
 #define WEFT_OS (weft_i_os_now)
 
 /* Not worth replacing: no resource is taken. */
-int weft_i_os_process(void); /* getpid */
-int weft_i_os_thread(void);  /* gettid */
-int weft_i_os_cores(void);   /* cores this process may run on */
+int weft_i_os_process(void);     /* getpid */
+int weft_i_os_thread(void);      /* gettid */
+int weft_i_os_cores(void);       /* cores this process may run on */
 int64_t weft_i_os_wall_ns(void); /* since 1970; only for showing, never for deadlines */
 
-/* A full memory barrier on every core that runs a thread of anybody: the heavy half of an asymmetric fence. */
+/* A full memory barrier on every core that runs a thread of anybody: the heavy half of an
+ * asymmetric fence. */
 void weft_i_os_barrier_everywhere(void);
 
 /* Is the other end of a connected Unix socket a process of our user? */
@@ -90,22 +94,27 @@ bool weft_i_os_same_user(int socket_fd);
 /* Bytes of a memory file that can no longer shrink; -1 for any other descriptor. */
 int64_t weft_i_os_sealed_bytes(int fd);
 
-/* Counts the forks between the first process and this one: what was made in another generation is not ours to use. */
+/* Counts the forks between the first process and this one: what was made in another generation is
+ * not ours to use. */
 unsigned weft_i_os_generation(void);
 
-/* Puts the calling thread's robust-futex list head in place: the kernel marks the listed words when it dies. */
+/* Puts the calling thread's robust-futex list head in place: the kernel marks the listed words when
+ * it dies. */
 int weft_i_os_set_robust_list(void *head, size_t bytes);
 
-/* 'R', 'S', 'D', 'T' (stopped), 'Z' (zombie) ... as the kernel shows it; 0 if the process is gone or hidden. */
+/* 'R', 'S', 'D', 'T' (stopped), 'Z' (zombie) ... as the kernel shows it; 0 if the process is gone
+ * or hidden. */
 char weft_i_os_process_state(int process);
 
 /* Replaces %h (host), %p (process), %r (rank) and %%; false if the result does not fit. */
 bool weft_i_os_expand_path(const char *pattern, int rank, char *out, size_t bytes);
 
-/* Identity of this host and boot, also different between containers that share no sockets; at most 64 characters. */
+/* Identity of this host and boot, also different between containers that share no sockets; at most
+ * 64 characters. */
 void weft_i_os_host_id(char out[65]);
 
-/* A cheap clock for the flight recorder: a counter of the processor, converted by weft_i_os_ticks_to_ns. */
+/* A cheap clock for the flight recorder: a counter of the processor, converted by
+ * weft_i_os_ticks_to_ns. */
 static inline uint64_t weft_i_os_ticks(void)
 {
 #if defined(__aarch64__)
@@ -121,14 +130,17 @@ static inline uint64_t weft_i_os_ticks(void)
 #endif
 }
 
-/* Nanoseconds of the monotonic clock at which the counter showed `ticks`; calibrated on first use. */
+/* Nanoseconds of the monotonic clock at which the counter showed `ticks`; calibrated on first use.
+ */
 int64_t weft_i_os_ticks_to_ns(uint64_t ticks);
 
 /* One round of a spin loop. */
 static inline void weft_i_os_pause(void)
 {
 #if defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory"); /* "yield" is a no-op on server cores; isb gives the pipeline a rest */
+    __asm__ volatile(
+        "isb" ::
+            : "memory"); /* "yield" is a no-op on server cores; isb gives the pipeline a rest */
 #elif defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
@@ -139,8 +151,9 @@ static inline void weft_i_os_pause(void)
 static inline int64_t weft_i_os_deadline(int64_t timeout_ms)
 {
     int64_t now = weft_i_os_now->clock_ns();
-    return timeout_ms < 0 || timeout_ms > (WEFT_I_NEVER - now) / 1000000 ? WEFT_I_NEVER
-                                                                        : now + timeout_ms * 1000000;
+    return timeout_ms < 0 || timeout_ms > (WEFT_I_NEVER - now) / 1000000
+               ? WEFT_I_NEVER
+               : now + timeout_ms * 1000000;
 }
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Status names and the thread's last error.  One thread-local record holds the first and the last message; no
- * allocation happens on the error path, so that running out of memory can still be reported.
+ * Status names and the thread's last error.  One thread-local record holds the first and the last
+ * message; no allocation happens on the error path, so that running out of memory can still be
+ * reported.
  */
 #include "base/status.h"
 
@@ -89,7 +90,8 @@ weft_status weft_i_first_error(const char **message)
     return error_record.first;
 }
 
-/* A group that is lost concerns everybody; a refused argument only its caller, who has the code in hand. */
+/* A group that is lost concerns everybody; a refused argument only its caller, who has the code in
+ * hand. */
 static weft_log_level level_of(weft_status status)
 {
     return weft_status_scope(status) >= WEFT_SCOPE_GROUP ? WEFT_LOG_WARN : WEFT_LOG_INFO;

@@ -6,16 +6,19 @@
 #include "weft/status.h"
 
 /*
- * Decides an error: stores the message for weft_last_error(), logs it, returns `status`.  Call it exactly where
- * the error is decided; callers pass the code on with WEFT_TRY.
+ * Decides an error: stores the message for weft_last_error(), logs it, returns `status`.  Call it
+ * exactly where the error is decided; callers pass the code on with WEFT_TRY.
  */
 weft_status weft_i_fail(weft_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* As weft_i_fail, for functions that return pointers: `return weft_i_null(WEFT_ERR_TYPE, "...")`. */
-void *weft_i_null(weft_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* As weft_i_fail, for functions that return pointers: `return weft_i_null(WEFT_ERR_TYPE, "...")`.
+ */
+void *weft_i_null(weft_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* Turns errno of a failed system call into a status (ENOMEM, ENOSPC, EMFILE ... have their own) with a message. */
+/* Turns errno of a failed system call into a status (ENOMEM, ENOSPC, EMFILE ... have their own)
+ * with a message. */
 weft_status weft_i_fail_errno(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scopes: a thread-local stack of lists.  An object is in at most one list, that of the scope that owns it, and only
- * the thread of that scope may take it out; releasing from another thread merely drops a reference.
+ * Scopes: a thread-local stack of lists.  An object is in at most one list, that of the scope that
+ * owns it, and only the thread of that scope may take it out; releasing from another thread merely
+ * drops a reference.
  */
 #include "tensor/scope.h"
 
@@ -116,7 +117,9 @@ weft_status weft_scope_close(void)
 {
     weft_i_scope *scope = current;
     if (!scope || !scope->outer)
-        return weft_i_fail(WEFT_ERR_STATE, "weft_scope_close: no scope is open (the root scope closes with its thread)");
+        return weft_i_fail(
+            WEFT_ERR_STATE,
+            "weft_scope_close: no scope is open (the root scope closes with its thread)");
     empty(scope);
     current = scope->outer;
     pthread_setspecific(key, current);

@@ -26,23 +26,26 @@ typedef enum weft_i_kind {
 /* First member of every handle. */
 typedef struct weft_i_object {
     uint32_t kind;
-    atomic_int references; /* relaxed up, acq_rel down: the last owner sees all writes of the others */
-    void (*destroy)(struct weft_i_object *object); /* called once, at zero references; frees the memory too */
+    atomic_int
+        references; /* relaxed up, acq_rel down: the last owner sees all writes of the others */
+    void (*destroy)(
+        struct weft_i_object *object); /* called once, at zero references; frees the memory too */
     /* Place in the list of the owning scope; touched only by the thread that owns the scope. */
     weft_i_scope *scope;
     struct weft_i_object *newer, *older;
 } weft_i_object;
 
 /*
- * Allocates a zeroed handle of `bytes` (its first member a weft_i_object) with one reference, owned by the thread's
- * current scope.  NULL and an error if memory runs out; then nothing has happened.
+ * Allocates a zeroed handle of `bytes` (its first member a weft_i_object) with one reference, owned
+ * by the thread's current scope.  NULL and an error if memory runs out; then nothing has happened.
  */
 void *weft_i_object_new(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *));
 
 /* As above, but owned by nobody: for objects inside other objects. */
 void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *));
 
-/* One more reference, for an object that holds another; `drop` gives it back.  NULL passes through. */
+/* One more reference, for an object that holds another; `drop` gives it back.  NULL passes through.
+ */
 void *weft_i_object_hold(void *object);
 void weft_i_object_drop(void *object);
 

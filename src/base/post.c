@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Post office.  The table of offers is guarded by a mutex; the socket side is touched only by the
+ * serving thread. Callers are strangers until the kernel says they are our user; each gets one
+ * request of fixed size and a short time.
+ */
+#include "base/post.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+enum {
+    CALLERS = 64,                     /* at once; the oldest is dropped for a newer one */
+    PATIENCE_NS = 1000 * 1000 * 1000, /* for a caller to send its request */
+    MAGIC = 0x74736f70
+};
+
+typedef struct offer {
+    weft_i_key key;
+    weft_i_segment *segment; /* NULL: could not be made */
+    weft_status failure;
+} offer;
+
+typedef struct caller {
+    int fd;
+    int64_t since;
+} caller;
+
+typedef struct request {
+    uint32_t magic, reserved;
+    weft_i_key key;
+} request;
+
+typedef struct reply {
+    uint32_t magic;
+    int32_t status; /* WEFT_OK with a descriptor, WEFT_IN_PROGRESS: not offered yet, or why it never
+                       will be */
+    uint64_t bytes;
+} reply;
+
+struct weft_i_post {
+    atomic_int references; /* relaxed up, acq_rel down */
+    weft_i_sharing sharing;
+    char name[64];
+    pthread_mutex_t lock; /* guards the offers */
+    offer *offers;
+    size_t count, room;
+    int listener;
+    caller callers[CALLERS];
+    int calling;
+};
+
+static socklen_t address_of(const char *name, struct sockaddr_un *address)
+{
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    /* A leading zero byte: the abstract namespace. */
+    snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "%s", name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+}
+
+static weft_status listen_on(weft_i_post *post)
+{
+    weft_i_key random;
+    WEFT_TRY(weft_i_key_new(&random));
+    snprintf(post->name, sizeof post->name, "weft-%016llx%016llx",
+             (unsigned long long)random.word[0], (unsigned long long)random.word[1]);
+    struct sockaddr_un address;
+    socklen_t length = address_of(post->name, &address);
+    post->listener = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+    if (post->listener < 0)
+        return weft_i_fail_errno(errno, "cannot open a socket for passing memory between ranks");
+    if (WEFT_OS->bind(post->listener, (struct sockaddr *)&address, length) ||
+        WEFT_OS->listen(post->listener, 1024))
+        return weft_i_fail_errno(errno, "cannot listen on the abstract socket %s", post->name);
+    return WEFT_OK;
+}
+
+static void destroy(weft_i_post *post)
+{
+    for (int i = 0; i < post->calling; i++)
+        WEFT_OS->close(post->callers[i].fd);
+    if (post->listener >= 0)
+        WEFT_OS->close(post->listener);
+    for (size_t i = 0; i < post->count; i++)
+        weft_i_segment_drop(post->offers[i].segment);
+    WEFT_OS->free(post->offers);
+    pthread_mutex_destroy(&post->lock);
+    WEFT_OS->free(post);
+}
+
+weft_status weft_i_post_open(weft_i_sharing sharing, weft_i_post **out)
+{
+    weft_i_post *post = WEFT_OS->alloc(sizeof *post);
+    if (!post)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a post office");
+    atomic_init(&post->references, 1);
+    post->sharing = sharing;
+    post->listener = -1;
+    pthread_mutex_init(&post->lock, NULL);
+    weft_status status = sharing == WEFT_I_BETWEEN_PROCESSES ? listen_on(post) : WEFT_OK;
+    if (status < 0) {
+        destroy(post);
+        return status;
+    }
+    *out = post;
+    return WEFT_OK;
+}
+
+weft_i_post *weft_i_post_hold(weft_i_post *post)
+{
+    atomic_fetch_add_explicit(&post->references, 1, memory_order_relaxed);
+    return post;
+}
+
+void weft_i_post_drop(weft_i_post *post)
+{
+    if (post && atomic_fetch_sub_explicit(&post->references, 1, memory_order_acq_rel) == 1)
+        destroy(post);
+}
+
+const char *weft_i_post_name(const weft_i_post *post)
+{
+    return post->name;
+}
+
+static offer *find(weft_i_post *post, weft_i_key key)
+{
+    for (size_t i = 0; i < post->count; i++)
+        if (weft_i_key_equal(post->offers[i].key, key))
+            return &post->offers[i];
+    return NULL;
+}
+
+static bool make_room(weft_i_post *post)
+{
+    if (post->count < post->room)
+        return true;
+    size_t room = post->room ? 2 * post->room : 16;
+    offer *wider = WEFT_OS->resize(post->offers, room * sizeof *wider);
+    if (!wider)
+        return false;
+    post->offers = wider;
+    post->room = room;
+    return true;
+}
+
+weft_status weft_i_post_offer(weft_i_post *post, weft_i_key key, weft_i_segment *segment,
+                              weft_status failure)
+{
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&post->lock);
+    if (!find(post, key)) {
+        if (make_room(post))
+            post->offers[post->count++] =
+                (offer){key, segment ? weft_i_segment_hold(segment) : NULL, failure};
+        else
+            status = WEFT_ERR_NO_MEMORY;
+    }
+    pthread_mutex_unlock(&post->lock);
+    return status < 0 ? weft_i_fail(status, "no memory to offer a segment to the peers") : WEFT_OK;
+}
+
+void weft_i_post_withdraw(weft_i_post *post, weft_i_key key)
+{
+    weft_i_segment *segment = NULL;
+    pthread_mutex_lock(&post->lock);
+    offer *gone = find(post, key);
+    if (gone) {
+        segment = gone->segment;
+        *gone = post->offers[--post->count];
+    }
+    pthread_mutex_unlock(&post->lock);
+    weft_i_segment_drop(segment); /* outside the lock: unmapping may take long */
+}
+
+/* The offer under `key`, held for the caller; WEFT_IN_PROGRESS if there is none yet. */
+static weft_status look_up(weft_i_post *post, weft_i_key key, weft_i_segment **out)
+{
+    weft_status status = WEFT_IN_PROGRESS;
+    *out = NULL;
+    pthread_mutex_lock(&post->lock);
+    const offer *found = find(post, key);
+    if (found) {
+        status = found->segment ? WEFT_OK : found->failure;
+        *out = found->segment ? weft_i_segment_hold(found->segment) : NULL;
+    }
+    pthread_mutex_unlock(&post->lock);
+    return status;
+}
+
+/* ---- serving ---- */
+
+static void send_reply(int fd, const reply *answer, int descriptor)
+{
+    struct iovec bytes = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof *answer};
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
+    if (descriptor >= 0) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(head), &descriptor, sizeof(int));
+    }
+    WEFT_OS->sendmsg(fd, &message, MSG_DONTWAIT); /* a caller that is gone needs no answer */
+}
+
+/* Answers one caller; false when the request has not come yet. */
+static bool answer(weft_i_post *post, int fd)
+{
+    request wanted;
+    struct iovec bytes = {.iov_base = &wanted, .iov_len = sizeof wanted};
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
+    ssize_t got = WEFT_OS->recvmsg(fd, &message, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return false;
+    if (got != (ssize_t)sizeof wanted || wanted.magic != MAGIC)
+        return true;
+    weft_i_segment *segment;
+    reply back = {.magic = MAGIC, .status = look_up(post, wanted.key, &segment)};
+    if (segment)
+        back.bytes = segment->bytes;
+    send_reply(fd, &back, segment ? segment->fd : -1);
+    weft_i_segment_drop(segment);
+    return true;
+}
+
+static void dismiss(weft_i_post *post, int index)
+{
+    WEFT_OS->close(post->callers[index].fd);
+    post->calling--;
+    memmove(&post->callers[index], &post->callers[index + 1],
+            (size_t)(post->calling - index) * sizeof(caller));
+}
+
+static void admit(weft_i_post *post, int64_t now)
+{
+    for (;;) {
+        int fd = WEFT_OS->accept(post->listener, false);
+        if (fd < 0)
+            return;
+        if (!weft_i_os_same_user(fd)) {
+            WEFT_OS->close(fd);
+            continue;
+        }
+        if (post->calling == CALLERS)
+            dismiss(post, 0);
+        post->callers[post->calling++] = (caller){fd, now};
+    }
+}
+
+void weft_i_post_serve(weft_i_post *post, int stop, int timeout_ms)
+{
+    struct pollfd fds[CALLERS + 2] = {{.fd = stop, .events = POLLIN},
+                                      {.fd = post->listener, .events = POLLIN}};
+    for (int i = 0; i < post->calling; i++)
+        fds[i + 2] = (struct pollfd){.fd = post->callers[i].fd, .events = POLLIN};
+    if (WEFT_OS->poll(fds, (nfds_t)post->calling + 2, timeout_ms) <= 0 || fds[0].revents)
+        return;
+    int64_t now = WEFT_OS->clock_ns();
+    for (int i = post->calling - 1; i >= 0; i--) {
+        bool done = fds[i + 2].revents && answer(post, post->callers[i].fd);
+        if (done || now - post->callers[i].since > PATIENCE_NS)
+            dismiss(post, i);
+    }
+    if (fds[1].revents)
+        admit(post, now);
+}
+
+/* ---- fetching ---- */
+
+typedef struct fetching {
+    const weft_i_post_order *order;
+    weft_status status; /* WEFT_IN_PROGRESS until it is decided */
+    weft_i_segment *segment;
+} fetching;
+
+static int received_descriptor(struct msghdr *message)
+{
+    int fd = -1;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head))
+        if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+            head->cmsg_len == CMSG_LEN(sizeof fd))
+            memcpy(&fd, CMSG_DATA(head), sizeof fd);
+    return fd;
+}
+
+/* Sends the request and reads the reply; the descriptor, or -1 with errno or without (no descriptor
+ * in it). */
+static weft_status ask(int fd, const weft_i_post_order *order, reply *back, int *descriptor)
+{
+    request wanted = {.magic = MAGIC, .key = order->key};
+    struct iovec bytes = {.iov_base = &wanted, .iov_len = sizeof wanted};
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
+    if (WEFT_OS->sendmsg(fd, &message, 0) != (ssize_t)sizeof wanted)
+        return WEFT_IN_PROGRESS; /* the office closed under us: its owner is on its way out, `lost`
+                                    will tell */
+    struct pollfd reading = {.fd = fd, .events = POLLIN};
+    if (WEFT_OS->poll(&reading, 1, 10) <= 0)
+        return WEFT_IN_PROGRESS; /* a stopped or busy owner; look at its life and try again */
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    bytes = (struct iovec){.iov_base = back, .iov_len = sizeof *back};
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    ssize_t got = WEFT_OS->recvmsg(fd, &message, MSG_DONTWAIT);
+    if (got != (ssize_t)sizeof *back || back->magic != MAGIC)
+        return WEFT_IN_PROGRESS;
+    *descriptor = received_descriptor(&message);
+    return WEFT_OK;
+}
+
+static weft_status call_office(const weft_i_post_order *order, reply *back, int *descriptor)
+{
+    struct sockaddr_un address;
+    socklen_t length = address_of(order->peer, &address);
+    int fd = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    if (fd < 0)
+        return weft_i_fail_errno(errno, "cannot open a socket to fetch a peer's memory");
+    /* Refused: the owner has gone, or its queue is full; either way look at its life and try again.
+     */
+    weft_status status = WEFT_IN_PROGRESS;
+    if (WEFT_OS->connect(fd, (struct sockaddr *)&address, length) == 0 && weft_i_os_same_user(fd))
+        status = ask(fd, order, back, descriptor);
+    WEFT_OS->close(fd);
+    return status;
+}
+
+static weft_status accept_reply(const weft_i_post_order *order, const reply *back, int descriptor,
+                                weft_i_segment **out)
+{
+    if (back->status == WEFT_OK && descriptor < 0)
+        return weft_i_fail(
+            WEFT_ERR_LIMIT,
+            "a peer's memory arrived without its descriptor: this process has no free "
+            "descriptors (RLIMIT_NOFILE)");
+    if (back->status == WEFT_OK && back->bytes == order->bytes)
+        return weft_i_segment_map(descriptor, order->bytes, order->key, out);
+    if (descriptor >= 0)
+        WEFT_OS->close(descriptor);
+    if (back->status == WEFT_OK)
+        return weft_i_fail(WEFT_ERR_PROTOCOL, "a peer offers %llu bytes where %zu were expected",
+                           (unsigned long long)back->bytes, order->bytes);
+    return back->status;
+}
+
+static bool fetch_once(void *arg)
+{
+    fetching *fetch = arg;
+    const weft_i_post_order *order = fetch->order;
+    if (fetch->status != WEFT_IN_PROGRESS)
+        return true;
+    if (order->own->sharing == WEFT_I_BETWEEN_THREADS) {
+        fetch->status = look_up(order->own, order->key, &fetch->segment);
+        return fetch->status != WEFT_IN_PROGRESS;
+    }
+    reply back;
+    int descriptor = -1;
+    fetch->status = call_office(order, &back, &descriptor);
+    if (fetch->status == WEFT_OK)
+        fetch->status = accept_reply(order, &back, descriptor, &fetch->segment);
+    return fetch->status != WEFT_IN_PROGRESS;
+}
+
+static weft_status still_hoping(void *arg)
+{
+    const weft_i_post_order *order = ((const fetching *)arg)->order;
+    return order->lost ? order->lost(order->arg) : WEFT_OK;
+}
+
+weft_status weft_i_post_fetch(const weft_i_post_order *order, weft_i_segment **out)
+{
+    fetching fetch = {.order = order, .status = WEFT_IN_PROGRESS};
+    weft_i_wait wait = {.ready = fetch_once,
+                        .lost = still_hoping,
+                        .arg = &fetch,
+                        .deadline = order->deadline,
+                        .mode = WEFT_I_WAIT_SLEEP};
+    WEFT_TRY(weft_i_wait_for(&wait));
+    if (fetch.status == WEFT_OK)
+        *out = fetch.segment;
+    return fetch.status;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Segments: see segment.h.  Every resource is taken in one function and given back in reverse order
+ * on failure. */
+#include "base/segment.h"
+
+#include "base/env.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+
+enum { HUGE_PAGE = 2 << 20, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+weft_status weft_i_key_new(weft_i_key *out)
+{
+    if (WEFT_OS->random_bytes(out, sizeof *out))
+        return weft_i_fail_errno(errno, "cannot read random bytes");
+    return WEFT_OK;
+}
+
+/* FNV-1a twice with different starts: keys need to differ, not to resist anybody (peers trust each
+ * other). */
+weft_i_key weft_i_key_of(weft_i_key seed, const void *bytes, size_t count)
+{
+    const unsigned char *byte = bytes;
+    weft_i_key key = {{seed.word[0] ^ 0xcbf29ce484222325u, seed.word[1] ^ 0x9e3779b97f4a7c15u}};
+    for (size_t i = 0; i < count; i++) {
+        key.word[0] = (key.word[0] ^ byte[i]) * 0x100000001b3u;
+        key.word[1] = (key.word[1] ^ byte[i]) * 0x00000100000001b3u + (key.word[0] >> 29);
+    }
+    return key;
+}
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Maps at a multiple of the huge page size, because the kernel uses huge pages only for aligned
+ * ranges. */
+static char *map_aligned(size_t bytes, int flags, int fd)
+{
+    char *wide = WEFT_OS->mmap(NULL, bytes + HUGE_PAGE, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (wide == MAP_FAILED)
+        return MAP_FAILED;
+    char *start = wide + (HUGE_PAGE - (uintptr_t)wide % HUGE_PAGE) % HUGE_PAGE;
+    char *base = WEFT_OS->mmap(start, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0);
+    if (base == MAP_FAILED) {
+        int error = errno;
+        WEFT_OS->munmap(wide, bytes + HUGE_PAGE);
+        errno = error;
+        return MAP_FAILED;
+    }
+    if (start > wide)
+        WEFT_OS->munmap(wide, (size_t)(start - wide));
+    WEFT_OS->munmap(start + bytes, (size_t)(wide + HUGE_PAGE - start));
+    return base;
+}
+
+static char *map(size_t bytes, int flags, int fd)
+{
+    if (bytes >= HUGE_PAGE)
+        return map_aligned(bytes, flags, fd);
+    return WEFT_OS->mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+}
+
+static bool wants_huge(size_t bytes)
+{
+    return bytes >= HUGE_PAGE && strcasecmp(weft_i_env_text(WEFT_I_ENV_HUGE_PAGES), "off");
+}
+
+/*
+ * Takes every page now, as the owner, so that no later touch can fail (SIGBUS) and pages lie on the
+ * owner's NUMA node. Populating after the advice lets the kernel use huge pages; kernels without it
+ * reserve through the file.
+ */
+static int reserve(weft_i_segment *segment, size_t mapped)
+{
+    if (wants_huge(mapped)) {
+        segment->huge = WEFT_OS->madvise(segment->base, mapped, MADV_HUGEPAGE) == 0;
+        if (WEFT_OS->madvise(segment->base, mapped, MADV_POPULATE_WRITE) == 0)
+            return 0;
+        if (errno != EINVAL)
+            return -1;
+    }
+    return segment->fd >= 0 ? WEFT_OS->fallocate(segment->fd, 0, 0, (off_t)mapped) : 0;
+}
+
+/* A memory file of `mapped` bytes that nobody can resize any more; -1 and errno on failure. */
+static int sealed_file(size_t mapped)
+{
+    int fd = WEFT_OS->memfd_create("weft", MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    if (WEFT_OS->ftruncate(fd, (off_t)mapped) == 0 && WEFT_OS->seal(fd, SEALS) == 0)
+        return fd;
+    int error = errno;
+    WEFT_OS->close(fd);
+    errno = error;
+    return -1;
+}
+
+static void destroy(weft_i_segment *segment)
+{
+    if (segment->base)
+        WEFT_OS->munmap(segment->base, round_up(segment->bytes, 4096));
+    if (segment->fd >= 0)
+        WEFT_OS->close(segment->fd);
+    WEFT_OS->free(segment);
+}
+
+static weft_status refuse(weft_i_segment *segment, int error, const char *what, size_t bytes)
+{
+    destroy(segment);
+    return weft_i_fail_errno(
+        error == EFAULT ? ENOMEM : error,
+        "cannot make shared memory of %zu bytes for %s (limits: free memory, cgroup, RLIMIT_AS, "
+        "RLIMIT_NOFILE)",
+        bytes, what);
+}
+
+weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char *what,
+                               weft_i_segment **out)
+{
+    if (bytes == 0)
+        bytes = 1;
+    if (bytes > (size_t)INT64_MAX - 2 * HUGE_PAGE)
+        return weft_i_fail(WEFT_ERR_NO_SPACE, "%s: %zu bytes do not fit into an address space",
+                           what, bytes);
+    weft_i_segment *segment = WEFT_OS->alloc(sizeof *segment);
+    if (!segment)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the record of a segment (%s)", what);
+    atomic_init(&segment->references, 1);
+    segment->bytes = bytes;
+    segment->fd = -1;
+    size_t mapped = round_up(bytes, 4096);
+    weft_status status = weft_i_key_new(&segment->key);
+    if (status < 0) {
+        destroy(segment);
+        return status;
+    }
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    if (sharing == WEFT_I_BETWEEN_PROCESSES) {
+        flags = MAP_SHARED;
+        if ((segment->fd = sealed_file(mapped)) < 0)
+            return refuse(segment, errno, what, bytes);
+    }
+    char *base = map(mapped, flags, segment->fd);
+    if (base == MAP_FAILED)
+        return refuse(segment, errno, what, bytes);
+    segment->base = base;
+    if (reserve(segment, mapped))
+        return refuse(segment, errno, what, bytes);
+    *out = segment;
+    return WEFT_OK;
+}
+
+static weft_status check_received(int fd, size_t bytes)
+{
+    int64_t sealed = weft_i_os_sealed_bytes(fd);
+    if (sealed < 0 || (uint64_t)sealed < bytes)
+        return weft_i_fail(
+            WEFT_ERR_PROTOCOL,
+            "a peer sent %s of %lld bytes where a sealed memory file of at least %zu was expected",
+            sealed < 0 ? "an unsealed descriptor" : "a memory file", (long long)sealed, bytes);
+    return WEFT_OK;
+}
+
+weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segment **out)
+{
+    weft_status status = check_received(fd, bytes);
+    weft_i_segment *segment = status < 0 ? NULL : WEFT_OS->alloc(sizeof *segment);
+    if (!segment) {
+        WEFT_OS->close(fd);
+        return status < 0
+                   ? status
+                   : weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the record of a segment");
+    }
+    atomic_init(&segment->references, 1);
+    segment->bytes = bytes;
+    segment->key = key;
+    segment->fd = -1;
+    size_t mapped = round_up(bytes, 4096);
+    char *base = map(mapped, MAP_SHARED, fd);
+    int error = errno;
+    WEFT_OS->close(fd); /* the mapping keeps the memory; the number is worth more to the program */
+    if (base == MAP_FAILED)
+        return refuse(segment, error, "a peer's memory", bytes);
+    segment->base = base;
+    if (wants_huge(mapped))
+        segment->huge = WEFT_OS->madvise(base, mapped, MADV_HUGEPAGE) == 0;
+    *out = segment;
+    return WEFT_OK;
+}
+
+weft_i_segment *weft_i_segment_hold(weft_i_segment *segment)
+{
+    atomic_fetch_add_explicit(&segment->references, 1, memory_order_relaxed);
+    return segment;
+}
+
+void weft_i_segment_drop(weft_i_segment *segment)
+{
+    if (segment && atomic_fetch_sub_explicit(&segment->references, 1, memory_order_acq_rel) == 1)
+        destroy(segment);
+}

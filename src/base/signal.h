@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The signal protocol: how ranks tell each other that they have arrived.
+ *
+ * Meeting (barriers, exchanges).  Every rank owns one arrival word per lane and is its only writer:
+ * a 32-bit epoch and a 32-bit digest of the call.  To meet, a rank stores the next epoch into its
+ * own word (release) and reads the words of the others (acquire) until all show that epoch or a
+ * later one.  One hop between cores, no read-modify-write. A later epoch is fine: a rank can be at
+ * most one meeting ahead.  Equal epochs with different digests are a mismatch.
+ *
+ * Giving up.  A rank whose deadline passes takes its arrival back: it restores the old epoch, makes
+ * every core pass a full barrier, and looks again.  If all the others have arrived by then,
+ * somebody may have gone on with our arrival: it stands again and the meeting succeeded.  Otherwise
+ * nobody has gone on, because everybody who sees the last arrival reads all words once more before
+ * going on (with two ranks the only word read is that one).  So a meeting succeeds for all or for
+ * none, and may simply be tried again.
+ *
+ * Mailboxes (put and wait).  A word is 0 or 1: put changes 0 to 1 (release), take changes 1 to 0
+ * (acquire).
+ */
+#ifndef WEFT_BASE_SIGNAL_H
+#define WEFT_BASE_SIGNAL_H
+
+#include "base/wait.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Two cache lines: neighbouring lines are fetched in pairs on x86, and some Arm cores have lines of
+ * 128 bytes. */
+enum { WEFT_I_LINE = 128 };
+
+/* A place to meet: one lane of arrival words, and the bells of those who sleep. */
+typedef struct weft_i_point {
+    int me, size;
+    char *words, *bells;             /* of rank 0 */
+    size_t word_stride, bell_stride; /* to the next rank's */
+    weft_i_wait_mode mode;
+    weft_status (*lost)(void *arg, uint64_t missing); /* can rank `missing` still come? */
+    void *arg;
+} weft_i_point;
+
+static inline _Atomic uint64_t *weft_i_point_word(const weft_i_point *point, int rank)
+{
+    return (_Atomic uint64_t *)(void *)(point->words + (size_t)rank * point->word_stride);
+}
+
+static inline _Atomic uint32_t *weft_i_point_bell(const weft_i_point *point, int rank)
+{
+    return (_Atomic uint32_t *)(void *)(point->bells + (size_t)rank * point->bell_stride);
+}
+
+static inline uint32_t weft_i_arrival_epoch(uint64_t word)
+{
+    return (uint32_t)(word >> 32);
+}
+
+static inline uint32_t weft_i_arrival_digest(uint64_t word)
+{
+    return (uint32_t)word;
+}
+
+/* Epochs wrap around; a rank is never half a circle ahead of another. */
+static inline bool weft_i_arrived(uint64_t word, uint32_t epoch)
+{
+    return (int32_t)(weft_i_arrival_epoch(word) - epoch) >= 0;
+}
+
+typedef struct weft_i_meeting {
+    uint32_t epoch, digest;
+    int culprit; /* the first rank that is missing or called something else; -1 */
+    uint32_t culprit_digest;
+} weft_i_meeting;
+
+/*
+ * Arrives and waits for all.  WEFT_OK; WEFT_ERR_TIMEOUT (arrival taken back, `culprit` is missing,
+ * no message); WEFT_ERR_MISMATCH (`culprit` called something else, no message); or what `lost`
+ * said.
+ */
+weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
+                               weft_i_meeting *meeting);
+
+/* Rings the bells of all others; called after a store that somebody may wait for. */
+void weft_i_signal_ring(const weft_i_point *point);
+
+/* Mailbox: 0 -> 1.  The release pairs with the acquire of weft_i_signal_take. */
+static inline bool weft_i_signal_put(_Atomic uint32_t *word)
+{
+    uint32_t empty = 0;
+    return atomic_compare_exchange_strong_explicit(word, &empty, 1, memory_order_release,
+                                                   memory_order_relaxed);
+}
+
+/* Mailbox: 1 -> 0.  The acquire pairs with the release of weft_i_signal_put; the next put sees the
+ * word empty. */
+static inline bool weft_i_signal_take(_Atomic uint32_t *word)
+{
+    uint32_t full = 1;
+    return atomic_compare_exchange_strong_explicit(word, &full, 0, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+/* A short digest of what a call is, so that ranks notice when they call different things. */
+static inline uint32_t weft_i_digest(uint32_t digest, uint64_t value)
+{
+    uint64_t mixed = (digest ^ value) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(mixed >> 32) ^ (uint32_t)mixed;
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A group's board: the shared lines through which its members meet.  Each member owns one row and
+ * is its only writer: an arrival word per lane, a bell to wake it, and two notes it shows to the
+ * others by turns.
+ */
+#ifndef WEFT_FABRIC_BOARD_H
+#define WEFT_FABRIC_BOARD_H
+
+#include "base/signal.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WEFT_I_NOTE_BYTES = 960 };
+
+typedef struct weft_i_board_row {
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* exchanges; see signal.h */
+    _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
+    _Alignas(WEFT_I_LINE) unsigned char note[2][WEFT_I_NOTE_BYTES]; /* by parity of the epoch */
+} weft_i_board_row;
+
+typedef struct weft_i_board {
+    _Alignas(WEFT_I_LINE) _Atomic uint32_t
+        revoked; /* 1 + rank that revoked the group; release, acquire in waits */
+    uint32_t ranks;
+    _Alignas(WEFT_I_LINE) weft_i_board_row row[];
+} weft_i_board;
+
+static inline size_t weft_i_board_bytes(int ranks)
+{
+    return sizeof(weft_i_board) + (size_t)ranks * sizeof(weft_i_board_row);
+}
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layout and making of the job segment; see job.h. */
+#include "fabric/job.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <errno.h>
+
+static const uint64_t magic = 0x626f6a2074666577; /* "weft job" */
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **out)
+{
+    if (ranks < 1 || ranks > WEFT_I_JOB_MAX_RANKS)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "a job has 1 to %d ranks on a host, not %d",
+                           WEFT_I_JOB_MAX_RANKS, ranks);
+    uint64_t slot_bytes = round_up(sizeof(weft_i_slot), 4096);
+    uint64_t board_at = 4096 + (uint64_t)ranks * slot_bytes;
+    uint64_t bytes = board_at + weft_i_board_bytes(ranks);
+    weft_i_segment *segment = NULL;
+    WEFT_TRY(weft_i_segment_new(bytes, sharing, "the job's shared page", &segment));
+    weft_i_job *job = weft_i_job_of(segment);
+    job->layout = WEFT_I_JOB_LAYOUT;
+    job->ranks = (uint32_t)ranks;
+    job->slot_bytes = (uint32_t)slot_bytes;
+    job->slots_at = 4096;
+    job->board_at = board_at;
+    job->bytes = bytes;
+    job->key = segment->key;
+    if (WEFT_OS->random_bytes(job->token, sizeof job->token)) {
+        int error = errno;
+        weft_i_segment_drop(segment);
+        return weft_i_fail_errno(error, "cannot read random bytes");
+    }
+    weft_i_job_board(job)->ranks = (uint32_t)ranks;
+    job->magic = magic;
+    *out = segment;
+    return WEFT_OK;
+}
+
+weft_status weft_i_job_check(const weft_i_segment *segment)
+{
+    const weft_i_job *job = (const weft_i_job *)segment->base;
+    if (segment->bytes < sizeof *job || job->magic != magic)
+        return weft_i_fail(WEFT_ERR_PROTOCOL,
+                           "the descriptor in WEFT_JOB_FD is not a job page of weft");
+    if (job->layout != WEFT_I_JOB_LAYOUT || job->slot_bytes != round_up(sizeof(weft_i_slot), 4096))
+        return weft_i_fail(
+            WEFT_ERR_VERSION,
+            "the launcher's weft lays out its job page in version %u, this one in %d", job->layout,
+            WEFT_I_JOB_LAYOUT);
+    uint64_t board_at = 4096 + (uint64_t)job->ranks * job->slot_bytes;
+    if (job->ranks < 1 || job->ranks > WEFT_I_JOB_MAX_RANKS || job->slots_at != 4096 ||
+        job->board_at != board_at ||
+        segment->bytes < board_at + weft_i_board_bytes((int)job->ranks))
+        return weft_i_fail(WEFT_ERR_PROTOCOL, "the job page is damaged: %u ranks, %zu bytes",
+                           job->ranks, segment->bytes);
+    return WEFT_OK;
+}
+
+weft_i_slot *weft_i_job_slot(weft_i_job *job, int local_rank)
+{
+    return (weft_i_slot *)(void *)((char *)job + job->slots_at +
+                                   (size_t)local_rank * job->slot_bytes);
+}
+
+weft_i_board *weft_i_job_board(weft_i_job *job)
+{
+    return (weft_i_board *)(void *)((char *)job + job->board_at);
+}
+
+void weft_i_job_note_exit(weft_i_job *job, int local_rank, int wait_status)
+{
+    /* Pairs with the acquire of a peer that asks whether this rank can still come. */
+    atomic_store_explicit(&weft_i_job_slot(job, local_rank)->life.exit,
+                          WEFT_I_EXIT_SEEN | (uint32_t)(wait_status & 0xffff),
+                          memory_order_release);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The job segment: what the ranks of one job on one host know of each other.  The launcher makes it
+ * before it starts the ranks and they inherit its descriptor (WEFT_JOB_FD); without a launcher of
+ * ours the first local rank makes it; weft_spawn makes one in plain memory.  One slot per local
+ * rank holds how it can be reached, whether it lives, and its flight record, so that survivors can
+ * read the last words of the dead.
+ */
+#ifndef WEFT_FABRIC_JOB_H
+#define WEFT_FABRIC_JOB_H
+
+#include "base/record.h"
+#include "base/segment.h"
+#include "fabric/board.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { WEFT_I_JOB_LAYOUT = 1, WEFT_I_JOB_LINE = 128, WEFT_I_JOB_MAX_RANKS = 4096 };
+
+/* A rank's course through the job.  Each store releases what the rank wrote to its slot before. */
+typedef enum weft_i_rank_state {
+    WEFT_I_RANK_AWAITED, /* not here yet */
+    WEFT_I_RANK_HERE,    /* its slot is filled, its life word held */
+    WEFT_I_RANK_LEFT     /* finished in order, or (threads) returned from its function */
+} weft_i_rank_state;
+
+/* How the launcher saw a rank's process end; bit 31 says that it did. */
+#define WEFT_I_EXIT_SEEN 0x80000000u
+
+typedef struct weft_i_slot {
+    /* The node of the kernel's robust-futex list and, right behind it, the word it marks when the
+     * holder dies. */
+    _Alignas(WEFT_I_JOB_LINE) struct {
+        uint64_t next;         /* read by the kernel at the death of the holding thread */
+        _Atomic uint32_t word; /* thread id of the holder; the kernel sets FUTEX_OWNER_DIED. Acquire
+                                  loads in waits */
+        _Atomic uint32_t state; /* weft_i_rank_state: release by the rank, acquire by its peers */
+        _Atomic uint32_t
+            exit; /* WEFT_I_EXIT_SEEN | wait status: release by the launcher, acquire by peers */
+    } life;
+    _Alignas(WEFT_I_JOB_LINE) struct {
+        _Atomic uint64_t beats;  /* relaxed: counted up a few times a second by the watch thread */
+        _Atomic int64_t beat_ns; /* relaxed: when it last was (monotonic clock of the host) */
+    } heart;
+    /* Written once before state becomes HERE. */
+    _Alignas(WEFT_I_JOB_LINE) struct {
+        int32_t process;
+        int32_t world_rank;
+        uint32_t layout;
+        char version[20];
+        char post[64]; /* name of the rank's post office */
+    } card;
+    _Alignas(WEFT_I_JOB_LINE) weft_i_record record;
+} weft_i_slot;
+
+typedef struct weft_i_job {
+    uint64_t magic;
+    uint32_t layout;
+    uint32_t ranks; /* local ranks: the number of slots */
+    uint32_t slot_bytes;
+    weft_i_key key;              /* random identity of the job */
+    unsigned char token[32];     /* the job's secret for stores over TCP */
+    uint64_t slots_at, board_at; /* offsets from the start of the segment */
+    uint64_t bytes;
+} weft_i_job;
+
+/* Makes the segment for `ranks` local ranks. */
+weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **out);
+
+/* Checks that a mapped segment is a job of this layout. */
+weft_status weft_i_job_check(const weft_i_segment *segment);
+
+static inline weft_i_job *weft_i_job_of(weft_i_segment *segment)
+{
+    return (weft_i_job *)segment->base;
+}
+
+weft_i_slot *weft_i_job_slot(weft_i_job *job, int local_rank);
+
+/* The board of the group of all local ranks. */
+weft_i_board *weft_i_job_board(weft_i_job *job);
+
+/* The launcher notes the end of a child, so that ranks still waiting for it learn of it at once. */
+void weft_i_job_note_exit(weft_i_job *job, int local_rank, int wait_status);
+
+#endif
