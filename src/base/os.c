@@ -290,6 +290,16 @@ int weft_i_os_thread(void)
     return (int)syscall(SYS_gettid);
 }
 
+int weft_i_os_parent(void)
+{
+    return getppid();
+}
+
+int weft_i_os_user(void)
+{
+    return (int)geteuid();
+}
+
 int weft_i_os_cores(void)
 {
     cpu_set_t set;

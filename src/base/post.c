@@ -352,6 +352,16 @@ static weft_status accept_reply(const weft_i_post_order *order, const reply *bac
     return back->status;
 }
 
+/* `lost` knows more about the owner than a refused connection does. */
+static weft_status owner_gone(const weft_i_post_order *order)
+{
+    weft_status status = order->lost ? order->lost(order->arg) : WEFT_OK;
+    return status < 0 ? status
+                      : weft_i_fail(WEFT_ERR_PEER_DEAD, "the rank that owns the memory to fetch has gone (its office %s "
+                                                        "is closed)",
+                                    order->peer);
+}
+
 static bool fetch_once(void *arg)
 {
     fetching *fetch = arg;
@@ -365,6 +375,8 @@ static bool fetch_once(void *arg)
     reply back;
     int descriptor = -1;
     fetch->status = call_office(order, &back, &descriptor);
+    if (fetch->status == WEFT_ERR_PEER_DEAD)
+        fetch->status = owner_gone(order);
     if (fetch->status == WEFT_OK)
         fetch->status = accept_reply(order, &back, descriptor, &fetch->segment);
     return fetch->status != WEFT_IN_PROGRESS;

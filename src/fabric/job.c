@@ -14,22 +14,30 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
+static uint64_t board_offset(uint64_t ranks)
+{
+    return 4096 + ranks * round_up(sizeof(weft_i_slot), 4096);
+}
+
+size_t weft_i_job_bytes(int ranks)
+{
+    return board_offset((uint64_t)ranks) + weft_i_board_bytes(ranks);
+}
+
 weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **out)
 {
     if (ranks < 1 || ranks > WEFT_I_JOB_MAX_RANKS)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "a job has 1 to %d ranks on a host, not %d",
                            WEFT_I_JOB_MAX_RANKS, ranks);
-    uint64_t slot_bytes = round_up(sizeof(weft_i_slot), 4096);
-    uint64_t board_at = 4096 + (uint64_t)ranks * slot_bytes;
-    uint64_t bytes = board_at + weft_i_board_bytes(ranks);
+    size_t bytes = weft_i_job_bytes(ranks);
     weft_i_segment *segment = NULL;
     WEFT_TRY(weft_i_segment_new(bytes, sharing, "the job's shared page", &segment));
     weft_i_job *job = weft_i_job_of(segment);
     job->layout = WEFT_I_JOB_LAYOUT;
     job->ranks = (uint32_t)ranks;
-    job->slot_bytes = (uint32_t)slot_bytes;
+    job->slot_bytes = (uint32_t)round_up(sizeof(weft_i_slot), 4096);
     job->slots_at = 4096;
-    job->board_at = board_at;
+    job->board_at = board_offset((uint64_t)ranks);
     job->bytes = bytes;
     job->key = segment->key;
     if (WEFT_OS->random_bytes(job->token, sizeof job->token)) {
@@ -54,7 +62,7 @@ weft_status weft_i_job_check(const weft_i_segment *segment)
             WEFT_ERR_VERSION,
             "the launcher's weft lays out its job page in version %u, this one in %d", job->layout,
             WEFT_I_JOB_LAYOUT);
-    uint64_t board_at = 4096 + (uint64_t)job->ranks * job->slot_bytes;
+    uint64_t board_at = board_offset(job->ranks);
     if (job->ranks < 1 || job->ranks > WEFT_I_JOB_MAX_RANKS || job->slots_at != 4096 ||
         job->board_at != board_at ||
         segment->bytes < board_at + weft_i_board_bytes((int)job->ranks))

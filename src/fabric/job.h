@@ -65,6 +65,9 @@ typedef struct weft_i_job {
     uint64_t bytes;
 } weft_i_job;
 
+/* Size of the segment for `ranks` local ranks. */
+size_t weft_i_job_bytes(int ranks);
+
 /* Makes the segment for `ranks` local ranks. */
 weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **out);
 
