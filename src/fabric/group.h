@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A group from the inside: its members, its board, and the two ways its ranks meet: barriers and
+ * exchanges. */
+#ifndef WEFT_FABRIC_GROUP_H
+#define WEFT_FABRIC_GROUP_H
+
+#include "fabric/world.h"
+#include "tensor/scope.h"
+#include "weft/group.h"
+
+typedef struct weft_i_creation {
+    weft_i_key ranks;
+    uint32_t times;
+} weft_i_creation;
+
+struct weft_group {
+    weft_i_object object;
+    weft_i_world *world;
+    weft_group *parent; /* held, so that a child outlives nothing it needs; NULL for the world */
+    int rank, size;
+    int *members;   /* world ranks */
+    weft_i_key key; /* equal on all members, unique in the job */
+    uint32_t id;    /* for the flight record: 0 is the world */
+    char name[64];
+    int64_t timeout_ms;
+    bool local;                    /* all members on this host */
+    weft_i_segment *board_segment; /* NULL for the world, whose board lies in the job segment */
+    weft_i_board *board;        /* NULL: members on several hosts, exchanges go through the store */
+    uint64_t exchanges;         /* through the store so far */
+    weft_i_creation *creations; /* how often each rank list was made a group of */
+    size_t creation_count;
+    void *workspace; /* an object that lives as long as the group: its scratch memory (symm/workspace.c) */
+};
+
+/* What a rank is doing while it waits, for messages. */
+typedef struct weft_i_call {
+    const weft_group *group;
+    const char *op;
+    int channel; /* -1: none */
+} weft_i_call;
+
+/* The world group around a world that has met; takes the world over, also on failure. */
+weft_group *weft_i_group_of_world(weft_i_world *world);
+
+/* WEFT_OK if the group can be used by this rank now. */
+weft_status weft_i_group_usable(const weft_group *group);
+
+/* The limit in force: the argument, or the group's own. */
+static inline int64_t weft_i_group_limit(const weft_group *group, int64_t timeout_ms)
+{
+    return timeout_ms == WEFT_DEFAULT ? group->timeout_ms : timeout_ms;
+}
+
+/* Can member `rank` still take part?  Also looks at the revoked flag. */
+weft_status weft_i_group_lost(const weft_i_call *call, int rank);
+
+/* weft_i_signal_meet with a message for every failure and an entry in the flight record. */
+weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
+                              int64_t timeout_ms);
+
+/*
+ * All members show each other `bytes` (at most WEFT_I_NOTE_BYTES); `all` receives them in rank
+ * order.  Collective. Members that exchange something else, by name or size, all get
+ * WEFT_ERR_MISMATCH.
+ */
+weft_status weft_i_group_exchange(weft_group *group, const char *what, const void *mine,
+                                  size_t bytes, void *all, int64_t timeout_ms);
+
+/*
+ * Takes part in an exchange without reading the others' notes: how a rank that cannot go on tells them so.  Keeps the thread's
+ * last error, which is the reason.
+ */
+void weft_i_group_show(weft_group *group, const char *what, const void *mine, size_t bytes);
+
+static inline weft_i_record *weft_i_group_record(const weft_group *group)
+{
+    return group->world->mine ? &group->world->mine->record : NULL;
+}
+
+static inline weft_i_slot *weft_i_group_slot(const weft_group *group, int rank)
+{
+    return group->world->peers[group->members[rank]].slot;
+}
+
+#endif

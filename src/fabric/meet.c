@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * weft_init and weft_finish.  There are four ways to stand in a job: as a thread of weft_spawn, with a job page inherited
+ * from `weft run`, with a store (the caller's, or one found through a foreign launcher's variables), or alone.  All
+ * end the same way: the rank has a slot in a job page, and the world's first exchange has told it that everybody is there.
+ */
+#include "fabric/meet.h"
+
+#include "base/env.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/status.h"
+#include "fabric/spawn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* All ranks of a job page are local: their cards are in their slots. */
+static void adopt_slots(weft_i_world *world)
+{
+    char host[65];
+    weft_i_os_host_id(host);
+    weft_i_job *job = weft_i_job_of(world->job);
+    world->key = job->key;
+    for (int rank = 0; rank < world->size; rank++) {
+        world->peers[rank].slot = weft_i_job_slot(job, rank);
+        snprintf(world->peers[rank].host, sizeof world->peers[rank].host, "%s", host);
+    }
+}
+
+static weft_status enter_as_thread(const weft_i_place *place, weft_i_world **out)
+{
+    weft_i_world *world = NULL;
+    WEFT_TRY(weft_i_world_new(place->rank, place->size, &world));
+    world->sharing = WEFT_I_BETWEEN_THREADS;
+    weft_status status = weft_i_world_enter(world, place->job, place->post, place->rank);
+    if (status < 0) {
+        weft_i_world_drop(world);
+        return status;
+    }
+    adopt_slots(world);
+    *out = world;
+    return WEFT_OK;
+}
+
+/* Opens a post office and enters the page; the page is the world's afterwards. */
+static weft_status enter_page(weft_i_world *world, weft_i_segment *page, int local_rank)
+{
+    weft_i_post *post = NULL;
+    world->sharing = WEFT_I_BETWEEN_PROCESSES;
+    WEFT_TRY(weft_i_post_open(WEFT_I_BETWEEN_PROCESSES, &post));
+    weft_status status = weft_i_world_enter(world, page, post, local_rank);
+    weft_i_post_drop(post);
+    if (status == WEFT_OK)
+        adopt_slots(world);
+    return status;
+}
+
+static weft_status map_inherited(const weft_i_start *start, weft_i_segment **out)
+{
+    int64_t bytes = weft_i_os_sealed_bytes(start->job_fd);
+    if (bytes < 0)
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "WEFT_JOB_FD=%d is not an open job page: weft_init was called twice, or this program was "
+                           "started by a rank instead of by weft run",
+                           start->job_fd);
+    weft_i_key none = {{0, 0}};
+    WEFT_TRY(weft_i_segment_map(start->job_fd, (size_t)bytes, none, out));
+    weft_status status = weft_i_job_check(*out);
+    if (status == WEFT_OK && (int)weft_i_job_of(*out)->ranks != start->size)
+        status = weft_i_fail(WEFT_ERR_MISMATCH, "WORLD_SIZE is %d but weft run started %u ranks", start->size,
+                             weft_i_job_of(*out)->ranks);
+    if (status < 0)
+        weft_i_segment_drop(*out);
+    return status;
+}
+
+static weft_status enter_inherited(const weft_i_start *start, weft_i_world *world)
+{
+    weft_i_segment *page = NULL;
+    WEFT_TRY(map_inherited(start, &page));
+    weft_status status = enter_page(world, page, start->rank);
+    weft_i_segment_drop(page);
+    return status;
+}
+
+static weft_status enter_alone(weft_i_world *world)
+{
+    weft_i_segment *page = NULL;
+    WEFT_TRY(weft_i_job_new(1, WEFT_I_BETWEEN_PROCESSES, &page));
+    weft_status status = enter_page(world, page, 0);
+    weft_i_segment_drop(page);
+    return status;
+}
+
+static weft_status enter_by_store(const weft_i_start *start, weft_i_world *world, weft_store *given, int64_t deadline)
+{
+    weft_store *store = given;
+    if (!given)
+        WEFT_TRY(weft_i_meet_find_store(start, deadline, &store));
+    world->sharing = WEFT_I_BETWEEN_PROCESSES;
+    world->store = weft_keep(store); /* released with the world */
+    return weft_i_meet_by_store(world, store, deadline);
+}
+
+static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline, weft_i_world **out)
+{
+    weft_i_start start = {.launcher = "weft_init", .job_fd = -1};
+    if (opts->store) {
+        start.rank = opts->rank;
+        start.size = opts->world_size;
+        if (start.size < 1 || start.rank < 0 || start.rank >= start.size)
+            return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_init: with a store, rank (%d) and world_size (%d) are needed",
+                               start.rank, start.size);
+    } else {
+        WEFT_TRY(weft_i_launcher_read(&start));
+    }
+    weft_i_status_set_rank(start.rank);
+    weft_i_world *world = NULL;
+    WEFT_TRY(weft_i_world_new(start.rank, start.size, &world));
+    weft_status status;
+    if (opts->store)
+        status = enter_by_store(&start, world, opts->store, deadline);
+    else if (start.job_fd >= 0)
+        status = enter_inherited(&start, world);
+    else if (start.size == 1)
+        status = enter_alone(world);
+    else
+        status = enter_by_store(&start, world, NULL, deadline);
+    if (status < 0) {
+        weft_i_world_drop(world);
+        return status;
+    }
+    *out = world;
+    return WEFT_OK;
+}
+
+/* Everybody is here and has shown a card: learn where their offices are, and that they speak our version. */
+static weft_status read_cards(weft_group *group)
+{
+    weft_i_world *world = group->world;
+    for (int rank = 0; rank < world->size; rank++) {
+        weft_i_peer *peer = &world->peers[rank];
+        if (!peer->slot)
+            continue;
+        if (strncmp(peer->slot->card.version, WEFT_VERSION, sizeof peer->slot->card.version))
+            return weft_i_fail(WEFT_ERR_VERSION, "weft_init: rank %d runs weft %.19s, rank %d runs weft %s", rank,
+                               peer->slot->card.version, world->rank, WEFT_VERSION);
+        snprintf(peer->post, sizeof peer->post, "%s", peer->slot->card.post);
+    }
+    return WEFT_OK;
+}
+
+static weft_status gather(weft_group *group, int64_t deadline)
+{
+    int64_t left = deadline == WEFT_I_NEVER ? WEFT_FOREVER : (deadline - WEFT_OS->clock_ns()) / 1000000;
+    weft_status status =
+        weft_i_group_exchange(group, "meet", NULL, 0, NULL, left == WEFT_FOREVER || left > 0 ? left : 1);
+    if (status == WEFT_ERR_TIMEOUT)
+        return weft_i_explain(WEFT_ERR_MISSING, "weft_init");
+    return status < 0 ? status : read_cards(group);
+}
+
+weft_group *weft_init(const weft_init_opts *given)
+{
+    weft_init_opts opts = {.size = sizeof opts};
+    if (given)
+        memcpy(&opts, given, given->size < sizeof opts ? given->size : sizeof opts);
+    weft_clear_error();
+    int64_t limit = opts.meet_timeout_ms;
+    if (!limit && weft_i_env_number(WEFT_I_ENV_MEET_TIMEOUT, &limit) < 0)
+        return NULL;
+    int64_t deadline = weft_i_os_deadline(limit);
+    const weft_i_place *place = weft_i_spawn_place();
+    weft_i_world *world = NULL;
+    if ((place ? enter_as_thread(place, &world) : enter_as_process(&opts, deadline, &world)) < 0)
+        return NULL;
+    if (opts.timeout_ms)
+        world->timeout_ms = opts.timeout_ms;
+    weft_group *group = weft_i_group_of_world(world);
+    if (group && gather(group, deadline) < 0) {
+        weft_release(group);
+        return NULL;
+    }
+    if (group)
+        weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s", group->size, group->world->local_size,
+                   group->world->mode == WEFT_I_WAIT_SPIN ? "a core each" : "sharing cores");
+    return group;
+}
+
+static void write_trace(const weft_group *world)
+{
+    const char *path = weft_i_env_text(WEFT_I_ENV_TRACE);
+    if (*path && world->world->mine)
+        weft_i_record_write_trace(&world->world->mine->record, world->world->rank, path);
+}
+
+int weft_finish(weft_group *world)
+{
+    if (world && weft_i_world_usable(world->world) == WEFT_OK) {
+        write_trace(world);
+        weft_i_world_leave(world->world);
+    }
+    const char *message = NULL;
+    weft_status first = weft_i_first_error(&message);
+    if (first < 0)
+        weft_i_log(WEFT_LOG_WARN, "finished after an error: %s (%s)", message, weft_status_name(first));
+    return -(int)first;
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Meeting through a store, for jobs that `weft run` did not start.  Every rank shows a card (who it is, which host, where
+ * its post office is); when all cards are there, the first rank of each host makes the host's job page and the others
+ * fetch it from its office.
+ */
+#include "fabric/meet.h"
+
+#include "base/env.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CARD_MAGIC = 0x64726163, SLICE_MS = 50 };
+
+/* Plain bytes of fixed layout: what travels through the store. */
+typedef struct card {
+    uint32_t magic, layout;
+    weft_i_key nonce; /* random; rank 0's names the job, a host's first rank's names its page */
+    char version[20];
+    char host[65];
+    char post[64];
+    char reserved[3];
+} card;
+
+static void card_key(int rank, char out[32])
+{
+    snprintf(out, 32, "meet/%d", rank);
+}
+
+static weft_status show_card(weft_i_world *world, weft_store *store, card *mine)
+{
+    memset(mine, 0, sizeof *mine);
+    mine->magic = CARD_MAGIC;
+    mine->layout = WEFT_I_JOB_LAYOUT;
+    WEFT_TRY(weft_i_key_new(&mine->nonce));
+    snprintf(mine->version, sizeof mine->version, "%s", WEFT_VERSION);
+    weft_i_os_host_id(mine->host);
+    snprintf(mine->post, sizeof mine->post, "%s", weft_i_post_name(world->post));
+    char key[32];
+    card_key(world->rank, key);
+    bool stored = false;
+    WEFT_TRY(weft_store_compare_set(store, key, "", 0, mine, sizeof *mine, &stored, NULL));
+    if (!stored)
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "rank %d has met already: two processes have this number, or an earlier job with the same "
+                           "name still runs",
+                           world->rank);
+    return WEFT_OK;
+}
+
+static weft_status fail_missing(const weft_i_world *world, weft_store *store)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (int rank = 0; rank < world->size && used + 16 < sizeof names; rank++) {
+        char text[32];
+        card_key(rank, text);
+        const char *key = text;
+        bool here = false;
+        if (weft_store_check(store, 1, &key, &here) < 0 || here)
+            continue;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%d", used ? ", " : "", rank);
+    }
+    return weft_i_fail(WEFT_ERR_MISSING, "weft_init: of %d ranks these never came: %s", world->size, names);
+}
+
+static weft_status check_card(const weft_i_world *world, int rank, const weft_store_value *value)
+{
+    const card *theirs = value->data;
+    if (value->bytes != sizeof *theirs || theirs->magic != CARD_MAGIC)
+        return weft_i_fail(WEFT_ERR_PROTOCOL, "weft_init: the card of rank %d is not one of weft's (%zu bytes)", rank,
+                           value->bytes);
+    if (theirs->layout != WEFT_I_JOB_LAYOUT || strncmp(theirs->version, WEFT_VERSION, sizeof theirs->version))
+        return weft_i_fail(WEFT_ERR_VERSION, "weft_init: rank %d runs weft %.19s (layout %u), rank %d runs weft %s "
+                                             "(layout %d)",
+                           rank, theirs->version, theirs->layout, world->rank, WEFT_VERSION, WEFT_I_JOB_LAYOUT);
+    return WEFT_OK;
+}
+
+static weft_status read_card(weft_i_world *world, weft_store *store, int rank, int64_t deadline, card *out)
+{
+    char key[32];
+    card_key(rank, key);
+    weft_store_value value = {0};
+    weft_status status;
+    do {
+        status = weft_store_get(store, key, SLICE_MS, &value);
+        if (status == WEFT_ERR_TIMEOUT && WEFT_OS->clock_ns() >= deadline)
+            return fail_missing(world, store);
+    } while (status == WEFT_ERR_TIMEOUT);
+    if (status < 0)
+        return status;
+    status = check_card(world, rank, &value);
+    if (status == WEFT_OK)
+        memcpy(out, value.data, sizeof *out);
+    weft_store_value_clear(&value);
+    if (status == WEFT_OK) {
+        out->host[64] = out->post[63] = 0;
+        snprintf(world->peers[rank].host, sizeof world->peers[rank].host, "%s", out->host);
+        snprintf(world->peers[rank].post, sizeof world->peers[rank].post, "%s", out->post);
+    }
+    return status;
+}
+
+/* Who of the world is on this host: fills `locals` with their ranks, returns how many. */
+static int find_locals(const weft_i_world *world, int *locals)
+{
+    int count = 0;
+    for (int rank = 0; rank < world->size; rank++)
+        if (!strcmp(world->peers[rank].host, world->peers[world->rank].host))
+            locals[count++] = rank;
+    return count;
+}
+
+/* The first local rank makes the page; if it cannot, the others must not wait for it. */
+static weft_status make_page(weft_i_world *world, int count, weft_i_key key, weft_i_segment **out)
+{
+    weft_status status = weft_i_job_new(count, WEFT_I_BETWEEN_PROCESSES, out);
+    if (status == WEFT_OK)
+        weft_i_job_of(*out)->key = world->key;
+    weft_status offered = weft_i_post_offer(world->post, key, *out, status);
+    if (status == WEFT_OK && offered < 0)
+        weft_i_segment_drop(*out);
+    return status < 0 ? status : offered;
+}
+
+static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i_key key, int64_t deadline,
+                              weft_i_segment **out)
+{
+    weft_i_post_order order = {.own = world->post,
+                               .peer = world->peers[leader].post,
+                               .key = key,
+                               .bytes = weft_i_job_bytes(count),
+                               .deadline = deadline};
+    weft_status status = weft_i_post_fetch(&order, out);
+    if (status == WEFT_ERR_TIMEOUT)
+        return weft_i_fail(WEFT_ERR_MISSING, "weft_init: rank %d did not hand out the job page of this host in time",
+                           leader);
+    if (status < 0)
+        return weft_i_explain(status, "weft_init: fetching the job page from rank %d", leader);
+    status = weft_i_job_check(*out);
+    if (status < 0)
+        weft_i_segment_drop(*out);
+    return status;
+}
+
+static weft_status enter_host(weft_i_world *world, const card *cards, const int *locals, int count, int64_t deadline)
+{
+    int leader = locals[0], place = 0;
+    while (locals[place] != world->rank)
+        place++;
+    weft_i_key key = cards[leader].nonce;
+    weft_i_segment *page = NULL;
+    WEFT_TRY(place == 0 ? make_page(world, count, key, &page)
+                        : fetch_page(world, leader, count, key, deadline, &page));
+    weft_status status = weft_i_world_enter(world, page, world->post, place);
+    for (int i = 0; status == WEFT_OK && i < count; i++)
+        world->peers[locals[i]].slot = weft_i_job_slot(weft_i_job_of(page), i);
+    weft_i_segment_drop(page);
+    return status;
+}
+
+static weft_status exchange_cards(weft_i_world *world, weft_store *store, int64_t deadline, card *cards)
+{
+    WEFT_TRY(show_card(world, store, &cards[world->rank]));
+    for (int rank = 0; rank < world->size; rank++)
+        WEFT_TRY(read_card(world, store, rank, deadline, &cards[rank]));
+    world->key = cards[0].nonce;
+    return WEFT_OK;
+}
+
+weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline)
+{
+    WEFT_TRY(weft_i_post_open(WEFT_I_BETWEEN_PROCESSES, &world->post));
+    card *cards = WEFT_OS->alloc((size_t)world->size * sizeof *cards);
+    int *locals = WEFT_OS->alloc((size_t)world->size * sizeof *locals);
+    weft_status status = WEFT_OK;
+    if (!cards || !locals)
+        status = weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_init: no memory for %d cards", world->size);
+    if (status == WEFT_OK)
+        status = exchange_cards(world, store, deadline, cards);
+    if (status == WEFT_OK)
+        status = enter_host(world, cards, locals, find_locals(world, locals), deadline);
+    WEFT_OS->free(cards);
+    WEFT_OS->free(locals);
+    return status;
+}
+
+/* ---- finding the store of a foreign launcher ---- */
+
+static bool all_on_one_host(const weft_i_start *start)
+{
+    const char *nodes = getenv("SLURM_NNODES");
+    if (start->local_size >= 0)
+        return start->local_size == start->size || (nodes && !strcmp(nodes, "1"));
+    return !getenv("MASTER_ADDR") && !*weft_i_env_text(WEFT_I_ENV_STORE_ADDR);
+}
+
+static void wait_a_little(void)
+{
+    WEFT_OS->sleep_ns((int64_t)SLICE_MS * 1000000 / 10);
+}
+
+/* Rank 0 serves; the name may still be held by an earlier job on its way out. */
+static weft_store *serve_local(const char *name, int64_t deadline)
+{
+    weft_store *store = weft_store_unix_serve(name);
+    while (!store && weft_last_status() == WEFT_ERR_ADDR_IN_USE && WEFT_OS->clock_ns() < deadline) {
+        wait_a_little();
+        store = weft_store_unix_serve(name);
+    }
+    return store;
+}
+
+static int64_t left_ms(int64_t deadline)
+{
+    int64_t left = (deadline - WEFT_OS->clock_ns()) / 1000000;
+    return deadline == WEFT_I_NEVER ? WEFT_FOREVER : left > 0 ? left : 1;
+}
+
+static weft_store *local_store(const weft_i_start *start, int64_t deadline)
+{
+    int user = weft_i_os_user();
+    weft_i_key name = weft_i_key_of((weft_i_key){{(uint64_t)user, 0}}, start->job, strlen(start->job));
+    char text[64];
+    snprintf(text, sizeof text, "weft-meet-%016llx%016llx", (unsigned long long)name.word[0],
+             (unsigned long long)name.word[1]);
+    return start->rank == 0 ? serve_local(text, deadline) : weft_store_unix_connect(text, left_ms(deadline));
+}
+
+/* "host:port" from WEFT_STORE_ADDR, or MASTER_ADDR and MASTER_PORT. */
+static weft_status store_address(char host[256], int *port)
+{
+    const char *given = weft_i_env_text(WEFT_I_ENV_STORE_ADDR);
+    const char *master = getenv("MASTER_ADDR"), *master_port = getenv("MASTER_PORT");
+    const char *colon = strrchr(given, ':');
+    if (*given && colon) {
+        snprintf(host, 256, "%.*s", (int)(colon - given), given);
+        *port = atoi(colon + 1);
+    } else if (!*given && master && master_port) {
+        snprintf(host, 256, "%s", master);
+        *port = atoi(master_port);
+    } else {
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_init: ranks on several hosts need WEFT_STORE_ADDR=host:port (or "
+                                                 "MASTER_ADDR and MASTER_PORT) of rank 0's host");
+    }
+    if (*port < 1 || *port > 65535)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_init: the store's port %d is outside 1 to 65535", *port);
+    return WEFT_OK;
+}
+
+static weft_store *remote_store(const weft_i_start *start, int64_t deadline)
+{
+    char host[256];
+    int port = 0;
+    if (store_address(host, &port) < 0)
+        return NULL;
+    const char *token = weft_i_env_text(WEFT_I_ENV_TOKEN);
+    if (!*token)
+        return weft_i_null(WEFT_ERR_AUTH, "weft_init: ranks on several hosts need the job's secret: set WEFT_TOKEN to "
+                                          "the same 64 hex digits on all of them");
+    return start->rank == 0 ? weft_store_tcp_serve(host, port, token)
+                            : weft_store_tcp_connect(host, port, token, left_ms(deadline));
+}
+
+weft_status weft_i_meet_find_store(const weft_i_start *start, int64_t deadline, weft_store **out)
+{
+    *out = all_on_one_host(start) ? local_store(start, deadline) : remote_store(start, deadline);
+    if (*out)
+        return WEFT_OK;
+    if (weft_last_status() == WEFT_ERR_UNREACHABLE || weft_last_status() == WEFT_ERR_TIMEOUT)
+        return weft_i_explain(WEFT_ERR_MISSING, "weft_init (%s, rank %d of %d): rank 0 never came to the meeting",
+                              start->launcher, start->rank, start->size);
+    return weft_i_explain(weft_last_status(), "weft_init (%s, rank %d of %d)", start->launcher, start->rank,
+                          start->size);
+}

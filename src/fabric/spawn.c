@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft_spawn: one job segment and one post office in plain memory, one thread per rank. */
+#include "fabric/spawn.h"
+
+#include "base/os.h"
+#include "base/status.h"
+#include "weft/spawn.h"
+
+#include <pthread.h>
+
+typedef struct thread_rank {
+    weft_i_place place;
+    int (*fn)(void *arg);
+    void *arg;
+    int result;
+    pthread_t thread;
+} thread_rank;
+
+static _Thread_local weft_i_place *my_place;
+
+const weft_i_place *weft_i_spawn_place(void)
+{
+    return my_place;
+}
+
+void weft_i_spawn_at_end(void (*clear)(const void *place))
+{
+    my_place->at_end = clear;
+}
+
+/* Whoever still waits for this rank must learn that it will not come; pairs with the acquire in weft_i_watch_fate. */
+static void mark_left(const weft_i_place *place)
+{
+    weft_i_slot *slot = weft_i_job_slot(weft_i_job_of(place->job), place->rank);
+    atomic_store_explicit(&slot->life.state, WEFT_I_RANK_LEFT, memory_order_release);
+}
+
+static void *rank_body(void *arg)
+{
+    thread_rank *rank = arg;
+    my_place = &rank->place;
+    weft_i_status_set_rank(rank->place.rank);
+    rank->result = rank->fn(rank->arg);
+    mark_left(&rank->place);
+    if (rank->place.at_end)
+        rank->place.at_end(&rank->place);
+    my_place = NULL;
+    return NULL;
+}
+
+static weft_status start_and_join(thread_rank *ranks, int count)
+{
+    int started = 0, error = 0;
+    while (started < count && !error) {
+        error = WEFT_OS->thread_create(&ranks[started].thread, rank_body, &ranks[started]);
+        started += !error;
+    }
+    for (int rank = started; rank < count; rank++)
+        mark_left(&ranks[rank].place);
+    for (int rank = 0; rank < started; rank++)
+        pthread_join(ranks[rank].thread, NULL);
+    return error ? weft_i_fail_errno(error, "weft_spawn: cannot start thread %d of %d", started, count) : WEFT_OK;
+}
+
+static int first_result(const thread_rank *ranks, int count)
+{
+    for (int rank = 0; rank < count; rank++)
+        if (ranks[rank].result)
+            return ranks[rank].result;
+    return 0;
+}
+
+int weft_spawn(int count, int (*fn)(void *arg), void *arg)
+{
+    if (!fn)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_spawn: the function is NULL");
+    weft_i_segment *job = NULL;
+    weft_i_post *post = NULL;
+    WEFT_TRY(weft_i_job_new(count, WEFT_I_BETWEEN_THREADS, &job));
+    weft_status status = weft_i_post_open(WEFT_I_BETWEEN_THREADS, &post);
+    thread_rank *ranks = status < 0 ? NULL : WEFT_OS->alloc((size_t)count * sizeof *ranks);
+    if (status == WEFT_OK && !ranks)
+        status = weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_spawn: no memory for %d ranks", count);
+    int result = status;
+    if (status == WEFT_OK) {
+        for (int rank = 0; rank < count; rank++)
+            ranks[rank] = (thread_rank){.place = {job, post, rank, count, NULL}, .fn = fn, .arg = arg};
+        status = start_and_join(ranks, count);
+        result = status < 0 ? (int)status : first_result(ranks, count);
+    }
+    WEFT_OS->free(ranks);
+    weft_i_post_drop(post);
+    weft_i_segment_drop(job);
+    return result;
+}

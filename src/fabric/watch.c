@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watch thread and what can be told of a rank's life; see watch.h. */
+#include "fabric/watch.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum {
+    BEAT_MS = 100,
+    SILENCE_NS =
+        500 * 1000 * 1000 /* five beats missed: the rank is stopped, or starved of processor time */
+};
+
+struct weft_i_watch {
+    weft_i_slot *slot;
+    weft_i_post *post;
+    pthread_t thread;
+    int stop; /* an eventfd: readable means end */
+    struct robust_list_head robust;
+    _Atomic uint32_t holding; /* 1: the life word is held, 2: it cannot be; release by the thread,
+                                 acquire at start */
+};
+
+static void beat(weft_i_slot *slot)
+{
+    atomic_fetch_add_explicit(&slot->heart.beats, 1, memory_order_relaxed);
+    atomic_store_explicit(&slot->heart.beat_ns, WEFT_OS->clock_ns(), memory_order_relaxed);
+}
+
+/* The list has one entry, the slot's node; the kernel finds the word at a fixed distance behind it.
+ */
+static bool take_life_word(weft_i_watch *watch)
+{
+    weft_i_slot *slot = watch->slot;
+    struct robust_list *node = (struct robust_list *)(void *)&slot->life.next;
+    node->next = &watch->robust.list;
+    watch->robust.list.next = node;
+    watch->robust.futex_offset =
+        (long)(offsetof(weft_i_slot, life.word) - offsetof(weft_i_slot, life.next));
+    watch->robust.list_op_pending = NULL;
+    if (weft_i_os_set_robust_list(&watch->robust, sizeof watch->robust))
+        return false;
+    /* Peers read it only after the slot's state is HERE, which is released after this thread
+     * reports. */
+    atomic_store_explicit(&slot->life.word, (uint32_t)weft_i_os_thread(), memory_order_release);
+    return true;
+}
+
+static void let_life_word_go(weft_i_watch *watch)
+{
+    atomic_store_explicit(&watch->slot->life.word, 0, memory_order_release);
+    watch->robust.list.next = &watch->robust.list;
+}
+
+static void *watch_body(void *arg)
+{
+    weft_i_watch *watch = arg;
+    beat(watch->slot);
+    bool held = take_life_word(watch);
+    atomic_store_explicit(&watch->holding, held ? 1 : 2, memory_order_release);
+    WEFT_OS->futex_wake(&watch->holding, 1);
+    uint64_t ended = 0;
+    while (WEFT_OS->read(watch->stop, &ended, sizeof ended) < 0) {
+        weft_i_post_serve(watch->post, watch->stop, BEAT_MS);
+        beat(watch->slot);
+    }
+    if (held)
+        let_life_word_go(watch);
+    return NULL;
+}
+
+static weft_status start_thread(weft_i_watch *watch)
+{
+    watch->stop = WEFT_OS->eventfd(0);
+    if (watch->stop < 0)
+        return weft_i_fail_errno(errno, "cannot make an eventfd for the watch thread");
+    int error = WEFT_OS->thread_create(&watch->thread, watch_body, watch);
+    if (error) {
+        WEFT_OS->close(watch->stop);
+        return weft_i_fail_errno(error, "cannot start the watch thread");
+    }
+    while (atomic_load_explicit(&watch->holding, memory_order_acquire) == 0)
+        WEFT_OS->futex_wait(&watch->holding, 0, 1000000);
+    return WEFT_OK;
+}
+
+weft_status weft_i_watch_start(weft_i_slot *mine, weft_i_post *post, weft_i_watch **out)
+{
+    weft_i_watch *watch = WEFT_OS->alloc(sizeof *watch);
+    if (!watch)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the watch thread");
+    watch->slot = mine;
+    watch->post = post;
+    weft_status status = start_thread(watch);
+    if (status < 0) {
+        WEFT_OS->free(watch);
+        return status;
+    }
+    if (atomic_load_explicit(&watch->holding, memory_order_acquire) != 1) {
+        weft_i_watch_stop(watch);
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "this kernel refuses robust futexes (set_robust_list)");
+    }
+    *out = watch;
+    return WEFT_OK;
+}
+
+void weft_i_watch_stop(weft_i_watch *watch)
+{
+    if (!watch)
+        return;
+    uint64_t one = 1;
+    ssize_t ignored = WEFT_OS->write(watch->stop, &one, sizeof one);
+    (void)ignored; /* an eventfd at 0 always takes 1 */
+    pthread_join(watch->thread, NULL);
+    WEFT_OS->close(watch->stop);
+    WEFT_OS->free(watch);
+}
+
+weft_i_fate weft_i_watch_fate(const weft_i_slot *slot)
+{
+    /* LEFT is stored before the word is let go, so it is read last: whoever sees the word free sees
+     * LEFT too. */
+    uint32_t word = atomic_load_explicit(&slot->life.word, memory_order_acquire);
+    uint32_t seen = atomic_load_explicit(&slot->life.exit, memory_order_acquire);
+    if (atomic_load_explicit(&slot->life.state, memory_order_acquire) == WEFT_I_RANK_LEFT)
+        return WEFT_I_LEFT;
+    return (word & FUTEX_OWNER_DIED) || seen ? WEFT_I_DEAD : WEFT_I_ALIVE;
+}
+
+static int describe_exit(uint32_t seen, char *out, size_t bytes)
+{
+    int status = (int)(seen & 0xffff);
+    if (WIFSIGNALED(status))
+        return snprintf(out, bytes, "killed by signal %d (%s)", WTERMSIG(status),
+                        strsignal(WTERMSIG(status)));
+    return snprintf(out, bytes, "its process exited with status %d", WEXITSTATUS(status));
+}
+
+static int describe_alive(const weft_i_slot *slot, char *out, size_t bytes)
+{
+    int64_t beat_ns = atomic_load_explicit(&slot->heart.beat_ns, memory_order_relaxed);
+    double silent = beat_ns ? (double)(WEFT_OS->clock_ns() - beat_ns) * 1e-9 : 0;
+    char state = slot->card.process ? weft_i_os_process_state(slot->card.process) : 0;
+    if (state == 'T' || state == 't')
+        return snprintf(out, bytes, "stopped by a signal (no sign of life for %.1f s)", silent);
+    if (beat_ns && silent * 1e9 > SILENCE_NS)
+        return snprintf(out, bytes, "silent for %.1f s: stopped or starved of processor time",
+                        silent);
+    return snprintf(out, bytes, "alive");
+}
+
+static int describe_state(const weft_i_slot *slot, char *out, size_t bytes)
+{
+    uint32_t seen = atomic_load_explicit(&slot->life.exit, memory_order_acquire);
+    uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
+    if (state == WEFT_I_RANK_LEFT)
+        return snprintf(out, bytes, "left the job");
+    if (seen)
+        return describe_exit(seen, out, bytes);
+    if (weft_i_watch_fate(slot) == WEFT_I_DEAD)
+        return snprintf(out, bytes, "died, or exited without weft_finish");
+    if (state == WEFT_I_RANK_AWAITED)
+        return snprintf(out, bytes, "never called weft_init");
+    return describe_alive(slot, out, bytes);
+}
+
+void weft_i_watch_describe(const weft_i_slot *slot, char *out, size_t bytes)
+{
+    int n = describe_state(slot, out, bytes);
+    if (n > 0 && (size_t)n < bytes && slot->card.process) {
+        int m = snprintf(out + n, bytes - (size_t)n, ", process %d", slot->card.process);
+        n += m;
+    }
+    weft_i_record_entry last;
+    if (n < 0 || (size_t)n >= bytes || !weft_i_record_last(&slot->record, &last))
+        return;
+    char text[256];
+    weft_i_record_text(&slot->record, &last, text, sizeof text);
+    snprintf(out + n, bytes - (size_t)n, "; its last operation: %s", text);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Entering and leaving a job, and what is known of its ranks; see world.h. */
+#include "fabric/world.h"
+
+#include "base/env.h"
+#include "base/os.h"
+#include "base/status.h"
+#include "tensor/scope.h"
+
+#include <stdio.h>
+#include <string.h>
+
+weft_status weft_i_world_new(int rank, int size, weft_i_world **out)
+{
+    weft_i_world *world = WEFT_OS->alloc(sizeof *world);
+    weft_i_peer *peers = WEFT_OS->alloc((size_t)size * sizeof *peers);
+    if (!world || !peers) {
+        WEFT_OS->free(world);
+        WEFT_OS->free(peers);
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a world of %d ranks", size);
+    }
+    atomic_init(&world->references, 1);
+    world->rank = rank;
+    world->size = size;
+    world->peers = peers;
+    world->generation = weft_i_os_generation();
+    world->timeout_ms = weft_i_env_number_or_default(WEFT_I_ENV_TIMEOUT);
+    *out = world;
+    return WEFT_OK;
+}
+
+static void fill_card(weft_i_world *world)
+{
+    weft_i_slot *slot = world->mine;
+    slot->card.process = world->sharing == WEFT_I_BETWEEN_PROCESSES ? weft_i_os_process() : 0;
+    slot->card.world_rank = world->rank;
+    slot->card.layout = WEFT_I_JOB_LAYOUT;
+    snprintf(slot->card.version, sizeof slot->card.version, "%s", WEFT_VERSION);
+    snprintf(slot->card.post, sizeof slot->card.post, "%s", weft_i_post_name(world->post));
+    weft_i_record_init(&slot->record);
+}
+
+weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, weft_i_post *post,
+                               int local_rank)
+{
+    weft_i_job *job = weft_i_job_of(segment);
+    if (local_rank < 0 || local_rank >= (int)job->ranks)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "local rank %d is outside the job page's %u ranks",
+                           local_rank, job->ranks);
+    weft_i_slot *slot = weft_i_job_slot(job, local_rank);
+    if (atomic_load_explicit(&slot->life.state, memory_order_acquire) != WEFT_I_RANK_AWAITED)
+        return weft_i_fail(
+            WEFT_ERR_STATE,
+            "rank %d has already met in this job (a second weft_init, or two ranks with "
+            "one number)",
+            world->rank);
+    world->local_rank = local_rank;
+    world->local_size = (int)job->ranks;
+    world->mode = weft_i_wait_mode_for((int)job->ranks);
+    world->post = weft_i_post_hold(post);
+    world->mine = slot;
+    fill_card(world);
+    if (world->sharing == WEFT_I_BETWEEN_PROCESSES) {
+        weft_status status = weft_i_watch_start(slot, post, &world->watch);
+        if (status < 0) {
+            world->mine = NULL;
+            return status;
+        }
+    }
+    world->job = weft_i_segment_hold(segment);
+    /* Publishes the card and the held life word; pairs with the acquire of every peer that waits
+     * for us. */
+    atomic_store_explicit(&slot->life.state, WEFT_I_RANK_HERE, memory_order_release);
+    return WEFT_OK;
+}
+
+void weft_i_world_leave(weft_i_world *world)
+{
+    if (atomic_exchange_explicit(&world->finished, true, memory_order_acq_rel) || !world->mine)
+        return;
+    if (world->generation != weft_i_os_generation())
+        return; /* a forked child: the slot, the thread and the office are the parent's */
+    atomic_store_explicit(&world->mine->life.state, WEFT_I_RANK_LEFT,
+                          memory_order_release); /* acquired by peers */
+    weft_i_watch_stop(world->watch);
+    world->watch = NULL;
+}
+
+weft_i_world *weft_i_world_hold(weft_i_world *world)
+{
+    atomic_fetch_add_explicit(&world->references, 1, memory_order_relaxed);
+    return world;
+}
+
+void weft_i_world_drop(weft_i_world *world)
+{
+    if (!world || atomic_fetch_sub_explicit(&world->references, 1, memory_order_acq_rel) != 1)
+        return;
+    weft_i_world_leave(world);
+    weft_i_post_drop(world->post);
+    weft_i_segment_drop(world->job);
+    weft_release(world->store);
+    WEFT_OS->free(world->peers);
+    WEFT_OS->free(world);
+}
+
+weft_status weft_i_world_usable(const weft_i_world *world)
+{
+    if (atomic_load_explicit(&world->finished,
+                             memory_order_acquire)) /* pairs with weft_i_world_leave */
+        return weft_i_fail(WEFT_ERR_STATE, "this rank has left its job (weft_finish was called)");
+    if (world->generation != weft_i_os_generation())
+        return weft_i_fail(
+            WEFT_ERR_STATE,
+            "this process was forked from rank %d and is not a rank itself; only the "
+            "parent may use its groups",
+            world->rank);
+    return WEFT_OK;
+}
+
+void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_t bytes)
+{
+    const weft_i_peer *peer = &world->peers[rank];
+    int n = snprintf(out, bytes, "rank %d (", rank);
+    if (n < 0 || (size_t)n >= bytes)
+        return;
+    if (peer->slot)
+        weft_i_watch_describe(peer->slot, out + n, bytes - (size_t)n);
+    else
+        snprintf(out + n, bytes - (size_t)n, "on host %.40s", peer->host);
+    size_t length = strlen(out);
+    snprintf(out + length, bytes - length, ")");
+}
+
+weft_status weft_i_world_lost(const weft_i_world *world, int rank, const char *what)
+{
+    const weft_i_slot *slot = world->peers[rank].slot;
+    weft_i_fate fate = slot ? weft_i_watch_fate(slot) : WEFT_I_ALIVE;
+    if (fate == WEFT_I_ALIVE)
+        return WEFT_OK;
+    char who[512];
+    weft_i_world_describe(world, rank, who, sizeof who);
+    return weft_i_fail(fate == WEFT_I_DEAD ? WEFT_ERR_PEER_DEAD : WEFT_ERR_PEER_LEFT,
+                       "%s: %s will not come", what, who);
+}

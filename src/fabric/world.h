@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one rank holds of its job: its slot, its peers, its post office and watch thread.  Made by
+ * meeting (meet.c), shared by all groups of the rank, torn down by weft_finish; the memory goes
+ * with the last group.
+ */
+#ifndef WEFT_FABRIC_WORLD_H
+#define WEFT_FABRIC_WORLD_H
+
+#include "fabric/job.h"
+#include "fabric/watch.h"
+#include "weft/store.h"
+
+typedef struct weft_i_peer {
+    weft_i_slot *slot; /* NULL: on another host */
+    char post[64];
+    char host[65];
+} weft_i_peer;
+
+typedef struct weft_i_world {
+    atomic_int references; /* relaxed up, acq_rel down */
+    int rank, size;
+    int local_rank, local_size;
+    weft_i_sharing sharing;
+    weft_i_key key; /* identity of the job, equal on all ranks */
+    weft_i_segment *job;
+    weft_i_slot *mine;
+    weft_i_peer *peers; /* by world rank */
+    weft_i_post *post;
+    weft_i_watch *watch; /* process ranks only */
+    weft_store *store;   /* how remote ranks are reached; NULL when all are local */
+    int64_t timeout_ms;  /* default deadline of operations */
+    weft_i_wait_mode mode;
+    unsigned generation;  /* of forks: see weft_i_os_generation */
+    atomic_bool finished; /* release by weft_finish, acquire by every call */
+    atomic_uint groups;   /* relaxed: numbers for the flight record */
+} weft_i_world;
+
+/* An empty world for `size` ranks with room for its peers. */
+weft_status weft_i_world_new(int rank, int size, weft_i_world **out);
+
+/* Takes a place in the job segment (held by the world from now on): slot, post office, watch
+ * thread; then is HERE. */
+weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *job, weft_i_post *post,
+                               int local_rank);
+
+/* Leaves the job in order.  Harmless if it never entered. */
+void weft_i_world_leave(weft_i_world *world);
+
+weft_i_world *weft_i_world_hold(weft_i_world *world);
+void weft_i_world_drop(weft_i_world *world);
+
+/* WEFT_OK, or WEFT_ERR_STATE: after weft_finish, and in a forked child. */
+weft_status weft_i_world_usable(const weft_i_world *world);
+
+/* Can `rank` still take part?  Otherwise PEER_DEAD or PEER_LEFT with a message that starts with
+ * `what`. */
+weft_status weft_i_world_lost(const weft_i_world *world, int rank, const char *what);
+
+/* "rank 3 (stopped ...; its last operation: ...)" for messages. */
+void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The backend table: all that symmetric memory asks of a kind of memory.  A backend is a folder in src/backends that fills
+ * one of these; adding one is that folder and a row in backends.def.
+ */
+#ifndef WEFT_SYMM_BACKEND_H
+#define WEFT_SYMM_BACKEND_H
+
+#include "base/post.h"
+#include "base/segment.h"
+#include "weft/backend.h"
+#include "weft/storage.h"
+
+typedef struct weft_i_backend {
+    const char *name;
+    int device_kind; /* weft_i_device_kind of the memory it makes */
+    weft_i_sharing sharing; /* who the ranks are that it serves */
+
+    /* 0: cannot be used here, `reason` says why.  Otherwise a score; `reason` may say what it offers. */
+    int (*probe)(char *reason, size_t bytes);
+
+    /* A zeroed, reserved block of this rank. */
+    weft_status (*allocate)(weft_device device, size_t bytes, weft_i_segment **out);
+
+    /* Lets peers fetch the block by its key; may be called again. */
+    weft_status (*publish)(weft_i_post *post, weft_i_segment *block);
+
+    /* Maps a peer's block.  WEFT_ERR_TIMEOUT without a message at the order's deadline. */
+    weft_status (*import)(const weft_i_post_order *order, weft_i_segment **out);
+
+    bool multicast; /* stores to all peers in hardware */
+} weft_i_backend;
+
+/* NULL if there is no such name. */
+const weft_i_backend *weft_i_backend_named(const char *name);
+
+/* The backend this thread uses for a kind of device; NULL and an error if none is usable. */
+const weft_i_backend *weft_i_backend_for(weft_device device);
+
+/* Notes that this thread has allocated: from now on its choice is fixed. */
+void weft_i_backend_used(void);
+
+#endif

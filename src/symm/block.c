@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks and leases; allocation of symmetric tensors.  Persistent allocations are in keepsake.c. */
+#include "symm/block.h"
+
+#include "base/env.h"
+#include "base/os.h"
+#include "base/status.h"
+#include "symm/keepsake.h"
+#include "symm/pairing.h"
+#include "weft/symm.h"
+
+/* 0: what WEFT_SIGNAL_PAD says.  Relaxed: a setting that publishes nothing else. */
+static atomic_size_t pad_setting;
+
+size_t weft_symm_signal_pad_size(void)
+{
+    size_t bytes = atomic_load_explicit(&pad_setting, memory_order_relaxed);
+    return bytes ? bytes : (size_t)weft_i_env_number_or_default(WEFT_I_ENV_SIGNAL_PAD);
+}
+
+weft_status weft_symm_set_signal_pad_size(size_t bytes)
+{
+    if (bytes < 64 || bytes % 8 || bytes > (size_t)1 << 30)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "a signal pad has 64 bytes to 1 GiB, a multiple of 8, not %zu", bytes);
+    atomic_store_explicit(&pad_setting, bytes, memory_order_relaxed);
+    return WEFT_OK;
+}
+
+weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group, weft_i_block **out)
+{
+    const weft_i_backend *backend = weft_i_backend_for(device);
+    if (!backend)
+        return weft_last_status();
+    weft_i_block *block = WEFT_OS->alloc(sizeof *block);
+    if (!block)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the record of a symmetric block");
+    weft_status status = backend->allocate(device, bytes, &block->segment);
+    if (status < 0) {
+        WEFT_OS->free(block);
+        return status;
+    }
+    atomic_init(&block->references, 1);
+    pthread_mutex_init(&block->lock, NULL);
+    block->backend = backend;
+    block->device = device;
+    block->bytes = bytes;
+    block->pad_bytes = weft_symm_signal_pad_size();
+    block->group = weft_i_object_hold(group);
+    weft_i_backend_used();
+    *out = block;
+    return WEFT_OK;
+}
+
+weft_i_block *weft_i_block_hold(weft_i_block *block)
+{
+    atomic_fetch_add_explicit(&block->references, 1, memory_order_relaxed);
+    return block;
+}
+
+void weft_i_block_drop(weft_i_block *block)
+{
+    if (!block || atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel) != 1)
+        return;
+    weft_i_pairing_drop_all(block->pairings);
+    weft_i_segment_drop(block->segment);
+    weft_i_object_drop(block->group);
+    pthread_mutex_destroy(&block->lock);
+    WEFT_OS->free(block);
+}
+
+/* Runs when the storage goes; also marks a storage as symmetric, see weft_i_block_lease_of. */
+static void release_lease(void *argument)
+{
+    weft_i_lease *lease = argument;
+    atomic_fetch_sub_explicit(&lease->block->leases, 1, memory_order_acq_rel); /* pairs with keepsake.c */
+    if (lease->ended)
+        lease->ended(lease);
+    weft_i_block_drop(lease->block);
+    WEFT_OS->free(lease);
+}
+
+const weft_i_lease *weft_i_block_lease_of(const weft_tensor *tensor)
+{
+    return tensor && tensor->storage->release == release_lease ? tensor->storage->release_argument : NULL;
+}
+
+bool weft_symm_is(const weft_tensor *tensor)
+{
+    return weft_i_block_lease_of(tensor) != NULL;
+}
+
+weft_tensor *weft_i_block_tensor(const weft_i_lease *from, weft_dtype dtype, weft_shape shape,
+                                 const int64_t *strides)
+{
+    weft_i_lease *lease = WEFT_OS->alloc(sizeof *lease);
+    if (!lease) {
+        weft_i_lease copy = *from;
+        if (from->ended)
+            from->ended(&copy);
+        return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a symmetric tensor");
+    }
+    *lease = *from;
+    weft_i_block_hold(lease->block);
+    atomic_fetch_add_explicit(&lease->block->leases, 1, memory_order_relaxed);
+    char *data = lease->block->segment->base + lease->offset;
+    weft_storage *storage =
+        weft_i_storage_wrap(data, lease->bytes, lease->block->device, release_lease, lease);
+    if (!storage) {
+        release_lease(lease);
+        return NULL;
+    }
+    weft_tensor *tensor = weft_i_tensor_new_strided(storage, dtype, shape, strides, 0);
+    weft_i_object_drop(storage); /* the tensor holds it; if there is none, it goes and ends the lease */
+    return tensor;
+}
+
+weft_status weft_i_block_publish(weft_i_block *block, weft_i_post *post)
+{
+    pthread_mutex_lock(&block->lock);
+    weft_status status = block->published ? WEFT_OK : block->backend->publish(post, block->segment);
+    block->published += status == WEFT_OK;
+    pthread_mutex_unlock(&block->lock);
+    return status;
+}
+
+void weft_i_block_withdraw(weft_i_block *block, weft_i_post *post)
+{
+    pthread_mutex_lock(&block->lock);
+    bool last = --block->published == 0;
+    pthread_mutex_unlock(&block->lock);
+    if (last)
+        weft_i_post_withdraw(post, block->segment->key);
+}
+
+/* ---- allocation ---- */
+
+static bool is_dense(weft_shape shape, const int64_t *strides)
+{
+    /* Dense: sorted by stride, each stride is the product of the sizes before it. */
+    int64_t expected = 1;
+    bool taken[WEFT_MAX_DIMS] = {false};
+    for (int n = 0; n < shape.ndim; n++) {
+        int next = -1;
+        for (int d = 0; d < shape.ndim; d++)
+            if (!taken[d] && (shape.dim[d] == 1 || strides[d] == expected) && (next < 0 || shape.dim[d] == 1))
+                next = d;
+        if (next < 0)
+            return false;
+        taken[next] = true;
+        expected *= shape.dim[next];
+    }
+    return true;
+}
+
+weft_tensor *weft_symm_empty_strided_p2p(weft_shape shape, const int64_t *strides, weft_dtype dtype,
+                                         weft_device device, weft_group *group, uint64_t alloc_id)
+{
+    if (weft_i_shape_check("weft_symm_empty", dtype, shape, strides) < 0)
+        return NULL;
+    char text[WEFT_I_SHAPE_TEXT];
+    int64_t numel = weft_i_shape_numel(shape);
+    if (strides && numel > 0 && !is_dense(shape, strides))
+        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_symm_empty: the strides of shape %s leave gaps or overlap; "
+                                                 "symmetric memory wants a dense layout",
+                           weft_i_shape_text(shape, text));
+    size_t bytes = (size_t)numel * weft_dtype_size(dtype);
+    weft_i_block *block = NULL;
+    weft_status status = alloc_id ? weft_i_keepsake_block(alloc_id, device, bytes, group, &block)
+                                  : weft_i_block_new(device, bytes, group, &block);
+    if (status < 0)
+        return NULL;
+    weft_i_lease whole = {.block = block, .bytes = bytes};
+    weft_tensor *tensor = weft_i_block_tensor(&whole, dtype, shape, strides);
+    weft_i_block_drop(block);
+    return tensor;
+}
+
+weft_tensor *weft_symm_empty(weft_dtype dtype, weft_device device, weft_shape shape)
+{
+    return weft_symm_empty_strided_p2p(shape, NULL, dtype, device, NULL, 0);
+}

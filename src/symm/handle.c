@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handles: rendezvous with its cache, and tensors over the memory of the members. */
+#include "base/os.h"
+#include "base/status.h"
+#include "symm/pairing.h"
+
+#include <string.h>
+
+static void destroy(weft_i_object *object)
+{
+    weft_symm *mem = (weft_symm *)object;
+    weft_i_pairing_drop(mem->pairing);
+    weft_i_block_drop(mem->block);
+    weft_i_object_drop(mem->group);
+    weft_i_object_free(object);
+}
+
+/* ---- rendezvous ---- */
+
+static weft_i_pairing *cached(weft_i_block *block, weft_i_key group)
+{
+    pthread_mutex_lock(&block->lock);
+    weft_i_pairing *pairing = block->pairings;
+    while (pairing && !weft_i_key_equal(pairing->group, group))
+        pairing = pairing->next;
+    if (pairing)
+        weft_i_pairing_hold(pairing);
+    pthread_mutex_unlock(&block->lock);
+    return pairing;
+}
+
+static void cache(weft_i_block *block, weft_i_pairing *pairing)
+{
+    pthread_mutex_lock(&block->lock);
+    pairing->next = block->pairings;
+    block->pairings = weft_i_pairing_hold(pairing);
+    pthread_mutex_unlock(&block->lock);
+}
+
+/* May this tensor meet in this group?  What is wrong is told to the other members too. */
+static weft_status can_meet(const weft_i_lease *lease, const weft_group *group)
+{
+    if (!lease)
+        return weft_i_fail(WEFT_ERR_TYPE, "rendezvous: the tensor is not symmetric memory; make it with "
+                                          "weft_symm_empty");
+    if (lease->block->backend->sharing != group->world->sharing)
+        return weft_i_fail(WEFT_ERR_TYPE, "rendezvous: memory of backend %s cannot be shared between %s",
+                           lease->block->backend->name,
+                           group->world->sharing == WEFT_I_BETWEEN_THREADS ? "threads of weft_spawn" : "processes");
+    if (!group->local)
+        return weft_i_fail(WEFT_ERR_UNREACHABLE, "rendezvous: group \"%s\" spans hosts, and this build has no backend "
+                                                 "that shares memory between hosts",
+                           group->name);
+    return WEFT_OK;
+}
+
+static weft_symm *new_handle(const weft_tensor *tensor, const weft_i_lease *lease, weft_group *group,
+                             weft_i_pairing *pairing)
+{
+    weft_symm *mem = weft_i_object_new(WEFT_I_SYMM, sizeof *mem, destroy);
+    if (!mem) {
+        weft_i_pairing_drop(pairing);
+        return NULL;
+    }
+    mem->pairing = pairing;
+    mem->block = weft_i_block_hold(lease->block);
+    mem->group = weft_i_object_hold(group);
+    mem->offset = lease->offset + (size_t)tensor->offset * weft_dtype_size(tensor->dtype);
+    mem->dtype = tensor->dtype;
+    mem->shape = weft_i_tensor_shape(tensor);
+    memcpy(mem->strides, tensor->stride, sizeof mem->strides);
+    return mem;
+}
+
+weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
+{
+    if (!tensor)
+        return weft_last_status() < 0 ? NULL : weft_i_null(WEFT_ERR_INVALID_ARG, "rendezvous: the tensor is NULL");
+    const weft_i_lease *lease = weft_i_block_lease_of(tensor);
+    if (!group && lease)
+        group = lease->block->group;
+    if (!group)
+        return weft_i_null(lease ? WEFT_ERR_INVALID_ARG : WEFT_ERR_TYPE, "rendezvous: %s",
+                           lease ? "no group was given and the memory has no default group"
+                                 : "the tensor is not symmetric memory");
+    if (weft_i_group_usable(group) < 0)
+        return NULL;
+    weft_i_pairing *pairing = lease ? cached(lease->block, group->key) : NULL;
+    if (!pairing) {
+        weft_status can = can_meet(lease, group);
+        if (weft_i_pairing_new(lease ? lease->block : NULL, lease ? lease->offset : 0, group, can, &pairing) < 0)
+            return NULL;
+        cache(lease->block, pairing);
+    }
+    return new_handle(tensor, lease, group, pairing);
+}
+
+/* ---- asking ---- */
+
+int weft_symm_rank(const weft_symm *mem)
+{
+    return mem ? mem->group->rank : -1;
+}
+
+int weft_symm_size(const weft_symm *mem)
+{
+    return mem ? mem->group->size : -1;
+}
+
+weft_group *weft_symm_group(const weft_symm *mem)
+{
+    return mem ? mem->group : NULL;
+}
+
+size_t weft_symm_bytes(const weft_symm *mem)
+{
+    return mem ? mem->block->bytes : 0;
+}
+
+size_t weft_symm_offset(const weft_symm *mem)
+{
+    return mem ? mem->offset : 0;
+}
+
+size_t weft_symm_pad_bytes(const weft_symm *mem)
+{
+    return mem ? mem->pairing->pads.pad_bytes : 0;
+}
+
+int weft_symm_channels(const weft_symm *mem)
+{
+    return mem ? mem->pairing->pads.channels : 0;
+}
+
+bool weft_symm_emulates_multicast(const weft_symm *mem)
+{
+    return mem && !mem->block->backend->multicast;
+}
+
+bool weft_symm_has_multicast(weft_device device)
+{
+    (void)device; /* no backend of this build has it */
+    return false;
+}
+
+static weft_status check_rank(const weft_symm *mem, const char *what, int rank)
+{
+    if (!mem)
+        return weft_last_status() < 0 ? weft_last_status()
+                                      : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", what);
+    if (rank < 0 || rank >= mem->group->size)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: invalid peer: rank %d must be in [0, %d)", what, rank,
+                           mem->group->size);
+    return WEFT_OK;
+}
+
+void *weft_symm_buffer_ptr(const weft_symm *mem, int rank)
+{
+    return check_rank(mem, "weft_symm_buffer_ptr", rank) < 0 ? NULL : mem->pairing->blocks[rank]->base;
+}
+
+void *weft_symm_signal_pad_ptr(const weft_symm *mem, int rank)
+{
+    return check_rank(mem, "weft_symm_signal_pad_ptr", rank) < 0 ? NULL : weft_i_pads_of(&mem->pairing->pads, rank);
+}
+
+/* ---- tensors ---- */
+
+static void drop_handle(void *mem)
+{
+    weft_i_object_drop(mem);
+}
+
+/* A tensor over `bytes` at `data`, which lies in memory of the pairing; holds the handle. */
+static weft_tensor *over(weft_symm *mem, char *data, size_t bytes, weft_dtype dtype, weft_shape shape,
+                         const int64_t *strides)
+{
+    weft_storage *storage =
+        weft_i_storage_wrap(data, bytes, mem->block->device, drop_handle, weft_i_object_hold(mem));
+    if (!storage) {
+        weft_i_object_drop(mem);
+        return NULL;
+    }
+    weft_tensor *tensor = weft_i_tensor_new_strided(storage, dtype, shape, strides, 0);
+    weft_i_object_drop(storage);
+    return tensor;
+}
+
+/* Checks that `shape` at `offset` elements lies in `limit` bytes; gives its place in bytes. */
+static weft_status place(const char *what, weft_shape shape, weft_dtype dtype, int64_t offset, size_t limit,
+                         size_t *at, size_t *bytes)
+{
+    WEFT_TRY(weft_i_shape_check(what, dtype, shape, NULL));
+    char text[WEFT_I_SHAPE_TEXT];
+    size_t item = weft_dtype_size(dtype), count = (size_t)weft_i_shape_numel(shape);
+    if (offset < 0)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the offset %lld must be non-negative", what, (long long)offset);
+    if ((size_t)offset > limit / item || count > limit / item - (size_t)offset)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: shape %s at offset %lld (%zu bytes each) exceeds the %zu bytes "
+                                                 "there are",
+                           what, weft_i_shape_text(shape, text), (long long)offset, item, limit);
+    *at = (size_t)offset * item;
+    *bytes = count * item;
+    return WEFT_OK;
+}
+
+weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype, int64_t offset)
+{
+    size_t at = 0, bytes = 0;
+    if (check_rank(mem, "weft_symm_buffer", rank) < 0 ||
+        place("weft_symm_buffer", shape, dtype, offset, mem->block->bytes, &at, &bytes) < 0)
+        return NULL;
+    return over(mem, mem->pairing->blocks[rank]->base + at, bytes, dtype, shape, NULL);
+}
+
+weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype)
+{
+    size_t at = 0, bytes = 0;
+    if (check_rank(mem, "weft_symm_remote_tensor", rank) < 0 ||
+        place("weft_symm_remote_tensor", shape, dtype, 0, mem->block->bytes - mem->offset, &at, &bytes) < 0)
+        return NULL;
+    return over(mem, mem->pairing->blocks[rank]->base + mem->offset, bytes, dtype, shape, NULL);
+}
+
+weft_tensor *weft_symm_tensor(weft_symm *mem, int rank)
+{
+    if (check_rank(mem, "weft_symm_tensor", rank) < 0)
+        return NULL;
+    return over(mem, mem->pairing->blocks[rank]->base + mem->offset, mem->block->bytes - mem->offset, mem->dtype,
+                mem->shape, mem->strides);
+}
+
+weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype, int64_t offset)
+{
+    size_t at = 0, bytes = 0;
+    if (check_rank(mem, "weft_symm_signal_pad", rank) < 0)
+        return NULL;
+    size_t limit = mem->pairing->pads.pad_bytes;
+    if (shape.ndim == 0)
+        shape = WEFT_SHAPE(limit / weft_dtype_size(dtype) - (size_t)(offset > 0 ? offset : 0));
+    if (place("weft_symm_signal_pad", shape, dtype, offset, limit, &at, &bytes) < 0)
+        return NULL;
+    return over(mem, weft_i_pads_of(&mem->pairing->pads, rank) + at, bytes, dtype, shape, NULL);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rendezvous.  Four steps, none of which leaves a member waiting for one that failed:
+ *   1. all show what they bring (and whether they can take part); differences are an error on all, with a table;
+ *   2. the first member makes the pads, zeroed, and offers them;
+ *   3. each maps the pads and every other member's block;
+ *   4. all show how that went; one failure is everybody's, and everything is undone.
+ */
+#include "symm/pairing.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a member brings to a rendezvous. */
+typedef struct entry {
+    weft_i_key key;
+    uint64_t bytes, pad_bytes, offset;
+    int32_t status;
+    char backend[12];
+} entry;
+
+weft_i_pairing *weft_i_pairing_hold(weft_i_pairing *pairing)
+{
+    atomic_fetch_add_explicit(&pairing->references, 1, memory_order_relaxed);
+    return pairing;
+}
+
+void weft_i_pairing_drop(weft_i_pairing *pairing)
+{
+    if (!pairing || atomic_fetch_sub_explicit(&pairing->references, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int rank = 0; rank < pairing->size; rank++)
+        weft_i_segment_drop(pairing->blocks[rank]);
+    weft_i_segment_drop(pairing->pads.segment);
+    WEFT_OS->free(pairing->blocks);
+    WEFT_OS->free(pairing);
+}
+
+void weft_i_pairing_drop_all(weft_i_pairing *first)
+{
+    while (first) {
+        weft_i_pairing *next = first->next;
+        weft_i_pairing_drop(first);
+        first = next;
+    }
+}
+
+static weft_i_pairing *allocate(const weft_group *group)
+{
+    weft_i_pairing *pairing = WEFT_OS->alloc(sizeof *pairing);
+    weft_i_segment **blocks = WEFT_OS->alloc((size_t)group->size * sizeof *blocks);
+    if (!pairing || !blocks) {
+        WEFT_OS->free(pairing);
+        WEFT_OS->free(blocks);
+        return weft_i_null(WEFT_ERR_NO_MEMORY, "rendezvous: no memory for the addresses of %d ranks", group->size);
+    }
+    atomic_init(&pairing->references, 1);
+    pairing->group = group->key;
+    pairing->size = group->size;
+    pairing->blocks = blocks;
+    return pairing;
+}
+
+/* ---- step 1: what everybody brings ---- */
+
+static bool same(const entry *a, const entry *b)
+{
+    return a->bytes == b->bytes && a->pad_bytes == b->pad_bytes && a->offset == b->offset &&
+           !strncmp(a->backend, b->backend, sizeof a->backend);
+}
+
+static weft_status fail_table(const weft_group *group, const entry *entries, const char *headline, weft_status status)
+{
+    char table[1600] = "";
+    size_t used = 0;
+    for (int rank = 0; rank < group->size && used + 120 < sizeof table; rank++) {
+        const entry *e = &entries[rank];
+        used += (size_t)snprintf(table + used, sizeof table - used, "%s rank %d: ", rank ? ";" : "", rank);
+        if (e->status < 0)
+            used += (size_t)snprintf(table + used, sizeof table - used, "%s", weft_strerror((weft_status)e->status));
+        else
+            used += (size_t)snprintf(table + used, sizeof table - used,
+                                     "%llu bytes at offset %llu, pad of %llu, backend %.11s",
+                                     (unsigned long long)e->bytes, (unsigned long long)e->offset,
+                                     (unsigned long long)e->pad_bytes, e->backend);
+    }
+    return weft_i_fail(status, "rendezvous in group \"%s\": %s.%s", group->name, headline, table);
+}
+
+static weft_status compare(const weft_group *group, const entry *entries)
+{
+    for (int rank = 0; rank < group->size; rank++)
+        if (entries[rank].status < 0) {
+            if (rank == group->rank)
+                return (weft_status)entries[rank].status; /* its own message is the best one */
+            return fail_table(group, entries, "a rank cannot take part", WEFT_ERR_MISMATCH);
+        }
+    for (int rank = 1; rank < group->size; rank++)
+        if (!same(&entries[0], &entries[rank]))
+            return fail_table(group, entries, "the ranks bring different memory", WEFT_ERR_MISMATCH);
+    if (entries[0].pad_bytes / 4 / (unsigned)group->size == 0)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "rendezvous: a signal pad of %llu bytes has no channel for %d ranks; "
+                                                 "see weft_symm_set_signal_pad_size",
+                           (unsigned long long)entries[0].pad_bytes, group->size);
+    return WEFT_OK;
+}
+
+/* ---- steps 2 and 3: pads and mappings ---- */
+
+typedef struct awaiting {
+    weft_i_call call;
+    int rank;
+} awaiting;
+
+static weft_status lost(void *arg)
+{
+    const awaiting *await = arg;
+    return weft_i_group_lost(&await->call, await->rank);
+}
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + WEFT_I_LINE - 1) / WEFT_I_LINE * WEFT_I_LINE;
+}
+
+static void lay_out(weft_i_pads *pads, size_t pad_bytes, int size)
+{
+    pads->pad_bytes = pad_bytes;
+    pads->channels = (int)(pad_bytes / 4 / (size_t)size);
+    pads->words_at = WEFT_I_LINE;
+    pads->pad_at = pads->words_at + round_up((size_t)pads->channels * sizeof(uint64_t));
+    pads->stride = pads->pad_at + round_up(pad_bytes);
+}
+
+static weft_status fetch(weft_group *group, const weft_i_backend *backend, int rank, weft_i_key key, size_t bytes,
+                         int64_t deadline, weft_i_segment **out)
+{
+    awaiting await = {{group, "rendezvous", -1}, rank};
+    weft_i_post_order order = {.own = group->world->post,
+                               .peer = group->world->peers[group->members[rank]].post,
+                               .key = key,
+                               .bytes = bytes,
+                               .deadline = deadline,
+                               .lost = lost,
+                               .arg = &await};
+    weft_status status = backend->import(&order, out);
+    char who[512];
+    if (status == WEFT_ERR_TIMEOUT) {
+        weft_i_world_describe(group->world, group->members[rank], who, sizeof who);
+        return weft_i_fail(status, "rendezvous in group \"%s\": no answer from %s", group->name, who);
+    }
+    return status;
+}
+
+static weft_status make_pads(weft_group *group, weft_i_key key, weft_i_pads *pads)
+{
+    size_t bytes = pads->stride * (size_t)group->size;
+    weft_status status = weft_i_segment_new(bytes, group->world->sharing, "signal pads", &pads->segment);
+    weft_status offered = weft_i_post_offer(group->world->post, key, pads->segment, status);
+    return status < 0 ? status : offered;
+}
+
+static weft_status map_all(weft_group *group, const weft_i_block *block, const entry *entries, int64_t deadline,
+                           weft_i_pairing *pairing)
+{
+    for (int rank = 0; rank < group->size; rank++) {
+        if (rank == group->rank)
+            pairing->blocks[rank] = weft_i_segment_hold(block->segment);
+        else
+            WEFT_TRY(fetch(group, block->backend, rank, entries[rank].key, entries[rank].bytes, deadline,
+                           &pairing->blocks[rank]));
+    }
+    return WEFT_OK;
+}
+
+static weft_status open_pairing(weft_group *group, const weft_i_block *block, const entry *entries,
+                                weft_i_key pads_key, weft_i_pairing *pairing)
+{
+    int64_t deadline = weft_i_os_deadline(group->timeout_ms);
+    weft_i_pads *pads = &pairing->pads;
+    lay_out(pads, entries[0].pad_bytes, group->size);
+    if (group->rank == 0)
+        WEFT_TRY(make_pads(group, pads_key, pads));
+    else
+        WEFT_TRY(fetch(group, block->backend, 0, pads_key, pads->stride * (size_t)group->size, deadline,
+                       &pads->segment));
+    return map_all(group, block, entries, deadline, pairing);
+}
+
+/* ---- step 4: how it went ---- */
+
+static weft_status agree(weft_group *group, weft_status mine, int32_t *all)
+{
+    int32_t shown = mine;
+    weft_status status =
+        weft_i_group_exchange(group, "rendezvous end", &shown, sizeof shown, all, WEFT_DEFAULT);
+    if (mine < 0)
+        return mine; /* the cause is ours and already told */
+    WEFT_TRY(status);
+    for (int rank = 0; rank < group->size; rank++)
+        if (all[rank] < 0)
+            return weft_i_fail(WEFT_ERR_MISMATCH, "rendezvous in group \"%s\": rank %d failed (%s); nobody has the "
+                                                  "memory",
+                               group->name, rank, weft_strerror((weft_status)all[rank]));
+    return WEFT_OK;
+}
+
+static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *mine, entry *entries, int32_t *results,
+                           weft_i_pairing *pairing)
+{
+    WEFT_TRY(weft_i_group_exchange(group, "rendezvous", mine, sizeof *mine, entries, WEFT_DEFAULT));
+    WEFT_TRY(compare(group, entries));
+    weft_i_key pads_key = weft_i_key_of(group->key, &entries[0].key, sizeof entries[0].key);
+    weft_status status = open_pairing(group, block, entries, pads_key, pairing);
+    status = agree(group, status, results);
+    if (group->rank == 0)
+        weft_i_post_withdraw(group->world->post, pads_key);
+    return status;
+}
+
+/* Room for what the others show; NULL members only if memory ran out. */
+typedef struct tables {
+    entry *entries;
+    int32_t *results;
+    weft_i_pairing *pairing;
+} tables;
+
+static bool make_tables(const weft_group *group, tables *out)
+{
+    out->entries = WEFT_OS->alloc((size_t)group->size * sizeof *out->entries);
+    out->results = WEFT_OS->alloc((size_t)group->size * sizeof *out->results);
+    out->pairing = out->entries && out->results ? allocate(group) : NULL;
+    return out->pairing != NULL;
+}
+
+static entry entry_of(const weft_i_block *block, size_t offset)
+{
+    entry mine = {.key = block->segment->key, .bytes = block->bytes, .pad_bytes = block->pad_bytes, .offset = offset};
+    snprintf(mine.backend, sizeof mine.backend, "%s", block->backend->name);
+    return mine;
+}
+
+/* Tells the others that this rank cannot take part, and why; needs no memory. */
+static weft_status decline(weft_group *group, weft_status why)
+{
+    entry mine = {.status = why};
+    weft_i_group_show(group, "rendezvous", &mine, sizeof mine);
+    return why;
+}
+
+weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *group, weft_status can,
+                               weft_i_pairing **out)
+{
+    weft_i_post *post = group->world->post;
+    tables room = {0};
+    if (can == WEFT_OK && !make_tables(group, &room))
+        can = weft_i_fail(WEFT_ERR_NO_MEMORY, "rendezvous: no memory for %d ranks", group->size);
+    if (can == WEFT_OK)
+        can = weft_i_block_publish(block, post);
+    weft_status status = can;
+    if (can < 0) {
+        decline(group, can);
+    } else {
+        entry mine = entry_of(block, offset);
+        status = pair_up(block, group, &mine, room.entries, room.results, room.pairing);
+        weft_i_block_withdraw(block, post);
+    }
+    WEFT_OS->free(room.entries);
+    WEFT_OS->free(room.results);
+    if (status == WEFT_OK)
+        *out = room.pairing;
+    else
+        weft_i_pairing_drop(room.pairing);
+    return status;
+}
