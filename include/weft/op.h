@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations on tensors, with the names and rules of PyTorch.  Operands broadcast; dtypes meet by
+ * the table in docs/tensor.md; floats of 16 and 8 bits compute in f32 and round once per operation.
+ *
+ *     weft_add(a, b)              a new tensor in the current scope; NULL on failure; NULL inputs
+ * pass through weft_add_scalar(a, 2)       the same with a number.  Numbers are weak: beside a
+ * float tensor they never change its dtype; beside an integer tensor a whole number keeps the
+ * dtype, another gives f32 weft_add_into(out, a, b)    writes a tensor of yours, of the result's
+ * shape; `out` may be `a` or `b` (in place)
+ *
+ * Functions that return weft_status act on their first argument.
+ */
+#ifndef WEFT_OP_H
+#define WEFT_OP_H
+
+#include "weft/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -- moving elements
+ * ------------------------------------------------------------------------------------------- */
+
+WEFT_API weft_status weft_fill(weft_tensor *x, double value);
+/* Copies elements, broadcasting and converting; source and target may overlap. */
+WEFT_API weft_status weft_copy(weft_tensor *to, weft_tensor *from);
+/* A copy with memory of its own; keeps the strides if the memory has no gaps. */
+WEFT_API weft_tensor *weft_clone(weft_tensor *x);
+/* Row-major; an alias of x if it already is. */
+WEFT_API weft_tensor *weft_contiguous(weft_tensor *x);
+/* Another dtype or device; an alias of x if nothing changes.  Data moves from the CPU to meta only,
+ * which drops it. */
+WEFT_API weft_tensor *weft_to(weft_tensor *x, weft_dtype dtype, weft_device device);
+WEFT_API weft_tensor *weft_to_dtype(weft_tensor *x, weft_dtype dtype);
+/* Joins along dimension `dim`, or along a new one. */
+WEFT_API weft_tensor *weft_cat(weft_tensor *const *tensors, size_t count, int dim);
+WEFT_API weft_tensor *weft_stack(weft_tensor *const *tensors, size_t count, int dim);
+/* x takes over storage, shape, strides and offset of `source` (same dtype); counts as one write. */
+WEFT_API weft_status weft_set(weft_tensor *x, weft_tensor *source);
+/* weft_storage_resize of x's storage, as an operation that can be captured.  Not counted as a
+ * write. */
+WEFT_API weft_status weft_resize_storage(weft_tensor *x, int64_t bytes);
+
+/* Random numbers in place, from the thread's generator (weft_seed). */
+WEFT_API weft_status weft_uniform(weft_tensor *x, double low, double high);
+WEFT_API weft_status weft_normal(weft_tensor *x, double mean, double deviation);
+WEFT_API weft_status weft_integers(weft_tensor *x, int64_t low, int64_t high);
+
+/* -- element by element
+ * ------------------------------------------------------------------------------------------ */
+
+#define WEFT_UNARY(name_)                               \
+    WEFT_API weft_tensor *weft_##name_(weft_tensor *x); \
+    WEFT_API weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *x);
+#define WEFT_BINARY(name_)                                                                       \
+    WEFT_API weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b);                          \
+    WEFT_API weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b);  \
+    WEFT_API weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b);                       \
+    WEFT_API weft_status weft_##name_##_scalar_into(weft_tensor *out, weft_tensor *a, double b); \
+    WEFT_API weft_tensor *weft_scalar_##name_(double a, weft_tensor *b);
+
+WEFT_UNARY(neg)
+WEFT_UNARY(abs)
+WEFT_UNARY(relu)
+/* integers become f32 */
+WEFT_UNARY(sin)
+WEFT_UNARY(cos)
+WEFT_UNARY(exp)
+WEFT_UNARY(log)
+WEFT_UNARY(tanh)
+WEFT_UNARY(sqrt)
+WEFT_UNARY(gelu)      /* x/2 (1 + erf(x / sqrt 2)) */
+WEFT_UNARY(gelu_tanh) /* the tanh approximation */
+WEFT_UNARY(logical_not)
+
+WEFT_BINARY(add)
+WEFT_BINARY(sub)
+WEFT_BINARY(mul)
+WEFT_BINARY(div) /* true division: integers become f32 */
+WEFT_BINARY(pow) /* integer powers of integers wrap; negative exponents of integers cut towards 0 */
+WEFT_BINARY(maximum) /* NaN wins */
+WEFT_BINARY(minimum)
+/* give bool */
+WEFT_BINARY(eq)
+WEFT_BINARY(ne)
+WEFT_BINARY(lt)
+WEFT_BINARY(le)
+WEFT_BINARY(gt)
+WEFT_BINARY(ge)
+WEFT_BINARY(logical_and)
+WEFT_BINARY(logical_or)
+WEFT_BINARY(logical_xor)
+
+/* a where `condition` (bool) holds, else b. */
+WEFT_API weft_tensor *weft_where(weft_tensor *condition, weft_tensor *a, weft_tensor *b);
+WEFT_API weft_status weft_where_into(weft_tensor *out, weft_tensor *condition, weft_tensor *a,
+                                     weft_tensor *b);
+
+/* -- reductions
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/*
+ * Over the `count` dimensions in `dims`, or over all if count is 0.  `keepdim` leaves size 1 where
+ * a dimension went. The order of additions is fixed: the same input gives the same bits every time.
+ * sum and prod of integers and bool give i64; max and min of nothing, and mean of integers, are
+ * errors; NaN wins in max and min.
+ */
+#define WEFT_REDUCE(name_) \
+    WEFT_API weft_tensor *weft_##name_(weft_tensor *x, const int *dims, int count, bool keepdim);
+WEFT_REDUCE(sum)
+WEFT_REDUCE(mean)
+WEFT_REDUCE(prod)
+WEFT_REDUCE(max)
+WEFT_REDUCE(min)
+WEFT_REDUCE(any)
+WEFT_REDUCE(all)
+/* The index (i64) of the first largest or smallest element along one dimension, or in the flattened
+ * tensor. */
+WEFT_API weft_tensor *weft_argmax(weft_tensor *x, int dim, bool keepdim);
+WEFT_API weft_tensor *weft_argmin(weft_tensor *x, int dim, bool keepdim);
+WEFT_API weft_tensor *weft_argmax_all(weft_tensor *x);
+WEFT_API weft_tensor *weft_argmin_all(weft_tensor *x);
+
+#undef WEFT_UNARY
+#undef WEFT_BINARY
+#undef WEFT_REDUCE
+
+/* -- networks
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+WEFT_API weft_tensor *weft_softmax(weft_tensor *x, int dim);
+WEFT_API weft_tensor *weft_log_softmax(weft_tensor *x, int dim);
+/* Normalises over the last `dims` dimensions; weight and bias have their shape, or are NULL. */
+WEFT_API weft_tensor *weft_layer_norm(weft_tensor *x, int dims, weft_tensor *weight,
+                                      weft_tensor *bias, double epsilon);
+/* Row indices[i] (integers) of `weight` [rows, width] for every i: shape of indices, then width. */
+WEFT_API weft_tensor *weft_embedding(weft_tensor *weight, weft_tensor *indices);
+
+/* [m, k] x [k, n]; with a batch dimension in front; and by the rules of PyTorch for 1 to 8
+ * dimensions. */
+WEFT_API weft_tensor *weft_mm(weft_tensor *a, weft_tensor *b);
+WEFT_API weft_status weft_mm_into(weft_tensor *out, weft_tensor *a, weft_tensor *b);
+WEFT_API weft_tensor *weft_bmm(weft_tensor *a, weft_tensor *b);
+WEFT_API weft_status weft_bmm_into(weft_tensor *out, weft_tensor *a, weft_tensor *b);
+WEFT_API weft_tensor *weft_matmul(weft_tensor *a, weft_tensor *b);
+/* x [..., in] times weight [out, in] transposed, plus bias [out] (or NULL). */
+WEFT_API weft_tensor *weft_linear(weft_tensor *x, weft_tensor *weight, weft_tensor *bias);
+
+/* -- comparing tensors
+ * -----------------------------------------------------------------------------------------------
+ */
+
+/* Same shape, dtype and elements (NaN differs from itself).  False and an error if they cannot be
+ * compared. */
+WEFT_API bool weft_equal(weft_tensor *a, weft_tensor *b);
+/* Same shape, and |a - b| <= absolute + relative |b| for all elements; `equal_nan`: NaN is close to
+ * NaN. */
+WEFT_API bool weft_allclose(weft_tensor *a, weft_tensor *b, double relative, double absolute,
+                            bool equal_nan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the library asks about dtypes beyond their public name and size. */
+#ifndef WEFT_BASE_DTYPE_H
+#define WEFT_BASE_DTYPE_H
+
+#include "weft/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* In order of promotion: a value of a later kind never becomes one of an earlier kind. */
+typedef enum weft_i_dtype_kind {
+    WEFT_I_KIND_BOOL,
+    WEFT_I_KIND_UNSIGNED,
+    WEFT_I_KIND_SIGNED,
+    WEFT_I_KIND_FLOAT
+} weft_i_dtype_kind;
+
+bool weft_i_dtype_valid(weft_dtype dtype);
+weft_i_dtype_kind weft_i_dtype_kind_of(weft_dtype dtype);
+
+static inline bool weft_i_dtype_is_float(weft_dtype dtype)
+{
+    return dtype <= WEFT_F8E5M2;
+}
+
+/* The floats of 16 and 8 bits: they compute in f32 and round once. */
+static inline bool weft_i_dtype_is_small_float(weft_dtype dtype)
+{
+    return dtype >= WEFT_F16 && dtype <= WEFT_F8E5M2;
+}
+
+/* 0 bool, 1 integer, 2 float: a number or 0-d tensor changes another tensor's dtype only if its
+ * class is higher. */
+static inline int weft_i_dtype_class(weft_dtype dtype)
+{
+    return dtype == WEFT_BOOL ? 0 : weft_i_dtype_is_float(dtype) ? 2 : 1;
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders and joins the dimensions of a strided loop, then walks it; and the strided copy of one
+ * run. */
+#include "kernels/loop.h"
+
+#include <string.h>
+
+/* Whether dimension `a` belongs outside dimension `b`: the first operand whose strides differ
+ * decides. */
+static bool outside(const weft_i_loop *loop, int a, int b)
+{
+    for (int k = 0; k < loop->operands; k++)
+        if (loop->stride[k][a] != loop->stride[k][b])
+            return loop->stride[k][a] > loop->stride[k][b];
+    return false;
+}
+
+static void swap_dims(weft_i_loop *loop, int a, int b)
+{
+    int64_t dim = loop->dim[a];
+    loop->dim[a] = loop->dim[b];
+    loop->dim[b] = dim;
+    for (int k = 0; k < loop->operands; k++) {
+        int64_t stride = loop->stride[k][a];
+        loop->stride[k][a] = loop->stride[k][b];
+        loop->stride[k][b] = stride;
+    }
+}
+
+static void copy_dim(weft_i_loop *loop, int to, int from)
+{
+    loop->dim[to] = loop->dim[from];
+    for (int k = 0; k < loop->operands; k++)
+        loop->stride[k][to] = loop->stride[k][from];
+}
+
+static void drop_ones(weft_i_loop *loop)
+{
+    int n = 0;
+    for (int i = 0; i < loop->ndim; i++)
+        if (loop->dim[i] != 1)
+            copy_dim(loop, n++, i);
+    loop->ndim = n;
+}
+
+static void order(weft_i_loop *loop)
+{
+    for (int i = 1; i < loop->ndim; i++)
+        for (int j = i; j > 0 && outside(loop, j, j - 1); j--)
+            swap_dims(loop, j, j - 1);
+}
+
+/* Whether stepping through `outer` continues where the whole of `inner` ends, for every operand. */
+static bool joins(const weft_i_loop *loop, int outer, int inner)
+{
+    for (int k = 0; k < loop->operands; k++)
+        if (loop->stride[k][outer] != loop->stride[k][inner] * loop->dim[inner])
+            return false;
+    return true;
+}
+
+static void join(weft_i_loop *loop)
+{
+    int n = 0;
+    for (int i = 1; i < loop->ndim; i++) {
+        if (joins(loop, n, i)) {
+            int64_t dim = loop->dim[n];
+            copy_dim(loop, n, i);
+            loop->dim[n] *= dim;
+        } else {
+            copy_dim(loop, ++n, i);
+        }
+    }
+    loop->ndim = loop->ndim ? n + 1 : 0;
+}
+
+static bool is_empty(const weft_i_loop *loop)
+{
+    for (int i = 0; i < loop->ndim; i++)
+        if (loop->dim[i] == 0)
+            return true;
+    return false;
+}
+
+/* Adds one to the index of the outer dimensions and moves the pointers; false after the last. */
+static bool advance(const weft_i_loop *loop, int64_t *index, char **data)
+{
+    for (int i = loop->ndim - 2; i >= 0; i--) {
+        int64_t steps = ++index[i] < loop->dim[i] ? 1 : 1 - loop->dim[i];
+        for (int k = 0; k < loop->operands; k++)
+            data[k] += steps * loop->stride[k][i];
+        if (steps == 1)
+            return true;
+        index[i] = 0;
+    }
+    return false;
+}
+
+void weft_i_loop_each(weft_i_loop loop, weft_i_loop_run *run, void *state)
+{
+    int64_t index[WEFT_I_LOOP_DIMS] = {0}, stride[WEFT_I_LOOP_OPERANDS] = {0};
+    if (is_empty(&loop))
+        return;
+    drop_ones(&loop);
+    order(&loop);
+    join(&loop);
+    int64_t n = loop.ndim ? loop.dim[loop.ndim - 1] : 1;
+    for (int k = 0; k < loop.operands && loop.ndim; k++)
+        stride[k] = loop.stride[k][loop.ndim - 1];
+    do
+        run(state, (size_t)n, loop.data, stride);
+    while (advance(&loop, index, loop.data));
+}
+
+/* Elements are moved as bare bits whatever their type is. */
+typedef uint8_t __attribute__((may_alias)) bits8;
+typedef uint16_t __attribute__((may_alias)) bits16;
+typedef uint32_t __attribute__((may_alias)) bits32;
+typedef uint64_t __attribute__((may_alias)) bits64;
+
+#define COPY(type_)                                                                       \
+    do {                                                                                  \
+        if (to_stride == sizeof(type_)) {                                                 \
+            type_ *out = (type_ *)(void *)to;                                             \
+            for (size_t i = 0; i < n; i++)                                                \
+                out[i] = *(const type_ *)(const void *)(from + (int64_t)i * from_stride); \
+        } else {                                                                          \
+            for (size_t i = 0; i < n; i++)                                                \
+                *(type_ *)(void *)(to + (int64_t)i * to_stride) =                         \
+                    *(const type_ *)(const void *)(from + (int64_t)i * from_stride);      \
+        }                                                                                 \
+    } while (0)
+
+void weft_i_copy_elements(size_t size, size_t n, char *to, int64_t to_stride, const char *from,
+                          int64_t from_stride)
+{
+    if (to_stride == (int64_t)size && from_stride == (int64_t)size)
+        memcpy(to, from, n * size);
+    else if (size == 1)
+        COPY(bits8);
+    else if (size == 2)
+        COPY(bits16);
+    else if (size == 4)
+        COPY(bits32);
+    else
+        COPY(bits64);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Moving elements: fill, copy, clone, contiguous, conversion, cat and stack; and taking over a
+ * storage (set). */
+#include "kernels/copy.h"
+
+#include "base/os.h"
+#include "kernels/convert.h"
+#include "tensor/loops.h"
+#include "tensor/ops.h"
+#include "weft/op.h"
+#include "weft/view.h"
+
+#include <string.h>
+
+weft_status weft_i_fill_shape(weft_i_call *call)
+{
+    (void)call; /* any number goes into any tensor */
+    return WEFT_OK;
+}
+
+weft_status weft_i_fill_run(weft_i_call *call)
+{
+    weft_i_loop loop = weft_i_loop_over(call->out);
+    uint64_t element;
+    weft_i_convert(call->out->dtype, &element, WEFT_F64, &call->args[1].number, 1);
+    weft_i_fill(&loop, call->out->dtype, &element);
+    return WEFT_OK;
+}
+
+weft_status weft_i_copy_shape(weft_i_call *call)
+{
+    weft_shape to = weft_i_tensor_shape(call->args[0].tensor),
+               from = weft_i_tensor_shape(call->args[1].tensor), both;
+    char a[WEFT_I_SHAPE_TEXT], b[WEFT_I_SHAPE_TEXT];
+    WEFT_TRY(weft_i_shape_broadcast("copy", to, from, &both));
+    if (!weft_i_shape_equal(to, both))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "copy: a source of shape %s does not broadcast to a target of shape %s",
+                           weft_i_shape_text(from, a), weft_i_shape_text(to, b));
+    return WEFT_OK;
+}
+
+weft_status weft_i_copy_run(weft_i_call *call)
+{
+    weft_tensor *to = call->out, *from = call->args[1].tensor;
+    if (!weft_i_tensor_ranges_meet(to, from)) {
+        weft_i_copy_tensor(to, from);
+        return WEFT_OK;
+    }
+    if (weft_i_tensor_same_view(to, from))
+        return WEFT_OK;
+    weft_tensor *apart = weft_i_tensor_new(from->dtype, WEFT_CPU, weft_i_tensor_shape(from), NULL);
+    if (!apart)
+        return weft_last_status();
+    weft_i_copy_tensor(apart, from);
+    weft_i_copy_tensor(to, apart);
+    weft_release(apart);
+    return WEFT_OK;
+}
+
+/* Same layout where the memory has no gaps, else row-major. */
+weft_status weft_i_clone_shape(weft_i_call *call)
+{
+    weft_tensor *x = call->args[0].tensor;
+    call->result.dtype = x->dtype;
+    call->result.shape = weft_i_tensor_shape(x);
+    if (weft_i_tensor_is_dense(x))
+        memcpy(call->result.stride, x->stride, sizeof x->stride);
+    else
+        weft_i_shape_strides(call->result.shape, call->result.stride);
+    return WEFT_OK;
+}
+
+weft_status weft_i_contiguous_shape(weft_i_call *call)
+{
+    WEFT_TRY(weft_i_clone_shape(call));
+    weft_i_shape_strides(call->result.shape, call->result.stride);
+    return WEFT_OK;
+}
+
+weft_status weft_i_to_shape(weft_i_call *call)
+{
+    WEFT_TRY(weft_i_clone_shape(call));
+    weft_dtype dtype = (weft_dtype)call->args[1].integer;
+    weft_device device = (weft_device)call->args[2].integer;
+    char from[16], to[16];
+    if (!weft_i_dtype_valid(dtype))
+        return weft_i_fail(WEFT_ERR_TYPE, "to: %d is not a dtype", dtype);
+    if (device != call->result.device && device != WEFT_META)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "to: cannot move a tensor from %s to %s",
+                           weft_device_name(call->result.device, from),
+                           weft_device_name(device, to));
+    call->result.dtype = dtype;
+    call->result.device = device;
+    return WEFT_OK;
+}
+
+weft_status weft_i_clone_run(weft_i_call *call)
+{
+    weft_i_copy_tensor(call->out, call->args[0].tensor);
+    return WEFT_OK;
+}
+
+weft_status weft_fill(weft_tensor *x, double value)
+{
+    return WEFT_I_ACT(fill, WEFT_I_TENSOR_ARG(x), WEFT_I_NUMBER_ARG(value));
+}
+
+weft_status weft_copy(weft_tensor *to, weft_tensor *from)
+{
+    return WEFT_I_ACT(copy, WEFT_I_TENSOR_ARG(to), WEFT_I_TENSOR_ARG(from));
+}
+
+weft_tensor *weft_clone(weft_tensor *x)
+{
+    return WEFT_I_CALL(clone, WEFT_I_TENSOR_ARG(x));
+}
+
+/* What needs no copy is an alias, so that the result is always a handle of its own. */
+static weft_tensor *alias(weft_tensor *x)
+{
+    return weft_view(x, weft_i_tensor_shape(x));
+}
+
+weft_tensor *weft_contiguous(weft_tensor *x)
+{
+    if (x && weft_i_tensor_is_contiguous(x))
+        return alias(x);
+    return WEFT_I_CALL(contiguous, WEFT_I_TENSOR_ARG(x));
+}
+
+weft_tensor *weft_to(weft_tensor *x, weft_dtype dtype, weft_device device)
+{
+    if (x && x->dtype == dtype && weft_i_tensor_device(x) == device)
+        return alias(x);
+    return WEFT_I_CALL(to, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dtype),
+                       WEFT_I_INTEGER_ARG(device));
+}
+
+weft_tensor *weft_to_dtype(weft_tensor *x, weft_dtype dtype)
+{
+    return weft_to(x, dtype, x ? weft_i_tensor_device(x) : WEFT_CPU);
+}
+
+weft_status weft_i_set_shape(weft_i_call *call)
+{
+    const weft_tensor *x = call->args[0].tensor, *source = call->args[1].tensor;
+    if (x->dtype != source->dtype)
+        return weft_i_fail(WEFT_ERR_TYPE, "set: a tensor of %s cannot take over one of %s",
+                           weft_dtype_name(x->dtype), weft_dtype_name(source->dtype));
+    return WEFT_OK;
+}
+
+weft_status weft_i_set_run(weft_i_call *call)
+{
+    weft_tensor *x = call->args[0].tensor, *source = call->args[1].tensor;
+    weft_storage *old = x->storage;
+    x->storage = weft_i_object_hold(source->storage);
+    weft_i_object_drop(old);
+    x->ndim = source->ndim;
+    x->offset = source->offset;
+    memcpy(x->dim, source->dim, sizeof x->dim);
+    memcpy(x->stride, source->stride, sizeof x->stride);
+    return WEFT_OK;
+}
+
+weft_status weft_set(weft_tensor *x, weft_tensor *source)
+{
+    return WEFT_I_ACT(set, WEFT_I_TENSOR_ARG(x), WEFT_I_TENSOR_ARG(source));
+}
+
+weft_status weft_i_resize_storage_shape(weft_i_call *call)
+{
+    if (call->args[1].integer < 0)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "resize_storage: %lld bytes",
+                           (long long)call->args[1].integer);
+    return WEFT_OK;
+}
+
+weft_status weft_i_resize_storage_run(weft_i_call *call)
+{
+    return weft_storage_resize(call->args[0].tensor->storage, (size_t)call->args[1].integer);
+}
+
+weft_status weft_resize_storage(weft_tensor *x, int64_t bytes)
+{
+    return WEFT_I_ACT(resize_storage, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(bytes));
+}

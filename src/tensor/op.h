@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations.  Every tensor operation of every floor is a row of one kind; a call is a row and its
+ * arguments; and there is one way to run a call:
+ *
+ *     check arguments -> shape rule -> (meta: stop) -> allocate -> run
+ *
+ * Eager and meta execution, autograd, capture and compilation are walks over the same rows.  Each
+ * floor lists its rows in its own ops.def and adds them to the registry when the library is loaded.
+ */
+#ifndef WEFT_TENSOR_OP_H
+#define WEFT_TENSOR_OP_H
+
+#include "tensor/tensor.h"
+
+enum { WEFT_I_OP_ARGS = 8, WEFT_I_DEVICE_KINDS = 3 };
+
+typedef struct weft_i_op weft_i_op;
+typedef struct weft_i_call weft_i_call;
+
+/* One argument.  The row says what it means (a dtype, a bool, a size ... are integers). */
+typedef enum weft_i_arg_kind {
+    WEFT_I_ARG_NONE, /* an optional tensor that is absent */
+    WEFT_I_ARG_TENSOR,
+    WEFT_I_ARG_TENSORS,
+    WEFT_I_ARG_NUMBER,
+    WEFT_I_ARG_INTEGER,
+    WEFT_I_ARG_INTEGERS
+} weft_i_arg_kind;
+
+typedef struct weft_i_arg {
+    weft_i_arg_kind kind;
+    size_t count; /* of tensors or integers */
+    union {
+        weft_tensor *tensor;
+        weft_tensor *const *tensors;
+        double number;
+        int64_t integer;
+        const int64_t *integers;
+    };
+} weft_i_arg;
+
+#define WEFT_I_TENSOR_ARG(x_) ((weft_i_arg){.kind = WEFT_I_ARG_TENSOR, .tensor = (x_)})
+#define WEFT_I_TENSORS_ARG(at_, n_) \
+    ((weft_i_arg){.kind = WEFT_I_ARG_TENSORS, .count = (n_), .tensors = (at_)})
+#define WEFT_I_NUMBER_ARG(x_)  ((weft_i_arg){.kind = WEFT_I_ARG_NUMBER, .number = (x_)})
+#define WEFT_I_INTEGER_ARG(x_) ((weft_i_arg){.kind = WEFT_I_ARG_INTEGER, .integer = (x_)})
+#define WEFT_I_INTEGERS_ARG(at_, n_) \
+    ((weft_i_arg){.kind = WEFT_I_ARG_INTEGERS, .count = (size_t)(n_), .integers = (at_)})
+#define WEFT_I_OPTIONAL_ARG(x_) \
+    ((x_) ? WEFT_I_TENSOR_ARG(x_) : (weft_i_arg){.kind = WEFT_I_ARG_NONE})
+
+/* What a shape rule says about the result. */
+typedef struct weft_i_result {
+    weft_dtype dtype;
+    weft_device device; /* preset: that of the first tensor argument */
+    weft_shape shape;
+    int64_t stride[WEFT_MAX_DIMS];
+    int64_t offset;     /* views only: element in the storage of argument 0 */
+    weft_dtype compute; /* the dtype the run function works in, where that is a choice */
+    bool fresh_version; /* views only: does not share the counter */
+} weft_i_result;
+
+struct weft_i_call {
+    const weft_i_op *op;
+    weft_i_arg args[WEFT_I_OP_ARGS];
+    weft_tensor *into; /* the caller's target, or NULL: make a new tensor */
+    /* the rest is filled in by dispatch */
+    weft_i_result result;
+    weft_tensor *out; /* what `run` writes */
+};
+
+enum {
+    WEFT_I_OP_VIEW = 1, /* the result shares the storage of argument 0; nothing runs */
+    WEFT_I_OP_LAYOUT =
+        2, /* touches storages and layouts, not elements: need not fit, runs on meta too */
+    WEFT_I_OP_STRIDED =
+        4, /* `run` writes results of any dtype and layout, so it can write `into` directly */
+    WEFT_I_OP_NONDETERMINISTIC =
+        8 /* two equal calls give different values: random numbers, undefined content */
+};
+
+struct weft_i_op {
+    const char *name;
+    /*
+     * "x:t dim:i": name and kind of each parameter.  t tensor, o optional tensor, l list of
+     * tensors, s tensor or number, n number, i integer, I integers, b bool, d dtype, v device. Only
+     * the first may be w, a tensor that is written in place, or r, one whose storage changes
+     * without counting as a write; both are returned themselves.
+     */
+    const char *params;
+    unsigned flags;
+    weft_status (*shape)(weft_i_call *call);
+    weft_status (*run[WEFT_I_DEVICE_KINDS])(
+        weft_i_call *call);                 /* by kind of device; NULL: not supported there */
+    int kernel;                             /* which kernel of its family `run` takes */
+    const struct weft_i_gradient *gradient; /* set by the floor that owns gradients */
+};
+
+/*
+ * Runs a call; `args` has one entry per parameter.  Returns the result in the current scope, or
+ * `into` (or the written argument) itself if there is one; NULL on failure.
+ */
+weft_tensor *weft_i_op_call(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args);
+/* The same for calls made for their effect, and for those that write the caller's tensor `into`
+ * (not NULL). */
+weft_status weft_i_op_act(const weft_i_op *op, const weft_i_arg *args);
+weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args);
+
+#define WEFT_I_CALL(op_, ...) weft_i_op_call(&weft_i_op_##op_, NULL, (weft_i_arg[]){__VA_ARGS__})
+#define WEFT_I_CALL_INTO(op_, out_, ...) \
+    weft_i_op_into(&weft_i_op_##op_, out_, (weft_i_arg[]){__VA_ARGS__})
+#define WEFT_I_ACT(op_, ...) weft_i_op_act(&weft_i_op_##op_, (weft_i_arg[]){__VA_ARGS__})
+
+/* How many arguments the row takes; kind letter and name (not terminated, `length` bytes) of
+ * parameter `i`. */
+int weft_i_op_param_count(const weft_i_op *op);
+char weft_i_op_param(const weft_i_op *op, int i, const char **name, int *length);
+
+/*
+ * Interposition.  The innermost mode of the thread gets every call instead of the dispatcher; while
+ * it handles one, the mode outside it is in force, so passing the call on with weft_i_op_call
+ * reaches the next mode and at last the dispatcher.  `handle` returns what weft_i_op_call would.  A
+ * mode may sit on the stack of one thread at a time.
+ */
+typedef struct weft_i_mode {
+    weft_tensor *(*handle)(struct weft_i_mode *mode, const weft_i_call *call);
+    struct weft_i_mode *outer; /* set by push */
+} weft_i_mode;
+
+void weft_i_mode_push(weft_i_mode *mode);
+void weft_i_mode_pop(weft_i_mode *mode); /* must be the innermost */
+
+/* The registry: one table per floor, added by a constructor of the floor's ops.c. */
+typedef struct weft_i_op_table {
+    weft_i_op *const *rows;
+    size_t count;
+    struct weft_i_op_table *next; /* set when added */
+} weft_i_op_table;
+
+void weft_i_op_add_table(weft_i_op_table *table);
+weft_i_op_table *weft_i_op_tables(void);
+weft_i_op *weft_i_op_find(const char *name); /* NULL if there is none */
+
+#endif

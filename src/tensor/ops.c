@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of this floor, added to the registry when the library is loaded; and what their rules
+ * share. */
+#include "tensor/ops.h"
+
+#include <string.h>
+
+#define VIEW             WEFT_I_OP_VIEW
+#define LAYOUT           WEFT_I_OP_LAYOUT
+#define STRIDED          WEFT_I_OP_STRIDED
+#define NONDETERMINISTIC WEFT_I_OP_NONDETERMINISTIC
+
+#define OP(name_, params_, flags_, shape_, run_, kernel_)            \
+    weft_i_op weft_i_op_##name_ = {.name = #name_,                   \
+                                   .params = params_,                \
+                                   .flags = flags_,                  \
+                                   .shape = weft_i_##shape_##_shape, \
+                                   .run = {weft_i_##run_##_run},     \
+                                   .kernel = kernel_};
+#include "tensor/ops.def"
+#undef OP
+
+#define OP(name_, params_, flags_, shape_, run_, kernel_) &weft_i_op_##name_,
+static weft_i_op *const rows[] = {
+#include "tensor/ops.def"
+};
+#undef OP
+
+static weft_i_op_table table = {rows, sizeof rows / sizeof *rows, NULL};
+
+__attribute__((constructor)) static void add_rows(void)
+{
+    weft_i_op_add_table(&table);
+}
+
+weft_status weft_i_none_run(weft_i_call *call)
+{
+    return weft_i_fail(WEFT_ERR_INTERNAL, "%s: views do not run", call->op->name);
+}
+
+weft_status weft_i_shape_argument(const weft_i_call *call, int i, weft_shape *out)
+{
+    const weft_i_arg *arg = &call->args[i];
+    if (arg->count > WEFT_MAX_DIMS)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor has 0 to %d dimensions",
+                           call->op->name, WEFT_MAX_DIMS);
+    *out = (weft_shape){(int)arg->count, {0}};
+    memcpy(out->dim, arg->integers, arg->count * sizeof *arg->integers);
+    return WEFT_OK;
+}
+
+weft_tensor *weft_i_untouched(weft_tensor *x)
+{
+    if (x)
+        atomic_store_explicit(&x->version->count, 0, memory_order_relaxed);
+    return x;
+}

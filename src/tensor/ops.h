@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of this floor (ops.def), their shape rules and run functions, and what those share. */
+#ifndef WEFT_TENSOR_OPS_H
+#define WEFT_TENSOR_OPS_H
+
+#include "tensor/op.h"
+
+#define OP(name_, params_, flags_, shape_, run_, kernel_)   \
+    extern weft_i_op weft_i_op_##name_;                     \
+    weft_status weft_i_##shape_##_shape(weft_i_call *call); \
+    weft_status weft_i_##run_##_run(weft_i_call *call);
+#include "tensor/ops.def"
+#undef OP
+
+/* Reads an argument of sizes; the sizes themselves are not checked. */
+weft_status weft_i_shape_argument(const weft_i_call *call, int i, weft_shape *out);
+
+/* Whether weft_view would succeed, or fail for a reason that a copy does not mend.  Sets no error
+ * of its own. */
+bool weft_i_view_is_possible(const weft_tensor *x, weft_shape shape);
+
+/* Resets the version counter of a tensor that was filled by its maker: nobody saw it before. */
+weft_tensor *weft_i_untouched(weft_tensor *x);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is inside a storage, and how other floors bring their own memory. */
+#ifndef WEFT_TENSOR_STORAGE_H
+#define WEFT_TENSOR_STORAGE_H
+
+#include "tensor/scope.h"
+#include "weft/storage.h"
+
+#include <stdbool.h>
+
+/* Where the memory of resizable storages comes from, one table per device kind. */
+typedef struct weft_i_allocator {
+    void *(*alloc)(weft_device device, size_t bytes); /* never 0 bytes; NULL when memory runs out */
+    void (*free)(weft_device device, void *memory, size_t bytes);
+    void (*copy)(weft_device device, void *to, const void *from, size_t bytes);
+} weft_i_allocator;
+
+struct weft_storage {
+    weft_i_object head;
+    weft_device device;
+    bool read_only; /* writes through any tensor are refused */
+    void *data;     /* NULL if bytes == 0 or the device is meta */
+    size_t bytes;
+    const weft_i_allocator *allocator; /* NULL: the memory is external, the size fixed */
+    void (*release)(
+        void *argument); /* external memory: called once when the storage goes; may be NULL */
+    void *release_argument;
+};
+
+/*
+ * A storage of `bytes` bytes, not zeroed, owned by nobody's scope (tensors hold storages).
+ * WEFT_ERR_UNSUPPORTED for a device without an allocator.
+ */
+weft_storage *weft_i_storage_new(weft_device device, size_t bytes);
+
+/*
+ * A storage over memory of others.  It cannot be resized.  `release(argument)` runs when its last
+ * tensor goes; if this call fails it does not run and the memory stays the caller's.
+ */
+weft_storage *weft_i_storage_wrap(void *data, size_t bytes, weft_device device,
+                                  void (*release)(void *argument), void *argument);
+
+static inline int weft_i_device_kind(weft_device device)
+{
+    return device >> 16;
+}
+
+#endif

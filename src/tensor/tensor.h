@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is inside a tensor, and what the other floors ask about it. */
+#ifndef WEFT_TENSOR_TENSOR_H
+#define WEFT_TENSOR_TENSOR_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "tensor/scope.h"
+#include "tensor/storage.h"
+#include "weft/tensor.h"
+
+#include <stdatomic.h>
+
+/* Counts the writes in place; shared by all views of one tensor. */
+typedef struct weft_i_version {
+    weft_i_object head;
+    atomic_int_least64_t count; /* relaxed: a tensor is used by one thread at a time; atomic for the
+                                   sake of readers */
+} weft_i_version;
+
+struct weft_tensor {
+    weft_i_object head;
+    weft_storage *storage;
+    weft_i_version *version;
+    weft_dtype dtype;
+    int ndim;
+    int64_t dim[WEFT_MAX_DIMS];
+    int64_t stride[WEFT_MAX_DIMS]; /* elements, never negative */
+    int64_t offset;                /* elements */
+};
+
+/*
+ * A tensor in the current scope over `storage`, of which it takes its own reference.  `strides`
+ * NULL means row-major. `version` NULL means a fresh counter.  Checks the shape, not that it fits
+ * the storage: a storage may be empty now and grow before its use.
+ */
+weft_tensor *weft_i_tensor_new_view(weft_storage *storage, weft_i_version *version,
+                                    weft_dtype dtype, weft_shape shape, const int64_t *strides,
+                                    int64_t offset);
+weft_tensor *weft_i_tensor_new_strided(weft_storage *storage, weft_dtype dtype, weft_shape shape,
+                                       const int64_t *strides, int64_t offset);
+
+/* A tensor with a new storage that just fits it; content undefined. */
+weft_tensor *weft_i_tensor_new(weft_dtype dtype, weft_device device, weft_shape shape,
+                               const int64_t *strides);
+
+/* Checks ndim, sizes and strides (none negative) and that counts and bytes fit; `what` names the
+ * caller. */
+weft_status weft_i_shape_check(const char *what, weft_dtype dtype, weft_shape shape,
+                               const int64_t *strides);
+void weft_i_shape_strides(weft_shape shape, int64_t *strides); /* row-major */
+int64_t weft_i_shape_numel(weft_shape shape);
+bool weft_i_shape_equal(weft_shape a, weft_shape b);
+/* "[2, 3]"; `out` holds any shape. */
+enum { WEFT_I_SHAPE_TEXT = 176 };
+const char *weft_i_shape_text(weft_shape shape, char out[WEFT_I_SHAPE_TEXT]);
+
+static inline weft_shape weft_i_tensor_shape(const weft_tensor *x)
+{
+    weft_shape shape = {x->ndim, {0}};
+    for (int i = 0; i < x->ndim; i++)
+        shape.dim[i] = x->dim[i];
+    return shape;
+}
+
+static inline weft_device weft_i_tensor_device(const weft_tensor *x)
+{
+    return x->storage->device;
+}
+
+static inline int64_t weft_i_tensor_numel(const weft_tensor *x)
+{
+    int64_t numel = 1;
+    for (int i = 0; i < x->ndim; i++)
+        numel *= x->dim[i];
+    return numel;
+}
+
+/* Only valid after weft_i_tensor_check_fits. */
+static inline char *weft_i_tensor_data(const weft_tensor *x)
+{
+    return (char *)x->storage->data + (size_t)x->offset * weft_dtype_size(x->dtype);
+}
+
+bool weft_i_tensor_is_contiguous(const weft_tensor *x);
+/* No two indices share an element and no gap lies between elements: some order of the dimensions is
+ * contiguous. */
+bool weft_i_tensor_is_dense(const weft_tensor *x);
+/* Two indices may share an element: writing in place has no meaning. */
+bool weft_i_tensor_overlaps_itself(const weft_tensor *x);
+/* The elements' bytes [*begin, *end) within the storage; empty if there are none. */
+void weft_i_tensor_range(const weft_tensor *x, size_t *begin, size_t *end);
+/* Same storage, and a byte of the one's range lies in the other's. */
+bool weft_i_tensor_ranges_meet(const weft_tensor *a, const weft_tensor *b);
+/* Same storage, offset, shape and strides. */
+bool weft_i_tensor_same_view(const weft_tensor *a, const weft_tensor *b);
+
+/* WEFT_ERR_STATE unless every element lies inside the storage; call it before touching data. */
+weft_status weft_i_tensor_check_fits(const char *what, const weft_tensor *x);
+
+/* Turns -1 into the last dimension; -1 and an error if there is no such dimension among `ndim`. */
+int weft_i_dim_wrap(const char *what, int64_t dim, int ndim);
+
+static inline void weft_i_tensor_bump(weft_tensor *x)
+{
+    atomic_fetch_add_explicit(&x->version->count, 1, memory_order_relaxed);
+}
+
+#endif
