@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Checks of the tree, of the built libraries and of the installed form.
+weft_check(light 30 scripts/check-includes)
+weft_check(light 30 scripts/check-hygiene)
+weft_check(light 60 scripts/check-headers)
+weft_check(light 60 scripts/check-format)
+weft_check(light 30 "scripts/conformance --check")
+weft_check(light 30 "scripts/gen-docs --check")
+weft_check(light 30 "scripts/check-symbols ${PROJECT_BINARY_DIR}")
+weft_check(light 60 tests/test-checks)
+weft_check(light 60 tests/test-run)
+weft_check(light 60 tests/test-conformance)
+weft_check(light 120 "tests/install/run ${PROJECT_BINARY_DIR}")
+if(TARGET weft_command)
+  weft_check(light 60 "tests/test-command $<TARGET_FILE:weft_command>")
+endif()
