@@ -4,16 +4,16 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 N       ?= 4
 JOBS    ?= $(shell nproc)
-BUILDS  := release dev asan tsan ubsan
 
-.PHONY: all help demo test test-all install fmt fmt-check conformance bench clean setup-demo setup-test $(BUILDS)
+.PHONY: all help release dev demo test test-all asan tsan ubsan conformance bench install fmt fmt-check clean \
+	setup-demo setup-test
 
 all: release ## build the library and the weft command in build/release
 
 help: ## this list
-	@sed -n 's/^\([a-z -]*\):.*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z -]*\):.*## /\1: /p' Makefile | awk -F': ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
-$(filter-out asan tsan ubsan,$(BUILDS)):
+release dev:
 	@scripts/build $@ $(JOBS)
 
 demo: setup-demo release ## build, then let N=4 ranks share memory and measure it
