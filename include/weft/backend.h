@@ -21,7 +21,8 @@ typedef struct weft_backend_info {
 
 WEFT_API int weft_backend_count(void);
 
-/* Fills `out` for backend `index`; probes the machine.  WEFT_ERR_INVALID_ARG outside 0 to count less one. */
+/* Fills `out` for backend `index`; probes the machine.  WEFT_ERR_INVALID_ARG outside 0 to count
+ * less one. */
 WEFT_API weft_status weft_backend_describe(int index, weft_backend_info *out);
 
 #ifdef __cplusplus

@@ -31,7 +31,10 @@ typedef struct weft_init_opts {
 } weft_init_opts;
 
 /* weft_init_opts opts = WEFT_INIT_OPTS; */
-#define WEFT_INIT_OPTS {sizeof(weft_init_opts), 0, 0, 0, 0, 0}
+#define WEFT_INIT_OPTS                        \
+    {                                         \
+        sizeof(weft_init_opts), 0, 0, 0, 0, 0 \
+    }
 
 /*
  * Meets the other ranks and returns the world group.  Collective over the job; blocks until all are

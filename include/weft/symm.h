@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Symmetric memory: every rank of a group allocates an equally large buffer, and after one rendezvous each can load, store
- * and signal in the memory of all the others.
+ * Symmetric memory: every rank of a group allocates an equally large buffer, and after one
+ * rendezvous each can load, store and signal in the memory of all the others.
  *
  *     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1024));
  *     weft_symm *mem = weft_symm_rendezvous(x, world);
  *     weft_symm_barrier(mem, 0, WEFT_DEFAULT);
  *     weft_tensor *theirs = weft_symm_tensor(mem, peer);
  *
- * Allocation and release are local; only the rendezvous is collective.  A signal pad belongs to one (block, group) pair, so
- * groups never hear each other's signals.  Every wait has a limit, and ends at once when a rank it waits for dies.
+ * Allocation and release are local; only the rendezvous is collective.  A signal pad belongs to one
+ * (block, group) pair, so groups never hear each other's signals.  Every wait has a limit, and ends
+ * at once when a rank it waits for dies.
  */
 #ifndef WEFT_SYMM_H
 #define WEFT_SYMM_H
@@ -28,29 +29,34 @@ typedef struct weft_symm weft_symm;
 WEFT_API weft_tensor *weft_symm_empty(weft_dtype dtype, weft_device device, weft_shape shape);
 
 /*
- * As above with given strides of a dense layout, a default group for rendezvous (NULL: none), and an id (0: none) that makes
- * the allocation persistent: asking again for a known id gives the same memory and its earlier rendezvous, once all tensors
- * of the previous call are released.  WEFT_ERR_STATE while one lives, WEFT_ERR_INVALID_ARG for a different size.
+ * As above with given strides of a dense layout, a default group for rendezvous (NULL: none), and
+ * an id (0: none) that makes the allocation persistent: asking again for a known id gives the same
+ * memory and its earlier rendezvous, once all tensors of the previous call are released.
+ * WEFT_ERR_STATE while one lives, WEFT_ERR_INVALID_ARG for a different size.
  */
-WEFT_API weft_tensor *weft_symm_empty_strided_p2p(weft_shape shape, const int64_t *strides, weft_dtype dtype,
-                                                  weft_device device, weft_group *group, uint64_t alloc_id);
+WEFT_API weft_tensor *weft_symm_empty_strided_p2p(weft_shape shape, const int64_t *strides,
+                                                  weft_dtype dtype, weft_device device,
+                                                  weft_group *group, uint64_t alloc_id);
 
-/* Forgets a persistent id, so that its memory goes with its last tensor and handle.  WEFT_ERR_NOT_FOUND. */
+/* Forgets a persistent id, so that its memory goes with its last tensor and handle.
+ * WEFT_ERR_NOT_FOUND. */
 WEFT_API weft_status weft_symm_forget(uint64_t alloc_id);
 
 /* Does the tensor lie in symmetric memory of this rank? */
 WEFT_API bool weft_symm_is(const weft_tensor *tensor);
 
-/* Bytes of the signal pads of blocks allocated from now on; the same on all ranks, checked at rendezvous. */
+/* Bytes of the signal pads of blocks allocated from now on; the same on all ranks, checked at
+ * rendezvous. */
 WEFT_API size_t weft_symm_signal_pad_size(void);
 WEFT_API weft_status weft_symm_set_signal_pad_size(size_t bytes);
 
 /* ---- rendezvous ---- */
 
 /*
- * Maps the blocks of all ranks that hold `tensor` (or any view of it).  Collective over the group; NULL takes the block's
- * default group.  The second time for the same block and group it is local.  NULL and an error with a table of all ranks if
- * sizes, offsets or pads differ; WEFT_ERR_TYPE for ordinary memory.
+ * Maps the blocks of all ranks that hold `tensor` (or any view of it).  Collective over the group;
+ * NULL takes the block's default group.  The second time for the same block and group it is local.
+ * NULL and an error with a table of all ranks if sizes, offsets or pads differ; WEFT_ERR_TYPE for
+ * ordinary memory.
  */
 WEFT_API weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group);
 
@@ -58,7 +64,7 @@ WEFT_API int weft_symm_rank(const weft_symm *mem);
 WEFT_API int weft_symm_size(const weft_symm *mem);
 WEFT_API weft_group *weft_symm_group(const weft_symm *mem); /* borrowed */
 WEFT_API size_t weft_symm_bytes(const weft_symm *mem);      /* of the block, as asked for */
-WEFT_API size_t weft_symm_offset(const weft_symm *mem);     /* of the tensor in the block, in bytes */
+WEFT_API size_t weft_symm_offset(const weft_symm *mem); /* of the tensor in the block, in bytes */
 WEFT_API size_t weft_symm_pad_bytes(const weft_symm *mem);
 WEFT_API int weft_symm_channels(const weft_symm *mem); /* channels 0 to this less one can be used */
 
@@ -69,37 +75,46 @@ WEFT_API void *weft_symm_signal_pad_ptr(const weft_symm *mem, int rank);
 /* ---- tensors over the memory of a rank; they keep it mapped ---- */
 
 /* At `offset` elements from the start of the block, contiguous. */
-WEFT_API weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype, int64_t offset);
+WEFT_API weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype,
+                                       int64_t offset);
 
-/* At the tensor's own offset: what `rank` sees as its tensor, if that was contiguous and of this shape. */
-WEFT_API weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype);
+/* At the tensor's own offset: what `rank` sees as its tensor, if that was contiguous and of this
+ * shape. */
+WEFT_API weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape,
+                                              weft_dtype dtype);
 
 /* The tensor of the rendezvous, as `rank` sees it: same dtype, shape and strides. */
 WEFT_API weft_tensor *weft_symm_tensor(weft_symm *mem, int rank);
 
 /* The signal pad: uint32 words by default (shape of 0 dimensions means all of it). */
-WEFT_API weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype,
-                                           int64_t offset);
+WEFT_API weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape,
+                                           weft_dtype dtype, int64_t offset);
 
 /* ---- signals ---- */
 
 /*
- * Returns when all ranks have called it on this channel: what each wrote before is seen by all after.  On WEFT_ERR_TIMEOUT
- * nobody has passed on the strength of this call, and the channel can be used again at once.
+ * Returns when all ranks have called it on this channel: what each wrote before is seen by all
+ * after.  On WEFT_ERR_TIMEOUT nobody has passed on the strength of this call, and the channel can
+ * be used again at once.
  */
 WEFT_API weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms);
 
-/* Puts one signal for `rank` into its mailbox on the channel; waits while the last one is not taken.  Nothing on error. */
-WEFT_API weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms);
+/* Puts one signal for `rank` into its mailbox on the channel; waits while the last one is not
+ * taken.  Nothing on error. */
+WEFT_API weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel,
+                                          int64_t timeout_ms);
 
 /* Takes the signal of `rank`, waiting for it.  Nothing is taken on error. */
-WEFT_API weft_status weft_symm_wait_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms);
+WEFT_API weft_status weft_symm_wait_signal(weft_symm *mem, int rank, int channel,
+                                           int64_t timeout_ms);
 
 /* Writes `value` to `count` words of a flat uint32 tensor from `offset` on. */
-WEFT_API weft_status weft_symm_memset32(weft_tensor *tensor, int64_t offset, int64_t value, int64_t count);
+WEFT_API weft_status weft_symm_memset32(weft_tensor *tensor, int64_t offset, int64_t value,
+                                        int64_t count);
 
 /* Writes one word so that whoever sees it (acquire) sees all that this thread wrote before. */
-WEFT_API weft_status weft_symm_stream_write_value32(weft_tensor *tensor, int64_t offset, int64_t value);
+WEFT_API weft_status weft_symm_stream_write_value32(weft_tensor *tensor, int64_t offset,
+                                                    int64_t value);
 
 /* ---- what the machine offers ---- */
 
@@ -112,7 +127,8 @@ WEFT_API bool weft_symm_emulates_multicast(const weft_symm *mem);
 /* The backend for symmetric memory of a device: "shm", "threads"; NULL if there is none (meta). */
 WEFT_API const char *weft_symm_backend(weft_device device);
 
-/* Chooses it for this thread.  WEFT_ERR_NOT_FOUND for an unknown name, WEFT_ERR_STATE after the first allocation. */
+/* Chooses it for this thread.  WEFT_ERR_NOT_FOUND for an unknown name, WEFT_ERR_STATE after the
+ * first allocation. */
 WEFT_API weft_status weft_symm_set_backend(weft_device device, const char *name);
 
 /* Which ranks reach which: a matrix of link counts, 0 on the diagonal. */
@@ -124,28 +140,33 @@ typedef struct weft_connectivity {
 } weft_connectivity;
 
 /*
- * Between the ranks of a group: connection "shm" counts 1 where two ranks share memory.  WEFT_ERR_NOT_FOUND for a
- * connection without a detector, WEFT_ERR_UNSUPPORTED for hardware that is not here.
+ * Between the ranks of a group: connection "shm" counts 1 where two ranks share memory.
+ * WEFT_ERR_NOT_FOUND for a connection without a detector, WEFT_ERR_UNSUPPORTED for hardware that is
+ * not here.
  */
-WEFT_API weft_status weft_symm_detect_connectivity(weft_group *group, weft_device device, const char *connection,
-                                                   weft_connectivity *out);
+WEFT_API weft_status weft_symm_detect_connectivity(weft_group *group, weft_device device,
+                                                   const char *connection, weft_connectivity *out);
 WEFT_API void weft_symm_free_connectivity(weft_connectivity *connectivity);
 
 /* ---- scratch and pools ---- */
 
-/* The group's scratch block, grown to at least `bytes`.  Collective whenever it grows; all ranks ask for the same. */
+/* The group's scratch block, grown to at least `bytes`.  Collective whenever it grows; all ranks
+ * ask for the same. */
 WEFT_API weft_symm *weft_symm_workspace(weft_group *group, size_t bytes);
 
 typedef struct weft_symm_pool weft_symm_pool;
 
 /*
- * One block from which many small tensors are cut.  If all ranks cut the same tensors in the same order they lie at the same
- * offsets, and one rendezvous (of any of them) serves all.  They share one signal pad: use a channel for each.
+ * One block from which many small tensors are cut.  If all ranks cut the same tensors in the same
+ * order they lie at the same offsets, and one rendezvous (of any of them) serves all.  They share
+ * one signal pad: use a channel for each.
  */
 WEFT_API weft_symm_pool *weft_symm_pool_new(weft_device device, size_t bytes);
 
-/* A tensor from the pool, zeroed; WEFT_ERR_NO_SPACE if no gap is large enough.  It keeps the pool's block alive. */
-WEFT_API weft_tensor *weft_symm_pool_empty(weft_symm_pool *pool, weft_dtype dtype, weft_shape shape);
+/* A tensor from the pool, zeroed; WEFT_ERR_NO_SPACE if no gap is large enough.  It keeps the pool's
+ * block alive. */
+WEFT_API weft_tensor *weft_symm_pool_empty(weft_symm_pool *pool, weft_dtype dtype,
+                                           weft_shape shape);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SLICE_MS = 20 }; /* between looks at the lives of local members while a remote one is awaited */
+enum {
+    SLICE_MS = 20
+}; /* between looks at the lives of local members while a remote one is awaited */
 
 static void describe_call(const weft_i_call *call, char *out, size_t bytes)
 {
@@ -144,7 +146,8 @@ static weft_status fail_letter(const weft_i_call *call, int rank)
 }
 
 /* Waits for one member's letter, in slices, so that a local member's death ends the wait. */
-static weft_status read_letter(const weft_i_call *call, uint64_t number, int rank, int64_t deadline, letter *out)
+static weft_status read_letter(const weft_i_call *call, uint64_t number, int rank, int64_t deadline,
+                               letter *out)
 {
     char key[96];
     note_key(call->group, number, rank, key, sizeof key);

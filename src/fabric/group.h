@@ -29,7 +29,8 @@ struct weft_group {
     uint64_t exchanges;         /* through the store so far */
     weft_i_creation *creations; /* how often each rank list was made a group of */
     size_t creation_count;
-    void *workspace; /* an object that lives as long as the group: its scratch memory (symm/workspace.c) */
+    void *workspace; /* an object that lives as long as the group: its scratch memory
+                        (symm/workspace.c) */
 };
 
 /* What a rank is doing while it waits, for messages. */
@@ -67,8 +68,8 @@ weft_status weft_i_group_exchange(weft_group *group, const char *what, const voi
                                   size_t bytes, void *all, int64_t timeout_ms);
 
 /*
- * Takes part in an exchange without reading the others' notes: how a rank that cannot go on tells them so.  Keeps the thread's
- * last error, which is the reason.
+ * Takes part in an exchange without reading the others' notes: how a rank that cannot go on tells
+ * them so.  Keeps the thread's last error, which is the reason.
  */
 void weft_i_group_show(weft_group *group, const char *what, const void *mine, size_t bytes);
 

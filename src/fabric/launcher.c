@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the environment says about this rank.  Programs start unchanged under `weft run`, torchrun, mpirun (Open MPI and
- * MPICH), srun and other PMIx launchers; each has its own words for rank and size.  The first row that fits is taken; weft
- * run and torchrun set the same names and come first, because they may run inside a Slurm step.
+ * What the environment says about this rank.  Programs start unchanged under `weft run`, torchrun,
+ * mpirun (Open MPI and MPICH), srun and other PMIx launchers; each has its own words for rank and
+ * size.  The first row that fits is taken; weft run and torchrun set the same names and come first,
+ * because they may run inside a Slurm step.
  */
 #include "fabric/meet.h"
 
@@ -23,13 +24,35 @@ typedef struct launcher {
 } launcher;
 
 static const launcher launchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+    {"torchrun",
+     "RANK",
+     "WORLD_SIZE",
+     "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
      {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", NULL, NULL}},
-    {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"PMI_KVSNAME", "PMI_ID_BASE", NULL, NULL}},
-    {"PMIx", "PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE", {"PMIX_NAMESPACE", NULL, NULL, NULL}},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
+    {"Open MPI",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", NULL, NULL}},
+    {"MPICH",
+     "PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
+     {"PMI_KVSNAME", "PMI_ID_BASE", NULL, NULL}},
+    {"PMIx",
+     "PMIX_RANK",
+     "PMIX_SIZE",
+     "PMIX_LOCAL_RANK",
+     "PMIX_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", NULL, NULL, NULL}},
+    {"Slurm",
+     "SLURM_PROCID",
+     "SLURM_NTASKS",
+     "SLURM_LOCALID",
+     "SLURM_NTASKS_PER_NODE",
      {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", NULL}},
 };
 
@@ -66,8 +89,8 @@ static void name_job(const launcher *from, char *out, size_t bytes)
 static weft_status check(const weft_i_start *start)
 {
     if (start->size < 1 || start->rank >= start->size)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s started rank %d of %d, which cannot be", start->launcher,
-                           start->rank, start->size);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s started rank %d of %d, which cannot be",
+                           start->launcher, start->rank, start->size);
     return WEFT_OK;
 }
 
@@ -78,8 +101,8 @@ static weft_status read_from(const launcher *from, weft_i_start *out)
         return status;
     status = read_int(from->size, &out->size);
     if (status == WEFT_ERR_NOT_FOUND)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s is set but %s is not: both are needed to meet", from->rank,
-                           from->size);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s is set but %s is not: both are needed to meet",
+                           from->rank, from->size);
     if (status < 0)
         return status;
     out->launcher = from->name;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weft_init and weft_finish.  There are four ways to stand in a job: as a thread of weft_spawn, with a job page inherited
- * from `weft run`, with a store (the caller's, or one found through a foreign launcher's variables), or alone.  All
- * end the same way: the rank has a slot in a job page, and the world's first exchange has told it that everybody is there.
+ * weft_init and weft_finish.  There are four ways to stand in a job: as a thread of weft_spawn,
+ * with a job page inherited from `weft run`, with a store (the caller's, or one found through a
+ * foreign launcher's variables), or alone.  All end the same way: the rank has a slot in a job
+ * page, and the world's first exchange has told it that everybody is there.
  */
 #include "fabric/meet.h"
 
@@ -62,15 +63,16 @@ static weft_status map_inherited(const weft_i_start *start, weft_i_segment **out
     int64_t bytes = weft_i_os_sealed_bytes(start->job_fd);
     if (bytes < 0)
         return weft_i_fail(WEFT_ERR_STATE,
-                           "WEFT_JOB_FD=%d is not an open job page: weft_init was called twice, or this program was "
+                           "WEFT_JOB_FD=%d is not an open job page: weft_init was called twice, or "
+                           "this program was "
                            "started by a rank instead of by weft run",
                            start->job_fd);
     weft_i_key none = {{0, 0}};
     WEFT_TRY(weft_i_segment_map(start->job_fd, (size_t)bytes, none, out));
     weft_status status = weft_i_job_check(*out);
     if (status == WEFT_OK && (int)weft_i_job_of(*out)->ranks != start->size)
-        status = weft_i_fail(WEFT_ERR_MISMATCH, "WORLD_SIZE is %d but weft run started %u ranks", start->size,
-                             weft_i_job_of(*out)->ranks);
+        status = weft_i_fail(WEFT_ERR_MISMATCH, "WORLD_SIZE is %d but weft run started %u ranks",
+                             start->size, weft_i_job_of(*out)->ranks);
     if (status < 0)
         weft_i_segment_drop(*out);
     return status;
@@ -94,7 +96,8 @@ static weft_status enter_alone(weft_i_world *world)
     return status;
 }
 
-static weft_status enter_by_store(const weft_i_start *start, weft_i_world *world, weft_store *given, int64_t deadline)
+static weft_status enter_by_store(const weft_i_start *start, weft_i_world *world, weft_store *given,
+                                  int64_t deadline)
 {
     weft_store *store = given;
     if (!given)
@@ -104,14 +107,16 @@ static weft_status enter_by_store(const weft_i_start *start, weft_i_world *world
     return weft_i_meet_by_store(world, store, deadline);
 }
 
-static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline, weft_i_world **out)
+static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline,
+                                    weft_i_world **out)
 {
     weft_i_start start = {.launcher = "weft_init", .job_fd = -1};
     if (opts->store) {
         start.rank = opts->rank;
         start.size = opts->world_size;
         if (start.size < 1 || start.rank < 0 || start.rank >= start.size)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_init: with a store, rank (%d) and world_size (%d) are needed",
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "weft_init: with a store, rank (%d) and world_size (%d) are needed",
                                start.rank, start.size);
     } else {
         WEFT_TRY(weft_i_launcher_read(&start));
@@ -136,7 +141,8 @@ static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline
     return WEFT_OK;
 }
 
-/* Everybody is here and has shown a card: learn where their offices are, and that they speak our version. */
+/* Everybody is here and has shown a card: learn where their offices are, and that they speak our
+ * version. */
 static weft_status read_cards(weft_group *group)
 {
     weft_i_world *world = group->world;
@@ -145,7 +151,8 @@ static weft_status read_cards(weft_group *group)
         if (!peer->slot)
             continue;
         if (strncmp(peer->slot->card.version, WEFT_VERSION, sizeof peer->slot->card.version))
-            return weft_i_fail(WEFT_ERR_VERSION, "weft_init: rank %d runs weft %.19s, rank %d runs weft %s", rank,
+            return weft_i_fail(WEFT_ERR_VERSION,
+                               "weft_init: rank %d runs weft %.19s, rank %d runs weft %s", rank,
                                peer->slot->card.version, world->rank, WEFT_VERSION);
         snprintf(peer->post, sizeof peer->post, "%s", peer->slot->card.post);
     }
@@ -154,9 +161,10 @@ static weft_status read_cards(weft_group *group)
 
 static weft_status gather(weft_group *group, int64_t deadline)
 {
-    int64_t left = deadline == WEFT_I_NEVER ? WEFT_FOREVER : (deadline - WEFT_OS->clock_ns()) / 1000000;
-    weft_status status =
-        weft_i_group_exchange(group, "meet", NULL, 0, NULL, left == WEFT_FOREVER || left > 0 ? left : 1);
+    int64_t left =
+        deadline == WEFT_I_NEVER ? WEFT_FOREVER : (deadline - WEFT_OS->clock_ns()) / 1000000;
+    weft_status status = weft_i_group_exchange(group, "meet", NULL, 0, NULL,
+                                               left == WEFT_FOREVER || left > 0 ? left : 1);
     if (status == WEFT_ERR_TIMEOUT)
         return weft_i_explain(WEFT_ERR_MISSING, "weft_init");
     return status < 0 ? status : read_cards(group);
@@ -184,7 +192,8 @@ weft_group *weft_init(const weft_init_opts *given)
         return NULL;
     }
     if (group)
-        weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s", group->size, group->world->local_size,
+        weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s", group->size,
+                   group->world->local_size,
                    group->world->mode == WEFT_I_WAIT_SPIN ? "a core each" : "sharing cores");
     return group;
 }
@@ -205,6 +214,7 @@ int weft_finish(weft_group *world)
     const char *message = NULL;
     weft_status first = weft_i_first_error(&message);
     if (first < 0)
-        weft_i_log(WEFT_LOG_WARN, "finished after an error: %s (%s)", message, weft_status_name(first));
+        weft_i_log(WEFT_LOG_WARN, "finished after an error: %s (%s)", message,
+                   weft_status_name(first));
     return -(int)first;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meeting, in parts: where this rank stands (launcher.c), and meeting through a store (meet_store.c). */
+/* Meeting, in parts: where this rank stands (launcher.c), and meeting through a store
+ * (meet_store.c). */
 #ifndef WEFT_FABRIC_MEET_H
 #define WEFT_FABRIC_MEET_H
 
@@ -11,13 +12,14 @@ typedef struct weft_i_start {
     int rank, size;
     int local_rank, local_size; /* -1: not told */
     int job_fd;                 /* inherited job page, or -1 */
-    char job[128];              /* a name that all ranks of this job, and no other job of this user, know */
+    char job[128]; /* a name that all ranks of this job, and no other job of this user, know */
 } weft_i_start;
 
 /* Reads the variables of the known launchers, the nearest one first. */
 weft_status weft_i_launcher_read(weft_i_start *out);
 
-/* Meets through a store: cards are exchanged, ranks of one host share a job page made by the first of them. */
+/* Meets through a store: cards are exchanged, ranks of one host share a job page made by the first
+ * of them. */
 weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline);
 
 /* Finds or makes the store of a job started by somebody else's launcher. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meeting through a store, for jobs that `weft run` did not start.  Every rank shows a card (who it is, which host, where
- * its post office is); when all cards are there, the first rank of each host makes the host's job page and the others
- * fetch it from its office.
+ * Meeting through a store, for jobs that `weft run` did not start.  Every rank shows a card (who it
+ * is, which host, where its post office is); when all cards are there, the first rank of each host
+ * makes the host's job page and the others fetch it from its office.
  */
 #include "fabric/meet.h"
 
@@ -47,7 +47,8 @@ static weft_status show_card(weft_i_world *world, weft_store *store, card *mine)
     WEFT_TRY(weft_store_compare_set(store, key, "", 0, mine, sizeof *mine, &stored, NULL));
     if (!stored)
         return weft_i_fail(WEFT_ERR_STATE,
-                           "rank %d has met already: two processes have this number, or an earlier job with the same "
+                           "rank %d has met already: two processes have this number, or an earlier "
+                           "job with the same "
                            "name still runs",
                            world->rank);
     return WEFT_OK;
@@ -66,23 +67,29 @@ static weft_status fail_missing(const weft_i_world *world, weft_store *store)
             continue;
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%d", used ? ", " : "", rank);
     }
-    return weft_i_fail(WEFT_ERR_MISSING, "weft_init: of %d ranks these never came: %s", world->size, names);
+    return weft_i_fail(WEFT_ERR_MISSING, "weft_init: of %d ranks these never came: %s", world->size,
+                       names);
 }
 
 static weft_status check_card(const weft_i_world *world, int rank, const weft_store_value *value)
 {
     const card *theirs = value->data;
     if (value->bytes != sizeof *theirs || theirs->magic != CARD_MAGIC)
-        return weft_i_fail(WEFT_ERR_PROTOCOL, "weft_init: the card of rank %d is not one of weft's (%zu bytes)", rank,
+        return weft_i_fail(WEFT_ERR_PROTOCOL,
+                           "weft_init: the card of rank %d is not one of weft's (%zu bytes)", rank,
                            value->bytes);
-    if (theirs->layout != WEFT_I_JOB_LAYOUT || strncmp(theirs->version, WEFT_VERSION, sizeof theirs->version))
-        return weft_i_fail(WEFT_ERR_VERSION, "weft_init: rank %d runs weft %.19s (layout %u), rank %d runs weft %s "
-                                             "(layout %d)",
-                           rank, theirs->version, theirs->layout, world->rank, WEFT_VERSION, WEFT_I_JOB_LAYOUT);
+    if (theirs->layout != WEFT_I_JOB_LAYOUT ||
+        strncmp(theirs->version, WEFT_VERSION, sizeof theirs->version))
+        return weft_i_fail(WEFT_ERR_VERSION,
+                           "weft_init: rank %d runs weft %.19s (layout %u), rank %d runs weft %s "
+                           "(layout %d)",
+                           rank, theirs->version, theirs->layout, world->rank, WEFT_VERSION,
+                           WEFT_I_JOB_LAYOUT);
     return WEFT_OK;
 }
 
-static weft_status read_card(weft_i_world *world, weft_store *store, int rank, int64_t deadline, card *out)
+static weft_status read_card(weft_i_world *world, weft_store *store, int rank, int64_t deadline,
+                             card *out)
 {
     char key[32];
     card_key(rank, key);
@@ -129,8 +136,8 @@ static weft_status make_page(weft_i_world *world, int count, weft_i_key key, wef
     return status < 0 ? status : offered;
 }
 
-static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i_key key, int64_t deadline,
-                              weft_i_segment **out)
+static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i_key key,
+                              int64_t deadline, weft_i_segment **out)
 {
     weft_i_post_order order = {.own = world->post,
                                .peer = world->peers[leader].post,
@@ -139,7 +146,8 @@ static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i
                                .deadline = deadline};
     weft_status status = weft_i_post_fetch(&order, out);
     if (status == WEFT_ERR_TIMEOUT)
-        return weft_i_fail(WEFT_ERR_MISSING, "weft_init: rank %d did not hand out the job page of this host in time",
+        return weft_i_fail(WEFT_ERR_MISSING,
+                           "weft_init: rank %d did not hand out the job page of this host in time",
                            leader);
     if (status < 0)
         return weft_i_explain(status, "weft_init: fetching the job page from rank %d", leader);
@@ -149,7 +157,8 @@ static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i
     return status;
 }
 
-static weft_status enter_host(weft_i_world *world, const card *cards, const int *locals, int count, int64_t deadline)
+static weft_status enter_host(weft_i_world *world, const card *cards, const int *locals, int count,
+                              int64_t deadline)
 {
     int leader = locals[0], place = 0;
     while (locals[place] != world->rank)
@@ -165,7 +174,8 @@ static weft_status enter_host(weft_i_world *world, const card *cards, const int 
     return status;
 }
 
-static weft_status exchange_cards(weft_i_world *world, weft_store *store, int64_t deadline, card *cards)
+static weft_status exchange_cards(weft_i_world *world, weft_store *store, int64_t deadline,
+                                  card *cards)
 {
     WEFT_TRY(show_card(world, store, &cards[world->rank]));
     for (int rank = 0; rank < world->size; rank++)
@@ -226,11 +236,13 @@ static int64_t left_ms(int64_t deadline)
 static weft_store *local_store(const weft_i_start *start, int64_t deadline)
 {
     int user = weft_i_os_user();
-    weft_i_key name = weft_i_key_of((weft_i_key){{(uint64_t)user, 0}}, start->job, strlen(start->job));
+    weft_i_key name =
+        weft_i_key_of((weft_i_key){{(uint64_t)user, 0}}, start->job, strlen(start->job));
     char text[64];
     snprintf(text, sizeof text, "weft-meet-%016llx%016llx", (unsigned long long)name.word[0],
              (unsigned long long)name.word[1]);
-    return start->rank == 0 ? serve_local(text, deadline) : weft_store_unix_connect(text, left_ms(deadline));
+    return start->rank == 0 ? serve_local(text, deadline)
+                            : weft_store_unix_connect(text, left_ms(deadline));
 }
 
 /* "host:port" from WEFT_STORE_ADDR, or MASTER_ADDR and MASTER_PORT. */
@@ -246,11 +258,13 @@ static weft_status store_address(char host[256], int *port)
         snprintf(host, 256, "%s", master);
         *port = atoi(master_port);
     } else {
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_init: ranks on several hosts need WEFT_STORE_ADDR=host:port (or "
-                                                 "MASTER_ADDR and MASTER_PORT) of rank 0's host");
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_init: ranks on several hosts need WEFT_STORE_ADDR=host:port (or "
+                           "MASTER_ADDR and MASTER_PORT) of rank 0's host");
     }
     if (*port < 1 || *port > 65535)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_init: the store's port %d is outside 1 to 65535", *port);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_init: the store's port %d is outside 1 to 65535", *port);
     return WEFT_OK;
 }
 
@@ -262,8 +276,10 @@ static weft_store *remote_store(const weft_i_start *start, int64_t deadline)
         return NULL;
     const char *token = weft_i_env_text(WEFT_I_ENV_TOKEN);
     if (!*token)
-        return weft_i_null(WEFT_ERR_AUTH, "weft_init: ranks on several hosts need the job's secret: set WEFT_TOKEN to "
-                                          "the same 64 hex digits on all of them");
+        return weft_i_null(
+            WEFT_ERR_AUTH,
+            "weft_init: ranks on several hosts need the job's secret: set WEFT_TOKEN to "
+            "the same 64 hex digits on all of them");
     return start->rank == 0 ? weft_store_tcp_serve(host, port, token)
                             : weft_store_tcp_connect(host, port, token, left_ms(deadline));
 }
@@ -274,8 +290,9 @@ weft_status weft_i_meet_find_store(const weft_i_start *start, int64_t deadline, 
     if (*out)
         return WEFT_OK;
     if (weft_last_status() == WEFT_ERR_UNREACHABLE || weft_last_status() == WEFT_ERR_TIMEOUT)
-        return weft_i_explain(WEFT_ERR_MISSING, "weft_init (%s, rank %d of %d): rank 0 never came to the meeting",
+        return weft_i_explain(WEFT_ERR_MISSING,
+                              "weft_init (%s, rank %d of %d): rank 0 never came to the meeting",
                               start->launcher, start->rank, start->size);
-    return weft_i_explain(weft_last_status(), "weft_init (%s, rank %d of %d)", start->launcher, start->rank,
-                          start->size);
+    return weft_i_explain(weft_last_status(), "weft_init (%s, rank %d of %d)", start->launcher,
+                          start->rank, start->size);
 }

@@ -28,7 +28,8 @@ void weft_i_spawn_at_end(void (*clear)(const void *place))
     my_place->at_end = clear;
 }
 
-/* Whoever still waits for this rank must learn that it will not come; pairs with the acquire in weft_i_watch_fate. */
+/* Whoever still waits for this rank must learn that it will not come; pairs with the acquire in
+ * weft_i_watch_fate. */
 static void mark_left(const weft_i_place *place)
 {
     weft_i_slot *slot = weft_i_job_slot(weft_i_job_of(place->job), place->rank);
@@ -59,7 +60,9 @@ static weft_status start_and_join(thread_rank *ranks, int count)
         mark_left(&ranks[rank].place);
     for (int rank = 0; rank < started; rank++)
         pthread_join(ranks[rank].thread, NULL);
-    return error ? weft_i_fail_errno(error, "weft_spawn: cannot start thread %d of %d", started, count) : WEFT_OK;
+    return error ? weft_i_fail_errno(error, "weft_spawn: cannot start thread %d of %d", started,
+                                     count)
+                 : WEFT_OK;
 }
 
 static int first_result(const thread_rank *ranks, int count)
@@ -84,7 +87,8 @@ int weft_spawn(int count, int (*fn)(void *arg), void *arg)
     int result = status;
     if (status == WEFT_OK) {
         for (int rank = 0; rank < count; rank++)
-            ranks[rank] = (thread_rank){.place = {job, post, rank, count, NULL}, .fn = fn, .arg = arg};
+            ranks[rank] =
+                (thread_rank){.place = {job, post, rank, count, NULL}, .fn = fn, .arg = arg};
         status = start_and_join(ranks, count);
         result = status < 0 ? (int)status : first_result(ranks, count);
     }

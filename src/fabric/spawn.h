@@ -3,20 +3,22 @@
 #ifndef WEFT_FABRIC_SPAWN_H
 #define WEFT_FABRIC_SPAWN_H
 
-#include "fabric/job.h"
 #include "base/post.h"
+#include "fabric/job.h"
 
 typedef struct weft_i_place {
     weft_i_segment *job;
     weft_i_post *post;
     int rank, size;
-    void (*at_end)(const void *place); /* clears what another floor keeps for this place; NULL: nothing */
+    void (*at_end)(
+        const void *place); /* clears what another floor keeps for this place; NULL: nothing */
 } weft_i_place;
 
 /* The calling thread's place, or NULL if weft_spawn did not start it. */
 const weft_i_place *weft_i_spawn_place(void);
 
-/* Has `clear(place)` called when the calling thread rank's function has returned.  There is one such function. */
+/* Has `clear(place)` called when the calling thread rank's function has returned.  There is one
+ * such function. */
 void weft_i_spawn_at_end(void (*clear)(const void *place));
 
 #endif

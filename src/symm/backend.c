@@ -44,7 +44,8 @@ int weft_backend_count(void)
 weft_status weft_backend_describe(int index, weft_backend_info *out)
 {
     if (index < 0 || index >= ROWS || !out)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "there are backends 0 to %d, not %d", ROWS - 1, index);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "there are backends 0 to %d, not %d", ROWS - 1,
+                           index);
     *out = (weft_backend_info){.name = rows[index].name, .device = rows[index].device};
     snprintf(out->reason, sizeof out->reason, "%s", rows[index].text);
     if (rows[index].table)
@@ -61,15 +62,17 @@ const weft_i_backend *weft_i_backend_named(const char *name)
     return NULL;
 }
 
-/* Threads of weft_spawn share an address space, so their memory should have one address; processes need files. */
+/* Threads of weft_spawn share an address space, so their memory should have one address; processes
+ * need files. */
 static const weft_i_backend *by_circumstance(void)
 {
     const char *wanted = weft_i_env_text(WEFT_I_ENV_SYMM_BACKEND);
     if (strcasecmp(wanted, "auto")) {
         const weft_i_backend *named = weft_i_backend_named(wanted);
-        return named ? named
-                     : weft_i_null(WEFT_ERR_NOT_FOUND, "WEFT_SYMM_BACKEND=\"%s\" is not a backend of this build",
-                                   wanted);
+        return named
+                   ? named
+                   : weft_i_null(WEFT_ERR_NOT_FOUND,
+                                 "WEFT_SYMM_BACKEND=\"%s\" is not a backend of this build", wanted);
     }
     return weft_i_backend_named(weft_i_spawn_place() ? "threads" : "shm");
 }
@@ -78,7 +81,8 @@ const weft_i_backend *weft_i_backend_for(weft_device device)
 {
     if (weft_i_device_kind(device) != weft_i_device_kind(WEFT_CPU)) {
         char name[16];
-        return weft_i_null(WEFT_ERR_UNSUPPORTED, "no backend of this build makes symmetric memory on %s",
+        return weft_i_null(WEFT_ERR_UNSUPPORTED,
+                           "no backend of this build makes symmetric memory on %s",
                            weft_device_name(device, name));
     }
     return mine.chosen ? mine.chosen : by_circumstance();
@@ -102,12 +106,14 @@ weft_status weft_symm_set_backend(weft_device device, const char *name)
     const weft_i_backend *wanted = name ? weft_i_backend_named(name) : NULL;
     if (!wanted || wanted->device_kind != weft_i_device_kind(device)) {
         char text[16];
-        return weft_i_fail(WEFT_ERR_NOT_FOUND, "\"%s\" is not a backend of this build for %s", name ? name : "(null)",
-                           weft_device_name(device, text));
+        return weft_i_fail(WEFT_ERR_NOT_FOUND, "\"%s\" is not a backend of this build for %s",
+                           name ? name : "(null)", weft_device_name(device, text));
     }
     const char *now = weft_symm_backend(device);
     if (mine.used && (!now || strcmp(now, wanted->name)))
-        return weft_i_fail(WEFT_ERR_STATE, "this thread has already allocated symmetric memory with backend %s", now);
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "this thread has already allocated symmetric memory with backend %s",
+                           now);
     mine.chosen = wanted;
     return WEFT_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backend table: all that symmetric memory asks of a kind of memory.  A backend is a folder in src/backends that fills
- * one of these; adding one is that folder and a row in backends.def.
+ * The backend table: all that symmetric memory asks of a kind of memory.  A backend is a folder in
+ * src/backends that fills one of these; adding one is that folder and a row in backends.def.
  */
 #ifndef WEFT_SYMM_BACKEND_H
 #define WEFT_SYMM_BACKEND_H
@@ -13,10 +13,11 @@
 
 typedef struct weft_i_backend {
     const char *name;
-    int device_kind; /* weft_i_device_kind of the memory it makes */
+    int device_kind;        /* weft_i_device_kind of the memory it makes */
     weft_i_sharing sharing; /* who the ranks are that it serves */
 
-    /* 0: cannot be used here, `reason` says why.  Otherwise a score; `reason` may say what it offers. */
+    /* 0: cannot be used here, `reason` says why.  Otherwise a score; `reason` may say what it
+     * offers. */
     int (*probe)(char *reason, size_t bytes);
 
     /* A zeroed, reserved block of this rank. */

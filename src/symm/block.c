@@ -21,12 +21,14 @@ size_t weft_symm_signal_pad_size(void)
 weft_status weft_symm_set_signal_pad_size(size_t bytes)
 {
     if (bytes < 64 || bytes % 8 || bytes > (size_t)1 << 30)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "a signal pad has 64 bytes to 1 GiB, a multiple of 8, not %zu", bytes);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "a signal pad has 64 bytes to 1 GiB, a multiple of 8, not %zu", bytes);
     atomic_store_explicit(&pad_setting, bytes, memory_order_relaxed);
     return WEFT_OK;
 }
 
-weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group, weft_i_block **out)
+weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group,
+                             weft_i_block **out)
 {
     const weft_i_backend *backend = weft_i_backend_for(device);
     if (!backend)
@@ -72,7 +74,8 @@ void weft_i_block_drop(weft_i_block *block)
 static void release_lease(void *argument)
 {
     weft_i_lease *lease = argument;
-    atomic_fetch_sub_explicit(&lease->block->leases, 1, memory_order_acq_rel); /* pairs with keepsake.c */
+    atomic_fetch_sub_explicit(&lease->block->leases, 1,
+                              memory_order_acq_rel); /* pairs with keepsake.c */
     if (lease->ended)
         lease->ended(lease);
     weft_i_block_drop(lease->block);
@@ -81,7 +84,8 @@ static void release_lease(void *argument)
 
 const weft_i_lease *weft_i_block_lease_of(const weft_tensor *tensor)
 {
-    return tensor && tensor->storage->release == release_lease ? tensor->storage->release_argument : NULL;
+    return tensor && tensor->storage->release == release_lease ? tensor->storage->release_argument
+                                                               : NULL;
 }
 
 bool weft_symm_is(const weft_tensor *tensor)
@@ -110,7 +114,8 @@ weft_tensor *weft_i_block_tensor(const weft_i_lease *from, weft_dtype dtype, wef
         return NULL;
     }
     weft_tensor *tensor = weft_i_tensor_new_strided(storage, dtype, shape, strides, 0);
-    weft_i_object_drop(storage); /* the tensor holds it; if there is none, it goes and ends the lease */
+    weft_i_object_drop(
+        storage); /* the tensor holds it; if there is none, it goes and ends the lease */
     return tensor;
 }
 
@@ -142,7 +147,8 @@ static bool is_dense(weft_shape shape, const int64_t *strides)
     for (int n = 0; n < shape.ndim; n++) {
         int next = -1;
         for (int d = 0; d < shape.ndim; d++)
-            if (!taken[d] && (shape.dim[d] == 1 || strides[d] == expected) && (next < 0 || shape.dim[d] == 1))
+            if (!taken[d] && (shape.dim[d] == 1 || strides[d] == expected) &&
+                (next < 0 || shape.dim[d] == 1))
                 next = d;
         if (next < 0)
             return false;
@@ -160,8 +166,9 @@ weft_tensor *weft_symm_empty_strided_p2p(weft_shape shape, const int64_t *stride
     char text[WEFT_I_SHAPE_TEXT];
     int64_t numel = weft_i_shape_numel(shape);
     if (strides && numel > 0 && !is_dense(shape, strides))
-        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_symm_empty: the strides of shape %s leave gaps or overlap; "
-                                                 "symmetric memory wants a dense layout",
+        return weft_i_null(WEFT_ERR_INVALID_ARG,
+                           "weft_symm_empty: the strides of shape %s leave gaps or overlap; "
+                           "symmetric memory wants a dense layout",
                            weft_i_shape_text(shape, text));
     size_t bytes = (size_t)numel * weft_dtype_size(dtype);
     weft_i_block *block = NULL;

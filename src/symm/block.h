@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A block: one allocation of symmetric memory of this rank.  Tensors reach it through leases (their storage's release
- * argument), handles hold it directly; it goes with the last of them.  Its pairings, one per group it was rendezvoused in,
- * are cached here.
+ * A block: one allocation of symmetric memory of this rank.  Tensors reach it through leases (their
+ * storage's release argument), handles hold it directly; it goes with the last of them.  Its
+ * pairings, one per group it was rendezvoused in, are cached here.
  */
 #ifndef WEFT_SYMM_BLOCK_H
 #define WEFT_SYMM_BLOCK_H
@@ -20,10 +20,10 @@ typedef struct weft_i_block {
     const weft_i_backend *backend;
     weft_device device;
     weft_i_segment *segment;
-    size_t bytes;     /* as asked for */
-    size_t pad_bytes; /* of each signal pad */
-    weft_group *group; /* default for rendezvous, held; NULL: none */
-    atomic_int leases; /* tensors' storages alive; relaxed up, acq_rel down */
+    size_t bytes;         /* as asked for */
+    size_t pad_bytes;     /* of each signal pad */
+    weft_group *group;    /* default for rendezvous, held; NULL: none */
+    atomic_int leases;    /* tensors' storages alive; relaxed up, acq_rel down */
     pthread_mutex_t lock; /* guards what follows */
     weft_i_pairing *pairings;
     int published; /* rendezvous under way */
@@ -33,17 +33,19 @@ typedef struct weft_i_block {
 typedef struct weft_i_lease {
     weft_i_block *block;
     size_t offset, bytes;
-    void (*ended)(struct weft_i_lease *lease); /* gives the part back to its pool; NULL: it is the whole block */
+    void (*ended)(struct weft_i_lease
+                      *lease); /* gives the part back to its pool; NULL: it is the whole block */
     void *pool;
 } weft_i_lease;
 
-weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group, weft_i_block **out);
+weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group,
+                             weft_i_block **out);
 weft_i_block *weft_i_block_hold(weft_i_block *block);
 void weft_i_block_drop(weft_i_block *block);
 
 /*
- * A tensor over [lease->offset, + lease->bytes) of its block; holds the block.  Copies the lease, so it may lie on the
- * stack; `ended` runs when the last tensor goes, and also if this call fails.
+ * A tensor over [lease->offset, + lease->bytes) of its block; holds the block.  Copies the lease,
+ * so it may lie on the stack; `ended` runs when the last tensor goes, and also if this call fails.
  */
 weft_tensor *weft_i_block_tensor(const weft_i_lease *lease, weft_dtype dtype, weft_shape shape,
                                  const int64_t *strides);

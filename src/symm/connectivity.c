@@ -19,7 +19,8 @@ static int shm_links(const weft_group *group, int from, int to)
 static const struct detector {
     const char *connection;
     int device_kind;
-    int (*links)(const weft_group *group, int from, int to); /* NULL: the hardware is not supported by this build */
+    int (*links)(const weft_group *group, int from,
+                 int to); /* NULL: the hardware is not supported by this build */
 } detectors[] = {
     {"shm", WEFT_CPU >> 16, shm_links},
     {"nvlink", WEFT_CUDA(0) >> 16, NULL},
@@ -28,13 +29,14 @@ static const struct detector {
 static const struct detector *find(weft_device device, const char *connection)
 {
     for (size_t i = 0; i < sizeof detectors / sizeof *detectors; i++)
-        if (detectors[i].device_kind == weft_i_device_kind(device) && !strcmp(detectors[i].connection, connection))
+        if (detectors[i].device_kind == weft_i_device_kind(device) &&
+            !strcmp(detectors[i].connection, connection))
             return &detectors[i];
     return NULL;
 }
 
-weft_status weft_symm_detect_connectivity(weft_group *group, weft_device device, const char *connection,
-                                          weft_connectivity *out)
+weft_status weft_symm_detect_connectivity(weft_group *group, weft_device device,
+                                          const char *connection, weft_connectivity *out)
 {
     WEFT_TRY(weft_i_group_usable(group));
     char name[16];
@@ -43,15 +45,17 @@ weft_status weft_symm_detect_connectivity(weft_group *group, weft_device device,
         return weft_i_fail(WEFT_ERR_NOT_FOUND, "there is no detector of connection \"%s\" for %s",
                            connection ? connection : "(null)", weft_device_name(device, name));
     if (!detector->links)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "connection \"%s\" of %s cannot be detected by this build",
-                           connection, weft_device_name(device, name));
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "connection \"%s\" of %s cannot be detected by this build", connection,
+                           weft_device_name(device, name));
     size_t size = (size_t)group->size;
     int *links = WEFT_OS->alloc(size * size * sizeof *links);
     if (!links)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a matrix of %d ranks", group->size);
     for (int from = 0; from < group->size; from++)
         for (int to = 0; to < group->size; to++)
-            links[(size_t)from * size + (size_t)to] = from == to ? 0 : detector->links(group, from, to);
+            links[(size_t)from * size + (size_t)to] =
+                from == to ? 0 : detector->links(group, from, to);
     *out = (weft_connectivity){.device = device, .size = group->size, .links = links};
     snprintf(out->connection, sizeof out->connection, "%s", connection);
     return WEFT_OK;

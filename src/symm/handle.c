@@ -41,21 +41,25 @@ static void cache(weft_i_block *block, weft_i_pairing *pairing)
 static weft_status can_meet(const weft_i_lease *lease, const weft_group *group)
 {
     if (!lease)
-        return weft_i_fail(WEFT_ERR_TYPE, "rendezvous: the tensor is not symmetric memory; make it with "
-                                          "weft_symm_empty");
+        return weft_i_fail(WEFT_ERR_TYPE,
+                           "rendezvous: the tensor is not symmetric memory; make it with "
+                           "weft_symm_empty");
     if (lease->block->backend->sharing != group->world->sharing)
-        return weft_i_fail(WEFT_ERR_TYPE, "rendezvous: memory of backend %s cannot be shared between %s",
+        return weft_i_fail(WEFT_ERR_TYPE,
+                           "rendezvous: memory of backend %s cannot be shared between %s",
                            lease->block->backend->name,
-                           group->world->sharing == WEFT_I_BETWEEN_THREADS ? "threads of weft_spawn" : "processes");
+                           group->world->sharing == WEFT_I_BETWEEN_THREADS ? "threads of weft_spawn"
+                                                                           : "processes");
     if (!group->local)
-        return weft_i_fail(WEFT_ERR_UNREACHABLE, "rendezvous: group \"%s\" spans hosts, and this build has no backend "
-                                                 "that shares memory between hosts",
+        return weft_i_fail(WEFT_ERR_UNREACHABLE,
+                           "rendezvous: group \"%s\" spans hosts, and this build has no backend "
+                           "that shares memory between hosts",
                            group->name);
     return WEFT_OK;
 }
 
-static weft_symm *new_handle(const weft_tensor *tensor, const weft_i_lease *lease, weft_group *group,
-                             weft_i_pairing *pairing)
+static weft_symm *new_handle(const weft_tensor *tensor, const weft_i_lease *lease,
+                             weft_group *group, weft_i_pairing *pairing)
 {
     weft_symm *mem = weft_i_object_new(WEFT_I_SYMM, sizeof *mem, destroy);
     if (!mem) {
@@ -75,7 +79,9 @@ static weft_symm *new_handle(const weft_tensor *tensor, const weft_i_lease *leas
 weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
 {
     if (!tensor)
-        return weft_last_status() < 0 ? NULL : weft_i_null(WEFT_ERR_INVALID_ARG, "rendezvous: the tensor is NULL");
+        return weft_last_status() < 0
+                   ? NULL
+                   : weft_i_null(WEFT_ERR_INVALID_ARG, "rendezvous: the tensor is NULL");
     const weft_i_lease *lease = weft_i_block_lease_of(tensor);
     if (!group && lease)
         group = lease->block->group;
@@ -88,7 +94,8 @@ weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
     weft_i_pairing *pairing = lease ? cached(lease->block, group->key) : NULL;
     if (!pairing) {
         weft_status can = can_meet(lease, group);
-        if (weft_i_pairing_new(lease ? lease->block : NULL, lease ? lease->offset : 0, group, can, &pairing) < 0)
+        if (weft_i_pairing_new(lease ? lease->block : NULL, lease ? lease->offset : 0, group, can,
+                               &pairing) < 0)
             return NULL;
         cache(lease->block, pairing);
     }
@@ -146,22 +153,26 @@ bool weft_symm_has_multicast(weft_device device)
 static weft_status check_rank(const weft_symm *mem, const char *what, int rank)
 {
     if (!mem)
-        return weft_last_status() < 0 ? weft_last_status()
-                                      : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", what);
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", what);
     if (rank < 0 || rank >= mem->group->size)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: invalid peer: rank %d must be in [0, %d)", what, rank,
-                           mem->group->size);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: invalid peer: rank %d must be in [0, %d)",
+                           what, rank, mem->group->size);
     return WEFT_OK;
 }
 
 void *weft_symm_buffer_ptr(const weft_symm *mem, int rank)
 {
-    return check_rank(mem, "weft_symm_buffer_ptr", rank) < 0 ? NULL : mem->pairing->blocks[rank]->base;
+    return check_rank(mem, "weft_symm_buffer_ptr", rank) < 0 ? NULL
+                                                             : mem->pairing->blocks[rank]->base;
 }
 
 void *weft_symm_signal_pad_ptr(const weft_symm *mem, int rank)
 {
-    return check_rank(mem, "weft_symm_signal_pad_ptr", rank) < 0 ? NULL : weft_i_pads_of(&mem->pairing->pads, rank);
+    return check_rank(mem, "weft_symm_signal_pad_ptr", rank) < 0
+               ? NULL
+               : weft_i_pads_of(&mem->pairing->pads, rank);
 }
 
 /* ---- tensors ---- */
@@ -172,8 +183,8 @@ static void drop_handle(void *mem)
 }
 
 /* A tensor over `bytes` at `data`, which lies in memory of the pairing; holds the handle. */
-static weft_tensor *over(weft_symm *mem, char *data, size_t bytes, weft_dtype dtype, weft_shape shape,
-                         const int64_t *strides)
+static weft_tensor *over(weft_symm *mem, char *data, size_t bytes, weft_dtype dtype,
+                         weft_shape shape, const int64_t *strides)
 {
     weft_storage *storage =
         weft_i_storage_wrap(data, bytes, mem->block->device, drop_handle, weft_i_object_hold(mem));
@@ -187,24 +198,27 @@ static weft_tensor *over(weft_symm *mem, char *data, size_t bytes, weft_dtype dt
 }
 
 /* Checks that `shape` at `offset` elements lies in `limit` bytes; gives its place in bytes. */
-static weft_status place(const char *what, weft_shape shape, weft_dtype dtype, int64_t offset, size_t limit,
-                         size_t *at, size_t *bytes)
+static weft_status place(const char *what, weft_shape shape, weft_dtype dtype, int64_t offset,
+                         size_t limit, size_t *at, size_t *bytes)
 {
     WEFT_TRY(weft_i_shape_check(what, dtype, shape, NULL));
     char text[WEFT_I_SHAPE_TEXT];
     size_t item = weft_dtype_size(dtype), count = (size_t)weft_i_shape_numel(shape);
     if (offset < 0)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the offset %lld must be non-negative", what, (long long)offset);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the offset %lld must be non-negative", what,
+                           (long long)offset);
     if ((size_t)offset > limit / item || count > limit / item - (size_t)offset)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: shape %s at offset %lld (%zu bytes each) exceeds the %zu bytes "
-                                                 "there are",
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: shape %s at offset %lld (%zu bytes each) exceeds the %zu bytes "
+                           "there are",
                            what, weft_i_shape_text(shape, text), (long long)offset, item, limit);
     *at = (size_t)offset * item;
     *bytes = count * item;
     return WEFT_OK;
 }
 
-weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype, int64_t offset)
+weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype,
+                              int64_t offset)
 {
     size_t at = 0, bytes = 0;
     if (check_rank(mem, "weft_symm_buffer", rank) < 0 ||
@@ -217,7 +231,8 @@ weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape,
 {
     size_t at = 0, bytes = 0;
     if (check_rank(mem, "weft_symm_remote_tensor", rank) < 0 ||
-        place("weft_symm_remote_tensor", shape, dtype, 0, mem->block->bytes - mem->offset, &at, &bytes) < 0)
+        place("weft_symm_remote_tensor", shape, dtype, 0, mem->block->bytes - mem->offset, &at,
+              &bytes) < 0)
         return NULL;
     return over(mem, mem->pairing->blocks[rank]->base + mem->offset, bytes, dtype, shape, NULL);
 }
@@ -226,11 +241,12 @@ weft_tensor *weft_symm_tensor(weft_symm *mem, int rank)
 {
     if (check_rank(mem, "weft_symm_tensor", rank) < 0)
         return NULL;
-    return over(mem, mem->pairing->blocks[rank]->base + mem->offset, mem->block->bytes - mem->offset, mem->dtype,
-                mem->shape, mem->strides);
+    return over(mem, mem->pairing->blocks[rank]->base + mem->offset,
+                mem->block->bytes - mem->offset, mem->dtype, mem->shape, mem->strides);
 }
 
-weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype, int64_t offset)
+weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype,
+                                  int64_t offset)
 {
     size_t at = 0, bytes = 0;
     if (check_rank(mem, "weft_symm_signal_pad", rank) < 0)

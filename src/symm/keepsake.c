@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of persistent blocks.  Process ranks have one for the process; each thread rank has entries of its own, marked
- * by its place, which go when the place ends.
+ * The table of persistent blocks.  Process ranks have one for the process; each thread rank has
+ * entries of its own, marked by its place, which go when the place ends.
  */
 #include "symm/keepsake.h"
 
@@ -60,18 +60,20 @@ static void forget_owner(const void *owner)
 static weft_status reuse(const keepsake *known, size_t bytes, weft_i_block **out)
 {
     if (known->block->bytes != bytes)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "persistent allocation %llu has %zu bytes; asked for %zu",
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "persistent allocation %llu has %zu bytes; asked for %zu",
                            (unsigned long long)known->id, known->block->bytes, bytes);
     /* Pairs with the release of the last lease: what its user wrote is ours to overwrite. */
     if (atomic_load_explicit(&known->block->leases, memory_order_acquire))
-        return weft_i_fail(WEFT_ERR_STATE, "persistent allocation %llu is still in use: release its tensors first",
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "persistent allocation %llu is still in use: release its tensors first",
                            (unsigned long long)known->id);
     *out = weft_i_block_hold(known->block);
     return WEFT_OK;
 }
 
-static weft_status make(const void *owner, uint64_t id, weft_device device, size_t bytes, weft_group *group,
-                        weft_i_block **out)
+static weft_status make(const void *owner, uint64_t id, weft_device device, size_t bytes,
+                        weft_group *group, weft_i_block **out)
 {
     keepsake *fresh = WEFT_OS->alloc(sizeof *fresh);
     if (!fresh)
@@ -98,7 +100,8 @@ weft_status weft_i_keepsake_block(uint64_t id, weft_device device, size_t bytes,
     const void *owner = weft_i_spawn_place();
     pthread_mutex_lock(&lock);
     keepsake **known = find(owner, id);
-    weft_status status = *known ? reuse(*known, bytes, out) : make(owner, id, device, bytes, group, out);
+    weft_status status =
+        *known ? reuse(*known, bytes, out) : make(owner, id, device, bytes, group, out);
     pthread_mutex_unlock(&lock);
     return status;
 }
@@ -111,7 +114,8 @@ weft_status weft_symm_forget(uint64_t alloc_id)
         *at = gone->next;
     pthread_mutex_unlock(&lock);
     if (!gone)
-        return weft_i_fail(WEFT_ERR_NOT_FOUND, "there is no persistent allocation %llu", (unsigned long long)alloc_id);
+        return weft_i_fail(WEFT_ERR_NOT_FOUND, "there is no persistent allocation %llu",
+                           (unsigned long long)alloc_id);
     discard(gone);
     return WEFT_OK;
 }

@@ -5,7 +5,8 @@
 
 #include "symm/block.h"
 
-/* The block of `id`, held for the caller; made at its first use.  The id belongs to the calling rank. */
+/* The block of `id`, held for the caller; made at its first use.  The id belongs to the calling
+ * rank. */
 weft_status weft_i_keepsake_block(uint64_t id, weft_device device, size_t bytes, weft_group *group,
                                   weft_i_block **out);
 

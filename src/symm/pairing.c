@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rendezvous.  Four steps, none of which leaves a member waiting for one that failed:
- *   1. all show what they bring (and whether they can take part); differences are an error on all, with a table;
+ *   1. all show what they bring (and whether they can take part); differences are an error on all,
+ * with a table;
  *   2. the first member makes the pads, zeroed, and offers them;
  *   3. each maps the pads and every other member's block;
  *   4. all show how that went; one failure is everybody's, and everything is undone.
@@ -55,7 +56,8 @@ static weft_i_pairing *allocate(const weft_group *group)
     if (!pairing || !blocks) {
         WEFT_OS->free(pairing);
         WEFT_OS->free(blocks);
-        return weft_i_null(WEFT_ERR_NO_MEMORY, "rendezvous: no memory for the addresses of %d ranks", group->size);
+        return weft_i_null(WEFT_ERR_NO_MEMORY,
+                           "rendezvous: no memory for the addresses of %d ranks", group->size);
     }
     atomic_init(&pairing->references, 1);
     pairing->group = group->key;
@@ -72,15 +74,18 @@ static bool same(const entry *a, const entry *b)
            !strncmp(a->backend, b->backend, sizeof a->backend);
 }
 
-static weft_status fail_table(const weft_group *group, const entry *entries, const char *headline, weft_status status)
+static weft_status fail_table(const weft_group *group, const entry *entries, const char *headline,
+                              weft_status status)
 {
     char table[1600] = "";
     size_t used = 0;
     for (int rank = 0; rank < group->size && used + 120 < sizeof table; rank++) {
         const entry *e = &entries[rank];
-        used += (size_t)snprintf(table + used, sizeof table - used, "%s rank %d: ", rank ? ";" : "", rank);
+        used += (size_t)snprintf(table + used, sizeof table - used, "%s rank %d: ", rank ? ";" : "",
+                                 rank);
         if (e->status < 0)
-            used += (size_t)snprintf(table + used, sizeof table - used, "%s", weft_strerror((weft_status)e->status));
+            used += (size_t)snprintf(table + used, sizeof table - used, "%s",
+                                     weft_strerror((weft_status)e->status));
         else
             used += (size_t)snprintf(table + used, sizeof table - used,
                                      "%llu bytes at offset %llu, pad of %llu, backend %.11s",
@@ -100,10 +105,12 @@ static weft_status compare(const weft_group *group, const entry *entries)
         }
     for (int rank = 1; rank < group->size; rank++)
         if (!same(&entries[0], &entries[rank]))
-            return fail_table(group, entries, "the ranks bring different memory", WEFT_ERR_MISMATCH);
+            return fail_table(group, entries, "the ranks bring different memory",
+                              WEFT_ERR_MISMATCH);
     if (entries[0].pad_bytes / 4 / (unsigned)group->size == 0)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "rendezvous: a signal pad of %llu bytes has no channel for %d ranks; "
-                                                 "see weft_symm_set_signal_pad_size",
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "rendezvous: a signal pad of %llu bytes has no channel for %d ranks; "
+                           "see weft_symm_set_signal_pad_size",
                            (unsigned long long)entries[0].pad_bytes, group->size);
     return WEFT_OK;
 }
@@ -135,8 +142,8 @@ static void lay_out(weft_i_pads *pads, size_t pad_bytes, int size)
     pads->stride = pads->pad_at + round_up(pad_bytes);
 }
 
-static weft_status fetch(weft_group *group, const weft_i_backend *backend, int rank, weft_i_key key, size_t bytes,
-                         int64_t deadline, weft_i_segment **out)
+static weft_status fetch(weft_group *group, const weft_i_backend *backend, int rank, weft_i_key key,
+                         size_t bytes, int64_t deadline, weft_i_segment **out)
 {
     awaiting await = {{group, "rendezvous", -1}, rank};
     weft_i_post_order order = {.own = group->world->post,
@@ -150,7 +157,8 @@ static weft_status fetch(weft_group *group, const weft_i_backend *backend, int r
     char who[512];
     if (status == WEFT_ERR_TIMEOUT) {
         weft_i_world_describe(group->world, group->members[rank], who, sizeof who);
-        return weft_i_fail(status, "rendezvous in group \"%s\": no answer from %s", group->name, who);
+        return weft_i_fail(status, "rendezvous in group \"%s\": no answer from %s", group->name,
+                           who);
     }
     return status;
 }
@@ -158,20 +166,21 @@ static weft_status fetch(weft_group *group, const weft_i_backend *backend, int r
 static weft_status make_pads(weft_group *group, weft_i_key key, weft_i_pads *pads)
 {
     size_t bytes = pads->stride * (size_t)group->size;
-    weft_status status = weft_i_segment_new(bytes, group->world->sharing, "signal pads", &pads->segment);
+    weft_status status =
+        weft_i_segment_new(bytes, group->world->sharing, "signal pads", &pads->segment);
     weft_status offered = weft_i_post_offer(group->world->post, key, pads->segment, status);
     return status < 0 ? status : offered;
 }
 
-static weft_status map_all(weft_group *group, const weft_i_block *block, const entry *entries, int64_t deadline,
-                           weft_i_pairing *pairing)
+static weft_status map_all(weft_group *group, const weft_i_block *block, const entry *entries,
+                           int64_t deadline, weft_i_pairing *pairing)
 {
     for (int rank = 0; rank < group->size; rank++) {
         if (rank == group->rank)
             pairing->blocks[rank] = weft_i_segment_hold(block->segment);
         else
-            WEFT_TRY(fetch(group, block->backend, rank, entries[rank].key, entries[rank].bytes, deadline,
-                           &pairing->blocks[rank]));
+            WEFT_TRY(fetch(group, block->backend, rank, entries[rank].key, entries[rank].bytes,
+                           deadline, &pairing->blocks[rank]));
     }
     return WEFT_OK;
 }
@@ -185,8 +194,8 @@ static weft_status open_pairing(weft_group *group, const weft_i_block *block, co
     if (group->rank == 0)
         WEFT_TRY(make_pads(group, pads_key, pads));
     else
-        WEFT_TRY(fetch(group, block->backend, 0, pads_key, pads->stride * (size_t)group->size, deadline,
-                       &pads->segment));
+        WEFT_TRY(fetch(group, block->backend, 0, pads_key, pads->stride * (size_t)group->size,
+                       deadline, &pads->segment));
     return map_all(group, block, entries, deadline, pairing);
 }
 
@@ -202,14 +211,15 @@ static weft_status agree(weft_group *group, weft_status mine, int32_t *all)
     WEFT_TRY(status);
     for (int rank = 0; rank < group->size; rank++)
         if (all[rank] < 0)
-            return weft_i_fail(WEFT_ERR_MISMATCH, "rendezvous in group \"%s\": rank %d failed (%s); nobody has the "
-                                                  "memory",
+            return weft_i_fail(WEFT_ERR_MISMATCH,
+                               "rendezvous in group \"%s\": rank %d failed (%s); nobody has the "
+                               "memory",
                                group->name, rank, weft_strerror((weft_status)all[rank]));
     return WEFT_OK;
 }
 
-static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *mine, entry *entries, int32_t *results,
-                           weft_i_pairing *pairing)
+static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *mine,
+                           entry *entries, int32_t *results, weft_i_pairing *pairing)
 {
     WEFT_TRY(weft_i_group_exchange(group, "rendezvous", mine, sizeof *mine, entries, WEFT_DEFAULT));
     WEFT_TRY(compare(group, entries));
@@ -238,7 +248,10 @@ static bool make_tables(const weft_group *group, tables *out)
 
 static entry entry_of(const weft_i_block *block, size_t offset)
 {
-    entry mine = {.key = block->segment->key, .bytes = block->bytes, .pad_bytes = block->pad_bytes, .offset = offset};
+    entry mine = {.key = block->segment->key,
+                  .bytes = block->bytes,
+                  .pad_bytes = block->pad_bytes,
+                  .offset = offset};
     snprintf(mine.backend, sizeof mine.backend, "%s", block->backend->name);
     return mine;
 }
@@ -251,8 +264,8 @@ static weft_status decline(weft_group *group, weft_status why)
     return why;
 }
 
-weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *group, weft_status can,
-                               weft_i_pairing **out)
+weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *group,
+                               weft_status can, weft_i_pairing **out)
 {
     weft_i_post *post = group->world->post;
     tables room = {0};

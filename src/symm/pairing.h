@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pairing: the outcome of one rendezvous of a block in a group.  It holds every member's block mapped into this process and
- * the pads through which the members signal.  Handles are light views of it.
+ * A pairing: the outcome of one rendezvous of a block in a group.  It holds every member's block
+ * mapped into this process and the pads through which the members signal.  Handles are light views
+ * of it.
  */
 #ifndef WEFT_SYMM_PAIRING_H
 #define WEFT_SYMM_PAIRING_H
@@ -10,8 +11,9 @@
 #include "weft/symm.h"
 
 /*
- * The pads of all members lie in one segment, made by the first member.  Each member's part: a line with its bell, one
- * arrival word per channel (written by it alone), then the pad users see: word W * channel + source is a mailbox.
+ * The pads of all members lie in one segment, made by the first member.  Each member's part: a line
+ * with its bell, one arrival word per channel (written by it alone), then the pad users see: word W
+ * * channel + source is a mailbox.
  */
 typedef struct weft_i_pads {
     weft_i_segment *segment;
@@ -33,21 +35,21 @@ struct weft_i_pairing {
 
 struct weft_symm {
     weft_i_object object;
-    weft_group *group;     /* held */
-    weft_i_block *block;   /* held */
+    weft_group *group;       /* held */
+    weft_i_block *block;     /* held */
     weft_i_pairing *pairing; /* held */
-    size_t offset;         /* of the tensor in the block */
+    size_t offset;           /* of the tensor in the block */
     weft_dtype dtype;
     weft_shape shape;
     int64_t strides[WEFT_MAX_DIMS];
 };
 
 /*
- * Makes the pairing with all members of the group.  Collective.  A rank that cannot take part says so with a negative `can`
- * (and a NULL block), so that the others learn it at once.
+ * Makes the pairing with all members of the group.  Collective.  A rank that cannot take part says
+ * so with a negative `can` (and a NULL block), so that the others learn it at once.
  */
-weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *group, weft_status can,
-                               weft_i_pairing **out);
+weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *group,
+                               weft_status can, weft_i_pairing **out);
 weft_i_pairing *weft_i_pairing_hold(weft_i_pairing *pairing);
 void weft_i_pairing_drop(weft_i_pairing *pairing);
 void weft_i_pairing_drop_all(weft_i_pairing *first);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pool cuts tensors from one block.  Gaps are kept in order of address and merged, and the first that fits is taken, so
- * ranks that cut alike get alike offsets, and a tensor freed and made again returns to its place.
+ * A pool cuts tensors from one block.  Gaps are kept in order of address and merged, and the first
+ * that fits is taken, so ranks that cut alike get alike offsets, and a tensor freed and made again
+ * returns to its place.
  */
 #include "base/os.h"
 #include "base/status.h"
@@ -18,9 +19,9 @@ typedef struct gap {
 
 struct weft_symm_pool {
     weft_i_object object;
-    weft_i_block *block; /* held */
+    weft_i_block *block;  /* held */
     pthread_mutex_t lock; /* guards the gaps: tensors may be released by any thread */
-    gap *gaps;            /* room for one more than there are tensors, so that a release never allocates */
+    gap *gaps; /* room for one more than there are tensors, so that a release never allocates */
     size_t count, room, tensors;
 };
 
@@ -36,7 +37,8 @@ static void destroy(weft_i_object *object)
 weft_symm_pool *weft_symm_pool_new(weft_device device, size_t bytes)
 {
     if (bytes == 0 || bytes > (size_t)INT64_MAX - UNIT)
-        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_symm_pool_new: %zu bytes make no pool", bytes);
+        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_symm_pool_new: %zu bytes make no pool",
+                           bytes);
     bytes = (bytes + UNIT - 1) / UNIT * UNIT;
     weft_symm_pool *pool = weft_i_object_new(WEFT_I_POOL, sizeof *pool, destroy);
     if (!pool)
@@ -119,7 +121,8 @@ static void ended(weft_i_lease *lease)
 weft_tensor *weft_symm_pool_empty(weft_symm_pool *pool, weft_dtype dtype, weft_shape shape)
 {
     if (!pool)
-        return weft_last_status() < 0 ? NULL : weft_i_null(WEFT_ERR_INVALID_ARG, "the pool is NULL");
+        return weft_last_status() < 0 ? NULL
+                                      : weft_i_null(WEFT_ERR_INVALID_ARG, "the pool is NULL");
     if (weft_i_shape_check("weft_symm_pool_empty", dtype, shape, NULL) < 0)
         return NULL;
     size_t bytes = (size_t)weft_i_shape_numel(shape) * weft_dtype_size(dtype), at = 0;
@@ -128,10 +131,14 @@ weft_tensor *weft_symm_pool_empty(weft_symm_pool *pool, weft_dtype dtype, weft_s
     pthread_mutex_unlock(&pool->lock);
     char text[WEFT_I_SHAPE_TEXT];
     if (!taken)
-        return weft_i_null(WEFT_ERR_NO_SPACE, "no gap of %zu bytes for %s of shape %s in a pool of %zu bytes", bytes,
-                           weft_dtype_name(dtype), weft_i_shape_text(shape, text), pool->block->bytes);
+        return weft_i_null(
+            WEFT_ERR_NO_SPACE, "no gap of %zu bytes for %s of shape %s in a pool of %zu bytes",
+            bytes, weft_dtype_name(dtype), weft_i_shape_text(shape, text), pool->block->bytes);
     memset(pool->block->segment->base + at, 0, bytes);
-    weft_i_lease lease = {
-        .block = pool->block, .offset = at, .bytes = bytes, .ended = ended, .pool = weft_i_object_hold(pool)};
+    weft_i_lease lease = {.block = pool->block,
+                          .offset = at,
+                          .bytes = bytes,
+                          .ended = ended,
+                          .pool = weft_i_object_hold(pool)};
     return weft_i_block_tensor(&lease, dtype, shape, NULL);
 }

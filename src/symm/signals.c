@@ -11,15 +11,18 @@ enum { BARRIER_DIGEST = 0x62617272 };
 static weft_status check(const weft_symm *mem, const char *what, int rank, int channel)
 {
     if (!mem)
-        return weft_last_status() < 0 ? weft_last_status()
-                                      : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", what);
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", what);
     if (channel < 0 || channel >= mem->pairing->pads.channels)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: channel %d exceeds the maximum supported channel: must be in "
-                                                 "[0, %d) for a pad of %zu bytes and %d ranks",
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: channel %d exceeds the maximum supported channel: must be in "
+                           "[0, %d) for a pad of %zu bytes and %d ranks",
                            what, channel, mem->pairing->pads.channels, mem->pairing->pads.pad_bytes,
                            mem->group->size);
     if (rank < 0 || rank >= mem->group->size)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d must be in [0, %d)", what, rank, mem->group->size);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d must be in [0, %d)", what, rank,
+                           mem->group->size);
     return weft_i_world_usable(mem->group->world);
 }
 
@@ -28,7 +31,8 @@ static weft_i_point point_of(const weft_symm *mem, int channel)
     const weft_i_pads *pads = &mem->pairing->pads;
     return (weft_i_point){.me = mem->group->rank,
                           .size = mem->group->size,
-                          .words = pads->segment->base + pads->words_at + (size_t)channel * sizeof(uint64_t),
+                          .words = pads->segment->base + pads->words_at +
+                                   (size_t)channel * sizeof(uint64_t),
                           .bells = pads->segment->base,
                           .word_stride = pads->stride,
                           .bell_stride = pads->stride,
@@ -64,7 +68,8 @@ static bool try_act(void *arg)
     return box->act(box->word);
 }
 
-/* `ready` is tried once more after `lost`, so it may act there: it is never called again once it has acted. */
+/* `ready` is tried once more after `lost`, so it may act there: it is never called again once it
+ * has acted. */
 static weft_status peer_lost(void *arg)
 {
     const mailbox *box = arg;
@@ -76,9 +81,11 @@ static weft_status fail_timeout(const mailbox *box, int64_t timeout_ms)
     const weft_group *group = box->call.group;
     char who[640];
     weft_i_world_describe(group->world, group->members[box->peer], who, sizeof who);
-    return weft_i_fail(WEFT_ERR_TIMEOUT, "rank %d of %d in group \"%s\", %s on channel %d: waited %lld ms for %s %s",
-                       group->rank, group->size, group->name, box->call.op, box->call.channel, (long long)timeout_ms,
-                       who, box->act == weft_i_signal_put ? "to take its last signal" : "to signal");
+    return weft_i_fail(WEFT_ERR_TIMEOUT,
+                       "rank %d of %d in group \"%s\", %s on channel %d: waited %lld ms for %s %s",
+                       group->rank, group->size, group->name, box->call.op, box->call.channel,
+                       (long long)timeout_ms, who,
+                       box->act == weft_i_signal_put ? "to take its last signal" : "to signal");
 }
 
 static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeout_ms)
@@ -86,22 +93,25 @@ static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeo
     weft_group *group = mem->group;
     int64_t limit = weft_i_group_limit(group, timeout_ms);
     weft_i_record *record = weft_i_group_record(group);
-    uint64_t number = weft_i_record_begin(record, box->call.op, group->id, 0, box->peer, box->call.channel);
+    uint64_t number =
+        weft_i_record_begin(record, box->call.op, group->id, 0, box->peer, box->call.channel);
     weft_status status = WEFT_OK;
     if (!box->act(box->word)) {
-        weft_i_wait wait = {.ready = try_act,
-                            .lost = peer_lost,
-                            .arg = box,
-                            .bell = (_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->pairing->pads, group->rank),
-                            .deadline = weft_i_os_deadline(limit),
-                            .mode = group->world->mode};
+        weft_i_wait wait = {
+            .ready = try_act,
+            .lost = peer_lost,
+            .arg = box,
+            .bell = (_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->pairing->pads, group->rank),
+            .deadline = weft_i_os_deadline(limit),
+            .mode = group->world->mode};
         status = weft_i_wait_for(&wait);
     }
     if (status == WEFT_OK && box->peer != group->rank) {
         /* Pairs with the fence of a sleeper; ranks that spin rarely sleep, see weft_i_wait_ring. */
         if (group->world->mode != WEFT_I_WAIT_SPIN)
             atomic_thread_fence(memory_order_seq_cst);
-        weft_i_wait_ring((_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->pairing->pads, box->peer));
+        weft_i_wait_ring(
+            (_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->pairing->pads, box->peer));
     }
     weft_i_record_end(record, number, status);
     return status == WEFT_ERR_TIMEOUT ? fail_timeout(box, limit) : status;
@@ -110,7 +120,8 @@ static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeo
 static _Atomic uint32_t *word_of(const weft_symm *mem, int to, int from, int channel)
 {
     char *pad = weft_i_pads_of(&mem->pairing->pads, to);
-    return (_Atomic uint32_t *)(void *)pad + (size_t)mem->group->size * (size_t)channel + (size_t)from;
+    return (_Atomic uint32_t *)(void *)pad + (size_t)mem->group->size * (size_t)channel +
+           (size_t)from;
 }
 
 weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms)
@@ -135,26 +146,31 @@ weft_status weft_symm_wait_signal(weft_symm *mem, int rank, int channel, int64_t
 
 /* ---- 32-bit writes ---- */
 
-static weft_status check_words(const char *what, const weft_tensor *tensor, int64_t offset, int64_t value,
-                               int64_t count)
+static weft_status check_words(const char *what, const weft_tensor *tensor, int64_t offset,
+                               int64_t value, int64_t count)
 {
     if (!tensor)
-        return weft_last_status() < 0 ? weft_last_status()
-                                      : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", what);
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", what);
     if (tensor->dtype != WEFT_U32 || tensor->ndim != 1 || !weft_i_tensor_is_contiguous(tensor))
-        return weft_i_fail(WEFT_ERR_TYPE, "%s: wants a flat, contiguous uint32 tensor, not %d dimensions of %s", what,
-                           tensor->ndim, weft_dtype_name(tensor->dtype));
+        return weft_i_fail(WEFT_ERR_TYPE,
+                           "%s: wants a flat, contiguous uint32 tensor, not %d dimensions of %s",
+                           what, tensor->ndim, weft_dtype_name(tensor->dtype));
     if (offset < 0)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the offset must be greater than or equal to 0, not %lld", what,
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the offset must be greater than or equal to 0, not %lld", what,
                            (long long)offset);
     if (count <= 0)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the count must be a positive integer, not %lld", what,
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the count must be a positive integer, not %lld", what,
                            (long long)count);
     if (value < 0 || value > UINT32_MAX)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the value %lld is outside the uint32 range", what,
-                           (long long)value);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the value %lld is outside the uint32 range",
+                           what, (long long)value);
     if (offset > tensor->dim[0] || count > tensor->dim[0] - offset)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: offset %lld and count %lld exceeded the numel of the tensor, %lld",
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: offset %lld and count %lld exceeded the numel of the tensor, %lld",
                            what, (long long)offset, (long long)count, (long long)tensor->dim[0]);
     return weft_i_tensor_check_fits(what, tensor);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group's scratch memory: one symmetric block of bytes that grows on demand and lives as long as the group. */
+/* A group's scratch memory: one symmetric block of bytes that grows on demand and lives as long as
+ * the group. */
 #include "base/status.h"
 #include "symm/block.h"
 #include "weft/symm.h"

@@ -12,7 +12,8 @@ static int probe(char *reason, size_t bytes)
 {
     int fd = WEFT_OS->memfd_create("weft-probe", MFD_ALLOW_SEALING);
     if (fd < 0) {
-        snprintf(reason, bytes, "the kernel gives no memory files (memfd_create: %s)", strerror(errno));
+        snprintf(reason, bytes, "the kernel gives no memory files (memfd_create: %s)",
+                 strerror(errno));
         return 0;
     }
     WEFT_OS->close(fd);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backend threads: ranks of one process share memory at one address, so that ThreadSanitizer sees every access. */
+/* Backend threads: ranks of one process share memory at one address, so that ThreadSanitizer sees
+ * every access. */
 #include "symm/backend.h"
 
 #include <stdio.h>

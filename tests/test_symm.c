@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Symmetric memory.  The tests that bear the names of the reference do what it says of them; where the reference dies
+ * after a timeout, these go on: the call returns a status and a barrier of all ranks follows.
+ */
+#include "harness_ranks.h"
+
+#include "symm/pairing.h"
+#include <weft/weft.h>
+
+#define LIMIT ((int64_t)200) /* ms: long enough on a loaded machine to be no race, short enough for a test */
+
+static bool all_equal(weft_tensor *x, double value)
+{
+    if (!x)
+        return false;
+    for (int64_t i = 0; i < weft_tensor_numel(x); i++)
+        if (weft_item(x, i) != value)
+            return false;
+    return true;
+}
+
+static weft_group *join(void)
+{
+    weft_group *world = weft_init(NULL);
+    if (!world)
+        FAIL("weft_init: %s", weft_last_error());
+    return world;
+}
+
+#define FINISH(world_)                \
+    do {                              \
+        weft_clear_error();           \
+        CHECK(!weft_finish((world_))); \
+    } while (0)
+
+TEST(test_large_alloc)
+{
+    int64_t bytes = (int64_t)2 * 1024 * 1024 * 1024;
+    weft_tensor *x = weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(bytes));
+    if (!x && weft_last_status() == WEFT_ERR_NO_MEMORY)
+        SKIP("this machine has not 2 GiB to spare");
+    CHECK(x);
+    CHECK_INT(weft_tensor_numel(x) * (int64_t)weft_dtype_size(weft_tensor_dtype(x)), bytes);
+    unsigned char *data = weft_tensor_data(x);
+    CHECK(!data[0] && !data[bytes - 1]);
+    data[bytes - 1] = 7;
+    CHECK_INT(weft_item(x, bytes - 1), 7);
+    weft_release(x);
+}
+
+RANKS_TEST(test_get_signal_pad, 4)
+{
+    weft_group *world = join();
+    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
+    CHECK(mem);
+    size_t pad_bytes = weft_symm_pad_bytes(mem);
+    int peer = (rank + 1) % size;
+    CHECK(weft_tensor_data(weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0)) ==
+          weft_symm_signal_pad_ptr(mem, rank));
+    weft_tensor *pad = weft_symm_signal_pad(mem, peer, WEFT_SCALAR, WEFT_U32, 0);
+    CHECK_INT(weft_tensor_dtype(pad), WEFT_U32);
+    CHECK_INT(weft_tensor_numel(pad), pad_bytes / 4);
+    pad = weft_symm_signal_pad(mem, peer, WEFT_SHAPE(8, 8), WEFT_U32, 0);
+    CHECK(weft_tensor_dtype(pad) == WEFT_U32 && weft_tensor_numel(pad) == 64 && weft_tensor_ndim(pad) == 2);
+    pad = weft_symm_signal_pad(mem, peer, WEFT_SCALAR, WEFT_U64, 0);
+    CHECK(weft_tensor_dtype(pad) == WEFT_U64 && weft_tensor_numel(pad) == (int64_t)pad_bytes / 8);
+    pad = weft_symm_signal_pad(mem, peer, WEFT_SHAPE(8, 8), WEFT_U64, 0);
+    CHECK(weft_tensor_dtype(pad) == WEFT_U64 && weft_tensor_numel(pad) == 64);
+
+    /* Buffer and pad do not overlap. */
+    weft_tensor *fresh = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
+    mem = weft_symm_rendezvous(fresh, world);
+    pad = weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0);
+    weft_fill(pad, 42);
+    weft_fill(fresh, 0);
+    CHECK(all_equal(pad, 42));
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    weft_fill(pad, 0);
+
+    /* Bounds. */
+    CHECK(!weft_symm_signal_pad(mem, peer, WEFT_SHAPE(pad_bytes / 4 + 1), WEFT_U32, 0));
+    CHECK_CONTAINS(weft_last_error(), "exceeds");
+    CHECK(!weft_symm_signal_pad(mem, peer, WEFT_SHAPE(1), WEFT_U32, -1));
+    CHECK_CONTAINS(weft_last_error(), "non-negative");
+    CHECK(!weft_symm_signal_pad(mem, size, WEFT_SCALAR, WEFT_U32, 0));
+    CHECK_CONTAINS(weft_last_error(), "must be in [0");
+    FINISH(world);
+}
+
+RANKS_TEST(test_get_backend, 2)
+{
+    const char *name = weft_symm_backend(WEFT_CPU);
+    CHECK(name);
+    CHECK(!strcmp(name, weft_i_spawn_place() ? "threads" : "shm"));
+    CHECK(!weft_symm_backend(WEFT_META));
+    CHECK_OK(weft_symm_set_backend(WEFT_CPU, name));
+    CHECK_STATUS(weft_symm_set_backend(WEFT_CPU, "no such"), WEFT_ERR_NOT_FOUND);
+    CHECK(weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(1)));
+    CHECK_OK(weft_symm_set_backend(WEFT_CPU, name));
+    CHECK_STATUS(weft_symm_set_backend(WEFT_CPU, strcmp(name, "shm") ? "shm" : "threads"), WEFT_ERR_STATE);
+}
+
+TEST(test_has_multicast_support)
+{
+    weft_clear_error();
+    CHECK(!weft_symm_has_multicast(WEFT_CPU));
+    CHECK(weft_last_status() == WEFT_OK);
+    weft_group *world = weft_init(NULL);
+    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), world);
+    CHECK(mem && weft_symm_emulates_multicast(mem));
+    CHECK(!weft_finish(world));
+}
+
+RANKS_TEST(test_cuda_nvlink_connectivity_detection, 4)
+{
+    weft_group *world = join();
+    weft_connectivity found;
+    CHECK_OK(weft_symm_detect_connectivity(world, WEFT_CPU, "shm", &found));
+    CHECK_INT(found.device, WEFT_CPU);
+    CHECK(!strcmp(found.connection, "shm"));
+    CHECK_INT(found.size, size);
+    for (int from = 0; from < size; from++)
+        for (int to = 0; to < size; to++)
+            CHECK_INT(found.links[from * size + to], from != to);
+    weft_symm_free_connectivity(&found);
+    CHECK_STATUS(weft_symm_detect_connectivity(world, WEFT_CPU, "string and tins", &found), WEFT_ERR_NOT_FOUND);
+    CHECK_STATUS(weft_symm_detect_connectivity(world, WEFT_CUDA(0), "nvlink", &found), WEFT_ERR_UNSUPPORTED);
+    FINISH(world);
+}
+
+RANKS_TEST(test_allow_overlapping_devices, 4)
+{
+    weft_group *world = join();
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    CHECK(mem);
+    CHECK_INT(weft_symm_rank(mem), rank);
+    CHECK_INT(weft_symm_size(mem), size);
+    for (int peer = 0; peer < size; peer++) {
+        weft_tensor *theirs = weft_symm_buffer(mem, peer, WEFT_SHAPE(64), WEFT_F32, 0);
+        CHECK(theirs);
+        CHECK_INT(weft_tensor_device(theirs), weft_tensor_device(x));
+        if (peer == rank)
+            CHECK(weft_tensor_data(theirs) == weft_tensor_data(x));
+    }
+    FINISH(world);
+}
+
+RANKS_TEST(test_subgroup, 4)
+{
+    weft_group *world = join();
+    int lower[] = {0, 1}, upper[] = {2, 3};
+    weft_group *half = weft_group_new(world, rank < 2 ? lower : upper, 2, NULL);
+    CHECK(half);
+    CHECK(!weft_group_new(world, rank < 2 ? upper : lower, 2, NULL)); /* not a member: no group, no error */
+    CHECK_INT(weft_last_status(), WEFT_OK);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
+    weft_symm *wide = weft_symm_rendezvous(x, world), *narrow = weft_symm_rendezvous(x, half);
+    CHECK(wide && narrow);
+    CHECK_INT(weft_symm_size(wide), 4);
+    CHECK_INT(weft_symm_rank(wide), rank);
+    CHECK_INT(weft_symm_size(narrow), 2);
+    CHECK_INT(weft_symm_rank(narrow), rank % 2);
+    weft_fill(x, rank);
+    CHECK_OK(weft_symm_barrier(wide, 0, WEFT_DEFAULT));
+    int next = (rank + 1) % 4, beside = (rank % 2 + 1) % 2;
+    CHECK(all_equal(weft_symm_buffer(wide, next, WEFT_SHAPE(64), WEFT_F32, 0), next));
+    CHECK(all_equal(weft_symm_buffer(narrow, beside, WEFT_SHAPE(64), WEFT_F32, 0), beside + (rank < 2 ? 0 : 2)));
+    /* A signal in one group does not end a wait in another, though block and channel are the same. */
+    CHECK_OK(weft_symm_put_signal(wide, rank ^ 1, 0, WEFT_DEFAULT));
+    CHECK_STATUS(weft_symm_wait_signal(narrow, beside, 0, 20), WEFT_ERR_TIMEOUT);
+    CHECK_OK(weft_symm_wait_signal(wide, rank ^ 1, 0, WEFT_DEFAULT));
+    CHECK_OK(weft_symm_barrier(narrow, 0, WEFT_DEFAULT));
+    FINISH(world);
+}
+
+/* The reference's check of a handle, with every signal taken (it leaves those of ranks above 1). */
+static void verify_symmetric_memory(weft_symm *mem, int rank, int size)
+{
+    CHECK_INT(weft_symm_size(mem), size);
+    size_t count = weft_symm_bytes(mem) / 4;
+    weft_tensor *first = weft_symm_buffer(mem, 0, WEFT_SHAPE(count), WEFT_F32, 0);
+    CHECK(first);
+    CHECK_INT(weft_tensor_offset(first), 0);
+    CHECK_INT(weft_storage_bytes(weft_tensor_storage(first)), weft_symm_bytes(mem));
+    if (rank == 0) {
+        for (int peer = 1; peer < size; peer++)
+            CHECK_OK(weft_symm_wait_signal(mem, peer, 0, WEFT_DEFAULT));
+        CHECK(all_equal(first, 42));
+    } else {
+        if (rank == 1)
+            weft_fill(first, 42);
+        CHECK_OK(weft_symm_put_signal(mem, 0, 0, WEFT_DEFAULT));
+    }
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    if (rank == 1)
+        weft_fill(first, 43);
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    if (rank == 0)
+        CHECK(all_equal(first, 43));
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+}
+
+RANKS_TEST(test_empty_strided_p2p, 2)
+{
+    weft_group *world = join();
+    CHECK(!weft_symm_rendezvous(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 64)), NULL));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    int64_t strides[] = {64, 1};
+    weft_tensor *x = weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, 0);
+    CHECK(all_equal(x, 0));
+    weft_symm *mem = weft_symm_rendezvous(x, NULL);
+    CHECK(mem);
+    weft_release(x); /* the handle keeps the memory */
+    verify_symmetric_memory(mem, rank, size);
+    int64_t gaps[] = {128, 1};
+    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), gaps, WEFT_F32, WEFT_CPU, world, 0));
+    CHECK_CONTAINS(weft_last_error(), "dense");
+    FINISH(world);
+}
+
+RANKS_TEST(test_empty_strided_p2p_persistent, 2)
+{
+    weft_group *world = join();
+    uint64_t id = 42 + (uint64_t)rank * 1000; /* an id is local: it need not be the same on all ranks */
+    int64_t strides[] = {64, 1};
+    weft_tensor *x = weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, id);
+    CHECK(x);
+    void *data = weft_tensor_data(x);
+    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, id));
+    CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
+    weft_release(x);
+    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 65), NULL, WEFT_F32, WEFT_CPU, world, id));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    x = weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, id);
+    CHECK(x && weft_tensor_data(x) == data);
+    weft_symm *mem = weft_symm_rendezvous(x, NULL);
+    CHECK(mem);
+    weft_release(x);
+    verify_symmetric_memory(mem, rank, size);
+    x = weft_symm_empty_strided_p2p(WEFT_SHAPE(4096), NULL, WEFT_F32, WEFT_CPU, world, id);
+    weft_symm *again = weft_symm_rendezvous(x, NULL); /* cached: no communication, so one rank may do it alone */
+    CHECK(again && again->pairing == mem->pairing);
+    weft_release(x);
+    CHECK_OK(weft_symm_forget(id));
+    CHECK_STATUS(weft_symm_forget(id), WEFT_ERR_NOT_FOUND);
+    FINISH(world);
+}
+
+RANKS_TEST(test_barrier_timeout, 2)
+{
+    weft_group *world = join();
+    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
+    CHECK(mem);
+    if (rank == 0) {
+        CHECK_STATUS(weft_symm_barrier(mem, 0, LIMIT), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "rank 1");
+        CHECK_CONTAINS(weft_last_error(), "barrier on channel 0");
+        CHECK_CONTAINS(weft_last_error(), "200 ms");
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    for (int i = 0; i < 10; i++)
+        CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    FINISH(world);
+}
+
+RANKS_TEST(test_put_signal_timeout, 2)
+{
+    weft_group *world = join();
+    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
+    CHECK(mem);
+    if (rank == 0) {
+        CHECK_OK(weft_symm_put_signal(mem, 1, 0, LIMIT));
+        CHECK_STATUS(weft_symm_put_signal(mem, 1, 0, LIMIT), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "rank 1");
+    }
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    if (rank == 1) { /* exactly one signal is there */
+        CHECK_OK(weft_symm_wait_signal(mem, 0, 0, LIMIT));
+        CHECK_STATUS(weft_symm_wait_signal(mem, 0, 0, 20), WEFT_ERR_TIMEOUT);
+    }
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    FINISH(world);
+}
+
+RANKS_TEST(test_wait_signal_timeout, 2)
+{
+    weft_group *world = join();
+    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
+    CHECK(mem);
+    if (rank == 0) {
+        CHECK_STATUS(weft_symm_wait_signal(mem, 1, 0, LIMIT), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "wait_signal on channel 0");
+        CHECK_CONTAINS(weft_last_error(), "rank 1");
+    }
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    if (rank == 0)
+        CHECK_OK(weft_symm_wait_signal(mem, 1, 0, WEFT_DEFAULT));
+    else
+        CHECK_OK(weft_symm_put_signal(mem, 0, 0, WEFT_DEFAULT));
+    FINISH(world);
+}
+
+TEST(test_memset32)
+{
+    weft_tensor *x = weft_symm_empty(WEFT_U32, WEFT_CPU, WEFT_SHAPE(64));
+    CHECK_OK(weft_symm_memset32(x, 32, 1, 16));
+    for (int i = 0; i < 64; i++)
+        CHECK_INT(weft_item(x, i), i >= 32 && i < 48);
+    CHECK(weft_symm_memset32(weft_view(x, WEFT_SHAPE(8, 8)), 0, 1, 1) < 0);
+    CHECK_CONTAINS(weft_last_error(), "flat, contiguous uint32");
+    CHECK(weft_symm_memset32(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64)), 0, 1, 1) < 0);
+    CHECK_CONTAINS(weft_last_error(), "flat, contiguous uint32");
+    CHECK(weft_symm_memset32(x, -1, 1, 1) < 0);
+    CHECK_CONTAINS(weft_last_error(), "greater than or equal to 0");
+    CHECK(weft_symm_memset32(x, 0, (int64_t)1 << 32, 1) < 0);
+    CHECK_CONTAINS(weft_last_error(), "uint32 range");
+    CHECK(weft_symm_memset32(x, 0, 1, -1) < 0);
+    CHECK_CONTAINS(weft_last_error(), "positive integer");
+    CHECK(weft_symm_memset32(x, 0, 1, 0) < 0);
+    CHECK_CONTAINS(weft_last_error(), "positive integer");
+    CHECK(weft_symm_memset32(x, 64, 1, 1) < 0);
+    CHECK_CONTAINS(weft_last_error(), "exceeded the numel");
+    CHECK(weft_symm_memset32(x, 0, 1, 65) < 0);
+    CHECK_CONTAINS(weft_last_error(), "exceeded the numel");
+    CHECK_OK(weft_symm_memset32(x, 0, 3, 64));
+    CHECK_OK(weft_symm_memset32(x, 63, 4, 1));
+    CHECK(weft_item(x, 0) == 3 && weft_item(x, 62) == 3 && weft_item(x, 63) == 4);
+}
+
+TEST(test_stream_write_value32)
+{
+    weft_tensor *x = weft_symm_empty(WEFT_U32, WEFT_CPU, WEFT_SHAPE(4));
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(weft_symm_stream_write_value32(x, i, 1));
+        for (int j = 0; j < 4; j++)
+            CHECK_INT(weft_item(x, j), j <= i);
+    }
+    CHECK(weft_symm_stream_write_value32(x, -1, 1) < 0);
+    CHECK(weft_symm_stream_write_value32(x, 4, 1) < 0);
+    CHECK(weft_symm_stream_write_value32(x, 0, (int64_t)1 << 32) < 0);
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
