@@ -3,6 +3,7 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include "weft/backend.h"
 #include "weft/env.h"
 #include "weft/machine.h"
 #include "weft/scope.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `weft info`: version, build, machine and settings, for people or (--json) for programs.  It knows
- * no fact itself: each section walks a table of the library, once as text and once as JSON.
+ * `weft info`: version, build, machine, backends and settings, for people or (--json) for programs.
+ * It knows no fact itself: each section walks a table of the library, once as text and once as
+ * JSON.
  */
 #include "command.h"
 #include "json.h"
@@ -84,6 +85,32 @@ static void json_machine(json_writer *j)
     json_close(j);
 }
 
+static void print_backends(void)
+{
+    printf("\nbackends\n");
+    weft_backend_info backend;
+    for (int i = 0; i < weft_backend_count() && weft_backend_describe(i, &backend) == WEFT_OK; i++)
+        printf("  %-24s%s%s%s\n", backend.name, backend.usable ? "usable" : "not usable",
+               *backend.reason ? ": " : "", backend.reason);
+}
+
+static void json_backends(json_writer *j)
+{
+    json_open(j, "backends", '[');
+    weft_backend_info backend;
+    for (int i = 0; i < weft_backend_count() && weft_backend_describe(i, &backend) == WEFT_OK;
+         i++) {
+        json_open(j, NULL, '{');
+        json_text(j, "name", backend.name);
+        json_text(j, "device", backend.device);
+        json_bool(j, "usable", backend.usable);
+        json_number(j, "score", backend.score);
+        json_text(j, "reason", backend.reason);
+        json_close(j);
+    }
+    json_close(j);
+}
+
 static void print_variables(void)
 {
     printf("\nenvironment variables (* set here)\n");
@@ -121,6 +148,7 @@ static int print_all(const weft_version_info *build)
 {
     print_build(build);
     print_machine();
+    print_backends();
     print_variables();
     return fflush(stdout) != 0;
 }
@@ -131,6 +159,7 @@ static int json_all(const weft_version_info *build)
     json_open(&j, NULL, '{');
     json_build(&j, build);
     json_machine(&j);
+    json_backends(&j);
     json_variables(&j);
     json_close(&j);
     return fflush(stdout) != 0;
