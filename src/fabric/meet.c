@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "weft/version.h"
 #include "fabric/spawn.h"
 
 #include <errno.h>

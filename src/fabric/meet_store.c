@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "weft/version.h"
 
 #include <stdio.h>
 #include <stdlib.h>

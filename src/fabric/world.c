@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "weft/version.h"
 #include "tensor/scope.h"
 
 #include <stdio.h>

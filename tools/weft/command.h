@@ -6,6 +6,7 @@
 #ifndef WEFT_TOOLS_COMMAND_H
 #define WEFT_TOOLS_COMMAND_H
 
+int weft_cmd_bench(int argc, char **argv);
 int weft_cmd_info(int argc, char **argv);
 
 #endif

@@ -12,6 +12,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *text;
 } commands[] = {
+    {"bench", weft_cmd_bench, "what things cost on this machine, beside their floors [--json]"},
     {"info", weft_cmd_info, "what this build and this machine offer, and every setting [--json]"},
 };
 
