@@ -5,6 +5,7 @@
 
 #include "weft/backend.h"
 #include "weft/env.h"
+#include "weft/launch.h"
 #include "weft/machine.h"
 #include "weft/scope.h"
 #include "weft/status.h"

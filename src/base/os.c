@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +17,9 @@
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -196,6 +199,71 @@ static pid_t os_waitpid(pid_t process, int *status, int options)
     return result;
 }
 
+static int os_pidfd_open(pid_t process)
+{
+    return (int)syscall(SYS_pidfd_open, process, 0);
+}
+
+static int os_signalfd(const sigset_t *signals)
+{
+    return signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int os_wait_kept(pid_t process, int *status)
+{
+    siginfo_t info = {.si_pid = 0};
+    int result;
+    RESTART(result, waitid(P_PID, (id_t)process, &info, WEXITED | WNOHANG | WNOWAIT));
+    if (result || !info.si_pid)
+        return result;
+    /* In the form of waitpid, which WIFEXITED and its kin read. */
+    *status = info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8
+                                         : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
+    return 1;
+}
+
+/* Runs in memory borrowed from the parent: only system calls, and no way back. */
+__attribute__((noreturn)) static void spawn_child(const weft_i_os_child *child, atomic_int *error)
+{
+    struct sigaction action;
+    /* A handler of the parent's program must not run here; ignored signals stay ignored. */
+    for (int signal = 1; signal < NSIG; signal++)
+        if (!sigaction(signal, NULL, &action) && action.sa_handler != SIG_DFL &&
+            action.sa_handler != SIG_IGN) {
+            action = (struct sigaction){.sa_handler = SIG_DFL};
+            sigaction(signal, &action, NULL);
+        }
+    int why = weft_i_os_child_settle(child);
+    if (!why) {
+        execvpe(child->argv[0], child->argv, child->env);
+        why = errno;
+    }
+    /* Relaxed: the parent runs again only after we are gone. */
+    atomic_store_explicit(error, why, memory_order_relaxed);
+    _exit(127);
+}
+
+/* vfork: no page table is copied, so that starting costs the same however large the caller is. */
+static pid_t os_spawn(const weft_i_os_child *child)
+{
+    /* Atomic, or the compiler concludes that the parent's path never sees what the child writes. */
+    atomic_int error = 0;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid_t process = vfork();
+    if (process == 0)
+        spawn_child(child, &error);
+    int why = process < 0 ? errno : atomic_load_explicit(&error, memory_order_relaxed);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (process > 0 && why) {
+        os_waitpid(process, NULL, 0);
+        process = -1;
+    }
+    errno = why;
+    return process;
+}
+
 static int os_random_bytes(void *bytes, size_t count)
 {
     for (size_t done = 0; done < count;) {
@@ -254,6 +322,7 @@ const weft_i_os weft_i_os_linux = {
     .write = os_write,
     .lseek = lseek,
     .flock = os_flock,
+    .mkdir = mkdir,
     .unlink = unlink,
     .pipe = os_pipe,
     .eventfd = os_eventfd,
@@ -270,6 +339,10 @@ const weft_i_os weft_i_os_linux = {
     .fork = fork,
     .kill = kill,
     .waitpid = os_waitpid,
+    .pidfd_open = os_pidfd_open,
+    .signalfd = os_signalfd,
+    .spawn = os_spawn,
+    .wait_kept = os_wait_kept,
     .random_bytes = os_random_bytes,
     .clock_ns = os_clock_ns,
     .sleep_ns = os_sleep_ns,
@@ -309,6 +382,106 @@ int weft_i_os_cores(void)
         cores = (int)sysconf(
             _SC_NPROCESSORS_ONLN); /* more than 1,024 cores: the plain set is too small */
     return cores > 0 ? cores : 1;
+}
+
+static int move_to(int from, int to)
+{
+    if (from < 0)
+        return 0;
+    if (from == to) /* dup2 would leave it close-on-exec */
+        return fcntl(to, F_SETFD, 0);
+    return dup2(from, to) < 0 ? -1 : 0;
+}
+
+static int bind_to(int core)
+{
+    cpu_set_t mine, one;
+    if (core < 0)
+        return 0;
+    if (sched_getaffinity(0, sizeof mine, &mine))
+        return -1;
+    int left = core % CPU_COUNT(&mine), cpu = 0;
+    while (!CPU_ISSET(cpu, &mine) || left-- > 0)
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return sched_setaffinity(0, sizeof one, &one);
+}
+
+int weft_i_os_child_settle(const weft_i_os_child *child)
+{
+    /* Its own process group: a signal to the group reaches what the rank itself starts. */
+    if (setpgid(0, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
+        return errno;
+    if (getppid() != child->parent)
+        _exit(127); /* the parent died before the line above */
+    if (move_to(child->in, 0) || move_to(child->out, 1) || move_to(child->err, 2) ||
+        bind_to(child->core))
+        return errno;
+    if (child->keep >= 0 && fcntl(child->keep, F_SETFD, 0))
+        return errno;
+    return pthread_sigmask(SIG_SETMASK, child->mask, NULL);
+}
+
+void weft_i_os_signals_hold(const int *signals, size_t count, sigset_t *held, sigset_t *before)
+{
+    sigset_t blocked;
+    sigemptyset(held);
+    for (size_t i = 0; i < count; i++) {
+        struct sigaction action;
+        if (!sigaction(signals[i], NULL, &action) && action.sa_handler != SIG_IGN)
+            sigaddset(held, signals[i]);
+    }
+    blocked = *held;
+    sigaddset(&blocked, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &blocked, before);
+}
+
+void weft_i_os_signals_restore(const sigset_t *before)
+{
+    struct timespec at_once = {.tv_sec = 0};
+    sigset_t pipe_only;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    if (!sigismember(before, SIGPIPE))
+        while (sigtimedwait(&pipe_only, NULL, &at_once) > 0)
+            ;
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+bool weft_i_os_is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+bool weft_i_os_is_terminal(int fd)
+{
+    return isatty(fd) == 1;
+}
+
+bool weft_i_os_in_foreground(int fd)
+{
+    return tcgetpgrp(fd) == getpgrp();
+}
+
+bool weft_i_os_is_file(int fd)
+{
+    struct stat status;
+    return !fstat(fd, &status) && S_ISREG(status.st_mode);
+}
+
+bool weft_i_os_same_file(int a, int b)
+{
+    struct stat of_a, of_b;
+    return !fstat(a, &of_a) && !fstat(b, &of_b) && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
+int weft_i_os_port_of(int fd)
+{
+    struct sockaddr_in address = {.sin_port = 0};
+    socklen_t size = sizeof address;
+    return getsockname(fd, (struct sockaddr *)&address, &size) ? 0 : ntohs(address.sin_port);
 }
 
 int64_t weft_i_os_wall_ns(void)

@@ -9,12 +9,23 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+
+/* A child process: what is set up between its birth and its program. */
+typedef struct weft_i_os_child {
+    char *const *argv, *const *env;
+    int in, out, err;     /* become its descriptors 0, 1 and 2; -1: as ours */
+    int keep;             /* stays open in its program; -1: none */
+    int core;             /* binds it to this one of our cores, counted round; -1: not bound */
+    pid_t parent;         /* it ends when the thread of this process that made it ends */
+    const sigset_t *mask; /* its blocked signals */
+} weft_i_os_child;
 
 typedef struct weft_i_os {
     /* private memory; alloc returns zeroed bytes, free takes NULL */
@@ -39,6 +50,7 @@ typedef struct weft_i_os {
     ssize_t (*write)(int fd, const void *bytes, size_t count);
     off_t (*lseek)(int fd, off_t offset, int whence);
     int (*flock)(int fd, int operation);
+    int (*mkdir)(const char *path, mode_t mode);
     int (*unlink)(const char *path);
     int (*pipe)(int fds[2]);
     int (*eventfd)(unsigned start); /* non-blocking */
@@ -61,6 +73,11 @@ typedef struct weft_i_os {
     pid_t (*fork)(void);
     int (*kill)(pid_t process, int signal);
     pid_t (*waitpid)(pid_t process, int *status, int options);
+    int (*pidfd_open)(pid_t process);
+    int (*signalfd)(const sigset_t *signals);     /* non-blocking */
+    pid_t (*spawn)(const weft_i_os_child *child); /* -1 and errno also if its program cannot run */
+    int (*wait_kept)(pid_t process,
+                     int *status); /* as waitpid WNOHANG, but the zombie stays: 1 ended, 0 not */
     int (*random_bytes)(void *bytes, size_t count);
 
     /* time and waiting */
@@ -85,6 +102,24 @@ int weft_i_os_parent(void);  /* getppid */
 int weft_i_os_user(void);    /* geteuid */
 int weft_i_os_cores(void);       /* cores this process may run on */
 int64_t weft_i_os_wall_ns(void); /* since 1970; only for showing, never for deadlines */
+
+/* The child's side: descriptors, process group, signals, core.  Its program or function follows.
+ * errno value. */
+int weft_i_os_child_settle(const weft_i_os_child *child);
+
+/*
+ * Blocks `signals` in the calling thread, except those the process ignores, and SIGPIPE; says
+ * which, and what was blocked before.  The second forgets a SIGPIPE of our own and restores.
+ */
+void weft_i_os_signals_hold(const int *signals, size_t count, sigset_t *held, sigset_t *before);
+void weft_i_os_signals_restore(const sigset_t *before);
+
+bool weft_i_os_is_open(int fd);
+bool weft_i_os_is_terminal(int fd);
+bool weft_i_os_in_foreground(int fd); /* of the terminal `fd` */
+bool weft_i_os_is_file(int fd);       /* a regular file: never makes a writer wait */
+bool weft_i_os_same_file(int a, int b);
+int weft_i_os_port_of(int fd); /* the port a socket is bound to, 0 if none */
 
 /* A full memory barrier on every core that runs a thread of anybody: the heavy half of an
  * asymmetric fence. */

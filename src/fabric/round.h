@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One round of a launch: all ranks started once and seen through to their end.  A restart is
+ * another round.  Whatever happens, when weft_i_round_run returns no process of the round is left.
+ */
+#ifndef WEFT_FABRIC_ROUND_H
+#define WEFT_FABRIC_ROUND_H
+
+#include "fabric/feed.h"
+#include "fabric/job.h"
+#include "fabric/launch_env.h"
+#include "fabric/lines.h"
+#include "fabric/verdict.h"
+#include "weft/launch.h"
+
+/* How hard we press the ranks to end.  It only ever grows. */
+typedef enum weft_i_press {
+    WEFT_I_PRESS_NONE,
+    WEFT_I_PRESS_GRACE, /* a rank failed: the others may end by themselves */
+    WEFT_I_PRESS_TERM,  /* SIGTERM sent */
+    WEFT_I_PRESS_KILL   /* SIGKILL sent */
+} weft_i_press;
+
+/* A rank's process. */
+typedef struct weft_i_child {
+    pid_t process; /* 0: not started */
+    int pidfd;     /* -1 once its end is known */
+    bool reaped;
+    int64_t linger_until; /* after its end: how long what it started may still write to its pipes */
+} weft_i_child;
+
+typedef struct weft_i_round {
+    const weft_launch_opts *opts;
+    const sigset_t *mask; /* blocked signals of the ranks */
+    int signal_fd;        /* -1: signals are not ours to pass on */
+    int restarts;         /* rounds before this one */
+    int64_t deadline;     /* of the job */
+    int64_t grace_ns;
+
+    weft_i_segment *job;
+    weft_i_launch_env env;
+    weft_i_lines lines;
+    weft_i_feed feed;
+    weft_i_child *children;
+    weft_i_ending *endings;
+    struct pollfd *fds;
+    int null_fd;
+
+    int unreaped, ends; /* children left; endings counted so far */
+    weft_i_press press;
+    int64_t press_until;
+    bool timed_out;
+    int interrupted;          /* the first signal that asked us to end, 0: none */
+    int64_t second_one_kills; /* until then another SIGINT means SIGKILL */
+} weft_i_round;
+
+/* Takes everything the round needs but starts nothing; on failure nothing is held. */
+weft_status weft_i_round_open(weft_i_round *round);
+
+/* Starts the ranks and waits for their end.  An error means that they could not be started or
+ * watched. */
+weft_status weft_i_round_run(weft_i_round *round);
+
+/* Writes out what is left of the output, unless a signal says to stop; then gives everything back.
+ */
+void weft_i_round_close(weft_i_round *round);
+
+/* What a rank was doing, from its flight record: at most `count` lines to standard error. */
+void weft_i_round_tell_record(weft_i_round *round, int rank, size_t count);
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tests with several ranks.  The body runs once in each rank, with `rank` and `size` in sight, on
+ * each backend: "shm", ranks as forked processes, and "threads", ranks as threads of one forked
+ * process.
+ *
+ *     RANKS_TEST(test_ring, 4) { CHECK(rank < size); }
+ *
+ * CHECK fails only the rank it is in and leaves its body; the others see that rank leave.  A rank
+ * that is meant to die says harness_rank_dies() first.  The test fails if a rank crashes, if
+ * processes, descriptors or (AddressSanitizer) memory are left behind, or if it takes longer than
+ * HARNESS_TIMEOUT seconds (60): then every rank's last operation is printed and all are killed.
+ * `--backend shm|threads` or WEFT_TEST_BACKENDS (words) selects backends.
+ */
+#ifndef WEFT_TESTS_HARNESS_RANKS_H
+#define WEFT_TESTS_HARNESS_RANKS_H
+
+#include "harness.h"
+
+#include <weft/launch.h>
+#include <weft/scope.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#if __has_include("fabric/spawn.h") && __has_include(<weft/spawn.h>)
+#include "fabric/spawn.h"
+#include <weft/spawn.h>
+#define HARNESS_THREADS 1
+#else
+#define HARNESS_THREADS 0
+#endif
+
+enum { HARNESS_RANKS_MAX = 64, HARNESS_NOTHING = 3 /* said nothing: it crashed, or still runs */ };
+
+/* What a rank passes back, in memory shared with the harness. */
+typedef struct harness_rank {
+    int outcome;
+    int dies;
+    long long when; /* ns, to tell causes from consequences */
+    char reason[1024];
+} harness_rank;
+
+static harness_rank *harness_ranks; /* one for each rank of the test that runs */
+static const harness_test *harness_current;
+static _Thread_local int harness_this_rank;
+
+/* Leak check at the end of a rank; only there with AddressSanitizer. */
+__attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
+
+#define RANKS_TEST(name_, ranks_)                                                             \
+    static void name_(int rank, int size);                                                    \
+    HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .run = harness_run_ranks) \
+    static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
+
+static int harness_run_ranks(const harness_test *test);
+
+/* From here on this rank may die without failing the test. */
+__attribute__((unused)) static void harness_rank_dies(void)
+{
+    harness_ranks[harness_this_rank].dies = 1;
+}
+
+static long long harness_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Marks the open descriptors in `open`; returns the first one that is not in `before`, -1 if there
+ * is none. */
+static int harness_descriptors(unsigned char open[1024], const unsigned char *before)
+{
+    int surplus = -1;
+    DIR *list = opendir("/proc/self/fd");
+    memset(open, 0, 1024);
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        int fd = atoi(entry->d_name);
+        if (entry->d_name[0] == '.' || fd == dirfd(list) || fd >= 1024)
+            continue;
+        open[fd] = 1;
+        if (before && !before[fd] && surplus < 0)
+            surplus = fd;
+    }
+    if (list)
+        closedir(list);
+    return surplus;
+}
+
+static void harness_leaked_descriptor(char *out, size_t bytes, int fd)
+{
+    char path[64], target[256] = "?";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    target[n > 0 ? n : 0] = 0;
+    snprintf(out, bytes, "descriptor %d (%s) was left open", fd, target);
+}
+
+/* The body of one rank, in its process or thread, inside a scope of its own. */
+static int harness_run_rank(int rank)
+{
+    harness_rank *mine = &harness_ranks[rank];
+    harness_this_rank = rank;
+    harness_reason[0] = 0;
+    weft_scope_open();
+    int outcome = setjmp(harness_out);
+    if (outcome == HARNESS_PASS)
+        harness_current->ranks_body(rank, harness_current->ranks);
+    weft_scope_close();
+    mine->when = harness_now();
+    memcpy(mine->reason, harness_reason, sizeof mine->reason);
+    mine->outcome = outcome;
+    return outcome == HARNESS_FAIL;
+}
+
+static int harness_leaves_nothing(harness_rank *rank, const unsigned char *before)
+{
+    unsigned char after[1024];
+    int surplus = harness_descriptors(after, before);
+    if (surplus >= 0)
+        harness_leaked_descriptor(rank->reason, sizeof rank->reason, surplus);
+    else if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
+        snprintf(rank->reason, sizeof rank->reason, "memory was leaked; standard error tells");
+    else
+        return 1;
+    rank->outcome = HARNESS_FAIL;
+    return 0;
+}
+
+static int harness_process_rank(int rank, void *unused)
+{
+    (void)unused;
+    unsigned char before[1024];
+    harness_descriptors(before, NULL);
+    int failed = harness_run_rank(rank);
+    return failed || !harness_leaves_nothing(&harness_ranks[rank], before);
+}
+
+#if HARNESS_THREADS
+static const weft_i_place
+    *harness_a_place; /* of some rank: leads to the records of all when time is up */
+
+static int harness_thread_rank(void *unused)
+{
+    (void)unused;
+    const weft_i_place *place = weft_i_spawn_place();
+    __atomic_store_n(&harness_a_place, place,
+                     __ATOMIC_RELEASE); /* pairs with the load in the handler */
+    return harness_run_rank(place->rank);
+}
+
+/* Not safe in a handler in general; here the test has failed already and everything ends. */
+static void harness_tell_records(int signal)
+{
+    const weft_i_place *place = __atomic_load_n(&harness_a_place, __ATOMIC_ACQUIRE);
+    for (int rank = 0; place && rank < harness_current->ranks; rank++) {
+        const weft_i_record *record = &weft_i_job_slot(weft_i_job_of(place->job), rank)->record;
+        weft_i_record_entry entry;
+        char text[256] = "nothing recorded";
+        if (weft_i_record_last(record, &entry))
+            weft_i_record_text(record, &entry, text, sizeof text);
+        fprintf(stderr, "rank %d: %s\n", rank, text);
+    }
+    _exit(128 + signal);
+}
+
+static int harness_all_threads(int rank, void *unused)
+{
+    (void)rank;
+    (void)unused;
+    unsigned char before[1024];
+    signal(SIGTERM, harness_tell_records);
+    harness_descriptors(before, NULL);
+    int result = weft_spawn(harness_current->ranks, harness_thread_rank, NULL);
+    if (result < 0) {
+        snprintf(harness_ranks[0].reason, sizeof harness_ranks[0].reason, "weft_spawn: %s",
+                 weft_last_error());
+        harness_ranks[0].outcome = HARNESS_FAIL;
+    }
+    return result != 0 || !harness_leaves_nothing(&harness_ranks[0], before);
+}
+#endif
+
+/* Picks the failure that came first; else a rank that said nothing; else a skip. */
+static int harness_judge(const weft_launch_end *end, int result, char *reason, size_t bytes)
+{
+    const harness_rank *worst = NULL;
+    int silent = -1, skipped = -1;
+    for (int i = 0; i < harness_current->ranks; i++) {
+        const harness_rank *rank = &harness_ranks[i];
+        if (rank->outcome == HARNESS_FAIL && (!worst || rank->when < worst->when))
+            worst = rank;
+        if (rank->outcome == HARNESS_NOTHING && !rank->dies && silent < 0)
+            silent = i;
+        if (rank->outcome == HARNESS_SKIP)
+            skipped = i;
+    }
+    if (result < 0)
+        snprintf(reason, bytes, "could not be launched: %s", weft_last_error());
+    else if (end->timed_out)
+        snprintf(
+            reason, bytes,
+            "took longer than HARNESS_TIMEOUT; standard error tells what the ranks were doing");
+    else if (worst)
+        snprintf(reason, bytes, "rank %d: %s", (int)(worst - harness_ranks), worst->reason);
+    else if (silent >= 0)
+        snprintf(reason, bytes, "rank %d ended early; first to fail: rank %d, %s %d", silent,
+                 end->first_rank, end->signal ? "signal" : "exit code",
+                 end->signal ? end->signal : end->exit_code);
+    else if (skipped >= 0)
+        snprintf(reason, bytes, "%s", harness_ranks[skipped].reason);
+    else
+        return HARNESS_PASS;
+    return result >= 0 && !end->timed_out && !worst && silent < 0 ? HARNESS_SKIP : HARNESS_FAIL;
+}
+
+/* After a test: no child, no orphan (we are made their parent), no descriptor more than before. */
+static int harness_check_leftovers(const unsigned char *before, int outcome, char *reason,
+                                   size_t bytes)
+{
+    unsigned char after[1024];
+    int status, orphans = 0, surplus = harness_descriptors(after, before);
+    for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) >= 0; orphans++)
+        if (child == 0) {
+            snprintf(reason, bytes, "processes were left running");
+            return HARNESS_FAIL;
+        }
+    if (outcome == HARNESS_FAIL || surplus < 0)
+        return outcome;
+    harness_leaked_descriptor(reason, bytes, surplus);
+    return HARNESS_FAIL;
+}
+
+static int harness_run_backend(const char *backend, int processes,
+                               int (*body)(int rank, void *unused))
+{
+    weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
+    weft_launch_end end = {.first_rank = -1};
+    unsigned char before[1024];
+    char reason[1200] = "";
+    const char *limit = getenv("HARNESS_TIMEOUT");
+    opts.ranks = processes;
+    opts.body = body;
+    opts.end = &end;
+    opts.timeout_ms = (limit ? atoi(limit) : 60) * 1000LL;
+    memset(harness_ranks, 0, HARNESS_RANKS_MAX * sizeof *harness_ranks);
+    for (int i = 0; i < harness_current->ranks; i++)
+        harness_ranks[i].outcome = HARNESS_NOTHING;
+    harness_descriptors(before, NULL);
+    int result = weft_launch(&opts);
+    int outcome = harness_judge(&end, result, reason, sizeof reason);
+    outcome = harness_check_leftovers(before, outcome, reason, sizeof reason);
+    return harness_report(harness_current->name, backend, harness_current->ranks, outcome, reason);
+}
+
+static int harness_wants_backend(const char *name)
+{
+    const char *allowed = getenv("WEFT_TEST_BACKENDS");
+    return (!harness_backend || !strcmp(harness_backend, name)) &&
+           (!allowed || !*allowed || strstr(allowed, name));
+}
+
+__attribute__((unused)) static int harness_run_ranks(const harness_test *test)
+{
+    int failures = 0;
+    harness_current = test;
+    if (!harness_ranks) {
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        harness_ranks = mmap(NULL, HARNESS_RANKS_MAX * sizeof *harness_ranks,
+                             PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (harness_ranks == MAP_FAILED || test->ranks > HARNESS_RANKS_MAX)
+            return harness_report(test->name, "-", test->ranks, HARNESS_FAIL,
+                                  "no memory for its ranks, or too many");
+    }
+    if (harness_wants_backend("shm"))
+        failures += harness_run_backend("shm", test->ranks, harness_process_rank);
+#if HARNESS_THREADS
+    if (harness_wants_backend("threads"))
+        failures += harness_run_backend("threads", 1, harness_all_threads);
+#endif
+    return failures;
+}
+
+#endif

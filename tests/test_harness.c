@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The harness itself: tests that must fail are run by this program in a second copy of itself, and
+ * its lines checked. */
+#include "harness_ranks.h"
+
+#include <weft/status.h>
+
+RANKS_TEST(test_harness_passes, 3)
+{
+    CHECK(rank >= 0 && rank < 3);
+    CHECK_INT(size, 3);
+}
+
+/* What follows must fail, or die: run only by name, by test_harness_judges. */
+
+RANKS_TEST(demo_fails, 3)
+{
+    if (rank == 1)
+        FAIL("because of\n%d", 42);
+}
+
+RANKS_TEST(demo_crashes, 2)
+{
+    if (rank == 1)
+        raise(SIGKILL);
+}
+
+RANKS_TEST(demo_dies, 2)
+{
+    if (rank == 1) {
+        harness_rank_dies();
+        raise(SIGKILL);
+    }
+}
+
+RANKS_TEST(demo_hangs, 2)
+{
+    while (rank == 0)
+        usleep(1000);
+}
+
+RANKS_TEST(demo_leaks_descriptor, 2)
+{
+    if (rank == 1)
+        CHECK(dup(0) > 2);
+}
+
+RANKS_TEST(demo_leaks_process, 1)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        setsid(); /* out of the rank's process group: only the harness can notice it */
+        usleep(500000);
+        _exit(0);
+    }
+    CHECK(child > 0);
+}
+
+RANKS_TEST(demo_skips, 2)
+{
+    SKIP("no such machine");
+}
+
+TEST(test_harness_judges)
+{
+    static const struct {
+        const char *arguments, *expected;
+    } cases[] = {
+        {"demo_fails", "demo_fails shm 3 fail: rank 1: "},
+        {"demo_fails", "because of 42\n"},
+        {"demo_crashes",
+         "demo_crashes shm 2 fail: rank 1 ended early; first to fail: rank 1, signal 9\n"},
+        {"demo_dies", "demo_dies shm 2 pass\n"},
+        {"demo_hangs", "demo_hangs shm 2 fail: took longer than HARNESS_TIMEOUT"},
+        {"demo_leaks_descriptor", "demo_leaks_descriptor shm 2 fail: rank 1: descriptor "},
+        {"demo_leaks_process", "demo_leaks_process shm 1 fail: processes were left running\n"},
+        {"demo_skips", "demo_skips shm 2 skip: no such machine\n"},
+    };
+    char command[512], text[4096];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(command, sizeof command,
+                 "WEFT_KILL_GRACE=200 WEFT_TEST_BACKENDS=shm HARNESS_TIMEOUT=1 "
+                 "/proc/%d/exe --backend shm %s 2>/dev/null",
+                 getpid(), cases[i].arguments);
+        FILE *pipe = popen(command, "r");
+        CHECK(pipe);
+        text[fread(text, 1, sizeof text - 1, pipe)] = 0;
+        int status = pclose(pipe);
+        CHECK_CONTAINS(text, cases[i].expected);
+        CHECK_INT(WEXITSTATUS(status), strstr(text, " fail: ") != NULL);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    char *own[] = {argv[0], "test_harness_passes", "test_harness_judges", NULL};
+    return argc > 1 ? harness_main(argc, argv) : harness_main(3, own);
+}

@@ -1,0 +1,677 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The launcher: weft_launch as a function, and `weft run` around this very program, which acts as a
+ * rank when its first argument is "rank".  What a rank does is the next argument.
+ */
+#include "harness_ranks.h"
+
+#include "base/segment.h"
+#include "fabric/job.h"
+#include "fault.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+static char self[512], folder[] = "/tmp/weft-launch-XXXXXX";
+static char out[8 << 20], err[1 << 16];
+
+/* ---- what ranks do ---- */
+
+enum { LINES = 5000 };
+
+/* Line `i` of a rank: its length varies from 0 to some thousand bytes, its bytes tell rank and
+ * place. */
+static size_t make_line(int rank, int i, char *line)
+{
+    size_t length = (size_t)((i * 37 + rank * 11) % 97);
+    if (i % 1000 == 999)
+        length = 70000; /* more than a pipe holds */
+    for (size_t k = 0; k < length; k++)
+        line[k] = (char)('!' + (rank * 7 + i + (int)k) % 90);
+    line[length] = '\n';
+    return length + 1;
+}
+
+static int rank_writes(int rank, int fd)
+{
+    static char line[1 << 17];
+    for (int i = 0; i < LINES; i++) {
+        size_t length = make_line(rank, i, line);
+        for (size_t done = 0; done < length;) {
+            /* Now and then in two pieces, so that lines arrive cut. */
+            size_t piece = i % 3 == 0 && done == 0 && length > 2 ? length / 2 : length - done;
+            ssize_t n = write(fd, line + done, piece);
+            if (n <= 0)
+                return 9;
+            done += (size_t)n;
+        }
+    }
+    return 0;
+}
+
+/* Leaves a word in the flight record of the job, as a rank of weft does. */
+static int rank_records(int rank)
+{
+    weft_i_segment *segment = NULL;
+    int fd = atoi(getenv("WEFT_JOB_FD"));
+    struct stat status;
+    if (fstat(fd, &status) ||
+        weft_i_segment_map(fd, (size_t)status.st_size, (weft_i_key){{0}}, &segment) < 0 ||
+        weft_i_job_check(segment) < 0)
+        return 9;
+    weft_i_record *record = &weft_i_job_slot(weft_i_job_of(segment), rank)->record;
+    weft_i_record_init(record);
+    weft_i_record_end(record, weft_i_record_begin(record, "barrier", 0, 0, -1, 1), 0);
+    weft_i_record_begin(record, "all_reduce", 0, 4096, -1, 2);
+    return 0;
+}
+
+static atomic_int signals_seen;
+
+static void count_signal(int signal)
+{
+    (void)signal;
+    atomic_fetch_add_explicit(&signals_seen, 1, memory_order_relaxed); /* read by the same thread */
+}
+
+static int rank_awaits_signals(int rank)
+{
+    signal(SIGUSR1, count_signal);
+    signal(SIGUSR2, count_signal);
+    signal(SIGHUP, count_signal);
+    dprintf(1, "ready %d\n", rank);
+    for (int i = 0; i < 1000 && atomic_load_explicit(&signals_seen, memory_order_relaxed) < 3; i++)
+        usleep(10000);
+    dprintf(1, "signals %d\n", atomic_load_explicit(&signals_seen, memory_order_relaxed));
+    return 0;
+}
+
+static int count_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) ? -1 : CPU_COUNT(&set);
+}
+
+static int rank_main(const char *what)
+{
+    int rank = atoi(getenv("RANK"));
+    if (!strcmp(what, "writes"))
+        return rank_writes(rank, 1);
+    if (!strcmp(what, "writes-both"))
+        return rank_writes(rank, rank % 2 + 1);
+    if (!strcmp(what, "signals"))
+        return rank_awaits_signals(rank);
+    if (!strcmp(what, "cores"))
+        return dprintf(1, "cores %d\n", count_cores()) < 0;
+    if (!strcmp(what, "record-hang"))
+        return rank_records(rank) ? 9 : pause();
+    if (!strcmp(what, "record-die")) {
+        int failed = rank_records(rank);
+        if (rank == 1 && !failed)
+            raise(SIGKILL);
+        return failed ? 9 : pause();
+    }
+    if (!strcmp(what, "stubborn")) {
+        signal(SIGTERM, SIG_IGN);
+        signal(SIGINT, SIG_IGN);
+        dprintf(1, "ready %d %d\n", rank, getpid());
+        return pause();
+    }
+    return 64;
+}
+
+/* ---- running `weft run` ---- */
+
+static size_t slurp(const char *name, char *into, size_t bytes)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_RDONLY);
+    size_t used = 0;
+    for (ssize_t n;
+         fd >= 0 && used < bytes - 1 && (n = read(fd, into + used, bytes - 1 - used)) > 0;)
+        used += (size_t)n;
+    if (fd >= 0)
+        close(fd);
+    into[used] = 0;
+    return used;
+}
+
+/* Runs a shell command with W the weft command, S this program and D the folder; fills `out` and
+ * `err`. */
+static int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int shell(const char *format, ...)
+{
+    char text[4096], command[8192];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    snprintf(command, sizeof command, "W='%s'; S='%s rank'; D='%s'; { %s\n} >$D/out 2>$D/err",
+             WEFT_COMMAND, self, folder, text);
+    int status = system(command);
+    slurp("out", out, sizeof out);
+    slurp("err", err, sizeof err);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static int count(const char *text, const char *part)
+{
+    int found = 0;
+    for (; (text = strstr(text, part)); text++)
+        found++;
+    return found;
+}
+
+TEST(test_launch_exit_status)
+{
+    CHECK_INT(shell("$W run -n 3 true"), 0);
+    CHECK(!*out && !*err);
+    CHECK_INT(shell("$W run -n 3 sh -c 'exit $((RANK == 1 ? 7 : 0))'"), 7);
+    CHECK_CONTAINS(err, "weft: rank 1 of 3 failed first: exit code 7\n");
+    CHECK_INT(shell("$W run sh -c 'kill -SEGV $$'"), 128 + SIGSEGV);
+    CHECK_CONTAINS(err, "rank 0 of 1 failed: ended by SIGSEGV (Segmentation fault)");
+    CHECK_INT(shell("$W run sh -c 'exit 42'"), 42);
+    CHECK_CONTAINS(err, "exit code 42 (WEFT_ERR_MISMATCH: the ranks called different things)");
+    CHECK_INT(shell("$W run -q sh -c 'exit 5'"), 5);
+    CHECK(!*err);
+    CHECK_INT(shell("$W run /no/such/program"), 127);
+    CHECK_CONTAINS(err, "there is no program \"/no/such/program\"");
+    CHECK_INT(shell("$W run /etc/passwd"), 125);
+    CHECK_CONTAINS(err, "starting rank 0: /etc/passwd: Permission denied");
+}
+
+TEST(test_launch_wrong_use)
+{
+    static const char *const wrong[] = {"",
+                                        "-n 0 true",
+                                        "-n x true",
+                                        "-n",
+                                        "--wat true",
+                                        "--tee true",
+                                        "--timeout -1 true",
+                                        "--timeout nan true",
+                                        "-x =3 true",
+                                        "--bind all true",
+                                        "--max-restarts -1 true",
+                                        "--timeoutx 3 true"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_INT(shell("$W run %s", wrong[i]), 2);
+        CHECK_CONTAINS(err, "weft run --help");
+    }
+    CHECK_INT(shell("$W run --help"), 0);
+    CHECK_CONTAINS(out, "usage: weft run");
+}
+
+TEST(test_launch_environment)
+{
+    CHECK_INT(shell("WEFT_RESTART_COUNT=8 RANK=9 $W run -n 2 -x A=1 -x B=x=y -x A=2 -x PATH env"),
+              0);
+    for (int rank = 0; rank < 2; rank++) {
+        char line[64];
+        snprintf(line, sizeof line, "[%d] RANK=%d\n", rank, rank);
+        CHECK_CONTAINS(out, line);
+        snprintf(line, sizeof line, "[%d] LOCAL_RANK=%d\n", rank, rank);
+        CHECK_CONTAINS(out, line);
+    }
+    CHECK_INT(count(out, "] WORLD_SIZE=2\n"), 2);
+    CHECK_INT(count(out, "] LOCAL_WORLD_SIZE=2\n"), 2);
+    CHECK_INT(count(out, "] GROUP_RANK=0\n"), 2);
+    CHECK_INT(count(out, "] MASTER_ADDR=127.0.0.1\n"), 2);
+    CHECK_INT(count(out, "] MASTER_PORT="), 2);
+    CHECK_INT(count(out, "] WEFT_RESTART_COUNT=0\n"), 2);
+    CHECK_INT(count(out, "RANK=9"), 0);
+    CHECK_INT(count(out, "] A=2\n"), 2);
+    CHECK_INT(count(out, "] A=1\n"), 0);
+    CHECK_INT(count(out, "] B=x=y\n"), 2);
+}
+
+TEST(test_launch_input_goes_to_rank_0)
+{
+    CHECK_INT(shell("printf 'one\\ntwo\\n' | $W run -n 3 cat"), 0);
+    CHECK(!strcmp(out, "[0] one\n[0] two\n"));
+}
+
+/* Checks that `text` holds exactly the lines of ranks 0 .. ranks - 1 (of one parity, if `step` is
+ * 2), each in order. */
+static void check_lines(const char *text, int first, int ranks, int step)
+{
+    static char line[1 << 17];
+    int next[8] = {0};
+    const char *at = text;
+    while (*at) {
+        int rank = at[0] == '[' ? at[1] - '0' : -1;
+        CHECK(rank >= first && rank < ranks && (rank - first) % step == 0);
+        CHECK(at[2] == ']' && at[3] == ' ');
+        size_t length = make_line(rank, next[rank]++, line);
+        CHECK(!strncmp(at + 4, line, length));
+        at += 4 + length;
+    }
+    for (int rank = first; rank < ranks; rank += step)
+        CHECK_INT(next[rank], LINES);
+}
+
+TEST(test_launch_heavy_output)
+{
+    CHECK_INT(shell("$W run -n 4 $S writes"), 0);
+    CHECK(!*err);
+    check_lines(out, 0, 4, 1);
+}
+
+TEST(test_launch_heavy_output_through_pipes)
+{
+    CHECK_INT(shell("$W run -n 4 $S writes | (sleep 0.2; cat)"), 0);
+    check_lines(out, 0, 4, 1);
+    CHECK_INT(shell("$W run -n 4 $S writes-both 2>&1 | cat"), 0); /* two pipes into one */
+    check_lines(out, 0, 4, 1);
+}
+
+TEST(test_launch_output_and_error_apart)
+{
+    static char errors[8 << 20];
+    CHECK_INT(shell("$W run -n 4 $S writes-both 2>$D/errors"), 0);
+    check_lines(out, 0, 4, 2);
+    slurp("errors", errors, sizeof errors);
+    check_lines(errors, 1, 4, 2);
+}
+
+TEST(test_launch_odd_lines)
+{
+    CHECK_INT(shell("$W run printf 'no end'"), 0);
+    CHECK(!strcmp(out, "[0] no end\n"));
+    CHECK_INT(shell("$W run printf '\\n\\na\\n'"), 0);
+    CHECK(!strcmp(out, "[0] \n[0] \n[0] a\n"));
+    CHECK_INT(shell("$W run printf '10%%%%\\r20%%%%\\rdone\\r\\nx'"), 0);
+    CHECK(!strcmp(out, "[0] 10%\r[0] 20%\r[0] done\r\n[0] x\n"));
+    CHECK_INT(shell("$W run --no-prefix printf 'a\\n\\tb\\0c'"), 0);
+    CHECK(!memcmp(out, "a\n\tb\0c", 7));
+    /* A line of 3 MiB: broken at 1 MiB with prefixes, exact without. */
+    CHECK_INT(shell("$W run --no-prefix sh -c 'head -c 3145728 /dev/zero | tr \"\\0\" x; echo'"),
+              0);
+    CHECK_INT(strspn(out, "x"), 3145728);
+    CHECK(!strcmp(out + 3145728, "\n"));
+    CHECK_INT(shell("$W run sh -c 'head -c 3145728 /dev/zero | tr \"\\0\" x; echo'"), 0);
+    CHECK_INT(count(out, "[0] x"), 3);
+    CHECK_INT(strspn(out + 4, "x"), 1 << 20);
+}
+
+TEST(test_launch_reader_goes_away)
+{
+    shell("$W run -n 3 yes | head -n 1");
+    CHECK_INT(count(out, "] y\n"), 1);
+    CHECK_CONTAINS(err, "SIGPIPE");
+}
+
+TEST(test_launch_logs)
+{
+    static const char program[] = "sh -c 'echo to out $RANK; echo to err $RANK >&2; printf part'";
+    CHECK_INT(shell("$W run -n 2 --log-dir $D/logs %s", program), 0);
+    CHECK(!*out && !*err);
+    slurp("logs/rank_1.out", out, sizeof out);
+    CHECK(!strcmp(out, "to out 1\npart"));
+    slurp("logs/rank_1.err", err, sizeof err);
+    CHECK(!strcmp(err, "to err 1\n"));
+    CHECK_INT(shell("$W run -n 2 --tee --log-dir=$D/logs %s", program), 0);
+    CHECK_CONTAINS(out, "[1] to out 1\n");
+    CHECK_CONTAINS(err, "[0] to err 0\n");
+    slurp("logs/rank_0.out", out, sizeof out);
+    CHECK(!strcmp(out, "to out 0\npart"));
+    CHECK_INT(shell("$W run --log-dir $D/no/such true"), 125);
+    CHECK_CONTAINS(err, "making the log directory");
+    CHECK_INT(shell("rm -r $D/logs"), 0);
+}
+
+TEST(test_launch_first_failure)
+{
+    long long begin = harness_now();
+    CHECK_INT(shell("WEFT_KILL_GRACE=100 $W run -n 4 sh -c 'if [ $RANK = 2 ]; then echo it broke "
+                    ">&2; exit 3; fi; "
+                    "sleep 60'"),
+              3);
+    CHECK((harness_now() - begin) / 1000000 < 20000);
+    CHECK_CONTAINS(err, "weft: rank 2 of 4 failed first: exit code 3\n");
+    CHECK_CONTAINS(err, "weft: the last lines of rank 2 on standard error:\nweft:   | it broke\n");
+    CHECK_CONTAINS(err, "weft: then ranks 0 1 3: ended by SIGTERM (Terminated), on our request\n");
+}
+
+/* A rank that tells of another's death may be seen to end first; it is not the cause. */
+TEST(test_launch_cause_not_consequence)
+{
+    CHECK_INT(
+        shell("$W run -n 3 sh -c 'if [ $RANK = 1 ]; then sleep 0.1; kill -ABRT $$; fi; exit 40'"),
+        128 + SIGABRT);
+    CHECK_CONTAINS(err, "rank 1 of 3 failed first: ended by SIGABRT");
+    CHECK_CONTAINS(err, "then ranks 0 2: exit code 40 (WEFT_ERR_PEER_DEAD: a rank died)\n");
+}
+
+TEST(test_launch_tells_flight_record)
+{
+    CHECK_INT(shell("WEFT_KILL_GRACE=50 $W run -n 2 $S record-die"), 128 + SIGKILL);
+    CHECK_CONTAINS(err, "its last operations:\nweft:   | barrier #1 on group 0 channel 1, 0 bytes");
+    CHECK_CONTAINS(err, "\nweft:   | all_reduce #2 on group 0 channel 2, 4096 bytes");
+}
+
+TEST(test_launch_timeout)
+{
+    CHECK_INT(shell("WEFT_KILL_GRACE=50 $W run -n 2 --timeout 0.3 $S record-hang"), 124);
+    CHECK_CONTAINS(
+        err, "weft: the job's time is up; what its ranks are doing:\nweft: rank 0 is running\n");
+    CHECK_INT(count(err, "all_reduce #2 on group 0 channel 2, 4096 bytes"), 2);
+    CHECK_INT(shell("WEFT_KILL_GRACE=50 $W run --timeout 0.2 $S stubborn"), 124);
+}
+
+TEST(test_launch_restarts)
+{
+    CHECK_INT(shell("$W run -n 2 --max-restarts 3 --log-dir $D/logs --tee sh -c "
+                    "'echo try $WEFT_RESTART_COUNT; [ $WEFT_RESTART_COUNT = 2 ]'"),
+              0);
+    CHECK_CONTAINS(out, "[1] try 2\n");
+    CHECK_INT(count(out, "try 3"), 0);
+    CHECK_CONTAINS(err, "starting all ranks again (2 of 3)");
+    slurp("logs/rank_1.out", out, sizeof out);
+    CHECK(!strcmp(out, "try 0\ntry 1\ntry 2\n"));
+    CHECK_INT(shell("rm -r $D/logs; $W run --max-restarts 2 -n 2 false"), 1);
+    CHECK_INT(count(err, "starting all ranks again"), 2);
+}
+
+TEST(test_launch_binds)
+{
+    CHECK_INT(shell("$W run -n 3 --bind core $S cores"), 0);
+    CHECK_INT(count(out, "cores 1\n"), 3);
+    CHECK_INT(shell("$W run -n 2 $S cores"), 0);
+    char expected[32];
+    snprintf(expected, sizeof expected, "cores %d\n", count_cores());
+    CHECK_INT(count(out, expected), 2);
+}
+
+/* Waits until the file holds `wanted` lines with `part`; gives up after 10 s. */
+static bool wait_for(const char *name, const char *part, int wanted)
+{
+    for (int i = 0; i < 1000; i++) {
+        slurp(name, out, sizeof out);
+        if (count(out, part) >= wanted)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+/* Starts `weft run` in the background and waits until its ranks are ready. */
+static pid_t start(const char *grace, int ranks, const char *what)
+{
+    char path[256], number[16];
+    snprintf(path, sizeof path, "%s/bg", folder);
+    snprintf(number, sizeof number, "%d", ranks);
+    unlink(path);
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        dup2(fd, 1);
+        dup2(fd, 2);
+        setenv("WEFT_KILL_GRACE", grace, 1);
+        execl(WEFT_COMMAND, "weft", "run", "-n", number, self, "rank", what, NULL);
+        _exit(126);
+    }
+    return wait_for("bg", "ready", ranks) ? child : -1;
+}
+
+static int await(pid_t child)
+{
+    int status = 0;
+    waitpid(child, &status, 0);
+    slurp("bg", out, sizeof out);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+TEST(test_launch_passes_signals)
+{
+    pid_t child = start("2000", 3, "signals");
+    CHECK(child > 0);
+    static const int sent[] = {SIGUSR1, SIGUSR2, SIGHUP};
+    for (int i = 0; i < 3; i++) {
+        kill(child, sent[i]);
+        usleep(50000);
+    }
+    CHECK_INT(await(child), 0);
+    CHECK_INT(count(out, "signals 3\n"), 3);
+}
+
+TEST(test_launch_interrupted)
+{
+    pid_t child = start("60000", 2, "signals");
+    CHECK(child > 0);
+    kill(child, SIGTERM);
+    CHECK_INT(await(child), 128 + SIGTERM);
+    child = start("60000", 2, "stubborn");
+    CHECK(child > 0);
+    kill(child, SIGINT);
+    usleep(50000);
+    kill(child, SIGINT); /* the second one kills, long before the grace is over */
+    CHECK_INT(await(child), 128 + SIGKILL);
+}
+
+static bool is_gone(int process)
+{
+    for (int i = 0; i < 500; i++) {
+        char state = weft_i_os_process_state(process);
+        if (!state || state == 'Z') /* whoever adopts it reaps it when it likes */
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+TEST(test_launch_launcher_killed)
+{
+    pid_t child = start("2000", 4, "stubborn");
+    CHECK(child > 0);
+    kill(child, SIGKILL);
+    CHECK_INT(await(child), 1000 + SIGKILL);
+    int seen = 0, rank, process;
+    for (const char *at = out; (at = strstr(at, "ready ")); at++)
+        if (sscanf(at, "ready %d %d", &rank, &process) == 2) {
+            CHECK(is_gone(process));
+            seen++;
+        }
+    CHECK_INT(seen, 4);
+}
+
+TEST(test_launch_grandchildren_end)
+{
+    int process = 0;
+    /* One that keeps the pipe open, then one that does not. */
+    CHECK_INT(shell("WEFT_KILL_GRACE=200 $W run sh -c 'sleep 60 & echo $!'"), 0);
+    CHECK(sscanf(out, "[0] %d", &process) == 1 && is_gone(process));
+    CHECK_INT(shell("$W run sh -c 'sleep 60 >/dev/null 2>&1 & echo $!'"), 0);
+    CHECK(sscanf(out, "[0] %d", &process) == 1 && is_gone(process));
+    /* What a rank leaves running may finish its output within the grace. */
+    CHECK_INT(shell("$W run sh -c '(sleep 0.2; echo late) & echo early'"), 0);
+    CHECK(!strcmp(out, "[0] early\n[0] late\n"));
+}
+
+TEST(test_launch_passes_no_stray_descriptors)
+{
+    CHECK_INT(shell("ls /proc/self/fd >$D/base; $W run -n 3 ls /proc/self/fd"), 0);
+    static char base[4096];
+    slurp("base", base, sizeof base);
+    CHECK_INT(count(out, "[2] "), count(base, "\n") + 1); /* the job's page is the one more */
+}
+
+/* ---- weft_launch itself ---- */
+
+static int add_rank(int rank, void *arg)
+{
+    char name[16];
+    snprintf(name, sizeof name, "%d", rank);
+    bool told = getenv("RANK") && !strcmp(getenv("RANK"), name);
+    atomic_fetch_add_explicit((atomic_int *)arg, rank + 1,
+                              memory_order_relaxed); /* read after the launch */
+    return !told;
+}
+
+static int fail_in_1(int rank, void *arg)
+{
+    (void)arg;
+    return rank == 1 ? -WEFT_ERR_TIMEOUT : 0;
+}
+
+TEST(test_launch_function)
+{
+    weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
+    weft_launch_end end;
+    atomic_int *sum = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(sum != MAP_FAILED);
+    opts.ranks = 4;
+    opts.body = add_rank;
+    opts.arg = sum;
+    opts.end = &end;
+    CHECK_INT(weft_launch(&opts), 0);
+    CHECK_INT(atomic_load_explicit(sum, memory_order_relaxed), 10);
+    CHECK_INT(end.first_rank, -1);
+    munmap(sum, 4096);
+    opts.body = fail_in_1;
+    opts.flags = WEFT_LAUNCH_QUIET | WEFT_LAUNCH_NO_CAPTURE;
+    CHECK_INT(weft_launch(&opts), 22);
+    CHECK_INT(end.first_rank, 1);
+    CHECK_INT(end.exit_code, 22);
+    CHECK_INT(end.signal, 0);
+}
+
+TEST(test_launch_refuses)
+{
+    weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
+    CHECK_STATUS(weft_launch(NULL), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_launch(&opts), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "either a program or a function");
+    opts.body = fail_in_1;
+    opts.ranks = 0;
+    CHECK_STATUS(weft_launch(&opts), WEFT_ERR_INVALID_ARG);
+    opts.ranks = 1;
+    opts.env = (const char *const[]){"NOVALUE", NULL};
+    CHECK_STATUS(weft_launch(&opts), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "\"NOVALUE\" is not NAME=VALUE");
+}
+
+static int list_descriptors(int rank, void *arg)
+{
+    (void)rank;
+    unsigned char open_ones[1024];
+    harness_descriptors(open_ones, NULL);
+    int job = atoi(getenv("WEFT_JOB_FD"));
+    open_ones[job] = 0;
+    return memcmp(open_ones, arg, sizeof open_ones) != 0;
+}
+
+static int do_nothing(int rank, void *arg)
+{
+    (void)rank;
+    (void)arg;
+    return 0;
+}
+
+static void check_nothing_left(const unsigned char *before)
+{
+    unsigned char after[1024];
+    CHECK_INT(harness_descriptors(after, before), -1);
+    CHECK(!memcmp(before, after, sizeof after));
+    CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
+    CHECK_INT(errno, ECHILD);
+}
+
+TEST(test_launch_function_descriptors)
+{
+    weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
+    unsigned char before[1024];
+    harness_descriptors(before, NULL);
+    opts.ranks = 3;
+    opts.flags = WEFT_LAUNCH_SIGNALS;
+    opts.body = list_descriptors;
+    opts.arg = before;
+    CHECK_INT(weft_launch(&opts), 0);
+    check_nothing_left(before);
+}
+
+TEST(test_launch_thousand)
+{
+    weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
+    char *const program[] = {(char *)"true", NULL};
+    unsigned char before[1024];
+    sigset_t mask_before, mask_after;
+    memset(&mask_before, 0, sizeof mask_before); /* the system fills less than all of it */
+    memset(&mask_after, 0, sizeof mask_after);
+    sigprocmask(SIG_BLOCK, NULL, &mask_before);
+    harness_descriptors(before, NULL);
+    for (int i = 0; i < 1000; i++) {
+        opts.argv = i % 4 == 0 ? program : NULL;
+        opts.body = i % 4 == 0 ? NULL : do_nothing;
+        opts.flags = i % 2 ? WEFT_LAUNCH_SIGNALS : 0;
+        CHECK_INT(weft_launch(&opts), 0);
+    }
+    check_nothing_left(before);
+    sigprocmask(SIG_BLOCK, NULL, &mask_after);
+    CHECK(!memcmp(&mask_before, &mask_after, sizeof mask_before));
+}
+
+static int say_something(int rank, void *arg)
+{
+    (void)arg;
+    /* Plainly, so that the rank itself is not the one whose call fails. */
+    ssize_t n = write(2, "a line\n", 7);
+    return n == 7 ? 0 : rank + 20;
+}
+
+/* Every call that can fail is made to fail once: a clear error or success, and nothing is left. */
+static int fail_each_call(weft_launch_opts *opts)
+{
+    unsigned char before[1024];
+    harness_descriptors(before, NULL);
+    for (int n = 1; n < 1000; n++) {
+        weft_clear_error();
+        fault_arm(n);
+        int result = weft_launch(opts);
+        bool fired = fault_disarm();
+        CHECK(result >= 0 || strlen(weft_last_error()) > 10);
+        check_nothing_left(before);
+        if (!fired) {
+            CHECK_INT(result, 0);
+            return n;
+        }
+    }
+    return -1;
+}
+
+TEST(test_launch_each_call_fails)
+{
+    weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
+    char logs[64], *const program[] = {(char *)"sh", (char *)"-c", (char *)"echo a line >&2", NULL};
+    setenv("WEFT_DEBUG", "NONE", 1);
+    setenv("WEFT_KILL_GRACE", "100", 1);
+    snprintf(logs, sizeof logs, "%s/fault", folder);
+    opts.ranks = 3;
+    opts.flags = WEFT_LAUNCH_SIGNALS | WEFT_LAUNCH_QUIET;
+    opts.log_dir = logs;
+    opts.body = say_something;
+    int calls = fail_each_call(&opts);
+    CHECK(calls > 30);
+    opts.body = NULL;
+    opts.argv = program;
+    CHECK(fail_each_call(&opts) > 30);
+    opts.log_dir = NULL; /* to standard error: this test shows a few lines there */
+    CHECK(fail_each_call(&opts) > 30);
+    unsetenv("WEFT_KILL_GRACE");
+    CHECK_INT(shell("rm -r $D/fault"), 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 2 && !strcmp(argv[1], "rank"))
+        return rank_main(argv[2]);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0 || !mkdtemp(folder))
+        return 2;
+    int result = harness_main(argc, argv);
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command) != 0 || result;
+}
