@@ -112,12 +112,6 @@ void weft_i_loop_each(weft_i_loop loop, weft_i_loop_run *run, void *state)
     while (advance(&loop, index, loop.data));
 }
 
-/* Elements are moved as bare bits whatever their type is. */
-typedef uint8_t __attribute__((may_alias)) bits8;
-typedef uint16_t __attribute__((may_alias)) bits16;
-typedef uint32_t __attribute__((may_alias)) bits32;
-typedef uint64_t __attribute__((may_alias)) bits64;
-
 #define COPY(type_)                                                                       \
     do {                                                                                  \
         if (to_stride == sizeof(type_)) {                                                 \
@@ -137,11 +131,11 @@ void weft_i_copy_elements(size_t size, size_t n, char *to, int64_t to_stride, co
     if (to_stride == (int64_t)size && from_stride == (int64_t)size)
         memcpy(to, from, n * size);
     else if (size == 1)
-        COPY(bits8);
+        COPY(uint8_t);
     else if (size == 2)
-        COPY(bits16);
+        COPY(uint16_t);
     else if (size == 4)
-        COPY(bits32);
+        COPY(uint32_t);
     else
-        COPY(bits64);
+        COPY(uint64_t);
 }

@@ -266,7 +266,8 @@ static weft_status run_and_copy(weft_i_call *call)
 static weft_status run_into(weft_i_call *call, int count)
 {
     WEFT_TRY(check_into(call));
-    bool direct = call->op->flags & WEFT_I_OP_STRIDED && !is_hazard(call, count);
+    bool direct = call->op->flags & WEFT_I_OP_STRIDED && call->into->dtype == call->result.dtype &&
+                  !is_hazard(call, count);
     call->out = call->into;
     WEFT_TRY(direct ? run(call) : run_and_copy(call));
     weft_i_tensor_bump(call->into);

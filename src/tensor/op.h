@@ -74,10 +74,8 @@ enum {
     WEFT_I_OP_VIEW = 1, /* the result shares the storage of argument 0; nothing runs */
     WEFT_I_OP_LAYOUT =
         2, /* touches storages and layouts, not elements: need not fit, runs on meta too */
-    WEFT_I_OP_STRIDED =
-        4, /* `run` writes results of any dtype and layout, so it can write `into` directly */
-    WEFT_I_OP_NONDETERMINISTIC =
-        8 /* two equal calls give different values: random numbers, undefined content */
+    WEFT_I_OP_STRIDED = 4, /* `run` writes any layout, so it can write `into` directly */
+    WEFT_I_OP_RANDOM = 8   /* two equal calls give different values, or undefined ones */
 };
 
 struct weft_i_op {

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reductions.  The order in which elements are combined depends on their logical order only, not on strides: blocks of
+ * 512 are combined in 16 lanes, lanes and blocks pairwise.  So sums are accurate, vectorise, and have the same bits in
+ * every layout and on every machine.
+ */
+#ifndef WEFT_KERNELS_REDUCE_H
+#define WEFT_KERNELS_REDUCE_H
+
+#include "base/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WEFT_I_REDUCE_SUM, WEFT_I_REDUCE_PROD, WEFT_I_REDUCE_MAX, WEFT_I_REDUCE_MIN, WEFT_I_REDUCE_COUNT };
+enum { WEFT_I_REDUCE_MEAN = 0x100 }; /* in an op row: the sum, divided */
+enum { WEFT_I_REDUCE_DIMS = 8 };
+
+/* Two groups of dimensions, outermost first; strides in bytes. */
+typedef struct weft_i_reduce {
+    int which;
+    bool mean;          /* divide by the number of elements at the end */
+    weft_dtype in, out; /* in memory */
+    weft_dtype compute; /* f32, f64, i64, u64, or u8 (max and min of bytes) */
+    weft_dtype taken;   /* elements become this first: bool for any and all, else `compute` */
+    const char *from;
+    char *to;
+    int kept, reduced;
+    int64_t kept_dim[WEFT_I_REDUCE_DIMS], kept_in[WEFT_I_REDUCE_DIMS], kept_out[WEFT_I_REDUCE_DIMS];
+    int64_t reduced_dim[WEFT_I_REDUCE_DIMS], reduced_in[WEFT_I_REDUCE_DIMS];
+} weft_i_reduce;
+
+void weft_i_reduce_run(const weft_i_reduce *what);
+
+/* The index of the first largest (MAX) or smallest (MIN) element; NaN is both.  `to` has elements of i64. */
+void weft_i_reduce_index(const weft_i_reduce *what);
+
+#endif

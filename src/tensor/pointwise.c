@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Element-wise operations.  Four shape rules (arithmetic, float, comparison, logical) and `where` serve all rows; one run
+ * function turns a call into a loop for the row's kernel.  The public functions are generated, one line per row.
+ */
+#include "kernels/pointwise.h"
+
+#include "kernels/convert.h"
+#include "tensor/loops.h"
+#include "tensor/ops.h"
+#include "tensor/promote.h"
+#include "weft/op.h"
+
+#include <string.h>
+
+static int last_arg(const weft_i_call *call)
+{
+    return weft_i_op_param_count(call->op) - 1;
+}
+
+/* A whole number beside integers must fit their dtype: it would silently become another. */
+static weft_status check_numbers(const weft_i_call *call, weft_dtype dtype)
+{
+    for (int i = 0; i <= last_arg(call); i++) {
+        uint64_t element;
+        double back;
+        if (call->args[i].kind != WEFT_I_ARG_NUMBER || weft_i_dtype_class(dtype) != 1)
+            continue;
+        weft_i_convert(dtype, &element, WEFT_F64, &call->args[i].number, 1);
+        weft_i_convert(WEFT_F64, &back, dtype, &element, 1);
+        if (back != call->args[i].number)
+            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %g does not fit %s", call->op->name, call->args[i].number,
+                               weft_dtype_name(dtype));
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_i_arithmetic_shape(weft_i_call *call)
+{
+    weft_dtype dtype;
+    WEFT_TRY(weft_i_promote_dtypes(call, 0, last_arg(call), &dtype));
+    if (!weft_i_pointwise_find(call->op->kernel, weft_i_pointwise_compute(dtype)))
+        dtype = WEFT_F32; /* this operation makes floats of integers */
+    bool negates = call->op->kernel == WEFT_I_POINTWISE_neg || call->op->kernel == WEFT_I_POINTWISE_sub;
+    if (dtype == WEFT_BOOL && negates)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: bool has no negative; use weft_logical_not or weft_logical_xor",
+                           call->op->name);
+    WEFT_TRY(check_numbers(call, dtype));
+    call->result.dtype = dtype;
+    call->result.compute = weft_i_pointwise_compute(dtype);
+    return weft_i_promote_shapes(call, 0, last_arg(call));
+}
+
+weft_status weft_i_compare_shape(weft_i_call *call)
+{
+    WEFT_TRY(weft_i_arithmetic_shape(call));
+    call->result.dtype = WEFT_BOOL;
+    return WEFT_OK;
+}
+
+weft_status weft_i_logical_shape(weft_i_call *call)
+{
+    call->result.dtype = call->result.compute = WEFT_BOOL;
+    return weft_i_promote_shapes(call, 0, last_arg(call));
+}
+
+weft_status weft_i_where_shape(weft_i_call *call)
+{
+    if (call->args[0].tensor->dtype != WEFT_BOOL)
+        return weft_i_fail(WEFT_ERR_TYPE, "where: the condition is %s, not bool",
+                           weft_dtype_name(call->args[0].tensor->dtype));
+    WEFT_TRY(weft_i_promote_dtypes(call, 1, 2, &call->result.dtype));
+    WEFT_TRY(check_numbers(call, call->result.dtype));
+    call->result.compute = call->result.dtype; /* a choice computes nothing */
+    return weft_i_promote_shapes(call, 0, 2);
+}
+
+/* What the kernel gives: bytes of truth from comparisons, else its compute type. */
+static weft_dtype made_by(const weft_i_call *call)
+{
+    return call->result.dtype == WEFT_BOOL && call->op->shape == weft_i_compare_shape ? WEFT_BOOL : call->result.compute;
+}
+
+weft_status weft_i_pointwise_run(weft_i_call *call)
+{
+    weft_i_loop loop = weft_i_loop_over(call->out);
+    uint64_t number[WEFT_I_POINTWISE_INPUTS];
+    weft_i_pointwise what = {.kernel = weft_i_pointwise_find(call->op->kernel, call->result.compute),
+                             .made = made_by(call),
+                             .out = call->out->dtype};
+    for (int i = 0; i <= last_arg(call); i++) {
+        const weft_i_arg *arg = &call->args[i];
+        bool condition = call->op->shape == weft_i_where_shape && i == 0;
+        what.taken[i] = condition ? WEFT_BOOL : call->result.compute;
+        if (arg->kind == WEFT_I_ARG_TENSOR) {
+            what.in[i] = arg->tensor->dtype;
+            weft_i_loop_add(&loop, arg->tensor);
+        } else {
+            what.in[i] = what.taken[i];
+            weft_i_convert(what.taken[i], &number[i], WEFT_F64, &arg->number, 1);
+            weft_i_loop_add_value(&loop, &number[i]);
+        }
+    }
+    weft_i_pointwise_each(&loop, &what);
+    return WEFT_OK;
+}
+
+#define T(x_) WEFT_I_TENSOR_ARG(x_)
+#define N(x_) WEFT_I_NUMBER_ARG(x_)
+
+#define UNARY(name_)                                                        \
+    weft_tensor *weft_##name_(weft_tensor *x)                               \
+    {                                                                       \
+        return WEFT_I_CALL(name_, T(x));                                    \
+    }                                                                       \
+    weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *x)       \
+    {                                                                       \
+        return WEFT_I_CALL_INTO(name_, out, T(x));                          \
+    }
+#define BINARY(name_)                                                                      \
+    weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b)                              \
+    {                                                                                      \
+        return WEFT_I_CALL(name_, T(a), T(b));                                             \
+    }                                                                                      \
+    weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b)      \
+    {                                                                                      \
+        return WEFT_I_CALL_INTO(name_, out, T(a), T(b));                                   \
+    }                                                                                      \
+    weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b)                           \
+    {                                                                                      \
+        return WEFT_I_CALL(name_, T(a), N(b));                                             \
+    }                                                                                      \
+    weft_status weft_##name_##_scalar_into(weft_tensor *out, weft_tensor *a, double b)     \
+    {                                                                                      \
+        return WEFT_I_CALL_INTO(name_, out, T(a), N(b));                                   \
+    }                                                                                      \
+    weft_tensor *weft_scalar_##name_(double a, weft_tensor *b)                             \
+    {                                                                                      \
+        return WEFT_I_CALL(name_, N(a), T(b));                                             \
+    }
+
+UNARY(neg)
+UNARY(abs)
+UNARY(relu)
+UNARY(sin)
+UNARY(cos)
+UNARY(exp)
+UNARY(log)
+UNARY(tanh)
+UNARY(sqrt)
+UNARY(gelu)
+UNARY(gelu_tanh)
+UNARY(logical_not)
+BINARY(add)
+BINARY(sub)
+BINARY(mul)
+BINARY(div)
+BINARY(pow)
+BINARY(maximum)
+BINARY(minimum)
+BINARY(eq)
+BINARY(ne)
+BINARY(lt)
+BINARY(le)
+BINARY(gt)
+BINARY(ge)
+BINARY(logical_and)
+BINARY(logical_or)
+BINARY(logical_xor)
+
+weft_tensor *weft_where(weft_tensor *condition, weft_tensor *a, weft_tensor *b)
+{
+    return WEFT_I_CALL(where, T(condition), T(a), T(b));
+}
+
+weft_status weft_where_into(weft_tensor *out, weft_tensor *condition, weft_tensor *a, weft_tensor *b)
+{
+    return WEFT_I_CALL_INTO(where, out, T(condition), T(a), T(b));
+}
