@@ -4,11 +4,20 @@
 #define WEFT_WEFT_H
 
 #include "weft/backend.h"
+#include "weft/dtype.h"
 #include "weft/env.h"
+#include "weft/group.h"
 #include "weft/launch.h"
 #include "weft/machine.h"
+#include "weft/op.h"
 #include "weft/scope.h"
+#include "weft/spawn.h"
 #include "weft/status.h"
+#include "weft/storage.h"
+#include "weft/store.h"
+#include "weft/symm.h"
+#include "weft/tensor.h"
 #include "weft/version.h"
+#include "weft/view.h"
 
 #endif

@@ -55,6 +55,18 @@ static inline uint64_t pack_name(const char *name, int first, int end)
     return word;
 }
 
+void weft_i_record_tick(weft_i_record *record)
+{
+    atomic_store_explicit(&record->coarse, weft_i_os_ticks(), memory_order_relaxed);
+}
+
+/* Relaxed: a clock orders nothing. */
+static inline uint64_t now(const weft_i_record *record)
+{
+    uint64_t coarse = atomic_load_explicit(&record->coarse, memory_order_relaxed);
+    return coarse ? coarse : weft_i_os_ticks();
+}
+
 uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
                              int peer, int channel)
 {
@@ -66,7 +78,7 @@ uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t g
     weft_i_record_slot *slot = slot_of(record, number);
     /* Relaxed: the release stores that follow carry it (see `put`). */
     atomic_store_explicit(&slot->number, 0, memory_order_relaxed);
-    put(&slot->begin, weft_i_os_ticks());
+    put(&slot->begin, now(record));
     put(&slot->end, 0);
     put(&slot->bytes, bytes);
     put(&slot->name[0], low);
@@ -89,7 +101,7 @@ void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
     uint64_t outcome = atomic_load_explicit(&slot->outcome, memory_order_relaxed);
     if ((outcome & ~UINT64_C(0xffffffff)) != TAG(number))
         return;
-    put(&slot->end, weft_i_os_ticks());
+    put(&slot->end, now(record));
     put(&slot->outcome, (outcome & ~UINT64_C(0xffff)) | FINISHED | (uint16_t)status);
 }
 

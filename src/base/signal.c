@@ -119,11 +119,11 @@ weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64
 
     looking look = {.point = point, .meeting = meeting};
     weft_status status = WEFT_OK;
-    /* A first bout of looks before the clock is read: most meetings end here. */
-    int bout = point->mode == WEFT_I_WAIT_SPIN ? 256 : 1;
-    while (bout-- > 0 && !all_here(&look))
-        weft_i_os_pause();
-    if (bout < 0) {
+    /* Most meetings end in this first bout, without a pause (40 ns on some cores) and before the clock is read. */
+    int bout = point->mode == WEFT_I_WAIT_SPIN ? 512 : 1;
+    while (bout > 0 && !all_here(&look))
+        bout--;
+    if (bout == 0) {
         weft_i_wait wait = {.ready = all_here,
                             .lost = nobody_lost,
                             .arg = &look,

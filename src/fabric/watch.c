@@ -2,6 +2,7 @@
 /* The watch thread and what can be told of a rank's life; see watch.h. */
 #include "fabric/watch.h"
 
+#include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
 
@@ -33,6 +34,8 @@ static void beat(weft_i_slot *slot)
 {
     atomic_fetch_add_explicit(&slot->heart.beats, 1, memory_order_relaxed);
     atomic_store_explicit(&slot->heart.beat_ns, WEFT_OS->clock_ns(), memory_order_relaxed);
+    if (!*weft_i_env_text(WEFT_I_ENV_TRACE))
+        weft_i_record_tick(&slot->record);
 }
 
 /* The list has one entry, the slot's node; the kernel finds the word at a fixed distance behind it.
