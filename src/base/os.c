@@ -423,6 +423,11 @@ int weft_i_os_child_settle(const weft_i_os_child *child)
     return pthread_sigmask(SIG_SETMASK, child->mask, NULL);
 }
 
+void weft_i_os_child_end(int code)
+{
+    _exit(code);
+}
+
 void weft_i_os_signals_hold(const int *signals, size_t count, sigset_t *held, sigset_t *before)
 {
     sigset_t blocked;

@@ -98,14 +98,16 @@ extern const weft_i_os weft_i_os_linux;
 /* Not worth replacing: no resource is taken. */
 int weft_i_os_process(void);     /* getpid */
 int weft_i_os_thread(void);      /* gettid */
-int weft_i_os_parent(void);  /* getppid */
-int weft_i_os_user(void);    /* geteuid */
+int weft_i_os_parent(void);      /* getppid */
+int weft_i_os_user(void);        /* geteuid */
 int weft_i_os_cores(void);       /* cores this process may run on */
 int64_t weft_i_os_wall_ns(void); /* since 1970; only for showing, never for deadlines */
 
 /* The child's side: descriptors, process group, signals, core.  Its program or function follows.
  * errno value. */
 int weft_i_os_child_settle(const weft_i_os_child *child);
+__attribute__((noreturn)) void weft_i_os_child_end(
+    int code); /* _exit: nothing of the parent's runs again */
 
 /*
  * Blocks `signals` in the calling thread, except those the process ignores, and SIGPIPE; says

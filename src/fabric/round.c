@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static bool captures(const weft_i_round *round)
@@ -95,7 +94,7 @@ __attribute__((noreturn)) static void live(weft_i_round *round, int rank,
                                            const weft_i_os_child *child)
 {
     if (weft_i_os_child_settle(child))
-        _exit(127);
+        weft_i_os_child_end(127);
     weft_i_lines_leave(&round->lines);
     weft_i_feed_close(&round->feed);
     for (int i = 0; i < rank; i++)
@@ -108,7 +107,7 @@ __attribute__((noreturn)) static void live(weft_i_round *round, int rank,
     environ = round->env.list;
     int code = round->opts->body(rank, round->opts->arg);
     fflush(NULL);
-    _exit(code < 0 ? -code : code);
+    weft_i_os_child_end(code < 0 ? -code : code);
 }
 
 static pid_t give_birth(weft_i_round *round, int rank, const weft_i_os_child *child)
