@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -103,6 +104,14 @@ static int os_flock(int fd, int operation)
     return result;
 }
 
+static int os_lock_byte(int fd, short kind, off_t byte)
+{
+    struct flock lock = {.l_type = kind, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    int result;
+    RESTART(result, fcntl(fd, F_OFD_SETLK, &lock));
+    return result;
+}
+
 static int os_pipe(int fds[2])
 {
     return pipe2(fds, O_CLOEXEC);
@@ -158,6 +167,22 @@ static ssize_t os_recvmsg(int fd, struct msghdr *message, int flags)
     ssize_t result;
     RESTART(result, recvmsg(fd, message, flags | MSG_CMSG_CLOEXEC));
     return result;
+}
+
+static int os_epoll_create(void)
+{
+    return epoll_create1(EPOLL_CLOEXEC);
+}
+
+static int os_epoll_wait(int epoll, struct epoll_event *events, int count, int timeout_ms)
+{
+    int result = epoll_wait(epoll, events, count, timeout_ms);
+    return result < 0 && errno == EINTR ? 0 : result;
+}
+
+static void *os_dlopen(const char *name)
+{
+    return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
 static int64_t os_clock_ns(void)
@@ -323,6 +348,8 @@ const weft_i_os weft_i_os_linux = {
     .lseek = lseek,
     .flock = os_flock,
     .mkdir = mkdir,
+    .lock_byte = os_lock_byte,
+    .fstat = fstat,
     .unlink = unlink,
     .pipe = os_pipe,
     .eventfd = os_eventfd,
@@ -334,6 +361,14 @@ const weft_i_os weft_i_os_linux = {
     .connect = os_connect,
     .sendmsg = os_sendmsg,
     .recvmsg = os_recvmsg,
+    .getsockname = getsockname,
+    .getsockopt = getsockopt,
+    .setsockopt = setsockopt,
+    .getaddrinfo = getaddrinfo,
+    .freeaddrinfo = freeaddrinfo,
+    .epoll_create = os_epoll_create,
+    .epoll_ctl = epoll_ctl,
+    .epoll_wait = os_epoll_wait,
     .poll = os_poll,
     .thread_create = os_thread_create,
     .fork = fork,
@@ -344,6 +379,8 @@ const weft_i_os weft_i_os_linux = {
     .spawn = os_spawn,
     .wait_kept = os_wait_kept,
     .random_bytes = os_random_bytes,
+    .dlopen = os_dlopen,
+    .dlsym = dlsym,
     .clock_ns = os_clock_ns,
     .sleep_ns = os_sleep_ns,
     .yield = os_yield,

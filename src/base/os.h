@@ -7,6 +7,7 @@
 #ifndef WEFT_BASE_OS_H
 #define WEFT_BASE_OS_H
 
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +15,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 /* A child process: what is set up between its birth and its program. */
@@ -51,6 +54,9 @@ typedef struct weft_i_os {
     off_t (*lseek)(int fd, off_t offset, int whence);
     int (*flock)(int fd, int operation);
     int (*mkdir)(const char *path, mode_t mode);
+    /* An open-file-description lock of one byte (F_RDLCK, F_WRLCK or F_UNLCK); EAGAIN if another holds it. */
+    int (*lock_byte)(int fd, short kind, off_t byte);
+    int (*fstat)(int fd, struct stat *out);
     int (*unlink)(const char *path);
     int (*pipe)(int fds[2]);
     int (*eventfd)(unsigned start); /* non-blocking */
@@ -64,8 +70,16 @@ typedef struct weft_i_os {
     int (*connect)(int fd, const struct sockaddr *address, socklen_t length);
     ssize_t (*sendmsg)(int fd, const struct msghdr *message, int flags);
     ssize_t (*recvmsg)(int fd, struct msghdr *message, int flags);
-    int (*poll)(struct pollfd *fds, nfds_t count,
-                int timeout_ms); /* EINTR does not restart its clock */
+    int (*getsockname)(int fd, struct sockaddr *address, socklen_t *length);
+    int (*getsockopt)(int fd, int level, int option, void *value, socklen_t *length);
+    int (*setsockopt)(int fd, int level, int option, const void *value, socklen_t length);
+    int (*getaddrinfo)(const char *host, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **out); /* EAI_ value */
+    void (*freeaddrinfo)(struct addrinfo *list);
+    int (*epoll_create)(void);
+    int (*epoll_ctl)(int epoll, int operation, int fd, struct epoll_event *event);
+    int (*epoll_wait)(int epoll, struct epoll_event *events, int count, int timeout_ms); /* 0 after EINTR */
+    int (*poll)(struct pollfd *fds, nfds_t count, int timeout_ms); /* EINTR does not restart its clock */
 
     /* threads, processes, identity */
     int (*thread_create)(pthread_t *thread, void *(*body)(void *),
@@ -79,6 +93,10 @@ typedef struct weft_i_os {
     int (*wait_kept)(pid_t process,
                      int *status); /* as waitpid WNOHANG, but the zombie stays: 1 ended, 0 not */
     int (*random_bytes)(void *bytes, size_t count);
+
+    /* libraries loaded at run time; never unloaded */
+    void *(*dlopen)(const char *name);
+    void *(*dlsym)(void *library, const char *symbol);
 
     /* time and waiting */
     int64_t (*clock_ns)(void); /* monotonic */

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libcrypto, loaded on demand.  The three entries are written under the mutex before `ready` is set
+ * and never change afterwards; the library stays loaded for the life of the process.
+ */
+#include "base/keyed.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static struct {
+    unsigned char *(*hmac)(const void *digest, const void *key, int key_bytes,
+                           const unsigned char *data, size_t bytes, unsigned char *out,
+                           unsigned *out_bytes);
+    const void *(*sha256)(void);
+    int (*compare)(const void *a, const void *b, size_t bytes);
+} crypto;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool
+    ready; /* release in load(), acquire in loaded(): whoever sees true sees the entries */
+
+static bool loaded(void)
+{
+    return atomic_load_explicit(&ready, memory_order_acquire);
+}
+
+static weft_status load(void)
+{
+    void *library = WEFT_OS->dlopen("libcrypto.so.3");
+    if (!library)
+        return weft_i_fail(
+            WEFT_ERR_UNSUPPORTED,
+            "a store over TCP needs OpenSSL 3's libcrypto.so.3, which cannot be loaded "
+            "(Debian: apt install libssl3); ranks of one host can meet without it");
+    /* POSIX promises that a function pointer survives in a void pointer; C alone does not, hence
+     * memcpy. */
+    void *hmac = WEFT_OS->dlsym(library, "HMAC"), *sha256 = WEFT_OS->dlsym(library, "EVP_sha256"),
+         *compare = WEFT_OS->dlsym(library, "CRYPTO_memcmp");
+    if (!hmac || !sha256 || !compare)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "libcrypto.so.3 lacks HMAC, EVP_sha256 or CRYPTO_memcmp: not OpenSSL 3");
+    memcpy(&crypto.hmac, &hmac, sizeof hmac);
+    memcpy(&crypto.sha256, &sha256, sizeof sha256);
+    memcpy(&crypto.compare, &compare, sizeof compare);
+    atomic_store_explicit(&ready, true,
+                          memory_order_release); /* pairs with the acquire in loaded() */
+    return WEFT_OK;
+}
+
+weft_status weft_i_keyed_load(void)
+{
+    if (loaded())
+        return WEFT_OK;
+    pthread_mutex_lock(&loading);
+    weft_status status = loaded() ? WEFT_OK : load();
+    pthread_mutex_unlock(&loading);
+    return status;
+}
+
+weft_status weft_i_keyed_sign(const uint8_t secret[WEFT_I_KEYED_BYTES], const void *bytes,
+                              size_t count, uint8_t out[WEFT_I_KEYED_BYTES])
+{
+    if (!loaded())
+        return weft_i_fail(WEFT_ERR_STATE, "keyed hash: libcrypto is not loaded");
+    unsigned length = 0;
+    if (!crypto.hmac(crypto.sha256(), secret, WEFT_I_KEYED_BYTES, bytes, count, out, &length) ||
+        length != WEFT_I_KEYED_BYTES)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "keyed hash: libcrypto could not hash %zu bytes",
+                           count);
+    return WEFT_OK;
+}
+
+bool weft_i_keyed_equal(const uint8_t a[WEFT_I_KEYED_BYTES], const uint8_t b[WEFT_I_KEYED_BYTES])
+{
+    return loaded() && crypto.compare(a, b, WEFT_I_KEYED_BYTES) == 0;
+}
+
+static int digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool weft_i_keyed_parse(const char *hex, uint8_t out[WEFT_I_KEYED_BYTES])
+{
+    if (strnlen(hex, 2 * WEFT_I_KEYED_BYTES + 1) != 2 * WEFT_I_KEYED_BYTES)
+        return false;
+    for (size_t i = 0; i < WEFT_I_KEYED_BYTES; i++) {
+        int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        out[i] = (uint8_t)(high * 16 + low);
+    }
+    return true;
+}
+
+void weft_i_keyed_forget(void *secret, size_t bytes)
+{
+    explicit_bzero(secret, bytes);
+}

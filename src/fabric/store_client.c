@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A store that lives in a server: one connection, any number of threads.
+ *
+ * Requests carry ids and are answered in any order, so a call that waits for a key keeps nobody
+ * waiting.  There is no reader thread: of the threads that wait for an answer one leads, reads the
+ * socket and hands answers to their owners; when it has its own it passes the lead on.  A lone
+ * caller thus does its own read (no hand-over between threads, no thread to start and stop in every
+ * rank), and one descriptor serves all, where a connection per blocked call would need as many as
+ * there are blocked threads.
+ */
+#include "fabric/store_client.h"
+
+#include "base/os.h"
+#include "base/status.h"
+#include "fabric/store_dial.h"
+#include "fabric/store_link.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+/* A call under way, on the stack of its thread. */
+typedef struct slot {
+    struct slot *next, **link;
+    uint64_t id;
+    bool done;
+    bool pushing;       /* waits for room to send, so cannot be called to lead */
+    weft_status status; /* of the transport */
+    weft_i_store_answer *answer;
+    pthread_cond_t turn; /* done, or its turn to lead */
+} slot;
+
+typedef struct client {
+    weft_store store;
+    weft_i_store_server *server; /* if it runs in this process */
+    weft_i_store_dial dial;
+    pthread_mutex_t lock; /* everything below */
+    weft_i_store_link line;
+    slot *slots;
+    bool led; /* some thread reads the socket */
+    weft_status broken;
+    uint64_t last_id;
+} client;
+
+static weft_status say_broken(const client *c)
+{
+    if (c->broken == WEFT_ERR_UNREACHABLE)
+        return weft_i_fail(c->broken,
+                           "store %s: the server is gone: it ended, died or dropped this client",
+                           c->store.name);
+    return weft_i_fail(
+        c->broken, "store %s: the server sent bytes that are not ours; the connection is closed",
+        c->store.name);
+}
+
+static struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+static int poll_ms(int64_t deadline)
+{
+    if (deadline == WEFT_I_NEVER)
+        return -1;
+    int64_t left = deadline - WEFT_OS->clock_ns();
+    left = left <= 0 ? 0 : (left + 999999) / 1000000;
+    return left > INT32_MAX ? INT32_MAX : (int)left;
+}
+
+/* ---- under the lock ---- */
+
+static void break_all(client *c, weft_status status)
+{
+    if (c->broken)
+        return;
+    c->broken = status;
+    for (slot *s = c->slots; s; s = s->next) {
+        s->done = true;
+        s->status = status;
+        pthread_cond_signal(&s->turn);
+    }
+}
+
+static void flush(client *c)
+{
+    weft_status status = weft_i_store_link_flush(&c->line);
+    if (status < 0)
+        break_all(c, status);
+}
+
+static weft_status enqueue(client *c, uint64_t id, const weft_i_store_request *request,
+                           size_t bytes)
+{
+    uint8_t *payload = weft_i_store_link_begin(&c->line, id, bytes);
+    if (!payload)
+        return WEFT_ERR_NO_MEMORY;
+    weft_i_store_request_encode(request, payload, bytes);
+    return weft_i_store_link_commit(&c->line, bytes);
+}
+
+/* One-way words about an earlier request.  Without memory for them the connection must go: the
+ * server would be wrong. */
+static void tell(client *c, weft_i_store_op op, uint64_t id)
+{
+    weft_i_store_request request = {.op = op, .number = (int64_t)id};
+    if (c->broken)
+        return;
+    if (enqueue(c, 0, &request, weft_i_store_request_bytes(&request)) < 0)
+        break_all(c, WEFT_ERR_UNREACHABLE);
+    else
+        flush(c);
+}
+
+static void hand_over(client *c, const weft_i_store_frame *frame)
+{
+    slot *s = c->slots;
+    while (s && (s->id != frame->id || s->done))
+        s = s->next;
+    if (!s)
+        return; /* its caller gave up and said so */
+    uint8_t *copy = WEFT_OS->alloc(frame->bytes + 1);
+    s->status = WEFT_ERR_NO_MEMORY;
+    if (copy) {
+        memcpy(copy, frame->payload, frame->bytes);
+        s->status = weft_i_store_answer_decode(copy, frame->bytes, s->answer);
+        s->answer->memory = copy;
+    }
+    s->done = true;
+    pthread_cond_signal(&s->turn);
+    if (s->status == WEFT_ERR_PROTOCOL)
+        break_all(c, WEFT_ERR_PROTOCOL);
+}
+
+/* Reads what is there.  Only memory can be short without ending the connection. */
+static weft_status read_some(client *c)
+{
+    weft_status status = weft_i_store_link_fill(&c->line, (size_t)2 * WEFT_I_STORE_MESSAGE_BYTES);
+    weft_i_store_frame frame;
+    int got = 0;
+    while (!c->broken && (got = weft_i_store_link_next(&c->line, &frame)) == 1)
+        hand_over(c, &frame);
+    if (got < 0)
+        break_all(c, WEFT_ERR_PROTOCOL);
+    if (status == WEFT_ERR_UNREACHABLE)
+        break_all(c, status);
+    return status == WEFT_ERR_NO_MEMORY ? status : WEFT_OK;
+}
+
+/* Waits for the socket without the lock; what arrived is handed out. */
+static weft_status lead(client *c, int64_t deadline)
+{
+    struct pollfd watched = {.fd = c->line.fd, .events = POLLIN};
+    if (weft_i_store_link_unsent(&c->line))
+        watched.events |= POLLOUT;
+    c->led = true;
+    pthread_mutex_unlock(&c->lock);
+    int ready = WEFT_OS->poll(&watched, 1, poll_ms(deadline));
+    int error = errno;
+    pthread_mutex_lock(&c->lock);
+    c->led = false;
+    if (ready < 0)
+        return error == ENOMEM ? WEFT_ERR_NO_MEMORY : WEFT_ERR_IO;
+    if (watched.revents & POLLOUT)
+        flush(c);
+    if (watched.revents & (POLLIN | POLLHUP | POLLERR))
+        return read_some(c);
+    return WEFT_OK;
+}
+
+/*
+ * Somebody else reads, but our bytes are not all out: wait for room ourselves.  If nobody reads any
+ * more, all others are here too, sending; then no answer is under way that could block the server,
+ * so this cannot lock up.
+ */
+static void push(client *c, slot *s, int64_t deadline)
+{
+    struct pollfd watched = {.fd = c->line.fd, .events = POLLOUT};
+    s->pushing = true;
+    pthread_mutex_unlock(&c->lock);
+    WEFT_OS->poll(&watched, 1, poll_ms(deadline));
+    pthread_mutex_lock(&c->lock);
+    s->pushing = false;
+    if (!c->broken)
+        flush(c);
+}
+
+static void follow(client *c, slot *s, int64_t deadline)
+{
+    if (deadline == WEFT_I_NEVER) {
+        pthread_cond_wait(&s->turn, &c->lock);
+        return;
+    }
+    struct timespec end = timespec_of(deadline);
+    pthread_cond_timedwait(&s->turn, &c->lock, &end);
+}
+
+static weft_status await(client *c, slot *s, uint64_t sent_at, int64_t deadline)
+{
+    while (!s->done) {
+        if (WEFT_OS->clock_ns() >= deadline)
+            return WEFT_ERR_TIMEOUT;
+        if (!c->led)
+            WEFT_TRY(lead(c, deadline));
+        else if (c->line.flushed < sent_at)
+            push(c, s, deadline);
+        else
+            follow(c, s, deadline);
+    }
+    return s->status;
+}
+
+static void enter(client *c, slot *s)
+{
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->turn, &clock);
+    pthread_condattr_destroy(&clock);
+    s->next = c->slots;
+    s->link = &c->slots;
+    if (s->next)
+        s->next->link = &s->next;
+    c->slots = s;
+}
+
+static void leave(client *c, slot *s)
+{
+    *s->link = s->next;
+    if (s->next)
+        s->next->link = s->link;
+    pthread_cond_destroy(&s->turn);
+    for (slot *other = c->slots; !c->led && other; other = other->next)
+        if (!other->done && !other->pushing) {
+            pthread_cond_signal(&other->turn); /* somebody has to read from now on */
+            break;
+        }
+}
+
+/* ---- the kind ---- */
+
+static weft_status exchange(client *c, const weft_i_store_request *request, size_t bytes,
+                            int64_t deadline, weft_i_store_answer *answer)
+{
+    slot s = {.id = ++c->last_id, .answer = answer};
+    if (enqueue(c, s.id, request, bytes) < 0)
+        return WEFT_ERR_NO_MEMORY;
+    uint64_t sent_at = c->line.flushed + weft_i_store_link_unsent(&c->line);
+    enter(c, &s);
+    flush(c);
+    weft_status status = await(c, &s, sent_at, deadline);
+    leave(c, &s);
+    if (status < 0 && status != WEFT_ERR_UNREACHABLE && status != WEFT_ERR_PROTOCOL)
+        tell(c, WEFT_I_STORE_CANCEL, s.id);
+    else if (request->op == WEFT_I_STORE_POP && status == WEFT_OK && answer->status == WEFT_OK)
+        tell(c, WEFT_I_STORE_TAKEN, s.id);
+    return status;
+}
+
+static weft_status word(const client *c, const weft_i_store_request *request, weft_status status)
+{
+    char keys[640];
+    weft_i_store_keys_text(request, keys, sizeof keys);
+    switch (status) {
+    case WEFT_OK:
+        return WEFT_OK;
+    case WEFT_ERR_UNREACHABLE:
+    case WEFT_ERR_PROTOCOL:
+        return weft_i_explain(say_broken(c), "%s(%s)", weft_i_store_op_name(request->op), keys);
+    case WEFT_ERR_TIMEOUT:
+        return weft_i_fail(status, "store %s: %s(%s): no answer before the deadline", c->store.name,
+                           weft_i_store_op_name(request->op), keys);
+    default:
+        return weft_i_fail(status, "store %s: %s(%s): %s in this process", c->store.name,
+                           weft_i_store_op_name(request->op), keys, weft_strerror(status));
+    }
+}
+
+static bool waits_for_keys(const weft_i_store_request *request)
+{
+    return request->may_block &&
+           (request->op == WEFT_I_STORE_GET || request->op == WEFT_I_STORE_WAIT ||
+            request->op == WEFT_I_STORE_MULTI_GET || request->op == WEFT_I_STORE_POP);
+}
+
+static weft_status perform(weft_store *store, const weft_i_store_request *request, int64_t deadline,
+                           weft_i_store_answer *answer)
+{
+    client *c = (client *)store;
+    size_t bytes = weft_i_store_request_bytes(request);
+    if (bytes == SIZE_MAX) {
+        answer->status = WEFT_ERR_LIMIT;
+        return WEFT_OK;
+    }
+    pthread_mutex_lock(&c->lock);
+    weft_status status = c->broken ? c->broken : exchange(c, request, bytes, deadline, answer);
+    pthread_mutex_unlock(&c->lock);
+    if (status < 0)
+        weft_i_store_answer_clear(answer);
+    if (status == WEFT_ERR_TIMEOUT && waits_for_keys(request)) {
+        answer->status = status;
+        return WEFT_OK;
+    }
+    return word(c, request, status);
+}
+
+static void close_client(weft_store *store, bool forked)
+{
+    client *c = (client *)store;
+    weft_i_store_link_close(&c->line, forked);
+    weft_i_store_server_drop(c->server, forked);
+    weft_i_store_dial_forget(&c->dial);
+    if (!forked)
+        pthread_mutex_destroy(&c->lock);
+}
+
+static weft_store *copy_of(weft_store *store);
+
+static const weft_i_store_kind kind = {.perform = perform, .clone = copy_of, .close = close_client};
+
+weft_store *weft_i_store_client_new(const weft_i_store_dial *dial, weft_i_store_server *server,
+                                    int64_t deadline)
+{
+    client *c = weft_i_store_new(&kind, sizeof *c, "%s", dial->name);
+    if (!c) {
+        weft_i_store_server_drop(server, false);
+        return NULL;
+    }
+    c->server = server;
+    c->dial = *dial;
+    c->line.fd = -1;
+    c->store.port = dial->port;
+    pthread_mutex_init(&c->lock, NULL);
+    if (weft_i_store_dial_connect(&c->dial, deadline, &c->line) == WEFT_OK)
+        return &c->store;
+    weft_release(c);
+    return NULL;
+}
+
+static weft_store *copy_of(weft_store *store)
+{
+    client *c = (client *)store;
+    if (c->server)
+        weft_i_store_server_hold(c->server);
+    return weft_i_store_client_new(&c->dial, c->server,
+                                   weft_i_store_deadline(store, WEFT_STORE_DEFAULT));
+}

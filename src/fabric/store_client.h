@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kind of store whose data is in a server. */
+#ifndef WEFT_FABRIC_STORE_CLIENT_H
+#define WEFT_FABRIC_STORE_CLIENT_H
+
+#include "fabric/store_dial.h"
+#include "fabric/store_server.h"
+
+/*
+ * Connects and makes the store.  Takes over the caller's reference to `server` (NULL: it runs
+ * elsewhere), also on failure.  NULL and an error.
+ */
+weft_store *weft_i_store_client_new(const weft_i_store_dial *dial, weft_i_store_server *server,
+                                    int64_t deadline);
+
+#endif

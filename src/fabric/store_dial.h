@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a client reaches its server: where, with which token, and the handshake until both trust each
+ * other. */
+#ifndef WEFT_FABRIC_STORE_DIAL_H
+#define WEFT_FABRIC_STORE_DIAL_H
+
+#include "fabric/store_address.h"
+#include "fabric/store_link.h"
+
+typedef struct weft_i_store_dial {
+    weft_i_store_addresses addresses;
+    bool has_token;
+    uint8_t token[WEFT_I_KEYED_BYTES];
+    int port;
+    char name[WEFT_I_STORE_ADDRESS_TEXT + 8]; /* "tcp 127.0.0.1:29500" */
+} weft_i_store_dial;
+
+/*
+ * Connects and shakes hands, again and again with a short pause until `deadline`.  AUTH, VERSION
+ * and a foreign service end it at once.  On success `line` is ready for frames.
+ */
+weft_status weft_i_store_dial_connect(const weft_i_store_dial *dial, int64_t deadline,
+                                      weft_i_store_link *line);
+
+/* Overwrites the token. */
+void weft_i_store_dial_forget(weft_i_store_dial *dial);
+
+#endif

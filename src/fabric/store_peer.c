@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state machine of one connection.  Before the token is shown it holds one small buffer and
+ * answers with greetings only; afterwards its requests are applied in order.  Every failure of one
+ * peer ends that peer alone.
+ */
+#include "fabric/store_peer.h"
+
+#include "base/log.h"
+#include "base/nofork.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+struct weft_i_store_waiting {
+    weft_i_store_waiter waiter; /* first: the map hands us back a pointer to it */
+    weft_i_store_waiting *next, **link;
+    weft_i_store_peer *peer;
+    uint64_t id;
+    size_t bytes;
+    weft_i_store_request request;
+    void *space;
+    uint8_t payload[];
+};
+
+struct weft_i_store_granted {
+    weft_i_store_granted *next;
+    uint64_t id;
+    weft_i_store_item *item;
+    size_t bytes; /* as counted in the map while on its way */
+    size_t key_bytes;
+    char key[];
+};
+
+void weft_i_store_peers_add(weft_i_store_peers *list, weft_i_store_peer *peer)
+{
+    if (!list->first)
+        list->end = &list->first;
+    peer->next = NULL;
+    peer->link = list->end;
+    *list->end = peer;
+    list->end = &peer->next;
+    list->count++;
+}
+
+void weft_i_store_peers_remove(weft_i_store_peers *list, weft_i_store_peer *peer)
+{
+    *peer->link = peer->next;
+    if (peer->next)
+        peer->next->link = peer->link;
+    else
+        list->end = peer->link;
+    list->count--;
+}
+
+/* ---- accounts ---- */
+
+static void count_unsent(weft_i_store_peer *peer)
+{
+    size_t now = weft_i_store_link_unsent(&peer->line);
+    if (peer->state == WEFT_I_STORE_PEER_KNOWN && !peer->unsent && now)
+        peer->since = WEFT_OS->clock_ns();
+    peer->server->unsent += now - peer->unsent;
+    peer->unsent = now;
+}
+
+static void release_large(weft_i_store_peer *peer)
+{
+    peer->server->reserved -= peer->reserved;
+    peer->reserved = 0;
+}
+
+static void set_paused(weft_i_store_peer *peer, bool paused)
+{
+    if (paused != peer->paused)
+        peer->server->paused += paused ? 1 : (size_t)-1;
+    peer->paused = paused;
+}
+
+/* Whether the next request may be answered now; if not the peer rests until others have drained. */
+static bool within_budget(weft_i_store_peer *peer)
+{
+    bool ok = peer->server->unsent < WEFT_I_STORE_UNSENT && peer->unsent < WEFT_I_STORE_PEER_UNSENT;
+    set_paused(peer, !ok);
+    return ok;
+}
+
+/* Whether the frame under way may be read into memory now. */
+static bool may_read(weft_i_store_peer *peer)
+{
+    weft_i_store_server *server = peer->server;
+    size_t wants =
+        peer->state == WEFT_I_STORE_PEER_KNOWN ? weft_i_store_link_wants(&peer->line) : 0;
+    if (wants <= WEFT_I_STORE_LARGE || peer->reserved)
+        return true;
+    if (server->reserved && server->reserved + wants > WEFT_I_STORE_LARGE_ALL) {
+        set_paused(peer, true);
+        return false;
+    }
+    server->reserved += peer->reserved = wants;
+    return true;
+}
+
+static void watch(weft_i_store_peer *peer)
+{
+    uint32_t wanted =
+        (peer->paused ? 0u : (uint32_t)EPOLLIN) | (peer->unsent ? (uint32_t)EPOLLOUT : 0u);
+    if (peer->state == WEFT_I_STORE_PEER_GONE || wanted == peer->interest)
+        return;
+    struct epoll_event event = {.events = wanted, .data.ptr = peer};
+    if (WEFT_OS->epoll_ctl(peer->server->epoll, EPOLL_CTL_MOD, peer->line.fd, &event) != 0)
+        weft_i_store_peer_drop(peer, "epoll failed");
+    else
+        peer->interest = wanted;
+}
+
+/* ---- coming and going ---- */
+
+static bool same_user(int fd)
+{
+    struct ucred peer = {0};
+    socklen_t length = sizeof peer;
+    return WEFT_OS->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+           peer.uid == geteuid();
+}
+
+void weft_i_store_peer_new(weft_i_store_server *server, int fd)
+{
+    if (weft_i_nofork_add(fd) < 0) {
+        WEFT_OS->close(fd);
+        return;
+    }
+    weft_i_store_peer *peer = WEFT_OS->alloc(sizeof *peer);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
+    if (!peer || (!server->has_token && !same_user(fd)) ||
+        WEFT_OS->epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+        weft_i_log(WEFT_LOG_INFO, "store: a connection was turned away: %s",
+                   peer ? "another user, or epoll failed" : "no memory");
+        WEFT_OS->free(peer);
+        weft_i_nofork_close(fd);
+        return;
+    }
+    weft_i_store_link_open(&peer->line, fd);
+    peer->server = server;
+    peer->interest = EPOLLIN;
+    peer->since = WEFT_OS->clock_ns();
+    weft_i_store_peers_add(&server->strangers, peer);
+}
+
+static void forget_waiting(weft_i_store_waiting *waiting)
+{
+    weft_i_store_peer *peer = waiting->peer;
+    weft_i_store_map_unhang(&peer->server->map, &waiting->waiter);
+    *waiting->link = waiting->next;
+    if (waiting->next)
+        waiting->next->link = waiting->link;
+    peer->server->map.bytes -= waiting->bytes;
+    peer->server->waiting--;
+    peer->waiting_count--;
+    WEFT_OS->free(waiting->space);
+    WEFT_OS->free(waiting);
+}
+
+/* Takes the grant at `place` off the list; gives its element back to the queue unless it was
+ * received. */
+static void settle(weft_i_store_peer *peer, weft_i_store_granted **place, bool received)
+{
+    weft_i_store_granted *granted = *place;
+    *place = granted->next;
+    peer->server->map.bytes -= granted->bytes;
+    peer->server->granted--;
+    if (received)
+        weft_i_store_map_drop(granted->item);
+    else
+        weft_i_store_map_put_back(&peer->server->map,
+                                  (weft_i_view){granted->key, granted->key_bytes}, granted->item);
+    WEFT_OS->free(granted);
+}
+
+void weft_i_store_peer_drop(weft_i_store_peer *peer, const char *why)
+{
+    weft_i_store_server *server = peer->server;
+    if (peer->state == WEFT_I_STORE_PEER_GONE)
+        return;
+    bool known = peer->state == WEFT_I_STORE_PEER_KNOWN;
+    weft_i_log(known ? WEFT_LOG_TRACE : WEFT_LOG_INFO, "store: %s left: %s",
+               known ? "a client" : "a stranger", why);
+    while (peer->waiting)
+        forget_waiting(peer->waiting);
+    while (peer->granted)
+        settle(peer, &peer->granted, false);
+    set_paused(peer, false);
+    release_large(peer);
+    server->unsent -= peer->unsent;
+    weft_i_store_link_close(&peer->line, false); /* closing takes it out of epoll too */
+    weft_i_store_peers_remove(known ? &server->known : &server->strangers, peer);
+    peer->state = WEFT_I_STORE_PEER_GONE;
+    weft_i_store_peers_add(&server->gone, peer);
+}
+
+void weft_i_store_peer_flush(weft_i_store_peer *peer)
+{
+    uint64_t before = peer->line.flushed;
+    if (weft_i_store_link_flush(&peer->line) < 0) {
+        weft_i_store_peer_drop(peer, "it closed the connection");
+        return;
+    }
+    if (peer->state == WEFT_I_STORE_PEER_KNOWN && peer->unsent && peer->line.flushed != before)
+        peer->since = WEFT_OS->clock_ns();
+    count_unsent(peer);
+    watch(peer);
+}
+
+/* ---- greetings ---- */
+
+static void greet(weft_i_store_peer *peer, weft_i_store_greeting *greeting)
+{
+    greeting->version = WEFT_I_STORE_VERSION;
+    snprintf(greeting->release, sizeof greeting->release, "%s", WEFT_VERSION);
+    if (weft_i_store_link_greet(&peer->line, greeting) < 0)
+        weft_i_store_peer_drop(peer, "no memory to greet it");
+    else
+        weft_i_store_peer_flush(peer);
+}
+
+static void refuse(weft_i_store_peer *peer, weft_status status, const char *why)
+{
+    weft_i_store_greeting refusal = {.kind = WEFT_I_STORE_REFUSAL, .status = status};
+    greet(peer, &refusal);
+    weft_i_store_peer_drop(peer, why);
+}
+
+static void admit(weft_i_store_peer *peer)
+{
+    weft_i_store_greeting welcome = {.kind = WEFT_I_STORE_WELCOME};
+    weft_i_store_peers_remove(&peer->server->strangers, peer);
+    weft_i_store_peers_add(&peer->server->known, peer);
+    peer->state = WEFT_I_STORE_PEER_KNOWN;
+    greet(peer, &welcome);
+}
+
+static void hear_hello(weft_i_store_peer *peer, const weft_i_store_greeting *hello)
+{
+    if (hello->version != WEFT_I_STORE_VERSION) {
+        refuse(peer, WEFT_ERR_VERSION, "it speaks another version");
+        return;
+    }
+    if (!peer->server->has_token) {
+        admit(peer);
+        return;
+    }
+    weft_i_store_greeting challenge = {.kind = WEFT_I_STORE_CHALLENGE};
+    memcpy(peer->client_nonce, hello->nonce, sizeof peer->client_nonce);
+    if (WEFT_OS->random_bytes(peer->server_nonce, sizeof peer->server_nonce) != 0 ||
+        weft_i_store_link_derive(peer->server->token, WEFT_I_STORE_SERVER_PROOF, peer->client_nonce,
+                                 peer->server_nonce, challenge.proof) < 0) {
+        weft_i_store_peer_drop(peer, "no random bytes or no memory");
+        return;
+    }
+    memcpy(challenge.nonce, peer->server_nonce, sizeof challenge.nonce);
+    peer->state = WEFT_I_STORE_PEER_PROVING;
+    greet(peer, &challenge);
+}
+
+static void hear_proof(weft_i_store_peer *peer, const weft_i_store_greeting *proof)
+{
+    const uint8_t *token = peer->server->token, *theirs = peer->client_nonce,
+                  *ours = peer->server_nonce;
+    uint8_t expected[WEFT_I_KEYED_BYTES];
+    if (proof->version != WEFT_I_STORE_VERSION ||
+        weft_i_store_link_derive(token, WEFT_I_STORE_CLIENT_PROOF, theirs, ours, expected) < 0 ||
+        !weft_i_keyed_equal(expected, proof->proof)) {
+        refuse(peer, WEFT_ERR_AUTH, "it does not have the job's token");
+        return;
+    }
+    if (weft_i_store_link_derive(token, WEFT_I_STORE_TO_SERVER_KEY, theirs, ours,
+                                 peer->line.receive_key) < 0 ||
+        weft_i_store_link_derive(token, WEFT_I_STORE_TO_CLIENT_KEY, theirs, ours,
+                                 peer->line.send_key) < 0) {
+        weft_i_store_peer_drop(peer, "no memory for its keys");
+        return;
+    }
+    admit(peer);
+    peer->line.is_signed = true;
+}
+
+/* Whether there was a greeting to act on. */
+static bool hear_greeting(weft_i_store_peer *peer)
+{
+    weft_i_store_greeting greeting;
+    int got = weft_i_store_link_greeting(&peer->line, &greeting);
+    if (got == 0)
+        return false;
+    if (got == 1 && peer->state == WEFT_I_STORE_PEER_NEW && greeting.kind == WEFT_I_STORE_HELLO)
+        hear_hello(peer, &greeting);
+    else if (got == 1 && peer->state == WEFT_I_STORE_PEER_PROVING &&
+             greeting.kind == WEFT_I_STORE_PROOF)
+        hear_proof(peer, &greeting);
+    else
+        weft_i_store_peer_drop(peer, "it does not speak our protocol");
+    return true;
+}
+
+/* ---- requests ---- */
+
+static bool send_answer(weft_i_store_peer *peer, uint64_t id, const weft_i_store_answer *answer)
+{
+    size_t bytes = weft_i_store_answer_bytes(answer);
+    uint8_t *payload = bytes <= WEFT_I_STORE_MESSAGE_BYTES
+                           ? weft_i_store_link_begin(&peer->line, id, bytes)
+                           : NULL;
+    if (!payload)
+        return false;
+    weft_i_store_answer_encode(answer, payload, bytes);
+    if (weft_i_store_link_commit(&peer->line, bytes) < 0)
+        return false;
+    weft_i_store_peer_flush(peer);
+    return true;
+}
+
+/* For answers without values.  A client that cannot even be told of an error must not wait for
+ * ever: it is dropped. */
+static void send_status(weft_i_store_peer *peer, uint64_t id, weft_status status)
+{
+    weft_i_store_answer answer = {.status = status};
+    if (!send_answer(peer, id, &answer))
+        weft_i_store_peer_drop(peer, "no memory to answer it");
+}
+
+/* Notes a popped element before it is sent, so that it can go back.  False, and back it is, if
+ * memory ran out. */
+static bool grant(weft_i_store_peer *peer, uint64_t id, weft_i_view key, weft_i_store_item *item)
+{
+    weft_i_store_server *server = peer->server;
+    weft_i_store_granted *granted = WEFT_OS->alloc(sizeof *granted + key.bytes);
+    if (!granted) {
+        weft_i_store_map_put_back(&server->map, key, item);
+        return false;
+    }
+    granted->id = id;
+    granted->item = item;
+    granted->bytes = sizeof *item + item->bytes;
+    granted->key_bytes = key.bytes;
+    memcpy(granted->key, key.data, key.bytes);
+    granted->next = peer->granted;
+    peer->granted = granted;
+    server->granted++;
+    server->map.bytes += granted->bytes;
+    return true;
+}
+
+static void answer(weft_i_store_peer *peer, uint64_t id, const weft_i_store_request *request,
+                   weft_i_store_answer *found, const weft_i_store_outcome *outcome)
+{
+    if (outcome->taken && !grant(peer, id, request->key[0], outcome->taken)) {
+        send_status(peer, id, WEFT_ERR_NO_MEMORY);
+        return;
+    }
+    if (send_answer(peer, id, found))
+        return;
+    if (outcome->taken)
+        settle(peer, &peer->granted, false);
+    send_status(peer, id, WEFT_ERR_NO_MEMORY);
+}
+
+/* Keeps a copy of a request whose keys are missing, and hangs it up. */
+static void wait_for_keys(weft_i_store_peer *peer, const weft_i_store_frame *frame)
+{
+    weft_i_store_server *server = peer->server;
+    size_t bytes = sizeof(weft_i_store_waiting) + frame->bytes;
+    bool fits = peer->waiting_count < WEFT_I_STORE_WAITING &&
+                server->map.bytes + bytes <= server->map.limit;
+    weft_i_store_waiting *waiting = fits ? WEFT_OS->alloc(bytes) : NULL;
+    if (!waiting) {
+        send_status(peer, frame->id, fits ? WEFT_ERR_NO_MEMORY : WEFT_ERR_LIMIT);
+        return;
+    }
+    memcpy(waiting->payload, frame->payload, frame->bytes);
+    if (weft_i_store_request_decode(waiting->payload, frame->bytes, &waiting->request,
+                                    &waiting->space) < 0) {
+        WEFT_OS->free(waiting);
+        send_status(peer, frame->id, WEFT_ERR_NO_MEMORY);
+        return;
+    }
+    waiting->peer = peer;
+    waiting->id = frame->id;
+    waiting->bytes = bytes;
+    waiting->next = peer->waiting;
+    waiting->link = &peer->waiting;
+    if (waiting->next)
+        waiting->next->link = &waiting->next;
+    peer->waiting = waiting;
+    peer->waiting_count++;
+    server->waiting++;
+    server->map.bytes += bytes;
+    weft_i_store_peer_retry(server, &waiting->waiter);
+}
+
+void weft_i_store_peer_retry(weft_i_store_server *server, weft_i_store_waiter *waiter)
+{
+    weft_i_store_waiting *waiting = (weft_i_store_waiting *)waiter;
+    weft_i_store_answer found;
+    weft_i_store_outcome outcome;
+    weft_i_store_map_apply(&server->map, &waiting->request, waiter, &found, &outcome);
+    if (outcome.blocked)
+        return;
+    weft_i_store_peer *peer = waiting->peer;
+    answer(peer, waiting->id, &waiting->request, &found, &outcome);
+    if (peer->state !=
+        WEFT_I_STORE_PEER_GONE) /* a peer dropped on the way took its waiting requests along */
+        forget_waiting(waiting);
+    weft_i_store_answer_clear(&found);
+}
+
+static void cancel(weft_i_store_peer *peer, uint64_t id)
+{
+    for (weft_i_store_waiting *waiting = peer->waiting; waiting; waiting = waiting->next)
+        if (waiting->id == id) {
+            forget_waiting(waiting);
+            return;
+        }
+}
+
+static void settle_id(weft_i_store_peer *peer, uint64_t id, bool received)
+{
+    for (weft_i_store_granted **place = &peer->granted; *place; place = &(*place)->next)
+        if ((*place)->id == id) {
+            settle(peer, place, received);
+            return;
+        }
+}
+
+static bool may_wait(const weft_i_store_request *request, weft_status status)
+{
+    if (!request->may_block || (status != WEFT_ERR_NOT_FOUND && status != WEFT_ERR_EMPTY))
+        return false;
+    return request->op == WEFT_I_STORE_GET || request->op == WEFT_I_STORE_WAIT ||
+           request->op == WEFT_I_STORE_MULTI_GET || request->op == WEFT_I_STORE_POP;
+}
+
+static void hear_frame(weft_i_store_peer *peer, const weft_i_store_frame *frame)
+{
+    weft_i_store_request request;
+    void *space;
+    weft_status status =
+        weft_i_store_request_decode(frame->payload, frame->bytes, &request, &space);
+    if (status == WEFT_ERR_NO_MEMORY)
+        send_status(peer, frame->id, status);
+    else if (status < 0)
+        weft_i_store_peer_drop(peer, "a malformed request");
+    if (status < 0)
+        return;
+    if (request.op == WEFT_I_STORE_CANCEL || request.op == WEFT_I_STORE_TAKEN) {
+        if (request.op == WEFT_I_STORE_CANCEL)
+            cancel(peer, (uint64_t)request.number);
+        settle_id(peer, (uint64_t)request.number, request.op == WEFT_I_STORE_TAKEN);
+    } else {
+        weft_i_store_answer found;
+        weft_i_store_outcome outcome;
+        weft_i_store_map_apply(&peer->server->map, &request, NULL, &found, &outcome);
+        if (may_wait(&request, found.status))
+            wait_for_keys(peer, frame);
+        else
+            answer(peer, frame->id, &request, &found, &outcome);
+        weft_i_store_answer_clear(&found);
+    }
+    WEFT_OS->free(space);
+}
+
+/* Whether there was a frame to act on. */
+static bool hear(weft_i_store_peer *peer)
+{
+    weft_i_store_frame frame;
+    if (!within_budget(peer))
+        return false;
+    int got = weft_i_store_link_next(&peer->line, &frame);
+    if (got == 1) {
+        release_large(peer);
+        hear_frame(peer, &frame);
+    } else if (got < 0)
+        weft_i_store_peer_drop(peer, got == WEFT_ERR_AUTH ? "a frame with a wrong tag"
+                                                          : "a malformed frame");
+    return got == 1;
+}
+
+void weft_i_store_peer_act(weft_i_store_peer *peer)
+{
+    bool more = true;
+    while (more && peer->state != WEFT_I_STORE_PEER_GONE)
+        more = peer->state == WEFT_I_STORE_PEER_KNOWN ? hear(peer) : hear_greeting(peer);
+    if (peer->state != WEFT_I_STORE_PEER_GONE && !peer->paused)
+        may_read(peer);
+    watch(peer);
+}
+
+void weft_i_store_peer_read(weft_i_store_peer *peer)
+{
+    size_t limit = peer->state == WEFT_I_STORE_PEER_KNOWN ? (size_t)2 * WEFT_I_STORE_MESSAGE_BYTES
+                                                          : (size_t)WEFT_I_STORE_STRANGER_BYTES;
+    weft_status status = weft_i_store_link_fill(&peer->line, limit);
+    /* Without memory the bytes stay in the kernel; a client waits for better times, a stranger for
+     * its deadline. */
+    if (status == WEFT_ERR_UNREACHABLE)
+        weft_i_store_peer_drop(peer, "it closed the connection");
+    else
+        weft_i_store_peer_act(peer);
+}

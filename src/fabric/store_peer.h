@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One connection as the server sees it: a stranger until it has shown the token, then a client with
+ * requests that wait and queue elements on their way to it.  Runs in the server's thread only.
+ */
+#ifndef WEFT_FABRIC_STORE_PEER_H
+#define WEFT_FABRIC_STORE_PEER_H
+
+#include "fabric/store_link.h"
+#include "fabric/store_map.h"
+#include "fabric/store_server.h"
+
+#include <pthread.h>
+
+enum {
+    WEFT_I_STORE_UNSENT =
+        64 * 1024 * 1024, /* of all peers: above it no request is answered until it drains */
+    WEFT_I_STORE_PEER_UNSENT = 32 * 1024 * 1024, /* of one peer */
+    WEFT_I_STORE_LARGE = 64 * 1024,              /* a frame above it needs a share of ... */
+    WEFT_I_STORE_LARGE_ALL = 64 * 1024 * 1024,   /* ... this, unless it is the only one */
+    WEFT_I_STORE_WAITING = 4096                  /* requests of one peer that wait */
+};
+
+typedef struct weft_i_store_waiting weft_i_store_waiting; /* a request that waits for keys */
+typedef struct weft_i_store_granted weft_i_store_granted; /* a popped element until its receipt */
+
+typedef enum weft_i_store_peer_state {
+    WEFT_I_STORE_PEER_NEW,     /* owes us a hello */
+    WEFT_I_STORE_PEER_PROVING, /* owes us a proof */
+    WEFT_I_STORE_PEER_KNOWN,   /* sends frames */
+    WEFT_I_STORE_PEER_GONE     /* to be freed at the end of the step */
+} weft_i_store_peer_state;
+
+typedef struct weft_i_store_peer {
+    struct weft_i_store_peer *next,
+        **link; /* list of strangers (oldest first), of the known, or of the gone */
+    weft_i_store_server *server;
+    weft_i_store_peer_state state;
+    weft_i_store_link line;
+    uint8_t client_nonce[WEFT_I_KEYED_BYTES], server_nonce[WEFT_I_KEYED_BYTES];
+    int64_t since;     /* ns: when a stranger came; since when a known one has not read */
+    uint32_t interest; /* what epoll watches */
+    bool paused;       /* not read until budgets allow */
+    size_t unsent;     /* as counted in server->unsent */
+    size_t reserved;   /* as counted in server->reserved */
+    size_t waiting_count;
+    weft_i_store_waiting *waiting;
+    weft_i_store_granted *granted; /* newest first */
+} weft_i_store_peer;
+
+typedef struct weft_i_store_peers {
+    weft_i_store_peer *first, **end;
+    size_t count;
+} weft_i_store_peers;
+
+struct weft_i_store_server {
+    atomic_int references; /* relaxed up, acq_rel down: the last one sees what the others did */
+    int epoll, wake, listener;
+    bool accepting;       /* the listener is watched; off for a moment when descriptors run out */
+    int64_t accept_again; /* ns */
+    bool has_token;
+    uint8_t token[WEFT_I_KEYED_BYTES];
+    int64_t patience; /* ns */
+    weft_i_store_map map;
+    weft_i_store_peers strangers, known, gone;
+    size_t unsent, reserved, paused, waiting, granted;
+    pthread_t thread;
+    bool threaded;
+    atomic_bool stop; /* release in drop(), acquire in the loop */
+};
+
+/* Takes over the descriptor, also on failure (then it is closed). */
+void weft_i_store_peer_new(weft_i_store_server *server, int fd);
+/* Ends the connection: what waits is forgotten, what was not received goes back.  Freed later. */
+void weft_i_store_peer_drop(weft_i_store_peer *peer, const char *why);
+/* Reads and acts on what came. */
+void weft_i_store_peer_read(weft_i_store_peer *peer);
+/* Acts on what was read already: after a pause. */
+void weft_i_store_peer_act(weft_i_store_peer *peer);
+void weft_i_store_peer_flush(weft_i_store_peer *peer);
+/* Tries a request again whose key came. */
+void weft_i_store_peer_retry(weft_i_store_server *server, weft_i_store_waiter *waiter);
+
+void weft_i_store_peers_add(weft_i_store_peers *list, weft_i_store_peer *peer);
+void weft_i_store_peers_remove(weft_i_store_peers *list, weft_i_store_peer *peer);
+
+#endif
