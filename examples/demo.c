@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `make demo` runs: ranks allocate, rendezvous and signal each other, then measure how long a barrier takes and how
- * fast a rank reads the memory of its neighbour.
+ * What `make demo` runs: ranks allocate, rendezvous and signal each other, then measure how long a
+ * barrier takes and how fast a rank reads the memory of its neighbour.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,13 +17,14 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A word of greeting goes round: each rank waits for its predecessor, then signals its successor. */
+/* A word of greeting goes round: each rank waits for its predecessor, then signals its successor.
+ */
 static void pass_round(weft_symm *mem, int me, int n)
 {
     if (me > 0)
         weft_symm_wait_signal(mem, me - 1, 0, WEFT_DEFAULT);
-    printf("rank %d of %d: my memory is at %p, my neighbour's at %p\n", me, n, weft_symm_buffer_ptr(mem, me),
-           weft_symm_buffer_ptr(mem, (me + 1) % n));
+    printf("rank %d of %d: my memory is at %p, my neighbour's at %p\n", me, n,
+           weft_symm_buffer_ptr(mem, me), weft_symm_buffer_ptr(mem, (me + 1) % n));
     fflush(stdout);
     if (me + 1 < n)
         weft_symm_put_signal(mem, me + 1, 0, WEFT_DEFAULT);
@@ -67,8 +68,9 @@ int main(void)
     int right = weft_item(copy, BUFFER - 1) == next + 1;
     weft_symm_barrier(mem, 0, WEFT_DEFAULT);
     if (me == 0) {
-        printf("a barrier of %d ranks takes %.2f us; reading rank %d's buffer runs at %.1f GB/s (%s)\n", n, us, next,
-               gbs, right ? "content right" : "CONTENT WRONG");
+        printf("a barrier of %d ranks takes %.2f us; reading rank %d's buffer runs at %.1f GB/s "
+               "(%s)\n",
+               n, us, next, gbs, right ? "content right" : "CONTENT WRONG");
     }
     return right ? weft_finish(world) : 1;
 }

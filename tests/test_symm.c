@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Symmetric memory.  The tests that bear the names of the reference do what it says of them; where the reference dies
- * after a timeout, these go on: the call returns a status and a barrier of all ranks follows.
+ * Symmetric memory.  The tests that bear the names of the reference do what it says of them; where
+ * the reference dies after a timeout, these go on: the call returns a status and a barrier of all
+ * ranks follows.
  */
 #include "harness_ranks.h"
 
 #include "symm/pairing.h"
 #include <weft/weft.h>
 
-#define LIMIT ((int64_t)200) /* ms: long enough on a loaded machine to be no race, short enough for a test */
+#define LIMIT                                                                                    \
+    ((int64_t)200) /* ms: long enough on a loaded machine to be no race, short enough for a test \
+                    */
 
 static bool all_equal(weft_tensor *x, double value)
 {
@@ -28,9 +31,9 @@ static weft_group *join(void)
     return world;
 }
 
-#define FINISH(world_)                \
-    do {                              \
-        weft_clear_error();           \
+#define FINISH(world_)                 \
+    do {                               \
+        weft_clear_error();            \
         CHECK(!weft_finish((world_))); \
     } while (0)
 
@@ -52,7 +55,8 @@ TEST(test_large_alloc)
 RANKS_TEST(test_get_signal_pad, 4)
 {
     weft_group *world = join();
-    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
     CHECK(mem);
     size_t pad_bytes = weft_symm_pad_bytes(mem);
     int peer = (rank + 1) % size;
@@ -62,7 +66,8 @@ RANKS_TEST(test_get_signal_pad, 4)
     CHECK_INT(weft_tensor_dtype(pad), WEFT_U32);
     CHECK_INT(weft_tensor_numel(pad), pad_bytes / 4);
     pad = weft_symm_signal_pad(mem, peer, WEFT_SHAPE(8, 8), WEFT_U32, 0);
-    CHECK(weft_tensor_dtype(pad) == WEFT_U32 && weft_tensor_numel(pad) == 64 && weft_tensor_ndim(pad) == 2);
+    CHECK(weft_tensor_dtype(pad) == WEFT_U32 && weft_tensor_numel(pad) == 64 &&
+          weft_tensor_ndim(pad) == 2);
     pad = weft_symm_signal_pad(mem, peer, WEFT_SCALAR, WEFT_U64, 0);
     CHECK(weft_tensor_dtype(pad) == WEFT_U64 && weft_tensor_numel(pad) == (int64_t)pad_bytes / 8);
     pad = weft_symm_signal_pad(mem, peer, WEFT_SHAPE(8, 8), WEFT_U64, 0);
@@ -98,7 +103,8 @@ RANKS_TEST(test_get_backend, 2)
     CHECK_STATUS(weft_symm_set_backend(WEFT_CPU, "no such"), WEFT_ERR_NOT_FOUND);
     CHECK(weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(1)));
     CHECK_OK(weft_symm_set_backend(WEFT_CPU, name));
-    CHECK_STATUS(weft_symm_set_backend(WEFT_CPU, strcmp(name, "shm") ? "shm" : "threads"), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_symm_set_backend(WEFT_CPU, strcmp(name, "shm") ? "shm" : "threads"),
+                 WEFT_ERR_STATE);
 }
 
 TEST(test_has_multicast_support)
@@ -107,7 +113,8 @@ TEST(test_has_multicast_support)
     CHECK(!weft_symm_has_multicast(WEFT_CPU));
     CHECK(weft_last_status() == WEFT_OK);
     weft_group *world = weft_init(NULL);
-    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), world);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), world);
     CHECK(mem && weft_symm_emulates_multicast(mem));
     CHECK(!weft_finish(world));
 }
@@ -124,8 +131,10 @@ RANKS_TEST(test_cuda_nvlink_connectivity_detection, 4)
         for (int to = 0; to < size; to++)
             CHECK_INT(found.links[from * size + to], from != to);
     weft_symm_free_connectivity(&found);
-    CHECK_STATUS(weft_symm_detect_connectivity(world, WEFT_CPU, "string and tins", &found), WEFT_ERR_NOT_FOUND);
-    CHECK_STATUS(weft_symm_detect_connectivity(world, WEFT_CUDA(0), "nvlink", &found), WEFT_ERR_UNSUPPORTED);
+    CHECK_STATUS(weft_symm_detect_connectivity(world, WEFT_CPU, "string and tins", &found),
+                 WEFT_ERR_NOT_FOUND);
+    CHECK_STATUS(weft_symm_detect_connectivity(world, WEFT_CUDA(0), "nvlink", &found),
+                 WEFT_ERR_UNSUPPORTED);
     FINISH(world);
 }
 
@@ -153,7 +162,8 @@ RANKS_TEST(test_subgroup, 4)
     int lower[] = {0, 1}, upper[] = {2, 3};
     weft_group *half = weft_group_new(world, rank < 2 ? lower : upper, 2, NULL);
     CHECK(half);
-    CHECK(!weft_group_new(world, rank < 2 ? upper : lower, 2, NULL)); /* not a member: no group, no error */
+    CHECK(!weft_group_new(world, rank < 2 ? upper : lower, 2,
+                          NULL)); /* not a member: no group, no error */
     CHECK_INT(weft_last_status(), WEFT_OK);
     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
     weft_symm *wide = weft_symm_rendezvous(x, world), *narrow = weft_symm_rendezvous(x, half);
@@ -166,8 +176,10 @@ RANKS_TEST(test_subgroup, 4)
     CHECK_OK(weft_symm_barrier(wide, 0, WEFT_DEFAULT));
     int next = (rank + 1) % 4, beside = (rank % 2 + 1) % 2;
     CHECK(all_equal(weft_symm_buffer(wide, next, WEFT_SHAPE(64), WEFT_F32, 0), next));
-    CHECK(all_equal(weft_symm_buffer(narrow, beside, WEFT_SHAPE(64), WEFT_F32, 0), beside + (rank < 2 ? 0 : 2)));
-    /* A signal in one group does not end a wait in another, though block and channel are the same. */
+    CHECK(all_equal(weft_symm_buffer(narrow, beside, WEFT_SHAPE(64), WEFT_F32, 0),
+                    beside + (rank < 2 ? 0 : 2)));
+    /* A signal in one group does not end a wait in another, though block and channel are the same.
+     */
     CHECK_OK(weft_symm_put_signal(wide, rank ^ 1, 0, WEFT_DEFAULT));
     CHECK_STATUS(weft_symm_wait_signal(narrow, beside, 0, 20), WEFT_ERR_TIMEOUT);
     CHECK_OK(weft_symm_wait_signal(wide, rank ^ 1, 0, WEFT_DEFAULT));
@@ -208,7 +220,8 @@ RANKS_TEST(test_empty_strided_p2p, 2)
     CHECK(!weft_symm_rendezvous(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 64)), NULL));
     CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
     int64_t strides[] = {64, 1};
-    weft_tensor *x = weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, 0);
+    weft_tensor *x =
+        weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, 0);
     CHECK(all_equal(x, 0));
     weft_symm *mem = weft_symm_rendezvous(x, NULL);
     CHECK(mem);
@@ -223,9 +236,11 @@ RANKS_TEST(test_empty_strided_p2p, 2)
 RANKS_TEST(test_empty_strided_p2p_persistent, 2)
 {
     weft_group *world = join();
-    uint64_t id = 42 + (uint64_t)rank * 1000; /* an id is local: it need not be the same on all ranks */
+    uint64_t id =
+        42 + (uint64_t)rank * 1000; /* an id is local: it need not be the same on all ranks */
     int64_t strides[] = {64, 1};
-    weft_tensor *x = weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, id);
+    weft_tensor *x =
+        weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, id);
     CHECK(x);
     void *data = weft_tensor_data(x);
     CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, id));
@@ -240,7 +255,8 @@ RANKS_TEST(test_empty_strided_p2p_persistent, 2)
     weft_release(x);
     verify_symmetric_memory(mem, rank, size);
     x = weft_symm_empty_strided_p2p(WEFT_SHAPE(4096), NULL, WEFT_F32, WEFT_CPU, world, id);
-    weft_symm *again = weft_symm_rendezvous(x, NULL); /* cached: no communication, so one rank may do it alone */
+    weft_symm *again =
+        weft_symm_rendezvous(x, NULL); /* cached: no communication, so one rank may do it alone */
     CHECK(again && again->pairing == mem->pairing);
     weft_release(x);
     CHECK_OK(weft_symm_forget(id));
@@ -251,7 +267,8 @@ RANKS_TEST(test_empty_strided_p2p_persistent, 2)
 RANKS_TEST(test_barrier_timeout, 2)
 {
     weft_group *world = join();
-    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
     CHECK(mem);
     if (rank == 0) {
         CHECK_STATUS(weft_symm_barrier(mem, 0, LIMIT), WEFT_ERR_TIMEOUT);
@@ -268,7 +285,8 @@ RANKS_TEST(test_barrier_timeout, 2)
 RANKS_TEST(test_put_signal_timeout, 2)
 {
     weft_group *world = join();
-    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
     CHECK(mem);
     if (rank == 0) {
         CHECK_OK(weft_symm_put_signal(mem, 1, 0, LIMIT));
@@ -287,7 +305,8 @@ RANKS_TEST(test_put_signal_timeout, 2)
 RANKS_TEST(test_wait_signal_timeout, 2)
 {
     weft_group *world = join();
-    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
     CHECK(mem);
     if (rank == 0) {
         CHECK_STATUS(weft_symm_wait_signal(mem, 1, 0, LIMIT), WEFT_ERR_TIMEOUT);

@@ -16,7 +16,8 @@ extern "C" {
 
 #define WEFT_API __attribute__((visibility("default")))
 
-/* Time limits are in milliseconds everywhere; 0 tries once.  A rank that dies or leaves ends every wait. */
+/* Time limits are in milliseconds everywhere; 0 tries once.  A rank that dies or leaves ends every
+ * wait. */
 #define WEFT_FOREVER (-1) /* no limit */
 #define WEFT_DEFAULT (-2) /* the group's or the store's own limit */
 

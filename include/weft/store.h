@@ -32,11 +32,7 @@ extern "C" {
 typedef struct weft_store weft_store;
 
 /* Values of `timeout_ms`: do not wait, wait for ever, or as long as weft_store_timeout() says. */
-#define WEFT_STORE_NOW     0
-#define WEFT_STORE_DEFAULT (-2)
-#ifndef WEFT_FOREVER
-#define WEFT_FOREVER (-1)
-#endif
+#define WEFT_STORE_NOW 0
 
 #define WEFT_STORE_KEY_BYTES   8192
 #define WEFT_STORE_VALUE_BYTES (8 * 1024 * 1024)
@@ -96,7 +92,7 @@ WEFT_API weft_store *weft_store_clone(weft_store *store);
 /* The TCP port of the store's server, 0 for other kinds. */
 WEFT_API int weft_store_port(const weft_store *store);
 
-/* The deadline of WEFT_STORE_DEFAULT, at first WEFT_STORE_TIMEOUT (300 s); 0 waits for ever.  A
+/* The deadline of WEFT_DEFAULT, at first WEFT_STORE_TIMEOUT (300 s); 0 waits for ever.  A
  * prefix asks its store. */
 WEFT_API int64_t weft_store_timeout(const weft_store *store);
 WEFT_API weft_status weft_store_set_timeout(weft_store *store, int64_t timeout_ms);

@@ -54,7 +54,8 @@ typedef struct weft_i_os {
     off_t (*lseek)(int fd, off_t offset, int whence);
     int (*flock)(int fd, int operation);
     int (*mkdir)(const char *path, mode_t mode);
-    /* An open-file-description lock of one byte (F_RDLCK, F_WRLCK or F_UNLCK); EAGAIN if another holds it. */
+    /* An open-file-description lock of one byte (F_RDLCK, F_WRLCK or F_UNLCK); EAGAIN if another
+     * holds it. */
     int (*lock_byte)(int fd, short kind, off_t byte);
     int (*fstat)(int fd, struct stat *out);
     int (*unlink)(const char *path);
@@ -78,8 +79,10 @@ typedef struct weft_i_os {
     void (*freeaddrinfo)(struct addrinfo *list);
     int (*epoll_create)(void);
     int (*epoll_ctl)(int epoll, int operation, int fd, struct epoll_event *event);
-    int (*epoll_wait)(int epoll, struct epoll_event *events, int count, int timeout_ms); /* 0 after EINTR */
-    int (*poll)(struct pollfd *fds, nfds_t count, int timeout_ms); /* EINTR does not restart its clock */
+    int (*epoll_wait)(int epoll, struct epoll_event *events, int count,
+                      int timeout_ms); /* 0 after EINTR */
+    int (*poll)(struct pollfd *fds, nfds_t count,
+                int timeout_ms); /* EINTR does not restart its clock */
 
     /* threads, processes, identity */
     int (*thread_create)(pthread_t *thread, void *(*body)(void *),

@@ -6,6 +6,7 @@
  */
 #include "base/post.h"
 
+#include "base/nofork.h"
 #include "base/os.h"
 #include "base/status.h"
 
@@ -54,6 +55,7 @@ struct weft_i_post {
     int listener;
     caller callers[CALLERS];
     int calling;
+    unsigned generation; /* a forked child must not close the parent's numbers */
 };
 
 static socklen_t address_of(const char *name, struct sockaddr_un *address)
@@ -76,6 +78,13 @@ static weft_status listen_on(weft_i_post *post)
     post->listener = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
     if (post->listener < 0)
         return weft_i_fail_errno(errno, "cannot open a socket for passing memory between ranks");
+    weft_status status =
+        weft_i_nofork_add(post->listener); /* a child's copy would hide our death */
+    if (status < 0) {
+        WEFT_OS->close(post->listener);
+        post->listener = -1;
+        return status;
+    }
     if (WEFT_OS->bind(post->listener, (struct sockaddr *)&address, length) ||
         WEFT_OS->listen(post->listener, 1024))
         return weft_i_fail_errno(errno, "cannot listen on the abstract socket %s", post->name);
@@ -84,10 +93,11 @@ static weft_status listen_on(weft_i_post *post)
 
 static void destroy(weft_i_post *post)
 {
-    for (int i = 0; i < post->calling; i++)
+    bool ours = post->generation == weft_i_os_generation();
+    for (int i = 0; ours && i < post->calling; i++)
         WEFT_OS->close(post->callers[i].fd);
-    if (post->listener >= 0)
-        WEFT_OS->close(post->listener);
+    if (ours && post->listener >= 0)
+        weft_i_nofork_close(post->listener);
     for (size_t i = 0; i < post->count; i++)
         weft_i_segment_drop(post->offers[i].segment);
     WEFT_OS->free(post->offers);
@@ -103,6 +113,7 @@ weft_status weft_i_post_open(weft_i_sharing sharing, weft_i_post **out)
     atomic_init(&post->references, 1);
     post->sharing = sharing;
     post->listener = -1;
+    post->generation = weft_i_os_generation();
     pthread_mutex_init(&post->lock, NULL);
     weft_status status = sharing == WEFT_I_BETWEEN_PROCESSES ? listen_on(post) : WEFT_OK;
     if (status < 0) {
@@ -356,10 +367,12 @@ static weft_status accept_reply(const weft_i_post_order *order, const reply *bac
 static weft_status owner_gone(const weft_i_post_order *order)
 {
     weft_status status = order->lost ? order->lost(order->arg) : WEFT_OK;
-    return status < 0 ? status
-                      : weft_i_fail(WEFT_ERR_PEER_DEAD, "the rank that owns the memory to fetch has gone (its office %s "
-                                                        "is closed)",
-                                    order->peer);
+    return status < 0
+               ? status
+               : weft_i_fail(WEFT_ERR_PEER_DEAD,
+                             "the rank that owns the memory to fetch has gone (its office %s "
+                             "is closed)",
+                             order->peer);
 }
 
 static bool fetch_once(void *arg)

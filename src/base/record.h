@@ -33,7 +33,8 @@ typedef struct weft_i_record {
         head; /* operations begun so far; slot of number n is (n - 1) % WEFT_I_RECORD_ENTRIES */
     uint64_t origin_ticks; /* one moment on both clocks, for the conversion of ticks to time */
     int64_t origin_ns;
-    _Atomic uint64_t coarse; /* ticks of the last heartbeat, taken for the time of an operation; 0: read the counter */
+    _Atomic uint64_t coarse; /* ticks of the last heartbeat, taken for the time of an operation; 0:
+                                read the counter */
     uint64_t reserved[4];    /* the head has a cache line of its own */
     weft_i_record_slot slots[WEFT_I_RECORD_ENTRIES];
 } weft_i_record;
@@ -56,9 +57,10 @@ typedef struct weft_i_record_entry {
 void weft_i_record_init(weft_i_record *record);
 
 /*
- * Gives the record a clock that costs nothing: operations are timed by the last call of this (the watch thread makes one
- * with every heartbeat) instead of by reading the processor's counter, which costs as much as a small operation.
- * Without a call times are exact; tracing (WEFT_TRACE) goes without.
+ * Gives the record a clock that costs nothing: operations are timed by the last call of this (the
+ * watch thread makes one with every heartbeat) instead of by reading the processor's counter, which
+ * costs as much as a small operation. Without a call times are exact; tracing (WEFT_TRACE) goes
+ * without.
  */
 void weft_i_record_tick(weft_i_record *record);
 

@@ -119,7 +119,8 @@ weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64
 
     looking look = {.point = point, .meeting = meeting};
     weft_status status = WEFT_OK;
-    /* Most meetings end in this first bout, without a pause (40 ns on some cores) and before the clock is read. */
+    /* Most meetings end in this first bout, without a pause (40 ns on some cores) and before the
+     * clock is read. */
     int bout = point->mode == WEFT_I_WAIT_SPIN ? 512 : 1;
     while (bout > 0 && !all_here(&look))
         bout--;

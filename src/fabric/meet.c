@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
-#include "weft/version.h"
 #include "fabric/spawn.h"
+#include "weft/version.h"
 
 #include <errno.h>
 #include <stdio.h>

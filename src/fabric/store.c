@@ -89,7 +89,7 @@ weft_status weft_store_set_timeout(weft_store *store, int64_t timeout_ms)
 
 int64_t weft_i_store_deadline(const weft_store *store, int64_t timeout_ms)
 {
-    if (timeout_ms == WEFT_STORE_DEFAULT) {
+    if (timeout_ms == WEFT_DEFAULT) {
         timeout_ms = weft_store_timeout(store);
         if (!timeout_ms)
             return WEFT_I_NEVER;
@@ -267,13 +267,13 @@ static weft_status perform(weft_store *store, weft_i_store_request *request, int
                            weft_i_store_answer *answer)
 {
     WEFT_TRY(check_sizes(request));
-    if (timeout_ms < 0 && timeout_ms != WEFT_FOREVER && timeout_ms != WEFT_STORE_DEFAULT)
+    if (timeout_ms < 0 && timeout_ms != WEFT_FOREVER && timeout_ms != WEFT_DEFAULT)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_store_%s: a timeout of %lld ms",
                            weft_i_store_op_name(request->op), (long long)timeout_ms);
     request->may_block = timeout_ms != WEFT_STORE_NOW;
     /* What does not wait for a key still waits for the store to answer. */
-    int64_t deadline = weft_i_store_deadline(
-        store, timeout_ms == WEFT_STORE_NOW ? WEFT_STORE_DEFAULT : timeout_ms);
+    int64_t deadline =
+        weft_i_store_deadline(store, timeout_ms == WEFT_STORE_NOW ? WEFT_DEFAULT : timeout_ms);
     WEFT_TRY(store->kind->perform(store, request, deadline, answer));
     if (answer->status >= 0)
         return WEFT_OK;
@@ -316,7 +316,7 @@ static weft_status call_number(weft_store *store, weft_i_store_op op, const char
                                int64_t *out)
 {
     weft_i_store_answer answer = {0};
-    WEFT_TRY(call(store, op, key, values, value, number, WEFT_STORE_DEFAULT, &answer));
+    WEFT_TRY(call(store, op, key, values, value, number, WEFT_DEFAULT, &answer));
     if (out)
         *out = answer.number;
     weft_i_store_answer_clear(&answer);
@@ -373,7 +373,7 @@ weft_status weft_store_compare_set(weft_store *store, const char *key, const voi
 {
     weft_i_view values[2] = {{expected, expected_bytes}, {desired, desired_bytes}};
     weft_i_store_answer answer = {0};
-    WEFT_TRY(call(store, WEFT_I_STORE_COMPARE_SET, key, 2, values, 0, WEFT_STORE_DEFAULT, &answer));
+    WEFT_TRY(call(store, WEFT_I_STORE_COMPARE_SET, key, 2, values, 0, WEFT_DEFAULT, &answer));
     if (out_stored)
         *out_stored = answer.number != 0;
     if (out_current)
@@ -389,7 +389,7 @@ weft_status weft_store_num_keys(weft_store *store, size_t *out)
     weft_i_view everything = {"", 0};
     weft_i_store_request request = {.op = WEFT_I_STORE_NUM_KEYS, .keys = 1, .key = &everything};
     weft_i_store_answer answer = {0};
-    WEFT_TRY(perform(store, &request, WEFT_STORE_DEFAULT, &answer));
+    WEFT_TRY(perform(store, &request, WEFT_DEFAULT, &answer));
     *out = (size_t)answer.number;
     weft_i_store_answer_clear(&answer);
     return WEFT_OK;
@@ -439,7 +439,7 @@ weft_status weft_store_check(weft_store *store, size_t count, const char *const 
 {
     WEFT_TRY(need(out, "weft_store_check"));
     weft_i_store_answer answer = {0};
-    WEFT_TRY(call_keys(store, WEFT_I_STORE_CHECK, count, keys, WEFT_STORE_DEFAULT, &answer));
+    WEFT_TRY(call_keys(store, WEFT_I_STORE_CHECK, count, keys, WEFT_DEFAULT, &answer));
     *out = answer.number != 0;
     weft_i_store_answer_clear(&answer);
     return WEFT_OK;
@@ -482,7 +482,7 @@ weft_status weft_store_multi_set(weft_store *store, size_t count, const char *co
                                     .values = count,
                                     .value = views + count};
     weft_i_store_answer answer = {0};
-    weft_status status = perform(store, &request, WEFT_STORE_DEFAULT, &answer);
+    weft_status status = perform(store, &request, WEFT_DEFAULT, &answer);
     WEFT_OS->free(views);
     weft_i_store_answer_clear(&answer);
     return status;

@@ -342,6 +342,5 @@ static weft_store *copy_of(weft_store *store)
     client *c = (client *)store;
     if (c->server)
         weft_i_store_server_hold(c->server);
-    return weft_i_store_client_new(&c->dial, c->server,
-                                   weft_i_store_deadline(store, WEFT_STORE_DEFAULT));
+    return weft_i_store_client_new(&c->dial, c->server, weft_i_store_deadline(store, WEFT_DEFAULT));
 }

@@ -10,6 +10,7 @@
 #include "base/nofork.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "weft/version.h"
 
 #include <ctype.h>
 #include <errno.h>

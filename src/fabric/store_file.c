@@ -489,7 +489,7 @@ static weft_store *open_file(const char *path, uint32_t workers, bool counted)
     f->workers = workers;
     pthread_mutex_init(&f->lock, NULL);
     memcpy(f->path, path, strlen(path) + 1);
-    int64_t deadline = weft_i_store_deadline(&f->store, WEFT_STORE_DEFAULT);
+    int64_t deadline = weft_i_store_deadline(&f->store, WEFT_DEFAULT);
     weft_status status;
     while ((status = open_once(f, counted, deadline)) == WEFT_ERR_EXISTS) {
         weft_i_nofork_close(f->fd);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/nofork.h"
 #include "base/os.h"
+#include "weft/version.h"
 
 #include <errno.h>
 #include <stdio.h>

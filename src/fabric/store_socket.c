@@ -59,10 +59,10 @@ static weft_store *serve(weft_i_store_dial *dial, const char *scheme)
 static weft_store *connect_to(const weft_i_store_dial *dial, const char *function,
                               int64_t timeout_ms)
 {
-    if (timeout_ms < 0 && timeout_ms != WEFT_FOREVER && timeout_ms != WEFT_STORE_DEFAULT)
+    if (timeout_ms < 0 && timeout_ms != WEFT_FOREVER && timeout_ms != WEFT_DEFAULT)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "%s: a timeout of %lld ms", function,
                            (long long)timeout_ms);
-    if (timeout_ms == WEFT_STORE_DEFAULT) {
+    if (timeout_ms == WEFT_DEFAULT) {
         timeout_ms = weft_i_env_number_or_default(WEFT_I_ENV_STORE_TIMEOUT);
         timeout_ms = timeout_ms ? timeout_ms : WEFT_FOREVER;
     }

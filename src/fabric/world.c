@@ -5,8 +5,8 @@
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
-#include "weft/version.h"
 #include "tensor/scope.h"
+#include "weft/version.h"
 
 #include <stdio.h>
 #include <string.h>

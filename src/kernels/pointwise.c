@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of pointwise.def for every compute type, their table, and the driver that feeds them. */
+/* The kernels of pointwise.def for every compute type, their table, and the driver that feeds them.
+ */
 #include "kernels/pointwise.h"
 
 #include "kernels/convert.h"
@@ -7,9 +8,12 @@
 
 #include <math.h>
 
-enum { BLOCK = 512 }; /* elements; three inputs and an output of 8 bytes stay in a first cache of 32 KiB */
+enum {
+    BLOCK = 512
+}; /* elements; three inputs and an output of 8 bytes stay in a first cache of 32 KiB */
 
-/* base^exponent modulo 2^64; a negative exponent cuts the fraction to 0 unless the base is 1 or -1. */
+/* base^exponent modulo 2^64; a negative exponent cuts the fraction to 0 unless the base is 1 or -1.
+ */
 static uint64_t power(uint64_t base, uint64_t exponent, bool negative)
 {
     if (negative)
@@ -85,17 +89,17 @@ static uint64_t power(uint64_t base, uint64_t exponent, bool negative)
 #undef NAME
 
 /* Bytes of 0 and 1. */
-#define LOGICAL_LOOP(name_, bool_)                                                 \
-    static void name_##_BOOL(size_t n, void *out_, const void *const *in)          \
-    {                                                                              \
-        uint8_t *out = out_;                                                       \
-        const uint8_t *x = in[0], *y = in[1];                                      \
-        WEFT_I_VECTOR_LOOP                                                         \
-        for (size_t i = 0; i < n; i++) {                                           \
-            uint8_t a = x[i], b = y[i];                                            \
-            (void)b;                                                               \
-            out[i] = (uint8_t)(bool_);                                             \
-        }                                                                          \
+#define LOGICAL_LOOP(name_, bool_)                                        \
+    static void name_##_BOOL(size_t n, void *out_, const void *const *in) \
+    {                                                                     \
+        uint8_t *out = out_;                                              \
+        const uint8_t *x = in[0], *y = in[1];                             \
+        WEFT_I_VECTOR_LOOP                                                \
+        for (size_t i = 0; i < n; i++) {                                  \
+            uint8_t a = x[i], b = y[i];                                   \
+            (void)b;                                                      \
+            out[i] = (uint8_t)(bool_);                                    \
+        }                                                                 \
     }
 #define UNARY(name_, float_, integer_)
 #define UNARY_F(name_, float_)
@@ -114,25 +118,26 @@ static uint64_t power(uint64_t base, uint64_t exponent, bool negative)
 #undef LOGICAL2
 
 /* A choice between bare bits. */
-#define WHERE_LOOP(type_)                                                            \
-    static void where_##type_(size_t n, void *out_, const void *const *in)           \
-    {                                                                                \
-        type_ *out = out_;                                                           \
-        const uint8_t *condition = in[0];                                            \
-        const type_ *a = in[1], *b = in[2];                                          \
-        WEFT_I_VECTOR_LOOP                                                           \
-        for (size_t i = 0; i < n; i++)                                               \
-            out[i] = condition[i] ? a[i] : b[i];                                     \
+#define WHERE_LOOP(type_)                                                  \
+    static void where_##type_(size_t n, void *out_, const void *const *in) \
+    {                                                                      \
+        type_ *out = out_;                                                 \
+        const uint8_t *condition = in[0];                                  \
+        const type_ *a = in[1], *b = in[2];                                \
+        WEFT_I_VECTOR_LOOP                                                 \
+        for (size_t i = 0; i < n; i++)                                     \
+            out[i] = condition[i] ? a[i] : b[i];                           \
     }
 WHERE_LOOP(uint8_t)
 WHERE_LOOP(uint16_t)
 WHERE_LOOP(uint32_t)
 WHERE_LOOP(uint64_t)
 
-#define FLOATS(name_)   [WEFT_F64] = name_##_F64, [WEFT_F32] = name_##_F32
-#define INTEGERS(name_)                                                                                \
-    [WEFT_I8] = name_##_I8, [WEFT_I16] = name_##_I16, [WEFT_I32] = name_##_I32, [WEFT_I64] = name_##_I64, \
-    [WEFT_U8] = name_##_U8, [WEFT_U16] = name_##_U16, [WEFT_U32] = name_##_U32, [WEFT_U64] = name_##_U64
+#define FLOATS(name_) [WEFT_F64] = name_##_F64, [WEFT_F32] = name_##_F32
+#define INTEGERS(name_)                                                         \
+    [WEFT_I8] = name_##_I8, [WEFT_I16] = name_##_I16, [WEFT_I32] = name_##_I32, \
+    [WEFT_I64] = name_##_I64, [WEFT_U8] = name_##_U8, [WEFT_U16] = name_##_U16, \
+    [WEFT_U32] = name_##_U32, [WEFT_U64] = name_##_U64
 #define ROW(name_, ...)                 [WEFT_I_POINTWISE_##name_] = {__VA_ARGS__},
 #define UNARY(name_, float_, integer_)  ROW(name_, FLOATS(name_), INTEGERS(name_))
 #define UNARY_F(name_, float_)          ROW(name_, FLOATS(name_))
@@ -155,7 +160,10 @@ weft_i_pointwise_kernel *weft_i_pointwise_find(int which, weft_dtype compute)
     if (which != WEFT_I_POINTWISE_where)
         return kernels[which][compute];
     size_t size = weft_dtype_size(compute);
-    return size == 1 ? where_uint8_t : size == 2 ? where_uint16_t : size == 4 ? where_uint32_t : where_uint64_t;
+    return size == 1   ? where_uint8_t
+           : size == 2 ? where_uint16_t
+           : size == 4 ? where_uint32_t
+                       : where_uint64_t;
 }
 
 /* What one walk carries: the description, and how many inputs the loop has. */
@@ -177,8 +185,8 @@ static void run(void *state, size_t n, char *const *data, const int64_t *stride)
             int64_t step = stride[k + 1];
             in[k] = buffer[k];
             if (i == 0 || step != 0) /* a repeated value fills its buffer once */
-                in[k] = weft_i_load_run(what->taken[k], buffer[k], what->in[k], data[k + 1] + (int64_t)i * step,
-                                        step, count);
+                in[k] = weft_i_load_run(what->taken[k], buffer[k], what->in[k],
+                                        data[k + 1] + (int64_t)i * step, step, count);
         }
         char *to = data[0] + (int64_t)i * stride[0];
         what->kernel(count, direct ? (void *)to : result, in);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element-wise kernels.  A kernel sees adjacent elements of one compute type; the driver here brings operands of any
- * dtype and stride into that form, a block at a time, and takes the result back.
+ * Element-wise kernels.  A kernel sees adjacent elements of one compute type; the driver here
+ * brings operands of any dtype and stride into that form, a block at a time, and takes the result
+ * back.
  */
 #ifndef WEFT_KERNELS_POINTWISE_H
 #define WEFT_KERNELS_POINTWISE_H
@@ -36,12 +37,13 @@ typedef void weft_i_pointwise_kernel(size_t n, void *out, const void *const *in)
 
 typedef struct weft_i_pointwise {
     weft_i_pointwise_kernel *kernel;
-    weft_dtype made, out;                         /* what the kernel gives; what operand 0 of the loop has */
-    weft_dtype taken[WEFT_I_POINTWISE_INPUTS];    /* what the kernel takes */
-    weft_dtype in[WEFT_I_POINTWISE_INPUTS];       /* what operands 1 ... of the loop have */
+    weft_dtype made, out; /* what the kernel gives; what operand 0 of the loop has */
+    weft_dtype taken[WEFT_I_POINTWISE_INPUTS]; /* what the kernel takes */
+    weft_dtype in[WEFT_I_POINTWISE_INPUTS];    /* what operands 1 ... of the loop have */
 } weft_i_pointwise;
 
-/* The type in which values of `dtype` are computed: f32 for the small floats, u8 for bool, else itself. */
+/* The type in which values of `dtype` are computed: f32 for the small floats, u8 for bool, else
+ * itself. */
 weft_dtype weft_i_pointwise_compute(weft_dtype dtype);
 
 /* The kernel for a compute type; NULL if there is none (sine of integers). */

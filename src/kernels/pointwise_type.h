@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of pointwise.def for one compute type; included once per type by pointwise.c, which defines T, U, F and
- * NAME (adds the type's suffix), and IS_FLOAT to choose between the expressions.
+ * The kernels of pointwise.def for one compute type; included once per type by pointwise.c, which
+ * defines T, U, F and NAME (adds the type's suffix), and IS_FLOAT to choose between the
+ * expressions.
  */
-#define UNARY_LOOP(name_, out_type_, expression_)                                \
-    static void NAME(name_)(size_t n, void *out_, const void *const *in)         \
-    {                                                                            \
-        out_type_ *out = out_;                                                   \
-        const T *x = in[0];                                                      \
-        WEFT_I_VECTOR_LOOP                                                       \
-        for (size_t i = 0; i < n; i++) {                                         \
-            T a = x[i];                                                          \
-            out[i] = (out_type_)(expression_);                                   \
-        }                                                                        \
+#define UNARY_LOOP(name_, out_type_, expression_)                        \
+    static void NAME(name_)(size_t n, void *out_, const void *const *in) \
+    {                                                                    \
+        out_type_ *out = out_;                                           \
+        const T *x = in[0];                                              \
+        WEFT_I_VECTOR_LOOP                                               \
+        for (size_t i = 0; i < n; i++) {                                 \
+            T a = x[i];                                                  \
+            out[i] = (out_type_)(expression_);                           \
+        }                                                                \
     }
-#define BINARY_LOOP(name_, out_type_, expression_)                               \
-    static void NAME(name_)(size_t n, void *out_, const void *const *in)         \
-    {                                                                            \
-        out_type_ *out = out_;                                                   \
-        const T *x = in[0], *y = in[1];                                          \
-        WEFT_I_VECTOR_LOOP                                                       \
-        for (size_t i = 0; i < n; i++) {                                         \
-            T a = x[i], b = y[i];                                                \
-            out[i] = (out_type_)(expression_);                                   \
-        }                                                                        \
+#define BINARY_LOOP(name_, out_type_, expression_)                       \
+    static void NAME(name_)(size_t n, void *out_, const void *const *in) \
+    {                                                                    \
+        out_type_ *out = out_;                                           \
+        const T *x = in[0], *y = in[1];                                  \
+        WEFT_I_VECTOR_LOOP                                               \
+        for (size_t i = 0; i < n; i++) {                                 \
+            T a = x[i], b = y[i];                                        \
+            out[i] = (out_type_)(expression_);                           \
+        }                                                                \
     }
 
 #if IS_FLOAT
@@ -32,7 +33,7 @@
 #define BINARY(name_, float_, integer_) BINARY_LOOP(name_, T, float_)
 #define BINARY_F(name_, float_)         BINARY_LOOP(name_, T, float_)
 #else
-#define UNARY(name_, float_, integer_)  UNARY_LOOP(name_, T, integer_)
+#define UNARY(name_, float_, integer_) UNARY_LOOP(name_, T, integer_)
 #define UNARY_F(name_, float_)
 #define BINARY(name_, float_, integer_) BINARY_LOOP(name_, T, integer_)
 #define BINARY_F(name_, float_)

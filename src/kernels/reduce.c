@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions.  One engine serves all types: it knows elements only through two functions per (operation, type),
- * `block` and `fold`.  It works on `width` neighbouring results at once where the reduced dimension is not the
- * innermost in memory, so that memory is read in order; the bits are the same.
+ * Reductions.  One engine serves all types: it knows elements only through two functions per
+ * (operation, type), `block` and `fold`.  It works on `width` neighbouring results at once where
+ * the reduced dimension is not the innermost in memory, so that memory is read in order; the bits
+ * are the same.
  */
 #include "kernels/reduce.h"
 
@@ -20,34 +21,34 @@ struct combiner {
     const void *identity;
 };
 
-#define COMBINER(op_, type_, expression_, start_)                                  \
-    static void block_##op_##_##type_(size_t n, const void *x_, void *lanes_)      \
-    {                                                                              \
-        const type_ *x = x_;                                                       \
-        type_ *lanes = lanes_, lane[LANES];                                        \
-        size_t i = 0;                                                              \
-        memcpy(lane, lanes, sizeof lane);                                          \
-        for (; i + LANES <= n; i += LANES)                                         \
-            for (size_t l = 0; l < LANES; l++) {                                   \
-                type_ a = lane[l], b = x[i + l];                                   \
-                lane[l] = (type_)(expression_);                                    \
-            }                                                                      \
-        for (size_t l = 0; i + l < n; l++) {                                       \
-            type_ a = lane[l], b = x[i + l];                                       \
-            lane[l] = (type_)(expression_);                                        \
-        }                                                                          \
-        memcpy(lanes, lane, sizeof lane);                                          \
-    }                                                                              \
-    static void fold_##op_##_##type_(size_t n, void *into_, const void *from_)     \
-    {                                                                              \
-        type_ *into = into_;                                                       \
-        const type_ *from = from_;                                                 \
-        WEFT_I_VECTOR_LOOP                                                         \
-        for (size_t i = 0; i < n; i++) {                                           \
-            type_ a = into[i], b = from[i];                                        \
-            into[i] = (type_)(expression_);                                        \
-        }                                                                          \
-    }                                                                              \
+#define COMBINER(op_, type_, expression_, start_)                              \
+    static void block_##op_##_##type_(size_t n, const void *x_, void *lanes_)  \
+    {                                                                          \
+        const type_ *x = x_;                                                   \
+        type_ *lanes = lanes_, lane[LANES];                                    \
+        size_t i = 0;                                                          \
+        memcpy(lane, lanes, sizeof lane);                                      \
+        for (; i + LANES <= n; i += LANES)                                     \
+            for (size_t l = 0; l < LANES; l++) {                               \
+                type_ a = lane[l], b = x[i + l];                               \
+                lane[l] = (type_)(expression_);                                \
+            }                                                                  \
+        for (size_t l = 0; i + l < n; l++) {                                   \
+            type_ a = lane[l], b = x[i + l];                                   \
+            lane[l] = (type_)(expression_);                                    \
+        }                                                                      \
+        memcpy(lanes, lane, sizeof lane);                                      \
+    }                                                                          \
+    static void fold_##op_##_##type_(size_t n, void *into_, const void *from_) \
+    {                                                                          \
+        type_ *into = into_;                                                   \
+        const type_ *from = from_;                                             \
+        WEFT_I_VECTOR_LOOP                                                     \
+        for (size_t i = 0; i < n; i++) {                                       \
+            type_ a = into[i], b = from[i];                                    \
+            into[i] = (type_)(expression_);                                    \
+        }                                                                      \
+    }                                                                          \
     static const type_ identity_##op_##_##type_ = start_;
 
 /* Integer sums wrap: the arithmetic is done on unsigned numbers. */
@@ -68,9 +69,14 @@ COMBINER(min, int64_t, a < b ? a : b, INT64_MAX)
 COMBINER(min, uint64_t, a < b ? a : b, UINT64_MAX)
 COMBINER(min, uint8_t, a < b ? a : b, UINT8_MAX)
 
-#define USE(op_, type_) {block_##op_##_##type_, fold_##op_##_##type_, &identity_##op_##_##type_}
+#define USE(op_, type_)                                                        \
+    {                                                                          \
+        block_##op_##_##type_, fold_##op_##_##type_, &identity_##op_##_##type_ \
+    }
 static const struct combiner combiners[WEFT_I_REDUCE_COUNT][WEFT_DTYPE_COUNT] = {
-    [WEFT_I_REDUCE_SUM] = {[WEFT_F32] = USE(sum, float), [WEFT_F64] = USE(sum, double), [WEFT_I64] = USE(sum, int64_t)},
+    [WEFT_I_REDUCE_SUM] = {[WEFT_F32] = USE(sum, float),
+                           [WEFT_F64] = USE(sum, double),
+                           [WEFT_I64] = USE(sum, int64_t)},
     [WEFT_I_REDUCE_PROD] = {[WEFT_F32] = USE(prod, float),
                             [WEFT_F64] = USE(prod, double),
                             [WEFT_I64] = USE(prod, int64_t)},
@@ -86,7 +92,8 @@ static const struct combiner combiners[WEFT_I_REDUCE_COUNT][WEFT_DTYPE_COUNT] = 
                            [WEFT_U8] = USE(min, uint8_t)},
 };
 
-/* Partial results of `width` columns, combined pairwise as blocks arrive: the bits of `blocks` say which are there. */
+/* Partial results of `width` columns, combined pairwise as blocks arrive: the bits of `blocks` say
+ * which are there. */
 struct tree {
     const struct combiner *combiner;
     size_t width, row; /* columns; bytes of a row of partial results */
@@ -151,7 +158,8 @@ static void move(struct cursor *cursor, int64_t n)
     }
 }
 
-/* Up to `n` elements from the cursor on as adjacent elements of `compute`; returns where they are. */
+/* Up to `n` elements from the cursor on as adjacent elements of `compute`; returns where they are.
+ */
 static const void *gather(struct cursor *cursor, size_t n, void *buffer)
 {
     const weft_i_reduce *what = cursor->what;
@@ -162,8 +170,9 @@ static const void *gather(struct cursor *cursor, size_t n, void *buffer)
         int64_t left = d < 0 ? 1 : what->reduced_dim[d] - cursor->index[d];
         size_t count = (size_t)left < n - done ? (size_t)left : n - done;
         char *to = (char *)buffer + done * size;
-        const void *loaded =
-            weft_i_load_run(what->taken, to, what->in, cursor->at, d < 0 ? (int64_t)weft_dtype_size(what->in) : what->reduced_in[d], count);
+        const void *loaded = weft_i_load_run(
+            what->taken, to, what->in, cursor->at,
+            d < 0 ? (int64_t)weft_dtype_size(what->in) : what->reduced_in[d], count);
         if (count == n)
             where = loaded;
         else if (loaded != to)
@@ -211,15 +220,16 @@ static void *reduce_columns(const weft_i_reduce *what, const char *from, struct 
         fill_identity(combiner, lanes, LANES * width, size);
         for (size_t i = 0; i < n; i++, move(&cursor, 1))
             combiner->fold(width, (char *)lanes + i % LANES * width * size,
-                           weft_i_load_run(what->taken, row, what->in, cursor.at, (int64_t)weft_dtype_size(what->in),
-                                           width));
+                           weft_i_load_run(what->taken, row, what->in, cursor.at,
+                                           (int64_t)weft_dtype_size(what->in), width));
         join_lanes(combiner, (char *)lanes, width, size);
         push(tree, lanes);
     }
     return finish(tree);
 }
 
-/* Divides by the number of elements in the compute type, so that small floats round only once, on their way out. */
+/* Divides by the number of elements in the compute type, so that small floats round only once, on
+ * their way out. */
 static void divide(weft_dtype compute, void *sums, size_t n, int64_t count)
 {
     for (size_t i = 0; i < n; i++)
@@ -229,7 +239,8 @@ static void divide(weft_dtype compute, void *sums, size_t n, int64_t count)
             ((float *)sums)[i] /= (float)count;
 }
 
-static void reduce_to(const weft_i_reduce *what, const char *from, char *to, int64_t to_stride, size_t width)
+static void reduce_to(const weft_i_reduce *what, const char *from, char *to, int64_t to_stride,
+                      size_t width)
 {
     struct tree tree;
     tree.combiner = &combiners[what->which][what->compute];
@@ -251,8 +262,10 @@ static bool columns_pay(const weft_i_reduce *what)
            what->kept_dim[what->kept - 1] > 1 && what->reduced_in[what->reduced - 1] != size;
 }
 
-/* Calls `each` for every result, or for every group of up to `width` along the innermost kept dimension. */
-typedef void each_fn(const weft_i_reduce *what, const char *from, char *to, int64_t to_stride, size_t width);
+/* Calls `each` for every result, or for every group of up to `width` along the innermost kept
+ * dimension. */
+typedef void each_fn(const weft_i_reduce *what, const char *from, char *to, int64_t to_stride,
+                     size_t width);
 
 static void for_each_result(const weft_i_reduce *what, size_t width, each_fn *each)
 {
@@ -267,7 +280,8 @@ static void for_each_result(const weft_i_reduce *what, size_t width, each_fn *ea
             in += index[i] * what->kept_in[i];
             out += index[i] * what->kept_out[i];
         }
-        int64_t in_step = last < 0 ? 0 : what->kept_in[last], out_step = last < 0 ? 0 : what->kept_out[last];
+        int64_t in_step = last < 0 ? 0 : what->kept_in[last],
+                out_step = last < 0 ? 0 : what->kept_out[last];
         for (int64_t i = 0; i < size; i += (int64_t)width)
             each(what, what->from + in + i * in_step, what->to + out + i * out_step, out_step,
                  size - i < (int64_t)width ? (size_t)(size - i) : width);
@@ -285,26 +299,27 @@ void weft_i_reduce_run(const weft_i_reduce *what)
 }
 
 /* Takes the elements after `first` in; `best` holds the best so far and `at` its index. */
-#define INDEX(type_)                                                                         \
-    static int64_t index_##type_(bool largest, const type_ *x, size_t n, int64_t first,      \
-                                 type_ *best, int64_t at)                                    \
-    {                                                                                        \
-        for (size_t i = 0; i < n; i++) {                                                     \
-            bool better = largest ? x[i] > *best : x[i] < *best;                             \
-            bool is_nan = x[i] != x[i] && *best == *best;                                    \
-            if (at < 0 || better || is_nan) {                                                \
-                *best = x[i];                                                                \
-                at = first + (int64_t)i;                                                     \
-            }                                                                                \
-        }                                                                                    \
-        return at;                                                                           \
+#define INDEX(type_)                                                                    \
+    static int64_t index_##type_(bool largest, const type_ *x, size_t n, int64_t first, \
+                                 type_ *best, int64_t at)                               \
+    {                                                                                   \
+        for (size_t i = 0; i < n; i++) {                                                \
+            bool better = largest ? x[i] > *best : x[i] < *best;                        \
+            bool is_nan = x[i] != x[i] && *best == *best;                               \
+            if (at < 0 || better || is_nan) {                                           \
+                *best = x[i];                                                           \
+                at = first + (int64_t)i;                                                \
+            }                                                                           \
+        }                                                                               \
+        return at;                                                                      \
     }
 INDEX(float)
 INDEX(double)
 INDEX(int64_t)
 INDEX(uint64_t)
 
-static void index_to(const weft_i_reduce *what, const char *from, char *to, int64_t to_stride, size_t width)
+static void index_to(const weft_i_reduce *what, const char *from, char *to, int64_t to_stride,
+                     size_t width)
 {
     uint64_t buffer[BLOCK], best = 0;
     int64_t at = -1, total = reduced_count(what);

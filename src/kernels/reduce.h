@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions.  The order in which elements are combined depends on their logical order only, not on strides: blocks of
- * 512 are combined in 16 lanes, lanes and blocks pairwise.  So sums are accurate, vectorise, and have the same bits in
- * every layout and on every machine.
+ * Reductions.  The order in which elements are combined depends on their logical order only, not on
+ * strides: blocks of 512 are combined in 16 lanes, lanes and blocks pairwise.  So sums are
+ * accurate, vectorise, and have the same bits in every layout and on every machine.
  */
 #ifndef WEFT_KERNELS_REDUCE_H
 #define WEFT_KERNELS_REDUCE_H
@@ -13,7 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEFT_I_REDUCE_SUM, WEFT_I_REDUCE_PROD, WEFT_I_REDUCE_MAX, WEFT_I_REDUCE_MIN, WEFT_I_REDUCE_COUNT };
+enum {
+    WEFT_I_REDUCE_SUM,
+    WEFT_I_REDUCE_PROD,
+    WEFT_I_REDUCE_MAX,
+    WEFT_I_REDUCE_MIN,
+    WEFT_I_REDUCE_COUNT
+};
 enum { WEFT_I_REDUCE_MEAN = 0x100 }; /* in an op row: the sum, divided */
 enum { WEFT_I_REDUCE_DIMS = 8 };
 
@@ -33,7 +39,8 @@ typedef struct weft_i_reduce {
 
 void weft_i_reduce_run(const weft_i_reduce *what);
 
-/* The index of the first largest (MAX) or smallest (MIN) element; NaN is both.  `to` has elements of i64. */
+/* The index of the first largest (MAX) or smallest (MIN) element; NaN is both.  `to` has elements
+ * of i64. */
 void weft_i_reduce_index(const weft_i_reduce *what);
 
 #endif

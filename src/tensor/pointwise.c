@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element-wise operations.  Four shape rules (arithmetic, float, comparison, logical) and `where` serve all rows; one run
- * function turns a call into a loop for the row's kernel.  The public functions are generated, one line per row.
+ * Element-wise operations.  Four shape rules (arithmetic, float, comparison, logical) and `where`
+ * serve all rows; one run function turns a call into a loop for the row's kernel.  The public
+ * functions are generated, one line per row.
  */
 #include "kernels/pointwise.h"
 
@@ -29,8 +30,8 @@ static weft_status check_numbers(const weft_i_call *call, weft_dtype dtype)
         weft_i_convert(dtype, &element, WEFT_F64, &call->args[i].number, 1);
         weft_i_convert(WEFT_F64, &back, dtype, &element, 1);
         if (back != call->args[i].number)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %g does not fit %s", call->op->name, call->args[i].number,
-                               weft_dtype_name(dtype));
+            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %g does not fit %s", call->op->name,
+                               call->args[i].number, weft_dtype_name(dtype));
     }
     return WEFT_OK;
 }
@@ -41,9 +42,11 @@ weft_status weft_i_arithmetic_shape(weft_i_call *call)
     WEFT_TRY(weft_i_promote_dtypes(call, 0, last_arg(call), &dtype));
     if (!weft_i_pointwise_find(call->op->kernel, weft_i_pointwise_compute(dtype)))
         dtype = WEFT_F32; /* this operation makes floats of integers */
-    bool negates = call->op->kernel == WEFT_I_POINTWISE_neg || call->op->kernel == WEFT_I_POINTWISE_sub;
+    bool negates =
+        call->op->kernel == WEFT_I_POINTWISE_neg || call->op->kernel == WEFT_I_POINTWISE_sub;
     if (dtype == WEFT_BOOL && negates)
-        return weft_i_fail(WEFT_ERR_TYPE, "%s: bool has no negative; use weft_logical_not or weft_logical_xor",
+        return weft_i_fail(WEFT_ERR_TYPE,
+                           "%s: bool has no negative; use weft_logical_not or weft_logical_xor",
                            call->op->name);
     WEFT_TRY(check_numbers(call, dtype));
     call->result.dtype = dtype;
@@ -78,14 +81,17 @@ weft_status weft_i_where_shape(weft_i_call *call)
 /* What the kernel gives: bytes of truth from comparisons, else its compute type. */
 static weft_dtype made_by(const weft_i_call *call)
 {
-    return call->result.dtype == WEFT_BOOL && call->op->shape == weft_i_compare_shape ? WEFT_BOOL : call->result.compute;
+    return call->result.dtype == WEFT_BOOL && call->op->shape == weft_i_compare_shape
+               ? WEFT_BOOL
+               : call->result.compute;
 }
 
 weft_status weft_i_pointwise_run(weft_i_call *call)
 {
     weft_i_loop loop = weft_i_loop_over(call->out);
     uint64_t number[WEFT_I_POINTWISE_INPUTS];
-    weft_i_pointwise what = {.kernel = weft_i_pointwise_find(call->op->kernel, call->result.compute),
+    weft_i_pointwise what = {.kernel =
+                                 weft_i_pointwise_find(call->op->kernel, call->result.compute),
                              .made = made_by(call),
                              .out = call->out->dtype};
     for (int i = 0; i <= last_arg(call); i++) {
@@ -108,35 +114,35 @@ weft_status weft_i_pointwise_run(weft_i_call *call)
 #define T(x_) WEFT_I_TENSOR_ARG(x_)
 #define N(x_) WEFT_I_NUMBER_ARG(x_)
 
-#define UNARY(name_)                                                        \
-    weft_tensor *weft_##name_(weft_tensor *x)                               \
-    {                                                                       \
-        return WEFT_I_CALL(name_, T(x));                                    \
-    }                                                                       \
-    weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *x)       \
-    {                                                                       \
-        return WEFT_I_CALL_INTO(name_, out, T(x));                          \
+#define UNARY(name_)                                                  \
+    weft_tensor *weft_##name_(weft_tensor *x)                         \
+    {                                                                 \
+        return WEFT_I_CALL(name_, T(x));                              \
+    }                                                                 \
+    weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *x) \
+    {                                                                 \
+        return WEFT_I_CALL_INTO(name_, out, T(x));                    \
     }
-#define BINARY(name_)                                                                      \
-    weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b)                              \
-    {                                                                                      \
-        return WEFT_I_CALL(name_, T(a), T(b));                                             \
-    }                                                                                      \
-    weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b)      \
-    {                                                                                      \
-        return WEFT_I_CALL_INTO(name_, out, T(a), T(b));                                   \
-    }                                                                                      \
-    weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b)                           \
-    {                                                                                      \
-        return WEFT_I_CALL(name_, T(a), N(b));                                             \
-    }                                                                                      \
-    weft_status weft_##name_##_scalar_into(weft_tensor *out, weft_tensor *a, double b)     \
-    {                                                                                      \
-        return WEFT_I_CALL_INTO(name_, out, T(a), N(b));                                   \
-    }                                                                                      \
-    weft_tensor *weft_scalar_##name_(double a, weft_tensor *b)                             \
-    {                                                                                      \
-        return WEFT_I_CALL(name_, N(a), T(b));                                             \
+#define BINARY(name_)                                                                  \
+    weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b)                          \
+    {                                                                                  \
+        return WEFT_I_CALL(name_, T(a), T(b));                                         \
+    }                                                                                  \
+    weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b)  \
+    {                                                                                  \
+        return WEFT_I_CALL_INTO(name_, out, T(a), T(b));                               \
+    }                                                                                  \
+    weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b)                       \
+    {                                                                                  \
+        return WEFT_I_CALL(name_, T(a), N(b));                                         \
+    }                                                                                  \
+    weft_status weft_##name_##_scalar_into(weft_tensor *out, weft_tensor *a, double b) \
+    {                                                                                  \
+        return WEFT_I_CALL_INTO(name_, out, T(a), N(b));                               \
+    }                                                                                  \
+    weft_tensor *weft_scalar_##name_(double a, weft_tensor *b)                         \
+    {                                                                                  \
+        return WEFT_I_CALL(name_, N(a), T(b));                                         \
     }
 
 UNARY(neg)
@@ -173,7 +179,8 @@ weft_tensor *weft_where(weft_tensor *condition, weft_tensor *a, weft_tensor *b)
     return WEFT_I_CALL(where, T(condition), T(a), T(b));
 }
 
-weft_status weft_where_into(weft_tensor *out, weft_tensor *condition, weft_tensor *a, weft_tensor *b)
+weft_status weft_where_into(weft_tensor *out, weft_tensor *condition, weft_tensor *a,
+                            weft_tensor *b)
 {
     return WEFT_I_CALL_INTO(where, out, T(condition), T(a), T(b));
 }

@@ -60,7 +60,8 @@ static void take_strides(weft_i_call *call, int first, int last)
     bool taken = false;
     for (int i = first; i <= last; i++) {
         const weft_tensor *x = call->args[i].tensor;
-        if (call->args[i].kind != WEFT_I_ARG_TENSOR || !weft_i_shape_equal(weft_i_tensor_shape(x), result->shape))
+        if (call->args[i].kind != WEFT_I_ARG_TENSOR ||
+            !weft_i_shape_equal(weft_i_tensor_shape(x), result->shape))
             continue;
         if (!weft_i_tensor_is_dense(x) || (taken && !agrees(result, x))) {
             weft_i_shape_strides(result->shape, result->stride);
@@ -78,7 +79,8 @@ weft_status weft_i_promote_shapes(weft_i_call *call, int first, int last)
     result->shape = (weft_shape){0, {0}};
     for (int i = first; i <= last; i++)
         if (call->args[i].kind == WEFT_I_ARG_TENSOR)
-            WEFT_TRY(weft_i_shape_broadcast(call->op->name, result->shape, weft_i_tensor_shape(call->args[i].tensor),
+            WEFT_TRY(weft_i_shape_broadcast(call->op->name, result->shape,
+                                            weft_i_tensor_shape(call->args[i].tensor),
                                             &result->shape));
     WEFT_TRY(weft_i_shape_check(call->op->name, WEFT_F64, result->shape, NULL));
     weft_i_shape_strides(result->shape, result->stride);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions over dimensions: one shape rule family and one run function over the engine of kernels/reduce. */
+/* Reductions over dimensions: one shape rule family and one run function over the engine of
+ * kernels/reduce. */
 #include "kernels/reduce.h"
 
 #include "tensor/ops.h"
@@ -21,7 +22,8 @@ static weft_status reduced_dims(const weft_i_call *call, unsigned *out)
         if (at < 0)
             return weft_last_status();
         if (*out & 1u << at)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: dimension %d is named twice", call->op->name, at);
+            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: dimension %d is named twice",
+                               call->op->name, at);
         *out |= 1u << at;
     }
     return WEFT_OK;
@@ -52,7 +54,8 @@ static weft_status check_not_empty(const weft_i_call *call)
     WEFT_TRY(reduced_dims(call, &gone));
     for (int i = 0; i < x->ndim; i++)
         if (gone & 1u << i && x->dim[i] == 0)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: no elements along dimension %d of shape %s, and no identity",
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "%s: no elements along dimension %d of shape %s, and no identity",
                                call->op->name, i, weft_i_shape_text(weft_i_tensor_shape(x), text));
     return WEFT_OK;
 }
@@ -75,7 +78,8 @@ weft_status weft_i_mean_shape(weft_i_call *call)
 {
     weft_dtype dtype = call->args[0].tensor->dtype;
     if (!weft_i_dtype_is_float(dtype))
-        return weft_i_fail(WEFT_ERR_TYPE, "mean: of %s; convert it to a float with weft_to_dtype", weft_dtype_name(dtype));
+        return weft_i_fail(WEFT_ERR_TYPE, "mean: of %s; convert it to a float with weft_to_dtype",
+                           weft_dtype_name(dtype));
     return weft_i_sum_shape(call);
 }
 
@@ -107,7 +111,8 @@ static weft_i_reduce describe(const weft_i_call *call)
 {
     const weft_tensor *x = call->args[0].tensor, *out = call->out;
     bool truth = call->op->shape == weft_i_truth_shape;
-    int64_t size = (int64_t)weft_dtype_size(x->dtype), out_size = (int64_t)weft_dtype_size(out->dtype);
+    int64_t size = (int64_t)weft_dtype_size(x->dtype),
+            out_size = (int64_t)weft_dtype_size(out->dtype);
     weft_i_reduce what = {.which = call->op->kernel & 0xff,
                           .mean = call->op->kernel & WEFT_I_REDUCE_MEAN,
                           .in = x->dtype,
@@ -149,21 +154,23 @@ weft_status weft_i_reduce_index_run(weft_i_call *call)
 }
 
 /* Widens the caller's ints; the row checks them. */
-static weft_tensor *reduce(const weft_i_op *op, weft_tensor *x, const int *dims, int count, bool keepdim)
+static weft_tensor *reduce(const weft_i_op *op, weft_tensor *x, const int *dims, int count,
+                           bool keepdim)
 {
     int64_t wide[WEFT_MAX_DIMS];
     if (count < 0 || count > WEFT_MAX_DIMS || (count && !dims))
         return weft_i_null(WEFT_ERR_INVALID_ARG, "%s: %d dimensions named", op->name, count);
     for (int i = 0; i < count; i++)
         wide[i] = dims[i];
-    return weft_i_op_call(op, NULL, (weft_i_arg[]){WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(wide, count),
-                                                   WEFT_I_INTEGER_ARG(keepdim)});
+    return weft_i_op_call(op, NULL,
+                          (weft_i_arg[]){WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(wide, count),
+                                         WEFT_I_INTEGER_ARG(keepdim)});
 }
 
-#define REDUCE(name_)                                                                     \
-    weft_tensor *weft_##name_(weft_tensor *x, const int *dims, int count, bool keepdim)   \
-    {                                                                                     \
-        return reduce(&weft_i_op_##name_, x, dims, count, keepdim);                       \
+#define REDUCE(name_)                                                                   \
+    weft_tensor *weft_##name_(weft_tensor *x, const int *dims, int count, bool keepdim) \
+    {                                                                                   \
+        return reduce(&weft_i_op_##name_, x, dims, count, keepdim);                     \
     }
 REDUCE(sum)
 REDUCE(mean)

@@ -21,7 +21,8 @@ static const struct {
     {"barrier", bench_barrier, "a barrier of 2, 4 and 8 ranks, beside bare flags in shared memory"},
     {"read", bench_read, "reading a peer's buffer, beside reading one's own"},
     {"death", bench_death, "from kill -9 of a rank to the error at the others"},
-    {"launch", bench_launch, "4 ranks: start, first barrier, exit; beside an empty fork and exit of 4 processes"},
+    {"launch", bench_launch,
+     "4 ranks: start, first barrier, exit; beside an empty fork and exit of 4 processes"},
 };
 
 enum { BENCHES = sizeof benches / sizeof *benches };
@@ -69,11 +70,12 @@ double bench_quantile(double *values, int count, double quantile)
     return values[(int)(quantile * (count - 1) + 0.5)];
 }
 
-void bench_row(bench_style *style, const char *name, int ranks, const char *unit, double value, double floor)
+void bench_row(bench_style *style, const char *name, int ranks, const char *unit, double value,
+               double floor)
 {
     if (style->json) {
-        printf("%s{\"name\": \"%s\", \"ranks\": %d, \"unit\": \"%s\", \"value\": %.4g", style->rows ? ",\n  " : "[\n  ",
-               name, ranks, unit, value);
+        printf("%s{\"name\": \"%s\", \"ranks\": %d, \"unit\": \"%s\", \"value\": %.4g",
+               style->rows ? ",\n  " : "[\n  ", name, ranks, unit, value);
         if (floor > 0)
             printf(", \"floor\": %.4g, \"ratio\": %.3g", floor, value / floor);
         printf("}");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmarks share: running a body in forked ranks, memory to report through, medians, and how rows are printed. */
+/* What the benchmarks share: running a body in forked ranks, memory to report through, medians, and
+ * how rows are printed. */
 #ifndef WEFT_TOOLS_BENCH_H
 #define WEFT_TOOLS_BENCH_H
 
@@ -11,9 +12,9 @@ enum { BENCH_SAMPLES = 512, BENCH_RANKS = 64 };
 
 /* Lies in memory that the ranks and the command share. */
 typedef struct bench_board {
-    _Atomic int64_t when;                       /* a moment that ranks compare with: ns of the monotonic clock */
-    _Atomic int failed;                         /* a rank could not do its part */
-    double sample[BENCH_RANKS][BENCH_SAMPLES];  /* by rank */
+    _Atomic int64_t when; /* a moment that ranks compare with: ns of the monotonic clock */
+    _Atomic int failed;   /* a rank could not do its part */
+    double sample[BENCH_RANKS][BENCH_SAMPLES]; /* by rank */
     struct {
         _Alignas(128) _Atomic uint64_t epoch;
     } flag[BENCH_RANKS]; /* for floors: one line per rank, written by it alone */
@@ -35,7 +36,8 @@ int64_t bench_ns(void);
 double bench_quantile(double *values, int count, double quantile); /* sorts */
 
 /* Prints one result: name, ranks, value in `unit`, and its floor (0: none) with the ratio. */
-void bench_row(bench_style *style, const char *name, int ranks, const char *unit, double value, double floor);
+void bench_row(bench_style *style, const char *name, int ranks, const char *unit, double value,
+               double floor);
 
 int bench_barrier(bench_style *style);
 int bench_read(bench_style *style);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Barriers, back to back.  The floor is the barest barrier there is: each rank stores a number into a line of its own and
- * reads everybody's; no checks, no deadline, no deaths.  Both are measured in turns in the same ranks.
+ * Barriers, back to back.  The floor is the barest barrier there is: each rank stores a number into
+ * a line of its own and reads everybody's; no checks, no deadline, no deaths.  Both are measured in
+ * turns in the same ranks.
  */
 #include "bench.h"
 
@@ -33,7 +34,8 @@ static void bare_barrier(const barriers *bench, int rank, uint64_t epoch)
 {
     atomic_store_explicit(&bench->board->flag[rank].epoch, epoch, memory_order_release);
     for (int peer = 0; peer < bench->ranks; peer++)
-        for (int looks = 0; atomic_load_explicit(&bench->board->flag[peer].epoch, memory_order_acquire) < epoch;
+        for (int looks = 0;
+             atomic_load_explicit(&bench->board->flag[peer].epoch, memory_order_acquire) < epoch;
              looks++) {
             if (bench->crowded && looks > 8)
                 sched_yield();
@@ -63,7 +65,8 @@ static int body(int rank, void *arg)
 {
     const barriers *bench = arg;
     weft_group *world = weft_init(NULL);
-    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16)), world);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16)), world);
     uint64_t epoch = 0;
     for (int turn = 0; mem && turn < TURNS; turn++) {
         double bare = measure_bare(bench, rank, &epoch), ours = measure_weft(bench, mem);
@@ -82,15 +85,16 @@ int bench_barrier(bench_style *style)
     for (int i = 0; i < 4; i++) {
         if (counts[i] > 8 && counts[i] > cores)
             continue;
-        barriers bench = {bench_board_new(), counts[i], counts[i] > cores ? 4000 : 50000, counts[i] > cores};
+        barriers bench = {bench_board_new(), counts[i], counts[i] > cores ? 4000 : 50000,
+                          counts[i] > cores};
         if (!bench.board)
             return 1;
         if (bench_ranks(counts[i], body, &bench)) {
             fprintf(stderr, "weft bench barrier: a rank of %d failed\n", counts[i]);
             failed = 1;
         } else {
-            bench_row(style, counts[i] > cores ? "barrier, ranks share cores" : "barrier", counts[i], "us",
-                      bench_quantile(bench.board->sample[0], TURNS, 0.5),
+            bench_row(style, counts[i] > cores ? "barrier, ranks share cores" : "barrier",
+                      counts[i], "us", bench_quantile(bench.board->sample[0], TURNS, 0.5),
                       bench_quantile(bench.board->sample[1], TURNS, 0.5));
         }
         bench_board_free(bench.board);

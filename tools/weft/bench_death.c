@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long after kill -9 of one rank the others' calls return their error: in a barrier, in rendezvous, while meeting. */
+/* How long after kill -9 of one rank the others' calls return their error: in a barrier, in
+ * rendezvous, while meeting. */
 #include "bench.h"
 
 #include <weft/weft.h>
@@ -46,7 +47,8 @@ static int body(int rank, void *arg)
     weft_group *world = weft_init(NULL);
     weft_status status = weft_last_status();
     if (bench->where != IN_MEETING) {
-        weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16)), world);
+        weft_symm *mem =
+            weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16)), world);
         if (rank == VICTIM)
             die(board);
         status = mem ? wait_for_victim(bench, world, mem) : WEFT_OK;

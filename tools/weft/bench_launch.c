@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole job of 4 ranks by `weft run`: start, meet, one barrier, exit.  The floor is the least a system can do: fork 4
- * processes that exit at once, and wait for them.  Starting 4 empty programs is shown beside it.
+ * A whole job of 4 ranks by `weft run`: start, meet, one barrier, exit.  The floor is the least a
+ * system can do: fork 4 processes that exit at once, and wait for them.  Starting 4 empty programs
+ * is shown beside it.
  */
 #include "bench.h"
 
@@ -67,7 +68,8 @@ int bench_launch(bench_style *style)
         }
     }
     double floor = bench_quantile(bare, TURNS, 0.5);
-    bench_row(style, "weft run: start to exit", RANKS, "ms", bench_quantile(run, TURNS, 0.5), floor);
+    bench_row(style, "weft run: start to exit", RANKS, "ms", bench_quantile(run, TURNS, 0.5),
+              floor);
     bench_row(style, "4 empty programs", RANKS, "ms", bench_quantile(empty, TURNS, 0.5), floor);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a peer's buffer by a plain copy.  The floor is copying from memory of one's own, of the same size. */
+/* Reading a peer's buffer by a plain copy.  The floor is copying from memory of one's own, of the
+ * same size. */
 #include "bench.h"
 
 #include <weft/weft.h>
@@ -30,7 +31,8 @@ static int body(int rank, void *arg)
     const reads *bench = arg;
     size_t bytes = bench->bytes;
     weft_group *world = weft_init(NULL);
-    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(bytes)), world);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(bytes)), world);
     char *mine = calloc(1, bytes), *to = calloc(1, bytes);
     for (int turn = 0; mem && mine && to && turn < TURNS; turn++) {
         if (rank == 1)
@@ -53,7 +55,8 @@ static int body(int rank, void *arg)
 int bench_read(bench_style *style)
 {
     static const size_t sizes[] = {64 << 10, 1 << 20, 64 << 20};
-    static const char *const names[] = {"read peer, 64 KiB", "read peer, 1 MiB", "read peer, 64 MiB"};
+    static const char *const names[] = {"read peer, 64 KiB", "read peer, 1 MiB",
+                                        "read peer, 64 MiB"};
     for (int i = 0; i < 3; i++) {
         reads bench = {bench_board_new(), sizes[i]};
         if (!bench.board || bench_ranks(2, body, &bench) || atomic_load(&bench.board->failed)) {
