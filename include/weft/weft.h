@@ -4,6 +4,7 @@
 #define WEFT_WEFT_H
 
 #include "weft/backend.h"
+#include "weft/coll.h"
 #include "weft/dtype.h"
 #include "weft/env.h"
 #include "weft/group.h"
@@ -19,5 +20,6 @@
 #include "weft/tensor.h"
 #include "weft/version.h"
 #include "weft/view.h"
+#include "weft/work.h"
 
 #endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fold: several arrays reduced to one, element by element, in one pass: out[i] = in[0][i] op
+ * in[1][i] op ...  The order is that of the inputs, always, so whoever folds the same inputs gets
+ * the same bits.
+ */
+#ifndef WEFT_KERNELS_FOLD_H
+#define WEFT_KERNELS_FOLD_H
+
+#include "weft/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* As weft_reduction of weft/coll.h, which is above this floor. */
+typedef enum weft_i_fold_op {
+    WEFT_I_FOLD_SUM,
+    WEFT_I_FOLD_AVG,
+    WEFT_I_FOLD_PRODUCT,
+    WEFT_I_FOLD_MIN,
+    WEFT_I_FOLD_MAX,
+    WEFT_I_FOLD_BAND,
+    WEFT_I_FOLD_BOR,
+    WEFT_I_FOLD_BXOR,
+    WEFT_I_FOLD_PREMUL_SUM,
+    WEFT_I_FOLD_OPS
+} weft_i_fold_op;
+
+/*
+ * Folds `count` elements of `inputs` arrays and stores the result to each of `outputs` arrays.  An
+ * output may be one of the inputs (same address), or overlap none.  Arrays need no alignment.
+ * `factors` (one per input) is for PREMUL_SUM only.
+ *
+ * Floats of 8 and 16 bits accumulate in float32 and are rounded once at the end; float32 and
+ * float64 in their own type; integers wrap.  AVG divides the sum by `inputs` before rounding;
+ * integers are cut towards zero.  MIN and MAX give NaN if any input is NaN.  For bool SUM is or,
+ * PRODUCT is and, AVG is and.
+ */
+typedef void (*weft_i_fold)(void *const *out, int outputs, const void *const *in, int inputs,
+                            size_t count, const double *factors);
+
+/* The fold for a dtype; NULL if the operation has no meaning for it (bits of floats, premul of
+ * integers). */
+weft_i_fold weft_i_fold_find(weft_dtype dtype, weft_i_fold_op op);
+
+/* A plain, slow, obviously right one for all: the twin that tests compare with, bit by bit. */
+void weft_i_fold_reference(weft_dtype dtype, weft_i_fold_op op, void *const *out, int outputs,
+                           const void *const *in, int inputs, size_t count, const double *factors);
+
+#endif
