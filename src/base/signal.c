@@ -23,7 +23,8 @@ static bool all_from(looking *look, int first)
 {
     const weft_i_point *point = look->point;
     for (int rank = first; rank < point->size; rank++) {
-        uint64_t word = atomic_load_explicit(weft_i_point_word(point, rank), memory_order_acquire);
+        uint64_t word = atomic_load_explicit(weft_i_point_turn(point, rank, look->meeting->epoch),
+                                             memory_order_acquire);
         if (!weft_i_arrived(word, look->meeting->epoch)) {
             look->next = rank;
             note_culprit(look, rank, word);
@@ -55,8 +56,8 @@ static weft_status nobody_lost(void *arg)
     if (!look->point->lost)
         return WEFT_OK;
     for (int rank = look->next; rank < look->point->size; rank++) {
-        uint64_t word =
-            atomic_load_explicit(weft_i_point_word(look->point, rank), memory_order_relaxed);
+        uint64_t word = atomic_load_explicit(
+            weft_i_point_turn(look->point, rank, look->meeting->epoch), memory_order_relaxed);
         if (!weft_i_arrived(word, look->meeting->epoch)) {
             weft_status status = look->point->lost(look->point->arg, (uint64_t)rank);
             if (status < 0) {
@@ -82,15 +83,15 @@ void weft_i_signal_ring(const weft_i_point *point)
 /* Takes the arrival back, or finds that the meeting has succeeded after all. */
 static weft_status take_back(looking *look, uint64_t before, uint64_t after)
 {
-    _Atomic uint64_t *mine = weft_i_point_word(look->point, look->point->me);
+    _Atomic uint64_t *mine = weft_i_point_turn(look->point, look->point->me, look->meeting->epoch);
     atomic_store_explicit(mine, before, memory_order_relaxed);
     weft_i_os_barrier_everywhere();
     look->next = 0;
     bool others = true;
     for (int rank = 0; rank < look->point->size && others; rank++)
         if (rank != look->point->me) {
-            uint64_t word =
-                atomic_load_explicit(weft_i_point_word(look->point, rank), memory_order_acquire);
+            uint64_t word = atomic_load_explicit(
+                weft_i_point_turn(look->point, rank, look->meeting->epoch), memory_order_acquire);
             others = weft_i_arrived(word, look->meeting->epoch);
             if (!others)
                 note_culprit(look, rank, word);
@@ -106,10 +107,12 @@ static weft_status take_back(looking *look, uint64_t before, uint64_t after)
 weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
                                weft_i_meeting *meeting)
 {
-    _Atomic uint64_t *mine = weft_i_point_word(point, point->me);
-    uint64_t before =
-        atomic_load_explicit(mine, memory_order_relaxed); /* our own word: nobody else writes it */
-    meeting->epoch = weft_i_arrival_epoch(before) + 1;
+    uint64_t last =
+        atomic_load_explicit(weft_i_point_word(point, point->me),
+                             memory_order_relaxed); /* our own word: nobody else writes it */
+    meeting->epoch = (point->turn_stride ? point->epoch : weft_i_arrival_epoch(last)) + 1;
+    _Atomic uint64_t *mine = weft_i_point_turn(point, point->me, meeting->epoch);
+    uint64_t before = atomic_load_explicit(mine, memory_order_relaxed);
     meeting->digest = digest;
     meeting->culprit = -1;
     uint64_t after = (uint64_t)meeting->epoch << 32 | digest;

@@ -37,6 +37,13 @@ typedef struct weft_i_point {
     int me, size;
     char *words, *bells;             /* of rank 0 */
     size_t word_stride, bell_stride; /* to the next rank's */
+    /*
+     * Not 0: two words per rank by turns, this far apart, the second for odd epochs; then something
+     * may be written beside a word before it is stored, and stays until everybody has read it.  The
+     * epoch is the caller's to count.
+     */
+    size_t turn_stride;
+    uint32_t epoch; /* of the last meeting, with turns */
     weft_i_wait_mode mode;
     weft_status (*lost)(void *arg, uint64_t missing); /* can rank `missing` still come? */
     void *arg;
@@ -45,6 +52,13 @@ typedef struct weft_i_point {
 static inline _Atomic uint64_t *weft_i_point_word(const weft_i_point *point, int rank)
 {
     return (_Atomic uint64_t *)(void *)(point->words + (size_t)rank * point->word_stride);
+}
+
+/* The word of a rank in the meeting `epoch`. */
+static inline _Atomic uint64_t *weft_i_point_turn(const weft_i_point *point, int rank,
+                                                  uint32_t epoch)
+{
+    return weft_i_point_word(point, rank) + (epoch & 1) * (point->turn_stride / sizeof(uint64_t));
 }
 
 static inline _Atomic uint32_t *weft_i_point_bell(const weft_i_point *point, int rank)

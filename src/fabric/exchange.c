@@ -55,7 +55,8 @@ static weft_status fail_timeout(const weft_i_call *call, const weft_i_point *poi
     size_t used = 0;
     describe_call(call, what, sizeof what);
     for (int rank = 0; rank < point->size && used + 8 < sizeof names; rank++) {
-        uint64_t word = atomic_load_explicit(weft_i_point_word(point, rank), memory_order_relaxed);
+        uint64_t word = atomic_load_explicit(weft_i_point_turn(point, rank, meeting->epoch),
+                                             memory_order_relaxed);
         if (rank == point->me || weft_i_arrived(word, meeting->epoch))
             continue;
         used += (size_t)snprintf(names + used, sizeof names - used, "%s", used ? ", " : "");

@@ -19,6 +19,7 @@
 static void destroy(weft_i_object *object)
 {
     weft_group *group = (weft_group *)object;
+    weft_i_object_drop(group->lane);
     weft_i_object_drop(group->workspace);
     if (group->board_segment && group->rank == 0)
         weft_i_post_withdraw(group->world->post, group->key);
@@ -309,15 +310,23 @@ weft_group *weft_group_split(weft_group *parent, int color, int key)
     return group;
 }
 
+void weft_i_group_spoil(const weft_group *group)
+{
+    if (!group->board)
+        return;
+    uint32_t nobody = 0;
+    /* Pairs with the acquire in weft_i_group_lost.  The first to revoke is the one named. */
+    atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody, 1 + (uint32_t)group->rank,
+                                            memory_order_release, memory_order_relaxed);
+    for (int rank = 0; rank < group->size; rank++)
+        weft_i_wait_ring(&group->board->row[rank].bell);
+}
+
 weft_status weft_group_revoke(weft_group *group)
 {
     WEFT_TRY(weft_i_group_usable(group));
     if (!group->board)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
-                           "group \"%s\" spans hosts: it cannot be revoked yet", group->name);
-    /* Pairs with the acquire in weft_i_group_lost. */
-    atomic_store_explicit(&group->board->revoked, 1 + (uint32_t)group->rank, memory_order_release);
-    for (int rank = 0; rank < group->size; rank++)
-        weft_i_wait_ring(&group->board->row[rank].bell);
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "group \"%s\" spans hosts: it cannot be revoked yet", group->name);
+    weft_i_group_spoil(group);
     return WEFT_OK;
 }

@@ -26,11 +26,13 @@ struct weft_group {
     bool local;                    /* all members on this host */
     weft_i_segment *board_segment; /* NULL for the world, whose board lies in the job segment */
     weft_i_board *board;        /* NULL: members on several hosts, exchanges go through the store */
+    uint32_t pairings;          /* rendezvous in this group so far (symm/pairing.c) */
     uint64_t exchanges;         /* through the store so far */
     weft_i_creation *creations; /* how often each rank list was made a group of */
     size_t creation_count;
-    void *workspace; /* an object that lives as long as the group: its scratch memory
-                        (symm/workspace.c) */
+    /* Objects that live as long as the group, made by floors above: */
+    void *workspace; /* its scratch memory (symm/workspace.c) */
+    void *lane;      /* what its collectives meet on (coll/lane.c) */
 };
 
 /* What a rank is doing while it waits, for messages. */
@@ -72,6 +74,9 @@ weft_status weft_i_group_exchange(weft_group *group, const char *what, const voi
  * them so.  Keeps the thread's last error, which is the reason.
  */
 void weft_i_group_show(weft_group *group, const char *what, const void *mine, size_t bytes);
+
+/* Revokes the group because an operation broke off in its middle; keeps the thread's last error. */
+void weft_i_group_spoil(const weft_group *group);
 
 static inline weft_i_record *weft_i_group_record(const weft_group *group)
 {

@@ -17,18 +17,6 @@ static void destroy(weft_i_object *object)
 
 /* ---- rendezvous ---- */
 
-static weft_i_pairing *cached(weft_i_block *block, weft_i_key group)
-{
-    pthread_mutex_lock(&block->lock);
-    weft_i_pairing *pairing = block->pairings;
-    while (pairing && !weft_i_key_equal(pairing->group, group))
-        pairing = pairing->next;
-    if (pairing)
-        weft_i_pairing_hold(pairing);
-    pthread_mutex_unlock(&block->lock);
-    return pairing;
-}
-
 static void cache(weft_i_block *block, weft_i_pairing *pairing)
 {
     pthread_mutex_lock(&block->lock);
@@ -91,7 +79,7 @@ weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
                                  : "the tensor is not symmetric memory");
     if (weft_i_group_usable(group) < 0)
         return NULL;
-    weft_i_pairing *pairing = lease ? cached(lease->block, group->key) : NULL;
+    weft_i_pairing *pairing = lease ? weft_i_pairing_of(lease->block, group) : NULL;
     if (!pairing) {
         weft_status can = can_meet(lease, group);
         if (weft_i_pairing_new(lease ? lease->block : NULL, lease ? lease->offset : 0, group, can,

@@ -49,6 +49,18 @@ void weft_i_pairing_drop_all(weft_i_pairing *first)
     }
 }
 
+weft_i_pairing *weft_i_pairing_of(weft_i_block *block, const weft_group *group)
+{
+    pthread_mutex_lock(&block->lock);
+    weft_i_pairing *pairing = block->pairings;
+    while (pairing && !weft_i_key_equal(pairing->group, group->key))
+        pairing = pairing->next;
+    if (pairing)
+        weft_i_pairing_hold(pairing);
+    pthread_mutex_unlock(&block->lock);
+    return pairing;
+}
+
 static weft_i_pairing *allocate(const weft_group *group)
 {
     weft_i_pairing *pairing = WEFT_OS->alloc(sizeof *pairing);
@@ -61,6 +73,7 @@ static weft_i_pairing *allocate(const weft_group *group)
     }
     atomic_init(&pairing->references, 1);
     pairing->group = group->key;
+    pairing->serial = group->pairings + 1;
     pairing->size = group->size;
     pairing->blocks = blocks;
     return pairing;
@@ -283,6 +296,7 @@ weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *g
     }
     WEFT_OS->free(room.entries);
     WEFT_OS->free(room.results);
+    group->pairings++; /* of all members alike, whatever came of it */
     if (status == WEFT_OK)
         *out = room.pairing;
     else

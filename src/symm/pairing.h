@@ -28,6 +28,7 @@ struct weft_i_pairing {
     atomic_int references; /* relaxed up, acq_rel down */
     weft_i_pairing *next;  /* in the block's cache */
     weft_i_key group;
+    uint32_t serial; /* from 1, counted per group: equal on all members, so it names the pairing between them */
     int size;
     weft_i_segment **blocks; /* by rank; each held */
     weft_i_pads pads;
@@ -53,6 +54,9 @@ weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *g
 weft_i_pairing *weft_i_pairing_hold(weft_i_pairing *pairing);
 void weft_i_pairing_drop(weft_i_pairing *pairing);
 void weft_i_pairing_drop_all(weft_i_pairing *first);
+
+/* The cached pairing of a block in a group, held for the caller; NULL if they have not met. */
+weft_i_pairing *weft_i_pairing_of(weft_i_block *block, const weft_group *group);
 
 static inline char *weft_i_pads_part(const weft_i_pads *pads, int rank)
 {

@@ -20,7 +20,8 @@ typedef enum weft_i_kind {
     WEFT_I_STORE,
     WEFT_I_POOL,
     WEFT_I_WORK,
-    WEFT_I_MESH
+    WEFT_I_MESH,
+    WEFT_I_LANE
 } weft_i_kind;
 
 /* First member of every handle. */

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a call: entry with data or with places, dispatch, and the entry in the flight record. */
+#include "coll/call.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <string.h>
+
+weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, size_t bytes)
+{
+    if (bytes)
+        memcpy(weft_i_lane_next_payload(coll->lane), data, bytes);
+    return weft_i_lane_enter(coll->lane, &coll->call, coll->digest, coll->limit_ms);
+}
+
+/* Where a tensor lies in symmetric memory of the group: its pairing (held) and the offset of its
+ * data. */
+static weft_i_pairing *find_place(const weft_group *group, weft_tensor *tensor, uint32_t *serial,
+                                  uint64_t *offset)
+{
+    const weft_i_lease *lease = weft_i_block_lease_of(tensor);
+    weft_i_pairing *pairing = lease ? weft_i_pairing_of(lease->block, group) : NULL;
+    if (pairing) {
+        *serial = pairing->serial;
+        *offset = (uint64_t)(weft_i_tensor_data(tensor) - lease->block->segment->base);
+    }
+    return pairing;
+}
+
+weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places)
+{
+    weft_i_spot mine = {.factor = coll->factor};
+    places->in = find_place(coll->group, coll->in_tensor, &mine.in_serial, &mine.in_offset);
+    places->out = find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
+    weft_status status = weft_i_coll_enter_with_data(coll, &mine, sizeof mine);
+    places->all_in = places->in != NULL;
+    places->all_out = places->out != NULL;
+    for (int rank = 0; status == WEFT_OK && rank < coll->lane->size; rank++) {
+        const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
+        places->all_in &= spot->in_serial == mine.in_serial;
+        places->all_out &= spot->out_serial == mine.out_serial;
+    }
+    if (status < 0)
+        weft_i_coll_forget(places);
+    return status;
+}
+
+void weft_i_coll_forget(weft_i_places *places)
+{
+    weft_i_pairing_drop(places->in);
+    weft_i_pairing_drop(places->out);
+    places->in = places->out = NULL;
+}
+
+static weft_status barrier(weft_i_coll *coll)
+{
+    return weft_i_coll_enter_with_data(coll, NULL, 0);
+}
+
+static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
+    [WEFT_I_BARRIER] = barrier,
+    [WEFT_I_ALL_REDUCE] = weft_i_coll_all_reduce,
+    [WEFT_I_REDUCE] = weft_i_coll_reduce,
+    [WEFT_I_BROADCAST] = weft_i_coll_broadcast,
+    [WEFT_I_ALL_GATHER] = weft_i_coll_all_gather,
+    [WEFT_I_GATHER] = weft_i_coll_gather,
+    [WEFT_I_SCATTER] = weft_i_coll_scatter,
+    [WEFT_I_REDUCE_SCATTER] = weft_i_coll_reduce_scatter,
+    [WEFT_I_ALL_TO_ALL] = weft_i_coll_all_to_all,
+    [WEFT_I_SEND] = weft_i_coll_send,
+    [WEFT_I_RECV] = weft_i_coll_recv,
+};
+
+weft_status weft_i_coll_run(weft_i_coll *coll)
+{
+    weft_i_record *record = weft_i_group_record(coll->group);
+    bool pair = coll->kind == WEFT_I_SEND || coll->kind == WEFT_I_RECV;
+    uint64_t number = weft_i_record_begin(record, coll->call.op, coll->group->id,
+                                          coll->in_bytes ? coll->in_bytes : coll->out_bytes,
+                                          pair ? coll->root : -1, -1);
+    weft_status status = weft_i_lane_of(coll->group, &coll->lane);
+    if (status == WEFT_OK)
+        status = runners[coll->kind](coll);
+    weft_i_record_end(record, number, status);
+    return status;
+}

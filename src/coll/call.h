@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One collective call from the inside: what was asked for, after all checks.  The public functions
+ * fill it (coll.c), work runs it (work.c), the algorithms read it (reduce.c, gather.c, move.c).
+ */
+#ifndef WEFT_COLL_CALL_H
+#define WEFT_COLL_CALL_H
+
+#include "coll/choose.h"
+#include "coll/lane.h"
+#include "kernels/fold.h"
+#include "weft/coll.h"
+
+#include <string.h>
+
+typedef struct weft_i_coll {
+    weft_i_call call; /* for messages */
+    weft_group *group;
+    weft_i_lane *lane;
+    weft_i_coll_kind kind;
+    weft_reduction reduction;
+    weft_dtype dtype;
+    int root; /* or the peer of a send or receive; 0 where there is none */
+    char *in; /* NULL where this rank has none */
+    char *out;
+    size_t item;  /* bytes of an element */
+    size_t count; /* elements of one part: what one rank gives another, or the whole of a reduction
+                     or broadcast */
+    size_t in_bytes, out_bytes;          /* of this rank's operands */
+    weft_tensor *in_tensor, *out_tensor; /* to find where they lie; held while posted */
+    weft_i_fold fold;
+    double factor;
+    const int64_t *in_splits, *out_splits; /* rows; NULL: equal parts */
+    size_t row;                            /* bytes of a row */
+    uint32_t digest;
+    int64_t limit_ms;
+} weft_i_coll;
+
+/* What a rank shows of its operands at the entry: where they lie in symmetric memory.  Serial 0:
+ * ordinary memory. */
+typedef struct weft_i_spot {
+    uint32_t in_serial, out_serial;
+    uint64_t in_offset, out_offset;
+    double factor;
+} weft_i_spot;
+
+_Static_assert(sizeof(weft_i_spot) <= WEFT_I_TINY, "a spot travels beside the arrival word");
+
+/* Runs a checked call to its end in the calling thread. */
+weft_status weft_i_coll_run(weft_i_coll *coll);
+
+/* The algorithms, one per kind. */
+weft_status weft_i_coll_all_reduce(weft_i_coll *coll);
+weft_status weft_i_coll_reduce(weft_i_coll *coll);
+weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll);
+weft_status weft_i_coll_broadcast(weft_i_coll *coll);
+weft_status weft_i_coll_all_gather(weft_i_coll *coll);
+weft_status weft_i_coll_gather(weft_i_coll *coll);
+weft_status weft_i_coll_scatter(weft_i_coll *coll);
+weft_status weft_i_coll_all_to_all(weft_i_coll *coll);
+weft_status weft_i_coll_send(weft_i_coll *coll);
+weft_status weft_i_coll_recv(weft_i_coll *coll);
+
+/* ---- what the algorithms share ---- */
+
+/* Enters with `bytes` of the input beside the arrival word. */
+weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, size_t bytes);
+
+/* Enters showing where the operands lie.  `held` keeps the pairings until weft_i_coll_forget. */
+typedef struct weft_i_places {
+    weft_i_pairing *in, *out; /* this rank's, held; NULL: ordinary memory */
+    bool all_in, all_out;     /* every rank's input (output) lies in the same pairing as ours */
+} weft_i_places;
+
+weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places);
+void weft_i_coll_forget(weft_i_places *places);
+
+static inline const weft_i_spot *weft_i_coll_spot(const weft_i_coll *coll, int rank)
+{
+    return (const weft_i_spot *)(const void *)weft_i_lane_payload(coll->lane, rank);
+}
+
+/* A rank's input or output in symmetric memory. */
+static inline char *weft_i_coll_in_of(const weft_i_coll *coll, const weft_i_places *places,
+                                      int rank)
+{
+    return places->in->blocks[rank]->base + weft_i_coll_spot(coll, rank)->in_offset;
+}
+
+static inline char *weft_i_coll_out_of(const weft_i_coll *coll, const weft_i_places *places,
+                                       int rank)
+{
+    return places->out->blocks[rank]->base + weft_i_coll_spot(coll, rank)->out_offset;
+}
+
+static inline size_t weft_i_coll_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Copies, unless the bytes are where they belong already (in place), or there are none (and perhaps
+ * no pointers). */
+static inline void weft_i_coll_put(char *to, const char *from, size_t bytes)
+{
+    if (to != from && bytes)
+        memcpy(to, from, bytes);
+}
+
+static inline weft_status weft_i_coll_sync(weft_i_coll *coll)
+{
+    return weft_i_lane_sync(coll->lane, &coll->call, coll->limit_ms);
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making a lane, entering an operation on it, and barriers inside; see lane.h. */
+#include "coll/lane.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <stddef.h>
+
+enum { SYNC_DIGEST = 0x73796e63 };
+
+static void destroy(weft_i_object *object)
+{
+    weft_i_lane *lane = (weft_i_lane *)object;
+    weft_i_queue_free(lane->queue);
+    pthread_mutex_destroy(&lane->letters_lock);
+    weft_i_pairing_drop(lane->pairing);
+    weft_i_block_drop(lane->block);
+    WEFT_OS->free(lane->sources);
+    WEFT_OS->free(lane->targets);
+    WEFT_OS->free(lane->factors);
+    weft_i_object_free(object);
+}
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static weft_i_lane *allocate(const weft_group *group)
+{
+    weft_i_lane *lane = weft_i_object_new_unscoped(WEFT_I_LANE, sizeof *lane, destroy);
+    if (!lane)
+        return NULL;
+    size_t size = (size_t)group->size;
+    pthread_mutex_init(&lane->letters_lock, NULL);
+    lane->me = group->rank;
+    lane->size = group->size;
+    lane->mode = group->world->mode;
+    lane->sources = WEFT_OS->alloc(size * sizeof *lane->sources);
+    lane->targets = WEFT_OS->alloc(size * sizeof *lane->targets);
+    lane->factors = WEFT_OS->alloc(size * sizeof *lane->factors);
+    lane->splits_at = round_up(sizeof(weft_i_lane_head), WEFT_I_LINE);
+    lane->splits_stride = round_up(2 * size * sizeof(uint64_t), WEFT_I_LINE);
+    if (lane->sources && lane->targets && lane->factors)
+        return lane;
+    weft_i_object_drop(lane);
+    return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for the lane of %d ranks", group->size);
+}
+
+/* A lane holds what the rendezvous made, not its handle: a handle would hold the group, which holds
+ * the lane. */
+static weft_status meet(weft_i_lane *lane, weft_group *group)
+{
+    size_t stage = 4 * WEFT_I_SLOT + (size_t)group->size * sizeof(weft_i_box);
+    weft_status can = weft_i_block_new(WEFT_CPU, stage, NULL, &lane->block);
+    if (can == WEFT_OK)
+        lane->block->pad_bytes = lane->splits_at + 2 * lane->splits_stride;
+    WEFT_TRY(weft_i_pairing_new(lane->block, 0, group, can, &lane->pairing));
+    lane->heads = weft_i_pads_of(&lane->pairing->pads, 0);
+    lane->head_stride = lane->pairing->pads.stride;
+    return WEFT_OK;
+}
+
+weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
+{
+    if (!group->lane) {
+        weft_i_lane *lane = allocate(group);
+        if (!lane) {
+            weft_status reason = weft_last_status();
+            weft_i_pairing *none = NULL;
+            return weft_i_pairing_new(NULL, 0, group, reason, &none); /* tells the others */
+        }
+        weft_status status = meet(lane, group);
+        if (status < 0) {
+            weft_i_object_drop(lane);
+            return status;
+        }
+        group->lane = lane;
+    }
+    *out = group->lane;
+    return WEFT_OK;
+}
+
+static weft_i_point point_at(const weft_i_lane *lane, size_t word_at)
+{
+    return (weft_i_point){.me = lane->me,
+                          .size = lane->size,
+                          .words = lane->heads + word_at,
+                          .bells = lane->heads + offsetof(weft_i_lane_head, bell),
+                          .word_stride = lane->head_stride,
+                          .bell_stride = lane->head_stride,
+                          .mode = lane->mode};
+}
+
+weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, uint32_t digest,
+                              int64_t timeout_ms)
+{
+    weft_i_point point = point_at(lane, offsetof(weft_i_lane_head, entry[0].arrival));
+    point.turn_stride = sizeof(weft_i_entry_line);
+    point.epoch = lane->epoch;
+    weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms);
+    if (status == WEFT_OK)
+        lane->epoch++;
+    return status;
+}
+
+weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
+{
+    weft_i_point point = point_at(lane, offsetof(weft_i_lane_head, step));
+    weft_status status = weft_i_group_meet(call, &point, SYNC_DIGEST, timeout_ms);
+    if (status < 0)
+        weft_i_group_spoil(call->group);
+    return status;
+}

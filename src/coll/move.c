@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moving: broadcast, scatter and all_to_all.  As in gather.c: shown at the entry when small, pulled
+ * from symmetric memory when large, in pieces through the stage otherwise.
+ */
+#include "coll/call.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+/* Shows `bytes` of the input at the entry (none where there is no input) and tells where `rank`'s
+ * is afterwards. */
+static weft_status show(weft_i_coll *coll, weft_i_algorithm algorithm, bool giving)
+{
+    weft_i_lane *lane = coll->lane;
+    size_t bytes = giving ? coll->in_bytes : 0;
+    if (algorithm == WEFT_I_ALGO_TINY)
+        return weft_i_coll_enter_with_data(coll, coll->in, bytes);
+    weft_i_coll_put(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, bytes);
+    return weft_i_coll_enter_with_data(coll, NULL, 0);
+}
+
+static const char *shown_by(const weft_i_coll *coll, weft_i_algorithm algorithm, int rank)
+{
+    return algorithm == WEFT_I_ALGO_TINY ? (const char *)weft_i_lane_payload(coll->lane, rank)
+                                         : weft_i_lane_slot(coll->lane, rank, coll->lane->epoch);
+}
+
+/* ---- broadcast ---- */
+
+static weft_status broadcast_pipeline(weft_i_coll *coll)
+{
+    weft_i_lane *lane = coll->lane;
+    bool root = lane->me == coll->root;
+    size_t total = coll->in_bytes, pieces = (total + WEFT_I_SLOT - 1) / WEFT_I_SLOT;
+    if (root)
+        memcpy(weft_i_lane_slot(lane, lane->me, 0), coll->in, weft_i_coll_min(total, WEFT_I_SLOT));
+    WEFT_TRY(weft_i_coll_sync(coll));
+    for (size_t k = 0; k < pieces; k++) {
+        size_t first = k * WEFT_I_SLOT;
+        if (root && k + 1 < pieces)
+            memcpy(weft_i_lane_slot(lane, lane->me, k + 1), coll->in + first + WEFT_I_SLOT,
+                   weft_i_coll_min(total - first - WEFT_I_SLOT, WEFT_I_SLOT));
+        if (!root)
+            memcpy(coll->out + first, weft_i_lane_slot(lane, coll->root, k),
+                   weft_i_coll_min(total - first, WEFT_I_SLOT));
+        WEFT_TRY(weft_i_coll_sync(coll));
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_i_coll_broadcast(weft_i_coll *coll)
+{
+    bool root = coll->lane->me == coll->root;
+    weft_i_algorithm algorithm = weft_i_choose(coll->kind, coll->lane->size, coll->in_bytes);
+    if (algorithm != WEFT_I_ALGO_LARGE) {
+        WEFT_TRY(show(coll, algorithm, root));
+        if (!root)
+            weft_i_coll_put(coll->out, shown_by(coll, algorithm, coll->root), coll->in_bytes);
+        return WEFT_OK;
+    }
+    weft_i_places places;
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    weft_status status;
+    if (places.all_in) {
+        if (!root)
+            memcpy(coll->out, weft_i_coll_in_of(coll, &places, coll->root), coll->in_bytes);
+        status = weft_i_coll_sync(coll);
+    } else {
+        status = broadcast_pipeline(coll);
+    }
+    weft_i_coll_forget(&places);
+    return status;
+}
+
+/* ---- parts: what scatter and all_to_all send, piece by piece ---- */
+
+/* Copies bytes [first, first + bytes) of every equal part of the input into my slot, part after
+ * part. */
+static void stage_parts(const weft_i_coll *coll, uint64_t turn, size_t part_bytes, size_t first,
+                        size_t bytes)
+{
+    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, turn);
+    for (int part = 0; part < coll->lane->size; part++)
+        memcpy(slot + (size_t)part * bytes, coll->in + (size_t)part * part_bytes + first, bytes);
+}
+
+/* Equal parts through the stage: from the root alone (scatter), or from everybody (all_to_all). */
+static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
+{
+    weft_i_lane *lane = coll->lane;
+    size_t part = coll->count * coll->item, piece = WEFT_I_SLOT / (size_t)lane->size;
+    size_t pieces = (part + piece - 1) / piece;
+    bool giving = !from_root || lane->me == coll->root;
+    if (giving)
+        stage_parts(coll, 0, part, 0, weft_i_coll_min(part, piece));
+    WEFT_TRY(weft_i_coll_sync(coll));
+    for (size_t k = 0; k < pieces; k++) {
+        size_t first = k * piece, bytes = weft_i_coll_min(part - first, piece);
+        if (giving && k + 1 < pieces)
+            stage_parts(coll, k + 1, part, first + piece,
+                        weft_i_coll_min(part - first - piece, piece));
+        for (int i = 0; i < lane->size; i++) {
+            int rank = (lane->me + i) % lane->size;
+            char *to = coll->out + (from_root ? 0 : (size_t)rank * part) + first;
+            if (!from_root || rank == coll->root)
+                memcpy(to, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * bytes, bytes);
+        }
+        WEFT_TRY(weft_i_coll_sync(coll));
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_i_coll_scatter(weft_i_coll *coll)
+{
+    const weft_i_lane *lane = coll->lane;
+    size_t part = coll->count * coll->item, mine = (size_t)lane->me * part;
+    weft_i_algorithm algorithm = weft_i_choose(coll->kind, lane->size, part * (size_t)lane->size);
+    if (algorithm != WEFT_I_ALGO_LARGE) {
+        WEFT_TRY(show(coll, algorithm, lane->me == coll->root));
+        weft_i_coll_put(coll->out, shown_by(coll, algorithm, coll->root) + mine, part);
+        return WEFT_OK;
+    }
+    weft_i_places places;
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    /* Others reach the root's input only if it lies in the memory that holds the outputs. */
+    const weft_i_spot *root = weft_i_coll_spot(coll, coll->root);
+    weft_status status;
+    if (places.all_out && root->in_serial == places.out->serial) {
+        weft_i_coll_put(coll->out, places.out->blocks[coll->root]->base + root->in_offset + mine,
+                        part);
+        status = weft_i_coll_sync(coll);
+    } else {
+        status = parts_pipeline(coll, true);
+    }
+    weft_i_coll_forget(&places);
+    return status;
+}
+
+/* ---- all_to_all ---- */
+
+static weft_status pull_equal(weft_i_coll *coll, const weft_i_places *places)
+{
+    const weft_i_lane *lane = coll->lane;
+    size_t part = coll->count * coll->item;
+    for (int i = 0; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        memcpy(coll->out + (size_t)rank * part,
+               weft_i_coll_in_of(coll, places, rank) + (size_t)lane->me * part, part);
+    }
+    return weft_i_coll_sync(coll);
+}
+
+static weft_status push_equal(weft_i_coll *coll, const weft_i_places *places)
+{
+    const weft_i_lane *lane = coll->lane;
+    size_t part = coll->count * coll->item;
+    for (int i = 0; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        memcpy(weft_i_coll_out_of(coll, places, rank) + (size_t)lane->me * part,
+               coll->in + (size_t)rank * part, part);
+    }
+    return weft_i_coll_sync(coll);
+}
+
+static weft_status all_to_all_equal(weft_i_coll *coll)
+{
+    weft_i_lane *lane = coll->lane;
+    size_t part = coll->count * coll->item;
+    weft_i_algorithm algorithm = weft_i_choose(coll->kind, lane->size, coll->in_bytes);
+    if (algorithm != WEFT_I_ALGO_LARGE) {
+        WEFT_TRY(show(coll, algorithm, true));
+        for (int rank = 0; rank < lane->size; rank++)
+            weft_i_coll_put(coll->out + (size_t)rank * part,
+                            shown_by(coll, algorithm, rank) + (size_t)lane->me * part, part);
+        return WEFT_OK;
+    }
+    weft_i_places places;
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    weft_status status;
+    if (places.all_in)
+        status = pull_equal(coll, &places);
+    else if (places.all_out)
+        status = push_equal(coll, &places);
+    else
+        status = parts_pipeline(coll, false);
+    weft_i_coll_forget(&places);
+    return status;
+}
+
+/* Table row of a rank: bytes it sends to each, then bytes it expects from each. */
+static void write_splits(weft_i_coll *coll)
+{
+    weft_i_lane *lane = coll->lane;
+    uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
+    for (int rank = 0; rank < lane->size; rank++) {
+        row[rank] = (uint64_t)coll->in_splits[rank] * coll->row;
+        row[lane->size + rank] = (uint64_t)coll->out_splits[rank] * coll->row;
+    }
+}
+
+static size_t sends(const weft_i_coll *coll, int from, int to)
+{
+    return weft_i_lane_splits(coll->lane, from, coll->lane->epoch)[to];
+}
+
+/* Everybody checks every pair, so that a difference is an error on all ranks. */
+static weft_status check_splits(const weft_i_coll *coll, size_t *largest)
+{
+    const weft_i_lane *lane = coll->lane;
+    *largest = 0;
+    for (int from = 0; from < lane->size; from++)
+        for (int to = 0; to < lane->size; to++) {
+            size_t sent = sends(coll, from, to), expected = sends(coll, to, lane->size + from);
+            if (sent != expected)
+                return weft_i_fail(
+                    WEFT_ERR_MISMATCH,
+                    "all_to_all in group \"%s\": rank %d sends rank %d %zu bytes, which "
+                    "expects %zu",
+                    coll->group->name, from, to, sent, expected);
+            if (sent > *largest)
+                *largest = sent;
+        }
+    return WEFT_OK;
+}
+
+/* Where the part for `to` starts in the input of `from`. */
+static size_t part_offset(const weft_i_coll *coll, int from, int to)
+{
+    size_t offset = 0;
+    for (int rank = 0; rank < to; rank++)
+        offset += sends(coll, from, rank);
+    return offset;
+}
+
+static weft_status pull_uneven(weft_i_coll *coll, const weft_i_places *places)
+{
+    const weft_i_lane *lane = coll->lane;
+    char *out = coll->out;
+    for (int rank = 0; rank < lane->size; rank++) {
+        size_t bytes = sends(coll, rank, lane->me);
+        if (bytes)
+            memcpy(out, weft_i_coll_in_of(coll, places, rank) + part_offset(coll, rank, lane->me),
+                   bytes);
+        out += bytes;
+    }
+    return weft_i_coll_sync(coll);
+}
+
+/* Bytes of piece k of a part. */
+static size_t piece_of(size_t part, size_t piece, size_t k)
+{
+    return part > k * piece ? weft_i_coll_min(part - k * piece, piece) : 0;
+}
+
+static void stage_uneven(const weft_i_coll *coll, size_t piece, size_t k)
+{
+    const weft_i_lane *lane = coll->lane;
+    const char *from = coll->in;
+    for (int to = 0; to < lane->size; to++) {
+        size_t part = sends(coll, lane->me, to), bytes = piece_of(part, piece, k);
+        if (bytes)
+            memcpy(weft_i_lane_slot(lane, lane->me, k) + (size_t)to * piece, from + k * piece,
+                   bytes);
+        from += part;
+    }
+}
+
+static void unstage_uneven(const weft_i_coll *coll, size_t piece, size_t k)
+{
+    const weft_i_lane *lane = coll->lane;
+    char *out = coll->out;
+    for (int rank = 0; rank < lane->size; rank++) {
+        size_t part = sends(coll, rank, lane->me), bytes = piece_of(part, piece, k);
+        if (bytes)
+            memcpy(out + k * piece, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * piece,
+                   bytes);
+        out += part;
+    }
+}
+
+static weft_status uneven_pipeline(weft_i_coll *coll, size_t largest)
+{
+    size_t piece = WEFT_I_SLOT / (size_t)coll->lane->size, pieces = (largest + piece - 1) / piece;
+    if (pieces)
+        stage_uneven(coll, piece, 0);
+    WEFT_TRY(weft_i_coll_sync(coll));
+    for (size_t k = 0; k < pieces; k++) {
+        if (k + 1 < pieces)
+            stage_uneven(coll, piece, k + 1);
+        unstage_uneven(coll, piece, k);
+        WEFT_TRY(weft_i_coll_sync(coll));
+    }
+    return WEFT_OK;
+}
+
+static weft_status all_to_all_uneven(weft_i_coll *coll)
+{
+    weft_i_places places;
+    size_t largest = 0;
+    write_splits(coll);
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    weft_status status = check_splits(coll, &largest);
+    if (status == WEFT_OK)
+        status = places.all_in ? pull_uneven(coll, &places) : uneven_pipeline(coll, largest);
+    weft_i_coll_forget(&places);
+    return status;
+}
+
+weft_status weft_i_coll_all_to_all(weft_i_coll *coll)
+{
+    return coll->in_splits ? all_to_all_uneven(coll) : all_to_all_equal(coll);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Posted work from the inside. */
+#ifndef WEFT_COLL_WORK_H
+#define WEFT_COLL_WORK_H
+
+#include "coll/pair.h"
+#include "weft/work.h"
+
+struct weft_work {
+    weft_i_object object;
+    weft_i_coll coll;     /* holds its tensors and its group */
+    weft_i_letter letter; /* sends and receives */
+    int64_t *splits;      /* own copy; may be NULL */
+    _Atomic int32_t
+        status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */
+    _Atomic uint32_t bell;
+    char message[512]; /* why it failed, told again to the waiter */
+    struct weft_work *next;
+};
+
+/* Posts a checked call.  NULL coll (a failed check) passes through. */
+weft_work *weft_i_work_post(const weft_i_coll *coll);
+
+/* Runs a checked call now, after whatever was posted to the group before it. */
+weft_status weft_i_work_now(weft_i_coll *coll);
+
+#endif
