@@ -43,6 +43,13 @@ typedef void (*weft_i_fold)(void *const *out, int outputs, const void *const *in
  * integers). */
 weft_i_fold weft_i_fold_find(weft_dtype dtype, weft_i_fold_op op);
 
+/* The instruction sets that folds are compiled for, best first; NULL after the last. */
+const char *weft_i_fold_variant(int i);
+
+/* Makes all folds of the process use one of them, for tests; NULL: the best again.  False if this
+ * processor has it not. */
+bool weft_i_fold_use(const char *variant);
+
 /* A plain, slow, obviously right one for all: the twin that tests compare with, bit by bit. */
 void weft_i_fold_reference(weft_dtype dtype, weft_i_fold_op op, void *const *out, int outputs,
                            const void *const *in, int inputs, size_t count, const double *factors);

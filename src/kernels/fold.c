@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Drives the loops of fold_loops.h: chooses the table for this processor, cuts what no single pass
+ * can do into blocks that stay in the first cache, and brings results to several outputs.
+ */
+#include "kernels/fold.h"
+
+#include "base/dtype.h"
+#include "kernels/fold_table.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    BLOCK = 4096,      /* bytes of a result that is made in several passes or copied */
+    SMALL_BLOCK = 512, /* elements of a block of small floats: 8 of them are 16 KiB as f32 */
+};
+
+/* The best first. */
+static const weft_i_fold_table *const tables[] = {
+#if defined(__x86_64__)
+    &weft_i_fold_avx512,
+    &weft_i_fold_avx2,
+#endif
+    &weft_i_fold_baseline,
+};
+enum { TABLES = sizeof tables / sizeof *tables };
+
+/* NULL until somebody asks.  Relaxed, without a partner: it leads to constants only, and threads
+ * that choose at the same time choose the same. */
+static _Atomic(const weft_i_fold_table *) chosen;
+
+static const weft_i_fold_table *choose(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+#endif
+    int i = 0;
+    while (!tables[i]->usable())
+        i++;
+    atomic_store_explicit(&chosen, tables[i], memory_order_relaxed);
+    return tables[i];
+}
+
+static inline const weft_i_fold_table *table(void)
+{
+    const weft_i_fold_table *t = atomic_load_explicit(&chosen, memory_order_relaxed);
+    return t ? t : choose();
+}
+
+const char *weft_i_fold_variant(int i)
+{
+    return i >= 0 && i < TABLES ? tables[i]->name : NULL;
+}
+
+bool weft_i_fold_use(const char *variant)
+{
+    if (!variant)
+        return choose() != NULL;
+    for (int i = 0; i < TABLES; i++)
+        if (!strcmp(tables[i]->name, variant) && tables[i]->usable()) {
+            atomic_store_explicit(&chosen, tables[i], memory_order_relaxed);
+            return true;
+        }
+    return false;
+}
+
+/* What a call is about. */
+struct fold {
+    const weft_i_fold_table *table;
+    const weft_i_fold_passes *passes;
+    weft_dtype dtype;
+    weft_i_fold_op op;
+    char *const *out;
+    const char *const *in;
+    int outputs, inputs;
+    const double *factors;
+};
+
+static const int arity[WEFT_I_FOLD_ARITIES] = {1, 2, 3, 4, 8};
+
+/* The pass that takes exactly `inputs`; -1 if none does. */
+static inline int exact_pass(int inputs)
+{
+    static const signed char of[WEFT_I_FOLD_WIDEST + 1] = {
+        -1, WEFT_I_FOLD_OF_1, WEFT_I_FOLD_OF_2, WEFT_I_FOLD_OF_3, WEFT_I_FOLD_OF_4, -1, -1,
+        -1, WEFT_I_FOLD_OF_8};
+    return inputs <= WEFT_I_FOLD_WIDEST ? of[inputs] : -1;
+}
+
+static int widest_pass(const weft_i_fold_passes *passes, int inputs)
+{
+    int k = WEFT_I_FOLD_ARITIES - 1;
+    while (arity[k] > inputs || !passes->once[k])
+        k--;
+    return k;
+}
+
+/*
+ * Folds n elements, those `at` bytes into the inputs, to `to`, in as many passes as it takes; what
+ * lies between two passes is in `sum`, which may be the first input.
+ */
+static void fold_passes(const weft_i_fold_passes *passes, void *sum, void *to,
+                        const char *const *in, size_t at, int inputs, size_t n,
+                        const double *factors)
+{
+    for (int taken = 0; taken < inputs;) {
+        const void *x[WEFT_I_FOLD_WIDEST] = {sum};
+        double weights[WEFT_I_FOLD_WIDEST] = {1};
+        int again = taken > 0, which = widest_pass(passes, again + inputs - taken);
+        for (int k = again; k < arity[which]; k++, taken++) {
+            x[k] = in[taken] + at;
+            weights[k] = factors ? factors[taken] : 1;
+        }
+        passes->once[which](taken == inputs ? to : sum, NULL, x, n, weights);
+    }
+}
+
+/* Brings n bytes that lie in the first output to the others. */
+static void spread(const struct fold *fold, size_t at, size_t n)
+{
+    for (int i = 1; i < fold->outputs; i++)
+        if (fold->out[i] != fold->out[0])
+            memcpy(fold->out[i] + at, fold->out[0] + at, n);
+}
+
+static void fold_blocks(const struct fold *fold, size_t count, bool divided)
+{
+    _Alignas(64) char sum[BLOCK];
+    size_t size = weft_dtype_size(fold->dtype), bytes = count * size;
+    for (size_t at = 0; at < bytes; at += BLOCK) {
+        size_t part = bytes - at < BLOCK ? bytes - at : BLOCK, n = part / size;
+        char *to = fold->out[0] + at;
+        fold_passes(fold->passes, sum, to, fold->in, at, fold->inputs, n, fold->factors);
+        if (divided)
+            fold->table->divide[fold->dtype](to, n, fold->inputs);
+        spread(fold, at, part);
+    }
+}
+
+/* The block of small floats at `at`, folded as f32 to wide[0]. */
+static void fold_wide(const struct fold *fold, float wide[][SMALL_BLOCK], size_t at, size_t n)
+{
+    const char *x[WEFT_I_FOLD_WIDEST];
+    for (int taken = 0; taken < fold->inputs;) {
+        double weights[WEFT_I_FOLD_WIDEST] = {1};
+        int k = taken > 0;
+        x[0] = (const char *)wide[0];
+        for (; k < WEFT_I_FOLD_WIDEST && taken < fold->inputs; k++, taken++) {
+            fold->table->widen[fold->dtype](wide[k], fold->in[taken] + at, n);
+            x[k] = (const char *)wide[k];
+            weights[k] = fold->factors ? fold->factors[taken] : 1;
+        }
+        fold_passes(fold->passes, wide[0], wide[0], x, 0, k, n, weights);
+    }
+}
+
+static void fold_small(const struct fold *fold, size_t count)
+{
+    _Alignas(64) float wide[WEFT_I_FOLD_WIDEST][SMALL_BLOCK];
+    size_t size = weft_dtype_size(fold->dtype);
+    for (size_t done = 0; done < count; done += SMALL_BLOCK) {
+        size_t n = count - done < SMALL_BLOCK ? count - done : SMALL_BLOCK;
+        fold_wide(fold, wide, done * size, n);
+        if (fold->op == WEFT_I_FOLD_AVG)
+            fold->table->divide[WEFT_F32](wide[0], n, fold->inputs);
+        fold->table->round[fold->dtype](fold->out[0] + done * size, wide[0], n);
+        spread(fold, done * size, n * size);
+    }
+}
+
+static void copy(void *const *out, int outputs, const void *in, size_t bytes)
+{
+    for (int i = 0; i < outputs && bytes; i++)
+        if (out[i] != in)
+            memcpy(out[i], in, bytes);
+}
+
+/* Not inlined: it would be repeated in every fold below. */
+__attribute__((noinline)) static void fold_all(weft_dtype dtype, weft_i_fold_op op,
+                                               void *const *out, int outputs, const void *const *in,
+                                               int inputs, size_t count, const double *factors)
+{
+    if (inputs == 1 && op != WEFT_I_FOLD_PREMUL_SUM) {
+        copy(out, outputs, in[0], count * weft_dtype_size(dtype));
+        return;
+    }
+    bool small = weft_i_dtype_is_small_float(dtype);
+    const weft_i_fold_table *t = table();
+    const weft_i_fold_passes *passes = &t->passes[op][small ? WEFT_F32 : dtype];
+    struct fold fold = {t,
+                        passes,
+                        dtype,
+                        op,
+                        (char *const *)out,
+                        (const char *const *)in,
+                        outputs,
+                        inputs,
+                        op == WEFT_I_FOLD_PREMUL_SUM ? factors : NULL};
+    bool divided = op == WEFT_I_FOLD_AVG && t->divide[dtype];
+    int exact = exact_pass(inputs);
+    if (small)
+        fold_small(&fold, count);
+    else if (exact >= 0 && !divided && outputs == 1 && passes->once[exact])
+        passes->once[exact](out[0], NULL, in, count, fold.factors);
+    else if (exact >= 0 && !divided && outputs == 2 && passes->twice[exact])
+        passes->twice[exact](out[0], out[1], in, count, NULL);
+    else
+        fold_blocks(&fold, count, divided);
+}
+
+#define OPS(X_, dtype_) \
+    X_(SUM, dtype_)     \
+    X_(AVG, dtype_)     \
+    X_(PRODUCT, dtype_) \
+    X_(MIN, dtype_)     \
+    X_(MAX, dtype_)     \
+    X_(BAND, dtype_)    \
+    X_(BOR, dtype_)     \
+    X_(BXOR, dtype_)    \
+    X_(PREMUL_SUM, dtype_)
+
+#define FOLD(op_, dtype_)                                                                     \
+    static void fold_##op_##_##dtype_(void *const *out, int outputs, const void *const *in,   \
+                                      int inputs, size_t count, const double *factors)        \
+    {                                                                                         \
+        fold_all(WEFT_##dtype_, WEFT_I_FOLD_##op_, out, outputs, in, inputs, count, factors); \
+    }
+#define DTYPE(name_, text_, type_, kind_) OPS(FOLD, name_)
+#include "weft/dtype.def"
+#undef DTYPE
+
+#define ENTRY(op_, dtype_)                [WEFT_I_FOLD_##op_] = fold_##op_##_##dtype_,
+#define DTYPE(name_, text_, type_, kind_) {OPS(ENTRY, name_)},
+static const weft_i_fold folds[WEFT_DTYPE_COUNT][WEFT_I_FOLD_OPS] = {
+#include "weft/dtype.def"
+};
+#undef DTYPE
+
+weft_i_fold weft_i_fold_find(weft_dtype dtype, weft_i_fold_op op)
+{
+    weft_dtype compute = weft_i_dtype_is_small_float(dtype) ? WEFT_F32 : dtype;
+    bool known = weft_i_dtype_valid(dtype) && (unsigned)op < WEFT_I_FOLD_OPS;
+    return known && weft_i_fold_baseline.passes[op][compute].once[WEFT_I_FOLD_OF_2]
+               ? folds[dtype][op]
+               : NULL;
+}
