@@ -218,9 +218,11 @@ static weft_status check_into(const weft_i_call *call)
 /* Whether writing `into` while reading the arguments could read what was already written. */
 static bool is_hazard(const weft_i_call *call, int count)
 {
+    bool elementwise = (call->op->flags & WEFT_I_OP_ELEMENTWISE) == WEFT_I_OP_ELEMENTWISE;
     weft_tensor *x;
     for (struct position at = {0, 0}; next_tensor(call, count, &at, &x);)
-        if (weft_i_tensor_ranges_meet(x, call->into) && !weft_i_tensor_same_view(x, call->into))
+        if (weft_i_tensor_ranges_meet(x, call->into) &&
+            !(elementwise && weft_i_tensor_same_view(x, call->into)))
             return true;
     return false;
 }

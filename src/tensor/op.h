@@ -75,7 +75,10 @@ enum {
     WEFT_I_OP_LAYOUT =
         2, /* touches storages and layouts, not elements: need not fit, runs on meta too */
     WEFT_I_OP_STRIDED = 4, /* `run` writes any layout, so it can write `into` directly */
-    WEFT_I_OP_RANDOM = 8   /* two equal calls give different values, or undefined ones */
+    WEFT_I_OP_RANDOM = 8,  /* two equal calls give different values, or undefined ones */
+    /* STRIDED, and an element is read before the same element is written: `into` may be an argument
+     */
+    WEFT_I_OP_ELEMENTWISE = 16 | WEFT_I_OP_STRIDED
 };
 
 struct weft_i_op {

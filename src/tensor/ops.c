@@ -3,15 +3,17 @@
  * share. */
 #include "tensor/ops.h"
 
+#include "kernels/normalize.h"
 #include "kernels/pointwise.h"
 #include "kernels/reduce.h"
 
 #include <string.h>
 
-#define VIEW    WEFT_I_OP_VIEW
-#define LAYOUT  WEFT_I_OP_LAYOUT
-#define STRIDED WEFT_I_OP_STRIDED
-#define RANDOM  WEFT_I_OP_RANDOM
+#define VIEW        WEFT_I_OP_VIEW
+#define LAYOUT      WEFT_I_OP_LAYOUT
+#define STRIDED     WEFT_I_OP_STRIDED
+#define ELEMENTWISE WEFT_I_OP_ELEMENTWISE
+#define RANDOM      WEFT_I_OP_RANDOM
 
 #define OP(name_, params_, flags_, shape_, run_, kernel_)            \
     weft_i_op weft_i_op_##name_ = {.name = #name_,                   \

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Exchange of tensors with other libraries in one process, without a copy, through the DLPack ABI
+ * (both its first form and the versioned form 1.x).  The structs below have the documented layout
+ * of DLManagedTensor and DLManagedTensorVersioned; cast to and from the names of your DLPack
+ * header.
+ */
+#ifndef WEFT_DLPACK_H
+#define WEFT_DLPACK_H
+
+#include "weft/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { WEFT_DLPACK_CPU = 1, WEFT_DLPACK_CUDA = 2 };
+enum { WEFT_DLPACK_READ_ONLY = 1, WEFT_DLPACK_COPIED = 2 }; /* bits of `flags` */
+
+typedef struct weft_dlpack_tensor {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits; /* of the element type */
+    uint16_t lanes;
+    int64_t *shape, *strides; /* strides in elements; NULL: row-major */
+    uint64_t byte_offset;
+} weft_dlpack_tensor;
+
+typedef struct weft_dlpack {
+    weft_dlpack_tensor tensor;
+    void *context;
+    void (*deleter)(
+        struct weft_dlpack *self); /* called once by whoever took the tensor; may be NULL */
+} weft_dlpack;
+
+typedef struct weft_dlpack_versioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct weft_dlpack_versioned *self);
+    uint64_t flags;
+    weft_dlpack_tensor tensor;
+} weft_dlpack_versioned;
+
+/*
+ * A description of x that keeps its storage alive until its deleter is called, from any thread.
+ * NULL on failure: meta tensors, storages that do not hold the view, and, in the first form,
+ * read-only tensors, which it cannot express.
+ */
+WEFT_API weft_dlpack *weft_dlpack_export(weft_tensor *x);
+WEFT_API weft_dlpack_versioned *weft_dlpack_export_versioned(weft_tensor *x);
+
+/*
+ * A tensor over the memory described; it takes the description over and calls its deleter when the
+ * last tensor on that memory goes.  On failure (NULL) the description stays the caller's.  Fails
+ * for other devices, for element types weft has not, for negative strides, for misaligned data and
+ * for another major version.
+ */
+WEFT_API weft_tensor *weft_dlpack_import(weft_dlpack *description);
+WEFT_API weft_tensor *weft_dlpack_import_versioned(weft_dlpack_versioned *description);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The matrix products of a CBLAS library, loaded at the first product so that programs without one
+ * start fast. */
+#ifndef WEFT_KERNELS_BLAS_H
+#define WEFT_KERNELS_BLAS_H
+
+/* Constants of the CBLAS interface. */
+enum { WEFT_I_BLAS_ROW_MAJOR = 101, WEFT_I_BLAS_PLAIN = 111, WEFT_I_BLAS_TRANSPOSED = 112 };
+
+typedef struct weft_i_blas {
+    void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                  const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+    void (*dgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, double alpha,
+                  const double *a, int lda, const double *b, int ldb, double beta, double *c,
+                  int ldc);
+    const char *name; /* the library */
+} weft_i_blas;
+
+/* NULL if no library was found; then products are done by loops. */
+const weft_i_blas *weft_i_blas_get(void);
+
+#endif

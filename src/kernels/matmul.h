@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products over strided matrices of any dtype. */
+#ifndef WEFT_KERNELS_MATMUL_H
+#define WEFT_KERNELS_MATMUL_H
+
+#include "base/dtype.h"
+#include "weft/status.h"
+
+#include <stdint.h>
+
+typedef struct weft_i_matrix {
+    weft_dtype dtype;
+    char *data;
+    int64_t rows, columns;
+    int64_t row_stride, column_stride; /* elements */
+} weft_i_matrix;
+
+/*
+ * out = a b.  Floats go to CBLAS if there is one, the small ones by way of f32 with one rounding at
+ * the end; integers multiply modulo 2^64.  Operands whose rows or columns are contiguous are not
+ * copied.  `out` overlaps neither operand. WEFT_ERR_NO_MEMORY if a copy is needed and cannot be
+ * had; then `out` is untouched.
+ */
+weft_status weft_i_matmul(const weft_i_matrix *out, const weft_i_matrix *a, const weft_i_matrix *b);
+
+/* The same without CBLAS: what it is tested against, and what runs where there is none. */
+weft_status weft_i_matmul_by_loops(const weft_i_matrix *out, const weft_i_matrix *a,
+                                   const weft_i_matrix *b);
+
+#endif

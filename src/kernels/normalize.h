@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows that are normalised as a whole, in place, in f32 or f64.  Sums run in f64 in the order of
+ * the row. */
+#ifndef WEFT_KERNELS_NORMALIZE_H
+#define WEFT_KERNELS_NORMALIZE_H
+
+#include "base/dtype.h"
+
+#include <stddef.h>
+
+enum { WEFT_I_NORMALIZE_SOFTMAX, WEFT_I_NORMALIZE_LOG_SOFTMAX };
+
+/* `compute` is WEFT_F32 or WEFT_F64, the type of all arrays; weight and bias may be NULL. */
+void weft_i_normalize_softmax(int which, weft_dtype compute, void *row, size_t n);
+void weft_i_normalize_layer(weft_dtype compute, void *row, size_t n, const void *weight,
+                            const void *bias, double epsilon);
+
+#endif
