@@ -19,7 +19,7 @@ TEST(test_normalize_softmax)
             weft_tensor *x = weft_permute(weft_randn((weft_dtype)dtype, WEFT_CPU, WEFT_SHAPE(3, 700, 4)), (int[]){1, 0, 2});
             weft_tensor *y = weft_softmax(x, dim), *l = weft_log_softmax(x, dim + 3);
             CHECK(y && l && weft_tensor_dtype(y) == (weft_dtype)dtype);
-            for (int i = 0; i < weft_tensor_size(x, dim == -1 ? 0 : -1); i++) {
+            for (int i = 0; i < 3; i++) {
                 weft_tensor *row = weft_select(weft_select(weft_movedim(x, dim, 2), 1, 1), 0, i);
                 weft_tensor *out = weft_select(weft_select(weft_movedim(y, dim, 2), 1, 1), 0, i);
                 weft_tensor *logs = weft_select(weft_select(weft_movedim(l, dim, 2), 1, 1), 0, i);

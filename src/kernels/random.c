@@ -5,10 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-void weft_i_philox(uint64_t seed, uint64_t counter, uint32_t out[4])
+void weft_i_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
-    uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
-    uint32_t x0 = (uint32_t)counter, x1 = (uint32_t)(counter >> 32), x2 = 0, x3 = 0;
+    uint32_t key0 = key[0], key1 = key[1];
+    uint32_t x0 = counter[0], x1 = counter[1], x2 = counter[2], x3 = counter[3];
     for (int round = 0; round < 10; round++) {
         uint64_t product0 = (uint64_t)0xd2511f53 * x0, product1 = (uint64_t)0xcd9e8d57 * x2;
         x0 = (uint32_t)(product1 >> 32) ^ x1 ^ key0;
@@ -24,8 +24,10 @@ void weft_i_philox(uint64_t seed, uint64_t counter, uint32_t out[4])
 /* Two words of 64 bits for the next step of the counter. */
 static void draw(weft_i_generator *generator, uint64_t out[2])
 {
-    uint32_t word[4];
-    weft_i_philox(generator->seed, generator->counter++, word);
+    uint64_t count = generator->counter++;
+    uint32_t counter[4] = {(uint32_t)count, (uint32_t)(count >> 32), 0, 0}, word[4];
+    uint32_t key[2] = {(uint32_t)generator->seed, (uint32_t)(generator->seed >> 32)};
+    weft_i_philox(counter, key, word);
     out[0] = (uint64_t)word[1] << 32 | word[0];
     out[1] = (uint64_t)word[3] << 32 | word[2];
 }

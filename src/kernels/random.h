@@ -15,7 +15,8 @@ typedef struct weft_i_generator {
     uint64_t seed, counter; /* one step of the counter gives 128 bits */
 } weft_i_generator;
 
-void weft_i_philox(uint64_t seed, uint64_t counter, uint32_t out[4]);
+/* The bare function, of four words and a key. */
+void weft_i_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 /* `n` draws each; the generator moves on by as many steps as they took. */
 void weft_i_random_uniform(weft_i_generator *generator, double *out, size_t n,
