@@ -31,7 +31,8 @@ extern "C" {
 
 typedef struct weft_store weft_store;
 
-/* Values of `timeout_ms`: do not wait, wait for ever, or as long as weft_store_timeout() says. */
+/* Values of `timeout_ms` besides milliseconds, WEFT_FOREVER and WEFT_DEFAULT
+ * (weft_store_timeout()): do not wait. */
 #define WEFT_STORE_NOW 0
 
 #define WEFT_STORE_KEY_BYTES   8192

@@ -187,6 +187,13 @@ const char *weft_i_store_op_name(weft_i_store_op op)
     return op < WEFT_I_STORE_OPS && names[op] ? names[op] : "?";
 }
 
+bool weft_i_store_waits(const weft_i_store_request *request)
+{
+    return request->may_block &&
+           (request->op == WEFT_I_STORE_GET || request->op == WEFT_I_STORE_WAIT ||
+            request->op == WEFT_I_STORE_MULTI_GET || request->op == WEFT_I_STORE_POP);
+}
+
 const char *weft_i_store_keys_text(const weft_i_store_request *request, char *out, size_t bytes)
 {
     size_t at = 0;
@@ -207,6 +214,8 @@ static const char *reason(const weft_i_store_request *request, weft_status statu
                  request->op == WEFT_I_STORE_LENGTH;
     switch (status) {
     case WEFT_ERR_TIMEOUT:
+        if (!weft_i_store_waits(request))
+            return "the deadline passed before the store was free";
         return queue ? "the deadline passed and nothing was pushed"
                      : "the deadline passed and not all of the keys were set";
     case WEFT_ERR_NOT_FOUND:

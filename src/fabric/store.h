@@ -109,6 +109,9 @@ bool weft_i_store_answer_reserve(weft_i_store_answer *answer, size_t count);
 /* Absolute deadline of a timeout given to a public function. */
 int64_t weft_i_store_deadline(const weft_store *store, int64_t timeout_ms);
 
+/* Whether the request may wait for keys or elements that are missing. */
+bool weft_i_store_waits(const weft_i_store_request *request);
+
 /* Up to a few of the request's keys, quoted, for messages. */
 const char *weft_i_store_keys_text(const weft_i_store_request *request, char *out, size_t bytes);
 const char *weft_i_store_op_name(weft_i_store_op op);

@@ -276,13 +276,6 @@ static weft_status word(const client *c, const weft_i_store_request *request, we
     }
 }
 
-static bool waits_for_keys(const weft_i_store_request *request)
-{
-    return request->may_block &&
-           (request->op == WEFT_I_STORE_GET || request->op == WEFT_I_STORE_WAIT ||
-            request->op == WEFT_I_STORE_MULTI_GET || request->op == WEFT_I_STORE_POP);
-}
-
 static weft_status perform(weft_store *store, const weft_i_store_request *request, int64_t deadline,
                            weft_i_store_answer *answer)
 {
@@ -297,7 +290,7 @@ static weft_status perform(weft_store *store, const weft_i_store_request *reques
     pthread_mutex_unlock(&c->lock);
     if (status < 0)
         weft_i_store_answer_clear(answer);
-    if (status == WEFT_ERR_TIMEOUT && waits_for_keys(request)) {
+    if (status == WEFT_ERR_TIMEOUT && weft_i_store_waits(request)) {
         answer->status = status;
         return WEFT_OK;
     }

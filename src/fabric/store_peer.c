@@ -437,10 +437,8 @@ static void settle_id(weft_i_store_peer *peer, uint64_t id, bool received)
 
 static bool may_wait(const weft_i_store_request *request, weft_status status)
 {
-    if (!request->may_block || (status != WEFT_ERR_NOT_FOUND && status != WEFT_ERR_EMPTY))
-        return false;
-    return request->op == WEFT_I_STORE_GET || request->op == WEFT_I_STORE_WAIT ||
-           request->op == WEFT_I_STORE_MULTI_GET || request->op == WEFT_I_STORE_POP;
+    return weft_i_store_waits(request) &&
+           (status == WEFT_ERR_NOT_FOUND || status == WEFT_ERR_EMPTY);
 }
 
 static void hear_frame(weft_i_store_peer *peer, const weft_i_store_frame *frame)
