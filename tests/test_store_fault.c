@@ -61,26 +61,6 @@ TEST(test_store_forked_child_is_told)
     }
 }
 
-/* A process that serves and never ends by itself; its port comes through a pipe. */
-static pid_t serve_elsewhere(int kind, const char *name, int *port)
-{
-    int pipes[2];
-    CHECK(!pipe(pipes));
-    pid_t server = fork();
-    if (!server) {
-        weft_store *store =
-            kind == TCP ? weft_store_tcp_serve(NULL, 0, TOKEN) : weft_store_unix_serve(name);
-        int number = store ? weft_store_port(store) : -1;
-        (void)!write(pipes[1], &number, sizeof number);
-        for (;;)
-            pause();
-    }
-    CHECK(read(pipes[0], port, sizeof *port) == sizeof *port && *port >= 0);
-    close(pipes[0]);
-    close(pipes[1]);
-    return server;
-}
-
 TEST(test_store_death_of_the_server)
 {
     for (int kind = UNIX; kind <= TCP; kind++) {

@@ -139,33 +139,35 @@ static weft_status hear(attempt *a, unsigned wanted, weft_i_store_greeting *out)
 
 /* Mutual proof: neither side sends the token, and neither goes on before the other has shown that
  * it knows it. */
-static weft_status prove(attempt *a, const uint8_t ours[WEFT_I_KEYED_BYTES])
+static weft_status prove(attempt *a, const weft_i_store_greeting *hello)
 {
     const uint8_t *token = a->dial->token;
     weft_i_store_greeting challenge, welcome, proof = {.kind = WEFT_I_STORE_PROOF};
+    weft_i_store_transcript said;
     uint8_t expected[WEFT_I_KEYED_BYTES];
     weft_status status = hear(a, WEFT_I_STORE_CHALLENGE, &challenge);
     if (status != WEFT_OK)
         return status;
-    WEFT_TRY(weft_i_store_link_derive(token, WEFT_I_STORE_SERVER_PROOF, ours, challenge.nonce,
-                                      expected));
+    weft_i_store_transcript_set(&said, hello, &challenge);
+    WEFT_TRY(weft_i_store_link_derive(token, WEFT_I_STORE_SERVER_PROOF, &said, expected));
     if (!weft_i_keyed_equal(expected, challenge.proof))
         return weft_i_fail(
             WEFT_ERR_AUTH,
             "store %s: the server at %s does not have this job's token: another job's store, or "
             "an impostor",
             a->dial->name, a->where);
-    WEFT_TRY(weft_i_store_link_derive(token, WEFT_I_STORE_CLIENT_PROOF, ours, challenge.nonce,
-                                      proof.proof));
+    WEFT_TRY(weft_i_store_link_derive(token, WEFT_I_STORE_CLIENT_PROOF, &said, proof.proof));
     status = say(a, &proof);
     if (status == WEFT_OK)
         status = hear(a, WEFT_I_STORE_WELCOME, &welcome);
     if (status != WEFT_OK)
         return status;
-    WEFT_TRY(weft_i_store_link_derive(token, WEFT_I_STORE_TO_SERVER_KEY, ours, challenge.nonce,
-                                      a->line.send_key));
-    WEFT_TRY(weft_i_store_link_derive(token, WEFT_I_STORE_TO_CLIENT_KEY, ours, challenge.nonce,
-                                      a->line.receive_key));
+    if (strcmp(welcome.release, challenge.release) != 0)
+        return weft_i_fail(WEFT_ERR_AUTH, "store %s: the server's greetings contradict each other",
+                           a->dial->name);
+    WEFT_TRY(weft_i_store_link_derive(token, WEFT_I_STORE_TO_SERVER_KEY, &said, a->line.send_key));
+    WEFT_TRY(
+        weft_i_store_link_derive(token, WEFT_I_STORE_TO_CLIENT_KEY, &said, a->line.receive_key));
     a->line.is_signed = true;
     return WEFT_OK;
 }
@@ -192,7 +194,7 @@ static weft_status shake_hands(attempt *a)
     weft_status status = say(a, &hello);
     if (status != WEFT_OK)
         return status;
-    return a->dial->has_token ? prove(a, hello.nonce) : hear(a, WEFT_I_STORE_WELCOME, &welcome);
+    return a->dial->has_token ? prove(a, &hello) : hear(a, WEFT_I_STORE_WELCOME, &welcome);
 }
 
 /* ---- connecting ---- */

@@ -15,19 +15,27 @@
  * back. */
 enum { PIECE = 4096, SMALL = 512, KEEP = 64 * 1024 };
 
+void weft_i_store_transcript_set(weft_i_store_transcript *transcript,
+                                 const weft_i_store_greeting *hello,
+                                 const weft_i_store_greeting *challenge)
+{
+    weft_i_store_greeting bare = *challenge;
+    memset(bare.proof, 0, sizeof bare.proof);
+    weft_i_store_greeting_encode(hello, transcript->hello);
+    weft_i_store_greeting_encode(&bare, transcript->challenge);
+}
+
 weft_status weft_i_store_link_derive(const uint8_t token[WEFT_I_KEYED_BYTES],
                                      weft_i_store_purpose purpose,
-                                     const uint8_t client_nonce[WEFT_I_KEYED_BYTES],
-                                     const uint8_t server_nonce[WEFT_I_KEYED_BYTES],
+                                     const weft_i_store_transcript *transcript,
                                      uint8_t out[WEFT_I_KEYED_BYTES])
 {
-    uint8_t text[32 + 2 * WEFT_I_KEYED_BYTES];
+    uint8_t text[32 + sizeof *transcript];
     weft_i_wire_writer to = weft_i_wire_write(text, sizeof text);
     weft_i_wire_put_text(&to, "weft store handshake", 26);
     weft_i_wire_put_u32(&to, (uint32_t)purpose);
     weft_i_wire_put_u16(&to, WEFT_I_STORE_VERSION);
-    weft_i_wire_put_bytes(&to, client_nonce, WEFT_I_KEYED_BYTES);
-    weft_i_wire_put_bytes(&to, server_nonce, WEFT_I_KEYED_BYTES);
+    weft_i_wire_put_bytes(&to, transcript, sizeof *transcript);
     return weft_i_keyed_sign(token, text, sizeof text, out);
 }
 

@@ -37,14 +37,24 @@ typedef enum weft_i_store_purpose {
     WEFT_I_STORE_TO_CLIENT_KEY
 } weft_i_store_purpose;
 
+/* The two greetings that everything is derived from, as they were on the wire; the challenge
+ * without its proof. */
+typedef struct weft_i_store_transcript {
+    uint8_t hello[WEFT_I_STORE_GREETING_BYTES], challenge[WEFT_I_STORE_GREETING_BYTES];
+} weft_i_store_transcript;
+
+void weft_i_store_transcript_set(weft_i_store_transcript *transcript,
+                                 const weft_i_store_greeting *hello,
+                                 const weft_i_store_greeting *challenge);
+
 /*
- * HMAC(token, purpose | version | both nonces): bound to its role, so that it cannot be reflected,
- * and to fresh nonces of both sides, so that it cannot be replayed.
+ * HMAC(token, purpose | version | transcript): bound to its role, so that it cannot be reflected;
+ * to fresh nonces of both sides, so that it cannot be replayed; and to every byte both said, so
+ * that nothing can be changed on the way.
  */
 weft_status weft_i_store_link_derive(const uint8_t token[WEFT_I_KEYED_BYTES],
                                      weft_i_store_purpose purpose,
-                                     const uint8_t client_nonce[WEFT_I_KEYED_BYTES],
-                                     const uint8_t server_nonce[WEFT_I_KEYED_BYTES],
+                                     const weft_i_store_transcript *transcript,
                                      uint8_t out[WEFT_I_KEYED_BYTES]);
 
 void weft_i_store_link_open(weft_i_store_link *link, int fd);

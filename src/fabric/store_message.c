@@ -27,6 +27,21 @@ void weft_i_store_greeting_encode(const weft_i_store_greeting *greeting,
     weft_i_wire_put_bytes(&to, greeting->proof, sizeof greeting->proof);
 }
 
+static bool is_zero(const uint8_t bytes[WEFT_I_KEYED_BYTES])
+{
+    static const uint8_t zero[WEFT_I_KEYED_BYTES];
+    return memcmp(bytes, zero, sizeof zero) == 0;
+}
+
+static bool unused_is_zero(const weft_i_store_greeting *greeting)
+{
+    bool nonce = greeting->kind == WEFT_I_STORE_HELLO || greeting->kind == WEFT_I_STORE_CHALLENGE;
+    bool proof = greeting->kind == WEFT_I_STORE_CHALLENGE || greeting->kind == WEFT_I_STORE_PROOF;
+    return greeting->kind >= WEFT_I_STORE_HELLO && greeting->kind <= WEFT_I_STORE_REFUSAL &&
+           (nonce || is_zero(greeting->nonce)) && (proof || is_zero(greeting->proof)) &&
+           (greeting->kind == WEFT_I_STORE_REFUSAL || greeting->status == WEFT_OK);
+}
+
 bool weft_i_store_greeting_decode(const uint8_t bytes[WEFT_I_STORE_GREETING_BYTES],
                                   weft_i_store_greeting *out)
 {
@@ -38,8 +53,9 @@ bool weft_i_store_greeting_decode(const uint8_t bytes[WEFT_I_STORE_GREETING_BYTE
     weft_i_wire_get_text(&from, out->release, sizeof out->release);
     weft_i_wire_get_bytes(&from, out->nonce, sizeof out->nonce);
     weft_i_wire_get_bytes(&from, out->proof, sizeof out->proof);
-    return weft_i_wire_done(&from) && out->kind >= WEFT_I_STORE_HELLO &&
-           out->kind <= WEFT_I_STORE_REFUSAL;
+    /* A greeting of another version may use its fields otherwise; it is refused by its version, not
+     * as garbage. */
+    return weft_i_wire_done(&from) && (out->version != WEFT_I_STORE_VERSION || unused_is_zero(out));
 }
 
 void weft_i_store_head_encode(const weft_i_store_head *head, uint8_t out[WEFT_I_STORE_HEAD_BYTES])

@@ -218,10 +218,15 @@ void weft_i_store_peer_flush(weft_i_store_peer *peer)
 
 /* ---- greetings ---- */
 
-static void greet(weft_i_store_peer *peer, weft_i_store_greeting *greeting)
+static void sign_greeting(weft_i_store_greeting *greeting)
 {
     greeting->version = WEFT_I_STORE_VERSION;
     snprintf(greeting->release, sizeof greeting->release, "%s", WEFT_VERSION);
+}
+
+static void greet(weft_i_store_peer *peer, weft_i_store_greeting *greeting)
+{
+    sign_greeting(greeting);
     if (weft_i_store_link_greet(&peer->line, greeting) < 0)
         weft_i_store_peer_drop(peer, "no memory to greet it");
     else
@@ -255,33 +260,38 @@ static void hear_hello(weft_i_store_peer *peer, const weft_i_store_greeting *hel
         return;
     }
     weft_i_store_greeting challenge = {.kind = WEFT_I_STORE_CHALLENGE};
-    memcpy(peer->client_nonce, hello->nonce, sizeof peer->client_nonce);
-    if (WEFT_OS->random_bytes(peer->server_nonce, sizeof peer->server_nonce) != 0 ||
-        weft_i_store_link_derive(peer->server->token, WEFT_I_STORE_SERVER_PROOF, peer->client_nonce,
-                                 peer->server_nonce, challenge.proof) < 0) {
-        weft_i_store_peer_drop(peer, "no random bytes or no memory");
+    sign_greeting(&challenge);
+    peer->hello = *hello;
+    if (WEFT_OS->random_bytes(challenge.nonce, sizeof challenge.nonce) != 0) {
+        weft_i_store_peer_drop(peer, "no random bytes");
         return;
     }
-    memcpy(challenge.nonce, peer->server_nonce, sizeof challenge.nonce);
+    weft_i_store_transcript_set(&peer->transcript, hello, &challenge);
+    if (weft_i_store_link_derive(peer->server->token, WEFT_I_STORE_SERVER_PROOF, &peer->transcript,
+                                 challenge.proof) < 0) {
+        weft_i_store_peer_drop(peer, "no memory to challenge it");
+        return;
+    }
     peer->state = WEFT_I_STORE_PEER_PROVING;
     greet(peer, &challenge);
 }
 
 static void hear_proof(weft_i_store_peer *peer, const weft_i_store_greeting *proof)
 {
-    const uint8_t *token = peer->server->token, *theirs = peer->client_nonce,
-                  *ours = peer->server_nonce;
+    const uint8_t *token = peer->server->token;
+    const weft_i_store_transcript *said = &peer->transcript;
     uint8_t expected[WEFT_I_KEYED_BYTES];
     if (proof->version != WEFT_I_STORE_VERSION ||
-        weft_i_store_link_derive(token, WEFT_I_STORE_CLIENT_PROOF, theirs, ours, expected) < 0 ||
+        strcmp(proof->release, peer->hello.release) != 0 ||
+        weft_i_store_link_derive(token, WEFT_I_STORE_CLIENT_PROOF, said, expected) < 0 ||
         !weft_i_keyed_equal(expected, proof->proof)) {
         refuse(peer, WEFT_ERR_AUTH, "it does not have the job's token");
         return;
     }
-    if (weft_i_store_link_derive(token, WEFT_I_STORE_TO_SERVER_KEY, theirs, ours,
-                                 peer->line.receive_key) < 0 ||
-        weft_i_store_link_derive(token, WEFT_I_STORE_TO_CLIENT_KEY, theirs, ours,
-                                 peer->line.send_key) < 0) {
+    if (weft_i_store_link_derive(token, WEFT_I_STORE_TO_SERVER_KEY, said, peer->line.receive_key) <
+            0 ||
+        weft_i_store_link_derive(token, WEFT_I_STORE_TO_CLIENT_KEY, said, peer->line.send_key) <
+            0) {
         weft_i_store_peer_drop(peer, "no memory for its keys");
         return;
     }

@@ -37,7 +37,8 @@ typedef struct weft_i_store_peer {
     weft_i_store_server *server;
     weft_i_store_peer_state state;
     weft_i_store_link line;
-    uint8_t client_nonce[WEFT_I_KEYED_BYTES], server_nonce[WEFT_I_KEYED_BYTES];
+    weft_i_store_greeting hello; /* while it is a stranger */
+    weft_i_store_transcript transcript;
     int64_t since;     /* ns: when a stranger came; since when a known one has not read */
     uint32_t interest; /* what epoll watches */
     bool paused;       /* not read until budgets allow */

@@ -1,0 +1,803 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Strangers at the door of a TCP store: whatever they send, they get in only with the token, they
+ * cost little, and the job does not notice them.  Also clients that misbehave after they got in,
+ * and servers that are not what they seem.
+ */
+#include "store_kinds.h"
+
+#include "base/status.h"
+#include "fabric/store_link.h"
+#include "fabric/store_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#define OTHER_TOKEN "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+/* ---- raw connections ---- */
+
+static int raw_connect(int port)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (connect(fd, (struct sockaddr *)&to, sizeof to)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void raw_send(int fd, const void *bytes, size_t count)
+{
+    (void)!send(fd, bytes, count, MSG_NOSIGNAL);
+}
+
+/* What arrives until `count` bytes, the end, or half a second of silence. */
+static size_t raw_receive(int fd, void *out, size_t count)
+{
+    size_t got = 0;
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    while (got < count && poll(&watched, 1, 500) > 0) {
+        ssize_t n = recv(fd, (char *)out + got, count - got, 0);
+        if (n <= 0)
+            break;
+        got += (size_t)n;
+    }
+    return got;
+}
+
+static bool is_closed(int fd)
+{
+    char byte;
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    return poll(&watched, 1, 3000) > 0 && recv(fd, &byte, 1, 0) <= 0;
+}
+
+static weft_i_store_greeting hello_of(uint16_t version)
+{
+    weft_i_store_greeting hello = {
+        .version = version, .kind = WEFT_I_STORE_HELLO, .release = "0.0.1"};
+    WEFT_OS->random_bytes(hello.nonce, sizeof hello.nonce);
+    return hello;
+}
+
+static void raw_greet(int fd, const weft_i_store_greeting *greeting)
+{
+    uint8_t bytes[WEFT_I_STORE_GREETING_BYTES];
+    weft_i_store_greeting_encode(greeting, bytes);
+    raw_send(fd, bytes, sizeof bytes);
+}
+
+static weft_i_store_greeting raw_greeting(int fd)
+{
+    uint8_t bytes[WEFT_I_STORE_GREETING_BYTES];
+    weft_i_store_greeting greeting = {0};
+    if (raw_receive(fd, bytes, sizeof bytes) == sizeof bytes)
+        CHECK(weft_i_store_greeting_decode(bytes, &greeting));
+    return greeting;
+}
+
+static weft_store *serve(void)
+{
+    weft_store *s = weft_store_tcp_serve(NULL, 0, TOKEN);
+    if (!s)
+        FAIL("%s", weft_last_error());
+    return s;
+}
+
+static void still_works(weft_store *s)
+{
+    weft_store *client = weft_store_tcp_connect(NULL, weft_store_port(s), TOKEN, 5000);
+    if (!client)
+        FAIL("%s", weft_last_error());
+    CHECK_OK(set(client, "works", "yes"));
+    expect(s, "works", "yes");
+    size_t keys = 0;
+    CHECK_OK(weft_store_num_keys(s, &keys));
+    CHECK_INT(keys, 1);
+}
+
+/* ---- tokens ---- */
+
+TEST(test_stranger_wrong_token)
+{
+    OPEN();
+    weft_store *s = serve();
+    int64_t begin = now_ms();
+    CHECK(!weft_store_tcp_connect(NULL, weft_store_port(s), OTHER_TOKEN, 20000));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_AUTH);
+    CHECK(now_ms() - begin < 5000); /* told at once, not at the deadline */
+    still_works(s);
+    CLOSE();
+}
+
+TEST(test_stranger_without_token)
+{
+    OPEN();
+    weft_store *s = serve();
+    for (int proof_kind = 0; proof_kind < 3; proof_kind++) {
+        int fd = raw_connect(weft_store_port(s));
+        weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
+        raw_greet(fd, &hello);
+        weft_i_store_greeting challenge = raw_greeting(fd);
+        CHECK_INT(challenge.kind, WEFT_I_STORE_CHALLENGE);
+        weft_i_store_greeting proof = hello;
+        proof.kind = WEFT_I_STORE_PROOF;
+        memset(proof.nonce, 0, sizeof proof.nonce);
+        if (proof_kind == 1) /* the server's own proof, reflected */
+            memcpy(proof.proof, challenge.proof, sizeof proof.proof);
+        if (proof_kind == 2) { /* the right computation with another token */
+            uint8_t token[32];
+            weft_i_store_transcript said;
+            CHECK(weft_i_keyed_parse(OTHER_TOKEN, token));
+            weft_i_store_transcript_set(&said, &hello, &challenge);
+            CHECK_OK(
+                weft_i_store_link_derive(token, WEFT_I_STORE_CLIENT_PROOF, &said, proof.proof));
+        }
+        raw_greet(fd, &proof);
+        weft_i_store_greeting refusal = raw_greeting(fd);
+        CHECK_INT(refusal.kind, WEFT_I_STORE_REFUSAL);
+        CHECK_INT(refusal.status, WEFT_ERR_AUTH);
+        CHECK(is_closed(fd));
+        close(fd);
+    }
+    still_works(s);
+    CLOSE();
+}
+
+/* A request before any greeting, and one between hello and proof: nothing is stored. */
+TEST(test_stranger_skips_the_handshake)
+{
+    OPEN();
+    weft_store *s = serve();
+    for (int after_hello = 0; after_hello < 2; after_hello++) {
+        weft_i_view key = {"planted", 7}, value = {"x", 1};
+        weft_i_store_request request = {
+            .op = WEFT_I_STORE_SET, .keys = 1, .key = &key, .values = 1, .value = &value};
+        size_t bytes = weft_i_store_request_bytes(&request);
+        uint8_t frame[256] = {0};
+        weft_i_store_head head = {.payload_bytes = (uint32_t)bytes, .id = 1};
+        weft_i_store_head_encode(&head, frame);
+        weft_i_store_request_encode(&request, frame + WEFT_I_STORE_HEAD_BYTES, bytes);
+        int fd = raw_connect(weft_store_port(s));
+        weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
+        if (after_hello)
+            raw_greet(fd, &hello);
+        raw_send(fd, frame, sizeof frame);
+        if (after_hello)
+            CHECK_INT(raw_greeting(fd).kind, WEFT_I_STORE_CHALLENGE);
+        CHECK(is_closed(fd));
+        close(fd);
+    }
+    still_works(s);
+    CLOSE();
+}
+
+/* ---- a proxy that records, and may change one byte ---- */
+
+typedef struct proxy {
+    int listener, port, server_port;
+    int direction; /* whose bytes: 0 to the server, 1 to the client, -1 nobody's */
+    size_t flip_at;
+    uint8_t flip_bits;
+    uint8_t recorded[2][4096];
+    size_t count[2];
+    pthread_t thread;
+} proxy;
+
+static bool proxy_pass(proxy *p, int from, int to, int direction)
+{
+    uint8_t bytes[4096];
+    ssize_t n = recv(from, bytes, sizeof bytes, 0);
+    if (n <= 0)
+        return false;
+    size_t before = p->count[direction];
+    if (p->direction == direction && p->flip_at >= before && p->flip_at < before + (size_t)n)
+        bytes[p->flip_at - before] ^= p->flip_bits;
+    for (ssize_t i = 0; i < n && before + (size_t)i < sizeof p->recorded[0]; i++)
+        p->recorded[direction][before + (size_t)i] = bytes[i];
+    p->count[direction] += (size_t)n;
+    raw_send(to, bytes, (size_t)n);
+    return true;
+}
+
+/* One connection, then gone. */
+static void *proxy_body(void *argument)
+{
+    proxy *p = argument;
+    int client = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC),
+        server = raw_connect(p->server_port);
+    struct pollfd watched[2] = {{.fd = client, .events = POLLIN}, {.fd = server, .events = POLLIN}};
+    while (poll(watched, 2, 5000) > 0) {
+        if (watched[0].revents && !proxy_pass(p, client, server, 0))
+            break;
+        if (watched[1].revents && !proxy_pass(p, server, client, 1))
+            break;
+    }
+    close(client);
+    close(server);
+    close(p->listener);
+    return NULL;
+}
+
+static void proxy_start(proxy *p, int server_port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    p->server_port = server_port;
+    p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(!bind(p->listener, (struct sockaddr *)&at, sizeof at) && !listen(p->listener, 8));
+    CHECK(!getsockname(p->listener, (struct sockaddr *)&at, &length));
+    p->port = ntohs(at.sin_port);
+    CHECK(!pthread_create(&p->thread, NULL, proxy_body, p));
+}
+
+TEST(test_stranger_replays_a_recorded_hello)
+{
+    OPEN();
+    weft_store *s = serve();
+    static proxy p;
+    p = (proxy){.direction = -1};
+    proxy_start(&p, weft_store_port(s));
+    weft_store *client = weft_keep(weft_store_tcp_connect(NULL, p.port, TOKEN, 5000));
+    CHECK(client);
+    CHECK_OK(weft_store_add(client, "count", 1, NULL));
+    weft_release(client);
+    pthread_join(p.thread, NULL);
+    CHECK(p.count[0] > 2 * WEFT_I_STORE_GREETING_BYTES);
+    /* all at once, and message by message as the client did */
+    for (int slowly = 0; slowly < 2; slowly++) {
+        int fd = raw_connect(weft_store_port(s));
+        size_t first = slowly ? WEFT_I_STORE_GREETING_BYTES : p.count[0];
+        raw_send(fd, p.recorded[0], first);
+        CHECK_INT(raw_greeting(fd).kind, WEFT_I_STORE_CHALLENGE);
+        raw_send(fd, p.recorded[0] + first, p.count[0] - first);
+        weft_i_store_greeting refusal = raw_greeting(fd);
+        CHECK(refusal.kind == WEFT_I_STORE_REFUSAL || refusal.kind == 0);
+        CHECK(is_closed(fd));
+        close(fd);
+    }
+    int64_t count = 0;
+    CHECK_OK(weft_store_add(s, "count", 0, &count));
+    CHECK_INT(count, 1);
+    CLOSE();
+}
+
+/*
+ * Every byte of a conversation, in both directions, changed on the way.  The server must not do
+ * what a changed request says, and the client must not believe a changed answer.
+ */
+TEST(test_stranger_flips_every_byte)
+{
+    OPEN();
+    setenv("WEFT_STORE_PATIENCE", "150",
+           1); /* a changed length makes the peer wait for bytes that never come */
+    weft_store *s = serve();
+    CHECK_OK(set(s, "key", "value"));
+    static proxy p;
+    int refused = 0;
+    for (int direction = 0; direction < 2; direction++) {
+        size_t total = 1;
+        for (size_t at = 0; at < total; at++) {
+            CHECK_OK(weft_scope_open());
+            p = (proxy){
+                .direction = direction, .flip_at = at, .flip_bits = (uint8_t)(1u << (at % 8))};
+            if (total == 1)
+                p.direction =
+                    -1; /* the first conversation is left alone: it tells how long it is */
+            proxy_start(&p, weft_store_port(s));
+            weft_store *client =
+                weft_keep(weft_store_tcp_connect(NULL, p.port, TOKEN, p.direction < 0 ? 5000 : 40));
+            weft_status status = WEFT_ERR_UNREACHABLE;
+            weft_store_value old = {0};
+            if (client) {
+                status = weft_store_set_timeout(client, p.direction < 0 ? 5000 : 40);
+                status = weft_store_compare_set(client, "key", "value", 5, "value", 5, NULL, &old);
+            }
+            weft_release(client);
+            if (!client)
+                close(raw_connect(p.port)); /* the proxy may still wait for its one connection */
+            pthread_join(p.thread, NULL);
+            if (p.direction < 0) {
+                CHECK_OK(status);
+                total = p.count[direction];
+                at = (size_t)-1;
+            } else if (status == WEFT_OK && (direction == 1 || at < total))
+                FAIL("byte %zu of %zu %s the server changed, and nobody noticed", at, total,
+                     direction ? "from" : "to");
+            else
+                refused++;
+            weft_store_value_clear(&old);
+            CHECK_OK(weft_scope_close());
+        }
+    }
+    CHECK(refused > 400);
+    expect(s, "key", "value");
+    unsetenv("WEFT_STORE_PATIENCE");
+    CLOSE();
+}
+
+/* ---- garbage ---- */
+
+TEST(test_stranger_garbage)
+{
+    OPEN();
+    weft_store *s = serve();
+    uint8_t noise[4096];
+    for (int round = 0; round < 200; round++) {
+        int fd = raw_connect(weft_store_port(s));
+        CHECK(fd >= 0);
+        CHECK(!WEFT_OS->random_bytes(noise, sizeof noise));
+        if (round % 3 == 1)
+            memcpy(noise, "WEFT", 4);
+        if (round % 3 == 2)
+            memcpy(noise, "GET / HTTP/1.1\r\n\r\n", 18);
+        raw_send(fd, noise, (size_t)(1 + round * 20));
+        if (round % 50 == 0)
+            CHECK(round % 3 == 1 || is_closed(fd) || round == 0);
+        close(fd);
+    }
+    still_works(s);
+    CLOSE();
+}
+
+TEST(test_stranger_half_a_message_then_silence)
+{
+    OPEN();
+    setenv("WEFT_STORE_PATIENCE", "200", 1);
+    weft_store *s = serve();
+    unsetenv("WEFT_STORE_PATIENCE");
+    weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
+    uint8_t bytes[WEFT_I_STORE_GREETING_BYTES];
+    weft_i_store_greeting_encode(&hello, bytes);
+    int fds[4];
+    for (int i = 0; i < 4; i++) {
+        fds[i] = raw_connect(weft_store_port(s));
+        raw_send(fds[i], bytes, i == 3 ? sizeof bytes : (size_t)(i * 40));
+    }
+    still_works(s);
+    int64_t begin = now_ms();
+    for (int i = 0; i < 4; i++) { /* the deadline of the handshake ends them all */
+        if (i == 3)
+            CHECK_INT(raw_greeting(fds[i]).kind, WEFT_I_STORE_CHALLENGE);
+        CHECK(is_closed(fds[i]));
+        close(fds[i]);
+    }
+    CHECK(now_ms() - begin < 2000);
+    CLOSE();
+}
+
+static int raw_unix(const char *name)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    memcpy(to.sun_path + 1, name, strlen(name));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(!connect(fd, (struct sockaddr *)&to,
+                   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))));
+    weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
+    raw_greet(fd, &hello);
+    CHECK_INT(raw_greeting(fd).kind, WEFT_I_STORE_WELCOME);
+    return fd;
+}
+
+/* Lengths and counts that lie, from a client that was let in: it is dropped, and nothing is
+ * allocated for the lie. */
+TEST(test_stranger_oversize_fields)
+{
+    OPEN();
+    char name[64];
+    snprintf(name, sizeof name, "%s", fresh_name());
+    weft_store *s = weft_store_unix_serve(name);
+    CHECK(s);
+    for (int lie = 0; lie < 5; lie++) {
+        weft_i_view key = {"key", 3}, value = {"x", 1};
+        weft_i_store_request request = {
+            .op = WEFT_I_STORE_SET, .keys = 1, .key = &key, .values = 1, .value = &value};
+        size_t bytes = weft_i_store_request_bytes(&request);
+        uint8_t frame[256] = {0};
+        weft_i_store_head head = {.payload_bytes = (uint32_t)bytes, .id = 1};
+        weft_i_store_head_encode(&head, frame);
+        weft_i_store_request_encode(&request, frame + WEFT_I_STORE_HEAD_BYTES, bytes);
+        /* length of the frame, number of keys, number of values, length of the key, sequence number
+         */
+        static const size_t at[] = {4, 24 + 8, 24 + 12, 24 + 24, 8};
+        memset(frame + at[lie], 0xff, 4);
+        int fd = raw_unix(name);
+        raw_send(fd, frame, WEFT_I_STORE_HEAD_BYTES + bytes);
+        if (!is_closed(fd))
+            FAIL("lie %d was believed", lie);
+        close(fd);
+    }
+    CHECK_OK(set(s, "k", "v"));
+    expect(s, "k", "v");
+    CLOSE();
+}
+
+/* ---- numbers ---- */
+
+static long resident_kib(pid_t process)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/%d/statm", process);
+    FILE *file = fopen(path, "r");
+    long pages = 0;
+    if (file && fgets(text, sizeof text, file))
+        sscanf(text, "%*s %ld", &pages);
+    if (file)
+        fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* How long one rank takes to join and exchange a key, in ms. */
+static double join_ms(int port)
+{
+    CHECK_OK(weft_scope_open());
+    int64_t begin = WEFT_OS->clock_ns();
+    weft_store *s = weft_store_tcp_connect(NULL, port, TOKEN, 5000);
+    CHECK(s);
+    CHECK_OK(set(s, "rank", "here"));
+    expect(s, "rank", "here");
+    double ms = (double)(WEFT_OS->clock_ns() - begin) / 1e6;
+    CHECK_OK(weft_scope_close());
+    return ms;
+}
+
+TEST(test_stranger_a_thousand_idle_connections)
+{
+    OPEN();
+    enum { STRANGERS = 1000 };
+    int port, fds[STRANGERS];
+    pid_t server = serve_elsewhere(TCP, NULL, &port);
+    double alone = join_ms(port);
+    for (int i = 0; i < 4; i++) {
+        double ms = join_ms(port);
+        alone = ms < alone ? ms : alone;
+    }
+    long before = resident_kib(server);
+    weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
+    double slowest = 0;
+    for (int i = 0; i < STRANGERS; i++) {
+        fds[i] = raw_connect(port);
+        CHECK(fds[i] >= 0);
+        if (i % 2)
+            raw_greet(fds[i], &hello); /* half of them say hello and stop there */
+        if (i % 100 == 50) {
+            double ms = join_ms(port);
+            slowest = ms > slowest ? ms : slowest;
+        }
+    }
+    double among = join_ms(port);
+    slowest = among > slowest ? among : slowest;
+    long grown = resident_kib(server) - before;
+    printf("# server grew %ld KiB with %d strangers; joining took %.2f ms alone, at most %.2f ms "
+           "among them\n",
+           grown, STRANGERS, alone, slowest);
+    if (grown > 1024)
+        FAIL("the server grew by %ld KiB", grown);
+    if (slowest > alone + 200)
+        FAIL("joining took %.1f ms among strangers, %.1f ms alone", slowest, alone);
+    for (int i = 0; i < STRANGERS; i++)
+        close(fds[i]);
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+    CLOSE();
+}
+
+/* A client that asks for much and reads nothing: bounded, then dropped; others go on. */
+TEST(test_stranger_does_not_read_its_answers)
+{
+    OPEN();
+    char name[64];
+    int port;
+    snprintf(name, sizeof name, "%s", fresh_name());
+    setenv("WEFT_STORE_PATIENCE", "300", 1);
+    pid_t server = serve_elsewhere(UNIX, name, &port);
+    unsetenv("WEFT_STORE_PATIENCE");
+    weft_store *s = weft_store_unix_connect(name, 5000);
+    CHECK(s);
+    char *big = calloc(1, 4 << 20);
+    CHECK_OK(weft_store_set(s, "big", big, 4 << 20));
+    free(big);
+    long before = resident_kib(server);
+    int fd = raw_unix(name);
+    weft_i_view key = {"big", 3};
+    weft_i_store_request request = {.op = WEFT_I_STORE_GET, .keys = 1, .key = &key};
+    size_t bytes = weft_i_store_request_bytes(&request);
+    for (uint64_t i = 0; i < 200; i++) { /* 800 MiB of answers */
+        uint8_t frame[128];
+        weft_i_store_head head = {.payload_bytes = (uint32_t)bytes, .sequence = i, .id = i};
+        weft_i_store_head_encode(&head, frame);
+        weft_i_store_request_encode(&request, frame + WEFT_I_STORE_HEAD_BYTES, bytes);
+        raw_send(fd, frame, WEFT_I_STORE_HEAD_BYTES + bytes);
+    }
+    long most = 0;
+    for (int64_t begin = now_ms(); now_ms() - begin < 600;) {
+        CHECK_OK(set(s, "k", "v"));
+        expect(s, "k", "v");
+        long grown = resident_kib(server) - before;
+        most = grown > most ? grown : most;
+        usleep(5000);
+    }
+    if (most > 80 * 1024)
+        FAIL("the server grew by %ld KiB for one client that does not read", most);
+    char *sink = malloc(1 << 20);
+    int64_t begin = now_ms();
+    while (recv(fd, sink, 1 << 20, 0) > 0 && now_ms() - begin < 5000)
+        ;
+    CHECK(now_ms() - begin < 5000); /* it came to an end: dropped */
+    free(sink);
+    close(fd);
+    expect(s, "k", "v");
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+    CLOSE();
+}
+
+/* ---- versions, foreign services, other users ---- */
+
+TEST(test_stranger_of_another_version)
+{
+    OPEN();
+    weft_store *s = serve();
+    int fd = raw_connect(weft_store_port(s));
+    weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION + 1);
+    raw_greet(fd, &hello);
+    weft_i_store_greeting refusal = raw_greeting(fd);
+    CHECK_INT(refusal.kind, WEFT_I_STORE_REFUSAL);
+    CHECK_INT(refusal.status, WEFT_ERR_VERSION);
+    CHECK_INT(refusal.version, WEFT_I_STORE_VERSION);
+    CHECK(is_closed(fd));
+    close(fd);
+    still_works(s);
+    CLOSE();
+}
+
+typedef struct impostor {
+    int listener, port;
+    const void *says;
+    size_t bytes;
+    pthread_t thread;
+} impostor;
+
+static void *impostor_body(void *argument)
+{
+    impostor *i = argument;
+    int fd = accept4(i->listener, NULL, NULL, SOCK_CLOEXEC);
+    raw_send(fd, i->says, i->bytes);
+    char sink[256];
+    while (recv(fd, sink, sizeof sink, 0) > 0)
+        ;
+    close(fd);
+    close(i->listener);
+    return NULL;
+}
+
+static void impostor_start(impostor *i, const void *says, size_t bytes)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    *i = (impostor){
+        .says = says, .bytes = bytes, .listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    CHECK(!bind(i->listener, (struct sockaddr *)&at, sizeof at) && !listen(i->listener, 1));
+    CHECK(!getsockname(i->listener, (struct sockaddr *)&at, &length));
+    i->port = ntohs(at.sin_port);
+    CHECK(!pthread_create(&i->thread, NULL, impostor_body, i));
+}
+
+TEST(test_stranger_as_the_server)
+{
+    OPEN();
+    impostor i;
+    impostor_start(&i, "SSH-2.0-OpenSSH_9.2\r\n", 21);
+    int64_t begin = now_ms();
+    CHECK(!weft_store_tcp_connect(NULL, i.port, TOKEN, 20000));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_UNREACHABLE);
+    CHECK_CONTAINS(weft_last_error(), "foreign service");
+    CHECK_CONTAINS(weft_last_error(), "SSH-2.0");
+    CHECK(now_ms() - begin < 3000);
+    pthread_join(i.thread, NULL);
+
+    weft_i_store_greeting other = {
+        .version = 9, .kind = WEFT_I_STORE_REFUSAL, .status = WEFT_ERR_VERSION};
+    snprintf(other.release, sizeof other.release, "7.7.7");
+    uint8_t bytes[WEFT_I_STORE_GREETING_BYTES];
+    weft_i_store_greeting_encode(&other, bytes);
+    impostor_start(&i, bytes, sizeof bytes);
+    CHECK(!weft_store_tcp_connect(NULL, i.port, TOKEN, 20000));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_VERSION);
+    CHECK_CONTAINS(weft_last_error(), "protocol 9 (weft 7.7.7)");
+    CHECK_CONTAINS(weft_last_error(), "protocol 1 (weft 0.1");
+    pthread_join(i.thread, NULL);
+
+    /* a welcome without proof must not be taken for a store */
+    weft_i_store_greeting welcome = {.version = WEFT_I_STORE_VERSION, .kind = WEFT_I_STORE_WELCOME};
+    weft_i_store_greeting_encode(&welcome, bytes);
+    impostor_start(&i, bytes, sizeof bytes);
+    CHECK(!weft_store_tcp_connect(NULL, i.port, TOKEN, 20000));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_AUTH);
+    pthread_join(i.thread, NULL);
+
+    /* a challenge with a proof that is none */
+    weft_i_store_greeting challenge = {.version = WEFT_I_STORE_VERSION,
+                                       .kind = WEFT_I_STORE_CHALLENGE};
+    weft_i_store_greeting_encode(&challenge, bytes);
+    impostor_start(&i, bytes, sizeof bytes);
+    CHECK(!weft_store_tcp_connect(NULL, i.port, TOKEN, 20000));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_AUTH);
+    CHECK_CONTAINS(weft_last_error(), "does not have this job's token");
+    pthread_join(i.thread, NULL);
+
+    /* one that says nothing at all */
+    impostor_start(&i, "", 0);
+    CHECK(!weft_store_tcp_connect(NULL, i.port, TOKEN, 100));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_UNREACHABLE);
+    pthread_join(i.thread, NULL);
+    CLOSE();
+}
+
+TEST(test_stranger_of_another_user)
+{
+    if (geteuid() != 0)
+        SKIP("only root can become another user");
+    OPEN();
+    char name[64];
+    snprintf(name, sizeof name, "%s", fresh_name());
+    weft_store *s = weft_store_unix_serve(name);
+    CHECK(s);
+    pid_t child = fork();
+    if (!child) {
+        if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+            _exit(77);
+        weft_store *mine = weft_store_unix_connect(name, 5000);
+        if (mine || weft_last_status() != WEFT_ERR_AUTH)
+            _exit(1);
+        /* and the server does not let us in even if we do not care whose it is */
+        struct sockaddr_un to = {.sun_family = AF_UNIX};
+        memcpy(to.sun_path + 1, name, strlen(name));
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (connect(fd, (struct sockaddr *)&to,
+                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))))
+            _exit(2);
+        weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
+        raw_greet(fd, &hello);
+        _exit(is_closed(fd) ? 0 : 3);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        SKIP("cannot become another user here");
+    CHECK_INT(status, 0);
+    CHECK_OK(set(s, "k", "v"));
+    CLOSE();
+}
+
+/* ---- elements on their way, with a server that this thread drives ---- */
+
+typedef struct wire_client {
+    weft_i_store_server *server;
+    weft_i_store_link line;
+} wire_client;
+
+static void drive(weft_i_store_server *server)
+{
+    for (int i = 0; i < 8; i++)
+        weft_i_store_server_step(server, 0);
+}
+
+static wire_client enter(weft_i_store_server *server)
+{
+    int fds[2];
+    wire_client c = {.server = server};
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds));
+    weft_i_store_server_adopt(server, fds[0]);
+    weft_i_store_link_open(&c.line, fds[1]);
+    weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION), welcome;
+    CHECK_OK(weft_i_store_link_greet(&c.line, &hello));
+    CHECK_OK(weft_i_store_link_flush(&c.line));
+    drive(server);
+    CHECK_OK(weft_i_store_link_fill(&c.line, 4096));
+    CHECK_INT(weft_i_store_link_greeting(&c.line, &welcome), 1);
+    CHECK_INT(welcome.kind, WEFT_I_STORE_WELCOME);
+    return c;
+}
+
+/* Sends a request about key "q" and gives the status of its answer, or IN_PROGRESS if there is none
+ * yet. */
+static weft_status ask(wire_client *c, weft_i_store_op op, int64_t number, uint64_t id)
+{
+    weft_i_view key = {"q", 1}, value = {"element", 7};
+    bool one_way = op == WEFT_I_STORE_CANCEL || op == WEFT_I_STORE_TAKEN;
+    weft_i_store_request request = {.op = op,
+                                    .may_block = true,
+                                    .keys = !one_way,
+                                    .key = &key,
+                                    .values = op == WEFT_I_STORE_PUSH,
+                                    .value = &value,
+                                    .number = number};
+    size_t bytes = weft_i_store_request_bytes(&request);
+    uint8_t *payload = weft_i_store_link_begin(&c->line, id, bytes);
+    CHECK(payload);
+    weft_i_store_request_encode(&request, payload, bytes);
+    CHECK_OK(weft_i_store_link_commit(&c->line, bytes));
+    CHECK_OK(weft_i_store_link_flush(&c->line));
+    drive(c->server);
+    weft_i_store_frame frame;
+    CHECK_OK(weft_i_store_link_fill(&c->line, 4096));
+    if (weft_i_store_link_next(&c->line, &frame) != 1)
+        return WEFT_IN_PROGRESS;
+    weft_i_store_answer answer;
+    CHECK_OK(weft_i_store_answer_decode(frame.payload, frame.bytes, &answer));
+    weft_status status = answer.status;
+    weft_i_store_answer_clear(&answer);
+    return status;
+}
+
+TEST(test_stranger_takes_an_element_and_dies)
+{
+    weft_i_store_server *server = weft_i_store_server_new(-1, NULL);
+    CHECK(server);
+    wire_client a = enter(server), b = enter(server);
+    CHECK_OK(ask(&a, WEFT_I_STORE_PUSH, 0, 1));
+    CHECK_STATUS(ask(&b, WEFT_I_STORE_POP, 0, 1), WEFT_OK);
+    CHECK_INT(weft_i_store_server_census(server).granted, 1);
+    weft_i_store_link_close(&b.line, false); /* dies before it said that the element arrived */
+    drive(server);
+    CHECK_INT(weft_i_store_server_census(server).granted, 0);
+    CHECK_INT(weft_i_store_server_census(server).keys, 1);
+    b = enter(server);
+    CHECK_STATUS(ask(&b, WEFT_I_STORE_POP, 0, 7), WEFT_OK);
+    CHECK_STATUS(ask(&b, WEFT_I_STORE_CANCEL, 7, 0),
+                 WEFT_IN_PROGRESS); /* gave up just then: it goes back */
+    CHECK_INT(weft_i_store_server_census(server).keys, 1);
+    CHECK_STATUS(ask(&b, WEFT_I_STORE_POP, 0, 8), WEFT_OK);
+    CHECK_STATUS(ask(&b, WEFT_I_STORE_TAKEN, 8, 0), WEFT_IN_PROGRESS);
+    CHECK_INT(weft_i_store_server_census(server).granted, 0);
+    CHECK_INT(weft_i_store_server_census(server).keys, 0);
+    /* one that waits and dies leaves nothing; one that waits and cancels neither */
+    CHECK_STATUS(ask(&b, WEFT_I_STORE_POP, 0, 9), WEFT_IN_PROGRESS);
+    CHECK_STATUS(ask(&a, WEFT_I_STORE_POP, 0, 2), WEFT_IN_PROGRESS);
+    CHECK_INT(weft_i_store_server_census(server).waiting, 2);
+    CHECK_STATUS(ask(&a, WEFT_I_STORE_CANCEL, 2, 0), WEFT_IN_PROGRESS);
+    CHECK_INT(weft_i_store_server_census(server).waiting, 1);
+    weft_i_store_link_close(&b.line, false);
+    drive(server);
+    CHECK_INT(weft_i_store_server_census(server).waiting, 0);
+    CHECK_INT(weft_i_store_server_census(server).bytes, 0);
+    CHECK_INT(weft_i_store_server_census(server).peers, 1);
+    weft_i_store_link_close(&a.line, false);
+    weft_i_store_server_drop(server, false);
+}
+
+TEST(test_stranger_oldest_goes_first)
+{
+    weft_i_store_server *server = weft_i_store_server_new(-1, NULL);
+    int fds[WEFT_I_STORE_STRANGERS + 3][2];
+    for (int i = 0; i < WEFT_I_STORE_STRANGERS + 3; i++) {
+        CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds[i]));
+        weft_i_store_server_adopt(server, fds[i][0]);
+        CHECK(weft_i_store_server_census(server).strangers <= WEFT_I_STORE_STRANGERS);
+    }
+    char byte;
+    for (int i = 0; i < WEFT_I_STORE_STRANGERS + 3; i++) {
+        ssize_t got = recv(fds[i][1], &byte, 1, 0);
+        CHECK(i < 3 ? got == 0 : got < 0 && errno == EAGAIN);
+        close(fds[i][1]);
+    }
+    weft_i_store_server_drop(server, false);
+}
+
+int main(int argc, char **argv)
+{
+    setenv("WEFT_DEBUG", "NONE", 0); /* errors are the point here */
+    return harness_main(argc, argv);
+}
