@@ -118,7 +118,7 @@ static int harness_report(const char *name, const char *backend, int ranks, int 
 }
 
 /* Runs one body and returns how it ended; longjmp from CHECK lands here. */
-static int harness_run_alone(const harness_test *test)
+__attribute__((unused)) static int harness_run_alone(const harness_test *test)
 {
     harness_reason[0] = 0;
     int outcome = setjmp(harness_out);

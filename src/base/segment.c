@@ -110,10 +110,16 @@ static int sealed_file(size_t mapped)
     return -1;
 }
 
+/* Whole pages, and at least one: a segment without bytes still has an address. */
+static size_t mapped_bytes(size_t bytes)
+{
+    return round_up(bytes ? bytes : 1, 4096);
+}
+
 static void destroy(weft_i_segment *segment)
 {
     if (segment->base)
-        WEFT_OS->munmap(segment->base, round_up(segment->bytes, 4096));
+        WEFT_OS->munmap(segment->base, mapped_bytes(segment->bytes));
     if (segment->fd >= 0)
         WEFT_OS->close(segment->fd);
     WEFT_OS->free(segment);
@@ -132,8 +138,6 @@ static weft_status refuse(weft_i_segment *segment, int error, const char *what, 
 weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char *what,
                                weft_i_segment **out)
 {
-    if (bytes == 0)
-        bytes = 1;
     if (bytes > (size_t)INT64_MAX - 2 * HUGE_PAGE)
         return weft_i_fail(WEFT_ERR_NO_SPACE, "%s: %zu bytes do not fit into an address space",
                            what, bytes);
@@ -143,7 +147,7 @@ weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char 
     atomic_init(&segment->references, 1);
     segment->bytes = bytes;
     segment->fd = -1;
-    size_t mapped = round_up(bytes, 4096);
+    size_t mapped = mapped_bytes(bytes);
     weft_status status = weft_i_key_new(&segment->key);
     if (status < 0) {
         destroy(segment);
@@ -190,7 +194,7 @@ weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segm
     segment->bytes = bytes;
     segment->key = key;
     segment->fd = -1;
-    size_t mapped = round_up(bytes, 4096);
+    size_t mapped = mapped_bytes(bytes);
     char *base = map(mapped, MAP_SHARED, fd);
     int error = errno;
     WEFT_OS->close(fd); /* the mapping keeps the memory; the number is worth more to the program */

@@ -11,7 +11,12 @@ weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, siz
 {
     if (bytes)
         memcpy(weft_i_lane_next_payload(coll->lane), data, bytes);
-    return weft_i_lane_enter(coll->lane, &coll->call, coll->digest, coll->limit_ms);
+    weft_i_card card = {.kind = (uint32_t)coll->kind,
+                        .dtype = (uint32_t)coll->dtype,
+                        .reduction = (uint32_t)coll->reduction,
+                        .root = (uint32_t)coll->root,
+                        .count = coll->count};
+    return weft_i_lane_enter(coll->lane, &coll->call, &card, coll->digest, coll->limit_ms);
 }
 
 /* Where a tensor lies in symmetric memory of the group: its pairing (held) and the offset of its

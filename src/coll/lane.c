@@ -4,8 +4,11 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/choose.h"
+#include "weft/coll.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 enum { SYNC_DIGEST = 0x73796e63 };
 
@@ -93,22 +96,52 @@ static weft_i_point point_at(const weft_i_lane *lane, size_t word_at)
                           .mode = lane->mode};
 }
 
-weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, uint32_t digest,
-                              int64_t timeout_ms)
+static const char *card_text(const weft_i_card *card, char *out, size_t bytes)
+{
+    int n = snprintf(out, bytes, "%s of %llu", weft_i_coll_name((weft_i_coll_kind)card->kind),
+                     (unsigned long long)card->count);
+    if (card->kind != WEFT_I_BARRIER)
+        snprintf(out + n, bytes - (size_t)n, " %s, %s, root %u",
+                 weft_dtype_name((weft_dtype)card->dtype),
+                 weft_reduction_name((weft_reduction)card->reduction), card->root);
+    return out;
+}
+
+static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *call,
+                                 const weft_i_meeting *meeting)
+{
+    char mine[128], theirs[128];
+    int turn = meeting->epoch & 1;
+    const weft_i_card *other = &weft_i_lane_head_of(lane, meeting->culprit)->entry[turn].card;
+    weft_i_group_spoil(call->group);
+    return weft_i_fail(
+        WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
+        call->group->name, meeting->epoch, lane->me,
+        card_text(&weft_i_lane_head_of(lane, lane->me)->entry[turn].card, mine, sizeof mine),
+        meeting->culprit,
+        (unsigned)other->kind < WEFT_I_COLL_KINDS ? card_text(other, theirs, sizeof theirs)
+                                                  : "something unknown");
+}
+
+weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
+                              uint32_t digest, int64_t timeout_ms)
 {
     weft_i_point point = point_at(lane, offsetof(weft_i_lane_head, entry[0].arrival));
     point.turn_stride = sizeof(weft_i_entry_line);
     point.epoch = lane->epoch;
-    weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms);
+    weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) & 1].card = *card;
+    weft_i_meeting meeting;
+    weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
     if (status == WEFT_OK)
         lane->epoch++;
-    return status;
+    return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, &meeting) : status;
 }
 
 weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
 {
     weft_i_point point = point_at(lane, offsetof(weft_i_lane_head, step));
-    weft_status status = weft_i_group_meet(call, &point, SYNC_DIGEST, timeout_ms);
+    weft_i_meeting meeting;
+    weft_status status = weft_i_group_meet(call, &point, SYNC_DIGEST, timeout_ms, &meeting);
     if (status < 0)
         weft_i_group_spoil(call->group);
     return status;

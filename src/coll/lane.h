@@ -21,9 +21,17 @@ enum {
         128 << 10 /* bytes of a stage slot: two of them and a result fit a core's own cache */
 };
 
+/* What a call is, in the line after its arrival: read only to tell two calls apart that should be
+ * one. */
+typedef struct weft_i_card {
+    uint32_t kind, dtype, reduction, root;
+    uint64_t count;
+} weft_i_card;
+
 typedef struct weft_i_entry_line {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* see base/signal.h */
     unsigned char payload[WEFT_I_TINY];
+    weft_i_card card;
 } weft_i_entry_line;
 
 typedef struct weft_i_lane_head {
@@ -121,8 +129,8 @@ static inline weft_i_box *weft_i_lane_box(const weft_i_lane *lane, int from, int
 
 /* Enters the next operation: shows the payload and waits until all have entered.  On a timeout
  * nothing has happened. */
-weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, uint32_t digest,
-                              int64_t timeout_ms);
+weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
+                              uint32_t digest, int64_t timeout_ms);
 
 /* A barrier inside an operation.  A failure here leaves the others in the middle: the group is
  * revoked. */

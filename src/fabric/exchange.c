@@ -68,7 +68,7 @@ static weft_status fail_timeout(const weft_i_call *call, const weft_i_point *poi
                        names);
 }
 
-static weft_status fail_mismatch(const weft_i_call *call, const weft_i_meeting *meeting)
+weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting)
 {
     char what[160], who[512];
     describe_call(call, what, sizeof what);
@@ -79,16 +79,13 @@ static weft_status fail_mismatch(const weft_i_call *call, const weft_i_meeting *
 }
 
 weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
-                              int64_t timeout_ms)
+                              int64_t timeout_ms, weft_i_meeting *meeting)
 {
     point->lost = point_lost;
     point->arg = (void *)(uintptr_t)call;
-    weft_i_meeting meeting;
-    weft_status status = weft_i_signal_meet(point, digest, timeout_ms, &meeting);
+    weft_status status = weft_i_signal_meet(point, digest, timeout_ms, meeting);
     if (status == WEFT_ERR_TIMEOUT)
-        return fail_timeout(call, point, &meeting, timeout_ms);
-    if (status == WEFT_ERR_MISMATCH)
-        return fail_mismatch(call, &meeting);
+        return fail_timeout(call, point, meeting, timeout_ms);
     return status;
 }
 
@@ -121,7 +118,11 @@ static weft_status exchange_on_board(const weft_i_call *call, const void *mine, 
                           .word_stride = sizeof *row,
                           .bell_stride = sizeof *row,
                           .mode = group->world->mode};
-    WEFT_TRY(weft_i_group_meet(call, &point, digest_of(call->op, bytes), timeout_ms));
+    weft_i_meeting meeting;
+    weft_status status =
+        weft_i_group_meet(call, &point, digest_of(call->op, bytes), timeout_ms, &meeting);
+    if (status < 0)
+        return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(call, &meeting) : status;
     for (int rank = 0; all && rank < group->size; rank++)
         memcpy(all + (size_t)rank * bytes, row[rank].note[parity], bytes);
     return WEFT_OK;
@@ -184,7 +185,7 @@ static weft_status exchange_by_store(const weft_i_call *call, weft_group *group,
         WEFT_TRY(read_letter(call, number, rank, deadline, &theirs));
         weft_i_meeting meeting = {.culprit = rank, .culprit_digest = theirs.digest};
         if (theirs.digest != own.digest || theirs.bytes != own.bytes)
-            return fail_mismatch(call, &meeting);
+            return weft_i_group_mismatch(call, &meeting);
         if (all)
             memcpy(all + (size_t)rank * bytes, theirs.note, bytes);
     }

@@ -316,8 +316,9 @@ void weft_i_group_spoil(const weft_group *group)
         return;
     uint32_t nobody = 0;
     /* Pairs with the acquire in weft_i_group_lost.  The first to revoke is the one named. */
-    atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody, 1 + (uint32_t)group->rank,
-                                            memory_order_release, memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody,
+                                            1 + (uint32_t)group->rank, memory_order_release,
+                                            memory_order_relaxed);
     for (int rank = 0; rank < group->size; rank++)
         weft_i_wait_ring(&group->board->row[rank].bell);
 }
@@ -326,7 +327,8 @@ weft_status weft_group_revoke(weft_group *group)
 {
     WEFT_TRY(weft_i_group_usable(group));
     if (!group->board)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "group \"%s\" spans hosts: it cannot be revoked yet", group->name);
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "group \"%s\" spans hosts: it cannot be revoked yet", group->name);
     weft_i_group_spoil(group);
     return WEFT_OK;
 }

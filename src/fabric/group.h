@@ -57,9 +57,14 @@ static inline int64_t weft_i_group_limit(const weft_group *group, int64_t timeou
 /* Can member `rank` still take part?  Also looks at the revoked flag. */
 weft_status weft_i_group_lost(const weft_i_call *call, int rank);
 
-/* weft_i_signal_meet with a message for every failure and an entry in the flight record. */
+/*
+ * weft_i_signal_meet with a message for every failure but WEFT_ERR_MISMATCH, which the caller can
+ * tell better, or by weft_i_group_mismatch; `meeting` names the culprit.
+ */
 weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
-                              int64_t timeout_ms);
+                              int64_t timeout_ms, weft_i_meeting *meeting);
+
+weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting);
 
 /*
  * All members show each other `bytes` (at most WEFT_I_NOTE_BYTES); `all` receives them in rank

@@ -176,6 +176,20 @@ static int describe_state(const weft_i_slot *slot, char *out, size_t bytes)
     return describe_alive(slot, out, bytes);
 }
 
+/* The operation a rank is in, if it is in one (an operation may have finished parts that are
+ * newer); else its last. */
+static bool last_operation(const weft_i_record *record, weft_i_record_entry *out)
+{
+    weft_i_record_entry newest[8];
+    size_t count = weft_i_record_newest(record, newest, 8);
+    for (size_t i = 0; i < count; i++)
+        if (!newest[i].finished)
+            return *out = newest[i], true;
+    if (count)
+        *out = newest[0];
+    return count > 0;
+}
+
 void weft_i_watch_describe(const weft_i_slot *slot, char *out, size_t bytes)
 {
     int n = describe_state(slot, out, bytes);
@@ -184,7 +198,7 @@ void weft_i_watch_describe(const weft_i_slot *slot, char *out, size_t bytes)
         n += m;
     }
     weft_i_record_entry last;
-    if (n < 0 || (size_t)n >= bytes || !weft_i_record_last(&slot->record, &last))
+    if (n < 0 || (size_t)n >= bytes || !last_operation(&slot->record, &last))
         return;
     char text[256];
     weft_i_record_text(&slot->record, &last, text, sizeof text);

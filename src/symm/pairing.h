@@ -28,7 +28,8 @@ struct weft_i_pairing {
     atomic_int references; /* relaxed up, acq_rel down */
     weft_i_pairing *next;  /* in the block's cache */
     weft_i_key group;
-    uint32_t serial; /* from 1, counted per group: equal on all members, so it names the pairing between them */
+    uint32_t serial; /* from 1, counted per group: equal on all members, so it names the pairing
+                        between them */
     int size;
     weft_i_segment **blocks; /* by rank; each held */
     weft_i_pads pads;

@@ -45,12 +45,13 @@ weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
     weft_group *group = mem->group;
     weft_i_call call = {group, "barrier", channel};
     weft_i_point point = point_of(mem, channel);
+    weft_i_meeting meeting;
     weft_i_record *record = weft_i_group_record(group);
     uint64_t number = weft_i_record_begin(record, call.op, group->id, 0, -1, channel);
-    weft_status status =
-        weft_i_group_meet(&call, &point, BARRIER_DIGEST, weft_i_group_limit(group, timeout_ms));
+    weft_status status = weft_i_group_meet(&call, &point, BARRIER_DIGEST,
+                                           weft_i_group_limit(group, timeout_ms), &meeting);
     weft_i_record_end(record, number, status);
-    return status;
+    return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(&call, &meeting) : status;
 }
 
 /* ---- mailboxes ---- */
