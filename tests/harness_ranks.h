@@ -50,6 +50,7 @@ typedef struct harness_rank {
 static harness_rank *harness_ranks; /* one for each rank of the test that runs */
 static const harness_test *harness_current;
 static _Thread_local int harness_this_rank;
+static int harness_in_threads; /* 1: ranks share a process, so that none can die alone */
 
 /* Leak check at the end of a rank; only there with AddressSanitizer. */
 __attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
@@ -188,19 +189,19 @@ static int harness_all_threads(int rank, void *unused)
 }
 #endif
 
-/* Picks the failure that came first; else a rank that said nothing; else a skip. */
-static int harness_judge(const weft_launch_end *end, int result, char *reason, size_t bytes)
+/* Says why the test failed: the failure that came first, a rank that said nothing, or an exit
+ * status that is not 0 though all ranks passed (ThreadSanitizer ends so).  False if it did not. */
+static int harness_find_failure(const weft_launch_end *end, int result, char *reason, size_t bytes)
 {
     const harness_rank *worst = NULL;
-    int silent = -1, skipped = -1;
+    int silent = -1, dies = 0;
     for (int i = 0; i < harness_current->ranks; i++) {
         const harness_rank *rank = &harness_ranks[i];
         if (rank->outcome == HARNESS_FAIL && (!worst || rank->when < worst->when))
             worst = rank;
         if (rank->outcome == HARNESS_NOTHING && !rank->dies && silent < 0)
             silent = i;
-        if (rank->outcome == HARNESS_SKIP)
-            skipped = i;
+        dies |= rank->dies;
     }
     if (result < 0)
         snprintf(reason, bytes, "could not be launched: %s", weft_last_error());
@@ -214,11 +215,24 @@ static int harness_judge(const weft_launch_end *end, int result, char *reason, s
         snprintf(reason, bytes, "rank %d ended early; first to fail: rank %d, %s %d", silent,
                  end->first_rank, end->signal ? "signal" : "exit code",
                  end->signal ? end->signal : end->exit_code);
-    else if (skipped >= 0)
-        snprintf(reason, bytes, "%s", harness_ranks[skipped].reason);
+    else if (result > 0 && !dies)
+        snprintf(reason, bytes,
+                 "ended with status %d after its ranks had passed; standard error tells", result);
     else
-        return HARNESS_PASS;
-    return result >= 0 && !end->timed_out && !worst && silent < 0 ? HARNESS_SKIP : HARNESS_FAIL;
+        return 0;
+    return 1;
+}
+
+static int harness_judge(const weft_launch_end *end, int result, char *reason, size_t bytes)
+{
+    if (harness_find_failure(end, result, reason, bytes))
+        return HARNESS_FAIL;
+    for (int i = 0; i < harness_current->ranks; i++)
+        if (harness_ranks[i].outcome == HARNESS_SKIP) {
+            snprintf(reason, bytes, "%s", harness_ranks[i].reason);
+            return HARNESS_SKIP;
+        }
+    return HARNESS_PASS;
 }
 
 /* After a test: no child, no orphan (we are made their parent), no descriptor more than before. */
@@ -247,6 +261,7 @@ static int harness_run_backend(const char *backend, int processes,
     char reason[1200] = "";
     const char *limit = getenv("HARNESS_TIMEOUT");
     opts.ranks = processes;
+    harness_in_threads = !strcmp(backend, "threads");
     opts.body = body;
     opts.end = &end;
     opts.timeout_ms = (limit ? atoi(limit) : 60) * 1000LL;

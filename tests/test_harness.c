@@ -56,6 +56,13 @@ RANKS_TEST(demo_leaks_process, 1)
     CHECK(child > 0);
 }
 
+/* As a sanitizer does that has something to report. */
+RANKS_TEST(demo_exits, 2)
+{
+    harness_ranks[rank].outcome = HARNESS_PASS;
+    _exit(rank ? 66 : 0);
+}
+
 RANKS_TEST(demo_skips, 2)
 {
     SKIP("no such machine");
@@ -74,6 +81,7 @@ TEST(test_harness_judges)
         {"demo_hangs", "demo_hangs shm 2 fail: took longer than HARNESS_TIMEOUT"},
         {"demo_leaks_descriptor", "demo_leaks_descriptor shm 2 fail: rank 1: descriptor "},
         {"demo_leaks_process", "demo_leaks_process shm 1 fail: processes were left running\n"},
+        {"demo_exits", "demo_exits shm 2 fail: ended with status 66 after its ranks had passed"},
         {"demo_skips", "demo_skips shm 2 skip: no such machine\n"},
     };
     char command[512], text[4096];

@@ -10,6 +10,8 @@
 #include "fault.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
 #include <sched.h>
 #include <sys/stat.h>
 
@@ -410,6 +412,8 @@ static pid_t start(const char *grace, int ranks, const char *what)
         dup2(fd, 1);
         dup2(fd, 2);
         setenv("WEFT_KILL_GRACE", grace, 1);
+        signal(SIGINT,
+               SIG_DFL); /* ignored in background jobs of shells, and the launcher respects that */
         execl(WEFT_COMMAND, "weft", "run", "-n", number, self, "rank", what, NULL);
         _exit(126);
     }
@@ -418,8 +422,12 @@ static pid_t start(const char *grace, int ranks, const char *what)
 
 static int await(pid_t child)
 {
-    int status = 0;
-    waitpid(child, &status, 0);
+    int status = 0, tries = 2000;
+    while (waitpid(child, &status, WNOHANG) == 0)
+        if (tries-- > 0)
+            usleep(10000);
+        else
+            kill(child, SIGKILL); /* the test fails by the status then */
     slurp("bg", out, sizeof out);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
@@ -443,12 +451,61 @@ TEST(test_launch_interrupted)
     CHECK(child > 0);
     kill(child, SIGTERM);
     CHECK_INT(await(child), 128 + SIGTERM);
+    CHECK_CONTAINS(
+        out, "weft: interrupted by SIGTERM\nweft: then ranks 0 1: ended by SIGTERM (Terminated)\n");
     child = start("60000", 2, "stubborn");
     CHECK(child > 0);
     kill(child, SIGINT);
     usleep(50000);
     kill(child, SIGINT); /* the second one kills, long before the grace is over */
     CHECK_INT(await(child), 128 + SIGKILL);
+}
+
+/* Reads from the terminal until it has shown `part`. */
+static bool shows(int terminal, const char *part)
+{
+    size_t used = strlen(out);
+    struct pollfd look = {.fd = terminal, .events = POLLIN};
+    while (!strstr(out, part) && poll(&look, 1, 10000) > 0) {
+        ssize_t n = read(terminal, out + used, sizeof out - 1 - used);
+        if (n <= 0)
+            break;
+        out[used += (size_t)n] = 0;
+    }
+    return strstr(out, part) != NULL;
+}
+
+/* On a terminal: colours, input for rank 0 although it is in the background, and ^Z and ^C for all.
+ */
+TEST(test_launch_terminal)
+{
+    int terminal = -1, status = 0;
+    pid_t child = forkpty(&terminal, NULL, NULL, NULL);
+    if (child < 0)
+        SKIP("no terminal to be had");
+    if (child == 0) {
+        setenv("TERM", "xterm", 1);
+        signal(SIGINT, SIG_DFL);
+        signal(SIGTSTP, SIG_DFL);
+        unsetenv("NO_COLOR");
+        execl(WEFT_COMMAND, "weft", "run", "-n", "2", "sh", "-c", "read x && echo got $x; sleep 60",
+              NULL);
+        _exit(126);
+    }
+    out[0] = 0;
+    bool typed = write(terminal, "word\n", 5) == 5,
+         fed = shows(terminal, "\033[36m[0]\033[0m got word\r\n");
+    bool stopped = write(terminal, "\x1a", 1) == 1 && waitpid(child, &status, WUNTRACED) == child &&
+                   WIFSTOPPED(status);
+    kill(child, SIGCONT);
+    bool ended = write(terminal, "\x03", 1) == 1 && shows(terminal, "interrupted by SIGINT");
+    kill(child, ended ? 0 : SIGKILL);
+    waitpid(child, &status, 0);
+    close(terminal);
+    CHECK(typed && fed);
+    CHECK(stopped);
+    CHECK(ended);
+    CHECK_INT(WEXITSTATUS(status), 128 + SIGINT);
 }
 
 static bool is_gone(int process)
@@ -611,6 +668,49 @@ TEST(test_launch_thousand)
     check_nothing_left(before);
     sigprocmask(SIG_BLOCK, NULL, &mask_after);
     CHECK(!memcmp(&mask_before, &mask_after, sizeof mask_before));
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void start_and_end_4(int how)
+{
+    weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
+    char *const program[] = {(char *)"/bin/true", NULL};
+    opts.ranks = 4;
+    opts.argv = how == 2 ? program : NULL;
+    opts.body = how == 2 ? NULL : do_nothing;
+    if (how) {
+        weft_launch(&opts);
+        return;
+    }
+    for (int i = 0; i < 4; i++)
+        if (fork() == 0)
+            _exit(0);
+    while (wait(NULL) > 0)
+        ;
+}
+
+/* Shows what four ranks cost; held only to a bound that waiting for a timer would break. */
+TEST(test_launch_cost)
+{
+    enum { TIMES = 21 };
+    static const char *const names[] = {"4 times fork and exit", "weft_launch of a function",
+                                        "weft_launch of true"};
+    double ms[TIMES];
+    for (int how = 0; how < 3; how++) {
+        for (int i = 0; i < TIMES; i++) {
+            long long begin = harness_now();
+            start_and_end_4(how);
+            ms[i] = (double)(harness_now() - begin) / 1e6;
+        }
+        qsort(ms, TIMES, sizeof *ms, compare);
+        printf("# %s: median %.2f ms\n", names[how], ms[TIMES / 2]);
+        CHECK(ms[TIMES / 2] < 1000);
+    }
 }
 
 static int say_something(int rank, void *arg)

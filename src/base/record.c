@@ -209,16 +209,18 @@ char *weft_i_record_text(const weft_i_record *record, const weft_i_record_entry 
         add(out, bytes, " channel %d", entry->channel);
     if (entry->peer >= 0)
         add(out, bytes, " with rank %d", entry->peer);
-    add(out, bytes, ", %llu bytes, begun ", (unsigned long long)entry->bytes);
+    /* Times of heartbeats say roughly when, but not how long. */
+    bool rough = get(&record->coarse) != 0;
+    add(out, bytes, ", %llu bytes, begun %s", (unsigned long long)entry->bytes,
+        rough ? "about " : "");
     weft_i_record_clock clock = weft_i_record_clock_of(record);
     int64_t begin = weft_i_record_clock_ns(&clock, entry->begin);
     add_duration(out, bytes, clock.now_ns - begin);
-    if (!entry->finished) {
-        add(out, bytes, " ago, not finished");
+    add(out, bytes, " ago, %s", !entry->finished ? "not finished" : rough ? "finished" : "took ");
+    if (entry->finished && !rough)
+        add_duration(out, bytes, weft_i_record_clock_ns(&clock, entry->end) - begin);
+    if (!entry->finished)
         return out;
-    }
-    add(out, bytes, " ago, took ");
-    add_duration(out, bytes, weft_i_record_clock_ns(&clock, entry->end) - begin);
     if (entry->status < 0)
         add(out, bytes, ", %s", weft_status_name((weft_status)entry->status));
     return out;

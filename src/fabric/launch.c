@@ -115,18 +115,21 @@ static void tell(weft_i_round *round, int first)
                          strerror(round->lines.log_error));
     if (first < 0 || round->timed_out)
         return;
+    if (round->interrupted) {
+        weft_i_lines_say(&round->lines, "weft: interrupted by SIG%s",
+                         sigabbrev_np(round->interrupted));
+        tell_others(round, -1);
+        return;
+    }
     char how[160];
+    weft_i_record_entry entry;
     weft_i_verdict_text(round->endings[first].status, how, sizeof how);
     weft_i_lines_say(&round->lines, "weft: rank %d of %d failed%s: %s", first, round->opts->ranks,
                      round->opts->ranks > 1 ? " first" : "", how);
-    if (!round->interrupted) {
-        weft_i_record_entry entry;
-        tell_last_lines(round, first);
-        if (weft_i_record_last(&weft_i_job_slot(weft_i_job_of(round->job), first)->record,
-                               &entry)) {
-            weft_i_lines_say(&round->lines, "weft: its last operations:");
-            weft_i_round_tell_record(round, first, 5);
-        }
+    tell_last_lines(round, first);
+    if (weft_i_record_last(&weft_i_job_slot(weft_i_job_of(round->job), first)->record, &entry)) {
+        weft_i_lines_say(&round->lines, "weft: its last operations:");
+        weft_i_round_tell_record(round, first, 5);
     }
     tell_others(round, first);
 }
