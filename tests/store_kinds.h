@@ -11,6 +11,8 @@
 #include "weft/store.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define TOKEN "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
@@ -149,6 +151,7 @@ static inline pid_t serve_elsewhere(int kind, const char *name, int *port)
     CHECK(!pipe(pipes));
     pid_t server = fork();
     if (!server) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed check must not leave it behind */
         weft_store *store =
             kind == TCP ? weft_store_tcp_serve(NULL, 0, TOKEN) : weft_store_unix_serve(name);
         int number = store ? weft_store_port(store) : -1;

@@ -112,9 +112,10 @@ TEST(test_store_death_is_not_hidden_by_a_fork)
         weft_store_value go = {0};
         weft_store_get(store, "go", 5000, &go); /* the client is connected */
         pid_t child = fork();
-        if (!child)
+        if (!child) {
             for (;;)
                 pause();
+        }
         (void)!write(pipes[1], &child, sizeof child);
         for (;;)
             pause();

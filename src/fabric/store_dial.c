@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* WEFT_OK: connected.  WEFT_IN_PROGRESS: try again, `why` says what happened.  Negative: never. */
 typedef struct attempt {
@@ -178,9 +177,9 @@ static weft_status check_user(attempt *a)
     socklen_t length = sizeof server;
     if (WEFT_OS->getsockopt(a->line.fd, SOL_SOCKET, SO_PEERCRED, &server, &length) != 0)
         return weft_i_fail_errno(errno, "store %s: cannot read the server's user", a->dial->name);
-    if (server.uid != geteuid())
+    if (server.uid != (uid_t)weft_i_os_user())
         return weft_i_fail(WEFT_ERR_AUTH, "store %s: the socket belongs to user %u, not to %u",
-                           a->dial->name, (unsigned)server.uid, (unsigned)geteuid());
+                           a->dial->name, (unsigned)server.uid, (unsigned)weft_i_os_user());
     return WEFT_OK;
 }
 

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 struct weft_i_store_waiting {
     weft_i_store_waiter waiter; /* first: the map hands us back a pointer to it */
@@ -126,7 +125,7 @@ static bool same_user(int fd)
     struct ucred peer = {0};
     socklen_t length = sizeof peer;
     return WEFT_OS->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-           peer.uid == geteuid();
+           peer.uid == (uid_t)weft_i_os_user();
 }
 
 void weft_i_store_peer_new(weft_i_store_server *server, int fd)
@@ -511,6 +510,7 @@ void weft_i_store_peer_read(weft_i_store_peer *peer)
     size_t limit = peer->state == WEFT_I_STORE_PEER_KNOWN ? (size_t)2 * WEFT_I_STORE_MESSAGE_BYTES
                                                           : (size_t)WEFT_I_STORE_STRANGER_BYTES;
     weft_status status = weft_i_store_link_fill(&peer->line, limit);
+    peer->heard = WEFT_OS->clock_ns();
     /* Without memory the bytes stay in the kernel; a client waits for better times, a stranger for
      * its deadline. */
     if (status == WEFT_ERR_UNREACHABLE)

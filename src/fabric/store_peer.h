@@ -40,6 +40,7 @@ typedef struct weft_i_store_peer {
     weft_i_store_greeting hello; /* while it is a stranger */
     weft_i_store_transcript transcript;
     int64_t since;     /* ns: when a stranger came; since when a known one has not read */
+    int64_t heard;     /* ns: when bytes of it last came */
     uint32_t interest; /* what epoll watches */
     bool paused;       /* not read until budgets allow */
     size_t unsent;     /* as counted in server->unsent */

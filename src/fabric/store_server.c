@@ -115,7 +115,8 @@ static bool pressed(const weft_i_store_server *server)
     return server->paused || server->unsent >= WEFT_I_STORE_UNSENT;
 }
 
-/* Strangers have `patience` to show the token; clients that hold up others by not reading have as
+/*
+ * Strangers have `patience` to show the token; clients that hold up others by not reading have as
  * long. */
 static void lose_patience(weft_i_store_server *server)
 {
@@ -128,6 +129,8 @@ static void lose_patience(weft_i_store_server *server)
         if (peer->unsent && now - peer->since >= server->patience &&
             (peer->unsent >= WEFT_I_STORE_PEER_UNSENT || server->unsent >= WEFT_I_STORE_UNSENT))
             weft_i_store_peer_drop(peer, "it does not read its answers");
+        else if (peer->reserved && now - peer->heard >= server->patience)
+            weft_i_store_peer_drop(peer, "it stopped in the middle of a large request");
     }
 }
 
