@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DLPack against the ABI itself: offsets of the structs, descriptions made by hand, and NumPy as the other side (a
- * Python program that loads the shared library).
+ * DLPack against the ABI itself: offsets of the structs, descriptions made by hand, and NumPy as
+ * the other side (a Python program that loads the shared library).
  */
 #include "harness.h"
 
@@ -14,14 +14,27 @@
 #include <sys/wait.h>
 
 /* The documented layout on 64-bit machines. */
-_Static_assert(offsetof(weft_dlpack_tensor, device_type) == 8 && offsetof(weft_dlpack_tensor, device_id) == 12, "device");
-_Static_assert(offsetof(weft_dlpack_tensor, ndim) == 16 && offsetof(weft_dlpack_tensor, code) == 20, "ndim, dtype");
-_Static_assert(offsetof(weft_dlpack_tensor, bits) == 21 && offsetof(weft_dlpack_tensor, lanes) == 22, "dtype");
-_Static_assert(offsetof(weft_dlpack_tensor, shape) == 24 && offsetof(weft_dlpack_tensor, strides) == 32, "shape");
-_Static_assert(offsetof(weft_dlpack_tensor, byte_offset) == 40 && sizeof(weft_dlpack_tensor) == 48, "byte_offset");
-_Static_assert(offsetof(weft_dlpack, context) == 48 && offsetof(weft_dlpack, deleter) == 56, "managed");
-_Static_assert(offsetof(weft_dlpack_versioned, context) == 8 && offsetof(weft_dlpack_versioned, deleter) == 16, "versioned");
-_Static_assert(offsetof(weft_dlpack_versioned, flags) == 24 && offsetof(weft_dlpack_versioned, tensor) == 32, "versioned");
+_Static_assert(offsetof(weft_dlpack_tensor, device_type) == 8 &&
+                   offsetof(weft_dlpack_tensor, device_id) == 12,
+               "device");
+_Static_assert(offsetof(weft_dlpack_tensor, ndim) == 16 && offsetof(weft_dlpack_tensor, code) == 20,
+               "ndim, dtype");
+_Static_assert(offsetof(weft_dlpack_tensor, bits) == 21 &&
+                   offsetof(weft_dlpack_tensor, lanes) == 22,
+               "dtype");
+_Static_assert(offsetof(weft_dlpack_tensor, shape) == 24 &&
+                   offsetof(weft_dlpack_tensor, strides) == 32,
+               "shape");
+_Static_assert(offsetof(weft_dlpack_tensor, byte_offset) == 40 && sizeof(weft_dlpack_tensor) == 48,
+               "byte_offset");
+_Static_assert(offsetof(weft_dlpack, context) == 48 && offsetof(weft_dlpack, deleter) == 56,
+               "managed");
+_Static_assert(offsetof(weft_dlpack_versioned, context) == 8 &&
+                   offsetof(weft_dlpack_versioned, deleter) == 16,
+               "versioned");
+_Static_assert(offsetof(weft_dlpack_versioned, flags) == 24 &&
+                   offsetof(weft_dlpack_versioned, tensor) == 32,
+               "versioned");
 
 static int deleted;
 
@@ -37,18 +50,24 @@ static void delete_versioned(weft_dlpack_versioned *self)
 
 static weft_dlpack describe(void *data, int ndim, int64_t *shape, int64_t *strides)
 {
-    return (weft_dlpack){{data, WEFT_DLPACK_CPU, 0, ndim, 2, 32, 1, shape, strides, 0}, &deleted, delete_plain};
+    return (weft_dlpack){
+        {data, WEFT_DLPACK_CPU, 0, ndim, 2, 32, 1, shape, strides, 0}, &deleted, delete_plain};
 }
 
 TEST(test_dlpack_export)
 {
     CHECK_OK(weft_scope_open());
-    weft_tensor *x = weft_slice(weft_transpose(weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 12, 1), WEFT_SHAPE(3, 4)), 0, 1), 0, 1, 4, 2);
+    weft_tensor *x = weft_slice(
+        weft_transpose(weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 12, 1), WEFT_SHAPE(3, 4)), 0,
+                       1),
+        0, 1, 4, 2);
     weft_dlpack *d = weft_dlpack_export(x);
     CHECK(d);
     CHECK(d->tensor.data == weft_tensor_data(x) && d->tensor.byte_offset == 0);
-    CHECK(d->tensor.device_type == 1 && d->tensor.ndim == 2 && d->tensor.code == 2 && d->tensor.bits == 32 && d->tensor.lanes == 1);
-    CHECK(d->tensor.shape[0] == 2 && d->tensor.shape[1] == 3 && d->tensor.strides[0] == 2 && d->tensor.strides[1] == 4);
+    CHECK(d->tensor.device_type == 1 && d->tensor.ndim == 2 && d->tensor.code == 2 &&
+          d->tensor.bits == 32 && d->tensor.lanes == 1);
+    CHECK(d->tensor.shape[0] == 2 && d->tensor.shape[1] == 3 && d->tensor.strides[0] == 2 &&
+          d->tensor.strides[1] == 4);
     CHECK_OK(weft_scope_close()); /* the tensors go, the memory stays */
     CHECK(((float *)d->tensor.data)[0] == 1 && ((float *)d->tensor.data)[2 + 4] == 7);
     d->deleter(d);
@@ -57,9 +76,11 @@ TEST(test_dlpack_export)
 TEST(test_dlpack_round_trip_every_dtype)
 {
     static const int codes[WEFT_DTYPE_COUNT][2] = {
-        [WEFT_F64] = {2, 64}, [WEFT_F32] = {2, 32}, [WEFT_F16] = {2, 16}, [WEFT_BF16] = {4, 16}, [WEFT_F8E4M3] = {10, 8},
-        [WEFT_F8E5M2] = {12, 8}, [WEFT_I8] = {0, 8}, [WEFT_I16] = {0, 16}, [WEFT_I32] = {0, 32}, [WEFT_I64] = {0, 64},
-        [WEFT_U8] = {1, 8}, [WEFT_U16] = {1, 16}, [WEFT_U32] = {1, 32}, [WEFT_U64] = {1, 64}, [WEFT_BOOL] = {6, 8}};
+        [WEFT_F64] = {2, 64},  [WEFT_F32] = {2, 32},    [WEFT_F16] = {2, 16},
+        [WEFT_BF16] = {4, 16}, [WEFT_F8E4M3] = {10, 8}, [WEFT_F8E5M2] = {12, 8},
+        [WEFT_I8] = {0, 8},    [WEFT_I16] = {0, 16},    [WEFT_I32] = {0, 32},
+        [WEFT_I64] = {0, 64},  [WEFT_U8] = {1, 8},      [WEFT_U16] = {1, 16},
+        [WEFT_U32] = {1, 32},  [WEFT_U64] = {1, 64},    [WEFT_BOOL] = {6, 8}};
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
         weft_tensor *x = weft_ones((weft_dtype)dtype, WEFT_CPU, WEFT_SHAPE(2, 3));
         weft_dlpack *d = weft_dlpack_export(x);
@@ -97,7 +118,8 @@ TEST(test_dlpack_import_layouts)
     float memory[24];
     for (int i = 0; i < 24; i++)
         memory[i] = (float)i;
-    int64_t shape[] = {2, 1, 3}, strides[] = {12, -99, 2}; /* the stride of a single element means nothing */
+    int64_t shape[] = {2, 1, 3},
+            strides[] = {12, -99, 2}; /* the stride of a single element means nothing */
     weft_dlpack d = describe(memory, 3, shape, strides);
     d.tensor.byte_offset = 8;
     weft_tensor *x = weft_dlpack_import(&d);
@@ -148,7 +170,8 @@ TEST(test_dlpack_import_refuses)
     d.tensor.lanes = 1;
     d.tensor.code = 5; /* complex */
     CHECK(!weft_dlpack_import(&d) && !weft_dlpack_import(NULL));
-    CHECK(!weft_dlpack_export(NULL) && !weft_dlpack_export(weft_zeros(WEFT_F32, WEFT_META, WEFT_SHAPE(2))));
+    CHECK(!weft_dlpack_export(NULL) &&
+          !weft_dlpack_export(weft_zeros(WEFT_F32, WEFT_META, WEFT_SHAPE(2))));
     weft_tensor *freed = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
     CHECK_OK(weft_resize_storage(freed, 0));
     CHECK(!weft_dlpack_export(freed));
@@ -160,7 +183,11 @@ TEST(test_dlpack_read_only_and_versions)
 {
     float memory[4] = {1, 2, 3, 4};
     int64_t shape[] = {4};
-    weft_dlpack_versioned d = {1, 7, &deleted, delete_versioned, WEFT_DLPACK_READ_ONLY | WEFT_DLPACK_COPIED,
+    weft_dlpack_versioned d = {1,
+                               7,
+                               &deleted,
+                               delete_versioned,
+                               WEFT_DLPACK_READ_ONLY | WEFT_DLPACK_COPIED,
                                {memory, WEFT_DLPACK_CPU, 0, 1, 2, 32, 1, shape, NULL, 0}};
     weft_tensor *x = weft_dlpack_import_versioned(&d);
     CHECK(x && weft_item(weft_sum(x, NULL, 0, false), 0) == 10);
@@ -195,7 +222,8 @@ static int run_python(const char *python, char last[512])
 }
 #endif
 
-/* tests/dlpack/dlpack_numpy.py exits with 77 and a reason if NumPy is missing; Debian's Python may have it then. */
+/* tests/dlpack/dlpack_numpy.py exits with 77 and a reason if NumPy is missing; Debian's Python may
+ * have it then. */
 TEST(test_dlpack_numpy)
 {
 #if defined(WEFT_SHARED) && defined(WEFT_DLPACK_SCRIPT)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small floats are checked against a definition that shares nothing with the code: every code is decoded by ldexp
- * from its fields, and the nearest value is found by comparing distances in long double.  Rounding is monotonic, so it
- * is enough to look at both sides of, and exactly at, every boundary between neighbouring values.
+ * The small floats are checked against a definition that shares nothing with the code: every code
+ * is decoded by ldexp from its fields, and the nearest value is found by comparing distances in
+ * long double.  Rounding is monotonic, so it is enough to look at both sides of, and exactly at,
+ * every boundary between neighbouring values.
  */
 #include "harness.h"
 
@@ -15,8 +16,8 @@
 typedef struct format {
     weft_dtype dtype;
     int bits, mantissa, bias;
-    int infinity; /* code of infinity; 0: none */
-    int largest;  /* code of the largest finite value */
+    int infinity;    /* code of infinity; 0: none */
+    int largest;     /* code of the largest finite value */
     double overflow; /* from here on values round beyond the largest */
 } format;
 
@@ -71,7 +72,8 @@ TEST(test_dtype_small_floats_decode)
     }
 }
 
-/* Between the values of `code` and its successor: which of them a value nearer to one, or in the middle, becomes. */
+/* Between the values of `code` and its successor: which of them a value nearer to one, or in the
+ * middle, becomes. */
 static int nearest(const format *f, int code, long double x)
 {
     long double low = decode(f, code), high = decode(f, code + 1);
@@ -98,7 +100,8 @@ TEST(test_dtype_small_floats_round_to_nearest_even)
     for (int k = 0; k < FORMATS; k++) {
         const format *f = &formats[k];
         for (int code = 0; code < f->largest; code++) {
-            double low = decode(f, code), high = decode(f, code + 1), middle = low + (high - low) / 2;
+            double low = decode(f, code), high = decode(f, code + 1),
+                   middle = low + (high - low) / 2;
             float m = (float)middle;
             CHECK((double)m == middle); /* a boundary is a float: all formats have far fewer bits */
             check_f32(f, code, (float)low);
@@ -111,13 +114,15 @@ TEST(test_dtype_small_floats_round_to_nearest_even)
     }
 }
 
-/* A double just beside a boundary must not first become the boundary and then round the wrong way. */
+/* A double just beside a boundary must not first become the boundary and then round the wrong way.
+ */
 TEST(test_dtype_small_floats_from_f64_round_once)
 {
     for (int k = 0; k < FORMATS; k++) {
         const format *f = &formats[k];
         for (int code = 0; code < f->largest; code++) {
-            double low = decode(f, code), high = decode(f, code + 1), middle = low + (high - low) / 2;
+            double low = decode(f, code), high = decode(f, code + 1),
+                   middle = low + (high - low) / 2;
             check_f64(f, code, middle);
             check_f64(f, code, nextafter(middle, 0));
             check_f64(f, code, nextafter(middle, INFINITY));
@@ -188,9 +193,12 @@ static long double value_of(weft_dtype dtype, const void *at)
 
 TEST(test_dtype_floats_to_native)
 {
-    static const double values[] = {0, -0.0, 1, -1, 0.999, -0.999, 127, 127.9, 128, -128.9, -129, 255.5, 256, 32767.5,
-                                    -32769, 65535.5, 2147483647, 2147483648.0, -2147483649.0, 4294967295.0, 4294967296.0,
-                                    9.3e18, -9.3e18, 1.9e19, 1e30, -1e30, INFINITY, -INFINITY, NAN, 1e-40};
+    static const double values[] = {
+        0,      -0.0,    1,          -1,           0.999,         -0.999,       127,
+        127.9,  128,     -128.9,     -129,         255.5,         256,          32767.5,
+        -32769, 65535.5, 2147483647, 2147483648.0, -2147483649.0, 4294967295.0, 4294967296.0,
+        9.3e18, -9.3e18, 1.9e19,     1e30,         -1e30,         INFINITY,     -INFINITY,
+        NAN,    1e-40};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         for (int to = 0; to < WEFT_DTYPE_COUNT; to++) {
             uint64_t from_double = 0, from_float = 0;
@@ -207,8 +215,9 @@ TEST(test_dtype_floats_to_native)
 
 TEST(test_dtype_integers_to_native)
 {
-    static const int64_t values[] = {0, 1, -1, 127, 128, -129, 255, 256, 32768, 65536, INT32_MAX, INT32_MIN, INT64_MAX,
-                                     INT64_MIN, 16777217, ((int64_t)1 << 53) + 1};
+    static const int64_t values[] = {
+        0,     1,     -1,        127,       128,       -129,      255,      256,
+        32768, 65536, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 16777217, ((int64_t)1 << 53) + 1};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         int64_t x = values[i];
         int8_t i8;
@@ -231,7 +240,8 @@ TEST(test_dtype_integers_to_native)
     CHECK(d == 0x1p64);
 }
 
-/* Every pair on long arrays gives what it gives element by element, and small integers survive every way. */
+/* Every pair on long arrays gives what it gives element by element, and small integers survive
+ * every way. */
 TEST(test_dtype_all_pairs_on_arrays)
 {
     enum { N = 1300 };
@@ -241,12 +251,14 @@ TEST(test_dtype_all_pairs_on_arrays)
         plain[i] = i % 5;
     for (int from = 0; from < WEFT_DTYPE_COUNT; from++)
         for (int to = 0; to < WEFT_DTYPE_COUNT; to++) {
-            size_t size_from = weft_dtype_size((weft_dtype)from), size_to = weft_dtype_size((weft_dtype)to);
+            size_t size_from = weft_dtype_size((weft_dtype)from),
+                   size_to = weft_dtype_size((weft_dtype)to);
             weft_i_convert((weft_dtype)from, in, WEFT_F64, plain, N);
             weft_i_convert((weft_dtype)to, out, (weft_dtype)from, in, N);
             for (int i = 0; i < N; i++) {
                 double back;
-                weft_i_convert((weft_dtype)to, &one, (weft_dtype)from, (char *)in + (size_t)i * size_from, 1);
+                weft_i_convert((weft_dtype)to, &one, (weft_dtype)from,
+                               (char *)in + (size_t)i * size_from, 1);
                 CHECK(!memcmp(&one, (char *)out + (size_t)i * size_to, size_to));
                 weft_i_convert(WEFT_F64, &back, (weft_dtype)to, &one, 1);
                 CHECK(back == (from == WEFT_BOOL || to == WEFT_BOOL ? i % 5 != 0 : i % 5));
@@ -265,27 +277,59 @@ TEST(test_dtype_names_and_sizes)
 
 TEST(test_dtype_promotion_table)
 {
-    static const weft_dtype order[] = {WEFT_BOOL, WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64, WEFT_I8, WEFT_I16, WEFT_I32,
-                                       WEFT_I64, WEFT_F8E4M3, WEFT_F8E5M2, WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+    static const weft_dtype order[] = {WEFT_BOOL,   WEFT_U8,  WEFT_U16,  WEFT_U32, WEFT_U64,
+                                       WEFT_I8,     WEFT_I16, WEFT_I32,  WEFT_I64, WEFT_F8E4M3,
+                                       WEFT_F8E5M2, WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
     enum { N = 15 };
-    /* As PyTorch has it; weft adds the wide unsigned integers (as NumPy) and the 8-bit floats; "-": refused. */
+    /* As PyTorch has it; weft adds the wide unsigned integers (as NumPy) and the 8-bit floats; "-":
+     * refused. */
     static const char *const table[N][N] = {
-        /*          bool    u8     u16    u32    u64    i8     i16    i32    i64    e4m3      e5m2      f16    bf16    f32    f64 */
-        /*bool*/ {"bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*u8*/ {"u8", "u8", "u16", "u32", "u64", "i16", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*u16*/ {"u16", "u16", "u16", "u32", "u64", "i32", "i32", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*u32*/ {"u32", "u32", "u32", "u32", "u64", "i64", "i64", "i64", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*u64*/ {"u64", "u64", "u64", "u64", "u64", "-", "-", "-", "-", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*i8*/ {"i8", "i16", "i32", "i64", "-", "i8", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*i16*/ {"i16", "i16", "i32", "i64", "-", "i16", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*i32*/ {"i32", "i32", "i32", "i64", "-", "i32", "i32", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*i64*/ {"i64", "i64", "i64", "i64", "-", "i64", "i64", "i64", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*e4m3*/ {"f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f16", "f16", "bf16", "f32", "f64"},
-        /*e5m2*/ {"f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f16", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*f16*/ {"f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f32", "f32", "f64"},
-        /*bf16*/ {"bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "f32", "bf16", "f32", "f64"},
-        /*f32*/ {"f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f64"},
-        /*f64*/ {"f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64"},
+        /*          bool    u8     u16    u32    u64    i8     i16    i32    i64    e4m3      e5m2
+           f16    bf16    f32    f64 */
+        /*bool*/ {"bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f8e4m3", "f8e5m2",
+                  "f16", "bf16", "f32", "f64"},
+        /*u8*/
+        {"u8", "u8", "u16", "u32", "u64", "i16", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
+         "bf16", "f32", "f64"},
+        /*u16*/
+        {"u16", "u16", "u16", "u32", "u64", "i32", "i32", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
+         "bf16", "f32", "f64"},
+        /*u32*/
+        {"u32", "u32", "u32", "u32", "u64", "i64", "i64", "i64", "i64", "f8e4m3", "f8e5m2", "f16",
+         "bf16", "f32", "f64"},
+        /*u64*/
+        {"u64", "u64", "u64", "u64", "u64", "-", "-", "-", "-", "f8e4m3", "f8e5m2", "f16", "bf16",
+         "f32", "f64"},
+        /*i8*/
+        {"i8", "i16", "i32", "i64", "-", "i8", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
+         "bf16", "f32", "f64"},
+        /*i16*/
+        {"i16", "i16", "i32", "i64", "-", "i16", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
+         "bf16", "f32", "f64"},
+        /*i32*/
+        {"i32", "i32", "i32", "i64", "-", "i32", "i32", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
+         "bf16", "f32", "f64"},
+        /*i64*/
+        {"i64", "i64", "i64", "i64", "-", "i64", "i64", "i64", "i64", "f8e4m3", "f8e5m2", "f16",
+         "bf16", "f32", "f64"},
+        /*e4m3*/
+        {"f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3",
+         "f8e4m3", "f16", "f16", "bf16", "f32", "f64"},
+        /*e5m2*/
+        {"f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2",
+         "f16", "f8e5m2", "f16", "bf16", "f32", "f64"},
+        /*f16*/
+        {"f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f32",
+         "f32", "f64"},
+        /*bf16*/
+        {"bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16",
+         "f32", "bf16", "f32", "f64"},
+        /*f32*/
+        {"f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32",
+         "f32", "f64"},
+        /*f64*/
+        {"f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64",
+         "f64", "f64"},
     };
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
@@ -293,7 +337,8 @@ TEST(test_dtype_promotion_table)
             weft_status status = weft_dtype_promote(order[i], order[j], &out);
             const char *got = status < 0 ? "-" : weft_dtype_name(out);
             if (strcmp(got, table[i][j]))
-                FAIL("%s with %s is %s, not %s", weft_dtype_name(order[i]), weft_dtype_name(order[j]), got, table[i][j]);
+                FAIL("%s with %s is %s, not %s", weft_dtype_name(order[i]),
+                     weft_dtype_name(order[j]), got, table[i][j]);
         }
     weft_clear_error();
 }

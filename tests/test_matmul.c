@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products against a triple loop in double, through CBLAS and without, in every layout an operand can have. */
+/* Products against a triple loop in double, through CBLAS and without, in every layout an operand
+ * can have. */
 #include "harness.h"
 
 #include "kernels/blas.h"
@@ -13,11 +14,13 @@ static weft_tensor *numbers(weft_dtype dtype, int64_t rows, int64_t columns, int
 {
     weft_tensor *x = weft_empty(WEFT_F64, WEFT_CPU, WEFT_SHAPE(rows, columns));
     for (int64_t i = 0; i < rows * columns; i++)
-        ((double *)weft_tensor_data(x))[i] = (double)((i * 7 + i / 11 + salt) % 9) - (dtype >= WEFT_U8 ? 0 : 4);
+        ((double *)weft_tensor_data(x))[i] =
+            (double)((i * 7 + i / 11 + salt) % 9) - (dtype >= WEFT_U8 ? 0 : 4);
     return weft_to_dtype(x, dtype);
 }
 
-/* The same matrix in different clothes: row-major, transposed, with a row gap, with gaps everywhere. */
+/* The same matrix in different clothes: row-major, transposed, with a row gap, with gaps
+ * everywhere. */
 enum { LAYOUTS = 4 };
 static weft_tensor *dressed(weft_tensor *x, int layout)
 {
@@ -29,7 +32,9 @@ static weft_tensor *dressed(weft_tensor *x, int layout)
     if (layout == 2)
         y = weft_narrow(weft_empty(dtype, WEFT_CPU, WEFT_SHAPE(rows, columns + 3)), 1, 2, columns);
     if (layout == 3)
-        y = weft_slice(weft_slice(weft_empty(dtype, WEFT_CPU, WEFT_SHAPE(2 * rows, 3 * columns)), 0, 0, 2 * rows, 2), 1, 0, 3 * columns, 3);
+        y = weft_slice(weft_slice(weft_empty(dtype, WEFT_CPU, WEFT_SHAPE(2 * rows, 3 * columns)), 0,
+                                  0, 2 * rows, 2),
+                       1, 0, 3 * columns, 3);
     return y == x || weft_copy(y, x) >= 0 ? y : NULL;
 }
 
@@ -45,13 +50,15 @@ static void check_product(weft_tensor *out, weft_tensor *a, weft_tensor *b, cons
             for (int64_t l = 0; l < k; l++)
                 sum += weft_item(a, i * k + l) * weft_item(b, l * n + j);
             if (weft_item(out, i * n + j) != sum)
-                FAIL("%s: [%lld, %lld] is %g, not %g", what, (long long)i, (long long)j, weft_item(out, i * n + j), sum);
+                FAIL("%s: [%lld, %lld] is %g, not %g", what, (long long)i, (long long)j,
+                     weft_item(out, i * n + j), sum);
         }
 }
 
 TEST(test_matmul_every_layout)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 4, 5}, {1, 7, 6}, {6, 7, 1}, {5, 1, 4}, {17, 19, 23}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 4, 5}, {1, 7, 6},
+                                       {6, 7, 1}, {5, 1, 4}, {17, 19, 23}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int la = 0; la < LAYOUTS; la++)
             for (int lb = 0; lb < LAYOUTS; lb++) {
@@ -60,7 +67,8 @@ TEST(test_matmul_every_layout)
                 weft_tensor *a = dressed(numbers(dtype, sizes[s][0], sizes[s][1], 1), la);
                 weft_tensor *b = dressed(numbers(dtype, sizes[s][1], sizes[s][2], 5), lb);
                 check_product(weft_mm(a, b), a, b, "mm");
-                weft_tensor *out = dressed(numbers(dtype, sizes[s][0], sizes[s][2], 2), (la + lb) % LAYOUTS);
+                weft_tensor *out =
+                    dressed(numbers(dtype, sizes[s][0], sizes[s][2], 2), (la + lb) % LAYOUTS);
                 CHECK_OK(weft_mm_into(out, a, b));
                 check_product(out, a, b, "mm into");
                 CHECK_OK(weft_scope_close());
@@ -69,16 +77,19 @@ TEST(test_matmul_every_layout)
 
 static weft_i_matrix matrix(weft_tensor *x)
 {
-    return (weft_i_matrix){weft_tensor_dtype(x), weft_tensor_data(x), weft_tensor_size(x, 0), weft_tensor_size(x, 1),
+    return (weft_i_matrix){weft_tensor_dtype(x),     weft_tensor_data(x),
+                           weft_tensor_size(x, 0),   weft_tensor_size(x, 1),
                            weft_tensor_stride(x, 0), weft_tensor_stride(x, 1)};
 }
 
-/* What runs where no BLAS is found, and BLAS itself, agree with the loop in double and with each other. */
+/* What runs where no BLAS is found, and BLAS itself, agree with the loop in double and with each
+ * other. */
 TEST(test_matmul_loops_and_blas)
 {
     for (int la = 0; la < LAYOUTS; la++)
         for (int dtype = WEFT_F64; dtype <= WEFT_F32; dtype++) {
-            weft_tensor *a = dressed(numbers((weft_dtype)dtype, 37, 300, 1), la), *b = dressed(numbers((weft_dtype)dtype, 300, 41, 3), 3 - la);
+            weft_tensor *a = dressed(numbers((weft_dtype)dtype, 37, 300, 1), la),
+                        *b = dressed(numbers((weft_dtype)dtype, 300, 41, 3), 3 - la);
             weft_tensor *out = weft_zeros((weft_dtype)dtype, WEFT_CPU, WEFT_SHAPE(37, 41));
             weft_i_matrix x = matrix(a), y = matrix(b), z = matrix(out);
             CHECK_OK(weft_i_matmul_by_loops(&z, &x, &y));
@@ -99,7 +110,8 @@ TEST(test_matmul_integers)
     for (int dtype = WEFT_I8; dtype <= WEFT_U64; dtype++) {
         if (weft_dtype_size((weft_dtype)dtype) == 1)
             continue;
-        weft_tensor *a = dressed(numbers((weft_dtype)dtype, 6, 9, 1), dtype % LAYOUTS), *b = dressed(numbers((weft_dtype)dtype, 9, 5, 2), 1);
+        weft_tensor *a = dressed(numbers((weft_dtype)dtype, 6, 9, 1), dtype % LAYOUTS),
+                    *b = dressed(numbers((weft_dtype)dtype, 9, 5, 2), 1);
         check_product(weft_mm(a, b), a, b, weft_dtype_name((weft_dtype)dtype));
     }
     weft_tensor *eight = weft_full(WEFT_I8, WEFT_CPU, WEFT_SHAPE(2, 2), 100);
@@ -111,8 +123,10 @@ TEST(test_matmul_small_floats_round_once)
 {
     weft_seed(3);
     for (int dtype = WEFT_F16; dtype <= WEFT_F8E5M2; dtype++) {
-        weft_tensor *a = weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(9, 64)), (weft_dtype)dtype);
-        weft_tensor *b = weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 7)), (weft_dtype)dtype);
+        weft_tensor *a =
+            weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(9, 64)), (weft_dtype)dtype);
+        weft_tensor *b =
+            weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 7)), (weft_dtype)dtype);
         weft_tensor *wide = weft_mm(weft_to_dtype(a, WEFT_F32), weft_to_dtype(b, WEFT_F32));
         CHECK(weft_equal(weft_mm(a, b), weft_to_dtype(wide, (weft_dtype)dtype)));
         CHECK_INT(weft_tensor_dtype(weft_mm(a, b)), dtype);
@@ -121,37 +135,47 @@ TEST(test_matmul_small_floats_round_once)
 
 TEST(test_matmul_empty)
 {
-    weft_tensor *a = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 0)), *b = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(0, 2));
+    weft_tensor *a = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 0)),
+                *b = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(0, 2));
     weft_tensor *out = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 2));
     CHECK_OK(weft_mm_into(out, a, b));
     for (int i = 0; i < 6; i++)
         CHECK(weft_item(out, i) == 0);
     CHECK_INT(weft_tensor_numel(weft_mm(b, weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 5)))), 0);
-    CHECK(weft_item(weft_mm(weft_zeros(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(1, 0)), weft_zeros(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(0, 1))), 0) == 0);
+    CHECK(weft_item(weft_mm(weft_zeros(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(1, 0)),
+                            weft_zeros(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(0, 1))),
+                    0) == 0);
 }
 
 TEST(test_matmul_batches)
 {
-    weft_tensor *a = weft_view(numbers(WEFT_F32, 6, 20, 1), WEFT_SHAPE(2, 3, 4, 5)), *b = weft_view(numbers(WEFT_F32, 10, 6, 2), WEFT_SHAPE(2, 1, 5, 6));
+    weft_tensor *a = weft_view(numbers(WEFT_F32, 6, 20, 1), WEFT_SHAPE(2, 3, 4, 5)),
+                *b = weft_view(numbers(WEFT_F32, 10, 6, 2), WEFT_SHAPE(2, 1, 5, 6));
     weft_tensor *out = weft_matmul(a, b);
     CHECK(out && weft_tensor_ndim(out) == 4 && weft_tensor_size(out, 1) == 3);
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 3; j++)
-            check_product(weft_select(weft_select(out, 0, i), 0, j), weft_select(weft_select(a, 0, i), 0, j),
+            check_product(weft_select(weft_select(out, 0, i), 0, j),
+                          weft_select(weft_select(a, 0, i), 0, j),
                           weft_select(weft_select(b, 0, i), 0, 0), "matmul");
-    weft_tensor *c = weft_view(numbers(WEFT_F32, 6, 20, 3), WEFT_SHAPE(6, 4, 5)), *d = weft_transpose(weft_view(numbers(WEFT_F32, 12, 15, 4), WEFT_SHAPE(6, 6, 5)), 1, 2);
+    weft_tensor *c = weft_view(numbers(WEFT_F32, 6, 20, 3), WEFT_SHAPE(6, 4, 5)),
+                *d = weft_transpose(weft_view(numbers(WEFT_F32, 12, 15, 4), WEFT_SHAPE(6, 6, 5)), 1,
+                                    2);
     weft_tensor *products = weft_bmm(c, d);
     for (int i = 0; i < 6; i++)
-        check_product(weft_select(products, 0, i), weft_select(c, 0, i), weft_select(d, 0, i), "bmm");
+        check_product(weft_select(products, 0, i), weft_select(c, 0, i), weft_select(d, 0, i),
+                      "bmm");
     CHECK(!weft_matmul(a, weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 2, 5, 6))));
     weft_clear_error();
 }
 
 TEST(test_matmul_vectors)
 {
-    weft_tensor *m = numbers(WEFT_F32, 3, 4, 1), *v = weft_select(numbers(WEFT_F32, 1, 4, 2), 0, 0), *u = weft_select(numbers(WEFT_F32, 1, 3, 2), 0, 0);
+    weft_tensor *m = numbers(WEFT_F32, 3, 4, 1), *v = weft_select(numbers(WEFT_F32, 1, 4, 2), 0, 0),
+                *u = weft_select(numbers(WEFT_F32, 1, 3, 2), 0, 0);
     weft_tensor *mv = weft_matmul(m, v), *um = weft_matmul(u, m), *vv = weft_matmul(v, v);
-    CHECK(weft_tensor_ndim(mv) == 1 && weft_tensor_numel(mv) == 3 && weft_tensor_numel(um) == 4 && weft_tensor_ndim(vv) == 0);
+    CHECK(weft_tensor_ndim(mv) == 1 && weft_tensor_numel(mv) == 3 && weft_tensor_numel(um) == 4 &&
+          weft_tensor_ndim(vv) == 0);
     for (int i = 0; i < 3; i++) {
         double sum = 0;
         for (int j = 0; j < 4; j++)
@@ -170,10 +194,12 @@ TEST(test_matmul_vectors)
 
 TEST(test_matmul_linear)
 {
-    weft_tensor *x = weft_view(numbers(WEFT_F32, 6, 4, 1), WEFT_SHAPE(2, 3, 4)), *w = numbers(WEFT_F32, 5, 4, 2), *bias = weft_arange(WEFT_F32, WEFT_CPU, 0, 5, 1);
+    weft_tensor *x = weft_view(numbers(WEFT_F32, 6, 4, 1), WEFT_SHAPE(2, 3, 4)),
+                *w = numbers(WEFT_F32, 5, 4, 2), *bias = weft_arange(WEFT_F32, WEFT_CPU, 0, 5, 1);
     weft_tensor *y = weft_linear(x, w, bias), *plain = weft_linear(x, w, NULL);
     CHECK(y && weft_tensor_ndim(y) == 3 && weft_tensor_size(y, 2) == 5);
-    check_product(weft_view(plain, WEFT_SHAPE(6, 5)), weft_view(x, WEFT_SHAPE(6, 4)), weft_transpose(w, 0, 1), "linear");
+    check_product(weft_view(plain, WEFT_SHAPE(6, 5)), weft_view(x, WEFT_SHAPE(6, 4)),
+                  weft_transpose(w, 0, 1), "linear");
     for (int i = 0; i < 30; i++)
         CHECK(weft_item(y, i) == weft_item(plain, i) + i % 5);
     CHECK(!weft_linear(x, bias, NULL));

@@ -8,7 +8,11 @@
 
 static double tolerance(weft_dtype dtype)
 {
-    return dtype == WEFT_F64 ? 1e-13 : dtype == WEFT_F32 ? 1e-6 : dtype == WEFT_F16 ? 2e-3 : dtype == WEFT_BF16 ? 1e-2 : 0.15;
+    return dtype == WEFT_F64    ? 1e-13
+           : dtype == WEFT_F32  ? 1e-6
+           : dtype == WEFT_F16  ? 2e-3
+           : dtype == WEFT_BF16 ? 1e-2
+                                : 0.15;
 }
 
 TEST(test_normalize_softmax)
@@ -16,7 +20,8 @@ TEST(test_normalize_softmax)
     weft_seed(1);
     for (int dtype = WEFT_F64; dtype <= WEFT_F8E5M2; dtype++)
         for (int dim = -3; dim < 0; dim++) {
-            weft_tensor *x = weft_permute(weft_randn((weft_dtype)dtype, WEFT_CPU, WEFT_SHAPE(3, 700, 4)), (int[]){1, 0, 2});
+            weft_tensor *x = weft_permute(
+                weft_randn((weft_dtype)dtype, WEFT_CPU, WEFT_SHAPE(3, 700, 4)), (int[]){1, 0, 2});
             weft_tensor *y = weft_softmax(x, dim), *l = weft_log_softmax(x, dim + 3);
             CHECK(y && l && weft_tensor_dtype(y) == (weft_dtype)dtype);
             for (int i = 0; i < 3; i++) {
@@ -26,10 +31,13 @@ TEST(test_normalize_softmax)
                 double sum = 0;
                 for (int64_t j = 0; j < weft_tensor_numel(row); j++)
                     sum += exp(weft_item(row, j));
-                for (int64_t j = 0; j < weft_tensor_numel(row); j += 1 + weft_tensor_numel(row) / 50) {
+                for (int64_t j = 0; j < weft_tensor_numel(row);
+                     j += 1 + weft_tensor_numel(row) / 50) {
                     double expected = exp(weft_item(row, j)) / sum;
                     /* the smallest 8-bit floats are further apart than the values */
-                    CHECK_NEAR(weft_item(out, j), expected, tolerance((weft_dtype)dtype) * expected + (dtype >= WEFT_F8E4M3 ? 2e-3 : 1e-7));
+                    CHECK_NEAR(weft_item(out, j), expected,
+                               tolerance((weft_dtype)dtype) * expected +
+                                   (dtype >= WEFT_F8E4M3 ? 2e-3 : 1e-7));
                     CHECK_NEAR(weft_item(logs, j), log(expected), tolerance((weft_dtype)dtype) * 8);
                 }
             }
@@ -37,7 +45,8 @@ TEST(test_normalize_softmax)
     weft_tensor *big = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), 1e30);
     CHECK(weft_item(weft_softmax(big, 0), 0) == 0.25);
     CHECK(weft_item(weft_softmax(weft_ones(WEFT_F32, WEFT_CPU, WEFT_SCALAR), 0), 0) == 1);
-    CHECK_INT(weft_tensor_numel(weft_softmax(weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 0)), 1)), 0);
+    CHECK_INT(weft_tensor_numel(weft_softmax(weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 0)), 1)),
+              0);
     CHECK(!weft_softmax(weft_ones(WEFT_I32, WEFT_CPU, WEFT_SHAPE(3)), 0) && !weft_softmax(big, 1));
     weft_clear_error();
 }
@@ -52,8 +61,10 @@ TEST(test_normalize_layer_norm)
             x = turned ? weft_permute(x, (int[]){2, 0, 1}) : x;
             int64_t length = weft_tensor_size(x, 1) * weft_tensor_size(x, 2);
             weft_shape tail = WEFT_SHAPE(weft_tensor_size(x, 1), weft_tensor_size(x, 2));
-            weft_tensor *w = weft_randn(d, WEFT_CPU, tail), *b = weft_randn(WEFT_F32, WEFT_CPU, tail);
-            weft_tensor *y = weft_layer_norm(x, 2, w, b, 1e-3), *plain = weft_layer_norm(x, 2, NULL, NULL, 1e-3);
+            weft_tensor *w = weft_randn(d, WEFT_CPU, tail),
+                        *b = weft_randn(WEFT_F32, WEFT_CPU, tail);
+            weft_tensor *y = weft_layer_norm(x, 2, w, b, 1e-3),
+                        *plain = weft_layer_norm(x, 2, NULL, NULL, 1e-3);
             CHECK(y && plain && weft_tensor_dtype(y) == d);
             for (int64_t row = 0; row < weft_tensor_size(x, 0); row++) {
                 double sum = 0, squares = 0;
@@ -62,25 +73,33 @@ TEST(test_normalize_layer_norm)
                 for (int64_t i = 0; i < length; i++)
                     squares += pow(weft_item(x, row * length + i) - sum / (double)length, 2);
                 for (int64_t i = 0; i < length; i++) {
-                    double z = (weft_item(x, row * length + i) - sum / (double)length) / sqrt(squares / (double)length + 1e-3);
+                    double z = (weft_item(x, row * length + i) - sum / (double)length) /
+                               sqrt(squares / (double)length + 1e-3);
                     CHECK_NEAR(weft_item(plain, row * length + i), z, tolerance(d) * 4);
-                    CHECK_NEAR(weft_item(y, row * length + i), z * weft_item(w, i) + weft_item(b, i), tolerance(d) * 8);
+                    CHECK_NEAR(weft_item(y, row * length + i),
+                               z * weft_item(w, i) + weft_item(b, i), tolerance(d) * 8);
                 }
             }
         }
     weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3));
-    CHECK(!weft_layer_norm(x, 3, NULL, NULL, 0) && !weft_layer_norm(x, 1, x, NULL, 0) && !weft_layer_norm(x, 0, NULL, NULL, 0));
-    CHECK_INT(weft_tensor_numel(weft_layer_norm(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 0)), 1, NULL, NULL, 1)), 0);
+    CHECK(!weft_layer_norm(x, 3, NULL, NULL, 0) && !weft_layer_norm(x, 1, x, NULL, 0) &&
+          !weft_layer_norm(x, 0, NULL, NULL, 0));
+    CHECK_INT(weft_tensor_numel(weft_layer_norm(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 0)), 1,
+                                                NULL, NULL, 1)),
+              0);
     weft_clear_error();
 }
 
 TEST(test_normalize_embedding)
 {
-    weft_tensor *table = weft_transpose(weft_view(weft_arange(WEFT_BF16, WEFT_CPU, 0, 12, 1), WEFT_SHAPE(3, 4)), 0, 1); /* [4, 3] */
+    weft_tensor *table = weft_transpose(
+        weft_view(weft_arange(WEFT_BF16, WEFT_CPU, 0, 12, 1), WEFT_SHAPE(3, 4)), 0, 1); /* [4, 3] */
     int16_t values[] = {3, 0, 1, 3, 2, 2};
-    weft_tensor *indices = weft_transpose(weft_tensor_from(WEFT_I16, WEFT_SHAPE(3, 2), values), 0, 1);
+    weft_tensor *indices =
+        weft_transpose(weft_tensor_from(WEFT_I16, WEFT_SHAPE(3, 2), values), 0, 1);
     weft_tensor *out = weft_embedding(table, indices);
-    CHECK(out && weft_tensor_ndim(out) == 3 && weft_tensor_size(out, 1) == 3 && weft_tensor_size(out, 2) == 3);
+    CHECK(out && weft_tensor_ndim(out) == 3 && weft_tensor_size(out, 1) == 3 &&
+          weft_tensor_size(out, 2) == 3);
     for (int i = 0; i < 6; i++)
         for (int j = 0; j < 3; j++)
             CHECK(weft_item(out, i * 3 + j) == 4 * j + weft_item(indices, i));
@@ -89,7 +108,8 @@ TEST(test_normalize_embedding)
     CHECK_CONTAINS(weft_last_error(), "index 4 at 4");
     CHECK(!weft_embedding(table, weft_full(WEFT_I64, WEFT_CPU, WEFT_SCALAR, -1)));
     CHECK(!weft_embedding(table, weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2))));
-    CHECK_INT(weft_tensor_numel(weft_embedding(table, weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(0)))), 0);
+    CHECK_INT(
+        weft_tensor_numel(weft_embedding(table, weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(0)))), 0);
     weft_clear_error();
 }
 

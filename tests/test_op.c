@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registry and the dispatch path.  Every row has a sample call here; a row without one fails the test, so that no
- * operation escapes the checks that hold for all: meta gives what the CPU gives, NULL passes through, a freed storage
- * and a wrong device are refused, and every allocation may fail.
+ * The registry and the dispatch path.  Every row has a sample call here; a row without one fails
+ * the test, so that no operation escapes the checks that hold for all: meta gives what the CPU
+ * gives, NULL passes through, a freed storage and a wrong device are refused, and every allocation
+ * may fail.
  */
 #include "harness.h"
 
@@ -12,20 +13,24 @@
 #include "weft/op.h"
 #include "weft/view.h"
 
-/* -- samples ------------------------------------------------------------------------------------------------------ */
+/* -- samples
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 enum { SAMPLE_TENSORS = 4 };
 
 /* Letters of the inputs: what make_input builds. */
 typedef struct sample {
     const char *op;
-    const char *inputs; /* f [2,3] f32; h its bf16; t transposed [2,3]; i [2,3] i64 of 0 1; b [2,3] bool; w [3];
-                           m [3,4]; c [2,3,4]; d [2,4,3]; z 0-d f32; I i32 [3]; L list of f and t */
+    const char
+        *inputs; /* f [2,3] f32; h its bf16; t transposed [2,3]; i [2,3] i64 of 0 1; b [2,3] bool; w
+                    [3]; m [3,4]; c [2,3,4]; d [2,4,3]; z 0-d f32; I i32 [3]; L list of f and t */
     weft_i_arg rest[7];
 } sample;
 
-static const int64_t sizes_6[] = {6}, sizes_23[] = {2, 3}, sizes_32[] = {3, 2}, sizes_423[] = {4, 2, 3}, turn[] = {1, 0},
-                     strides_23[] = {4, 1}, window[] = {1, 2}, dim_0[] = {0}, dim_01[] = {0, 1};
+static const int64_t sizes_6[] = {6}, sizes_23[] = {2, 3}, sizes_32[] = {3, 2},
+                     sizes_423[] = {4, 2, 3}, turn[] = {1, 0}, strides_23[] = {4, 1},
+                     window[] = {1, 2}, dim_0[] = {0}, dim_01[] = {0, 1};
 #define I(x_)      WEFT_I_INTEGER_ARG(x_)
 #define N(x_)      WEFT_I_NUMBER_ARG(x_)
 #define IS(x_, n_) WEFT_I_INTEGERS_ARG(x_, n_)
@@ -54,21 +59,53 @@ static const sample samples[] = {
     {"uniform", "t", {N(0), N(1)}},
     {"normal", "t", {N(0), N(1)}},
     {"integers", "i", {I(0), I(9)}},
-    {"neg", "t", {{0}}}, {"abs", "i", {{0}}}, {"relu", "f", {{0}}}, {"sin", "i", {{0}}}, {"cos", "f", {{0}}},
-    {"exp", "h", {{0}}}, {"log", "f", {{0}}}, {"tanh", "t", {{0}}}, {"sqrt", "f", {{0}}}, {"gelu", "h", {{0}}},
+    {"neg", "t", {{0}}},
+    {"abs", "i", {{0}}},
+    {"relu", "f", {{0}}},
+    {"sin", "i", {{0}}},
+    {"cos", "f", {{0}}},
+    {"exp", "h", {{0}}},
+    {"log", "f", {{0}}},
+    {"tanh", "t", {{0}}},
+    {"sqrt", "f", {{0}}},
+    {"gelu", "h", {{0}}},
     {"gelu_tanh", "f", {{0}}},
-    {"add", "tw", {{0}}}, {"add", "h", {N(1)}}, {"add", "i", {N(0.5)}}, {"sub", "iw", {{0}}}, {"mul", "tt", {{0}}},
-    {"mul", "hz", {{0}}}, {"div", "ii", {{0}}}, {"pow", "fi", {{0}}}, {"maximum", "bI", {{0}}}, {"minimum", "ht", {{0}}},
-    {"eq", "it", {{0}}}, {"ne", "f", {N(2)}}, {"lt", "hh", {{0}}}, {"le", "ti", {{0}}}, {"gt", "bb", {{0}}},
+    {"add", "tw", {{0}}},
+    {"add", "h", {N(1)}},
+    {"add", "i", {N(0.5)}},
+    {"sub", "iw", {{0}}},
+    {"mul", "tt", {{0}}},
+    {"mul", "hz", {{0}}},
+    {"div", "ii", {{0}}},
+    {"pow", "fi", {{0}}},
+    {"maximum", "bI", {{0}}},
+    {"minimum", "ht", {{0}}},
+    {"eq", "it", {{0}}},
+    {"ne", "f", {N(2)}},
+    {"lt", "hh", {{0}}},
+    {"le", "ti", {{0}}},
+    {"gt", "bb", {{0}}},
     {"ge", "tt", {{0}}},
-    {"logical_not", "f", {{0}}}, {"logical_and", "fb", {{0}}}, {"logical_or", "ib", {{0}}}, {"logical_xor", "bb", {{0}}},
-    {"where", "bfh", {{0}}}, {"where", "bt", {N(0)}},
-    {"sum", "t", {IS(dim_0, 1), I(0)}}, {"sum", "h", {IS(NULL, 0), I(1)}}, {"mean", "h", {IS(dim_01, 2), I(0)}},
-    {"prod", "i", {IS(dim_0, 1), I(1)}}, {"max", "t", {IS(dim_0, 1), I(1)}}, {"min", "b", {IS(NULL, 0), I(0)}},
-    {"any", "f", {IS(dim_0, 1), I(0)}}, {"all", "b", {IS(dim_0, 1), I(0)}}, {"argmax", "t", {IS(dim_0, 1), I(0)}},
+    {"logical_not", "f", {{0}}},
+    {"logical_and", "fb", {{0}}},
+    {"logical_or", "ib", {{0}}},
+    {"logical_xor", "bb", {{0}}},
+    {"where", "bfh", {{0}}},
+    {"where", "bt", {N(0)}},
+    {"sum", "t", {IS(dim_0, 1), I(0)}},
+    {"sum", "h", {IS(NULL, 0), I(1)}},
+    {"mean", "h", {IS(dim_01, 2), I(0)}},
+    {"prod", "i", {IS(dim_0, 1), I(1)}},
+    {"max", "t", {IS(dim_0, 1), I(1)}},
+    {"min", "b", {IS(NULL, 0), I(0)}},
+    {"any", "f", {IS(dim_0, 1), I(0)}},
+    {"all", "b", {IS(dim_0, 1), I(0)}},
+    {"argmax", "t", {IS(dim_0, 1), I(0)}},
     {"argmin", "h", {IS(NULL, 0), I(0)}},
-    {"mm", "fm", {{0}}}, {"bmm", "cd", {{0}}},
-    {"softmax", "t", {I(0)}}, {"log_softmax", "h", {I(-1)}},
+    {"mm", "fm", {{0}}},
+    {"bmm", "cd", {{0}}},
+    {"softmax", "t", {I(0)}},
+    {"log_softmax", "h", {I(-1)}},
     {"layer_norm", "fww", {N(1e-5)}}, /* dims: inserted by call_sample */
     {"embedding", "mI", {{0}}},
 };
@@ -76,7 +113,8 @@ enum { SAMPLES = sizeof samples / sizeof *samples };
 
 static weft_tensor *make_input(char letter)
 {
-    weft_tensor *f = weft_add_scalar(weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 6, 1), WEFT_SHAPE(2, 3)), 0.5);
+    weft_tensor *f =
+        weft_add_scalar(weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 6, 1), WEFT_SHAPE(2, 3)), 0.5);
     switch (letter) {
     case 'f':
         return f;
@@ -111,7 +149,9 @@ typedef struct inputs {
 
 static weft_tensor *on(weft_tensor *x, weft_device device)
 {
-    return device == WEFT_CPU ? x : weft_empty_strided(x->dtype, device, weft_i_tensor_shape(x), x->stride);
+    return device == WEFT_CPU
+               ? x
+               : weft_empty_strided(x->dtype, device, weft_i_tensor_shape(x), x->stride);
 }
 
 static inputs make_inputs(const sample *s, weft_device device)
@@ -170,13 +210,16 @@ TEST(test_op_meta_agrees_with_cpu)
     for (int k = 0; k < SAMPLES; k++) {
         CHECK_OK(weft_scope_open());
         inputs cpu = make_inputs(&samples[k], WEFT_CPU), meta = make_inputs(&samples[k], WEFT_META);
-        weft_tensor *a = call_sample(&samples[k], &cpu, WEFT_CPU), *b = call_sample(&samples[k], &meta, WEFT_META);
+        weft_tensor *a = call_sample(&samples[k], &cpu, WEFT_CPU),
+                    *b = call_sample(&samples[k], &meta, WEFT_META);
         if (!a || !b)
             FAIL("%s on %s: %s", samples[k].op, a ? "meta" : "cpu", weft_last_error());
         if (weft_tensor_device(b) != WEFT_META && strcmp(samples[k].op, "to"))
             FAIL("%s of meta is not meta", samples[k].op);
-        if (a->dtype != b->dtype || !weft_i_shape_equal(weft_i_tensor_shape(a), weft_i_tensor_shape(b)) ||
-            memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride) || a->offset != b->offset ||
+        if (a->dtype != b->dtype ||
+            !weft_i_shape_equal(weft_i_tensor_shape(a), weft_i_tensor_shape(b)) ||
+            memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride) ||
+            a->offset != b->offset ||
             weft_storage_bytes(a->storage) != weft_storage_bytes(b->storage) ||
             weft_tensor_version(a) != weft_tensor_version(b))
             FAIL("%s: meta and cpu differ", samples[k].op);
@@ -243,10 +286,12 @@ TEST(test_op_freed_operands_are_refused_by_every_row)
     weft_clear_error();
 }
 
-/* -- memory that runs out ------------------------------------------------------------------------------------------ */
+/* -- memory that runs out
+ * ------------------------------------------------------------------------------------------ */
 
 static weft_i_os counting;
-static long live, allocations, fail_at; /* fail_at: which allocation fails, counted from 1; 0: none */
+static long live, allocations,
+    fail_at; /* fail_at: which allocation fails, counted from 1; 0: none */
 
 static void *account(void *memory)
 {
@@ -261,7 +306,8 @@ static void *failing_alloc(size_t bytes)
 
 static void *failing_alloc_aligned(size_t alignment, size_t bytes)
 {
-    return ++allocations == fail_at ? NULL : account(weft_i_os_linux.alloc_aligned(alignment, bytes));
+    return ++allocations == fail_at ? NULL
+                                    : account(weft_i_os_linux.alloc_aligned(alignment, bytes));
 }
 
 static void counting_free(void *memory)
@@ -316,8 +362,9 @@ static int body_of_sample(void *argument)
 
 TEST(test_op_every_allocation_may_fail)
 {
-    CHECK(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1))); /* the root scope exists before counting starts */
-    CHECK(weft_mm(make_input('f'), make_input('m')));     /* and so does the BLAS */
+    CHECK(weft_zeros(WEFT_F32, WEFT_CPU,
+                     WEFT_SHAPE(1))); /* the root scope exists before counting starts */
+    CHECK(weft_mm(make_input('f'), make_input('m'))); /* and so does the BLAS */
     for (int k = 0; k < SAMPLES; k++)
         if (!run_out(body_of_sample, (void *)&samples[k], samples[k].op))
             FAIL("%s never succeeds", samples[k].op);
@@ -330,18 +377,21 @@ static int chain(void *unused)
     if (weft_scope_open() < 0)
         return 0;
     weft_tensor *x = weft_rand(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(4, 6));
-    weft_tensor *weight = weft_randn(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(5, 6)), *bias = weft_zeros(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(5));
+    weft_tensor *weight = weft_randn(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(5, 6)),
+                *bias = weft_zeros(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(5));
     weft_tensor *y = weft_gelu(weft_linear(x, weight, bias));
     weft_tensor *pieces[] = {y, weft_softmax(y, -1), weft_layer_norm(y, 1, bias, NULL, 1e-5)};
     weft_tensor *all = weft_stack(pieces, 3, 1);
-    weft_status status = weft_add_into(all, all, weft_reshape(weft_transpose(all, 1, 2), WEFT_SHAPE(4, 3, 5)));
+    weft_status status =
+        weft_add_into(all, all, weft_reshape(weft_transpose(all, 1, 2), WEFT_SHAPE(4, 3, 5)));
     weft_tensor *parts[4];
     size_t count = 4;
     status = status < 0 ? status : weft_chunk(all, 3, 1, parts, &count);
     status = status < 0 ? status : weft_copy(parts[0], parts[1]);
     weft_tensor *sum = weft_matmul(weft_sum(all, (int[]){1}, 1, false), weight);
     weft_tensor *result = weft_keep(weft_mean(all, NULL, 0, false));
-    int done = status >= 0 && sum && result && weft_equal(weft_matmul(all, weight), weft_matmul(weft_clone(all), weight));
+    int done = status >= 0 && sum && result &&
+               weft_equal(weft_matmul(all, weight), weft_matmul(weft_clone(all), weight));
     weft_scope_close();
     weft_release(result);
     return done;
@@ -352,7 +402,8 @@ TEST(test_op_chain_survives_every_failed_allocation)
     CHECK(run_out(chain, NULL, "chain"));
 }
 
-/* -- writing into targets ------------------------------------------------------------------------------------------ */
+/* -- writing into targets
+ * ------------------------------------------------------------------------------------------ */
 
 TEST(test_op_into_writes_strided_targets)
 {
@@ -379,14 +430,16 @@ TEST(test_op_into_reads_before_it_writes)
         CHECK(weft_item(x, i) == 2 * i - 1);
     weft_tensor *m = weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 4, 1), WEFT_SHAPE(2, 2));
     CHECK_OK(weft_mm_into(m, m, m));
-    CHECK(weft_item(m, 0) == 2 && weft_item(m, 1) == 3 && weft_item(m, 2) == 6 && weft_item(m, 3) == 11);
+    CHECK(weft_item(m, 0) == 2 && weft_item(m, 1) == 3 && weft_item(m, 2) == 6 &&
+          weft_item(m, 3) == 11);
     CHECK_OK(weft_add_into(m, m, weft_transpose(m, 0, 1)));
     CHECK(weft_item(m, 1) == 9 && weft_item(m, 2) == 9 && weft_item(m, 3) == 22);
 }
 
 TEST(test_op_into_converts_upwards_only)
 {
-    weft_tensor *h = weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(4), 1), *f = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), 0x1p-9);
+    weft_tensor *h = weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(4), 1),
+                *f = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), 0x1p-9);
     weft_tensor *i = weft_ones(WEFT_I64, WEFT_CPU, WEFT_SHAPE(4));
     CHECK_OK(weft_add_into(h, h, f)); /* f32 sum 1 + 2^-9, rounded to bf16: 1 */
     CHECK(weft_item(h, 0) == 1);
@@ -394,7 +447,8 @@ TEST(test_op_into_converts_upwards_only)
     CHECK_INT(weft_item_int(i, 3), 2);
     CHECK_STATUS(weft_add_into(i, i, f), WEFT_ERR_TYPE);
     CHECK_STATUS(weft_add_scalar_into(i, i, 0.5), WEFT_ERR_TYPE);
-    CHECK_STATUS(weft_add_into(f, f, weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 4))), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_add_into(f, f, weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 4))),
+                 WEFT_ERR_INVALID_ARG);
     weft_clear_error();
     CHECK_STATUS(weft_add_into(NULL, f, f), WEFT_ERR_INVALID_ARG);
     CHECK_INT(weft_item_int(i, 0), 2);
@@ -402,12 +456,16 @@ TEST(test_op_into_converts_upwards_only)
     weft_clear_error();
 }
 
-/* -- promotion ---------------------------------------------------------------------------------------------------- */
+/* -- promotion
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 TEST(test_op_numbers_and_zero_d_tensors_are_weak)
 {
-    weft_tensor *h = weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(2)), *i = weft_ones(WEFT_I32, WEFT_CPU, WEFT_SHAPE(2));
-    weft_tensor *z64 = weft_ones(WEFT_F64, WEFT_CPU, WEFT_SCALAR), *zi = weft_ones(WEFT_I64, WEFT_CPU, WEFT_SCALAR);
+    weft_tensor *h = weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(2)),
+                *i = weft_ones(WEFT_I32, WEFT_CPU, WEFT_SHAPE(2));
+    weft_tensor *z64 = weft_ones(WEFT_F64, WEFT_CPU, WEFT_SCALAR),
+                *zi = weft_ones(WEFT_I64, WEFT_CPU, WEFT_SCALAR);
     weft_tensor *u = weft_ones(WEFT_U64, WEFT_CPU, WEFT_SHAPE(2));
     CHECK_INT(weft_tensor_dtype(weft_add_scalar(h, 0.1)), WEFT_BF16);
     CHECK_INT(weft_tensor_dtype(weft_add(h, z64)), WEFT_BF16);
@@ -437,12 +495,17 @@ TEST(test_op_results_keep_the_layout_of_operands)
     CHECK_INT(weft_tensor_stride(weft_sin(t), 0), 1);
     CHECK_INT(weft_tensor_stride(weft_add(t, weft_contiguous(t)), 0), 4);
     CHECK_INT(weft_tensor_stride(weft_add(t, weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4))), 0), 1);
-    CHECK_INT(weft_tensor_stride(weft_sin(weft_expand(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1, 4)), WEFT_SHAPE(5, 4))), 0), 4);
+    CHECK_INT(
+        weft_tensor_stride(weft_sin(weft_expand(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1, 4)),
+                                                WEFT_SHAPE(5, 4))),
+                           0),
+        4);
 }
 
 TEST(test_op_messages_name_the_operation)
 {
-    weft_tensor *a = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3)), *b = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 4));
+    weft_tensor *a = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3)),
+                *b = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 4));
     CHECK(!weft_mul(a, b));
     CHECK_CONTAINS(weft_last_error(), "mul: shapes [2, 3] and [2, 4]");
     CHECK(!weft_mm(a, b));
@@ -457,7 +520,9 @@ TEST(test_op_messages_name_the_operation)
     weft_clear_error();
 }
 
-/* -- modes ---------------------------------------------------------------------------------------------------------- */
+/* -- modes
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct logging {
     weft_i_mode mode;
@@ -468,14 +533,16 @@ static weft_tensor *log_and_pass_on(weft_i_mode *mode, const weft_i_call *call)
 {
     logging *log = (logging *)mode;
     size_t used = strlen(log->text);
-    snprintf(log->text + used, sizeof log->text - used, "%s%s ", call->op->name, call->into ? "!" : "");
+    snprintf(log->text + used, sizeof log->text - used, "%s%s ", call->op->name,
+             call->into ? "!" : "");
     return weft_i_op_call(call->op, call->into, call->args);
 }
 
 static weft_tensor *replace_sin_by_cos(weft_i_mode *mode, const weft_i_call *call)
 {
     (void)mode;
-    return weft_i_op_call(call->op == &weft_i_op_sin ? &weft_i_op_cos : call->op, call->into, call->args);
+    return weft_i_op_call(call->op == &weft_i_op_sin ? &weft_i_op_cos : call->op, call->into,
+                          call->args);
 }
 
 TEST(test_op_modes_interpose)

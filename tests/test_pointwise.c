@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every element-wise operation and dtype against plain loops in double (or wrapping integers), in several layouts. */
+/* Every element-wise operation and dtype against plain loops in double (or wrapping integers), in
+ * several layouts. */
 #include "harness.h"
 
 #include "kernels/convert.h"
@@ -23,7 +24,8 @@ static int same(double a, double b, double tolerance)
     return a == b || fabs(a - b) <= tolerance * fabs(b);
 }
 
-/* Unit in the last place, as a relative tolerance for functions of libm; 0 where the operation is exact. */
+/* Unit in the last place, as a relative tolerance for functions of libm; 0 where the operation is
+ * exact. */
 static double ulp(weft_dtype dtype)
 {
     switch (dtype) {
@@ -42,10 +44,22 @@ static double ulp(weft_dtype dtype)
     }
 }
 
-static double ref_neg(double a) { return -a; }
-static double ref_relu(double a) { return a < 0 ? 0 : a; }
-static double ref_gelu(double a) { return (double)(a / 2 * (1 + erfl(a / sqrtl(2)))); }
-static double ref_gelu_tanh(double a) { return (double)(a / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (a + 0.044715L * powl(a, 3))))); }
+static double ref_neg(double a)
+{
+    return -a;
+}
+static double ref_relu(double a)
+{
+    return a < 0 ? 0 : a;
+}
+static double ref_gelu(double a)
+{
+    return (double)(a / 2 * (1 + erfl(a / sqrtl(2))));
+}
+static double ref_gelu_tanh(double a)
+{
+    return (double)(a / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (a + 0.044715L * powl(a, 3)))));
+}
 
 static const struct unary {
     const char *name;
@@ -54,11 +68,16 @@ static const struct unary {
     double (*reference)(double);
     int exact, positive;
 } unaries[] = {
-    {"neg", weft_neg, weft_neg_into, ref_neg, 1, 0},    {"abs", weft_abs, weft_abs_into, fabs, 1, 0},
-    {"relu", weft_relu, weft_relu_into, ref_relu, 1, 0}, {"sin", weft_sin, weft_sin_into, sin, 0, 0},
-    {"cos", weft_cos, weft_cos_into, cos, 0, 0},        {"exp", weft_exp, weft_exp_into, exp, 0, 0},
-    {"log", weft_log, weft_log_into, log, 0, 1},        {"tanh", weft_tanh, weft_tanh_into, tanh, 0, 0},
-    {"sqrt", weft_sqrt, weft_sqrt_into, sqrt, 0, 1},    {"gelu", weft_gelu, weft_gelu_into, ref_gelu, 0, 0},
+    {"neg", weft_neg, weft_neg_into, ref_neg, 1, 0},
+    {"abs", weft_abs, weft_abs_into, fabs, 1, 0},
+    {"relu", weft_relu, weft_relu_into, ref_relu, 1, 0},
+    {"sin", weft_sin, weft_sin_into, sin, 0, 0},
+    {"cos", weft_cos, weft_cos_into, cos, 0, 0},
+    {"exp", weft_exp, weft_exp_into, exp, 0, 0},
+    {"log", weft_log, weft_log_into, log, 0, 1},
+    {"tanh", weft_tanh, weft_tanh_into, tanh, 0, 0},
+    {"sqrt", weft_sqrt, weft_sqrt_into, sqrt, 0, 1},
+    {"gelu", weft_gelu, weft_gelu_into, ref_gelu, 0, 0},
     {"gelu_tanh", weft_gelu_tanh, weft_gelu_tanh_into, ref_gelu_tanh, 0, 0},
 };
 
@@ -73,7 +92,8 @@ static weft_tensor *grid(weft_dtype dtype, int positive, int turned)
     }
     if (weft_copy(a, x) < 0)
         return NULL;
-    return turned ? weft_transpose(weft_view(a, WEFT_SHAPE(200, 7)), 0, 1) : weft_view(a, WEFT_SHAPE(7, 200));
+    return turned ? weft_transpose(weft_view(a, WEFT_SHAPE(200, 7)), 0, 1)
+                  : weft_view(a, WEFT_SHAPE(7, 200));
 }
 
 TEST(test_pointwise_unary_floats)
@@ -85,33 +105,80 @@ TEST(test_pointwise_unary_floats)
                 weft_dtype d = (weft_dtype)dtype;
                 weft_tensor *x = grid(d, unaries[k].positive, turned), *y = unaries[k].op(x);
                 CHECK(y && weft_tensor_dtype(y) == d);
-                weft_tensor *target = weft_slice(weft_zeros(d, WEFT_CPU, WEFT_SHAPE(7, 400)), 1, 0, 400, 2);
+                weft_tensor *target =
+                    weft_slice(weft_zeros(d, WEFT_CPU, WEFT_SHAPE(7, 400)), 1, 0, 400, 2);
                 CHECK_OK(unaries[k].into(target, x));
                 for (int64_t i = 0; i < 1400; i++) {
                     double expected = rounded(d, unaries[k].reference(weft_item(x, i)));
-                    if (!same(weft_item(y, i), expected, unaries[k].exact ? 0 : ulp(d)) || weft_item(target, i) != weft_item(y, i))
-                        FAIL("%s(%g) in %s is %g, not %g", unaries[k].name, weft_item(x, i), weft_dtype_name(d),
-                             weft_item(y, i), expected);
+                    if (!same(weft_item(y, i), expected, unaries[k].exact ? 0 : ulp(d)) ||
+                        weft_item(target, i) != weft_item(y, i))
+                        FAIL("%s(%g) in %s is %g, not %g", unaries[k].name, weft_item(x, i),
+                             weft_dtype_name(d), weft_item(y, i), expected);
                 }
                 CHECK_OK(weft_scope_close());
             }
 }
 
-static double ref_add(double a, double b) { return a + b; }
-static double ref_sub(double a, double b) { return a - b; }
-static double ref_mul(double a, double b) { return a * b; }
-static double ref_div(double a, double b) { return a / b; }
-static double ref_max(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
-static double ref_min(double a, double b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; }
-static double ref_eq(double a, double b) { return a == b; }
-static double ref_ne(double a, double b) { return a != b; }
-static double ref_lt(double a, double b) { return a < b; }
-static double ref_le(double a, double b) { return a <= b; }
-static double ref_gt(double a, double b) { return a > b; }
-static double ref_ge(double a, double b) { return a >= b; }
-static double ref_and(double a, double b) { return a != 0 && b != 0; }
-static double ref_or(double a, double b) { return a != 0 || b != 0; }
-static double ref_xor(double a, double b) { return (a != 0) != (b != 0); }
+static double ref_add(double a, double b)
+{
+    return a + b;
+}
+static double ref_sub(double a, double b)
+{
+    return a - b;
+}
+static double ref_mul(double a, double b)
+{
+    return a * b;
+}
+static double ref_div(double a, double b)
+{
+    return a / b;
+}
+static double ref_max(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+}
+static double ref_min(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+}
+static double ref_eq(double a, double b)
+{
+    return a == b;
+}
+static double ref_ne(double a, double b)
+{
+    return a != b;
+}
+static double ref_lt(double a, double b)
+{
+    return a < b;
+}
+static double ref_le(double a, double b)
+{
+    return a <= b;
+}
+static double ref_gt(double a, double b)
+{
+    return a > b;
+}
+static double ref_ge(double a, double b)
+{
+    return a >= b;
+}
+static double ref_and(double a, double b)
+{
+    return a != 0 && b != 0;
+}
+static double ref_or(double a, double b)
+{
+    return a != 0 || b != 0;
+}
+static double ref_xor(double a, double b)
+{
+    return (a != 0) != (b != 0);
+}
 
 enum { ARITHMETIC, FLOATING, TRUTH };
 
@@ -125,27 +192,45 @@ static const struct binary {
     double (*reference)(double, double);
     int kind;
 } binaries[] = {
-#define ROW(name_, reference_, kind_) \
-    {#name_, weft_##name_, weft_##name_##_into, weft_##name_##_scalar, weft_##name_##_scalar_into, weft_scalar_##name_, reference_, kind_}
-    ROW(add, ref_add, ARITHMETIC), ROW(sub, ref_sub, ARITHMETIC), ROW(mul, ref_mul, ARITHMETIC),
-    ROW(div, ref_div, FLOATING),   ROW(maximum, ref_max, ARITHMETIC), ROW(minimum, ref_min, ARITHMETIC),
-    ROW(eq, ref_eq, TRUTH),        ROW(ne, ref_ne, TRUTH),        ROW(lt, ref_lt, TRUTH),
-    ROW(le, ref_le, TRUTH),        ROW(gt, ref_gt, TRUTH),        ROW(ge, ref_ge, TRUTH),
-    ROW(logical_and, ref_and, TRUTH), ROW(logical_or, ref_or, TRUTH), ROW(logical_xor, ref_xor, TRUTH),
+#define ROW(name_, reference_, kind_)                                          \
+    {                                                                          \
+#name_, weft_##name_, weft_##name_##_into, weft_##name_##_scalar,      \
+            weft_##name_##_scalar_into, weft_scalar_##name_, reference_, kind_ \
+    }
+    ROW(add, ref_add, ARITHMETIC),
+    ROW(sub, ref_sub, ARITHMETIC),
+    ROW(mul, ref_mul, ARITHMETIC),
+    ROW(div, ref_div, FLOATING),
+    ROW(maximum, ref_max, ARITHMETIC),
+    ROW(minimum, ref_min, ARITHMETIC),
+    ROW(eq, ref_eq, TRUTH),
+    ROW(ne, ref_ne, TRUTH),
+    ROW(lt, ref_lt, TRUTH),
+    ROW(le, ref_le, TRUTH),
+    ROW(gt, ref_gt, TRUTH),
+    ROW(ge, ref_ge, TRUTH),
+    ROW(logical_and, ref_and, TRUTH),
+    ROW(logical_or, ref_or, TRUTH),
+    ROW(logical_xor, ref_xor, TRUTH),
 };
 enum { BINARIES = sizeof binaries / sizeof *binaries };
 
-static void check_binary(const struct binary *op, weft_dtype d, weft_tensor *x, weft_tensor *y, weft_tensor *z)
+static void check_binary(const struct binary *op, weft_dtype d, weft_tensor *x, weft_tensor *y,
+                         weft_tensor *z)
 {
     if (!z)
         FAIL("%s in %s: %s", op->name, weft_dtype_name(d), weft_last_error());
-    weft_dtype out = op->kind == TRUTH ? WEFT_BOOL : op->kind == FLOATING && !weft_i_dtype_is_float(d) ? WEFT_F32 : d;
+    weft_dtype out = op->kind == TRUTH                                   ? WEFT_BOOL
+                     : op->kind == FLOATING && !weft_i_dtype_is_float(d) ? WEFT_F32
+                                                                         : d;
     CHECK_INT(weft_tensor_dtype(z), out);
     weft_tensor *wide = weft_expand(y, weft_i_tensor_shape(z));
     for (int64_t i = 0; i < weft_tensor_numel(z); i++) {
         double a = weft_item(x, i), b = weft_item(wide, i), exact = op->reference(a, b);
         /* f32 once, then the dtype: what "compute in f32 and round once" says */
-        double expected = d == WEFT_F64 || op->kind == TRUTH ? exact : rounded(out, weft_i_dtype_is_float(out) ? (float)exact : exact);
+        double expected = d == WEFT_F64 || op->kind == TRUTH
+                              ? exact
+                              : rounded(out, weft_i_dtype_is_float(out) ? (float)exact : exact);
         if (!weft_i_dtype_is_float(out) && op->kind != TRUTH) {
             int64_t whole = (int64_t)exact;
             uint64_t element = 0;
@@ -153,7 +238,8 @@ static void check_binary(const struct binary *op, weft_dtype d, weft_tensor *x, 
             weft_i_convert(WEFT_F64, &expected, out, &element, 1);
         }
         if (!same(weft_item(z, i), expected, 0))
-            FAIL("%s(%g, %g) in %s is %g, not %g", op->name, a, b, weft_dtype_name(d), weft_item(z, i), expected);
+            FAIL("%s(%g, %g) in %s is %g, not %g", op->name, a, b, weft_dtype_name(d),
+                 weft_item(z, i), expected);
     }
 }
 
@@ -166,7 +252,8 @@ TEST(test_pointwise_binary_every_dtype)
             if (d == WEFT_BOOL && op->op == weft_sub)
                 continue;
             CHECK_OK(weft_scope_open());
-            weft_tensor *x = grid(d, 0, 0), *row = weft_select(grid(d, 0, 1), 0, 3), *turned = grid(d, 0, 1);
+            weft_tensor *x = grid(d, 0, 0), *row = weft_select(grid(d, 0, 1), 0, 3),
+                        *turned = grid(d, 0, 1);
             check_binary(op, d, x, row, op->op(x, row));       /* broadcast */
             check_binary(op, d, x, turned, op->op(x, turned)); /* two layouts */
             check_binary(op, d, turned, turned, op->op(turned, turned));
@@ -183,11 +270,13 @@ TEST(test_pointwise_scalar_forms)
 {
     for (int k = 0; k < BINARIES; k++) {
         const struct binary *op = &binaries[k];
-        weft_tensor *x = grid(WEFT_F32, 0, 1), *two = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1), 2);
+        weft_tensor *x = grid(WEFT_F32, 0, 1),
+                    *two = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1), 2);
         weft_tensor *all = weft_expand(two, WEFT_SHAPE(7, 200));
         CHECK(weft_allclose(op->scalar(x, 2), op->op(x, two), 0, 0, true));
         CHECK(weft_allclose(op->from_scalar(2, x), op->op(all, x), 0, 0, true));
-        weft_tensor *out = weft_zeros(op->kind == TRUTH ? WEFT_BOOL : WEFT_F32, WEFT_CPU, WEFT_SHAPE(7, 200));
+        weft_tensor *out =
+            weft_zeros(op->kind == TRUTH ? WEFT_BOOL : WEFT_F32, WEFT_CPU, WEFT_SHAPE(7, 200));
         CHECK_OK(op->scalar_into(out, x, 2));
         CHECK(weft_allclose(out, op->op(x, two), 0, 0, true));
     }
@@ -195,15 +284,21 @@ TEST(test_pointwise_scalar_forms)
 
 TEST(test_pointwise_integers_wrap)
 {
-    weft_tensor *a = weft_full(WEFT_I8, WEFT_CPU, WEFT_SHAPE(40), 100), *b = weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(3), -0x1p63);
+    weft_tensor *a = weft_full(WEFT_I8, WEFT_CPU, WEFT_SHAPE(40), 100),
+                *b = weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(3), -0x1p63);
     CHECK_INT(weft_item_int(weft_add(a, a), 39), -56);
     CHECK_INT(weft_item_int(weft_mul(a, a), 39), 16);
-    CHECK_INT(weft_item_int(weft_sub(b, weft_ones(WEFT_I64, WEFT_CPU, WEFT_SHAPE(3))), 2), INT64_MAX);
+    CHECK_INT(weft_item_int(weft_sub(b, weft_ones(WEFT_I64, WEFT_CPU, WEFT_SHAPE(3))), 2),
+              INT64_MAX);
     CHECK_INT(weft_item_int(weft_neg(b), 0), INT64_MIN);
     CHECK_INT(weft_item_int(weft_abs(weft_full(WEFT_I8, WEFT_CPU, WEFT_SHAPE(2), -128)), 0), -128);
-    CHECK_INT(weft_item_int(weft_sub(weft_zeros(WEFT_U8, WEFT_CPU, WEFT_SHAPE(2)), weft_ones(WEFT_U8, WEFT_CPU, WEFT_SHAPE(2))), 0), 255);
+    CHECK_INT(weft_item_int(weft_sub(weft_zeros(WEFT_U8, WEFT_CPU, WEFT_SHAPE(2)),
+                                     weft_ones(WEFT_U8, WEFT_CPU, WEFT_SHAPE(2))),
+                            0),
+              255);
     weft_tensor *u = weft_full(WEFT_U64, WEFT_CPU, WEFT_SHAPE(2), 0x1.8p63);
-    CHECK(weft_item_int(weft_gt(u, weft_ones(WEFT_U64, WEFT_CPU, WEFT_SHAPE(2))), 0) == 1); /* compared unsigned */
+    CHECK(weft_item_int(weft_gt(u, weft_ones(WEFT_U64, WEFT_CPU, WEFT_SHAPE(2))), 0) ==
+          1); /* compared unsigned */
     CHECK(weft_item(weft_maximum(u, weft_ones(WEFT_U64, WEFT_CPU, WEFT_SHAPE(2))), 0) == 0x1.8p63);
 }
 
@@ -216,7 +311,8 @@ TEST(test_pointwise_pow)
     weft_tensor *inverse = weft_pow_scalar(base, -1), *square = weft_pow_scalar(base, -2);
     int64_t minus_one[] = {0, 0, -1, 0, 1, 0, 0}, minus_two[] = {0, 0, 1, 0, 1, 0, 0};
     for (int i = 0; i < 7; i++)
-        CHECK(weft_item_int(inverse, i) == minus_one[i] && weft_item_int(square, i) == minus_two[i]);
+        CHECK(weft_item_int(inverse, i) == minus_one[i] &&
+              weft_item_int(square, i) == minus_two[i]);
     weft_tensor *f = weft_arange(WEFT_F32, WEFT_CPU, 1, 50, 0.5);
     for (int i = 0; i < 98; i++) {
         CHECK_NEAR(weft_item(weft_pow_scalar(f, 0.5), i), sqrt(1 + i * 0.5), 1e-6);
@@ -227,12 +323,16 @@ TEST(test_pointwise_pow)
 TEST(test_pointwise_nan_and_infinity)
 {
     double values[] = {NAN, 1, -1, INFINITY, -INFINITY, -0.0};
-    weft_tensor *a = weft_to_dtype(weft_expand(weft_tensor_from(WEFT_F64, WEFT_SHAPE(6, 1), values), WEFT_SHAPE(6, 6)), WEFT_F32);
+    weft_tensor *a = weft_to_dtype(
+        weft_expand(weft_tensor_from(WEFT_F64, WEFT_SHAPE(6, 1), values), WEFT_SHAPE(6, 6)),
+        WEFT_F32);
     weft_tensor *b = weft_transpose(a, 0, 1);
-    weft_tensor *max = weft_maximum(a, b), *min = weft_minimum(a, b), *eq = weft_eq(a, b), *relu = weft_relu(a);
+    weft_tensor *max = weft_maximum(a, b), *min = weft_minimum(a, b), *eq = weft_eq(a, b),
+                *relu = weft_relu(a);
     for (int i = 0; i < 36; i++) {
         double x = weft_item(a, i), y = weft_item(b, i);
-        CHECK(same(weft_item(max, i), ref_max(x, y), 0) && same(weft_item(min, i), ref_min(x, y), 0));
+        CHECK(same(weft_item(max, i), ref_max(x, y), 0) &&
+              same(weft_item(min, i), ref_min(x, y), 0));
         CHECK(weft_item(eq, i) == (x == y));
         CHECK(same(weft_item(relu, i), ref_relu(x), 0));
     }
@@ -241,23 +341,31 @@ TEST(test_pointwise_nan_and_infinity)
 TEST(test_pointwise_where)
 {
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
-        weft_tensor *a = grid((weft_dtype)dtype, 0, 0), *b = weft_select(grid((weft_dtype)dtype, 1, 0), 0, 0);
-        weft_tensor *condition = weft_lt_scalar(grid(WEFT_F32, 0, 1), 0.5), *c = weft_where(condition, a, b);
+        weft_tensor *a = grid((weft_dtype)dtype, 0, 0),
+                    *b = weft_select(grid((weft_dtype)dtype, 1, 0), 0, 0);
+        weft_tensor *condition = weft_lt_scalar(grid(WEFT_F32, 0, 1), 0.5),
+                    *c = weft_where(condition, a, b);
         weft_tensor *wide = weft_expand(b, WEFT_SHAPE(7, 200));
         CHECK_INT(weft_tensor_dtype(c), dtype);
         for (int64_t i = 0; i < 1400; i++)
-            CHECK(weft_item(c, i) == (weft_item(condition, i) != 0 ? weft_item(a, i) : weft_item(wide, i)));
+            CHECK(weft_item(c, i) ==
+                  (weft_item(condition, i) != 0 ? weft_item(a, i) : weft_item(wide, i)));
     }
 }
 
-/* One rounding per operation: 1 + 2^-9 is 1 in bf16, so adding in two steps differs from adding in f32. */
+/* One rounding per operation: 1 + 2^-9 is 1 in bf16, so adding in two steps differs from adding in
+ * f32. */
 TEST(test_pointwise_small_floats_round_once)
 {
-    weft_tensor *x = weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(4)), *e = weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(4), 0x1p-8);
-    CHECK(weft_item(weft_add(x, e), 0) == 1);                                       /* a tie: to even */
+    weft_tensor *x = weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(4)),
+                *e = weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(4), 0x1p-8);
+    CHECK(weft_item(weft_add(x, e), 0) == 1); /* a tie: to even */
     CHECK(weft_item(weft_add(x, weft_add(e, e)), 0) == 1 + 0x1p-7);
-    CHECK(weft_item(weft_mul(weft_full(WEFT_F16, WEFT_CPU, WEFT_SHAPE(1), 256), weft_full(WEFT_F16, WEFT_CPU, WEFT_SHAPE(1), 256)), 0) == INFINITY);
-    CHECK(isnan(weft_item(weft_mul_scalar(weft_full(WEFT_F8E4M3, WEFT_CPU, WEFT_SHAPE(1), 448), 2), 0)));
+    CHECK(weft_item(weft_mul(weft_full(WEFT_F16, WEFT_CPU, WEFT_SHAPE(1), 256),
+                             weft_full(WEFT_F16, WEFT_CPU, WEFT_SHAPE(1), 256)),
+                    0) == INFINITY);
+    CHECK(isnan(
+        weft_item(weft_mul_scalar(weft_full(WEFT_F8E4M3, WEFT_CPU, WEFT_SHAPE(1), 448), 2), 0)));
 }
 
 int main(int argc, char **argv)

@@ -22,7 +22,8 @@ TEST(test_print_matrices)
 {
     check_text(weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 6, 1), WEFT_SHAPE(2, 3)),
                "tensor([[0., 1., 2.],\n        [3., 4., 5.]], dtype=f32)");
-    check_text(weft_transpose(weft_view(weft_arange(WEFT_I64, WEFT_CPU, 8, 12, 1), WEFT_SHAPE(2, 2)), 0, 1),
+    check_text(weft_transpose(
+                   weft_view(weft_arange(WEFT_I64, WEFT_CPU, 8, 12, 1), WEFT_SHAPE(2, 2)), 0, 1),
                "tensor([[ 8, 10],\n        [ 9, 11]], dtype=i64)");
     check_text(weft_view(weft_arange(WEFT_U8, WEFT_CPU, 0, 4, 1), WEFT_SHAPE(2, 1, 2)),
                "tensor([[[0, 1]],\n\n        [[2, 3]]], dtype=u8)");
@@ -31,24 +32,32 @@ TEST(test_print_matrices)
 TEST(test_print_numbers)
 {
     float values[] = {0.5f, -12.25f, NAN, INFINITY};
-    check_text(weft_tensor_from(WEFT_F32, WEFT_SHAPE(4), values), "tensor([  0.5000, -12.2500,      nan,      inf], dtype=f32)");
-    check_text(weft_full(WEFT_F64, WEFT_CPU, WEFT_SHAPE(1), 1e10), "tensor([1.0000e+10], dtype=f64)");
+    check_text(weft_tensor_from(WEFT_F32, WEFT_SHAPE(4), values),
+               "tensor([  0.5000, -12.2500,      nan,      inf], dtype=f32)");
+    check_text(weft_full(WEFT_F64, WEFT_CPU, WEFT_SHAPE(1), 1e10),
+               "tensor([1.0000e+10], dtype=f64)");
     check_text(weft_full(WEFT_BF16, WEFT_CPU, WEFT_SCALAR, 3), "tensor(3., dtype=bf16)");
-    check_text(weft_gt_scalar(weft_arange(WEFT_F32, WEFT_CPU, 0, 2, 1), 0), "tensor([false,  true], dtype=bool)");
-    check_text(weft_full(WEFT_U64, WEFT_CPU, WEFT_SHAPE(1), 0x1p63), "tensor([9223372036854775808], dtype=u64)");
+    check_text(weft_gt_scalar(weft_arange(WEFT_F32, WEFT_CPU, 0, 2, 1), 0),
+               "tensor([false,  true], dtype=bool)");
+    check_text(weft_full(WEFT_U64, WEFT_CPU, WEFT_SHAPE(1), 0x1p63),
+               "tensor([9223372036854775808], dtype=u64)");
 }
 
 TEST(test_print_empty_and_meta)
 {
-    check_text(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(0, 3)), "tensor([], shape=[0, 3], dtype=f32)");
-    check_text(weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(2, 3)), "tensor(..., device=meta, shape=[2, 3], dtype=f32)");
+    check_text(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(0, 3)),
+               "tensor([], shape=[0, 3], dtype=f32)");
+    check_text(weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(2, 3)),
+               "tensor(..., device=meta, shape=[2, 3], dtype=f32)");
 }
 
 TEST(test_print_cuts_long_tensors)
 {
-    check_text(weft_arange(WEFT_I32, WEFT_CPU, 0, 2000, 1), "tensor([   0,    1,    2, ..., 1997, 1998, 1999], dtype=i32)");
+    check_text(weft_arange(WEFT_I32, WEFT_CPU, 0, 2000, 1),
+               "tensor([   0,    1,    2, ..., 1997, 1998, 1999], dtype=i32)");
     weft_tensor *x = weft_view(weft_arange(WEFT_I32, WEFT_CPU, 0, 2000, 1), WEFT_SHAPE(1000, 2));
-    check_text(x, "tensor([[   0,    1],\n        [   2,    3],\n        [   4,    5],\n        ...,\n        [1994, 1995],\n"
+    check_text(x, "tensor([[   0,    1],\n        [   2,    3],\n        [   4,    5],\n        "
+                  "...,\n        [1994, 1995],\n"
                   "        [1996, 1997],\n        [1998, 1999]], dtype=i32)");
 }
 

@@ -11,8 +11,10 @@ TEST(test_random_philox_known_answers)
 {
     static const uint32_t vectors[3][10] = {
         {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
+        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d,
+         0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09,
+         0x94fdcceb, 0x5001e420, 0x24126ea1},
     };
     for (int i = 0; i < 3; i++) {
         uint32_t out[4];
@@ -24,7 +26,8 @@ TEST(test_random_philox_known_answers)
 /* The draws of a counter, as 53-bit fractions, straight from the known-good function. */
 static void fractions(uint64_t seed, uint64_t counter, double out[2])
 {
-    uint32_t words[4], count[4] = {(uint32_t)counter, 0, 0, 0}, key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t words[4], count[4] = {(uint32_t)counter, 0, 0, 0},
+                       key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     weft_i_philox(count, key, words);
     for (int i = 0; i < 2; i++)
         out[i] = (double)(((uint64_t)words[2 * i + 1] << 32 | words[2 * i]) >> 11) * 0x1p-53;
@@ -93,7 +96,8 @@ TEST(test_random_bits_are_pinned)
     CHECK_INT(fingerprint(weft_randn(WEFT_F64, WEFT_CPU, WEFT_SHAPE(10001))), 0x4d356b89779cd661);
     CHECK_INT(fingerprint(weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(999))), 0x421cf065c167c009);
     CHECK_INT(fingerprint(weft_randn(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(999))), 0x33b134efeb9eaf5d);
-    CHECK_INT(fingerprint(weft_randint(WEFT_U8, WEFT_CPU, WEFT_SHAPE(999), 0, 256)), 0x9c9d40aae8f9b01e);
+    CHECK_INT(fingerprint(weft_randint(WEFT_U8, WEFT_CPU, WEFT_SHAPE(999), 0, 256)),
+              0x9c9d40aae8f9b01e);
 }
 
 TEST(test_random_does_not_depend_on_layout)
@@ -114,7 +118,8 @@ TEST(test_random_small_floats_never_reach_the_end)
 {
     for (int dtype = WEFT_F64; dtype <= WEFT_F8E5M2; dtype++) {
         weft_tensor *x = weft_rand((weft_dtype)dtype, WEFT_CPU, WEFT_SHAPE(5000));
-        CHECK(weft_item(weft_max(x, NULL, 0, false), 0) < 1 && weft_item(weft_min(x, NULL, 0, false), 0) >= 0);
+        CHECK(weft_item(weft_max(x, NULL, 0, false), 0) < 1 &&
+              weft_item(weft_min(x, NULL, 0, false), 0) >= 0);
         CHECK_NEAR(weft_item(weft_mean(weft_to_dtype(x, WEFT_F64), NULL, 0, false), 0), 0.5, 0.08);
     }
 }
@@ -123,7 +128,8 @@ TEST(test_random_ranges)
 {
     weft_tensor *x = weft_empty(WEFT_I32, WEFT_CPU, WEFT_SHAPE(4000));
     CHECK_OK(weft_integers(x, -3, 4));
-    CHECK(weft_item(weft_max(x, NULL, 0, 0), 0) == 3 && weft_item(weft_min(x, NULL, 0, 0), 0) == -3);
+    CHECK(weft_item(weft_max(x, NULL, 0, 0), 0) == 3 &&
+          weft_item(weft_min(x, NULL, 0, 0), 0) == -3);
     weft_tensor *f = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4000));
     CHECK_OK(weft_uniform(f, -2, 6));
     CHECK_NEAR(weft_item(weft_mean(f, NULL, 0, 0), 0), 2, 0.2);
@@ -134,7 +140,8 @@ TEST(test_random_ranges)
     CHECK_STATUS(weft_uniform(x, 0, 1), WEFT_ERR_TYPE);
     weft_tensor *wide = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(100));
     CHECK_OK(weft_integers(wide, INT64_MIN, INT64_MAX));
-    CHECK(weft_item(weft_max(wide, NULL, 0, 0), 0) > 0x1p61 && weft_item(weft_min(wide, NULL, 0, 0), 0) < -0x1p61);
+    CHECK(weft_item(weft_max(wide, NULL, 0, 0), 0) > 0x1p61 &&
+          weft_item(weft_min(wide, NULL, 0, 0), 0) < -0x1p61);
     weft_clear_error();
 }
 

@@ -8,8 +8,8 @@
 #include "weft/view.h"
 
 enum { SUM, MEAN, PROD, MAX, MIN, ANY, ALL, KINDS };
-static weft_tensor *(*const ops[KINDS])(weft_tensor *, const int *, int, bool) = {weft_sum, weft_mean, weft_prod, weft_max,
-                                                                              weft_min, weft_any, weft_all};
+static weft_tensor *(*const ops[KINDS])(weft_tensor *, const int *, int, bool) = {
+    weft_sum, weft_mean, weft_prod, weft_max, weft_min, weft_any, weft_all};
 static const char *const names[KINDS] = {"sum", "mean", "prod", "max", "min", "any", "all"};
 
 static double start(int kind)
@@ -83,20 +83,26 @@ static void check_all_dims(int kind, weft_tensor *x, double tolerance)
             int dims[8], count = 0;
             for (int i = 0; i < weft_tensor_ndim(x); i++)
                 if (gone & 1u << i)
-                    dims[count++] = i - keepdim * weft_tensor_ndim(x); /* also counted from the end */
+                    dims[count++] =
+                        i - keepdim * weft_tensor_ndim(x); /* also counted from the end */
             unsigned really = count ? gone : (1u << weft_tensor_ndim(x)) - 1;
             reference(kind, x, really, expected);
             weft_tensor *y = ops[kind](x, dims, count, keepdim);
             if (!y)
                 FAIL("%s: %s", names[kind], weft_last_error());
-            CHECK_INT(weft_tensor_ndim(y), keepdim ? weft_tensor_ndim(x) : weft_tensor_ndim(x) - __builtin_popcount(really));
+            CHECK_INT(weft_tensor_ndim(y), keepdim
+                                               ? weft_tensor_ndim(x)
+                                               : weft_tensor_ndim(x) - __builtin_popcount(really));
             for (int64_t i = 0; i < weft_tensor_numel(y); i++) {
-                expected[i] = rounded(weft_tensor_dtype(y), expected[i]); /* products may exceed a small float */
+                expected[i] = rounded(weft_tensor_dtype(y),
+                                      expected[i]); /* products may exceed a small float */
                 if (isnan(expected[i]) && isnan(weft_item(y, i)))
                     continue;
-                if (expected[i] != weft_item(y, i) && !(fabs(weft_item(y, i) - expected[i]) <= tolerance * fabs(expected[i])))
+                if (expected[i] != weft_item(y, i) &&
+                    !(fabs(weft_item(y, i) - expected[i]) <= tolerance * fabs(expected[i])))
                     FAIL("%s of %s over dimensions %#x: element %lld is %g, not %g", names[kind],
-                         weft_dtype_name(weft_tensor_dtype(x)), really, (long long)i, weft_item(y, i), expected[i]);
+                         weft_dtype_name(weft_tensor_dtype(x)), really, (long long)i,
+                         weft_item(y, i), expected[i]);
             }
         }
 }
@@ -111,11 +117,14 @@ TEST(test_reduce_every_kind_dtype_and_dimension)
             CHECK_OK(weft_scope_open());
             weft_tensor *x = weft_view(whole(d, 60), WEFT_SHAPE(3, 4, 5));
             double tolerance = kind == MEAN ? 0.07 : 0;
-            if (!(kind == PROD && weft_i_dtype_kind_of(d) == WEFT_I_KIND_UNSIGNED)) { /* wrapped products exceed a double */
+            if (!(kind == PROD &&
+                  weft_i_dtype_kind_of(d) ==
+                      WEFT_I_KIND_UNSIGNED)) { /* wrapped products exceed a double */
                 check_all_dims(kind, x, tolerance);
                 check_all_dims(kind, weft_permute(x, (int[]){2, 0, 1}), tolerance);
                 check_all_dims(kind, weft_slice(x, 2, 0, 5, 2), tolerance);
-                check_all_dims(kind, weft_expand(weft_slice(x, 1, 0, 1, 1), WEFT_SHAPE(3, 2, 5)), tolerance);
+                check_all_dims(kind, weft_expand(weft_slice(x, 1, 0, 1, 1), WEFT_SHAPE(3, 2, 5)),
+                               tolerance);
             }
             CHECK_OK(weft_scope_close());
         }
@@ -134,7 +143,8 @@ TEST(test_reduce_result_dtypes)
     CHECK_INT(weft_tensor_dtype(weft_argmax_all(h)), WEFT_I64);
 }
 
-/* A million times 0.1 in f32: adding one by one is off by 1e-2; in blocks the error stays at a few roundings. */
+/* A million times 0.1 in f32: adding one by one is off by 1e-2; in blocks the error stays at a few
+ * roundings. */
 TEST(test_reduce_sum_is_accurate)
 {
     int64_t n = 1000003;
@@ -142,11 +152,13 @@ TEST(test_reduce_sum_is_accurate)
     double expected = (double)n * (double)0.1f;
     CHECK_NEAR(weft_item(weft_sum(x, NULL, 0, 0), 0) / expected, 1, 1e-6);
     weft_tensor *h = weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(4096));
-    CHECK(weft_item(weft_sum(h, NULL, 0, 0), 0) == 4096); /* accumulating in bf16 would stop at 256 */
+    CHECK(weft_item(weft_sum(h, NULL, 0, 0), 0) ==
+          4096); /* accumulating in bf16 would stop at 256 */
     CHECK(weft_item(weft_mean(h, NULL, 0, 0), 0) == 1);
 }
 
-/* The bits do not depend on the layout: rows, columns, copies and slices of the same numbers sum to the same. */
+/* The bits do not depend on the layout: rows, columns, copies and slices of the same numbers sum to
+ * the same. */
 TEST(test_reduce_bits_do_not_depend_on_strides)
 {
     weft_seed(7);
@@ -193,12 +205,14 @@ TEST(test_reduce_arguments)
     weft_tensor *nan = weft_tensor_from(WEFT_F32, WEFT_SHAPE(5), values);
     CHECK_INT(weft_item_int(weft_argmax_all(nan), 0), 2);
     CHECK_INT(weft_item_int(weft_argmin_all(nan), 0), 2);
-    CHECK(isnan(weft_item(weft_max(nan, NULL, 0, 0), 0)) && isnan(weft_item(weft_min(nan, NULL, 0, 0), 0)));
+    CHECK(isnan(weft_item(weft_max(nan, NULL, 0, 0), 0)) &&
+          isnan(weft_item(weft_min(nan, NULL, 0, 0), 0)));
     weft_tensor *u = weft_full(WEFT_U64, WEFT_CPU, WEFT_SHAPE(3), 0x1p63);
     CHECK_OK(weft_fill(weft_slice(u, 0, 0, 1, 1), 5));
     CHECK_INT(weft_item_int(weft_argmax_all(u), 0), 1);
     CHECK(weft_item(weft_max(u, NULL, 0, 0), 0) == 0x1p63);
-    weft_tensor *t = weft_transpose(weft_view(weft_arange(WEFT_I32, WEFT_CPU, 0, 6, 1), WEFT_SHAPE(2, 3)), 0, 1);
+    weft_tensor *t =
+        weft_transpose(weft_view(weft_arange(WEFT_I32, WEFT_CPU, 0, 6, 1), WEFT_SHAPE(2, 3)), 0, 1);
     CHECK_INT(weft_item_int(weft_argmax_all(t), 0), 5);
     CHECK(!weft_argmax(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(0)), 0, false));
     weft_clear_error();
@@ -214,7 +228,8 @@ TEST(test_reduce_nothing)
     CHECK(isnan(weft_item(weft_mean(x, NULL, 0, 0), 0)));
     CHECK_INT(weft_tensor_numel(weft_max(x, (int[]){0}, 1, 0)), 0);
     weft_tensor *z = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 3);
-    CHECK(weft_item(weft_sum(z, NULL, 0, 1), 0) == 3 && weft_item(weft_max(z, (int[]){-1}, 1, 0), 0) == 3);
+    CHECK(weft_item(weft_sum(z, NULL, 0, 1), 0) == 3 &&
+          weft_item(weft_max(z, (int[]){-1}, 1, 0), 0) == 3);
 }
 
 int main(int argc, char **argv)

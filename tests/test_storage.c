@@ -45,10 +45,12 @@ TEST(test_storage_resize_keeps_the_first_bytes)
     weft_clear_error();
 }
 
-/* Every kind of use of a freed tensor is an error that says what is missing; none touches memory. */
+/* Every kind of use of a freed tensor is an error that says what is missing; none touches memory.
+ */
 TEST(test_storage_freed_tensors_are_refused)
 {
-    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 5)), *y = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 5));
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 5)),
+                *y = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 5));
     CHECK_OK(weft_resize_storage(x, 76)); /* one element short */
     CHECK(!weft_add(y, x));
     CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
@@ -61,7 +63,8 @@ TEST(test_storage_freed_tensors_are_refused)
     CHECK_STATUS(weft_copy(y, x), WEFT_ERR_STATE);
     CHECK_STATUS(weft_fill(x, 1), WEFT_ERR_STATE);
     CHECK_STATUS(weft_add_into(x, y, y), WEFT_ERR_STATE);
-    CHECK(!weft_sum(x, NULL, 0, false) && !weft_clone(x) && !weft_softmax(x, 0) && !weft_mm(x, weft_transpose(y, 0, 1)));
+    CHECK(!weft_sum(x, NULL, 0, false) && !weft_clone(x) && !weft_softmax(x, 0) &&
+          !weft_mm(x, weft_transpose(y, 0, 1)));
     CHECK(!weft_equal(x, y));
     CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
     CHECK(weft_print(x, stderr) < 0);
@@ -102,7 +105,8 @@ TEST(test_storage_external_memory)
     static float memory[6] = {1, 2, 3, 4, 5, 6};
     released = 0;
     CHECK_OK(weft_scope_open());
-    weft_tensor *x = weft_tensor_wrap(WEFT_F32, WEFT_CPU, WEFT_SHAPE(6), memory, count_release, &released);
+    weft_tensor *x =
+        weft_tensor_wrap(WEFT_F32, WEFT_CPU, WEFT_SHAPE(6), memory, count_release, &released);
     weft_tensor *kept = weft_keep(weft_slice(x, 0, 3, 6, 1));
     CHECK_STATUS(weft_storage_resize(weft_tensor_storage(x), 0), WEFT_ERR_STATE);
     CHECK_CONTAINS(weft_last_error(), "external");
@@ -138,7 +142,8 @@ TEST(test_storage_version_counters)
 
 TEST(test_storage_unsafe_set_version)
 {
-    weft_tensor *a = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2)), *b = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
+    weft_tensor *a = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2)),
+                *b = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
     weft_tensor *list[] = {a, b};
     CHECK_OK(weft_tensor_set_version(list, (int64_t[]){3, 1}, 2));
     CHECK(weft_tensor_version(a) == 3 && weft_tensor_version(b) == 1);
@@ -195,7 +200,8 @@ static weft_status refill(void *argument)
 
 TEST(test_storage_unsharded_parameter)
 {
-    struct refill r = {weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10, 20)), weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(5, 20))};
+    struct refill r = {weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10, 20)),
+                       weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(5, 20))};
     for (int step = 0; step < 4; step++) {
         CHECK_OK(weft_resize_storage(r.u, 800));
         CHECK_OK(weft_tensor_preserve_version(&r.u, 1, refill, &r));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views against a model that holds every element in a plain list, moved by index arithmetic only. */
+/* Views against a model that holds every element in a plain list, moved by index arithmetic only.
+ */
 #include "harness.h"
 
 #include "tensor/tensor.h"
@@ -46,10 +47,12 @@ static void check_same(const weft_tensor *x, const model *m, const char *what)
         FAIL("%s: %d dimensions, not %d", what, weft_tensor_ndim(x), m->ndim);
     for (int i = 0; i < m->ndim; i++)
         if (weft_tensor_size(x, i) != m->dim[i])
-            FAIL("%s: size %lld of dimension %d, not %lld", what, (long long)weft_tensor_size(x, i), i, (long long)m->dim[i]);
+            FAIL("%s: size %lld of dimension %d, not %lld", what, (long long)weft_tensor_size(x, i),
+                 i, (long long)m->dim[i]);
     for (int64_t i = 0; i < count_of(m); i++)
         if (weft_item_int(x, i) != m->value[i])
-            FAIL("%s: element %lld is %lld, not %lld", what, (long long)i, (long long)weft_item_int(x, i), (long long)m->value[i]);
+            FAIL("%s: element %lld is %lld, not %lld", what, (long long)i,
+                 (long long)weft_item_int(x, i), (long long)m->value[i]);
 }
 
 static unsigned state;
@@ -89,7 +92,8 @@ static weft_tensor *random_slice(weft_tensor *x, model *m)
         return weft_detach(x);
     model old = *m;
     int dim = (int)pick(m->ndim);
-    int64_t start = pick(old.dim[dim] + 1), end = pick(old.dim[dim] + 3), step = 1 + pick(3), length = 0;
+    int64_t start = pick(old.dim[dim] + 1), end = pick(old.dim[dim] + 3), step = 1 + pick(3),
+            length = 0;
     for (int64_t i = start; i < end && i < old.dim[dim]; i += step)
         length++;
     if (length == 0)
@@ -183,9 +187,10 @@ static weft_tensor *random_ones(weft_tensor *x, model *m)
 
 TEST(test_view_chains_match_a_model)
 {
-    static weft_tensor *(*const steps[])(weft_tensor *, model *) = {random_permute, random_slice, random_select,
-                                                                    random_expand, random_reshape, random_ones};
-    static const char *const names[] = {"permute", "slice", "select", "expand", "reshape", "unsqueeze"};
+    static weft_tensor *(*const steps[])(weft_tensor *, model *) = {
+        random_permute, random_slice, random_select, random_expand, random_reshape, random_ones};
+    static const char *const names[] = {"permute", "slice",   "select",
+                                        "expand",  "reshape", "unsqueeze"};
     static model m;
     for (unsigned seed = 0; seed < 400; seed++) {
         state = seed;
@@ -224,14 +229,16 @@ TEST(test_view_shares_memory_and_strides)
 TEST(test_view_movedim_transpose_squeeze)
 {
     weft_tensor *x = cube(), *m = weft_movedim(x, 0, -1);
-    CHECK(weft_tensor_size(m, 0) == 3 && weft_tensor_size(m, 1) == 4 && weft_tensor_size(m, 2) == 2);
+    CHECK(weft_tensor_size(m, 0) == 3 && weft_tensor_size(m, 1) == 4 &&
+          weft_tensor_size(m, 2) == 2);
     CHECK(weft_item(m, 1) == 12);
     weft_tensor *u = weft_unsqueeze(x, -1);
     CHECK(weft_tensor_ndim(u) == 4 && weft_tensor_ndim(weft_squeeze(u, 3)) == 3);
     CHECK_INT(weft_tensor_ndim(weft_squeeze(u, 0)), 4); /* size 2: stays */
     CHECK_INT(weft_tensor_ndim(weft_flatten(x, 1, 2)), 2);
     CHECK_INT(weft_tensor_size(weft_flatten(weft_transpose(x, 0, 1), 0, -1), 0), 24);
-    CHECK_INT(weft_tensor_size(weft_flatten(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SCALAR), 0, 0), 0), 1);
+    CHECK_INT(weft_tensor_size(weft_flatten(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SCALAR), 0, 0), 0),
+              1);
 }
 
 TEST(test_view_needs_fitting_strides)

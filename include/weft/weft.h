@@ -5,6 +5,7 @@
 
 #include "weft/backend.h"
 #include "weft/coll.h"
+#include "weft/dlpack.h"
 #include "weft/dtype.h"
 #include "weft/env.h"
 #include "weft/group.h"
