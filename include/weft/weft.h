@@ -19,6 +19,7 @@
 #include "weft/store.h"
 #include "weft/symm.h"
 #include "weft/tensor.h"
+#include "weft/tune.h"
 #include "weft/version.h"
 #include "weft/view.h"
 #include "weft/work.h"

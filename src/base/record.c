@@ -91,6 +91,23 @@ uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t g
     return number;
 }
 
+const char *weft_i_record_way_name(int channel)
+{
+    static const char *const names[] = {"tiny", "staged", "direct", "pipelined"};
+    return channel >= WEFT_I_WAY && channel < WEFT_I_WAY_END ? names[channel - WEFT_I_WAY] : NULL;
+}
+
+void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
+{
+    if (!record || !number)
+        return;
+    weft_i_record_slot *slot = slot_of(record, number);
+    uint64_t outcome =
+        atomic_load_explicit(&slot->outcome, memory_order_relaxed); /* as in weft_i_record_end */
+    if ((outcome & ~UINT64_C(0xffffffff)) == TAG(number))
+        put(&slot->outcome, (outcome & ~UINT64_C(0xffff0000)) | (uint32_t)way << 16);
+}
+
 void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
 {
     if (!record || !number)
@@ -205,7 +222,9 @@ char *weft_i_record_text(const weft_i_record *record, const weft_i_record_entry 
     *out = 0;
     add(out, bytes, "%s #%llu on group %u", entry->name, (unsigned long long)entry->number,
         entry->group);
-    if (entry->channel >= 0)
+    if (weft_i_record_way_name(entry->channel))
+        add(out, bytes, " (%s)", weft_i_record_way_name(entry->channel));
+    else if (entry->channel >= 0)
         add(out, bytes, " channel %d", entry->channel);
     if (entry->peer >= 0)
         add(out, bytes, " with rank %d", entry->peer);

@@ -42,13 +42,26 @@ typedef struct weft_i_record {
 _Static_assert(sizeof(weft_i_record_slot) == 64, "an entry is one cache line");
 _Static_assert(sizeof(weft_i_record) == 64 * (WEFT_I_RECORD_ENTRIES + 1), "fixed layout");
 
+/* Ways an operation may take, noted once it is known; told instead of a channel. */
+enum {
+    WEFT_I_WAY = 0x4000,
+    WEFT_I_WAY_TINY = WEFT_I_WAY, /* data beside the arrival word */
+    WEFT_I_WAY_STAGED,            /* whole through one stage slot */
+    WEFT_I_WAY_DIRECT,            /* in place in symmetric memory */
+    WEFT_I_WAY_PIPELINED,         /* in pieces through the stage */
+    WEFT_I_WAY_END
+};
+
+/* "tiny", "staged", "direct", "pipelined"; NULL for a plain channel. */
+const char *weft_i_record_way_name(int channel);
+
 /* A copy of an entry. */
 typedef struct weft_i_record_entry {
     uint64_t number, begin, end, bytes;
     char name[WEFT_I_RECORD_NAME];
     uint32_t group;
     int32_t peer;    /* -1: none */
-    int16_t channel; /* -1: none */
+    int16_t channel; /* -1: none; from WEFT_I_WAY on: the way the operation took */
     int16_t status;
     bool finished;
 } weft_i_record_entry;
@@ -71,6 +84,9 @@ void weft_i_record_tick(weft_i_record *record);
  */
 uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
                              int peer, int channel);
+
+/* Notes which way (WEFT_I_WAY_...) operation `number` takes. */
+void weft_i_record_way(weft_i_record *record, uint64_t number, int way);
 
 /* Notes how operation `number` ended.  Does nothing if its entry has been overwritten since, or
  * `number` is 0. */

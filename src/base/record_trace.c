@@ -76,7 +76,9 @@ static void write_entry(weft_i_json *json, const weft_i_record_clock *clock, int
     weft_i_json_integer(json, "number", (int64_t)entry->number);
     weft_i_json_integer(json, "bytes", (int64_t)entry->bytes);
     weft_i_json_integer(json, "group", entry->group);
-    if (entry->channel >= 0)
+    if (weft_i_record_way_name(entry->channel))
+        weft_i_json_text(json, "way", weft_i_record_way_name(entry->channel));
+    else if (entry->channel >= 0)
         weft_i_json_integer(json, "channel", entry->channel);
     if (entry->peer >= 0)
         weft_i_json_integer(json, "peer", entry->peer);

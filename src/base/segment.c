@@ -203,6 +203,8 @@ weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segm
     segment->base = base;
     if (wants_huge(mapped))
         segment->huge = WEFT_OS->madvise(base, mapped, MADV_HUGEPAGE) == 0;
+    /* The pages exist; entering them into our table now keeps a page fault per 4 KiB out of the first operation. */
+    WEFT_OS->madvise(base, mapped, MADV_POPULATE_WRITE);
     *out = segment;
     return WEFT_OK;
 }

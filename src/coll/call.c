@@ -48,6 +48,10 @@ weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *plac
     }
     if (status < 0)
         weft_i_coll_forget(places);
+    else
+        weft_i_record_way(weft_i_group_record(coll->group), coll->number,
+                          places->all_in || places->all_out ? WEFT_I_WAY_DIRECT
+                                                            : WEFT_I_WAY_PIPELINED);
     return status;
 }
 
@@ -77,16 +81,40 @@ static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
     [WEFT_I_RECV] = weft_i_coll_recv,
 };
 
+/* What decides the algorithm: the bytes a rank shows, as all of them know it. */
+static size_t shown_bytes(const weft_i_coll *coll)
+{
+    size_t part = coll->count * coll->item;
+    bool parts = coll->kind == WEFT_I_SCATTER || coll->kind == WEFT_I_REDUCE_SCATTER ||
+                 coll->kind == WEFT_I_ALL_TO_ALL;
+    return parts ? part * (size_t)coll->group->size : part;
+}
+
+static void choose(weft_i_coll *coll)
+{
+    coll->algorithm = weft_i_choose(coll->kind, coll->group->size, shown_bytes(coll));
+    /* The factor travels beside the arrival word, where tiny data would be. */
+    if (coll->algorithm == WEFT_I_ALGO_TINY && coll->reduction == WEFT_PREMUL_SUM)
+        coll->algorithm = WEFT_I_ALGO_STAGED;
+    coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm);
+    if (coll->algorithm != WEFT_I_ALGO_LARGE)
+        weft_i_record_way(weft_i_group_record(coll->group), coll->number,
+                          coll->algorithm == WEFT_I_ALGO_TINY ? WEFT_I_WAY_TINY
+                                                              : WEFT_I_WAY_STAGED);
+}
+
 weft_status weft_i_coll_run(weft_i_coll *coll)
 {
     weft_i_record *record = weft_i_group_record(coll->group);
     bool pair = coll->kind == WEFT_I_SEND || coll->kind == WEFT_I_RECV;
-    uint64_t number = weft_i_record_begin(record, coll->call.op, coll->group->id,
-                                          coll->in_bytes ? coll->in_bytes : coll->out_bytes,
-                                          pair ? coll->root : -1, -1);
+    size_t bytes = coll->in_bytes ? coll->in_bytes : coll->out_bytes;
+    coll->number = weft_i_record_begin(record, coll->call.op, coll->group->id, bytes,
+                                       pair ? coll->root : -1, -1);
     weft_status status = weft_i_lane_of(coll->group, &coll->lane);
+    if (status == WEFT_OK && !pair)
+        choose(coll);
     if (status == WEFT_OK)
         status = runners[coll->kind](coll);
-    weft_i_record_end(record, number, status);
+    weft_i_record_end(record, coll->number, status);
     return status;
 }

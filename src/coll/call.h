@@ -18,6 +18,7 @@ typedef struct weft_i_coll {
     weft_group *group;
     weft_i_lane *lane;
     weft_i_coll_kind kind;
+    weft_i_algorithm algorithm; /* chosen when it runs */
     weft_reduction reduction;
     weft_dtype dtype;
     int root; /* or the peer of a send or receive; 0 where there is none */
@@ -34,6 +35,7 @@ typedef struct weft_i_coll {
     size_t row;                            /* bytes of a row */
     uint32_t digest;
     int64_t limit_ms;
+    uint64_t number; /* in the flight record */
 } weft_i_coll;
 
 /* What a rank shows of its operands at the entry: where they lie in symmetric memory.  Serial 0:

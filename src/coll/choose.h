@@ -10,17 +10,9 @@
 #include <stddef.h>
 
 typedef enum weft_i_coll_kind {
-    WEFT_I_BARRIER,
-    WEFT_I_ALL_REDUCE,
-    WEFT_I_REDUCE,
-    WEFT_I_BROADCAST,
-    WEFT_I_ALL_GATHER,
-    WEFT_I_GATHER,
-    WEFT_I_SCATTER,
-    WEFT_I_REDUCE_SCATTER,
-    WEFT_I_ALL_TO_ALL,
-    WEFT_I_SEND,
-    WEFT_I_RECV,
+#define COLL(name_, text_) WEFT_I_##name_,
+#include "coll/kinds.def"
+#undef COLL
     WEFT_I_COLL_KINDS
 } weft_i_coll_kind;
 

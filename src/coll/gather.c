@@ -10,10 +10,10 @@ enum {
     PUSH_FROM = 1 << 20
 }; /* larger than a core's own cache: the reader gains nothing from having pulled */
 
-static weft_status gather_shown(weft_i_coll *coll, weft_i_algorithm algorithm, bool wanted)
+static weft_status gather_shown(weft_i_coll *coll, bool wanted)
 {
     weft_i_lane *lane = coll->lane;
-    bool tiny = algorithm == WEFT_I_ALGO_TINY;
+    bool tiny = coll->algorithm == WEFT_I_ALGO_TINY;
     size_t bytes = coll->in_bytes;
     if (!tiny)
         memcpy(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, bytes);
@@ -75,9 +75,8 @@ static weft_status gather_pipeline(weft_i_coll *coll, bool wanted)
 
 weft_status weft_i_coll_all_gather(weft_i_coll *coll)
 {
-    weft_i_algorithm algorithm = weft_i_choose(coll->kind, coll->lane->size, coll->in_bytes);
-    if (algorithm != WEFT_I_ALGO_LARGE)
-        return gather_shown(coll, algorithm, true);
+    if (coll->algorithm != WEFT_I_ALGO_LARGE)
+        return gather_shown(coll, true);
     weft_i_places places;
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
     weft_status status;
@@ -94,9 +93,8 @@ weft_status weft_i_coll_all_gather(weft_i_coll *coll)
 weft_status weft_i_coll_gather(weft_i_coll *coll)
 {
     bool wanted = coll->lane->me == coll->root;
-    weft_i_algorithm algorithm = weft_i_choose(coll->kind, coll->lane->size, coll->in_bytes);
-    if (algorithm != WEFT_I_ALGO_LARGE)
-        return gather_shown(coll, algorithm, wanted);
+    if (coll->algorithm != WEFT_I_ALGO_LARGE)
+        return gather_shown(coll, wanted);
     weft_i_places places;
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
     weft_status status =

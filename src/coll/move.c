@@ -10,20 +10,21 @@
 
 /* Shows `bytes` of the input at the entry (none where there is no input) and tells where `rank`'s
  * is afterwards. */
-static weft_status show(weft_i_coll *coll, weft_i_algorithm algorithm, bool giving)
+static weft_status show(weft_i_coll *coll, bool giving)
 {
     weft_i_lane *lane = coll->lane;
     size_t bytes = giving ? coll->in_bytes : 0;
-    if (algorithm == WEFT_I_ALGO_TINY)
+    if (coll->algorithm == WEFT_I_ALGO_TINY)
         return weft_i_coll_enter_with_data(coll, coll->in, bytes);
     weft_i_coll_put(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, bytes);
     return weft_i_coll_enter_with_data(coll, NULL, 0);
 }
 
-static const char *shown_by(const weft_i_coll *coll, weft_i_algorithm algorithm, int rank)
+static const char *shown_by(const weft_i_coll *coll, int rank)
 {
-    return algorithm == WEFT_I_ALGO_TINY ? (const char *)weft_i_lane_payload(coll->lane, rank)
-                                         : weft_i_lane_slot(coll->lane, rank, coll->lane->epoch);
+    return coll->algorithm == WEFT_I_ALGO_TINY
+               ? (const char *)weft_i_lane_payload(coll->lane, rank)
+               : weft_i_lane_slot(coll->lane, rank, coll->lane->epoch);
 }
 
 /* ---- broadcast ---- */
@@ -52,11 +53,10 @@ static weft_status broadcast_pipeline(weft_i_coll *coll)
 weft_status weft_i_coll_broadcast(weft_i_coll *coll)
 {
     bool root = coll->lane->me == coll->root;
-    weft_i_algorithm algorithm = weft_i_choose(coll->kind, coll->lane->size, coll->in_bytes);
-    if (algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, algorithm, root));
+    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+        WEFT_TRY(show(coll, root));
         if (!root)
-            weft_i_coll_put(coll->out, shown_by(coll, algorithm, coll->root), coll->in_bytes);
+            weft_i_coll_put(coll->out, shown_by(coll, coll->root), coll->in_bytes);
         return WEFT_OK;
     }
     weft_i_places places;
@@ -115,10 +115,9 @@ weft_status weft_i_coll_scatter(weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
     size_t part = coll->count * coll->item, mine = (size_t)lane->me * part;
-    weft_i_algorithm algorithm = weft_i_choose(coll->kind, lane->size, part * (size_t)lane->size);
-    if (algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, algorithm, lane->me == coll->root));
-        weft_i_coll_put(coll->out, shown_by(coll, algorithm, coll->root) + mine, part);
+    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+        WEFT_TRY(show(coll, lane->me == coll->root));
+        weft_i_coll_put(coll->out, shown_by(coll, coll->root) + mine, part);
         return WEFT_OK;
     }
     weft_i_places places;
@@ -167,12 +166,11 @@ static weft_status all_to_all_equal(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
     size_t part = coll->count * coll->item;
-    weft_i_algorithm algorithm = weft_i_choose(coll->kind, lane->size, coll->in_bytes);
-    if (algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, algorithm, true));
+    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+        WEFT_TRY(show(coll, true));
         for (int rank = 0; rank < lane->size; rank++)
             weft_i_coll_put(coll->out + (size_t)rank * part,
-                            shown_by(coll, algorithm, rank) + (size_t)lane->me * part, part);
+                            shown_by(coll, rank) + (size_t)lane->me * part, part);
         return WEFT_OK;
     }
     weft_i_places places;

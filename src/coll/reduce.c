@@ -48,20 +48,11 @@ static void fold_to(weft_i_coll *coll, void *out, size_t count)
 
 /* ---- everybody shows its whole input ---- */
 
-static weft_i_algorithm algorithm_of(const weft_i_coll *coll)
-{
-    weft_i_algorithm algorithm = weft_i_choose(coll->kind, coll->lane->size, coll->in_bytes);
-    /* The factor travels beside the arrival word, where tiny data would be. */
-    if (algorithm == WEFT_I_ALGO_TINY && coll->reduction == WEFT_PREMUL_SUM)
-        return WEFT_I_ALGO_STAGED;
-    return algorithm;
-}
-
 /* Enters with the input and points lane->sources at element `first` of everybody's. */
-static weft_status show(weft_i_coll *coll, weft_i_algorithm algorithm, size_t first)
+static weft_status show(weft_i_coll *coll, size_t first)
 {
     weft_i_lane *lane = coll->lane;
-    if (algorithm == WEFT_I_ALGO_TINY) {
+    if (coll->algorithm == WEFT_I_ALGO_TINY) {
         WEFT_TRY(weft_i_coll_enter_with_data(coll, coll->in, coll->in_bytes));
     } else {
         weft_i_spot factor = {.factor = coll->factor};
@@ -70,7 +61,7 @@ static weft_status show(weft_i_coll *coll, weft_i_algorithm algorithm, size_t fi
         read_factors(coll);
     }
     for (int rank = 0; rank < lane->size; rank++) {
-        const char *data = algorithm == WEFT_I_ALGO_TINY
+        const char *data = coll->algorithm == WEFT_I_ALGO_TINY
                                ? (const char *)weft_i_lane_payload(lane, rank)
                                : weft_i_lane_slot(lane, rank, lane->epoch);
         lane->sources[rank] = data + first * coll->item;
@@ -186,9 +177,8 @@ static void move_in(weft_i_coll *coll)
 
 weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 {
-    weft_i_algorithm algorithm = algorithm_of(coll);
-    if (algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, algorithm, 0));
+    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+        WEFT_TRY(show(coll, 0));
         fold_to(coll, coll->out, coll->count);
         return WEFT_OK;
     }
@@ -210,9 +200,8 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 weft_status weft_i_coll_reduce(weft_i_coll *coll)
 {
     bool wanted = coll->lane->me == coll->root;
-    weft_i_algorithm algorithm = algorithm_of(coll);
-    if (algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, algorithm, 0));
+    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+        WEFT_TRY(show(coll, 0));
         if (wanted)
             fold_to(coll, coll->out, coll->count);
         return WEFT_OK;
@@ -275,9 +264,8 @@ static weft_status scatter_pipeline(weft_i_coll *coll)
 
 weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)
 {
-    weft_i_algorithm algorithm = algorithm_of(coll);
-    if (algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, algorithm, (size_t)coll->lane->me * coll->count));
+    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+        WEFT_TRY(show(coll, (size_t)coll->lane->me * coll->count));
         fold_to(coll, coll->out, coll->count);
         return WEFT_OK;
     }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which algorithm a collective takes, by operation, number of ranks and bytes:
+ *   tiny    up to 56 bytes travel beside the arrival word: one cache line each way;
+ *   staged  the whole operand goes through one slot of shared memory: one sync;
+ *   large   symmetric operands are used in place, ordinary ones go through the stage in pieces.
+ * The thresholds between staged and large are compiled in, may be replaced by a file (WEFT_TUNE,
+ * written by `weft bench --tune`), or set here.  All ranks must use the same: if they do not, the
+ * call is WEFT_ERR_MISMATCH.
+ */
+#ifndef WEFT_TUNE_H
+#define WEFT_TUNE_H
+
+#include "weft/status.h"
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "tiny", "staged" or "large" for an operand of `bytes` (a rank's whole input); NULL for an unknown
+ * operation. */
+WEFT_API const char *weft_tune_choice(const char *op, int ranks, size_t bytes);
+
+/* The largest operand that is staged; 0 and an error for an unknown operation. */
+WEFT_API size_t weft_tune_staged(const char *op, int ranks);
+
+/* Sets it in this process for groups of about as many ranks (2, 3-4, 5-8, more).  At most the size
+ * of a slot, 128 KiB. */
+WEFT_API weft_status weft_tune_set(const char *op, int ranks, size_t staged_up_to);
+
+/* Reads lines "<op> <ranks> <bytes>"; '#' starts a comment.  Nothing changes if a line is wrong. */
+WEFT_API weft_status weft_tune_load(const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
