@@ -47,7 +47,7 @@ enum { HARNESS_PASS, HARNESS_FAIL, HARNESS_SKIP };
     HARNESS_REGISTER(name_, .body = name_, .run = harness_run_alone) \
     static void name_(void)
 
-static int harness_run_alone(const harness_test *test);
+__attribute__((unused)) static int harness_run_alone(const harness_test *test);
 
 /* Leaves the body with a reason; CHECK and its kin end here. */
 __attribute__((noreturn, format(printf, 3, 4))) static void harness_fail(const char *file, int line,

@@ -90,6 +90,20 @@ static ssize_t os_read(int fd, void *bytes, size_t count)
     return result;
 }
 
+static ssize_t os_pread(int fd, void *bytes, size_t count, off_t offset)
+{
+    ssize_t result;
+    RESTART(result, pread(fd, bytes, count, offset));
+    return result;
+}
+
+static ssize_t os_pwrite(int fd, const void *bytes, size_t count, off_t offset)
+{
+    ssize_t result;
+    RESTART(result, pwrite(fd, bytes, count, offset));
+    return result;
+}
+
 static ssize_t os_write(int fd, const void *bytes, size_t count)
 {
     ssize_t result;
@@ -346,6 +360,8 @@ const weft_i_os weft_i_os_linux = {
     .read = os_read,
     .write = os_write,
     .lseek = lseek,
+    .pread = os_pread,
+    .pwrite = os_pwrite,
     .flock = os_flock,
     .mkdir = mkdir,
     .lock_byte = os_lock_byte,
@@ -533,12 +549,22 @@ int64_t weft_i_os_wall_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+static atomic_bool barriers_joined; /* relaxed: set before the process has ranks to order */
+
+void weft_i_os_barrier_join(void)
+{
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0)
+        atomic_store_explicit(&barriers_joined, true, memory_order_relaxed);
+}
+
 void weft_i_os_barrier_everywhere(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) != 0)
-        os_sleep_ns(
-            2000000); /* store buffers drain within microseconds; two milliseconds are ample */
+    bool joined = atomic_load_explicit(&barriers_joined, memory_order_relaxed);
+    if (!joined || syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
+        if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) != 0)
+            os_sleep_ns(
+                2000000); /* store buffers drain within microseconds; two milliseconds are ample */
     atomic_thread_fence(memory_order_seq_cst);
 }
 

@@ -52,6 +52,8 @@ typedef struct weft_i_os {
     ssize_t (*read)(int fd, void *bytes, size_t count);
     ssize_t (*write)(int fd, const void *bytes, size_t count);
     off_t (*lseek)(int fd, off_t offset, int whence);
+    ssize_t (*pread)(int fd, void *bytes, size_t count, off_t offset);
+    ssize_t (*pwrite)(int fd, const void *bytes, size_t count, off_t offset);
     int (*flock)(int fd, int operation);
     int (*mkdir)(const char *path, mode_t mode);
     /* An open-file-description lock of one byte (F_RDLCK, F_WRLCK or F_UNLCK); EAGAIN if another
@@ -144,8 +146,12 @@ bool weft_i_os_is_file(int fd);       /* a regular file: never makes a writer wa
 bool weft_i_os_same_file(int a, int b);
 int weft_i_os_port_of(int fd); /* the port a socket is bound to, 0 if none */
 
-/* A full memory barrier on every core that runs a thread of anybody: the heavy half of an
- * asymmetric fence. */
+/*
+ * A full memory barrier on every core that runs a thread of any rank: the heavy half of an
+ * asymmetric fence.  Ranks join first, which makes it a matter of microseconds; where the kernel
+ * cannot do that, all threads of the machine are covered, in some ten milliseconds.
+ */
+void weft_i_os_barrier_join(void);
 void weft_i_os_barrier_everywhere(void);
 
 /* Is the other end of a connected Unix socket a process of our user? */

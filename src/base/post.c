@@ -19,6 +19,7 @@
 enum {
     CALLERS = 64,                     /* at once; the oldest is dropped for a newer one */
     PATIENCE_NS = 1000 * 1000 * 1000, /* for a caller to send its request */
+    REFUSALS = 3, /* nobody listens at the office: its owner has gone, `lost` may not know yet */
     MAGIC = 0x74736f70
 };
 
@@ -53,6 +54,7 @@ struct weft_i_post {
     offer *offers;
     size_t count, room;
     int listener;
+    int spare; /* given up for a moment to take a caller in when there are no descriptors left */
     caller callers[CALLERS];
     int calling;
     unsigned generation; /* a forked child must not close the parent's numbers */
@@ -88,7 +90,10 @@ static weft_status listen_on(weft_i_post *post)
     if (WEFT_OS->bind(post->listener, (struct sockaddr *)&address, length) ||
         WEFT_OS->listen(post->listener, 1024))
         return weft_i_fail_errno(errno, "cannot listen on the abstract socket %s", post->name);
-    return WEFT_OK;
+    post->spare = WEFT_OS->eventfd(0);
+    return post->spare < 0
+               ? weft_i_fail_errno(errno, "cannot set a descriptor aside for passing memory")
+               : WEFT_OK;
 }
 
 static void destroy(weft_i_post *post)
@@ -98,6 +103,8 @@ static void destroy(weft_i_post *post)
         WEFT_OS->close(post->callers[i].fd);
     if (ours && post->listener >= 0)
         weft_i_nofork_close(post->listener);
+    if (post->spare >= 0)
+        WEFT_OS->close(post->spare);
     for (size_t i = 0; i < post->count; i++)
         weft_i_segment_drop(post->offers[i].segment);
     WEFT_OS->free(post->offers);
@@ -112,7 +119,7 @@ weft_status weft_i_post_open(weft_i_sharing sharing, weft_i_post **out)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a post office");
     atomic_init(&post->references, 1);
     post->sharing = sharing;
-    post->listener = -1;
+    post->listener = post->spare = -1;
     post->generation = weft_i_os_generation();
     pthread_mutex_init(&post->lock, NULL);
     weft_status status = sharing == WEFT_I_BETWEEN_PROCESSES ? listen_on(post) : WEFT_OK;
@@ -181,6 +188,8 @@ weft_status weft_i_post_offer(weft_i_post *post, weft_i_key key, weft_i_segment 
 void weft_i_post_withdraw(weft_i_post *post, weft_i_key key)
 {
     weft_i_segment *segment = NULL;
+    if (post->generation != weft_i_os_generation())
+        return; /* a forked child: the serving thread, which is not here, may have held the lock */
     pthread_mutex_lock(&post->lock);
     offer *gone = find(post, key);
     if (gone) {
@@ -257,6 +266,11 @@ static void admit(weft_i_post *post, int64_t now)
 {
     for (;;) {
         int fd = WEFT_OS->accept(post->listener, false);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && post->spare >= 0) {
+            WEFT_OS->close(post->spare);
+            post->spare = -1;
+            fd = WEFT_OS->accept(post->listener, false);
+        }
         if (fd < 0)
             return;
         if (!weft_i_os_same_user(fd)) {
@@ -273,6 +287,11 @@ void weft_i_post_serve(weft_i_post *post, int stop, int timeout_ms)
 {
     struct pollfd fds[CALLERS + 2] = {{.fd = stop, .events = POLLIN},
                                       {.fd = post->listener, .events = POLLIN}};
+    if (post->spare < 0 && post->listener >= 0)
+        post->spare = WEFT_OS->eventfd(0);
+    /* Without a spare one nobody can be taken in: do not listen to those who wait at the door. */
+    if (post->spare < 0)
+        fds[1].fd = -1;
     for (int i = 0; i < post->calling; i++)
         fds[i + 2] = (struct pollfd){.fd = post->callers[i].fd, .events = POLLIN};
     if (WEFT_OS->poll(fds, (nfds_t)post->calling + 2, timeout_ms) <= 0 || fds[0].revents)
@@ -292,6 +311,7 @@ void weft_i_post_serve(weft_i_post *post, int stop, int timeout_ms)
 typedef struct fetching {
     const weft_i_post_order *order;
     weft_status status; /* WEFT_IN_PROGRESS until it is decided */
+    int refused;        /* times in a row that nobody listened at the owner's office */
     weft_i_segment *segment;
 } fetching;
 
@@ -336,13 +356,26 @@ static weft_status call_office(const weft_i_post_order *order, reply *back, int 
     int fd = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET, 0);
     if (fd < 0)
         return weft_i_fail_errno(errno, "cannot open a socket to fetch a peer's memory");
-    /* Refused: the owner has gone, or its queue is full; either way look at its life and try again.
-     */
     weft_status status = WEFT_IN_PROGRESS;
-    if (WEFT_OS->connect(fd, (struct sockaddr *)&address, length) == 0 && weft_i_os_same_user(fd))
+    if (WEFT_OS->connect(fd, (struct sockaddr *)&address, length))
+        status = errno == ECONNREFUSED ? WEFT_ERR_PEER_DEAD : WEFT_IN_PROGRESS;
+    else if (weft_i_os_same_user(fd))
         status = ask(fd, order, back, descriptor);
     WEFT_OS->close(fd);
     return status;
+}
+
+bool weft_i_post_is_open(const char *name)
+{
+    struct sockaddr_un address;
+    socklen_t length = address_of(name, &address);
+    int fd = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return true;
+    bool open =
+        WEFT_OS->connect(fd, (struct sockaddr *)&address, length) == 0 || errno != ECONNREFUSED;
+    WEFT_OS->close(fd);
+    return open;
 }
 
 static weft_status accept_reply(const weft_i_post_order *order, const reply *back, int descriptor,
@@ -353,14 +386,18 @@ static weft_status accept_reply(const weft_i_post_order *order, const reply *bac
             WEFT_ERR_LIMIT,
             "a peer's memory arrived without its descriptor: this process has no free "
             "descriptors (RLIMIT_NOFILE)");
-    if (back->status == WEFT_OK && back->bytes == order->bytes)
-        return weft_i_segment_map(descriptor, order->bytes, order->key, out);
+    weft_status status = (weft_status)back->status;
+    if (status == WEFT_OK && back->bytes != order->bytes)
+        status = weft_i_fail(WEFT_ERR_PROTOCOL, "a peer offers %llu bytes where %zu were expected",
+                             (unsigned long long)back->bytes, order->bytes);
+    else if (status == WEFT_OK)
+        status = weft_i_segment_map(descriptor, order->bytes, order->key, out);
+    else if (status < 0)
+        weft_i_fail(status, "a peer could not make the memory to fetch (%s)",
+                    weft_strerror(status));
     if (descriptor >= 0)
         WEFT_OS->close(descriptor);
-    if (back->status == WEFT_OK)
-        return weft_i_fail(WEFT_ERR_PROTOCOL, "a peer offers %llu bytes where %zu were expected",
-                           (unsigned long long)back->bytes, order->bytes);
-    return back->status;
+    return status;
 }
 
 /* `lost` knows more about the owner than a refused connection does. */
@@ -389,7 +426,9 @@ static bool fetch_once(void *arg)
     int descriptor = -1;
     fetch->status = call_office(order, &back, &descriptor);
     if (fetch->status == WEFT_ERR_PEER_DEAD)
-        fetch->status = owner_gone(order);
+        fetch->status = ++fetch->refused < REFUSALS ? WEFT_IN_PROGRESS : owner_gone(order);
+    else
+        fetch->refused = 0;
     if (fetch->status == WEFT_OK)
         fetch->status = accept_reply(order, &back, descriptor, &fetch->segment);
     return fetch->status != WEFT_IN_PROGRESS;

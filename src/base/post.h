@@ -22,6 +22,10 @@ void weft_i_post_drop(weft_i_post *post);
 /* Its address between processes: at most 63 characters; empty between threads. */
 const char *weft_i_post_name(const weft_i_post *post);
 
+/* Does somebody of our user listen at the office of this name?  True if that cannot be found out.
+ */
+bool weft_i_post_is_open(const char *name);
+
 /* Offers a segment under `key` (holding it), or, with NULL, the news that it could not be made and
  * why. */
 weft_status weft_i_post_offer(weft_i_post *post, weft_i_key key, weft_i_segment *segment,

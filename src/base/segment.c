@@ -182,28 +182,23 @@ static weft_status check_received(int fd, size_t bytes)
 
 weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segment **out)
 {
-    weft_status status = check_received(fd, bytes);
-    weft_i_segment *segment = status < 0 ? NULL : WEFT_OS->alloc(sizeof *segment);
-    if (!segment) {
-        WEFT_OS->close(fd);
-        return status < 0
-                   ? status
-                   : weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the record of a segment");
-    }
+    WEFT_TRY(check_received(fd, bytes));
+    weft_i_segment *segment = WEFT_OS->alloc(sizeof *segment);
+    if (!segment)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the record of a segment");
     atomic_init(&segment->references, 1);
     segment->bytes = bytes;
     segment->key = key;
-    segment->fd = -1;
+    segment->fd = -1; /* the mapping keeps the memory; the number is worth more to the program */
     size_t mapped = mapped_bytes(bytes);
     char *base = map(mapped, MAP_SHARED, fd);
-    int error = errno;
-    WEFT_OS->close(fd); /* the mapping keeps the memory; the number is worth more to the program */
     if (base == MAP_FAILED)
-        return refuse(segment, error, "a peer's memory", bytes);
+        return refuse(segment, errno, "a peer's memory", bytes);
     segment->base = base;
     if (wants_huge(mapped))
         segment->huge = WEFT_OS->madvise(base, mapped, MADV_HUGEPAGE) == 0;
-    /* The pages exist; entering them into our table now keeps a page fault per 4 KiB out of the first operation. */
+    /* The pages exist; entering them into our table now keeps a page fault per 4 KiB out of the
+     * first operation. */
     WEFT_OS->madvise(base, mapped, MADV_POPULATE_WRITE);
     *out = segment;
     return WEFT_OK;

@@ -36,8 +36,8 @@ weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char 
                                weft_i_segment **out);
 
 /*
- * Maps a descriptor received from a peer; takes it over, also on failure.  Refuses files that are
- * smaller than `bytes` or could still shrink.
+ * Maps a descriptor received from a peer, which the caller may close afterwards.  Refuses files
+ * that are smaller than `bytes` or could still shrink.
  */
 weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segment **out);
 

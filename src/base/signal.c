@@ -4,69 +4,114 @@
 
 #include "base/os.h"
 
+/* What a pass word says, beside the epoch it speaks of. */
+enum { LOOKING = 1, BARRED, PASSED };
+
+static const uint32_t mismatch_mark = UINT32_MAX; /* in place of a digest; see signal.h */
+
 typedef struct looking {
     const weft_i_point *point;
     weft_i_meeting *meeting;
-    int next; /* ranks before this one were seen */
-    bool mismatch;
+    int next;            /* ranks before this one were seen */
+    weft_status verdict; /* what was seen that ends the wait; WEFT_OK: nothing */
 } looking;
 
-static void note_culprit(looking *look, int rank, uint64_t word)
+typedef enum sight { ABSENT, THERE, ANEW, DIFFERENT } sight;
+
+static uint64_t pass_word(uint32_t epoch, uint32_t step)
+{
+    return (uint64_t)epoch << 32 | step;
+}
+
+/* Did the rank with this pass word go on from `epoch`?  Whoever is in a later one did. */
+static bool went_on(uint64_t pass, uint32_t epoch)
+{
+    int32_t ahead = (int32_t)((uint32_t)(pass >> 32) - epoch);
+    return ahead > 0 || (ahead == 0 && (uint32_t)pass == PASSED);
+}
+
+static sight see(const weft_i_meeting *meeting, uint64_t word)
+{
+    uint32_t digest = weft_i_arrival_digest(word);
+    if (!weft_i_arrived(word, meeting->epoch))
+        return ABSENT;
+    if (weft_i_arrival_epoch(word) != meeting->epoch || digest == meeting->digest)
+        return THERE;
+    if (digest != mismatch_mark && (digest ^ meeting->digest) & 1)
+        return meeting->digest & 1 ? ANEW : ABSENT;
+    return DIFFERENT;
+}
+
+static uint64_t word_of(const looking *look, int rank)
+{
+    /* Pairs with the release in `arrive`. */
+    return atomic_load_explicit(weft_i_point_turn(look->point, rank, look->meeting->epoch),
+                                memory_order_acquire);
+}
+
+/* Notes what ends the wait, if this does. */
+static void judge(looking *look, int rank, sight seen)
 {
     look->meeting->culprit = rank;
-    look->meeting->culprit_digest = weft_i_arrival_digest(word);
+    if (seen == DIFFERENT)
+        look->verdict = WEFT_ERR_MISMATCH;
+    else if (seen == ANEW)
+        look->verdict = WEFT_ERR_CANCELLED;
 }
 
-/* Reads the words from rank `first` on; true if all have arrived.  Acquire: pairs with the release
- * in `arrive`. */
-static bool all_from(looking *look, int first)
+/* Says LOOKING and starts from the first rank. */
+static void look_anew(looking *look)
 {
-    const weft_i_point *point = look->point;
-    for (int rank = first; rank < point->size; rank++) {
-        uint64_t word = atomic_load_explicit(weft_i_point_turn(point, rank, look->meeting->epoch),
-                                             memory_order_acquire);
-        if (!weft_i_arrived(word, look->meeting->epoch)) {
-            look->next = rank;
-            note_culprit(look, rank, word);
-            return false;
-        }
-        if (weft_i_arrival_epoch(word) == look->meeting->epoch &&
-            weft_i_arrival_digest(word) != look->meeting->digest) {
-            look->mismatch = true;
-            note_culprit(look, rank, word);
-            return true;
-        }
-    }
-    return true;
+    look->next = 0;
+    /* Must be seen by who gives up, or its barrier makes us see that its arrival is gone: that
+     * barrier stands in for a fence here, which only has to hold the compiler. */
+    atomic_store_explicit(weft_i_point_pass(look->point, look->point->me),
+                          pass_word(look->meeting->epoch, LOOKING), memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Once the last arrival is seen all words are read again, in case one was taken back meanwhile. */
+/* Are all here, and have we gone on?  Also true if something was seen that ends the wait. */
 static bool all_here(void *arg)
 {
     looking *look = arg;
-    if (!all_from(look, look->next) || look->mismatch)
-        return look->mismatch;
-    look->next = 0;
-    return look->point->size == 2 || all_from(look, 0);
-}
-
-static weft_status nobody_lost(void *arg)
-{
-    const looking *look = arg;
-    if (!look->point->lost)
-        return WEFT_OK;
-    for (int rank = look->next; rank < look->point->size; rank++) {
-        uint64_t word = atomic_load_explicit(
-            weft_i_point_turn(look->point, rank, look->meeting->epoch), memory_order_relaxed);
-        if (!weft_i_arrived(word, look->meeting->epoch)) {
-            weft_status status = look->point->lost(look->point->arg, (uint64_t)rank);
-            if (status < 0) {
-                note_culprit((looking *)arg, rank, word);
-                return status;
-            }
+    const weft_i_point *point = look->point;
+    if (look->verdict < 0)
+        return true;
+    for (; look->next < point->size; look->next++) {
+        sight seen = see(look->meeting, word_of(look, look->next));
+        if (seen != THERE) {
+            judge(look, look->next, seen);
+            return look->verdict < 0;
         }
     }
-    return WEFT_OK;
+    uint64_t expected = pass_word(look->meeting->epoch, LOOKING);
+    /* Release: who finds PASSED in `somebody_passed` has seen all that we have seen. */
+    if (atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, point->me), &expected,
+                                                pass_word(look->meeting->epoch, PASSED),
+                                                memory_order_acq_rel, memory_order_relaxed))
+        return true;
+    look_anew(look); /* somebody took its arrival back while we looked */
+    return false;
+}
+
+/* Can it still happen?  Looks at everybody, because the one who ends it may come behind the one we
+ * wait for. */
+static weft_status nobody_lost(void *arg)
+{
+    looking *look = arg;
+    const weft_i_point *point = look->point;
+    for (int rank = look->next; rank < point->size && look->verdict == WEFT_OK; rank++) {
+        sight seen = see(look->meeting, word_of(look, rank));
+        if (seen == DIFFERENT || seen == ANEW)
+            judge(look, rank, seen);
+        weft_status status =
+            seen == ABSENT && point->lost ? point->lost(point->arg, (uint64_t)rank) : WEFT_OK;
+        if (status < 0) {
+            look->meeting->culprit = rank;
+            return status;
+        }
+    }
+    return look->verdict;
 }
 
 void weft_i_signal_ring(const weft_i_point *point)
@@ -80,63 +125,119 @@ void weft_i_signal_ring(const weft_i_point *point)
             weft_i_wait_ring(weft_i_point_bell(point, rank));
 }
 
-/* Takes the arrival back, or finds that the meeting has succeeded after all. */
-static weft_status take_back(looking *look, uint64_t before, uint64_t after)
+static void arrive(const looking *look)
 {
-    _Atomic uint64_t *mine = weft_i_point_turn(look->point, look->point->me, look->meeting->epoch);
-    atomic_store_explicit(mine, before, memory_order_relaxed);
-    weft_i_os_barrier_everywhere();
-    look->next = 0;
-    bool others = true;
-    for (int rank = 0; rank < look->point->size && others; rank++)
-        if (rank != look->point->me) {
-            uint64_t word = atomic_load_explicit(
-                weft_i_point_turn(look->point, rank, look->meeting->epoch), memory_order_acquire);
-            others = weft_i_arrived(word, look->meeting->epoch);
-            if (!others)
-                note_culprit(look, rank, word);
-        }
-    if (!others)
-        return WEFT_ERR_TIMEOUT;
-    atomic_store_explicit(mine, after,
-                          memory_order_release); /* pairs with the acquire in all_from */
+    uint64_t word = (uint64_t)look->meeting->epoch << 32 | look->meeting->digest;
+    /* Pairs with the acquire in `word_of`. */
+    atomic_store_explicit(weft_i_point_turn(look->point, look->point->me, look->meeting->epoch),
+                          word, memory_order_release);
     weft_i_signal_ring(look->point);
+}
+
+/* Bars everybody who is looking; true if somebody has gone on already. */
+static bool somebody_passed(const looking *look)
+{
+    const weft_i_point *point = look->point;
+    uint32_t epoch = look->meeting->epoch;
+    bool passed = false;
+    for (int rank = 0; rank < point->size; rank++) {
+        uint64_t pass = pass_word(epoch, LOOKING);
+        if (rank == point->me ||
+            atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, rank), &pass,
+                                                    pass_word(epoch, BARRED), memory_order_acq_rel,
+                                                    memory_order_acquire))
+            continue; /* pairs with the exchange in `all_here` */
+        passed |= went_on(pass, epoch);
+    }
+    return passed;
+}
+
+/* Takes the arrival back, or finds that the meeting has succeeded after all. */
+static weft_status give_up(looking *look, uint64_t before, weft_status why)
+{
+    const weft_i_point *point = look->point;
+    uint32_t epoch = look->meeting->epoch;
+    atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(epoch, BARRED),
+                          memory_order_relaxed);
+    atomic_store_explicit(weft_i_point_turn(point, point->me, epoch), before, memory_order_release);
+    weft_i_os_barrier_everywhere();
+    if (!somebody_passed(look))
+        return why;
+    atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(epoch, PASSED),
+                          memory_order_release); /* pairs with the exchange in `somebody_passed` */
+    arrive(look);
     return WEFT_OK;
+}
+
+/* The mismatch stays: the mark in our word tells whoever comes later, and ourselves. */
+static weft_status keep_mismatch(const looking *look)
+{
+    uint64_t word = (uint64_t)look->meeting->epoch << 32 | mismatch_mark;
+    atomic_store_explicit(weft_i_point_turn(look->point, look->point->me, look->meeting->epoch),
+                          word, memory_order_release);
+    weft_i_signal_ring(look->point);
+    return WEFT_ERR_MISMATCH;
+}
+
+static weft_status wait_for_all(looking *look, int64_t deadline_ms)
+{
+    const weft_i_point *point = look->point;
+    look_anew(look);
+    arrive(look);
+    /* Most meetings end in this first bout, without a pause (40 ns on some cores) and before the
+     * clock is read. */
+    for (int bout = point->mode == WEFT_I_WAIT_SPIN ? 512 : 1; bout > 0; bout--)
+        if (all_here(look))
+            return look->verdict;
+    weft_i_wait wait = {.ready = all_here,
+                        .lost = nobody_lost,
+                        .arg = look,
+                        .bell = weft_i_point_bell(point, point->me),
+                        .deadline = weft_i_os_deadline(deadline_ms),
+                        .mode = point->mode};
+    weft_status status = weft_i_wait_for(&wait);
+    return look->verdict < 0 ? look->verdict : status;
+}
+
+/* Whom the mismatch is with, for a rank that calls again. */
+static weft_status mismatch_again(const looking *look)
+{
+    for (int rank = 0; rank < look->point->size; rank++)
+        if (rank != look->point->me && weft_i_arrived(word_of(look, rank), look->meeting->epoch))
+            look->meeting->culprit = rank;
+    return WEFT_ERR_MISMATCH;
+}
+
+static bool others_are_here(const looking *look)
+{
+    for (int rank = 0; rank < look->point->size; rank++)
+        if (rank != look->point->me && see(look->meeting, word_of(look, rank)) != THERE)
+            return false;
+    return true;
 }
 
 weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
                                weft_i_meeting *meeting)
 {
-    uint64_t last =
-        atomic_load_explicit(weft_i_point_word(point, point->me),
-                             memory_order_relaxed); /* our own word: nobody else writes it */
-    meeting->epoch = (point->turn_stride ? point->epoch : weft_i_arrival_epoch(last)) + 1;
-    _Atomic uint64_t *mine = weft_i_point_turn(point, point->me, meeting->epoch);
-    uint64_t before = atomic_load_explicit(mine, memory_order_relaxed);
-    meeting->digest = digest;
-    meeting->culprit = -1;
-    uint64_t after = (uint64_t)meeting->epoch << 32 | digest;
-    atomic_store_explicit(mine, after,
-                          memory_order_release); /* pairs with the acquire in all_from */
-    weft_i_signal_ring(point);
-
+    /* Our own words: nobody else writes them. */
+    uint64_t last = atomic_load_explicit(weft_i_point_word(point, point->me), memory_order_relaxed);
+    uint32_t epoch = (point->turn_stride ? point->epoch : weft_i_arrival_epoch(last)) + 1;
+    uint64_t before =
+        atomic_load_explicit(weft_i_point_turn(point, point->me, epoch), memory_order_relaxed);
+    *meeting = (weft_i_meeting){epoch, digest, -1};
     looking look = {.point = point, .meeting = meeting};
-    weft_status status = WEFT_OK;
-    /* Most meetings end in this first bout, without a pause (40 ns on some cores) and before the
-     * clock is read. */
-    int bout = point->mode == WEFT_I_WAIT_SPIN ? 512 : 1;
-    while (bout > 0 && !all_here(&look))
-        bout--;
-    if (bout == 0) {
-        weft_i_wait wait = {.ready = all_here,
-                            .lost = nobody_lost,
-                            .arg = &look,
-                            .bell = weft_i_point_bell(point, point->me),
-                            .deadline = weft_i_os_deadline(timeout_ms),
-                            .mode = point->mode};
-        status = weft_i_wait_for(&wait);
+    if (weft_i_arrival_digest(before) == mismatch_mark) {
+        meeting->epoch = weft_i_arrival_epoch(before);
+        return mismatch_again(&look);
     }
-    if (status == WEFT_ERR_TIMEOUT)
-        status = take_back(&look, before, after);
-    return status == WEFT_OK && look.mismatch ? WEFT_ERR_MISMATCH : status;
+    weft_status status = wait_for_all(&look, timeout_ms);
+    if (status < 0 && status != WEFT_ERR_MISMATCH)
+        status = give_up(&look, before, status);
+    /* The last one came just as we gave up: nobody is missing now, so look once more. */
+    if (status == WEFT_ERR_TIMEOUT && others_are_here(&look)) {
+        status = wait_for_all(&look, 0);
+        if (status < 0 && status != WEFT_ERR_MISMATCH)
+            status = give_up(&look, before, status);
+    }
+    return status == WEFT_ERR_MISMATCH ? keep_mismatch(&look) : status;
 }

@@ -5,15 +5,24 @@
  * Meeting (barriers, exchanges).  Every rank owns one arrival word per lane and is its only writer:
  * a 32-bit epoch and a 32-bit digest of the call.  To meet, a rank stores the next epoch into its
  * own word (release) and reads the words of the others (acquire) until all show that epoch or a
- * later one.  One hop between cores, no read-modify-write. A later epoch is fine: a rank can be at
- * most one meeting ahead.  Equal epochs with different digests are a mismatch.
+ * later one.  One hop between cores.  A later epoch is fine: a rank can be at most one meeting
+ * ahead.  Equal epochs with different digests are a mismatch; the rank that sees one puts a mark in
+ * place of its digest, and never goes on, so that everybody who comes later sees it too.
  *
- * Giving up.  A rank whose deadline passes takes its arrival back: it restores the old epoch, makes
- * every core pass a full barrier, and looks again.  If all the others have arrived by then,
- * somebody may have gone on with our arrival: it stands again and the meeting succeeded.  Otherwise
- * nobody has gone on, because everybody who sees the last arrival reads all words once more before
- * going on (with two ranks the only word read is that one).  So a meeting succeeds for all or for
- * none, and may simply be tried again.
+ * Giving up.  Beside its arrival word a rank has a pass word, in a line that nobody reads as long
+ * as all goes well.  It says LOOKING before the rank reads the words of the others, and the rank
+ * has gone on once it has changed that to PASSED (compare and exchange, in its own cache).  A rank
+ * that wants to give up restores its old arrival, makes every core pass a full barrier, and then
+ * changes every LOOKING it finds to BARRED.  Whoever was barred looks again from the start and
+ * finds the arrival missing; whoever looks later finds it missing too.  So nobody goes on after
+ * that; and if somebody has gone on before, that shows in a pass word, everybody who wants to give
+ * up finds it there, and the meeting has succeeded after all.  A meeting succeeds for all or for
+ * none, and may be tried again.
+ *
+ * Operations of several meetings.  A rank may give up between them, and try the operation again,
+ * while another one still waits in a later meeting.  The digests of later meetings are odd: who
+ * sees an even one there knows that the other has started anew, and gives up too; who sees an odd
+ * one where it starts anew waits for that to happen.
  *
  * Mailboxes (put and wait).  A word is 0 or 1: put changes 0 to 1 (release), take changes 1 to 0
  * (acquire).
@@ -32,15 +41,15 @@
  * 128 bytes. */
 enum { WEFT_I_LINE = 128 };
 
-/* A place to meet: one lane of arrival words, and the bells of those who sleep. */
+/* A place to meet: one lane of arrival and pass words, and the bells of those who sleep. */
 typedef struct weft_i_point {
     int me, size;
-    char *words, *bells;             /* of rank 0 */
-    size_t word_stride, bell_stride; /* to the next rank's */
+    char *words, *passes, *bells; /* of rank 0 */
+    size_t stride;                /* to the next rank's */
     /*
-     * Not 0: two words per rank by turns, this far apart, the second for odd epochs; then something
-     * may be written beside a word before it is stored, and stays until everybody has read it.  The
-     * epoch is the caller's to count.
+     * Not 0: two arrival words per rank by turns, this far apart, the second for odd epochs; then
+     * something may be written beside a word before it is stored, and stays until everybody has
+     * read it.  The epoch is the caller's to count.
      */
     size_t turn_stride;
     uint32_t epoch; /* of the last meeting, with turns */
@@ -51,7 +60,7 @@ typedef struct weft_i_point {
 
 static inline _Atomic uint64_t *weft_i_point_word(const weft_i_point *point, int rank)
 {
-    return (_Atomic uint64_t *)(void *)(point->words + (size_t)rank * point->word_stride);
+    return (_Atomic uint64_t *)(void *)(point->words + (size_t)rank * point->stride);
 }
 
 /* The word of a rank in the meeting `epoch`. */
@@ -61,9 +70,14 @@ static inline _Atomic uint64_t *weft_i_point_turn(const weft_i_point *point, int
     return weft_i_point_word(point, rank) + (epoch & 1) * (point->turn_stride / sizeof(uint64_t));
 }
 
+static inline _Atomic uint64_t *weft_i_point_pass(const weft_i_point *point, int rank)
+{
+    return (_Atomic uint64_t *)(void *)(point->passes + (size_t)rank * point->stride);
+}
+
 static inline _Atomic uint32_t *weft_i_point_bell(const weft_i_point *point, int rank)
 {
-    return (_Atomic uint32_t *)(void *)(point->bells + (size_t)rank * point->bell_stride);
+    return (_Atomic uint32_t *)(void *)(point->bells + (size_t)rank * point->stride);
 }
 
 static inline uint32_t weft_i_arrival_epoch(uint64_t word)
@@ -85,13 +99,25 @@ static inline bool weft_i_arrived(uint64_t word, uint32_t epoch)
 typedef struct weft_i_meeting {
     uint32_t epoch, digest;
     int culprit; /* the first rank that is missing or called something else; -1 */
-    uint32_t culprit_digest;
 } weft_i_meeting;
 
+/* The digest of the first, and of a later, meeting of an operation. */
+static inline uint32_t weft_i_digest_first(uint32_t digest)
+{
+    return digest & ~1u;
+}
+
+static inline uint32_t weft_i_digest_later(uint32_t digest)
+{
+    digest |= 1u;
+    return digest == UINT32_MAX ? 1 : digest; /* the mark of a mismatch */
+}
+
 /*
- * Arrives and waits for all.  WEFT_OK; WEFT_ERR_TIMEOUT (arrival taken back, `culprit` is missing,
- * no message); WEFT_ERR_MISMATCH (`culprit` called something else, no message); or what `lost`
- * said.
+ * Arrives and waits for all.  WEFT_OK; WEFT_ERR_TIMEOUT (`culprit` is missing) and
+ * WEFT_ERR_CANCELLED (`culprit` has given this operation up and started anew): the arrival is taken
+ * back, no message; WEFT_ERR_MISMATCH (`culprit` called something else, no message), now and for
+ * ever; or what `lost` said, arrival taken back.
  */
 weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
                                weft_i_meeting *meeting);

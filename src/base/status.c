@@ -14,13 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 2048 };
+enum { MESSAGE_BYTES = WEFT_I_MESSAGE_BYTES };
 
-static _Thread_local struct {
-    int rank_plus_one; /* 0: no rank yet, so that zeroed thread storage is right */
-    weft_status last, first;
-    char last_text[MESSAGE_BYTES], first_text[MESSAGE_BYTES];
-} error_record;
+static _Thread_local int rank_plus_one; /* 0: no rank yet, so that zeroed thread storage is right */
+static _Thread_local weft_i_errors error_record;
 
 static const struct {
     weft_status code;
@@ -76,12 +73,22 @@ void weft_clear_error(void)
 
 void weft_i_status_set_rank(int rank)
 {
-    error_record.rank_plus_one = rank + 1;
+    rank_plus_one = rank + 1;
 }
 
 int weft_i_status_rank(void)
 {
-    return error_record.rank_plus_one - 1;
+    return rank_plus_one - 1;
+}
+
+void weft_i_errors_save(weft_i_errors *out)
+{
+    *out = error_record;
+}
+
+void weft_i_errors_restore(const weft_i_errors *saved)
+{
+    error_record = *saved;
 }
 
 weft_status weft_i_first_error(const char **message)

@@ -40,4 +40,17 @@ weft_status weft_i_first_error(const char **message);
             return try_status_;            \
     } while (0)
 
+/*
+ * The thread's first and last error.  Saved and put back around calls whose failure is no error of
+ * the operation they serve: a wait that is cut into slices, news that could not be told.
+ */
+enum { WEFT_I_MESSAGE_BYTES = 2048 };
+typedef struct weft_i_errors {
+    weft_status last, first;
+    char last_text[WEFT_I_MESSAGE_BYTES], first_text[WEFT_I_MESSAGE_BYTES];
+} weft_i_errors;
+
+void weft_i_errors_save(weft_i_errors *out);
+void weft_i_errors_restore(const weft_i_errors *saved);
+
 #endif

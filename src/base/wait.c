@@ -44,19 +44,22 @@ static weft_status check(const weft_i_wait *wait, int64_t now)
     return wait->ready(wait->arg) ? WEFT_OK : WEFT_ERR_TIMEOUT;
 }
 
-static void sleep_until_rung(const weft_i_wait *wait, int64_t slice)
+/* True if it became ready before we slept.  `ready` may act (take a signal), so its word counts. */
+static bool sleep_until_rung(const weft_i_wait *wait, int64_t slice)
 {
     if (!wait->bell) {
         WEFT_OS->sleep_ns(slice);
-        return;
+        return false;
     }
     /* Pairs with the ringer: our store and look, its store and look, are ordered by full fences on
      * both sides. */
     atomic_store_explicit(wait->bell, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
-    if (!wait->ready(wait->arg))
+    bool ready = wait->ready(wait->arg);
+    if (!ready)
         WEFT_OS->futex_wait(wait->bell, 1, slice);
     atomic_store_explicit(wait->bell, 0, memory_order_relaxed);
+    return ready;
 }
 
 weft_status weft_i_wait_for(const weft_i_wait *wait)
@@ -73,7 +76,8 @@ weft_status weft_i_wait_for(const weft_i_wait *wait)
             return status;
         if (now >= yield_end) {
             int64_t left = wait->deadline - now;
-            sleep_until_rung(wait, left < slice ? left : slice);
+            if (sleep_until_rung(wait, left < slice ? left : slice))
+                return WEFT_OK;
             slice = slice * 2 < SLICE_MAX_NS ? slice * 2 : SLICE_MAX_NS;
         } else if (now >= spin_end) {
             WEFT_OS->yield();

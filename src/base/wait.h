@@ -21,7 +21,8 @@ typedef enum weft_i_wait_mode {
 } weft_i_wait_mode;
 
 typedef struct weft_i_wait {
-    bool (*ready)(void *arg); /* has it happened?  Loads with acquire order. */
+    bool (*ready)(void *arg); /* has it happened?  Loads with acquire order.  May make it happen: it
+                                 is not called again once it has said so */
     weft_status (*lost)(
         void *arg); /* WEFT_OK while it can still happen; otherwise an error with its message */
     void *arg;

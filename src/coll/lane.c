@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { SYNC_DIGEST = 0x73796e63 };
+enum { SYNC_DIGEST = 0x73796e63 }; /* odd: a later meeting of an operation, see base/signal.h */
 
 static void destroy(weft_i_object *object)
 {
@@ -85,14 +85,14 @@ weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
     return WEFT_OK;
 }
 
-static weft_i_point point_at(const weft_i_lane *lane, size_t word_at)
+static weft_i_point point_at(const weft_i_lane *lane, size_t word_at, size_t pass_at)
 {
     return (weft_i_point){.me = lane->me,
                           .size = lane->size,
                           .words = lane->heads + word_at,
+                          .passes = lane->heads + pass_at,
                           .bells = lane->heads + offsetof(weft_i_lane_head, bell),
-                          .word_stride = lane->head_stride,
-                          .bell_stride = lane->head_stride,
+                          .stride = lane->head_stride,
                           .mode = lane->mode};
 }
 
@@ -113,7 +113,7 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *cal
     char mine[128], theirs[128];
     int turn = meeting->epoch & 1;
     const weft_i_card *other = &weft_i_lane_head_of(lane, meeting->culprit)->entry[turn].card;
-    weft_i_group_spoil(call->group);
+    weft_i_group_end(call->group, WEFT_ERR_MISMATCH);
     return weft_i_fail(
         WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
         call->group->name, meeting->epoch, lane->me,
@@ -126,12 +126,14 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *cal
 weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
                               uint32_t digest, int64_t timeout_ms)
 {
-    weft_i_point point = point_at(lane, offsetof(weft_i_lane_head, entry[0].arrival));
+    weft_i_point point = point_at(lane, offsetof(weft_i_lane_head, entry[0].arrival),
+                                  offsetof(weft_i_lane_head, entry_pass));
     point.turn_stride = sizeof(weft_i_entry_line);
     point.epoch = lane->epoch;
     weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) & 1].card = *card;
     weft_i_meeting meeting;
-    weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
+    weft_status status =
+        weft_i_group_meet(call, &point, weft_i_digest_first(digest), timeout_ms, &meeting);
     if (status == WEFT_OK)
         lane->epoch++;
     return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, &meeting) : status;
@@ -139,10 +141,11 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const 
 
 weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
 {
-    weft_i_point point = point_at(lane, offsetof(weft_i_lane_head, step));
+    weft_i_point point =
+        point_at(lane, offsetof(weft_i_lane_head, step), offsetof(weft_i_lane_head, step_pass));
     weft_i_meeting meeting;
     weft_status status = weft_i_group_meet(call, &point, SYNC_DIGEST, timeout_ms, &meeting);
     if (status < 0)
-        weft_i_group_spoil(call->group);
+        weft_i_group_end(call->group, status);
     return status;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A group's board: the shared lines through which its members meet.  Each member owns one row and
- * is its only writer: an arrival word per lane, a bell to wake it, and two notes it shows to the
- * others by turns.
+ * is its only writer (but for the pass word, see signal.h): an arrival word, a bell to wake it, and
+ * two notes it shows to the others by turns.
  */
 #ifndef WEFT_FABRIC_BOARD_H
 #define WEFT_FABRIC_BOARD_H
 
+#include "base/segment.h"
 #include "base/signal.h"
 
 #include <stddef.h>
@@ -16,14 +17,18 @@ enum { WEFT_I_NOTE_BYTES = 960 };
 
 typedef struct weft_i_board_row {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* exchanges; see signal.h */
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t pass;
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
     _Alignas(WEFT_I_LINE) unsigned char note[2][WEFT_I_NOTE_BYTES]; /* by parity of the epoch */
 } weft_i_board_row;
 
 typedef struct weft_i_board {
     _Alignas(WEFT_I_LINE) _Atomic uint32_t
-        revoked; /* 1 + rank that revoked the group; release, acquire in waits */
+        revoked;             /* 1 + rank that revoked the group; release, acquire in waits */
+    _Atomic int32_t failure; /* why, if that rank could not take part in making it; else 0. Relaxed:
+                                stored before `revoked` */
     uint32_t ranks;
+    weft_i_key key; /* the group's identity */
     _Alignas(WEFT_I_LINE) weft_i_board_row row[];
 } weft_i_board;
 

@@ -5,17 +5,13 @@
  */
 #include "fabric/group.h"
 
-#include "base/os.h"
 #include "base/status.h"
+#include "fabric/letters.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    SLICE_MS = 20
-}; /* between looks at the lives of local members while a remote one is awaited */
-
-static void describe_call(const weft_i_call *call, char *out, size_t bytes)
+void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes)
 {
     const weft_group *group = call->group;
     if (call->channel >= 0)
@@ -26,25 +22,75 @@ static void describe_call(const weft_i_call *call, char *out, size_t bytes)
                  group->name, call->op);
 }
 
+/* 1 + the rank that revoked the group, or 0.  Pairs with the release in weft_i_group_end. */
+static uint32_t revoker(const weft_group *group)
+{
+    return group->board ? atomic_load_explicit(&group->board->revoked, memory_order_acquire) : 0;
+}
+
+/* A member's word that it cannot take part in making this group, if we have not acted on it yet. */
+static uint64_t new_refusal(const weft_group *group, int rank)
+{
+    weft_i_peer *peer = &group->world->peers[group->members[rank]];
+    uint64_t refusal =
+        group->making && peer->slot ? weft_i_job_refusal(peer->slot, group->list) : 0;
+    uint16_t heard = atomic_load_explicit(&peer->heard[weft_i_job_refusal_class(group->list)],
+                                          memory_order_relaxed);
+    return refusal && weft_i_job_refusal_number(refusal) != heard ? refusal : 0;
+}
+
+weft_status weft_i_group_fate(const weft_group *group, int rank)
+{
+    if (revoker(group))
+        return WEFT_ERR_REVOKED;
+    uint64_t refusal = new_refusal(group, rank);
+    return refusal ? weft_i_job_refusal_status(refusal)
+                   : weft_i_world_fate(group->world, group->members[rank]);
+}
+
+static weft_status fail_refusal(const weft_group *group, const char *what, int rank,
+                                weft_status why)
+{
+    return weft_i_fail(why, "%s: rank %d of the world could not take part (%s)", what,
+                       group->members[rank], weft_strerror(why));
+}
+
+weft_status weft_i_group_check_revoked(const weft_i_call *call)
+{
+    const weft_group *group = call->group;
+    uint32_t revoked = revoker(group);
+    if (!revoked)
+        return WEFT_OK;
+    char what[160];
+    weft_i_call_text(call, what, sizeof what);
+    weft_status why =
+        (weft_status)atomic_load_explicit(&group->board->failure, memory_order_relaxed);
+    if (why < 0)
+        return fail_refusal(group, what, (int)revoked - 1, why);
+    return weft_i_fail(WEFT_ERR_REVOKED, "%s: rank %u revoked the group", what, revoked - 1);
+}
+
 weft_status weft_i_group_lost(const weft_i_call *call, int rank)
 {
     const weft_group *group = call->group;
-    /* Pairs with the release in weft_group_revoke. */
-    uint32_t revoked =
-        group->board ? atomic_load_explicit(&group->board->revoked, memory_order_acquire) : 0;
-    const weft_i_slot *slot = weft_i_group_slot(group, rank);
-    if (!revoked && (!slot || weft_i_watch_fate(slot) == WEFT_I_ALIVE))
-        return WEFT_OK;
+    WEFT_TRY(weft_i_group_check_revoked(call));
     char what[160];
-    describe_call(call, what, sizeof what);
-    if (revoked)
-        return weft_i_fail(WEFT_ERR_REVOKED, "%s: rank %u revoked the group", what, revoked - 1);
+    weft_i_call_text(call, what, sizeof what);
+    uint64_t refusal = new_refusal(group, rank);
+    if (refusal) {
+        atomic_store_explicit(
+            &group->world->peers[group->members[rank]].heard[weft_i_job_refusal_class(group->list)],
+            weft_i_job_refusal_number(refusal), memory_order_relaxed);
+        return fail_refusal(group, what, rank, weft_i_job_refusal_status(refusal));
+    }
     return weft_i_world_lost(group->world, group->members[rank], what);
 }
 
+/* Without a message: the meeting may turn out to have succeeded. */
 static weft_status point_lost(void *arg, uint64_t missing)
 {
-    return weft_i_group_lost(arg, (int)missing);
+    const weft_i_call *call = arg;
+    return weft_i_group_fate(call->group, (int)missing);
 }
 
 /* Names everybody whose word is behind: "waiting for rank 2 (...), rank 3 (...)". */
@@ -53,7 +99,7 @@ static weft_status fail_timeout(const weft_i_call *call, const weft_i_point *poi
 {
     char what[160], names[1400] = "";
     size_t used = 0;
-    describe_call(call, what, sizeof what);
+    weft_i_call_text(call, what, sizeof what);
     for (int rank = 0; rank < point->size && used + 8 < sizeof names; rank++) {
         uint64_t word = atomic_load_explicit(weft_i_point_turn(point, rank, meeting->epoch),
                                              memory_order_relaxed);
@@ -65,13 +111,22 @@ static weft_status fail_timeout(const weft_i_call *call, const weft_i_point *poi
         used = strlen(names);
     }
     return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: waited %lld ms for %s", what, (long long)timeout_ms,
-                       names);
+                       used ? names : "ranks that came as the deadline passed");
 }
 
-weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting)
+static weft_status fail_anew(const weft_i_call *call, const weft_i_meeting *meeting)
 {
     char what[160], who[512];
-    describe_call(call, what, sizeof what);
+    weft_i_call_text(call, what, sizeof what);
+    weft_i_world_describe(call->group->world, call->group->members[meeting->culprit], who,
+                          sizeof who);
+    return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: given up by %s, whose deadline passed", what, who);
+}
+
+weft_status weft_i_group_fail_mismatch(const weft_i_call *call, const weft_i_meeting *meeting)
+{
+    char what[160], who[512];
+    weft_i_call_text(call, what, sizeof what);
     weft_i_world_describe(call->group->world, call->group->members[meeting->culprit], who,
                           sizeof who);
     return weft_i_fail(WEFT_ERR_MISMATCH, "%s: another rank called something else here: %s", what,
@@ -81,28 +136,37 @@ weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting 
 weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
                               int64_t timeout_ms, weft_i_meeting *meeting)
 {
+    WEFT_TRY(weft_i_group_check_revoked(call));
     point->lost = point_lost;
     point->arg = (void *)(uintptr_t)call;
     weft_status status = weft_i_signal_meet(point, digest, timeout_ms, meeting);
-    if (status == WEFT_ERR_TIMEOUT)
+    switch (status) {
+    case WEFT_OK:
+    case WEFT_ERR_MISMATCH:
+        return status;
+    case WEFT_ERR_TIMEOUT:
         return fail_timeout(call, point, meeting, timeout_ms);
-    return status;
+    case WEFT_ERR_CANCELLED:
+        return fail_anew(call, meeting);
+    default: /* what point_lost said, which is for ever */
+        return weft_i_group_lost(call, meeting->culprit);
+    }
 }
 
-static uint32_t digest_of(const char *what, size_t bytes)
+static uint32_t digest_of(const char *what, size_t bytes, bool later)
 {
     uint32_t digest = weft_i_digest(1, bytes);
     for (const char *c = what; *c; c++)
         digest = weft_i_digest(digest, (unsigned char)*c);
-    return digest;
+    return later ? weft_i_digest_later(digest) : weft_i_digest_first(digest);
 }
 
 /*
  * Two notes by turns: a note is overwritten two exchanges later, and by then everybody has met once
  * more, which they do only after reading it.
  */
-static weft_status exchange_on_board(const weft_i_call *call, const void *mine, size_t bytes,
-                                     char *all, int64_t timeout_ms)
+static weft_status exchange_on_board(const weft_i_call *call, uint32_t digest, const void *mine,
+                                     size_t bytes, char *all, int64_t timeout_ms)
 {
     const weft_group *group = call->group;
     weft_i_board_row *row = group->board->row;
@@ -114,112 +178,56 @@ static weft_status exchange_on_board(const weft_i_call *call, const void *mine, 
     weft_i_point point = {.me = group->rank,
                           .size = group->size,
                           .words = (char *)&row[0].arrival,
+                          .passes = (char *)&row[0].pass,
                           .bells = (char *)&row[0].bell,
-                          .word_stride = sizeof *row,
-                          .bell_stride = sizeof *row,
+                          .stride = sizeof *row,
                           .mode = group->world->mode};
     weft_i_meeting meeting;
-    weft_status status =
-        weft_i_group_meet(call, &point, digest_of(call->op, bytes), timeout_ms, &meeting);
+    weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
     if (status < 0)
-        return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(call, &meeting) : status;
+        return status == WEFT_ERR_MISMATCH ? weft_i_group_fail_mismatch(call, &meeting) : status;
     for (int rank = 0; all && rank < group->size; rank++)
         memcpy(all + (size_t)rank * bytes, row[rank].note[parity], bytes);
     return WEFT_OK;
 }
 
-static void note_key(const weft_group *group, uint64_t number, int rank, char *out, size_t bytes)
+static weft_status exchange(weft_group *group, const char *what, bool later, const void *mine,
+                            size_t bytes, void *all, int64_t timeout_ms)
 {
-    snprintf(out, bytes, "x/%016llx%016llx/%llu/%d", (unsigned long long)group->key.word[0],
-             (unsigned long long)group->key.word[1], (unsigned long long)number, rank);
-}
-
-typedef struct letter {
-    uint32_t digest, bytes;
-    unsigned char note[WEFT_I_NOTE_BYTES];
-} letter;
-
-static weft_status fail_letter(const weft_i_call *call, int rank)
-{
-    char what[160], who[512];
-    describe_call(call, what, sizeof what);
-    weft_i_world_describe(call->group->world, call->group->members[rank], who, sizeof who);
-    return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: the deadline passed while waiting for %s", what, who);
-}
-
-/* Waits for one member's letter, in slices, so that a local member's death ends the wait. */
-static weft_status read_letter(const weft_i_call *call, uint64_t number, int rank, int64_t deadline,
-                               letter *out)
-{
-    char key[96];
-    note_key(call->group, number, rank, key, sizeof key);
-    for (;;) {
-        weft_store_value value = {0};
-        weft_status status = weft_store_get(call->group->world->store, key, SLICE_MS, &value);
-        if (status == WEFT_OK) {
-            memset(out, 0, sizeof *out);
-            memcpy(out, value.data, value.bytes < sizeof *out ? value.bytes : sizeof *out);
-            weft_store_value_clear(&value);
-            return WEFT_OK;
-        }
-        if (status != WEFT_ERR_TIMEOUT)
-            return status;
-        WEFT_TRY(weft_i_group_lost(call, rank));
-        if (WEFT_OS->clock_ns() >= deadline)
-            return fail_letter(call, rank);
-    }
-}
-
-static weft_status exchange_by_store(const weft_i_call *call, weft_group *group, const void *mine,
-                                     size_t bytes, char *all, int64_t timeout_ms)
-{
-    letter own = {.digest = digest_of(call->op, bytes), .bytes = (uint32_t)bytes}, theirs;
-    int64_t deadline = weft_i_os_deadline(timeout_ms);
-    uint64_t number = group->exchanges++;
-    char key[96];
-    if (bytes)
-        memcpy(own.note, mine, bytes);
-    note_key(group, number, group->rank, key, sizeof key);
-    WEFT_TRY(weft_store_set(group->world->store, key, &own, offsetof(letter, note) + bytes));
-    for (int rank = 0; rank < group->size; rank++) {
-        WEFT_TRY(read_letter(call, number, rank, deadline, &theirs));
-        weft_i_meeting meeting = {.culprit = rank, .culprit_digest = theirs.digest};
-        if (theirs.digest != own.digest || theirs.bytes != own.bytes)
-            return weft_i_group_mismatch(call, &meeting);
-        if (all)
-            memcpy(all + (size_t)rank * bytes, theirs.note, bytes);
-    }
-    /* Everybody has written letter `number`, so everybody has read letter `number - 1`. */
-    if (number > 0) {
-        note_key(group, number - 1, group->rank, key, sizeof key);
-        weft_store_delete_key(group->world->store, key, NULL);
-    }
-    return WEFT_OK;
+    if (bytes > WEFT_I_NOTE_BYTES)
+        return weft_i_fail(WEFT_ERR_INTERNAL, "an exchange of %zu bytes does not fit a note",
+                           bytes);
+    WEFT_TRY(weft_i_group_check_limit(what, timeout_ms));
+    weft_i_call call = {group, what, -1};
+    int64_t limit = weft_i_group_limit(group, timeout_ms);
+    uint32_t digest = digest_of(what, bytes, later);
+    uint64_t number =
+        weft_i_record_begin(weft_i_group_record(group), what, group->id, bytes, -1, -1);
+    weft_status status =
+        group->board ? exchange_on_board(&call, digest, mine, bytes, all, limit)
+                     : weft_i_letters_exchange(&call, group, digest, mine, bytes, all, limit);
+    weft_i_record_end(weft_i_group_record(group), number, status);
+    return status;
 }
 
 weft_status weft_i_group_exchange(weft_group *group, const char *what, const void *mine,
                                   size_t bytes, void *all, int64_t timeout_ms)
 {
-    if (bytes > WEFT_I_NOTE_BYTES)
-        return weft_i_fail(WEFT_ERR_INTERNAL, "an exchange of %zu bytes does not fit a note",
-                           bytes);
-    weft_i_call call = {group, what, -1};
-    int64_t limit = weft_i_group_limit(group, timeout_ms);
-    uint64_t number =
-        weft_i_record_begin(weft_i_group_record(group), what, group->id, bytes, -1, -1);
-    weft_status status = group->board ? exchange_on_board(&call, mine, bytes, all, limit)
-                                      : exchange_by_store(&call, group, mine, bytes, all, limit);
-    weft_i_record_end(weft_i_group_record(group), number, status);
-    return status;
+    return exchange(group, what, false, mine, bytes, all, timeout_ms);
+}
+
+weft_status weft_i_group_exchange_later(weft_group *group, const char *what, const void *mine,
+                                        size_t bytes, void *all, int64_t timeout_ms)
+{
+    return exchange(group, what, true, mine, bytes, all, timeout_ms);
 }
 
 void weft_i_group_show(weft_group *group, const char *what, const void *mine, size_t bytes)
 {
-    weft_status reason = weft_last_status();
-    char message[512];
-    snprintf(message, sizeof message, "%s", weft_last_error());
-    if (weft_i_group_exchange(group, what, mine, bytes, NULL, WEFT_DEFAULT) < 0)
-        weft_i_fail(reason, "%s", message);
+    weft_i_errors reason;
+    weft_i_errors_save(&reason);
+    weft_i_group_exchange(group, what, mine, bytes, NULL, WEFT_DEFAULT);
+    weft_i_errors_restore(&reason);
 }
 
 weft_status weft_group_barrier(weft_group *group, int64_t timeout_ms)

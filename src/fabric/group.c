@@ -2,15 +2,19 @@
 /*
  * Groups: members, names, making and splitting.  How members meet is in exchange.c.
  *
- * A new group needs no collective call of its parent: its key follows from the job, the parent, the
- * rank list and how often that list was made a group of, so its members compute the same key alone.
- * The first member makes the board and offers it under that key; the others fetch it.
+ * A new group needs no collective call of its parent.  Its members find each other by the list: a
+ * key that follows from the parent and the ranks.  On one host the first member makes the board,
+ * offers it under that key until all have met on it, and its random key becomes the group's; a
+ * member takes no board on which it has met before, so that one list can be made a group of again
+ * and again.  A member that fails ends the board, or if it has none says so in its slot, and the
+ * others fail at once.  Between hosts members count how often they have made a group of the list.
  */
 #include "fabric/group.h"
 
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "fabric/letters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +25,6 @@ static void destroy(weft_i_object *object)
     weft_group *group = (weft_group *)object;
     weft_i_object_drop(group->lane);
     weft_i_object_drop(group->workspace);
-    if (group->board_segment && group->rank == 0)
-        weft_i_post_withdraw(group->world->post, group->key);
     weft_i_segment_drop(group->board_segment);
     WEFT_OS->free(group->members);
     WEFT_OS->free(group->creations);
@@ -122,6 +124,17 @@ int64_t weft_group_timeout(const weft_group *group)
     return group ? group->timeout_ms : 0;
 }
 
+weft_status weft_i_group_check_limit(const char *what, int64_t timeout_ms)
+{
+    return timeout_ms < WEFT_DEFAULT
+               ? weft_i_fail(
+                     WEFT_ERR_INVALID_ARG,
+                     "%s: a time limit is a number of ms, WEFT_FOREVER or WEFT_DEFAULT, not "
+                     "%lld",
+                     what, (long long)timeout_ms)
+               : WEFT_OK;
+}
+
 weft_status weft_group_set_timeout(weft_group *group, int64_t timeout_ms)
 {
     WEFT_TRY(weft_i_group_usable(group));
@@ -151,20 +164,28 @@ static weft_status check_ranks(const weft_group *parent, const int *ranks, int c
     return WEFT_OK;
 }
 
-/* Counts this making of the list; NULL if memory runs out. */
-static weft_i_creation *count_creation(weft_group *parent, weft_i_key ranks)
+/* The count of groups made of this list between hosts; NULL if memory runs out. */
+static weft_i_creation *find_creation(weft_group *parent, weft_i_key list)
 {
     for (size_t i = 0; i < parent->creation_count; i++)
-        if (weft_i_key_equal(parent->creations[i].ranks, ranks))
+        if (weft_i_key_equal(parent->creations[i].ranks, list))
             return &parent->creations[i];
     size_t count = parent->creation_count + 1;
     weft_i_creation *wider = WEFT_OS->resize(parent->creations, count * sizeof *wider);
     if (!wider)
-        return NULL;
+        return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory to count the groups of a list of ranks");
     parent->creations = wider;
     parent->creation_count = count;
-    wider[count - 1] = (weft_i_creation){ranks, 0};
+    wider[count - 1] = (weft_i_creation){list, 0};
     return &wider[count - 1];
+}
+
+static weft_i_key list_key(const weft_group *parent, const int *ranks, int count)
+{
+    weft_i_key key = parent->key;
+    for (int i = 0; i < count; i++)
+        key = weft_i_key_of(key, &parent->members[ranks[i]], sizeof *parent->members);
+    return key;
 }
 
 static weft_status lost_leader(void *arg)
@@ -172,79 +193,168 @@ static weft_status lost_leader(void *arg)
     return weft_i_group_lost(arg, 0);
 }
 
-static size_t board_bytes_of(const weft_group *group)
-{
-    return weft_i_board_bytes(group->size);
-}
-
 /* The first member makes the board; if it cannot, the others must not wait for it. */
 static weft_status make_board(weft_group *group)
 {
-    weft_status status = weft_i_segment_new(board_bytes_of(group), group->world->sharing,
-                                            "a group's board", &group->board_segment);
-    if (status == WEFT_OK)
-        ((weft_i_board *)(void *)group->board_segment->base)->ranks = (uint32_t)group->size;
-    weft_status offered =
-        weft_i_post_offer(group->world->post, group->key, group->board_segment, status);
-    return status < 0 ? status : offered;
+    WEFT_TRY(weft_i_segment_new(weft_i_board_bytes(group->size), group->world->sharing,
+                                "a group's board", &group->board_segment));
+    group->board = (weft_i_board *)(void *)group->board_segment->base;
+    group->board->ranks = (uint32_t)group->size;
+    group->board->key = group->board_segment->key;
+    return weft_i_post_offer(group->world->post, group->list, group->board_segment, WEFT_OK);
 }
 
-static weft_status fetch_board(weft_group *group, int64_t timeout_ms)
+static weft_status fetch_once(weft_group *group, int64_t deadline, int64_t timeout_ms)
 {
     weft_i_call call = {group, "group_new", -1};
     weft_i_post_order order = {.own = group->world->post,
                                .peer = group->world->peers[group->members[0]].post,
-                               .key = group->key,
-                               .bytes = board_bytes_of(group),
-                               .deadline = weft_i_os_deadline(timeout_ms),
+                               .key = group->list,
+                               .bytes = weft_i_board_bytes(group->size),
+                               .deadline = deadline,
                                .lost = lost_leader,
                                .arg = &call};
     weft_status status = weft_i_post_fetch(&order, &group->board_segment);
     char who[512];
-    if (status == WEFT_ERR_TIMEOUT) {
-        weft_i_world_describe(group->world, group->members[0], who, sizeof who);
-        return weft_i_fail(status, "group_new \"%s\": waited %lld ms for %s to make it",
-                           group->name, (long long)timeout_ms, who);
+    if (status != WEFT_ERR_TIMEOUT)
+        return status;
+    weft_i_world_describe(group->world, group->members[0], who, sizeof who);
+    return weft_i_fail(status, "group_new \"%s\": waited %lld ms for %s to make it", group->name,
+                       (long long)timeout_ms, who);
+}
+
+/* Has this rank met on the board before?  Then it is that of an earlier group of this list. */
+static bool is_used(const weft_group *group, const weft_i_board *board)
+{
+    /* Our own word. */
+    return weft_i_arrival_epoch(
+               atomic_load_explicit(&board->row[group->rank].arrival, memory_order_relaxed)) != 0;
+}
+
+static weft_status fetch_board(weft_group *group, int64_t deadline, int64_t timeout_ms)
+{
+    for (;;) {
+        WEFT_TRY(fetch_once(group, deadline, timeout_ms));
+        weft_i_board *board = (weft_i_board *)(void *)group->board_segment->base;
+        if (!is_used(group, board)) {
+            group->board = board;
+            return WEFT_OK;
+        }
+        weft_i_segment_drop(group->board_segment);
+        group->board_segment = NULL;
+        WEFT_OS->sleep_ns(1000000); /* its first member is about to withdraw it */
     }
-    if (status < 0 && weft_last_status() != status)
-        return weft_i_fail(status,
-                           "group_new \"%s\": rank %d of the world could not make its board (%s)",
-                           group->name, group->members[0], weft_strerror(status));
+}
+
+static int64_t ms_until(int64_t deadline)
+{
+    int64_t left = deadline - WEFT_OS->clock_ns();
+    return deadline == WEFT_I_NEVER ? WEFT_FOREVER : left > 0 ? left / 1000000 : 0;
+}
+
+static weft_status meet_on_board(weft_group *group)
+{
+    int64_t limit = weft_i_group_limit(group, WEFT_DEFAULT);
+    int64_t deadline = weft_i_os_deadline(limit);
+    WEFT_TRY(group->rank == 0 ? make_board(group) : fetch_board(group, deadline, limit));
+    group->key = group->board->key;
+    group->id = (uint32_t)(group->key.word[0] & 0xffff) | 0x10000;
+    return weft_i_group_exchange(group, "group_new", NULL, 0, NULL, ms_until(deadline));
+}
+
+/* Do the others have to be told?  A rank that is lost they see themselves. */
+static bool is_own_failure(weft_status status)
+{
+    return status < 0 && weft_status_scope(status) < WEFT_SCOPE_GROUP;
+}
+
+static weft_status open_local(weft_group *group)
+{
+    group->making = true;
+    weft_i_job_allow(group->world->mine, group->list);
+    weft_status status = meet_on_board(group);
+    if (is_own_failure(status) && group->board)
+        weft_i_group_end(group, status);
+    else if (is_own_failure(status))
+        weft_i_job_refuse(group->world->mine, group->list, status);
+    if (group->rank == 0)
+        weft_i_post_withdraw(group->world->post, group->list);
+    group->making = false;
     return status;
 }
 
-static weft_status open_board(weft_group *group)
+/* Tells the other members that this rank will not be one; keeps the reason. */
+static void refuse_remote(weft_i_world *world, weft_i_key list, uint32_t times, weft_status why)
 {
-    int64_t limit = weft_i_group_limit(group, WEFT_DEFAULT);
-    if (group->local) {
-        WEFT_TRY(group->rank == 0 ? make_board(group) : fetch_board(group, limit));
-        group->board = (weft_i_board *)(void *)group->board_segment->base;
-    }
-    return weft_i_group_exchange(group, "group_new", NULL, 0, NULL, limit);
+    weft_i_errors reason;
+    weft_i_errors_save(&reason);
+    weft_i_letters_end(world->store, weft_i_key_of(list, &times, sizeof times), world->rank, why);
+    weft_i_errors_restore(&reason);
 }
 
-static weft_status fill_group(weft_group *group, weft_group *parent, const int *ranks,
-                              const char *name)
+static weft_status open_remote(weft_group *group, weft_group *parent)
+{
+    weft_i_creation *creation = find_creation(parent, group->list);
+    if (!creation) {
+        refuse_remote(group->world, group->list, 0, WEFT_ERR_NO_MEMORY);
+        return WEFT_ERR_NO_MEMORY;
+    }
+    group->key = weft_i_key_of(group->list, &creation->times, sizeof creation->times);
+    group->id = (uint32_t)(group->key.word[0] & 0xffff) | 0x10000;
+    weft_i_letters_allow(group->world->store, group->key, group->world->rank);
+    weft_status status = weft_i_group_exchange(group, "group_new", NULL, 0, NULL, WEFT_DEFAULT);
+    if (status == WEFT_OK)
+        creation->times++;
+    else if (is_own_failure(status) && status != WEFT_ERR_TIMEOUT)
+        refuse_remote(group->world, group->list, creation->times, status);
+    return status;
+}
+
+static void name_group(weft_group *group, const weft_group *parent, const char *name)
+{
+    if (name)
+        snprintf(group->name, sizeof group->name, "%s", name);
+    else /* until the board has told the group's number, the list's */
+        snprintf(group->name, sizeof group->name, "%.40s/%llx", parent->name,
+                 (unsigned long long)(group->list.word[0] & 0xffff));
+}
+
+static void fill_group(weft_group *group, weft_group *parent, const int *ranks, const char *name)
 {
     for (int i = 0; i < group->size; i++)
         group->members[i] = parent->members[ranks[i]];
-    weft_i_key list =
-        weft_i_key_of(parent->key, group->members, (size_t)group->size * sizeof *group->members);
-    weft_i_creation *creation = count_creation(parent, list);
-    if (!creation)
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a group of %d ranks", group->size);
-    uint32_t nth = creation->times++;
+    group->list = list_key(parent, ranks, group->size);
     group->parent = weft_i_object_hold(parent);
     group->rank = weft_group_rank_of(group, parent->world->rank);
-    group->key = weft_i_key_of(list, &nth, sizeof nth);
-    group->id = (uint32_t)(group->key.word[0] & 0xffff) | 0x10000;
     group->timeout_ms = parent->timeout_ms;
     group->local = all_local(group);
-    if (name)
-        snprintf(group->name, sizeof group->name, "%s", name);
+    name_group(group, parent, name);
+}
+
+/* Not even memory for the group: tells the others without any. */
+static void refuse(weft_group *parent, const int *ranks, int count, weft_status why)
+{
+    weft_i_world *world = parent->world;
+    weft_i_key list = list_key(parent, ranks, count);
+    bool local = true;
+    for (int i = 0; i < count; i++)
+        local &= weft_i_group_slot(parent, ranks[i]) != NULL;
+    uint32_t times = 0;
+    for (size_t i = 0; i < parent->creation_count; i++)
+        if (weft_i_key_equal(parent->creations[i].ranks, list))
+            times = parent->creations[i].times;
+    if (local)
+        weft_i_job_refuse(world->mine, list, why);
     else
-        snprintf(group->name, sizeof group->name, "%.40s/%x", parent->name, group->id);
-    return WEFT_OK;
+        refuse_remote(world, list, times, why);
+}
+
+static bool is_member(const weft_group *parent, const int *ranks, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (ranks[i] == parent->rank)
+            return true;
+    return false;
 }
 
 weft_group *weft_group_new(weft_group *parent, const int *ranks, int count, const char *name)
@@ -254,18 +364,20 @@ weft_group *weft_group_new(weft_group *parent, const int *ranks, int count, cons
     if (name && strlen(name) >= sizeof parent->name)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "a group's name has at most %zu characters",
                            sizeof parent->name - 1);
-    bool member = false;
-    for (int i = 0; i < count; i++)
-        member |= ranks[i] == parent->rank;
-    if (!member)
+    if (!is_member(parent, ranks, count))
         return NULL;
     weft_group *group = new_group(parent->world, count);
-    if (!group)
+    if (!group) {
+        refuse(parent, ranks, count, weft_last_status());
         return NULL;
-    if (fill_group(group, parent, ranks, name) < 0 || open_board(group) < 0) {
+    }
+    fill_group(group, parent, ranks, name);
+    if ((group->local ? open_local(group) : open_remote(group, parent)) < 0) {
         weft_release(group);
         return NULL;
     }
+    if (!name)
+        snprintf(group->name, sizeof group->name, "%.40s/%x", parent->name, group->id);
     weft_i_log(WEFT_LOG_INFO, "group \"%s\" (%x): rank %d of %d, world rank %d", group->name,
                group->id, group->rank, group->size, group->world->rank);
     return group;
@@ -273,6 +385,7 @@ weft_group *weft_group_new(weft_group *parent, const int *ranks, int count, cons
 
 typedef struct choice {
     int color, key, rank;
+    int failure; /* a status: this rank cannot take part */
 } choice;
 
 static int by_key_then_rank(const void *left, const void *right)
@@ -283,40 +396,53 @@ static int by_key_then_rank(const void *left, const void *right)
     return a->rank - b->rank;
 }
 
+/* The ranks of our color in order; returns how many, or a status. */
+static int choose(const weft_group *parent, int color, choice *all, int *ranks)
+{
+    int count = 0;
+    for (int rank = 0; rank < parent->size; rank++) {
+        if (all[rank].failure < 0)
+            return weft_i_fail((weft_status)all[rank].failure,
+                               "group_split of \"%s\": rank %d could not take part (%s)",
+                               parent->name, rank, weft_strerror((weft_status)all[rank].failure));
+        if (all[rank].color == color)
+            all[count++] = all[rank];
+    }
+    qsort(all, (size_t)count, sizeof *all, by_key_then_rank);
+    for (int i = 0; i < count; i++)
+        ranks[i] = all[i].rank;
+    return count;
+}
+
 weft_group *weft_group_split(weft_group *parent, int color, int key)
 {
     if (weft_i_group_usable(parent) < 0)
         return NULL;
-    choice mine = {color, key, parent->rank};
+    choice mine = {color, key, parent->rank, 0};
     choice *all = WEFT_OS->alloc((size_t)parent->size * sizeof *all);
     int *ranks = WEFT_OS->alloc((size_t)parent->size * sizeof *ranks);
     weft_group *group = NULL;
     if (!all || !ranks) {
-        weft_i_null(WEFT_ERR_NO_MEMORY, "weft_group_split: no memory for %d ranks", parent->size);
+        mine.failure = weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_group_split: no memory for %d ranks",
+                                   parent->size);
+        weft_i_group_show(parent, "group_split", &mine, sizeof mine);
     } else if (weft_i_group_exchange(parent, "group_split", &mine, sizeof mine, all,
-                                     WEFT_DEFAULT) == WEFT_OK &&
-               color >= 0) {
-        int count = 0;
-        for (int rank = 0; rank < parent->size; rank++)
-            if (all[rank].color == color)
-                all[count++] = all[rank];
-        qsort(all, (size_t)count, sizeof *all, by_key_then_rank);
-        for (int i = 0; i < count; i++)
-            ranks[i] = all[i].rank;
-        group = weft_group_new(parent, ranks, count, NULL);
+                                     WEFT_DEFAULT) == WEFT_OK) {
+        int count = choose(parent, color, all, ranks);
+        if (color >= 0 && count > 0)
+            group = weft_group_new(parent, ranks, count, NULL);
     }
     WEFT_OS->free(all);
     WEFT_OS->free(ranks);
     return group;
 }
 
-void weft_i_group_spoil(const weft_group *group)
+void weft_i_group_end(const weft_group *group, weft_status why)
 {
-    if (!group->board)
-        return;
-    uint32_t nobody = 0;
-    /* Pairs with the acquire in weft_i_group_lost.  The first to revoke is the one named. */
-    atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody,
+    uint32_t none = 0;
+    atomic_store_explicit(&group->board->failure, why, memory_order_relaxed);
+    /* Pairs with the acquire in `revoker`; the first one counts. */
+    atomic_compare_exchange_strong_explicit(&group->board->revoked, &none,
                                             1 + (uint32_t)group->rank, memory_order_release,
                                             memory_order_relaxed);
     for (int rank = 0; rank < group->size; rank++)
@@ -327,8 +453,8 @@ weft_status weft_group_revoke(weft_group *group)
 {
     WEFT_TRY(weft_i_group_usable(group));
     if (!group->board)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
-                           "group \"%s\" spans hosts: it cannot be revoked yet", group->name);
-    weft_i_group_spoil(group);
+        return weft_i_letters_end(group->world->store, group->key, group->world->rank,
+                                  WEFT_ERR_REVOKED);
+    weft_i_group_end(group, WEFT_OK);
     return WEFT_OK;
 }

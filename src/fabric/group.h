@@ -18,16 +18,18 @@ struct weft_group {
     weft_i_world *world;
     weft_group *parent; /* held, so that a child outlives nothing it needs; NULL for the world */
     int rank, size;
-    int *members;   /* world ranks */
-    weft_i_key key; /* equal on all members, unique in the job */
-    uint32_t id;    /* for the flight record: 0 is the world */
+    int *members;    /* world ranks */
+    weft_i_key key;  /* equal on all members, unique in the job */
+    weft_i_key list; /* of the parent and the members: known before the group is made */
+    bool making;     /* weft_group_new is under way */
+    uint32_t id;     /* for the flight record: 0 is the world */
     char name[64];
     int64_t timeout_ms;
     bool local;                    /* all members on this host */
     weft_i_segment *board_segment; /* NULL for the world, whose board lies in the job segment */
     weft_i_board *board;        /* NULL: members on several hosts, exchanges go through the store */
     uint32_t pairings;          /* rendezvous in this group so far (symm/pairing.c) */
-    uint64_t exchanges;         /* through the store so far */
+    uint64_t round, swept;      /* of exchanges through the store, see letters.c */
     weft_i_creation *creations; /* how often each rank list was made a group of */
     size_t creation_count;
     /* Objects that live as long as the group, made by floors above: */
@@ -54,34 +56,49 @@ static inline int64_t weft_i_group_limit(const weft_group *group, int64_t timeou
     return timeout_ms == WEFT_DEFAULT ? group->timeout_ms : timeout_ms;
 }
 
-/* Can member `rank` still take part?  Also looks at the revoked flag. */
+/* WEFT_ERR_INVALID_ARG for a number that is no time limit. */
+weft_status weft_i_group_check_limit(const char *what, int64_t timeout_ms);
+
+/* Can member `rank` still take part?  Also looks at the revoked flag.  The first without a message.
+ */
+weft_status weft_i_group_fate(const weft_group *group, int rank);
 weft_status weft_i_group_lost(const weft_i_call *call, int rank);
+
+/* WEFT_OK, or WEFT_ERR_REVOKED with a message. */
+weft_status weft_i_group_check_revoked(const weft_i_call *call);
+
+/* "rank 1 of 4 in group "0", barrier on channel 2" */
+void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes);
+
+weft_status weft_i_group_fail_mismatch(const weft_i_call *call, const weft_i_meeting *meeting);
 
 /*
  * weft_i_signal_meet with a message for every failure but WEFT_ERR_MISMATCH, which the caller can
- * tell better, or by weft_i_group_mismatch; `meeting` names the culprit.
+ * tell better, or by weft_i_group_fail_mismatch; `meeting` names the culprit.
  */
 weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
                               int64_t timeout_ms, weft_i_meeting *meeting);
 
-weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting);
-
 /*
  * All members show each other `bytes` (at most WEFT_I_NOTE_BYTES); `all` receives them in rank
  * order.  Collective. Members that exchange something else, by name or size, all get
- * WEFT_ERR_MISMATCH.
+ * WEFT_ERR_MISMATCH.  The second is for an operation's exchanges after its first: a rank that gives
+ * the operation up in between may try it again, and those who wait here for it are told (see
+ * base/signal.h).
  */
 weft_status weft_i_group_exchange(weft_group *group, const char *what, const void *mine,
                                   size_t bytes, void *all, int64_t timeout_ms);
+weft_status weft_i_group_exchange_later(weft_group *group, const char *what, const void *mine,
+                                        size_t bytes, void *all, int64_t timeout_ms);
+
+/* Revokes the group; `why` (negative) if it could not be made, else WEFT_OK. */
+void weft_i_group_end(const weft_group *group, weft_status why);
 
 /*
  * Takes part in an exchange without reading the others' notes: how a rank that cannot go on tells
  * them so.  Keeps the thread's last error, which is the reason.
  */
 void weft_i_group_show(weft_group *group, const char *what, const void *mine, size_t bytes);
-
-/* Revokes the group because an operation broke off in its middle; keeps the thread's last error. */
-void weft_i_group_spoil(const weft_group *group);
 
 static inline weft_i_record *weft_i_group_record(const weft_group *group)
 {

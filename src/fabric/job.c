@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <errno.h>
+#include <stddef.h>
 
 static const uint64_t magic = 0x626f6a2074666577; /* "weft job" */
 
@@ -88,4 +89,49 @@ void weft_i_job_note_exit(weft_i_job *job, int local_rank, int wait_status)
     atomic_store_explicit(&weft_i_job_slot(job, local_rank)->life.exit,
                           WEFT_I_EXIT_SEEN | (uint32_t)(wait_status & 0xffff),
                           memory_order_release);
+}
+
+static uint64_t class_word(const weft_i_slot *slot, weft_i_key key)
+{
+    /* Pairs with the release in weft_i_job_refuse. */
+    return atomic_load_explicit(&slot->refusals[weft_i_job_refusal_class(key)],
+                                memory_order_acquire);
+}
+
+void weft_i_job_refuse(weft_i_slot *mine, weft_i_key key, weft_status why)
+{
+    uint16_t number = (uint16_t)(weft_i_job_refusal_number(class_word(mine, key)) + 1);
+    uint64_t word = key.word[0] << 24 | (uint64_t)number << 8 | ((unsigned)-(int)why & 0xff);
+    atomic_store_explicit(&mine->refusals[weft_i_job_refusal_class(key)], word,
+                          memory_order_release); /* pairs with the acquire in class_word */
+}
+
+void weft_i_job_allow(weft_i_slot *mine, weft_i_key key)
+{
+    uint64_t word = weft_i_job_refusal(mine, key);
+    if (word) /* keeps the number, so that the next refusal is not taken for this one */
+        atomic_store_explicit(&mine->refusals[weft_i_job_refusal_class(key)],
+                              word & ((uint64_t)0xffff << 8), memory_order_release);
+}
+
+uint64_t weft_i_job_refusal(const weft_i_slot *slot, weft_i_key key)
+{
+    uint64_t word = class_word(slot, key);
+    return (word & 0xff) && word >> 24 == (key.word[0] & (((uint64_t)1 << 40) - 1)) ? word : 0;
+}
+
+void weft_i_job_note_failed(int fd, int local_rank)
+{
+    weft_i_job job;
+    if (WEFT_OS->pread(fd, &job, sizeof job, 0) != (ssize_t)sizeof job || job.magic != magic ||
+        job.layout != WEFT_I_JOB_LAYOUT || local_rank < 0 || local_rank >= (int)job.ranks)
+        return;
+    off_t at = (off_t)(job.slots_at + (size_t)local_rank * job.slot_bytes +
+                       offsetof(weft_i_slot, life.state));
+    uint32_t state = 0, failed = WEFT_I_RANK_FAILED;
+    if (WEFT_OS->pread(fd, &state, sizeof state, at) != (ssize_t)sizeof state ||
+        state != WEFT_I_RANK_AWAITED)
+        return; /* another process has this place */
+    ssize_t ignored = WEFT_OS->pwrite(fd, &failed, sizeof failed, at);
+    (void)ignored;
 }

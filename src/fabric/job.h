@@ -16,13 +16,20 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { WEFT_I_JOB_LAYOUT = 1, WEFT_I_JOB_LINE = 128, WEFT_I_JOB_MAX_RANKS = 4096 };
+enum {
+    WEFT_I_JOB_LAYOUT = 1,
+    WEFT_I_JOB_LINE = 128,
+    WEFT_I_JOB_MAX_RANKS = 4096,
+    WEFT_I_JOB_REFUSALS = 4
+};
 
 /* A rank's course through the job.  Each store releases what the rank wrote to its slot before. */
 typedef enum weft_i_rank_state {
-    WEFT_I_RANK_AWAITED, /* not here yet */
-    WEFT_I_RANK_HERE,    /* its slot is filled, its life word held */
-    WEFT_I_RANK_LEFT     /* finished in order, or (threads) returned from its function */
+    WEFT_I_RANK_AWAITED,  /* not here yet */
+    WEFT_I_RANK_HERE,     /* its slot is filled, its life word held */
+    WEFT_I_RANK_LEFT,     /* finished in order, or (threads) returned from its function */
+    WEFT_I_RANK_ENTERING, /* is filling its slot */
+    WEFT_I_RANK_FAILED    /* could not enter, and will not */
 } weft_i_rank_state;
 
 /* How the launcher saw a rank's process end; bit 31 says that it did. */
@@ -51,6 +58,9 @@ typedef struct weft_i_slot {
         char version[20];
         char post[64]; /* name of the rank's post office */
     } card;
+    /* Groups this rank could not take part in making, one word for each class of keys: 40 bits of
+     * the key, 16 of a count, 8 of the status.  Release by the rank, acquire by its peers. */
+    _Alignas(WEFT_I_JOB_LINE) _Atomic uint64_t refusals[WEFT_I_JOB_REFUSALS];
     _Alignas(WEFT_I_JOB_LINE) weft_i_record record;
 } weft_i_slot;
 
@@ -83,6 +93,32 @@ weft_i_slot *weft_i_job_slot(weft_i_job *job, int local_rank);
 
 /* The board of the group of all local ranks. */
 weft_i_board *weft_i_job_board(weft_i_job *job);
+
+/*
+ * A rank that cannot take part in making the group of `key` says so in its slot, which takes no
+ * memory and no descriptors; `weft_i_job_refusal` is its word for that key, or 0; and what it says:
+ * the status, and the word's number, which grows with every refusal.
+ */
+void weft_i_job_refuse(weft_i_slot *mine, weft_i_key key, weft_status why);
+void weft_i_job_allow(weft_i_slot *mine, weft_i_key key);
+uint64_t weft_i_job_refusal(const weft_i_slot *slot, weft_i_key key);
+static inline int weft_i_job_refusal_class(weft_i_key key)
+{
+    return (int)(key.word[1] % WEFT_I_JOB_REFUSALS);
+}
+
+static inline weft_status weft_i_job_refusal_status(uint64_t refusal)
+{
+    return (weft_status) - (int)(refusal & 0xff);
+}
+
+static inline uint16_t weft_i_job_refusal_number(uint64_t refusal)
+{
+    return (uint16_t)(refusal >> 8);
+}
+
+/* A rank that could not even map the page says so through its descriptor.  Best effort. */
+void weft_i_job_note_failed(int fd, int local_rank);
 
 /* The launcher notes the end of a child, so that ranks still waiting for it learn of it at once. */
 void weft_i_job_note_exit(weft_i_job *job, int local_rank, int wait_status);

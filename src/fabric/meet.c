@@ -14,9 +14,10 @@
 #include "fabric/spawn.h"
 #include "weft/version.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { SLICE_MS = 100 };
 
 /* All ranks of a job page are local: their cards are in their slots. */
 static void adopt_slots(weft_i_world *world)
@@ -34,9 +35,13 @@ static void adopt_slots(weft_i_world *world)
 static weft_status enter_as_thread(const weft_i_place *place, weft_i_world **out)
 {
     weft_i_world *world = NULL;
-    WEFT_TRY(weft_i_world_new(place->rank, place->size, &world));
+    weft_status status = weft_i_world_new(place->rank, place->size, &world);
+    if (status < 0) {
+        weft_i_world_tell_failed(weft_i_job_slot(weft_i_job_of(place->job), place->rank));
+        return status;
+    }
     world->sharing = WEFT_I_BETWEEN_THREADS;
-    weft_status status = weft_i_world_enter(world, place->job, place->post, place->rank);
+    status = weft_i_world_enter(world, place->job, place->post, place->rank);
     if (status < 0) {
         weft_i_world_drop(world);
         return status;
@@ -104,8 +109,19 @@ static weft_status enter_by_store(const weft_i_start *start, weft_i_world *world
     if (!given)
         WEFT_TRY(weft_i_meet_find_store(start, deadline, &store));
     world->sharing = WEFT_I_BETWEEN_PROCESSES;
-    world->store = weft_keep(store); /* released with the world */
+    world->store =
+        given ? weft_i_object_hold(given) : weft_keep(store); /* dropped with the world */
     return weft_i_meet_by_store(world, store, deadline);
+}
+
+/* The page is mapped, or never will be; then the others must not wait for us. */
+static void close_inherited(const weft_i_start *start, weft_status status)
+{
+    if (start->job_fd < 0 || weft_i_os_sealed_bytes(start->job_fd) < 0)
+        return;
+    if (status < 0)
+        weft_i_job_note_failed(start->job_fd, start->rank);
+    WEFT_OS->close(start->job_fd);
 }
 
 static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline,
@@ -123,23 +139,22 @@ static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline
         WEFT_TRY(weft_i_launcher_read(&start));
     }
     weft_i_status_set_rank(start.rank);
-    weft_i_world *world = NULL;
-    WEFT_TRY(weft_i_world_new(start.rank, start.size, &world));
-    weft_status status;
-    if (opts->store)
-        status = enter_by_store(&start, world, opts->store, deadline);
-    else if (start.job_fd >= 0)
-        status = enter_inherited(&start, world);
-    else if (start.size == 1)
-        status = enter_alone(world);
-    else
-        status = enter_by_store(&start, world, NULL, deadline);
+    weft_status status = weft_i_world_new(start.rank, start.size, out);
+    if (status == WEFT_OK && opts->store)
+        status = enter_by_store(&start, *out, opts->store, deadline);
+    else if (status == WEFT_OK && start.job_fd >= 0)
+        status = enter_inherited(&start, *out);
+    else if (status == WEFT_OK && start.size == 1)
+        status = enter_alone(*out);
+    else if (status == WEFT_OK)
+        status = enter_by_store(&start, *out, NULL, deadline);
+    if (!opts->store)
+        close_inherited(&start, status);
     if (status < 0) {
-        weft_i_world_drop(world);
-        return status;
+        weft_i_world_drop(*out);
+        *out = NULL;
     }
-    *out = world;
-    return WEFT_OK;
+    return status;
 }
 
 /* Everybody is here and has shown a card: learn where their offices are, and that they speak our
@@ -160,15 +175,41 @@ static weft_status read_cards(weft_group *group)
     return WEFT_OK;
 }
 
+/* One exchange, in slices where a rank may fail in a way that only the store or its closed office
+ * can tell. */
 static weft_status gather(weft_group *group, int64_t deadline)
 {
-    int64_t left =
-        deadline == WEFT_I_NEVER ? WEFT_FOREVER : (deadline - WEFT_OS->clock_ns()) / 1000000;
-    weft_status status = weft_i_group_exchange(group, "meet", NULL, 0, NULL,
-                                               left == WEFT_FOREVER || left > 0 ? left : 1);
+    weft_i_world *world = group->world;
+    bool sliced = world->store && group->board;
+    weft_status status;
+    int64_t left;
+    do {
+        left = deadline == WEFT_I_NEVER ? INT64_MAX : (deadline - WEFT_OS->clock_ns()) / 1000000;
+        left = left > 0 ? left : 0;
+        int64_t slice = sliced && left > SLICE_MS ? SLICE_MS : left;
+        status = weft_i_group_exchange(group, "meet", NULL, 0, NULL,
+                                       slice == INT64_MAX ? WEFT_FOREVER : slice);
+        if (status == WEFT_ERR_TIMEOUT && sliced)
+            WEFT_TRY(weft_i_meet_check(world));
+    } while (status == WEFT_ERR_TIMEOUT && left > SLICE_MS && sliced);
     if (status == WEFT_ERR_TIMEOUT)
         return weft_i_explain(WEFT_ERR_MISSING, "weft_init");
     return status < 0 ? status : read_cards(group);
+}
+
+/* When all ranks share a host the store has done its work; its server, and its name, may go. */
+static void leave_store(weft_group *group)
+{
+    if (!group->local)
+        return;
+    weft_i_object_drop(group->world->store);
+    group->world->store = NULL;
+}
+
+static weft_status check_limits(const weft_init_opts *opts)
+{
+    WEFT_TRY(weft_i_group_check_limit("weft_init: meet_timeout_ms", opts->meet_timeout_ms));
+    return weft_i_group_check_limit("weft_init: timeout_ms", opts->timeout_ms);
 }
 
 weft_group *weft_init(const weft_init_opts *given)
@@ -177,7 +218,9 @@ weft_group *weft_init(const weft_init_opts *given)
     if (given)
         memcpy(&opts, given, given->size < sizeof opts ? given->size : sizeof opts);
     weft_clear_error();
-    int64_t limit = opts.meet_timeout_ms;
+    if (check_limits(&opts) < 0)
+        return NULL;
+    int64_t limit = opts.meet_timeout_ms == WEFT_DEFAULT ? 0 : opts.meet_timeout_ms;
     if (!limit && weft_i_env_number(WEFT_I_ENV_MEET_TIMEOUT, &limit) < 0)
         return NULL;
     int64_t deadline = weft_i_os_deadline(limit);
@@ -185,17 +228,20 @@ weft_group *weft_init(const weft_init_opts *given)
     weft_i_world *world = NULL;
     if ((place ? enter_as_thread(place, &world) : enter_as_process(&opts, deadline, &world)) < 0)
         return NULL;
-    if (opts.timeout_ms)
+    if (opts.timeout_ms && opts.timeout_ms != WEFT_DEFAULT)
         world->timeout_ms = opts.timeout_ms;
     weft_group *group = weft_i_group_of_world(world);
-    if (group && gather(group, deadline) < 0) {
+    if (!group)
+        return NULL;
+    if (gather(group, deadline) < 0) {
         weft_release(group);
         return NULL;
     }
-    if (group)
-        weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s", group->size,
-                   group->world->local_size,
-                   group->world->mode == WEFT_I_WAIT_SPIN ? "a core each" : "sharing cores");
+    leave_store(group);
+    weft_clear_error(); /* waiting in slices left traces */
+    weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s", group->size,
+               group->world->local_size,
+               group->world->mode == WEFT_I_WAIT_SPIN ? "a core each" : "sharing cores");
     return group;
 }
 

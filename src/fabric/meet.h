@@ -22,6 +22,9 @@ weft_status weft_i_launcher_read(weft_i_start *out);
  * of them. */
 weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline);
 
+/* Between slices of the wait for all: has a rank failed, or gone?  PEER_LEFT or PEER_DEAD. */
+weft_status weft_i_meet_check(const weft_i_world *world);
+
 /* Finds or makes the store of a job started by somebody else's launcher. */
 weft_status weft_i_meet_find_store(const weft_i_start *start, int64_t deadline, weft_store **out);
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "fabric/letters.h"
 #include "weft/version.h"
 
 #include <stdio.h>
@@ -32,6 +33,59 @@ static void card_key(int rank, char out[32])
 {
     snprintf(out, 32, "meet/%d", rank);
 }
+
+/* ---- bad news ---- */
+
+static const char failed_key[] = "meet/failed";
+
+typedef struct failure {
+    int32_t rank, status;
+} failure;
+
+/* Tells the others that this rank cannot go on; keeps the reason. */
+static void tell_failure(const weft_i_world *world, weft_store *store, weft_status why)
+{
+    failure mine = {world->rank, why};
+    weft_i_errors reason;
+    weft_i_errors_save(&reason);
+    weft_store_compare_set(store, failed_key, "", 0, &mine, sizeof mine, NULL, NULL);
+    if (world->key.word[0]) /* those who are further wait for letters */
+        weft_i_letters_end(store, world->key, world->rank, why);
+    weft_i_errors_restore(&reason);
+}
+
+static weft_status check_failure(weft_store *store)
+{
+    const char *key = failed_key;
+    bool there = false;
+    failure theirs = {0};
+    weft_store_value value = {0};
+    WEFT_TRY(weft_store_check(store, 1, &key, &there));
+    if (!there)
+        return WEFT_OK;
+    WEFT_TRY(weft_store_get(store, key, WEFT_STORE_NOW, &value));
+    memcpy(&theirs, value.data, value.bytes < sizeof theirs ? value.bytes : sizeof theirs);
+    weft_store_value_clear(&value);
+    return weft_i_fail(WEFT_ERR_PEER_LEFT,
+                       "weft_init: rank %d could not enter the job: its weft_init failed (%s)",
+                       theirs.rank, weft_strerror((weft_status)theirs.status));
+}
+
+weft_status weft_i_meet_check(const weft_i_world *world)
+{
+    WEFT_TRY(check_failure(world->store));
+    for (int rank = 0; rank < world->size; rank++) {
+        const weft_i_peer *peer = &world->peers[rank];
+        if (peer->slot && rank != world->rank && !weft_i_post_is_open(peer->post))
+            return weft_i_fail(WEFT_ERR_PEER_DEAD,
+                               "weft_init: rank %d came to the meeting and has gone since (its "
+                               "office is closed)",
+                               rank);
+    }
+    return WEFT_OK;
+}
+
+/* ---- cards ---- */
 
 static weft_status show_card(weft_i_world *world, weft_store *store, card *mine)
 {
@@ -100,6 +154,8 @@ static weft_status read_card(weft_i_world *world, weft_store *store, int rank, i
         status = weft_store_get(store, key, SLICE_MS, &value);
         if (status == WEFT_ERR_TIMEOUT && WEFT_OS->clock_ns() >= deadline)
             return fail_missing(world, store);
+        if (status == WEFT_ERR_TIMEOUT)
+            WEFT_TRY(check_failure(store));
     } while (status == WEFT_ERR_TIMEOUT);
     if (status < 0)
         return status;
@@ -137,6 +193,11 @@ static weft_status make_page(weft_i_world *world, int count, weft_i_key key, wef
     return status < 0 ? status : offered;
 }
 
+static weft_status lost_leader(void *arg)
+{
+    return check_failure(arg);
+}
+
 static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i_key key,
                               int64_t deadline, weft_i_segment **out)
 {
@@ -144,7 +205,9 @@ static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i
                                .peer = world->peers[leader].post,
                                .key = key,
                                .bytes = weft_i_job_bytes(count),
-                               .deadline = deadline};
+                               .deadline = deadline,
+                               .lost = lost_leader,
+                               .arg = world->store};
     weft_status status = weft_i_post_fetch(&order, out);
     if (status == WEFT_ERR_TIMEOUT)
         return weft_i_fail(WEFT_ERR_MISSING,
@@ -185,18 +248,27 @@ static weft_status exchange_cards(weft_i_world *world, weft_store *store, int64_
     return WEFT_OK;
 }
 
+static weft_status meet(weft_i_world *world, weft_store *store, int64_t deadline, card *cards,
+                        int *locals)
+{
+    WEFT_TRY(exchange_cards(world, store, deadline, cards));
+    weft_status status = enter_host(world, cards, locals, find_locals(world, locals), deadline);
+    if (status < 0 && status != WEFT_ERR_MISSING && status != WEFT_ERR_PEER_LEFT)
+        tell_failure(world, store, status);
+    return status;
+}
+
 weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline)
 {
-    WEFT_TRY(weft_i_post_open(WEFT_I_BETWEEN_PROCESSES, &world->post));
+    weft_status status = weft_i_post_open(WEFT_I_BETWEEN_PROCESSES, &world->post);
     card *cards = WEFT_OS->alloc((size_t)world->size * sizeof *cards);
     int *locals = WEFT_OS->alloc((size_t)world->size * sizeof *locals);
-    weft_status status = WEFT_OK;
-    if (!cards || !locals)
+    if (status == WEFT_OK && (!cards || !locals))
         status = weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_init: no memory for %d cards", world->size);
-    if (status == WEFT_OK)
-        status = exchange_cards(world, store, deadline, cards);
-    if (status == WEFT_OK)
-        status = enter_host(world, cards, locals, find_locals(world, locals), deadline);
+    if (status < 0)
+        tell_failure(world, store, status);
+    else
+        status = meet(world, store, deadline, cards, locals);
     WEFT_OS->free(cards);
     WEFT_OS->free(locals);
     return status;

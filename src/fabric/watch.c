@@ -134,7 +134,8 @@ weft_i_fate weft_i_watch_fate(const weft_i_slot *slot)
      * LEFT too. */
     uint32_t word = atomic_load_explicit(&slot->life.word, memory_order_acquire);
     uint32_t seen = atomic_load_explicit(&slot->life.exit, memory_order_acquire);
-    if (atomic_load_explicit(&slot->life.state, memory_order_acquire) == WEFT_I_RANK_LEFT)
+    uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
+    if (state == WEFT_I_RANK_LEFT || state == WEFT_I_RANK_FAILED)
         return WEFT_I_LEFT;
     return (word & FUTEX_OWNER_DIED) || seen ? WEFT_I_DEAD : WEFT_I_ALIVE;
 }
@@ -167,12 +168,16 @@ static int describe_state(const weft_i_slot *slot, char *out, size_t bytes)
     uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
     if (state == WEFT_I_RANK_LEFT)
         return snprintf(out, bytes, "left the job");
+    if (state == WEFT_I_RANK_FAILED)
+        return snprintf(out, bytes, "could not enter the job: its weft_init failed");
     if (seen)
         return describe_exit(seen, out, bytes);
     if (weft_i_watch_fate(slot) == WEFT_I_DEAD)
         return snprintf(out, bytes, "died, or exited without weft_finish");
     if (state == WEFT_I_RANK_AWAITED)
         return snprintf(out, bytes, "never called weft_init");
+    if (state == WEFT_I_RANK_ENTERING)
+        return snprintf(out, bytes, "is entering the job");
     return describe_alive(slot, out, bytes);
 }
 
@@ -193,6 +198,10 @@ static bool last_operation(const weft_i_record *record, weft_i_record_entry *out
 void weft_i_watch_describe(const weft_i_slot *slot, char *out, size_t bytes)
 {
     int n = describe_state(slot, out, bytes);
+    /* Until then the rank still writes its card and its record; pairs with its release. */
+    uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
+    if (state == WEFT_I_RANK_AWAITED || state == WEFT_I_RANK_ENTERING)
+        return;
     if (n > 0 && (size_t)n < bytes && slot->card.process) {
         int m = snprintf(out + n, bytes - (size_t)n, ", process %d", slot->card.process);
         n += m;

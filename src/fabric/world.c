@@ -49,7 +49,10 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, wef
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "local rank %d is outside the job page's %u ranks",
                            local_rank, job->ranks);
     weft_i_slot *slot = weft_i_job_slot(job, local_rank);
-    if (atomic_load_explicit(&slot->life.state, memory_order_acquire) != WEFT_I_RANK_AWAITED)
+    uint32_t awaited = WEFT_I_RANK_AWAITED;
+    /* Of two that claim one place, one gets it; nothing is published yet. */
+    if (!atomic_compare_exchange_strong_explicit(&slot->life.state, &awaited, WEFT_I_RANK_ENTERING,
+                                                 memory_order_acq_rel, memory_order_acquire))
         return weft_i_fail(
             WEFT_ERR_STATE,
             "rank %d has already met in this job (a second weft_init, or two ranks with "
@@ -58,12 +61,16 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, wef
     world->local_rank = local_rank;
     world->local_size = (int)job->ranks;
     world->mode = weft_i_wait_mode_for((int)job->ranks);
-    world->post = weft_i_post_hold(post);
+    if (!world->post)
+        world->post = weft_i_post_hold(post);
     world->mine = slot;
+    weft_i_os_barrier_join();
     fill_card(world);
     if (world->sharing == WEFT_I_BETWEEN_PROCESSES) {
         weft_status status = weft_i_watch_start(slot, post, &world->watch);
         if (status < 0) {
+            /* Acquired by peers, whose waits for us end. */
+            atomic_store_explicit(&slot->life.state, WEFT_I_RANK_FAILED, memory_order_release);
             world->mine = NULL;
             return status;
         }
@@ -73,6 +80,14 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, wef
      * for us. */
     atomic_store_explicit(&slot->life.state, WEFT_I_RANK_HERE, memory_order_release);
     return WEFT_OK;
+}
+
+void weft_i_world_tell_failed(weft_i_slot *slot)
+{
+    uint32_t awaited = WEFT_I_RANK_AWAITED; /* else it is not ours to tell of */
+    /* Acquired by peers, whose waits for us end. */
+    atomic_compare_exchange_strong_explicit(&slot->life.state, &awaited, WEFT_I_RANK_FAILED,
+                                            memory_order_release, memory_order_relaxed);
 }
 
 void weft_i_world_leave(weft_i_world *world)
@@ -100,7 +115,7 @@ void weft_i_world_drop(weft_i_world *world)
     weft_i_world_leave(world);
     weft_i_post_drop(world->post);
     weft_i_segment_drop(world->job);
-    weft_release(world->store);
+    weft_i_object_drop(world->store);
     WEFT_OS->free(world->peers);
     WEFT_OS->free(world);
 }
@@ -133,14 +148,21 @@ void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_
     snprintf(out + length, bytes - length, ")");
 }
 
-weft_status weft_i_world_lost(const weft_i_world *world, int rank, const char *what)
+weft_status weft_i_world_fate(const weft_i_world *world, int rank)
 {
     const weft_i_slot *slot = world->peers[rank].slot;
     weft_i_fate fate = slot ? weft_i_watch_fate(slot) : WEFT_I_ALIVE;
     if (fate == WEFT_I_ALIVE)
         return WEFT_OK;
+    return fate == WEFT_I_DEAD ? WEFT_ERR_PEER_DEAD : WEFT_ERR_PEER_LEFT;
+}
+
+weft_status weft_i_world_lost(const weft_i_world *world, int rank, const char *what)
+{
+    weft_status fate = weft_i_world_fate(world, rank);
+    if (fate == WEFT_OK)
+        return WEFT_OK;
     char who[512];
     weft_i_world_describe(world, rank, who, sizeof who);
-    return weft_i_fail(fate == WEFT_I_DEAD ? WEFT_ERR_PEER_DEAD : WEFT_ERR_PEER_LEFT,
-                       "%s: %s will not come", what, who);
+    return weft_i_fail(fate, "%s: %s will not come", what, who);
 }

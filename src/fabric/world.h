@@ -15,6 +15,8 @@ typedef struct weft_i_peer {
     weft_i_slot *slot; /* NULL: on another host */
     char post[64];
     char host[65];
+    /* The numbers of its refusals that we have acted on; relaxed: read and written by us alone. */
+    _Atomic uint16_t heard[WEFT_I_JOB_REFUSALS];
 } weft_i_peer;
 
 typedef struct weft_i_world {
@@ -40,9 +42,12 @@ typedef struct weft_i_world {
 weft_status weft_i_world_new(int rank, int size, weft_i_world **out);
 
 /* Takes a place in the job segment (held by the world from now on): slot, post office, watch
- * thread; then is HERE. */
+ * thread; then is HERE.  On failure the slot says so. */
 weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *job, weft_i_post *post,
                                int local_rank);
+
+/* Tells the peers that the rank of this slot will not enter. */
+void weft_i_world_tell_failed(weft_i_slot *slot);
 
 /* Leaves the job in order.  Harmless if it never entered. */
 void weft_i_world_leave(weft_i_world *world);
@@ -53,8 +58,10 @@ void weft_i_world_drop(weft_i_world *world);
 /* WEFT_OK, or WEFT_ERR_STATE: after weft_finish, and in a forked child. */
 weft_status weft_i_world_usable(const weft_i_world *world);
 
-/* Can `rank` still take part?  Otherwise PEER_DEAD or PEER_LEFT with a message that starts with
- * `what`. */
+/* Whether `rank` can still take part: WEFT_OK, or PEER_DEAD or PEER_LEFT without a message. */
+weft_status weft_i_world_fate(const weft_i_world *world, int rank);
+
+/* The same with a message that starts with `what`. */
 weft_status weft_i_world_lost(const weft_i_world *world, int rank, const char *what);
 
 /* "rank 3 (stopped ...; its last operation: ...)" for messages. */

@@ -131,10 +131,9 @@ weft_status weft_i_block_publish(weft_i_block *block, weft_i_post *post)
 void weft_i_block_withdraw(weft_i_block *block, weft_i_post *post)
 {
     pthread_mutex_lock(&block->lock);
-    bool last = --block->published == 0;
-    pthread_mutex_unlock(&block->lock);
-    if (last)
+    if (--block->published == 0) /* under the lock: another thread may be about to publish again */
         weft_i_post_withdraw(post, block->segment->key);
+    pthread_mutex_unlock(&block->lock);
 }
 
 /* ---- allocation ---- */

@@ -240,8 +240,9 @@ weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape, we
     if (check_rank(mem, "weft_symm_signal_pad", rank) < 0)
         return NULL;
     size_t limit = mem->pairing->pads.pad_bytes;
-    if (shape.ndim == 0)
-        shape = WEFT_SHAPE(limit / weft_dtype_size(dtype) - (size_t)(offset > 0 ? offset : 0));
+    size_t item = weft_dtype_size(dtype);
+    if (shape.ndim == 0 && item && offset >= 0 && (size_t)offset <= limit / item)
+        shape = WEFT_SHAPE(limit / item - (size_t)offset);
     if (place("weft_symm_signal_pad", shape, dtype, offset, limit, &at, &bytes) < 0)
         return NULL;
     return over(mem, weft_i_pads_of(&mem->pairing->pads, rank) + at, bytes, dtype, shape, NULL);

@@ -20,6 +20,7 @@ typedef struct entry {
     weft_i_key key;
     uint64_t bytes, pad_bytes, offset;
     int32_t status;
+    uint32_t serial; /* the next number of a pairing, as this member counts */
     char backend[12];
 } entry;
 
@@ -73,7 +74,6 @@ static weft_i_pairing *allocate(const weft_group *group)
     }
     atomic_init(&pairing->references, 1);
     pairing->group = group->key;
-    pairing->serial = group->pairings + 1;
     pairing->size = group->size;
     pairing->blocks = blocks;
     return pairing;
@@ -114,7 +114,8 @@ static weft_status compare(const weft_group *group, const entry *entries)
         if (entries[rank].status < 0) {
             if (rank == group->rank)
                 return (weft_status)entries[rank].status; /* its own message is the best one */
-            return fail_table(group, entries, "a rank cannot take part", WEFT_ERR_MISMATCH);
+            return fail_table(group, entries, "a rank cannot take part",
+                              (weft_status)entries[rank].status);
         }
     for (int rank = 1; rank < group->size; rank++)
         if (!same(&entries[0], &entries[rank]))
@@ -151,7 +152,8 @@ static void lay_out(weft_i_pads *pads, size_t pad_bytes, int size)
     pads->pad_bytes = pad_bytes;
     pads->channels = (int)(pad_bytes / 4 / (size_t)size);
     pads->words_at = WEFT_I_LINE;
-    pads->pad_at = pads->words_at + round_up((size_t)pads->channels * sizeof(uint64_t));
+    pads->passes_at = pads->words_at + round_up((size_t)pads->channels * sizeof(uint64_t));
+    pads->pad_at = pads->passes_at + round_up((size_t)pads->channels * sizeof(uint64_t));
     pads->stride = pads->pad_at + round_up(pad_bytes);
 }
 
@@ -199,9 +201,8 @@ static weft_status map_all(weft_group *group, const weft_i_block *block, const e
 }
 
 static weft_status open_pairing(weft_group *group, const weft_i_block *block, const entry *entries,
-                                weft_i_key pads_key, weft_i_pairing *pairing)
+                                weft_i_key pads_key, int64_t deadline, weft_i_pairing *pairing)
 {
-    int64_t deadline = weft_i_os_deadline(group->timeout_ms);
     weft_i_pads *pads = &pairing->pads;
     lay_out(pads, entries[0].pad_bytes, group->size);
     if (group->rank == 0)
@@ -214,31 +215,53 @@ static weft_status open_pairing(weft_group *group, const weft_i_block *block, co
 
 /* ---- step 4: how it went ---- */
 
-static weft_status agree(weft_group *group, weft_status mine, int32_t *all)
+static int64_t ms_until(int64_t deadline)
+{
+    int64_t left = deadline - WEFT_OS->clock_ns();
+    return deadline == WEFT_I_NEVER ? WEFT_FOREVER : left > 0 ? left / 1000000 : 0;
+}
+
+static weft_status agree(weft_group *group, weft_status mine, int64_t deadline, int32_t *all)
 {
     int32_t shown = mine;
-    weft_status status =
-        weft_i_group_exchange(group, "rendezvous end", &shown, sizeof shown, all, WEFT_DEFAULT);
+    weft_i_errors reason;
     if (mine < 0)
-        return mine; /* the cause is ours and already told */
+        weft_i_errors_save(&reason);
+    weft_status status = weft_i_group_exchange_later(group, "rendezvous end", &shown, sizeof shown,
+                                                     all, ms_until(deadline));
+    if (mine < 0) { /* the cause is ours and already told */
+        weft_i_errors_restore(&reason);
+        return mine;
+    }
     WEFT_TRY(status);
     for (int rank = 0; rank < group->size; rank++)
         if (all[rank] < 0)
-            return weft_i_fail(WEFT_ERR_MISMATCH,
+            return weft_i_fail((weft_status)all[rank],
                                "rendezvous in group \"%s\": rank %d failed (%s); nobody has the "
                                "memory",
                                group->name, rank, weft_strerror((weft_status)all[rank]));
     return WEFT_OK;
 }
 
+/* The largest count decides: members may have given up different numbers of rendezvous. */
+static uint32_t agreed_serial(weft_group *group, const entry *entries)
+{
+    for (int rank = 0; rank < group->size; rank++)
+        if (entries[rank].serial > group->pairings)
+            group->pairings = entries[rank].serial;
+    return group->pairings;
+}
+
 static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *mine,
                            entry *entries, int32_t *results, weft_i_pairing *pairing)
 {
+    int64_t deadline = weft_i_os_deadline(group->timeout_ms); /* one for all the steps */
     WEFT_TRY(weft_i_group_exchange(group, "rendezvous", mine, sizeof *mine, entries, WEFT_DEFAULT));
     WEFT_TRY(compare(group, entries));
+    pairing->serial = agreed_serial(group, entries);
     weft_i_key pads_key = weft_i_key_of(group->key, &entries[0].key, sizeof entries[0].key);
-    weft_status status = open_pairing(group, block, entries, pads_key, pairing);
-    status = agree(group, status, results);
+    weft_status status = open_pairing(group, block, entries, pads_key, deadline, pairing);
+    status = agree(group, status, deadline, results);
     if (group->rank == 0)
         weft_i_post_withdraw(group->world->post, pads_key);
     return status;
@@ -259,12 +282,13 @@ static bool make_tables(const weft_group *group, tables *out)
     return out->pairing != NULL;
 }
 
-static entry entry_of(const weft_i_block *block, size_t offset)
+static entry entry_of(const weft_i_block *block, size_t offset, const weft_group *group)
 {
     entry mine = {.key = block->segment->key,
                   .bytes = block->bytes,
                   .pad_bytes = block->pad_bytes,
-                  .offset = offset};
+                  .offset = offset,
+                  .serial = group->pairings + 1};
     snprintf(mine.backend, sizeof mine.backend, "%s", block->backend->name);
     return mine;
 }
@@ -290,13 +314,12 @@ weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *g
     if (can < 0) {
         decline(group, can);
     } else {
-        entry mine = entry_of(block, offset);
+        entry mine = entry_of(block, offset, group);
         status = pair_up(block, group, &mine, room.entries, room.results, room.pairing);
         weft_i_block_withdraw(block, post);
     }
     WEFT_OS->free(room.entries);
     WEFT_OS->free(room.results);
-    group->pairings++; /* of all members alike, whatever came of it */
     if (status == WEFT_OK)
         *out = room.pairing;
     else

@@ -12,14 +12,15 @@
 
 /*
  * The pads of all members lie in one segment, made by the first member.  Each member's part: a line
- * with its bell, one arrival word per channel (written by it alone), then the pad users see: word W
- * * channel + source is a mailbox.
+ * with its bell, one arrival word per channel (written by it alone), one pass word per channel (see
+ * base/signal.h), then the pad users see: word W * channel + source is a mailbox.
  */
 typedef struct weft_i_pads {
     weft_i_segment *segment;
     size_t stride;   /* bytes of one member's part */
     size_t words_at; /* of the arrival words in it */
-    size_t pad_at;   /* of the users' pad */
+    size_t passes_at;
+    size_t pad_at; /* of the users' pad */
     size_t pad_bytes;
     int channels;
 } weft_i_pads;

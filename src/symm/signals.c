@@ -6,9 +6,10 @@
 
 #include <stdio.h>
 
-enum { BARRIER_DIGEST = 0x62617272 };
+enum { BARRIER_DIGEST = 0x62617272 }; /* even: see weft_i_digest_first */
 
-static weft_status check(const weft_symm *mem, const char *what, int rank, int channel)
+static weft_status check(const weft_symm *mem, const char *what, int rank, int channel,
+                         int64_t timeout_ms)
 {
     if (!mem)
         return weft_last_status() < 0
@@ -23,25 +24,26 @@ static weft_status check(const weft_symm *mem, const char *what, int rank, int c
     if (rank < 0 || rank >= mem->group->size)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d must be in [0, %d)", what, rank,
                            mem->group->size);
+    WEFT_TRY(weft_i_group_check_limit(what, timeout_ms));
     return weft_i_world_usable(mem->group->world);
 }
 
 static weft_i_point point_of(const weft_symm *mem, int channel)
 {
     const weft_i_pads *pads = &mem->pairing->pads;
-    return (weft_i_point){.me = mem->group->rank,
-                          .size = mem->group->size,
-                          .words = pads->segment->base + pads->words_at +
-                                   (size_t)channel * sizeof(uint64_t),
-                          .bells = pads->segment->base,
-                          .word_stride = pads->stride,
-                          .bell_stride = pads->stride,
-                          .mode = mem->group->world->mode};
+    return (weft_i_point){
+        .me = mem->group->rank,
+        .size = mem->group->size,
+        .words = pads->segment->base + pads->words_at + (size_t)channel * sizeof(uint64_t),
+        .passes = pads->segment->base + pads->passes_at + (size_t)channel * sizeof(uint64_t),
+        .bells = pads->segment->base,
+        .stride = pads->stride,
+        .mode = mem->group->world->mode};
 }
 
 weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
 {
-    WEFT_TRY(check(mem, "weft_symm_barrier", 0, channel));
+    WEFT_TRY(check(mem, "weft_symm_barrier", 0, channel, timeout_ms));
     weft_group *group = mem->group;
     weft_i_call call = {group, "barrier", channel};
     weft_i_point point = point_of(mem, channel);
@@ -51,7 +53,7 @@ weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
     weft_status status = weft_i_group_meet(&call, &point, BARRIER_DIGEST,
                                            weft_i_group_limit(group, timeout_ms), &meeting);
     weft_i_record_end(record, number, status);
-    return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(&call, &meeting) : status;
+    return status == WEFT_ERR_MISMATCH ? weft_i_group_fail_mismatch(&call, &meeting) : status;
 }
 
 /* ---- mailboxes ---- */
@@ -92,6 +94,7 @@ static weft_status fail_timeout(const mailbox *box, int64_t timeout_ms)
 static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeout_ms)
 {
     weft_group *group = mem->group;
+    WEFT_TRY(weft_i_group_check_revoked(&box->call));
     int64_t limit = weft_i_group_limit(group, timeout_ms);
     weft_i_record *record = weft_i_group_record(group);
     uint64_t number =
@@ -107,7 +110,7 @@ static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeo
             .mode = group->world->mode};
         status = weft_i_wait_for(&wait);
     }
-    if (status == WEFT_OK && box->peer != group->rank) {
+    if (status == WEFT_OK && box->peer != group->rank) { /* it may wait for this */
         /* Pairs with the fence of a sleeper; ranks that spin rarely sleep, see weft_i_wait_ring. */
         if (group->world->mode != WEFT_I_WAIT_SPIN)
             atomic_thread_fence(memory_order_seq_cst);
@@ -127,7 +130,7 @@ static _Atomic uint32_t *word_of(const weft_symm *mem, int to, int from, int cha
 
 weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms)
 {
-    WEFT_TRY(check(mem, "weft_symm_put_signal", rank, channel));
+    WEFT_TRY(check(mem, "weft_symm_put_signal", rank, channel, timeout_ms));
     mailbox box = {.call = {mem->group, "put_signal", channel},
                    .word = word_of(mem, rank, mem->group->rank, channel),
                    .peer = rank,
@@ -137,7 +140,7 @@ weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel, int64_t 
 
 weft_status weft_symm_wait_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms)
 {
-    WEFT_TRY(check(mem, "weft_symm_wait_signal", rank, channel));
+    WEFT_TRY(check(mem, "weft_symm_wait_signal", rank, channel, timeout_ms));
     mailbox box = {.call = {mem->group, "wait_signal", channel},
                    .word = word_of(mem, mem->group->rank, rank, channel),
                    .peer = rank,
