@@ -182,9 +182,7 @@ static weft_tensor *call_sample(const sample *s, const inputs *in, weft_device d
     while (n < total)
         args[n++] = s->rest[rest++];
     for (int i = 0; i < total; i++) {
-        const char *name;
-        int length;
-        if (weft_i_op_param(op, i, &name, &length) == 'v')
+        if (op->kinds[i] == 'v')
             args[i] = I(device);
     }
     return weft_i_op_call(op, NULL, args);
@@ -574,7 +572,8 @@ TEST(test_op_rows_describe_their_parameters)
     weft_i_op *slice = weft_i_op_find("slice");
     CHECK(slice == &weft_i_op_slice && !weft_i_op_find("nothing"));
     CHECK_INT(weft_i_op_param_count(slice), 5);
-    CHECK_INT(weft_i_op_param(slice, 3, &name, &length), 'i');
+    CHECK(!strcmp(slice->kinds, "tiiii"));
+    name = weft_i_op_param_name(slice, 3, &length);
     CHECK(length == 3 && !strncmp(name, "end", 3));
     weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
     CHECK(!WEFT_I_CALL(neg, WEFT_I_NUMBER_ARG(1)));

@@ -13,8 +13,18 @@
 static weft_i_op_table *tables;
 static _Thread_local weft_i_mode *innermost;
 
+/* "x:t dim:i" has the kinds "ti". */
+static void read_kinds(weft_i_op *op)
+{
+    int count = 0;
+    for (const char *at = op->params; (at = strchr(at, ':')) && count < WEFT_I_OP_ARGS; at++)
+        op->kinds[count++] = at[1];
+}
+
 void weft_i_op_add_table(weft_i_op_table *table)
 {
+    for (size_t i = 0; i < table->count; i++)
+        read_kinds(table->rows[i]);
     table->next = tables;
     tables = table;
 }
@@ -46,21 +56,16 @@ void weft_i_mode_pop(weft_i_mode *mode)
 
 int weft_i_op_param_count(const weft_i_op *op)
 {
-    int count = 0;
-    for (const char *at = op->params; (at = strchr(at, ':')); at++)
-        count++;
-    return count;
+    return (int)strlen(op->kinds);
 }
 
-char weft_i_op_param(const weft_i_op *op, int i, const char **name, int *length)
+const char *weft_i_op_param_name(const weft_i_op *op, int i, int *length)
 {
     const char *at = op->params;
     while (i-- > 0)
         at = strchr(at, ' ') + 1;
-    const char *colon = strchr(at, ':');
-    *name = at;
-    *length = (int)(colon - at);
-    return colon[1];
+    *length = (int)strcspn(at, ":");
+    return at;
 }
 
 /* Kinds of arguments that a parameter of each letter takes. */
@@ -164,27 +169,24 @@ static weft_status check_writable(const weft_i_call *call, const weft_tensor *x)
 /* The argument that the row changes and returns, if there is one. */
 static weft_tensor *changed(const weft_i_call *call)
 {
-    const char *name;
-    int length;
-    char letter = weft_i_op_param(call->op, 0, &name, &length);
-    return letter == 'w' || letter == 'r' ? call->args[0].tensor : NULL;
+    char kind = call->op->kinds[0];
+    return kind == 'w' || kind == 'r' ? call->args[0].tensor : NULL;
 }
 
 static bool counts_as_write(const weft_i_call *call)
 {
-    const char *name;
-    int length;
-    return weft_i_op_param(call->op, 0, &name, &length) == 'w';
+    return call->op->kinds[0] == 'w';
 }
 
 static weft_status check_arguments(weft_i_call *call, int count)
 {
-    const char *name;
-    int length;
     for (int i = 0; i < count; i++)
-        if (!kind_fits(weft_i_op_param(call->op, i, &name, &length), call->args[i].kind))
+        if (!kind_fits(call->op->kinds[i], call->args[i].kind)) {
+            int length;
+            const char *name = weft_i_op_param_name(call->op, i, &length);
             return weft_i_fail(WEFT_ERR_TYPE, "%s: argument %.*s has the wrong kind",
                                call->op->name, length, name);
+        }
     WEFT_TRY(check_present(call, count));
     WEFT_TRY(check_tensors(call, count));
     return counts_as_write(call) ? check_writable(call, call->args[0].tensor) : WEFT_OK;

@@ -93,8 +93,9 @@ struct weft_i_op {
     unsigned flags;
     weft_status (*shape)(weft_i_call *call);
     weft_status (*run[WEFT_I_DEVICE_KINDS])(
-        weft_i_call *call);                 /* by kind of device; NULL: not supported there */
-    int kernel;                             /* which kernel of its family `run` takes */
+        weft_i_call *call);         /* by kind of device; NULL: not supported there */
+    int kernel;                     /* which kernel of its family `run` takes */
+    char kinds[WEFT_I_OP_ARGS + 1]; /* the letters of `params`; filled in when the row is added */
     const struct weft_i_gradient *gradient; /* set by the floor that owns gradients */
 };
 
@@ -113,10 +114,9 @@ weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_
     weft_i_op_into(&weft_i_op_##op_, out_, (weft_i_arg[]){__VA_ARGS__})
 #define WEFT_I_ACT(op_, ...) weft_i_op_act(&weft_i_op_##op_, (weft_i_arg[]){__VA_ARGS__})
 
-/* How many arguments the row takes; kind letter and name (not terminated, `length` bytes) of
- * parameter `i`. */
+/* How many arguments the row takes; name (not terminated, `length` bytes) of parameter `i`. */
 int weft_i_op_param_count(const weft_i_op *op);
-char weft_i_op_param(const weft_i_op *op, int i, const char **name, int *length);
+const char *weft_i_op_param_name(const weft_i_op *op, int i, int *length);
 
 /*
  * Interposition.  The innermost mode of the thread gets every call instead of the dispatcher; while
