@@ -5,6 +5,8 @@
 #include "weft/op.h"
 #include "weft/view.h"
 
+#include <pthread.h>
+
 TEST(test_tensor_empty_and_fill)
 {
     weft_tensor *x = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3));
@@ -184,6 +186,30 @@ TEST(test_tensor_cat_and_stack)
     CHECK(!weft_cat(mixed, 2, 1));
     CHECK(!weft_cat(NULL, 0, 0));
     weft_clear_error();
+}
+
+/* Scopes, generators and errors belong to threads; the registry and the kernels are shared. */
+static void *work(void *result)
+{
+    weft_seed(99);
+    weft_tensor *x = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(50, 40));
+    for (int i = 0; i < 20; i++)
+        x = weft_tanh(weft_add(x, weft_transpose(weft_contiguous(weft_transpose(x, 0, 1)), 0, 1)));
+    *(double *)result = weft_item(weft_sum(x, NULL, 0, false), 0);
+    return NULL;
+}
+
+TEST(test_tensor_threads_are_independent)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    double results[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(&threads[i], NULL, work, &results[i]));
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(results[i] == results[0] && results[i] != 0);
 }
 
 int main(int argc, char **argv)
