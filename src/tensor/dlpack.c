@@ -162,7 +162,7 @@ static weft_status check_memory(const weft_dlpack_tensor *from, struct imported 
     memcpy(view.dim, out->shape.dim, sizeof view.dim);
     memcpy(view.stride, out->strides, sizeof view.stride);
     weft_i_tensor_range(&view, &begin, &out->bytes);
-    out->data = (char *)from->data + (from->data ? from->byte_offset : 0);
+    out->data = from->data ? (char *)from->data + from->byte_offset : NULL;
     if (out->bytes && !from->data)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "dlpack import: %zu bytes at NULL", out->bytes);
     if (out->bytes && (uintptr_t)out->data % size)

@@ -17,7 +17,7 @@ void weft_i_loop_add(weft_i_loop *loop, const weft_tensor *x)
 {
     int k = loop->operands++, missing = loop->ndim - x->ndim;
     int64_t size = (int64_t)weft_dtype_size(x->dtype);
-    loop->data[k] = x->storage->data ? weft_i_tensor_data(x) : NULL;
+    loop->data[k] = weft_i_tensor_data(x);
     for (int i = 0; i < x->ndim; i++)
         loop->stride[k][missing + i] = x->dim[i] == 1 ? 0 : x->stride[i] * size;
 }

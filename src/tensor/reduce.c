@@ -111,7 +111,9 @@ static weft_i_reduce describe(const weft_i_call *call)
 {
     const weft_tensor *x = call->args[0].tensor, *out = call->out;
     bool truth = call->op->shape == weft_i_truth_shape;
-    int64_t size = (int64_t)weft_dtype_size(x->dtype),
+    /* Without elements there is no memory to step through, and nothing is read. */
+    bool empty = weft_i_tensor_numel(x) == 0;
+    int64_t size = empty ? 0 : (int64_t)weft_dtype_size(x->dtype),
             out_size = (int64_t)weft_dtype_size(out->dtype);
     weft_i_reduce what = {.which = call->op->kernel & 0xff,
                           .mean = call->op->kernel & WEFT_I_REDUCE_MEAN,
@@ -119,7 +121,7 @@ static weft_i_reduce describe(const weft_i_call *call)
                           .out = out->dtype,
                           .compute = call->result.compute,
                           .taken = truth ? WEFT_BOOL : call->result.compute,
-                          .from = weft_i_tensor_numel(x) ? weft_i_tensor_data(x) : NULL,
+                          .from = empty ? "" : weft_i_tensor_data(x),
                           .to = weft_i_tensor_data(out)};
     unsigned gone = 0;
     reduced_dims(call, &gone); /* the shape rule checked it */

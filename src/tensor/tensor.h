@@ -76,10 +76,11 @@ static inline int64_t weft_i_tensor_numel(const weft_tensor *x)
     return numel;
 }
 
-/* Only valid after weft_i_tensor_check_fits. */
+/* The first element; only valid after weft_i_tensor_check_fits.  NULL if the storage is empty. */
 static inline char *weft_i_tensor_data(const weft_tensor *x)
 {
-    return (char *)x->storage->data + (size_t)x->offset * weft_dtype_size(x->dtype);
+    char *data = x->storage->data;
+    return data ? data + (size_t)x->offset * weft_dtype_size(x->dtype) : NULL;
 }
 
 bool weft_i_tensor_is_contiguous(const weft_tensor *x);
