@@ -230,7 +230,7 @@ weft_tensor *weft_dlpack_import_versioned(weft_dlpack_versioned *description)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "dlpack import: the description is NULL");
     /* Nothing but the version and the deleter may be read of another major version. */
     if (description->major != MAJOR)
-        return weft_i_null(WEFT_ERR_VERSION, "dlpack import: ABI version %u.%u; weft knows 1.x",
+        return weft_i_null(WEFT_ERR_UNSUPPORTED, "dlpack import: ABI version %u.%u; weft knows 1.x",
                            description->major, description->minor);
     return import(&description->tensor, description->flags & WEFT_DLPACK_READ_ONLY,
                   release_versioned, description);
