@@ -37,7 +37,7 @@ static weft_group *join(void)
         CHECK(!weft_finish((world_))); \
     } while (0)
 
-TEST(test_large_alloc)
+RANKS_TEST(test_large_alloc, 1)
 {
     int64_t bytes = (int64_t)2 * 1024 * 1024 * 1024;
     weft_tensor *x = weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(bytes));
@@ -107,9 +107,8 @@ RANKS_TEST(test_get_backend, 2)
                  WEFT_ERR_STATE);
 }
 
-TEST(test_has_multicast_support)
+RANKS_TEST(test_has_multicast_support, 1)
 {
-    weft_clear_error();
     CHECK(!weft_symm_has_multicast(WEFT_CPU));
     CHECK(weft_last_status() == WEFT_OK);
     weft_group *world = weft_init(NULL);
@@ -321,7 +320,7 @@ RANKS_TEST(test_wait_signal_timeout, 2)
     FINISH(world);
 }
 
-TEST(test_memset32)
+RANKS_TEST(test_memset32, 1)
 {
     weft_tensor *x = weft_symm_empty(WEFT_U32, WEFT_CPU, WEFT_SHAPE(64));
     CHECK_OK(weft_symm_memset32(x, 32, 1, 16));
@@ -348,7 +347,7 @@ TEST(test_memset32)
     CHECK(weft_item(x, 0) == 3 && weft_item(x, 62) == 3 && weft_item(x, 63) == 4);
 }
 
-TEST(test_stream_write_value32)
+RANKS_TEST(test_stream_write_value32, 1)
 {
     weft_tensor *x = weft_symm_empty(WEFT_U32, WEFT_CPU, WEFT_SHAPE(4));
     for (int i = 0; i < 4; i++) {

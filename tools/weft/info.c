@@ -144,6 +144,41 @@ static void json_variables(json_writer *j)
     json_close(j);
 }
 
+/* Up to which size an operand is staged whole, by operation and number of ranks. */
+static const char *const tuned_ops[] = {"all_reduce", "reduce",  "broadcast",      "all_gather",
+                                        "gather",     "scatter", "reduce_scatter", "all_to_all"};
+static const int tuned_ranks[] = {2, 4, 8, 16};
+
+static int print_algorithms(void)
+{
+    printf("algorithms: tiny up to 56 bytes, staged up to this many bytes, then direct (symmetric) "
+           "or pipelined\n  %-16s",
+           "ranks");
+    for (int n = 0; n < 4; n++)
+        printf("%10d", tuned_ranks[n]);
+    for (int op = 0; op < 8; op++) {
+        printf("\n  %-16s", tuned_ops[op]);
+        for (int n = 0; n < 4; n++)
+            printf("%10zu", weft_tune_staged(tuned_ops[op], tuned_ranks[n]));
+    }
+    return printf("\n") < 0;
+}
+
+static void json_algorithms(json_writer *j)
+{
+    json_open(j, "staged_up_to", '{');
+    for (int op = 0; op < 8; op++) {
+        json_open(j, tuned_ops[op], '{');
+        for (int n = 0; n < 4; n++) {
+            char ranks[16];
+            snprintf(ranks, sizeof ranks, "%d", tuned_ranks[n]);
+            json_number(j, ranks, (int64_t)weft_tune_staged(tuned_ops[op], tuned_ranks[n]));
+        }
+        json_close(j);
+    }
+    json_close(j);
+}
+
 static int print_all(const weft_version_info *build)
 {
     print_build(build);
@@ -161,6 +196,7 @@ static int json_all(const weft_version_info *build)
     json_machine(&j);
     json_backends(&j);
     json_variables(&j);
+    json_algorithms(&j);
     json_close(&j);
     return fflush(stdout) != 0;
 }
@@ -168,10 +204,14 @@ static int json_all(const weft_version_info *build)
 int weft_cmd_info(int argc, char **argv)
 {
     int json = argc == 2 && !strcmp(argv[1], "--json");
+    if (argc == 2 && !strcmp(argv[1], "--algo"))
+        return print_algorithms();
     if (argc > 1 && !json) {
         int asked = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
-        fprintf(asked ? stdout : stderr, "usage: weft info [--json]\n"
-                                         "Version, build, machine, backends and every setting.\n");
+        fprintf(asked ? stdout : stderr,
+                "usage: weft info [--json | --algo]\n"
+                "Version, build, machine, backends and every setting;\n"
+                "--algo: which algorithm collectives take at which size.\n");
         return asked ? 0 : 2;
     }
     weft_version_info build;
