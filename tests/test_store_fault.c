@@ -224,6 +224,59 @@ TEST(test_store_memory_is_bounded)
     unsetenv("WEFT_STORE_MEMORY");
 }
 
+/* More large values under way at once than the server holds: some peers have to rest, none may be
+ * forgotten. */
+enum { CROWD = 10 };
+typedef struct visitor {
+    weft_store *store;
+    const char *big;
+    int me;
+    bool ok;
+    pthread_t thread;
+} visitor;
+
+static void *visit(void *argument)
+{
+    visitor *v = argument;
+    char key[16];
+    weft_store_value got = {0};
+    snprintf(key, sizeof key, "mine-%d", v->me);
+    v->ok = weft_store_get(v->store, "big", 30000, &got) == WEFT_OK &&
+            got.bytes == WEFT_STORE_VALUE_BYTES && !memcmp(got.data, v->big, got.bytes);
+    weft_store_value_clear(&got);
+    v->ok = v->ok && weft_store_set(v->store, key, v->big, WEFT_STORE_VALUE_BYTES) == WEFT_OK;
+    v->ok = v->ok && weft_store_get(v->store, key, 0, &got) == WEFT_OK &&
+            !memcmp(got.data, v->big, WEFT_STORE_VALUE_BYTES);
+    weft_store_value_clear(&got);
+    return NULL;
+}
+
+TEST(test_store_crowd_with_large_values)
+{
+    char *big = malloc(WEFT_STORE_VALUE_BYTES);
+    CHECK(big);
+    for (size_t i = 0; i < WEFT_STORE_VALUE_BYTES; i++)
+        big[i] = (char)(i * 13 + (i >> 11));
+    for (int kind = UNIX; kind <= TCP; kind++) {
+        OPEN();
+        pair p = make(kind);
+        visitor v[CROWD];
+        for (int i = 0; i < CROWD; i++) {
+            v[i] = (visitor){.store = weft_store_clone(p.a), .big = big, .me = i};
+            CHECK(v[i].store && !pthread_create(&v[i].thread, NULL, visit, &v[i]));
+        }
+        usleep(20000);
+        CHECK_OK(weft_store_set(p.b, "big", big, WEFT_STORE_VALUE_BYTES));
+        for (int i = 0; i < CROWD; i++) {
+            pthread_join(v[i].thread, NULL);
+            if (!v[i].ok)
+                FAIL("%s: visitor %d went without", kind_names[kind], i);
+        }
+        CLOSE();
+    }
+    free(big);
+}
+
 /* A table whose n-th call fails, and that counts what is allocated. */
 static weft_i_os faulty;
 static _Atomic int countdown;
