@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives: each against what it should give, by hand, in ordinary and symmetric memory, at sizes of every algorithm. */
+/* Collectives: each against what it should give, by hand, in ordinary and symmetric memory, at
+ * sizes of every algorithm. */
 #include "harness_ranks.h"
 
 #include <weft/weft.h>
@@ -46,24 +47,24 @@ static float sum(int size, int64_t i)
     return total;
 }
 
-#define CHECK_ALL(x_, expected_)                                                                    \
-    do {                                                                                            \
-        const float *data_ = weft_tensor_data(x_);                                                  \
-        for (int64_t i = 0; i < weft_tensor_numel(x_); i++)                                         \
-            if (data_[i] != (expected_))                                                            \
-                FAIL("element %lld of %lld is %g, not %g", (long long)i,                            \
-                     (long long)weft_tensor_numel(x_), (double)data_[i], (double)(expected_));      \
+#define CHECK_ALL(x_, expected_)                                                               \
+    do {                                                                                       \
+        const float *data_ = weft_tensor_data(x_);                                             \
+        for (int64_t i = 0; i < weft_tensor_numel(x_); i++)                                    \
+            if (data_[i] != (expected_))                                                       \
+                FAIL("element %lld of %lld is %g, not %g", (long long)i,                       \
+                     (long long)weft_tensor_numel(x_), (double)data_[i], (double)(expected_)); \
     } while (0)
 
 /* Runs `body(count, symmetric in, symmetric out)` for all of them, each in a scope. */
-#define FOR_ALL(...)                                                \
-    for (int c = 0; c < COUNTS; c++)                                \
-        for (int kind = 0; kind < 4; kind++) {                      \
-            weft_scope_open();                                      \
-            int64_t count = counts[c];                              \
-            int si = kind & 1, so = kind >> 1;                      \
-            __VA_ARGS__;                                             \
-            weft_scope_close();                                     \
+#define FOR_ALL(...)                           \
+    for (int c = 0; c < COUNTS; c++)           \
+        for (int kind = 0; kind < 4; kind++) { \
+            weft_scope_open();                 \
+            int64_t count = counts[c];         \
+            int si = kind & 1, so = kind >> 1; \
+            __VA_ARGS__;                       \
+            weft_scope_close();                \
         }
 
 static void all_reduce(int rank, int size)
@@ -227,7 +228,8 @@ RANKS_TEST(test_coll_send_recv, 4)
         weft_tensor *out = make(0, counts[c], world), *in = make(0, counts[c], world);
         int next = (rank + 1) % size, last = (rank + size - 1) % size;
         fill(out, rank);
-        /* A ring in which everybody sends first: only works because sends go on while a rank waits. */
+        /* A ring in which everybody sends first: only works because sends go on while a rank waits.
+         */
         weft_work *sending = weft_send_start(out, next, world);
         CHECK_OK(weft_recv(in, last, world));
         CHECK_OK(weft_work_wait(sending, WEFT_DEFAULT));
