@@ -9,6 +9,8 @@
 #include "weft/op.h"
 #include "weft/view.h"
 
+#include <unistd.h>
+
 /* Whole numbers between -4 and 4, so that all sums are exact in f32. */
 static weft_tensor *numbers(weft_dtype dtype, int64_t rows, int64_t columns, int salt)
 {
@@ -103,6 +105,25 @@ TEST(test_matmul_blas_is_found)
     if (!weft_i_blas_get())
         SKIP("no CBLAS library on this machine");
     CHECK(weft_i_blas_get()->sgemm && weft_i_blas_get()->dgemm);
+}
+
+/* The library is chosen once per process, so another choice needs another process: this program
+ * again. */
+TEST(test_matmul_library_is_chosen_by_the_environment)
+{
+    char self[1024], command[1280];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    CHECK(length > 0);
+    self[length] = 0;
+    snprintf(command, sizeof command,
+             "WEFT_DEBUG=NONE WEFT_BLAS=/no/such/library '%s' test_matmul_every_layout >/dev/null",
+             self);
+    CHECK_INT(system(command), 0);
+    snprintf(
+        command, sizeof command,
+        "WEFT_DEBUG=NONE WEFT_BLAS=/no/such/library '%s' test_matmul_blas_is_found | grep -q skip",
+        self);
+    CHECK_INT(system(command), 0);
 }
 
 TEST(test_matmul_integers)

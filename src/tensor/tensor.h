@@ -52,7 +52,7 @@ void weft_i_shape_strides(weft_shape shape, int64_t *strides); /* row-major */
 int64_t weft_i_shape_numel(weft_shape shape);
 bool weft_i_shape_equal(weft_shape a, weft_shape b);
 /* "[2, 3]"; `out` holds any shape. */
-enum { WEFT_I_SHAPE_TEXT = 176 };
+enum { WEFT_I_SHAPE_TEXT = 192 };
 const char *weft_i_shape_text(weft_shape shape, char out[WEFT_I_SHAPE_TEXT]);
 
 static inline weft_shape weft_i_tensor_shape(const weft_tensor *x)
