@@ -124,10 +124,10 @@ static void spread(const struct fold *fold, size_t at, size_t n)
             memcpy(fold->out[i] + at, fold->out[0] + at, n);
 }
 
-static void fold_blocks(const struct fold *fold, size_t count, bool divided)
+static void fold_blocks(const struct fold *fold, size_t bytes, bool divided)
 {
     _Alignas(64) char sum[BLOCK];
-    size_t size = weft_dtype_size(fold->dtype), bytes = count * size;
+    size_t size = weft_dtype_size(fold->dtype);
     for (size_t at = 0; at < bytes; at += BLOCK) {
         size_t part = bytes - at < BLOCK ? bytes - at : BLOCK, n = part / size;
         char *to = fold->out[0] + at;
@@ -141,6 +141,7 @@ static void fold_blocks(const struct fold *fold, size_t count, bool divided)
 /* The block of small floats at `at`, folded as f32 to wide[0]. */
 static void fold_wide(const struct fold *fold, float wide[][SMALL_BLOCK], size_t at, size_t n)
 {
+    const weft_i_fold_passes *passes = &fold->table->passes[fold->op][WEFT_F32];
     const char *x[WEFT_I_FOLD_WIDEST];
     for (int taken = 0; taken < fold->inputs;) {
         double weights[WEFT_I_FOLD_WIDEST] = {1};
@@ -149,9 +150,9 @@ static void fold_wide(const struct fold *fold, float wide[][SMALL_BLOCK], size_t
         for (; k < WEFT_I_FOLD_WIDEST && taken < fold->inputs; k++, taken++) {
             fold->table->widen[fold->dtype](wide[k], fold->in[taken] + at, n);
             x[k] = (const char *)wide[k];
-            weights[k] = fold->factors ? fold->factors[taken] : 1;
+            weights[k] = fold->op == WEFT_I_FOLD_PREMUL_SUM ? fold->factors[taken] : 1;
         }
-        fold_passes(fold->passes, wide[0], wide[0], x, 0, k, n, weights);
+        fold_passes(passes, wide[0], wide[0], x, 0, k, n, weights);
     }
 }
 
@@ -176,37 +177,49 @@ static void copy(void *const *out, int outputs, const void *in, size_t bytes)
             memcpy(out[i], in, bytes);
 }
 
+/* For small floats: one pass is the whole fold, or none is; and a power of two divides by a factor.
+ */
+static bool sums_at_once(const struct fold *fold, int exact)
+{
+    bool scales = fold->op != WEFT_I_FOLD_AVG || !(fold->inputs & (fold->inputs - 1));
+    return scales && exact >= 0 && fold->passes->once[exact];
+}
+
 /* Not inlined: it would be repeated in every fold below. */
 __attribute__((noinline)) static void fold_all(weft_dtype dtype, weft_i_fold_op op,
                                                void *const *out, int outputs, const void *const *in,
                                                int inputs, size_t count, const double *factors)
 {
+    size_t bytes = count * weft_dtype_size(dtype);
     if (inputs == 1 && op != WEFT_I_FOLD_PREMUL_SUM) {
-        copy(out, outputs, in[0], count * weft_dtype_size(dtype));
+        copy(out, outputs, in[0], bytes);
         return;
     }
-    bool small = weft_i_dtype_is_small_float(dtype);
     const weft_i_fold_table *t = table();
-    const weft_i_fold_passes *passes = &t->passes[op][small ? WEFT_F32 : dtype];
-    struct fold fold = {t,
-                        passes,
-                        dtype,
-                        op,
-                        (char *const *)out,
-                        (const char *const *)in,
-                        outputs,
-                        inputs,
-                        op == WEFT_I_FOLD_PREMUL_SUM ? factors : NULL};
-    bool divided = op == WEFT_I_FOLD_AVG && t->divide[dtype];
+    bool small = weft_i_dtype_is_small_float(dtype);
+    const double scale[WEFT_I_FOLD_WIDEST] = {op == WEFT_I_FOLD_AVG ? 1.0 / inputs : 1};
+    struct fold fold = {.table = t,
+                        .passes = &t->passes[op][dtype],
+                        .dtype = dtype,
+                        .op = op,
+                        .out = (char *const *)out,
+                        .in = (const char *const *)in,
+                        .outputs = outputs,
+                        .inputs = inputs,
+                        .factors = op == WEFT_I_FOLD_PREMUL_SUM ? factors
+                                   : small                      ? scale
+                                                                : NULL};
     int exact = exact_pass(inputs);
-    if (small)
+    bool divided = !small && op == WEFT_I_FOLD_AVG && t->divide[dtype];
+    if (small && !sums_at_once(&fold, exact))
         fold_small(&fold, count);
-    else if (exact >= 0 && !divided && outputs == 1 && passes->once[exact])
-        passes->once[exact](out[0], NULL, in, count, fold.factors);
-    else if (exact >= 0 && !divided && outputs == 2 && passes->twice[exact])
-        passes->twice[exact](out[0], out[1], in, count, NULL);
+    else if (exact >= 0 && !divided && outputs == 1 && fold.passes->once[exact])
+        fold.passes->once[exact](out[0], NULL, in, count, fold.factors);
+    else if (exact >= 0 && !divided && outputs == 2 && fold.passes->twice[exact] &&
+             bytes <= t->twice_most)
+        fold.passes->twice[exact](out[0], out[1], in, count, NULL);
     else
-        fold_blocks(&fold, count, divided);
+        fold_blocks(&fold, bytes, divided);
 }
 
 #define OPS(X_, dtype_) \

@@ -5,9 +5,11 @@
 #include "kernels/fold_table.h"
 
 #include <cpuid.h>
+#include <stdint.h>
 
-#define TABLE weft_i_fold_avx2
-#define NAME  "avx2"
+#define TABLE      weft_i_fold_avx2
+#define NAME       "avx2"
+#define TWICE_MOST 4096 /* two half lines by turns are slow outside of the first cache */
 
 /* clang 14 does not know "f16c": asked of the processor itself.  AVX2 vouches for the system's
  * part. */

@@ -6,8 +6,11 @@
 #if defined(__x86_64__)
 #include "kernels/fold_table.h"
 
-#define TABLE weft_i_fold_avx512
-#define NAME  "avx512"
+#include <stdint.h>
+
+#define TABLE      weft_i_fold_avx512
+#define NAME       "avx512"
+#define TWICE_MOST SIZE_MAX
 
 static bool usable(void)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loops themselves.  Included once by each fold_<instruction set>.c, which is compiled for that
- * set and defines TABLE and USABLE (and WIDEN_F16, ROUND_F16 where it has instructions for them);
- * compilers make vectors of the loops.  Elements may lie at any address.
+ * set and defines TABLE, NAME, TWICE_MOST and usable(); compilers make vectors of the loops.
+ * Elements may lie at any address.
  */
 #include "kernels/convert.h"
 #include "kernels/fold_table.h"
+
+#include <string.h>
 
 #define ANY_ADDRESS __attribute__((aligned(1), may_alias))
 typedef double f64;
@@ -182,7 +184,26 @@ SIGNED_PASSES(i16)
 SIGNED_PASSES(i32)
 SIGNED_PASSES(i64)
 
-/* ---- averages, small floats ---- */
+/* ---- averages ---- */
+
+/* To divide by a power of two is to multiply by its inverse, bit by bit, and that is faster. */
+#define DIVIDE_FLOAT(type_)                                \
+    static void divide_##type_(void *x_, size_t n, int by) \
+    {                                                      \
+        any_##type_ *x = x_;                               \
+        type_ divisor = (type_)by, inverse = 1 / divisor;  \
+        if (by & (by - 1)) {                               \
+            WEFT_I_VECTOR_LOOP                             \
+            for (size_t i = 0; i < n; i++)                 \
+                x[i] /= divisor;                           \
+            return;                                        \
+        }                                                  \
+        WEFT_I_VECTOR_LOOP                                 \
+        for (size_t i = 0; i < n; i++)                     \
+            x[i] *= inverse;                               \
+    }
+DIVIDE_FLOAT(f64)
+DIVIDE_FLOAT(f32)
 
 /* Integers are divided as floats wide enough for the cut quotient to be exact. */
 #define DIVIDE(type_, as_)                                 \
@@ -194,8 +215,6 @@ SIGNED_PASSES(i64)
         for (size_t i = 0; i < n; i++)                     \
             x[i] = (type_)((as_)x[i] / divisor);           \
     }
-DIVIDE(f64, f64)
-DIVIDE(f32, f32)
 DIVIDE(i8, f32)
 DIVIDE(i16, f32)
 DIVIDE(i32, f64)
@@ -205,32 +224,7 @@ DIVIDE(u16, f32)
 DIVIDE(u32, f64)
 DIVIDE(u64, u64)
 
-#define WIDEN(name_, type_)                                           \
-    static void widen_##name_(float *to, const void *from_, size_t n) \
-    {                                                                 \
-        const any_##type_ *from = from_;                              \
-        WEFT_I_VECTOR_LOOP                                            \
-        for (size_t i = 0; i < n; i++)                                \
-            to[i] = weft_i_##name_##_to_f32(from[i]);                 \
-    }
-#define ROUND(name_, type_)                                           \
-    static void round_##name_(void *to_, const float *from, size_t n) \
-    {                                                                 \
-        any_##type_ *to = to_;                                        \
-        WEFT_I_VECTOR_LOOP                                            \
-        for (size_t i = 0; i < n; i++)                                \
-            to[i] = weft_i_f32_to_##name_(from[i]);                   \
-    }
-#if !defined(HAS_F16)
-WIDEN(f16, u16)
-ROUND(f16, u16)
-#endif
-WIDEN(bf16, u16)
-ROUND(bf16, u16)
-WIDEN(f8e4m3, u8)
-ROUND(f8e4m3, u8)
-WIDEN(f8e5m2, u8)
-ROUND(f8e5m2, u8)
+#include "kernels/fold_small.h"
 
 /* ---- the table ---- */
 
@@ -259,11 +253,21 @@ ROUND(f8e5m2, u8)
             [WEFT_I_FOLD_OF_3] = PREMUL_SUM_##type_##_3  \
         }                                                \
     }
-#define SUMS                                                                         \
-    [WEFT_F64] = USE_SUM(f64), [WEFT_F32] = USE_SUM(f32), [WEFT_I8] = USE_SUM(u8),   \
-    [WEFT_U8] = USE_SUM(u8), [WEFT_I16] = USE_SUM(u16), [WEFT_U16] = USE_SUM(u16),   \
-    [WEFT_I32] = USE_SUM(u32), [WEFT_U32] = USE_SUM(u32), [WEFT_I64] = USE_SUM(u64), \
-    [WEFT_U64] = USE_SUM(u64)
+#define USE_SMALL(name_)                          \
+    {                                             \
+        .once = {                                 \
+            [WEFT_I_FOLD_OF_2] = SUM_##name_##_2, \
+            [WEFT_I_FOLD_OF_3] = SUM_##name_##_3, \
+            [WEFT_I_FOLD_OF_4] = SUM_##name_##_4, \
+            [WEFT_I_FOLD_OF_8] = SUM_##name_##_8  \
+        }                                         \
+    }
+#define SUMS                                                                               \
+    [WEFT_F64] = USE_SUM(f64), [WEFT_F32] = USE_SUM(f32), [WEFT_I8] = USE_SUM(u8),         \
+    [WEFT_U8] = USE_SUM(u8), [WEFT_I16] = USE_SUM(u16), [WEFT_U16] = USE_SUM(u16),         \
+    [WEFT_I32] = USE_SUM(u32), [WEFT_U32] = USE_SUM(u32), [WEFT_I64] = USE_SUM(u64),       \
+    [WEFT_U64] = USE_SUM(u64), [WEFT_F16] = USE_SMALL(f16), [WEFT_BF16] = USE_SMALL(bf16), \
+    [WEFT_F8E4M3] = USE_SMALL(f8e4m3), [WEFT_F8E5M2] = USE_SMALL(f8e5m2)
 #define BY_BITS(op_)                                                                    \
     [WEFT_I8] = USE(op_, u8), [WEFT_U8] = USE(op_, u8), [WEFT_I16] = USE(op_, u16),     \
     [WEFT_U16] = USE(op_, u16), [WEFT_I32] = USE(op_, u32), [WEFT_U32] = USE(op_, u32), \
@@ -277,6 +281,7 @@ ROUND(f8e5m2, u8)
 const weft_i_fold_table TABLE = {
     .name = NAME,
     .usable = usable,
+    .twice_most = TWICE_MOST,
     .passes =
         {
             [WEFT_I_FOLD_SUM] = {SUMS, [WEFT_BOOL] = USE(BOR, u8)},

@@ -28,7 +28,10 @@ typedef struct weft_i_fold_passes {
 typedef struct weft_i_fold_table {
     const char *name;
     bool (*usable)(void); /* on this processor */
-    /* Small floats have none: they are widened, folded as f32 and rounded.  AVG is as SUM. */
+    /* Bytes of result up to which storing it twice beats copying it; see fold.c. */
+    size_t twice_most;
+    /* AVG is as SUM.  Small floats have sums only, whose factors[0] is multiplied to the sum; in
+     * all other folds they are widened, folded as f32 and rounded. */
     weft_i_fold_passes passes[WEFT_I_FOLD_OPS][WEFT_DTYPE_COUNT];
     /* What turns a sum into an average, in place; NULL if nothing is to be done. */
     void (*divide[WEFT_DTYPE_COUNT])(void *x, size_t n, int by);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How fast the folds are on one core, beside memcpy of as many bytes in the same run.
+ *
+ *     bench_fold [dtype [op]]       default: f32 sum; op by number as in kernels/fold.h
+ *
+ * GB/s counts every byte of every input read and of every output written; memcpy counts its source
+ * and its destination, and moves as many bytes in all.  Medians of 15 measurements.
+ */
+#include "kernels/fold.h"
+#include "base/dtype.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST = 8, TIMES = 15 };
+static const size_t largest = 16u << 20;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int order(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct work {
+    weft_i_fold fold; /* NULL: memcpy */
+    void *out[MOST];
+    const void *in[MOST];
+    int outputs, inputs;
+    size_t count, bytes; /* bytes: of one array, or what memcpy moves */
+};
+
+static void once(const struct work *work)
+{
+    static const double factors[MOST] = {1, 0.5, 1, 0.5, 1, 0.5, 1, 0.5};
+    if (work->fold)
+        work->fold(work->out, work->outputs, work->in, work->inputs, work->count, factors);
+    else
+        memcpy(work->out[0], work->in[0], work->bytes);
+}
+
+/* Seconds of one call. */
+static double measure(const struct work *work, size_t moved)
+{
+    double samples[TIMES];
+    size_t repeats = 1 + ((size_t)32 << 20) / moved;
+    for (int i = 0; i < TIMES; i++) {
+        double start = now();
+        for (size_t k = 0; k < repeats; k++)
+            once(work);
+        samples[i] = (now() - start) / (double)repeats;
+    }
+    qsort(samples, TIMES, sizeof *samples, order);
+    return samples[TIMES / 2];
+}
+
+/* memcpy of so many bytes read and written in all as the fold moves. */
+static double measure_copy(char *from, char *to, size_t moved)
+{
+    struct work copy = {.out = {to}, .in = {from}, .bytes = moved / 2};
+    return (double)moved / measure(&copy, moved) * 1e-9;
+}
+
+static void measure_size(weft_dtype dtype, weft_i_fold_op op, char *memory, size_t bytes)
+{
+    static const int inputs[] = {2, 3, 4, 5, 8}, outputs[] = {1, 2, 4, 8};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++) {
+            struct work work = {.fold = weft_i_fold_find(dtype, op)};
+            work.inputs = inputs[i], work.outputs = outputs[o];
+            work.count = bytes / weft_dtype_size(dtype);
+            for (int k = 0; k < MOST; k++) {
+                work.in[k] = memory + (size_t)k * (bytes + 256);
+                work.out[k] = memory + (size_t)(MOST + k) * (bytes + 256);
+            }
+            size_t moved = bytes * (size_t)(inputs[i] + outputs[o]);
+            double seconds = measure(&work, moved);
+            double copy = measure_copy(memory, memory + MOST * (bytes + 256), moved);
+            printf("%9zu %3d %3d %12.3f %9.1f %9.1f %6.2f\n", bytes, inputs[i], outputs[o],
+                   seconds * 1e6, (double)moved / seconds * 1e-9, copy,
+                   (double)moved / seconds * 1e-9 / copy);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    weft_dtype dtype = WEFT_F32;
+    weft_i_fold_op op = argc > 2 ? (weft_i_fold_op)atoi(argv[2]) : WEFT_I_FOLD_SUM;
+    for (int i = 0; argc > 1 && i < WEFT_DTYPE_COUNT; i++)
+        if (!strcmp(argv[1], weft_dtype_name((weft_dtype)i)))
+            dtype = (weft_dtype)i;
+    char *memory = aligned_alloc(4096, 2 * MOST * (largest + 4096));
+    if (!memory || !weft_i_fold_find(dtype, op))
+        return 1;
+    memset(memory, 1, 2 * MOST * (largest + 4096));
+    const char *variant;
+    for (int v = 0; (variant = weft_i_fold_variant(v)); v++) {
+        if (!weft_i_fold_use(variant))
+            continue;
+        printf("# %s, op %d, %s\n#   bytes  in out           us      GB/s    memcpy  ratio\n",
+               weft_dtype_name(dtype), (int)op, variant);
+        for (size_t bytes = 16 << 10; bytes <= largest; bytes *= bytes < 1 << 18 ? 16 : 64)
+            measure_size(dtype, op, memory, bytes);
+    }
+    free(memory);
+    return 0;
+}
