@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `weft bench`: what things cost on this machine, beside the floor measured in the same run. */
 #include "bench.h"
+#include "bench_options.h"
+#include "bench_overhead.h"
+#include "bench_peers.h"
+#include "bench_report.h"
+#include "bench_table.h"
 #include "command.h"
 
 #include <weft/weft.h>
@@ -89,7 +94,7 @@ void bench_row(bench_style *style, const char *name, int ranks, const char *unit
     fflush(stdout);
 }
 
-static void print_header(void)
+void bench_header(void)
 {
     struct utsname host;
     uname(&host);
@@ -100,9 +105,21 @@ static void print_header(void)
 
 static int usage(FILE *out)
 {
-    fprintf(out, "usage: weft bench [--json] [name ...]\n\nWithout a name all of them run:\n");
+    fprintf(out,
+            "usage: weft bench [read|death|launch|barrier] [--json]\n"
+            "       weft bench COLLECTIVE ... [options]\n"
+            "       weft bench --peers [COLLECTIVE ...] [options]\n"
+            "       weft bench --overhead [--json]\n"
+            "\n"
+            "Without a name, and with the first four, small measurements beside their floors:\n");
     for (int i = 0; i < BENCHES; i++)
-        fprintf(out, "  %-8s %s\n", benches[i].name, benches[i].text);
+        fprintf(out, "  %-20s %s\n", benches[i].name, benches[i].text);
+    fprintf(out, "\nCollectives (`barrier` is one with any of the options below but --json):\n ");
+    for (int op = 0; op < PLAN_OPS; op++)
+        fprintf(out, " %s", plan_op_name(op));
+    fprintf(out, "\n\n");
+    bench_options_help(out);
+    fprintf(out, "\ndocs/bench.md tells how it measures and how to read it.\n");
     return out == stdout ? 0 : 2;
 }
 
@@ -114,30 +131,68 @@ static int find(const char *name)
     return -1;
 }
 
-int weft_cmd_bench(int argc, char **argv)
+/* The small measurements: those named, or all of them. */
+static int run_small(const bench_options *options, const char *const *names)
 {
-    bench_style style = {0};
+    bench_style style = {.json = options->json};
     int wanted[BENCHES] = {0}, named = 0, failed = 0;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--launched-rank"))
-            return bench_launch_rank();
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return usage(stdout);
-        if (!strcmp(argv[i], "--json")) {
-            style.json = 1;
-            continue;
-        }
-        int which = find(argv[i]);
-        if (which < 0)
+    for (; *names; names++) {
+        int which = find(*names);
+        if (which < 0) {
+            fprintf(stderr, "weft bench: there is nothing called \"%s\"\n", *names);
             return usage(stderr);
+        }
         wanted[which] = named = 1;
     }
+    if (options->ops)
+        wanted[find("barrier")] = named = 1;
     if (!style.json)
-        print_header();
+        bench_header();
     for (int i = 0; i < BENCHES; i++)
         if (wanted[i] || !named)
             failed |= benches[i].run(&style);
     if (style.json)
         printf(style.rows ? "\n]\n" : "[]\n");
     return failed ? 1 : 0;
+}
+
+/* `barrier` alone, and nothing at all, are small measurements unless an option of sweeps is given.
+ */
+static int wants_sweep(const bench_options *options, const char *const *names)
+{
+    if (*names)
+        return 0;
+    if (options->sweep || options->plot || options->compare)
+        return 1;
+    return options->ops > 1 || (options->ops == 1 && options->op[0] != PLAN_BARRIER);
+}
+
+int weft_cmd_bench(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--launched-rank"))
+            return bench_launch_rank();
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return usage(stdout);
+    }
+    bench_options options;
+    const char **names = calloc((size_t)argc + 1, sizeof *names);
+    if (!names)
+        return 1;
+    int status = bench_options_read(&options, argc, argv, names);
+    if (status == 0) {
+        bench_report none = {0};
+        if (options.compare && options.against)
+            status = bench_conclude(&options, &none);
+        else if (options.peers)
+            status = bench_peers(&options);
+        else if (options.overhead)
+            status = bench_overhead(&options);
+        else if (wants_sweep(&options, names))
+            status = bench_collectives(&options);
+        else
+            status = run_small(&options, names);
+    }
+    free(names);
+    return status;
 }

@@ -35,6 +35,9 @@ int bench_ranks(int ranks, int (*body)(int rank, void *arg), void *arg);
 int64_t bench_ns(void);
 double bench_quantile(double *values, int count, double quantile); /* sorts */
 
+/* Prints the machine and the heads of the columns. */
+void bench_header(void);
+
 /* Prints one result: name, ranks, value in `unit`, and its floor (0: none) with the ratio. */
 void bench_row(bench_style *style, const char *name, int ranks, const char *unit, double value,
                double floor);

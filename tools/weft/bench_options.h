@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of `weft bench` for collectives: one table, read once. */
+#ifndef WEFT_TOOLS_BENCH_OPTIONS_H
+#define WEFT_TOOLS_BENCH_OPTIONS_H
+
+#include "bench/meter.h"
+
+#include <stdio.h>
+
+typedef struct bench_options {
+    int op[PLAN_OPS], ops; /* which, and how many */
+    int ranks;             /* 0: not said */
+    uint64_t size[METER_ROWS];
+    int sizes;
+    int dtype, reduction;
+    const char *backend, *algo;
+    int in_place, symm, async, floor;
+    int json, csv;
+    int iters, warmup, repeats, budget_ms;
+    int bind; /* one core a rank */
+    const char *compare, *against, *plot;
+    double threshold;
+    int peers, overhead, tune;
+    int sweep; /* an option was given that only a sweep of collectives has */
+} bench_options;
+
+/*
+ * Reads the words after "bench"; names that are no collective go to `others` (room for argc words).
+ * 0, or 2 after a message on standard error.
+ */
+int bench_options_read(bench_options *options, int argc, char **argv, const char **others);
+
+void bench_options_help(FILE *out);
+
+/* "64M" for 64 MiB, "8" for 8: as -b takes it. */
+char *bench_size_text(uint64_t bytes, char out[24]);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Figures and how they are written; see bench_report.h.  Reading and comparing: bench_compare.c. */
+#include "bench_report.h"
+
+#include "json.h"
+
+#include <weft/weft.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+int bench_report_add(bench_report *report, const bench_figure *figure)
+{
+    if (report->count == report->room) {
+        int room = report->room ? 2 * report->room : 64;
+        bench_figure *more = realloc(report->figure, (size_t)room * sizeof *more);
+        if (!more)
+            return -1;
+        report->figure = more;
+        report->room = room;
+    }
+    report->figure[report->count++] = *figure;
+    return 0;
+}
+
+void bench_report_free(bench_report *report)
+{
+    free(report->figure);
+    memset(report, 0, sizeof *report);
+}
+
+/* Each repetition has its own median; theirs is what counts. */
+static double median_of(const meter_result *results, int repeats, size_t member)
+{
+    double values[METER_REPEATS];
+    int count = 0;
+    for (int i = 0; i < repeats; i++)
+        if (results[i].calls)
+            values[count++] = *(const double *)((const char *)&results[i] + member);
+    return meter_quantile(values, count, 0.5);
+}
+
+int bench_figure_of(const meter_board *board, int row, int column, bench_figure *out)
+{
+    const plan_case *what = &board->row[row].what;
+    const meter_result *results = board->row[row].result[column];
+    memset(out, 0, sizeof *out);
+    snprintf(out->op, sizeof out->op, "%s", plan_op_name(what->op));
+    snprintf(out->type, sizeof out->type, "%s", weft_dtype_name((weft_dtype)what->dtype));
+    snprintf(out->reduction, sizeof out->reduction, "%s",
+             plan_op_reduces(what->op) ? weft_reduction_name((weft_reduction)what->reduction)
+                                       : "none");
+    out->ranks = what->ranks;
+    out->bytes = what->bytes;
+    out->count = what->count;
+    out->p50 = median_of(results, board->repeats, offsetof(meter_result, p50));
+    out->p99 = median_of(results, board->repeats, offsetof(meter_result, p99));
+    out->least = median_of(results, board->repeats, offsetof(meter_result, least));
+    uint32_t calls = 0;
+    for (int i = 0; i < board->repeats; i++) {
+        calls += results[i].calls;
+        out->wrong += results[i].wrong;
+    }
+    if (out->p50 > 0)
+        out->algbw = (double)what->bytes / out->p50 * 1e-3;
+    out->busbw = out->algbw * plan_bus_factor(what->op, what->ranks);
+    return calls > 0;
+}
+
+const bench_figure *bench_report_find(const bench_report *report, const char *op, const char *who,
+                                      int in_place, uint64_t bytes)
+{
+    for (int i = 0; i < report->count; i++) {
+        const bench_figure *f = &report->figure[i];
+        if (f->bytes == bytes && f->in_place == in_place && !strcmp(f->op, op) &&
+            !strcmp(f->who, who))
+            return f;
+    }
+    return NULL;
+}
+
+static const char *fact(const char *name, weft_machine_fact *out)
+{
+    for (int i = 0; i < weft_machine_count(); i++)
+        if (weft_machine_describe(i, out) == WEFT_OK && !strcmp(out->name, name))
+            return out->text;
+    return "?";
+}
+
+void bench_print_machine(FILE *out, int ranks, const char *binding)
+{
+    weft_machine_fact model, kernel, cores, architecture;
+    weft_version_info build;
+    weft_version_describe(&build);
+    fprintf(out, "# %s (%s), %s cores usable, Linux %s\n", fact("model", &model),
+            fact("architecture", &architecture), fact("cores usable", &cores),
+            fact("kernel", &kernel));
+    fprintf(out, "# weft %s, %s %s%s%s\n", build.version, build.compiler, build.flags,
+            *build.sanitizers ? ", sanitizers: " : "", build.sanitizers);
+    if (ranks)
+        fprintf(out, "# %d ranks, %s\n", ranks, binding);
+}
+
+static void write_row(FILE *out, const bench_figure *f, int last)
+{
+    fprintf(out,
+            "    {\"op\": \"%s\", \"bytes\": %" PRIu64 ", \"count\": %" PRIu64
+            ", \"type\": \"%s\", \"redop\": \"%s\", \"ranks\": %d, \"backend\": \"%s\", \"who\": "
+            "\"%s\", \"way\": \"%s\", \"in_place\": %d, \"async\": %d, \"p50_us\": %.4f, "
+            "\"p99_us\": %.4f, \"min_us\": %.4f, \"algbw\": %.4g, \"busbw\": %.4g, \"wrong\": "
+            "%" PRIu64 "}%s\n",
+            f->op, f->bytes, f->count, f->type, f->reduction, f->ranks, f->backend, f->who, f->way,
+            f->in_place, f->async, f->p50, f->p99, f->least, f->algbw, f->busbw, f->wrong,
+            last ? "" : ",");
+}
+
+void bench_report_json(const bench_report *report, FILE *out, const char *binding)
+{
+    json_writer j = {.out = out};
+    weft_machine_fact it;
+    weft_version_info build;
+    weft_version_describe(&build);
+    json_open(&j, NULL, '{');
+    json_text(&j, "weft", build.version);
+    json_text(&j, "compiler", build.compiler);
+    json_text(&j, "flags", build.flags);
+    json_text(&j, "host", fact("host", &it));
+    json_text(&j, "model", fact("model", &it));
+    json_text(&j, "architecture", fact("architecture", &it));
+    json_text(&j, "cores", fact("cores usable", &it));
+    json_text(&j, "kernel", fact("kernel", &it));
+    json_text(&j, "binding", binding);
+    fputs(",\n  \"rows\": [\n", out);
+    for (int i = 0; i < report->count; i++)
+        write_row(out, &report->figure[i], i + 1 == report->count);
+    fputs("  ]", out);
+    json_close(&j);
+}
+
+void bench_report_csv(const bench_report *report, FILE *out)
+{
+    fputs("op,bytes,count,type,redop,ranks,backend,who,way,in_place,async,p50_us,p99_us,min_us,"
+          "algbw,busbw,wrong\n",
+          out);
+    for (int i = 0; i < report->count; i++) {
+        const bench_figure *f = &report->figure[i];
+        fprintf(out,
+                "%s,%" PRIu64 ",%" PRIu64 ",%s,%s,%d,%s,%s,%s,%d,%d,%.4f,%.4f,%.4f,%.4g,%.4g,"
+                "%" PRIu64 "\n",
+                f->op, f->bytes, f->count, f->type, f->reduction, f->ranks, f->backend, f->who,
+                f->way, f->in_place, f->async, f->p50, f->p99, f->least, f->algbw, f->busbw,
+                f->wrong);
+    }
+}
