@@ -67,12 +67,9 @@ static inline uint64_t now(const weft_i_record *record)
     return coarse ? coarse : weft_i_os_ticks();
 }
 
-uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
-                             int peer, int channel)
+static uint64_t begin(weft_i_record *record, uint64_t low, uint64_t high, uint32_t group,
+                      size_t bytes, int peer, int channel)
 {
-    if (!record)
-        return 0;
-    uint64_t low = pack_name(name, 0, 8), high = low >> 56 & 0xff ? pack_name(name, 8, 15) : 0;
     /* Relaxed: only hands out numbers; the slot's own words order the rest. */
     uint64_t number = atomic_fetch_add_explicit(&record->head, 1, memory_order_relaxed) + 1;
     weft_i_record_slot *slot = slot_of(record, number);
@@ -89,6 +86,25 @@ uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t g
     __builtin_prefetch(slot_of(record, number + 1),
                        1); /* the record is larger than the first cache */
     return number;
+}
+
+uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_name *name,
+                                   uint32_t group, size_t bytes, int peer, int channel)
+{
+    if (!record)
+        return 0;
+    uint64_t words[2];
+    memcpy(words, name->text, sizeof words);
+    return begin(record, words[0], words[1], group, bytes, peer, channel);
+}
+
+uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
+                             int peer, int channel)
+{
+    if (!record)
+        return 0;
+    uint64_t low = pack_name(name, 0, 8), high = low >> 56 & 0xff ? pack_name(name, 8, 15) : 0;
+    return begin(record, low, high, group, bytes, peer, channel);
 }
 
 const char *weft_i_record_way_name(int channel)

@@ -85,6 +85,15 @@ void weft_i_record_tick(weft_i_record *record);
 uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
                              int peer, int channel);
 
+/* A name that is laid out already, for operations so short that packing it would show: {"barrier"}.
+ */
+typedef struct weft_i_record_name {
+    _Alignas(8) char text[WEFT_I_RECORD_NAME];
+} weft_i_record_name;
+
+uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_name *name,
+                                   uint32_t group, size_t bytes, int peer, int channel);
+
 /* Notes which way (WEFT_I_WAY_...) operation `number` takes. */
 void weft_i_record_way(weft_i_record *record, uint64_t number, int way);
 

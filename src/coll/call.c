@@ -108,8 +108,8 @@ weft_status weft_i_coll_run(weft_i_coll *coll)
     weft_i_record *record = weft_i_group_record(coll->group);
     bool pair = coll->kind == WEFT_I_SEND || coll->kind == WEFT_I_RECV;
     size_t bytes = coll->in_bytes ? coll->in_bytes : coll->out_bytes;
-    coll->number = weft_i_record_begin(record, coll->call.op, coll->group->id, bytes,
-                                       pair ? coll->root : -1, -1);
+    coll->number = weft_i_record_begin_named(record, weft_i_coll_record_name(coll->kind),
+                                             coll->group->id, bytes, pair ? coll->root : -1, -1);
     weft_status status = weft_i_lane_of(coll->group, &coll->lane);
     if (status == WEFT_OK && !pair)
         choose(coll);

@@ -18,8 +18,8 @@
 
 enum { COLUMNS = 4 }; /* 2, 3-4, 5-8 and more ranks */
 
-static const char *const names[WEFT_I_COLL_KINDS] = {
-#define COLL(name_, text_) [WEFT_I_##name_] = text_,
+static const weft_i_record_name names[WEFT_I_COLL_KINDS] = {
+#define COLL(name_, text_) [WEFT_I_##name_] = {text_},
 #include "coll/kinds.def"
 #undef COLL
 };
@@ -41,7 +41,12 @@ static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
 const char *weft_i_coll_name(weft_i_coll_kind kind)
 {
-    return names[kind];
+    return names[kind].text;
+}
+
+const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind)
+{
+    return &names[kind];
 }
 
 const char *weft_i_algorithm_name(weft_i_algorithm algorithm)
@@ -58,7 +63,7 @@ static int column_of(int ranks)
 static int kind_named(const char *op)
 {
     for (int kind = 0; op && kind < WEFT_I_COLL_KINDS; kind++)
-        if (!strcmp(names[kind], op))
+        if (!strcmp(names[kind].text, op))
             return kind;
     return -1;
 }

@@ -7,6 +7,8 @@
 #ifndef WEFT_COLL_CHOOSE_H
 #define WEFT_COLL_CHOOSE_H
 
+#include "base/record.h"
+
 #include <stddef.h>
 
 typedef enum weft_i_coll_kind {
@@ -25,6 +27,7 @@ typedef enum weft_i_algorithm {
 } weft_i_algorithm;
 
 const char *weft_i_coll_name(weft_i_coll_kind kind);
+const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind);
 const char *weft_i_algorithm_name(weft_i_algorithm algorithm);
 
 /* `bytes`: what one rank shows the others (its whole input). */

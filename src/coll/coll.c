@@ -151,15 +151,16 @@ static weft_status begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *g
     return WEFT_OK;
 }
 
-/* The last step of every filling: what the ranks must agree on. */
+/* The last step of every filling: the size of a part, and the digest of what the ranks must agree
+ * on. */
 static weft_status seal(weft_i_coll *coll, size_t part_bytes)
 {
     coll->item = weft_dtype_size(coll->dtype);
-    coll->count = part_bytes / coll->item;
-    uint32_t digest = weft_i_digest((uint32_t)coll->kind + 1, (uint64_t)coll->dtype);
-    digest = weft_i_digest(digest, coll->count);
-    digest = weft_i_digest(digest, (uint64_t)coll->root);
-    coll->digest = weft_i_digest(digest, (uint64_t)coll->reduction);
+    coll->count =
+        part_bytes >> __builtin_ctzll(coll->item); /* sizes of elements are powers of two */
+    uint64_t what = (uint64_t)coll->kind | (uint64_t)coll->dtype << 8 |
+                    (uint64_t)coll->reduction << 16 | (uint64_t)(uint32_t)coll->root << 32;
+    coll->digest = weft_i_digest(weft_i_digest(1, what), coll->count);
     return WEFT_OK;
 }
 

@@ -41,6 +41,8 @@ static weft_i_point point_of(const weft_symm *mem, int channel)
         .mode = mem->group->world->mode};
 }
 
+static const weft_i_record_name barrier_name = {"barrier"};
+
 weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
 {
     WEFT_TRY(check(mem, "weft_symm_barrier", 0, channel, timeout_ms));
@@ -49,7 +51,7 @@ weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
     weft_i_point point = point_of(mem, channel);
     weft_i_meeting meeting;
     weft_i_record *record = weft_i_group_record(group);
-    uint64_t number = weft_i_record_begin(record, call.op, group->id, 0, -1, channel);
+    uint64_t number = weft_i_record_begin_named(record, &barrier_name, group->id, 0, -1, channel);
     weft_status status = weft_i_group_meet(&call, &point, BARRIER_DIGEST,
                                            weft_i_group_limit(group, timeout_ms), &meeting);
     weft_i_record_end(record, number, status);
