@@ -221,7 +221,8 @@ static inline void pattern_put(const pattern *p, const unsigned char *from, void
     unsigned char *at = (unsigned char *)to;
     for (; bytes > tile; at += tile, bytes -= tile)
         memcpy(at, from, tile);
-    memcpy(at, from, bytes);
+    if (bytes) /* a barrier has no buffers */
+        memcpy(at, from, bytes);
 }
 
 /* Reads `bytes` and counts the elements that are not those of the pattern from `first` on. */

@@ -65,11 +65,10 @@ static inline int plan_op_parted(int op)
            op == PLAN_GATHER || op == PLAN_SCATTER;
 }
 
-/* Can the output be the input?  (A broadcast always is in place; parts that overlap the whole are
- * not offered.) */
+/* Can the output be the input?  A broadcast always is in place; others have parts. */
 static inline int plan_op_in_place(int op)
 {
-    return op == PLAN_ALL_REDUCE || op == PLAN_REDUCE || op == PLAN_ALL_TO_ALL;
+    return op == PLAN_ALL_REDUCE || op == PLAN_REDUCE;
 }
 
 static inline size_t plan_dtype_size(int dtype)

@@ -6,6 +6,7 @@
 #include "bench_peers.h"
 #include "bench_report.h"
 #include "bench_table.h"
+#include "bench_tune.h"
 #include "command.h"
 
 #include <weft/weft.h>
@@ -109,6 +110,7 @@ static int usage(FILE *out)
             "usage: weft bench [read|death|launch|barrier] [--json]\n"
             "       weft bench COLLECTIVE ... [options]\n"
             "       weft bench --peers [COLLECTIVE ...] [options]\n"
+            "       weft bench --tune FILE [COLLECTIVE ...] [-n RANKS]\n"
             "       weft bench --overhead [--json]\n"
             "\n"
             "Without a name, and with the first four, small measurements beside their floors:\n");
@@ -186,6 +188,8 @@ int weft_cmd_bench(int argc, char **argv)
             status = bench_conclude(&options, &none);
         else if (options.peers)
             status = bench_peers(&options);
+        else if (options.tune)
+            status = bench_tune(&options);
         else if (options.overhead)
             status = bench_overhead(&options);
         else if (wants_sweep(&options, names))

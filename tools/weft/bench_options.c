@@ -119,8 +119,8 @@ static int set_backend(reader *r, const char *text)
 
 static int set_algo(reader *r, const char *text)
 {
-    r->into->algo = text;
-    return *text != 0;
+    r->into->staged = !strcmp(text, "staged") ? BENCH_STAGED_MOST : 0;
+    return r->into->staged || !strcmp(text, "large");
 }
 
 static int set_iters(reader *r, const char *text)
@@ -166,6 +166,12 @@ static int set_threshold(reader *r, const char *text)
     char *end;
     r->into->threshold = strtod(text, &end);
     return end != text && !*end && r->into->threshold >= 1;
+}
+
+static int set_tune(reader *r, const char *text)
+{
+    r->into->tune = text;
+    return *text != 0;
 }
 
 static int set_plot(reader *r, const char *text)
@@ -214,13 +220,16 @@ static const struct {
     {"--op", "NAME", set_reduction, 1,
      "sum, avg, product, min, max, band, bor, bxor, premul_sum (sum)"},
     {"--backend", "NAME", set_backend, 1, "ranks as processes (shm) or threads (shm)"},
-    {"--algo", "NAME", set_algo, 1, "this algorithm only, instead of the one of the table"},
+    {"--algo", "staged|large", set_algo, 1,
+     "this algorithm wherever it is possible (weft info --algo)"},
     {"--symm", NULL, set_symm, 1, "operands in symmetric memory"},
     {"--inplace", NULL, set_in_place, 1, "in place as well, where the operation can be"},
     {"--async", NULL, set_async, 1, "posted and waited for, instead of the plain call"},
     {"--floor", NULL, set_floor, 1, "beside each row what bare prototypes take, in the same run"},
     {"--peers", NULL, set_peers, 0, "against Open MPI, MPICH and Gloo, beside weft and the floor"},
     {"--overhead", NULL, set_overhead, 0, "nanoseconds of calls that wait for nobody"},
+    {"--tune", "FILE", set_tune, 0,
+     "find the thresholds between algorithms, for WEFT_TUNE (-n, or 2, 4, 8 ...)"},
     {"--check", NULL, set_check, 1, "compare every result; always so"},
     {"--iters", "N", set_iters, 1, "calls of a repetition at most (2000)"},
     {"--warmup", "N", set_warmup, 1, "calls before each repetition (4)"},
@@ -327,6 +336,7 @@ int bench_options_read(bench_options *options, int argc, char **argv, const char
     options->repeats = 3;
     options->budget_ms = 40;
     options->bind = 1;
+    options->staged = -1;
     options->threshold = 1.3;
     for (int i = 1; i < argc; i++) {
         int op = plan_op_find(argv[i]);

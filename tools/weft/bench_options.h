@@ -7,21 +7,26 @@
 
 #include <stdio.h>
 
+/* The largest operand weft can stage: weft/tune.h. */
+enum { BENCH_STAGED_MOST = 128 << 10 };
+
 typedef struct bench_options {
     int op[PLAN_OPS], ops; /* which, and how many */
     int ranks;             /* 0: not said */
     uint64_t size[METER_ROWS];
     int sizes;
     int dtype, reduction;
-    const char *backend, *algo;
+    const char *backend;
+    int64_t staged; /* --algo: weft stages operands up to this size; -1: as its table says */
     int in_place, symm, async, floor;
     int json, csv;
     int iters, warmup, repeats, budget_ms;
     int bind; /* one core a rank */
     const char *compare, *against, *plot;
     double threshold;
-    int peers, overhead, tune;
-    int sweep; /* an option was given that only a sweep of collectives has */
+    int peers, overhead;
+    const char *tune; /* file to write thresholds to */
+    int sweep;        /* an option was given that only a sweep of collectives has */
 } bench_options;
 
 /*

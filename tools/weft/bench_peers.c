@@ -29,9 +29,9 @@ static int run_weft(table *t, int op)
     bench_sweep sweep;
     if (bench_sweep_open(&sweep, t->options, op) < 0)
         return 1;
-    bench_sweep_add(&sweep, BENCH_SYMM, 0);
-    bench_sweep_add(&sweep, BENCH_PLAIN, 0);
-    bench_sweep_add(&sweep, BENCH_FLOOR, 0);
+    bench_sweep_add(&sweep, BENCH_SYMM, 0, -1);
+    bench_sweep_add(&sweep, BENCH_PLAIN, 0, -1);
+    bench_sweep_add(&sweep, BENCH_FLOOR, 0, -1);
     int status = bench_sweep_run(&sweep);
     if (bench_sweep_report(&sweep, &t->report) < 0)
         status = 1;

@@ -102,11 +102,11 @@ void bench_sweep_close(bench_sweep *sweep)
     sweep->board_fd = -1;
 }
 
-void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place)
+void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place, int64_t staged)
 {
     int variants = kind == BENCH_FLOOR ? bench_floor_count(sweep->op) : 1;
     for (int i = 0; i < variants && sweep->columns < METER_COLUMNS; i++) {
-        bench_column column = {kind, in_place, i};
+        bench_column column = {kind, in_place, i, staged};
         sweep->column[sweep->columns++] = column;
     }
 }
@@ -129,6 +129,9 @@ static int measure_weft(member *me, int row, int column, int repeat)
                        .in_place = c->in_place,
                        .async = me->sweep->options->async};
     meter_contender who = bench_weft_contender(&rank);
+    /* All ranks are between two repetitions, so that none is in a call with another threshold. */
+    if (c->staged >= 0)
+        weft_tune_set(plan_op_name(me->sweep->op), rank.ranks, (size_t)c->staged);
     int status = meter_measure(&me->meter, row, column, repeat, &who);
     if (status < 0 && weft_last_status() < 0)
         fprintf(stderr, "weft bench %s: %s\n", plan_op_name(me->sweep->op), weft_last_error());
@@ -265,6 +268,21 @@ int bench_sweep_run(bench_sweep *sweep)
     return status ? 1 : wrong_floors(sweep);
 }
 
+/* The algorithm of a column at a row; empty for operations that have only one. */
+static const char *way_of(const bench_sweep *sweep, const bench_column *c, int row)
+{
+    const plan_case *what = &sweep->board->row[row].what;
+    const char *op = plan_op_name(sweep->op);
+    if (c->kind == BENCH_FLOOR)
+        return bench_floor_name(sweep->op, c->prototype);
+    if (sweep->op == PLAN_BARRIER || sweep->op == PLAN_SEND_RECV)
+        return "";
+    const char *way = weft_tune_choice(op, what->ranks, what->in_bytes);
+    if (c->staged < 0 || !strcmp(way, "tiny"))
+        return way;
+    return what->in_bytes <= (uint64_t)c->staged ? "staged" : "large";
+}
+
 int bench_sweep_figure(const bench_sweep *sweep, int row, bench_kind kind, int in_place,
                        bench_figure *out)
 {
@@ -277,8 +295,7 @@ int bench_sweep_figure(const bench_sweep *sweep, int row, bench_kind kind, int i
             !bench_figure_of(sweep->board, row, column, &f) || (found && f.p50 >= out->p50) ||
             (kind == BENCH_FLOOR && f.wrong))
             continue;
-        if (kind == BENCH_FLOOR)
-            snprintf(f.way, sizeof f.way, "%s", bench_floor_name(sweep->op, c->prototype));
+        snprintf(f.way, sizeof f.way, "%s", way_of(sweep, c, row));
         *out = f;
         found = 1;
     }

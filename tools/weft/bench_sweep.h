@@ -13,7 +13,8 @@ typedef enum bench_kind { BENCH_PLAIN, BENCH_SYMM, BENCH_FLOOR } bench_kind;
 typedef struct bench_column {
     bench_kind kind;
     int in_place;
-    int prototype; /* of the floor */
+    int prototype;  /* of the floor */
+    int64_t staged; /* weft stages operands up to this size; -1: as its table says */
 } bench_column;
 
 typedef struct bench_sweep {
@@ -37,8 +38,8 @@ const char *bench_binding(const bench_options *options);
 int bench_sweep_open(bench_sweep *sweep, const bench_options *options, int op);
 void bench_sweep_close(bench_sweep *sweep);
 
-/* Adds a column, or all prototypes of the floor. */
-void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place);
+/* Adds a column, or all prototypes of the floor.  `staged` as in bench_column. */
+void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place, int64_t staged);
 
 /* Starts the ranks and measures; 0, or 1 after a message. */
 int bench_sweep_run(bench_sweep *sweep);

@@ -33,19 +33,21 @@ static bench_kind kind_of(const bench_options *options)
 static void print_head(const bench_sweep *sweep)
 {
     const bench_options *o = sweep->options;
-    printf("# %s, %s operands, backend %s%s%s%s\n", plan_op_name(sweep->op),
+    printf("# %s, %s operands, backend %s%s%s\n", plan_op_name(sweep->op),
            o->symm ? "symmetric" : "ordinary", o->backend, o->async ? ", posted and awaited" : "",
-           o->algo ? ", algorithm " : "", o->algo ? o->algo : "");
-    printf("#%11s %12s %6s %8s %10s %10s %8s %8s %7s", "size", "count", "type", "redop", "time",
-           "p99", "algbw", "busbw", "#wrong");
+           o->staged < 0 ? ""
+           : o->staged   ? ", staged where that is possible"
+                         : ", never staged");
+    printf("#%11s %12s %6s %8s %6s %10s %10s %8s %8s %7s", "size", "count", "type", "redop", "algo",
+           "time", "p99", "algbw", "busbw", "#wrong");
     if (in_place_too(sweep))
-        printf(" %10s %10s %8s %8s %7s", "time", "p99", "algbw", "busbw", "#wrong");
+        printf(" %10s %10s %8s %8s %7s", "in place:", "p99", "algbw", "busbw", "#wrong");
     if (o->floor)
         printf(" %10s %7s  %s", "floor", "ratio", "floor by");
-    printf("\n#%11s %12s %6s %8s %10s %10s %8s %8s %7s", "(B)", "(elements)", "", "", "(us)",
-           "(us)", "(GB/s)", "(GB/s)", "");
+    printf("\n#%11s %12s %6s %8s %6s %10s %10s %8s %8s %7s", "(B)", "(elements)", "", "", "",
+           "(us)", "(us)", "(GB/s)", "(GB/s)", "");
     if (in_place_too(sweep))
-        printf(" %10s %10s %8s %8s %7s", "in place", "(us)", "(GB/s)", "(GB/s)", "");
+        printf(" %10s %10s %8s %8s %7s", "(us)", "(us)", "(GB/s)", "(GB/s)", "");
     if (o->floor)
         printf(" %10s", "(us)");
     printf("\n");
@@ -63,7 +65,8 @@ static void print_row(const bench_sweep *sweep, int row)
     bench_figure f, floor;
     if (!bench_sweep_figure(sweep, row, kind, 0, &f))
         return;
-    printf(" %11" PRIu64 " %12" PRIu64 " %6s %8s", f.bytes, f.count, f.type, f.reduction);
+    printf(" %11" PRIu64 " %12" PRIu64 " %6s %8s %6s", f.bytes, f.count, f.type, f.reduction,
+           *f.way ? f.way : "-");
     print_times(&f);
     double ours = f.p50;
     if (in_place_too(sweep) && bench_sweep_figure(sweep, row, kind, 1, &f))
@@ -81,11 +84,11 @@ static int run_one(const bench_options *options, int op, bench_report *report)
     bench_sweep sweep;
     if (bench_sweep_open(&sweep, options, op) < 0)
         return 1;
-    bench_sweep_add(&sweep, kind_of(options), 0);
+    bench_sweep_add(&sweep, kind_of(options), 0, options->staged);
     if (in_place_too(&sweep))
-        bench_sweep_add(&sweep, kind_of(options), 1);
+        bench_sweep_add(&sweep, kind_of(options), 1, options->staged);
     if (options->floor)
-        bench_sweep_add(&sweep, BENCH_FLOOR, 0);
+        bench_sweep_add(&sweep, BENCH_FLOOR, 0, -1);
     if (!options->json && !options->csv) {
         sweep.show = print_row;
         print_head(&sweep);

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `weft bench --tune FILE`: finds up to which size collectives stage their operands here. */
+#ifndef WEFT_TOOLS_BENCH_TUNE_H
+#define WEFT_TOOLS_BENCH_TUNE_H
+
+#include "bench_options.h"
+
+int bench_tune(const bench_options *options);
+
+#endif
