@@ -49,14 +49,13 @@ static uint64_t word_of(const looking *look, int rank)
                                 memory_order_acquire);
 }
 
-/* Notes what ends the wait, if this does. */
+/* Notes what ends the wait, if this does; otherwise leaves alone whom `nobody_lost` has named. */
 static void judge(looking *look, int rank, sight seen)
 {
+    if (seen != DIFFERENT && seen != ANEW)
+        return;
+    look->verdict = seen == DIFFERENT ? WEFT_ERR_MISMATCH : WEFT_ERR_CANCELLED;
     look->meeting->culprit = rank;
-    if (seen == DIFFERENT)
-        look->verdict = WEFT_ERR_MISMATCH;
-    else if (seen == ANEW)
-        look->verdict = WEFT_ERR_CANCELLED;
 }
 
 /* Says LOOKING and starts from the first rank. */

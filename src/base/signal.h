@@ -98,7 +98,7 @@ static inline bool weft_i_arrived(uint64_t word, uint32_t epoch)
 
 typedef struct weft_i_meeting {
     uint32_t epoch, digest;
-    int culprit; /* the first rank that is missing or called something else; -1 */
+    int culprit; /* the rank that is lost, called something else or started anew; -1 */
 } weft_i_meeting;
 
 /* The digest of the first, and of a later, meeting of an operation. */
@@ -114,10 +114,10 @@ static inline uint32_t weft_i_digest_later(uint32_t digest)
 }
 
 /*
- * Arrives and waits for all.  WEFT_OK; WEFT_ERR_TIMEOUT (`culprit` is missing) and
- * WEFT_ERR_CANCELLED (`culprit` has given this operation up and started anew): the arrival is taken
- * back, no message; WEFT_ERR_MISMATCH (`culprit` called something else, no message), now and for
- * ever; or what `lost` said, arrival taken back.
+ * Arrives and waits for all.  WEFT_OK; WEFT_ERR_TIMEOUT and WEFT_ERR_CANCELLED (`culprit` has
+ * given this operation up and started anew): the arrival is taken back, no message;
+ * WEFT_ERR_MISMATCH (`culprit` called something else, no message), now and for ever; or what `lost`
+ * said of `culprit`, arrival taken back.
  */
 weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
                                weft_i_meeting *meeting);

@@ -149,7 +149,8 @@ weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint
     case WEFT_ERR_CANCELLED:
         return fail_anew(call, meeting);
     default: /* what point_lost said, which is for ever */
-        return weft_i_group_lost(call, meeting->culprit);
+        WEFT_TRY(weft_i_group_lost(call, meeting->culprit));
+        return weft_i_fail(status, "%s: rank %d will not come", call->op, meeting->culprit);
     }
 }
 
