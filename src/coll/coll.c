@@ -11,11 +11,11 @@
 
 #include <limits.h>
 
-static _Thread_local double premul_less_one; /* so that zeroed thread storage means a factor of 1 */
+static _Thread_local double premul = 1;
 
 void weft_set_premul(double factor)
 {
-    premul_less_one = factor - 1;
+    premul = factor;
 }
 
 const char *weft_reduction_name(weft_reduction reduction)
@@ -134,7 +134,7 @@ static weft_status set_reduction(weft_i_coll *coll, weft_reduction op)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %d is not a reduction", coll->call.op,
                            (int)op);
     coll->reduction = op;
-    coll->factor = 1 + premul_less_one;
+    coll->factor = premul;
     coll->fold = weft_i_fold_find(coll->dtype, (weft_i_fold_op)op);
     if (!coll->fold)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: reduction %s has no meaning for %s", coll->call.op,
