@@ -101,6 +101,18 @@ static weft_status two_shot(weft_i_coll *coll, const weft_i_places *places, bool
     return weft_i_coll_sync(coll);
 }
 
+/* Does a rank's output lie in its symmetric input?  Nobody may write its output then before all have
+ * read it. */
+static bool any_in_place(const weft_i_coll *coll)
+{
+    for (int rank = 0; rank < coll->lane->size; rank++) {
+        const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
+        if (spot->in_serial == spot->out_serial && spot->in_offset == spot->out_offset)
+            return true;
+    }
+    return false;
+}
+
 /* One-shot, direct: everything from all inputs into my own output, which nobody else can reach. */
 static weft_status pull(weft_i_coll *coll, const weft_i_places *places, bool wanted)
 {
@@ -189,7 +201,7 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
     weft_status status;
     if (places.all_in && places.all_out)
         status = two_shot(coll, &places, false);
-    else if (places.all_in && coll->lane->size == 2)
+    else if (places.all_in && coll->lane->size == 2 && !any_in_place(coll))
         status = pull(coll, &places, true);
     else
         status = pipeline(coll, &places, true);

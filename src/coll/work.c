@@ -61,7 +61,8 @@ static bool run_first(weft_i_queue *queue)
     pthread_mutex_unlock(&queue->lock);
     if (!work)
         return false;
-    weft_status status = weft_i_coll_run(&work->coll);
+    weft_i_coll coll = work->coll; /* it may change on its way; the work drops what it holds */
+    weft_status status = weft_i_coll_run(&coll);
     pthread_mutex_lock(&queue->lock);
     queue->first = work->next;
     if (!queue->first)
