@@ -167,14 +167,13 @@ static inline int meter_meet(meter *m)
     return 0;
 }
 
-/* Binds the calling thread to the rank-th core it may use, counted round, if the board asks for it.
- */
-static inline void meter_bind(const meter *m)
+/* Binds the calling thread to the rank-th core it may use, counted round. */
+static inline void meter_bind(int rank)
 {
     cpu_set_t may, one;
-    if (!m->board->bind || sched_getaffinity(0, sizeof may, &may) != 0)
+    if (sched_getaffinity(0, sizeof may, &may) != 0)
         return;
-    int cores = CPU_COUNT(&may), wanted = cores ? m->rank % cores : 0;
+    int cores = CPU_COUNT(&may), wanted = cores ? rank % cores : 0;
     for (int core = 0; core < CPU_SETSIZE; core++)
         if (CPU_ISSET(core, &may) && wanted-- == 0) {
             CPU_ZERO(&one);

@@ -178,7 +178,8 @@ int measure(const char *board, const char *folder, int rank, int ranks)
     me.context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
     me.context->connectFullMesh(store, device);
     // After the event thread has started, which must stay free to run anywhere.
-    meter_bind(&m);
+    if (m.board->bind)
+        meter_bind(m.rank);
     meter_contender who = {&me, prepare, call, finish};
     return meter_sweep(&m, &who) < 0;
 }

@@ -173,7 +173,8 @@ int main(int argc, char **argv)
     m.board = board;
     me.rank = m.rank;
     me.ranks = m.ranks;
-    meter_bind(&m);
+    if (m.board->bind)
+        meter_bind(m.rank);
     meter_contender who = {&me, prepare, call, finish};
     if (meter_sweep(&m, &who) < 0) {
         MPI_Abort(MPI_COMM_WORLD, 1);

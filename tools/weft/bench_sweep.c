@@ -196,7 +196,8 @@ static int be_member(bench_sweep *sweep)
     me.meter.rank = me.floor.rank = weft_rank(me.world);
     me.meter.ranks = weft_size(me.world);
     me.floor.floor = &sweep->floor;
-    meter_bind(&me.meter);
+    if (sweep->board->bind)
+        meter_bind(me.meter.rank);
     int status = measure_rows(&me);
     int finished = weft_finish(me.world);
     return status ? status : finished;
