@@ -146,7 +146,15 @@ static void fold_float(weft_dtype dtype, weft_i_fold_op op, char *to, const void
     store_float(dtype, to, sum);
 }
 
-/* The value of an integer or bool, extended to 64 bits by its sign. */
+/* The low bits that the dtype holds, extended to 64 by its sign. */
+static uint64_t wrap(weft_dtype dtype, uint64_t x)
+{
+    int above = 64 - 8 * (int)weft_dtype_size(dtype);
+    x <<= above;
+    return weft_i_dtype_kind_of(dtype) == WEFT_I_KIND_SIGNED ? (uint64_t)((int64_t)x >> above)
+                                                             : x >> above;
+}
+
 static uint64_t load_integer(weft_dtype dtype, const char *at)
 {
     size_t size = weft_dtype_size(dtype);
@@ -155,8 +163,7 @@ static uint64_t load_integer(weft_dtype dtype, const char *at)
         size_t place = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? i : size - 1 - i;
         x |= (uint64_t)(uint8_t)at[i] << 8 * place;
     }
-    uint64_t sign = UINT64_C(1) << (8 * size - 1);
-    return weft_i_dtype_kind_of(dtype) == WEFT_I_KIND_SIGNED ? (x ^ sign) - sign : x;
+    return wrap(dtype, x);
 }
 
 static void store_integer(weft_dtype dtype, char *at, uint64_t x)
@@ -197,9 +204,7 @@ static void fold_integer(weft_dtype dtype, weft_i_fold_op op, char *to, const vo
     for (int k = 1; k < inputs; k++)
         sum = combine_integers(is_signed, op, sum, load_integer(dtype, (const char *)in[k] + at));
     if (op == WEFT_I_FOLD_AVG) {
-        char wrapped[8];
-        store_integer(dtype, wrapped, sum);
-        sum = load_integer(dtype, wrapped);
+        sum = wrap(dtype, sum);
         sum = is_signed ? (uint64_t)((int64_t)sum / inputs) : sum / (uint64_t)inputs;
     }
     store_integer(dtype, to, sum);

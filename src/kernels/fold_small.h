@@ -153,12 +153,24 @@ static inline lanes lanes_load_f8e4m3(const void *from)
     return _mm256_or_ps(x, _mm256_cmp_ps(magnitude, lanes_set(480), _CMP_EQ_OQ));
 }
 
+/* As weft_i_f32_to_f8e4m3: above the smallest normal by adding half a step, below it by adding a
+ * number whose last place is the smallest step.  What is too large, NaN too, becomes 0x7f. */
 static inline void lanes_store_f8e4m3(void *to, lanes x)
 {
-    f32 each[lanes_STEP];
-    _mm256_storeu_ps(each, x);
-    for (int i = 0; i < lanes_STEP; i++)
-        ((u8 *)to)[i] = weft_i_f32_to_f8e4m3(each[i]);
+    const __m256i smallest = _mm256_set1_epi32((128 - 7) << 23);
+    const __m256i step = _mm256_set1_epi32((127 + 24 - 7 - 3) << 23);
+    const __m256i half = _mm256_set1_epi32((1 << 23) + (1 << 19) - 1 - ((128 - 7) << 23));
+    __m256i sign = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(INT32_MIN));
+    __m256i u = _mm256_xor_si256(_mm256_castps_si256(x), sign);
+    __m256i even = _mm256_and_si256(_mm256_srli_epi32(u, 20), _mm256_set1_epi32(1));
+    __m256i normal = _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(u, half), even), 20);
+    lanes stepped = _mm256_add_ps(_mm256_castsi256_ps(u), _mm256_castsi256_ps(step));
+    __m256i tiny = _mm256_sub_epi32(_mm256_castps_si256(stepped), step);
+    __m256i r = _mm256_blendv_epi8(normal, tiny, _mm256_cmpgt_epi32(smallest, u));
+    r = _mm256_min_epu32(r, _mm256_set1_epi32(0x7f));
+    r = _mm256_or_si256(r, _mm256_srli_epi32(sign, 24));
+    __m128i h = _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+    _mm_storel_epi64(to, _mm_packus_epi16(h, h));
 }
 #endif
 
