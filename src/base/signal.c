@@ -5,14 +5,14 @@
 #include "base/os.h"
 
 /* What a pass word says, beside the epoch it speaks of. */
-enum { LOOKING = 1, BARRED, PASSED };
-
-static const uint32_t mismatch_mark = UINT32_MAX; /* in place of a digest; see signal.h */
+enum { LOOKING = 1, BARRED, PASSED, MISMATCHED };
 
 typedef struct looking {
     const weft_i_point *point;
     weft_i_meeting *meeting;
     int next;            /* ranks before this one were seen */
+    int different;       /* of those, one that called something else; -1 */
+    int lost;            /* the rank that will not come */
     weft_status verdict; /* what was seen that ends the wait; WEFT_OK: nothing */
 } looking;
 
@@ -37,7 +37,7 @@ static sight see(const weft_i_meeting *meeting, uint64_t word)
         return ABSENT;
     if (weft_i_arrival_epoch(word) != meeting->epoch || digest == meeting->digest)
         return THERE;
-    if (digest != mismatch_mark && (digest ^ meeting->digest) & 1)
+    if ((digest ^ meeting->digest) & 1)
         return meeting->digest & 1 ? ANEW : ABSENT;
     return DIFFERENT;
 }
@@ -49,19 +49,11 @@ static uint64_t word_of(const looking *look, int rank)
                                 memory_order_acquire);
 }
 
-/* Notes what ends the wait, if this does; otherwise leaves alone whom `nobody_lost` has named. */
-static void judge(looking *look, int rank, sight seen)
-{
-    if (seen != DIFFERENT && seen != ANEW)
-        return;
-    look->verdict = seen == DIFFERENT ? WEFT_ERR_MISMATCH : WEFT_ERR_CANCELLED;
-    look->meeting->culprit = rank;
-}
-
 /* Says LOOKING and starts from the first rank. */
 static void look_anew(looking *look)
 {
     look->next = 0;
+    look->different = -1;
     /* Must be seen by who gives up, or its barrier makes us see that its arrival is gone: that
      * barrier stands in for a fence here, which only has to hold the compiler. */
     atomic_store_explicit(weft_i_point_pass(look->point, look->point->me),
@@ -69,28 +61,45 @@ static void look_anew(looking *look)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Are all here, and have we gone on?  Also true if something was seen that ends the wait. */
+/* All are here: goes on, or finds the mismatch; false if somebody took its arrival back meanwhile.
+ */
+static bool decide(looking *look)
+{
+    const weft_i_point *point = look->point;
+    uint32_t epoch = look->meeting->epoch;
+    uint64_t expected = pass_word(epoch, LOOKING);
+    uint64_t desired = pass_word(epoch, look->different < 0 ? PASSED : MISMATCHED);
+    /* Release: who finds it in `find_out` has seen all that we have seen. */
+    if (!atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, point->me), &expected,
+                                                 desired, memory_order_acq_rel,
+                                                 memory_order_relaxed)) {
+        look_anew(look);
+        return false;
+    }
+    if (look->different >= 0) {
+        look->verdict = WEFT_ERR_MISMATCH;
+        look->meeting->culprit = look->different;
+    }
+    return true;
+}
+
+/* Are all here, and is it decided?  Also true if something was seen that ends the wait. */
 static bool all_here(void *arg)
 {
     looking *look = arg;
-    const weft_i_point *point = look->point;
     if (look->verdict < 0)
         return true;
-    for (; look->next < point->size; look->next++) {
+    for (; look->next < look->point->size; look->next++) {
         sight seen = see(look->meeting, word_of(look, look->next));
-        if (seen != THERE) {
-            judge(look, look->next, seen);
+        if (seen == DIFFERENT)
+            look->different = look->next;
+        if (seen == ABSENT || seen == ANEW) {
+            look->meeting->culprit = look->next;
+            look->verdict = seen == ANEW ? WEFT_ERR_CANCELLED : WEFT_OK;
             return look->verdict < 0;
         }
     }
-    uint64_t expected = pass_word(look->meeting->epoch, LOOKING);
-    /* Release: who finds PASSED in `somebody_passed` has seen all that we have seen. */
-    if (atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, point->me), &expected,
-                                                pass_word(look->meeting->epoch, PASSED),
-                                                memory_order_acq_rel, memory_order_relaxed))
-        return true;
-    look_anew(look); /* somebody took its arrival back while we looked */
-    return false;
+    return decide(look);
 }
 
 /* Can it still happen?  Looks at everybody, because the one who ends it may come behind the one we
@@ -99,18 +108,16 @@ static weft_status nobody_lost(void *arg)
 {
     looking *look = arg;
     const weft_i_point *point = look->point;
-    for (int rank = look->next; rank < point->size && look->verdict == WEFT_OK; rank++) {
-        sight seen = see(look->meeting, word_of(look, rank));
-        if (seen == DIFFERENT || seen == ANEW)
-            judge(look, rank, seen);
-        weft_status status =
-            seen == ABSENT && point->lost ? point->lost(point->arg, (uint64_t)rank) : WEFT_OK;
+    for (int rank = look->next; rank < point->size && point->lost; rank++) {
+        if (see(look->meeting, word_of(look, rank)) != ABSENT)
+            continue;
+        weft_status status = point->lost(point->arg, (uint64_t)rank);
         if (status < 0) {
-            look->meeting->culprit = rank;
+            look->lost = rank;
             return status;
         }
     }
-    return look->verdict;
+    return WEFT_OK;
 }
 
 void weft_i_signal_ring(const weft_i_point *point)
@@ -124,58 +131,61 @@ void weft_i_signal_ring(const weft_i_point *point)
             weft_i_wait_ring(weft_i_point_bell(point, rank));
 }
 
+static _Atomic uint64_t *my_word(const looking *look)
+{
+    return weft_i_point_turn(look->point, look->point->me, look->meeting->epoch);
+}
+
 static void arrive(const looking *look)
 {
     uint64_t word = (uint64_t)look->meeting->epoch << 32 | look->meeting->digest;
     /* Pairs with the acquire in `word_of`. */
-    atomic_store_explicit(weft_i_point_turn(look->point, look->point->me, look->meeting->epoch),
-                          word, memory_order_release);
+    atomic_store_explicit(my_word(look), word, memory_order_release);
     weft_i_signal_ring(look->point);
 }
 
-/* Bars everybody who is looking; true if somebody has gone on already. */
-static bool somebody_passed(const looking *look)
+/* Bars everybody who is looking; WEFT_OK if somebody has gone on already, WEFT_ERR_MISMATCH if
+ * somebody has found a mismatch, else WEFT_IN_PROGRESS. */
+static weft_status find_out(const looking *look)
 {
     const weft_i_point *point = look->point;
     uint32_t epoch = look->meeting->epoch;
-    bool passed = false;
+    weft_status found = WEFT_IN_PROGRESS;
     for (int rank = 0; rank < point->size; rank++) {
         uint64_t pass = pass_word(epoch, LOOKING);
         if (rank == point->me ||
             atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, rank), &pass,
                                                     pass_word(epoch, BARRED), memory_order_acq_rel,
                                                     memory_order_acquire))
-            continue; /* pairs with the exchange in `all_here` */
-        passed |= went_on(pass, epoch);
+            continue; /* pairs with the exchange in `decide` */
+        if (went_on(pass, epoch))
+            found = WEFT_OK;
+        else if (pass == pass_word(epoch, MISMATCHED))
+            found = WEFT_ERR_MISMATCH;
+        if (found != WEFT_IN_PROGRESS && look->meeting->culprit < 0)
+            look->meeting->culprit = rank;
     }
-    return passed;
+    return found;
 }
 
-/* Takes the arrival back, or finds that the meeting has succeeded after all. */
+/* Takes the arrival back, or finds that the meeting is decided after all. */
 static weft_status give_up(looking *look, uint64_t before, weft_status why)
 {
     const weft_i_point *point = look->point;
     uint32_t epoch = look->meeting->epoch;
     atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(epoch, BARRED),
                           memory_order_relaxed);
-    atomic_store_explicit(weft_i_point_turn(point, point->me, epoch), before, memory_order_release);
+    atomic_store_explicit(my_word(look), before, memory_order_release);
     weft_i_os_barrier_everywhere();
-    if (!somebody_passed(look))
+    weft_status found = find_out(look);
+    if (found == WEFT_IN_PROGRESS)
         return why;
-    atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(epoch, PASSED),
-                          memory_order_release); /* pairs with the exchange in `somebody_passed` */
+    /* Pairs with the exchange in `find_out`. */
+    atomic_store_explicit(weft_i_point_pass(point, point->me),
+                          pass_word(epoch, found == WEFT_OK ? PASSED : MISMATCHED),
+                          memory_order_release);
     arrive(look);
-    return WEFT_OK;
-}
-
-/* The mismatch stays: the mark in our word tells whoever comes later, and ourselves. */
-static weft_status keep_mismatch(const looking *look)
-{
-    uint64_t word = (uint64_t)look->meeting->epoch << 32 | mismatch_mark;
-    atomic_store_explicit(weft_i_point_turn(look->point, look->point->me, look->meeting->epoch),
-                          word, memory_order_release);
-    weft_i_signal_ring(look->point);
-    return WEFT_ERR_MISMATCH;
+    return found;
 }
 
 static weft_status wait_for_all(looking *look, int64_t deadline_ms)
@@ -195,14 +205,20 @@ static weft_status wait_for_all(looking *look, int64_t deadline_ms)
                         .deadline = weft_i_os_deadline(deadline_ms),
                         .mode = point->mode};
     weft_status status = weft_i_wait_for(&wait);
-    return look->verdict < 0 ? look->verdict : status;
+    if (look->verdict < 0)
+        return look->verdict;
+    if (status < 0 && status != WEFT_ERR_TIMEOUT)
+        look->meeting->culprit = look->lost;
+    return status;
 }
 
-/* Whom the mismatch is with, for a rank that calls again. */
+/* Whom the mismatch was with, for a rank that calls again: our word still says what we called. */
 static weft_status mismatch_again(const looking *look)
 {
+    look->meeting->digest =
+        weft_i_arrival_digest(atomic_load_explicit(my_word(look), memory_order_relaxed));
     for (int rank = 0; rank < look->point->size; rank++)
-        if (rank != look->point->me && weft_i_arrived(word_of(look, rank), look->meeting->epoch))
+        if (see(look->meeting, word_of(look, rank)) == DIFFERENT || look->meeting->culprit < 0)
             look->meeting->culprit = rank;
     return WEFT_ERR_MISMATCH;
 }
@@ -215,20 +231,26 @@ static bool others_are_here(const looking *look)
     return true;
 }
 
+/* Odd for later meetings, see signal.h. */
+static uint32_t digest_for(const weft_i_point *point, uint32_t digest)
+{
+    return point->later ? digest | 1u : digest & ~1u;
+}
+
 weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
                                weft_i_meeting *meeting)
 {
-    /* Our own words: nobody else writes them. */
+    /* Our own words: only the pass word may be changed by others, and not now. */
     uint64_t last = atomic_load_explicit(weft_i_point_word(point, point->me), memory_order_relaxed);
-    uint32_t epoch = (point->turn_stride ? point->epoch : weft_i_arrival_epoch(last)) + 1;
-    uint64_t before =
-        atomic_load_explicit(weft_i_point_turn(point, point->me, epoch), memory_order_relaxed);
-    *meeting = (weft_i_meeting){epoch, digest, -1};
+    uint64_t pass = atomic_load_explicit(weft_i_point_pass(point, point->me), memory_order_relaxed);
+    uint32_t epoch = point->turn_stride ? point->epoch : weft_i_arrival_epoch(last);
+    *meeting = (weft_i_meeting){epoch + 1, digest_for(point, digest), -1};
     looking look = {.point = point, .meeting = meeting};
-    if (weft_i_arrival_digest(before) == mismatch_mark) {
-        meeting->epoch = weft_i_arrival_epoch(before);
+    if ((uint32_t)pass == MISMATCHED) {
+        meeting->epoch = (uint32_t)(pass >> 32);
         return mismatch_again(&look);
     }
+    uint64_t before = atomic_load_explicit(my_word(&look), memory_order_relaxed);
     weft_status status = wait_for_all(&look, timeout_ms);
     if (status < 0 && status != WEFT_ERR_MISMATCH)
         status = give_up(&look, before, status);
@@ -238,5 +260,5 @@ weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64
         if (status < 0 && status != WEFT_ERR_MISMATCH)
             status = give_up(&look, before, status);
     }
-    return status == WEFT_ERR_MISMATCH ? keep_mismatch(&look) : status;
+    return status;
 }

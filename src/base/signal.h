@@ -6,12 +6,13 @@
  * a 32-bit epoch and a 32-bit digest of the call.  To meet, a rank stores the next epoch into its
  * own word (release) and reads the words of the others (acquire) until all show that epoch or a
  * later one.  One hop between cores.  A later epoch is fine: a rank can be at most one meeting
- * ahead.  Equal epochs with different digests are a mismatch; the rank that sees one puts a mark in
- * place of its digest, and never goes on, so that everybody who comes later sees it too.
+ * ahead.  When all have arrived and the digests of equal epochs differ, that is a mismatch; nobody
+ * goes on from it.
  *
  * Giving up.  Beside its arrival word a rank has a pass word, in a line that nobody reads as long
  * as all goes well.  It says LOOKING before the rank reads the words of the others, and the rank
- * has gone on once it has changed that to PASSED (compare and exchange, in its own cache).  A rank
+ * has gone on once it has changed that to PASSED, or found a mismatch once it has changed it to
+ * MISMATCHED (compare and exchange, in its own cache).  A rank
  * that wants to give up restores its old arrival, makes every core pass a full barrier, and then
  * changes every LOOKING it finds to BARRED.  Whoever was barred looks again from the start and
  * finds the arrival missing; whoever looks later finds it missing too.  So nobody goes on after
@@ -47,12 +48,13 @@ typedef struct weft_i_point {
     char *words, *passes, *bells; /* of rank 0 */
     size_t stride;                /* to the next rank's */
     /*
-     * Not 0: two arrival words per rank by turns, this far apart, the second for odd epochs; then
-     * something may be written beside a word before it is stored, and stays until everybody has
-     * read it.  The epoch is the caller's to count.
+     * Not 0: two words per rank by turns, this far apart, the second for odd epochs; then something
+     * may be written beside a word before it is stored, and stays until everybody has read it.  The
+     * epoch is the caller's to count.
      */
     size_t turn_stride;
     uint32_t epoch; /* of the last meeting, with turns */
+    bool later;     /* not the first meeting of its operation */
     weft_i_wait_mode mode;
     weft_status (*lost)(void *arg, uint64_t missing); /* can rank `missing` still come? */
     void *arg;
@@ -98,26 +100,14 @@ static inline bool weft_i_arrived(uint64_t word, uint32_t epoch)
 
 typedef struct weft_i_meeting {
     uint32_t epoch, digest;
-    int culprit; /* the rank that is lost, called something else or started anew; -1 */
+    int culprit; /* the first rank that is missing or called something else; -1 */
 } weft_i_meeting;
 
-/* The digest of the first, and of a later, meeting of an operation. */
-static inline uint32_t weft_i_digest_first(uint32_t digest)
-{
-    return digest & ~1u;
-}
-
-static inline uint32_t weft_i_digest_later(uint32_t digest)
-{
-    digest |= 1u;
-    return digest == UINT32_MAX ? 1 : digest; /* the mark of a mismatch */
-}
-
 /*
- * Arrives and waits for all.  WEFT_OK; WEFT_ERR_TIMEOUT and WEFT_ERR_CANCELLED (`culprit` has
- * given this operation up and started anew): the arrival is taken back, no message;
- * WEFT_ERR_MISMATCH (`culprit` called something else, no message), now and for ever; or what `lost`
- * said of `culprit`, arrival taken back.
+ * Arrives and waits for all.  WEFT_OK; WEFT_ERR_TIMEOUT (`culprit` is missing) and
+ * WEFT_ERR_CANCELLED (`culprit` has given this operation up and started anew): the arrival is taken
+ * back, no message; WEFT_ERR_MISMATCH (`culprit` called something else, no message), now and for
+ * ever; or what `lost` said, arrival taken back.
  */
 weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
                                weft_i_meeting *meeting);

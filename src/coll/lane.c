@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { SYNC_DIGEST = 0x73796e63 }; /* odd: a later meeting of an operation, see base/signal.h */
+enum { SYNC_DIGEST = 0x73796e63 };
 
 static void destroy(weft_i_object *object)
 {
@@ -113,7 +113,7 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *cal
     char mine[128], theirs[128];
     int turn = meeting->epoch & 1;
     const weft_i_card *other = &weft_i_lane_head_of(lane, meeting->culprit)->entry[turn].card;
-    weft_i_group_end(call->group, WEFT_ERR_MISMATCH);
+    weft_i_group_spoil(call->group);
     return weft_i_fail(
         WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
         call->group->name, meeting->epoch, lane->me,
@@ -132,8 +132,7 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const 
     point.epoch = lane->epoch;
     weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) & 1].card = *card;
     weft_i_meeting meeting;
-    weft_status status =
-        weft_i_group_meet(call, &point, weft_i_digest_first(digest), timeout_ms, &meeting);
+    weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
     if (status == WEFT_OK)
         lane->epoch++;
     return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, &meeting) : status;
@@ -146,6 +145,6 @@ weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t
     weft_i_meeting meeting;
     weft_status status = weft_i_group_meet(call, &point, SYNC_DIGEST, timeout_ms, &meeting);
     if (status < 0)
-        weft_i_group_end(call->group, status);
+        weft_i_group_spoil(call->group);
     return status;
 }

@@ -38,10 +38,8 @@ typedef struct weft_i_lane_head {
     weft_i_entry_line entry[2];
     _Alignas(
         WEFT_I_LINE) _Atomic uint64_t step; /* as an arrival word, for phases after the entry */
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t entry_pass, step_pass; /* see base/signal.h */
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
-    _Alignas(WEFT_I_LINE) _Atomic uint64_t
-        entry_pass; /* see base/signal.h: read by others only when one gives up */
-    _Atomic uint64_t step_pass;
 } weft_i_lane_head;
 
 /*

@@ -46,7 +46,7 @@ static void push_send(weft_i_letter *letter)
 
 static weft_status refuse(const weft_i_coll *coll, size_t bytes)
 {
-    weft_i_group_end(coll->group, WEFT_ERR_MISMATCH);
+    weft_i_group_spoil(coll->group);
     return weft_i_fail(
         WEFT_ERR_MISMATCH,
         "recv in group \"%s\": rank %d sends %zu bytes, rank %d expects %zu bytes of %s",
@@ -169,7 +169,7 @@ static weft_status carry(weft_i_coll *coll)
         status = letter.status;
     weft_i_pair_forget(&letter);
     if (status < 0 && letter.begun)
-        weft_i_group_end(coll->group, status);
+        weft_i_group_spoil(coll->group);
     return status;
 }
 

@@ -48,9 +48,22 @@ weft_status weft_i_group_fate(const weft_group *group, int rank)
                    : weft_i_world_fate(group->world, group->members[rank]);
 }
 
+/* The first dead member, or -1. */
+static int dead_member(const weft_group *group)
+{
+    for (int rank = 0; rank < group->size; rank++)
+        if (weft_i_world_fate(group->world, group->members[rank]) == WEFT_ERR_PEER_DEAD)
+            return rank;
+    return -1;
+}
+
+/* A rank that gave up because another one died is not the news; the dead one is. */
 static weft_status fail_refusal(const weft_group *group, const char *what, int rank,
                                 weft_status why)
 {
+    int dead = why == WEFT_ERR_PEER_DEAD ? dead_member(group) : -1;
+    if (dead >= 0)
+        return weft_i_world_lost(group->world, group->members[dead], what);
     return weft_i_fail(why, "%s: rank %d of the world could not take part (%s)", what,
                        group->members[rank], weft_strerror(why));
 }
@@ -70,6 +83,14 @@ weft_status weft_i_group_check_revoked(const weft_i_call *call)
     return weft_i_fail(WEFT_ERR_REVOKED, "%s: rank %u revoked the group", what, revoked - 1);
 }
 
+/* Ranks leave when another one dies: then the dead one is the news. */
+static int root_cause(const weft_group *group, int rank)
+{
+    bool left = weft_i_world_fate(group->world, group->members[rank]) == WEFT_ERR_PEER_LEFT;
+    int dead = left ? dead_member(group) : -1;
+    return dead >= 0 ? dead : rank;
+}
+
 weft_status weft_i_group_lost(const weft_i_call *call, int rank)
 {
     const weft_group *group = call->group;
@@ -83,7 +104,7 @@ weft_status weft_i_group_lost(const weft_i_call *call, int rank)
             weft_i_job_refusal_number(refusal), memory_order_relaxed);
         return fail_refusal(group, what, rank, weft_i_job_refusal_status(refusal));
     }
-    return weft_i_world_lost(group->world, group->members[rank], what);
+    return weft_i_world_lost(group->world, group->members[root_cause(group, rank)], what);
 }
 
 /* Without a message: the meeting may turn out to have succeeded. */
@@ -123,7 +144,7 @@ static weft_status fail_anew(const weft_i_call *call, const weft_i_meeting *meet
     return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: given up by %s, whose deadline passed", what, who);
 }
 
-weft_status weft_i_group_fail_mismatch(const weft_i_call *call, const weft_i_meeting *meeting)
+weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting)
 {
     char what[160], who[512];
     weft_i_call_text(call, what, sizeof what);
@@ -154,20 +175,20 @@ weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint
     }
 }
 
-static uint32_t digest_of(const char *what, size_t bytes, bool later)
+static uint32_t digest_of(const char *what, size_t bytes)
 {
     uint32_t digest = weft_i_digest(1, bytes);
     for (const char *c = what; *c; c++)
         digest = weft_i_digest(digest, (unsigned char)*c);
-    return later ? weft_i_digest_later(digest) : weft_i_digest_first(digest);
+    return digest;
 }
 
 /*
  * Two notes by turns: a note is overwritten two exchanges later, and by then everybody has met once
  * more, which they do only after reading it.
  */
-static weft_status exchange_on_board(const weft_i_call *call, uint32_t digest, const void *mine,
-                                     size_t bytes, char *all, int64_t timeout_ms)
+static weft_status exchange_on_board(const weft_i_call *call, uint32_t digest, bool later,
+                                     const void *mine, size_t bytes, char *all, int64_t timeout_ms)
 {
     const weft_group *group = call->group;
     weft_i_board_row *row = group->board->row;
@@ -182,11 +203,12 @@ static weft_status exchange_on_board(const weft_i_call *call, uint32_t digest, c
                           .passes = (char *)&row[0].pass,
                           .bells = (char *)&row[0].bell,
                           .stride = sizeof *row,
+                          .later = later,
                           .mode = group->world->mode};
     weft_i_meeting meeting;
     weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
     if (status < 0)
-        return status == WEFT_ERR_MISMATCH ? weft_i_group_fail_mismatch(call, &meeting) : status;
+        return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(call, &meeting) : status;
     for (int rank = 0; all && rank < group->size; rank++)
         memcpy(all + (size_t)rank * bytes, row[rank].note[parity], bytes);
     return WEFT_OK;
@@ -201,11 +223,11 @@ static weft_status exchange(weft_group *group, const char *what, bool later, con
     WEFT_TRY(weft_i_group_check_limit(what, timeout_ms));
     weft_i_call call = {group, what, -1};
     int64_t limit = weft_i_group_limit(group, timeout_ms);
-    uint32_t digest = digest_of(what, bytes, later);
+    uint32_t digest = digest_of(what, bytes);
     uint64_t number =
         weft_i_record_begin(weft_i_group_record(group), what, group->id, bytes, -1, -1);
     weft_status status =
-        group->board ? exchange_on_board(&call, digest, mine, bytes, all, limit)
+        group->board ? exchange_on_board(&call, digest, later, mine, bytes, all, limit)
                      : weft_i_letters_exchange(&call, group, digest, mine, bytes, all, limit);
     weft_i_record_end(weft_i_group_record(group), number, status);
     return status;

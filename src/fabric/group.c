@@ -148,6 +148,20 @@ weft_status weft_group_set_timeout(weft_group *group, int64_t timeout_ms)
 
 /* ---- making a group ---- */
 
+/* `why` is negative if the group could not be made, else WEFT_OK. */
+static void end_board(const weft_group *group, weft_status why)
+{
+    uint32_t nobody = 0;
+    if (why < 0)
+        atomic_store_explicit(&group->board->failure, why, memory_order_relaxed);
+    /* Pairs with the acquire in `revoker`.  The first to revoke is the one named. */
+    atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody,
+                                            1 + (uint32_t)group->rank, memory_order_release,
+                                            memory_order_relaxed);
+    for (int rank = 0; rank < group->size; rank++)
+        weft_i_wait_ring(&group->board->row[rank].bell);
+}
+
 static weft_status check_ranks(const weft_group *parent, const int *ranks, int count)
 {
     if (!ranks || count < 1 || count > parent->size)
@@ -188,9 +202,14 @@ static weft_i_key list_key(const weft_group *parent, const int *ranks, int count
     return key;
 }
 
-static weft_status lost_leader(void *arg)
+/* If any member is lost there will be no group, and the first one may have stopped offering it. */
+static weft_status lost_member(void *arg)
 {
-    return weft_i_group_lost(arg, 0);
+    const weft_i_call *call = arg;
+    for (int rank = 0; rank < call->group->size; rank++)
+        if (weft_i_group_fate(call->group, rank) < 0)
+            return weft_i_group_lost(call, rank);
+    return WEFT_OK;
 }
 
 /* The first member makes the board; if it cannot, the others must not wait for it. */
@@ -212,7 +231,7 @@ static weft_status fetch_once(weft_group *group, int64_t deadline, int64_t timeo
                                .key = group->list,
                                .bytes = weft_i_board_bytes(group->size),
                                .deadline = deadline,
-                               .lost = lost_leader,
+                               .lost = lost_member,
                                .arg = &call};
     weft_status status = weft_i_post_fetch(&order, &group->board_segment);
     char who[512];
@@ -262,10 +281,11 @@ static weft_status meet_on_board(weft_group *group)
     return weft_i_group_exchange(group, "group_new", NULL, 0, NULL, ms_until(deadline));
 }
 
-/* Do the others have to be told?  A rank that is lost they see themselves. */
-static bool is_own_failure(weft_status status)
+/* Do the others have to be told?  Not of a deadline that passed: they may go on waiting, and the
+ * rank may try again. */
+static bool is_news(weft_status status)
 {
-    return status < 0 && weft_status_scope(status) < WEFT_SCOPE_GROUP;
+    return status < 0 && status != WEFT_ERR_TIMEOUT;
 }
 
 static weft_status open_local(weft_group *group)
@@ -273,9 +293,11 @@ static weft_status open_local(weft_group *group)
     group->making = true;
     weft_i_job_allow(group->world->mine, group->list);
     weft_status status = meet_on_board(group);
-    if (is_own_failure(status) && group->board)
-        weft_i_group_end(group, status);
-    else if (is_own_failure(status))
+    /* The first member takes the board away: those who wait on it must not. */
+    bool gone = group->rank == 0 && status == WEFT_ERR_TIMEOUT;
+    if (group->board && (gone || is_news(status)))
+        end_board(group, status);
+    else if (is_news(status))
         weft_i_job_refuse(group->world->mine, group->list, status);
     if (group->rank == 0)
         weft_i_post_withdraw(group->world->post, group->list);
@@ -305,7 +327,7 @@ static weft_status open_remote(weft_group *group, weft_group *parent)
     weft_status status = weft_i_group_exchange(group, "group_new", NULL, 0, NULL, WEFT_DEFAULT);
     if (status == WEFT_OK)
         creation->times++;
-    else if (is_own_failure(status) && status != WEFT_ERR_TIMEOUT)
+    else if (is_news(status))
         refuse_remote(group->world, group->list, creation->times, status);
     return status;
 }
@@ -437,16 +459,10 @@ weft_group *weft_group_split(weft_group *parent, int color, int key)
     return group;
 }
 
-void weft_i_group_end(const weft_group *group, weft_status why)
+void weft_i_group_spoil(const weft_group *group)
 {
-    uint32_t none = 0;
-    atomic_store_explicit(&group->board->failure, why, memory_order_relaxed);
-    /* Pairs with the acquire in `revoker`; the first one counts. */
-    atomic_compare_exchange_strong_explicit(&group->board->revoked, &none,
-                                            1 + (uint32_t)group->rank, memory_order_release,
-                                            memory_order_relaxed);
-    for (int rank = 0; rank < group->size; rank++)
-        weft_i_wait_ring(&group->board->row[rank].bell);
+    if (group->board)
+        end_board(group, WEFT_OK);
 }
 
 weft_status weft_group_revoke(weft_group *group)
@@ -455,6 +471,6 @@ weft_status weft_group_revoke(weft_group *group)
     if (!group->board)
         return weft_i_letters_end(group->world->store, group->key, group->world->rank,
                                   WEFT_ERR_REVOKED);
-    weft_i_group_end(group, WEFT_OK);
+    weft_i_group_spoil(group);
     return WEFT_OK;
 }

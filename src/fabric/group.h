@@ -70,14 +70,14 @@ weft_status weft_i_group_check_revoked(const weft_i_call *call);
 /* "rank 1 of 4 in group "0", barrier on channel 2" */
 void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes);
 
-weft_status weft_i_group_fail_mismatch(const weft_i_call *call, const weft_i_meeting *meeting);
-
 /*
  * weft_i_signal_meet with a message for every failure but WEFT_ERR_MISMATCH, which the caller can
- * tell better, or by weft_i_group_fail_mismatch; `meeting` names the culprit.
+ * tell better, or by weft_i_group_mismatch; `meeting` names the culprit.
  */
 weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
                               int64_t timeout_ms, weft_i_meeting *meeting);
+
+weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting);
 
 /*
  * All members show each other `bytes` (at most WEFT_I_NOTE_BYTES); `all` receives them in rank
@@ -91,8 +91,8 @@ weft_status weft_i_group_exchange(weft_group *group, const char *what, const voi
 weft_status weft_i_group_exchange_later(weft_group *group, const char *what, const void *mine,
                                         size_t bytes, void *all, int64_t timeout_ms);
 
-/* Revokes the group; `why` (negative) if it could not be made, else WEFT_OK. */
-void weft_i_group_end(const weft_group *group, weft_status why);
+/* Revokes the group because an operation broke off in its middle; keeps the thread's last error. */
+void weft_i_group_spoil(const weft_group *group);
 
 /*
  * Takes part in an exchange without reading the others' notes: how a rank that cannot go on tells

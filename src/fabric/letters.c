@@ -139,7 +139,7 @@ static weft_status fail_late(const round_state *round, int rank)
 static weft_status fail_different(const round_state *round, int rank)
 {
     weft_i_meeting meeting = {.culprit = rank};
-    return weft_i_group_fail_mismatch(round->call, &meeting);
+    return weft_i_group_mismatch(round->call, &meeting);
 }
 
 /* We give up: nobody shall succeed, unless somebody has; then `decided`. */

@@ -20,7 +20,7 @@ typedef struct entry {
     weft_i_key key;
     uint64_t bytes, pad_bytes, offset;
     int32_t status;
-    uint32_t serial; /* the next number of a pairing, as this member counts */
+    uint32_t serial; /* the number this member would give the pairing; the highest is taken */
     char backend[12];
 } entry;
 
@@ -131,15 +131,14 @@ static weft_status compare(const weft_group *group, const entry *entries)
 
 /* ---- steps 2 and 3: pads and mappings ---- */
 
-typedef struct awaiting {
-    weft_i_call call;
-    int rank;
-} awaiting;
-
+/* If any member is lost nobody will have the memory, and the owner may have stopped offering it. */
 static weft_status lost(void *arg)
 {
-    const awaiting *await = arg;
-    return weft_i_group_lost(&await->call, await->rank);
+    const weft_i_call *call = arg;
+    for (int rank = 0; rank < call->group->size; rank++)
+        if (weft_i_group_fate(call->group, rank) < 0)
+            return weft_i_group_lost(call, rank);
+    return WEFT_OK;
 }
 
 static size_t round_up(size_t bytes)
@@ -160,14 +159,14 @@ static void lay_out(weft_i_pads *pads, size_t pad_bytes, int size)
 static weft_status fetch(weft_group *group, const weft_i_backend *backend, int rank, weft_i_key key,
                          size_t bytes, int64_t deadline, weft_i_segment **out)
 {
-    awaiting await = {{group, "rendezvous", -1}, rank};
+    weft_i_call call = {group, "rendezvous", -1};
     weft_i_post_order order = {.own = group->world->post,
                                .peer = group->world->peers[group->members[rank]].post,
                                .key = key,
                                .bytes = bytes,
                                .deadline = deadline,
                                .lost = lost,
-                               .arg = &await};
+                               .arg = &call};
     weft_status status = backend->import(&order, out);
     char who[512];
     if (status == WEFT_ERR_TIMEOUT) {
@@ -235,6 +234,11 @@ static weft_status agree(weft_group *group, weft_status mine, int64_t deadline, 
     }
     WEFT_TRY(status);
     for (int rank = 0; rank < group->size; rank++)
+        if (all[rank] <= WEFT_ERR_PEER_DEAD) { /* it saw somebody lost: so do we */
+            weft_i_call call = {group, "rendezvous", -1};
+            WEFT_TRY(lost(&call));
+        }
+    for (int rank = 0; rank < group->size; rank++)
         if (all[rank] < 0)
             return weft_i_fail((weft_status)all[rank],
                                "rendezvous in group \"%s\": rank %d failed (%s); nobody has the "
@@ -243,13 +247,14 @@ static weft_status agree(weft_group *group, weft_status mine, int64_t deadline, 
     return WEFT_OK;
 }
 
-/* The largest count decides: members may have given up different numbers of rendezvous. */
-static uint32_t agreed_serial(weft_group *group, const entry *entries)
+/* Members may have counted differently: one may have given a rendezvous up that another never saw.
+ */
+static uint32_t highest_serial(const weft_group *group, const entry *entries)
 {
+    uint32_t highest = 0;
     for (int rank = 0; rank < group->size; rank++)
-        if (entries[rank].serial > group->pairings)
-            group->pairings = entries[rank].serial;
-    return group->pairings;
+        highest = entries[rank].serial > highest ? entries[rank].serial : highest;
+    return highest;
 }
 
 static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *mine,
@@ -257,8 +262,8 @@ static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *
 {
     int64_t deadline = weft_i_os_deadline(group->timeout_ms); /* one for all the steps */
     WEFT_TRY(weft_i_group_exchange(group, "rendezvous", mine, sizeof *mine, entries, WEFT_DEFAULT));
+    pairing->serial = group->pairings = highest_serial(group, entries);
     WEFT_TRY(compare(group, entries));
-    pairing->serial = agreed_serial(group, entries);
     weft_i_key pads_key = weft_i_key_of(group->key, &entries[0].key, sizeof entries[0].key);
     weft_status status = open_pairing(group, block, entries, pads_key, deadline, pairing);
     status = agree(group, status, deadline, results);
@@ -282,13 +287,13 @@ static bool make_tables(const weft_group *group, tables *out)
     return out->pairing != NULL;
 }
 
-static entry entry_of(const weft_i_block *block, size_t offset, const weft_group *group)
+static entry entry_of(const weft_group *group, const weft_i_block *block, size_t offset)
 {
-    entry mine = {.key = block->segment->key,
+    entry mine = {.serial = group->pairings + 1,
+                  .key = block->segment->key,
                   .bytes = block->bytes,
                   .pad_bytes = block->pad_bytes,
-                  .offset = offset,
-                  .serial = group->pairings + 1};
+                  .offset = offset};
     snprintf(mine.backend, sizeof mine.backend, "%s", block->backend->name);
     return mine;
 }
@@ -296,7 +301,7 @@ static entry entry_of(const weft_i_block *block, size_t offset, const weft_group
 /* Tells the others that this rank cannot take part, and why; needs no memory. */
 static weft_status decline(weft_group *group, weft_status why)
 {
-    entry mine = {.status = why};
+    entry mine = {.status = why, .serial = group->pairings + 1};
     weft_i_group_show(group, "rendezvous", &mine, sizeof mine);
     return why;
 }
@@ -314,7 +319,7 @@ weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *g
     if (can < 0) {
         decline(group, can);
     } else {
-        entry mine = entry_of(block, offset, group);
+        entry mine = entry_of(group, block, offset);
         status = pair_up(block, group, &mine, room.entries, room.results, room.pairing);
         weft_i_block_withdraw(block, post);
     }

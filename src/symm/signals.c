@@ -55,7 +55,7 @@ weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
     weft_status status = weft_i_group_meet(&call, &point, BARRIER_DIGEST,
                                            weft_i_group_limit(group, timeout_ms), &meeting);
     weft_i_record_end(record, number, status);
-    return status == WEFT_ERR_MISMATCH ? weft_i_group_fail_mismatch(&call, &meeting) : status;
+    return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(&call, &meeting) : status;
 }
 
 /* ---- mailboxes ---- */
