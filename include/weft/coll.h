@@ -80,7 +80,8 @@ WEFT_API weft_status weft_all_to_all_into(weft_tensor *out, weft_tensor *in,
 WEFT_API weft_status weft_all_to_all_list_into(weft_tensor *const *out, weft_tensor *const *in,
                                                weft_group *group);
 
-/* Several tensors as one operation. */
+/* Several tensors as one operation: item by item as the plain forms, but one entry and one check
+ * for the list.  Dtypes may be mixed; no output may overlap an operand of another item. */
 WEFT_API weft_status weft_all_reduce_list_into(weft_tensor *const *out, weft_tensor *const *in,
                                                int count, weft_reduction op, weft_group *group);
 WEFT_API weft_status weft_all_gather_list_into(weft_tensor *const *out, weft_tensor *const *in,
@@ -110,6 +111,14 @@ WEFT_API weft_work *weft_reduce_scatter_start(weft_tensor *out, weft_tensor *in,
 WEFT_API weft_work *weft_all_to_all_start(weft_tensor *out, weft_tensor *in,
                                           const int64_t *out_splits, const int64_t *in_splits,
                                           weft_group *group);
+WEFT_API weft_work *weft_all_to_all_list_start(weft_tensor *const *out, weft_tensor *const *in,
+                                               weft_group *group);
+WEFT_API weft_work *weft_all_reduce_list_start(weft_tensor *const *out, weft_tensor *const *in,
+                                               int count, weft_reduction op, weft_group *group);
+WEFT_API weft_work *weft_all_gather_list_start(weft_tensor *const *out, weft_tensor *const *in,
+                                               int count, weft_group *group);
+WEFT_API weft_work *weft_reduce_scatter_list_start(weft_tensor *const *out, weft_tensor *const *in,
+                                                   int count, weft_reduction op, weft_group *group);
 WEFT_API weft_work *weft_barrier_start(weft_group *group);
 WEFT_API weft_work *weft_send_start(weft_tensor *x, int to, weft_group *group);
 WEFT_API weft_work *weft_recv_start(weft_tensor *x, int from, weft_group *group);

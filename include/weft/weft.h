@@ -18,6 +18,7 @@
 #include "weft/storage.h"
 #include "weft/store.h"
 #include "weft/symm.h"
+#include "weft/symm_coll.h"
 #include "weft/tensor.h"
 #include "weft/tune.h"
 #include "weft/version.h"

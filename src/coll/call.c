@@ -16,7 +16,19 @@ weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, siz
                         .reduction = (uint32_t)coll->reduction,
                         .root = (uint32_t)coll->root,
                         .count = coll->count};
+    if (coll->reach) {
+        card.block = coll->reach->pairing->serial;
+        card.offset = coll->reach->offset;
+    }
     return weft_i_lane_enter(coll->lane, &coll->call, &card, coll->digest, coll->limit_ms);
+}
+
+weft_status weft_i_coll_enter_with_factor(weft_i_coll *coll)
+{
+    weft_i_spot factor = {.factor = coll->factor};
+    WEFT_TRY(weft_i_coll_enter_with_data(coll, &factor, sizeof factor));
+    weft_i_coll_read_factors(coll);
+    return WEFT_OK;
 }
 
 /* Where a tensor lies in symmetric memory of the group: its pairing (held) and the offset of its
@@ -62,6 +74,7 @@ void weft_i_coll_forget(weft_i_places *places)
     places->in = places->out = NULL;
 }
 
+/* A call that only has to be agreed on. */
 static weft_status barrier(weft_i_coll *coll)
 {
     return weft_i_coll_enter_with_data(coll, NULL, 0);
@@ -79,6 +92,28 @@ static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
     [WEFT_I_ALL_TO_ALL] = weft_i_coll_all_to_all,
     [WEFT_I_SEND] = weft_i_coll_send,
     [WEFT_I_RECV] = weft_i_coll_recv,
+    [WEFT_I_ALL_REDUCE_LIST] = weft_i_list_all_reduce,
+    [WEFT_I_ALL_GATHER_LIST] = weft_i_list_all_gather,
+    [WEFT_I_REDUCE_SCATTER_LIST] = weft_i_list_reduce_scatter,
+    [WEFT_I_ALL_TO_ALL_LIST] = weft_i_coll_all_to_all,
+    [WEFT_I_FIRST_USE] = barrier,
+    [WEFT_I_ONE_SHOT_ALL_REDUCE] = weft_i_symm_one_shot,
+    [WEFT_I_ONE_SHOT_ALL_REDUCE_COPY] = weft_i_symm_one_shot,
+    [WEFT_I_TWO_SHOT_ALL_REDUCE] = weft_i_symm_two_shot,
+    [WEFT_I_TWO_SHOT_ALL_REDUCE_OUT] = weft_i_symm_two_shot_out,
+    [WEFT_I_REDUCE_SCATTER_OUT] = weft_i_symm_reduce_scatter,
+    /* An emulated multicast load folds all ranks' memory, a store goes to each rank in turn: */
+    [WEFT_I_MULTIMEM_ALL_REDUCE] = weft_i_symm_two_shot,
+    [WEFT_I_MULTIMEM_ONE_SHOT_ALL_REDUCE] = weft_i_symm_one_shot,
+    [WEFT_I_MULTIMEM_ONE_SHOT_REDUCE] = weft_i_symm_one_shot,
+    [WEFT_I_MULTIMEM_ALL_GATHER] = weft_i_symm_push,
+    [WEFT_I_LOW_CONTENTION_ALL_GATHER] = weft_i_coll_all_gather,
+    [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = weft_i_coll_reduce_scatter,
+    [WEFT_I_ALL_TO_ALL_VDEV] = weft_i_symm_vdev,
+    [WEFT_I_ALL_TO_ALL_VDEV_2D] = weft_i_symm_vdev,
+    [WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET] = weft_i_symm_vdev,
+    [WEFT_I_TILE_REDUCE] = weft_i_symm_tiles,
+    [WEFT_I_MULTI_ROOT_TILE_REDUCE] = weft_i_symm_tiles,
 };
 
 /* What decides the algorithm: the bytes a rank shows, as all of them know it. */
@@ -86,21 +121,32 @@ static size_t shown_bytes(const weft_i_coll *coll)
 {
     size_t part = coll->count * coll->item;
     bool parts = coll->kind == WEFT_I_SCATTER || coll->kind == WEFT_I_REDUCE_SCATTER ||
-                 coll->kind == WEFT_I_ALL_TO_ALL;
+                 coll->kind == WEFT_I_ALL_TO_ALL || coll->kind == WEFT_I_REDUCE_SCATTER_LIST ||
+                 coll->kind == WEFT_I_LOW_CONTENTION_REDUCE_SCATTER;
     return parts ? part * (size_t)coll->group->size : part;
+}
+
+/* The way that follows from the algorithm; -1 if it depends on where the operands lie. */
+static int way_of(const weft_i_coll *coll)
+{
+    if (coll->reach)
+        return WEFT_I_WAY_DIRECT;
+    if (coll->algorithm == WEFT_I_ALGO_LARGE)
+        return coll->list ? WEFT_I_WAY_PIPELINED : -1;
+    return coll->algorithm == WEFT_I_ALGO_TINY ? WEFT_I_WAY_TINY : WEFT_I_WAY_STAGED;
 }
 
 static void choose(weft_i_coll *coll)
 {
     coll->algorithm = weft_i_choose(coll->kind, coll->group->size, shown_bytes(coll));
-    /* The factor travels beside the arrival word, where tiny data would be. */
-    if (coll->algorithm == WEFT_I_ALGO_TINY && coll->reduction == WEFT_PREMUL_SUM)
+    /* The factor travels beside the arrival word, where tiny data would be; lists are packed in
+     * the stage. */
+    if (coll->algorithm == WEFT_I_ALGO_TINY && (coll->reduction == WEFT_PREMUL_SUM || coll->list))
         coll->algorithm = WEFT_I_ALGO_STAGED;
     coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm);
-    if (coll->algorithm != WEFT_I_ALGO_LARGE)
-        weft_i_record_way(weft_i_group_record(coll->group), coll->number,
-                          coll->algorithm == WEFT_I_ALGO_TINY ? WEFT_I_WAY_TINY
-                                                              : WEFT_I_WAY_STAGED);
+    int way = way_of(coll);
+    if (way >= 0)
+        weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
 }
 
 weft_status weft_i_coll_run(weft_i_coll *coll)

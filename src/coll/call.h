@@ -13,6 +13,14 @@
 
 #include <string.h>
 
+typedef struct weft_i_list weft_i_list; /* several tensors as one operand: list.h */
+
+/* Where all ranks' counterparts of a symmetric operand lie: the same offset in each one's block. */
+typedef struct weft_i_reach {
+    weft_i_pairing *pairing; /* held */
+    size_t offset;
+} weft_i_reach;
+
 typedef struct weft_i_coll {
     weft_i_call call; /* for messages */
     weft_group *group;
@@ -33,6 +41,9 @@ typedef struct weft_i_coll {
     double factor;
     const int64_t *in_splits, *out_splits; /* rows; NULL: equal parts */
     size_t row;                            /* bytes of a row */
+    weft_i_list *list;                     /* operands of the list forms, instead of in and out */
+    const weft_i_reach *reach; /* operations on symmetric memory: of the operand others reach */
+    const void *plan;          /* of one kind of operation: what else it needs to know */
     uint32_t digest;
     int64_t limit_ms;
     uint64_t number; /* in the flight record */
@@ -63,10 +74,24 @@ weft_status weft_i_coll_all_to_all(weft_i_coll *coll);
 weft_status weft_i_coll_send(weft_i_coll *coll);
 weft_status weft_i_coll_recv(weft_i_coll *coll);
 
+weft_status weft_i_list_all_reduce(weft_i_coll *coll);
+weft_status weft_i_list_all_gather(weft_i_coll *coll);
+weft_status weft_i_list_reduce_scatter(weft_i_coll *coll);
+weft_status weft_i_symm_one_shot(weft_i_coll *coll);
+weft_status weft_i_symm_two_shot(weft_i_coll *coll);
+weft_status weft_i_symm_two_shot_out(weft_i_coll *coll);
+weft_status weft_i_symm_reduce_scatter(weft_i_coll *coll);
+weft_status weft_i_symm_push(weft_i_coll *coll);
+weft_status weft_i_symm_vdev(weft_i_coll *coll);
+weft_status weft_i_symm_tiles(weft_i_coll *coll);
+
 /* ---- what the algorithms share ---- */
 
 /* Enters with `bytes` of the input beside the arrival word. */
 weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, size_t bytes);
+
+/* Enters with this rank's factor and reads everybody's into lane->factors. */
+weft_status weft_i_coll_enter_with_factor(weft_i_coll *coll);
 
 /* Enters showing where the operands lie.  `held` keeps the pairings until weft_i_coll_forget. */
 typedef struct weft_i_places {
@@ -106,6 +131,43 @@ static inline void weft_i_coll_put(char *to, const char *from, size_t bytes)
 {
     if (to != from && bytes)
         memcpy(to, from, bytes);
+}
+
+/* A range of elements. */
+typedef struct weft_i_span {
+    size_t first, count;
+} weft_i_span;
+
+/* Part `index` of `count` elements in `parts` nearly equal spans that start on lines of their own.
+ */
+static inline weft_i_span weft_i_coll_slice(size_t count, int parts, int index, size_t item)
+{
+    size_t unit = WEFT_I_LINE / item;
+    size_t each = (count + (size_t)parts - 1) / (size_t)parts;
+    each = (each + unit - 1) / unit * unit;
+    size_t first = weft_i_coll_min(each * (size_t)index, count);
+    return (weft_i_span){first, weft_i_coll_min(each, count - first)};
+}
+
+static inline void weft_i_coll_read_factors(weft_i_coll *coll)
+{
+    if (coll->reduction == WEFT_PREMUL_SUM)
+        for (int rank = 0; rank < coll->lane->size; rank++)
+            coll->lane->factors[rank] = weft_i_coll_spot(coll, rank)->factor;
+}
+
+/* Folds `count` elements of lane->sources into lane->targets. */
+static inline void weft_i_coll_fold(weft_i_coll *coll, int outputs, size_t count)
+{
+    weft_i_lane *lane = coll->lane;
+    if (count)
+        coll->fold(lane->targets, outputs, lane->sources, lane->size, count, lane->factors);
+}
+
+static inline void weft_i_coll_fold_to(weft_i_coll *coll, void *out, size_t count)
+{
+    coll->lane->targets[0] = out;
+    weft_i_coll_fold(coll, 1, count);
 }
 
 static inline weft_status weft_i_coll_sync(weft_i_coll *coll)

@@ -35,6 +35,9 @@ static atomic_size_t staged_up_to[WEFT_I_COLL_KINDS][COLUMNS] = {
     [WEFT_I_SCATTER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
     [WEFT_I_REDUCE_SCATTER] = {2 << 10, 2 << 10, 2 << 10, 2 << 10},
     [WEFT_I_ALL_TO_ALL] = {2 << 10, 2 << 10, 2 << 10, 2 << 10},
+    [WEFT_I_ALL_REDUCE_LIST] = {2 << 10, 2 << 10, 2 << 10, 2 << 10},
+    [WEFT_I_ALL_GATHER_LIST] = {2 << 10, 2 << 10, 2 << 10, 2 << 10},
+    [WEFT_I_REDUCE_SCATTER_LIST] = {2 << 10, 2 << 10, 2 << 10, 2 << 10},
 };
 
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;

@@ -96,21 +96,29 @@ static weft_i_point point_at(const weft_i_lane *lane, size_t word_at, size_t pas
                           .mode = lane->mode};
 }
 
+/* A first use shows the operation it is for in place of the root. */
 static const char *card_text(const weft_i_card *card, char *out, size_t bytes)
 {
-    int n = snprintf(out, bytes, "%s of %llu", weft_i_coll_name((weft_i_coll_kind)card->kind),
-                     (unsigned long long)card->count);
-    if (card->kind != WEFT_I_BARRIER)
-        snprintf(out + n, bytes - (size_t)n, " %s, %s, root %u",
-                 weft_dtype_name((weft_dtype)card->dtype),
-                 weft_reduction_name((weft_reduction)card->reduction), card->root);
+    bool first = card->kind == WEFT_I_FIRST_USE && card->root < WEFT_I_COLL_KINDS;
+    const char *name = weft_i_coll_name((weft_i_coll_kind)(first ? card->root : card->kind));
+    int n = snprintf(out, bytes, "%s of %llu", name, (unsigned long long)card->count);
+    if (first)
+        snprintf(out + n, bytes - (size_t)n, " %s, with symmetric memory not used before",
+                 weft_dtype_name((weft_dtype)card->dtype));
+    else if (card->kind != WEFT_I_BARRIER)
+        n += snprintf(out + n, bytes - (size_t)n, " %s, %s, root %u",
+                      weft_dtype_name((weft_dtype)card->dtype),
+                      weft_reduction_name((weft_reduction)card->reduction), card->root);
+    if (card->block)
+        snprintf(out + n, bytes - (size_t)n, ", at byte %llu of symmetric block %u",
+                 (unsigned long long)card->offset, card->block);
     return out;
 }
 
 static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *call,
                                  const weft_i_meeting *meeting)
 {
-    char mine[128], theirs[128];
+    char mine[192], theirs[192];
     int turn = meeting->epoch & 1;
     const weft_i_card *other = &weft_i_lane_head_of(lane, meeting->culprit)->entry[turn].card;
     weft_i_group_spoil(call->group);

@@ -26,6 +26,8 @@ enum {
 typedef struct weft_i_card {
     uint32_t kind, dtype, reduction, root;
     uint64_t count;
+    uint64_t offset; /* of the operand in its block */
+    uint32_t block; /* serial of the operand's pairing; 0: ordinary memory, or it does not matter */
 } weft_i_card;
 
 typedef struct weft_i_entry_line {

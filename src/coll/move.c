@@ -3,7 +3,7 @@
  * Moving: broadcast, scatter and all_to_all.  As in gather.c: shown at the entry when small, pulled
  * from symmetric memory when large, in pieces through the stage otherwise.
  */
-#include "coll/call.h"
+#include "coll/list.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -192,8 +192,10 @@ static void write_splits(weft_i_coll *coll)
     weft_i_lane *lane = coll->lane;
     uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
     for (int rank = 0; rank < lane->size; rank++) {
-        row[rank] = (uint64_t)coll->in_splits[rank] * coll->row;
-        row[lane->size + rank] = (uint64_t)coll->out_splits[rank] * coll->row;
+        const weft_i_list_item *item = coll->list ? &coll->list->items[rank] : NULL;
+        row[rank] = item ? item->bytes : (uint64_t)coll->in_splits[rank] * coll->row;
+        row[lane->size + rank] =
+            item ? item->out_bytes : (uint64_t)coll->out_splits[rank] * coll->row;
     }
 }
 
@@ -256,11 +258,13 @@ static void stage_uneven(const weft_i_coll *coll, size_t piece, size_t k)
     const weft_i_lane *lane = coll->lane;
     const char *from = coll->in;
     for (int to = 0; to < lane->size; to++) {
+        if (coll->list)
+            from = coll->list->items[to].in;
         size_t part = sends(coll, lane->me, to), bytes = piece_of(part, piece, k);
         if (bytes)
             memcpy(weft_i_lane_slot(lane, lane->me, k) + (size_t)to * piece, from + k * piece,
                    bytes);
-        from += part;
+        from = part ? from + part : from;
     }
 }
 
@@ -269,11 +273,13 @@ static void unstage_uneven(const weft_i_coll *coll, size_t piece, size_t k)
     const weft_i_lane *lane = coll->lane;
     char *out = coll->out;
     for (int rank = 0; rank < lane->size; rank++) {
+        if (coll->list)
+            out = coll->list->items[rank].out;
         size_t part = sends(coll, rank, lane->me), bytes = piece_of(part, piece, k);
         if (bytes)
             memcpy(out + k * piece, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * piece,
                    bytes);
-        out += part;
+        out = part ? out + part : out;
     }
 }
 
@@ -307,5 +313,5 @@ static weft_status all_to_all_uneven(weft_i_coll *coll)
 
 weft_status weft_i_coll_all_to_all(weft_i_coll *coll)
 {
-    return coll->in_splits ? all_to_all_uneven(coll) : all_to_all_equal(coll);
+    return coll->in_splits || coll->list ? all_to_all_uneven(coll) : all_to_all_equal(coll);
 }

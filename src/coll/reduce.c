@@ -9,43 +9,6 @@
  */
 #include "coll/call.h"
 
-/* A range of elements. */
-typedef struct span {
-    size_t first, count;
-} span;
-
-/* Part `index` of `count` elements in `parts` nearly equal spans that start on lines of their own.
- */
-static span slice(size_t count, int parts, int index, size_t item)
-{
-    size_t unit = WEFT_I_LINE / item;
-    size_t each = (count + (size_t)parts - 1) / (size_t)parts;
-    each = (each + unit - 1) / unit * unit;
-    size_t first = weft_i_coll_min(each * (size_t)index, count);
-    return (span){first, weft_i_coll_min(each, count - first)};
-}
-
-static void read_factors(weft_i_coll *coll)
-{
-    if (coll->reduction == WEFT_PREMUL_SUM)
-        for (int rank = 0; rank < coll->lane->size; rank++)
-            coll->lane->factors[rank] = weft_i_coll_spot(coll, rank)->factor;
-}
-
-/* Folds `count` elements of lane->sources into lane->targets. */
-static void fold(weft_i_coll *coll, int outputs, size_t count)
-{
-    weft_i_lane *lane = coll->lane;
-    if (count)
-        coll->fold(lane->targets, outputs, lane->sources, lane->size, count, lane->factors);
-}
-
-static void fold_to(weft_i_coll *coll, void *out, size_t count)
-{
-    coll->lane->targets[0] = out;
-    fold(coll, 1, count);
-}
-
 /* ---- everybody shows its whole input ---- */
 
 /* Enters with the input and points lane->sources at element `first` of everybody's. */
@@ -58,7 +21,7 @@ static weft_status show(weft_i_coll *coll, size_t first)
         weft_i_spot factor = {.factor = coll->factor};
         memcpy(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, coll->in_bytes);
         WEFT_TRY(weft_i_coll_enter_with_data(coll, &factor, sizeof factor));
-        read_factors(coll);
+        weft_i_coll_read_factors(coll);
     }
     for (int rank = 0; rank < lane->size; rank++) {
         const char *data = coll->algorithm == WEFT_I_ALGO_TINY
@@ -88,7 +51,7 @@ static void aim_at_slots(weft_i_coll *coll, uint64_t turn, size_t first)
 static weft_status two_shot(weft_i_coll *coll, const weft_i_places *places, bool to_root)
 {
     weft_i_lane *lane = coll->lane;
-    span mine = slice(coll->count, lane->size, lane->me, coll->item);
+    weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
     aim_at_inputs(coll, places, mine.first);
     int outputs = 0;
     for (int i = 0; i < lane->size; i++) {
@@ -97,12 +60,12 @@ static weft_status two_shot(weft_i_coll *coll, const weft_i_places *places, bool
             lane->targets[outputs++] =
                 weft_i_coll_out_of(coll, places, rank) + mine.first * coll->item;
     }
-    fold(coll, outputs, mine.count);
+    weft_i_coll_fold(coll, outputs, mine.count);
     return weft_i_coll_sync(coll);
 }
 
-/* Does a rank's output lie in its symmetric input?  Nobody may write its output then before all have
- * read it. */
+/* Does a rank's output lie in its symmetric input?  Nobody may write its output then before all
+ * have read it. */
 static bool any_in_place(const weft_i_coll *coll)
 {
     for (int rank = 0; rank < coll->lane->size; rank++) {
@@ -118,7 +81,7 @@ static weft_status pull(weft_i_coll *coll, const weft_i_places *places, bool wan
 {
     aim_at_inputs(coll, places, 0);
     if (wanted)
-        fold_to(coll, coll->out, coll->count);
+        weft_i_coll_fold_to(coll, coll->out, coll->count);
     return weft_i_coll_sync(coll);
 }
 
@@ -128,7 +91,7 @@ static void collect(const weft_i_coll *coll, char *out, size_t count, uint64_t t
     const weft_i_lane *lane = coll->lane;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        span part = slice(count, lane->size, rank, coll->item);
+        weft_i_span part = weft_i_coll_slice(count, lane->size, rank, coll->item);
         memcpy(out + part.first * coll->item, weft_i_lane_result(lane, rank, turn),
                part.count * coll->item);
     }
@@ -155,12 +118,12 @@ static weft_status pipeline(weft_i_coll *coll, const weft_i_places *places, bool
     }
     for (size_t k = 0; k < pieces; k++) {
         size_t first = k * piece, count = weft_i_coll_min(piece, coll->count - first);
-        span mine = slice(count, lane->size, lane->me, item);
+        weft_i_span mine = weft_i_coll_slice(count, lane->size, lane->me, item);
         if (staged)
             aim_at_slots(coll, k, mine.first);
         else
             aim_at_inputs(coll, places, first + mine.first);
-        fold_to(coll, weft_i_lane_result(lane, lane->me, k), mine.count);
+        weft_i_coll_fold_to(coll, weft_i_lane_result(lane, lane->me, k), mine.count);
         if (staged && k + 1 < pieces)
             memcpy(weft_i_lane_slot(lane, lane->me, k + 1), coll->in + (first + piece) * item,
                    weft_i_coll_min(piece, coll->count - first - piece) * item);
@@ -191,13 +154,13 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(show(coll, 0));
-        fold_to(coll, coll->out, coll->count);
+        weft_i_coll_fold_to(coll, coll->out, coll->count);
         return WEFT_OK;
     }
     weft_i_places places;
     move_in(coll);
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
-    read_factors(coll);
+    weft_i_coll_read_factors(coll);
     weft_status status;
     if (places.all_in && places.all_out)
         status = two_shot(coll, &places, false);
@@ -215,12 +178,12 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(show(coll, 0));
         if (wanted)
-            fold_to(coll, coll->out, coll->count);
+            weft_i_coll_fold_to(coll, coll->out, coll->count);
         return WEFT_OK;
     }
     weft_i_places places;
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
-    read_factors(coll);
+    weft_i_coll_read_factors(coll);
     /* Others reach the root's output only if it lies in the memory that holds the inputs. */
     bool reachable =
         places.all_in && weft_i_coll_spot(coll, coll->root)->out_serial == places.in->serial;
@@ -241,7 +204,7 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
 static weft_status scatter_direct(weft_i_coll *coll, const weft_i_places *places)
 {
     aim_at_inputs(coll, places, (size_t)coll->lane->me * coll->count);
-    fold_to(coll, coll->out, coll->count);
+    weft_i_coll_fold_to(coll, coll->out, coll->count);
     return weft_i_coll_sync(coll);
 }
 
@@ -268,7 +231,7 @@ static weft_status scatter_pipeline(weft_i_coll *coll)
             stage_parts(coll, k + 1, first + piece,
                         weft_i_coll_min(piece, coll->count - first - piece));
         aim_at_slots(coll, k, (size_t)lane->me * count);
-        fold_to(coll, coll->out + first * coll->item, count);
+        weft_i_coll_fold_to(coll, coll->out + first * coll->item, count);
         WEFT_TRY(weft_i_coll_sync(coll));
     }
     return WEFT_OK;
@@ -278,12 +241,12 @@ weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(show(coll, (size_t)coll->lane->me * coll->count));
-        fold_to(coll, coll->out, coll->count);
+        weft_i_coll_fold_to(coll, coll->out, coll->count);
         return WEFT_OK;
     }
     weft_i_places places;
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
-    read_factors(coll);
+    weft_i_coll_read_factors(coll);
     weft_status status = places.all_in ? scatter_direct(coll, &places) : scatter_pipeline(coll);
     weft_i_coll_forget(&places);
     return status;

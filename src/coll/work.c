@@ -145,6 +145,7 @@ static void destroy(weft_i_object *object)
         weft_i_pair_forget(&work->letter);
     weft_i_object_drop(work->coll.in_tensor);
     weft_i_object_drop(work->coll.out_tensor);
+    weft_i_object_drop(work->coll.list);
     WEFT_OS->free(work->splits);
     weft_i_object_drop(work->coll.group);
     weft_i_object_free(object);
@@ -176,6 +177,7 @@ static weft_work *new_work(const weft_i_coll *coll)
     weft_i_object_hold(coll->group);
     weft_i_object_hold(coll->in_tensor);
     weft_i_object_hold(coll->out_tensor);
+    weft_i_object_hold(coll->list);
     atomic_init(&work->status, WEFT_IN_PROGRESS);
     if (copy_splits(work))
         return work;

@@ -21,7 +21,8 @@ typedef enum weft_i_kind {
     WEFT_I_POOL,
     WEFT_I_WORK,
     WEFT_I_MESH,
-    WEFT_I_LANE
+    WEFT_I_LANE,
+    WEFT_I_LIST
 } weft_i_kind;
 
 /* First member of every handle. */

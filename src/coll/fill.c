@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of arguments, one by one, in the order in which the calls fill themselves; see fill.h. */
+#include "coll/fill.h"
+
+#include "base/status.h"
+
+static _Thread_local double premul = 1;
+
+void weft_set_premul(double factor)
+{
+    premul = factor;
+}
+
+static weft_status check_group(const char *op, weft_group *group)
+{
+    if (!group)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the group is NULL", op);
+    WEFT_TRY(weft_i_world_usable(group->world));
+    if (!group->local)
+        return weft_i_fail(WEFT_ERR_UNREACHABLE,
+                           "%s: group \"%s\" spans hosts, and this build has no transport between "
+                           "hosts",
+                           op, group->name);
+    /* Pairs with the release of whoever revoked it. */
+    uint32_t revoked = atomic_load_explicit(&group->board->revoked, memory_order_acquire);
+    if (revoked)
+        return weft_i_fail(WEFT_ERR_REVOKED, "%s: rank %u revoked group \"%s\"", op, revoked - 1,
+                           group->name);
+    return WEFT_OK;
+}
+
+weft_status weft_i_fill_check_operand(const char *op, const char *which, const weft_tensor *tensor)
+{
+    if (!tensor)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL", op, which);
+    char text[WEFT_I_SHAPE_TEXT];
+    if (weft_i_tensor_device(tensor) != WEFT_CPU)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
+    if (!weft_i_tensor_is_contiguous(tensor))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous", op,
+                           which, weft_i_shape_text(weft_i_tensor_shape(tensor), text));
+    /* Contiguous, so its end is easily found; the general check has the message. */
+    size_t end =
+        (size_t)(tensor->offset + weft_i_tensor_numel(tensor)) * weft_dtype_size(tensor->dtype);
+    return end <= tensor->storage->bytes ? WEFT_OK : weft_i_tensor_check_fits(op, tensor);
+}
+
+static weft_status check_output(const char *op, const weft_tensor *tensor)
+{
+    WEFT_TRY(weft_i_fill_check_operand(op, "output", tensor));
+    if (tensor->storage->read_only)
+        return weft_i_fail(WEFT_ERR_STATE, "%s: the output is read-only memory", op);
+    return WEFT_OK;
+}
+
+weft_status weft_i_fill_check_root(const char *op, const weft_group *group, int root)
+{
+    if (root < 0 || root >= group->size)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d must be in [0, %d)", op, root,
+                           group->size);
+    return WEFT_OK;
+}
+
+weft_status weft_i_fill_input(weft_i_coll *coll, weft_tensor *in)
+{
+    WEFT_TRY(weft_i_fill_check_operand(coll->call.op, "input", in));
+    coll->in_tensor = in;
+    coll->in = weft_i_tensor_data(in);
+    coll->in_bytes = (size_t)weft_i_tensor_numel(in) * weft_dtype_size(in->dtype);
+    coll->dtype = in->dtype;
+    return WEFT_OK;
+}
+
+weft_status weft_i_fill_output(weft_i_coll *coll, weft_tensor *out)
+{
+    WEFT_TRY(check_output(coll->call.op, out));
+    coll->out_tensor = out;
+    coll->out = weft_i_tensor_data(out);
+    coll->out_bytes = (size_t)weft_i_tensor_numel(out) * weft_dtype_size(out->dtype);
+    if (coll->in_tensor && out->dtype != coll->dtype)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is %s, the output %s", coll->call.op,
+                           weft_dtype_name(coll->dtype), weft_dtype_name(out->dtype));
+    coll->dtype = out->dtype;
+    return WEFT_OK;
+}
+
+/* Input and output may be the same bytes, or (`part`) one a part of the other at this rank's place;
+ * nothing else. */
+weft_status weft_i_fill_check_overlap(const weft_i_coll *coll, size_t in_at, size_t out_at)
+{
+    const char *in = coll->in, *out = coll->out;
+    if (!coll->in_bytes || !coll->out_bytes || in + coll->in_bytes <= out ||
+        out + coll->out_bytes <= in || in + in_at == out + out_at)
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: input and output overlap without being the same",
+                       coll->call.op);
+}
+
+weft_status weft_i_fill_check_counts(const weft_i_coll *coll, size_t larger, size_t smaller,
+                                     const char *which)
+{
+    size_t size = (size_t)coll->group->size;
+    if (smaller > SIZE_MAX / size || larger != smaller * size)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the %s has %zu bytes, which must be divisible among %zu ranks of "
+                           "%zu bytes each",
+                           coll->call.op, which, larger, size, smaller);
+    return WEFT_OK;
+}
+
+weft_status weft_i_fill_reduction(weft_i_coll *coll, weft_reduction op)
+{
+    if ((unsigned)op >= WEFT_REDUCTIONS)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %d is not a reduction", coll->call.op,
+                           (int)op);
+    coll->reduction = op;
+    coll->factor = premul;
+    coll->fold = weft_i_fold_find(coll->dtype, (weft_i_fold_op)op);
+    if (!coll->fold)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: reduction %s has no meaning for %s", coll->call.op,
+                           weft_reduction_name(op), weft_dtype_name(coll->dtype));
+    return WEFT_OK;
+}
+
+weft_status weft_i_fill_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group)
+{
+    *coll =
+        (weft_i_coll){.kind = kind, .group = group, .call = {group, weft_i_coll_name(kind), -1}};
+    WEFT_TRY(check_group(coll->call.op, group));
+    coll->limit_ms = group->timeout_ms;
+    return WEFT_OK;
+}
+
+/* The last step of every filling: what the ranks must agree on. */
+weft_status weft_i_fill_seal(weft_i_coll *coll, size_t part_bytes)
+{
+    coll->item = weft_dtype_size(coll->dtype);
+    coll->count =
+        part_bytes >> __builtin_ctzll(coll->item); /* sizes of elements are powers of two */
+    uint64_t what = (uint64_t)coll->kind | (uint64_t)coll->dtype << 8 |
+                    (uint64_t)coll->reduction << 16 | (uint64_t)(uint32_t)coll->root << 32;
+    coll->digest = weft_i_digest(weft_i_digest(1, what), coll->count);
+    return WEFT_OK;
+}
+
+/* Bytes of one row: elements of dim 0; of a 1-d tensor an element. */
+size_t weft_i_fill_row_bytes(const weft_tensor *x)
+{
+    size_t bytes = weft_dtype_size(x->dtype);
+    for (int dim = 1; dim < x->ndim; dim++)
+        bytes *= (size_t)x->dim[dim];
+    return bytes;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Filling a call from what the user gave: each function checks one thing and notes it in the call.
+ * Nothing here has a side effect, so a refused call leaves everything as it was.
+ */
+#ifndef WEFT_COLL_FILL_H
+#define WEFT_COLL_FILL_H
+
+#include "coll/call.h"
+
+/* First: names the operation, checks the group. */
+weft_status weft_i_fill_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group);
+
+weft_status weft_i_fill_check_root(const char *op, const weft_group *group, int root);
+
+/* A contiguous tensor on the CPU. */
+weft_status weft_i_fill_check_operand(const char *op, const char *which, const weft_tensor *tensor);
+weft_status weft_i_fill_input(weft_i_coll *coll, weft_tensor *in);
+weft_status weft_i_fill_output(weft_i_coll *coll, weft_tensor *out);
+
+/* Input and output may share bytes only if byte `in_at` of the one is byte `out_at` of the other.
+ */
+weft_status weft_i_fill_check_overlap(const weft_i_coll *coll, size_t in_at, size_t out_at);
+
+/* `larger` bytes are one part of `smaller` bytes for each rank. */
+weft_status weft_i_fill_check_counts(const weft_i_coll *coll, size_t larger, size_t smaller,
+                                     const char *which);
+
+/* After the operands: the dtype must be known. */
+weft_status weft_i_fill_reduction(weft_i_coll *coll, weft_reduction op);
+
+/* The last step of every filling: what the ranks must agree on. */
+weft_status weft_i_fill_seal(weft_i_coll *coll, size_t part_bytes);
+
+/* Bytes of one row: elements of dim 0; of a 1-d tensor an element. */
+size_t weft_i_fill_row_bytes(const weft_tensor *x);
+
+#endif

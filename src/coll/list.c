@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists: the object, and the algorithms of the list forms.  A small list is packed into one stage
+ * slot and shown whole at the entry.  A large one goes through the stage piece by piece, one sync
+ * each; a slot is written again two pieces later, when everybody has passed the sync that follows
+ * its last use (as in reduce.c and gather.c).
+ */
+#include "coll/list.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <stdlib.h>
+
+enum { ALIGN = 16 };
+
+/* ---- the object ---- */
+
+static void destroy(weft_i_object *object)
+{
+    weft_i_list *list = (weft_i_list *)object;
+    for (size_t i = 0; i < list->count; i++) {
+        weft_i_object_drop(list->items[i].in_tensor);
+        weft_i_object_drop(list->items[i].out_tensor);
+    }
+    weft_i_object_free(object);
+}
+
+weft_i_list *weft_i_list_new(size_t room)
+{
+    return weft_i_object_new_unscoped(
+        WEFT_I_LIST, sizeof(weft_i_list) + room * sizeof(weft_i_list_item), destroy);
+}
+
+void weft_i_list_add(weft_i_list *list, const weft_i_coll *one)
+{
+    size_t bytes = one->count * one->item;
+    list->items[list->count++] =
+        (weft_i_list_item){.in_tensor = weft_i_object_hold(one->in_tensor),
+                           .out_tensor = weft_i_object_hold(one->out_tensor),
+                           .in = one->in,
+                           .out = one->out,
+                           .item = one->item,
+                           .bytes = bytes,
+                           .out_bytes = one->out_bytes,
+                           .start = list->bytes,
+                           .fold = one->fold};
+    list->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+typedef struct range {
+    const char *begin, *end;
+    bool written;
+} range;
+
+static int by_begin(const void *left, const void *right)
+{
+    const range *a = left, *b = right;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+/* The ranges of an item: one if it works in place, else two.  Ends are taken from the tensors, in
+ * and out may be of several parts. */
+static size_t ranges_of(const weft_i_list_item *item, range *out)
+{
+    size_t in_bytes = (size_t)weft_i_tensor_numel(item->in_tensor) * item->item;
+    size_t out_bytes = (size_t)weft_i_tensor_numel(item->out_tensor) * item->item;
+    range in = {item->in, in_bytes ? item->in + in_bytes : item->in, false};
+    range to = {item->out, out_bytes ? item->out + out_bytes : item->out, true};
+    size_t n = 0;
+    if (in_bytes && out_bytes && in.begin < to.end && to.begin < in.end) {
+        to.begin = in.begin < to.begin ? in.begin : to.begin;
+        to.end = in.end > to.end ? in.end : to.end;
+        in_bytes = 0;
+    }
+    if (in_bytes)
+        out[n++] = in;
+    if (out_bytes)
+        out[n++] = to;
+    return n;
+}
+
+weft_status weft_i_list_check_overlap(const weft_i_list *list, const char *op)
+{
+    if (list->count < 2)
+        return WEFT_OK; /* one item was checked by itself */
+    range *ranges = WEFT_OS->alloc(2 * list->count * sizeof *ranges);
+    if (!ranges)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %zu tensors", op, list->count);
+    size_t n = 0;
+    for (size_t i = 0; i < list->count; i++)
+        n += ranges_of(&list->items[i], ranges + n);
+    qsort(ranges, n, sizeof *ranges, by_begin);
+    bool clash = false;
+    const char *end = NULL, *written_end = NULL; /* of what begins before */
+    for (size_t i = 0; i < n; i++) {
+        clash |= i && ranges[i].begin < (ranges[i].written ? end : written_end);
+        if (!end || ranges[i].end > end)
+            end = ranges[i].end;
+        if (ranges[i].written && (!written_end || ranges[i].end > written_end))
+            written_end = ranges[i].end;
+    }
+    WEFT_OS->free(ranges);
+    return clash
+               ? weft_i_fail(WEFT_ERR_INVALID_ARG,
+                             "%s: an output overlaps an operand of another tensor of the list", op)
+               : WEFT_OK;
+}
+
+/* ---- the packed buffer ---- */
+
+/* Bytes of one item within a range of the packed buffer. */
+typedef struct stretch {
+    const weft_i_list_item *item;
+    size_t at;    /* in the item's part */
+    size_t place; /* from the start of the range */
+    size_t bytes;
+} stretch;
+
+/* The first item that ends after `from`. */
+static size_t find(const weft_i_list *list, size_t from)
+{
+    size_t low = 0, high = list->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (list->items[middle].start + list->items[middle].bytes > from)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Steps through the stretches of [from, to); `next` is the item to look at, from `find`. */
+static bool step(const weft_i_list *list, size_t from, size_t to, size_t *next, stretch *out)
+{
+    for (; *next < list->count && list->items[*next].start < to; ++*next) {
+        const weft_i_list_item *item = &list->items[*next];
+        if (!item->bytes)
+            continue;
+        size_t begin = item->start > from ? item->start : from;
+        size_t end = weft_i_coll_min(item->start + item->bytes, to);
+        *out = (stretch){item, begin - item->start, begin - from, end - begin};
+        ++*next;
+        return true;
+    }
+    return false;
+}
+
+#define FOR_STRETCHES(list_, from_, to_)   \
+    size_t next_ = find((list_), (from_)); \
+    for (stretch s; step((list_), (from_), (to_), &next_, &s);)
+
+/* Packs [from, to) of part `part` of the inputs. */
+static void pack(const weft_i_list *list, size_t from, size_t to, int part, char *room)
+{
+    FOR_STRETCHES(list, from, to)
+    memcpy(room + s.place, s.item->in + (size_t)part * s.item->bytes + s.at, s.bytes);
+}
+
+/* Unpacks [from, to) to part `part` of the outputs. */
+static void unpack(const weft_i_list *list, size_t from, size_t to, int part, const char *room)
+{
+    FOR_STRETCHES(list, from, to)
+    memcpy(s.item->out + (size_t)part * s.item->bytes + s.at, room + s.place, s.bytes);
+}
+
+/* Folds [from, to), which lies at `at` in everybody's slot: to `room`, or to the outputs if it is
+ * NULL. */
+static void fold_range(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t at,
+                       char *room)
+{
+    weft_i_lane *lane = coll->lane;
+    FOR_STRETCHES(coll->list, from, to)
+    {
+        for (int rank = 0; rank < lane->size; rank++)
+            lane->sources[rank] = weft_i_lane_slot(lane, rank, turn) + at + s.place;
+        lane->targets[0] = room ? room + s.place : s.item->out + s.at;
+        s.item->fold(lane->targets, 1, lane->sources, lane->size, s.bytes / s.item->item,
+                     lane->factors);
+    }
+}
+
+/* ---- algorithms ---- */
+
+/* Packs the parts of [from, to) into my slot, `stride` bytes apart. */
+static void stage(const weft_i_coll *coll, uint64_t turn, size_t from, size_t to, int parts,
+                  size_t stride)
+{
+    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, turn);
+    for (int part = 0; part < parts; part++)
+        pack(coll->list, from, to, part, slot + (size_t)part * stride);
+}
+
+weft_status weft_i_list_all_reduce(weft_i_coll *coll)
+{
+    weft_i_lane *lane = coll->lane;
+    size_t total = coll->list->bytes;
+    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+        stage(coll, lane->epoch + 1, 0, total, 1, 0);
+        WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+        fold_range(coll, lane->epoch, 0, total, 0, NULL);
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    stage(coll, 0, 0, weft_i_coll_min(total, WEFT_I_SLOT), 1, 0);
+    WEFT_TRY(weft_i_coll_sync(coll));
+    for (size_t k = 0, first = 0; first < total; k++, first += WEFT_I_SLOT) {
+        size_t bytes = weft_i_coll_min(total - first, WEFT_I_SLOT), after = first + bytes;
+        weft_i_span mine = weft_i_coll_slice(bytes, lane->size, lane->me, 1);
+        fold_range(coll, k, first + mine.first, first + mine.first + mine.count, mine.first,
+                   weft_i_lane_result(lane, lane->me, k));
+        stage(coll, k + 1, after, after + weft_i_coll_min(total - after, WEFT_I_SLOT), 1, 0);
+        WEFT_TRY(weft_i_coll_sync(coll));
+        for (int i = 0; i < lane->size; i++) {
+            int rank = (lane->me + i) % lane->size;
+            weft_i_span part = weft_i_coll_slice(bytes, lane->size, rank, 1);
+            unpack(coll->list, first + part.first, first + part.first + part.count, 0,
+                   weft_i_lane_result(lane, rank, k));
+        }
+    }
+    return WEFT_OK; /* result slots are written only after an entry, which waits for the readers */
+}
+
+/* What a rank takes of [from, to), which lies in everybody's slot, `stride` bytes from part to
+ * part. */
+typedef void taking(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride);
+
+static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
+{
+    weft_i_lane *lane = coll->lane;
+    size_t total = coll->list->bytes;
+    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+        stage(coll, lane->epoch + 1, 0, total, parts, total);
+        WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+        take(coll, lane->epoch, 0, total, total);
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    size_t piece = WEFT_I_SLOT / (size_t)parts / ALIGN * ALIGN;
+    stage(coll, 0, 0, weft_i_coll_min(total, piece), parts, piece);
+    WEFT_TRY(weft_i_coll_sync(coll));
+    for (size_t k = 0, first = 0; first < total; k++, first += piece) {
+        size_t after = first + weft_i_coll_min(total - first, piece);
+        stage(coll, k + 1, after, after + weft_i_coll_min(total - after, piece), parts, piece);
+        take(coll, k, first, after, piece);
+        WEFT_TRY(weft_i_coll_sync(coll));
+    }
+    return WEFT_OK;
+}
+
+static void take_all(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride)
+{
+    (void)stride;
+    const weft_i_lane *lane = coll->lane;
+    for (int i = 0; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        unpack(coll->list, from, to, rank, weft_i_lane_slot(lane, rank, turn));
+    }
+}
+
+static void take_mine(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride)
+{
+    fold_range(coll, turn, from, to, (size_t)coll->lane->me * stride, NULL);
+}
+
+weft_status weft_i_list_all_gather(weft_i_coll *coll)
+{
+    return show_and_take(coll, 1, take_all);
+}
+
+weft_status weft_i_list_reduce_scatter(weft_i_coll *coll)
+{
+    return show_and_take(coll, coll->lane->size, take_mine);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The multicast all_gather, and the low-contention collectives.  These are the pull algorithms of
+ * gather.c and reduce.c: from symmetric inputs in place, else through the stage, which is the
+ * group's own scratch memory; so nothing they use is shared with work in the user's workspace.
+ */
+#include "weft/symm_coll.h"
+
+#include "base/status.h"
+#include "coll/fill.h"
+#include "coll/symm_reach.h"
+#include "coll/work.h"
+
+/* My bytes into everybody's output at my place. */
+weft_status weft_i_symm_push(weft_i_coll *coll)
+{
+    WEFT_TRY(weft_i_coll_enter_with_data(coll, NULL, 0));
+    const weft_i_lane *lane = coll->lane;
+    size_t at = (size_t)lane->me * coll->in_bytes;
+    for (int i = 0; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        weft_i_coll_put(weft_i_reach_of(coll->reach, rank, at), coll->in, coll->in_bytes);
+    }
+    return weft_i_coll_sync(coll);
+}
+
+/* The shape with dim 0 times the size of the group; a scalar becomes one element per rank. */
+static weft_shape gathered(const weft_tensor *x, const weft_group *group)
+{
+    weft_shape shape = weft_i_tensor_shape(x);
+    if (!shape.ndim)
+        return WEFT_SHAPE(group->size);
+    /* -1 is no shape of a tensor: refused by whoever gets it. */
+    shape.dim[0] = shape.dim[0] > INT64_MAX / group->size ? -1 : shape.dim[0] * group->size;
+    return shape;
+}
+
+weft_status weft_symm_multimem_all_gather_out(weft_tensor *out, weft_tensor *x, weft_group *group)
+{
+    weft_i_coll coll;
+    char expected[WEFT_I_SHAPE_TEXT], given[WEFT_I_SHAPE_TEXT];
+    WEFT_TRY(weft_i_fill_begin(&coll, WEFT_I_MULTIMEM_ALL_GATHER, group));
+    WEFT_TRY(weft_i_fill_input(&coll, x));
+    WEFT_TRY(weft_i_fill_output(&coll, out));
+    WEFT_TRY(weft_i_reach_check(coll.call.op, "output", out));
+    weft_shape shape = gathered(x, group);
+    if (!weft_i_shape_equal(shape, weft_i_tensor_shape(out)))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: expected out shape %s, not %s", coll.call.op,
+                           weft_i_shape_text(shape, expected),
+                           weft_i_shape_text(weft_i_tensor_shape(out), given));
+    WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, (size_t)group->rank * coll.in_bytes));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    return weft_i_reach_run(&coll, out);
+}
+
+/* ---- low contention ---- */
+
+/* All ranks agree whether the input is symmetric; if it is and has not met, it does now. */
+static weft_status settle(weft_i_coll *coll, weft_tensor *x)
+{
+    bool symmetric = weft_i_block_lease_of(x) != NULL;
+    coll->digest = weft_i_digest(coll->digest, symmetric);
+    if (!symmetric)
+        return WEFT_OK;
+    weft_i_reach reach = {0};
+    WEFT_TRY(weft_i_reach_open(coll, x, &reach));
+    weft_i_reach_close(&reach);
+    return WEFT_OK;
+}
+
+/* Posts a filled call; the result is `out`, or NULL if that fails. */
+static weft_tensor *post(weft_i_coll *coll, weft_status filled, weft_tensor *out, weft_work **work)
+{
+    *work = filled < 0 ? NULL : weft_i_work_post(coll);
+    if (*work)
+        return out;
+    weft_release(out);
+    return NULL;
+}
+
+static weft_status fill_gather(weft_i_coll *coll, weft_tensor **out, weft_tensor *x,
+                               weft_group *group)
+{
+    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_LOW_CONTENTION_ALL_GATHER, group));
+    WEFT_TRY(weft_i_fill_input(coll, x));
+    *out = weft_empty(x->dtype, WEFT_CPU, gathered(x, group));
+    WEFT_TRY(weft_i_fill_output(coll, *out));
+    WEFT_TRY(weft_i_fill_seal(coll, coll->in_bytes));
+    return settle(coll, x);
+}
+
+weft_tensor *weft_symm_low_contention_all_gather(weft_tensor *x, weft_group *group,
+                                                 weft_work **work)
+{
+    weft_i_coll coll;
+    weft_tensor *out = NULL;
+    weft_status filled = fill_gather(&coll, &out, x, group);
+    return post(&coll, filled, out, work);
+}
+
+static weft_status fill_scatter(weft_i_coll *coll, weft_tensor **out, weft_tensor *x,
+                                weft_reduction op, weft_group *group)
+{
+    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_LOW_CONTENTION_REDUCE_SCATTER, group));
+    WEFT_TRY(weft_i_fill_input(coll, x));
+    weft_shape shape = weft_i_tensor_shape(x);
+    if (!shape.ndim || shape.dim[0] % group->size)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: dim 0, of %lld, must be divisible by the %d ranks", coll->call.op,
+                           shape.ndim ? (long long)shape.dim[0] : 1, group->size);
+    shape.dim[0] /= group->size;
+    WEFT_TRY(weft_i_fill_reduction(coll, op));
+    *out = weft_empty(x->dtype, WEFT_CPU, shape);
+    WEFT_TRY(weft_i_fill_output(coll, *out));
+    WEFT_TRY(weft_i_fill_seal(coll, coll->out_bytes));
+    return settle(coll, x);
+}
+
+weft_tensor *weft_symm_low_contention_reduce_scatter(weft_tensor *x, weft_reduction op,
+                                                     weft_group *group, weft_work **work)
+{
+    weft_i_coll coll;
+    weft_tensor *out = NULL;
+    weft_status filled = fill_scatter(&coll, &out, x, op, group);
+    return post(&coll, filled, out, work);
+}

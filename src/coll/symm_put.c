@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One-sided transfers: plain copies to and from a peer's memory, with every bound checked. */
+#include "weft/symm_coll.h"
+
+#include "base/status.h"
+#include "symm/pairing.h"
+
+#include <string.h>
+
+/* Bytes from the first to the last element of the handle's tensor. */
+static size_t extent(const weft_symm *mem)
+{
+    size_t last = 0;
+    for (int d = 0; d < mem->shape.ndim; d++) {
+        if (!mem->shape.dim[d])
+            return 0;
+        last += (size_t)(mem->shape.dim[d] - 1) * (size_t)mem->strides[d];
+    }
+    return (last + 1) * weft_dtype_size(mem->dtype);
+}
+
+static weft_status check_handle(const char *op, const weft_symm *mem, int peer)
+{
+    if (!mem)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", op);
+    if (peer < 0 || peer >= mem->group->size)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: invalid peer: rank %d must be in [0, %d)", op,
+                           peer, mem->group->size);
+    return weft_i_world_usable(mem->group->world);
+}
+
+/* Finds the peer's memory for `x`: as many bytes, `offset` elements from the handle's tensor on. */
+static weft_status find(const char *op, const weft_symm *mem, int peer, const weft_tensor *x,
+                        int64_t offset, char **there, size_t *bytes)
+{
+    WEFT_TRY(check_handle(op, mem, peer));
+    if (!x)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", op);
+    if (weft_i_tensor_device(x) != WEFT_CPU)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the tensor is not on the CPU", op);
+    if (!weft_i_tensor_is_contiguous(x))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor must be contiguous", op);
+    WEFT_TRY(weft_i_tensor_check_fits(op, x));
+    if (offset < 0)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the offset %lld must be non-negative", op,
+                           (long long)offset);
+    size_t item = weft_dtype_size(x->dtype), count = (size_t)weft_i_tensor_numel(x);
+    size_t room = extent(mem) / item;
+    if ((size_t)offset > room || count > room - (size_t)offset)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: %zu elements of %s at offset %lld: that exceeds the %zu there are",
+                           op, count, weft_dtype_name(x->dtype), (long long)offset, room);
+    *there = mem->pairing->blocks[peer]->base + mem->offset + (size_t)offset * item;
+    *bytes = count * item;
+    return WEFT_OK;
+}
+
+static void transfer(const char *op, const weft_symm *mem, int peer, char *to, const char *from,
+                     size_t bytes)
+{
+    weft_i_record *record = weft_i_group_record(mem->group);
+    uint64_t number = weft_i_record_begin(record, op, mem->group->id, bytes, peer, -1);
+    if (bytes)
+        memmove(to, from, bytes); /* peer and we may be the same, and the ranges overlap */
+    weft_i_record_end(record, number, WEFT_OK);
+}
+
+weft_status weft_symm_put(weft_symm *mem, int peer, weft_tensor *from, int64_t offset)
+{
+    char *there = NULL;
+    size_t bytes = 0;
+    WEFT_TRY(find("put", mem, peer, from, offset, &there, &bytes));
+    transfer("put", mem, peer, there, weft_i_tensor_data(from), bytes);
+    return WEFT_OK;
+}
+
+weft_status weft_symm_get(weft_tensor *to, weft_symm *mem, int peer, int64_t offset)
+{
+    char *there = NULL;
+    size_t bytes = 0;
+    WEFT_TRY(find("get", mem, peer, to, offset, &there, &bytes));
+    if (to->storage->read_only)
+        return weft_i_fail(WEFT_ERR_STATE, "get: the tensor is read-only memory");
+    transfer("get", mem, peer, weft_i_tensor_data(to), there, bytes);
+    return WEFT_OK;
+}
+
+weft_status weft_symm_put_with_signal(weft_symm *mem, int peer, weft_tensor *from, int64_t offset,
+                                      int channel, int64_t timeout_ms)
+{
+    WEFT_TRY(check_handle("put_with_signal", mem, peer));
+    if (channel < 0 || channel >= mem->pairing->pads.channels)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "put_with_signal: channel %d must be in [0, %d)",
+                           channel, mem->pairing->pads.channels);
+    WEFT_TRY(weft_symm_put(mem, peer, from, offset));
+    return weft_symm_put_signal(mem, peer, channel, timeout_ms);
+}
+
+weft_status weft_symm_wait_for_signal(weft_symm *mem, int peer, int channel, int64_t timeout_ms)
+{
+    WEFT_TRY(check_handle("wait_for_signal", mem, peer));
+    return weft_symm_wait_signal(mem, peer, channel, timeout_ms);
+}

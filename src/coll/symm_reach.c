@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding the counterparts of a symmetric operand, and meeting for them at the first use. */
+#include "coll/symm_reach.h"
+
+#include "base/status.h"
+#include "coll/fill.h"
+#include "coll/work.h"
+
+weft_status weft_i_reach_check(const char *op, const char *which, const weft_tensor *x)
+{
+    if (weft_i_block_lease_of(x))
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_TYPE,
+                       "%s: the %s is not symmetric memory; make it with weft_symm_empty", op,
+                       which);
+}
+
+/*
+ * All ranks agree, on the lane, that they are about to meet for this call, and then do: ranks that
+ * call something else, or whose operand has met already, are a mismatch instead of a long wait.
+ */
+static weft_status meet(const weft_i_coll *coll, weft_tensor *x)
+{
+    weft_i_coll first;
+    WEFT_TRY(weft_i_fill_begin(&first, WEFT_I_FIRST_USE, coll->group));
+    first.dtype = x->dtype;
+    first.root = (int)coll->kind;
+    WEFT_TRY(weft_i_fill_seal(&first, (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype)));
+    first.digest = weft_i_digest(first.digest, coll->digest);
+    WEFT_TRY(weft_i_work_now(&first));
+    weft_symm *mem = weft_symm_rendezvous(x, coll->group);
+    if (!mem)
+        return weft_last_status();
+    weft_release(mem);
+    return WEFT_OK;
+}
+
+weft_status weft_i_reach_open(weft_i_coll *coll, weft_tensor *x, weft_i_reach *out)
+{
+    const weft_i_lease *lease = weft_i_block_lease_of(x);
+    out->pairing = weft_i_pairing_of(lease->block, coll->group);
+    if (!out->pairing) {
+        WEFT_TRY(meet(coll, x));
+        out->pairing = weft_i_pairing_of(lease->block, coll->group);
+    }
+    out->offset = (size_t)(weft_i_tensor_data(x) - lease->block->segment->base);
+    coll->digest = weft_i_digest(coll->digest, out->pairing->serial);
+    coll->digest = weft_i_digest(coll->digest, out->offset);
+    return WEFT_OK;
+}
+
+void weft_i_reach_close(weft_i_reach *reach)
+{
+    weft_i_pairing_drop(reach->pairing);
+    reach->pairing = NULL;
+}
+
+weft_status weft_i_reach_run(weft_i_coll *coll, weft_tensor *x)
+{
+    weft_i_reach reach = {0};
+    WEFT_TRY(weft_i_reach_open(coll, x, &reach));
+    coll->reach = &reach;
+    weft_status status = weft_i_work_now(coll);
+    weft_i_reach_close(&reach);
+    return status;
+}

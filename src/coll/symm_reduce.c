@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reductions on symmetric memory, with their algorithm in their name.  One shot: everybody reads
+ * everything.  Two shots: everybody reduces a slice and brings it to the others.  The multicast
+ * operations are the same two: a load-reduce is a fold of all ranks' memory, a multicast store one
+ * to each rank in turn.
+ */
+#include "weft/symm_coll.h"
+
+#include "base/status.h"
+#include "coll/fill.h"
+#include "coll/symm_reach.h"
+
+/* ---- algorithms ---- */
+
+/* The plan of the copying form is the local input.  All ranks take part in both meetings, also
+ * where only the root wants the result. */
+weft_status weft_i_symm_one_shot(weft_i_coll *coll)
+{
+    bool wanted = coll->kind != WEFT_I_MULTIMEM_ONE_SHOT_REDUCE || coll->lane->me == coll->root;
+    if (coll->plan)
+        weft_i_coll_put(coll->in, coll->plan, coll->in_bytes);
+    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    weft_i_reach_aim(coll, coll->reach, 0);
+    if (wanted)
+        weft_i_coll_fold_to(coll, coll->out, coll->count);
+    return weft_i_coll_sync(coll);
+}
+
+weft_status weft_i_symm_two_shot(weft_i_coll *coll)
+{
+    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    weft_i_lane *lane = coll->lane;
+    weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
+    weft_i_reach_aim(coll, coll->reach, mine.first * coll->item);
+    for (int i = 0; i < lane->size; i++) /* our own first; not all at the same peer */
+        lane->targets[i] =
+            weft_i_reach_of(coll->reach, (lane->me + i) % lane->size, mine.first * coll->item);
+    weft_i_coll_fold(coll, lane->size, mine.count);
+    return weft_i_coll_sync(coll);
+}
+
+weft_status weft_i_symm_two_shot_out(weft_i_coll *coll)
+{
+    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    weft_i_lane *lane = coll->lane;
+    weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
+    weft_i_reach_aim(coll, coll->reach, mine.first * coll->item);
+    weft_i_coll_fold_to(coll, coll->in + mine.first * coll->item, mine.count);
+    WEFT_TRY(weft_i_coll_sync(coll));
+    for (int i = 0; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        weft_i_span part = weft_i_coll_slice(coll->count, lane->size, rank, coll->item);
+        size_t at = part.first * coll->item;
+        weft_i_coll_put(coll->out + at, weft_i_reach_of(coll->reach, rank, at),
+                        part.count * coll->item);
+    }
+    return weft_i_coll_sync(coll);
+}
+
+/* Row by row: my columns of everybody's input.  Without split_last_dim there is one row. */
+weft_status weft_i_symm_reduce_scatter(weft_i_coll *coll)
+{
+    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    size_t part = coll->row / (size_t)coll->lane->size;
+    for (size_t row = 0; part && row < coll->in_bytes / coll->row; row++) {
+        weft_i_reach_aim(coll, coll->reach, row * coll->row + (size_t)coll->lane->me * part);
+        weft_i_coll_fold_to(coll, coll->out + row * part, part / coll->item);
+    }
+    return weft_i_coll_sync(coll);
+}
+
+/* ---- filling ---- */
+
+static weft_status check_shape(const char *op, const weft_tensor *out, weft_shape shape)
+{
+    char expected[WEFT_I_SHAPE_TEXT], given[WEFT_I_SHAPE_TEXT];
+    if (weft_i_shape_equal(weft_i_tensor_shape(out), shape))
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: expected out shape %s, not %s", op,
+                       weft_i_shape_text(shape, expected),
+                       weft_i_shape_text(weft_i_tensor_shape(out), given));
+}
+
+/* Where others still read the input, the output must be elsewhere. */
+static weft_status check_apart(const weft_i_coll *coll)
+{
+    if (weft_i_reach_overlap(coll->in, coll->in_bytes, coll->out, coll->out_bytes))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the output overlaps the symmetric input, which other ranks read",
+                           coll->call.op);
+    return WEFT_OK;
+}
+
+static weft_status begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *x,
+                         weft_group *group)
+{
+    WEFT_TRY(weft_i_fill_begin(coll, kind, group));
+    WEFT_TRY(weft_i_fill_input(coll, x));
+    return weft_i_reach_check(coll->call.op, "input", x);
+}
+
+/* One shot of either kind: `root` -1 if all want the result. */
+static weft_status one_shot(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *x,
+                            weft_reduction op, int root, weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, kind, x, group));
+    if (kind == WEFT_I_MULTIMEM_ONE_SHOT_REDUCE) {
+        WEFT_TRY(weft_i_fill_check_root(coll.call.op, group, root));
+        coll.root = root;
+    }
+    if (root < 0 || root == group->rank) {
+        WEFT_TRY(weft_i_fill_output(&coll, out));
+        WEFT_TRY(check_shape(coll.call.op, out, weft_i_tensor_shape(x)));
+        WEFT_TRY(root < 0 ? check_apart(&coll) : weft_i_fill_check_overlap(&coll, 0, 0));
+    }
+    WEFT_TRY(weft_i_fill_reduction(&coll, op));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    return weft_i_reach_run(&coll, x);
+}
+
+static weft_status check_buffer(weft_i_coll *coll, weft_tensor *buffer)
+{
+    const char *op = coll->call.op;
+    WEFT_TRY(weft_i_fill_check_operand(op, "symmetric buffer", buffer));
+    WEFT_TRY(weft_i_reach_check(op, "buffer", buffer));
+    if (buffer->dtype != coll->dtype)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the buffer is %s, the local input %s", op,
+                           weft_dtype_name(buffer->dtype), weft_dtype_name(coll->dtype));
+    size_t room = (size_t)weft_i_tensor_numel(buffer) * weft_dtype_size(buffer->dtype);
+    if (room < coll->in_bytes)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the local input of %zu bytes exceeds the buffer of %zu", op,
+                           coll->in_bytes, room);
+    char *data = weft_i_tensor_data(buffer);
+    if (coll->in != data && weft_i_reach_overlap(coll->in, coll->in_bytes, data, room))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the local input overlaps the buffer", op);
+    coll->plan = coll->in;
+    coll->in = data;
+    coll->in_tensor = buffer;
+    return WEFT_OK;
+}
+
+weft_status weft_symm_one_shot_all_reduce_copy_out(weft_tensor *out, weft_tensor *buffer,
+                                                   weft_tensor *local, weft_reduction op,
+                                                   weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(weft_i_fill_begin(&coll, WEFT_I_ONE_SHOT_ALL_REDUCE_COPY, group));
+    WEFT_TRY(weft_i_fill_input(&coll, local));
+    WEFT_TRY(weft_i_fill_output(&coll, out));
+    WEFT_TRY(check_shape(coll.call.op, out, weft_i_tensor_shape(local)));
+    WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, 0));
+    WEFT_TRY(check_buffer(&coll, buffer));
+    WEFT_TRY(check_apart(&coll));
+    WEFT_TRY(weft_i_fill_reduction(&coll, op));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    return weft_i_reach_run(&coll, buffer);
+}
+
+/* In place, in two shots. */
+static weft_status two_shot(weft_i_coll_kind kind, weft_tensor *x, weft_reduction op,
+                            weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, kind, x, group));
+    WEFT_TRY(weft_i_fill_output(&coll, x));
+    WEFT_TRY(weft_i_fill_reduction(&coll, op));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    return weft_i_reach_run(&coll, x);
+}
+
+weft_status weft_symm_two_shot_all_reduce_out(weft_tensor *out, weft_tensor *x, weft_reduction op,
+                                              weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, WEFT_I_TWO_SHOT_ALL_REDUCE_OUT, x, group));
+    WEFT_TRY(weft_i_fill_output(&coll, out));
+    WEFT_TRY(check_shape(coll.call.op, out, weft_i_tensor_shape(x)));
+    WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, 0));
+    WEFT_TRY(weft_i_fill_reduction(&coll, op));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    return weft_i_reach_run(&coll, x);
+}
+
+/* ---- reduce_scatter_out ---- */
+
+/* Elements of the widest vector, of 16 bytes at most, of which an operand consists at its place. */
+static size_t vector_of(const weft_tensor *x, size_t bytes)
+{
+    const weft_i_lease *lease = weft_i_block_lease_of(x);
+    size_t place = (size_t)(weft_i_tensor_data(x) - lease->block->segment->base) | bytes;
+    size_t wide = 16, item = weft_dtype_size(x->dtype);
+    while (place % wide)
+        wide /= 2;
+    return wide > item ? wide / item : 1;
+}
+
+static weft_status check_parts(const weft_i_coll *coll, const weft_tensor *x, bool split_last_dim)
+{
+    size_t length = split_last_dim ? (size_t)x->dim[x->ndim - 1] : (size_t)weft_i_tensor_numel(x);
+    size_t size = (size_t)coll->group->size, vector = vector_of(x, coll->in_bytes);
+    if (length % (size * vector) == 0)
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: the %s, %zu elements, must be divisible by %zu ranks times vectors of "
+                       "%zu elements",
+                       coll->call.op, split_last_dim ? "last dimension" : "input", length, size,
+                       vector);
+}
+
+static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *x,
+                                bool split_last_dim)
+{
+    if (split_last_dim && !x->ndim)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: a tensor without dimensions has no last one to split",
+                           coll->call.op);
+    WEFT_TRY(check_parts(coll, x, split_last_dim));
+    WEFT_TRY(weft_i_fill_output(coll, out));
+    if (!split_last_dim) {
+        coll->row = coll->in_bytes;
+        WEFT_TRY(weft_i_fill_check_counts(coll, coll->in_bytes, coll->out_bytes, "input"));
+        return weft_i_fill_check_overlap(coll, (size_t)coll->group->rank * coll->out_bytes, 0);
+    }
+    weft_shape shape = weft_i_tensor_shape(x);
+    coll->row = (size_t)shape.dim[x->ndim - 1] * weft_dtype_size(x->dtype);
+    shape.dim[x->ndim - 1] /= coll->group->size;
+    WEFT_TRY(check_shape(coll->call.op, out, shape));
+    coll->root = 1; /* told apart from the other layout by the digest */
+    return check_apart(coll);
+}
+
+weft_status weft_symm_reduce_scatter_out(weft_tensor *out, weft_tensor *x, bool split_last_dim,
+                                         weft_reduction op, weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, WEFT_I_REDUCE_SCATTER_OUT, x, group));
+    WEFT_TRY(fill_scatter(&coll, out, x, split_last_dim));
+    WEFT_TRY(weft_i_fill_reduction(&coll, op));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.out_bytes));
+    coll.digest = weft_i_digest(coll.digest, coll.row);
+    return weft_i_reach_run(&coll, x);
+}
+
+/* ---- the other public functions ---- */
+
+/* A new tensor like `x`, if it can be the input of a reduction. */
+static weft_tensor *like(weft_tensor *x)
+{
+    if (!x)
+        return weft_last_status() < 0
+                   ? NULL
+                   : weft_i_null(WEFT_ERR_INVALID_ARG, "all_reduce: the input is NULL");
+    return weft_empty(x->dtype, WEFT_CPU, weft_i_tensor_shape(x));
+}
+
+/* The result if all went well. */
+static weft_tensor *result(weft_tensor *out, weft_status status)
+{
+    if (status == WEFT_OK)
+        return out;
+    weft_release(out);
+    return NULL;
+}
+
+weft_status weft_symm_one_shot_all_reduce_out(weft_tensor *out, weft_tensor *x, weft_reduction op,
+                                              weft_group *group)
+{
+    return one_shot(WEFT_I_ONE_SHOT_ALL_REDUCE, out, x, op, -1, group);
+}
+
+weft_tensor *weft_symm_one_shot_all_reduce(weft_tensor *x, weft_reduction op, weft_group *group)
+{
+    weft_tensor *out = like(x);
+    return out ? result(out, weft_symm_one_shot_all_reduce_out(out, x, op, group)) : NULL;
+}
+
+weft_tensor *weft_symm_one_shot_all_reduce_copy(weft_tensor *buffer, weft_tensor *local,
+                                                weft_reduction op, weft_group *group)
+{
+    weft_tensor *out = like(local);
+    return out ? result(out, weft_symm_one_shot_all_reduce_copy_out(out, buffer, local, op, group))
+               : NULL;
+}
+
+weft_status weft_symm_two_shot_all_reduce(weft_tensor *x, weft_reduction op, weft_group *group)
+{
+    return two_shot(WEFT_I_TWO_SHOT_ALL_REDUCE, x, op, group);
+}
+
+weft_status weft_symm_multimem_all_reduce(weft_tensor *x, weft_reduction op, weft_group *group)
+{
+    return two_shot(WEFT_I_MULTIMEM_ALL_REDUCE, x, op, group);
+}
+
+weft_status weft_symm_multimem_one_shot_all_reduce_out(weft_tensor *out, weft_tensor *x,
+                                                       weft_reduction op, weft_group *group)
+{
+    return one_shot(WEFT_I_MULTIMEM_ONE_SHOT_ALL_REDUCE, out, x, op, -1, group);
+}
+
+weft_tensor *weft_symm_multimem_one_shot_all_reduce(weft_tensor *x, weft_reduction op,
+                                                    weft_group *group)
+{
+    weft_tensor *out = like(x);
+    return out ? result(out, weft_symm_multimem_one_shot_all_reduce_out(out, x, op, group)) : NULL;
+}
+
+weft_status weft_symm_multimem_one_shot_reduce_out(weft_tensor *out, weft_tensor *x,
+                                                   weft_reduction op, int root, weft_group *group)
+{
+    return one_shot(WEFT_I_MULTIMEM_ONE_SHOT_REDUCE, out, x, op, root, group);
+}

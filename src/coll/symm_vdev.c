@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * all_to_all with sizes in symmetric memory.  After the entry every rank reads everybody's table of
+ * splits, so all know the whole exchange and judge it alike; then each pulls what is meant for it
+ * and writes where that came to lie.  One walk over "what comes to a rank, in the order of its
+ * output" serves the check of all ranks, the table and the copies.
+ */
+#include "weft/symm_coll.h"
+
+#include "base/status.h"
+#include "coll/fill.h"
+#include "coll/symm_reach.h"
+#include "coll/work.h"
+
+/* What distinguishes the three forms. */
+typedef struct exchange {
+    weft_i_reach reach[2]; /* the input, and its table of splits */
+    int experts;           /* of each rank; 1: plain vdev */
+    bool by_expert;        /* the input comes by experts, with offsets; the output by ranks */
+    int64_t align;         /* of experts in the output; 0: packed */
+    size_t row;            /* bytes */
+    int64_t *table;        /* out_splits_offsets */
+    int64_t in_rows, out_rows;
+} exchange;
+
+/* What a rank shows at the entry. */
+typedef struct rows {
+    int64_t in, out;
+} rows;
+
+static const rows *rows_of(const weft_i_coll *coll, int rank)
+{
+    return (const rows *)(const void *)weft_i_lane_payload(coll->lane, rank);
+}
+
+static const int64_t *splits_of(const exchange *ex, int rank)
+{
+    return (const int64_t *)(const void *)weft_i_reach_of(&ex->reach[1], rank, 0);
+}
+
+/* Entries of a table: one for each expert of each rank. */
+static int entries_of(const weft_i_coll *coll, const exchange *ex)
+{
+    return coll->lane->size * ex->experts;
+}
+
+/* The entry for expert `expert` of rank `rank`, in a table by experts or by ranks. */
+static int entry_at(const weft_i_coll *coll, const exchange *ex, bool by_expert, int rank,
+                    int expert)
+{
+    return by_expert ? expert * coll->lane->size + rank : rank * ex->experts + expert;
+}
+
+/* ---- the check, the same on all ranks ---- */
+
+/* Do the parts that a rank sends lie in its input? */
+static weft_status check_sent(const weft_i_coll *coll, const exchange *ex, int rank)
+{
+    const int64_t *splits = splits_of(ex, rank);
+    int64_t room = rows_of(coll, rank)->in, at = 0;
+    int entries = entries_of(coll, ex);
+    for (int i = 0; i < entries; i++) {
+        int64_t from = ex->by_expert && splits[i] ? splits[entries + i] : at;
+        if (splits[i] < 0 || from < 0 || from > room || splits[i] > room - from)
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "%s: rank %d sends %lld rows from row %lld on (entry %d of its "
+                               "splits), but its input has %lld rows",
+                               coll->call.op, rank, (long long)splits[i], (long long)from, i,
+                               (long long)room);
+        if (!ex->by_expert)
+            at += splits[i];
+    }
+    return WEFT_OK;
+}
+
+/* The row after an expert that lies in [start, end), or INT64_MAX. */
+static int64_t align_up(int64_t start, int64_t end, int64_t align)
+{
+    int64_t units = (end - start) / align + ((end - start) % align != 0);
+    if (!units)
+        units = 1;
+    return units > (INT64_MAX - start) / align ? INT64_MAX : start + units * align;
+}
+
+/* Lays out what comes to `rank`: false if its output is too small.  Writes the table if there is
+ * one. */
+static bool lay_out(const weft_i_coll *coll, const exchange *ex, int rank, int64_t *table)
+{
+    int64_t room = rows_of(coll, rank)->out, at = 0;
+    int majors = ex->by_expert ? coll->lane->size : ex->experts;
+    int minors = ex->by_expert ? ex->experts : coll->lane->size;
+    for (int major = 0, i = 0; major < majors; major++) {
+        int64_t start = at;
+        for (int minor = 0; minor < minors; minor++, i++) {
+            int source = ex->by_expert ? major : minor, expert = ex->by_expert ? minor : major;
+            int64_t split = splits_of(ex, source)[entry_at(coll, ex, ex->by_expert, rank, expert)];
+            if (split && (at > room || split > room - at))
+                return false;
+            if (table) {
+                table[i] = split;
+                table[entries_of(coll, ex) + i] = at;
+            }
+            at += split;
+        }
+        if (ex->align)
+            at = align_up(start, at, ex->align);
+    }
+    return true;
+}
+
+static weft_status check(const weft_i_coll *coll, const exchange *ex)
+{
+    for (int rank = 0; rank < coll->lane->size; rank++)
+        WEFT_TRY(check_sent(coll, ex, rank));
+    for (int rank = 0; rank < coll->lane->size; rank++)
+        if (!lay_out(coll, ex, rank, NULL))
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "%s: what rank %d receives exceeds the %lld rows of its output",
+                               coll->call.op, rank, (long long)rows_of(coll, rank)->out);
+    return WEFT_OK;
+}
+
+/* ---- pulling ---- */
+
+/* All that `source` sends to this rank. */
+static void pull_from(const weft_i_coll *coll, const exchange *ex, int source)
+{
+    const int64_t *splits = splits_of(ex, source);
+    int me = coll->lane->me, entries = entries_of(coll, ex);
+    int64_t at = 0; /* in an input by ranks: what lies before our part */
+    for (int i = 0; !ex->by_expert && i < me * ex->experts; i++)
+        at += splits[i];
+    for (int expert = 0; expert < ex->experts; expert++) {
+        int sent = entry_at(coll, ex, ex->by_expert, me, expert);
+        int taken = entry_at(coll, ex, !ex->by_expert, source, expert);
+        int64_t from = ex->by_expert ? splits[entries + sent] : at;
+        if (splits[sent])
+            weft_i_coll_put(coll->out + (size_t)ex->table[entries + taken] * ex->row,
+                            weft_i_reach_of(&ex->reach[0], source, (size_t)from * ex->row),
+                            (size_t)splits[sent] * ex->row);
+        at += splits[sent];
+    }
+}
+
+weft_status weft_i_symm_vdev(weft_i_coll *coll)
+{
+    const exchange *ex = coll->plan;
+    rows mine = {ex->in_rows, ex->out_rows};
+    WEFT_TRY(weft_i_coll_enter_with_data(coll, &mine, sizeof mine));
+    weft_status status = check(coll, ex);
+    if (status == WEFT_OK) {
+        lay_out(coll, ex, coll->lane->me, ex->table);
+        for (int i = 0; i < coll->lane->size; i++)
+            pull_from(coll, ex, (coll->lane->me + i) % coll->lane->size);
+    }
+    /* Also after a refusal: the others may still read our splits. */
+    weft_status synced = weft_i_coll_sync(coll);
+    return status < 0 ? status : synced;
+}
+
+/* ---- filling ---- */
+
+static int64_t rows_in(const weft_tensor *x)
+{
+    return x->ndim ? x->dim[0] : 1;
+}
+
+/* A contiguous int64 tensor of `parts` rows (1: flat) with entries for whole ranks. */
+static weft_status check_table(const weft_i_coll *coll, const char *which, const weft_tensor *table,
+                               int parts, int64_t entries)
+{
+    WEFT_TRY(weft_i_fill_check_operand(coll->call.op, which, table));
+    char text[WEFT_I_SHAPE_TEXT];
+    if (table->dtype != WEFT_I64)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the %s must be i64, not %s", coll->call.op, which,
+                           weft_dtype_name(table->dtype));
+    int64_t length = table->ndim ? table->dim[table->ndim - 1] : 0;
+    bool shaped = table->ndim == parts && (parts == 1 || table->dim[0] == parts);
+    if (!shaped || !length || (entries ? length != entries : length % coll->group->size))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the %s has shape %s, which does not fit %d ranks%s", coll->call.op,
+                           which, weft_i_shape_text(weft_i_tensor_shape(table), text),
+                           coll->group->size, entries ? " and the splits of the input" : "");
+    return WEFT_OK;
+}
+
+/* The operands that are written must lie apart from those that are read, and from each other. */
+static weft_status check_apart(const char *op, weft_tensor *const *read, weft_tensor *const *write)
+{
+    for (int i = 0; i < 5; i++) {
+        const weft_tensor *a = i < 4 ? read[i / 2] : write[0], *b = write[i < 4 ? i % 2 : 1];
+        if (weft_i_reach_overlap(
+                weft_i_tensor_data(a), (size_t)weft_i_tensor_numel(a) * weft_dtype_size(a->dtype),
+                weft_i_tensor_data(b), (size_t)weft_i_tensor_numel(b) * weft_dtype_size(b->dtype)))
+            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: two of the operands overlap", op);
+    }
+    return WEFT_OK;
+}
+
+static weft_status fill(weft_i_coll *coll, exchange *ex, weft_tensor *out, weft_tensor *table,
+                        weft_tensor *in, weft_tensor *splits)
+{
+    const char *op = coll->call.op;
+    bool plain = coll->kind == WEFT_I_ALL_TO_ALL_VDEV;
+    ex->by_expert = coll->kind == WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET;
+    WEFT_TRY(weft_i_fill_input(coll, in));
+    WEFT_TRY(weft_i_fill_output(coll, out));
+    WEFT_TRY(weft_i_reach_check(op, "input", in));
+    WEFT_TRY(check_table(coll, "table of splits", splits, ex->by_expert ? 2 : 1,
+                         plain ? coll->group->size : 0));
+    WEFT_TRY(weft_i_reach_check(op, "table of splits", splits));
+    int64_t entries = splits->dim[splits->ndim - 1];
+    WEFT_TRY(check_table(coll, "table of output splits", table, 2, entries));
+    weft_tensor *read[] = {in, splits}, *write[] = {out, table};
+    WEFT_TRY(check_apart(op, read, write));
+    ex->experts = (int)(entries / coll->group->size);
+    ex->row = weft_i_fill_row_bytes(in);
+    if (ex->row != weft_i_fill_row_bytes(out))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: a row of the input has %zu bytes, one of the output %zu", op,
+                           ex->row, weft_i_fill_row_bytes(out));
+    ex->table = (int64_t *)(void *)weft_i_tensor_data(table);
+    ex->in_rows = rows_in(in);
+    ex->out_rows = rows_in(out);
+    WEFT_TRY(weft_i_fill_seal(coll, ex->row)); /* rows may differ between ranks */
+    coll->digest =
+        weft_i_digest(weft_i_digest(coll->digest, (uint64_t)entries), (uint64_t)ex->align);
+    return WEFT_OK;
+}
+
+static weft_status run(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *table, weft_tensor *in,
+                       weft_tensor *splits, int64_t align, weft_group *group)
+{
+    weft_i_coll coll;
+    exchange ex = {.align = align};
+    WEFT_TRY(weft_i_fill_begin(&coll, kind, group));
+    WEFT_TRY(fill(&coll, &ex, out, table, in, splits));
+    weft_status status = weft_i_reach_open(&coll, in, &ex.reach[0]);
+    if (status == WEFT_OK)
+        status = weft_i_reach_open(&coll, splits, &ex.reach[1]);
+    if (status == WEFT_OK) {
+        coll.reach = ex.reach;
+        coll.plan = &ex;
+        status = weft_i_work_now(&coll);
+    }
+    weft_i_reach_close(&ex.reach[0]);
+    weft_i_reach_close(&ex.reach[1]);
+    return status;
+}
+
+weft_status weft_symm_all_to_all_vdev(weft_tensor *out, weft_tensor *out_splits_offsets,
+                                      weft_tensor *in, weft_tensor *in_splits, weft_group *group)
+{
+    return run(WEFT_I_ALL_TO_ALL_VDEV, out, out_splits_offsets, in, in_splits, 0, group);
+}
+
+weft_status weft_symm_all_to_all_vdev_2d(weft_tensor *out, weft_tensor *out_splits_offsets,
+                                         weft_tensor *in, weft_tensor *in_splits,
+                                         int64_t major_align, weft_group *group)
+{
+    if (major_align < 1)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "all_to_all_vdev_2d: the alignment must be 1 or more, not %lld",
+                           (long long)major_align);
+    return run(WEFT_I_ALL_TO_ALL_VDEV_2D, out, out_splits_offsets, in, in_splits, major_align,
+               group);
+}
+
+weft_status weft_symm_all_to_all_vdev_2d_offset(weft_tensor *out, weft_tensor *out_splits_offsets,
+                                                weft_tensor *in, weft_tensor *in_splits_offsets,
+                                                weft_group *group)
+{
+    return run(WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET, out, out_splits_offsets, in, in_splits_offsets, 0,
+               group);
+}

@@ -1,0 +1,910 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations on symmetric memory.  The tests that bear the names of the reference do what it says
+ * of them, with its loops and tolerances; the operands are left to the operations to rendezvous.
+ * The others go where the reference does not: other dtypes, reductions, numbers of ranks, and
+ * everything that can be wrong.
+ */
+#include "harness_ranks.h"
+
+#include <weft/weft.h>
+
+static weft_group *join(int rank)
+{
+    weft_group *world = weft_init(NULL);
+    if (!world)
+        FAIL("weft_init: %s", weft_last_error());
+    weft_seed(42 + (uint64_t)rank);
+    return world;
+}
+
+#define FINISH(world_)                 \
+    do {                               \
+        weft_clear_error();            \
+        CHECK(!weft_finish((world_))); \
+    } while (0)
+
+static weft_tensor *symmetric(weft_dtype dtype, int64_t count)
+{
+    weft_tensor *x = weft_symm_empty(dtype, WEFT_CPU, WEFT_SHAPE(count));
+    if (!x)
+        FAIL("weft_symm_empty: %s", weft_last_error());
+    return x;
+}
+
+/* What all ranks have in `x`, as float64, one row each. */
+static const double *gather(weft_tensor *x, int size, weft_group *world)
+{
+    int64_t count = weft_tensor_numel(x);
+    weft_tensor *flat = weft_reshape(x, WEFT_SHAPE(count));
+    weft_tensor *all = weft_empty(weft_tensor_dtype(x), WEFT_CPU, WEFT_SHAPE(size, count));
+    CHECK_OK(weft_all_gather_into(all, flat, world));
+    return weft_tensor_data(weft_to_dtype(all, WEFT_F64));
+}
+
+static bool near(double actual, double expected, double relative, double absolute)
+{
+    return fabs(actual - expected) <= absolute + relative * fabs(expected);
+}
+
+static double sum_at(const double *all, int size, int64_t count, int64_t i)
+{
+    double sum = 0;
+    for (int rank = 0; rank < size; rank++)
+        sum += all[rank * count + i];
+    return sum;
+}
+
+/* `before` is the gathered input.  All ranks have the same bits, close to the sum. */
+static void verify_all_reduce(const double *before, weft_tensor *result, int size,
+                              weft_group *world)
+{
+    int64_t count = weft_tensor_numel(result);
+    const double *all = gather(result, size, world);
+    for (int64_t i = 0; i < count; i++) {
+        for (int rank = 1; rank < size; rank++)
+            CHECK(!memcmp(&all[rank * count + i], &all[i], sizeof *all));
+        if (!near(all[i], sum_at(before, size, count, i), 0.1, 0.1))
+            FAIL("element %lld of %lld is %g, not %g", (long long)i, (long long)count, all[i],
+                 sum_at(before, size, count, i));
+    }
+}
+
+/* As the reference's "close" for this dtype. */
+static void check_close(weft_tensor *x, const double *before, int size)
+{
+    bool bf16 = weft_tensor_dtype(x) == WEFT_BF16;
+    int64_t count = weft_tensor_numel(x);
+    for (int64_t i = 0; i < count; i++)
+        if (!near(weft_item(x, i), sum_at(before, size, count, i), bf16 ? 1.6e-2 : 1.3e-6, 1e-5))
+            FAIL("element %lld is %.9g, not %.9g", (long long)i, weft_item(x, i),
+                 sum_at(before, size, count, i));
+}
+
+/* Everything but [first, first + count) is still 0. */
+static void check_zero_around(weft_tensor *x, int64_t first, int64_t count)
+{
+    weft_tensor *wide = weft_to_dtype(x, WEFT_F64);
+    const double *data = weft_tensor_data(wide);
+    for (int64_t i = 0; i < weft_tensor_numel(x); i++)
+        CHECK((i >= first && i < first + count) || data[i] == 0);
+}
+
+static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16};
+
+#define FOR_DTYPES_AND_SIZES(sizes_, ...)                                      \
+    for (int d = 0; d < 2; d++)                                                \
+        for (int s = 0; s < 3; s++) {                                          \
+            weft_scope_open();                                                 \
+            weft_dtype dtype = dtypes[d];                                      \
+            int64_t item = (int64_t)weft_dtype_size(dtype), bytes = sizes_[s]; \
+            int64_t count = bytes / item;                                      \
+            __VA_ARGS__                                                        \
+            weft_scope_close();                                                \
+        }
+
+static const int64_t usual[] = {4, 8192, 8196};
+
+/* ---- the reference's tests ---- */
+
+static void one_shot(weft_dtype dtype, int64_t count, int copy, int64_t offset, int size,
+                     weft_group *world)
+{
+    weft_tensor *buffer = symmetric(dtype, count + offset);
+    weft_tensor *x = weft_slice(buffer, 0, offset, count + offset, 1);
+    weft_tensor *in = copy ? weft_randn(dtype, WEFT_CPU, WEFT_SHAPE(count)) : x;
+    if (!copy)
+        CHECK_OK(weft_normal(x, 0, 1));
+    const double *before = gather(in, size, world);
+    weft_tensor *out = copy ? weft_symm_one_shot_all_reduce_copy(x, in, WEFT_SUM, world)
+                            : weft_symm_one_shot_all_reduce(x, WEFT_SUM, world);
+    if (!out)
+        FAIL("%s", weft_last_error());
+    verify_all_reduce(before, out, size, world);
+}
+
+RANKS_TEST(test_one_shot_all_reduce, 4)
+{
+    weft_group *world = join(rank);
+    FOR_DTYPES_AND_SIZES(usual, {
+        for (int copy = 0; copy < 2; copy++)
+            for (int64_t offset = 0; offset <= 16; offset += 16)
+                one_shot(dtype, count, copy, offset, size, world);
+    })
+    FINISH(world);
+}
+
+RANKS_TEST(test_two_shot_all_reduce, 4)
+{
+    weft_group *world = join(rank);
+    FOR_DTYPES_AND_SIZES(usual, {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            weft_tensor *t = symmetric(dtype, 16384);
+            CHECK((uintptr_t)weft_tensor_data(t) % 16 == 0);
+            int64_t shift = 8 / item;
+            weft_tensor *x = weft_slice(t, 0, shift, shift + count, 1);
+            CHECK_OK(weft_normal(x, 0, 1));
+            const double *before = gather(x, size, world);
+            weft_tensor *out = in_place ? x : weft_empty_like(x);
+            if (in_place)
+                CHECK_OK(weft_symm_two_shot_all_reduce(x, WEFT_SUM, world));
+            else
+                CHECK_OK(weft_symm_two_shot_all_reduce_out(out, x, WEFT_SUM, world));
+            check_zero_around(t, shift, count);
+            verify_all_reduce(before, out, size, world);
+        }
+    })
+    FINISH(world);
+}
+
+/* Row by row (one row if they are not split): rank i has columns of the sum from i * part on. */
+static void verify_reduce_scatter(const double *before, weft_tensor *result, int64_t count,
+                                  int64_t row, int size, weft_group *world)
+{
+    const double *all = gather(result, size, world);
+    int64_t part = row / size, each = count / size;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t owner = i % row / part, at = i / row * part + i % part;
+        if (!near(all[owner * each + at], sum_at(before, size, count, i), 0.1, 0.11))
+            FAIL("element %lld is %g, not %g", (long long)i, all[owner * each + at],
+                 sum_at(before, size, count, i));
+    }
+}
+
+RANKS_TEST(test_reduce_scatter, 4)
+{
+    static const int64_t large[] = {128, 8192, 589824};
+    weft_group *world = join(rank);
+    FOR_DTYPES_AND_SIZES(large, {
+        for (int split = 0; split < 2; split++) {
+            weft_tensor *t = symmetric(dtype, 589824);
+            int64_t shift = 8 / item;
+            int64_t row = split ? 128 / item : count;
+            weft_tensor *x = weft_slice(t, 0, shift, shift + count, 1);
+            CHECK_OK(weft_normal(x, 0, 1));
+            const double *before = gather(x, size, world);
+            weft_shape part = WEFT_SHAPE(count / size);
+            if (split) {
+                x = weft_view(x, WEFT_SHAPE(-1, row));
+                part = WEFT_SHAPE(count / row, row / size);
+            }
+            weft_tensor *out = weft_empty(dtype, WEFT_CPU, part);
+            CHECK_OK(weft_symm_reduce_scatter_out(out, x, split, WEFT_SUM, world));
+            check_zero_around(t, shift, count);
+            verify_reduce_scatter(before, out, count, row, size, world);
+        }
+    })
+    FINISH(world);
+}
+
+RANKS_TEST(test_reduce_scatter_corner_cases, 4)
+{
+    weft_group *world = join(rank);
+    weft_tensor *t = symmetric(WEFT_BF16, 16384);
+    weft_tensor *none = weft_empty(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(0));
+    CHECK_OK(weft_symm_reduce_scatter_out(none, weft_slice(t, 0, 0, 0, 1), false, WEFT_SUM, world));
+    weft_tensor *flat = weft_slice(t, 0, 0, 48, 1);
+    weft_tensor *out = weft_empty(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(48 / size));
+    CHECK_STATUS(weft_symm_reduce_scatter_out(out, flat, false, WEFT_SUM, world),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "divisible");
+    weft_tensor *rows = weft_view(weft_slice(t, 0, 0, 96, 1), WEFT_SHAPE(2, 48));
+    out = weft_empty(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(2, 48 / size));
+    CHECK_STATUS(weft_symm_reduce_scatter_out(out, rows, true, WEFT_SUM, world),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "divisible");
+    FINISH(world);
+}
+
+RANKS_TEST(test_multimem_all_reduce, 4)
+{
+    weft_group *world = join(rank);
+    FOR_DTYPES_AND_SIZES(usual, {
+        for (int64_t align = 4; align <= 16; align *= 2) {
+            weft_tensor *t = symmetric(dtype, 16384);
+            int64_t shift = align / item;
+            weft_tensor *x = weft_slice(t, 0, shift, shift + count, 1);
+            CHECK_OK(weft_normal(x, 0, 1));
+            const double *before = gather(x, size, world);
+            CHECK_OK(weft_symm_multimem_all_reduce(x, WEFT_SUM, world));
+            check_zero_around(t, shift, count);
+            verify_all_reduce(before, x, size, world);
+        }
+    })
+    FINISH(world);
+}
+
+RANKS_TEST(test_multimem_one_shot_all_reduce, 4)
+{
+    weft_group *world = join(rank);
+    FOR_DTYPES_AND_SIZES(usual, {
+        for (int64_t align = 4; align <= 16; align *= 2) {
+            weft_tensor *x = symmetric(dtype, count);
+            CHECK_OK(weft_normal(x, 0, 1));
+            const double *before = gather(x, size, world);
+            weft_tensor *out = weft_symm_multimem_one_shot_all_reduce(x, WEFT_SUM, world);
+            CHECK(out);
+            check_close(out, before, size);
+        }
+    })
+    FINISH(world);
+}
+
+RANKS_TEST(test_multimem_one_shot_reduce_out, 4)
+{
+    weft_group *world = join(rank);
+    FOR_DTYPES_AND_SIZES(usual, {
+        weft_tensor *x = symmetric(dtype, count);
+        weft_tensor *out = weft_empty_like(x);
+        CHECK_OK(weft_normal(x, 0, 1));
+        const double *before = gather(x, size, world);
+        CHECK_OK(weft_symm_multimem_one_shot_reduce_out(out, x, WEFT_SUM, 0, world));
+        if (rank == 0)
+            check_close(out, before, size);
+    })
+    FINISH(world);
+}
+
+RANKS_TEST(test_multimem_all_gather, 4)
+{
+    weft_group *world = join(rank);
+    for (int64_t align = 4; align <= 16; align *= 2) {
+        int64_t shift = align / 4;
+        weft_tensor *room = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(shift + 32));
+        weft_tensor *x = weft_slice(room, 0, shift, shift + 32, 1);
+        weft_fill(x, rank);
+        weft_tensor *t = symmetric(WEFT_F32, shift + 32 * size);
+        weft_tensor *out = weft_slice(t, 0, shift, shift + 32 * size, 1);
+        CHECK_OK(weft_symm_multimem_all_gather_out(out, x, world));
+        weft_tensor *expected = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(32 * size));
+        CHECK_OK(weft_all_gather_into(expected, x, world));
+        CHECK(weft_equal(out, expected));
+        check_zero_around(t, shift, 32 * size);
+    }
+    FINISH(world);
+}
+
+/* (64, 64) of float32, symmetric with the world for its default group, or ordinary. */
+static weft_tensor *square(int in_symmetric_memory, weft_group *world)
+{
+    return in_symmetric_memory
+               ? weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), NULL, WEFT_F32, WEFT_CPU, world, 0)
+               : weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 64));
+}
+
+RANKS_TEST(test_low_contention_all_gather, 4)
+{
+    weft_group *world = join(rank);
+    for (int symm = 0; symm < 2; symm++) {
+        weft_tensor *x = square(symm, world);
+        weft_fill(x, rank);
+        weft_work *work = NULL;
+        weft_tensor *out = weft_symm_low_contention_all_gather(x, world, &work);
+        CHECK(out && work);
+        CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+        CHECK(weft_tensor_size(out, 0) == 64 * size && weft_tensor_size(out, 1) == 64);
+        const float *data = weft_tensor_data(out);
+        for (int64_t i = 0; i < weft_tensor_numel(out); i++)
+            CHECK(data[i] == (float)(i / (64 * 64)));
+    }
+    FINISH(world);
+}
+
+RANKS_TEST(test_low_contention_reduce_scatter, 4)
+{
+    weft_group *world = join(rank);
+    for (int kind = 0; kind < 4; kind++) {
+        weft_reduction op = kind & 1 ? WEFT_AVG : WEFT_SUM;
+        weft_tensor *x = square(kind >> 1, world);
+        for (int q = 0; q < size; q++)
+            weft_fill(weft_narrow(x, 0, q * (64 / size), 64 / size), q);
+        weft_work *work = NULL;
+        weft_tensor *out = weft_symm_low_contention_reduce_scatter(x, op, world, &work);
+        CHECK(out && work);
+        CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+        CHECK(weft_tensor_size(out, 0) == 64 / size && weft_tensor_size(out, 1) == 64);
+        const float *data = weft_tensor_data(out);
+        for (int64_t i = 0; i < weft_tensor_numel(out); i++)
+            CHECK(data[i] == (float)(op == WEFT_SUM ? rank * size : rank));
+    }
+    FINISH(world);
+}
+
+/* ---- any number of ranks, any dtype, any reduction, any place ---- */
+
+/* Small whole numbers, exact in every dtype but the 8-bit floats; all reductions of 8 of them are
+ * exact as well. */
+static double value(int rank, int64_t i)
+{
+    return (double)((i + 2 * rank) % 3);
+}
+
+static void fill_values(weft_tensor *x, int rank)
+{
+    weft_tensor *values = weft_empty(WEFT_F64, WEFT_CPU, WEFT_SHAPE(weft_tensor_numel(x)));
+    double *data = weft_tensor_data(values);
+    for (int64_t i = 0; i < weft_tensor_numel(x); i++)
+        data[i] = value(rank, i);
+    CHECK_OK(weft_copy(weft_view(x, WEFT_SHAPE(-1)), values));
+}
+
+static double expected_at(weft_reduction op, int size, int64_t i)
+{
+    double result = value(0, i);
+    for (int rank = 1; rank < size; rank++) {
+        double v = value(rank, i);
+        if (op == WEFT_SUM)
+            result += v;
+        else if (op == WEFT_PRODUCT)
+            result *= v;
+        else
+            result = v > result ? v : result;
+    }
+    return result;
+}
+
+static void check_values(weft_tensor *x, weft_reduction op, int size, int64_t first)
+{
+    for (int64_t i = 0; i < weft_tensor_numel(x); i++)
+        if (weft_item(x, i) != expected_at(op, size, first + i))
+            FAIL("%s %s: element %lld is %g, not %g", weft_dtype_name(weft_tensor_dtype(x)),
+                 weft_reduction_name(op), (long long)i, weft_item(x, i),
+                 expected_at(op, size, first + i));
+}
+
+/* All reducing operations on one view. */
+static void reduce_all_ways(weft_tensor *x, weft_reduction op, int rank, int size,
+                            weft_group *world)
+{
+    fill_values(x, rank);
+    check_values(weft_symm_one_shot_all_reduce(x, op, world), op, size, 0);
+    check_values(weft_symm_multimem_one_shot_all_reduce(x, op, world), op, size, 0);
+    weft_tensor *out = weft_empty_like(x), *local = weft_clone(x);
+    int root = size - 1;
+    CHECK_OK(weft_symm_multimem_one_shot_reduce_out(rank == root ? out : NULL, x, op, root, world));
+    if (rank == root)
+        check_values(out, op, size, 0);
+    CHECK_OK(weft_symm_multimem_one_shot_reduce_out(rank == root ? x : NULL, x, op, root, world));
+    CHECK_OK(weft_symm_one_shot_all_reduce_copy_out(local, x, local, op, world));
+    check_values(local, op, size, 0);
+    fill_values(x, rank);
+    CHECK_OK(weft_symm_two_shot_all_reduce_out(out, x, op, world));
+    check_values(out, op, size, 0);
+    fill_values(x, rank);
+    CHECK_OK(weft_symm_two_shot_all_reduce_out(x, x, op, world));
+    check_values(x, op, size, 0);
+    fill_values(x, rank);
+    CHECK_OK(weft_symm_two_shot_all_reduce(x, op, world));
+    check_values(x, op, size, 0);
+    fill_values(x, rank);
+    CHECK_OK(weft_symm_multimem_all_reduce(x, op, world));
+    check_values(x, op, size, 0);
+}
+
+/* Parts of an odd size at an odd place: vectors of one element. */
+static void scatter_rows(weft_tensor *t, weft_reduction op, int rank, int size, weft_group *world)
+{
+    int64_t part = 3, rows = 5;
+    weft_tensor *flat = weft_slice(t, 0, 1, 1 + rows * part * size, 1);
+    fill_values(flat, rank);
+    weft_tensor *x = weft_view(flat, WEFT_SHAPE(rows, part * size));
+    weft_tensor *out = weft_empty(weft_tensor_dtype(t), WEFT_CPU, WEFT_SHAPE(rows, part));
+    CHECK_OK(weft_symm_reduce_scatter_out(out, x, true, op, world));
+    for (int64_t row = 0; row < rows; row++)
+        check_values(weft_select(out, 0, row), op, size, row * part * size + rank * part);
+    weft_tensor *whole = weft_slice(flat, 0, 0, part * size, 1);
+    out = weft_empty(weft_tensor_dtype(t), WEFT_CPU, WEFT_SHAPE(part));
+    CHECK_OK(weft_symm_reduce_scatter_out(out, whole, false, op, world));
+    check_values(out, op, size, rank * part);
+    /* In place: the output is this rank's part of the input. */
+    weft_tensor *mine = weft_narrow(whole, 0, rank * part, part);
+    CHECK_OK(weft_symm_reduce_scatter_out(mine, whole, false, op, world));
+    check_values(mine, op, size, rank * part);
+}
+
+static void gather_low(weft_tensor *x, int rank, int size, weft_group *world)
+{
+    fill_values(x, rank);
+    int64_t count = weft_tensor_numel(x);
+    weft_work *work = NULL;
+    weft_tensor *all = weft_symm_low_contention_all_gather(x, world, &work);
+    CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+    for (int64_t i = 0; i < count * size; i++)
+        CHECK(weft_item(all, i) == value((int)(i / count), i % count));
+    weft_tensor *t = symmetric(weft_tensor_dtype(x), count * size + 3);
+    weft_tensor *out = weft_slice(t, 0, 3, count * size + 3, 1);
+    CHECK_OK(weft_symm_multimem_all_gather_out(out, x, world));
+    CHECK(weft_equal(out, all));
+}
+
+static void every_way(int rank, int size)
+{
+    static const weft_dtype types[] = {WEFT_F64, WEFT_F16, WEFT_I32, WEFT_U8, WEFT_I64};
+    static const weft_reduction ops[] = {WEFT_SUM, WEFT_PRODUCT, WEFT_MAX};
+    static const int64_t counts[] = {0, 1, 7, 1000};
+    weft_group *world = join(rank);
+    for (int d = 0; d < 5; d++)
+        for (int c = 0; c < 4; c++) {
+            weft_scope_open();
+            weft_tensor *t = symmetric(types[d], 1200);
+            weft_tensor *x = weft_slice(t, 0, 3, 3 + counts[c], 1);
+            for (int op = 0; op < 3; op++)
+                reduce_all_ways(x, ops[op], rank, size, world);
+            scatter_rows(t, ops[c % 3], rank, size, world);
+            gather_low(x, rank, size, world);
+            weft_scope_close();
+        }
+    FINISH(world);
+}
+
+RANKS_TEST(test_symm_coll_1, 1)
+{
+    every_way(rank, size);
+}
+
+RANKS_TEST(test_symm_coll_2, 2)
+{
+    every_way(rank, size);
+}
+
+RANKS_TEST(test_symm_coll_3, 3)
+{
+    every_way(rank, size);
+}
+
+RANKS_TEST(test_symm_coll_5, 5)
+{
+    every_way(rank, size);
+}
+
+RANKS_TEST(test_symm_coll_8, 8)
+{
+    every_way(rank, size);
+}
+
+RANKS_TEST(test_symm_coll_numerics, 4)
+{
+    weft_group *world = join(rank);
+    /* 256 + 1 + 1 + 1: added in bfloat16 it stays 256; in float32, rounded once, it is 260. */
+    weft_tensor *x = symmetric(WEFT_BF16, 8);
+    weft_fill(x, rank ? 1.25 : 256);
+    CHECK(weft_item(weft_symm_one_shot_all_reduce(x, WEFT_SUM, world), 3) == 260);
+    CHECK(weft_item(weft_symm_multimem_one_shot_all_reduce(x, WEFT_SUM, world), 3) == 260);
+    weft_set_premul(rank + 1);
+    weft_fill(x, 2);
+    CHECK(weft_item(weft_symm_one_shot_all_reduce(x, WEFT_PREMUL_SUM, world), 7) == 20);
+    weft_set_premul(1);
+    weft_work *work = NULL;
+    weft_fill(x, rank);
+    weft_tensor *part = weft_symm_low_contention_reduce_scatter(x, WEFT_AVG, world, &work);
+    CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+    CHECK(weft_item(part, 0) == 1.5);
+    FINISH(world);
+}
+
+/* Several low-contention operations under way, among plain ones; views with an offset. */
+RANKS_TEST(test_symm_coll_low_contention_overlap, 4)
+{
+    weft_group *world = join(rank);
+    enum { WORKS = 6 };
+    for (int round = 0; round < 5; round++) {
+        weft_scope_open();
+        weft_work *work[WORKS];
+        weft_tensor *out[WORKS];
+        for (int w = 0; w < WORKS; w++) {
+            int64_t count = w < 3 ? 100 : 20000;
+            weft_tensor *x = w & 1 ? weft_narrow(symmetric(WEFT_F32, count + 5), 0, 5, count)
+                                   : weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(count));
+            weft_fill(x, 10 * rank + w);
+            out[w] = weft_symm_low_contention_all_gather(x, world, &work[w]);
+            CHECK(out[w]);
+        }
+        weft_tensor *x = symmetric(WEFT_F32, 64);
+        weft_fill(x, 1);
+        CHECK_OK(weft_symm_two_shot_all_reduce(x, WEFT_SUM, world));
+        CHECK(weft_item(x, 63) == size);
+        for (int w = WORKS - 1; w >= 0; w--) {
+            CHECK_OK(weft_work_wait(work[w], WEFT_DEFAULT));
+            int64_t count = weft_tensor_numel(out[w]) / size;
+            for (int64_t i = 0; i < count * size; i++)
+                CHECK(((float *)weft_tensor_data(out[w]))[i] == (float)(10 * (i / count) + w));
+        }
+        weft_scope_close();
+    }
+    FINISH(world);
+}
+
+/* ---- all_to_all with sizes in memory ---- */
+
+/* Rows that rank `from` has for expert `e` of rank `to`; some have none. */
+static int64_t rows_for(int from, int to, int e)
+{
+    return (from * 3 + to * 5 + e * 2) % 4;
+}
+
+/* What is in such a row. */
+static float row_value(int from, int to, int e, int64_t row)
+{
+    return (float)(from * 1000 + to * 100 + e * 10 + row);
+}
+
+enum { WIDTH = 3, ROOM = 400 };
+
+static float *append_rows(float *at, int from, int to, int e)
+{
+    for (int64_t row = 0; row < rows_for(from, to, e); row++)
+        for (int i = 0; i < WIDTH; i++)
+            *at++ = row_value(from, to, e, row);
+    return at;
+}
+
+static void check_rows(weft_tensor *out, int64_t at, int from, int to, int e)
+{
+    const float *data = (const float *)weft_tensor_data(out) + at * WIDTH;
+    for (int64_t row = 0; row < rows_for(from, to, e); row++)
+        for (int i = 0; i < WIDTH; i++, data++)
+            if (*data != row_value(from, to, e, row))
+                FAIL("row %lld from rank %d for expert %d is %g, not %g", (long long)row, from, e,
+                     (double)*data, (double)row_value(from, to, e, row));
+}
+
+static weft_tensor *rows_tensor(void)
+{
+    return weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ROOM, WIDTH));
+}
+
+/* Dispatch to experts and back again. */
+static void dispatch(int rank, int size, int experts, int64_t align, weft_group *world)
+{
+    int64_t entries = size * experts;
+    weft_tensor *in = rows_tensor(), *out = rows_tensor(), *back = rows_tensor();
+    weft_tensor *splits = symmetric(WEFT_I64, entries);
+    weft_tensor *table = weft_symm_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, entries));
+    weft_tensor *last = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, entries));
+    int64_t *split = weft_tensor_data(splits), *entry = weft_tensor_data(table);
+    float *at = weft_tensor_data(in);
+    for (int to = 0; to < size; to++)
+        for (int e = 0; e < experts; e++) {
+            *split++ = rows_for(rank, to, e);
+            at = append_rows(at, rank, to, e);
+        }
+    weft_fill(out, -1);
+    CHECK_OK(weft_symm_all_to_all_vdev_2d(out, table, in, splits, align, world));
+    int64_t row = 0, received = 0;
+    for (int e = 0; e < experts; e++) {
+        int64_t start = row;
+        for (int from = 0; from < size; from++) {
+            CHECK_INT(entry[e * size + from], rows_for(from, rank, e));
+            CHECK_INT(entry[entries + e * size + from], row);
+            check_rows(out, row, from, rank, e);
+            row += rows_for(from, rank, e);
+        }
+        received += row - start;
+        int64_t length = (row - start + align - 1) / align * align;
+        row = start + (length > align ? length : align);
+    }
+    int64_t untouched = 0;
+    for (int64_t i = 0; i < ROOM * WIDTH; i++)
+        untouched += ((float *)weft_tensor_data(out))[i] == -1;
+    CHECK_INT(untouched, (ROOM - received) * WIDTH);
+
+    CHECK_OK(weft_symm_all_to_all_vdev_2d_offset(back, last, out, table, world));
+    CHECK(!memcmp(weft_tensor_data(last), weft_tensor_data(splits), (size_t)entries * 8));
+    size_t sent = (size_t)(at - (float *)weft_tensor_data(in)) * sizeof(float);
+    CHECK(!memcmp(weft_tensor_data(back), weft_tensor_data(in), sent));
+}
+
+static void vdev(int rank, int size)
+{
+    weft_group *world = join(rank);
+    weft_tensor *in = rows_tensor(), *splits = symmetric(WEFT_I64, size + 1);
+    splits = weft_slice(splits, 0, 1, size + 1, 1);
+    /* What others do not read may lie anywhere. */
+    weft_tensor *out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ROOM, WIDTH));
+    weft_tensor *table = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, size));
+    float *at = weft_tensor_data(in);
+    for (int to = 0; to < size; to++) {
+        ((int64_t *)weft_tensor_data(splits))[to] = rows_for(rank, to, 0);
+        at = append_rows(at, rank, to, 0);
+    }
+    CHECK_OK(weft_symm_all_to_all_vdev(out, table, in, splits, world));
+    int64_t row = 0;
+    for (int from = 0; from < size; from++) {
+        CHECK_INT(weft_item_int(table, from), rows_for(from, rank, 0));
+        CHECK_INT(weft_item_int(table, size + from), row);
+        check_rows(out, row, from, rank, 0);
+        row += rows_for(from, rank, 0);
+    }
+    for (int experts = 1; experts <= 4; experts++)
+        for (int64_t align = 1; align <= 8; align *= 2) {
+            weft_scope_open();
+            dispatch(rank, size, experts, align, world);
+            weft_scope_close();
+        }
+    FINISH(world);
+}
+
+RANKS_TEST(test_symm_coll_vdev_1, 1)
+{
+    vdev(rank, size);
+}
+
+RANKS_TEST(test_symm_coll_vdev_3, 3)
+{
+    vdev(rank, size);
+}
+
+RANKS_TEST(test_symm_coll_vdev_4, 4)
+{
+    vdev(rank, size);
+}
+
+/* What is wrong in one rank's splits is refused on all, and the group goes on. */
+RANKS_TEST(test_symm_coll_vdev_refused, 3)
+{
+    weft_group *world = join(rank);
+    weft_tensor *in = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12, 2));
+    weft_tensor *out = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12, 2), 7);
+    weft_tensor *splits = symmetric(WEFT_I64, 3);
+    weft_tensor *table = weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, 3), 7);
+    int64_t *split = weft_tensor_data(splits);
+    static const int64_t bad[][3] = {{-1, 2, 2}, {4, 4, 5}, {INT64_MAX, INT64_MAX, 2}, {0, 12, 0}};
+    for (int i = 0; i < 4; i++) {
+        for (int to = 0; to < 3; to++)
+            split[to] = rank == 1 ? bad[i][to] : 1;
+        CHECK_STATUS(weft_symm_all_to_all_vdev(out, table, in, splits, world),
+                     WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), "rank 1");
+        if (i == 3)
+            CHECK_CONTAINS(weft_last_error(), "exceeds");
+    }
+    CHECK(weft_item(out, 0) == 7 && weft_item_int(table, 0) == 7);
+    for (int to = 0; to < 3; to++)
+        split[to] = 4;
+    CHECK_OK(weft_symm_all_to_all_vdev(out, table, in, splits, world));
+
+    weft_tensor *ordinary = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12, 2));
+    CHECK_STATUS(weft_symm_all_to_all_vdev(out, table, ordinary, splits, world), WEFT_ERR_TYPE);
+    CHECK_STATUS(weft_symm_all_to_all_vdev(out, table, in, symmetric(WEFT_I32, 3), world),
+                 WEFT_ERR_TYPE);
+    CHECK_STATUS(weft_symm_all_to_all_vdev(out, table, in, symmetric(WEFT_I64, 4), world),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_all_to_all_vdev(in, table, in, splits, world), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_all_to_all_vdev_2d(out, table, in, splits, 0, world),
+                 WEFT_ERR_INVALID_ARG);
+    FINISH(world);
+}
+
+/* ---- tiles ---- */
+
+static void fill_grid(weft_tensor *x, int rank)
+{
+    for (int64_t i = 0; i < weft_tensor_numel(x); i++)
+        ((float *)weft_tensor_data(x))[i] = (float)(i + rank);
+}
+
+/* Element (i, j) of tile [top.., left..] of a grid of `width`, summed over the ranks. */
+static double grid_sum(int size, int64_t width, int64_t i, int64_t j)
+{
+    return (double)size * (double)(i * width + j) + (double)(size * (size - 1)) / 2;
+}
+
+RANKS_TEST(test_symm_coll_tile_reduce, 4)
+{
+    weft_group *world = join(rank);
+    weft_tensor *grid = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16, 24));
+    for (int kind = 0; kind < 4; kind++) {
+        fill_grid(grid, rank);
+        weft_tensor *result = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16, 24));
+        weft_tensor *tile = weft_narrow(weft_narrow(grid, 0, 2, 8), 1, 5, 7);
+        weft_tensor *out = weft_narrow(weft_narrow(result, 0, 2, 8), 1, 5, 7);
+        if (kind == 1) { /* columns follow each other */
+            tile = weft_transpose(tile, 0, 1);
+            out = weft_transpose(out, 0, 1);
+        } else if (kind == 2) { /* nothing does */
+            tile = weft_slice(tile, 1, 0, 7, 2);
+            out = weft_slice(out, 1, 0, 7, 2);
+        } else if (kind == 3) {
+            out = tile; /* in place */
+        }
+        int root = kind % size;
+        CHECK_OK(weft_symm_tile_reduce(rank == root ? out : NULL, tile, WEFT_SUM, root, world));
+        for (int64_t i = 0; rank == root && i < weft_tensor_size(out, 0); i++)
+            for (int64_t j = 0; j < weft_tensor_size(out, 1); j++) {
+                int64_t row = 2 + (kind == 1 ? j : i), column = 5 + (kind == 1 ? i : j);
+                column += kind == 2 ? j : 0;
+                CHECK(weft_item(out, i * weft_tensor_size(out, 1) + j) ==
+                      grid_sum(size, 24, row, column));
+            }
+        if (kind < 3) { /* around the tile nothing has changed */
+            CHECK(weft_item(result, 0) == 0 && weft_item(result, 16 * 24 - 1) == 0);
+            CHECK(weft_item(grid, 2 * 24 + 5) == 2 * 24 + 5 + rank);
+        }
+    }
+    FINISH(world);
+}
+
+RANKS_TEST(test_symm_coll_multi_root_tile_reduce, 4)
+{
+    weft_group *world = join(rank);
+    weft_tensor *grid = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16, 16));
+    fill_grid(grid, rank);
+    static const int roots[] = {3, 0, 2}; /* rank 1 is root of none */
+    weft_tensor *tiles[3], *out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 8));
+    int mine = -1;
+    for (int i = 0; i < 3; i++) {
+        tiles[i] = weft_narrow(weft_narrow(grid, 0, i / 2 * 8, 8), 1, i % 2 * 8, 8);
+        mine = roots[i] == rank ? i : mine;
+    }
+    CHECK_OK(
+        weft_symm_multi_root_tile_reduce(mine < 0 ? NULL : out, tiles, roots, 3, WEFT_SUM, world));
+    for (int64_t i = 0; mine >= 0 && i < 64; i++)
+        CHECK(weft_item(out, i) == grid_sum(size, 16, mine / 2 * 8 + i / 8, mine % 2 * 8 + i % 8));
+    CHECK_OK(weft_symm_multi_root_tile_reduce(NULL, NULL, NULL, 0, WEFT_SUM, world));
+
+    static const int twice[] = {0, 0, 1};
+    CHECK_STATUS(weft_symm_multi_root_tile_reduce(out, tiles, twice, 3, WEFT_SUM, world),
+                 WEFT_ERR_INVALID_ARG);
+    weft_tensor *ordinary = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 8));
+    CHECK_STATUS(weft_symm_tile_reduce(out, ordinary, WEFT_SUM, 0, world), WEFT_ERR_TYPE);
+    CHECK_STATUS(weft_symm_tile_reduce(out, tiles[0], WEFT_SUM, 4, world), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_tile_reduce(tiles[1], tiles[0], WEFT_SUM, rank, world),
+                 WEFT_ERR_INVALID_ARG);
+    FINISH(world);
+}
+
+/* ---- one-sided ---- */
+
+RANKS_TEST(test_symm_coll_put_get, 3)
+{
+    weft_group *world = join(rank);
+    weft_tensor *t = symmetric(WEFT_I32, 64);
+    weft_tensor *view = weft_slice(t, 0, 16, 48, 1);
+    weft_symm *mem = weft_symm_rendezvous(view, world);
+    CHECK(mem);
+    int next = (rank + 1) % size, last = (rank + size - 1) % size;
+    weft_tensor *mine = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(8), 100 + rank);
+    CHECK_OK(weft_symm_put(mem, next, mine, 24)); /* the last 8 of the view */
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    for (int64_t i = 0; i < 64; i++)
+        CHECK_INT(weft_item_int(t, i), i >= 40 && i < 48 ? 100 + last : 0);
+    weft_tensor *got = weft_zeros(WEFT_I32, WEFT_CPU, WEFT_SHAPE(2, 4));
+    CHECK_OK(weft_symm_get(got, mem, next, 24));
+    CHECK_INT(weft_item_int(got, 7), 100 + rank);
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+
+    for (int round = 1; round <= 20; round++) {
+        weft_fill(mine, rank * 1000 + round);
+        CHECK_OK(weft_symm_put_with_signal(mem, next, mine, 0, 1, WEFT_DEFAULT));
+        CHECK_OK(weft_symm_wait_for_signal(mem, last, 1, WEFT_DEFAULT));
+        CHECK_INT(weft_item_int(view, 0), last * 1000 + round);
+        CHECK_INT(weft_item_int(view, 7), last * 1000 + round);
+        CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    }
+
+    CHECK_STATUS(weft_symm_get(got, mem, size, 0), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "invalid peer");
+    CHECK_STATUS(weft_symm_get(got, mem, next, -1), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "non-negative");
+    CHECK_STATUS(weft_symm_get(got, mem, next, 25), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "exceeds");
+    CHECK_STATUS(weft_symm_put(mem, next, mine, INT64_MAX), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "exceeds");
+    CHECK_STATUS(weft_symm_get(weft_transpose(got, 0, 1), mem, next, 0), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "contiguous");
+    CHECK_STATUS(weft_symm_put_with_signal(mem, -1, mine, 0, 1, WEFT_DEFAULT),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_put_with_signal(mem, next, mine, 0, 1 << 20, WEFT_DEFAULT),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_wait_for_signal(mem, next, 2, 50), WEFT_ERR_TIMEOUT);
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    FINISH(world);
+}
+
+/* ---- what is refused ---- */
+
+RANKS_TEST(test_symm_coll_refused, 2)
+{
+    weft_group *world = join(rank);
+    weft_tensor *x = symmetric(WEFT_F32, 64),
+                *ordinary = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
+    weft_tensor *other = symmetric(WEFT_F32, 64);
+    CHECK(!weft_symm_one_shot_all_reduce(ordinary, WEFT_SUM, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    CHECK_STATUS(weft_symm_two_shot_all_reduce(ordinary, WEFT_SUM, world), WEFT_ERR_TYPE);
+    CHECK_STATUS(weft_symm_multimem_all_gather_out(ordinary, weft_narrow(x, 0, 0, 32), world),
+                 WEFT_ERR_TYPE);
+    CHECK(!weft_symm_one_shot_all_reduce_copy(ordinary, x, WEFT_SUM, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    /* Others would still read what is overwritten. */
+    CHECK_STATUS(weft_symm_one_shot_all_reduce_out(x, x, WEFT_SUM, world), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "overlap");
+    CHECK_STATUS(weft_symm_multimem_all_gather_out(other, x, world), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "expected out shape");
+    CHECK_STATUS(weft_symm_multimem_one_shot_reduce_out(ordinary, x, WEFT_SUM, 2, world),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_two_shot_all_reduce(x, WEFT_BAND, world), WEFT_ERR_TYPE);
+    CHECK_STATUS(weft_symm_two_shot_all_reduce(x, (weft_reduction)77, world), WEFT_ERR_INVALID_ARG);
+    weft_tensor *square = weft_view(x, WEFT_SHAPE(8, 8));
+    CHECK_STATUS(weft_symm_two_shot_all_reduce(weft_transpose(square, 0, 1), WEFT_SUM, world),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "contiguous");
+    weft_work *work = (weft_work *)x;
+    weft_tensor *odd = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
+    CHECK(!weft_symm_low_contention_reduce_scatter(odd, WEFT_SUM, world, &work) && !work);
+    CHECK_CONTAINS(weft_last_error(), "divisible");
+    weft_clear_error();
+    CHECK(!weft_symm_one_shot_all_reduce(NULL, WEFT_SUM, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    CHECK_STATUS(weft_symm_two_shot_all_reduce(x, WEFT_SUM, NULL), WEFT_ERR_INVALID_ARG);
+    /* Nothing of this has done anything: the group still works. */
+    weft_fill(x, 1);
+    CHECK_OK(weft_symm_two_shot_all_reduce(x, WEFT_SUM, world));
+    CHECK(weft_item(x, 0) == 2);
+    FINISH(world);
+}
+
+/* Ranks that do not do the same are told so, all of them.  Each case has a group of its own. */
+static void mismatch(int what, int rank, weft_group *world)
+{
+    static const int both[] = {0, 1};
+    weft_group *group = weft_group_new(world, both, 2, NULL);
+    weft_tensor *x = symmetric(WEFT_F32, 64), *y = symmetric(WEFT_F32, 64);
+    if (what != 5)
+        CHECK(weft_symm_rendezvous(x, group) && weft_symm_rendezvous(y, group));
+    weft_tensor *half = weft_narrow(x, 0, 8 * (what == 1 && rank), 32),
+                *out = weft_empty_like(half);
+    weft_status status = WEFT_OK;
+    if (what == 0) /* the operation */
+        status = rank ? weft_symm_two_shot_all_reduce(half, WEFT_SUM, group)
+                      : weft_symm_multimem_all_reduce(half, WEFT_SUM, group);
+    else if (what == 1) /* the place in the block */
+        status = weft_symm_two_shot_all_reduce(half, WEFT_SUM, group);
+    else if (what == 2) /* the block */
+        status = weft_symm_two_shot_all_reduce(rank ? x : y, WEFT_SUM, group);
+    else if (what == 3) /* the reduction */
+        status = weft_symm_one_shot_all_reduce_out(out, half, rank ? WEFT_SUM : WEFT_MAX, group);
+    else if (what == 4) /* the layout */
+        status =
+            weft_symm_reduce_scatter_out(weft_narrow(out, 0, 0, 16), half, rank, WEFT_SUM, group);
+    else if (what == 5) /* at the first use */
+        status = rank ? weft_symm_two_shot_all_reduce(x, WEFT_SUM, group)
+                      : weft_all_reduce_into(x, x, WEFT_SUM, group);
+    CHECK_STATUS(status, WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), what == 5 ? "two_shot_all_reduce" : "calls");
+    weft_clear_error();
+}
+
+RANKS_TEST(test_symm_coll_mismatch, 2)
+{
+    weft_group *world = join(rank);
+    for (int what = 0; what < 6; what++)
+        mismatch(what, rank, world);
+    FINISH(world);
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
