@@ -30,6 +30,9 @@ struct weft_i_queue {
     _Atomic uint32_t alarm; /* counts wake-ups of the helper; release, pairs with its acquire */
     atomic_bool stop;       /* release, pairs with the helper's acquire */
     atomic_bool dozing;     /* relaxed: whoever misses it waits for the end of a doze at worst */
+    /* Works that are done but still held by whoever ran them.  Release, pairs with the acquire of
+     * the waiter, who goes on when there is none: then its own reference is the last. */
+    atomic_int leaving;
 };
 
 static _Thread_local weft_i_queue *helping; /* the queue whose helper this thread is */
@@ -69,8 +72,12 @@ static bool run_first(weft_i_queue *queue)
         queue->last = NULL;
     queue->running = false;
     pthread_mutex_unlock(&queue->lock);
+    bool helper = helping == queue;
+    atomic_fetch_add_explicit(&queue->leaving, 1, memory_order_relaxed); /* seen with the status */
     finish(work, status);
     weft_i_object_drop(work); /* the queue's reference */
+    if (!helper || helping)   /* else the queue went with it */
+        atomic_fetch_sub_explicit(&queue->leaving, 1, memory_order_release);
     return true;
 }
 
@@ -285,6 +292,8 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
             return weft_i_fail(status, "%s in group \"%s\" is still under way", work->coll.call.op,
                                work->coll.group->name);
     }
+    while (atomic_load_explicit(&queue->leaving, memory_order_acquire))
+        WEFT_OS->yield(); /* a moment: nothing of the operation is held when we return */
     return outcome(work);
 }
 
