@@ -18,8 +18,8 @@
 
 enum { COLUMNS = 4 }; /* 2, 3-4, 5-8 and more ranks */
 
-static const weft_i_record_name names[WEFT_I_COLL_KINDS] = {
-#define COLL(name_, text_) [WEFT_I_##name_] = {text_},
+static const char *const names[WEFT_I_COLL_KINDS] = {
+#define COLL(name_, text_) [WEFT_I_##name_] = text_,
 #include "coll/kinds.def"
 #undef COLL
 };
@@ -44,12 +44,23 @@ static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
 const char *weft_i_coll_name(weft_i_coll_kind kind)
 {
-    return names[kind].text;
+    return names[kind];
+}
+
+/* Names as the flight record has them, cut to its width. */
+static pthread_once_t record_names_once = PTHREAD_ONCE_INIT;
+static weft_i_record_name record_names[WEFT_I_COLL_KINDS];
+
+static void lay_out_record_names(void)
+{
+    for (int kind = 0; kind < WEFT_I_COLL_KINDS; kind++)
+        snprintf(record_names[kind].text, sizeof record_names[kind].text, "%.15s", names[kind]);
 }
 
 const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind)
 {
-    return &names[kind];
+    pthread_once(&record_names_once, lay_out_record_names);
+    return &record_names[kind];
 }
 
 const char *weft_i_algorithm_name(weft_i_algorithm algorithm)
@@ -66,7 +77,7 @@ static int column_of(int ranks)
 static int kind_named(const char *op)
 {
     for (int kind = 0; op && kind < WEFT_I_COLL_KINDS; kind++)
-        if (!strcmp(names[kind].text, op))
+        if (!strcmp(names[kind], op))
             return kind;
     return -1;
 }
