@@ -10,21 +10,51 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 enum {
     BLOCK = 4096,      /* bytes of a result that is made in several passes or copied */
     SMALL_BLOCK = 512, /* elements of a block of small floats: 8 of them are 16 KiB as f32 */
 };
 
-/* The best first. */
-static const weft_i_fold_table *const tables[] = {
+/* Asked here and not in the tables' own files, which are compiled for processors that have it. */
+static bool always(void)
+{
+    return true;
+}
+
 #if defined(__x86_64__)
-    &weft_i_fold_avx512,
-    &weft_i_fold_avx2,
+static bool has_avx2(void)
+{
+    unsigned a, b, c = 0, d; /* __builtin_cpu_supports of some compilers knows no F16C */
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C && __builtin_cpu_supports("avx2");
+}
+
+/* The first processors with AVX-512 run slower while they use it; VBMI2 came with those that do
+ * not.
+ */
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vbmi2");
+}
 #endif
-    &weft_i_fold_baseline,
+
+/* The best first. */
+static const struct {
+    const weft_i_fold_table *table;
+    bool (*usable)(void);
+} variants[] = {
+#if defined(__x86_64__)
+    {&weft_i_fold_avx512, has_avx512},
+    {&weft_i_fold_avx2, has_avx2},
+#endif
+    {&weft_i_fold_baseline, always},
 };
-enum { TABLES = sizeof tables / sizeof *tables };
+enum { VARIANTS = sizeof variants / sizeof *variants };
 
 /* NULL until somebody asks.  Relaxed, without a partner: it leads to constants only, and threads
  * that choose at the same time choose the same. */
@@ -36,10 +66,10 @@ static const weft_i_fold_table *choose(void)
     __builtin_cpu_init();
 #endif
     int i = 0;
-    while (!tables[i]->usable())
+    while (!variants[i].usable())
         i++;
-    atomic_store_explicit(&chosen, tables[i], memory_order_relaxed);
-    return tables[i];
+    atomic_store_explicit(&chosen, variants[i].table, memory_order_relaxed);
+    return variants[i].table;
 }
 
 static inline const weft_i_fold_table *table(void)
@@ -50,19 +80,18 @@ static inline const weft_i_fold_table *table(void)
 
 const char *weft_i_fold_variant(int i)
 {
-    return i >= 0 && i < TABLES ? tables[i]->name : NULL;
+    return i >= 0 && i < VARIANTS ? variants[i].table->name : NULL;
 }
 
 bool weft_i_fold_use(const char *variant)
 {
-    if (!variant)
-        return choose() != NULL;
-    for (int i = 0; i < TABLES; i++)
-        if (!strcmp(tables[i]->name, variant) && tables[i]->usable()) {
-            atomic_store_explicit(&chosen, tables[i], memory_order_relaxed);
+    choose();
+    for (int i = 0; variant && i < VARIANTS; i++)
+        if (!strcmp(variants[i].table->name, variant) && variants[i].usable()) {
+            atomic_store_explicit(&chosen, variants[i].table, memory_order_relaxed);
             return true;
         }
-    return false;
+    return !variant;
 }
 
 /* What a call is about. */

@@ -12,9 +12,4 @@
 #define TWICE_MOST SIZE_MAX
 #endif
 
-static bool usable(void)
-{
-    return true;
-}
-
 #include "kernels/fold_loops.h"

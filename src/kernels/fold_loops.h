@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loops themselves.  Included once by each fold_<instruction set>.c, which is compiled for that
- * set and defines TABLE, NAME, TWICE_MOST and usable(); compilers make vectors of the loops.
+ * set and defines TABLE, NAME and TWICE_MOST; compilers make vectors of the loops.
  * Elements may lie at any address.
  */
 #include "kernels/convert.h"
@@ -280,7 +280,6 @@ DIVIDE(u64, u64)
 
 const weft_i_fold_table TABLE = {
     .name = NAME,
-    .usable = usable,
     .twice_most = TWICE_MOST,
     .passes =
         {

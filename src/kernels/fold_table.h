@@ -27,7 +27,6 @@ typedef struct weft_i_fold_passes {
 
 typedef struct weft_i_fold_table {
     const char *name;
-    bool (*usable)(void); /* on this processor */
     /* Bytes of result up to which storing it twice beats copying it; see fold.c. */
     size_t twice_most;
     /* AVG is as SUM.  Small floats have sums only, whose factors[0] is multiplied to the sum; in
