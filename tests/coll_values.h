@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operands for tests of collectives.  The value of every element follows from a seed, a rank and an
+ * index, so that each rank can tell what any other one brought without asking it.
+ */
+#ifndef WEFT_TESTS_COLL_VALUES_H
+#define WEFT_TESTS_COLL_VALUES_H
+
+#include "harness.h"
+#include "kernels/fold.h"
+
+#include <weft/weft.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define VALUES_SANITIZED 1
+#endif
+#endif
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define VALUES_SANITIZED 1
+#endif
+#ifndef VALUES_SANITIZED
+#define VALUES_SANITIZED 0
+#endif
+
+typedef enum values_kind {
+    VALUES_WHOLE,   /* floats: -2 to 2; integers: any bits */
+    VALUES_ANY,     /* any bits */
+    VALUES_SPECIAL, /* NaN, infinities, zeros of both signs, denormals, the largest, 1 */
+    VALUES_KINDS
+} values_kind;
+
+static inline uint64_t values_mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* The n-th random number that belongs to a seed. */
+static inline uint64_t values_random(uint64_t seed, uint64_t n)
+{
+    return values_mix(values_mix(seed) ^ n * UINT64_C(0xd1342543de82ef95));
+}
+
+/* HARNESS_SEED, or a new one that every rank inherits. */
+__attribute__((unused)) static uint64_t values_seed(void)
+{
+    const char *text = getenv("HARNESS_SEED");
+    return text ? strtoull(text, NULL, 0) : 1;
+}
+
+/* For main(): chooses the seed of this run and says it, so that the run can be repeated. */
+__attribute__((unused)) static void values_choose_seed(void)
+{
+    char text[32];
+    if (!getenv("HARNESS_SEED")) {
+        unsigned chosen = 0;
+        FILE *source = fopen("/dev/urandom", "r");
+        if (!source || fread(&chosen, sizeof chosen, 1, source) != 1)
+            chosen = 1;
+        if (source)
+            fclose(source);
+        snprintf(text, sizeof text, "%u", chosen);
+        setenv("HARNESS_SEED", text, 1);
+    }
+    fprintf(stderr, "HARNESS_SEED=%s\n", getenv("HARNESS_SEED"));
+}
+
+/* Bits of the exponent and of the fraction; 0 exponent bits: an integer. */
+static inline void values_format(weft_dtype dtype, int *exponent, int *fraction)
+{
+    static const int table[][2] = {
+        [WEFT_F64] = {11, 52}, [WEFT_F32] = {8, 23},   [WEFT_F16] = {5, 10},
+        [WEFT_BF16] = {8, 7},  [WEFT_F8E4M3] = {4, 3}, [WEFT_F8E5M2] = {5, 2}};
+    bool is_float = (size_t)dtype < sizeof table / sizeof *table;
+    *exponent = is_float ? table[dtype][0] : 0;
+    *fraction = is_float ? table[dtype][1] : 0;
+}
+
+static inline uint64_t values_float(int exponent, int fraction, values_kind kind, uint64_t random)
+{
+    uint64_t sign = (random >> 60 & 1) << (exponent + fraction);
+    uint64_t last = (UINT64_C(1) << exponent) - 1, ones = (UINT64_C(1) << fraction) - 1;
+    uint64_t one = (last >> 1) << fraction;
+    if (kind == VALUES_WHOLE) {
+        uint64_t magnitude = random % 3;
+        return sign | (magnitude == 2 ? one + (UINT64_C(1) << fraction) : magnitude * one);
+    }
+    const uint64_t special[] = {
+        last << fraction | ones, last << fraction, 0, 1, ones, (last - 1) << fraction | ones, one,
+        last << fraction | 1};
+    return sign | special[random % 8];
+}
+
+static inline uint64_t values_integer(int bits, values_kind kind, uint64_t random)
+{
+    uint64_t top = UINT64_C(1) << (bits - 1);
+    const uint64_t special[] = {0, 1, top, top - 1, UINT64_MAX, random};
+    return kind == VALUES_SPECIAL ? special[(random >> 32) % 6] : random;
+}
+
+/* Elements [first, first + count) of what `rank` brings. */
+static inline void values_put(weft_dtype dtype, values_kind kind, uint64_t seed, int rank,
+                              size_t first, size_t count, char *out)
+{
+    size_t item = weft_dtype_size(dtype);
+    int exponent, fraction;
+    values_format(dtype, &exponent, &fraction);
+    uint64_t base = values_random(seed, (uint64_t)rank + 1000);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = values_mix(base + (first + i) * UINT64_C(0x2545f4914f6cdd1d));
+        if (dtype == WEFT_BOOL)
+            bits &= 1;
+        else if (exponent && kind != VALUES_ANY)
+            bits = values_float(exponent, fraction, kind, bits);
+        else if (!exponent)
+            bits = values_integer(8 * (int)item, kind, bits);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        memcpy(out + i * item, &bits, item);
+#else
+        memcpy(out + i * item, (char *)&bits + 8 - item, item);
+#endif
+    }
+}
+
+static inline bool values_has_meaning(weft_dtype dtype, weft_reduction op)
+{
+    return weft_i_fold_find(dtype, (weft_i_fold_op)op) != NULL;
+}
+
+enum { VALUES_BLOCK = 2048, VALUES_RANKS = 16 };
+
+/*
+ * Is out[i] the reduction of elements first + i of all ranks, bit by bit?  By the reference fold;
+ * of long results the inner blocks by the fast one, which has tests of its own.  Returns the first
+ * element that differs, or -1.
+ */
+static inline int64_t values_check_fold(weft_dtype dtype, weft_reduction op, values_kind kind,
+                                        uint64_t seed, int ranks, size_t first, size_t count,
+                                        const double *factors, const char *out)
+{
+    static _Thread_local char in[VALUES_RANKS][VALUES_BLOCK * 8], expected[VALUES_BLOCK * 8];
+    size_t item = weft_dtype_size(dtype);
+    const void *sources[VALUES_RANKS];
+    void *targets[1] = {expected};
+    for (size_t at = 0; at < count; at += VALUES_BLOCK) {
+        size_t n = count - at < VALUES_BLOCK ? count - at : VALUES_BLOCK;
+        for (int rank = 0; rank < ranks; rank++) {
+            values_put(dtype, kind, seed, rank, first + at, n, in[rank]);
+            sources[rank] = in[rank];
+        }
+        bool by_reference = at / VALUES_BLOCK % 16 < 2 || at + n == count;
+        if (by_reference)
+            weft_i_fold_reference(dtype, (weft_i_fold_op)op, targets, 1, sources, ranks, n,
+                                  factors);
+        else
+            weft_i_fold_find(dtype, (weft_i_fold_op)op)(targets, 1, sources, ranks, n, factors);
+        if (memcmp(out + at * item, expected, n * item) == 0)
+            continue;
+        for (size_t i = 0; i < n; i++)
+            if (memcmp(out + (at + i) * item, expected + i * item, item))
+                return (int64_t)(at + i);
+    }
+    return -1;
+}
+
+/* Is out[i] element first + i of `rank`? */
+static inline int64_t values_check(weft_dtype dtype, values_kind kind, uint64_t seed, int rank,
+                                   size_t first, size_t count, const char *out)
+{
+    static _Thread_local char expected[VALUES_BLOCK * 8];
+    size_t item = weft_dtype_size(dtype);
+    for (size_t at = 0; at < count; at += VALUES_BLOCK) {
+        size_t n = count - at < VALUES_BLOCK ? count - at : VALUES_BLOCK;
+        values_put(dtype, kind, seed, rank, first + at, n, expected);
+        if (memcmp(out + at * item, expected, n * item) == 0)
+            continue;
+        for (size_t i = 0; i < n; i++)
+            if (memcmp(out + (at + i) * item, expected + i * item, item))
+                return (int64_t)(at + i);
+    }
+    return -1;
+}
+
+/* Are all bytes `byte`?  Returns the first that is not, or -1. */
+static inline int64_t values_check_byte(const void *memory, size_t bytes, unsigned char byte)
+{
+    const unsigned char *at = memory;
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != byte)
+            return (int64_t)i;
+    return -1;
+}
+
+#endif
