@@ -48,7 +48,7 @@ static void list_names(const bench_report *report, names *series, names *ops, do
             add_name(series, series_of(&report->figure[i], name));
             add_name(ops, report->figure[i].op);
             double bytes = (double)report->figure[i].bytes;
-            *least = !*least || bytes < *least ? bytes : *least;
+            *least = *least == 0 || bytes < *least ? bytes : *least;
             *most = bytes > *most ? bytes : *most;
         }
 }
