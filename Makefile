@@ -4,9 +4,10 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 N       ?= 4
 JOBS    ?= $(shell nproc)
+SIZES   ?= 8,64,512,1K,4K,16K,64K,256K,1M,4M,16M,64M
 
-.PHONY: all help release dev demo test test-all asan tsan ubsan conformance bench install fmt fmt-check clean \
-	setup-demo setup-test
+.PHONY: all help release dev demo test test-all asan tsan ubsan conformance bench bench-peers install fmt fmt-check clean \
+	setup-demo setup-test setup-peers
 
 all: release ## build the library and the weft command in build/release
 
@@ -41,6 +42,9 @@ conformance: setup-test dev ## one line per test of the specifications; writes d
 bench: setup-demo release ## the benchmarks, beside their floors
 	build/release/weft bench
 
+bench-peers: setup-peers release ## weft beside Open MPI, MPICH and Gloo, N=4 ranks; figures and plot in build/
+	build/release/weft bench --peers -n $(N) --sizes $(SIZES) --save build/peers-$(N).json --plot build/peers-$(N).svg
+
 install: release ## install to PREFIX (default /usr/local), below DESTDIR if given
 	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
 
@@ -53,5 +57,5 @@ fmt-check: ## say which sources are not formatted
 clean: ## remove build/
 	rm -rf build
 
-setup-demo setup-test:
+setup-demo setup-test setup-peers:
 	@scripts/setup $(@:setup-%=%)

@@ -164,7 +164,7 @@ static int wants_sweep(const bench_options *options, const char *const *names)
 {
     if (*names)
         return 0;
-    if (options->sweep || options->plot || options->compare)
+    if (options->sweep || options->plot || options->compare || options->save)
         return 1;
     return options->ops > 1 || (options->ops == 1 && options->op[0] != PLAN_BARRIER);
 }
@@ -183,9 +183,8 @@ int weft_cmd_bench(int argc, char **argv)
         return 1;
     int status = bench_options_read(&options, argc, argv, names);
     if (status == 0) {
-        bench_report none = {0};
-        if (options.compare && options.against)
-            status = bench_conclude(&options, &none);
+        if (options.from)
+            status = bench_replay(&options);
         else if (options.peers)
             status = bench_peers(&options);
         else if (options.tune)

@@ -155,9 +155,15 @@ static int set_compare(reader *r, const char *text)
     return *text != 0;
 }
 
-static int set_against(reader *r, const char *text)
+static int set_from(reader *r, const char *text)
 {
-    r->into->against = text;
+    r->into->from = text;
+    return *text != 0;
+}
+
+static int set_save(reader *r, const char *text)
+{
+    r->into->save = text;
     return *text != 0;
 }
 
@@ -238,9 +244,9 @@ static const struct {
     {"--bind", "core|none", set_bind, 1, "one core a rank, counted round (core)"},
     {"--json", NULL, set_json, 0, "print JSON"},
     {"--csv", NULL, set_csv, 1, "print CSV"},
-    {"--compare", "OLD.json", set_compare, 0,
-     "ratios to an earlier --json; fails past the threshold"},
-    {"--against", "NEW.json", set_against, 0, "with --compare: this file instead of a new run"},
+    {"--save", "FILE.json", set_save, 0, "write JSON to a file, beside what is printed"},
+    {"--from", "FILE.json", set_from, 0, "take the figures from a file instead of measuring"},
+    {"--compare", "OLD.json", set_compare, 0, "ratios to older figures; fails past the threshold"},
     {"--threshold", "RATIO", set_threshold, 0, "how much slower is too slow (1.3)"},
     {"--plot", "OUT.svg", set_plot, 0, "draw time over size with gnuplot (.svg or .png)"},
 };

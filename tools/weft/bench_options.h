@@ -22,7 +22,7 @@ typedef struct bench_options {
     int json, csv;
     int iters, warmup, repeats, budget_ms;
     int bind; /* one core a rank */
-    const char *compare, *against, *plot;
+    const char *compare, *from, *save, *plot;
     double threshold;
     int peers, overhead;
     const char *tune; /* file to write thresholds to */

@@ -6,6 +6,7 @@
 
 #include <weft/weft.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -110,28 +111,35 @@ static uint64_t count_wrong(const bench_report *report)
     return wrong;
 }
 
-static int conclude_compare(const bench_options *options, const bench_report *report)
+static int compare_with_old(const bench_options *options, const bench_report *report)
 {
-    bench_report old = {0}, other = {0};
+    bench_report old = {0};
     int slower = -1;
-    if (bench_report_read(&old, options->compare) == 0 &&
-        (!options->against || bench_report_read(&other, options->against) == 0)) {
-        slower = bench_compare(&old, options->against ? &other : report, options->threshold,
+    if (bench_report_read(&old, options->compare) == 0) {
+        slower = bench_compare(&old, report, options->threshold,
                                options->json || options->csv ? stderr : stdout);
         if (slower < 0)
-            fprintf(stderr, "weft bench: no figure of this run is in %s\n", options->compare);
+            fprintf(stderr, "weft bench: none of these figures is in %s\n", options->compare);
     }
     bench_report_free(&old);
-    bench_report_free(&other);
     return slower != 0;
+}
+
+static int save(const bench_options *options, const bench_report *report)
+{
+    FILE *out = fopen(options->save, "w");
+    if (out)
+        bench_report_json(report, out, bench_binding(options));
+    if (out && fclose(out) == 0)
+        return 0;
+    fprintf(stderr, "weft bench: %s cannot be written: %s\n", options->save, strerror(errno));
+    return 1;
 }
 
 int bench_conclude(const bench_options *options, const bench_report *report)
 {
     int status = 0;
     uint64_t wrong = count_wrong(report);
-    if (options->against)
-        return conclude_compare(options, report);
     if (options->json)
         bench_report_json(report, stdout, bench_binding(options));
     else if (options->csv)
@@ -140,12 +148,24 @@ int bench_conclude(const bench_options *options, const bench_report *report)
         fprintf(stderr, "weft bench: %" PRIu64 " elements came out wrong\n", wrong);
         status = 1;
     }
+    if (options->save)
+        status |= save(options, report);
     if (options->plot)
         status |= bench_plot(report, options->plot);
     if (options->compare)
-        status |= conclude_compare(options, report);
+        status |= compare_with_old(options, report);
     if (fflush(stdout) != 0 || ferror(stdout))
         status = 1;
+    return status;
+}
+
+int bench_replay(const bench_options *options)
+{
+    bench_report report = {0};
+    int status = bench_report_read(&report, options->from) < 0;
+    if (!status)
+        status = bench_conclude(options, &report);
+    bench_report_free(&report);
     return status;
 }
 
