@@ -10,7 +10,7 @@ enum { LOOKING = 1, BARRED, PASSED, MISMATCHED };
 typedef struct looking {
     const weft_i_point *point;
     weft_i_meeting *meeting;
-    int next;            /* ranks before this one were seen */
+    int next;            /* how many were seen, counted round from our own rank */
     int different;       /* of those, one that called something else; -1 */
     int lost;            /* the rank that will not come */
     weft_status verdict; /* what was seen that ends the wait; WEFT_OK: nothing */
@@ -47,6 +47,13 @@ static uint64_t word_of(const looking *look, int rank)
     /* Pairs with the release in `arrive`. */
     return atomic_load_explicit(weft_i_point_turn(look->point, rank, look->meeting->epoch),
                                 memory_order_acquire);
+}
+
+/* Everybody starts to look behind itself, so that not all read the same line at once. */
+static int rank_at(const weft_i_point *point, int turn)
+{
+    int rank = point->me + turn;
+    return rank < point->size ? rank : rank - point->size;
 }
 
 /* Says LOOKING and starts from the first rank. */
@@ -90,11 +97,12 @@ static bool all_here(void *arg)
     if (look->verdict < 0)
         return true;
     for (; look->next < look->point->size; look->next++) {
-        sight seen = see(look->meeting, word_of(look, look->next));
+        int rank = rank_at(look->point, look->next);
+        sight seen = see(look->meeting, word_of(look, rank));
         if (seen == DIFFERENT)
-            look->different = look->next;
+            look->different = rank;
         if (seen == ABSENT || seen == ANEW) {
-            look->meeting->culprit = look->next;
+            look->meeting->culprit = rank;
             look->verdict = seen == ANEW ? WEFT_ERR_CANCELLED : WEFT_OK;
             return look->verdict < 0;
         }
@@ -108,7 +116,8 @@ static weft_status nobody_lost(void *arg)
 {
     looking *look = arg;
     const weft_i_point *point = look->point;
-    for (int rank = look->next; rank < point->size && point->lost; rank++) {
+    for (int turn = look->next; turn < point->size && point->lost; turn++) {
+        int rank = rank_at(point, turn);
         if (see(look->meeting, word_of(look, rank)) != ABSENT)
             continue;
         weft_status status = point->lost(point->arg, (uint64_t)rank);

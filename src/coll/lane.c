@@ -120,12 +120,12 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *cal
 {
     char mine[192], theirs[192];
     int turn = meeting->epoch & 1;
-    const weft_i_card *other = &weft_i_lane_head_of(lane, meeting->culprit)->entry[turn].card;
+    const weft_i_card *other = &weft_i_lane_head_of(lane, meeting->culprit)->card[turn];
     weft_i_group_spoil(call->group);
     return weft_i_fail(
         WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
         call->group->name, meeting->epoch, lane->me,
-        card_text(&weft_i_lane_head_of(lane, lane->me)->entry[turn].card, mine, sizeof mine),
+        card_text(&weft_i_lane_head_of(lane, lane->me)->card[turn], mine, sizeof mine),
         meeting->culprit,
         (unsigned)other->kind < WEFT_I_COLL_KINDS ? card_text(other, theirs, sizeof theirs)
                                                   : "something unknown");
@@ -138,7 +138,7 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const 
                                   offsetof(weft_i_lane_head, entry_pass));
     point.turn_stride = sizeof(weft_i_entry_line);
     point.epoch = lane->epoch;
-    weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) & 1].card = *card;
+    weft_i_lane_head_of(lane, lane->me)->card[(lane->epoch + 1) & 1] = *card;
     weft_i_meeting meeting;
     weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
     if (status == WEFT_OK)

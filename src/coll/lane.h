@@ -21,8 +21,7 @@ enum {
         128 << 10 /* bytes of a stage slot: two of them and a result fit a core's own cache */
 };
 
-/* What a call is, in the line after its arrival: read only to tell two calls apart that should be
- * one. */
+/* What a call is: read by others only to tell two calls apart that should be one. */
 typedef struct weft_i_card {
     uint32_t kind, dtype, reduction, root;
     uint64_t count;
@@ -33,14 +32,15 @@ typedef struct weft_i_card {
 typedef struct weft_i_entry_line {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* see base/signal.h */
     unsigned char payload[WEFT_I_TINY];
-    weft_i_card card;
 } weft_i_entry_line;
 
 typedef struct weft_i_lane_head {
     weft_i_entry_line entry[2];
     _Alignas(
         WEFT_I_LINE) _Atomic uint64_t step; /* as an arrival word, for phases after the entry */
+    /* What nobody else reads as long as all goes well; far from lines that they do read. */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t entry_pass, step_pass; /* see base/signal.h */
+    weft_i_card card[2];                                          /* by turns, as the entries */
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
 } weft_i_lane_head;
 
