@@ -19,7 +19,13 @@
 enum { COLUMNS = 4 }; /* 2, 3-4, 5-8 and more ranks */
 
 static const char *const names[WEFT_I_COLL_KINDS] = {
-#define COLL(name_, text_) [WEFT_I_##name_] = text_,
+#define COLL(name_, text_, record_) [WEFT_I_##name_] = text_,
+#include "coll/kinds.def"
+#undef COLL
+};
+
+static const weft_i_record_name record_names[WEFT_I_COLL_KINDS] = {
+#define COLL(name_, text_, record_) [WEFT_I_##name_] = {record_},
 #include "coll/kinds.def"
 #undef COLL
 };
@@ -47,19 +53,8 @@ const char *weft_i_coll_name(weft_i_coll_kind kind)
     return names[kind];
 }
 
-/* Names as the flight record has them, cut to its width. */
-static pthread_once_t record_names_once = PTHREAD_ONCE_INIT;
-static weft_i_record_name record_names[WEFT_I_COLL_KINDS];
-
-static void lay_out_record_names(void)
-{
-    for (int kind = 0; kind < WEFT_I_COLL_KINDS; kind++)
-        snprintf(record_names[kind].text, sizeof record_names[kind].text, "%.15s", names[kind]);
-}
-
 const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind)
 {
-    pthread_once(&record_names_once, lay_out_record_names);
     return &record_names[kind];
 }
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 typedef enum weft_i_coll_kind {
-#define COLL(name_, text_) WEFT_I_##name_,
+#define COLL(name_, text_, record_) WEFT_I_##name_,
 #include "coll/kinds.def"
 #undef COLL
     WEFT_I_COLL_KINDS
