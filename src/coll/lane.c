@@ -121,7 +121,7 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *cal
     char mine[192], theirs[192];
     int turn = meeting->epoch & 1;
     const weft_i_card *other = &weft_i_lane_head_of(lane, meeting->culprit)->card[turn];
-    weft_i_group_spoil(call->group);
+    weft_i_group_spoil(call->group, WEFT_ERR_MISMATCH);
     return weft_i_fail(
         WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
         call->group->name, meeting->epoch, lane->me,
@@ -153,6 +153,6 @@ weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t
     weft_i_meeting meeting;
     weft_status status = weft_i_group_meet(call, &point, SYNC_DIGEST, timeout_ms, &meeting);
     if (status < 0)
-        weft_i_group_spoil(call->group);
+        weft_i_group_spoil(call->group, status);
     return status;
 }

@@ -42,6 +42,7 @@ typedef struct weft_i_lane_head {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t entry_pass, step_pass; /* see base/signal.h */
     weft_i_card card[2];                                          /* by turns, as the entries */
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
+    _Atomic uint32_t letter_bell; /* of who waits for sends and receives */
 } weft_i_lane_head;
 
 /*
@@ -55,7 +56,8 @@ typedef struct weft_i_box {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t
         sent; /* by the owner: release, pairs with the receiver's acquire */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t
-        taken; /* by the receiver: release, pairs with the owner's acquire */
+        taken;                /* by the receiver: release, pairs with the owner's acquire */
+    _Atomic uint64_t refused; /* 1 + bytes the receiver expected instead; 0: none refused */
     struct {
         uint64_t bytes; /* of the whole message */
         uint32_t digest;
@@ -79,9 +81,10 @@ typedef struct weft_i_lane {
     const void **sources;            /* room for one pointer per rank, for folds */
     void **targets;
     double *factors;
-    weft_i_queue *queue; /* NULL until something is posted */
-    pthread_mutex_t letters_lock;
-    weft_i_letter *letters; /* oldest first */
+    weft_i_queue *queue;          /* NULL until something is posted */
+    pthread_mutex_t letters_lock; /* guards the next two */
+    weft_i_letter *letters;       /* oldest first */
+    int letter_waiters;           /* threads that wait for one of them */
 } weft_i_lane;
 
 /* The group's lane, made at first use.  Collective then, because every collective begins with it.

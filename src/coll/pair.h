@@ -7,22 +7,46 @@
 
 struct weft_i_letter {
     weft_i_coll *coll;
-    size_t done;        /* bytes */
-    bool begun;         /* a piece has moved */
-    weft_status status; /* WEFT_IN_PROGRESS until it has arrived, or cannot */
+    weft_i_object *owner;   /* posted work, held while the letter is under way; NULL: on a stack */
+    size_t done;            /* bytes */
+    bool begun;             /* a piece has moved */
+    int64_t deadline;       /* of work that nobody waits for any more; 0: somebody may */
+    _Atomic int32_t status; /* WEFT_IN_PROGRESS until it is over: release by whoever ends it,
+                               acquire by whoever waits for it */
+    char message[400];      /* why it failed */
     weft_i_letter *next;
 };
 
-/* Puts a letter into its lane's list and moves what can be moved. */
+/* How it stands.  After WEFT_OK the bytes received are seen. */
+static inline weft_status weft_i_letter_status(const weft_i_letter *letter)
+{
+    /* Pairs with the release in `end`. */
+    return (weft_status)atomic_load_explicit(&letter->status, memory_order_acquire);
+}
+
+/* Puts a letter into its lane's list, holding its owner, and moves what can be moved. */
 void weft_i_pair_post(weft_i_letter *letter);
 
-/* Moves all letters of the lane as far as they go.  Any thread of the rank may. */
-void weft_i_pair_push(weft_i_lane *lane);
+/* Moves all letters of the lane as far as they go; true if some are still under way.  Any thread of
+ * the rank may, as long as it holds the group: the end of a posted letter may let it go. */
+bool weft_i_pair_push(weft_i_lane *lane);
 
-/* Pushes until the letter has arrived; WEFT_OK then, also if it was refused (see its status). */
+/* The group, held, if letters are under way that nobody waits for; NULL otherwise. */
+weft_group *weft_i_pair_hold_group(weft_i_lane *lane);
+
+/* Ends posted letters whose peer is lost, and those that nobody waits for and nobody takes. */
+void weft_i_pair_sort_out(weft_i_lane *lane);
+
+/*
+ * Pushes until the letter is over: WEFT_OK then, also if it failed (see its status).
+ * WEFT_ERR_TIMEOUT: it is still under way.
+ */
 weft_status weft_i_pair_wait(weft_i_letter *letter, int64_t timeout_ms);
 
-/* Takes it out of the list. */
-void weft_i_pair_forget(weft_i_letter *letter);
+/* The thread's last error ends the letter, unless it is over. */
+void weft_i_pair_fail(weft_i_letter *letter);
+
+/* How a letter that is over ended, with its message. */
+weft_status weft_i_pair_outcome(const weft_i_letter *letter);
 
 #endif

@@ -3,7 +3,8 @@
  * Posted work.  A lane has one queue; its works run one after the other, in the order they were
  * posted, by whoever comes first: a thread that waits for one of them, or the queue's helper
  * thread.  Small work is left to the waiter, because waking a thread costs more than it.  Sends and
- * receives are letters and move whenever anybody pushes (pair.c).
+ * receives are letters and move whenever anybody pushes (pair.c); the helper does when nobody else
+ * does.
  */
 #include "coll/work.h"
 
@@ -17,25 +18,33 @@ enum {
         32 << 10, /* bytes: smaller work is left to its waiter, or to the helper's next look */
     NAP_NS = 1000 * 1000, /* between looks while there was work lately */
     NAPS = 100,           /* without work: then the helper dozes until it is woken */
-    DOZE_NS = 1000 * 1000 * 1000
+    DOZE_NS = 1000 * 1000 * 1000,
+    MIND_NS = 20 * 1000 * 1000 /* between looks at whether letters can still arrive */
 };
 
 struct weft_i_queue {
-    pthread_mutex_t lock; /* guards the list and `running` */
+    pthread_mutex_t lock; /* guards the next five */
     weft_work *first, *last;
     bool running; /* somebody runs `first` */
+    bool dozing;  /* the helper must be woken for anything that nobody waits for */
+    int waiters;  /* threads that sleep until somebody else has run their work */
     weft_i_lane *lane;
     int rank;
     pthread_t helper;
     _Atomic uint32_t alarm; /* counts wake-ups of the helper; release, pairs with its acquire */
     atomic_bool stop;       /* release, pairs with the helper's acquire */
-    atomic_bool dozing;     /* relaxed: whoever misses it waits for the end of a doze at worst */
-    /* Works that are done but still held by whoever ran them.  Release, pairs with the acquire of
-     * the waiter, who goes on when there is none: then its own reference is the last. */
-    atomic_int leaving;
 };
 
 static _Thread_local weft_i_queue *helping; /* the queue whose helper this thread is */
+
+static void wake_helper(weft_i_queue *queue)
+{
+    atomic_fetch_add_explicit(&queue->alarm, 1, memory_order_release);
+    WEFT_OS->futex_wake(&queue->alarm, 1);
+    /* It may sleep for letters.  Pairs with the fence of a sleeper in base/wait.c. */
+    atomic_thread_fence(memory_order_seq_cst);
+    weft_i_wait_ring(&weft_i_lane_head_of(queue->lane, queue->lane->me)->letter_bell);
+}
 
 /* ---- running ---- */
 
@@ -45,7 +54,7 @@ static void finish(weft_work *work, weft_status status)
         snprintf(work->message, sizeof work->message, "%s", weft_last_error());
     /* Pairs with the acquire in `done`: the waiter sees the outputs and the message. */
     atomic_store_explicit(&work->status, status, memory_order_release);
-    WEFT_OS->futex_wake(&work->bell, INT32_MAX);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of a sleeper */
     weft_i_wait_ring(&work->bell);
 }
 
@@ -53,6 +62,19 @@ static bool done(void *work)
 {
     return atomic_load_explicit(&((weft_work *)work)->status, memory_order_acquire) !=
            WEFT_IN_PROGRESS;
+}
+
+/* Takes the work that was run out of the list; true if others wait for the next. */
+static bool advance(weft_i_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    queue->first = queue->first->next;
+    if (!queue->first)
+        queue->last = NULL;
+    queue->running = false;
+    bool awaited = queue->first && queue->waiters;
+    pthread_mutex_unlock(&queue->lock);
+    return awaited;
 }
 
 /* Runs the oldest work, unless somebody does already; false if there was nothing to do. */
@@ -66,19 +88,52 @@ static bool run_first(weft_i_queue *queue)
         return false;
     weft_i_coll coll = work->coll; /* it may change on its way; the work drops what it holds */
     weft_status status = weft_i_coll_run(&coll);
-    pthread_mutex_lock(&queue->lock);
-    queue->first = work->next;
-    if (!queue->first)
-        queue->last = NULL;
-    queue->running = false;
-    pthread_mutex_unlock(&queue->lock);
-    bool helper = helping == queue;
-    atomic_fetch_add_explicit(&queue->leaving, 1, memory_order_relaxed); /* seen with the status */
+    if (advance(queue) && helping != queue)
+        wake_helper(queue);
     finish(work, status);
     weft_i_object_drop(work); /* the queue's reference */
-    if (!helper || helping)   /* else the queue went with it */
-        atomic_fetch_sub_explicit(&queue->leaving, 1, memory_order_release);
     return true;
+}
+
+/* ---- the helper ---- */
+
+typedef struct errand {
+    weft_i_queue *queue;
+    uint32_t seen; /* of the alarm */
+} errand;
+
+static bool called_or_delivered(void *arg)
+{
+    const errand *on = arg;
+    return atomic_load_explicit(&on->queue->alarm, memory_order_acquire) != on->seen ||
+           !weft_i_pair_push(on->queue->lane);
+}
+
+/* Moves letters for a while; false if there are none that nobody else moves. */
+static bool mind_letters(weft_i_queue *queue, uint32_t seen)
+{
+    weft_i_lane *lane = queue->lane;
+    weft_group *group = weft_i_pair_hold_group(lane);
+    if (!group)
+        return false;
+    errand on = {queue, seen};
+    weft_i_wait wait = {.ready = called_or_delivered,
+                        .arg = &on,
+                        .bell = &weft_i_lane_head_of(lane, lane->me)->letter_bell,
+                        .deadline = WEFT_OS->clock_ns() + MIND_NS,
+                        .mode = WEFT_I_WAIT_SLEEP};
+    weft_i_wait_for(&wait);
+    weft_i_pair_sort_out(lane);
+    weft_i_object_drop(group); /* perhaps the last reference: then the queue is gone */
+    return true;
+}
+
+static bool may_doze(weft_i_queue *queue, int idle)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool doze = queue->dozing = idle > NAPS && !queue->first;
+    pthread_mutex_unlock(&queue->lock);
+    return doze;
 }
 
 static void *help(void *arg)
@@ -91,20 +146,18 @@ static void *help(void *arg)
         for (; run_first(queue); idle = 0)
             if (!helping)
                 return NULL; /* the last work took the group, and the queue, with it */
-        weft_i_pair_push(queue->lane);
-        atomic_store_explicit(&queue->dozing, idle > NAPS, memory_order_relaxed);
-        WEFT_OS->futex_wait(&queue->alarm, seen, idle > NAPS ? DOZE_NS : NAP_NS);
+        bool busy = mind_letters(queue, seen);
+        if (!helping)
+            return NULL;
+        if (!busy)
+            WEFT_OS->futex_wait(&queue->alarm, seen, may_doze(queue, idle) ? DOZE_NS : NAP_NS);
+        if (busy || atomic_load_explicit(&queue->alarm, memory_order_acquire) != seen)
+            idle = 0;
     }
     return NULL;
 }
 
 /* ---- the queue ---- */
-
-static void wake_helper(weft_i_queue *queue)
-{
-    atomic_fetch_add_explicit(&queue->alarm, 1, memory_order_release);
-    WEFT_OS->futex_wake(&queue->alarm, 1);
-}
 
 static weft_status queue_of(weft_i_lane *lane, int rank, weft_i_queue **out)
 {
@@ -148,11 +201,8 @@ void weft_i_queue_free(weft_i_queue *queue)
 static void destroy(weft_i_object *object)
 {
     weft_work *work = (weft_work *)object;
-    if (work->letter.coll)
-        weft_i_pair_forget(&work->letter);
     weft_i_object_drop(work->coll.in_tensor);
     weft_i_object_drop(work->coll.out_tensor);
-    weft_i_object_drop(work->coll.list);
     WEFT_OS->free(work->splits);
     weft_i_object_drop(work->coll.group);
     weft_i_object_free(object);
@@ -184,7 +234,6 @@ static weft_work *new_work(const weft_i_coll *coll)
     weft_i_object_hold(coll->group);
     weft_i_object_hold(coll->in_tensor);
     weft_i_object_hold(coll->out_tensor);
-    weft_i_object_hold(coll->list);
     atomic_init(&work->status, WEFT_IN_PROGRESS);
     if (copy_splits(work))
         return work;
@@ -197,20 +246,45 @@ static bool is_letter(const weft_i_coll *coll)
     return coll->kind == WEFT_I_SEND || coll->kind == WEFT_I_RECV;
 }
 
-static weft_status enqueue(weft_work *work)
+/* Puts the work at the end of the list; true if the helper should be woken for it. */
+static bool append(weft_i_queue *queue, weft_work *work)
 {
-    weft_i_queue *queue = NULL;
-    WEFT_TRY(queue_of(work->coll.lane, work->coll.group->world->rank, &queue));
-    weft_i_object_hold(work);
     pthread_mutex_lock(&queue->lock);
     if (queue->last)
         queue->last->next = work;
     else
         queue->first = work;
     queue->last = work;
+    bool dozing = queue->dozing;
     pthread_mutex_unlock(&queue->lock);
-    if (work->coll.in_bytes + work->coll.out_bytes >= WAKE_FROM ||
-        atomic_load_explicit(&queue->dozing, memory_order_relaxed))
+    return dozing || work->coll.in_bytes + work->coll.out_bytes >= WAKE_FROM;
+}
+
+static bool is_dozing(weft_i_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool dozing = queue->dozing;
+    pthread_mutex_unlock(&queue->lock);
+    return dozing;
+}
+
+static weft_status hand_over(weft_work *work)
+{
+    weft_i_queue *queue = NULL;
+    weft_i_coll *coll = &work->coll;
+    WEFT_TRY(weft_i_lane_of(coll->group, &coll->lane));
+    WEFT_TRY(queue_of(coll->lane, coll->group->world->rank, &queue));
+    if (is_letter(coll)) {
+        WEFT_TRY(weft_i_group_check_revoked(&coll->call));
+        work->letter.coll = coll;
+        work->letter.owner = &work->object;
+        weft_i_pair_post(&work->letter);
+        if (weft_i_letter_status(&work->letter) == WEFT_IN_PROGRESS && is_dozing(queue))
+            wake_helper(queue);
+        return WEFT_OK;
+    }
+    weft_i_object_hold(work);
+    if (append(queue, work))
         wake_helper(queue);
     return WEFT_OK;
 }
@@ -218,16 +292,7 @@ static weft_status enqueue(weft_work *work)
 weft_work *weft_i_work_post(const weft_i_coll *coll)
 {
     weft_work *work = coll ? new_work(coll) : NULL;
-    if (!work)
-        return NULL;
-    weft_status status = weft_i_lane_of(work->coll.group, &work->coll.lane);
-    if (status == WEFT_OK && is_letter(&work->coll)) {
-        work->letter.coll = &work->coll;
-        weft_i_pair_post(&work->letter);
-    } else if (status == WEFT_OK) {
-        status = enqueue(work);
-    }
-    if (status == WEFT_OK)
+    if (!work || hand_over(work) == WEFT_OK)
         return work;
     weft_release(work);
     return NULL;
@@ -253,21 +318,50 @@ weft_status weft_i_work_now(weft_i_coll *coll)
 
 static weft_status outcome(weft_work *work)
 {
+    if (work->letter.coll)
+        return weft_i_pair_outcome(&work->letter);
     weft_status status = (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
     return status < 0 ? weft_i_fail(status, "%s", work->message) : status;
 }
 
-static weft_status wait_letter(weft_work *work, int64_t timeout_ms)
+/* Somebody who sleeps for work counts on a thread that runs it. */
+static void begin_sleep(weft_i_queue *queue)
 {
-    weft_i_letter *letter = &work->letter;
-    if (done(work))
-        return outcome(work);
-    weft_status status = weft_i_pair_wait(letter, weft_i_group_limit(work->coll.group, timeout_ms));
-    if (status == WEFT_ERR_TIMEOUT)
-        return status;
-    weft_i_pair_forget(letter);
-    finish(work, status < 0 ? status : letter->status);
-    return outcome(work);
+    pthread_mutex_lock(&queue->lock);
+    queue->waiters++;
+    bool running = queue->running;
+    pthread_mutex_unlock(&queue->lock);
+    if (!running)
+        wake_helper(queue);
+}
+
+static void end_sleep(weft_i_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    queue->waiters--;
+    pthread_mutex_unlock(&queue->lock);
+}
+
+static weft_status wait_for_others(weft_work *work, int64_t deadline)
+{
+    weft_i_queue *queue = work->coll.lane->queue;
+    weft_i_wait wait = {.ready = done,
+                        .arg = work,
+                        .bell = &work->bell,
+                        .deadline = deadline,
+                        .mode = WEFT_I_WAIT_YIELD};
+    begin_sleep(queue);
+    weft_status status = weft_i_wait_for(&wait);
+    end_sleep(queue);
+    return status < 0 ? weft_i_fail(status, "%s in group \"%s\" is still under way",
+                                    work->coll.call.op, work->coll.group->name)
+                      : outcome(work);
+}
+
+/* May the caller run the work?  That can take as long as the operation's own limit. */
+static bool is_patient(const weft_work *work, int64_t limit)
+{
+    return limit < 0 || (work->coll.limit_ms >= 0 && limit >= work->coll.limit_ms);
 }
 
 weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
@@ -275,26 +369,20 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
     if (!work)
         return weft_last_status() < 0 ? weft_last_status()
                                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "the work is NULL");
-    if (work->letter.coll)
-        return wait_letter(work, timeout_ms);
-    weft_i_queue *queue = work->coll.lane->queue;
-    while (!done(work) && run_first(queue))
-        ;
-    if (!done(work)) { /* somebody else runs it */
-        weft_i_wait wait = {
-            .ready = done,
-            .arg = work,
-            .bell = &work->bell,
-            .deadline = weft_i_os_deadline(weft_i_group_limit(work->coll.group, timeout_ms)),
-            .mode = WEFT_I_WAIT_YIELD};
-        weft_status status = weft_i_wait_for(&wait);
-        if (status < 0)
-            return weft_i_fail(status, "%s in group \"%s\" is still under way", work->coll.call.op,
-                               work->coll.group->name);
+    WEFT_TRY(weft_i_group_check_limit("weft_work_wait", timeout_ms));
+    int64_t limit = weft_i_group_limit(work->coll.group, timeout_ms);
+    if (work->letter.coll) {
+        if (weft_i_letter_status(&work->letter) == WEFT_IN_PROGRESS)
+            WEFT_TRY(weft_i_pair_wait(&work->letter, limit));
+        return outcome(work);
     }
-    while (atomic_load_explicit(&queue->leaving, memory_order_acquire))
-        WEFT_OS->yield(); /* a moment: nothing of the operation is held when we return */
-    return outcome(work);
+    if (done(work))
+        return outcome(work);
+    int64_t deadline = weft_i_os_deadline(limit);
+    bool mine = is_patient(work, limit);
+    while (mine && !done(work) && run_first(work->coll.lane->queue))
+        mine = WEFT_OS->clock_ns() < deadline;
+    return done(work) ? outcome(work) : wait_for_others(work, deadline);
 }
 
 weft_status weft_work_test(weft_work *work)
@@ -302,14 +390,9 @@ weft_status weft_work_test(weft_work *work)
     if (!work)
         return weft_last_status() < 0 ? weft_last_status()
                                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "the work is NULL");
-    if (work->letter.coll && !done(work)) {
+    if (work->letter.coll)
         weft_i_pair_push(work->coll.lane);
-        if (work->letter.status != WEFT_IN_PROGRESS) {
-            weft_i_pair_forget(&work->letter);
-            finish(work, work->letter.status);
-        }
-    } else if (!done(work)) {
+    else if (!done(work))
         wake_helper(work->coll.lane->queue);
-    }
     return outcome(work);
 }

@@ -22,7 +22,7 @@ void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes)
                  group->name, call->op);
 }
 
-/* 1 + the rank that revoked the group, or 0.  Pairs with the release in weft_i_group_end. */
+/* 1 + the rank that revoked the group, or 0.  Pairs with the release in `end_board`. */
 static uint32_t revoker(const weft_group *group)
 {
     return group->board ? atomic_load_explicit(&group->board->revoked, memory_order_acquire) : 0;

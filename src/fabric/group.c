@@ -459,10 +459,10 @@ weft_group *weft_group_split(weft_group *parent, int color, int key)
     return group;
 }
 
-void weft_i_group_spoil(const weft_group *group)
+void weft_i_group_spoil(const weft_group *group, weft_status why)
 {
     if (group->board)
-        end_board(group, WEFT_OK);
+        end_board(group, why);
 }
 
 weft_status weft_group_revoke(weft_group *group)
@@ -471,6 +471,6 @@ weft_status weft_group_revoke(weft_group *group)
     if (!group->board)
         return weft_i_letters_end(group->world->store, group->key, group->world->rank,
                                   WEFT_ERR_REVOKED);
-    weft_i_group_spoil(group);
+    weft_i_group_spoil(group, WEFT_OK);
     return WEFT_OK;
 }

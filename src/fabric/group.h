@@ -91,8 +91,8 @@ weft_status weft_i_group_exchange(weft_group *group, const char *what, const voi
 weft_status weft_i_group_exchange_later(weft_group *group, const char *what, const void *mine,
                                         size_t bytes, void *all, int64_t timeout_ms);
 
-/* Revokes the group because an operation broke off in its middle; keeps the thread's last error. */
-void weft_i_group_spoil(const weft_group *group);
+/* Revokes the group because an operation broke off in its middle: `why`, which all will be told. */
+void weft_i_group_spoil(const weft_group *group, weft_status why);
 
 /*
  * Takes part in an exchange without reading the others' notes: how a rank that cannot go on tells
