@@ -26,6 +26,7 @@ typedef struct crew_page {
     crew_rank rank[CREW_MAX];
     _Atomic int go; /* for crews that want to wait for each other without weft */
     _Atomic int pid[CREW_MAX];
+    char note[64]; /* shown with a complaint */
 } crew_page;
 
 static crew_page *crew;
@@ -73,7 +74,8 @@ static void crew_run(const char *what, int size, int (*body)(int rank, void *arg
         FAIL("%s: %s", what, weft_last_error());
     for (int rank = 0; rank < size; rank++)
         if (crew->rank[rank].complaint[0])
-            FAIL("%s: rank %d of %d: %s", what, rank, size, crew->rank[rank].complaint);
+            FAIL("%s (%s): rank %d of %d: %s", what, crew->note, rank, size,
+                 crew->rank[rank].complaint);
     for (int rank = 0; rank < size; rank++)
         if (!crew->rank[rank].done && rank != victim)
             FAIL("%s: rank %d of %d did not come back (first to fail: rank %d, signal %d, exit %d)",

@@ -16,20 +16,23 @@
 static weft_i_os fault_table;
 static atomic_int fault_left; /* relaxed: counts calls, orders nothing */
 
+static const char *fault_name; /* the call that was made to fail */
+
 /* True if this call is the one to fail. */
-static bool fault_now(int error)
+static bool fault_now(const char *name, int error)
 {
     if (atomic_fetch_sub_explicit(&fault_left, 1, memory_order_relaxed) != 1)
         return false;
+    fault_name = name;
     errno = error;
     return true;
 }
 
 /* One replaced entry: FAULT(pipe, int, -1, EMFILE, (int fds[2]), (fds)) */
-#define FAULT(name_, type_, failure_, errno_, parameters_, arguments_)          \
-    static type_ fault_##name_ parameters_                                      \
-    {                                                                           \
-        return fault_now(errno_) ? failure_ : weft_i_os_linux.name_ arguments_; \
+#define FAULT(name_, type_, failure_, errno_, parameters_, arguments_)                  \
+    static type_ fault_##name_ parameters_                                              \
+    {                                                                                   \
+        return fault_now(#name_, errno_) ? failure_ : weft_i_os_linux.name_ arguments_; \
     }
 
 FAULT(alloc, void *, NULL, ENOMEM, (size_t bytes), (bytes))

@@ -156,14 +156,16 @@ static offer *find(weft_i_post *post, weft_i_key key)
     return NULL;
 }
 
+/* Room for this offer and one more: a rank that could publish its block can offer the pads as well,
+ * or tell why not. */
 static bool make_room(weft_i_post *post)
 {
-    if (post->count < post->room)
+    if (post->count + 1 < post->room)
         return true;
     size_t room = post->room ? 2 * post->room : 16;
     offer *wider = WEFT_OS->resize(post->offers, room * sizeof *wider);
     if (!wider)
-        return false;
+        return post->count < post->room;
     post->offers = wider;
     post->room = room;
     return true;

@@ -39,6 +39,21 @@ static uint64_t new_refusal(const weft_group *group, int rank)
     return refusal && weft_i_job_refusal_number(refusal) != heard ? refusal : 0;
 }
 
+bool weft_i_group_hear_refusals(const weft_group *group)
+{
+    int class = weft_i_job_refusal_class(group->list);
+    bool any = false;
+    for (int rank = 0; rank < group->size; rank++) {
+        weft_i_peer *peer = &group->world->peers[group->members[rank]];
+        uint64_t refusal = rank == group->rank ? 0 : weft_i_job_refusal(peer->slot, group->list);
+        if (refusal)
+            atomic_store_explicit(&peer->heard[class], weft_i_job_refusal_number(refusal),
+                                  memory_order_relaxed);
+        any |= refusal != 0;
+    }
+    return any;
+}
+
 weft_status weft_i_group_fate(const weft_group *group, int rank)
 {
     if (revoker(group))
@@ -98,12 +113,8 @@ weft_status weft_i_group_lost(const weft_i_call *call, int rank)
     char what[160];
     weft_i_call_text(call, what, sizeof what);
     uint64_t refusal = new_refusal(group, rank);
-    if (refusal) {
-        atomic_store_explicit(
-            &group->world->peers[group->members[rank]].heard[weft_i_job_refusal_class(group->list)],
-            weft_i_job_refusal_number(refusal), memory_order_relaxed);
+    if (refusal)
         return fail_refusal(group, what, rank, weft_i_job_refusal_status(refusal));
-    }
     return weft_i_world_lost(group->world, group->members[root_cause(group, rank)], what);
 }
 

@@ -217,10 +217,12 @@ static weft_status make_board(weft_group *group)
 {
     WEFT_TRY(weft_i_segment_new(weft_i_board_bytes(group->size), group->world->sharing,
                                 "a group's board", &group->board_segment));
-    group->board = (weft_i_board *)(void *)group->board_segment->base;
-    group->board->ranks = (uint32_t)group->size;
-    group->board->key = group->board_segment->key;
-    return weft_i_post_offer(group->world->post, group->list, group->board_segment, WEFT_OK);
+    weft_i_board *board = (weft_i_board *)(void *)group->board_segment->base;
+    board->ranks = (uint32_t)group->size;
+    board->key = group->board_segment->key;
+    WEFT_TRY(weft_i_post_offer(group->world->post, group->list, group->board_segment, WEFT_OK));
+    group->board = board;
+    return WEFT_OK;
 }
 
 static weft_status fetch_once(weft_group *group, int64_t deadline, int64_t timeout_ms)
@@ -293,11 +295,12 @@ static weft_status open_local(weft_group *group)
     group->making = true;
     weft_i_job_allow(group->world->mine, group->list);
     weft_status status = meet_on_board(group);
+    bool told = status < 0 && weft_i_group_hear_refusals(group); /* the others hear it too */
     /* The first member takes the board away: those who wait on it must not. */
     bool gone = group->rank == 0 && status == WEFT_ERR_TIMEOUT;
-    if (group->board && (gone || is_news(status)))
+    if (group->board && (gone || (is_news(status) && !told)))
         end_board(group, status);
-    else if (is_news(status))
+    else if (is_news(status) && !told)
         weft_i_job_refuse(group->world->mine, group->list, status);
     if (group->rank == 0)
         weft_i_post_withdraw(group->world->post, group->list);

@@ -64,6 +64,10 @@ weft_status weft_i_group_check_limit(const char *what, int64_t timeout_ms);
 weft_status weft_i_group_fate(const weft_group *group, int rank);
 weft_status weft_i_group_lost(const weft_i_call *call, int rank);
 
+/* Whether a member has refused to take part in making this local group.  Afterwards its words count
+ * as heard: they are no news for the next try. */
+bool weft_i_group_hear_refusals(const weft_group *group);
+
 /* WEFT_OK, or WEFT_ERR_REVOKED with a message. */
 weft_status weft_i_group_check_revoked(const weft_i_call *call);
 

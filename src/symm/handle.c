@@ -46,14 +46,9 @@ static weft_status can_meet(const weft_i_lease *lease, const weft_group *group)
     return WEFT_OK;
 }
 
-static weft_symm *new_handle(const weft_tensor *tensor, const weft_i_lease *lease,
-                             weft_group *group, weft_i_pairing *pairing)
+static void fill_handle(weft_symm *mem, const weft_tensor *tensor, const weft_i_lease *lease,
+                        weft_group *group, weft_i_pairing *pairing)
 {
-    weft_symm *mem = weft_i_object_new(WEFT_I_SYMM, sizeof *mem, destroy);
-    if (!mem) {
-        weft_i_pairing_drop(pairing);
-        return NULL;
-    }
     mem->pairing = pairing;
     mem->block = weft_i_block_hold(lease->block);
     mem->group = weft_i_object_hold(group);
@@ -61,14 +56,36 @@ static weft_symm *new_handle(const weft_tensor *tensor, const weft_i_lease *leas
     mem->dtype = tensor->dtype;
     mem->shape = weft_i_tensor_shape(tensor);
     memcpy(mem->strides, tensor->stride, sizeof mem->strides);
-    return mem;
+}
+
+/* The tensor could not be made: the others, who have theirs, are told.  Keeps the reason. */
+static weft_symm *decline(weft_group *group)
+{
+    weft_i_errors reason;
+    weft_i_pairing *none = NULL;
+    weft_i_errors_save(&reason);
+    if (group && weft_i_world_usable(group->world) == WEFT_OK)
+        weft_i_pairing_new(NULL, 0, group, reason.last, &none);
+    weft_i_errors_restore(&reason);
+    return NULL;
+}
+
+/* The cached pairing, or a new one; `can` is whether this rank can take part. */
+static weft_i_pairing *pair(const weft_i_lease *lease, weft_group *group, weft_status can)
+{
+    weft_i_pairing *pairing = NULL;
+    if (weft_i_pairing_new(lease ? lease->block : NULL, lease ? lease->offset : 0, group, can,
+                           &pairing) < 0)
+        return NULL;
+    cache(lease->block, pairing);
+    return pairing;
 }
 
 weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
 {
     if (!tensor)
         return weft_last_status() < 0
-                   ? NULL
+                   ? decline(group)
                    : weft_i_null(WEFT_ERR_INVALID_ARG, "rendezvous: the tensor is NULL");
     const weft_i_lease *lease = weft_i_block_lease_of(tensor);
     if (!group && lease)
@@ -79,15 +96,19 @@ weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
                                  : "the tensor is not symmetric memory");
     if (weft_i_group_usable(group) < 0)
         return NULL;
+    /* Made first: a rank that has no memory for its handle must not leave the others with theirs.
+     */
+    weft_symm *mem = weft_i_object_new(WEFT_I_SYMM, sizeof *mem, destroy);
     weft_i_pairing *pairing = lease ? weft_i_pairing_of(lease->block, group) : NULL;
-    if (!pairing) {
-        weft_status can = can_meet(lease, group);
-        if (weft_i_pairing_new(lease ? lease->block : NULL, lease ? lease->offset : 0, group, can,
-                               &pairing) < 0)
-            return NULL;
-        cache(lease->block, pairing);
+    if (!pairing)
+        pairing = pair(lease, group, mem ? can_meet(lease, group) : weft_last_status());
+    if (mem && pairing) {
+        fill_handle(mem, tensor, lease, group, pairing);
+        return mem;
     }
-    return new_handle(tensor, lease, group, pairing);
+    weft_i_pairing_drop(pairing);
+    weft_release(mem);
+    return NULL;
 }
 
 /* ---- asking ---- */
