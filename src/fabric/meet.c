@@ -64,6 +64,21 @@ static weft_status enter_page(weft_i_world *world, weft_i_segment *page, int loc
     return status;
 }
 
+/*
+ * The descriptor of the job page is ours once: later its number may be that of something else.
+ * Relaxed: whoever loses has nothing to read.
+ */
+static atomic_bool page_taken;
+
+static weft_status take_page(weft_i_start *start)
+{
+    if (start->job_fd < 0 || !atomic_exchange_explicit(&page_taken, true, memory_order_relaxed))
+        return WEFT_OK;
+    start->job_fd = -1;
+    return weft_i_fail(WEFT_ERR_STATE,
+                       "weft_init was called twice: this process has already entered its job");
+}
+
 static weft_status map_inherited(const weft_i_start *start, weft_i_segment **out)
 {
     int64_t bytes = weft_i_os_sealed_bytes(start->job_fd);
@@ -137,6 +152,7 @@ static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline
                                start.rank, start.size);
     } else {
         WEFT_TRY(weft_i_launcher_read(&start));
+        WEFT_TRY(take_page(&start));
     }
     weft_i_status_set_rank(start.rank);
     weft_status status = weft_i_world_new(start.rank, start.size, out);

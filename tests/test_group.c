@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups: making, splitting, names, ranks, limits, revoking, mismatches, and every wrong argument.
+ */
+#include "harness_ranks.h"
+
+#include <weft/weft.h>
+
+static weft_group *join(void)
+{
+    weft_group *world = weft_init(NULL);
+    if (!world)
+        FAIL("weft_init: %s", weft_last_error());
+    return world;
+}
+
+static void finish(weft_group *world)
+{
+    weft_clear_error();
+    CHECK(!weft_finish(world));
+}
+
+static weft_symm *share(weft_group *group, int64_t count)
+{
+    return weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(count)), group);
+}
+
+static void rest(int ms)
+{
+    struct timespec duration = {0, ms * 1000000L};
+    nanosleep(&duration, NULL);
+}
+
+RANKS_TEST(test_group_world, 4)
+{
+    weft_group *world = join();
+    CHECK_INT(weft_rank(world), rank);
+    CHECK_INT(weft_size(world), size);
+    CHECK_INT(weft_local_rank(world), rank);
+    CHECK_INT(weft_local_size(world), size);
+    CHECK(!strcmp(weft_group_name(world), "0"));
+    for (int i = 0; i < size; i++) {
+        CHECK_INT(weft_group_world_rank(world, i), i);
+        CHECK_INT(weft_group_rank_of(world, i), i);
+    }
+    CHECK_INT(weft_group_timeout(world), 30000);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+RANKS_TEST(test_group_order, 4)
+{
+    weft_group *world = join();
+    int order[] = {3, 0, 2};
+    weft_group *group = weft_group_new(world, order, 3, "odd one out");
+    if (rank == 1) {
+        CHECK(!group);
+        CHECK_INT(weft_last_status(), WEFT_OK);
+    } else {
+        CHECK(group);
+        CHECK(!strcmp(weft_group_name(group), "odd one out"));
+        CHECK_INT(weft_size(group), 3);
+        CHECK_INT(weft_rank(group), rank == 3 ? 0 : rank == 0 ? 1 : 2);
+        for (int i = 0; i < 3; i++) {
+            CHECK_INT(weft_group_world_rank(group, i), order[i]);
+            CHECK_INT(weft_group_rank_of(group, order[i]), i);
+        }
+        CHECK_INT(weft_group_rank_of(group, 1), -1);
+        weft_symm *mem = share(group, 4);
+        CHECK(mem);
+        *(float *)weft_symm_buffer_ptr(mem, weft_rank(group)) = (float)rank;
+        CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+        for (int i = 0; i < 3; i++)
+            CHECK_INT(*(float *)weft_symm_buffer_ptr(mem, i), order[i]);
+        /* A group of a group: ranks are those of the parent. */
+        int inner[] = {2, 0};
+        weft_group *pair = weft_group_new(group, inner, 2, NULL);
+        CHECK(rank == 0 ? !pair : pair != NULL);
+        if (pair) {
+            CHECK_INT(weft_group_world_rank(pair, 0), 2);
+            CHECK_INT(weft_group_world_rank(pair, 1), 3);
+            CHECK_OK(weft_group_barrier(pair, WEFT_DEFAULT));
+        }
+        CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+/* One list, many groups: each has barriers, pads and rendezvous of its own. */
+RANKS_TEST(test_group_repeated, 3)
+{
+    weft_group *world = join();
+    int all[] = {0, 1, 2};
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_symm *before = NULL;
+    for (int i = 0; i < 20; i++) {
+        weft_group *group = weft_group_new(world, all, 3, NULL);
+        if (!group)
+            FAIL("group %d: %s", i, weft_last_error());
+        weft_symm *mem = weft_symm_rendezvous(x, group);
+        CHECK(mem);
+        if (rank == 0) /* left in the pad: must not be seen in the next group's */
+            CHECK_OK(weft_symm_put_signal(mem, 1, 0, WEFT_DEFAULT));
+        CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+        if (before)
+            CHECK(weft_symm_signal_pad_ptr(before, 0) != weft_symm_signal_pad_ptr(mem, 0));
+        if (before && rank == 1)
+            CHECK_OK(weft_symm_wait_signal(before, 0, 0, 0));
+        if (i % 3 == 0)
+            weft_release(group);
+        before = mem;
+    }
+    finish(world);
+}
+
+RANKS_TEST(test_group_overlapping, 4)
+{
+    weft_group *world = join();
+    int lists[][3] = {{0, 1, 2}, {1, 2, 3}, {2, 3, 0}, {3, 0, 1}};
+    weft_group *groups[4];
+    for (int i = 0; i < 4; i++) {
+        groups[i] = weft_group_new(world, lists[i], 3, NULL);
+        CHECK((groups[i] != NULL) == (rank != (i + 3) % 4));
+    }
+    weft_tensor *x = weft_symm_empty(WEFT_I32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_symm *mems[4] = {0};
+    for (int i = 0; i < 4; i++)
+        if (groups[i])
+            CHECK((mems[i] = weft_symm_rendezvous(x, groups[i])) != NULL);
+    for (int round = 0; round < 50; round++)
+        for (int i = 0; i < 4; i++)
+            if (groups[i]) {
+                CHECK_OK(weft_symm_barrier(mems[i], round % 3, WEFT_DEFAULT));
+                CHECK_OK(weft_group_barrier(groups[i], WEFT_DEFAULT));
+            }
+    CHECK(share(world, 4)); /* a larger group after smaller ones */
+    finish(world);
+}
+
+RANKS_TEST(test_group_many, 4)
+{
+    weft_group *world = join();
+    weft_group *groups[64] = {0};
+    for (int i = 0; i < 64; i++) {
+        int members[4], count = 0; /* every subset of ranks, four times over */
+        for (int member = 0; member < 4; member++)
+            if ((i + 1) >> member & 1)
+                members[count++] = member;
+        if (!count)
+            members[count++] = i % 4;
+        groups[i] = weft_group_new(world, members, count, NULL);
+        bool mine = false;
+        for (int k = 0; k < count; k++)
+            mine |= members[k] == rank;
+        CHECK(mine == (groups[i] != NULL));
+    }
+    for (int i = 63; i >= 0; i--)
+        if (groups[i])
+            CHECK_OK(weft_group_barrier(groups[i], WEFT_DEFAULT));
+    for (int i = 0; i < 64; i++)
+        for (int k = 0; k < i; k++)
+            if (groups[i] && groups[k])
+                CHECK(strcmp(weft_group_name(groups[i]), weft_group_name(groups[k])));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+RANKS_TEST(test_group_split, 4)
+{
+    weft_group *world = join();
+    weft_group *half = weft_group_split(world, rank % 2, -rank);
+    CHECK(half);
+    CHECK_INT(weft_size(half), 2);
+    CHECK_INT(weft_rank(half), rank < 2); /* the higher rank has the lower key */
+    CHECK_INT(weft_group_world_rank(half, 0), rank % 2 + 2);
+    CHECK_OK(weft_group_barrier(half, WEFT_DEFAULT));
+    weft_group *same = weft_group_split(world, 7, 0);
+    CHECK(same && weft_size(same) == size && weft_rank(same) == rank);
+    weft_group *some = weft_group_split(world, rank == 2 ? -1 : 0, 0);
+    CHECK_INT(weft_last_status(), WEFT_OK);
+    CHECK(rank == 2 ? !some : weft_size(some) == 3);
+    CHECK(!weft_group_split(world, -5, 0)); /* nobody */
+    CHECK_INT(weft_last_status(), WEFT_OK);
+    weft_group *alone = weft_group_split(world, rank, 0);
+    CHECK(alone && weft_size(alone) == 1 && weft_rank(alone) == 0);
+    CHECK_OK(weft_group_barrier(alone, WEFT_DEFAULT));
+    weft_group *quarter = weft_group_split(half, weft_rank(half), 0);
+    CHECK(quarter && weft_size(quarter) == 1);
+    finish(world);
+}
+
+RANKS_TEST(test_group_limits, 2)
+{
+    weft_group *world = join();
+    CHECK_OK(weft_group_set_timeout(world, 120));
+    CHECK_INT(weft_group_timeout(world), 120);
+    CHECK_STATUS(weft_group_set_timeout(world, 0), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_group_set_timeout(world, WEFT_DEFAULT), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_group_set_timeout(world, -77), WEFT_ERR_INVALID_ARG);
+    CHECK_INT(weft_group_timeout(world), 120);
+    if (rank == 0) { /* the other one comes late */
+        long long began = harness_now();
+        CHECK_STATUS(weft_group_barrier(world, WEFT_DEFAULT), WEFT_ERR_TIMEOUT);
+        long long ms = (harness_now() - began) / 1000000;
+        CHECK(ms >= 119 && ms < 5000);
+        CHECK_CONTAINS(weft_last_error(), "rank 1 (");
+        CHECK_CONTAINS(weft_last_error(), "120 ms");
+        CHECK_STATUS(weft_group_barrier(world, 0), WEFT_ERR_TIMEOUT);
+        CHECK_OK(weft_group_barrier(world, WEFT_FOREVER));
+    } else {
+        rest(400);
+        CHECK_OK(weft_group_barrier(world, WEFT_FOREVER));
+    }
+    int both[] = {0, 1};
+    CHECK_OK(weft_group_set_timeout(world, 30000));
+    weft_group *child = weft_group_new(world, both, 2, NULL);
+    CHECK_INT(weft_group_timeout(child), 30000); /* inherited */
+    CHECK_OK(weft_group_set_timeout(child, WEFT_FOREVER));
+    CHECK_INT(weft_group_timeout(world), 30000);
+    CHECK_OK(weft_group_barrier(child, WEFT_DEFAULT));
+    finish(world);
+}
+
+/* Group-making that timed out can be tried again. */
+RANKS_TEST(test_group_new_late, 3)
+{
+    weft_group *world = join();
+    int all[] = {1, 0, 2};
+    CHECK_OK(weft_group_set_timeout(world, 60));
+    int late = 0;
+    for (int who = 0; who < 3; who++) {
+        weft_group *group = NULL;
+        if (rank == who)
+            rest(200);
+        while (!(group = weft_group_new(world, all, 3, NULL))) {
+            CHECK_STATUS(weft_last_status(), WEFT_ERR_TIMEOUT);
+            late++;
+        }
+        CHECK_OK(weft_group_barrier(group, 20000));
+        CHECK_OK(weft_group_barrier(world, 20000));
+    }
+    CHECK(late > 0);
+    finish(world);
+}
+
+RANKS_TEST(test_group_revoke, 4)
+{
+    weft_group *world = join();
+    int all[] = {0, 1, 2, 3};
+    weft_group *group = weft_group_new(world, all, 4, "doomed");
+    weft_symm *mem = group ? share(group, 4) : NULL;
+    CHECK(mem);
+    CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+    long long began = harness_now();
+    weft_status status = WEFT_OK;
+    if (rank == 2) {
+        rest(50);
+        CHECK_OK(weft_group_revoke(group));
+    } else if (rank == 0) {
+        status = weft_group_barrier(group, WEFT_FOREVER);
+    } else if (rank == 1) {
+        status = weft_symm_barrier(mem, 0, WEFT_FOREVER);
+    } else {
+        status = weft_symm_wait_signal(mem, 0, 0, WEFT_FOREVER);
+    }
+    if (rank != 2) {
+        CHECK_STATUS(status, WEFT_ERR_REVOKED);
+        CHECK_CONTAINS(weft_last_error(), "rank 2 revoked");
+        CHECK_CONTAINS(weft_last_error(), "doomed");
+    }
+    CHECK((harness_now() - began) / 1000000 < 8000);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));                       /* the parent lives */
+    CHECK_STATUS(weft_group_barrier(group, WEFT_DEFAULT), WEFT_ERR_REVOKED); /* now and later */
+    CHECK_STATUS(weft_symm_barrier(mem, 0, WEFT_DEFAULT), WEFT_ERR_REVOKED);
+    CHECK_STATUS(weft_symm_put_signal(mem, 0, 0, WEFT_DEFAULT), WEFT_ERR_REVOKED);
+    CHECK(!share(group, 4));
+    CHECK_INT(weft_last_status(), WEFT_ERR_REVOKED);
+    CHECK_OK(weft_group_revoke(group));
+    weft_group *next = weft_group_new(world, all, 4, NULL);
+    CHECK(next);
+    CHECK_OK(weft_group_barrier(next, WEFT_DEFAULT));
+    finish(world);
+}
+
+static weft_status call_something(weft_group *group, int what)
+{
+    switch (what) {
+    case 0:
+        return weft_group_barrier(group, WEFT_DEFAULT);
+    case 1:
+        return share(group, 4) ? WEFT_OK : weft_last_status();
+    default:
+        return weft_group_split(group, 0, 0) ? WEFT_OK : weft_last_status();
+    }
+}
+
+/* Ranks that call different things all learn it, also those that come late. */
+RANKS_TEST(test_group_mismatch, 3)
+{
+    static const char *const names[] = {"group_barrier", "rendezvous", "group_split"};
+    weft_group *world = join();
+    int all[] = {0, 1, 2};
+    for (int odd = 0; odd < 3; odd++)
+        for (int pair = 0; pair < 3; pair++) {
+            int common = pair, other = (pair + 1) % 3;
+            weft_group *group = weft_group_new(world, all, 3, NULL);
+            CHECK(group);
+            if (rank == (odd + pair) % 3)
+                rest(30);
+            long long began = harness_now();
+            CHECK_STATUS(call_something(group, rank == odd ? other : common), WEFT_ERR_MISMATCH);
+            CHECK((harness_now() - began) / 1000000 < 8000);
+            CHECK_CONTAINS(weft_last_error(), names[rank == odd ? other : common]);
+            CHECK_CONTAINS(weft_last_error(), "rank ");
+            /* Such a group is lost; the next one is not. */
+            CHECK_STATUS(weft_group_barrier(group, WEFT_DEFAULT), WEFT_ERR_MISMATCH);
+            CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        }
+    finish(world);
+}
+
+RANKS_TEST(test_group_arguments, 2)
+{
+    weft_group *world = join();
+    int good[] = {0, 1}, twice[] = {1, 1}, high[] = {0, 2}, low[] = {0, -1};
+    CHECK(!weft_group_new(world, NULL, 2, NULL));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK(!weft_group_new(world, good, 0, NULL));
+    CHECK(!weft_group_new(world, good, -3, NULL));
+    CHECK(!weft_group_new(world, good, 3, NULL));
+    CHECK(!weft_group_new(world, twice, 2, NULL));
+    CHECK_CONTAINS(weft_last_error(), "twice");
+    CHECK(!weft_group_new(world, high, 2, NULL));
+    CHECK_CONTAINS(weft_last_error(), "rank 2");
+    CHECK(!weft_group_new(world, low, 2, NULL));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    char name[80];
+    memset(name, 'n', sizeof name);
+    name[64] = 0;
+    CHECK(!weft_group_new(world, good, 2, name));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    name[63] = 0;
+    weft_group *group = weft_group_new(world, good, 2, name);
+    CHECK(group && !strcmp(weft_group_name(group), name));
+    CHECK_STATUS(weft_group_barrier(world, -3), WEFT_ERR_INVALID_ARG);
+    CHECK_INT(weft_group_world_rank(world, 2), -1);
+    CHECK_INT(weft_group_world_rank(world, -1), -1);
+    CHECK_INT(weft_group_rank_of(world, 2), -1);
+    weft_clear_error();
+    CHECK(!weft_group_new(NULL, good, 2, NULL));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    CHECK(!weft_group_split(NULL, 0, 0));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    CHECK_STATUS(weft_group_barrier(NULL, 0), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_group_revoke(NULL), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_group_set_timeout(NULL, 5), WEFT_ERR_INVALID_ARG);
+    CHECK_INT(weft_rank(NULL), -1);
+    CHECK_INT(weft_size(NULL), -1);
+    CHECK_INT(weft_local_rank(NULL), -1);
+    CHECK_INT(weft_local_size(NULL), -1);
+    CHECK_INT(weft_group_timeout(NULL), 0);
+    CHECK_INT(weft_group_world_rank(NULL, 0), -1);
+    CHECK_INT(weft_group_rank_of(NULL, 0), -1);
+    CHECK(!strcmp(weft_group_name(NULL), ""));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT)); /* nothing of it reached the other rank */
+    finish(world);
+}
+
+RANKS_TEST(test_group_after_finish, 2)
+{
+    weft_group *world = join();
+    int all[] = {0, 1};
+    weft_group *group = weft_group_new(world, all, 2, NULL);
+    weft_symm *mem = group ? share(group, 4) : NULL;
+    CHECK(mem);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+    CHECK_STATUS(weft_group_barrier(world, 0), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_group_barrier(group, 0), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_symm_barrier(mem, 0, 0), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_symm_put_signal(mem, 0, 0, 0), WEFT_ERR_STATE);
+    CHECK(!weft_group_new(world, all, 2, NULL));
+    CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
+    CHECK(!weft_group_split(group, 0, 0));
+    CHECK(!share(group, 4));
+    CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_group_revoke(group), WEFT_ERR_STATE);
+    CHECK_INT(weft_rank(group), rank);              /* asking still works */
+    CHECK_INT(-weft_finish(world), WEFT_ERR_STATE); /* reports the first error, leaves once */
+    CHECK(!weft_init(NULL));                        /* a rank enters its job once */
+    CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
