@@ -17,7 +17,7 @@
 #include <time.h>
 
 enum { MOST = 8, TIMES = 15 };
-static const size_t largest = 16u << 20;
+static const size_t largest = 16u << 20, sizes[] = {8, 1 << 10, 16 << 10, 256 << 10, 16u << 20};
 
 static double now(void)
 {
@@ -49,47 +49,55 @@ static void once(const struct work *work)
         memcpy(work->out[0], work->in[0], work->bytes);
 }
 
-/* Seconds of one call. */
-static double measure(const struct work *work, size_t moved)
+static double time_of(const struct work *work, size_t repeats)
 {
-    double samples[TIMES];
-    size_t repeats = 1 + ((size_t)32 << 20) / moved;
-    for (int i = 0; i < TIMES; i++) {
-        double start = now();
-        for (size_t k = 0; k < repeats; k++)
-            once(work);
-        samples[i] = (now() - start) / (double)repeats;
-    }
-    qsort(samples, TIMES, sizeof *samples, order);
-    return samples[TIMES / 2];
+    double start = now();
+    for (size_t k = 0; k < repeats; k++)
+        once(work);
+    return (now() - start) / (double)repeats;
 }
 
-/* memcpy of so many bytes read and written in all as the fold moves. */
-static double measure_copy(char *from, char *to, size_t moved)
+/* Median seconds of a call of each; they take turns, so that both meet the same disturbances. */
+static void measure(const struct work *fold, const struct work *copy, size_t moved,
+                    double *fold_time, double *copy_time)
 {
-    struct work copy = {.out = {to}, .in = {from}, .bytes = moved / 2};
-    return (double)moved / measure(&copy, moved) * 1e-9;
+    double folds[TIMES], copies[TIMES];
+    size_t repeats = 1 + ((size_t)16 << 20) / moved;
+    repeats = repeats < 20000 ? repeats : 20000;
+    for (int i = 0; i < TIMES; i++) {
+        folds[i] = time_of(fold, repeats);
+        copies[i] = time_of(copy, repeats);
+    }
+    qsort(folds, TIMES, sizeof *folds, order);
+    qsort(copies, TIMES, sizeof *copies, order);
+    *fold_time = folds[TIMES / 2];
+    *copy_time = copies[TIMES / 2];
+}
+
+static void measure_one(weft_i_fold fold, char *memory, size_t bytes, size_t count, int inputs,
+                        int outputs)
+{
+    struct work work = {.fold = fold, .inputs = inputs, .outputs = outputs, .count = count};
+    for (int k = 0; k < MOST; k++) {
+        work.in[k] = memory + (size_t)k * (bytes + 256);
+        work.out[k] = memory + (size_t)(MOST + k) * (bytes + 256);
+    }
+    size_t moved = bytes * (size_t)(inputs + outputs);
+    struct work copy = {.out = {memory + MOST * (bytes + 256)}, .in = {memory}, .bytes = moved / 2};
+    double seconds, copy_seconds;
+    measure(&work, &copy, moved, &seconds, &copy_seconds);
+    printf("%9zu %3d %3d %12.3f %9.1f %9.1f %6.2f\n", bytes, inputs, outputs, seconds * 1e6,
+           (double)moved / seconds * 1e-9, (double)moved / copy_seconds * 1e-9,
+           copy_seconds / seconds);
 }
 
 static void measure_size(weft_dtype dtype, weft_i_fold_op op, char *memory, size_t bytes)
 {
-    static const int inputs[] = {2, 3, 4, 5, 8}, outputs[] = {1, 2, 4, 8};
+    static const int inputs[] = {2, 4, 5, 8}, outputs[] = {1, 2, 8};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-        for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++) {
-            struct work work = {.fold = weft_i_fold_find(dtype, op)};
-            work.inputs = inputs[i], work.outputs = outputs[o];
-            work.count = bytes / weft_dtype_size(dtype);
-            for (int k = 0; k < MOST; k++) {
-                work.in[k] = memory + (size_t)k * (bytes + 256);
-                work.out[k] = memory + (size_t)(MOST + k) * (bytes + 256);
-            }
-            size_t moved = bytes * (size_t)(inputs[i] + outputs[o]);
-            double seconds = measure(&work, moved);
-            double copy = measure_copy(memory, memory + MOST * (bytes + 256), moved);
-            printf("%9zu %3d %3d %12.3f %9.1f %9.1f %6.2f\n", bytes, inputs[i], outputs[o],
-                   seconds * 1e6, (double)moved / seconds * 1e-9, copy,
-                   (double)moved / seconds * 1e-9 / copy);
-        }
+        for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++)
+            measure_one(weft_i_fold_find(dtype, op), memory, bytes, bytes / weft_dtype_size(dtype),
+                        inputs[i], outputs[o]);
 }
 
 int main(int argc, char **argv)
@@ -109,8 +117,8 @@ int main(int argc, char **argv)
             continue;
         printf("# %s, op %d, %s\n#   bytes  in out           us      GB/s    memcpy  ratio\n",
                weft_dtype_name(dtype), (int)op, variant);
-        for (size_t bytes = 16 << 10; bytes <= largest; bytes *= bytes < 1 << 18 ? 16 : 64)
-            measure_size(dtype, op, memory, bytes);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            measure_size(dtype, op, memory, sizes[i]);
     }
     free(memory);
     return 0;

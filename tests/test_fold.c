@@ -211,6 +211,40 @@ TEST(test_fold_in_place)
     for_each_fold(check_aliases);
 }
 
+static void check_huge(weft_dtype dtype, int outputs, size_t count)
+{
+    size_t bytes = count * weft_dtype_size(dtype), room = bytes + 2 * GUARD;
+    unsigned char *memory = malloc(room * 6), *at[6];
+    CHECK(memory);
+    memset(memory, 0x55, room * 6);
+    for (int i = 0; i < 6; i++)
+        at[i] = memory + room * (size_t)i + GUARD - (i > 2 ? i : 0);
+    fill(dtype, at[0], count);
+    fill(dtype, at[1], count);
+    void *out[] = {at[3], at[4], at[5]}, *reference[] = {at[2]};
+    const void *in[] = {at[0], at[1]};
+    weft_i_fold_reference(dtype, WEFT_I_FOLD_SUM, reference, 1, in, 2, count, NULL);
+    weft_i_fold_find(dtype, WEFT_I_FOLD_SUM)(out, outputs, in, 2, count, NULL);
+    for (int i = 0; i < outputs; i++) {
+        check_equal("huge", dtype, WEFT_I_FOLD_SUM, 2, outputs, count, out[i], at[2]);
+        CHECK(at[3 + i][-1] == 0x55 && at[3 + i][bytes] == 0x55);
+    }
+    free(memory);
+}
+
+/* So much that results are stored past the caches. */
+TEST(test_fold_huge)
+{
+    const char *variant;
+    for (int v = 0; (variant = weft_i_fold_variant(v)); v++) {
+        if (!weft_i_fold_use(variant))
+            continue;
+        check_huge(WEFT_F32, 2, (1 << 20) + 1);
+        check_huge(WEFT_BF16, 3, (3 << 19) + 7);
+    }
+    weft_i_fold_use(NULL);
+}
+
 TEST(test_fold_meaning)
 {
     CHECK(!weft_i_fold_find(WEFT_F32, WEFT_I_FOLD_BAND));

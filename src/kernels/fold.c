@@ -15,8 +15,9 @@
 #endif
 
 enum {
-    BLOCK = 4096,      /* bytes of a result that is made in several passes or copied */
-    SMALL_BLOCK = 512, /* elements of a block of small floats: 8 of them are 16 KiB as f32 */
+    BLOCK = 4096,        /* bytes of a result that is made in several passes or copied */
+    SMALL_BLOCK = 512,   /* elements of a block of small floats: 8 of them are 16 KiB as f32 */
+    FAR_LEAST = 8 << 20, /* bytes of results from which on they are stored past the caches */
 };
 
 /* Asked here and not in the tables' own files, which are compiled for processors that have it. */
@@ -145,26 +146,51 @@ static void fold_passes(const weft_i_fold_passes *passes, void *sum, void *to,
     }
 }
 
-/* Brings n bytes that lie in the first output to the others. */
-static void spread(const struct fold *fold, size_t at, size_t n)
+/* Brings n bytes at `from`, which may be in the first output itself, to all outputs. */
+static void spread(const struct fold *fold, const char *from, size_t at, size_t n)
 {
-    for (int i = 1; i < fold->outputs; i++)
-        if (fold->out[i] != fold->out[0])
-            memcpy(fold->out[i] + at, fold->out[0] + at, n);
+    for (int i = 0; i < fold->outputs; i++)
+        if (fold->out[i] + at != from)
+            memcpy(fold->out[i] + at, from, n);
 }
 
-static void fold_blocks(const struct fold *fold, size_t bytes, bool divided)
+/* The same past the caches. */
+static void spread_far(const struct fold *fold, const char *from, size_t at, size_t n)
+{
+    for (int i = 0; i < fold->outputs; i++)
+        fold->table->stream(fold->out[i] + at, from, n);
+}
+
+/*
+ * Whether results should go past the caches: if they are many and their lines are in no cache, so
+ * that they need not be read first.  On Sapphire Rapids that is 1.2 to 1.5 times as fast, reading
+ * the results afterwards included; with a single output it is not.
+ */
+static bool goes_far(const struct fold *fold, size_t bytes)
+{
+    if (!fold->table->stream || fold->outputs < 2 || bytes * (size_t)fold->outputs < FAR_LEAST)
+        return false;
+    for (int i = 0; i < fold->outputs; i++)
+        for (int k = 0; k < fold->inputs; k++)
+            if (fold->out[i] == fold->in[k])
+                return false;
+    return true;
+}
+
+static void fold_blocks(const struct fold *fold, size_t bytes, bool divided, bool far)
 {
     _Alignas(64) char sum[BLOCK];
     size_t size = weft_dtype_size(fold->dtype);
     for (size_t at = 0; at < bytes; at += BLOCK) {
         size_t part = bytes - at < BLOCK ? bytes - at : BLOCK, n = part / size;
-        char *to = fold->out[0] + at;
+        char *to = far ? sum : fold->out[0] + at;
         fold_passes(fold->passes, sum, to, fold->in, at, fold->inputs, n, fold->factors);
         if (divided)
             fold->table->divide[fold->dtype](to, n, fold->inputs);
-        spread(fold, at, part);
+        (far ? spread_far : spread)(fold, to, at, part);
     }
+    if (far)
+        fold->table->drain();
 }
 
 /* The block of small floats at `at`, folded as f32 to wide[0]. */
@@ -194,8 +220,9 @@ static void fold_small(const struct fold *fold, size_t count)
         fold_wide(fold, wide, done * size, n);
         if (fold->op == WEFT_I_FOLD_AVG)
             fold->table->divide[WEFT_F32](wide[0], n, fold->inputs);
-        fold->table->round[fold->dtype](fold->out[0] + done * size, wide[0], n);
-        spread(fold, done * size, n * size);
+        char *to = fold->out[0] + done * size;
+        fold->table->round[fold->dtype](to, wide[0], n);
+        spread(fold, to, done * size, n * size);
     }
 }
 
@@ -242,13 +269,15 @@ __attribute__((noinline)) static void fold_all(weft_dtype dtype, weft_i_fold_op 
     bool divided = !small && op == WEFT_I_FOLD_AVG && t->divide[dtype];
     if (small && !sums_at_once(&fold, exact))
         fold_small(&fold, count);
+    else if (goes_far(&fold, bytes))
+        fold_blocks(&fold, bytes, divided, true);
     else if (exact >= 0 && !divided && outputs == 1 && fold.passes->once[exact])
         fold.passes->once[exact](out[0], NULL, in, count, fold.factors);
     else if (exact >= 0 && !divided && outputs == 2 && fold.passes->twice[exact] &&
              bytes <= t->twice_most)
         fold.passes->twice[exact](out[0], out[1], in, count, NULL);
     else
-        fold_blocks(&fold, bytes, divided);
+        fold_blocks(&fold, bytes, divided, false);
 }
 
 #define OPS(X_, dtype_) \

@@ -27,14 +27,20 @@ typedef enum weft_i_fold_op {
 } weft_i_fold_op;
 
 /*
- * Folds `count` elements of `inputs` arrays and stores the result to each of `outputs` arrays.  An
- * output may be one of the inputs (same address), or overlap none.  Arrays need no alignment.
- * `factors` (one per input) is for PREMUL_SUM only.
+ * Folds `count` elements of `inputs` arrays (1 or more) and stores the result to each of `outputs`
+ * arrays.  An output may be one of the inputs (same address), or overlap none.  Arrays need no
+ * alignment.  `factors` (one per input) is for PREMUL_SUM only.  When the call returns, a release
+ * by this thread publishes the results.
  *
  * Floats of 8 and 16 bits accumulate in float32 and are rounded once at the end; float32 and
- * float64 in their own type; integers wrap.  AVG divides the sum by `inputs` before rounding;
- * integers are cut towards zero.  MIN and MAX give NaN if any input is NaN.  For bool SUM is or,
- * PRODUCT is and, AVG is and.
+ * float64 in their own type, to which factors are rounded too; integers wrap.  AVG divides the sum
+ * (of integers: the wrapped one) by `inputs` before rounding; integers are cut towards zero.  MIN
+ * and MAX give NaN if any input is NaN; of two equal numbers, as zeros of both signs, the later one
+ * counts.  For bool, bytes of 0 or 1, SUM and MAX are or, PRODUCT, MIN and AVG are and.
+ *
+ * Results have the same bits for all instruction sets, counts and addresses: a NaN result is always
+ * the positive quiet one without payload.  Only a single input is copied as it is (PREMUL_SUM
+ * multiplies it).
  */
 typedef void (*weft_i_fold)(void *const *out, int outputs, const void *const *in, int inputs,
                             size_t count, const double *factors);

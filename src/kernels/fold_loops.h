@@ -225,6 +225,9 @@ DIVIDE(u32, f64)
 DIVIDE(u64, u64)
 
 #include "kernels/fold_small.h"
+#if defined(__AVX2__)
+#include "kernels/fold_stream.h"
+#endif
 
 /* ---- the table ---- */
 
@@ -306,6 +309,10 @@ const weft_i_fold_table TABLE = {
                [WEFT_U16] = divide_u16,
                [WEFT_U32] = divide_u32,
                [WEFT_U64] = divide_u64},
+#if defined(__AVX2__)
+    .stream = stream,
+    .drain = drain,
+#endif
     .widen = {[WEFT_F16] = widen_f16,
               [WEFT_BF16] = widen_bf16,
               [WEFT_F8E4M3] = widen_f8e4m3,

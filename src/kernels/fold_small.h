@@ -244,6 +244,63 @@ static inline void lanes_store_f8e4m3(void *to, lanes x)
 #define SMALL_OF_4(load_) SMALL_OF_3(load_) + load_(x3 + i)
 #define SMALL_OF_8(load_) \
     SMALL_OF_4(load_) + load_(x4 + i) + load_(x5 + i) + load_(x6 + i) + load_(x7 + i)
+/* ---- sums of bf16 ---- */
+
+/* Two adjacent elements are the halves of a word and stay there: nothing has to be moved between
+ * lanes. */
+static inline f32 low_bf16(const any_u32 *from)
+{
+    return weft_i_f32_from_bits(*from << 16);
+}
+
+static inline f32 high_bf16(const any_u32 *from)
+{
+    return weft_i_f32_from_bits(*from & 0xffff0000);
+}
+
+/* Rounded to bf16, in the upper half. */
+static inline u32 rounded_bf16(f32 x)
+{
+    u32 u = weft_i_f32_bits(CANON(f32, x));
+    return u + 0x7fff + (u >> 16 & 1);
+}
+
+#define BF16_SUM(name_, inputs_, sum_)                                                           \
+    static void name_(void *to_, void *twin, const void *const *in, size_t n,                    \
+                      const double *factors)                                                     \
+    {                                                                                            \
+        const f32 scale = factors ? (f32)factors[0] : 1;                                         \
+        any_u32 *to = to_;                                                                       \
+        const any_u32 *x0 = in[0], *x1 = INPUT(1, inputs_), *x2 = INPUT(2, inputs_),             \
+                      *x3 = INPUT(3, inputs_), *x4 = INPUT(4, inputs_), *x5 = INPUT(5, inputs_), \
+                      *x6 = INPUT(6, inputs_), *x7 = INPUT(7, inputs_);                          \
+        (void)x1, (void)x2, (void)x3, (void)x4, (void)x5, (void)x6, (void)x7, (void)twin;        \
+        WEFT_I_VECTOR_LOOP                                                                       \
+        for (size_t i = 0; i < n / 2; i++) {                                                     \
+            f32 low = (sum_(low_bf16)) * scale, high = (sum_(high_bf16)) * scale;                \
+            to[i] = rounded_bf16(low) >> 16 | (rounded_bf16(high) & 0xffff0000);                 \
+        }                                                                                        \
+        if (n % 2) {                                                                             \
+            u16 x[inputs_][2] = {{0}};                                                           \
+            const void *padded[inputs_];                                                         \
+            for (int k = 0; k < inputs_; k++) {                                                  \
+                x[k][0] = ((const any_u16 *)in[k])[n - 1];                                       \
+                padded[k] = x[k];                                                                \
+            }                                                                                    \
+            name_(x[0], NULL, padded, 2, factors);                                               \
+            ((any_u16 *)to_)[n - 1] = x[0][0];                                                   \
+        }                                                                                        \
+    }
+
+WIDEN(scalar, bf16, u16)
+ROUND(scalar, bf16, u16)
+BF16_SUM(SUM_bf16_2, 2, SMALL_OF_2)
+BF16_SUM(SUM_bf16_3, 3, SMALL_OF_3)
+BF16_SUM(SUM_bf16_4, 4, SMALL_OF_4)
+BF16_SUM(SUM_bf16_8, 8, SMALL_OF_8)
+
+/* ---- the others ---- */
+
 #define SMALL(how_, name_, type_)                                 \
     WIDEN(how_, name_, type_)                                     \
     ROUND(how_, name_, type_)                                     \
@@ -252,7 +309,6 @@ static inline void lanes_store_f8e4m3(void *to, lanes x)
     SMALL_SUM(SUM_##name_##_4, name_, how_, type_, 4, SMALL_OF_4) \
     SMALL_SUM(SUM_##name_##_8, name_, how_, type_, 8, SMALL_OF_8)
 
-SMALL(scalar, bf16, u16)
 #if defined(__F16C__)
 SMALL(lanes, f16, u16)
 SMALL(lanes, f8e4m3, u8)

@@ -34,6 +34,10 @@ typedef struct weft_i_fold_table {
     weft_i_fold_passes passes[WEFT_I_FOLD_OPS][WEFT_DTYPE_COUNT];
     /* What turns a sum into an average, in place; NULL if nothing is to be done. */
     void (*divide[WEFT_DTYPE_COUNT])(void *x, size_t n, int by);
+    /* Copies past the caches, which pays for much data and saves reading what is overwritten; the
+     * last call has to be followed by `drain`.  NULL where it does not pay. */
+    void (*stream)(void *to, const void *from, size_t n);
+    void (*drain)(void);
     void (*widen[WEFT_DTYPE_COUNT])(float *to, const void *from, size_t n);
     void (*round[WEFT_DTYPE_COUNT])(void *to, const float *from, size_t n);
 } weft_i_fold_table;
