@@ -36,7 +36,7 @@ static void end(weft_i_lane *lane, weft_i_letter *letter, weft_status status)
     *at = letter->next;
     if (status < 0 && letter->begun) /* the pair's bytes are out of step */
         weft_i_group_spoil(letter->coll->group,
-                         weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+                           weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
     /* Pairs with the acquire in weft_i_letter_status. */
     atomic_store_explicit(&letter->status, status, memory_order_release);
 }
