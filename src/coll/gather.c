@@ -19,10 +19,10 @@ static weft_status gather_shown(weft_i_coll *coll, bool wanted)
         memcpy(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, bytes);
     WEFT_TRY(weft_i_coll_enter_with_data(coll, tiny ? coll->in : NULL, tiny ? bytes : 0));
     for (int rank = 0; wanted && rank < lane->size; rank++)
-        memcpy(coll->out + (size_t)rank * bytes,
-               tiny ? (const char *)weft_i_lane_payload(lane, rank)
-                    : weft_i_lane_slot(lane, rank, lane->epoch),
-               bytes);
+        weft_i_coll_put(coll->out + (size_t)rank * bytes,
+                        tiny ? (const char *)weft_i_lane_payload(lane, rank)
+                             : weft_i_lane_slot(lane, rank, lane->epoch),
+                        bytes);
     return WEFT_OK;
 }
 
