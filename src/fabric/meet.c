@@ -191,6 +191,27 @@ static weft_status read_cards(weft_group *group)
     return WEFT_OK;
 }
 
+/* A rank has left: because it could not enter, or because it gave up waiting for others.  Then
+ * those are the news. */
+static weft_status name_missing(const weft_i_world *world)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (int rank = 0; rank < world->size && used + 48 < sizeof names; rank++) {
+        const weft_i_slot *slot = world->peers[rank].slot;
+        /* Pairs with the rank's releases, see job.h. */
+        uint32_t state =
+            slot ? atomic_load_explicit(&slot->life.state, memory_order_acquire) : WEFT_I_RANK_HERE;
+        if (state == WEFT_I_RANK_FAILED)
+            return WEFT_ERR_PEER_LEFT;
+        if (state == WEFT_I_RANK_AWAITED)
+            used += (size_t)snprintf(names + used, sizeof names - used,
+                                     "%srank %d (never called weft_init)", used ? ", " : "", rank);
+    }
+    return used ? weft_i_explain(WEFT_ERR_MISSING, "weft_init: waited for %s", names)
+                : WEFT_ERR_PEER_LEFT;
+}
+
 /* One exchange, in slices where a rank may fail in a way that only the store or its closed office
  * can tell. */
 static weft_status gather(weft_group *group, int64_t deadline)
@@ -208,6 +229,8 @@ static weft_status gather(weft_group *group, int64_t deadline)
         if (status == WEFT_ERR_TIMEOUT && sliced)
             WEFT_TRY(weft_i_meet_check(world));
     } while (status == WEFT_ERR_TIMEOUT && left > SLICE_MS && sliced);
+    if (status == WEFT_ERR_PEER_LEFT)
+        return name_missing(world);
     if (status == WEFT_ERR_TIMEOUT)
         return weft_i_explain(WEFT_ERR_MISSING, "weft_init");
     return status < 0 ? status : read_cards(group);

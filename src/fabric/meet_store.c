@@ -157,6 +157,11 @@ static weft_status read_card(weft_i_world *world, weft_store *store, int rank, i
         if (status == WEFT_ERR_TIMEOUT)
             WEFT_TRY(check_failure(store));
     } while (status == WEFT_ERR_TIMEOUT);
+    if (status == WEFT_ERR_UNREACHABLE)
+        return weft_i_explain(WEFT_ERR_MISSING,
+                              "weft_init: rank %d had not come when the store of the meeting, or "
+                              "rank 0 which serves it, went away",
+                              rank);
     if (status < 0)
         return status;
     status = check_card(world, rank, &value);
