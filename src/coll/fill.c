@@ -23,11 +23,6 @@ static weft_status check_group(const char *op, weft_group *group)
                            "%s: group \"%s\" spans hosts, and this build has no transport between "
                            "hosts",
                            op, group->name);
-    /* Pairs with the release of whoever revoked it. */
-    uint32_t revoked = atomic_load_explicit(&group->board->revoked, memory_order_acquire);
-    if (revoked)
-        return weft_i_fail(WEFT_ERR_REVOKED, "%s: rank %u revoked group \"%s\"", op, revoked - 1,
-                           group->name);
     return WEFT_OK;
 }
 

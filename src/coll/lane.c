@@ -9,8 +9,9 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { SYNC_DIGEST = 0x73796e63 };
+enum { SYNC_DIGEST = 0x73796e63 }; /* odd: a later meeting of an operation, see base/signal.h */
 
 static void destroy(weft_i_object *object)
 {
@@ -96,7 +97,6 @@ static weft_i_point point_at(const weft_i_lane *lane, size_t word_at, size_t pas
                           .mode = lane->mode};
 }
 
-/* A first use shows the operation it is for in place of the root. */
 static const char *card_text(const weft_i_card *card, char *out, size_t bytes)
 {
     bool first = card->kind == WEFT_I_FIRST_USE && card->root < WEFT_I_COLL_KINDS;
@@ -115,20 +115,51 @@ static const char *card_text(const weft_i_card *card, char *out, size_t bytes)
     return out;
 }
 
-static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *call,
-                                 const weft_i_meeting *meeting)
+static const weft_i_card *card_of(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
-    char mine[192], theirs[192];
-    int turn = meeting->epoch & 1;
-    const weft_i_card *other = &weft_i_lane_head_of(lane, meeting->culprit)->card[turn];
-    weft_i_group_spoil(call->group, WEFT_ERR_MISMATCH);
+    return &weft_i_lane_head_of(lane, rank)->card[epoch & 1];
+}
+
+/* Has `rank` entered operation `epoch`, or tried to? */
+static bool has_entered(const weft_i_lane *lane, int rank, uint32_t epoch)
+{
+    /* Pairs with the release of its arrival: its card is complete. */
+    uint64_t word = atomic_load_explicit(&weft_i_lane_head_of(lane, rank)->entry[epoch & 1].arrival,
+                                         memory_order_acquire);
+    return weft_i_arrival_epoch(word) == epoch;
+}
+
+/* A rank that calls something else than we do; -1 if the others only differ among themselves. */
+static int find_other(const weft_i_lane *lane, const weft_i_card *mine, uint32_t epoch)
+{
+    for (int rank = 0; rank < lane->size; rank++)
+        if (rank != lane->me && has_entered(lane, rank, epoch) &&
+            memcmp(card_of(lane, rank, epoch), mine, sizeof *mine))
+            return rank;
+    return -1;
+}
+
+/* Tells both calls, also to a rank that comes after others have found the mismatch. */
+static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *call,
+                                 const weft_i_card *card, bool late)
+{
+    char mine[128], theirs[128];
+    uint32_t epoch = lane->epoch + 1;
+    int other = late && has_entered(lane, lane->me, epoch) ? -1 : find_other(lane, card, epoch);
+    if (other < 0 && late)
+        return WEFT_ERR_MISMATCH; /* of an earlier call, told by weft_i_group_check_revoked */
+    card_text(card, mine, sizeof mine);
+    if (other < 0)
+        return weft_i_fail(WEFT_ERR_MISMATCH,
+                           "group \"%s\", operation %u: rank %d calls %s; the ranks choose "
+                           "different algorithms (weft/tune.h), or others call something else",
+                           call->group->name, epoch, lane->me, mine);
+    const weft_i_card *card_of_other = card_of(lane, other, epoch);
     return weft_i_fail(
         WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
-        call->group->name, meeting->epoch, lane->me,
-        card_text(&weft_i_lane_head_of(lane, lane->me)->card[turn], mine, sizeof mine),
-        meeting->culprit,
-        (unsigned)other->kind < WEFT_I_COLL_KINDS ? card_text(other, theirs, sizeof theirs)
-                                                  : "something unknown");
+        call->group->name, epoch, lane->me, mine, other,
+        card_of_other->kind < WEFT_I_COLL_KINDS ? card_text(card_of_other, theirs, sizeof theirs)
+                                                : "something unknown");
 }
 
 weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
@@ -138,12 +169,18 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const 
                                   offsetof(weft_i_lane_head, entry_pass));
     point.turn_stride = sizeof(weft_i_entry_line);
     point.epoch = lane->epoch;
-    weft_i_lane_head_of(lane, lane->me)->card[(lane->epoch + 1) & 1] = *card;
     weft_i_meeting meeting;
-    weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
-    if (status == WEFT_OK)
-        lane->epoch++;
-    return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, &meeting) : status;
+    weft_status status = weft_i_group_check_revoked(call);
+    if (status < 0)
+        return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, card, true) : status;
+    weft_i_lane_head_of(lane, lane->me)->card[(lane->epoch + 1) & 1] = *card;
+    status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
+    if (status == WEFT_ERR_MISMATCH) {
+        fail_mismatch(lane, call, card, meeting.culprit < 0);
+        weft_i_group_spoil(call->group, status);
+    }
+    lane->epoch += status == WEFT_OK;
+    return status;
 }
 
 weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
@@ -152,7 +189,8 @@ weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t
         point_at(lane, offsetof(weft_i_lane_head, step), offsetof(weft_i_lane_head, step_pass));
     weft_i_meeting meeting;
     weft_status status = weft_i_group_meet(call, &point, SYNC_DIGEST, timeout_ms, &meeting);
-    if (status < 0)
-        weft_i_group_spoil(call->group, status);
+    if (status < 0) /* the others are in the middle of it: there is no trying again */
+        weft_i_group_spoil(call->group,
+                           weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
     return status;
 }

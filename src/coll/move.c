@@ -212,12 +212,14 @@ static weft_status check_splits(const weft_i_coll *coll, size_t *largest)
     for (int from = 0; from < lane->size; from++)
         for (int to = 0; to < lane->size; to++) {
             size_t sent = sends(coll, from, to), expected = sends(coll, to, lane->size + from);
-            if (sent != expected)
+            if (sent != expected) {
+                weft_i_group_spoil(coll->group, WEFT_ERR_MISMATCH);
                 return weft_i_fail(
                     WEFT_ERR_MISMATCH,
                     "all_to_all in group \"%s\": rank %d sends rank %d %zu bytes, which "
                     "expects %zu",
                     coll->group->name, from, to, sent, expected);
+            }
             if (sent > *largest)
                 *largest = sent;
         }

@@ -25,8 +25,8 @@ typedef struct weft_i_board_row {
 typedef struct weft_i_board {
     _Alignas(WEFT_I_LINE) _Atomic uint32_t
         revoked;             /* 1 + rank that revoked the group; release, acquire in waits */
-    _Atomic int32_t failure; /* why, if that rank could not take part in making it; else 0. Relaxed:
-                                stored before `revoked` */
+    _Atomic int32_t failure; /* why, if something went wrong; else 0.  Relaxed: stored before
+                                `revoked` */
     uint32_t ranks;
     weft_i_key key; /* the group's identity */
     _Alignas(WEFT_I_LINE) weft_i_board_row row[];

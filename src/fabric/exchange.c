@@ -93,8 +93,14 @@ weft_status weft_i_group_check_revoked(const weft_i_call *call)
     weft_i_call_text(call, what, sizeof what);
     weft_status why =
         (weft_status)atomic_load_explicit(&group->board->failure, memory_order_relaxed);
-    if (why < 0)
+    if (why < 0 && group->making)
         return fail_refusal(group, what, (int)revoked - 1, why);
+    bool lost = why == WEFT_ERR_PEER_DEAD || why == WEFT_ERR_PEER_LEFT;
+    for (int rank = 0; lost && rank < group->size; rank++) /* name the one who is */
+        WEFT_TRY(weft_i_world_lost(group->world, group->members[rank], what));
+    if (why < 0)
+        return weft_i_fail(why, "%s: rank %u ended the group: %s", what, revoked - 1,
+                           weft_strerror(why));
     return weft_i_fail(WEFT_ERR_REVOKED, "%s: rank %u revoked the group", what, revoked - 1);
 }
 
@@ -157,6 +163,8 @@ static weft_status fail_anew(const weft_i_call *call, const weft_i_meeting *meet
 
 weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting)
 {
+    if (meeting->culprit < 0)
+        return WEFT_ERR_MISMATCH; /* an earlier one, told by weft_i_group_check_revoked */
     char what[160], who[512];
     weft_i_call_text(call, what, sizeof what);
     weft_i_world_describe(call->group->world, call->group->members[meeting->culprit], who,
@@ -168,6 +176,7 @@ weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting 
 weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
                               int64_t timeout_ms, weft_i_meeting *meeting)
 {
+    meeting->culprit = -1;
     WEFT_TRY(weft_i_group_check_revoked(call));
     point->lost = point_lost;
     point->arg = (void *)(uintptr_t)call;

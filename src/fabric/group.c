@@ -152,9 +152,12 @@ weft_status weft_group_set_timeout(weft_group *group, int64_t timeout_ms)
 static void end_board(const weft_group *group, weft_status why)
 {
     uint32_t nobody = 0;
+    int32_t no_reason = 0;
+    /* Relaxed: seen by who sees `revoked`.  In both the first one counts. */
     if (why < 0)
-        atomic_store_explicit(&group->board->failure, why, memory_order_relaxed);
-    /* Pairs with the acquire in `revoker`.  The first to revoke is the one named. */
+        atomic_compare_exchange_strong_explicit(&group->board->failure, &no_reason, why,
+                                                memory_order_relaxed, memory_order_relaxed);
+    /* Pairs with the acquire in `revoker`. */
     atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody,
                                             1 + (uint32_t)group->rank, memory_order_release,
                                             memory_order_relaxed);

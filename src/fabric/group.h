@@ -68,7 +68,7 @@ weft_status weft_i_group_lost(const weft_i_call *call, int rank);
  * as heard: they are no news for the next try. */
 bool weft_i_group_hear_refusals(const weft_group *group);
 
-/* WEFT_OK, or WEFT_ERR_REVOKED with a message. */
+/* WEFT_OK, or WEFT_ERR_REVOKED, or what ended the group, with a message. */
 weft_status weft_i_group_check_revoked(const weft_i_call *call);
 
 /* "rank 1 of 4 in group "0", barrier on channel 2" */
