@@ -175,10 +175,10 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const 
         return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, card, true) : status;
     weft_i_lane_head_of(lane, lane->me)->card[(lane->epoch + 1) & 1] = *card;
     status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
-    if (status == WEFT_ERR_MISMATCH) {
+    if (status == WEFT_ERR_MISMATCH)
         fail_mismatch(lane, call, card, meeting.culprit < 0);
-        weft_i_group_spoil(call->group, status);
-    }
+    if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
+        weft_i_group_spoil(call->group, status); /* so that all get out, with the same cause */
     lane->epoch += status == WEFT_OK;
     return status;
 }

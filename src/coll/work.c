@@ -19,6 +19,7 @@ enum {
     NAP_NS = 1000 * 1000, /* between looks while there was work lately */
     NAPS = 100,           /* without work: then the helper dozes until it is woken */
     DOZE_NS = 1000 * 1000 * 1000,
+    VERDICT_MS = 40, /* longer than an operation's limit, so that its own verdict comes first */
     MIND_NS = 20 * 1000 * 1000 /* between looks at whether letters can still arrive */
 };
 
@@ -378,8 +379,8 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
     }
     if (done(work))
         return outcome(work);
-    int64_t deadline = weft_i_os_deadline(limit);
     bool mine = is_patient(work, limit);
+    int64_t deadline = weft_i_os_deadline(mine && limit >= 0 ? limit + VERDICT_MS : limit);
     while (mine && !done(work) && run_first(work->coll.lane->queue))
         mine = WEFT_OS->clock_ns() < deadline;
     return done(work) ? outcome(work) : wait_for_others(work, deadline);

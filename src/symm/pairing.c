@@ -325,6 +325,12 @@ weft_status weft_i_pairing_new(weft_i_block *block, size_t offset, weft_group *g
     }
     WEFT_OS->free(room.entries);
     WEFT_OS->free(room.results);
+    if (group->board && (status == WEFT_ERR_PEER_DEAD || status == WEFT_ERR_PEER_LEFT)) {
+        /* The others may be in a later step, and wait for us: end that, and name who is lost. */
+        weft_i_call call = {group, "rendezvous", -1};
+        weft_i_group_spoil(group, status);
+        status = weft_i_group_check_revoked(&call);
+    }
     if (status == WEFT_OK)
         *out = room.pairing;
     else
