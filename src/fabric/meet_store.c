@@ -109,7 +109,15 @@ static weft_status show_card(weft_i_world *world, weft_store *store, card *mine)
     return WEFT_OK;
 }
 
-static weft_status fail_missing(const weft_i_world *world, weft_store *store)
+static weft_status fail_store_gone(int awaited)
+{
+    return weft_i_explain(WEFT_ERR_MISSING,
+                          "weft_init: rank %d had not come when the store of the meeting, or "
+                          "rank 0 which serves it, went away",
+                          awaited);
+}
+
+static weft_status fail_missing(const weft_i_world *world, weft_store *store, int awaited)
 {
     char names[512] = "";
     size_t used = 0;
@@ -118,7 +126,9 @@ static weft_status fail_missing(const weft_i_world *world, weft_store *store)
         card_key(rank, text);
         const char *key = text;
         bool here = false;
-        if (weft_store_check(store, 1, &key, &here) < 0 || here)
+        if (weft_store_check(store, 1, &key, &here) < 0)
+            return fail_store_gone(awaited);
+        if (here)
             continue;
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%d", used ? ", " : "", rank);
     }
@@ -153,15 +163,12 @@ static weft_status read_card(weft_i_world *world, weft_store *store, int rank, i
     do {
         status = weft_store_get(store, key, SLICE_MS, &value);
         if (status == WEFT_ERR_TIMEOUT && WEFT_OS->clock_ns() >= deadline)
-            return fail_missing(world, store);
+            return fail_missing(world, store, rank);
         if (status == WEFT_ERR_TIMEOUT)
             WEFT_TRY(check_failure(store));
     } while (status == WEFT_ERR_TIMEOUT);
     if (status == WEFT_ERR_UNREACHABLE)
-        return weft_i_explain(WEFT_ERR_MISSING,
-                              "weft_init: rank %d had not come when the store of the meeting, or "
-                              "rank 0 which serves it, went away",
-                              rank);
+        return fail_store_gone(rank);
     if (status < 0)
         return status;
     status = check_card(world, rank, &value);
