@@ -68,6 +68,8 @@ weft_group *weft_i_group_of_world(weft_i_world *world)
         group->local = all_local(group);
         group->board = group->local ? weft_i_job_board(weft_i_job_of(world->job)) : NULL;
         snprintf(group->name, sizeof group->name, "0");
+    } else { /* acquired by peers, whose waits for us end */
+        atomic_store_explicit(&world->mine->life.state, WEFT_I_RANK_FAILED, memory_order_release);
     }
     weft_i_world_drop(world); /* the group holds it now */
     return group;

@@ -96,8 +96,10 @@ void weft_i_world_leave(weft_i_world *world)
         return;
     if (world->generation != weft_i_os_generation())
         return; /* a forked child: the slot, the thread and the office are the parent's */
-    atomic_store_explicit(&world->mine->life.state, WEFT_I_RANK_LEFT,
-                          memory_order_release); /* acquired by peers */
+    uint32_t here = WEFT_I_RANK_HERE; /* else it has said FAILED, which tells more */
+    atomic_compare_exchange_strong_explicit(&world->mine->life.state, &here, WEFT_I_RANK_LEFT,
+                                            memory_order_release,
+                                            memory_order_relaxed); /* acquired by peers */
     weft_i_watch_stop(world->watch);
     world->watch = NULL;
 }
