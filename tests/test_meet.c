@@ -364,7 +364,7 @@ static int missing_crew(int rank, void *arg)
     CREW(!weft_init(&opts), "met without the others");
     long long ms = (harness_now() - began) / 1000000;
     CREW(weft_last_status() == WEFT_ERR_MISSING, "%s", weft_last_error());
-    CREW(ms >= 290 && ms < 5000, "%lld ms", ms);
+    CREW(ms >= 250 && ms < 5000, "%lld ms", ms);
     CREW(
         !a->by_store || strstr(weft_last_error(), "these never came: 1, 3") ||
             (rank && strstr(weft_last_error(), "rank 1 had not come when")), /* rank 0 left first */
