@@ -25,12 +25,12 @@ test: setup-test dev ## build with warnings as errors and run every test (under 
 	@scripts/build tsan $(JOBS)
 	@tests/run build/dev build/asan build/tsan
 
-test-all: setup-test dev ## `make test`, then the undefined-behaviour build and the other compiler
+test-all: setup-test dev ## `make test`, then larger models, the undefined-behaviour build, the other compiler
 	@scripts/build asan $(JOBS)
 	@scripts/build tsan $(JOBS)
 	@scripts/build ubsan $(JOBS)
 	@scripts/build clang $(JOBS)
-	@tests/run build/dev build/asan build/tsan build/ubsan build/clang
+	@WEFT_TEST_MODELS=all tests/run build/dev build/asan build/tsan build/ubsan build/clang
 
 asan tsan ubsan: setup-test ## build with that sanitizer and run its tests
 	@scripts/build $@ $(JOBS)

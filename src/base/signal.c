@@ -44,7 +44,7 @@ static sight see(const weft_i_meeting *meeting, uint64_t word)
 
 static uint64_t word_of(const looking *look, int rank)
 {
-    /* Pairs with the release in `arrive`. */
+    /* Pairs with the release in arrive. */
     return atomic_load_explicit(weft_i_point_turn(look->point, rank, look->meeting->epoch),
                                 memory_order_acquire);
 }
@@ -61,8 +61,8 @@ static void look_anew(looking *look)
 {
     look->next = 0;
     look->different = -1;
-    /* Must be seen by who gives up, or its barrier makes us see that its arrival is gone: that
-     * barrier stands in for a fence here, which only has to hold the compiler. */
+    /* Pairs with the barrier in give_up: who gives up sees this, or we see that its arrival is
+     * gone. That barrier stands in for a fence here, which only has to hold the compiler. */
     atomic_store_explicit(weft_i_point_pass(look->point, look->point->me),
                           pass_word(look->meeting->epoch, LOOKING), memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
@@ -76,7 +76,7 @@ static bool decide(looking *look)
     uint32_t epoch = look->meeting->epoch;
     uint64_t expected = pass_word(epoch, LOOKING);
     uint64_t desired = pass_word(epoch, look->different < 0 ? PASSED : MISMATCHED);
-    /* Release: who finds it in `find_out` has seen all that we have seen. */
+    /* Pairs with the exchange in find_out: who finds it there has seen all that we have seen. */
     if (!atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, point->me), &expected,
                                                  desired, memory_order_acq_rel,
                                                  memory_order_relaxed)) {
@@ -110,14 +110,13 @@ static bool all_here(void *arg)
     return decide(look);
 }
 
-/* Can it still happen?  Looks at everybody, because the one who ends it may come behind the one we
- * wait for. */
+/* Can it still happen?  Looks at everybody: the one who ends it may come behind the one we wait
+ * for, or have been seen here, and then have given up and died. */
 static weft_status nobody_lost(void *arg)
 {
     looking *look = arg;
     const weft_i_point *point = look->point;
-    for (int turn = look->next; turn < point->size && point->lost; turn++) {
-        int rank = rank_at(point, turn);
+    for (int rank = 0; rank < point->size && point->lost; rank++) {
         if (see(look->meeting, word_of(look, rank)) != ABSENT)
             continue;
         weft_status status = point->lost(point->arg, (uint64_t)rank);
@@ -131,8 +130,8 @@ static weft_status nobody_lost(void *arg)
 
 void weft_i_signal_ring(const weft_i_point *point)
 {
-    /* Pairs with the fence of a sleeper.  Ranks that spin sleep only after a long wait: not worth a
-     * fence. */
+    /* Pairs with the fence in sleep_until_rung.  Ranks that spin sleep only after a long wait: not
+     * worth a fence. */
     if (point->mode != WEFT_I_WAIT_SPIN)
         atomic_thread_fence(memory_order_seq_cst);
     for (int rank = 0; rank < point->size; rank++)
@@ -148,7 +147,7 @@ static _Atomic uint64_t *my_word(const looking *look)
 static void arrive(const looking *look)
 {
     uint64_t word = (uint64_t)look->meeting->epoch << 32 | look->meeting->digest;
-    /* Pairs with the acquire in `word_of`. */
+    /* Pairs with the acquire in word_of. */
     atomic_store_explicit(my_word(look), word, memory_order_release);
     weft_i_signal_ring(look->point);
 }
@@ -162,11 +161,12 @@ static weft_status find_out(const looking *look)
     weft_status found = WEFT_IN_PROGRESS;
     for (int rank = 0; rank < point->size; rank++) {
         uint64_t pass = pass_word(epoch, LOOKING);
+        /* Pairs with the exchange in decide: one of the two changes LOOKING. */
         if (rank == point->me ||
             atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, rank), &pass,
                                                     pass_word(epoch, BARRED), memory_order_acq_rel,
                                                     memory_order_acquire))
-            continue; /* pairs with the exchange in `decide` */
+            continue;
         if (went_on(pass, epoch))
             found = WEFT_OK;
         else if (pass == pass_word(epoch, MISMATCHED))
@@ -182,14 +182,16 @@ static weft_status give_up(looking *look, uint64_t before, weft_status why)
 {
     const weft_i_point *point = look->point;
     uint32_t epoch = look->meeting->epoch;
+    /* Relaxed: should we die here, it tells that we have not gone on. */
     atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(epoch, BARRED),
                           memory_order_relaxed);
+    /* Pairs with the acquire in word_of, as the arrival that it restores. */
     atomic_store_explicit(my_word(look), before, memory_order_release);
     weft_i_os_barrier_everywhere();
     weft_status found = find_out(look);
     if (found == WEFT_IN_PROGRESS)
         return why;
-    /* Pairs with the exchange in `find_out`. */
+    /* Pairs with the exchange in find_out. */
     atomic_store_explicit(weft_i_point_pass(point, point->me),
                           pass_word(epoch, found == WEFT_OK ? PASSED : MISMATCHED),
                           memory_order_release);

@@ -51,13 +51,15 @@ static bool sleep_until_rung(const weft_i_wait *wait, int64_t slice)
         WEFT_OS->sleep_ns(slice);
         return false;
     }
-    /* Pairs with the ringer: our store and look, its store and look, are ordered by full fences on
-     * both sides. */
+    /* Relaxed: the fence orders it. */
     atomic_store_explicit(wait->bell, 1, memory_order_relaxed);
+    /* Pairs with the fence in weft_i_signal_ring: our store and look, the ringer's store and look,
+     * cannot both miss. */
     atomic_thread_fence(memory_order_seq_cst);
     bool ready = wait->ready(wait->arg);
     if (!ready)
         WEFT_OS->futex_wait(wait->bell, 1, slice);
+    /* Relaxed: a ringer that still sees the bell set wakes nobody, for nothing. */
     atomic_store_explicit(wait->bell, 0, memory_order_relaxed);
     return ready;
 }
@@ -99,7 +101,9 @@ weft_i_wait_mode weft_i_wait_mode_for(int ranks)
 
 void weft_i_wait_ring(_Atomic uint32_t *bell)
 {
+    /* Relaxed: the caller's fence orders it. */
     if (atomic_load_explicit(bell, memory_order_relaxed)) {
+        /* Relaxed: the wake-up follows, a system call. */
         atomic_store_explicit(bell, 0, memory_order_relaxed);
         WEFT_OS->futex_wake(bell, INT32_MAX);
     }
