@@ -56,7 +56,8 @@ WEFT_API weft_status weft_symm_set_signal_pad_size(size_t bytes);
  * Maps the blocks of all ranks that hold `tensor` (or any view of it).  Collective over the group;
  * NULL takes the block's default group.  The second time for the same block and group it is local.
  * NULL and an error with a table of all ranks if sizes, offsets or pads differ; WEFT_ERR_TYPE for
- * ordinary memory.
+ * ordinary memory.  It succeeds for all or for none: when a rank cannot take part (also because its
+ * tensor is NULL after an error) all others get that rank's status.
  */
 WEFT_API weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group);
 

@@ -230,7 +230,15 @@ static weft_status make_board(weft_group *group)
     return WEFT_OK;
 }
 
-static weft_status fetch_once(weft_group *group, int64_t deadline, int64_t timeout_ms)
+static weft_status fail_late(const weft_group *group, int64_t timeout_ms)
+{
+    char who[512];
+    weft_i_world_describe(group->world, group->members[0], who, sizeof who);
+    return weft_i_fail(WEFT_ERR_TIMEOUT, "group_new \"%s\": waited %lld ms for %s to make it",
+                       group->name, (long long)timeout_ms, who);
+}
+
+static weft_status fetch_once(weft_group *group, int64_t deadline)
 {
     weft_i_call call = {group, "group_new", -1};
     weft_i_post_order order = {.own = group->world->post,
@@ -240,13 +248,8 @@ static weft_status fetch_once(weft_group *group, int64_t deadline, int64_t timeo
                                .deadline = deadline,
                                .lost = lost_member,
                                .arg = &call};
-    weft_status status = weft_i_post_fetch(&order, &group->board_segment);
-    char who[512];
-    if (status != WEFT_ERR_TIMEOUT)
-        return status;
-    weft_i_world_describe(group->world, group->members[0], who, sizeof who);
-    return weft_i_fail(status, "group_new \"%s\": waited %lld ms for %s to make it", group->name,
-                       (long long)timeout_ms, who);
+    WEFT_TRY(lost_member(&call));
+    return weft_i_post_fetch(&order, &group->board_segment);
 }
 
 /* Has this rank met on the board before?  Then it is that of an earlier group of this list. */
@@ -260,7 +263,9 @@ static bool is_used(const weft_group *group, const weft_i_board *board)
 static weft_status fetch_board(weft_group *group, int64_t deadline, int64_t timeout_ms)
 {
     for (;;) {
-        WEFT_TRY(fetch_once(group, deadline, timeout_ms));
+        weft_status status = fetch_once(group, deadline);
+        if (status < 0)
+            return status == WEFT_ERR_TIMEOUT ? fail_late(group, timeout_ms) : status;
         weft_i_board *board = (weft_i_board *)(void *)group->board_segment->base;
         if (!is_used(group, board)) {
             group->board = board;
@@ -268,6 +273,8 @@ static weft_status fetch_board(weft_group *group, int64_t deadline, int64_t time
         }
         weft_i_segment_drop(group->board_segment);
         group->board_segment = NULL;
+        if (WEFT_OS->clock_ns() >= deadline)
+            return fail_late(group, timeout_ms);
         WEFT_OS->sleep_ns(1000000); /* its first member is about to withdraw it */
     }
 }
