@@ -5,6 +5,7 @@
  * The others go where the reference does not: other dtypes, reductions, numbers of ranks, and
  * everything that can be wrong.
  */
+#include "fault.h"
 #include "harness_ranks.h"
 
 #include <weft/weft.h>
@@ -901,6 +902,55 @@ RANKS_TEST(test_symm_coll_mismatch, 2)
     weft_group *world = join(rank);
     for (int what = 0; what < 6; what++)
         mismatch(what, rank, world);
+    FINISH(world);
+}
+
+/* ---- what runs out ---- */
+
+/* A little of everything that takes memory; the first error. */
+static weft_status use_everything(weft_group *world)
+{
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 8));
+    weft_tensor *plain = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(40000));
+    weft_tensor *list[3] = {plain, weft_ones(WEFT_I8, WEFT_CPU, WEFT_SHAPE(3)), NULL};
+    static const int roots[1] = {0};
+    weft_work *work = NULL;
+    if (!x || !plain || !list[1])
+        return weft_last_status();
+    if (!weft_symm_one_shot_all_reduce(x, WEFT_SUM, world) ||
+        !weft_symm_low_contention_all_gather(plain, world, &work))
+        return weft_last_status();
+    weft_status status = weft_work_wait(work, WEFT_DEFAULT);
+    weft_tensor *tiles[2] = {x, x};
+    if (status == WEFT_OK)
+        status = weft_symm_multi_root_tile_reduce(x, tiles, roots, 1, WEFT_SUM, world);
+    if (status == WEFT_OK)
+        status = weft_all_reduce_list_into(list, list, 2, WEFT_SUM, world);
+    work = status == WEFT_OK ? weft_all_reduce_list_start(list, list, 2, WEFT_SUM, world) : NULL;
+    return work ? weft_work_wait(work, WEFT_DEFAULT) : weft_last_status();
+}
+
+RANKS_TEST(test_symm_coll_shortage, 1)
+{
+    if (harness_in_threads)
+        SKIP("the table of system calls belongs to the whole process");
+    weft_group *world = join(rank);
+    static const int alone[] = {0};
+    bool fired = true;
+    for (int n = 1; fired; n++) {
+        CHECK(n < 500);
+        weft_scope_open();
+        weft_group *group = weft_group_new(world, alone, 1, NULL); /* with nothing made yet */
+        fault_arm(n);
+        weft_status status = use_everything(group);
+        fired = fault_disarm();
+        CHECK(status == WEFT_OK || (fired && weft_last_error()[0]));
+        weft_clear_error();
+        status = use_everything(group); /* all of it works when there is enough */
+        if (status < 0)
+            FAIL("after call %d failed: %s", n, weft_last_error());
+        weft_scope_close();
+    }
     FINISH(world);
 }
 

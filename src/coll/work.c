@@ -34,6 +34,9 @@ struct weft_i_queue {
     pthread_t helper;
     _Atomic uint32_t alarm; /* counts wake-ups of the helper; release, pairs with its acquire */
     atomic_bool stop;       /* release, pairs with the helper's acquire */
+    /* Works that are done but still held by whoever ran them.  Release, pairs with the acquire of
+     * the waiter, who goes on when there is none: then its own reference is the last. */
+    atomic_int leaving;
 };
 
 static _Thread_local weft_i_queue *helping; /* the queue whose helper this thread is */
@@ -91,8 +94,12 @@ static bool run_first(weft_i_queue *queue)
     weft_status status = weft_i_coll_run(&coll);
     if (advance(queue) && helping != queue)
         wake_helper(queue);
+    bool helper = helping == queue;
+    atomic_fetch_add_explicit(&queue->leaving, 1, memory_order_relaxed); /* seen with the status */
     finish(work, status);
     weft_i_object_drop(work); /* the queue's reference */
+    if (!helper || helping)   /* else the queue went with it */
+        atomic_fetch_sub_explicit(&queue->leaving, 1, memory_order_release);
     return true;
 }
 
@@ -204,6 +211,7 @@ static void destroy(weft_i_object *object)
     weft_work *work = (weft_work *)object;
     weft_i_object_drop(work->coll.in_tensor);
     weft_i_object_drop(work->coll.out_tensor);
+    weft_i_object_drop(work->coll.list);
     WEFT_OS->free(work->splits);
     weft_i_object_drop(work->coll.group);
     weft_i_object_free(object);
@@ -235,6 +243,7 @@ static weft_work *new_work(const weft_i_coll *coll)
     weft_i_object_hold(coll->group);
     weft_i_object_hold(coll->in_tensor);
     weft_i_object_hold(coll->out_tensor);
+    weft_i_object_hold(coll->list);
     atomic_init(&work->status, WEFT_IN_PROGRESS);
     if (copy_splits(work))
         return work;
@@ -343,6 +352,14 @@ static void end_sleep(weft_i_queue *queue)
     pthread_mutex_unlock(&queue->lock);
 }
 
+/* The outcome of work that is done, when nobody else holds anything of it any more. */
+static weft_status ended(weft_work *work)
+{
+    while (atomic_load_explicit(&work->coll.lane->queue->leaving, memory_order_acquire))
+        WEFT_OS->yield(); /* a moment */
+    return outcome(work);
+}
+
 static weft_status wait_for_others(weft_work *work, int64_t deadline)
 {
     weft_i_queue *queue = work->coll.lane->queue;
@@ -356,7 +373,7 @@ static weft_status wait_for_others(weft_work *work, int64_t deadline)
     end_sleep(queue);
     return status < 0 ? weft_i_fail(status, "%s in group \"%s\" is still under way",
                                     work->coll.call.op, work->coll.group->name)
-                      : outcome(work);
+                      : ended(work);
 }
 
 /* May the caller run the work?  That can take as long as the operation's own limit. */
@@ -378,12 +395,12 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
         return outcome(work);
     }
     if (done(work))
-        return outcome(work);
+        return ended(work);
     bool mine = is_patient(work, limit);
     int64_t deadline = weft_i_os_deadline(mine && limit >= 0 ? limit + VERDICT_MS : limit);
     while (mine && !done(work) && run_first(work->coll.lane->queue))
         mine = WEFT_OS->clock_ns() < deadline;
-    return done(work) ? outcome(work) : wait_for_others(work, deadline);
+    return done(work) ? ended(work) : wait_for_others(work, deadline);
 }
 
 weft_status weft_work_test(weft_work *work)
