@@ -549,6 +549,18 @@ int64_t weft_i_os_wall_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+void weft_i_os_core_mask(uint64_t mask[WEFT_I_OS_CORE_WORDS])
+{
+    cpu_set_t set;
+    memset(mask, 0, WEFT_I_OS_CORE_WORDS * sizeof *mask);
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set))
+        return;
+    for (int core = 0; core < WEFT_I_OS_CORE_WORDS * 64 && core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &set))
+            mask[core / 64] |= UINT64_C(1) << core % 64;
+}
+
 static atomic_bool barriers_joined; /* relaxed: set before the process has ranks to order */
 
 void weft_i_os_barrier_join(void)

@@ -146,6 +146,10 @@ bool weft_i_os_is_file(int fd);       /* a regular file: never makes a writer wa
 bool weft_i_os_same_file(int a, int b);
 int weft_i_os_port_of(int fd); /* the port a socket is bound to, 0 if none */
 
+/* The cores this thread may run on, a bit each; the first 1,024. */
+enum { WEFT_I_OS_CORE_WORDS = 16 };
+void weft_i_os_core_mask(uint64_t mask[WEFT_I_OS_CORE_WORDS]);
+
 /*
  * A full memory barrier on every core that runs a thread of any rank: the heavy half of an
  * asymmetric fence.  Ranks join first, which makes it a matter of microseconds; where the kernel

@@ -89,14 +89,14 @@ weft_status weft_i_wait_for(const weft_i_wait *wait)
     }
 }
 
-weft_i_wait_mode weft_i_wait_mode_for(int ranks)
+weft_i_wait_mode weft_i_wait_mode_for(int ranks, int cores)
 {
     static const char *const names[] = {"spin", "yield", "sleep"};
     const char *text = weft_i_env_text(WEFT_I_ENV_WAIT);
     for (int mode = 0; mode < 3; mode++)
         if (!strcasecmp(text, names[mode]))
             return (weft_i_wait_mode)mode;
-    return ranks <= weft_i_os_cores() ? WEFT_I_WAIT_SPIN : WEFT_I_WAIT_YIELD;
+    return ranks <= cores ? WEFT_I_WAIT_SPIN : WEFT_I_WAIT_YIELD;
 }
 
 void weft_i_wait_ring(_Atomic uint32_t *bell)

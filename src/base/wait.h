@@ -38,8 +38,8 @@ typedef struct weft_i_wait {
  */
 weft_status weft_i_wait_for(const weft_i_wait *wait);
 
-/* What WEFT_WAIT says, or for "auto": spin if `ranks` fit the cores of this process, else yield. */
-weft_i_wait_mode weft_i_wait_mode_for(int ranks);
+/* What WEFT_WAIT says, or for "auto": spin if there is a core for each of the ranks, else yield. */
+weft_i_wait_mode weft_i_wait_mode_for(int ranks, int cores);
 
 /*
  * Wakes the owner of a bell if it sleeps.  Where waits may sleep, the ringer's store of the value

@@ -9,6 +9,7 @@
 #ifndef WEFT_FABRIC_JOB_H
 #define WEFT_FABRIC_JOB_H
 
+#include "base/os.h"
 #include "base/record.h"
 #include "base/segment.h"
 #include "fabric/board.h"
@@ -17,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFT_I_JOB_LAYOUT = 1,
+    WEFT_I_JOB_LAYOUT = 2,
     WEFT_I_JOB_LINE = 128,
     WEFT_I_JOB_MAX_RANKS = 4096,
     WEFT_I_JOB_REFUSALS = 4
@@ -56,7 +57,8 @@ typedef struct weft_i_slot {
         int32_t world_rank;
         uint32_t layout;
         char version[20];
-        char post[64]; /* name of the rank's post office */
+        char post[64];                        /* name of the rank's post office */
+        uint64_t cores[WEFT_I_OS_CORE_WORDS]; /* those it may run on, a bit each */
     } card;
     /* Groups this rank could not take part in making, one word for each class of keys: 40 bits of
      * the key, 16 of a count, 8 of the status.  Release by the rank, acquire by its peers. */

@@ -188,6 +188,7 @@ static weft_status read_cards(weft_group *group)
                                peer->slot->card.version, world->rank, WEFT_VERSION);
         snprintf(peer->post, sizeof peer->post, "%s", peer->slot->card.post);
     }
+    weft_i_world_count_cores(world);
     return WEFT_OK;
 }
 

@@ -38,7 +38,23 @@ static void fill_card(weft_i_world *world)
     slot->card.layout = WEFT_I_JOB_LAYOUT;
     snprintf(slot->card.version, sizeof slot->card.version, "%s", WEFT_VERSION);
     snprintf(slot->card.post, sizeof slot->card.post, "%s", weft_i_post_name(world->post));
+    weft_i_os_core_mask(slot->card.cores);
     weft_i_record_init(&slot->record);
+}
+
+/* Ranks may be bound to a core each, so the cores of one say nothing: all of them together count.
+ */
+void weft_i_world_count_cores(weft_i_world *world)
+{
+    uint64_t all[WEFT_I_OS_CORE_WORDS] = {0};
+    int cores = 0;
+    for (int rank = 0; rank < world->size; rank++)
+        for (int word = 0; world->peers[rank].slot && word < WEFT_I_OS_CORE_WORDS; word++)
+            all[word] |= world->peers[rank].slot->card.cores[word];
+    for (int word = 0; word < WEFT_I_OS_CORE_WORDS; word++)
+        cores += __builtin_popcountll(all[word]);
+    if (cores)
+        world->mode = weft_i_wait_mode_for(world->local_size, cores);
 }
 
 weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, weft_i_post *post,
@@ -60,7 +76,7 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, wef
             world->rank);
     world->local_rank = local_rank;
     world->local_size = (int)job->ranks;
-    world->mode = weft_i_wait_mode_for((int)job->ranks);
+    world->mode = weft_i_wait_mode_for((int)job->ranks, weft_i_os_cores());
     if (!world->post)
         world->post = weft_i_post_hold(post);
     world->mine = slot;

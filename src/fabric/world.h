@@ -49,6 +49,9 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *job, weft_i_
 /* Tells the peers that the rank of this slot will not enter. */
 void weft_i_world_tell_failed(weft_i_slot *slot);
 
+/* Chooses how to wait, when everybody's card can be read. */
+void weft_i_world_count_cores(weft_i_world *world);
+
 /* Leaves the job in order.  Harmless if it never entered. */
 void weft_i_world_leave(weft_i_world *world);
 
