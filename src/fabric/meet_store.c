@@ -109,31 +109,24 @@ static weft_status show_card(weft_i_world *world, weft_store *store, card *mine)
     return WEFT_OK;
 }
 
-static weft_status fail_store_gone(int awaited)
-{
-    return weft_i_explain(WEFT_ERR_MISSING,
-                          "weft_init: rank %d had not come when the store of the meeting, or "
-                          "rank 0 which serves it, went away",
-                          awaited);
-}
-
-static weft_status fail_missing(const weft_i_world *world, weft_store *store, int awaited)
+static weft_status fail_missing(const weft_i_world *world, weft_store *store)
 {
     char names[512] = "";
     size_t used = 0;
+    bool known = true;
     for (int rank = 0; rank < world->size && used + 16 < sizeof names; rank++) {
         char text[32];
         card_key(rank, text);
         const char *key = text;
         bool here = false;
-        if (weft_store_check(store, 1, &key, &here) < 0)
-            return fail_store_gone(awaited);
-        if (here)
-            continue;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%d", used ? ", " : "", rank);
+        known &= weft_store_check(store, 1, &key, &here) == WEFT_OK;
+        if (known && !here)
+            used +=
+                (size_t)snprintf(names + used, sizeof names - used, "%s%d", used ? ", " : "", rank);
     }
-    return weft_i_fail(WEFT_ERR_MISSING, "weft_init: of %d ranks these never came: %s", world->size,
-                       names);
+    return weft_i_fail(WEFT_ERR_MISSING, "weft_init: of %d ranks these never came: %s%s",
+                       world->size, names,
+                       known ? "" : " (perhaps more: rank 0, which serves the store, left)");
 }
 
 static weft_status check_card(const weft_i_world *world, int rank, const weft_store_value *value)
@@ -163,12 +156,15 @@ static weft_status read_card(weft_i_world *world, weft_store *store, int rank, i
     do {
         status = weft_store_get(store, key, SLICE_MS, &value);
         if (status == WEFT_ERR_TIMEOUT && WEFT_OS->clock_ns() >= deadline)
-            return fail_missing(world, store, rank);
+            return fail_missing(world, store);
         if (status == WEFT_ERR_TIMEOUT)
             WEFT_TRY(check_failure(store));
     } while (status == WEFT_ERR_TIMEOUT);
     if (status == WEFT_ERR_UNREACHABLE)
-        return fail_store_gone(rank);
+        return weft_i_explain(WEFT_ERR_MISSING,
+                              "weft_init: rank %d had not come when the store of the meeting, or "
+                              "rank 0 which serves it, went away",
+                              rank);
     if (status < 0)
         return status;
     status = check_card(world, rank, &value);
