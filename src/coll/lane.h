@@ -82,8 +82,9 @@ typedef struct weft_i_lane {
     void **targets;
     double *factors;
     weft_i_queue *queue;          /* NULL until something is posted */
-    pthread_mutex_t letters_lock; /* guards the next two */
+    pthread_mutex_t letters_lock; /* guards the next three */
     weft_i_letter *letters;       /* oldest first */
+    weft_i_letter *orphans;       /* over, and their owners held by nobody else */
     int letter_waiters;           /* threads that wait for one of them */
 } weft_i_lane;
 

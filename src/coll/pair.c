@@ -26,8 +26,12 @@ static void ring(const weft_i_lane *lane, int rank)
     weft_i_wait_ring(&weft_i_lane_head_of(lane, rank)->letter_bell);
 }
 
-/* Ends a letter: takes it out of the list, under the lock.  Nothing may touch a letter without
- * owner after this. */
+/*
+ * Ends a letter: takes it out of the list, under the lock.  The list's reference to its owner goes
+ * before others can see that it is over, so that who waited for it may take down the group at once;
+ * unless it is the last one, which is dropped where that can do no harm.  The owner's destruction
+ * waits for the lock (work.c), and nothing may touch a letter without owner after this.
+ */
 static void end(weft_i_lane *lane, weft_i_letter *letter, weft_status status)
 {
     weft_i_letter **at = &lane->letters;
@@ -37,8 +41,13 @@ static void end(weft_i_lane *lane, weft_i_letter *letter, weft_status status)
     if (status < 0 && letter->begun) /* the pair's bytes are out of step */
         weft_i_group_spoil(letter->coll->group,
                            weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+    if (letter->owner && !weft_i_object_drop_shared(letter->owner)) {
+        letter->next = lane->orphans;
+        lane->orphans = letter;
+    }
     /* Pairs with the acquire in weft_i_letter_status. */
     atomic_store_explicit(&letter->status, status, memory_order_release);
+    ring(lane, lane->me); /* another thread of ours may sleep for it */
 }
 
 /* Moves pieces of a send; WEFT_IN_PROGRESS or WEFT_OK. */
@@ -109,39 +118,42 @@ static bool is_next(const weft_i_lane *lane, const weft_i_letter *letter)
     return true;
 }
 
-/* Pushes one letter under the lock; returns its owner, to be dropped, if that ended it. */
-static weft_i_object *push_one(weft_i_lane *lane, weft_i_letter *letter)
+/* Pushes one letter, under the lock. */
+static void push_one(weft_i_lane *lane, weft_i_letter *letter)
 {
     bool moved = false;
     int peer = letter->coll->root;
-    weft_i_object *owner = letter->owner;
     weft_status status = letter->coll->kind == WEFT_I_SEND ? push_send(letter, &moved)
                                                            : push_receive(letter, &moved);
-    if (status != WEFT_IN_PROGRESS) {
+    if (status != WEFT_IN_PROGRESS)
         end(lane, letter, status);
-        ring(lane, lane->me); /* another thread of ours may sleep for it */
-    }
     if (moved)
         ring(lane, peer);
-    return status == WEFT_IN_PROGRESS ? NULL : owner;
 }
 
 bool weft_i_pair_push(weft_i_lane *lane)
 {
-    weft_i_object *over[16];
-    int count = 0;
     pthread_mutex_lock(&lane->letters_lock);
-    for (weft_i_letter *letter = lane->letters, *next; letter && count < 16; letter = next) {
+    for (weft_i_letter *letter = lane->letters, *next; letter; letter = next) {
         next = letter->next;
-        weft_i_object *owner = is_next(lane, letter) ? push_one(lane, letter) : NULL;
-        if (owner)
-            over[count++] = owner;
+        if (is_next(lane, letter))
+            push_one(lane, letter);
     }
     bool left = lane->letters != NULL;
     pthread_mutex_unlock(&lane->letters_lock);
-    while (count > 0)
-        weft_i_object_drop(over[--count]);
     return left;
+}
+
+void weft_i_pair_sweep(weft_i_lane *lane)
+{
+    pthread_mutex_lock(&lane->letters_lock);
+    weft_i_letter *orphans = lane->orphans;
+    lane->orphans = NULL;
+    pthread_mutex_unlock(&lane->letters_lock);
+    for (weft_i_letter *next; orphans; orphans = next) {
+        next = orphans->next;
+        weft_i_object_drop(orphans->owner);
+    }
 }
 
 void weft_i_pair_post(weft_i_letter *letter)
@@ -157,16 +169,15 @@ void weft_i_pair_post(weft_i_letter *letter)
     *at = letter;
     pthread_mutex_unlock(&lane->letters_lock);
     weft_i_pair_push(lane);
+    weft_i_pair_sweep(lane);
 }
 
-weft_group *weft_i_pair_hold_group(weft_i_lane *lane)
+bool weft_i_pair_is_left_alone(weft_i_lane *lane)
 {
     pthread_mutex_lock(&lane->letters_lock);
-    weft_group *group = lane->letters && !lane->letter_waiters
-                            ? weft_i_object_hold(lane->letters->coll->group)
-                            : NULL;
+    bool alone = lane->letters && !lane->letter_waiters;
     pthread_mutex_unlock(&lane->letters_lock);
-    return group;
+    return alone;
 }
 
 static void fail(weft_i_lane *lane, weft_i_letter *letter)
@@ -178,14 +189,10 @@ static void fail(weft_i_lane *lane, weft_i_letter *letter)
 void weft_i_pair_fail(weft_i_letter *letter)
 {
     weft_i_lane *lane = letter->coll->lane;
-    weft_i_object *owner = NULL;
     pthread_mutex_lock(&lane->letters_lock);
-    if (weft_i_letter_status(letter) == WEFT_IN_PROGRESS) {
-        owner = letter->owner;
+    if (weft_i_letter_status(letter) == WEFT_IN_PROGRESS)
         fail(lane, letter);
-    }
     pthread_mutex_unlock(&lane->letters_lock);
-    weft_i_object_drop(owner);
 }
 
 weft_status weft_i_pair_outcome(const weft_i_letter *letter)
@@ -222,20 +229,13 @@ static bool is_hopeless(weft_i_letter *letter)
 
 void weft_i_pair_sort_out(weft_i_lane *lane)
 {
-    weft_i_object *owner;
-    do {
-        owner = NULL;
-        pthread_mutex_lock(&lane->letters_lock);
-        weft_i_letter *letter = lane->letters;
-        while (letter && !(letter->owner && is_hopeless(letter)))
-            letter = letter->next;
-        if (letter) {
-            owner = letter->owner;
+    pthread_mutex_lock(&lane->letters_lock);
+    for (weft_i_letter *letter = lane->letters, *next; letter; letter = next) {
+        next = letter->next;
+        if (letter->owner && is_hopeless(letter))
             fail(lane, letter);
-        }
-        pthread_mutex_unlock(&lane->letters_lock);
-        weft_i_object_drop(owner);
-    } while (owner);
+    }
+    pthread_mutex_unlock(&lane->letters_lock);
 }
 
 static bool is_over(void *arg)
@@ -287,6 +287,7 @@ weft_status weft_i_pair_wait(weft_i_letter *letter, int64_t timeout_ms)
     count_waiter(lane, 1);
     weft_status status = weft_i_wait_for(&wait);
     count_waiter(lane, -1);
+    weft_i_pair_sweep(lane);
     if (status == WEFT_ERR_TIMEOUT)
         return fail_timeout(letter, timeout_ms);
     if (status < 0)

@@ -28,14 +28,18 @@ static inline weft_status weft_i_letter_status(const weft_i_letter *letter)
 void weft_i_pair_post(weft_i_letter *letter);
 
 /* Moves all letters of the lane as far as they go; true if some are still under way.  Any thread of
- * the rank may, as long as it holds the group: the end of a posted letter may let it go. */
+ * the rank may. */
 bool weft_i_pair_push(weft_i_lane *lane);
 
-/* The group, held, if letters are under way that nobody waits for; NULL otherwise. */
-weft_group *weft_i_pair_hold_group(weft_i_lane *lane);
+/* Are letters under way that no thread waits for? */
+bool weft_i_pair_is_left_alone(weft_i_lane *lane);
 
 /* Ends posted letters whose peer is lost, and those that nobody waits for and nobody takes. */
 void weft_i_pair_sort_out(weft_i_lane *lane);
+
+/* Drops the owners of letters that ended when nobody else held them: perhaps the last references to
+ * the group, and so to the lane. */
+void weft_i_pair_sweep(weft_i_lane *lane);
 
 /*
  * Pushes until the letter is over: WEFT_OK then, also if it failed (see its status).

@@ -34,9 +34,6 @@ struct weft_i_queue {
     pthread_t helper;
     _Atomic uint32_t alarm; /* counts wake-ups of the helper; release, pairs with its acquire */
     atomic_bool stop;       /* release, pairs with the helper's acquire */
-    /* Works that are done but still held by whoever ran them.  Release, pairs with the acquire of
-     * the waiter, who goes on when there is none: then its own reference is the last. */
-    atomic_int leaving;
 };
 
 static _Thread_local weft_i_queue *helping; /* the queue whose helper this thread is */
@@ -52,33 +49,35 @@ static void wake_helper(weft_i_queue *queue)
 
 /* ---- running ---- */
 
-static void finish(weft_work *work, weft_status status)
-{
-    if (status < 0)
-        snprintf(work->message, sizeof work->message, "%s", weft_last_error());
-    /* Pairs with the acquire in `done`: the waiter sees the outputs and the message. */
-    atomic_store_explicit(&work->status, status, memory_order_release);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of a sleeper */
-    weft_i_wait_ring(&work->bell);
-}
-
 static bool done(void *work)
 {
     return atomic_load_explicit(&((weft_work *)work)->status, memory_order_acquire) !=
            WEFT_IN_PROGRESS;
 }
 
-/* Takes the work that was run out of the list; true if others wait for the next. */
-static bool advance(weft_i_queue *queue)
+/*
+ * Takes the work that was run out of the list and tells how it ended.  The queue's reference goes
+ * before that is seen, so that who waited for it may take down the group at once; false if it was
+ * the last one and is still held.  The work's destruction waits for the lock.
+ */
+static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
 {
+    if (status < 0)
+        snprintf(work->message, sizeof work->message, "%s", weft_last_error());
     pthread_mutex_lock(&queue->lock);
-    queue->first = queue->first->next;
+    queue->first = work->next;
     if (!queue->first)
         queue->last = NULL;
     queue->running = false;
-    bool awaited = queue->first && queue->waiters;
+    bool dropped = weft_i_object_drop_shared(work);
+    /* Pairs with the acquire in `done`: the waiter sees the outputs and the message. */
+    atomic_store_explicit(&work->status, status, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of a sleeper */
+    weft_i_wait_ring(&work->bell);
+    if (queue->first && queue->waiters && helping != queue)
+        wake_helper(queue);
     pthread_mutex_unlock(&queue->lock);
-    return awaited;
+    return dropped;
 }
 
 /* Runs the oldest work, unless somebody does already; false if there was nothing to do. */
@@ -92,14 +91,8 @@ static bool run_first(weft_i_queue *queue)
         return false;
     weft_i_coll coll = work->coll; /* it may change on its way; the work drops what it holds */
     weft_status status = weft_i_coll_run(&coll);
-    if (advance(queue) && helping != queue)
-        wake_helper(queue);
-    bool helper = helping == queue;
-    atomic_fetch_add_explicit(&queue->leaving, 1, memory_order_relaxed); /* seen with the status */
-    finish(work, status);
-    weft_i_object_drop(work); /* the queue's reference */
-    if (!helper || helping)   /* else the queue went with it */
-        atomic_fetch_sub_explicit(&queue->leaving, 1, memory_order_release);
+    if (!finish(queue, work, status))
+        weft_i_object_drop(work);
     return true;
 }
 
@@ -121,19 +114,19 @@ static bool called_or_delivered(void *arg)
 static bool mind_letters(weft_i_queue *queue, uint32_t seen)
 {
     weft_i_lane *lane = queue->lane;
-    weft_group *group = weft_i_pair_hold_group(lane);
-    if (!group)
-        return false;
-    errand on = {queue, seen};
-    weft_i_wait wait = {.ready = called_or_delivered,
-                        .arg = &on,
-                        .bell = &weft_i_lane_head_of(lane, lane->me)->letter_bell,
-                        .deadline = WEFT_OS->clock_ns() + MIND_NS,
-                        .mode = WEFT_I_WAIT_SLEEP};
-    weft_i_wait_for(&wait);
-    weft_i_pair_sort_out(lane);
-    weft_i_object_drop(group); /* perhaps the last reference: then the queue is gone */
-    return true;
+    bool alone = weft_i_pair_is_left_alone(lane);
+    if (alone) {
+        errand on = {queue, seen};
+        weft_i_wait wait = {.ready = called_or_delivered,
+                            .arg = &on,
+                            .bell = &weft_i_lane_head_of(lane, lane->me)->letter_bell,
+                            .deadline = WEFT_OS->clock_ns() + MIND_NS,
+                            .mode = WEFT_I_WAIT_SLEEP};
+        weft_i_wait_for(&wait);
+        weft_i_pair_sort_out(lane);
+    }
+    weft_i_pair_sweep(lane); /* perhaps the queue is gone now */
+    return alone;
 }
 
 static bool may_doze(weft_i_queue *queue, int idle)
@@ -209,6 +202,10 @@ void weft_i_queue_free(weft_i_queue *queue)
 static void destroy(weft_i_object *object)
 {
     weft_work *work = (weft_work *)object;
+    if (work->lock) { /* whoever told its end may not have left it yet */
+        pthread_mutex_lock(work->lock);
+        pthread_mutex_unlock(work->lock);
+    }
     weft_i_object_drop(work->coll.in_tensor);
     weft_i_object_drop(work->coll.out_tensor);
     weft_i_object_drop(work->coll.list);
@@ -288,12 +285,14 @@ static weft_status hand_over(weft_work *work)
         WEFT_TRY(weft_i_group_check_revoked(&coll->call));
         work->letter.coll = coll;
         work->letter.owner = &work->object;
+        work->lock = &coll->lane->letters_lock;
         weft_i_pair_post(&work->letter);
         if (weft_i_letter_status(&work->letter) == WEFT_IN_PROGRESS && is_dozing(queue))
             wake_helper(queue);
         return WEFT_OK;
     }
     weft_i_object_hold(work);
+    work->lock = &queue->lock;
     if (append(queue, work))
         wake_helper(queue);
     return WEFT_OK;
@@ -352,14 +351,6 @@ static void end_sleep(weft_i_queue *queue)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* The outcome of work that is done, when nobody else holds anything of it any more. */
-static weft_status ended(weft_work *work)
-{
-    while (atomic_load_explicit(&work->coll.lane->queue->leaving, memory_order_acquire))
-        WEFT_OS->yield(); /* a moment */
-    return outcome(work);
-}
-
 static weft_status wait_for_others(weft_work *work, int64_t deadline)
 {
     weft_i_queue *queue = work->coll.lane->queue;
@@ -373,7 +364,7 @@ static weft_status wait_for_others(weft_work *work, int64_t deadline)
     end_sleep(queue);
     return status < 0 ? weft_i_fail(status, "%s in group \"%s\" is still under way",
                                     work->coll.call.op, work->coll.group->name)
-                      : ended(work);
+                      : outcome(work);
 }
 
 /* May the caller run the work?  That can take as long as the operation's own limit. */
@@ -395,12 +386,12 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
         return outcome(work);
     }
     if (done(work))
-        return ended(work);
+        return outcome(work);
     bool mine = is_patient(work, limit);
     int64_t deadline = weft_i_os_deadline(mine && limit >= 0 ? limit + VERDICT_MS : limit);
     while (mine && !done(work) && run_first(work->coll.lane->queue))
         mine = WEFT_OS->clock_ns() < deadline;
-    return done(work) ? ended(work) : wait_for_others(work, deadline);
+    return done(work) ? outcome(work) : wait_for_others(work, deadline);
 }
 
 weft_status weft_work_test(weft_work *work)

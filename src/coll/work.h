@@ -8,9 +8,10 @@
 
 struct weft_work {
     weft_i_object object;
-    weft_i_coll coll;     /* holds its tensors and its group */
-    weft_i_letter letter; /* sends and receives */
-    int64_t *splits;      /* own copy; may be NULL */
+    weft_i_coll coll;      /* holds its tensors and its group */
+    weft_i_letter letter;  /* sends and receives */
+    int64_t *splits;       /* own copy; may be NULL */
+    pthread_mutex_t *lock; /* held while its end is told; NULL: not posted */
     _Atomic int32_t
         status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */
     _Atomic uint32_t bell;

@@ -95,9 +95,9 @@ weft_status weft_i_group_check_revoked(const weft_i_call *call)
         (weft_status)atomic_load_explicit(&group->board->failure, memory_order_relaxed);
     if (why < 0 && group->making)
         return fail_refusal(group, what, (int)revoked - 1, why);
-    bool lost = why == WEFT_ERR_PEER_DEAD || why == WEFT_ERR_PEER_LEFT;
-    for (int rank = 0; lost && rank < group->size; rank++) /* name the one who is */
-        WEFT_TRY(weft_i_world_lost(group->world, group->members[rank], what));
+    for (int rank = 0; why < 0 && rank < group->size; rank++) /* is it a rank that is lost? */
+        if (weft_i_world_fate(group->world, group->members[rank]) == why)
+            return weft_i_world_lost(group->world, group->members[rank], what);
     if (why < 0)
         return weft_i_fail(why, "%s: rank %u ended the group: %s", what, revoked - 1,
                            weft_strerror(why));

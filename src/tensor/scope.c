@@ -37,6 +37,17 @@ void weft_i_object_drop(void *pointer)
         object->destroy(object);
 }
 
+bool weft_i_object_drop_shared(void *pointer)
+{
+    weft_i_object *object = pointer;
+    int references = atomic_load_explicit(&object->references, memory_order_relaxed);
+    while (references > 1)
+        if (atomic_compare_exchange_weak_explicit(&object->references, &references, references - 1,
+                                                  memory_order_acq_rel, memory_order_relaxed))
+            return true;
+    return false;
+}
+
 void weft_i_object_free(weft_i_object *object)
 {
     WEFT_OS->free(object);

@@ -6,6 +6,7 @@
 #include "weft/scope.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +51,10 @@ void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)
  */
 void *weft_i_object_hold(void *object);
 void weft_i_object_drop(void *object);
+
+/* Drops a reference unless it is the last one; false then.  For who must not destroy the object
+ * where it stands. */
+bool weft_i_object_drop_shared(void *object);
 
 /* Frees the memory of a handle: the last line of every destroy function. */
 void weft_i_object_free(weft_i_object *object);

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Posted work: many at once, waited for in any order and from any thread, polled, dropped, left
+ * behind by their group; its errors; sends and receives that pass each other.
+ */
+#include "coll_acts.h"
+#include "harness_ranks.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static weft_group *join(int64_t timeout_ms)
+{
+    weft_init_opts opts = WEFT_INIT_OPTS;
+    opts.timeout_ms = timeout_ms;
+    weft_group *world = weft_init(&opts);
+    if (!world)
+        FAIL("weft_init: %s", weft_last_error());
+    return world;
+}
+
+static void finish(weft_group *world)
+{
+    weft_clear_error();
+    CHECK(!weft_finish(world));
+}
+
+static void rest_us(long us)
+{
+    struct timespec pause = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&pause, NULL);
+}
+
+/* ---- many, in any order ---- */
+
+enum { WORKS = 40 };
+
+typedef struct batch {
+    act acts[WORKS];
+    act_operands operands[WORKS];
+    weft_work *works[WORKS];
+} batch;
+
+static void post_batch(batch *b, uint64_t seed, int rank, int size, weft_group *group)
+{
+    static const int64_t counts[] = {0, 1, 13, 500, 9000, 70000};
+    for (int i = 0; i < WORKS; i++) {
+        uint64_t random = values_random(seed, (uint64_t)i);
+        b->acts[i] = (act){.kind = (act_kind)(random % ACT_KINDS),
+                           .dtype = random >> 8 & 1 ? WEFT_F32 : WEFT_I16,
+                           .root = (int)((random >> 16) % (unsigned)size),
+                           .count = counts[(random >> 24) % 6],
+                           .posted = true,
+                           .seed = random};
+        b->operands[i] = act_prepare(&b->acts[i], rank, size);
+    }
+    for (int i = 0; i < WORKS; i++) {
+        CHECK_OK(act_begin(&b->acts[i], &b->operands[i], group, &b->works[i]));
+        CHECK(b->works[i]);
+    }
+}
+
+static void check_one(const batch *b, int i, int rank, int size)
+{
+    int64_t wrong = act_check(&b->acts[i], &b->operands[i], rank, size);
+    if (wrong >= 0)
+        FAIL("work %d (kind %d of %lld): element %lld is wrong", i, (int)b->acts[i].kind,
+             (long long)b->acts[i].count, (long long)wrong);
+}
+
+/* Each rank waits in an order of its own. */
+static void wait_shuffled(batch *b, uint64_t seed, int rank, int size, bool by_test)
+{
+    int order[WORKS];
+    for (int i = 0; i < WORKS; i++) {
+        int j = (int)(values_random(seed + (unsigned)rank, (uint64_t)i + 99) % (unsigned)(i + 1));
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (int k = 0; k < WORKS; k++) {
+        int i = order[k];
+        weft_status status = WEFT_IN_PROGRESS;
+        while (by_test && (status = weft_work_test(b->works[i])) == WEFT_IN_PROGRESS)
+            rest_us(20);
+        if (!by_test)
+            status = weft_work_wait(b->works[i], WEFT_DEFAULT);
+        CHECK_OK(status);
+        CHECK_INT(weft_work_wait(b->works[i], 0), WEFT_OK); /* again */
+        CHECK_INT(weft_work_test(b->works[i]), WEFT_OK);
+        check_one(b, i, rank, size);
+    }
+}
+
+static void run_many(int rank, int size, bool by_test)
+{
+    weft_group *world = join(30000);
+    for (int round = 0; round < (VALUES_SANITIZED ? 2 : 6); round++) {
+        batch b;
+        uint64_t seed = values_random(values_seed(), (uint64_t)round);
+        weft_scope_open();
+        post_batch(&b, seed, rank, size, world);
+        wait_shuffled(&b, seed, rank, size, by_test);
+        weft_scope_close();
+    }
+    finish(world);
+}
+
+RANKS_TEST(test_work_many_2, 2)
+{
+    run_many(rank, size, false);
+}
+
+RANKS_TEST(test_work_many_5, 5)
+{
+    run_many(rank, size, false);
+}
+
+RANKS_TEST(test_work_polled, 3)
+{
+    run_many(rank, size, true);
+}
+
+/* Posted and plain calls keep their order. */
+RANKS_TEST(test_work_before_plain, 3)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3000), 1);
+    for (int round = 0; round < 5; round++) {
+        weft_work *first = weft_all_reduce_start(x, x, WEFT_MAX, world);
+        weft_work *second = weft_all_reduce_start(x, x, WEFT_SUM, world);
+        CHECK(first && second);
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_AVG, world));
+        CHECK_INT(weft_work_test(first), WEFT_OK);
+        CHECK_INT(weft_work_test(second), WEFT_OK);
+        CHECK(weft_item(x, 2999) == pow(3, round + 1));
+    }
+    finish(world);
+}
+
+/* ---- from other threads ---- */
+
+typedef struct waiter {
+    pthread_t thread;
+    batch *b;
+    int first, step;
+    atomic_int failed; /* 1 + the first work that failed */
+} waiter;
+
+static void *wait_some(void *arg)
+{
+    waiter *w = arg;
+    for (int i = w->first; i < WORKS; i += w->step)
+        if (weft_work_wait(w->b->works[i], WEFT_DEFAULT) != WEFT_OK)
+            atomic_store(&w->failed, i + 1);
+    return NULL;
+}
+
+/* Works of one group, waited for by three threads besides the one that posts, which posts more
+ * meanwhile. */
+RANKS_TEST(test_work_waiters, 3)
+{
+    weft_group *world = join(30000);
+    for (int round = 0; round < (VALUES_SANITIZED ? 3 : 10); round++) {
+        batch b, more;
+        waiter waiters[3] = {{0}};
+        weft_scope_open();
+        post_batch(&b, values_random(values_seed(), (uint64_t)round), rank, size, world);
+        for (int t = 0; t < 3; t++) {
+            waiters[t].b = &b;
+            waiters[t].first = t;
+            waiters[t].step = 3;
+            CHECK(!pthread_create(&waiters[t].thread, NULL, wait_some, &waiters[t]));
+        }
+        post_batch(&more, values_random(values_seed(), (uint64_t)round + 500), rank, size, world);
+        for (int t = 0; t < 3; t++) {
+            pthread_join(waiters[t].thread, NULL);
+            CHECK_INT(atomic_load(&waiters[t].failed), 0);
+        }
+        wait_shuffled(&more, (uint64_t)round, rank, size, false);
+        for (int i = 0; i < WORKS; i++)
+            check_one(&b, i, rank, size);
+        weft_scope_close();
+    }
+    finish(world);
+}
+
+/* The helper dozes after a while without work.  Whoever then waits for the second of two works,
+ * while another thread only waits for the first, does not wait for the end of the doze. */
+RANKS_TEST(test_work_left_behind, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
+    CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT));
+    for (int round = 0; round < 3; round++) {
+        rest_us(300000);
+        batch b = {.works = {weft_all_reduce_start(x, x, WEFT_MAX, world),
+                             weft_all_reduce_start(x, x, WEFT_MAX, world)}};
+        waiter first = {.b = &b, .first = 0, .step = WORKS};
+        long long begin = harness_now();
+        CHECK(!pthread_create(&first.thread, NULL, wait_some, &first));
+        CHECK_OK(weft_work_wait(b.works[1], WEFT_DEFAULT));
+        pthread_join(first.thread, NULL);
+        CHECK((harness_now() - begin) / 1000000 < 600);
+    }
+    finish(world);
+}
+
+/* ---- limits ---- */
+
+/* A wait that is shorter than the operation's limit ends in time, and the operation goes on. */
+RANKS_TEST(test_work_short_wait, 2)
+{
+    weft_group *world = join(30000);
+    CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT));
+    for (int large = 0; large < 2; large++) {
+        weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(large ? 100000 : 10));
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        if (rank)
+            rest_us(400000);
+        weft_work *work = weft_all_reduce_start(x, x, WEFT_SUM, world);
+        if (!rank) {
+            long long begin = harness_now();
+            CHECK_STATUS(weft_work_wait(work, 20), WEFT_ERR_TIMEOUT);
+            CHECK((harness_now() - begin) / 1000000 < 300);
+            CHECK_CONTAINS(weft_last_error(), "under way");
+            CHECK_STATUS(weft_work_wait(work, 0), WEFT_ERR_TIMEOUT);
+            CHECK_INT(weft_work_test(work), WEFT_IN_PROGRESS);
+            weft_clear_error();
+        }
+        CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+        CHECK(weft_item(x, 9) == 2);
+    }
+    weft_work *barrier = weft_barrier_start(world);
+    CHECK_STATUS(weft_work_wait(barrier, -7), WEFT_ERR_INVALID_ARG);
+    CHECK_OK(weft_work_wait(barrier, WEFT_FOREVER));
+    weft_clear_error();
+    CHECK_STATUS(weft_work_wait(NULL, 1), WEFT_ERR_INVALID_ARG);
+    finish(world);
+}
+
+/* ---- errors ---- */
+
+RANKS_TEST(test_work_error, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10 + rank));
+    weft_work *works[4];
+    for (int i = 0; i < 4; i++)
+        CHECK(works[i] = weft_all_reduce_start(x, x, WEFT_SUM, world));
+    weft_clear_error();
+    CHECK_STATUS(weft_work_wait(works[0], WEFT_DEFAULT), WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "all_reduce of 10");
+    CHECK_CONTAINS(weft_last_error(), "all_reduce of 11");
+    for (int i = 3; i > 0; i--) /* what was posted behind it cannot work either */
+        CHECK_STATUS(weft_work_wait(works[i], WEFT_DEFAULT), WEFT_ERR_MISMATCH);
+    weft_clear_error();
+    CHECK_STATUS(weft_work_wait(works[0], WEFT_DEFAULT), WEFT_ERR_MISMATCH); /* told again */
+    CHECK_CONTAINS(weft_last_error(), "all_reduce of 11");
+    CHECK_STATUS(weft_work_test(works[0]), WEFT_ERR_MISMATCH);
+    CHECK(weft_item(x, 0) == 1);
+    weft_clear_error();
+    CHECK(!weft_all_reduce_start(x, NULL, WEFT_SUM, world));
+    CHECK(weft_last_status() == WEFT_ERR_INVALID_ARG);
+    finish(world);
+}
+
+static void *expect_mismatch(void *arg)
+{
+    waiter *w = arg;
+    weft_status status = weft_work_wait(w->b->works[0], WEFT_DEFAULT);
+    bool told = strstr(weft_last_error(), "sends 40 bytes") != NULL;
+    atomic_store(&w->failed, status == WEFT_ERR_MISMATCH && told ? 1 : 2);
+    return NULL;
+}
+
+/* Whoever pushes a letter finds out; whoever waits for it is told. */
+RANKS_TEST(test_work_letter_error, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10 + rank));
+    CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT));
+    if (rank == 0) {
+        CHECK_OK(weft_send(x, 1, world));
+    } else {
+        batch b = {.works = {weft_recv_start(x, 0, world)}};
+        waiter other = {.b = &b};
+        weft_status status = WEFT_IN_PROGRESS;
+        while ((status = weft_work_test(b.works[0])) == WEFT_IN_PROGRESS)
+            rest_us(100);
+        CHECK_STATUS(status, WEFT_ERR_MISMATCH);
+        CHECK(!pthread_create(&other.thread, NULL, expect_mismatch, &other));
+        pthread_join(other.thread, NULL);
+        CHECK_INT(atomic_load(&other.failed), 1);
+    }
+    finish(world);
+}
+
+/* A rank dies: the works of the others fail, posted before or after. */
+RANKS_TEST(test_work_death, 3)
+{
+    if (harness_in_threads)
+        SKIP("a thread cannot die alone");
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100000));
+    weft_work *works[20];
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_MAX, world));
+    if (rank == 2) {
+        harness_rank_dies();
+        for (int i = 0; i < 5; i++)
+            CHECK(works[i] = weft_all_reduce_start(x, x, WEFT_MAX, world));
+        rest_us(500);
+        kill(getpid(), SIGKILL);
+    }
+    for (int i = 0; i < 20; i++)
+        CHECK(works[i] = weft_all_reduce_start(x, x, WEFT_MAX, world));
+    weft_work *letter = weft_recv_start(x, 2, world);
+    CHECK_STATUS(weft_work_wait(works[19], WEFT_DEFAULT), WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(), "rank 2 (");
+    for (int i = 0; i < 20; i++) {
+        weft_status status = weft_work_test(works[i]);
+        if (status != WEFT_OK && status != WEFT_ERR_PEER_DEAD)
+            FAIL("work %d: %d", i, (int)status);
+    }
+    if (letter)
+        CHECK_STATUS(weft_work_wait(letter, WEFT_DEFAULT), WEFT_ERR_PEER_DEAD);
+    finish(world);
+}
+
+/* ---- dropped handles and groups ---- */
+
+/* Work whose handle is dropped is done all the same: the others need it. */
+RANKS_TEST(test_work_dropped, 3)
+{
+    weft_group *world = join(30000);
+    for (int round = 0; round < 20; round++) {
+        weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2000), rank);
+        weft_tensor *y = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(50000), rank);
+        weft_tensor *z = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(50000));
+        weft_release(weft_all_reduce_start(x, x, WEFT_SUM, world));
+        weft_release(weft_send_start(y, (rank + 1) % size, world));
+        weft_release(weft_recv_start(z, (rank + 2) % size, world));
+        if (rank == round % size)
+            rest_us(3000);
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_MAX, world));
+        CHECK(weft_item(x, 1999) == 3);
+        /* The next message of the pair follows the dropped one. */
+        weft_work *sending = weft_send_start(x, (rank + 1) % size, world);
+        CHECK_OK(weft_recv(x, (rank + 2) % size, world));
+        CHECK_OK(weft_work_wait(sending, WEFT_DEFAULT));
+        CHECK(weft_item(z, 49999) == (rank + 2) % size);
+    }
+    finish(world);
+}
+
+/* A group that is released with work under way goes with the last of it. */
+RANKS_TEST(test_work_group_released, 3)
+{
+    weft_group *world = join(30000);
+    int everybody[] = {2, 0, 1};
+    for (int round = 0; round < 10; round++) {
+        weft_scope_open();
+        weft_group *group = weft_group_new(world, everybody, 3, NULL);
+        CHECK(group);
+        weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(20000), 1);
+        weft_work *kept = weft_keep(weft_all_reduce_start(x, x, WEFT_SUM, group));
+        for (int i = 0; i < 3; i++)
+            CHECK(weft_all_reduce_start(x, x, WEFT_MAX, group));
+        weft_send_start(weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(20000)),
+                        (weft_rank(group) + 1) % 3, group);
+        weft_recv_start(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(20000)),
+                        (weft_rank(group) + 2) % 3, group);
+        weft_scope_close(); /* the group, the tensors and most of the work */
+        if (rank == round % size)
+            rest_us(2000);
+        CHECK_OK(weft_work_wait(kept, WEFT_DEFAULT));
+        weft_release(kept);
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    rest_us(100000); /* the last ones are still at it, and hold what the harness looks for */
+    finish(world);
+}
+
+/* A message that nobody takes does not keep its group for ever. */
+RANKS_TEST(test_work_abandoned, 2)
+{
+    weft_group *world = join(30000);
+    int everybody[] = {0, 1};
+    weft_group *group = weft_group_new(world, everybody, 2, NULL);
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100000));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+    CHECK_OK(weft_group_set_timeout(group, 50));
+    if (rank == 0)
+        weft_release(weft_send_start(x, 1, group));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    rest_us(300000);
+    if (rank == 1)
+        CHECK_STATUS(weft_recv(x, 0, group), WEFT_ERR_REVOKED);
+    finish(world);
+}
+
+/* ---- sends and receives ---- */
+
+/* Everybody sends to everybody first and receives later, with a collective in between: goes on only
+ * if sends need no thread that waits for them. */
+RANKS_TEST(test_work_sends_first, 4)
+{
+    enum { COUNT = 60000 };
+    weft_group *world = join(30000);
+    for (int round = 0; round < (VALUES_SANITIZED ? 2 : 6); round++) {
+        weft_scope_open();
+        weft_work *sends[8];
+        weft_tensor *sum = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(round % 2 ? 4 : 30000));
+        for (int peer = 0; peer < size; peer++) {
+            if (peer == rank)
+                continue;
+            weft_tensor *x = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(COUNT));
+            values_put(WEFT_I64, VALUES_ANY, (uint64_t)peer, rank, 0, COUNT, weft_tensor_data(x));
+            CHECK(sends[peer] = weft_send_start(x, peer, world));
+        }
+        if (rank == round % size) /* takes its messages before the collective */
+            for (int peer = 0; peer < size; peer++) {
+                weft_tensor *x = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(COUNT));
+                if (peer == rank)
+                    continue;
+                CHECK_OK(weft_recv(x, peer, world));
+                CHECK_INT(values_check(WEFT_I64, VALUES_ANY, (uint64_t)rank, peer, 0, COUNT,
+                                       weft_tensor_data(x)),
+                          -1);
+            }
+        CHECK_OK(weft_all_reduce_into(sum, sum, WEFT_SUM, world));
+        CHECK(weft_item(sum, 3) == size);
+        for (int peer = size - 1; peer >= 0 && rank != round % size; peer--) {
+            weft_tensor *x = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(COUNT));
+            if (peer == rank)
+                continue;
+            CHECK_OK(weft_recv(x, peer, world));
+            CHECK_INT(values_check(WEFT_I64, VALUES_ANY, (uint64_t)rank, peer, 0, COUNT,
+                                   weft_tensor_data(x)),
+                      -1);
+        }
+        for (int peer = 0; peer < size; peer++)
+            if (peer != rank)
+                CHECK_OK(weft_work_wait(sends[peer], WEFT_DEFAULT));
+        weft_scope_close();
+    }
+    finish(world);
+}
+
+/* Many messages of all sizes between all pairs, sent and received in random order of the peers;
+ * messages of one pair keep theirs. */
+RANKS_TEST(test_work_messages, 4)
+{
+    enum { MESSAGES = VALUES_SANITIZED ? 12 : 30 };
+    static const int64_t sizes[] = {0, 1, 100, 4096, 4097, 30000};
+    weft_group *world = join(30000);
+    weft_work *works[2 * 8 * MESSAGES];
+    weft_tensor *got[8 * MESSAGES];
+    int count = 0;
+    for (int m = 0; m < MESSAGES; m++)
+        for (int step = 1; step < size; step++) {
+            uint64_t random = values_random(values_seed(), (uint64_t)(m * 16 + step));
+            int to = (rank + step) % size, from = (rank + size - step) % size;
+            int64_t n = sizes[random % 6];
+            weft_tensor *x = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(n));
+            values_put(WEFT_F32, VALUES_ANY, random, rank, 0, (size_t)n, weft_tensor_data(x));
+            got[count] = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(n));
+            bool early = random >> 20 & 1;
+            if (early)
+                CHECK(works[2 * count] = weft_recv_start(got[count], from, world));
+            CHECK(works[2 * count + 1] = weft_send_start(x, to, world));
+            if (!early)
+                CHECK(works[2 * count] = weft_recv_start(got[count], from, world));
+            count++;
+        }
+    for (int i = 2 * count - 1; i >= 0; i--)
+        CHECK_OK(weft_work_wait(works[i], WEFT_DEFAULT));
+    for (int i = 0; i < count; i++) {
+        int step = 1 + i % (size - 1), from = (rank + size - step) % size;
+        uint64_t random = values_random(values_seed(), (uint64_t)(i / (size - 1) * 16 + step));
+        CHECK_INT(values_check(WEFT_F32, VALUES_ANY, random, from, 0,
+                               (size_t)weft_tensor_numel(got[i]), weft_tensor_data(got[i])),
+                  -1);
+    }
+    finish(world);
+}
+
+int main(int argc, char **argv)
+{
+    values_choose_seed();
+    setenv("WEFT_KILL_GRACE", "30000", 1);
+    return harness_main(argc, argv);
+}
