@@ -4,9 +4,10 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 N       ?= 4
 JOBS    ?= $(shell nproc)
+SECONDS ?= 600
 SIZES   ?= 8,64,512,1K,4K,16K,64K,256K,1M,4M,16M,64M
 
-.PHONY: all help release dev demo test test-all asan tsan ubsan conformance bench bench-peers install fmt fmt-check clean \
+.PHONY: all help release dev demo test test-all asan tsan ubsan conformance bench bench-peers soak install fmt fmt-check clean \
 	setup-demo setup-test setup-peers
 
 all: release ## build the library and the weft command in build/release
@@ -25,12 +26,16 @@ test: setup-test dev ## build with warnings as errors and run every test (under 
 	@scripts/build tsan $(JOBS)
 	@tests/run build/dev build/asan build/tsan
 
-test-all: setup-test dev ## `make test`, then larger models, the undefined-behaviour build, the other compiler
+test-all: setup-test dev ## `make test`, then larger models, the undefined-behaviour build, the other compiler, every case
 	@scripts/build asan $(JOBS)
 	@scripts/build tsan $(JOBS)
 	@scripts/build ubsan $(JOBS)
 	@scripts/build clang $(JOBS)
 	@WEFT_TEST_MODELS=all tests/run build/dev build/asan build/tsan build/ubsan build/clang
+	@WEFT_TEST_ALL=1 tests/run -t 'test_(backend_ops|large)' build/dev
+
+soak: dev ## random operations on random groups, 8 ranks, SECONDS=600
+	SOAK_SECONDS=$(SECONDS) build/dev/tests/soak
 
 asan tsan ubsan: setup-test ## build with that sanitizer and run its tests
 	@scripts/build $@ $(JOBS)

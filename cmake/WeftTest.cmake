@@ -6,26 +6,31 @@ function(weft_test_line weight seconds command)
   set_property(GLOBAL APPEND PROPERTY WEFT_TEST_LINES "${weight} ${seconds} ${command}")
 endfunction()
 
-# weft_test(noun [LIGHT] [THREADS] [NO_ASAN] [SECONDS n]) builds tests/test_<noun>.c with the static library, so that
-# internals can be reached.
+# weft_test(noun [LIGHT] [THREADS] [NO_ASAN] [SECONDS n] [PROGRAM name]) builds tests/test_<noun>.c with the static
+# library, so that internals can be reached.
 #   LIGHT    needs one core: may run beside another test
 #   THREADS  has ranks, or other work, on threads of one process: also built and run with ThreadSanitizer
 #   NO_ASAN  too slow for the builds with AddressSanitizer or UndefinedBehaviorSanitizer: left out of them
 #   SECONDS  time limit, default 60
+#   PROGRAM  its name, if not test_<noun>
 function(weft_test noun)
-  cmake_parse_arguments(arg "LIGHT;THREADS;NO_ASAN" "SECONDS" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;THREADS;NO_ASAN" "SECONDS;PROGRAM" "" ${ARGN})
+  set(program test_${noun})
+  if(arg_PROGRAM)
+    set(program ${arg_PROGRAM})
+  endif()
   if(WEFT_SANITIZE MATCHES "thread" AND NOT arg_THREADS)
     return()
   endif()
   if(WEFT_SANITIZE MATCHES "address|undefined" AND arg_NO_ASAN)
     return()
   endif()
-  add_executable(test_${noun} test_${noun}.c)
-  target_include_directories(test_${noun} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(test_${noun} PRIVATE weft_static Threads::Threads m)
+  add_executable(${program} ${program}.c)
+  target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${program} PRIVATE weft_static Threads::Threads m)
   if(TARGET weft_command)
-    target_compile_definitions(test_${noun} PRIVATE WEFT_COMMAND="$<TARGET_FILE:weft_command>")
-    add_dependencies(test_${noun} weft_command)
+    target_compile_definitions(${program} PRIVATE WEFT_COMMAND="$<TARGET_FILE:weft_command>")
+    add_dependencies(${program} weft_command)
   endif()
   set(weight heavy)
   if(arg_LIGHT)
@@ -34,7 +39,7 @@ function(weft_test noun)
   if(NOT arg_SECONDS)
     set(arg_SECONDS 60)
   endif()
-  weft_test_line(${weight} ${arg_SECONDS} $<TARGET_FILE:test_${noun}>)
+  weft_test_line(${weight} ${arg_SECONDS} $<TARGET_FILE:${program}>)
 endfunction()
 
 # A check or test that is a script of the tree; not repeated in sanitizer builds.

@@ -19,8 +19,8 @@ enum {
     GUARD = 64,         /* bytes before and after every operand */
     POOL = 26 << 20,    /* bytes of a pool of symmetric memory */
     LARGEST = 12 << 20, /* bytes of an operand */
-    SAMPLE = VALUES_SANITIZED ? 30 : 180,
-    ROUNDS = VALUES_SANITIZED ? 500 : 10000
+    SAMPLE = VALUES_SANITIZED ? 15 : 180,
+    ROUNDS = VALUES_SANITIZED ? 250 : 10000
 };
 
 typedef enum operation {
@@ -146,6 +146,8 @@ static void make_ordinary(operand *o, weft_dtype dtype, int64_t count, size_t of
     o->data = o->memory + o->before;
     o->tensor =
         weft_tensor_wrap(dtype, WEFT_CPU, WEFT_SHAPE(count), o->data, free_memory, o->memory);
+    if (o->tensor && !count && offset % 2) /* has no address at all */
+        o->tensor = weft_empty(dtype, WEFT_CPU, WEFT_SHAPE(0));
 }
 
 /* A view of a larger tensor in a pool. */

@@ -16,7 +16,7 @@ static weft_status gather_shown(weft_i_coll *coll, bool wanted)
     bool tiny = coll->algorithm == WEFT_I_ALGO_TINY;
     size_t bytes = coll->in_bytes;
     if (!tiny)
-        memcpy(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, bytes);
+        weft_i_coll_put(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, bytes);
     WEFT_TRY(weft_i_coll_enter_with_data(coll, tiny ? coll->in : NULL, tiny ? bytes : 0));
     for (int rank = 0; wanted && rank < lane->size; rank++)
         weft_i_coll_put(coll->out + (size_t)rank * bytes,

@@ -19,7 +19,8 @@ static weft_status show(weft_i_coll *coll, size_t first)
         WEFT_TRY(weft_i_coll_enter_with_data(coll, coll->in, coll->in_bytes));
     } else {
         weft_i_spot factor = {.factor = coll->factor};
-        memcpy(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, coll->in_bytes);
+        weft_i_coll_put(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in,
+                        coll->in_bytes);
         WEFT_TRY(weft_i_coll_enter_with_data(coll, &factor, sizeof factor));
         weft_i_coll_read_factors(coll);
     }
