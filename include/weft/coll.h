@@ -11,6 +11,9 @@
  * work to wait for (weft/work.h). Every call carries its order, kind, shape and dtype to the other
  * ranks: if they differ, all get WEFT_ERR_MISMATCH. All block for the group's time limit at most.
  * Operands must be contiguous.
+ *
+ * The first operation of a group makes what all of them share: that one, also if it is posted, a
+ * send or a receive, waits until every rank of the group has called its first.
  */
 #ifndef WEFT_COLL_H
 #define WEFT_COLL_H

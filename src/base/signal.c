@@ -79,8 +79,8 @@ static bool decide(looking *look)
     /* Pairs with the exchange in find_out: who finds it there has seen all that we have seen. */
     if (!atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, point->me), &expected,
                                                  desired, memory_order_acq_rel,
-                                                 memory_order_relaxed)) {
-        look_anew(look);
+                                                 memory_order_acquire)) {
+        look_anew(look); /* acquire: and sees that the arrival is gone */
         return false;
     }
     if (look->different >= 0) {

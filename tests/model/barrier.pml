@@ -32,7 +32,7 @@
  *   @ src/base/signal.c word_of load acquire -> arrive
  *   @ src/base/signal.c look_anew store relaxed -> give_up
  *   @ src/base/signal.c look_anew signal_fence seq_cst -> -
- *   @ src/base/signal.c decide compare_exchange_strong acq_rel,relaxed -> find_out
+ *   @ src/base/signal.c decide compare_exchange_strong acq_rel,acquire -> find_out
  *   @ src/base/signal.c arrive store release -> word_of
  *   @ src/base/signal.c find_out compare_exchange_strong acq_rel,acquire -> decide
  *   @ src/base/signal.c give_up store relaxed -> -
