@@ -9,7 +9,6 @@
 
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { SYNC_DIGEST = 0x73796e63 }; /* odd: a later meeting of an operation, see base/signal.h */
 
@@ -129,12 +128,19 @@ static bool has_entered(const weft_i_lane *lane, int rank, uint32_t epoch)
     return weft_i_arrival_epoch(word) == epoch;
 }
 
+static bool same_call(const weft_i_card *a, const weft_i_card *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->reduction == b->reduction &&
+           a->root == b->root && a->count == b->count && a->offset == b->offset &&
+           a->block == b->block;
+}
+
 /* A rank that calls something else than we do; -1 if the others only differ among themselves. */
 static int find_other(const weft_i_lane *lane, const weft_i_card *mine, uint32_t epoch)
 {
     for (int rank = 0; rank < lane->size; rank++)
         if (rank != lane->me && has_entered(lane, rank, epoch) &&
-            memcmp(card_of(lane, rank, epoch), mine, sizeof *mine))
+            !same_call(card_of(lane, rank, epoch), mine))
             return rank;
     return -1;
 }
