@@ -109,7 +109,8 @@ static weft_status show_card(weft_i_world *world, weft_store *store, card *mine)
     return WEFT_OK;
 }
 
-static weft_status fail_missing(const weft_i_world *world, weft_store *store)
+/* Rank `waited` for sure never came; the store, if it is still there, knows of the others. */
+static weft_status fail_missing(const weft_i_world *world, weft_store *store, int waited)
 {
     char names[512] = "";
     size_t used = 0;
@@ -119,8 +120,8 @@ static weft_status fail_missing(const weft_i_world *world, weft_store *store)
         card_key(rank, text);
         const char *key = text;
         bool here = false;
-        known &= weft_store_check(store, 1, &key, &here) == WEFT_OK;
-        if (known && !here)
+        known &= rank == waited || weft_store_check(store, 1, &key, &here) == WEFT_OK;
+        if (rank == waited || (known && !here))
             used +=
                 (size_t)snprintf(names + used, sizeof names - used, "%s%d", used ? ", " : "", rank);
     }
@@ -156,7 +157,7 @@ static weft_status read_card(weft_i_world *world, weft_store *store, int rank, i
     do {
         status = weft_store_get(store, key, SLICE_MS, &value);
         if (status == WEFT_ERR_TIMEOUT && WEFT_OS->clock_ns() >= deadline)
-            return fail_missing(world, store);
+            return fail_missing(world, store, rank);
         if (status == WEFT_ERR_TIMEOUT)
             WEFT_TRY(check_failure(store));
     } while (status == WEFT_ERR_TIMEOUT);
