@@ -23,6 +23,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -327,6 +328,18 @@ static void os_sleep_ns(int64_t duration)
         ;
 }
 
+static ssize_t os_read_process(pid_t process, void *to, uint64_t from, size_t bytes)
+{
+    struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)from, bytes};
+    return process_vm_readv(process, &here, 1, &there, 1, 0);
+}
+
+static ssize_t os_write_process(pid_t process, uint64_t to, const void *from, size_t bytes)
+{
+    struct iovec here = {(void *)(uintptr_t)from, bytes}, there = {(void *)(uintptr_t)to, bytes};
+    return process_vm_writev(process, &here, 1, &there, 1, 0);
+}
+
 static void os_yield(void)
 {
     sched_yield();
@@ -390,6 +403,8 @@ const weft_i_os weft_i_os_linux = {
     .fork = fork,
     .kill = kill,
     .waitpid = os_waitpid,
+    .read_process = os_read_process,
+    .write_process = os_write_process,
     .pidfd_open = os_pidfd_open,
     .signalfd = os_signalfd,
     .spawn = os_spawn,

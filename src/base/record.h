@@ -47,12 +47,13 @@ enum {
     WEFT_I_WAY = 0x4000,
     WEFT_I_WAY_TINY = WEFT_I_WAY, /* data beside the arrival word */
     WEFT_I_WAY_STAGED,            /* whole through one stage slot */
-    WEFT_I_WAY_DIRECT,            /* in place in symmetric memory */
+    WEFT_I_WAY_DIRECT,            /* in place in memory that all can reach */
+    WEFT_I_WAY_PEEKED,            /* copied by the kernel between processes */
     WEFT_I_WAY_PIPELINED,         /* in pieces through the stage */
     WEFT_I_WAY_END
 };
 
-/* "tiny", "staged", "direct", "pipelined"; NULL for a plain channel. */
+/* "tiny", "staged", "direct", "peeked", "pipelined"; NULL for a plain channel. */
 const char *weft_i_record_way_name(int channel);
 
 /* A copy of an entry. */

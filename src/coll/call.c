@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/peek.h"
 
 #include <string.h>
 
@@ -45,26 +46,75 @@ static weft_i_pairing *find_place(const weft_group *group, weft_tensor *tensor, 
     return pairing;
 }
 
-weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places)
+/* Can everybody touch everybody's operands?  The same on all ranks. */
+static void compare_places(const weft_i_coll *coll, const weft_i_spot *mine, weft_i_places *places)
 {
-    weft_i_spot mine = {.factor = coll->factor};
+    bool threads = coll->lane->peek == WEFT_I_PEEK_THREADS;
+    places->all_in = threads || mine->in_serial;
+    places->all_out = threads || mine->out_serial;
+    for (int rank = 0; rank < coll->lane->size; rank++) {
+        const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
+        places->all_in &= threads ? spot->in_address != 0 : spot->in_serial == mine->in_serial;
+        places->all_out &= threads ? spot->out_address != 0 : spot->out_serial == mine->out_serial;
+    }
+}
+
+weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places, size_t transfer)
+{
+    weft_i_spot mine = {.factor = coll->factor,
+                        .in_address = (uintptr_t)coll->in,
+                        .out_address = (uintptr_t)coll->out};
     places->in = find_place(coll->group, coll->in_tensor, &mine.in_serial, &mine.in_offset);
     places->out = find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
+    places->peek = coll->lane->peek == WEFT_I_PEEK_KERNEL && transfer >= WEFT_I_PEEK_FROM;
     weft_status status = weft_i_coll_enter_with_data(coll, &mine, sizeof mine);
-    places->all_in = places->in != NULL;
-    places->all_out = places->out != NULL;
-    for (int rank = 0; status == WEFT_OK && rank < coll->lane->size; rank++) {
-        const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
-        places->all_in &= spot->in_serial == mine.in_serial;
-        places->all_out &= spot->out_serial == mine.out_serial;
-    }
-    if (status < 0)
+    if (status < 0) {
         weft_i_coll_forget(places);
-    else
-        weft_i_record_way(weft_i_group_record(coll->group), coll->number,
-                          places->all_in || places->all_out ? WEFT_I_WAY_DIRECT
-                                                            : WEFT_I_WAY_PIPELINED);
+        return status;
+    }
+    compare_places(coll, &mine, places);
+    int way = places->all_in || places->all_out ? WEFT_I_WAY_DIRECT
+              : places->peek                    ? WEFT_I_WAY_PEEKED
+                                                : WEFT_I_WAY_PIPELINED;
+    weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
+    return WEFT_OK;
+}
+
+/* A single copy that fails leaves the others in the middle of the operation. */
+static weft_status check_copied(const weft_i_coll *coll, weft_status status)
+{
+    if (status < 0)
+        weft_i_group_spoil(coll->group,
+                           weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
     return status;
+}
+
+weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_places *places, int rank,
+                              size_t at, char *to, size_t bytes)
+{
+    if (rank == coll->lane->me)
+        weft_i_coll_put(to, coll->in + at, bytes);
+    else if (places->all_in)
+        weft_i_coll_put(to, weft_i_coll_in_of(coll, places, rank) + at, bytes);
+    else
+        return check_copied(coll,
+                            weft_i_peek(coll->lane, &coll->call, rank, to,
+                                        weft_i_coll_spot(coll, rank)->in_address + at, bytes));
+    return WEFT_OK;
+}
+
+weft_status weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, int rank,
+                                size_t at, const char *from, size_t bytes)
+{
+    if (rank == coll->lane->me)
+        weft_i_coll_put(coll->out + at, from, bytes);
+    else if (places->all_out)
+        weft_i_coll_put(weft_i_coll_out_of(coll, places, rank) + at, from, bytes);
+    else
+        return check_copied(coll, weft_i_poke(coll->lane, &coll->call, rank,
+                                              weft_i_coll_spot(coll, rank)->out_address + at, from,
+                                              bytes));
+    return WEFT_OK;
 }
 
 void weft_i_coll_forget(weft_i_places *places)

@@ -49,11 +49,12 @@ typedef struct weft_i_coll {
     uint64_t number; /* in the flight record */
 } weft_i_coll;
 
-/* What a rank shows of its operands at the entry: where they lie in symmetric memory.  Serial 0:
- * ordinary memory. */
+/* What a rank shows of its operands at the entry: where they lie, and where in symmetric memory.
+ * Serial 0: ordinary memory. */
 typedef struct weft_i_spot {
     uint32_t in_serial, out_serial;
     uint64_t in_offset, out_offset;
+    uint64_t in_address, out_address; /* in its own memory */
     double factor;
 } weft_i_spot;
 
@@ -96,10 +97,14 @@ weft_status weft_i_coll_enter_with_factor(weft_i_coll *coll);
 /* Enters showing where the operands lie.  `held` keeps the pairings until weft_i_coll_forget. */
 typedef struct weft_i_places {
     weft_i_pairing *in, *out; /* this rank's, held; NULL: ordinary memory */
-    bool all_in, all_out;     /* every rank's input (output) lies in the same pairing as ours */
+    bool all_in, all_out;     /* every rank's input (output) can be touched by all: it lies in the
+                                 same pairing as ours, or the ranks are threads */
+    bool peek;                /* otherwise the kernel may copy */
 } weft_i_places;
 
-weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places);
+/* `transfer`: bytes that go from one rank to another at once, or 0: kernel copies do not help. */
+weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places,
+                                          size_t transfer);
 void weft_i_coll_forget(weft_i_places *places);
 
 static inline const weft_i_spot *weft_i_coll_spot(const weft_i_coll *coll, int rank)
@@ -107,18 +112,48 @@ static inline const weft_i_spot *weft_i_coll_spot(const weft_i_coll *coll, int r
     return (const weft_i_spot *)(const void *)weft_i_lane_payload(coll->lane, rank);
 }
 
-/* A rank's input or output in symmetric memory. */
+/* Where a rank's input (output) is for us to touch, if it lies in `pairing`; NULL: out of reach. */
+static inline char *weft_i_coll_touch_in(const weft_i_coll *coll, const weft_i_pairing *pairing,
+                                         int rank)
+{
+    const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
+    if (coll->lane->peek == WEFT_I_PEEK_THREADS)
+        return (char *)(uintptr_t)spot->in_address;
+    return pairing && pairing->serial == spot->in_serial
+               ? pairing->blocks[rank]->base + spot->in_offset
+               : NULL;
+}
+
+static inline char *weft_i_coll_touch_out(const weft_i_coll *coll, const weft_i_pairing *pairing,
+                                          int rank)
+{
+    const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
+    if (coll->lane->peek == WEFT_I_PEEK_THREADS)
+        return (char *)(uintptr_t)spot->out_address;
+    return pairing && pairing->serial == spot->out_serial
+               ? pairing->blocks[rank]->base + spot->out_offset
+               : NULL;
+}
+
+/* A rank's input if all_in, its output if all_out. */
 static inline char *weft_i_coll_in_of(const weft_i_coll *coll, const weft_i_places *places,
                                       int rank)
 {
-    return places->in->blocks[rank]->base + weft_i_coll_spot(coll, rank)->in_offset;
+    return weft_i_coll_touch_in(coll, places->in, rank);
 }
 
 static inline char *weft_i_coll_out_of(const weft_i_coll *coll, const weft_i_places *places,
                                        int rank)
 {
-    return places->out->blocks[rank]->base + weft_i_coll_spot(coll, rank)->out_offset;
+    return weft_i_coll_touch_out(coll, places->out, rank);
 }
+
+/* Copies `bytes` at byte `at` of `rank`'s input to here; of what is here into its output.  Needs
+ * all_in (all_out) or peek. */
+weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_places *places, int rank,
+                              size_t at, char *to, size_t bytes);
+weft_status weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, int rank,
+                                size_t at, const char *from, size_t bytes);
 
 static inline size_t weft_i_coll_min(size_t a, size_t b)
 {

@@ -48,6 +48,7 @@ static weft_status fill_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor 
                                coll->out_bytes);
         WEFT_TRY(weft_i_fill_check_overlap(coll, 0, 0));
     }
+    coll->out_tensor = out;
     WEFT_TRY(weft_i_fill_reduction(coll, op));
     coll->root = root;
     return weft_i_fill_seal(coll, coll->in_bytes);
@@ -85,6 +86,7 @@ static weft_status fill_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor 
         WEFT_TRY(weft_i_fill_check_counts(coll, coll->out_bytes, coll->in_bytes, "output"));
         WEFT_TRY(weft_i_fill_check_overlap(coll, 0, (size_t)group->rank * coll->in_bytes));
     }
+    coll->out_tensor = out;
     coll->root = root;
     return weft_i_fill_seal(coll, coll->in_bytes);
 }
@@ -101,6 +103,7 @@ static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor
         WEFT_TRY(weft_i_fill_check_counts(coll, coll->in_bytes, coll->out_bytes, "input"));
         WEFT_TRY(weft_i_fill_check_overlap(coll, (size_t)group->rank * coll->out_bytes, 0));
     }
+    coll->in_tensor = in;
     coll->root = root;
     return weft_i_fill_seal(coll, coll->out_bytes);
 }

@@ -31,9 +31,8 @@ static weft_status pull_parts(weft_i_coll *coll, const weft_i_places *places, bo
     const weft_i_lane *lane = coll->lane;
     for (int i = 0; wanted && i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_coll_put(coll->out + (size_t)rank * coll->in_bytes,
-                        rank == lane->me ? coll->in : weft_i_coll_in_of(coll, places, rank),
-                        coll->in_bytes);
+        WEFT_TRY(weft_i_coll_fetch(coll, places, rank, 0, coll->out + (size_t)rank * coll->in_bytes,
+                                   coll->in_bytes));
     }
     return weft_i_coll_sync(coll);
 }
@@ -41,11 +40,18 @@ static weft_status pull_parts(weft_i_coll *coll, const weft_i_places *places, bo
 static weft_status push_part(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
-    for (int i = 0; i < lane->size; i++) {
-        int rank = (lane->me + i) % lane->size;
-        char *out = rank == lane->me ? coll->out : weft_i_coll_out_of(coll, places, rank);
-        weft_i_coll_put(out + (size_t)lane->me * coll->in_bytes, coll->in, coll->in_bytes);
-    }
+    size_t at = (size_t)lane->me * coll->in_bytes;
+    for (int i = 0; i < lane->size; i++)
+        WEFT_TRY(weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, at, coll->in,
+                                     coll->in_bytes));
+    return weft_i_coll_sync(coll);
+}
+
+/* Everybody puts its part into the root's output. */
+static weft_status push_to_root(weft_i_coll *coll, const weft_i_places *places)
+{
+    WEFT_TRY(weft_i_coll_deliver(coll, places, coll->root, (size_t)coll->lane->me * coll->in_bytes,
+                                 coll->in, coll->in_bytes));
     return weft_i_coll_sync(coll);
 }
 
@@ -78,11 +84,11 @@ weft_status weft_i_coll_all_gather(weft_i_coll *coll)
     if (coll->algorithm != WEFT_I_ALGO_LARGE)
         return gather_shown(coll, true);
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes));
     weft_status status;
     if (places.all_out && (!places.all_in || coll->in_bytes >= PUSH_FROM))
         status = push_part(coll, &places);
-    else if (places.all_in)
+    else if (places.all_in || places.peek)
         status = pull_parts(coll, &places, true);
     else
         status = gather_pipeline(coll, true);
@@ -96,9 +102,19 @@ weft_status weft_i_coll_gather(weft_i_coll *coll)
     if (coll->algorithm != WEFT_I_ALGO_LARGE)
         return gather_shown(coll, wanted);
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
-    weft_status status =
-        places.all_in ? pull_parts(coll, &places, wanted) : gather_pipeline(coll, wanted);
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes));
+    /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
+    const weft_i_pairing *common = places.all_out ? places.out : places.all_in ? places.in : NULL;
+    places.all_out = weft_i_coll_touch_out(coll, common, coll->root) != NULL;
+    weft_status status;
+    if (places.all_out) {
+        weft_i_places root = {.out = (weft_i_pairing *)common, .all_out = true};
+        status = push_to_root(coll, &root);
+    } else if (places.peek) {
+        status = push_to_root(coll, &places);
+    } else {
+        status = places.all_in ? pull_parts(coll, &places, wanted) : gather_pipeline(coll, wanted);
+    }
     weft_i_coll_forget(&places);
     return status;
 }

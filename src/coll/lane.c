@@ -5,6 +5,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "coll/choose.h"
+#include "coll/peek.h"
 #include "weft/coll.h"
 
 #include <stddef.h>
@@ -22,6 +23,7 @@ static void destroy(weft_i_object *object)
     WEFT_OS->free(lane->sources);
     WEFT_OS->free(lane->targets);
     WEFT_OS->free(lane->factors);
+    WEFT_OS->free(lane->samples);
     weft_i_object_free(object);
 }
 
@@ -43,9 +45,10 @@ static weft_i_lane *allocate(const weft_group *group)
     lane->sources = WEFT_OS->alloc(size * sizeof *lane->sources);
     lane->targets = WEFT_OS->alloc(size * sizeof *lane->targets);
     lane->factors = WEFT_OS->alloc(size * sizeof *lane->factors);
+    lane->samples = WEFT_OS->alloc(size * sizeof *lane->samples);
     lane->splits_at = round_up(sizeof(weft_i_lane_head), WEFT_I_LINE);
     lane->splits_stride = round_up(2 * size * sizeof(uint64_t), WEFT_I_LINE);
-    if (lane->sources && lane->targets && lane->factors)
+    if (lane->sources && lane->targets && lane->factors && lane->samples)
         return lane;
     weft_i_object_drop(lane);
     return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for the lane of %d ranks", group->size);
@@ -62,7 +65,7 @@ static weft_status meet(weft_i_lane *lane, weft_group *group)
     WEFT_TRY(weft_i_pairing_new(lane->block, 0, group, can, &lane->pairing));
     lane->heads = weft_i_pads_of(&lane->pairing->pads, 0);
     lane->head_stride = lane->pairing->pads.stride;
-    return WEFT_OK;
+    return weft_i_peek_agree(lane, group);
 }
 
 weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)

@@ -68,6 +68,19 @@ typedef struct weft_i_box {
 typedef struct weft_i_queue weft_i_queue;   /* posted work: work.c */
 typedef struct weft_i_letter weft_i_letter; /* a send or receive under way: pair.c */
 
+/* What the ranks may do with each other's ordinary memory: peek.h. */
+typedef enum weft_i_peek_way {
+    WEFT_I_PEEK_NONE,
+    WEFT_I_PEEK_THREADS, /* one address space */
+    WEFT_I_PEEK_KERNEL
+} weft_i_peek_way;
+
+typedef struct weft_i_sample {
+    uint64_t address, value;
+    int process;
+    bool can;
+} weft_i_sample;
+
 typedef struct weft_i_lane {
     weft_i_object object;
     weft_i_block *block;     /* held; the pairing's own entry */
@@ -81,6 +94,8 @@ typedef struct weft_i_lane {
     const void **sources;            /* room for one pointer per rank, for folds */
     void **targets;
     double *factors;
+    weft_i_peek_way peek;
+    weft_i_sample *samples;       /* of memory, by rank: whose process is which */
     weft_i_queue *queue;          /* NULL until something is posted */
     pthread_mutex_t letters_lock; /* guards the next three */
     weft_i_letter *letters;       /* oldest first */

@@ -7,6 +7,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/peek.h"
 
 /* Shows `bytes` of the input at the entry (none where there is no input) and tells where `rank`'s
  * is afterwards. */
@@ -50,6 +51,29 @@ static weft_status broadcast_pipeline(weft_i_coll *coll)
     return WEFT_OK;
 }
 
+/* My output is what lies at byte `at` of the root's input. */
+static weft_status pull_from_root(weft_i_coll *coll, const weft_i_places *places, size_t at)
+{
+    WEFT_TRY(weft_i_coll_fetch(coll, places, coll->root, at, coll->out, coll->out_bytes));
+    return weft_i_coll_sync(coll);
+}
+
+/*
+ * Single copies.  Others take all but the last slice from the root, who meanwhile gives that one to
+ * each of them: everybody copies the same number of bytes.
+ */
+static weft_status broadcast_copies(weft_i_coll *coll, const weft_i_places *places)
+{
+    const weft_i_lane *lane = coll->lane;
+    weft_i_span last = weft_i_coll_slice(coll->in_bytes, lane->size, lane->size - 1, 1);
+    if (lane->me != coll->root)
+        WEFT_TRY(weft_i_coll_fetch(coll, places, coll->root, 0, coll->out, last.first));
+    for (int i = 1; i < lane->size && lane->me == coll->root; i++)
+        WEFT_TRY(weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, last.first,
+                                     coll->in + last.first, last.count));
+    return weft_i_coll_sync(coll);
+}
+
 weft_status weft_i_coll_broadcast(weft_i_coll *coll)
 {
     bool root = coll->lane->me == coll->root;
@@ -60,15 +84,9 @@ weft_status weft_i_coll_broadcast(weft_i_coll *coll)
         return WEFT_OK;
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
-    weft_status status;
-    if (places.all_in) {
-        if (!root)
-            memcpy(coll->out, weft_i_coll_in_of(coll, &places, coll->root), coll->in_bytes);
-        status = weft_i_coll_sync(coll);
-    } else {
-        status = broadcast_pipeline(coll);
-    }
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes));
+    weft_status status =
+        places.all_in || places.peek ? broadcast_copies(coll, &places) : broadcast_pipeline(coll);
     weft_i_coll_forget(&places);
     return status;
 }
@@ -82,7 +100,9 @@ static void stage_parts(const weft_i_coll *coll, uint64_t turn, size_t part_byte
 {
     char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, turn);
     for (int part = 0; part < coll->lane->size; part++)
-        memcpy(slot + (size_t)part * bytes, coll->in + (size_t)part * part_bytes + first, bytes);
+        if (part != coll->lane->me)
+            memcpy(slot + (size_t)part * bytes, coll->in + (size_t)part * part_bytes + first,
+                   bytes);
 }
 
 /* Equal parts through the stage: from the root alone (scatter), or from everybody (all_to_all). */
@@ -103,7 +123,9 @@ static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
         for (int i = 0; i < lane->size; i++) {
             int rank = (lane->me + i) % lane->size;
             char *to = coll->out + (from_root ? 0 : (size_t)rank * part) + first;
-            if (!from_root || rank == coll->root)
+            if (rank == lane->me && giving)
+                weft_i_coll_put(to, coll->in + (size_t)rank * part + first, bytes);
+            else if (!from_root || rank == coll->root)
                 memcpy(to, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * bytes, bytes);
         }
         WEFT_TRY(weft_i_coll_sync(coll));
@@ -121,17 +143,13 @@ weft_status weft_i_coll_scatter(weft_i_coll *coll)
         return WEFT_OK;
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
-    /* Others reach the root's input only if it lies in the memory that holds the outputs. */
-    const weft_i_spot *root = weft_i_coll_spot(coll, coll->root);
-    weft_status status;
-    if (places.all_out && root->in_serial == places.out->serial) {
-        weft_i_coll_put(coll->out, places.out->blocks[coll->root]->base + root->in_offset + mine,
-                        part);
-        status = weft_i_coll_sync(coll);
-    } else {
-        status = parts_pipeline(coll, true);
-    }
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, part));
+    /* Others touch the root's input if theirs lie there too, or in the memory of all outputs. */
+    const weft_i_pairing *common = places.all_in ? places.in : places.all_out ? places.out : NULL;
+    weft_i_places root = {.in = (weft_i_pairing *)common,
+                          .all_in = weft_i_coll_touch_in(coll, common, coll->root) != NULL};
+    weft_status status =
+        root.all_in || places.peek ? pull_from_root(coll, &root, mine) : parts_pipeline(coll, true);
     weft_i_coll_forget(&places);
     return status;
 }
@@ -144,8 +162,8 @@ static weft_status pull_equal(weft_i_coll *coll, const weft_i_places *places)
     size_t part = coll->count * coll->item;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        memcpy(coll->out + (size_t)rank * part,
-               weft_i_coll_in_of(coll, places, rank) + (size_t)lane->me * part, part);
+        WEFT_TRY(weft_i_coll_fetch(coll, places, rank, (size_t)lane->me * part,
+                                   coll->out + (size_t)rank * part, part));
     }
     return weft_i_coll_sync(coll);
 }
@@ -156,8 +174,8 @@ static weft_status push_equal(weft_i_coll *coll, const weft_i_places *places)
     size_t part = coll->count * coll->item;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        memcpy(weft_i_coll_out_of(coll, places, rank) + (size_t)lane->me * part,
-               coll->in + (size_t)rank * part, part);
+        WEFT_TRY(weft_i_coll_deliver(coll, places, rank, (size_t)lane->me * part,
+                                     coll->in + (size_t)rank * part, part));
     }
     return weft_i_coll_sync(coll);
 }
@@ -174,9 +192,9 @@ static weft_status all_to_all_equal(weft_i_coll *coll)
         return WEFT_OK;
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, part));
     weft_status status;
-    if (places.all_in)
+    if (places.all_in || (places.peek && !places.all_out))
         status = pull_equal(coll, &places);
     else if (places.all_out)
         status = push_equal(coll, &places);
@@ -242,9 +260,9 @@ static weft_status pull_uneven(weft_i_coll *coll, const weft_i_places *places)
     for (int rank = 0; rank < lane->size; rank++) {
         size_t bytes = sends(coll, rank, lane->me);
         if (bytes)
-            memcpy(out, weft_i_coll_in_of(coll, places, rank) + part_offset(coll, rank, lane->me),
-                   bytes);
-        out += bytes;
+            WEFT_TRY(weft_i_coll_fetch(coll, places, rank, part_offset(coll, rank, lane->me), out,
+                                       bytes));
+        out = bytes ? out + bytes : out;
     }
     return weft_i_coll_sync(coll);
 }
@@ -305,10 +323,12 @@ static weft_status all_to_all_uneven(weft_i_coll *coll)
     weft_i_places places;
     size_t largest = 0;
     write_splits(coll);
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->list ? 0 : SIZE_MAX));
     weft_status status = check_splits(coll, &largest);
+    bool peek = places.peek && largest >= (size_t)WEFT_I_PEEK_FROM;
     if (status == WEFT_OK)
-        status = places.all_in ? pull_uneven(coll, &places) : uneven_pipeline(coll, largest);
+        status = !coll->list && (places.all_in || peek) ? pull_uneven(coll, &places)
+                                                        : uneven_pipeline(coll, largest);
     weft_i_coll_forget(&places);
     return status;
 }

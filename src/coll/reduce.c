@@ -9,6 +9,8 @@
  */
 #include "coll/call.h"
 
+enum { CHUNK = 64 << 10 }; /* bytes of a single copy that is folded at once: fits a core's cache */
+
 /* ---- everybody shows its whole input ---- */
 
 /* Enters with the input and points lane->sources at element `first` of everybody's. */
@@ -42,10 +44,12 @@ static void aim_at_inputs(weft_i_coll *coll, const weft_i_places *places, size_t
         coll->lane->sources[rank] = weft_i_coll_in_of(coll, places, rank) + first * coll->item;
 }
 
-static void aim_at_slots(weft_i_coll *coll, uint64_t turn, size_t first)
+/* Points lane->sources at element `first` of everybody's slot, and at `own` for us. */
+static void aim_at_slots(weft_i_coll *coll, uint64_t turn, size_t first, const char *own)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
         coll->lane->sources[rank] = weft_i_lane_slot(coll->lane, rank, turn) + first * coll->item;
+    coll->lane->sources[coll->lane->me] = own;
 }
 
 /* Two-shot, direct: my slice of all inputs goes into everybody's output (or the root's). */
@@ -69,11 +73,9 @@ static weft_status two_shot(weft_i_coll *coll, const weft_i_places *places, bool
  * have read it. */
 static bool any_in_place(const weft_i_coll *coll)
 {
-    for (int rank = 0; rank < coll->lane->size; rank++) {
-        const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
-        if (spot->in_serial == spot->out_serial && spot->in_offset == spot->out_offset)
+    for (int rank = 0; rank < coll->lane->size; rank++)
+        if (weft_i_coll_spot(coll, rank)->in_address == weft_i_coll_spot(coll, rank)->out_address)
             return true;
-    }
     return false;
 }
 
@@ -86,51 +88,151 @@ static weft_status pull(weft_i_coll *coll, const weft_i_places *places, bool wan
     return weft_i_coll_sync(coll);
 }
 
-/* Copies the pieces of a result that the ranks hold in their result slots to `out`. */
-static void collect(const weft_i_coll *coll, char *out, size_t count, uint64_t turn)
+/* ---- single copies ---- */
+
+/* Elements that are fetched from each other rank at a time: with the result they fit my stage. */
+static size_t chunk_of(const weft_i_coll *coll)
+{
+    size_t bytes = 4 * WEFT_I_SLOT / (size_t)coll->lane->size / WEFT_I_LINE * WEFT_I_LINE;
+    return weft_i_coll_min(bytes, CHUNK) / coll->item;
+}
+
+/* Folds elements of all inputs into `out` (NULL: into my stage; returned).  Those of others are
+ * fetched into my stage, where nobody looks meanwhile. */
+static weft_status fold_fetched(weft_i_coll *coll, const weft_i_places *places, weft_i_span span,
+                                char **out)
+{
+    weft_i_lane *lane = coll->lane;
+    char *room = weft_i_lane_slot(lane, lane->me, 0);
+    size_t bytes = span.count * coll->item, apart = chunk_of(coll) * coll->item;
+    for (int i = 1; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        lane->sources[rank] = room + (size_t)(i - 1) * apart;
+        if (places->all_in)
+            lane->sources[rank] = weft_i_coll_in_of(coll, places, rank) + span.first * coll->item;
+        else
+            WEFT_TRY(weft_i_coll_fetch(coll, places, rank, span.first * coll->item,
+                                       room + (size_t)(i - 1) * apart, bytes));
+    }
+    lane->sources[lane->me] = coll->in + span.first * coll->item;
+    if (!*out)
+        *out = room + (size_t)(lane->size - 1) * apart;
+    weft_i_coll_fold_to(coll, *out, span.count);
+    return WEFT_OK;
+}
+
+/* My slice of all inputs, chunk by chunk, into everybody's output (or the root's).  Of an output
+ * that lies in its input only the slice is touched that nobody else reads. */
+static weft_status two_shot_copies(weft_i_coll *coll, const weft_i_places *places, bool to_root)
 {
     const weft_i_lane *lane = coll->lane;
-    for (int i = 0; i < lane->size; i++) {
+    weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
+    size_t end = mine.first + mine.count;
+    for (weft_i_span span = mine; span.first < end; span.first += span.count) {
+        span.count = weft_i_coll_min(chunk_of(coll), end - span.first);
+        size_t at = span.first * coll->item;
+        char *out = !to_root || lane->me == coll->root ? coll->out + at : NULL;
+        WEFT_TRY(fold_fetched(coll, places, span, &out));
+        for (int i = 1; i < lane->size; i++) {
+            int rank = (lane->me + i) % lane->size;
+            if (!to_root || rank == coll->root)
+                WEFT_TRY(weft_i_coll_deliver(coll, places, rank, at, out, span.count * coll->item));
+        }
+    }
+    return weft_i_coll_sync(coll);
+}
+
+/* My part of all inputs into my own output. */
+static weft_status scatter_copies(weft_i_coll *coll, const weft_i_places *places)
+{
+    size_t first = (size_t)coll->lane->me * coll->count;
+    for (size_t done = 0, count; done < coll->count; done += count) {
+        count = weft_i_coll_min(chunk_of(coll), coll->count - done);
+        char *out = coll->out + done * coll->item;
+        WEFT_TRY(fold_fetched(coll, places, (weft_i_span){first + done, count}, &out));
+    }
+    return weft_i_coll_sync(coll);
+}
+
+/* ---- pieces through the stage ---- */
+
+typedef struct piece {
+    uint64_t turn;
+    size_t first, count; /* elements */
+    weft_i_span mine;    /* of the piece: what this rank folds */
+} piece;
+
+static piece piece_at(const weft_i_coll *coll, size_t k)
+{
+    size_t most = WEFT_I_SLOT / coll->item, first = k * most;
+    size_t count = weft_i_coll_min(most, coll->count - first);
+    return (piece){k, first, count,
+                   weft_i_coll_slice(count, coll->lane->size, coll->lane->me, coll->item)};
+}
+
+/* Copies what others fold of my input into my slot. */
+static void stage(const weft_i_coll *coll, piece p)
+{
+    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, p.turn);
+    const char *in = coll->in + p.first * coll->item;
+    size_t before = p.mine.first * coll->item, end = before + p.mine.count * coll->item;
+    weft_i_coll_put(slot, in, before);
+    weft_i_coll_put(slot + end, in + end, p.count * coll->item - end);
+}
+
+/* Folds my slice: into my output if I want it, and into my result slot if others do. */
+static void fold_piece(weft_i_coll *coll, const weft_i_places *places, piece p, bool wanted)
+{
+    weft_i_lane *lane = coll->lane;
+    size_t at = (p.first + p.mine.first) * coll->item;
+    if (places->all_in)
+        aim_at_inputs(coll, places, p.first + p.mine.first);
+    else
+        aim_at_slots(coll, p.turn, p.mine.first, coll->in + at);
+    int outputs = 0;
+    if (wanted)
+        lane->targets[outputs++] = coll->out + at;
+    if (!wanted || coll->kind != WEFT_I_REDUCE)
+        lane->targets[outputs++] = weft_i_lane_result(lane, lane->me, p.turn);
+    weft_i_coll_fold(coll, outputs, p.mine.count);
+}
+
+/* Copies the others' slices of a result from their result slots to my output. */
+static void collect(const weft_i_coll *coll, piece p)
+{
+    const weft_i_lane *lane = coll->lane;
+    for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_span part = weft_i_coll_slice(count, lane->size, rank, coll->item);
-        memcpy(out + part.first * coll->item, weft_i_lane_result(lane, rank, turn),
-               part.count * coll->item);
+        weft_i_span part = weft_i_coll_slice(p.count, lane->size, rank, coll->item);
+        weft_i_coll_put(coll->out + (p.first + part.first) * coll->item,
+                        weft_i_lane_result(lane, rank, p.turn), part.count * coll->item);
     }
 }
 
 /*
- * Pieces through the stage.  Per piece: copy my input in, fold my slice of all inputs, copy all
- * slices out; the copy of the next piece goes before the sync, so one sync per piece orders
+ * Pieces through the stage.  Per piece: copy in what others fold, fold my slice of all inputs, copy
+ * their slices out; the copy of the next piece goes before the sync, so one sync per piece orders
  * everything:
  *   - inputs of piece k + 1 and results of piece k are complete at sync k;
  *   - a slot is written again two pieces later, when everybody has passed the sync that follows its
- * last use. With symmetric inputs the first copy is not needed.
+ * last use. With inputs that all can touch the first copy is not needed; but then an output may be
+ * written only when all have read that piece of the input, should it lie there.
  */
 static weft_status pipeline(weft_i_coll *coll, const weft_i_places *places, bool wanted)
 {
-    weft_i_lane *lane = coll->lane;
-    size_t piece = WEFT_I_SLOT / coll->item, item = coll->item;
-    size_t pieces = (coll->count + piece - 1) / piece;
-    bool staged = !places->all_in;
-    if (staged) {
-        memcpy(weft_i_lane_slot(lane, lane->me, 0), coll->in,
-               weft_i_coll_min(piece, coll->count) * item);
+    size_t most = WEFT_I_SLOT / coll->item, pieces = (coll->count + most - 1) / most;
+    if (!places->all_in) {
+        stage(coll, piece_at(coll, 0));
         WEFT_TRY(weft_i_coll_sync(coll));
     }
     for (size_t k = 0; k < pieces; k++) {
-        size_t first = k * piece, count = weft_i_coll_min(piece, coll->count - first);
-        weft_i_span mine = weft_i_coll_slice(count, lane->size, lane->me, item);
-        if (staged)
-            aim_at_slots(coll, k, mine.first);
-        else
-            aim_at_inputs(coll, places, first + mine.first);
-        weft_i_coll_fold_to(coll, weft_i_lane_result(lane, lane->me, k), mine.count);
-        if (staged && k + 1 < pieces)
-            memcpy(weft_i_lane_slot(lane, lane->me, k + 1), coll->in + (first + piece) * item,
-                   weft_i_coll_min(piece, coll->count - first - piece) * item);
+        piece p = piece_at(coll, k);
+        fold_piece(coll, places, p, wanted);
+        if (!places->all_in && k + 1 < pieces)
+            stage(coll, piece_at(coll, k + 1));
         WEFT_TRY(weft_i_coll_sync(coll));
         if (wanted)
-            collect(coll, coll->out + first * item, count, k);
+            collect(coll, p);
     }
     /*
      * Others may still copy the last results out.  That needs no sync: result slots are written
@@ -143,8 +245,8 @@ static weft_status pipeline(weft_i_coll *coll, const weft_i_places *places, bool
  */
 static void move_in(weft_i_coll *coll)
 {
-    if (coll->out && coll->in != coll->out && weft_i_block_lease_of(coll->out_tensor) &&
-        !weft_i_block_lease_of(coll->in_tensor)) {
+    if (coll->lane->peek != WEFT_I_PEEK_THREADS && coll->in != coll->out &&
+        weft_i_block_lease_of(coll->out_tensor) && !weft_i_block_lease_of(coll->in_tensor)) {
         memcpy(coll->out, coll->in, coll->in_bytes);
         coll->in = coll->out;
         coll->in_tensor = coll->out_tensor;
@@ -160,11 +262,14 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
     }
     weft_i_places places;
     move_in(coll);
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    WEFT_TRY(
+        weft_i_coll_enter_with_places(coll, &places, coll->in_bytes / (size_t)coll->lane->size));
     weft_i_coll_read_factors(coll);
     weft_status status;
     if (places.all_in && places.all_out)
         status = two_shot(coll, &places, false);
+    else if (places.peek)
+        status = two_shot_copies(coll, &places, false);
     else if (places.all_in && coll->lane->size == 2 && !any_in_place(coll))
         status = pull(coll, &places, true);
     else
@@ -183,18 +288,19 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
         return WEFT_OK;
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    WEFT_TRY(
+        weft_i_coll_enter_with_places(coll, &places, coll->in_bytes / (size_t)coll->lane->size));
     weft_i_coll_read_factors(coll);
-    /* Others reach the root's output only if it lies in the memory that holds the inputs. */
-    bool reachable =
-        places.all_in && weft_i_coll_spot(coll, coll->root)->out_serial == places.in->serial;
+    /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
+    weft_i_pairing *common = places.all_out ? places.out : places.in;
+    weft_i_places root = {.in = places.in, .out = common};
     weft_status status;
-    if (reachable) {
-        weft_i_places same = {.in = places.in, .out = places.in};
-        status = two_shot(coll, &same, true);
-    } else {
+    if (places.all_in && weft_i_coll_touch_out(coll, common, coll->root))
+        status = two_shot(coll, &root, true);
+    else if (places.peek)
+        status = two_shot_copies(coll, &places, true);
+    else
         status = pipeline(coll, &places, wanted);
-    }
     weft_i_coll_forget(&places);
     return status;
 }
@@ -215,23 +321,26 @@ static void stage_parts(const weft_i_coll *coll, uint64_t turn, size_t first, si
 {
     char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, turn);
     for (int part = 0; part < coll->lane->size; part++)
-        memcpy(slot + (size_t)part * count * coll->item,
-               coll->in + ((size_t)part * coll->count + first) * coll->item, count * coll->item);
+        if (part != coll->lane->me)
+            memcpy(slot + (size_t)part * count * coll->item,
+                   coll->in + ((size_t)part * coll->count + first) * coll->item,
+                   count * coll->item);
 }
 
 static weft_status scatter_pipeline(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
-    size_t piece = WEFT_I_SLOT / coll->item / (size_t)lane->size;
-    size_t pieces = (coll->count + piece - 1) / piece;
-    stage_parts(coll, 0, 0, weft_i_coll_min(piece, coll->count));
+    size_t most = WEFT_I_SLOT / coll->item / (size_t)lane->size;
+    size_t pieces = (coll->count + most - 1) / most;
+    stage_parts(coll, 0, 0, weft_i_coll_min(most, coll->count));
     WEFT_TRY(weft_i_coll_sync(coll));
     for (size_t k = 0; k < pieces; k++) {
-        size_t first = k * piece, count = weft_i_coll_min(piece, coll->count - first);
+        size_t first = k * most, count = weft_i_coll_min(most, coll->count - first);
         if (k + 1 < pieces)
-            stage_parts(coll, k + 1, first + piece,
-                        weft_i_coll_min(piece, coll->count - first - piece));
-        aim_at_slots(coll, k, (size_t)lane->me * count);
+            stage_parts(coll, k + 1, first + most,
+                        weft_i_coll_min(most, coll->count - first - most));
+        aim_at_slots(coll, k, (size_t)lane->me * count,
+                     coll->in + ((size_t)lane->me * coll->count + first) * coll->item);
         weft_i_coll_fold_to(coll, coll->out + first * coll->item, count);
         WEFT_TRY(weft_i_coll_sync(coll));
     }
@@ -246,9 +355,11 @@ weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)
         return WEFT_OK;
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places));
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->out_bytes));
     weft_i_coll_read_factors(coll);
-    weft_status status = places.all_in ? scatter_direct(coll, &places) : scatter_pipeline(coll);
+    weft_status status = places.all_in ? scatter_direct(coll, &places)
+                         : places.peek ? scatter_copies(coll, &places)
+                                       : scatter_pipeline(coll);
     weft_i_coll_forget(&places);
     return status;
 }

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copying between ranks without a stage; see peek.h. */
+#include "coll/peek.h"
+
+#include "base/env.h"
+#include "base/os.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+static bool can_read(const weft_i_sample *theirs)
+{
+    uint64_t value = 0;
+    return WEFT_OS->read_process(theirs->process, &value, theirs->address, sizeof value) ==
+               (ssize_t)sizeof value &&
+           value == theirs->value;
+}
+
+static weft_status show(weft_group *group, const char *what, const weft_i_sample *mine,
+                        weft_i_sample *all)
+{
+    return weft_i_group_exchange_later(group, what, mine, sizeof *mine, all, WEFT_DEFAULT);
+}
+
+weft_status weft_i_peek_agree(weft_i_lane *lane, weft_group *group)
+{
+    if (group->world->sharing == WEFT_I_BETWEEN_THREADS || group->size == 1) {
+        lane->peek = WEFT_I_PEEK_THREADS;
+        return WEFT_OK;
+    }
+    uint64_t value = (uint64_t)WEFT_OS->clock_ns();
+    weft_i_sample mine = {.address = (uintptr_t)&value,
+                          .value = value,
+                          .process = weft_i_os_process(),
+                          .can = !strcasecmp(weft_i_env_text(WEFT_I_ENV_SINGLE_COPY), "auto")};
+    WEFT_TRY(show(group, "peek", &mine, lane->samples));
+    for (int rank = 0; rank < lane->size && mine.can; rank++)
+        mine.can = rank == lane->me || can_read(&lane->samples[rank]);
+    WEFT_TRY(show(group, "peeked", &mine, lane->samples));
+    lane->peek = WEFT_I_PEEK_KERNEL;
+    for (int rank = 0; rank < lane->size; rank++)
+        if (!lane->samples[rank].can)
+            lane->peek = WEFT_I_PEEK_NONE;
+    return WEFT_OK;
+}
+
+static weft_status failed(const weft_i_call *call, int rank, size_t bytes, int error)
+{
+    WEFT_TRY(weft_i_group_lost(call, rank));
+    return weft_i_fail_errno(error, "%s: %zu bytes between this rank's memory and that of rank %d",
+                             call->op, bytes, rank);
+}
+
+weft_status weft_i_peek(const weft_i_lane *lane, const weft_i_call *call, int rank, void *to,
+                        uint64_t from, size_t bytes)
+{
+    if (lane->peek == WEFT_I_PEEK_THREADS || rank == lane->me) {
+        memcpy(to, (const void *)(uintptr_t)from, bytes);
+        return WEFT_OK;
+    }
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = WEFT_OS->read_process(lane->samples[rank].process, (char *)to + done,
+                                          from + done, bytes - done);
+        if (n <= 0)
+            return failed(call, rank, bytes, n < 0 ? errno : EFAULT);
+        done += (size_t)n;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_i_poke(const weft_i_lane *lane, const weft_i_call *call, int rank, uint64_t to,
+                        const void *from, size_t bytes)
+{
+    if (lane->peek == WEFT_I_PEEK_THREADS || rank == lane->me) {
+        memcpy((void *)(uintptr_t)to, from, bytes);
+        return WEFT_OK;
+    }
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = WEFT_OS->write_process(lane->samples[rank].process, to + done,
+                                           (const char *)from + done, bytes - done);
+        if (n <= 0)
+            return failed(call, rank, bytes, n < 0 ? errno : EFAULT);
+        done += (size_t)n;
+    }
+    return WEFT_OK;
+}
