@@ -3,7 +3,8 @@
  * Which algorithm a collective takes, by operation, number of ranks and bytes:
  *   tiny    up to 56 bytes travel beside the arrival word: one cache line each way;
  *   staged  the whole operand goes through one slot of shared memory: one sync;
- *   large   symmetric operands are used in place, ordinary ones go through the stage in pieces.
+ *   large   symmetric operands are used in place (between threads all), ordinary ones are copied
+ *           once by the kernel where it allows that, or go through the stage in pieces.
  * The thresholds between staged and large are compiled in, may be replaced by a file (WEFT_TUNE,
  * written by `weft bench --tune`), or set here.  All ranks must use the same: if they do not, the
  * call is WEFT_ERR_MISMATCH.
@@ -30,7 +31,13 @@ WEFT_API size_t weft_tune_staged(const char *op, int ranks);
  * of a slot, 128 KiB. */
 WEFT_API weft_status weft_tune_set(const char *op, int ranks, size_t staged_up_to);
 
-/* Reads lines "<op> <ranks> <bytes>"; '#' starts a comment.  Nothing changes if a line is wrong. */
+/* The same for single copies: from how many bytes from one rank to another large ordinary operands
+ * are copied by the kernel, where it allows that, instead of staged in pieces. */
+WEFT_API size_t weft_tune_single(const char *op, int ranks);
+WEFT_API weft_status weft_tune_set_single(const char *op, int ranks, size_t from);
+
+/* Reads lines "<op> <ranks> <staged up to> [<single copies from>]"; '#' starts a comment.  Nothing
+ * changes if a line is wrong. */
 WEFT_API weft_status weft_tune_load(const char *path);
 
 #ifdef __cplusplus

@@ -66,7 +66,7 @@ weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *plac
                         .out_address = (uintptr_t)coll->out};
     places->in = find_place(coll->group, coll->in_tensor, &mine.in_serial, &mine.in_offset);
     places->out = find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
-    places->peek = coll->lane->peek == WEFT_I_PEEK_KERNEL && transfer >= WEFT_I_PEEK_FROM;
+    places->peek = coll->lane->peek == WEFT_I_PEEK_KERNEL && transfer >= coll->single_from;
     weft_status status = weft_i_coll_enter_with_data(coll, &mine, sizeof mine);
     if (status < 0) {
         weft_i_coll_forget(places);
@@ -193,7 +193,10 @@ static void choose(weft_i_coll *coll)
      * the stage. */
     if (coll->algorithm == WEFT_I_ALGO_TINY && (coll->reduction == WEFT_PREMUL_SUM || coll->list))
         coll->algorithm = WEFT_I_ALGO_STAGED;
-    coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm);
+    if (coll->algorithm == WEFT_I_ALGO_LARGE)
+        coll->single_from = weft_i_choose_single(coll->kind, coll->group->size,
+                                                 coll->lane->mode != WEFT_I_WAIT_SPIN);
+    coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ coll->single_from << 2);
     int way = way_of(coll);
     if (way >= 0)
         weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);

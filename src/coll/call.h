@@ -27,6 +27,7 @@ typedef struct weft_i_coll {
     weft_i_lane *lane;
     weft_i_coll_kind kind;
     weft_i_algorithm algorithm; /* chosen when it runs */
+    size_t single_from;         /* bytes of a transfer from which on the kernel copies */
     weft_reduction reduction;
     weft_dtype dtype;
     int root; /* or the peer of a send or receive; 0 where there is none */

@@ -44,6 +44,37 @@ static atomic_size_t staged_up_to[WEFT_I_COLL_KINDS][COLUMNS] = {
     [WEFT_I_ALL_TO_ALL] = {8 << 10, 8 << 10, 8 << 10, 8 << 10},
 };
 
+#define NEVER SIZE_MAX
+
+/* The same for single copies: bytes from one rank to another from which on they pay; first with a
+ * core for each rank (2 and 16 cores of such Xeons), then without (4 ranks on 2 cores). */
+static atomic_size_t single_from[2][WEFT_I_COLL_KINDS][COLUMNS] = {
+    {
+        [WEFT_I_ALL_REDUCE] = {1 << 20, 2 << 20, 128 << 10, 1 << 20},
+        [WEFT_I_REDUCE] = {4 << 20, 1 << 20, 128 << 10, 32 << 10},
+        [WEFT_I_BROADCAST] = {16 << 10, NEVER, NEVER, NEVER},
+        [WEFT_I_ALL_GATHER] = {16 << 10, NEVER, 128 << 10, 512 << 10},
+        [WEFT_I_GATHER] = {64 << 10, 512 << 10, 256 << 10, 64 << 10},
+        [WEFT_I_SCATTER] = {32 << 10, 512 << 10, 256 << 10, 256 << 10},
+        [WEFT_I_REDUCE_SCATTER] = {4 << 20, 1 << 20, 128 << 10, 64 << 10},
+        [WEFT_I_ALL_TO_ALL] = {16 << 10, 64 << 10, 32 << 10, 16 << 10},
+        [WEFT_I_LOW_CONTENTION_ALL_GATHER] = {16 << 10, NEVER, 128 << 10, 512 << 10},
+        [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = {4 << 20, 1 << 20, 128 << 10, 64 << 10},
+    },
+    {
+        [WEFT_I_ALL_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
+        [WEFT_I_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
+        [WEFT_I_BROADCAST] = {16 << 10, NEVER, NEVER, NEVER},
+        [WEFT_I_ALL_GATHER] = {2 << 20, 2 << 20, 2 << 20, 2 << 20},
+        [WEFT_I_GATHER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
+        [WEFT_I_SCATTER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
+        [WEFT_I_REDUCE_SCATTER] = {NEVER, NEVER, NEVER, NEVER},
+        [WEFT_I_ALL_TO_ALL] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_LOW_CONTENTION_ALL_GATHER] = {2 << 20, 2 << 20, 2 << 20, 2 << 20},
+        [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = {NEVER, NEVER, NEVER, NEVER},
+    },
+};
+
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
 const char *weft_i_coll_name(weft_i_coll_kind kind)
@@ -93,6 +124,12 @@ weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, size_t bytes)
     return bytes <= staged ? WEFT_I_ALGO_STAGED : WEFT_I_ALGO_LARGE;
 }
 
+size_t weft_i_choose_single(weft_i_coll_kind kind, int ranks, bool crowded)
+{
+    return atomic_load_explicit(&single_from[crowded][kind][column_of(ranks)],
+                                memory_order_relaxed);
+}
+
 /* ---- public ---- */
 
 static weft_status check(const char *op, int ranks, size_t bytes, int *kind)
@@ -132,6 +169,25 @@ weft_status weft_tune_set(const char *op, int ranks, size_t bytes)
     return WEFT_OK;
 }
 
+size_t weft_tune_single(const char *op, int ranks)
+{
+    int kind;
+    pthread_once(&load_once, load_from_environment);
+    return check(op, ranks, 0, &kind) < 0
+               ? 0
+               : weft_i_choose_single((weft_i_coll_kind)kind, ranks, false);
+}
+
+weft_status weft_tune_set_single(const char *op, int ranks, size_t from)
+{
+    int kind;
+    WEFT_TRY(check(op, ranks, 0, &kind));
+    for (int crowded = 0; crowded < 2; crowded++)
+        atomic_store_explicit(&single_from[crowded][kind][column_of(ranks)], from,
+                              memory_order_relaxed);
+    return WEFT_OK;
+}
+
 /* Reads the lines of `text`; with `apply` sets them, otherwise only checks. */
 static weft_status read_lines(const char *path, char *text, bool apply)
 {
@@ -141,7 +197,7 @@ static weft_status read_lines(const char *path, char *text, bool apply)
         size_t length = next ? (size_t)(next - line) : strlen(line);
         char copy[256], op[32];
         int ranks, kind, end = 0;
-        unsigned long long bytes;
+        unsigned long long bytes, single = 0;
         number++;
         next = next ? next + 1 : NULL;
         if (length >= sizeof copy)
@@ -151,13 +207,16 @@ static weft_status read_lines(const char *path, char *text, bool apply)
         copy[strcspn(copy, "#")] = 0;
         if (!copy[strspn(copy, " \t\r")])
             continue;
-        if (sscanf(copy, "%31s %d %llu %n", op, &ranks, &bytes, &end) != 3 || copy[end] ||
-            check(op, ranks, (size_t)bytes, &kind) < 0)
+        int fields =
+            sscanf(copy, "%31s %d %llu %n%llu %n", op, &ranks, &bytes, &end, &single, &end);
+        if (fields < 3 || copy[end] || check(op, ranks, (size_t)bytes, &kind) < 0)
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                               "%s:%d: wants \"<op> <ranks> <bytes>\", not \"%s\"", path, number,
-                               copy);
+                               "%s:%d: wants \"<op> <ranks> <bytes> [<bytes>]\", not \"%s\"", path,
+                               number, copy);
         if (apply)
             weft_tune_set(op, ranks, (size_t)bytes);
+        if (apply && fields == 4)
+            weft_tune_set_single(op, ranks, (size_t)single);
     }
     return WEFT_OK;
 }

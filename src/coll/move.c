@@ -7,7 +7,6 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "coll/peek.h"
 
 /* Shows `bytes` of the input at the entry (none where there is no input) and tells where `rank`'s
  * is afterwards. */
@@ -325,7 +324,7 @@ static weft_status all_to_all_uneven(weft_i_coll *coll)
     write_splits(coll);
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->list ? 0 : SIZE_MAX));
     weft_status status = check_splits(coll, &largest);
-    bool peek = places.peek && largest >= (size_t)WEFT_I_PEEK_FROM;
+    bool peek = places.peek && largest >= coll->single_from;
     if (status == WEFT_OK)
         status = !coll->list && (places.all_in || peek) ? pull_uneven(coll, &places)
                                                         : uneven_pipeline(coll, largest);

@@ -10,8 +10,6 @@
 
 #include "coll/lane.h"
 
-enum { WEFT_I_PEEK_FROM = 16 << 10 }; /* bytes from which on a call of the kernel pays */
-
 /* Finds out what the ranks of a new lane may do; sets lane->peek.  Collective over the group. */
 weft_status weft_i_peek_agree(weft_i_lane *lane, weft_group *group);
 

@@ -180,6 +180,50 @@ static void stage(const weft_i_coll *coll, piece p)
     weft_i_coll_put(slot + end, in + end, p.count * coll->item - end);
 }
 
+/* Two ranks: the result goes back in the very lines that the input came in. */
+static bool goes_back(const weft_i_coll *coll, const weft_i_places *places)
+{
+    return coll->lane->size == 2 && !places->all_in;
+}
+
+/* Where the slice of a result lies that `rank` folds, for others to see. */
+static char *result_of(const weft_i_coll *coll, const weft_i_places *places, int rank, piece p)
+{
+    const weft_i_lane *lane = coll->lane;
+    if (!goes_back(coll, places))
+        return weft_i_lane_result(lane, rank, p.turn);
+    weft_i_span slice = weft_i_coll_slice(p.count, 2, rank, coll->item);
+    return weft_i_lane_slot(lane, 1 - rank, p.turn) + slice.first * coll->item;
+}
+
+enum { STEP = 2048 }; /* bytes of lines that are on their way at once */
+
+static void own_lines(const char *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(at + i, 1);
+}
+
+/* A fold into lines that are read first: fetched to be written, so that they cross once. */
+static void fold_owning(weft_i_coll *coll, int outputs, size_t count)
+{
+    weft_i_lane *lane = coll->lane;
+    size_t step = STEP / coll->item;
+    const char *other = lane->sources[1 - lane->me];
+    own_lines(other, STEP);
+    for (size_t done = 0; done < count; done += step) {
+        size_t n = weft_i_coll_min(step, count - done);
+        if (done + step < count)
+            own_lines(other + STEP, STEP);
+        coll->fold(lane->targets, outputs, lane->sources, 2, n, lane->factors);
+        other += STEP;
+        for (int i = 0; i < 2; i++)
+            lane->sources[i] = (const char *)lane->sources[i] + STEP;
+        for (int i = 0; i < outputs; i++)
+            lane->targets[i] = (char *)lane->targets[i] + STEP;
+    }
+}
+
 /* Folds my slice: into my output if I want it, and into my result slot if others do. */
 static void fold_piece(weft_i_coll *coll, const weft_i_places *places, piece p, bool wanted)
 {
@@ -193,19 +237,22 @@ static void fold_piece(weft_i_coll *coll, const weft_i_places *places, piece p, 
     if (wanted)
         lane->targets[outputs++] = coll->out + at;
     if (!wanted || coll->kind != WEFT_I_REDUCE)
-        lane->targets[outputs++] = weft_i_lane_result(lane, lane->me, p.turn);
-    weft_i_coll_fold(coll, outputs, p.mine.count);
+        lane->targets[outputs++] = result_of(coll, places, lane->me, p);
+    if (goes_back(coll, places))
+        fold_owning(coll, outputs, p.mine.count);
+    else
+        weft_i_coll_fold(coll, outputs, p.mine.count);
 }
 
 /* Copies the others' slices of a result from their result slots to my output. */
-static void collect(const weft_i_coll *coll, piece p)
+static void collect(const weft_i_coll *coll, const weft_i_places *places, piece p)
 {
     const weft_i_lane *lane = coll->lane;
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
         weft_i_span part = weft_i_coll_slice(p.count, lane->size, rank, coll->item);
         weft_i_coll_put(coll->out + (p.first + part.first) * coll->item,
-                        weft_i_lane_result(lane, rank, p.turn), part.count * coll->item);
+                        result_of(coll, places, rank, p), part.count * coll->item);
     }
 }
 
@@ -232,7 +279,7 @@ static weft_status pipeline(weft_i_coll *coll, const weft_i_places *places, bool
             stage(coll, piece_at(coll, k + 1));
         WEFT_TRY(weft_i_coll_sync(coll));
         if (wanted)
-            collect(coll, p);
+            collect(coll, places, p);
     }
     /*
      * Others may still copy the last results out.  That needs no sync: result slots are written
