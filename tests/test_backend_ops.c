@@ -67,9 +67,9 @@ typedef struct one_case {
     weft_reduction reduction;
     int64_t count; /* of one part */
     place place;
-    int root, shift, way;             /* way: how sends and receives are mixed */
-    int in_place;                     /* 0 nobody, 1 everybody who can, 2 each rank by itself */
-    int tune;                         /* 0 as compiled in, 1 staged as far as possible, 2 large */
+    int root, shift, way; /* way: how sends and receives are mixed */
+    int in_place;         /* 0 nobody, 1 everybody who can, 2 each rank by itself */
+    int tune;             /* 0 usual, 1 staged as far as possible, 2 single copies, 3 pieces */
     bool posted, poison_first, hasty; /* hasty: no barrier after it */
     values_kind values;
 } one_case;
@@ -441,10 +441,15 @@ static void describe(bench *b, const one_case *c, int number)
 static void set_threshold(const bench *b, const one_case *c)
 {
     size_t bytes = c->tune == 1 ? 128 << 10 : 0;
-    if (c->op < UNEVEN && c->tune)
-        CHECK_OK(weft_tune_set(op_names[c->op], b->size, bytes));
-    else if (c->op < UNEVEN)
-        CHECK_OK(weft_tune_set(op_names[c->op], b->size, c->op == BROADCAST ? 32 << 10 : 2 << 10));
+    if (c->op >= UNEVEN)
+        return;
+    if (!c->tune)
+        bytes = c->op == BROADCAST ? 32 << 10 : 2 << 10;
+    CHECK_OK(weft_tune_set(op_names[c->op], b->size, bytes));
+    CHECK_OK(weft_tune_set_single(op_names[c->op], b->size,
+                                  c->tune == 2   ? 1
+                                  : c->tune == 3 ? SIZE_MAX
+                                                 : 16 << 10));
 }
 
 static void poison(const operand *o, unsigned char byte)
@@ -505,7 +510,7 @@ static void finish_case(const bench *b, one_case *c, int64_t count)
     c->shift = b->size > 1 ? 1 + (int)(dice(c, 0, 11) % (unsigned)(b->size - 1)) : 0;
     c->way = (int)(dice(c, 0, 12) % 3);
     c->in_place = (int)(dice(c, 0, 13) % 3);
-    c->tune = (int)(dice(c, 0, 14) % 4) % 3;
+    c->tune = (int)(dice(c, 0, 14) % 4);
     c->posted = dice(c, 0, 15) % 4 == 0;
     c->poison_first = dice(c, 0, 16) % 2;
     c->values = (values_kind)(dice(c, 0, 17) % VALUES_KINDS);
