@@ -50,6 +50,22 @@ static inline bool act_has_root(act_kind kind)
     return kind == ACT_REDUCE || kind == ACT_BROADCAST || kind == ACT_GATHER || kind == ACT_SCATTER;
 }
 
+/* Small operands of these go one way: who gives goes on, who takes waits for the giver alone. */
+__attribute__((unused)) static bool act_needs(const act *a, int size, int rank, int other)
+{
+    static const char *const names[] = {[ACT_REDUCE] = "reduce",
+                                        [ACT_BROADCAST] = "broadcast",
+                                        [ACT_GATHER] = "gather",
+                                        [ACT_SCATTER] = "scatter"};
+    size_t bytes = (size_t)a->count * weft_dtype_size(a->dtype);
+    if (a->kind == ACT_SCATTER)
+        bytes *= (size_t)size;
+    if (!act_has_root(a->kind) || !strcmp(weft_tune_choice(names[a->kind], size, bytes), "large"))
+        return true;
+    bool to_root = a->kind == ACT_REDUCE || a->kind == ACT_GATHER;
+    return to_root ? rank == a->root : other == a->root;
+}
+
 /* As the library's messages tell a call. */
 __attribute__((unused)) static const char *act_text(const act *a, char *out, size_t bytes)
 {

@@ -440,7 +440,7 @@ static void describe(bench *b, const one_case *c, int number)
 
 static void set_threshold(const bench *b, const one_case *c)
 {
-    size_t bytes = c->tune == 1 ? 128 << 10 : 0;
+    size_t bytes = c->tune == 1 ? 64 << 10 : 0;
     if (c->op >= UNEVEN)
         return;
     if (!c->tune)

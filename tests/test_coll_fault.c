@@ -133,10 +133,17 @@ static void run_mismatch(weft_group *world, int rank, int size, int number)
     act_operands o = act_prepare(mine, rank, size);
     rest_us((long)(values_random(seed, 20 + (unsigned)rank) % 3 * 400));
     weft_status status = act_run(mine, &o, group);
+    bool passed = status == WEFT_OK && act_has_root(mine->kind);
+    if (passed) {
+        /* Went one way, past the rank that called something else: the next call tells. */
+        act next = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = 3};
+        act_operands p = act_prepare(&next, rank, size);
+        status = act_run(&next, &p, group);
+    }
     if (status != WEFT_ERR_MISMATCH)
         FAIL("pair %d (way %d) gives %d: %.300s", number, way, (int)status, weft_last_error());
     check_told(way, &base, &other);
-    CHECK(act_input_is_intact(mine, &o, rank));
+    CHECK(passed || act_input_is_intact(mine, &o, rank));
     check_later_call(group, rank, size);
     weft_scope_close();
     weft_clear_error();
@@ -172,10 +179,9 @@ RANKS_TEST(test_coll_fault_extra_call, 3)
     weft_group *group = group_of_first(world, size);
     act_operands o = act_prepare(&first, rank, size), p = act_prepare(&second, rank, size);
     CHECK_OK(act_run(&first, &o, group));
-    if (rank == 1)
-        CHECK_STATUS(act_run(&first, &o, group), WEFT_ERR_MISMATCH);
-    else
-        CHECK_STATUS(act_run(&second, &p, group), WEFT_ERR_MISMATCH);
+    if (rank != 1)
+        CHECK_OK(act_run(&second, &p, group)); /* one way, from rank 0: only the next call tells */
+    CHECK_STATUS(act_run(&first, &o, group), WEFT_ERR_MISMATCH);
     CHECK_CONTAINS(weft_last_error(), "broadcast of 100");
     CHECK_CONTAINS(weft_last_error(), "all_reduce of 100");
     if (rank == 2) {
@@ -243,26 +249,30 @@ RANKS_TEST(test_coll_fault_pair_dtype, 2)
 
 /* ---- ranks that do not come in time ---- */
 
-static void run_late(weft_group *world, weft_group *group, int rank, int size, act a)
+static void run_late(weft_group *world, weft_group *group, int rank, int size, act a, bool first)
 {
     weft_scope_open();
     act_operands o = act_prepare(&a, rank, size);
     int late = (int)(a.seed % (unsigned)size);
+    bool done = false;
     if (rank != late) {
         CHECK_OK(weft_group_set_timeout(group, 30));
         weft_status status = act_run(&a, &o, group);
-        if (status != WEFT_ERR_TIMEOUT)
+        done = status == WEFT_OK && !first && !act_needs(&a, size, rank, late);
+        if (status != WEFT_ERR_TIMEOUT && !done)
             FAIL("kind %d of %lld gives %d without rank %d: %.300s", (int)a.kind,
                  (long long)a.count, (int)status, late, weft_last_error());
         char name[32];
         snprintf(name, sizeof name, "rank %d (", late);
-        CHECK_CONTAINS(weft_last_error(), name);
-        CHECK(act_input_is_intact(&a, &o, rank));
+        if (!done)
+            CHECK_CONTAINS(weft_last_error(), name);
+        CHECK(done || act_input_is_intact(&a, &o, rank));
         weft_clear_error();
     }
     CHECK_OK(weft_group_barrier(world, 20000));
     CHECK_OK(weft_group_set_timeout(group, 20000));
-    CHECK_OK(act_run(&a, &o, group));
+    if (!done)
+        CHECK_OK(act_run(&a, &o, group));
     CHECK_INT(act_check(&a, &o, rank, size), -1);
     weft_scope_close();
 }
@@ -277,7 +287,7 @@ RANKS_TEST(test_coll_fault_late, 3)
         a.kind = (act_kind)(number / 3);
         a.count = sizes[number % 3];
         weft_group *group = number % 3 == 0 ? group_of_first(world, size) : steady;
-        run_late(world, group, rank, size, a);
+        run_late(world, group, rank, size, a, group != steady || number == 1);
         if (group != steady)
             weft_release(group);
     }

@@ -28,7 +28,7 @@ WEFT_API const char *weft_tune_choice(const char *op, int ranks, size_t bytes);
 WEFT_API size_t weft_tune_staged(const char *op, int ranks);
 
 /* Sets it in this process for groups of about as many ranks (2, 3-4, 5-8, more).  At most the size
- * of a slot, 128 KiB. */
+ * of a slot, 64 KiB. */
 WEFT_API weft_status weft_tune_set(const char *op, int ranks, size_t staged_up_to);
 
 /* The same for single copies: from how many bytes from one rank to another large ordinary operands

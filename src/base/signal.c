@@ -3,6 +3,7 @@
 #include "base/signal.h"
 
 #include "base/os.h"
+#include "base/status.h"
 
 /* What a pass word says, beside the epoch it speaks of. */
 enum { LOOKING = 1, BARRED, PASSED, MISMATCHED };
@@ -18,16 +19,27 @@ typedef struct looking {
 
 typedef enum sight { ABSENT, THERE, ANEW, DIFFERENT } sight;
 
-static uint64_t pass_word(uint32_t epoch, uint32_t step)
+/* Beside the step: how many meetings before this one the rank went on from without knowing of all.
+ */
+enum { UNKNOWN = 8, STEP_MASK = UNKNOWN - 1 };
+
+static uint64_t pass_word(const weft_i_point *point, uint32_t epoch, uint32_t step)
 {
-    return (uint64_t)epoch << 32 | step;
+    uint32_t unknown = point->turn_stride ? point->epoch - point->settled : 0;
+    return (uint64_t)epoch << 32 | unknown * UNKNOWN | step;
 }
 
-/* Did the rank with this pass word go on from `epoch`?  Whoever is in a later one did. */
+static bool is_step(uint64_t pass, uint32_t epoch, uint32_t step)
+{
+    return (uint32_t)(pass >> 32) == epoch && ((uint32_t)pass & STEP_MASK) == step;
+}
+
+/* Did the rank with this pass word go on from `epoch`, or does it know that all were there? Whoever
+ * is in a later one did, but for those before it that it knows nothing of. */
 static bool went_on(uint64_t pass, uint32_t epoch)
 {
-    int32_t ahead = (int32_t)((uint32_t)(pass >> 32) - epoch);
-    return ahead > 0 || (ahead == 0 && (uint32_t)pass == PASSED);
+    uint32_t known = (uint32_t)(pass >> 32) - 1 - ((uint32_t)pass / UNKNOWN);
+    return (int32_t)(known - epoch) >= 0 || is_step(pass, epoch, PASSED);
 }
 
 static sight see(const weft_i_meeting *meeting, uint64_t word)
@@ -56,6 +68,11 @@ static int rank_at(const weft_i_point *point, int turn)
     return rank < point->size ? rank : rank - point->size;
 }
 
+static bool is_awaited(const weft_i_point *point, int rank)
+{
+    return !point->whom || rank == point->whom - 1;
+}
+
 /* Says LOOKING and starts from the first rank. */
 static void look_anew(looking *look)
 {
@@ -64,7 +81,8 @@ static void look_anew(looking *look)
     /* Pairs with the barrier in give_up: who gives up sees this, or we see that its arrival is
      * gone. That barrier stands in for a fence here, which only has to hold the compiler. */
     atomic_store_explicit(weft_i_point_pass(look->point, look->point->me),
-                          pass_word(look->meeting->epoch, LOOKING), memory_order_relaxed);
+                          pass_word(look->point, look->meeting->epoch, LOOKING),
+                          memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
 }
 
@@ -74,8 +92,8 @@ static bool decide(looking *look)
 {
     const weft_i_point *point = look->point;
     uint32_t epoch = look->meeting->epoch;
-    uint64_t expected = pass_word(epoch, LOOKING);
-    uint64_t desired = pass_word(epoch, look->different < 0 ? PASSED : MISMATCHED);
+    uint64_t expected = pass_word(point, epoch, LOOKING);
+    uint64_t desired = pass_word(point, epoch, look->different < 0 ? PASSED : MISMATCHED);
     /* Pairs with the exchange in find_out: who finds it there has seen all that we have seen. */
     if (!atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, point->me), &expected,
                                                  desired, memory_order_acq_rel,
@@ -96,8 +114,9 @@ static bool all_here(void *arg)
     looking *look = arg;
     if (look->verdict < 0)
         return true;
-    for (; look->next < look->point->size; look->next++) {
-        int rank = rank_at(look->point, look->next);
+    int whom = look->point->whom;
+    for (; look->next < (whom ? 1 : look->point->size); look->next++) {
+        int rank = whom ? whom - 1 : rank_at(look->point, look->next);
         sight seen = see(look->meeting, word_of(look, rank));
         if (seen == DIFFERENT)
             look->different = rank;
@@ -117,7 +136,7 @@ static weft_status nobody_lost(void *arg)
     looking *look = arg;
     const weft_i_point *point = look->point;
     for (int rank = 0; rank < point->size && point->lost; rank++) {
-        if (see(look->meeting, word_of(look, rank)) != ABSENT)
+        if (!is_awaited(point, rank) || see(look->meeting, word_of(look, rank)) != ABSENT)
             continue;
         weft_status status = point->lost(point->arg, (uint64_t)rank);
         if (status < 0) {
@@ -160,16 +179,21 @@ static weft_status find_out(const looking *look)
     uint32_t epoch = look->meeting->epoch;
     weft_status found = WEFT_IN_PROGRESS;
     for (int rank = 0; rank < point->size; rank++) {
-        uint64_t pass = pass_word(epoch, LOOKING);
+        if (rank == point->me)
+            continue;
+        /* Acquire: pairs with the exchange in decide. */
+        uint64_t pass = atomic_load_explicit(weft_i_point_pass(point, rank), memory_order_acquire);
+        bool barred = false;
         /* Pairs with the exchange in decide: one of the two changes LOOKING. */
-        if (rank == point->me ||
-            atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, rank), &pass,
-                                                    pass_word(epoch, BARRED), memory_order_acq_rel,
-                                                    memory_order_acquire))
+        while (is_step(pass, epoch, LOOKING) && !barred)
+            barred = atomic_compare_exchange_weak_explicit(
+                weft_i_point_pass(point, rank), &pass, pass + (BARRED - LOOKING),
+                memory_order_acq_rel, memory_order_acquire);
+        if (barred)
             continue;
         if (went_on(pass, epoch))
             found = WEFT_OK;
-        else if (pass == pass_word(epoch, MISMATCHED))
+        else if (is_step(pass, epoch, MISMATCHED))
             found = WEFT_ERR_MISMATCH;
         if (found != WEFT_IN_PROGRESS && look->meeting->culprit < 0)
             look->meeting->culprit = rank;
@@ -183,7 +207,7 @@ static weft_status give_up(looking *look, uint64_t before, weft_status why)
     const weft_i_point *point = look->point;
     uint32_t epoch = look->meeting->epoch;
     /* Relaxed: should we die here, it tells that we have not gone on. */
-    atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(epoch, BARRED),
+    atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(point, epoch, BARRED),
                           memory_order_relaxed);
     /* Pairs with the acquire in word_of, as the arrival that it restores. */
     atomic_store_explicit(my_word(look), before, memory_order_release);
@@ -193,7 +217,7 @@ static weft_status give_up(looking *look, uint64_t before, weft_status why)
         return why;
     /* Pairs with the exchange in find_out. */
     atomic_store_explicit(weft_i_point_pass(point, point->me),
-                          pass_word(epoch, found == WEFT_OK ? PASSED : MISMATCHED),
+                          pass_word(point, epoch, found == WEFT_OK ? PASSED : MISMATCHED),
                           memory_order_release);
     arrive(look);
     return found;
@@ -237,7 +261,8 @@ static weft_status mismatch_again(const looking *look)
 static bool others_are_here(const looking *look)
 {
     for (int rank = 0; rank < look->point->size; rank++)
-        if (rank != look->point->me && see(look->meeting, word_of(look, rank)) != THERE)
+        if (rank != look->point->me && is_awaited(look->point, rank) &&
+            see(look->meeting, word_of(look, rank)) != THERE)
             return false;
     return true;
 }
@@ -257,7 +282,7 @@ weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64
     uint32_t epoch = point->turn_stride ? point->epoch : weft_i_arrival_epoch(last);
     *meeting = (weft_i_meeting){epoch + 1, digest_for(point, digest), -1};
     looking look = {.point = point, .meeting = meeting};
-    if ((uint32_t)pass == MISMATCHED) {
+    if (((uint32_t)pass & STEP_MASK) == MISMATCHED) {
         meeting->epoch = (uint32_t)(pass >> 32);
         return mismatch_again(&look);
     }
@@ -271,5 +296,64 @@ weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64
         if (status < 0 && status != WEFT_ERR_MISMATCH)
             status = give_up(&look, before, status);
     }
+    return status;
+}
+
+void weft_i_signal_arrive(const weft_i_point *point, uint32_t digest)
+{
+    weft_i_meeting meeting = {point->epoch + 1, digest_for(point, digest), -1};
+    looking look = {.point = point, .meeting = &meeting};
+    arrive(&look);
+}
+
+bool weft_i_signal_is_settled(const weft_i_point *point, uint32_t epoch)
+{
+    weft_i_meeting meeting = {epoch, 0, -1};
+    looking look = {.point = point, .meeting = &meeting};
+    for (int turn = 1; turn < point->size; turn++)
+        if (!weft_i_arrived(word_of(&look, rank_at(point, turn)), epoch))
+            return false;
+    return true;
+}
+
+/* Has the next rank arrived, and all that follow? */
+static bool all_arrived(void *arg)
+{
+    looking *look = arg;
+    for (; look->next < look->point->size; look->next++)
+        if (!weft_i_arrived(word_of(look, rank_at(look->point, look->next)), look->meeting->epoch))
+            return false;
+    return true;
+}
+
+static weft_status nobody_stays_away(void *arg)
+{
+    looking *look = arg;
+    const weft_i_point *point = look->point;
+    for (int turn = look->next; turn < point->size && point->lost; turn++) {
+        int rank = rank_at(point, turn);
+        if (weft_i_arrived(word_of(look, rank), look->meeting->epoch))
+            continue;
+        look->lost = rank;
+        WEFT_TRY(point->lost(point->arg, (uint64_t)rank));
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_i_signal_settle(const weft_i_point *point, uint32_t epoch, int64_t timeout_ms,
+                                 int *culprit)
+{
+    weft_i_meeting meeting = {epoch, 0, -1};
+    looking look = {.point = point, .meeting = &meeting, .next = 1};
+    if (all_arrived(&look))
+        return WEFT_OK;
+    weft_i_wait wait = {.ready = all_arrived,
+                        .lost = nobody_stays_away,
+                        .arg = &look,
+                        .bell = weft_i_point_bell(point, point->me),
+                        .deadline = weft_i_os_deadline(timeout_ms),
+                        .mode = point->mode};
+    weft_status status = weft_i_wait_for(&wait);
+    *culprit = status < 0 && status != WEFT_ERR_TIMEOUT ? look.lost : -1;
     return status;
 }

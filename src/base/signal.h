@@ -20,6 +20,13 @@
  * up finds it there, and the meeting has succeeded after all.  A meeting succeeds for all or for
  * none, and may be tried again.
  *
+ * One way.  Where data goes from one rank to others, or to one, not everybody has to wait for
+ * everybody: a rank that only gives arrives and goes on, a rank that only takes waits for the
+ * giver. A rank that has gone on so knows nothing of the others, and says in its pass word, when it
+ * looks next, up to which meeting it does know that all had arrived.  Who gives and goes on never
+ * takes its arrival back.  Epochs count on; words by turns keep what was written beside them until
+ * all have arrived later, which the writer makes sure of before it comes round to the same word.
+ *
  * Operations of several meetings.  A rank may give up between them, and try the operation again,
  * while another one still waits in a later meeting.  The digests of later meetings are odd: who
  * sees an even one there knows that the other has started anew, and gives up too; who sees an odd
@@ -48,13 +55,16 @@ typedef struct weft_i_point {
     char *words, *passes, *bells; /* of rank 0 */
     size_t stride;                /* to the next rank's */
     /*
-     * Not 0: two words per rank by turns, this far apart, the second for odd epochs; then something
-     * may be written beside a word before it is stored, and stays until everybody has read it.  The
-     * epoch is the caller's to count.
+     * Not 0: several words per rank by turns of the epoch, this far apart; then something may be
+     * written beside a word before it is stored, and stays until everybody has read it.  The epoch
+     * is the caller's to count.
      */
     size_t turn_stride;
-    uint32_t epoch; /* of the last meeting, with turns */
-    bool later;     /* not the first meeting of its operation */
+    uint32_t turns;   /* a power of two */
+    uint32_t epoch;   /* of the last meeting, with turns */
+    uint32_t settled; /* the last one at which all are known to have arrived, with turns */
+    int whom;         /* 0: all are waited for; otherwise only rank `whom` - 1 */
+    bool later;       /* not the first meeting of its operation */
     weft_i_wait_mode mode;
     weft_status (*lost)(void *arg, uint64_t missing); /* can rank `missing` still come? */
     void *arg;
@@ -69,7 +79,8 @@ static inline _Atomic uint64_t *weft_i_point_word(const weft_i_point *point, int
 static inline _Atomic uint64_t *weft_i_point_turn(const weft_i_point *point, int rank,
                                                   uint32_t epoch)
 {
-    return weft_i_point_word(point, rank) + (epoch & 1) * (point->turn_stride / sizeof(uint64_t));
+    uint32_t turn = point->turn_stride ? epoch & (point->turns - 1) : 0;
+    return weft_i_point_word(point, rank) + turn * (point->turn_stride / sizeof(uint64_t));
 }
 
 static inline _Atomic uint64_t *weft_i_point_pass(const weft_i_point *point, int rank)
@@ -111,6 +122,16 @@ typedef struct weft_i_meeting {
  */
 weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
                                weft_i_meeting *meeting);
+
+/* Arrives and goes on, on points with turns: never waits, never fails. */
+void weft_i_signal_arrive(const weft_i_point *point, uint32_t digest);
+
+/* Waits until all have arrived at `epoch`, whatever they called.  `culprit` is who never will. */
+weft_status weft_i_signal_settle(const weft_i_point *point, uint32_t epoch, int64_t timeout_ms,
+                                 int *culprit);
+
+/* Have all arrived at `epoch`, which must be one of the last `turns`? */
+bool weft_i_signal_is_settled(const weft_i_point *point, uint32_t epoch);
 
 /* Rings the bells of all others; called after a store that somebody may wait for. */
 void weft_i_signal_ring(const weft_i_point *point);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, size_t bytes)
+weft_status weft_i_coll_enter_for(weft_i_coll *coll, int whom, const void *data, size_t bytes)
 {
     if (bytes)
         memcpy(weft_i_lane_next_payload(coll->lane), data, bytes);
@@ -21,7 +21,12 @@ weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, siz
         card.block = coll->reach->pairing->serial;
         card.offset = coll->reach->offset;
     }
-    return weft_i_lane_enter(coll->lane, &coll->call, &card, coll->digest, coll->limit_ms);
+    return weft_i_lane_enter(coll->lane, &coll->call, &card, whom, coll->digest, coll->limit_ms);
+}
+
+weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, size_t bytes)
+{
+    return weft_i_coll_enter_for(coll, WEFT_I_FOR_ALL, data, bytes);
 }
 
 weft_status weft_i_coll_enter_with_factor(weft_i_coll *coll)
@@ -210,8 +215,10 @@ weft_status weft_i_coll_run(weft_i_coll *coll)
     coll->number = weft_i_record_begin_named(record, weft_i_coll_record_name(coll->kind),
                                              coll->group->id, bytes, pair ? coll->root : -1, -1);
     weft_status status = weft_i_lane_of(coll->group, &coll->lane);
-    if (status == WEFT_OK && !pair)
+    if (status == WEFT_OK && !pair) {
+        status = weft_i_lane_make_room(coll->lane, &coll->call, coll->limit_ms);
         choose(coll);
+    }
     if (status == WEFT_OK)
         status = runners[coll->kind](coll);
     weft_i_record_end(record, coll->number, status);

@@ -89,8 +89,10 @@ weft_status weft_i_symm_tiles(weft_i_coll *coll);
 
 /* ---- what the algorithms share ---- */
 
-/* Enters with `bytes` of the input beside the arrival word. */
+/* Enters with `bytes` of the input beside the arrival word, and waits for all; or for one rank, or
+ * nobody (lane.h). */
 weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, size_t bytes);
+weft_status weft_i_coll_enter_for(weft_i_coll *coll, int whom, const void *data, size_t bytes);
 
 /* Enters with this rank's factor and reads everybody's into lane->factors. */
 weft_status weft_i_coll_enter_with_factor(weft_i_coll *coll);

@@ -39,7 +39,7 @@ static atomic_size_t staged_up_to[WEFT_I_COLL_KINDS][COLUMNS] = {
     [WEFT_I_BROADCAST] = {4 << 10, 4 << 10, 8 << 10, 16 << 10},
     [WEFT_I_ALL_GATHER] = {4 << 10, 2 << 10, 2 << 10, 1 << 10},
     [WEFT_I_GATHER] = {4 << 10, 8 << 10, 8 << 10, 4 << 10},
-    [WEFT_I_SCATTER] = {128 << 10, 128 << 10, 128 << 10, 128 << 10},
+    [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
     [WEFT_I_REDUCE_SCATTER] = {8 << 10, 8 << 10, 16 << 10, 16 << 10},
     [WEFT_I_ALL_TO_ALL] = {8 << 10, 8 << 10, 8 << 10, 8 << 10},
 };
@@ -137,10 +137,10 @@ static weft_status check(const char *op, int ranks, size_t bytes, int *kind)
     *kind = kind_named(op);
     if (*kind < 0)
         return weft_i_fail(WEFT_ERR_NOT_FOUND, "\"%s\" is not a collective", op ? op : "(null)");
-    if (ranks < 1 || bytes > WEFT_I_SLOT)
+    if (ranks < 1 || bytes > WEFT_I_SHOW)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: thresholds are for 1 rank and more, and up to %d bytes", op,
-                           (int)WEFT_I_SLOT);
+                           (int)WEFT_I_SHOW);
     return WEFT_OK;
 }
 

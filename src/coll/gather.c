@@ -16,12 +16,13 @@ static weft_status gather_shown(weft_i_coll *coll, bool wanted)
     bool tiny = coll->algorithm == WEFT_I_ALGO_TINY;
     size_t bytes = coll->in_bytes;
     if (!tiny)
-        weft_i_coll_put(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, bytes);
-    WEFT_TRY(weft_i_coll_enter_with_data(coll, tiny ? coll->in : NULL, tiny ? bytes : 0));
+        weft_i_coll_put(weft_i_lane_show(lane, lane->me, lane->epoch + 1), coll->in, bytes);
+    WEFT_TRY(weft_i_coll_enter_for(coll, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY,
+                                   tiny ? coll->in : NULL, tiny ? bytes : 0));
     for (int rank = 0; wanted && rank < lane->size; rank++)
         weft_i_coll_put(coll->out + (size_t)rank * bytes,
                         tiny ? (const char *)weft_i_lane_payload(lane, rank)
-                             : weft_i_lane_slot(lane, rank, lane->epoch),
+                             : weft_i_lane_show(lane, rank, lane->epoch),
                         bytes);
     return WEFT_OK;
 }

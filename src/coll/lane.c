@@ -61,7 +61,7 @@ static weft_status meet(weft_i_lane *lane, weft_group *group)
     size_t stage = 4 * WEFT_I_SLOT + (size_t)group->size * sizeof(weft_i_box);
     weft_status can = weft_i_block_new(WEFT_CPU, stage, NULL, &lane->block);
     if (can == WEFT_OK)
-        lane->block->pad_bytes = lane->splits_at + 2 * lane->splits_stride;
+        lane->block->pad_bytes = lane->splits_at + WEFT_I_TURNS * lane->splits_stride;
     WEFT_TRY(weft_i_pairing_new(lane->block, 0, group, can, &lane->pairing));
     lane->heads = weft_i_pads_of(&lane->pairing->pads, 0);
     lane->head_stride = lane->pairing->pads.stride;
@@ -119,15 +119,16 @@ static const char *card_text(const weft_i_card *card, char *out, size_t bytes)
 
 static const weft_i_card *card_of(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
-    return &weft_i_lane_head_of(lane, rank)->card[epoch & 1];
+    return &weft_i_lane_head_of(lane, rank)->card[epoch % WEFT_I_TURNS];
 }
 
 /* Has `rank` entered operation `epoch`, or tried to? */
 static bool has_entered(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
     /* Pairs with the release of its arrival: its card is complete. */
-    uint64_t word = atomic_load_explicit(&weft_i_lane_head_of(lane, rank)->entry[epoch & 1].arrival,
-                                         memory_order_acquire);
+    uint64_t word =
+        atomic_load_explicit(&weft_i_lane_head_of(lane, rank)->entry[epoch % WEFT_I_TURNS].arrival,
+                             memory_order_acquire);
     return weft_i_arrival_epoch(word) == epoch;
 }
 
@@ -148,47 +149,100 @@ static int find_other(const weft_i_lane *lane, const weft_i_card *mine, uint32_t
     return -1;
 }
 
-/* Tells both calls, also to a rank that comes after others have found the mismatch. */
-static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *call,
-                                 const weft_i_card *card, bool late)
+/* Tells both calls at an entry; WEFT_OK if there is no difference to be seen there. */
+static weft_status tell_difference(const weft_i_lane *lane, const weft_i_call *call,
+                                   const weft_i_card *card, uint32_t epoch)
 {
-    char mine[128], theirs[128];
-    uint32_t epoch = lane->epoch + 1;
-    int other = late && has_entered(lane, lane->me, epoch) ? -1 : find_other(lane, card, epoch);
-    if (other < 0 && late)
-        return WEFT_ERR_MISMATCH; /* of an earlier call, told by weft_i_group_check_revoked */
-    card_text(card, mine, sizeof mine);
+    int other = find_other(lane, card, epoch);
     if (other < 0)
-        return weft_i_fail(WEFT_ERR_MISMATCH,
-                           "group \"%s\", operation %u: rank %d calls %s; the ranks choose "
-                           "different algorithms (weft/tune.h), or others call something else",
-                           call->group->name, epoch, lane->me, mine);
+        return WEFT_OK;
+    char mine[128], theirs[128];
     const weft_i_card *card_of_other = card_of(lane, other, epoch);
     return weft_i_fail(
         WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
-        call->group->name, epoch, lane->me, mine, other,
+        call->group->name, epoch, lane->me, card_text(card, mine, sizeof mine), other,
         card_of_other->kind < WEFT_I_COLL_KINDS ? card_text(card_of_other, theirs, sizeof theirs)
                                                 : "something unknown");
 }
 
-weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
-                              uint32_t digest, int64_t timeout_ms)
+/* Tells both calls, also to a rank that comes after others have found the mismatch, and to one that
+ * went on from the call in question. */
+static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *call,
+                                 const weft_i_card *card, bool late)
+{
+    uint32_t next = lane->epoch + 1;
+    for (uint32_t back = WEFT_I_TURNS - 2; back > 0; back--)
+        if (has_entered(lane, lane->me, next - back))
+            WEFT_TRY(
+                tell_difference(lane, call, card_of(lane, lane->me, next - back), next - back));
+    if (!late || !has_entered(lane, lane->me, next))
+        WEFT_TRY(tell_difference(lane, call, card, next));
+    if (late)
+        return WEFT_ERR_MISMATCH; /* of an earlier call, told by weft_i_group_check_revoked */
+    char mine[128];
+    return weft_i_fail(WEFT_ERR_MISMATCH,
+                       "group \"%s\", operation %u: rank %d calls %s; the ranks choose different "
+                       "algorithms (weft/tune.h), or others call something else",
+                       call->group->name, next, lane->me, card_text(card, mine, sizeof mine));
+}
+
+static weft_i_point entry_point(const weft_i_lane *lane)
 {
     weft_i_point point = point_at(lane, offsetof(weft_i_lane_head, entry[0].arrival),
                                   offsetof(weft_i_lane_head, entry_pass));
     point.turn_stride = sizeof(weft_i_entry_line);
+    point.turns = WEFT_I_TURNS;
     point.epoch = lane->epoch;
+    point.settled = lane->settled;
+    return point;
+}
+
+weft_status weft_i_lane_make_room_slowly(weft_i_lane *lane, const weft_i_call *call,
+                                         int64_t timeout_ms)
+{
+    weft_i_point point = entry_point(lane);
+    uint32_t needed = lane->epoch + 1 - (WEFT_I_TURNS - 1), newest = lane->epoch;
+    weft_status status = weft_i_group_settle(call, &point, needed, timeout_ms);
+    if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
+        weft_i_group_spoil(call->group, status); /* as in weft_i_lane_enter */
+    WEFT_TRY(status);
+    while (newest != needed && !weft_i_signal_is_settled(&point, newest))
+        newest--;
+    lane->settled = newest;
+    return WEFT_OK;
+}
+
+/* Counts the entry, and who is known to have come. */
+static void count(weft_i_lane *lane, int whom, uint32_t digest)
+{
+    lane->epoch++;
+    lane->chain = digest;
+    if (whom == WEFT_I_FOR_ALL || (whom >= 0 && lane->size == 2))
+        lane->settled = lane->epoch;
+}
+
+weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
+                              int whom, uint32_t digest, int64_t timeout_ms)
+{
+    weft_i_point point = entry_point(lane);
     weft_i_meeting meeting;
     weft_status status = weft_i_group_check_revoked(call);
     if (status < 0)
         return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, card, true) : status;
-    weft_i_lane_head_of(lane, lane->me)->card[(lane->epoch + 1) & 1] = *card;
-    status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
+    weft_i_lane_head_of(lane, lane->me)->card[(lane->epoch + 1) % WEFT_I_TURNS] = *card;
+    digest = weft_i_digest(lane->chain, digest);
+    if (whom == WEFT_I_FOR_NOBODY) {
+        weft_i_signal_arrive(&point, digest);
+    } else {
+        point.whom = whom + 1;
+        status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
+    }
     if (status == WEFT_ERR_MISMATCH)
         fail_mismatch(lane, call, card, meeting.culprit < 0);
     if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* so that all get out, with the same cause */
-    lane->epoch += status == WEFT_OK;
+    if (status == WEFT_OK)
+        count(lane, whom, digest);
     return status;
 }
 

@@ -2,13 +2,20 @@
 /*
  * A lane: the shared memory on which a group's collectives meet.  It is a symmetric block of its
  * own.  Its signal pad holds, for each rank,
- *   - two entry lines by turns: arrival word and up to 56 bytes beside it, one cache line to read
+ *   - four entry lines by turns: arrival word and up to 56 bytes beside it, one cache line to read
  * for a peer;
  *   - a step word for the phases inside an operation, and a bell;
  *   - a table of splits, by turns;
- * and each rank's block is its stage: two input slots and two result slots by turns, for operands
- * that are not symmetric. By turns: what was written for entry e is overwritten for entry e + 2,
- * and by then everybody has entered e + 1, which they do only after leaving e.
+ * and each rank's block is its stage: four show slots by turns for operands that are shown at the
+ * entry; in the same memory two input slots, and behind it two result slots, for those that go
+ * through it in pieces after the entry.
+ *
+ * By turns: what was written for entry e is overwritten for entry e + 4, and by then everybody has
+ * entered e + 1, which they do only after leaving e.  Where all wait for all that is so anyway; a
+ * rank that went on without waiting makes sure of it first (weft_i_lane_make_room).
+ *
+ * Digests are chained: a rank that agrees with another one at an entry agrees with it about all
+ * before.
  */
 #ifndef WEFT_COLL_LANE_H
 #define WEFT_COLL_LANE_H
@@ -18,7 +25,9 @@
 enum {
     WEFT_I_TINY = 56, /* bytes that travel with the arrival word */
     WEFT_I_SLOT =
-        128 << 10 /* bytes of a stage slot: two of them and a result fit a core's own cache */
+        128 << 10, /* bytes of an input or result slot: two and a result fit a core's own cache */
+    WEFT_I_SHOW = WEFT_I_SLOT / 2, /* bytes of a show slot */
+    WEFT_I_TURNS = 4
 };
 
 /* What a call is: read by others only to tell two calls apart that should be one. */
@@ -35,12 +44,12 @@ typedef struct weft_i_entry_line {
 } weft_i_entry_line;
 
 typedef struct weft_i_lane_head {
-    weft_i_entry_line entry[2];
+    weft_i_entry_line entry[WEFT_I_TURNS];
     _Alignas(
         WEFT_I_LINE) _Atomic uint64_t step; /* as an arrival word, for phases after the entry */
     /* What nobody else reads as long as all goes well; far from lines that they do read. */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t entry_pass, step_pass; /* see base/signal.h */
-    weft_i_card card[2];                                          /* by turns, as the entries */
+    weft_i_card card[WEFT_I_TURNS];                               /* by turns, as the entries */
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
     _Atomic uint32_t letter_bell; /* of who waits for sends and receives */
 } weft_i_lane_head;
@@ -86,7 +95,9 @@ typedef struct weft_i_lane {
     weft_i_block *block;     /* held; the pairing's own entry */
     weft_i_pairing *pairing; /* held */
     int me, size;
-    uint32_t epoch; /* entries so far */
+    uint32_t epoch;   /* entries so far */
+    uint32_t settled; /* the last entry that all are known to have reached */
+    uint32_t chain;   /* digest of all entries so far */
     weft_i_wait_mode mode;
     char *heads; /* rank 0's; the others' follow */
     size_t head_stride;
@@ -115,20 +126,26 @@ static inline weft_i_lane_head *weft_i_lane_head_of(const weft_i_lane *lane, int
 /* What `rank` wrote beside its arrival at the current entry. */
 static inline unsigned char *weft_i_lane_payload(const weft_i_lane *lane, int rank)
 {
-    return weft_i_lane_head_of(lane, rank)->entry[lane->epoch & 1].payload;
+    return weft_i_lane_head_of(lane, rank)->entry[lane->epoch % WEFT_I_TURNS].payload;
 }
 
 /* This rank's payload for the next entry: fill it, then enter. */
 static inline unsigned char *weft_i_lane_next_payload(const weft_i_lane *lane)
 {
-    return weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) & 1].payload;
+    return weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) % WEFT_I_TURNS].payload;
 }
 
 /* Table of 2 * size numbers of `rank`, for entry number `epoch`. */
 static inline uint64_t *weft_i_lane_splits(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
     return (uint64_t *)(void *)((char *)weft_i_lane_head_of(lane, rank) + lane->splits_at +
-                                (epoch & 1) * lane->splits_stride);
+                                (epoch % WEFT_I_TURNS) * lane->splits_stride);
+}
+
+/* What `rank` shows, or shall show, whole at entry `epoch`. */
+static inline char *weft_i_lane_show(const weft_i_lane *lane, int rank, uint32_t epoch)
+{
+    return lane->pairing->blocks[rank]->base + (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_SHOW;
 }
 
 /* Input slot `turn` & 1 of a rank's stage; result slots follow. */
@@ -149,10 +166,25 @@ static inline weft_i_box *weft_i_lane_box(const weft_i_lane *lane, int from, int
     return (weft_i_box *)(void *)(boxes + (size_t)to * sizeof(weft_i_box));
 }
 
-/* Enters the next operation: shows the payload and waits until all have entered.  On a timeout
- * nothing has happened. */
+/* Before anything is written for the next entry: waits until nobody needs what was there. */
+weft_status weft_i_lane_make_room_slowly(weft_i_lane *lane, const weft_i_call *call,
+                                         int64_t timeout_ms);
+
+static inline weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call,
+                                                int64_t timeout_ms)
+{
+    return lane->epoch - lane->settled < WEFT_I_TURNS - 1
+               ? WEFT_OK
+               : weft_i_lane_make_room_slowly(lane, call, timeout_ms);
+}
+
+/* For whom an entry waits: all; nobody; or, if not negative, one rank. */
+enum { WEFT_I_FOR_ALL = -1, WEFT_I_FOR_NOBODY = -2 };
+
+/* Enters the next operation: shows the payload and waits until those have entered too.  On a
+ * timeout nothing has happened. */
 weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
-                              uint32_t digest, int64_t timeout_ms);
+                              int whom, uint32_t digest, int64_t timeout_ms);
 
 /* A barrier inside an operation.  A failure here leaves the others in the middle: the group is
  * revoked. */

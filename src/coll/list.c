@@ -165,6 +165,14 @@ static void unpack(const weft_i_list *list, size_t from, size_t to, int part, co
     memcpy(s.item->out + (size_t)part * s.item->bytes + s.at, room + s.place, s.bytes);
 }
 
+/* Where the list, or a piece of it, lies in a rank's stage. */
+static char *slot_of(const weft_i_coll *coll, int rank, uint64_t turn)
+{
+    return coll->algorithm == WEFT_I_ALGO_LARGE
+               ? weft_i_lane_slot(coll->lane, rank, turn)
+               : weft_i_lane_show(coll->lane, rank, (uint32_t)turn);
+}
+
 /* Folds [from, to), which lies at `at` in everybody's slot: to `room`, or to the outputs if it is
  * NULL. */
 static void fold_range(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t at,
@@ -174,7 +182,7 @@ static void fold_range(weft_i_coll *coll, uint64_t turn, size_t from, size_t to,
     FOR_STRETCHES(coll->list, from, to)
     {
         for (int rank = 0; rank < lane->size; rank++)
-            lane->sources[rank] = weft_i_lane_slot(lane, rank, turn) + at + s.place;
+            lane->sources[rank] = slot_of(coll, rank, turn) + at + s.place;
         lane->targets[0] = room ? room + s.place : s.item->out + s.at;
         s.item->fold(lane->targets, 1, lane->sources, lane->size, s.bytes / s.item->item,
                      lane->factors);
@@ -187,7 +195,7 @@ static void fold_range(weft_i_coll *coll, uint64_t turn, size_t from, size_t to,
 static void stage(const weft_i_coll *coll, uint64_t turn, size_t from, size_t to, int parts,
                   size_t stride)
 {
-    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, turn);
+    char *slot = slot_of(coll, coll->lane->me, turn);
     for (int part = 0; part < parts; part++)
         pack(coll->list, from, to, part, slot + (size_t)part * stride);
 }
@@ -255,7 +263,7 @@ static void take_all(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, s
     const weft_i_lane *lane = coll->lane;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        unpack(coll->list, from, to, rank, weft_i_lane_slot(lane, rank, turn));
+        unpack(coll->list, from, to, rank, slot_of(coll, rank, turn));
     }
 }
 

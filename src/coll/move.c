@@ -10,21 +10,28 @@
 
 /* Shows `bytes` of the input at the entry (none where there is no input) and tells where `rank`'s
  * is afterwards. */
-static weft_status show(weft_i_coll *coll, bool giving)
+static weft_status show(weft_i_coll *coll, bool giving, int whom)
 {
     weft_i_lane *lane = coll->lane;
     size_t bytes = giving ? coll->in_bytes : 0;
     if (coll->algorithm == WEFT_I_ALGO_TINY)
-        return weft_i_coll_enter_with_data(coll, coll->in, bytes);
-    weft_i_coll_put(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in, bytes);
-    return weft_i_coll_enter_with_data(coll, NULL, 0);
+        return weft_i_coll_enter_for(coll, whom, coll->in, bytes);
+    weft_i_coll_put(weft_i_lane_show(lane, lane->me, lane->epoch + 1), coll->in, bytes);
+    return weft_i_coll_enter_for(coll, whom, NULL, 0);
+}
+
+/* The root shows its input and goes on, the others wait for it alone. */
+static weft_status show_from_root(weft_i_coll *coll)
+{
+    bool root = coll->lane->me == coll->root;
+    return show(coll, root, root ? WEFT_I_FOR_NOBODY : coll->root);
 }
 
 static const char *shown_by(const weft_i_coll *coll, int rank)
 {
     return coll->algorithm == WEFT_I_ALGO_TINY
                ? (const char *)weft_i_lane_payload(coll->lane, rank)
-               : weft_i_lane_slot(coll->lane, rank, coll->lane->epoch);
+               : weft_i_lane_show(coll->lane, rank, coll->lane->epoch);
 }
 
 /* ---- broadcast ---- */
@@ -77,7 +84,7 @@ weft_status weft_i_coll_broadcast(weft_i_coll *coll)
 {
     bool root = coll->lane->me == coll->root;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, root));
+        WEFT_TRY(show_from_root(coll));
         if (!root)
             weft_i_coll_put(coll->out, shown_by(coll, coll->root), coll->in_bytes);
         return WEFT_OK;
@@ -137,7 +144,7 @@ weft_status weft_i_coll_scatter(weft_i_coll *coll)
     const weft_i_lane *lane = coll->lane;
     size_t part = coll->count * coll->item, mine = (size_t)lane->me * part;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, lane->me == coll->root));
+        WEFT_TRY(show_from_root(coll));
         weft_i_coll_put(coll->out, shown_by(coll, coll->root) + mine, part);
         return WEFT_OK;
     }
@@ -184,7 +191,7 @@ static weft_status all_to_all_equal(weft_i_coll *coll)
     weft_i_lane *lane = coll->lane;
     size_t part = coll->count * coll->item;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, true));
+        WEFT_TRY(show(coll, true, WEFT_I_FOR_ALL));
         for (int rank = 0; rank < lane->size; rank++)
             weft_i_coll_put(coll->out + (size_t)rank * part,
                             shown_by(coll, rank) + (size_t)lane->me * part, part);

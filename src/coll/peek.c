@@ -46,9 +46,14 @@ weft_status weft_i_peek_agree(weft_i_lane *lane, weft_group *group)
     return WEFT_OK;
 }
 
-static weft_status failed(const weft_i_call *call, int rank, size_t bytes, int error)
+/* A process may be gone some time before its death shows in the job's page. */
+static weft_status failed(const weft_i_lane *lane, const weft_i_call *call, int rank, size_t bytes,
+                          int error)
 {
     WEFT_TRY(weft_i_group_lost(call, rank));
+    if (error == ESRCH)
+        return weft_i_fail(WEFT_ERR_PEER_DEAD, "%s: rank %d (process %d) is gone", call->op,
+                           call->group->members[rank], lane->samples[rank].process);
     return weft_i_fail_errno(error, "%s: %zu bytes between this rank's memory and that of rank %d",
                              call->op, bytes, rank);
 }
@@ -64,7 +69,7 @@ weft_status weft_i_peek(const weft_i_lane *lane, const weft_i_call *call, int ra
         ssize_t n = WEFT_OS->read_process(lane->samples[rank].process, (char *)to + done,
                                           from + done, bytes - done);
         if (n <= 0)
-            return failed(call, rank, bytes, n < 0 ? errno : EFAULT);
+            return failed(lane, call, rank, bytes, n < 0 ? errno : EFAULT);
         done += (size_t)n;
     }
     return WEFT_OK;
@@ -81,7 +86,7 @@ weft_status weft_i_poke(const weft_i_lane *lane, const weft_i_call *call, int ra
         ssize_t n = WEFT_OS->write_process(lane->samples[rank].process, to + done,
                                            (const char *)from + done, bytes - done);
         if (n <= 0)
-            return failed(call, rank, bytes, n < 0 ? errno : EFAULT);
+            return failed(lane, call, rank, bytes, n < 0 ? errno : EFAULT);
         done += (size_t)n;
     }
     return WEFT_OK;

@@ -14,22 +14,24 @@ enum { CHUNK = 64 << 10 }; /* bytes of a single copy that is folded at once: fit
 /* ---- everybody shows its whole input ---- */
 
 /* Enters with the input and points lane->sources at element `first` of everybody's. */
-static weft_status show(weft_i_coll *coll, size_t first)
+static weft_status show(weft_i_coll *coll, size_t first, int whom)
 {
     weft_i_lane *lane = coll->lane;
     if (coll->algorithm == WEFT_I_ALGO_TINY) {
-        WEFT_TRY(weft_i_coll_enter_with_data(coll, coll->in, coll->in_bytes));
+        WEFT_TRY(weft_i_coll_enter_for(coll, whom, coll->in, coll->in_bytes));
     } else {
         weft_i_spot factor = {.factor = coll->factor};
-        weft_i_coll_put(weft_i_lane_slot(lane, lane->me, lane->epoch + 1), coll->in,
+        weft_i_coll_put(weft_i_lane_show(lane, lane->me, lane->epoch + 1), coll->in,
                         coll->in_bytes);
-        WEFT_TRY(weft_i_coll_enter_with_data(coll, &factor, sizeof factor));
-        weft_i_coll_read_factors(coll);
+        WEFT_TRY(weft_i_coll_enter_for(coll, whom, &factor, sizeof factor));
     }
+    if (whom == WEFT_I_FOR_NOBODY)
+        return WEFT_OK;
+    weft_i_coll_read_factors(coll);
     for (int rank = 0; rank < lane->size; rank++) {
         const char *data = coll->algorithm == WEFT_I_ALGO_TINY
                                ? (const char *)weft_i_lane_payload(lane, rank)
-                               : weft_i_lane_slot(lane, rank, lane->epoch);
+                               : weft_i_lane_show(lane, rank, lane->epoch);
         lane->sources[rank] = data + first * coll->item;
     }
     return WEFT_OK;
@@ -303,7 +305,7 @@ static void move_in(weft_i_coll *coll)
 weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, 0));
+        WEFT_TRY(show(coll, 0, WEFT_I_FOR_ALL));
         weft_i_coll_fold_to(coll, coll->out, coll->count);
         return WEFT_OK;
     }
@@ -329,7 +331,7 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
 {
     bool wanted = coll->lane->me == coll->root;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, 0));
+        WEFT_TRY(show(coll, 0, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
         if (wanted)
             weft_i_coll_fold_to(coll, coll->out, coll->count);
         return WEFT_OK;
@@ -397,7 +399,7 @@ static weft_status scatter_pipeline(weft_i_coll *coll)
 weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, (size_t)coll->lane->me * coll->count));
+        WEFT_TRY(show(coll, (size_t)coll->lane->me * coll->count, WEFT_I_FOR_ALL));
         weft_i_coll_fold_to(coll, coll->out, coll->count);
         return WEFT_OK;
     }

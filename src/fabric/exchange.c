@@ -141,7 +141,8 @@ static weft_status fail_timeout(const weft_i_call *call, const weft_i_point *poi
     for (int rank = 0; rank < point->size && used + 8 < sizeof names; rank++) {
         uint64_t word = atomic_load_explicit(weft_i_point_turn(point, rank, meeting->epoch),
                                              memory_order_relaxed);
-        if (rank == point->me || weft_i_arrived(word, meeting->epoch))
+        if (rank == point->me || (point->whom && rank != point->whom - 1) ||
+            weft_i_arrived(word, meeting->epoch))
             continue;
         used += (size_t)snprintf(names + used, sizeof names - used, "%s", used ? ", " : "");
         weft_i_world_describe(call->group->world, call->group->members[rank], names + used,
@@ -193,6 +194,21 @@ weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint
         WEFT_TRY(weft_i_group_lost(call, meeting->culprit));
         return weft_i_fail(status, "%s: rank %d will not come", call->op, meeting->culprit);
     }
+}
+
+weft_status weft_i_group_settle(const weft_i_call *call, weft_i_point *point, uint32_t epoch,
+                                int64_t timeout_ms)
+{
+    weft_i_meeting meeting = {.epoch = epoch, .culprit = -1};
+    WEFT_TRY(weft_i_group_check_revoked(call));
+    point->lost = point_lost;
+    point->arg = (void *)(uintptr_t)call;
+    weft_status status = weft_i_signal_settle(point, epoch, timeout_ms, &meeting.culprit);
+    if (status == WEFT_ERR_TIMEOUT)
+        return fail_timeout(call, point, &meeting, timeout_ms);
+    if (status < 0 && meeting.culprit >= 0)
+        WEFT_TRY(weft_i_group_lost(call, meeting.culprit));
+    return status < 0 ? weft_i_fail(status, "%s: a rank will not come", call->op) : WEFT_OK;
 }
 
 static uint32_t digest_of(const char *what, size_t bytes)

@@ -83,6 +83,10 @@ weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint
 
 weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting);
 
+/* weft_i_signal_settle with a message for every failure. */
+weft_status weft_i_group_settle(const weft_i_call *call, weft_i_point *point, uint32_t epoch,
+                                int64_t timeout_ms);
+
 /*
  * All members show each other `bytes` (at most WEFT_I_NOTE_BYTES); `all` receives them in rank
  * order.  Collective. Members that exchange something else, by name or size, all get

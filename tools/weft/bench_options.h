@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* The largest operand weft can stage: weft/tune.h. */
-enum { BENCH_STAGED_MOST = 128 << 10 };
+enum { BENCH_STAGED_MOST = 64 << 10 };
 
 typedef struct bench_options {
     int op[PLAN_OPS], ops; /* which, and how many */
