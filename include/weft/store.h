@@ -3,13 +3,13 @@
  * Stores: keys and values that the ranks of a job share while they meet, and later for whatever is
  * small and rare.
  *
- * Five kinds with one contract: in-process (threads), Unix socket (one host), TCP (several hosts,
- * guarded by the job's token), file (a shared file system), and prefix (a part of another store).
- * Keys are texts of 1 to 8,192 bytes, values 0 to 8 MiB of anything.  A key holds a value or a
- * queue.  All functions may be called from several threads on one store at once; a call that waits
- * keeps nobody else waiting.  A store belongs to the thread's scope like every handle (weft_keep,
- * weft_release) and to the process that made it: in a forked child every call is WEFT_ERR_STATE. No
- * function here is collective.
+ * Five kinds with one contract (and a fake one without, weft_store_fake): in-process (threads),
+ * Unix socket (one host), TCP (several hosts, guarded by the job's token), file (a shared file
+ * system), and prefix (a part of another store). Keys are texts of 1 to 8,192 bytes, values 0 to 8
+ * MiB of anything.  A key holds a value or a queue.  All functions may be called from several
+ * threads on one store at once; a call that waits keeps nobody else waiting.  A store belongs to
+ * the thread's scope like every handle (weft_keep, weft_release) and to the process that made it:
+ * in a forked child every call is WEFT_ERR_STATE. No function here is collective.
  *
  * Errors of every call: WEFT_ERR_INVALID_ARG, WEFT_ERR_LIMIT (key, value, message or the store's
  * memory too large), WEFT_ERR_TYPE (a queue where a value is wanted or the reverse),
@@ -52,6 +52,12 @@ WEFT_API void weft_store_value_clear(weft_store_value *value);
 /* A store inside this process, for ranks that are threads.  Hand the same store, or clones of it,
  * to all. */
 WEFT_API weft_store *weft_store_local(void);
+
+/*
+ * A store that takes everything, keeps nothing and never waits: reads give empty values, sums the
+ * number added, questions yes.  Only for weft_fake_init (weft/fake.h); weft_init refuses it.
+ */
+WEFT_API weft_store *weft_store_fake(void);
 
 /*
  * A store in a file that all ranks can open.  With workers > 0 the file counts who joined: the last

@@ -8,6 +8,7 @@
 #include "weft/dlpack.h"
 #include "weft/dtype.h"
 #include "weft/env.h"
+#include "weft/fake.h"
 #include "weft/group.h"
 #include "weft/launch.h"
 #include "weft/machine.h"

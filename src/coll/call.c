@@ -214,6 +214,11 @@ weft_status weft_i_coll_run(weft_i_coll *coll)
     size_t bytes = coll->in_bytes ? coll->in_bytes : coll->out_bytes;
     coll->number = weft_i_record_begin_named(record, weft_i_coll_record_name(coll->kind),
                                              coll->group->id, bytes, pair ? coll->root : -1, -1);
+    if (weft_i_native_has(coll->group)) {
+        weft_status ended = weft_i_native_run(coll);
+        weft_i_record_end(record, coll->number, ended);
+        return ended;
+    }
     weft_status status = weft_i_lane_of(coll->group, &coll->lane);
     if (status == WEFT_OK && !pair) {
         status = weft_i_lane_make_room(coll->lane, &coll->call, coll->limit_ms);

@@ -64,6 +64,14 @@ _Static_assert(sizeof(weft_i_spot) <= WEFT_I_TINY, "a spot travels beside the ar
 /* Runs a checked call to its end in the calling thread. */
 weft_status weft_i_coll_run(weft_i_coll *coll);
 
+/* Does the world's backend carry its collectives itself?  Then `run` hands it the call. */
+static inline bool weft_i_native_has(const weft_group *group)
+{
+    return group->world->carrier != NULL;
+}
+
+weft_status weft_i_native_run(const weft_i_coll *coll);
+
 /* The algorithms, one per kind. */
 weft_status weft_i_coll_all_reduce(weft_i_coll *coll);
 weft_status weft_i_coll_reduce(weft_i_coll *coll);

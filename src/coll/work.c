@@ -298,9 +298,23 @@ static weft_status hand_over(weft_work *work)
     return WEFT_OK;
 }
 
+/* A backend that carries collectives itself has run it when it returns. */
+static void run_native(weft_work *work)
+{
+    weft_status status = weft_i_coll_run(&work->coll);
+    if (status < 0)
+        snprintf(work->message, sizeof work->message, "%s", weft_last_error());
+    /* Pairs with the acquire in `done`. */
+    atomic_store_explicit(&work->status, status, memory_order_release);
+}
+
 weft_work *weft_i_work_post(const weft_i_coll *coll)
 {
     weft_work *work = coll ? new_work(coll) : NULL;
+    if (work && weft_i_native_has(coll->group)) {
+        run_native(work);
+        return work;
+    }
     if (!work || hand_over(work) == WEFT_OK)
         return work;
     weft_release(work);

@@ -179,6 +179,8 @@ weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint
 {
     meeting->culprit = -1;
     WEFT_TRY(weft_i_group_check_revoked(call));
+    if (call->group->world->fake)
+        return weft_i_group_check_mute(call);
     point->lost = point_lost;
     point->arg = (void *)(uintptr_t)call;
     weft_status status = weft_i_signal_meet(point, digest, timeout_ms, meeting);
@@ -250,6 +252,26 @@ static weft_status exchange_on_board(const weft_i_call *call, uint32_t digest, b
     return WEFT_OK;
 }
 
+weft_status weft_i_group_check_mute(const weft_i_call *call)
+{
+    return call->group->world->mute
+               ? weft_i_fail(WEFT_ERR_STATE,
+                             "%s in fake group \"%s\": collectives are errors here "
+                             "(error_on_collective)",
+                             call->op, call->group->name)
+               : WEFT_OK;
+}
+
+/* Without peers, everybody shows what we show. */
+static weft_status exchange_with_self(const weft_i_call *call, const void *mine, size_t bytes,
+                                      char *all)
+{
+    WEFT_TRY(weft_i_group_check_revoked(call));
+    for (int rank = 0; all && bytes && rank < call->group->size; rank++)
+        memcpy(all + (size_t)rank * bytes, mine, bytes);
+    return WEFT_OK;
+}
+
 static weft_status exchange(weft_group *group, const char *what, bool later, const void *mine,
                             size_t bytes, void *all, int64_t timeout_ms)
 {
@@ -263,8 +285,9 @@ static weft_status exchange(weft_group *group, const char *what, bool later, con
     uint64_t number =
         weft_i_record_begin(weft_i_group_record(group), what, group->id, bytes, -1, -1);
     weft_status status =
-        group->board ? exchange_on_board(&call, digest, later, mine, bytes, all, limit)
-                     : weft_i_letters_exchange(&call, group, digest, mine, bytes, all, limit);
+        group->world->fake ? exchange_with_self(&call, mine, bytes, all)
+        : group->board     ? exchange_on_board(&call, digest, later, mine, bytes, all, limit)
+                           : weft_i_letters_exchange(&call, group, digest, mine, bytes, all, limit);
     weft_i_record_end(weft_i_group_record(group), number, status);
     return status;
 }
@@ -292,5 +315,7 @@ void weft_i_group_show(weft_group *group, const char *what, const void *mine, si
 weft_status weft_group_barrier(weft_group *group, int64_t timeout_ms)
 {
     WEFT_TRY(weft_i_group_usable(group));
+    WEFT_TRY(weft_i_group_check_limit("weft_group_barrier", timeout_ms));
+    WEFT_TRY(weft_i_group_check_mute(&(weft_i_call){group, "group_barrier", -1}));
     return weft_i_group_exchange(group, "group_barrier", NULL, 0, NULL, timeout_ms);
 }

@@ -51,10 +51,21 @@ static weft_group *new_group(weft_i_world *world, int size)
 
 static bool all_local(const weft_group *group)
 {
-    for (int rank = 0; rank < group->size; rank++)
+    for (int rank = 0; rank < group->size && !group->world->fake; rank++)
         if (!weft_i_group_slot(group, rank))
             return false;
     return true;
+}
+
+/* A group without peers: its board is there to be revoked, and nobody meets on it. */
+static weft_status open_fake(weft_group *group)
+{
+    WEFT_TRY(weft_i_segment_new(sizeof(weft_i_board), WEFT_I_BETWEEN_THREADS, "a fake group",
+                                &group->board_segment));
+    group->board = (weft_i_board *)(void *)group->board_segment->base;
+    group->key = group->board_segment->key;
+    group->id = group->parent ? (uint32_t)(group->key.word[0] & 0xffff) | 0x10000 : 0;
+    return WEFT_OK;
 }
 
 weft_group *weft_i_group_of_world(weft_i_world *world)
@@ -66,8 +77,13 @@ weft_group *weft_i_group_of_world(weft_i_world *world)
         group->rank = world->rank;
         group->key = world->key;
         group->local = all_local(group);
-        group->board = group->local ? weft_i_job_board(weft_i_job_of(world->job)) : NULL;
         snprintf(group->name, sizeof group->name, "0");
+        if (world->fake && open_fake(group) < 0) {
+            weft_release(group);
+            group = NULL;
+        } else if (group->local && !world->fake) {
+            group->board = weft_i_job_board(weft_i_job_of(world->job));
+        }
     } else { /* acquired by peers, whose waits for us end */
         atomic_store_explicit(&world->mine->life.state, WEFT_I_RANK_FAILED, memory_order_release);
     }
@@ -163,7 +179,7 @@ static void end_board(const weft_group *group, weft_status why)
     atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody,
                                             1 + (uint32_t)group->rank, memory_order_release,
                                             memory_order_relaxed);
-    for (int rank = 0; rank < group->size; rank++)
+    for (uint32_t rank = 0; rank < group->board->ranks; rank++)
         weft_i_wait_ring(&group->board->row[rank].bell);
 }
 
@@ -409,7 +425,10 @@ weft_group *weft_group_new(weft_group *parent, const int *ranks, int count, cons
         return NULL;
     }
     fill_group(group, parent, ranks, name);
-    if ((group->local ? open_local(group) : open_remote(group, parent)) < 0) {
+    weft_status status = group->world->fake ? open_fake(group)
+                         : group->local     ? open_local(group)
+                                            : open_remote(group, parent);
+    if (status < 0) {
         weft_release(group);
         return NULL;
     }
@@ -442,6 +461,7 @@ static int choose(const weft_group *parent, int color, choice *all, int *ranks)
             return weft_i_fail((weft_status)all[rank].failure,
                                "group_split of \"%s\": rank %d could not take part (%s)",
                                parent->name, rank, weft_strerror((weft_status)all[rank].failure));
+        all[rank].rank = rank; /* a fake group sees its own choice in every place */
         if (all[rank].color == color)
             all[count++] = all[rank];
     }

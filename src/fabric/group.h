@@ -71,6 +71,9 @@ bool weft_i_group_hear_refusals(const weft_group *group);
 /* WEFT_OK, or WEFT_ERR_REVOKED, or what ended the group, with a message. */
 weft_status weft_i_group_check_revoked(const weft_i_call *call);
 
+/* WEFT_ERR_STATE in a fake world where collectives are errors. */
+weft_status weft_i_group_check_mute(const weft_i_call *call);
+
 /* "rank 1 of 4 in group "0", barrier on channel 2" */
 void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes);
 

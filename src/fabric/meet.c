@@ -12,6 +12,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/spawn.h"
+#include "fabric/store.h"
 #include "weft/version.h"
 
 #include <stdio.h>
@@ -121,6 +122,10 @@ static weft_status enter_by_store(const weft_i_start *start, weft_i_world *world
                                   int64_t deadline)
 {
     weft_store *store = given;
+    if (given && weft_i_store_is_fake(given))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_init: ranks cannot meet through a fake store; a group without "
+                           "peers is made by weft_fake_init");
     if (!given)
         WEFT_TRY(weft_i_meet_find_store(start, deadline, &store));
     world->sharing = WEFT_I_BETWEEN_PROCESSES;

@@ -106,6 +106,9 @@ void weft_i_store_answer_clear(weft_i_store_answer *answer);
 /* Makes room for `count` views in the answer; false if memory ran out. */
 bool weft_i_store_answer_reserve(weft_i_store_answer *answer, size_t count);
 
+/* Does it, or the store it is a part of, keep nothing? */
+bool weft_i_store_is_fake(const weft_store *store);
+
 /* Absolute deadline of a timeout given to a public function. */
 int64_t weft_i_store_deadline(const weft_store *store, int64_t timeout_ms);
 

@@ -69,10 +69,11 @@ static const weft_i_backend *by_circumstance(void)
     const char *wanted = weft_i_env_text(WEFT_I_ENV_SYMM_BACKEND);
     if (strcasecmp(wanted, "auto")) {
         const weft_i_backend *named = weft_i_backend_named(wanted);
-        return named
-                   ? named
-                   : weft_i_null(WEFT_ERR_NOT_FOUND,
-                                 "WEFT_SYMM_BACKEND=\"%s\" is not a backend of this build", wanted);
+        return named && named->allocate ? named
+                                        : weft_i_null(WEFT_ERR_NOT_FOUND,
+                                                      "WEFT_SYMM_BACKEND=\"%s\" is not a backend "
+                                                      "of this build that makes memory",
+                                                      wanted);
     }
     return weft_i_backend_named(weft_i_spawn_place() ? "threads" : "shm");
 }
@@ -104,9 +105,10 @@ const char *weft_symm_backend(weft_device device)
 weft_status weft_symm_set_backend(weft_device device, const char *name)
 {
     const weft_i_backend *wanted = name ? weft_i_backend_named(name) : NULL;
-    if (!wanted || wanted->device_kind != weft_i_device_kind(device)) {
+    if (!wanted || !wanted->allocate || wanted->device_kind != weft_i_device_kind(device)) {
         char text[16];
-        return weft_i_fail(WEFT_ERR_NOT_FOUND, "\"%s\" is not a backend of this build for %s",
+        return weft_i_fail(WEFT_ERR_NOT_FOUND,
+                           "\"%s\" is not a backend of this build that makes memory on %s",
                            name ? name : "(null)", weft_device_name(device, text));
     }
     const char *now = weft_symm_backend(device);

@@ -177,6 +177,12 @@ static weft_status fetch(weft_group *group, const weft_i_backend *backend, int r
     return status;
 }
 
+/* Without peers there is no first member but ourselves. */
+static bool makes_pads(const weft_group *group)
+{
+    return group->rank == 0 || group->world->fake;
+}
+
 static weft_status make_pads(weft_group *group, weft_i_key key, weft_i_pads *pads)
 {
     size_t bytes = pads->stride * (size_t)group->size;
@@ -204,7 +210,7 @@ static weft_status open_pairing(weft_group *group, const weft_i_block *block, co
 {
     weft_i_pads *pads = &pairing->pads;
     lay_out(pads, entries[0].pad_bytes, group->size);
-    if (group->rank == 0)
+    if (makes_pads(group))
         WEFT_TRY(make_pads(group, pads_key, pads));
     else
         WEFT_TRY(fetch(group, block->backend, 0, pads_key, pads->stride * (size_t)group->size,
@@ -267,7 +273,7 @@ static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *
     weft_i_key pads_key = weft_i_key_of(group->key, &entries[0].key, sizeof entries[0].key);
     weft_status status = open_pairing(group, block, entries, pads_key, deadline, pairing);
     status = agree(group, status, deadline, results);
-    if (group->rank == 0)
+    if (makes_pads(group))
         weft_i_post_withdraw(group->world->post, pads_key);
     return status;
 }

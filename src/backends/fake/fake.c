@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Backend fake: collectives of a rank without peers.  Nothing is communicated; a rank finds its own
+ * input wherever another rank's would be, and a reduction folds nothing.
+ */
+#include "base/status.h"
+#include "symm/backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int probe(char *reason, size_t bytes)
+{
+    snprintf(reason, bytes, "one rank that pretends to have peers (weft_fake_init)");
+    return 1;
+}
+
+/* Copies, unless the bytes are where they belong already.  Empty operands may have no address. */
+static void put(char *to, size_t to_at, const char *from, size_t from_at, size_t bytes)
+{
+    if (bytes && to + to_at != from + from_at)
+        memmove(to + to_at, from + from_at, bytes);
+}
+
+/* The own input in every part; one of them may be the input itself. */
+static void fill_parts(const weft_i_native *call, const weft_i_native_item *item)
+{
+    for (int rank = 0; rank < call->size; rank++)
+        put(item->out, (size_t)rank * item->in_bytes, item->in, 0, item->in_bytes);
+}
+
+/* This rank's part of the own input. */
+static void take_part(const weft_i_native *call, const weft_i_native_item *item)
+{
+    put(item->out, 0, item->in, (size_t)call->rank * item->out_bytes, item->out_bytes);
+}
+
+/* What would come from a rank is what goes to it; where more is expected, zeros. */
+static void swap_parts(const weft_i_native *call, const weft_i_native_item *item)
+{
+    size_t in_at = 0, out_at = 0;
+    for (int rank = 0; rank < call->size; rank++) {
+        size_t in_bytes = (size_t)call->in_splits[rank] * call->row;
+        size_t out_bytes = (size_t)call->out_splits[rank] * call->row;
+        size_t both = in_bytes < out_bytes ? in_bytes : out_bytes;
+        put(item->out, out_at, item->in, in_at, both);
+        if (out_bytes > both)
+            memset(item->out + out_at + both, 0, out_bytes - both);
+        in_at += in_bytes;
+        out_at += out_bytes;
+    }
+}
+
+/* The same where each rank has tensors of its own. */
+static void swap_item(const weft_i_native_item *item)
+{
+    size_t both = item->in_bytes < item->out_bytes ? item->in_bytes : item->out_bytes;
+    put(item->out, 0, item->in, 0, both);
+    if (item->out_bytes > both)
+        memset(item->out + both, 0, item->out_bytes - both);
+}
+
+static void pretend(const weft_i_native *call, const weft_i_native_item *item)
+{
+    bool root = call->rank == call->root;
+    switch (call->kind) {
+    case WEFT_I_NATIVE_ALL_REDUCE:
+        put(item->out, 0, item->in, 0, item->in_bytes);
+        break;
+    case WEFT_I_NATIVE_REDUCE:
+        put(item->out, 0, item->in, 0, root ? item->in_bytes : 0);
+        break;
+    case WEFT_I_NATIVE_ALL_GATHER:
+        fill_parts(call, item);
+        break;
+    case WEFT_I_NATIVE_GATHER:
+        if (root)
+            fill_parts(call, item);
+        break;
+    case WEFT_I_NATIVE_SCATTER:
+        if (root)
+            take_part(call, item);
+        break;
+    case WEFT_I_NATIVE_REDUCE_SCATTER:
+        take_part(call, item);
+        break;
+    case WEFT_I_NATIVE_ALL_TO_ALL:
+        if (call->in_splits)
+            swap_parts(call, item);
+        else
+            swap_item(item);
+        break;
+    case WEFT_I_NATIVE_ALL_TO_ALL_LIST:
+        swap_item(item);
+        break;
+    case WEFT_I_NATIVE_BARRIER: /* the others leave their operands as they are */
+    case WEFT_I_NATIVE_BROADCAST:
+    case WEFT_I_NATIVE_SEND:
+    case WEFT_I_NATIVE_RECV:
+        break;
+    }
+}
+
+static weft_status collective(const weft_i_native *call)
+{
+    for (size_t i = 0; i < call->count; i++)
+        pretend(call, &call->items[i]);
+    return WEFT_OK;
+}
+
+extern const weft_i_backend weft_i_backend_fake;
+const weft_i_backend weft_i_backend_fake = {
+    .name = "fake",
+    .sharing = WEFT_I_BETWEEN_THREADS,
+    .probe = probe,
+    .collective = collective,
+};
