@@ -232,6 +232,16 @@ static int os_thread_create(pthread_t *thread, void *(*body)(void *), void *argu
     return error;
 }
 
+static void os_thread_join(pthread_t thread)
+{
+    pthread_join(thread, NULL);
+}
+
+static void os_thread_detach(void)
+{
+    pthread_detach(pthread_self());
+}
+
 static pid_t os_waitpid(pid_t process, int *status, int options)
 {
     pid_t result;
@@ -400,6 +410,8 @@ const weft_i_os weft_i_os_linux = {
     .epoll_wait = os_epoll_wait,
     .poll = os_poll,
     .thread_create = os_thread_create,
+    .thread_join = os_thread_join,
+    .thread_detach = os_thread_detach,
     .fork = fork,
     .kill = kill,
     .waitpid = os_waitpid,

@@ -89,6 +89,8 @@ typedef struct weft_i_os {
     /* threads, processes, identity */
     int (*thread_create)(pthread_t *thread, void *(*body)(void *),
                          void *argument); /* errno value */
+    void (*thread_join)(pthread_t thread);
+    void (*thread_detach)(void); /* the calling thread: nobody will join it */
     pid_t (*fork)(void);
     int (*kill)(pid_t process, int signal);
     pid_t (*waitpid)(pid_t process, int *status, int options);

@@ -187,11 +187,11 @@ void weft_i_queue_free(weft_i_queue *queue)
         return;
     if (helping == queue) {
         helping = NULL;
-        pthread_detach(pthread_self());
+        WEFT_OS->thread_detach();
     } else {
         atomic_store_explicit(&queue->stop, true, memory_order_release);
         wake_helper(queue);
-        pthread_join(queue->helper, NULL);
+        WEFT_OS->thread_join(queue->helper);
     }
     pthread_mutex_destroy(&queue->lock);
     WEFT_OS->free(queue);

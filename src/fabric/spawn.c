@@ -59,7 +59,7 @@ static weft_status start_and_join(thread_rank *ranks, int count)
     for (int rank = started; rank < count; rank++)
         mark_left(&ranks[rank].place);
     for (int rank = 0; rank < started; rank++)
-        pthread_join(ranks[rank].thread, NULL);
+        WEFT_OS->thread_join(ranks[rank].thread);
     return error ? weft_i_fail_errno(error, "weft_spawn: cannot start thread %d of %d", started,
                                      count)
                  : WEFT_OK;

@@ -282,7 +282,7 @@ void weft_i_store_server_drop(weft_i_store_server *server, bool forked)
         for (int tries = 0; tries < 100 && WEFT_OS->write(server->wake, &one, sizeof one) < 0;
              tries++)
             WEFT_OS->yield();
-        pthread_join(server->thread, NULL);
+        WEFT_OS->thread_join(server->thread);
     }
     free_server(server, forked);
 }

@@ -123,7 +123,7 @@ void weft_i_watch_stop(weft_i_watch *watch)
     uint64_t one = 1;
     ssize_t ignored = WEFT_OS->write(watch->stop, &one, sizeof one);
     (void)ignored; /* an eventfd at 0 always takes 1 */
-    pthread_join(watch->thread, NULL);
+    WEFT_OS->thread_join(watch->thread);
     WEFT_OS->close(watch->stop);
     WEFT_OS->free(watch);
 }

@@ -95,6 +95,18 @@ static void close_all(void *innermost)
     current = NULL;
 }
 
+void weft_i_scope_abandon(bool release)
+{
+    weft_i_scope *innermost = current;
+    if (!innermost)
+        return;
+    pthread_setspecific(key, NULL);
+    current = NULL; /* the thread may die while they close */
+    for (weft_i_scope *scope = innermost; scope && !release; scope = scope->outer)
+        scope->newest = NULL;
+    close_all(innermost);
+}
+
 static void make_key(void)
 {
     pthread_key_create(&key, close_all);

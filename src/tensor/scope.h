@@ -56,6 +56,12 @@ void weft_i_object_drop(void *object);
  * where it stands. */
 bool weft_i_object_drop_shared(void *object);
 
+/*
+ * Closes all scopes of the calling thread, as its end does; without `release` what they own is left
+ * as it is.  For simulated threads (backends/fake/simulator.h), which may die anywhere.
+ */
+void weft_i_scope_abandon(bool release);
+
 /* Frees the memory of a handle: the last line of every destroy function. */
 void weft_i_object_free(weft_i_object *object);
 
