@@ -136,6 +136,11 @@ static inline bool values_has_meaning(weft_dtype dtype, weft_reduction op)
 
 enum { VALUES_BLOCK = 2048, VALUES_RANKS = 16 };
 
+/* A program whose threads never run at once may say otherwise. */
+#ifndef VALUES_LOCAL
+#define VALUES_LOCAL _Thread_local
+#endif
+
 /*
  * Is out[i] the reduction of elements first + i of all ranks, bit by bit?  By the reference fold;
  * of long results the inner blocks by the fast one, which has tests of its own.  Returns the first
@@ -145,7 +150,7 @@ static inline int64_t values_check_fold(weft_dtype dtype, weft_reduction op, val
                                         uint64_t seed, int ranks, size_t first, size_t count,
                                         const double *factors, const char *out)
 {
-    static _Thread_local char in[VALUES_RANKS][VALUES_BLOCK * 8], expected[VALUES_BLOCK * 8];
+    static VALUES_LOCAL char in[VALUES_RANKS][VALUES_BLOCK * 8], expected[VALUES_BLOCK * 8];
     size_t item = weft_dtype_size(dtype);
     const void *sources[VALUES_RANKS];
     void *targets[1] = {expected};
@@ -174,7 +179,7 @@ static inline int64_t values_check_fold(weft_dtype dtype, weft_reduction op, val
 static inline int64_t values_check(weft_dtype dtype, values_kind kind, uint64_t seed, int rank,
                                    size_t first, size_t count, const char *out)
 {
-    static _Thread_local char expected[VALUES_BLOCK * 8];
+    static VALUES_LOCAL char expected[VALUES_BLOCK * 8];
     size_t item = weft_dtype_size(dtype);
     for (size_t at = 0; at < count; at += VALUES_BLOCK) {
         size_t n = count - at < VALUES_BLOCK ? count - at : VALUES_BLOCK;

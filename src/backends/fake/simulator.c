@@ -19,6 +19,7 @@ enum {
     START_NS = 1000 * 1000 * 1000,
     CLOCK_NS = 2000,          /* at most, for a look at the clock */
     YIELD_NS = 100 * 1000,    /* at most, for a yield */
+    JUMP_NS = 300 * 1000,     /* at most, beyond the moment that all wait for */
     WORD_NS = 5 * 1000 * 1000 /* at most, from a death until it can be seen */
 };
 
@@ -195,8 +196,9 @@ static thread *pick(void)
         int64_t next = next_moment();
         if (next == WEFT_I_NEVER || is_too_long())
             give_up();
-        else if (next > sim.now)
-            sim.now = next;
+        else if (next > sim.now) /* a little later, so that what is due at about the same time is
+                                    due at once */
+            sim.now = next + (int64_t)below(JUMP_NS);
     }
 }
 
