@@ -55,9 +55,10 @@ weft_status weft_i_wait_for(const weft_i_wait *wait)
 
 enum { RANKS = 4, STEPS = 8, LIMIT_MS = 24, MEET_MS = 400, TRIES = 6 };
 
-typedef enum trouble { NONE, DELAY, LATE, DEATH, LEAVE, MISMATCH, TROUBLES } trouble;
+/* STORM: several of the others at once. */
+typedef enum trouble { NONE, DELAY, LATE, DEATH, LEAVE, MISMATCH, STORM } trouble;
 
-typedef enum flavour { PLAIN, POSTED, BARRIER, RING, GROUP, SYMM, FLAVOURS } flavour;
+typedef enum flavour { PLAIN, POSTED, BARRIER, RING, GROUP, SYMM, MANY, LIST, FLAVOURS } flavour;
 
 typedef struct step {
     flavour flavour;
@@ -69,6 +70,7 @@ typedef struct outcome {
     bool tried, ended;
     unsigned timeouts;
     weft_status status;
+    int64_t longest_ns;    /* try */
     uint64_t order;        /* when it ended, among all */
     uint64_t failed_order; /* when a try failed last */
     char message[400];
@@ -83,7 +85,7 @@ typedef struct scene {
     step step[STEPS];
     weft_i_sim_plan plan;
     const weft_i_place *place;
-    outcome init[RANKS], done[RANKS][STEPS];
+    outcome init[RANKS], done[RANKS][STEPS], after[RANKS]; /* after: a group of the survivors */
     weft_i_sim_result result;
     char failure[1200];
 } scene;
@@ -164,7 +166,7 @@ static void make_steps(void)
 
 static void make_trouble(void)
 {
-    static const trouble often[] = {NONE,  DELAY, LATE,  LATE,  LATE,     LATE,
+    static const trouble often[] = {NONE,  DELAY, LATE,  LATE,  LATE,     STORM,
                                     DEATH, DEATH, DEATH, DEATH, MISMATCH, LEAVE};
     now.trouble = often[roll(sizeof often / sizeof *often)];
     now.culprit = (int)roll((uint64_t)now.ranks);
@@ -181,6 +183,11 @@ static void make_trouble(void)
     }
     if (now.trouble == DEATH)
         fault->death_at = when;
+    for (int rank = 0; rank < now.ranks && now.trouble == STORM; rank++) {
+        now.plan.fault[rank].delay_at = 1 + roll(400);
+        now.plan.fault[rank].delay_ns = (int64_t)roll((LIMIT_MS + 6) * 1000000);
+        now.plan.fault[rank].death_at = roll(3) ? 0 : 1 + roll(800);
+    }
     if (now.trouble == MISMATCH && now.step[now.culprit_step].flavour > POSTED)
         now.trouble = NONE;
 }
@@ -244,10 +251,10 @@ static weft_status run_act(const step *one, const act *what, weft_group *group, 
     act_operands o = act_prepare(what, me, size);
     weft_work *work = NULL;
     weft_status status = act_begin(what, &o, group, &work);
-    while (work) {
+    for (status = work ? WEFT_IN_PROGRESS : status; status == WEFT_IN_PROGRESS;) {
         status = weft_work_wait(work, WEFT_DEFAULT);
-        if (status != WEFT_ERR_TIMEOUT || weft_work_test(work) != WEFT_IN_PROGRESS)
-            break;
+        if (status == WEFT_ERR_TIMEOUT) /* of the work, or of the wait? */
+            status = weft_work_test(work);
     }
     if (status == WEFT_OK && act_check(what, &o, me, size) >= 0)
         complain("rank %d: the result of step %d (%d of %lld) is wrong",
@@ -309,6 +316,54 @@ static weft_status run_symm(const step *one, weft_group *group, int me, int size
     return status;
 }
 
+/* Several are under way at once, and awaited from the last one on. */
+static weft_status run_many(const step *one, weft_group *group, int me, int size)
+{
+    enum { WORKS = 3 };
+    act what[WORKS];
+    act_operands o[WORKS];
+    weft_work *works[WORKS] = {NULL};
+    weft_status status = WEFT_OK;
+    weft_scope_open();
+    for (int i = 0; i < WORKS && status == WEFT_OK; i++) {
+        what[i] = one->what;
+        what[i].posted = true;
+        what[i].seed += (uint64_t)i;
+        what[i].count = (what[i].count + i) % 200;
+        o[i] = act_prepare(&what[i], me, size);
+        status = act_begin(&what[i], &o[i], group, &works[i]);
+    }
+    for (int i = WORKS - 1; i >= 0; i--) {
+        weft_status ended = works[i] ? weft_work_wait(works[i], WEFT_DEFAULT) : status;
+        status = ended < 0 ? ended : status;
+        if (works[i] && ended == WEFT_OK && act_check(&what[i], &o[i], me, size) >= 0)
+            complain("rank %d: result %d of step %d is wrong", now.members[one->group][me], i,
+                     (int)(one - now.step));
+    }
+    weft_scope_close();
+    return status;
+}
+
+static weft_status run_list(const step *one, weft_group *group, int me, int size)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_I32, WEFT_BF16};
+    weft_tensor *x[3];
+    weft_scope_open();
+    for (int i = 0; i < 3; i++) {
+        x[i] = weft_empty(dtypes[i], WEFT_CPU, WEFT_SHAPE(one->what.count % 999 + i));
+        values_put(dtypes[i], VALUES_WHOLE, one->what.seed, me, 0, (size_t)weft_tensor_numel(x[i]),
+                   weft_tensor_data(x[i]));
+    }
+    weft_status status = weft_all_reduce_list_into(x, x, 3, WEFT_SUM, group);
+    for (int i = 0; i < 3 && status == WEFT_OK; i++)
+        if (values_check_fold(dtypes[i], WEFT_SUM, VALUES_WHOLE, one->what.seed, size, 0,
+                              (size_t)weft_tensor_numel(x[i]), NULL, weft_tensor_data(x[i])) >= 0)
+            complain("rank %d: tensor %d of step %d is wrong", now.members[one->group][me], i,
+                     (int)(one - now.step));
+    weft_scope_close();
+    return status;
+}
+
 static weft_status run_step(const step *one, weft_group **groups, int rank)
 {
     int me = place_in(one->group, rank), size = now.sizes[one->group];
@@ -325,6 +380,10 @@ static weft_status run_step(const step *one, weft_group **groups, int rank)
         return run_ring(one, group, me, size);
     case SYMM:
         return run_symm(one, group, me, size);
+    case MANY:
+        return run_many(one, group, me, size);
+    case LIST:
+        return run_list(one, group, me, size);
     case GROUP:
         weft_clear_error();
         groups[1] = weft_group_new(groups[0], members_of(1), size, NULL);
@@ -337,7 +396,26 @@ static weft_status run_step(const step *one, weft_group **groups, int rank)
 /* May the call simply be made again? */
 static bool is_repeatable(const step *one, weft_status status)
 {
-    return status == WEFT_ERR_TIMEOUT && one->flavour != RING && one->flavour != SYMM;
+    return status == WEFT_ERR_TIMEOUT && one->flavour != RING && one->flavour != SYMM &&
+           one->flavour != MANY;
+}
+
+/* Those who know of the death make a group of the rest, and use it. */
+static weft_status go_on(weft_group *world, int rank)
+{
+    int rest[RANKS], count = 0;
+    for (int i = 0; i < now.ranks; i++)
+        if (i != now.culprit)
+            rest[count++] = i;
+    weft_clear_error();
+    weft_group *group = weft_group_new(world, rest, count, NULL);
+    if (!group)
+        return weft_last_status();
+    step last = {.what = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = 5, .seed = 4}};
+    weft_status status = WEFT_ERR_TIMEOUT;
+    for (int tries = 0; tries < TRIES && status == WEFT_ERR_TIMEOUT; tries++)
+        status = run_act(&last, &last.what, group, rank - (rank > now.culprit), count);
+    return status;
 }
 
 static void run_program(int rank)
@@ -358,12 +436,25 @@ static void run_program(int rank)
             break;
         its->tried = true;
         for (int tries = 0; tries < TRIES; tries++) {
+            int64_t begin = weft_i_sim_now();
             tell(its, run_step(one, groups, rank));
+            int64_t took = weft_i_sim_now() - begin;
+            its->longest_ns = took > its->longest_ns ? took : its->longest_ns;
             if (!is_repeatable(one, its->status))
                 break;
         }
         its->ended = true;
         good = its->status == WEFT_OK;
+        if (now.trouble == DEATH && its->status == WEFT_ERR_PEER_DEAD) {
+            outcome *after = &now.after[rank];
+            after->tried = true;
+            for (int tries = 0; tries < 4 * TRIES; tries++) { /* some learn of it late */
+                tell(after, go_on(groups[0], rank));
+                if (after->status != WEFT_ERR_TIMEOUT)
+                    break;
+            }
+            after->ended = true;
+        }
     }
     weft_finish(groups[0]);
 }
@@ -388,26 +479,50 @@ static bool has_died(int rank)
     return now.result.deaths >> rank & 1;
 }
 
-static const char *const trouble_names[] = {"no trouble", "a delay", "a late rank",
-                                            "a death",    "a leave", "a mismatch"};
+static const char *const trouble_names[] = {"no trouble", "a delay",    "a late rank", "a death",
+                                            "a leave",    "a mismatch", "a storm"};
 
 /* Which errors the trouble explains. */
-static bool is_explained(weft_status status, int group)
+static bool is_explained(weft_status status, int group, flavour how)
 {
     bool inside = place_in(group, now.culprit) >= 0;
+    /* Work posted behind one that ran out of time is run all the same, and the ranks are out of
+     * step. */
+    if (how == MANY && (now.trouble == LATE || now.trouble == STORM) && status == WEFT_ERR_MISMATCH)
+        return true;
     switch (now.trouble) {
     case LATE:
         return status == WEFT_ERR_TIMEOUT || status == WEFT_ERR_REVOKED ||
                status == WEFT_ERR_PEER_LEFT || status == WEFT_ERR_MISSING;
-    case DEATH:
+    case DEATH: /* one may wait for a rank that lives, and is busy making a group without the dead
+                 */
+        if (how == RING && status == WEFT_ERR_TIMEOUT)
+            return true;
+        if (!inside && status == WEFT_ERR_TIMEOUT)
+            return true;
         return status == (inside ? WEFT_ERR_PEER_DEAD : WEFT_ERR_PEER_LEFT);
     case LEAVE:
         return status == WEFT_ERR_PEER_LEFT;
+    case STORM:
+        return status == WEFT_ERR_TIMEOUT || status == WEFT_ERR_REVOKED ||
+               status == WEFT_ERR_PEER_LEFT || status == WEFT_ERR_PEER_DEAD ||
+               status == WEFT_ERR_MISSING;
     case MISMATCH:
         return status == WEFT_ERR_MISMATCH || status == WEFT_ERR_PEER_LEFT;
     default:
         return false;
     }
+}
+
+/* No call takes much longer than its limit: one for each meeting that may be waited for in turn
+ * (the stage at first use, the entry, a sync), and what the ranks were delayed. */
+static int64_t longest_of(const step *one)
+{
+    int64_t delays = 0;
+    int calls = one->flavour == MANY ? 3 : one->flavour == RING ? TRIES : 2;
+    for (int rank = 0; rank < now.ranks; rank++)
+        delays += now.plan.fault[rank].delay_ns;
+    return delays + (int64_t)calls * (3 * LIMIT_MS + 50) * 1000000;
 }
 
 static void check_outcome(int rank, int i, const outcome *its, int group)
@@ -417,9 +532,11 @@ static void check_outcome(int rank, int i, const outcome *its, int group)
         return;
     if (!its->ended)
         complain("rank %d did not come back from step %d", rank, i);
+    if (i >= 0 && its->longest_ns > longest_of(&now.step[i]))
+        complain("rank %d, step %d: a call took %.1f ms", rank, i, (double)its->longest_ns * 1e-6);
     if (its->status >= 0)
         return;
-    if (!is_explained(its->status, group))
+    if (!is_explained(its->status, group, i < 0 ? PLAIN : now.step[i].flavour))
         complain("rank %d, step %d: %s does not explain %s (%s)", rank, i,
                  trouble_names[now.trouble], weft_status_name(its->status), its->message);
     snprintf(name, sizeof name, "rank %d", now.culprit);
@@ -437,7 +554,8 @@ static void check_all_or_none(int i)
         if (now.done[rank][i].ended && now.done[rank][i].status == WEFT_OK &&
             now.done[rank][i].order < first)
             first = now.done[winner = rank][i].order;
-    for (int rank = 0; rank < now.ranks && winner >= 0 && one->flavour != RING; rank++) {
+    for (int rank = 0;
+         rank < now.ranks && winner >= 0 && one->flavour != RING && one->flavour != MANY; rank++) {
         const outcome *its = &now.done[rank][i];
         if (!has_died(rank) && its->failed_order > first)
             complain("step %d succeeded for rank %d and then failed for rank %d: %s", i, winner,
@@ -458,6 +576,28 @@ static void check_mismatch(void)
     (void)one;
 }
 
+/* Who went on without the dead rank succeeded, unless another one had left before it learned of the
+ * death; and then all did. */
+static void check_survivors(void)
+{
+    bool all = true, any = false;
+    for (int rank = 0; rank < now.ranks; rank++) {
+        const outcome *its = &now.after[rank];
+        all &= its->tried || has_died(rank);
+        any |= its->ended && its->status == WEFT_OK;
+    }
+    for (int rank = 0; rank < now.ranks; rank++) {
+        const outcome *its = &now.after[rank];
+        if (its->tried && !(its->ended && (its->status == WEFT_OK ||
+                                           (!all && its->status == WEFT_ERR_PEER_LEFT))))
+            complain("rank %d cannot go on with the survivors: %s %s", rank,
+                     weft_status_name(its->status), its->message);
+        if (its->tried && any && its->status != WEFT_OK)
+            complain("rank %d does not go on with the survivors, others do: %s", rank,
+                     its->message);
+    }
+}
+
 static void check_scene(void)
 {
     if (now.result.hangs)
@@ -469,6 +609,7 @@ static void check_scene(void)
     }
     for (int i = 0; i < now.steps; i++)
         check_all_or_none(i);
+    check_survivors();
     if (now.trouble == MISMATCH && place_in(now.step[now.culprit_step].group, now.culprit) >= 0)
         check_mismatch();
     if (now.result.left_bytes)
@@ -477,7 +618,8 @@ static void check_scene(void)
 
 static void show_scene(FILE *out)
 {
-    static const char *const flavours[] = {"plain", "posted", "barrier", "ring", "group", "symm"};
+    static const char *const flavours[] = {"plain", "posted", "barrier", "ring",
+                                           "group", "symm",   "many",    "list"};
     fprintf(out,
             "seed %llu: %d ranks, WEFT_WAIT=%s, a turn every %u points, %s (rank %d, step %d)\n",
             (unsigned long long)now.seed, now.ranks, getenv("WEFT_WAIT"), now.plan.every,
