@@ -246,14 +246,54 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const 
     return status;
 }
 
+typedef struct straggling {
+    const weft_i_lane *lane;
+    const weft_group *group;
+} straggling;
+
+/* Has everybody come to this sync, or is gone for good? */
+static bool are_out(void *arg)
+{
+    const straggling *who = arg;
+    const weft_i_lane *lane = who->lane;
+    for (int rank = 0; rank < lane->size; rank++) {
+        uint32_t syncs =
+            atomic_load_explicit(&weft_i_lane_head_of(lane, rank)->syncs, memory_order_acquire);
+        if ((int32_t)(syncs - lane->syncs) < 0 &&
+            weft_i_world_fate(who->group->world, who->group->members[rank]) == WEFT_OK)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Threads fold and copy straight from and to each other's tensors.  Who breaks an operation off
+ * must not give its own back to the caller while a slower rank still does; that one is in the
+ * middle of a copy, so the wait is as long as that.
+ */
+static void wait_for_stragglers(weft_i_lane *lane, const weft_i_call *call)
+{
+    straggling who = {lane, call->group};
+    weft_i_wait wait = {
+        .ready = are_out, .arg = &who, .deadline = WEFT_I_NEVER, .mode = WEFT_I_WAIT_YIELD};
+    weft_i_wait_for(&wait);
+}
+
 weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
 {
     weft_i_point point =
         point_at(lane, offsetof(weft_i_lane_head, step), offsetof(weft_i_lane_head, step_pass));
     weft_i_meeting meeting;
+    bool threads = lane->peek == WEFT_I_PEEK_THREADS;
+    lane->syncs++;
+    if (threads) /* pairs with the acquire in `are_out` */
+        atomic_store_explicit(&weft_i_lane_head_of(lane, lane->me)->syncs, lane->syncs,
+                              memory_order_release);
     weft_status status = weft_i_group_meet(call, &point, SYNC_DIGEST, timeout_ms, &meeting);
     if (status < 0) /* the others are in the middle of it: there is no trying again */
         weft_i_group_spoil(call->group,
                            weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+    if (status < 0 && threads)
+        wait_for_stragglers(lane, call);
     return status;
 }

@@ -52,6 +52,9 @@ typedef struct weft_i_lane_head {
     weft_i_card card[WEFT_I_TURNS];                               /* by turns, as the entries */
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
     _Atomic uint32_t letter_bell; /* of who waits for sends and receives */
+    /* Syncs that this rank has come to: then it touches nobody's memory any more.  Threads only;
+     * release, pairs with the acquire in `are_out`. */
+    _Atomic uint32_t syncs;
 } weft_i_lane_head;
 
 /*
@@ -98,6 +101,7 @@ typedef struct weft_i_lane {
     uint32_t epoch;   /* entries so far */
     uint32_t settled; /* the last entry that all are known to have reached */
     uint32_t chain;   /* digest of all entries so far */
+    uint32_t syncs;   /* so far */
     weft_i_wait_mode mode;
     char *heads; /* rank 0's; the others' follow */
     size_t head_stride;
