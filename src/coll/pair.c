@@ -232,7 +232,11 @@ void weft_i_pair_sort_out(weft_i_lane *lane)
     pthread_mutex_lock(&lane->letters_lock);
     for (weft_i_letter *letter = lane->letters, *next; letter; letter = next) {
         next = letter->next;
-        if (letter->owner && is_hopeless(letter))
+        if (!letter->owner || !is_hopeless(letter))
+            continue;
+        if (is_next(lane, letter)) /* the peer may have sent it before it left: look again */
+            push_one(lane, letter);
+        if (weft_i_letter_status(letter) == WEFT_IN_PROGRESS)
             fail(lane, letter);
     }
     pthread_mutex_unlock(&lane->letters_lock);
