@@ -380,6 +380,11 @@ bool weft_i_post_is_open(const char *name)
     return open;
 }
 
+static weft_status fail_unmade(weft_status why)
+{
+    return weft_i_fail(why, "a peer could not make the memory to fetch (%s)", weft_strerror(why));
+}
+
 static weft_status accept_reply(const weft_i_post_order *order, const reply *back, int descriptor,
                                 weft_i_segment **out)
 {
@@ -395,8 +400,7 @@ static weft_status accept_reply(const weft_i_post_order *order, const reply *bac
     else if (status == WEFT_OK)
         status = weft_i_segment_map(descriptor, order->bytes, order->key, out);
     else if (status < 0)
-        weft_i_fail(status, "a peer could not make the memory to fetch (%s)",
-                    weft_strerror(status));
+        fail_unmade(status);
     if (descriptor >= 0)
         WEFT_OS->close(descriptor);
     return status;
@@ -422,6 +426,8 @@ static bool fetch_once(void *arg)
         return true;
     if (order->own->sharing == WEFT_I_BETWEEN_THREADS) {
         fetch->status = look_up(order->own, order->key, &fetch->segment);
+        if (fetch->status < 0)
+            fail_unmade(fetch->status);
         return fetch->status != WEFT_IN_PROGRESS;
     }
     reply back;
