@@ -33,7 +33,9 @@ void weft_i_spawn_at_end(void (*clear)(const void *place))
 static void mark_left(const weft_i_place *place)
 {
     weft_i_slot *slot = weft_i_job_slot(weft_i_job_of(place->job), place->rank);
-    atomic_store_explicit(&slot->life.state, WEFT_I_RANK_LEFT, memory_order_release);
+    /* Our own word: FAILED tells more. */
+    if (atomic_load_explicit(&slot->life.state, memory_order_relaxed) != WEFT_I_RANK_FAILED)
+        atomic_store_explicit(&slot->life.state, WEFT_I_RANK_LEFT, memory_order_release);
 }
 
 static void *rank_body(void *arg)
