@@ -251,7 +251,8 @@ typedef struct straggling {
     const weft_group *group;
 } straggling;
 
-/* Has everybody come to this sync, or is gone for good? */
+/* Has everybody come to this sync, or died?  The helper thread of a rank that has left may still be
+ * on its way. */
 static bool are_out(void *arg)
 {
     const straggling *who = arg;
@@ -260,7 +261,7 @@ static bool are_out(void *arg)
         uint32_t syncs =
             atomic_load_explicit(&weft_i_lane_head_of(lane, rank)->syncs, memory_order_acquire);
         if ((int32_t)(syncs - lane->syncs) < 0 &&
-            weft_i_world_fate(who->group->world, who->group->members[rank]) == WEFT_OK)
+            weft_i_world_fate(who->group->world, who->group->members[rank]) != WEFT_ERR_PEER_DEAD)
             return false;
     }
     return true;
