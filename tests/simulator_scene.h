@@ -17,7 +17,7 @@
 enum { RANKS = 4, STEPS = 8, LIMIT_MS = 24, MEET_MS = 400, TRIES = 6 };
 
 /* STORM: several of the others at once. */
-typedef enum trouble { NONE, DELAY, LATE, DEATH, LEAVE, MISMATCH, STORM } trouble;
+typedef enum trouble { NONE, DELAY, LATE, DEATH, LEAVE, MISMATCH, STORM, REVOKE, SHORTAGE } trouble;
 
 typedef enum flavour { PLAIN, POSTED, BARRIER, RING, GROUP, SYMM, MANY, LIST, FLAVOURS } flavour;
 
@@ -126,8 +126,8 @@ static void make_steps(void)
 
 static void make_trouble(void)
 {
-    static const trouble often[] = {NONE,  DELAY, LATE,  LATE,  LATE,     STORM,
-                                    DEATH, DEATH, DEATH, DEATH, MISMATCH, LEAVE};
+    static const trouble often[] = {NONE,  DELAY, LATE,  LATE,     LATE,  STORM,  DEATH,
+                                    DEATH, DEATH, DEATH, MISMATCH, LEAVE, REVOKE, SHORTAGE};
     now.trouble = often[roll(sizeof often / sizeof *often)];
     now.culprit = (int)roll((uint64_t)now.ranks);
     now.culprit_step = (int)roll((uint64_t)now.steps);
@@ -143,6 +143,8 @@ static void make_trouble(void)
     }
     if (now.trouble == DEATH)
         fault->death_at = when;
+    if (now.trouble == SHORTAGE)
+        fault->shortage_at = 1 + roll(60);
     for (int rank = 0; rank < now.ranks && now.trouble == STORM; rank++) {
         now.plan.fault[rank].delay_at = 1 + roll(400);
         now.plan.fault[rank].delay_ns = (int64_t)roll((LIMIT_MS + 6) * 1000000);
@@ -207,7 +209,7 @@ static void tell(outcome *of, weft_status status)
 
 static weft_status run_act(const step *one, const act *what, weft_group *group, int me, int size)
 {
-    weft_scope_open();
+    CHECK_OK(weft_scope_open());
     act_operands o = act_prepare(what, me, size);
     weft_work *work = NULL;
     weft_status status = act_begin(what, &o, group, &work);
@@ -234,9 +236,10 @@ static weft_status run_ring(const step *one, weft_group *group, int me, int size
                 .seed = one->what.seed,
                 .count = one->what.count * (one->what.count < 9999 ? 6 : 1)};
     int from = (me + size - 1) % size;
-    weft_scope_open();
+    CHECK_OK(weft_scope_open());
     weft_tensor *out = weft_empty(sent.dtype, WEFT_CPU, WEFT_SHAPE(sent.count));
     weft_tensor *in = weft_empty(sent.dtype, WEFT_CPU, WEFT_SHAPE(sent.count));
+    CHECK(in && out);
     values_put(sent.dtype, VALUES_ANY, sent.seed, me, 0, (size_t)sent.count, weft_tensor_data(out));
     weft_work *works[2] = {weft_send_start(out, (me + 1) % size, group), NULL};
     works[1] = works[0] ? weft_recv_start(in, from, group) : NULL;
@@ -257,17 +260,20 @@ static weft_status run_ring(const step *one, weft_group *group, int me, int size
 /* Each rank reads its neighbour's memory between two barriers. */
 static weft_status run_symm(const step *one, weft_group *group, int me, int size)
 {
-    weft_scope_open();
+    CHECK_OK(weft_scope_open());
     weft_tensor *x = weft_symm_empty(WEFT_I32, WEFT_CPU, WEFT_SHAPE(4));
     weft_symm *mem = weft_symm_rendezvous(x, group);
     weft_status status = mem ? WEFT_OK : weft_last_status();
     int next = (me + 1) % size;
-    if (mem) {
-        weft_fill(x, me + 1);
+    if (mem)
+        status = weft_fill(x, me + 1);
+    if (mem && status == WEFT_OK)
         status = weft_symm_barrier(mem, 0, WEFT_DEFAULT);
-    }
-    if (mem && status == WEFT_OK) {
-        if (weft_item(weft_symm_tensor(mem, next), 3) != next + 1)
+    weft_tensor *theirs = mem && status == WEFT_OK ? weft_symm_tensor(mem, next) : NULL;
+    if (mem && status == WEFT_OK && !theirs)
+        status = weft_last_status();
+    if (theirs) {
+        if (weft_item(theirs, 3) != next + 1 && weft_last_status() == WEFT_OK)
             complain("rank %d: its neighbour's memory in step %d is wrong",
                      now.members[one->group][me], (int)(one - now.step));
         status = weft_symm_barrier(mem, 0, WEFT_DEFAULT);
@@ -284,7 +290,7 @@ static weft_status run_many(const step *one, weft_group *group, int me, int size
     act_operands o[WORKS];
     weft_work *works[WORKS] = {NULL};
     weft_status status = WEFT_OK;
-    weft_scope_open();
+    CHECK_OK(weft_scope_open());
     for (int i = 0; i < WORKS && status == WEFT_OK; i++) {
         what[i] = one->what;
         what[i].posted = true;
@@ -308,9 +314,9 @@ static weft_status run_list(const step *one, weft_group *group, int me, int size
 {
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_I32, WEFT_BF16};
     weft_tensor *x[3];
-    weft_scope_open();
+    CHECK_OK(weft_scope_open());
     for (int i = 0; i < 3; i++) {
-        x[i] = weft_empty(dtypes[i], WEFT_CPU, WEFT_SHAPE(one->what.count % 999 + i));
+        CHECK(x[i] = weft_empty(dtypes[i], WEFT_CPU, WEFT_SHAPE(one->what.count % 999 + i)));
         values_put(dtypes[i], VALUES_WHOLE, one->what.seed, me, 0, (size_t)weft_tensor_numel(x[i]),
                    weft_tensor_data(x[i]));
     }
@@ -399,6 +405,10 @@ static void run_program(int rank)
             continue;
         if (now.trouble == LEAVE && rank == now.culprit && i == now.culprit_step)
             break;
+        if (now.trouble == REVOKE && rank == now.culprit && i == now.culprit_step) {
+            weft_group_revoke(groups[one->flavour == GROUP ? 0 : one->group]);
+            break;
+        }
         its->tried = true;
         for (int tries = 0; tries < TRIES; tries++) {
             int64_t begin = weft_i_sim_now();
@@ -428,10 +438,11 @@ static int rank_body(void *unused)
 {
     (void)unused;
     now.place = weft_i_spawn_place();
-    weft_scope_open();
+    if (weft_scope_open() < 0)
+        return 0;
     if (!setjmp(harness_out))
         run_program(now.place->rank);
-    else
+    else if (now.trouble != SHORTAGE) /* else there was no memory for an operand */
         complain("%s", harness_reason);
     weft_scope_close();
     return 0;

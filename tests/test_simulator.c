@@ -55,8 +55,9 @@ static bool has_died(int rank)
     return now.result.deaths >> rank & 1;
 }
 
-static const char *const trouble_names[] = {"no trouble", "a delay",    "a late rank", "a death",
-                                            "a leave",    "a mismatch", "a storm"};
+static const char *const trouble_names[] = {"no trouble", "a delay",      "a late rank",
+                                            "a death",    "a leave",      "a mismatch",
+                                            "a storm",    "a revocation", "a shortage"};
 
 /* Which errors the trouble explains. */
 static bool is_explained(weft_status status, int group, flavour how)
@@ -79,6 +80,11 @@ static bool is_explained(weft_status status, int group, flavour how)
         return status == (inside ? WEFT_ERR_PEER_DEAD : WEFT_ERR_PEER_LEFT);
     case LEAVE:
         return status == WEFT_ERR_PEER_LEFT;
+    case REVOKE:
+        return status == WEFT_ERR_PEER_LEFT || status == WEFT_ERR_REVOKED;
+    case SHORTAGE:
+        return status == WEFT_ERR_PEER_LEFT || status == WEFT_ERR_NO_MEMORY ||
+               status == WEFT_ERR_MISSING;
     case STORM:
         return status == WEFT_ERR_TIMEOUT || status == WEFT_ERR_REVOKED ||
                status == WEFT_ERR_PEER_LEFT || status == WEFT_ERR_PEER_DEAD ||
@@ -106,7 +112,7 @@ static void check_outcome(int rank, int i, const outcome *its, int group)
     char name[24];
     if (has_died(rank) || !its->tried)
         return;
-    if (!its->ended)
+    if (!its->ended && !(now.trouble == SHORTAGE && rank == now.culprit)) /* no operands */
         complain("rank %d did not come back from step %d", rank, i);
     if (i >= 0 && its->longest_ns > longest_of(&now.step[i]))
         complain("rank %d, step %d: a call took %.1f ms", rank, i, (double)its->longest_ns * 1e-6);

@@ -39,7 +39,7 @@ typedef struct thread {
 } thread;
 
 typedef struct fate {
-    uint64_t steps;
+    uint64_t steps, allocations;
     int64_t frozen_until;
     bool dead, marked;
     int64_t mark_at;
@@ -48,7 +48,7 @@ typedef struct fate {
 static struct {
     weft_i_sim_plan plan;
     weft_i_sim_result result;
-    weft_i_os table;
+    weft_i_os table, memory;
     thread threads[THREADS];
     int count, ranks;
     fate fates[WEFT_I_SIM_RANKS];
@@ -350,6 +350,22 @@ static void sim_futex_wake(_Atomic uint32_t *word, int count)
     weft_i_sim_point();
 }
 
+static bool runs_short(void)
+{
+    fate *its = self ? fate_of(self) : NULL;
+    return its && ++its->allocations == sim.plan.fault[self->rank].shortage_at;
+}
+
+static void *sim_alloc(size_t bytes)
+{
+    return runs_short() ? NULL : sim.memory.alloc(bytes);
+}
+
+static void *sim_resize(void *old, size_t bytes)
+{
+    return runs_short() ? NULL : sim.memory.resize(old, bytes);
+}
+
 static int sim_random_bytes(void *bytes, size_t count)
 {
     for (char *at = bytes; count;) {
@@ -474,6 +490,9 @@ void weft_i_sim_begin(const weft_i_sim_plan *plan)
     sim.table.thread_join = sim_thread_join;
     sim.table.thread_detach = sim_thread_detach;
     weft_i_sim_memory_watch(&sim.table);
+    sim.memory = sim.table;
+    sim.table.alloc = sim_alloc;
+    sim.table.resize = sim_resize;
     weft_i_os_now = &sim.table;
 }
 

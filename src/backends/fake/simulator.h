@@ -26,6 +26,7 @@ typedef struct weft_i_sim_fault {
     uint64_t delay_at;
     int64_t delay_ns;
     uint64_t death_at;
+    uint64_t shortage_at; /* its allocation of this number, from 1, fails */
 } weft_i_sim_fault;
 
 typedef struct weft_i_sim_plan {
