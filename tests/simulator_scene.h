@@ -431,7 +431,9 @@ static void run_program(int rank)
             after->ended = true;
         }
     }
-    weft_finish(groups[0]);
+    if (weft_finish(groups[0]) && (now.trouble == NONE || now.trouble == DELAY))
+        complain("rank %d finishes with an error though all went well: %s", rank,
+                 weft_last_error());
 }
 
 static int rank_body(void *unused)

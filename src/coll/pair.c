@@ -80,7 +80,7 @@ static weft_status refuse(weft_i_letter *letter, size_t bytes)
              coll->group->name, coll->root, bytes, coll->lane->me, coll->out_bytes,
              weft_dtype_name(coll->dtype), bytes == coll->out_bytes ? "; the dtypes differ" : "");
     letter->begun = true; /* the message stays where it is: nothing can follow it */
-    /* Pairs with the acquire in `peer_lost`. */
+    /* Pairs with the acquire in `fail_lost`. */
     atomic_store_explicit(&weft_i_lane_box(coll->lane, coll->root, coll->lane->me)->refused,
                           coll->out_bytes + 1, memory_order_release);
     return WEFT_ERR_MISMATCH;
@@ -251,9 +251,15 @@ static bool is_over(void *arg)
     return weft_i_letter_status(letter) != WEFT_IN_PROGRESS;
 }
 
-static weft_status peer_lost(void *arg)
+/* Without a message: the letter may have come just before. */
+static weft_status peer_fate(void *arg)
 {
-    const weft_i_letter *letter = arg;
+    const weft_i_coll *coll = ((const weft_i_letter *)arg)->coll;
+    return weft_i_group_fate(coll->group, coll->root);
+}
+
+static weft_status fail_lost(const weft_i_letter *letter)
+{
     const weft_i_coll *coll = letter->coll;
     weft_status status = weft_i_group_lost(&coll->call, coll->root);
     /* Pairs with the release in `refuse`. */
@@ -283,7 +289,7 @@ weft_status weft_i_pair_wait(weft_i_letter *letter, int64_t timeout_ms)
 {
     weft_i_lane *lane = letter->coll->lane;
     weft_i_wait wait = {.ready = is_over,
-                        .lost = peer_lost,
+                        .lost = peer_fate,
                         .arg = letter,
                         .bell = &weft_i_lane_head_of(lane, lane->me)->letter_bell,
                         .deadline = weft_i_os_deadline(timeout_ms),
@@ -294,7 +300,7 @@ weft_status weft_i_pair_wait(weft_i_letter *letter, int64_t timeout_ms)
     weft_i_pair_sweep(lane);
     if (status == WEFT_ERR_TIMEOUT)
         return fail_timeout(letter, timeout_ms);
-    if (status < 0)
+    if (status < 0 && fail_lost(letter) < 0)
         weft_i_pair_fail(letter);
     return WEFT_OK;
 }

@@ -74,11 +74,11 @@ static bool try_act(void *arg)
 }
 
 /* `ready` is tried once more after `lost`, so it may act there: it is never called again once it
- * has acted. */
-static weft_status peer_lost(void *arg)
+ * has acted.  Hence without a message. */
+static weft_status peer_fate(void *arg)
 {
     const mailbox *box = arg;
-    return weft_i_group_lost(&box->call, box->peer);
+    return weft_i_group_fate(box->call.group, box->peer);
 }
 
 static weft_status fail_timeout(const mailbox *box, int64_t timeout_ms)
@@ -107,7 +107,7 @@ static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeo
     if (!box->act(box->word)) {
         weft_i_wait wait = {
             .ready = try_act,
-            .lost = peer_lost,
+            .lost = peer_fate,
             .arg = box,
             .bell = (_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->pairing->pads, group->rank),
             .deadline = weft_i_os_deadline(limit),
@@ -122,6 +122,8 @@ static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeo
             (_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->pairing->pads, box->peer));
     }
     weft_i_record_end(record, number, status);
+    if (status < 0 && status != WEFT_ERR_TIMEOUT)
+        return weft_i_group_lost(&box->call, box->peer);
     return status == WEFT_ERR_TIMEOUT ? fail_timeout(box, limit) : status;
 }
 
