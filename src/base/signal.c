@@ -139,7 +139,8 @@ static weft_status nobody_lost(void *arg)
         if (!is_awaited(point, rank) || see(look->meeting, word_of(look, rank)) != ABSENT)
             continue;
         weft_status status = point->lost(point->arg, (uint64_t)rank);
-        if (status < 0) {
+        /* One who only gives may have come and left since we looked. */
+        if (status < 0 && see(look->meeting, word_of(look, rank)) == ABSENT) {
             look->lost = rank;
             return status;
         }
@@ -335,7 +336,9 @@ static weft_status nobody_stays_away(void *arg)
         if (weft_i_arrived(word_of(look, rank), look->meeting->epoch))
             continue;
         look->lost = rank;
-        WEFT_TRY(point->lost(point->arg, (uint64_t)rank));
+        weft_status status = point->lost(point->arg, (uint64_t)rank);
+        if (status < 0 && !weft_i_arrived(word_of(look, rank), look->meeting->epoch))
+            return status; /* it has not come and left since we looked */
     }
     return WEFT_OK;
 }
