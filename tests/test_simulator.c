@@ -59,21 +59,37 @@ static const char *const trouble_names[] = {"no trouble", "a delay",      "a lat
                                             "a death",    "a leave",      "a mismatch",
                                             "a storm",    "a revocation", "a shortage"};
 
+/* Work posted behind one that ran out of time is run all the same, and the ranks are out of step.
+ */
+static bool has_many(void)
+{
+    for (int i = 0; i < now.steps; i++)
+        if (now.step[i].flavour == MANY)
+            return true;
+    return false;
+}
+
+/* Small operations with a root go one way: who gives does not wait, and others may fail when it has
+ * succeeded. */
+static bool goes_one_way(const step *one)
+{
+    return (one->flavour == PLAIN || one->flavour == POSTED || one->flavour == MANY) &&
+           act_has_root(one->what.kind);
+}
+
 /* Which errors the trouble explains. */
-static bool is_explained(weft_status status, int group, flavour how)
+static bool is_explained(weft_status status, int group, bool one_sided)
 {
     bool inside = place_in(group, now.culprit) >= 0;
-    /* Work posted behind one that ran out of time is run all the same, and the ranks are out of
-     * step. */
-    if (how == MANY && (now.trouble == LATE || now.trouble == STORM) && status == WEFT_ERR_MISMATCH)
-        return true;
+    if ((now.trouble == LATE || now.trouble == STORM) && status == WEFT_ERR_MISMATCH)
+        return has_many();
     switch (now.trouble) {
     case LATE:
         return status == WEFT_ERR_TIMEOUT || status == WEFT_ERR_REVOKED ||
                status == WEFT_ERR_PEER_LEFT || status == WEFT_ERR_MISSING;
     case DEATH: /* one may wait for a rank that lives, and is busy making a group without the dead
                  */
-        if (how == RING && status == WEFT_ERR_TIMEOUT)
+        if (one_sided && status == WEFT_ERR_TIMEOUT)
             return true;
         if (!inside && status == WEFT_ERR_TIMEOUT)
             return true;
@@ -118,7 +134,8 @@ static void check_outcome(int rank, int i, const outcome *its, int group)
         complain("rank %d, step %d: a call took %.1f ms", rank, i, (double)its->longest_ns * 1e-6);
     if (its->status >= 0)
         return;
-    if (!is_explained(its->status, group, i < 0 ? PLAIN : now.step[i].flavour))
+    if (!is_explained(its->status, group,
+                      i >= 0 && (now.step[i].flavour == RING || goes_one_way(&now.step[i]))))
         complain("rank %d, step %d: %s does not explain %s (%s)", rank, i,
                  trouble_names[now.trouble], weft_status_name(its->status), its->message);
     snprintf(name, sizeof name, "rank %d", now.culprit);
@@ -126,18 +143,21 @@ static void check_outcome(int rank, int i, const outcome *its, int group)
         complain("rank %d, step %d: the message does not name %s: %s", rank, i, name, its->message);
 }
 
+static bool is_one_meeting(const step *one)
+{
+    return one->flavour != RING && one->flavour != MANY && !goes_one_way(one);
+}
+
 /* A meeting succeeds for all or for none: once a rank has succeeded, no other one fails. */
 static void check_all_or_none(int i)
 {
-    const step *one = &now.step[i];
     uint64_t first = UINT64_MAX;
     int winner = -1;
     for (int rank = 0; rank < now.ranks; rank++)
         if (now.done[rank][i].ended && now.done[rank][i].status == WEFT_OK &&
             now.done[rank][i].order < first)
             first = now.done[winner = rank][i].order;
-    for (int rank = 0;
-         rank < now.ranks && winner >= 0 && one->flavour != RING && one->flavour != MANY; rank++) {
+    for (int rank = 0; rank < now.ranks && winner >= 0 && is_one_meeting(&now.step[i]); rank++) {
         const outcome *its = &now.done[rank][i];
         if (!has_died(rank) && its->failed_order > first)
             complain("step %d succeeded for rank %d and then failed for rank %d: %s", i, winner,
@@ -145,17 +165,23 @@ static void check_all_or_none(int i)
     }
 }
 
-/* A mismatch is one for everybody who came. */
+/* A mismatch is one for everybody who came, or, one way, for some. */
 static void check_mismatch(void)
 {
     const step *one = &now.step[now.culprit_step];
+    bool some = false;
     for (int rank = 0; rank < now.ranks; rank++) {
         const outcome *its = &now.done[rank][now.culprit_step];
-        if (its->tried && its->status != WEFT_ERR_MISMATCH)
+        for (int i = now.culprit_step; i < now.steps; i++)
+            some |= now.done[rank][i].status == WEFT_ERR_MISMATCH;
+        bool spared =
+            goes_one_way(one) && (its->status == WEFT_OK || its->status == WEFT_ERR_PEER_LEFT);
+        if (its->tried && its->status != WEFT_ERR_MISMATCH && !spared)
             complain("rank %d does not see the mismatch of step %d: %s %s", rank, now.culprit_step,
                      weft_status_name(its->status), its->message);
     }
-    (void)one;
+    if (!some && !goes_one_way(one))
+        complain("nobody sees the mismatch of step %d", now.culprit_step);
 }
 
 /* Who went on without the dead rank succeeded, unless another one had left before it learned of the
