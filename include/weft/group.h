@@ -59,14 +59,32 @@ WEFT_API int weft_size(const weft_group *group);
 WEFT_API int weft_local_rank(const weft_group *group);
 WEFT_API int weft_local_size(const weft_group *group);
 
-/* "0" for the world.  Valid as long as the group. */
+/*
+ * "0" for the world; else the given name, or one that follows from the parent's name, the world
+ * ranks and how often a group was made of them: "0/0-3", "0/0-3#1".  Equal on all members.  Valid
+ * as long as the group.
+ */
 WEFT_API const char *weft_group_name(const weft_group *group);
+
+/* What the group is for, in words: as given, "undefined" if not; "mesh_<dim>" for those of meshes.
+ */
+WEFT_API const char *weft_group_description(const weft_group *group);
+
+/* The group's tag; "ptd:<name>" for a group made without one. */
+WEFT_API const char *weft_group_tag(const weft_group *group);
+
+/* World ranks of all members in group order: weft_size of them, valid as long as the group. */
+WEFT_API const int *weft_group_ranks(const weft_group *group);
+
+/* How many collectives and barriers this rank has begun in the group, counting the one that made
+ * it.  Equal on all members between operations. */
+WEFT_API uint64_t weft_group_sequence(const weft_group *group);
 
 /* World rank of a member, or -1; and the other way round. */
 WEFT_API int weft_group_world_rank(const weft_group *group, int rank);
 WEFT_API int weft_group_rank_of(const weft_group *group, int world_rank);
 
-/* Default time limit of the group's operations. */
+/* Default time limit of the group's operations; see weft/limit.h for the rule. */
 WEFT_API int64_t weft_group_timeout(const weft_group *group);
 WEFT_API weft_status weft_group_set_timeout(weft_group *group, int64_t timeout_ms);
 
@@ -77,6 +95,57 @@ WEFT_API weft_status weft_group_set_timeout(weft_group *group, int64_t timeout_m
  */
 WEFT_API weft_group *weft_group_new(weft_group *parent, const int *ranks, int count,
                                     const char *name);
+
+/* How to make a group.  Start from WEFT_GROUP_OPTS_INIT; zero fields mean the default. */
+typedef struct weft_group_opts {
+    size_t size;             /* of this struct */
+    const char *name;        /* at most 63 characters, no '/'; default: derived */
+    const char *tag;         /* at most 63 characters; default: none */
+    const char *description; /* at most 63 characters */
+    int64_t timeout_ms;      /* limit of its operations; 0: the parent's */
+    int sorted;              /* members in the order of their world ranks, not as listed */
+} weft_group_opts;
+
+/* weft_group_opts opts = WEFT_GROUP_OPTS_INIT; */
+#define WEFT_GROUP_OPTS_INIT                \
+    {                                       \
+        sizeof(weft_group_opts), 0, 0, 0, 0, 0 \
+    }
+
+/*
+ * As weft_group_new, with options.  NULL ranks: all of the parent's.  WEFT_ERR_EXISTS if a group of
+ * this rank has the name already; WEFT_ERR_MISMATCH if members give different names or tags;
+ * WEFT_ERR_TIMEOUT, naming the ranks that are missing.
+ *
+ * With a tag, a group of this rank with that tag and the same ranks, in whatever order, is returned
+ * instead of a new one.  A tagged group belongs to the job, not to a scope: it lives until the
+ * world group goes and must not be released.  Without a tag the group is always new.
+ */
+WEFT_API weft_group *weft_group_new_with(weft_group *parent, const int *ranks, int count,
+                                         const weft_group_opts *opts);
+
+/* Makes groups of `block` consecutive ranks of `parent` and returns the caller's.  Collective over
+ * each block.  The block must divide the parent's size.  `opts` may be NULL. */
+WEFT_API weft_group *weft_group_new_blocks(weft_group *parent, int block,
+                                           const weft_group_opts *opts);
+
+/* One of several lists of ranks. */
+typedef struct weft_rank_list {
+    const int *ranks;
+    int count;
+} weft_rank_list;
+
+/*
+ * Makes a group of each list of ranks of `parent` and returns the caller's, or NULL without an
+ * error if it is in none.  Collective over each list.  A rank may be in one list only.
+ */
+WEFT_API weft_group *weft_group_new_lists(weft_group *parent, const weft_rank_list *lists,
+                                          int count, const weft_group_opts *opts);
+
+/* The same, but collective over `parent`: all give the same lists, or all get WEFT_ERR_MISMATCH.  A
+ * group made by splitting is not found under the empty tag. */
+WEFT_API weft_group *weft_group_split_lists(weft_group *parent, const weft_rank_list *lists,
+                                            int count, const weft_group_opts *opts);
 
 /*
  * Splits `parent`: ranks with the same `color` form a group, ordered by `key`, then rank.
@@ -91,6 +160,51 @@ WEFT_API weft_status weft_group_barrier(weft_group *group, int64_t timeout_ms);
 /* Ends every wait of every rank in this group with WEFT_ERR_REVOKED, now and later.  Local, never
  * blocks. */
 WEFT_API weft_status weft_group_revoke(weft_group *group);
+
+/*
+ * Makes a group of the members that live, in their order; they all agree on who that is.
+ * Collective over the living members, also after a death and after a revoke.  A member that died or
+ * left the job is left out, one that merely does not come is waited for: WEFT_ERR_TIMEOUT names it.
+ */
+WEFT_API weft_group *weft_group_shrink(weft_group *group);
+
+/*
+ * Ends the group and all groups made from it on this rank: their names and tags are free and every
+ * call with them gives WEFT_ERR_STATE, this one too.  Destroying the world ends all.  Local, never
+ * waits for others; those who still wait for this rank get WEFT_ERR_PEER_LEFT.  The memory goes
+ * with the scope or weft_release as always.  NULL, which a rank outside the group holds, is fine.
+ */
+WEFT_API weft_status weft_group_destroy(weft_group *group);
+
+/*
+ * Finding groups of this rank; `any` is any group of the job, ranks are world ranks.  All are local
+ * and never block.  What is found stays with its owner: it must not be released.
+ */
+
+/* The world group of the job. */
+WEFT_API weft_group *weft_group_world(weft_group *any);
+
+/* How many groups this rank is in. */
+WEFT_API int weft_group_count(weft_group *any);
+
+/* The group of this name.  NULL with WEFT_ERR_NOT_FOUND if there never was one on this rank, with
+ * WEFT_ERR_STATE if it is destroyed or released. */
+WEFT_API weft_group *weft_group_named(weft_group *any, const char *name);
+
+/*
+ * The oldest group with this tag and these ranks, in whatever order; NULL without an error if there
+ * is none.  The empty tag finds groups made without a tag, the world first.
+ */
+WEFT_API weft_group *weft_group_find(weft_group *any, const char *tag, const int *ranks,
+                                     int count);
+
+/*
+ * Of `count` ranks taken in blocks of `stride`, the group of the block this rank is in, made if it
+ * is not there.  Only members of a block that has no group yet meet.  Errors: `count` no multiple
+ * of `stride`, this rank in no block, or nothing found under the empty tag.
+ */
+WEFT_API weft_group *weft_group_find_or_new(weft_group *any, const char *tag, const int *ranks,
+                                            int count, int stride);
 
 #ifdef __cplusplus
 }

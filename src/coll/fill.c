@@ -17,7 +17,7 @@ static weft_status check_group(const char *op, weft_group *group)
         return weft_last_status() < 0
                    ? weft_last_status()
                    : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the group is NULL", op);
-    WEFT_TRY(weft_i_world_usable(group->world));
+    WEFT_TRY(weft_i_group_usable(group));
     if (!group->local)
         return weft_i_fail(WEFT_ERR_UNREACHABLE,
                            "%s: group \"%s\" spans hosts, and this build has no transport between "
@@ -126,7 +126,7 @@ weft_status weft_i_fill_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_gro
     *coll =
         (weft_i_coll){.kind = kind, .group = group, .call = {group, weft_i_coll_name(kind), -1}};
     WEFT_TRY(check_group(coll->call.op, group));
-    coll->limit_ms = group->timeout_ms;
+    coll->limit_ms = weft_i_group_limit(group, WEFT_DEFAULT);
     return WEFT_OK;
 }
 
@@ -139,6 +139,7 @@ weft_status weft_i_fill_seal(weft_i_coll *coll, size_t part_bytes)
     uint64_t what = (uint64_t)coll->kind | (uint64_t)coll->dtype << 8 |
                     (uint64_t)coll->reduction << 16 | (uint64_t)(uint32_t)coll->root << 32;
     coll->digest = weft_i_digest(weft_i_digest(1, what), coll->count);
+    coll->group->sequence += coll->kind != WEFT_I_SEND && coll->kind != WEFT_I_RECV;
     return WEFT_OK;
 }
 

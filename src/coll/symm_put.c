@@ -28,7 +28,7 @@ static weft_status check_handle(const char *op, const weft_symm *mem, int peer)
     if (peer < 0 || peer >= mem->group->size)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: invalid peer: rank %d must be in [0, %d)", op,
                            peer, mem->group->size);
-    return weft_i_world_usable(mem->group->world);
+    return weft_i_group_usable(mem->group);
 }
 
 /* Finds the peer's memory for `x`: as many bytes, `offset` elements from the handle's tensor on. */

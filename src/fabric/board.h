@@ -17,6 +17,7 @@ enum { WEFT_I_NOTE_BYTES = 960 };
 
 typedef struct weft_i_board_row {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* exchanges; see signal.h */
+    _Atomic uint32_t left; /* 1: the member has destroyed the group.  Release, acquire in waits */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t pass;
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
     _Alignas(WEFT_I_LINE) unsigned char note[2][WEFT_I_NOTE_BYTES]; /* by parity of the epoch */
@@ -28,6 +29,8 @@ typedef struct weft_i_board {
     _Atomic int32_t failure; /* why, if something went wrong; else 0.  Relaxed: stored before
                                 `revoked` */
     uint32_t ranks;
+    uint32_t times; /* how often a group was made of this list before; written before it is offered
+                     */
     weft_i_key key; /* the group's identity */
     _Alignas(WEFT_I_LINE) weft_i_board_row row[];
 } weft_i_board;

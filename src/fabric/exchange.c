@@ -54,13 +54,34 @@ bool weft_i_group_hear_refusals(const weft_group *group)
     return any;
 }
 
+/* Has the member destroyed the group?  Pairs with the release in weft_i_group_mark_destroyed. */
+static bool has_left(const weft_group *group, int rank)
+{
+    return group->board &&
+           atomic_load_explicit(&group->board->row[rank].left, memory_order_acquire) != 0;
+}
+
+/* While a group is made every member counts, also one that has arrived: the others may know of its
+ * death already and be making a group without it. */
+static int lost_while_making(const weft_group *group)
+{
+    for (int rank = 0; group->making && rank < group->size; rank++)
+        if (weft_i_world_fate(group->world, group->members[rank]) < 0)
+            return rank;
+    return -1;
+}
+
 weft_status weft_i_group_fate(const weft_group *group, int rank)
 {
     if (revoker(group))
         return WEFT_ERR_REVOKED;
     uint64_t refusal = new_refusal(group, rank);
-    return refusal ? weft_i_job_refusal_status(refusal)
-                   : weft_i_world_fate(group->world, group->members[rank]);
+    if (refusal)
+        return weft_i_job_refusal_status(refusal);
+    if (has_left(group, rank))
+        return WEFT_ERR_PEER_LEFT;
+    int lost = lost_while_making(group);
+    return weft_i_world_fate(group->world, group->members[lost < 0 ? rank : lost]);
 }
 
 /* The first dead member, or -1. */
@@ -121,6 +142,12 @@ weft_status weft_i_group_lost(const weft_i_call *call, int rank)
     uint64_t refusal = new_refusal(group, rank);
     if (refusal)
         return fail_refusal(group, what, rank, weft_i_job_refusal_status(refusal));
+    if (has_left(group, rank))
+        return weft_i_fail(WEFT_ERR_PEER_LEFT, "%s: rank %d of the world has destroyed the group",
+                           what, group->members[rank]);
+    int lost = lost_while_making(group);
+    if (lost >= 0)
+        rank = lost;
     return weft_i_world_lost(group->world, group->members[root_cause(group, rank)], what);
 }
 
@@ -282,6 +309,7 @@ static weft_status exchange(weft_group *group, const char *what, bool later, con
     weft_i_call call = {group, what, -1};
     int64_t limit = weft_i_group_limit(group, timeout_ms);
     uint32_t digest = digest_of(what, bytes);
+    group->sequence++;
     uint64_t number =
         weft_i_record_begin(weft_i_group_record(group), what, group->id, bytes, -1, -1);
     weft_status status =

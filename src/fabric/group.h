@@ -4,6 +4,7 @@
 #ifndef WEFT_FABRIC_GROUP_H
 #define WEFT_FABRIC_GROUP_H
 
+#include "fabric/limit.h"
 #include "fabric/world.h"
 #include "tensor/scope.h"
 #include "weft/group.h"
@@ -13,23 +14,41 @@ typedef struct weft_i_creation {
     uint32_t times;
 } weft_i_creation;
 
+enum {
+    WEFT_I_GROUP_NAME = 64,                   /* bytes of a name or description, with its end */
+    WEFT_I_GROUP_TAG = WEFT_I_GROUP_NAME + 8, /* of a stored tag: "user:" or "ptd:" before it */
+};
+
 struct weft_group {
     weft_i_object object;
     weft_i_world *world;
-    weft_group *parent; /* held, so that a child outlives nothing it needs; NULL for the world */
+    weft_group *parent; /* held, so that a child outlives nothing it needs; NULL for the world and
+                           for tagged groups, which the world group holds */
     int rank, size;
-    int *members;    /* world ranks */
-    weft_i_key key;  /* equal on all members, unique in the job */
-    weft_i_key list; /* of the parent and the members: known before the group is made */
-    bool making;     /* weft_group_new is under way */
-    uint32_t id;     /* for the flight record: 0 is the world */
-    char name[64];
+    int *members;          /* world ranks */
+    weft_i_key key;        /* equal on all members, unique in the job */
+    weft_i_key parent_key; /* zero for the world */
+    weft_i_key list;       /* of the parent and the members: known before the group is made */
+    bool making;           /* weft_group_new is under way */
+    uint32_t id;           /* for the flight record: 0 is the world */
+    uint32_t times;        /* groups made of this list before */
+    uint64_t sequence;     /* collectives and exchanges begun so far */
+    char description[WEFT_I_GROUP_NAME];
+    /* What the registry reads and writes, under its lock: */
+    char name[WEFT_I_GROUP_NAME];
+    char tag[WEFT_I_GROUP_TAG]; /* "user:<tag>" or "ptd:<name>" */
+    bool named;                 /* its name was given, not derived */
+    bool untagged;              /* found under the empty tag */
+    bool for_mesh;
+    bool published, told, held_by_world;
+    atomic_bool destroyed; /* release by weft_group_destroy, acquire by every call */
     int64_t timeout_ms;
     bool local;                    /* all members on this host */
     weft_i_segment *board_segment; /* NULL for the world, whose board lies in the job segment */
     weft_i_board *board;        /* NULL: members on several hosts, exchanges go through the store */
     uint32_t pairings;          /* rendezvous in this group so far (symm/pairing.c) */
     uint64_t round, swept;      /* of exchanges through the store, see letters.c */
+    uint32_t shrinks;           /* decisions about the dead so far, see group_shrink.c */
     weft_i_creation *creations; /* how often each rank list was made a group of */
     size_t creation_count;
     /* Objects that live as long as the group, made by floors above: */
@@ -50,11 +69,53 @@ weft_group *weft_i_group_of_world(weft_i_world *world);
 /* WEFT_OK if the group can be used by this rank now. */
 weft_status weft_i_group_usable(const weft_group *group);
 
-/* The limit in force: the argument, or the group's own. */
+/* The limit in force, the one rule of weft/limit.h: the argument, else the thread's innermost, else
+ * the group's own. */
 static inline int64_t weft_i_group_limit(const weft_group *group, int64_t timeout_ms)
 {
-    return timeout_ms == WEFT_DEFAULT ? group->timeout_ms : timeout_ms;
+    return weft_i_limit_of(timeout_ms, group->timeout_ms);
 }
+
+static inline bool weft_i_group_is_destroyed(const weft_group *group)
+{
+    /* Pairs with the release in weft_i_group_mark_destroyed. */
+    return atomic_load_explicit(&group->destroyed, memory_order_acquire);
+}
+
+/* Ends the group on this rank; members of the same host, who may wait for us, see it. */
+void weft_i_group_mark_destroyed(weft_group *group);
+
+/* A group object with room for its members; holds the world. */
+weft_group *weft_i_group_allocate(weft_i_world *world, int size);
+
+/* Whether all members are on this host. */
+bool weft_i_group_all_local(const weft_group *group);
+
+/* How weft_i_group_make makes a group beyond what the caller's options say. */
+typedef struct weft_i_making {
+    weft_group_opts opts;
+    int first;        /* without a list: the first of `count` consecutive ranks */
+    bool unlisted;    /* not found under the empty tag */
+    bool for_mesh;    /* may serve other meshes too */
+    int64_t limit_ms; /* of the making; WEFT_DEFAULT: as any call of the new group */
+} weft_i_making;
+
+/* WEFT_OK and a copy, whatever version of the struct the caller has; NULL gives the defaults. */
+weft_status weft_i_group_copy_opts(const weft_group_opts *given, weft_group_opts *out);
+
+/* weft_group_new_with, of which all other ways of making a group are made.  Without ranks, `count`
+ * consecutive ones, or (0) all of the parent. */
+weft_group *weft_i_group_make(weft_group *parent, const int *ranks, int count,
+                              const weft_i_making *how);
+
+/* WEFT_OK if the ranks are distinct and in the parent. */
+weft_status weft_i_group_check_ranks(const weft_group *parent, const int *ranks, int count);
+
+/* The stored form of a caller's tag: "user:<tag>", a known prefix stays; "" for NULL and "". */
+weft_status weft_i_group_store_tag(const char *tag, char out[WEFT_I_GROUP_TAG]);
+
+/* One line of WEFT_DEBUG=INFO. */
+void weft_i_group_log_made(const weft_group *group);
 
 /* WEFT_ERR_INVALID_ARG for a number that is no time limit. */
 weft_status weft_i_group_check_limit(const char *what, int64_t timeout_ms);
@@ -101,6 +162,9 @@ weft_status weft_i_group_exchange(weft_group *group, const char *what, const voi
                                   size_t bytes, void *all, int64_t timeout_ms);
 weft_status weft_i_group_exchange_later(weft_group *group, const char *what, const void *mine,
                                         size_t bytes, void *all, int64_t timeout_ms);
+
+/* Marks the board as ended: revoked, or (`why` negative) because the group could not be made. */
+void weft_i_group_end_board(const weft_group *group, weft_status why);
 
 /* Revokes the group because an operation broke off in its middle: `why`, which all will be told. */
 void weft_i_group_spoil(const weft_group *group, weft_status why);

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFT_I_JOB_LAYOUT = 2,
+    WEFT_I_JOB_LAYOUT = 3,
     WEFT_I_JOB_LINE = 128,
     WEFT_I_JOB_MAX_RANKS = 4096,
     WEFT_I_JOB_REFUSALS = 4

@@ -21,6 +21,7 @@ weft_status weft_i_world_new(int rank, int size, weft_i_world **out)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a world of %d ranks", size);
     }
     atomic_init(&world->references, 1);
+    weft_i_registry_init(&world->registry);
     world->rank = rank;
     world->size = size;
     world->peers = peers;
@@ -134,6 +135,7 @@ void weft_i_world_drop(weft_i_world *world)
     weft_i_post_drop(world->post);
     weft_i_segment_drop(world->job);
     weft_i_object_drop(world->store);
+    weft_i_registry_free(&world->registry);
     WEFT_OS->free(world->peers);
     WEFT_OS->free(world);
 }

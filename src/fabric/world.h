@@ -8,6 +8,7 @@
 #define WEFT_FABRIC_WORLD_H
 
 #include "fabric/job.h"
+#include "fabric/registry.h"
 #include "fabric/watch.h"
 #include "weft/store.h"
 
@@ -36,9 +37,7 @@ typedef struct weft_i_world {
     unsigned generation;  /* of forks: see weft_i_os_generation */
     atomic_bool finished; /* release by weft_finish, acquire by every call */
     atomic_uint groups;   /* relaxed: numbers for the flight record */
-    bool fake;            /* this rank pretends: there are no peers (symm/fake.c) */
-    bool mute;            /* collectives are an error */
-    const void *carrier;  /* the backend that runs its collectives itself; NULL: the lanes do */
+    weft_i_registry registry;
 } weft_i_world;
 
 /* An empty world for `size` ranks with room for its peers. */

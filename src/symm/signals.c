@@ -25,7 +25,7 @@ static weft_status check(const weft_symm *mem, const char *what, int rank, int c
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d must be in [0, %d)", what, rank,
                            mem->group->size);
     WEFT_TRY(weft_i_group_check_limit(what, timeout_ms));
-    return weft_i_world_usable(mem->group->world);
+    return weft_i_group_usable(mem->group);
 }
 
 static weft_i_point point_of(const weft_symm *mem, int channel)
