@@ -218,27 +218,28 @@ static int64_t ms_until(int64_t deadline)
     return deadline == WEFT_I_NEVER ? WEFT_FOREVER : left > 0 ? left / 1000000 : 0;
 }
 
-/* What the members show each other when they meet: they must want the same. */
+/* What the members show each other when they meet: they must want the same, and be able to. */
 typedef struct plan {
     uint64_t name, tag;
+    int64_t failure; /* a status: this one cannot be a member */
 } plan;
 
-static plan plan_of(const weft_group *group)
+static plan plan_of(const weft_group *group, weft_status can)
 {
     plan p = {group->named ? weft_i_registry_hash(group->name) : 0,
-              weft_i_registry_hash(group->tag)};
+              weft_i_registry_hash(group->tag), can};
     return p;
 }
 
-static weft_status meet_on_board(weft_group *group, weft_group *parent, int64_t limit, plan *all)
+static weft_status meet_on_board(weft_group *group, weft_group *parent, int64_t limit,
+                                 const plan *mine, plan *all)
 {
     int64_t deadline = weft_i_os_deadline(limit);
-    plan mine = plan_of(group);
     WEFT_TRY(group->rank == 0 ? make_board(group, parent) : fetch_board(group, deadline, limit));
     group->key = group->board->key;
     group->times = group->board->times;
     group->id = (uint32_t)(group->key.word[0] & 0xffff) | 0x10000;
-    WEFT_TRY(weft_i_group_exchange(group, "group_new", &mine, sizeof mine, all, ms_until(deadline)));
+    WEFT_TRY(weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, ms_until(deadline)));
     if (group->rank == 0)
         find_creation(parent, group->list)->times++; /* it is there since make_board */
     return WEFT_OK;
@@ -251,11 +252,12 @@ static bool is_news(weft_status status)
     return status < 0 && status != WEFT_ERR_TIMEOUT;
 }
 
-static weft_status open_local(weft_group *group, weft_group *parent, int64_t limit, plan *all)
+static weft_status open_local(weft_group *group, weft_group *parent, int64_t limit,
+                              const plan *mine, plan *all)
 {
     group->making = true;
     weft_i_job_allow(group->world->mine, group->list);
-    weft_status status = meet_on_board(group, parent, limit, all);
+    weft_status status = meet_on_board(group, parent, limit, mine, all);
     bool told = status < 0 && weft_i_group_hear_refusals(group); /* the others hear it too */
     /* The first member takes the board away: those who wait on it must not. */
     bool gone = group->rank == 0 && status == WEFT_ERR_TIMEOUT;
@@ -278,9 +280,9 @@ static void refuse_remote(weft_i_world *world, weft_i_key list, uint32_t times, 
     weft_i_errors_restore(&reason);
 }
 
-static weft_status open_remote(weft_group *group, weft_group *parent, int64_t limit, plan *all)
+static weft_status open_remote(weft_group *group, weft_group *parent, int64_t limit,
+                               const plan *mine, plan *all)
 {
-    plan mine = plan_of(group);
     weft_i_creation *creation = find_creation(parent, group->list);
     if (!creation) {
         refuse_remote(group->world, group->list, 0, WEFT_ERR_NO_MEMORY);
@@ -291,7 +293,7 @@ static weft_status open_remote(weft_group *group, weft_group *parent, int64_t li
     group->id = (uint32_t)(group->key.word[0] & 0xffff) | 0x10000;
     weft_i_letters_allow(group->world->store, group->key, group->world->rank);
     weft_status status =
-        weft_i_group_exchange(group, "group_new", &mine, sizeof mine, all, limit);
+        weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, limit);
     if (status == WEFT_OK)
         creation->times++;
     else if (is_news(status))
@@ -302,6 +304,14 @@ static weft_status open_remote(weft_group *group, weft_group *parent, int64_t li
 /* All have seen the same plans, so all fail or none. */
 static weft_status compare_plans(const weft_group *group, const plan *all)
 {
+    if (all[group->rank].failure < 0)
+        return (weft_status)all[group->rank].failure; /* has its message */
+    for (int rank = 0; rank < group->size; rank++)
+        if (all[rank].failure < 0)
+            return weft_i_fail((weft_status)all[rank].failure,
+                               "group_new \"%s\": rank %d of the world could not take part (%s)",
+                               group->name, group->members[rank],
+                               weft_strerror((weft_status)all[rank].failure));
     for (int rank = 1; rank < group->size; rank++) {
         const char *what = all[rank].name != all[0].name  ? "name"
                            : all[rank].tag != all[0].tag ? "tag"
@@ -381,17 +391,18 @@ static void refuse(const wish *w, weft_status why)
         refuse_remote(parent->world, list, times, why);
 }
 
-static weft_status open_group(weft_group *group, const wish *w)
+static weft_status open_group(weft_group *group, const wish *w, weft_status can)
 {
     int64_t limit = weft_i_group_limit(group, w->limit_ms);
+    plan mine = plan_of(group, can);
     plan *all = WEFT_OS->alloc((size_t)group->size * sizeof *all);
     if (!all) {
         weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a group of %d ranks", group->size);
         refuse(w, WEFT_ERR_NO_MEMORY);
         return WEFT_ERR_NO_MEMORY;
     }
-    weft_status status = group->local ? open_local(group, w->parent, limit, all)
-                                      : open_remote(group, w->parent, limit, all);
+    weft_status status = group->local ? open_local(group, w->parent, limit, &mine, all)
+                                      : open_remote(group, w->parent, limit, &mine, all);
     if (status == WEFT_OK)
         status = compare_plans(group, all);
     WEFT_OS->free(all);
@@ -430,11 +441,9 @@ static weft_group *make(const wish *w, const weft_i_making *how)
         return NULL;
     }
     fill_group(group, w, how);
-    if (weft_i_registry_enter(&group->world->registry, group) < 0) {
-        refuse(w, weft_last_status());
-        return drop(group);
-    }
-    return open_group(group, w) < 0 ? drop(group) : publish(group, w->parent);
+    /* A rank that has no place for it meets the others all the same, to tell them. */
+    weft_status can = weft_i_registry_enter(&group->world->registry, group);
+    return open_group(group, w, can) < 0 ? drop(group) : publish(group, w->parent);
 }
 
 weft_group *weft_i_group_make(weft_group *parent, const int *ranks, int count,

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Namings of groups: what each expands to, which group it means, and every error. */
+#include "harness_ranks.h"
+
+#include <weft/weft.h>
+
+static weft_group *join(void)
+{
+    weft_group *world = weft_init(NULL);
+    if (!world)
+        FAIL("weft_init: %s", weft_last_error());
+    return world;
+}
+
+static void finish(weft_group *world)
+{
+    weft_clear_error();
+    CHECK(!weft_finish(world));
+}
+
+/* Expands and compares with what is expected. */
+static void check_expand(weft_group *any, weft_ranks what, const char *tag, const char *expected,
+                         const int *ranks, int count, int size)
+{
+    weft_expansion x;
+    if (weft_ranks_expand(any, what, tag, &x) < 0)
+        FAIL("expand: %s", weft_last_error());
+    bool same = !strcmp(x.tag, expected) && x.count == count && x.size == size;
+    for (int i = 0; same && i < count; i++)
+        same = x.ranks[i] == ranks[i];
+    if (!same)
+        FAIL("tag \"%s\", %d ranks from %d, size %d", x.tag, x.count, x.ranks[0], x.size);
+    weft_expansion_clear(&x);
+    CHECK(!x.ranks);
+}
+
+static void check_refused(weft_group *any, weft_ranks what, weft_status status, const char *words)
+{
+    weft_expansion x;
+    weft_clear_error();
+    CHECK_STATUS(weft_ranks_expand(any, what, "", &x), status);
+    CHECK_CONTAINS(weft_last_error(), words);
+    CHECK(!x.ranks);
+    weft_clear_error();
+    CHECK(!weft_group_of(any, what, ""));
+    CHECK_STATUS(weft_last_status(), status);
+    CHECK_CONTAINS(weft_last_error(), words);
+}
+
+static const int all[] = {0, 1, 2, 3};
+
+RANKS_TEST(test_expand_1d_rank_list, 4)
+{
+    weft_group *world = join();
+    check_expand(world, weft_ranks_list(all, 4), "", "", all, 4, 4);
+    check_expand(NULL, weft_ranks_list(all, 4), "bla", "bla", all, 4, 4);
+    check_refused(world, weft_ranks_list(all, 0), WEFT_ERR_INVALID_ARG, "empty");
+    check_refused(world, weft_ranks_list(NULL, 4), WEFT_ERR_INVALID_ARG, "empty");
+    finish(world);
+}
+
+RANKS_TEST(test_expand_2d_rank_list, 4)
+{
+    weft_group *world = join();
+    weft_rank_list rows[] = {{all, 2}, {all + 2, 2}}, ragged[] = {{all, 1}, {all + 1, 3}};
+    weft_rank_list hole[] = {{all, 2}, {all, 0}};
+    check_expand(world, weft_ranks_rows(rows, 2), "", "", all, 4, 2);
+    check_expand(world, weft_ranks_rows(rows, 2), "blu", "blu", all, 4, 2);
+    check_refused(world, weft_ranks_rows(ragged, 2), WEFT_ERR_INVALID_ARG,
+                  "group sizes must be identical");
+    check_refused(world, weft_ranks_rows(hole, 2), WEFT_ERR_INVALID_ARG, "row 1");
+    check_refused(world, weft_ranks_rows(rows, 0), WEFT_ERR_INVALID_ARG, "empty");
+    finish(world);
+}
+
+RANKS_TEST(test_expand_process_group, 4)
+{
+    weft_group *world = join();
+    check_expand(NULL, weft_ranks_group(world), "", weft_group_tag(world), all, 4, 4);
+    check_expand(NULL, weft_ranks_group(world), "bla", "bla", all, 4, 4);
+    weft_group *half = weft_group_new_blocks(world, 2, NULL);
+    CHECK(half);
+    check_expand(world, weft_ranks_group(half), "", weft_group_tag(half), weft_group_ranks(half), 2,
+                 2);
+    weft_group *mine = NULL;
+    for (int i = 0; i < 4; i++) { /* every rank makes all of them, and gets its own */
+        weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
+        opts.tag = "my_pg";
+        weft_group *made = weft_group_new_with(world, &i, 1, &opts);
+        CHECK((made != NULL) == (i == rank));
+        mine = made ? made : mine;
+    }
+    check_expand(world, weft_ranks_group(mine), "", "my_pg", &rank, 1, 1);
+    check_expand(world, weft_ranks_group(mine), "bla", "bla", &rank, 1, 1);
+    check_refused(world, weft_ranks_group(NULL), WEFT_ERR_INVALID_ARG, "group is NULL");
+    finish(world);
+}
+
+RANKS_TEST(test_expand_device_mesh, 4)
+{
+    weft_group *world = join();
+    for (int i = 0; i < 2; i++) {
+        weft_mesh *mesh = weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(4), all, NULL);
+        if (!mesh)
+            FAIL("%s", weft_last_error());
+        weft_group *group = weft_mesh_group(mesh, 0);
+        check_expand(world, weft_ranks_mesh(mesh), "", weft_group_tag(group), all, 4, 4);
+        CHECK(weft_group_of(world, weft_ranks_mesh(mesh), "") == group);
+    }
+    finish(world);
+}
+
+RANKS_TEST(test_expand_device_mesh_tuple, 4)
+{
+    weft_group *world = join();
+    weft_mesh *mesh = weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(2, 2), all, NULL);
+    if (!mesh)
+        FAIL("%s", weft_last_error());
+    check_refused(world, weft_ranks_mesh(mesh), WEFT_ERR_INVALID_ARG, "Only 1D mesh");
+    int down[] = {rank % 2, rank % 2 + 2}, across[] = {rank / 2 * 2, rank / 2 * 2 + 1};
+    weft_group *groups[] = {weft_mesh_group(mesh, 0), weft_mesh_group(mesh, 1)};
+    check_expand(NULL, weft_ranks_mesh_dim(mesh, 0), "", weft_group_tag(groups[0]), down, 2, 2);
+    check_expand(NULL, weft_ranks_mesh_dim(mesh, 1), "", weft_group_tag(groups[1]), across, 2, 2);
+    CHECK(weft_group_of(NULL, weft_ranks_mesh_dim(mesh, 1), "") == groups[1]);
+    check_refused(world, weft_ranks_mesh_dim(mesh, 2), WEFT_ERR_INVALID_ARG, "must be in [0, 2)");
+    check_refused(world, weft_ranks_mesh_dim(mesh, -1), WEFT_ERR_INVALID_ARG, "say which");
+    check_refused(world, weft_ranks_mesh(NULL), WEFT_ERR_INVALID_ARG, "mesh is NULL");
+    check_refused(world, weft_ranks_mesh_dim(NULL, 0), WEFT_ERR_INVALID_ARG, "mesh is NULL");
+    finish(world);
+}
+
+/* Which group a naming means; lists find, they do not make. */
+RANKS_TEST(test_ranks_resolve, 4)
+{
+    weft_group *world = join();
+    weft_rank_list rows[] = {{all, 2}, {all + 2, 2}}, upper[] = {{all + 2, 2}};
+    CHECK(weft_group_of(world, weft_ranks_list(all, 4), "") == world);
+    CHECK(weft_group_of(NULL, weft_ranks_group(world), "other") == world);
+    check_refused(world, (weft_ranks){.kind = WEFT_RANKS_NONE}, WEFT_ERR_INVALID_ARG,
+                  "name nothing");
+    CHECK(!weft_group_of(world, weft_ranks_rows(rows, 2), ""));
+    CHECK_INT(weft_last_status(), WEFT_ERR_NOT_FOUND);
+    CHECK_CONTAINS(weft_last_error(), rank < 2 ? "0-1" : "2-3");
+    CHECK(!weft_group_of(world, weft_ranks_list(all, 4), "blu"));
+    CHECK_INT(weft_last_status(), WEFT_ERR_NOT_FOUND);
+    CHECK_CONTAINS(weft_last_error(), "tag blu");
+    weft_group *half = weft_group_new_blocks(world, 2, NULL);
+    CHECK(half && weft_group_of(world, weft_ranks_rows(rows, 2), "") == half);
+    weft_clear_error();
+    weft_group *found = weft_group_of(world, weft_ranks_rows(upper, 1), "");
+    CHECK(found == (rank < 2 ? NULL : half));
+    CHECK_INT(weft_last_status(), rank < 2 ? WEFT_ERR_INVALID_ARG : WEFT_OK);
+    weft_ranks named = weft_ranks_name(weft_group_name(half));
+    CHECK(weft_group_of(world, named, "") == half);
+    check_expand(world, named, "", weft_group_tag(half), weft_group_ranks(half), 2, 2);
+    check_refused(world, weft_ranks_name("no such"), WEFT_ERR_NOT_FOUND, "could not resolve");
+    CHECK_OK(weft_group_destroy(half));
+    check_refused(world, weft_ranks_name(rank < 2 ? "0/0-1" : "0/2-3"), WEFT_ERR_STATE,
+                  "already destroyed");
+    check_refused(NULL, weft_ranks_name("0"), WEFT_ERR_INVALID_ARG, "group is NULL");
+    weft_clear_error();
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, weft_group_of(world, weft_ranks_name("0"), "")));
+    CHECK_INT(weft_item(x, 0), 4);
+    weft_group *missing = weft_group_of(world, weft_ranks_name("no such"), "");
+    CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, missing), WEFT_ERR_NOT_FOUND);
+    finish(world);
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
