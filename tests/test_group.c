@@ -393,6 +393,252 @@ RANKS_TEST(test_group_after_finish, 2)
     CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
 }
 
+/* ---- options, blocks, lists ---- */
+
+static const int every[] = {0, 1, 2, 3};
+
+RANKS_TEST(test_group_options, 4)
+{
+    weft_group *world = join();
+    int order[] = {2, 3, 0};
+    weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
+    opts.name = "fast";
+    opts.description = "for gradients";
+    opts.timeout_ms = 5000;
+    opts.sorted = 1;
+    weft_group *group = weft_group_new_with(world, order, 3, &opts);
+    CHECK((group != NULL) == (rank != 1));
+    if (group) {
+        CHECK(!strcmp(weft_group_name(group), "fast"));
+        CHECK(!strcmp(weft_group_description(group), "for gradients"));
+        CHECK_INT(weft_group_timeout(group), 5000);
+        for (int i = 0; i < 3; i++)
+            CHECK_INT(weft_group_ranks(group)[i], i ? i + 1 : 0);
+        uint64_t before = weft_group_sequence(group);
+        CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+        weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+        uint64_t after = weft_group_sequence(group);
+        CHECK(after >= before + 2);
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+        CHECK(weft_group_sequence(group) == after + 1);
+    }
+    weft_group *plain = weft_group_new_with(world, NULL, 0, NULL);
+    CHECK(plain && weft_size(plain) == 4 && weft_rank(plain) == rank);
+    CHECK(!strcmp(weft_group_description(plain), "undefined"));
+    weft_group_opts wrong = WEFT_GROUP_OPTS_INIT;
+    wrong.timeout_ms = -9;
+    CHECK(!weft_group_new_with(world, NULL, 0, &wrong));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    wrong = (weft_group_opts){0};
+    CHECK(!weft_group_new_with(world, NULL, 0, &wrong));
+    CHECK_CONTAINS(weft_last_error(), "WEFT_GROUP_OPTS_INIT");
+    finish(world);
+}
+
+/* Members that want different things: all learn it, and the next try is not disturbed. */
+RANKS_TEST(test_group_differing_options, 3)
+{
+    weft_group *world = join();
+    for (int what = 0; what < 2; what++) {
+        weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
+        opts.name = what == 0 && rank == 2 ? "b" : "a";
+        opts.tag = what == 1 && rank == 1 ? "t" : NULL;
+        CHECK(!weft_group_new_with(world, NULL, 0, &opts));
+        CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
+        CHECK_CONTAINS(weft_last_error(), what ? "different tags" : "different names");
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    }
+    weft_clear_error();
+    weft_group *group = weft_group_new(world, every, 3, "a");
+    CHECK(group);
+    CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+    finish(world);
+}
+
+RANKS_TEST(test_group_blocks, 4)
+{
+    weft_group *world = join();
+    weft_group *half = weft_group_new_blocks(world, 2, NULL);
+    CHECK(half && weft_size(half) == 2 && weft_rank(half) == rank % 2);
+    CHECK_INT(weft_group_world_rank(half, 0), rank / 2 * 2);
+    weft_group *single = weft_group_new_blocks(half, 1, NULL);
+    CHECK(single && weft_group_world_rank(single, 0) == rank);
+    CHECK_OK(weft_group_barrier(half, WEFT_DEFAULT));
+    struct {
+        int block;
+        const char *words;
+    } wrong[] = {{0, "at least one"}, {-2, "at least one"}, {8, "has only 4"}, {3, "no multiple"}};
+    for (int i = 0; i < 4; i++) {
+        CHECK(!weft_group_new_blocks(world, wrong[i].block, NULL));
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), wrong[i].words);
+    }
+    finish(world);
+}
+
+RANKS_TEST(test_group_lists, 4)
+{
+    weft_group *world = join();
+    int back[] = {3, 0};
+    weft_rank_list lists[] = {{back, 2}, {every + 1, 1}};
+    for (int splits = 0; splits < 2; splits++) {
+        weft_group *group = splits ? weft_group_split_lists(world, lists, 2, NULL)
+                                   : weft_group_new_lists(world, lists, 2, NULL);
+        CHECK_INT(weft_last_status(), WEFT_OK);
+        CHECK((group != NULL) == (rank != 2));
+        if (rank == 3 || rank == 0) {
+            CHECK_INT(weft_rank(group), rank == 0);
+            CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+            weft_group *found = weft_group_find(world, "", back, 2);
+            CHECK(found && (found == group) == !splits); /* a split is not found so */
+        }
+    }
+    weft_group *odd = weft_group_new(world, (const int[]){3, 1}, 2, NULL);
+    weft_rank_list inner[] = {{every + 1, 1}}; /* ranks of the parent */
+    if (odd) {
+        weft_group *last = weft_group_split_lists(odd, inner, 1, NULL);
+        CHECK((last != NULL) == (rank == 1));
+    }
+    weft_rank_list empty[] = {{back, 2}, {back, 0}}, shared[] = {{every, 3}, {every + 2, 2}};
+    weft_rank_list twice[] = {{(const int[]){1, 1}, 2}}, high[] = {{(const int[]){4}, 1}};
+    struct {
+        const weft_rank_list *lists;
+        int count;
+        const char *words;
+    } wrong[] = {{lists, 0, "no lists"},        {NULL, 2, "no lists"},
+                 {empty, 2, "list 1 is empty"}, {shared, 2, "rank 2 is in lists 0 and 1"},
+                 {twice, 1, "named twice"},     {high, 1, "rank 4 is outside"}};
+    for (int i = 0; i < 6; i++) {
+        CHECK(!weft_group_new_lists(world, wrong[i].lists, wrong[i].count, NULL));
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), wrong[i].words);
+        CHECK(!weft_group_split_lists(world, wrong[i].lists, wrong[i].count, NULL));
+        CHECK_CONTAINS(weft_last_error(), wrong[i].words);
+    }
+    lists[1].count = rank == 1 ? 2 : 1; /* not what the others say */
+    CHECK(!weft_group_split_lists(world, lists, 2, NULL));
+    CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "different lists");
+    finish(world);
+}
+
+/* ---- the end of a group ---- */
+
+RANKS_TEST(test_group_destroy, 4)
+{
+    weft_group *world = join();
+    weft_group *group = weft_group_new(world, every, 4, "g");
+    weft_group *child = weft_group_split(group, 0, 0), *grand = weft_group_split(child, 0, 0);
+    weft_symm *mem = share(child, 4);
+    CHECK(grand && mem);
+    CHECK_INT(weft_group_count(world), 4);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    CHECK_OK(weft_group_destroy(group));
+    CHECK_INT(weft_group_count(world), 1);
+    weft_group *ended[] = {group, child, grand};
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(weft_group_barrier(ended[i], WEFT_DEFAULT), WEFT_ERR_STATE);
+        CHECK_CONTAINS(weft_last_error(), "already destroyed");
+        CHECK_STATUS(weft_group_destroy(ended[i]), WEFT_ERR_STATE);
+        CHECK_STATUS(weft_group_revoke(ended[i]), WEFT_ERR_STATE);
+        CHECK(!weft_group_split(ended[i], 0, 0));
+        CHECK(!weft_group_shrink(ended[i]));
+        CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
+    }
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
+    CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, group), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_symm_barrier(mem, 0, WEFT_DEFAULT), WEFT_ERR_STATE);
+    CHECK_INT(weft_rank(group), rank); /* asking still works */
+    CHECK_OK(weft_group_destroy(NULL));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    weft_group *next = weft_group_new(world, every, 4, "g");
+    CHECK(next);
+    CHECK_OK(weft_group_barrier(next, WEFT_DEFAULT));
+    CHECK_OK(weft_group_destroy(world)); /* ends all */
+    CHECK_STATUS(weft_group_barrier(next, WEFT_DEFAULT), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_group_barrier(world, WEFT_DEFAULT), WEFT_ERR_STATE);
+    CHECK(!weft_group_new(world, every, 4, NULL));
+    finish(world);
+}
+
+/* Who still waits for a rank that has destroyed the group is told, whatever it waits in. */
+RANKS_TEST(test_group_destroy_tells, 3)
+{
+    weft_group *world = join();
+    weft_group *group = weft_group_new(world, every, 3, NULL);
+    weft_symm *mem = group ? share(group, 4) : NULL;
+    CHECK(mem);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank == 2) {
+        rest(30);
+        CHECK_OK(weft_group_destroy(group));
+    } else {
+        weft_status status = rank ? weft_group_barrier(group, WEFT_FOREVER)
+                                  : weft_symm_wait_signal(mem, 2, 0, WEFT_FOREVER);
+        CHECK_STATUS(status, WEFT_ERR_PEER_LEFT);
+        CHECK_CONTAINS(weft_last_error(), "rank 2 of the world has destroyed the group");
+        CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, group), WEFT_ERR_PEER_LEFT);
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+/* The members who live agree, also when nobody is dead; who is late is named. */
+RANKS_TEST(test_group_shrink_whole, 3)
+{
+    weft_group *world = join();
+    weft_group *group = weft_group_new(world, every, 3, NULL);
+    CHECK(group);
+    CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+    CHECK_OK(weft_group_revoke(group));
+    weft_group *same = weft_group_shrink(group); /* after a revoke */
+    if (!same)
+        FAIL("%s", weft_last_error());
+    CHECK_INT(weft_size(same), 3);
+    CHECK_OK(weft_group_barrier(same, WEFT_DEFAULT));
+    CHECK_OK(weft_limit_open(150));
+    if (rank == 0) {
+        CHECK(!weft_group_shrink(same));
+        CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "rank 1 (");
+        CHECK_CONTAINS(weft_last_error(), "rank 2 (");
+    }
+    CHECK_OK(weft_limit_close());
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank == 1) { /* leaves the job: the others go on */
+        finish(world);
+        return;
+    }
+    while (weft_group_barrier(same, 20) == WEFT_ERR_TIMEOUT)
+        continue;
+    CHECK_INT(weft_last_status(), WEFT_ERR_PEER_LEFT);
+    weft_group *two = weft_group_shrink(same);
+    if (!two)
+        FAIL("%s", weft_last_error());
+    CHECK_INT(weft_size(two), 2);
+    CHECK_INT(weft_group_world_rank(two, 1), 2);
+    CHECK_OK(weft_group_barrier(two, WEFT_DEFAULT));
+    finish(world);
+}
+
+/* WEFT_DEBUG=INFO tells of every group that is made, in one line. */
+TEST(test_group_log)
+{
+    char self[512], command[1200];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    CHECK(n > 0);
+    self[n] = 0;
+    snprintf(command, sizeof command,
+             "WEFT_DEBUG=INFO '%s' --backend shm test_group_options 2>&1 | grep -q 'group \"fast\" "
+             "([0-9a-f]*) made: rank 1 of 3, world ranks 0,2-3, tag \"ptd:fast\", limit 5000 ms, "
+             "for gradients'",
+             self);
+    CHECK_INT(system(command), 0);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

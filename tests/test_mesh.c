@@ -314,7 +314,8 @@ RANKS_TEST(test_mesh_arguments, 4)
     weft_mesh *mesh = square(world);
     check_null(weft_mesh_group(mesh, WEFT_MESH_ONLY), WEFT_ERR_INVALID_ARG, "say which");
     check_null(weft_mesh_group(mesh, 2), WEFT_ERR_INVALID_ARG, "[0, 2)");
-    check_null(weft_mesh_group_named(mesh, "pp"), WEFT_ERR_NOT_FOUND, "\"pp\" in the mesh of 2 x 2");
+    check_null(weft_mesh_group_named(mesh, "pp"), WEFT_ERR_NOT_FOUND,
+               "\"pp\" in the mesh of 2 x 2");
     CHECK_INT(weft_mesh_local_rank(mesh, WEFT_MESH_ONLY), -1);
     CHECK_INT(weft_mesh_size(mesh, 7), -1);
     CHECK_INT(weft_mesh_ndim(NULL), -1);

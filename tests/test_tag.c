@@ -88,7 +88,8 @@ RANKS_TEST(test_find_or_create_pg, 4)
     CHECK(pair(world, "blu") == made);
     CHECK_INT(weft_size(made), 2);
     CHECK_INT(weft_group_world_rank(made, 0), rank / 2 * 2);
-    CHECK(weft_group_find_or_new(made, "blu", all, 4, 2) == made); /* any group of the job will do */
+    CHECK(weft_group_find_or_new(made, "blu", all, 4, 2) ==
+          made); /* any group of the job will do */
     CHECK_OK(weft_group_barrier(made, WEFT_DEFAULT));
     finish(world);
 }

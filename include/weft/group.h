@@ -107,8 +107,8 @@ typedef struct weft_group_opts {
 } weft_group_opts;
 
 /* weft_group_opts opts = WEFT_GROUP_OPTS_INIT; */
-#define WEFT_GROUP_OPTS_INIT                \
-    {                                       \
+#define WEFT_GROUP_OPTS_INIT                   \
+    {                                          \
         sizeof(weft_group_opts), 0, 0, 0, 0, 0 \
     }
 
@@ -195,8 +195,7 @@ WEFT_API weft_group *weft_group_named(weft_group *any, const char *name);
  * The oldest group with this tag and these ranks, in whatever order; NULL without an error if there
  * is none.  The empty tag finds groups made without a tag, the world first.
  */
-WEFT_API weft_group *weft_group_find(weft_group *any, const char *tag, const int *ranks,
-                                     int count);
+WEFT_API weft_group *weft_group_find(weft_group *any, const char *tag, const int *ranks, int count);
 
 /*
  * Of `count` ranks taken in blocks of `stride`, the group of the block this rank is in, made if it

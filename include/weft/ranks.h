@@ -10,7 +10,8 @@
  *     weft_ranks_mesh_dim(mesh, 1)      one dimension of a mesh
  *     weft_ranks_name("0/0-3")          a group's name
  *
- *     weft_tensor *y = weft_all_reduce(x, WEFT_SUM, weft_group_of(world, weft_ranks_mesh(mesh), ""));
+ *     weft_tensor *y = weft_all_reduce(x, WEFT_SUM, weft_group_of(world, weft_ranks_mesh(mesh),
+ * ""));
  */
 #ifndef WEFT_RANKS_H
 #define WEFT_RANKS_H

@@ -28,6 +28,19 @@ static uint32_t revoker(const weft_group *group)
     return group->board ? atomic_load_explicit(&group->board->revoked, memory_order_acquire) : 0;
 }
 
+/* Has the member destroyed the group?  Pairs with the release in weft_i_group_mark_destroyed. */
+static bool has_left(const weft_group *group, int rank)
+{
+    return group->board &&
+           atomic_load_explicit(&group->board->row[rank].left, memory_order_acquire) != 0;
+}
+
+static weft_status fail_left(const weft_group *group, const char *what, int rank)
+{
+    return weft_i_fail(WEFT_ERR_PEER_LEFT, "%s: rank %d of the world has destroyed the group", what,
+                       group->members[rank]);
+}
+
 /* A member's word that it cannot take part in making this group, if we have not acted on it yet. */
 static uint64_t new_refusal(const weft_group *group, int rank)
 {
@@ -52,13 +65,6 @@ bool weft_i_group_hear_refusals(const weft_group *group)
         any |= refusal != 0;
     }
     return any;
-}
-
-/* Has the member destroyed the group?  Pairs with the release in weft_i_group_mark_destroyed. */
-static bool has_left(const weft_group *group, int rank)
-{
-    return group->board &&
-           atomic_load_explicit(&group->board->row[rank].left, memory_order_acquire) != 0;
 }
 
 /* While a group is made every member counts, also one that has arrived: the others may know of its
@@ -116,6 +122,9 @@ weft_status weft_i_group_check_revoked(const weft_i_call *call)
         (weft_status)atomic_load_explicit(&group->board->failure, memory_order_relaxed);
     if (why < 0 && group->making)
         return fail_refusal(group, what, (int)revoked - 1, why);
+    for (int rank = 0; why == WEFT_ERR_PEER_LEFT && rank < group->size; rank++)
+        if (has_left(group, rank))
+            return fail_left(group, what, rank);
     for (int rank = 0; why < 0 && rank < group->size; rank++) /* is it a rank that is lost? */
         if (weft_i_world_fate(group->world, group->members[rank]) == why)
             return weft_i_world_lost(group->world, group->members[rank], what);
@@ -143,8 +152,7 @@ weft_status weft_i_group_lost(const weft_i_call *call, int rank)
     if (refusal)
         return fail_refusal(group, what, rank, weft_i_job_refusal_status(refusal));
     if (has_left(group, rank))
-        return weft_i_fail(WEFT_ERR_PEER_LEFT, "%s: rank %d of the world has destroyed the group",
-                           what, group->members[rank]);
+        return fail_left(group, what, rank);
     int lost = lost_while_making(group);
     if (lost >= 0)
         rank = lost;

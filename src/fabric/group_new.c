@@ -239,7 +239,8 @@ static weft_status meet_on_board(weft_group *group, weft_group *parent, int64_t 
     group->key = group->board->key;
     group->times = group->board->times;
     group->id = (uint32_t)(group->key.word[0] & 0xffff) | 0x10000;
-    WEFT_TRY(weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, ms_until(deadline)));
+    WEFT_TRY(
+        weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, ms_until(deadline)));
     if (group->rank == 0)
         find_creation(parent, group->list)->times++; /* it is there since make_board */
     return WEFT_OK;
@@ -292,8 +293,7 @@ static weft_status open_remote(weft_group *group, weft_group *parent, int64_t li
     group->key = weft_i_key_of(group->list, &creation->times, sizeof creation->times);
     group->id = (uint32_t)(group->key.word[0] & 0xffff) | 0x10000;
     weft_i_letters_allow(group->world->store, group->key, group->world->rank);
-    weft_status status =
-        weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, limit);
+    weft_status status = weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, limit);
     if (status == WEFT_OK)
         creation->times++;
     else if (is_news(status))
@@ -313,7 +313,7 @@ static weft_status compare_plans(const weft_group *group, const plan *all)
                                group->name, group->members[rank],
                                weft_strerror((weft_status)all[rank].failure));
     for (int rank = 1; rank < group->size; rank++) {
-        const char *what = all[rank].name != all[0].name  ? "name"
+        const char *what = all[rank].name != all[0].name ? "name"
                            : all[rank].tag != all[0].tag ? "tag"
                                                          : NULL;
         if (what)
@@ -464,8 +464,7 @@ weft_group *weft_i_group_make(weft_group *parent, const int *ranks, int count,
               .limit_ms = how->limit_ms};
     if (!is_member(&w))
         return NULL;
-    weft_group *found =
-        *tag ? weft_i_registry_find(&parent->world->registry, tag, &w.ranks) : NULL;
+    weft_group *found = *tag ? weft_i_registry_find(&parent->world->registry, tag, &w.ranks) : NULL;
     return found ? found : make(&w, how);
 }
 

@@ -29,8 +29,7 @@ static bool look(shrinking *s)
 {
     bool news = false;
     for (int rank = 0; rank < s->group->size; rank++)
-        if (!s->dead[rank] &&
-            weft_i_world_fate(s->group->world, s->group->members[rank]) < 0)
+        if (!s->dead[rank] && weft_i_world_fate(s->group->world, s->group->members[rank]) < 0)
             s->dead[rank] = news = true;
     return news;
 }
@@ -52,8 +51,8 @@ static int64_t ms_left(const shrinking *s)
 
 /* ---- between hosts ---- */
 
-/* Under the group's key and the number of the decision: "<rank>" whom it knows to be dead, "so" what
- * was decided. */
+/* Under the group's key and the number of the decision: "<rank>" whom it knows to be dead, "so"
+ * what was decided. */
 static void name_key(const shrinking *s, const char *rest, char out[KEY_BYTES])
 {
     snprintf(out, KEY_BYTES, "shrink/%016llx%016llx/%u/%s",
@@ -120,8 +119,8 @@ static weft_status decide(shrinking *s)
     size_t bytes = (size_t)s->group->size;
     weft_store_value now = {0};
     name_key(s, "so", key);
-    WEFT_TRY(weft_store_compare_set(s->group->world->store, key, "", 0, s->dead, bytes, NULL,
-                                    &now));
+    WEFT_TRY(
+        weft_store_compare_set(s->group->world->store, key, "", 0, s->dead, bytes, NULL, &now));
     bool fits = now.bytes == bytes;
     if (fits)
         memcpy(s->dead, now.data, bytes);

@@ -72,9 +72,8 @@ weft_group *weft_group_new_blocks(weft_group *parent, int block, const weft_grou
         return weft_i_null(WEFT_ERR_INVALID_ARG, "blocks of %d ranks: a block has at least one",
                            block);
     if (block > parent->size)
-        return weft_i_null(WEFT_ERR_INVALID_ARG,
-                           "blocks of %d ranks: group \"%s\" has only %d", block, parent->name,
-                           parent->size);
+        return weft_i_null(WEFT_ERR_INVALID_ARG, "blocks of %d ranks: group \"%s\" has only %d",
+                           block, parent->name, parent->size);
     if (parent->size % block)
         return weft_i_null(WEFT_ERR_INVALID_ARG,
                            "blocks of %d ranks: the %d ranks of group \"%s\" are no multiple of it",
@@ -148,8 +147,9 @@ static weft_status agree_on_lists(weft_group *parent, uint64_t lists)
     split_plan mine = {.lists = lists};
     split_plan *all = WEFT_OS->alloc((size_t)parent->size * sizeof *all);
     if (!all) {
-        mine.failure = weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_group_split_lists: no memory for %d "
-                                                       "ranks",
+        mine.failure = weft_i_fail(WEFT_ERR_NO_MEMORY,
+                                   "weft_group_split_lists: no memory for %d "
+                                   "ranks",
                                    parent->size);
         weft_i_group_show(parent, "split_lists", &mine, sizeof mine);
         return WEFT_ERR_NO_MEMORY;
@@ -161,8 +161,7 @@ static weft_status agree_on_lists(weft_group *parent, uint64_t lists)
             status = weft_i_fail((weft_status)all[rank].failure,
                                  "weft_group_split_lists of \"%s\": rank %d could not take part "
                                  "(%s)",
-                                 parent->name, rank,
-                                 weft_strerror((weft_status)all[rank].failure));
+                                 parent->name, rank, weft_strerror((weft_status)all[rank].failure));
         else if (all[rank].lists != all[0].lists)
             status = weft_i_fail(WEFT_ERR_MISMATCH,
                                  "weft_group_split_lists of \"%s\": ranks 0 and %d gave different "

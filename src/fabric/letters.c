@@ -128,11 +128,25 @@ typedef struct round_state {
     bool decided; /* "yes": all letters are there, the deadline does not matter any more */
 } round_state;
 
-static weft_status fail_late(const round_state *round, int rank)
+/* Names everybody who has left no letter; those before `first` have. */
+static weft_status fail_late(const round_state *round, int first)
 {
-    char what[160], who[512];
+    char what[160], text[KEY_BYTES], who[1400] = "";
+    const char *key = text;
+    size_t used = 0;
     weft_i_call_text(round->call, what, sizeof what);
-    weft_i_world_describe(round->group->world, round->group->members[rank], who, sizeof who);
+    for (int rank = first; rank < round->group->size && used + 8 < sizeof who; rank++) {
+        bool there = false;
+        letter_key(round->group, round->number, rank, text);
+        WEFT_TRY(rank == first ? WEFT_OK
+                               : weft_store_check(round->group->world->store, 1, &key, &there));
+        if (there)
+            continue;
+        used += (size_t)snprintf(who + used, sizeof who - used, "%s", used ? ", " : "");
+        weft_i_world_describe(round->group->world, round->group->members[rank], who + used,
+                              sizeof who - used);
+        used = strlen(who);
+    }
     return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: the deadline passed while waiting for %s", what, who);
 }
 

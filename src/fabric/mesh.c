@@ -47,8 +47,8 @@ weft_status weft_i_mesh_add(weft_mesh *mesh, const char *name, int size, const i
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "a mesh has at most %d dimensions", WEFT_MAX_DIMS);
     for (int dim = 0; dim < mesh->ndim; dim++)
         if (*name && !strcmp(mesh->dim[dim].name, name))
-            return weft_i_fail(WEFT_ERR_INVALID_ARG, "two dimensions overlap: \"%s\" is there twice",
-                               name);
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "two dimensions overlap: \"%s\" is there twice", name);
     weft_i_mesh_dim *dim = &mesh->dim[mesh->ndim];
     dim->step = WEFT_OS->alloc((size_t)size * sizeof *dim->step);
     if (!dim->step)

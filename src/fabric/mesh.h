@@ -53,7 +53,8 @@ weft_mesh *weft_i_mesh_on(weft_i_mesh_root *root);
 weft_status weft_i_mesh_add(weft_mesh *mesh, const char *name, int size, const int *step, int at,
                             weft_group *group);
 
-/* When all dimensions are there: finds base and ranks.  WEFT_ERR_INVALID_ARG if two of them overlap.
+/* When all dimensions are there: finds base and ranks.  WEFT_ERR_INVALID_ARG if two of them
+ * overlap.
  */
 weft_status weft_i_mesh_complete(weft_mesh *mesh);
 

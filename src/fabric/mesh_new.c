@@ -214,8 +214,7 @@ static weft_group *make_group(const weft_mesh *mesh, int dim, int *line)
 {
     weft_group *over = mesh->root->over;
     char description[WEFT_I_GROUP_NAME];
-    weft_i_making how = {
-        .opts = WEFT_GROUP_OPTS_INIT, .for_mesh = true, .limit_ms = WEFT_DEFAULT};
+    weft_i_making how = {.opts = WEFT_GROUP_OPTS_INIT, .for_mesh = true, .limit_ms = WEFT_DEFAULT};
     if (*mesh->dim[dim].name)
         snprintf(description, sizeof description, "mesh_%s", mesh->dim[dim].name);
     else
@@ -248,8 +247,8 @@ static void find_groups(weft_mesh *mesh, note *mine, weft_group **have, int *lin
         weft_i_mesh_line(mesh, dim, line);
         weft_group *found = weft_i_registry_find_for_mesh(&mesh->root->over->world->registry, line,
                                                           mesh->dim[dim].size);
-        if (!found || (found->board && atomic_load_explicit(&found->board->revoked,
-                                                            memory_order_relaxed)))
+        if (!found ||
+            (found->board && atomic_load_explicit(&found->board->revoked, memory_order_relaxed)))
             continue; /* relaxed: if one of us sees it and another does not, a new one is made */
         have[dim] = found;
         mine->have[dim] = found->key;
@@ -260,8 +259,8 @@ static weft_status give_groups(weft_mesh *mesh, const note *all, weft_group *con
 {
     for (int dim = 0; weft_mesh_contains(mesh) && dim < mesh->ndim; dim++) {
         weft_i_mesh_line(mesh, dim, line);
-        WEFT_TRY(weft_i_mesh_give_group(mesh, dim,
-                                        all_have(mesh, dim, all, line) ? have[dim] : NULL));
+        WEFT_TRY(
+            weft_i_mesh_give_group(mesh, dim, all_have(mesh, dim, all, line) ? have[dim] : NULL));
     }
     return WEFT_OK;
 }
@@ -274,8 +273,8 @@ static weft_status confirm(weft_group *over, weft_status status, note *all)
         weft_i_group_show(over, "mesh_groups", &mine, sizeof mine);
         return status;
     }
-    WEFT_TRY(weft_i_group_exchange_later(over, "mesh_groups", &mine, sizeof mine, all,
-                                         WEFT_DEFAULT));
+    WEFT_TRY(
+        weft_i_group_exchange_later(over, "mesh_groups", &mine, sizeof mine, all, WEFT_DEFAULT));
     return compare(over, all);
 }
 
@@ -293,10 +292,9 @@ static weft_mesh *make(const wish *w)
 {
     note *all = WEFT_OS->alloc((size_t)w->over->size * sizeof *all);
     int *line = WEFT_OS->alloc((size_t)w->count * sizeof *line);
-    weft_mesh *mesh = all && line
-                          ? new_mesh(w)
-                          : weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a mesh of %d ranks",
-                                        w->count);
+    weft_mesh *mesh =
+        all && line ? new_mesh(w)
+                    : weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a mesh of %d ranks", w->count);
     if (!mesh) {
         show_failure(w->over, "mesh_new");
     } else if (meet(mesh, all, line) < 0) {

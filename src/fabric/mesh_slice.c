@@ -235,8 +235,7 @@ static weft_status add_part(weft_mesh *mesh, const weft_i_mesh_dim *whole, const
     int inner = 1, size = (int)p->sizes.dim[i];
     for (int k = i + 1; k < p->sizes.ndim; k++)
         inner *= (int)p->sizes.dim[k];
-    WEFT_TRY(
-        weft_i_mesh_add(mesh, p->names[i], size, NULL, whole->at / inner % size, NULL));
+    WEFT_TRY(weft_i_mesh_add(mesh, p->names[i], size, NULL, whole->at / inner % size, NULL));
     for (int k = 0; k < size; k++)
         mesh->dim[mesh->ndim - 1].step[k] = whole->step[k * inner] - whole->step[0];
     return WEFT_OK;

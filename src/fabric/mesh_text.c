@@ -51,8 +51,7 @@ int weft_mesh_text(const weft_mesh *mesh, char *out, size_t bytes)
         put(&p, "%s%d", dim ? " x " : "", mesh->dim[dim].size);
     put(&p, " on %.*s", (int)strcspn(weft_device_name(mesh->root->device, device), ":"), device);
     for (int dim = 0; *mesh->dim[0].name && dim < mesh->ndim; dim++)
-        put(&p, "%s%s%s", dim ? ", " : " (", mesh->dim[dim].name,
-            dim + 1 == mesh->ndim ? ")" : "");
+        put(&p, "%s%s%s", dim ? ", " : " (", mesh->dim[dim].name, dim + 1 == mesh->ndim ? ")" : "");
     put(&p, ": ");
     put_ranks(&p, mesh, 0, 0);
     return (int)p.used;

@@ -141,8 +141,7 @@ static weft_status copy_ranks(weft_expansion *out, const weft_rank_list *rows, i
     if (total > INT32_MAX || !(out->ranks = WEFT_OS->alloc(total * sizeof *out->ranks)))
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a list of %zu ranks", total);
     for (int i = 0; i < count; i++) {
-        memcpy(out->ranks + out->count, rows[i].ranks,
-               (size_t)rows[i].count * sizeof *out->ranks);
+        memcpy(out->ranks + out->count, rows[i].ranks, (size_t)rows[i].count * sizeof *out->ranks);
         out->count += rows[i].count;
     }
     out->size = rows[0].count;
@@ -218,7 +217,6 @@ weft_group *weft_group_of(weft_group *any, weft_ranks what, const char *tag)
         return NULL;
     if (!listed)
         return group;
-    const weft_rank_list *list =
-        what.kind == WEFT_RANKS_ROWS ? own_row(any, &what) : &what.list;
+    const weft_rank_list *list = what.kind == WEFT_RANKS_ROWS ? own_row(any, &what) : &what.list;
     return list ? find_listed(any, list, tag) : NULL;
 }
