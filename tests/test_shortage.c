@@ -17,7 +17,7 @@ typedef struct shortage {
     int stage;
 } shortage;
 
-enum { INIT, MEMORY, GROUPS, STAGES };
+enum { INIT, MEMORY, GROUPS, MESHES, STAGES };
 
 /* Does the status say that something ran out, or was refused by the system? */
 static bool is_shortage(weft_status status)
@@ -60,6 +60,25 @@ static int use_groups(weft_group *world, int size)
     return status;
 }
 
+/* A tag, a mesh with new groups, slices of it. */
+static int use_meshes(weft_group *world, int size)
+{
+    int backwards[CREW_MAX];
+    for (int i = 0; i < size; i++)
+        backwards[i] = size - 1 - i;
+    weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
+    opts.tag = "tag";
+    if (!weft_group_new_with(world, backwards, size, &opts))
+        return weft_last_status();
+    weft_mesh *mesh = weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(1, size), backwards, "a,b");
+    weft_expansion x = {0};
+    int status = mesh && weft_mesh_slice(mesh, "b,a") ? 0 : (int)weft_last_status();
+    if (status == 0)
+        status = weft_ranks_expand(world, weft_ranks_mesh_dim(mesh, 1), "", &x);
+    weft_expansion_clear(&x);
+    return status;
+}
+
 static void note_fault(int rank)
 {
     crew->rank[rank].steps = fault_disarm();
@@ -75,7 +94,9 @@ static int try_stage(const shortage *s, int rank, weft_group *world)
         if (rank == s->victim && i == 0)
             fault_arm(s->nth);
         long long began = harness_now();
-        status = s->stage == MEMORY ? use_memory(world) : use_groups(world, s->size);
+        status = s->stage == MEMORY   ? use_memory(world)
+                 : s->stage == GROUPS ? use_groups(world, s->size)
+                                      : use_meshes(world, s->size);
         long long ms = (harness_now() - began) / 1000000;
         if (rank == s->victim && i == 0)
             note_fault(rank);
@@ -126,7 +147,7 @@ static int short_crew(int rank, void *arg)
 
 static void run_short_at_every_call(int stage, int size, int victim)
 {
-    static const char *const names[] = {"weft_init", "memory", "groups"};
+    static const char *const names[] = {"weft_init", "memory", "groups", "meshes"};
     char what[80];
     bool fired = true;
     for (int nth = 1; fired; nth++) {
@@ -142,6 +163,12 @@ TEST(test_shortage_init)
 {
     run_short_at_every_call(INIT, 2, 0);
     run_short_at_every_call(INIT, 3, 1);
+}
+
+TEST(test_shortage_meshes)
+{
+    run_short_at_every_call(MESHES, 2, 0);
+    run_short_at_every_call(MESHES, 2, 1);
 }
 
 TEST(test_shortage_memory)

@@ -227,6 +227,7 @@ void weft_i_group_spoil(const weft_group *group, weft_status why)
 weft_status weft_group_revoke(weft_group *group)
 {
     WEFT_TRY(weft_i_group_usable(group));
+    weft_i_registry_retire(&group->world->registry, group);
     if (!group->board)
         return weft_i_letters_end(group->world->store, group->key, group->world->rank,
                                   WEFT_ERR_REVOKED);

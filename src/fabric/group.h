@@ -39,7 +39,7 @@ struct weft_group {
     char tag[WEFT_I_GROUP_TAG]; /* "user:<tag>" or "ptd:<name>" */
     bool named;                 /* its name was given, not derived */
     bool untagged;              /* found under the empty tag */
-    bool for_mesh;
+    bool for_mesh;              /* may serve other meshes, unless this rank has revoked it */
     bool published, told, held_by_world;
     atomic_bool destroyed; /* release by weft_group_destroy, acquire by every call */
     int64_t timeout_ms;

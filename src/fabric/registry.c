@@ -199,6 +199,13 @@ weft_group *weft_i_registry_find_for_mesh(weft_i_registry *registry, const int *
     return found;
 }
 
+void weft_i_registry_retire(weft_i_registry *registry, weft_group *group)
+{
+    pthread_mutex_lock(&registry->lock);
+    group->for_mesh = false;
+    pthread_mutex_unlock(&registry->lock);
+}
+
 /* A parent enters before its children, so one pass finds them all. */
 void weft_i_registry_doom(weft_i_registry *registry, weft_group *group)
 {

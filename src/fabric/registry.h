@@ -71,6 +71,9 @@ weft_group *weft_i_registry_find(weft_i_registry *registry, const char *tag,
 /* A live group made for a mesh with these world ranks in this order, or NULL. */
 weft_group *weft_i_registry_find_for_mesh(weft_i_registry *registry, const int *ranks, int count);
 
+/* The group shall serve no other mesh. */
+void weft_i_registry_retire(weft_i_registry *registry, weft_group *group);
+
 /* Marks a group and those made from it, and theirs, as destroyed. */
 void weft_i_registry_doom(weft_i_registry *registry, weft_group *group);
 

@@ -64,7 +64,7 @@ static weft_symm *decline(weft_group *group)
     weft_i_errors reason;
     weft_i_pairing *none = NULL;
     weft_i_errors_save(&reason);
-    if (group && weft_i_world_usable(group->world) == WEFT_OK)
+    if (group && weft_i_group_usable(group) == WEFT_OK)
         weft_i_pairing_new(NULL, 0, group, reason.last, &none);
     weft_i_errors_restore(&reason);
     return NULL;

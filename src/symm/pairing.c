@@ -266,7 +266,8 @@ static uint32_t highest_serial(const weft_group *group, const entry *entries)
 static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *mine,
                            entry *entries, int32_t *results, weft_i_pairing *pairing)
 {
-    int64_t deadline = weft_i_os_deadline(group->timeout_ms); /* one for all the steps */
+    int64_t deadline =
+        weft_i_os_deadline(weft_i_group_limit(group, WEFT_DEFAULT)); /* one for all the steps */
     WEFT_TRY(weft_i_group_exchange(group, "rendezvous", mine, sizeof *mine, entries, WEFT_DEFAULT));
     pairing->serial = group->pairings = highest_serial(group, entries);
     WEFT_TRY(compare(group, entries));
