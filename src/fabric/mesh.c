@@ -20,6 +20,7 @@ static void destroy(weft_i_object *object)
     for (int dim = 0; dim < mesh->ndim; dim++)
         clear_dim(&mesh->dim[dim]);
     WEFT_OS->free(mesh->ranks);
+    WEFT_OS->free(mesh->line);
     weft_i_object_drop(mesh->root);
     weft_i_object_free(object);
 }
@@ -101,9 +102,10 @@ weft_status weft_i_mesh_complete(weft_mesh *mesh)
     mesh->base = mesh->root->position < 0 ? 0 : (int)base;
     mesh->count = (int)count;
     mesh->ranks = WEFT_OS->alloc((size_t)count * sizeof *mesh->ranks);
+    mesh->line = WEFT_OS->alloc((size_t)count * sizeof *mesh->line);
     unsigned char *used = WEFT_OS->alloc((size_t)mesh->root->count);
     weft_status status =
-        mesh->ranks && used
+        mesh->ranks && mesh->line && used
             ? fill_ranks(mesh, used)
             : weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a mesh of %d ranks", mesh->count);
     WEFT_OS->free(used);

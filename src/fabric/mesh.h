@@ -40,6 +40,7 @@ struct weft_mesh {
     weft_i_mesh_dim dim[WEFT_MAX_DIMS];
     int base;   /* place of its first entry in the root's array */
     int *ranks; /* its entries in row-major order */
+    int *line;  /* room for as many */
     int count;
 };
 

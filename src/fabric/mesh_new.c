@@ -225,28 +225,25 @@ static weft_group *make_group(const weft_mesh *mesh, int dim, int *line)
     return weft_keep(weft_i_group_make(over, line, mesh->dim[dim].size, &how));
 }
 
+/* Needs no memory before the others are told that there is none. */
 weft_status weft_i_mesh_give_group(weft_mesh *mesh, int dim, weft_group *have)
 {
     weft_i_mesh_dim *along = &mesh->dim[dim];
-    int *line = WEFT_OS->alloc((size_t)along->size * sizeof *line);
-    if (!line)
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a mesh dimension of %d", along->size);
-    weft_i_mesh_line(mesh, dim, line);
-    if (is_whole(mesh->root->over, line, along->size))
+    weft_i_mesh_line(mesh, dim, mesh->line);
+    if (is_whole(mesh->root->over, mesh->line, along->size))
         along->group = weft_i_object_hold(mesh->root->over);
     else
-        along->group = have ? weft_i_object_hold(have) : make_group(mesh, dim, line);
-    WEFT_OS->free(line);
+        along->group = have ? weft_i_object_hold(have) : make_group(mesh, dim, mesh->line);
     return along->group ? WEFT_OK : weft_last_status();
 }
 
-/* Groups of earlier meshes that this rank still has for its lines; `line` has room for any. */
-static void find_groups(weft_mesh *mesh, note *mine, weft_group **have, int *line)
+/* Groups of earlier meshes that this rank still has for its lines. */
+static void find_groups(weft_mesh *mesh, note *mine, weft_group **have)
 {
     for (int dim = 0; weft_mesh_contains(mesh) && dim < mesh->ndim; dim++) {
-        weft_i_mesh_line(mesh, dim, line);
-        weft_group *found = weft_i_registry_find_for_mesh(&mesh->root->over->world->registry, line,
-                                                          mesh->dim[dim].size);
+        weft_i_mesh_line(mesh, dim, mesh->line);
+        weft_group *found = weft_i_registry_find_for_mesh(&mesh->root->over->world->registry,
+                                                          mesh->line, mesh->dim[dim].size);
         if (!found ||
             (found->board && atomic_load_explicit(&found->board->revoked, memory_order_relaxed)))
             continue; /* relaxed: if one of us sees it and another does not, a new one is made */
@@ -255,37 +252,42 @@ static void find_groups(weft_mesh *mesh, note *mine, weft_group **have, int *lin
     }
 }
 
-static weft_status give_groups(weft_mesh *mesh, const note *all, weft_group *const *have, int *line)
+/* Goes on after a failure: the members of the other lines must not wait for us. */
+static weft_status give_groups(weft_mesh *mesh, const note *all, weft_group *const *have)
 {
+    weft_status first = WEFT_OK;
     for (int dim = 0; weft_mesh_contains(mesh) && dim < mesh->ndim; dim++) {
-        weft_i_mesh_line(mesh, dim, line);
-        WEFT_TRY(
-            weft_i_mesh_give_group(mesh, dim, all_have(mesh, dim, all, line) ? have[dim] : NULL));
+        weft_i_mesh_line(mesh, dim, mesh->line);
+        bool reuse = all_have(mesh, dim, all, mesh->line);
+        weft_status status = weft_i_mesh_give_group(mesh, dim, reuse ? have[dim] : NULL);
+        first = first < 0 ? first : status;
     }
-    return WEFT_OK;
+    return first;
 }
 
 /* The second meeting: all have their groups, or nobody has the mesh. */
 static weft_status confirm(weft_group *over, weft_status status, note *all)
 {
     note mine = {.failure = status < 0 ? status : 0};
-    if (status < 0) {
-        weft_i_group_show(over, "mesh_groups", &mine, sizeof mine);
+    weft_i_errors reason;
+    weft_i_errors_save(&reason);
+    weft_status met =
+        weft_i_group_exchange_later(over, "mesh_groups", &mine, sizeof mine, all, WEFT_DEFAULT);
+    if (status < 0) { /* the others know now; the reason is ours */
+        weft_i_errors_restore(&reason);
         return status;
     }
-    WEFT_TRY(
-        weft_i_group_exchange_later(over, "mesh_groups", &mine, sizeof mine, all, WEFT_DEFAULT));
-    return compare(over, all);
+    return met < 0 ? met : compare(over, all);
 }
 
-static weft_status meet(weft_mesh *mesh, note *all, int *line)
+static weft_status meet(weft_mesh *mesh, note *all)
 {
     weft_group *over = mesh->root->over, *have[WEFT_MAX_DIMS] = {0};
     note mine = note_of(mesh);
-    find_groups(mesh, &mine, have, line);
+    find_groups(mesh, &mine, have);
     WEFT_TRY(weft_i_group_exchange(over, "mesh_new", &mine, sizeof mine, all, WEFT_DEFAULT));
     WEFT_TRY(compare(over, all));
-    return confirm(over, give_groups(mesh, all, have, line), all);
+    return confirm(over, give_groups(mesh, all, have), all);
 }
 
 static weft_mesh *make(const wish *w)
@@ -297,12 +299,11 @@ static weft_mesh *make(const wish *w)
                     : weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a mesh of %d ranks", w->count);
     if (!mesh) {
         show_failure(w->over, "mesh_new");
-    } else if (meet(mesh, all, line) < 0) {
+    } else if (meet(mesh, all) < 0) {
         weft_release(mesh);
         mesh = NULL;
     }
     WEFT_OS->free(all);
-    WEFT_OS->free(line);
     return mesh;
 }
 

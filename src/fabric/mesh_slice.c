@@ -270,10 +270,13 @@ static weft_status unflatten(weft_mesh *made, const weft_mesh *mesh, int dim, co
     }
     WEFT_TRY(check_sums(made, whole, dim, p));
     WEFT_TRY(weft_i_mesh_complete(made));
-    for (int k = dim; weft_mesh_contains(made) && k < dim + p->sizes.ndim; k++)
-        WEFT_TRY(weft_i_mesh_give_group(made, k,
-                                        made->dim[k].size == whole->size ? whole->group : NULL));
-    return WEFT_OK;
+    weft_status first = WEFT_OK; /* the members of the other lines must not wait for us */
+    for (int k = dim; weft_mesh_contains(made) && k < dim + p->sizes.ndim; k++) {
+        bool whole_line = made->dim[k].size == whole->size;
+        weft_status status = weft_i_mesh_give_group(made, k, whole_line ? whole->group : NULL);
+        first = first < 0 ? first : status;
+    }
+    return first;
 }
 
 weft_mesh *weft_mesh_unflatten(weft_mesh *mesh, int dim, weft_shape sizes, const char *names)
