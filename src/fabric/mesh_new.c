@@ -293,10 +293,9 @@ static weft_status meet(weft_mesh *mesh, note *all)
 static weft_mesh *make(const wish *w)
 {
     note *all = WEFT_OS->alloc((size_t)w->over->size * sizeof *all);
-    int *line = WEFT_OS->alloc((size_t)w->count * sizeof *line);
     weft_mesh *mesh =
-        all && line ? new_mesh(w)
-                    : weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a mesh of %d ranks", w->count);
+        all ? new_mesh(w)
+            : weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a mesh of %d ranks", w->count);
     if (!mesh) {
         show_failure(w->over, "mesh_new");
     } else if (meet(mesh, all) < 0) {
