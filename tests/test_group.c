@@ -632,7 +632,8 @@ TEST(test_group_log)
     CHECK(n > 0);
     self[n] = 0;
     snprintf(command, sizeof command,
-             "WEFT_DEBUG=INFO '%s' --backend shm test_group_options 2>&1 | grep -q 'group \"fast\" "
+             "WEFT_DEBUG=INFO WEFT_TEST_BACKENDS=threads '%s' test_group_options 2>&1 | grep -q "
+             "'group \"fast\" "
              "([0-9a-f]*) made: rank 1 of 3, world ranks 0,2-3, tag \"ptd:fast\", limit 5000 ms, "
              "for gradients'",
              self);
