@@ -108,6 +108,7 @@ RANKS_TEST(test_limit_rule, 2)
         CHECK(ms >= 59 && ms < 20000);
         ms = wait_alone(world, by_making);
         CHECK(ms >= 59 && ms < 20000);
+        CHECK_CONTAINS(weft_last_error(), "rank 1 ("); /* who is missing */
         CHECK_OK(weft_limit_open(25000));
         ms = wait_alone(brisk, by_argument); /* the argument goes before both */
         CHECK(ms >= 39 && ms < 20000);
