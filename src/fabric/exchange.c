@@ -31,7 +31,7 @@ static uint32_t revoker(const weft_group *group)
 /* Has the member destroyed the group?  Pairs with the release in weft_i_group_mark_destroyed. */
 static bool has_left(const weft_group *group, int rank)
 {
-    return group->board &&
+    return group->board && !group->world->fake &&
            atomic_load_explicit(&group->board->row[rank].left, memory_order_acquire) != 0;
 }
 

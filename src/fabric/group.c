@@ -54,6 +54,16 @@ bool weft_i_group_all_local(const weft_group *group)
     return true;
 }
 
+weft_status weft_i_group_open_fake(weft_group *group)
+{
+    WEFT_TRY(weft_i_segment_new(sizeof(weft_i_board), WEFT_I_BETWEEN_THREADS, "a fake group",
+                                &group->board_segment));
+    group->board = (weft_i_board *)(void *)group->board_segment->base;
+    group->key = group->board_segment->key;
+    group->id = group->parent ? (uint32_t)(group->key.word[0] & 0xffff) | 0x10000 : 0;
+    return WEFT_OK;
+}
+
 void weft_i_group_log_made(const weft_group *group)
 {
     char ranks[200], limit[32] = "none";
@@ -77,7 +87,10 @@ static weft_status fill_world(weft_group *group)
     group->rank = world->rank;
     group->key = world->key;
     group->local = weft_i_group_all_local(group);
-    group->board = group->local ? weft_i_job_board(weft_i_job_of(world->job)) : NULL;
+    if (world->fake)
+        WEFT_TRY(weft_i_group_open_fake(group));
+    else
+        group->board = group->local ? weft_i_job_board(weft_i_job_of(world->job)) : NULL;
     group->untagged = true;
     snprintf(group->description, sizeof group->description, "the world");
     WEFT_TRY(weft_i_registry_enter(&world->registry, group));
@@ -238,11 +251,12 @@ weft_status weft_group_revoke(weft_group *group)
 void weft_i_group_mark_destroyed(weft_group *group)
 {
     /* Pairs with the acquire in weft_i_group_is_destroyed. */
-    if (atomic_exchange_explicit(&group->destroyed, true, memory_order_acq_rel) || !group->board)
+    if (atomic_exchange_explicit(&group->destroyed, true, memory_order_acq_rel) || !group->board ||
+        group->world->fake)
         return;
     /* Pairs with the acquire in `has_left` of exchange.c. */
     atomic_store_explicit(&group->board->row[group->rank].left, 1, memory_order_release);
-    for (int rank = 0; rank < group->size; rank++)
+    for (uint32_t rank = 0; rank < group->board->ranks; rank++)
         weft_i_wait_ring(&group->board->row[rank].bell);
 }
 

@@ -66,6 +66,9 @@ typedef struct weft_i_call {
 /* The world group around a world that has met; takes the world over, also on failure. */
 weft_group *weft_i_group_of_world(weft_i_world *world);
 
+/* A group without peers: its board is there to be revoked, and nobody meets on it. */
+weft_status weft_i_group_open_fake(weft_group *group);
+
 /* WEFT_OK if the group can be used by this rank now. */
 weft_status weft_i_group_usable(const weft_group *group);
 

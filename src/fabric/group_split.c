@@ -29,6 +29,7 @@ static int choose(const weft_group *parent, int color, choice *all, int *ranks)
             return weft_i_fail((weft_status)all[rank].failure,
                                "group_split of \"%s\": rank %d could not take part (%s)",
                                parent->name, rank, weft_strerror((weft_status)all[rank].failure));
+        all[rank].rank = rank; /* a fake group sees its own choice in every place */
         if (all[rank].color == color)
             all[count++] = all[rank];
     }

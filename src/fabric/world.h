@@ -37,6 +37,9 @@ typedef struct weft_i_world {
     unsigned generation;  /* of forks: see weft_i_os_generation */
     atomic_bool finished; /* release by weft_finish, acquire by every call */
     atomic_uint groups;   /* relaxed: numbers for the flight record */
+    bool fake;            /* this rank pretends: there are no peers (symm/fake.c) */
+    bool mute;            /* collectives are an error */
+    const void *carrier;  /* the backend that runs its collectives itself; NULL: the lanes do */
     weft_i_registry registry;
 } weft_i_world;
 
