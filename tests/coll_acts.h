@@ -72,15 +72,18 @@ __attribute__((unused)) static const char *act_text(const act *a, char *out, siz
     static const char *const names[] = {"all_reduce", "reduce",  "broadcast",      "all_gather",
                                         "gather",     "scatter", "reduce_scatter", "all_to_all",
                                         "all_to_all", "barrier"};
+    char fold[32] = "", root[32] = "";
+    if (act_folds(a->kind))
+        snprintf(fold, sizeof fold, ", %s", weft_reduction_name(a->reduction));
+    if (act_has_root(a->kind))
+        snprintf(root, sizeof root, ", root %d", a->root);
     if (a->kind == ACT_BARRIER)
-        snprintf(out, bytes, "barrier of 0");
+        snprintf(out, bytes, "barrier");
+    else if (a->kind == ACT_UNEVEN)
+        snprintf(out, bytes, "all_to_all of %s by splits", weft_dtype_name(a->dtype));
     else
-        snprintf(out, bytes, "%s of %lld %s, %s, root %d", names[a->kind],
-                 a->kind == ACT_UNEVEN ? 0LL : (long long)a->count, weft_dtype_name(a->dtype),
-                 weft_reduction_name(act_folds(a->kind) ? a->reduction : WEFT_SUM),
-                 a->kind == ACT_UNEVEN   ? 1
-                 : act_has_root(a->kind) ? a->root
-                                         : 0);
+        snprintf(out, bytes, "%s of %lld %s%s%s", names[a->kind], (long long)a->count,
+                 weft_dtype_name(a->dtype), fold, root);
     return out;
 }
 

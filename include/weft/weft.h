@@ -4,6 +4,7 @@
 #define WEFT_WEFT_H
 
 #include "weft/backend.h"
+#include "weft/coalesce.h"
 #include "weft/coll.h"
 #include "weft/dlpack.h"
 #include "weft/dtype.h"
@@ -13,9 +14,10 @@
 #include "weft/launch.h"
 #include "weft/limit.h"
 #include "weft/machine.h"
-#include "weft/mesh.h"
+#include "weft/monitor.h"
+#include "weft/object.h"
 #include "weft/op.h"
-#include "weft/ranks.h"
+#include "weft/parts.h"
 #include "weft/scope.h"
 #include "weft/spawn.h"
 #include "weft/status.h"

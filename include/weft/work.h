@@ -11,6 +11,7 @@
 #include "weft/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -27,6 +28,27 @@ WEFT_API weft_status weft_work_wait(weft_work *work, int64_t timeout_ms);
 
 /* Does not block: WEFT_IN_PROGRESS, or how it ended. */
 WEFT_API weft_status weft_work_test(weft_work *work);
+
+/*
+ * Does not block: how it ended, as weft_work_test, but without helping it on and without setting
+ * the thread's error: for a thread that only wants to know.
+ */
+WEFT_API weft_status weft_work_status(const weft_work *work);
+
+/* Why it failed; "" if it has not.  Valid as long as the work, in any thread. */
+WEFT_API const char *weft_work_error(const weft_work *work);
+
+/*
+ * The number of the operation in its group, counted from 1: the one that messages name.  0 until it
+ * is done; sends and receives have none.
+ */
+WEFT_API uint64_t weft_work_sequence(const weft_work *work);
+
+/*
+ * One line for a log: `all_reduce of 100 f32, sum, shape [10, 10] in group "0": under way`.
+ * Always terminated; returns `out`.
+ */
+WEFT_API char *weft_work_describe(const weft_work *work, char *out, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a call: entry with data or with places, dispatch, and the entry in the flight record. */
-#include "coll/call.h"
+#include "coll/list.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -8,19 +8,49 @@
 
 #include <string.h>
 
-weft_status weft_i_coll_enter_for(weft_i_coll *coll, int whom, const void *data, size_t bytes)
+static void put_tensors(weft_i_card *card, const weft_i_list *list)
 {
-    if (bytes)
-        memcpy(weft_i_lane_next_payload(coll->lane), data, bytes);
+    card->dims = (uint32_t)list->count;
+    for (size_t i = 0; i < list->count && i < WEFT_I_CARD_DIMS; i++) {
+        const weft_i_list_item *item = &list->items[i];
+        const weft_tensor *tensor = item->in_tensor ? item->in_tensor : item->out_tensor;
+        card->dim[i] = weft_i_card_tensor(tensor ? (uint32_t)tensor->dtype : 0,
+                                          item->bytes >> __builtin_ctzll(item->item));
+    }
+}
+
+static void put_shape(weft_i_card *card, const weft_tensor *tensor)
+{
+    card->dims = tensor ? (uint32_t)tensor->ndim : 0;
+    for (uint32_t i = 0; i < card->dims && i < WEFT_I_CARD_DIMS; i++)
+        card->dim[i] = (uint32_t)tensor->dim[i];
+}
+
+weft_i_card weft_i_coll_card(const weft_i_coll *coll)
+{
     weft_i_card card = {.kind = (uint32_t)coll->kind,
                         .dtype = (uint32_t)coll->dtype,
                         .reduction = (uint32_t)coll->reduction,
                         .root = (uint32_t)coll->root,
                         .count = coll->count};
+    if (coll->list) {
+        put_tensors(&card, coll->list);
+        card.offset = coll->digest;
+    } else {
+        put_shape(&card, coll->in_tensor ? coll->in_tensor : coll->out_tensor);
+    }
     if (coll->reach) {
         card.block = coll->reach->pairing->serial;
         card.offset = coll->reach->offset;
     }
+    return card;
+}
+
+weft_status weft_i_coll_enter_for(weft_i_coll *coll, int whom, const void *data, size_t bytes)
+{
+    if (bytes)
+        memcpy(weft_i_lane_next_payload(coll->lane), data, bytes);
+    weft_i_card card = weft_i_coll_card(coll);
     return weft_i_lane_enter(coll->lane, &coll->call, &card, whom, coll->digest, coll->limit_ms);
 }
 
@@ -151,6 +181,14 @@ static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
     [WEFT_I_ALL_GATHER_LIST] = weft_i_list_all_gather,
     [WEFT_I_REDUCE_SCATTER_LIST] = weft_i_list_reduce_scatter,
     [WEFT_I_ALL_TO_ALL_LIST] = weft_i_coll_all_to_all,
+    [WEFT_I_ALL_GATHER_PARTS] = weft_i_coll_parts,
+    [WEFT_I_GATHER_PARTS] = weft_i_coll_parts,
+    [WEFT_I_SCATTER_PARTS] = weft_i_coll_parts,
+    [WEFT_I_REDUCE_SCATTER_PARTS] = weft_i_coll_parts,
+    [WEFT_I_ALL_GATHER_OBJECT] = weft_i_coll_object,
+    [WEFT_I_GATHER_OBJECT] = weft_i_coll_object,
+    [WEFT_I_BROADCAST_OBJECT] = weft_i_coll_object,
+    [WEFT_I_SCATTER_OBJECT] = weft_i_coll_object,
     [WEFT_I_FIRST_USE] = barrier,
     [WEFT_I_ONE_SHOT_ALL_REDUCE] = weft_i_symm_one_shot,
     [WEFT_I_ONE_SHOT_ALL_REDUCE_COPY] = weft_i_symm_one_shot,
@@ -220,6 +258,8 @@ weft_status weft_i_coll_run(weft_i_coll *coll)
         return ended;
     }
     weft_status status = weft_i_lane_of(coll->group, &coll->lane);
+    if (status < 0)
+        weft_i_explain(status, "%s, the first of its group", coll->call.op);
     if (status == WEFT_OK && !pair) {
         status = weft_i_lane_make_room(coll->lane, &coll->call, coll->limit_ms);
         choose(coll);

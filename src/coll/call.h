@@ -61,6 +61,9 @@ typedef struct weft_i_spot {
 
 _Static_assert(sizeof(weft_i_spot) <= WEFT_I_TINY, "a spot travels beside the arrival word");
 
+/* What the call is, to be compared and told. */
+weft_i_card weft_i_coll_card(const weft_i_coll *coll);
+
 /* Runs a checked call to its end in the calling thread. */
 weft_status weft_i_coll_run(weft_i_coll *coll);
 
@@ -87,6 +90,8 @@ weft_status weft_i_coll_recv(weft_i_coll *coll);
 weft_status weft_i_list_all_reduce(weft_i_coll *coll);
 weft_status weft_i_list_all_gather(weft_i_coll *coll);
 weft_status weft_i_list_reduce_scatter(weft_i_coll *coll);
+weft_status weft_i_coll_parts(weft_i_coll *coll);
+weft_status weft_i_coll_object(weft_i_coll *coll);
 weft_status weft_i_symm_one_shot(weft_i_coll *coll);
 weft_status weft_i_symm_two_shot(weft_i_coll *coll);
 weft_status weft_i_symm_two_shot_out(weft_i_coll *coll);

@@ -4,6 +4,7 @@
  * runs it, the `_start` form posts it.  All checks come before the first side effect, so a refused
  * call leaves everything as it was.
  */
+#include "coll/coalesce.h"
 #include "coll/fill.h"
 #include "coll/list.h"
 #include "coll/work.h"
@@ -204,18 +205,6 @@ static weft_status fill_barrier(weft_i_coll *coll, weft_group *group)
 
 /* ---- lists: each pair of tensors is filled and checked as a call of its own ---- */
 
-/* The last step of filling a list: one digest for all of it. */
-static weft_status close_list(weft_i_coll *coll, uint32_t digest)
-{
-    const weft_i_list *list = coll->list;
-    WEFT_TRY(weft_i_list_check_overlap(list, coll->call.op));
-    coll->dtype = WEFT_U8;
-    coll->in_bytes = list->bytes;
-    WEFT_TRY(weft_i_fill_seal(coll, list->bytes));
-    coll->digest = weft_i_digest(weft_i_digest(coll->digest, list->count), digest);
-    return WEFT_OK;
-}
-
 static weft_status open_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *const *out,
                              weft_tensor *const *in, int count, weft_group *group)
 {
@@ -251,7 +240,7 @@ static weft_status fill_list(weft_i_coll *coll, weft_i_coll_kind kind, filling *
         coll->factor = one.factor;
     }
     coll->reduction = op;
-    return close_list(coll, digest);
+    return weft_i_list_seal(coll, digest);
 }
 
 static weft_status fill_all_to_all_list(weft_i_coll *coll, weft_tensor *const *out,
@@ -281,11 +270,15 @@ static weft_status fill_all_to_all_list(weft_i_coll *coll, weft_tensor *const *o
 
 static weft_status run(weft_i_coll *coll, weft_status filled)
 {
+    if (weft_i_coalesce_is_open(coll->group))
+        return weft_i_coalesce_add(coll, filled);
     return filled < 0 ? filled : weft_i_work_now(coll);
 }
 
 static weft_work *post(weft_i_coll *coll, weft_status filled)
 {
+    if (weft_i_coalesce_is_open(coll->group))
+        filled = weft_i_coalesce_refuse(coll, filled);
     return filled < 0 ? NULL : weft_i_work_post(coll);
 }
 

@@ -4,6 +4,8 @@
 
 #include "base/status.h"
 
+#include <stdio.h>
+
 static _Thread_local double premul = 1;
 
 void weft_set_premul(double factor)
@@ -54,10 +56,17 @@ static weft_status check_output(const char *op, const weft_tensor *tensor)
 
 weft_status weft_i_fill_check_root(const char *op, const weft_group *group, int root)
 {
-    if (root < 0 || root >= group->size)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d must be in [0, %d)", op, root,
-                           group->size);
-    return WEFT_OK;
+    if (root >= 0 && root < group->size)
+        return WEFT_OK;
+    int here = weft_group_rank_of(group, root);
+    char hint[96] = "";
+    if (here >= 0)
+        snprintf(hint, sizeof hint, "; rank %d of the world is rank %d of it", root, here);
+    else if (root >= 0 && root < group->world->size)
+        snprintf(hint, sizeof hint, "; rank %d of the world is no member", root);
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: rank %d must be in [0, %d): ranks are those of group \"%s\"%s", op,
+                       root, group->size, group->name, hint);
 }
 
 weft_status weft_i_fill_input(weft_i_coll *coll, weft_tensor *in)

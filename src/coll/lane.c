@@ -4,12 +4,9 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "coll/choose.h"
 #include "coll/peek.h"
-#include "weft/coll.h"
 
 #include <stddef.h>
-#include <stdio.h>
 
 enum { SYNC_DIGEST = 0x73796e63 }; /* odd: a later meeting of an operation, see base/signal.h */
 
@@ -99,24 +96,6 @@ static weft_i_point point_at(const weft_i_lane *lane, size_t word_at, size_t pas
                           .mode = lane->mode};
 }
 
-static const char *card_text(const weft_i_card *card, char *out, size_t bytes)
-{
-    bool first = card->kind == WEFT_I_FIRST_USE && card->root < WEFT_I_COLL_KINDS;
-    const char *name = weft_i_coll_name((weft_i_coll_kind)(first ? card->root : card->kind));
-    int n = snprintf(out, bytes, "%s of %llu", name, (unsigned long long)card->count);
-    if (first)
-        snprintf(out + n, bytes - (size_t)n, " %s, with symmetric memory not used before",
-                 weft_dtype_name((weft_dtype)card->dtype));
-    else if (card->kind != WEFT_I_BARRIER)
-        n += snprintf(out + n, bytes - (size_t)n, " %s, %s, root %u",
-                      weft_dtype_name((weft_dtype)card->dtype),
-                      weft_reduction_name((weft_reduction)card->reduction), card->root);
-    if (card->block)
-        snprintf(out + n, bytes - (size_t)n, ", at byte %llu of symmetric block %u",
-                 (unsigned long long)card->offset, card->block);
-    return out;
-}
-
 static const weft_i_card *card_of(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
     return &weft_i_lane_head_of(lane, rank)->card[epoch % WEFT_I_TURNS];
@@ -132,19 +111,12 @@ static bool has_entered(const weft_i_lane *lane, int rank, uint32_t epoch)
     return weft_i_arrival_epoch(word) == epoch;
 }
 
-static bool same_call(const weft_i_card *a, const weft_i_card *b)
-{
-    return a->kind == b->kind && a->dtype == b->dtype && a->reduction == b->reduction &&
-           a->root == b->root && a->count == b->count && a->offset == b->offset &&
-           a->block == b->block;
-}
-
 /* A rank that calls something else than we do; -1 if the others only differ among themselves. */
 static int find_other(const weft_i_lane *lane, const weft_i_card *mine, uint32_t epoch)
 {
     for (int rank = 0; rank < lane->size; rank++)
         if (rank != lane->me && has_entered(lane, rank, epoch) &&
-            !same_call(card_of(lane, rank, epoch), mine))
+            !weft_i_card_same(card_of(lane, rank, epoch), mine))
             return rank;
     return -1;
 }
@@ -156,13 +128,13 @@ static weft_status tell_difference(const weft_i_lane *lane, const weft_i_call *c
     int other = find_other(lane, card, epoch);
     if (other < 0)
         return WEFT_OK;
-    char mine[128], theirs[128];
-    const weft_i_card *card_of_other = card_of(lane, other, epoch);
-    return weft_i_fail(
-        WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
-        call->group->name, epoch, lane->me, card_text(card, mine, sizeof mine), other,
-        card_of_other->kind < WEFT_I_COLL_KINDS ? card_text(card_of_other, theirs, sizeof theirs)
-                                                : "something unknown");
+    char mine[WEFT_I_CARD_TEXT], theirs[WEFT_I_CARD_TEXT];
+    weft_i_card other_card = *card_of(lane, other, epoch);
+    return weft_i_fail(WEFT_ERR_MISMATCH,
+                       "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
+                       call->group->name, epoch, lane->me,
+                       weft_i_card_text(card, mine, sizeof mine), other,
+                       weft_i_card_text(&other_card, theirs, sizeof theirs));
 }
 
 /* Tells both calls, also to a rank that comes after others have found the mismatch, and to one that
@@ -179,11 +151,11 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *cal
         WEFT_TRY(tell_difference(lane, call, card, next));
     if (late)
         return WEFT_ERR_MISMATCH; /* of an earlier call, told by weft_i_group_check_revoked */
-    char mine[128];
+    char mine[WEFT_I_CARD_TEXT];
     return weft_i_fail(WEFT_ERR_MISMATCH,
                        "group \"%s\", operation %u: rank %d calls %s; the ranks choose different "
                        "algorithms (weft/tune.h), or others call something else",
-                       call->group->name, next, lane->me, card_text(card, mine, sizeof mine));
+                       call->group->name, next, lane->me, weft_i_card_text(card, mine, sizeof mine));
 }
 
 static weft_i_point entry_point(const weft_i_lane *lane)

@@ -20,6 +20,7 @@
 #ifndef WEFT_COLL_LANE_H
 #define WEFT_COLL_LANE_H
 
+#include "coll/card.h"
 #include "symm/pairing.h"
 
 enum {
@@ -29,14 +30,6 @@ enum {
     WEFT_I_SHOW = WEFT_I_SLOT / 2, /* bytes of a show slot */
     WEFT_I_TURNS = 4
 };
-
-/* What a call is: read by others only to tell two calls apart that should be one. */
-typedef struct weft_i_card {
-    uint32_t kind, dtype, reduction, root;
-    uint64_t count;
-    uint64_t offset; /* of the operand in its block */
-    uint32_t block; /* serial of the operand's pairing; 0: ordinary memory, or it does not matter */
-} weft_i_card;
 
 typedef struct weft_i_entry_line {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* see base/signal.h */

@@ -9,6 +9,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/fill.h"
 
 #include <stdlib.h>
 
@@ -59,12 +60,16 @@ static int by_begin(const void *left, const void *right)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
+static size_t bytes_of(const weft_tensor *tensor)
+{
+    return tensor ? (size_t)weft_i_tensor_numel(tensor) * weft_dtype_size(tensor->dtype) : 0;
+}
+
 /* The ranges of an item: one if it works in place, else two.  Ends are taken from the tensors, in
  * and out may be of several parts. */
 static size_t ranges_of(const weft_i_list_item *item, range *out)
 {
-    size_t in_bytes = (size_t)weft_i_tensor_numel(item->in_tensor) * item->item;
-    size_t out_bytes = (size_t)weft_i_tensor_numel(item->out_tensor) * item->item;
+    size_t in_bytes = bytes_of(item->in_tensor), out_bytes = bytes_of(item->out_tensor);
     range in = {item->in, in_bytes ? item->in + in_bytes : item->in, false};
     range to = {item->out, out_bytes ? item->out + out_bytes : item->out, true};
     size_t n = 0;
@@ -105,6 +110,17 @@ weft_status weft_i_list_check_overlap(const weft_i_list *list, const char *op)
                ? weft_i_fail(WEFT_ERR_INVALID_ARG,
                              "%s: an output overlaps an operand of another tensor of the list", op)
                : WEFT_OK;
+}
+
+weft_status weft_i_list_seal(weft_i_coll *coll, uint32_t digest)
+{
+    const weft_i_list *list = coll->list;
+    WEFT_TRY(weft_i_list_check_overlap(list, coll->call.op));
+    coll->dtype = WEFT_U8;
+    coll->in_bytes = list->bytes;
+    WEFT_TRY(weft_i_fill_seal(coll, list->bytes));
+    coll->digest = weft_i_digest(weft_i_digest(coll->digest, list->count), digest);
+    return WEFT_OK;
 }
 
 /* ---- the packed buffer ---- */

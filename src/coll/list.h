@@ -34,4 +34,7 @@ void weft_i_list_add(weft_i_list *list, const weft_i_coll *one);
 /* WEFT_ERR_INVALID_ARG if an output shares bytes with an operand of another item. */
 weft_status weft_i_list_check_overlap(const weft_i_list *list, const char *op);
 
+/* The last step of filling a call with a list; `digest` is of the digests of its items. */
+weft_status weft_i_list_seal(weft_i_coll *coll, uint32_t digest);
+
 #endif

@@ -90,7 +90,9 @@ static bool run_first(weft_i_queue *queue)
     if (!work)
         return false;
     weft_i_coll coll = work->coll; /* it may change on its way; the work drops what it holds */
+    uint64_t next = (uint64_t)queue->lane->epoch + 1;
     weft_status status = weft_i_coll_run(&coll);
+    work->sequence = status < 0 ? next : queue->lane->epoch;
     if (!finish(queue, work, status))
         weft_i_object_drop(work);
     return true;
@@ -418,4 +420,52 @@ weft_status weft_work_test(weft_work *work)
     else if (!done(work))
         wake_helper(work->coll.lane->queue);
     return outcome(work);
+}
+
+/* ---- asking ---- */
+
+weft_status weft_work_status(const weft_work *work)
+{
+    if (!work)
+        return weft_last_status() < 0 ? weft_last_status() : WEFT_ERR_INVALID_ARG;
+    if (work->letter.coll)
+        return weft_i_letter_status(&work->letter);
+    /* Pairs with the release in `finish`. */
+    return (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
+}
+
+const char *weft_work_error(const weft_work *work)
+{
+    if (!work || weft_work_status(work) >= 0)
+        return "";
+    return work->letter.coll ? work->letter.message : work->message;
+}
+
+uint64_t weft_work_sequence(const weft_work *work)
+{
+    bool known = work && !work->letter.coll && weft_work_status(work) != WEFT_IN_PROGRESS;
+    return known ? work->sequence : 0;
+}
+
+char *weft_work_describe(const weft_work *work, char *out, size_t bytes)
+{
+    if (!work) {
+        snprintf(out, bytes, "no work");
+        return out;
+    }
+    char what[WEFT_I_CARD_TEXT], peer[32] = "";
+    weft_i_coll coll = work->coll;
+    coll.reach = NULL; /* the caller's, and perhaps gone */
+    weft_i_card card = weft_i_coll_card(&coll);
+    weft_status status = weft_work_status(work);
+    if (is_letter(&work->coll))
+        snprintf(peer, sizeof peer, " %s rank %d", work->coll.kind == WEFT_I_SEND ? "to" : "from",
+                 work->coll.root);
+    snprintf(out, bytes, "%s%s in group \"%s\": %s%s%s", weft_i_card_text(&card, what, sizeof what),
+             peer, work->coll.group->name,
+             status == WEFT_IN_PROGRESS ? "under way"
+             : status == WEFT_OK        ? "done"
+                                        : weft_status_name(status),
+             status < 0 ? ", " : "", status < 0 ? weft_work_error(work) : "");
+    return out;
 }

@@ -15,6 +15,7 @@ struct weft_work {
     _Atomic int32_t
         status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */
     _Atomic uint32_t bell;
+    uint64_t sequence; /* in the group; stored before `status` */
     char message[512]; /* why it failed, told again to the waiter */
     struct weft_work *next;
 };

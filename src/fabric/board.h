@@ -20,6 +20,7 @@ typedef struct weft_i_board_row {
     _Atomic uint32_t left; /* 1: the member has destroyed the group.  Release, acquire in waits */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t pass;
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
+    _Atomic uint32_t given_up; /* monitored barriers that it did not see succeed (coll/monitor.c) */
     _Alignas(WEFT_I_LINE) unsigned char note[2][WEFT_I_NOTE_BYTES]; /* by parity of the epoch */
 } weft_i_board_row;
 

@@ -54,6 +54,7 @@ struct weft_group {
     /* Objects that live as long as the group, made by floors above: */
     void *workspace; /* its scratch memory (symm/workspace.c) */
     void *lane;      /* what its collectives meet on (coll/lane.c) */
+    void *coalesce;  /* calls that are collected instead of run (coll/coalesce.c) */
 };
 
 /* What a rank is doing while it waits, for messages. */

@@ -23,7 +23,9 @@ typedef enum weft_i_kind {
     WEFT_I_WORK,
     WEFT_I_MESH,
     WEFT_I_LANE,
-    WEFT_I_LIST
+    WEFT_I_LIST,
+    WEFT_I_BLOBS,
+    WEFT_I_COALESCE
 } weft_i_kind;
 
 /* First member of every handle. */

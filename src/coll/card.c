@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cards in words; see card.h.  A card is another rank's memory: nothing in it is trusted. */
+#include "coll/card.h"
+
+#include "coll/choose.h"
+#include "weft/coll.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+bool weft_i_card_same(const weft_i_card *a, const weft_i_card *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->reduction == b->reduction &&
+           a->root == b->root && a->count == b->count && a->offset == b->offset &&
+           a->block == b->block;
+}
+
+static bool has_root(weft_i_coll_kind kind)
+{
+    switch (kind) {
+    case WEFT_I_REDUCE:
+    case WEFT_I_BROADCAST:
+    case WEFT_I_GATHER:
+    case WEFT_I_SCATTER:
+    case WEFT_I_GATHER_PARTS:
+    case WEFT_I_SCATTER_PARTS:
+    case WEFT_I_GATHER_OBJECT:
+    case WEFT_I_BROADCAST_OBJECT:
+    case WEFT_I_SCATTER_OBJECT:
+    case WEFT_I_MULTIMEM_ONE_SHOT_REDUCE:
+    case WEFT_I_TILE_REDUCE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool has_reduction(weft_i_coll_kind kind)
+{
+    switch (kind) {
+    case WEFT_I_BARRIER:
+    case WEFT_I_BROADCAST:
+    case WEFT_I_ALL_GATHER:
+    case WEFT_I_GATHER:
+    case WEFT_I_SCATTER:
+    case WEFT_I_ALL_TO_ALL:
+    case WEFT_I_SEND:
+    case WEFT_I_RECV:
+    case WEFT_I_ALL_GATHER_LIST:
+    case WEFT_I_ALL_TO_ALL_LIST:
+    case WEFT_I_ALL_GATHER_PARTS:
+    case WEFT_I_GATHER_PARTS:
+    case WEFT_I_SCATTER_PARTS:
+    case WEFT_I_ALL_GATHER_OBJECT:
+    case WEFT_I_GATHER_OBJECT:
+    case WEFT_I_BROADCAST_OBJECT:
+    case WEFT_I_SCATTER_OBJECT:
+    case WEFT_I_MULTIMEM_ALL_GATHER:
+    case WEFT_I_LOW_CONTENTION_ALL_GATHER:
+    case WEFT_I_ALL_TO_ALL_VDEV:
+    case WEFT_I_ALL_TO_ALL_VDEV_2D:
+    case WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static bool is_object(weft_i_coll_kind kind)
+{
+    return kind == WEFT_I_ALL_GATHER_OBJECT || kind == WEFT_I_GATHER_OBJECT ||
+           kind == WEFT_I_BROADCAST_OBJECT || kind == WEFT_I_SCATTER_OBJECT;
+}
+
+static bool is_list(weft_i_coll_kind kind)
+{
+    return kind == WEFT_I_ALL_REDUCE_LIST || kind == WEFT_I_ALL_GATHER_LIST ||
+           kind == WEFT_I_REDUCE_SCATTER_LIST || kind == WEFT_I_ALL_TO_ALL_LIST;
+}
+
+static bool is_parts(weft_i_coll_kind kind)
+{
+    return kind == WEFT_I_ALL_GATHER_PARTS || kind == WEFT_I_GATHER_PARTS ||
+           kind == WEFT_I_SCATTER_PARTS || kind == WEFT_I_REDUCE_SCATTER_PARTS;
+}
+
+/* Text that grows, and stops at the end of its room. */
+typedef struct text {
+    char *out;
+    size_t used, bytes;
+} text;
+
+__attribute__((format(printf, 2, 3))) static void add(text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->out + t->used, t->bytes - t->used, format, args);
+    va_end(args);
+    t->used += n < 0 ? 0 : (size_t)n;
+    if (t->used >= t->bytes)
+        t->used = t->bytes - 1;
+}
+
+static uint32_t shown_dims(const weft_i_card *card)
+{
+    return card->dims < WEFT_I_CARD_DIMS ? card->dims : WEFT_I_CARD_DIMS;
+}
+
+static void add_list(text *t, const weft_i_card *card)
+{
+    add(t, " of %u tensors", card->dims);
+    for (uint32_t i = 0; i < shown_dims(card); i++)
+        add(t, "%s%u %s", i ? ", " : " (", card->dim[i] & 0x3ffffff,
+            weft_dtype_name((weft_dtype)(card->dim[i] >> 26)));
+    if (card->dims)
+        add(t, "%s)", card->dims > WEFT_I_CARD_DIMS ? ", ..." : "");
+}
+
+static void add_shape(text *t, const weft_i_card *card)
+{
+    add(t, ", shape [");
+    for (uint32_t i = 0; i < shown_dims(card); i++)
+        add(t, "%s%u", i ? ", " : "", card->dim[i]);
+    add(t, "%s]", card->dims > WEFT_I_CARD_DIMS ? ", ..." : "");
+}
+
+const char *weft_i_card_text(const weft_i_card *card, char *out, size_t bytes)
+{
+    text t = {out, 0, bytes};
+    weft_i_coll_kind kind = (weft_i_coll_kind)card->kind;
+    bool first = kind == WEFT_I_FIRST_USE && card->root < WEFT_I_COLL_KINDS;
+    if (card->kind >= WEFT_I_COLL_KINDS) {
+        add(&t, "something unknown");
+        return out;
+    }
+    const char *dtype = weft_dtype_name((weft_dtype)card->dtype);
+    add(&t, "%s", weft_i_coll_name(first ? (weft_i_coll_kind)card->root : kind));
+    if (is_list(kind))
+        add_list(&t, card);
+    else if (is_parts(
+                 kind)) /* counts may differ between ranks, and are compared by the operation */
+        add(&t, " of %s", dtype);
+    else if (kind == WEFT_I_ALL_TO_ALL && card->root)
+        add(&t, " of %s by splits", dtype);
+    else if (kind != WEFT_I_BARRIER && !is_object(kind))
+        add(&t, " of %llu %s", (unsigned long long)card->count, dtype);
+    if (first)
+        add(&t, ", with symmetric memory not used before");
+    else if (has_reduction(kind))
+        add(&t, ", %s", weft_reduction_name((weft_reduction)card->reduction));
+    if (has_root(kind))
+        add(&t, ", root %u", card->root);
+    if (card->dims && !is_list(kind) && !is_parts(kind))
+        add_shape(&t, card);
+    if (card->block)
+        add(&t, ", at byte %llu of symmetric block %u", (unsigned long long)card->offset,
+            card->block);
+    return out;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collecting calls.  A group that collects holds the filled calls and their tensors; closing makes
+ * one list of them (list.h) and posts it.  The first failure is kept, and then nothing is launched.
+ */
+#include "coll/coalesce.h"
+
+#include "coll/list.h"
+#include "coll/work.h"
+
+#include "base/os.h"
+#include "base/status.h"
+#include "coll/fill.h"
+#include "weft/coalesce.h"
+
+#include <stdio.h>
+
+typedef struct coalesce {
+    weft_i_object object;
+    pthread_t owner; /* whose calls are collected */
+    weft_i_coll *calls;
+    size_t count, room;
+    weft_status failure; /* of the first call that failed */
+    char message[512];
+} coalesce;
+
+static void destroy(weft_i_object *object)
+{
+    coalesce *c = (coalesce *)object;
+    for (size_t i = 0; i < c->count; i++) {
+        weft_i_object_drop(c->calls[i].in_tensor);
+        weft_i_object_drop(c->calls[i].out_tensor);
+    }
+    WEFT_OS->free(c->calls);
+    weft_i_object_free(object);
+}
+
+bool weft_i_coalesce_is_mine(const weft_group *group)
+{
+    return pthread_equal(((const coalesce *)group->coalesce)->owner, pthread_self());
+}
+
+/* The kind of list that calls of this kind make; -1: none. */
+static int list_kind(weft_i_coll_kind kind)
+{
+    switch (kind) {
+    case WEFT_I_ALL_REDUCE:
+        return WEFT_I_ALL_REDUCE_LIST;
+    case WEFT_I_ALL_GATHER:
+        return WEFT_I_ALL_GATHER_LIST;
+    case WEFT_I_REDUCE_SCATTER:
+        return WEFT_I_REDUCE_SCATTER_LIST;
+    default:
+        return -1;
+    }
+}
+
+static weft_status check_kind(const coalesce *c, const weft_i_coll *coll)
+{
+    const weft_i_coll *first = c->calls;
+    if (list_kind(coll->kind) < 0)
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "%s: group \"%s\" collects calls (weft_coalesce_open); only all_reduce, "
+                           "all_gather and reduce_scatter can be collected",
+                           coll->call.op, coll->group->name);
+    if (!c->count)
+        return WEFT_OK;
+    if (first->kind != coll->kind)
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "%s: group \"%s\" collects calls to %s, all must be of one kind",
+                           coll->call.op, coll->group->name, first->call.op);
+    if (first->reduction != coll->reduction)
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "%s: group \"%s\" collects calls with reduction %s, and this one has %s",
+                           coll->call.op, coll->group->name, weft_reduction_name(first->reduction),
+                           weft_reduction_name(coll->reduction));
+    if (first->reduction == WEFT_PREMUL_SUM &&
+        !(first->factor <= coll->factor && first->factor >= coll->factor))
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "%s: group \"%s\" collects calls with premul factor %g, and this one "
+                           "has %g",
+                           coll->call.op, coll->group->name, first->factor, coll->factor);
+    return WEFT_OK;
+}
+
+static weft_status append(coalesce *c, const weft_i_coll *coll)
+{
+    if (c->count == c->room) {
+        size_t room = c->room ? 2 * c->room : 8;
+        weft_i_coll *wider = WEFT_OS->resize(c->calls, room * sizeof *wider);
+        if (!wider)
+            return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory to collect %zu calls",
+                               coll->call.op, c->count + 1);
+        c->calls = wider;
+        c->room = room;
+    }
+    c->calls[c->count++] = *coll;
+    weft_i_object_hold(coll->in_tensor);
+    weft_i_object_hold(coll->out_tensor);
+    return WEFT_OK;
+}
+
+/* Keeps the first failure. */
+static weft_status note(coalesce *c, weft_status status)
+{
+    if (status < 0 && c->failure == WEFT_OK) {
+        c->failure = status;
+        snprintf(c->message, sizeof c->message, "%s", weft_last_error());
+    }
+    return status;
+}
+
+weft_status weft_i_coalesce_add(const weft_i_coll *coll, weft_status filled)
+{
+    coalesce *c = coll->group->coalesce;
+    if (filled == WEFT_OK)
+        filled = check_kind(c, coll);
+    if (filled == WEFT_OK)
+        filled = append(c, coll);
+    return note(c, filled);
+}
+
+weft_status weft_i_coalesce_refuse(const weft_i_coll *coll, weft_status filled)
+{
+    return note(coll->group->coalesce,
+                filled < 0
+                    ? filled
+                    : weft_i_fail(WEFT_ERR_STATE,
+                                  "%s: group \"%s\" collects calls, and closing it gives the work "
+                                  "for all of them: use the form that is not posted",
+                                  coll->call.op, coll->group->name));
+}
+
+/* ---- public ---- */
+
+weft_status weft_coalesce_open(weft_group *group)
+{
+    WEFT_TRY(weft_i_group_usable(group));
+    if (group->coalesce)
+        return weft_i_fail(WEFT_ERR_STATE, "coalesce_open: group \"%s\" collects calls already",
+                           group->name);
+    coalesce *c = weft_i_object_new_unscoped(WEFT_I_COALESCE, sizeof *c, destroy);
+    if (!c)
+        return weft_last_status();
+    c->owner = pthread_self();
+    group->coalesce = c;
+    return WEFT_OK;
+}
+
+/* One call of everything that was collected. */
+static weft_status fill(weft_i_coll *coll, const coalesce *c, weft_group *group)
+{
+    uint32_t digest = 0;
+    weft_i_coll_kind kind =
+        c->count ? (weft_i_coll_kind)list_kind(c->calls->kind) : WEFT_I_ALL_REDUCE_LIST;
+    WEFT_TRY(weft_i_fill_begin(coll, kind, group));
+    coll->list = weft_i_list_new(c->count);
+    if (!coll->list)
+        return weft_last_status();
+    for (size_t i = 0; i < c->count; i++) {
+        weft_i_list_add(coll->list, &c->calls[i]);
+        digest = weft_i_digest(digest, c->calls[i].digest);
+        coll->factor = c->calls[i].factor;
+        coll->reduction = c->calls[i].reduction;
+    }
+    return weft_i_list_seal(coll, digest);
+}
+
+static weft_work *launch(const coalesce *c, weft_group *group)
+{
+    if (c->failure < 0)
+        return weft_i_null(c->failure, "coalesce_close: nothing was launched in group \"%s\": %s",
+                           group->name, c->message);
+    weft_i_coll coll = {0};
+    weft_status filled = fill(&coll, c, group);
+    weft_work *work = filled < 0 ? NULL : weft_i_work_post(&coll);
+    weft_i_object_drop(coll.list); /* the work holds it */
+    return work;
+}
+
+weft_work *weft_coalesce_close(weft_group *group)
+{
+    if (weft_i_group_usable(group) < 0)
+        return NULL;
+    coalesce *c = group->coalesce;
+    if (!c || !weft_i_coalesce_is_mine(group))
+        return weft_i_null(WEFT_ERR_STATE,
+                           "coalesce_close: group \"%s\" does not collect calls of this thread",
+                           group->name);
+    group->coalesce = NULL;
+    weft_work *work = launch(c, group);
+    weft_i_object_drop(c);
+    return work;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The monitored barrier.  It meets on the group's board as an ordinary barrier does.  A rank that
+ * gives up takes its arrival back, as in every meeting; it would look to the others as if it had
+ * never come.  So it also counts that in its row, and who sees the count change gives up too and
+ * does not name it: all tell of the same ranks, and none waits longer than the first.
+ */
+#include "weft/monitor.h"
+
+#include "base/os.h"
+#include "base/status.h"
+#include "fabric/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What is known of the others when the rank arrives. */
+typedef struct vigil {
+    weft_i_call call;
+    const weft_i_board_row *row;
+    const uint32_t *before; /* given_up of each rank */
+} vigil;
+
+static uint32_t given_up(const weft_i_board_row *row)
+{
+    /* Pairs with the release in `tell`: the arrival is seen to be gone. */
+    return atomic_load_explicit(&row->given_up, memory_order_acquire);
+}
+
+static bool gave_up_here(const vigil *v, int rank)
+{
+    return given_up(&v->row[rank]) != v->before[rank];
+}
+
+/* Can the barrier still succeed?  Called for each rank that is missing. */
+static weft_status watch(void *arg, uint64_t missing)
+{
+    const vigil *v = arg;
+    return gave_up_here(v, (int)missing) ? WEFT_ERR_TIMEOUT
+                                         : weft_i_group_fate(v->call.group, (int)missing);
+}
+
+/* Has the rank not come, and not given up either? */
+static bool is_missing(const vigil *v, const weft_i_meeting *meeting, int rank)
+{
+    /* Relaxed: only for the message. */
+    uint64_t word = atomic_load_explicit(&v->row[rank].arrival, memory_order_relaxed);
+    return rank != v->call.group->rank && !weft_i_arrived(word, meeting->epoch) &&
+           !gave_up_here(v, rank);
+}
+
+/* Why it cannot succeed: the gravest fate of those who are missing.  Who gave up and then left is
+ * not one of them. */
+static weft_status gravest(const vigil *v, const weft_i_meeting *meeting)
+{
+    weft_status why = WEFT_ERR_TIMEOUT;
+    for (int rank = 0; rank < v->call.group->size; rank++) {
+        weft_status fate =
+            is_missing(v, meeting, rank) ? weft_i_group_fate(v->call.group, rank) : WEFT_OK;
+        if (fate < 0 && why != WEFT_ERR_PEER_DEAD)
+            why = fate;
+    }
+    return why;
+}
+
+/* "rank 2 (...), rank 3 (...)": all that are missing, or the first that has this fate. */
+static bool name_missing(const vigil *v, const weft_i_meeting *meeting, bool all, weft_status why,
+                         char *out, size_t bytes)
+{
+    const weft_group *group = v->call.group;
+    size_t used = 0;
+    out[0] = 0;
+    for (int rank = 0; rank < group->size && (all || !used) && used + 48 < bytes; rank++) {
+        int world = group->members[rank];
+        weft_status fate = weft_i_world_fate(group->world, world);
+        if (!is_missing(v, meeting, rank) || (!all && why != WEFT_ERR_TIMEOUT && fate != why))
+            continue;
+        used += (size_t)snprintf(out + used, bytes - used, "%s", used ? ", " : "");
+        if (world != rank)
+            used +=
+                (size_t)snprintf(out + used, bytes - used, "rank %d of the group, world ", rank);
+        weft_i_world_describe(group->world, world, out + used, bytes - used);
+        used = strlen(out);
+    }
+    return used > 0;
+}
+
+/* Tells the others that this rank waits no longer. */
+static void tell(const weft_i_point *point, weft_i_board_row *mine)
+{
+    /* Pairs with the acquire in given_up. */
+    atomic_fetch_add_explicit(&mine->given_up, 1, memory_order_release);
+    weft_i_signal_ring(point);
+}
+
+static weft_status fail(const vigil *v, const weft_i_meeting *meeting, bool all, int64_t begin)
+{
+    char what[160], names[1500];
+    weft_status why = gravest(v, meeting);
+    long long waited_ms = (WEFT_OS->clock_ns() - begin) / 1000000;
+    WEFT_TRY(weft_i_group_check_revoked(&v->call));
+    weft_i_call_text(&v->call, what, sizeof what);
+    if (!name_missing(v, meeting, all, why, names, sizeof names))
+        snprintf(names, sizeof names, "nobody any more: the last came as the limit passed");
+    return weft_i_fail(why, "%s: %s after %lld ms: %s", what,
+                       why == WEFT_ERR_TIMEOUT ? "still missing" : "will not succeed", waited_ms,
+                       names);
+}
+
+static weft_status meet(const weft_group *group, vigil *v, int64_t limit, bool all)
+{
+    weft_i_board_row *row = group->board->row;
+    weft_i_point point = {.me = group->rank,
+                          .size = group->size,
+                          .words = (char *)&row[0].arrival,
+                          .passes = (char *)&row[0].pass,
+                          .bells = (char *)&row[0].bell,
+                          .stride = sizeof *row,
+                          .mode = group->world->mode,
+                          .lost = watch,
+                          .arg = v};
+    weft_i_meeting meeting = {.culprit = -1};
+    int64_t begin = WEFT_OS->clock_ns();
+    WEFT_TRY(weft_i_group_check_revoked(&v->call));
+    weft_status status =
+        weft_i_signal_meet(&point, weft_i_digest(weft_i_digest(1, 0), 'm'), limit, &meeting);
+    if (status == WEFT_OK)
+        return WEFT_OK;
+    if (status == WEFT_ERR_MISMATCH)
+        return weft_i_group_mismatch(&v->call, &meeting);
+    tell(&point, &row[group->rank]);
+    return fail(v, &meeting, all, begin);
+}
+
+static weft_status meet_on_board(weft_group *group, int64_t limit, bool all)
+{
+    uint32_t *before = WEFT_OS->alloc((size_t)group->size * sizeof *before);
+    if (!before)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "monitored_barrier: no memory for %d ranks",
+                           group->size);
+    for (int rank = 0; rank < group->size; rank++)
+        before[rank] = given_up(&group->board->row[rank]);
+    vigil v = {{group, "monitored_barrier", -1}, group->board->row, before};
+    uint64_t number =
+        weft_i_record_begin(weft_i_group_record(group), "monitored_barr", group->id, 0, -1, -1);
+    weft_status status = meet(group, &v, limit, all);
+    weft_i_record_end(weft_i_group_record(group), number, status);
+    WEFT_OS->free(before);
+    return status;
+}
+
+weft_status weft_monitored_barrier(weft_group *group, int64_t timeout_ms, bool wait_all)
+{
+    WEFT_TRY(weft_i_group_usable(group));
+    WEFT_TRY(weft_i_group_check_limit("monitored_barrier", timeout_ms));
+    if (!group->board) /* between hosts: the message names everybody who is missing */
+        return weft_i_group_exchange(group, "monitored_barrier", NULL, 0, NULL, timeout_ms);
+    return meet_on_board(group, weft_i_group_limit(group, timeout_ms), wait_all);
+}

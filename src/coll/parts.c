@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collectives with a tensor per rank.  A call holds a list with one item for each rank; each rank
+ * shows its inputs as one stream and tells in its table what it gives and what it expects, so that
+ * all find the same difference.
+ */
+#include "coll/coalesce.h"
+#include "coll/fill.h"
+#include "coll/list.h"
+#include "coll/stream.h"
+#include "coll/work.h"
+
+#include "base/status.h"
+#include "weft/parts.h"
+
+/* ---- filling ---- */
+
+/* What the caller gave: a list, or one tensor that is this rank's part; or neither. */
+typedef struct side {
+    weft_tensor *const *list;
+    weft_tensor *one;
+    bool given;
+} side;
+
+static bool has_part(const side *s, const weft_group *group, int rank)
+{
+    return s->given && (s->list || rank == group->rank);
+}
+
+static weft_tensor *part_of(const side *s, int rank)
+{
+    return s->list ? s->list[rank] : s->one;
+}
+
+static weft_status fill_part(weft_i_coll *part, const weft_i_coll *coll, const side *out,
+                             const side *in, int rank)
+{
+    WEFT_TRY(weft_i_fill_begin(part, coll->kind, coll->group));
+    if (has_part(in, coll->group, rank))
+        WEFT_TRY(weft_i_fill_input(part, part_of(in, rank)));
+    if (has_part(out, coll->group, rank))
+        WEFT_TRY(weft_i_fill_output(part, part_of(out, rank)));
+    if (part->in_tensor && part->out_tensor && part->in_bytes != part->out_bytes)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the input has %zu bytes, the output %zu",
+                           part->call.op, part->in_bytes, part->out_bytes);
+    WEFT_TRY(weft_i_fill_check_overlap(part, 0, 0));
+    return weft_i_fill_seal(part, part->in_bytes);
+}
+
+static weft_status add_part(weft_i_coll *coll, const side *out, const side *in, int rank,
+                            bool *first)
+{
+    weft_i_coll part;
+    WEFT_TRY(fill_part(&part, coll, out, in, rank));
+    bool any = part.in_tensor || part.out_tensor;
+    if (any && !*first && part.dtype != coll->dtype)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the part of rank %d is %s, those before it %s",
+                           coll->call.op, rank, weft_dtype_name(part.dtype),
+                           weft_dtype_name(coll->dtype));
+    if (any) {
+        coll->dtype = part.dtype;
+        *first = false;
+    }
+    coll->in_bytes += part.in_bytes;
+    coll->out_bytes += part.out_bytes;
+    weft_i_list_add(coll->list, &part);
+    return WEFT_OK;
+}
+
+/* After `begin`: the list of all parts. */
+static weft_status fill_parts(weft_i_coll *coll, const side *out, const side *in)
+{
+    bool first = true;
+    coll->list = weft_i_list_new((size_t)coll->group->size);
+    if (!coll->list)
+        return weft_last_status();
+    for (int rank = 0; rank < coll->group->size; rank++)
+        WEFT_TRY(add_part(coll, out, in, rank, &first));
+    return weft_i_list_check_overlap(coll->list, coll->call.op);
+}
+
+static weft_status check_list(const weft_i_coll *coll, const void *list, const char *which)
+{
+    return list ? WEFT_OK
+                : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d gives no list of %ss",
+                              coll->call.op, coll->group->rank, which);
+}
+
+/* A list that the root gives, and nobody else. */
+static weft_status check_root_list(const weft_i_coll *coll, const void *list, const char *which)
+{
+    if (coll->group->rank == coll->root)
+        return check_list(coll, list, which);
+    return list ? weft_i_fail(WEFT_ERR_INVALID_ARG,
+                              "%s: only the root, rank %d, gives a list of %ss; on rank %d it must "
+                              "be NULL",
+                              coll->call.op, coll->root, which, coll->group->rank)
+                : WEFT_OK;
+}
+
+static weft_status fill_all_gather(weft_i_coll *coll, weft_tensor *const *out, weft_tensor *in,
+                                   weft_group *group)
+{
+    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_GATHER_PARTS, group));
+    WEFT_TRY(check_list(coll, out, "output"));
+    WEFT_TRY(fill_parts(coll, &(side){out, NULL, true}, &(side){NULL, in, true}));
+    return weft_i_fill_seal(coll, 0);
+}
+
+static weft_status fill_gather(weft_i_coll *coll, weft_tensor *const *out, weft_tensor *in,
+                               int root, weft_group *group)
+{
+    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_GATHER_PARTS, group));
+    WEFT_TRY(weft_i_fill_check_root(coll->call.op, group, root));
+    coll->root = root;
+    WEFT_TRY(check_root_list(coll, out, "output"));
+    WEFT_TRY(fill_parts(coll, &(side){out, NULL, out != NULL}, &(side){NULL, in, true}));
+    return weft_i_fill_seal(coll, 0);
+}
+
+static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *const *in,
+                                int root, weft_group *group)
+{
+    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_SCATTER_PARTS, group));
+    WEFT_TRY(weft_i_fill_check_root(coll->call.op, group, root));
+    coll->root = root;
+    WEFT_TRY(check_root_list(coll, in, "input"));
+    WEFT_TRY(fill_parts(coll, &(side){NULL, out, true}, &(side){in, NULL, in != NULL}));
+    return weft_i_fill_seal(coll, 0);
+}
+
+static weft_status fill_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *const *in,
+                                       weft_reduction op, weft_group *group)
+{
+    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_REDUCE_SCATTER_PARTS, group));
+    WEFT_TRY(check_list(coll, in, "input"));
+    WEFT_TRY(fill_parts(coll, &(side){NULL, out, true}, &(side){in, NULL, true}));
+    WEFT_TRY(weft_i_fill_reduction(coll, op));
+    return weft_i_fill_seal(coll, 0);
+}
+
+/* ---- what the ranks tell each other: a row of bytes given by part, then bytes expected ---- */
+
+static void write_row(const weft_i_coll *coll)
+{
+    weft_i_lane *lane = coll->lane;
+    uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
+    for (int rank = 0; rank < lane->size; rank++) {
+        row[rank] = coll->list->items[rank].bytes;
+        row[lane->size + rank] = coll->list->items[rank].out_bytes;
+    }
+}
+
+static size_t gives(const weft_i_coll *coll, int rank, int part)
+{
+    return weft_i_lane_splits(coll->lane, rank, coll->lane->epoch)[part];
+}
+
+static size_t expects(const weft_i_coll *coll, int rank, int part)
+{
+    return weft_i_lane_splits(coll->lane, rank, coll->lane->epoch)[coll->lane->size + part];
+}
+
+static bool is_gather(const weft_i_coll *coll)
+{
+    return coll->kind == WEFT_I_ALL_GATHER_PARTS || coll->kind == WEFT_I_GATHER_PARTS;
+}
+
+/* All compare the same numbers in the same order, and so tell of the same pair. */
+static weft_status compare(const weft_i_coll *coll, int giver, size_t given, int taker,
+                           size_t expected, int part)
+{
+    if (given == expected)
+        return WEFT_OK;
+    weft_i_group_spoil(coll->group, WEFT_ERR_MISMATCH);
+    const char *dtype = weft_dtype_name(coll->dtype);
+    return weft_i_fail(WEFT_ERR_MISMATCH,
+                       "%s in group \"%s\", part %d: rank %d calls it with %zu %s, but rank %d "
+                       "calls it with %zu %s there",
+                       coll->call.op, coll->group->name, part, giver, given / coll->item, dtype,
+                       taker, expected / coll->item, dtype);
+}
+
+static weft_status check_rows(const weft_i_coll *coll)
+{
+    int size = coll->lane->size, root = coll->root;
+    for (int part = 0; part < size; part++)
+        for (int rank = 0; rank < size; rank++) {
+            if (coll->kind == WEFT_I_ALL_GATHER_PARTS ||
+                (coll->kind == WEFT_I_GATHER_PARTS && rank == root))
+                WEFT_TRY(compare(coll, part, gives(coll, part, part), rank,
+                                 expects(coll, rank, part), part));
+            if (coll->kind == WEFT_I_SCATTER_PARTS && rank == part)
+                WEFT_TRY(compare(coll, root, gives(coll, root, part), rank,
+                                 expects(coll, rank, part), part));
+            if (coll->kind == WEFT_I_REDUCE_SCATTER_PARTS)
+                WEFT_TRY(
+                    compare(coll, 0, gives(coll, 0, part), rank, gives(coll, rank, part), part));
+        }
+    return WEFT_OK;
+}
+
+static size_t longest_stream(const weft_i_coll *coll)
+{
+    size_t longest = 0;
+    for (int part = 0; part < coll->lane->size; part++) {
+        size_t bytes = gives(coll, is_gather(coll) ? part : coll->root, part);
+        longest = !is_gather(coll) ? longest + bytes : bytes > longest ? bytes : longest;
+    }
+    return longest;
+}
+
+/* ---- moving ---- */
+
+static weft_i_run part_run(const weft_i_coll *coll, size_t index)
+{
+    const weft_i_list_item *item = &coll->list->items[index];
+    return (weft_i_run){item->in, item->bytes};
+}
+
+static void take_all(weft_i_coll *coll, const weft_i_piece *piece)
+{
+    const weft_i_lane *lane = coll->lane;
+    for (int i = 0; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        const weft_i_list_item *item = &coll->list->items[rank];
+        if (item->out_bytes > piece->from)
+            memcpy(item->out + piece->from, weft_i_piece_of(piece, rank),
+                   weft_i_coll_min(item->out_bytes, piece->to) - piece->from);
+    }
+}
+
+/* Which bytes of the piece belong to my part, and where they go in it. */
+typedef struct overlap {
+    size_t in_piece, in_part, bytes;
+} overlap;
+
+static overlap my_share(const weft_i_coll *coll, const weft_i_piece *piece)
+{
+    size_t begin = 0;
+    for (int part = 0; part < coll->lane->me; part++)
+        begin += gives(coll, coll->root, part);
+    size_t end = begin + coll->list->items[coll->lane->me].out_bytes;
+    size_t from = begin > piece->from ? begin : piece->from;
+    size_t to = weft_i_coll_min(end, piece->to);
+    return from < to ? (overlap){from - piece->from, from - begin, to - from} : (overlap){0, 0, 0};
+}
+
+static void take_mine(weft_i_coll *coll, const weft_i_piece *piece)
+{
+    overlap share = my_share(coll, piece);
+    if (share.bytes)
+        memcpy(coll->list->items[coll->lane->me].out + share.in_part,
+               weft_i_piece_of(piece, coll->root) + share.in_piece, share.bytes);
+}
+
+static void fold_mine(weft_i_coll *coll, const weft_i_piece *piece)
+{
+    weft_i_lane *lane = coll->lane;
+    overlap share = my_share(coll, piece);
+    if (!share.bytes)
+        return;
+    for (int rank = 0; rank < lane->size; rank++)
+        lane->sources[rank] = weft_i_piece_of(piece, rank) + share.in_piece;
+    weft_i_coll_fold_to(coll, coll->list->items[lane->me].out + share.in_part,
+                        share.bytes / coll->item);
+}
+
+weft_status weft_i_coll_parts(weft_i_coll *coll)
+{
+    weft_i_stream stream = {.run = part_run, .runs = coll->list->count};
+    write_row(coll);
+    WEFT_TRY(weft_i_stream_enter(coll, &stream));
+    WEFT_TRY(check_rows(coll));
+    return weft_i_stream_take(coll, &stream, longest_stream(coll),
+                              is_gather(coll)                      ? take_all
+                              : coll->kind == WEFT_I_SCATTER_PARTS ? take_mine
+                                                                   : fold_mine);
+}
+
+/* ---- public: the plain and the posted form of each ---- */
+
+static weft_status run(weft_i_coll *coll, weft_status filled)
+{
+    if (weft_i_coalesce_is_open(coll->group))
+        filled = weft_i_coalesce_add(coll, filled); /* refuses it */
+    weft_status status = filled < 0 ? filled : weft_i_work_now(coll);
+    weft_i_object_drop(coll->list);
+    return status;
+}
+
+static weft_work *post(weft_i_coll *coll, weft_status filled)
+{
+    if (weft_i_coalesce_is_open(coll->group))
+        filled = weft_i_coalesce_add(coll, filled); /* refuses it */
+    weft_work *work = filled < 0 ? NULL : weft_i_work_post(coll);
+    weft_i_object_drop(coll->list); /* the work holds it */
+    return work;
+}
+
+#define BOTH_FORMS(name_, parameters_, fill_)         \
+    weft_status weft_##name_##_parts_into parameters_ \
+    {                                                 \
+        weft_i_coll coll = {0};                       \
+        return run(&coll, fill_);                     \
+    }                                                 \
+    weft_work *weft_##name_##_parts_start parameters_ \
+    {                                                 \
+        weft_i_coll coll = {0};                       \
+        return post(&coll, fill_);                    \
+    }
+
+BOTH_FORMS(all_gather, (weft_tensor *const *out, weft_tensor *in, weft_group *group),
+           fill_all_gather(&coll, out, in, group))
+BOTH_FORMS(gather, (weft_tensor *const *out, weft_tensor *in, int root, weft_group *group),
+           fill_gather(&coll, out, in, root, group))
+BOTH_FORMS(scatter, (weft_tensor * out, weft_tensor *const *in, int root, weft_group *group),
+           fill_scatter(&coll, out, in, root, group))
+BOTH_FORMS(reduce_scatter,
+           (weft_tensor * out, weft_tensor *const *in, weft_reduction op, weft_group *group),
+           fill_reduce_scatter(&coll, out, in, op, group))

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls that differ between ranks, made up by the hundred: one rank calls another operation, count,
+ * dtype, reduction, root, list, split or form than the others, in another order, in another group,
+ * once more or once less.  Every rank must get an error that names both calls, and the group's fate
+ * must be the same for all.  HARNESS_SEED repeats a run.
+ */
+#include "coll_acts.h"
+#include "harness_ranks.h"
+
+enum { TENSORS = 4 };
+
+static weft_group *join(void)
+{
+    weft_init_opts opts = WEFT_INIT_OPTS;
+    opts.timeout_ms = 20000;
+    weft_group *world = weft_init(&opts);
+    if (!world)
+        FAIL("weft_init: %s", weft_last_error());
+    return world;
+}
+
+static void finish(weft_group *world)
+{
+    weft_clear_error();
+    CHECK(!weft_finish(world));
+}
+
+static weft_group *new_group(weft_group *world, int size)
+{
+    int ranks[VALUES_RANKS];
+    for (int i = 0; i < size; i++)
+        ranks[i] = i;
+    weft_group *group = weft_group_new(world, ranks, size, NULL);
+    if (!group)
+        FAIL("weft_group_new: %s", weft_last_error());
+    return group;
+}
+
+/* ---- any call as a value: an act, or one of the forms with lists or strings ---- */
+
+typedef enum form {
+    PLAIN, /* its act */
+    LIST_ALL_REDUCE,
+    LIST_ALL_GATHER,
+    LIST_REDUCE_SCATTER,
+    LIST_ALL_TO_ALL,
+    PARTS_ALL_GATHER,
+    PARTS_GATHER,
+    PARTS_SCATTER,
+    PARTS_REDUCE_SCATTER,
+    OBJECT_ALL_GATHER,
+    OBJECT_GATHER,
+    OBJECT_BROADCAST,
+    OBJECT_SCATTER,
+    FORMS
+} form;
+
+typedef struct call {
+    form form;
+    act a;       /* dtype, count, reduction and root of the other forms too */
+    int tensors; /* of a list */
+    int64_t odd; /* added to the count of one tensor */
+} call;
+
+static bool is_parts(form f)
+{
+    return f >= PARTS_ALL_GATHER && f <= PARTS_REDUCE_SCATTER;
+}
+
+static bool is_list(form f)
+{
+    return f >= LIST_ALL_REDUCE && f <= LIST_REDUCE_SCATTER;
+}
+
+static bool is_object(form f)
+{
+    return f >= OBJECT_ALL_GATHER;
+}
+
+static bool folds(const call *c)
+{
+    return c->form == PLAIN ? act_folds(c->a.kind)
+                            : c->form == LIST_ALL_REDUCE || c->form == LIST_REDUCE_SCATTER ||
+                                  c->form == PARTS_REDUCE_SCATTER;
+}
+
+static bool has_root(const call *c)
+{
+    return c->form == PLAIN ? act_has_root(c->a.kind)
+                            : c->form == PARTS_GATHER || c->form == PARTS_SCATTER ||
+                                  (is_object(c->form) && c->form != OBJECT_ALL_GATHER);
+}
+
+/* As the library's messages tell it. */
+static const char *text_of(const call *c, char *out, size_t bytes)
+{
+    static const char *const names[FORMS] = {
+        "",
+        "all_reduce_list",
+        "all_gather_list",
+        "reduce_scatter_list",
+        "all_to_all_list",
+        "all_gather_parts",
+        "gather_parts",
+        "scatter_parts",
+        "reduce_scatter_parts",
+        "all_gather_object",
+        "gather_object",
+        "broadcast_object",
+        "scatter_object",
+    };
+    if (c->form == PLAIN)
+        return act_text(&c->a, out, bytes);
+    int n = snprintf(out, bytes, "%s", names[c->form]);
+    if (is_list(c->form))
+        n += snprintf(out + n, bytes - (size_t)n, " of %d tensors", c->tensors);
+    if (is_parts(c->form))
+        n += snprintf(out + n, bytes - (size_t)n, " of %s", weft_dtype_name(c->a.dtype));
+    if (folds(c) && !is_list(c->form))
+        n += snprintf(out + n, bytes - (size_t)n, ", %s", weft_reduction_name(c->a.reduction));
+    if (has_root(c))
+        snprintf(out + n, bytes - (size_t)n, ", root %d", c->a.root);
+    return out;
+}
+
+static weft_tensor *blank(const call *c, int64_t count)
+{
+    weft_tensor *x = weft_zeros(c->a.dtype, WEFT_CPU, WEFT_SHAPE(count));
+    CHECK(x);
+    return x;
+}
+
+static weft_status wait_for(weft_work *work)
+{
+    return work ? weft_work_wait(work, WEFT_DEFAULT) : weft_last_status();
+}
+
+static weft_status run_list(const call *c, int size, weft_group *group)
+{
+    weft_tensor *in[TENSORS], *out[TENSORS];
+    for (int k = 0; k < c->tensors; k++) {
+        int64_t count = c->a.count + k + (k == c->tensors - 1 ? c->odd : 0);
+        in[k] = blank(c, c->form == LIST_REDUCE_SCATTER ? count * size : count);
+        out[k] = blank(c, c->form == LIST_ALL_GATHER ? count * size : count);
+    }
+    if (c->form == LIST_ALL_GATHER)
+        return c->a.posted ? wait_for(weft_all_gather_list_start(out, in, c->tensors, group))
+                           : weft_all_gather_list_into(out, in, c->tensors, group);
+    if (c->form == LIST_ALL_REDUCE)
+        return c->a.posted ? wait_for(weft_all_reduce_list_start(out, in, c->tensors,
+                                                                 c->a.reduction, group))
+                           : weft_all_reduce_list_into(out, in, c->tensors, c->a.reduction, group);
+    return c->a.posted ? wait_for(weft_reduce_scatter_list_start(out, in, c->tensors,
+                                                                 c->a.reduction, group))
+                       : weft_reduce_scatter_list_into(out, in, c->tensors, c->a.reduction, group);
+}
+
+/* Part r has count + r elements; `odd` is added to all that this rank brings. */
+static weft_status run_parts(const call *c, int rank, int size, weft_group *group)
+{
+    weft_tensor *list[VALUES_RANKS], *others[VALUES_RANKS], *one;
+    bool root = rank == c->a.root;
+    for (int r = 0; r < size; r++) {
+        list[r] = blank(c, c->a.count + r + c->odd);
+        others[r] = blank(c, c->a.count + rank);
+    }
+    one = blank(c, c->a.count + rank + c->odd);
+    switch (c->form) {
+    case LIST_ALL_TO_ALL:
+        return c->a.posted ? wait_for(weft_all_to_all_list_start(others, list, group))
+                           : weft_all_to_all_list_into(others, list, group);
+    case PARTS_ALL_GATHER:
+        return c->a.posted ? wait_for(weft_all_gather_parts_start(list, one, group))
+                           : weft_all_gather_parts_into(list, one, group);
+    case PARTS_GATHER:
+        return weft_gather_parts_into(root ? list : NULL, one, c->a.root, group);
+    case PARTS_SCATTER:
+        return weft_scatter_parts_into(one, root ? list : NULL, c->a.root, group);
+    default:
+        return c->a.posted
+                   ? wait_for(weft_reduce_scatter_parts_start(one, list, c->a.reduction, group))
+                   : weft_reduce_scatter_parts_into(one, list, c->a.reduction, group);
+    }
+}
+
+static weft_status run_object(const call *c, int rank, int size, weft_group *group)
+{
+    weft_bytes word = {"word", (size_t)(rank % 4)}, list[VALUES_RANKS];
+    bool root = rank == c->a.root;
+    for (int r = 0; r < size; r++)
+        list[r] = word;
+    weft_clear_error();
+    const weft_blobs *got =
+        c->form == OBJECT_ALL_GATHER ? weft_all_gather_object(word, group)
+        : c->form == OBJECT_GATHER   ? weft_gather_object(word, c->a.root, group)
+        : c->form == OBJECT_SCATTER
+            ? weft_scatter_object(root ? list : NULL, c->a.root, group)
+            : weft_broadcast_object(root ? list : NULL, root ? size : 0, c->a.root, group);
+    return got ? WEFT_OK : weft_last_status();
+}
+
+static weft_status run_call(const call *c, int rank, int size, weft_group *group)
+{
+    if (is_object(c->form))
+        return run_object(c, rank, size, group);
+    if (is_list(c->form))
+        return run_list(c, size, group);
+    if (c->form != PLAIN)
+        return run_parts(c, rank, size, group);
+    act_operands o = act_prepare(&c->a, rank, size);
+    weft_status status = act_run(&c->a, &o, group);
+    CHECK(status == WEFT_OK || act_input_is_intact(&c->a, &o, rank));
+    return status;
+}
+
+/* ---- making pairs ---- */
+
+enum {
+    BY_OP,
+    BY_COUNT,
+    BY_DTYPE,
+    BY_REDUCTION,
+    BY_ROOT,
+    BY_ORDER,
+    BY_EXTRA,
+    BY_MISSING,
+    BY_LENGTH, /* of a list */
+    BY_TENSOR, /* of a list */
+    BY_SPLITS,
+    BY_PARTS,
+    BY_FORM,
+    WAYS,
+    BY_GROUP = WAYS
+};
+
+/* What one rank calls, and what the others call; they differ first at number `at`. */
+typedef struct pair {
+    call usual[3], odd[3];
+    int at;
+} pair;
+
+static call make_call(uint64_t seed, int size)
+{
+    static const int64_t counts[] = {0, 1, 5, 100, 900, 40000};
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_I64, WEFT_U8, WEFT_BF16};
+    static const weft_reduction reductions[] = {WEFT_SUM, WEFT_MIN, WEFT_MAX, WEFT_PRODUCT};
+    unsigned pick = (unsigned)(values_random(seed, 1) % (ACT_KINDS + FORMS - 1));
+    call c = {.form = pick < ACT_KINDS ? PLAIN : (form)(pick - ACT_KINDS + 1),
+              .a = {.kind = pick < ACT_KINDS ? (act_kind)pick : ACT_ALL_REDUCE,
+                    .dtype = dtypes[values_random(seed, 2) % 4],
+                    .reduction = reductions[values_random(seed, 3) % 4],
+                    .root = (int)(values_random(seed, 4) % (unsigned)size),
+                    .count = counts[values_random(seed, 5) % 6],
+                    .posted = values_random(seed, 6) % 3 == 0,
+                    .seed = seed},
+              .tensors = 1 + (int)(values_random(seed, 7) % TENSORS)};
+    return c;
+}
+
+/* A call that suits the way to differ. */
+static call make_usual(int way, uint64_t seed, int size)
+{
+    static const act_kind rooted[] = {ACT_REDUCE, ACT_BROADCAST, ACT_GATHER, ACT_SCATTER};
+    static const act_kind folding[] = {ACT_ALL_REDUCE, ACT_REDUCE, ACT_REDUCE_SCATTER};
+    static const act_kind counted[] = {ACT_ALL_REDUCE, ACT_REDUCE,         ACT_BROADCAST,
+                                       ACT_ALL_GATHER, ACT_GATHER,         ACT_SCATTER,
+                                       ACT_ALL_TO_ALL, ACT_REDUCE_SCATTER, ACT_REDUCE};
+    call c = make_call(seed, size);
+    unsigned pick = (unsigned)(values_random(seed, 8) % 64);
+    if (way == BY_COUNT || way == BY_DTYPE || way == BY_REDUCTION || way == BY_ROOT)
+        c.form = PLAIN;
+    if (way == BY_COUNT || way == BY_DTYPE)
+        c.a.kind = counted[pick % 9];
+    if (way == BY_REDUCTION) {
+        c.form = (form[]){PLAIN, PLAIN, PARTS_REDUCE_SCATTER}[pick % 3];
+        c.a.kind = folding[pick / 3 % 3];
+    }
+    if (way == BY_ROOT) {
+        c.form = (form[]){PLAIN, PLAIN, PARTS_GATHER, OBJECT_BROADCAST}[pick % 4];
+        c.a.kind = rooted[pick / 4 % 4];
+    }
+    if (way == BY_LENGTH || way == BY_TENSOR)
+        c.form = (form)(LIST_ALL_REDUCE + pick % 3);
+    if (way == BY_SPLITS) {
+        c.form = pick % 2 ? PLAIN : LIST_ALL_TO_ALL;
+        c.a.kind = ACT_UNEVEN;
+    }
+    if (way == BY_PARTS)
+        c.form = (form)(PARTS_ALL_GATHER + pick % 4);
+    if (way == BY_FORM) {
+        c.form = PLAIN;
+        c.a.kind = (act_kind[]){ACT_ALL_REDUCE, ACT_ALL_GATHER, ACT_REDUCE_SCATTER}[pick % 3];
+    }
+    return c;
+}
+
+static call make_odd(int way, const call *usual, int size)
+{
+    call c = *usual;
+    if (way == BY_COUNT)
+        c.a.count = usual->a.count ? usual->a.count - 1 : 7;
+    if (way == BY_DTYPE)
+        c.a.dtype = usual->a.dtype == WEFT_F32 ? WEFT_I64 : WEFT_F32;
+    if (way == BY_REDUCTION)
+        c.a.reduction = usual->a.reduction == WEFT_SUM ? WEFT_MAX : WEFT_SUM;
+    if (way == BY_ROOT)
+        c.a.root = (usual->a.root + 1) % size;
+    if (way == BY_LENGTH)
+        c.tensors = usual->tensors % TENSORS + 1;
+    if (way == BY_TENSOR || way == BY_PARTS)
+        c.odd = 3;
+    if (way == BY_SPLITS)
+        c.odd = c.a.odd = 1;
+    if (way == BY_FORM) {
+        c.form = usual->a.kind == ACT_ALL_REDUCE   ? LIST_ALL_REDUCE
+                 : usual->a.kind == ACT_ALL_GATHER ? LIST_ALL_GATHER
+                                                   : PARTS_REDUCE_SCATTER;
+        c.tensors = 1;
+    }
+    return c;
+}
+
+/* Another call than `c`, as its text tells. */
+static call make_other(const call *c, uint64_t seed, int size)
+{
+    char mine[160], theirs[160];
+    for (uint64_t n = 0;; n++) {
+        call other = make_call(values_random(seed, 100 + n), size);
+        if (strcmp(text_of(c, mine, sizeof mine), text_of(&other, theirs, sizeof theirs)) != 0)
+            return other;
+    }
+}
+
+static pair make_pair(int way, uint64_t seed, int size)
+{
+    call first = make_usual(way, seed, size), second = make_other(&first, seed, size);
+    pair p = {.usual = {first}, .odd = {make_odd(way, &first, size)}};
+    if (way == BY_OP)
+        p.odd[0] = second;
+    if (way == BY_ORDER)
+        p = (pair){{first, second}, {second, first}, 0};
+    if (way == BY_EXTRA)
+        p = (pair){{first, second}, {first, first}, 1};
+    if (way == BY_MISSING)
+        p = (pair){{first, second}, {second}, 0};
+    return p;
+}
+
+/* ---- running them ---- */
+
+static void check_told(const pair *p, int way, int number)
+{
+    char text[160];
+    const char *error = weft_last_error();
+    if (way == BY_SPLITS || way == BY_PARTS) { /* told by who gives and who takes how much */
+        CHECK_CONTAINS(error, way == BY_SPLITS ? "sends rank" : "calls it with");
+        CHECK_CONTAINS(error, way == BY_SPLITS ? "expects" : "but rank");
+        return;
+    }
+    text_of(&p->usual[p->at], text, sizeof text);
+    if (!strstr(error, text))
+        FAIL("pair %d (way %d): \"%s\" is not in \"%s\"", number, way, text, error);
+    text_of(&p->odd[p->at], text, sizeof text);
+    if (!strstr(error, text))
+        FAIL("pair %d (way %d): \"%s\" is not in \"%s\"", number, way, text, error);
+}
+
+/* The same fate for all, told at once. */
+static void check_fate(weft_group *group, int rank, int size)
+{
+    long long begin = harness_now();
+    act a = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = 10};
+    act_operands o = act_prepare(&a, rank, size);
+    CHECK_STATUS(act_run(&a, &o, group), WEFT_ERR_MISMATCH);
+    CHECK((harness_now() - begin) / 1000000 < 10000);
+}
+
+static void run_pair(weft_group *world, int rank, int size, int number)
+{
+    int way = number % WAYS;
+    uint64_t seed = values_random(values_seed(), (uint64_t)number);
+    bool odd = rank == (int)(values_random(seed, 9) % (unsigned)size);
+    pair p = make_pair(way, seed, size);
+    const call *mine = odd ? p.odd : p.usual;
+    struct timespec pause = {0, (long)(values_random(seed, 20 + (unsigned)rank) % 3 * 200000)};
+    weft_scope_open();
+    weft_group *group = new_group(world, size);
+    for (int i = 0; i < p.at; i++)
+        CHECK_OK(run_call(&mine[i], rank, size, group));
+    nanosleep(&pause, NULL);
+    weft_status status = run_call(&mine[p.at], rank, size, group);
+    if (status != WEFT_ERR_MISMATCH)
+        FAIL("pair %d (way %d) gives %d: %.300s", number, way, (int)status, weft_last_error());
+    check_told(&p, way, number);
+    check_fate(group, rank, size);
+    weft_scope_close();
+    weft_clear_error();
+}
+
+/* In another group, of the same ranks: each waits for the others, who are named; nothing is lost.
+ */
+static void run_group_pair(weft_group *world, int rank, int size, int number)
+{
+    uint64_t seed = values_random(values_seed() + 1, (uint64_t)number);
+    int odd = (int)(values_random(seed, 9) % (unsigned)size);
+    call c = make_call(seed, size);
+    char name[32];
+    weft_scope_open();
+    weft_group *groups[2] = {new_group(world, size), new_group(world, size)};
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(wait_for(weft_barrier_start(groups[i]))); /* else it is the first call's meeting */
+        CHECK_OK(weft_group_set_timeout(groups[i], 60));
+    }
+    weft_status status = run_call(&c, rank, size, groups[rank == odd]);
+    if (status != WEFT_ERR_TIMEOUT)
+        FAIL("group pair %d gives %d: %.300s", number, (int)status, weft_last_error());
+    snprintf(name, sizeof name, "rank %d (", rank == odd ? (odd + 1) % size : odd);
+    CHECK_CONTAINS(weft_last_error(), name);
+    weft_clear_error();
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    CHECK_OK(weft_group_set_timeout(groups[0], 20000));
+    CHECK_OK(run_call(&c, rank, size, groups[0]));
+    weft_scope_close();
+}
+
+static void run_pairs(int rank, int size)
+{
+    enum { PAIRS = VALUES_SANITIZED ? 52 : 221, GROUP_PAIRS = VALUES_SANITIZED ? 2 : 6 };
+    weft_group *world = join();
+    for (int number = 0; number < PAIRS; number++)
+        run_pair(world, rank, size, number);
+    for (int number = 0; number < GROUP_PAIRS; number++)
+        run_group_pair(world, rank, size, number);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+RANKS_TEST(test_mismatch_pairs_2, 2)
+{
+    run_pairs(rank, size);
+}
+
+RANKS_TEST(test_mismatch_pairs_3, 3)
+{
+    run_pairs(rank, size);
+}
+
+/* Both posted, waited for later, and from the wrong end. */
+RANKS_TEST(test_mismatch_posted_order, 2)
+{
+    weft_group *world = join();
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 4)),
+                *y = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(5));
+    weft_work *first =
+        rank ? weft_broadcast_start(y, 0, world) : weft_all_reduce_start(x, x, WEFT_SUM, world);
+    weft_work *second =
+        rank ? weft_all_reduce_start(x, x, WEFT_SUM, world) : weft_broadcast_start(y, 0, world);
+    CHECK_STATUS(weft_work_wait(second, WEFT_DEFAULT), WEFT_ERR_MISMATCH);
+    CHECK_STATUS(weft_work_wait(first, WEFT_DEFAULT), WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "all_reduce of 12 f32, sum, shape [3, 4]");
+    CHECK_CONTAINS(weft_last_error(), "broadcast of 5 f32, root 0, shape [5]");
+    (void)size;
+    finish(world);
+}
+
+/* A call more than the others make: they do something else meanwhile, or have left. */
+RANKS_TEST(test_mismatch_extra_at_the_end, 3)
+{
+    weft_group *world = join(), *group = new_group(world, size);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+    if (rank == 0) {
+        CHECK_OK(weft_group_set_timeout(group, 200));
+        CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, group), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "rank 1 (");
+        CHECK_CONTAINS(weft_last_error(), "rank 2 (");
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank == 0) {
+        CHECK_OK(weft_group_set_timeout(group, 20000));
+        CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, group), WEFT_ERR_PEER_LEFT);
+    }
+    finish(world);
+}
+
+/* The first call of a group against its barrier, which is on the board. */
+RANKS_TEST(test_mismatch_barrier_and_first_call, 2)
+{
+    weft_group *world = join(), *group = new_group(world, size);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
+    weft_status status = rank ? weft_group_barrier(group, WEFT_DEFAULT)
+                              : weft_all_reduce_into(x, x, WEFT_SUM, group);
+    CHECK_STATUS(status, WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), rank ? "group_barrier" : "all_reduce");
+    CHECK_CONTAINS(weft_last_error(), rank ? "rank 0 (" : "rank 1 (");
+    finish(world);
+}
+
+/* Roots are ranks of the group; the message helps who gave one of the world. */
+RANKS_TEST(test_mismatch_root_of_the_world, 4)
+{
+    static const int ranks[] = {3, 1};
+    weft_group *world = join();
+    weft_group *group = rank % 2 ? weft_group_new(world, ranks, 2, "odd") : NULL;
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10), rank);
+    if (group) {
+        CHECK_STATUS(weft_broadcast_into(x, 3, group), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), "rank 3 of the world is rank 0 of it");
+        CHECK_STATUS(weft_broadcast_into(x, 2, group), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), "rank 2 of the world is no member");
+        CHECK_STATUS(weft_broadcast_into(x, weft_group_rank_of(group, 0), group),
+                     WEFT_ERR_INVALID_ARG);
+        CHECK_OK(weft_broadcast_into(x, weft_group_rank_of(group, 3), group));
+        CHECK(weft_item(x, 9) == 3);
+        CHECK_INT(weft_group_world_rank(group, 1), 1);
+    }
+    (void)size;
+    finish(world);
+}
+
+int main(int argc, char **argv)
+{
+    values_choose_seed();
+    return harness_main(argc, argv);
+}
