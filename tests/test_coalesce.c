@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collected calls: each kind, in place and not, many; what is refused, and that then nothing is
  * launched. */
+#include "fault.h"
 #include "harness_ranks.h"
 
 #include <weft/weft.h>
@@ -267,6 +268,39 @@ RANKS_TEST(test_coalesce_left_open, 2)
     weft_tensor *x = full(0, 10, rank + 1);
     CHECK_OK(weft_coalesce_open(world));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    finish(world);
+}
+
+/* Whatever the system refuses: an error, nothing launched, nothing lost. */
+RANKS_TEST(test_coalesce_shortage, 1)
+{
+    weft_group *world = join();
+    weft_tensor *x[CALLS];
+    for (int k = 0; k < CALLS; k++)
+        x[k] = full(k, 10, 1);
+    CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT)); /* makes what it shares */
+    bool fired = true;
+    for (int n = 1; fired; n++) {
+        weft_work *work = NULL;
+        weft_clear_error();
+        weft_scope_open();
+        fault_arm(n);
+        weft_status status = weft_coalesce_open(world);
+        for (int k = 0; k < CALLS && status == WEFT_OK; k++)
+            status = weft_all_reduce_into(x[k], x[k], WEFT_SUM, world);
+        bool open = weft_last_status() == WEFT_OK || strstr(weft_last_error(), "collect");
+        if (open)
+            work = weft_coalesce_close(world);
+        fired = fault_disarm();
+        if (work)
+            CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+        else
+            CHECK_STATUS(weft_last_status(), WEFT_ERR_NO_MEMORY);
+        weft_scope_close();
+        CHECK(n < 100);
+    }
+    (void)rank;
+    (void)size;
     finish(world);
 }
 

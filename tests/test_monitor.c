@@ -3,6 +3,7 @@
  * The monitored barrier: one and two ranks that do not come, ranks that come late or with other
  * limits, that die or leave; who is named to whom, and that the group goes on.
  */
+#include "fault.h"
 #include "harness_ranks.h"
 
 #include <weft/weft.h>
@@ -240,6 +241,11 @@ RANKS_TEST(test_monitor_refused, 1)
     weft_group *world = join();
     CHECK_STATUS(weft_monitored_barrier(NULL, 100, false), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_monitored_barrier(world, -7, false), WEFT_ERR_INVALID_ARG);
+    fault_arm(1);
+    weft_status status = weft_monitored_barrier(world, 100, false);
+    CHECK(fault_disarm());
+    CHECK_STATUS(status, WEFT_ERR_NO_MEMORY);
+    CHECK_OK(weft_monitored_barrier(world, 100, false));
     CHECK_OK(weft_group_revoke(world));
     CHECK_STATUS(weft_monitored_barrier(world, 100, false), WEFT_ERR_REVOKED);
     finish(world);

@@ -3,6 +3,7 @@
  * Collectives with a tensor per rank: equal and uneven parts, none at all, parts of several pieces,
  * in place and not, posted and not, every root, each element against what it should be.
  */
+#include "fault.h"
 #include "harness_ranks.h"
 
 #include <weft/weft.h>
@@ -197,6 +198,33 @@ RANKS_TEST(test_parts_refused, 2)
     CHECK_OK(
         weft_reduce_scatter_parts_into(out, twice, WEFT_SUM, world)); /* inputs may be shared */
     CHECK_OK(weft_all_gather_parts_into(pair, out, world));
+    finish(world);
+}
+
+/* Whatever the system refuses, plain and posted: an error, and nothing is lost. */
+RANKS_TEST(test_parts_shortage, 1)
+{
+    weft_group *world = join();
+    weft_tensor *x = filled(WEFT_F32, 0, 0, 10), *out[1] = {filled(WEFT_F32, 0, 0, 10)};
+    CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT)); /* makes what it shares */
+    bool fired = true;
+    for (int n = 1; fired; n++) {
+        weft_clear_error();
+        weft_scope_open();
+        fault_arm(n);
+        weft_status status = weft_all_gather_parts_into(out, x, world);
+        weft_work *work = weft_reduce_scatter_parts_start(x, out, WEFT_SUM, world);
+        fired = fault_disarm();
+        if (work)
+            CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+        if (status < 0 || !work)
+            CHECK_STATUS(weft_last_status(), WEFT_ERR_NO_MEMORY);
+        CHECK_INT(fired, status < 0 || !work);
+        weft_scope_close();
+        CHECK(n < 100);
+    }
+    (void)rank;
+    (void)size;
     finish(world);
 }
 

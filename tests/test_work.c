@@ -484,6 +484,70 @@ RANKS_TEST(test_work_messages, 4)
     finish(world);
 }
 
+/* ---- asking ---- */
+
+typedef struct question {
+    const weft_work *work;
+    weft_status status;
+    char error[512], text[1024];
+} question;
+
+static void *ask(void *arg)
+{
+    question *q = arg;
+    q->status = weft_work_status(q->work);
+    snprintf(q->error, sizeof q->error, "%s", weft_work_error(q->work));
+    weft_work_describe(q->work, q->text, sizeof q->text);
+    return weft_last_status() == WEFT_OK ? NULL : q; /* asking is no error of this thread */
+}
+
+/* What works tell, to any thread: what they are, their numbers, why they failed. */
+RANKS_TEST(test_work_asked, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 5));
+    char text[256];
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_MAX, world));
+    weft_work *first = weft_all_reduce_start(x, x, WEFT_MAX, world);
+    weft_work *second = weft_broadcast_start(x, 1, world);
+    CHECK_CONTAINS(weft_work_describe(first, text, sizeof text),
+                   "all_reduce of 10 f32, max, shape [2, 5] in group \"0\": ");
+    CHECK_OK(weft_work_wait(second, WEFT_DEFAULT));
+    CHECK_INT(weft_work_status(first), WEFT_OK);
+    CHECK(!*weft_work_error(first));
+    CHECK_INT(weft_work_sequence(first), 2);
+    CHECK_INT(weft_work_sequence(second), 3);
+    CHECK_CONTAINS(weft_work_describe(second, text, sizeof text), "root 1, shape [2, 5]");
+    CHECK_CONTAINS(text, ": done");
+    weft_work_describe(second, text, 10); /* cut, but terminated */
+    CHECK_INT(strlen(text), 9);
+    weft_work *pair = rank ? weft_recv_start(x, 0, world) : weft_send_start(x, 1, world);
+    CHECK_OK(weft_work_wait(pair, WEFT_DEFAULT));
+    CHECK_CONTAINS(weft_work_describe(pair, text, sizeof text), rank ? "recv of 10" : "send of 10");
+    CHECK_CONTAINS(text, rank ? "from rank 0" : "to rank 1");
+    CHECK_INT(weft_work_sequence(pair), 0);
+
+    weft_work *wrong = weft_broadcast_start(x, rank, world);
+    CHECK_STATUS(weft_work_wait(wrong, WEFT_DEFAULT), WEFT_ERR_MISMATCH);
+    question q = {.work = wrong};
+    pthread_t thread;
+    void *failed = &q;
+    CHECK(!pthread_create(&thread, NULL, ask, &q));
+    pthread_join(thread, &failed);
+    CHECK(!failed);
+    CHECK_INT(q.status, WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(q.error, "broadcast of 10 f32, root 0");
+    CHECK_CONTAINS(q.error, "broadcast of 10 f32, root 1");
+    CHECK_CONTAINS(q.text, "WEFT_ERR_MISMATCH, group");
+    CHECK_INT(weft_work_sequence(wrong), 4);
+    weft_clear_error();
+    CHECK_STATUS(weft_work_status(NULL), WEFT_ERR_INVALID_ARG);
+    CHECK_INT(weft_work_sequence(NULL), 0);
+    CHECK_CONTAINS(weft_work_describe(NULL, text, sizeof text), "no work");
+    (void)size;
+    finish(world);
+}
+
 int main(int argc, char **argv)
 {
     values_choose_seed();
