@@ -527,7 +527,7 @@ RANKS_TEST(test_work_asked, 2)
     CHECK_CONTAINS(text, rank ? "from rank 0" : "to rank 1");
     CHECK_INT(weft_work_sequence(pair), 0);
 
-    weft_work *wrong = weft_broadcast_start(x, rank, world);
+    weft_work *wrong = weft_all_reduce_start(x, x, rank ? WEFT_SUM : WEFT_MAX, world);
     CHECK_STATUS(weft_work_wait(wrong, WEFT_DEFAULT), WEFT_ERR_MISMATCH);
     question q = {.work = wrong};
     pthread_t thread;
@@ -536,8 +536,8 @@ RANKS_TEST(test_work_asked, 2)
     pthread_join(thread, &failed);
     CHECK(!failed);
     CHECK_INT(q.status, WEFT_ERR_MISMATCH);
-    CHECK_CONTAINS(q.error, "broadcast of 10 f32, root 0");
-    CHECK_CONTAINS(q.error, "broadcast of 10 f32, root 1");
+    CHECK_CONTAINS(q.error, "all_reduce of 10 f32, sum");
+    CHECK_CONTAINS(q.error, "all_reduce of 10 f32, max");
     CHECK_CONTAINS(q.text, "WEFT_ERR_MISMATCH, group");
     CHECK_INT(weft_work_sequence(wrong), 4);
     weft_clear_error();

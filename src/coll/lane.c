@@ -130,11 +130,10 @@ static weft_status tell_difference(const weft_i_lane *lane, const weft_i_call *c
         return WEFT_OK;
     char mine[WEFT_I_CARD_TEXT], theirs[WEFT_I_CARD_TEXT];
     weft_i_card other_card = *card_of(lane, other, epoch);
-    return weft_i_fail(WEFT_ERR_MISMATCH,
-                       "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
-                       call->group->name, epoch, lane->me,
-                       weft_i_card_text(card, mine, sizeof mine), other,
-                       weft_i_card_text(&other_card, theirs, sizeof theirs));
+    return weft_i_fail(
+        WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
+        call->group->name, epoch, lane->me, weft_i_card_text(card, mine, sizeof mine), other,
+        weft_i_card_text(&other_card, theirs, sizeof theirs));
 }
 
 /* Tells both calls, also to a rank that comes after others have found the mismatch, and to one that
@@ -155,7 +154,8 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *cal
     return weft_i_fail(WEFT_ERR_MISMATCH,
                        "group \"%s\", operation %u: rank %d calls %s; the ranks choose different "
                        "algorithms (weft/tune.h), or others call something else",
-                       call->group->name, next, lane->me, weft_i_card_text(card, mine, sizeof mine));
+                       call->group->name, next, lane->me,
+                       weft_i_card_text(card, mine, sizeof mine));
 }
 
 static weft_i_point entry_point(const weft_i_lane *lane)

@@ -32,9 +32,9 @@ typedef struct weft_i_piece {
 /* Where byte `from` of a rank's stream lies. */
 static inline const char *weft_i_piece_of(const weft_i_piece *piece, int rank)
 {
-    return piece->from ? weft_i_lane_result(piece->lane, rank,
-                                            (piece->from - WEFT_I_SHOW) / WEFT_I_SLOT)
-                       : weft_i_lane_show(piece->lane, rank, piece->lane->epoch);
+    return piece->from
+               ? weft_i_lane_result(piece->lane, rank, (piece->from - WEFT_I_SHOW) / WEFT_I_SLOT)
+               : weft_i_lane_show(piece->lane, rank, piece->lane->epoch);
 }
 
 /* Shows the first piece and enters.  The table of splits, if any, must be written before. */
