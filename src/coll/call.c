@@ -26,32 +26,31 @@ static void put_shape(weft_i_card *card, const weft_tensor *tensor)
         card->dim[i] = (uint32_t)tensor->dim[i];
 }
 
-weft_i_card weft_i_coll_card(const weft_i_coll *coll)
+void weft_i_coll_put_card(weft_i_card *card, const weft_i_coll *coll)
 {
-    weft_i_card card = {.kind = (uint32_t)coll->kind,
-                        .dtype = (uint32_t)coll->dtype,
-                        .reduction = (uint32_t)coll->reduction,
-                        .root = (uint32_t)coll->root,
-                        .count = coll->count};
-    if (coll->list) {
-        put_tensors(&card, coll->list);
-        card.offset = coll->digest;
-    } else {
-        put_shape(&card, coll->in_tensor ? coll->in_tensor : coll->out_tensor);
-    }
-    if (coll->reach) {
-        card.block = coll->reach->pairing->serial;
-        card.offset = coll->reach->offset;
-    }
-    return card;
+    card->kind = (uint32_t)coll->kind;
+    card->dtype = (uint32_t)coll->dtype;
+    card->reduction = (uint32_t)coll->reduction;
+    card->root = (uint32_t)coll->root;
+    card->count = coll->count;
+    card->offset = coll->reach ? coll->reach->offset : coll->list ? coll->digest : 0;
+    card->block = coll->reach ? coll->reach->pairing->serial : 0;
+    if (coll->list)
+        put_tensors(card, coll->list);
+    else
+        put_shape(card, coll->in_tensor ? coll->in_tensor : coll->out_tensor);
 }
 
 weft_status weft_i_coll_enter_for(weft_i_coll *coll, int whom, const void *data, size_t bytes)
 {
+    weft_i_lane *lane = coll->lane;
+    weft_i_card unshown, *card = weft_i_lane_next_card(lane);
     if (bytes)
-        memcpy(weft_i_lane_next_payload(coll->lane), data, bytes);
-    weft_i_card card = weft_i_coll_card(coll);
-    return weft_i_lane_enter(coll->lane, &coll->call, &card, whom, coll->digest, coll->limit_ms);
+        memcpy(weft_i_lane_next_payload(lane), data, bytes);
+    if (weft_i_group_check_revoked(&coll->call) < 0)
+        card = &unshown; /* others may still read what the call was that ended the group */
+    weft_i_coll_put_card(card, coll);
+    return weft_i_lane_enter(lane, &coll->call, card, whom, coll->digest, coll->limit_ms);
 }
 
 weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, size_t bytes)

@@ -62,7 +62,7 @@ typedef struct weft_i_spot {
 _Static_assert(sizeof(weft_i_spot) <= WEFT_I_TINY, "a spot travels beside the arrival word");
 
 /* What the call is, to be compared and told. */
-weft_i_card weft_i_coll_card(const weft_i_coll *coll);
+void weft_i_coll_put_card(weft_i_card *card, const weft_i_coll *coll);
 
 /* Runs a checked call to its end in the calling thread. */
 weft_status weft_i_coll_run(weft_i_coll *coll);

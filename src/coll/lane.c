@@ -198,10 +198,11 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const 
 {
     weft_i_point point = entry_point(lane);
     weft_i_meeting meeting;
-    weft_status status = weft_i_group_check_revoked(call);
-    if (status < 0)
+    weft_status status = WEFT_OK;
+    if (card != weft_i_lane_next_card(lane)) {
+        status = weft_i_group_check_revoked(call);
         return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, card, true) : status;
-    weft_i_lane_head_of(lane, lane->me)->card[(lane->epoch + 1) % WEFT_I_TURNS] = *card;
+    }
     digest = weft_i_digest(lane->chain, digest);
     if (whom == WEFT_I_FOR_NOBODY) {
         weft_i_signal_arrive(&point, digest);

@@ -132,6 +132,12 @@ static inline unsigned char *weft_i_lane_next_payload(const weft_i_lane *lane)
     return weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) % WEFT_I_TURNS].payload;
 }
 
+/* And its card. */
+static inline weft_i_card *weft_i_lane_next_card(const weft_i_lane *lane)
+{
+    return &weft_i_lane_head_of(lane, lane->me)->card[(lane->epoch + 1) % WEFT_I_TURNS];
+}
+
 /* Table of 2 * size numbers of `rank`, for entry number `epoch`. */
 static inline uint64_t *weft_i_lane_splits(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
@@ -178,8 +184,9 @@ static inline weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_
 /* For whom an entry waits: all; nobody; or, if not negative, one rank. */
 enum { WEFT_I_FOR_ALL = -1, WEFT_I_FOR_NOBODY = -2 };
 
-/* Enters the next operation: shows the payload and waits until those have entered too.  On a
- * timeout nothing has happened. */
+/* Enters the next operation: shows the payload and the card, both filled before, and waits until
+ * those have entered too.  On a timeout nothing has happened.  With another card than the next one
+ * only tells why the group has ended. */
 weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
                               int whom, uint32_t digest, int64_t timeout_ms);
 

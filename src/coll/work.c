@@ -456,7 +456,8 @@ char *weft_work_describe(const weft_work *work, char *out, size_t bytes)
     char what[WEFT_I_CARD_TEXT], peer[32] = "";
     weft_i_coll coll = work->coll;
     coll.reach = NULL; /* the caller's, and perhaps gone */
-    weft_i_card card = weft_i_coll_card(&coll);
+    weft_i_card card;
+    weft_i_coll_put_card(&card, &coll);
     weft_status status = weft_work_status(work);
     if (is_letter(&work->coll))
         snprintf(peer, sizeof peer, " %s rank %d", work->coll.kind == WEFT_I_SEND ? "to" : "from",
