@@ -17,6 +17,10 @@
 static void destroy(weft_i_object *object)
 {
     weft_group *group = (weft_group *)object;
+    weft_i_registry *registry = &group->world->registry;
+    if (registry->root == group) /* written before the group was anybody's */
+        weft_i_registry_let_go(registry);
+    weft_i_registry_leave(registry, group);
     weft_i_object_drop(group->coalesce);
     weft_i_object_drop(group->lane);
     weft_i_object_drop(group->workspace);
