@@ -344,12 +344,6 @@ static ssize_t os_read_process(pid_t process, void *to, uint64_t from, size_t by
     return process_vm_readv(process, &here, 1, &there, 1, 0);
 }
 
-static ssize_t os_write_process(pid_t process, uint64_t to, const void *from, size_t bytes)
-{
-    struct iovec here = {(void *)(uintptr_t)from, bytes}, there = {(void *)(uintptr_t)to, bytes};
-    return process_vm_writev(process, &here, 1, &there, 1, 0);
-}
-
 static void os_yield(void)
 {
     sched_yield();
@@ -416,7 +410,6 @@ const weft_i_os weft_i_os_linux = {
     .kill = kill,
     .waitpid = os_waitpid,
     .read_process = os_read_process,
-    .write_process = os_write_process,
     .pidfd_open = os_pidfd_open,
     .signalfd = os_signalfd,
     .spawn = os_spawn,

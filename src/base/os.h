@@ -94,9 +94,8 @@ typedef struct weft_i_os {
     pid_t (*fork)(void);
     int (*kill)(pid_t process, int signal);
     pid_t (*waitpid)(pid_t process, int *status, int options);
-    /* Copies between our memory and that of another process; how many bytes, or -1 and errno. */
+    /* Copies from the memory of another process; how many bytes, or -1 and errno. */
     ssize_t (*read_process)(pid_t process, void *to, uint64_t from, size_t bytes);
-    ssize_t (*write_process)(pid_t process, uint64_t to, const void *from, size_t bytes);
     int (*pidfd_open)(pid_t process);
     int (*signalfd)(const sigset_t *signals);     /* non-blocking */
     pid_t (*spawn)(const weft_i_os_child *child); /* -1 and errno also if its program cannot run */

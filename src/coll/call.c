@@ -100,7 +100,8 @@ weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *plac
                         .out_address = (uintptr_t)coll->out};
     places->in = find_place(coll->group, coll->in_tensor, &mine.in_serial, &mine.in_offset);
     places->out = find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
-    places->peek = coll->lane->peek == WEFT_I_PEEK_KERNEL && transfer >= coll->single_from;
+    places->peek =
+        coll->lane->peek == WEFT_I_PEEK_KERNEL && transfer && transfer >= coll->single_from;
     weft_status status = weft_i_coll_enter_with_data(coll, &mine, sizeof mine);
     if (status < 0) {
         weft_i_coll_forget(places);
@@ -137,18 +138,18 @@ weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_places *plac
     return WEFT_OK;
 }
 
-weft_status weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, int rank,
-                                size_t at, const char *from, size_t bytes)
+weft_status weft_i_coll_fetch_result(const weft_i_coll *coll, int rank, size_t at, char *to,
+                                     size_t bytes)
 {
-    if (rank == coll->lane->me)
-        weft_i_coll_put(coll->out + at, from, bytes);
-    else if (places->all_out)
-        weft_i_coll_put(weft_i_coll_out_of(coll, places, rank) + at, from, bytes);
-    else
-        return check_copied(coll, weft_i_poke(coll->lane, &coll->call, rank,
-                                              weft_i_coll_spot(coll, rank)->out_address + at, from,
-                                              bytes));
-    return WEFT_OK;
+    return check_copied(coll, weft_i_peek(coll->lane, &coll->call, rank, to,
+                                          weft_i_coll_spot(coll, rank)->out_address + at, bytes));
+}
+
+void weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, int rank, size_t at,
+                         const char *from, size_t bytes)
+{
+    char *out = rank == coll->lane->me ? coll->out : weft_i_coll_out_of(coll, places, rank);
+    weft_i_coll_put(out + at, from, bytes);
 }
 
 void weft_i_coll_forget(weft_i_places *places)

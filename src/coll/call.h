@@ -164,12 +164,14 @@ static inline char *weft_i_coll_out_of(const weft_i_coll *coll, const weft_i_pla
     return weft_i_coll_touch_out(coll, places->out, rank);
 }
 
-/* Copies `bytes` at byte `at` of `rank`'s input to here; of what is here into its output.  Needs
- * all_in (all_out) or peek. */
+/* Copies `bytes` at byte `at` of `rank`'s input to here (needs all_in or peek); of its output
+ * (needs peek); of what is here into its output (needs all_out). */
 weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_places *places, int rank,
                               size_t at, char *to, size_t bytes);
-weft_status weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, int rank,
-                                size_t at, const char *from, size_t bytes);
+weft_status weft_i_coll_fetch_result(const weft_i_coll *coll, int rank, size_t at, char *to,
+                                     size_t bytes);
+void weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, int rank, size_t at,
+                         const char *from, size_t bytes);
 
 static inline size_t weft_i_coll_min(size_t a, size_t b)
 {

@@ -51,8 +51,7 @@ static atomic_size_t staged_up_to[WEFT_I_COLL_KINDS][COLUMNS] = {
 static atomic_size_t single_from[2][WEFT_I_COLL_KINDS][COLUMNS] = {
     {
         [WEFT_I_ALL_REDUCE] = {1 << 20, 2 << 20, 128 << 10, 1 << 20},
-        [WEFT_I_REDUCE] = {4 << 20, 1 << 20, 128 << 10, 32 << 10},
-        [WEFT_I_BROADCAST] = {16 << 10, NEVER, NEVER, NEVER},
+        [WEFT_I_BROADCAST] = {NEVER, NEVER, NEVER, NEVER},
         [WEFT_I_ALL_GATHER] = {16 << 10, NEVER, 128 << 10, 512 << 10},
         [WEFT_I_GATHER] = {64 << 10, 512 << 10, 256 << 10, 64 << 10},
         [WEFT_I_SCATTER] = {32 << 10, 512 << 10, 256 << 10, 256 << 10},
@@ -63,8 +62,7 @@ static atomic_size_t single_from[2][WEFT_I_COLL_KINDS][COLUMNS] = {
     },
     {
         [WEFT_I_ALL_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_BROADCAST] = {16 << 10, NEVER, NEVER, NEVER},
+        [WEFT_I_BROADCAST] = {NEVER, NEVER, NEVER, NEVER},
         [WEFT_I_ALL_GATHER] = {2 << 20, 2 << 20, 2 << 20, 2 << 20},
         [WEFT_I_GATHER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
         [WEFT_I_SCATTER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},

@@ -43,16 +43,16 @@ static weft_status push_part(weft_i_coll *coll, const weft_i_places *places)
     const weft_i_lane *lane = coll->lane;
     size_t at = (size_t)lane->me * coll->in_bytes;
     for (int i = 0; i < lane->size; i++)
-        WEFT_TRY(weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, at, coll->in,
-                                     coll->in_bytes));
+        weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, at, coll->in,
+                            coll->in_bytes);
     return weft_i_coll_sync(coll);
 }
 
 /* Everybody puts its part into the root's output. */
 static weft_status push_to_root(weft_i_coll *coll, const weft_i_places *places)
 {
-    WEFT_TRY(weft_i_coll_deliver(coll, places, coll->root, (size_t)coll->lane->me * coll->in_bytes,
-                                 coll->in, coll->in_bytes));
+    weft_i_coll_deliver(coll, places, coll->root, (size_t)coll->lane->me * coll->in_bytes, coll->in,
+                        coll->in_bytes);
     return weft_i_coll_sync(coll);
 }
 
@@ -106,16 +106,14 @@ weft_status weft_i_coll_gather(weft_i_coll *coll)
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes));
     /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
     const weft_i_pairing *common = places.all_out ? places.out : places.all_in ? places.in : NULL;
-    places.all_out = weft_i_coll_touch_out(coll, common, coll->root) != NULL;
+    weft_i_places root = {.out = (weft_i_pairing *)common};
     weft_status status;
-    if (places.all_out) {
-        weft_i_places root = {.out = (weft_i_pairing *)common, .all_out = true};
+    if (weft_i_coll_touch_out(coll, common, coll->root))
         status = push_to_root(coll, &root);
-    } else if (places.peek) {
-        status = push_to_root(coll, &places);
-    } else {
-        status = places.all_in ? pull_parts(coll, &places, wanted) : gather_pipeline(coll, wanted);
-    }
+    else if (places.all_in || places.peek)
+        status = pull_parts(coll, &places, wanted);
+    else
+        status = gather_pipeline(coll, wanted);
     weft_i_coll_forget(&places);
     return status;
 }

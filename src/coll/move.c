@@ -8,6 +8,8 @@
 #include "base/os.h"
 #include "base/status.h"
 
+enum { PIECE_LEAST = 16 << 10 };
+
 /* Shows `bytes` of the input at the entry (none where there is no input) and tells where `rank`'s
  * is afterwards. */
 static weft_status show(weft_i_coll *coll, bool giving, int whom)
@@ -36,22 +38,32 @@ static const char *shown_by(const weft_i_coll *coll, int rank)
 
 /* ---- broadcast ---- */
 
+/* Bytes of a piece where one rank copies in what others copy out at the same time: several pieces
+ * even of a short operand, so that they do work at the same time. */
+static size_t piece_for(size_t total, size_t most)
+{
+    size_t quarter = (total / 4 + WEFT_I_LINE - 1) / WEFT_I_LINE * WEFT_I_LINE;
+    size_t least = weft_i_coll_min(PIECE_LEAST, most);
+    return weft_i_coll_min(quarter > least ? quarter : least, most);
+}
+
 static weft_status broadcast_pipeline(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
     bool root = lane->me == coll->root;
-    size_t total = coll->in_bytes, pieces = (total + WEFT_I_SLOT - 1) / WEFT_I_SLOT;
+    size_t total = coll->in_bytes, piece = piece_for(total, WEFT_I_SLOT);
+    size_t pieces = (total + piece - 1) / piece;
     if (root)
-        memcpy(weft_i_lane_slot(lane, lane->me, 0), coll->in, weft_i_coll_min(total, WEFT_I_SLOT));
+        memcpy(weft_i_lane_slot(lane, lane->me, 0), coll->in, weft_i_coll_min(total, piece));
     WEFT_TRY(weft_i_coll_sync(coll));
     for (size_t k = 0; k < pieces; k++) {
-        size_t first = k * WEFT_I_SLOT;
+        size_t first = k * piece;
         if (root && k + 1 < pieces)
-            memcpy(weft_i_lane_slot(lane, lane->me, k + 1), coll->in + first + WEFT_I_SLOT,
-                   weft_i_coll_min(total - first - WEFT_I_SLOT, WEFT_I_SLOT));
+            memcpy(weft_i_lane_slot(lane, lane->me, k + 1), coll->in + first + piece,
+                   weft_i_coll_min(total - first - piece, piece));
         if (!root)
             memcpy(coll->out + first, weft_i_lane_slot(lane, coll->root, k),
-                   weft_i_coll_min(total - first, WEFT_I_SLOT));
+                   weft_i_coll_min(total - first, piece));
         WEFT_TRY(weft_i_coll_sync(coll));
     }
     return WEFT_OK;
@@ -65,8 +77,8 @@ static weft_status pull_from_root(weft_i_coll *coll, const weft_i_places *places
 }
 
 /*
- * Single copies.  Others take all but the last slice from the root, who meanwhile gives that one to
- * each of them: everybody copies the same number of bytes.
+ * Where all can touch the data: others take all but the last slice from the root, who meanwhile
+ * gives that one to each of them: everybody copies the same number of bytes.
  */
 static weft_status broadcast_copies(weft_i_coll *coll, const weft_i_places *places)
 {
@@ -75,8 +87,8 @@ static weft_status broadcast_copies(weft_i_coll *coll, const weft_i_places *plac
     if (lane->me != coll->root)
         WEFT_TRY(weft_i_coll_fetch(coll, places, coll->root, 0, coll->out, last.first));
     for (int i = 1; i < lane->size && lane->me == coll->root; i++)
-        WEFT_TRY(weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, last.first,
-                                     coll->in + last.first, last.count));
+        weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, last.first,
+                            coll->in + last.first, last.count);
     return weft_i_coll_sync(coll);
 }
 
@@ -91,8 +103,9 @@ weft_status weft_i_coll_broadcast(weft_i_coll *coll)
     }
     weft_i_places places;
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes));
-    weft_status status =
-        places.all_in || places.peek ? broadcast_copies(coll, &places) : broadcast_pipeline(coll);
+    weft_status status = places.all_in ? broadcast_copies(coll, &places)
+                         : places.peek ? pull_from_root(coll, &places, 0)
+                                       : broadcast_pipeline(coll);
     weft_i_coll_forget(&places);
     return status;
 }
@@ -115,8 +128,8 @@ static void stage_parts(const weft_i_coll *coll, uint64_t turn, size_t part_byte
 static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
 {
     weft_i_lane *lane = coll->lane;
-    size_t part = coll->count * coll->item, piece = WEFT_I_SLOT / (size_t)lane->size;
-    size_t pieces = (part + piece - 1) / piece;
+    size_t part = coll->count * coll->item, most = WEFT_I_SLOT / (size_t)lane->size;
+    size_t piece = from_root ? piece_for(part, most) : most, pieces = (part + piece - 1) / piece;
     bool giving = !from_root || lane->me == coll->root;
     if (giving)
         stage_parts(coll, 0, part, 0, weft_i_coll_min(part, piece));
@@ -180,8 +193,8 @@ static weft_status push_equal(weft_i_coll *coll, const weft_i_places *places)
     size_t part = coll->count * coll->item;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        WEFT_TRY(weft_i_coll_deliver(coll, places, rank, (size_t)lane->me * part,
-                                     coll->in + (size_t)rank * part, part));
+        weft_i_coll_deliver(coll, places, rank, (size_t)lane->me * part,
+                            coll->in + (size_t)rank * part, part);
     }
     return weft_i_coll_sync(coll);
 }

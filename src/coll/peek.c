@@ -74,20 +74,3 @@ weft_status weft_i_peek(const weft_i_lane *lane, const weft_i_call *call, int ra
     }
     return WEFT_OK;
 }
-
-weft_status weft_i_poke(const weft_i_lane *lane, const weft_i_call *call, int rank, uint64_t to,
-                        const void *from, size_t bytes)
-{
-    if (lane->peek == WEFT_I_PEEK_THREADS || rank == lane->me) {
-        memcpy((void *)(uintptr_t)to, from, bytes);
-        return WEFT_OK;
-    }
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = WEFT_OS->write_process(lane->samples[rank].process, to + done,
-                                           (const char *)from + done, bytes - done);
-        if (n <= 0)
-            return failed(lane, call, rank, bytes, n < 0 ? errno : EFAULT);
-        done += (size_t)n;
-    }
-    return WEFT_OK;
-}

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peeking: copying straight from and to another rank's ordinary memory, once instead of twice
- * through a stage.  Thread ranks just copy.  Between processes the kernel does it, where it lets us
- * (same user, no stricter rule of the system): the ranks of a lane try it out on each other when
- * the lane is made, and do it only if all of them can.
+ * Peeking: copying straight from another rank's ordinary memory, once instead of twice through a
+ * stage.  Never to it: a rank that was late would write into memory whose owner has given up and
+ * uses it for something else by now; what it reads there instead harms nobody.  Thread ranks just
+ * copy.  Between processes the kernel does it, where it lets us (same user, no stricter rule of the
+ * system): the ranks of a lane try it out on each other when the lane is made, and do it only if
+ * all of them can.
  */
 #ifndef WEFT_COLL_PEEK_H
 #define WEFT_COLL_PEEK_H
@@ -13,10 +15,8 @@
 /* Finds out what the ranks of a new lane may do; sets lane->peek.  Collective over the group. */
 weft_status weft_i_peek_agree(weft_i_lane *lane, weft_group *group);
 
-/* Copies from the memory of `rank` at `from`, or to it.  The owner must wait meanwhile. */
+/* Copies from the memory of `rank` at `from`.  The owner waits meanwhile, unless it gives up. */
 weft_status weft_i_peek(const weft_i_lane *lane, const weft_i_call *call, int rank, void *to,
                         uint64_t from, size_t bytes);
-weft_status weft_i_poke(const weft_i_lane *lane, const weft_i_call *call, int rank, uint64_t to,
-                        const void *from, size_t bytes);
 
 #endif

@@ -92,17 +92,17 @@ static weft_status pull(weft_i_coll *coll, const weft_i_places *places, bool wan
 
 /* ---- single copies ---- */
 
-/* Elements that are fetched from each other rank at a time: with the result they fit my stage. */
+/* Elements that are fetched from each other rank at a time: they fit my stage. */
 static size_t chunk_of(const weft_i_coll *coll)
 {
     size_t bytes = 4 * WEFT_I_SLOT / (size_t)coll->lane->size / WEFT_I_LINE * WEFT_I_LINE;
     return weft_i_coll_min(bytes, CHUNK) / coll->item;
 }
 
-/* Folds elements of all inputs into `out` (NULL: into my stage; returned).  Those of others are
- * fetched into my stage, where nobody looks meanwhile. */
+/* Folds elements of all inputs into `out`.  Those of others are fetched into my stage, where nobody
+ * looks meanwhile. */
 static weft_status fold_fetched(weft_i_coll *coll, const weft_i_places *places, weft_i_span span,
-                                char **out)
+                                char *out)
 {
     weft_i_lane *lane = coll->lane;
     char *room = weft_i_lane_slot(lane, lane->me, 0);
@@ -117,29 +117,29 @@ static weft_status fold_fetched(weft_i_coll *coll, const weft_i_places *places, 
                                        room + (size_t)(i - 1) * apart, bytes));
     }
     lane->sources[lane->me] = coll->in + span.first * coll->item;
-    if (!*out)
-        *out = room + (size_t)(lane->size - 1) * apart;
-    weft_i_coll_fold_to(coll, *out, span.count);
+    weft_i_coll_fold_to(coll, out, span.count);
     return WEFT_OK;
 }
 
-/* My slice of all inputs, chunk by chunk, into everybody's output (or the root's).  Of an output
- * that lies in its input only the slice is touched that nobody else reads. */
-static weft_status two_shot_copies(weft_i_coll *coll, const weft_i_places *places, bool to_root)
+/* Two-shot: my slice of all inputs into my output, then everybody's slice out of theirs.  Of an
+ * output that lies in its input only the slice is written that nobody else reads. */
+static weft_status two_shot_copies(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
     weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
     size_t end = mine.first + mine.count;
     for (weft_i_span span = mine; span.first < end; span.first += span.count) {
         span.count = weft_i_coll_min(chunk_of(coll), end - span.first);
-        size_t at = span.first * coll->item;
-        char *out = !to_root || lane->me == coll->root ? coll->out + at : NULL;
-        WEFT_TRY(fold_fetched(coll, places, span, &out));
-        for (int i = 1; i < lane->size; i++) {
-            int rank = (lane->me + i) % lane->size;
-            if (!to_root || rank == coll->root)
-                WEFT_TRY(weft_i_coll_deliver(coll, places, rank, at, out, span.count * coll->item));
-        }
+        WEFT_TRY(fold_fetched(coll, places, span, coll->out + span.first * coll->item));
+    }
+    WEFT_TRY(weft_i_coll_sync(coll));
+    for (int i = 1; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        weft_i_span theirs = weft_i_coll_slice(coll->count, lane->size, rank, coll->item);
+        size_t at = theirs.first * coll->item;
+        if (theirs.count)
+            WEFT_TRY(weft_i_coll_fetch_result(coll, rank, at, coll->out + at,
+                                              theirs.count * coll->item));
     }
     return weft_i_coll_sync(coll);
 }
@@ -150,8 +150,8 @@ static weft_status scatter_copies(weft_i_coll *coll, const weft_i_places *places
     size_t first = (size_t)coll->lane->me * coll->count;
     for (size_t done = 0, count; done < coll->count; done += count) {
         count = weft_i_coll_min(chunk_of(coll), coll->count - done);
-        char *out = coll->out + done * coll->item;
-        WEFT_TRY(fold_fetched(coll, places, (weft_i_span){first + done, count}, &out));
+        WEFT_TRY(fold_fetched(coll, places, (weft_i_span){first + done, count},
+                              coll->out + done * coll->item));
     }
     return weft_i_coll_sync(coll);
 }
@@ -318,7 +318,7 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
     if (places.all_in && places.all_out)
         status = two_shot(coll, &places, false);
     else if (places.peek)
-        status = two_shot_copies(coll, &places, false);
+        status = two_shot_copies(coll, &places);
     else if (places.all_in && coll->lane->size == 2 && !any_in_place(coll))
         status = pull(coll, &places, true);
     else
@@ -337,8 +337,7 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
         return WEFT_OK;
     }
     weft_i_places places;
-    WEFT_TRY(
-        weft_i_coll_enter_with_places(coll, &places, coll->in_bytes / (size_t)coll->lane->size));
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, 0));
     weft_i_coll_read_factors(coll);
     /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
     weft_i_pairing *common = places.all_out ? places.out : places.in;
@@ -346,8 +345,6 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
     weft_status status;
     if (places.all_in && weft_i_coll_touch_out(coll, common, coll->root))
         status = two_shot(coll, &root, true);
-    else if (places.peek)
-        status = two_shot_copies(coll, &places, true);
     else
         status = pipeline(coll, &places, wanted);
     weft_i_coll_forget(&places);
