@@ -185,7 +185,7 @@ static weft_tensor *call_sample(const sample *s, const inputs *in, weft_device d
         if (op->kinds[i] == 'v')
             args[i] = I(device);
     }
-    return weft_i_op_call(op, NULL, args);
+    return weft_i_op_apply(op, NULL, args);
 }
 
 TEST(test_op_every_row_has_a_sample)
@@ -196,6 +196,9 @@ TEST(test_op_every_row_has_a_sample)
             int found = 0;
             for (int k = 0; k < SAMPLES; k++)
                 found |= !strcmp(samples[k].op, table->rows[i]->name);
+            /* Collectives, which need a group, have theirs in test_functional.c. */
+            if (strchr(table->rows[i]->kinds, 'g') || table->rows[i]->flags & WEFT_I_OP_EFFECT)
+                continue;
             if (!found && weft_i_op_find(table->rows[i]->name) == table->rows[i])
                 FAIL("no sample for %s", table->rows[i]->name);
         }
@@ -527,20 +530,20 @@ typedef struct logging {
     char text[256];
 } logging;
 
-static weft_tensor *log_and_pass_on(weft_i_mode *mode, const weft_i_call *call)
+static weft_tensor *log_and_pass_on(weft_i_mode *mode, const weft_i_op_call *call)
 {
     logging *log = (logging *)mode;
     size_t used = strlen(log->text);
     snprintf(log->text + used, sizeof log->text - used, "%s%s ", call->op->name,
              call->into ? "!" : "");
-    return weft_i_op_call(call->op, call->into, call->args);
+    return weft_i_op_pass_on(call);
 }
 
-static weft_tensor *replace_sin_by_cos(weft_i_mode *mode, const weft_i_call *call)
+static weft_tensor *replace_sin_by_cos(weft_i_mode *mode, const weft_i_op_call *call)
 {
     (void)mode;
-    return weft_i_op_call(call->op == &weft_i_op_sin ? &weft_i_op_cos : call->op, call->into,
-                          call->args);
+    return weft_i_op_apply(call->op == &weft_i_op_sin ? &weft_i_op_cos : call->op, call->into,
+                           call->args);
 }
 
 TEST(test_op_modes_interpose)

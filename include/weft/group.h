@@ -45,8 +45,9 @@ WEFT_API weft_group *weft_init(const weft_init_opts *opts);
 
 /*
  * Leaves the job and returns 0, or the negated status of this thread's first error since weft_init,
- * which it then also logs: `return weft_finish(world);` is a fit end of main.  Local, never blocks;
- * peers that still wait for this rank get WEFT_ERR_PEER_LEFT.  A NULL world is fine: the error that
+ * which it then also logs: `return weft_finish(world);` is a fit end of main.  Collectives that
+ * this rank has posted end first, each within its own time limit; otherwise local, never blocks.
+ * Peers that still wait for this rank get WEFT_ERR_PEER_LEFT.  A NULL world is fine: the error that
  * made it NULL is reported.
  */
 WEFT_API int weft_finish(weft_group *world);
@@ -152,6 +153,12 @@ WEFT_API weft_group *weft_group_split_lists(weft_group *parent, const weft_rank_
  * Collective over `parent`. A negative color gives NULL without an error.
  */
 WEFT_API weft_group *weft_group_split(weft_group *parent, int color, int key);
+
+/*
+ * The name and the size of a group without the group: what operations on meta tensors need, which
+ * move nothing and so need no ranks.  Local; anything else with it fails with WEFT_ERR_STATE.
+ */
+WEFT_API weft_group *weft_group_stand_in(const char *name, int size);
 
 /* Returns when all ranks of the group have called it.  On WEFT_ERR_TIMEOUT it may be called again.
  */

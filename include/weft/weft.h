@@ -10,6 +10,7 @@
 #include "weft/dtype.h"
 #include "weft/env.h"
 #include "weft/fake.h"
+#include "weft/functional.h"
 #include "weft/group.h"
 #include "weft/launch.h"
 #include "weft/limit.h"

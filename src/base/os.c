@@ -34,9 +34,15 @@
         (result_) = (call_);    \
     } while ((result_) == -1 && errno == EINTR)
 
+/* Small blocks by malloc: the C library keeps freed ones at hand for each thread, but not for
+ * calloc. */
 static void *os_alloc(size_t bytes)
 {
-    return calloc(1, bytes ? bytes : 1);
+    enum { AT_HAND = 1024 };
+    if (bytes > AT_HAND)
+        return calloc(1, bytes);
+    void *memory = malloc(bytes ? bytes : 1);
+    return memory ? memset(memory, 0, bytes) : NULL;
 }
 
 static void *os_alloc_aligned(size_t alignment, size_t bytes)

@@ -20,7 +20,7 @@ const char *weft_reduction_name(weft_reduction reduction)
 
 /* ---- filling calls ---- */
 
-static weft_status fill_all_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+weft_status weft_i_fill_all_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
                                    weft_reduction op, weft_group *group)
 {
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_REDUCE, group));
@@ -55,7 +55,7 @@ static weft_status fill_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor 
     return weft_i_fill_seal(coll, coll->in_bytes);
 }
 
-static weft_status fill_broadcast(weft_i_coll *coll, weft_tensor *x, int root, weft_group *group)
+weft_status weft_i_fill_broadcast(weft_i_coll *coll, weft_tensor *x, int root, weft_group *group)
 {
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_BROADCAST, group));
     WEFT_TRY(weft_i_fill_check_root("broadcast", group, root));
@@ -65,7 +65,7 @@ static weft_status fill_broadcast(weft_i_coll *coll, weft_tensor *x, int root, w
     return weft_i_fill_seal(coll, coll->in_bytes);
 }
 
-static weft_status fill_all_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+weft_status weft_i_fill_all_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
                                    weft_group *group)
 {
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_GATHER, group));
@@ -109,7 +109,7 @@ static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor
     return weft_i_fill_seal(coll, coll->out_bytes);
 }
 
-static weft_status fill_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+weft_status weft_i_fill_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
                                        weft_reduction op, weft_group *group)
 {
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_REDUCE_SCATTER, group));
@@ -157,7 +157,7 @@ static weft_status fill_uneven(weft_i_coll *coll, const int64_t *out_splits,
     return weft_i_fill_seal(coll, 0);
 }
 
-static weft_status fill_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+weft_status weft_i_fill_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
                                    const int64_t *out_splits, const int64_t *in_splits,
                                    weft_group *group)
 {
@@ -223,18 +223,26 @@ static weft_status fill_gathered(weft_i_coll *one, weft_tensor *out, weft_tensor
                                  weft_reduction op, weft_group *group)
 {
     (void)op;
-    return fill_all_gather(one, out, in, group);
+    return weft_i_fill_all_gather(one, out, in, group);
 }
 
-static weft_status fill_list(weft_i_coll *coll, weft_i_coll_kind kind, filling *fill,
-                             weft_tensor *const *out, weft_tensor *const *in, int count,
-                             weft_reduction op, weft_group *group)
+/* What the items of each kind of list are. */
+static filling *filling_of(weft_i_coll_kind kind)
+{
+    return kind == WEFT_I_ALL_REDUCE_LIST   ? weft_i_fill_all_reduce
+           : kind == WEFT_I_ALL_GATHER_LIST ? fill_gathered
+                                            : weft_i_fill_reduce_scatter;
+}
+
+weft_status weft_i_fill_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *const *out,
+                             weft_tensor *const *in, int count, weft_reduction op,
+                             weft_group *group)
 {
     WEFT_TRY(open_list(coll, kind, out, in, count, group));
     uint32_t digest = 0;
     for (int i = 0; i < count; i++) {
         weft_i_coll one;
-        WEFT_TRY(fill(&one, out[i], in[i], op, group));
+        WEFT_TRY(filling_of(kind)(&one, out[i], in[i], op, group));
         weft_i_list_add(coll->list, &one);
         digest = weft_i_digest(digest, one.digest);
         coll->factor = one.factor;
@@ -243,7 +251,7 @@ static weft_status fill_list(weft_i_coll *coll, weft_i_coll_kind kind, filling *
     return weft_i_list_seal(coll, digest);
 }
 
-static weft_status fill_all_to_all_list(weft_i_coll *coll, weft_tensor *const *out,
+weft_status weft_i_fill_all_to_all_list(weft_i_coll *coll, weft_tensor *const *out,
                                         weft_tensor *const *in, weft_group *group)
 {
     WEFT_TRY(open_list(coll, WEFT_I_ALL_TO_ALL_LIST, out, in, group ? group->size : 0, group));
@@ -295,25 +303,25 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
     }
 
 BOTH_FORMS(all_reduce, (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-           fill_all_reduce(&coll, out, in, op, group))
+           weft_i_fill_all_reduce(&coll, out, in, op, group))
 BOTH_FORMS(reduce,
            (weft_tensor * out, weft_tensor *in, weft_reduction op, int root, weft_group *group),
            fill_reduce(&coll, out, in, op, root, group))
 BOTH_FORMS(broadcast, (weft_tensor * x, int root, weft_group *group),
-           fill_broadcast(&coll, x, root, group))
+           weft_i_fill_broadcast(&coll, x, root, group))
 BOTH_FORMS(all_gather, (weft_tensor * out, weft_tensor *in, weft_group *group),
-           fill_all_gather(&coll, out, in, group))
+           weft_i_fill_all_gather(&coll, out, in, group))
 BOTH_FORMS(gather, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
            fill_gather(&coll, out, in, root, group))
 BOTH_FORMS(scatter, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
            fill_scatter(&coll, out, in, root, group))
 BOTH_FORMS(reduce_scatter,
            (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-           fill_reduce_scatter(&coll, out, in, op, group))
+           weft_i_fill_reduce_scatter(&coll, out, in, op, group))
 BOTH_FORMS(all_to_all,
            (weft_tensor * out, weft_tensor *in, const int64_t *out_splits, const int64_t *in_splits,
             weft_group *group),
-           fill_all_to_all(&coll, out, in, out_splits, in_splits, group))
+           weft_i_fill_all_to_all(&coll, out, in, out_splits, in_splits, group))
 
 /* As BOTH_FORMS; the list is ours until the work holds it. */
 #define BOTH_LIST_FORMS(name_, parameters_, fill_)   \
@@ -335,19 +343,16 @@ BOTH_FORMS(all_to_all,
 BOTH_LIST_FORMS(all_reduce,
                 (weft_tensor *const *out, weft_tensor *const *in, int count, weft_reduction op,
                  weft_group *group),
-                fill_list(&coll, WEFT_I_ALL_REDUCE_LIST, fill_all_reduce, out, in, count, op,
-                          group))
+                weft_i_fill_list(&coll, WEFT_I_ALL_REDUCE_LIST, out, in, count, op, group))
 BOTH_LIST_FORMS(all_gather,
                 (weft_tensor *const *out, weft_tensor *const *in, int count, weft_group *group),
-                fill_list(&coll, WEFT_I_ALL_GATHER_LIST, fill_gathered, out, in, count, WEFT_SUM,
-                          group))
+                weft_i_fill_list(&coll, WEFT_I_ALL_GATHER_LIST, out, in, count, WEFT_SUM, group))
 BOTH_LIST_FORMS(reduce_scatter,
                 (weft_tensor *const *out, weft_tensor *const *in, int count, weft_reduction op,
                  weft_group *group),
-                fill_list(&coll, WEFT_I_REDUCE_SCATTER_LIST, fill_reduce_scatter, out, in, count,
-                          op, group))
+                weft_i_fill_list(&coll, WEFT_I_REDUCE_SCATTER_LIST, out, in, count, op, group))
 BOTH_LIST_FORMS(all_to_all, (weft_tensor *const *out, weft_tensor *const *in, weft_group *group),
-                fill_all_to_all_list(&coll, out, in, group))
+                weft_i_fill_all_to_all_list(&coll, out, in, group))
 
 weft_status weft_send(weft_tensor *x, int to, weft_group *group)
 {

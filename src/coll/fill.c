@@ -13,6 +13,11 @@ void weft_set_premul(double factor)
     premul = factor;
 }
 
+double weft_i_fill_premul(void)
+{
+    return premul;
+}
+
 static weft_status check_group(const char *op, weft_group *group)
 {
     if (!group)
@@ -40,6 +45,7 @@ weft_status weft_i_fill_check_operand(const char *op, const char *which, const w
     if (!weft_i_tensor_is_contiguous(tensor))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous", op,
                            which, weft_i_shape_text(weft_i_tensor_shape(tensor), text));
+    WEFT_TRY(weft_i_storage_ready(tensor->storage, false));
     /* Contiguous, so its end is easily found; the general check has the message. */
     size_t end =
         (size_t)(tensor->offset + weft_i_tensor_numel(tensor)) * weft_dtype_size(tensor->dtype);
@@ -51,7 +57,7 @@ static weft_status check_output(const char *op, const weft_tensor *tensor)
     WEFT_TRY(weft_i_fill_check_operand(op, "output", tensor));
     if (tensor->storage->read_only)
         return weft_i_fail(WEFT_ERR_STATE, "%s: the output is read-only memory", op);
-    return WEFT_OK;
+    return weft_i_storage_ready(tensor->storage, true);
 }
 
 weft_status weft_i_fill_check_root(const char *op, const weft_group *group, int root)

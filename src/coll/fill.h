@@ -26,13 +26,35 @@ weft_status weft_i_fill_check_overlap(const weft_i_coll *coll, size_t in_at, siz
 weft_status weft_i_fill_check_counts(const weft_i_coll *coll, size_t larger, size_t smaller,
                                      const char *which);
 
-/* After the operands: the dtype must be known. */
+/* After the operands: the dtype must be known.  The factor is the thread's, weft_i_fill_premul. */
 weft_status weft_i_fill_reduction(weft_i_coll *coll, weft_reduction op);
+
+double weft_i_fill_premul(void);
 
 /* The last step of every filling: what the ranks must agree on. */
 weft_status weft_i_fill_seal(weft_i_coll *coll, size_t part_bytes);
 
 /* Bytes of one row: elements of dim 0; of a 1-d tensor an element. */
 size_t weft_i_fill_row_bytes(const weft_tensor *x);
+
+/* ---- whole calls (coll.c), as the public functions of their names ---- */
+
+weft_status weft_i_fill_all_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                   weft_reduction op, weft_group *group);
+weft_status weft_i_fill_broadcast(weft_i_coll *coll, weft_tensor *x, int root, weft_group *group);
+weft_status weft_i_fill_all_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                   weft_group *group);
+weft_status weft_i_fill_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                       weft_reduction op, weft_group *group);
+weft_status weft_i_fill_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                   const int64_t *out_splits, const int64_t *in_splits,
+                                   weft_group *group);
+/* Lists: `kind` is WEFT_I_ALL_REDUCE_LIST or another of its kin, all_to_all excepted.  The caller
+ * drops coll->list, also on failure. */
+weft_status weft_i_fill_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *const *out,
+                             weft_tensor *const *in, int count, weft_reduction op,
+                             weft_group *group);
+weft_status weft_i_fill_all_to_all_list(weft_i_coll *coll, weft_tensor *const *out,
+                                        weft_tensor *const *in, weft_group *group);
 
 #endif

@@ -87,13 +87,14 @@ weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
 
 static weft_i_point point_at(const weft_i_lane *lane, size_t word_at, size_t pass_at)
 {
+    bool aside = atomic_load_explicit(&lane->aside, memory_order_relaxed);
     return (weft_i_point){.me = lane->me,
                           .size = lane->size,
                           .words = lane->heads + word_at,
                           .passes = lane->heads + pass_at,
                           .bells = lane->heads + offsetof(weft_i_lane_head, bell),
                           .stride = lane->head_stride,
-                          .mode = lane->mode};
+                          .mode = aside ? WEFT_I_WAIT_SLEEP : lane->mode};
 }
 
 static const weft_i_card *card_of(const weft_i_lane *lane, int rank, uint32_t epoch)

@@ -103,8 +103,10 @@ typedef struct weft_i_lane {
     void **targets;
     double *factors;
     weft_i_peek_way peek;
-    weft_i_sample *samples;       /* of memory, by rank: whose process is which */
-    weft_i_queue *queue;          /* NULL until something is posted */
+    weft_i_sample *samples; /* of memory, by rank: whose process is which */
+    weft_i_queue *queue;    /* NULL until something is posted */
+    atomic_bool aside; /* the helper runs beside who needs its core: it sleeps instead of spinning.
+                          Relaxed: a hint */
     pthread_mutex_t letters_lock; /* guards the next three */
     weft_i_letter *letters;       /* oldest first */
     weft_i_letter *orphans;       /* over, and their owners held by nobody else */

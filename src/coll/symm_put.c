@@ -85,6 +85,7 @@ weft_status weft_symm_get(weft_tensor *to, weft_symm *mem, int peer, int64_t off
     WEFT_TRY(find("get", mem, peer, to, offset, &there, &bytes));
     if (to->storage->read_only)
         return weft_i_fail(WEFT_ERR_STATE, "get: the tensor is read-only memory");
+    WEFT_TRY(weft_i_storage_ready(to->storage, true));
     transfer("get", mem, peer, weft_i_tensor_data(to), there, bytes);
     return WEFT_OK;
 }

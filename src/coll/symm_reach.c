@@ -38,6 +38,7 @@ static weft_status meet(const weft_i_coll *coll, weft_tensor *x)
 weft_status weft_i_reach_open(weft_i_coll *coll, weft_tensor *x, weft_i_reach *out)
 {
     const weft_i_lease *lease = weft_i_block_lease_of(x);
+    WEFT_TRY(weft_i_storage_ready(x->storage, true)); /* others may write it */
     out->pairing = weft_i_pairing_of(lease->block, coll->group);
     if (!out->pairing) {
         WEFT_TRY(meet(coll, x));

@@ -112,7 +112,7 @@ static weft_status check_out(const weft_i_coll *coll, const weft_tensor *out, co
         return weft_i_fail(WEFT_ERR_STATE, "%s: the output is read-only memory", op);
     if (weft_i_tensor_overlaps_itself(out))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the output overlaps itself", op);
-    return WEFT_OK;
+    return weft_i_storage_ready(out->storage, true);
 }
 
 /* Checks what tile i is about, given the tiles before it; `mine` becomes i if this rank is its

@@ -31,6 +31,7 @@ struct weft_i_queue {
     int waiters;  /* threads that sleep until somebody else has run their work */
     weft_i_lane *lane;
     int rank;
+    bool crowded; /* the helper shares a core with the rank */
     pthread_t helper;
     _Atomic uint32_t alarm; /* counts wake-ups of the helper; release, pairs with its acquire */
     atomic_bool stop;       /* release, pairs with the helper's acquire */
@@ -55,6 +56,32 @@ static bool done(void *work)
            WEFT_IN_PROGRESS;
 }
 
+static void keep_message(weft_work *work)
+{
+    const char *message = weft_last_error();
+    if ((work->message = WEFT_OS->alloc(strlen(message) + 1)))
+        strcpy(work->message, message);
+}
+
+/* While nobody waits for it, work that the helper runs leaves the core to others, where the rank
+ * has no second one. */
+static void stand_aside(weft_i_queue *queue, bool aside)
+{
+    atomic_store_explicit(&queue->lane->aside, aside && queue->crowded, memory_order_relaxed);
+}
+
+/* What ran needs its operands no more, and they may be what holds the work. */
+static void let_go(weft_work *work)
+{
+    weft_i_object_drop(work->coll.in_tensor);
+    weft_i_object_drop(work->coll.out_tensor);
+    weft_i_object_drop(work->coll.list);
+    weft_i_object_drop(work->sequel);
+    work->coll.in_tensor = work->coll.out_tensor = NULL;
+    work->coll.list = NULL;
+    work->sequel = NULL;
+}
+
 /*
  * Takes the work that was run out of the list and tells how it ended.  The queue's reference goes
  * before that is seen, so that who waited for it may take down the group at once; false if it was
@@ -63,17 +90,23 @@ static bool done(void *work)
 static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
 {
     if (status < 0)
-        snprintf(work->message, sizeof work->message, "%s", weft_last_error());
+        keep_message(work);
+    let_go(work);
     pthread_mutex_lock(&queue->lock);
     queue->first = work->next;
     if (!queue->first)
         queue->last = NULL;
     queue->running = false;
+    stand_aside(queue, false);
+    weft_i_world *world = work->coll.group->world;
     bool dropped = weft_i_object_drop_shared(work);
     /* Pairs with the acquire in `done`: the waiter sees the outputs and the message. */
     atomic_store_explicit(&work->status, status, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of a sleeper */
     weft_i_wait_ring(&work->bell);
+    /* Pairs with the acquire of weft_finish.  Still under the lock, for which the world's end
+     * waits. */
+    atomic_fetch_sub_explicit(&world->under_way, 1, memory_order_release);
     if (queue->first && queue->waiters && helping != queue)
         wake_helper(queue);
     pthread_mutex_unlock(&queue->lock);
@@ -86,6 +119,8 @@ static bool run_first(weft_i_queue *queue)
     pthread_mutex_lock(&queue->lock);
     weft_work *work = queue->running ? NULL : queue->first;
     queue->running |= work != NULL;
+    if (work)
+        stand_aside(queue, helping == queue && !queue->waiters);
     pthread_mutex_unlock(&queue->lock);
     if (!work)
         return false;
@@ -93,6 +128,9 @@ static bool run_first(weft_i_queue *queue)
     uint64_t next = (uint64_t)queue->lane->epoch + 1;
     weft_status status = weft_i_coll_run(&coll);
     work->sequence = status < 0 ? next : queue->lane->epoch;
+    work->coll.number = coll.number;
+    if (work->sequel)
+        status = work->sequel->follow(work->sequel, status);
     if (!finish(queue, work, status))
         weft_i_object_drop(work);
     return true;
@@ -162,7 +200,13 @@ static void *help(void *arg)
 
 /* ---- the queue ---- */
 
-static weft_status queue_of(weft_i_lane *lane, int rank, weft_i_queue **out)
+static bool is_crowded(const weft_i_world *world)
+{
+    int mine = weft_i_os_cores(), all = world->cores ? world->cores : mine;
+    return mine < 2 || all < 2 * world->local_size;
+}
+
+static weft_status queue_of(weft_i_lane *lane, const weft_i_world *world, weft_i_queue **out)
 {
     if (!lane->queue) {
         weft_i_queue *queue = WEFT_OS->alloc(sizeof *queue);
@@ -170,7 +214,8 @@ static weft_status queue_of(weft_i_lane *lane, int rank, weft_i_queue **out)
             return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a queue of work");
         pthread_mutex_init(&queue->lock, NULL);
         queue->lane = lane;
-        queue->rank = rank;
+        queue->rank = world->rank;
+        queue->crowded = is_crowded(world);
         int error = WEFT_OS->thread_create(&queue->helper, help, queue);
         if (error) {
             pthread_mutex_destroy(&queue->lock);
@@ -208,10 +253,9 @@ static void destroy(weft_i_object *object)
         pthread_mutex_lock(work->lock);
         pthread_mutex_unlock(work->lock);
     }
-    weft_i_object_drop(work->coll.in_tensor);
-    weft_i_object_drop(work->coll.out_tensor);
-    weft_i_object_drop(work->coll.list);
+    let_go(work);
     WEFT_OS->free(work->splits);
+    WEFT_OS->free(work->message);
     weft_i_object_drop(work->coll.group);
     weft_i_object_free(object);
 }
@@ -232,7 +276,7 @@ static bool copy_splits(weft_work *work)
     return true;
 }
 
-static weft_work *new_work(const weft_i_coll *coll)
+static weft_work *new_work(const weft_i_coll *coll, weft_i_sequel *sequel)
 {
     weft_work *work = weft_i_object_new(WEFT_I_WORK, sizeof *work, destroy);
     if (!work)
@@ -243,6 +287,7 @@ static weft_work *new_work(const weft_i_coll *coll)
     weft_i_object_hold(coll->in_tensor);
     weft_i_object_hold(coll->out_tensor);
     weft_i_object_hold(coll->list);
+    work->sequel = weft_i_object_hold(sequel);
     atomic_init(&work->status, WEFT_IN_PROGRESS);
     if (copy_splits(work))
         return work;
@@ -282,7 +327,7 @@ static weft_status hand_over(weft_work *work)
     weft_i_queue *queue = NULL;
     weft_i_coll *coll = &work->coll;
     WEFT_TRY(weft_i_lane_of(coll->group, &coll->lane));
-    WEFT_TRY(queue_of(coll->lane, coll->group->world->rank, &queue));
+    WEFT_TRY(queue_of(coll->lane, coll->group->world, &queue));
     if (is_letter(coll)) {
         WEFT_TRY(weft_i_group_check_revoked(&coll->call));
         work->letter.coll = coll;
@@ -295,6 +340,8 @@ static weft_status hand_over(weft_work *work)
     }
     weft_i_object_hold(work);
     work->lock = &queue->lock;
+    /* Relaxed: weft_finish is called by the thread that posts, or after it. */
+    atomic_fetch_add_explicit(&coll->group->world->under_way, 1, memory_order_relaxed);
     if (append(queue, work))
         wake_helper(queue);
     return WEFT_OK;
@@ -304,15 +351,23 @@ static weft_status hand_over(weft_work *work)
 static void run_native(weft_work *work)
 {
     weft_status status = weft_i_coll_run(&work->coll);
+    if (work->sequel)
+        status = work->sequel->follow(work->sequel, status);
     if (status < 0)
-        snprintf(work->message, sizeof work->message, "%s", weft_last_error());
+        keep_message(work);
+    let_go(work);
     /* Pairs with the acquire in `done`. */
     atomic_store_explicit(&work->status, status, memory_order_release);
 }
 
 weft_work *weft_i_work_post(const weft_i_coll *coll)
 {
-    weft_work *work = coll ? new_work(coll) : NULL;
+    return weft_i_work_post_then(coll, NULL);
+}
+
+weft_work *weft_i_work_post_then(const weft_i_coll *coll, weft_i_sequel *sequel)
+{
+    weft_work *work = coll ? new_work(coll, sequel) : NULL;
     if (work && weft_i_native_has(coll->group)) {
         run_native(work);
         return work;
@@ -346,7 +401,9 @@ static weft_status outcome(weft_work *work)
     if (work->letter.coll)
         return weft_i_pair_outcome(&work->letter);
     weft_status status = (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
-    return status < 0 ? weft_i_fail(status, "%s", work->message) : status;
+    if (status >= 0)
+        return status;
+    return weft_i_fail(status, "%s", work->message ? work->message : weft_strerror(status));
 }
 
 /* Somebody who sleeps for work counts on a thread that runs it. */
@@ -354,6 +411,7 @@ static void begin_sleep(weft_i_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
     queue->waiters++;
+    stand_aside(queue, false);
     bool running = queue->running;
     pthread_mutex_unlock(&queue->lock);
     if (!running)

@@ -6,9 +6,18 @@
 #include "coll/pair.h"
 #include "weft/work.h"
 
+/* What follows an operation in the thread that ran it, before its end is told. */
+typedef struct weft_i_sequel {
+    weft_i_object object;
+    /* Called once, with how the operation ended; returns how all of it ended, and holds none of its
+     * tensors any more. */
+    weft_status (*follow)(struct weft_i_sequel *sequel, weft_status status);
+} weft_i_sequel;
+
 struct weft_work {
     weft_i_object object;
-    weft_i_coll coll;      /* holds its tensors and its group */
+    weft_i_coll coll;      /* holds its group, and its tensors until it was run */
+    weft_i_sequel *sequel; /* held until it was run; may be NULL */
     weft_i_letter letter;  /* sends and receives */
     int64_t *splits;       /* own copy; may be NULL */
     pthread_mutex_t *lock; /* held while its end is told; NULL: not posted */
@@ -16,12 +25,15 @@ struct weft_work {
         status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */
     _Atomic uint32_t bell;
     uint64_t sequence; /* in the group; stored before `status` */
-    char message[512]; /* why it failed, told again to the waiter */
+    char *message;     /* why it failed, told again to the waiter; NULL: it did not, or no memory */
     struct weft_work *next;
 };
 
 /* Posts a checked call.  NULL coll (a failed check) passes through. */
 weft_work *weft_i_work_post(const weft_i_coll *coll);
+
+/* The same with a sequel, of which it takes its own reference. */
+weft_work *weft_i_work_post_then(const weft_i_coll *coll, weft_i_sequel *sequel);
 
 /* Runs a checked call now, after whatever was posted to the group before it. */
 weft_status weft_i_work_now(weft_i_coll *coll);

@@ -139,12 +139,12 @@ int weft_size(const weft_group *group)
 
 int weft_local_rank(const weft_group *group)
 {
-    return group ? group->world->local_rank : -1;
+    return group && group->world ? group->world->local_rank : -1;
 }
 
 int weft_local_size(const weft_group *group)
 {
-    return group ? group->world->local_size : -1;
+    return group && group->world ? group->world->local_size : -1;
 }
 
 const char *weft_group_name(const weft_group *group)
@@ -154,12 +154,12 @@ const char *weft_group_name(const weft_group *group)
 
 int weft_group_world_rank(const weft_group *group, int rank)
 {
-    return group && rank >= 0 && rank < group->size ? group->members[rank] : -1;
+    return group && group->members && rank >= 0 && rank < group->size ? group->members[rank] : -1;
 }
 
 int weft_group_rank_of(const weft_group *group, int world_rank)
 {
-    for (int rank = 0; group && rank < group->size; rank++)
+    for (int rank = 0; group && group->members && rank < group->size; rank++)
         if (group->members[rank] == world_rank)
             return rank;
     return -1;

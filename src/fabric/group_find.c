@@ -35,7 +35,7 @@ weft_group *weft_group_world(weft_group *any)
 
 int weft_group_count(weft_group *any)
 {
-    return any ? weft_i_registry_live(&any->world->registry) : 0;
+    return any && any->world ? weft_i_registry_live(&any->world->registry) : 0;
 }
 
 weft_group *weft_group_named(weft_group *any, const char *name)

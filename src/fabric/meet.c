@@ -297,9 +297,35 @@ static void write_trace(const weft_group *world)
         weft_i_record_write_trace(&world->world->mine->record, world->world->rank, path);
 }
 
+static bool none_under_way(void *world)
+{
+    /* Pairs with the release in work.c: what they wrote is written. */
+    return atomic_load_explicit(&((weft_i_world *)world)->under_way, memory_order_acquire) == 0;
+}
+
+/* Posted collectives need this rank until they are over; each has a limit of its own. */
+static void see_posted_off(weft_i_world *world)
+{
+    weft_i_wait wait = {
+        .ready = none_under_way, .arg = world, .deadline = WEFT_I_NEVER, .mode = WEFT_I_WAIT_SLEEP};
+    if (!none_under_way(world))
+        weft_i_wait_for(&wait);
+}
+
+static void warn_unwaited(weft_i_world *world)
+{
+    int left = atomic_load_explicit(&world->unwaited, memory_order_relaxed);
+    if (left > 0)
+        weft_i_log(WEFT_LOG_WARN,
+                   "finished while nobody had waited for the results of %d operation%s", left,
+                   left == 1 ? "" : "s");
+}
+
 int weft_finish(weft_group *world)
 {
     if (world && weft_i_world_usable(world->world) == WEFT_OK) {
+        warn_unwaited(world->world);
+        see_posted_off(world->world);
         write_trace(world);
         weft_i_world_leave(world->world);
     }

@@ -54,6 +54,7 @@ void weft_i_world_count_cores(weft_i_world *world)
             all[word] |= world->peers[rank].slot->card.cores[word];
     for (int word = 0; word < WEFT_I_OS_CORE_WORDS; word++)
         cores += __builtin_popcountll(all[word]);
+    world->cores = cores;
     if (cores)
         world->mode = weft_i_wait_mode_for(world->local_size, cores);
 }
@@ -142,6 +143,10 @@ void weft_i_world_drop(weft_i_world *world)
 
 weft_status weft_i_world_usable(const weft_i_world *world)
 {
+    if (!world)
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "the group has a name and a size but no members: it is a "
+                           "stand-in, good for meta tensors only");
     if (atomic_load_explicit(&world->finished,
                              memory_order_acquire)) /* pairs with weft_i_world_leave */
         return weft_i_fail(WEFT_ERR_STATE, "this rank has left its job (weft_finish was called)");

@@ -34,6 +34,7 @@ typedef struct weft_i_world {
     weft_store *store;   /* how remote ranks are reached; NULL when all are local */
     int64_t timeout_ms;  /* default deadline of operations */
     weft_i_wait_mode mode;
+    int cores;            /* that the ranks of this host may use, all together; 0: not counted */
     unsigned generation;  /* of forks: see weft_i_os_generation */
     atomic_bool finished; /* release by weft_finish, acquire by every call */
     atomic_uint groups;   /* relaxed: numbers for the flight record */
@@ -41,6 +42,8 @@ typedef struct weft_i_world {
     bool mute;            /* collectives are an error */
     const void *carrier;  /* the backend that runs its collectives itself; NULL: the lanes do */
     weft_i_registry registry;
+    atomic_int unwaited;  /* relaxed: results of posted operations that nobody has waited for yet */
+    atomic_int under_way; /* posted collectives; release when one is over, acquire by weft_finish */
 } weft_i_world;
 
 /* An empty world for `size` ranks with room for its peers. */
@@ -63,7 +66,7 @@ void weft_i_world_leave(weft_i_world *world);
 weft_i_world *weft_i_world_hold(weft_i_world *world);
 void weft_i_world_drop(weft_i_world *world);
 
-/* WEFT_OK, or WEFT_ERR_STATE: after weft_finish, and in a forked child. */
+/* WEFT_OK, or WEFT_ERR_STATE: after weft_finish, in a forked child, and for NULL (a stand-in). */
 weft_status weft_i_world_usable(const weft_i_world *world);
 
 /* Whether `rank` can still take part: WEFT_OK, or PEER_DEAD or PEER_LEFT without a message. */

@@ -182,6 +182,7 @@ static weft_status check_words(const char *what, const weft_tensor *tensor, int6
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: offset %lld and count %lld exceeded the numel of the tensor, %lld",
                            what, (long long)offset, (long long)count, (long long)tensor->dim[0]);
+    WEFT_TRY(weft_i_storage_ready(tensor->storage, true));
     return weft_i_tensor_check_fits(what, tensor);
 }
 

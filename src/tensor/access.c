@@ -81,7 +81,8 @@ static weft_status check_readable(const char *what, const weft_tensor *x)
 
 void *weft_tensor_data(const weft_tensor *x)
 {
-    if (is_null(__func__, x) || weft_i_tensor_numel(x) == 0 || check_readable(__func__, x) < 0)
+    if (is_null(__func__, x) || weft_i_tensor_numel(x) == 0 || check_readable(__func__, x) < 0 ||
+        weft_i_storage_ready(x->storage, true) < 0) /* the caller may write */
         return NULL;
     return weft_i_tensor_data(x);
 }

@@ -7,7 +7,7 @@
 #include "weft/view.h"
 
 /* All but the dimension joined must agree; the dtypes meet by promotion. */
-static weft_status join(weft_i_call *call, const weft_tensor *x, int dim)
+static weft_status join(weft_i_op_call *call, const weft_tensor *x, int dim)
 {
     weft_i_result *result = &call->result;
     char a[WEFT_I_SHAPE_TEXT], b[WEFT_I_SHAPE_TEXT];
@@ -23,7 +23,7 @@ static weft_status join(weft_i_call *call, const weft_tensor *x, int dim)
     return weft_dtype_promote(result->dtype, x->dtype, &result->dtype);
 }
 
-weft_status weft_i_cat_shape(weft_i_call *call)
+weft_status weft_i_cat_shape(weft_i_op_call *call)
 {
     const weft_i_arg *list = &call->args[0];
     if (list->count == 0)
@@ -41,7 +41,7 @@ weft_status weft_i_cat_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_cat_run(weft_i_call *call)
+weft_status weft_i_cat_run(weft_i_op_call *call)
 {
     const weft_i_arg *list = &call->args[0];
     weft_tensor part = *call->out; /* a window on the result that moves along */

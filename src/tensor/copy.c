@@ -12,13 +12,13 @@
 
 #include <string.h>
 
-weft_status weft_i_fill_shape(weft_i_call *call)
+weft_status weft_i_fill_shape(weft_i_op_call *call)
 {
     (void)call; /* any number goes into any tensor */
     return WEFT_OK;
 }
 
-weft_status weft_i_fill_run(weft_i_call *call)
+weft_status weft_i_fill_run(weft_i_op_call *call)
 {
     weft_i_loop loop = weft_i_loop_over(call->out);
     uint64_t element;
@@ -27,7 +27,7 @@ weft_status weft_i_fill_run(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_copy_shape(weft_i_call *call)
+weft_status weft_i_copy_shape(weft_i_op_call *call)
 {
     weft_shape to = weft_i_tensor_shape(call->args[0].tensor),
                from = weft_i_tensor_shape(call->args[1].tensor), both;
@@ -40,7 +40,7 @@ weft_status weft_i_copy_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_copy_run(weft_i_call *call)
+weft_status weft_i_copy_run(weft_i_op_call *call)
 {
     weft_tensor *to = call->out, *from = call->args[1].tensor;
     if (!weft_i_tensor_ranges_meet(to, from)) {
@@ -59,7 +59,7 @@ weft_status weft_i_copy_run(weft_i_call *call)
 }
 
 /* Same layout where the memory has no gaps, else row-major. */
-weft_status weft_i_clone_shape(weft_i_call *call)
+weft_status weft_i_clone_shape(weft_i_op_call *call)
 {
     weft_tensor *x = call->args[0].tensor;
     call->result.dtype = x->dtype;
@@ -71,14 +71,14 @@ weft_status weft_i_clone_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_contiguous_shape(weft_i_call *call)
+weft_status weft_i_contiguous_shape(weft_i_op_call *call)
 {
     WEFT_TRY(weft_i_clone_shape(call));
     weft_i_shape_strides(call->result.shape, call->result.stride);
     return WEFT_OK;
 }
 
-weft_status weft_i_to_shape(weft_i_call *call)
+weft_status weft_i_to_shape(weft_i_op_call *call)
 {
     WEFT_TRY(weft_i_clone_shape(call));
     weft_dtype dtype = (weft_dtype)call->args[1].integer;
@@ -95,7 +95,7 @@ weft_status weft_i_to_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_clone_run(weft_i_call *call)
+weft_status weft_i_clone_run(weft_i_op_call *call)
 {
     weft_i_copy_tensor(call->out, call->args[0].tensor);
     return WEFT_OK;
@@ -142,7 +142,7 @@ weft_tensor *weft_to_dtype(weft_tensor *x, weft_dtype dtype)
     return weft_to(x, dtype, x ? weft_i_tensor_device(x) : WEFT_CPU);
 }
 
-weft_status weft_i_set_shape(weft_i_call *call)
+weft_status weft_i_set_shape(weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[0].tensor, *source = call->args[1].tensor;
     if (x->dtype != source->dtype)
@@ -151,7 +151,7 @@ weft_status weft_i_set_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_set_run(weft_i_call *call)
+weft_status weft_i_set_run(weft_i_op_call *call)
 {
     weft_tensor *x = call->args[0].tensor, *source = call->args[1].tensor;
     weft_storage *old = x->storage;
@@ -169,7 +169,7 @@ weft_status weft_set(weft_tensor *x, weft_tensor *source)
     return WEFT_I_ACT(set, WEFT_I_TENSOR_ARG(x), WEFT_I_TENSOR_ARG(source));
 }
 
-weft_status weft_i_resize_storage_shape(weft_i_call *call)
+weft_status weft_i_resize_storage_shape(weft_i_op_call *call)
 {
     if (call->args[1].integer < 0)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "resize_storage: %lld bytes",
@@ -177,7 +177,7 @@ weft_status weft_i_resize_storage_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_resize_storage_run(weft_i_call *call)
+weft_status weft_i_resize_storage_run(weft_i_op_call *call)
 {
     return weft_storage_resize(call->args[0].tensor->storage, (size_t)call->args[1].integer);
 }

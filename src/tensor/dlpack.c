@@ -64,6 +64,7 @@ static weft_status check_export(const weft_tensor *x, bool may_be_read_only)
         return weft_i_fail(
             WEFT_ERR_STATE,
             "dlpack export: the tensor is read-only, which only the versioned form says");
+    WEFT_TRY(weft_i_storage_ready(x->storage, true)); /* the consumer may write */
     return weft_i_tensor_check_fits("dlpack export", x);
 }
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-weft_status weft_i_embedding_shape(weft_i_call *call)
+weft_status weft_i_embedding_shape(weft_i_op_call *call)
 {
     const weft_tensor *weight = call->args[0].tensor, *indices = call->args[1].tensor;
     weft_i_result *result = &call->result;
@@ -51,7 +51,7 @@ static void take_rows(const weft_tensor *out, const weft_tensor *weight, const i
                              weight->stride[1] * size);
 }
 
-weft_status weft_i_embedding_run(weft_i_call *call)
+weft_status weft_i_embedding_run(weft_i_op_call *call)
 {
     const weft_tensor *weight = call->args[0].tensor, *indices = call->args[1].tensor;
     weft_tensor *index = weft_i_tensor_new(WEFT_I64, WEFT_CPU, weft_i_tensor_shape(indices), NULL);

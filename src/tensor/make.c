@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The arguments of every maker start with dtype and device. */
-static weft_status take_dtype_and_device(weft_i_call *call)
+static weft_status take_dtype_and_device(weft_i_op_call *call)
 {
     int64_t dtype = call->args[0].integer;
     if (dtype < 0 || dtype >= WEFT_DTYPE_COUNT)
@@ -20,7 +20,7 @@ static weft_status take_dtype_and_device(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_empty_shape(weft_i_call *call)
+weft_status weft_i_empty_shape(weft_i_op_call *call)
 {
     WEFT_TRY(take_dtype_and_device(call));
     WEFT_TRY(weft_i_shape_argument(call, 2, &call->result.shape));
@@ -29,7 +29,7 @@ weft_status weft_i_empty_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_empty_strided_shape(weft_i_call *call)
+weft_status weft_i_empty_strided_shape(weft_i_op_call *call)
 {
     WEFT_TRY(take_dtype_and_device(call));
     WEFT_TRY(weft_i_shape_argument(call, 2, &call->result.shape));
@@ -41,13 +41,13 @@ weft_status weft_i_empty_strided_shape(weft_i_call *call)
                               call->result.stride);
 }
 
-weft_status weft_i_empty_run(weft_i_call *call)
+weft_status weft_i_empty_run(weft_i_op_call *call)
 {
     (void)call; /* the content is undefined */
     return WEFT_OK;
 }
 
-weft_status weft_i_arange_shape(weft_i_call *call)
+weft_status weft_i_arange_shape(weft_i_op_call *call)
 {
     double start = call->args[2].number, end = call->args[3].number, step = call->args[4].number;
     WEFT_TRY(take_dtype_and_device(call));
@@ -60,7 +60,7 @@ weft_status weft_i_arange_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_arange_run(weft_i_call *call)
+weft_status weft_i_arange_run(weft_i_op_call *call)
 {
     weft_tensor *out = call->out;
     char *at = weft_i_tensor_data(out);

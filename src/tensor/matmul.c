@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Both rows: [batch,] m, k and k, n. */
-static weft_status product_shape(weft_i_call *call, int ndim)
+static weft_status product_shape(weft_i_op_call *call, int ndim)
 {
     const weft_tensor *a = call->args[0].tensor, *b = call->args[1].tensor;
     weft_i_result *result = &call->result;
@@ -33,12 +33,12 @@ static weft_status product_shape(weft_i_call *call, int ndim)
     return WEFT_OK;
 }
 
-weft_status weft_i_mm_shape(weft_i_call *call)
+weft_status weft_i_mm_shape(weft_i_op_call *call)
 {
     return product_shape(call, 2);
 }
 
-weft_status weft_i_bmm_shape(weft_i_call *call)
+weft_status weft_i_bmm_shape(weft_i_op_call *call)
 {
     return product_shape(call, 3);
 }
@@ -55,7 +55,7 @@ static weft_i_matrix matrix(const weft_tensor *x, int64_t batch)
                            x->stride[columns]};
 }
 
-weft_status weft_i_matmul_run(weft_i_call *call)
+weft_status weft_i_matmul_run(weft_i_op_call *call)
 {
     int64_t batches = call->out->ndim == 3 ? call->out->dim[0] : 1;
     for (int64_t i = 0; i < batches; i++) {

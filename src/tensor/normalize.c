@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-static weft_status take_float(weft_i_call *call)
+static weft_status take_float(weft_i_op_call *call)
 {
     weft_tensor *x = call->args[0].tensor;
     if (!weft_i_dtype_is_float(x->dtype))
@@ -25,7 +25,7 @@ static weft_status take_float(weft_i_call *call)
 }
 
 /* A 0-d tensor is one row of one element. */
-weft_status weft_i_softmax_shape(weft_i_call *call)
+weft_status weft_i_softmax_shape(weft_i_op_call *call)
 {
     int ndim = call->args[0].tensor->ndim;
     if (weft_i_dim_wrap(call->op->name, call->args[1].integer, ndim ? ndim : 1) < 0)
@@ -33,7 +33,7 @@ weft_status weft_i_softmax_shape(weft_i_call *call)
     return take_float(call);
 }
 
-weft_status weft_i_layer_norm_shape(weft_i_call *call)
+weft_status weft_i_layer_norm_shape(weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[0].tensor;
     int64_t dims = call->args[1].integer;
@@ -59,7 +59,7 @@ weft_status weft_i_layer_norm_shape(weft_i_call *call)
 }
 
 /* A buffer of `n` elements of the compute type; at least one byte. */
-static void *new_buffer(const weft_i_call *call, int64_t n)
+static void *new_buffer(const weft_i_op_call *call, int64_t n)
 {
     void *buffer = WEFT_OS->alloc_aligned(64, (size_t)n * sizeof(double) + 64);
     if (!buffer)
@@ -89,7 +89,7 @@ static struct rows rows_along(const weft_tensor *out, const weft_tensor *x, int 
 }
 
 struct softmax {
-    const weft_i_call *call;
+    const weft_i_op_call *call;
     const struct rows *rows;
     void *buffer;
 };
@@ -112,7 +112,7 @@ static void softmax_rows(void *state, size_t n, char *const *data, const int64_t
     }
 }
 
-weft_status weft_i_softmax_run(weft_i_call *call)
+weft_status weft_i_softmax_run(weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[0].tensor;
     int dim = x->ndim ? weft_i_dim_wrap(call->op->name, call->args[1].integer, x->ndim) : 0;
@@ -126,7 +126,7 @@ weft_status weft_i_softmax_run(weft_i_call *call)
 }
 
 /* An optional argument as adjacent elements of the compute type; NULL if absent. */
-static weft_tensor *packed(const weft_i_call *call, int i, bool *failed)
+static weft_tensor *packed(const weft_i_op_call *call, int i, bool *failed)
 {
     if (call->args[i].kind != WEFT_I_ARG_TENSOR)
         return NULL;
@@ -139,7 +139,7 @@ static weft_tensor *packed(const weft_i_call *call, int i, bool *failed)
     return out;
 }
 
-static void layer_rows(const weft_i_call *call, const weft_tensor *x, const weft_tensor *weight,
+static void layer_rows(const weft_i_op_call *call, const weft_tensor *x, const weft_tensor *weight,
                        const weft_tensor *bias, void *buffer, int64_t length)
 {
     weft_dtype compute = call->result.compute, dtype = x->dtype;
@@ -156,7 +156,7 @@ static void layer_rows(const weft_i_call *call, const weft_tensor *x, const weft
     }
 }
 
-weft_status weft_i_layer_norm_run(weft_i_call *call)
+weft_status weft_i_layer_norm_run(weft_i_op_call *call)
 {
     weft_tensor *x = call->args[0].tensor;
     int64_t length = 1;

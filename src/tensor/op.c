@@ -81,7 +81,10 @@ static bool kind_fits(char letter, weft_i_arg_kind kind)
     case 's':
         return kind == WEFT_I_ARG_TENSOR || kind == WEFT_I_ARG_NUMBER;
     case 'l':
+    case 'm':
         return kind == WEFT_I_ARG_TENSORS;
+    case 'g':
+        return kind == WEFT_I_ARG_GROUP;
     case 'n':
         return kind == WEFT_I_ARG_NUMBER;
     case 'I':
@@ -97,7 +100,8 @@ struct position {
     size_t in_list;
 };
 
-static bool next_tensor(const weft_i_call *call, int count, struct position *at, weft_tensor **out)
+static bool next_tensor(const weft_i_op_call *call, int count, struct position *at,
+                        weft_tensor **out)
 {
     for (; at->arg < count; at->arg++, at->in_list = 0) {
         const weft_i_arg *arg = &call->args[at->arg];
@@ -115,7 +119,7 @@ static bool next_tensor(const weft_i_call *call, int count, struct position *at,
 }
 
 /* NULL comes from an earlier failure, whose error stays; without one it is the caller's mistake. */
-static weft_status check_present(const weft_i_call *call, int count)
+static weft_status check_present(const weft_i_op_call *call, int count)
 {
     weft_tensor *x;
     for (struct position at = {0, 0}; next_tensor(call, count, &at, &x);) {
@@ -130,7 +134,7 @@ static weft_status check_present(const weft_i_call *call, int count)
     return WEFT_OK;
 }
 
-static weft_status check_tensors(weft_i_call *call, int count)
+static weft_status check_tensors(weft_i_op_call *call, int count)
 {
     weft_tensor *x, *first = NULL;
     char a[16], b[16];
@@ -150,35 +154,51 @@ static weft_status check_tensors(weft_i_call *call, int count)
     return WEFT_OK;
 }
 
-static weft_status check_writable(const weft_i_call *call, const weft_tensor *x)
+static weft_status check_writable(const weft_i_op_call *call, const weft_tensor *x)
 {
     char text[WEFT_I_SHAPE_TEXT];
     if (x->storage->read_only)
         return weft_i_fail(WEFT_ERR_STATE,
                            "%s: the tensor of shape %s is read-only (imported that way)",
                            call->op->name, weft_i_shape_text(weft_i_tensor_shape(x), text));
-    if (!(call->op->flags & WEFT_I_OP_LAYOUT) && weft_i_tensor_overlaps_itself(x))
+    if (call->op->flags & WEFT_I_OP_LAYOUT)
+        return WEFT_OK;
+    if (weft_i_tensor_overlaps_itself(x))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: several elements of the written tensor of shape %s share memory "
                            "(an expanded view?); "
                            "write to a clone",
                            call->op->name, weft_i_shape_text(weft_i_tensor_shape(x), text));
-    return WEFT_OK;
+    return weft_i_storage_ready(x->storage, true);
 }
 
 /* The argument that the row changes and returns, if there is one. */
-static weft_tensor *changed(const weft_i_call *call)
+static weft_tensor *changed(const weft_i_op_call *call)
 {
     char kind = call->op->kinds[0];
-    return kind == 'w' || kind == 'r' ? call->args[0].tensor : NULL;
+    return kind == 'w' || kind == 'r' ? call->args[0].tensor
+           : kind == 'm'              ? call->args[0].tensors[0]
+                                      : NULL;
 }
 
-static bool counts_as_write(const weft_i_call *call)
+/* The tensors that are written in place; returns how many. */
+static size_t written(const weft_i_op_call *call, weft_tensor *const **out)
 {
-    return call->op->kinds[0] == 'w';
+    const weft_i_arg *first = &call->args[0];
+    char kind = call->op->kinds[0];
+    *out = kind == 'm' ? first->tensors : &first->tensor;
+    return kind == 'm' ? first->count : kind == 'w';
 }
 
-static weft_status check_arguments(weft_i_call *call, int count)
+static weft_status check_list(const weft_i_op_call *call)
+{
+    if (call->op->flags & WEFT_I_OP_LIST && (call->args[0].count == 0 || !call->outs))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of tensors has at least one",
+                           call->op->name);
+    return WEFT_OK;
+}
+
+static weft_status check_arguments(weft_i_op_call *call, int count)
 {
     for (int i = 0; i < count; i++)
         if (!kind_fits(call->op->kinds[i], call->args[i].kind)) {
@@ -187,19 +207,24 @@ static weft_status check_arguments(weft_i_call *call, int count)
             return weft_i_fail(WEFT_ERR_TYPE, "%s: argument %.*s has the wrong kind",
                                call->op->name, length, name);
         }
+    WEFT_TRY(check_list(call));
     WEFT_TRY(check_present(call, count));
     WEFT_TRY(check_tensors(call, count));
-    return counts_as_write(call) ? check_writable(call, call->args[0].tensor) : WEFT_OK;
+    weft_tensor *const *targets;
+    size_t n = written(call, &targets);
+    for (size_t i = 0; i < n; i++)
+        WEFT_TRY(check_writable(call, targets[i]));
+    return WEFT_OK;
 }
 
 /* A result may go into a target of another dtype as long as no class is lost: float -> integer ->
  * bool is refused. */
-static weft_status check_into(const weft_i_call *call)
+static weft_status check_into(const weft_i_op_call *call)
 {
     const weft_tensor *into = call->into;
     const weft_i_result *result = &call->result;
     char a[WEFT_I_SHAPE_TEXT], b[WEFT_I_SHAPE_TEXT], device[16];
-    if (call->op->flags & (WEFT_I_OP_VIEW | WEFT_I_OP_LAYOUT) || changed(call))
+    if (call->op->flags & (WEFT_I_OP_VIEW | WEFT_I_OP_LAYOUT | WEFT_I_OP_LIST) || changed(call))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: has no result that could be written",
                            call->op->name);
     if (weft_i_tensor_device(into) != result->device)
@@ -218,7 +243,7 @@ static weft_status check_into(const weft_i_call *call)
 }
 
 /* Whether writing `into` while reading the arguments could read what was already written. */
-static bool is_hazard(const weft_i_call *call, int count)
+static bool is_hazard(const weft_i_op_call *call, int count)
 {
     bool elementwise = (call->op->flags & WEFT_I_OP_ELEMENTWISE) == WEFT_I_OP_ELEMENTWISE;
     weft_tensor *x;
@@ -229,7 +254,7 @@ static bool is_hazard(const weft_i_call *call, int count)
     return false;
 }
 
-static weft_tensor *new_result(const weft_i_call *call)
+static weft_tensor *new_result(const weft_i_op_call *call)
 {
     const weft_i_result *result = &call->result;
     if (!(call->op->flags & WEFT_I_OP_VIEW))
@@ -239,7 +264,7 @@ static weft_tensor *new_result(const weft_i_call *call)
                                   result->dtype, result->shape, result->stride, result->offset);
 }
 
-static weft_status run(weft_i_call *call)
+static weft_status run(weft_i_op_call *call)
 {
     weft_device device = weft_i_tensor_device(call->out);
     bool layout = call->op->flags & WEFT_I_OP_LAYOUT;
@@ -255,11 +280,13 @@ static weft_status run(weft_i_call *call)
 
 /* Runs into a fresh tensor and copies that, for targets the run function cannot write or that
  * overlap arguments. */
-static weft_status run_and_copy(weft_i_call *call)
+static weft_status run_and_copy(weft_i_op_call *call)
 {
     if (!(call->out = new_result(call)))
         return weft_last_status();
     weft_status status = run(call);
+    if (status >= 0)
+        status = weft_i_storage_ready(call->out->storage, false);
     if (status >= 0 && weft_i_tensor_device(call->into) == WEFT_CPU)
         weft_i_copy_tensor(call->into, call->out);
     weft_release(call->out);
@@ -267,7 +294,7 @@ static weft_status run_and_copy(weft_i_call *call)
     return status;
 }
 
-static weft_status run_into(weft_i_call *call, int count)
+static weft_status run_into(weft_i_op_call *call, int count)
 {
     WEFT_TRY(check_into(call));
     bool direct = call->op->flags & WEFT_I_OP_STRIDED && call->into->dtype == call->result.dtype &&
@@ -278,16 +305,58 @@ static weft_status run_into(weft_i_call *call, int count)
     return WEFT_OK;
 }
 
-static weft_status run_change(weft_i_call *call)
+static weft_status run_change(weft_i_op_call *call)
 {
+    weft_tensor *const *targets;
+    size_t n = written(call, &targets);
     call->out = changed(call);
     WEFT_TRY(run(call));
-    if (counts_as_write(call))
-        weft_i_tensor_bump(call->out);
+    for (size_t i = 0; i < n; i++)
+        weft_i_tensor_bump(targets[i]);
+    for (size_t i = 0; call->outs && i < n; i++)
+        call->outs[i] = targets[i];
     return WEFT_OK;
 }
 
-static weft_status run_new(weft_i_call *call)
+static void release_list(weft_tensor **outs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        weft_release(outs[i]);
+        outs[i] = NULL;
+    }
+}
+
+/* All of the results, or none of them. */
+static weft_status run_list(weft_i_op_call *call)
+{
+    size_t count = call->args[0].count, made = 0;
+    weft_status status = WEFT_OK;
+    for (; made < count && status >= 0; made++) {
+        call->which = made;
+        status = call->op->shape(call);
+        if (status >= 0 && !(call->outs[made] = new_result(call)))
+            status = weft_last_status();
+        if (status < 0)
+            break;
+    }
+    call->out = call->outs[0];
+    if (status >= 0)
+        status = run(call);
+    if (status < 0)
+        release_list(call->outs, made);
+    return status;
+}
+
+/* The shape rule of every result. */
+static weft_status find_shapes(weft_i_op_call *call)
+{
+    size_t count = call->op->flags & WEFT_I_OP_LIST ? call->args[0].count : 1;
+    for (call->which = 0; call->which < count; call->which++)
+        WEFT_TRY(call->op->shape(call));
+    return WEFT_OK;
+}
+
+static weft_status run_new(weft_i_op_call *call)
 {
     if (!(call->out = new_result(call)))
         return weft_last_status();
@@ -297,19 +366,22 @@ static weft_status run_new(weft_i_call *call)
     return status;
 }
 
-static weft_status dispatch(weft_i_call *call)
+static weft_status dispatch(weft_i_op_call *call)
 {
     int count = weft_i_op_param_count(call->op);
     WEFT_TRY(check_arguments(call, count));
-    WEFT_TRY(call->op->shape(call));
+    WEFT_TRY(find_shapes(call));
     if (call->into)
         return run_into(call, count);
-    return changed(call) ? run_change(call) : run_new(call);
+    if (changed(call))
+        return run_change(call);
+    return call->op->flags & WEFT_I_OP_LIST ? run_list(call) : run_new(call);
 }
 
-weft_tensor *weft_i_op_call(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args)
+static weft_tensor *apply(const weft_i_op *op, weft_tensor *into, weft_tensor **outs,
+                          const weft_i_arg *args)
 {
-    weft_i_call call = {.op = op, .into = into};
+    weft_i_op_call call = {.op = op, .into = into, .outs = outs};
     memcpy(call.args, args, (size_t)weft_i_op_param_count(op) * sizeof *args);
     weft_i_mode *mode = innermost;
     if (!mode)
@@ -318,6 +390,16 @@ weft_tensor *weft_i_op_call(const weft_i_op *op, weft_tensor *into, const weft_i
     weft_tensor *out = mode->handle(mode, &call);
     innermost = mode;
     return out;
+}
+
+weft_tensor *weft_i_op_apply(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args)
+{
+    return apply(op, into, NULL, args);
+}
+
+weft_tensor *weft_i_op_pass_on(const weft_i_op_call *call)
+{
+    return apply(call->op, call->into, call->outs, call->args);
 }
 
 static weft_status outcome(const weft_i_op *op, const weft_tensor *out)
@@ -329,9 +411,14 @@ static weft_status outcome(const weft_i_op *op, const weft_tensor *out)
                : weft_i_fail(WEFT_ERR_INTERNAL, "%s failed without an error", op->name);
 }
 
+weft_status weft_i_op_apply_list(const weft_i_op *op, weft_tensor **outs, const weft_i_arg *args)
+{
+    return outcome(op, apply(op, NULL, outs, args));
+}
+
 weft_status weft_i_op_act(const weft_i_op *op, const weft_i_arg *args)
 {
-    return outcome(op, weft_i_op_call(op, NULL, args));
+    return outcome(op, weft_i_op_apply(op, NULL, args));
 }
 
 weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args)
@@ -340,5 +427,5 @@ weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_
         return weft_last_status() < 0
                    ? weft_last_status()
                    : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the target is NULL", op->name);
-    return outcome(op, weft_i_op_call(op, into, args));
+    return outcome(op, weft_i_op_apply(op, into, args));
 }

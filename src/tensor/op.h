@@ -16,7 +16,7 @@
 enum { WEFT_I_OP_ARGS = 8, WEFT_I_DEVICE_KINDS = 3 };
 
 typedef struct weft_i_op weft_i_op;
-typedef struct weft_i_call weft_i_call;
+typedef struct weft_i_op_call weft_i_op_call;
 
 /* One argument.  The row says what it means (a dtype, a bool, a size ... are integers). */
 typedef enum weft_i_arg_kind {
@@ -25,18 +25,23 @@ typedef enum weft_i_arg_kind {
     WEFT_I_ARG_TENSORS,
     WEFT_I_ARG_NUMBER,
     WEFT_I_ARG_INTEGER,
-    WEFT_I_ARG_INTEGERS
+    WEFT_I_ARG_INTEGERS,
+    WEFT_I_ARG_GROUP
 } weft_i_arg_kind;
 
 typedef struct weft_i_arg {
     weft_i_arg_kind kind;
-    size_t count; /* of tensors or integers */
+    size_t count; /* of tensors or integers, or of the ranks of a group */
     union {
         weft_tensor *tensor;
         weft_tensor *const *tensors;
         double number;
         int64_t integer;
         const int64_t *integers;
+        struct {
+            const char *name; /* what may be written down, and found again by */
+            void *handle;     /* for the floor that runs it; shape rules do without */
+        } group;
     };
 } weft_i_arg;
 
@@ -47,6 +52,11 @@ typedef struct weft_i_arg {
 #define WEFT_I_INTEGER_ARG(x_) ((weft_i_arg){.kind = WEFT_I_ARG_INTEGER, .integer = (x_)})
 #define WEFT_I_INTEGERS_ARG(at_, n_) \
     ((weft_i_arg){.kind = WEFT_I_ARG_INTEGERS, .count = (size_t)(n_), .integers = (at_)})
+/* A group is its name and size to everybody but the run function, which needs the handle. */
+#define WEFT_I_GROUP_ARG(handle_, name_, size_) \
+    ((weft_i_arg){.kind = WEFT_I_ARG_GROUP,     \
+                  .count = (size_t)(size_),     \
+                  .group = {.name = (name_), .handle = (handle_)}})
 #define WEFT_I_OPTIONAL_ARG(x_) \
     ((x_) ? WEFT_I_TENSOR_ARG(x_) : (weft_i_arg){.kind = WEFT_I_ARG_NONE})
 
@@ -61,13 +71,15 @@ typedef struct weft_i_result {
     bool fresh_version; /* views only: does not share the counter */
 } weft_i_result;
 
-struct weft_i_call {
+struct weft_i_op_call {
     const weft_i_op *op;
     weft_i_arg args[WEFT_I_OP_ARGS];
-    weft_tensor *into; /* the caller's target, or NULL: make a new tensor */
+    weft_tensor *into;  /* the caller's target, or NULL: make a new tensor */
+    weft_tensor **outs; /* WEFT_I_OP_LIST: room for the results, one for each tensor of the list */
     /* the rest is filled in by dispatch */
+    size_t which; /* WEFT_I_OP_LIST: the result that the shape rule is asked about */
     weft_i_result result;
-    weft_tensor *out; /* what `run` writes */
+    weft_tensor *out; /* what `run` writes; of a list the first */
 };
 
 enum {
@@ -78,22 +90,27 @@ enum {
     WEFT_I_OP_RANDOM = 8,  /* two equal calls give different values, or undefined ones */
     /* STRIDED, and an element is read before the same element is written: `into` may be an argument
      */
-    WEFT_I_OP_ELEMENTWISE = 16 | WEFT_I_OP_STRIDED
+    WEFT_I_OP_ELEMENTWISE = 16 | WEFT_I_OP_STRIDED,
+    /* One result for each tensor of the list that is argument 0; `run` makes them in one go. */
+    WEFT_I_OP_LIST = 32,
+    /* Must not be left out or done twice though nobody uses its result. */
+    WEFT_I_OP_EFFECT = 64
 };
 
 struct weft_i_op {
     const char *name;
     /*
      * "x:t dim:i": name and kind of each parameter.  t tensor, o optional tensor, l list of
-     * tensors, s tensor or number, n number, i integer, I integers, b bool, d dtype, v device. Only
-     * the first may be w, a tensor that is written in place, or r, one whose storage changes
-     * without counting as a write; both are returned themselves.
+     * tensors, s tensor or number, n number, i integer, I integers, b bool, d dtype, v device, g
+     * group, p reduction. Only the first may be w, a tensor that is written in place, m, a list of
+     * such, or r, one whose storage changes without counting as a write; all are returned
+     * themselves.
      */
     const char *params;
     unsigned flags;
-    weft_status (*shape)(weft_i_call *call);
+    weft_status (*shape)(weft_i_op_call *call);
     weft_status (*run[WEFT_I_DEVICE_KINDS])(
-        weft_i_call *call);         /* by kind of device; NULL: not supported there */
+        weft_i_op_call *call);      /* by kind of device; NULL: not supported there */
     int kernel;                     /* which kernel of its family `run` takes */
     char kinds[WEFT_I_OP_ARGS + 1]; /* the letters of `params`; filled in when the row is added */
     const struct weft_i_gradient *gradient; /* set by the floor that owns gradients */
@@ -103,13 +120,15 @@ struct weft_i_op {
  * Runs a call; `args` has one entry per parameter.  Returns the result in the current scope, or
  * `into` (or the written argument) itself if there is one; NULL on failure.
  */
-weft_tensor *weft_i_op_call(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args);
+weft_tensor *weft_i_op_apply(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args);
+/* Of rows with several results: `outs` gets them, all or none. */
+weft_status weft_i_op_apply_list(const weft_i_op *op, weft_tensor **outs, const weft_i_arg *args);
 /* The same for calls made for their effect, and for those that write the caller's tensor `into`
  * (not NULL). */
 weft_status weft_i_op_act(const weft_i_op *op, const weft_i_arg *args);
 weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args);
 
-#define WEFT_I_CALL(op_, ...) weft_i_op_call(&weft_i_op_##op_, NULL, (weft_i_arg[]){__VA_ARGS__})
+#define WEFT_I_CALL(op_, ...) weft_i_op_apply(&weft_i_op_##op_, NULL, (weft_i_arg[]){__VA_ARGS__})
 #define WEFT_I_CALL_INTO(op_, out_, ...) \
     weft_i_op_into(&weft_i_op_##op_, out_, (weft_i_arg[]){__VA_ARGS__})
 #define WEFT_I_ACT(op_, ...) weft_i_op_act(&weft_i_op_##op_, (weft_i_arg[]){__VA_ARGS__})
@@ -120,15 +139,17 @@ const char *weft_i_op_param_name(const weft_i_op *op, int i, int *length);
 
 /*
  * Interposition.  The innermost mode of the thread gets every call instead of the dispatcher; while
- * it handles one, the mode outside it is in force, so passing the call on with weft_i_op_call
- * reaches the next mode and at last the dispatcher.  `handle` returns what weft_i_op_call would.  A
- * mode may sit on the stack of one thread at a time.
+ * it handles one, the mode outside it is in force, so passing the call on with weft_i_op_pass_on
+ * (or another with weft_i_op_apply) reaches the next mode and at last the dispatcher.  `handle`
+ * returns what weft_i_op_apply would; of rows with several results it fills `outs` and returns the
+ * first.  A mode may sit on the stack of one thread at a time.
  */
 typedef struct weft_i_mode {
-    weft_tensor *(*handle)(struct weft_i_mode *mode, const weft_i_call *call);
+    weft_tensor *(*handle)(struct weft_i_mode *mode, const weft_i_op_call *call);
     struct weft_i_mode *outer; /* set by push */
 } weft_i_mode;
 
+weft_tensor *weft_i_op_pass_on(const weft_i_op_call *call);
 void weft_i_mode_push(weft_i_mode *mode);
 void weft_i_mode_pop(weft_i_mode *mode); /* must be the innermost */
 

@@ -38,12 +38,12 @@ __attribute__((constructor)) static void add_rows(void)
     weft_i_op_add_table(&table);
 }
 
-weft_status weft_i_none_run(weft_i_call *call)
+weft_status weft_i_none_run(weft_i_op_call *call)
 {
     return weft_i_fail(WEFT_ERR_INTERNAL, "%s: views do not run", call->op->name);
 }
 
-weft_status weft_i_shape_argument(const weft_i_call *call, int i, weft_shape *out)
+weft_status weft_i_shape_argument(const weft_i_op_call *call, int i, weft_shape *out)
 {
     const weft_i_arg *arg = &call->args[i];
     if (arg->count > WEFT_MAX_DIMS)

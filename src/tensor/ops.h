@@ -5,15 +5,15 @@
 
 #include "tensor/op.h"
 
-#define OP(name_, params_, flags_, shape_, run_, kernel_)   \
-    extern weft_i_op weft_i_op_##name_;                     \
-    weft_status weft_i_##shape_##_shape(weft_i_call *call); \
-    weft_status weft_i_##run_##_run(weft_i_call *call);
+#define OP(name_, params_, flags_, shape_, run_, kernel_)      \
+    extern weft_i_op weft_i_op_##name_;                        \
+    weft_status weft_i_##shape_##_shape(weft_i_op_call *call); \
+    weft_status weft_i_##run_##_run(weft_i_op_call *call);
 #include "tensor/ops.def"
 #undef OP
 
 /* Reads an argument of sizes; the sizes themselves are not checked. */
-weft_status weft_i_shape_argument(const weft_i_call *call, int i, weft_shape *out);
+weft_status weft_i_shape_argument(const weft_i_op_call *call, int i, weft_shape *out);
 
 /* Whether weft_view would succeed, or fail for a reason that a copy does not mend.  Sets no error
  * of its own. */

@@ -14,13 +14,13 @@
 
 #include <string.h>
 
-static int last_arg(const weft_i_call *call)
+static int last_arg(const weft_i_op_call *call)
 {
     return weft_i_op_param_count(call->op) - 1;
 }
 
 /* A whole number beside integers must fit their dtype: it would silently become another. */
-static weft_status check_numbers(const weft_i_call *call, weft_dtype dtype)
+static weft_status check_numbers(const weft_i_op_call *call, weft_dtype dtype)
 {
     for (int i = 0; i <= last_arg(call); i++) {
         uint64_t element;
@@ -36,7 +36,7 @@ static weft_status check_numbers(const weft_i_call *call, weft_dtype dtype)
     return WEFT_OK;
 }
 
-weft_status weft_i_arithmetic_shape(weft_i_call *call)
+weft_status weft_i_arithmetic_shape(weft_i_op_call *call)
 {
     weft_dtype dtype;
     WEFT_TRY(weft_i_promote_dtypes(call, 0, last_arg(call), &dtype));
@@ -54,20 +54,20 @@ weft_status weft_i_arithmetic_shape(weft_i_call *call)
     return weft_i_promote_shapes(call, 0, last_arg(call));
 }
 
-weft_status weft_i_compare_shape(weft_i_call *call)
+weft_status weft_i_compare_shape(weft_i_op_call *call)
 {
     WEFT_TRY(weft_i_arithmetic_shape(call));
     call->result.dtype = WEFT_BOOL;
     return WEFT_OK;
 }
 
-weft_status weft_i_logical_shape(weft_i_call *call)
+weft_status weft_i_logical_shape(weft_i_op_call *call)
 {
     call->result.dtype = call->result.compute = WEFT_BOOL;
     return weft_i_promote_shapes(call, 0, last_arg(call));
 }
 
-weft_status weft_i_where_shape(weft_i_call *call)
+weft_status weft_i_where_shape(weft_i_op_call *call)
 {
     if (call->args[0].tensor->dtype != WEFT_BOOL)
         return weft_i_fail(WEFT_ERR_TYPE, "where: the condition is %s, not bool",
@@ -79,14 +79,14 @@ weft_status weft_i_where_shape(weft_i_call *call)
 }
 
 /* What the kernel gives: bytes of truth from comparisons, else its compute type. */
-static weft_dtype made_by(const weft_i_call *call)
+static weft_dtype made_by(const weft_i_op_call *call)
 {
     return call->result.dtype == WEFT_BOOL && call->op->shape == weft_i_compare_shape
                ? WEFT_BOOL
                : call->result.compute;
 }
 
-weft_status weft_i_pointwise_run(weft_i_call *call)
+weft_status weft_i_pointwise_run(weft_i_op_call *call)
 {
     weft_i_loop loop = weft_i_loop_over(call->out);
     uint64_t number[WEFT_I_POINTWISE_INPUTS];

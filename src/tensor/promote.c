@@ -21,7 +21,7 @@ static weft_dtype dtype_of(const weft_i_arg *arg)
     return arg->number == floor(arg->number) && fabs(arg->number) < 0x1p63 ? WEFT_I64 : WEFT_F32;
 }
 
-weft_status weft_i_promote_dtypes(const weft_i_call *call, int first, int last, weft_dtype *out)
+weft_status weft_i_promote_dtypes(const weft_i_op_call *call, int first, int last, weft_dtype *out)
 {
     bool found[LEVELS] = {false}, any = false;
     weft_dtype dtype[LEVELS];
@@ -54,7 +54,7 @@ static bool agrees(const weft_i_result *result, const weft_tensor *x)
     return true;
 }
 
-static void take_strides(weft_i_call *call, int first, int last)
+static void take_strides(weft_i_op_call *call, int first, int last)
 {
     weft_i_result *result = &call->result;
     bool taken = false;
@@ -73,7 +73,7 @@ static void take_strides(weft_i_call *call, int first, int last)
     }
 }
 
-weft_status weft_i_promote_shapes(weft_i_call *call, int first, int last)
+weft_status weft_i_promote_shapes(weft_i_op_call *call, int first, int last)
 {
     weft_i_result *result = &call->result;
     result->shape = (weft_shape){0, {0}};

@@ -28,7 +28,7 @@ static int uniform_bits(weft_dtype dtype)
     return bits[dtype];
 }
 
-weft_status weft_i_float_in_place_shape(weft_i_call *call)
+weft_status weft_i_float_in_place_shape(weft_i_op_call *call)
 {
     if (!weft_i_dtype_is_float(call->args[0].tensor->dtype))
         return weft_i_fail(WEFT_ERR_TYPE, "%s: draws floats, the tensor is %s", call->op->name,
@@ -36,7 +36,7 @@ weft_status weft_i_float_in_place_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_integers_shape(weft_i_call *call)
+weft_status weft_i_integers_shape(weft_i_op_call *call)
 {
     if (call->args[1].integer >= call->args[2].integer)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "integers: from %lld up to %lld there are none",
@@ -48,9 +48,9 @@ weft_status weft_i_integers_shape(weft_i_call *call)
  * Draws run in row-major order of the shape whatever the strides are, in blocks of the same even
  * number, so that the values do not depend on the layout.
  */
-typedef void draw_block(const weft_i_call *call, void *block, size_t n);
+typedef void draw_block(const weft_i_op_call *call, void *block, size_t n);
 
-static void draw_row(const weft_i_call *call, draw_block *draw, weft_dtype drawn, char *at,
+static void draw_row(const weft_i_op_call *call, draw_block *draw, weft_dtype drawn, char *at,
                      int64_t stride, size_t n)
 {
     uint64_t block[BLOCK];
@@ -61,7 +61,7 @@ static void draw_row(const weft_i_call *call, draw_block *draw, weft_dtype drawn
     }
 }
 
-static weft_status draw_all(const weft_i_call *call, draw_block *draw, weft_dtype drawn)
+static weft_status draw_all(const weft_i_op_call *call, draw_block *draw, weft_dtype drawn)
 {
     const weft_tensor *out = call->out;
     int64_t size = (int64_t)weft_dtype_size(out->dtype), numel = weft_i_tensor_numel(out);
@@ -91,7 +91,7 @@ static weft_status draw_all(const weft_i_call *call, draw_block *draw, weft_dtyp
     return WEFT_OK;
 }
 
-static void draw_uniform(const weft_i_call *call, void *block, size_t n)
+static void draw_uniform(const weft_i_op_call *call, void *block, size_t n)
 {
     double low = call->args[1].number, high = call->args[2].number, *out = block;
     weft_i_random_uniform(&generator, out, n, uniform_bits(call->out->dtype));
@@ -99,7 +99,7 @@ static void draw_uniform(const weft_i_call *call, void *block, size_t n)
         out[i] = low + out[i] * (high - low);
 }
 
-static void draw_normal(const weft_i_call *call, void *block, size_t n)
+static void draw_normal(const weft_i_op_call *call, void *block, size_t n)
 {
     double mean = call->args[1].number, deviation = call->args[2].number, *out = block;
     weft_i_random_normal(&generator, out, n);
@@ -107,22 +107,22 @@ static void draw_normal(const weft_i_call *call, void *block, size_t n)
         out[i] = mean + out[i] * deviation;
 }
 
-static void draw_integers(const weft_i_call *call, void *block, size_t n)
+static void draw_integers(const weft_i_op_call *call, void *block, size_t n)
 {
     weft_i_random_integers(&generator, block, n, call->args[1].integer, call->args[2].integer);
 }
 
-weft_status weft_i_uniform_run(weft_i_call *call)
+weft_status weft_i_uniform_run(weft_i_op_call *call)
 {
     return draw_all(call, draw_uniform, WEFT_F64);
 }
 
-weft_status weft_i_normal_run(weft_i_call *call)
+weft_status weft_i_normal_run(weft_i_op_call *call)
 {
     return draw_all(call, draw_normal, WEFT_F64);
 }
 
-weft_status weft_i_integers_run(weft_i_call *call)
+weft_status weft_i_integers_run(weft_i_op_call *call)
 {
     return draw_all(call, draw_integers, WEFT_I64);
 }

@@ -9,7 +9,7 @@
 enum { DIMS = 1, KEEPDIM = 2 }; /* positions of the arguments */
 
 /* The dimensions that go, as bits; all of them if none is named. */
-static weft_status reduced_dims(const weft_i_call *call, unsigned *out)
+static weft_status reduced_dims(const weft_i_op_call *call, unsigned *out)
 {
     const weft_tensor *x = call->args[0].tensor;
     const weft_i_arg *dims = &call->args[DIMS];
@@ -29,7 +29,7 @@ static weft_status reduced_dims(const weft_i_call *call, unsigned *out)
     return WEFT_OK;
 }
 
-static weft_status take_shape(weft_i_call *call)
+static weft_status take_shape(weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[0].tensor;
     weft_shape shape = {0, {0}};
@@ -46,7 +46,7 @@ static weft_status take_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-static weft_status check_not_empty(const weft_i_call *call)
+static weft_status check_not_empty(const weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[0].tensor;
     char text[WEFT_I_SHAPE_TEXT];
@@ -66,7 +66,7 @@ static weft_dtype compute_of(weft_dtype dtype)
     return dtype == WEFT_F64 ? WEFT_F64 : weft_i_dtype_is_float(dtype) ? WEFT_F32 : WEFT_I64;
 }
 
-weft_status weft_i_sum_shape(weft_i_call *call)
+weft_status weft_i_sum_shape(weft_i_op_call *call)
 {
     weft_dtype dtype = call->args[0].tensor->dtype;
     call->result.dtype = weft_i_dtype_is_float(dtype) ? dtype : WEFT_I64;
@@ -74,7 +74,7 @@ weft_status weft_i_sum_shape(weft_i_call *call)
     return take_shape(call);
 }
 
-weft_status weft_i_mean_shape(weft_i_call *call)
+weft_status weft_i_mean_shape(weft_i_op_call *call)
 {
     weft_dtype dtype = call->args[0].tensor->dtype;
     if (!weft_i_dtype_is_float(dtype))
@@ -83,7 +83,7 @@ weft_status weft_i_mean_shape(weft_i_call *call)
     return weft_i_sum_shape(call);
 }
 
-weft_status weft_i_extreme_shape(weft_i_call *call)
+weft_status weft_i_extreme_shape(weft_i_op_call *call)
 {
     weft_dtype dtype = call->args[0].tensor->dtype;
     call->result.dtype = dtype;
@@ -92,14 +92,14 @@ weft_status weft_i_extreme_shape(weft_i_call *call)
     return take_shape(call);
 }
 
-weft_status weft_i_truth_shape(weft_i_call *call)
+weft_status weft_i_truth_shape(weft_i_op_call *call)
 {
     call->result.dtype = WEFT_BOOL;
     call->result.compute = WEFT_U8;
     return take_shape(call);
 }
 
-weft_status weft_i_index_shape(weft_i_call *call)
+weft_status weft_i_index_shape(weft_i_op_call *call)
 {
     WEFT_TRY(weft_i_extreme_shape(call));
     call->result.dtype = WEFT_I64;
@@ -107,7 +107,7 @@ weft_status weft_i_index_shape(weft_i_call *call)
 }
 
 /* Splits the dimensions of x into kept and reduced ones; those of size 1 are left out. */
-static weft_i_reduce describe(const weft_i_call *call)
+static weft_i_reduce describe(const weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[0].tensor, *out = call->out;
     bool truth = call->op->shape == weft_i_truth_shape;
@@ -141,14 +141,14 @@ static weft_i_reduce describe(const weft_i_call *call)
     return what;
 }
 
-weft_status weft_i_reduce_row_run(weft_i_call *call)
+weft_status weft_i_reduce_row_run(weft_i_op_call *call)
 {
     weft_i_reduce what = describe(call);
     weft_i_reduce_run(&what);
     return WEFT_OK;
 }
 
-weft_status weft_i_reduce_index_run(weft_i_call *call)
+weft_status weft_i_reduce_index_run(weft_i_op_call *call)
 {
     weft_i_reduce what = describe(call);
     weft_i_reduce_index(&what);
@@ -164,9 +164,9 @@ static weft_tensor *reduce(const weft_i_op *op, weft_tensor *x, const int *dims,
         return weft_i_null(WEFT_ERR_INVALID_ARG, "%s: %d dimensions named", op->name, count);
     for (int i = 0; i < count; i++)
         wide[i] = dims[i];
-    return weft_i_op_call(op, NULL,
-                          (weft_i_arg[]){WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(wide, count),
-                                         WEFT_I_INTEGER_ARG(keepdim)});
+    return weft_i_op_apply(op, NULL,
+                           (weft_i_arg[]){WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(wide, count),
+                                          WEFT_I_INTEGER_ARG(keepdim)});
 }
 
 #define REDUCE(name_)                                                                   \

@@ -25,7 +25,8 @@ typedef enum weft_i_kind {
     WEFT_I_LANE,
     WEFT_I_LIST,
     WEFT_I_BLOBS,
-    WEFT_I_COALESCE
+    WEFT_I_COALESCE,
+    WEFT_I_PENDING
 } weft_i_kind;
 
 /* First member of every handle. */

@@ -58,11 +58,24 @@ const char *weft_device_name(weft_device device, char out[16])
 static void destroy(weft_i_object *object)
 {
     weft_storage *storage = (weft_storage *)object;
+    weft_i_claim_end_all(storage);
+    pthread_mutex_destroy(&storage->claims_lock);
     if (storage->allocator && storage->data)
         storage->allocator->free(storage->device, storage->data, storage->bytes);
     if (!storage->allocator && storage->release)
         storage->release(storage->release_argument);
     weft_i_object_free(object);
+}
+
+/* The object alone; NULL and an error if memory runs out. */
+static weft_storage *new_storage(weft_device device)
+{
+    weft_storage *storage = weft_i_object_new_unscoped(WEFT_I_STORAGE, sizeof *storage, destroy);
+    if (!storage)
+        return NULL;
+    storage->device = device;
+    pthread_mutex_init(&storage->claims_lock, NULL);
+    return storage;
 }
 
 static weft_status no_memory(weft_device device, size_t bytes)
@@ -80,10 +93,9 @@ weft_storage *weft_i_storage_new(weft_device device, size_t bytes)
         return weft_i_null(WEFT_ERR_UNSUPPORTED,
                            "device %s has no memory in this build (there are cpu and meta)",
                            weft_device_name(device, name));
-    weft_storage *storage = weft_i_object_new_unscoped(WEFT_I_STORAGE, sizeof *storage, destroy);
+    weft_storage *storage = new_storage(device);
     if (!storage)
         return NULL;
-    storage->device = device;
     storage->allocator = allocator;
     if (bytes && allocator->alloc && !(storage->data = allocator->alloc(device, bytes))) {
         no_memory(device, bytes);
@@ -99,10 +111,9 @@ weft_storage *weft_i_storage_wrap(void *data, size_t bytes, weft_device device,
 {
     if (!data && bytes)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "cannot wrap %zu bytes at NULL", bytes);
-    weft_storage *storage = weft_i_object_new_unscoped(WEFT_I_STORAGE, sizeof *storage, destroy);
+    weft_storage *storage = new_storage(device);
     if (!storage)
         return NULL;
-    storage->device = device;
     storage->data = data;
     storage->bytes = bytes;
     storage->release = release;
@@ -117,7 +128,8 @@ size_t weft_storage_bytes(const weft_storage *storage)
 
 void *weft_storage_data(const weft_storage *storage)
 {
-    return storage ? storage->data : NULL;
+    return storage && weft_i_storage_ready((weft_storage *)storage, true) == WEFT_OK ? storage->data
+                                                                                     : NULL;
 }
 
 static weft_status check_resize(const weft_storage *storage)
@@ -141,6 +153,7 @@ weft_status weft_storage_resize(weft_storage *storage, size_t bytes)
     const weft_i_allocator *allocator = storage->allocator;
     if (bytes == storage->bytes)
         return WEFT_OK;
+    WEFT_TRY(weft_i_storage_ready(storage, true));
     void *data = NULL;
     if (bytes && allocator->alloc && !(data = allocator->alloc(storage->device, bytes)))
         return no_memory(storage->device, bytes);

@@ -3,9 +3,10 @@
 #ifndef WEFT_TENSOR_STORAGE_H
 #define WEFT_TENSOR_STORAGE_H
 
-#include "tensor/scope.h"
+#include "tensor/claim.h"
 #include "weft/storage.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 
 /* Where the memory of resizable storages comes from, one table per device kind. */
@@ -25,6 +26,8 @@ struct weft_storage {
     void (*release)(
         void *argument); /* external memory: called once when the storage goes; may be NULL */
     void *release_argument;
+    _Atomic(weft_i_claim *) claims; /* under way: release, pairs with weft_i_storage_ready */
+    pthread_mutex_t claims_lock;    /* guards the list */
 };
 
 /*
@@ -39,6 +42,18 @@ weft_storage *weft_i_storage_new(weft_device device, size_t bytes);
  */
 weft_storage *weft_i_storage_wrap(void *data, size_t bytes, weft_device device,
                                   void (*release)(void *argument), void *argument);
+
+/*
+ * To be asked before memory is read (or written): waits for operations under way on it.  Costs a
+ * load and a branch when there are none.
+ */
+static inline weft_status weft_i_storage_ready(weft_storage *storage, bool write)
+{
+    /* Pairs with the release of who took the last claim off, or put one on. */
+    return __builtin_expect(atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL, 1)
+               ? WEFT_OK
+               : weft_i_claim_settle(storage, write, false);
+}
 
 static inline int weft_i_device_kind(weft_device device)
 {

@@ -267,6 +267,7 @@ weft_status weft_i_tensor_check_fits(const char *what, const weft_tensor *x)
 {
     size_t begin, end;
     char text[WEFT_I_SHAPE_TEXT];
+    WEFT_TRY(weft_i_storage_ready(x->storage, false));
     weft_i_tensor_range(x, &begin, &end);
     if (begin == end || end <= x->storage->bytes)
         return WEFT_OK;

@@ -96,7 +96,10 @@ bool weft_i_tensor_ranges_meet(const weft_tensor *a, const weft_tensor *b);
 /* Same storage, offset, shape and strides. */
 bool weft_i_tensor_same_view(const weft_tensor *a, const weft_tensor *b);
 
-/* WEFT_ERR_STATE unless every element lies inside the storage; call it before touching data. */
+/*
+ * Call it before reading data (and weft_i_storage_ready as well before writing it): waits for what
+ * is under way on the memory; WEFT_ERR_STATE unless every element lies inside the storage.
+ */
 weft_status weft_i_tensor_check_fits(const char *what, const weft_tensor *x);
 
 /* Turns -1 into the last dimension; -1 and an error if there is no such dimension among `ndim`. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Every rule starts from x itself. */
-static weft_tensor *same_layout(weft_i_call *call)
+static weft_tensor *same_layout(weft_i_op_call *call)
 {
     weft_tensor *x = call->args[0].tensor;
     call->result.dtype = x->dtype;
@@ -21,13 +21,13 @@ static weft_tensor *same_layout(weft_i_call *call)
     return x;
 }
 
-weft_status weft_i_detach_shape(weft_i_call *call)
+weft_status weft_i_detach_shape(weft_i_op_call *call)
 {
     same_layout(call);
     return WEFT_OK;
 }
 
-weft_status weft_i_data_shape(weft_i_call *call)
+weft_status weft_i_data_shape(weft_i_op_call *call)
 {
     same_layout(call);
     call->result.fresh_version = true;
@@ -35,7 +35,7 @@ weft_status weft_i_data_shape(weft_i_call *call)
 }
 
 /* Replaces the one -1 in `shape` by what is left of `numel`. */
-static weft_status infer(const weft_i_call *call, weft_shape *shape, int64_t numel)
+static weft_status infer(const weft_i_op_call *call, weft_shape *shape, int64_t numel)
 {
     char text[WEFT_I_SHAPE_TEXT];
     int64_t known = 1;
@@ -99,12 +99,12 @@ bool weft_i_view_is_possible(const weft_tensor *x, weft_shape shape)
 {
     int64_t strides[WEFT_MAX_DIMS];
     weft_tensor bare = without_ones(x);
-    weft_i_call call = {.op = &weft_i_op_view};
+    weft_i_op_call call = {.op = &weft_i_op_view};
     int64_t numel = weft_i_tensor_numel(x);
     return numel == 0 || infer(&call, &shape, numel) < 0 || view_strides(&bare, shape, strides);
 }
 
-weft_status weft_i_view_shape(weft_i_call *call)
+weft_status weft_i_view_shape(weft_i_op_call *call)
 {
     weft_tensor *x = same_layout(call);
     weft_shape shape;
@@ -128,7 +128,7 @@ weft_status weft_i_view_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-static weft_status to_smaller(weft_i_call *call, int64_t factor)
+static weft_status to_smaller(weft_i_op_call *call, int64_t factor)
 {
     weft_i_result *result = &call->result;
     int last = result->shape.ndim - 1;
@@ -143,7 +143,7 @@ static weft_status to_smaller(weft_i_call *call, int64_t factor)
     return WEFT_OK;
 }
 
-static weft_status to_larger(weft_i_call *call, int64_t factor)
+static weft_status to_larger(weft_i_op_call *call, int64_t factor)
 {
     weft_i_result *result = &call->result;
     int last = result->shape.ndim - 1;
@@ -164,7 +164,7 @@ static weft_status to_larger(weft_i_call *call, int64_t factor)
     return WEFT_OK;
 }
 
-weft_status weft_i_view_dtype_shape(weft_i_call *call)
+weft_status weft_i_view_dtype_shape(weft_i_op_call *call)
 {
     weft_tensor *x = same_layout(call);
     weft_dtype dtype = (weft_dtype)call->args[1].integer;
@@ -177,7 +177,7 @@ weft_status weft_i_view_dtype_shape(weft_i_call *call)
                        : WEFT_OK;
 }
 
-weft_status weft_i_permute_shape(weft_i_call *call)
+weft_status weft_i_permute_shape(weft_i_op_call *call)
 {
     weft_tensor *x = same_layout(call);
     const weft_i_arg *dims = &call->args[1];
@@ -198,7 +198,7 @@ weft_status weft_i_permute_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_expand_shape(weft_i_call *call)
+weft_status weft_i_expand_shape(weft_i_op_call *call)
 {
     weft_tensor *x = same_layout(call);
     weft_shape shape;
@@ -227,7 +227,7 @@ static int64_t clamp(int64_t at, int64_t size)
     return at < 0 ? 0 : at > size ? size : at;
 }
 
-weft_status weft_i_slice_shape(weft_i_call *call)
+weft_status weft_i_slice_shape(weft_i_op_call *call)
 {
     weft_tensor *x = same_layout(call);
     int dim = weft_i_dim_wrap("slice", call->args[1].integer, x->ndim);
@@ -246,7 +246,7 @@ weft_status weft_i_slice_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_select_shape(weft_i_call *call)
+weft_status weft_i_select_shape(weft_i_op_call *call)
 {
     weft_tensor *x = same_layout(call);
     int dim = weft_i_dim_wrap("select", call->args[1].integer, x->ndim);
@@ -267,7 +267,7 @@ weft_status weft_i_select_shape(weft_i_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_as_strided_shape(weft_i_call *call)
+weft_status weft_i_as_strided_shape(weft_i_op_call *call)
 {
     weft_tensor *x = same_layout(call);
     weft_i_result *result = &call->result;

@@ -29,6 +29,8 @@ static const struct {
     {"death", bench_death, "from kill -9 of a rank to the error at the others"},
     {"launch", bench_launch,
      "4 ranks: start, first barrier, exit; beside an empty fork and exit of 4 processes"},
+    {"overlap", bench_overlap,
+     "an all_reduce of 64 MiB behind matrix products: how much is hidden"},
 };
 
 enum { BENCHES = sizeof benches / sizeof *benches };
@@ -107,13 +109,13 @@ void bench_header(void)
 static int usage(FILE *out)
 {
     fprintf(out,
-            "usage: weft bench [read|death|launch|barrier] [--json]\n"
+            "usage: weft bench [read|death|launch|barrier|overlap] [--json]\n"
             "       weft bench COLLECTIVE ... [options]\n"
             "       weft bench --peers [COLLECTIVE ...] [options]\n"
             "       weft bench --tune FILE [COLLECTIVE ...] [-n RANKS]\n"
             "       weft bench --overhead [--json]\n"
             "\n"
-            "Without a name, and with the first four, small measurements beside their floors:\n");
+            "Without a name, and with the first five, small measurements beside their floors:\n");
     for (int i = 0; i < BENCHES; i++)
         fprintf(out, "  %-20s %s\n", benches[i].name, benches[i].text);
     fprintf(out, "\nCollectives (`barrier` is one with any of the options below but --json):\n ");

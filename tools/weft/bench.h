@@ -46,6 +46,7 @@ int bench_barrier(bench_style *style);
 int bench_read(bench_style *style);
 int bench_death(bench_style *style);
 int bench_launch(bench_style *style);
+int bench_overlap(bench_style *style);
 
 /* What a started rank of bench_launch does. */
 int bench_launch_rank(void);

@@ -16,13 +16,14 @@
 
 /* Many short turns, of which the lowest tenth counts: what the call takes when nothing disturbs it.
  */
-enum { TURNS = 101, CALLS = 2000, NAMES = 9 };
+enum { TURNS = 101, CALLS = 2000, NAMES = 11 };
 static const double UNDISTURBED = 0.1;
 
 static const char *const names[NAMES] = {
     "reading the clock",    "scope, open and close",   "tensor, make and release",
     "barrier of a group",   "barrier on a channel",    "all_reduce, 8 B",
-    "all_reduce, 8 B symm", "all_reduce, 8 B, posted", "broadcast, 8 B",
+    "all_reduce, 8 B symm", "all_reduce, 8 B, posted", "all_reduce, 8 B, functional",
+    "waiting for nothing",  "broadcast, 8 B",
 };
 
 typedef struct alone {
@@ -56,6 +57,13 @@ static int call(const alone *a, int which)
         weft_release(work);
         return status < 0;
     }
+    case 8: {
+        weft_tensor *sum = weft_wait_tensor(weft_all_reduce(a->plain[0], WEFT_SUM, a->world));
+        weft_release(sum);
+        return !sum;
+    }
+    case 9:
+        return !weft_wait_tensor(a->plain[0]);
     default:
         return weft_broadcast_into(a->plain[0], 0, a->world) < 0;
     }
@@ -106,6 +114,19 @@ static double time_pair(weft_tensor *out, weft_tensor *in, weft_group *world)
     return (double)(bench_ns() - start) / CALLS;
 }
 
+/* Post and wait; the result is made and dropped each time. */
+static double time_functional(weft_tensor *in, weft_group *world)
+{
+    int64_t start = bench_ns();
+    for (int i = 0; i < CALLS; i++) {
+        weft_tensor *sum = weft_wait_tensor(weft_all_reduce(in, WEFT_SUM, world));
+        weft_release(sum);
+        if (!sum)
+            return -1;
+    }
+    return (double)(bench_ns() - start) / CALLS;
+}
+
 static double time_bare(const meter_contender *bare, void *in, void *out)
 {
     int64_t start = bench_ns();
@@ -127,9 +148,11 @@ static int body_pair(int rank, void *arg)
     if (bare.prepare(&floor, &what, &from, &to) == 0 && out)
         for (int turn = 0; turn < TURNS; turn++) {
             double ours = time_pair(out, in, world), least = time_bare(&bare, from, to);
+            double functional = time_functional(in, world);
             if (rank == 0) {
                 p->board->sample[0][turn] = ours;
                 p->board->sample[1][turn] = least;
+                p->board->sample[2][turn] = functional;
             }
         }
     return weft_finish(world);
@@ -146,7 +169,10 @@ static int measure_pair(bench_style *style)
         double ours = bench_quantile(p.board->sample[0], TURNS, UNDISTURBED);
         double bare = bench_quantile(p.board->sample[1], TURNS, UNDISTURBED);
         bench_row(style, "all_reduce, 8 B, to and fro", 2, "ns", ours, bare);
+        double functional = bench_quantile(p.board->sample[2], TURNS, UNDISTURBED);
         bench_row(style, "... beyond the bare hops", 2, "ns", ours - bare, 0);
+        bench_row(style, "the same, functional", 2, "ns", functional, 0);
+        bench_row(style, "... of the functional layer", 2, "ns", functional - ours, 0);
     }
     bench_floor_close(&p.floor);
     bench_board_free(p.board);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of functional collectives share: ranks, grids of them, and tensors of one value.
+ */
+#ifndef WEFT_TESTS_FUNCTIONAL_JOBS_H
+#define WEFT_TESTS_FUNCTIONAL_JOBS_H
+
+#include "harness_ranks.h"
+#include "tensor/tensor.h"
+
+#include <weft/weft.h>
+
+/* A test with 2 ranks and with 4. */
+#define SIZES_TEST(name_)                                                                 \
+    static void name_(int rank, int size);                                                \
+    __attribute__((constructor)) static void harness_register_##name_(void)               \
+    {                                                                                     \
+        static harness_test tests[2] = {                                                  \
+            {.name = #name_, .ranks = 2, .ranks_body = name_, .run = harness_run_ranks},  \
+            {.name = #name_, .ranks = 4, .ranks_body = name_, .run = harness_run_ranks}}; \
+        for (int i = 0; i < 2; i++) {                                                     \
+            *harness_last = &tests[i];                                                    \
+            harness_last = &tests[i].next;                                                \
+        }                                                                                 \
+    }                                                                                     \
+    static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
+
+static weft_group *join(void)
+{
+    weft_init_opts opts = WEFT_INIT_OPTS;
+    opts.timeout_ms = 30000;
+    weft_group *world = weft_init(&opts);
+    if (!world)
+        FAIL("weft_init: %s", weft_last_error());
+    return world;
+}
+
+static void leave(weft_group *world)
+{
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    weft_clear_error();
+    CHECK(!weft_finish(world));
+}
+
+/* The group of this rank along a dimension of the grid {{0, 1}, {2, 3}}. */
+__attribute__((unused)) static weft_group *line_of_grid(weft_group *world, int dim)
+{
+    int rank = weft_rank(world), row = rank / 2, column = rank % 2;
+    weft_group *line = weft_group_split(world, dim ? row : column, rank);
+    if (!line)
+        FAIL("weft_group_split: %s", weft_last_error());
+    return line;
+}
+
+/* Has every element this value?  Waits for the tensor, if need be. */
+static bool all_are(weft_tensor *x, double value)
+{
+    if (!x || !weft_wait_tensor(x))
+        return false;
+    for (int64_t i = 0; i < weft_tensor_numel(x); i++)
+        if (weft_item(x, i) != value)
+            return false;
+    return true;
+}
+
+#define CHECK_ALL(x_, shape_, value_)                                                 \
+    do {                                                                              \
+        weft_tensor *x__ = (x_);                                                      \
+        double v__ = (double)(value_);                                                \
+        if (!x__)                                                                     \
+            FAIL("%s: %s", #x_, weft_last_error());                                   \
+        if (!weft_i_shape_equal(weft_tensor_shape(x__), (shape_)))                    \
+            FAIL("%s has another shape than %s", #x_, #shape_);                       \
+        if (!all_are(x__, v__))                                                       \
+            FAIL("%s is not %g everywhere, but %g ...", #x_, v__, weft_item(x__, 0)); \
+    } while (0)
+
+#endif

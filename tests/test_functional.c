@@ -1,0 +1,712 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functional collectives: the reference tests under their own names, with 2 and with 4 ranks, and
+ * their companions.  What waits and what does not is in test_pending.c.
+ */
+#include "coll_values.h"
+#include "fault.h"
+#include "functional_jobs.h"
+
+#include "coll/ops.h"
+
+/* ---- TestTraceableCollectives, TestCollectivesWithDistributedBackend ---- */
+
+SIZES_TEST(test_broadcast)
+{
+    weft_group *world = join();
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), rank == 0);
+    CHECK_ALL(weft_broadcast(x, 0, world), WEFT_SHAPE(4), 1);
+    CHECK_ALL(x, WEFT_SHAPE(4), rank == 0);
+    CHECK(!weft_broadcast(x, size, world) && !weft_broadcast(x, -1, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    leave(world);
+}
+
+SIZES_TEST(test_all_reduce_eager)
+{
+    weft_group *world = join();
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    CHECK_ALL(weft_all_reduce(x, WEFT_SUM, world), WEFT_SHAPE(4), size);
+    if (size == 4)
+        CHECK_ALL(weft_all_reduce(x, WEFT_SUM, line_of_grid(world, 1)), WEFT_SHAPE(4), 2);
+    CHECK_ALL(x, WEFT_SHAPE(4), 1);
+    leave(world);
+}
+
+SIZES_TEST(test_all_reduce_coalesced_eager)
+{
+    weft_group *world = join();
+    weft_tensor *in[2] = {weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)),
+                          weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(6), 3)},
+                *out[2];
+    CHECK_OK(weft_all_reduce_coalesced(out, in, 2, WEFT_SUM, world));
+    CHECK_INT(weft_unwaited(world), 2);
+    CHECK_ALL(out[0], WEFT_SHAPE(4), size);
+    CHECK_ALL(out[1], WEFT_SHAPE(6), 3 * size);
+    CHECK_ALL(in[1], WEFT_SHAPE(6), 3);
+    CHECK_INT(weft_unwaited(world), 0);
+    leave(world);
+}
+
+static void check_gather(weft_group *group, int n)
+{
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 3, 3));
+    for (int dim = 0; dim < 3; dim++) {
+        weft_shape shape = WEFT_SHAPE(3, 3, 3);
+        shape.dim[dim] *= n;
+        CHECK_ALL(weft_all_gather_tensor(x, dim, group), shape, 1);
+    }
+}
+
+SIZES_TEST(test_all_gather_tensor)
+{
+    weft_group *world = join();
+    check_gather(world, size);
+    if (size == 4)
+        check_gather(line_of_grid(world, 0), 2);
+    leave(world);
+}
+
+SIZES_TEST(test_all_gather_into_tensor_coalesced)
+{
+    weft_group *world = join();
+    weft_tensor *in[2] = {weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)),
+                          weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), 2)},
+                *out[2];
+    CHECK_OK(weft_all_gather_into_tensor_coalesced(out, in, 2, world));
+    CHECK_ALL(out[0], WEFT_SHAPE(4 * size), 1);
+    CHECK_ALL(out[1], WEFT_SHAPE(4 * size), 2);
+    leave(world);
+}
+
+static void check_reduce_scatter(weft_group *group, int n)
+{
+    for (int dim = 0; dim < 2; dim++) {
+        weft_shape shape = dim ? WEFT_SHAPE(3, 3 * n) : WEFT_SHAPE(3 * n, 3);
+        weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, shape);
+        CHECK_ALL(weft_reduce_scatter_tensor(x, WEFT_SUM, dim, group), WEFT_SHAPE(3, 3), n);
+    }
+}
+
+SIZES_TEST(test_reduce_scatter_tensor)
+{
+    weft_group *world = join();
+    check_reduce_scatter(world, size);
+    if (size == 4)
+        check_reduce_scatter(line_of_grid(world, 0), 2);
+    weft_tensor *odd = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(size, size + 1));
+    CHECK(!weft_reduce_scatter_tensor(odd, WEFT_SUM, 1, world));
+    CHECK_CONTAINS(weft_last_error(), "dimension 1");
+    CHECK(!weft_reduce_scatter_tensor(odd, WEFT_BXOR, 0, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    leave(world);
+}
+
+SIZES_TEST(test_reduce_scatter_into_tensor_coalesced)
+{
+    weft_group *world = join();
+    weft_tensor *in[2] = {weft_ones(WEFT_I64, WEFT_CPU, WEFT_SHAPE(4)),
+                          weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(4), 2)},
+                *out[2];
+    CHECK_OK(weft_reduce_scatter_tensor_coalesced(out, in, 2, WEFT_SUM, (int[]){0, 0}, world));
+    CHECK_ALL(out[0], WEFT_SHAPE(4 / size), size);
+    CHECK_ALL(out[1], WEFT_SHAPE(4 / size), 2 * size);
+    /* Along other dimensions, and the caller's list stays as it is. */
+    weft_tensor *wide[2] = {weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, size)),
+                            weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(2, 3, 2 * size))};
+    weft_tensor *const before[2] = {wide[0], wide[1]};
+    CHECK_OK(weft_reduce_scatter_tensor_coalesced(out, wide, 2, WEFT_AVG, (int[]){1, -1}, world));
+    CHECK_ALL(out[0], WEFT_SHAPE(3, 1), 1);
+    CHECK_ALL(out[1], WEFT_SHAPE(2, 3, 2), 1);
+    CHECK(wide[0] == before[0] && wide[1] == before[1]);
+    leave(world);
+}
+
+/* Block i of the result has (i + 1)(rank + 1) rows of i + 1. */
+static void check_uneven(int rank, int size, int columns)
+{
+    weft_group *world = join();
+    int64_t splits[4], rows = 0;
+    for (int i = 0; i < size; i++)
+        rows += splits[i] = (int64_t)(i + 1) * (rank + 1);
+    weft_shape shape = columns ? WEFT_SHAPE(rows, columns) : WEFT_SHAPE(rows);
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, shape, rank + 1);
+    weft_tensor *y = weft_all_to_all_single(x, splits, splits, world);
+    CHECK(y && weft_i_shape_equal(weft_tensor_shape(y), shape));
+    int64_t at = 0;
+    for (int i = 0; i < size; at += splits[i++])
+        CHECK(all_are(weft_narrow(y, 0, at, splits[i]), i + 1));
+    leave(world);
+}
+
+SIZES_TEST(test_all_to_all_single)
+{
+    check_uneven(rank, size, 5);
+}
+
+SIZES_TEST(test_all_to_all_single_1d_input)
+{
+    check_uneven(rank, size, 0);
+}
+
+SIZES_TEST(test_all_to_all_single_split_sizes_none)
+{
+    weft_group *world = join();
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(size, size), rank + 1);
+    weft_tensor *y = weft_all_to_all_single(x, NULL, NULL, world);
+    for (int i = 0; i < size; i++)
+        CHECK_ALL(weft_select(y, 0, i), WEFT_SHAPE(size), i + 1);
+    CHECK(!weft_all_to_all_single(weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(size + 1)), NULL, NULL,
+                                  world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    leave(world);
+}
+
+RANKS_TEST(test_permute_tensor_with_sub_group, 4)
+{
+    weft_group *world = join();
+    for (int dim = 0; dim < 2; dim++) {
+        weft_group *line = line_of_grid(world, dim);
+        int me = weft_rank(line), other = 1 - me;
+        weft_tensor *x = weft_add_scalar(weft_arange(WEFT_F32, WEFT_CPU, 0, 2, 1), 2.0 * me);
+        weft_tensor *y = weft_permute_tensor(x, (int[]){1, 0}, line);
+        CHECK(y && weft_tensor_numel(y) == 2);
+        CHECK(weft_item(y, 0) == 2 * other && weft_item(y, 1) == 2 * other + 1);
+    }
+    /* Any number of dimensions, any layout; what is no permutation is refused. */
+    weft_tensor *x = weft_full(WEFT_F16, WEFT_CPU, WEFT_SHAPE(2, 3, 1), rank);
+    weft_tensor *y = weft_permute_tensor(weft_transpose(x, 0, 1), (int[]){1, 2, 3, 0}, world);
+    CHECK_ALL(y, WEFT_SHAPE(3, 2, 1), (rank + 3) % 4);
+    CHECK_ALL(weft_permute_tensor(weft_full(WEFT_I32, WEFT_CPU, WEFT_SCALAR, rank),
+                                  (int[]){0, 2, 1, 3}, world),
+              WEFT_SCALAR, rank == 1 || rank == 2 ? 3 - rank : rank);
+    CHECK(!weft_permute_tensor(x, (int[]){1, 1, 3, 0}, world));
+    CHECK_CONTAINS(weft_last_error(), "two ranks send to rank 1");
+    CHECK(!weft_permute_tensor(x, (int[]){1, 4, 3, 0}, world));
+    leave(world);
+}
+
+/* ---- TestMetaCollectives ---- */
+
+TEST(test_all_reduce)
+{
+    weft_tensor *x = weft_rand(WEFT_F32, WEFT_META, WEFT_SHAPE(2, 3, 4));
+    weft_tensor *y = weft_all_reduce(x, WEFT_SUM, weft_group_stand_in("0", 4));
+    CHECK(y && weft_i_shape_equal(weft_tensor_shape(y), WEFT_SHAPE(2, 3, 4)));
+    CHECK(weft_tensor_device(y) == WEFT_META && weft_tensor_dtype(y) == WEFT_F32);
+    CHECK_INT(weft_last_status(), WEFT_OK);
+}
+
+/* The eager part of TestGradCollectives: the result takes part in further arithmetic. */
+RANKS_TEST(test_functional_all_reduce_and_add, 2)
+{
+    weft_group *world = join();
+    weft_tensor *x = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_tensor *y = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_tensor *total = weft_sum(weft_add(weft_all_reduce(x, WEFT_SUM, world), y), NULL, 0, false);
+    double wanted = 0;
+    for (int i = 0; i < 4; i++)
+        wanted += 2 * weft_item(x, i) + weft_item(y, i); /* every rank has the same seed */
+    CHECK_NEAR(weft_item(total, 0), wanted, 1e-5);
+    leave(world);
+}
+
+/* ---- companions ---- */
+
+SIZES_TEST(test_functional_avg)
+{
+    weft_group *world = join();
+    double mean = (size - 1) / 2.0;
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10, 10), rank), *out[2];
+    weft_tensor *rows = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2 * size, 10), rank);
+    CHECK_ALL(weft_all_reduce(x, WEFT_AVG, world), WEFT_SHAPE(10, 10), mean);
+    CHECK_ALL(weft_reduce_scatter_tensor(rows, WEFT_AVG, 0, world), WEFT_SHAPE(2, 10), mean);
+    CHECK_OK(weft_all_reduce_coalesced(out, (weft_tensor *[]){x, rows}, 2, WEFT_AVG, world));
+    CHECK_ALL(out[0], WEFT_SHAPE(10, 10), mean);
+    CHECK_ALL(out[1], WEFT_SHAPE(2 * size, 10), mean);
+    CHECK_OK(weft_reduce_scatter_tensor_coalesced(out, (weft_tensor *[]){rows, rows}, 2, WEFT_AVG,
+                                                  NULL, world));
+    CHECK_ALL(out[1], WEFT_SHAPE(2, 10), mean);
+    /* premul_sum takes the factor the thread had when the call was made. */
+    weft_set_premul(0.5);
+    weft_tensor *half =
+        weft_all_reduce(weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3)), WEFT_PREMUL_SUM, world);
+    weft_set_premul(1);
+    CHECK_ALL(half, WEFT_SHAPE(3), size / 2.0);
+    leave(world);
+}
+
+SIZES_TEST(test_functional_in_place)
+{
+    weft_group *world = join();
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10, 4));
+    int64_t version = weft_tensor_version(x);
+    CHECK(weft_all_reduce_(x, WEFT_SUM, world) == x);
+    CHECK_INT(weft_tensor_version(x), version + 1);
+    CHECK_ALL(x, WEFT_SHAPE(10, 4), size);
+    weft_tensor *column = weft_select(x, 1, 2);
+    CHECK(weft_all_reduce_(column, WEFT_SUM, world) == column); /* not contiguous */
+    CHECK_ALL(weft_select(x, 1, 2), WEFT_SHAPE(10), size * size);
+    CHECK_ALL(weft_narrow(x, 1, 0, 2), WEFT_SHAPE(10, 2), size);
+    CHECK_OK(weft_fill(column, rank));
+    CHECK(weft_broadcast_(column, size - 1, world) == column);
+    CHECK_ALL(weft_select(x, 1, 2), WEFT_SHAPE(10), size - 1);
+    weft_tensor *list[2] = {weft_select(x, 1, 0), weft_ones(WEFT_I32, WEFT_CPU, WEFT_SHAPE(3))};
+    CHECK_OK(weft_all_reduce_coalesced_(list, 2, WEFT_MAX, world));
+    CHECK_ALL(list[1], WEFT_SHAPE(3), 1);
+    CHECK_ALL(list[0], WEFT_SHAPE(10), size);
+    leave(world);
+}
+
+SIZES_TEST(test_functional_out)
+{
+    weft_group *world = join();
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3), rank);
+    weft_tensor *out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2 * size, 3));
+    CHECK(weft_all_gather_into_tensor_out(out, x, 0, world) == out);
+    for (int i = 0; i < size; i++)
+        CHECK(all_are(weft_narrow(out, 0, 2 * i, 2), i));
+    /* Into a transposed target, along another dimension; and from the target's own part. */
+    weft_tensor *wide =
+        weft_transpose(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3 * size, 2)), 0, 1);
+    CHECK(weft_all_gather_into_tensor_out(wide, x, 1, world) == wide);
+    for (int i = 0; i < size; i++)
+        CHECK(all_are(weft_narrow(wide, 1, 3 * i, 3), i));
+    weft_tensor *own = weft_narrow(out, 0, 2 * rank, 2);
+    CHECK_OK(weft_fill(own, 10 + rank));
+    CHECK(weft_all_gather_into_tensor_out(out, own, 0, world) == out);
+    for (int i = 0; i < size; i++)
+        CHECK(all_are(weft_narrow(out, 0, 2 * i, 2), 10 + i));
+    CHECK(weft_reduce_scatter_tensor_out(own, out, WEFT_MAX, 0, world) == own);
+    CHECK(all_are(own, 10 + rank));
+    CHECK(!weft_all_gather_into_tensor_out(x, x, 0, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    leave(world);
+}
+
+/* A matrix of splits below 20 from seed 42, the same on all ranks. */
+SIZES_TEST(test_functional_random_splits)
+{
+    weft_group *world = join();
+    int64_t matrix[4][4], out_splits[4], in_rows = 0, out_rows = 0;
+    for (int from = 0; from < size; from++)
+        for (int to = 0; to < size; to++)
+            matrix[from][to] = (int64_t)(values_random(42, (uint64_t)(from * size + to)) % 20);
+    for (int i = 0; i < size; i++) {
+        in_rows += matrix[rank][i];
+        out_rows += out_splits[i] = matrix[i][rank];
+    }
+    weft_tensor *x = weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(in_rows, 3), rank);
+    weft_tensor *y = weft_all_to_all_single(x, out_splits, matrix[rank], world);
+    CHECK(y && weft_tensor_size(y, 0) == out_rows);
+    int64_t at = 0;
+    for (int i = 0; i < size; at += out_splits[i++])
+        CHECK(all_are(weft_narrow(y, 0, at, out_splits[i]), i));
+    /* As lists, with the shapes that come. */
+    weft_tensor *parts[4], *got[4];
+    weft_shape shapes[4];
+    at = 0;
+    for (int i = 0; i < size; at += matrix[rank][i++]) {
+        parts[i] = weft_narrow(x, 0, at, matrix[rank][i]);
+        shapes[i] = WEFT_SHAPE(3, out_splits[i]);
+    }
+    CHECK_OK(weft_all_to_all(got, parts, shapes, world));
+    for (int i = 0; i < size; i++)
+        CHECK_ALL(got[i], shapes[i], i);
+    leave(world);
+}
+
+/* Splits that contradict each other are an error on all ranks, at the wait. */
+RANKS_TEST(test_functional_wrong_splits, 2)
+{
+    weft_group *world = join();
+    int64_t in[2] = {1, 2}, out[2] = {1, rank ? 3 : 1}; /* rank 0 sends 2 rows, rank 1 expects 1 */
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
+    weft_tensor *y = weft_all_to_all_single(x, out, in, world);
+    CHECK(y && !weft_wait_tensor(y));
+    CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "expects");
+    weft_clear_error(); /* the group is at its end, so nobody can meet in it */
+    CHECK(!weft_finish(world));
+}
+
+/* ---- every layout, dimension and dtype, against arithmetic on this rank alone ---- */
+
+/* Element i of rank r in the order of the shape. */
+static weft_tensor *made_by(int rank, weft_dtype dtype, weft_shape shape)
+{
+    int64_t n = weft_i_shape_numel(shape);
+    weft_tensor *flat = weft_arange(WEFT_F32, WEFT_CPU, 0, (double)n, 1);
+    weft_tensor *mixed = weft_add_scalar(flat, 1000.0 * rank);
+    return weft_to_dtype(weft_reshape(mixed, shape), dtype);
+}
+
+/* The same elements in another layout. */
+static weft_tensor *laid_out(weft_tensor *x, int layout)
+{
+    int last = weft_tensor_ndim(x) - 1;
+    if (layout == 1 && last > 0) /* transposed in memory */
+        return weft_transpose(weft_contiguous(weft_transpose(x, 0, last)), 0, last);
+    if (layout == 2) { /* every other element of a larger one */
+        weft_shape shape = weft_tensor_shape(x);
+        shape.dim[last] *= 2;
+        weft_tensor *gaps = weft_zeros(weft_tensor_dtype(x), WEFT_CPU, shape);
+        weft_tensor *view = weft_slice(gaps, last, 0, shape.dim[last], 2);
+        CHECK_OK(weft_copy(view, x));
+        return view;
+    }
+    return x;
+}
+
+static void check_dims(weft_group *world, int rank, int size, weft_shape shape, int layout)
+{
+    weft_tensor *all[4], *mine = laid_out(made_by(rank, WEFT_F32, shape), layout);
+    for (int i = 0; i < size; i++)
+        all[i] = made_by(i, WEFT_F32, shape);
+    for (int dim = -1; dim < shape.ndim; dim++) {
+        weft_tensor *gathered = weft_all_gather_tensor(mine, dim, world);
+        CHECK(gathered && weft_tensor_is_contiguous(gathered));
+        CHECK(weft_equal(gathered, weft_cat(all, (size_t)size, dim)));
+        /* Scattering what was gathered, summed: my part, once for every rank. */
+        weft_tensor *part =
+            weft_reduce_scatter_tensor(laid_out(gathered, layout), WEFT_SUM, dim, world);
+        CHECK(part && weft_tensor_is_contiguous(part));
+        CHECK(weft_equal(part, weft_mul_scalar(all[rank], size)));
+    }
+}
+
+SIZES_TEST(test_functional_dims_and_layouts)
+{
+    weft_group *world = join();
+    const weft_shape shapes[] = {WEFT_SHAPE(5),
+                                 WEFT_SHAPE(3, 7),
+                                 WEFT_SHAPE(2, 3, 40),
+                                 WEFT_SHAPE(5, 1, 2, 3),
+                                 WEFT_SHAPE(2, 9, 700),
+                                 WEFT_SHAPE(3, 2, 9000),
+                                 WEFT_SHAPE(2, 1, 1, 2, 1, 1, 2, 3)};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int layout = 0; layout < 3; layout++) {
+            CHECK_OK(weft_scope_open());
+            check_dims(world, rank, size, shapes[i], layout);
+            CHECK_OK(weft_scope_close());
+        }
+    leave(world);
+}
+
+SIZES_TEST(test_functional_dtypes_and_reductions)
+{
+    weft_group *world = join();
+    for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++)
+        for (int op = 0; op < WEFT_REDUCTIONS; op++) {
+            CHECK_OK(weft_scope_open());
+            weft_tensor *x = made_by(rank % 2, (weft_dtype)dtype, WEFT_SHAPE(2, 3, 5));
+            weft_tensor *y = weft_all_reduce(weft_transpose(x, 0, 2), (weft_reduction)op, world);
+            weft_tensor *wanted = weft_empty_like(x);
+            weft_status plain = weft_all_reduce_into(wanted, x, (weft_reduction)op, world);
+            CHECK((y != NULL) == (plain == WEFT_OK));
+            if (y) /* bits: NaN too */
+                CHECK(!memcmp(weft_tensor_data(weft_contiguous(weft_transpose(y, 0, 2))),
+                              weft_tensor_data(wanted), weft_tensor_bytes(wanted)));
+            CHECK_OK(weft_scope_close());
+        }
+    leave(world);
+}
+
+SIZES_TEST(test_functional_nothing_and_scalars)
+{
+    weft_group *world = join();
+    weft_tensor *none = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(0, 3)), *out[2];
+    weft_tensor *one = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, rank);
+    CHECK_ALL(weft_all_reduce(none, WEFT_SUM, world), WEFT_SHAPE(0, 3), 0);
+    CHECK_ALL(weft_broadcast(none, 0, world), WEFT_SHAPE(0, 3), 0);
+    CHECK_ALL(weft_all_gather_tensor(none, 1, world), WEFT_SHAPE(0, 3 * size), 0);
+    CHECK_ALL(weft_reduce_scatter_tensor(none, WEFT_SUM, 0, world), WEFT_SHAPE(0, 3), 0);
+    CHECK_ALL(weft_all_to_all_single(none, NULL, NULL, world), WEFT_SHAPE(0, 3), 0);
+    CHECK_ALL(weft_all_reduce(one, WEFT_MAX, world), WEFT_SCALAR, size - 1);
+    CHECK_ALL(weft_broadcast(one, size - 1, world), WEFT_SCALAR, size - 1);
+    weft_tensor *all = weft_all_gather_tensor(one, 0, world);
+    CHECK(all && weft_tensor_numel(all) == size && weft_tensor_ndim(all) == 1);
+    for (int i = 0; i < size; i++)
+        CHECK(weft_item(all, i) == i);
+    CHECK(!weft_reduce_scatter_tensor(one, WEFT_SUM, 0, world));
+    CHECK(!weft_all_to_all_single(one, NULL, NULL, world));
+    CHECK_OK(weft_all_reduce_coalesced(out, (weft_tensor *[]){none, one}, 2, WEFT_MAX, world));
+    CHECK_ALL(out[1], WEFT_SCALAR, size - 1);
+    CHECK_INT(weft_all_reduce_coalesced(out, out, 0, WEFT_MAX, world), WEFT_ERR_INVALID_ARG);
+    leave(world);
+}
+
+/* ---- meta: the same answers and errors as the real thing ---- */
+
+/* Every row with plain arguments, right and wrong; `which` counts them.  False after the last. */
+static bool call_row(int which, weft_device device, weft_group *group, weft_tensor **out)
+{
+    int n = weft_size(group);
+    weft_tensor *x = weft_zeros(WEFT_F32, device, WEFT_SHAPE(2 * n, 3));
+    weft_tensor *t = weft_transpose(x, 0, 1), *whole = weft_zeros(WEFT_I32, device, WEFT_SHAPE(n));
+    weft_tensor *big = weft_zeros(WEFT_F32, device, WEFT_SHAPE(2 * n * n, 3)), *list[4] = {x, t};
+    int64_t rows[4] = {0}, few[4] = {1};
+    for (int i = 0; i < n; i++)
+        rows[i] = 2;
+    weft_status status = WEFT_OK;
+    out[0] = out[1] = NULL;
+    weft_clear_error();
+    switch (which) {
+    case 0:
+        out[0] = weft_all_reduce(t, WEFT_SUM, group);
+        break;
+    case 1:
+        out[0] = weft_all_reduce(x, WEFT_BAND, group);
+        break;
+    case 2:
+        out[0] = weft_all_gather_tensor(t, -1, group);
+        break;
+    case 3:
+        out[0] = weft_all_gather_tensor(x, 2, group);
+        break;
+    case 4:
+        out[0] = weft_reduce_scatter_tensor(t, WEFT_MAX, 1, group);
+        break;
+    case 5:
+        out[0] = weft_reduce_scatter_tensor(x, WEFT_SUM, 1, group);
+        break;
+    case 6:
+        out[0] = weft_all_to_all_single(x, NULL, NULL, group);
+        break;
+    case 7:
+        out[0] = weft_all_to_all_single(x, rows, rows, group);
+        break;
+    case 8:
+        out[0] = weft_all_to_all_single(x, rows, few, group);
+        break;
+    case 9:
+        out[0] = weft_all_to_all_single(x, rows, NULL, group);
+        break;
+    case 10:
+        out[0] = weft_broadcast(t, n - 1, group);
+        break;
+    case 11:
+        out[0] = weft_broadcast(x, n, group);
+        break;
+    case 12:
+        status = weft_all_reduce_coalesced(out, list, 2, WEFT_AVG, group);
+        break;
+    case 13:
+        status = weft_all_gather_into_tensor_coalesced(out, list, 2, group);
+        break;
+    case 14:
+        status = weft_reduce_scatter_tensor_coalesced(out, list, 2, WEFT_SUM, (int[]){0, 1}, group);
+        break;
+    case 15:
+        status = weft_reduce_scatter_tensor_coalesced(out, list, 2, WEFT_SUM, (int[]){0, 2}, group);
+        break;
+    case 16:
+        out[0] = weft_all_reduce_(t, WEFT_SUM, group);
+        break;
+    case 17:
+        out[0] = weft_broadcast_(x, 0, group);
+        break;
+    case 18:
+        out[0] = weft_all_gather_into_tensor_out(big, x, 0, group);
+        break;
+    case 19:
+        out[0] = weft_all_gather_into_tensor_out(x, big, 0, group);
+        break;
+    case 20:
+        out[0] = weft_reduce_scatter_tensor_out(x, big, WEFT_SUM, 0, group);
+        break;
+    case 21:
+        out[0] = weft_reduce_scatter_tensor_out(x, x, WEFT_SUM, 0, group);
+        break;
+    case 22:
+        out[0] = weft_wait_tensor(t);
+        break;
+    case 23:
+        out[0] = weft_all_reduce(whole, WEFT_PREMUL_SUM, group);
+        break;
+    case 24:
+        out[0] = weft_all_reduce(whole, (weft_reduction)77, group);
+        break;
+    case 25:
+        out[0] = weft_all_reduce(weft_expand(whole, WEFT_SHAPE(5, n)), WEFT_BOR, group);
+        break;
+    case 26:
+        out[0] = weft_all_reduce_(weft_expand(whole, WEFT_SHAPE(5, n)), WEFT_BOR, group);
+        break;
+    case 27:
+        status = weft_all_to_all(out, list, NULL, group);
+        break;
+    case 28:
+        status = weft_all_reduce_coalesced_(list, 2, WEFT_SUM, group);
+        out[0] = x;
+        break;
+    default:
+        return false;
+    }
+    CHECK((status < 0) == (out[0] == NULL) || which < 12 || out[0] == NULL);
+    return true;
+}
+
+RANKS_TEST(test_functional_meta_agrees, 2)
+{
+    weft_group *world = join(), *name = weft_group_stand_in("0", size);
+    weft_tensor *real[4], *meta[4];
+    for (int i = 0;; i++) {
+        CHECK_OK(weft_scope_open());
+        if (!call_row(i, WEFT_CPU, world, real))
+            break;
+        weft_status status = weft_last_status();
+        char message[512];
+        snprintf(message, sizeof message, "%s", weft_last_error());
+        CHECK(call_row(i, WEFT_META, name, meta));
+        CHECK_INT(weft_last_status(), status);
+        if (status < 0 && strcmp(message, weft_last_error()))
+            FAIL("case %d: %s, but on meta %s", i, message, weft_last_error());
+        for (int k = 0; k < 2; k++) {
+            CHECK(!real[k] == !meta[k]);
+            if (!real[k])
+                continue;
+            if (!weft_i_shape_equal(weft_tensor_shape(real[k]), weft_tensor_shape(meta[k])) ||
+                weft_tensor_dtype(real[k]) != weft_tensor_dtype(meta[k]))
+                FAIL("case %d: meta and real differ", i);
+            for (int dim = 0; dim < weft_tensor_ndim(real[k]); dim++)
+                CHECK(weft_tensor_stride(real[k], dim) == weft_tensor_stride(meta[k], dim));
+            CHECK(weft_tensor_device(meta[k]) == WEFT_META);
+            CHECK(weft_wait_tensor(real[k]) == real[k]);
+        }
+        CHECK_OK(weft_scope_close());
+    }
+    CHECK_OK(weft_scope_close());
+    leave(world);
+}
+
+TEST(test_functional_stand_in)
+{
+    weft_group *name = weft_group_stand_in("dp", 3);
+    CHECK_INT(weft_size(name), 3);
+    CHECK_INT(weft_rank(name), -1);
+    CHECK(!strcmp(weft_group_name(name), "dp"));
+    CHECK_INT(weft_group_world_rank(name, 0), -1);
+    CHECK_INT(weft_group_barrier(name, 10), WEFT_ERR_STATE);
+    weft_clear_error();
+    CHECK(!weft_all_reduce(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2)), WEFT_SUM, name));
+    CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
+    CHECK_CONTAINS(weft_last_error(), "stand-in");
+    weft_clear_error();
+    CHECK(!weft_group_stand_in("", 3) && !weft_group_stand_in("x", 0));
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_META, WEFT_SHAPE(2, 2));
+    weft_clear_error();
+    CHECK(weft_permute_tensor(x, (int[]){1, 2, 0}, name));
+    CHECK(!weft_all_reduce(x, WEFT_SUM, NULL));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK(!weft_all_reduce(NULL, WEFT_SUM, name)); /* the earlier error stays */
+    CHECK_CONTAINS(weft_last_error(), "group is NULL");
+    weft_clear_error();
+}
+
+/* ---- modes see one call, with the group's name and all its results ---- */
+
+typedef struct logging {
+    weft_i_mode mode;
+    char text[512];
+} logging;
+
+static weft_tensor *note(weft_i_mode *mode, const weft_i_op_call *call)
+{
+    logging *log = (logging *)mode;
+    weft_tensor *first = weft_i_op_pass_on(call);
+    size_t used = strlen(log->text);
+    int last = weft_i_op_param_count(call->op) - 1;
+    const weft_i_arg *group = &call->args[last];
+    snprintf(log->text + used, sizeof log->text - used, "%s(%s%zu)%s ", call->op->name,
+             group->kind == WEFT_I_ARG_GROUP ? group->group.name : "-",
+             group->kind == WEFT_I_ARG_GROUP ? group->count : 0,
+             call->outs && call->outs[0] == first && call->outs[1] ? "+" : "");
+    return first;
+}
+
+TEST(test_functional_modes)
+{
+    logging log = {{note, NULL}, ""};
+    weft_group *name = weft_group_stand_in("tp", 2);
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_META, WEFT_SHAPE(4, 4)), *list[2] = {x, x}, *out[2];
+    weft_i_mode_push(&log.mode);
+    weft_wait_tensor(weft_all_reduce(x, WEFT_SUM, name));
+    weft_status status = weft_all_reduce_coalesced(out, list, 2, WEFT_SUM, name);
+    weft_all_gather_tensor(x, 1, name);
+    weft_i_mode_pop(&log.mode);
+    CHECK_OK(status);
+    CHECK(out[0] && out[1] && out[0] != out[1]);
+    if (strcmp(log.text, "all_reduce(tp2) wait_tensor(-0) all_reduce_coalesced(tp2)+ "
+                         "all_gather_into_tensor(tp2) "))
+        FAIL("%s", log.text);
+    CHECK(weft_i_op_find("wait_tensor")->flags & WEFT_I_OP_EFFECT);
+    CHECK(!(weft_i_op_find("all_reduce")->flags & WEFT_I_OP_EFFECT));
+    /* A recorded name can be bound to another group, or to none. */
+    weft_i_arg args[] = {WEFT_I_TENSOR_ARG(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1))),
+                         WEFT_I_INTEGER_ARG(0), WEFT_I_GROUP_ARG(NULL, "tp", 2)};
+    CHECK(!weft_i_op_apply(&weft_i_op_broadcast, NULL, args));
+    CHECK_CONTAINS(weft_last_error(), "not bound");
+    weft_clear_error();
+}
+
+/* ---- shortage: the n-th allocation of a call fails; the call can be made again ---- */
+
+static weft_status call_any(int which, weft_tensor *x, weft_group *world)
+{
+    weft_tensor *out[2], *list[2] = {x, x};
+    switch (which) {
+    case 0:
+        return weft_wait_tensor(weft_all_reduce(x, WEFT_SUM, world)) ? WEFT_OK : -1;
+    case 1:
+        return weft_wait_tensor(weft_all_gather_tensor(x, 1, world)) ? WEFT_OK : -1;
+    case 2:
+        return weft_wait_tensor(
+                   weft_reduce_scatter_tensor(weft_transpose(x, 0, 1), WEFT_SUM, 1, world))
+                   ? WEFT_OK
+                   : -1;
+    case 3:
+        return weft_reduce_scatter_tensor_coalesced(out, list, 2, WEFT_SUM, (int[]){0, 1}, world) <
+                           0 ||
+                       !weft_wait_tensor(out[0]) || !weft_wait_tensor(out[1])
+                   ? -1
+                   : WEFT_OK;
+    default:
+        return weft_wait_tensor(weft_permute_tensor(x, (int[]){1, 0}, world)) ? WEFT_OK : -1;
+    }
+}
+
+RANKS_TEST(test_functional_shortage, 2)
+{
+    weft_group *world = join();
+    weft_tensor *x = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 6));
+    CHECK(weft_wait_tensor(weft_all_reduce(x, WEFT_SUM, world))); /* the lane and its helper */
+    for (int which = 0; which < 5; which++)
+        for (int n = 1, fired = 1; fired; n++) {
+            CHECK_OK(weft_scope_open());
+            /* Thread ranks share the table: there only the first rank's calls are counted. */
+            CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+            if (harness_in_threads)
+                break;
+            weft_status status = WEFT_OK;
+            fault_arm(rank == 0 ? n : 1 << 30);
+            status = call_any(which, x, world);
+            fired = fault_disarm();
+            if (rank == 0 && status < 0) {
+                CHECK_INT(weft_last_status(), WEFT_ERR_NO_MEMORY);
+                CHECK_OK(call_any(which, x, world));
+            } else {
+                CHECK_OK(status);
+            }
+            fired = n < 40; /* both ranks take the same number of turns */
+            CHECK_OK(weft_scope_close());
+        }
+    leave(world);
+}
+
+int main(int argc, char **argv)
+{
+    values_choose_seed();
+    return harness_main(argc, argv);
+}
