@@ -70,7 +70,7 @@ static void stand_aside(weft_i_queue *queue, bool aside)
     atomic_store_explicit(&queue->lane->aside, aside && queue->crowded, memory_order_relaxed);
 }
 
-/* What ran needs its operands no more, and they may be what holds the work. */
+/* What ran needs its operands no more; where it has a sequel, they may be what holds the work. */
 static void let_go(weft_work *work)
 {
     weft_i_object_drop(work->coll.in_tensor);
@@ -91,7 +91,8 @@ static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
 {
     if (status < 0)
         keep_message(work);
-    let_go(work);
+    if (work->sequel)
+        let_go(work);
     pthread_mutex_lock(&queue->lock);
     queue->first = work->next;
     if (!queue->first)
@@ -355,7 +356,8 @@ static void run_native(weft_work *work)
         status = work->sequel->follow(work->sequel, status);
     if (status < 0)
         keep_message(work);
-    let_go(work);
+    if (work->sequel)
+        let_go(work);
     /* Pairs with the acquire in `done`. */
     atomic_store_explicit(&work->status, status, memory_order_release);
 }
@@ -496,7 +498,9 @@ const char *weft_work_error(const weft_work *work)
 {
     if (!work || weft_work_status(work) >= 0)
         return "";
-    return work->letter.coll ? work->letter.message : work->message;
+    if (work->letter.coll)
+        return work->letter.message;
+    return work->message ? work->message : weft_strerror(weft_work_status(work));
 }
 
 uint64_t weft_work_sequence(const weft_work *work)

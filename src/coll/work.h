@@ -16,7 +16,7 @@ typedef struct weft_i_sequel {
 
 struct weft_work {
     weft_i_object object;
-    weft_i_coll coll;      /* holds its group, and its tensors until it was run */
+    weft_i_coll coll;      /* holds its group, and its tensors; with a sequel until it was run */
     weft_i_sequel *sequel; /* held until it was run; may be NULL */
     weft_i_letter letter;  /* sends and receives */
     int64_t *splits;       /* own copy; may be NULL */
