@@ -61,7 +61,7 @@ weft_status weft_i_group_open_fake(weft_group *group)
                                 &group->board_segment));
     group->board = (weft_i_board *)(void *)group->board_segment->base;
     group->key = group->board_segment->key;
-    group->id = group->parent ? (uint32_t)(group->key.word[0] & 0xffff) | 0x10000 : 0;
+    group->id = group->parent ? weft_i_group_number(group->key) : 0;
     return WEFT_OK;
 }
 

@@ -57,6 +57,16 @@ struct weft_group {
     void *coalesce;  /* calls that are collected instead of run (coll/coalesce.c) */
 };
 
+/*
+ * The number of the group of `key`, from which its name is made unless it was given one.  31 bits
+ * of the key: a program with many groups hardly ever meets one twice (of 16 bits two of 64 groups
+ * have the same in three jobs of a hundred).  Never 0, which is the world.
+ */
+static inline uint32_t weft_i_group_number(weft_i_key key)
+{
+    return (uint32_t)key.word[0] | UINT32_C(0x80000000);
+}
+
 /* What a rank is doing while it waits, for messages. */
 typedef struct weft_i_call {
     const weft_group *group;

@@ -238,7 +238,7 @@ static weft_status meet_on_board(weft_group *group, weft_group *parent, int64_t 
     WEFT_TRY(group->rank == 0 ? make_board(group, parent) : fetch_board(group, deadline, limit));
     group->key = group->board->key;
     group->times = group->board->times;
-    group->id = (uint32_t)(group->key.word[0] & 0xffff) | 0x10000;
+    group->id = weft_i_group_number(group->key);
     WEFT_TRY(
         weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, ms_until(deadline)));
     if (group->rank == 0)
@@ -291,7 +291,7 @@ static weft_status open_remote(weft_group *group, weft_group *parent, int64_t li
     }
     group->times = creation->times;
     group->key = weft_i_key_of(group->list, &creation->times, sizeof creation->times);
-    group->id = (uint32_t)(group->key.word[0] & 0xffff) | 0x10000;
+    group->id = weft_i_group_number(group->key);
     weft_i_letters_allow(group->world->store, group->key, group->world->rank);
     weft_status status = weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, limit);
     if (status == WEFT_OK)
