@@ -24,7 +24,8 @@ typedef struct crew_rank {
 
 typedef struct crew_page {
     crew_rank rank[CREW_MAX];
-    _Atomic int go; /* for crews that want to wait for each other without weft */
+    _Atomic int given_up; /* counts those whose deadline has passed */
+    _Atomic int go;       /* for crews that want to wait for each other without weft */
     _Atomic int pid[CREW_MAX];
     char note[64]; /* shown with a complaint */
 } crew_page;

@@ -118,7 +118,7 @@ static void check_later_call(weft_group *group, int rank, int size)
         status != WEFT_ERR_PEER_LEFT)
         FAIL("a call after the group was lost gives %d", (int)status);
     CHECK(act_input_is_intact(&a, &o, rank));
-    CHECK((harness_now() - begin) / 1000000 < 2000);
+    CHECK((harness_now() - begin) / 1000000 < 10000); /* the limit is 20 s */
 }
 
 static void run_mismatch(weft_group *world, int rank, int size, int number)
@@ -540,7 +540,7 @@ static void stop_long(weft_group *world, int rank, int size, int number)
             snprintf(name, sizeof name, "rank %d (", victim);
             CHECK_CONTAINS(weft_last_error(), name);
         }
-        CHECK(harness_now() - begin < 5000 * 1000000LL);
+        CHECK(harness_now() - begin < 15000 * 1000000LL);
         CHECK_OK(weft_group_revoke(group)); /* those who were at the entry could go on */
     } else {
         if (status != WEFT_ERR_REVOKED)

@@ -6,6 +6,7 @@
 #include "crew.h"
 #include "doom.h"
 
+#include "base/os.h"
 #include "base/status.h"
 
 enum { SOON_MS = 8000 }; /* far less than the limit of 30 s, far more than a loaded machine needs */
@@ -270,8 +271,10 @@ static int stopped_crew(int rank, void *arg)
     CREW(weft_symm_barrier(mem, 7, WEFT_DEFAULT) == WEFT_OK, "%s", weft_last_error());
     if (rank == p->victim) {
         raise(SIGSTOP);
-    } else { /* several heartbeats long, and then a wait in every way of waiting */
-        crew_rest(700);
+    } else { /* a wait in every way of waiting */
+        while (weft_i_os_process_state(crew->pid[p->victim]) != 'T')
+            crew_rest(1);
+        crew_rest(250); /* some heartbeats long */
         CREW(weft_symm_barrier(mem, 7, 100) == WEFT_ERR_TIMEOUT, "%s", weft_last_error());
         CREW(strstr(weft_last_error(), name), "%s", weft_last_error());
         CREW(strstr(weft_last_error(), "stopped by a signal"), "%s", weft_last_error());

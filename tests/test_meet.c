@@ -283,10 +283,11 @@ static int hosts_crew(int rank, void *arg)
     }
     CREW(weft_last_status() == WEFT_OK, "an error was left: %s", weft_last_error());
     /* A late rank: the others give up, try again, and all pass together. */
-    if (rank == 3)
-        crew_rest(300);
-    else
+    while (rank == 3 && crew->given_up < 3)
+        crew_rest(1);
+    if (rank != 3)
         CREW(weft_group_barrier(world, 60) == WEFT_ERR_TIMEOUT, "%s", weft_last_error());
+    crew->given_up++;
     CREW(weft_group_barrier(world, WEFT_DEFAULT) == WEFT_OK, "%s", weft_last_error());
     CREW(!share(world) && weft_last_status() == WEFT_ERR_UNREACHABLE, "%s", weft_last_error());
     CREW(strstr(weft_last_error(), "spans hosts"), "%s", weft_last_error());
@@ -354,17 +355,21 @@ static int missing_crew(int rank, void *arg)
     if (a->by_store)
         pretend(&launchers[2], rank, a->size, run_name);
     weft_init_opts opts = WEFT_INIT_OPTS;
-    opts.meet_timeout_ms = 300;
+    opts.meet_timeout_ms = 600;
     crew->rank[rank].done = 1;
-    if (rank % 2) {
-        crew_rest(1500);
+    while (rank % 2 && crew->given_up < 2)
+        crew_rest(1);
+    if (rank % 2)
         return 0;
-    }
+    crew->go++;
+    while (crew->go < 2) /* so that the two do meet, however busy the machine is */
+        crew_rest(1);
     long long began = harness_now();
     CREW(!weft_init(&opts), "met without the others");
     long long ms = (harness_now() - began) / 1000000;
     CREW(weft_last_status() == WEFT_ERR_MISSING, "%s", weft_last_error());
-    CREW(ms >= 250 && ms < 5000, "%lld ms", ms);
+    crew->given_up++;
+    CREW(ms >= 250 && ms < 20000, "%lld ms", ms);
     bool all = strstr(weft_last_error(), "these never came: 1, 3") != NULL;
     bool cut = rank && (strstr(weft_last_error(), "rank 1 had not come when") ||
                         strstr(weft_last_error(), "1 (perhaps more")); /* rank 0 left first */
@@ -536,7 +541,7 @@ static int troubled_crew(int rank, void *arg)
     long long ms = (harness_now() - began) / 1000000;
     if (rank == t->victim && !t->dies)
         crew->rank[rank].steps = fault_disarm();
-    CREW(ms < 5000, "took %lld ms: %s", ms, weft_last_error());
+    CREW(ms < 20000, "took %lld ms: %s", ms, weft_last_error());
     if (!world && rank != t->victim)
         CREW(status == WEFT_ERR_PEER_DEAD || status == WEFT_ERR_PEER_LEFT ||
                  status == WEFT_ERR_MISSING || status == WEFT_ERR_UNREACHABLE,

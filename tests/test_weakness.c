@@ -7,6 +7,8 @@
 
 #include <weft/weft.h>
 
+#include <sys/stat.h>
+
 static weft_group *join(void)
 {
     weft_group *world = weft_init(NULL);
@@ -248,29 +250,38 @@ RANKS_TEST(test_weakness_pool, 2)
     finish(world);
 }
 
-/* Memory of this host that memory files take, in KiB. */
-static long shared_kib(void)
-{
-    long kib = -1;
-    char line[128];
-    FILE *info = fopen("/proc/meminfo", "r");
-    while (info && fgets(line, sizeof line, info))
-        sscanf(line, "Shmem: %ld", &kib);
-    if (info)
-        fclose(info);
-    return kib;
-}
-
-static int count_mappings(void)
+/* Memory files of weft that this process maps: how many, and how many KiB. */
+static int count_mappings(long *kib)
 {
     char line[512];
     int count = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && fgets(line, sizeof line, maps))
-        count += strstr(line, "memfd:weft") != NULL;
+    while (maps && fgets(line, sizeof line, maps)) {
+        unsigned long from = 0, to = 0;
+        if (!strstr(line, "memfd:weft"))
+            continue;
+        count++;
+        if (sscanf(line, "%lx-%lx", &from, &to) == 2)
+            *kib += (long)((to - from) / 1024);
+    }
     if (maps)
         fclose(maps);
     return count;
+}
+
+/* Those that it keeps open, in KiB.  What nobody maps or keeps open is gone. */
+static long open_kib(void)
+{
+    long kib = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        char path[64], target[64] = "";
+        struct stat file;
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, target, sizeof target - 1) > 0 && strstr(target, "memfd:weft") &&
+            !fstat(fd, &file))
+            kib += (long)file.st_blocks / 2;
+    }
+    return kib;
 }
 
 /* 15: released memory goes back to the system, on all ranks. */
@@ -279,8 +290,8 @@ RANKS_TEST(test_weakness_memory_returns, 2)
     weft_group *world = join();
     CHECK(weft_symm_rendezvous(floats(1), world)); /* what the first one makes stays */
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-    int before = count_mappings();
-    long kib = shared_kib();
+    long mapped = 0, mapped_after = 0, opened = open_kib();
+    int before = count_mappings(&mapped);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     for (int i = 0; i < 10; i++) {
         weft_scope_open();
@@ -299,9 +310,9 @@ RANKS_TEST(test_weakness_memory_returns, 2)
     CHECK(grown && weft_symm_bytes(grown) == 4000);
     CHECK_OK(weft_symm_barrier(grown, 0, WEFT_DEFAULT));
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-    CHECK(count_mappings() <= before + 6); /* the workspaces: handles of both are in scope */
-    if (!weft_i_spawn_place() && kib >= 0) /* others use the machine too: far below 640 MiB */
-        CHECK(shared_kib() - kib < 300 * 1024);
+    CHECK(count_mappings(&mapped_after) <=
+          before + 6); /* the workspaces: handles of both are in scope */
+    CHECK(mapped_after - mapped < 8 * 1024 && open_kib() - opened < 8 * 1024);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     finish(world);
 }

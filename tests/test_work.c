@@ -6,6 +6,7 @@
 #include "coll_acts.h"
 #include "harness_ranks.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -191,6 +192,7 @@ RANKS_TEST(test_work_left_behind, 2)
     weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
     CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT));
+    long long fastest = LLONG_MAX; /* who waits for the end of the doze does so every time */
     for (int round = 0; round < 3; round++) {
         rest_us(300000);
         batch b = {.works = {weft_all_reduce_start(x, x, WEFT_MAX, world),
@@ -200,8 +202,10 @@ RANKS_TEST(test_work_left_behind, 2)
         CHECK(!pthread_create(&first.thread, NULL, wait_some, &first));
         CHECK_OK(weft_work_wait(b.works[1], WEFT_DEFAULT));
         pthread_join(first.thread, NULL);
-        CHECK((harness_now() - begin) / 1000000 < 600);
+        long long took = (harness_now() - begin) / 1000000;
+        fastest = took < fastest ? took : fastest;
     }
+    CHECK(fastest < 600);
     finish(world);
 }
 
@@ -211,21 +215,24 @@ RANKS_TEST(test_work_left_behind, 2)
 RANKS_TEST(test_work_short_wait, 2)
 {
     weft_group *world = join(30000);
+    int both[] = {0, 1};
+    weft_group *side = weft_group_new(world, both, 2, NULL);
     CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT));
     for (int large = 0; large < 2; large++) {
         weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(large ? 100000 : 10));
         CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-        if (rank)
-            rest_us(400000);
+        if (rank) /* comes when the other one has seen that it does not */
+            CHECK_OK(weft_group_barrier(side, WEFT_DEFAULT));
         weft_work *work = weft_all_reduce_start(x, x, WEFT_SUM, world);
         if (!rank) {
             long long begin = harness_now();
             CHECK_STATUS(weft_work_wait(work, 20), WEFT_ERR_TIMEOUT);
-            CHECK((harness_now() - begin) / 1000000 < 300);
+            CHECK((harness_now() - begin) / 1000000 < 10000);
             CHECK_CONTAINS(weft_last_error(), "under way");
             CHECK_STATUS(weft_work_wait(work, 0), WEFT_ERR_TIMEOUT);
             CHECK_INT(weft_work_test(work), WEFT_IN_PROGRESS);
             weft_clear_error();
+            CHECK_OK(weft_group_barrier(side, WEFT_DEFAULT));
         }
         CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
         CHECK(weft_item(x, 9) == 2);
@@ -356,6 +363,10 @@ RANKS_TEST(test_work_dropped, 3)
 RANKS_TEST(test_work_group_released, 3)
 {
     weft_group *world = join(30000);
+    unsigned char before[1024], after[1024];
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    harness_descriptors(before, NULL);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     int everybody[] = {2, 0, 1};
     for (int round = 0; round < 10; round++) {
         weft_scope_open();
@@ -376,7 +387,11 @@ RANKS_TEST(test_work_group_released, 3)
         weft_release(kept);
     }
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-    rest_us(100000); /* the last ones are still at it, and hold what the harness looks for */
+    /* The last ones may still be at it. */
+    for (int i = 0; i < 2000 && harness_descriptors(after, before) >= 0; i++)
+        rest_us(10000);
+    CHECK_INT(harness_descriptors(after, before), -1);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     finish(world);
 }
 
@@ -392,7 +407,11 @@ RANKS_TEST(test_work_abandoned, 2)
     if (rank == 0)
         weft_release(weft_send_start(x, 1, group));
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-    rest_us(300000);
+    weft_status status = WEFT_ERR_TIMEOUT;
+    for (int i = 0; i < 2000 && status == WEFT_ERR_TIMEOUT; i++)
+        status = rank ? WEFT_ERR_REVOKED : weft_group_barrier(group, 10);
+    CHECK_STATUS(status, WEFT_ERR_REVOKED);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank == 1)
         CHECK_STATUS(weft_recv(x, 0, group), WEFT_ERR_REVOKED);
     finish(world);
