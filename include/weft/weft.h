@@ -12,6 +12,7 @@
 #include "weft/fake.h"
 #include "weft/functional.h"
 #include "weft/group.h"
+#include "weft/job.h"
 #include "weft/launch.h"
 #include "weft/limit.h"
 #include "weft/machine.h"

@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -667,6 +668,43 @@ char weft_i_os_process_state(int process)
     /* The name in parentheses may hold anything: the state follows the last one. */
     const char *close_paren = strrchr(text, ')');
     return close_paren && close_paren[1] == ' ' ? close_paren[2] : 0;
+}
+
+int weft_i_os_process_user(int process)
+{
+    char path[48];
+    struct stat folder;
+    snprintf(path, sizeof path, "/proc/%d", process);
+    return stat(path, &folder) ? -1 : (int)folder.st_uid;
+}
+
+void weft_i_os_process_program(int process, char *out, size_t bytes)
+{
+    char path[48], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/cmdline", process);
+    if (slurp(path, text, sizeof text) < 0)
+        text[0] = 0;
+    const char *slash = strrchr(text, '/');
+    snprintf(out, bytes, "%s", slash ? slash + 1 : text);
+}
+
+bool weft_i_os_read_link(const char *path, char *out, size_t bytes)
+{
+    ssize_t n = readlink(path, out, bytes - 1);
+    out[n > 0 ? n : 0] = 0;
+    return n > 0;
+}
+
+bool weft_i_os_each_number(const char *folder, bool (*each)(void *arg, int number), void *arg)
+{
+    DIR *list = opendir(folder);
+    bool more = list != NULL;
+    for (struct dirent *entry; more && (entry = readdir(list));)
+        if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
+            more = each(arg, atoi(entry->d_name));
+    if (list)
+        closedir(list);
+    return list != NULL;
 }
 
 static bool append(char **at, const char *end, const char *text)

@@ -180,6 +180,18 @@ int weft_i_os_set_robust_list(void *head, size_t bytes);
  * or hidden. */
 char weft_i_os_process_state(int process);
 
+/* The user a process runs as, -1 if it is gone; the file name of its program (cut, always
+ * terminated). */
+int weft_i_os_process_user(int process);
+void weft_i_os_process_program(int process, char *out, size_t bytes);
+
+/* What a symbolic link says, cut and always terminated; false if there is none. */
+bool weft_i_os_read_link(const char *path, char *out, size_t bytes);
+
+/* Calls `each` with every number among the names in a folder (of /proc: processes, descriptors)
+ * until it says false.  False if the folder cannot be read. */
+bool weft_i_os_each_number(const char *folder, bool (*each)(void *arg, int number), void *arg);
+
 /* Replaces %h (host), %p (process), %r (rank) and %%; false if the result does not fit. */
 bool weft_i_os_expand_path(const char *pattern, int rank, char *out, size_t bytes);
 

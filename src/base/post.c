@@ -401,7 +401,9 @@ static weft_status accept_reply(const weft_i_post_order *order, const reply *bac
         status = weft_i_segment_map(descriptor, order->bytes, order->key, out);
     else if (status < 0)
         fail_unmade(status);
-    if (descriptor >= 0)
+    if (status == WEFT_OK && order->keep)
+        (*out)->fd = descriptor;
+    else if (descriptor >= 0)
         WEFT_OS->close(descriptor);
     return status;
 }

@@ -41,6 +41,7 @@ typedef struct weft_i_post_order {
     const char *peer; /* name of the office that has it; ignored between threads */
     weft_i_key key;
     size_t bytes; /* size it must have */
+    bool keep;    /* the segment keeps its descriptor open */
     int64_t deadline;
     weft_status (*lost)(void *arg); /* can the owner still offer it? */
     void *arg;

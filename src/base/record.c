@@ -148,13 +148,15 @@ static bool copy_entry(const weft_i_record *record, uint64_t number, weft_i_reco
         get(&slot->outcome); /* before `end`: finished then means that `end` is there */
     uint64_t name[2] = {get(&slot->name[0]), get(&slot->name[1])};
     uint64_t where = get(&slot->where);
+    int32_t peer = (int32_t)(uint32_t)where;
     *out = (weft_i_record_entry){
         .number = number,
         .begin = get(&slot->begin),
         .end = get(&slot->end),
         .bytes = get(&slot->bytes),
         .group = (uint32_t)(where >> 32),
-        .peer = (int32_t)(uint32_t)where,
+        .peer = peer < 0 ? -1 : peer,
+        .turn = peer < 0 ? (uint32_t)(-1 - peer) : 0,
         .channel = (int16_t)(uint16_t)(outcome >> 16),
         .status = (int16_t)(uint16_t)outcome,
         .finished = (outcome & FINISHED) != 0,
@@ -236,8 +238,10 @@ char *weft_i_record_text(const weft_i_record *record, const weft_i_record_entry 
     if (!bytes)
         return out;
     *out = 0;
-    add(out, bytes, "%s #%llu on group %u", entry->name, (unsigned long long)entry->number,
+    add(out, bytes, "%s #%llu on group %x", entry->name, (unsigned long long)entry->number,
         entry->group);
+    if (entry->turn)
+        add(out, bytes, " operation %u", entry->turn);
     if (weft_i_record_way_name(entry->channel))
         add(out, bytes, " (%s)", weft_i_record_way_name(entry->channel));
     else if (entry->channel >= 0)

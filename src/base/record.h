@@ -24,7 +24,7 @@ typedef struct weft_i_record_slot {
     _Atomic uint64_t end;    /* ticks; means something once `outcome` says finished */
     _Atomic uint64_t bytes;
     _Atomic uint64_t name[2]; /* 16 characters, zero-terminated */
-    _Atomic uint64_t where;   /* group << 32 | peer */
+    _Atomic uint64_t where;   /* group << 32 | peer, or -1 - turn where there is no peer */
     _Atomic uint64_t outcome; /* number (31 bits) << 33 | finished << 32 | channel << 16 | status */
 } weft_i_record_slot;
 
@@ -62,6 +62,7 @@ typedef struct weft_i_record_entry {
     char name[WEFT_I_RECORD_NAME];
     uint32_t group;
     int32_t peer;    /* -1: none */
+    uint32_t turn;   /* as given with weft_i_record_turn; 0: none */
     int16_t channel; /* -1: none; from WEFT_I_WAY on: the way the operation took */
     int16_t status;
     bool finished;
@@ -85,6 +86,16 @@ void weft_i_record_tick(weft_i_record *record);
  */
 uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
                              int peer, int channel);
+
+/*
+ * What to pass as `peer` for an operation of the whole group: the group's how manieth it is, as all
+ * members count it, so that who looks at several records can tell who has entered it and who has
+ * not.
+ */
+static inline int weft_i_record_turn(uint32_t turn)
+{
+    return -1 - (int)(turn & 0x3fffffff);
+}
 
 /* A name that is laid out already, for operations so short that packing it would show: {"barrier"}.
  */

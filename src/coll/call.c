@@ -250,8 +250,10 @@ weft_status weft_i_coll_run(weft_i_coll *coll)
     weft_i_record *record = weft_i_group_record(coll->group);
     bool pair = coll->kind == WEFT_I_SEND || coll->kind == WEFT_I_RECV;
     size_t bytes = coll->in_bytes ? coll->in_bytes : coll->out_bytes;
+    const weft_i_lane *lane = coll->group->lane;
+    int peer = pair ? coll->root : weft_i_record_turn(lane ? lane->epoch + 1 : 1);
     coll->number = weft_i_record_begin_named(record, weft_i_coll_record_name(coll->kind),
-                                             coll->group->id, bytes, pair ? coll->root : -1, -1);
+                                             coll->group->id, bytes, peer, -1);
     if (weft_i_native_has(coll->group)) {
         weft_status ended = weft_i_native_run(coll);
         weft_i_record_end(record, coll->number, ended);

@@ -307,6 +307,16 @@ static weft_status exchange_with_self(const weft_i_call *call, const void *mine,
     return WEFT_OK;
 }
 
+/* The how manieth exchange on its board comes next; 0 without a board. */
+static uint32_t next_turn(const weft_group *group)
+{
+    return group->board && !group->world->fake
+               ? weft_i_arrival_epoch(atomic_load_explicit(&group->board->row[group->rank].arrival,
+                                                           memory_order_relaxed)) +
+                     1 /* our own word */
+               : 0;
+}
+
 static weft_status exchange(weft_group *group, const char *what, bool later, const void *mine,
                             size_t bytes, void *all, int64_t timeout_ms)
 {
@@ -318,8 +328,8 @@ static weft_status exchange(weft_group *group, const char *what, bool later, con
     int64_t limit = weft_i_group_limit(group, timeout_ms);
     uint32_t digest = digest_of(what, bytes);
     group->sequence++;
-    uint64_t number =
-        weft_i_record_begin(weft_i_group_record(group), what, group->id, bytes, -1, -1);
+    uint64_t number = weft_i_record_begin(weft_i_group_record(group), what, group->id, bytes,
+                                          weft_i_record_turn(next_turn(group)), -1);
     weft_status status =
         group->world->fake ? exchange_with_self(&call, mine, bytes, all)
         : group->board     ? exchange_on_board(&call, digest, later, mine, bytes, all, limit)

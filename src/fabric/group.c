@@ -22,6 +22,8 @@ static void destroy(weft_i_object *object)
         weft_i_registry_let_go(registry);
     weft_i_registry_leave(registry, group);
     weft_i_object_drop(group->coalesce);
+    if (group->world->mine && group->world->generation == weft_i_os_generation())
+        weft_i_job_quit(group->world->mine, group->id);
     weft_i_object_drop(group->lane);
     weft_i_object_drop(group->workspace);
     weft_i_segment_drop(group->board_segment);

@@ -231,14 +231,29 @@ static plan plan_of(const weft_group *group, weft_status can)
     return p;
 }
 
+/* Until it has the board the group has no number: the record says that the rank waits in its
+ * parent, for the first member. */
+static weft_status get_board(weft_group *group, weft_group *parent, int64_t deadline, int64_t limit)
+{
+    if (group->rank == 0)
+        return make_board(group, parent);
+    int first = weft_group_rank_of(parent, group->members[0]);
+    uint64_t number =
+        weft_i_record_begin(weft_i_group_record(group), "group_new", parent->id, 0, first, -1);
+    weft_status status = fetch_board(group, deadline, limit);
+    weft_i_record_end(weft_i_group_record(group), number, status);
+    return status;
+}
+
 static weft_status meet_on_board(weft_group *group, weft_group *parent, int64_t limit,
                                  const plan *mine, plan *all)
 {
     int64_t deadline = weft_i_os_deadline(limit);
-    WEFT_TRY(group->rank == 0 ? make_board(group, parent) : fetch_board(group, deadline, limit));
+    WEFT_TRY(get_board(group, parent, deadline, limit));
     group->key = group->board->key;
     group->times = group->board->times;
     group->id = weft_i_group_number(group->key);
+    weft_i_job_join(group->world->mine, group->id, group->name, group->members, group->size);
     WEFT_TRY(
         weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, ms_until(deadline)));
     if (group->rank == 0)
@@ -443,6 +458,8 @@ static weft_group *publish(weft_group *group, const weft_group *parent)
     else
         snprintf(tag, sizeof tag, "ptd:%s", name);
     group->held_by_world = *group->tag != 0;
+    if (group->world->mine)
+        weft_i_job_join(group->world->mine, group->id, name, group->members, group->size);
     weft_i_registry_publish(&group->world->registry, group, name, tag);
     weft_i_group_log_made(group);
     return group->held_by_world ? weft_keep(group) : group;

@@ -6,7 +6,9 @@
 #include "base/status.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 
 static const uint64_t magic = 0x626f6a2074666577; /* "weft job" */
 
@@ -25,6 +27,18 @@ size_t weft_i_job_bytes(int ranks)
     return board_offset((uint64_t)ranks) + weft_i_board_bytes(ranks);
 }
 
+static weft_status new_page(size_t bytes, weft_i_sharing sharing, weft_i_segment **out)
+{
+    static const char what[] = "the job's shared page";
+    if (sharing == WEFT_I_BETWEEN_PROCESSES)
+        return weft_i_segment_new(bytes, sharing, what, out);
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    weft_status status = weft_i_segment_new(bytes, WEFT_I_BETWEEN_PROCESSES, what, out);
+    weft_i_errors_restore(&before);
+    return status < 0 ? weft_i_segment_new(bytes, sharing, what, out) : WEFT_OK;
+}
+
 weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **out)
 {
     if (ranks < 1 || ranks > WEFT_I_JOB_MAX_RANKS)
@@ -32,8 +46,10 @@ weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **o
                            WEFT_I_JOB_MAX_RANKS, ranks);
     size_t bytes = weft_i_job_bytes(ranks);
     weft_i_segment *segment = NULL;
-    WEFT_TRY(weft_i_segment_new(bytes, sharing, "the job's shared page", &segment));
+    WEFT_TRY(new_page(bytes, sharing, &segment));
     weft_i_job *job = weft_i_job_of(segment);
+    job->maker = weft_i_os_process();
+    job->threads = sharing == WEFT_I_BETWEEN_THREADS;
     job->layout = WEFT_I_JOB_LAYOUT;
     job->ranks = (uint32_t)ranks;
     job->slot_bytes = (uint32_t)round_up(sizeof(weft_i_slot), 4096);
@@ -50,6 +66,14 @@ weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **o
     job->magic = magic;
     *out = segment;
     return WEFT_OK;
+}
+
+uint32_t weft_i_job_layout_of(int fd)
+{
+    weft_i_job job;
+    bool whole = weft_i_os_sealed_bytes(fd) >= (int64_t)sizeof job &&
+                 WEFT_OS->pread(fd, &job, sizeof job, 0) == (ssize_t)sizeof job;
+    return whole && job.magic == magic ? job.layout : 0;
 }
 
 weft_status weft_i_job_check(const weft_i_segment *segment)
@@ -118,6 +142,54 @@ uint64_t weft_i_job_refusal(const weft_i_slot *slot, weft_i_key key)
 {
     uint64_t word = class_word(slot, key);
     return (word & 0xff) && word >> 24 == (key.word[0] & (((uint64_t)1 << 40) - 1)) ? word : 0;
+}
+
+void weft_i_job_keep_open(weft_i_segment *page, int fd)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (page->fd < 0) /* closed with the page; read-only, and not for programs we start */
+        page->fd = WEFT_OS->open(path, O_RDONLY, 0);
+}
+
+void weft_i_job_close(weft_i_segment *page)
+{
+    if (page->fd >= 0)
+        WEFT_OS->close(page->fd);
+    page->fd = -1; /* seen by the last holder: our own reference is dropped later (acq_rel) */
+}
+
+/* Takes a free entry of the table, or the one that has `id`; NULL if there is none. */
+static weft_i_membership *claim(weft_i_slot *mine, uint32_t id, uint32_t now)
+{
+    for (int i = 0; i < WEFT_I_JOB_GROUPS; i++) {
+        uint32_t expected = now; /* acquire: not before who had the entry is done with it */
+        if (atomic_compare_exchange_strong_explicit(&mine->groups[i].id, &expected, 1,
+                                                    memory_order_acquire, memory_order_relaxed))
+            return &mine->groups[i];
+    }
+    return now ? claim(mine, id, 0) : NULL;
+}
+
+void weft_i_job_join(weft_i_slot *mine, uint32_t id, int rank, const char *name)
+{
+    weft_i_membership *entry = claim(mine, id, id);
+    if (!entry)
+        return;
+    entry->rank = rank;
+    snprintf(entry->name, sizeof entry->name, "%s", name);
+    atomic_store_explicit(&entry->id, id, memory_order_release); /* acquired by who looks */
+}
+
+void weft_i_job_quit(weft_i_slot *mine, uint32_t id)
+{
+    for (int i = 0; id > 1 && i < WEFT_I_JOB_GROUPS; i++) {
+        uint32_t expected = id;
+        /* Release: pairs with the acquire in `claim`. */
+        if (atomic_compare_exchange_strong_explicit(&mine->groups[i].id, &expected, 0,
+                                                    memory_order_release, memory_order_relaxed))
+            return;
+    }
 }
 
 void weft_i_job_note_failed(int fd, int local_rank)

@@ -18,10 +18,11 @@
 #include <stdint.h>
 
 enum {
-    WEFT_I_JOB_LAYOUT = 3,
+    WEFT_I_JOB_LAYOUT = 4,
     WEFT_I_JOB_LINE = 128,
     WEFT_I_JOB_MAX_RANKS = 4096,
-    WEFT_I_JOB_REFUSALS = 4
+    WEFT_I_JOB_REFUSALS = 4,
+    WEFT_I_JOB_GROUPS = 32
 };
 
 /* A rank's course through the job.  Each store releases what the rank wrote to its slot before. */
@@ -35,6 +36,14 @@ typedef enum weft_i_rank_state {
 
 /* How the launcher saw a rank's process end; bit 31 says that it did. */
 #define WEFT_I_EXIT_SEEN 0x80000000u
+
+/* A group its rank belongs to, for who looks at the job from outside. */
+typedef struct weft_i_membership {
+    _Atomic uint32_t id; /* 0: free, 1: being written; release by the rank, acquire by who looks,
+                            who looks again afterwards */
+    int32_t rank;        /* in the group */
+    char name[56];
+} weft_i_membership;
 
 typedef struct weft_i_slot {
     /* The node of the kernel's robust-futex list and, right behind it, the word it marks when the
@@ -63,6 +72,8 @@ typedef struct weft_i_slot {
     /* Groups this rank could not take part in making, one word for each class of keys: 40 bits of
      * the key, 16 of a count, 8 of the status.  Release by the rank, acquire by its peers. */
     _Alignas(WEFT_I_JOB_LINE) _Atomic uint64_t refusals[WEFT_I_JOB_REFUSALS];
+    /* Its groups, the world left out; those beyond the table are not shown. */
+    _Alignas(WEFT_I_JOB_LINE) weft_i_membership groups[WEFT_I_JOB_GROUPS];
     _Alignas(WEFT_I_JOB_LINE) weft_i_record record;
 } weft_i_slot;
 
@@ -75,16 +86,22 @@ typedef struct weft_i_job {
     unsigned char token[32];     /* the job's secret for stores over TCP */
     uint64_t slots_at, board_at; /* offsets from the start of the segment */
     uint64_t bytes;
+    int32_t maker;    /* the process that made it */
+    uint32_t threads; /* 1: its ranks are threads of that process */
 } weft_i_job;
 
 /* Size of the segment for `ranks` local ranks. */
 size_t weft_i_job_bytes(int ranks);
 
-/* Makes the segment for `ranks` local ranks. */
+/* Makes the segment for `ranks` local ranks.  It is a memory file also between threads where that
+ * can be had, so that `weft info --job` finds it. */
 weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **out);
 
 /* Checks that a mapped segment is a job of this layout. */
 weft_status weft_i_job_check(const weft_i_segment *segment);
+
+/* The version of the layout of the job page behind a descriptor; 0: it is none.  No error. */
+uint32_t weft_i_job_layout_of(int fd);
 
 static inline weft_i_job *weft_i_job_of(weft_i_segment *segment)
 {
@@ -118,6 +135,17 @@ static inline uint16_t weft_i_job_refusal_number(uint64_t refusal)
 {
     return (uint16_t)(refusal >> 8);
 }
+
+/* Keeps a descriptor of a mapped page open, by which weft_job_open finds it.  Best effort. */
+void weft_i_job_keep_open(weft_i_segment *page, int fd);
+
+/* Closes it while the page is still held: the job is over, though work that nobody waits for may
+ * keep the memory a moment longer. */
+void weft_i_job_close(weft_i_segment *page);
+
+/* Enters a group into the rank's table, or changes its name there; takes it out. */
+void weft_i_job_join(weft_i_slot *mine, uint32_t id, int rank, const char *name);
+void weft_i_job_quit(weft_i_slot *mine, uint32_t id);
 
 /* A rank that could not even map the page says so through its descriptor.  Best effort. */
 void weft_i_job_note_failed(int fd, int local_rank);

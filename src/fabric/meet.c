@@ -104,6 +104,7 @@ static weft_status enter_inherited(const weft_i_start *start, weft_i_world *worl
 {
     weft_i_segment *page = NULL;
     WEFT_TRY(map_inherited(start, &page));
+    weft_i_job_keep_open(page, start->job_fd);
     weft_status status = enter_page(world, page, start->rank);
     weft_i_segment_drop(page);
     return status;

@@ -214,6 +214,7 @@ static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i
                                .peer = world->peers[leader].post,
                                .key = key,
                                .bytes = weft_i_job_bytes(count),
+                               .keep = true, /* by which weft_job_open finds it */
                                .deadline = deadline,
                                .lost = lost_leader,
                                .arg = world->store};

@@ -96,6 +96,7 @@ int weft_spawn(int count, int (*fn)(void *arg), void *arg)
     }
     WEFT_OS->free(ranks);
     weft_i_post_drop(post);
+    weft_i_job_close(job);
     weft_i_segment_drop(job);
     return result;
 }

@@ -26,7 +26,8 @@ typedef enum weft_i_kind {
     WEFT_I_LIST,
     WEFT_I_BLOBS,
     WEFT_I_COALESCE,
-    WEFT_I_PENDING
+    WEFT_I_PENDING,
+    WEFT_I_JOB
 } weft_i_kind;
 
 /* First member of every handle. */

@@ -5,6 +5,7 @@
  * JSON.
  */
 #include "command.h"
+#include "info_job.h"
 #include "json.h"
 
 #include <weft/weft.h>
@@ -204,14 +205,20 @@ static int json_all(const weft_version_info *build)
 int weft_cmd_info(int argc, char **argv)
 {
     int json = argc == 2 && !strcmp(argv[1], "--json");
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--job"))
+            return weft_info_job(argc, argv);
     if (argc == 2 && !strcmp(argv[1], "--algo"))
         return print_algorithms();
     if (argc > 1 && !json) {
         int asked = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
         fprintf(asked ? stdout : stderr,
                 "usage: weft info [--json | --algo]\n"
+                "       weft info --job [PROCESS | PROGRAM] [--json]\n"
                 "Version, build, machine, backends and every setting;\n"
-                "--algo: which algorithm collectives take at which size.\n");
+                "--algo: which algorithm collectives take at which size;\n"
+                "--job: the running jobs of this user, or what each rank of one is doing and whom "
+                "it waits for.\n");
         return asked ? 0 : 2;
     }
     weft_version_info build;
