@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 static const uint64_t magic = 0x626f6a2074666577; /* "weft job" */
 
@@ -171,13 +172,21 @@ static weft_i_membership *claim(weft_i_slot *mine, uint32_t id, uint32_t now)
     return now ? claim(mine, id, 0) : NULL;
 }
 
-void weft_i_job_join(weft_i_slot *mine, uint32_t id, int rank, const char *name)
+void weft_i_job_join(weft_i_slot *mine, uint32_t id, const char *name, const int *members,
+                     int count)
 {
     weft_i_membership *entry = claim(mine, id, id);
     if (!entry)
         return;
-    entry->rank = rank;
+    entry->rank = -1;
     snprintf(entry->name, sizeof entry->name, "%s", name);
+    memset(entry->members, 0, sizeof entry->members);
+    for (int rank = 0; rank < count; rank++) {
+        if (members[rank] == mine->card.world_rank)
+            entry->rank = rank;
+        if (members[rank] < 8 * (int)sizeof entry->members)
+            entry->members[members[rank] / 8] |= (unsigned char)(1u << members[rank] % 8);
+    }
     atomic_store_explicit(&entry->id, id, memory_order_release); /* acquired by who looks */
 }
 

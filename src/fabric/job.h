@@ -39,10 +39,10 @@ typedef enum weft_i_rank_state {
 
 /* A group its rank belongs to, for who looks at the job from outside. */
 typedef struct weft_i_membership {
-    _Atomic uint32_t id; /* 0: free, 1: being written; release by the rank, acquire by who looks,
-                            who looks again afterwards */
+    _Atomic uint32_t id; /* 0: free, 1: being written; release by the rank, acquire by who looks */
     int32_t rank;        /* in the group */
     char name[56];
+    unsigned char members[64]; /* a bit for each of the first 512 world ranks */
 } weft_i_membership;
 
 typedef struct weft_i_slot {
@@ -144,7 +144,8 @@ void weft_i_job_keep_open(weft_i_segment *page, int fd);
 void weft_i_job_close(weft_i_segment *page);
 
 /* Enters a group into the rank's table, or changes its name there; takes it out. */
-void weft_i_job_join(weft_i_slot *mine, uint32_t id, int rank, const char *name);
+void weft_i_job_join(weft_i_slot *mine, uint32_t id, const char *name, const int *members,
+                     int count);
 void weft_i_job_quit(weft_i_slot *mine, uint32_t id);
 
 /* A rank that could not even map the page says so through its descriptor.  Best effort. */

@@ -91,8 +91,10 @@ static void take(hunt *search, int fd)
     if (!layout || (layout != WEFT_I_JOB_LAYOUT && !search->wanted))
         return; /* another memory file of weft's; a job of another weft */
     weft_job *job = look_at(fd);
-    if (!job) {
-        search->status = weft_last_status();
+    weft_status why = job ? WEFT_OK : weft_last_status();
+    if (!job) { /* one damaged page must not hide the others */
+        bool all = search->wanted || why == WEFT_ERR_NO_MEMORY || why == WEFT_ERR_LIMIT;
+        search->status = all ? why : WEFT_OK;
         return;
     }
     bool wanted = belongs(job, search->wanted);
@@ -111,8 +113,10 @@ static bool look_at_descriptor(void *arg, int number)
     if (!weft_i_os_read_link(path, target, sizeof target) || strncmp(target, "/memfd:weft", 11))
         return true;
     int fd = WEFT_OS->open(path, O_RDONLY, 0);
-    if (fd < 0)
-        return true; /* closed meanwhile */
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        search->status = weft_i_fail_errno(errno, "opening a job page");
+    if (fd < 0) /* else it was closed meanwhile, or may not be looked at */
+        return search->status == WEFT_OK;
     if (is_new(search, fd))
         take(search, fd);
     WEFT_OS->close(fd);

@@ -34,9 +34,13 @@ static const weft_i_membership *find_group(const weft_i_slot *slot, uint32_t id)
     return NULL;
 }
 
-static bool is_member(const weft_i_slot *slot, uint32_t id)
+/* Whether the owner of `slot` has `world_rank` among the members of group `id`. */
+static bool is_member(const weft_i_slot *slot, uint32_t id, int world_rank)
 {
-    return id == 0 || find_group(slot, id);
+    const weft_i_membership *entry = id ? find_group(slot, id) : NULL;
+    if (!entry || world_rank < 0 || world_rank >= 8 * (int)sizeof entry->members)
+        return id == 0;
+    return entry->members[world_rank / 8] >> world_rank % 8 & 1;
 }
 
 /* Rank of the slot's owner in group `id`, -1 if it is not a member. */
@@ -176,18 +180,21 @@ static bool has_entered(const weft_i_slot *slot, const weft_i_record_entry *oper
     return false;
 }
 
-static bool awaits(const weft_i_slot *slot, const weft_i_record_entry *now)
+/* Does the owner of `slot`, which is in operation `now`, wait for that of `other`? */
+static bool awaits(const weft_i_slot *slot, const weft_i_slot *other,
+                   const weft_i_record_entry *now)
 {
     if (now->peer >= 0)
-        return rank_in(slot, now->group) == now->peer;
-    return is_member(slot, now->group) && !has_entered(slot, now);
+        return rank_in(other, now->group) == now->peer;
+    return is_member(slot, now->group, other->card.world_rank) && !has_entered(other, now);
 }
 
 static void note_missing(weft_i_job *page, weft_job *job, int index, const weft_i_record_entry *now)
 {
     unsigned char *row = job->missing + (size_t)index * job->row_bytes;
     for (int other = 0; other < job->info.ranks; other++)
-        if (other != index && awaits(weft_i_job_slot(page, other), now))
+        if (other != index &&
+            awaits(weft_i_job_slot(page, index), weft_i_job_slot(page, other), now))
             row[other / 8] |= (unsigned char)(1u << other % 8);
 }
 
