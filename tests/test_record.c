@@ -49,7 +49,7 @@ TEST(test_record_begin_and_end)
     CHECK(weft_i_record_last(&record, &entry));
     CHECK_INT(entry.number, second);
     CHECK_INT(entry.group, 0xffffffffu);
-    CHECK(entry.bytes == SIZE_MAX);
+    CHECK(entry.bytes == (UINT64_C(1) << 48) - 1);
     CHECK_INT(entry.peer, 12);
     CHECK_INT(entry.channel, -1);
     CHECK(!strcmp(entry.name, "a_name_that_is_"));
@@ -136,6 +136,23 @@ TEST(test_record_survives_death)
     CHECK(found && !entry.finished);
     CHECK(!strcmp(entry.name, "wait_signal"));
     CHECK_INT(entry.peer, 3);
+}
+
+/* A writer that comes to itself a whole round later writes over an entry that is whole: one word at
+ * a time, and the entry must not be shown any more after each. */
+TEST(test_record_late_writer)
+{
+    for (int word = 0; word < 5; word++) {
+        weft_i_record_init(&record);
+        weft_i_record_end(&record, weft_i_record_begin(&record, "all_reduce", 7, 64, 2, 1), 0);
+        weft_i_record_entry entry;
+        CHECK(weft_i_record_last(&record, &entry) && !strcmp(entry.name, "all_reduce"));
+        weft_i_record_slot *slot = &record.slots[0];
+        _Atomic uint64_t *words[] = {&slot->begin, &slot->bytes, &slot->name[0], &slot->name[1],
+                                     &slot->where};
+        atomic_fetch_add_explicit(words[word], 1, memory_order_relaxed); /* no other thread */
+        CHECK(!weft_i_record_last(&record, &entry));
+    }
 }
 
 enum { WRITERS = 3, ROUNDS = 20000 };

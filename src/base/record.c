@@ -2,6 +2,8 @@
 /*
  * The flight recorder.  A writer empties its slot (number 0), fills it, then publishes the number;
  * a reader copies the slot between two looks at the number and keeps the copy only if both agree.
+ * A writer may be so late that another one has taken its slot meanwhile, a whole round later; then
+ * words of both lie there.  So an entry is sealed: 16 bits follow from all of its words.
  * The outcome word repeats the number, so that a late weft_i_record_end can never finish the
  * operation that has taken its slot.
  */
@@ -16,6 +18,7 @@
 
 #define TAG(number_) ((uint64_t)(number_) << 33)
 #define FINISHED     (UINT64_C(1) << 32)
+#define BYTES        ((UINT64_C(1) << 48) - 1)
 
 void weft_i_record_init(weft_i_record *record)
 {
@@ -67,6 +70,17 @@ static inline uint64_t now(const weft_i_record *record)
     return coarse ? coarse : weft_i_os_ticks();
 }
 
+/* Three products whose upper bits depend on every bit of the words; they cost next to nothing
+ * beside the stores. */
+static inline uint64_t seal(uint64_t number, uint64_t begin, uint64_t bytes, uint64_t low,
+                            uint64_t high, uint64_t where)
+{
+    uint64_t mixed = (number + (begin << 20 | begin >> 44)) * UINT64_C(0x9e3779b97f4a7c15) ^
+                     (low + where) * UINT64_C(0xc2b2ae3d27d4eb4f) ^
+                     (high + bytes) * UINT64_C(0x165667b19e3779f9);
+    return mixed & ~BYTES;
+}
+
 static uint64_t begin(weft_i_record *record, uint64_t low, uint64_t high, uint32_t group,
                       size_t bytes, int peer, int channel)
 {
@@ -75,12 +89,14 @@ static uint64_t begin(weft_i_record *record, uint64_t low, uint64_t high, uint32
     weft_i_record_slot *slot = slot_of(record, number);
     /* Relaxed: the release stores that follow carry it (see `put`). */
     atomic_store_explicit(&slot->number, 0, memory_order_relaxed);
-    put(&slot->begin, now(record));
+    uint64_t ticks = now(record), where = (uint64_t)group << 32 | (uint32_t)peer;
+    bytes = bytes < BYTES ? bytes : BYTES;
+    put(&slot->begin, ticks);
     put(&slot->end, 0);
-    put(&slot->bytes, bytes);
+    put(&slot->bytes, bytes | seal(number, ticks, bytes, low, high, where));
     put(&slot->name[0], low);
     put(&slot->name[1], high);
-    put(&slot->where, (uint64_t)group << 32 | (uint32_t)peer);
+    put(&slot->where, where);
     put(&slot->outcome, TAG(number) | (uint32_t)(uint16_t)channel << 16);
     put(&slot->number, number);
     __builtin_prefetch(slot_of(record, number + 1),
@@ -149,11 +165,14 @@ static bool copy_entry(const weft_i_record *record, uint64_t number, weft_i_reco
     uint64_t name[2] = {get(&slot->name[0]), get(&slot->name[1])};
     uint64_t where = get(&slot->where);
     int32_t peer = (int32_t)(uint32_t)where;
+    uint64_t begin = get(&slot->begin), bytes = get(&slot->bytes);
+    bool is_sealed =
+        (bytes & ~BYTES) == seal(number, begin, bytes & BYTES, name[0], name[1], where);
     *out = (weft_i_record_entry){
         .number = number,
-        .begin = get(&slot->begin),
+        .begin = begin,
         .end = get(&slot->end),
-        .bytes = get(&slot->bytes),
+        .bytes = bytes & BYTES,
         .group = (uint32_t)(where >> 32),
         .peer = peer < 0 ? -1 : peer,
         .turn = peer < 0 ? (uint32_t)(-1 - peer) : 0,
@@ -164,7 +183,9 @@ static bool copy_entry(const weft_i_record *record, uint64_t number, weft_i_reco
     memcpy(out->name, name, sizeof out->name);
     out->name[sizeof out->name - 1] = 0;
     bool tag_fits = outcome >> 33 == TAG(number) >> 33;
-    return tag_fits && get(&slot->number) == number;
+    if (out->finished && out->end < begin) /* of a late writer; the rest is sealed */
+        out->end = begin;
+    return tag_fits && is_sealed && get(&slot->number) == number;
 }
 
 size_t weft_i_record_newest(const weft_i_record *record, weft_i_record_entry *out, size_t count)

@@ -19,10 +19,10 @@ enum { WEFT_I_RECORD_ENTRIES = 1024, WEFT_I_RECORD_NAME = 16 };
 
 /* An entry as it lies in memory; read it through weft_i_record_newest. */
 typedef struct weft_i_record_slot {
-    _Atomic uint64_t number; /* of the operation, from 1; 0 while the slot is being rewritten */
-    _Atomic uint64_t begin;  /* ticks */
-    _Atomic uint64_t end;    /* ticks; means something once `outcome` says finished */
-    _Atomic uint64_t bytes;
+    _Atomic uint64_t number;  /* of the operation, from 1; 0 while the slot is being rewritten */
+    _Atomic uint64_t begin;   /* ticks */
+    _Atomic uint64_t end;     /* ticks; means something once `outcome` says finished */
+    _Atomic uint64_t bytes;   /* seal (16 bits) << 48 | bytes; see record.c */
     _Atomic uint64_t name[2]; /* 16 characters, zero-terminated */
     _Atomic uint64_t where;   /* group << 32 | peer, or -1 - turn where there is no peer */
     _Atomic uint64_t outcome; /* number (31 bits) << 33 | finished << 32 | channel << 16 | status */
@@ -81,8 +81,8 @@ void weft_i_record_tick(weft_i_record *record);
 
 /*
  * Notes that an operation begins; returns its number for weft_i_record_end.  `name` is cut at 15
- * characters, `peer` and `channel` are -1 where they do not apply.  A NULL record is fine and gives
- * 0.
+ * characters, `bytes` at 2^48 - 1, `peer` and `channel` are -1 where they do not apply.  A NULL
+ * record is fine and gives 0.
  */
 uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
                              int peer, int channel);
