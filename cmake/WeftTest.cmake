@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `tests/run` runs: one line "<light|heavy> <seconds> <command>" for each program in <build>/tests.list.
-# Light entries run two at a time, heavy ones alone.
+# What `tests/run` runs: one line "<light|heavy|alone> <seconds> <command>" for each program in <build>/tests.list.
+# Two run at a time, the longest limits first; those that want the machine alone come last.
 set_property(GLOBAL PROPERTY WEFT_TEST_LINES "")
 function(weft_test_line weight seconds command)
   set_property(GLOBAL APPEND PROPERTY WEFT_TEST_LINES "${weight} ${seconds} ${command}")
 endfunction()
 
-# weft_test(noun [LIGHT] [THREADS] [NO_ASAN] [SECONDS n] [PROGRAM name]) builds tests/test_<noun>.c with the static
+# weft_test(noun [LIGHT] [ALONE] [THREADS] [NO_ASAN] [SECONDS n] [PROGRAM name]) builds tests/test_<noun>.c with the static
 # library, so that internals can be reached.
-#   LIGHT    needs one core: may run beside another test
+#   LIGHT    needs one core
+#   ALONE    measures, or takes much memory: nothing runs beside it
 #   THREADS  has ranks, or other work, on threads of one process: also built and run with ThreadSanitizer
 #   NO_ASAN  too slow for the builds with AddressSanitizer or UndefinedBehaviorSanitizer: left out of them
-#   SECONDS  time limit, default 60
+#   SECONDS  time limit, default 60; ten times what it takes on two cores, and more where that is little.  tests/run
+#            triples it with AddressSanitizer and takes it five times with ThreadSanitizer
 #   PROGRAM  its name, if not test_<noun>
 function(weft_test noun)
-  cmake_parse_arguments(arg "LIGHT;THREADS;NO_ASAN" "SECONDS;PROGRAM" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;ALONE;THREADS;NO_ASAN" "SECONDS;PROGRAM" "" ${ARGN})
   set(program test_${noun})
   if(arg_PROGRAM)
     set(program ${arg_PROGRAM})
@@ -35,6 +37,8 @@ function(weft_test noun)
   set(weight heavy)
   if(arg_LIGHT)
     set(weight light)
+  elseif(arg_ALONE)
+    set(weight alone)
   endif()
   if(NOT arg_SECONDS)
     set(arg_SECONDS 60)
