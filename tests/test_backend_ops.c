@@ -20,6 +20,8 @@ enum {
     POOL = 26 << 20,    /* bytes of a pool of symmetric memory */
     LARGEST = 12 << 20, /* bytes of an operand */
     SAMPLE = VALUES_SANITIZED ? 15 : 180,
+    LONG =
+        VALUES_SANITIZED ? 1 << 17 : 1 << 20, /* elements: in any case several pieces of a stage */
     ROUNDS = VALUES_SANITIZED ? 250 : 10000
 };
 
@@ -41,7 +43,7 @@ static const char *const op_names[OPS] = {
     "all_reduce", "reduce",         "broadcast",  "all_gather",        "gather",
     "scatter",    "reduce_scatter", "all_to_all", "all_to_all uneven", "send_recv"};
 
-static const int64_t counts[] = {0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 1023, 4097, (1 << 20) + 1};
+static const int64_t counts[] = {0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 1023, 4097, LONG + 1};
 enum { COUNTS = sizeof counts / sizeof *counts };
 
 /* Where an operand of a rank lies.  UNMET: symmetric memory that has not met in this group. */
@@ -660,7 +662,7 @@ RANKS_TEST(test_backend_ops_rounds_5, 5)
  * that a peer still reads. */
 static void run_mixed(bench *b)
 {
-    enum { COUNT = 1 << 20, MIXED_ROUNDS = VALUES_SANITIZED ? 4 : 20 };
+    enum { COUNT = LONG, MIXED_ROUNDS = VALUES_SANITIZED ? 10 : 20 };
     weft_tensor *in = weft_symm_pool_empty(b->pools[POOL_A], WEFT_F32, WEFT_SHAPE(COUNT));
     weft_tensor *out = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(COUNT));
     CHECK(in && out);

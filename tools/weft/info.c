@@ -162,7 +162,8 @@ static int print_algorithms(void)
         for (int n = 0; n < 4; n++)
             printf("%10zu", weft_tune_staged(tuned_ops[op], tuned_ranks[n]));
     }
-    return printf("\n") < 0;
+    printf("\n");
+    return fflush(stdout) != 0 || ferror(stdout);
 }
 
 static void json_algorithms(json_writer *j)
@@ -186,7 +187,7 @@ static int print_all(const weft_version_info *build)
     print_machine();
     print_backends();
     print_variables();
-    return fflush(stdout) != 0;
+    return fflush(stdout) != 0 || ferror(stdout);
 }
 
 static int json_all(const weft_version_info *build)
@@ -199,7 +200,7 @@ static int json_all(const weft_version_info *build)
     json_variables(&j);
     json_algorithms(&j);
     json_close(&j);
-    return fflush(stdout) != 0;
+    return fflush(stdout) != 0 || ferror(stdout);
 }
 
 int weft_cmd_info(int argc, char **argv)

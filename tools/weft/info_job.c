@@ -336,5 +336,5 @@ int weft_info_job(int argc, char **argv)
         print_list(jobs, count);
     for (int i = 0; !json && which && i < count; i++)
         print_job(jobs[i]);
-    return fflush(stdout) != 0;
+    return fflush(stdout) != 0 || ferror(stdout);
 }
