@@ -28,18 +28,6 @@ size_t weft_i_job_bytes(int ranks)
     return board_offset((uint64_t)ranks) + weft_i_board_bytes(ranks);
 }
 
-static weft_status new_page(size_t bytes, weft_i_sharing sharing, weft_i_segment **out)
-{
-    static const char what[] = "the job's shared page";
-    if (sharing == WEFT_I_BETWEEN_PROCESSES)
-        return weft_i_segment_new(bytes, sharing, what, out);
-    weft_i_errors before;
-    weft_i_errors_save(&before);
-    weft_status status = weft_i_segment_new(bytes, WEFT_I_BETWEEN_PROCESSES, what, out);
-    weft_i_errors_restore(&before);
-    return status < 0 ? weft_i_segment_new(bytes, sharing, what, out) : WEFT_OK;
-}
-
 weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **out)
 {
     if (ranks < 1 || ranks > WEFT_I_JOB_MAX_RANKS)
@@ -47,7 +35,8 @@ weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **o
                            WEFT_I_JOB_MAX_RANKS, ranks);
     size_t bytes = weft_i_job_bytes(ranks);
     weft_i_segment *segment = NULL;
-    WEFT_TRY(new_page(bytes, sharing, &segment));
+    WEFT_TRY(
+        weft_i_segment_new(bytes, WEFT_I_BETWEEN_PROCESSES, "the job's shared page", &segment));
     weft_i_job *job = weft_i_job_of(segment);
     job->maker = weft_i_os_process();
     job->threads = sharing == WEFT_I_BETWEEN_THREADS;

@@ -93,8 +93,8 @@ typedef struct weft_i_job {
 /* Size of the segment for `ranks` local ranks. */
 size_t weft_i_job_bytes(int ranks);
 
-/* Makes the segment for `ranks` local ranks.  It is a memory file also between threads where that
- * can be had, so that `weft info --job` finds it. */
+/* Makes the segment for `ranks` local ranks.  It is a memory file also between threads, so
+ * that `weft info --job` finds it. */
 weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **out);
 
 /* Checks that a mapped segment is a job of this layout. */
