@@ -13,7 +13,7 @@
  * Operands must be contiguous.
  *
  * The first operation of a group makes what all of them share: that one, also if it is posted, a
- * send or a receive, waits until every rank of the group has called its first.
+ * send or a receive (weft/pair.h), waits until every rank of the group has called its first.
  */
 #ifndef WEFT_COLL_H
 #define WEFT_COLL_H
@@ -92,11 +92,6 @@ WEFT_API weft_status weft_all_gather_list_into(weft_tensor *const *out, weft_ten
 WEFT_API weft_status weft_reduce_scatter_list_into(weft_tensor *const *out, weft_tensor *const *in,
                                                    int count, weft_reduction op, weft_group *group);
 
-/* Point to point, in order per pair of ranks; sender and receiver name the same count and dtype.
- * Both may block. */
-WEFT_API weft_status weft_send(weft_tensor *x, int to, weft_group *group);
-WEFT_API weft_status weft_recv(weft_tensor *x, int from, weft_group *group);
-
 /* ---- the same, posted ---- */
 
 WEFT_API weft_work *weft_all_reduce_start(weft_tensor *out, weft_tensor *in, weft_reduction op,
@@ -123,8 +118,6 @@ WEFT_API weft_work *weft_all_gather_list_start(weft_tensor *const *out, weft_ten
 WEFT_API weft_work *weft_reduce_scatter_list_start(weft_tensor *const *out, weft_tensor *const *in,
                                                    int count, weft_reduction op, weft_group *group);
 WEFT_API weft_work *weft_barrier_start(weft_group *group);
-WEFT_API weft_work *weft_send_start(weft_tensor *x, int to, weft_group *group);
-WEFT_API weft_work *weft_recv_start(weft_tensor *x, int from, weft_group *group);
 
 #ifdef __cplusplus
 }

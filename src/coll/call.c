@@ -175,8 +175,6 @@ static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
     [WEFT_I_SCATTER] = weft_i_coll_scatter,
     [WEFT_I_REDUCE_SCATTER] = weft_i_coll_reduce_scatter,
     [WEFT_I_ALL_TO_ALL] = weft_i_coll_all_to_all,
-    [WEFT_I_SEND] = weft_i_coll_send,
-    [WEFT_I_RECV] = weft_i_coll_recv,
     [WEFT_I_ALL_REDUCE_LIST] = weft_i_list_all_reduce,
     [WEFT_I_ALL_GATHER_LIST] = weft_i_list_all_gather,
     [WEFT_I_REDUCE_SCATTER_LIST] = weft_i_list_reduce_scatter,
@@ -248,10 +246,9 @@ static void choose(weft_i_coll *coll)
 weft_status weft_i_coll_run(weft_i_coll *coll)
 {
     weft_i_record *record = weft_i_group_record(coll->group);
-    bool pair = coll->kind == WEFT_I_SEND || coll->kind == WEFT_I_RECV;
     size_t bytes = coll->in_bytes ? coll->in_bytes : coll->out_bytes;
     const weft_i_lane *lane = coll->group->lane;
-    int peer = pair ? coll->root : weft_i_record_turn(lane ? lane->epoch + 1 : 1);
+    int peer = weft_i_record_turn(lane ? lane->epoch + 1 : 1);
     coll->number = weft_i_record_begin_named(record, weft_i_coll_record_name(coll->kind),
                                              coll->group->id, bytes, peer, -1);
     if (weft_i_native_has(coll->group)) {
@@ -262,7 +259,7 @@ weft_status weft_i_coll_run(weft_i_coll *coll)
     weft_status status = weft_i_lane_of(coll->group, &coll->lane);
     if (status < 0)
         weft_i_explain(status, "%s, the first of its group", coll->call.op);
-    if (status == WEFT_OK && !pair) {
+    if (status == WEFT_OK) {
         status = weft_i_lane_make_room(coll->lane, &coll->call, coll->limit_ms);
         choose(coll);
     }

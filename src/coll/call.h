@@ -84,8 +84,6 @@ weft_status weft_i_coll_all_gather(weft_i_coll *coll);
 weft_status weft_i_coll_gather(weft_i_coll *coll);
 weft_status weft_i_coll_scatter(weft_i_coll *coll);
 weft_status weft_i_coll_all_to_all(weft_i_coll *coll);
-weft_status weft_i_coll_send(weft_i_coll *coll);
-weft_status weft_i_coll_recv(weft_i_coll *coll);
 
 weft_status weft_i_list_all_reduce(weft_i_coll *coll);
 weft_status weft_i_list_all_gather(weft_i_coll *coll);

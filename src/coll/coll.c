@@ -180,22 +180,6 @@ weft_status weft_i_fill_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_ten
     return weft_i_fill_seal(coll, part);
 }
 
-static weft_status fill_pair(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *x, int peer,
-                             weft_group *group)
-{
-    WEFT_TRY(weft_i_fill_begin(coll, kind, group));
-    WEFT_TRY(weft_i_fill_check_root(coll->call.op, group, peer));
-    if (peer == group->rank)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d cannot exchange with itself",
-                           coll->call.op, peer);
-    WEFT_TRY(kind == WEFT_I_SEND ? weft_i_fill_input(coll, x) : weft_i_fill_output(coll, x));
-    WEFT_TRY(weft_i_fill_seal(coll, coll->in_bytes + coll->out_bytes));
-    coll->digest = weft_i_digest(weft_i_digest(1, (uint64_t)coll->dtype),
-                                 coll->count); /* the same at both ends */
-    coll->root = peer;
-    return WEFT_OK;
-}
-
 static weft_status fill_barrier(weft_i_coll *coll, weft_group *group)
 {
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_BARRIER, group));
@@ -353,30 +337,6 @@ BOTH_LIST_FORMS(reduce_scatter,
                 weft_i_fill_list(&coll, WEFT_I_REDUCE_SCATTER_LIST, out, in, count, op, group))
 BOTH_LIST_FORMS(all_to_all, (weft_tensor *const *out, weft_tensor *const *in, weft_group *group),
                 weft_i_fill_all_to_all_list(&coll, out, in, group))
-
-weft_status weft_send(weft_tensor *x, int to, weft_group *group)
-{
-    weft_i_coll coll;
-    return run(&coll, fill_pair(&coll, WEFT_I_SEND, x, to, group));
-}
-
-weft_status weft_recv(weft_tensor *x, int from, weft_group *group)
-{
-    weft_i_coll coll;
-    return run(&coll, fill_pair(&coll, WEFT_I_RECV, x, from, group));
-}
-
-weft_work *weft_send_start(weft_tensor *x, int to, weft_group *group)
-{
-    weft_i_coll coll;
-    return post(&coll, fill_pair(&coll, WEFT_I_SEND, x, to, group));
-}
-
-weft_work *weft_recv_start(weft_tensor *x, int from, weft_group *group)
-{
-    weft_i_coll coll;
-    return post(&coll, fill_pair(&coll, WEFT_I_RECV, x, from, group));
-}
 
 weft_work *weft_barrier_start(weft_group *group)
 {

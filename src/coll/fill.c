@@ -18,7 +18,7 @@ double weft_i_fill_premul(void)
     return premul;
 }
 
-static weft_status check_group(const char *op, weft_group *group)
+weft_status weft_i_fill_check_group(const char *op, weft_group *group)
 {
     if (!group)
         return weft_last_status() < 0
@@ -52,7 +52,7 @@ weft_status weft_i_fill_check_operand(const char *op, const char *which, const w
     return end <= tensor->storage->bytes ? WEFT_OK : weft_i_tensor_check_fits(op, tensor);
 }
 
-static weft_status check_output(const char *op, const weft_tensor *tensor)
+weft_status weft_i_fill_check_output(const char *op, const weft_tensor *tensor)
 {
     WEFT_TRY(weft_i_fill_check_operand(op, "output", tensor));
     if (tensor->storage->read_only)
@@ -87,7 +87,7 @@ weft_status weft_i_fill_input(weft_i_coll *coll, weft_tensor *in)
 
 weft_status weft_i_fill_output(weft_i_coll *coll, weft_tensor *out)
 {
-    WEFT_TRY(check_output(coll->call.op, out));
+    WEFT_TRY(weft_i_fill_check_output(coll->call.op, out));
     coll->out_tensor = out;
     coll->out = weft_i_tensor_data(out);
     coll->out_bytes = (size_t)weft_i_tensor_numel(out) * weft_dtype_size(out->dtype);
@@ -140,7 +140,7 @@ weft_status weft_i_fill_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_gro
 {
     *coll =
         (weft_i_coll){.kind = kind, .group = group, .call = {group, weft_i_coll_name(kind), -1}};
-    WEFT_TRY(check_group(coll->call.op, group));
+    WEFT_TRY(weft_i_fill_check_group(coll->call.op, group));
     coll->limit_ms = weft_i_group_limit(group, WEFT_DEFAULT);
     return WEFT_OK;
 }

@@ -11,10 +11,12 @@
 /* First: names the operation, checks the group. */
 weft_status weft_i_fill_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group);
 
+weft_status weft_i_fill_check_group(const char *op, weft_group *group);
 weft_status weft_i_fill_check_root(const char *op, const weft_group *group, int root);
 
 /* A contiguous tensor on the CPU. */
 weft_status weft_i_fill_check_operand(const char *op, const char *which, const weft_tensor *tensor);
+weft_status weft_i_fill_check_output(const char *op, const weft_tensor *tensor);
 weft_status weft_i_fill_input(weft_i_coll *coll, weft_tensor *in);
 weft_status weft_i_fill_output(weft_i_coll *coll, weft_tensor *out);
 

@@ -14,7 +14,7 @@ static void destroy(weft_i_object *object)
 {
     weft_i_lane *lane = (weft_i_lane *)object;
     weft_i_queue_free(lane->queue);
-    pthread_mutex_destroy(&lane->letters_lock);
+    weft_i_mail_free(lane->mail, lane->size);
     weft_i_pairing_drop(lane->pairing);
     weft_i_block_drop(lane->block);
     WEFT_OS->free(lane->sources);
@@ -35,7 +35,6 @@ static weft_i_lane *allocate(const weft_group *group)
     if (!lane)
         return NULL;
     size_t size = (size_t)group->size;
-    pthread_mutex_init(&lane->letters_lock, NULL);
     lane->me = group->rank;
     lane->size = group->size;
     lane->mode = group->world->mode;
@@ -43,9 +42,10 @@ static weft_i_lane *allocate(const weft_group *group)
     lane->targets = WEFT_OS->alloc(size * sizeof *lane->targets);
     lane->factors = WEFT_OS->alloc(size * sizeof *lane->factors);
     lane->samples = WEFT_OS->alloc(size * sizeof *lane->samples);
+    lane->mail = weft_i_mail_new(group->size);
     lane->splits_at = round_up(sizeof(weft_i_lane_head), WEFT_I_LINE);
     lane->splits_stride = round_up(2 * size * sizeof(uint64_t), WEFT_I_LINE);
-    if (lane->sources && lane->targets && lane->factors && lane->samples)
+    if (lane->sources && lane->targets && lane->factors && lane->samples && lane->mail)
         return lane;
     weft_i_object_drop(lane);
     return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for the lane of %d ranks", group->size);
@@ -55,13 +55,14 @@ static weft_i_lane *allocate(const weft_group *group)
  * the lane. */
 static weft_status meet(weft_i_lane *lane, weft_group *group)
 {
-    size_t stage = 4 * WEFT_I_SLOT + (size_t)group->size * sizeof(weft_i_box);
+    size_t stage = 4 * WEFT_I_SLOT + (size_t)group->size * weft_i_box_bytes(group->size);
     weft_status can = weft_i_block_new(WEFT_CPU, stage, NULL, &lane->block);
     if (can == WEFT_OK)
         lane->block->pad_bytes = lane->splits_at + WEFT_I_TURNS * lane->splits_stride;
     WEFT_TRY(weft_i_pairing_new(lane->block, 0, group, can, &lane->pairing));
     lane->heads = weft_i_pads_of(&lane->pairing->pads, 0);
     lane->head_stride = lane->pairing->pads.stride;
+    weft_i_mail_open(lane);
     return weft_i_peek_agree(lane, group);
 }
 

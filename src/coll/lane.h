@@ -20,6 +20,7 @@
 #ifndef WEFT_COLL_LANE_H
 #define WEFT_COLL_LANE_H
 
+#include "coll/box.h"
 #include "coll/card.h"
 #include "symm/pairing.h"
 
@@ -50,28 +51,9 @@ typedef struct weft_i_lane_head {
     _Atomic uint32_t syncs;
 } weft_i_lane_head;
 
-/*
- * A box: messages of its owner for one other rank, in pieces, two by turns.  `sent` and `taken`
- * count pieces; the sender writes a piece when fewer than two wait, the receiver reads one when
- * there is one.
- */
-enum { WEFT_I_PIECE = 16 << 10 };
-
-typedef struct weft_i_box {
-    _Alignas(WEFT_I_LINE) _Atomic uint64_t
-        sent; /* by the owner: release, pairs with the receiver's acquire */
-    _Alignas(WEFT_I_LINE) _Atomic uint64_t
-        taken;                /* by the receiver: release, pairs with the owner's acquire */
-    _Atomic uint64_t refused; /* 1 + bytes the receiver expected instead; 0: none refused */
-    struct {
-        uint64_t bytes; /* of the whole message */
-        uint32_t digest;
-    } head[2];
-    _Alignas(WEFT_I_LINE) char data[2][WEFT_I_PIECE];
-} weft_i_box;
-
 typedef struct weft_i_queue weft_i_queue;   /* posted work: work.c */
-typedef struct weft_i_letter weft_i_letter; /* a send or receive under way: pair.c */
+typedef struct weft_i_letter weft_i_letter; /* a send or receive under way: pair.h */
+typedef struct weft_i_mail weft_i_mail;     /* all of them: pair.h */
 
 /* What the ranks may do with each other's ordinary memory: peek.h. */
 typedef enum weft_i_peek_way {
@@ -107,10 +89,8 @@ typedef struct weft_i_lane {
     weft_i_queue *queue;    /* NULL until something is posted */
     atomic_bool aside; /* the helper runs beside who needs its core: it sleeps instead of spinning.
                           Relaxed: a hint */
-    pthread_mutex_t letters_lock; /* guards the next three */
-    weft_i_letter *letters;       /* oldest first */
-    weft_i_letter *orphans;       /* over, and their owners held by nobody else */
-    int letter_waiters;           /* threads that wait for one of them */
+    weft_i_mail *mail;        /* letters under way */
+    atomic_bool letters_lock; /* guards them: see pair.h */
 } weft_i_lane;
 
 /* The group's lane, made at first use.  Collective then, because every collective begins with it.
@@ -168,7 +148,7 @@ static inline char *weft_i_lane_result(const weft_i_lane *lane, int rank, uint64
 static inline weft_i_box *weft_i_lane_box(const weft_i_lane *lane, int from, int to)
 {
     char *boxes = lane->pairing->blocks[from]->base + 4 * WEFT_I_SLOT;
-    return (weft_i_box *)(void *)(boxes + (size_t)to * sizeof(weft_i_box));
+    return (weft_i_box *)(void *)(boxes + (size_t)to * weft_i_box_bytes(lane->size));
 }
 
 /* Before anything is written for the next entry: waits until nobody needs what was there. */
@@ -198,5 +178,10 @@ weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t
 
 /* Ends the helper thread of a lane's queue and frees it. */
 void weft_i_queue_free(weft_i_queue *queue);
+
+/* The mail of a lane with `size` ranks; its boxes are there once the ranks have met. */
+weft_i_mail *weft_i_mail_new(int size);
+void weft_i_mail_open(weft_i_lane *lane);
+void weft_i_mail_free(weft_i_mail *mail, int size);
 
 #endif

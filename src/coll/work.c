@@ -148,14 +148,14 @@ static bool called_or_delivered(void *arg)
 {
     const errand *on = arg;
     return atomic_load_explicit(&on->queue->alarm, memory_order_acquire) != on->seen ||
-           !weft_i_pair_push(on->queue->lane);
+           !weft_i_mail_push(on->queue->lane);
 }
 
 /* Moves letters for a while; false if there are none that nobody else moves. */
 static bool mind_letters(weft_i_queue *queue, uint32_t seen)
 {
     weft_i_lane *lane = queue->lane;
-    bool alone = weft_i_pair_is_left_alone(lane);
+    bool alone = weft_i_mail_is_left_alone(lane);
     if (alone) {
         errand on = {queue, seen};
         weft_i_wait wait = {.ready = called_or_delivered,
@@ -164,9 +164,9 @@ static bool mind_letters(weft_i_queue *queue, uint32_t seen)
                             .deadline = WEFT_OS->clock_ns() + MIND_NS,
                             .mode = WEFT_I_WAIT_SLEEP};
         weft_i_wait_for(&wait);
-        weft_i_pair_sort_out(lane);
+        weft_i_mail_sort_out(lane);
     }
-    weft_i_pair_sweep(lane); /* perhaps the queue is gone now */
+    weft_i_mail_sweep(lane); /* perhaps the queue is gone now */
     return alone;
 }
 
@@ -253,8 +253,15 @@ static void destroy(weft_i_object *object)
     if (work->lock) { /* whoever told its end may not have left it yet */
         pthread_mutex_lock(work->lock);
         pthread_mutex_unlock(work->lock);
+    } else if (work->bundle.count && work->coll.lane) {
+        weft_i_mail_lock(work->coll.lane);
+        weft_i_mail_unlock(work->coll.lane);
     }
     let_go(work);
+    for (int i = 0; i < work->bundle.count; i++) {
+        weft_i_object_drop(work->letters[i].tensor);
+        WEFT_OS->free(work->letters[i].message);
+    }
     WEFT_OS->free(work->splits);
     WEFT_OS->free(work->message);
     weft_i_object_drop(work->coll.group);
@@ -296,11 +303,6 @@ static weft_work *new_work(const weft_i_coll *coll, weft_i_sequel *sequel)
     return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory to post work");
 }
 
-static bool is_letter(const weft_i_coll *coll)
-{
-    return coll->kind == WEFT_I_SEND || coll->kind == WEFT_I_RECV;
-}
-
 /* Puts the work at the end of the list; true if the helper should be woken for it. */
 static bool append(weft_i_queue *queue, weft_work *work)
 {
@@ -329,16 +331,6 @@ static weft_status hand_over(weft_work *work)
     weft_i_coll *coll = &work->coll;
     WEFT_TRY(weft_i_lane_of(coll->group, &coll->lane));
     WEFT_TRY(queue_of(coll->lane, coll->group->world, &queue));
-    if (is_letter(coll)) {
-        WEFT_TRY(weft_i_group_check_revoked(&coll->call));
-        work->letter.coll = coll;
-        work->letter.owner = &work->object;
-        work->lock = &coll->lane->letters_lock;
-        weft_i_pair_post(&work->letter);
-        if (weft_i_letter_status(&work->letter) == WEFT_IN_PROGRESS && is_dozing(queue))
-            wake_helper(queue);
-        return WEFT_OK;
-    }
     weft_i_object_hold(work);
     work->lock = &queue->lock;
     /* Relaxed: weft_finish is called by the thread that posts, or after it. */
@@ -380,10 +372,58 @@ weft_work *weft_i_work_post_then(const weft_i_coll *coll, weft_i_sequel *sequel)
     return NULL;
 }
 
+weft_work *weft_i_work_new_mail(weft_group *group, int count)
+{
+    size_t bytes = sizeof(weft_work) + (size_t)count * sizeof(weft_i_letter);
+    weft_work *work = weft_i_object_new(WEFT_I_WORK, bytes, destroy);
+    if (!work)
+        return NULL;
+    work->coll.group = weft_i_object_hold(group);
+    work->bundle = (weft_i_bundle){&work->object, count, 0, work->letters, NULL};
+    return work;
+}
+
+void weft_i_work_set_letter(weft_work *work, int index, const weft_i_letter *letter)
+{
+    work->letters[index] = *letter;
+    weft_i_object_hold(letter->tensor);
+}
+
+static weft_status hand_over_mail(weft_work *work)
+{
+    weft_i_queue *queue = NULL;
+    weft_i_lane *lane = NULL;
+    weft_group *group = work->coll.group;
+    weft_i_call call = {group, weft_i_coll_name(work->letters->kind), -1};
+    WEFT_TRY(weft_i_lane_of(group, &lane));
+    WEFT_TRY(queue_of(lane, group->world, &queue));
+    WEFT_TRY(weft_i_group_check_revoked(&call));
+    for (int i = 0; i < work->bundle.count; i++)
+        work->letters[i].lane = lane;
+    work->coll.lane = lane;
+    weft_i_bundle_post(&work->bundle);
+    if (weft_i_bundle_status(&work->bundle) == WEFT_IN_PROGRESS && is_dozing(queue))
+        wake_helper(queue);
+    return WEFT_OK;
+}
+
+weft_work *weft_i_work_post_mail(weft_work *work)
+{
+    if (weft_i_native_has(work->coll.group)) {
+        for (int i = 0; i < work->bundle.count; i++)
+            weft_i_letter_run_native(&work->letters[i]);
+        return work;
+    }
+    if (hand_over_mail(work) == WEFT_OK)
+        return work;
+    weft_release(work);
+    return NULL;
+}
+
 weft_status weft_i_work_now(weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->group->lane;
-    if (is_letter(coll) || !lane || !lane->queue)
+    if (!lane || !lane->queue)
         return weft_i_coll_run(coll);
     pthread_mutex_lock(&lane->queue->lock);
     bool idle = !lane->queue->first;
@@ -400,8 +440,8 @@ weft_status weft_i_work_now(weft_i_coll *coll)
 
 static weft_status outcome(weft_work *work)
 {
-    if (work->letter.coll)
-        return weft_i_pair_outcome(&work->letter);
+    if (work->bundle.count)
+        return weft_i_bundle_outcome(&work->bundle);
     weft_status status = (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
     if (status >= 0)
         return status;
@@ -456,9 +496,9 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
                                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "the work is NULL");
     WEFT_TRY(weft_i_group_check_limit("weft_work_wait", timeout_ms));
     int64_t limit = weft_i_group_limit(work->coll.group, timeout_ms);
-    if (work->letter.coll) {
-        if (weft_i_letter_status(&work->letter) == WEFT_IN_PROGRESS)
-            WEFT_TRY(weft_i_pair_wait(&work->letter, limit));
+    if (work->bundle.count) {
+        if (weft_i_bundle_status(&work->bundle) == WEFT_IN_PROGRESS)
+            WEFT_TRY(weft_i_bundle_wait(&work->bundle, limit));
         return outcome(work);
     }
     if (done(work))
@@ -475,10 +515,12 @@ weft_status weft_work_test(weft_work *work)
     if (!work)
         return weft_last_status() < 0 ? weft_last_status()
                                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "the work is NULL");
-    if (work->letter.coll)
-        weft_i_pair_push(work->coll.lane);
-    else if (!done(work))
+    if (work->bundle.count && work->coll.lane) {
+        weft_i_mail_push(work->coll.lane);
+        weft_i_mail_sweep(work->coll.lane);
+    } else if (!work->bundle.count && !done(work)) {
         wake_helper(work->coll.lane->queue);
+    }
     return outcome(work);
 }
 
@@ -488,8 +530,8 @@ weft_status weft_work_status(const weft_work *work)
 {
     if (!work)
         return weft_last_status() < 0 ? weft_last_status() : WEFT_ERR_INVALID_ARG;
-    if (work->letter.coll)
-        return weft_i_letter_status(&work->letter);
+    if (work->bundle.count)
+        return weft_i_bundle_status(&work->bundle);
     /* Pairs with the release in `finish`. */
     return (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
 }
@@ -498,14 +540,14 @@ const char *weft_work_error(const weft_work *work)
 {
     if (!work || weft_work_status(work) >= 0)
         return "";
-    if (work->letter.coll)
-        return work->letter.message;
-    return work->message ? work->message : weft_strerror(weft_work_status(work));
+    const weft_i_letter *letter = weft_i_bundle_failed(&work->bundle);
+    const char *message = letter ? letter->message : work->message;
+    return message ? message : weft_strerror(weft_work_status(work));
 }
 
 uint64_t weft_work_sequence(const weft_work *work)
 {
-    bool known = work && !work->letter.coll && weft_work_status(work) != WEFT_IN_PROGRESS;
+    bool known = work && !work->bundle.count && weft_work_status(work) != WEFT_IN_PROGRESS;
     return known ? work->sequence : 0;
 }
 
@@ -516,14 +558,16 @@ char *weft_work_describe(const weft_work *work, char *out, size_t bytes)
         return out;
     }
     char what[WEFT_I_CARD_TEXT], peer[32] = "";
-    weft_i_coll coll = work->coll;
+    weft_i_coll coll = work->bundle.count ? weft_i_letter_call(work->letters) : work->coll;
     coll.reach = NULL; /* the caller's, and perhaps gone */
     weft_i_card card;
     weft_i_coll_put_card(&card, &coll);
     weft_status status = weft_work_status(work);
-    if (is_letter(&work->coll))
-        snprintf(peer, sizeof peer, " %s rank %d", work->coll.kind == WEFT_I_SEND ? "to" : "from",
-                 work->coll.root);
+    if (work->bundle.count && coll.root == WEFT_ANY)
+        snprintf(peer, sizeof peer, " from any rank");
+    else if (work->bundle.count)
+        snprintf(peer, sizeof peer, " %s rank %d", coll.kind == WEFT_I_SEND ? "to" : "from",
+                 coll.root);
     snprintf(out, bytes, "%s%s in group \"%s\": %s%s%s", weft_i_card_text(&card, what, sizeof what),
              peer, work->coll.group->name,
              status == WEFT_IN_PROGRESS ? "under way"

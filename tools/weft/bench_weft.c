@@ -41,13 +41,14 @@ static weft_status wait_for(weft_work *work)
     return status;
 }
 
-/* Round the ring: posting one of the two keeps everybody from waiting for the other first. */
+/* Round the ring. */
 static weft_status send_recv(bench_weft *me)
 {
     int next = (me->rank + 1) % me->ranks, last = (me->rank + me->ranks - 1) % me->ranks;
+    if (!me->async)
+        return weft_send_recv(me->out, last, me->in, next, me->world);
     weft_work *sent = weft_send_start(me->in, next, me->world);
-    weft_status status = me->async ? wait_for(weft_recv_start(me->out, last, me->world))
-                                   : weft_recv(me->out, last, me->world);
+    weft_status status = wait_for(weft_recv_start(me->out, last, me->world));
     weft_status also = wait_for(sent);
     return status < 0 ? status : also;
 }
