@@ -353,22 +353,23 @@ static weft_status fail_timeout(const weft_i_letter *letter, int64_t timeout_ms)
                        letter->bytes, letter->tag, (long long)timeout_ms, who);
 }
 
-/* A receive from any rank ends when one of them dies, or when all have left. */
-static weft_status all_lost(const weft_i_call *call)
+/* Can the letter still arrive?  Without a message: it may have come just before its peer was lost.
+ * A receive from any rank ends when one of them dies, or when all have left. */
+static weft_status letter_fate(const weft_i_letter *letter, int *culprit)
 {
-    const weft_group *group = call->group;
-    int left = 0, last = group->rank;
-    WEFT_TRY(weft_i_group_check_revoked(call));
+    const weft_group *group = letter->group;
+    int left = 0;
+    *culprit = letter->peer;
+    if (letter->peer != WEFT_ANY)
+        return weft_i_group_fate(group, letter->peer);
     for (int rank = 0; rank < group->size; rank++) {
         weft_status fate = rank == group->rank ? WEFT_OK : weft_i_group_fate(group, rank);
-        if (fate == WEFT_ERR_PEER_DEAD)
-            return weft_i_group_lost(call, rank);
-        if (fate < 0) {
-            left++;
-            last = rank;
-        }
+        *culprit = fate < 0 ? rank : *culprit;
+        if (fate < 0 && fate != WEFT_ERR_PEER_LEFT)
+            return fate;
+        left += fate < 0;
     }
-    return left && left == group->size - 1 ? weft_i_group_lost(call, last) : WEFT_OK;
+    return left && left == group->size - 1 ? WEFT_ERR_PEER_LEFT : WEFT_OK;
 }
 
 /* The receiver may have said why it ended the group. */
@@ -388,15 +389,14 @@ static weft_status sender_lost(const weft_i_letter *letter, weft_status status)
                        (unsigned long long)refused - 1);
 }
 
-/* WEFT_OK while the letter can still arrive. */
+/* WEFT_OK while the letter can still arrive; otherwise with a message. */
 static weft_status letter_lost(const weft_i_letter *letter)
 {
+    int culprit;
     weft_i_call call = {letter->group, weft_i_coll_name(letter->kind), -1};
-    if (letter->peer == WEFT_ANY)
-        return all_lost(&call);
-    if (weft_i_group_fate(letter->group, letter->peer) == WEFT_OK) /* without making up a text */
+    if (letter_fate(letter, &culprit) == WEFT_OK)
         return WEFT_OK;
-    weft_status status = weft_i_group_lost(&call, letter->peer);
+    weft_status status = weft_i_group_lost(&call, culprit);
     return status < 0 && letter->kind == WEFT_I_SEND ? sender_lost(letter, status) : status;
 }
 
@@ -449,12 +449,15 @@ static bool sort_out_all(weft_i_lane *lane, bool now)
 /* The peer may have sent its part before it left: look again before a hopeless letter ends. */
 void weft_i_mail_sort_out(weft_i_lane *lane)
 {
+    weft_i_errors before; /* messages are the letters', not this thread's */
+    weft_i_errors_save(&before);
     weft_i_mail_lock(lane);
     if (sort_out_all(lane, false)) {
         push_all(lane);
         sort_out_all(lane, true);
     }
     weft_i_mail_unlock(lane);
+    weft_i_errors_restore(&before);
 }
 
 /* ---- waiting ---- */
@@ -533,10 +536,11 @@ static weft_status outlook_lost(void *arg)
 {
     outlook *on = arg;
     const weft_i_bundle *bundle = on->bundle;
+    int culprit;
     for (int i = 0; i < bundle->count; i++) {
         on->lost = &bundle->letters[i];
         if (weft_i_letter_status(on->lost) == WEFT_IN_PROGRESS)
-            WEFT_TRY(letter_lost(on->lost));
+            WEFT_TRY(letter_fate(on->lost, &culprit));
     }
     return WEFT_OK;
 }
@@ -546,6 +550,15 @@ static void fail_late(weft_i_lane *lane, weft_i_letter *letter)
 {
     weft_i_mail_lock(lane);
     if (weft_i_letter_status(letter) == WEFT_IN_PROGRESS)
+        fail(letter);
+    weft_i_mail_unlock(lane);
+}
+
+/* The same with what became of its peer. */
+static void fail_lost(weft_i_lane *lane, weft_i_letter *letter)
+{
+    weft_i_mail_lock(lane);
+    if (weft_i_letter_status(letter) == WEFT_IN_PROGRESS && letter_lost(letter) < 0)
         fail(letter);
     weft_i_mail_unlock(lane);
 }
@@ -565,7 +578,7 @@ static weft_status wait_on(weft_i_bundle *bundle, int64_t deadline)
     do {
         status = weft_i_wait_for(&wait);
         if (status < 0 && status != WEFT_ERR_TIMEOUT)
-            fail_late(lane, on.lost);
+            fail_lost(lane, on.lost);
     } while (status != WEFT_ERR_TIMEOUT && first_under_way(bundle));
     return status == WEFT_ERR_TIMEOUT ? status : WEFT_OK;
 }

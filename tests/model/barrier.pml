@@ -34,7 +34,8 @@
  *   @ src/base/signal.c look_anew signal_fence seq_cst -> -
  *   @ src/base/signal.c decide compare_exchange_strong acq_rel,acquire -> find_out
  *   @ src/base/signal.c arrive store release -> word_of
- *   @ src/base/signal.c find_out compare_exchange_strong acq_rel,acquire -> decide
+ *   @ src/base/signal.c find_out load acquire -> decide
+ *   @ src/base/signal.c find_out compare_exchange_weak acq_rel,acquire -> decide
  *   @ src/base/signal.c give_up store relaxed -> -
  *   @ src/base/signal.c give_up store release -> word_of
  *   @ src/base/signal.c give_up store release -> find_out
