@@ -241,10 +241,12 @@ RANKS_TEST(test_monitor_refused, 1)
     weft_group *world = join();
     CHECK_STATUS(weft_monitored_barrier(NULL, 100, false), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_monitored_barrier(world, -7, false), WEFT_ERR_INVALID_ARG);
-    fault_arm(1);
-    weft_status status = weft_monitored_barrier(world, 100, false);
-    CHECK(fault_disarm());
-    CHECK_STATUS(status, WEFT_ERR_NO_MEMORY);
+    if (!harness_in_threads) { /* threads share the table of calls to the system */
+        fault_arm(1);
+        weft_status status = weft_monitored_barrier(world, 100, false);
+        CHECK(fault_disarm());
+        CHECK_STATUS(status, WEFT_ERR_NO_MEMORY);
+    }
     CHECK_OK(weft_monitored_barrier(world, 100, false));
     CHECK_OK(weft_group_revoke(world));
     CHECK_STATUS(weft_monitored_barrier(world, 100, false), WEFT_ERR_REVOKED);

@@ -6,6 +6,7 @@
 #include "weft/dtype.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* In order of promotion: a value of a later kind never becomes one of an earlier kind. */
@@ -18,6 +19,17 @@ typedef enum weft_i_dtype_kind {
 
 bool weft_i_dtype_valid(weft_dtype dtype);
 weft_i_dtype_kind weft_i_dtype_kind_of(weft_dtype dtype);
+
+/* Bytes of an element of a dtype that is known to be one: in line, for the paths that count. */
+static inline size_t weft_i_dtype_size(weft_dtype dtype)
+{
+    static const unsigned char sizes[WEFT_DTYPE_COUNT] = {
+#define DTYPE(name_, text_, type_, kind_) sizeof(type_),
+#include "weft/dtype.def"
+#undef DTYPE
+    };
+    return sizes[dtype];
+}
 
 static inline bool weft_i_dtype_is_float(weft_dtype dtype)
 {

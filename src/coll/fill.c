@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-static _Thread_local double premul = 1;
+/* Initial-exec: read by every call, and small enough for any loader. */
+static _Thread_local double premul __attribute__((tls_model("initial-exec"))) = 1;
 
 void weft_set_premul(double factor)
 {
@@ -48,7 +49,7 @@ weft_status weft_i_fill_check_operand(const char *op, const char *which, const w
     WEFT_TRY(weft_i_storage_ready(tensor->storage, false));
     /* Contiguous, so its end is easily found; the general check has the message. */
     size_t end =
-        (size_t)(tensor->offset + weft_i_tensor_numel(tensor)) * weft_dtype_size(tensor->dtype);
+        (size_t)(tensor->offset + weft_i_tensor_numel(tensor)) * weft_i_dtype_size(tensor->dtype);
     return end <= tensor->storage->bytes ? WEFT_OK : weft_i_tensor_check_fits(op, tensor);
 }
 
@@ -80,7 +81,7 @@ weft_status weft_i_fill_input(weft_i_coll *coll, weft_tensor *in)
     WEFT_TRY(weft_i_fill_check_operand(coll->call.op, "input", in));
     coll->in_tensor = in;
     coll->in = weft_i_tensor_data(in);
-    coll->in_bytes = (size_t)weft_i_tensor_numel(in) * weft_dtype_size(in->dtype);
+    coll->in_bytes = (size_t)weft_i_tensor_numel(in) * weft_i_dtype_size(in->dtype);
     coll->dtype = in->dtype;
     return WEFT_OK;
 }
@@ -90,7 +91,7 @@ weft_status weft_i_fill_output(weft_i_coll *coll, weft_tensor *out)
     WEFT_TRY(weft_i_fill_check_output(coll->call.op, out));
     coll->out_tensor = out;
     coll->out = weft_i_tensor_data(out);
-    coll->out_bytes = (size_t)weft_i_tensor_numel(out) * weft_dtype_size(out->dtype);
+    coll->out_bytes = (size_t)weft_i_tensor_numel(out) * weft_i_dtype_size(out->dtype);
     if (coll->in_tensor && out->dtype != coll->dtype)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is %s, the output %s", coll->call.op,
                            weft_dtype_name(coll->dtype), weft_dtype_name(out->dtype));
@@ -148,7 +149,7 @@ weft_status weft_i_fill_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_gro
 /* The last step of every filling: what the ranks must agree on. */
 weft_status weft_i_fill_seal(weft_i_coll *coll, size_t part_bytes)
 {
-    coll->item = weft_dtype_size(coll->dtype);
+    coll->item = weft_i_dtype_size(coll->dtype);
     coll->count =
         part_bytes >> __builtin_ctzll(coll->item); /* sizes of elements are powers of two */
     uint64_t what = (uint64_t)coll->kind | (uint64_t)coll->dtype << 8 |
@@ -161,7 +162,7 @@ weft_status weft_i_fill_seal(weft_i_coll *coll, size_t part_bytes)
 /* Bytes of one row: elements of dim 0; of a 1-d tensor an element. */
 size_t weft_i_fill_row_bytes(const weft_tensor *x)
 {
-    size_t bytes = weft_dtype_size(x->dtype);
+    size_t bytes = weft_i_dtype_size(x->dtype);
     for (int dim = 1; dim < x->ndim; dim++)
         bytes *= (size_t)x->dim[dim];
     return bytes;

@@ -51,6 +51,22 @@ static weft_i_lane *allocate(const weft_group *group)
     return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for the lane of %d ranks", group->size);
 }
 
+/* The lane's two points are made once: filling one for each call takes as long as a hop. */
+static void make_points(weft_i_lane *lane)
+{
+    weft_i_point point = {.me = lane->me,
+                          .size = lane->size,
+                          .bells = lane->heads + offsetof(weft_i_lane_head, bell),
+                          .stride = lane->head_stride};
+    lane->entry = lane->steps = point;
+    lane->entry.words = lane->heads + offsetof(weft_i_lane_head, entry[0].arrival);
+    lane->entry.passes = lane->heads + offsetof(weft_i_lane_head, entry_pass);
+    lane->entry.turn_stride = sizeof(weft_i_entry_line);
+    lane->entry.turns = WEFT_I_TURNS;
+    lane->steps.words = lane->heads + offsetof(weft_i_lane_head, step);
+    lane->steps.passes = lane->heads + offsetof(weft_i_lane_head, step_pass);
+}
+
 /* A lane holds what the rendezvous made, not its handle: a handle would hold the group, which holds
  * the lane. */
 static weft_status meet(weft_i_lane *lane, weft_group *group)
@@ -62,6 +78,7 @@ static weft_status meet(weft_i_lane *lane, weft_group *group)
     WEFT_TRY(weft_i_pairing_new(lane->block, 0, group, can, &lane->pairing));
     lane->heads = weft_i_pads_of(&lane->pairing->pads, 0);
     lane->head_stride = lane->pairing->pads.stride;
+    make_points(lane);
     weft_i_mail_open(lane);
     return weft_i_peek_agree(lane, group);
 }
@@ -86,16 +103,10 @@ weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
     return WEFT_OK;
 }
 
-static weft_i_point point_at(const weft_i_lane *lane, size_t word_at, size_t pass_at)
+static weft_i_wait_mode mode_of(const weft_i_lane *lane)
 {
     bool aside = atomic_load_explicit(&lane->aside, memory_order_relaxed);
-    return (weft_i_point){.me = lane->me,
-                          .size = lane->size,
-                          .words = lane->heads + word_at,
-                          .passes = lane->heads + pass_at,
-                          .bells = lane->heads + offsetof(weft_i_lane_head, bell),
-                          .stride = lane->head_stride,
-                          .mode = aside ? WEFT_I_WAIT_SLEEP : lane->mode};
+    return aside ? WEFT_I_WAIT_SLEEP : lane->mode;
 }
 
 static const weft_i_card *card_of(const weft_i_lane *lane, int rank, uint32_t epoch)
@@ -160,27 +171,25 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *cal
                        weft_i_card_text(card, mine, sizeof mine));
 }
 
-static weft_i_point entry_point(const weft_i_lane *lane)
+static weft_i_point *entry_point(weft_i_lane *lane, int whom)
 {
-    weft_i_point point = point_at(lane, offsetof(weft_i_lane_head, entry[0].arrival),
-                                  offsetof(weft_i_lane_head, entry_pass));
-    point.turn_stride = sizeof(weft_i_entry_line);
-    point.turns = WEFT_I_TURNS;
-    point.epoch = lane->epoch;
-    point.settled = lane->settled;
-    return point;
+    lane->entry.epoch = lane->epoch;
+    lane->entry.settled = lane->settled;
+    lane->entry.whom = whom;
+    lane->entry.mode = mode_of(lane);
+    return &lane->entry;
 }
 
 weft_status weft_i_lane_make_room_slowly(weft_i_lane *lane, const weft_i_call *call,
                                          int64_t timeout_ms)
 {
-    weft_i_point point = entry_point(lane);
+    weft_i_point *point = entry_point(lane, 0);
     uint32_t needed = lane->epoch + 1 - (WEFT_I_TURNS - 1), newest = lane->epoch;
-    weft_status status = weft_i_group_settle(call, &point, needed, timeout_ms);
+    weft_status status = weft_i_group_settle(call, point, needed, timeout_ms);
     if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* as in weft_i_lane_enter */
     WEFT_TRY(status);
-    while (newest != needed && !weft_i_signal_is_settled(&point, newest))
+    while (newest != needed && !weft_i_signal_is_settled(point, newest))
         newest--;
     lane->settled = newest;
     return WEFT_OK;
@@ -198,7 +207,7 @@ static void count(weft_i_lane *lane, int whom, uint32_t digest)
 weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
                               int whom, uint32_t digest, int64_t timeout_ms)
 {
-    weft_i_point point = entry_point(lane);
+    weft_i_point *point = entry_point(lane, whom == WEFT_I_FOR_NOBODY ? 0 : whom + 1);
     weft_i_meeting meeting;
     weft_status status = WEFT_OK;
     if (card != weft_i_lane_next_card(lane)) {
@@ -207,10 +216,9 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const 
     }
     digest = weft_i_digest(lane->chain, digest);
     if (whom == WEFT_I_FOR_NOBODY) {
-        weft_i_signal_arrive(&point, digest);
+        weft_i_signal_arrive(point, digest);
     } else {
-        point.whom = whom + 1;
-        status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
+        status = weft_i_group_meet(call, point, digest, timeout_ms, &meeting);
     }
     if (status == WEFT_ERR_MISMATCH)
         fail_mismatch(lane, call, card, meeting.culprit < 0);
@@ -257,15 +265,14 @@ static void wait_for_stragglers(weft_i_lane *lane, const weft_i_call *call)
 
 weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
 {
-    weft_i_point point =
-        point_at(lane, offsetof(weft_i_lane_head, step), offsetof(weft_i_lane_head, step_pass));
     weft_i_meeting meeting;
     bool threads = lane->peek == WEFT_I_PEEK_THREADS;
     lane->syncs++;
+    lane->steps.mode = mode_of(lane);
     if (threads) /* pairs with the acquire in `are_out` */
         atomic_store_explicit(&weft_i_lane_head_of(lane, lane->me)->syncs, lane->syncs,
                               memory_order_release);
-    weft_status status = weft_i_group_meet(call, &point, SYNC_DIGEST, timeout_ms, &meeting);
+    weft_status status = weft_i_group_meet(call, &lane->steps, SYNC_DIGEST, timeout_ms, &meeting);
     if (status < 0) /* the others are in the middle of it: there is no trying again */
         weft_i_group_spoil(call->group,
                            weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);

@@ -78,7 +78,8 @@ typedef struct weft_i_lane {
     uint32_t chain;   /* digest of all entries so far */
     uint32_t syncs;   /* so far */
     weft_i_wait_mode mode;
-    char *heads; /* rank 0's; the others' follow */
+    weft_i_point entry, steps; /* where ranks meet to enter an operation, and inside it */
+    char *heads;               /* rank 0's; the others' follow */
     size_t head_stride;
     size_t splits_at, splits_stride; /* in a head */
     const void **sources;            /* room for one pointer per rank, for folds */
@@ -89,7 +90,7 @@ typedef struct weft_i_lane {
     weft_i_queue *queue;    /* NULL until something is posted */
     atomic_bool aside; /* the helper runs beside who needs its core: it sleeps instead of spinning.
                           Relaxed: a hint */
-    weft_i_mail *mail;        /* letters under way */
+    weft_i_mail *mail; /* letters under way */
     atomic_bool letters_lock; /* guards them: see pair.h */
 } weft_i_lane;
 
