@@ -35,10 +35,10 @@ static const weft_i_record_name record_names[WEFT_I_COLL_KINDS] = {
 static atomic_size_t staged_up_to[WEFT_I_COLL_KINDS][COLUMNS] = {
     /* Measured by `weft bench --tune` on 16 cores of a Xeon (Sapphire Rapids). */
     [WEFT_I_ALL_REDUCE] = {8 << 10, 2 << 10, 2 << 10, 1 << 10},
-    [WEFT_I_REDUCE] = {8 << 10, 8 << 10, 2 << 10, 1 << 10},
-    [WEFT_I_BROADCAST] = {4 << 10, 4 << 10, 8 << 10, 16 << 10},
+    [WEFT_I_REDUCE] = {16 << 10, 8 << 10, 2 << 10, 1 << 10},
+    [WEFT_I_BROADCAST] = {8 << 10, 4 << 10, 8 << 10, 16 << 10},
     [WEFT_I_ALL_GATHER] = {4 << 10, 2 << 10, 2 << 10, 1 << 10},
-    [WEFT_I_GATHER] = {4 << 10, 8 << 10, 8 << 10, 4 << 10},
+    [WEFT_I_GATHER] = {16 << 10, 8 << 10, 8 << 10, 4 << 10},
     [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
     [WEFT_I_REDUCE_SCATTER] = {8 << 10, 8 << 10, 16 << 10, 16 << 10},
     [WEFT_I_ALL_TO_ALL] = {8 << 10, 8 << 10, 8 << 10, 8 << 10},
