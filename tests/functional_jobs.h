@@ -41,13 +41,29 @@ static void leave(weft_group *world)
     CHECK(!weft_finish(world));
 }
 
-/* The group of this rank along a dimension of the grid {{0, 1}, {2, 3}}. */
+static weft_group *group_named_by(weft_group *world, weft_ranks naming)
+{
+    weft_group *group = weft_group_of(world, naming, "");
+    if (!group)
+        FAIL("weft_group_of: %s", weft_last_error());
+    return group;
+}
+
+/* The group of a mesh of all ranks in one dimension. */
+__attribute__((unused)) static weft_group *group_of_mesh(weft_group *world)
+{
+    weft_shape shape = WEFT_SHAPE(weft_size(world));
+    return group_named_by(world, weft_ranks_mesh(weft_mesh_init(world, WEFT_CPU, shape, NULL)));
+}
+
+/* The group of this rank along a dimension of the mesh {{0, 1}, {2, 3}}: by its number and as a
+ * slice by name it is the same. */
 __attribute__((unused)) static weft_group *line_of_grid(weft_group *world, int dim)
 {
-    int rank = weft_rank(world), row = rank / 2, column = rank % 2;
-    weft_group *line = weft_group_split(world, dim ? row : column, rank);
-    if (!line)
-        FAIL("weft_group_split: %s", weft_last_error());
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 2), "dp,tp");
+    weft_group *line = group_named_by(world, weft_ranks_mesh_dim(mesh, dim));
+    weft_mesh *slice = weft_mesh_slice(mesh, dim ? "tp" : "dp");
+    CHECK(group_named_by(world, weft_ranks_mesh(slice)) == line);
     return line;
 }
 

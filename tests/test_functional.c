@@ -15,7 +15,7 @@ SIZES_TEST(test_broadcast)
 {
     weft_group *world = join();
     weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), rank == 0);
-    CHECK_ALL(weft_broadcast(x, 0, world), WEFT_SHAPE(4), 1);
+    CHECK_ALL(weft_broadcast(x, 0, group_of_mesh(world)), WEFT_SHAPE(4), 1);
     CHECK_ALL(x, WEFT_SHAPE(4), rank == 0);
     CHECK(!weft_broadcast(x, size, world) && !weft_broadcast(x, -1, world));
     CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
@@ -26,7 +26,7 @@ SIZES_TEST(test_all_reduce_eager)
 {
     weft_group *world = join();
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
-    CHECK_ALL(weft_all_reduce(x, WEFT_SUM, world), WEFT_SHAPE(4), size);
+    CHECK_ALL(weft_all_reduce(x, WEFT_SUM, group_of_mesh(world)), WEFT_SHAPE(4), size);
     if (size == 4)
         CHECK_ALL(weft_all_reduce(x, WEFT_SUM, line_of_grid(world, 1)), WEFT_SHAPE(4), 2);
     CHECK_ALL(x, WEFT_SHAPE(4), 1);
@@ -61,7 +61,7 @@ static void check_gather(weft_group *group, int n)
 SIZES_TEST(test_all_gather_tensor)
 {
     weft_group *world = join();
-    check_gather(world, size);
+    check_gather(group_of_mesh(world), size);
     if (size == 4)
         check_gather(line_of_grid(world, 0), 2);
     leave(world);
@@ -91,7 +91,7 @@ static void check_reduce_scatter(weft_group *group, int n)
 SIZES_TEST(test_reduce_scatter_tensor)
 {
     weft_group *world = join();
-    check_reduce_scatter(world, size);
+    check_reduce_scatter(group_of_mesh(world), size);
     if (size == 4)
         check_reduce_scatter(line_of_grid(world, 0), 2);
     weft_tensor *odd = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(size, size + 1));
