@@ -150,35 +150,57 @@ static const char *const tuned_ops[] = {"all_reduce", "reduce",  "broadcast",   
                                         "gather",     "scatter", "reduce_scatter", "all_to_all"};
 static const int tuned_ranks[] = {2, 4, 8, 16};
 
-static int print_algorithms(void)
+typedef size_t threshold(const char *op, int ranks);
+
+static void print_thresholds(const char *title, threshold *of)
 {
-    printf("algorithms: tiny up to 56 bytes, staged up to this many bytes, then direct (symmetric) "
-           "or pipelined\n  %-16s",
-           "ranks");
+    printf("%s\n  %-16s", title, "ranks");
     for (int n = 0; n < 4; n++)
         printf("%10d", tuned_ranks[n]);
     for (int op = 0; op < 8; op++) {
         printf("\n  %-16s", tuned_ops[op]);
-        for (int n = 0; n < 4; n++)
-            printf("%10zu", weft_tune_staged(tuned_ops[op], tuned_ranks[n]));
+        for (int n = 0; n < 4; n++) {
+            size_t bytes = of(tuned_ops[op], tuned_ranks[n]);
+            if (bytes == 0 || bytes == SIZE_MAX)
+                printf("%10s", "never");
+            else
+                printf("%10zu", bytes);
+        }
     }
     printf("\n");
+}
+
+static int print_algorithms(void)
+{
+    print_thresholds("algorithms: tiny up to 56 bytes, staged up to this many bytes, then direct "
+                     "(symmetric), peeked or pipelined",
+                     weft_tune_staged);
+    print_thresholds("peeked (single copies of ordinary operands) from this many bytes between two "
+                     "ranks, with a core for each rank",
+                     weft_tune_single);
     return fflush(stdout) != 0 || ferror(stdout);
 }
 
-static void json_algorithms(json_writer *j)
+static void json_thresholds(json_writer *j, const char *name, threshold *of)
 {
-    json_open(j, "staged_up_to", '{');
+    json_open(j, name, '{');
     for (int op = 0; op < 8; op++) {
         json_open(j, tuned_ops[op], '{');
         for (int n = 0; n < 4; n++) {
             char ranks[16];
+            size_t bytes = of(tuned_ops[op], tuned_ranks[n]);
             snprintf(ranks, sizeof ranks, "%d", tuned_ranks[n]);
-            json_number(j, ranks, (int64_t)weft_tune_staged(tuned_ops[op], tuned_ranks[n]));
+            json_number(j, ranks, bytes == SIZE_MAX ? -1 : (int64_t)bytes);
         }
         json_close(j);
     }
     json_close(j);
+}
+
+static void json_algorithms(json_writer *j)
+{
+    json_thresholds(j, "staged_up_to", weft_tune_staged);
+    json_thresholds(j, "single_from", weft_tune_single);
 }
 
 static int print_all(const weft_version_info *build)
