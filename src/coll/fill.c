@@ -6,8 +6,7 @@
 
 #include <stdio.h>
 
-/* Initial-exec: read by every call, and small enough for any loader. */
-static _Thread_local double premul __attribute__((tls_model("initial-exec"))) = 1;
+static _Thread_local double premul = 1;
 
 void weft_set_premul(double factor)
 {

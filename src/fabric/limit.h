@@ -6,8 +6,7 @@
 #include "weft/limit.h"
 
 /* WEFT_DEFAULT while no limit is open; only limit.c writes it. */
-/* Initial-exec: read by every call, and small enough for any loader. */
-extern _Thread_local int64_t weft_i_limit __attribute__((tls_model("initial-exec")));
+extern _Thread_local int64_t weft_i_limit;
 
 /* The limit of a call: its argument, else the thread's innermost, else `own`. */
 static inline int64_t weft_i_limit_of(int64_t timeout_ms, int64_t own)
