@@ -229,14 +229,14 @@ static int way_of(const weft_i_coll *coll)
 
 static void choose(weft_i_coll *coll)
 {
-    coll->algorithm = weft_i_choose(coll->kind, coll->group->size, shown_bytes(coll));
+    bool crowded = coll->lane->mode != WEFT_I_WAIT_SPIN;
+    coll->algorithm = weft_i_choose(coll->kind, coll->group->size, crowded, shown_bytes(coll));
     /* The factor travels beside the arrival word, where tiny data would be; lists are packed in
      * the stage. */
     if (coll->algorithm == WEFT_I_ALGO_TINY && (coll->reduction == WEFT_PREMUL_SUM || coll->list))
         coll->algorithm = WEFT_I_ALGO_STAGED;
     if (coll->algorithm == WEFT_I_ALGO_LARGE)
-        coll->single_from = weft_i_choose_single(coll->kind, coll->group->size,
-                                                 coll->lane->mode != WEFT_I_WAIT_SPIN);
+        coll->single_from = weft_i_choose_single(coll->kind, coll->group->size, crowded);
     coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ coll->single_from << 2);
     int way = way_of(coll);
     if (way >= 0)

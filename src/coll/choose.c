@@ -32,16 +32,29 @@ static const weft_i_record_name record_names[WEFT_I_COLL_KINDS] = {
 
 /* Relaxed throughout: settings that publish nothing else; ranks that disagree are caught by the
  * digest. */
-static atomic_size_t staged_up_to[WEFT_I_COLL_KINDS][COLUMNS] = {
-    /* Measured by `weft bench --tune` on 16 cores of a Xeon (Sapphire Rapids). */
-    [WEFT_I_ALL_REDUCE] = {8 << 10, 2 << 10, 2 << 10, 1 << 10},
-    [WEFT_I_REDUCE] = {16 << 10, 8 << 10, 2 << 10, 1 << 10},
-    [WEFT_I_BROADCAST] = {8 << 10, 4 << 10, 8 << 10, 16 << 10},
-    [WEFT_I_ALL_GATHER] = {4 << 10, 2 << 10, 2 << 10, 1 << 10},
-    [WEFT_I_GATHER] = {16 << 10, 8 << 10, 8 << 10, 4 << 10},
-    [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-    [WEFT_I_REDUCE_SCATTER] = {8 << 10, 8 << 10, 16 << 10, 16 << 10},
-    [WEFT_I_ALL_TO_ALL] = {8 << 10, 8 << 10, 8 << 10, 8 << 10},
+static atomic_size_t staged_up_to[2][WEFT_I_COLL_KINDS][COLUMNS] = {
+    {
+        /* Measured by `weft bench --tune` on 16 cores of a Xeon (Sapphire Rapids). */
+        [WEFT_I_ALL_REDUCE] = {8 << 10, 2 << 10, 2 << 10, 1 << 10},
+        [WEFT_I_REDUCE] = {16 << 10, 8 << 10, 2 << 10, 1 << 10},
+        [WEFT_I_BROADCAST] = {8 << 10, 4 << 10, 8 << 10, 16 << 10},
+        [WEFT_I_ALL_GATHER] = {4 << 10, 2 << 10, 2 << 10, 1 << 10},
+        [WEFT_I_GATHER] = {16 << 10, 8 << 10, 8 << 10, 4 << 10},
+        [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_REDUCE_SCATTER] = {8 << 10, 8 << 10, 16 << 10, 16 << 10},
+        [WEFT_I_ALL_TO_ALL] = {8 << 10, 8 << 10, 8 << 10, 8 << 10},
+    },
+    {
+        /* More ranks than cores, where a second sync costs more than a copy: 4 and 8 on 2 cores. */
+        [WEFT_I_ALL_REDUCE] = {8 << 10, 8 << 10, 4 << 10, 2 << 10},
+        [WEFT_I_REDUCE] = {16 << 10, 16 << 10, 8 << 10, 4 << 10},
+        [WEFT_I_BROADCAST] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_ALL_GATHER] = {32 << 10, 32 << 10, 16 << 10, 8 << 10},
+        [WEFT_I_GATHER] = {32 << 10, 32 << 10, 32 << 10, 16 << 10},
+        [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_REDUCE_SCATTER] = {32 << 10, 32 << 10, 32 << 10, 32 << 10},
+        [WEFT_I_ALL_TO_ALL] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+    },
 };
 
 #define NEVER SIZE_MAX
@@ -112,13 +125,13 @@ static void load_from_environment(void)
                    weft_last_error());
 }
 
-weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, size_t bytes)
+weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded, size_t bytes)
 {
     pthread_once(&load_once, load_from_environment);
     if (bytes <= WEFT_I_TINY)
         return WEFT_I_ALGO_TINY;
     size_t staged =
-        atomic_load_explicit(&staged_up_to[kind][column_of(ranks)], memory_order_relaxed);
+        atomic_load_explicit(&staged_up_to[crowded][kind][column_of(ranks)], memory_order_relaxed);
     return bytes <= staged ? WEFT_I_ALGO_STAGED : WEFT_I_ALGO_LARGE;
 }
 
@@ -147,7 +160,7 @@ const char *weft_tune_choice(const char *op, int ranks, size_t bytes)
     int kind;
     if (check(op, ranks, 0, &kind) < 0)
         return NULL;
-    return weft_i_algorithm_name(weft_i_choose((weft_i_coll_kind)kind, ranks, bytes));
+    return weft_i_algorithm_name(weft_i_choose((weft_i_coll_kind)kind, ranks, false, bytes));
 }
 
 size_t weft_tune_staged(const char *op, int ranks)
@@ -156,14 +169,16 @@ size_t weft_tune_staged(const char *op, int ranks)
     pthread_once(&load_once, load_from_environment);
     if (check(op, ranks, 0, &kind) < 0)
         return 0;
-    return atomic_load_explicit(&staged_up_to[kind][column_of(ranks)], memory_order_relaxed);
+    return atomic_load_explicit(&staged_up_to[0][kind][column_of(ranks)], memory_order_relaxed);
 }
 
 weft_status weft_tune_set(const char *op, int ranks, size_t bytes)
 {
     int kind;
     WEFT_TRY(check(op, ranks, bytes, &kind));
-    atomic_store_explicit(&staged_up_to[kind][column_of(ranks)], bytes, memory_order_relaxed);
+    for (int crowded = 0; crowded < 2; crowded++)
+        atomic_store_explicit(&staged_up_to[crowded][kind][column_of(ranks)], bytes,
+                              memory_order_relaxed);
     return WEFT_OK;
 }
 

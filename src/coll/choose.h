@@ -30,11 +30,11 @@ const char *weft_i_coll_name(weft_i_coll_kind kind);
 const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind);
 const char *weft_i_algorithm_name(weft_i_algorithm algorithm);
 
-/* `bytes`: what one rank shows the others (its whole input). */
-weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, size_t bytes);
+/* `bytes`: what one rank shows the others (its whole input).  `crowded`: more ranks than cores. */
+weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded, size_t bytes);
 
 /* Bytes from one rank to another from which on large ordinary operands are copied once by the
- * kernel (peek.h) instead of staged.  `crowded`: more ranks than cores. */
+ * kernel (peek.h) instead of staged. */
 size_t weft_i_choose_single(weft_i_coll_kind kind, int ranks, bool crowded);
 
 #endif

@@ -40,8 +40,10 @@ static const char *shown_by(const weft_i_coll *coll, int rank)
 
 /* Bytes of a piece where one rank copies in what others copy out at the same time: several pieces
  * even of a short operand, so that they do work at the same time. */
-static size_t piece_for(size_t total, size_t most)
+static size_t piece_for(const weft_i_lane *lane, size_t total, size_t most)
 {
+    if (lane->mode != WEFT_I_WAIT_SPIN)
+        return most; /* there are too few cores, and a sync costs more than a copy */
     size_t quarter = (total / 4 + WEFT_I_LINE - 1) / WEFT_I_LINE * WEFT_I_LINE;
     size_t least = weft_i_coll_min(PIECE_LEAST, most);
     return weft_i_coll_min(quarter > least ? quarter : least, most);
@@ -51,7 +53,7 @@ static weft_status broadcast_pipeline(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
     bool root = lane->me == coll->root;
-    size_t total = coll->in_bytes, piece = piece_for(total, WEFT_I_SLOT);
+    size_t total = coll->in_bytes, piece = piece_for(lane, total, WEFT_I_SLOT);
     size_t pieces = (total + piece - 1) / piece;
     if (root)
         memcpy(weft_i_lane_slot(lane, lane->me, 0), coll->in, weft_i_coll_min(total, piece));
@@ -129,7 +131,8 @@ static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
 {
     weft_i_lane *lane = coll->lane;
     size_t part = coll->count * coll->item, most = WEFT_I_SLOT / (size_t)lane->size;
-    size_t piece = from_root ? piece_for(part, most) : most, pieces = (part + piece - 1) / piece;
+    size_t piece = from_root ? piece_for(lane, part, most) : most,
+           pieces = (part + piece - 1) / piece;
     bool giving = !from_root || lane->me == coll->root;
     if (giving)
         stage_parts(coll, 0, part, 0, weft_i_coll_min(part, piece));
