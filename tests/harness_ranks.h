@@ -126,7 +126,7 @@ static int harness_leaves_nothing(harness_rank *rank, const unsigned char *befor
 {
     unsigned char after[1024];
     int surplus = harness_descriptors(after, before);
-    for (int i = 0; i < 300 && surplus >= 0; i++) {
+    for (int i = 0; i < 50 && surplus >= 0; i++) {
         nanosleep(&(struct timespec){0, 10000000}, NULL);
         surplus = harness_descriptors(after, before);
     }

@@ -44,7 +44,7 @@ static void warn_dropped(const weft_i_pending_claim *claim)
     weft_i_log(WEFT_LOG_WARN,
                "%s in group \"%s\" (operation %llu of this rank): nobody waited for its result, "
                "%s%s, before dropping it%s%s",
-               pending->op, work->coll.group->name, (unsigned long long)work->coll.number,
+               pending->op, work->coll.group->name, (unsigned long long)work->number,
                weft_dtype_name(claim->dtype), weft_i_shape_text(claim->shape, shape),
                failure ? "; it failed: " : "", failure ? failure : "");
 }

@@ -129,7 +129,7 @@ static bool run_first(weft_i_queue *queue)
     uint64_t next = (uint64_t)queue->lane->epoch + 1;
     weft_status status = weft_i_coll_run(&coll);
     work->sequence = status < 0 ? next : queue->lane->epoch;
-    work->coll.number = coll.number;
+    work->number = coll.number;
     if (work->sequel)
         status = work->sequel->follow(work->sequel, status);
     if (!finish(queue, work, status))

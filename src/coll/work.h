@@ -25,6 +25,7 @@ struct weft_work {
         status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */
     _Atomic uint32_t bell;
     uint64_t sequence; /* in the group; stored before `status` */
+    uint64_t number;   /* in the flight record; likewise */
     char *message;     /* why it failed, told again to the waiter; NULL: it did not, or no memory */
     struct weft_work *next;
     weft_i_letter letters[]; /* of the bundle; they hold their tensors */
