@@ -92,24 +92,6 @@ static weft_status prepare_reduce(operands *on)
     return WEFT_OK;
 }
 
-weft_status weft_i_functional_reduce_list_run(weft_i_op_call *call)
-{
-    operands on;
-    weft_i_coll coll = {0};
-    weft_status status = open_operands(call, &on);
-    if (status >= 0)
-        status = prepare_reduce(&on);
-    if (status >= 0)
-        status = weft_i_fill_list(&coll, WEFT_I_ALL_REDUCE_LIST, on.out, on.in, (int)on.count,
-                                  (weft_reduction)call->args[1].integer, on.group);
-    coll.factor = call->args[2].number;
-    if (status >= 0)
-        status = post(&on, &coll);
-    weft_i_object_drop(coll.list);
-    close_operands(&on);
-    return status;
-}
-
 /* ---- those with results of other sizes ---- */
 
 static weft_status prepare(operands *on)
@@ -122,25 +104,9 @@ static weft_status prepare(operands *on)
     return WEFT_OK;
 }
 
-weft_status weft_i_functional_gather_list_run(weft_i_op_call *call)
+static weft_status prepare_scatter(operands *on)
 {
-    operands on;
-    weft_i_coll coll = {0};
-    weft_status status = open_operands(call, &on);
-    if (status >= 0)
-        status = prepare(&on);
-    if (status >= 0)
-        status = weft_i_fill_list(&coll, WEFT_I_ALL_GATHER_LIST, on.out, on.in, (int)on.count,
-                                  WEFT_SUM, on.group);
-    if (status >= 0)
-        status = post(&on, &coll);
-    weft_i_object_drop(coll.list);
-    close_operands(&on);
-    return status;
-}
-
-static weft_status prepare_scatter(operands *on, const int64_t *dims)
-{
+    const int64_t *dims = on->call->args[3].integers;
     for (size_t i = 0; i < on->count; i++) {
         int dim = (int)(dims[i] < 0 ? dims[i] + on->x[i]->ndim : dims[i]);
         on->out[i] = weft_i_object_hold(result(on, i));
@@ -150,17 +116,26 @@ static weft_status prepare_scatter(operands *on, const int64_t *dims)
     return WEFT_OK;
 }
 
-weft_status weft_i_functional_scatter_list_run(weft_i_op_call *call)
+/* ---- running them ---- */
+
+/* `prepare_all` makes the operands ready.  Rows that reduce have the reduction and this rank's
+ * factor as arguments 1 and 2. */
+static weft_status run(const weft_i_op_call *call, weft_i_coll_kind kind,
+                       weft_status (*prepare_all)(operands *on))
 {
     operands on;
     weft_i_coll coll = {0};
+    bool reduces = kind == WEFT_I_ALL_REDUCE_LIST || kind == WEFT_I_REDUCE_SCATTER_LIST;
+    weft_reduction op = reduces ? (weft_reduction)call->args[1].integer : WEFT_SUM;
     weft_status status = open_operands(call, &on);
     if (status >= 0)
-        status = prepare_scatter(&on, call->args[3].integers);
-    if (status >= 0)
-        status = weft_i_fill_list(&coll, WEFT_I_REDUCE_SCATTER_LIST, on.out, on.in, (int)on.count,
-                                  (weft_reduction)call->args[1].integer, on.group);
-    coll.factor = call->args[2].number;
+        status = prepare_all(&on);
+    if (status >= 0 && kind == WEFT_I_ALL_TO_ALL_LIST)
+        status = weft_i_fill_all_to_all_list(&coll, on.out, on.in, on.group);
+    else if (status >= 0)
+        status = weft_i_fill_list(&coll, kind, on.out, on.in, (int)on.count, op, on.group);
+    if (reduces)
+        coll.factor = call->args[2].number;
     if (status >= 0)
         status = post(&on, &coll);
     weft_i_object_drop(coll.list);
@@ -168,18 +143,22 @@ weft_status weft_i_functional_scatter_list_run(weft_i_op_call *call)
     return status;
 }
 
+weft_status weft_i_functional_reduce_list_run(weft_i_op_call *call)
+{
+    return run(call, WEFT_I_ALL_REDUCE_LIST, prepare_reduce);
+}
+
+weft_status weft_i_functional_gather_list_run(weft_i_op_call *call)
+{
+    return run(call, WEFT_I_ALL_GATHER_LIST, prepare);
+}
+
+weft_status weft_i_functional_scatter_list_run(weft_i_op_call *call)
+{
+    return run(call, WEFT_I_REDUCE_SCATTER_LIST, prepare_scatter);
+}
+
 weft_status weft_i_functional_all_to_all_run(weft_i_op_call *call)
 {
-    operands on;
-    weft_i_coll coll = {0};
-    weft_status status = open_operands(call, &on);
-    if (status >= 0)
-        status = prepare(&on);
-    if (status >= 0)
-        status = weft_i_fill_all_to_all_list(&coll, on.out, on.in, on.group);
-    if (status >= 0)
-        status = post(&on, &coll);
-    weft_i_object_drop(coll.list);
-    close_operands(&on);
-    return status;
+    return run(call, WEFT_I_ALL_TO_ALL_LIST, prepare);
 }
