@@ -60,10 +60,7 @@ __attribute__((unused)) static bool act_needs(const act *a, int size, int rank, 
     size_t bytes = (size_t)a->count * weft_dtype_size(a->dtype);
     if (a->kind == ACT_SCATTER)
         bytes *= (size_t)size;
-    /* Where ranks share cores, larger ones go one way, too. */
-    bool large =
-        bytes > 64 << 10 && !strcmp(weft_tune_choice(names[a->kind], size, bytes), "large");
-    if (!act_has_root(a->kind) || large)
+    if (!act_has_root(a->kind) || !strcmp(weft_tune_choice(names[a->kind], size, bytes), "large"))
         return true;
     bool to_root = a->kind == ACT_REDUCE || a->kind == ACT_GATHER;
     return to_root ? rank == a->root : other == a->root;

@@ -5,9 +5,10 @@
  *   staged  the whole operand goes through one slot of shared memory: one sync;
  *   large   symmetric operands are used in place (between threads all), ordinary ones are copied
  *           once by the kernel where it allows that, or go through the stage in pieces.
- * The thresholds between staged and large are compiled in, may be replaced by a file (WEFT_TUNE,
- * written by `weft bench --tune`), or set here.  All ranks must use the same: if they do not, the
- * call is WEFT_ERR_MISMATCH.
+ * The thresholds between staged and large depend on whether each rank has a core for itself; what
+ * is told here is what a world of that many ranks takes on this machine.  They are compiled in, may
+ * be replaced by a file (WEFT_TUNE, written by `weft bench --tune`), or set here.  All ranks must
+ * use the same: if they do not, the call is WEFT_ERR_MISMATCH.
  */
 #ifndef WEFT_TUNE_H
 #define WEFT_TUNE_H

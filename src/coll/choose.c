@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "base/wait.h"
 #include "coll/lane.h"
 #include "weft/tune.h"
 
@@ -143,6 +144,12 @@ size_t weft_i_choose_single(weft_i_coll_kind kind, int ranks, bool crowded)
 
 /* ---- public ---- */
 
+/* Would a world of that many ranks on this machine have more ranks than cores? */
+static bool is_crowded(int ranks)
+{
+    return weft_i_wait_mode_for(ranks, weft_i_os_cores()) != WEFT_I_WAIT_SPIN;
+}
+
 static weft_status check(const char *op, int ranks, size_t bytes, int *kind)
 {
     *kind = kind_named(op);
@@ -160,7 +167,8 @@ const char *weft_tune_choice(const char *op, int ranks, size_t bytes)
     int kind;
     if (check(op, ranks, 0, &kind) < 0)
         return NULL;
-    return weft_i_algorithm_name(weft_i_choose((weft_i_coll_kind)kind, ranks, false, bytes));
+    return weft_i_algorithm_name(
+        weft_i_choose((weft_i_coll_kind)kind, ranks, is_crowded(ranks), bytes));
 }
 
 size_t weft_tune_staged(const char *op, int ranks)
@@ -169,7 +177,8 @@ size_t weft_tune_staged(const char *op, int ranks)
     pthread_once(&load_once, load_from_environment);
     if (check(op, ranks, 0, &kind) < 0)
         return 0;
-    return atomic_load_explicit(&staged_up_to[0][kind][column_of(ranks)], memory_order_relaxed);
+    return atomic_load_explicit(&staged_up_to[is_crowded(ranks)][kind][column_of(ranks)],
+                                memory_order_relaxed);
 }
 
 weft_status weft_tune_set(const char *op, int ranks, size_t bytes)
@@ -188,7 +197,7 @@ size_t weft_tune_single(const char *op, int ranks)
     pthread_once(&load_once, load_from_environment);
     return check(op, ranks, 0, &kind) < 0
                ? 0
-               : weft_i_choose_single((weft_i_coll_kind)kind, ranks, false);
+               : weft_i_choose_single((weft_i_coll_kind)kind, ranks, is_crowded(ranks));
 }
 
 weft_status weft_tune_set_single(const char *op, int ranks, size_t from)

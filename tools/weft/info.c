@@ -176,7 +176,7 @@ static int print_algorithms(void)
                      "(symmetric), peeked or pipelined",
                      weft_tune_staged);
     print_thresholds("peeked (single copies of ordinary operands) from this many bytes between two "
-                     "ranks, with a core for each rank",
+                     "ranks",
                      weft_tune_single);
     return fflush(stdout) != 0 || ferror(stdout);
 }
