@@ -13,12 +13,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CPU_ALIGNMENT = 64 }; /* a cache line, and the widest vector register */
+enum {
+    CPU_ALIGNMENT = 64,   /* a cache line, and the widest vector register */
+    PAGE = 4096,          /* copies between pages are quickest where both begin alike ... */
+    PAGES_FROM = 16 << 10 /* ... which is worth the waste from here on */
+};
 
 static void *cpu_alloc(weft_device device, size_t bytes)
 {
     (void)device;
-    return bytes > PTRDIFF_MAX ? NULL : WEFT_OS->alloc_aligned(CPU_ALIGNMENT, bytes);
+    size_t alignment = bytes < PAGES_FROM ? CPU_ALIGNMENT : PAGE;
+    return bytes > PTRDIFF_MAX ? NULL : WEFT_OS->alloc_aligned(alignment, bytes);
 }
 
 static void cpu_free(weft_device device, void *memory, size_t bytes)

@@ -176,19 +176,6 @@ weft_tensor *weft_i_tensor_new(weft_dtype dtype, weft_device device, weft_shape 
     return tensor;
 }
 
-bool weft_i_tensor_is_contiguous(const weft_tensor *x)
-{
-    int64_t step = 1;
-    for (int i = x->ndim - 1; i >= 0; i--) {
-        if (x->dim[i] == 0)
-            return true;
-        if (x->dim[i] != 1 && x->stride[i] != step)
-            return false;
-        step *= x->dim[i];
-    }
-    return true;
-}
-
 /* The dimensions of more than one element, by falling stride; returns how many. */
 static int order_by_stride(const weft_tensor *x, int order[WEFT_MAX_DIMS])
 {

@@ -80,10 +80,22 @@ static inline int64_t weft_i_tensor_numel(const weft_tensor *x)
 static inline char *weft_i_tensor_data(const weft_tensor *x)
 {
     char *data = x->storage->data;
-    return data ? data + (size_t)x->offset * weft_dtype_size(x->dtype) : NULL;
+    return data ? data + (size_t)x->offset * weft_i_dtype_size(x->dtype) : NULL;
 }
 
-bool weft_i_tensor_is_contiguous(const weft_tensor *x);
+static inline bool weft_i_tensor_is_contiguous(const weft_tensor *x)
+{
+    int64_t step = 1;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        if (x->dim[i] == 0)
+            return true;
+        if (x->dim[i] != 1 && x->stride[i] != step)
+            return false;
+        step *= x->dim[i];
+    }
+    return true;
+}
+
 /* No two indices share an element and no gap lies between elements: some order of the dimensions is
  * contiguous. */
 bool weft_i_tensor_is_dense(const weft_tensor *x);
