@@ -63,7 +63,7 @@ void weft_i_block_drop(weft_i_block *block)
 {
     if (!block || atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel) != 1)
         return;
-    weft_i_pairing_drop_all(block->pairings);
+    weft_i_pairing_drop_all(atomic_load_explicit(&block->pairings, memory_order_acquire));
     weft_i_segment_drop(block->segment);
     weft_i_object_drop(block->group);
     pthread_mutex_destroy(&block->lock);

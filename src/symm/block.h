@@ -25,7 +25,9 @@ typedef struct weft_i_block {
     weft_group *group;    /* default for rendezvous, held; NULL: none */
     atomic_int leases;    /* tensors' storages alive; relaxed up, acq_rel down */
     pthread_mutex_t lock; /* guards what follows */
-    weft_i_pairing *pairings;
+    /* Only grows while the block is there: read without the lock.  Release, pairs with the acquire
+     * in weft_i_pairing_find. */
+    _Atomic(weft_i_pairing *) pairings;
     int published; /* rendezvous under way */
 } weft_i_block;
 

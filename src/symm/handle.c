@@ -20,8 +20,8 @@ static void destroy(weft_i_object *object)
 static void cache(weft_i_block *block, weft_i_pairing *pairing)
 {
     pthread_mutex_lock(&block->lock);
-    pairing->next = block->pairings;
-    block->pairings = weft_i_pairing_hold(pairing);
+    pairing->next = atomic_load_explicit(&block->pairings, memory_order_relaxed); /* our lock */
+    atomic_store_explicit(&block->pairings, weft_i_pairing_hold(pairing), memory_order_release);
     pthread_mutex_unlock(&block->lock);
 }
 

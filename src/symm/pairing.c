@@ -50,16 +50,19 @@ void weft_i_pairing_drop_all(weft_i_pairing *first)
     }
 }
 
-weft_i_pairing *weft_i_pairing_of(weft_i_block *block, const weft_group *group)
+weft_i_pairing *weft_i_pairing_find(const weft_i_block *block, const weft_group *group)
 {
-    pthread_mutex_lock(&block->lock);
-    weft_i_pairing *pairing = block->pairings;
+    /* Pairs with the release of who put it there. */
+    weft_i_pairing *pairing = atomic_load_explicit(&block->pairings, memory_order_acquire);
     while (pairing && !weft_i_key_equal(pairing->group, group->key))
         pairing = pairing->next;
-    if (pairing)
-        weft_i_pairing_hold(pairing);
-    pthread_mutex_unlock(&block->lock);
     return pairing;
+}
+
+weft_i_pairing *weft_i_pairing_of(weft_i_block *block, const weft_group *group)
+{
+    weft_i_pairing *pairing = weft_i_pairing_find(block, group);
+    return pairing ? weft_i_pairing_hold(pairing) : NULL;
 }
 
 static weft_i_pairing *allocate(const weft_group *group)

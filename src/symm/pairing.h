@@ -57,7 +57,9 @@ weft_i_pairing *weft_i_pairing_hold(weft_i_pairing *pairing);
 void weft_i_pairing_drop(weft_i_pairing *pairing);
 void weft_i_pairing_drop_all(weft_i_pairing *first);
 
-/* The cached pairing of a block in a group, held for the caller; NULL if they have not met. */
+/* The cached pairing of a block in a group, NULL if they have not met: there as long as the block
+ * is; and held for the caller. */
+weft_i_pairing *weft_i_pairing_find(const weft_i_block *block, const weft_group *group);
 weft_i_pairing *weft_i_pairing_of(weft_i_block *block, const weft_group *group);
 
 static inline char *weft_i_pads_part(const weft_i_pads *pads, int rank)
