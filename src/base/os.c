@@ -623,11 +623,11 @@ int64_t weft_i_os_sealed_bytes(int fd)
 }
 
 static pthread_once_t generation_once = PTHREAD_ONCE_INIT;
-static atomic_uint generation; /* relaxed: changes only in a child, before it has threads */
+atomic_uint weft_i_os_forks; /* relaxed: changes only in a child, before it has threads */
 
 static void count_fork(void)
 {
-    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&weft_i_os_forks, 1, memory_order_relaxed);
 }
 
 static void watch_forks(void)
@@ -638,7 +638,7 @@ static void watch_forks(void)
 unsigned weft_i_os_generation(void)
 {
     pthread_once(&generation_once, watch_forks);
-    return atomic_load_explicit(&generation, memory_order_relaxed);
+    return atomic_load_explicit(&weft_i_os_forks, memory_order_relaxed);
 }
 
 int weft_i_os_set_robust_list(void *head, size_t bytes)

@@ -172,6 +172,14 @@ int64_t weft_i_os_sealed_bytes(int fd);
  * not ours to use. */
 unsigned weft_i_os_generation(void);
 
+extern atomic_uint weft_i_os_forks; /* what that returns: only os.c writes it */
+
+/* Is this still the generation `made`, as it once told?  Costs a load. */
+static inline bool weft_i_os_is_generation(unsigned made)
+{
+    return atomic_load_explicit(&weft_i_os_forks, memory_order_relaxed) == made;
+}
+
 /* Puts the calling thread's robust-futex list head in place: the kernel marks the listed words when
  * it dies. */
 int weft_i_os_set_robust_list(void *head, size_t bytes);

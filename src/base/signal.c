@@ -203,7 +203,7 @@ static weft_status find_out(const looking *look)
 }
 
 /* Takes the arrival back, or finds that the meeting is decided after all. */
-static weft_status give_up(looking *look, uint64_t before, weft_status why)
+static weft_status give_up(looking *look, weft_status why)
 {
     const weft_i_point *point = look->point;
     uint32_t epoch = look->meeting->epoch;
@@ -211,7 +211,7 @@ static weft_status give_up(looking *look, uint64_t before, weft_status why)
     atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(point, epoch, BARRED),
                           memory_order_relaxed);
     /* Pairs with the acquire in word_of, as the arrival that it restores. */
-    atomic_store_explicit(my_word(look), before, memory_order_release);
+    atomic_store_explicit(my_word(look), look->meeting->before, memory_order_release);
     weft_i_os_barrier_everywhere();
     weft_status found = find_out(look);
     if (found == WEFT_IN_PROGRESS)
@@ -227,8 +227,6 @@ static weft_status give_up(looking *look, uint64_t before, weft_status why)
 static weft_status wait_for_all(looking *look, int64_t deadline_ms)
 {
     const weft_i_point *point = look->point;
-    look_anew(look);
-    arrive(look);
     /* Most meetings end in this first bout, without a pause (40 ns on some cores) and before the
      * clock is read. */
     for (int bout = point->mode == WEFT_I_WAIT_SPIN ? 512 : 1; bout > 0; bout--)
@@ -274,42 +272,59 @@ static uint32_t digest_for(const weft_i_point *point, uint32_t digest)
     return point->later ? digest | 1u : digest & ~1u;
 }
 
-weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
-                               weft_i_meeting *meeting)
+weft_status weft_i_signal_come(const weft_i_point *point, uint32_t digest, weft_i_meeting *meeting)
 {
     /* Our own words: only the pass word may be changed by others, and not now. */
     uint64_t last = atomic_load_explicit(weft_i_point_word(point, point->me), memory_order_relaxed);
     uint64_t pass = atomic_load_explicit(weft_i_point_pass(point, point->me), memory_order_relaxed);
     uint32_t epoch = point->turn_stride ? point->epoch : weft_i_arrival_epoch(last);
-    *meeting = (weft_i_meeting){epoch + 1, digest_for(point, digest), -1};
+    *meeting = (weft_i_meeting){epoch + 1, digest_for(point, digest), -1, 0};
     looking look = {.point = point, .meeting = meeting};
     if (((uint32_t)pass & STEP_MASK) == MISMATCHED) {
         meeting->epoch = (uint32_t)(pass >> 32);
         return mismatch_again(&look);
     }
-    uint64_t before = atomic_load_explicit(my_word(&look), memory_order_relaxed);
+    meeting->before = atomic_load_explicit(my_word(&look), memory_order_relaxed);
+    look_anew(&look);
+    arrive(&look);
+    return WEFT_OK;
+}
+
+weft_status weft_i_signal_await(const weft_i_point *point, int64_t timeout_ms,
+                                weft_i_meeting *meeting)
+{
+    looking look = {.point = point, .meeting = meeting, .different = -1};
     weft_status status = wait_for_all(&look, timeout_ms);
     if (status < 0 && status != WEFT_ERR_MISMATCH)
-        status = give_up(&look, before, status);
+        status = give_up(&look, status);
     /* The last one came just as we gave up: nobody is missing now, so look once more. */
     if (status == WEFT_ERR_TIMEOUT && others_are_here(&look)) {
+        look_anew(&look);
+        arrive(&look);
         status = wait_for_all(&look, 0);
         if (status < 0 && status != WEFT_ERR_MISMATCH)
-            status = give_up(&look, before, status);
+            status = give_up(&look, status);
     }
     return status;
 }
 
+weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
+                               weft_i_meeting *meeting)
+{
+    WEFT_TRY(weft_i_signal_come(point, digest, meeting));
+    return weft_i_signal_await(point, timeout_ms, meeting);
+}
+
 void weft_i_signal_arrive(const weft_i_point *point, uint32_t digest)
 {
-    weft_i_meeting meeting = {point->epoch + 1, digest_for(point, digest), -1};
+    weft_i_meeting meeting = {point->epoch + 1, digest_for(point, digest), -1, 0};
     looking look = {.point = point, .meeting = &meeting};
     arrive(&look);
 }
 
 bool weft_i_signal_is_settled(const weft_i_point *point, uint32_t epoch)
 {
-    weft_i_meeting meeting = {epoch, 0, -1};
+    weft_i_meeting meeting = {epoch, 0, -1, 0};
     looking look = {.point = point, .meeting = &meeting};
     for (int turn = 1; turn < point->size; turn++)
         if (!weft_i_arrived(word_of(&look, rank_at(point, turn)), epoch))
@@ -346,7 +361,7 @@ static weft_status nobody_stays_away(void *arg)
 weft_status weft_i_signal_settle(const weft_i_point *point, uint32_t epoch, int64_t timeout_ms,
                                  int *culprit)
 {
-    weft_i_meeting meeting = {epoch, 0, -1};
+    weft_i_meeting meeting = {epoch, 0, -1, 0};
     looking look = {.point = point, .meeting = &meeting, .next = 1};
     if (all_arrived(&look))
         return WEFT_OK;

@@ -111,7 +111,8 @@ static inline bool weft_i_arrived(uint64_t word, uint32_t epoch)
 
 typedef struct weft_i_meeting {
     uint32_t epoch, digest;
-    int culprit; /* the first rank that is missing or called something else; -1 */
+    int culprit;     /* the first rank that is missing or called something else; -1 */
+    uint64_t before; /* our word, should we take the arrival back */
 } weft_i_meeting;
 
 /*
@@ -122,6 +123,15 @@ typedef struct weft_i_meeting {
  */
 weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64_t timeout_ms,
                                weft_i_meeting *meeting);
+
+/*
+ * The same in two steps: what is done in between costs no time, as it takes a hop until others can
+ * be seen here.  The second must follow the first if that said WEFT_OK; it says WEFT_ERR_MISMATCH
+ * after an earlier one.
+ */
+weft_status weft_i_signal_come(const weft_i_point *point, uint32_t digest, weft_i_meeting *meeting);
+weft_status weft_i_signal_await(const weft_i_point *point, int64_t timeout_ms,
+                                weft_i_meeting *meeting);
 
 /* Arrives and goes on, on points with turns: never waits, never fails. */
 void weft_i_signal_arrive(const weft_i_point *point, uint32_t digest);

@@ -38,6 +38,14 @@ typedef struct weft_i_wait {
  */
 weft_status weft_i_wait_for(const weft_i_wait *wait);
 
+/* Waits for `ready` alone, giving way, whoever dies meanwhile; false if `deadline` passes first. */
+static inline bool weft_i_wait_until(bool (*ready)(void *arg), void *arg, int64_t deadline)
+{
+    weft_i_wait wait = {
+        .ready = ready, .arg = arg, .deadline = deadline, .mode = WEFT_I_WAIT_YIELD};
+    return weft_i_wait_for(&wait) == WEFT_OK;
+}
+
 /* What WEFT_WAIT says, or for "auto": spin if there is a core for each of the ranks, else yield. */
 weft_i_wait_mode weft_i_wait_mode_for(int ranks, int cores);
 

@@ -22,12 +22,6 @@ void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes)
                  group->name, call->op);
 }
 
-/* 1 + the rank that revoked the group, or 0.  Pairs with the release in `end_board`. */
-static uint32_t revoker(const weft_group *group)
-{
-    return group->board ? atomic_load_explicit(&group->board->revoked, memory_order_acquire) : 0;
-}
-
 /* Has the member destroyed the group?  Pairs with the release in weft_i_group_mark_destroyed. */
 static bool has_left(const weft_group *group, int rank)
 {
@@ -79,7 +73,7 @@ static int lost_while_making(const weft_group *group)
 
 weft_status weft_i_group_fate(const weft_group *group, int rank)
 {
-    if (revoker(group))
+    if (weft_i_group_revoker(group))
         return WEFT_ERR_REVOKED;
     uint64_t refusal = new_refusal(group, rank);
     if (refusal)
@@ -110,12 +104,10 @@ static weft_status fail_refusal(const weft_group *group, const char *what, int r
                        group->members[rank], weft_strerror(why));
 }
 
-weft_status weft_i_group_check_revoked(const weft_i_call *call)
+weft_status weft_i_group_tell_revoked(const weft_i_call *call)
 {
     const weft_group *group = call->group;
-    uint32_t revoked = revoker(group);
-    if (!revoked)
-        return WEFT_OK;
+    uint32_t revoked = weft_i_group_revoker(group);
     char what[160];
     weft_i_call_text(call, what, sizeof what);
     weft_status why =
@@ -216,9 +208,16 @@ weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint
     WEFT_TRY(weft_i_group_check_revoked(call));
     if (call->group->world->fake)
         return weft_i_group_check_mute(call);
+    WEFT_TRY(weft_i_signal_come(point, digest, meeting));
+    return weft_i_group_await(call, point, timeout_ms, meeting);
+}
+
+weft_status weft_i_group_await(const weft_i_call *call, weft_i_point *point, int64_t timeout_ms,
+                               weft_i_meeting *meeting)
+{
     point->lost = point_lost;
     point->arg = (void *)(uintptr_t)call;
-    weft_status status = weft_i_signal_meet(point, digest, timeout_ms, meeting);
+    weft_status status = weft_i_signal_await(point, timeout_ms, meeting);
     switch (status) {
     case WEFT_OK:
     case WEFT_ERR_MISMATCH:
@@ -256,6 +255,19 @@ static uint32_t digest_of(const char *what, size_t bytes)
     return digest;
 }
 
+static weft_i_point board_point(const weft_group *group, bool later)
+{
+    weft_i_board_row *row = group->board->row;
+    return (weft_i_point){.me = group->rank,
+                          .size = group->size,
+                          .words = (char *)&row[0].arrival,
+                          .passes = (char *)&row[0].pass,
+                          .bells = (char *)&row[0].bell,
+                          .stride = sizeof *row,
+                          .later = later,
+                          .mode = group->world->mode};
+}
+
 /*
  * Two notes by turns: a note is overwritten two exchanges later, and by then everybody has met once
  * more, which they do only after reading it.
@@ -270,14 +282,7 @@ static weft_status exchange_on_board(const weft_i_call *call, uint32_t digest, b
     int parity = (int)((weft_i_arrival_epoch(word) + 1) & 1);
     if (bytes)
         memcpy(row[group->rank].note[parity], mine, bytes);
-    weft_i_point point = {.me = group->rank,
-                          .size = group->size,
-                          .words = (char *)&row[0].arrival,
-                          .passes = (char *)&row[0].pass,
-                          .bells = (char *)&row[0].bell,
-                          .stride = sizeof *row,
-                          .later = later,
-                          .mode = group->world->mode};
+    weft_i_point point = board_point(group, later);
     weft_i_meeting meeting;
     weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
     if (status < 0)
@@ -358,10 +363,38 @@ void weft_i_group_show(weft_group *group, const char *what, const void *mine, si
     weft_i_errors_restore(&reason);
 }
 
+/* An exchange of nothing, which takes as long as a hop: the record is written while the arrival is
+ * on its way. */
+static weft_status barrier_on_board(weft_group *group, int64_t timeout_ms)
+{
+    enum { BARRIER_DIGEST = 0x62617272 };
+    static const weft_i_record_name name = {"group_barrier"};
+    weft_i_record *record = weft_i_group_record(group);
+    weft_i_call call = {group, "group_barrier", -1};
+    weft_i_point point = board_point(group, false);
+    weft_i_meeting meeting = {.culprit = -1};
+    int turn = weft_i_record_turn(next_turn(group));
+    group->sequence++;
+    weft_status status = weft_i_group_check_revoked(&call);
+    bool came = status == WEFT_OK;
+    if (came)
+        status = weft_i_signal_come(&point, BARRIER_DIGEST, &meeting);
+    uint64_t number = weft_i_record_begin_named(record, &name, group->id, 0, turn, -1);
+    if (came && status == WEFT_OK)
+        status = weft_i_group_await(&call, &point, timeout_ms, &meeting);
+    if (came && status == WEFT_ERR_MISMATCH)
+        status = weft_i_group_mismatch(&call, &meeting);
+    weft_i_record_end(record, number, status);
+    return status;
+}
+
 weft_status weft_group_barrier(weft_group *group, int64_t timeout_ms)
 {
-    WEFT_TRY(weft_i_group_usable(group));
+    if (!group || !weft_i_group_is_usable(group))
+        WEFT_TRY(weft_i_group_usable(group));
     WEFT_TRY(weft_i_group_check_limit("weft_group_barrier", timeout_ms));
+    if (group->board && !group->world->fake)
+        return barrier_on_board(group, weft_i_group_limit(group, timeout_ms));
     WEFT_TRY(weft_i_group_check_mute(&(weft_i_call){group, "group_barrier", -1}));
     return weft_i_group_exchange(group, "group_barrier", NULL, 0, NULL, timeout_ms);
 }

@@ -96,6 +96,15 @@ static inline bool weft_i_group_is_destroyed(const weft_group *group)
     return atomic_load_explicit(&group->destroyed, memory_order_acquire);
 }
 
+/* Would weft_i_group_usable say WEFT_OK?  In line, for calls that are over in 100 ns. */
+static inline bool weft_i_group_is_usable(const weft_group *group)
+{
+    const weft_i_world *world = group->world;
+    /* Pairs with weft_i_world_leave. */
+    return world && !atomic_load_explicit(&world->finished, memory_order_acquire) &&
+           weft_i_os_is_generation(world->generation) && !weft_i_group_is_destroyed(group);
+}
+
 /* Ends the group on this rank; members of the same host, who may wait for us, see it. */
 void weft_i_group_mark_destroyed(weft_group *group);
 
@@ -143,8 +152,19 @@ weft_status weft_i_group_lost(const weft_i_call *call, int rank);
  * as heard: they are no news for the next try. */
 bool weft_i_group_hear_refusals(const weft_group *group);
 
+/* 1 + the rank that revoked the group, or 0.  Pairs with the release in weft_i_group_end_board. */
+static inline uint32_t weft_i_group_revoker(const weft_group *group)
+{
+    return group->board ? atomic_load_explicit(&group->board->revoked, memory_order_acquire) : 0;
+}
+
 /* WEFT_OK, or WEFT_ERR_REVOKED, or what ended the group, with a message. */
-weft_status weft_i_group_check_revoked(const weft_i_call *call);
+weft_status weft_i_group_tell_revoked(const weft_i_call *call);
+
+static inline weft_status weft_i_group_check_revoked(const weft_i_call *call)
+{
+    return weft_i_group_revoker(call->group) ? weft_i_group_tell_revoked(call) : WEFT_OK;
+}
 
 /* WEFT_ERR_STATE in a fake world where collectives are errors. */
 weft_status weft_i_group_check_mute(const weft_i_call *call);
@@ -158,6 +178,10 @@ void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes);
  */
 weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
                               int64_t timeout_ms, weft_i_meeting *meeting);
+
+/* Its second half, after weft_i_group_check_revoked and weft_i_signal_come. */
+weft_status weft_i_group_await(const weft_i_call *call, weft_i_point *point, int64_t timeout_ms,
+                               weft_i_meeting *meeting);
 
 weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting);
 
