@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a call: entry with data or with places, dispatch, and the entry in the flight record. */
+#include "coll/early.h"
 #include "coll/list.h"
+#include "coll/show.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -41,16 +43,71 @@ void weft_i_coll_put_card(weft_i_card *card, const weft_i_coll *coll)
         put_shape(card, coll->in_tensor ? coll->in_tensor : coll->out_tensor);
 }
 
+/* The way that follows from the algorithm; -1 if it depends on where the operands lie. */
+static int way_of(const weft_i_coll *coll)
+{
+    if (coll->reach)
+        return WEFT_I_WAY_DIRECT;
+    if (coll->algorithm == WEFT_I_ALGO_LARGE)
+        return coll->list ? WEFT_I_WAY_PIPELINED : -1;
+    return coll->algorithm == WEFT_I_ALGO_TINY ? WEFT_I_WAY_TINY : WEFT_I_WAY_STAGED;
+}
+
+/*
+ * Opens the call's line in the flight record, once.  That takes a locked instruction, which waits
+ * until all stores before it are in the cache, and theirs are lines of others.  So it comes before
+ * an operand is copied into the stage; of a tiny one, while its arrival is on its way; and wherever
+ * the call may have to wait before its entry.
+ */
+static void note(weft_i_coll *coll, int way)
+{
+    const weft_i_lane *lane = coll->group->lane;
+    size_t bytes = coll->in_bytes ? coll->in_bytes : coll->out_bytes;
+    if (!coll->number)
+        coll->number = weft_i_record_begin_named(
+            weft_i_group_record(coll->group), weft_i_coll_record_name(coll->kind), coll->group->id,
+            bytes, weft_i_record_turn(lane ? lane->epoch + 1 : 1), way);
+    else if (way >= 0)
+        weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
+}
+
+/*
+ * Copies this rank's own part of the result.  The others may be long in coming, if they share its
+ * core.  Not if it is very long: a mismatch is told after that.
+ */
+static void copy_own(weft_i_coll *coll)
+{
+    enum { LONG = 4 << 20 };
+    bool taking = coll->kind == WEFT_I_ALL_GATHER || coll->kind == WEFT_I_ALL_TO_ALL ||
+                  (coll->lane->me == coll->root &&
+                   (coll->kind == WEFT_I_GATHER || coll->kind == WEFT_I_SCATTER));
+    size_t part = coll->count * coll->item, mine = (size_t)coll->lane->me * part;
+    if (!taking || coll->in_splits || !part || part > LONG)
+        return;
+    weft_i_coll_put(coll->out + (coll->kind == WEFT_I_SCATTER ? 0 : mine),
+                    coll->in + (weft_i_coll_has_parts(coll->kind) ? mine : 0), part);
+    coll->own_done = true;
+}
+
+static void tell(void *who, weft_i_card *card, bool came)
+{
+    weft_i_coll *coll = who;
+    weft_i_coll_put_card(card, coll);
+    note(coll, way_of(coll));
+    if (came && coll->flows)
+        weft_i_show_flow(coll);
+    if (came)
+        copy_own(coll);
+    if (came && coll->early)
+        weft_i_early_take(coll);
+}
+
 weft_status weft_i_coll_enter_for(weft_i_coll *coll, int whom, const void *data, size_t bytes)
 {
-    weft_i_lane *lane = coll->lane;
-    weft_i_card unshown, *card = weft_i_lane_next_card(lane);
     if (bytes)
-        memcpy(weft_i_lane_next_payload(lane), data, bytes);
-    if (weft_i_group_check_revoked(&coll->call) < 0)
-        card = &unshown; /* others may still read what the call was that ended the group */
-    weft_i_coll_put_card(card, coll);
-    return weft_i_lane_enter(lane, &coll->call, card, whom, coll->digest, coll->limit_ms);
+        memcpy(weft_i_lane_next_payload(coll->lane), data, bytes);
+    return weft_i_lane_enter(coll->lane, &coll->call, whom, coll->digest, coll->limit_ms, tell,
+                             coll);
 }
 
 weft_status weft_i_coll_enter_with_data(weft_i_coll *coll, const void *data, size_t bytes)
@@ -66,13 +123,13 @@ weft_status weft_i_coll_enter_with_factor(weft_i_coll *coll)
     return WEFT_OK;
 }
 
-/* Where a tensor lies in symmetric memory of the group: its pairing (held) and the offset of its
- * data. */
+/* Where a tensor lies in symmetric memory of the group: its pairing, there as long as the tensor,
+ * and the offset of its data. */
 static weft_i_pairing *find_place(const weft_group *group, weft_tensor *tensor, uint32_t *serial,
                                   uint64_t *offset)
 {
     const weft_i_lease *lease = weft_i_block_lease_of(tensor);
-    weft_i_pairing *pairing = lease ? weft_i_pairing_of(lease->block, group) : NULL;
+    weft_i_pairing *pairing = lease ? weft_i_pairing_find(lease->block, group) : NULL;
     if (pairing) {
         *serial = pairing->serial;
         *offset = (uint64_t)(weft_i_tensor_data(tensor) - lease->block->segment->base);
@@ -80,20 +137,49 @@ static weft_i_pairing *find_place(const weft_group *group, weft_tensor *tensor, 
     return pairing;
 }
 
-/* Can everybody touch everybody's operands?  The same on all ranks. */
+/* What decides the algorithm: the bytes a rank shows, as all of them know it. */
+static size_t shown_bytes(const weft_i_coll *coll)
+{
+    size_t part = coll->count * coll->item;
+    return weft_i_coll_has_parts(coll->kind) ? part * (size_t)coll->group->size : part;
+}
+
+/* What can be done with everybody's operands?  The same on all ranks. */
 static void compare_places(const weft_i_coll *coll, const weft_i_spot *mine, weft_i_places *places)
 {
     bool threads = coll->lane->peek == WEFT_I_PEEK_THREADS;
     places->all_in = threads || mine->in_serial;
     places->all_out = threads || mine->out_serial;
+    places->all_shown = mine->shown;
     for (int rank = 0; rank < coll->lane->size; rank++) {
         const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
         places->all_in &= threads ? spot->in_address != 0 : spot->in_serial == mine->in_serial;
         places->all_out &= threads ? spot->out_address != 0 : spot->out_serial == mine->out_serial;
+        places->all_shown &= spot->shown;
     }
 }
 
-weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places, size_t transfer)
+/* Is this rank's input to be shown?  What others can touch where it is they need not be shown,
+ * unless it is overwritten there. */
+static bool is_shown(const weft_i_coll *coll, const weft_i_places *places, weft_i_gift gift)
+{
+    if (gift == WEFT_I_NEVER_SHOWN || coll->lane->peek == WEFT_I_PEEK_THREADS ||
+        shown_bytes(coll) > coll->shown_up_to)
+        return false;
+    bool in_place = coll->kind == WEFT_I_ALL_REDUCE && coll->in == coll->out;
+    return gift == WEFT_I_GIVES_NOTHING || !places->in || in_place;
+}
+
+static int way_of_places(const weft_i_places *places)
+{
+    return places->all_shown                   ? WEFT_I_WAY_STAGED
+           : places->all_in || places->all_out ? WEFT_I_WAY_DIRECT
+           : places->peek                      ? WEFT_I_WAY_PEEKED
+                                               : WEFT_I_WAY_PIPELINED;
+}
+
+weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places, size_t transfer,
+                                          weft_i_gift gift)
 {
     weft_i_spot mine = {.factor = coll->factor,
                         .in_address = (uintptr_t)coll->in,
@@ -102,16 +188,15 @@ weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *plac
     places->out = find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
     places->peek =
         coll->lane->peek == WEFT_I_PEEK_KERNEL && transfer && transfer >= coll->single_from;
-    weft_status status = weft_i_coll_enter_with_data(coll, &mine, sizeof mine);
-    if (status < 0) {
-        weft_i_coll_forget(places);
-        return status;
-    }
+    mine.shown = is_shown(coll, places, gift);
+    mine.attempt = ++coll->lane->attempts ? coll->lane->attempts : ++coll->lane->attempts;
+    if (mine.shown && gift == WEFT_I_GIVES)
+        weft_i_show_input(coll);
+    if (!mine.shown)
+        weft_i_early_prepare(coll, places);
+    WEFT_TRY(weft_i_coll_enter_with_data(coll, &mine, sizeof mine));
     compare_places(coll, &mine, places);
-    int way = places->all_in || places->all_out ? WEFT_I_WAY_DIRECT
-              : places->peek                    ? WEFT_I_WAY_PEEKED
-                                                : WEFT_I_WAY_PIPELINED;
-    weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
+    weft_i_record_way(weft_i_group_record(coll->group), coll->number, way_of_places(places));
     return WEFT_OK;
 }
 
@@ -128,7 +213,9 @@ weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_places *plac
                               size_t at, char *to, size_t bytes)
 {
     if (rank == coll->lane->me)
-        weft_i_coll_put(to, coll->in + at, bytes);
+        weft_i_coll_put_own(coll, to, coll->in + at, bytes);
+    else if (coll->early && weft_i_early_has(coll, rank))
+        return WEFT_OK;
     else if (places->all_in)
         weft_i_coll_put(to, weft_i_coll_in_of(coll, places, rank) + at, bytes);
     else
@@ -148,15 +235,10 @@ weft_status weft_i_coll_fetch_result(const weft_i_coll *coll, int rank, size_t a
 void weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, int rank, size_t at,
                          const char *from, size_t bytes)
 {
-    char *out = rank == coll->lane->me ? coll->out : weft_i_coll_out_of(coll, places, rank);
-    weft_i_coll_put(out + at, from, bytes);
-}
-
-void weft_i_coll_forget(weft_i_places *places)
-{
-    weft_i_pairing_drop(places->in);
-    weft_i_pairing_drop(places->out);
-    places->in = places->out = NULL;
+    if (rank == coll->lane->me)
+        weft_i_coll_put_own(coll, coll->out + at, from, bytes);
+    else
+        weft_i_coll_put(weft_i_coll_out_of(coll, places, rank) + at, from, bytes);
 }
 
 /* A call that only has to be agreed on. */
@@ -207,26 +289,6 @@ static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
     [WEFT_I_MULTI_ROOT_TILE_REDUCE] = weft_i_symm_tiles,
 };
 
-/* What decides the algorithm: the bytes a rank shows, as all of them know it. */
-static size_t shown_bytes(const weft_i_coll *coll)
-{
-    size_t part = coll->count * coll->item;
-    bool parts = coll->kind == WEFT_I_SCATTER || coll->kind == WEFT_I_REDUCE_SCATTER ||
-                 coll->kind == WEFT_I_ALL_TO_ALL || coll->kind == WEFT_I_REDUCE_SCATTER_LIST ||
-                 coll->kind == WEFT_I_LOW_CONTENTION_REDUCE_SCATTER;
-    return parts ? part * (size_t)coll->group->size : part;
-}
-
-/* The way that follows from the algorithm; -1 if it depends on where the operands lie. */
-static int way_of(const weft_i_coll *coll)
-{
-    if (coll->reach)
-        return WEFT_I_WAY_DIRECT;
-    if (coll->algorithm == WEFT_I_ALGO_LARGE)
-        return coll->list ? WEFT_I_WAY_PIPELINED : -1;
-    return coll->algorithm == WEFT_I_ALGO_TINY ? WEFT_I_WAY_TINY : WEFT_I_WAY_STAGED;
-}
-
 static void choose(weft_i_coll *coll)
 {
     bool crowded = coll->lane->mode != WEFT_I_WAIT_SPIN;
@@ -235,36 +297,40 @@ static void choose(weft_i_coll *coll)
      * the stage. */
     if (coll->algorithm == WEFT_I_ALGO_TINY && (coll->reduction == WEFT_PREMUL_SUM || coll->list))
         coll->algorithm = WEFT_I_ALGO_STAGED;
-    if (coll->algorithm == WEFT_I_ALGO_LARGE)
+    if (coll->algorithm == WEFT_I_ALGO_LARGE) {
         coll->single_from = weft_i_choose_single(coll->kind, coll->group->size, crowded);
+        coll->shown_up_to = weft_i_choose_shown(coll->kind, coll->group->size, crowded);
+    }
     coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ coll->single_from << 2);
-    int way = way_of(coll);
-    if (way >= 0)
-        weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
+}
+
+static weft_status run_on_lane(weft_i_coll *coll)
+{
+    if (!coll->group->lane)
+        note(coll, -1);
+    weft_status status = weft_i_lane_of(coll->group, &coll->lane);
+    if (status < 0)
+        return weft_i_explain(status, "%s, the first of its group", coll->call.op);
+    if (!weft_i_lane_has_room(coll->lane)) {
+        note(coll, -1);
+        WEFT_TRY(weft_i_lane_make_room(coll->lane, &coll->call, coll->limit_ms));
+    }
+    choose(coll);
+    if (coll->algorithm != WEFT_I_ALGO_TINY)
+        note(coll, way_of(coll));
+    return runners[coll->kind](coll);
 }
 
 weft_status weft_i_coll_run(weft_i_coll *coll)
 {
-    weft_i_record *record = weft_i_group_record(coll->group);
-    size_t bytes = coll->in_bytes ? coll->in_bytes : coll->out_bytes;
-    const weft_i_lane *lane = coll->group->lane;
-    int peer = weft_i_record_turn(lane ? lane->epoch + 1 : 1);
-    coll->number = weft_i_record_begin_named(record, weft_i_coll_record_name(coll->kind),
-                                             coll->group->id, bytes, peer, -1);
+    weft_status status;
     if (weft_i_native_has(coll->group)) {
-        weft_status ended = weft_i_native_run(coll);
-        weft_i_record_end(record, coll->number, ended);
-        return ended;
+        note(coll, -1);
+        status = weft_i_native_run(coll);
+    } else {
+        status = run_on_lane(coll);
+        note(coll, -1); /* one that never came to its entry */
     }
-    weft_status status = weft_i_lane_of(coll->group, &coll->lane);
-    if (status < 0)
-        weft_i_explain(status, "%s, the first of its group", coll->call.op);
-    if (status == WEFT_OK) {
-        status = weft_i_lane_make_room(coll->lane, &coll->call, coll->limit_ms);
-        choose(coll);
-    }
-    if (status == WEFT_OK)
-        status = runners[coll->kind](coll);
-    weft_i_record_end(record, coll->number, status);
+    weft_i_record_end(weft_i_group_record(coll->group), coll->number, status);
     return status;
 }

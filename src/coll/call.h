@@ -26,8 +26,12 @@ typedef struct weft_i_coll {
     weft_group *group;
     weft_i_lane *lane;
     weft_i_coll_kind kind;
-    weft_i_algorithm algorithm; /* chosen when it runs */
-    size_t single_from;         /* bytes of a transfer from which on the kernel copies */
+    weft_i_algorithm algorithm;        /* chosen when it runs */
+    size_t single_from;                /* bytes of a transfer from which on the kernel copies */
+    size_t shown_up_to;                /* bytes of an ordinary input that is shown at the entry */
+    bool flows;                        /* it is shown while the arrival is on its way: show.h */
+    bool own_done;                     /* this rank's own part is where it belongs */
+    const struct weft_i_places *early; /* others' parts may be taken before all have come */
     weft_reduction reduction;
     weft_dtype dtype;
     int root; /* or the peer of a send or receive; 0 where there is none */
@@ -52,14 +56,23 @@ typedef struct weft_i_coll {
 
 /* What a rank shows of its operands at the entry: where they lie, and where in symmetric memory.
  * Serial 0: ordinary memory. */
-typedef struct weft_i_spot {
+struct weft_i_spot {
     uint32_t in_serial, out_serial;
+    uint32_t shown;   /* 1: what others read of the input is in its show slot */
+    uint32_t attempt; /* a number for each try to enter; not 0 */
     uint64_t in_offset, out_offset;
     uint64_t in_address, out_address; /* in its own memory */
     double factor;
-} weft_i_spot;
+};
 
 _Static_assert(sizeof(weft_i_spot) <= WEFT_I_TINY, "a spot travels beside the arrival word");
+
+/* Is the input of such a call one part for each rank? */
+static inline bool weft_i_coll_has_parts(weft_i_coll_kind kind)
+{
+    return kind == WEFT_I_SCATTER || kind == WEFT_I_REDUCE_SCATTER || kind == WEFT_I_ALL_TO_ALL ||
+           kind == WEFT_I_REDUCE_SCATTER_LIST || kind == WEFT_I_LOW_CONTENTION_REDUCE_SCATTER;
+}
 
 /* What the call is, to be compared and told. */
 void weft_i_coll_put_card(weft_i_card *card, const weft_i_coll *coll);
@@ -108,18 +121,21 @@ weft_status weft_i_coll_enter_for(weft_i_coll *coll, int whom, const void *data,
 /* Enters with this rank's factor and reads everybody's into lane->factors. */
 weft_status weft_i_coll_enter_with_factor(weft_i_coll *coll);
 
-/* Enters showing where the operands lie.  `held` keeps the pairings until weft_i_coll_forget. */
+/* Enters showing where the operands lie. */
 typedef struct weft_i_places {
-    weft_i_pairing *in, *out; /* this rank's, held; NULL: ordinary memory */
+    weft_i_pairing *in, *out; /* this rank's; NULL: ordinary memory */
     bool all_in, all_out;     /* every rank's input (output) can be touched by all: it lies in the
                                  same pairing as ours, or the ranks are threads */
+    bool all_shown;           /* every rank has shown its input: show.h */
     bool peek;                /* otherwise the kernel may copy */
 } weft_i_places;
 
+/* What others read of this rank's input, should the inputs be shown. */
+typedef enum weft_i_gift { WEFT_I_GIVES_NOTHING, WEFT_I_GIVES, WEFT_I_NEVER_SHOWN } weft_i_gift;
+
 /* `transfer`: bytes that go from one rank to another at once, or 0: kernel copies do not help. */
-weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places,
-                                          size_t transfer);
-void weft_i_coll_forget(weft_i_places *places);
+weft_status weft_i_coll_enter_with_places(weft_i_coll *coll, weft_i_places *places, size_t transfer,
+                                          weft_i_gift gift);
 
 static inline const weft_i_spot *weft_i_coll_spot(const weft_i_coll *coll, int rank)
 {
@@ -182,6 +198,14 @@ static inline void weft_i_coll_put(char *to, const char *from, size_t bytes)
 {
     if (to != from && bytes)
         memcpy(to, from, bytes);
+}
+
+/* The same for this rank's own part of a result, unless that was done at the entry. */
+static inline void weft_i_coll_put_own(const weft_i_coll *coll, char *to, const char *from,
+                                       size_t bytes)
+{
+    if (!coll->own_done)
+        weft_i_coll_put(to, from, bytes);
 }
 
 /* A range of elements. */

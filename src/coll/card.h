@@ -6,6 +6,7 @@
 #ifndef WEFT_COLL_CARD_H
 #define WEFT_COLL_CARD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +14,9 @@
 enum { WEFT_I_CARD_DIMS = 4, WEFT_I_CARD_TEXT = 240 };
 
 typedef struct weft_i_card {
+    /* The entry it belongs to, once all else is there: a rank arrives first and fills its card
+     * while the arrival is on its way.  Release, pairs with the acquire in lane.c, is_shown. */
+    _Atomic uint32_t shown;
     uint32_t kind, dtype, reduction, root;
     uint64_t count;
     uint64_t offset; /* of the operand in its block; of a list, its digest */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of thresholds: up to how many bytes an operand travels whole through one stage slot
- * instead of directly. */
+/* The tables of thresholds: up to how many bytes an operand travels whole through one stage slot,
+ * symmetric and ordinary, and from where on the kernel copies. */
 #include "coll/choose.h"
 
 #include "base/env.h"
@@ -19,13 +19,16 @@
 
 enum { COLUMNS = 4 }; /* 2, 3-4, 5-8 and more ranks */
 
-static const char *const names[WEFT_I_COLL_KINDS] = {
+/* Bytes; first where each rank has a core, then where they share cores. */
+typedef atomic_size_t thresholds[2][WEFT_I_COLL_KINDS][COLUMNS];
+
+const char *const weft_i_coll_names[WEFT_I_COLL_KINDS] = {
 #define COLL(name_, text_, record_) [WEFT_I_##name_] = text_,
 #include "coll/kinds.def"
 #undef COLL
 };
 
-static const weft_i_record_name record_names[WEFT_I_COLL_KINDS] = {
+const weft_i_record_name weft_i_coll_record_names[WEFT_I_COLL_KINDS] = {
 #define COLL(name_, text_, record_) [WEFT_I_##name_] = {record_},
 #include "coll/kinds.def"
 #undef COLL
@@ -33,28 +36,53 @@ static const weft_i_record_name record_names[WEFT_I_COLL_KINDS] = {
 
 /* Relaxed throughout: settings that publish nothing else; ranks that disagree are caught by the
  * digest. */
-static atomic_size_t staged_up_to[2][WEFT_I_COLL_KINDS][COLUMNS] = {
+static thresholds staged_up_to = {
     {
-        /* Measured by `weft bench --tune` on 16 cores of a Xeon (Sapphire Rapids). */
-        [WEFT_I_ALL_REDUCE] = {8 << 10, 2 << 10, 2 << 10, 1 << 10},
-        [WEFT_I_REDUCE] = {16 << 10, 8 << 10, 2 << 10, 1 << 10},
-        [WEFT_I_BROADCAST] = {8 << 10, 4 << 10, 8 << 10, 16 << 10},
-        [WEFT_I_ALL_GATHER] = {4 << 10, 2 << 10, 2 << 10, 1 << 10},
-        [WEFT_I_GATHER] = {16 << 10, 8 << 10, 8 << 10, 4 << 10},
-        [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {8 << 10, 8 << 10, 16 << 10, 16 << 10},
-        [WEFT_I_ALL_TO_ALL] = {8 << 10, 8 << 10, 8 << 10, 8 << 10},
+        /* Measured by `weft bench --tune` on 2 and 16 cores of a Xeon (Sapphire Rapids). */
+        [WEFT_I_ALL_REDUCE] = {4 << 10, 16 << 10, 2 << 10, 1 << 10},
+        [WEFT_I_REDUCE] = {64 << 10, 64 << 10, 4 << 10, 2 << 10},
+        [WEFT_I_BROADCAST] = {64 << 10, 64 << 10, 32 << 10, 32 << 10},
+        [WEFT_I_ALL_GATHER] = {32 << 10, 64 << 10, 32 << 10, 32 << 10},
+        [WEFT_I_GATHER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_SCATTER] = {32 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_REDUCE_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_ALL_TO_ALL] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
     },
     {
         /* More ranks than cores, where a second sync costs more than a copy: 4 and 8 on 2 cores. */
-        [WEFT_I_ALL_REDUCE] = {8 << 10, 8 << 10, 4 << 10, 2 << 10},
-        [WEFT_I_REDUCE] = {16 << 10, 16 << 10, 8 << 10, 4 << 10},
+        [WEFT_I_ALL_REDUCE] = {64 << 10, 64 << 10, 16 << 10, 8 << 10},
+        [WEFT_I_REDUCE] = {64 << 10, 64 << 10, 32 << 10, 16 << 10},
+        [WEFT_I_BROADCAST] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_ALL_GATHER] = {64 << 10, 64 << 10, 32 << 10, 16 << 10},
+        [WEFT_I_GATHER] = {64 << 10, 64 << 10, 32 << 10, 32 << 10},
+        [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_REDUCE_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_ALL_TO_ALL] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+    },
+};
+
+/* The same for symmetric operands, which others can use where they are, at the price of one more
+ * sync. */
+static thresholds direct_beyond = {
+    {
+        [WEFT_I_ALL_REDUCE] = {4 << 10, 1 << 10, 512, 1 << 10},
+        [WEFT_I_REDUCE] = {2 << 10, 2 << 10, 1 << 10, 1 << 10},
+        [WEFT_I_BROADCAST] = {2 << 10, 4 << 10, 8 << 10, 16 << 10},
+        [WEFT_I_ALL_GATHER] = {1 << 10, 1 << 10, 1 << 10, 512},
+        [WEFT_I_GATHER] = {2 << 10, 2 << 10, 512, 512},
+        [WEFT_I_SCATTER] = {4 << 10, 2 << 10, 2 << 10, 4 << 10},
+        [WEFT_I_REDUCE_SCATTER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
+        [WEFT_I_ALL_TO_ALL] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
+    },
+    {
+        [WEFT_I_ALL_REDUCE] = {16 << 10, 16 << 10, 8 << 10, 4 << 10},
+        [WEFT_I_REDUCE] = {32 << 10, 32 << 10, 16 << 10, 8 << 10},
         [WEFT_I_BROADCAST] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
         [WEFT_I_ALL_GATHER] = {32 << 10, 32 << 10, 16 << 10, 8 << 10},
         [WEFT_I_GATHER] = {32 << 10, 32 << 10, 32 << 10, 16 << 10},
         [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {32 << 10, 32 << 10, 32 << 10, 32 << 10},
-        [WEFT_I_ALL_TO_ALL] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
+        [WEFT_I_REDUCE_SCATTER] = {64 << 10, 64 << 10, 32 << 10, 32 << 10},
+        [WEFT_I_ALL_TO_ALL] = {32 << 10, 32 << 10, 64 << 10, 64 << 10},
     },
 };
 
@@ -62,42 +90,34 @@ static atomic_size_t staged_up_to[2][WEFT_I_COLL_KINDS][COLUMNS] = {
 
 /* The same for single copies: bytes from one rank to another from which on they pay; first with a
  * core for each rank (2 and 16 cores of such Xeons), then without (4 ranks on 2 cores). */
-static atomic_size_t single_from[2][WEFT_I_COLL_KINDS][COLUMNS] = {
+static thresholds single_from = {
     {
-        [WEFT_I_ALL_REDUCE] = {1 << 20, 2 << 20, 128 << 10, 1 << 20},
+        [WEFT_I_ALL_REDUCE] = {2 << 20, 2 << 20, 1 << 20, 1 << 20},
+        [WEFT_I_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
         [WEFT_I_BROADCAST] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_ALL_GATHER] = {16 << 10, NEVER, 128 << 10, 512 << 10},
-        [WEFT_I_GATHER] = {64 << 10, 512 << 10, 256 << 10, 64 << 10},
-        [WEFT_I_SCATTER] = {32 << 10, 512 << 10, 256 << 10, 256 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {4 << 20, 1 << 20, 128 << 10, 64 << 10},
-        [WEFT_I_ALL_TO_ALL] = {16 << 10, 64 << 10, 32 << 10, 16 << 10},
-        [WEFT_I_LOW_CONTENTION_ALL_GATHER] = {16 << 10, NEVER, 128 << 10, 512 << 10},
-        [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = {4 << 20, 1 << 20, 128 << 10, 64 << 10},
+        [WEFT_I_ALL_GATHER] = {32 << 10, 1 << 20, 4 << 20, 4 << 20},
+        [WEFT_I_GATHER] = {NEVER, NEVER, NEVER, 1 << 20},
+        [WEFT_I_SCATTER] = {32 << 10, 1 << 20, 512 << 10, 256 << 10},
+        [WEFT_I_REDUCE_SCATTER] = {2 << 20, 1 << 20, 512 << 10, 64 << 10},
+        [WEFT_I_ALL_TO_ALL] = {32 << 10, 64 << 10, 32 << 10, 16 << 10},
+        [WEFT_I_LOW_CONTENTION_ALL_GATHER] = {32 << 10, 1 << 20, 4 << 20, 4 << 20},
+        [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = {2 << 20, 1 << 20, 512 << 10, 64 << 10},
     },
     {
         [WEFT_I_ALL_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
+        [WEFT_I_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
         [WEFT_I_BROADCAST] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_ALL_GATHER] = {2 << 20, 2 << 20, 2 << 20, 2 << 20},
+        [WEFT_I_ALL_GATHER] = {128 << 10, 128 << 10, 32 << 10, 32 << 10},
         [WEFT_I_GATHER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
         [WEFT_I_SCATTER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_ALL_TO_ALL] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_LOW_CONTENTION_ALL_GATHER] = {2 << 20, 2 << 20, 2 << 20, 2 << 20},
-        [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = {NEVER, NEVER, NEVER, NEVER},
+        [WEFT_I_REDUCE_SCATTER] = {1 << 20, 1 << 20, NEVER, NEVER},
+        [WEFT_I_ALL_TO_ALL] = {8 << 10, 8 << 10, 8 << 10, 8 << 10},
+        [WEFT_I_LOW_CONTENTION_ALL_GATHER] = {128 << 10, 128 << 10, 32 << 10, 32 << 10},
+        [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = {1 << 20, 1 << 20, NEVER, NEVER},
     },
 };
 
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
-
-const char *weft_i_coll_name(weft_i_coll_kind kind)
-{
-    return names[kind];
-}
-
-const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind)
-{
-    return &record_names[kind];
-}
 
 const char *weft_i_algorithm_name(weft_i_algorithm algorithm)
 {
@@ -113,7 +133,7 @@ static int column_of(int ranks)
 static int kind_named(const char *op)
 {
     for (int kind = 0; op && kind < WEFT_I_COLL_KINDS; kind++)
-        if (!strcmp(names[kind], op))
+        if (!strcmp(weft_i_coll_names[kind], op))
             return kind;
     return -1;
 }
@@ -126,20 +146,32 @@ static void load_from_environment(void)
                    weft_last_error());
 }
 
-weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded, size_t bytes)
+void weft_i_choose_load(void)
 {
     pthread_once(&load_once, load_from_environment);
+}
+
+static size_t look_up(const thresholds *table, int kind, int ranks, bool crowded)
+{
+    return atomic_load_explicit(&(*table)[crowded][kind][column_of(ranks)], memory_order_relaxed);
+}
+
+weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded, size_t bytes)
+{
     if (bytes <= WEFT_I_TINY)
         return WEFT_I_ALGO_TINY;
-    size_t staged =
-        atomic_load_explicit(&staged_up_to[crowded][kind][column_of(ranks)], memory_order_relaxed);
-    return bytes <= staged ? WEFT_I_ALGO_STAGED : WEFT_I_ALGO_LARGE;
+    size_t least = look_up(&direct_beyond, (int)kind, ranks, crowded);
+    return bytes <= least ? WEFT_I_ALGO_STAGED : WEFT_I_ALGO_LARGE;
+}
+
+size_t weft_i_choose_shown(weft_i_coll_kind kind, int ranks, bool crowded)
+{
+    return look_up(&staged_up_to, (int)kind, ranks, crowded);
 }
 
 size_t weft_i_choose_single(weft_i_coll_kind kind, int ranks, bool crowded)
 {
-    return atomic_load_explicit(&single_from[crowded][kind][column_of(ranks)],
-                                memory_order_relaxed);
+    return look_up(&single_from, (int)kind, ranks, crowded);
 }
 
 /* ---- public ---- */
@@ -165,49 +197,60 @@ static weft_status check(const char *op, int ranks, size_t bytes, int *kind)
 const char *weft_tune_choice(const char *op, int ranks, size_t bytes)
 {
     int kind;
+    weft_i_choose_load();
     if (check(op, ranks, 0, &kind) < 0)
         return NULL;
     return weft_i_algorithm_name(
         weft_i_choose((weft_i_coll_kind)kind, ranks, is_crowded(ranks), bytes));
 }
 
-size_t weft_tune_staged(const char *op, int ranks)
+static size_t tell(const thresholds *table, const char *op, int ranks)
 {
     int kind;
-    pthread_once(&load_once, load_from_environment);
-    if (check(op, ranks, 0, &kind) < 0)
-        return 0;
-    return atomic_load_explicit(&staged_up_to[is_crowded(ranks)][kind][column_of(ranks)],
-                                memory_order_relaxed);
+    weft_i_choose_load();
+    return check(op, ranks, 0, &kind) < 0 ? 0 : look_up(table, kind, ranks, is_crowded(ranks));
 }
 
-weft_status weft_tune_set(const char *op, int ranks, size_t bytes)
+/* `limited`: to the size of a slot. */
+static weft_status set(thresholds *table, const char *op, int ranks, size_t bytes, bool limited)
 {
     int kind;
-    WEFT_TRY(check(op, ranks, bytes, &kind));
+    WEFT_TRY(check(op, ranks, limited ? bytes : 0, &kind));
     for (int crowded = 0; crowded < 2; crowded++)
-        atomic_store_explicit(&staged_up_to[crowded][kind][column_of(ranks)], bytes,
+        atomic_store_explicit(&(*table)[crowded][kind][column_of(ranks)], bytes,
                               memory_order_relaxed);
     return WEFT_OK;
+}
+
+size_t weft_tune_staged(const char *op, int ranks)
+{
+    return tell(&staged_up_to, op, ranks);
+}
+
+size_t weft_tune_direct(const char *op, int ranks)
+{
+    return tell(&direct_beyond, op, ranks);
 }
 
 size_t weft_tune_single(const char *op, int ranks)
 {
-    int kind;
-    pthread_once(&load_once, load_from_environment);
-    return check(op, ranks, 0, &kind) < 0
-               ? 0
-               : weft_i_choose_single((weft_i_coll_kind)kind, ranks, is_crowded(ranks));
+    return tell(&single_from, op, ranks);
+}
+
+weft_status weft_tune_set(const char *op, int ranks, size_t bytes)
+{
+    WEFT_TRY(set(&staged_up_to, op, ranks, bytes, true));
+    return weft_tune_set_direct(op, ranks, bytes);
+}
+
+weft_status weft_tune_set_direct(const char *op, int ranks, size_t beyond)
+{
+    return set(&direct_beyond, op, ranks, beyond, true);
 }
 
 weft_status weft_tune_set_single(const char *op, int ranks, size_t from)
 {
-    int kind;
-    WEFT_TRY(check(op, ranks, 0, &kind));
-    for (int crowded = 0; crowded < 2; crowded++)
-        atomic_store_explicit(&single_from[crowded][kind][column_of(ranks)], from,
-                              memory_order_relaxed);
-    return WEFT_OK;
+    return set(&single_from, op, ranks, from, false);
 }
 
 /* Reads the lines of `text`; with `apply` sets them, otherwise only checks. */
@@ -219,7 +262,7 @@ static weft_status read_lines(const char *path, char *text, bool apply)
         size_t length = next ? (size_t)(next - line) : strlen(line);
         char copy[256], op[32];
         int ranks, kind, end = 0;
-        unsigned long long bytes, single = 0;
+        unsigned long long bytes, single = 0, direct = 0;
         number++;
         next = next ? next + 1 : NULL;
         if (length >= sizeof copy)
@@ -229,15 +272,19 @@ static weft_status read_lines(const char *path, char *text, bool apply)
         copy[strcspn(copy, "#")] = 0;
         if (!copy[strspn(copy, " \t\r")])
             continue;
-        int fields =
-            sscanf(copy, "%31s %d %llu %n%llu %n", op, &ranks, &bytes, &end, &single, &end);
-        if (fields < 3 || copy[end] || check(op, ranks, (size_t)bytes, &kind) < 0)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                               "%s:%d: wants \"<op> <ranks> <bytes> [<bytes>]\", not \"%s\"", path,
-                               number, copy);
+        int fields = sscanf(copy, "%31s %d %llu %n%llu %n%llu %n", op, &ranks, &bytes, &end,
+                            &direct, &end, &single, &end);
+        if (fields < 3 || copy[end] || check(op, ranks, (size_t)bytes, &kind) < 0 ||
+            check(op, ranks, (size_t)direct, &kind) < 0)
+            return weft_i_fail(
+                WEFT_ERR_INVALID_ARG,
+                "%s:%d: wants \"<op> <ranks> <bytes> [<bytes> [<bytes>]]\", not \"%s\"", path,
+                number, copy);
         if (apply)
             weft_tune_set(op, ranks, (size_t)bytes);
-        if (apply && fields == 4)
+        if (apply && fields >= 4)
+            weft_tune_set_direct(op, ranks, (size_t)direct);
+        if (apply && fields == 5)
             weft_tune_set_single(op, ranks, (size_t)single);
     }
     return WEFT_OK;

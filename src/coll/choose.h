@@ -26,12 +26,30 @@ typedef enum weft_i_algorithm {
     WEFT_I_ALGORITHMS
 } weft_i_algorithm;
 
-const char *weft_i_coll_name(weft_i_coll_kind kind);
-const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind);
+extern const char *const weft_i_coll_names[WEFT_I_COLL_KINDS];
+extern const weft_i_record_name weft_i_coll_record_names[WEFT_I_COLL_KINDS];
+
+static inline const char *weft_i_coll_name(weft_i_coll_kind kind)
+{
+    return weft_i_coll_names[kind];
+}
+
+static inline const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind)
+{
+    return &weft_i_coll_record_names[kind];
+}
+
 const char *weft_i_algorithm_name(weft_i_algorithm algorithm);
+
+/* Reads the thresholds that WEFT_TUNE names; once, before anything is chosen. */
+void weft_i_choose_load(void);
 
 /* `bytes`: what one rank shows the others (its whole input).  `crowded`: more ranks than cores. */
 weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded, size_t bytes);
+
+/* Up to how many bytes ordinary operands of a large call are shown whole at the entry, which every
+ * rank decides for its own. */
+size_t weft_i_choose_shown(weft_i_coll_kind kind, int ranks, bool crowded);
 
 /* Bytes from one rank to another from which on large ordinary operands are copied once by the
  * kernel (peek.h) instead of staged. */

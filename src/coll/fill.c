@@ -18,7 +18,7 @@ double weft_i_fill_premul(void)
     return premul;
 }
 
-weft_status weft_i_fill_check_group(const char *op, weft_group *group)
+weft_status weft_i_fill_refuse_group(const char *op, weft_group *group)
 {
     if (!group)
         return weft_last_status() < 0
@@ -33,7 +33,7 @@ weft_status weft_i_fill_check_group(const char *op, weft_group *group)
     return WEFT_OK;
 }
 
-weft_status weft_i_fill_check_operand(const char *op, const char *which, const weft_tensor *tensor)
+weft_status weft_i_fill_refuse_operand(const char *op, const char *which, const weft_tensor *tensor)
 {
     if (!tensor)
         return weft_last_status() < 0
@@ -46,10 +46,7 @@ weft_status weft_i_fill_check_operand(const char *op, const char *which, const w
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous", op,
                            which, weft_i_shape_text(weft_i_tensor_shape(tensor), text));
     WEFT_TRY(weft_i_storage_ready(tensor->storage, false));
-    /* Contiguous, so its end is easily found; the general check has the message. */
-    size_t end =
-        (size_t)(tensor->offset + weft_i_tensor_numel(tensor)) * weft_i_dtype_size(tensor->dtype);
-    return end <= tensor->storage->bytes ? WEFT_OK : weft_i_tensor_check_fits(op, tensor);
+    return weft_i_tensor_check_fits(op, tensor);
 }
 
 weft_status weft_i_fill_check_output(const char *op, const weft_tensor *tensor)
@@ -75,12 +72,19 @@ weft_status weft_i_fill_check_root(const char *op, const weft_group *group, int 
                        root, group->size, group->name, hint);
 }
 
+/* Notes where the elements are; tensors are contiguous here. */
+static inline char *place_of(const weft_tensor *x, size_t *bytes)
+{
+    size_t item = weft_i_dtype_size(x->dtype);
+    *bytes = (size_t)weft_i_tensor_numel(x) * item;
+    return weft_i_tensor_data(x);
+}
+
 weft_status weft_i_fill_input(weft_i_coll *coll, weft_tensor *in)
 {
     WEFT_TRY(weft_i_fill_check_operand(coll->call.op, "input", in));
     coll->in_tensor = in;
-    coll->in = weft_i_tensor_data(in);
-    coll->in_bytes = (size_t)weft_i_tensor_numel(in) * weft_i_dtype_size(in->dtype);
+    coll->in = place_of(in, &coll->in_bytes);
     coll->dtype = in->dtype;
     return WEFT_OK;
 }
@@ -89,8 +93,7 @@ weft_status weft_i_fill_output(weft_i_coll *coll, weft_tensor *out)
 {
     WEFT_TRY(weft_i_fill_check_output(coll->call.op, out));
     coll->out_tensor = out;
-    coll->out = weft_i_tensor_data(out);
-    coll->out_bytes = (size_t)weft_i_tensor_numel(out) * weft_i_dtype_size(out->dtype);
+    coll->out = place_of(out, &coll->out_bytes);
     if (coll->in_tensor && out->dtype != coll->dtype)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is %s, the output %s", coll->call.op,
                            weft_dtype_name(coll->dtype), weft_dtype_name(out->dtype));
@@ -128,7 +131,7 @@ weft_status weft_i_fill_reduction(weft_i_coll *coll, weft_reduction op)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %d is not a reduction", coll->call.op,
                            (int)op);
     coll->reduction = op;
-    coll->factor = premul;
+    coll->factor = op == WEFT_PREMUL_SUM ? premul : 1;
     coll->fold = weft_i_fold_find(coll->dtype, (weft_i_fold_op)op);
     if (!coll->fold)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: reduction %s has no meaning for %s", coll->call.op,

@@ -11,11 +11,39 @@
 /* First: names the operation, checks the group. */
 weft_status weft_i_fill_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group);
 
-weft_status weft_i_fill_check_group(const char *op, weft_group *group);
+weft_status weft_i_fill_refuse_group(const char *op, weft_group *group);
+
+static inline weft_status weft_i_fill_check_group(const char *op, weft_group *group)
+{
+    bool fine = group && weft_i_group_is_usable(group) && group->local;
+    return fine ? WEFT_OK : weft_i_fill_refuse_group(op, group);
+}
+
 weft_status weft_i_fill_check_root(const char *op, const weft_group *group, int root);
 
-/* A contiguous tensor on the CPU. */
-weft_status weft_i_fill_check_operand(const char *op, const char *which, const weft_tensor *tensor);
+/* A contiguous tensor on the CPU, inside its storage.  The second finds out what is wrong, or waits
+ * for what is under way on it. */
+weft_status weft_i_fill_refuse_operand(const char *op, const char *which,
+                                       const weft_tensor *tensor);
+
+static inline bool weft_i_fill_is_fine(const weft_tensor *x)
+{
+    const weft_storage *storage = x->storage;
+    if (storage->device != WEFT_CPU || !weft_i_tensor_is_contiguous(x))
+        return false;
+    size_t end = (size_t)(x->offset + weft_i_tensor_numel(x)) * weft_i_dtype_size(x->dtype);
+    /* Pairs with the release of who took the last claim off: see weft_i_storage_ready. */
+    return end <= storage->bytes &&
+           atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
+}
+
+static inline weft_status weft_i_fill_check_operand(const char *op, const char *which,
+                                                    const weft_tensor *tensor)
+{
+    return tensor && weft_i_fill_is_fine(tensor) ? WEFT_OK
+                                                 : weft_i_fill_refuse_operand(op, which, tensor);
+}
+
 weft_status weft_i_fill_check_output(const char *op, const weft_tensor *tensor);
 weft_status weft_i_fill_input(weft_i_coll *coll, weft_tensor *in);
 weft_status weft_i_fill_output(weft_i_coll *coll, weft_tensor *out);

@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/call.h"
 #include "coll/peek.h"
 
 #include <stddef.h>
@@ -21,6 +22,7 @@ static void destroy(weft_i_object *object)
     WEFT_OS->free(lane->targets);
     WEFT_OS->free(lane->factors);
     WEFT_OS->free(lane->samples);
+    WEFT_OS->free(lane->early);
     weft_i_object_free(object);
 }
 
@@ -42,10 +44,12 @@ static weft_i_lane *allocate(const weft_group *group)
     lane->targets = WEFT_OS->alloc(size * sizeof *lane->targets);
     lane->factors = WEFT_OS->alloc(size * sizeof *lane->factors);
     lane->samples = WEFT_OS->alloc(size * sizeof *lane->samples);
+    lane->early = WEFT_OS->alloc(size * sizeof *lane->early);
     lane->mail = weft_i_mail_new(group->size);
     lane->splits_at = round_up(sizeof(weft_i_lane_head), WEFT_I_LINE);
     lane->splits_stride = round_up(2 * size * sizeof(uint64_t), WEFT_I_LINE);
-    if (lane->sources && lane->targets && lane->factors && lane->samples && lane->mail)
+    if (lane->sources && lane->targets && lane->factors && lane->samples && lane->early &&
+        lane->mail)
         return lane;
     weft_i_object_drop(lane);
     return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for the lane of %d ranks", group->size);
@@ -87,6 +91,7 @@ weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
 {
     if (!group->lane) {
         weft_i_lane *lane = allocate(group);
+        weft_i_choose_load();
         if (!lane) {
             weft_status reason = weft_last_status();
             weft_i_pairing *none = NULL;
@@ -109,7 +114,7 @@ static weft_i_wait_mode mode_of(const weft_i_lane *lane)
     return aside ? WEFT_I_WAIT_SLEEP : lane->mode;
 }
 
-static const weft_i_card *card_of(const weft_i_lane *lane, int rank, uint32_t epoch)
+static weft_i_card *card_of(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
     return &weft_i_lane_head_of(lane, rank)->card[epoch % WEFT_I_TURNS];
 }
@@ -117,20 +122,52 @@ static const weft_i_card *card_of(const weft_i_lane *lane, int rank, uint32_t ep
 /* Has `rank` entered operation `epoch`, or tried to? */
 static bool has_entered(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
-    /* Pairs with the release of its arrival: its card is complete. */
+    /* Pairs with the release of its arrival: its card of an earlier try does not count. */
     uint64_t word =
         atomic_load_explicit(&weft_i_lane_head_of(lane, rank)->entry[epoch % WEFT_I_TURNS].arrival,
                              memory_order_acquire);
     return weft_i_arrival_epoch(word) == epoch;
 }
 
+bool weft_i_lane_has_come(const weft_i_lane *lane, int rank)
+{
+    /* Acquire: pairs with the release of its arrival; its payload is complete. */
+    uint64_t word = atomic_load_explicit(weft_i_point_turn(&lane->entry, rank, lane->epoch + 1),
+                                         memory_order_acquire);
+    uint64_t mine = atomic_load_explicit(weft_i_point_turn(&lane->entry, lane->me, lane->epoch + 1),
+                                         memory_order_relaxed);
+    return word == mine; /* epoch and digest of all calls so far */
+}
+
+typedef struct sought {
+    const weft_i_card *card;
+    uint32_t epoch;
+} sought;
+
+static bool is_shown(void *arg)
+{
+    const sought *it = arg;
+    /* Pairs with the release in weft_i_lane_enter: the card is complete. */
+    return atomic_load_explicit(&it->card->shown, memory_order_acquire) == it->epoch;
+}
+
+/* The card of a rank that has entered is there, or a moment away, unless it died just then. */
+static bool waits_for_card(const weft_i_card *card, uint32_t epoch)
+{
+    enum { MOMENT_MS = 20 };
+    sought it = {card, epoch};
+    return weft_i_wait_until(is_shown, &it, weft_i_os_deadline(MOMENT_MS));
+}
+
 /* A rank that calls something else than we do; -1 if the others only differ among themselves. */
 static int find_other(const weft_i_lane *lane, const weft_i_card *mine, uint32_t epoch)
 {
-    for (int rank = 0; rank < lane->size; rank++)
-        if (rank != lane->me && has_entered(lane, rank, epoch) &&
-            !weft_i_card_same(card_of(lane, rank, epoch), mine))
+    for (int rank = 0; rank < lane->size; rank++) {
+        const weft_i_card *theirs = card_of(lane, rank, epoch);
+        if (rank != lane->me && has_entered(lane, rank, epoch) && waits_for_card(theirs, epoch) &&
+            !weft_i_card_same(theirs, mine))
             return rank;
+    }
     return -1;
 }
 
@@ -180,8 +217,7 @@ static weft_i_point *entry_point(weft_i_lane *lane, int whom)
     return &lane->entry;
 }
 
-weft_status weft_i_lane_make_room_slowly(weft_i_lane *lane, const weft_i_call *call,
-                                         int64_t timeout_ms)
+weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
 {
     weft_i_point *point = entry_point(lane, 0);
     uint32_t needed = lane->epoch + 1 - (WEFT_I_TURNS - 1), newest = lane->epoch;
@@ -204,28 +240,48 @@ static void count(weft_i_lane *lane, int whom, uint32_t digest)
         lane->settled = lane->epoch;
 }
 
-weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
-                              int whom, uint32_t digest, int64_t timeout_ms)
+/* The group has ended; others may still read what the call was that ended it, so that no card of
+ * ours is shown any more. */
+static weft_status tell_end(weft_i_lane *lane, const weft_i_call *call, weft_i_telling *tell,
+                            void *who)
 {
+    weft_i_card unshown;
+    weft_status status = weft_i_group_check_revoked(call);
+    if (status != WEFT_ERR_MISMATCH)
+        return status;
+    tell(who, &unshown, false);
+    return fail_mismatch(lane, call, &unshown, true);
+}
+
+weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, int whom, uint32_t digest,
+                              int64_t timeout_ms, weft_i_telling *tell, void *who)
+{
+    if (weft_i_group_revoker(call->group))
+        return tell_end(lane, call, tell, who);
     weft_i_point *point = entry_point(lane, whom == WEFT_I_FOR_NOBODY ? 0 : whom + 1);
-    weft_i_meeting meeting;
+    weft_i_card *card = card_of(lane, lane->me, lane->epoch + 1);
+    weft_i_meeting meeting = {.culprit = -1};
     weft_status status = WEFT_OK;
-    if (card != weft_i_lane_next_card(lane)) {
-        status = weft_i_group_check_revoked(call);
-        return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, card, true) : status;
-    }
     digest = weft_i_digest(lane->chain, digest);
-    if (whom == WEFT_I_FOR_NOBODY) {
+    /* Relaxed: the arrival carries it. */
+    atomic_store_explicit(&card->shown, lane->epoch, memory_order_relaxed);
+    if (whom == WEFT_I_FOR_NOBODY)
         weft_i_signal_arrive(point, digest);
-    } else {
-        status = weft_i_group_meet(call, point, digest, timeout_ms, &meeting);
+    else
+        status = weft_i_signal_come(point, digest, &meeting);
+    tell(who, card, status == WEFT_OK);
+    /* Pairs with the acquire in is_shown. */
+    atomic_store_explicit(&card->shown, lane->epoch + 1, memory_order_release);
+    if (status == WEFT_OK && whom != WEFT_I_FOR_NOBODY)
+        status = weft_i_group_await(call, point, timeout_ms, &meeting);
+    if (status == WEFT_OK) {
+        count(lane, whom, digest);
+        return WEFT_OK;
     }
     if (status == WEFT_ERR_MISMATCH)
         fail_mismatch(lane, call, card, meeting.culprit < 0);
-    if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
+    if (weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* so that all get out, with the same cause */
-    if (status == WEFT_OK)
-        count(lane, whom, digest);
     return status;
 }
 
@@ -258,9 +314,7 @@ static bool are_out(void *arg)
 static void wait_for_stragglers(weft_i_lane *lane, const weft_i_call *call)
 {
     straggling who = {lane, call->group};
-    weft_i_wait wait = {
-        .ready = are_out, .arg = &who, .deadline = WEFT_I_NEVER, .mode = WEFT_I_WAIT_YIELD};
-    weft_i_wait_for(&wait);
+    weft_i_wait_until(are_out, &who, WEFT_I_NEVER);
 }
 
 weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)

@@ -4,7 +4,7 @@
  * own.  Its signal pad holds, for each rank,
  *   - four entry lines by turns: arrival word and up to 56 bytes beside it, one cache line to read
  * for a peer;
- *   - a step word for the phases inside an operation, and a bell;
+ *   - a step word for the phases inside an operation, counters of flows, and a bell;
  *   - a table of splits, by turns;
  * and each rank's block is its stage: four show slots by turns for operands that are shown at the
  * entry; in the same memory two input slots, and behind it two result slots, for those that go
@@ -41,6 +41,8 @@ typedef struct weft_i_lane_head {
     weft_i_entry_line entry[WEFT_I_TURNS];
     _Alignas(
         WEFT_I_LINE) _Atomic uint64_t step; /* as an arrival word, for phases after the entry */
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t flowed; /* chunks that are there: see flow.h */
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t taken;  /* chunks that this rank has taken */
     /* What nobody else reads as long as all goes well; far from lines that they do read. */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t entry_pass, step_pass; /* see base/signal.h */
     weft_i_card card[WEFT_I_TURNS];                               /* by turns, as the entries */
@@ -65,19 +67,22 @@ typedef enum weft_i_peek_way {
 typedef struct weft_i_sample {
     uint64_t address, value;
     int process;
+    int mode; /* how it waits */
     bool can;
 } weft_i_sample;
+
+typedef struct weft_i_spot weft_i_spot; /* where a rank's operands lie: call.h */
 
 typedef struct weft_i_lane {
     weft_i_object object;
     weft_i_block *block;     /* held; the pairing's own entry */
     weft_i_pairing *pairing; /* held */
     int me, size;
-    uint32_t epoch;   /* entries so far */
-    uint32_t settled; /* the last entry that all are known to have reached */
-    uint32_t chain;   /* digest of all entries so far */
-    uint32_t syncs;   /* so far */
-    weft_i_wait_mode mode;
+    uint32_t epoch;            /* entries so far */
+    uint32_t settled;          /* the last entry that all are known to have reached */
+    uint32_t chain;            /* digest of all entries so far */
+    uint32_t syncs;            /* so far */
+    weft_i_wait_mode mode;     /* the same on all ranks */
     weft_i_point entry, steps; /* where ranks meet to enter an operation, and inside it */
     char *heads;               /* rank 0's; the others' follow */
     size_t head_stride;
@@ -87,6 +92,8 @@ typedef struct weft_i_lane {
     double *factors;
     weft_i_peek_way peek;
     weft_i_sample *samples; /* of memory, by rank: whose process is which */
+    weft_i_spot *early;     /* by rank: what was used before the entry (early.h) */
+    uint32_t attempts;      /* entries with spots that were tried so far */
     weft_i_queue *queue;    /* NULL until something is posted */
     atomic_bool aside; /* the helper runs beside who needs its core: it sleeps instead of spinning.
                           Relaxed: a hint */
@@ -109,16 +116,19 @@ static inline unsigned char *weft_i_lane_payload(const weft_i_lane *lane, int ra
     return weft_i_lane_head_of(lane, rank)->entry[lane->epoch % WEFT_I_TURNS].payload;
 }
 
+/* While this rank enters: has `rank` come to the same entry, with the same call?  Then its payload
+ * is there, until it takes the arrival back. */
+bool weft_i_lane_has_come(const weft_i_lane *lane, int rank);
+
+static inline const unsigned char *weft_i_lane_coming_payload(const weft_i_lane *lane, int rank)
+{
+    return weft_i_lane_head_of(lane, rank)->entry[(lane->epoch + 1) % WEFT_I_TURNS].payload;
+}
+
 /* This rank's payload for the next entry: fill it, then enter. */
 static inline unsigned char *weft_i_lane_next_payload(const weft_i_lane *lane)
 {
     return weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) % WEFT_I_TURNS].payload;
-}
-
-/* And its card. */
-static inline weft_i_card *weft_i_lane_next_card(const weft_i_lane *lane)
-{
-    return &weft_i_lane_head_of(lane, lane->me)->card[(lane->epoch + 1) % WEFT_I_TURNS];
 }
 
 /* Table of 2 * size numbers of `rank`, for entry number `epoch`. */
@@ -152,26 +162,26 @@ static inline weft_i_box *weft_i_lane_box(const weft_i_lane *lane, int from, int
     return (weft_i_box *)(void *)(boxes + (size_t)to * weft_i_box_bytes(lane->size));
 }
 
-/* Before anything is written for the next entry: waits until nobody needs what was there. */
-weft_status weft_i_lane_make_room_slowly(weft_i_lane *lane, const weft_i_call *call,
-                                         int64_t timeout_ms);
-
-static inline weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call,
-                                                int64_t timeout_ms)
+/* May something be written for the next entry?  Otherwise the second waits until nobody needs what
+ * was there. */
+static inline bool weft_i_lane_has_room(const weft_i_lane *lane)
 {
-    return lane->epoch - lane->settled < WEFT_I_TURNS - 1
-               ? WEFT_OK
-               : weft_i_lane_make_room_slowly(lane, call, timeout_ms);
+    return lane->epoch - lane->settled < WEFT_I_TURNS - 1;
 }
+
+weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms);
 
 /* For whom an entry waits: all; nobody; or, if not negative, one rank. */
 enum { WEFT_I_FOR_ALL = -1, WEFT_I_FOR_NOBODY = -2 };
 
-/* Enters the next operation: shows the payload and the card, both filled before, and waits until
- * those have entered too.  On a timeout nothing has happened.  With another card than the next one
- * only tells why the group has ended. */
-weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card,
-                              int whom, uint32_t digest, int64_t timeout_ms);
+/* Who enters an operation: fills its card, and (`came`) does what else can be done while the
+ * arrival is on its way. */
+typedef void weft_i_telling(void *who, weft_i_card *card, bool came);
+
+/* Enters the next operation: shows the payload, filled before, and a card, which `tell` fills, and
+ * waits until those have entered too.  On a timeout nothing has happened. */
+weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, int whom, uint32_t digest,
+                              int64_t timeout_ms, weft_i_telling *tell, void *who);
 
 /* A barrier inside an operation.  A failure here leaves the others in the middle: the group is
  * revoked. */

@@ -4,36 +4,23 @@
  * from symmetric memory when large, in pieces through the stage otherwise.
  */
 #include "coll/list.h"
+#include "coll/show.h"
 
 #include "base/os.h"
 #include "base/status.h"
 
 enum { PIECE_LEAST = 16 << 10 };
 
-/* Shows `bytes` of the input at the entry (none where there is no input) and tells where `rank`'s
- * is afterwards. */
-static weft_status show(weft_i_coll *coll, bool giving, int whom)
-{
-    weft_i_lane *lane = coll->lane;
-    size_t bytes = giving ? coll->in_bytes : 0;
-    if (coll->algorithm == WEFT_I_ALGO_TINY)
-        return weft_i_coll_enter_for(coll, whom, coll->in, bytes);
-    weft_i_coll_put(weft_i_lane_show(lane, lane->me, lane->epoch + 1), coll->in, bytes);
-    return weft_i_coll_enter_for(coll, whom, NULL, 0);
-}
-
 /* The root shows its input and goes on, the others wait for it alone. */
 static weft_status show_from_root(weft_i_coll *coll)
 {
     bool root = coll->lane->me == coll->root;
-    return show(coll, root, root ? WEFT_I_FOR_NOBODY : coll->root);
+    return weft_i_show_and_enter(coll, root, root ? WEFT_I_FOR_NOBODY : coll->root);
 }
 
-static const char *shown_by(const weft_i_coll *coll, int rank)
+static weft_i_gift gift_of_root(const weft_i_coll *coll)
 {
-    return coll->algorithm == WEFT_I_ALGO_TINY
-               ? (const char *)weft_i_lane_payload(coll->lane, rank)
-               : weft_i_lane_show(coll->lane, rank, coll->lane->epoch);
+    return coll->lane->me == coll->root ? WEFT_I_GIVES : WEFT_I_GIVES_NOTHING;
 }
 
 /* ---- broadcast ---- */
@@ -47,6 +34,16 @@ static size_t piece_for(const weft_i_lane *lane, size_t total, size_t most)
     size_t quarter = (total / 4 + WEFT_I_LINE - 1) / WEFT_I_LINE * WEFT_I_LINE;
     size_t least = weft_i_coll_min(PIECE_LEAST, most);
     return weft_i_coll_min(quarter > least ? quarter : least, most);
+}
+
+static weft_status broadcast_flow(weft_i_coll *coll)
+{
+    weft_i_flow flow = weft_i_flow_long(coll->lane, coll->in_bytes);
+    if (coll->lane->me == coll->root)
+        WEFT_TRY(weft_i_flow_write(coll, &flow, coll->in, -1));
+    else
+        WEFT_TRY(weft_i_flow_read(coll, &flow, coll->root, coll->out));
+    return weft_i_coll_sync(coll);
 }
 
 static weft_status broadcast_pipeline(weft_i_coll *coll)
@@ -96,20 +93,21 @@ static weft_status broadcast_copies(weft_i_coll *coll, const weft_i_places *plac
 
 weft_status weft_i_coll_broadcast(weft_i_coll *coll)
 {
-    bool root = coll->lane->me == coll->root;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(show_from_root(coll));
-        if (!root)
-            weft_i_coll_put(coll->out, shown_by(coll, coll->root), coll->in_bytes);
-        return WEFT_OK;
+        return weft_i_show_take(coll, coll->root, coll->out);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes));
-    weft_status status = places.all_in ? broadcast_copies(coll, &places)
-                         : places.peek ? pull_from_root(coll, &places, 0)
-                                       : broadcast_pipeline(coll);
-    weft_i_coll_forget(&places);
-    return status;
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes, gift_of_root(coll)));
+    if (places.all_shown)
+        return weft_i_show_take(coll, coll->root, coll->out);
+    if (places.all_in)
+        return broadcast_copies(coll, &places);
+    if (places.peek)
+        return pull_from_root(coll, &places, 0);
+    if (weft_i_flow_pays(coll->lane, coll->in_bytes))
+        return broadcast_flow(coll);
+    return broadcast_pipeline(coll);
 }
 
 /* ---- parts: what scatter and all_to_all send, piece by piece ---- */
@@ -146,12 +144,95 @@ static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
             int rank = (lane->me + i) % lane->size;
             char *to = coll->out + (from_root ? 0 : (size_t)rank * part) + first;
             if (rank == lane->me && giving)
-                weft_i_coll_put(to, coll->in + (size_t)rank * part + first, bytes);
+                weft_i_coll_put_own(coll, to, coll->in + (size_t)rank * part + first, bytes);
             else if (!from_root || rank == coll->root)
                 memcpy(to, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * bytes, bytes);
         }
         WEFT_TRY(weft_i_coll_sync(coll));
     }
+    return WEFT_OK;
+}
+
+/*
+ * Some parts flow through the root's stage, the others are copied by the kernel meanwhile, by those
+ * whom they are for: the root alone would be too slow, and so would copies of one rank's memory by
+ * all at once.
+ */
+typedef struct sharing {
+    int served;          /* ranks behind the root to whom parts flow */
+    size_t part, pieces; /* bytes of a part, chunks of it */
+    weft_i_flow flow;    /* a chunk for each of them in turn */
+} sharing;
+
+static sharing share(const weft_i_coll *coll)
+{
+    sharing s = {.served = coll->lane->size / 2, .part = coll->count * coll->item};
+    s.flow = weft_i_flow_long(coll->lane, s.part);
+    s.pieces = weft_i_flow_chunks(&s.flow);
+    s.flow.total = s.pieces * (size_t)s.served * s.flow.chunk;
+    return s;
+}
+
+static size_t piece_bytes(const sharing *s, size_t piece)
+{
+    return weft_i_coll_min(s->flow.chunk, s->part - piece * s->flow.chunk);
+}
+
+static weft_status serve(weft_i_coll *coll, const sharing *s)
+{
+    const weft_i_lane *lane = coll->lane;
+    size_t around = weft_i_flow_around(&s->flow);
+    for (size_t k = 0; k < s->pieces * (size_t)s->served; k++) {
+        size_t piece = k / (size_t)s->served;
+        int rank = (lane->me + 1 + (int)(k % (size_t)s->served)) % lane->size;
+        if (k >= around) {
+            int last = (lane->me + 1 + (int)((k - around) % (size_t)s->served)) % lane->size;
+            WEFT_TRY(weft_i_flow_await_taken(coll, &s->flow, k - around, last));
+        }
+        weft_i_flow_put(coll, &s->flow, k,
+                        coll->in + (size_t)rank * s->part + piece * s->flow.chunk,
+                        piece_bytes(s, piece));
+    }
+    weft_i_coll_put_own(coll, coll->out, coll->in + (size_t)lane->me * s->part, s->part);
+    return WEFT_OK;
+}
+
+static weft_status be_served(weft_i_coll *coll, const sharing *s, int place)
+{
+    for (size_t piece = 0; piece < s->pieces; piece++) {
+        size_t k = piece * (size_t)s->served + (size_t)place;
+        WEFT_TRY(weft_i_flow_await(coll, &s->flow, coll->root, k));
+        memcpy(coll->out + piece * s->flow.chunk,
+               weft_i_flow_chunk(&s->flow, coll->lane, coll->root, k), piece_bytes(s, piece));
+        weft_i_flow_take(coll, &s->flow, k);
+    }
+    return WEFT_OK;
+}
+
+static weft_status scatter_shared(weft_i_coll *coll, const weft_i_places *places)
+{
+    const weft_i_lane *lane = coll->lane;
+    sharing s = share(coll);
+    int place = (lane->me - coll->root + lane->size - 1) % lane->size; /* the root is the last */
+    if (lane->me == coll->root)
+        WEFT_TRY(serve(coll, &s));
+    else if (place < s.served)
+        WEFT_TRY(be_served(coll, &s, place));
+    else
+        WEFT_TRY(weft_i_coll_fetch(coll, places, coll->root, (size_t)lane->me * s.part, coll->out,
+                                   s.part));
+    return weft_i_coll_sync(coll);
+}
+
+/* Of what the root has shown. */
+static weft_status take_my_part(const weft_i_coll *coll)
+{
+    size_t part = coll->count * coll->item;
+    const char *from = weft_i_shown_by(coll, coll->root) + (size_t)coll->lane->me * part;
+    if (coll->lane->me == coll->root)
+        weft_i_coll_put_own(coll, coll->out, from, part);
+    else
+        weft_i_coll_put(coll->out, from, part);
     return WEFT_OK;
 }
 
@@ -161,19 +242,21 @@ weft_status weft_i_coll_scatter(weft_i_coll *coll)
     size_t part = coll->count * coll->item, mine = (size_t)lane->me * part;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(show_from_root(coll));
-        weft_i_coll_put(coll->out, shown_by(coll, coll->root) + mine, part);
-        return WEFT_OK;
+        return take_my_part(coll);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, part));
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, part, gift_of_root(coll)));
     /* Others touch the root's input if theirs lie there too, or in the memory of all outputs. */
     const weft_i_pairing *common = places.all_in ? places.in : places.all_out ? places.out : NULL;
     weft_i_places root = {.in = (weft_i_pairing *)common,
                           .all_in = weft_i_coll_touch_in(coll, common, coll->root) != NULL};
-    weft_status status =
-        root.all_in || places.peek ? pull_from_root(coll, &root, mine) : parts_pipeline(coll, true);
-    weft_i_coll_forget(&places);
-    return status;
+    if (places.all_shown)
+        return take_my_part(coll);
+    if (root.all_in || places.peek)
+        return pull_from_root(coll, &root, mine);
+    if (lane->peek == WEFT_I_PEEK_KERNEL && weft_i_flow_pays(lane, part))
+        return scatter_shared(coll, &root);
+    return parts_pipeline(coll, true);
 }
 
 /* ---- all_to_all ---- */
@@ -202,28 +285,35 @@ static weft_status push_equal(weft_i_coll *coll, const weft_i_places *places)
     return weft_i_coll_sync(coll);
 }
 
+/* Takes this rank's part of what all have shown. */
+static weft_status take_shown(const weft_i_coll *coll)
+{
+    const weft_i_lane *lane = coll->lane;
+    size_t part = coll->count * coll->item, mine = (size_t)lane->me * part;
+    weft_i_coll_put_own(coll, coll->out + mine, coll->in + mine, part);
+    for (int i = 1; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        weft_i_coll_put(coll->out + (size_t)rank * part, weft_i_shown_by(coll, rank) + mine, part);
+    }
+    return WEFT_OK;
+}
+
 static weft_status all_to_all_equal(weft_i_coll *coll)
 {
-    weft_i_lane *lane = coll->lane;
     size_t part = coll->count * coll->item;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, true, WEFT_I_FOR_ALL));
-        for (int rank = 0; rank < lane->size; rank++)
-            weft_i_coll_put(coll->out + (size_t)rank * part,
-                            shown_by(coll, rank) + (size_t)lane->me * part, part);
-        return WEFT_OK;
+        WEFT_TRY(weft_i_show_and_enter(coll, true, WEFT_I_FOR_ALL));
+        return take_shown(coll);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, part));
-    weft_status status;
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, part, WEFT_I_GIVES));
+    if (places.all_shown)
+        return take_shown(coll);
     if (places.all_in || (places.peek && !places.all_out))
-        status = pull_equal(coll, &places);
-    else if (places.all_out)
-        status = push_equal(coll, &places);
-    else
-        status = parts_pipeline(coll, false);
-    weft_i_coll_forget(&places);
-    return status;
+        return pull_equal(coll, &places);
+    if (places.all_out)
+        return push_equal(coll, &places);
+    return parts_pipeline(coll, false);
 }
 
 /* Table row of a rank: bytes it sends to each, then bytes it expects from each. */
@@ -345,14 +435,12 @@ static weft_status all_to_all_uneven(weft_i_coll *coll)
     weft_i_places places;
     size_t largest = 0;
     write_splits(coll);
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->list ? 0 : SIZE_MAX));
-    weft_status status = check_splits(coll, &largest);
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->list ? 0 : SIZE_MAX,
+                                           WEFT_I_NEVER_SHOWN));
+    WEFT_TRY(check_splits(coll, &largest));
     bool peek = places.peek && largest >= coll->single_from;
-    if (status == WEFT_OK)
-        status = !coll->list && (places.all_in || peek) ? pull_uneven(coll, &places)
-                                                        : uneven_pipeline(coll, largest);
-    weft_i_coll_forget(&places);
-    return status;
+    return !coll->list && (places.all_in || peek) ? pull_uneven(coll, &places)
+                                                  : uneven_pipeline(coll, largest);
 }
 
 weft_status weft_i_coll_all_to_all(weft_i_coll *coll)

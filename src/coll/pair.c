@@ -57,9 +57,7 @@ static bool try_lock(void *lane)
 
 void weft_i_mail_lock_slowly(weft_i_lane *lane)
 {
-    weft_i_wait wait = {
-        .ready = try_lock, .arg = lane, .deadline = WEFT_I_NEVER, .mode = WEFT_I_WAIT_YIELD};
-    (void)weft_i_wait_for(&wait); /* whoever has it is a thread of ours */
+    weft_i_wait_until(try_lock, lane, WEFT_I_NEVER); /* whoever has it is a thread of ours */
 }
 
 static void count_under_way(weft_i_mail *mail, int change)

@@ -34,22 +34,42 @@ weft_status weft_i_peek_agree(weft_i_lane *lane, weft_group *group)
     weft_i_sample mine = {.address = (uintptr_t)&value,
                           .value = value,
                           .process = weft_i_os_process(),
+                          .mode = (int)lane->mode,
                           .can = !strcasecmp(weft_i_env_text(WEFT_I_ENV_SINGLE_COPY), "auto")};
     WEFT_TRY(show(group, "peek", &mine, lane->samples));
     for (int rank = 0; rank < lane->size && mine.can; rank++)
         mine.can = rank == lane->me || can_read(&lane->samples[rank]);
     WEFT_TRY(show(group, "peeked", &mine, lane->samples));
     lane->peek = WEFT_I_PEEK_KERNEL;
-    for (int rank = 0; rank < lane->size; rank++)
+    for (int rank = 0; rank < lane->size; rank++) {
         if (!lane->samples[rank].can)
             lane->peek = WEFT_I_PEEK_NONE;
+        /* One that shares its core makes all give way. */
+        if (lane->samples[rank].mode > (int)lane->mode)
+            lane->mode = (weft_i_wait_mode)lane->samples[rank].mode;
+    }
     return WEFT_OK;
 }
 
-/* A process may be gone some time before its death shows in the job's page. */
+typedef struct missed {
+    const weft_i_call *call;
+    int rank;
+} missed;
+
+static bool is_known(void *arg)
+{
+    const missed *it = arg;
+    return weft_i_group_fate(it->call->group, it->rank) < 0;
+}
+
+/* A process may be gone some time before its death shows in the job's page; then the others, whom
+ * this error ends the operation for, could not tell whose. */
 static weft_status failed(const weft_i_lane *lane, const weft_i_call *call, int rank, size_t bytes,
                           int error)
 {
+    enum { MOMENT_MS = 100 };
+    missed it = {call, rank};
+    weft_i_wait_until(is_known, &it, weft_i_os_deadline(MOMENT_MS));
     WEFT_TRY(weft_i_group_lost(call, rank));
     if (error == ESRCH)
         return weft_i_fail(WEFT_ERR_PEER_DEAD, "%s: rank %d (process %d) is gone", call->op,

@@ -7,33 +7,46 @@
  * one pass and no copy.  Large and ordinary: pieces go through the stage, folded by slices, with
  * one sync per piece (see `pipeline`).
  */
-#include "coll/call.h"
+#include "coll/show.h"
 
+enum { ONE_SHOT = 256 << 10 }; /* bytes, times the ranks squared */
 enum { CHUNK = 64 << 10 }; /* bytes of a single copy that is folded at once: fits a core's cache */
 
 /* ---- everybody shows its whole input ---- */
 
-/* Enters with the input and points lane->sources at element `first` of everybody's. */
-static weft_status show(weft_i_coll *coll, size_t first, int whom)
+/* Points lane->sources at element `first` of everybody's shown input. */
+static void aim_at_shown(weft_i_coll *coll, size_t first)
+{
+    weft_i_coll_read_factors(coll);
+    for (int rank = 0; rank < coll->lane->size; rank++)
+        coll->lane->sources[rank] = weft_i_shown_by(coll, rank) + first * coll->item;
+}
+
+/* Folds chunk by chunk, as they come. */
+static weft_status fold_flowing(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
-    if (coll->algorithm == WEFT_I_ALGO_TINY) {
-        WEFT_TRY(weft_i_coll_enter_for(coll, whom, coll->in, coll->in_bytes));
-    } else {
-        weft_i_spot factor = {.factor = coll->factor};
-        weft_i_coll_put(weft_i_lane_show(lane, lane->me, lane->epoch + 1), coll->in,
-                        coll->in_bytes);
-        WEFT_TRY(weft_i_coll_enter_for(coll, whom, &factor, sizeof factor));
+    weft_i_flow flow = weft_i_flow_shown(lane->epoch, coll->in_bytes);
+    for (size_t k = 0; k < weft_i_flow_chunks(&flow); k++) {
+        for (int rank = 0; rank < lane->size; rank++) {
+            if (rank != lane->me)
+                WEFT_TRY(weft_i_flow_await(coll, &flow, rank, k));
+            lane->sources[rank] = rank == lane->me ? coll->in + k * flow.chunk
+                                                   : weft_i_flow_chunk(&flow, lane, rank, k);
+        }
+        weft_i_coll_fold_to(coll, coll->out + k * flow.chunk,
+                            weft_i_flow_bytes(&flow, k) / coll->item);
     }
-    if (whom == WEFT_I_FOR_NOBODY)
-        return WEFT_OK;
-    weft_i_coll_read_factors(coll);
-    for (int rank = 0; rank < lane->size; rank++) {
-        const char *data = coll->algorithm == WEFT_I_ALGO_TINY
-                               ? (const char *)weft_i_lane_payload(lane, rank)
-                               : weft_i_lane_show(lane, rank, lane->epoch);
-        lane->sources[rank] = data + first * coll->item;
-    }
+    return WEFT_OK;
+}
+
+/* One-shot: folds `count` elements from `first` on of what all have shown. */
+static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
+{
+    aim_at_shown(coll, first);
+    if (weft_i_show_flows(coll))
+        return fold_flowing(coll);
+    weft_i_coll_fold_to(coll, coll->out, count);
     return WEFT_OK;
 }
 
@@ -79,6 +92,14 @@ static bool any_in_place(const weft_i_coll *coll)
         if (weft_i_coll_spot(coll, rank)->in_address == weft_i_coll_spot(coll, rank)->out_address)
             return true;
     return false;
+}
+
+/* Is the vector so short that every rank rather folds all of it than waits for lines which it wrote
+ * in turn? */
+static bool is_one_shot(const weft_i_coll *coll)
+{
+    size_t size = (size_t)coll->lane->size;
+    return coll->in_bytes * size * size <= ONE_SHOT;
 }
 
 /* One-shot, direct: everything from all inputs into my own output, which nobody else can reach. */
@@ -305,50 +326,47 @@ static void move_in(weft_i_coll *coll)
 weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, 0, WEFT_I_FOR_ALL));
-        weft_i_coll_fold_to(coll, coll->out, coll->count);
-        return WEFT_OK;
+        WEFT_TRY(weft_i_show_and_enter(coll, true, WEFT_I_FOR_ALL));
+        return fold_shown(coll, 0, coll->count);
     }
     weft_i_places places;
-    move_in(coll);
-    WEFT_TRY(
-        weft_i_coll_enter_with_places(coll, &places, coll->in_bytes / (size_t)coll->lane->size));
+    if (coll->in_bytes > coll->shown_up_to)
+        move_in(coll);
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes / (size_t)coll->lane->size,
+                                           WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
-    weft_status status;
+    if (places.all_shown)
+        return fold_shown(coll, 0, coll->count);
+    if (places.all_in && is_one_shot(coll) && !any_in_place(coll))
+        return pull(coll, &places, true);
     if (places.all_in && places.all_out)
-        status = two_shot(coll, &places, false);
-    else if (places.peek)
-        status = two_shot_copies(coll, &places);
-    else if (places.all_in && coll->lane->size == 2 && !any_in_place(coll))
-        status = pull(coll, &places, true);
-    else
-        status = pipeline(coll, &places, true);
-    weft_i_coll_forget(&places);
-    return status;
+        return two_shot(coll, &places, false);
+    if (places.peek)
+        return two_shot_copies(coll, &places);
+    if (places.all_in && coll->lane->size == 2 && !any_in_place(coll))
+        return pull(coll, &places, true);
+    return pipeline(coll, &places, true);
 }
 
 weft_status weft_i_coll_reduce(weft_i_coll *coll)
 {
     bool wanted = coll->lane->me == coll->root;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, 0, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
-        if (wanted)
-            weft_i_coll_fold_to(coll, coll->out, coll->count);
-        return WEFT_OK;
+        WEFT_TRY(weft_i_show_and_enter(coll, !wanted, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
+        return wanted ? fold_shown(coll, 0, coll->count) : WEFT_OK;
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, 0));
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, 0,
+                                           wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
     /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
     weft_i_pairing *common = places.all_out ? places.out : places.in;
     weft_i_places root = {.in = places.in, .out = common};
-    weft_status status;
+    if (places.all_shown)
+        return wanted ? fold_shown(coll, 0, coll->count) : WEFT_OK;
     if (places.all_in && weft_i_coll_touch_out(coll, common, coll->root))
-        status = two_shot(coll, &root, true);
-    else
-        status = pipeline(coll, &places, wanted);
-    weft_i_coll_forget(&places);
-    return status;
+        return two_shot(coll, &root, true);
+    return pipeline(coll, &places, wanted);
 }
 
 /* ---- reduce_scatter ---- */
@@ -396,16 +414,15 @@ static weft_status scatter_pipeline(weft_i_coll *coll)
 weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(show(coll, (size_t)coll->lane->me * coll->count, WEFT_I_FOR_ALL));
-        weft_i_coll_fold_to(coll, coll->out, coll->count);
-        return WEFT_OK;
+        WEFT_TRY(weft_i_show_and_enter(coll, true, WEFT_I_FOR_ALL));
+        return fold_shown(coll, (size_t)coll->lane->me * coll->count, coll->count);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->out_bytes));
+    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->out_bytes, WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
-    weft_status status = places.all_in ? scatter_direct(coll, &places)
-                         : places.peek ? scatter_copies(coll, &places)
-                                       : scatter_pipeline(coll);
-    weft_i_coll_forget(&places);
-    return status;
+    if (places.all_shown)
+        return fold_shown(coll, (size_t)coll->lane->me * coll->count, coll->count);
+    if (places.all_in)
+        return scatter_direct(coll, &places);
+    return places.peek ? scatter_copies(coll, &places) : scatter_pipeline(coll);
 }

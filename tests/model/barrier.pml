@@ -40,9 +40,9 @@
  *   @ src/base/signal.c give_up store release -> word_of
  *   @ src/base/signal.c give_up store release -> find_out
  *   @ src/base/signal.c mismatch_again load relaxed -> -
- *   @ src/base/signal.c weft_i_signal_meet load relaxed -> -
- *   @ src/base/signal.c weft_i_signal_meet load relaxed -> -
- *   @ src/base/signal.c weft_i_signal_meet load relaxed -> -
+ *   @ src/base/signal.c weft_i_signal_come load relaxed -> -
+ *   @ src/base/signal.c weft_i_signal_come load relaxed -> -
+ *   @ src/base/signal.c weft_i_signal_come load relaxed -> -
  */
 #ifndef N
 #define N 2

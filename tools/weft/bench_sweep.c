@@ -89,6 +89,10 @@ int bench_sweep_open(bench_sweep *sweep, const bench_options *options, int op)
     board->bind = options->bind;
     board->budget_ns = (int64_t)options->budget_ms * 1000000;
     plan_rows(board, options, op);
+    if (op != PLAN_BARRIER && op != PLAN_SEND_RECV) {
+        sweep->staged = weft_tune_staged(plan_op_name(op), ranks);
+        sweep->direct = weft_tune_direct(plan_op_name(op), ranks);
+    }
     return 0;
 }
 
@@ -106,9 +110,15 @@ void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place, int64_t 
 {
     int variants = kind == BENCH_FLOOR ? bench_floor_count(sweep->op) : 1;
     for (int i = 0; i < variants && sweep->columns < METER_COLUMNS; i++) {
-        bench_column column = {kind, in_place, i, staged};
+        bench_column column = {kind, in_place, i, staged, -1};
         sweep->column[sweep->columns++] = column;
     }
+}
+
+void bench_sweep_add_single(bench_sweep *sweep, int64_t staged, int64_t single)
+{
+    bench_sweep_add(sweep, BENCH_PLAIN, 0, staged);
+    sweep->column[sweep->columns - 1].single = single;
 }
 
 /* What one rank keeps from row to row. */
@@ -132,6 +142,8 @@ static int measure_weft(member *me, int row, int column, int repeat)
     /* All ranks are between two repetitions, so that none is in a call with another threshold. */
     if (c->staged >= 0)
         weft_tune_set(plan_op_name(me->sweep->op), rank.ranks, (size_t)c->staged);
+    if (c->single >= 0)
+        weft_tune_set_single(plan_op_name(me->sweep->op), rank.ranks, (size_t)c->single);
     int status = meter_measure(&me->meter, row, column, repeat, &who);
     if (status < 0 && weft_last_status() < 0)
         fprintf(stderr, "weft bench %s: %s\n", plan_op_name(me->sweep->op), weft_last_error());
@@ -272,16 +284,16 @@ int bench_sweep_run(bench_sweep *sweep)
 /* The algorithm of a column at a row; empty for operations that have only one. */
 static const char *way_of(const bench_sweep *sweep, const bench_column *c, int row)
 {
+    enum { TINY = 56 };
     const plan_case *what = &sweep->board->row[row].what;
-    const char *op = plan_op_name(sweep->op);
     if (c->kind == BENCH_FLOOR)
         return bench_floor_name(sweep->op, c->prototype);
     if (sweep->op == PLAN_BARRIER || sweep->op == PLAN_SEND_RECV)
         return "";
-    const char *way = weft_tune_choice(op, what->ranks, what->in_bytes);
-    if (c->staged < 0 || !strcmp(way, "tiny"))
-        return way;
-    return what->in_bytes <= (uint64_t)c->staged ? "staged" : "large";
+    size_t staged = c->staged >= 0           ? (size_t)c->staged
+                    : c->kind == BENCH_PLAIN ? sweep->staged
+                                             : sweep->direct;
+    return what->in_bytes <= TINY ? "tiny" : what->in_bytes <= staged ? "staged" : "large";
 }
 
 int bench_sweep_figure(const bench_sweep *sweep, int row, bench_kind kind, int in_place,

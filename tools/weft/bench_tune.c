@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the thresholds between algorithms on this machine.  At every size both algorithms are
- * measured by turns, with ordinary and with symmetric operands, which share one threshold; the
- * threshold taken makes the product of all times least, so that a single disturbed size does not
- * move it far.
+ * Finds the thresholds between algorithms on this machine.  At every size two ways are measured by
+ * turns: staged or in place, with symmetric operands; staged or in pieces, with ordinary ones; in
+ * pieces or copied by the kernel.  The threshold taken makes the product of all times least, so
+ * that a single disturbed size does not move it far.
  */
 #include "bench_tune.h"
 
@@ -24,48 +24,60 @@ static int tunable(int op)
 }
 
 /* Thresholds count what one rank shows: its input, which of a gathered size is a part. */
-static void choose_sizes(bench_options *options, int op)
+static void choose_sizes(bench_options *options, int op, uint64_t least, uint64_t most, int factor)
 {
     uint64_t pieces = op == PLAN_ALL_GATHER || op == PLAN_GATHER ? (uint64_t)options->ranks : 1;
     options->sizes = 0;
-    for (uint64_t bytes = LEAST; bytes <= BENCH_STAGED_MOST; bytes *= 2)
+    for (uint64_t bytes = least; bytes <= most; bytes *= (uint64_t)factor)
         options->size[options->sizes++] = bytes * pieces;
 }
 
-/* The log of the time of both kinds of operands at a row: columns `first` and `first` + 2. */
-static double cost(const bench_sweep *sweep, int row, int first)
+static double cost(const bench_sweep *sweep, int row, int column)
 {
-    bench_figure plain, symm;
-    if (!bench_figure_of(sweep->board, row, first, &plain) ||
-        !bench_figure_of(sweep->board, row, first + 2, &symm))
-        return 0;
-    return log(fmax(plain.p50, 0.01)) + log(fmax(symm.p50, 0.01));
+    bench_figure figure;
+    return bench_figure_of(sweep->board, row, column, &figure) ? log(fmax(figure.p50, 0.01)) : 0;
 }
 
-/* The largest staged size for which staging up to it and not beyond costs least. */
-static uint64_t best_threshold(const bench_sweep *sweep)
+/* How many rows the first column should have, and `second` the others, so that it costs least. */
+static int best_border(const bench_sweep *sweep, int first, int second)
 {
-    int rows = sweep->board->rows;
+    int rows = sweep->board->rows, border = 0;
     double total = 0, least;
-    uint64_t threshold = 0;
     for (int row = 0; row < rows; row++)
-        total += cost(sweep, row, 1);
+        total += cost(sweep, row, second);
     least = total;
     for (int row = 0; row < rows; row++) {
-        total += cost(sweep, row, 0) - cost(sweep, row, 1);
+        total += cost(sweep, row, first) - cost(sweep, row, second);
         if (total < least) {
             least = total;
-            threshold = sweep->board->row[row].what.in_bytes;
+            border = row + 1;
         }
     }
-    return threshold;
+    return border;
 }
 
-/* Measures one operation and writes its line; 0, or 1 after a message. */
-static int tune_one(bench_options *options, int op, FILE *out)
+/* The largest operand of the first rows. */
+static size_t up_to(const bench_sweep *sweep, int rows)
+{
+    return rows ? (size_t)sweep->board->row[rows - 1].what.in_bytes : 0;
+}
+
+/* Bytes from one rank to another at a row. */
+static size_t transfer_at(const bench_sweep *sweep, int row)
+{
+    const plan_case *what = &sweep->board->row[row].what;
+    return (size_t)(sweep->op == PLAN_ALL_REDUCE ? what->bytes / (uint64_t)what->ranks
+                                                 : what->part);
+}
+
+typedef struct thresholds {
+    size_t staged, direct, single;
+} thresholds;
+
+static int find_staged(bench_options *options, int op, thresholds *found)
 {
     bench_sweep sweep;
-    choose_sizes(options, op);
+    choose_sizes(options, op, LEAST, BENCH_STAGED_MOST, 2);
     if (bench_sweep_open(&sweep, options, op) < 0)
         return 1;
     for (int kind = BENCH_PLAIN; kind <= BENCH_SYMM; kind++) {
@@ -73,16 +85,42 @@ static int tune_one(bench_options *options, int op, FILE *out)
         bench_sweep_add(&sweep, (bench_kind)kind, 0, 0);
     }
     int status = bench_sweep_run(&sweep);
-    if (!status) {
-        uint64_t threshold = best_threshold(&sweep);
-        fprintf(out, "%-16s %3d %8llu\n", plan_op_name(op), options->ranks,
-                (unsigned long long)threshold);
-        printf(" %-16s %5d %10zu %10llu\n", plan_op_name(op), options->ranks,
-               weft_tune_staged(plan_op_name(op), options->ranks), (unsigned long long)threshold);
-        fflush(stdout);
-    }
+    found->staged = up_to(&sweep, best_border(&sweep, 0, 1));
+    found->direct = up_to(&sweep, best_border(&sweep, 2, 3));
     bench_sweep_close(&sweep);
     return status;
+}
+
+static int find_single(bench_options *options, int op, thresholds *found)
+{
+    enum { FIRST = 16 << 10, LAST = 4 << 20 };
+    bench_sweep sweep;
+    choose_sizes(options, op, FIRST, LAST, 4);
+    if (bench_sweep_open(&sweep, options, op) < 0)
+        return 1;
+    bench_sweep_add_single(&sweep, 0, INT64_MAX);
+    bench_sweep_add_single(&sweep, 0, 0);
+    int status = bench_sweep_run(&sweep), border = best_border(&sweep, 0, 1);
+    found->single = border < sweep.board->rows ? transfer_at(&sweep, border) : SIZE_MAX;
+    bench_sweep_close(&sweep);
+    return status;
+}
+
+/* Measures one operation and writes its line; 0, or 1 after a message. */
+static int tune_one(bench_options *options, int op, FILE *out)
+{
+    const char *name = plan_op_name(op);
+    thresholds found;
+    if (find_staged(options, op, &found) || find_single(options, op, &found))
+        return 1;
+    fprintf(out, "%-16s %3d %8zu %8zu %zu\n", name, options->ranks, found.staged, found.direct,
+            found.single);
+    printf(" %-16s %5d %10zu %10zu %10zu %10zu %12zd %12zd\n", name, options->ranks,
+           weft_tune_staged(name, options->ranks), found.staged,
+           weft_tune_direct(name, options->ranks), found.direct,
+           (ssize_t)weft_tune_single(name, options->ranks), (ssize_t)found.single);
+    fflush(stdout);
+    return 0;
 }
 
 static int tune_ranks(bench_options *options, FILE *out)
@@ -108,9 +146,11 @@ int bench_tune(const bench_options *options)
     bench_options mine = *options;
     bench_print_machine(out, 0, "");
     bench_print_machine(stdout, 0, "");
-    fprintf(out, "# op, ranks, bytes of the largest staged operand; for WEFT_TUNE\n");
-    printf("# the largest staged operand, bytes\n#%-16s %5s %10s %10s\n", "op", "ranks", "so far",
-           "measured");
+    fprintf(out, "# op, ranks, bytes up to which ordinary and symmetric operands are staged, bytes "
+                 "from which the kernel copies; for WEFT_TUNE\n");
+    printf("# staged, ordinary and symmetric operands, up to; copied by the kernel from: bytes, so "
+           "far and as measured (-1: never)\n#%-16s %5s %10s %10s %10s %10s %12s %12s\n",
+           "op", "ranks", "staged", "measured", "symmetric", "measured", "single", "measured");
     for (int i = 0; i < 4 && !options->ranks; i++) {
         mine.ranks = usual[i];
         if (usual[i] <= 8 || usual[i] <= cores) /* no more ranks than anybody would run here */

@@ -172,9 +172,11 @@ static void print_thresholds(const char *title, threshold *of)
 
 static int print_algorithms(void)
 {
-    print_thresholds("algorithms: tiny up to 56 bytes, staged up to this many bytes, then direct "
-                     "(symmetric), peeked or pipelined",
+    print_thresholds("algorithms: tiny up to 56 bytes, ordinary operands staged up to this many "
+                     "bytes, then peeked or pipelined",
                      weft_tune_staged);
+    print_thresholds("symmetric operands staged up to this many bytes, then direct",
+                     weft_tune_direct);
     print_thresholds("peeked (single copies of ordinary operands) from this many bytes between two "
                      "ranks",
                      weft_tune_single);
@@ -200,6 +202,7 @@ static void json_thresholds(json_writer *j, const char *name, threshold *of)
 static void json_algorithms(json_writer *j)
 {
     json_thresholds(j, "staged_up_to", weft_tune_staged);
+    json_thresholds(j, "direct_beyond", weft_tune_direct);
     json_thresholds(j, "single_from", weft_tune_single);
 }
 

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copying from ranks that are there already; see early.h. */
+#include "coll/early.h"
+
+#include "base/os.h"
+#include "coll/peek.h"
+
+void weft_i_early_prepare(weft_i_coll *coll, const weft_i_places *places)
+{
+    const weft_i_lane *lane = coll->lane;
+    bool root = lane->me == coll->root, pulls = false;
+    switch (coll->kind) { /* what certainly pulls, where it pulls at all */
+    case WEFT_I_ALL_GATHER:
+        pulls = !places->out;
+        break;
+    case WEFT_I_GATHER:
+        pulls = root && !places->out;
+        break;
+    case WEFT_I_ALL_TO_ALL:
+        pulls = !coll->in_splits;
+        break;
+    case WEFT_I_SCATTER:
+        pulls = !root;
+        break;
+    default:
+        break;
+    }
+    /* Between threads memory that was given back is not there to be read. */
+    bool reaches = places->peek || places->in || places->out;
+    coll->early = pulls && reaches && lane->peek != WEFT_I_PEEK_THREADS ? places : NULL;
+    for (int rank = 0; rank < lane->size; rank++)
+        lane->early[rank].attempt = 0;
+}
+
+static bool is_in(const weft_i_pairing *pairing, const weft_i_spot *spot)
+{
+    return pairing && pairing->serial == spot->in_serial;
+}
+
+/* Copies from byte `at` of the rank's input; false if it cannot be reached. */
+static bool copy(const weft_i_coll *coll, int rank, const weft_i_spot *spot, size_t at, char *to,
+                 size_t bytes)
+{
+    const weft_i_places *places = coll->early;
+    const weft_i_pairing *pairing = is_in(places->in, spot) ? places->in : places->out;
+    if (is_in(pairing, spot)) {
+        const weft_i_segment *block = pairing->blocks[rank];
+        if (spot->in_offset > block->bytes || block->bytes - spot->in_offset < at + bytes)
+            return false; /* of two tries; it will not count */
+        memcpy(to, block->base + spot->in_offset + at, bytes);
+        return true;
+    }
+    if (!places->peek)
+        return false;
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = WEFT_OS->read_process(coll->lane->samples[rank].process, to + done,
+                                          spot->in_address + at + done, bytes - done);
+        if (n <= 0)
+            return false; /* the entry will tell why */
+        done += (size_t)n;
+    }
+    return true;
+}
+
+static void take_from(weft_i_coll *coll, int rank)
+{
+    const weft_i_lane *lane = coll->lane;
+    size_t part = coll->count * coll->item;
+    size_t at = weft_i_coll_has_parts(coll->kind) ? (size_t)lane->me * part : 0;
+    char *to = coll->out + (coll->kind == WEFT_I_SCATTER ? 0 : (size_t)rank * part);
+    if (!part || !weft_i_lane_has_come(lane, rank))
+        return;
+    weft_i_spot spot = *(const weft_i_spot *)(const void *)weft_i_lane_coming_payload(lane, rank);
+    /* Once more: what was read between two arrivals would be of both. */
+    if (weft_i_lane_has_come(lane, rank) && !spot.shown && copy(coll, rank, &spot, at, to, part))
+        lane->early[rank] = spot;
+}
+
+void weft_i_early_take(weft_i_coll *coll)
+{
+    const weft_i_lane *lane = coll->lane;
+    for (int i = 1; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        if (coll->kind != WEFT_I_SCATTER || rank == coll->root)
+            take_from(coll, rank);
+    }
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing and following flows; see flow.h. */
+#include "coll/flow.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+enum {
+    PAYS_FROM = 4 << 10,   /* less is copied in less time than the second chunk takes to be told */
+    SHORT_CHUNK = 4 << 10, /* of 16 KiB at most */
+    CHUNK = 8 << 10,       /* of what fits a show slot */
+    LONG_CHUNK = 16 << 10,
+    FEW_LOOKS = 4096 /* without a look at the clock: about as long as it takes to copy a chunk */
+};
+
+bool weft_i_flow_pays(const weft_i_lane *lane, size_t total)
+{
+    return lane->mode == WEFT_I_WAIT_SPIN && lane->size > 1 && total > PAYS_FROM;
+}
+
+weft_i_flow weft_i_flow_shown(uint32_t epoch, size_t total)
+{
+    return (weft_i_flow){.total = total,
+                         .chunk = total <= 4 * SHORT_CHUNK ? SHORT_CHUNK : CHUNK,
+                         .at = (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_SHOW,
+                         .room = WEFT_I_SHOW,
+                         .epoch = epoch};
+}
+
+weft_i_flow weft_i_flow_long(const weft_i_lane *lane, size_t total)
+{
+    return (weft_i_flow){
+        .total = total, .chunk = LONG_CHUNK, .room = 2 * WEFT_I_SLOT, .epoch = lane->epoch};
+}
+
+/* ---- counts: number of the entry, and chunks ---- */
+
+static uint64_t count_of(const weft_i_flow *flow, size_t chunks)
+{
+    return (uint64_t)flow->epoch << 32 | (uint32_t)chunks;
+}
+
+static bool has_come_to(const _Atomic uint64_t *counter, uint64_t count)
+{
+    /* Pairs with the release in weft_i_flow_put and weft_i_flow_take: the chunk is complete, or
+     * needed no more. */
+    uint64_t now = atomic_load_explicit(counter, memory_order_acquire);
+    return (int64_t)(now - count) >= 0; /* entries wrap around as epochs do */
+}
+
+typedef struct following {
+    const weft_i_call *call;
+    const _Atomic uint64_t *counter;
+    uint64_t count;
+    int rank;
+} following;
+
+static bool is_there(void *arg)
+{
+    const following *f = arg;
+    return has_come_to(f->counter, f->count);
+}
+
+static weft_status is_lost(void *arg)
+{
+    const following *f = arg;
+    return weft_i_group_fate(f->call->group, f->rank);
+}
+
+/* The rank is in the middle of the operation, so there is no trying again. */
+static weft_status fail(const following *f, weft_status status, int64_t timeout_ms)
+{
+    char who[512];
+    const weft_group *group = f->call->group;
+    if (status != WEFT_ERR_TIMEOUT) {
+        weft_status told = weft_i_group_lost(f->call, f->rank);
+        status = told < 0 ? told
+                          : weft_i_fail(status, "%s: rank %d will not go on", f->call->op, f->rank);
+    } else {
+        weft_i_world_describe(group->world, group->members[f->rank], who, sizeof who);
+        weft_i_fail(WEFT_ERR_TIMEOUT, "%s in group \"%s\": waited %lld ms in its middle for %s",
+                    f->call->op, group->name, (long long)timeout_ms, who);
+    }
+    weft_i_group_spoil(group, weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+    return status;
+}
+
+static weft_status follow(weft_i_coll *coll, const _Atomic uint64_t *counter, uint64_t count,
+                          int rank)
+{
+    for (int looks = 0; looks < FEW_LOOKS; looks++)
+        if (has_come_to(counter, count))
+            return WEFT_OK;
+    following f = {&coll->call, counter, count, rank};
+    weft_i_wait wait = {.ready = is_there,
+                        .lost = is_lost,
+                        .arg = &f,
+                        .deadline = weft_i_os_deadline(coll->limit_ms),
+                        .mode = coll->lane->mode};
+    weft_status status = weft_i_wait_for(&wait);
+    return status < 0 ? fail(&f, status, coll->limit_ms) : WEFT_OK;
+}
+
+/* ---- the writer ---- */
+
+weft_status weft_i_flow_await_taken(weft_i_coll *coll, const weft_i_flow *flow, size_t k,
+                                    int reader)
+{
+    return follow(coll, &weft_i_lane_head_of(coll->lane, reader)->taken, count_of(flow, k + 1),
+                  reader);
+}
+
+/* Waits until chunk `k` may be written over what was there a round before. */
+static weft_status make_room(weft_i_coll *coll, const weft_i_flow *flow, size_t k, int reader)
+{
+    const weft_i_lane *lane = coll->lane;
+    size_t around = weft_i_flow_around(flow);
+    for (int rank = 0; rank < lane->size && k >= around; rank++)
+        if (rank != lane->me && (reader < 0 || rank == reader))
+            WEFT_TRY(weft_i_flow_await_taken(coll, flow, k - around, rank));
+    return WEFT_OK;
+}
+
+void weft_i_flow_put(weft_i_coll *coll, const weft_i_flow *flow, size_t k, const char *from,
+                     size_t bytes)
+{
+    const weft_i_lane *lane = coll->lane;
+    memcpy(weft_i_flow_chunk(flow, lane, lane->me, k), from, bytes);
+    /* Pairs with the acquire in has_come_to. */
+    atomic_store_explicit(&weft_i_lane_head_of(lane, lane->me)->flowed, count_of(flow, k + 1),
+                          memory_order_release);
+}
+
+weft_status weft_i_flow_write(weft_i_coll *coll, const weft_i_flow *flow, const char *data,
+                              int reader)
+{
+    for (size_t k = 0; k < weft_i_flow_chunks(flow); k++) {
+        WEFT_TRY(make_room(coll, flow, k, reader));
+        weft_i_flow_put(coll, flow, k, data + k * flow->chunk, weft_i_flow_bytes(flow, k));
+    }
+    return WEFT_OK;
+}
+
+/* ---- readers ---- */
+
+weft_status weft_i_flow_await(weft_i_coll *coll, const weft_i_flow *flow, int writer, size_t k)
+{
+    return follow(coll, &weft_i_lane_head_of(coll->lane, writer)->flowed, count_of(flow, k + 1),
+                  writer);
+}
+
+void weft_i_flow_take(weft_i_coll *coll, const weft_i_flow *flow, size_t k)
+{
+    if (flow->total <= flow->room)
+        return; /* nobody waits for it */
+    /* Pairs with the acquire in has_come_to. */
+    atomic_store_explicit(&weft_i_lane_head_of(coll->lane, coll->lane->me)->taken,
+                          count_of(flow, k + 1), memory_order_release);
+}
+
+weft_status weft_i_flow_read(weft_i_coll *coll, const weft_i_flow *flow, int writer, char *to)
+{
+    for (size_t k = 0; k < weft_i_flow_chunks(flow); k++) {
+        WEFT_TRY(weft_i_flow_await(coll, flow, writer, k));
+        memcpy(to + k * flow->chunk, weft_i_flow_chunk(flow, coll->lane, writer, k),
+               weft_i_flow_bytes(flow, k));
+        weft_i_flow_take(coll, flow, k);
+    }
+    return WEFT_OK;
+}

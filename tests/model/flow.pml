@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flows: src/coll/flow.c.  Rank 0 writes K chunks in each of E operations through a stage with room
+ * for R of them, all others read.  Operations begin with an entry of all and end with a sync of all,
+ * both taken as one step here (barrier.pml has them in full); what other operations show before
+ * their entry goes over the same stage.  One rank may die at any step.
+ *
+ * Checked: a reader sees each chunk whole from the beginning of its copy to the end; every wait
+ * ends, also if a rank dies.
+ *
+ * Variants that must fail:
+ *   EARLY_COUNT     the writer counts a chunk before it is there
+ *   NO_ROOM         the writer does not wait until the chunk it overwrites was taken
+ *   NO_ENTRY_NUMBER counts start anew in each operation, without the number of its entry
+ *   NO_SYNC         nobody waits for the others at the end
+ *
+ * The atomic operations it stands for (scripts/check-atomics compares them with the code):
+ *   @ src/coll/flow.c has_come_to load acquire -> weft_i_flow_put
+ *   @ src/coll/flow.c weft_i_flow_put store release -> has_come_to
+ *   @ src/coll/flow.c weft_i_flow_take store release -> has_come_to
+ */
+#ifndef N
+#define N 2
+#endif
+#ifndef E
+#define E 2
+#endif
+#ifndef K
+#define K 3
+#endif
+#ifndef R
+#define R 2
+#endif
+#ifndef DEATHS
+#define DEATHS 1
+#endif
+
+#define TORN 255
+#define CHUNK(e, k) ((e) * K + (k) + 1)
+#ifdef NO_ENTRY_NUMBER
+#define COUNT(e, k) (k)
+#else
+#define COUNT(e, k) ((e) * (K + 1) + (k))
+#endif
+
+byte stage[R];  /* which chunk lies there; TORN while it is written */
+byte flowed;    /* count of the writer */
+byte taken[N];  /* counts of the readers */
+byte met[N];    /* entries and syncs that a rank has come to */
+bool dead[N], gone[N];
+byte deaths;
+
+#define LOST(r) (dead[r] || gone[r])
+#define MAYBE_DIE if :: true :: atomic { deaths > 0 -> deaths--; dead[me] = true }; goto end fi
+
+/* Entry or sync: all come, or one is lost. */
+inline meet()
+{
+    met[me]++;
+    other = 0;
+    do
+    :: other == N -> break
+    :: other < N && met[other] >= met[me] -> other++
+    :: other < N && met[other] < met[me] && LOST(other) -> goto end
+    od
+}
+
+inline write_chunk()
+{
+    if
+    :: k < R -> skip
+    :: else ->
+        other = 1;
+        do
+        :: other == N -> break
+#ifdef NO_ROOM
+        :: other < N -> other++
+#else
+        :: other < N && taken[other] >= COUNT(e, k - R + 1) -> other++
+        :: other < N && taken[other] < COUNT(e, k - R + 1) && LOST(other) -> goto end
+#endif
+        od
+    fi;
+#ifdef EARLY_COUNT
+    flowed = COUNT(e, k + 1);
+#endif
+    stage[k % R] = TORN;
+    MAYBE_DIE;
+    stage[k % R] = CHUNK(e, k);
+#ifndef EARLY_COUNT
+    flowed = COUNT(e, k + 1);
+#endif
+    MAYBE_DIE
+}
+
+inline read_chunk()
+{
+    if
+    :: flowed >= COUNT(e, k + 1)
+    :: flowed < COUNT(e, k + 1) && LOST(0) -> goto end
+    fi;
+    assert(stage[k % R] == CHUNK(e, k)); /* the copy begins ... */
+    MAYBE_DIE;
+    assert(stage[k % R] == CHUNK(e, k)); /* ... and ends */
+    taken[me] = COUNT(e, k + 1)
+}
+
+proctype rank(byte me)
+{
+    byte e, k, other;
+    do
+    :: e == E -> break
+    :: e < E ->
+        if :: me == 0 -> stage[0] = TORN :: else fi; /* shown for this entry */
+        meet();
+#ifdef NO_ENTRY_NUMBER
+        if :: me == 0 -> flowed = 0 :: else -> taken[me] = 0 fi;
+#endif
+        k = 0;
+        do
+        :: k == K -> break
+        :: k < K ->
+            if
+            :: me == 0 -> write_chunk()
+            :: me != 0 -> read_chunk()
+            fi;
+            k++
+        od;
+#ifndef NO_SYNC
+        meet();
+#endif
+        e++
+    od;
+end:
+    gone[me] = true
+}
+
+init
+{
+    byte i;
+    atomic {
+        select(deaths : 0 .. DEATHS);
+        for (i : 0 .. N - 1) { run rank(i) }
+    }
+}
