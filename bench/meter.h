@@ -198,8 +198,25 @@ static inline double meter_quantile(double *values, int count, double quantile)
     return values[(int)(quantile * (count - 1) + 0.5)];
 }
 
-/* Rank 0, while all ranks wait: the result of `calls` calls from the stamps on the lanes. */
-static inline meter_result meter_sum_up(const meter_board *board, int calls)
+/*
+ * Means of `round` calls at a time, in place; returns how many.  Where roots rotate, calls differ
+ * by whose turn it is, and the median of single ones would be that of the luckier half.
+ */
+static inline int meter_rounds(double *us, int calls, int round)
+{
+    int rounds = calls < round ? 0 : calls / round;
+    for (int i = 0; i < rounds; i++) {
+        double sum = 0;
+        for (int k = 0; k < round; k++)
+            sum += us[i * round + k];
+        us[i] = sum / round;
+    }
+    return rounds ? rounds : calls;
+}
+
+/* Rank 0, while all ranks wait: the result of `calls` calls from the stamps on the lanes, of which
+ * `round` in turn belong together. */
+static inline meter_result meter_sum_up(const meter_board *board, int calls, int round)
 {
     static double us[METER_CALLS]; /* one rank per process, or one thread of it, is rank 0 */
     meter_result result;
@@ -215,8 +232,9 @@ static inline meter_result meter_sum_up(const meter_board *board, int calls)
     }
     for (int r = 0; r < board->ranks; r++)
         result.wrong += board->lane[r].wrong;
-    result.p99 = meter_quantile(us, calls, 0.99);
-    result.p50 = us[(calls - 1) / 2];
+    int samples = meter_rounds(us, calls, round);
+    result.p99 = meter_quantile(us, samples, 0.99);
+    result.p50 = us[(samples - 1) / 2];
     result.least = us[0];
     result.calls = (uint32_t)calls;
     return result;
@@ -266,7 +284,7 @@ static inline int meter_calls(meter *m, const meter_contender *who, const patter
         return -1;
     if (m->rank == 0) {
         uint32_t note = result->note;
-        *result = meter_sum_up(m->board, calls);
+        *result = meter_sum_up(m->board, calls, plan_op_rooted(p->what.op) ? m->ranks : 1);
         result->note = note;
     }
     return meter_meet(m);

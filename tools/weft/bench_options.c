@@ -2,6 +2,8 @@
 /* The options of `weft bench`; see bench_options.h. */
 #include "bench_options.h"
 
+#include "bench_report.h"
+
 #include <weft/weft.h>
 
 #include <errno.h>
@@ -138,6 +140,11 @@ static int set_repeats(reader *r, const char *text)
     return read_int(text, 1, METER_REPEATS, &r->into->repeats);
 }
 
+static int set_rounds(reader *r, const char *text)
+{
+    return read_int(text, 1, BENCH_ROUNDS, &r->into->rounds);
+}
+
 static int set_budget(reader *r, const char *text)
 {
     return read_int(text, 1, 600000, &r->into->budget_ms);
@@ -240,6 +247,8 @@ static const struct {
     {"--iters", "N", set_iters, 1, "calls of a repetition at most (2000)"},
     {"--warmup", "N", set_warmup, 1, "calls before each repetition (4)"},
     {"--repeats", "N", set_repeats, 1, "repetitions; the median of their medians counts (3)"},
+    {"--rounds", "N", set_rounds, 1,
+     "with --peers: all take turns, the middle turn of each counts (3)"},
     {"--budget", "MS", set_budget, 1, "time of a repetition (40)"},
     {"--bind", "core|none", set_bind, 1, "one core a rank, counted round (core)"},
     {"--json", NULL, set_json, 0, "print JSON"},
@@ -340,6 +349,7 @@ int bench_options_read(bench_options *options, int argc, char **argv, const char
     options->iters = METER_CALLS;
     options->warmup = 4;
     options->repeats = 3;
+    options->rounds = 3;
     options->budget_ms = 40;
     options->bind = 1;
     options->staged = -1;

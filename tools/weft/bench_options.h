@@ -20,7 +20,7 @@ typedef struct bench_options {
     int64_t staged; /* --algo: weft stages operands up to this size; -1: as its table says */
     int in_place, symm, async, floor;
     int json, csv;
-    int iters, warmup, repeats, budget_ms;
+    int iters, warmup, repeats, rounds, budget_ms;
     int bind; /* one core a rank */
     const char *compare, *from, *save, *plot;
     double threshold;

@@ -24,7 +24,7 @@ typedef struct table {
     int behind, above; /* rows that miss a goal */
 } table;
 
-static int run_weft(table *t, int op)
+static int run_weft(table *t, bench_report *round, int op)
 {
     bench_sweep sweep;
     if (bench_sweep_open(&sweep, t->options, op) < 0)
@@ -33,13 +33,13 @@ static int run_weft(table *t, int op)
     bench_sweep_add(&sweep, BENCH_PLAIN, 0, -1);
     bench_sweep_add(&sweep, BENCH_FLOOR, 0, -1);
     int status = bench_sweep_run(&sweep);
-    if (bench_sweep_report(&sweep, &t->report) < 0)
+    if (bench_sweep_report(&sweep, round) < 0)
         status = 1;
     bench_sweep_close(&sweep);
     return status;
 }
 
-static int run_peer(table *t, const bench_peer *peer, int op)
+static int run_peer(table *t, bench_report *round, const bench_peer *peer, int op)
 {
     bench_sweep sweep;
     int status = 0;
@@ -55,10 +55,26 @@ static int run_peer(table *t, const bench_peer *peer, int op)
             continue;
         snprintf(f.who, sizeof f.who, "%s", peer->name);
         snprintf(f.backend, sizeof f.backend, "%s", peer->family);
-        status |= bench_report_add(&t->report, &f) < 0;
+        status |= bench_report_add(round, &f) < 0;
     }
     bench_sweep_close(&sweep);
     bench_progress(NULL);
+    return status;
+}
+
+/* All contenders one after the other, several times: the machine may change meanwhile. */
+static int run_rounds(table *t, int op)
+{
+    bench_report round[BENCH_ROUNDS] = {0};
+    int rounds = t->options->rounds, status = 0;
+    for (int r = 0; r < rounds; r++) {
+        status |= run_weft(t, &round[r], op);
+        for (int p = 0; p < BENCH_PEERS; p++)
+            status |= run_peer(t, &round[r], &t->peer[p], op);
+    }
+    status |= bench_report_merge(&t->report, round, rounds) < 0;
+    for (int r = 0; r < rounds; r++)
+        bench_report_free(&round[r]);
     return status;
 }
 
@@ -122,9 +138,11 @@ static void print_op(table *t, int op)
 static void print_head(const table *t)
 {
     bench_print_machine(stdout, bench_ranks_of(t->options), bench_binding(t->options));
-    printf("# %s %s; medians; symm and plain: weft with symmetric and with ordinary operands\n",
-           weft_dtype_name((weft_dtype)t->options->dtype),
-           weft_reduction_name((weft_reduction)t->options->reduction));
+    printf(
+        "# %s %s; medians, the middle of %d rounds; symm and plain: weft with symmetric and with "
+        "ordinary operands\n",
+        weft_dtype_name((weft_dtype)t->options->dtype),
+        weft_reduction_name((weft_reduction)t->options->reduction), t->options->rounds);
     for (int i = 0; i < BENCH_PEERS; i++) {
         const bench_peer *p = &t->peer[i];
         printf("# %s: %s%s%s\n", p->key, p->name, *p->missing ? ": " : "",
@@ -151,9 +169,7 @@ int bench_peers(const bench_options *options)
         int op = options->ops ? options->op[i] : i;
         if (op == PLAN_SEND_RECV && bench_ranks_of(options) < 2)
             continue;
-        status |= run_weft(&t, op);
-        for (int p = 0; p < BENCH_PEERS; p++)
-            status |= run_peer(&t, &t.peer[p], op);
+        status |= run_rounds(&t, op);
         if (text)
             print_op(&t, op);
     }

@@ -24,6 +24,53 @@ int bench_report_add(bench_report *report, const bench_figure *figure)
     return 0;
 }
 
+static bench_figure *find(const bench_report *report, const char *op, const char *who, int in_place,
+                          uint64_t bytes)
+{
+    for (int i = 0; i < report->count; i++) {
+        bench_figure *f = &report->figure[i];
+        if (f->bytes == bytes && f->in_place == in_place && !strcmp(f->op, op) &&
+            !strcmp(f->who, who))
+            return f;
+    }
+    return NULL;
+}
+
+/* The round of this measurement that is neither the best nor the worst. */
+static bench_figure middle_of(const bench_report *round, int rounds, const bench_figure *like)
+{
+    const bench_figure *all[BENCH_ROUNDS];
+    uint64_t wrong = 0;
+    int count = 0;
+    for (int r = 0; r < rounds && r < BENCH_ROUNDS; r++) {
+        const bench_figure *f = find(&round[r], like->op, like->who, like->in_place, like->bytes);
+        if (!f)
+            continue;
+        int at = count++;
+        for (; at > 0 && all[at - 1]->p50 > f->p50; at--)
+            all[at] = all[at - 1];
+        all[at] = f;
+        wrong += f->wrong;
+    }
+    bench_figure middle = *all[(count - 1) / 2];
+    middle.wrong = wrong;
+    return middle;
+}
+
+int bench_report_merge(bench_report *report, const bench_report *round, int rounds)
+{
+    for (int r = 0; r < rounds; r++)
+        for (int i = 0; i < round[r].count; i++) {
+            const bench_figure *f = &round[r].figure[i];
+            if (find(report, f->op, f->who, f->in_place, f->bytes))
+                continue;
+            bench_figure middle = middle_of(round, rounds, f);
+            if (bench_report_add(report, &middle) < 0)
+                return -1;
+        }
+    return 0;
+}
+
 void bench_report_free(bench_report *report)
 {
     free(report->figure);
@@ -71,13 +118,7 @@ int bench_figure_of(const meter_board *board, int row, int column, bench_figure 
 const bench_figure *bench_report_find(const bench_report *report, const char *op, const char *who,
                                       int in_place, uint64_t bytes)
 {
-    for (int i = 0; i < report->count; i++) {
-        const bench_figure *f = &report->figure[i];
-        if (f->bytes == bytes && f->in_place == in_place && !strcmp(f->op, op) &&
-            !strcmp(f->who, who))
-            return f;
-    }
-    return NULL;
+    return find(report, op, who, in_place, bytes);
 }
 
 static const char *fact(const char *name, weft_machine_fact *out)

@@ -28,6 +28,13 @@ typedef struct bench_report {
 
 /* 0, or -1 if there is no memory. */
 int bench_report_add(bench_report *report, const bench_figure *figure);
+
+enum { BENCH_ROUNDS = 15 };
+
+/* Takes up several rounds of the same measurements: of each contender at each size the middle one
+ * counts.  0, or -1. */
+int bench_report_merge(bench_report *report, const bench_report *round, int rounds);
+
 void bench_report_free(bench_report *report);
 
 /* The figure of a row and column of a board: medians over its repetitions.  False if it was not
