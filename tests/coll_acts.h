@@ -225,4 +225,14 @@ static inline bool act_input_is_intact(const act *a, const act_operands *o, int 
                                   weft_tensor_data(o->in)) < 0;
 }
 
+/* One act from beginning to end; its result must be right. */
+__attribute__((unused)) static void act_perform(const act *a, int rank, int size, weft_group *group)
+{
+    weft_scope_open();
+    act_operands o = act_prepare(a, rank, size);
+    CHECK_OK(act_run(a, &o, group));
+    CHECK_INT(act_check(a, &o, rank, size), -1);
+    weft_scope_close();
+}
+
 #endif

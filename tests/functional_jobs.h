@@ -4,7 +4,7 @@
 #ifndef WEFT_TESTS_FUNCTIONAL_JOBS_H
 #define WEFT_TESTS_FUNCTIONAL_JOBS_H
 
-#include "harness_ranks.h"
+#include "jobs.h"
 #include "tensor/tensor.h"
 
 #include <weft/weft.h>
@@ -23,16 +23,6 @@
         }                                                                                 \
     }                                                                                     \
     static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
-
-static weft_group *join(void)
-{
-    weft_init_opts opts = WEFT_INIT_OPTS;
-    opts.timeout_ms = 30000;
-    weft_group *world = weft_init(&opts);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
 
 static void leave(weft_group *world)
 {

@@ -220,6 +220,15 @@ static long pages_allowed(const footprint *early)
     return early->pages + early->pages / 20 + (harness_in_threads ? 8192 : 512);
 }
 
+/* Gives free memory back to the system, as the C library's allocator does it.  Sanitizers have one
+ * of their own, beside which that one is never set up, and must not be touched by several threads.
+ */
+static void trim(void)
+{
+    if (!VALUES_SANITIZED)
+        malloc_trim(0);
+}
+
 /* What a rank has when all its groups and works are gone; compared with `early`, if there is one,
  * when helper threads that still drop something have had time to. */
 static footprint measure_bare(soak *s, const footprint *early)
@@ -230,11 +239,11 @@ static footprint measure_bare(soak *s, const footprint *early)
         s->groups[g] = NULL;
     }
     CHECK_OK(weft_group_barrier(s->world, WEFT_DEFAULT)); /* peers have let go too */
-    malloc_trim(0);
+    trim();
     footprint now = measure();
     for (int i = 0; early && i < 200 && now.pages > pages_allowed(early); i++) {
         nanosleep(&(struct timespec){0, 20000000}, NULL);
-        malloc_trim(0);
+        trim();
         now = measure();
     }
     CHECK_OK(weft_group_barrier(s->world, WEFT_DEFAULT));

@@ -2,29 +2,13 @@
 /* Collected calls: each kind, in place and not, many; what is refused, and that then nothing is
  * launched. */
 #include "fault.h"
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
 
 #include <pthread.h>
 
 enum { CALLS = 20 };
-
-static weft_group *join(void)
-{
-    weft_init_opts opts = WEFT_INIT_OPTS;
-    opts.timeout_ms = 20000;
-    weft_group *world = weft_init(&opts);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 static weft_dtype dtype_of(int k)
 {
@@ -95,7 +79,7 @@ static void run_gather_and_scatter(int rank, int size, weft_group *world, int64_
 static void run(int rank, int size)
 {
     static const int64_t largest[] = {0, 9, 300, 20000};
-    weft_group *world = join();
+    weft_group *world = join(20000);
     for (int n = 0; n < 4; n++) {
         weft_scope_open();
         run_all_reduce(rank, size, world, largest[n]);
@@ -126,7 +110,7 @@ RANKS_TEST(test_coalesce_5, 5)
 RANKS_TEST(test_coalesce_other_groups, 2)
 {
     static const int both[] = {0, 1};
-    weft_group *world = join(), *other = weft_group_new(world, both, 2, NULL);
+    weft_group *world = join(20000), *other = weft_group_new(world, both, 2, NULL);
     weft_tensor *x = full(0, 10, rank + 1), *y = full(0, 10, rank + 1);
     CHECK_OK(weft_coalesce_open(world));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
@@ -147,7 +131,7 @@ RANKS_TEST(test_coalesce_other_groups, 2)
 /* Each failure in between: it is told, closing tells it again, and nothing was launched. */
 RANKS_TEST(test_coalesce_refused, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *x = full(0, 10, rank + 1), *y = full(0, 10, rank + 1), *wide = full(0, 20, 1);
     weft_tensor *z = full(0, 10, 1), *list[2] = {x, y};
     weft_bytes word = {"word", 4};
@@ -204,7 +188,7 @@ RANKS_TEST(test_coalesce_refused, 2)
 
 RANKS_TEST(test_coalesce_nested, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     CHECK(!weft_coalesce_close(world));
     CHECK_STATUS(weft_last_status(), WEFT_ERR_STATE);
     CHECK_OK(weft_coalesce_open(world));
@@ -242,7 +226,7 @@ static void *call_elsewhere(void *arg)
 /* The calls of another thread are not collected. */
 RANKS_TEST(test_coalesce_other_thread, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *x = full(0, 10, rank + 1), *y = full(0, 10, rank + 1);
     errand e = {.group = world, .x = y};
     pthread_t thread;
@@ -264,7 +248,7 @@ RANKS_TEST(test_coalesce_other_thread, 2)
 RANKS_TEST(test_coalesce_left_open, 2)
 {
     (void)size;
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *x = full(0, 10, rank + 1);
     CHECK_OK(weft_coalesce_open(world));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
@@ -276,7 +260,7 @@ RANKS_TEST(test_coalesce_shortage, 1)
 {
     if (harness_in_threads)
         SKIP("threads of one process share their calls to the system");
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *x[CALLS];
     for (int k = 0; k < CALLS; k++)
         x[k] = full(k, 10, 1);
@@ -310,7 +294,7 @@ RANKS_TEST(test_coalesce_shortage, 1)
 RANKS_TEST(test_coalesce_mismatch, 2)
 {
     (void)size;
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *x = full(0, 10, rank + 1);
     if (rank) {
         CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, world), WEFT_ERR_MISMATCH);

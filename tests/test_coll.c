@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives: each against what it should give, by hand, in ordinary and symmetric memory, at
  * sizes of every algorithm. */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
 
 static const int64_t counts[] = {0, 1, 7, 14, 15, 100, 513, 5000, 40000, 100003};
 enum { COUNTS = sizeof counts / sizeof *counts };
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
 
 /* A tensor of `count` float32, symmetric or not; symmetric ones have met. */
 static weft_tensor *make(int symmetric, int64_t count, weft_group *world)
@@ -69,7 +61,7 @@ static float sum(int size, int64_t i)
 
 static void all_reduce(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_ALL({
         weft_tensor *in = make(si, count, world), *out = make(so, count, world);
         fill(in, rank);
@@ -104,7 +96,7 @@ RANKS_TEST(test_coll_all_reduce_7, 7)
 
 RANKS_TEST(test_coll_reduce, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_ALL({
         weft_tensor *in = make(si, count, world), *out = make(so, count, world);
         int root = c % size;
@@ -122,7 +114,7 @@ RANKS_TEST(test_coll_reduce, 3)
 
 RANKS_TEST(test_coll_reduce_scatter, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_ALL({
         weft_tensor *in = make(si, count * size, world), *out = make(so, count, world);
         fill(in, rank);
@@ -135,7 +127,7 @@ RANKS_TEST(test_coll_reduce_scatter, 4)
 
 RANKS_TEST(test_coll_broadcast, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_ALL({
         weft_tensor *x = make(si || so, count, world);
         int root = (c + kind) % size;
@@ -148,7 +140,7 @@ RANKS_TEST(test_coll_broadcast, 3)
 
 RANKS_TEST(test_coll_all_gather, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_ALL({
         weft_tensor *in = make(si, count, world), *out = make(so, count * size, world);
         fill(in, rank);
@@ -166,7 +158,7 @@ RANKS_TEST(test_coll_all_gather, 4)
 
 RANKS_TEST(test_coll_gather_scatter, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_ALL({
         weft_tensor *part = make(si, count, world), *whole = make(so, count * size, world);
         int root = c % size;
@@ -183,7 +175,7 @@ RANKS_TEST(test_coll_gather_scatter, 4)
 
 RANKS_TEST(test_coll_all_to_all, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_ALL({
         weft_tensor *in = make(si, count * size, world), *out = make(so, count * size, world);
         fill(in, rank);
@@ -195,7 +187,7 @@ RANKS_TEST(test_coll_all_to_all, 4)
 
 RANKS_TEST(test_coll_all_to_all_uneven, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_ALL({
         int64_t in_splits[3], out_splits[3], in_rows = 0, out_rows = 0;
         for (int peer = 0; peer < size; peer++) {
@@ -222,7 +214,7 @@ RANKS_TEST(test_coll_all_to_all_uneven, 3)
 
 RANKS_TEST(test_coll_send_recv, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     for (int c = 0; c < COUNTS; c++) {
         weft_scope_open();
         weft_tensor *out = make(0, counts[c], world), *in = make(0, counts[c], world);
@@ -241,7 +233,7 @@ RANKS_TEST(test_coll_send_recv, 4)
 
 RANKS_TEST(test_coll_work, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     enum { WORKS = 12 };
     weft_tensor *x[WORKS];
     weft_work *work[WORKS];
@@ -266,7 +258,7 @@ RANKS_TEST(test_coll_work, 4)
 
 RANKS_TEST(test_coll_mismatch, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *x = make(0, 100 + rank, world);
     fill(x, rank);
     CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, world), WEFT_ERR_MISMATCH);

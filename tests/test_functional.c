@@ -13,7 +13,7 @@
 
 SIZES_TEST(test_broadcast)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), rank == 0);
     CHECK_ALL(weft_broadcast(x, 0, group_of_mesh(world)), WEFT_SHAPE(4), 1);
     CHECK_ALL(x, WEFT_SHAPE(4), rank == 0);
@@ -24,7 +24,7 @@ SIZES_TEST(test_broadcast)
 
 SIZES_TEST(test_all_reduce_eager)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
     CHECK_ALL(weft_all_reduce(x, WEFT_SUM, group_of_mesh(world)), WEFT_SHAPE(4), size);
     if (size == 4)
@@ -35,7 +35,7 @@ SIZES_TEST(test_all_reduce_eager)
 
 SIZES_TEST(test_all_reduce_coalesced_eager)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *in[2] = {weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)),
                           weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(6), 3)},
                 *out[2];
@@ -60,7 +60,7 @@ static void check_gather(weft_group *group, int n)
 
 SIZES_TEST(test_all_gather_tensor)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     check_gather(group_of_mesh(world), size);
     if (size == 4)
         check_gather(line_of_grid(world, 0), 2);
@@ -69,7 +69,7 @@ SIZES_TEST(test_all_gather_tensor)
 
 SIZES_TEST(test_all_gather_into_tensor_coalesced)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *in[2] = {weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)),
                           weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), 2)},
                 *out[2];
@@ -90,7 +90,7 @@ static void check_reduce_scatter(weft_group *group, int n)
 
 SIZES_TEST(test_reduce_scatter_tensor)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     check_reduce_scatter(group_of_mesh(world), size);
     if (size == 4)
         check_reduce_scatter(line_of_grid(world, 0), 2);
@@ -104,7 +104,7 @@ SIZES_TEST(test_reduce_scatter_tensor)
 
 SIZES_TEST(test_reduce_scatter_into_tensor_coalesced)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *in[2] = {weft_ones(WEFT_I64, WEFT_CPU, WEFT_SHAPE(4)),
                           weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(4), 2)},
                 *out[2];
@@ -125,7 +125,7 @@ SIZES_TEST(test_reduce_scatter_into_tensor_coalesced)
 /* Block i of the result has (i + 1)(rank + 1) rows of i + 1. */
 static void check_uneven(int rank, int size, int columns)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     int64_t splits[4], rows = 0;
     for (int i = 0; i < size; i++)
         rows += splits[i] = (int64_t)(i + 1) * (rank + 1);
@@ -151,7 +151,7 @@ SIZES_TEST(test_all_to_all_single_1d_input)
 
 SIZES_TEST(test_all_to_all_single_split_sizes_none)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(size, size), rank + 1);
     weft_tensor *y = weft_all_to_all_single(x, NULL, NULL, world);
     for (int i = 0; i < size; i++)
@@ -164,7 +164,7 @@ SIZES_TEST(test_all_to_all_single_split_sizes_none)
 
 RANKS_TEST(test_permute_tensor_with_sub_group, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     for (int dim = 0; dim < 2; dim++) {
         weft_group *line = line_of_grid(world, dim);
         int me = weft_rank(line), other = 1 - me;
@@ -200,7 +200,7 @@ TEST(test_all_reduce)
 /* The eager part of TestGradCollectives: the result takes part in further arithmetic. */
 RANKS_TEST(test_functional_all_reduce_and_add, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
     weft_tensor *y = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
     weft_tensor *total = weft_sum(weft_add(weft_all_reduce(x, WEFT_SUM, world), y), NULL, 0, false);
@@ -215,7 +215,7 @@ RANKS_TEST(test_functional_all_reduce_and_add, 2)
 
 SIZES_TEST(test_functional_avg)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     double mean = (size - 1) / 2.0;
     weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10, 10), rank), *out[2];
     weft_tensor *rows = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2 * size, 10), rank);
@@ -238,7 +238,7 @@ SIZES_TEST(test_functional_avg)
 
 SIZES_TEST(test_functional_in_place)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10, 4));
     int64_t version = weft_tensor_version(x);
     CHECK(weft_all_reduce_(x, WEFT_SUM, world) == x);
@@ -260,7 +260,7 @@ SIZES_TEST(test_functional_in_place)
 
 SIZES_TEST(test_functional_out)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3), rank);
     weft_tensor *out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2 * size, 3));
     CHECK(weft_all_gather_into_tensor_out(out, x, 0, world) == out);
@@ -287,7 +287,7 @@ SIZES_TEST(test_functional_out)
 /* A matrix of splits below 20 from seed 42, the same on all ranks. */
 SIZES_TEST(test_functional_random_splits)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     int64_t matrix[4][4], out_splits[4], in_rows = 0, out_rows = 0;
     for (int from = 0; from < size; from++)
         for (int to = 0; to < size; to++)
@@ -319,7 +319,7 @@ SIZES_TEST(test_functional_random_splits)
 /* Splits that contradict each other are an error on all ranks, at the wait. */
 RANKS_TEST(test_functional_wrong_splits, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     int64_t in[2] = {1, 2}, out[2] = {1, rank ? 3 : 1}; /* rank 0 sends 2 rows, rank 1 expects 1 */
     weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
     weft_tensor *y = weft_all_to_all_single(x, out, in, world);
@@ -377,7 +377,7 @@ static void check_dims(weft_group *world, int rank, int size, weft_shape shape, 
 
 SIZES_TEST(test_functional_dims_and_layouts)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     const weft_shape shapes[] = {WEFT_SHAPE(5),
                                  WEFT_SHAPE(3, 7),
                                  WEFT_SHAPE(2, 3, 40),
@@ -396,7 +396,7 @@ SIZES_TEST(test_functional_dims_and_layouts)
 
 SIZES_TEST(test_functional_dtypes_and_reductions)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++)
         for (int op = 0; op < WEFT_REDUCTIONS; op++) {
             CHECK_OK(weft_scope_open());
@@ -415,7 +415,7 @@ SIZES_TEST(test_functional_dtypes_and_reductions)
 
 SIZES_TEST(test_functional_nothing_and_scalars)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *none = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(0, 3)), *out[2];
     weft_tensor *one = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, rank);
     CHECK_ALL(weft_all_reduce(none, WEFT_SUM, world), WEFT_SHAPE(0, 3), 0);
@@ -550,7 +550,7 @@ static bool call_row(int which, weft_device device, weft_group *group, weft_tens
 
 RANKS_TEST(test_functional_meta_agrees, 2)
 {
-    weft_group *world = join(), *name = weft_group_stand_in("0", size);
+    weft_group *world = join(30000), *name = weft_group_stand_in("0", size);
     weft_tensor *real[4], *meta[4];
     for (int i = 0;; i++) {
         CHECK_OK(weft_scope_open());
@@ -679,7 +679,7 @@ static weft_status call_any(int which, weft_tensor *x, weft_group *world)
 
 RANKS_TEST(test_functional_shortage, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 6));
     CHECK(weft_wait_tensor(weft_all_reduce(x, WEFT_SUM, world))); /* the lane and its helper */
     for (int which = 0; which < 5; which++)

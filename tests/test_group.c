@@ -1,23 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups: making, splitting, names, ranks, limits, revoking, mismatches, and every wrong argument.
  */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 static weft_symm *share(weft_group *group, int64_t count)
 {
@@ -32,7 +18,7 @@ static void rest(int ms)
 
 RANKS_TEST(test_group_world, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     CHECK_INT(weft_rank(world), rank);
     CHECK_INT(weft_size(world), size);
     CHECK_INT(weft_local_rank(world), rank);
@@ -49,7 +35,7 @@ RANKS_TEST(test_group_world, 4)
 
 RANKS_TEST(test_group_order, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int order[] = {3, 0, 2};
     weft_group *group = weft_group_new(world, order, 3, "odd one out");
     if (rank == 1) {
@@ -89,7 +75,7 @@ RANKS_TEST(test_group_order, 4)
 /* One list, many groups: each has barriers, pads and rendezvous of its own. */
 RANKS_TEST(test_group_repeated, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1, 2};
     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
     weft_symm *before = NULL;
@@ -115,7 +101,7 @@ RANKS_TEST(test_group_repeated, 3)
 
 RANKS_TEST(test_group_overlapping, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int lists[][3] = {{0, 1, 2}, {1, 2, 3}, {2, 3, 0}, {3, 0, 1}};
     weft_group *groups[4];
     for (int i = 0; i < 4; i++) {
@@ -139,7 +125,7 @@ RANKS_TEST(test_group_overlapping, 4)
 
 RANKS_TEST(test_group_many, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *groups[64] = {0};
     for (int i = 0; i < 64; i++) {
         int members[4], count = 0; /* every subset of ranks, four times over */
@@ -167,7 +153,7 @@ RANKS_TEST(test_group_many, 4)
 
 RANKS_TEST(test_group_split, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *half = weft_group_split(world, rank % 2, -rank);
     CHECK(half);
     CHECK_INT(weft_size(half), 2);
@@ -191,7 +177,7 @@ RANKS_TEST(test_group_split, 4)
 
 RANKS_TEST(test_group_limits, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int both[] = {0, 1};
     weft_group *side = weft_group_new(world, both, 2, NULL);
     CHECK_OK(weft_group_set_timeout(world, 120));
@@ -223,7 +209,7 @@ RANKS_TEST(test_group_limits, 2)
 /* Group-making that timed out can be tried again. */
 RANKS_TEST(test_group_new_late, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {1, 0, 2};
     weft_tensor *tally = weft_symm_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(3));
     CHECK_OK(weft_fill(tally, 0));
@@ -252,7 +238,7 @@ RANKS_TEST(test_group_new_late, 3)
 
 RANKS_TEST(test_group_revoke, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1, 2, 3};
     weft_group *group = weft_group_new(world, all, 4, "doomed");
     weft_symm *mem = group ? share(group, 4) : NULL;
@@ -305,7 +291,7 @@ static weft_status call_something(weft_group *group, int what)
 RANKS_TEST(test_group_mismatch, 3)
 {
     static const char *const names[] = {"group_barrier", "rendezvous", "group_split"};
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1, 2};
     for (int odd = 0; odd < 3; odd++)
         for (int pair = 0; pair < 3; pair++) {
@@ -328,7 +314,7 @@ RANKS_TEST(test_group_mismatch, 3)
 
 RANKS_TEST(test_group_arguments, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int good[] = {0, 1}, twice[] = {1, 1}, high[] = {0, 2}, low[] = {0, -1};
     CHECK(!weft_group_new(world, NULL, 2, NULL));
     CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
@@ -377,7 +363,7 @@ RANKS_TEST(test_group_arguments, 2)
 
 RANKS_TEST(test_group_after_finish, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1};
     weft_group *group = weft_group_new(world, all, 2, NULL);
     weft_symm *mem = group ? share(group, 4) : NULL;
@@ -406,7 +392,7 @@ static const int every[] = {0, 1, 2, 3};
 
 RANKS_TEST(test_group_options, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int order[] = {2, 3, 0};
     weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
     opts.name = "fast";
@@ -446,7 +432,7 @@ RANKS_TEST(test_group_options, 4)
 /* Members that want different things: all learn it, and the next try is not disturbed. */
 RANKS_TEST(test_group_differing_options, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     for (int what = 0; what < 2; what++) {
         weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
         opts.name = what == 0 && rank == 2 ? "b" : "a";
@@ -465,7 +451,7 @@ RANKS_TEST(test_group_differing_options, 3)
 
 RANKS_TEST(test_group_blocks, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *half = weft_group_new_blocks(world, 2, NULL);
     CHECK(half && weft_size(half) == 2 && weft_rank(half) == rank % 2);
     CHECK_INT(weft_group_world_rank(half, 0), rank / 2 * 2);
@@ -486,7 +472,7 @@ RANKS_TEST(test_group_blocks, 4)
 
 RANKS_TEST(test_group_lists, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int back[] = {3, 0};
     weft_rank_list lists[] = {{back, 2}, {every + 1, 1}};
     for (int splits = 0; splits < 2; splits++) {
@@ -534,7 +520,7 @@ RANKS_TEST(test_group_lists, 4)
 
 RANKS_TEST(test_group_destroy, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *group = weft_group_new(world, every, 4, "g");
     weft_group *child = weft_group_split(group, 0, 0), *grand = weft_group_split(child, 0, 0);
     weft_symm *mem = share(child, 4);
@@ -572,7 +558,7 @@ RANKS_TEST(test_group_destroy, 4)
 /* Who still waits for a rank that has destroyed the group is told, whatever it waits in. */
 RANKS_TEST(test_group_destroy_tells, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *group = weft_group_new(world, every, 3, NULL);
     weft_symm *mem = group ? share(group, 4) : NULL;
     CHECK(mem);
@@ -596,7 +582,7 @@ RANKS_TEST(test_group_destroy_tells, 3)
 /* The members who live agree, also when nobody is dead; who is late is named. */
 RANKS_TEST(test_group_shrink_whole, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *group = weft_group_new(world, every, 3, NULL);
     CHECK(group);
     CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));

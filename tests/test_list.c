@@ -4,19 +4,11 @@
  * and lists of many pieces, in place and not, posted and not, each element against what it should
  * be.
  */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
 
 enum { MOST = 40 };
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
 
 #define FINISH(world_)                 \
     do {                               \
@@ -102,7 +94,7 @@ static weft_tensor *blank(int k, int64_t count)
 
 static void all_reduce(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_PLANS({
         for (int k = 0; k < p->count; k++) {
             in[k] = filled(k, count_of(p, k), rank);
@@ -120,7 +112,7 @@ static void all_reduce(int rank, int size)
 
 static void all_gather(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_PLANS({
         for (int k = 0; k < p->count; k++) {
             int64_t count = count_of(p, k);
@@ -143,7 +135,7 @@ static void all_gather(int rank, int size)
 
 static void reduce_scatter(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_PLANS({
         for (int k = 0; k < p->count; k++) {
             int64_t count = count_of(p, k);
@@ -159,7 +151,7 @@ static void reduce_scatter(int rank, int size)
 
 static void all_to_all(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     FOR_PLANS({
         for (int k = 0; k < size; k++) { /* dtypes may not be mixed: all are as tensor 0's */
             in[k] = weft_to_dtype(
@@ -199,7 +191,7 @@ WITH(8)
 /* Lists under way together, and the lists themselves gone at once. */
 RANKS_TEST(test_list_posted_together, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *x[4][3];
     weft_work *work[4];
     for (int w = 0; w < 4; w++) {
@@ -220,7 +212,7 @@ RANKS_TEST(test_list_posted_together, 4)
 
 RANKS_TEST(test_list_reductions, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *x[2] = {filled(0, 20, rank), filled(5, 30000, rank)};
     weft_tensor *out[2] = {blank(0, 20), blank(0, 30000)};
     weft_set_premul(rank + 1);
@@ -238,7 +230,7 @@ RANKS_TEST(test_list_reductions, 3)
 
 RANKS_TEST(test_list_refused, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *a = filled(0, 20, rank), *b = filled(0, 20, rank), *c = filled(3, 20, rank);
     weft_tensor *in[2] = {a, b}, *out[2] = {blank(0, 20), blank(0, 20)};
     weft_tensor *crossed[2] = {b, blank(0, 20)}; /* the first output is the second input */
@@ -279,7 +271,7 @@ static void mismatch(int what, int rank, weft_group *world)
 
 RANKS_TEST(test_list_mismatch, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     for (int what = 0; what < 3; what++)
         mismatch(what, rank, world);
     FINISH(world);

@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device meshes: making, asking, slicing, flattening, joining, meshes that differ, every error. */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
 
 static const int all[] = {0, 1, 2, 3};
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 static weft_mesh *square(weft_group *world)
 {
@@ -55,7 +41,7 @@ static void check_null(const void *made, weft_status status, const char *words)
 
 RANKS_TEST(test_mesh_square, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_mesh *mesh = square(world);
     int at[2];
     CHECK_INT(weft_mesh_ndim(mesh), 2);
@@ -82,7 +68,7 @@ RANKS_TEST(test_mesh_square, 4)
  * serve the next one as long as all members have them. */
 RANKS_TEST(test_mesh_reuses, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_mesh *line = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(4), NULL);
     CHECK(line && weft_mesh_group(line, WEFT_MESH_ONLY) == world);
     CHECK_INT(weft_group_count(world), 1);
@@ -117,7 +103,7 @@ RANKS_TEST(test_mesh_reuses, 4)
 
 RANKS_TEST(test_mesh_outside, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int some[] = {3, 1}, at[1];
     weft_mesh *mesh = weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(2), some, "x");
     CHECK(mesh);
@@ -138,7 +124,7 @@ RANKS_TEST(test_mesh_outside, 4)
 
 RANKS_TEST(test_mesh_slices, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 1, 2), "a,b,c");
     CHECK(mesh);
     weft_mesh *c = weft_mesh_slice(mesh, "c"), *ab = weft_mesh_slice(mesh, "a,b");
@@ -170,7 +156,7 @@ RANKS_TEST(test_mesh_slices, 4)
 
 RANKS_TEST(test_mesh_flatten, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 1, 2), "a,b,c");
     weft_mesh *flat = weft_mesh_flatten(weft_mesh_slice(mesh, "b,c"), NULL);
     CHECK(flat);
@@ -199,7 +185,7 @@ RANKS_TEST(test_mesh_flatten, 4)
 
 RANKS_TEST(test_mesh_unflatten, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_mesh *line = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(4), "x");
     weft_mesh *mesh = weft_mesh_unflatten(line, 0, WEFT_SHAPE(2, 2), "a,b");
     CHECK(mesh);
@@ -232,7 +218,7 @@ RANKS_TEST(test_mesh_unflatten, 4)
 
 RANKS_TEST(test_mesh_from_groups, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_mesh *mesh = square(world);
     weft_group *groups[] = {weft_mesh_group(mesh, 0), weft_mesh_group(mesh, 1)};
     int count = weft_group_count(world);
@@ -261,7 +247,7 @@ RANKS_TEST(test_mesh_from_groups, 4)
 /* Ranks that give different meshes, in shape, ranks, names or device: all learn it, none hangs. */
 RANKS_TEST(test_mesh_mismatch, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int swapped[] = {0, 1, 3, 2};
     for (int what = 0; what < 4; what++) {
         bool odd = rank == what;
@@ -286,7 +272,7 @@ RANKS_TEST(test_mesh_mismatch, 4)
 
 RANKS_TEST(test_mesh_arguments, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int twice[] = {0, 1, 2, 1}, high[] = {0, 4};
     check_null(weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(3, 2), NULL), WEFT_ERR_INVALID_ARG,
                "more entries than the 4 ranks");
@@ -327,7 +313,7 @@ RANKS_TEST(test_mesh_arguments, 4)
 
 RANKS_TEST(test_mesh_current, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     check_null(weft_mesh_current(), WEFT_ERR_STATE, "entered no mesh");
     CHECK_STATUS(weft_mesh_leave(), WEFT_ERR_STATE);
     weft_mesh *mesh = square(world), *slice = weft_mesh_slice(mesh, "tp");

@@ -7,25 +7,9 @@
  * HARNESS_SEED repeats a run.
  */
 #include "coll_acts.h"
-#include "harness_ranks.h"
+#include "jobs.h"
 
 enum { TENSORS = 4 };
-
-static weft_group *join(void)
-{
-    weft_init_opts opts = WEFT_INIT_OPTS;
-    opts.timeout_ms = 20000;
-    weft_group *world = weft_init(&opts);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 static weft_group *new_group(weft_group *world, int size)
 {
@@ -441,7 +425,7 @@ static void run_group_pair(weft_group *world, int rank, int size, int number)
 static void run_pairs(int rank, int size)
 {
     enum { PAIRS = VALUES_SANITIZED ? 52 : 221, GROUP_PAIRS = VALUES_SANITIZED ? 2 : 6 };
-    weft_group *world = join();
+    weft_group *world = join(20000);
     for (int number = 0; number < PAIRS; number++)
         run_pair(world, rank, size, number);
     for (int number = 0; number < GROUP_PAIRS; number++)
@@ -463,7 +447,7 @@ RANKS_TEST(test_mismatch_pairs_3, 3)
 /* Both posted, waited for later, and from the wrong end. */
 RANKS_TEST(test_mismatch_posted_order, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 4)),
                 *y = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(5));
     weft_work *first =
@@ -481,7 +465,7 @@ RANKS_TEST(test_mismatch_posted_order, 2)
 /* A call more than the others make: they do something else meanwhile, or have left. */
 RANKS_TEST(test_mismatch_extra_at_the_end, 3)
 {
-    weft_group *world = join(), *group = new_group(world, size);
+    weft_group *world = join(20000), *group = new_group(world, size);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
     if (rank == 0) {
@@ -501,7 +485,7 @@ RANKS_TEST(test_mismatch_extra_at_the_end, 3)
 /* The first call of a group against its barrier, which is on the board. */
 RANKS_TEST(test_mismatch_barrier_and_first_call, 2)
 {
-    weft_group *world = join(), *group = new_group(world, size);
+    weft_group *world = join(20000), *group = new_group(world, size);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
     weft_status status = rank ? weft_group_barrier(group, WEFT_DEFAULT)
                               : weft_all_reduce_into(x, x, WEFT_SUM, group);
@@ -515,7 +499,7 @@ RANKS_TEST(test_mismatch_barrier_and_first_call, 2)
 RANKS_TEST(test_mismatch_root_of_the_world, 4)
 {
     static const int ranks[] = {3, 1};
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_group *group = rank % 2 ? weft_group_new(world, ranks, 2, "odd") : NULL;
     weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10), rank);
     if (group) {

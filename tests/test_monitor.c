@@ -4,25 +4,9 @@
  * limits, that die or leave; who is named to whom, and that the group goes on.
  */
 #include "fault.h"
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
-
-static weft_group *join(void)
-{
-    weft_init_opts opts = WEFT_INIT_OPTS;
-    opts.timeout_ms = 20000;
-    weft_group *world = weft_init(&opts);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 static weft_group *group_of_all(weft_group *world, int size)
 {
@@ -45,7 +29,7 @@ RANKS_TEST(test_monitor_all_come, 4)
 {
     (void)rank;
     (void)size;
-    weft_group *world = join();
+    weft_group *world = join(20000);
     for (int i = 0; i < 50; i++) {
         CHECK_OK(weft_monitored_barrier(world, i % 2 ? WEFT_DEFAULT : 20000, i % 3 == 0));
         CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
@@ -66,7 +50,7 @@ static bool names_well(int present, int size, bool wait_all)
 /* Ranks from `present` on do not come: they are in another barrier instead. */
 static void run_missing(int rank, int size, int present, bool wait_all)
 {
-    weft_group *world = join(), *group = group_of_all(world, size);
+    weft_group *world = join(20000), *group = group_of_all(world, size);
     weft_group *here = rank < present ? group_of_all(world, present) : NULL;
     weft_tensor *well = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
     for (int tries = 0; here && weft_item(well, 0) == 0; tries++) {
@@ -106,7 +90,7 @@ RANKS_TEST(test_monitor_two_missing, 4)
  * and both name rank 2 alone. */
 RANKS_TEST(test_monitor_first_limit_counts, 3)
 {
-    weft_group *world = join(), *group = group_of_all(world, size);
+    weft_group *world = join(20000), *group = group_of_all(world, size);
     static const int both[] = {0, 1};
     if (rank < 2) {
         weft_group *pair = weft_group_new(world, both, 2, "pair");
@@ -133,7 +117,7 @@ RANKS_TEST(test_monitor_first_limit_counts, 3)
 RANKS_TEST(test_monitor_late, 3)
 {
     (void)size;
-    weft_group *world = join();
+    weft_group *world = join(20000);
     struct timespec nap = {0, 150 * 1000000};
     if (rank == 1)
         nanosleep(&nap, NULL);
@@ -150,7 +134,7 @@ RANKS_TEST(test_monitor_late, 3)
 RANKS_TEST(test_monitor_tries_once, 2)
 {
     (void)size;
-    weft_group *world = join(), *group = group_of_all(world, size);
+    weft_group *world = join(20000), *group = group_of_all(world, size);
     if (rank == 0) {
         CHECK_STATUS(weft_monitored_barrier(group, 0, false), WEFT_ERR_TIMEOUT);
         CHECK(is_named(1));
@@ -166,7 +150,7 @@ RANKS_TEST(test_monitor_names_of_groups, 3)
 {
     (void)size;
     static const int ranks[] = {2, 0};
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_group *group = rank == 1 ? NULL : weft_group_new(world, ranks, 2, "turned");
     if (rank == 2) {
         CHECK_STATUS(weft_monitored_barrier(group, 50, true), WEFT_ERR_TIMEOUT);
@@ -182,7 +166,7 @@ static void run_dead(int rank, bool wait_all)
 {
     if (harness_in_threads)
         SKIP("a thread cannot die alone");
-    weft_group *world = join();
+    weft_group *world = join(20000);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank > 1) {
         harness_rank_dies();
@@ -215,7 +199,7 @@ RANKS_TEST(test_monitor_dead_all, 4)
 RANKS_TEST(test_monitor_left, 3)
 {
     (void)size;
-    weft_group *world = join();
+    weft_group *world = join(20000);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank != 1) { /* rank 0 leaves when it has given up: it had come */
         CHECK_STATUS(weft_monitored_barrier(world, 20000, rank == 0), WEFT_ERR_PEER_LEFT);
@@ -227,7 +211,7 @@ RANKS_TEST(test_monitor_left, 3)
 /* Something else instead: all learn it at once. */
 RANKS_TEST(test_monitor_mismatch, 3)
 {
-    weft_group *world = join(), *group = group_of_all(world, size);
+    weft_group *world = join(20000), *group = group_of_all(world, size);
     CHECK_STATUS(rank == 1 ? weft_group_barrier(group, 20000)
                            : weft_monitored_barrier(group, 20000, true),
                  WEFT_ERR_MISMATCH);
@@ -238,7 +222,7 @@ RANKS_TEST(test_monitor_refused, 1)
 {
     (void)rank;
     (void)size;
-    weft_group *world = join();
+    weft_group *world = join(20000);
     CHECK_STATUS(weft_monitored_barrier(NULL, 100, false), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_monitored_barrier(world, -7, false), WEFT_ERR_INVALID_ARG);
     if (!harness_in_threads) { /* threads share the table of calls to the system */

@@ -5,25 +5,9 @@
  */
 #include "coll_values.h"
 #include "fault.h"
-#include "harness_ranks.h"
+#include "jobs.h"
 
 enum { SLOT = 128 << 10 }; /* what travels with the entry */
-
-static weft_group *join(void)
-{
-    weft_init_opts opts = WEFT_INIT_OPTS;
-    opts.timeout_ms = 20000;
-    weft_group *world = weft_init(&opts);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 /* The string of `who` is a stretch of this, from a place of its own. */
 static unsigned char pattern[4 * SLOT];
@@ -54,7 +38,7 @@ enum { ROUNDS = 20 };
 
 static void run_all_gather(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     for (int round = 0; round < ROUNDS; round++) {
         weft_scope_open();
         weft_bytes mine = make(rank, length_of(round, rank));
@@ -71,7 +55,7 @@ static void run_all_gather(int rank, int size)
 
 static void run_rooted(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     for (int round = 0; round < ROUNDS; round++) {
         int root = round % size;
         weft_bytes mine = make(rank, length_of(round, rank)), list[8];
@@ -114,7 +98,7 @@ WITH(5)
 RANKS_TEST(test_object_broadcast_lists, 3)
 {
     enum { MANY = 40000 };
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_bytes *list = calloc(MANY, sizeof *list);
     static const char text[] = "abcdefghijklmnopqrstuvwxyz";
     CHECK(list);
@@ -139,7 +123,7 @@ RANKS_TEST(test_object_broadcast_lists, 3)
 /* They keep their order with posted work, and results outlive the scope if kept. */
 RANKS_TEST(test_object_after_posted, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100000));
     weft_work *work = weft_all_reduce_start(x, x, WEFT_SUM, world);
     weft_scope_open();
@@ -156,7 +140,7 @@ RANKS_TEST(test_object_after_posted, 2)
 
 RANKS_TEST(test_object_refused, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_bytes word = {"word", 4}, hollow = {NULL, 4}, list[2] = {word, word};
     weft_bytes absurd = {"word", SIZE_MAX - 3};
 #define REFUSED(call_, text_)                                   \
@@ -186,7 +170,7 @@ RANKS_TEST(test_object_limit, 3)
 {
     if (harness_in_threads)
         SKIP("ranks that are threads share their environment");
-    weft_group *world = join();
+    weft_group *world = join(20000);
     char some[600] = {0};
     if (rank == 2)
         setenv("WEFT_OBJECT_LIMIT", "1000", 1);
@@ -214,7 +198,7 @@ RANKS_TEST(test_object_shortage, 3)
 {
     if (harness_in_threads)
         SKIP("ranks that are threads share their calls to the system");
-    weft_group *world = join();
+    weft_group *world = join(20000);
     CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT));
     bool fired = true;
     for (int n = 1; fired; n++) {

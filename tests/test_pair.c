@@ -5,34 +5,12 @@
  * read each other's memory and ranks that cannot (WEFT_SINGLE_COPY=off) run the same tests.
  */
 #include "coll_values.h"
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 enum { SMALL = 5, MEDIUM = 3000, LARGE = 150000 }; /* i32: a sheet, the room, an offer or pieces */
-
-static weft_group *join(int64_t timeout_ms)
-{
-    weft_init_opts opts = WEFT_INIT_OPTS;
-    opts.timeout_ms = timeout_ms;
-    weft_group *world = weft_init(&opts);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
-
-static void rest_us(long us)
-{
-    struct timespec pause = {us / 1000000, us % 1000000 * 1000};
-    nanosleep(&pause, NULL);
-}
 
 static weft_tensor *message(int64_t count, int value)
 {

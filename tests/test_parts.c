@@ -5,25 +5,9 @@
  */
 #include "coll_values.h"
 #include "fault.h"
-#include "harness_ranks.h"
+#include "jobs.h"
 
 enum { MOST = 8, STEP = VALUES_SANITIZED ? 3 : 1 };
-
-static weft_group *join(void)
-{
-    weft_init_opts opts = WEFT_INIT_OPTS;
-    opts.timeout_ms = 20000;
-    weft_group *world = weft_init(&opts);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 static const weft_dtype dtypes[] = {WEFT_F32, WEFT_U8, WEFT_BF16, WEFT_I64};
 
@@ -84,7 +68,7 @@ static weft_tensor *filled(weft_dtype dtype, int rank, int part, int64_t count)
 
 static void gathers(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     for (int n = 0; n < 2 * PLANS; n += STEP) {
         const round_plan *p = &plans[n / 2];
         weft_dtype dtype = dtypes[n % 4];
@@ -114,7 +98,7 @@ static void gathers(int rank, int size)
 
 static void scatters(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     for (int n = 0; n < 2 * PLANS; n += STEP) {
         const round_plan *p = &plans[n / 2];
         weft_dtype dtype = dtypes[n % 4];
@@ -154,7 +138,7 @@ WITH(5)
 
 RANKS_TEST(test_parts_reductions, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *in[3], *out = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(50));
     for (int part = 0; part < size; part++)
         in[part] = filled(WEFT_F32, rank, part, 50);
@@ -170,7 +154,7 @@ RANKS_TEST(test_parts_reductions, 3)
 
 RANKS_TEST(test_parts_refused, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *a = filled(WEFT_F32, rank, 0, 20), *b = filled(WEFT_F32, rank, 1, 20);
     weft_tensor *other = filled(WEFT_I64, rank, 0, 20), *small = filled(WEFT_F32, rank, 0, 19);
     weft_tensor *pair[2] = {a, b}, *mixed[2] = {a, other}, *twice[2] = {a, a}, *gap[2] = {a, NULL};
@@ -205,7 +189,7 @@ RANKS_TEST(test_parts_shortage, 1)
 {
     if (harness_in_threads)
         SKIP("threads of one process share their calls to the system");
-    weft_group *world = join();
+    weft_group *world = join(20000);
     weft_tensor *x = filled(WEFT_F32, 0, 0, 10), *out[1] = {filled(WEFT_F32, 0, 0, 10)};
     CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT)); /* makes what it shares */
     bool fired = true;

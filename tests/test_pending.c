@@ -25,7 +25,7 @@ static void rest_ms(long ms)
 
 SIZES_TEST(test_pending_count)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
     CHECK_INT(weft_unwaited(world), 0);
     weft_tensor *y = weft_all_reduce(x, WEFT_SUM, world);
@@ -104,7 +104,7 @@ static bool consume(int way, weft_tensor *y, double value, weft_group *world)
 
 SIZES_TEST(test_pending_uses_wait)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     for (int way = 0; way < CONSUMERS; way++)
         for (int large = 0; large < 2; large++) {
             CHECK_OK(weft_scope_open());
@@ -125,7 +125,7 @@ SIZES_TEST(test_pending_uses_wait)
 
 SIZES_TEST(test_pending_views_do_not_wait)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 6));
     weft_tensor *y = weft_all_reduce(x, WEFT_SUM, world);
     weft_tensor *chunks[2], *t = weft_transpose(y, 0, 1);
@@ -154,7 +154,7 @@ SIZES_TEST(test_pending_views_do_not_wait)
 /* The view holds the result; nothing is left when it goes (the sanitizer looks). */
 RANKS_TEST(test_pending_view_outlives_result, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(LARGE));
     for (int round = 0; round < 10; round++) {
         CHECK_OK(weft_scope_open());
@@ -200,7 +200,7 @@ static void check_inputs(weft_group *world, int rank, int size, int64_t n)
 
 SIZES_TEST(test_pending_inputs_may_be_written)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     check_inputs(world, rank, size, 3);
     check_inputs(world, rank, size, 6000);
     leave(world);
@@ -209,7 +209,7 @@ SIZES_TEST(test_pending_inputs_may_be_written)
 /* Reading an input, and using it again, does not wait. */
 RANKS_TEST(test_pending_inputs_may_be_read, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(LARGE)), *y[20];
     CHECK(weft_wait_tensor(weft_all_reduce(x, WEFT_SUM, world)));
     if (rank == 1) { /* rank 0 cannot be through before we come */
@@ -243,7 +243,7 @@ static void *read_it(void *arg)
 
 SIZES_TEST(test_pending_in_other_threads)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(LARGE), rank);
     for (int round = 0; round < 5; round++) {
         CHECK_OK(weft_scope_open());
@@ -267,7 +267,7 @@ SIZES_TEST(test_pending_in_other_threads)
 
 RANKS_TEST(test_pending_failure_is_told, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4 + rank)), *out[2];
     CHECK_OK(weft_all_reduce_coalesced(out, (weft_tensor *[]){x, x}, 2, WEFT_SUM, world));
     CHECK(weft_last_status() == WEFT_OK); /* it is under way */
@@ -328,7 +328,7 @@ RANKS_TEST(test_pending_dropped, 2)
 {
     int listeners = harness_in_threads ? size : 1;
     char text[512];
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(7, LARGE / 7)), *out[2];
     weft_release(weft_all_reduce(x, WEFT_SUM, world));
     weft_release(x); /* the operation still reads it */
@@ -352,7 +352,7 @@ RANKS_TEST(test_pending_dropped, 2)
  */
 SIZES_TEST(test_pending_exit)
 {
-    weft_group *world = join();
+    weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(LARGE));
     CHECK(weft_wait_tensor(weft_all_reduce(x, WEFT_SUM, world)));
     weft_tensor *y = weft_all_reduce(x, WEFT_SUM, world);

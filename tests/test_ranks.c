@@ -1,22 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Namings of groups: what each expands to, which group it means, and every error. */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 /* Expands and compares with what is expected. */
 static void check_expand(weft_group *any, weft_ranks what, const char *tag, const char *expected,
@@ -51,7 +37,7 @@ static const int all[] = {0, 1, 2, 3};
 
 RANKS_TEST(test_expand_1d_rank_list, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     check_expand(world, weft_ranks_list(all, 4), "", "", all, 4, 4);
     check_expand(NULL, weft_ranks_list(all, 4), "bla", "bla", all, 4, 4);
     check_refused(world, weft_ranks_list(all, 0), WEFT_ERR_INVALID_ARG, "empty");
@@ -61,7 +47,7 @@ RANKS_TEST(test_expand_1d_rank_list, 4)
 
 RANKS_TEST(test_expand_2d_rank_list, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_rank_list rows[] = {{all, 2}, {all + 2, 2}}, ragged[] = {{all, 1}, {all + 1, 3}};
     weft_rank_list hole[] = {{all, 2}, {all, 0}};
     check_expand(world, weft_ranks_rows(rows, 2), "", "", all, 4, 2);
@@ -75,7 +61,7 @@ RANKS_TEST(test_expand_2d_rank_list, 4)
 
 RANKS_TEST(test_expand_process_group, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     check_expand(NULL, weft_ranks_group(world), "", weft_group_tag(world), all, 4, 4);
     check_expand(NULL, weft_ranks_group(world), "bla", "bla", all, 4, 4);
     weft_group *half = weft_group_new_blocks(world, 2, NULL);
@@ -98,7 +84,7 @@ RANKS_TEST(test_expand_process_group, 4)
 
 RANKS_TEST(test_expand_device_mesh, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     for (int i = 0; i < 2; i++) {
         weft_mesh *mesh = weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(4), all, NULL);
         if (!mesh)
@@ -112,7 +98,7 @@ RANKS_TEST(test_expand_device_mesh, 4)
 
 RANKS_TEST(test_expand_device_mesh_tuple, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_mesh *mesh = weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(2, 2), all, NULL);
     if (!mesh)
         FAIL("%s", weft_last_error());
@@ -132,7 +118,7 @@ RANKS_TEST(test_expand_device_mesh_tuple, 4)
 /* Which group a naming means; lists find, they do not make. */
 RANKS_TEST(test_ranks_resolve, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_rank_list rows[] = {{all, 2}, {all + 2, 2}}, upper[] = {{all + 2, 2}};
     CHECK(weft_group_of(world, weft_ranks_list(all, 4), "") == world);
     CHECK(weft_group_of(NULL, weft_ranks_group(world), "other") == world);

@@ -4,27 +4,13 @@
  * many more ranks than cores.  What must hold: a barrier succeeds for all ranks or for none, and
  * everybody gets on.
  */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/time.h>
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 static unsigned next_random(unsigned *seed)
 {
@@ -92,7 +78,7 @@ static void weather(storm *s, long long until)
 
 static void run_limits(int rank, int size, bool on_pads)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *x = weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(sizeof(tally)));
     weft_symm *mem = weft_symm_rendezvous(x, world);
     CHECK(mem);
@@ -134,7 +120,7 @@ RANKS_TEST(test_storm_group_limits_3, 3)
 RANKS_TEST(test_storm_mailboxes, 4)
 {
     enum { SIGNALS = 3000 };
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *x = weft_symm_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(size));
     weft_symm *mem = weft_symm_rendezvous(x, world);
     CHECK(mem);
@@ -185,7 +171,7 @@ RANKS_TEST(test_storm_signals, 3)
 {
     if (rank == 0 || !weft_i_spawn_place())
         set_timer(1000);
-    weft_group *world = join();
+    weft_group *world = join(0);
     for (int round = 0; round < 60; round++) {
         weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16));
         weft_symm *mem = weft_symm_rendezvous(x, world);
@@ -237,7 +223,7 @@ RANKS_TEST(test_storm_forks, 2)
 {
     if (weft_i_spawn_place())
         SKIP("a thread rank is not a process to fork");
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *x = weft_symm_empty(WEFT_I32, WEFT_CPU, WEFT_SHAPE(4));
     weft_symm *mem = weft_symm_rendezvous(x, world);
     CHECK(mem);
@@ -267,7 +253,7 @@ RANKS_TEST(test_storm_forks, 2)
 
 static void run_crowd(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_symm *mem =
         weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16)), world);
     CHECK(mem);

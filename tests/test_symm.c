@@ -4,7 +4,7 @@
  * the reference dies after a timeout, these go on: the call returns a status and a barrier of all
  * ranks follows.
  */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include "symm/pairing.h"
 #include <weft/weft.h>
@@ -21,14 +21,6 @@ static bool all_equal(weft_tensor *x, double value)
         if (weft_item(x, i) != value)
             return false;
     return true;
-}
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
 }
 
 #define FINISH(world_)                 \
@@ -54,7 +46,7 @@ RANKS_TEST(test_large_alloc, 1)
 
 RANKS_TEST(test_get_signal_pad, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_symm *mem =
         weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
     CHECK(mem);
@@ -120,7 +112,7 @@ RANKS_TEST(test_has_multicast_support, 1)
 
 RANKS_TEST(test_cuda_nvlink_connectivity_detection, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_connectivity found;
     CHECK_OK(weft_symm_detect_connectivity(world, WEFT_CPU, "shm", &found));
     CHECK_INT(found.device, WEFT_CPU);
@@ -139,7 +131,7 @@ RANKS_TEST(test_cuda_nvlink_connectivity_detection, 4)
 
 RANKS_TEST(test_allow_overlapping_devices, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
     weft_symm *mem = weft_symm_rendezvous(x, world);
     CHECK(mem);
@@ -157,7 +149,7 @@ RANKS_TEST(test_allow_overlapping_devices, 4)
 
 RANKS_TEST(test_subgroup, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int lower[] = {0, 1}, upper[] = {2, 3};
     weft_group *half = weft_group_new(world, rank < 2 ? lower : upper, 2, NULL);
     CHECK(half);
@@ -215,7 +207,7 @@ static void verify_symmetric_memory(weft_symm *mem, int rank, int size)
 
 RANKS_TEST(test_empty_strided_p2p, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     CHECK(!weft_symm_rendezvous(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 64)), NULL));
     CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
     int64_t strides[] = {64, 1};
@@ -234,7 +226,7 @@ RANKS_TEST(test_empty_strided_p2p, 2)
 
 RANKS_TEST(test_empty_strided_p2p_persistent, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     uint64_t id =
         42 + (uint64_t)rank * 1000; /* an id is local: it need not be the same on all ranks */
     int64_t strides[] = {64, 1};
@@ -265,7 +257,7 @@ RANKS_TEST(test_empty_strided_p2p_persistent, 2)
 
 RANKS_TEST(test_barrier_timeout, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_symm *mem =
         weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
     CHECK(mem);
@@ -283,7 +275,7 @@ RANKS_TEST(test_barrier_timeout, 2)
 
 RANKS_TEST(test_put_signal_timeout, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_symm *mem =
         weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
     CHECK(mem);
@@ -303,7 +295,7 @@ RANKS_TEST(test_put_signal_timeout, 2)
 
 RANKS_TEST(test_wait_signal_timeout, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_symm *mem =
         weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
     CHECK(mem);

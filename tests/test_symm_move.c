@@ -4,17 +4,9 @@
  * memory, there and back; tiles of every kind of stride; puts, gets and signals; and what each of
  * them refuses.
  */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
 
 #define FINISH(world_)                 \
     do {                               \
@@ -112,7 +104,7 @@ static void dispatch(int rank, int size, int experts, int64_t align, weft_group 
 
 static void vdev(int rank, int size)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *in = rows_tensor(), *splits = symmetric(WEFT_I64, size + 1);
     splits = weft_slice(splits, 0, 1, size + 1, 1);
     /* What others do not read may lie anywhere. */
@@ -158,7 +150,7 @@ RANKS_TEST(test_symm_vdev_4, 4)
 /* What is wrong in one rank's splits is refused on all, and the group goes on. */
 RANKS_TEST(test_symm_vdev_refused, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *in = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12, 2));
     weft_tensor *out = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12, 2), 7);
     weft_tensor *splits = symmetric(WEFT_I64, 3);
@@ -207,7 +199,7 @@ static double grid_sum(int size, int64_t width, int64_t i, int64_t j)
 
 RANKS_TEST(test_symm_tile_reduce, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *grid = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16, 24));
     for (int kind = 0; kind < 4; kind++) {
         fill_grid(grid, rank);
@@ -242,7 +234,7 @@ RANKS_TEST(test_symm_tile_reduce, 4)
 
 RANKS_TEST(test_symm_multi_root_tile_reduce, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *grid = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16, 16));
     fill_grid(grid, rank);
     static const int roots[] = {3, 0, 2}; /* rank 1 is root of none */
@@ -273,7 +265,7 @@ RANKS_TEST(test_symm_multi_root_tile_reduce, 4)
 
 RANKS_TEST(test_symm_put_get, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *t = symmetric(WEFT_I32, 64);
     weft_tensor *view = weft_slice(t, 0, 16, 48, 1);
     weft_symm *mem = weft_symm_rendezvous(view, world);

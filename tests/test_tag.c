@@ -1,22 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tags, names and the registry: what finds which group, and every way of not finding one. */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 /* This rank's group of two neighbours with a tag. */
 static weft_group *pair(weft_group *world, const char *tag)
@@ -42,7 +28,7 @@ static weft_group *roundtrip(weft_group *group, const char *tag)
 
 RANKS_TEST(test_pg_creation_with_tag, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *blu = pair(world, "blu"), *again = pair(world, "blu");
     CHECK(blu == again);
     CHECK(!strcmp(weft_group_tag(blu), "blu"));
@@ -58,7 +44,7 @@ RANKS_TEST(test_pg_creation_with_tag, 4)
 
 RANKS_TEST(test_pg_lookup_roundtrip, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *groups[] = {pair(world, "blu"), pair(world, "blu2"), pair(world, NULL),
                             pair(world, NULL), world};
     for (int i = 0; i < 5; i++)
@@ -68,7 +54,7 @@ RANKS_TEST(test_pg_lookup_roundtrip, 4)
 
 RANKS_TEST(test_pg_lookup_with_tag, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *blu = pair(world, "blu"), *bla = pair(world, "bla"), *none = pair(world, NULL);
     CHECK(roundtrip(bla, "blu") == blu);
     CHECK(roundtrip(none, "blu") == blu);
@@ -81,7 +67,7 @@ RANKS_TEST(test_pg_lookup_with_tag, 4)
 
 RANKS_TEST(test_find_or_create_pg, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1, 2, 3};
     weft_group *made = weft_group_find_or_new(world, "blu", all, 4, 2);
     CHECK(made);
@@ -96,7 +82,7 @@ RANKS_TEST(test_find_or_create_pg, 4)
 
 RANKS_TEST(test_find_root_pg, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1, 2, 3}, shuffled[] = {2, 0, 3, 1};
     weft_group *other = weft_group_new(world, all, 4, NULL);
     CHECK(other && weft_group_find(other, "", all, 4) == world);
@@ -109,7 +95,7 @@ RANKS_TEST(test_find_root_pg, 4)
 /* The rest of the rules: stored tags, splits, order, errors. */
 RANKS_TEST(test_tag_rules, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1, 2, 3}, back[] = {3, 2, 1, 0}, some[] = {0, 1, 2};
     weft_group *split = weft_group_split(world, 0, -rank);
     CHECK(split && weft_group_find(world, "", all, 4) == world);
@@ -150,7 +136,7 @@ RANKS_TEST(test_tag_rules, 4)
 
 RANKS_TEST(test_tag_find_errors, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1, 2, 3}, others[] = {(rank + 1) % 4, (rank + 2) % 4};
     CHECK(!weft_group_find(world, "", NULL, 0));
     CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
@@ -176,7 +162,7 @@ RANKS_TEST(test_tag_find_errors, 4)
 
 RANKS_TEST(test_registry_names, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1, 2, 3}, some[] = {0, 2, 3};
     CHECK_INT(weft_group_count(world), 1);
     CHECK(weft_group_named(world, "0") == world);
@@ -213,7 +199,7 @@ RANKS_TEST(test_registry_names, 4)
 /* A name that one rank has given already: it fails, and the others are told at once. */
 RANKS_TEST(test_registry_taken, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int pair_ranks[] = {0, 1}, all[] = {0, 1, 2};
     weft_group *pair_group = weft_group_new(world, pair_ranks, 2, "taken");
     CHECK((pair_group != NULL) == (rank != 2));
@@ -240,7 +226,7 @@ RANKS_TEST(test_registry_taken, 3)
  * from parent, ranks and how often that list was made, not from a rank's own count. */
 RANKS_TEST(test_registry_diverging_counts, 4)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int all[] = {0, 1, 2, 3}, alone[] = {rank}, pair_ranks[] = {0, 1};
     for (int i = 0; i < 3 * rank; i++) /* 0, 3, 6 and 9 groups of their own */
         CHECK(weft_group_new(world, alone, 1, NULL));

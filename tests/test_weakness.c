@@ -3,25 +3,11 @@
  * What is known to go wrong with symmetric memory elsewhere (section 8 of its specification): one
  * test for each weakness that a CPU can have.
  */
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <weft/weft.h>
 
 #include <sys/stat.h>
-
-static weft_group *join(void)
-{
-    weft_group *world = weft_init(NULL);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
 
 static weft_tensor *floats(int64_t count)
 {
@@ -31,7 +17,7 @@ static weft_tensor *floats(int64_t count)
 /* 3: a rendezvous in a subgroup must not disturb the next one in a larger group. */
 RANKS_TEST(test_weakness_subgroup_first, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int pair[] = {0, 2}, other[] = {1, 2};
     weft_group *a = weft_group_new(world, pair, 2, "name");
     weft_group *b = weft_group_new(world, other, 2, "other");
@@ -54,7 +40,7 @@ RANKS_TEST(test_weakness_subgroup_first, 3)
 /* 4, 7: pads are zero at the start and belong to one pair of block and group. */
 RANKS_TEST(test_weakness_pads, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_group *again = weft_group_split(world, 0, 0);
     CHECK(again);
     for (int round = 0; round < 4; round++) {
@@ -85,7 +71,7 @@ RANKS_TEST(test_weakness_pads, 3)
 /* 6: channels, ranks, offsets and shapes are checked, at their very bounds. */
 RANKS_TEST(test_weakness_bounds, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *x = floats(10);
     weft_symm *mem = weft_symm_rendezvous(x, world);
     CHECK(mem);
@@ -131,7 +117,7 @@ RANKS_TEST(test_weakness_bounds, 3)
 /* 6, 16: the pad's size is the block's, whatever the setting says later. */
 RANKS_TEST(test_weakness_pad_size, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     size_t usual = weft_symm_signal_pad_size();
     weft_tensor *before = floats(4);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
@@ -155,7 +141,7 @@ RANKS_TEST(test_weakness_pad_size, 2)
 /* 19: what differs between ranks is told in a table, and can be put right. */
 RANKS_TEST(test_weakness_mismatch, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     CHECK(!weft_symm_rendezvous(floats(rank == 1 ? 99 : 100), world));
     CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
     CHECK_CONTAINS(weft_last_error(), "rank 0: 400 bytes");
@@ -176,7 +162,7 @@ RANKS_TEST(test_weakness_mismatch, 3)
 /* 14: views and offsets mean the same on all ranks. */
 RANKS_TEST(test_weakness_views, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_tensor *x = floats(64);
     float *mine = weft_tensor_data(x);
     for (int i = 0; i < 64; i++)
@@ -205,7 +191,7 @@ RANKS_TEST(test_weakness_views, 2)
 /* 15, 16: many tensors in one block, at equal offsets, whose places are used again. */
 RANKS_TEST(test_weakness_pool, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, 1 << 20);
     CHECK(pool);
     weft_tensor *tensors[200];
@@ -287,7 +273,7 @@ static long open_kib(void)
 /* 15: released memory goes back to the system, on all ranks. */
 RANKS_TEST(test_weakness_memory_returns, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     CHECK(weft_symm_rendezvous(floats(1), world)); /* what the first one makes stays */
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     long mapped = 0, mapped_after = 0, opened = open_kib();
@@ -320,7 +306,7 @@ RANKS_TEST(test_weakness_memory_returns, 2)
 /* Large blocks between ranks; the last byte counts. */
 RANKS_TEST(test_weakness_two_gib, 2)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     int64_t bytes = (int64_t)2 << 30;
     weft_tensor *x = rank < 2 ? weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(bytes)) : NULL;
     weft_status status = x ? WEFT_OK : weft_last_status();
@@ -342,7 +328,7 @@ RANKS_TEST(test_weakness_two_gib, 2)
 /* 9: nothing but the rendezvous is collective: ranks allocate and release as they like. */
 RANKS_TEST(test_weakness_local, 3)
 {
-    weft_group *world = join();
+    weft_group *world = join(0);
     for (int i = 0; i < 10 + rank * 7; i++)
         weft_release(floats(1000 + i));
     weft_tensor *x = floats(10);

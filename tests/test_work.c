@@ -4,33 +4,11 @@
  * behind by their group; its errors; sends and receives that pass each other.
  */
 #include "coll_acts.h"
-#include "harness_ranks.h"
+#include "jobs.h"
 
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
-
-static weft_group *join(int64_t timeout_ms)
-{
-    weft_init_opts opts = WEFT_INIT_OPTS;
-    opts.timeout_ms = timeout_ms;
-    weft_group *world = weft_init(&opts);
-    if (!world)
-        FAIL("weft_init: %s", weft_last_error());
-    return world;
-}
-
-static void finish(weft_group *world)
-{
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-}
-
-static void rest_us(long us)
-{
-    struct timespec pause = {us / 1000000, us % 1000000 * 1000};
-    nanosleep(&pause, NULL);
-}
 
 /* ---- many, in any order ---- */
 

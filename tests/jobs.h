@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the ranks of most tests come, rest and go. */
+#ifndef WEFT_TESTS_JOBS_H
+#define WEFT_TESTS_JOBS_H
+
+#include "harness_ranks.h"
+
+#include <weft/weft.h>
+
+/* The world, with a limit of operations; 0: weft's own. */
+__attribute__((unused)) static weft_group *join(int64_t timeout_ms)
+{
+    weft_init_opts opts = WEFT_INIT_OPTS;
+    opts.timeout_ms = timeout_ms;
+    weft_group *world = weft_init(&opts);
+    if (!world)
+        FAIL("weft_init: %s", weft_last_error());
+    return world;
+}
+
+/* Leaves; errors that the test has looked at do not count. */
+__attribute__((unused)) static void finish(weft_group *world)
+{
+    weft_clear_error();
+    CHECK(!weft_finish(world));
+}
+
+__attribute__((unused)) static void rest_us(long us)
+{
+    struct timespec pause = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&pause, NULL);
+}
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flows (src/coll/flow.h): what goes one way in chunks, while others follow.  They are for ranks
+ * with a core each; here ranks are told to spin, however many cores there are.
+ */
+#include "coll_acts.h"
+#include "jobs.h"
+
+static const act_kind kinds[] = {ACT_BROADCAST, ACT_GATHER, ACT_REDUCE, ACT_SCATTER};
+
+/* Bytes of an operand around every border: one chunk, the show slot, one round of the stage, many
+ * rounds. */
+static const int64_t sizes_of_u8[] = {4096,   4097,   8191,   8192,       16384,  16385,
+                                      40000,  65535,  65536,  65537,      131072, 262143,
+                                      262144, 262145, 300000, 1000 * 999, 3 << 20};
+
+static void run_sizes(int rank, int size, act_kind kind)
+{
+    weft_group *world = join(20000);
+    size_t count = sizeof sizes_of_u8 / sizeof *sizes_of_u8;
+    for (size_t i = 0; i < 2 * count; i++) { /* each size twice, with another root */
+        int64_t bytes = sizes_of_u8[i % count];
+        act a = {.kind = kind,
+                 .dtype = i % 2 ? WEFT_U8 : WEFT_F32,
+                 .root = (int)(i % (size_t)size),
+                 .count = i % 2 ? bytes : bytes / 4,
+                 .seed = i + 1};
+        act_perform(&a, rank, size, world);
+    }
+    finish(world);
+}
+
+RANKS_TEST(test_flow_broadcast_2, 2)
+{
+    run_sizes(rank, size, ACT_BROADCAST);
+}
+
+RANKS_TEST(test_flow_broadcast_3, 3)
+{
+    run_sizes(rank, size, ACT_BROADCAST);
+}
+
+RANKS_TEST(test_flow_gather_2, 2)
+{
+    run_sizes(rank, size, ACT_GATHER);
+}
+
+RANKS_TEST(test_flow_gather_3, 3)
+{
+    run_sizes(rank, size, ACT_GATHER);
+}
+
+RANKS_TEST(test_flow_reduce_2, 2)
+{
+    run_sizes(rank, size, ACT_REDUCE);
+}
+
+RANKS_TEST(test_flow_reduce_3, 3)
+{
+    run_sizes(rank, size, ACT_REDUCE);
+}
+
+RANKS_TEST(test_flow_scatter_3, 3)
+{
+    run_sizes(rank, size, ACT_SCATTER);
+}
+
+RANKS_TEST(test_flow_scatter_5, 5)
+{
+    run_sizes(rank, size, ACT_SCATTER);
+}
+
+/* Calls of all sizes follow each other without a pause, and each rank lags at other times: what is
+ * shown for one call must not be lost to the next. */
+RANKS_TEST(test_flow_mixed, 3)
+{
+    enum { CALLS = VALUES_SANITIZED ? 100 : 400 };
+    weft_group *world = join(20000);
+    for (int number = 0; number < CALLS; number++) {
+        uint64_t seed = values_random(values_seed(), (uint64_t)number);
+        act a = {.kind = number % 5 == 4 ? ACT_ALL_REDUCE : kinds[seed % 4],
+                 .dtype = WEFT_I64,
+                 .root = (int)(values_random(seed, 1) % (unsigned)size),
+                 .count = (int64_t[]){3, 700, 2000, 8000, 40000}[values_random(seed, 2) % 5],
+                 .seed = seed};
+        if (values_random(seed, 3) % (unsigned)size == (unsigned)rank && number % 4 == 0)
+            rest_us(200);
+        act_perform(&a, rank, size, world);
+    }
+    finish(world);
+}
+
+/* A child of this rank sends it `first` after some time, and `second`, if not 0, much later. */
+static pid_t arrange(int first, int second)
+{
+    pid_t victim = getpid(), child = fork();
+    if (child == 0) {
+        rest_us(5000 + (long)(values_seed() % 5000));
+        kill(victim, first);
+        rest_us(second ? 600000 : 0);
+        kill(victim, second);
+        _exit(0);
+    }
+    return child;
+}
+
+typedef struct ending {
+    int victim, signal, second;
+    pid_t child;
+} ending;
+
+/* Repeats a long flow; the victim has its end arranged once that works.  Returns what fails. */
+static weft_status repeat(act_kind kind, int root, int rank, int size, weft_group *group,
+                          ending *end)
+{
+    act a = {.kind = kind, .dtype = WEFT_F32, .root = root, .count = 1 << 20};
+    act_operands o = act_prepare(&a, rank, size);
+    CHECK_OK(act_run(&a, &o, group));
+    if (rank == end->victim)
+        end->child = arrange(end->signal, end->second);
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK)
+        status = act_run(&a, &o, group);
+    return status;
+}
+
+static void run_death(int rank, int size, act_kind kind, bool writer_dies)
+{
+    if (harness_in_threads)
+        SKIP("a thread cannot die alone");
+    weft_group *world = join(20000);
+    ending end = {.victim = 1, .signal = SIGKILL};
+    int writer = writer_dies ? end.victim : 0;
+    if (rank == end.victim)
+        harness_rank_dies();
+    CHECK_STATUS(repeat(kind, kind == ACT_GATHER ? !writer : writer, rank, size, world, &end),
+                 WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(), "rank 1 (");
+    CHECK_CONTAINS(weft_last_error(), kind == ACT_GATHER ? "gather" : "broadcast");
+    finish(world);
+}
+
+RANKS_TEST(test_flow_writer_dies, 2)
+{
+    run_death(rank, size, ACT_BROADCAST, true);
+}
+
+RANKS_TEST(test_flow_reader_dies, 2)
+{
+    run_death(rank, size, ACT_BROADCAST, false);
+}
+
+RANKS_TEST(test_flow_gather_writer_dies, 2)
+{
+    run_death(rank, size, ACT_GATHER, true);
+}
+
+RANKS_TEST(test_flow_gather_reader_dies, 2)
+{
+    run_death(rank, size, ACT_GATHER, false);
+}
+
+/* A rank that stops in the middle for longer than the limit: the other's time passes there, and the
+ * group is lost for both. */
+RANKS_TEST(test_flow_stopped, 2)
+{
+    if (harness_in_threads)
+        SKIP("a thread cannot stop alone");
+    weft_group *world = join(20000);
+    ending end = {.victim = 1, .signal = SIGSTOP, .second = SIGCONT};
+    weft_limit_open(rank == 0 ? 200 : 20000);
+    weft_status status = repeat(ACT_BROADCAST, 0, rank, size, world, &end);
+    weft_limit_close();
+    if (rank == 0) {
+        CHECK_STATUS(status, WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "rank 1 (");
+        weft_group_revoke(world); /* its time may have passed at the entry */
+    } else {
+        CHECK_STATUS(status, WEFT_ERR_REVOKED);
+        waitpid(end.child, NULL, 0);
+    }
+    finish(world);
+}
+
+int main(int argc, char **argv)
+{
+    values_choose_seed();
+    setenv("WEFT_WAIT", "spin", 1);
+    setenv("WEFT_KILL_GRACE", "30000", 1);
+    return harness_main(argc, argv);
+}
