@@ -23,6 +23,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -43,7 +44,8 @@ enum { HARNESS_RANKS_MAX = 64, HARNESS_NOTHING = 3 /* said nothing: it crashed, 
 typedef struct harness_rank {
     int outcome;
     int dies;
-    long long when; /* ns, to tell causes from consequences */
+    atomic_int marks; /* see harness_mark */
+    long long when;   /* ns, to tell causes from consequences */
     char reason[1024];
 } harness_rank;
 
@@ -66,6 +68,21 @@ static int harness_run_ranks(const harness_test *test);
 __attribute__((unused)) static void harness_rank_dies(void)
 {
     harness_ranks[harness_this_rank].dies = 1;
+}
+
+/* Tells all that this rank has come to the point that some wait for, and counts such points; also
+ * for what a rank forks.  Relaxed: they order nothing else. */
+__attribute__((unused)) static void harness_mark(void)
+{
+    atomic_fetch_add_explicit(&harness_ranks[harness_this_rank].marks, 1, memory_order_relaxed);
+}
+
+__attribute__((unused)) static int harness_marks(void)
+{
+    int marks = 0;
+    for (int rank = 0; rank < harness_current->ranks; rank++)
+        marks += atomic_load_explicit(&harness_ranks[rank].marks, memory_order_relaxed);
+    return marks;
 }
 
 static long long harness_now(void)

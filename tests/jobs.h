@@ -31,4 +31,21 @@ __attribute__((unused)) static void rest_us(long us)
     nanosleep(&pause, NULL);
 }
 
+/* A child of this rank stops it after `after_us` and lets it go on when the ranks have made `marks`
+ * marks in all, and not before `length_us` have passed. */
+__attribute__((unused)) static pid_t arrange_stop(long after_us, long length_us, int marks)
+{
+    pid_t victim = getpid(), child = fork();
+    if (child == 0) {
+        rest_us(after_us);
+        kill(victim, SIGSTOP);
+        rest_us(length_us);
+        for (int ms = 0; ms < 30000 && harness_marks() < marks; ms++)
+            rest_us(1000);
+        kill(victim, SIGCONT);
+        _exit(0);
+    }
+    return child;
+}
+
 #endif

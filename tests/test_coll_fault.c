@@ -285,7 +285,6 @@ RANKS_TEST(test_coll_fault_late_other_data, 3)
     act warm = {.kind = ACT_BARRIER, .dtype = WEFT_F32};
     act_operands none = act_prepare(&warm, rank, size);
     CHECK_OK(act_run(&warm, &none, group));
-    weft_tensor *timed_out = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1), 1);
     for (int number = 0; number < 8; number++) {
         act a = {.kind = pulled[number % 4], .dtype = WEFT_F32, .seed = (uint64_t)number};
         a.count = counts_of_parts[number / 4];
@@ -301,11 +300,12 @@ RANKS_TEST(test_coll_fault_late_other_data, 3)
             CHECK_OK(weft_group_set_timeout(group, 20000));
             memset(weft_tensor_data(o.in), 0x5a, weft_tensor_bytes(o.in));
             weft_clear_error();
-            CHECK_OK(weft_send(timed_out, 2, world));
+            harness_mark();
         } else if (rank == 1) {
             rest_us(20000);
         } else {
-            CHECK_OK(weft_recv(timed_out, 0, world));
+            while (harness_marks() <= number)
+                rest_us(1000);
             rest_us(40000);
         }
         act_operands o = act_prepare(&a, rank, size);
@@ -498,20 +498,6 @@ RANKS_TEST(test_coll_fault_death_receiver, 3)
 
 /* ---- ranks that stop ---- */
 
-/* A child of this rank stops it after `after` and lets it go on after `length` us. */
-static pid_t arrange_stop(long after, long length)
-{
-    pid_t victim = getpid(), child = fork();
-    if (child == 0) {
-        rest_us(after);
-        kill(victim, SIGSTOP);
-        rest_us(length);
-        kill(victim, SIGCONT);
-        _exit(0);
-    }
-    return child;
-}
-
 /* A short stop is nobody's death: everything goes on. */
 RANKS_TEST(test_coll_fault_stop_short, 3)
 {
@@ -522,7 +508,7 @@ RANKS_TEST(test_coll_fault_stop_short, 3)
     for (int number = 0; number < STOPS; number++) {
         act a = make_act(values_random(values_seed() + 5, (uint64_t)number), size);
         a.count = a.count < 900 ? 60000 : a.count;
-        pid_t child = rank == number % size ? arrange_stop(number * 150L, 20000) : 0;
+        pid_t child = rank == number % size ? arrange_stop(number * 150L, 20000, 0) : 0;
         for (int again = 0; again < 10; again++) {
             act_perform(&a, rank, size, world);
         }
@@ -533,8 +519,8 @@ RANKS_TEST(test_coll_fault_stop_short, 3)
     finish(world);
 }
 
-/* A long one: the others' time passes, at the entry or in the middle.  All of them get out, and go
- * on with it in a new group. */
+/* A long one, until the others' time has passed, at the entry or in the middle.  All of them get
+ * out, and go on with it in a new group. */
 static void stop_long(weft_group *world, int rank, int size, int number)
 {
     act a = make_act(values_random(values_seed() + 6, (uint64_t)number), size);
@@ -547,7 +533,8 @@ static void stop_long(weft_group *world, int rank, int size, int number)
     CHECK_OK(act_run(&warm, &none, group));
     if (rank != victim)
         CHECK_OK(weft_group_set_timeout(group, 100));
-    pid_t child = rank == victim ? arrange_stop(500 + number * 100L, 400000) : 0;
+    int marks = (number + 1) * (size - 1);
+    pid_t child = rank == victim ? arrange_stop(500 + number * 100L, 0, marks) : 0;
     long long begin = harness_now();
     weft_status status = repeat(&a, rank, size, group);
     if (rank != victim) {
@@ -559,6 +546,7 @@ static void stop_long(weft_group *world, int rank, int size, int number)
             CHECK_CONTAINS(weft_last_error(), name);
         }
         CHECK(harness_now() - begin < 15000 * 1000000LL);
+        harness_mark();
         CHECK_OK(weft_group_revoke(group)); /* those who were at the entry could go on */
     } else {
         if (status != WEFT_ERR_REVOKED)

@@ -90,37 +90,38 @@ RANKS_TEST(test_flow_mixed, 3)
     finish(world);
 }
 
-/* A child of this rank sends it `first` after some time, and `second`, if not 0, much later. */
-static pid_t arrange(int first, int second)
+/* A child of this rank kills it after some time. */
+static pid_t arrange_death(void)
 {
     pid_t victim = getpid(), child = fork();
     if (child == 0) {
         rest_us(5000 + (long)(values_seed() % 5000));
-        kill(victim, first);
-        rest_us(second ? 600000 : 0);
-        kill(victim, second);
+        kill(victim, SIGKILL);
         _exit(0);
     }
     return child;
 }
 
-typedef struct ending {
-    int victim, signal, second;
-    pid_t child;
-} ending;
+static pid_t arrange_long_stop(void)
+{
+    return arrange_stop(5000 + (long)(values_seed() % 5000), 0, 1);
+}
 
-/* Repeats a long flow; the victim has its end arranged once that works.  Returns what fails. */
+/* Repeats a long flow; rank 1 has its end arranged once that works.  Returns what fails. */
 static weft_status repeat(act_kind kind, int root, int rank, int size, weft_group *group,
-                          ending *end)
+                          pid_t (*arrange)(void))
 {
     act a = {.kind = kind, .dtype = WEFT_F32, .root = root, .count = 1 << 20};
     act_operands o = act_prepare(&a, rank, size);
     CHECK_OK(act_run(&a, &o, group));
-    if (rank == end->victim)
-        end->child = arrange(end->signal, end->second);
+    pid_t child = rank == 1 ? arrange() : 0;
     weft_status status = WEFT_OK;
     while (status == WEFT_OK)
         status = act_run(&a, &o, group);
+    if (rank != 1)
+        harness_mark();
+    else
+        waitpid(child, NULL, 0);
     return status;
 }
 
@@ -129,12 +130,10 @@ static void run_death(int rank, int size, act_kind kind, bool writer_dies)
     if (harness_in_threads)
         SKIP("a thread cannot die alone");
     weft_group *world = join(20000);
-    ending end = {.victim = 1, .signal = SIGKILL};
-    int writer = writer_dies ? end.victim : 0;
-    if (rank == end.victim)
+    int root = writer_dies == (kind != ACT_GATHER); /* who writes; all others of a gather */
+    if (rank == 1)
         harness_rank_dies();
-    CHECK_STATUS(repeat(kind, kind == ACT_GATHER ? !writer : writer, rank, size, world, &end),
-                 WEFT_ERR_PEER_DEAD);
+    CHECK_STATUS(repeat(kind, root, rank, size, world, arrange_death), WEFT_ERR_PEER_DEAD);
     CHECK_CONTAINS(weft_last_error(), "rank 1 (");
     CHECK_CONTAINS(weft_last_error(), kind == ACT_GATHER ? "gather" : "broadcast");
     finish(world);
@@ -160,16 +159,15 @@ RANKS_TEST(test_flow_gather_reader_dies, 2)
     run_death(rank, size, ACT_GATHER, false);
 }
 
-/* A rank that stops in the middle for longer than the limit: the other's time passes there, and the
- * group is lost for both. */
+/* A rank that stops in the middle until the other's time has passed there: the group is lost for
+ * both. */
 RANKS_TEST(test_flow_stopped, 2)
 {
     if (harness_in_threads)
         SKIP("a thread cannot stop alone");
     weft_group *world = join(20000);
-    ending end = {.victim = 1, .signal = SIGSTOP, .second = SIGCONT};
     weft_limit_open(rank == 0 ? 200 : 20000);
-    weft_status status = repeat(ACT_BROADCAST, 0, rank, size, world, &end);
+    weft_status status = repeat(ACT_BROADCAST, 0, rank, size, world, arrange_long_stop);
     weft_limit_close();
     if (rank == 0) {
         CHECK_STATUS(status, WEFT_ERR_TIMEOUT);
@@ -177,7 +175,6 @@ RANKS_TEST(test_flow_stopped, 2)
         weft_group_revoke(world); /* its time may have passed at the entry */
     } else {
         CHECK_STATUS(status, WEFT_ERR_REVOKED);
-        waitpid(end.child, NULL, 0);
     }
     finish(world);
 }

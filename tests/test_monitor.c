@@ -118,9 +118,8 @@ RANKS_TEST(test_monitor_late, 3)
 {
     (void)size;
     weft_group *world = join(20000);
-    struct timespec nap = {0, 150 * 1000000};
     if (rank == 1)
-        nanosleep(&nap, NULL);
+        rest_us(150000);
     weft_status status = WEFT_ERR_TIMEOUT;
     int tries = 0;
     while (status == WEFT_ERR_TIMEOUT && tries++ < 400)
@@ -170,11 +169,13 @@ static void run_dead(int rank, bool wait_all)
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank > 1) {
         harness_rank_dies();
+        harness_mark();
         kill(getpid(), SIGKILL);
     }
     if (rank == 0) { /* both are dead when it comes */
-        struct timespec nap = {0, 100 * 1000000};
-        nanosleep(&nap, NULL);
+        while (harness_marks() < 2)
+            rest_us(1000);
+        rest_us(100000);
     }
     CHECK_STATUS(weft_monitored_barrier(world, 20000, wait_all), WEFT_ERR_PEER_DEAD);
     CHECK(is_named(2) || is_named(3));
