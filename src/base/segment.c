@@ -6,15 +6,15 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/pages.h"
 #include "base/status.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -49,34 +49,29 @@ static size_t round_up(size_t bytes, size_t unit)
  * ranges. */
 static char *map_aligned(size_t bytes, int flags, int fd)
 {
-    char *wide = WEFT_OS->mmap(NULL, bytes + HUGE_PAGE, PROT_NONE,
+    char *wide = WEFT_OS->mmap(NULL, bytes + WEFT_I_HUGE_PAGE, PROT_NONE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (wide == MAP_FAILED)
         return MAP_FAILED;
-    char *start = wide + (HUGE_PAGE - (uintptr_t)wide % HUGE_PAGE) % HUGE_PAGE;
+    char *start = wide + (WEFT_I_HUGE_PAGE - (uintptr_t)wide % WEFT_I_HUGE_PAGE) % WEFT_I_HUGE_PAGE;
     char *base = WEFT_OS->mmap(start, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0);
     if (base == MAP_FAILED) {
         int error = errno;
-        WEFT_OS->munmap(wide, bytes + HUGE_PAGE);
+        WEFT_OS->munmap(wide, bytes + WEFT_I_HUGE_PAGE);
         errno = error;
         return MAP_FAILED;
     }
     if (start > wide)
         WEFT_OS->munmap(wide, (size_t)(start - wide));
-    WEFT_OS->munmap(start + bytes, (size_t)(wide + HUGE_PAGE - start));
+    WEFT_OS->munmap(start + bytes, (size_t)(wide + WEFT_I_HUGE_PAGE - start));
     return base;
 }
 
 static char *map(size_t bytes, int flags, int fd)
 {
-    if (bytes >= HUGE_PAGE)
+    if (bytes >= WEFT_I_HUGE_PAGE)
         return map_aligned(bytes, flags, fd);
     return WEFT_OS->mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-}
-
-static bool wants_huge(size_t bytes)
-{
-    return bytes >= HUGE_PAGE && strcasecmp(weft_i_env_text(WEFT_I_ENV_HUGE_PAGES), "off");
 }
 
 /*
@@ -86,8 +81,8 @@ static bool wants_huge(size_t bytes)
  */
 static int reserve(weft_i_segment *segment, size_t mapped)
 {
-    if (wants_huge(mapped)) {
-        segment->huge = WEFT_OS->madvise(segment->base, mapped, MADV_HUGEPAGE) == 0;
+    if (weft_i_pages_want_huge(mapped)) {
+        segment->huge = weft_i_pages_make_huge(segment->base, mapped);
         if (WEFT_OS->madvise(segment->base, mapped, MADV_POPULATE_WRITE) == 0)
             return 0;
         if (errno != EINVAL)
@@ -138,7 +133,7 @@ static weft_status refuse(weft_i_segment *segment, int error, const char *what, 
 weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char *what,
                                weft_i_segment **out)
 {
-    if (bytes > (size_t)INT64_MAX - 2 * HUGE_PAGE)
+    if (bytes > (size_t)INT64_MAX - 2 * WEFT_I_HUGE_PAGE)
         return weft_i_fail(WEFT_ERR_NO_SPACE, "%s: %zu bytes do not fit into an address space",
                            what, bytes);
     weft_i_segment *segment = WEFT_OS->alloc(sizeof *segment);
@@ -195,8 +190,8 @@ weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segm
     if (base == MAP_FAILED)
         return refuse(segment, errno, "a peer's memory", bytes);
     segment->base = base;
-    if (wants_huge(mapped))
-        segment->huge = WEFT_OS->madvise(base, mapped, MADV_HUGEPAGE) == 0;
+    if (weft_i_pages_want_huge(mapped))
+        segment->huge = weft_i_pages_make_huge(base, mapped);
     /* The pages exist; entering them into our table now keeps a page fault per 4 KiB out of the
      * first operation. */
     WEFT_OS->madvise(base, mapped, MADV_POPULATE_WRITE);

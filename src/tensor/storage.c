@@ -7,6 +7,7 @@
 #include "tensor/storage.h"
 
 #include "base/os.h"
+#include "base/pages.h"
 #include "base/status.h"
 
 #include <stdint.h>
@@ -14,16 +15,27 @@
 #include <string.h>
 
 enum {
-    CPU_ALIGNMENT = 64,   /* a cache line, and the widest vector register */
-    PAGE = 4096,          /* copies between pages are quickest where both begin alike ... */
-    PAGES_FROM = 16 << 10 /* ... which is worth the waste from here on */
+    CPU_ALIGNMENT = 64, /* a cache line, and the widest vector register */
+    PAGES_FROM =
+        16 << 10,       /* from here on at a page: copies between two that begin alike are quick */
+    HUGE_FROM = 4 << 20 /* from here on of huge pages, except for the rest at the end */
 };
+
+static size_t alignment_of(size_t bytes, bool huge)
+{
+    return huge ? WEFT_I_HUGE_PAGE : bytes >= PAGES_FROM ? WEFT_I_PAGE : CPU_ALIGNMENT;
+}
 
 static void *cpu_alloc(weft_device device, size_t bytes)
 {
     (void)device;
-    size_t alignment = bytes < PAGES_FROM ? CPU_ALIGNMENT : PAGE;
-    return bytes > PTRDIFF_MAX ? NULL : WEFT_OS->alloc_aligned(alignment, bytes);
+    if (bytes > PTRDIFF_MAX)
+        return NULL;
+    bool huge = bytes >= HUGE_FROM && weft_i_pages_want_huge(bytes);
+    void *memory = WEFT_OS->alloc_aligned(alignment_of(bytes, huge), bytes);
+    if (memory && huge)
+        weft_i_pages_make_huge(memory, bytes - bytes % WEFT_I_HUGE_PAGE);
+    return memory;
 }
 
 static void cpu_free(weft_device device, void *memory, size_t bytes)
