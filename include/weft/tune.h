@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which algorithm a collective takes, by operation, number of ranks and bytes:
- *   tiny    up to 56 bytes travel beside the arrival word: one cache line each way;
+ *   tiny    up to WEFT_TUNE_TINY bytes travel beside the arrival word, of which 56 in its line;
  *   staged  the whole operand goes through one slot of shared memory: one sync;
  *   large   symmetric operands are used in place (between threads all); ordinary ones still go
  *           through a slot where all fit theirs, else they are copied once by the kernel where it
@@ -21,6 +21,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+enum { WEFT_TUNE_TINY = 504 };
 
 /* "tiny", "staged" or "large" for an operand of `bytes` (a rank's whole input); NULL for an unknown
  * operation. */

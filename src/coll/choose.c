@@ -19,7 +19,7 @@
 
 enum { COLUMNS = 4 }; /* 2, 3-4, 5-8 and more ranks */
 
-/* Bytes; first where each rank has a core, then where they share cores. */
+/* Bytes; first where each rank has a core (ROOMY), then where they share cores (CROWDED). */
 typedef atomic_size_t thresholds[2][WEFT_I_COLL_KINDS][COLUMNS];
 
 const char *const weft_i_coll_names[WEFT_I_COLL_KINDS] = {
@@ -34,87 +34,43 @@ const weft_i_record_name weft_i_coll_record_names[WEFT_I_COLL_KINDS] = {
 #undef COLL
 };
 
+#if defined(__aarch64__)
+#define THRESHOLDS "coll/thresholds_aarch64.def"
+#else
+#define THRESHOLDS "coll/thresholds_x86_64.def"
+#endif
+
+enum { K = 1 << 10, M = 1 << 20 };
+#define NEVER SIZE_MAX
+#define IN_BRACES(...) {__VA_ARGS__}
+
 /* Relaxed throughout: settings that publish nothing else; ranks that disagree are caught by the
  * digest. */
 static thresholds staged_up_to = {
-    {
-        /* Measured by `weft bench --tune` on 2 and 16 cores of a Xeon (Sapphire Rapids). */
-        [WEFT_I_ALL_REDUCE] = {4 << 10, 16 << 10, 2 << 10, 1 << 10},
-        [WEFT_I_REDUCE] = {64 << 10, 64 << 10, 4 << 10, 2 << 10},
-        [WEFT_I_BROADCAST] = {64 << 10, 64 << 10, 32 << 10, 32 << 10},
-        [WEFT_I_ALL_GATHER] = {32 << 10, 64 << 10, 32 << 10, 32 << 10},
-        [WEFT_I_GATHER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_SCATTER] = {32 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_ALL_TO_ALL] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-    },
-    {
-        /* More ranks than cores, where a second sync costs more than a copy: 4 and 8 on 2 cores. */
-        [WEFT_I_ALL_REDUCE] = {64 << 10, 64 << 10, 16 << 10, 8 << 10},
-        [WEFT_I_REDUCE] = {64 << 10, 64 << 10, 32 << 10, 16 << 10},
-        [WEFT_I_BROADCAST] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_ALL_GATHER] = {64 << 10, 64 << 10, 32 << 10, 16 << 10},
-        [WEFT_I_GATHER] = {64 << 10, 64 << 10, 32 << 10, 32 << 10},
-        [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_ALL_TO_ALL] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-    },
+#define ROOMY(op_, staged_, direct_, single_) [0][WEFT_I_##op_] = IN_BRACES staged_,
+#define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES staged_,
+#include THRESHOLDS
+#undef ROOMY
+#undef CROWDED
 };
 
 /* The same for symmetric operands, which others can use where they are, at the price of one more
  * sync. */
 static thresholds direct_beyond = {
-    {
-        [WEFT_I_ALL_REDUCE] = {4 << 10, 1 << 10, 512, 1 << 10},
-        [WEFT_I_REDUCE] = {2 << 10, 2 << 10, 1 << 10, 1 << 10},
-        [WEFT_I_BROADCAST] = {2 << 10, 4 << 10, 8 << 10, 16 << 10},
-        [WEFT_I_ALL_GATHER] = {1 << 10, 1 << 10, 1 << 10, 512},
-        [WEFT_I_GATHER] = {2 << 10, 2 << 10, 512, 512},
-        [WEFT_I_SCATTER] = {4 << 10, 2 << 10, 2 << 10, 4 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
-        [WEFT_I_ALL_TO_ALL] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
-    },
-    {
-        [WEFT_I_ALL_REDUCE] = {16 << 10, 16 << 10, 8 << 10, 4 << 10},
-        [WEFT_I_REDUCE] = {32 << 10, 32 << 10, 16 << 10, 8 << 10},
-        [WEFT_I_BROADCAST] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_ALL_GATHER] = {32 << 10, 32 << 10, 16 << 10, 8 << 10},
-        [WEFT_I_GATHER] = {32 << 10, 32 << 10, 32 << 10, 16 << 10},
-        [WEFT_I_SCATTER] = {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {64 << 10, 64 << 10, 32 << 10, 32 << 10},
-        [WEFT_I_ALL_TO_ALL] = {32 << 10, 32 << 10, 64 << 10, 64 << 10},
-    },
+#define ROOMY(op_, staged_, direct_, single_) [0][WEFT_I_##op_] = IN_BRACES direct_,
+#define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES direct_,
+#include THRESHOLDS
+#undef ROOMY
+#undef CROWDED
 };
 
-#define NEVER SIZE_MAX
-
-/* The same for single copies: bytes from one rank to another from which on they pay; first with a
- * core for each rank (2 and 16 cores of such Xeons), then without (4 ranks on 2 cores). */
+/* The same for single copies: bytes from one rank to another from which on they pay. */
 static thresholds single_from = {
-    {
-        [WEFT_I_ALL_REDUCE] = {2 << 20, 2 << 20, 1 << 20, 1 << 20},
-        [WEFT_I_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_BROADCAST] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_ALL_GATHER] = {32 << 10, 1 << 20, 4 << 20, 4 << 20},
-        [WEFT_I_GATHER] = {NEVER, NEVER, NEVER, 1 << 20},
-        [WEFT_I_SCATTER] = {32 << 10, 1 << 20, 512 << 10, 256 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {2 << 20, 1 << 20, 512 << 10, 64 << 10},
-        [WEFT_I_ALL_TO_ALL] = {32 << 10, 64 << 10, 32 << 10, 16 << 10},
-        [WEFT_I_LOW_CONTENTION_ALL_GATHER] = {32 << 10, 1 << 20, 4 << 20, 4 << 20},
-        [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = {2 << 20, 1 << 20, 512 << 10, 64 << 10},
-    },
-    {
-        [WEFT_I_ALL_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_REDUCE] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_BROADCAST] = {NEVER, NEVER, NEVER, NEVER},
-        [WEFT_I_ALL_GATHER] = {128 << 10, 128 << 10, 32 << 10, 32 << 10},
-        [WEFT_I_GATHER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
-        [WEFT_I_SCATTER] = {4 << 10, 4 << 10, 4 << 10, 4 << 10},
-        [WEFT_I_REDUCE_SCATTER] = {1 << 20, 1 << 20, NEVER, NEVER},
-        [WEFT_I_ALL_TO_ALL] = {8 << 10, 8 << 10, 8 << 10, 8 << 10},
-        [WEFT_I_LOW_CONTENTION_ALL_GATHER] = {128 << 10, 128 << 10, 32 << 10, 32 << 10},
-        [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = {1 << 20, 1 << 20, NEVER, NEVER},
-    },
+#define ROOMY(op_, staged_, direct_, single_) [0][WEFT_I_##op_] = IN_BRACES single_,
+#define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES single_,
+#include THRESHOLDS
+#undef ROOMY
+#undef CROWDED
 };
 
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
@@ -169,9 +125,17 @@ size_t weft_i_choose_shown(weft_i_coll_kind kind, int ranks, bool crowded)
     return look_up(&staged_up_to, (int)kind, ranks, crowded);
 }
 
+/* Those of low contention copy as their namesakes do. */
+static weft_i_coll_kind namesake(weft_i_coll_kind kind)
+{
+    return kind == WEFT_I_LOW_CONTENTION_ALL_GATHER       ? WEFT_I_ALL_GATHER
+           : kind == WEFT_I_LOW_CONTENTION_REDUCE_SCATTER ? WEFT_I_REDUCE_SCATTER
+                                                          : kind;
+}
+
 size_t weft_i_choose_single(weft_i_coll_kind kind, int ranks, bool crowded)
 {
-    return look_up(&single_from, (int)kind, ranks, crowded);
+    return look_up(&single_from, (int)namesake(kind), ranks, crowded);
 }
 
 /* ---- public ---- */

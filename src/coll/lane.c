@@ -65,7 +65,7 @@ static void make_points(weft_i_lane *lane)
     lane->entry = lane->steps = point;
     lane->entry.words = lane->heads + offsetof(weft_i_lane_head, entry[0].arrival);
     lane->entry.passes = lane->heads + offsetof(weft_i_lane_head, entry_pass);
-    lane->entry.turn_stride = sizeof(weft_i_entry_line);
+    lane->entry.turn_stride = sizeof(weft_i_entry);
     lane->entry.turns = WEFT_I_TURNS;
     lane->steps.words = lane->heads + offsetof(weft_i_lane_head, step);
     lane->steps.passes = lane->heads + offsetof(weft_i_lane_head, step_pass);

@@ -2,8 +2,8 @@
 /*
  * A lane: the shared memory on which a group's collectives meet.  It is a symmetric block of its
  * own.  Its signal pad holds, for each rank,
- *   - four entry lines by turns: arrival word and up to 56 bytes beside it, one cache line to read
- * for a peer;
+ *   - four entries by turns: an arrival word and up to 504 bytes beside it, a cache line to read for
+ * a peer, or a few that follow each other, which cores fetch together;
  *   - a step word for the phases inside an operation, counters of flows, and a bell;
  *   - a table of splits, by turns;
  * and each rank's block is its stage: four show slots by turns for operands that are shown at the
@@ -23,22 +23,23 @@
 #include "coll/box.h"
 #include "coll/card.h"
 #include "symm/pairing.h"
+#include "weft/tune.h"
 
 enum {
-    WEFT_I_TINY = 56, /* bytes that travel with the arrival word */
+    WEFT_I_TINY = WEFT_TUNE_TINY, /* bytes that travel with the arrival word */
     WEFT_I_SLOT =
         128 << 10, /* bytes of an input or result slot: two and a result fit a core's own cache */
     WEFT_I_SHOW = WEFT_I_SLOT / 2, /* bytes of a show slot */
     WEFT_I_TURNS = 4
 };
 
-typedef struct weft_i_entry_line {
+typedef struct weft_i_entry {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* see base/signal.h */
     unsigned char payload[WEFT_I_TINY];
-} weft_i_entry_line;
+} weft_i_entry;
 
 typedef struct weft_i_lane_head {
-    weft_i_entry_line entry[WEFT_I_TURNS];
+    weft_i_entry entry[WEFT_I_TURNS];
     _Alignas(
         WEFT_I_LINE) _Atomic uint64_t step; /* as an arrival word, for phases after the entry */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t flowed; /* chunks that are there: see flow.h */

@@ -284,7 +284,6 @@ int bench_sweep_run(bench_sweep *sweep)
 /* The algorithm of a column at a row; empty for operations that have only one. */
 static const char *way_of(const bench_sweep *sweep, const bench_column *c, int row)
 {
-    enum { TINY = 56 };
     const plan_case *what = &sweep->board->row[row].what;
     if (c->kind == BENCH_FLOOR)
         return bench_floor_name(sweep->op, c->prototype);
@@ -293,7 +292,7 @@ static const char *way_of(const bench_sweep *sweep, const bench_column *c, int r
     size_t staged = c->staged >= 0           ? (size_t)c->staged
                     : c->kind == BENCH_PLAIN ? sweep->staged
                                              : sweep->direct;
-    return what->in_bytes <= TINY ? "tiny" : what->in_bytes <= staged ? "staged" : "large";
+    return what->in_bytes <= WEFT_TUNE_TINY ? "tiny" : what->in_bytes <= staged ? "staged" : "large";
 }
 
 int bench_sweep_figure(const bench_sweep *sweep, int row, bench_kind kind, int in_place,

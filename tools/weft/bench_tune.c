@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEAST = 64 }; /* below, data travels with the arrival word */
+enum { LEAST = 1 << 10 }; /* below, data travels with the arrival word */
 
 /* The operations that have thresholds. */
 static int tunable(int op)

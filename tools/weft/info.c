@@ -172,8 +172,8 @@ static void print_thresholds(const char *title, threshold *of)
 
 static int print_algorithms(void)
 {
-    print_thresholds("algorithms: tiny up to 56 bytes, ordinary operands staged up to this many "
-                     "bytes, then peeked or pipelined",
+    printf("algorithms: tiny up to %d bytes; ", (int)WEFT_TUNE_TINY);
+    print_thresholds("ordinary operands staged up to this many bytes, then peeked or pipelined",
                      weft_tune_staged);
     print_thresholds("symmetric operands staged up to this many bytes, then direct",
                      weft_tune_direct);
