@@ -4,6 +4,7 @@
  * before anybody receives, two threads at once, and everything that can go wrong.  Ranks that can
  * read each other's memory and ranks that cannot (WEFT_SINGLE_COPY=off) run the same tests.
  */
+#include "base/os.h"
 #include "coll_values.h"
 #include "jobs.h"
 
@@ -230,6 +231,73 @@ RANKS_TEST(test_pair_ring_staged, 4)
     if (harness_in_threads)
         SKIP("threads never stage");
     run_ring(rank, size, "off");
+}
+
+/* ---- symmetric memory ---- */
+
+static weft_i_os counting_table;
+static int kernel_copies;
+
+static ssize_t count_read_process(int process, void *to, uint64_t from, size_t bytes)
+{
+    kernel_copies++;
+    return weft_i_os_linux.read_process(process, to, from, bytes);
+}
+
+static void meet(weft_group *world)
+{
+    weft_tensor *x = message(1, 1);
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+}
+
+/* A part of symmetric memory goes from rank 0 to rank 1, who takes it in so many copies by
+ * the kernel. */
+static void send_part(weft_group *world, weft_tensor *block, int rank, int64_t first, int64_t count,
+                      int copies)
+{
+    weft_tensor *part = weft_narrow(block, 0, first, count), *out = message(count, -1);
+    int before = kernel_copies;
+    if (rank == 0)
+        weft_fill(part, 7 + (double)count);
+    CHECK_OK(rank == 0 ? weft_send(part, 1, world) : weft_recv(out, 0, world));
+    CHECK(rank == 0 || holds(out, 7 + (int)count));
+    if (rank == 1)
+        CHECK_INT(kernel_copies - before, copies);
+}
+
+/* Who has mapped the sender's memory copies it by itself, from 32 KiB on; who has let go of it, or
+ * has never met it, still gets the message. */
+RANKS_TEST(test_pair_symmetric, 2)
+{
+    enum { COUNT = 5 << 20, PART = 4 << 20 }; /* more than is copied between two looks */
+    weft_group *world = join(30000);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    weft_tensor *block = weft_symm_empty(WEFT_I32, WEFT_CPU, WEFT_SHAPE(COUNT));
+    weft_tensor *stranger = weft_symm_empty(WEFT_I32, WEFT_CPU, WEFT_SHAPE(LARGE));
+    CHECK(block && stranger);
+    meet(world); /* for the first time: they try to read each other's memory */
+    counting_table = weft_i_os_linux;
+    counting_table.read_process = count_read_process;
+    if (!harness_in_threads)
+        weft_i_os_now = &counting_table;
+    int once = harness_in_threads ? 0 : 1;
+    weft_scope_open();
+    CHECK(weft_symm_rendezvous(block, world));
+    send_part(world, block, rank, 3, 100, 0);
+    send_part(world, block, rank, 1001, 9000, 0);
+    send_part(world, block, rank, 77, LARGE, 0);
+    send_part(world, block, rank, COUNT - PART - 5, PART + 5, 0);
+    send_part(world, stranger, rank, 0, LARGE, once);
+    weft_scope_close();
+    meet(world);
+    if (rank == 1) {
+        weft_release(block); /* and with it what was mapped */
+        block = message(COUNT, 0);
+    }
+    send_part(world, block, rank, 77, LARGE, once);
+    meet(world);
+    weft_i_os_now = &weft_i_os_linux;
+    finish(world);
 }
 
 /* 32 KiB find room before anybody receives, wherever the last message ended. */

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -111,8 +112,55 @@ static size_t mapped_bytes(size_t bytes)
     return round_up(bytes ? bytes : 1, 4096);
 }
 
+/* What this process has mapped from its peers. */
+static pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
+static weft_i_segment *first_mapped;
+
+static void enlist(weft_i_segment *segment)
+{
+    pthread_mutex_lock(&mapped_lock);
+    segment->of_peer = true;
+    segment->next = first_mapped;
+    first_mapped = segment;
+    pthread_mutex_unlock(&mapped_lock);
+}
+
+static void strike_off(const weft_i_segment *segment)
+{
+    pthread_mutex_lock(&mapped_lock);
+    weft_i_segment **at = &first_mapped;
+    while (*at != segment)
+        at = &(*at)->next;
+    *at = segment->next;
+    pthread_mutex_unlock(&mapped_lock);
+}
+
+/* Unless its last reference is gone, and it is about to go. */
+static bool hold_if_alive(weft_i_segment *segment)
+{
+    int references = atomic_load_explicit(&segment->references, memory_order_relaxed);
+    while (references > 0)
+        /* Relaxed, as every hold: the lock orders it with the end of the segment. */
+        if (atomic_compare_exchange_weak_explicit(&segment->references, &references, references + 1,
+                                                  memory_order_relaxed, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+weft_i_segment *weft_i_segment_find(weft_i_key key)
+{
+    pthread_mutex_lock(&mapped_lock);
+    weft_i_segment *segment = first_mapped;
+    while (segment && !(weft_i_key_equal(segment->key, key) && hold_if_alive(segment)))
+        segment = segment->next;
+    pthread_mutex_unlock(&mapped_lock);
+    return segment;
+}
+
 static void destroy(weft_i_segment *segment)
 {
+    if (segment->of_peer)
+        strike_off(segment);
     if (segment->base)
         WEFT_OS->munmap(segment->base, mapped_bytes(segment->bytes));
     if (segment->fd >= 0)
@@ -195,6 +243,7 @@ weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segm
     /* The pages exist; entering them into our table now keeps a page fault per 4 KiB out of the
      * first operation. */
     WEFT_OS->madvise(base, mapped, MADV_POPULATE_WRITE);
+    enlist(segment);
     *out = segment;
     return WEFT_OK;
 }

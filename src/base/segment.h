@@ -26,7 +26,9 @@ typedef struct weft_i_segment {
     size_t bytes; /* as asked for; the mapping is rounded up to pages */
     int fd;       /* the memory file, or -1 for memory of this process alone */
     weft_i_key key;
-    bool huge; /* huge pages were granted */
+    bool huge;                   /* huge pages were granted */
+    struct weft_i_segment *next; /* among those mapped from peers */
+    bool of_peer;
 } weft_i_segment;
 
 typedef enum weft_i_sharing { WEFT_I_BETWEEN_PROCESSES, WEFT_I_BETWEEN_THREADS } weft_i_sharing;
@@ -40,6 +42,9 @@ weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char 
  * that are smaller than `bytes` or could still shrink.
  */
 weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segment **out);
+
+/* A segment with this key that this process has mapped from a peer, held; NULL if it has none. */
+weft_i_segment *weft_i_segment_find(weft_i_key key);
 
 weft_i_segment *weft_i_segment_hold(weft_i_segment *segment);
 void weft_i_segment_drop(weft_i_segment *segment);

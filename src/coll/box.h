@@ -11,15 +11,17 @@
  * its sheet is taken.
  *
  * Offers.  Where ranks can read each other's memory, a large message stays where it is: its sheet
- * says where, and the receiver copies it from there.  Whether the memory may be read is the state
- * of the offer: the receiver changes OFFERED to TAKING, copies a part, and changes it back, or to
- * DONE after the last one.  A sender that gives up changes OFFERED to WITHDRAWN; between threads it
- * waits while a part is being copied, between processes it need not, because then the receiver
- * finds its TAKING gone and does not count the part.
+ * says where, and the receiver copies it from there, by itself if it has mapped that memory.
+ * Whether the memory may be read is the state of the offer: the receiver changes OFFERED to TAKING,
+ * copies a part, and changes it back, or to DONE after the last one.  A sender that gives up
+ * changes OFFERED to WITHDRAWN; between threads it waits while a part is being copied, between
+ * processes it need not, because then the receiver finds its TAKING gone and does not count the
+ * part.
  */
 #ifndef WEFT_COLL_BOX_H
 #define WEFT_COLL_BOX_H
 
+#include "base/segment.h"
 #include "base/signal.h"
 
 enum {
@@ -42,7 +44,10 @@ typedef enum weft_i_sheet_kind {
 typedef struct weft_i_sheet_piece {
     uint64_t bytes; /* of the whole message */
     uint32_t at, length;
-    uint64_t address; /* in the sender's memory: offers */
+    /* Offers: */
+    uint64_t address;   /* in the sender's memory */
+    weft_i_key segment; /* of symmetric memory; 0: ordinary */
+    uint64_t offset;    /* in the segment */
     uint32_t offer;
 } weft_i_sheet_piece;
 

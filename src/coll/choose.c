@@ -42,12 +42,15 @@ const weft_i_record_name weft_i_coll_record_names[WEFT_I_COLL_KINDS] = {
 
 enum { K = 1 << 10, M = 1 << 20 };
 #define NEVER SIZE_MAX
-#define IN_BRACES(...) {__VA_ARGS__}
+#define IN_BRACES(...) \
+    {                  \
+        __VA_ARGS__    \
+    }
 
 /* Relaxed throughout: settings that publish nothing else; ranks that disagree are caught by the
  * digest. */
 static thresholds staged_up_to = {
-#define ROOMY(op_, staged_, direct_, single_) [0][WEFT_I_##op_] = IN_BRACES staged_,
+#define ROOMY(op_, staged_, direct_, single_)   [0][WEFT_I_##op_] = IN_BRACES staged_,
 #define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES staged_,
 #include THRESHOLDS
 #undef ROOMY
@@ -57,7 +60,7 @@ static thresholds staged_up_to = {
 /* The same for symmetric operands, which others can use where they are, at the price of one more
  * sync. */
 static thresholds direct_beyond = {
-#define ROOMY(op_, staged_, direct_, single_) [0][WEFT_I_##op_] = IN_BRACES direct_,
+#define ROOMY(op_, staged_, direct_, single_)   [0][WEFT_I_##op_] = IN_BRACES direct_,
 #define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES direct_,
 #include THRESHOLDS
 #undef ROOMY
@@ -66,7 +69,7 @@ static thresholds direct_beyond = {
 
 /* The same for single copies: bytes from one rank to another from which on they pay. */
 static thresholds single_from = {
-#define ROOMY(op_, staged_, direct_, single_) [0][WEFT_I_##op_] = IN_BRACES single_,
+#define ROOMY(op_, staged_, direct_, single_)   [0][WEFT_I_##op_] = IN_BRACES single_,
 #define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES single_,
 #include THRESHOLDS
 #undef ROOMY

@@ -50,10 +50,11 @@ struct weft_i_bundle {
 /* A message that came before its receive and had to make way for another. */
 typedef struct weft_i_kept {
     struct weft_i_kept *next;
-    uint64_t bytes, done, address;
-    uint32_t digest, offer;
+    uint64_t bytes, done;
+    uint32_t digest;
     int tag;
     bool offered;
+    weft_i_sheet_piece offer; /* where it lies, if it is offered */
     char data[];
 } weft_i_kept;
 

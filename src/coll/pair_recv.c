@@ -21,18 +21,35 @@ static weft_i_call call_of(const weft_i_letter *letter)
 
 /* ---- the end of a message ---- */
 
-/* Reads offered memory of a peer; false if the copy cannot be. */
+/* The segment in which an offered message lies, held, if this process has mapped it; or NULL. */
+static weft_i_segment *find_segment(const weft_i_sheet_piece *piece)
+{
+    weft_i_segment *segment = piece->segment.word[0] ? weft_i_segment_find(piece->segment) : NULL;
+    if (segment &&
+        (piece->offset > segment->bytes || piece->bytes > segment->bytes - piece->offset)) {
+        weft_i_segment_drop(segment);
+        return NULL;
+    }
+    return segment;
+}
+
+/* Copies offered memory of a peer: from `near` if that is not NULL.  WEFT_IN_PROGRESS: the offer
+ * was withdrawn. */
 static weft_status copy_offer(weft_i_lane *lane, const weft_i_pair *pair, weft_i_letter *letter,
-                              uint64_t address)
+                              uint64_t address, const char *near)
 {
     enum { PART = 16 << 20 }; /* between looks at whether the offer still stands */
     weft_i_call call = call_of(letter);
+    weft_status status = WEFT_OK;
     while (letter->done < letter->bytes) {
         size_t part = weft_i_coll_min(letter->bytes - letter->done, PART);
         if (!weft_i_box_claim(pair->inbox, letter->offer))
             return WEFT_IN_PROGRESS;
-        weft_status status = weft_i_peek(lane, &call, pair->rank, letter->data + letter->done,
-                                         address + letter->done, part);
+        if (near)
+            memcpy(letter->data + letter->done, near + letter->done, part);
+        else
+            status = weft_i_peek(lane, &call, pair->rank, letter->data + letter->done,
+                                 address + letter->done, part);
         letter->done += status == WEFT_OK ? part : 0;
         if (!weft_i_box_give_back(pair->inbox, letter->offer, letter->done == letter->bytes))
             return WEFT_IN_PROGRESS;
@@ -54,11 +71,14 @@ static weft_status find_cause(const weft_i_pair *pair, const weft_i_letter *lett
 }
 
 static void take_offer(weft_i_lane *lane, weft_i_pair *pair, weft_i_letter *letter,
-                       uint64_t address, uint32_t offer)
+                       const weft_i_sheet_piece *piece)
 {
-    letter->offer = offer;
+    letter->offer = piece->offer;
     letter->begun = true;
-    weft_status status = copy_offer(lane, pair, letter, address);
+    weft_i_segment *segment = find_segment(piece);
+    weft_status status = copy_offer(lane, pair, letter, piece->address,
+                                    segment ? segment->base + piece->offset : NULL);
+    weft_i_segment_drop(segment);
     if (status == WEFT_OK) {
         weft_i_letter_end(letter, WEFT_OK);
         weft_i_letter_ring(lane, pair->rank);
@@ -131,7 +151,7 @@ static void deliver(weft_i_lane *lane, weft_i_pair *pair, weft_i_kept *kept, wef
     if (kept->bytes != letter->bytes || kept->digest != letter->digest) {
         refuse(pair, letter, kept->bytes);
     } else if (kept->offered) {
-        take_offer(lane, pair, letter, kept->address, kept->offer);
+        take_offer(lane, pair, letter, &kept->offer);
     } else {
         weft_i_coll_put(letter->data, kept->data, letter->bytes);
         weft_i_letter_end(letter, WEFT_OK);
@@ -198,8 +218,7 @@ static bool keep(weft_i_lane *lane, weft_i_pair *pair, const weft_i_sheet *sheet
     *pair->last_kept = kept;
     pair->last_kept = &kept->next;
     if (offered) {
-        kept->address = sheet->piece.address;
-        kept->offer = sheet->piece.offer;
+        kept->offer = sheet->piece;
     } else if (sheet->kind == WEFT_I_SHEET_SHORT) {
         memcpy(kept->data, sheet->text, bytes);
     } else {
@@ -239,7 +258,7 @@ static bool open_for(weft_i_lane *lane, weft_i_pair *pair, weft_i_letter *letter
     if (sheet->kind == WEFT_I_SHEET_OFFER) {
         weft_i_sheet_piece piece = sheet->piece;
         count_sheet(pair);
-        take_offer(lane, pair, letter, piece.address, piece.offer);
+        take_offer(lane, pair, letter, &piece);
         return true;
     }
     if (sheet->kind == WEFT_I_SHEET_SHORT)

@@ -86,6 +86,21 @@ static int free_offer(const weft_i_pair *pair)
     return -1;
 }
 
+static const weft_i_lease *lease_of(const weft_i_letter *letter)
+{
+    return letter->tensor ? weft_i_block_lease_of(letter->tensor) : NULL;
+}
+
+/* Where the message lies, for those who have mapped that memory too. */
+static void tell_segment(weft_i_sheet_piece *piece, const weft_i_letter *letter)
+{
+    const weft_i_lease *lease = lease_of(letter);
+    if (!lease)
+        return;
+    piece->segment = lease->block->segment->key;
+    piece->offset = (uint64_t)(letter->data - lease->block->segment->base);
+}
+
 /* Shows the receiver where the message lies; false if that cannot be: then it goes in pieces. */
 static bool put_offer(weft_i_pair *pair, weft_i_letter *letter)
 {
@@ -97,6 +112,7 @@ static bool put_offer(weft_i_pair *pair, weft_i_letter *letter)
     sheet->piece = (weft_i_sheet_piece){.bytes = letter->bytes,
                                         .address = (uint64_t)(uintptr_t)letter->data,
                                         .offer = (uint32_t)offer};
+    tell_segment(&sheet->piece, letter);
     letter->offer = (uint32_t)offer;
     letter->offered = letter->begun = true;
     pair->offers[offer] = letter;
@@ -107,10 +123,11 @@ static bool put_offer(weft_i_pair *pair, weft_i_letter *letter)
 
 static bool may_offer(const weft_i_lane *lane, const weft_i_pair *pair, const weft_i_letter *letter)
 {
+    if (letter->bytes <= WEFT_I_BOX_ROOM || letter->done ||
+        (lane->peek == WEFT_I_PEEK_NONE && pair->rank != lane->me))
+        return false;
     /* Half a room is copied twice as quickly as once by the kernel, and waits for nobody. */
-    size_t room = lane->mail->room / 2;
-    return letter->bytes > (room > WEFT_I_BOX_ROOM ? room : WEFT_I_BOX_ROOM) && !letter->done &&
-           (lane->peek != WEFT_I_PEEK_NONE || pair->rank == lane->me);
+    return letter->bytes > lane->mail->room / 2 || lease_of(letter);
 }
 
 /* Moves a send on.  True: it has left; it is over, or its offer stands. */

@@ -17,8 +17,7 @@
 enum {
     CPU_ALIGNMENT = 64, /* a cache line, and the widest vector register */
     PAGES_FROM =
-        16 << 10,       /* from here on at a page: copies between two that begin alike are quick */
-    HUGE_FROM = 4 << 20 /* from here on of huge pages, except for the rest at the end */
+        16 << 10 /* from here on at a page: copies between two that begin alike are quick */
 };
 
 static size_t alignment_of(size_t bytes, bool huge)
@@ -31,9 +30,9 @@ static void *cpu_alloc(weft_device device, size_t bytes)
     (void)device;
     if (bytes > PTRDIFF_MAX)
         return NULL;
-    bool huge = bytes >= HUGE_FROM && weft_i_pages_want_huge(bytes);
+    bool huge = weft_i_pages_want_huge(bytes);
     void *memory = WEFT_OS->alloc_aligned(alignment_of(bytes, huge), bytes);
-    if (memory && huge)
+    if (memory && huge) /* the rest at the end is no whole one */
         weft_i_pages_make_huge(memory, bytes - bytes % WEFT_I_HUGE_PAGE);
     return memory;
 }

@@ -292,7 +292,9 @@ static const char *way_of(const bench_sweep *sweep, const bench_column *c, int r
     size_t staged = c->staged >= 0           ? (size_t)c->staged
                     : c->kind == BENCH_PLAIN ? sweep->staged
                                              : sweep->direct;
-    return what->in_bytes <= WEFT_TUNE_TINY ? "tiny" : what->in_bytes <= staged ? "staged" : "large";
+    return what->in_bytes <= WEFT_TUNE_TINY ? "tiny"
+           : what->in_bytes <= staged       ? "staged"
+                                            : "large";
 }
 
 int bench_sweep_figure(const bench_sweep *sweep, int row, bench_kind kind, int in_place,
