@@ -14,6 +14,15 @@ bool weft_i_pages_want_huge(size_t bytes)
            strcasecmp(weft_i_env_text(WEFT_I_ENV_HUGE_PAGES), "off") != 0;
 }
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+void weft_i_pages_gather(void *base, size_t bytes)
+{
+    WEFT_OS->madvise(base, bytes, MADV_COLLAPSE);
+}
+
 bool weft_i_pages_make_huge(void *base, size_t bytes)
 {
     return WEFT_OS->madvise(base, bytes, MADV_HUGEPAGE) == 0;

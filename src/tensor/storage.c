@@ -15,7 +15,8 @@
 #include <string.h>
 
 enum {
-    CPU_ALIGNMENT = 64, /* a cache line, and the widest vector register */
+    CPU_ALIGNMENT = 64,     /* a cache line, and the widest vector register */
+    REUSED_MOST = 32 << 20, /* what malloc takes from its heap; more is always fresh */
     PAGES_FROM =
         16 << 10 /* from here on at a page: copies between two that begin alike are quick */
 };
@@ -25,6 +26,13 @@ static size_t alignment_of(size_t bytes, bool huge)
     return huge ? WEFT_I_HUGE_PAGE : bytes >= PAGES_FROM ? WEFT_I_PAGE : CPU_ALIGNMENT;
 }
 
+/* Memory of middle size may have been used before, page by page. */
+static void advise_huge(void *memory, size_t bytes)
+{
+    if (weft_i_pages_make_huge(memory, bytes) && bytes <= REUSED_MOST)
+        weft_i_pages_gather(memory, bytes);
+}
+
 static void *cpu_alloc(weft_device device, size_t bytes)
 {
     (void)device;
@@ -32,8 +40,8 @@ static void *cpu_alloc(weft_device device, size_t bytes)
         return NULL;
     bool huge = weft_i_pages_want_huge(bytes);
     void *memory = WEFT_OS->alloc_aligned(alignment_of(bytes, huge), bytes);
-    if (memory && huge) /* the rest at the end is no whole one */
-        weft_i_pages_make_huge(memory, bytes - bytes % WEFT_I_HUGE_PAGE);
+    if (memory && huge)
+        advise_huge(memory, bytes - bytes % WEFT_I_HUGE_PAGE);
     return memory;
 }
 
