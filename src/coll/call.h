@@ -130,6 +130,21 @@ typedef struct weft_i_places {
     bool peek;                /* otherwise the kernel may copy */
 } weft_i_places;
 
+/*
+ * Is a part of so many bytes written into a symmetric output by who gives it, instead of read from
+ * a symmetric input by who takes it?  Stores wait for nobody; but where cores fetch ahead well,
+ * what was read is at hand afterwards, as long as it fits a core's own cache.
+ */
+static inline bool weft_i_coll_pushes(const weft_i_places *places, size_t part)
+{
+#if defined(__aarch64__)
+    enum { PUSH_FROM = 4 << 10 };
+#else
+    enum { PUSH_FROM = 1 << 20 };
+#endif
+    return places->all_out && (!places->all_in || part >= PUSH_FROM);
+}
+
 /* What others read of this rank's input, should the inputs be shown. */
 typedef enum weft_i_gift { WEFT_I_GIVES_NOTHING, WEFT_I_GIVES, WEFT_I_NEVER_SHOWN } weft_i_gift;
 

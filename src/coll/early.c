@@ -17,7 +17,7 @@ void weft_i_early_prepare(weft_i_coll *coll, const weft_i_places *places)
         pulls = root && !places->out;
         break;
     case WEFT_I_ALL_TO_ALL:
-        pulls = !coll->in_splits;
+        pulls = !coll->in_splits && !places->out;
         break;
     case WEFT_I_SCATTER:
         pulls = !root;

@@ -6,10 +6,6 @@
  */
 #include "coll/show.h"
 
-enum {
-    PUSH_FROM = 1 << 20
-}; /* larger than a core's own cache: the reader gains nothing from having pulled */
-
 /* Takes what all have shown. */
 static weft_status take_shown(weft_i_coll *coll)
 {
@@ -115,7 +111,7 @@ weft_status weft_i_coll_all_gather(weft_i_coll *coll)
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes, WEFT_I_GIVES));
     if (places.all_shown)
         return take_shown(coll);
-    if (places.all_out && (!places.all_in || coll->in_bytes >= PUSH_FROM))
+    if (weft_i_coll_pushes(&places, coll->in_bytes))
         return push_part(coll, &places);
     if (places.all_in || places.peek)
         return pull_parts(coll, &places, true);

@@ -309,10 +309,10 @@ static weft_status all_to_all_equal(weft_i_coll *coll)
     WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, part, WEFT_I_GIVES));
     if (places.all_shown)
         return take_shown(coll);
-    if (places.all_in || (places.peek && !places.all_out))
-        return pull_equal(coll, &places);
-    if (places.all_out)
+    if (weft_i_coll_pushes(&places, part))
         return push_equal(coll, &places);
+    if (places.all_in || places.peek)
+        return pull_equal(coll, &places);
     return parts_pipeline(coll, false);
 }
 
