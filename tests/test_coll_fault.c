@@ -176,7 +176,7 @@ RANKS_TEST(test_coll_fault_tune, 2)
     if (harness_in_threads)
         SKIP("ranks that are threads share their thresholds");
     weft_group *world = join(20000);
-    act a = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = 100};
+    act a = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = WEFT_TUNE_TINY};
     if (rank)
         CHECK_OK(weft_tune_set("all_reduce", size, 0));
     act_operands o = act_prepare(&a, rank, size);

@@ -5,6 +5,8 @@
 #include "base/env.h"
 #include "base/os.h"
 
+#include <errno.h>
+#include <stdint.h>
 #include <strings.h>
 #include <sys/mman.h>
 
@@ -14,16 +16,36 @@ bool weft_i_pages_want_huge(size_t bytes)
            strcasecmp(weft_i_env_text(WEFT_I_ENV_HUGE_PAGES), "off") != 0;
 }
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
-
-void weft_i_pages_gather(void *base, size_t bytes)
-{
-    WEFT_OS->madvise(base, bytes, MADV_COLLAPSE);
-}
-
 bool weft_i_pages_make_huge(void *base, size_t bytes)
 {
     return WEFT_OS->madvise(base, bytes, MADV_HUGEPAGE) == 0;
+}
+
+/* Maps at a multiple of the huge page size, because the kernel uses huge pages only for aligned
+ * ranges. */
+static char *map_aligned(size_t bytes, int flags, int fd)
+{
+    char *wide = WEFT_OS->mmap(NULL, bytes + WEFT_I_HUGE_PAGE, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (wide == MAP_FAILED)
+        return MAP_FAILED;
+    char *start = wide + (WEFT_I_HUGE_PAGE - (uintptr_t)wide % WEFT_I_HUGE_PAGE) % WEFT_I_HUGE_PAGE;
+    char *base = WEFT_OS->mmap(start, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0);
+    if (base == MAP_FAILED) {
+        int error = errno;
+        WEFT_OS->munmap(wide, bytes + WEFT_I_HUGE_PAGE);
+        errno = error;
+        return MAP_FAILED;
+    }
+    if (start > wide)
+        WEFT_OS->munmap(wide, (size_t)(start - wide));
+    WEFT_OS->munmap(start + bytes, (size_t)(wide + WEFT_I_HUGE_PAGE - start));
+    return base;
+}
+
+char *weft_i_pages_map(size_t bytes, int flags, int fd)
+{
+    if (bytes >= WEFT_I_HUGE_PAGE)
+        return map_aligned(bytes, flags, fd);
+    return WEFT_OS->mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 }

@@ -15,8 +15,7 @@ bool weft_i_pages_want_huge(size_t bytes);
 /* Asks for them before the memory is touched; false if there are none. */
 bool weft_i_pages_make_huge(void *base, size_t bytes);
 
-/* The same for memory that may have been touched long ago: whole huge pages that it lies on.  Takes
- * them at once; where that cannot be, it stays as it is. */
-void weft_i_pages_gather(void *base, size_t bytes);
+/* As mmap, for reading and writing; what has room for huge pages begins at one. */
+char *weft_i_pages_map(size_t bytes, int flags, int fd);
 
 #endif

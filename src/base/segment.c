@@ -46,35 +46,6 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Maps at a multiple of the huge page size, because the kernel uses huge pages only for aligned
- * ranges. */
-static char *map_aligned(size_t bytes, int flags, int fd)
-{
-    char *wide = WEFT_OS->mmap(NULL, bytes + WEFT_I_HUGE_PAGE, PROT_NONE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (wide == MAP_FAILED)
-        return MAP_FAILED;
-    char *start = wide + (WEFT_I_HUGE_PAGE - (uintptr_t)wide % WEFT_I_HUGE_PAGE) % WEFT_I_HUGE_PAGE;
-    char *base = WEFT_OS->mmap(start, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0);
-    if (base == MAP_FAILED) {
-        int error = errno;
-        WEFT_OS->munmap(wide, bytes + WEFT_I_HUGE_PAGE);
-        errno = error;
-        return MAP_FAILED;
-    }
-    if (start > wide)
-        WEFT_OS->munmap(wide, (size_t)(start - wide));
-    WEFT_OS->munmap(start + bytes, (size_t)(wide + WEFT_I_HUGE_PAGE - start));
-    return base;
-}
-
-static char *map(size_t bytes, int flags, int fd)
-{
-    if (bytes >= WEFT_I_HUGE_PAGE)
-        return map_aligned(bytes, flags, fd);
-    return WEFT_OS->mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-}
-
 /*
  * Takes every page now, as the owner, so that no later touch can fail (SIGBUS) and pages lie on the
  * owner's NUMA node. Populating after the advice lets the kernel use huge pages; kernels without it
@@ -202,7 +173,7 @@ weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char 
         if ((segment->fd = sealed_file(mapped)) < 0)
             return refuse(segment, errno, what, bytes);
     }
-    char *base = map(mapped, flags, segment->fd);
+    char *base = weft_i_pages_map(mapped, flags, segment->fd);
     if (base == MAP_FAILED)
         return refuse(segment, errno, what, bytes);
     segment->base = base;
@@ -234,7 +205,7 @@ weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segm
     segment->key = key;
     segment->fd = -1; /* the mapping keeps the memory; the number is worth more to the program */
     size_t mapped = mapped_bytes(bytes);
-    char *base = map(mapped, MAP_SHARED, fd);
+    char *base = weft_i_pages_map(mapped, MAP_SHARED, fd);
     if (base == MAP_FAILED)
         return refuse(segment, errno, "a peer's memory", bytes);
     segment->base = base;

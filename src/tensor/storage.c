@@ -7,48 +7,35 @@
 #include "tensor/storage.h"
 
 #include "base/os.h"
-#include "base/pages.h"
 #include "base/status.h"
+#include "tensor/shelf.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    CPU_ALIGNMENT = 64,     /* a cache line, and the widest vector register */
-    REUSED_MOST = 32 << 20, /* what malloc takes from its heap; more is always fresh */
+    CPU_ALIGNMENT = 64, /* a cache line, and the widest vector register */
     PAGES_FROM =
         16 << 10 /* from here on at a page: copies between two that begin alike are quick */
 };
 
-static size_t alignment_of(size_t bytes, bool huge)
-{
-    return huge ? WEFT_I_HUGE_PAGE : bytes >= PAGES_FROM ? WEFT_I_PAGE : CPU_ALIGNMENT;
-}
-
-/* Memory of middle size may have been used before, page by page. */
-static void advise_huge(void *memory, size_t bytes)
-{
-    if (weft_i_pages_make_huge(memory, bytes) && bytes <= REUSED_MOST)
-        weft_i_pages_gather(memory, bytes);
-}
-
 static void *cpu_alloc(weft_device device, size_t bytes)
 {
     (void)device;
-    if (bytes > PTRDIFF_MAX)
-        return NULL;
-    bool huge = weft_i_pages_want_huge(bytes);
-    void *memory = WEFT_OS->alloc_aligned(alignment_of(bytes, huge), bytes);
-    if (memory && huge)
-        advise_huge(memory, bytes - bytes % WEFT_I_HUGE_PAGE);
-    return memory;
+    if (weft_i_shelf_has(bytes))
+        return weft_i_shelf_take(bytes);
+    size_t alignment = bytes < PAGES_FROM ? CPU_ALIGNMENT : WEFT_I_PAGE;
+    return bytes > PTRDIFF_MAX ? NULL : WEFT_OS->alloc_aligned(alignment, bytes);
 }
 
 static void cpu_free(weft_device device, void *memory, size_t bytes)
 {
-    (void)device, (void)bytes;
-    WEFT_OS->free(memory);
+    (void)device;
+    if (weft_i_shelf_has(bytes))
+        weft_i_shelf_give(memory, bytes);
+    else
+        WEFT_OS->free(memory);
 }
 
 static void cpu_copy(weft_device device, void *to, const void *from, size_t bytes)
