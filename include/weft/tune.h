@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-enum { WEFT_TUNE_TINY = 504 };
+enum { WEFT_TUNE_TINY = 632 };
 
 /* "tiny", "staged" or "large" for an operand of `bytes` (a rank's whole input); NULL for an unknown
  * operation. */

@@ -2,7 +2,7 @@
 /*
  * A lane: the shared memory on which a group's collectives meet.  It is a symmetric block of its
  * own.  Its signal pad holds, for each rank,
- *   - four entries by turns: an arrival word and up to 504 bytes beside it, a cache line to read
+ *   - four entries by turns: an arrival word and up to 632 bytes beside it, a cache line to read
  * for a peer, or a few that follow each other, which cores fetch together;
  *   - a step word for the phases inside an operation, counters of flows, and a bell;
  *   - a table of splits, by turns;
