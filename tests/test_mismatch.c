@@ -379,6 +379,8 @@ static void run_pair(weft_group *world, int rank, int size, int number)
     weft_group *group = new_group(world, size);
     for (int i = 0; i < p.at; i++)
         CHECK_OK(run_call(&mine[i], rank, size, group));
+    /* Who is ahead of calls that go one way would end the group under those who are not. */
+    CHECK_OK(weft_group_barrier(world, 20000));
     nanosleep(&pause, NULL);
     weft_status status = run_call(&mine[p.at], rank, size, group);
     if (status == WEFT_OK &&

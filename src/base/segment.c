@@ -3,8 +3,6 @@
  * on failure. */
 #include "base/segment.h"
 
-#include "base/env.h"
-#include "base/log.h"
 #include "base/os.h"
 #include "base/pages.h"
 #include "base/status.h"

@@ -130,6 +130,13 @@ typedef struct weft_i_places {
     bool peek;                /* otherwise the kernel may copy */
 } weft_i_places;
 
+/* Bytes of a part; see below. */
+#if defined(__aarch64__)
+enum { WEFT_I_PUSH_FROM = 4 << 10 };
+#else
+enum { WEFT_I_PUSH_FROM = 1 << 20 };
+#endif
+
 /*
  * Is a part of so many bytes written into a symmetric output by who gives it, instead of read from
  * a symmetric input by who takes it?  Stores wait for nobody; but where cores fetch ahead well,
@@ -137,12 +144,7 @@ typedef struct weft_i_places {
  */
 static inline bool weft_i_coll_pushes(const weft_i_places *places, size_t part)
 {
-#if defined(__aarch64__)
-    enum { PUSH_FROM = 4 << 10 };
-#else
-    enum { PUSH_FROM = 1 << 20 };
-#endif
-    return places->all_out && (!places->all_in || part >= PUSH_FROM);
+    return places->all_out && (!places->all_in || part >= WEFT_I_PUSH_FROM);
 }
 
 /* What others read of this rank's input, should the inputs be shown. */

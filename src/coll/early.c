@@ -9,6 +9,7 @@ void weft_i_early_prepare(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
     bool root = lane->me == coll->root, pulls = false;
+    size_t part = coll->count * coll->item;
     switch (coll->kind) { /* what certainly pulls, where it pulls at all */
     case WEFT_I_ALL_GATHER:
         pulls = !places->out;
@@ -17,7 +18,7 @@ void weft_i_early_prepare(weft_i_coll *coll, const weft_i_places *places)
         pulls = root && !places->out;
         break;
     case WEFT_I_ALL_TO_ALL:
-        pulls = !coll->in_splits && !places->out;
+        pulls = !coll->in_splits && (!places->out || part < WEFT_I_PUSH_FROM);
         break;
     case WEFT_I_SCATTER:
         pulls = !root;

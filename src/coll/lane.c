@@ -142,6 +142,8 @@ bool weft_i_lane_has_come(const weft_i_lane *lane, int rank)
 typedef struct sought {
     const weft_i_card *card;
     uint32_t epoch;
+    const weft_group *group;
+    int rank;
 } sought;
 
 static bool is_shown(void *arg)
@@ -151,21 +153,35 @@ static bool is_shown(void *arg)
     return atomic_load_explicit(&it->card->shown, memory_order_acquire) == it->epoch;
 }
 
-/* The card of a rank that has entered is there, or a moment away, unless it died just then. */
-static bool waits_for_card(const weft_i_card *card, uint32_t epoch)
+static weft_status is_gone(void *arg)
 {
-    enum { MOMENT_MS = 20 };
-    sought it = {card, epoch};
-    return weft_i_wait_until(is_shown, &it, weft_i_os_deadline(MOMENT_MS));
+    const sought *it = arg;
+    return weft_i_world_fate(it->group->world, it->group->members[it->rank]);
+}
+
+/* The card of a rank that has entered is there, or a moment away, unless it died just then; a
+ * long moment if something else has its core. */
+static bool waits_for_card(const weft_i_lane *lane, const weft_group *group, int rank,
+                           uint32_t epoch)
+{
+    enum { MOMENT_MS = 1000 };
+    sought it = {card_of(lane, rank, epoch), epoch, group, rank};
+    weft_i_wait wait = {.ready = is_shown,
+                        .lost = is_gone,
+                        .arg = &it,
+                        .deadline = weft_i_os_deadline(MOMENT_MS),
+                        .mode = WEFT_I_WAIT_YIELD};
+    return weft_i_wait_for(&wait) == WEFT_OK;
 }
 
 /* A rank that calls something else than we do; -1 if the others only differ among themselves. */
-static int find_other(const weft_i_lane *lane, const weft_i_card *mine, uint32_t epoch)
+static int find_other(const weft_i_lane *lane, const weft_group *group, const weft_i_card *mine,
+                      uint32_t epoch)
 {
     for (int rank = 0; rank < lane->size; rank++) {
-        const weft_i_card *theirs = card_of(lane, rank, epoch);
-        if (rank != lane->me && has_entered(lane, rank, epoch) && waits_for_card(theirs, epoch) &&
-            !weft_i_card_same(theirs, mine))
+        if (rank != lane->me && has_entered(lane, rank, epoch) &&
+            waits_for_card(lane, group, rank, epoch) &&
+            !weft_i_card_same(card_of(lane, rank, epoch), mine))
             return rank;
     }
     return -1;
@@ -175,7 +191,7 @@ static int find_other(const weft_i_lane *lane, const weft_i_card *mine, uint32_t
 static weft_status tell_difference(const weft_i_lane *lane, const weft_i_call *call,
                                    const weft_i_card *card, uint32_t epoch)
 {
-    int other = find_other(lane, card, epoch);
+    int other = find_other(lane, call->group, card, epoch);
     if (other < 0)
         return WEFT_OK;
     char mine[WEFT_I_CARD_TEXT], theirs[WEFT_I_CARD_TEXT];

@@ -14,11 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    CPU_ALIGNMENT = 64, /* a cache line, and the widest vector register */
-    PAGES_FROM =
-        16 << 10 /* from here on at a page: copies between two that begin alike are quick */
-};
+enum { CPU_ALIGNMENT = 64 };    /* a cache line, and the widest vector register */
+enum { PAGES_FROM = 16 << 10 }; /* at a page from here on: copies between such are quickest */
 
 static void *cpu_alloc(weft_device device, size_t bytes)
 {
