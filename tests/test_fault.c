@@ -9,6 +9,8 @@
 #include "base/os.h"
 #include "base/status.h"
 
+#include <sys/resource.h>
+
 enum { SOON_MS = 8000 }; /* far less than the limit of 30 s, far more than a loaded machine needs */
 
 typedef struct plot {
@@ -315,6 +317,55 @@ TEST(test_fault_stopped)
     for (int victim = 0; victim < 3; victim++) {
         plot p = {3, victim, 0, 0};
         crew_run("stopped", 3, stopped_crew, &p, -1);
+    }
+}
+
+/* ---- without its descriptors ---- */
+
+static double processor_ms(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e3 +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-3;
+}
+
+/* The program closes everything above 2, as those do that want to become daemons.  What remains of
+ * weft rests, and weft_finish ends. */
+static int closed_crew(int rank, void *arg)
+{
+    const plot *p = arg;
+    if (p->step) { /* on several hosts, so that rank 0 serves a store over TCP */
+        char host[16];
+        snprintf(host, sizeof host, "host%d", rank);
+        setenv("WEFT_HOST_ID", host, 1);
+        unsetenv("WEFT_JOB_FD");
+    }
+    weft_group *world = weft_init(NULL);
+    CREW(world, "%s", weft_last_error());
+    CREW(weft_group_barrier(world, WEFT_DEFAULT) == WEFT_OK, "%s", weft_last_error());
+    crew->go++;
+    while (crew->go < p->size) /* nobody needs an answer any more */
+        crew_rest(1);
+    close_range(3, ~0u, 0);
+    double before = processor_ms();
+    crew_rest(300);
+    double used = processor_ms() - before;
+    CREW(used < 100, "%.0f ms of processor time in 300 ms of rest", used);
+    weft_clear_error();
+    long long began = harness_now();
+    weft_finish(world); /* it may complain, it must not wait */
+    long long took = (harness_now() - began) / 1000000;
+    CREW(took < 1000, "weft_finish took %lld ms", took);
+    crew->rank[rank].done = 1;
+    return 0;
+}
+
+TEST(test_fault_closed)
+{
+    for (int hosts = 0; hosts < 2; hosts++) {
+        plot p = {2, -1, hosts, 0};
+        crew_run("descriptors closed", p.size, closed_crew, &p, -1);
     }
 }
 

@@ -19,7 +19,9 @@
 enum {
     CALLERS = 64,                     /* at once; the oldest is dropped for a newer one */
     PATIENCE_NS = 1000 * 1000 * 1000, /* for a caller to send its request */
-    REFUSALS = 3, /* nobody listens at the office: its owner has gone, `lost` may not know yet */
+    ADMISSIONS = 64, /* strangers or not: so many at a time, then those inside have their turn */
+    REFUSALS = 3,    /* nobody listens at the office: its owner has gone, `lost` may not know yet */
+    ASKS = 4,        /* requests for what is not offered yet, before the asker sleeps a little */
     MAGIC = 0x74736f70
 };
 
@@ -264,18 +266,28 @@ static void dismiss(weft_i_post *post, int index)
             (size_t)(post->calling - index) * sizeof(caller));
 }
 
+/* Takes one caller in, if need be by the spare descriptor; -1 if nobody waits at the door. */
+static int open_door(weft_i_post *post)
+{
+    int fd = WEFT_OS->accept(post->listener, false);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && post->spare >= 0) {
+        WEFT_OS->close(post->spare);
+        post->spare = -1;
+        fd = WEFT_OS->accept(post->listener, false);
+    }
+    return fd;
+}
+
+/* Bounded: a storm of callers, of whatever user, must not keep those inside from their answers nor
+ * the heart of this rank from beating. */
 static void admit(weft_i_post *post, int64_t now)
 {
-    for (;;) {
-        int fd = WEFT_OS->accept(post->listener, false);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && post->spare >= 0) {
-            WEFT_OS->close(post->spare);
-            post->spare = -1;
-            fd = WEFT_OS->accept(post->listener, false);
-        }
+    for (int i = 0; i < ADMISSIONS; i++) {
+        int fd = open_door(post);
         if (fd < 0)
             return;
-        if (!weft_i_os_same_user(fd)) {
+        /* Most have sent their request by now, and go without taking a place. */
+        if (!weft_i_os_same_user(fd) || answer(post, fd)) {
             WEFT_OS->close(fd);
             continue;
         }
@@ -287,8 +299,10 @@ static void admit(weft_i_post *post, int64_t now)
 
 void weft_i_post_serve(weft_i_post *post, int stop, int timeout_ms)
 {
-    struct pollfd fds[CALLERS + 2] = {{.fd = stop, .events = POLLIN},
-                                      {.fd = post->listener, .events = POLLIN}};
+    /* A program may close what is not its own.  Poll would not wait for such a number. */
+    struct pollfd fds[CALLERS + 2] = {
+        {.fd = weft_i_os_is_open(stop) ? stop : -1, .events = POLLIN},
+        {.fd = weft_i_os_is_open(post->listener) ? post->listener : -1, .events = POLLIN}};
     if (post->spare < 0 && post->listener >= 0)
         post->spare = WEFT_OS->eventfd(0);
     /* Without a spare one nobody can be taken in: do not listen to those who wait at the door. */
@@ -300,7 +314,8 @@ void weft_i_post_serve(weft_i_post *post, int stop, int timeout_ms)
         return;
     int64_t now = WEFT_OS->clock_ns();
     for (int i = post->calling - 1; i >= 0; i--) {
-        bool done = fds[i + 2].revents && answer(post, post->callers[i].fd);
+        bool done = fds[i + 2].revents & POLLNVAL ||
+                    (fds[i + 2].revents && answer(post, post->callers[i].fd));
         if (done || now - post->callers[i].since > PATIENCE_NS)
             dismiss(post, i);
     }
@@ -313,6 +328,8 @@ void weft_i_post_serve(weft_i_post *post, int stop, int timeout_ms)
 typedef struct fetching {
     const weft_i_post_order *order;
     weft_status status; /* WEFT_IN_PROGRESS until it is decided */
+    int fd;             /* the request under way, -1: none */
+    int asks;           /* requests left before the next look at the owner and the clock */
     int refused;        /* times in a row that nobody listened at the owner's office */
     weft_i_segment *segment;
 } fetching;
@@ -327,44 +344,63 @@ static int received_descriptor(struct msghdr *message)
     return fd;
 }
 
-/* Sends the request and reads the reply; the descriptor, or -1 with errno or without (no descriptor
- * in it). */
-static weft_status ask(int fd, const weft_i_post_order *order, reply *back, int *descriptor)
+static void hang_up(fetching *fetch)
 {
-    request wanted = {.magic = MAGIC, .key = order->key};
+    if (fetch->fd >= 0)
+        WEFT_OS->close(fetch->fd);
+    fetch->fd = -1;
+}
+
+static bool send_request(int fd, weft_i_key key)
+{
+    request wanted = {.magic = MAGIC, .key = key};
     struct iovec bytes = {.iov_base = &wanted, .iov_len = sizeof wanted};
     struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
-    if (WEFT_OS->sendmsg(fd, &message, 0) != (ssize_t)sizeof wanted)
-        return WEFT_IN_PROGRESS; /* the office closed under us: its owner is on its way out, `lost`
-                                    will tell */
-    struct pollfd reading = {.fd = fd, .events = POLLIN};
-    if (WEFT_OS->poll(&reading, 1, 10) <= 0)
-        return WEFT_IN_PROGRESS; /* a stopped or busy owner; look at its life and try again */
+    return WEFT_OS->sendmsg(fd, &message, MSG_DONTWAIT) == (ssize_t)sizeof wanted;
+}
+
+/*
+ * Puts the request on the owner's table.  Nothing here waits: a stopped owner takes nobody in, and
+ * when its queue is full (EAGAIN) the next round of the wait tries again.  One request stays there
+ * until it is answered, so that a fetch takes one place in that queue, however long it lasts.
+ */
+static weft_status call_office(fetching *fetch)
+{
+    struct sockaddr_un address;
+    socklen_t length = address_of(fetch->order->peer, &address);
+    fetch->asks--;
+    fetch->fd = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+    if (fetch->fd < 0)
+        return weft_i_fail_errno(errno, "cannot open a socket to fetch a peer's memory");
+    if (WEFT_OS->connect(fetch->fd, (struct sockaddr *)&address, length)) {
+        bool gone = errno == ECONNREFUSED;
+        hang_up(fetch);
+        return gone ? WEFT_ERR_PEER_DEAD : WEFT_IN_PROGRESS;
+    }
+    fetch->refused = 0;
+    /* The office may close under us: its owner is on its way out, `lost` will tell. */
+    if (!weft_i_os_same_user(fetch->fd) || !send_request(fetch->fd, fetch->order->key))
+        hang_up(fetch);
+    return WEFT_IN_PROGRESS;
+}
+
+/* Reads the reply if it is there; WEFT_IN_PROGRESS if not, or if the office sent us away. */
+static weft_status read_reply(fetching *fetch, reply *back, int *descriptor)
+{
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-    bytes = (struct iovec){.iov_base = back, .iov_len = sizeof *back};
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    ssize_t got = WEFT_OS->recvmsg(fd, &message, MSG_DONTWAIT);
+    struct iovec bytes = {.iov_base = back, .iov_len = sizeof *back};
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
+    ssize_t got = WEFT_OS->recvmsg(fetch->fd, &message, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return WEFT_IN_PROGRESS;
+    hang_up(fetch);
     if (got != (ssize_t)sizeof *back || back->magic != MAGIC)
         return WEFT_IN_PROGRESS;
     *descriptor = received_descriptor(&message);
     return WEFT_OK;
-}
-
-static weft_status call_office(const weft_i_post_order *order, reply *back, int *descriptor)
-{
-    struct sockaddr_un address;
-    socklen_t length = address_of(order->peer, &address);
-    int fd = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET, 0);
-    if (fd < 0)
-        return weft_i_fail_errno(errno, "cannot open a socket to fetch a peer's memory");
-    weft_status status = WEFT_IN_PROGRESS;
-    if (WEFT_OS->connect(fd, (struct sockaddr *)&address, length))
-        status = errno == ECONNREFUSED ? WEFT_ERR_PEER_DEAD : WEFT_IN_PROGRESS;
-    else if (weft_i_os_same_user(fd))
-        status = ask(fd, order, back, descriptor);
-    WEFT_OS->close(fd);
-    return status;
 }
 
 bool weft_i_post_is_open(const char *name)
@@ -420,46 +456,60 @@ static weft_status owner_gone(const weft_i_post_order *order)
                              order->peer);
 }
 
+/* Asks the office once, or looks whether it has answered. */
+static weft_status fetch_between_processes(fetching *fetch)
+{
+    const weft_i_post_order *order = fetch->order;
+    reply back;
+    int descriptor = -1;
+    weft_status status = WEFT_IN_PROGRESS;
+    if (fetch->fd < 0 && fetch->asks > 0)
+        status = call_office(fetch);
+    if (status == WEFT_ERR_PEER_DEAD)
+        return ++fetch->refused < REFUSALS ? WEFT_IN_PROGRESS : owner_gone(order);
+    if (status == WEFT_IN_PROGRESS && fetch->fd >= 0)
+        status = read_reply(fetch, &back, &descriptor);
+    return status == WEFT_OK ? accept_reply(order, &back, descriptor, &fetch->segment) : status;
+}
+
 static bool fetch_once(void *arg)
 {
     fetching *fetch = arg;
     const weft_i_post_order *order = fetch->order;
     if (fetch->status != WEFT_IN_PROGRESS)
         return true;
-    if (order->own->sharing == WEFT_I_BETWEEN_THREADS) {
+    if (order->own->sharing == WEFT_I_BETWEEN_PROCESSES) {
+        fetch->status = fetch_between_processes(fetch);
+    } else {
         fetch->status = look_up(order->own, order->key, &fetch->segment);
         if (fetch->status < 0)
             fail_unmade(fetch->status);
-        return fetch->status != WEFT_IN_PROGRESS;
     }
-    reply back;
-    int descriptor = -1;
-    fetch->status = call_office(order, &back, &descriptor);
-    if (fetch->status == WEFT_ERR_PEER_DEAD)
-        fetch->status = ++fetch->refused < REFUSALS ? WEFT_IN_PROGRESS : owner_gone(order);
-    else
-        fetch->refused = 0;
-    if (fetch->status == WEFT_OK)
-        fetch->status = accept_reply(order, &back, descriptor, &fetch->segment);
     return fetch->status != WEFT_IN_PROGRESS;
 }
 
 static weft_status still_hoping(void *arg)
 {
-    const weft_i_post_order *order = ((const fetching *)arg)->order;
+    fetching *fetch = arg;
+    const weft_i_post_order *order = fetch->order;
+    fetch->asks = ASKS;
     return order->lost ? order->lost(order->arg) : WEFT_OK;
 }
 
 weft_status weft_i_post_fetch(const weft_i_post_order *order, weft_i_segment **out)
 {
-    fetching fetch = {.order = order, .status = WEFT_IN_PROGRESS};
+    fetching fetch = {.order = order, .status = WEFT_IN_PROGRESS, .fd = -1, .asks = ASKS};
     weft_i_wait wait = {.ready = fetch_once,
                         .lost = still_hoping,
                         .arg = &fetch,
+                        .door = &fetch.fd,
                         .deadline = order->deadline,
                         .mode = WEFT_I_WAIT_SLEEP};
-    WEFT_TRY(weft_i_wait_for(&wait));
-    if (fetch.status == WEFT_OK)
+    weft_status status = weft_i_wait_for(&wait);
+    hang_up(&fetch);
+    if (status == WEFT_OK)
+        status = fetch.status;
+    if (status == WEFT_OK)
         *out = fetch.segment;
-    return fetch.status;
+    return status;
 }

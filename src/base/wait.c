@@ -44,11 +44,20 @@ static weft_status check(const weft_i_wait *wait, int64_t now)
     return wait->ready(wait->arg) ? WEFT_OK : WEFT_ERR_TIMEOUT;
 }
 
+static void sleep_at_door(const weft_i_wait *wait, int64_t slice)
+{
+    struct pollfd door = {.fd = wait->door ? *wait->door : -1, .events = POLLIN};
+    /* A descriptor that the program has closed would not let us sleep at all. */
+    if (door.fd < 0 || WEFT_OS->poll(&door, 1, (int)((slice + 999999) / 1000000)) < 0 ||
+        (door.revents & POLLNVAL))
+        WEFT_OS->sleep_ns(slice);
+}
+
 /* True if it became ready before we slept.  `ready` may act (take a signal), so its word counts. */
 static bool sleep_until_rung(const weft_i_wait *wait, int64_t slice)
 {
     if (!wait->bell) {
-        WEFT_OS->sleep_ns(slice);
+        sleep_at_door(wait, slice);
         return false;
     }
     /* Relaxed: the fence orders it. */

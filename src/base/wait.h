@@ -28,6 +28,8 @@ typedef struct weft_i_wait {
     void *arg;
     _Atomic uint32_t
         *bell; /* the waiter's bell, rung by whoever makes it ready; NULL: sleep in slices only */
+    const int *door;  /* without a bell: a slice of sleep ends when this descriptor has something to
+                         read; NULL or -1 in it: slices only */
     int64_t deadline; /* monotonic nanoseconds, or WEFT_I_NEVER */
     weft_i_wait_mode mode;
 } weft_i_wait;

@@ -19,7 +19,11 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 
-enum { EVENTS = 64, ACCEPTS = 64 };
+enum {
+    EVENTS = 64,
+    ACCEPTS = 64,
+    LOOK_MS = 100 /* the thread looks for its end so often, should its wake-up be closed */
+};
 static const int64_t accept_pause =
     10000000; /* ns between looks at the listener while descriptors are short */
 
@@ -165,6 +169,8 @@ void weft_i_store_server_step(weft_i_store_server *server, int timeout_ms)
 {
     struct epoll_event events[EVENTS];
     int count = WEFT_OS->epoll_wait(server->epoll, events, EVENTS, sleep_ms(server, timeout_ms));
+    if (count < 0) /* the program has closed what is not its own: do not spin until the end */
+        WEFT_OS->sleep_ns(1000000);
     for (int i = 0; i < count; i++)
         act_on(server, &events[i]);
     answer_woken(server);
@@ -252,7 +258,7 @@ static void *run(void *argument)
     weft_i_store_server *server = argument;
     while (!atomic_load_explicit(&server->stop,
                                  memory_order_acquire)) /* pairs with the release in drop() */
-        weft_i_store_server_step(server, -1);
+        weft_i_store_server_step(server, LOOK_MS);
     weft_i_store_server_step(server, 0); /* what was asked before the end is still answered */
     return NULL;
 }

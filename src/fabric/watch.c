@@ -24,7 +24,8 @@ struct weft_i_watch {
     weft_i_slot *slot;
     weft_i_post *post;
     pthread_t thread;
-    int stop; /* an eventfd: readable means end */
+    int stop;           /* an eventfd: wakes the thread to look at `ending` */
+    atomic_bool ending; /* release by weft_i_watch_stop, acquire by the thread */
     struct robust_list_head robust;
     _Atomic uint32_t holding; /* 1: the life word is held, 2: it cannot be; release by the thread,
                                  acquire at start */
@@ -70,8 +71,7 @@ static void *watch_body(void *arg)
     bool held = take_life_word(watch);
     atomic_store_explicit(&watch->holding, held ? 1 : 2, memory_order_release);
     WEFT_OS->futex_wake(&watch->holding, 1);
-    uint64_t ended = 0;
-    while (WEFT_OS->read(watch->stop, &ended, sizeof ended) < 0) {
+    while (!atomic_load_explicit(&watch->ending, memory_order_acquire)) {
         weft_i_post_serve(watch->post, watch->stop, BEAT_MS);
         beat(watch->slot);
     }
@@ -116,15 +116,33 @@ weft_status weft_i_watch_start(weft_i_slot *mine, weft_i_post *post, weft_i_watc
     return WEFT_OK;
 }
 
+/* The program may have closed our descriptor, and opened a file of its own under the number.  What
+ * has no place in a file system has no type either. */
+static bool is_eventfd(int fd)
+{
+    struct stat status;
+    return WEFT_OS->fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == 0;
+}
+
+static void wake(weft_i_watch *watch)
+{
+    uint64_t one = 1;
+    ssize_t ignored = WEFT_OS->write(watch->stop, &one, sizeof one);
+    (void)ignored; /* an eventfd at 0 always takes 1 */
+}
+
 void weft_i_watch_stop(weft_i_watch *watch)
 {
     if (!watch)
         return;
-    uint64_t one = 1;
-    ssize_t ignored = WEFT_OS->write(watch->stop, &one, sizeof one);
-    (void)ignored; /* an eventfd at 0 always takes 1 */
+    bool ours = is_eventfd(watch->stop);
+    atomic_store_explicit(&watch->ending, true, memory_order_release);
+    /* Without the wake-up the thread looks after a beat. */
+    if (ours)
+        wake(watch);
     WEFT_OS->thread_join(watch->thread);
-    WEFT_OS->close(watch->stop);
+    if (ours)
+        WEFT_OS->close(watch->stop);
     WEFT_OS->free(watch);
 }
 
