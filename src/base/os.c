@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The only file with system calls.  See os.h for the contract. */
+/* The system calls; those that only look at processes and names are in os_look.c.  See os.h for the
+ * contract. */
 #include "base/os.h"
 
 #include "base/env.h"
@@ -35,6 +36,49 @@
         (result_) = (call_);    \
     } while ((result_) == -1 && errno == EINTR)
 
+/*
+ * A full disk, a limit on the size of files (RLIMIT_FSIZE) and a reader that has gone are errors of
+ * the call, not signals that end the program: SIGXFSZ and SIGPIPE, which the kernel sends to the
+ * calling thread, are held back and forgotten, unless the program has blocked them itself.
+ */
+static void hold_signals(sigset_t *before)
+{
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGPIPE);
+    sigaddset(&held, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+static void forget_signal(const sigset_t *before, int signal)
+{
+    struct timespec at_once = {.tv_sec = 0};
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    if (!sigismember(before, signal))
+        sigtimedwait(&one, NULL, &at_once);
+}
+
+static void release_signals(const sigset_t *before, bool failed)
+{
+    int error = errno;
+    if (failed && error == EPIPE)
+        forget_signal(before, SIGPIPE);
+    if (failed && error == EFBIG)
+        forget_signal(before, SIGXFSZ);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+    errno = error;
+}
+
+#define QUIETLY(result_, call_)                     \
+    do {                                            \
+        sigset_t before_;                           \
+        hold_signals(&before_);                     \
+        RESTART(result_, call_);                    \
+        release_signals(&before_, (result_) == -1); \
+    } while (0)
+
 /* Small blocks by malloc: the C library keeps freed ones at hand for each thread, but not for
  * calloc. */
 static void *os_alloc(size_t bytes)
@@ -68,14 +112,14 @@ static int os_memfd_create(const char *name, unsigned flags)
 static int os_fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
     int result;
-    RESTART(result, fallocate(fd, mode, offset, bytes));
+    QUIETLY(result, fallocate(fd, mode, offset, bytes));
     return result;
 }
 
 static int os_ftruncate(int fd, off_t bytes)
 {
     int result;
-    RESTART(result, ftruncate(fd, bytes));
+    QUIETLY(result, ftruncate(fd, bytes));
     return result;
 }
 
@@ -108,14 +152,14 @@ static ssize_t os_pread(int fd, void *bytes, size_t count, off_t offset)
 static ssize_t os_pwrite(int fd, const void *bytes, size_t count, off_t offset)
 {
     ssize_t result;
-    RESTART(result, pwrite(fd, bytes, count, offset));
+    QUIETLY(result, pwrite(fd, bytes, count, offset));
     return result;
 }
 
 static ssize_t os_write(int fd, const void *bytes, size_t count)
 {
     ssize_t result;
-    RESTART(result, write(fd, bytes, count));
+    QUIETLY(result, write(fd, bytes, count));
     return result;
 }
 
@@ -555,6 +599,12 @@ bool weft_i_os_is_file(int fd)
     return !fstat(fd, &status) && S_ISREG(status.st_mode);
 }
 
+bool weft_i_os_is_pipe(int fd)
+{
+    struct stat status;
+    return !fstat(fd, &status) && S_ISFIFO(status.st_mode);
+}
+
 bool weft_i_os_same_file(int a, int b)
 {
     struct stat of_a, of_b;
@@ -644,126 +694,6 @@ unsigned weft_i_os_generation(void)
 int weft_i_os_set_robust_list(void *head, size_t bytes)
 {
     return (int)syscall(SYS_set_robust_list, head, bytes);
-}
-
-/* Reads a small file whole; returns its length, or -1. */
-static ssize_t slurp(const char *path, char *out, size_t bytes)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    ssize_t n = read(fd, out, bytes - 1);
-    close(fd);
-    if (n >= 0)
-        out[n] = 0;
-    return n;
-}
-
-char weft_i_os_process_state(int process)
-{
-    char path[48], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", process);
-    if (slurp(path, text, sizeof text) <= 0)
-        return 0;
-    /* The name in parentheses may hold anything: the state follows the last one. */
-    const char *close_paren = strrchr(text, ')');
-    return close_paren && close_paren[1] == ' ' ? close_paren[2] : 0;
-}
-
-int weft_i_os_process_user(int process)
-{
-    char path[48];
-    struct stat folder;
-    snprintf(path, sizeof path, "/proc/%d", process);
-    return stat(path, &folder) ? -1 : (int)folder.st_uid;
-}
-
-void weft_i_os_process_program(int process, char *out, size_t bytes)
-{
-    char path[48], text[4096];
-    snprintf(path, sizeof path, "/proc/%d/cmdline", process);
-    if (slurp(path, text, sizeof text) < 0)
-        text[0] = 0;
-    const char *slash = strrchr(text, '/');
-    snprintf(out, bytes, "%s", slash ? slash + 1 : text);
-}
-
-bool weft_i_os_read_link(const char *path, char *out, size_t bytes)
-{
-    ssize_t n = readlink(path, out, bytes - 1);
-    out[n > 0 ? n : 0] = 0;
-    return n > 0;
-}
-
-bool weft_i_os_each_number(const char *folder, bool (*each)(void *arg, int number), void *arg)
-{
-    DIR *list = opendir(folder);
-    bool more = list != NULL;
-    for (struct dirent *entry; more && (entry = readdir(list));)
-        if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
-            more = each(arg, atoi(entry->d_name));
-    if (list)
-        closedir(list);
-    return list != NULL;
-}
-
-static bool append(char **at, const char *end, const char *text)
-{
-    size_t length = strlen(text);
-    if ((size_t)(end - *at) <= length)
-        return false;
-    memcpy(*at, text, length + 1);
-    *at += length;
-    return true;
-}
-
-bool weft_i_os_expand_path(const char *pattern, int rank, char *out, size_t bytes)
-{
-    struct utsname host;
-    if (uname(&host))
-        host.nodename[0] = 0;
-    char *at = out;
-    const char *end = out + bytes;
-    if (bytes)
-        *out = 0;
-    for (const char *p = pattern; *p; p++) {
-        char piece[72] = {*p, 0};
-        if (*p == '%' && p[1]) {
-            p++;
-            if (*p == 'h')
-                snprintf(piece, sizeof piece, "%.64s", host.nodename);
-            else if (*p == 'p')
-                snprintf(piece, sizeof piece, "%d", getpid());
-            else if (*p == 'r')
-                snprintf(piece, sizeof piece, "%d", rank);
-            else if (*p != '%')
-                snprintf(piece, sizeof piece, "%%%c", *p);
-        }
-        if (!append(&at, end, piece))
-            return false;
-    }
-    return true;
-}
-
-void weft_i_os_host_id(char out[65])
-{
-    const char *forced = weft_i_env_text(WEFT_I_ENV_HOST_ID);
-    if (*forced) {
-        snprintf(out, 65, "%.64s", forced);
-        return;
-    }
-    /* The boot id tells machines apart; the network namespace tells containers apart whose abstract
-     * sockets differ. */
-    char boot[40] = "";
-    if (slurp("/proc/sys/kernel/random/boot_id", boot, sizeof boot) < 36) {
-        struct utsname host;
-        snprintf(boot, sizeof boot, "%.36s", uname(&host) ? "unknown" : host.nodename);
-    }
-    boot[strcspn(boot, "\n")] = 0;
-    struct stat network;
-    unsigned long long space =
-        stat("/proc/self/ns/net", &network) ? 0 : (unsigned long long)network.st_ino;
-    snprintf(out, 65, "%.36s-%llx", boot, space);
 }
 
 static pthread_once_t calibrate_once = PTHREAD_ONCE_INIT;

@@ -147,6 +147,7 @@ bool weft_i_os_is_open(int fd);
 bool weft_i_os_is_terminal(int fd);
 bool weft_i_os_in_foreground(int fd); /* of the terminal `fd` */
 bool weft_i_os_is_file(int fd);       /* a regular file: never makes a writer wait */
+bool weft_i_os_is_pipe(int fd);       /* or a FIFO */
 bool weft_i_os_same_file(int a, int b);
 int weft_i_os_port_of(int fd); /* the port a socket is bound to, 0 if none */
 

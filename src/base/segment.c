@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "base/pages.h"
+#include "base/room.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -49,16 +50,34 @@ static size_t round_up(size_t bytes, size_t unit)
  * owner's NUMA node. Populating after the advice lets the kernel use huge pages; kernels without it
  * reserve through the file.
  */
-static int reserve(weft_i_segment *segment, size_t mapped)
+static int reserve_piece(weft_i_segment *segment, size_t from, size_t bytes, bool populate)
 {
-    if (weft_i_pages_want_huge(mapped)) {
-        segment->huge = weft_i_pages_make_huge(segment->base, mapped);
-        if (WEFT_OS->madvise(segment->base, mapped, MADV_POPULATE_WRITE) == 0)
+    if (populate) {
+        if (WEFT_OS->madvise(segment->base + from, bytes, MADV_POPULATE_WRITE) == 0)
             return 0;
         if (errno != EINVAL)
             return -1;
     }
-    return segment->fd >= 0 ? WEFT_OS->fallocate(segment->fd, 0, 0, (off_t)mapped) : 0;
+    return segment->fd >= 0 ? WEFT_OS->fallocate(segment->fd, 0, (off_t)from, (off_t)bytes) : 0;
+}
+
+/* Piece by piece, with a look at the room before each: several ranks may be taking memory at once,
+ * and the kernel kills the one that takes the last. */
+static weft_status reserve(weft_i_segment *segment, size_t mapped, const char *what, int *error)
+{
+    const size_t piece = (size_t)32 << 20;
+    bool populate = weft_i_pages_want_huge(mapped);
+    if (populate)
+        segment->huge = weft_i_pages_make_huge(segment->base, mapped);
+    for (size_t from = 0; from < mapped; from += piece) {
+        WEFT_TRY(weft_i_room_check(mapped - from, what));
+        size_t bytes = mapped - from < piece ? mapped - from : piece;
+        if (reserve_piece(segment, from, bytes, populate)) {
+            *error = errno;
+            return WEFT_ERR_NO_SPACE;
+        }
+    }
+    return WEFT_OK;
 }
 
 /* A memory file of `mapped` bytes that nobody can resize any more; -1 and errno on failure. */
@@ -175,10 +194,15 @@ weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char 
     if (base == MAP_FAILED)
         return refuse(segment, errno, what, bytes);
     segment->base = base;
-    if (reserve(segment, mapped))
-        return refuse(segment, errno, what, bytes);
-    *out = segment;
-    return WEFT_OK;
+    int error = 0;
+    status = reserve(segment, mapped, what, &error);
+    if (error)
+        return refuse(segment, error, what, bytes);
+    if (status < 0)
+        destroy(segment);
+    else
+        *out = segment;
+    return status;
 }
 
 static weft_status check_received(int fd, size_t bytes)

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Room in memory: see room.h.  All files of the kernel are read through WEFT_OS, so that a test can
+ * put others in their place. */
+#include "base/room.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FILE_BYTES = 16384,
+    PATH_BYTES = 1024,
+    CREDIT_PART = 16, /* of the room seen may be taken before the next look ... */
+    CREDIT_MS = 100,  /* ... and not for longer */
+    MARGIN_PART = 64  /* page tables, and what the rest of the program needs meanwhile */
+};
+
+/* The least room found so far, and who sets it. */
+typedef struct room {
+    int64_t bytes, limit, used; /* limit and used of that control group, 0 for the machine */
+    int64_t swap;               /* free on the machine */
+    char where[PATH_BYTES];
+} room;
+
+/* Reads a file of the kernel; false and an empty text if that fails. */
+static bool read_text(const char *path, char text[FILE_BYTES])
+{
+    size_t length = 0;
+    int fd = WEFT_OS->open(path, O_RDONLY | O_NONBLOCK, 0);
+    while (fd >= 0 && length < FILE_BYTES - 1) {
+        ssize_t n = WEFT_OS->read(fd, text + length, FILE_BYTES - 1 - length);
+        if (n <= 0)
+            break;
+        length += (size_t)n;
+    }
+    if (fd >= 0)
+        WEFT_OS->close(fd);
+    text[length] = 0;
+    return length > 0;
+}
+
+/* The number behind `key` at the start of a line; `fallback` if there is none. */
+static int64_t number_of(const char *text, const char *key, int64_t fallback)
+{
+    size_t length = strlen(key);
+    for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (!strncmp(line, key, length) && strchr(" :\t", line[length]))
+            return strtoll(line + length + strspn(line + length, " :\t"), NULL, 10);
+    }
+    return fallback;
+}
+
+/* The number in a file of a control group; `fallback` for "max" and for what cannot be read. */
+static int64_t group_number(const char *folder, const char *file, int64_t fallback)
+{
+    char path[PATH_BYTES + 32], text[FILE_BYTES], *end = text;
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    if (!read_text(path, text))
+        return fallback;
+    long long value = strtoll(text, &end, 10);
+    return end == text ? fallback : (int64_t)value;
+}
+
+static bool look_at_machine(room *found)
+{
+    char text[FILE_BYTES];
+    if (!read_text("/proc/meminfo", text))
+        return false;
+    int64_t available = number_of(text, "MemAvailable", -1);
+    if (available < 0)
+        return false;
+    found->swap = number_of(text, "SwapFree", 0) * 1024;
+    found->bytes = available * 1024 + found->swap;
+    return true;
+}
+
+/* Pages of files that the kernel gives up before it kills. */
+static int64_t reclaimable(const char *folder, bool v2)
+{
+    char path[PATH_BYTES + 32], text[FILE_BYTES];
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    if (!read_text(path, text))
+        return 0;
+    if (v2)
+        return number_of(text, "inactive_file", 0) + number_of(text, "active_file", 0) +
+               number_of(text, "slab_reclaimable", 0);
+    return number_of(text, "total_inactive_file", 0) + number_of(text, "total_active_file", 0);
+}
+
+/* What the group may move to the swap space. */
+static int64_t swap_left(const char *folder, bool v2, int64_t memory_limit, int64_t machine)
+{
+    int64_t limit, used;
+    if (v2) {
+        limit = group_number(folder, "memory.swap.max", INT64_MAX);
+        used = group_number(folder, "memory.swap.current", 0);
+    } else {
+        limit = group_number(folder, "memory.memsw.limit_in_bytes", INT64_MAX);
+        limit = limit == INT64_MAX ? limit : limit - memory_limit;
+        used = group_number(folder, "memory.memsw.usage_in_bytes", 0) -
+               group_number(folder, "memory.usage_in_bytes", 0);
+    }
+    if (limit == INT64_MAX)
+        return machine;
+    int64_t left = limit - (used > 0 ? used : 0);
+    return left < 0 ? 0 : left < machine ? left : machine;
+}
+
+static void look_at_group(room *found, const char *folder, bool v2)
+{
+    int64_t limit = group_number(folder, v2 ? "memory.max" : "memory.limit_in_bytes", INT64_MAX);
+    int64_t used = group_number(folder, v2 ? "memory.current" : "memory.usage_in_bytes", -1);
+    if (limit >= INT64_MAX / 2 || limit < 0 || used < 0)
+        return;
+    int64_t left = limit - used + reclaimable(folder, v2);
+    left = left > limit ? limit : left < 0 ? 0 : left;
+    left += swap_left(folder, v2, limit, found->swap);
+    if (left >= found->bytes)
+        return;
+    found->bytes = left;
+    found->limit = limit;
+    found->used = used;
+    snprintf(found->where, sizeof found->where, "%s", folder);
+}
+
+/* The path of our group from the lines of /proc/self/cgroup: "0::/path", "4:memory:/path". */
+static bool path_of_group(const char *text, bool v2, char *out, size_t bytes)
+{
+    for (const char *line = text; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+        if (!path)
+            return false;
+        size_t length = (size_t)(path - names - 1);
+        bool memory = length == 6 && !strncmp(names + 1, "memory", 6);
+        if (v2 ? length != 0 : !memory)
+            continue;
+        snprintf(out, bytes, "%.*s", (int)strcspn(path + 1, "\n"), path + 1);
+        return true;
+    }
+    return false;
+}
+
+/* Calls `look` with the folder of our group and all above it.  In a container the path may be that
+ * of the host: what is not there says nothing, and the mount itself is looked at last. */
+static void each_group(void (*look)(room *found, const char *folder, bool v2), room *found)
+{
+    char text[FILE_BYTES], path[PATH_BYTES - 64], folder[PATH_BYTES];
+    if (!read_text("/proc/self/cgroup", text))
+        return;
+    for (int v2 = 0; v2 < 2; v2++) {
+        if (!path_of_group(text, v2, path, sizeof path))
+            continue;
+        for (;;) {
+            char *slash = strrchr(path, '/');
+            if (slash && !slash[1])
+                *slash = 0; /* the root: "/" */
+            snprintf(folder, sizeof folder, "/sys/fs/cgroup%s%s", v2 ? "" : "/memory", path);
+            look(found, folder, v2);
+            if (!*path || !slash)
+                break;
+            if (*slash)
+                *slash = 0;
+        }
+    }
+}
+
+/* ---- checks ---- */
+
+/* Room seen at the last look that may still be taken, and until when.  Relaxed: a guess that
+ * publishes nothing else. */
+static _Atomic int64_t credit, credit_until;
+
+static bool take_credit(int64_t bytes)
+{
+    if (WEFT_OS->clock_ns() >= atomic_load_explicit(&credit_until, memory_order_relaxed))
+        return false;
+    return atomic_fetch_sub_explicit(&credit, bytes, memory_order_relaxed) >= bytes;
+}
+
+static weft_status refuse(const room *found, size_t bytes, const char *what)
+{
+    char group[PATH_BYTES + 160] = "";
+    if (*found->where)
+        snprintf(group, sizeof group,
+                 " (the control group %s uses %" PRId64 " of its limit of %" PRId64 ")",
+                 found->where, found->used, found->limit);
+    return weft_i_fail(WEFT_ERR_NO_SPACE,
+                       "%s: %zu bytes do not fit into memory: %" PRId64 " bytes are free%s; the "
+                       "kernel would kill the process while it takes them",
+                       what, bytes, found->bytes, group);
+}
+
+weft_status weft_i_room_check(size_t bytes, const char *what)
+{
+    room found = {0};
+    int64_t wanted = bytes < (size_t)INT64_MAX / 2 ? (int64_t)bytes : INT64_MAX / 2;
+    wanted += wanted / MARGIN_PART;
+    if (take_credit(wanted))
+        return WEFT_OK;
+    if (!look_at_machine(&found))
+        return WEFT_OK; /* without /proc there is nothing to go by */
+    each_group(look_at_group, &found);
+    if (wanted > found.bytes)
+        return refuse(&found, bytes, what);
+    atomic_store_explicit(&credit, (found.bytes - wanted) / CREDIT_PART, memory_order_relaxed);
+    atomic_store_explicit(&credit_until, WEFT_OS->clock_ns() + CREDIT_MS * INT64_C(1000000),
+                          memory_order_relaxed);
+    return WEFT_OK;
+}
+
+static void add_kills(room *found, const char *folder, bool v2)
+{
+    char path[PATH_BYTES + 32], text[FILE_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder, v2 ? "memory.events" : "memory.oom_control");
+    if (read_text(path, text))
+        found->bytes += number_of(text, "oom_kill", 0);
+}
+
+int64_t weft_i_room_kills(void)
+{
+    room found = {0};
+    char text[FILE_BYTES];
+    if (read_text("/proc/vmstat", text))
+        found.bytes = number_of(text, "oom_kill", 0);
+    each_group(add_kills, &found);
+    return found.bytes;
+}
