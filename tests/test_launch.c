@@ -305,6 +305,153 @@ TEST(test_launch_reader_goes_away)
     CHECK_CONTAINS(err, "SIGPIPE");
 }
 
+/* A full disk behind our output is told, and does not end the ranks. */
+TEST(test_launch_output_lost)
+{
+    static const char program[] = "sh -c 'for i in 1 2 3; do echo $RANK; done; sleep 0.1; echo z'";
+    CHECK_INT(shell("$W run -n 2 %s >/dev/full", program), 123);
+    CHECK_CONTAINS(err, "output of the ranks is lost: writing to standard output: No space left");
+    CHECK_INT(count(err, "failed"), 0); /* no SIGPIPE for anybody */
+    CHECK_INT(shell("$W run -n 2 sh -c 'echo $RANK >&2' 2>/dev/full"), 123);
+    CHECK_INT(shell("$W run -q -n 2 %s >/dev/full", program), 123);
+    CHECK(!*err);
+    CHECK_INT(shell("$W run -n 2 sh -c 'echo x; exit 3' >/dev/full"), 3); /* the worse news */
+    CHECK_INT(shell("$W run -n 2 %s", program), 0);
+}
+
+/* Runs a command whose output goes to a pipe that nobody reads, with a file for standard error;
+ * its exit status, and how long it took.  `interrupt`: a signal for it after a while. */
+static int run_unread(const char *options, const char *program, int signal_to_send, int *took_ms)
+{
+    int ends[2], status = 0;
+    char command[1024], path[256];
+    snprintf(path, sizeof path, "%s/err", folder);
+    snprintf(command, sizeof command, "exec %s run %s %s", WEFT_COMMAND, options, program);
+    CHECK(!pipe(ends));
+    long long began = harness_now();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        int to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(ends[1], 1);
+        dup2(to, 2);
+        close(ends[0]);
+        close(ends[1]);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(126);
+    }
+    close(ends[1]);
+    if (signal_to_send) { /* when the pipe is full */
+        struct pollfd full = {.fd = ends[0], .events = POLLIN};
+        CHECK_INT(poll(&full, 1, 10000), 1);
+        usleep(200000);
+        kill(child, signal_to_send);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    *took_ms = (int)((harness_now() - began) / 1000000);
+    close(ends[0]);
+    slurp("err", err, sizeof err);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+TEST(test_launch_reader_does_not_read)
+{
+    int took;
+    CHECK_INT(run_unread("-n 2 --timeout 1", "yes", 0, &took), 124);
+    CHECK(took >= 990 && took < 2500);
+    CHECK_CONTAINS(err, "the job's time is up");
+    CHECK_CONTAINS(err, "output of the ranks is lost: writing to standard output: its reader");
+    /* Ranks that have ended are no reason to wait longer. */
+    CHECK_INT(run_unread("-n 2 --timeout 1", "sh -c 'yes | head -c 300000'", 0, &took), 124);
+    CHECK(took >= 990 && took < 2500);
+    CHECK_INT(run_unread("-n 2", "yes", SIGINT, &took), 128 + SIGINT);
+    CHECK(took < 5000);
+    CHECK_INT(run_unread("-n 2", "yes", SIGTERM, &took), 128 + SIGTERM);
+    CHECK(took < 5000);
+    CHECK_INT(run_unread("-n 1", "sh -c 'yes | head -c 300000'", SIGTERM, &took), 128 + SIGTERM);
+    CHECK(took < 5000);
+}
+
+/* Logs follow no links, and a FIFO in their place holds nobody up. */
+TEST(test_launch_logs_are_files)
+{
+    CHECK_INT(shell("mkdir $D/traps; echo mine >$D/victim; ln -s $D/victim $D/traps/rank_0.out"),
+              0);
+    CHECK_INT(shell("$W run --timeout 5 --log-dir $D/traps echo hello"), 125);
+    CHECK_CONTAINS(err, "rank_0.out: symbolic links are not followed");
+    CHECK_INT(shell("cat $D/victim"), 0);
+    CHECK(!strcmp(out, "mine\n"));
+    CHECK_INT(shell("rm $D/traps/rank_0.out; mkfifo $D/traps/rank_0.out"), 0);
+    CHECK_INT(shell("timeout 5 $W run --timeout 2 --log-dir $D/traps echo hello"), 125);
+    CHECK_CONTAINS(err, "rank_0.out: it is a FIFO");
+    /* Nor with a reader. */
+    CHECK_INT(shell("timeout 5 cat $D/traps/rank_0.out & sleep 0.1; "
+                    "timeout 5 $W run --timeout 2 --log-dir $D/traps echo hello; e=$?; "
+                    "kill %%1; exit $e"),
+              125);
+    CHECK_CONTAINS(err, "rank_0.out: it is a FIFO, not a regular file");
+    CHECK_INT(shell("rm -r $D/traps"), 0);
+}
+
+/* ---- a kernel that counts a kill for want of memory ---- */
+
+static weft_i_os counting_table;
+static int looks, kills_after;
+
+static int counting_open(const char *path, int flags, mode_t mode)
+{
+    char text[256], name[256];
+    if (strcmp(path, "/proc/vmstat"))
+        return weft_i_os_linux.open(path, flags, mode);
+    snprintf(name, sizeof name, "%s/vmstat", folder);
+    snprintf(text, sizeof text, "nr_free_pages 7\noom_kill %d\n", looks++ ? kills_after : 3);
+    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0 && write(fd, text, strlen(text)) > 0 && lseek(fd, 0, SEEK_SET) == 0);
+    return fd;
+}
+
+static int kill_rank_1(int rank, void *arg)
+{
+    (void)arg;
+    weft_i_os_now = &weft_i_os_linux;
+    return rank == 1 ? raise(SIGKILL) : 0;
+}
+
+/* The report of a launch in which rank 1 is killed. */
+static void report_kill(int kills)
+{
+    char path[256];
+    weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
+    opts.ranks = 2;
+    opts.body = kill_rank_1;
+    snprintf(path, sizeof path, "%s/err", folder);
+    int to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600), was = dup(2);
+    dup2(to, 2);
+    counting_table = weft_i_os_linux;
+    counting_table.open = counting_open;
+    looks = 0;
+    kills_after = kills;
+    weft_i_os_now = &counting_table;
+    int result = weft_launch(&opts);
+    weft_i_os_now = &weft_i_os_linux;
+    dup2(was, 2);
+    close(was);
+    close(to);
+    slurp("err", err, sizeof err);
+    CHECK_INT(result, 128 + SIGKILL);
+}
+
+/* A kill for want of memory is told as such; one by hand is not. */
+TEST(test_launch_out_of_memory)
+{
+    report_kill(4);
+    CHECK_CONTAINS(err, "rank 1 of 2 failed first: ended by SIGKILL");
+    CHECK_CONTAINS(err, "perhaps out of memory");
+    report_kill(3);
+    CHECK_CONTAINS(err, "rank 1 of 2 failed first: ended by SIGKILL");
+    CHECK(!strstr(err, "out of memory"));
+}
+
 TEST(test_launch_logs)
 {
     static const char program[] = "sh -c 'echo to out $RANK; echo to err $RANK >&2; printf part'";

@@ -27,7 +27,7 @@ enum {
     WEFT_LAUNCH_BIND = 32 /* each rank to one core, counted round */
 };
 
-enum { WEFT_LAUNCH_RANKS_MAX = 1024, WEFT_LAUNCH_TIMED_OUT = 124 };
+enum { WEFT_LAUNCH_RANKS_MAX = 1024, WEFT_LAUNCH_OUTPUT_LOST = 123, WEFT_LAUNCH_TIMED_OUT = 124 };
 
 /* How a job ended, for callers who want more than its exit status. */
 typedef struct weft_launch_end {
@@ -61,7 +61,8 @@ typedef struct weft_launch_opts {
 
 /*
  * Runs the job and returns its exit status: 0, or that of the rank that failed first (128 + the
- * signal if one ended it), 124 after the deadline.  A negative result is a weft_status: the job
+ * signal if one ended it), 124 after the deadline, 123 if all went well but output of the ranks
+ * could not be written.  A negative result is a weft_status: the job
  * could not be started or watched, and no rank is left.  Blocks until every rank has ended.  Not
  * collective.
  *

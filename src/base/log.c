@@ -7,10 +7,11 @@
 #include "base/log.h"
 
 #include "base/env.h"
+#include "base/file.h"
 #include "base/os.h"
 #include "base/status.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -18,6 +19,8 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+
+enum { PATIENCE_MS = 10 }; /* with whoever reads the log */
 
 static atomic_int
     level_plus_one; /* 0: not read yet.  Relaxed: a plain setting, publishes nothing else. */
@@ -45,19 +48,55 @@ bool weft_i_log_wants(weft_log_level level)
     return (int)level < known;
 }
 
+/*
+ * A line to a descriptor that may be a pipe nobody reads: calls with limits log, so a line that
+ * finds no room is dropped after a moment, and the next that finds some says how many were.  A pipe
+ * that poll calls writable takes a line of at most PIPE_BUF bytes whole.
+ */
+static void put_line(int fd, const char *line, size_t length)
+{
+    static atomic_int dropped; /* relaxed: a count */
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    char note[64];
+    if (WEFT_OS->poll(&room, 1, PATIENCE_MS) <= 0 || !(room.revents & POLLOUT)) {
+        atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
+        return;
+    }
+    int missing = atomic_exchange_explicit(&dropped, 0, memory_order_relaxed);
+    ssize_t ignored = WEFT_OS->write(fd, line, length);
+    if (missing && WEFT_OS->poll(&room, 1, 0) > 0) {
+        int n =
+            snprintf(note, sizeof note, "weft WARN: %d lines of the log were dropped\n", missing);
+        ignored = WEFT_OS->write(fd, note, (size_t)n);
+    }
+    (void)ignored;
+}
+
+/* The file of WEFT_DEBUG_FILE; standard error, with a word why, if it cannot be opened. */
+static int open_file(const char *pattern)
+{
+    char path[1024], why[1200], line[1400];
+    int fd = -1;
+    snprintf(why, sizeof why, "%s: the name is too long", pattern);
+    errno = ENAMETOOLONG;
+    if (weft_i_os_expand_path(pattern, weft_i_status_rank(), path, sizeof path))
+        fd = weft_i_file_try(path, true, 0600, why, sizeof why);
+    if (fd >= 0)
+        return fd;
+    int n =
+        snprintf(line, sizeof line, "weft WARN: WEFT_DEBUG_FILE=%s: %s\n", why, strerror(errno));
+    if (weft_i_log_wants(WEFT_LOG_WARN))
+        put_line(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+    return STDERR_FILENO;
+}
+
 /* Opens WEFT_DEBUG_FILE once; standard error if it is unset or cannot be opened. */
 static int destination(void)
 {
     pthread_mutex_lock(&file_lock);
     if (file < 0) {
         const char *pattern = weft_i_env_text(WEFT_I_ENV_DEBUG_FILE);
-        char path[1024];
-        file = STDERR_FILENO;
-        if (*pattern && weft_i_os_expand_path(pattern, weft_i_status_rank(), path, sizeof path)) {
-            int opened = WEFT_OS->open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
-            if (opened >= 0)
-                file = opened;
-        }
+        file = *pattern ? open_file(pattern) : STDERR_FILENO;
     }
     int result = file;
     pthread_mutex_unlock(&file_lock);
@@ -80,6 +119,5 @@ void weft_i_log(weft_log_level level, const char *format, ...)
     if (m < 0)
         return;
     line[length] = '\n';
-    ssize_t ignored = WEFT_OS->write(destination(), line, length + 1);
-    (void)ignored;
+    put_line(destination(), line, length + 1);
 }

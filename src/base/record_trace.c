@@ -4,13 +4,12 @@
  * another) go to different lanes, because a viewer draws each lane as one thread.  otherData says
  * which host's clock the times are of, for `weft trace merge`.
  */
+#include "base/file.h"
 #include "base/json.h"
 #include "base/os.h"
 #include "base/record.h"
 #include "base/status.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -154,10 +153,10 @@ weft_status weft_i_record_write_trace(const weft_i_record *record, int rank, con
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "trace: no memory for the entries of rank %d", rank);
     size_t count = weft_i_record_newest(record, entries, WEFT_I_RECORD_ENTRIES);
     sort(entries, count);
-    weft_status status;
-    int fd = WEFT_OS->open(expanded, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0644);
-    if (fd < 0) {
-        status = weft_i_fail_errno(errno, "trace: opening %s", expanded);
+    int fd = -1;
+    weft_status status = weft_i_file_open(expanded, false, 0644, &fd);
+    if (status < 0) {
+        weft_i_explain(status, "trace");
     } else {
         status = write_all(record, rank, entries, count, fd);
         WEFT_OS->close(fd);

@@ -6,6 +6,7 @@
 #include "weft/launch.h"
 
 #include "base/env.h"
+#include "base/room.h"
 #include "base/status.h"
 #include "fabric/round.h"
 
@@ -106,6 +107,16 @@ static void tell_last_lines(weft_i_round *round, int rank)
         weft_i_lines_say(&round->lines, "weft:   | %s", line);
 }
 
+/* The kernel kills without a word to the process. */
+static void tell_memory(weft_i_round *round, int rank)
+{
+    int status = round->endings[rank].status;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && weft_i_room_kills() > round->kills)
+        weft_i_lines_say(&round->lines,
+                         "weft: perhaps out of memory: meanwhile the kernel has killed for want of "
+                         "memory; the limits are in `weft info`");
+}
+
 static void tell(weft_i_round *round, int first)
 {
     if (round->opts->flags & WEFT_LAUNCH_QUIET)
@@ -126,6 +137,7 @@ static void tell(weft_i_round *round, int first)
     weft_i_verdict_text(round->endings[first].status, how, sizeof how);
     weft_i_lines_say(&round->lines, "weft: rank %d of %d failed%s: %s", first, round->opts->ranks,
                      round->opts->ranks > 1 ? " first" : "", how);
+    tell_memory(round, first);
     tell_last_lines(round, first);
     if (weft_i_record_last(&weft_i_job_slot(weft_i_job_of(round->job), first)->record, &entry)) {
         weft_i_lines_say(&round->lines, "weft: its last operations:");
@@ -162,6 +174,9 @@ static int run_round(weft_i_round *round, weft_launch_end *end)
                          round->restarts + 1, round->opts->max_restarts);
     weft_i_round_close(round);
     end->interrupted = round->interrupted;
+    end->timed_out = round->timed_out;
+    if (result == 0 && round->output_lost)
+        result = round->timed_out ? WEFT_LAUNCH_TIMED_OUT : WEFT_LAUNCH_OUTPUT_LOST;
     return result;
 }
 

@@ -7,6 +7,7 @@
  */
 #include "fabric/lines.h"
 
+#include "base/file.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -57,8 +58,10 @@ static bool take_chunk(weft_i_sink *sink)
     ssize_t n = WEFT_OS->write(sink->fd, sink->bytes + sink->start, count);
     if (n < 0 && errno == EAGAIN)
         return true;
-    if (n <= 0)
+    if (n <= 0) {
+        sink->error = n == 0 ? EIO : errno == EPIPE ? 0 : errno;
         return false;
+    }
     sink->used -= (size_t)n;
     sink->start = sink->used ? sink->start + (size_t)n : 0;
     return true;
@@ -71,10 +74,15 @@ static void emit(weft_i_lines *lines, weft_i_stream *stream, const char *bytes, 
     if (!sink || sink->broken || !count)
         return;
     size_t prefix = lines->prefixes ? strlen(stream->prefix) : 0;
-    /* Without memory for the queue, what is queued goes first, and if need be we wait for it. */
-    while (!reserve(sink, prefix + count + 2))
-        if (!sink->used || !take_chunk(sink))
+    /* Without memory for the queue, what is queued goes first, as far as it goes without waiting.
+     */
+    while (!reserve(sink, prefix + count + 2)) {
+        size_t before = sink->used;
+        if (!before || !take_chunk(sink) || sink->used == before) {
+            sink->error = sink->error ? sink->error : ENOMEM;
             return;
+        }
+    }
     if (sink->mid_line && sink->mid_line != stream)
         append(sink, "\n", 1);
     append(sink, stream->prefix, prefix);
@@ -184,13 +192,15 @@ static void read_stream(weft_i_lines *lines, weft_i_stream *stream)
     emit_lines(lines, stream);
 }
 
-/* The reader of our output is gone: whoever writes to it learns so from the system, unless a log
- * still wants it. */
+/*
+ * The reader of our output is gone: whoever writes to it learns so from the system, unless a log
+ * still wants it.  A full disk is no reason to end the ranks: what they write is taken and lost.
+ */
 static void break_sink(weft_i_lines *lines, weft_i_sink *sink)
 {
     sink->broken = true;
     sink->used = sink->start = 0;
-    for (int i = 0; i < 2 * lines->ranks; i++)
+    for (int i = 0; i < 2 * lines->ranks && !sink->error; i++)
         if (lines->streams[i].sink == sink && lines->streams[i].log < 0)
             close_stream(&lines->streams[i]);
 }
@@ -254,15 +264,46 @@ void weft_i_lines_end(weft_i_lines *lines, int rank)
     }
 }
 
-bool weft_i_lines_pending(const weft_i_lines *lines)
+bool weft_i_lines_stuck(const weft_i_lines *lines, int rank)
 {
-    return lines->sinks[0].used || lines->sinks[1].used;
+    for (int i = 2 * rank; i < 2 * rank + 2; i++)
+        if (lines->streams[i].fd >= 0 && is_full(lines->streams[i].sink))
+            return true;
+    return false;
+}
+
+size_t weft_i_lines_pending(const weft_i_lines *lines)
+{
+    return lines->sinks[0].used + lines->sinks[1].used;
 }
 
 void weft_i_lines_drop(weft_i_lines *lines)
 {
-    for (int i = 0; i < 2; i++)
-        lines->sinks[i].used = lines->sinks[i].start = 0;
+    for (int i = 0; i < 2; i++) {
+        weft_i_sink *sink = &lines->sinks[i];
+        if (!sink->used)
+            continue;
+        sink->broken = true;
+        sink->error = ETIMEDOUT;
+        sink->used = sink->start = 0;
+    }
+}
+
+bool weft_i_lines_tell_lost(weft_i_lines *lines, bool aloud)
+{
+    bool lost = false;
+    for (int i = 0; i < 2; i++) {
+        const weft_i_sink *sink = &lines->sinks[i];
+        if (!sink->error)
+            continue;
+        lost = true;
+        if (aloud)
+            weft_i_lines_say(lines, "weft: output of the ranks is lost: writing to standard %s: %s",
+                             i ? "error" : "output",
+                             sink->error == ETIMEDOUT ? "its reader does not read"
+                                                      : strerror(sink->error));
+    }
+    return lost;
 }
 
 void weft_i_lines_say(weft_i_lines *lines, const char *format, ...)
@@ -327,8 +368,33 @@ static weft_status open_log(weft_i_stream *stream, const char *log_dir, int rank
     int n = snprintf(path, sizeof path, "%s/rank_%d.%s", log_dir, rank, is_error ? "err" : "out");
     if (n < 0 || (size_t)n >= sizeof path)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "launch: the log directory's name is too long");
-    stream->log = WEFT_OS->open(path, O_WRONLY | O_CREAT | (append_to ? O_APPEND : O_TRUNC), 0644);
-    return stream->log < 0 ? weft_i_fail_errno(errno, "launch: opening the log %s", path) : WEFT_OK;
+    weft_status status = weft_i_file_open(path, append_to, 0644, &stream->log);
+    return status < 0 ? weft_i_explain(status, "launch: a log") : WEFT_OK;
+}
+
+/*
+ * Another writer may fill a pipe between our poll and our write, which then waits.  The flag that
+ * keeps it from waiting belongs to all who share the pipe's open file; so it is opened once more.
+ */
+static void open_sink(weft_i_sink *sink, int fd)
+{
+    char path[32];
+    *sink = (weft_i_sink){.fd = fd, .is_file = weft_i_os_is_file(fd)};
+    if (!weft_i_os_is_pipe(fd))
+        return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int own = WEFT_OS->open(path, O_WRONLY | O_NONBLOCK, 0);
+    if (own > 0)
+        sink->fd = sink->own = own;
+}
+
+static void close_sinks(weft_i_lines *lines)
+{
+    for (int i = 0; i < 2; i++) {
+        if (lines->sinks[i].own)
+            WEFT_OS->close(lines->sinks[i].own);
+        lines->sinks[i].own = 0;
+    }
 }
 
 static weft_status open_streams(weft_i_lines *lines, const char *log_dir, bool append_to, bool show)
@@ -337,9 +403,9 @@ static weft_status open_streams(weft_i_lines *lines, const char *log_dir, bool a
     bool colour[2] = {wants_colour(1), wants_colour(2)};
     if (log_dir && WEFT_OS->mkdir(log_dir, 0755) && errno != EEXIST)
         return weft_i_fail_errno(errno, "launch: making the log directory %s", log_dir);
-    for (int i = 0; i < 2; i++)
-        lines->sinks[i] = (weft_i_sink){.fd = i == 1 && one_file ? -1 : i + 1,
-                                        .is_file = weft_i_os_is_file(i + 1)};
+    open_sink(&lines->sinks[0], 1);
+    if (!one_file)
+        open_sink(&lines->sinks[1], 2);
     for (int i = 0; i < 2 * lines->ranks; i++) {
         weft_i_stream *stream = &lines->streams[i];
         make_prefix(stream->prefix, sizeof stream->prefix, i / 2, colour[i % 2]);
@@ -353,7 +419,8 @@ static weft_status open_streams(weft_i_lines *lines, const char *log_dir, bool a
 weft_status weft_i_lines_open(weft_i_lines *lines, int ranks, bool prefixes, const char *log_dir,
                               bool append_to, bool show)
 {
-    *lines = (weft_i_lines){.ranks = ranks, .prefixes = prefixes};
+    *lines =
+        (weft_i_lines){.ranks = ranks, .prefixes = prefixes, .sinks = {{.fd = -1}, {.fd = -1}}};
     lines->streams = WEFT_OS->alloc(2 * (size_t)ranks * sizeof *lines->streams);
     if (!lines->streams) {
         lines->ranks = 0;
@@ -403,6 +470,7 @@ void weft_i_lines_leave(weft_i_lines *lines)
             WEFT_OS->close(lines->streams[i].log);
         lines->streams[i].log = -1;
     }
+    close_sinks(lines);
 }
 
 void weft_i_lines_close(weft_i_lines *lines)

@@ -16,8 +16,10 @@ enum { WEFT_I_LINES_TAIL = 2048 };
 /* Where lines go: a queue in front of a descriptor. */
 typedef struct weft_i_sink {
     int fd;
+    int own;              /* the same pipe, opened anew so that writes never wait; 0: none */
     bool is_file;         /* takes any amount at once */
-    bool broken;          /* its reader went away */
+    bool broken;          /* its reader went away, or it cannot be written to */
+    int error;            /* errno of that, unless the reader went away; 0: none */
     const void *mid_line; /* the stream whose piece of a line stands last, without its end */
     char *bytes;
     size_t start, used, room;
@@ -61,9 +63,15 @@ void weft_i_lines_take(weft_i_lines *lines, const struct pollfd *fds, size_t cou
 bool weft_i_lines_ended(const weft_i_lines *lines, int rank);
 void weft_i_lines_end(weft_i_lines *lines, int rank);
 
-/* True while lines wait to be written; _drop gives them up. */
-bool weft_i_lines_pending(const weft_i_lines *lines);
+/* True when output of a rank waits in its pipes because a reader of ours does not read. */
+bool weft_i_lines_stuck(const weft_i_lines *lines, int rank);
+
+/* How many bytes wait to be written; _drop gives up those for readers that do not read. */
+size_t weft_i_lines_pending(const weft_i_lines *lines);
 void weft_i_lines_drop(weft_i_lines *lines);
+
+/* True if output was lost; `aloud`: says on standard error, if that works, which and why. */
+bool weft_i_lines_tell_lost(weft_i_lines *lines, bool aloud);
 
 /* A line of our own to standard error, after all lines taken so far. */
 void weft_i_lines_say(weft_i_lines *lines, const char *format, ...)

@@ -7,6 +7,7 @@
  */
 #include "fabric/round.h"
 
+#include "base/room.h"
 #include "base/status.h"
 
 #include <arpa/inet.h>
@@ -82,6 +83,8 @@ static void give_back(weft_i_round *round)
 weft_status weft_i_round_open(weft_i_round *round)
 {
     round->null_fd = round->feed.fd = -1;
+    round->wake_at = WEFT_I_NEVER;
+    round->kills = weft_i_room_kills();
     weft_status status = open_all(round);
     if (status < 0)
         give_back(round);
@@ -289,6 +292,12 @@ static void take_deadline(weft_i_round *round)
     press_on(round, WEFT_I_PRESS_TERM);
 }
 
+/* The job shall end: its time is up, or somebody interrupts it. */
+static bool wants_end(const weft_i_round *round)
+{
+    return round->press >= WEFT_I_PRESS_TERM || round->interrupted;
+}
+
 /* What the clock asks for, and ranks whose output is complete. */
 static void take_time(weft_i_round *round)
 {
@@ -300,7 +309,8 @@ static void take_time(weft_i_round *round)
     for (int rank = 0; rank < round->opts->ranks; rank++) {
         const weft_i_child *child = &round->children[rank];
         if (round->endings[rank].order && !child->reaped &&
-            (now >= child->linger_until || weft_i_lines_ended(&round->lines, rank)))
+            (now >= child->linger_until || weft_i_lines_ended(&round->lines, rank) ||
+             (wants_end(round) && weft_i_lines_stuck(&round->lines, rank))))
             reap(round, rank);
     }
 }
@@ -313,7 +323,7 @@ static int64_t earlier(int64_t a, int64_t b)
 /* Milliseconds until the clock asks for something, rounded up; -1: it never does. */
 static int time_left(const weft_i_round *round)
 {
-    int64_t next = round->deadline;
+    int64_t next = earlier(round->deadline, round->wake_at);
     if (round->press != WEFT_I_PRESS_NONE)
         next = earlier(next, round->press_until);
     for (int rank = 0; rank < round->opts->ranks; rank++)
@@ -361,17 +371,47 @@ weft_status weft_i_round_run(weft_i_round *round)
     return status;
 }
 
+/*
+ * Writes what waits, at the latest until `until`.  Readers that still read have up to `grace_ns`
+ * more, a moment at a time.
+ */
+static void drain(weft_i_round *round, int64_t until, int64_t grace_ns)
+{
+    const int64_t moment_ns = 200000000;
+    int64_t last = until > WEFT_I_NEVER - grace_ns ? WEFT_I_NEVER : until + grace_ns;
+    size_t left;
+    while ((left = weft_i_lines_pending(&round->lines)) && !round->interrupted) {
+        int64_t now = WEFT_OS->clock_ns();
+        if (now >= until)
+            break;
+        round->wake_at = until;
+        if (turn(round) < 0)
+            break;
+        now = WEFT_OS->clock_ns();
+        if (weft_i_lines_pending(&round->lines) < left && now + moment_ns > until)
+            until = now + moment_ns < last ? now + moment_ns : last;
+    }
+}
+
 void weft_i_round_close(weft_i_round *round)
 {
+    const int64_t moment_ns = 200000000;
+    bool hurry = wants_end(round);
+    int64_t until = hurry ? WEFT_OS->clock_ns() + moment_ns : round->deadline;
     /* No rank is left; whoever interrupts us now does not want the rest of the output. */
     weft_i_feed_close(&round->feed);
     round->press = WEFT_I_PRESS_NONE;
     round->deadline = WEFT_I_NEVER;
     int before = round->interrupted;
     round->interrupted = 0;
-    while (weft_i_lines_pending(&round->lines) && !round->interrupted)
-        if (turn(round) < 0)
-            break;
+    drain(round, until, hurry ? round->grace_ns : 0);
+    if (!round->interrupted && weft_i_lines_pending(&round->lines)) {
+        round->timed_out |= WEFT_OS->clock_ns() >= until;
+        weft_i_lines_drop(&round->lines);
+    }
+    round->output_lost =
+        weft_i_lines_tell_lost(&round->lines, !(round->opts->flags & WEFT_LAUNCH_QUIET));
+    drain(round, WEFT_OS->clock_ns() + moment_ns, 0);
     round->interrupted = before ? before : round->interrupted;
     give_back(round);
 }

@@ -49,8 +49,11 @@ typedef struct weft_i_round {
     int unreaped, ends; /* children left; endings counted so far */
     weft_i_press press;
     int64_t press_until;
+    int64_t wake_at; /* the loop turns at this time, whatever happens */
     bool timed_out;
-    int interrupted;          /* the first signal that asked us to end, 0: none */
+    bool output_lost; /* after _close: not all of the ranks' output could be written */
+    int64_t kills;    /* for want of memory, as the kernel counted them before the ranks started */
+    int interrupted;  /* the first signal that asked us to end, 0: none */
     int64_t second_one_kills; /* until then another SIGINT means SIGKILL */
 } weft_i_round;
 
@@ -61,7 +64,9 @@ weft_status weft_i_round_open(weft_i_round *round);
  * watched. */
 weft_status weft_i_round_run(weft_i_round *round);
 
-/* Writes out what is left of the output, unless a signal says to stop; then gives everything back.
+/*
+ * Writes out what is left of the output, until a signal says to stop or the job's time is up; then
+ * gives everything back.  A reader that does not read gets no more time after either.
  */
 void weft_i_round_close(weft_i_round *round);
 

@@ -36,7 +36,8 @@ static const char help[] =
     "\n"
     "Exit status: 0; that of the rank that failed first (128 + the signal, if one ended it); 124 "
     "when\n"
-    "the time was up; 2 wrong use; 125 when the job could not be started, 127 when the program is "
+    "the time was up; 123 when all went well but output was lost; 2 wrong use; 125 when the job "
+    "could not be started, 127 when the program is "
     "not\n"
     "there.  A second SIGINT within WEFT_KILL_GRACE (2 s) kills at once.\n";
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens files for the user; see file.h. */
+#include "base/file.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+static const char *kind_of(mode_t mode)
+{
+    return S_ISFIFO(mode)   ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISDIR(mode)  ? "a folder"
+                            : "a device";
+}
+
+/* A regular file, or the one device that takes everything and never waits. */
+static bool is_fit(const struct stat *status)
+{
+    return S_ISREG(status->st_mode) ||
+           (S_ISCHR(status->st_mode) && status->st_rdev == makedev(1, 3));
+}
+
+/* Says what is wrong, if it is more than that it cannot be opened, and closes; -1 and errno. */
+static int refuse(int fd, int error, char *why, size_t bytes, const char *path, const char *wrong)
+{
+    if (wrong)
+        snprintf(why, bytes, "%s: %s", path, wrong);
+    else
+        snprintf(why, bytes, "opening %s", path);
+    if (fd >= 0)
+        WEFT_OS->close(fd);
+    errno = error;
+    return -1;
+}
+
+int weft_i_file_try(const char *path, bool append, mode_t mode, char *why, size_t bytes)
+{
+    struct stat status;
+    int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | (append ? O_APPEND : 0);
+    int fd = WEFT_OS->open(path, flags, mode);
+    if (fd < 0)
+        return refuse(fd, errno, why, bytes, path,
+                      errno == ELOOP   ? "symbolic links are not followed"
+                      : errno == ENXIO ? "it is a FIFO or a socket, not a regular file"
+                                       : NULL);
+    if (WEFT_OS->fstat(fd, &status))
+        return refuse(fd, errno, why, bytes, path, "looking at it");
+    if (!is_fit(&status)) {
+        char wrong[64];
+        snprintf(wrong, sizeof wrong, "it is %s, not a regular file", kind_of(status.st_mode));
+        return refuse(fd, EINVAL, why, bytes, path, wrong);
+    }
+    /* Emptied only now that it is known to be a file. */
+    if (!append && S_ISREG(status.st_mode) && status.st_size && WEFT_OS->ftruncate(fd, 0))
+        return refuse(fd, errno, why, bytes, path, "emptying it");
+    return fd;
+}
+
+weft_status weft_i_file_open(const char *path, bool append, mode_t mode, int *out)
+{
+    char why[1200];
+    int fd = weft_i_file_try(path, append, mode, why, sizeof why);
+    if (fd < 0)
+        return weft_i_fail_errno(errno, "%s", why);
+    *out = fd;
+    return WEFT_OK;
+}
