@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kills this process at its n-th call to the system, as if from outside: between any two steps of
- * the library.  Waiting is not a step.
+ * Kills or stops this process at its n-th call to the system, as if from outside: between any two
+ * steps of the library.  Waiting is not a step.
  *
- *     doom_arm(17);  ...  the process may not come back from any call
+ *     doom_arm(17);              ...  the process may not come back from any call
+ *     doom_arm_with(17, SIGSTOP) ...  nor from this, unless somebody lets it go on
  */
 #ifndef WEFT_TESTS_DOOM_H
 #define WEFT_TESTS_DOOM_H
@@ -15,12 +16,13 @@
 
 static weft_i_os doom_table;
 static atomic_int doom_left, doom_steps; /* relaxed: count, order nothing */
+static int doom_signal;
 
 static void doom_step(void)
 {
     atomic_fetch_add_explicit(&doom_steps, 1, memory_order_relaxed);
     if (atomic_fetch_sub_explicit(&doom_left, 1, memory_order_relaxed) == 1)
-        kill(getpid(), SIGKILL);
+        kill(getpid(), doom_signal);
 }
 
 #define DOOM(name_, type_, parameters_, arguments_) \
@@ -54,10 +56,11 @@ DOOM(thread_create, int, (pthread_t * thread, void *(*body)(void *), void *argum
      (thread, body, argument))
 DOOM(random_bytes, int, (void *bytes, size_t count), (bytes, count))
 
-/* From now on the n-th call (from 1) is the last thing this process does. */
-static void doom_arm(int n)
+/* From now on the process gets `signal` at the n-th call (from 1). */
+static void doom_arm_with(int n, int signal)
 {
     doom_table = weft_i_os_linux;
+    doom_signal = signal;
 #define DOOM_PUT(name_) doom_table.name_ = doom_##name_
     DOOM_PUT(alloc);
     DOOM_PUT(resize);
@@ -83,6 +86,12 @@ static void doom_arm(int n)
 #undef DOOM_PUT
     atomic_store_explicit(&doom_left, n, memory_order_relaxed);
     weft_i_os_now = &doom_table;
+}
+
+/* From now on the n-th call (from 1) is the last thing this process does. */
+__attribute__((unused)) static void doom_arm(int n)
+{
+    doom_arm_with(n, SIGKILL);
 }
 
 #endif

@@ -7,6 +7,7 @@
  * known to be dead, the store takes one member's list, and all follow it.
  */
 #include "fabric/group.h"
+#include "fabric/store.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -224,10 +225,12 @@ weft_group *weft_group_shrink(weft_group *group)
     s.dead = WEFT_OS->alloc(size);
     s.told = WEFT_OS->alloc(size);
     s.ranks = WEFT_OS->alloc(size * sizeof *s.ranks);
+    int64_t before = weft_i_store_until(weft_i_store_late(s.deadline));
     weft_group *made =
         s.dead && s.told && s.ranks
             ? shrink(&s)
             : weft_i_null(WEFT_ERR_NO_MEMORY, "weft_group_shrink: no memory for %zu ranks", size);
+    weft_i_store_until(before);
     WEFT_OS->free(s.dead);
     WEFT_OS->free(s.told);
     WEFT_OS->free(s.ranks);

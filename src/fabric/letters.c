@@ -5,6 +5,7 @@
  * its writer is done with the earlier ones, so once a round has succeeded their keys are removed.
  */
 #include "fabric/letters.h"
+#include "fabric/store.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -268,26 +269,36 @@ static void sweep(weft_group *group)
     }
 }
 
+/* One round after the other, until one is not cancelled. */
+static weft_status exchange(round_state *round, const letter *own, char *all)
+{
+    weft_group *group = round->group;
+    char key[KEY_BYTES];
+    for (;;) {
+        round->number = group->round;
+        letter_key(group, round->number, group->rank, key);
+        WEFT_TRY(
+            weft_store_set(group->world->store, key, own, offsetof(letter, note) + own->bytes));
+        weft_status status = read_all(round, own, all);
+        if (status != WEFT_ERR_CANCELLED)
+            return status;
+        group->round = round->number + 1;
+    }
+}
+
 weft_status weft_i_letters_exchange(const weft_i_call *call, weft_group *group, uint32_t digest,
                                     const void *mine, size_t bytes, char *all, int64_t timeout_ms)
 {
     letter own = {.digest = digest, .bytes = (uint32_t)bytes};
     round_state round = {.call = call, .group = group, .deadline = weft_i_os_deadline(timeout_ms)};
-    char key[KEY_BYTES];
     if (bytes)
         memcpy(own.note, mine, bytes);
-    weft_status status;
-    do {
-        round.number = group->round;
-        letter_key(group, round.number, group->rank, key);
-        WEFT_TRY(weft_store_set(group->world->store, key, &own, offsetof(letter, note) + bytes));
-        status = read_all(&round, &own, all);
-        if (status == WEFT_ERR_CANCELLED)
-            group->round = round.number + 1;
-    } while (status == WEFT_ERR_CANCELLED);
+    int64_t before = weft_i_store_until(weft_i_store_late(round.deadline));
+    weft_status status = exchange(&round, &own, all);
     if (status == WEFT_OK) {
         sweep(group);
         group->round = round.number + 1;
     }
+    weft_i_store_until(before);
     return status;
 }

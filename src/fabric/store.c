@@ -87,14 +87,30 @@ weft_status weft_store_set_timeout(weft_store *store, int64_t timeout_ms)
     return WEFT_OK;
 }
 
+static _Thread_local int64_t until = WEFT_I_NEVER;
+
+int64_t weft_i_store_until(int64_t deadline)
+{
+    int64_t before = until;
+    until = deadline;
+    return before;
+}
+
+int64_t weft_i_store_late(int64_t deadline)
+{
+    const int64_t late_ns = 20000000;
+    return deadline < WEFT_I_NEVER - late_ns ? deadline + late_ns : WEFT_I_NEVER;
+}
+
 int64_t weft_i_store_deadline(const weft_store *store, int64_t timeout_ms)
 {
     if (timeout_ms == WEFT_DEFAULT) {
         timeout_ms = weft_store_timeout(store);
         if (!timeout_ms)
-            return WEFT_I_NEVER;
+            return until;
     }
-    return weft_i_os_deadline(timeout_ms);
+    int64_t deadline = weft_i_os_deadline(timeout_ms);
+    return deadline < until ? deadline : until;
 }
 
 weft_store *weft_store_clone(weft_store *store)

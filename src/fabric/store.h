@@ -112,6 +112,16 @@ bool weft_i_store_is_fake(const weft_store *store);
 /* Absolute deadline of a timeout given to a public function. */
 int64_t weft_i_store_deadline(const weft_store *store, int64_t timeout_ms);
 
+/*
+ * From now on no store call of this thread waits past `deadline`, whatever the store's own limit;
+ * says which it was before.  For operations between ranks that go through a store: their limit
+ * counts, also when the rank that serves the store is stopped.
+ */
+int64_t weft_i_store_until(int64_t deadline);
+
+/* `deadline` and a little more: when its time is up an operation may still tell the others so. */
+int64_t weft_i_store_late(int64_t deadline);
+
 /* Whether the request may wait for keys or elements that are missing. */
 bool weft_i_store_waits(const weft_i_store_request *request);
 
