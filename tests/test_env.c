@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public list of environment variables. */
+#include "fabric/store_address.h"
 #include "harness.h"
 
 #include <weft/weft.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 static weft_env_info find(const char *name)
 {
@@ -59,6 +63,126 @@ TEST(test_env_refuses_bad_arguments)
     CHECK_STATUS(weft_env_describe(-1, &env), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_env_describe(weft_env_count(), &env), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_env_describe(0, NULL), WEFT_ERR_INVALID_ARG);
+}
+
+/* Standard error of a process that starts with these settings ("A=b", NULL at the end).  Names are
+ * looked at once per process: these tests come before others start weft here. */
+static int start_with(const char *const *settings, char *err, size_t bytes)
+{
+    int ends[2], status = 0;
+    CHECK(!pipe(ends));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], 2);
+        for (; *settings; settings++)
+            putenv((char *)(uintptr_t)*settings);
+        weft_init_opts opts = WEFT_INIT_OPTS;
+        opts.meet_timeout_ms = 300;
+        weft_group *world = weft_init(&opts);
+        if (!world)
+            dprintf(2, "%s", weft_last_error());
+        _exit(world ? weft_finish(world) : -(int)weft_last_status());
+    }
+    close(ends[1]);
+    CHECK(waitpid(child, &status, 0) == child);
+    ssize_t n = read(ends[0], err, bytes - 1);
+    err[n > 0 ? n : 0] = 0;
+    close(ends[0]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+}
+
+TEST(test_env_misspelt)
+{
+    char err[2048];
+    static const char *const near[] = {"WEFT_TIMEOTU=7", "WEFT_HUGE_PAGE=on", NULL};
+    CHECK_INT(start_with(near, err, sizeof err), 0);
+    CHECK_CONTAINS(err, "WEFT_TIMEOTU is no variable of weft; the nearest is WEFT_TIMEOUT\n");
+    CHECK_CONTAINS(err, "WEFT_HUGE_PAGE is no variable of weft; the nearest is WEFT_HUGE_PAGES\n");
+    static const char *const right[] = {"WEFT_TIMEOUT=7000", "WEFT_RESTART_COUNT=0",
+                                        "WEFT_TEST_ALL=1", "WEFTY=3", NULL};
+    CHECK_INT(start_with(right, err, sizeof err), 0);
+    CHECK(!*err);
+}
+
+TEST(test_env_port)
+{
+    char err[2048];
+    static const char *const junk[] = {
+        "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29999junk", "WEFT_TOKEN=00",
+        NULL};
+    CHECK_INT(start_with(junk, err, sizeof err), -WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(err, "\"29999junk\" in MASTER_PORT is not a port");
+    static const char *const far[] = {"RANK=1", "WORLD_SIZE=2", "WEFT_STORE_ADDR=[::1]:70000",
+                                      "WEFT_TOKEN=00", NULL};
+    CHECK_INT(start_with(far, err, sizeof err), -WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(err, "\"70000\" in WEFT_STORE_ADDR is not a port");
+}
+
+/* Values that weft_init must refuse, with the name, the value and what is allowed. */
+TEST(test_env_init_refuses)
+{
+    static const struct {
+        const char *name, *value, *allowed;
+    } wrong[] = {
+        {"WEFT_WAIT", "nonsense", "auto, spin, yield or sleep"},
+        {"WEFT_SINGLE_COPY", "7", "auto"},
+        {"WEFT_OBJECT_LIMIT", "1Q", "K, M or G"},
+        {"WEFT_DEBUG", "LOUD", "NONE, WARN, INFO or TRACE"},
+        {"WEFT_JOB_FD", "2147483648", "descriptor"},
+        {"WEFT_TIMEOUT", "abc", "milliseconds"},
+        {"WEFT_TIMEOUT", "-5", "milliseconds"},
+        {"WEFT_HUGE_PAGES", "maybe", "auto, on or off"},
+        {"WEFT_SIGNAL_PAD", "9K9", "K, M or G"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char shown[64];
+        setenv(wrong[i].name, wrong[i].value, 1);
+        weft_group *world = weft_init(NULL);
+        weft_group *fake = weft_fake_init(NULL);
+        unsetenv(wrong[i].name);
+        CHECK(!world && !fake);
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+        snprintf(shown, sizeof shown, "%s=\"%s\"", wrong[i].name, wrong[i].value);
+        CHECK_CONTAINS(weft_last_error(), shown);
+        CHECK_CONTAINS(weft_last_error(), wrong[i].allowed);
+    }
+    setenv("WEFT_WAIT", "Spin", 1); /* letters of either case */
+    weft_group *world = weft_init(NULL);
+    unsetenv("WEFT_WAIT");
+    CHECK(world);
+    CHECK_INT(weft_finish(world), 0);
+}
+
+TEST(test_env_brackets)
+{
+    weft_i_store_addresses found;
+    CHECK_OK(weft_i_store_address_tcp("[::1]", 4711, &found));
+    CHECK_INT(found.count, 1);
+    CHECK_INT(((struct sockaddr *)&found.list[0].where)->sa_family, AF_INET6);
+    CHECK(weft_i_store_address_tcp("[::]", 4711, &found) < 0); /* still a wildcard */
+    CHECK(weft_i_store_address_tcp("[", 4711, &found) < 0);
+}
+
+/* A size that cuts a field in half is refused; one between fields takes those before it. */
+TEST(test_env_option_sizes)
+{
+    static const size_t cut[] = {0, 4, 7, 9, 12, 20, 44, SIZE_MAX};
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        weft_init_opts opts = WEFT_INIT_OPTS;
+        weft_fake_opts fake = WEFT_FAKE_OPTS(0, 2);
+        opts.size = fake.size = cut[i];
+        CHECK(!weft_init(&opts));
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+        CHECK(!weft_fake_init(&fake));
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    }
+    weft_init_opts opts = WEFT_INIT_OPTS;
+    opts.meet_timeout_ms = -99; /* not there: refused if it is looked at */
+    opts.size = offsetof(weft_init_opts, meet_timeout_ms);
+    weft_group *world = weft_init(&opts);
+    CHECK(world);
+    CHECK_INT(weft_finish(world), 0);
 }
 
 int main(int argc, char **argv)

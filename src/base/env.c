@@ -8,10 +8,12 @@
 #include "weft/env.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 static const weft_i_env_row rows[WEFT_I_ENV_COUNT] = {
 #define ENV(name_, kind_, default_, text_) \
@@ -97,18 +99,72 @@ static int parse(weft_i_env_kind kind, const char *text, int64_t *out)
         return weft_i_env_parse_bytes(text, out);
     case WEFT_I_ENV_KIND_MS:
         return parse_integer(text, out, &end) && !*end && *out >= 0;
-    default:
-        return parse_integer(text, out, &end) && !*end;
+    default: /* the only whole number is a descriptor */
+        return parse_integer(text, out, &end) && !*end && *out >= -1 && *out <= INT32_MAX;
     }
+}
+
+/* The words a CHOICE may have; NULL: whoever reads it knows. */
+static const char *const *words_of(weft_i_env variable)
+{
+    static const char *const debug[] = {"NONE", "WARN", "INFO", "TRACE", NULL};
+    static const char *const wait[] = {"auto", "spin", "yield", "sleep", NULL};
+    static const char *const copy[] = {"auto", "off", NULL};
+    static const char *const pages[] = {"auto", "on", "off", NULL};
+    switch (variable) {
+    case WEFT_I_ENV_DEBUG:
+        return debug;
+    case WEFT_I_ENV_WAIT:
+        return wait;
+    case WEFT_I_ENV_SINGLE_COPY:
+        return copy;
+    case WEFT_I_ENV_HUGE_PAGES:
+        return pages;
+    default:
+        return NULL;
+    }
+}
+
+static bool is_word(weft_i_env variable, const char *text)
+{
+    const char *const *words = words_of(variable);
+    for (; words && *words; words++)
+        if (!strcasecmp(text, *words))
+            return true;
+    return !words_of(variable);
+}
+
+static bool is_number_kind(weft_i_env_kind kind)
+{
+    return kind >= WEFT_I_ENV_KIND_INT && kind <= WEFT_I_ENV_KIND_BYTES;
+}
+
+static bool is_valid(weft_i_env variable, const char *text)
+{
+    int64_t number = 0;
+    weft_i_env_kind kind = rows[variable].kind;
+    if (kind == WEFT_I_ENV_KIND_CHOICE)
+        return is_word(variable, text);
+    return !is_number_kind(kind) || parse(kind, text, &number);
+}
+
+static weft_status refuse(weft_i_env variable)
+{
+    const weft_i_env_row *row = &rows[variable];
+    static const char *const forms[] = {[WEFT_I_ENV_KIND_INT] = ", a number",
+                                        [WEFT_I_ENV_KIND_BOOL] = ", 0 or 1",
+                                        [WEFT_I_ENV_KIND_MS] = ", milliseconds from 0 on",
+                                        [WEFT_I_ENV_KIND_BYTES] = ", bytes, with K, M or G",
+                                        [WEFT_I_ENV_KIND_CHOICE] = ""};
+    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s=\"%s\" is not a valid value (%s%s; default %s)",
+                       row->name, weft_i_env_text(variable), row->text, forms[row->kind],
+                       row->fallback);
 }
 
 weft_status weft_i_env_number(weft_i_env variable, int64_t *out)
 {
-    const weft_i_env_row *row = &rows[variable];
-    if (parse(row->kind, weft_i_env_text(variable), out))
-        return WEFT_OK;
-    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s=\"%s\" is not a valid value (%s; default %s)",
-                       row->name, weft_i_env_text(variable), row->text, row->fallback);
+    bool valid = parse(rows[variable].kind, weft_i_env_text(variable), out);
+    return valid ? WEFT_OK : refuse(variable);
 }
 
 int64_t weft_i_env_number_or_default(weft_i_env variable)
@@ -120,6 +176,77 @@ int64_t weft_i_env_number_or_default(weft_i_env variable)
                weft_i_env_text(variable), rows[variable].fallback);
     parse(rows[variable].kind, rows[variable].fallback, &value);
     return value;
+}
+
+/* ---- names ---- */
+
+enum { NAME_BYTES = 64 };
+
+/* How many letters must change, come or go to make one name the other; NAME_BYTES for long ones. */
+static int distance(const char *a, size_t length, const char *b)
+{
+    int row[NAME_BYTES + 1];
+    size_t other = strlen(b);
+    if (length > NAME_BYTES || other > NAME_BYTES)
+        return NAME_BYTES;
+    for (size_t j = 0; j <= other; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= length; i++) {
+        int corner = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= other; j++) {
+            int change = corner + (a[i - 1] != b[j - 1]);
+            int fewest = row[j] < row[j - 1] ? row[j] : row[j - 1];
+            corner = row[j];
+            row[j] = change < fewest + 1 ? change : fewest + 1;
+        }
+    }
+    return row[other];
+}
+
+/* Names that others use: `weft run` for its ranks, the tests. */
+static bool is_anothers(const char *name, size_t length)
+{
+    static const char *const theirs[] = {"WEFT_TEST_", "WEFT_FUZZ_", "WEFT_SIM_",
+                                         "WEFT_RESTART_COUNT"};
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
+        if (length >= strlen(theirs[i]) && !strncmp(name, theirs[i], strlen(theirs[i])))
+            return true;
+    return false;
+}
+
+static void warn_of(const char *name, size_t length)
+{
+    int best = 0, fewest = NAME_BYTES + 1;
+    for (int i = 0; i < WEFT_I_ENV_COUNT; i++) {
+        int changes = distance(name, length, rows[i].name);
+        if (changes < fewest) {
+            fewest = changes;
+            best = i;
+        }
+    }
+    if (fewest)
+        weft_i_log(WEFT_LOG_WARN, "%.*s is no variable of weft; the nearest is %s", (int)length,
+                   name, rows[best].name);
+}
+
+static void check_names(void)
+{
+    for (char **entry = environ; entry && *entry; entry++) {
+        size_t length = strcspn(*entry, "=");
+        if (!strncmp(*entry, "WEFT_", 5) && !is_anothers(*entry, length))
+            warn_of(*entry, length);
+    }
+}
+
+weft_status weft_i_env_check(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    for (int i = 0; i < WEFT_I_ENV_COUNT; i++)
+        if (!is_valid((weft_i_env)i, weft_i_env_text((weft_i_env)i)))
+            return refuse((weft_i_env)i);
+    pthread_once(&once, check_names);
+    return WEFT_OK;
 }
 
 int weft_env_count(void)
@@ -138,15 +265,13 @@ weft_status weft_env_describe(int index, weft_env_info *out)
     const char *value = getenv(row->name);
     if (value && !*value)
         value = NULL;
-    bool is_number = row->kind >= WEFT_I_ENV_KIND_INT && row->kind <= WEFT_I_ENV_KIND_BYTES;
-    int64_t number = 0;
     *out = (weft_env_info){
         .name = row->name,
         .kind = kinds[row->kind],
         .fallback = row->fallback,
         .value = value && row->kind == WEFT_I_ENV_KIND_SECRET ? "(hidden)" : value,
         .meaning = row->text,
-        .valid = !value || !is_number || parse(row->kind, value, &number),
+        .valid = !value || is_valid((weft_i_env)index, value),
     };
     return WEFT_OK;
 }

@@ -45,6 +45,13 @@ weft_status weft_i_env_number(weft_i_env variable, int64_t *out);
  * fail. */
 int64_t weft_i_env_number_or_default(weft_i_env variable);
 
+/*
+ * Looks at every variable that is set: the first with a value that is not allowed is
+ * WEFT_ERR_INVALID_ARG, with its name, the value and what is allowed.  Names that begin with WEFT_
+ * but are no variable of weft are warned of, once per process, with the nearest that is one.
+ */
+weft_status weft_i_env_check(void);
+
 /* Parses "12", "64K", "2G"; returns false on anything else or overflow. */
 int weft_i_env_parse_bytes(const char *text, int64_t *out);
 

@@ -11,6 +11,7 @@
  */
 #include "fabric/group.h"
 
+#include "base/opts.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/letters.h"
@@ -81,12 +82,7 @@ static weft_i_key list_key(const wish *w)
 weft_status weft_i_group_copy_opts(const weft_group_opts *given, weft_group_opts *out)
 {
     *out = (weft_group_opts)WEFT_GROUP_OPTS_INIT;
-    if (given && given->size < sizeof given->size)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "group options must start from WEFT_GROUP_OPTS_INIT");
-    if (given)
-        memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
-    return WEFT_OK;
+    return weft_i_opts_copy(out, sizeof *out, given, "a group (start from WEFT_GROUP_OPTS_INIT)");
 }
 
 static weft_status check_text(const char *what, const char *text)

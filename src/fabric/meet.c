@@ -9,6 +9,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/opts.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/spawn.h"
@@ -233,8 +234,11 @@ static weft_status gather(weft_group *group, int64_t deadline)
         int64_t slice = sliced && left > SLICE_MS ? SLICE_MS : left;
         status = weft_i_group_exchange(group, "meet", NULL, 0, NULL,
                                        slice == INT64_MAX ? WEFT_FOREVER : slice);
-        if (status == WEFT_ERR_TIMEOUT && sliced)
-            WEFT_TRY(weft_i_meet_check(world));
+        if (status == WEFT_ERR_TIMEOUT && sliced) {
+            weft_status check = weft_i_meet_check(world);
+            if (check < 0 && check != WEFT_ERR_TIMEOUT)
+                return check;
+        }
     } while (status == WEFT_ERR_TIMEOUT && left > SLICE_MS && sliced);
     if (status == WEFT_ERR_PEER_LEFT)
         return name_missing(world);
@@ -258,24 +262,14 @@ static weft_status check_limits(const weft_init_opts *opts)
     return weft_i_group_check_limit("weft_init: timeout_ms", opts->timeout_ms);
 }
 
-weft_group *weft_init(const weft_init_opts *given)
+static weft_group *join(const weft_init_opts *opts, int64_t deadline)
 {
-    weft_init_opts opts = {.size = sizeof opts};
-    if (given)
-        memcpy(&opts, given, given->size < sizeof opts ? given->size : sizeof opts);
-    weft_clear_error();
-    if (check_limits(&opts) < 0)
-        return NULL;
-    int64_t limit = opts.meet_timeout_ms == WEFT_DEFAULT ? 0 : opts.meet_timeout_ms;
-    if (!limit && weft_i_env_number(WEFT_I_ENV_MEET_TIMEOUT, &limit) < 0)
-        return NULL;
-    int64_t deadline = weft_i_os_deadline(limit);
     const weft_i_place *place = weft_i_spawn_place();
     weft_i_world *world = NULL;
-    if ((place ? enter_as_thread(place, &world) : enter_as_process(&opts, deadline, &world)) < 0)
+    if ((place ? enter_as_thread(place, &world) : enter_as_process(opts, deadline, &world)) < 0)
         return NULL;
-    if (opts.timeout_ms && opts.timeout_ms != WEFT_DEFAULT)
-        world->timeout_ms = opts.timeout_ms;
+    if (opts->timeout_ms && opts->timeout_ms != WEFT_DEFAULT)
+        world->timeout_ms = opts->timeout_ms;
     weft_group *group = weft_i_group_of_world(world);
     if (!group)
         return NULL;
@@ -284,6 +278,26 @@ weft_group *weft_init(const weft_init_opts *given)
         return NULL;
     }
     leave_store(group);
+    return group;
+}
+
+weft_group *weft_init(const weft_init_opts *given)
+{
+    weft_init_opts opts = {.size = sizeof opts};
+    weft_clear_error();
+    if (weft_i_opts_copy(&opts, sizeof opts, given, "weft_init (start from WEFT_INIT_OPTS)") < 0 ||
+        check_limits(&opts) < 0 || weft_i_env_check() < 0)
+        return NULL;
+    int64_t limit = opts.meet_timeout_ms == WEFT_DEFAULT ? 0 : opts.meet_timeout_ms;
+    if (!limit && weft_i_env_number(WEFT_I_ENV_MEET_TIMEOUT, &limit) < 0)
+        return NULL;
+    int64_t deadline = weft_i_os_deadline(limit);
+    /* The store's own limit is far longer than a meeting's. */
+    int64_t before = weft_i_store_until(weft_i_store_late(deadline));
+    weft_group *group = join(&opts, deadline);
+    weft_i_store_until(before);
+    if (!group)
+        return NULL;
     weft_clear_error(); /* waiting in slices left traces */
     weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s", group->size,
                group->world->local_size,
@@ -291,11 +305,17 @@ weft_group *weft_init(const weft_init_opts *given)
     return group;
 }
 
+/* A trace that cannot be written is no failure of the job. */
 static void write_trace(const weft_group *world)
 {
+    weft_i_errors before;
     const char *path = weft_i_env_text(WEFT_I_ENV_TRACE);
-    if (*path && world->world->mine)
-        weft_i_record_write_trace(&world->world->mine->record, world->world->rank, path);
+    if (!*path || !world->world->mine)
+        return;
+    weft_i_errors_save(&before);
+    if (weft_i_record_write_trace(&world->world->mine->record, world->world->rank, path) < 0)
+        weft_i_log(WEFT_LOG_WARN, "%s", weft_last_error());
+    weft_i_errors_restore(&before);
 }
 
 static bool none_under_way(void *world)

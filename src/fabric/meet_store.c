@@ -11,6 +11,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/letters.h"
+#include "fabric/store.h"
 #include "weft/version.h"
 
 #include <stdio.h>
@@ -268,6 +269,16 @@ static weft_status meet(weft_i_world *world, weft_store *store, int64_t deadline
     return status;
 }
 
+static weft_status fail_unanswered(const weft_i_world *world, weft_status status)
+{
+    if (status != WEFT_ERR_TIMEOUT || world->rank == 0)
+        return status;
+    return weft_i_fail(WEFT_ERR_MISSING,
+                       "weft_init: rank 0, which serves the store of the meeting, has stopped "
+                       "answering; is it stopped, or its machine gone? (%s)",
+                       weft_last_error());
+}
+
 weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline)
 {
     weft_status status = weft_i_post_open(WEFT_I_BETWEEN_PROCESSES, &world->post);
@@ -278,7 +289,7 @@ weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t
     if (status < 0)
         tell_failure(world, store, status);
     else
-        status = meet(world, store, deadline, cards, locals);
+        status = fail_unanswered(world, meet(world, store, deadline, cards, locals));
     WEFT_OS->free(cards);
     WEFT_OS->free(locals);
     return status;
@@ -328,7 +339,20 @@ static weft_store *local_store(const weft_i_start *start, int64_t deadline)
                             : weft_store_unix_connect(text, left_ms(deadline));
 }
 
-/* "host:port" from WEFT_STORE_ADDR, or MASTER_ADDR and MASTER_PORT. */
+static weft_status read_port(const char *name, const char *text, int *port)
+{
+    char *end = NULL;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || value < 1 || value > 65535)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_init: \"%s\" in %s is not a port, a number from 1 to 65535", text,
+                           name);
+    *port = (int)value;
+    return WEFT_OK;
+}
+
+/* "host:port" from WEFT_STORE_ADDR, or MASTER_ADDR and MASTER_PORT.  An address of IPv6 stands in
+ * brackets. */
 static weft_status store_address(char host[256], int *port)
 {
     const char *given = weft_i_env_text(WEFT_I_ENV_STORE_ADDR);
@@ -336,19 +360,15 @@ static weft_status store_address(char host[256], int *port)
     const char *colon = strrchr(given, ':');
     if (*given && colon) {
         snprintf(host, 256, "%.*s", (int)(colon - given), given);
-        *port = atoi(colon + 1);
-    } else if (!*given && master && master_port) {
-        snprintf(host, 256, "%s", master);
-        *port = atoi(master_port);
-    } else {
-        return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "weft_init: ranks on several hosts need WEFT_STORE_ADDR=host:port (or "
-                           "MASTER_ADDR and MASTER_PORT) of rank 0's host");
+        return read_port("WEFT_STORE_ADDR", colon + 1, port);
     }
-    if (*port < 1 || *port > 65535)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "weft_init: the store's port %d is outside 1 to 65535", *port);
-    return WEFT_OK;
+    if (!*given && master && master_port) {
+        snprintf(host, 256, "%s", master);
+        return read_port("MASTER_PORT", master_port, port);
+    }
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "weft_init: ranks on several hosts need WEFT_STORE_ADDR=host:port (or "
+                       "MASTER_ADDR and MASTER_PORT) of rank 0's host");
 }
 
 static weft_store *remote_store(const weft_i_start *start, int64_t deadline)

@@ -47,7 +47,12 @@ weft_status weft_i_store_address_tcp(const char *host, int port, weft_i_store_ad
     if (port < 0 || port > 65535)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "store at %s: port %d is not in 0..65535", host,
                            port);
-    char service[8];
+    char service[8], bare[256];
+    size_t length = strlen(host);
+    if (host[0] == '[' && host[length - 1] == ']' && length < sizeof bare) {
+        snprintf(bare, sizeof bare, "%.*s", (int)length - 2, host + 1); /* "[::1]" */
+        host = bare;
+    }
     snprintf(service, sizeof service, "%d", port);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found = NULL;
     int error = WEFT_OS->getaddrinfo(host, service, &hints, &found);

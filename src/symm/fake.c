@@ -6,6 +6,8 @@
  */
 #include "weft/fake.h"
 
+#include "base/env.h"
+#include "base/opts.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/group.h"
@@ -55,9 +57,11 @@ static weft_status make_world(const weft_fake_opts *opts, weft_i_world **out)
 weft_group *weft_fake_init(const weft_fake_opts *given)
 {
     weft_fake_opts opts = WEFT_FAKE_OPTS(0, 1);
-    if (given)
-        memcpy(&opts, given, given->size < sizeof opts ? given->size : sizeof opts);
     weft_clear_error();
+    if (weft_i_env_check() < 0 ||
+        weft_i_opts_copy(&opts, sizeof opts, given, "weft_fake_init (start from WEFT_FAKE_OPTS)") <
+            0)
+        return NULL;
     if (opts.world_size < 1 || opts.rank < 0 || opts.rank >= opts.world_size)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_fake_init: there is no rank %d of %d",
                            opts.rank, opts.world_size);
