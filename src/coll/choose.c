@@ -260,10 +260,15 @@ static weft_status read_lines(const char *path, char *text, bool apply)
 weft_status weft_tune_load(const char *path)
 {
     enum { FILE_BYTES = 64 << 10 };
-    int fd = path ? WEFT_OS->open(path, O_RDONLY, 0) : -1;
+    int fd = path ? WEFT_OS->open(path, O_RDONLY | O_NONBLOCK, 0) : -1;
     if (fd < 0)
         return weft_i_fail_errno(path ? errno : EINVAL, "cannot open the thresholds in %s",
                                  path ? path : "(null)");
+    if (!weft_i_os_is_file(fd)) {
+        WEFT_OS->close(fd);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "cannot read the thresholds in %s: it is not a regular file", path);
+    }
     char *text = WEFT_OS->alloc(FILE_BYTES + 1);
     ssize_t length = text ? WEFT_OS->read(fd, text, FILE_BYTES) : -1;
     int error = errno;

@@ -112,7 +112,8 @@ static bool look_at_descriptor(void *arg, int number)
     snprintf(path, sizeof path, "/proc/%d/fd/%d", search->process, number);
     if (!weft_i_os_read_link(path, target, sizeof target) || strncmp(target, "/memfd:weft", 11))
         return true;
-    int fd = WEFT_OS->open(path, O_RDONLY, 0);
+    /* Another user's process may have put a FIFO under the number meanwhile. */
+    int fd = WEFT_OS->open(path, O_RDONLY | O_NONBLOCK, 0);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
         search->status = weft_i_fail_errno(errno, "opening a job page");
     if (fd < 0) /* else it was closed meanwhile, or may not be looked at */

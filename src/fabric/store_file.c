@@ -414,10 +414,13 @@ static weft_status join(file_store *f, bool counted)
 /* Opens the path; EXISTS means: it was removed between open and lock, try again. */
 static weft_status open_once(file_store *f, bool counted, int64_t deadline)
 {
-    f->fd = WEFT_OS->open(f->path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+    f->fd = WEFT_OS->open(f->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (f->fd < 0)
         return weft_i_fail_errno(errno, "store %s: open", f->store.name);
-    weft_status status = weft_i_nofork_add(f->fd);
+    weft_status status = weft_i_os_is_file(f->fd)
+                             ? weft_i_nofork_add(f->fd)
+                             : weft_i_fail(WEFT_ERR_INVALID_ARG,
+                                           "store %s: it is not a regular file", f->store.name);
     if (status < 0) {
         WEFT_OS->close(f->fd);
         f->fd = -1;
