@@ -19,7 +19,9 @@ enum {
     PATH_BYTES = 1024,
     CREDIT_PART = 16, /* of the room seen may be taken before the next look ... */
     CREDIT_MS = 100,  /* ... and not for longer */
-    MARGIN_PART = 64  /* page tables, and what the rest of the program needs meanwhile */
+    MARGIN_PART = 64, /* page tables, and what the rest of the program needs meanwhile ... */
+    MARGIN_BYTES = 512 * 1024,
+    SMALL_BYTES = 64 * 1024 /* ... which includes pieces of this size */
 };
 
 /* The least room found so far, and who sets it. */
@@ -203,7 +205,7 @@ weft_status weft_i_room_check(size_t bytes, const char *what)
 {
     room found = {0};
     int64_t wanted = bytes < (size_t)INT64_MAX / 2 ? (int64_t)bytes : INT64_MAX / 2;
-    wanted += wanted / MARGIN_PART;
+    wanted += wanted / MARGIN_PART + (bytes > SMALL_BYTES ? MARGIN_BYTES : 0);
     if (take_credit(wanted))
         return WEFT_OK;
     if (!look_at_machine(&found))
