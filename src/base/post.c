@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 enum {
@@ -21,6 +22,7 @@ enum {
     PATIENCE_NS = 1000 * 1000 * 1000, /* for a caller to send its request */
     ADMISSIONS = 64, /* strangers or not: so many at a time, then those inside have their turn */
     REFUSALS = 3,    /* nobody listens at the office: its owner has gone, `lost` may not know yet */
+    DOOR_MS = 4,     /* at a full queue, between two looks at the owner and the clock */
     ASKS = 4,        /* requests for what is not offered yet, before the asker sleeps a little */
     MAGIC = 0x74736f70
 };
@@ -360,20 +362,37 @@ static bool send_request(int fd, weft_i_key key)
 }
 
 /*
- * Puts the request on the owner's table.  Nothing here waits: a stopped owner takes nobody in, and
- * when its queue is full (EAGAIN) the next round of the wait tries again.  One request stays there
- * until it is answered, so that a fetch takes one place in that queue, however long it lasts.
+ * A socket whose connect waits a moment for room in the owner's queue, no longer: the kernel lets
+ * those who wait in one after the other, so that a storm of strangers cannot keep a peer out.
+ */
+static int open_socket(void)
+{
+    const struct timeval moment = {.tv_usec = DOOR_MS * 1000};
+    int fd = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    if (fd < 0 || !WEFT_OS->setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment))
+        return fd;
+    int error = errno;
+    WEFT_OS->close(fd);
+    errno = error;
+    return -1;
+}
+
+/*
+ * Puts the request on the owner's table.  A stopped owner takes nobody in; when its queue is full
+ * (EAGAIN) the next round of the wait tries again.  One request stays there until it is answered,
+ * so that a fetch takes one place in that queue, however long it lasts.
  */
 static weft_status call_office(fetching *fetch)
 {
     struct sockaddr_un address;
     socklen_t length = address_of(fetch->order->peer, &address);
     fetch->asks--;
-    fetch->fd = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+    fetch->fd = open_socket();
     if (fetch->fd < 0)
         return weft_i_fail_errno(errno, "cannot open a socket to fetch a peer's memory");
     if (WEFT_OS->connect(fetch->fd, (struct sockaddr *)&address, length)) {
         bool gone = errno == ECONNREFUSED;
+        fetch->asks = gone ? fetch->asks : 0; /* first a look at the owner and the clock */
         hang_up(fetch);
         return gone ? WEFT_ERR_PEER_DEAD : WEFT_IN_PROGRESS;
     }
