@@ -266,7 +266,7 @@ RANKS_TEST(test_mesh_mismatch, 4)
     if (rank == 0) /* one rank calls something else */
         CHECK_STATUS(weft_group_barrier(group, WEFT_DEFAULT), WEFT_ERR_MISMATCH);
     else
-        check_null(mesh, WEFT_ERR_MISMATCH, "something else");
+        check_null(mesh, WEFT_ERR_MISMATCH, "calls group_barrier");
     finish(world);
 }
 

@@ -484,16 +484,124 @@ RANKS_TEST(test_mismatch_extra_at_the_end, 3)
     finish(world);
 }
 
-/* The first call of a group against its barrier, which is on the board. */
-RANKS_TEST(test_mismatch_barrier_and_first_call, 2)
+/* ---- operations that meet on the board against collectives, and against each other ---- */
+
+enum { BARRIER, MONITORED, SPLIT, SPLIT_LISTS, RENDEZVOUS, BOARD_OPS };
+
+static const char *const board_names[BOARD_OPS] = {"group_barrier", "monitored_barrier",
+                                                   "group_split", "split_lists", "rendezvous"};
+
+static weft_status run_on_board(int op, int size, weft_group *group)
 {
-    weft_group *world = join(20000), *group = new_group(world, size);
-    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
-    weft_status status = rank ? weft_group_barrier(group, WEFT_DEFAULT)
-                              : weft_all_reduce_into(x, x, WEFT_SUM, group);
-    CHECK_STATUS(status, WEFT_ERR_MISMATCH);
-    CHECK_CONTAINS(weft_last_error(), rank ? "group_barrier" : "all_reduce");
-    CHECK_CONTAINS(weft_last_error(), rank ? "rank 0 (" : "rank 1 (");
+    int all[VALUES_RANKS];
+    for (int i = 0; i < size; i++)
+        all[i] = i;
+    weft_rank_list list = {all, size};
+    weft_clear_error();
+    switch (op) {
+    case BARRIER:
+        return weft_group_barrier(group, WEFT_DEFAULT);
+    case MONITORED:
+        return weft_monitored_barrier(group, WEFT_DEFAULT, true);
+    case SPLIT:
+        return weft_group_split(group, 0, 0) ? WEFT_OK : weft_last_status();
+    case SPLIT_LISTS:
+        return weft_group_split_lists(group, &list, 1, NULL) ? WEFT_OK : weft_last_status();
+    default: {
+        weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(5));
+        return weft_symm_rendezvous(x, group) ? WEFT_OK : weft_last_status();
+    }
+    }
+}
+
+/* Every form that a collective has. */
+static call collective(int pick)
+{
+    call c = {.form = pick < ACT_KINDS ? PLAIN : (form)(pick - ACT_KINDS + 1),
+              .a = {.kind = pick < ACT_KINDS ? (act_kind)pick : ACT_ALL_REDUCE,
+                    .dtype = WEFT_F32,
+                    .count = pick % 3 ? 5 : 900,
+                    .posted = pick % 4 == 3},
+              .tensors = 2};
+    return c;
+}
+
+static void check_both(const char *one, const char *other, int number)
+{
+    const char *error = weft_last_error();
+    if (!strstr(error, one) || !strstr(error, other))
+        FAIL("pair %d: \"%s\" and \"%s\" are not in \"%s\"", number, one, other, error);
+}
+
+/* One rank goes to the board, or all but one; the others call a collective. */
+static void run_board_pair(weft_group *world, int rank, int size, int op, int pick)
+{
+    int number = op * (ACT_KINDS + FORMS) + pick, odd = number % size;
+    call c = collective(pick),
+         next = {.a = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = 3}};
+    bool on_board = (rank == odd) == (number / size % 2 == 0);
+    char text[160];
+    weft_scope_open();
+    weft_group *group = new_group(world, size);
+    if (number / 2 % 2) /* the stage is there already */
+        CHECK_OK(run_call(&next, rank, size, group));
+    weft_status status = on_board ? run_on_board(op, size, group) : run_call(&c, rank, size, group);
+    bool past = status == WEFT_OK && goes_one_way(&c);
+    if (past) /* who only gave, or was given to, is told at the next call */
+        status = run_call(&next, rank, size, group);
+    if (status != WEFT_ERR_MISMATCH)
+        FAIL("pair %d gives %d: %.300s", number, (int)status, weft_last_error());
+    check_both(board_names[op], goes_one_way(&c) ? "" : text_of(&c, text, sizeof text), number);
+    check_fate(group, rank, size);
+    CHECK_STATUS(run_on_board(op, size, group), WEFT_ERR_MISMATCH);
+    weft_scope_close();
+    weft_clear_error();
+}
+
+static void run_board_pairs(int rank, int size)
+{
+    weft_group *world = join(20000);
+    for (int op = 0; op < BOARD_OPS; op++)
+        for (int pick = op % (VALUES_SANITIZED ? 3 : 1); pick < ACT_KINDS + FORMS - 1;
+             pick += VALUES_SANITIZED ? 3 : 1)
+            run_board_pair(world, rank, size, op, pick);
+    for (int op = 0; op < BOARD_OPS; op++)
+        for (int other = 0; other < BOARD_OPS; other++) {
+            weft_group *group = op == other ? NULL : new_group(world, size);
+            bool odd = rank == (op + other) % size;
+            if (!group)
+                continue;
+            CHECK_STATUS(run_on_board(odd ? other : op, size, group), WEFT_ERR_MISMATCH);
+            check_both(board_names[op], board_names[other], op * BOARD_OPS + other);
+            check_fate(group, rank, size);
+        }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+RANKS_TEST(test_mismatch_board_2, 2)
+{
+    run_board_pairs(rank, size);
+}
+
+RANKS_TEST(test_mismatch_board_3, 3)
+{
+    run_board_pairs(rank, size);
+}
+
+/* Posted work is no quarrel with a barrier, however long it is under way. */
+RANKS_TEST(test_mismatch_not_posted, 2)
+{
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(20000));
+    weft_work *work = rank ? NULL : weft_all_reduce_start(x, x, WEFT_SUM, world);
+    if (rank)
+        rest_us(20000);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank)
+        work = weft_all_reduce_start(x, x, WEFT_SUM, world);
+    CHECK_OK(wait_for(work));
+    CHECK(weft_item(x, 0) == 2);
     finish(world);
 }
 

@@ -611,6 +611,53 @@ RANKS_TEST(test_pair_dropped, 3)
     finish(world);
 }
 
+/* ---- the first operation of a group ---- */
+
+static weft_status come_together(int how, weft_group *group)
+{
+    switch (how) {
+    case 0:
+        return weft_group_barrier(group, WEFT_DEFAULT);
+    case 1:
+        return weft_monitored_barrier(group, 20000, true);
+    case 2:
+        return weft_group_split(group, 0, 0) ? WEFT_OK : weft_last_status();
+    default:
+        return weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3)), group)
+                   ? WEFT_OK
+                   : weft_last_status();
+    }
+}
+
+/* Two ranks exchange a message, which needs the group's stage; the others are waiting for them
+ * elsewhere, or come there later. */
+RANKS_TEST(test_pair_first_of_its_group, 4)
+{
+    static const int all[] = {0, 1, 2, 3};
+    weft_group *world = join(20000);
+    for (int round = 0; round < 16; round++) {
+        weft_scope_open();
+        weft_group *group = weft_group_new(world, all, size, NULL);
+        weft_tensor *x = message(round / 8 ? LARGE : SMALL, rank == 0 ? 70 + round : 0);
+        bool pair = rank == 0 || rank == 3;
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        if (pair == (round / 4 % 2 == 0)) /* both orders; either is right */
+            rest_us(3000);
+        if (rank == 0)
+            CHECK_OK(weft_send(x, 3, group));
+        if (rank == 3) {
+            CHECK_OK(weft_recv(x, 0, group));
+            CHECK(holds(x, 70 + round));
+        }
+        CHECK_OK(come_together(round % 4, group));
+        weft_tensor *sum = message(SMALL, 1); /* and the group is whole */
+        CHECK_OK(weft_all_reduce_into(sum, sum, WEFT_SUM, group));
+        CHECK(holds(sum, size));
+        weft_scope_close();
+    }
+    finish(world);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

@@ -251,4 +251,11 @@ static inline int64_t weft_i_os_deadline(int64_t timeout_ms)
                : now + timeout_ms * 1000000;
 }
 
+/* How much of a limit is left: ms, 0 once it has passed, or -1 (for ever). */
+static inline int64_t weft_i_os_ms_until(int64_t deadline)
+{
+    int64_t left = deadline == WEFT_I_NEVER ? 0 : deadline - WEFT_OS->clock_ns();
+    return deadline == WEFT_I_NEVER ? -1 : left > 0 ? left / 1000000 : 0;
+}
+
 #endif

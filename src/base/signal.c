@@ -207,6 +207,8 @@ static weft_status give_up(looking *look, weft_status why)
 {
     const weft_i_point *point = look->point;
     uint32_t epoch = look->meeting->epoch;
+    if (point->giving_up)
+        point->giving_up(point->arg);
     /* Relaxed: should we die here, it tells that we have not gone on. */
     atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(point, epoch, BARRED),
                           memory_order_relaxed);

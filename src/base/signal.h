@@ -67,6 +67,9 @@ typedef struct weft_i_point {
     bool later;       /* not the first meeting of its operation */
     weft_i_wait_mode mode;
     weft_status (*lost)(void *arg, uint64_t missing); /* can rank `missing` still come? */
+    void (*giving_up)(void *arg); /* called before the arrival is taken back; may be NULL */
+    char *gave_up; /* of rank 0: when it last gave up, for messages (weft_i_stamp); may be NULL */
+    uint32_t tag;  /* told apart by stamps, where several points share a word */
     void *arg;
 } weft_i_point;
 
@@ -107,6 +110,12 @@ static inline uint32_t weft_i_arrival_digest(uint64_t word)
 static inline bool weft_i_arrived(uint64_t word, uint32_t epoch)
 {
     return (int32_t)(weft_i_arrival_epoch(word) - epoch) >= 0;
+}
+
+/* When a rank gave up, in units of 1,024 ns, and at which of the points that share the word. */
+static inline uint64_t weft_i_stamp(int64_t now_ns, uint32_t tag)
+{
+    return (uint64_t)now_ns >> 10 << 16 | (tag & 0xffff);
 }
 
 typedef struct weft_i_meeting {

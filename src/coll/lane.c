@@ -6,8 +6,11 @@
 #include "base/status.h"
 #include "coll/call.h"
 #include "coll/peek.h"
+#include "fabric/quarrel.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { SYNC_DIGEST = 0x73796e63 }; /* odd: a later meeting of an operation, see base/signal.h */
 
@@ -67,6 +70,7 @@ static void make_points(weft_i_lane *lane)
     lane->entry.passes = lane->heads + offsetof(weft_i_lane_head, entry_pass);
     lane->entry.turn_stride = sizeof(weft_i_entry);
     lane->entry.turns = WEFT_I_TURNS;
+    lane->entry.gave_up = lane->heads + offsetof(weft_i_lane_head, gave_up);
     lane->steps.words = lane->heads + offsetof(weft_i_lane_head, step);
     lane->steps.passes = lane->heads + offsetof(weft_i_lane_head, step_pass);
 }
@@ -87,23 +91,39 @@ static weft_status meet(weft_i_lane *lane, weft_group *group)
     return weft_i_peek_agree(lane, group);
 }
 
+static weft_status make_lane(weft_group *group)
+{
+    weft_i_lane *lane = allocate(group);
+    weft_i_choose_load();
+    if (!lane) {
+        weft_status reason = weft_last_status();
+        weft_i_pairing *none = NULL;
+        return weft_i_pairing_new(NULL, 0, group, reason, &none); /* tells the others */
+    }
+    weft_status status = meet(lane, group);
+    if (status < 0) {
+        weft_i_object_drop(lane);
+        return status;
+    }
+    lane->entered = &group->entries;
+    group->lane = lane;
+    return WEFT_OK;
+}
+
+/* It meets in a place of its own: two ranks that exchange a message may need the stage while a
+ * third one is at a barrier, and comes to help from there. */
+weft_status weft_i_group_make_stage(weft_group *group)
+{
+    group->staging = true;
+    weft_status status = make_lane(group);
+    group->staging = false;
+    return status;
+}
+
 weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
 {
-    if (!group->lane) {
-        weft_i_lane *lane = allocate(group);
-        weft_i_choose_load();
-        if (!lane) {
-            weft_status reason = weft_last_status();
-            weft_i_pairing *none = NULL;
-            return weft_i_pairing_new(NULL, 0, group, reason, &none); /* tells the others */
-        }
-        weft_status status = meet(lane, group);
-        if (status < 0) {
-            weft_i_object_drop(lane);
-            return status;
-        }
-        group->lane = lane;
-    }
+    if (!group->lane)
+        WEFT_TRY(weft_i_group_make_stage(group));
     *out = group->lane;
     return WEFT_OK;
 }
@@ -233,11 +253,36 @@ static weft_i_point *entry_point(weft_i_lane *lane, int whom)
     return &lane->entry;
 }
 
+/* ---- for those who wait for us on the board ---- */
+
+static bool is_kept(const void *who)
+{
+    return weft_i_queue_keeps_rank(who);
+}
+
+static void tell_stuck(const void *who, char *out, size_t bytes)
+{
+    const weft_i_lane *lane = who;
+    char text[WEFT_I_CARD_TEXT];
+    snprintf(out, bytes, "%s",
+             weft_i_card_text(card_of(lane, lane->me, lane->epoch + 1), text, sizeof text));
+}
+
+static weft_i_stay stay_of(const weft_i_lane *lane, uint32_t turn)
+{
+    return (weft_i_stay){.place = WEFT_I_ON_LANE,
+                         .turn = turn,
+                         .is_kept = is_kept,
+                         .tell = turn == lane->epoch + 1 ? tell_stuck : NULL,
+                         .who = lane};
+}
+
 weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
 {
     weft_i_point *point = entry_point(lane, 0);
     uint32_t needed = lane->epoch + 1 - (WEFT_I_TURNS - 1), newest = lane->epoch;
-    weft_status status = weft_i_group_settle(call, point, needed, timeout_ms);
+    weft_i_stay stay = stay_of(lane, needed);
+    weft_status status = weft_i_group_settle(call, point, &stay, needed, timeout_ms);
     if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* as in weft_i_lane_enter */
     WEFT_TRY(status);
@@ -251,6 +296,8 @@ weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call, in
 static void count(weft_i_lane *lane, int whom, uint32_t digest)
 {
     lane->epoch++;
+    /* Relaxed: see fabric/quarrel.c. */
+    atomic_store_explicit(lane->entered, lane->epoch, memory_order_relaxed);
     lane->chain = digest;
     if (whom == WEFT_I_FOR_ALL || (whom >= 0 && lane->size == 2))
         lane->settled = lane->epoch;
@@ -288,17 +335,56 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, int wh
     tell(who, card, status == WEFT_OK);
     /* Pairs with the acquire in is_shown. */
     atomic_store_explicit(&card->shown, lane->epoch + 1, memory_order_release);
-    if (status == WEFT_OK && whom != WEFT_I_FOR_NOBODY)
-        status = weft_i_group_await(call, point, timeout_ms, &meeting);
+    if (status == WEFT_OK && whom != WEFT_I_FOR_NOBODY) {
+        weft_i_stay stay = stay_of(lane, lane->epoch + 1);
+        status = weft_i_group_await(call, point, &stay, timeout_ms, &meeting);
+    }
     if (status == WEFT_OK) {
         count(lane, whom, digest);
         return WEFT_OK;
     }
-    if (status == WEFT_ERR_MISMATCH)
+    if (status == WEFT_ERR_MISMATCH && !weft_i_quarrel_told(call->group))
         fail_mismatch(lane, call, card, meeting.culprit < 0);
     if (weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* so that all get out, with the same cause */
     return status;
+}
+
+/* The newest meeting of a point that this rank has come to, as its own words tell: for threads that
+ * do not run the call. */
+static uint32_t newest(const weft_i_point *point)
+{
+    uint32_t turns = point->turn_stride ? point->turns : 1, newest = 0;
+    for (uint32_t turn = 0; turn < turns; turn++) {
+        uint32_t epoch = weft_i_arrival_epoch(atomic_load_explicit(
+            weft_i_point_turn(point, point->me, turn), memory_order_relaxed)); /* for messages */
+        if (!turn || (int32_t)(epoch - newest) > 0)
+            newest = epoch;
+    }
+    return newest;
+}
+
+static bool is_behind(const weft_i_point *point, int rank)
+{
+    uint32_t epoch = newest(point);
+    uint64_t word = atomic_load_explicit(weft_i_point_turn(point, rank, epoch),
+                                         memory_order_relaxed); /* for messages */
+    return rank != point->me && !weft_i_arrived(word, epoch);
+}
+
+bool weft_i_lane_name_missing(const weft_i_lane *lane, const weft_group *group, char *out,
+                              size_t bytes)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int rank = 0; rank < lane->size && used + 8 < bytes; rank++) {
+        if (!is_behind(&lane->entry, rank) && !is_behind(&lane->steps, rank))
+            continue;
+        used += (size_t)snprintf(out + used, bytes - used, "%s", used ? ", " : "");
+        weft_i_world_describe(group->world, group->members[rank], out + used, bytes - used);
+        used = strlen(out);
+    }
+    return used > 0;
 }
 
 typedef struct straggling {

@@ -49,6 +49,7 @@ typedef struct weft_i_lane_head {
     weft_i_card card[WEFT_I_TURNS];                               /* by turns, as the entries */
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
     _Atomic uint32_t letter_bell; /* of who waits for sends and receives */
+    _Atomic uint64_t gave_up;     /* when it last took an entry back; see weft_i_stamp */
     /* Syncs that this rank has come to: then it touches nobody's memory any more.  Threads only;
      * release, pairs with the acquire in `are_out`. */
     _Atomic uint32_t syncs;
@@ -80,6 +81,7 @@ typedef struct weft_i_lane {
     weft_i_pairing *pairing; /* held */
     int me, size;
     uint32_t epoch;            /* entries so far */
+    _Atomic uint32_t *entered; /* the same, in the group, for its other floors */
     uint32_t settled;          /* the last entry that all are known to have reached */
     uint32_t chain;            /* digest of all entries so far */
     uint32_t syncs;            /* so far */
@@ -187,6 +189,15 @@ weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, int wh
 /* A barrier inside an operation.  A failure here leaves the others in the middle: the group is
  * revoked. */
 weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms);
+
+/* Does the call that this thread is in keep the rank itself?  Not if it is the helper thread, and
+ * nobody waits. */
+bool weft_i_queue_keeps_rank(const weft_i_lane *lane);
+
+/* Names the ranks for which this one waits in an operation: "rank 2 (...), rank 3 (...)"; false:
+ * for none.  Any thread of the rank may ask. */
+bool weft_i_lane_name_missing(const weft_i_lane *lane, const weft_group *group, char *out,
+                              size_t bytes);
 
 /* Ends the helper thread of a lane's queue and frees it. */
 void weft_i_queue_free(weft_i_queue *queue);

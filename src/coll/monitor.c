@@ -9,7 +9,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "fabric/group.h"
+#include "fabric/quarrel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +19,7 @@ typedef struct vigil {
     weft_i_call call;
     const weft_i_board_row *row;
     const uint32_t *before; /* given_up of each rank */
+    weft_i_vigil *look;
 } vigil;
 
 static uint32_t given_up(const weft_i_board_row *row)
@@ -37,7 +38,7 @@ static weft_status watch(void *arg, uint64_t missing)
 {
     const vigil *v = arg;
     return gave_up_here(v, (int)missing) ? WEFT_ERR_TIMEOUT
-                                         : weft_i_group_fate(v->call.group, (int)missing);
+                                         : weft_i_vigil_look(v->look, (int)missing);
 }
 
 /* Has the rank not come, and not given up either? */
@@ -107,7 +108,32 @@ static weft_status fail(const vigil *v, const weft_i_meeting *meeting, bool all,
                        names);
 }
 
-static weft_status meet(const weft_group *group, vigil *v, int64_t limit, bool all)
+/* Meets, as often as another rank needs the group's stage to be made first. */
+static weft_status see_through(weft_group *group, vigil *v, weft_i_point *point, int64_t limit,
+                               weft_i_meeting *meeting)
+{
+    weft_i_stay stay = {.place = WEFT_I_ON_BOARD};
+    weft_i_vigil look = {.call = &v->call, .point = point, .stay = &stay};
+    int64_t deadline = weft_i_os_deadline(limit);
+    weft_status status;
+    v->look = &look;
+    weft_i_group_show_op(group, v->call.op);
+    do {
+        look.wanted = false;
+        status = weft_i_signal_come(point, weft_i_digest(weft_i_digest(1, 0), 'm'), meeting);
+        stay.turn = meeting->epoch;
+        if (status == WEFT_OK)
+            status = weft_i_signal_await(point, limit, meeting);
+        if (look.wanted && status == WEFT_ERR_CANCELLED) {
+            weft_i_group_help_make_stage(group, deadline);
+            limit = limit < 0 ? limit : weft_i_os_ms_until(deadline);
+        }
+    } while (look.wanted && status == WEFT_ERR_CANCELLED);
+    weft_i_quarrel_move_on(group);
+    return status;
+}
+
+static weft_status meet(weft_group *group, vigil *v, int64_t limit, bool all)
 {
     weft_i_board_row *row = group->board->row;
     weft_i_point point = {.me = group->rank,
@@ -122,12 +148,11 @@ static weft_status meet(const weft_group *group, vigil *v, int64_t limit, bool a
     weft_i_meeting meeting = {.culprit = -1};
     int64_t begin = WEFT_OS->clock_ns();
     WEFT_TRY(weft_i_group_check_revoked(&v->call));
-    weft_status status =
-        weft_i_signal_meet(&point, weft_i_digest(weft_i_digest(1, 0), 'm'), limit, &meeting);
+    weft_status status = see_through(group, v, &point, limit, &meeting);
     if (status == WEFT_OK)
         return WEFT_OK;
     if (status == WEFT_ERR_MISMATCH)
-        return weft_i_group_mismatch(&v->call, &meeting);
+        return weft_i_group_fail_quarrel(&v->call, &meeting);
     tell(&point, &row[group->rank]);
     return fail(v, &meeting, all, begin);
 }
@@ -140,7 +165,7 @@ static weft_status meet_on_board(weft_group *group, int64_t limit, bool all)
                            group->size);
     for (int rank = 0; rank < group->size; rank++)
         before[rank] = given_up(&group->board->row[rank]);
-    vigil v = {{group, "monitored_barrier", -1}, group->board->row, before};
+    vigil v = {{group, "monitored_barrier", -1}, group->board->row, before, NULL};
     uint64_t number =
         weft_i_record_begin(weft_i_group_record(group), "monitored_barr", group->id, 0, -1, -1);
     weft_status status = meet(group, &v, limit, all);

@@ -99,8 +99,11 @@ static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
         queue->last = NULL;
     queue->running = false;
     stand_aside(queue, false);
-    weft_i_world *world = work->coll.group->world;
+    weft_group *group = work->coll.group;
+    weft_i_world *world = group->world;
     bool dropped = weft_i_object_drop_shared(work);
+    /* Pairs with the acquire in has_posted of fabric/quarrel.c. */
+    atomic_fetch_sub_explicit(&group->posted, 1, memory_order_release);
     /* Pairs with the acquire in `done`: the waiter sees the outputs and the message. */
     atomic_store_explicit(&work->status, status, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of a sleeper */
@@ -229,6 +232,16 @@ static weft_status queue_of(weft_i_lane *lane, const weft_i_world *world, weft_i
     return WEFT_OK;
 }
 
+bool weft_i_queue_keeps_rank(const weft_i_lane *lane)
+{
+    if (!helping || helping->lane != lane)
+        return true;
+    pthread_mutex_lock(&helping->lock);
+    bool awaited = helping->waiters > 0;
+    pthread_mutex_unlock(&helping->lock);
+    return awaited;
+}
+
 void weft_i_queue_free(weft_i_queue *queue)
 {
     if (!queue)
@@ -335,6 +348,7 @@ static weft_status hand_over(weft_work *work)
     work->lock = &queue->lock;
     /* Relaxed: weft_finish is called by the thread that posts, or after it. */
     atomic_fetch_add_explicit(&coll->group->world->under_way, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&coll->group->posted, 1, memory_order_relaxed); /* read by us alone */
     if (append(queue, work))
         wake_helper(queue);
     return WEFT_OK;
@@ -467,7 +481,32 @@ static void end_sleep(weft_i_queue *queue)
     pthread_mutex_unlock(&queue->lock);
 }
 
-static weft_status wait_for_others(weft_work *work, int64_t deadline)
+/* How many works were posted before this one and are not over. */
+static int works_before(weft_i_queue *queue, const weft_work *work)
+{
+    int before = 0;
+    pthread_mutex_lock(&queue->lock);
+    for (const weft_work *other = queue->first; other && other != work; other = other->next)
+        before++;
+    pthread_mutex_unlock(&queue->lock);
+    return before;
+}
+
+static weft_status fail_late(const weft_work *work, int64_t limit)
+{
+    const weft_i_coll *coll = &work->coll;
+    char names[1400], behind[64] = "";
+    int before = works_before(coll->lane->queue, work);
+    if (before)
+        snprintf(behind, sizeof behind, ", behind %d posted before it", before);
+    bool any = weft_i_lane_name_missing(coll->lane, coll->group, names, sizeof names);
+    return weft_i_fail(WEFT_ERR_TIMEOUT,
+                       "%s in group \"%s\" is still under way after %lld ms%s: %s%s", coll->call.op,
+                       coll->group->name, (long long)limit, behind,
+                       any ? "waiting for " : "all ranks have come", any ? names : "");
+}
+
+static weft_status wait_for_others(weft_work *work, int64_t limit, int64_t deadline)
 {
     weft_i_queue *queue = work->coll.lane->queue;
     weft_i_wait wait = {.ready = done,
@@ -478,9 +517,7 @@ static weft_status wait_for_others(weft_work *work, int64_t deadline)
     begin_sleep(queue);
     weft_status status = weft_i_wait_for(&wait);
     end_sleep(queue);
-    return status < 0 ? weft_i_fail(status, "%s in group \"%s\" is still under way",
-                                    work->coll.call.op, work->coll.group->name)
-                      : outcome(work);
+    return status < 0 ? fail_late(work, limit) : outcome(work);
 }
 
 /* May the caller run the work?  That can take as long as the operation's own limit. */
@@ -507,7 +544,7 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
     int64_t deadline = weft_i_os_deadline(mine && limit >= 0 ? limit + VERDICT_MS : limit);
     while (mine && !done(work) && run_first(work->coll.lane->queue))
         mine = WEFT_OS->clock_ns() < deadline;
-    return done(work) ? outcome(work) : wait_for_others(work, deadline);
+    return done(work) ? outcome(work) : wait_for_others(work, limit, deadline);
 }
 
 weft_status weft_work_test(weft_work *work)

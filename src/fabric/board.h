@@ -2,7 +2,8 @@
 /*
  * A group's board: the shared lines through which its members meet.  Each member owns one row and
  * is its only writer (but for the pass word, see signal.h): an arrival word, a bell to wake it, and
- * two notes it shows to the others by turns.
+ * two notes it shows to the others by turns.  The same once more, apart, for making the group's
+ * stage: that may be wanted by some while others are at a barrier (see exchange.c).
  */
 #ifndef WEFT_FABRIC_BOARD_H
 #define WEFT_FABRIC_BOARD_H
@@ -13,7 +14,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEFT_I_NOTE_BYTES = 960 };
+enum { WEFT_I_NOTE_BYTES = 960, WEFT_I_STAGE_NOTE_BYTES = 128, WEFT_I_CALL_BYTES = 256 };
+
+/* What a member that waits for long called, so that those who wait for it elsewhere find out that
+ * neither will come; see quarrel.h. */
+typedef struct weft_i_stuck {
+    _Atomic uint64_t where; /* 0: nowhere.  Release by the member, acquire by the others */
+    /* Text, written before `where`.  Relaxed: who reads it looks at `where` once more. */
+    _Atomic uint64_t call[WEFT_I_CALL_BYTES / sizeof(uint64_t)];
+} weft_i_stuck;
 
 typedef struct weft_i_board_row {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* exchanges; see signal.h */
@@ -21,18 +30,35 @@ typedef struct weft_i_board_row {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t pass;
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
     _Atomic uint32_t given_up; /* monitored barriers that it did not see succeed (coll/monitor.c) */
+    _Atomic uint64_t gave_up;  /* when it last took an arrival back; see weft_i_stamp */
+    _Atomic uint32_t fetches;  /* 1 + the member whose memory it waits for, or did last; relaxed:
+                                  for messages only */
     _Alignas(WEFT_I_LINE) unsigned char note[2][WEFT_I_NOTE_BYTES]; /* by parity of the epoch */
+    char op[32]; /* name of its exchange, written before it arrives */
+    /* Where the stage is made: */
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t stage_arrival;
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t stage_pass;
+    _Alignas(WEFT_I_LINE) _Atomic uint32_t stage_bell;
+    _Atomic uint64_t stage_gave_up;
+    _Alignas(WEFT_I_LINE) unsigned char stage_note[2][WEFT_I_STAGE_NOTE_BYTES];
+    _Alignas(WEFT_I_LINE) weft_i_stuck stuck;
 } weft_i_board_row;
 
 typedef struct weft_i_board {
     _Alignas(WEFT_I_LINE) _Atomic uint32_t
-        revoked;             /* 1 + rank that revoked the group; release, acquire in waits */
-    _Atomic int32_t failure; /* why, if something went wrong; else 0.  Relaxed: stored before
-                                `revoked` */
+        revoked;               /* 1 + rank that revoked the group; release, acquire in waits */
+    _Atomic int32_t failure;   /* why, if something went wrong; else 0.  Relaxed: stored before
+                                  `revoked` */
+    _Atomic uint32_t recalled; /* 1 + rank that called weft_group_revoke: ends what was made from
+                                  the group as well.  Release, acquire in waits */
     uint32_t ranks;
     uint32_t times; /* how often a group was made of this list before; written before it is offered
                      */
     weft_i_key key; /* the group's identity */
+    /* Two calls that are not one, told to all: 0: none, 1: being written, 2: there.  Acquire and
+     * release by who writes it; read after `revoked`. */
+    _Atomic uint32_t quarrel;
+    char quarrel_text[2 * WEFT_I_CALL_BYTES + 128];
     _Alignas(WEFT_I_LINE) weft_i_board_row row[];
 } weft_i_board;
 

@@ -5,8 +5,10 @@
  */
 #include "fabric/group.h"
 
+#include "base/os.h"
 #include "base/status.h"
 #include "fabric/letters.h"
+#include "fabric/quarrel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +75,7 @@ static int lost_while_making(const weft_group *group)
 
 weft_status weft_i_group_fate(const weft_group *group, int rank)
 {
-    if (weft_i_group_revoker(group))
+    if (weft_i_group_has_ended(group))
         return WEFT_ERR_REVOKED;
     uint64_t refusal = new_refusal(group, rank);
     if (refusal)
@@ -104,14 +106,53 @@ static weft_status fail_refusal(const weft_group *group, const char *what, int r
                        group->members[rank], weft_strerror(why));
 }
 
+/* The first member's deadline has passed, and it has taken the board away.  Those for whom it
+ * waited never came to the board, nor did they give up there. */
+static weft_status fail_unmade(const weft_group *group, const char *what, int ender)
+{
+    const weft_i_board_row *row = group->board->row;
+    char names[1400] = "";
+    size_t used = 0;
+    for (int rank = 0; rank < group->size && used + 8 < sizeof names; rank++) {
+        /* Relaxed: for the message only. */
+        uint64_t word = atomic_load_explicit(&row[rank].arrival, memory_order_relaxed);
+        uint64_t stamp = atomic_load_explicit(&row[rank].gave_up, memory_order_relaxed);
+        if (rank == group->rank || rank == ender || weft_i_arrival_epoch(word) || stamp)
+            continue;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s", used ? ", " : "");
+        weft_i_world_describe(group->world, group->members[rank], names + used,
+                              sizeof names - used);
+        used = strlen(names);
+    }
+    return weft_i_fail(
+        WEFT_ERR_TIMEOUT, "%s: given up by rank %d of the world, which waited for %s", what,
+        group->members[ender], used ? names : "ranks that came as its deadline passed");
+}
+
+static uint32_t recaller(const weft_i_board *board)
+{
+    return atomic_load_explicit(&board->recalled, memory_order_relaxed) - 1; /* seen before */
+}
+
 weft_status weft_i_group_tell_revoked(const weft_i_call *call)
 {
     const weft_group *group = call->group;
     uint32_t revoked = weft_i_group_revoker(group);
     char what[160];
     weft_i_call_text(call, what, sizeof what);
+    const weft_i_elder *elder = weft_i_lineage_recalled(&group->lineage);
+    if (elder)
+        return weft_i_fail(
+            WEFT_ERR_REVOKED,
+            "%s: rank %u of group \"%s\", from which this one was made, revoked that", what,
+            recaller(elder->board), elder->name);
     weft_status why =
         (weft_status)atomic_load_explicit(&group->board->failure, memory_order_relaxed);
+    const char *quarrel = why == WEFT_ERR_MISMATCH ? weft_i_quarrel_told(group) : NULL;
+    if (quarrel)
+        return weft_i_fail(WEFT_ERR_MISMATCH, "%s: %s", what, quarrel);
+    if (why == WEFT_ERR_TIMEOUT && group->making)
+        return fail_unmade(group, what, (int)revoked - 1);
     if (why < 0 && group->making)
         return fail_refusal(group, what, (int)revoked - 1, why);
     for (int rank = 0; why == WEFT_ERR_PEER_LEFT && rank < group->size; rank++)
@@ -154,25 +195,73 @@ weft_status weft_i_group_lost(const weft_i_call *call, int rank)
 /* Without a message: the meeting may turn out to have succeeded. */
 static weft_status point_lost(void *arg, uint64_t missing)
 {
-    const weft_i_call *call = arg;
-    return weft_i_group_fate(call->group, (int)missing);
+    return weft_i_vigil_look(arg, (int)missing);
 }
 
-/* Names everybody whose word is behind: "waiting for rank 2 (...), rank 3 (...)". */
-static weft_status fail_timeout(const weft_i_call *call, const weft_i_point *point,
-                                const weft_i_meeting *meeting, int64_t timeout_ms)
+/* Others whose deadline passes a moment later must not take us for one who never came. */
+static void note_giving_up(void *arg)
 {
+    const weft_i_vigil *vigil = arg;
+    const weft_i_point *point = vigil->point;
+    if (point->gave_up) /* relaxed: see weft_i_vigil_saw_give_up */
+        atomic_store_explicit(
+            (_Atomic uint64_t *)(void *)(point->gave_up + (size_t)point->me * point->stride),
+            weft_i_stamp(WEFT_OS->clock_ns(), point->tag), memory_order_relaxed);
+}
+
+/* Is this meeting still without the rank, which has not given up either? */
+static bool is_missing(const weft_i_vigil *vigil, const weft_i_meeting *meeting, int rank)
+{
+    const weft_i_point *point = vigil->point;
+    /* Acquire: an arrival that was taken back is seen with the stamp. */
+    uint64_t word =
+        atomic_load_explicit(weft_i_point_turn(point, rank, meeting->epoch), memory_order_acquire);
+    return rank != point->me && (!point->whom || rank == point->whom - 1) &&
+           !weft_i_arrived(word, meeting->epoch) && !weft_i_vigil_saw_give_up(vigil, rank);
+}
+
+/* Whom a rank that does not come to a later meeting of an operation waits for itself: in between
+ * it fetches memory (symm/pairing.c).  -1: nobody. */
+static int awaits(const weft_i_vigil *vigil, int rank)
+{
+    const weft_group *group = vigil->call->group;
+    if (!vigil->point->later || !group->board)
+        return -1;
+    return (int)atomic_load_explicit(&group->board->row[rank].fetches, memory_order_relaxed) - 1;
+}
+
+/* Is this the rank to be named?  It is missing and waits for nobody, or one that is behind waits
+ * for it. */
+static bool is_to_blame(const weft_i_vigil *vigil, const weft_i_meeting *meeting, int rank)
+{
+    if (rank == vigil->point->me)
+        return false;
+    int whom = awaits(vigil, rank);
+    if (is_missing(vigil, meeting, rank) && (whom < 0 || whom == vigil->point->me))
+        return true;
+    for (int other = 0; vigil->point->later && other < vigil->point->size; other++) {
+        uint64_t word = atomic_load_explicit(weft_i_point_turn(vigil->point, other, meeting->epoch),
+                                             memory_order_relaxed);
+        if (other != vigil->point->me && awaits(vigil, other) == rank &&
+            !weft_i_arrived(word, meeting->epoch))
+            return true;
+    }
+    return false;
+}
+
+/* Names everybody who is missing: "waiting for rank 2 (...), rank 3 (...)". */
+static weft_status fail_timeout(const weft_i_vigil *vigil, const weft_i_meeting *meeting,
+                                int64_t timeout_ms)
+{
+    const weft_group *group = vigil->call->group;
     char what[160], names[1400] = "";
     size_t used = 0;
-    weft_i_call_text(call, what, sizeof what);
-    for (int rank = 0; rank < point->size && used + 8 < sizeof names; rank++) {
-        uint64_t word = atomic_load_explicit(weft_i_point_turn(point, rank, meeting->epoch),
-                                             memory_order_relaxed);
-        if (rank == point->me || (point->whom && rank != point->whom - 1) ||
-            weft_i_arrived(word, meeting->epoch))
+    weft_i_call_text(vigil->call, what, sizeof what);
+    for (int rank = 0; rank < group->size && used + 8 < sizeof names; rank++) {
+        if (!is_to_blame(vigil, meeting, rank))
             continue;
         used += (size_t)snprintf(names + used, sizeof names - used, "%s", used ? ", " : "");
-        weft_i_world_describe(call->group->world, call->group->members[rank], names + used,
+        weft_i_world_describe(group->world, group->members[rank], names + used,
                               sizeof names - used);
         used = strlen(names);
     }
@@ -209,39 +298,63 @@ weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint
     if (call->group->world->fake)
         return weft_i_group_check_mute(call);
     WEFT_TRY(weft_i_signal_come(point, digest, meeting));
-    return weft_i_group_await(call, point, timeout_ms, meeting);
+    return weft_i_group_await(call, point, NULL, timeout_ms, meeting);
 }
 
-weft_status weft_i_group_await(const weft_i_call *call, weft_i_point *point, int64_t timeout_ms,
-                               weft_i_meeting *meeting)
+/* The wait is about to begin, or over. */
+static void open_vigil(weft_i_vigil *vigil, weft_i_point *point)
 {
     point->lost = point_lost;
-    point->arg = (void *)(uintptr_t)call;
-    weft_status status = weft_i_signal_await(point, timeout_ms, meeting);
+    point->giving_up = note_giving_up;
+    point->arg = vigil;
+}
+
+static void close_vigil(const weft_i_vigil *vigil, weft_i_point *point)
+{
+    point->arg = NULL; /* points may outlive the wait */
+    if (vigil->stay && vigil->begin)
+        weft_i_quarrel_move_on(vigil->call->group);
+}
+
+static weft_status tell_await(const weft_i_vigil *vigil, const weft_i_meeting *meeting,
+                              weft_status status, int64_t timeout_ms)
+{
+    const weft_i_call *call = vigil->call;
     switch (status) {
     case WEFT_OK:
     case WEFT_ERR_MISMATCH:
         return status;
     case WEFT_ERR_TIMEOUT:
-        return fail_timeout(call, point, meeting, timeout_ms);
+        return fail_timeout(vigil, meeting, timeout_ms);
     case WEFT_ERR_CANCELLED:
-        return fail_anew(call, meeting);
+        return vigil->wanted ? status : fail_anew(call, meeting);
     default: /* what point_lost said, which is for ever */
         WEFT_TRY(weft_i_group_lost(call, meeting->culprit));
         return weft_i_fail(status, "%s: rank %d will not come", call->op, meeting->culprit);
     }
 }
 
-weft_status weft_i_group_settle(const weft_i_call *call, weft_i_point *point, uint32_t epoch,
-                                int64_t timeout_ms)
+weft_status weft_i_group_await(const weft_i_call *call, weft_i_point *point,
+                               const weft_i_stay *stay, int64_t timeout_ms, weft_i_meeting *meeting)
+{
+    weft_i_vigil vigil = {.call = call, .point = point, .stay = stay};
+    open_vigil(&vigil, point);
+    weft_status status = weft_i_signal_await(point, timeout_ms, meeting);
+    close_vigil(&vigil, point);
+    return status == WEFT_OK ? status : tell_await(&vigil, meeting, status, timeout_ms);
+}
+
+weft_status weft_i_group_settle(const weft_i_call *call, weft_i_point *point,
+                                const weft_i_stay *stay, uint32_t epoch, int64_t timeout_ms)
 {
     weft_i_meeting meeting = {.epoch = epoch, .culprit = -1};
+    weft_i_vigil vigil = {.call = call, .point = point, .stay = stay};
     WEFT_TRY(weft_i_group_check_revoked(call));
-    point->lost = point_lost;
-    point->arg = (void *)(uintptr_t)call;
+    open_vigil(&vigil, point);
     weft_status status = weft_i_signal_settle(point, epoch, timeout_ms, &meeting.culprit);
+    close_vigil(&vigil, point);
     if (status == WEFT_ERR_TIMEOUT)
-        return fail_timeout(call, point, &meeting, timeout_ms);
+        return fail_timeout(&vigil, &meeting, timeout_ms);
     if (status < 0 && meeting.culprit >= 0)
         WEFT_TRY(weft_i_group_lost(call, meeting.culprit));
     return status < 0 ? weft_i_fail(status, "%s: a rank will not come", call->op) : WEFT_OK;
@@ -255,40 +368,128 @@ static uint32_t digest_of(const char *what, size_t bytes)
     return digest;
 }
 
+/* Where the group's exchanges meet, or (`staging`) those that make its stage. */
 static weft_i_point board_point(const weft_group *group, bool later)
 {
     weft_i_board_row *row = group->board->row;
-    return (weft_i_point){.me = group->rank,
+    weft_i_point point = {.me = group->rank,
                           .size = group->size,
                           .words = (char *)&row[0].arrival,
                           .passes = (char *)&row[0].pass,
                           .bells = (char *)&row[0].bell,
+                          .gave_up = (char *)&row[0].gave_up,
                           .stride = sizeof *row,
                           .later = later,
                           .mode = group->world->mode};
+    if (group->staging) {
+        point.words = (char *)&row[0].stage_arrival;
+        point.passes = (char *)&row[0].stage_pass;
+        point.bells = (char *)&row[0].stage_bell;
+        point.gave_up = (char *)&row[0].stage_gave_up;
+    }
+    return point;
+}
+
+static unsigned char *note_of(const weft_group *group, int rank, uint32_t epoch)
+{
+    weft_i_board_row *row = &group->board->row[rank];
+    return group->staging ? row->stage_note[epoch & 1] : row->note[epoch & 1];
+}
+
+/* The how manieth meeting on its board comes next. */
+static uint32_t next_epoch(const weft_group *group)
+{
+    const weft_i_board_row *row = &group->board->row[group->rank];
+    return weft_i_arrival_epoch(
+               atomic_load_explicit(group->staging ? &row->stage_arrival : &row->arrival,
+                                    memory_order_relaxed)) + /* our own word */
+           1;
+}
+
+weft_status weft_i_group_help_make_stage(weft_group *group, int64_t deadline)
+{
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    int64_t outer = weft_i_limit_swap(weft_i_os_ms_until(deadline));
+    weft_status status = weft_i_group_make_stage(group);
+    weft_i_limit_swap(outer);
+    if (status == WEFT_ERR_TIMEOUT)
+        return status;
+    if (status < 0) /* told to who needs it */
+        weft_i_errors_restore(&before);
+    return WEFT_OK;
+}
+
+weft_status weft_i_group_fail_quarrel(const weft_i_call *call, const weft_i_meeting *meeting)
+{
+    const weft_group *group = call->group;
+    const char *told = weft_i_quarrel_told(group);
+    int other = meeting->culprit;
+    char what[160];
+    weft_i_call_text(call, what, sizeof what);
+    if (told)
+        return weft_i_fail(WEFT_ERR_MISMATCH, "%s: %s", what, told);
+    if (other < 0 || other == group->rank || group->staging) {
+        WEFT_TRY(weft_i_group_check_revoked(call));
+        return weft_i_group_mismatch(call, meeting);
+    }
+    const char *theirs = group->board->row[other].op; /* it stays there: nobody goes on */
+    weft_i_quarrel_tell(group, call->op, other, theirs);
+    return weft_i_fail(WEFT_ERR_MISMATCH, "%s: rank %d calls %s, but rank %d calls %.*s", what,
+                       group->rank, call->op, other, (int)sizeof group->board->row[other].op,
+                       theirs);
+}
+
+/* A meeting on the board from its first arrival, which has `come`, to its end. */
+static weft_status see_through(const weft_i_call *call, weft_group *group, weft_i_point *point,
+                               uint32_t digest, int64_t timeout_ms, weft_i_meeting *meeting)
+{
+    weft_i_stay stay = {.place = WEFT_I_ON_BOARD, .turn = meeting->epoch};
+    weft_status status =
+        weft_i_group_await(call, point, group->staging ? NULL : &stay, timeout_ms, meeting);
+    int64_t deadline = status == WEFT_ERR_CANCELLED ? weft_i_os_deadline(timeout_ms) : 0;
+    while (status == WEFT_ERR_CANCELLED) {
+        WEFT_TRY(weft_i_group_help_make_stage(group, deadline));
+        WEFT_TRY(weft_i_group_check_revoked(call));
+        status = weft_i_signal_come(point, digest, meeting);
+        if (status == WEFT_OK)
+            status = weft_i_group_await(call, point, &stay, weft_i_os_ms_until(deadline), meeting);
+    }
+    return status == WEFT_ERR_MISMATCH ? weft_i_group_fail_quarrel(call, meeting) : status;
+}
+
+void weft_i_group_show_op(const weft_group *group, const char *op)
+{
+    weft_i_board_row *mine = &group->board->row[group->rank];
+    if (!group->staging)
+        snprintf(mine->op, sizeof mine->op, "%s", op);
 }
 
 /*
  * Two notes by turns: a note is overwritten two exchanges later, and by then everybody has met once
  * more, which they do only after reading it.
  */
-static weft_status exchange_on_board(const weft_i_call *call, uint32_t digest, bool later,
-                                     const void *mine, size_t bytes, char *all, int64_t timeout_ms)
+static weft_status exchange_on_board(const weft_i_call *call, weft_group *group, uint32_t digest,
+                                     bool later, const void *mine, size_t bytes, char *all,
+                                     int64_t timeout_ms)
 {
-    const weft_group *group = call->group;
-    weft_i_board_row *row = group->board->row;
-    uint64_t word =
-        atomic_load_explicit(&row[group->rank].arrival, memory_order_relaxed); /* our own word */
-    int parity = (int)((weft_i_arrival_epoch(word) + 1) & 1);
-    if (bytes)
-        memcpy(row[group->rank].note[parity], mine, bytes);
+    uint32_t epoch = next_epoch(group);
     weft_i_point point = board_point(group, later);
-    weft_i_meeting meeting;
-    weft_status status = weft_i_group_meet(call, &point, digest, timeout_ms, &meeting);
-    if (status < 0)
-        return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(call, &meeting) : status;
+    weft_i_meeting meeting = {.culprit = -1};
+    WEFT_TRY(weft_i_group_check_revoked(call));
+    if (bytes)
+        memcpy(note_of(group, group->rank, epoch), mine, bytes);
+    weft_i_group_show_op(group, call->op);
+    if (!later) /* what a failed one left */
+        atomic_store_explicit(&group->board->row[group->rank].fetches, 0, memory_order_relaxed);
+    weft_status status = weft_i_signal_come(&point, digest, &meeting);
+    if (status == WEFT_OK)
+        status = see_through(call, group, &point, digest, timeout_ms, &meeting);
+    else
+        status = weft_i_group_fail_quarrel(call, &meeting);
+    WEFT_TRY(status);
     for (int rank = 0; all && rank < group->size; rank++)
-        memcpy(all + (size_t)rank * bytes, row[rank].note[parity], bytes);
+        memcpy(all + (size_t)rank * bytes, note_of(group, rank, epoch), bytes);
     return WEFT_OK;
 }
 
@@ -315,17 +516,13 @@ static weft_status exchange_with_self(const weft_i_call *call, const void *mine,
 /* The how manieth exchange on its board comes next; 0 without a board. */
 static uint32_t next_turn(const weft_group *group)
 {
-    return group->board && !group->world->fake
-               ? weft_i_arrival_epoch(atomic_load_explicit(&group->board->row[group->rank].arrival,
-                                                           memory_order_relaxed)) +
-                     1 /* our own word */
-               : 0;
+    return group->board && !group->world->fake ? next_epoch(group) : 0;
 }
 
 static weft_status exchange(weft_group *group, const char *what, bool later, const void *mine,
                             size_t bytes, void *all, int64_t timeout_ms)
 {
-    if (bytes > WEFT_I_NOTE_BYTES)
+    if (bytes > (group->staging ? WEFT_I_STAGE_NOTE_BYTES : WEFT_I_NOTE_BYTES))
         return weft_i_fail(WEFT_ERR_INTERNAL, "an exchange of %zu bytes does not fit a note",
                            bytes);
     WEFT_TRY(weft_i_group_check_limit(what, timeout_ms));
@@ -337,7 +534,7 @@ static weft_status exchange(weft_group *group, const char *what, bool later, con
                                           weft_i_record_turn(next_turn(group)), -1);
     weft_status status =
         group->world->fake ? exchange_with_self(&call, mine, bytes, all)
-        : group->board     ? exchange_on_board(&call, digest, later, mine, bytes, all, limit)
+        : group->board     ? exchange_on_board(&call, group, digest, later, mine, bytes, all, limit)
                            : weft_i_letters_exchange(&call, group, digest, mine, bytes, all, limit);
     weft_i_record_end(weft_i_group_record(group), number, status);
     return status;
@@ -376,14 +573,17 @@ static weft_status barrier_on_board(weft_group *group, int64_t timeout_ms)
     int turn = weft_i_record_turn(next_turn(group));
     group->sequence++;
     weft_status status = weft_i_group_check_revoked(&call);
-    bool came = status == WEFT_OK;
-    if (came)
+    bool free = status == WEFT_OK, came = false;
+    if (free) {
+        weft_i_group_show_op(group, call.op);
         status = weft_i_signal_come(&point, BARRIER_DIGEST, &meeting);
+        came = status == WEFT_OK;
+    }
     uint64_t number = weft_i_record_begin_named(record, &name, group->id, 0, turn, -1);
-    if (came && status == WEFT_OK)
-        status = weft_i_group_await(&call, &point, timeout_ms, &meeting);
-    if (came && status == WEFT_ERR_MISMATCH)
-        status = weft_i_group_mismatch(&call, &meeting);
+    if (came)
+        status = see_through(&call, group, &point, BARRIER_DIGEST, timeout_ms, &meeting);
+    else if (free)
+        status = weft_i_group_fail_quarrel(&call, &meeting);
     weft_i_record_end(record, number, status);
     return status;
 }

@@ -27,6 +27,7 @@ static void destroy(weft_i_object *object)
     weft_i_object_drop(group->lane);
     weft_i_object_drop(group->workspace);
     weft_i_segment_drop(group->board_segment);
+    weft_i_lineage_free(&group->lineage);
     WEFT_OS->free(group->members);
     WEFT_OS->free(group->creations);
     weft_i_object_drop(group->parent);
@@ -218,6 +219,14 @@ uint64_t weft_group_sequence(const weft_group *group)
 
 /* ---- the end of a group ---- */
 
+static void ring_all(weft_i_board *board)
+{
+    for (uint32_t rank = 0; rank < board->ranks; rank++) {
+        weft_i_wait_ring(&board->row[rank].bell);
+        weft_i_wait_ring(&board->row[rank].stage_bell);
+    }
+}
+
 void weft_i_group_end_board(const weft_group *group, weft_status why)
 {
     uint32_t nobody = 0;
@@ -230,8 +239,7 @@ void weft_i_group_end_board(const weft_group *group, weft_status why)
     atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody,
                                             1 + (uint32_t)group->rank, memory_order_release,
                                             memory_order_relaxed);
-    for (uint32_t rank = 0; rank < group->board->ranks; rank++)
-        weft_i_wait_ring(&group->board->row[rank].bell);
+    ring_all(group->board);
 }
 
 void weft_i_group_spoil(const weft_group *group, weft_status why)
@@ -247,6 +255,11 @@ weft_status weft_group_revoke(weft_group *group)
     if (!group->board)
         return weft_i_letters_end(group->world->store, group->key, group->world->rank,
                                   WEFT_ERR_REVOKED);
+    uint32_t nobody = 0; /* the first one counts */
+    /* Pairs with the acquire in weft_i_board_is_recalled. */
+    atomic_compare_exchange_strong_explicit(&group->board->recalled, &nobody,
+                                            1 + (uint32_t)group->rank, memory_order_release,
+                                            memory_order_relaxed);
     weft_i_group_spoil(group, WEFT_OK);
     return WEFT_OK;
 }
@@ -259,8 +272,7 @@ void weft_i_group_mark_destroyed(weft_group *group)
         return;
     /* Pairs with the acquire in `has_left` of exchange.c. */
     atomic_store_explicit(&group->board->row[group->rank].left, 1, memory_order_release);
-    for (uint32_t rank = 0; rank < group->board->ranks; rank++)
-        weft_i_wait_ring(&group->board->row[rank].bell);
+    ring_all(group->board);
 }
 
 /* Members on other hosts learn it from the store; that they may not is no error of ours. */

@@ -5,6 +5,7 @@
 #define WEFT_FABRIC_GROUP_H
 
 #include "fabric/limit.h"
+#include "fabric/lineage.h"
 #include "fabric/world.h"
 #include "tensor/scope.h"
 #include "weft/group.h"
@@ -43,6 +44,7 @@ struct weft_group {
     bool published, told, held_by_world;
     atomic_bool destroyed; /* release by weft_group_destroy, acquire by every call */
     int64_t timeout_ms;
+    weft_i_lineage lineage;        /* what it was made from */
     bool local;                    /* all members on this host */
     weft_i_segment *board_segment; /* NULL for the world, whose board lies in the job segment */
     weft_i_board *board;        /* NULL: members on several hosts, exchanges go through the store */
@@ -51,6 +53,9 @@ struct weft_group {
     uint32_t shrinks;           /* decisions about the dead so far, see group_shrink.c */
     weft_i_creation *creations; /* how often each rank list was made a group of */
     size_t creation_count;
+    bool staging;             /* its exchanges are about making its stage (coll/lane.c) */
+    _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
+    _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
     /* Objects that live as long as the group, made by floors above: */
     void *workspace; /* its scratch memory (symm/workspace.c) */
     void *lane;      /* what its collectives meet on (coll/lane.c) */
@@ -118,6 +123,7 @@ bool weft_i_group_all_local(const weft_group *group);
 typedef struct weft_i_making {
     weft_group_opts opts;
     int first;        /* without a list: the first of `count` consecutive ranks */
+    bool shrinks;     /* takes the place of the parent, which may be revoked */
     bool unlisted;    /* not found under the empty tag */
     bool for_mesh;    /* may serve other meshes too */
     int64_t limit_ms; /* of the making; WEFT_DEFAULT: as any call of the new group */
@@ -158,13 +164,29 @@ static inline uint32_t weft_i_group_revoker(const weft_group *group)
     return group->board ? atomic_load_explicit(&group->board->revoked, memory_order_acquire) : 0;
 }
 
+/* Has it been revoked, or broken off, or was a group revoked that it was made from? */
+static inline bool weft_i_group_has_ended(const weft_group *group)
+{
+    return weft_i_group_revoker(group) || weft_i_lineage_recalled(&group->lineage);
+}
+
+/* Was it, or a group that it was made from, revoked by somebody's weft_group_revoke? */
+static inline bool weft_i_group_is_recalled(const weft_group *group)
+{
+    return weft_i_board_is_recalled(group->board) || weft_i_lineage_recalled(&group->lineage);
+}
+
 /* WEFT_OK, or WEFT_ERR_REVOKED, or what ended the group, with a message. */
 weft_status weft_i_group_tell_revoked(const weft_i_call *call);
 
 static inline weft_status weft_i_group_check_revoked(const weft_i_call *call)
 {
-    return weft_i_group_revoker(call->group) ? weft_i_group_tell_revoked(call) : WEFT_OK;
+    return weft_i_group_has_ended(call->group) ? weft_i_group_tell_revoked(call) : WEFT_OK;
 }
+
+/* Makes the group's stage, on which its collectives meet; see coll/lane.c, which defines it.
+ * Collective. */
+weft_status weft_i_group_make_stage(weft_group *group);
 
 /* WEFT_ERR_STATE in a fake world where collectives are errors. */
 weft_status weft_i_group_check_mute(const weft_i_call *call);
@@ -179,15 +201,25 @@ void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes);
 weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
                               int64_t timeout_ms, weft_i_meeting *meeting);
 
-/* Its second half, after weft_i_group_check_revoked and weft_i_signal_come. */
-weft_status weft_i_group_await(const weft_i_call *call, weft_i_point *point, int64_t timeout_ms,
+/* Its second half, after weft_i_group_check_revoked and weft_i_signal_come; `stay` (quarrel.h) says
+ * where that is, NULL: in a place of its own. */
+typedef struct weft_i_stay weft_i_stay;
+weft_status weft_i_group_await(const weft_i_call *call, weft_i_point *point,
+                               const weft_i_stay *stay, int64_t timeout_ms,
                                weft_i_meeting *meeting);
 
 weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting);
 
+/* For who meets on the board by itself (coll/monitor.c): tells which operation this rank comes
+ * with; makes the stage because another rank needs it, which only all together can; and tells both
+ * calls after a mismatch there. */
+void weft_i_group_show_op(const weft_group *group, const char *op);
+weft_status weft_i_group_help_make_stage(weft_group *group, int64_t deadline);
+weft_status weft_i_group_fail_quarrel(const weft_i_call *call, const weft_i_meeting *meeting);
+
 /* weft_i_signal_settle with a message for every failure. */
-weft_status weft_i_group_settle(const weft_i_call *call, weft_i_point *point, uint32_t epoch,
-                                int64_t timeout_ms);
+weft_status weft_i_group_settle(const weft_i_call *call, weft_i_point *point,
+                                const weft_i_stay *stay, uint32_t epoch, int64_t timeout_ms);
 
 /*
  * All members show each other `bytes` (at most WEFT_I_NOTE_BYTES); `all` receives them in rank

@@ -27,6 +27,7 @@ typedef struct wish {
     weft_i_rank_view ranks; /* of the parent */
     int count;
     bool sorted;
+    bool shrinks;
     int64_t limit_ms;
 } wish;
 
@@ -71,7 +72,10 @@ static int member_at(const wish *w, int i, int before)
 
 static weft_i_key list_key(const wish *w)
 {
+    static const char shrinking[] = "shrink"; /* must not meet who makes a group of the same list */
     weft_i_key key = w->parent->key;
+    if (w->shrinks)
+        key = weft_i_key_of(key, shrinking, sizeof shrinking);
     for (int i = 0, rank = -1; i < w->count; i++) {
         rank = member_at(w, i, rank);
         key = weft_i_key_of(key, &rank, sizeof rank);
@@ -208,12 +212,6 @@ static weft_status fetch_board(weft_group *group, int64_t deadline, int64_t time
     }
 }
 
-static int64_t ms_until(int64_t deadline)
-{
-    int64_t left = deadline - WEFT_OS->clock_ns();
-    return deadline == WEFT_I_NEVER ? WEFT_FOREVER : left > 0 ? left / 1000000 : 0;
-}
-
 /* What the members show each other when they meet: they must want the same, and be able to. */
 typedef struct plan {
     uint64_t name, tag;
@@ -250,8 +248,8 @@ static weft_status meet_on_board(weft_group *group, weft_group *parent, int64_t 
     group->times = group->board->times;
     group->id = weft_i_group_number(group->key);
     weft_i_job_join(group->world->mine, group->id, group->name, group->members, group->size);
-    WEFT_TRY(
-        weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, ms_until(deadline)));
+    WEFT_TRY(weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all,
+                                   weft_i_os_ms_until(deadline)));
     if (group->rank == 0)
         find_creation(parent, group->list)->times++; /* it is there since make_board */
     return WEFT_OK;
@@ -384,6 +382,14 @@ static void fill_group(weft_group *group, const wish *w, const weft_i_making *ho
         group->parent = weft_i_object_hold(parent);
 }
 
+static weft_status fill_lineage(weft_group *group, const wish *w)
+{
+    const weft_group *parent = w->parent;
+    weft_i_elder elder = {parent->board, parent->board_segment, parent->key, ""};
+    snprintf(elder.name, sizeof elder.name, "%s", parent->name);
+    return weft_i_lineage_new(&parent->lineage, w->shrinks ? NULL : &elder, &group->lineage);
+}
+
 /* This rank cannot take part: tells the others without needing memory.  Keeps the reason. */
 static void refuse(const wish *w, weft_status why)
 {
@@ -469,6 +475,10 @@ static weft_group *make(const wish *w, const weft_i_making *how)
         return NULL;
     }
     fill_group(group, w, how);
+    if (fill_lineage(group, w) < 0) {
+        refuse(w, weft_last_status());
+        return drop(group);
+    }
     /* A rank that has no place for it meets the others all the same, to tell them. */
     weft_status can = weft_i_registry_enter(&group->world->registry, group);
     return open_group(group, w, can) < 0 ? drop(group) : publish(group, w->parent);
@@ -489,8 +499,12 @@ weft_group *weft_i_group_make(weft_group *parent, const int *ranks, int count,
               .ranks = {parent->members, ranks, how->first, count},
               .count = count,
               .sorted = how->opts.sorted != 0,
+              .shrinks = how->shrinks,
               .limit_ms = how->limit_ms};
     if (!is_member(&w))
+        return NULL;
+    weft_i_call call = {parent, how->shrinks ? "group_shrink" : "group_new", -1};
+    if (!how->shrinks && weft_i_group_is_recalled(parent) && weft_i_group_tell_revoked(&call) < 0)
         return NULL;
     weft_group *found = *tag ? weft_i_registry_find(&parent->world->registry, tag, &w.ranks) : NULL;
     return found ? found : make(&w, how);

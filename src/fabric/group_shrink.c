@@ -44,12 +44,6 @@ static int list_living(shrinking *s)
     return count;
 }
 
-static int64_t ms_left(const shrinking *s)
-{
-    int64_t left = s->deadline - WEFT_OS->clock_ns();
-    return s->deadline == WEFT_I_NEVER ? WEFT_FOREVER : left > 0 ? left / 1000000 : 0;
-}
-
 /* ---- between hosts ---- */
 
 /* Under the group's key and the number of the decision: "<rank>" whom it knows to be dead, "so"
@@ -189,7 +183,8 @@ static weft_group *try_once(shrinking *s, bool *again)
         return NULL;
     if (old->local)
         look(s);
-    weft_i_making how = {.opts = WEFT_GROUP_OPTS_INIT, .limit_ms = ms_left(s)};
+    weft_i_making how = {
+        .opts = WEFT_GROUP_OPTS_INIT, .shrinks = true, .limit_ms = weft_i_os_ms_until(s->deadline)};
     how.opts.description = "shrunk";
     weft_group *group = weft_i_group_make(old, s->ranks, list_living(s), &how);
     weft_status status = group ? WEFT_OK : weft_last_status();

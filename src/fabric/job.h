@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFT_I_JOB_LAYOUT = 4,
+    WEFT_I_JOB_LAYOUT = 5,
     WEFT_I_JOB_LINE = 128,
     WEFT_I_JOB_MAX_RANKS = 4096,
     WEFT_I_JOB_REFUSALS = 4,

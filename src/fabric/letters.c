@@ -105,10 +105,34 @@ void weft_i_letters_allow(weft_store *store, weft_i_key key, int rank)
         weft_store_delete_key(store, text, NULL);
 }
 
+/* Was a group revoked that this one was made from?  Those on one host are seen in memory. */
+static weft_status check_elders(const weft_i_call *call)
+{
+    const weft_i_lineage *lineage = &call->group->lineage;
+    char key[KEY_BYTES], what[160];
+    for (int i = 0; i < lineage->count; i++) {
+        const weft_i_elder *elder = &lineage->elders[i];
+        decision said = {0};
+        name_key(elder->key, "end", key);
+        weft_status status = elder->board ? WEFT_ERR_NOT_FOUND
+                                          : read_decision(call->group->world->store, key, &said);
+        if (status < 0 && status != WEFT_ERR_NOT_FOUND)
+            return status;
+        weft_i_call_text(call, what, sizeof what);
+        if (status == WEFT_OK && said.status == WEFT_ERR_REVOKED)
+            return weft_i_fail(WEFT_ERR_REVOKED,
+                               "%s: rank %d of the world revoked group \"%s\", from which this one "
+                               "was made",
+                               what, said.rank, elder->name);
+    }
+    return WEFT_OK;
+}
+
 static weft_status check_end(const weft_i_call *call)
 {
     char key[KEY_BYTES], what[160];
     decision said;
+    WEFT_TRY(check_elders(call));
     name_key(call->group->key, "end", key);
     weft_status status = read_decision(call->group->world->store, key, &said);
     if (status < 0)

@@ -244,9 +244,8 @@ static void find_groups(weft_mesh *mesh, note *mine, weft_group **have)
         weft_i_mesh_line(mesh, dim, mesh->line);
         weft_group *found = weft_i_registry_find_for_mesh(&mesh->root->over->world->registry,
                                                           mesh->line, mesh->dim[dim].size);
-        if (!found ||
-            (found->board && atomic_load_explicit(&found->board->revoked, memory_order_relaxed)))
-            continue; /* relaxed: if one of us sees it and another does not, a new one is made */
+        if (!found || weft_i_group_has_ended(found))
+            continue; /* if one of us sees it and another does not, a new one is made */
         have[dim] = found;
         mine->have[dim] = found->key;
     }

@@ -178,7 +178,8 @@ weft_group *weft_i_registry_find(weft_i_registry *registry, const char *tag,
     pthread_mutex_lock(&registry->lock);
     for (size_t i = 0; i < registry->count && !found; i++) {
         weft_group *group = registry->group[i];
-        if (is_live(group) && has_tag(group, tag) && has_ranks(group, ranks))
+        if (is_live(group) && !weft_i_lineage_recalled(&group->lineage) && has_tag(group, tag) &&
+            has_ranks(group, ranks))
             found = group;
     }
     pthread_mutex_unlock(&registry->lock);

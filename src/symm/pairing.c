@@ -159,6 +159,14 @@ static void lay_out(weft_i_pads *pads, size_t pad_bytes, int size)
     pads->stride = pads->pad_at + round_up(pad_bytes);
 }
 
+/* Those who wait for us meanwhile are to name the one whom we wait for; see exchange.c. */
+static void tell_fetching(const weft_group *group, int rank)
+{
+    if (group->board && !group->world->fake)
+        atomic_store_explicit(&group->board->row[group->rank].fetches, (uint32_t)(rank + 1),
+                              memory_order_relaxed); /* for messages only */
+}
+
 static weft_status fetch(weft_group *group, const weft_i_backend *backend, int rank, weft_i_key key,
                          size_t bytes, int64_t deadline, weft_i_segment **out)
 {
@@ -170,7 +178,10 @@ static weft_status fetch(weft_group *group, const weft_i_backend *backend, int r
                                .deadline = deadline,
                                .lost = lost,
                                .arg = &call};
+    tell_fetching(group, rank);
     weft_status status = backend->import(&order, out);
+    if (status == WEFT_OK)
+        tell_fetching(group, -1);
     char who[512];
     if (status == WEFT_ERR_TIMEOUT) {
         weft_i_world_describe(group->world, group->members[rank], who, sizeof who);
@@ -223,12 +234,6 @@ static weft_status open_pairing(weft_group *group, const weft_i_block *block, co
 
 /* ---- step 4: how it went ---- */
 
-static int64_t ms_until(int64_t deadline)
-{
-    int64_t left = deadline - WEFT_OS->clock_ns();
-    return deadline == WEFT_I_NEVER ? WEFT_FOREVER : left > 0 ? left / 1000000 : 0;
-}
-
 static weft_status agree(weft_group *group, weft_status mine, int64_t deadline, int32_t *all)
 {
     int32_t shown = mine;
@@ -236,7 +241,7 @@ static weft_status agree(weft_group *group, weft_status mine, int64_t deadline, 
     if (mine < 0)
         weft_i_errors_save(&reason);
     weft_status status = weft_i_group_exchange_later(group, "rendezvous end", &shown, sizeof shown,
-                                                     all, ms_until(deadline));
+                                                     all, weft_i_os_ms_until(deadline));
     if (mine < 0) { /* the cause is ours and already told */
         weft_i_errors_restore(&reason);
         return mine;

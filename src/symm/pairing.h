@@ -12,8 +12,9 @@
 
 /*
  * The pads of all members lie in one segment, made by the first member.  Each member's part: a line
- * with its bell, one arrival word per channel (written by it alone), one pass word per channel (see
- * base/signal.h), then the pad users see: word W * channel + source is a mailbox.
+ * with its bell and when it last gave a barrier up, one arrival word per channel (written by it
+ * alone), one pass word per channel (see base/signal.h), then the pad users see: word W * channel +
+ * source is a mailbox.
  */
 typedef struct weft_i_pads {
     weft_i_segment *segment;

@@ -37,6 +37,8 @@ static weft_i_point point_of(const weft_symm *mem, int channel)
         .words = pads->segment->base + pads->words_at + (size_t)channel * sizeof(uint64_t),
         .passes = pads->segment->base + pads->passes_at + (size_t)channel * sizeof(uint64_t),
         .bells = pads->segment->base,
+        .gave_up = pads->segment->base + sizeof(uint64_t), /* in the line of the bell */
+        .tag = (uint32_t)channel,
         .stride = pads->stride,
         .mode = mem->group->world->mode};
 }

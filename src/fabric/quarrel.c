@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding out that two members wait for each other; see quarrel.h. */
+#include "fabric/quarrel.h"
+
+#include "base/os.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static weft_i_stuck *stuck_of(const weft_group *group, int rank)
+{
+    return &group->board->row[rank].stuck;
+}
+
+/* Has the rank posted what has not run yet?  That may still come to the lane. */
+static bool has_posted(const weft_group *group)
+{
+    /* Pairs with the release of who ends posted work: its entries are seen. */
+    return atomic_load_explicit(&group->posted, memory_order_acquire) != 0;
+}
+
+static void tell_call(const weft_i_call *call, const weft_i_stay *stay, char *out, size_t bytes)
+{
+    if (stay->tell)
+        stay->tell(stay->who, out, bytes);
+    else
+        snprintf(out, bytes, "%s", call->op);
+}
+
+static void write_call(weft_i_stuck *mine, const char *text)
+{
+    char words[WEFT_I_CALL_BYTES] = "";
+    snprintf(words, sizeof words, "%s", text);
+    for (size_t i = 0; i < sizeof words / sizeof(uint64_t); i++) {
+        uint64_t word;
+        memcpy(&word, words + i * sizeof word, sizeof word);
+        atomic_store_explicit(&mine->call[i], word, memory_order_relaxed);
+    }
+}
+
+/* False if the rank has moved on meanwhile. */
+static bool read_call(weft_i_stuck *theirs, uint64_t where, char out[WEFT_I_CALL_BYTES])
+{
+    for (size_t i = 0; i < WEFT_I_CALL_BYTES / sizeof(uint64_t); i++) {
+        uint64_t word = atomic_load_explicit(&theirs->call[i], memory_order_relaxed);
+        memcpy(out + i * sizeof word, &word, sizeof word);
+    }
+    out[WEFT_I_CALL_BYTES - 1] = 0;
+    atomic_thread_fence(memory_order_acquire); /* the words were read before what follows */
+    return atomic_load_explicit(&theirs->where, memory_order_relaxed) == where;
+}
+
+/* Does this wait keep the rank from calling anything else, and can nothing of its own come to the
+ * other place meanwhile? */
+static bool is_kept(const weft_group *group, const weft_i_stay *stay)
+{
+    return (!stay->is_kept || stay->is_kept(stay->who)) &&
+           (stay->place != WEFT_I_ON_BOARD || !has_posted(group));
+}
+
+void weft_i_quarrel_settle_in(const weft_i_call *call, const weft_i_stay *stay)
+{
+    weft_i_stuck *mine = stuck_of(call->group, call->group->rank);
+    uint64_t here = (uint64_t)stay->place << 32 | stay->turn;
+    char text[WEFT_I_CALL_BYTES];
+    /* Our own word. */
+    bool said = atomic_load_explicit(&mine->where, memory_order_relaxed) == here;
+    bool kept = is_kept(call->group, stay);
+    if (said && !kept)
+        weft_i_quarrel_move_on(call->group);
+    if (said || !kept)
+        return;
+    tell_call(call, stay, text, sizeof text);
+    write_call(mine, text);
+    /* Pairs with the acquire in weft_i_quarrel_look. */
+    atomic_store_explicit(&mine->where, here, memory_order_release);
+}
+
+void weft_i_quarrel_move_on(const weft_group *group)
+{
+    /* Relaxed: who still sees it cannot misread it, the turn is one that we have come to. */
+    atomic_store_explicit(&stuck_of(group, group->rank)->where, 0, memory_order_relaxed);
+}
+
+/* How many meetings this rank has come to in a place where it does not wait now. */
+static uint32_t turns_seen(const weft_group *group, weft_i_place place)
+{
+    if (place == WEFT_I_ON_LANE)
+        return atomic_load_explicit(&group->entries, memory_order_relaxed); /* see has_posted */
+    return weft_i_arrival_epoch(atomic_load_explicit(&group->board->row[group->rank].arrival,
+                                                     memory_order_relaxed)); /* our own word */
+}
+
+void weft_i_quarrel_look(const weft_i_call *call, const weft_i_stay *stay, int rank)
+{
+    const weft_group *group = call->group;
+    weft_i_stuck *theirs = stuck_of(group, rank);
+    /* Pairs with the release in weft_i_quarrel_settle_in: the call is complete. */
+    uint64_t where = atomic_load_explicit(&theirs->where, memory_order_acquire);
+    weft_i_place place = (weft_i_place)(where >> 32);
+    if (!where || place == stay->place || !is_kept(group, stay))
+        return;
+    if ((int32_t)((uint32_t)where - turns_seen(group, place)) <= 0)
+        return; /* we have been there: it is about to move on */
+    char mine[WEFT_I_CALL_BYTES], other[WEFT_I_CALL_BYTES];
+    if (!read_call(theirs, where, other))
+        return;
+    tell_call(call, stay, mine, sizeof mine);
+    weft_i_quarrel_tell(group, mine, rank, other);
+}
+
+void weft_i_quarrel_tell(const weft_group *group, const char *mine, int rank, const char *theirs)
+{
+    weft_i_board *board = group->board;
+    uint32_t nobody = 0;
+    /* Acquire: pairs with nothing but keeps the text after it; the first one writes. */
+    if (!atomic_compare_exchange_strong_explicit(&board->quarrel, &nobody, 1, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return;
+    snprintf(board->quarrel_text, sizeof board->quarrel_text,
+             "rank %d calls %s, but rank %d calls %s", group->rank, mine, rank, theirs);
+    /* Pairs with the acquire in weft_i_quarrel_told. */
+    atomic_store_explicit(&board->quarrel, 2, memory_order_release);
+    weft_i_group_end_board(group, WEFT_ERR_MISMATCH);
+}
+
+const char *weft_i_quarrel_told(const weft_group *group)
+{
+    const weft_i_board *board = group->board;
+    /* Pairs with the release in weft_i_quarrel_tell. */
+    return atomic_load_explicit(&board->quarrel, memory_order_acquire) == 2 ? board->quarrel_text
+                                                                            : NULL;
+}
+
+/* Is the rank making the stage, without us?  Only who waits on the board is asked: on the lane the
+ * stage is there. */
+static bool wants_stage(const weft_i_vigil *vigil, int rank)
+{
+    const weft_group *group = vigil->call->group;
+    const weft_i_board_row *row = group->board->row;
+    if (vigil->stay->place != WEFT_I_ON_BOARD || group->lane || group->staging)
+        return false;
+    /* Acquire: pairs with the release of its arrival; our own word beside it. */
+    uint64_t theirs = atomic_load_explicit(&row[rank].stage_arrival, memory_order_acquire);
+    uint64_t mine = atomic_load_explicit(&row[group->rank].stage_arrival, memory_order_relaxed);
+    return weft_i_arrived(theirs, weft_i_arrival_epoch(mine) + 1);
+}
+
+weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing)
+{
+    enum { PATIENCE_NS = 1000000 };
+    const weft_i_call *call = vigil->call;
+    int64_t now = WEFT_OS->clock_ns();
+    weft_status fate = weft_i_group_fate(call->group, missing);
+    if (!vigil->begin)
+        vigil->begin = now;
+    if (fate < 0 || !vigil->stay)
+        return fate;
+    if (wants_stage(vigil, missing)) {
+        vigil->wanted = true;
+        return WEFT_ERR_CANCELLED;
+    }
+    if (now - vigil->begin < PATIENCE_NS)
+        return WEFT_OK;
+    weft_i_quarrel_settle_in(call, vigil->stay);
+    weft_i_quarrel_look(call, vigil->stay, missing);
+    return weft_i_group_fate(call->group, missing);
+}
+
+bool weft_i_vigil_saw_give_up(const weft_i_vigil *vigil, int rank)
+{
+    const weft_i_point *point = vigil->point;
+    if (!point->gave_up || !vigil->begin)
+        return false;
+    /* Relaxed: its arrival, which was seen to be gone, was taken back with release after it. */
+    uint64_t stamp = atomic_load_explicit(
+        (_Atomic uint64_t *)(void *)(point->gave_up + (size_t)rank * point->stride),
+        memory_order_relaxed);
+    return stamp >> 16 >= weft_i_stamp(vigil->begin, 0) >> 16 &&
+           (stamp & 0xffff) == (point->tag & 0xffff);
+}

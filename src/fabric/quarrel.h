@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A quarrel: two members of a group that wait for each other in different places, one on the board
+ * (barriers, exchanges), one on the lane (collectives).  Each place alone cannot know: there the
+ * other has merely not come.  So a member that has waited for a while writes into its row where it
+ * is stuck and what it called.  Whoever waits for it elsewhere, and is itself awaited there, writes
+ * both calls onto the board and ends the group with WEFT_ERR_MISMATCH; everybody is told from
+ * there.
+ *
+ * Nothing is concluded from slowness.  Who is stuck in the n-th meeting of a place came to it
+ * before it could come anywhere else; who has seen fewer than n meetings there and waits in another
+ * place has called in another order.  Posted work that has not run yet could still come there, so
+ * a member with such work is not stuck.
+ */
+#ifndef WEFT_FABRIC_QUARREL_H
+#define WEFT_FABRIC_QUARREL_H
+
+#include "fabric/group.h"
+
+typedef enum weft_i_place { WEFT_I_ON_BOARD = 1, WEFT_I_ON_LANE } weft_i_place;
+
+/* A wait in one of the places. */
+struct weft_i_stay {
+    weft_i_place place;
+    uint32_t turn; /* number of the meeting */
+    /* Is the rank's own thread kept by this wait?  NULL: yes. */
+    bool (*is_kept)(const void *who);
+    /* What was called: "all_reduce of 100 f32, sum".  NULL: the name is enough. */
+    void (*tell)(const void *who, char *out, size_t bytes);
+    const void *who;
+};
+
+/* A wait for the others, as its point's `lost` and `giving_up` see it. */
+typedef struct weft_i_vigil {
+    const weft_i_call *call;
+    const weft_i_point *point;
+    const weft_i_stay *stay; /* NULL: in a place of its own */
+    int64_t begin;           /* about when it began; 0 until the first look */
+    bool wanted;             /* ended, because another rank needs the stage to be made */
+} weft_i_vigil;
+
+/* Can rank `missing` still come?  Sees quarrels too.  Without a message; WEFT_ERR_CANCELLED and
+ * `wanted`: it waits for us to make the stage. */
+weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing);
+
+/* Has the rank come and given up since the wait began? */
+bool weft_i_vigil_saw_give_up(const weft_i_vigil *vigil, int rank);
+
+/* Writes into our row that we are stuck here, unless posted work may still move us on. */
+void weft_i_quarrel_settle_in(const weft_i_call *call, const weft_i_stay *stay);
+
+/* The wait is over. */
+void weft_i_quarrel_move_on(const weft_group *group);
+
+/* Looks whether `rank`, which has not come here, is stuck elsewhere for want of us; if so, tells
+ * all. */
+void weft_i_quarrel_look(const weft_i_call *call, const weft_i_stay *stay, int rank);
+
+/* Ends the group with both calls; the first one who tells counts. */
+void weft_i_quarrel_tell(const weft_group *group, const char *mine, int rank, const char *theirs);
+
+/* Both calls, once the group has ended with WEFT_ERR_MISMATCH; NULL if they are not known. */
+const char *weft_i_quarrel_told(const weft_group *group);
+
+#endif

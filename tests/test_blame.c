@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whom a time-out names: everybody who is missing, and nobody else.  Those who came and gave up a
+ * moment earlier are not missing, nor are those who wait for the missing one themselves.
+ */
+#include "base/os.h"
+#include "jobs.h"
+
+#include <errno.h>
+
+enum { ROUNDS = 12, SHORT_MS = 40 };
+
+/* "rank 2 (" is how messages name a rank; "rank 2 of 3" is who speaks. */
+static void check_names(int rank, int size, unsigned missing, const char *what)
+{
+    char name[32];
+    for (int other = 0; other < size; other++) {
+        bool named = false;
+        snprintf(name, sizeof name, "rank %d (", other);
+        named = strstr(weft_last_error(), name) != NULL;
+        if (named != (missing >> other & 1))
+            FAIL("%s: rank %d %s rank %d: %s", what, rank, named ? "names" : "does not name", other,
+                 weft_last_error());
+    }
+}
+
+typedef enum op { BARRIER, ALL_REDUCE, LARGE, SYMM_BARRIER, RENDEZVOUS, SPLIT, NEW, OPS } op;
+static const char *const names[] = {"barrier",    "all_reduce", "large all_reduce", "symm barrier",
+                                    "rendezvous", "split",      "group_new"};
+
+static weft_status run(op what, weft_group *group, weft_symm *mem, int size)
+{
+    int all[8];
+    for (int i = 0; i < size; i++)
+        all[i] = i;
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(what == LARGE ? 100000 : 3));
+    switch (what) {
+    case BARRIER:
+        return weft_group_barrier(group, WEFT_DEFAULT);
+    case ALL_REDUCE:
+    case LARGE:
+        return weft_all_reduce_into(x, x, WEFT_SUM, group);
+    case SYMM_BARRIER:
+        return weft_symm_barrier(mem, 1, WEFT_DEFAULT);
+    case RENDEZVOUS:
+        return weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), group)
+                   ? WEFT_OK
+                   : weft_last_status();
+    case SPLIT:
+        return weft_group_split(group, 0, 0) ? WEFT_OK : weft_last_status();
+    default:
+        return weft_group_new(group, all, size, NULL) ? WEFT_OK : weft_last_status();
+    }
+}
+
+/* `missing` are the ranks that do not come; all others give up at about the same time. */
+static void run_late(int rank, int size, unsigned missing)
+{
+    weft_group *world = join(20000);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), world);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    int came = size - __builtin_popcount(missing), marks = 0;
+    for (int round = 0; round < ROUNDS; round++)
+        for (op what = 0; what < OPS; what++) {
+            weft_scope_open();
+            CHECK_OK(weft_group_barrier(world, 20000));
+            CHECK_OK(weft_group_set_timeout(world, missing >> rank & 1 ? 20000 : SHORT_MS));
+            if (!(missing >> rank & 1)) {
+                weft_status status = run(what, world, mem, size);
+                if (status != WEFT_ERR_TIMEOUT)
+                    FAIL("%s gives %d: %s", names[what], (int)status, weft_last_error());
+                /* Who waits for the first member to make the board knows of no other. */
+                bool unmade = what == NEW && (missing & 1);
+                check_names(rank, size, unmade ? 1 : missing, names[what]);
+                weft_clear_error();
+                harness_mark();
+            }
+            for (marks += came; harness_marks() < marks;)
+                rest_us(100);
+            CHECK_OK(weft_group_set_timeout(world, 20000));
+            weft_scope_close();
+        }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+RANKS_TEST(test_blame_last, 3)
+{
+    run_late(rank, size, 1u << 2);
+}
+
+RANKS_TEST(test_blame_first, 3)
+{
+    run_late(rank, size, 1u << 0);
+}
+
+RANKS_TEST(test_blame_two, 4)
+{
+    run_late(rank, size, 1u << 1 | 1u << 3);
+}
+
+/* Who waits for posted work is told who is missing and what it is; the work goes on. */
+RANKS_TEST(test_blame_posted, 3)
+{
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(40000)); /* the helper runs it */
+    weft_tensor *y = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
+    CHECK_OK(weft_all_reduce_into(y, y, WEFT_SUM, world));
+    weft_work *first = NULL, *second = NULL;
+    if (rank != 1) {
+        first = weft_all_reduce_start(x, x, WEFT_SUM, world);
+        second = weft_all_gather_start(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(9)), y, world);
+        for (int i = 0; i < 5; i++) {
+            CHECK_STATUS(weft_work_wait(first, SHORT_MS), WEFT_ERR_TIMEOUT);
+            check_names(rank, size, 1u << 1, "posted");
+            CHECK_CONTAINS(weft_last_error(), "all_reduce in group \"0\"");
+            CHECK_STATUS(weft_work_wait(second, SHORT_MS), WEFT_ERR_TIMEOUT);
+            check_names(rank, size, 1u << 1, "posted");
+            CHECK_CONTAINS(weft_last_error(), "all_gather in group \"0\"");
+            CHECK_CONTAINS(weft_last_error(), "behind 1 posted before it");
+        }
+        harness_mark();
+    }
+    while (harness_marks() < 2)
+        rest_us(100);
+    if (rank == 1) {
+        first = weft_all_reduce_start(x, x, WEFT_SUM, world);
+        second = weft_all_gather_start(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(9)), y, world);
+    }
+    CHECK_OK(weft_work_wait(first, 20000));
+    CHECK_OK(weft_work_wait(second, 20000));
+    CHECK(weft_item(x, 39999) == 3);
+    finish(world);
+}
+
+/* ---- a rank whose memory cannot be fetched any more ---- */
+
+static weft_i_os deaf_table;
+static atomic_int deaf_after; /* callers it still takes in; relaxed: a count */
+
+static int deaf_accept(int fd, bool blocking)
+{
+    if (atomic_fetch_sub_explicit(&deaf_after, 1, memory_order_relaxed) > 0)
+        return weft_i_os_linux.accept(fd, blocking);
+    errno = EAGAIN;
+    return -1;
+}
+
+/* Rank 2 answers one caller only: one of the others has all memory and waits for the other, which
+ * waits for rank 2. */
+RANKS_TEST(test_blame_rendezvous, 3)
+{
+    if (harness_in_threads)
+        SKIP("threads fetch nothing");
+    weft_group *world = join(20000);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    CHECK_OK(weft_group_set_timeout(world, 600));
+    if (rank == 2) {
+        deaf_table = weft_i_os_linux;
+        deaf_table.accept = deaf_accept;
+        atomic_store_explicit(&deaf_after, 1, memory_order_relaxed);
+        weft_i_os_now = &deaf_table;
+    }
+    CHECK_OK(weft_group_barrier(world, 20000));
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    CHECK(!weft_symm_rendezvous(x, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
+    if (rank != 2)
+        check_names(rank, size, 1u << 2, "rendezvous");
+    harness_mark();
+    while (harness_marks() < 3)
+        rest_us(100);
+    weft_i_os_now = &weft_i_os_linux;
+    finish(world);
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
