@@ -164,9 +164,37 @@ WEFT_API weft_group *weft_group_stand_in(const char *name, int size);
  */
 WEFT_API weft_status weft_group_barrier(weft_group *group, int64_t timeout_ms);
 
-/* Ends every wait of every rank in this group with WEFT_ERR_REVOKED, now and later.  Local, never
- * blocks. */
+/*
+ * Ends every wait of every rank in this group with WEFT_ERR_REVOKED, now and later, and in all
+ * groups that were made from it or are being made from it.  Only weft_group_shrink and
+ * weft_group_agree still work with it, and groups that shrinking makes.  Local, never blocks; the
+ * others hear of it within milliseconds.
+ */
 WEFT_API weft_status weft_group_revoke(weft_group *group);
+
+/*
+ * Agrees on `*flags`: the bitwise and over the members that live.  Collective over these, also
+ * after a death and after a revoke.  The outcome is the same on all of them, whoever dies
+ * meanwhile: WEFT_OK             all members took part; WEFT_ERR_PEER_DEAD  a member has died,
+ * WEFT_ERR_PEER_LEFT: has left the job or destroyed the group; `*flags` is agreed all the same, and
+ * the message lists the same ranks of the group everywhere.  Whether the flags of one that died
+ * while it agreed have counted is the same for all. WEFT_ERR_TIMEOUT names those who live and have
+ * not come, and leaves `*flags` alone; so does any other error.  Its flags are shown by then and
+ * cannot be taken back: who calls again goes on with the same agreement, and the flags of the first
+ * try count.
+ */
+WEFT_API weft_status weft_group_agree(weft_group *group, uint64_t *flags, int64_t timeout_ms);
+
+/*
+ * A descriptor for poll, select or epoll that becomes readable within milliseconds when a member of
+ * the group on this host dies, leaves the job or destroys the group, or when the group ends (it, or
+ * one it was made from, is revoked, or an operation breaks off); at once if that was before. Always
+ * the same one for a group.  It is an eventfd: reading its 8 bytes gives the number of such events
+ * since the last time and makes it unreadable until the next; weft_group_agree or the next call
+ * tells what they were.  It belongs to the group: do not close it; it is closed by
+ * weft_group_destroy, with the group, and by weft_finish.
+ */
+WEFT_API weft_status weft_group_event_fd(weft_group *group, int *out_fd);
 
 /*
  * Makes a group of the members that live, in their order; they all agree on who that is.

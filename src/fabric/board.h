@@ -14,7 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEFT_I_NOTE_BYTES = 960, WEFT_I_STAGE_NOTE_BYTES = 128, WEFT_I_CALL_BYTES = 256 };
+enum {
+    WEFT_I_NOTE_BYTES = 960,
+    WEFT_I_STAGE_NOTE_BYTES = 128,
+    WEFT_I_CALL_BYTES = 256,
+    WEFT_I_BOARD_RANKS = 4096
+};
 
 /* What a member that waits for long called, so that those who wait for it elsewhere find out that
  * neither will come; see quarrel.h. */
@@ -23,6 +28,17 @@ typedef struct weft_i_stuck {
     /* Text, written before `where`.  Relaxed: who reads it looks at `where` once more. */
     _Atomic uint64_t call[WEFT_I_CALL_BYTES / sizeof(uint64_t)];
 } weft_i_stuck;
+
+/* A member's part in agreements, see group_agree.c.  Two of everything, by parity of the round. */
+typedef struct weft_i_vote {
+    _Atomic uint32_t round; /* the last one it has come to; release, acquire by the others */
+    _Atomic uint32_t bell;
+    uint64_t flags[2]; /* its own; written before `round` */
+    /* What the round shall come to, if the board says that this member decided it: */
+    uint64_t decided[2];
+    int32_t status[2];
+    unsigned char lost[2][WEFT_I_BOARD_RANKS / 8]; /* a bit for each member */
+} weft_i_vote;
 
 typedef struct weft_i_board_row {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* exchanges; see signal.h */
@@ -42,6 +58,7 @@ typedef struct weft_i_board_row {
     _Atomic uint64_t stage_gave_up;
     _Alignas(WEFT_I_LINE) unsigned char stage_note[2][WEFT_I_STAGE_NOTE_BYTES];
     _Alignas(WEFT_I_LINE) weft_i_stuck stuck;
+    _Alignas(WEFT_I_LINE) weft_i_vote vote;
 } weft_i_board_row;
 
 typedef struct weft_i_board {
@@ -51,6 +68,8 @@ typedef struct weft_i_board {
                                   `revoked` */
     _Atomic uint32_t recalled; /* 1 + rank that called weft_group_revoke: ends what was made from
                                   the group as well.  Release, acquire in waits */
+    _Atomic uint64_t agreed;   /* the last agreement that was decided, and above it, 1 + by whom; by
+                                  compare and exchange (acq_rel), acquire by who waits */
     uint32_t ranks;
     uint32_t times; /* how often a group was made of this list before; written before it is offered
                      */

@@ -37,6 +37,12 @@ static weft_status fail_left(const weft_group *group, const char *what, int rank
                        group->members[rank]);
 }
 
+weft_status weft_i_group_member_fate(const weft_group *group, int rank)
+{
+    weft_status fate = weft_i_world_fate(group->world, group->members[rank]);
+    return fate < 0 ? fate : has_left(group, rank) ? WEFT_ERR_PEER_LEFT : WEFT_OK;
+}
+
 /* A member's word that it cannot take part in making this group, if we have not acted on it yet. */
 static uint64_t new_refusal(const weft_group *group, int rank)
 {

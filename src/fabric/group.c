@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "fabric/group_event.h"
 #include "fabric/letters.h"
 #include "fabric/ranks.h"
 
@@ -21,6 +22,7 @@ static void destroy(weft_i_object *object)
     if (registry->root == group) /* written before the group was anybody's */
         weft_i_registry_let_go(registry);
     weft_i_registry_leave(registry, group);
+    weft_i_event_close(group);
     weft_i_object_drop(group->coalesce);
     if (group->world->mine && group->world->generation == weft_i_os_generation())
         weft_i_job_quit(group->world->mine, group->id);
@@ -267,8 +269,10 @@ weft_status weft_group_revoke(weft_group *group)
 void weft_i_group_mark_destroyed(weft_group *group)
 {
     /* Pairs with the acquire in weft_i_group_is_destroyed. */
-    if (atomic_exchange_explicit(&group->destroyed, true, memory_order_acq_rel) || !group->board ||
-        group->world->fake)
+    if (atomic_exchange_explicit(&group->destroyed, true, memory_order_acq_rel))
+        return;
+    weft_i_event_close(group);
+    if (!group->board || group->world->fake)
         return;
     /* Pairs with the acquire in `has_left` of exchange.c. */
     atomic_store_explicit(&group->board->row[group->rank].left, 1, memory_order_release);

@@ -51,6 +51,8 @@ struct weft_group {
     uint32_t pairings;          /* rendezvous in this group so far (symm/pairing.c) */
     uint64_t round, swept;      /* of exchanges through the store, see letters.c */
     uint32_t shrinks;           /* decisions about the dead so far, see group_shrink.c */
+    uint32_t agreements;        /* that this rank knows the outcome of, see group_agree.c */
+    struct weft_i_event *event; /* what tells of the members' ends; NULL until it is asked for */
     weft_i_creation *creations; /* how often each rank list was made a group of */
     size_t creation_count;
     bool staging;             /* its exchanges are about making its stage (coll/lane.c) */
@@ -153,6 +155,9 @@ weft_status weft_i_group_check_limit(const char *what, int64_t timeout_ms);
  */
 weft_status weft_i_group_fate(const weft_group *group, int rank);
 weft_status weft_i_group_lost(const weft_i_call *call, int rank);
+
+/* Has member `rank` died, left the job or destroyed the group?  Whatever became of the group. */
+weft_status weft_i_group_member_fate(const weft_group *group, int rank);
 
 /* Whether a member has refused to take part in making this local group.  Afterwards its words count
  * as heard: they are no news for the next try. */

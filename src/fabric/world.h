@@ -42,6 +42,7 @@ typedef struct weft_i_world {
     bool mute;            /* collectives are an error */
     const void *carrier;  /* the backend that runs its collectives itself; NULL: the lanes do */
     weft_i_registry registry;
+    struct weft_i_sentinel *sentinel; /* tells idle ranks of lost members; see group_event.h */
     atomic_int unwaited;  /* relaxed: results of posted operations that nobody has waited for yet */
     atomic_int under_way; /* posted collectives; release when one is over, acquire by weft_finish */
 } weft_i_world;
