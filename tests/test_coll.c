@@ -268,6 +268,41 @@ RANKS_TEST(test_coll_mismatch, 2)
     CHECK(!weft_finish(world));
 }
 
+/* Operands that overlap without being the same are refused, on this rank alone and before anything
+ * is touched; the same operand, and a rank's own part of it, are not. */
+RANKS_TEST(test_coll_overlap, 2)
+{
+    weft_group *world = join(20000);
+    weft_tensor *all = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(40));
+    fill(all, 7);
+    weft_tensor *low = weft_narrow(all, 0, 0, 10), *high = weft_narrow(all, 0, 1, 10);
+    weft_tensor *wide = weft_narrow(all, 0, 3, 20), *other = weft_narrow(all, 0, 5, 20);
+    for (int round = 0; round < 2; round++) {
+        CHECK_STATUS(weft_all_reduce_into(high, low, WEFT_SUM, world), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), "overlap");
+        CHECK_STATUS(weft_all_reduce_into(low, high, WEFT_SUM, world), WEFT_ERR_INVALID_ARG);
+        CHECK_STATUS(weft_reduce_into(high, low, WEFT_SUM, rank, world), WEFT_ERR_INVALID_ARG);
+        CHECK_STATUS(weft_all_gather_into(wide, low, world), WEFT_ERR_INVALID_ARG);
+        CHECK_STATUS(weft_gather_into(wide, low, rank, world), WEFT_ERR_INVALID_ARG);
+        CHECK_STATUS(weft_scatter_into(low, wide, rank, world), WEFT_ERR_INVALID_ARG);
+        CHECK_STATUS(weft_reduce_scatter_into(low, wide, WEFT_SUM, world), WEFT_ERR_INVALID_ARG);
+        CHECK_STATUS(weft_all_to_all_into(other, wide, NULL, NULL, world), WEFT_ERR_INVALID_ARG);
+        CHECK_STATUS(weft_all_to_all_into(wide, wide, NULL, NULL, world), WEFT_ERR_INVALID_ARG);
+        CHECK(!weft_all_reduce_start(high, low, WEFT_SUM, world));
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+        CHECK_STATUS(weft_all_reduce_list_into(&high, &low, 1, WEFT_SUM, world),
+                     WEFT_ERR_INVALID_ARG);
+    }
+    for (int64_t i = 0; i < 40; i++)
+        CHECK(weft_item(all, i) == value(7, i));
+    weft_clear_error();
+    weft_tensor *mine = weft_narrow(wide, 0, 10 * rank, 10); /* at its own place */
+    CHECK_OK(weft_all_gather_into(wide, mine, world));
+    CHECK_OK(weft_all_reduce_into(low, low, WEFT_SUM, world));
+    (void)size;
+    finish(world);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

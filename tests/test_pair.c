@@ -611,6 +611,51 @@ RANKS_TEST(test_pair_dropped, 3)
     finish(world);
 }
 
+/* A message that had to make way for one with another tag is compared too, when it is received. */
+static void run_kept(int rank, int64_t count, weft_dtype dtype, int64_t expected)
+{
+    weft_group *world = join(20000);
+    weft_tensor *x = message(count, 5), *y = message(SMALL, 6);
+    if (rank == 0) {
+        weft_work *first = weft_send_tag_start(x, 1, 3, world);
+        CHECK(first);
+        CHECK_OK(weft_send_tag(y, 1, 4, world));
+        (void)weft_work_wait(first, 20000); /* an offer that is refused is told */
+    } else {
+        CHECK_OK(weft_recv_tag(y, 0, 4, world));
+        CHECK(holds(y, 6));
+        weft_tensor *other = weft_zeros(dtype, WEFT_CPU, WEFT_SHAPE(expected));
+        CHECK_STATUS(weft_recv_tag(other, 0, 3, world), WEFT_ERR_MISMATCH);
+        CHECK_CONTAINS(weft_last_error(), "rank 0 sends");
+        CHECK(weft_item(other, 0) == 0); /* nothing of it was written */
+    }
+    finish(world);
+}
+
+RANKS_TEST(test_pair_kept_dtype, 2)
+{
+    (void)size;
+    run_kept(rank, SMALL, WEFT_F32, SMALL);
+}
+
+RANKS_TEST(test_pair_kept_dtype_medium, 2)
+{
+    (void)size;
+    run_kept(rank, MEDIUM, WEFT_F32, MEDIUM);
+}
+
+RANKS_TEST(test_pair_kept_dtype_large, 2)
+{
+    (void)size;
+    run_kept(rank, LARGE, WEFT_F32, LARGE);
+}
+
+RANKS_TEST(test_pair_kept_length, 2)
+{
+    (void)size;
+    run_kept(rank, MEDIUM, WEFT_I32, MEDIUM - 1);
+}
+
 /* ---- the first operation of a group ---- */
 
 static weft_status come_together(int how, weft_group *group)

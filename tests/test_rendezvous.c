@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rendezvous of memory that differs between ranks, and of ranks that cannot take part: an error on
+ * all that says what differs or who failed, and nothing that troubles the next rendezvous.
+ */
+#include "fault.h"
+#include "jobs.h"
+
+enum { COUNT = 8 };
+
+static weft_tensor *memory(void)
+{
+    return weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(COUNT));
+}
+
+/* Works only if all ranks know the memory by the same number. */
+static void check_works(weft_group *group, int rank, int size)
+{
+    weft_tensor *x = memory();
+    if (!weft_symm_rendezvous(x, group))
+        FAIL("weft_symm_rendezvous: %s", weft_last_error());
+    weft_fill(x, rank + 1);
+    weft_tensor *sum = weft_symm_one_shot_all_reduce(x, WEFT_SUM, group);
+    if (!sum)
+        FAIL("weft_symm_one_shot_all_reduce: %s", weft_last_error());
+    CHECK(weft_item(sum, COUNT - 1) == size * (size + 1) / 2);
+}
+
+/* Waits until it is this rank's turn: settings of the library are shared by ranks that are threads.
+ */
+static void take_turn(int rank, int begun)
+{
+    while (harness_marks() < begun + rank)
+        rest_us(100);
+}
+
+RANKS_TEST(test_rendezvous_pad_sizes, 3)
+{
+    weft_group *world = join(20000);
+    size_t usual = weft_symm_signal_pad_size();
+    take_turn(rank, 0);
+    CHECK_OK(weft_symm_set_signal_pad_size(rank == 1 ? 2 * usual : usual));
+    weft_tensor *x = memory();
+    CHECK_OK(weft_symm_set_signal_pad_size(usual));
+    harness_mark();
+    CHECK(!weft_symm_rendezvous(x, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
+    char text[64];
+    snprintf(text, sizeof text, "pad of %zu", usual);
+    CHECK_CONTAINS(weft_last_error(), text);
+    snprintf(text, sizeof text, "pad of %zu", 2 * usual);
+    CHECK_CONTAINS(weft_last_error(), text);
+    weft_clear_error();
+    check_works(world, rank, size);
+    finish(world);
+}
+
+RANKS_TEST(test_rendezvous_offsets, 3)
+{
+    weft_group *world = join(20000);
+    weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, 4096);
+    CHECK(pool);
+    weft_tensor *first = weft_symm_pool_empty(pool, WEFT_F32, WEFT_SHAPE(COUNT));
+    weft_tensor *second = weft_symm_pool_empty(pool, WEFT_F32, WEFT_SHAPE(COUNT));
+    CHECK(first && second);
+    CHECK(!weft_symm_rendezvous(rank == 2 ? second : first, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "at offset 0");
+    CHECK_CONTAINS(weft_last_error(), "rank 2: 4096 bytes at offset");
+    weft_clear_error();
+    CHECK(weft_symm_rendezvous(second, world));
+    check_works(world, rank, size);
+    finish(world);
+}
+
+/*
+ * Rank 1 fails at its n-th call to the system.  The others are told that it was rank 1; those that
+ * got further have counted a rendezvous that it has not, and agree on a number next time.
+ */
+RANKS_TEST(test_rendezvous_failed, 3)
+{
+    if (harness_in_threads)
+        SKIP("ranks that are threads share their calls to the system");
+    weft_group *world = join(20000);
+    int named = 0, declined = 0;
+    bool fired = true;
+    for (int n = 1; fired; n++) {
+        weft_scope_open();
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        weft_tensor *x = memory();
+        if (rank == 1)
+            fault_arm(n);
+        weft_symm *mem = weft_symm_rendezvous(x, world);
+        uint64_t flags = rank == 1 ? fault_disarm() : 1;
+        CHECK_OK(weft_group_agree(world, &flags, WEFT_DEFAULT)); /* did it fire? */
+        fired = flags & 1;
+        if (!mem && rank != 1) {
+            const char *error = weft_last_error();
+            if (strstr(error, " failed ("))
+                CHECK_CONTAINS(error, "rank 1 failed (");
+            named += strstr(error, "rank 1 failed (") != NULL;
+            declined += strstr(error, "a rank cannot take part") != NULL;
+        }
+        weft_clear_error();
+        check_works(world, rank, size);
+        weft_scope_close();
+    }
+    CHECK(rank == 1 || (named > 0 && declined > 0));
+    finish(world);
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
