@@ -27,6 +27,7 @@ static const struct {
     {"barrier", bench_barrier, "a barrier of 2, 4 and 8 ranks, beside bare flags in shared memory"},
     {"read", bench_read, "reading a peer's buffer, beside reading one's own"},
     {"death", bench_death, "from kill -9 of a rank to the error at the others"},
+    {"kill", bench_kill, "the same for 1,000 kills at any moment of any operation"},
     {"launch", bench_launch,
      "4 ranks: start, first barrier, exit; beside an empty fork and exit of 4 processes"},
     {"overlap", bench_overlap,
@@ -109,13 +110,13 @@ void bench_header(void)
 static int usage(FILE *out)
 {
     fprintf(out,
-            "usage: weft bench [read|death|launch|barrier|overlap] [--json]\n"
+            "usage: weft bench [read|death|kill|launch|barrier|overlap] [--json]\n"
             "       weft bench COLLECTIVE ... [options]\n"
             "       weft bench --peers [COLLECTIVE ...] [options]\n"
             "       weft bench --tune FILE [COLLECTIVE ...] [-n RANKS]\n"
             "       weft bench --overhead [--json]\n"
             "\n"
-            "Without a name, and with the first five, small measurements beside their floors:\n");
+            "Without a name, and with the first six, small measurements beside their floors:\n");
     for (int i = 0; i < BENCHES; i++)
         fprintf(out, "  %-20s %s\n", benches[i].name, benches[i].text);
     fprintf(out, "\nCollectives (`barrier` is one with any of the options below but --json):\n ");

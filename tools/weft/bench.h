@@ -45,6 +45,7 @@ void bench_row(bench_style *style, const char *name, int ranks, const char *unit
 int bench_barrier(bench_style *style);
 int bench_read(bench_style *style);
 int bench_death(bench_style *style);
+int bench_kill(bench_style *style);
 int bench_launch(bench_style *style);
 int bench_overlap(bench_style *style);
 
