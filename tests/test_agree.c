@@ -8,6 +8,8 @@
 #include "doom.h"
 #include "jobs.h"
 
+#include <limits.h>
+
 RANKS_TEST(test_agree_flags, 4)
 {
     weft_group *world = join(20000);
@@ -64,8 +66,9 @@ RANKS_TEST(test_agree_late, 3)
 {
     weft_group *world = join(20000);
     uint64_t flags = 0xf0u | (1u << rank);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank != 1) {
-        CHECK_STATUS(weft_group_agree(world, &flags, 50), WEFT_ERR_TIMEOUT);
+        CHECK_STATUS(weft_group_agree(world, &flags, 300), WEFT_ERR_TIMEOUT);
         CHECK_CONTAINS(weft_last_error(), "rank 1 (");
         CHECK(!strstr(weft_last_error(), "rank 0 (") && !strstr(weft_last_error(), "rank 2 ("));
         CHECK(flags == (0xf0u | (1u << rank)));
@@ -138,12 +141,14 @@ static void *kill_later(void *arg)
 static int dying_crew(int rank, void *arg)
 {
     const death *d = arg;
+    if (rank == d->victim && d->step)
+        doom_arm(INT_MAX); /* before any thread of the library is there */
     weft_group *world = weft_init(NULL);
     CREW(world, "%s", weft_last_error());
     uint64_t flags = 1;
     CREW(weft_group_agree(world, &flags, 20000) == WEFT_OK, "%s", weft_last_error());
     if (rank == d->victim && d->step) {
-        doom_arm(d->step);
+        atomic_store_explicit(&doom_left, d->step, memory_order_relaxed);
     } else if (rank == d->victim) {
         pthread_t killer;
         CREW(!pthread_create(&killer, NULL, kill_later, (void *)(uintptr_t)d), "no thread");
