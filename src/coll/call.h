@@ -88,6 +88,15 @@ static inline bool weft_i_native_has(const weft_group *group)
 
 weft_status weft_i_native_run(const weft_i_coll *coll);
 
+/* The object collectives there: no backend carries them itself, but one without peers need not. */
+weft_status weft_i_native_object(const weft_i_coll *coll);
+
+static inline bool weft_i_coll_is_object(weft_i_coll_kind kind)
+{
+    return kind == WEFT_I_ALL_GATHER_OBJECT || kind == WEFT_I_GATHER_OBJECT ||
+           kind == WEFT_I_BROADCAST_OBJECT || kind == WEFT_I_SCATTER_OBJECT;
+}
+
 /* The algorithms, one per kind. */
 weft_status weft_i_coll_all_reduce(weft_i_coll *coll);
 weft_status weft_i_coll_reduce(weft_i_coll *coll);

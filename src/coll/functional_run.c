@@ -20,10 +20,12 @@ enum {
 weft_group *weft_i_functional_group(const weft_i_op_call *call)
 {
     const weft_i_arg *arg = &call->args[weft_i_op_param_count(call->op) - 1];
-    if (!arg->group.handle)
-        weft_i_fail(WEFT_ERR_STATE, "%s: group \"%s\" of %zu ranks is not bound to a live group",
-                    call->op->name, arg->group.name, arg->count);
-    return arg->group.handle;
+    weft_group *group = arg->group.handle;
+    if (!group)
+        return weft_i_null(WEFT_ERR_STATE,
+                           "%s: group \"%s\" of %zu ranks is not bound to a live group",
+                           call->op->name, arg->group.name, arg->count);
+    return weft_i_group_is_usable(group) || weft_i_group_usable(group) >= 0 ? group : NULL;
 }
 
 weft_tensor *weft_i_functional_contiguous(weft_tensor *x, bool apart)
@@ -159,7 +161,7 @@ weft_status weft_i_functional_broadcast_run(weft_i_op_call *call)
     int root = (int)call->args[1].integer;
     if (!group)
         return weft_last_status();
-    bool giving = group->rank == root;
+    bool giving = group->rank == root || group->world->fake; /* else nobody would give */
     bool copied =
         weft_i_functional_bytes(x) <= WEFT_I_COPY_UP_TO || !weft_i_tensor_is_contiguous(x);
     if (giving && copied)

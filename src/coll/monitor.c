@@ -178,7 +178,9 @@ weft_status weft_monitored_barrier(weft_group *group, int64_t timeout_ms, bool w
 {
     WEFT_TRY(weft_i_group_usable(group));
     WEFT_TRY(weft_i_group_check_limit("monitored_barrier", timeout_ms));
-    if (!group->board) /* between hosts: the message names everybody who is missing */
+    WEFT_TRY(weft_i_group_check_mute(&(weft_i_call){group, "monitored_barrier", -1}));
+    /* Between hosts the message names everybody who is missing; in a fake group nobody can be. */
+    if (!group->board || group->world->fake)
         return weft_i_group_exchange(group, "monitored_barrier", NULL, 0, NULL, timeout_ms);
     return meet_on_board(group, weft_i_group_limit(group, timeout_ms), wait_all);
 }

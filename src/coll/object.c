@@ -13,6 +13,7 @@
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "symm/backend.h"
 #include "weft/object.h"
 
 #include <limits.h>
@@ -32,6 +33,7 @@ typedef struct parcel {
     size_t most;            /* of it that one rank receives */
     weft_blobs *result;
     size_t begin, end; /* scatter: this rank's part of root's stream */
+    bool alone;        /* a fake group: everybody would show what we show */
 } parcel;
 
 /* ---- the list ---- */
@@ -115,6 +117,11 @@ static void write_row(const weft_i_coll *coll)
 /* What `rank` shows; of a scatter, what the root shows for it. */
 static size_t shown_by(const weft_i_coll *coll, int rank)
 {
+    const parcel *p = parcel_of(coll);
+    if (p->alone && coll->kind == WEFT_I_SCATTER_OBJECT)
+        return p->count ? p->list[rank].length : 0;
+    if (p->alone)
+        return coll->kind != WEFT_I_BROADCAST_OBJECT || rank == coll->root ? p->size : 0;
     int row = coll->kind == WEFT_I_SCATTER_OBJECT ? coll->root : rank;
     return weft_i_lane_splits(coll->lane, row, coll->lane->epoch)[rank];
 }
@@ -122,8 +129,8 @@ static size_t shown_by(const weft_i_coll *coll, int rank)
 static size_t least_limit(const weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t least = SIZE_MAX;
-    for (int rank = 0; rank < lane->size; rank++)
+    size_t least = parcel_of(coll)->alone ? own_limit() : SIZE_MAX;
+    for (int rank = 0; lane && rank < lane->size; rank++)
         least = weft_i_coll_min(least, weft_i_lane_splits(lane, rank, lane->epoch)[lane->size]);
     return least;
 }
@@ -135,7 +142,7 @@ static weft_status check_limit(const weft_i_coll *coll)
     size_t limit = least_limit(coll), left = limit, most = 0;
     int who = 0;
     bool fits = true;
-    for (int rank = 0; rank < coll->lane->size; rank++) {
+    for (int rank = 0; rank < coll->group->size; rank++) {
         size_t bytes = shown_by(coll, rank);
         if (bytes > most) {
             most = bytes;
@@ -190,19 +197,44 @@ static void take_nothing(weft_i_coll *coll, const weft_i_piece *piece)
     (void)piece;
 }
 
+/* What a rank of a fake group takes: its own string for everybody's, its own list or part of it;
+ * nothing of a root that is not there. */
+static void take_own(const weft_i_coll *coll)
+{
+    const parcel *p = parcel_of(coll);
+    char *to = p->result->bytes;
+    if (coll->kind == WEFT_I_BROADCAST_OBJECT)
+        for (size_t i = 0; p->size && i < 1 + 2 * p->count; i++) {
+            weft_i_run run = run_of(coll, i);
+            weft_i_coll_put(to, run.data, run.bytes);
+            to += run.bytes;
+        }
+    const weft_bytes *mine = p->list;
+    if (coll->kind == WEFT_I_SCATTER_OBJECT && p->count)
+        mine += coll->group->rank;
+    for (int i = 0; i < p->result->count; i++)
+        if (p->result->items[i].length) {
+            memcpy(to, mine->data, mine->length);
+            to += mine->length;
+        }
+}
+
 /* Takes part to the end; keeps what could be kept. */
 static weft_status take_or_fail(weft_i_coll *coll, weft_i_stream *stream, size_t longest,
                                 weft_i_taking *take, bool room, size_t bytes)
 {
-    WEFT_TRY(weft_i_stream_take(coll, stream, longest, room ? take : take_nothing));
+    if (parcel_of(coll)->alone && room)
+        take_own(coll);
+    else if (!parcel_of(coll)->alone)
+        WEFT_TRY(weft_i_stream_take(coll, stream, longest, room ? take : take_nothing));
     return room ? WEFT_OK : fail_memory(coll, bytes);
 }
 
 static weft_status gather(weft_i_coll *coll, weft_i_stream *stream)
 {
     weft_blobs *result = parcel_of(coll)->result;
-    int size = coll->lane->size;
-    bool wanted = coll->kind == WEFT_I_ALL_GATHER_OBJECT || coll->lane->me == coll->root;
+    int size = coll->group->size;
+    bool wanted = coll->kind == WEFT_I_ALL_GATHER_OBJECT || coll->group->rank == coll->root;
     size_t total = 0, longest = 0;
     for (int rank = 0; rank < size; rank++) {
         size_t bytes = shown_by(coll, rank);
@@ -222,12 +254,12 @@ static weft_status gather(weft_i_coll *coll, weft_i_stream *stream)
 static weft_status scatter(weft_i_coll *coll, weft_i_stream *stream, parcel *p)
 {
     size_t total = 0;
-    for (int rank = 0; rank < coll->lane->size; rank++) {
-        if (rank == coll->lane->me)
+    for (int rank = 0; rank < coll->group->size; rank++) {
+        if (rank == coll->group->rank)
             p->begin = total;
         total += shown_by(coll, rank);
     }
-    size_t mine = shown_by(coll, coll->lane->me);
+    size_t mine = shown_by(coll, coll->group->rank);
     p->end = p->begin + mine;
     bool room = make_room(p->result, 1, mine);
     if (room) {
@@ -272,23 +304,41 @@ static weft_status broadcast(weft_i_coll *coll, weft_i_stream *stream)
     size_t bytes = shown_by(coll, coll->root);
     bool room = make_room(result, 0, bytes);
     WEFT_TRY(take_or_fail(coll, stream, bytes, take_stream, room, bytes));
-    return unpack(coll, result, bytes);
+    bool none = parcel_of(coll)->alone && !bytes; /* a root that is not there gives an empty list */
+    return none ? WEFT_OK : unpack(coll, result, bytes);
+}
+
+static weft_status receive(weft_i_coll *coll, weft_i_stream *stream, parcel *p)
+{
+    WEFT_TRY(check_limit(coll));
+    if (coll->kind == WEFT_I_BROADCAST_OBJECT)
+        return broadcast(coll, stream);
+    return coll->kind == WEFT_I_SCATTER_OBJECT ? scatter(coll, stream, p) : gather(coll, stream);
 }
 
 weft_status weft_i_coll_object(weft_i_coll *coll)
 {
     parcel *p = (parcel *)(uintptr_t)coll->plan; /* the caller's, who waits for us */
     weft_i_stream stream = {.run = run_of, .runs = p->count};
-    if (coll->kind == WEFT_I_BROADCAST_OBJECT && coll->lane->me == coll->root)
+    if (coll->kind == WEFT_I_BROADCAST_OBJECT && coll->group->rank == coll->root)
         stream.runs = 1 + 2 * p->count;
     if (p->most > own_limit())
         stream.runs = 0; /* refused in any case: a nonsense length must not be read */
     write_row(coll);
     WEFT_TRY(weft_i_stream_enter(coll, &stream));
-    WEFT_TRY(check_limit(coll));
-    if (coll->kind == WEFT_I_BROADCAST_OBJECT)
-        return broadcast(coll, &stream);
-    return coll->kind == WEFT_I_SCATTER_OBJECT ? scatter(coll, &stream, p) : gather(coll, &stream);
+    return receive(coll, &stream, p);
+}
+
+weft_status weft_i_native_object(const weft_i_coll *call)
+{
+    const weft_i_backend *carrier = call->group->world->carrier;
+    if (!call->group->world->fake)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: backend %s carries no byte strings",
+                           call->call.op, carrier->name);
+    weft_i_coll coll = *call;
+    parcel *p = (parcel *)(uintptr_t)coll.plan; /* the caller's, who waits for us */
+    p->alone = true;
+    return receive(&coll, NULL, p);
 }
 
 /* ---- public ---- */

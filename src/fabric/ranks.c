@@ -46,7 +46,7 @@ void weft_i_ranks_text(const int *ranks, int count, char *out, size_t bytes)
     *out = 0;
     for (int i = 0, last; i < count; i = last + 1) {
         char piece[32];
-        for (last = i; last + 1 < count && ranks[last + 1] == ranks[last] + 1;)
+        for (last = i; last + 1 < count && ranks[last + 1] - 1LL == ranks[last];)
             last++;
         if (last > i)
             snprintf(piece, sizeof piece, "%s%d-%d", i ? "," : "", ranks[i], ranks[last]);
@@ -159,6 +159,11 @@ weft_status weft_ranks_expand(weft_group *any, weft_ranks what, const char *tag,
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "a tag has at most %d characters",
                            WEFT_I_GROUP_NAME - 1);
     WEFT_TRY(find_named(any, &what, &group));
+    if (group && !group->members)
+        return weft_i_fail(
+            WEFT_ERR_STATE,
+            "weft_ranks_expand: group \"%s\" is a stand-in, whose ranks are not known",
+            group->name);
     weft_rank_list own = {group ? group->members : NULL, group ? group->size : 0};
     if (tag && *tag)
         snprintf(out->tag, sizeof out->tag, "%s", tag);

@@ -25,6 +25,12 @@ typedef enum weft_i_native_kind {
     WEFT_I_NATIVE_REDUCE_SCATTER,
     WEFT_I_NATIVE_ALL_TO_ALL,      /* one item; equal parts, or by splits */
     WEFT_I_NATIVE_ALL_TO_ALL_LIST, /* item q goes to, and comes from, rank q */
+    /* One item for each rank, sizes may differ; the input of a gather is this rank's item's, the
+     * output of a scatter too. */
+    WEFT_I_NATIVE_ALL_GATHER_PARTS,
+    WEFT_I_NATIVE_GATHER_PARTS,
+    WEFT_I_NATIVE_SCATTER_PARTS,
+    WEFT_I_NATIVE_REDUCE_SCATTER_PARTS,
     WEFT_I_NATIVE_SEND,
     WEFT_I_NATIVE_RECV
 } weft_i_native_kind;

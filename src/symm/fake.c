@@ -74,5 +74,5 @@ weft_group *weft_fake_init(const weft_fake_opts *given)
 
 bool weft_fake_is(const weft_group *group)
 {
-    return group && group->world->fake;
+    return group && group->world && group->world->fake; /* a stand-in has no world */
 }

@@ -60,6 +60,42 @@ static void swap_item(const weft_i_native_item *item)
         memset(item->out + both, 0, item->out_bytes - both);
 }
 
+/* Each rank's part of a gather is the own input, cut short or filled up with zeros if it has
+ * another size. */
+static void fill_own_parts(const weft_i_native *call)
+{
+    const weft_i_native_item *mine = &call->items[call->rank];
+    for (size_t i = 0; i < call->count; i++) {
+        weft_i_native_item item = call->items[i];
+        item.in = mine->in;
+        item.in_bytes = mine->in_bytes;
+        swap_item(&item);
+    }
+}
+
+/* Those with an item for each rank. */
+static bool pretend_parts(const weft_i_native *call)
+{
+    switch (call->kind) {
+    case WEFT_I_NATIVE_GATHER_PARTS:
+        if (call->rank != call->root)
+            return true;
+        /* fall through */
+    case WEFT_I_NATIVE_ALL_GATHER_PARTS:
+        fill_own_parts(call);
+        return true;
+    case WEFT_I_NATIVE_SCATTER_PARTS:
+        if (call->rank != call->root)
+            return true;
+        /* fall through */
+    case WEFT_I_NATIVE_REDUCE_SCATTER_PARTS:
+        swap_item(&call->items[call->rank]);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void pretend(const weft_i_native *call, const weft_i_native_item *item)
 {
     bool root = call->rank == call->root;
@@ -93,17 +129,15 @@ static void pretend(const weft_i_native *call, const weft_i_native_item *item)
     case WEFT_I_NATIVE_ALL_TO_ALL_LIST:
         swap_item(item);
         break;
-    case WEFT_I_NATIVE_BARRIER: /* the others leave their operands as they are */
-    case WEFT_I_NATIVE_BROADCAST:
-    case WEFT_I_NATIVE_SEND:
-    case WEFT_I_NATIVE_RECV:
+    default: /* the others leave their operands as they are */
         break;
     }
 }
 
 static weft_status collective(const weft_i_native *call)
 {
-    for (size_t i = 0; i < call->count; i++)
+    bool parts = pretend_parts(call);
+    for (size_t i = 0; !parts && i < call->count; i++)
         pretend(call, &call->items[i]);
     return WEFT_OK;
 }
