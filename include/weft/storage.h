@@ -21,7 +21,7 @@ typedef int32_t weft_device;
 #define WEFT_META        ((weft_device)(1 << 16)) /* shapes only, no data */
 #define WEFT_CUDA(index) ((weft_device)(2 << 16 | (index)))
 
-/* Writes "cpu", "meta" or "cuda:1" to `out` and returns it. */
+/* Writes "cpu", "meta" or "cuda:1" to `out` and returns it.  NULL: returns the kind alone. */
 WEFT_API const char *weft_device_name(weft_device device, char out[16]);
 
 typedef struct weft_storage weft_storage;

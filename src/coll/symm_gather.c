@@ -71,6 +71,13 @@ static weft_status settle(weft_i_coll *coll, weft_tensor *x)
 /* Posts a filled call; the result is `out`, or NULL if that fails. */
 static weft_tensor *post(weft_i_coll *coll, weft_status filled, weft_tensor *out, weft_work **work)
 {
+    if (!work && filled >= 0)
+        filled = weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: there is nowhere to put the work",
+                             coll->call.op);
+    if (!work) {
+        weft_release(out);
+        return NULL;
+    }
     *work = filled < 0 ? NULL : weft_i_work_post(coll);
     if (*work)
         return out;

@@ -590,6 +590,8 @@ uint64_t weft_work_sequence(const weft_work *work)
 
 char *weft_work_describe(const weft_work *work, char *out, size_t bytes)
 {
+    if (!out)
+        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_work_describe: the text is NULL");
     if (!work) {
         snprintf(out, bytes, "no work");
         return out;

@@ -46,6 +46,8 @@ int weft_mesh_text(const weft_mesh *mesh, char *out, size_t bytes)
     char device[16];
     page p = {out, bytes, 0};
     WEFT_TRY(weft_i_mesh_given(mesh));
+    if (bytes && !out)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_mesh_text: %zu bytes at NULL", bytes);
     put(&p, "mesh of ");
     for (int dim = 0; dim < mesh->ndim; dim++)
         put(&p, "%s%d", dim ? " x " : "", mesh->dim[dim].size);

@@ -80,7 +80,7 @@ static const weft_i_backend *by_circumstance(void)
 
 const weft_i_backend *weft_i_backend_for(weft_device device)
 {
-    if (weft_i_device_kind(device) != weft_i_device_kind(WEFT_CPU)) {
+    if (device != WEFT_CPU) {
         char name[16];
         return weft_i_null(WEFT_ERR_UNSUPPORTED,
                            "no backend of this build makes symmetric memory on %s",
@@ -96,7 +96,7 @@ void weft_i_backend_used(void)
 
 const char *weft_symm_backend(weft_device device)
 {
-    if (weft_i_device_kind(device) != weft_i_device_kind(WEFT_CPU))
+    if (device != WEFT_CPU)
         return NULL;
     const weft_i_backend *backend = mine.chosen ? mine.chosen : by_circumstance();
     return backend ? backend->name : NULL;
@@ -105,7 +105,7 @@ const char *weft_symm_backend(weft_device device)
 weft_status weft_symm_set_backend(weft_device device, const char *name)
 {
     const weft_i_backend *wanted = name ? weft_i_backend_named(name) : NULL;
-    if (!wanted || !wanted->allocate || wanted->device_kind != weft_i_device_kind(device)) {
+    if (!wanted || !wanted->allocate || device != WEFT_CPU) {
         char text[16];
         return weft_i_fail(WEFT_ERR_NOT_FOUND,
                            "\"%s\" is not a backend of this build that makes memory on %s",

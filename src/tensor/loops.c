@@ -19,7 +19,7 @@ void weft_i_loop_add(weft_i_loop *loop, const weft_tensor *x)
     int64_t size = (int64_t)weft_dtype_size(x->dtype);
     loop->data[k] = weft_i_tensor_data(x);
     for (int i = 0; i < x->ndim; i++)
-        loop->stride[k][missing + i] = x->dim[i] == 1 ? 0 : x->stride[i] * size;
+        loop->stride[k][missing + i] = x->dim[i] <= 1 ? 0 : x->stride[i] * size;
 }
 
 void weft_i_loop_add_value(weft_i_loop *loop, void *data)

@@ -36,7 +36,8 @@ weft_status weft_i_empty_strided_shape(weft_i_op_call *call)
     if (call->args[3].count != call->args[2].count)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "empty_strided: %zu strides for %zu dimensions",
                            call->args[3].count, call->args[2].count);
-    memcpy(call->result.stride, call->args[3].integers, call->args[3].count * sizeof(int64_t));
+    if (call->args[3].count)
+        memcpy(call->result.stride, call->args[3].integers, call->args[3].count * sizeof(int64_t));
     return weft_i_shape_check("empty_strided", call->result.dtype, call->result.shape,
                               call->result.stride);
 }
@@ -170,6 +171,12 @@ weft_tensor *weft_tensor_wrap(weft_dtype dtype, weft_device device, weft_shape s
     if (weft_i_shape_check("weft_tensor_wrap", dtype, shape, NULL) < 0)
         return NULL;
     size_t size = weft_dtype_size(dtype), bytes = (size_t)weft_i_shape_numel(shape) * size;
+    if (device != WEFT_CPU) {
+        char name[16];
+        return weft_i_null(WEFT_ERR_UNSUPPORTED,
+                           "weft_tensor_wrap: memory of device %s cannot be used in this build",
+                           weft_device_name(device, name));
+    }
     if ((uintptr_t)data % size)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_tensor_wrap: %p is not aligned for %s", data,
                            weft_dtype_name(dtype));

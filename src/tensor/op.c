@@ -272,7 +272,7 @@ static weft_status run(weft_i_op_call *call)
         return WEFT_OK;
     int kind = layout ? weft_i_device_kind(WEFT_CPU) : weft_i_device_kind(device);
     char name[16];
-    if (kind >= WEFT_I_DEVICE_KINDS || !call->op->run[kind])
+    if (kind < 0 || kind >= WEFT_I_DEVICE_KINDS || !call->op->run[kind])
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: does not run on %s in this build",
                            call->op->name, weft_device_name(device, name));
     return call->op->run[kind](call);

@@ -187,6 +187,8 @@ int weft_tensor_text(const weft_tensor *x, char *out, size_t bytes)
 {
     struct sink sink = {.out = out, .room = bytes};
     WEFT_TRY(check("weft_tensor_text", x));
+    if (bytes && !out)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_tensor_text: %zu bytes at NULL", bytes);
     if (bytes)
         out[0] = 0;
     put_tensor(&sink, x);

@@ -107,6 +107,12 @@ weft_status weft_i_index_shape(weft_i_op_call *call)
 }
 
 /* Splits the dimensions of x into kept and reduced ones; those of size 1 are left out. */
+/* Bytes from one element to the next.  A dimension of one has no next, and any stride at all. */
+static int64_t step_of(const weft_tensor *x, int dim, int64_t size)
+{
+    return x->dim[dim] == 1 ? 0 : x->stride[dim] * size;
+}
+
 static weft_i_reduce describe(const weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[0].tensor, *out = call->out;
@@ -129,12 +135,12 @@ static weft_i_reduce describe(const weft_i_op_call *call)
         if (gone & 1u << i) {
             to += call->args[KEEPDIM].integer != 0;
             what.reduced_dim[what.reduced] = x->dim[i];
-            what.reduced_in[what.reduced] = x->stride[i] * size;
+            what.reduced_in[what.reduced] = step_of(x, i, size);
             what.reduced += x->dim[i] != 1;
         } else {
             what.kept_dim[what.kept] = x->dim[i];
-            what.kept_in[what.kept] = x->stride[i] * size;
-            what.kept_out[what.kept] = out->stride[to++] * out_size;
+            what.kept_in[what.kept] = step_of(x, i, size);
+            what.kept_out[what.kept] = step_of(out, to++, out_size);
             what.kept += x->dim[i] != 1;
         }
     }

@@ -14,7 +14,8 @@
 weft_tensor *weft_reshape(weft_tensor *x, weft_shape shape)
 {
     PASS_NULL(x);
-    if (weft_i_view_is_possible(x, shape))
+    bool countable = shape.ndim >= 0 && shape.ndim <= WEFT_MAX_DIMS;
+    if (!countable || weft_i_view_is_possible(x, shape))
         return weft_view(x, shape); /* impossible shapes too: the view says what is wrong */
     weft_tensor *packed = weft_contiguous(x), *out = weft_view(packed, shape);
     weft_release(packed);

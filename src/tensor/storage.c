@@ -54,6 +54,8 @@ const char *weft_device_name(weft_device device, char out[16])
 {
     static const char *const kinds[] = {"cpu", "meta", "cuda"};
     int kind = weft_i_device_kind(device), index = device & 0xffff;
+    if (!out)
+        return kind < 0 || kind > 2 ? "unknown" : kinds[kind];
     if (kind < 0 || kind > 2)
         snprintf(out, 16, "unknown");
     else if (kind == 2 || index)

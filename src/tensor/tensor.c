@@ -37,10 +37,10 @@ const char *weft_i_shape_text(weft_shape shape, char out[WEFT_I_SHAPE_TEXT])
 
 void weft_i_shape_strides(weft_shape shape, int64_t *strides)
 {
-    int64_t step = 1;
+    uint64_t step = 1; /* may wrap round if the shape is still to be checked */
     for (int i = shape.ndim - 1; i >= 0; i--) {
-        strides[i] = step;
-        step *= shape.dim[i] > 1 ? shape.dim[i] : 1;
+        strides[i] = (int64_t)step;
+        step *= shape.dim[i] > 1 ? (uint64_t)shape.dim[i] : 1;
     }
 }
 

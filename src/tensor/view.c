@@ -272,8 +272,9 @@ weft_status weft_i_as_strided_shape(weft_i_op_call *call)
     weft_tensor *x = same_layout(call);
     weft_i_result *result = &call->result;
     WEFT_TRY(weft_i_shape_argument(call, 1, &result->shape));
-    memcpy(result->stride, call->args[2].integers,
-           (size_t)result->shape.ndim * sizeof *result->stride);
+    if (result->shape.ndim)
+        memcpy(result->stride, call->args[2].integers,
+               (size_t)result->shape.ndim * sizeof *result->stride);
     result->offset = call->args[3].integer;
     WEFT_TRY(weft_i_shape_check("as_strided", x->dtype, result->shape, result->stride));
     if (result->offset < 0)
