@@ -60,7 +60,7 @@ static int rank_records(int rank)
     struct stat status;
     if (fstat(fd, &status) ||
         weft_i_segment_map(fd, (size_t)status.st_size, (weft_i_key){{0}}, &segment) < 0 ||
-        weft_i_job_check(segment) < 0)
+        weft_i_job_check(segment, &(int){0}) < 0)
         return 9;
     weft_i_record *record = &weft_i_job_slot(weft_i_job_of(segment), rank)->record;
     weft_i_record_init(record);

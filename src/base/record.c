@@ -182,6 +182,8 @@ static bool copy_entry(const weft_i_record *record, uint64_t number, weft_i_reco
     };
     memcpy(out->name, name, sizeof out->name);
     out->name[sizeof out->name - 1] = 0;
+    for (char *c = out->name; *c; c++) /* it is told on terminals */
+        *c = *c < ' ' || *c > '~' ? '?' : *c;
     bool tag_fits = outcome >> 33 == TAG(number) >> 33;
     if (out->finished && out->end < begin) /* of a late writer; the rest is sealed */
         out->end = begin;
@@ -214,9 +216,13 @@ bool weft_i_record_last_finished(const weft_i_record *record, weft_i_record_entr
 
 weft_i_record_clock weft_i_record_clock_of(const weft_i_record *record)
 {
-    weft_i_record_clock clock = {.origin_ticks = record->origin_ticks,
-                                 .origin_ns = record->origin_ns};
+    /* Relaxed, and once: another process may write nonsense there at any time. */
+    weft_i_record_clock clock = {
+        .origin_ticks = __atomic_load_n(&record->origin_ticks, __ATOMIC_RELAXED),
+        .origin_ns = __atomic_load_n(&record->origin_ns, __ATOMIC_RELAXED)};
     clock.now_ns = WEFT_OS->clock_ns();
+    if (clock.origin_ns < 0 || clock.origin_ns > clock.now_ns)
+        clock.origin_ns = clock.now_ns;
     double ticks = (double)(int64_t)(weft_i_os_ticks() - clock.origin_ticks);
     double ns = (double)(clock.now_ns - clock.origin_ns);
     clock.ns_per_tick = ticks > 0 && ns > 0 ? ns / ticks : 0;

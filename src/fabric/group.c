@@ -96,7 +96,8 @@ static weft_status fill_world(weft_group *group)
     if (world->fake)
         WEFT_TRY(weft_i_group_open_fake(group));
     else
-        group->board = group->local ? weft_i_job_board(weft_i_job_of(world->job)) : NULL;
+        group->board =
+            group->local ? weft_i_job_board(weft_i_job_of(world->job), world->local_size) : NULL;
     group->untagged = true;
     snprintf(group->description, sizeof group->description, "the world");
     WEFT_TRY(weft_i_registry_enter(&world->registry, group));
@@ -221,11 +222,13 @@ uint64_t weft_group_sequence(const weft_group *group)
 
 /* ---- the end of a group ---- */
 
-static void ring_all(weft_i_board *board)
+/* How many rows there are the group knows; the board is memory that others write to.  A fake one has
+ * none. */
+static void ring_all(const weft_group *group)
 {
-    for (uint32_t rank = 0; rank < board->ranks; rank++) {
-        weft_i_wait_ring(&board->row[rank].bell);
-        weft_i_wait_ring(&board->row[rank].stage_bell);
+    for (int rank = 0; rank < group->size && !group->world->fake; rank++) {
+        weft_i_wait_ring(&group->board->row[rank].bell);
+        weft_i_wait_ring(&group->board->row[rank].stage_bell);
     }
 }
 
@@ -241,7 +244,7 @@ void weft_i_group_end_board(const weft_group *group, weft_status why)
     atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody,
                                             1 + (uint32_t)group->rank, memory_order_release,
                                             memory_order_relaxed);
-    ring_all(group->board);
+    ring_all(group);
 }
 
 void weft_i_group_spoil(const weft_group *group, weft_status why)
@@ -276,7 +279,7 @@ void weft_i_group_mark_destroyed(weft_group *group)
         return;
     /* Pairs with the acquire in `has_left` of exchange.c. */
     atomic_store_explicit(&group->board->row[group->rank].left, 1, memory_order_release);
-    ring_all(group->board);
+    ring_all(group);
 }
 
 /* Members on other hosts learn it from the store; that they may not is no error of ours. */

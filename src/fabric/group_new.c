@@ -245,7 +245,7 @@ static weft_status meet_on_board(weft_group *group, weft_group *parent, int64_t 
     int64_t deadline = weft_i_os_deadline(limit);
     WEFT_TRY(get_board(group, parent, deadline, limit));
     group->key = group->board->key;
-    group->times = group->board->times;
+    group->times = WEFT_I_READ_ONCE(group->board->times);
     group->id = weft_i_group_number(group->key);
     weft_i_job_join(group->world->mine, group->id, group->name, group->members, group->size);
     WEFT_TRY(weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all,

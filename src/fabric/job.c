@@ -18,9 +18,14 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
+static uint64_t slot_offset(uint64_t rank)
+{
+    return WEFT_I_JOB_PAGE + rank * round_up(sizeof(weft_i_slot), WEFT_I_JOB_PAGE);
+}
+
 static uint64_t board_offset(uint64_t ranks)
 {
-    return 4096 + ranks * round_up(sizeof(weft_i_slot), 4096);
+    return slot_offset(ranks);
 }
 
 size_t weft_i_job_bytes(int ranks)
@@ -42,8 +47,8 @@ weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **o
     job->threads = sharing == WEFT_I_BETWEEN_THREADS;
     job->layout = WEFT_I_JOB_LAYOUT;
     job->ranks = (uint32_t)ranks;
-    job->slot_bytes = (uint32_t)round_up(sizeof(weft_i_slot), 4096);
-    job->slots_at = 4096;
+    job->slot_bytes = (uint32_t)(slot_offset(1) - slot_offset(0));
+    job->slots_at = slot_offset(0);
     job->board_at = board_offset((uint64_t)ranks);
     job->bytes = bytes;
     job->key = segment->key;
@@ -52,7 +57,7 @@ weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **o
         weft_i_segment_drop(segment);
         return weft_i_fail_errno(error, "cannot read random bytes");
     }
-    weft_i_job_board(job)->ranks = (uint32_t)ranks;
+    weft_i_job_board(job, ranks)->ranks = (uint32_t)ranks;
     job->magic = magic;
     *out = segment;
     return WEFT_OK;
@@ -66,35 +71,60 @@ uint32_t weft_i_job_layout_of(int fd)
     return whole && job.magic == magic ? job.layout : 0;
 }
 
-weft_status weft_i_job_check(const weft_i_segment *segment)
+/* The head as it is at one moment, field by field. */
+static weft_i_job read_head(const weft_i_segment *segment)
 {
-    const weft_i_job *job = (const weft_i_job *)segment->base;
-    if (segment->bytes < sizeof *job || job->magic != magic)
+    const weft_i_job *page = (const weft_i_job *)segment->base;
+    if (segment->bytes < sizeof *page)
+        return (weft_i_job){.magic = 0};
+    return (weft_i_job){.magic = WEFT_I_READ_ONCE(page->magic),
+                        .layout = WEFT_I_READ_ONCE(page->layout),
+                        .ranks = WEFT_I_READ_ONCE(page->ranks),
+                        .slot_bytes = WEFT_I_READ_ONCE(page->slot_bytes),
+                        .slots_at = WEFT_I_READ_ONCE(page->slots_at),
+                        .board_at = WEFT_I_READ_ONCE(page->board_at)};
+}
+
+weft_status weft_i_job_check(const weft_i_segment *segment, int *ranks)
+{
+    weft_i_job head = read_head(segment), *job = &head;
+    if (job->magic != magic)
         return weft_i_fail(WEFT_ERR_PROTOCOL,
                            "the descriptor in WEFT_JOB_FD is not a job page of weft");
-    if (job->layout != WEFT_I_JOB_LAYOUT || job->slot_bytes != round_up(sizeof(weft_i_slot), 4096))
-        return weft_i_fail(
-            WEFT_ERR_VERSION,
-            "the launcher's weft lays out its job page in version %u, this one in %d", job->layout,
-            WEFT_I_JOB_LAYOUT);
+    uint64_t slot_bytes = slot_offset(1) - slot_offset(0);
+    if (job->layout != WEFT_I_JOB_LAYOUT || job->slot_bytes != slot_bytes)
+        return weft_i_fail(WEFT_ERR_VERSION,
+                           "the launcher's weft lays out its job page in version %u with slots of "
+                           "%u bytes, this one in %d with %llu",
+                           job->layout, job->slot_bytes, WEFT_I_JOB_LAYOUT,
+                           (unsigned long long)slot_bytes);
     uint64_t board_at = board_offset(job->ranks);
-    if (job->ranks < 1 || job->ranks > WEFT_I_JOB_MAX_RANKS || job->slots_at != 4096 ||
+    if (job->ranks < 1 || job->ranks > WEFT_I_JOB_MAX_RANKS || job->slots_at != slot_offset(0) ||
         job->board_at != board_at ||
         segment->bytes < board_at + weft_i_board_bytes((int)job->ranks))
         return weft_i_fail(WEFT_ERR_PROTOCOL, "the job page is damaged: %u ranks, %zu bytes",
                            job->ranks, segment->bytes);
+    *ranks = (int)job->ranks;
     return WEFT_OK;
+}
+
+int weft_i_job_ranks(const weft_i_segment *segment)
+{
+    uint32_t ranks = read_head(segment).ranks, most = WEFT_I_JOB_MAX_RANKS;
+    ranks = ranks < most ? ranks : most;
+    while (ranks && slot_offset(ranks) > segment->bytes)
+        ranks--;
+    return (int)ranks;
 }
 
 weft_i_slot *weft_i_job_slot(weft_i_job *job, int local_rank)
 {
-    return (weft_i_slot *)(void *)((char *)job + job->slots_at +
-                                   (size_t)local_rank * job->slot_bytes);
+    return (weft_i_slot *)(void *)((char *)job + slot_offset((uint64_t)local_rank));
 }
 
-weft_i_board *weft_i_job_board(weft_i_job *job)
+weft_i_board *weft_i_job_board(weft_i_job *job, int ranks)
 {
-    return (weft_i_board *)(void *)((char *)job + job->board_at);
+    return (weft_i_board *)(void *)((char *)job + board_offset((uint64_t)ranks));
 }
 
 void weft_i_job_note_exit(weft_i_job *job, int local_rank, int wait_status)
@@ -171,7 +201,7 @@ void weft_i_job_join(weft_i_slot *mine, uint32_t id, const char *name, const int
     snprintf(entry->name, sizeof entry->name, "%s", name);
     memset(entry->members, 0, sizeof entry->members);
     for (int rank = 0; rank < count; rank++) {
-        if (members[rank] == mine->card.world_rank)
+        if (members[rank] == WEFT_I_READ_ONCE(mine->card.world_rank))
             entry->rank = rank;
         if (members[rank] < 8 * (int)sizeof entry->members)
             entry->members[members[rank] / 8] |= (unsigned char)(1u << members[rank] % 8);
@@ -196,8 +226,9 @@ void weft_i_job_note_failed(int fd, int local_rank)
     if (WEFT_OS->pread(fd, &job, sizeof job, 0) != (ssize_t)sizeof job || job.magic != magic ||
         job.layout != WEFT_I_JOB_LAYOUT || local_rank < 0 || local_rank >= (int)job.ranks)
         return;
-    off_t at = (off_t)(job.slots_at + (size_t)local_rank * job.slot_bytes +
-                       offsetof(weft_i_slot, life.state));
+    if (local_rank >= WEFT_I_JOB_MAX_RANKS)
+        return;
+    off_t at = (off_t)(slot_offset((uint64_t)local_rank) + offsetof(weft_i_slot, life.state));
     uint32_t state = 0, failed = WEFT_I_RANK_FAILED;
     if (WEFT_OS->pread(fd, &state, sizeof state, at) != (ssize_t)sizeof state ||
         state != WEFT_I_RANK_AWAITED)

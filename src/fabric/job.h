@@ -22,8 +22,16 @@ enum {
     WEFT_I_JOB_LINE = 128,
     WEFT_I_JOB_MAX_RANKS = WEFT_I_BOARD_RANKS,
     WEFT_I_JOB_REFUSALS = 4,
-    WEFT_I_JOB_GROUPS = 32
+    WEFT_I_JOB_GROUPS = 32,
+    WEFT_I_JOB_PAGE = 4096 /* the head, and each slot, begin at a page */
 };
+
+/*
+ * Reads a plain field of a page that others can write to: once, so that what is checked is what is
+ * used, however the page changes meanwhile.  Relaxed: it pairs with nothing, the fields are written
+ * before the page, or the rank, is known.  scripts/check-shared-reads wants it.
+ */
+#define WEFT_I_READ_ONCE(field_) __atomic_load_n(&(field_), __ATOMIC_RELAXED)
 
 /* A rank's course through the job.  Each store releases what the rank wrote to its slot before. */
 typedef enum weft_i_rank_state {
@@ -77,6 +85,8 @@ typedef struct weft_i_slot {
     _Alignas(WEFT_I_JOB_LINE) weft_i_record record;
 } weft_i_slot;
 
+/* The head.  Offsets are the same in all pages of a layout and are told only so that a page that
+ * has others is refused: nothing is found by them. */
 typedef struct weft_i_job {
     uint64_t magic;
     uint32_t layout;
@@ -97,8 +107,11 @@ size_t weft_i_job_bytes(int ranks);
  * that `weft info --job` finds it. */
 weft_status weft_i_job_new(int ranks, weft_i_sharing sharing, weft_i_segment **out);
 
-/* Checks that a mapped segment is a job of this layout. */
-weft_status weft_i_job_check(const weft_i_segment *segment);
+/* Checks that a mapped segment is a job of this layout, and says of how many ranks. */
+weft_status weft_i_job_check(const weft_i_segment *segment, int *ranks);
+
+/* How many local ranks it says it has, but no more than the mapping has slots for. */
+int weft_i_job_ranks(const weft_i_segment *segment);
 
 /* The version of the layout of the job page behind a descriptor; 0: it is none.  No error. */
 uint32_t weft_i_job_layout_of(int fd);
@@ -108,10 +121,11 @@ static inline weft_i_job *weft_i_job_of(weft_i_segment *segment)
     return (weft_i_job *)segment->base;
 }
 
+/* `local_rank` is below weft_i_job_ranks. */
 weft_i_slot *weft_i_job_slot(weft_i_job *job, int local_rank);
 
-/* The board of the group of all local ranks. */
-weft_i_board *weft_i_job_board(weft_i_job *job);
+/* The board of the group of all `ranks` local ranks, as the caller knows them. */
+weft_i_board *weft_i_job_board(weft_i_job *job, int ranks);
 
 /*
  * A rank that cannot take part in making the group of `key` says so in its slot, which takes no

@@ -58,8 +58,9 @@ static weft_job *look_at(int fd)
     weft_job *job = NULL;
     if (map_page(fd, &page) < 0)
         return NULL;
-    if (weft_i_job_check(&page) == WEFT_OK)
-        job = weft_i_job_look(weft_i_job_of(&page));
+    int ranks = 0;
+    if (weft_i_job_check(&page, &ranks) == WEFT_OK)
+        job = weft_i_job_look(weft_i_job_of(&page), ranks);
     WEFT_OS->munmap(page.base, page.bytes);
     return job;
 }

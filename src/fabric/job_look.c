@@ -34,28 +34,37 @@ static const weft_i_membership *find_group(const weft_i_slot *slot, uint32_t id)
     return NULL;
 }
 
+static int world_rank_of(const weft_i_slot *slot)
+{
+    return WEFT_I_READ_ONCE(slot->card.world_rank);
+}
+
 /* Whether the owner of `slot` has `world_rank` among the members of group `id`. */
 static bool is_member(const weft_i_slot *slot, uint32_t id, int world_rank)
 {
     const weft_i_membership *entry = id ? find_group(slot, id) : NULL;
     if (!entry || world_rank < 0 || world_rank >= 8 * (int)sizeof entry->members)
         return id == 0;
-    return entry->members[world_rank / 8] >> world_rank % 8 & 1;
+    return WEFT_I_READ_ONCE(entry->members[world_rank / 8]) >> world_rank % 8 & 1;
 }
 
 /* Rank of the slot's owner in group `id`, -1 if it is not a member. */
 static int rank_in(const weft_i_slot *slot, uint32_t id)
 {
     const weft_i_membership *entry = id ? find_group(slot, id) : NULL;
-    return id == 0 ? slot->card.world_rank : entry ? entry->rank : -1;
+    return id == 0 ? world_rank_of(slot) : entry ? WEFT_I_READ_ONCE(entry->rank) : -1;
 }
 
 /* Copies a text that somebody else may be writing. */
 static void copy_text(char *out, size_t bytes, const char *text, size_t length)
 {
     size_t n = 0;
-    for (; n + 1 < bytes && n < length && text[n]; n++)
-        out[n] = isprint((unsigned char)text[n]) ? text[n] : '?';
+    for (; n + 1 < bytes && n < length; n++) {
+        char c = WEFT_I_READ_ONCE(text[n]);
+        if (!c)
+            break;
+        out[n] = isprint((unsigned char)c) ? c : '?';
+    }
     out[n] = 0;
 }
 
@@ -80,13 +89,13 @@ static bool has_come(const weft_i_slot *slot)
     return state == WEFT_I_RANK_HERE || state == WEFT_I_RANK_LEFT;
 }
 
-static weft_job_state state_alive(const weft_i_job *job, const weft_i_slot *slot,
-                                  weft_job_rank *out)
+/* `threads`: the ranks are threads of one process. */
+static weft_job_state state_alive(bool threads, const weft_i_slot *slot, weft_job_rank *out)
 {
     char state = weft_i_os_process_state(out->process);
     int64_t beat_ns = atomic_load_explicit(&slot->heart.beat_ns, memory_order_relaxed);
-    int64_t silent = WEFT_OS->clock_ns() - beat_ns;
-    out->silent_ns = job->threads || silent < 0 ? 0 : silent;
+    int64_t now = WEFT_OS->clock_ns();
+    out->silent_ns = threads || beat_ns < 0 || beat_ns > now ? 0 : now - beat_ns;
     if (state == 'T' || state == 't')
         return WEFT_JOB_STOPPED;
     if (state == 0 || state == 'Z' || state == 'X') /* threads have no life word */
@@ -94,7 +103,7 @@ static weft_job_state state_alive(const weft_i_job *job, const weft_i_slot *slot
     return out->silent_ns > SILENCE_NS ? WEFT_JOB_SILENT : WEFT_JOB_ALIVE;
 }
 
-static weft_job_state state_of(const weft_i_job *job, const weft_i_slot *slot, weft_job_rank *out)
+static weft_job_state state_of(bool threads, const weft_i_slot *slot, weft_job_rank *out)
 {
     uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
     if (state == WEFT_I_RANK_LEFT)
@@ -103,7 +112,7 @@ static weft_job_state state_of(const weft_i_job *job, const weft_i_slot *slot, w
         return WEFT_JOB_FAILED;
     if (weft_i_watch_fate(slot) == WEFT_I_DEAD)
         return WEFT_JOB_DEAD;
-    return has_come(slot) ? state_alive(job, slot, out) : WEFT_JOB_AWAITED;
+    return has_come(slot) ? state_alive(threads, slot, out) : WEFT_JOB_AWAITED;
 }
 
 static void copy_op(const weft_i_slot *slot, const weft_i_record_entry *entry, weft_job_op *out)
@@ -131,17 +140,17 @@ static const weft_i_record_entry *current(const weft_i_record_entry *newest, siz
 }
 
 /* Fills `now` with the operation the rank is in; false if it is in none. */
-static bool look_rank(const weft_i_job *job, const weft_i_slot *slot, int index, weft_job_rank *out,
-                      weft_i_record_entry *now)
+static bool look_rank(const weft_job_info *job, const weft_i_slot *slot, int index,
+                      weft_job_rank *out, weft_i_record_entry *now)
 {
     weft_i_record_entry newest[DEPTH];
     *out = (weft_job_rank){.rank = index};
     out->now.peer = out->now.channel = out->last.peer = out->last.channel = -1;
     if (has_come(slot)) {
-        out->rank = slot->card.world_rank;
-        out->process = job->threads ? job->maker : slot->card.process;
+        out->rank = world_rank_of(slot);
+        out->process = job->threads ? job->process : WEFT_I_READ_ONCE(slot->card.process);
     }
-    out->state = state_of(job, slot, out);
+    out->state = state_of(job->threads, slot, out);
     if (!has_come(slot))
         return false;
     size_t count = weft_i_record_newest(&slot->record, newest, DEPTH);
@@ -186,7 +195,7 @@ static bool awaits(const weft_i_slot *slot, const weft_i_slot *other,
 {
     if (now->peer >= 0)
         return rank_in(other, now->group) == now->peer;
-    return is_member(slot, now->group, other->card.world_rank) && !has_entered(other, now);
+    return is_member(slot, now->group, world_rank_of(other)) && !has_entered(other, now);
 }
 
 static void note_missing(weft_i_job *page, weft_job *job, int index, const weft_i_record_entry *now)
@@ -222,14 +231,15 @@ static void name_program(weft_job *job)
     copy_text(job->info.program, sizeof job->info.program, program, sizeof program);
 }
 
-weft_job *weft_i_job_look(weft_i_job *page)
+weft_job *weft_i_job_look(weft_i_job *page, int count)
 {
     weft_job *job = weft_i_object_new(WEFT_I_JOB, sizeof *job, destroy);
     if (!job)
         return NULL;
-    size_t ranks = page->ranks;
-    job->info =
-        (weft_job_info){.process = page->maker, .ranks = (int)ranks, .threads = page->threads == 1};
+    size_t ranks = (size_t)count;
+    job->info = (weft_job_info){.process = WEFT_I_READ_ONCE(page->maker),
+                                .ranks = count,
+                                .threads = WEFT_I_READ_ONCE(page->threads) == 1};
     job->row_bytes = (ranks + 7) / 8;
     job->ranks = WEFT_OS->alloc(ranks * sizeof *job->ranks);
     job->missing = WEFT_OS->alloc(ranks * job->row_bytes);
@@ -240,7 +250,7 @@ weft_job *weft_i_job_look(weft_i_job *page)
         return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory to look at a job of %zu ranks", ranks);
     }
     for (int i = 0; i < (int)ranks; i++)
-        look_rank(page, weft_i_job_slot(page, i), i, &job->ranks[i], &now[i]);
+        look_rank(&job->info, weft_i_job_slot(page, i), i, &job->ranks[i], &now[i]);
     for (int i = 0; i < (int)ranks; i++)
         if (now[i].number)
             note_missing(page, job, i, &now[i]);

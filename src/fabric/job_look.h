@@ -15,7 +15,7 @@ struct weft_job {
     size_t row_bytes;
 };
 
-/* Copies what a checked page shows.  NULL if memory runs out. */
-weft_job *weft_i_job_look(weft_i_job *page);
+/* Copies what a checked page of `ranks` ranks shows.  NULL if memory runs out. */
+weft_job *weft_i_job_look(weft_i_job *page, int ranks);
 
 #endif

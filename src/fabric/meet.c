@@ -92,10 +92,11 @@ static weft_status map_inherited(const weft_i_start *start, weft_i_segment **out
                            start->job_fd);
     weft_i_key none = {{0, 0}};
     WEFT_TRY(weft_i_segment_map(start->job_fd, (size_t)bytes, none, out));
-    weft_status status = weft_i_job_check(*out);
-    if (status == WEFT_OK && (int)weft_i_job_of(*out)->ranks != start->size)
-        status = weft_i_fail(WEFT_ERR_MISMATCH, "WORLD_SIZE is %d but weft run started %u ranks",
-                             start->size, weft_i_job_of(*out)->ranks);
+    int ranks = 0;
+    weft_status status = weft_i_job_check(*out, &ranks);
+    if (status == WEFT_OK && ranks != start->size)
+        status = weft_i_fail(WEFT_ERR_MISMATCH, "WORLD_SIZE is %d but weft run started %d ranks",
+                             start->size, ranks);
     if (status < 0)
         weft_i_segment_drop(*out);
     return status;
@@ -189,11 +190,14 @@ static weft_status read_cards(weft_group *group)
         weft_i_peer *peer = &world->peers[rank];
         if (!peer->slot)
             continue;
-        if (strncmp(peer->slot->card.version, WEFT_VERSION, sizeof peer->slot->card.version))
+        char version[sizeof peer->slot->card.version]; /* a copy, that what is told is what differs
+                                                        */
+        snprintf(version, sizeof version, "%.19s", peer->slot->card.version);
+        if (strcmp(version, WEFT_VERSION))
             return weft_i_fail(WEFT_ERR_VERSION,
-                               "weft_init: rank %d runs weft %.19s, rank %d runs weft %s", rank,
-                               peer->slot->card.version, world->rank, WEFT_VERSION);
-        snprintf(peer->post, sizeof peer->post, "%s", peer->slot->card.post);
+                               "weft_init: rank %d runs weft %s, rank %d runs weft %s", rank,
+                               version, world->rank, WEFT_VERSION);
+        snprintf(peer->post, sizeof peer->post, "%.63s", peer->slot->card.post);
     }
     weft_i_world_count_cores(world);
     return WEFT_OK;

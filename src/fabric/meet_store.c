@@ -226,7 +226,12 @@ static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i
                            leader);
     if (status < 0)
         return weft_i_explain(status, "weft_init: fetching the job page from rank %d", leader);
-    status = weft_i_job_check(*out);
+    int ranks = 0;
+    status = weft_i_job_check(*out, &ranks);
+    if (status == WEFT_OK && ranks != count)
+        status = weft_i_fail(WEFT_ERR_PROTOCOL,
+                             "weft_init: the job page of rank %d has %d ranks, not %d", leader,
+                             ranks, count);
     if (status < 0)
         weft_i_segment_drop(*out);
     return status;

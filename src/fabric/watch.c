@@ -170,8 +170,9 @@ static int describe_exit(uint32_t seen, char *out, size_t bytes)
 static int describe_alive(const weft_i_slot *slot, char *out, size_t bytes)
 {
     int64_t beat_ns = atomic_load_explicit(&slot->heart.beat_ns, memory_order_relaxed);
-    double silent = beat_ns ? (double)(WEFT_OS->clock_ns() - beat_ns) * 1e-9 : 0;
-    char state = slot->card.process ? weft_i_os_process_state(slot->card.process) : 0;
+    double silent = beat_ns ? ((double)WEFT_OS->clock_ns() - (double)beat_ns) * 1e-9 : 0;
+    int process = WEFT_I_READ_ONCE(slot->card.process);
+    char state = process ? weft_i_os_process_state(process) : 0;
     if (state == 'T' || state == 't')
         return snprintf(out, bytes, "stopped by a signal (no sign of life for %.1f s)", silent);
     if (beat_ns && silent * 1e9 > SILENCE_NS)
@@ -220,8 +221,9 @@ void weft_i_watch_describe(const weft_i_slot *slot, char *out, size_t bytes)
     uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
     if (state == WEFT_I_RANK_AWAITED || state == WEFT_I_RANK_ENTERING)
         return;
-    if (n > 0 && (size_t)n < bytes && slot->card.process) {
-        int m = snprintf(out + n, bytes - (size_t)n, ", process %d", slot->card.process);
+    int process = WEFT_I_READ_ONCE(slot->card.process);
+    if (n > 0 && (size_t)n < bytes && process) {
+        int m = snprintf(out + n, bytes - (size_t)n, ", process %d", process);
         n += m;
     }
     weft_i_record_entry last;

@@ -52,7 +52,7 @@ void weft_i_world_count_cores(weft_i_world *world)
     int cores = 0;
     for (int rank = 0; rank < world->size; rank++)
         for (int word = 0; world->peers[rank].slot && word < WEFT_I_OS_CORE_WORDS; word++)
-            all[word] |= world->peers[rank].slot->card.cores[word];
+            all[word] |= WEFT_I_READ_ONCE(world->peers[rank].slot->card.cores[word]);
     for (int word = 0; word < WEFT_I_OS_CORE_WORDS; word++)
         cores += __builtin_popcountll(all[word]);
     world->cores = cores;
@@ -64,9 +64,10 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, wef
                                int local_rank)
 {
     weft_i_job *job = weft_i_job_of(segment);
-    if (local_rank < 0 || local_rank >= (int)job->ranks)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "local rank %d is outside the job page's %u ranks",
-                           local_rank, job->ranks);
+    int ranks = weft_i_job_ranks(segment);
+    if (local_rank < 0 || local_rank >= ranks)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "local rank %d is outside the job page's %d ranks",
+                           local_rank, ranks);
     weft_i_slot *slot = weft_i_job_slot(job, local_rank);
     uint32_t awaited = WEFT_I_RANK_AWAITED;
     /* Of two that claim one place, one gets it; nothing is published yet. */
@@ -78,8 +79,8 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, wef
             "one number)",
             world->rank);
     world->local_rank = local_rank;
-    world->local_size = (int)job->ranks;
-    world->mode = weft_i_wait_mode_for((int)job->ranks, weft_i_os_cores());
+    world->local_size = ranks;
+    world->mode = weft_i_wait_mode_for(ranks, weft_i_os_cores());
     if (!world->post)
         world->post = weft_i_post_hold(post);
     world->mine = slot;
