@@ -69,6 +69,36 @@ TEST(test_bounds_reshape)
     weft_scope_close();
 }
 
+/* Elements lie where the processor can load them. */
+TEST(test_bounds_alignment)
+{
+    static _Alignas(16) unsigned char memory[40];
+    weft_scope_open();
+    weft_tensor *odd = weft_tensor_wrap(WEFT_U8, WEFT_CPU, WEFT_SHAPE(16), memory + 1, NULL, NULL);
+    CHECK(odd && !weft_view_dtype(odd, WEFT_F32));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    weft_tensor *even = weft_tensor_wrap(WEFT_U8, WEFT_CPU, WEFT_SHAPE(16), memory + 8, NULL, NULL);
+    CHECK(weft_view_dtype(even, WEFT_F64));
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8));
+    weft_symm *mem = weft_symm_rendezvous(weft_narrow(x, 0, 1, 4), weft_fake_init(&opts));
+    CHECK(mem && weft_symm_remote_tensor(mem, 1, WEFT_SHAPE(2), WEFT_F32));
+    CHECK(!weft_symm_remote_tensor(mem, 1, WEFT_SHAPE(2), WEFT_F64));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_dlpack description = {.tensor = {.data = memory,
+                                          .device_type = 1,
+                                          .ndim = 0,
+                                          .code = 2,
+                                          .bits = 32,
+                                          .lanes = 1,
+                                          .byte_offset = UINT64_MAX - 3}};
+    CHECK(!weft_dlpack_import(&description));
+    CHECK_CONTAINS(weft_last_error(), "beyond all memory");
+    weft_clear_error();
+    weft_scope_close();
+}
+
 /* A dimension of one element has no next one: its stride may be anything. */
 TEST(test_bounds_strides_of_one)
 {
@@ -239,19 +269,27 @@ TEST(test_bounds_where_and_bmm_into)
 
 /* ---- ranks ---- */
 
-/* Means of three small floats that lie halfway between two: only a division finds the tie. */
+/* Means of three small floats that lie halfway between two, and just below that, where a factor of
+ * 1/3, which is a little more than a third, comes to the tie. */
 RANKS_TEST(test_bounds_mean_is_a_division, 3)
 {
     weft_group *world = join(20000);
     enum { TIES = 21 };
     for (int k = 0; k < TIES; k++) {
         int odd = 2 * k + 1; /* the mean is 1 + odd / 256 */
-        const double part[] = {1, 1.5, 0.5 + 3.0 * odd / 256};
-        weft_tensor *x = weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(9), part[rank]);
-        CHECK_NEAR(weft_item(x, 0), part[rank], 0); /* bfloat16 has it */
+        const double tie[] = {1, 1.5, 0.5 + 3.0 * odd / 256};
+        const double below[] = {2.5, 0.5 + 3.0 * odd / 256, -1.0 / (1 << 22)};
+        weft_tensor *x = weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(9), tie[rank]);
+        weft_tensor *y = weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(9), below[rank]);
+        CHECK_NEAR(weft_item(x, 0), tie[rank], 0); /* bfloat16 has it */
+        CHECK_NEAR(weft_item(y, 0), below[rank], 0);
         CHECK_OK(weft_all_reduce_into(x, x, WEFT_AVG, world));
+        CHECK_OK(weft_all_reduce_into(y, y, WEFT_AVG, world));
         int even = (odd - 1) / 2 % 2 ? odd + 1 : odd - 1;
-        CHECK_NEAR(weft_item(x, 8), 1 + even / 256.0, 0);
+        for (int i = 0; i < 9; i++) {
+            CHECK_NEAR(weft_item(x, i), 1 + even / 256.0, 0);
+            CHECK_NEAR(weft_item(y, i), 1 + (odd - 1) / 256.0, 0);
+        }
     }
     finish(world);
 }

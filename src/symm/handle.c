@@ -243,6 +243,12 @@ weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape,
         place("weft_symm_remote_tensor", shape, dtype, 0, mem->block->bytes - mem->offset, &at,
               &bytes) < 0)
         return NULL;
+    if (mem->offset % weft_dtype_size(dtype))
+        return weft_i_null(
+            WEFT_ERR_INVALID_ARG,
+            "weft_symm_remote_tensor: byte %zu, where the tensor begins, is no place "
+            "for elements of %s",
+            mem->offset, weft_dtype_name(dtype));
     return over(mem, mem->pairing->blocks[rank]->base + mem->offset, bytes, dtype, shape, NULL);
 }
 

@@ -163,9 +163,15 @@ static weft_status check_memory(const weft_dlpack_tensor *from, struct imported 
     memcpy(view.dim, out->shape.dim, sizeof view.dim);
     memcpy(view.stride, out->strides, sizeof view.stride);
     weft_i_tensor_range(&view, &begin, &out->bytes);
-    out->data = from->data ? (char *)from->data + from->byte_offset : NULL;
     if (out->bytes && !from->data)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "dlpack import: %zu bytes at NULL", out->bytes);
+    uintptr_t place = (uintptr_t)from->data, end;
+    if (__builtin_add_overflow(place, from->byte_offset, &place) ||
+        __builtin_add_overflow(place, out->bytes, &end))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "dlpack import: %zu bytes from byte %llu on lie beyond all memory",
+                           out->bytes, (unsigned long long)from->byte_offset);
+    out->data = from->data ? (char *)place : NULL;
     if (out->bytes && (uintptr_t)out->data % size)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED,
                            "dlpack import: the data is not aligned to its elements of %zu bytes",

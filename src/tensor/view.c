@@ -171,6 +171,10 @@ weft_status weft_i_view_dtype_shape(weft_i_op_call *call)
     if (!weft_i_dtype_valid(dtype))
         return weft_i_fail(WEFT_ERR_TYPE, "view_dtype: %d is not a dtype", dtype);
     int64_t from = (int64_t)weft_dtype_size(x->dtype), to = (int64_t)weft_dtype_size(dtype);
+    if (from < to && (uintptr_t)x->storage->data % (size_t)to) /* wrapped memory may lie anywhere */
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "view_dtype: the memory at %p is not aligned for elements of %s",
+                           x->storage->data, weft_dtype_name(dtype));
     call->result.dtype = dtype;
     return from > to   ? to_smaller(call, from / to)
            : from < to ? to_larger(call, to / from)

@@ -46,10 +46,10 @@ typedef struct pool {
 
 typedef struct rank_state {
     uint64_t random;
-    pool tensors, groups, stores, meshes, symms, works, storages, blobs, jobs, pools;
+    pool tensors, groups, stores, meshes, symms, works, blobs, jobs, pools;
     void *loan[64]; /* buffers of the call under way */
     unsigned loans;
-    const char *volatile at; /* what it is calling */
+    const char *at; /* what it is calling */
     int meshes_entered, limits_open;
 } rank_state;
 
@@ -303,14 +303,21 @@ POOL_OF(store, stores, weft_store)
 POOL_OF(mesh, meshes, weft_mesh)
 POOL_OF(symm, symms, weft_symm)
 POOL_OF(work, works, weft_work)
-POOL_OF(storage, storages, weft_storage)
 POOL_OF(blobs, blobs, weft_blobs)
 POOL_OF(job, jobs, weft_job)
 POOL_OF(pool, pools, weft_symm_pool)
 
+/* A tensor's storage may change: it is asked for each time. */
+static weft_storage *pick_storage(void)
+{
+    return weft_tensor_storage(pick_tensor());
+}
+
+/* Arrays have one element for each rank, or more. */
 static void add_group(weft_group *group)
 {
-    add_to(&me->groups, group);
+    if (weft_size(group) <= ARRAY)
+        add_to(&me->groups, group);
 }
 
 static void add_store(weft_store *store)
@@ -337,7 +344,7 @@ static void add_work(weft_work *work)
 
 static void add_storage(weft_storage *storage)
 {
-    add_to(&me->storages, storage);
+    (void)weft_storage_bytes(storage);
 }
 
 static void add_blobs(weft_blobs *blobs)
