@@ -125,6 +125,9 @@ TEST(test_bounds_words_count_as_writes)
     CHECK_INT(weft_tensor_version(words), before + 2);
     CHECK(weft_symm_memset32(words, 1, 7, 4) < 0); /* one word too many */
     CHECK_INT(weft_tensor_version(words), before + 2);
+    weft_tensor *meta = weft_empty(WEFT_U32, WEFT_META, WEFT_SHAPE(4));
+    CHECK_STATUS(weft_symm_memset32(meta, 0, 7, 4), WEFT_ERR_UNSUPPORTED);
+    CHECK_STATUS(weft_symm_stream_write_value32(meta, 1, 7), WEFT_ERR_UNSUPPORTED);
     weft_clear_error();
     weft_scope_close();
 }

@@ -184,6 +184,10 @@ static weft_status check_words(const char *what, const weft_tensor *tensor, int6
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: offset %lld and count %lld exceeded the numel of the tensor, %lld",
                            what, (long long)offset, (long long)count, (long long)tensor->dim[0]);
+    if (weft_i_tensor_device(tensor) != WEFT_CPU)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the tensor is not on the CPU", what);
+    if (tensor->storage->read_only)
+        return weft_i_fail(WEFT_ERR_STATE, "%s: the tensor is read-only memory", what);
     WEFT_TRY(weft_i_storage_ready(tensor->storage, true));
     return weft_i_tensor_check_fits(what, tensor);
 }

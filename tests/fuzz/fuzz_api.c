@@ -961,8 +961,7 @@ static void prepare(void)
     static const int deadly[] = {SIGALRM, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     if (__sanitizer_set_death_callback)
         __sanitizer_set_death_callback(tell_where);
-    for (size_t i = 0; i < (__sanitizer_set_death_callback ? 2 : sizeof deadly / sizeof *deadly);
-         i++)
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
         signal(deadly[i], on_signal);
     if (!__sanitizer_set_death_callback) { /* its shadow needs more */
         struct rlimit limit = {4LL << 30, 4LL << 30};
