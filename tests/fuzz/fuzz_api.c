@@ -631,7 +631,15 @@ static void custom_weft_tensor_preserve_version(void)
                                        one_in(9) ? NULL : fill_one, pick_tensor());
 }
 
-/* Not of operands that posted work may still use. */
+/* Not of operands that posted work may still use: these and the next change the memory of a tensor.
+ */
+static void custom_weft_set(void)
+{
+    weft_tensor *x = weft_clone(pick_tensor());
+    (void)weft_set(x, pick_tensor());
+    add_tensor(x);
+}
+
 static void custom_weft_resize_storage(void)
 {
     weft_tensor *x = weft_clone(pick_tensor());
