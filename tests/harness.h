@@ -23,7 +23,8 @@ typedef struct harness_test {
     const char *name;
     void (*body)(void);
     struct harness_test *next;
-    int ranks;
+    int ranks;           /* 0: 1, without a backend */
+    const char *backend; /* of a test of one rank; NULL: none */
     void (*ranks_body)(int rank, int size);
     int (*run)(const struct harness_test *); /* runs and reports it; returns how often it failed */
 } harness_test;
@@ -45,6 +46,13 @@ enum { HARNESS_PASS, HARNESS_FAIL, HARNESS_SKIP };
 #define TEST(name_)                                                  \
     static void name_(void);                                         \
     HARNESS_REGISTER(name_, .body = name_, .run = harness_run_alone) \
+    static void name_(void)
+
+/* A test of one rank that makes itself a fake world of `ranks_`. */
+#define FAKE_TEST(name_, ranks_)                                                        \
+    static void name_(void);                                                            \
+    HARNESS_REGISTER(name_, .body = name_, .run = harness_run_alone, .backend = "fake", \
+                     .ranks = (ranks_))                                                 \
     static void name_(void)
 
 __attribute__((unused)) static int harness_run_alone(const harness_test *test);
@@ -124,7 +132,8 @@ __attribute__((unused)) static int harness_run_alone(const harness_test *test)
     int outcome = setjmp(harness_out);
     if (outcome == HARNESS_PASS)
         test->body();
-    return harness_report(test->name, "-", 1, outcome, harness_reason);
+    return harness_report(test->name, test->backend ? test->backend : "-",
+                          test->ranks ? test->ranks : 1, outcome, harness_reason);
 }
 
 /* Takes the options out of the arguments; what is left are names of tests. */
