@@ -141,10 +141,14 @@ enum { VALUES_BLOCK = 2048, VALUES_RANKS = 16 };
 #define VALUES_LOCAL _Thread_local
 #endif
 
+/* Results up to this long are checked by the reference fold alone. */
+enum { VALUES_LONG = 1 << 22 };
+
 /*
- * Is out[i] the reduction of elements first + i of all ranks, bit by bit?  By the reference fold;
- * of long results the inner blocks by the fast one, which has tests of its own.  Returns the first
- * element that differs, or -1.
+ * Is out[i] the reduction of elements first + i of all ranks, bit by bit?  By the reference fold,
+ * which shares no code with what made the result; of results beyond VALUES_LONG an eighth of the
+ * blocks, others for each seed, and the rest by the fast fold.  Returns the first element that
+ * differs, or -1.
  */
 static inline int64_t values_check_fold(weft_dtype dtype, weft_reduction op, values_kind kind,
                                         uint64_t seed, int ranks, size_t first, size_t count,
@@ -160,7 +164,8 @@ static inline int64_t values_check_fold(weft_dtype dtype, weft_reduction op, val
             values_put(dtype, kind, seed, rank, first + at, n, in[rank]);
             sources[rank] = in[rank];
         }
-        bool by_reference = at / VALUES_BLOCK % 16 < 2 || at + n == count;
+        bool by_reference =
+            count <= VALUES_LONG || at + n == count || values_random(seed, at) % 8 == 0;
         if (by_reference)
             weft_i_fold_reference(dtype, (weft_i_fold_op)op, targets, 1, sources, ranks, n,
                                   factors);

@@ -77,12 +77,25 @@ __attribute__((unused)) static void harness_mark(void)
     atomic_fetch_add_explicit(&harness_ranks[harness_this_rank].marks, 1, memory_order_relaxed);
 }
 
+__attribute__((unused)) static int harness_marks_of(int rank)
+{
+    return atomic_load_explicit(&harness_ranks[rank].marks, memory_order_relaxed);
+}
+
 __attribute__((unused)) static int harness_marks(void)
 {
     int marks = 0;
     for (int rank = 0; rank < harness_current->ranks; rank++)
-        marks += atomic_load_explicit(&harness_ranks[rank].marks, memory_order_relaxed);
+        marks += harness_marks_of(rank);
     return marks;
+}
+
+/* Waits until that rank has made so many marks; false if it has not within 20 s. */
+__attribute__((unused)) static bool harness_await(int rank, int marks)
+{
+    for (int ms = 0; ms < 20000 && harness_marks_of(rank) < marks; ms++)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    return harness_marks_of(rank) >= marks;
 }
 
 static long long harness_now(void)
