@@ -5,6 +5,7 @@
  */
 #include "crew.h"
 #include "doom.h"
+#include "standing.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -179,13 +180,38 @@ static weft_status do_op(const plot *p, weft_group *world, weft_symm *mem, int r
     }
 }
 
+/* Are all others asleep in their meeting, as far as can be seen from outside? */
+static bool others_meet(const plot *p)
+{
+    for (int peer = 0; peer < p->size; peer++)
+        if (peer != p->victim &&
+            (!crew->pid[peer] || weft_i_os_process_state(crew->pid[peer]) != 'S'))
+            return false;
+    return true;
+}
+
+/* Are all others in the operation of the plot? */
+static bool others_wait(const plot *p, const weft_group *world)
+{
+    static const char *const records[] = {
+        "",          "barrier",     "group_barrier", "rendezvous",
+        "group_new", "group_split", "wait_signal",   "put_signal"};
+    for (int peer = 0; peer < p->size; peer++)
+        if (peer != p->victim && !standing_await(world, peer, records[p->op], true))
+            return false;
+    return true;
+}
+
 static int waiting_crew(int rank, void *arg)
 {
     const plot *p = arg;
     if (p->op == MEET && rank == p->victim) {
-        crew_rest(20);
+        for (int ms = 0; ms < 20000 && !others_meet(p); ms++)
+            crew_rest(1);
+        CREW(others_meet(p), "the others do not wait in their meeting");
         kill(getpid(), SIGKILL);
     }
+    crew->pid[rank] = getpid();
     long long began = harness_now();
     weft_group *world = weft_init(NULL);
     if (p->op == MEET) {
@@ -197,7 +223,7 @@ static int waiting_crew(int rank, void *arg)
     weft_symm *mem = share(world, 16);
     CREW(mem && weft_symm_barrier(mem, 0, WEFT_DEFAULT) == WEFT_OK, "%s", weft_last_error());
     if (rank == p->victim) {
-        crew_rest(20);
+        CREW(others_wait(p, world), "the others do not wait in %s", op_names[p->op]);
         kill(getpid(), SIGKILL);
     }
     began = harness_now();

@@ -2,6 +2,7 @@
 /* Groups: making, splitting, names, ranks, limits, revoking, mismatches, and every wrong argument.
  */
 #include "jobs.h"
+#include "standing.h"
 
 #include <weft/weft.h>
 
@@ -246,8 +247,10 @@ RANKS_TEST(test_group_revoke, 4)
     CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
     long long began = harness_now();
     weft_status status = WEFT_OK;
-    if (rank == 2) {
-        rest(50);
+    if (rank == 2) { /* when all the others wait */
+        CHECK(standing_await(group, 0, "group_barrier", true));
+        CHECK(standing_await(group, 1, "barrier", true));
+        CHECK(standing_await(group, 3, "wait_signal", true));
         CHECK_OK(weft_group_revoke(group));
     } else if (rank == 0) {
         status = weft_group_barrier(group, WEFT_FOREVER);
@@ -298,8 +301,9 @@ RANKS_TEST(test_group_mismatch, 3)
             int common = pair, other = (pair + 1) % 3;
             weft_group *group = weft_group_new(world, all, 3, NULL);
             CHECK(group);
-            if (rank == (odd + pair) % 3)
-                rest(30);
+            for (int peer = 0; peer < 3; peer++) /* late: when the others have come */
+                if (rank == (odd + pair) % 3 && peer != rank)
+                    CHECK(standing_await(group, peer, names[peer == odd ? other : common], false));
             long long began = harness_now();
             CHECK_STATUS(call_something(group, rank == odd ? other : common), WEFT_ERR_MISMATCH);
             CHECK((harness_now() - began) / 1000000 < 8000);
@@ -566,7 +570,8 @@ RANKS_TEST(test_group_destroy_tells, 3)
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank == 2) {
-        rest(30);
+        CHECK(standing_await(group, 0, "wait_signal", true));
+        CHECK(standing_await(group, 1, "group_barrier", true));
         CHECK_OK(weft_group_destroy(group));
     } else {
         weft_status status = rank ? weft_group_barrier(group, WEFT_FOREVER)

@@ -5,6 +5,7 @@
  */
 #include "fault.h"
 #include "jobs.h"
+#include "standing.h"
 
 #include <weft/weft.h>
 
@@ -119,11 +120,14 @@ RANKS_TEST(test_monitor_late, 3)
     (void)size;
     weft_group *world = join(20000);
     if (rank == 1)
-        rest_us(150000);
+        CHECK(harness_await(0, 3) && harness_await(2, 3));
     weft_status status = WEFT_ERR_TIMEOUT;
     int tries = 0;
-    while (status == WEFT_ERR_TIMEOUT && tries++ < 400)
+    while (status == WEFT_ERR_TIMEOUT && tries++ < 400) {
         status = weft_monitored_barrier(world, rank == 1 ? 20000 : 40, false);
+        if (status == WEFT_ERR_TIMEOUT)
+            harness_mark();
+    }
     CHECK_OK(status);
     weft_clear_error();
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
@@ -169,14 +173,10 @@ static void run_dead(int rank, bool wait_all)
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank > 1) {
         harness_rank_dies();
-        harness_mark();
         kill(getpid(), SIGKILL);
     }
-    if (rank == 0) { /* both are dead when it comes */
-        while (harness_marks() < 2)
-            rest_us(1000);
-        rest_us(100000);
-    }
+    if (rank == 0) /* both are dead when it comes */
+        CHECK(standing_await_death(world, 2) && standing_await_death(world, 3));
     CHECK_STATUS(weft_monitored_barrier(world, 20000, wait_all), WEFT_ERR_PEER_DEAD);
     CHECK(is_named(2) || is_named(3));
     if (rank == 0 && wait_all)

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tests that are about a rank which waits make sure that it does: its flight record, which all
+ * ranks of a host can read, has the operation it stands in.  A sleep would only make it likely.
+ */
+#ifndef WEFT_TESTS_STANDING_H
+#define WEFT_TESTS_STANDING_H
+
+#include "base/os.h"
+#include "fabric/group.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { STANDING_LOOKS = 20000 }; /* a millisecond each, at least */
+
+static inline void standing_rest(void)
+{
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+/* Has that rank of the world begun `op` in the group; and if `still`, not come out of it? */
+static inline bool standing_in(const weft_group *group, int world_rank, const char *op, bool still)
+{
+    weft_i_record_entry entries[8];
+    const weft_i_slot *slot = group->world->peers[world_rank].slot;
+    size_t count = weft_i_record_newest(&slot->record, entries, 8);
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].group == group->id && !strcmp(entries[i].name, op))
+            return !still || !entries[i].finished;
+    return false;
+}
+
+/* Waits for it; false if it does not happen within 20 s. */
+static inline bool standing_await(const weft_group *group, int world_rank, const char *op,
+                                  bool still)
+{
+    for (int i = 0; i < STANDING_LOOKS && !standing_in(group, world_rank, op, still); i++)
+        standing_rest();
+    return standing_in(group, world_rank, op, still);
+}
+
+/* Waits until the process of that rank of the world is dead; false if it lives on for 20 s. */
+__attribute__((unused)) static inline bool standing_await_death(const weft_group *group,
+                                                                int world_rank)
+{
+    int process = group->world->peers[world_rank].slot->card.process;
+    char state = weft_i_os_process_state(process);
+    for (int i = 0; i < STANDING_LOOKS && state && state != 'Z'; i++) {
+        standing_rest();
+        state = weft_i_os_process_state(process);
+    }
+    return !state || state == 'Z';
+}
+
+#endif
