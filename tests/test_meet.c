@@ -255,6 +255,38 @@ static void pretend_hosts(int rank, int size, int port, bool with_token)
         setenv("WEFT_TOKEN", token, 1);
 }
 
+/* There is no way for data between hosts yet: every collective says so, before it does anything. */
+static int refuse_collectives(int rank, weft_group *world)
+{
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), rank),
+                *all = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16), rank);
+    int next = (rank + 1) % 4;
+    const weft_status refused[] = {weft_all_reduce_into(x, x, WEFT_SUM, world),
+                                   weft_reduce_into(x, x, WEFT_SUM, 0, world),
+                                   weft_broadcast_into(x, 0, world),
+                                   weft_all_gather_into(all, x, world),
+                                   weft_gather_into(all, x, rank, world),
+                                   weft_scatter_into(x, all, rank, world),
+                                   weft_reduce_scatter_into(x, all, WEFT_SUM, world),
+                                   weft_all_to_all_into(all, all, NULL, NULL, world),
+                                   weft_send(x, next, world),
+                                   weft_recv(x, next, world),
+                                   weft_all_reduce_list_into(&x, &x, 1, WEFT_SUM, world)};
+    for (int i = 0; i < (int)(sizeof refused / sizeof *refused); i++)
+        CREW(refused[i] == WEFT_ERR_UNREACHABLE, "collective %d gives %d", i, (int)refused[i]);
+    weft_clear_error();
+    CREW(!weft_all_reduce_start(x, x, WEFT_SUM, world), "it was posted");
+    CREW(weft_last_status() == WEFT_ERR_UNREACHABLE, "%s", weft_last_error());
+    CREW(strstr(weft_last_error(), "all_reduce: group \"0\" spans hosts"), "%s", weft_last_error());
+    weft_clear_error();
+    CREW(!weft_wait_tensor(weft_all_reduce(x, WEFT_SUM, world)), "a functional one went through");
+    CREW(weft_last_status() == WEFT_ERR_UNREACHABLE, "%s", weft_last_error());
+    weft_clear_error();
+    CREW(weft_item(x, 3) == rank && weft_item(all, 15) == rank, "an operand has changed");
+    CREW(weft_monitored_barrier(world, 20000, true) == WEFT_OK, "%s", weft_last_error());
+    return 0;
+}
+
 static int hosts_crew(int rank, void *arg)
 {
     unsigned char before[1024];
@@ -291,6 +323,8 @@ static int hosts_crew(int rank, void *arg)
     CREW(weft_group_barrier(world, WEFT_DEFAULT) == WEFT_OK, "%s", weft_last_error());
     CREW(!share(world) && weft_last_status() == WEFT_ERR_UNREACHABLE, "%s", weft_last_error());
     CREW(strstr(weft_last_error(), "spans hosts"), "%s", weft_last_error());
+    if (refuse_collectives(rank, world))
+        return 1;
     /* Different calls are told to all; revoking ends the waits of all. */
     weft_group *doomed = weft_group_split(world, 0, 0);
     CREW(doomed, "%s", weft_last_error());

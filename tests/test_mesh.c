@@ -216,6 +216,27 @@ RANKS_TEST(test_mesh_unflatten, 4)
     finish(world);
 }
 
+/* What was flattened against the order of the ranks is cut as it was put together, or not at all.
+ */
+RANKS_TEST(test_mesh_unflatten_across, 6)
+{
+    weft_group *world = join(0);
+    weft_mesh *grid = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(3, 2), "a,b");
+    weft_mesh *flat = weft_mesh_flatten(weft_mesh_slice(grid, "b,a"), "all");
+    CHECK(flat);
+    check_text(flat, "mesh of 6 on cpu (all): [0, 2, 4, 1, 3, 5]");
+    int count = weft_group_count(world);
+    check_null(weft_mesh_unflatten(flat, 0, WEFT_SHAPE(3, 2), "u,v"), WEFT_ERR_UNSUPPORTED,
+               "\"all\" was flattened from others and cannot be cut across them");
+    CHECK_INT(weft_group_count(world), count); /* nothing was made */
+    weft_mesh *cut = weft_mesh_unflatten(flat, 0, WEFT_SHAPE(2, 3), "u,v");
+    CHECK(cut);
+    check_text(cut, "mesh of 2 x 3 on cpu (u, v): [[0, 2, 4], [1, 3, 5]]");
+    check_group(weft_mesh_group_named(cut, "u"), rank / 2 * 2, rank / 2 * 2 + 1);
+    CHECK_OK(weft_group_barrier(weft_mesh_group_named(cut, "v"), WEFT_DEFAULT));
+    finish(world);
+}
+
 RANKS_TEST(test_mesh_from_groups, 4)
 {
     weft_group *world = join(0);

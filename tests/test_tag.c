@@ -4,6 +4,8 @@
 
 #include <weft/weft.h>
 
+#include <pthread.h>
+
 /* This rank's group of two neighbours with a tag. */
 static weft_group *pair(weft_group *world, const char *tag)
 {
@@ -241,6 +243,50 @@ RANKS_TEST(test_registry_diverging_counts, 4)
         CHECK(!strcmp(weft_group_name(group), name));
         CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
     }
+    finish(world);
+}
+
+/* What another thread of a rank does with its registry. */
+typedef struct other_thread {
+    weft_group *world, *tagged; /* made by the first thread */
+    weft_group *by_tag, *by_name, *absent, *made;
+    weft_status status;
+} other_thread;
+
+static void *use_registry(void *arg)
+{
+    other_thread *t = arg;
+    int ranks[2];
+    weft_scope_open();
+    for (int i = 0; i < 2; i++)
+        ranks[i] = weft_group_world_rank(t->tagged, i);
+    t->by_tag = weft_group_find(t->world, "blu", ranks, 2);
+    t->by_name = weft_group_named(t->world, weft_group_name(t->tagged));
+    t->absent = weft_group_find(t->world, "bla", ranks, 2);
+    weft_group *made = weft_group_new_blocks(
+        t->world, 2, &(weft_group_opts){.size = sizeof(weft_group_opts), .tag = "other"});
+    t->status = weft_group_barrier(made, WEFT_DEFAULT);
+    t->made = weft_keep(made);
+    weft_scope_close();
+    return NULL;
+}
+
+/* The registry belongs to the rank: a group that one of its threads has made another one finds. */
+RANKS_TEST(test_registry_in_other_threads, 4)
+{
+    weft_group *world = join(0);
+    other_thread t = {.world = world, .tagged = pair(world, "blu")};
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, use_registry, &t));
+    CHECK(!pthread_join(thread, NULL));
+    CHECK(t.by_tag == t.tagged && t.by_name == t.tagged && !t.absent);
+    CHECK_OK(t.status);
+    CHECK(t.made && t.made != t.tagged);
+    CHECK(weft_group_named(world, weft_group_name(t.made)) == t.made);
+    CHECK(roundtrip(t.tagged, "other") == t.made);
+    CHECK(pair(world, "other") == t.made); /* found, not made again */
+    CHECK_OK(weft_group_barrier(t.made, WEFT_DEFAULT));
+    weft_release(t.made);
     finish(world);
 }
 

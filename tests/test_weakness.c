@@ -7,6 +7,7 @@
 
 #include <weft/weft.h>
 
+#include <pthread.h>
 #include <sys/stat.h>
 
 static weft_tensor *floats(int64_t count)
@@ -65,6 +66,78 @@ RANKS_TEST(test_weakness_pads, 3)
         weft_release(two);
         weft_release(x);
     }
+    finish(world);
+}
+
+/* What one thread of a rank does on a channel that another one uses as well, in its own group. */
+typedef struct channel_user {
+    weft_symm *mem;
+    int rank, size, wrong;
+    weft_status status;
+} channel_user;
+
+static void *use_channel(void *arg)
+{
+    enum { ROUNDS = 300, CHANNEL = 3 };
+    channel_user *user = arg;
+    int next = (user->rank + 1) % user->size, before = (user->rank + user->size - 1) % user->size;
+    for (int i = 0; i < ROUNDS && user->status == WEFT_OK; i++) {
+        user->status = weft_symm_barrier(user->mem, CHANNEL, WEFT_DEFAULT);
+        if (user->status == WEFT_OK)
+            user->status = weft_symm_put_signal(user->mem, next, CHANNEL, WEFT_DEFAULT);
+        if (user->status == WEFT_OK)
+            user->status = weft_symm_wait_signal(user->mem, before, CHANNEL, WEFT_DEFAULT);
+    }
+    if (user->status == WEFT_OK) /* as many came as were sent */
+        user->wrong = weft_symm_wait_signal(user->mem, before, CHANNEL, 0) != WEFT_ERR_TIMEOUT;
+    return NULL;
+}
+
+/* 5: one channel number of one block, used by two threads of each rank at once, each in its group:
+ * neither sees the other's arrivals or signals. */
+RANKS_TEST(test_weakness_channel_of_two_threads, 3)
+{
+    weft_group *world = join(0), *again = weft_group_split(world, 0, 0);
+    weft_tensor *x = floats(8);
+    channel_user users[2] = {{weft_symm_rendezvous(x, world), rank, size, 0, WEFT_OK},
+                             {weft_symm_rendezvous(x, again), rank, size, 0, WEFT_OK}};
+    pthread_t threads[2];
+    CHECK(users[0].mem && users[1].mem);
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&threads[i], NULL, use_channel, &users[i]));
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(users[i].status, WEFT_OK);
+        CHECK(!users[i].wrong);
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+/* 5: collectives leave the user's channels alone, all of them. */
+RANKS_TEST(test_weakness_channels_are_the_users, 3)
+{
+    weft_group *world = join(0);
+    weft_tensor *x = floats(24), *all = weft_narrow(x, 0, 0, 24),
+                *part = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8));
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    CHECK(mem && all);
+    int channels = weft_symm_channels(mem), next = (rank + 1) % size, before = (rank + 2) % size;
+    for (int channel = 0; channel < channels; channel++)
+        CHECK_OK(weft_symm_put_signal(mem, next, channel, WEFT_DEFAULT));
+    CHECK_OK(weft_symm_two_shot_all_reduce(x, WEFT_SUM, world));
+    CHECK(weft_symm_one_shot_all_reduce(x, WEFT_SUM, world));
+    CHECK_OK(weft_symm_multimem_all_gather_out(all, part, world));
+    CHECK_OK(weft_reduce_scatter_into(part, x, WEFT_SUM, world));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    for (int channel = 0; channel < channels; channel++) { /* each has its one signal */
+        CHECK_OK(weft_symm_wait_signal(mem, before, channel, WEFT_DEFAULT));
+        CHECK_STATUS(weft_symm_wait_signal(mem, before, channel, 0), WEFT_ERR_TIMEOUT);
+    }
+    weft_clear_error();
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     finish(world);
 }
 
