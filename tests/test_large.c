@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts beyond 2^31.  The arithmetic of slices always; the operations themselves, with 2^31 + 5
- * elements, with WEFT_TEST_ALL=1 on machines with 10 GiB of free memory.
+ * Counts beyond 2^31.  The arithmetic of slices always; the operations between threads with 2^31 +
+ * 6 elements that are nearly all alike, where 6 GiB of memory are free; with random elements and
+ * between processes, with WEFT_TEST_ALL=1, where 10 GiB are.
  */
 #include "coll/call.h"
 #include "coll_values.h"
@@ -47,7 +48,7 @@ TEST(test_large_digests)
 
 /* ---- the operations ---- */
 
-enum { FREE_GIB = 10 };
+enum { FREE_GIB = 10, FREE_GIB_SPARSE = 6 };
 static const int64_t COUNT = (INT64_C(1) << 31) + 5;
 
 static long long free_bytes(void)
@@ -63,17 +64,22 @@ static long long free_bytes(void)
     return kib * 1024;
 }
 
-static weft_group *join(void)
+static weft_group *join_with(int gib)
 {
-    if (!getenv("WEFT_TEST_ALL"))
-        SKIP("needs 8 GiB and half a minute; WEFT_TEST_ALL=1 runs it");
-    if (free_bytes() < FREE_GIB * 1024LL * 1024 * 1024)
-        SKIP("less than %d GiB of memory are free", (int)FREE_GIB);
+    if (free_bytes() < gib * 1024LL * 1024 * 1024)
+        SKIP("less than %d GiB of memory are free", gib);
     weft_init_opts opts = WEFT_INIT_OPTS;
     opts.timeout_ms = 120000;
     weft_group *world = weft_init(&opts);
     CHECK(world);
     return world;
+}
+
+static weft_group *join(void)
+{
+    if (!getenv("WEFT_TEST_ALL"))
+        SKIP("needs 8 GiB and half a minute; WEFT_TEST_ALL=1 runs it");
+    return join_with(FREE_GIB);
 }
 
 static weft_tensor *bytes_of(int64_t count, weft_group *symmetric)
@@ -160,6 +166,90 @@ RANKS_TEST(test_large_send, 2)
     fill(x, rank);
     CHECK_OK(rank ? weft_recv(x, 0, world) : weft_send(x, 1, world));
     CHECK_INT(values_check(WEFT_U8, VALUES_ANY, 1, 0, 0, (size_t)COUNT, weft_tensor_data(x)), -1);
+    CHECK(!weft_finish(world));
+}
+
+/* ---- once in every run, between threads: elements that are alike but for some ---- */
+
+enum { SPOTS = 600 };
+
+/* Where elements differ: at the bounds of 30 and 31 bits, and here and there. */
+static int64_t spot(int i)
+{
+    static const int64_t bounds[] = {0,
+                                     1,
+                                     63,
+                                     64,
+                                     (INT64_C(1) << 30) - 1,
+                                     INT64_C(1) << 30,
+                                     (INT64_C(1) << 30) + 2,
+                                     (INT64_C(1) << 30) + 3,
+                                     (INT64_C(1) << 31) - 1,
+                                     INT64_C(1) << 31,
+                                     (INT64_C(1) << 31) + 1,
+                                     (INT64_C(1) << 31) + 5};
+    const int count = sizeof bounds / sizeof *bounds;
+    return i < count ? bounds[i] : (i - count) * (INT64_C(1) << 31) / (SPOTS - count) + 17;
+}
+
+static unsigned char at_spot(int rank, int64_t place)
+{
+    return (unsigned char)values_random((uint64_t)rank + 7, (uint64_t)place);
+}
+
+/* Fills [first, first + count) with `rest`, but for the rank's spots. */
+static void fill_sparse(unsigned char *data, int64_t first, int64_t count, int rank, int rest)
+{
+    memset(data + first, rest, (size_t)count);
+    for (int i = 0; i < SPOTS; i++)
+        if (spot(i) >= first && spot(i) - first < count)
+            data[spot(i)] = at_spot(rank, spot(i));
+}
+
+/* Are these the elements of `rank`, or with `other` >= 0 of both by XOR?  They are alike after. */
+static void check_sparse(unsigned char *data, int64_t first, int64_t count, int rank, int other,
+                         int rest)
+{
+    for (int i = 0; i < SPOTS; i++) {
+        int64_t place = spot(i);
+        if (place < first || place - first >= count)
+            continue;
+        unsigned wanted = at_spot(rank, place) ^ (other < 0 ? 0u : at_spot(other, place));
+        if (data[place] != wanted)
+            FAIL("element %lld is %d, not %u", (long long)place, data[place], wanted);
+    }
+    for (int i = 0; i < SPOTS; i++)
+        if (spot(i) >= first && spot(i) - first < count)
+            data[spot(i)] = (unsigned char)rest;
+    CHECK(data[first] == rest);
+    CHECK(!memcmp(data + first, data + first + 1, (size_t)count - 1));
+}
+
+RANKS_TEST(test_large_counts, 2)
+{
+    if (!harness_in_threads && !getenv("WEFT_TEST_ALL"))
+        SKIP("runs between threads; WEFT_TEST_ALL=1 runs it between processes");
+    weft_group *world = join_with(FREE_GIB_SPARSE);
+    int64_t part = (INT64_C(1) << 30) + 3, all = part * size;
+    weft_tensor *x = bytes_of(all, NULL);
+    unsigned char *data = weft_tensor_data(x);
+    fill_sparse(data, 0, all, rank, 1 + rank);
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_BXOR, world));
+    check_sparse(data, 0, all, 0, 1, 3);
+    if (rank == 1)
+        fill_sparse(data, 0, all, rank, 9);
+    CHECK_OK(weft_broadcast_into(x, 1, world));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT)); /* before anybody changes what it checks */
+    check_sparse(data, 0, all, 1, -1, 9);
+    fill_sparse(data, rank * part, part, rank, 5 + rank);
+    CHECK_OK(weft_all_gather_into(x, weft_narrow(x, 0, rank * part, part), world));
+    for (int peer = 0; peer < size; peer++)
+        check_sparse(data, peer * part, part, peer, -1, 5 + peer);
+    if (rank == 0)
+        fill_sparse(data, 0, all, rank, 11);
+    CHECK_OK(rank ? weft_recv(x, 0, world) : weft_send(x, 1, world));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    check_sparse(data, 0, all, 0, -1, 11);
     CHECK(!weft_finish(world));
 }
 
