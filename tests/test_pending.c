@@ -206,6 +206,39 @@ SIZES_TEST(test_pending_inputs_may_be_written)
     leave(world);
 }
 
+/* all_reduce of a small input, alone or as a list. */
+static weft_tensor *start_small(bool list, weft_tensor *x, weft_group *world)
+{
+    weft_tensor *out[1] = {NULL};
+    if (!list)
+        return weft_all_reduce(x, WEFT_SUM, world);
+    return weft_all_reduce_coalesced(out, &x, 1, WEFT_SUM, world) < 0 ? NULL : out[0];
+}
+
+/* A small input has been copied: writing it does not wait for the others, who wait for that here.
+ */
+RANKS_TEST(test_pending_small_inputs_are_free, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *first = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    CHECK(weft_wait_tensor(weft_all_reduce(first, WEFT_SUM, world))); /* where they all meet */
+    for (int which = 0; which < 2; which++) {
+        weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), 3);
+        if (rank == 1)
+            CHECK(harness_await(0, which + 1));
+        weft_tensor *y = start_small(which == 1, x, world);
+        if (!y)
+            FAIL("way %d: %s", which, weft_last_error());
+        CHECK_OK(weft_fill(x, 50));
+        if (rank == 0)
+            harness_mark();
+        if (!all_are(y, 6))
+            FAIL("way %d gives %g: %s", which, weft_item(y, 0), weft_last_error());
+        CHECK(all_are(x, 50));
+    }
+    leave(world);
+}
+
 /* Reading an input, and using it again, does not wait. */
 RANKS_TEST(test_pending_inputs_may_be_read, 2)
 {

@@ -236,6 +236,7 @@ TEST(test_view_movedim_transpose_squeeze)
     CHECK(weft_tensor_ndim(u) == 4 && weft_tensor_ndim(weft_squeeze(u, 3)) == 3);
     CHECK_INT(weft_tensor_ndim(weft_squeeze(u, 0)), 4); /* size 2: stays */
     CHECK_INT(weft_tensor_ndim(weft_flatten(x, 1, 2)), 2);
+    CHECK_INT(weft_tensor_ndim(weft_flatten(x, 1, 1)), weft_tensor_ndim(x)); /* one: as it is */
     CHECK_INT(weft_tensor_size(weft_flatten(weft_transpose(x, 0, 1), 0, -1), 0), 24);
     CHECK_INT(weft_tensor_size(weft_flatten(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SCALAR), 0, 0), 0),
               1);
