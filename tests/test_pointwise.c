@@ -368,6 +368,22 @@ TEST(test_pointwise_small_floats_round_once)
         weft_item(weft_mul_scalar(weft_full(WEFT_F8E4M3, WEFT_CPU, WEFT_SHAPE(1), 448), 2), 0)));
 }
 
+/* |a - b| <= absolute + relative |b|, at the very bound; opposite numbers are far apart. */
+TEST(test_pointwise_allclose)
+{
+    weft_tensor *a = weft_full(WEFT_F64, WEFT_CPU, WEFT_SHAPE(3), 4.5),
+                *b = weft_full(WEFT_F64, WEFT_CPU, WEFT_SHAPE(3), 4);
+    CHECK(weft_allclose(a, b, 0, 0.5, false) && weft_allclose(a, b, 0.125, 0, false));
+    CHECK(weft_allclose(a, b, 0.0625, 0.25, false));
+    CHECK(!weft_allclose(a, b, 0, 0.4375, false) && !weft_allclose(a, b, 0.0625, 0.125, false));
+    CHECK(!weft_allclose(a, weft_mul_scalar(a, -1), 0, 0.5, false));
+    CHECK(weft_allclose(b, a, 0.125, 0, false)); /* 0.5 <= 4.5 / 8: relative to the second */
+    CHECK(!weft_allclose(a, b, 0.1124, 0, false) && weft_allclose(b, a, 0.1124, 0, false));
+    weft_tensor *nan = weft_full(WEFT_F64, WEFT_CPU, WEFT_SHAPE(3), (double)NAN);
+    CHECK(weft_allclose(nan, nan, 0, 0, true) && !weft_allclose(nan, nan, 1, 1, false));
+    CHECK(!weft_allclose(nan, a, 1, 1, true));
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

@@ -167,6 +167,13 @@ TEST(test_storage_unsafe_preserve_version)
     CHECK_STATUS(weft_tensor_preserve_version(&x, 1, write_and_fail, x), WEFT_ERR_CANCELLED);
     CHECK_INT(weft_tensor_version(x), 1);
     CHECK(weft_item(x, 0) == 2);
+    weft_tensor *list[] = {x, NULL}; /* refused before the body runs */
+    CHECK_OK(weft_fill(x, 5));
+    weft_clear_error();
+    CHECK_STATUS(weft_tensor_preserve_version(list, 2, write_and_fail, x), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_tensor_preserve_version(list, 1, NULL, x), WEFT_ERR_INVALID_ARG);
+    CHECK(weft_item(x, 0) == 5 && weft_tensor_version(x) == 2);
+    weft_clear_error();
 }
 
 TEST(test_storage_set_takes_over)
