@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libcrypto, loaded on demand.  The three entries are written under the mutex before `ready` is set
- * and never change afterwards; the library stays loaded for the life of the process.
+ * libcrypto, loaded on demand.  The entries are written under the mutex before `ready` is set and
+ * never change afterwards; the library stays loaded for the life of the process.
+ *
+ * libcrypto frees its locks when the process exits, and a thread that hashes just then crashes.  So
+ * it is asked not to; and because the program may have started it earlier without that wish, our
+ * own exit function, registered later and so called earlier, closes the gate to it first.
  */
 #include "base/keyed.h"
 
@@ -20,12 +24,43 @@ static struct {
     int (*compare)(const void *a, const void *b, size_t bytes);
 } crypto;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t gate = PTHREAD_RWLOCK_INITIALIZER; /* shared by those who hash */
+static bool closed;                                        /* under the gate: the process exits */
 static atomic_bool
     ready; /* release in load(), acquire in loaded(): whoever sees true sees the entries */
 
 static bool loaded(void)
 {
     return atomic_load_explicit(&ready, memory_order_acquire);
+}
+
+static void close_gate(void)
+{
+    pthread_rwlock_wrlock(&gate);
+    closed = true;
+    pthread_rwlock_unlock(&gate);
+}
+
+/* Threads that were hashing do not exist in the child, so nobody would let go of the gate. */
+static void mend_gate(void)
+{
+    pthread_rwlock_init(&gate, NULL);
+}
+
+/* No exit function of libcrypto's own where we are the first to start it, and ours before it. */
+static weft_status start(void *library)
+{
+    enum { NO_EXIT_FUNCTION = 0x00080000 }; /* OPENSSL_INIT_NO_ATEXIT */
+    int (*init)(uint64_t options, const void *settings) = NULL;
+    void *entry = WEFT_OS->dlsym(library, "OPENSSL_init_crypto");
+    memcpy(&init, &entry, sizeof entry);
+    static bool prepared; /* under `loading` */
+    if (!init || init(NO_EXIT_FUNCTION, NULL) != 1)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "libcrypto.so.3 cannot be started");
+    if (!prepared && (!weft_i_os_at_exit(close_gate) || pthread_atfork(NULL, NULL, mend_gate) != 0))
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for an exit function");
+    prepared = true;
+    return WEFT_OK;
 }
 
 static weft_status load(void)
@@ -43,6 +78,7 @@ static weft_status load(void)
     if (!hmac || !sha256 || !compare)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED,
                            "libcrypto.so.3 lacks HMAC, EVP_sha256 or CRYPTO_memcmp: not OpenSSL 3");
+    WEFT_TRY(start(library));
     memcpy(&crypto.hmac, &hmac, sizeof hmac);
     memcpy(&crypto.sha256, &sha256, sizeof sha256);
     memcpy(&crypto.compare, &compare, sizeof compare);
@@ -67,8 +103,14 @@ weft_status weft_i_keyed_sign(const uint8_t secret[WEFT_I_KEYED_BYTES], const vo
     if (!loaded())
         return weft_i_fail(WEFT_ERR_STATE, "keyed hash: libcrypto is not loaded");
     unsigned length = 0;
-    if (!crypto.hmac(crypto.sha256(), secret, WEFT_I_KEYED_BYTES, bytes, count, out, &length) ||
-        length != WEFT_I_KEYED_BYTES)
+    pthread_rwlock_rdlock(&gate);
+    bool open = !closed;
+    bool done = open && crypto.hmac(crypto.sha256(), secret, WEFT_I_KEYED_BYTES, bytes, count, out,
+                                    &length);
+    pthread_rwlock_unlock(&gate);
+    if (!open)
+        return weft_i_fail(WEFT_ERR_STATE, "keyed hash: the process is exiting");
+    if (!done || length != WEFT_I_KEYED_BYTES)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "keyed hash: libcrypto could not hash %zu bytes",
                            count);
     return WEFT_OK;

@@ -19,8 +19,8 @@ enum { WEFT_I_KEYED_BYTES = 32 }; /* of a secret and of a tag */
  * again. */
 weft_status weft_i_keyed_load(void);
 
-/* The tag of `bytes` under `secret`.  WEFT_ERR_STATE before weft_i_keyed_load(),
- * WEFT_ERR_NO_MEMORY. */
+/* The tag of `bytes` under `secret`.  WEFT_ERR_STATE before weft_i_keyed_load() and once the
+ * process exits, WEFT_ERR_NO_MEMORY. */
 weft_status weft_i_keyed_sign(const uint8_t secret[WEFT_I_KEYED_BYTES], const void *bytes,
                               size_t count, uint8_t out[WEFT_I_KEYED_BYTES]);
 

@@ -181,6 +181,10 @@ static inline bool weft_i_os_is_generation(unsigned made)
     return atomic_load_explicit(&weft_i_os_forks, memory_order_relaxed) == made;
 }
 
+/* `body` runs when the process exits, or the library is unloaded, before whatever was registered
+ * earlier.  False if memory ran out. */
+bool weft_i_os_at_exit(void (*body)(void));
+
 /* Puts the calling thread's robust-futex list head in place: the kernel marks the listed words when
  * it dies. */
 int weft_i_os_set_robust_list(void *head, size_t bytes);

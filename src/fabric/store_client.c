@@ -20,6 +20,8 @@
 #include <pthread.h>
 #include <string.h>
 
+enum { LAST_READS = 64 }; /* of a connection that cannot be written to any more */
+
 /* A call under way, on the stack of its thread. */
 typedef struct slot {
     struct slot *next, **link;
@@ -82,13 +84,6 @@ static void break_all(client *c, weft_status status)
     }
 }
 
-static void flush(client *c)
-{
-    weft_status status = weft_i_store_link_flush(&c->line);
-    if (status < 0)
-        break_all(c, status);
-}
-
 static weft_status enqueue(client *c, uint64_t id, const weft_i_store_request *request,
                            size_t bytes)
 {
@@ -97,19 +92,6 @@ static weft_status enqueue(client *c, uint64_t id, const weft_i_store_request *r
         return WEFT_ERR_NO_MEMORY;
     weft_i_store_request_encode(request, payload, bytes);
     return weft_i_store_link_commit(&c->line, bytes);
-}
-
-/* One-way words about an earlier request.  Without memory for them the connection must go: the
- * server would be wrong. */
-static void tell(client *c, weft_i_store_op op, uint64_t id)
-{
-    weft_i_store_request request = {.op = op, .number = (int64_t)id};
-    if (c->broken)
-        return;
-    if (enqueue(c, 0, &request, weft_i_store_request_bytes(&request)) < 0)
-        break_all(c, WEFT_ERR_UNREACHABLE);
-    else
-        flush(c);
 }
 
 static void hand_over(client *c, const weft_i_store_frame *frame)
@@ -145,6 +127,29 @@ static weft_status read_some(client *c)
     if (status == WEFT_ERR_UNREACHABLE)
         break_all(c, status);
     return status == WEFT_ERR_NO_MEMORY ? status : WEFT_OK;
+}
+
+/* Who cannot send any more can still read: the server's last answers are here already. */
+static void flush(client *c)
+{
+    weft_status status = weft_i_store_link_flush(&c->line);
+    for (int left = LAST_READS; status < 0 && !c->broken && left; left--)
+        read_some(c);
+    if (status < 0)
+        break_all(c, status);
+}
+
+/* One-way words about an earlier request.  Without memory for them the connection must go: the
+ * server would be wrong. */
+static void tell(client *c, weft_i_store_op op, uint64_t id)
+{
+    weft_i_store_request request = {.op = op, .number = (int64_t)id};
+    if (c->broken)
+        return;
+    if (enqueue(c, 0, &request, weft_i_store_request_bytes(&request)) < 0)
+        break_all(c, WEFT_ERR_UNREACHABLE);
+    else
+        flush(c);
 }
 
 /* Waits for the socket without the lock; what arrived is handed out. */

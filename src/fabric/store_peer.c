@@ -12,6 +12,8 @@
 #include "weft/version.h"
 
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -213,6 +215,27 @@ void weft_i_store_peer_flush(weft_i_store_peer *peer)
         peer->since = WEFT_OS->clock_ns();
     count_unsent(peer);
     watch(peer);
+}
+
+/* Is there something that it said and we have not read? */
+static bool has_unread(const weft_i_store_peer *peer)
+{
+    char byte;
+    struct iovec piece = {&byte, 1};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    return WEFT_OS->recvmsg(peer->line.fd, &message, MSG_PEEK) > 0;
+}
+
+/* Closing with bytes unread resets a TCP connection, and what is under way to the peer is lost. */
+bool weft_i_store_peer_may_close(const weft_i_store_peer *peer)
+{
+    struct tcp_info info = {0};
+    socklen_t length = sizeof info;
+    if (peer->unsent)
+        return false;
+    return !has_unread(peer) ||
+           WEFT_OS->getsockopt(peer->line.fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+           (!info.tcpi_unacked && !info.tcpi_notsent_bytes);
 }
 
 /* ---- greetings ---- */

@@ -67,8 +67,10 @@ struct weft_i_store_server {
     weft_i_store_peers strangers, known, gone;
     size_t unsent, reserved, paused, waiting, granted;
     pthread_t thread;
-    bool threaded;
-    atomic_bool stop; /* release in drop(), acquire in the loop */
+    bool threaded;                            /* has a thread; from here on under the roll's lock */
+    struct weft_i_store_server *next, **link; /* on the roll of servers that have a thread */
+    unsigned generation;                      /* of forks: whose thread it is */
+    atomic_bool stop; /* release by who ends the thread, acquire in its loop */
 };
 
 /* Takes over the descriptor, also on failure (then it is closed). */
@@ -80,6 +82,8 @@ void weft_i_store_peer_read(weft_i_store_peer *peer);
 /* Acts on what was read already: after a pause. */
 void weft_i_store_peer_act(weft_i_store_peer *peer);
 void weft_i_store_peer_flush(weft_i_store_peer *peer);
+/* Whether closing the connection now takes nothing away that was said to it. */
+bool weft_i_store_peer_may_close(const weft_i_store_peer *peer);
 /* Tries a request again whose key came. */
 void weft_i_store_peer_retry(weft_i_store_server *server, weft_i_store_waiter *waiter);
 

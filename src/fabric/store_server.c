@@ -26,6 +26,7 @@ enum {
 };
 static const int64_t accept_pause =
     10000000; /* ns between looks at the listener while descriptors are short */
+static const int64_t farewell = 1000000000; /* ns for the last answers to arrive */
 
 /* ---- connections ---- */
 
@@ -253,23 +254,146 @@ weft_i_store_server *weft_i_store_server_new(int listener, const uint8_t *token)
     return NULL;
 }
 
+/* Can all connections be closed so that everybody gets what was said? */
+static bool all_may_close(weft_i_store_server *server)
+{
+    bool all = true;
+    for (weft_i_store_peer *peer = server->known.first, *next; peer; peer = next) {
+        next = peer->next;
+        weft_i_store_peer_flush(peer);
+        all &= peer->state == WEFT_I_STORE_PEER_GONE || weft_i_store_peer_may_close(peer);
+    }
+    bury(server);
+    return all;
+}
+
+/*
+ * What was asked before the end is answered, and the answers arrive: a socket closed with requests
+ * unread resets the connection, and with it what is under way.  Nobody new comes in.
+ */
+static void say_farewell(weft_i_store_server *server)
+{
+    int64_t until = WEFT_OS->clock_ns() + farewell;
+    if (server->listener >= 0)
+        weft_i_nofork_close(server->listener);
+    server->listener = -1;
+    for (size_t steps = server->known.count / EVENTS + 1; steps; steps--)
+        weft_i_store_server_step(server, 0);
+    while (!all_may_close(server) && WEFT_OS->clock_ns() < until)
+        WEFT_OS->sleep_ns(farewell / 5000);
+}
+
 static void *run(void *argument)
 {
     weft_i_store_server *server = argument;
     while (!atomic_load_explicit(&server->stop,
-                                 memory_order_acquire)) /* pairs with the release in drop() */
+                                 memory_order_acquire)) /* pairs with the release in end_thread */
         weft_i_store_server_step(server, LOOK_MS);
-    weft_i_store_server_step(server, 0); /* what was asked before the end is still answered */
+    say_farewell(server);
     return NULL;
+}
+
+static void end_thread(weft_i_store_server *server)
+{
+    uint64_t one = 1;
+    atomic_store_explicit(&server->stop, true,
+                          memory_order_release); /* pairs with the acquire in run() */
+    for (int tries = 0; tries < 100 && WEFT_OS->write(server->wake, &one, sizeof one) < 0; tries++)
+        WEFT_OS->yield();
+    WEFT_OS->thread_join(server->thread);
+}
+
+/* ---- the roll: servers that have a thread, to be ended when the process exits ---- */
+
+static pthread_mutex_t roll_lock = PTHREAD_MUTEX_INITIALIZER;
+static weft_i_store_server *roll;
+static bool roll_is_kept;
+
+static void lock_roll(void)
+{
+    pthread_mutex_lock(&roll_lock);
+}
+
+static void unlock_roll(void)
+{
+    pthread_mutex_unlock(&roll_lock);
+}
+
+/* The threads on the parent's roll do not exist in a child. */
+static void empty_roll(void)
+{
+    roll = NULL;
+    pthread_mutex_unlock(&roll_lock);
+}
+
+/* Takes the server off the roll.  Whether its thread is the caller's to end. */
+static bool strike_off(weft_i_store_server *server)
+{
+    bool had = server->threaded && server->generation == weft_i_os_generation();
+    server->threaded = false;
+    if (!had)
+        return false;
+    *server->link = server->next;
+    if (server->next)
+        server->next->link = server->link;
+    return true;
+}
+
+static bool hold_if_alive(weft_i_store_server *server)
+{
+    int references = atomic_load_explicit(&server->references, memory_order_relaxed);
+    while (references &&
+           !atomic_compare_exchange_weak_explicit(&server->references, &references, references + 1,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    return references != 0;
+}
+
+/* At exit: whoever drops the last reference at the same time ends its server itself. */
+static void end_all(void)
+{
+    lock_roll();
+    for (weft_i_store_server *server = roll, *next; server; server = next) {
+        next = server->next;
+        if (!hold_if_alive(server))
+            continue;
+        strike_off(server);
+        unlock_roll();
+        end_thread(server);
+        weft_i_store_server_drop(server, false);
+        lock_roll();
+        next = roll;
+    }
+    unlock_roll();
+}
+
+static bool keep_roll(void)
+{
+    if (!roll_is_kept)
+        roll_is_kept =
+            weft_i_os_at_exit(end_all) && pthread_atfork(lock_roll, unlock_roll, empty_roll) == 0;
+    return roll_is_kept;
+}
+
+static void enrol(weft_i_store_server *server)
+{
+    server->threaded = true;
+    server->generation = weft_i_os_generation();
+    server->next = roll;
+    server->link = &roll;
+    if (server->next)
+        server->next->link = &server->next;
+    roll = server;
 }
 
 weft_status weft_i_store_server_start(weft_i_store_server *server)
 {
-    int error = WEFT_OS->thread_create(&server->thread, run, server);
-    if (error)
-        return weft_i_fail_errno(error, "store: cannot start the server's thread");
-    server->threaded = true;
-    return WEFT_OK;
+    lock_roll();
+    int error = keep_roll() ? WEFT_OS->thread_create(&server->thread, run, server) : ENOMEM;
+    if (!error)
+        enrol(server);
+    unlock_roll();
+    return error ? weft_i_fail_errno(error, "store: cannot start the server's thread") : WEFT_OK;
 }
 
 void weft_i_store_server_hold(weft_i_store_server *server)
@@ -281,15 +405,11 @@ void weft_i_store_server_drop(weft_i_store_server *server, bool forked)
 {
     if (!server || atomic_fetch_sub_explicit(&server->references, 1, memory_order_acq_rel) != 1)
         return;
-    if (server->threaded && !forked) {
-        uint64_t one = 1;
-        atomic_store_explicit(&server->stop, true,
-                              memory_order_release); /* pairs with the acquire in run() */
-        for (int tries = 0; tries < 100 && WEFT_OS->write(server->wake, &one, sizeof one) < 0;
-             tries++)
-            WEFT_OS->yield();
-        WEFT_OS->thread_join(server->thread);
-    }
+    lock_roll();
+    bool ours = strike_off(server);
+    unlock_roll();
+    if (ours && !forked)
+        end_thread(server);
     free_server(server, forked);
 }
 

@@ -27,7 +27,8 @@ weft_i_store_server *weft_i_store_server_new(int listener, const uint8_t *token)
 weft_status weft_i_store_server_start(weft_i_store_server *server);
 
 void weft_i_store_server_hold(weft_i_store_server *server);
-/* The last drop ends the thread and frees everything; in a forked child only memory. */
+/* The last drop ends the thread, after its last answers have arrived, and frees everything; in a
+ * forked child only memory.  When the process exits the threads that still run end likewise. */
 void weft_i_store_server_drop(weft_i_store_server *server, bool forked);
 
 /* One round of the loop: waits at most `timeout_ms` for something to do, and does it. */
