@@ -691,11 +691,6 @@ unsigned weft_i_os_generation(void)
     return atomic_load_explicit(&weft_i_os_forks, memory_order_relaxed);
 }
 
-bool weft_i_os_at_exit(void (*body)(void))
-{
-    return atexit(body) == 0;
-}
-
 int weft_i_os_set_robust_list(void *head, size_t bytes)
 {
     return (int)syscall(SYS_set_robust_list, head, bytes);

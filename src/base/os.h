@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -183,7 +184,10 @@ static inline bool weft_i_os_is_generation(unsigned made)
 
 /* `body` runs when the process exits, or the library is unloaded, before whatever was registered
  * earlier.  False if memory ran out. */
-bool weft_i_os_at_exit(void (*body)(void));
+static inline bool weft_i_os_at_exit(void (*body)(void))
+{
+    return atexit(body) == 0;
+}
 
 /* Puts the calling thread's robust-futex list head in place: the kernel marks the listed words when
  * it dies. */

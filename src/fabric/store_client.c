@@ -11,6 +11,7 @@
  */
 #include "fabric/store_client.h"
 
+#include "base/nofork.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/store_dial.h"
@@ -29,6 +30,7 @@ typedef struct slot {
     bool done;
     bool pushing;       /* waits for room to send, so cannot be called to lead */
     weft_status status; /* of the transport */
+    const weft_i_store_request *request;
     weft_i_store_answer *answer;
     pthread_cond_t turn; /* done, or its turn to lead */
 } slot;
@@ -107,6 +109,9 @@ static void hand_over(client *c, const weft_i_store_frame *frame)
         memcpy(copy, frame->payload, frame->bytes);
         s->status = weft_i_store_answer_decode(copy, frame->bytes, s->answer);
         s->answer->memory = copy;
+        /* Whoever asked takes as many values as it asked for, and looks no further. */
+        if (s->status == WEFT_OK && !weft_i_store_answer_fits(s->answer, s->request))
+            s->status = WEFT_ERR_PROTOCOL;
     }
     s->done = true;
     pthread_cond_signal(&s->turn);
@@ -247,7 +252,7 @@ static void leave(client *c, slot *s)
 static weft_status exchange(client *c, const weft_i_store_request *request, size_t bytes,
                             int64_t deadline, weft_i_store_answer *answer)
 {
-    slot s = {.id = ++c->last_id, .answer = answer};
+    slot s = {.id = ++c->last_id, .request = request, .answer = answer};
     if (enqueue(c, s.id, request, bytes) < 0)
         return WEFT_ERR_NO_MEMORY;
     uint64_t sent_at = c->line.flushed + weft_i_store_link_unsent(&c->line);
@@ -316,8 +321,7 @@ static weft_store *copy_of(weft_store *store);
 
 static const weft_i_store_kind kind = {.perform = perform, .clone = copy_of, .close = close_client};
 
-weft_store *weft_i_store_client_new(const weft_i_store_dial *dial, weft_i_store_server *server,
-                                    int64_t deadline)
+static client *make(const weft_i_store_dial *dial, weft_i_store_server *server)
 {
     client *c = weft_i_store_new(&kind, sizeof *c, "%s", dial->name);
     if (!c) {
@@ -329,6 +333,31 @@ weft_store *weft_i_store_client_new(const weft_i_store_dial *dial, weft_i_store_
     c->line.fd = -1;
     c->store.port = dial->port;
     pthread_mutex_init(&c->lock, NULL);
+    return c;
+}
+
+weft_store *weft_i_store_client_adopt(int fd)
+{
+    weft_i_store_dial nowhere = {.name = "adopted"};
+    if (weft_i_nofork_add(fd) < 0) {
+        WEFT_OS->close(fd);
+        return NULL;
+    }
+    client *c = make(&nowhere, NULL);
+    if (!c) {
+        weft_i_nofork_close(fd);
+        return NULL;
+    }
+    weft_i_store_link_open(&c->line, fd);
+    return &c->store;
+}
+
+weft_store *weft_i_store_client_new(const weft_i_store_dial *dial, weft_i_store_server *server,
+                                    int64_t deadline)
+{
+    client *c = make(dial, server);
+    if (!c)
+        return NULL;
     if (weft_i_store_dial_connect(&c->dial, deadline, &c->line) == WEFT_OK)
         return &c->store;
     weft_release(c);

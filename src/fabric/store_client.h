@@ -13,4 +13,8 @@
 weft_store *weft_i_store_client_new(const weft_i_store_dial *dial, weft_i_store_server *server,
                                     int64_t deadline);
 
+/* A client over a connected non-blocking socket, as if hands had been shaken without a token: tests
+ * play the server.  Takes over the socket, also on failure: NULL and an error. */
+weft_store *weft_i_store_client_adopt(int fd);
+
 #endif

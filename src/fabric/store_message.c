@@ -80,25 +80,27 @@ bool weft_i_store_head_decode(const uint8_t bytes[WEFT_I_STORE_HEAD_BYTES], weft
 
 /* ---- requests ---- */
 
-/* How many keys and values an op takes; MANY: any number, of values as many as keys. */
-enum { MANY = 255 };
+/* How many keys and values an op takes, and how many values its answer has; MANY: any number of
+ * keys, of values as many as keys.  COUNTS: the answer's number is a count or a truth. */
+enum { MANY = 255, COUNTS = true };
 static const struct {
-    uint8_t keys, values;
+    uint8_t keys, values, answers;
+    bool counts;
 } shapes[WEFT_I_STORE_OPS] = {
     [WEFT_I_STORE_SET] = {1, 1},
-    [WEFT_I_STORE_GET] = {1, 0},
+    [WEFT_I_STORE_GET] = {1, 0, 1},
     [WEFT_I_STORE_ADD] = {1, 0},
-    [WEFT_I_STORE_COMPARE_SET] = {1, 2},
+    [WEFT_I_STORE_COMPARE_SET] = {1, 2, 1, COUNTS},
     [WEFT_I_STORE_APPEND] = {1, 1},
-    [WEFT_I_STORE_CHECK] = {MANY, 0},
+    [WEFT_I_STORE_CHECK] = {MANY, 0, 0, COUNTS},
     [WEFT_I_STORE_WAIT] = {MANY, 0},
-    [WEFT_I_STORE_DELETE] = {1, 0},
-    [WEFT_I_STORE_NUM_KEYS] = {1, 0},
-    [WEFT_I_STORE_MULTI_GET] = {MANY, 0},
+    [WEFT_I_STORE_DELETE] = {1, 0, 0, COUNTS},
+    [WEFT_I_STORE_NUM_KEYS] = {1, 0, 0, COUNTS},
+    [WEFT_I_STORE_MULTI_GET] = {MANY, 0, MANY},
     [WEFT_I_STORE_MULTI_SET] = {MANY, MANY},
     [WEFT_I_STORE_PUSH] = {1, 1},
-    [WEFT_I_STORE_POP] = {1, 0},
-    [WEFT_I_STORE_LENGTH] = {1, 0},
+    [WEFT_I_STORE_POP] = {1, 0, 1},
+    [WEFT_I_STORE_LENGTH] = {1, 0, 0, COUNTS},
     [WEFT_I_STORE_CANCEL] = {0, 0},
     [WEFT_I_STORE_TAKEN] = {0, 0},
 };
@@ -198,6 +200,16 @@ void weft_i_store_answer_encode(const weft_i_store_answer *answer, uint8_t *out,
     weft_i_wire_put_u64(&to, (uint64_t)answer->number);
     for (size_t i = 0; i < answer->values; i++)
         weft_i_wire_put_blob(&to, answer->value[i]);
+}
+
+bool weft_i_store_answer_fits(const weft_i_store_answer *answer,
+                              const weft_i_store_request *request)
+{
+    if (answer->status < 0)
+        return !answer->values;
+    size_t wanted = shapes[request->op].answers;
+    return answer->values == (wanted == MANY ? request->keys : wanted) &&
+           (!shapes[request->op].counts || answer->number >= 0);
 }
 
 weft_status weft_i_store_answer_decode(const uint8_t *bytes, size_t count, weft_i_store_answer *out)

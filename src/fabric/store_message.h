@@ -63,6 +63,10 @@ weft_status weft_i_store_request_decode(const uint8_t *bytes, size_t count,
 
 size_t weft_i_store_answer_bytes(const weft_i_store_answer *answer);
 void weft_i_store_answer_encode(const weft_i_store_answer *answer, uint8_t *out, size_t bytes);
+/* Whether the answer is one that the request can have: as many values as were asked for, none with
+ * an error, no negative count. */
+bool weft_i_store_answer_fits(const weft_i_store_answer *answer,
+                              const weft_i_store_request *request);
 /* The views point into `bytes`; the array belongs to the answer. */
 weft_status weft_i_store_answer_decode(const uint8_t *bytes, size_t count,
                                        weft_i_store_answer *out);
