@@ -209,7 +209,7 @@ TEST(test_impostor_as_the_server)
     CHECK(!weft_store_tcp_connect(NULL, i.port, TOKEN, 20000));
     CHECK_STATUS(weft_last_status(), WEFT_ERR_VERSION);
     CHECK_CONTAINS(weft_last_error(), "protocol 9 (weft 7.7.7)");
-    CHECK_CONTAINS(weft_last_error(), "protocol 1 (weft 0.1");
+    CHECK_CONTAINS(weft_last_error(), "protocol 2 (weft 0.1");
     pthread_join(i.thread, NULL);
 
     /* a welcome without proof must not be taken for a store */

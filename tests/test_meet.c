@@ -342,9 +342,6 @@ static int hosts_crew(int rank, void *arg)
     }
     weft_clear_error();
     CREW(weft_group_barrier(world, WEFT_DEFAULT) == WEFT_OK, "%s", weft_last_error());
-    crew->go++;
-    while (rank == 0 && crew->go < 4) /* the store is rank 0's */
-        crew_rest(1);
     CREW(!weft_finish(world), "%s", weft_last_error());
     weft_scope_close();
     return leave(rank, world, before);

@@ -46,7 +46,9 @@ WEFT_API weft_group *weft_init(const weft_init_opts *opts);
 /*
  * Leaves the job and returns 0, or the negated status of this thread's first error since weft_init,
  * which it then also logs: `return weft_finish(world);` is a fit end of main.  Collectives that
- * this rank has posted end first, each within its own time limit; otherwise local, never blocks.
+ * this rank has posted end first, each within its own time limit; otherwise local, never blocks,
+ * except between hosts: the rank that serves the store waits there until the others have left or
+ * died, at most as long as an operation may take (WEFT_TIMEOUT).
  * Peers that still wait for this rank get WEFT_ERR_PEER_LEFT.  A NULL world is fine: the error that
  * made it NULL is reported.
  */

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "fabric/group_event.h"
 #include "fabric/letters.h"
+#include "fabric/news.h"
 #include "fabric/ranks.h"
 
 #include <stdio.h>
@@ -253,13 +254,23 @@ void weft_i_group_spoil(const weft_group *group, weft_status why)
         weft_i_group_end_board(group, why);
 }
 
+static weft_status revoke_by_letter(const weft_group *group)
+{
+    weft_i_world *world = group->world;
+    int64_t deadline = weft_i_os_deadline(weft_i_group_limit(group, WEFT_DEFAULT));
+    weft_status status =
+        weft_i_letters_end(world->store, group->key, world->rank, WEFT_ERR_REVOKED);
+    if (status == WEFT_ERR_UNREACHABLE && weft_i_news_move(world, deadline) == WEFT_OK)
+        status = weft_i_letters_end(world->store, group->key, world->rank, WEFT_ERR_REVOKED);
+    return status;
+}
+
 weft_status weft_group_revoke(weft_group *group)
 {
     WEFT_TRY(weft_i_group_usable(group));
     weft_i_registry_retire(&group->world->registry, group);
     if (!group->board)
-        return weft_i_letters_end(group->world->store, group->key, group->world->rank,
-                                  WEFT_ERR_REVOKED);
+        return revoke_by_letter(group);
     uint32_t nobody = 0; /* the first one counts */
     /* Pairs with the acquire in weft_i_board_is_recalled. */
     atomic_compare_exchange_strong_explicit(&group->board->recalled, &nobody,

@@ -11,6 +11,8 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "fabric/news.h"
+#include "fabric/store.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -137,6 +139,7 @@ static weft_status fail_silent(const shrinking *s, int rank)
 static weft_status agree_through_store(shrinking *s)
 {
     char key[KEY_BYTES];
+    WEFT_TRY(weft_i_news_hear(s->group->world));
     look(s);
     WEFT_TRY(tell(s));
     name_key(s, "so", key);
@@ -148,6 +151,7 @@ static weft_status agree_through_store(shrinking *s)
             memcpy(s->dead, s->told, (size_t)s->group->size);
             return WEFT_OK;
         }
+        WEFT_TRY(weft_i_news_hear(s->group->world));
         if (look(s))
             WEFT_TRY(tell(s));
         int silent = hear_all(s);
@@ -178,9 +182,15 @@ static void sweep(const shrinking *s)
 static weft_group *try_once(shrinking *s, bool *again)
 {
     weft_group *old = s->group;
+    weft_i_world *world = old->world;
+    /* Pairs with the release in news.c. */
+    unsigned moves = atomic_load_explicit(&world->moves, memory_order_acquire);
     *again = false;
-    if (!old->local && agree_through_store(s) < 0)
+    weft_status agreed = old->local ? WEFT_OK : agree_through_store(s);
+    if (agreed < 0) { /* in another store everybody tells anew */
+        *again = agreed == WEFT_ERR_UNREACHABLE && weft_i_news_move(world, s->deadline) == WEFT_OK;
         return NULL;
+    }
     if (old->local)
         look(s);
     weft_i_making how = {
@@ -191,7 +201,8 @@ static weft_group *try_once(shrinking *s, bool *again)
     if (group && !old->local)
         sweep(s);
     *again = status == WEFT_ERR_PEER_DEAD || status == WEFT_ERR_PEER_LEFT;
-    old->shrinks += group || *again;
+    bool moved = atomic_load_explicit(&world->moves, memory_order_acquire) != moves;
+    old->shrinks += group || (*again && !moved); /* a decision that went with its store is none */
     return group;
 }
 

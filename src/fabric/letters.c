@@ -9,13 +9,15 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "fabric/news.h"
+#include "fabric/store.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    SLICE_MS = 20, /* between looks at the lives of local members while a remote one is awaited */
+    SLICE_MS = 20, /* between looks at the lives of members while one is awaited */
     KEY_BYTES = 96
 };
 
@@ -150,12 +152,15 @@ typedef struct round_state {
     weft_group *group;
     uint64_t number;
     int64_t deadline;
-    bool decided; /* "yes": all letters are there, the deadline does not matter any more */
+    unsigned moves; /* of the store when it began */
+    bool decided;   /* "yes": all letters are there, the deadline does not matter any more */
+    bool late;      /* the deadline passed, and the message says who is missing */
 } round_state;
 
 /* Names everybody who has left no letter; those before `first` have. */
-static weft_status fail_late(const round_state *round, int first)
+static weft_status fail_late(round_state *round, int first)
 {
+    round->late = true;
     char what[160], text[KEY_BYTES], who[1400] = "";
     const char *key = text;
     size_t used = 0;
@@ -206,18 +211,48 @@ static weft_status check_decision(const round_state *round)
     return (weft_status)came.status;
 }
 
+static bool has_moved(const round_state *round)
+{
+    /* Pairs with the release in news.c. */
+    return atomic_load_explicit(&round->group->world->moves, memory_order_acquire) != round->moves;
+}
+
+/* The member that keeps this round from ending: `rank`, of which there is no letter yet, or another
+ * one that is gone and has left none; -1: none. */
+static weft_status find_lost(const round_state *round, int rank, int *out)
+{
+    const weft_group *group = round->group;
+    char text[KEY_BYTES];
+    const char *key = text;
+    *out = weft_i_group_fate(group, rank) < 0 ? rank : -1;
+    for (int other = 0; other < group->size && *out < 0; other++) {
+        bool there = false;
+        if (weft_i_world_fate(group->world, group->members[other]) == WEFT_OK)
+            continue;
+        letter_key(group, round->number, other, text);
+        WEFT_TRY(weft_store_check(group->world->store, 1, &key, &there));
+        if (!there)
+            *out = other;
+    }
+    return WEFT_OK;
+}
+
 /* Nothing from `rank` yet: can it still come?  WEFT_ERR_CANCELLED: not in this round. */
 static weft_status check_round(round_state *round, int rank)
 {
+    int lost = -1;
     WEFT_TRY(check_decision(round));
     WEFT_TRY(check_end(round->call));
-    bool lost = weft_i_group_fate(round->group, rank) < 0;
-    if (round->decided || (!lost && WEFT_OS->clock_ns() < round->deadline))
+    if (has_moved(round))
+        return WEFT_ERR_UNREACHABLE; /* the letters are in the old store */
+    WEFT_TRY(weft_i_news_hear(round->group->world));
+    WEFT_TRY(find_lost(round, rank, &lost));
+    if (round->decided || (lost < 0 && WEFT_OS->clock_ns() < round->deadline))
         return WEFT_OK;
     WEFT_TRY(give_up(round));
     if (round->decided)
         return WEFT_OK;
-    return lost ? weft_i_group_lost(round->call, rank) : fail_late(round, rank);
+    return lost >= 0 ? weft_i_group_lost(round->call, lost) : fail_late(round, rank);
 }
 
 /* One slice of a wait for a key; the end of a slice is no error. */
@@ -293,21 +328,57 @@ static void sweep(weft_group *group)
     }
 }
 
-/* One round after the other, until one is not cancelled. */
-static weft_status exchange(round_state *round, const letter *own, char *all)
+/*
+ * The store is gone, and perhaps what was decided with it: some may have passed this round, others
+ * cannot any more.  So it is over for us, and the next one is everybody's next.  IN_PROGRESS: the
+ * same store is there again, and the round goes on.
+ */
+static weft_status go_on(round_state *round, int server)
+{
+    weft_i_world *world = round->group->world;
+    char what[160];
+    weft_status status;
+    do { /* the next one may go while we talk to it */
+        if (weft_i_news_move(world, round->deadline) < 0)
+            return WEFT_ERR_UNREACHABLE;
+        if (!has_moved(round))
+            return WEFT_IN_PROGRESS;
+        status = give_up(round);
+    } while (status == WEFT_ERR_UNREACHABLE);
+    WEFT_TRY(status);
+    round->group->round = round->number + 1;
+    weft_i_call_text(round->call, what, sizeof what);
+    WEFT_TRY(weft_i_world_lost(world, server, what));
+    return weft_i_fail(WEFT_ERR_PEER_DEAD, "%s: rank %d, which served the store, is gone", what,
+                       server);
+}
+
+/* One round; IN_PROGRESS and CANCELLED: one more. */
+static weft_status play(round_state *round, const letter *own, char *all)
 {
     weft_group *group = round->group;
+    weft_i_world *world = group->world;
+    int server = atomic_load_explicit(&world->server, memory_order_relaxed);
     char key[KEY_BYTES];
-    for (;;) {
-        round->number = group->round;
-        letter_key(group, round->number, group->rank, key);
-        WEFT_TRY(
-            weft_store_set(group->world->store, key, own, offsetof(letter, note) + own->bytes));
-        weft_status status = read_all(round, own, all);
-        if (status != WEFT_ERR_CANCELLED)
-            return status;
+    round->number = group->round;
+    /* Pairs with the release in news.c. */
+    round->moves = atomic_load_explicit(&world->moves, memory_order_acquire);
+    letter_key(group, round->number, group->rank, key);
+    weft_status status =
+        weft_store_set(world->store, key, own, offsetof(letter, note) + own->bytes);
+    if (status == WEFT_OK)
+        status = read_all(round, own, all);
+    if (status == WEFT_ERR_CANCELLED)
         group->round = round->number + 1;
+    if (status == WEFT_ERR_UNREACHABLE)
+        status = go_on(round, server);
+    if (status == WEFT_ERR_TIMEOUT && !round->late) {
+        char what[160];
+        weft_i_call_text(round->call, what, sizeof what);
+        return weft_i_explain(status, "%s: rank %d, which serves the store, does not answer", what,
+                              server);
     }
+    return status;
 }
 
 weft_status weft_i_letters_exchange(const weft_i_call *call, weft_group *group, uint32_t digest,
@@ -318,7 +389,10 @@ weft_status weft_i_letters_exchange(const weft_i_call *call, weft_group *group, 
     if (bytes)
         memcpy(own.note, mine, bytes);
     int64_t before = weft_i_store_until(weft_i_store_late(round.deadline));
-    weft_status status = exchange(&round, &own, all);
+    weft_status status;
+    do
+        status = play(&round, &own, all);
+    while (status == WEFT_ERR_CANCELLED || status == WEFT_IN_PROGRESS);
     if (status == WEFT_OK) {
         sweep(group);
         group->round = round.number + 1;

@@ -12,8 +12,10 @@
 #include "base/opts.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "fabric/news.h"
 #include "fabric/spawn.h"
 #include "fabric/store.h"
+#include "fabric/store_server.h"
 #include "weft/version.h"
 
 #include <stdio.h>
@@ -132,6 +134,7 @@ static weft_status enter_by_store(const weft_i_start *start, weft_i_world *world
     if (!given)
         WEFT_TRY(weft_i_meet_find_store(start, deadline, &store));
     world->sharing = WEFT_I_BETWEEN_PROCESSES;
+    world->own_store = !given;
     world->store =
         given ? weft_i_object_hold(given) : weft_keep(store); /* dropped with the world */
     return weft_i_meet_by_store(world, store, deadline);
@@ -238,11 +241,11 @@ static weft_status gather(weft_group *group, int64_t deadline)
         int64_t slice = sliced && left > SLICE_MS ? SLICE_MS : left;
         status = weft_i_group_exchange(group, "meet", NULL, 0, NULL,
                                        slice == INT64_MAX ? WEFT_FOREVER : slice);
-        if (status == WEFT_ERR_TIMEOUT && sliced) {
-            weft_status check = weft_i_meet_check(world);
-            if (check < 0 && check != WEFT_ERR_TIMEOUT)
-                return check;
-        }
+        weft_status news =
+            status == WEFT_ERR_TIMEOUT && sliced ? weft_i_meet_check(world) : WEFT_OK;
+        /* Rank 0 takes the store along when all are here: then the board says so. */
+        if (news < 0 && news != WEFT_ERR_UNREACHABLE && news != WEFT_ERR_TIMEOUT)
+            return news;
     } while (status == WEFT_ERR_TIMEOUT && left > SLICE_MS && sliced);
     if (status == WEFT_ERR_PEER_LEFT)
         return name_missing(world);
@@ -258,6 +261,9 @@ static void leave_store(weft_group *group)
         return;
     weft_i_object_drop(group->world->store);
     group->world->store = NULL;
+    weft_i_store_server_drop(group->world->standby, false);
+    group->world->standby = NULL;
+    group->world->told = false;
 }
 
 static weft_status check_limits(const weft_init_opts *opts)
@@ -353,6 +359,7 @@ int weft_finish(weft_group *world)
         see_posted_off(world->world);
         write_trace(world);
         weft_i_world_leave(world->world);
+        weft_i_news_see_off(world->world);
     }
     const char *message = NULL;
     weft_status first = weft_i_first_error(&message);

@@ -11,14 +11,17 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/letters.h"
+#include "fabric/news.h"
 #include "fabric/store.h"
+#include "fabric/store_client.h"
 #include "weft/version.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CARD_MAGIC = 0x64726163, SLICE_MS = 50 };
+enum { CARD_MAGIC = 0x64726163, SLICE_MS = 50, FAREWELL_MS = 2000 };
 
 /* Plain bytes of fixed layout: what travels through the store. */
 typedef struct card {
@@ -28,6 +31,7 @@ typedef struct card {
     char host[65];
     char post[64];
     char reserved[3];
+    char store[64]; /* where the server is that it keeps in reserve; empty: nowhere */
 } card;
 
 static void card_key(int rank, char out[32])
@@ -97,6 +101,8 @@ static weft_status show_card(weft_i_world *world, weft_store *store, card *mine)
     snprintf(mine->version, sizeof mine->version, "%s", WEFT_VERSION);
     weft_i_os_host_id(mine->host);
     snprintf(mine->post, sizeof mine->post, "%s", weft_i_post_name(world->post));
+    WEFT_TRY(weft_i_news_open(world));
+    WEFT_TRY(weft_i_news_stand_by(world, mine->store, sizeof mine->store));
     char key[32];
     card_key(world->rank, key);
     bool stored = false;
@@ -134,17 +140,19 @@ static weft_status fail_missing(const weft_i_world *world, weft_store *store, in
 static weft_status check_card(const weft_i_world *world, int rank, const weft_store_value *value)
 {
     const card *theirs = value->data;
-    if (value->bytes != sizeof *theirs || theirs->magic != CARD_MAGIC)
-        return weft_i_fail(WEFT_ERR_PROTOCOL,
-                           "weft_init: the card of rank %d is not one of weft's (%zu bytes)", rank,
-                           value->bytes);
-    if (theirs->layout != WEFT_I_JOB_LAYOUT ||
-        strncmp(theirs->version, WEFT_VERSION, sizeof theirs->version))
+    /* Another version may have other cards: how they begin stays, so that both can be told. */
+    bool ours = value->bytes >= offsetof(card, host) && theirs->magic == CARD_MAGIC;
+    if (ours && (theirs->layout != WEFT_I_JOB_LAYOUT ||
+                 strncmp(theirs->version, WEFT_VERSION, sizeof theirs->version)))
         return weft_i_fail(WEFT_ERR_VERSION,
                            "weft_init: rank %d runs weft %.19s (layout %u), rank %d runs weft %s "
                            "(layout %d)",
                            rank, theirs->version, theirs->layout, world->rank, WEFT_VERSION,
                            WEFT_I_JOB_LAYOUT);
+    if (!ours || value->bytes != sizeof *theirs)
+        return weft_i_fail(WEFT_ERR_PROTOCOL,
+                           "weft_init: the card of rank %d is not one of weft's (%zu bytes)", rank,
+                           value->bytes);
     return WEFT_OK;
 }
 
@@ -174,7 +182,8 @@ static weft_status read_card(weft_i_world *world, weft_store *store, int rank, i
         memcpy(out, value.data, sizeof *out);
     weft_store_value_clear(&value);
     if (status == WEFT_OK) {
-        out->host[64] = out->post[63] = 0;
+        out->host[64] = out->post[63] = out->store[63] = 0;
+        snprintf(world->peers[rank].store, sizeof world->peers[rank].store, "%s", out->store);
         snprintf(world->peers[rank].host, sizeof world->peers[rank].host, "%s", out->host);
         snprintf(world->peers[rank].post, sizeof world->peers[rank].post, "%s", out->post);
     }
@@ -284,6 +293,14 @@ static weft_status fail_unanswered(const weft_i_world *world, weft_status status
                        weft_last_error());
 }
 
+/* Who serves the store of a meeting that fails stays a moment, so that the others learn why from
+ * their own cards and not from a store that is gone. */
+static void see_others_off(weft_store *store, int64_t deadline)
+{
+    int64_t moment = weft_i_os_deadline(FAREWELL_MS);
+    weft_i_store_client_await_alone(store, moment < deadline ? moment : deadline);
+}
+
 weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline)
 {
     weft_status status = weft_i_post_open(WEFT_I_BETWEEN_PROCESSES, &world->post);
@@ -295,6 +312,8 @@ weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t
         tell_failure(world, store, status);
     else
         status = fail_unanswered(world, meet(world, store, deadline, cards, locals));
+    if (status < 0 && weft_i_store_client_serves(store))
+        see_others_off(store, deadline);
     WEFT_OS->free(cards);
     WEFT_OS->free(locals);
     return status;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+
 /* ---- handles ---- */
 
 static void destroy(weft_i_object *object)
@@ -98,7 +99,7 @@ int64_t weft_i_store_until(int64_t deadline)
 
 int64_t weft_i_store_late(int64_t deadline)
 {
-    const int64_t late_ns = 20000000;
+    const int64_t late_ns = 30000000;
     return deadline < WEFT_I_NEVER - late_ns ? deadline + late_ns : WEFT_I_NEVER;
 }
 
@@ -199,6 +200,7 @@ const char *weft_i_store_op_name(weft_i_store_op op)
         [WEFT_I_STORE_PUSH] = "queue_push",
         [WEFT_I_STORE_POP] = "queue_pop",
         [WEFT_I_STORE_LENGTH] = "queue_len",
+        [WEFT_I_STORE_WILL] = "will",
     };
     return op < WEFT_I_STORE_OPS && names[op] ? names[op] : "?";
 }
@@ -365,6 +367,12 @@ weft_status weft_store_append(weft_store *store, const char *key, const void *da
 {
     weft_i_view value = {data, bytes};
     return call_number(store, WEFT_I_STORE_APPEND, key, 1, &value, 0, NULL);
+}
+
+weft_status weft_i_store_will(weft_store *store, const char *key, const void *data, size_t bytes)
+{
+    weft_i_view value = {data, bytes};
+    return call_number(store, WEFT_I_STORE_WILL, key, 1, &value, 0, NULL);
 }
 
 weft_status weft_store_add(weft_store *store, const char *key, int64_t delta, int64_t *out)

@@ -34,6 +34,9 @@ typedef enum weft_i_store_op {
      */
     WEFT_I_STORE_CANCEL, /* nobody waits for it any more; an element popped for it goes back */
     WEFT_I_STORE_TAKEN,  /* the element popped for it arrived */
+    /* answered again: if this connection ends, the server appends the value to the key; an empty
+     * value withdraws it */
+    WEFT_I_STORE_WILL,
     WEFT_I_STORE_OPS
 } weft_i_store_op;
 
@@ -105,6 +108,13 @@ void weft_i_store_answer_clear(weft_i_store_answer *answer);
 
 /* Makes room for `count` views in the answer; false if memory ran out. */
 bool weft_i_store_answer_reserve(weft_i_store_answer *answer, size_t count);
+
+/*
+ * A last will: when the connection of this store ends, in whatever way, the server appends the
+ * bytes to the key.  The last one counts; 0 bytes withdraw it.  UNSUPPORTED where no server could
+ * notice.
+ */
+weft_status weft_i_store_will(weft_store *store, const char *key, const void *data, size_t bytes);
 
 /* Does it, or the store it is a part of, keep nothing? */
 bool weft_i_store_is_fake(const weft_store *store);

@@ -126,6 +126,37 @@ const char *weft_i_store_address_text(const weft_i_store_address *address,
     return out;
 }
 
+bool weft_i_store_address_read(const char *text, weft_i_store_address *out)
+{
+    char host[INET6_ADDRSTRLEN + 2];
+    const char *colon = strrchr(text, ':');
+    size_t length = colon ? (size_t)(colon - text) : 0;
+    bool bracketed = length > 2 && *text == '[' && text[length - 1] == ']';
+    int port = colon ? atoi(colon + 1) : 0;
+    *out = (weft_i_store_address){0};
+    if (!length || length >= sizeof host || port < 1 || port > 65535)
+        return false;
+    snprintf(host, sizeof host, "%.*s", (int)length - 2 * bracketed, text + bracketed);
+    struct sockaddr_in *four = (struct sockaddr_in *)&out->where;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)&out->where;
+    if (bracketed) {
+        *six = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+        out->length = sizeof *six;
+        return inet_pton(AF_INET6, host, &six->sin6_addr) == 1;
+    }
+    *four = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    out->length = sizeof *four;
+    return inet_pton(AF_INET, host, &four->sin_addr) == 1;
+}
+
+void weft_i_store_address_any_port(weft_i_store_address *address)
+{
+    if (address->where.ss_family == AF_INET)
+        ((struct sockaddr_in *)&address->where)->sin_port = 0;
+    if (address->where.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&address->where)->sin6_port = 0;
+}
+
 static int listen_on(const weft_i_store_address *address)
 {
     int family = address->where.ss_family, one = 1;

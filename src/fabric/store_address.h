@@ -34,8 +34,14 @@ weft_status weft_i_store_address_unix(const char *name, weft_i_store_addresses *
 const char *weft_i_store_address_text(const weft_i_store_address *address,
                                       char out[WEFT_I_STORE_ADDRESS_TEXT]);
 
+/* Reads such a text of a TCP address, without looking names up.  False on anything else. */
+bool weft_i_store_address_read(const char *text, weft_i_store_address *out);
+
 /* The port of a TCP address, 0 of others. */
 int weft_i_store_address_port(const weft_i_store_address *address);
+
+/* Lets the kernel choose the port. */
+void weft_i_store_address_any_port(weft_i_store_address *address);
 
 /* A non-blocking listening socket on the first address that can be bound; `bound` is what it got.
  * -1 and an error. */

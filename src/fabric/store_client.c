@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LAST_READS = 64 }; /* of a connection that cannot be written to any more */
@@ -367,7 +368,110 @@ weft_store *weft_i_store_client_new(const weft_i_store_dial *dial, weft_i_store_
 static weft_store *copy_of(weft_store *store)
 {
     client *c = (client *)store;
+    pthread_mutex_lock(&c->lock);
+    weft_i_store_dial dial = c->dial;
+    pthread_mutex_unlock(&c->lock);
     if (c->server)
         weft_i_store_server_hold(c->server);
-    return weft_i_store_client_new(&c->dial, c->server, weft_i_store_deadline(store, WEFT_DEFAULT));
+    weft_store *copy =
+        weft_i_store_client_new(&dial, c->server, weft_i_store_deadline(store, WEFT_DEFAULT));
+    weft_i_store_dial_forget(&dial);
+    return copy;
+}
+
+/* ---- another server ---- */
+
+bool weft_i_store_client_is(const weft_store *store)
+{
+    return store->kind == &kind;
+}
+
+bool weft_i_store_client_serves(const weft_store *store)
+{
+    while (store->inner)
+        store = store->inner;
+    return weft_i_store_client_is(store) && ((const client *)store)->server;
+}
+
+bool weft_i_store_client_is_broken(weft_store *store)
+{
+    client *c = (client *)store;
+    pthread_mutex_lock(&c->lock);
+    bool broken = c->broken != WEFT_OK;
+    pthread_mutex_unlock(&c->lock);
+    return broken;
+}
+
+weft_status weft_i_store_client_stand_by(weft_store *store, weft_i_store_server **standby,
+                                         char address[WEFT_I_STORE_ADDRESS_TEXT])
+{
+    client *c = (client *)store;
+    weft_i_store_addresses here = {.count = 1};
+    weft_i_store_address *own = &here.list[0];
+    *address = 0;
+    if (!c->dial.has_token)
+        return WEFT_OK;
+    if (c->server) {
+        weft_i_store_address_text(&c->dial.addresses.list[0], address);
+        return WEFT_OK;
+    }
+    own->length = sizeof own->where;
+    if (WEFT_OS->getsockname(c->line.fd, (struct sockaddr *)&own->where, &own->length) != 0)
+        return weft_i_fail_errno(errno, "store %s: cannot read our own address", c->store.name);
+    weft_i_store_address_any_port(own);
+    weft_i_store_address bound;
+    int listener = weft_i_store_address_listen(&here, &bound);
+    if (listener < 0)
+        return weft_last_status();
+    *standby = weft_i_store_server_new(listener, c->dial.token);
+    if (!*standby)
+        return weft_last_status();
+    weft_status status = weft_i_store_server_start(*standby);
+    if (status < 0) {
+        weft_i_store_server_drop(*standby, false);
+        *standby = NULL;
+        return status;
+    }
+    weft_i_store_address_text(&bound, address);
+    return WEFT_OK;
+}
+
+/* The last of those who were in a call has to be out before the connection changes. */
+static void replace_line(client *c, const weft_i_store_dial *dial, const weft_i_store_link *line)
+{
+    pthread_mutex_lock(&c->lock);
+    while (c->led || c->slots) {
+        pthread_mutex_unlock(&c->lock);
+        WEFT_OS->yield();
+        pthread_mutex_lock(&c->lock);
+    }
+    weft_i_store_link_close(&c->line, false);
+    c->line = *line;
+    c->dial = *dial;
+    c->broken = WEFT_OK;
+    pthread_mutex_unlock(&c->lock);
+}
+
+weft_status weft_i_store_client_redial(weft_store *store, const char *address, int64_t deadline)
+{
+    client *c = (client *)store;
+    weft_i_store_dial dial = c->dial;
+    weft_i_store_link line;
+    dial.addresses.count = 1;
+    if (!weft_i_store_address_read(address, &dial.addresses.list[0]))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "store: \"%s\" is no address", address);
+    snprintf(dial.name, sizeof dial.name, "tcp %s", address);
+    weft_status status = weft_i_store_dial_once(&dial, deadline, &line);
+    if (status == WEFT_OK)
+        replace_line(c, &dial, &line);
+    weft_i_store_dial_forget(&dial);
+    return status;
+}
+
+void weft_i_store_client_await_alone(weft_store *store, int64_t deadline)
+{
+    client *c = (client *)store;
+    while (weft_i_store_client_serves(store) && !weft_i_store_server_is_alone(c->server) &&
+           WEFT_OS->clock_ns() < deadline)
+        WEFT_OS->sleep_ns(1000000);
 }

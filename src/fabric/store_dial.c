@@ -22,6 +22,7 @@ typedef struct attempt {
     const weft_i_store_dial *dial;
     int64_t deadline;
     weft_i_store_link line;
+    int error; /* errno of the last thing that went wrong, 0 if it was not a call */
     char where[WEFT_I_STORE_ADDRESS_TEXT];
     char why[160];
 } attempt;
@@ -30,6 +31,7 @@ static const int64_t first_pause = 1000000, longest_pause = 100000000; /* ns bet
 
 static weft_status again(attempt *a, const char *what, int error)
 {
+    a->error = error;
     snprintf(a->why, sizeof a->why, "%s%s%s", what, error ? ": " : "",
              error ? strerror(error) : "");
     return WEFT_IN_PROGRESS;
@@ -292,6 +294,35 @@ weft_status weft_i_store_dial_connect(const weft_i_store_dial *dial, int64_t dea
         WEFT_OS->sleep_ns(nap < deadline - now ? nap : deadline - now);
         pause = pause * 2 < longest_pause ? pause * 2 : longest_pause;
     }
+}
+
+weft_status weft_i_store_dial_once(const weft_i_store_dial *dial, int64_t deadline,
+                                   weft_i_store_link *line)
+{
+    attempt a = {.dial = dial};
+    weft_status status = try_once(&a, &dial->addresses.list[0], deadline);
+    if (status == WEFT_OK)
+        *line = a.line;
+    if (status == WEFT_IN_PROGRESS && a.error == ECONNREFUSED)
+        return weft_i_fail(WEFT_ERR_UNREACHABLE, "store at %s: nobody listens", a.where);
+    return status;
+}
+
+bool weft_i_store_dial_is_refused(const char *address, int64_t deadline)
+{
+    weft_i_store_dial dial = {.name = "probe"};
+    attempt a = {.dial = &dial, .deadline = deadline};
+    weft_i_errors before;
+    if (!weft_i_store_address_read(address, &dial.addresses.list[0]))
+        return false;
+    weft_i_errors_save(&before);
+    bool refused = false;
+    if (open_socket(&a, &dial.addresses.list[0]) == WEFT_OK) {
+        refused = reach(&a, &dial.addresses.list[0]) != WEFT_OK && a.error == ECONNREFUSED;
+        weft_i_store_link_close(&a.line, false);
+    }
+    weft_i_errors_restore(&before);
+    return refused;
 }
 
 void weft_i_store_dial_forget(weft_i_store_dial *dial)

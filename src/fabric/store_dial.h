@@ -22,6 +22,15 @@ typedef struct weft_i_store_dial {
 weft_status weft_i_store_dial_connect(const weft_i_store_dial *dial, int64_t deadline,
                                       weft_i_store_link *line);
 
+/* One attempt.  WEFT_IN_PROGRESS: somebody is there but does not answer yet, or memory of the
+ * kernel is short; negative: nobody of ours. */
+weft_status weft_i_store_dial_once(const weft_i_store_dial *dial, int64_t deadline,
+                                   weft_i_store_link *line);
+
+/* Does the host at this address (as weft_i_store_address_text writes it) say that nobody listens
+ * there?  Not if it says nothing before the deadline. */
+bool weft_i_store_dial_is_refused(const char *address, int64_t deadline);
+
 /* Overwrites the token. */
 void weft_i_store_dial_forget(weft_i_store_dial *dial);
 

@@ -627,6 +627,6 @@ void weft_i_store_map_apply(weft_i_store_map *map, const weft_i_store_request *r
     *outcome = (weft_i_store_outcome){0};
     if (request->op < WEFT_I_STORE_OPS && rows[request->op])
         rows[request->op](&c);
-    else
-        answer->status = WEFT_ERR_PROTOCOL;
+    else /* a will: here is nobody who would see an end */
+        answer->status = WEFT_ERR_UNSUPPORTED;
 }

@@ -103,6 +103,7 @@ static const struct {
     [WEFT_I_STORE_LENGTH] = {1, 0, 0, COUNTS},
     [WEFT_I_STORE_CANCEL] = {0, 0},
     [WEFT_I_STORE_TAKEN] = {0, 0},
+    [WEFT_I_STORE_WILL] = {1, 1},
 };
 
 static bool shape_fits(unsigned op, size_t keys, size_t values)
@@ -202,11 +203,28 @@ void weft_i_store_answer_encode(const weft_i_store_answer *answer, uint8_t *out,
         weft_i_wire_put_blob(&to, answer->value[i]);
 }
 
+/* What a server may say no with; the rest a client says itself. */
+static bool is_refusal(weft_status status)
+{
+    switch (status) {
+    case WEFT_ERR_NOT_FOUND:
+    case WEFT_ERR_EMPTY:
+    case WEFT_ERR_TYPE:
+    case WEFT_ERR_LIMIT:
+    case WEFT_ERR_NO_MEMORY:
+    case WEFT_ERR_INVALID_ARG:
+    case WEFT_ERR_UNSUPPORTED:
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool weft_i_store_answer_fits(const weft_i_store_answer *answer,
                               const weft_i_store_request *request)
 {
     if (answer->status < 0)
-        return !answer->values;
+        return !answer->values && is_refusal(answer->status);
     size_t wanted = shapes[request->op].answers;
     return answer->values == (wanted == MANY ? request->keys : wanted) &&
            (!shapes[request->op].counts || answer->number >= 0);

@@ -12,7 +12,7 @@
 #include "fabric/store.h"
 
 enum {
-    WEFT_I_STORE_VERSION = 1, /* of the protocol; another one is refused */
+    WEFT_I_STORE_VERSION = 2, /* of the protocol; another one is refused */
     WEFT_I_STORE_GREETING_BYTES = 96,
     WEFT_I_STORE_HEAD_BYTES = 24
 };
@@ -64,7 +64,7 @@ weft_status weft_i_store_request_decode(const uint8_t *bytes, size_t count,
 size_t weft_i_store_answer_bytes(const weft_i_store_answer *answer);
 void weft_i_store_answer_encode(const weft_i_store_answer *answer, uint8_t *out, size_t bytes);
 /* Whether the answer is one that the request can have: as many values as were asked for, none with
- * an error, no negative count. */
+ * an error, an error that servers have, no negative count. */
 bool weft_i_store_answer_fits(const weft_i_store_answer *answer,
                               const weft_i_store_request *request);
 /* The views point into `bytes`; the array belongs to the answer. */

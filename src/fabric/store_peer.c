@@ -38,6 +38,11 @@ struct weft_i_store_granted {
     char key[];
 };
 
+struct weft_i_store_testament {
+    size_t key_bytes, bytes; /* bytes: of the value, which follows the key */
+    char key[];
+};
+
 void weft_i_store_peers_add(weft_i_store_peers *list, weft_i_store_peer *peer)
 {
     if (!list->first)
@@ -183,6 +188,64 @@ static void settle(weft_i_store_peer *peer, weft_i_store_granted **place, bool r
     WEFT_OS->free(granted);
 }
 
+static size_t will_bytes(const weft_i_store_testament *will)
+{
+    return sizeof *will + will->key_bytes + will->bytes;
+}
+
+static void forget_will(weft_i_store_peer *peer)
+{
+    if (peer->will)
+        peer->server->map.bytes -= will_bytes(peer->will);
+    WEFT_OS->free(peer->will);
+    peer->will = NULL;
+}
+
+/* Takes the place of an earlier one, or fails and leaves that. */
+static weft_status keep_will(weft_i_store_peer *peer, weft_i_view key, weft_i_view value)
+{
+    weft_i_store_map *map = &peer->server->map;
+    if (!value.bytes) {
+        forget_will(peer);
+        return WEFT_OK;
+    }
+    weft_i_store_testament *will = NULL;
+    if (map->bytes + sizeof *will + key.bytes + value.bytes > map->limit)
+        return WEFT_ERR_LIMIT;
+    will = WEFT_OS->alloc(sizeof *will + key.bytes + value.bytes);
+    if (!will)
+        return WEFT_ERR_NO_MEMORY;
+    forget_will(peer);
+    will->key_bytes = key.bytes;
+    will->bytes = value.bytes;
+    memcpy(will->key, key.data, key.bytes);
+    memcpy(will->key + key.bytes, value.data, value.bytes);
+    map->bytes += will_bytes(will);
+    peer->will = will;
+    return WEFT_OK;
+}
+
+static void execute_will(weft_i_store_peer *peer)
+{
+    weft_i_store_testament *will = peer->will;
+    if (!will)
+        return;
+    weft_i_view key = {will->key, will->key_bytes},
+                value = {will->key + will->key_bytes, will->bytes};
+    weft_i_store_request append = {
+        .op = WEFT_I_STORE_APPEND, .keys = 1, .key = &key, .values = 1, .value = &value};
+    weft_i_store_answer answer;
+    weft_i_store_outcome outcome;
+    peer->server->map.bytes -= will_bytes(will); /* its place is taken by what it says */
+    peer->will = NULL;
+    weft_i_store_map_apply(&peer->server->map, &append, NULL, &answer, &outcome);
+    if (answer.status < 0)
+        weft_i_log(WEFT_LOG_WARN, "store: the last will of a client is lost: %s",
+                   weft_strerror(answer.status));
+    weft_i_store_answer_clear(&answer);
+    WEFT_OS->free(will);
+}
+
 void weft_i_store_peer_drop(weft_i_store_peer *peer, const char *why)
 {
     weft_i_store_server *server = peer->server;
@@ -195,6 +258,7 @@ void weft_i_store_peer_drop(weft_i_store_peer *peer, const char *why)
         forget_waiting(peer->waiting);
     while (peer->granted)
         settle(peer, &peer->granted, false);
+    execute_will(peer);
     set_paused(peer, false);
     release_large(peer);
     server->unsent -= peer->unsent;
@@ -489,6 +553,8 @@ static void hear_frame(weft_i_store_peer *peer, const weft_i_store_frame *frame)
         if (request.op == WEFT_I_STORE_CANCEL)
             cancel(peer, (uint64_t)request.number);
         settle_id(peer, (uint64_t)request.number, request.op == WEFT_I_STORE_TAKEN);
+    } else if (request.op == WEFT_I_STORE_WILL) {
+        send_status(peer, frame->id, keep_will(peer, request.key[0], request.value[0]));
     } else {
         weft_i_store_answer found;
         weft_i_store_outcome outcome;

@@ -23,6 +23,8 @@ enum {
 
 typedef struct weft_i_store_waiting weft_i_store_waiting; /* a request that waits for keys */
 typedef struct weft_i_store_granted weft_i_store_granted; /* a popped element until its receipt */
+typedef struct weft_i_store_testament
+    weft_i_store_testament; /* what is to be appended when the peer goes */
 
 typedef enum weft_i_store_peer_state {
     WEFT_I_STORE_PEER_NEW,     /* owes us a hello */
@@ -48,6 +50,7 @@ typedef struct weft_i_store_peer {
     size_t waiting_count;
     weft_i_store_waiting *waiting;
     weft_i_store_granted *granted; /* newest first */
+    weft_i_store_testament *will;
 } weft_i_store_peer;
 
 typedef struct weft_i_store_peers {
@@ -65,6 +68,7 @@ struct weft_i_store_server {
     int64_t patience; /* ns */
     weft_i_store_map map;
     weft_i_store_peers strangers, known, gone;
+    atomic_size_t clients; /* relaxed: known.count, for other threads to see */
     size_t unsent, reserved, paused, waiting, granted;
     pthread_t thread;
     bool threaded;                            /* has a thread; from here on under the roll's lock */

@@ -182,6 +182,7 @@ void weft_i_store_server_step(weft_i_store_server *server, int timeout_ms)
     if (server->listener >= 0 && !server->accepting && WEFT_OS->clock_ns() >= server->accept_again)
         watch_listener(server, true);
     bury(server);
+    atomic_store_explicit(&server->clients, server->known.count, memory_order_relaxed);
 }
 
 /* ---- life ---- */
@@ -411,6 +412,12 @@ void weft_i_store_server_drop(weft_i_store_server *server, bool forked)
     if (ours && !forked)
         end_thread(server);
     free_server(server, forked);
+}
+
+bool weft_i_store_server_is_alone(const weft_i_store_server *server)
+{
+    return atomic_load_explicit(&server->clients, memory_order_relaxed) <=
+           (size_t)atomic_load_explicit(&server->references, memory_order_relaxed);
 }
 
 weft_i_store_census weft_i_store_server_census(const weft_i_store_server *server)

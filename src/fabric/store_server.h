@@ -31,6 +31,9 @@ void weft_i_store_server_hold(weft_i_store_server *server);
  * forked child only memory.  When the process exits the threads that still run end likewise. */
 void weft_i_store_server_drop(weft_i_store_server *server, bool forked);
 
+/* Whether nobody is connected but clients of this process, each of which holds a reference. */
+bool weft_i_store_server_is_alone(const weft_i_store_server *server);
+
 /* One round of the loop: waits at most `timeout_ms` for something to do, and does it. */
 void weft_i_store_server_step(weft_i_store_server *server, int timeout_ms);
 

@@ -6,6 +6,8 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/group_event.h"
+#include "fabric/news.h"
+#include "fabric/store_server.h"
 #include "tensor/scope.h"
 #include "weft/version.h"
 
@@ -23,6 +25,7 @@ weft_status weft_i_world_new(int rank, int size, weft_i_world **out)
     }
     atomic_init(&world->references, 1);
     weft_i_registry_init(&world->registry);
+    pthread_mutex_init(&world->moving, NULL);
     world->rank = rank;
     world->size = size;
     world->peers = peers;
@@ -122,6 +125,7 @@ void weft_i_world_leave(weft_i_world *world)
                                             memory_order_relaxed); /* acquired by peers */
     weft_i_sentinel_stop(world->sentinel);
     world->sentinel = NULL;
+    weft_i_news_leave(world);
     weft_i_watch_stop(world->watch);
     world->watch = NULL;
 }
@@ -140,6 +144,8 @@ void weft_i_world_drop(weft_i_world *world)
     weft_i_post_drop(world->post);
     weft_i_segment_drop(world->job);
     weft_i_object_drop(world->store);
+    weft_i_store_server_drop(world->standby, world->generation != weft_i_os_generation());
+    pthread_mutex_destroy(&world->moving);
     weft_i_registry_free(&world->registry);
     WEFT_OS->free(world->peers);
     WEFT_OS->free(world);
@@ -163,6 +169,14 @@ weft_status weft_i_world_usable(const weft_i_world *world)
     return WEFT_OK;
 }
 
+static const char *told_of(const weft_i_peer *peer)
+{
+    int gone = atomic_load_explicit(&peer->gone, memory_order_relaxed);
+    return gone == WEFT_I_DEAD   ? ": died, or exited without weft_finish"
+           : gone == WEFT_I_LEFT ? ": left the job"
+                                 : "";
+}
+
 void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_t bytes)
 {
     const weft_i_peer *peer = &world->peers[rank];
@@ -172,15 +186,17 @@ void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_
     if (peer->slot)
         weft_i_watch_describe(peer->slot, out + n, bytes - (size_t)n);
     else
-        snprintf(out + n, bytes - (size_t)n, "on host %.40s", peer->host);
+        snprintf(out + n, bytes - (size_t)n, "on host %.40s%s", peer->host, told_of(peer));
     size_t length = strlen(out);
     snprintf(out + length, bytes - length, ")");
 }
 
 weft_status weft_i_world_fate(const weft_i_world *world, int rank)
 {
-    const weft_i_slot *slot = world->peers[rank].slot;
-    weft_i_fate fate = slot ? weft_i_watch_fate(slot) : WEFT_I_ALIVE;
+    const weft_i_peer *peer = &world->peers[rank];
+    weft_i_fate fate = peer->slot
+                           ? weft_i_watch_fate(peer->slot)
+                           : (weft_i_fate)atomic_load_explicit(&peer->gone, memory_order_relaxed);
     if (fate == WEFT_I_ALIVE)
         return WEFT_OK;
     return fate == WEFT_I_DEAD ? WEFT_ERR_PEER_DEAD : WEFT_ERR_PEER_LEFT;

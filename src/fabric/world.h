@@ -12,10 +12,15 @@
 #include "fabric/watch.h"
 #include "weft/store.h"
 
+#include <pthread.h>
+
 typedef struct weft_i_peer {
     weft_i_slot *slot; /* NULL: on another host */
     char post[64];
     char host[65];
+    char store[64]; /* where its store's server is, in use or in reserve; empty: none (news.h) */
+    _Atomic int
+        gone; /* a weft_i_fate that was told through the store; relaxed: nothing hangs on it */
     /* The numbers of its refusals that we have acted on; relaxed: read and written by us alone. */
     _Atomic uint16_t heard[WEFT_I_JOB_REFUSALS];
 } weft_i_peer;
@@ -32,7 +37,13 @@ typedef struct weft_i_world {
     weft_i_post *post;
     weft_i_watch *watch; /* process ranks only */
     weft_store *store;   /* how remote ranks are reached; NULL when all are local */
-    int64_t timeout_ms;  /* default deadline of operations */
+    bool own_store;      /* found by weft_init, not given by the caller */
+    bool told, wills;    /* the others are told when this rank goes; by the store itself */
+    struct weft_i_store_server *standby; /* in reserve; NULL: none, or it is the store's own */
+    pthread_mutex_t moving;              /* held by who looks for another server */
+    atomic_int server;                   /* relaxed: the rank whose server is in use */
+    atomic_uint moves;  /* to another server; release by who moves, acquire by who compares */
+    int64_t timeout_ms; /* default deadline of operations */
     weft_i_wait_mode mode;
     int cores;            /* that the ranks of this host may use, all together; 0: not counted */
     unsigned generation;  /* of forks: see weft_i_os_generation */

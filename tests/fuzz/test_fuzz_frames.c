@@ -153,11 +153,12 @@ static size_t request_frame(uint8_t *out, uint64_t sequence)
                               .number = (int64_t)draw(32)};
     r.keys = keys_of[r.op] ? draw(KEYS_MOST + 1)
                            : r.op != WEFT_I_STORE_CANCEL && r.op != WEFT_I_STORE_TAKEN;
-    r.values =
-        r.op == WEFT_I_STORE_MULTI_SET     ? r.keys
-        : r.op == WEFT_I_STORE_COMPARE_SET ? 2
-        : r.op == WEFT_I_STORE_SET || r.op == WEFT_I_STORE_APPEND || r.op == WEFT_I_STORE_PUSH ? 1
-                                                                                               : 0;
+    r.values = r.op == WEFT_I_STORE_MULTI_SET     ? r.keys
+               : r.op == WEFT_I_STORE_COMPARE_SET ? 2
+               : r.op == WEFT_I_STORE_SET || r.op == WEFT_I_STORE_APPEND ||
+                       r.op == WEFT_I_STORE_PUSH || r.op == WEFT_I_STORE_WILL
+                   ? 1
+                   : 0;
     draw_views(key, r.keys, true);
     draw_views(value, r.values, false);
     size_t bytes = weft_i_store_request_bytes(&r);
