@@ -51,11 +51,15 @@ static inline bool is_closed(int fd)
     return poll(&watched, 1, 3000) > 0 && recv(fd, &byte, 1, 0) <= 0;
 }
 
+/* As a client that has the token says it; those who have overheard it can say the same. */
 static inline weft_i_store_greeting hello_of(uint16_t version)
 {
     weft_i_store_greeting hello = {
         .version = version, .kind = WEFT_I_STORE_HELLO, .release = "0.0.1"};
+    uint8_t key[WEFT_I_KEYED_BYTES];
     WEFT_OS->random_bytes(hello.nonce, sizeof hello.nonce);
+    CHECK(weft_i_keyed_load() == WEFT_OK && weft_i_keyed_parse(TOKEN, key));
+    CHECK_OK(weft_i_store_link_hello_proof(key, &hello, hello.proof));
     return hello;
 }
 

@@ -260,6 +260,7 @@ static void liar_greet(liar *l, int fd, uint8_t key[WEFT_I_KEYED_BYTES])
     raw_greeting(fd);
     welcome.kind = WEFT_I_STORE_WELCOME;
     memset(welcome.nonce, 0, sizeof welcome.nonce);
+    memset(welcome.proof, 0, sizeof welcome.proof);
     raw_greet(fd, &welcome);
     weft_i_store_link_derive(l->token, WEFT_I_STORE_TO_CLIENT_KEY, &said, key);
 }

@@ -9,7 +9,9 @@
 #include "fabric/store_server.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -29,10 +31,25 @@ TEST(test_stranger_wrong_token)
     CLOSE();
 }
 
+/* A hello that was not made with the token ends it; one that was overheard is not enough. */
 TEST(test_stranger_without_token)
 {
     OPEN();
     weft_store *s = serve();
+    for (int kind = 0; kind < 2; kind++) {
+        int fd = raw_connect(weft_store_port(s));
+        weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
+        if (kind == 0)
+            memset(hello.proof, 0, sizeof hello.proof);
+        else
+            hello.nonce[5] ^= 1;
+        raw_greet(fd, &hello);
+        weft_i_store_greeting refusal = raw_greeting(fd);
+        CHECK_INT(refusal.kind, WEFT_I_STORE_REFUSAL);
+        CHECK_INT(refusal.status, WEFT_ERR_AUTH);
+        CHECK(is_closed(fd));
+        close(fd);
+    }
     for (int proof_kind = 0; proof_kind < 3; proof_kind++) {
         int fd = raw_connect(weft_store_port(s));
         weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
@@ -41,8 +58,8 @@ TEST(test_stranger_without_token)
         CHECK_INT(challenge.kind, WEFT_I_STORE_CHALLENGE);
         weft_i_store_greeting proof = hello;
         proof.kind = WEFT_I_STORE_PROOF;
-        memset(proof.nonce, 0, sizeof proof.nonce);
-        if (proof_kind == 1) /* the server's own proof, reflected */
+        memset(proof.nonce, 0, sizeof proof.nonce); /* and with kind 0 the hello's proof again */
+        if (proof_kind == 1)                        /* the server's own proof, reflected */
             memcpy(proof.proof, challenge.proof, sizeof proof.proof);
         if (proof_kind == 2) { /* the right computation with another token */
             uint8_t token[32];
@@ -281,6 +298,83 @@ TEST(test_stranger_a_thousand_idle_connections)
     kill(server, SIGKILL);
     waitpid(server, NULL, 0);
     CLOSE();
+}
+
+enum { CLOSES, RESETS, GREETS_AND_STAYS, REPEATS_A_HELLO, STORMS };
+
+/* Connects as fast as it can until it is killed. */
+static void storm(int port, int kind)
+{
+    enum { HELD = 200 };
+    int held[HELD], at = 0;
+    struct linger reset = {1, 0};
+    weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
+    memset(held, -1, sizeof held);
+    if (kind == GREETS_AND_STAYS)
+        memset(hello.proof, 0, sizeof hello.proof);
+    for (;;) {
+        int fd = raw_connect(port);
+        if (fd < 0)
+            continue;
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, kind == CLOSES ? 0 : sizeof reset);
+        if (kind < GREETS_AND_STAYS) {
+            close(fd);
+            continue;
+        }
+        raw_greet(fd, &hello);
+        if (held[at] >= 0)
+            close(held[at]);
+        held[at] = fd;
+        at = (at + 1) % HELD;
+    }
+}
+
+/* While strangers storm the door a rank that was in goes on, and others come in. */
+TEST(test_stranger_storm)
+{
+    enum { STORMERS = 2, JOINS = 5 };
+    for (int kind = 0; kind < STORMS; kind++) {
+        OPEN();
+        int port;
+        pid_t server = serve_elsewhere(TCP, NULL, &port), stormers[STORMERS];
+        weft_store *inside = weft_store_tcp_connect(NULL, port, TOKEN, 20000);
+        CHECK(inside);
+        long before = resident_kib(server);
+        for (int i = 0; i < STORMERS; i++)
+            if ((stormers[i] = fork()) == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                storm(port, kind);
+            }
+        double slowest = 0, slowest_call = 0;
+        bool joined = true;
+        for (int i = 0; i < JOINS && joined; i++) {
+            int64_t begin = WEFT_OS->clock_ns();
+            weft_store *s = weft_keep(weft_store_tcp_connect(NULL, port, TOKEN, 20000));
+            joined = s && set(s, "rank", "here") == WEFT_OK;
+            double ms = (double)(WEFT_OS->clock_ns() - begin) / 1e6;
+            weft_release(s);
+            slowest = ms > slowest ? ms : slowest;
+            begin = WEFT_OS->clock_ns();
+            joined &= set(inside, "inside", "still") == WEFT_OK;
+            ms = (double)(WEFT_OS->clock_ns() - begin) / 1e6;
+            slowest_call = ms > slowest_call ? ms : slowest_call;
+        }
+        long grown = resident_kib(server) - before;
+        for (int i = 0; i < STORMERS; i++) {
+            kill(stormers[i], SIGKILL);
+            waitpid(stormers[i], NULL, 0);
+        }
+        kill(server, SIGKILL);
+        waitpid(server, NULL, 0);
+        printf("# storm %d: joining took at most %.1f ms, a call of one who was in %.1f ms; the "
+               "server grew %ld KiB\n",
+               kind, slowest, slowest_call, grown);
+        if (!joined)
+            FAIL("storm %d kept a rank out: %s", kind, weft_last_error());
+        if (grown > 4096 + SANITIZER_KIB)
+            FAIL("storm %d: the server grew by %ld KiB", kind, grown);
+        CLOSE();
+    }
 }
 
 /* A client that asks for much and reads nothing: bounded, then dropped; others go on. */

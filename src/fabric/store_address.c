@@ -163,8 +163,11 @@ static int listen_on(const weft_i_store_address *address)
     int fd = WEFT_OS->socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    if (family != AF_UNIX)
+    if (family != AF_UNIX) {
         WEFT_OS->setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+        /* Clients speak first: who says nothing stays with the kernel, for a second or so. */
+        WEFT_OS->setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &one, sizeof one);
+    }
     if (WEFT_OS->bind(fd, (const struct sockaddr *)&address->where, address->length) == 0 &&
         WEFT_OS->listen(fd, BACKLOG) == 0)
         return fd;

@@ -22,11 +22,17 @@ typedef struct attempt {
     const weft_i_store_dial *dial;
     int64_t deadline;
     weft_i_store_link line;
-    int error; /* errno of the last thing that went wrong, 0 if it was not a call */
+    int64_t span; /* ns that one attempt may take */
+    int error;    /* errno of the last thing that went wrong, 0 if it was not a call */
     char where[WEFT_I_STORE_ADDRESS_TEXT];
     char why[160];
 } attempt;
 
+/*
+ * A connection that the kernel of a busy host dropped must not hold us for the second after which
+ * ours tries again: the first attempts are short, the later ones have the server's patience.
+ */
+static const int64_t first_span = 100000000;                           /* ns */
 static const int64_t first_pause = 1000000, longest_pause = 100000000; /* ns between attempts */
 
 static weft_status again(attempt *a, const char *what, int error)
@@ -60,10 +66,15 @@ static weft_status wait_for(attempt *a, short events)
 
 /* ---- greetings ---- */
 
-static weft_status say(attempt *a, weft_i_store_greeting *greeting)
+static void sign_greeting(weft_i_store_greeting *greeting)
 {
     greeting->version = WEFT_I_STORE_VERSION;
     snprintf(greeting->release, sizeof greeting->release, "%s", WEFT_VERSION);
+}
+
+static weft_status say(attempt *a, weft_i_store_greeting *greeting)
+{
+    sign_greeting(greeting);
     if (weft_i_store_link_greet(&a->line, greeting) < 0)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "store %s: no memory to connect", a->dial->name);
     for (;;) {
@@ -192,6 +203,9 @@ static weft_status shake_hands(attempt *a)
         WEFT_TRY(check_user(a));
     else if (WEFT_OS->random_bytes(hello.nonce, sizeof hello.nonce) != 0)
         return weft_i_fail_errno(errno, "store %s: no random bytes", a->dial->name);
+    sign_greeting(&hello);
+    if (a->dial->has_token)
+        WEFT_TRY(weft_i_store_link_hello_proof(a->dial->token, &hello, hello.proof));
     weft_status status = say(a, &hello);
     if (status != WEFT_OK)
         return status;
@@ -254,10 +268,8 @@ static weft_status reach(attempt *a, const weft_i_store_address *address)
 
 static weft_status try_once(attempt *a, const weft_i_store_address *address, int64_t deadline)
 {
-    /* A server that lost our connection must not hold us until the end: each attempt has the
-     * server's patience. */
-    int64_t patience = weft_i_os_deadline(weft_i_env_number_or_default(WEFT_I_ENV_STORE_PATIENCE));
-    a->deadline = patience < deadline ? patience : deadline;
+    int64_t until = WEFT_OS->clock_ns() + a->span;
+    a->deadline = until < deadline ? until : deadline;
     weft_i_store_address_text(address, a->where);
     WEFT_TRY(open_socket(a, address));
     weft_status status = reach(a, address);
@@ -274,7 +286,8 @@ static weft_status try_once(attempt *a, const weft_i_store_address *address, int
 weft_status weft_i_store_dial_connect(const weft_i_store_dial *dial, int64_t deadline,
                                       weft_i_store_link *line)
 {
-    attempt a = {.dial = dial};
+    int64_t patience = weft_i_env_number_or_default(WEFT_I_ENV_STORE_PATIENCE) * 1000000;
+    attempt a = {.dial = dial, .span = first_span < patience ? first_span : patience};
     int64_t pause = first_pause;
     for (;;) {
         for (int i = 0; i < dial->addresses.count; i++) {
@@ -293,13 +306,15 @@ weft_status weft_i_store_dial_connect(const weft_i_store_dial *dial, int64_t dea
         int64_t nap = pause + now % pause;
         WEFT_OS->sleep_ns(nap < deadline - now ? nap : deadline - now);
         pause = pause * 2 < longest_pause ? pause * 2 : longest_pause;
+        a.span = a.span * 2 < patience ? a.span * 2 : patience;
     }
 }
 
 weft_status weft_i_store_dial_once(const weft_i_store_dial *dial, int64_t deadline,
                                    weft_i_store_link *line)
 {
-    attempt a = {.dial = dial};
+    attempt a = {.dial = dial,
+                 .span = weft_i_env_number_or_default(WEFT_I_ENV_STORE_PATIENCE) * 1000000};
     weft_status status = try_once(&a, &dial->addresses.list[0], deadline);
     if (status == WEFT_OK)
         *line = a.line;

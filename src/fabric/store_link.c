@@ -39,6 +39,17 @@ weft_status weft_i_store_link_derive(const uint8_t token[WEFT_I_KEYED_BYTES],
     return weft_i_keyed_sign(token, text, sizeof text, out);
 }
 
+weft_status weft_i_store_link_hello_proof(const uint8_t token[WEFT_I_KEYED_BYTES],
+                                          const weft_i_store_greeting *hello,
+                                          uint8_t out[WEFT_I_KEYED_BYTES])
+{
+    weft_i_store_transcript said = {0};
+    weft_i_store_greeting bare = *hello;
+    memset(bare.proof, 0, sizeof bare.proof);
+    weft_i_store_greeting_encode(&bare, said.hello);
+    return weft_i_store_link_derive(token, WEFT_I_STORE_HELLO_PROOF, &said, out);
+}
+
 void weft_i_store_link_open(weft_i_store_link *link, int fd)
 {
     *link = (weft_i_store_link){.fd = fd};

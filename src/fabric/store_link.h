@@ -34,7 +34,8 @@ typedef enum weft_i_store_purpose {
     WEFT_I_STORE_SERVER_PROOF = 1,
     WEFT_I_STORE_CLIENT_PROOF,
     WEFT_I_STORE_TO_SERVER_KEY,
-    WEFT_I_STORE_TO_CLIENT_KEY
+    WEFT_I_STORE_TO_CLIENT_KEY,
+    WEFT_I_STORE_HELLO_PROOF
 } weft_i_store_purpose;
 
 /* The two greetings that everything is derived from, as they were on the wire; the challenge
@@ -56,6 +57,11 @@ weft_status weft_i_store_link_derive(const uint8_t token[WEFT_I_KEYED_BYTES],
                                      weft_i_store_purpose purpose,
                                      const weft_i_store_transcript *transcript,
                                      uint8_t out[WEFT_I_KEYED_BYTES]);
+
+/* The proof that a hello carries; its own proof field does not count. */
+weft_status weft_i_store_link_hello_proof(const uint8_t token[WEFT_I_KEYED_BYTES],
+                                          const weft_i_store_greeting *hello,
+                                          uint8_t out[WEFT_I_KEYED_BYTES]);
 
 void weft_i_store_link_open(weft_i_store_link *link, int fd);
 /* Frees the buffers and forgets the keys; closes the socket unless `forked`. */

@@ -36,7 +36,7 @@ static bool is_zero(const uint8_t bytes[WEFT_I_KEYED_BYTES])
 static bool unused_is_zero(const weft_i_store_greeting *greeting)
 {
     bool nonce = greeting->kind == WEFT_I_STORE_HELLO || greeting->kind == WEFT_I_STORE_CHALLENGE;
-    bool proof = greeting->kind == WEFT_I_STORE_CHALLENGE || greeting->kind == WEFT_I_STORE_PROOF;
+    bool proof = greeting->kind >= WEFT_I_STORE_HELLO && greeting->kind <= WEFT_I_STORE_PROOF;
     return greeting->kind >= WEFT_I_STORE_HELLO && greeting->kind <= WEFT_I_STORE_REFUSAL &&
            (nonce || is_zero(greeting->nonce)) && (proof || is_zero(greeting->proof)) &&
            (greeting->kind == WEFT_I_STORE_REFUSAL || greeting->status == WEFT_OK);

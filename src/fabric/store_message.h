@@ -18,7 +18,8 @@ enum {
 };
 
 typedef enum weft_i_store_greeting_kind {
-    WEFT_I_STORE_HELLO = 1, /* client: version, nonce */
+    WEFT_I_STORE_HELLO = 1, /* client: version, nonce, a first proof; it may be a repeated one, so
+                               it is enough to be listened to, not to be let in */
     WEFT_I_STORE_CHALLENGE, /* server: version, nonce, proof that it has the token */
     WEFT_I_STORE_PROOF,     /* client: proof that it has the token */
     WEFT_I_STORE_WELCOME,   /* server: frames may follow */

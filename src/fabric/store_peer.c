@@ -143,10 +143,9 @@ void weft_i_store_peer_new(weft_i_store_server *server, int fd)
     }
     weft_i_store_peer *peer = WEFT_OS->alloc(sizeof *peer);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
-    if (!peer || (!server->has_token && !same_user(fd)) ||
-        WEFT_OS->epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+    if (!peer || WEFT_OS->epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         weft_i_log(WEFT_LOG_INFO, "store: a connection was turned away: %s",
-                   peer ? "another user, or epoll failed" : "no memory");
+                   peer ? "epoll failed" : "no memory");
         WEFT_OS->free(peer);
         weft_i_nofork_close(fd);
         return;
@@ -246,6 +245,14 @@ static void execute_will(weft_i_store_peer *peer)
     WEFT_OS->free(will);
 }
 
+static weft_i_store_peers *list_of(const weft_i_store_peer *peer)
+{
+    weft_i_store_server *server = peer->server;
+    return peer->state == WEFT_I_STORE_PEER_KNOWN     ? &server->known
+           : peer->state == WEFT_I_STORE_PEER_PROVING ? &server->proving
+                                                      : &server->strangers;
+}
+
 void weft_i_store_peer_drop(weft_i_store_peer *peer, const char *why)
 {
     weft_i_store_server *server = peer->server;
@@ -263,7 +270,7 @@ void weft_i_store_peer_drop(weft_i_store_peer *peer, const char *why)
     release_large(peer);
     server->unsent -= peer->unsent;
     weft_i_store_link_close(&peer->line, false); /* closing takes it out of epoll too */
-    weft_i_store_peers_remove(known ? &server->known : &server->strangers, peer);
+    weft_i_store_peers_remove(list_of(peer), peer);
     peer->state = WEFT_I_STORE_PEER_GONE;
     weft_i_store_peers_add(&server->gone, peer);
 }
@@ -329,10 +336,48 @@ static void refuse(weft_i_store_peer *peer, weft_status status, const char *why)
 static void admit(weft_i_store_peer *peer)
 {
     weft_i_store_greeting welcome = {.kind = WEFT_I_STORE_WELCOME};
-    weft_i_store_peers_remove(&peer->server->strangers, peer);
+    weft_i_store_peers_remove(list_of(peer), peer);
     weft_i_store_peers_add(&peer->server->known, peer);
     peer->state = WEFT_I_STORE_PEER_KNOWN;
     greet(peer, &welcome);
+}
+
+static bool hello_is_ours(const weft_i_store_server *server, const weft_i_store_greeting *hello)
+{
+    uint8_t expected[WEFT_I_KEYED_BYTES];
+    return weft_i_store_link_hello_proof(server->token, hello, expected) == WEFT_OK &&
+           weft_i_keyed_equal(expected, hello->proof);
+}
+
+static bool turn_away(int fd)
+{
+    WEFT_OS->close(fd);
+    return false;
+}
+
+bool weft_i_store_peer_screen(const weft_i_store_server *server, int fd)
+{
+    uint8_t bytes[WEFT_I_STORE_GREETING_BYTES];
+    struct iovec piece = {bytes, sizeof bytes};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    weft_i_store_greeting hello, no = {.kind = WEFT_I_STORE_REFUSAL, .status = WEFT_ERR_AUTH};
+    if (!server->has_token)
+        return same_user(fd) || turn_away(fd);
+    ssize_t got = WEFT_OS->recvmsg(fd, &message, MSG_PEEK);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return true; /* has not spoken yet */
+    if (got <= 0 || memcmp(bytes, "WEFT", got < 4 ? (size_t)got : 4) != 0)
+        return turn_away(fd);
+    if (got < (ssize_t)sizeof bytes)
+        return true;
+    if (!weft_i_store_greeting_decode(bytes, &hello))
+        return turn_away(fd);
+    if (hello.version != WEFT_I_STORE_VERSION || hello_is_ours(server, &hello))
+        return true;
+    sign_greeting(&no);
+    weft_i_store_greeting_encode(&no, bytes);
+    WEFT_OS->sendmsg(fd, &message, 0); /* fits any empty socket; who does not hear it is no loss */
+    return turn_away(fd);
 }
 
 static void hear_hello(weft_i_store_peer *peer, const weft_i_store_greeting *hello)
@@ -343,6 +388,10 @@ static void hear_hello(weft_i_store_peer *peer, const weft_i_store_greeting *hel
     }
     if (!peer->server->has_token) {
         admit(peer);
+        return;
+    }
+    if (!hello_is_ours(peer->server, hello)) {
+        refuse(peer, WEFT_ERR_AUTH, "its hello was not made with the job's token");
         return;
     }
     weft_i_store_greeting challenge = {.kind = WEFT_I_STORE_CHALLENGE};
@@ -358,7 +407,12 @@ static void hear_hello(weft_i_store_peer *peer, const weft_i_store_greeting *hel
         weft_i_store_peer_drop(peer, "no memory to challenge it");
         return;
     }
+    if (peer->server->proving.count >= WEFT_I_STORE_PROVING)
+        weft_i_store_peer_drop(peer->server->proving.first, "newer ones came");
+    weft_i_store_peers_remove(&peer->server->strangers, peer);
+    weft_i_store_peers_add(&peer->server->proving, peer);
     peer->state = WEFT_I_STORE_PEER_PROVING;
+    peer->since = WEFT_OS->clock_ns();
     greet(peer, &challenge);
 }
 

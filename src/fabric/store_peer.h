@@ -35,7 +35,7 @@ typedef enum weft_i_store_peer_state {
 
 typedef struct weft_i_store_peer {
     struct weft_i_store_peer *next,
-        **link; /* list of strangers (oldest first), of the known, or of the gone */
+        **link; /* list of strangers or proving (oldest first), of the known, or of the gone */
     weft_i_store_server *server;
     weft_i_store_peer_state state;
     weft_i_store_link line;
@@ -67,7 +67,7 @@ struct weft_i_store_server {
     uint8_t token[WEFT_I_KEYED_BYTES];
     int64_t patience; /* ns */
     weft_i_store_map map;
-    weft_i_store_peers strangers, known, gone;
+    weft_i_store_peers strangers, proving, known, gone;
     atomic_size_t clients; /* relaxed: known.count, for other threads to see */
     size_t unsent, reserved, paused, waiting, granted;
     pthread_t thread;
@@ -76,6 +76,12 @@ struct weft_i_store_server {
     unsigned generation;                      /* of forks: whose thread it is */
     atomic_bool stop; /* release by who ends the thread, acquire in its loop */
 };
+
+/*
+ * Looks at what a new connection has said before it costs anything: whether it may become a peer.
+ * If not it has been told why, where it speaks our language, and its descriptor is closed.
+ */
+bool weft_i_store_peer_screen(const weft_i_store_server *server, int fd);
 
 /* Takes over the descriptor, also on failure (then it is closed). */
 void weft_i_store_peer_new(weft_i_store_server *server, int fd);

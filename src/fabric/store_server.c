@@ -21,7 +21,7 @@
 
 enum {
     EVENTS = 64,
-    ACCEPTS = 64,
+    ACCEPTS = 256,
     LOOK_MS = 100 /* the thread looks for its end so often, should its wake-up be closed */
 };
 static const int64_t accept_pause =
@@ -49,8 +49,10 @@ void weft_i_store_server_adopt(weft_i_store_server *server, int fd)
  * spinning. */
 static void rest(weft_i_store_server *server)
 {
-    if (server->strangers.first)
-        weft_i_store_peer_drop(server->strangers.first, "descriptors or memory ran out");
+    weft_i_store_peer *least =
+        server->strangers.first ? server->strangers.first : server->proving.first;
+    if (least)
+        weft_i_store_peer_drop(least, "descriptors or memory ran out");
     server->accept_again = WEFT_OS->clock_ns() + accept_pause;
     watch_listener(server, false);
 }
@@ -60,6 +62,8 @@ static void accept_some(weft_i_store_server *server)
     for (int i = 0; i < ACCEPTS; i++) {
         int fd = WEFT_OS->accept(server->listener, false);
         if (fd >= 0) {
+            if (!weft_i_store_peer_screen(server, fd))
+                continue;
             if (server->has_token)
                 weft_i_store_address_tune(fd);
             weft_i_store_server_adopt(server, fd);
@@ -77,10 +81,8 @@ static void accept_some(weft_i_store_server *server)
 
 static void act_on(weft_i_store_server *server, const struct epoll_event *event)
 {
-    if (event->data.ptr == &server->listener) {
-        accept_some(server);
-        return;
-    }
+    if (event->data.ptr == &server->listener)
+        return; /* last of all */
     if (event->data.ptr == &server->wake) {
         uint64_t count;
         (void)!WEFT_OS->read(server->wake, &count, sizeof count);
@@ -126,8 +128,10 @@ static bool pressed(const weft_i_store_server *server)
 static void lose_patience(weft_i_store_server *server)
 {
     int64_t now = WEFT_OS->clock_ns();
-    while (server->strangers.first && now - server->strangers.first->since >= server->patience)
-        weft_i_store_peer_drop(server->strangers.first, "it did not show the token in time");
+    weft_i_store_peers *waiting[] = {&server->strangers, &server->proving};
+    for (int i = 0; i < 2; i++)
+        while (waiting[i]->first && now - waiting[i]->first->since >= server->patience)
+            weft_i_store_peer_drop(waiting[i]->first, "it did not show the token in time");
     for (weft_i_store_peer *peer = server->known.first, *next; peer && pressed(server);
          peer = next) {
         next = peer->next;
@@ -154,6 +158,8 @@ static int sleep_ms(const weft_i_store_server *server, int timeout_ms)
     int64_t until = WEFT_I_NEVER, now = WEFT_OS->clock_ns();
     if (server->strangers.first)
         until = server->strangers.first->since + server->patience;
+    if (server->proving.first && server->proving.first->since + server->patience < until)
+        until = server->proving.first->since + server->patience;
     if (!server->accepting && server->listener >= 0 && server->accept_again < until)
         until = server->accept_again;
     if (pressed(server) && now + accept_pause < until)
@@ -174,6 +180,9 @@ void weft_i_store_server_step(weft_i_store_server *server, int timeout_ms)
         WEFT_OS->sleep_ns(1000000);
     for (int i = 0; i < count; i++)
         act_on(server, &events[i]);
+    for (int i = 0; i < count; i++)
+        if (events[i].data.ptr == &server->listener)
+            accept_some(server);
     answer_woken(server);
     if (server->paused)
         resume_paused(server);
@@ -214,6 +223,8 @@ static void free_server(weft_i_store_server *server, bool forked)
         return;
     while (server->strangers.first)
         weft_i_store_peer_drop(server->strangers.first, "the server ends");
+    while (server->proving.first)
+        weft_i_store_peer_drop(server->proving.first, "the server ends");
     while (server->known.first)
         weft_i_store_peer_drop(server->known.first, "the server ends");
     bury(server);
@@ -423,8 +434,8 @@ bool weft_i_store_server_is_alone(const weft_i_store_server *server)
 weft_i_store_census weft_i_store_server_census(const weft_i_store_server *server)
 {
     return (weft_i_store_census){
-        .peers = server->strangers.count + server->known.count,
-        .strangers = server->strangers.count,
+        .peers = server->strangers.count + server->proving.count + server->known.count,
+        .strangers = server->strangers.count + server->proving.count,
         .keys = server->map.keys,
         .bytes = server->map.bytes,
         .waiting = server->waiting,

@@ -12,8 +12,10 @@
 typedef struct weft_i_store_server weft_i_store_server;
 
 enum {
-    WEFT_I_STORE_STRANGERS =
-        64, /* connections that have not shown the token; the oldest goes first */
+    /* connections that have not shown the token; the oldest goes first.  Those whose hello carries
+     * a right proof have places of their own, which nobody else can take from them. */
+    WEFT_I_STORE_STRANGERS = 64,
+    WEFT_I_STORE_PROVING = 1024,
     WEFT_I_STORE_STRANGER_BYTES = 512 /* read buffer of one */
 };
 

@@ -32,10 +32,12 @@ static void hear(int fd, bool admitted)
     }
 }
 
-static void say_hello(int fd, weft_i_store_server *server)
+static void say_hello(int fd, weft_i_store_server *server, bool with_token)
 {
     weft_i_store_greeting hello = {.version = WEFT_I_STORE_VERSION, .kind = WEFT_I_STORE_HELLO};
     uint8_t bytes[WEFT_I_STORE_GREETING_BYTES];
+    if (with_token)
+        PROMISE(weft_i_store_link_hello_proof(token, &hello, hello.proof) == WEFT_OK);
     weft_i_store_greeting_encode(&hello, bytes);
     (void)!send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
     weft_i_store_server_step(server, 0);
@@ -74,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     PROMISE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds));
     weft_i_store_server_adopt(server, fds[0]);
     if (hello)
-        say_hello(fds[1], server);
+        say_hello(fds[1], server, with_token);
     converse(server, fds[1], bytes + 1, count - 1, !with_token);
     close(fds[1]);
     for (int i = 0; i < 4; i++)
