@@ -7,9 +7,14 @@
 #include "doom.h"
 #include "fault.h"
 
+#include "fabric/meet.h"
+
 #include <weft/version.h>
 
 #include <fcntl.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 static const char token[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 static char run_name[64]; /* differs from that of every other run of this program */
@@ -112,6 +117,95 @@ TEST(test_meet_launchers)
 }
 
 /* Ranks 0 and 2 are one job, 1 and 3 another. */
+/* ---- another user on the names of the meeting ---- */
+
+typedef struct squat {
+    const char *what;
+    int names;      /* how many are taken, from the first on */
+    bool listening; /* or only bound */
+    bool token;     /* the job has one, which the squatter cannot know */
+    bool in_vain;   /* the ranks meet */
+} squat;
+
+static bool take_name(const char *name, bool listening)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    memcpy(at.sun_path + 1, name, strlen(name));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return fd >= 0 &&
+           !bind(fd, (struct sockaddr *)&at,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) &&
+           (!listening || !listen(fd, 8));
+}
+
+/* Rank 2 of the crew is no rank of the job: it works the names out and takes them as nobody. */
+static int squatter(const squat *s)
+{
+    enum { rank = 2 };
+    weft_i_start start = {0};
+    char names[WEFT_I_MEET_NAMES][WEFT_I_MEET_NAME];
+    unsetenv("WEFT_TOKEN");
+    pretend(&launchers[0], 0, 2, run_name);
+    CREW(weft_i_launcher_read(&start) == WEFT_OK, "%s", weft_last_error());
+    for (int i = 0; i < s->names; i++)
+        weft_i_meet_local_name(&start, i, names[i]);
+    CREW(!setresgid(65534, 65534, 65534) && !setresuid(65534, 65534, 65534), "not nobody");
+    for (int i = 0; i < s->names; i++)
+        CREW(take_name(names[i], s->listening), "cannot take name %d", i);
+    crew->go = 1;
+    while (crew->given_up < 2)
+        crew_rest(1);
+    crew->rank[rank].done = 1;
+    return 0;
+}
+
+static int squat_crew(int rank, void *arg)
+{
+    const squat *s = arg;
+    if (rank == 2)
+        return squatter(s);
+    while (!crew->go)
+        crew_rest(1);
+    if (s->token)
+        setenv("WEFT_TOKEN", token, 1);
+    pretend(&launchers[0], rank, 2, run_name);
+    int64_t begin = weft_i_os_linux.clock_ns();
+    weft_group *world = weft_init(&(weft_init_opts){.size = sizeof(weft_init_opts),
+                                                    .meet_timeout_ms = s->in_vain ? 20000 : 600});
+    int64_t took = (weft_i_os_linux.clock_ns() - begin) / 1000000;
+    crew->given_up++;
+    if (s->in_vain) {
+        CREW(world && weft_size(world) == 2, "%s", weft_last_error());
+        CREW(took < 10000, "met after %lld ms", (long long)took);
+        CREW(weft_group_barrier(world, WEFT_DEFAULT) == WEFT_OK, "%s", weft_last_error());
+    } else {
+        CREW(!world, "met on a name of another user");
+        CREW(rank || weft_last_status() == WEFT_ERR_ADDR_IN_USE, "%s", weft_last_error());
+        CREW(rank ||
+                 (strstr(weft_last_error(), "65534") && strstr(weft_last_error(), "WEFT_TOKEN")),
+             "%s", weft_last_error());
+    }
+    weft_clear_error();
+    weft_finish(world);
+    crew->rank[rank].done = 1;
+    return 0;
+}
+
+TEST(test_meet_squatted)
+{
+    static const squat squats[] = {
+        {"the first name", 1, true, false, true},
+        {"the first name, bound only", 1, false, false, true},
+        {"all names but the last", WEFT_I_MEET_NAMES - 1, true, false, true},
+        {"all names, but there is a token", WEFT_I_MEET_NAMES, true, true, true},
+        {"all names", WEFT_I_MEET_NAMES, true, false, false},
+    };
+    if (geteuid() != 0)
+        SKIP("only root can become another user");
+    for (size_t i = 0; i < sizeof squats / sizeof *squats; i++)
+        crew_run(squats[i].what, 3, squat_crew, (void *)(uintptr_t)&squats[i], -1);
+}
+
 static int two_jobs_crew(int rank, void *arg)
 {
     char job[96];

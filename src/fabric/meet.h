@@ -25,6 +25,10 @@ weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t
 /* Between slices of the wait for all: has a rank failed, or gone?  PEER_LEFT or PEER_DEAD. */
 weft_status weft_i_meet_check(const weft_i_world *world);
 
+/* The names, one after the other, under which ranks of one host may meet. */
+enum { WEFT_I_MEET_NAME = 64, WEFT_I_MEET_NAMES = 64 };
+void weft_i_meet_local_name(const weft_i_start *start, int number, char out[WEFT_I_MEET_NAME]);
+
 /* Finds or makes the store of a job started by somebody else's launcher. */
 weft_status weft_i_meet_find_store(const weft_i_start *start, int64_t deadline, weft_store **out);
 

@@ -334,33 +334,84 @@ static void wait_a_little(void)
     WEFT_OS->sleep_ns((int64_t)SLICE_MS * 1000000 / 10);
 }
 
-/* Rank 0 serves; the name may still be held by an earlier job on its way out. */
-static weft_store *serve_local(const char *name, int64_t deadline)
-{
-    weft_store *store = weft_store_unix_serve(name);
-    while (!store && weft_last_status() == WEFT_ERR_ADDR_IN_USE && WEFT_OS->clock_ns() < deadline) {
-        wait_a_little();
-        store = weft_store_unix_serve(name);
-    }
-    return store;
-}
-
 static int64_t left_ms(int64_t deadline)
 {
     int64_t left = (deadline - WEFT_OS->clock_ns()) / 1000000;
     return deadline == WEFT_I_NEVER ? WEFT_FOREVER : left > 0 ? left : 1;
 }
 
+/*
+ * Abstract names belong to whoever is first, and anybody can work these out, unless there is a
+ * token to make them from.  But nobody can pretend to be another user.  So there are several names
+ * for one meeting: those that somebody else holds are passed over, by rank 0 and by those who look
+ * for it.
+ */
+void weft_i_meet_local_name(const weft_i_start *start, int number, char out[WEFT_I_MEET_NAME])
+{
+    const char *token = weft_i_env_text(WEFT_I_ENV_TOKEN);
+    weft_i_key name = weft_i_key_of((weft_i_key){{(uint64_t)weft_i_os_user(), (uint64_t)number}},
+                                    start->job, strlen(start->job));
+    name = weft_i_key_of(name, token, strlen(token));
+    snprintf(out, WEFT_I_MEET_NAME, "weft-meet-%016llx%016llx", (unsigned long long)name.word[0],
+             (unsigned long long)name.word[1]);
+}
+
+/* The name is taken.  By an earlier job of ours on its way out it soon is not; somebody else is
+ * known by the user, or by never listening. */
+static weft_status wait_for_name(const char *name, int64_t deadline)
+{
+    int64_t patience = WEFT_OS->clock_ns() + (int64_t)SLICE_MS * 1000000;
+    int owner;
+    while ((owner = weft_i_store_unix_owner(name)) < 0 && WEFT_OS->clock_ns() < patience)
+        wait_a_little();
+    if (owner != weft_i_os_user())
+        return WEFT_ERR_AUTH;
+    if (WEFT_OS->clock_ns() >= deadline)
+        return WEFT_ERR_ADDR_IN_USE;
+    wait_a_little();
+    return WEFT_OK;
+}
+
+static weft_store *serve_local(const weft_i_start *start, int64_t deadline)
+{
+    char name[WEFT_I_MEET_NAME];
+    for (int number = 0; number < WEFT_I_MEET_NAMES;) {
+        weft_i_meet_local_name(start, number, name);
+        weft_store *store = weft_store_unix_serve(name);
+        if (store || weft_last_status() != WEFT_ERR_ADDR_IN_USE)
+            return store;
+        weft_status status = wait_for_name(name, deadline);
+        if (status == WEFT_ERR_ADDR_IN_USE)
+            return NULL; /* its message is there */
+        number += status < 0;
+    }
+    return weft_i_null(
+        WEFT_ERR_ADDR_IN_USE,
+        "weft_init: another user (the last one is %d) holds all %d names by which the "
+        "ranks of this host would find each other; set WEFT_TOKEN to the same 64 hex "
+        "digits on all ranks, then nobody can guess them",
+        weft_i_store_unix_owner(name), WEFT_I_MEET_NAMES);
+}
+
+static weft_store *find_local(const weft_i_start *start, int64_t deadline)
+{
+    char name[WEFT_I_MEET_NAME];
+    for (;;) {
+        for (int number = 0; number < WEFT_I_MEET_NAMES; number++) {
+            weft_i_meet_local_name(start, number, name);
+            if (weft_i_store_unix_owner(name) == weft_i_os_user())
+                return weft_store_unix_connect(name, left_ms(deadline));
+        }
+        if (WEFT_OS->clock_ns() >= deadline)
+            return weft_i_null(WEFT_ERR_UNREACHABLE, "nobody of user %d listens at @%s or its like",
+                               weft_i_os_user(), name);
+        wait_a_little();
+    }
+}
+
 static weft_store *local_store(const weft_i_start *start, int64_t deadline)
 {
-    int user = weft_i_os_user();
-    weft_i_key name =
-        weft_i_key_of((weft_i_key){{(uint64_t)user, 0}}, start->job, strlen(start->job));
-    char text[64];
-    snprintf(text, sizeof text, "weft-meet-%016llx%016llx", (unsigned long long)name.word[0],
-             (unsigned long long)name.word[1]);
-    return start->rank == 0 ? serve_local(text, deadline)
-                            : weft_store_unix_connect(text, left_ms(deadline));
+    return start->rank == 0 ? serve_local(start, deadline) : find_local(start, deadline);
 }
 
 static weft_status read_port(const char *name, const char *text, int *port)

@@ -38,6 +38,10 @@ weft_status weft_i_store_client_redial(weft_store *store, const char *address, i
 /* Waits until all connections to the server in this process but its own have ended. */
 void weft_i_store_client_await_alone(weft_store *store, int64_t deadline);
 
+/* The user whose process listens on an abstract Unix socket, as the kernel knows it; -1: nobody
+ * does, or too many try to connect. */
+int weft_i_store_unix_owner(const char *name);
+
 /* A client over a connected non-blocking socket, as if hands had been shaken without a token: tests
  * play the server.  Takes over the socket, also on failure: NULL and an error. */
 weft_store *weft_i_store_client_adopt(int fd);

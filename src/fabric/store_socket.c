@@ -95,6 +95,24 @@ weft_store *weft_store_tcp_connect(const char *address, int port, const char *to
     return store;
 }
 
+int weft_i_store_unix_owner(const char *name)
+{
+    weft_i_store_addresses at;
+    if (weft_i_store_address_unix(name, &at) < 0)
+        return -1;
+    int fd = WEFT_OS->socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    struct ucred owner = {0};
+    socklen_t length = sizeof owner;
+    const weft_i_store_address *address = &at.list[0];
+    bool known =
+        WEFT_OS->connect(fd, (const struct sockaddr *)&address->where, address->length) == 0 &&
+        WEFT_OS->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &length) == 0;
+    WEFT_OS->close(fd);
+    return known ? (int)owner.uid : -1;
+}
+
 weft_store *weft_store_unix_serve(const char *name)
 {
     weft_i_store_dial dial = {0};
