@@ -495,6 +495,49 @@ TEST(test_store_every_call_may_fail)
     unsetenv("WEFT_STORE_TIMEOUT");
 }
 
+static void *never_longer(void *old, size_t bytes)
+{
+    (void)old;
+    (void)bytes;
+    return NULL;
+}
+
+/*
+ * The list of descriptors that a forked child closes grows in steps, so only a dial at the end of a
+ * step needs memory for it: dial until several have, and see that each gave its socket back.
+ */
+TEST(test_store_dial_without_memory_for_the_list)
+{
+    enum { CLIENTS = 70 };
+    OPEN();
+    char name[64];
+    int port, refused = 0;
+    snprintf(name, sizeof name, "%s", fresh_name());
+    pid_t server = serve_elsewhere(UNIX, name, &port);
+    weft_i_os short_of_memory = weft_i_os_linux;
+    short_of_memory.resize = never_longer;
+    for (int i = 0; i < CLIENTS; i++) {
+        int before = open_descriptors();
+        weft_i_os_now = &short_of_memory;
+        weft_store *s = weft_store_unix_connect(name, 20000);
+        weft_status status = weft_last_status();
+        weft_i_os_now = &weft_i_os_linux;
+        if (!s) {
+            refused++;
+            CHECK_STATUS(status, WEFT_ERR_NO_MEMORY);
+            CHECK_INT(open_descriptors(), before);
+            s = weft_store_unix_connect(name, 20000); /* and with memory it works */
+        }
+        CHECK(s);
+        CHECK_INT(open_descriptors(), before + 1);
+        weft_clear_error();
+    }
+    CHECK(refused >= 2);
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+    CLOSE();
+}
+
 /* Too few descriptors to accept: the client waits, and gets in when there are some again. */
 static _Atomic int starving;
 
