@@ -388,6 +388,24 @@ RANKS_TEST(test_bounds_multimem_one_shot_out, 2)
     finish(world);
 }
 
+/* Closing what a destroyed group collects gives back the tensors, which may hold the group. */
+TEST(test_bounds_collection_of_a_destroyed_group)
+{
+    weft_scope_open();
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
+    weft_group *pair = weft_group_new(weft_fake_init(&opts), (const int[]){0, 1}, 2, NULL);
+    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), pair);
+    weft_tensor *x = weft_symm_tensor(mem, 1);
+    CHECK(x);
+    CHECK_OK(weft_coalesce_open(pair));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, pair));
+    CHECK_OK(weft_group_destroy(pair));
+    CHECK(!weft_coalesce_close(pair));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_STATE);
+    weft_clear_error();
+    weft_scope_close();
+}
+
 /* A place that was used before comes back zeroed. */
 TEST(test_bounds_pool_is_zeroed)
 {

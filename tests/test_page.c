@@ -142,7 +142,7 @@ static void wreck(char *page, size_t bytes, int how)
     if (how == 3)
         head->slots_at = (uint64_t)1 << 46;
     if (how == 4)
-        head->slot_bytes = 1 << 31;
+        head->slot_bytes = 1u << 31;
 }
 
 static int how_to_wreck;

@@ -178,16 +178,28 @@ static weft_work *launch(const coalesce *c, weft_group *group)
     return work;
 }
 
+/* Takes the collection of this thread away from the group. */
+static coalesce *take(weft_group *group)
+{
+    coalesce *c = group ? group->coalesce : NULL;
+    if (!c || !weft_i_coalesce_is_mine(group))
+        return NULL;
+    group->coalesce = NULL;
+    return c;
+}
+
 weft_work *weft_coalesce_close(weft_group *group)
 {
-    if (weft_i_group_usable(group) < 0)
+    weft_status usable = weft_i_group_usable(group);
+    coalesce *c = take(group);
+    if (usable < 0) {
+        weft_i_object_drop(c); /* its tensors may hold the group */
         return NULL;
-    coalesce *c = group->coalesce;
-    if (!c || !weft_i_coalesce_is_mine(group))
+    }
+    if (!c)
         return weft_i_null(WEFT_ERR_STATE,
                            "coalesce_close: group \"%s\" does not collect calls of this thread",
                            group->name);
-    group->coalesce = NULL;
     weft_work *work = launch(c, group);
     weft_i_object_drop(c);
     return work;

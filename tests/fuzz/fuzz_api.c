@@ -51,6 +51,8 @@ typedef struct rank_state {
     unsigned loans;
     const char *at; /* what it is calling */
     int meshes_entered, limits_open;
+    weft_group *collecting[64]; /* groups that were told to, and must be told to end */
+    unsigned collections;
 } rank_state;
 
 static _Thread_local rank_state *me;
@@ -553,6 +555,13 @@ static void custom_weft_store_set_timeout(void)
     (void)weft_store_set_timeout(pick_store(), one_in(3) ? -9 : 1 + pick_choice(3));
 }
 
+static void custom_weft_coalesce_open(void)
+{
+    weft_group *group = pick_group();
+    if (me->collections < 64 && weft_coalesce_open(group) >= 0)
+        me->collecting[me->collections++] = group;
+}
+
 static void custom_weft_mesh_enter(void)
 {
     if (me->meshes_entered < 5 && weft_mesh_enter(pick_mesh()) >= 0)
@@ -894,6 +903,8 @@ static void put_all_back(void)
         me->meshes_entered--;
     while (me->limits_open > 0 && weft_limit_close() >= 0)
         me->limits_open--;
+    while (me->collections)
+        (void)weft_coalesce_close(me->collecting[--me->collections]);
     weft_set_premul(1);
 }
 
