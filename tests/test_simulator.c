@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random programs on simulated ranks (backends/fake/simulator.h): each seed is 2 to 4 ranks, a few
+ * Random programs on simulated ranks (simulator/turns.h): each seed is 2 to 4 ranks, a few
  * operations of a random kind, size and group, a random way of waiting, and a trouble: a delay, a
  * rank that comes too late, dies, leaves, revokes, runs out of memory or calls something else.
  * Afterwards is checked that every rank came to its end, that results are right, that an operation
@@ -10,7 +10,7 @@
  *     WEFT_SIM_SEED=n test_simulator     one seed again, with its story
  *     WEFT_SIM_SEEDS=n test_simulator    so many, from WEFT_SIM_FIRST or 1 on
  */
-#include "simulator_scene.h"
+#include "simulator/scene.h"
 
 #include "base/wait.h"
 

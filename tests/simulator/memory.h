@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What simulated threads take from the system, so that the memory of the dead can be given back. */
-#ifndef WEFT_BACKENDS_FAKE_SIMULATOR_MEMORY_H
-#define WEFT_BACKENDS_FAKE_SIMULATOR_MEMORY_H
+#ifndef WEFT_TESTS_SIMULATOR_MEMORY_H
+#define WEFT_TESTS_SIMULATOR_MEMORY_H
 
 #include "base/os.h"
 

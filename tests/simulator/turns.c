@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns and virtual time.  Who has the turn owns everything in `sim`; it is handed over through the
- * word of the next thread, which sleeps until it is set.  Memory is in simulator_memory.c.
+ * word of the next thread, which sleeps until it is set.  Memory is in memory.c.
  */
-#include "backends/fake/simulator.h"
+#include "simulator/turns.h"
 
-#include "backends/fake/simulator_memory.h"
 #include "base/os.h"
+#include "simulator/memory.h"
 #include "tensor/scope.h"
 
 #include <errno.h>
 #include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    THREADS = 64,
+    THREADS = WEFT_I_SIM_THREADS,
     START_NS = 1000 * 1000 * 1000,
     CLOCK_NS = 2000,          /* at most, for a look at the clock */
     YIELD_NS = 100 * 1000,    /* at most, for a yield */
@@ -23,14 +24,16 @@ enum {
     WORD_NS = 5 * 1000 * 1000 /* at most, from a death until it can be seen */
 };
 
-typedef enum doing { READY, SLEEPING, LOCKING, JOINING, OVER } doing;
+typedef enum doing { READY, SLEEPING, LOCKING, JOINING, WAITING, OVER } doing;
 
 typedef struct thread {
     int rank; /* -1: the first thread */
     doing state;
     const void *object; /* a futex word, a mutex or a thread that it waits for; NULL: only time */
     int64_t deadline;   /* or WEFT_I_NEVER */
-    bool doomed;        /* runs nothing any more, but ends */
+    bool (*ready)(void *arg); /* of WAITING */
+    void *arg;
+    bool doomed;           /* runs nothing any more, but ends */
     _Atomic uint32_t turn; /* 1: it may go on; release by the giver, acquire by the owner */
     void *(*body)(void *);
     void *argument;
@@ -41,8 +44,8 @@ typedef struct thread {
 typedef struct fate {
     uint64_t steps, allocations;
     int64_t frozen_until;
-    bool dead, marked;
-    int64_t mark_at;
+    bool dead, marked, gone;
+    int64_t mark_at, gone_at; /* when its death can be seen; when all of it has ended */
 } fate;
 
 static struct {
@@ -61,6 +64,15 @@ static struct {
 static _Thread_local thread *self; /* NULL: not simulated */
 
 /* ---- random numbers ---- */
+
+void weft_i_sim_complain(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (!sim.result.complaint[0] && !sim.ending)
+        vsnprintf(sim.result.complaint, sizeof sim.result.complaint, format, args);
+    va_end(args);
+}
 
 static uint64_t next_random(void)
 {
@@ -89,6 +101,12 @@ static fate *fate_of(const thread *of)
     return of->rank < 0 ? NULL : &sim.fates[of->rank];
 }
 
+/* Do they see the same objects at one address? */
+static bool share_memory(const thread *a, const thread *b)
+{
+    return !sim.plan.system || a->rank == b->rank;
+}
+
 static bool can_run(const thread *of)
 {
     const fate *its = fate_of(of);
@@ -97,38 +115,66 @@ static bool can_run(const thread *of)
     return !its || sim.now >= its->frozen_until;
 }
 
+/* What others can see of a death. */
+static void show_death(int rank)
+{
+    fate *its = &sim.fates[rank];
+    if (its->dead && !its->marked && its->mark_at <= sim.now) {
+        its->marked = true;
+        if (sim.plan.died)
+            sim.plan.died(rank);
+        for (int i = 0; i < sim.count && sim.plan.system; i++)
+            if (sim.threads[i].rank == rank)
+                sim.plan.system->over(i);
+    }
+    if (its->marked && !its->gone && its->gone_at <= sim.now) {
+        its->gone = true;
+        if (sim.plan.system)
+            sim.plan.system->gone(rank);
+    }
+}
+
+static bool is_due(const thread *one)
+{
+    const fate *its = fate_of(one);
+    if (one->state == SLEEPING)
+        return one->deadline <= sim.now;
+    return one->state == WAITING && !(its && its->dead) &&
+           (one->deadline <= sim.now || one->ready(one->arg));
+}
+
 static void wake_sleepers(void)
 {
+    for (int rank = 0; rank < sim.ranks; rank++)
+        show_death(rank);
+    if (sim.plan.system)
+        sim.plan.system->pass();
     for (int i = 0; i < sim.count; i++)
-        if (sim.threads[i].state == SLEEPING && sim.threads[i].deadline <= sim.now)
+        if (is_due(&sim.threads[i]))
             sim.threads[i].state = READY;
-    for (int rank = 0; rank < sim.ranks; rank++) {
-        fate *its = &sim.fates[rank];
-        if (its->dead && !its->marked && its->mark_at <= sim.now) {
-            its->marked = true;
-            if (sim.plan.died)
-                sim.plan.died(rank);
-        }
-    }
 }
 
 /* The next moment at which something happens by itself. */
 static int64_t next_moment(void)
 {
-    int64_t next = WEFT_I_NEVER;
+    int64_t next = sim.plan.system ? sim.plan.system->next() : WEFT_I_NEVER;
     for (int i = 0; i < sim.count; i++) {
         const thread *one = &sim.threads[i];
         const fate *its = fate_of(one);
         int64_t when = WEFT_I_NEVER;
-        if (one->state == SLEEPING && !(its && its->dead))
+        if ((one->state == SLEEPING || one->state == WAITING) && !(its && its->dead))
             when = one->deadline;
         else if (one->state == READY && its && !its->dead)
             when = its->frozen_until;
         next = when < next ? when : next;
     }
-    for (int rank = 0; rank < sim.ranks; rank++)
-        if (sim.fates[rank].dead && !sim.fates[rank].marked && sim.fates[rank].mark_at < next)
-            next = sim.fates[rank].mark_at;
+    for (int rank = 0; rank < sim.ranks; rank++) {
+        const fate *its = &sim.fates[rank];
+        int64_t when = !its->dead || its->gone ? WEFT_I_NEVER
+                       : its->marked           ? its->gone_at
+                                               : its->mark_at;
+        next = when < next ? when : next;
+    }
     return next;
 }
 
@@ -145,14 +191,15 @@ static int runnable(int *out)
 
 static void describe(void)
 {
-    static const char *const words[] = {"ready", "sleeps", "waits for a lock",
-                                        "waits for a thread to end", "over"};
+    static const char *const words[] = {
+        "ready", "sleeps", "waits for a lock", "waits for a thread to end", "waits for the system",
+        "over"};
     char *out = sim.result.state;
     size_t used = 0, bytes = sizeof sim.result.state;
     for (int i = 0; i < sim.count && used + 160 < bytes; i++) {
         const thread *one = &sim.threads[i];
         const fate *its = fate_of(one);
-        if (one->state == OVER)
+        if (one->state == OVER || (its && its->gone))
             continue;
         used += (size_t)snprintf(out + used, bytes - used, "%sthread %d of rank %d: %s%s%s",
                                  used ? "; " : "", i, one->rank, words[one->state],
@@ -209,6 +256,8 @@ static void wait_for_turn(thread *me)
         weft_i_os_linux.futex_wait(&me->turn, 0, START_NS);
     atomic_store_explicit(&me->turn, 0, memory_order_relaxed); /* our own until we give it away */
     self = me;
+    if (sim.plan.system)
+        sim.plan.system->enter(me->rank);
 }
 
 static void hand_over(thread *to)
@@ -250,7 +299,8 @@ static void block(doing state, const void *object, int64_t deadline)
 static void release(doing state, const void *object, int count)
 {
     for (int i = 0; i < sim.count && count > 0; i++)
-        if (sim.threads[i].state == state && sim.threads[i].object == object) {
+        if (sim.threads[i].state == state && sim.threads[i].object == object &&
+            (state != LOCKING || share_memory(self, &sim.threads[i]))) {
             sim.threads[i].state = READY;
             count--;
         }
@@ -261,9 +311,12 @@ static void release(doing state, const void *object, int count)
 static void die(int rank)
 {
     fate *its = &sim.fates[rank];
+    if (its->dead)
+        return;
     its->dead = true;
     its->mark_at = sim.now + (int64_t)below(WORD_NS);
-    sim.result.deaths |= 1u << rank;
+    its->gone_at = its->mark_at + (int64_t)below(sim.plan.system ? WORD_NS : 1);
+    sim.result.deaths |= UINT32_C(1) << rank;
     note(UINT64_C(0xdead) + (uint64_t)rank);
     for (int i = 0; i < sim.count; i++)
         if (sim.threads[i].rank == rank) {
@@ -393,27 +446,42 @@ static void *body_of(void *argument)
     weft_i_scope_abandon(false);
     me->state = OVER;
     release(JOINING, me, THREADS);
-    self = NULL;
+    if (sim.plan.system && !sim.fates[me->rank].dead)
+        sim.plan.system->over((int)(me - sim.threads));
     hand_over(pick());
+    self = NULL;
     return NULL;
 }
 
-static int sim_thread_create(pthread_t *out, void *(*body)(void *), void *argument)
+/* A thread of a process; errno value. */
+static int make_thread(int rank, void *(*body)(void *), void *argument, pthread_t *out)
 {
-    if (sim.count == THREADS)
+    if (sim.count == THREADS || rank >= WEFT_I_SIM_RANKS)
         return EAGAIN;
     thread *made = &sim.threads[sim.count];
-    *made = (thread){.rank = self->rank < 0 ? sim.ranks++ : self->rank,
-                     .body = body,
-                     .argument = argument,
-                     .deadline = WEFT_I_NEVER};
+    *made = (thread){.rank = rank, .body = body, .argument = argument, .deadline = WEFT_I_NEVER};
     int error = weft_i_os_linux.thread_create(&made->real, body_of, made);
     if (error)
         return error;
     sim.count++;
     *out = made->real;
+    return 0;
+}
+
+static int sim_thread_create(pthread_t *out, void *(*body)(void *), void *argument)
+{
+    int error = make_thread(self->rank < 0 ? sim.ranks : self->rank, body, argument, out);
+    if (error)
+        return error;
+    sim.ranks += self->rank < 0;
     weft_i_sim_point();
     return 0;
+}
+
+int weft_i_sim_start(void *(*body)(void *), void *argument)
+{
+    pthread_t real;
+    return make_thread(sim.ranks, body, argument, &real) ? -1 : sim.ranks++;
 }
 
 static void sim_thread_join(pthread_t wanted)
@@ -450,6 +518,78 @@ int weft_i_sim_unlock(pthread_mutex_t *mutex, int (*real)(pthread_mutex_t *))
         weft_i_sim_point();
     }
     return error;
+}
+
+/* ---- for a simulated system ---- */
+
+int weft_i_sim_rank(void)
+{
+    return self ? self->rank : -1;
+}
+
+int weft_i_sim_thread(void)
+{
+    return self ? (int)(self - sim.threads) : -1;
+}
+
+int weft_i_sim_rank_of(int number)
+{
+    return sim.threads[number].rank;
+}
+
+uint64_t weft_i_sim_below(uint64_t bound)
+{
+    return below(bound);
+}
+
+void weft_i_sim_note(uint64_t event)
+{
+    note(event);
+}
+
+void weft_i_sim_spend(int64_t most_ns)
+{
+    sim.now += 1 + (int64_t)below((uint64_t)most_ns);
+}
+
+bool weft_i_sim_wait(bool (*ready)(void *arg), void *arg, int64_t deadline)
+{
+    while (!ready(arg)) {
+        if (sim.ending || sim.now >= deadline)
+            return false;
+        self->ready = ready;
+        self->arg = arg;
+        block(WAITING, NULL, deadline);
+    }
+    return true;
+}
+
+void weft_i_sim_kill(int rank)
+{
+    if (!sim.ending)
+        die(rank);
+    leave_if_doomed(self);
+}
+
+void weft_i_sim_hold(int rank, int64_t until)
+{
+    sim.fates[rank].frozen_until = until;
+    sim.left = 0;
+}
+
+bool weft_i_sim_is_dead(int rank)
+{
+    return sim.fates[rank].dead;
+}
+
+bool weft_i_sim_is_held(int rank)
+{
+    return sim.fates[rank].frozen_until > sim.now;
+}
+
+bool weft_i_sim_is_ending(void)
+{
+    return sim.ending;
 }
 
 /* ---- a run ---- */
@@ -490,6 +630,8 @@ void weft_i_sim_begin(const weft_i_sim_plan *plan)
     sim.table.thread_join = sim_thread_join;
     sim.table.thread_detach = sim_thread_detach;
     weft_i_sim_memory_watch(&sim.table);
+    if (plan->system)
+        plan->system->fill(&sim.table);
     sim.memory = sim.table;
     sim.table.alloc = sim_alloc;
     sim.table.resize = sim_resize;

@@ -8,9 +8,9 @@
 
 #define VALUES_LOCAL /* who has the turn has it alone */
 
-#include "backends/fake/simulator.h"
 #include "coll_acts.h"
 #include "fabric/spawn.h"
+#include "simulator/turns.h"
 
 #include <linux/futex.h>
 

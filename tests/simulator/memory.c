@@ -3,7 +3,7 @@
  * A table of what was taken, by address: open addressing, used by one thread at a time (whoever has
  * the turn).  Memory that was there before the run is passed through.
  */
-#include "backends/fake/simulator_memory.h"
+#include "simulator/memory.h"
 
 #include <string.h>
 #include <sys/mman.h>
