@@ -5,6 +5,8 @@
  */
 #include "simulator/memory.h"
 
+#include "simulator/turns.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
@@ -14,6 +16,7 @@ typedef struct piece {
     void *address; /* NULL: free; &gone: was taken */
     size_t bytes;
     bool mapped;
+    int owner; /* rank */
 } piece;
 
 static char gone;
@@ -70,7 +73,7 @@ static bool grow(void)
 static void *noted(void *address, size_t bytes, bool mapped)
 {
     if (address)
-        insert((piece){address, bytes, mapped});
+        insert((piece){address, bytes, mapped, weft_i_sim_rank()});
     return address;
 }
 
@@ -132,6 +135,15 @@ void weft_i_sim_memory_watch(weft_i_os *table)
     table->free = note_free;
     table->mmap = note_mmap;
     table->munmap = note_munmap;
+}
+
+size_t weft_i_sim_memory_held(int rank)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < room; i++)
+        if (pieces[i].address && pieces[i].address != &gone && pieces[i].owner == rank)
+            bytes += pieces[i].bytes;
+    return bytes;
 }
 
 size_t weft_i_sim_memory_reclaim(void)

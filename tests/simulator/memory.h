@@ -8,6 +8,9 @@
 /* Puts entries into the table that note everything taken and given back from now on. */
 void weft_i_sim_memory_watch(weft_i_os *table);
 
+/* Bytes that a rank has taken and not given back. */
+size_t weft_i_sim_memory_held(int rank);
+
 /* Gives back what is left; returns how many bytes that was. */
 size_t weft_i_sim_memory_reclaim(void);
 

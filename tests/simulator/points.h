@@ -17,6 +17,10 @@ void weft_i_sim_point(void);
 /* A known bug, planted by a test: exchanges that do not compare. */
 extern bool points_exchange_blindly;
 
+/* The known bug that is planted in the copies (plants.cmake), 0: none. */
+extern int sim_plant;
+#define SIM_PLANTED(number_) (sim_plant == (number_))
+
 #undef atomic_load_explicit
 #undef atomic_store_explicit
 #undef atomic_exchange_explicit
