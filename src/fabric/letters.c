@@ -315,10 +315,13 @@ static weft_status read_all(round_state *round, const letter *own, char *all)
     return (weft_status)came.status;
 }
 
-/* Removes what the rounds before a successful one have left. */
+/* Removes what the rounds before a successful one have left.  A store that has gone meanwhile is no
+ * error of a round that succeeded. */
 static void sweep(weft_group *group)
 {
     char key[KEY_BYTES];
+    weft_i_errors before;
+    weft_i_errors_save(&before);
     for (; group->swept < group->round; group->swept++) {
         letter_key(group, group->swept, group->rank, key);
         weft_store_delete_key(group->world->store, key, NULL);
@@ -326,6 +329,7 @@ static void sweep(weft_group *group)
         if (group->rank == 0)
             weft_store_delete_key(group->world->store, key, NULL);
     }
+    weft_i_errors_restore(&before);
 }
 
 /*
