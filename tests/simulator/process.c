@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Processes: birth, signals, exit and what is left for the parent.  The library's global variables
- * lie in sections of their own (see tests/CMakeLists.txt); when another process gets the turn its
- * copy of them is put there.
+ * lie in a section of their own (see CMakeLists.txt); when another process gets the turn its copy
+ * of them is put there.  Those with a first value other than zero are not among them: they are
+ * settings that no process changes.
  */
 #include "simulator/kernel.h"
 
@@ -20,19 +21,14 @@ enum { HANDLER_NS = 400 * 1000 }; /* at most, for an exit handler */
 
 /* ---- global variables ---- */
 
-extern char __start_weft_zero[], __stop_weft_zero[], __start_weft_set[], __stop_weft_set[];
+extern char __start_weft_zero[], __stop_weft_zero[];
 
 static int in_place = -1;        /* whose variables they are; -1: the test's */
 static char *of_test, *pristine; /* the test's; as they are in a new process */
 
-static size_t zero_bytes(void)
-{
-    return (size_t)(__stop_weft_zero - __start_weft_zero);
-}
-
 static size_t image_bytes(void)
 {
-    return zero_bytes() + (size_t)(__stop_weft_set - __start_weft_set);
+    return (size_t)(__stop_weft_zero - __start_weft_zero);
 }
 
 /* Byte by byte: between variables lie red zones which memcpy would not be allowed to touch. */
@@ -45,14 +41,12 @@ __attribute__((no_sanitize("address"))) static void carry(char *to, const char *
 
 static void save_variables(char *image)
 {
-    carry(image, __start_weft_zero, zero_bytes());
-    carry(image + zero_bytes(), __start_weft_set, image_bytes() - zero_bytes());
+    carry(image, __start_weft_zero, image_bytes());
 }
 
 static void load_variables(const char *image)
 {
-    carry(__start_weft_zero, image, zero_bytes());
-    carry(__start_weft_set, image + zero_bytes(), image_bytes() - zero_bytes());
+    carry(__start_weft_zero, image, image_bytes());
 }
 
 static char *image_of(int number)
