@@ -4,6 +4,7 @@
  * ones are pulled from symmetric inputs or pushed into symmetric outputs; ordinary ones go through
  * the stage in pieces, one sync each.
  */
+#include "coll/pipeline.h"
 #include "coll/show.h"
 
 /* Takes what all have shown. */
@@ -52,31 +53,39 @@ static weft_status push_to_root(weft_i_coll *coll, const weft_i_places *places)
     return weft_i_coll_sync(coll);
 }
 
-/* While piece k is copied out, piece k + 1 is copied in; a slot is written again after the sync
- * that follows its last reading. */
+static size_t piece_bytes(const weft_i_coll *coll, size_t k)
+{
+    return weft_i_coll_min(coll->in_bytes - k * WEFT_I_SLOT, WEFT_I_SLOT);
+}
+
+static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
+{
+    (void)arg;
+    memcpy(weft_i_lane_slot(coll->lane, coll->lane->me, k), coll->in + k * WEFT_I_SLOT,
+           piece_bytes(coll, k));
+}
+
+static void take_pieces(weft_i_coll *coll, const void *arg, size_t k)
+{
+    (void)arg;
+    const weft_i_lane *lane = coll->lane;
+    size_t first = k * WEFT_I_SLOT, bytes = piece_bytes(coll, k);
+    for (int i = 0; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        char *to = coll->out + (size_t)rank * coll->in_bytes + first;
+        if (rank == lane->me)
+            weft_i_coll_put_own(coll, to, coll->in + first, bytes);
+        else
+            memcpy(to, weft_i_lane_slot(lane, rank, k), bytes);
+    }
+}
+
 static weft_status gather_pipeline(weft_i_coll *coll, bool gives, bool wanted)
 {
-    weft_i_lane *lane = coll->lane;
-    size_t total = coll->in_bytes, pieces = (total + WEFT_I_SLOT - 1) / WEFT_I_SLOT;
-    if (gives)
-        memcpy(weft_i_lane_slot(lane, lane->me, 0), coll->in, weft_i_coll_min(total, WEFT_I_SLOT));
-    WEFT_TRY(weft_i_coll_sync(coll));
-    for (size_t k = 0; k < pieces; k++) {
-        size_t first = k * WEFT_I_SLOT, bytes = weft_i_coll_min(total - first, WEFT_I_SLOT);
-        if (gives && k + 1 < pieces)
-            memcpy(weft_i_lane_slot(lane, lane->me, k + 1), coll->in + first + WEFT_I_SLOT,
-                   weft_i_coll_min(total - first - WEFT_I_SLOT, WEFT_I_SLOT));
-        for (int i = 0; wanted && i < lane->size; i++) {
-            int rank = (lane->me + i) % lane->size;
-            char *to = coll->out + (size_t)rank * total + first;
-            if (rank == lane->me)
-                weft_i_coll_put_own(coll, to, coll->in + first, bytes);
-            else
-                memcpy(to, weft_i_lane_slot(lane, rank, k), bytes);
-        }
-        WEFT_TRY(weft_i_coll_sync(coll));
-    }
-    return WEFT_OK;
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->in_bytes, WEFT_I_SLOT),
+                            .put = gives ? put_piece : NULL,
+                            .take = wanted ? take_pieces : NULL};
+    return weft_i_pipeline_run(coll, &line);
 }
 
 /* All parts flow to the root at the same time. */

@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "coll/fill.h"
+#include "coll/pipeline.h"
 
 #include <stdlib.h>
 
@@ -216,6 +217,47 @@ static void stage(const weft_i_coll *coll, uint64_t turn, size_t from, size_t to
         pack(coll->list, from, to, part, slot + (size_t)part * stride);
 }
 
+/* Bytes [from, to) of the packed buffer: piece k. */
+typedef struct window {
+    size_t from, to;
+} window;
+
+static window window_of(const weft_i_coll *coll, size_t piece, size_t k)
+{
+    size_t total = coll->list->bytes, from = k * piece;
+    return (window){from, from + weft_i_coll_min(total - from, piece)};
+}
+
+static void put_list(weft_i_coll *coll, const void *arg, size_t k)
+{
+    (void)arg;
+    window w = window_of(coll, WEFT_I_SLOT, k);
+    stage(coll, k, w.from, w.to, 1, 0);
+}
+
+static void fold_list(weft_i_coll *coll, const void *arg, size_t k)
+{
+    (void)arg;
+    weft_i_lane *lane = coll->lane;
+    window w = window_of(coll, WEFT_I_SLOT, k);
+    weft_i_span mine = weft_i_coll_slice(w.to - w.from, lane->size, lane->me, 1);
+    fold_range(coll, k, w.from + mine.first, w.from + mine.first + mine.count, mine.first,
+               weft_i_lane_result(lane, lane->me, k));
+}
+
+static void collect_list(weft_i_coll *coll, const void *arg, size_t k)
+{
+    (void)arg;
+    weft_i_lane *lane = coll->lane;
+    window w = window_of(coll, WEFT_I_SLOT, k);
+    for (int i = 0; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        weft_i_span part = weft_i_coll_slice(w.to - w.from, lane->size, rank, 1);
+        unpack(coll->list, w.from + part.first, w.from + part.first + part.count, 0,
+               weft_i_lane_result(lane, rank, k));
+    }
+}
+
 weft_status weft_i_list_all_reduce(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
@@ -227,28 +269,36 @@ weft_status weft_i_list_all_reduce(weft_i_coll *coll)
         return WEFT_OK;
     }
     WEFT_TRY(weft_i_coll_enter_with_factor(coll));
-    stage(coll, 0, 0, weft_i_coll_min(total, WEFT_I_SLOT), 1, 0);
-    WEFT_TRY(weft_i_coll_sync(coll));
-    for (size_t k = 0, first = 0; first < total; k++, first += WEFT_I_SLOT) {
-        size_t bytes = weft_i_coll_min(total - first, WEFT_I_SLOT), after = first + bytes;
-        weft_i_span mine = weft_i_coll_slice(bytes, lane->size, lane->me, 1);
-        fold_range(coll, k, first + mine.first, first + mine.first + mine.count, mine.first,
-                   weft_i_lane_result(lane, lane->me, k));
-        stage(coll, k + 1, after, after + weft_i_coll_min(total - after, WEFT_I_SLOT), 1, 0);
-        WEFT_TRY(weft_i_coll_sync(coll));
-        for (int i = 0; i < lane->size; i++) {
-            int rank = (lane->me + i) % lane->size;
-            weft_i_span part = weft_i_coll_slice(bytes, lane->size, rank, 1);
-            unpack(coll->list, first + part.first, first + part.first + part.count, 0,
-                   weft_i_lane_result(lane, rank, k));
-        }
-    }
-    return WEFT_OK; /* result slots are written only after an entry, which waits for the readers */
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, WEFT_I_SLOT),
+                            .put = put_list,
+                            .take = fold_list,
+                            .collect = collect_list};
+    return weft_i_pipeline_run(coll, &line);
 }
 
 /* What a rank takes of [from, to), which lies in everybody's slot, `stride` bytes from part to
  * part. */
 typedef void taking(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride);
+
+typedef struct showing {
+    int parts;
+    size_t piece;
+    taking *take;
+} showing;
+
+static void put_shown(weft_i_coll *coll, const void *arg, size_t k)
+{
+    const showing *s = arg;
+    window w = window_of(coll, s->piece, k);
+    stage(coll, k, w.from, w.to, s->parts, s->piece);
+}
+
+static void take_shown(weft_i_coll *coll, const void *arg, size_t k)
+{
+    const showing *s = arg;
+    window w = window_of(coll, s->piece, k);
+    s->take(coll, k, w.from, w.to, s->piece);
+}
 
 static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
 {
@@ -261,16 +311,12 @@ static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
         return WEFT_OK;
     }
     WEFT_TRY(weft_i_coll_enter_with_factor(coll));
-    size_t piece = WEFT_I_SLOT / (size_t)parts / ALIGN * ALIGN;
-    stage(coll, 0, 0, weft_i_coll_min(total, piece), parts, piece);
-    WEFT_TRY(weft_i_coll_sync(coll));
-    for (size_t k = 0, first = 0; first < total; k++, first += piece) {
-        size_t after = first + weft_i_coll_min(total - first, piece);
-        stage(coll, k + 1, after, after + weft_i_coll_min(total - after, piece), parts, piece);
-        take(coll, k, first, after, piece);
-        WEFT_TRY(weft_i_coll_sync(coll));
-    }
-    return WEFT_OK;
+    showing s = {parts, WEFT_I_SLOT / (size_t)parts / ALIGN * ALIGN, take};
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, s.piece),
+                            .put = put_shown,
+                            .take = take_shown,
+                            .arg = &s};
+    return weft_i_pipeline_run(coll, &line);
 }
 
 static void take_all(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride)

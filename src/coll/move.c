@@ -4,6 +4,7 @@
  * from symmetric memory when large, in pieces through the stage otherwise.
  */
 #include "coll/list.h"
+#include "coll/pipeline.h"
 #include "coll/show.h"
 
 #include "base/os.h"
@@ -46,26 +47,34 @@ static weft_status broadcast_flow(weft_i_coll *coll)
     return weft_i_coll_sync(coll);
 }
 
+static size_t piece_bytes_of(const weft_i_coll *coll, size_t piece, size_t k)
+{
+    return weft_i_coll_min(coll->in_bytes - k * piece, piece);
+}
+
+static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
+{
+    size_t piece = *(const size_t *)arg;
+    memcpy(weft_i_lane_slot(coll->lane, coll->lane->me, k), coll->in + k * piece,
+           piece_bytes_of(coll, piece, k));
+}
+
+static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
+{
+    size_t piece = *(const size_t *)arg;
+    memcpy(coll->out + k * piece, weft_i_lane_slot(coll->lane, coll->root, k),
+           piece_bytes_of(coll, piece, k));
+}
+
 static weft_status broadcast_pipeline(weft_i_coll *coll)
 {
-    weft_i_lane *lane = coll->lane;
-    bool root = lane->me == coll->root;
-    size_t total = coll->in_bytes, piece = piece_for(lane, total, WEFT_I_SLOT);
-    size_t pieces = (total + piece - 1) / piece;
-    if (root)
-        memcpy(weft_i_lane_slot(lane, lane->me, 0), coll->in, weft_i_coll_min(total, piece));
-    WEFT_TRY(weft_i_coll_sync(coll));
-    for (size_t k = 0; k < pieces; k++) {
-        size_t first = k * piece;
-        if (root && k + 1 < pieces)
-            memcpy(weft_i_lane_slot(lane, lane->me, k + 1), coll->in + first + piece,
-                   weft_i_coll_min(total - first - piece, piece));
-        if (!root)
-            memcpy(coll->out + first, weft_i_lane_slot(lane, coll->root, k),
-                   weft_i_coll_min(total - first, piece));
-        WEFT_TRY(weft_i_coll_sync(coll));
-    }
-    return WEFT_OK;
+    bool root = coll->lane->me == coll->root;
+    size_t piece = piece_for(coll->lane, coll->in_bytes, WEFT_I_SLOT);
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->in_bytes, piece),
+                            .put = root ? put_piece : NULL,
+                            .take = root ? NULL : take_piece,
+                            .arg = &piece};
+    return weft_i_pipeline_run(coll, &line);
 }
 
 /* My output is what lies at byte `at` of the root's input. */
@@ -112,45 +121,56 @@ weft_status weft_i_coll_broadcast(weft_i_coll *coll)
 
 /* ---- parts: what scatter and all_to_all send, piece by piece ---- */
 
-/* Copies bytes [first, first + bytes) of every equal part of the input into my slot, part after
- * part. */
-static void stage_parts(const weft_i_coll *coll, uint64_t turn, size_t part_bytes, size_t first,
-                        size_t bytes)
+typedef struct dealing {
+    bool from_root; /* one rank gives (scatter), or everybody (all_to_all) */
+    bool gives;     /* this rank */
+    size_t part, piece;
+} dealing;
+
+static size_t dealt_bytes(const dealing *d, size_t k)
 {
-    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, turn);
+    return weft_i_coll_min(d->part - k * d->piece, d->piece);
+}
+
+/* Copies piece k of every part of the input, but for my own, into my slot. */
+static void put_parts(weft_i_coll *coll, const void *arg, size_t k)
+{
+    const dealing *d = arg;
+    size_t bytes = dealt_bytes(d, k);
+    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, k);
     for (int part = 0; part < coll->lane->size; part++)
         if (part != coll->lane->me)
-            memcpy(slot + (size_t)part * bytes, coll->in + (size_t)part * part_bytes + first,
+            memcpy(slot + (size_t)part * bytes, coll->in + (size_t)part * d->part + k * d->piece,
                    bytes);
 }
 
-/* Equal parts through the stage: from the root alone (scatter), or from everybody (all_to_all). */
+static void take_parts(weft_i_coll *coll, const void *arg, size_t k)
+{
+    const dealing *d = arg;
+    const weft_i_lane *lane = coll->lane;
+    size_t first = k * d->piece, bytes = dealt_bytes(d, k);
+    for (int i = 0; i < lane->size; i++) {
+        int rank = (lane->me + i) % lane->size;
+        char *to = coll->out + (d->from_root ? 0 : (size_t)rank * d->part) + first;
+        if (rank == lane->me && d->gives)
+            weft_i_coll_put_own(coll, to, coll->in + (size_t)rank * d->part + first, bytes);
+        else if (!d->from_root || rank == coll->root)
+            memcpy(to, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * bytes, bytes);
+    }
+}
+
+/* Equal parts: from the root alone (scatter), or from everybody (all_to_all). */
 static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
 {
     weft_i_lane *lane = coll->lane;
     size_t part = coll->count * coll->item, most = WEFT_I_SLOT / (size_t)lane->size;
-    size_t piece = from_root ? piece_for(lane, part, most) : most,
-           pieces = (part + piece - 1) / piece;
-    bool giving = !from_root || lane->me == coll->root;
-    if (giving)
-        stage_parts(coll, 0, part, 0, weft_i_coll_min(part, piece));
-    WEFT_TRY(weft_i_coll_sync(coll));
-    for (size_t k = 0; k < pieces; k++) {
-        size_t first = k * piece, bytes = weft_i_coll_min(part - first, piece);
-        if (giving && k + 1 < pieces)
-            stage_parts(coll, k + 1, part, first + piece,
-                        weft_i_coll_min(part - first - piece, piece));
-        for (int i = 0; i < lane->size; i++) {
-            int rank = (lane->me + i) % lane->size;
-            char *to = coll->out + (from_root ? 0 : (size_t)rank * part) + first;
-            if (rank == lane->me && giving)
-                weft_i_coll_put_own(coll, to, coll->in + (size_t)rank * part + first, bytes);
-            else if (!from_root || rank == coll->root)
-                memcpy(to, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * bytes, bytes);
-        }
-        WEFT_TRY(weft_i_coll_sync(coll));
-    }
-    return WEFT_OK;
+    dealing d = {from_root, !from_root || lane->me == coll->root, part,
+                 from_root ? piece_for(lane, part, most) : most};
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(part, d.piece),
+                            .put = d.gives ? put_parts : NULL,
+                            .take = take_parts,
+                            .arg = &d};
+    return weft_i_pipeline_run(coll, &line);
 }
 
 /*
@@ -385,9 +405,10 @@ static size_t piece_of(size_t part, size_t piece, size_t k)
     return part > k * piece ? weft_i_coll_min(part - k * piece, piece) : 0;
 }
 
-static void stage_uneven(const weft_i_coll *coll, size_t piece, size_t k)
+static void put_uneven(weft_i_coll *coll, const void *arg, size_t k)
 {
     const weft_i_lane *lane = coll->lane;
+    size_t piece = *(const size_t *)arg;
     const char *from = coll->in;
     for (int to = 0; to < lane->size; to++) {
         if (coll->list)
@@ -400,9 +421,10 @@ static void stage_uneven(const weft_i_coll *coll, size_t piece, size_t k)
     }
 }
 
-static void unstage_uneven(const weft_i_coll *coll, size_t piece, size_t k)
+static void take_uneven(weft_i_coll *coll, const void *arg, size_t k)
 {
     const weft_i_lane *lane = coll->lane;
+    size_t piece = *(const size_t *)arg;
     char *out = coll->out;
     for (int rank = 0; rank < lane->size; rank++) {
         if (coll->list)
@@ -417,17 +439,12 @@ static void unstage_uneven(const weft_i_coll *coll, size_t piece, size_t k)
 
 static weft_status uneven_pipeline(weft_i_coll *coll, size_t largest)
 {
-    size_t piece = WEFT_I_SLOT / (size_t)coll->lane->size, pieces = (largest + piece - 1) / piece;
-    if (pieces)
-        stage_uneven(coll, piece, 0);
-    WEFT_TRY(weft_i_coll_sync(coll));
-    for (size_t k = 0; k < pieces; k++) {
-        if (k + 1 < pieces)
-            stage_uneven(coll, piece, k + 1);
-        unstage_uneven(coll, piece, k);
-        WEFT_TRY(weft_i_coll_sync(coll));
-    }
-    return WEFT_OK;
+    size_t piece = WEFT_I_SLOT / (size_t)coll->lane->size;
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(largest, piece),
+                            .put = put_uneven,
+                            .take = take_uneven,
+                            .arg = &piece};
+    return weft_i_pipeline_run(coll, &line);
 }
 
 static weft_status all_to_all_uneven(weft_i_coll *coll)

@@ -7,6 +7,7 @@
  * one pass and no copy.  Large and ordinary: pieces go through the stage, folded by slices, with
  * one sync per piece (see `pipeline`).
  */
+#include "coll/pipeline.h"
 #include "coll/show.h"
 
 /* Bytes, times the ranks squared: up to here loads of others' lines take less than stores to them.
@@ -285,36 +286,44 @@ static void collect(const weft_i_coll *coll, const weft_i_places *places, piece 
     }
 }
 
+typedef struct folding {
+    const weft_i_places *places;
+    bool wanted; /* by this rank */
+} folding;
+
+static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
+{
+    (void)arg;
+    stage(coll, piece_at(coll, k));
+}
+
+static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
+{
+    const folding *f = arg;
+    fold_piece(coll, f->places, piece_at(coll, k), f->wanted);
+}
+
+static void collect_piece(weft_i_coll *coll, const void *arg, size_t k)
+{
+    const folding *f = arg;
+    collect(coll, f->places, piece_at(coll, k));
+}
+
 /*
- * Pieces through the stage.  Per piece: copy in what others fold, fold my slice of all inputs, copy
- * their slices out; the copy of the next piece goes before the sync, so one sync per piece orders
- * everything:
- *   - inputs of piece k + 1 and results of piece k are complete at sync k;
- *   - a slot is written again two pieces later, when everybody has passed the sync that follows its
- * last use. With inputs that all can touch the first copy is not needed; but then an output may be
- * written only when all have read that piece of the input, should it lie there.
+ * Per piece: copy in what others fold, fold my slice of all inputs, copy their slices out.  Inputs
+ * that all can touch need no copy in.  Their outputs may be written only when all have read that
+ * piece of the input, because an output may lie in an input.
  */
 static weft_status pipeline(weft_i_coll *coll, const weft_i_places *places, bool wanted)
 {
-    size_t most = WEFT_I_SLOT / coll->item, pieces = (coll->count + most - 1) / most;
-    if (!places->all_in) {
-        stage(coll, piece_at(coll, 0));
-        WEFT_TRY(weft_i_coll_sync(coll));
-    }
-    for (size_t k = 0; k < pieces; k++) {
-        piece p = piece_at(coll, k);
-        fold_piece(coll, places, p, wanted);
-        if (!places->all_in && k + 1 < pieces)
-            stage(coll, piece_at(coll, k + 1));
-        WEFT_TRY(weft_i_coll_sync(coll));
-        if (wanted)
-            collect(coll, places, p);
-    }
-    /*
-     * Others may still copy the last results out.  That needs no sync: result slots are written
-     * only after an entry, and the next entry waits for them.
-     */
-    return WEFT_OK;
+    folding f = {places, wanted};
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->count, WEFT_I_SLOT / coll->item),
+                            .put = places->all_in ? NULL : put_piece,
+                            .take = take_piece,
+                            .collect = wanted ? collect_piece : NULL,
+                            .direct = places->all_in,
+                            .arg = &f};
+    return weft_i_pipeline_run(coll, &line);
 }
 
 /* If only the output is symmetric, the input may as well be there: then the operation is in place.
@@ -385,36 +394,46 @@ static weft_status scatter_direct(weft_i_coll *coll, const weft_i_places *places
     return weft_i_coll_sync(coll);
 }
 
-/* Copies `count` elements from `first` on of every part of the input into my slot, part after part.
- */
-static void stage_parts(const weft_i_coll *coll, uint64_t turn, size_t first, size_t count)
+/* Elements of a part that fit a slot beside those of the other parts. */
+static size_t part_piece(const weft_i_coll *coll)
 {
-    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, turn);
+    return WEFT_I_SLOT / coll->item / (size_t)coll->lane->size;
+}
+
+static weft_i_span part_span(const weft_i_coll *coll, size_t k)
+{
+    size_t most = part_piece(coll), first = k * most;
+    return (weft_i_span){first, weft_i_coll_min(most, coll->count - first)};
+}
+
+/* Copies piece k of every part of the input, but for my own, into my slot. */
+static void put_parts(weft_i_coll *coll, const void *arg, size_t k)
+{
+    (void)arg;
+    weft_i_span span = part_span(coll, k);
+    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, k);
     for (int part = 0; part < coll->lane->size; part++)
         if (part != coll->lane->me)
-            memcpy(slot + (size_t)part * count * coll->item,
-                   coll->in + ((size_t)part * coll->count + first) * coll->item,
-                   count * coll->item);
+            memcpy(slot + (size_t)part * span.count * coll->item,
+                   coll->in + ((size_t)part * coll->count + span.first) * coll->item,
+                   span.count * coll->item);
+}
+
+static void fold_part(weft_i_coll *coll, const void *arg, size_t k)
+{
+    (void)arg;
+    weft_i_span span = part_span(coll, k);
+    size_t me = (size_t)coll->lane->me;
+    aim_at_slots(coll, k, me * span.count, coll->in + (me * coll->count + span.first) * coll->item);
+    weft_i_coll_fold_to(coll, coll->out + span.first * coll->item, span.count);
 }
 
 static weft_status scatter_pipeline(weft_i_coll *coll)
 {
-    weft_i_lane *lane = coll->lane;
-    size_t most = WEFT_I_SLOT / coll->item / (size_t)lane->size;
-    size_t pieces = (coll->count + most - 1) / most;
-    stage_parts(coll, 0, 0, weft_i_coll_min(most, coll->count));
-    WEFT_TRY(weft_i_coll_sync(coll));
-    for (size_t k = 0; k < pieces; k++) {
-        size_t first = k * most, count = weft_i_coll_min(most, coll->count - first);
-        if (k + 1 < pieces)
-            stage_parts(coll, k + 1, first + most,
-                        weft_i_coll_min(most, coll->count - first - most));
-        aim_at_slots(coll, k, (size_t)lane->me * count,
-                     coll->in + ((size_t)lane->me * coll->count + first) * coll->item);
-        weft_i_coll_fold_to(coll, coll->out + first * coll->item, count);
-        WEFT_TRY(weft_i_coll_sync(coll));
-    }
-    return WEFT_OK;
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->count, part_piece(coll)),
+                            .put = put_parts,
+                            .take = fold_part};
+    return weft_i_pipeline_run(coll, &line);
 }
 
 weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)

@@ -8,6 +8,7 @@
 #include "coll/stream.h"
 
 #include "base/status.h"
+#include "coll/pipeline.h"
 
 /* Copies the next bytes of my stream, at most as many as there is room for. */
 static void show(const weft_i_coll *coll, weft_i_stream *stream, char *slot, size_t room)
@@ -33,28 +34,40 @@ weft_status weft_i_stream_enter(weft_i_coll *coll, weft_i_stream *stream)
     return weft_i_coll_enter_with_factor(coll);
 }
 
-static weft_i_piece piece_from(const weft_i_coll *coll, size_t from, size_t longest)
+typedef struct rest {
+    weft_i_stream *stream;
+    size_t longest;
+    weft_i_taking *take;
+} rest;
+
+static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
-    size_t room = from ? WEFT_I_SLOT : WEFT_I_SHOW;
-    return (weft_i_piece){coll->lane, from, from + weft_i_coll_min(longest - from, room)};
+    const rest *r = arg;
+    show(coll, r->stream, weft_i_lane_result(coll->lane, coll->lane->me, k), WEFT_I_SLOT);
+}
+
+static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
+{
+    const rest *r = arg;
+    size_t from = WEFT_I_SHOW + k * WEFT_I_SLOT;
+    weft_i_piece piece = {coll->lane, from, from + weft_i_coll_min(r->longest - from, WEFT_I_SLOT)};
+    r->take(coll, &piece);
 }
 
 weft_status weft_i_stream_take(weft_i_coll *coll, weft_i_stream *stream, size_t longest,
                                weft_i_taking *take)
 {
-    weft_i_lane *lane = coll->lane;
-    weft_i_piece piece = piece_from(coll, 0, longest);
+    weft_i_piece first = {coll->lane, 0, weft_i_coll_min(longest, WEFT_I_SHOW)};
     weft_i_record_way(weft_i_group_record(coll->group), coll->number,
                       longest > WEFT_I_SHOW ? WEFT_I_WAY_PIPELINED : WEFT_I_WAY_STAGED);
-    take(coll, &piece);
+    take(coll, &first);
     if (longest <= WEFT_I_SHOW)
         return WEFT_OK;
-    show(coll, stream, weft_i_lane_result(lane, lane->me, 0), WEFT_I_SLOT);
-    for (uint64_t k = 1; piece.to < longest; k++) {
-        WEFT_TRY(weft_i_coll_sync(coll));
-        show(coll, stream, weft_i_lane_result(lane, lane->me, k), WEFT_I_SLOT);
-        piece = piece_from(coll, piece.to, longest);
-        take(coll, &piece);
-    }
-    return WEFT_OK; /* result slots are written only after an entry, which waits for the readers */
+    rest r = {stream, longest, take};
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(longest - WEFT_I_SHOW, WEFT_I_SLOT),
+                            .put = put_piece,
+                            .take = take_piece,
+                            .in_results = true,
+                            .arg = &r};
+    return weft_i_pipeline_run(coll, &line);
 }
