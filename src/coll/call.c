@@ -78,14 +78,14 @@ static void note(weft_i_coll *coll, int way)
 static void copy_own(weft_i_coll *coll)
 {
     enum { LONG = 4 << 20 };
-    bool taking = coll->kind == WEFT_I_ALL_GATHER || coll->kind == WEFT_I_ALL_TO_ALL ||
-                  (coll->lane->me == coll->root &&
-                   (coll->kind == WEFT_I_GATHER || coll->kind == WEFT_I_SCATTER));
+    bool rooted = weft_i_kind_is(coll->kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT);
+    bool taking =
+        weft_i_kind_is(coll->kind, WEFT_I_PULLS) && (!rooted || coll->lane->me == coll->root);
     size_t part = coll->count * coll->item, mine = (size_t)coll->lane->me * part;
     if (!taking || coll->in_splits || !part || part > LONG)
         return;
-    weft_i_coll_put(coll->out + (coll->kind == WEFT_I_SCATTER ? 0 : mine),
-                    coll->in + (weft_i_coll_has_parts(coll->kind) ? mine : 0), part);
+    weft_i_coll_put(coll->out + (weft_i_kind_is(coll->kind, WEFT_I_PLACES_PARTS) ? mine : 0),
+                    coll->in + (weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS) ? mine : 0), part);
     coll->own_done = true;
 }
 
@@ -141,7 +141,7 @@ static weft_i_pairing *find_place(const weft_group *group, weft_tensor *tensor, 
 static size_t shown_bytes(const weft_i_coll *coll)
 {
     size_t part = coll->count * coll->item;
-    return weft_i_coll_has_parts(coll->kind) ? part * (size_t)coll->group->size : part;
+    return weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS) ? part * (size_t)coll->group->size : part;
 }
 
 /* What can be done with everybody's operands?  The same on all ranks. */
@@ -242,51 +242,15 @@ void weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, i
 }
 
 /* A call that only has to be agreed on. */
-static weft_status barrier(weft_i_coll *coll)
+weft_status weft_i_coll_barrier(weft_i_coll *coll)
 {
     return weft_i_coll_enter_with_data(coll, NULL, 0);
 }
 
 static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
-    [WEFT_I_BARRIER] = barrier,
-    [WEFT_I_ALL_REDUCE] = weft_i_coll_all_reduce,
-    [WEFT_I_REDUCE] = weft_i_coll_reduce,
-    [WEFT_I_BROADCAST] = weft_i_coll_broadcast,
-    [WEFT_I_ALL_GATHER] = weft_i_coll_all_gather,
-    [WEFT_I_GATHER] = weft_i_coll_gather,
-    [WEFT_I_SCATTER] = weft_i_coll_scatter,
-    [WEFT_I_REDUCE_SCATTER] = weft_i_coll_reduce_scatter,
-    [WEFT_I_ALL_TO_ALL] = weft_i_coll_all_to_all,
-    [WEFT_I_ALL_REDUCE_LIST] = weft_i_list_all_reduce,
-    [WEFT_I_ALL_GATHER_LIST] = weft_i_list_all_gather,
-    [WEFT_I_REDUCE_SCATTER_LIST] = weft_i_list_reduce_scatter,
-    [WEFT_I_ALL_TO_ALL_LIST] = weft_i_coll_all_to_all,
-    [WEFT_I_ALL_GATHER_PARTS] = weft_i_coll_parts,
-    [WEFT_I_GATHER_PARTS] = weft_i_coll_parts,
-    [WEFT_I_SCATTER_PARTS] = weft_i_coll_parts,
-    [WEFT_I_REDUCE_SCATTER_PARTS] = weft_i_coll_parts,
-    [WEFT_I_ALL_GATHER_OBJECT] = weft_i_coll_object,
-    [WEFT_I_GATHER_OBJECT] = weft_i_coll_object,
-    [WEFT_I_BROADCAST_OBJECT] = weft_i_coll_object,
-    [WEFT_I_SCATTER_OBJECT] = weft_i_coll_object,
-    [WEFT_I_FIRST_USE] = barrier,
-    [WEFT_I_ONE_SHOT_ALL_REDUCE] = weft_i_symm_one_shot,
-    [WEFT_I_ONE_SHOT_ALL_REDUCE_COPY] = weft_i_symm_one_shot,
-    [WEFT_I_TWO_SHOT_ALL_REDUCE] = weft_i_symm_two_shot,
-    [WEFT_I_TWO_SHOT_ALL_REDUCE_OUT] = weft_i_symm_two_shot_out,
-    [WEFT_I_REDUCE_SCATTER_OUT] = weft_i_symm_reduce_scatter,
-    /* An emulated multicast load folds all ranks' memory, a store goes to each rank in turn: */
-    [WEFT_I_MULTIMEM_ALL_REDUCE] = weft_i_symm_two_shot,
-    [WEFT_I_MULTIMEM_ONE_SHOT_ALL_REDUCE] = weft_i_symm_one_shot,
-    [WEFT_I_MULTIMEM_ONE_SHOT_REDUCE] = weft_i_symm_one_shot,
-    [WEFT_I_MULTIMEM_ALL_GATHER] = weft_i_symm_push,
-    [WEFT_I_LOW_CONTENTION_ALL_GATHER] = weft_i_coll_all_gather,
-    [WEFT_I_LOW_CONTENTION_REDUCE_SCATTER] = weft_i_coll_reduce_scatter,
-    [WEFT_I_ALL_TO_ALL_VDEV] = weft_i_symm_vdev,
-    [WEFT_I_ALL_TO_ALL_VDEV_2D] = weft_i_symm_vdev,
-    [WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET] = weft_i_symm_vdev,
-    [WEFT_I_TILE_REDUCE] = weft_i_symm_tiles,
-    [WEFT_I_MULTI_ROOT_TILE_REDUCE] = weft_i_symm_tiles,
+#define COLL(name_, text_, record_, as_, runner_, facts_) [WEFT_I_##name_] = runner_,
+#include "coll/kinds.def"
+#undef COLL
 };
 
 static void choose(weft_i_coll *coll)

@@ -67,13 +67,6 @@ struct weft_i_spot {
 
 _Static_assert(sizeof(weft_i_spot) <= WEFT_I_TINY, "a spot travels beside the arrival word");
 
-/* Is the input of such a call one part for each rank? */
-static inline bool weft_i_coll_has_parts(weft_i_coll_kind kind)
-{
-    return kind == WEFT_I_SCATTER || kind == WEFT_I_REDUCE_SCATTER || kind == WEFT_I_ALL_TO_ALL ||
-           kind == WEFT_I_REDUCE_SCATTER_LIST || kind == WEFT_I_LOW_CONTENTION_REDUCE_SCATTER;
-}
-
 /* What the call is, to be compared and told. */
 void weft_i_coll_put_card(weft_i_card *card, const weft_i_coll *coll);
 
@@ -91,13 +84,8 @@ weft_status weft_i_native_run(const weft_i_coll *coll);
 /* The object collectives there: no backend carries them itself, but one without peers need not. */
 weft_status weft_i_native_object(const weft_i_coll *coll);
 
-static inline bool weft_i_coll_is_object(weft_i_coll_kind kind)
-{
-    return kind == WEFT_I_ALL_GATHER_OBJECT || kind == WEFT_I_GATHER_OBJECT ||
-           kind == WEFT_I_BROADCAST_OBJECT || kind == WEFT_I_SCATTER_OBJECT;
-}
-
-/* The algorithms, one per kind. */
+/* The algorithms of kinds.def. */
+weft_status weft_i_coll_barrier(weft_i_coll *coll);
 weft_status weft_i_coll_all_reduce(weft_i_coll *coll);
 weft_status weft_i_coll_reduce(weft_i_coll *coll);
 weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll);

@@ -2,7 +2,7 @@
 /* Cards in words; see card.h.  A card is another rank's memory: nothing in it is trusted. */
 #include "coll/card.h"
 
-#include "coll/choose.h"
+#include "coll/kind.h"
 #include "weft/coll.h"
 
 #include <stdarg.h>
@@ -13,75 +13,6 @@ bool weft_i_card_same(const weft_i_card *a, const weft_i_card *b)
     return a->kind == b->kind && a->dtype == b->dtype && a->reduction == b->reduction &&
            a->root == b->root && a->count == b->count && a->offset == b->offset &&
            a->block == b->block;
-}
-
-static bool has_root(weft_i_coll_kind kind)
-{
-    switch (kind) {
-    case WEFT_I_REDUCE:
-    case WEFT_I_BROADCAST:
-    case WEFT_I_GATHER:
-    case WEFT_I_SCATTER:
-    case WEFT_I_GATHER_PARTS:
-    case WEFT_I_SCATTER_PARTS:
-    case WEFT_I_GATHER_OBJECT:
-    case WEFT_I_BROADCAST_OBJECT:
-    case WEFT_I_SCATTER_OBJECT:
-    case WEFT_I_MULTIMEM_ONE_SHOT_REDUCE:
-    case WEFT_I_TILE_REDUCE:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool has_reduction(weft_i_coll_kind kind)
-{
-    switch (kind) {
-    case WEFT_I_BARRIER:
-    case WEFT_I_BROADCAST:
-    case WEFT_I_ALL_GATHER:
-    case WEFT_I_GATHER:
-    case WEFT_I_SCATTER:
-    case WEFT_I_ALL_TO_ALL:
-    case WEFT_I_SEND:
-    case WEFT_I_RECV:
-    case WEFT_I_ALL_GATHER_LIST:
-    case WEFT_I_ALL_TO_ALL_LIST:
-    case WEFT_I_ALL_GATHER_PARTS:
-    case WEFT_I_GATHER_PARTS:
-    case WEFT_I_SCATTER_PARTS:
-    case WEFT_I_ALL_GATHER_OBJECT:
-    case WEFT_I_GATHER_OBJECT:
-    case WEFT_I_BROADCAST_OBJECT:
-    case WEFT_I_SCATTER_OBJECT:
-    case WEFT_I_MULTIMEM_ALL_GATHER:
-    case WEFT_I_LOW_CONTENTION_ALL_GATHER:
-    case WEFT_I_ALL_TO_ALL_VDEV:
-    case WEFT_I_ALL_TO_ALL_VDEV_2D:
-    case WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET:
-        return false;
-    default:
-        return true;
-    }
-}
-
-static bool is_object(weft_i_coll_kind kind)
-{
-    return kind == WEFT_I_ALL_GATHER_OBJECT || kind == WEFT_I_GATHER_OBJECT ||
-           kind == WEFT_I_BROADCAST_OBJECT || kind == WEFT_I_SCATTER_OBJECT;
-}
-
-static bool is_list(weft_i_coll_kind kind)
-{
-    return kind == WEFT_I_ALL_REDUCE_LIST || kind == WEFT_I_ALL_GATHER_LIST ||
-           kind == WEFT_I_REDUCE_SCATTER_LIST || kind == WEFT_I_ALL_TO_ALL_LIST;
-}
-
-static bool is_parts(weft_i_coll_kind kind)
-{
-    return kind == WEFT_I_ALL_GATHER_PARTS || kind == WEFT_I_GATHER_PARTS ||
-           kind == WEFT_I_SCATTER_PARTS || kind == WEFT_I_REDUCE_SCATTER_PARTS;
 }
 
 /* Text that grows, and stops at the end of its room. */
@@ -135,22 +66,23 @@ const char *weft_i_card_text(const weft_i_card *card, char *out, size_t bytes)
     }
     const char *dtype = weft_dtype_name((weft_dtype)card->dtype);
     add(&t, "%s", weft_i_coll_name(first ? (weft_i_coll_kind)card->root : kind));
-    if (is_list(kind))
+    bool list = weft_i_kind_is(kind, WEFT_I_IS_LIST);
+    bool parts = weft_i_kind_is(kind, WEFT_I_PER_RANK);
+    if (list)
         add_list(&t, card);
-    else if (is_parts(
-                 kind)) /* counts may differ between ranks, and are compared by the operation */
+    else if (parts) /* counts may differ between ranks; the operation compares them */
         add(&t, " of %s", dtype);
     else if (kind == WEFT_I_ALL_TO_ALL && card->root)
         add(&t, " of %s by splits", dtype);
-    else if (kind != WEFT_I_BARRIER && !is_object(kind))
+    else if (kind != WEFT_I_BARRIER && !weft_i_kind_is(kind, WEFT_I_IS_OBJECT))
         add(&t, " of %llu %s", (unsigned long long)card->count, dtype);
     if (first)
         add(&t, ", with symmetric memory not used before");
-    else if (has_reduction(kind))
+    else if (weft_i_kind_is(kind, WEFT_I_REDUCES))
         add(&t, ", %s", weft_reduction_name((weft_reduction)card->reduction));
-    if (has_root(kind))
+    if (weft_i_kind_is(kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT))
         add(&t, ", root %u", card->root);
-    if (card->dims && !is_list(kind) && !is_parts(kind))
+    if (card->dims && !list && !parts)
         add_shape(&t, card);
     if (card->block)
         add(&t, ", at byte %llu of symmetric block %u", (unsigned long long)card->offset,

@@ -22,18 +22,6 @@ enum { COLUMNS = 4 }; /* 2, 3-4, 5-8 and more ranks */
 /* Bytes; first where each rank has a core (ROOMY), then where they share cores (CROWDED). */
 typedef atomic_size_t thresholds[2][WEFT_I_COLL_KINDS][COLUMNS];
 
-const char *const weft_i_coll_names[WEFT_I_COLL_KINDS] = {
-#define COLL(name_, text_, record_) [WEFT_I_##name_] = text_,
-#include "coll/kinds.def"
-#undef COLL
-};
-
-const weft_i_record_name weft_i_coll_record_names[WEFT_I_COLL_KINDS] = {
-#define COLL(name_, text_, record_) [WEFT_I_##name_] = {record_},
-#include "coll/kinds.def"
-#undef COLL
-};
-
 #if defined(__aarch64__)
 #define THRESHOLDS "coll/thresholds_aarch64.def"
 #else
@@ -89,14 +77,6 @@ static int column_of(int ranks)
     return ranks <= 2 ? 0 : ranks <= 4 ? 1 : ranks <= 8 ? 2 : 3;
 }
 
-static int kind_named(const char *op)
-{
-    for (int kind = 0; op && kind < WEFT_I_COLL_KINDS; kind++)
-        if (!strcmp(weft_i_coll_names[kind], op))
-            return kind;
-    return -1;
-}
-
 static void load_from_environment(void)
 {
     const char *path = weft_i_env_text(WEFT_I_ENV_TUNE);
@@ -128,17 +108,9 @@ size_t weft_i_choose_shown(weft_i_coll_kind kind, int ranks, bool crowded)
     return look_up(&staged_up_to, (int)kind, ranks, crowded);
 }
 
-/* Those of low contention copy as their namesakes do. */
-static weft_i_coll_kind namesake(weft_i_coll_kind kind)
-{
-    return kind == WEFT_I_LOW_CONTENTION_ALL_GATHER       ? WEFT_I_ALL_GATHER
-           : kind == WEFT_I_LOW_CONTENTION_REDUCE_SCATTER ? WEFT_I_REDUCE_SCATTER
-                                                          : kind;
-}
-
 size_t weft_i_choose_single(weft_i_coll_kind kind, int ranks, bool crowded)
 {
-    return look_up(&single_from, (int)namesake(kind), ranks, crowded);
+    return look_up(&single_from, (int)weft_i_kinds[kind].as, ranks, crowded);
 }
 
 /* ---- public ---- */
@@ -151,7 +123,7 @@ static bool is_crowded(int ranks)
 
 static weft_status check(const char *op, int ranks, size_t bytes, int *kind)
 {
-    *kind = kind_named(op);
+    *kind = weft_i_kind_named(op);
     if (*kind < 0)
         return weft_i_fail(WEFT_ERR_NOT_FOUND, "\"%s\" is not a collective", op ? op : "(null)");
     if (ranks < 1 || bytes > WEFT_I_SHOW)

@@ -7,16 +7,9 @@
 #ifndef WEFT_COLL_CHOOSE_H
 #define WEFT_COLL_CHOOSE_H
 
-#include "base/record.h"
+#include "coll/kind.h"
 
 #include <stddef.h>
-
-typedef enum weft_i_coll_kind {
-#define COLL(name_, text_, record_) WEFT_I_##name_,
-#include "coll/kinds.def"
-#undef COLL
-    WEFT_I_COLL_KINDS
-} weft_i_coll_kind;
 
 typedef enum weft_i_algorithm {
     WEFT_I_ALGO_TINY,   /* data beside the arrival word: one line each way, one sync */
@@ -25,19 +18,6 @@ typedef enum weft_i_algorithm {
                         */
     WEFT_I_ALGORITHMS
 } weft_i_algorithm;
-
-extern const char *const weft_i_coll_names[WEFT_I_COLL_KINDS];
-extern const weft_i_record_name weft_i_coll_record_names[WEFT_I_COLL_KINDS];
-
-static inline const char *weft_i_coll_name(weft_i_coll_kind kind)
-{
-    return weft_i_coll_names[kind];
-}
-
-static inline const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind)
-{
-    return &weft_i_coll_record_names[kind];
-}
 
 const char *weft_i_algorithm_name(weft_i_algorithm algorithm);
 

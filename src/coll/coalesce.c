@@ -40,25 +40,10 @@ bool weft_i_coalesce_is_mine(const weft_group *group)
     return pthread_equal(((const coalesce *)group->coalesce)->owner, pthread_self());
 }
 
-/* The kind of list that calls of this kind make; -1: none. */
-static int list_kind(weft_i_coll_kind kind)
-{
-    switch (kind) {
-    case WEFT_I_ALL_REDUCE:
-        return WEFT_I_ALL_REDUCE_LIST;
-    case WEFT_I_ALL_GATHER:
-        return WEFT_I_ALL_GATHER_LIST;
-    case WEFT_I_REDUCE_SCATTER:
-        return WEFT_I_REDUCE_SCATTER_LIST;
-    default:
-        return -1;
-    }
-}
-
 static weft_status check_kind(const coalesce *c, const weft_i_coll *coll)
 {
     const weft_i_coll *first = c->calls;
-    if (list_kind(coll->kind) < 0)
+    if (weft_i_kind_list_of(coll->kind) < 0)
         return weft_i_fail(WEFT_ERR_STATE,
                            "%s: group \"%s\" collects calls (weft_coalesce_open); only all_reduce, "
                            "all_gather and reduce_scatter can be collected",
@@ -152,7 +137,7 @@ static weft_status fill(weft_i_coll *coll, const coalesce *c, weft_group *group)
 {
     uint32_t digest = 0;
     weft_i_coll_kind kind =
-        c->count ? (weft_i_coll_kind)list_kind(c->calls->kind) : WEFT_I_ALL_REDUCE_LIST;
+        c->count ? (weft_i_coll_kind)weft_i_kind_list_of(c->calls->kind) : WEFT_I_ALL_REDUCE_LIST;
     WEFT_TRY(weft_i_fill_begin(coll, kind, group));
     coll->list = weft_i_list_new(c->count);
     if (!coll->list)

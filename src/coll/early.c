@@ -8,24 +8,15 @@
 void weft_i_early_prepare(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
-    bool root = lane->me == coll->root, pulls = false;
+    bool pulls = weft_i_kind_is(coll->kind, WEFT_I_PULLS) && !coll->in_splits;
     size_t part = coll->count * coll->item;
-    switch (coll->kind) { /* what certainly pulls, where it pulls at all */
-    case WEFT_I_ALL_GATHER:
-        pulls = !places->out;
-        break;
-    case WEFT_I_GATHER:
-        pulls = root && !places->out;
-        break;
-    case WEFT_I_ALL_TO_ALL:
-        pulls = !coll->in_splits && (!places->out || part < WEFT_I_PUSH_FROM);
-        break;
-    case WEFT_I_SCATTER:
-        pulls = !root;
-        break;
-    default:
-        break;
-    }
+    if (weft_i_kind_is(coll->kind, WEFT_I_TO_ROOT)) /* the others give, the root takes */
+        pulls = pulls && lane->me == coll->root;
+    if (weft_i_kind_is(coll->kind, WEFT_I_FROM_ROOT)) /* the root gives, the others take */
+        pulls = pulls && lane->me != coll->root;
+    /* Into an output that all can reach others may push instead. */
+    else if (places->out)
+        pulls = pulls && weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS) && part < WEFT_I_PUSH_FROM;
     /* Between threads memory that was given back is not there to be read. */
     bool reaches = places->peek || places->in || places->out;
     coll->early = pulls && reaches && lane->peek != WEFT_I_PEEK_THREADS ? places : NULL;
@@ -67,8 +58,9 @@ static void take_from(weft_i_coll *coll, int rank)
 {
     const weft_i_lane *lane = coll->lane;
     size_t part = coll->count * coll->item;
-    size_t at = weft_i_coll_has_parts(coll->kind) ? (size_t)lane->me * part : 0;
-    char *to = coll->out + (coll->kind == WEFT_I_SCATTER ? 0 : (size_t)rank * part);
+    size_t at = weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS) ? (size_t)lane->me * part : 0;
+    bool places = weft_i_kind_is(coll->kind, WEFT_I_PLACES_PARTS);
+    char *to = coll->out + (places ? (size_t)rank * part : 0);
     if (!part || !weft_i_lane_has_come(lane, rank))
         return;
     weft_i_spot spot = *(const weft_i_spot *)(const void *)weft_i_lane_coming_payload(lane, rank);
@@ -82,7 +74,7 @@ void weft_i_early_take(weft_i_coll *coll)
     const weft_i_lane *lane = coll->lane;
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        if (coll->kind != WEFT_I_SCATTER || rank == coll->root)
+        if (!weft_i_kind_is(coll->kind, WEFT_I_FROM_ROOT) || rank == coll->root)
             take_from(coll, rank);
     }
 }

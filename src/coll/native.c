@@ -99,7 +99,7 @@ weft_status weft_i_native_run(const weft_i_coll *coll)
     bool pair = coll->kind == WEFT_I_SEND || coll->kind == WEFT_I_RECV;
     if (!pair)
         WEFT_TRY(weft_i_group_check_mute(&coll->call));
-    if (weft_i_coll_is_object(coll->kind))
+    if (weft_i_kind_is(coll->kind, WEFT_I_IS_OBJECT))
         return weft_i_native_object(coll);
     if (!kinds[coll->kind])
         return weft_i_fail(WEFT_ERR_UNSUPPORTED,

@@ -4,15 +4,15 @@
 
 bool weft_i_show_flows(const weft_i_coll *coll)
 {
-    bool one_way = coll->kind == WEFT_I_BROADCAST || coll->kind == WEFT_I_GATHER ||
-                   coll->kind == WEFT_I_REDUCE;
+    bool one_way = weft_i_kind_is(coll->kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT) &&
+                   !weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS);
     return one_way && weft_i_flow_pays(coll->lane, coll->count * coll->item);
 }
 
 /* Bytes of the input that only this rank reads: its own part, where the input has parts. */
 static weft_i_span own_part(const weft_i_coll *coll)
 {
-    if (!weft_i_coll_has_parts(coll->kind))
+    if (!weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS))
         return (weft_i_span){coll->in_bytes, 0};
     size_t part = coll->count * coll->item;
     return (weft_i_span){(size_t)coll->lane->me * part, part};
