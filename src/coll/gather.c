@@ -4,8 +4,8 @@
  * ones are pulled from symmetric inputs or pushed into symmetric outputs; ordinary ones go through
  * the stage in pieces, one sync each.
  */
+#include "coll/enter.h"
 #include "coll/pipeline.h"
-#include "coll/show.h"
 
 /* Takes what all have shown. */
 static weft_status take_shown(weft_i_coll *coll)
@@ -13,14 +13,14 @@ static weft_status take_shown(weft_i_coll *coll)
     const weft_i_lane *lane = coll->lane;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        WEFT_TRY(weft_i_show_take(coll, rank, coll->out + (size_t)rank * coll->in_bytes));
+        WEFT_TRY(weft_i_eager_take(coll, rank, coll->out + (size_t)rank * coll->in_bytes));
     }
     return WEFT_OK;
 }
 
 static weft_status gather_shown(weft_i_coll *coll, bool gives, bool wanted)
 {
-    WEFT_TRY(weft_i_show_and_enter(coll, gives, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
+    WEFT_TRY(weft_i_enter_eager(coll, gives, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
     return wanted ? take_shown(coll) : WEFT_OK;
 }
 
@@ -92,22 +92,22 @@ static weft_status gather_pipeline(weft_i_coll *coll, bool gives, bool wanted)
 static weft_status gather_flow(weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
-    weft_i_flow flow = weft_i_flow_long(lane, coll->in_bytes);
+    weft_i_fifo fifo = weft_i_fifo_long(lane, coll->in_bytes);
     if (lane->me != coll->root) {
-        WEFT_TRY(weft_i_flow_write(coll, &flow, coll->in, coll->root));
+        WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->in, coll->root));
         return weft_i_coll_sync(coll);
     }
-    for (size_t k = 0; k < weft_i_flow_chunks(&flow); k++) {
-        size_t at = k * flow.chunk, bytes = weft_i_flow_bytes(&flow, k);
+    for (size_t k = 0; k < weft_i_fifo_chunks(&fifo); k++) {
+        size_t at = k * fifo.chunk, bytes = weft_i_fifo_bytes(&fifo, k);
         weft_i_coll_put_own(coll, coll->out + (size_t)lane->me * coll->in_bytes + at, coll->in + at,
                             bytes);
         for (int i = 1; i < lane->size; i++) {
             int rank = (lane->me + i) % lane->size;
-            WEFT_TRY(weft_i_flow_await(coll, &flow, rank, k));
+            WEFT_TRY(weft_i_fifo_await(coll, &fifo, rank, k));
             memcpy(coll->out + (size_t)rank * coll->in_bytes + at,
-                   weft_i_flow_chunk(&flow, lane, rank, k), bytes);
+                   weft_i_fifo_chunk(&fifo, lane, rank, k), bytes);
         }
-        weft_i_flow_take(coll, &flow, k);
+        weft_i_fifo_drain(coll, &fifo, k);
     }
     return weft_i_coll_sync(coll);
 }
@@ -117,10 +117,10 @@ weft_status weft_i_coll_all_gather(weft_i_coll *coll)
     if (coll->algorithm != WEFT_I_ALGO_LARGE)
         return gather_shown(coll, true, true);
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes, WEFT_I_GIVES));
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->in_bytes, WEFT_I_GIVES));
     if (places.all_shown)
         return take_shown(coll);
-    if (weft_i_coll_pushes(&places, coll->in_bytes))
+    if (weft_i_places_push(&places, coll->in_bytes))
         return push_part(coll, &places);
     if (places.all_in || places.peek)
         return pull_parts(coll, &places, true);
@@ -133,18 +133,18 @@ weft_status weft_i_coll_gather(weft_i_coll *coll)
     if (coll->algorithm != WEFT_I_ALGO_LARGE)
         return gather_shown(coll, !wanted, wanted);
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes,
-                                           wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->in_bytes,
+                                  wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
     /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
     const weft_i_pairing *common = places.all_out ? places.out : places.all_in ? places.in : NULL;
     weft_i_places root = {.out = (weft_i_pairing *)common};
     if (places.all_shown)
         return wanted ? take_shown(coll) : WEFT_OK;
-    if (weft_i_coll_touch_out(coll, common, coll->root))
+    if (weft_i_touch_out(coll, common, coll->root))
         return push_to_root(coll, &root);
     if (places.all_in || places.peek)
         return pull_parts(coll, &places, wanted);
-    if (weft_i_flow_pays(coll->lane, coll->in_bytes))
+    if (weft_i_fifo_pays(coll->lane, coll->in_bytes))
         return gather_flow(coll);
     return gather_pipeline(coll, !wanted, wanted);
 }

@@ -4,7 +4,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "coll/call.h"
+#include "coll/choose.h"
 #include "coll/peek.h"
 #include "fabric/quarrel.h"
 
@@ -25,7 +25,7 @@ static void destroy(weft_i_object *object)
     WEFT_OS->free(lane->targets);
     WEFT_OS->free(lane->factors);
     WEFT_OS->free(lane->samples);
-    WEFT_OS->free(lane->early);
+    WEFT_OS->free(lane->prefetched);
     weft_i_object_free(object);
 }
 
@@ -47,11 +47,11 @@ static weft_i_lane *allocate(const weft_group *group)
     lane->targets = WEFT_OS->alloc(size * sizeof *lane->targets);
     lane->factors = WEFT_OS->alloc(size * sizeof *lane->factors);
     lane->samples = WEFT_OS->alloc(size * sizeof *lane->samples);
-    lane->early = WEFT_OS->alloc(size * sizeof *lane->early);
+    lane->prefetched = WEFT_OS->alloc(size * sizeof *lane->prefetched);
     lane->mail = weft_i_mail_new(group->size);
     lane->splits_at = round_up(sizeof(weft_i_lane_head), WEFT_I_LINE);
     lane->splits_stride = round_up(2 * size * sizeof(uint64_t), WEFT_I_LINE);
-    if (lane->sources && lane->targets && lane->factors && lane->samples && lane->early &&
+    if (lane->sources && lane->targets && lane->factors && lane->samples && lane->prefetched &&
         lane->mail)
         return lane;
     weft_i_object_drop(lane);
@@ -169,7 +169,7 @@ typedef struct sought {
 static bool is_shown(void *arg)
 {
     const sought *it = arg;
-    /* Pairs with the release in weft_i_lane_enter: the card is complete. */
+    /* Pairs with the release in weft_i_lane_await: the card is complete. */
     return atomic_load_explicit(&it->card->shown, memory_order_acquire) == it->epoch;
 }
 
@@ -284,7 +284,7 @@ weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call, in
     weft_i_stay stay = stay_of(lane, needed);
     weft_status status = weft_i_group_settle(call, point, &stay, needed, timeout_ms);
     if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
-        weft_i_group_spoil(call->group, status); /* as in weft_i_lane_enter */
+        weft_i_group_spoil(call->group, status); /* as in weft_i_lane_await */
     WEFT_TRY(status);
     while (newest != needed && !weft_i_signal_is_settled(point, newest))
         newest--;
@@ -303,48 +303,53 @@ static void count(weft_i_lane *lane, int whom, uint32_t digest)
         lane->settled = lane->epoch;
 }
 
-/* The group has ended; others may still read what the call was that ended it, so that no card of
- * ours is shown any more. */
-static weft_status tell_end(weft_i_lane *lane, const weft_i_call *call, weft_i_telling *tell,
-                            void *who)
+void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_call *call, int whom, uint32_t digest,
+                        weft_i_arrival *out)
 {
-    weft_i_card unshown;
-    weft_status status = weft_i_group_check_revoked(call);
-    if (status != WEFT_ERR_MISMATCH)
-        return status;
-    tell(who, &unshown, false);
-    return fail_mismatch(lane, call, &unshown, true);
+    out->whom = whom;
+    out->digest = weft_i_digest(lane->chain, digest);
+    out->meeting.culprit = -1;
+    out->status = WEFT_OK;
+    out->came = false;
+    out->card = &out->unshown;
+    if (weft_i_group_revoker(call->group))
+        return; /* others may still read our card of the call that ended the group */
+    out->card = card_of(lane, lane->me, lane->epoch + 1);
+    out->point = entry_point(lane, whom == WEFT_I_FOR_NOBODY ? 0 : whom + 1);
+    /* Relaxed: the arrival carries it. */
+    atomic_store_explicit(&out->card->shown, lane->epoch, memory_order_relaxed);
+    if (whom == WEFT_I_FOR_NOBODY)
+        weft_i_signal_arrive(out->point, out->digest);
+    else
+        out->status = weft_i_signal_come(out->point, out->digest, &out->meeting);
+    out->came = out->status == WEFT_OK;
 }
 
-weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, int whom, uint32_t digest,
-                              int64_t timeout_ms, weft_i_telling *tell, void *who)
+/* Says why the group has ended. */
+static weft_status tell_end(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card)
 {
-    if (weft_i_group_revoker(call->group))
-        return tell_end(lane, call, tell, who);
-    weft_i_point *point = entry_point(lane, whom == WEFT_I_FOR_NOBODY ? 0 : whom + 1);
-    weft_i_card *card = card_of(lane, lane->me, lane->epoch + 1);
-    weft_i_meeting meeting = {.culprit = -1};
-    weft_status status = WEFT_OK;
-    digest = weft_i_digest(lane->chain, digest);
-    /* Relaxed: the arrival carries it. */
-    atomic_store_explicit(&card->shown, lane->epoch, memory_order_relaxed);
-    if (whom == WEFT_I_FOR_NOBODY)
-        weft_i_signal_arrive(point, digest);
-    else
-        status = weft_i_signal_come(point, digest, &meeting);
-    tell(who, card, status == WEFT_OK);
+    weft_status status = weft_i_group_check_revoked(call);
+    return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, card, true) : status;
+}
+
+weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_call *call, weft_i_arrival *arrival,
+                              int64_t timeout_ms)
+{
+    weft_status status = arrival->status;
+    if (arrival->card == &arrival->unshown)
+        return tell_end(lane, call, arrival->card);
     /* Pairs with the acquire in is_shown. */
-    atomic_store_explicit(&card->shown, lane->epoch + 1, memory_order_release);
-    if (status == WEFT_OK && whom != WEFT_I_FOR_NOBODY) {
+    atomic_store_explicit(&arrival->card->shown, lane->epoch + 1, memory_order_release);
+    if (status == WEFT_OK && arrival->whom != WEFT_I_FOR_NOBODY) {
         weft_i_stay stay = stay_of(lane, lane->epoch + 1);
-        status = weft_i_group_await(call, point, &stay, timeout_ms, &meeting);
+        status = weft_i_group_await(call, arrival->point, &stay, timeout_ms, &arrival->meeting);
     }
     if (status == WEFT_OK) {
-        count(lane, whom, digest);
+        count(lane, arrival->whom, arrival->digest);
         return WEFT_OK;
     }
     if (status == WEFT_ERR_MISMATCH && !weft_i_quarrel_told(call->group))
-        fail_mismatch(lane, call, card, meeting.culprit < 0);
+        fail_mismatch(lane, call, arrival->card, arrival->meeting.culprit < 0);
     if (weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* so that all get out, with the same cause */
     return status;

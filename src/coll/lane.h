@@ -42,8 +42,8 @@ typedef struct weft_i_lane_head {
     weft_i_entry entry[WEFT_I_TURNS];
     _Alignas(
         WEFT_I_LINE) _Atomic uint64_t step; /* as an arrival word, for phases after the entry */
-    _Alignas(WEFT_I_LINE) _Atomic uint64_t flowed; /* chunks that are there: see flow.h */
-    _Alignas(WEFT_I_LINE) _Atomic uint64_t taken;  /* chunks that this rank has taken */
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t filled;  /* chunks that are there: see flow.h */
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t drained; /* chunks that this rank has taken */
     /* What nobody else reads as long as all goes well; far from lines that they do read. */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t entry_pass, step_pass; /* see base/signal.h */
     weft_i_card card[WEFT_I_TURNS];                               /* by turns, as the entries */
@@ -73,7 +73,18 @@ typedef struct weft_i_sample {
     bool can;
 } weft_i_sample;
 
-typedef struct weft_i_spot weft_i_spot; /* where a rank's operands lie: call.h */
+/* Where a rank's operands lie, as it shows beside its arrival (locations.h).  Serial 0 is ordinary
+ * memory. */
+typedef struct weft_i_spot {
+    uint32_t in_serial, out_serial;
+    uint32_t shown;   /* 1: what others read of the input is in its eager buffer */
+    uint32_t attempt; /* a number for each try to enter; not 0 */
+    uint64_t in_offset, out_offset;
+    uint64_t in_address, out_address; /* in its own memory */
+    double factor;
+} weft_i_spot;
+
+_Static_assert(sizeof(weft_i_spot) <= WEFT_I_TINY, "a location travels beside the arrival word");
 
 typedef struct weft_i_lane {
     weft_i_object object;
@@ -94,10 +105,10 @@ typedef struct weft_i_lane {
     void **targets;
     double *factors;
     weft_i_peek_way peek;
-    weft_i_sample *samples; /* of memory, by rank: whose process is which */
-    weft_i_spot *early;     /* by rank: what was used before the entry (early.h) */
-    uint32_t attempts;      /* entries with spots that were tried so far */
-    weft_i_queue *queue;    /* NULL until something is posted */
+    weft_i_sample *samples;  /* of memory, by rank: whose process is which */
+    weft_i_spot *prefetched; /* by rank: what was used before the entry (eager.h) */
+    uint32_t attempts;       /* entries with spots that were tried so far */
+    weft_i_queue *queue;     /* NULL until something is posted */
     atomic_bool aside; /* the helper runs beside who needs its core: it sleeps instead of spinning.
                           Relaxed: a hint */
     weft_i_mail *mail; /* letters under way */
@@ -177,14 +188,28 @@ weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call, in
 /* For whom an entry waits: all; nobody; or, if not negative, one rank. */
 enum { WEFT_I_FOR_ALL = -1, WEFT_I_FOR_NOBODY = -2 };
 
-/* Who enters an operation: fills its card, and (`came`) does what else can be done while the
- * arrival is on its way. */
-typedef void weft_i_telling(void *who, weft_i_card *card, bool came);
+/* A rank between its arrival at an operation and the end of its waiting. */
+typedef struct weft_i_arrival {
+    weft_i_card *card; /* to be filled by the caller before it waits */
+    bool came;         /* the arrival is out: others may act on it */
+    int whom;
+    uint32_t digest;
+    weft_status status;
+    weft_i_meeting meeting;
+    weft_i_point *point;
+    weft_i_card unshown; /* the card, where no arrival was made */
+} weft_i_arrival;
 
-/* Enters the next operation: shows the payload, filled before, and a card, which `tell` fills, and
- * waits until those have entered too.  On a timeout nothing has happened. */
-weft_status weft_i_lane_enter(weft_i_lane *lane, const weft_i_call *call, int whom, uint32_t digest,
-                              int64_t timeout_ms, weft_i_telling *tell, void *who);
+/*
+ * Arrives at the next operation, with the payload that was filled before.  The caller then fills
+ * the card and does what can be done while the arrival travels.
+ */
+void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_call *call, int whom, uint32_t digest,
+                        weft_i_arrival *out);
+
+/* Shows the card and waits until those have arrived too.  On a timeout nothing has happened. */
+weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_call *call, weft_i_arrival *arrival,
+                              int64_t timeout_ms);
 
 /* A barrier inside an operation.  A failure here leaves the others in the middle: the group is
  * revoked. */

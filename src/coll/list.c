@@ -6,6 +6,7 @@
  * its last use (as in reduce.c and gather.c).
  */
 #include "coll/list.h"
+#include "coll/enter.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -264,11 +265,11 @@ weft_status weft_i_list_all_reduce(weft_i_coll *coll)
     size_t total = coll->list->bytes;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         stage(coll, lane->epoch + 1, 0, total, 1, 0);
-        WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+        WEFT_TRY(weft_i_enter(coll));
         fold_range(coll, lane->epoch, 0, total, 0, NULL);
         return WEFT_OK;
     }
-    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    WEFT_TRY(weft_i_enter(coll));
     weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, WEFT_I_SLOT),
                             .put = put_list,
                             .take = fold_list,
@@ -306,11 +307,11 @@ static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
     size_t total = coll->list->bytes;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         stage(coll, lane->epoch + 1, 0, total, parts, total);
-        WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+        WEFT_TRY(weft_i_enter(coll));
         take(coll, lane->epoch, 0, total, total);
         return WEFT_OK;
     }
-    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    WEFT_TRY(weft_i_enter(coll));
     showing s = {parts, WEFT_I_SLOT / (size_t)parts / ALIGN * ALIGN, take};
     weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, s.piece),
                             .put = put_shown,

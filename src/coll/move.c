@@ -3,9 +3,9 @@
  * Moving: broadcast, scatter and all_to_all.  As in gather.c: shown at the entry when small, pulled
  * from symmetric memory when large, in pieces through the stage otherwise.
  */
+#include "coll/enter.h"
 #include "coll/list.h"
 #include "coll/pipeline.h"
-#include "coll/show.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -16,7 +16,7 @@ enum { PIECE_LEAST = 16 << 10 };
 static weft_status show_from_root(weft_i_coll *coll)
 {
     bool root = coll->lane->me == coll->root;
-    return weft_i_show_and_enter(coll, root, root ? WEFT_I_FOR_NOBODY : coll->root);
+    return weft_i_enter_eager(coll, root, root ? WEFT_I_FOR_NOBODY : coll->root);
 }
 
 static weft_i_gift gift_of_root(const weft_i_coll *coll)
@@ -39,11 +39,11 @@ static size_t piece_for(const weft_i_lane *lane, size_t total, size_t most)
 
 static weft_status broadcast_flow(weft_i_coll *coll)
 {
-    weft_i_flow flow = weft_i_flow_long(coll->lane, coll->in_bytes);
+    weft_i_fifo fifo = weft_i_fifo_long(coll->lane, coll->in_bytes);
     if (coll->lane->me == coll->root)
-        WEFT_TRY(weft_i_flow_write(coll, &flow, coll->in, -1));
+        WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->in, -1));
     else
-        WEFT_TRY(weft_i_flow_read(coll, &flow, coll->root, coll->out));
+        WEFT_TRY(weft_i_fifo_read(coll, &fifo, coll->root, coll->out));
     return weft_i_coll_sync(coll);
 }
 
@@ -104,17 +104,17 @@ weft_status weft_i_coll_broadcast(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(show_from_root(coll));
-        return weft_i_show_take(coll, coll->root, coll->out);
+        return weft_i_eager_take(coll, coll->root, coll->out);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes, gift_of_root(coll)));
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->in_bytes, gift_of_root(coll)));
     if (places.all_shown)
-        return weft_i_show_take(coll, coll->root, coll->out);
+        return weft_i_eager_take(coll, coll->root, coll->out);
     if (places.all_in)
         return broadcast_copies(coll, &places);
     if (places.peek)
         return pull_from_root(coll, &places, 0);
-    if (weft_i_flow_pays(coll->lane, coll->in_bytes))
+    if (weft_i_fifo_pays(coll->lane, coll->in_bytes))
         return broadcast_flow(coll);
     return broadcast_pipeline(coll);
 }
@@ -181,36 +181,36 @@ static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
 typedef struct sharing {
     int served;          /* ranks behind the root to whom parts flow */
     size_t part, pieces; /* bytes of a part, chunks of it */
-    weft_i_flow flow;    /* a chunk for each of them in turn */
+    weft_i_fifo fifo;    /* a chunk for each of them in turn */
 } sharing;
 
 static sharing share(const weft_i_coll *coll)
 {
     sharing s = {.served = coll->lane->size / 2, .part = coll->count * coll->item};
-    s.flow = weft_i_flow_long(coll->lane, s.part);
-    s.pieces = weft_i_flow_chunks(&s.flow);
-    s.flow.total = s.pieces * (size_t)s.served * s.flow.chunk;
+    s.fifo = weft_i_fifo_long(coll->lane, s.part);
+    s.pieces = weft_i_fifo_chunks(&s.fifo);
+    s.fifo.total = s.pieces * (size_t)s.served * s.fifo.chunk;
     return s;
 }
 
 static size_t piece_bytes(const sharing *s, size_t piece)
 {
-    return weft_i_coll_min(s->flow.chunk, s->part - piece * s->flow.chunk);
+    return weft_i_coll_min(s->fifo.chunk, s->part - piece * s->fifo.chunk);
 }
 
 static weft_status serve(weft_i_coll *coll, const sharing *s)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t around = weft_i_flow_around(&s->flow);
+    size_t around = weft_i_fifo_around(&s->fifo);
     for (size_t k = 0; k < s->pieces * (size_t)s->served; k++) {
         size_t piece = k / (size_t)s->served;
         int rank = (lane->me + 1 + (int)(k % (size_t)s->served)) % lane->size;
         if (k >= around) {
             int last = (lane->me + 1 + (int)((k - around) % (size_t)s->served)) % lane->size;
-            WEFT_TRY(weft_i_flow_await_taken(coll, &s->flow, k - around, last));
+            WEFT_TRY(weft_i_fifo_await_drained(coll, &s->fifo, k - around, last));
         }
-        weft_i_flow_put(coll, &s->flow, k,
-                        coll->in + (size_t)rank * s->part + piece * s->flow.chunk,
+        weft_i_fifo_put(coll, &s->fifo, k,
+                        coll->in + (size_t)rank * s->part + piece * s->fifo.chunk,
                         piece_bytes(s, piece));
     }
     weft_i_coll_put_own(coll, coll->out, coll->in + (size_t)lane->me * s->part, s->part);
@@ -221,10 +221,10 @@ static weft_status be_served(weft_i_coll *coll, const sharing *s, int place)
 {
     for (size_t piece = 0; piece < s->pieces; piece++) {
         size_t k = piece * (size_t)s->served + (size_t)place;
-        WEFT_TRY(weft_i_flow_await(coll, &s->flow, coll->root, k));
-        memcpy(coll->out + piece * s->flow.chunk,
-               weft_i_flow_chunk(&s->flow, coll->lane, coll->root, k), piece_bytes(s, piece));
-        weft_i_flow_take(coll, &s->flow, k);
+        WEFT_TRY(weft_i_fifo_await(coll, &s->fifo, coll->root, k));
+        memcpy(coll->out + piece * s->fifo.chunk,
+               weft_i_fifo_chunk(&s->fifo, coll->lane, coll->root, k), piece_bytes(s, piece));
+        weft_i_fifo_drain(coll, &s->fifo, k);
     }
     return WEFT_OK;
 }
@@ -248,7 +248,7 @@ static weft_status scatter_shared(weft_i_coll *coll, const weft_i_places *places
 static weft_status take_my_part(const weft_i_coll *coll)
 {
     size_t part = coll->count * coll->item;
-    const char *from = weft_i_shown_by(coll, coll->root) + (size_t)coll->lane->me * part;
+    const char *from = weft_i_eager_of(coll, coll->root) + (size_t)coll->lane->me * part;
     if (coll->lane->me == coll->root)
         weft_i_coll_put_own(coll, coll->out, from, part);
     else
@@ -265,16 +265,16 @@ weft_status weft_i_coll_scatter(weft_i_coll *coll)
         return take_my_part(coll);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, part, gift_of_root(coll)));
+    WEFT_TRY(weft_i_enter_located(coll, &places, part, gift_of_root(coll)));
     /* Others touch the root's input if theirs lie there too, or in the memory of all outputs. */
     const weft_i_pairing *common = places.all_in ? places.in : places.all_out ? places.out : NULL;
     weft_i_places root = {.in = (weft_i_pairing *)common,
-                          .all_in = weft_i_coll_touch_in(coll, common, coll->root) != NULL};
+                          .all_in = weft_i_touch_in(coll, common, coll->root) != NULL};
     if (places.all_shown)
         return take_my_part(coll);
     if (root.all_in || places.peek)
         return pull_from_root(coll, &root, mine);
-    if (lane->peek == WEFT_I_PEEK_KERNEL && weft_i_flow_pays(lane, part))
+    if (lane->peek == WEFT_I_PEEK_KERNEL && weft_i_fifo_pays(lane, part))
         return scatter_shared(coll, &root);
     return parts_pipeline(coll, true);
 }
@@ -313,7 +313,7 @@ static weft_status take_shown(const weft_i_coll *coll)
     weft_i_coll_put_own(coll, coll->out + mine, coll->in + mine, part);
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_coll_put(coll->out + (size_t)rank * part, weft_i_shown_by(coll, rank) + mine, part);
+        weft_i_coll_put(coll->out + (size_t)rank * part, weft_i_eager_of(coll, rank) + mine, part);
     }
     return WEFT_OK;
 }
@@ -322,14 +322,14 @@ static weft_status all_to_all_equal(weft_i_coll *coll)
 {
     size_t part = coll->count * coll->item;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(weft_i_show_and_enter(coll, true, WEFT_I_FOR_ALL));
+        WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
         return take_shown(coll);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, part, WEFT_I_GIVES));
+    WEFT_TRY(weft_i_enter_located(coll, &places, part, WEFT_I_GIVES));
     if (places.all_shown)
         return take_shown(coll);
-    if (weft_i_coll_pushes(&places, part))
+    if (weft_i_places_push(&places, part))
         return push_equal(coll, &places);
     if (places.all_in || places.peek)
         return pull_equal(coll, &places);
@@ -452,8 +452,7 @@ static weft_status all_to_all_uneven(weft_i_coll *coll)
     weft_i_places places;
     size_t largest = 0;
     write_splits(coll);
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->list ? 0 : SIZE_MAX,
-                                           WEFT_I_NEVER_SHOWN));
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->list ? 0 : SIZE_MAX, WEFT_I_NEVER_SHOWN));
     WEFT_TRY(check_splits(coll, &largest));
     bool peek = places.peek && largest >= coll->single_from;
     return !coll->list && (places.all_in || peek) ? pull_uneven(coll, &places)

@@ -7,8 +7,8 @@
  * one pass and no copy.  Large and ordinary: pieces go through the stage, folded by slices, with
  * one sync per piece (see `pipeline`).
  */
+#include "coll/enter.h"
 #include "coll/pipeline.h"
-#include "coll/show.h"
 
 /* Bytes, times the ranks squared: up to here loads of others' lines take less than stores to them.
  */
@@ -26,23 +26,23 @@ static void aim_at_shown(weft_i_coll *coll, size_t first)
 {
     weft_i_coll_read_factors(coll);
     for (int rank = 0; rank < coll->lane->size; rank++)
-        coll->lane->sources[rank] = weft_i_shown_by(coll, rank) + first * coll->item;
+        coll->lane->sources[rank] = weft_i_eager_of(coll, rank) + first * coll->item;
 }
 
 /* Folds chunk by chunk, as they come. */
 static weft_status fold_flowing(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
-    weft_i_flow flow = weft_i_flow_shown(lane->epoch, coll->in_bytes);
-    for (size_t k = 0; k < weft_i_flow_chunks(&flow); k++) {
+    weft_i_fifo fifo = weft_i_fifo_eager(lane->epoch, coll->in_bytes);
+    for (size_t k = 0; k < weft_i_fifo_chunks(&fifo); k++) {
         for (int rank = 0; rank < lane->size; rank++) {
             if (rank != lane->me)
-                WEFT_TRY(weft_i_flow_await(coll, &flow, rank, k));
-            lane->sources[rank] = rank == lane->me ? coll->in + k * flow.chunk
-                                                   : weft_i_flow_chunk(&flow, lane, rank, k);
+                WEFT_TRY(weft_i_fifo_await(coll, &fifo, rank, k));
+            lane->sources[rank] = rank == lane->me ? coll->in + k * fifo.chunk
+                                                   : weft_i_fifo_chunk(&fifo, lane, rank, k);
         }
-        weft_i_coll_fold_to(coll, coll->out + k * flow.chunk,
-                            weft_i_flow_bytes(&flow, k) / coll->item);
+        weft_i_coll_fold_to(coll, coll->out + k * fifo.chunk,
+                            weft_i_fifo_bytes(&fifo, k) / coll->item);
     }
     return WEFT_OK;
 }
@@ -51,7 +51,7 @@ static weft_status fold_flowing(weft_i_coll *coll)
 static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
 {
     aim_at_shown(coll, first);
-    if (weft_i_show_flows(coll))
+    if (weft_i_eager_is_chunked(coll))
         return fold_flowing(coll);
     weft_i_coll_fold_to(coll, coll->out, count);
     return WEFT_OK;
@@ -63,7 +63,7 @@ static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
 static void aim_at_inputs(weft_i_coll *coll, const weft_i_places *places, size_t first)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
-        coll->lane->sources[rank] = weft_i_coll_in_of(coll, places, rank) + first * coll->item;
+        coll->lane->sources[rank] = weft_i_touch_in(coll, places->in, rank) + first * coll->item;
 }
 
 /* Points lane->sources at element `first` of everybody's slot, and at `own` for us. */
@@ -85,7 +85,7 @@ static weft_status two_shot(weft_i_coll *coll, const weft_i_places *places, bool
         int rank = (lane->me + i) % lane->size; /* our own first; not all at the same peer */
         if (!to_root || rank == coll->root)
             lane->targets[outputs++] =
-                weft_i_coll_out_of(coll, places, rank) + mine.first * coll->item;
+                weft_i_touch_out(coll, places->out, rank) + mine.first * coll->item;
     }
     weft_i_coll_fold(coll, outputs, mine.count);
     return weft_i_coll_sync(coll);
@@ -139,7 +139,7 @@ static weft_status fold_fetched(weft_i_coll *coll, const weft_i_places *places, 
         int rank = (lane->me + i) % lane->size;
         lane->sources[rank] = room + (size_t)(i - 1) * apart;
         if (places->all_in)
-            lane->sources[rank] = weft_i_coll_in_of(coll, places, rank) + span.first * coll->item;
+            lane->sources[rank] = weft_i_touch_in(coll, places->in, rank) + span.first * coll->item;
         else
             WEFT_TRY(weft_i_coll_fetch(coll, places, rank, span.first * coll->item,
                                        room + (size_t)(i - 1) * apart, bytes));
@@ -341,14 +341,14 @@ static void move_in(weft_i_coll *coll)
 weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(weft_i_show_and_enter(coll, true, WEFT_I_FOR_ALL));
+        WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
         return fold_shown(coll, 0, coll->count);
     }
     weft_i_places places;
     if (coll->in_bytes > coll->shown_up_to)
         move_in(coll);
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->in_bytes / (size_t)coll->lane->size,
-                                           WEFT_I_GIVES));
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->in_bytes / (size_t)coll->lane->size,
+                                  WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
     if (places.all_shown)
         return fold_shown(coll, 0, coll->count);
@@ -367,19 +367,18 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
 {
     bool wanted = coll->lane->me == coll->root;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(weft_i_show_and_enter(coll, !wanted, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
+        WEFT_TRY(weft_i_enter_eager(coll, !wanted, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
         return wanted ? fold_shown(coll, 0, coll->count) : WEFT_OK;
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, 0,
-                                           wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
+    WEFT_TRY(weft_i_enter_located(coll, &places, 0, wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
     /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
     weft_i_pairing *common = places.all_out ? places.out : places.in;
     weft_i_places root = {.in = places.in, .out = common};
     if (places.all_shown)
         return wanted ? fold_shown(coll, 0, coll->count) : WEFT_OK;
-    if (places.all_in && weft_i_coll_touch_out(coll, common, coll->root))
+    if (places.all_in && weft_i_touch_out(coll, common, coll->root))
         return two_shot(coll, &root, true);
     return pipeline(coll, &places, wanted);
 }
@@ -439,11 +438,11 @@ static weft_status scatter_pipeline(weft_i_coll *coll)
 weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
-        WEFT_TRY(weft_i_show_and_enter(coll, true, WEFT_I_FOR_ALL));
+        WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
         return fold_shown(coll, (size_t)coll->lane->me * coll->count, coll->count);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_coll_enter_with_places(coll, &places, coll->out_bytes, WEFT_I_GIVES));
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->out_bytes, WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
     if (places.all_shown)
         return fold_shown(coll, (size_t)coll->lane->me * coll->count, coll->count);

@@ -6,6 +6,7 @@
  * its last use.
  */
 #include "coll/stream.h"
+#include "coll/enter.h"
 
 #include "base/status.h"
 #include "coll/pipeline.h"
@@ -31,7 +32,7 @@ weft_status weft_i_stream_enter(weft_i_coll *coll, weft_i_stream *stream)
 {
     weft_i_lane *lane = coll->lane;
     show(coll, stream, weft_i_lane_show(lane, lane->me, lane->epoch + 1), WEFT_I_SHOW);
-    return weft_i_coll_enter_with_factor(coll);
+    return weft_i_enter(coll);
 }
 
 typedef struct rest {

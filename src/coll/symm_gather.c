@@ -7,6 +7,7 @@
 #include "weft/symm_coll.h"
 
 #include "base/status.h"
+#include "coll/enter.h"
 #include "coll/fill.h"
 #include "coll/symm_reach.h"
 #include "coll/work.h"
@@ -14,7 +15,7 @@
 /* My bytes into everybody's output at my place. */
 weft_status weft_i_symm_push(weft_i_coll *coll)
 {
-    WEFT_TRY(weft_i_coll_enter_with_data(coll, NULL, 0));
+    WEFT_TRY(weft_i_enter(coll));
     const weft_i_lane *lane = coll->lane;
     size_t at = (size_t)lane->me * coll->in_bytes;
     for (int i = 0; i < lane->size; i++) {

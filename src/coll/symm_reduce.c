@@ -8,6 +8,7 @@
 #include "weft/symm_coll.h"
 
 #include "base/status.h"
+#include "coll/enter.h"
 #include "coll/fill.h"
 #include "coll/symm_reach.h"
 
@@ -20,7 +21,7 @@ weft_status weft_i_symm_one_shot(weft_i_coll *coll)
     bool wanted = coll->kind != WEFT_I_MULTIMEM_ONE_SHOT_REDUCE || coll->lane->me == coll->root;
     if (coll->plan)
         weft_i_coll_put(coll->in, coll->plan, coll->in_bytes);
-    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    WEFT_TRY(weft_i_enter(coll));
     weft_i_reach_aim(coll, coll->reach, 0);
     if (wanted)
         weft_i_coll_fold_to(coll, coll->out, coll->count);
@@ -29,7 +30,7 @@ weft_status weft_i_symm_one_shot(weft_i_coll *coll)
 
 weft_status weft_i_symm_two_shot(weft_i_coll *coll)
 {
-    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    WEFT_TRY(weft_i_enter(coll));
     weft_i_lane *lane = coll->lane;
     weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
     weft_i_reach_aim(coll, coll->reach, mine.first * coll->item);
@@ -42,7 +43,7 @@ weft_status weft_i_symm_two_shot(weft_i_coll *coll)
 
 weft_status weft_i_symm_two_shot_out(weft_i_coll *coll)
 {
-    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    WEFT_TRY(weft_i_enter(coll));
     weft_i_lane *lane = coll->lane;
     weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
     weft_i_reach_aim(coll, coll->reach, mine.first * coll->item);
@@ -61,7 +62,7 @@ weft_status weft_i_symm_two_shot_out(weft_i_coll *coll)
 /* Row by row: my columns of everybody's input.  Without split_last_dim there is one row. */
 weft_status weft_i_symm_reduce_scatter(weft_i_coll *coll)
 {
-    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    WEFT_TRY(weft_i_enter(coll));
     size_t part = coll->row / (size_t)coll->lane->size;
     for (size_t row = 0; part && row < coll->in_bytes / coll->row; row++) {
         weft_i_reach_aim(coll, coll->reach, row * coll->row + (size_t)coll->lane->me * part);

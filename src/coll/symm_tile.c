@@ -7,6 +7,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/enter.h"
 #include "coll/fill.h"
 #include "coll/symm_reach.h"
 #include "coll/work.h"
@@ -63,7 +64,7 @@ static void fold_tile(weft_i_coll *coll, const tile *t, const layout *out)
 weft_status weft_i_symm_tiles(weft_i_coll *coll)
 {
     const tiles *plan = coll->plan;
-    WEFT_TRY(weft_i_coll_enter_with_factor(coll));
+    WEFT_TRY(weft_i_enter(coll));
     if (plan->mine)
         fold_tile(coll, plan->mine, &plan->out);
     return weft_i_coll_sync(coll);

@@ -8,6 +8,7 @@
 #include "weft/symm_coll.h"
 
 #include "base/status.h"
+#include "coll/enter.h"
 #include "coll/fill.h"
 #include "coll/symm_reach.h"
 #include "coll/work.h"
@@ -146,7 +147,7 @@ weft_status weft_i_symm_vdev(weft_i_coll *coll)
 {
     const exchange *ex = coll->plan;
     rows mine = {ex->in_rows, ex->out_rows};
-    WEFT_TRY(weft_i_coll_enter_with_data(coll, &mine, sizeof mine));
+    WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &mine, sizeof mine));
     weft_status status = check(coll, ex);
     if (status == WEFT_OK) {
         lay_out(coll, ex, coll->lane->me, ex->table);

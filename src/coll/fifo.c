@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing and following flows; see flow.h. */
-#include "coll/flow.h"
+/* Filling and draining fifos; see fifo.h. */
+#include "coll/fifo.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -13,36 +13,36 @@ enum {
     FEW_LOOKS = 4096 /* without a look at the clock: about as long as it takes to copy a chunk */
 };
 
-bool weft_i_flow_pays(const weft_i_lane *lane, size_t total)
+bool weft_i_fifo_pays(const weft_i_lane *lane, size_t total)
 {
     return lane->mode == WEFT_I_WAIT_SPIN && lane->size > 1 && total > PAYS_FROM;
 }
 
-weft_i_flow weft_i_flow_shown(uint32_t epoch, size_t total)
+weft_i_fifo weft_i_fifo_eager(uint32_t epoch, size_t total)
 {
-    return (weft_i_flow){.total = total,
+    return (weft_i_fifo){.total = total,
                          .chunk = total <= 4 * SHORT_CHUNK ? SHORT_CHUNK : CHUNK,
                          .at = (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_SHOW,
                          .room = WEFT_I_SHOW,
                          .epoch = epoch};
 }
 
-weft_i_flow weft_i_flow_long(const weft_i_lane *lane, size_t total)
+weft_i_fifo weft_i_fifo_long(const weft_i_lane *lane, size_t total)
 {
-    return (weft_i_flow){
+    return (weft_i_fifo){
         .total = total, .chunk = LONG_CHUNK, .room = 2 * WEFT_I_SLOT, .epoch = lane->epoch};
 }
 
 /* ---- counts: number of the entry, and chunks ---- */
 
-static uint64_t count_of(const weft_i_flow *flow, size_t chunks)
+static uint64_t count_of(const weft_i_fifo *fifo, size_t chunks)
 {
-    return (uint64_t)flow->epoch << 32 | (uint32_t)chunks;
+    return (uint64_t)fifo->epoch << 32 | (uint32_t)chunks;
 }
 
 static bool has_come_to(const _Atomic uint64_t *counter, uint64_t count)
 {
-    /* Pairs with the release in weft_i_flow_put and weft_i_flow_take: the chunk is complete, or
+    /* Pairs with the release in weft_i_fifo_put and weft_i_fifo_drain: the chunk is complete, or
      * needed no more. */
     uint64_t now = atomic_load_explicit(counter, memory_order_acquire);
     return (int64_t)(now - count) >= 0; /* entries wrap around as epochs do */
@@ -103,68 +103,68 @@ static weft_status follow(weft_i_coll *coll, const _Atomic uint64_t *counter, ui
 
 /* ---- the writer ---- */
 
-weft_status weft_i_flow_await_taken(weft_i_coll *coll, const weft_i_flow *flow, size_t k,
-                                    int reader)
+weft_status weft_i_fifo_await_drained(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k,
+                                      int reader)
 {
-    return follow(coll, &weft_i_lane_head_of(coll->lane, reader)->taken, count_of(flow, k + 1),
+    return follow(coll, &weft_i_lane_head_of(coll->lane, reader)->drained, count_of(fifo, k + 1),
                   reader);
 }
 
 /* Waits until chunk `k` may be written over what was there a round before. */
-static weft_status make_room(weft_i_coll *coll, const weft_i_flow *flow, size_t k, int reader)
+static weft_status make_room(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k, int reader)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t around = weft_i_flow_around(flow);
+    size_t around = weft_i_fifo_around(fifo);
     for (int rank = 0; rank < lane->size && k >= around; rank++)
         if (rank != lane->me && (reader < 0 || rank == reader))
-            WEFT_TRY(weft_i_flow_await_taken(coll, flow, k - around, rank));
+            WEFT_TRY(weft_i_fifo_await_drained(coll, fifo, k - around, rank));
     return WEFT_OK;
 }
 
-void weft_i_flow_put(weft_i_coll *coll, const weft_i_flow *flow, size_t k, const char *from,
+void weft_i_fifo_put(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k, const char *from,
                      size_t bytes)
 {
     const weft_i_lane *lane = coll->lane;
-    memcpy(weft_i_flow_chunk(flow, lane, lane->me, k), from, bytes);
+    memcpy(weft_i_fifo_chunk(fifo, lane, lane->me, k), from, bytes);
     /* Pairs with the acquire in has_come_to. */
-    atomic_store_explicit(&weft_i_lane_head_of(lane, lane->me)->flowed, count_of(flow, k + 1),
+    atomic_store_explicit(&weft_i_lane_head_of(lane, lane->me)->filled, count_of(fifo, k + 1),
                           memory_order_release);
 }
 
-weft_status weft_i_flow_write(weft_i_coll *coll, const weft_i_flow *flow, const char *data,
+weft_status weft_i_fifo_write(weft_i_coll *coll, const weft_i_fifo *fifo, const char *data,
                               int reader)
 {
-    for (size_t k = 0; k < weft_i_flow_chunks(flow); k++) {
-        WEFT_TRY(make_room(coll, flow, k, reader));
-        weft_i_flow_put(coll, flow, k, data + k * flow->chunk, weft_i_flow_bytes(flow, k));
+    for (size_t k = 0; k < weft_i_fifo_chunks(fifo); k++) {
+        WEFT_TRY(make_room(coll, fifo, k, reader));
+        weft_i_fifo_put(coll, fifo, k, data + k * fifo->chunk, weft_i_fifo_bytes(fifo, k));
     }
     return WEFT_OK;
 }
 
 /* ---- readers ---- */
 
-weft_status weft_i_flow_await(weft_i_coll *coll, const weft_i_flow *flow, int writer, size_t k)
+weft_status weft_i_fifo_await(weft_i_coll *coll, const weft_i_fifo *fifo, int writer, size_t k)
 {
-    return follow(coll, &weft_i_lane_head_of(coll->lane, writer)->flowed, count_of(flow, k + 1),
+    return follow(coll, &weft_i_lane_head_of(coll->lane, writer)->filled, count_of(fifo, k + 1),
                   writer);
 }
 
-void weft_i_flow_take(weft_i_coll *coll, const weft_i_flow *flow, size_t k)
+void weft_i_fifo_drain(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k)
 {
-    if (flow->total <= flow->room)
+    if (fifo->total <= fifo->room)
         return; /* nobody waits for it */
     /* Pairs with the acquire in has_come_to. */
-    atomic_store_explicit(&weft_i_lane_head_of(coll->lane, coll->lane->me)->taken,
-                          count_of(flow, k + 1), memory_order_release);
+    atomic_store_explicit(&weft_i_lane_head_of(coll->lane, coll->lane->me)->drained,
+                          count_of(fifo, k + 1), memory_order_release);
 }
 
-weft_status weft_i_flow_read(weft_i_coll *coll, const weft_i_flow *flow, int writer, char *to)
+weft_status weft_i_fifo_read(weft_i_coll *coll, const weft_i_fifo *fifo, int writer, char *to)
 {
-    for (size_t k = 0; k < weft_i_flow_chunks(flow); k++) {
-        WEFT_TRY(weft_i_flow_await(coll, flow, writer, k));
-        memcpy(to + k * flow->chunk, weft_i_flow_chunk(flow, coll->lane, writer, k),
-               weft_i_flow_bytes(flow, k));
-        weft_i_flow_take(coll, flow, k);
+    for (size_t k = 0; k < weft_i_fifo_chunks(fifo); k++) {
+        WEFT_TRY(weft_i_fifo_await(coll, fifo, writer, k));
+        memcpy(to + k * fifo->chunk, weft_i_fifo_chunk(fifo, coll->lane, writer, k),
+               weft_i_fifo_bytes(fifo, k));
+        weft_i_fifo_drain(coll, fifo, k);
     }
     return WEFT_OK;
 }

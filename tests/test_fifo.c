@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows (src/coll/flow.h): what goes one way in chunks, while others follow.  They are for ranks
+ * Flows (src/coll/fifo.h): what goes one way in chunks, while others follow.  They are for ranks
  * with a core each; here ranks are told to spin, however many cores there are.
  */
 #include "coll_acts.h"

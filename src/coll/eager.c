@@ -1,11 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copying from ranks that are there already; see early.h. */
-#include "coll/early.h"
+/* Eager data and prefetch; see eager.h. */
+#include "coll/eager.h"
 
 #include "base/os.h"
-#include "coll/peek.h"
 
-void weft_i_early_prepare(weft_i_coll *coll, const weft_i_places *places)
+/* ---- eager data ---- */
+
+bool weft_i_eager_is_chunked(const weft_i_coll *coll)
+{
+    bool one_way = weft_i_kind_is(coll->kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT) &&
+                   !weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS);
+    return one_way && weft_i_fifo_pays(coll->lane, coll->count * coll->item);
+}
+
+/* Bytes of the input that only this rank reads: its own part, where the input has parts. */
+static weft_i_span own_part(const weft_i_coll *coll)
+{
+    if (!weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS))
+        return (weft_i_span){coll->in_bytes, 0};
+    size_t part = coll->count * coll->item;
+    return (weft_i_span){(size_t)coll->lane->me * part, part};
+}
+
+void weft_i_eager_put(weft_i_coll *coll)
+{
+    const weft_i_lane *lane = coll->lane;
+    char *slot = weft_i_lane_show(lane, lane->me, lane->epoch + 1);
+    weft_i_span own = own_part(coll);
+    size_t end = own.first + own.count;
+    coll->flows = weft_i_eager_is_chunked(coll);
+    if (coll->flows)
+        return;
+    weft_i_coll_put(slot, coll->in, own.first);
+    weft_i_coll_put(slot + end, coll->in + end, coll->in_bytes - end);
+}
+
+void weft_i_eager_put_chunks(weft_i_coll *coll)
+{
+    weft_i_fifo fifo = weft_i_fifo_eager(coll->lane->epoch + 1, coll->in_bytes);
+    weft_i_fifo_write(coll, &fifo, coll->in, -1); /* there is room for all: it cannot fail */
+}
+
+weft_status weft_i_eager_take(weft_i_coll *coll, int rank, char *to)
+{
+    size_t bytes = coll->count * coll->item;
+    if (rank == coll->lane->me) {
+        weft_i_coll_put_own(coll, to, coll->in, bytes);
+        return WEFT_OK;
+    }
+    if (!weft_i_eager_is_chunked(coll)) {
+        weft_i_coll_put(to, weft_i_eager_of(coll, rank), bytes);
+        return WEFT_OK;
+    }
+    weft_i_fifo fifo = weft_i_fifo_eager(coll->lane->epoch, bytes);
+    return weft_i_fifo_read(coll, &fifo, rank, to);
+}
+
+/* ---- prefetch ---- */
+
+void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
     bool pulls = weft_i_kind_is(coll->kind, WEFT_I_PULLS) && !coll->in_splits;
@@ -19,9 +72,9 @@ void weft_i_early_prepare(weft_i_coll *coll, const weft_i_places *places)
         pulls = pulls && weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS) && part < WEFT_I_PUSH_FROM;
     /* Between threads memory that was given back is not there to be read. */
     bool reaches = places->peek || places->in || places->out;
-    coll->early = pulls && reaches && lane->peek != WEFT_I_PEEK_THREADS ? places : NULL;
+    coll->prefetch = pulls && reaches && lane->peek != WEFT_I_PEEK_THREADS ? places : NULL;
     for (int rank = 0; rank < lane->size; rank++)
-        lane->early[rank].attempt = 0;
+        lane->prefetched[rank].attempt = 0;
 }
 
 static bool is_in(const weft_i_pairing *pairing, const weft_i_spot *spot)
@@ -33,7 +86,7 @@ static bool is_in(const weft_i_pairing *pairing, const weft_i_spot *spot)
 static bool copy(const weft_i_coll *coll, int rank, const weft_i_spot *spot, size_t at, char *to,
                  size_t bytes)
 {
-    const weft_i_places *places = coll->early;
+    const weft_i_places *places = coll->prefetch;
     const weft_i_pairing *pairing = is_in(places->in, spot) ? places->in : places->out;
     if (is_in(pairing, spot)) {
         const weft_i_segment *block = pairing->blocks[rank];
@@ -66,10 +119,10 @@ static void take_from(weft_i_coll *coll, int rank)
     weft_i_spot spot = *(const weft_i_spot *)(const void *)weft_i_lane_coming_payload(lane, rank);
     /* Once more: what was read between two arrivals would be of both. */
     if (weft_i_lane_has_come(lane, rank) && !spot.shown && copy(coll, rank, &spot, at, to, part))
-        lane->early[rank] = spot;
+        lane->prefetched[rank] = spot;
 }
 
-void weft_i_early_take(weft_i_coll *coll)
+void weft_i_prefetch_take(weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
     for (int i = 1; i < lane->size; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows: src/coll/flow.c.  Rank 0 writes K chunks in each of E operations through a stage with room
+ * Flows: src/coll/fifo.c.  Rank 0 writes K chunks in each of E operations through a stage with room
  * for R of them, all others read.  Operations begin with an entry of all and end with a sync of all,
  * both taken as one step here (barrier.pml has them in full); what other operations show before
  * their entry goes over the same stage.  One rank may die at any step.
@@ -15,9 +15,9 @@
  *   NO_SYNC         nobody waits for the others at the end
  *
  * The atomic operations it stands for (scripts/check-atomics compares them with the code):
- *   @ src/coll/flow.c has_come_to load acquire -> weft_i_flow_put
- *   @ src/coll/flow.c weft_i_flow_put store release -> has_come_to
- *   @ src/coll/flow.c weft_i_flow_take store release -> has_come_to
+ *   @ src/coll/fifo.c has_come_to load acquire -> weft_i_fifo_put
+ *   @ src/coll/fifo.c weft_i_fifo_put store release -> has_come_to
+ *   @ src/coll/fifo.c weft_i_fifo_drain store release -> has_come_to
  */
 #ifndef N
 #define N 2

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A fifo: bytes that go from one rank to others through its bounce buffers, chunk by chunk, without
+ * a sync for each.  The writer counts in its head how many chunks it has filled.  Readers follow,
+ * and count how many they have drained.  The writer waits for them only where it comes round to a
+ * chunk that somebody still needs.  So both sides copy at the same time.
+ *
+ * A count stands beside the number of the entry it belongs to.  A later number means that the rank
+ * has done its whole part of this entry.  Fifos are used only where every rank has a core.
+ * Elsewhere each chunk would cost a context switch.
+ */
+#ifndef WEFT_COLL_FIFO_H
+#define WEFT_COLL_FIFO_H
+
+#include "coll/call.h"
+
+/* `total` bytes go round and round through `room` bytes at offset `at` of a rank's block. */
+typedef struct weft_i_fifo {
+    size_t total, chunk;
+    size_t at, room;
+    uint32_t epoch; /* the entry it belongs to */
+} weft_i_fifo;
+
+/* Through the eager buffer of an entry. */
+weft_i_fifo weft_i_fifo_eager(uint32_t epoch, size_t total);
+
+/* Through both chunk buffers.  Begins after an entry of all ranks and ends with a sync. */
+weft_i_fifo weft_i_fifo_long(const weft_i_lane *lane, size_t total);
+
+/* Is a fifo faster for `total` bytes than copying all of them and then arriving? */
+bool weft_i_fifo_pays(const weft_i_lane *lane, size_t total);
+
+static inline size_t weft_i_fifo_chunks(const weft_i_fifo *fifo)
+{
+    return (fifo->total + fifo->chunk - 1) / fifo->chunk;
+}
+
+/* Where chunk `k` lies in a rank's stage, and how long it is. */
+static inline char *weft_i_fifo_chunk(const weft_i_fifo *fifo, const weft_i_lane *lane, int rank,
+                                      size_t k)
+{
+    return lane->pairing->blocks[rank]->base + fifo->at + k * fifo->chunk % fifo->room;
+}
+
+static inline size_t weft_i_fifo_bytes(const weft_i_fifo *fifo, size_t k)
+{
+    return weft_i_coll_min(fifo->chunk, fifo->total - k * fifo->chunk);
+}
+
+/* After how many chunks the fifo comes round to the same place. */
+static inline size_t weft_i_fifo_around(const weft_i_fifo *fifo)
+{
+    return fifo->room / fifo->chunk;
+}
+
+/* Fills chunk `k` and counts it.  The place must be free. */
+void weft_i_fifo_put(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k, const char *from,
+                     size_t bytes);
+
+/* Waits until `reader` has drained chunk `k`. */
+weft_status weft_i_fifo_await_drained(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k,
+                                      int reader);
+
+/*
+ * Writes all of `data`.  `reader` is the rank that takes it, or -1 for all others.  The writer
+ * waits for readers only if the data is longer than the room.
+ */
+weft_status weft_i_fifo_write(weft_i_coll *coll, const weft_i_fifo *fifo, const char *data,
+                              int reader);
+
+/* Waits until `writer` has filled chunk `k`. */
+weft_status weft_i_fifo_await(weft_i_coll *coll, const weft_i_fifo *fifo, int writer, size_t k);
+
+/* Counts chunks up to `k` as drained, of every fifo that this rank reads. */
+void weft_i_fifo_drain(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k);
+
+/* Reads all of `writer`'s fifo to `to`. */
+weft_status weft_i_fifo_read(weft_i_coll *coll, const weft_i_fifo *fifo, int writer, char *to);
+
+#endif

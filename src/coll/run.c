@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a checked call: the choice of its protocol, and the way to its algorithm. */
+#include "coll/enter.h"
+
+#include "base/status.h"
+
+/* A call that only has to be agreed on. */
+weft_status weft_i_coll_barrier(weft_i_coll *coll)
+{
+    return weft_i_enter(coll);
+}
+
+static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
+#define COLL(name_, text_, record_, as_, runner_, facts_) [WEFT_I_##name_] = runner_,
+#include "coll/kinds.def"
+#undef COLL
+};
+
+static void choose(weft_i_coll *coll)
+{
+    bool crowded = coll->lane->mode != WEFT_I_WAIT_SPIN;
+    coll->algorithm =
+        weft_i_choose(coll->kind, coll->group->size, crowded, weft_i_enter_bytes(coll));
+    /* The factor travels beside the arrival word, where tiny data would be; lists are packed in
+     * the stage. */
+    if (coll->algorithm == WEFT_I_ALGO_TINY && (coll->reduction == WEFT_PREMUL_SUM || coll->list))
+        coll->algorithm = WEFT_I_ALGO_STAGED;
+    if (coll->algorithm == WEFT_I_ALGO_LARGE) {
+        coll->single_from = weft_i_choose_single(coll->kind, coll->group->size, crowded);
+        coll->shown_up_to = weft_i_choose_shown(coll->kind, coll->group->size, crowded);
+    }
+    coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ coll->single_from << 2);
+}
+
+static weft_status run_on_lane(weft_i_coll *coll)
+{
+    if (!coll->group->lane)
+        weft_i_enter_note(coll, -1);
+    weft_status status = weft_i_lane_of(coll->group, &coll->lane);
+    if (status < 0)
+        return weft_i_explain(status, "%s, the first of its group", coll->call.op);
+    if (!weft_i_lane_has_room(coll->lane)) {
+        weft_i_enter_note(coll, -1);
+        WEFT_TRY(weft_i_lane_make_room(coll->lane, &coll->call, coll->limit_ms));
+    }
+    choose(coll);
+    if (coll->algorithm != WEFT_I_ALGO_TINY)
+        weft_i_enter_note(coll, weft_i_enter_way(coll));
+    return runners[coll->kind](coll);
+}
+
+weft_status weft_i_coll_run(weft_i_coll *coll)
+{
+    weft_status status;
+    if (weft_i_native_has(coll->group)) {
+        weft_i_enter_note(coll, -1);
+        status = weft_i_native_run(coll);
+    } else {
+        status = run_on_lane(coll);
+        weft_i_enter_note(coll, -1); /* one that never came to its entry */
+    }
+    weft_i_record_end(weft_i_group_record(coll->group), coll->number, status);
+    return status;
+}
