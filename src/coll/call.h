@@ -9,6 +9,7 @@
 #include "coll/choose.h"
 #include "coll/lane.h"
 #include "kernels/fold.h"
+#include "symm/request.h"
 #include "weft/coll.h"
 
 #include <string.h>
@@ -21,37 +22,27 @@ typedef struct weft_i_reach {
     size_t offset;
 } weft_i_reach;
 
+/* A call: the request, what it holds, and the state of its run. */
 typedef struct weft_i_coll {
+    weft_i_request ask;
     weft_i_call call; /* for messages */
     weft_group *group;
-    weft_i_lane *lane;
-    weft_i_coll_kind kind;
-    weft_i_algorithm algorithm; /* chosen when it runs */
-    size_t single_from;         /* bytes of a transfer from which on the kernel copies */
-    size_t shown_up_to;         /* bytes of an ordinary input that is shown at the entry */
-    bool flows;                 /* it is shown while the arrival is on its way: show.h */
-    bool own_done;              /* this rank's own part is where it belongs */
-    const struct weft_i_places *prefetch; /* others' parts may be copied before all have come */
-    weft_reduction reduction;
-    weft_dtype dtype;
-    int root; /* or the peer of a send or receive; 0 where there is none */
-    char *in; /* NULL where this rank has none */
-    char *out;
-    size_t item;  /* bytes of an element */
-    size_t count; /* elements of one part: what one rank gives another, or the whole of a reduction
-                     or broadcast */
-    size_t in_bytes, out_bytes;          /* of this rank's operands */
-    weft_tensor *in_tensor, *out_tensor; /* to find where they lie; held while posted */
-    weft_i_fold fold;
-    double factor;
-    const int64_t *in_splits, *out_splits; /* rows; NULL: equal parts */
-    size_t row;                            /* bytes of a row */
-    weft_i_list *list;                     /* operands of the list forms, instead of in and out */
+    weft_tensor *in_tensor, *out_tensor; /* to find where operands lie; held while posted */
+    weft_i_list *list;                   /* operands of the list forms, instead of in and out */
     const weft_i_reach *reach; /* operations on symmetric memory: of the operand others reach */
     const void *plan;          /* of one kind of operation: what else it needs to know */
-    uint32_t digest;
-    int64_t limit_ms;
-    uint64_t number; /* in the flight record */
+    weft_i_fold fold;
+    uint32_t digest; /* what the ranks must agree on */
+
+    /* the run */
+    weft_i_lane *lane;
+    weft_i_algorithm algorithm;
+    size_t single_from; /* bytes of a transfer from which on the kernel copies */
+    size_t shown_up_to; /* bytes of an ordinary input that is shown at the entry */
+    bool flows;         /* the input goes chunk by chunk after the arrival: eager.h */
+    bool own_done;      /* this rank's own part is where it belongs */
+    const struct weft_i_places *prefetch; /* others' parts may be copied before all have come */
+    uint64_t number;                      /* in the flight record */
 } weft_i_coll;
 
 /* What the call is, to be compared and told. */
@@ -59,17 +50,6 @@ void weft_i_coll_put_card(weft_i_card *card, const weft_i_coll *coll);
 
 /* Runs a checked call to its end in the calling thread. */
 weft_status weft_i_coll_run(weft_i_coll *coll);
-
-/* Does the world's backend carry its collectives itself?  Then `run` hands it the call. */
-static inline bool weft_i_native_has(const weft_group *group)
-{
-    return group->world->carrier != NULL;
-}
-
-weft_status weft_i_native_run(const weft_i_coll *coll);
-
-/* The object collectives there: no backend carries them itself, but one without peers need not. */
-weft_status weft_i_native_object(const weft_i_coll *coll);
 
 /* The algorithms of kinds.def. */
 weft_status weft_i_coll_barrier(weft_i_coll *coll);
@@ -150,7 +130,7 @@ static inline void weft_i_coll_fold_to(weft_i_coll *coll, void *out, size_t coun
 
 static inline weft_status weft_i_coll_sync(weft_i_coll *coll)
 {
-    return weft_i_lane_sync(coll->lane, &coll->call, coll->limit_ms);
+    return weft_i_lane_sync(coll->lane, &coll->call, coll->ask.limit_ms);
 }
 
 #endif

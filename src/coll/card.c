@@ -2,7 +2,7 @@
 /* Cards in words; see card.h.  A card is another rank's memory: nothing in it is trusted. */
 #include "coll/card.h"
 
-#include "coll/kind.h"
+#include "symm/kind.h"
 #include "weft/coll.h"
 
 #include <stdarg.h>

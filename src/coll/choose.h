@@ -7,7 +7,7 @@
 #ifndef WEFT_COLL_CHOOSE_H
 #define WEFT_COLL_CHOOSE_H
 
-#include "coll/kind.h"
+#include "symm/kind.h"
 
 #include <stddef.h>
 

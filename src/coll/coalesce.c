@@ -43,28 +43,29 @@ bool weft_i_coalesce_is_mine(const weft_group *group)
 static weft_status check_kind(const coalesce *c, const weft_i_coll *coll)
 {
     const weft_i_coll *first = c->calls;
-    if (weft_i_kind_list_of(coll->kind) < 0)
+    if (weft_i_kind_list_of(coll->ask.kind) < 0)
         return weft_i_fail(WEFT_ERR_STATE,
                            "%s: group \"%s\" collects calls (weft_coalesce_open); only all_reduce, "
                            "all_gather and reduce_scatter can be collected",
-                           coll->call.op, coll->group->name);
+                           coll->ask.op, coll->group->name);
     if (!c->count)
         return WEFT_OK;
-    if (first->kind != coll->kind)
+    if (first->ask.kind != coll->ask.kind)
         return weft_i_fail(WEFT_ERR_STATE,
                            "%s: group \"%s\" collects calls to %s, all must be of one kind",
-                           coll->call.op, coll->group->name, first->call.op);
-    if (first->reduction != coll->reduction)
+                           coll->ask.op, coll->group->name, first->ask.op);
+    if (first->ask.reduction != coll->ask.reduction)
         return weft_i_fail(WEFT_ERR_STATE,
                            "%s: group \"%s\" collects calls with reduction %s, and this one has %s",
-                           coll->call.op, coll->group->name, weft_reduction_name(first->reduction),
-                           weft_reduction_name(coll->reduction));
-    if (first->reduction == WEFT_PREMUL_SUM &&
-        !(first->factor <= coll->factor && first->factor >= coll->factor))
+                           coll->ask.op, coll->group->name,
+                           weft_reduction_name(first->ask.reduction),
+                           weft_reduction_name(coll->ask.reduction));
+    if (first->ask.reduction == WEFT_PREMUL_SUM &&
+        !(first->ask.factor <= coll->ask.factor && first->ask.factor >= coll->ask.factor))
         return weft_i_fail(WEFT_ERR_STATE,
                            "%s: group \"%s\" collects calls with premul factor %g, and this one "
                            "has %g",
-                           coll->call.op, coll->group->name, first->factor, coll->factor);
+                           coll->ask.op, coll->group->name, first->ask.factor, coll->ask.factor);
     return WEFT_OK;
 }
 
@@ -75,7 +76,7 @@ static weft_status append(coalesce *c, const weft_i_coll *coll)
         weft_i_coll *wider = WEFT_OS->resize(c->calls, room * sizeof *wider);
         if (!wider)
             return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory to collect %zu calls",
-                               coll->call.op, c->count + 1);
+                               coll->ask.op, c->count + 1);
         c->calls = wider;
         c->room = room;
     }
@@ -113,7 +114,7 @@ weft_status weft_i_coalesce_refuse(const weft_i_coll *coll, weft_status filled)
                     : weft_i_fail(WEFT_ERR_STATE,
                                   "%s: group \"%s\" collects calls, and closing it gives the work "
                                   "for all of them: use the form that is not posted",
-                                  coll->call.op, coll->group->name));
+                                  coll->ask.op, coll->group->name));
 }
 
 /* ---- public ---- */
@@ -136,8 +137,8 @@ weft_status weft_coalesce_open(weft_group *group)
 static weft_status fill(weft_i_coll *coll, const coalesce *c, weft_group *group)
 {
     uint32_t digest = 0;
-    weft_i_coll_kind kind =
-        c->count ? (weft_i_coll_kind)weft_i_kind_list_of(c->calls->kind) : WEFT_I_ALL_REDUCE_LIST;
+    weft_i_coll_kind kind = c->count ? (weft_i_coll_kind)weft_i_kind_list_of(c->calls->ask.kind)
+                                     : WEFT_I_ALL_REDUCE_LIST;
     WEFT_TRY(weft_i_fill_begin(coll, kind, group));
     coll->list = weft_i_list_new(c->count);
     if (!coll->list)
@@ -145,8 +146,8 @@ static weft_status fill(weft_i_coll *coll, const coalesce *c, weft_group *group)
     for (size_t i = 0; i < c->count; i++) {
         weft_i_list_add(coll->list, &c->calls[i]);
         digest = weft_i_digest(digest, c->calls[i].digest);
-        coll->factor = c->calls[i].factor;
-        coll->reduction = c->calls[i].reduction;
+        coll->ask.factor = c->calls[i].ask.factor;
+        coll->ask.reduction = c->calls[i].ask.reduction;
     }
     return weft_i_list_seal(coll, digest);
 }

@@ -26,13 +26,13 @@ weft_status weft_i_fill_all_reduce(weft_i_coll *coll, weft_tensor *out, weft_ten
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_REDUCE, group));
     WEFT_TRY(weft_i_fill_input(coll, in));
     WEFT_TRY(weft_i_fill_output(coll, out));
-    if (coll->in_bytes != coll->out_bytes)
+    if (coll->ask.in_bytes != coll->ask.out_bytes)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "all_reduce: the input has %zu bytes, the output %zu", coll->in_bytes,
-                           coll->out_bytes);
+                           "all_reduce: the input has %zu bytes, the output %zu",
+                           coll->ask.in_bytes, coll->ask.out_bytes);
     WEFT_TRY(weft_i_fill_check_overlap(coll, 0, 0));
     WEFT_TRY(weft_i_fill_reduction(coll, op));
-    return weft_i_fill_seal(coll, coll->in_bytes);
+    return weft_i_fill_seal(coll, coll->ask.in_bytes);
 }
 
 static weft_status fill_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
@@ -43,16 +43,16 @@ static weft_status fill_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor 
     WEFT_TRY(weft_i_fill_input(coll, in));
     if (group->rank == root) {
         WEFT_TRY(weft_i_fill_output(coll, out));
-        if (coll->in_bytes != coll->out_bytes)
+        if (coll->ask.in_bytes != coll->ask.out_bytes)
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                               "reduce: the input has %zu bytes, the output %zu", coll->in_bytes,
-                               coll->out_bytes);
+                               "reduce: the input has %zu bytes, the output %zu",
+                               coll->ask.in_bytes, coll->ask.out_bytes);
         WEFT_TRY(weft_i_fill_check_overlap(coll, 0, 0));
     }
     coll->out_tensor = out;
     WEFT_TRY(weft_i_fill_reduction(coll, op));
-    coll->root = root;
-    return weft_i_fill_seal(coll, coll->in_bytes);
+    coll->ask.root = root;
+    return weft_i_fill_seal(coll, coll->ask.in_bytes);
 }
 
 weft_status weft_i_fill_broadcast(weft_i_coll *coll, weft_tensor *x, int root, weft_group *group)
@@ -61,8 +61,8 @@ weft_status weft_i_fill_broadcast(weft_i_coll *coll, weft_tensor *x, int root, w
     WEFT_TRY(weft_i_fill_check_root("broadcast", group, root));
     WEFT_TRY(weft_i_fill_input(coll, x));
     WEFT_TRY(weft_i_fill_output(coll, x));
-    coll->root = root;
-    return weft_i_fill_seal(coll, coll->in_bytes);
+    coll->ask.root = root;
+    return weft_i_fill_seal(coll, coll->ask.in_bytes);
 }
 
 weft_status weft_i_fill_all_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
@@ -71,9 +71,9 @@ weft_status weft_i_fill_all_gather(weft_i_coll *coll, weft_tensor *out, weft_ten
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_GATHER, group));
     WEFT_TRY(weft_i_fill_input(coll, in));
     WEFT_TRY(weft_i_fill_output(coll, out));
-    WEFT_TRY(weft_i_fill_check_counts(coll, coll->out_bytes, coll->in_bytes, "output"));
-    WEFT_TRY(weft_i_fill_check_overlap(coll, 0, (size_t)group->rank * coll->in_bytes));
-    return weft_i_fill_seal(coll, coll->in_bytes);
+    WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.out_bytes, coll->ask.in_bytes, "output"));
+    WEFT_TRY(weft_i_fill_check_overlap(coll, 0, (size_t)group->rank * coll->ask.in_bytes));
+    return weft_i_fill_seal(coll, coll->ask.in_bytes);
 }
 
 static weft_status fill_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
@@ -84,12 +84,12 @@ static weft_status fill_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor 
     WEFT_TRY(weft_i_fill_input(coll, in));
     if (group->rank == root) {
         WEFT_TRY(weft_i_fill_output(coll, out));
-        WEFT_TRY(weft_i_fill_check_counts(coll, coll->out_bytes, coll->in_bytes, "output"));
-        WEFT_TRY(weft_i_fill_check_overlap(coll, 0, (size_t)group->rank * coll->in_bytes));
+        WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.out_bytes, coll->ask.in_bytes, "output"));
+        WEFT_TRY(weft_i_fill_check_overlap(coll, 0, (size_t)group->rank * coll->ask.in_bytes));
     }
     coll->out_tensor = out;
-    coll->root = root;
-    return weft_i_fill_seal(coll, coll->in_bytes);
+    coll->ask.root = root;
+    return weft_i_fill_seal(coll, coll->ask.in_bytes);
 }
 
 static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
@@ -101,12 +101,12 @@ static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor
         WEFT_TRY(weft_i_fill_input(coll, in));
     WEFT_TRY(weft_i_fill_output(coll, out));
     if (group->rank == root) {
-        WEFT_TRY(weft_i_fill_check_counts(coll, coll->in_bytes, coll->out_bytes, "input"));
-        WEFT_TRY(weft_i_fill_check_overlap(coll, (size_t)group->rank * coll->out_bytes, 0));
+        WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
+        WEFT_TRY(weft_i_fill_check_overlap(coll, (size_t)group->rank * coll->ask.out_bytes, 0));
     }
     coll->in_tensor = in;
-    coll->root = root;
-    return weft_i_fill_seal(coll, coll->out_bytes);
+    coll->ask.root = root;
+    return weft_i_fill_seal(coll, coll->ask.out_bytes);
 }
 
 weft_status weft_i_fill_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
@@ -115,10 +115,10 @@ weft_status weft_i_fill_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_REDUCE_SCATTER, group));
     WEFT_TRY(weft_i_fill_input(coll, in));
     WEFT_TRY(weft_i_fill_output(coll, out));
-    WEFT_TRY(weft_i_fill_check_counts(coll, coll->in_bytes, coll->out_bytes, "input"));
-    WEFT_TRY(weft_i_fill_check_overlap(coll, (size_t)group->rank * coll->out_bytes, 0));
+    WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
+    WEFT_TRY(weft_i_fill_check_overlap(coll, (size_t)group->rank * coll->ask.out_bytes, 0));
     WEFT_TRY(weft_i_fill_reduction(coll, op));
-    return weft_i_fill_seal(coll, coll->out_bytes);
+    return weft_i_fill_seal(coll, coll->ask.out_bytes);
 }
 
 static weft_status check_splits(const weft_group *group, const int64_t *splits,
@@ -146,14 +146,15 @@ static weft_status fill_uneven(weft_i_coll *coll, const int64_t *out_splits,
 {
     WEFT_TRY(check_splits(coll->group, in_splits, coll->in_tensor, "input"));
     WEFT_TRY(check_splits(coll->group, out_splits, coll->out_tensor, "output"));
-    coll->row = weft_i_fill_row_bytes(coll->in_tensor);
-    if (coll->row != weft_i_fill_row_bytes(coll->out_tensor))
+    coll->ask.row = weft_i_fill_row_bytes(coll->in_tensor);
+    if (coll->ask.row != weft_i_fill_row_bytes(coll->out_tensor))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "all_to_all: a row of the input has %zu bytes, one of the output %zu",
-                           coll->row, weft_i_fill_row_bytes(coll->out_tensor));
-    coll->in_splits = in_splits;
-    coll->out_splits = out_splits;
-    coll->root = 1; /* told apart from equal parts by the digest; counts may differ between ranks */
+                           coll->ask.row, weft_i_fill_row_bytes(coll->out_tensor));
+    coll->ask.in_splits = in_splits;
+    coll->ask.out_splits = out_splits;
+    coll->ask.root =
+        1; /* told apart from equal parts by the digest; counts may differ between ranks */
     return weft_i_fill_seal(coll, 0);
 }
 
@@ -164,26 +165,26 @@ weft_status weft_i_fill_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_ten
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_TO_ALL, group));
     WEFT_TRY(weft_i_fill_input(coll, in));
     WEFT_TRY(weft_i_fill_output(coll, out));
-    if (coll->in_bytes && coll->in == coll->out)
+    if (coll->ask.in_bytes && coll->ask.in == coll->ask.out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "all_to_all: works only out of place");
-    WEFT_TRY(weft_i_fill_check_overlap(coll, 0, coll->in_bytes + coll->out_bytes));
+    WEFT_TRY(weft_i_fill_check_overlap(coll, 0, coll->ask.in_bytes + coll->ask.out_bytes));
     if (in_splits && out_splits)
         return fill_uneven(coll, out_splits, in_splits);
     if (in_splits || out_splits)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "all_to_all: give both splits or neither");
-    if (coll->in_bytes != coll->out_bytes)
+    if (coll->ask.in_bytes != coll->ask.out_bytes)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "all_to_all: the input has %zu bytes, the output %zu", coll->in_bytes,
-                           coll->out_bytes);
-    size_t part = coll->in_bytes / (size_t)group->size;
-    WEFT_TRY(weft_i_fill_check_counts(coll, coll->in_bytes, part, "input"));
+                           "all_to_all: the input has %zu bytes, the output %zu",
+                           coll->ask.in_bytes, coll->ask.out_bytes);
+    size_t part = coll->ask.in_bytes / (size_t)group->size;
+    WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.in_bytes, part, "input"));
     return weft_i_fill_seal(coll, part);
 }
 
 static weft_status fill_barrier(weft_i_coll *coll, weft_group *group)
 {
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_BARRIER, group));
-    coll->dtype = WEFT_U8;
+    coll->ask.dtype = WEFT_U8;
     return weft_i_fill_seal(coll, 0);
 }
 
@@ -195,7 +196,7 @@ static weft_status open_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tens
     WEFT_TRY(weft_i_fill_begin(coll, kind, group));
     if (count < 0 || (count && (!in || !out)))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of %d tensors at %p and %p",
-                           coll->call.op, count, (const void *)in, (const void *)out);
+                           coll->ask.op, count, (const void *)in, (const void *)out);
     coll->list = weft_i_list_new((size_t)count);
     return coll->list ? WEFT_OK : weft_last_status();
 }
@@ -229,9 +230,9 @@ weft_status weft_i_fill_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tens
         WEFT_TRY(filling_of(kind)(&one, out[i], in[i], op, group));
         weft_i_list_add(coll->list, &one);
         digest = weft_i_digest(digest, one.digest);
-        coll->factor = one.factor;
+        coll->ask.factor = one.ask.factor;
     }
-    coll->reduction = op;
+    coll->ask.reduction = op;
     return weft_i_list_seal(coll, digest);
 }
 
@@ -244,17 +245,17 @@ weft_status weft_i_fill_all_to_all_list(weft_i_coll *coll, weft_tensor *const *o
         WEFT_TRY(weft_i_fill_begin(&one, WEFT_I_ALL_TO_ALL_LIST, group));
         WEFT_TRY(weft_i_fill_input(&one, in[rank]));
         WEFT_TRY(weft_i_fill_output(&one, out[rank]));
-        WEFT_TRY(weft_i_fill_check_overlap(&one, 0, one.in_bytes + one.out_bytes));
+        WEFT_TRY(weft_i_fill_check_overlap(&one, 0, one.ask.in_bytes + one.ask.out_bytes));
         if (in[rank]->dtype != in[0]->dtype)
             return weft_i_fail(WEFT_ERR_TYPE, "all_to_all_list: %s for rank 0, %s for rank %d",
                                weft_dtype_name(in[0]->dtype), weft_dtype_name(in[rank]->dtype),
                                rank);
-        WEFT_TRY(weft_i_fill_seal(&one, one.in_bytes));
+        WEFT_TRY(weft_i_fill_seal(&one, one.ask.in_bytes));
         weft_i_list_add(coll->list, &one);
     }
-    WEFT_TRY(weft_i_list_check_overlap(coll->list, coll->call.op));
-    coll->dtype = in[0]->dtype;
-    coll->in_bytes = coll->list->bytes;
+    WEFT_TRY(weft_i_list_check_overlap(coll->list, coll->ask.op));
+    coll->ask.dtype = in[0]->dtype;
+    coll->ask.in_bytes = coll->list->bytes;
     return weft_i_fill_seal(coll, 0); /* counts may differ between ranks */
 }
 

@@ -8,17 +8,17 @@
 
 bool weft_i_eager_is_chunked(const weft_i_coll *coll)
 {
-    bool one_way = weft_i_kind_is(coll->kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT) &&
-                   !weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS);
-    return one_way && weft_i_fifo_pays(coll->lane, coll->count * coll->item);
+    bool one_way = weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT) &&
+                   !weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS);
+    return one_way && weft_i_fifo_pays(coll->lane, coll->ask.count * coll->ask.item);
 }
 
 /* Bytes of the input that only this rank reads: its own part, where the input has parts. */
 static weft_i_span own_part(const weft_i_coll *coll)
 {
-    if (!weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS))
-        return (weft_i_span){coll->in_bytes, 0};
-    size_t part = coll->count * coll->item;
+    if (!weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS))
+        return (weft_i_span){coll->ask.in_bytes, 0};
+    size_t part = coll->ask.count * coll->ask.item;
     return (weft_i_span){(size_t)coll->lane->me * part, part};
 }
 
@@ -31,21 +31,21 @@ void weft_i_eager_put(weft_i_coll *coll)
     coll->flows = weft_i_eager_is_chunked(coll);
     if (coll->flows)
         return;
-    weft_i_coll_put(slot, coll->in, own.first);
-    weft_i_coll_put(slot + end, coll->in + end, coll->in_bytes - end);
+    weft_i_coll_put(slot, coll->ask.in, own.first);
+    weft_i_coll_put(slot + end, coll->ask.in + end, coll->ask.in_bytes - end);
 }
 
 void weft_i_eager_put_chunks(weft_i_coll *coll)
 {
-    weft_i_fifo fifo = weft_i_fifo_eager(coll->lane->epoch + 1, coll->in_bytes);
-    weft_i_fifo_write(coll, &fifo, coll->in, -1); /* there is room for all: it cannot fail */
+    weft_i_fifo fifo = weft_i_fifo_eager(coll->lane->epoch + 1, coll->ask.in_bytes);
+    weft_i_fifo_write(coll, &fifo, coll->ask.in, -1); /* there is room for all: it cannot fail */
 }
 
 weft_status weft_i_eager_take(weft_i_coll *coll, int rank, char *to)
 {
-    size_t bytes = coll->count * coll->item;
+    size_t bytes = coll->ask.count * coll->ask.item;
     if (rank == coll->lane->me) {
-        weft_i_coll_put_own(coll, to, coll->in, bytes);
+        weft_i_coll_put_own(coll, to, coll->ask.in, bytes);
         return WEFT_OK;
     }
     if (!weft_i_eager_is_chunked(coll)) {
@@ -61,15 +61,16 @@ weft_status weft_i_eager_take(weft_i_coll *coll, int rank, char *to)
 void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
-    bool pulls = weft_i_kind_is(coll->kind, WEFT_I_PULLS) && !coll->in_splits;
-    size_t part = coll->count * coll->item;
-    if (weft_i_kind_is(coll->kind, WEFT_I_TO_ROOT)) /* the others give, the root takes */
-        pulls = pulls && lane->me == coll->root;
-    if (weft_i_kind_is(coll->kind, WEFT_I_FROM_ROOT)) /* the root gives, the others take */
-        pulls = pulls && lane->me != coll->root;
+    bool pulls = weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS) && !coll->ask.in_splits;
+    size_t part = coll->ask.count * coll->ask.item;
+    if (weft_i_kind_is(coll->ask.kind, WEFT_I_TO_ROOT)) /* the others give, the root takes */
+        pulls = pulls && lane->me == coll->ask.root;
+    if (weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT)) /* the root gives, the others take */
+        pulls = pulls && lane->me != coll->ask.root;
     /* Into an output that all can reach others may push instead. */
     else if (places->out)
-        pulls = pulls && weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS) && part < WEFT_I_PUSH_FROM;
+        pulls =
+            pulls && weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) && part < WEFT_I_PUSH_FROM;
     /* Between threads memory that was given back is not there to be read. */
     bool reaches = places->peek || places->in || places->out;
     coll->prefetch = pulls && reaches && lane->peek != WEFT_I_PEEK_THREADS ? places : NULL;
@@ -110,10 +111,10 @@ static bool copy(const weft_i_coll *coll, int rank, const weft_i_spot *spot, siz
 static void take_from(weft_i_coll *coll, int rank)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t part = coll->count * coll->item;
-    size_t at = weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS) ? (size_t)lane->me * part : 0;
-    bool places = weft_i_kind_is(coll->kind, WEFT_I_PLACES_PARTS);
-    char *to = coll->out + (places ? (size_t)rank * part : 0);
+    size_t part = coll->ask.count * coll->ask.item;
+    size_t at = weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) ? (size_t)lane->me * part : 0;
+    bool places = weft_i_kind_is(coll->ask.kind, WEFT_I_PLACES_PARTS);
+    char *to = coll->ask.out + (places ? (size_t)rank * part : 0);
     if (!part || !weft_i_lane_has_come(lane, rank))
         return;
     weft_i_spot spot = *(const weft_i_spot *)(const void *)weft_i_lane_coming_payload(lane, rank);
@@ -127,7 +128,7 @@ void weft_i_prefetch_take(weft_i_coll *coll)
     const weft_i_lane *lane = coll->lane;
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        if (!weft_i_kind_is(coll->kind, WEFT_I_FROM_ROOT) || rank == coll->root)
+        if (!weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT) || rank == coll->ask.root)
             take_from(coll, rank);
     }
 }

@@ -35,7 +35,7 @@ static inline const char *weft_i_eager_of(const weft_i_coll *coll, int rank)
 {
     const weft_i_lane *lane = coll->lane;
     if (rank == lane->me)
-        return coll->in;
+        return coll->ask.in;
     return coll->algorithm == WEFT_I_ALGO_TINY ? (const char *)weft_i_lane_payload(lane, rank)
                                                : weft_i_lane_show(lane, rank, lane->epoch);
 }

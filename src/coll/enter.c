@@ -27,11 +27,11 @@ static void put_shape(weft_i_card *card, const weft_tensor *tensor)
 
 void weft_i_coll_put_card(weft_i_card *card, const weft_i_coll *coll)
 {
-    card->kind = (uint32_t)coll->kind;
-    card->dtype = (uint32_t)coll->dtype;
-    card->reduction = (uint32_t)coll->reduction;
-    card->root = (uint32_t)coll->root;
-    card->count = coll->count;
+    card->kind = (uint32_t)coll->ask.kind;
+    card->dtype = (uint32_t)coll->ask.dtype;
+    card->reduction = (uint32_t)coll->ask.reduction;
+    card->root = (uint32_t)coll->ask.root;
+    card->count = coll->ask.count;
     card->offset = coll->reach ? coll->reach->offset : coll->list ? coll->digest : 0;
     card->block = coll->reach ? coll->reach->pairing->serial : 0;
     if (coll->list)
@@ -58,11 +58,11 @@ int weft_i_enter_way(const weft_i_coll *coll)
 void weft_i_enter_note(weft_i_coll *coll, int way)
 {
     const weft_i_lane *lane = coll->group->lane;
-    size_t bytes = coll->in_bytes ? coll->in_bytes : coll->out_bytes;
+    size_t bytes = coll->ask.in_bytes ? coll->ask.in_bytes : coll->ask.out_bytes;
     if (!coll->number)
         coll->number = weft_i_record_begin_named(
-            weft_i_group_record(coll->group), weft_i_coll_record_name(coll->kind), coll->group->id,
-            bytes, weft_i_record_turn(lane ? lane->epoch + 1 : 1), way);
+            weft_i_group_record(coll->group), weft_i_coll_record_name(coll->ask.kind),
+            coll->group->id, bytes, weft_i_record_turn(lane ? lane->epoch + 1 : 1), way);
     else if (way >= 0)
         weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
 }
@@ -76,14 +76,15 @@ void weft_i_enter_note(weft_i_coll *coll, int way)
 static void copy_own(weft_i_coll *coll)
 {
     enum { LONG = 4 << 20 };
-    bool rooted = weft_i_kind_is(coll->kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT);
-    bool taking =
-        weft_i_kind_is(coll->kind, WEFT_I_PULLS) && (!rooted || coll->lane->me == coll->root);
-    size_t part = coll->count * coll->item, mine = (size_t)coll->lane->me * part;
-    if (!taking || coll->in_splits || !part || part > LONG)
+    bool rooted = weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT);
+    bool taking = weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS) &&
+                  (!rooted || coll->lane->me == coll->ask.root);
+    size_t part = coll->ask.count * coll->ask.item, mine = (size_t)coll->lane->me * part;
+    if (!taking || coll->ask.in_splits || !part || part > LONG)
         return;
-    weft_i_coll_put(coll->out + (weft_i_kind_is(coll->kind, WEFT_I_PLACES_PARTS) ? mine : 0),
-                    coll->in + (weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS) ? mine : 0), part);
+    weft_i_coll_put(
+        coll->ask.out + (weft_i_kind_is(coll->ask.kind, WEFT_I_PLACES_PARTS) ? mine : 0),
+        coll->ask.in + (weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) ? mine : 0), part);
     coll->own_done = true;
 }
 
@@ -102,13 +103,13 @@ weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, siz
         copy_own(coll);
     if (arrival.came && coll->prefetch)
         weft_i_prefetch_take(coll);
-    return weft_i_lane_await(lane, &coll->call, &arrival, coll->limit_ms);
+    return weft_i_lane_await(lane, &coll->call, &arrival, coll->ask.limit_ms);
 }
 
 weft_status weft_i_enter(weft_i_coll *coll)
 {
-    weft_i_spot factor = {.factor = coll->factor};
-    bool scales = coll->reduction == WEFT_PREMUL_SUM;
+    weft_i_spot factor = {.factor = coll->ask.factor};
+    bool scales = coll->ask.reduction == WEFT_PREMUL_SUM;
     WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &factor, scales ? sizeof factor : 0));
     weft_i_coll_read_factors(coll);
     return WEFT_OK;
@@ -116,10 +117,10 @@ weft_status weft_i_enter(weft_i_coll *coll)
 
 weft_status weft_i_enter_eager(weft_i_coll *coll, bool gives, int whom)
 {
-    weft_i_spot factor = {.factor = coll->factor};
-    bool scales = coll->reduction == WEFT_PREMUL_SUM;
+    weft_i_spot factor = {.factor = coll->ask.factor};
+    bool scales = coll->ask.reduction == WEFT_PREMUL_SUM;
     if (coll->algorithm == WEFT_I_ALGO_TINY)
-        return weft_i_enter_with(coll, whom, coll->in, gives ? coll->in_bytes : 0);
+        return weft_i_enter_with(coll, whom, coll->ask.in, gives ? coll->ask.in_bytes : 0);
     if (gives)
         weft_i_eager_put(coll);
     return weft_i_enter_with(coll, whom, &factor, scales ? sizeof factor : 0);
@@ -127,8 +128,9 @@ weft_status weft_i_enter_eager(weft_i_coll *coll, bool gives, int whom)
 
 size_t weft_i_enter_bytes(const weft_i_coll *coll)
 {
-    size_t part = coll->count * coll->item;
-    return weft_i_kind_is(coll->kind, WEFT_I_HAS_PARTS) ? part * (size_t)coll->group->size : part;
+    size_t part = coll->ask.count * coll->ask.item;
+    return weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) ? part * (size_t)coll->group->size
+                                                            : part;
 }
 
 /* Is this rank's input to be shown?  What others can touch where it is they need not be shown,
@@ -138,7 +140,7 @@ static bool is_shown(const weft_i_coll *coll, const weft_i_places *places, weft_
     if (gift == WEFT_I_NEVER_SHOWN || coll->lane->peek == WEFT_I_PEEK_THREADS ||
         weft_i_enter_bytes(coll) > coll->shown_up_to)
         return false;
-    bool in_place = coll->kind == WEFT_I_ALL_REDUCE && coll->in == coll->out;
+    bool in_place = coll->ask.kind == WEFT_I_ALL_REDUCE && coll->ask.in == coll->ask.out;
     return gift == WEFT_I_GIVES_NOTHING || !places->in || in_place;
 }
 

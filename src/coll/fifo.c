@@ -95,10 +95,10 @@ static weft_status follow(weft_i_coll *coll, const _Atomic uint64_t *counter, ui
     weft_i_wait wait = {.ready = is_there,
                         .lost = is_lost,
                         .arg = &f,
-                        .deadline = weft_i_os_deadline(coll->limit_ms),
+                        .deadline = weft_i_os_deadline(coll->ask.limit_ms),
                         .mode = coll->lane->mode};
     weft_status status = weft_i_wait_for(&wait);
-    return status < 0 ? fail(&f, status, coll->limit_ms) : WEFT_OK;
+    return status < 0 ? fail(&f, status, coll->ask.limit_ms) : WEFT_OK;
 }
 
 /* ---- the writer ---- */

@@ -82,22 +82,22 @@ static inline char *place_of(const weft_tensor *x, size_t *bytes)
 
 weft_status weft_i_fill_input(weft_i_coll *coll, weft_tensor *in)
 {
-    WEFT_TRY(weft_i_fill_check_operand(coll->call.op, "input", in));
+    WEFT_TRY(weft_i_fill_check_operand(coll->ask.op, "input", in));
     coll->in_tensor = in;
-    coll->in = place_of(in, &coll->in_bytes);
-    coll->dtype = in->dtype;
+    coll->ask.in = place_of(in, &coll->ask.in_bytes);
+    coll->ask.dtype = in->dtype;
     return WEFT_OK;
 }
 
 weft_status weft_i_fill_output(weft_i_coll *coll, weft_tensor *out)
 {
-    WEFT_TRY(weft_i_fill_check_output(coll->call.op, out));
+    WEFT_TRY(weft_i_fill_check_output(coll->ask.op, out));
     coll->out_tensor = out;
-    coll->out = place_of(out, &coll->out_bytes);
-    if (coll->in_tensor && out->dtype != coll->dtype)
-        return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is %s, the output %s", coll->call.op,
-                           weft_dtype_name(coll->dtype), weft_dtype_name(out->dtype));
-    coll->dtype = out->dtype;
+    coll->ask.out = place_of(out, &coll->ask.out_bytes);
+    if (coll->in_tensor && out->dtype != coll->ask.dtype)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is %s, the output %s", coll->ask.op,
+                           weft_dtype_name(coll->ask.dtype), weft_dtype_name(out->dtype));
+    coll->ask.dtype = out->dtype;
     return WEFT_OK;
 }
 
@@ -105,12 +105,12 @@ weft_status weft_i_fill_output(weft_i_coll *coll, weft_tensor *out)
  * nothing else. */
 weft_status weft_i_fill_check_overlap(const weft_i_coll *coll, size_t in_at, size_t out_at)
 {
-    const char *in = coll->in, *out = coll->out;
-    if (!coll->in_bytes || !coll->out_bytes || in + coll->in_bytes <= out ||
-        out + coll->out_bytes <= in || in + in_at == out + out_at)
+    const char *in = coll->ask.in, *out = coll->ask.out;
+    if (!coll->ask.in_bytes || !coll->ask.out_bytes || in + coll->ask.in_bytes <= out ||
+        out + coll->ask.out_bytes <= in || in + in_at == out + out_at)
         return WEFT_OK;
     return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: input and output overlap without being the same",
-                       coll->call.op);
+                       coll->ask.op);
 }
 
 weft_status weft_i_fill_check_counts(const weft_i_coll *coll, size_t larger, size_t smaller,
@@ -121,43 +121,45 @@ weft_status weft_i_fill_check_counts(const weft_i_coll *coll, size_t larger, siz
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: the %s has %zu bytes, which must be divisible among %zu ranks of "
                            "%zu bytes each",
-                           coll->call.op, which, larger, size, smaller);
+                           coll->ask.op, which, larger, size, smaller);
     return WEFT_OK;
 }
 
 weft_status weft_i_fill_reduction(weft_i_coll *coll, weft_reduction op)
 {
     if ((unsigned)op >= WEFT_REDUCTIONS)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %d is not a reduction", coll->call.op,
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %d is not a reduction", coll->ask.op,
                            (int)op);
-    coll->reduction = op;
-    coll->factor = op == WEFT_PREMUL_SUM ? premul : 1;
-    coll->fold = weft_i_fold_find(coll->dtype, (weft_i_fold_op)op);
+    coll->ask.reduction = op;
+    coll->ask.factor = op == WEFT_PREMUL_SUM ? premul : 1;
+    coll->fold = weft_i_fold_find(coll->ask.dtype, (weft_i_fold_op)op);
     if (!coll->fold)
-        return weft_i_fail(WEFT_ERR_TYPE, "%s: reduction %s has no meaning for %s", coll->call.op,
-                           weft_reduction_name(op), weft_dtype_name(coll->dtype));
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: reduction %s has no meaning for %s", coll->ask.op,
+                           weft_reduction_name(op), weft_dtype_name(coll->ask.dtype));
     return WEFT_OK;
 }
 
 weft_status weft_i_fill_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group)
 {
-    *coll =
-        (weft_i_coll){.kind = kind, .group = group, .call = {group, weft_i_coll_name(kind), -1}};
-    WEFT_TRY(weft_i_fill_check_group(coll->call.op, group));
-    coll->limit_ms = weft_i_group_limit(group, WEFT_DEFAULT);
+    const char *op = weft_i_coll_name(kind);
+    *coll = (weft_i_coll){.ask = {.op = op, .kind = kind}, .group = group, .call = {group, op, -1}};
+    WEFT_TRY(weft_i_fill_check_group(op, group));
+    coll->ask.rank = group->rank;
+    coll->ask.size = group->size;
+    coll->ask.limit_ms = weft_i_group_limit(group, WEFT_DEFAULT);
     return WEFT_OK;
 }
 
 /* The last step of every filling: what the ranks must agree on. */
 weft_status weft_i_fill_seal(weft_i_coll *coll, size_t part_bytes)
 {
-    coll->item = weft_i_dtype_size(coll->dtype);
-    coll->count =
-        part_bytes >> __builtin_ctzll(coll->item); /* sizes of elements are powers of two */
-    uint64_t what = (uint64_t)coll->kind | (uint64_t)coll->dtype << 8 |
-                    (uint64_t)coll->reduction << 16 | (uint64_t)(uint32_t)coll->root << 32;
-    coll->digest = weft_i_digest(weft_i_digest(1, what), coll->count);
-    coll->group->sequence += coll->kind != WEFT_I_SEND && coll->kind != WEFT_I_RECV;
+    coll->ask.item = weft_i_dtype_size(coll->ask.dtype);
+    coll->ask.count =
+        part_bytes >> __builtin_ctzll(coll->ask.item); /* sizes of elements are powers of two */
+    uint64_t what = (uint64_t)coll->ask.kind | (uint64_t)coll->ask.dtype << 8 |
+                    (uint64_t)coll->ask.reduction << 16 | (uint64_t)(uint32_t)coll->ask.root << 32;
+    coll->digest = weft_i_digest(weft_i_digest(1, what), coll->ask.count);
+    coll->group->sequence += coll->ask.kind != WEFT_I_SEND && coll->ask.kind != WEFT_I_RECV;
     return WEFT_OK;
 }
 

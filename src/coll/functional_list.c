@@ -135,7 +135,7 @@ static weft_status run(const weft_i_op_call *call, weft_i_coll_kind kind,
     else if (status >= 0)
         status = weft_i_fill_list(&coll, kind, on.out, on.in, (int)on.count, op, on.group);
     if (reduces)
-        coll.factor = call->args[2].number;
+        coll.ask.factor = call->args[2].number;
     if (status >= 0)
         status = post(&on, &coll);
     weft_i_object_drop(coll.list);

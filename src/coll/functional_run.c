@@ -100,7 +100,7 @@ weft_status weft_i_functional_all_reduce_run(weft_i_op_call *call)
         weft_i_functional_copy(out, x);
     WEFT_TRY(weft_i_fill_all_reduce(&coll, out, copied ? out : x,
                                     (weft_reduction)call->args[1].integer, group));
-    coll.factor = call->args[2].number;
+    coll.ask.factor = call->args[2].number;
     weft_i_pending *pending = weft_i_pending_new(call->op->name, 2, 0);
     if (!pending)
         return weft_last_status();
@@ -133,7 +133,7 @@ weft_status weft_i_functional_all_reduce_in_place_run(weft_i_op_call *call)
     weft_i_coll coll;
     weft_status status =
         weft_i_fill_all_reduce(&coll, on, on, (weft_reduction)call->args[1].integer, group);
-    coll.factor = call->args[2].number;
+    coll.ask.factor = call->args[2].number;
     if (status >= 0)
         status = post_in_place(call, &coll, x, on);
     weft_i_object_drop(on);
@@ -150,8 +150,8 @@ static weft_status fill_broadcast(weft_i_coll *coll, weft_tensor *out, weft_tens
     WEFT_TRY(weft_i_fill_check_root("broadcast", group, root));
     WEFT_TRY(weft_i_fill_input(coll, in));
     WEFT_TRY(weft_i_fill_output(coll, out));
-    coll->root = root;
-    return weft_i_fill_seal(coll, coll->in_bytes);
+    coll->ask.root = root;
+    return weft_i_fill_seal(coll, coll->ask.in_bytes);
 }
 
 weft_status weft_i_functional_broadcast_run(weft_i_op_call *call)
@@ -211,17 +211,18 @@ static weft_status fill_rows(weft_i_coll *coll, weft_i_coll_kind kind, weft_tens
     WEFT_TRY(weft_i_fill_output(coll, out));
     if (kind == WEFT_I_REDUCE_SCATTER_LIST)
         WEFT_TRY(weft_i_fill_reduction(coll, op));
-    size_t in_row = coll->in_bytes / (size_t)outer, out_row = coll->out_bytes / (size_t)outer;
+    size_t in_row = coll->ask.in_bytes / (size_t)outer,
+           out_row = coll->ask.out_bytes / (size_t)outer;
     if (!(coll->list = weft_i_list_new((size_t)outer)))
         return weft_last_status();
     weft_i_coll row = *coll;
     row.in_tensor = row.out_tensor = NULL; /* the work holds them */
-    row.out_bytes = out_row;
+    row.ask.out_bytes = out_row;
     WEFT_TRY(weft_i_fill_seal(&row, weft_i_coll_min(in_row, out_row)));
-    for (int64_t i = 0; i < outer; i++, row.in += in_row, row.out += out_row)
+    for (int64_t i = 0; i < outer; i++, row.ask.in += in_row, row.ask.out += out_row)
         weft_i_list_add(coll->list, &row);
-    coll->dtype = WEFT_U8; /* as other lists: the rows have one of their own */
-    coll->in_bytes = coll->list->bytes;
+    coll->ask.dtype = WEFT_U8; /* as other lists: the rows have one of their own */
+    coll->ask.in_bytes = coll->list->bytes;
     WEFT_TRY(weft_i_fill_seal(coll, coll->list->bytes));
     coll->digest = weft_i_digest(weft_i_digest(coll->digest, (uint64_t)outer), row.digest);
     return WEFT_OK;
@@ -269,11 +270,11 @@ static weft_status post_gather(weft_i_op_call *call, weft_i_coll *coll, weft_ten
 /* A small input is put in its place at once. */
 static void place_own_part(weft_i_coll *coll)
 {
-    char *place = coll->out + (size_t)coll->group->rank * coll->in_bytes;
-    if (coll->in_bytes == 0 || coll->in_bytes > WEFT_I_COPY_UP_TO)
+    char *place = coll->ask.out + (size_t)coll->group->rank * coll->ask.in_bytes;
+    if (coll->ask.in_bytes == 0 || coll->ask.in_bytes > WEFT_I_COPY_UP_TO)
         return;
-    weft_i_coll_put(place, coll->in, coll->in_bytes);
-    coll->in = place;
+    weft_i_coll_put(place, coll->ask.in, coll->ask.in_bytes);
+    coll->ask.in = place;
     coll->in_tensor = coll->out_tensor;
 }
 
@@ -391,7 +392,7 @@ static weft_status scatter_to(weft_i_op_call *call, const scattering *s, weft_te
     weft_status status =
         rows ? fill_rows(&coll, WEFT_I_REDUCE_SCATTER_LIST, target, in, outer, s->op, s->group)
              : weft_i_fill_reduce_scatter(&coll, target, in, s->op, s->group);
-    coll.factor = s->factor;
+    coll.ask.factor = s->factor;
     if (status >= 0)
         status = post_scatter(call, &coll, s->out, target, x);
     weft_i_object_drop(coll.list);

@@ -13,7 +13,7 @@ static weft_status take_shown(weft_i_coll *coll)
     const weft_i_lane *lane = coll->lane;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        WEFT_TRY(weft_i_eager_take(coll, rank, coll->out + (size_t)rank * coll->in_bytes));
+        WEFT_TRY(weft_i_eager_take(coll, rank, coll->ask.out + (size_t)rank * coll->ask.in_bytes));
     }
     return WEFT_OK;
 }
@@ -29,8 +29,9 @@ static weft_status pull_parts(weft_i_coll *coll, const weft_i_places *places, bo
     const weft_i_lane *lane = coll->lane;
     for (int i = 0; wanted && i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        WEFT_TRY(weft_i_coll_fetch(coll, places, rank, 0, coll->out + (size_t)rank * coll->in_bytes,
-                                   coll->in_bytes));
+        WEFT_TRY(weft_i_coll_fetch(coll, places, rank, 0,
+                                   coll->ask.out + (size_t)rank * coll->ask.in_bytes,
+                                   coll->ask.in_bytes));
     }
     return weft_i_coll_sync(coll);
 }
@@ -38,30 +39,30 @@ static weft_status pull_parts(weft_i_coll *coll, const weft_i_places *places, bo
 static weft_status push_part(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t at = (size_t)lane->me * coll->in_bytes;
+    size_t at = (size_t)lane->me * coll->ask.in_bytes;
     for (int i = 0; i < lane->size; i++)
-        weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, at, coll->in,
-                            coll->in_bytes);
+        weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, at, coll->ask.in,
+                            coll->ask.in_bytes);
     return weft_i_coll_sync(coll);
 }
 
 /* Everybody puts its part into the root's output. */
 static weft_status push_to_root(weft_i_coll *coll, const weft_i_places *places)
 {
-    weft_i_coll_deliver(coll, places, coll->root, (size_t)coll->lane->me * coll->in_bytes, coll->in,
-                        coll->in_bytes);
+    weft_i_coll_deliver(coll, places, coll->ask.root, (size_t)coll->lane->me * coll->ask.in_bytes,
+                        coll->ask.in, coll->ask.in_bytes);
     return weft_i_coll_sync(coll);
 }
 
 static size_t piece_bytes(const weft_i_coll *coll, size_t k)
 {
-    return weft_i_coll_min(coll->in_bytes - k * WEFT_I_SLOT, WEFT_I_SLOT);
+    return weft_i_coll_min(coll->ask.in_bytes - k * WEFT_I_SLOT, WEFT_I_SLOT);
 }
 
 static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     (void)arg;
-    memcpy(weft_i_lane_slot(coll->lane, coll->lane->me, k), coll->in + k * WEFT_I_SLOT,
+    memcpy(weft_i_lane_slot(coll->lane, coll->lane->me, k), coll->ask.in + k * WEFT_I_SLOT,
            piece_bytes(coll, k));
 }
 
@@ -72,9 +73,9 @@ static void take_pieces(weft_i_coll *coll, const void *arg, size_t k)
     size_t first = k * WEFT_I_SLOT, bytes = piece_bytes(coll, k);
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        char *to = coll->out + (size_t)rank * coll->in_bytes + first;
+        char *to = coll->ask.out + (size_t)rank * coll->ask.in_bytes + first;
         if (rank == lane->me)
-            weft_i_coll_put_own(coll, to, coll->in + first, bytes);
+            weft_i_coll_put_own(coll, to, coll->ask.in + first, bytes);
         else
             memcpy(to, weft_i_lane_slot(lane, rank, k), bytes);
     }
@@ -82,7 +83,7 @@ static void take_pieces(weft_i_coll *coll, const void *arg, size_t k)
 
 static weft_status gather_pipeline(weft_i_coll *coll, bool gives, bool wanted)
 {
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->in_bytes, WEFT_I_SLOT),
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->ask.in_bytes, WEFT_I_SLOT),
                             .put = gives ? put_piece : NULL,
                             .take = wanted ? take_pieces : NULL};
     return weft_i_pipeline_run(coll, &line);
@@ -92,19 +93,19 @@ static weft_status gather_pipeline(weft_i_coll *coll, bool gives, bool wanted)
 static weft_status gather_flow(weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
-    weft_i_fifo fifo = weft_i_fifo_long(lane, coll->in_bytes);
-    if (lane->me != coll->root) {
-        WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->in, coll->root));
+    weft_i_fifo fifo = weft_i_fifo_long(lane, coll->ask.in_bytes);
+    if (lane->me != coll->ask.root) {
+        WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->ask.in, coll->ask.root));
         return weft_i_coll_sync(coll);
     }
     for (size_t k = 0; k < weft_i_fifo_chunks(&fifo); k++) {
         size_t at = k * fifo.chunk, bytes = weft_i_fifo_bytes(&fifo, k);
-        weft_i_coll_put_own(coll, coll->out + (size_t)lane->me * coll->in_bytes + at, coll->in + at,
-                            bytes);
+        weft_i_coll_put_own(coll, coll->ask.out + (size_t)lane->me * coll->ask.in_bytes + at,
+                            coll->ask.in + at, bytes);
         for (int i = 1; i < lane->size; i++) {
             int rank = (lane->me + i) % lane->size;
             WEFT_TRY(weft_i_fifo_await(coll, &fifo, rank, k));
-            memcpy(coll->out + (size_t)rank * coll->in_bytes + at,
+            memcpy(coll->ask.out + (size_t)rank * coll->ask.in_bytes + at,
                    weft_i_fifo_chunk(&fifo, lane, rank, k), bytes);
         }
         weft_i_fifo_drain(coll, &fifo, k);
@@ -117,10 +118,10 @@ weft_status weft_i_coll_all_gather(weft_i_coll *coll)
     if (coll->algorithm != WEFT_I_ALGO_LARGE)
         return gather_shown(coll, true, true);
     weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->in_bytes, WEFT_I_GIVES));
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.in_bytes, WEFT_I_GIVES));
     if (places.all_shown)
         return take_shown(coll);
-    if (weft_i_places_push(&places, coll->in_bytes))
+    if (weft_i_places_push(&places, coll->ask.in_bytes))
         return push_part(coll, &places);
     if (places.all_in || places.peek)
         return pull_parts(coll, &places, true);
@@ -129,22 +130,22 @@ weft_status weft_i_coll_all_gather(weft_i_coll *coll)
 
 weft_status weft_i_coll_gather(weft_i_coll *coll)
 {
-    bool wanted = coll->lane->me == coll->root;
+    bool wanted = coll->lane->me == coll->ask.root;
     if (coll->algorithm != WEFT_I_ALGO_LARGE)
         return gather_shown(coll, !wanted, wanted);
     weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->in_bytes,
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.in_bytes,
                                   wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
     /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
     const weft_i_pairing *common = places.all_out ? places.out : places.all_in ? places.in : NULL;
     weft_i_places root = {.out = (weft_i_pairing *)common};
     if (places.all_shown)
         return wanted ? take_shown(coll) : WEFT_OK;
-    if (weft_i_touch_out(coll, common, coll->root))
+    if (weft_i_touch_out(coll, common, coll->ask.root))
         return push_to_root(coll, &root);
     if (places.all_in || places.peek)
         return pull_parts(coll, &places, wanted);
-    if (weft_i_fifo_pays(coll->lane, coll->in_bytes))
+    if (weft_i_fifo_pays(coll->lane, coll->ask.in_bytes))
         return gather_flow(coll);
     return gather_pipeline(coll, !wanted, wanted);
 }

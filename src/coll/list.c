@@ -37,15 +37,15 @@ weft_i_list *weft_i_list_new(size_t room)
 
 void weft_i_list_add(weft_i_list *list, const weft_i_coll *one)
 {
-    size_t bytes = one->count * one->item;
+    size_t bytes = one->ask.count * one->ask.item;
     list->items[list->count++] =
         (weft_i_list_item){.in_tensor = weft_i_object_hold(one->in_tensor),
                            .out_tensor = weft_i_object_hold(one->out_tensor),
-                           .in = one->in,
-                           .out = one->out,
-                           .item = one->item,
+                           .in = one->ask.in,
+                           .out = one->ask.out,
+                           .item = one->ask.item,
                            .bytes = bytes,
-                           .out_bytes = one->out_bytes,
+                           .out_bytes = one->ask.out_bytes,
                            .start = list->bytes,
                            .fold = one->fold};
     list->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -117,9 +117,9 @@ weft_status weft_i_list_check_overlap(const weft_i_list *list, const char *op)
 weft_status weft_i_list_seal(weft_i_coll *coll, uint32_t digest)
 {
     const weft_i_list *list = coll->list;
-    WEFT_TRY(weft_i_list_check_overlap(list, coll->call.op));
-    coll->dtype = WEFT_U8;
-    coll->in_bytes = list->bytes;
+    WEFT_TRY(weft_i_list_check_overlap(list, coll->ask.op));
+    coll->ask.dtype = WEFT_U8;
+    coll->ask.in_bytes = list->bytes;
     WEFT_TRY(weft_i_fill_seal(coll, list->bytes));
     coll->digest = weft_i_digest(weft_i_digest(coll->digest, list->count), digest);
     return WEFT_OK;

@@ -22,9 +22,9 @@ static weft_i_pairing *find_place(const weft_group *group, weft_tensor *tensor, 
 weft_i_spot weft_i_places_find(const weft_i_coll *coll, weft_i_places *places, size_t transfer)
 {
     weft_i_lane *lane = coll->lane;
-    weft_i_spot mine = {.factor = coll->factor,
-                        .in_address = (uintptr_t)coll->in,
-                        .out_address = (uintptr_t)coll->out};
+    weft_i_spot mine = {.factor = coll->ask.factor,
+                        .in_address = (uintptr_t)coll->ask.in,
+                        .out_address = (uintptr_t)coll->ask.out};
     places->in = find_place(coll->group, coll->in_tensor, &mine.in_serial, &mine.in_offset);
     places->out = find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
     places->peek = lane->peek == WEFT_I_PEEK_KERNEL && transfer && transfer >= coll->single_from;
@@ -59,7 +59,7 @@ weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_places *plac
                               size_t at, char *to, size_t bytes)
 {
     if (rank == coll->lane->me)
-        weft_i_coll_put_own(coll, to, coll->in + at, bytes);
+        weft_i_coll_put_own(coll, to, coll->ask.in + at, bytes);
     else if (coll->prefetch && weft_i_prefetched(coll, rank))
         return WEFT_OK;
     else if (places->all_in)
@@ -82,7 +82,7 @@ void weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, i
                          const char *from, size_t bytes)
 {
     if (rank == coll->lane->me)
-        weft_i_coll_put_own(coll, coll->out + at, from, bytes);
+        weft_i_coll_put_own(coll, coll->ask.out + at, from, bytes);
     else
         weft_i_coll_put(weft_i_touch_out(coll, places->out, rank) + at, from, bytes);
 }

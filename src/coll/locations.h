@@ -91,7 +91,7 @@ void weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, i
 
 static inline void weft_i_coll_read_factors(weft_i_coll *coll)
 {
-    if (coll->reduction == WEFT_PREMUL_SUM)
+    if (coll->ask.reduction == WEFT_PREMUL_SUM)
         for (int rank = 0; rank < coll->lane->size; rank++)
             coll->lane->factors[rank] = weft_i_coll_spot(coll, rank)->factor;
 }

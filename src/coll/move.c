@@ -15,13 +15,13 @@ enum { PIECE_LEAST = 16 << 10 };
 /* The root shows its input and goes on, the others wait for it alone. */
 static weft_status show_from_root(weft_i_coll *coll)
 {
-    bool root = coll->lane->me == coll->root;
-    return weft_i_enter_eager(coll, root, root ? WEFT_I_FOR_NOBODY : coll->root);
+    bool root = coll->lane->me == coll->ask.root;
+    return weft_i_enter_eager(coll, root, root ? WEFT_I_FOR_NOBODY : coll->ask.root);
 }
 
 static weft_i_gift gift_of_root(const weft_i_coll *coll)
 {
-    return coll->lane->me == coll->root ? WEFT_I_GIVES : WEFT_I_GIVES_NOTHING;
+    return coll->lane->me == coll->ask.root ? WEFT_I_GIVES : WEFT_I_GIVES_NOTHING;
 }
 
 /* ---- broadcast ---- */
@@ -39,38 +39,38 @@ static size_t piece_for(const weft_i_lane *lane, size_t total, size_t most)
 
 static weft_status broadcast_flow(weft_i_coll *coll)
 {
-    weft_i_fifo fifo = weft_i_fifo_long(coll->lane, coll->in_bytes);
-    if (coll->lane->me == coll->root)
-        WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->in, -1));
+    weft_i_fifo fifo = weft_i_fifo_long(coll->lane, coll->ask.in_bytes);
+    if (coll->lane->me == coll->ask.root)
+        WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->ask.in, -1));
     else
-        WEFT_TRY(weft_i_fifo_read(coll, &fifo, coll->root, coll->out));
+        WEFT_TRY(weft_i_fifo_read(coll, &fifo, coll->ask.root, coll->ask.out));
     return weft_i_coll_sync(coll);
 }
 
 static size_t piece_bytes_of(const weft_i_coll *coll, size_t piece, size_t k)
 {
-    return weft_i_coll_min(coll->in_bytes - k * piece, piece);
+    return weft_i_coll_min(coll->ask.in_bytes - k * piece, piece);
 }
 
 static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     size_t piece = *(const size_t *)arg;
-    memcpy(weft_i_lane_slot(coll->lane, coll->lane->me, k), coll->in + k * piece,
+    memcpy(weft_i_lane_slot(coll->lane, coll->lane->me, k), coll->ask.in + k * piece,
            piece_bytes_of(coll, piece, k));
 }
 
 static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     size_t piece = *(const size_t *)arg;
-    memcpy(coll->out + k * piece, weft_i_lane_slot(coll->lane, coll->root, k),
+    memcpy(coll->ask.out + k * piece, weft_i_lane_slot(coll->lane, coll->ask.root, k),
            piece_bytes_of(coll, piece, k));
 }
 
 static weft_status broadcast_pipeline(weft_i_coll *coll)
 {
-    bool root = coll->lane->me == coll->root;
-    size_t piece = piece_for(coll->lane, coll->in_bytes, WEFT_I_SLOT);
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->in_bytes, piece),
+    bool root = coll->lane->me == coll->ask.root;
+    size_t piece = piece_for(coll->lane, coll->ask.in_bytes, WEFT_I_SLOT);
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->ask.in_bytes, piece),
                             .put = root ? put_piece : NULL,
                             .take = root ? NULL : take_piece,
                             .arg = &piece};
@@ -80,7 +80,8 @@ static weft_status broadcast_pipeline(weft_i_coll *coll)
 /* My output is what lies at byte `at` of the root's input. */
 static weft_status pull_from_root(weft_i_coll *coll, const weft_i_places *places, size_t at)
 {
-    WEFT_TRY(weft_i_coll_fetch(coll, places, coll->root, at, coll->out, coll->out_bytes));
+    WEFT_TRY(
+        weft_i_coll_fetch(coll, places, coll->ask.root, at, coll->ask.out, coll->ask.out_bytes));
     return weft_i_coll_sync(coll);
 }
 
@@ -91,12 +92,12 @@ static weft_status pull_from_root(weft_i_coll *coll, const weft_i_places *places
 static weft_status broadcast_copies(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
-    weft_i_span last = weft_i_coll_slice(coll->in_bytes, lane->size, lane->size - 1, 1);
-    if (lane->me != coll->root)
-        WEFT_TRY(weft_i_coll_fetch(coll, places, coll->root, 0, coll->out, last.first));
-    for (int i = 1; i < lane->size && lane->me == coll->root; i++)
+    weft_i_span last = weft_i_coll_slice(coll->ask.in_bytes, lane->size, lane->size - 1, 1);
+    if (lane->me != coll->ask.root)
+        WEFT_TRY(weft_i_coll_fetch(coll, places, coll->ask.root, 0, coll->ask.out, last.first));
+    for (int i = 1; i < lane->size && lane->me == coll->ask.root; i++)
         weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, last.first,
-                            coll->in + last.first, last.count);
+                            coll->ask.in + last.first, last.count);
     return weft_i_coll_sync(coll);
 }
 
@@ -104,17 +105,17 @@ weft_status weft_i_coll_broadcast(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(show_from_root(coll));
-        return weft_i_eager_take(coll, coll->root, coll->out);
+        return weft_i_eager_take(coll, coll->ask.root, coll->ask.out);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->in_bytes, gift_of_root(coll)));
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.in_bytes, gift_of_root(coll)));
     if (places.all_shown)
-        return weft_i_eager_take(coll, coll->root, coll->out);
+        return weft_i_eager_take(coll, coll->ask.root, coll->ask.out);
     if (places.all_in)
         return broadcast_copies(coll, &places);
     if (places.peek)
         return pull_from_root(coll, &places, 0);
-    if (weft_i_fifo_pays(coll->lane, coll->in_bytes))
+    if (weft_i_fifo_pays(coll->lane, coll->ask.in_bytes))
         return broadcast_flow(coll);
     return broadcast_pipeline(coll);
 }
@@ -140,8 +141,8 @@ static void put_parts(weft_i_coll *coll, const void *arg, size_t k)
     char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, k);
     for (int part = 0; part < coll->lane->size; part++)
         if (part != coll->lane->me)
-            memcpy(slot + (size_t)part * bytes, coll->in + (size_t)part * d->part + k * d->piece,
-                   bytes);
+            memcpy(slot + (size_t)part * bytes,
+                   coll->ask.in + (size_t)part * d->part + k * d->piece, bytes);
 }
 
 static void take_parts(weft_i_coll *coll, const void *arg, size_t k)
@@ -151,10 +152,10 @@ static void take_parts(weft_i_coll *coll, const void *arg, size_t k)
     size_t first = k * d->piece, bytes = dealt_bytes(d, k);
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        char *to = coll->out + (d->from_root ? 0 : (size_t)rank * d->part) + first;
+        char *to = coll->ask.out + (d->from_root ? 0 : (size_t)rank * d->part) + first;
         if (rank == lane->me && d->gives)
-            weft_i_coll_put_own(coll, to, coll->in + (size_t)rank * d->part + first, bytes);
-        else if (!d->from_root || rank == coll->root)
+            weft_i_coll_put_own(coll, to, coll->ask.in + (size_t)rank * d->part + first, bytes);
+        else if (!d->from_root || rank == coll->ask.root)
             memcpy(to, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * bytes, bytes);
     }
 }
@@ -163,8 +164,8 @@ static void take_parts(weft_i_coll *coll, const void *arg, size_t k)
 static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
 {
     weft_i_lane *lane = coll->lane;
-    size_t part = coll->count * coll->item, most = WEFT_I_SLOT / (size_t)lane->size;
-    dealing d = {from_root, !from_root || lane->me == coll->root, part,
+    size_t part = coll->ask.count * coll->ask.item, most = WEFT_I_SLOT / (size_t)lane->size;
+    dealing d = {from_root, !from_root || lane->me == coll->ask.root, part,
                  from_root ? piece_for(lane, part, most) : most};
     weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(part, d.piece),
                             .put = d.gives ? put_parts : NULL,
@@ -186,7 +187,7 @@ typedef struct sharing {
 
 static sharing share(const weft_i_coll *coll)
 {
-    sharing s = {.served = coll->lane->size / 2, .part = coll->count * coll->item};
+    sharing s = {.served = coll->lane->size / 2, .part = coll->ask.count * coll->ask.item};
     s.fifo = weft_i_fifo_long(coll->lane, s.part);
     s.pieces = weft_i_fifo_chunks(&s.fifo);
     s.fifo.total = s.pieces * (size_t)s.served * s.fifo.chunk;
@@ -210,10 +211,10 @@ static weft_status serve(weft_i_coll *coll, const sharing *s)
             WEFT_TRY(weft_i_fifo_await_drained(coll, &s->fifo, k - around, last));
         }
         weft_i_fifo_put(coll, &s->fifo, k,
-                        coll->in + (size_t)rank * s->part + piece * s->fifo.chunk,
+                        coll->ask.in + (size_t)rank * s->part + piece * s->fifo.chunk,
                         piece_bytes(s, piece));
     }
-    weft_i_coll_put_own(coll, coll->out, coll->in + (size_t)lane->me * s->part, s->part);
+    weft_i_coll_put_own(coll, coll->ask.out, coll->ask.in + (size_t)lane->me * s->part, s->part);
     return WEFT_OK;
 }
 
@@ -221,9 +222,9 @@ static weft_status be_served(weft_i_coll *coll, const sharing *s, int place)
 {
     for (size_t piece = 0; piece < s->pieces; piece++) {
         size_t k = piece * (size_t)s->served + (size_t)place;
-        WEFT_TRY(weft_i_fifo_await(coll, &s->fifo, coll->root, k));
-        memcpy(coll->out + piece * s->fifo.chunk,
-               weft_i_fifo_chunk(&s->fifo, coll->lane, coll->root, k), piece_bytes(s, piece));
+        WEFT_TRY(weft_i_fifo_await(coll, &s->fifo, coll->ask.root, k));
+        memcpy(coll->ask.out + piece * s->fifo.chunk,
+               weft_i_fifo_chunk(&s->fifo, coll->lane, coll->ask.root, k), piece_bytes(s, piece));
         weft_i_fifo_drain(coll, &s->fifo, k);
     }
     return WEFT_OK;
@@ -233,33 +234,34 @@ static weft_status scatter_shared(weft_i_coll *coll, const weft_i_places *places
 {
     const weft_i_lane *lane = coll->lane;
     sharing s = share(coll);
-    int place = (lane->me - coll->root + lane->size - 1) % lane->size; /* the root is the last */
-    if (lane->me == coll->root)
+    int place =
+        (lane->me - coll->ask.root + lane->size - 1) % lane->size; /* the root is the last */
+    if (lane->me == coll->ask.root)
         WEFT_TRY(serve(coll, &s));
     else if (place < s.served)
         WEFT_TRY(be_served(coll, &s, place));
     else
-        WEFT_TRY(weft_i_coll_fetch(coll, places, coll->root, (size_t)lane->me * s.part, coll->out,
-                                   s.part));
+        WEFT_TRY(weft_i_coll_fetch(coll, places, coll->ask.root, (size_t)lane->me * s.part,
+                                   coll->ask.out, s.part));
     return weft_i_coll_sync(coll);
 }
 
 /* Of what the root has shown. */
 static weft_status take_my_part(const weft_i_coll *coll)
 {
-    size_t part = coll->count * coll->item;
-    const char *from = weft_i_eager_of(coll, coll->root) + (size_t)coll->lane->me * part;
-    if (coll->lane->me == coll->root)
-        weft_i_coll_put_own(coll, coll->out, from, part);
+    size_t part = coll->ask.count * coll->ask.item;
+    const char *from = weft_i_eager_of(coll, coll->ask.root) + (size_t)coll->lane->me * part;
+    if (coll->lane->me == coll->ask.root)
+        weft_i_coll_put_own(coll, coll->ask.out, from, part);
     else
-        weft_i_coll_put(coll->out, from, part);
+        weft_i_coll_put(coll->ask.out, from, part);
     return WEFT_OK;
 }
 
 weft_status weft_i_coll_scatter(weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t part = coll->count * coll->item, mine = (size_t)lane->me * part;
+    size_t part = coll->ask.count * coll->ask.item, mine = (size_t)lane->me * part;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(show_from_root(coll));
         return take_my_part(coll);
@@ -269,7 +271,7 @@ weft_status weft_i_coll_scatter(weft_i_coll *coll)
     /* Others touch the root's input if theirs lie there too, or in the memory of all outputs. */
     const weft_i_pairing *common = places.all_in ? places.in : places.all_out ? places.out : NULL;
     weft_i_places root = {.in = (weft_i_pairing *)common,
-                          .all_in = weft_i_touch_in(coll, common, coll->root) != NULL};
+                          .all_in = weft_i_touch_in(coll, common, coll->ask.root) != NULL};
     if (places.all_shown)
         return take_my_part(coll);
     if (root.all_in || places.peek)
@@ -284,11 +286,11 @@ weft_status weft_i_coll_scatter(weft_i_coll *coll)
 static weft_status pull_equal(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t part = coll->count * coll->item;
+    size_t part = coll->ask.count * coll->ask.item;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
         WEFT_TRY(weft_i_coll_fetch(coll, places, rank, (size_t)lane->me * part,
-                                   coll->out + (size_t)rank * part, part));
+                                   coll->ask.out + (size_t)rank * part, part));
     }
     return weft_i_coll_sync(coll);
 }
@@ -296,11 +298,11 @@ static weft_status pull_equal(weft_i_coll *coll, const weft_i_places *places)
 static weft_status push_equal(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t part = coll->count * coll->item;
+    size_t part = coll->ask.count * coll->ask.item;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
         weft_i_coll_deliver(coll, places, rank, (size_t)lane->me * part,
-                            coll->in + (size_t)rank * part, part);
+                            coll->ask.in + (size_t)rank * part, part);
     }
     return weft_i_coll_sync(coll);
 }
@@ -309,18 +311,19 @@ static weft_status push_equal(weft_i_coll *coll, const weft_i_places *places)
 static weft_status take_shown(const weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t part = coll->count * coll->item, mine = (size_t)lane->me * part;
-    weft_i_coll_put_own(coll, coll->out + mine, coll->in + mine, part);
+    size_t part = coll->ask.count * coll->ask.item, mine = (size_t)lane->me * part;
+    weft_i_coll_put_own(coll, coll->ask.out + mine, coll->ask.in + mine, part);
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_coll_put(coll->out + (size_t)rank * part, weft_i_eager_of(coll, rank) + mine, part);
+        weft_i_coll_put(coll->ask.out + (size_t)rank * part, weft_i_eager_of(coll, rank) + mine,
+                        part);
     }
     return WEFT_OK;
 }
 
 static weft_status all_to_all_equal(weft_i_coll *coll)
 {
-    size_t part = coll->count * coll->item;
+    size_t part = coll->ask.count * coll->ask.item;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
         return take_shown(coll);
@@ -343,9 +346,9 @@ static void write_splits(weft_i_coll *coll)
     uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
     for (int rank = 0; rank < lane->size; rank++) {
         const weft_i_list_item *item = coll->list ? &coll->list->items[rank] : NULL;
-        row[rank] = item ? item->bytes : (uint64_t)coll->in_splits[rank] * coll->row;
+        row[rank] = item ? item->bytes : (uint64_t)coll->ask.in_splits[rank] * coll->ask.row;
         row[lane->size + rank] =
-            item ? item->out_bytes : (uint64_t)coll->out_splits[rank] * coll->row;
+            item ? item->out_bytes : (uint64_t)coll->ask.out_splits[rank] * coll->ask.row;
     }
 }
 
@@ -388,7 +391,7 @@ static size_t part_offset(const weft_i_coll *coll, int from, int to)
 static weft_status pull_uneven(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
-    char *out = coll->out;
+    char *out = coll->ask.out;
     for (int rank = 0; rank < lane->size; rank++) {
         size_t bytes = sends(coll, rank, lane->me);
         if (bytes)
@@ -409,7 +412,7 @@ static void put_uneven(weft_i_coll *coll, const void *arg, size_t k)
 {
     const weft_i_lane *lane = coll->lane;
     size_t piece = *(const size_t *)arg;
-    const char *from = coll->in;
+    const char *from = coll->ask.in;
     for (int to = 0; to < lane->size; to++) {
         if (coll->list)
             from = coll->list->items[to].in;
@@ -425,7 +428,7 @@ static void take_uneven(weft_i_coll *coll, const void *arg, size_t k)
 {
     const weft_i_lane *lane = coll->lane;
     size_t piece = *(const size_t *)arg;
-    char *out = coll->out;
+    char *out = coll->ask.out;
     for (int rank = 0; rank < lane->size; rank++) {
         if (coll->list)
             out = coll->list->items[rank].out;
@@ -461,5 +464,5 @@ static weft_status all_to_all_uneven(weft_i_coll *coll)
 
 weft_status weft_i_coll_all_to_all(weft_i_coll *coll)
 {
-    return coll->in_splits || coll->list ? all_to_all_uneven(coll) : all_to_all_equal(coll);
+    return coll->ask.in_splits || coll->list ? all_to_all_uneven(coll) : all_to_all_equal(coll);
 }

@@ -5,6 +5,7 @@
  * they agree on what is too much before anybody allocates.  A rank that cannot allocate after that
  * takes part to the end without storing anything, and so fails alone.
  */
+#include "coll/carrier.h"
 #include "coll/coalesce.h"
 #include "coll/fill.h"
 #include "coll/stream.h"
@@ -70,7 +71,7 @@ static weft_status fail_memory(const weft_i_coll *coll, size_t bytes)
 {
     return weft_i_fail(WEFT_ERR_CANCELLED,
                        "%s in group \"%s\": rank %d has no memory for the %zu bytes it was sent",
-                       coll->call.op, coll->group->name, coll->group->rank, bytes);
+                       coll->ask.op, coll->group->name, coll->group->rank, bytes);
 }
 
 /* ---- what the ranks tell each other ---- */
@@ -84,7 +85,7 @@ static const parcel *parcel_of(const weft_i_coll *coll)
 static weft_i_run run_of(const weft_i_coll *coll, size_t index)
 {
     const parcel *p = parcel_of(coll);
-    if (coll->kind == WEFT_I_BROADCAST_OBJECT) {
+    if (coll->ask.kind == WEFT_I_BROADCAST_OBJECT) {
         if (index == 0)
             return (weft_i_run){&p->count, sizeof p->count};
         if (index <= p->count)
@@ -106,7 +107,7 @@ static void write_row(const weft_i_coll *coll)
     uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
     for (int rank = 0; rank < lane->size; rank++)
         row[rank] = 0;
-    if (coll->kind == WEFT_I_SCATTER_OBJECT)
+    if (coll->ask.kind == WEFT_I_SCATTER_OBJECT)
         for (size_t i = 0; i < p->count; i++)
             row[i] = p->list[i].length;
     else
@@ -118,11 +119,11 @@ static void write_row(const weft_i_coll *coll)
 static size_t shown_by(const weft_i_coll *coll, int rank)
 {
     const parcel *p = parcel_of(coll);
-    if (p->alone && coll->kind == WEFT_I_SCATTER_OBJECT)
+    if (p->alone && coll->ask.kind == WEFT_I_SCATTER_OBJECT)
         return p->count ? p->list[rank].length : 0;
     if (p->alone)
-        return coll->kind != WEFT_I_BROADCAST_OBJECT || rank == coll->root ? p->size : 0;
-    int row = coll->kind == WEFT_I_SCATTER_OBJECT ? coll->root : rank;
+        return coll->ask.kind != WEFT_I_BROADCAST_OBJECT || rank == coll->ask.root ? p->size : 0;
+    int row = coll->ask.kind == WEFT_I_SCATTER_OBJECT ? coll->ask.root : rank;
     return weft_i_lane_splits(coll->lane, row, coll->lane->epoch)[rank];
 }
 
@@ -138,7 +139,7 @@ static size_t least_limit(const weft_i_coll *coll)
 /* Is it too much for whoever receives the most?  Every rank comes to the same answer. */
 static weft_status check_limit(const weft_i_coll *coll)
 {
-    bool scatters = coll->kind == WEFT_I_SCATTER_OBJECT;
+    bool scatters = coll->ask.kind == WEFT_I_SCATTER_OBJECT;
     size_t limit = least_limit(coll), left = limit, most = 0;
     int who = 0;
     bool fits = true;
@@ -156,7 +157,7 @@ static weft_status check_limit(const weft_i_coll *coll)
     return weft_i_fail(WEFT_ERR_LIMIT,
                        "%s in group \"%s\": a rank would receive more than %zu bytes "
                        "(WEFT_OBJECT_LIMIT); the longest, %zu bytes, %s rank %d",
-                       coll->call.op, coll->group->name, limit, most,
+                       coll->ask.op, coll->group->name, limit, most,
                        scatters ? "is for" : "comes from", who);
 }
 
@@ -177,7 +178,7 @@ static void take_strings(weft_i_coll *coll, const weft_i_piece *piece)
 
 static void take_stream(weft_i_coll *coll, const weft_i_piece *piece)
 {
-    memcpy(parcel_of(coll)->result->bytes + piece->from, weft_i_piece_of(piece, coll->root),
+    memcpy(parcel_of(coll)->result->bytes + piece->from, weft_i_piece_of(piece, coll->ask.root),
            piece->to - piece->from);
 }
 
@@ -188,7 +189,7 @@ static void take_share(weft_i_coll *coll, const weft_i_piece *piece)
     size_t to = weft_i_coll_min(p->end, piece->to);
     if (from < to)
         memcpy(p->result->bytes + (from - p->begin),
-               weft_i_piece_of(piece, coll->root) + (from - piece->from), to - from);
+               weft_i_piece_of(piece, coll->ask.root) + (from - piece->from), to - from);
 }
 
 static void take_nothing(weft_i_coll *coll, const weft_i_piece *piece)
@@ -203,14 +204,14 @@ static void take_own(const weft_i_coll *coll)
 {
     const parcel *p = parcel_of(coll);
     char *to = p->result->bytes;
-    if (coll->kind == WEFT_I_BROADCAST_OBJECT)
+    if (coll->ask.kind == WEFT_I_BROADCAST_OBJECT)
         for (size_t i = 0; p->size && i < 1 + 2 * p->count; i++) {
             weft_i_run run = run_of(coll, i);
             weft_i_coll_put(to, run.data, run.bytes);
             to += run.bytes;
         }
     const weft_bytes *mine = p->list;
-    if (coll->kind == WEFT_I_SCATTER_OBJECT && p->count)
+    if (coll->ask.kind == WEFT_I_SCATTER_OBJECT && p->count)
         mine += coll->group->rank;
     for (int i = 0; i < p->result->count; i++)
         if (p->result->items[i].length) {
@@ -234,7 +235,7 @@ static weft_status gather(weft_i_coll *coll, weft_i_stream *stream)
 {
     weft_blobs *result = parcel_of(coll)->result;
     int size = coll->group->size;
-    bool wanted = coll->kind == WEFT_I_ALL_GATHER_OBJECT || coll->group->rank == coll->root;
+    bool wanted = coll->ask.kind == WEFT_I_ALL_GATHER_OBJECT || coll->group->rank == coll->ask.root;
     size_t total = 0, longest = 0;
     for (int rank = 0; rank < size; rank++) {
         size_t bytes = shown_by(coll, rank);
@@ -292,8 +293,8 @@ static weft_status unpack(const weft_i_coll *coll, weft_blobs *result, size_t by
     }
     if (!sound || sum != bytes - end)
         return weft_i_fail(WEFT_ERR_PROTOCOL,
-                           "%s in group \"%s\": the list of rank %d does not add up", coll->call.op,
-                           coll->group->name, coll->root);
+                           "%s in group \"%s\": the list of rank %d does not add up", coll->ask.op,
+                           coll->group->name, coll->ask.root);
     result->count = (int)count;
     return WEFT_OK;
 }
@@ -301,7 +302,7 @@ static weft_status unpack(const weft_i_coll *coll, weft_blobs *result, size_t by
 static weft_status broadcast(weft_i_coll *coll, weft_i_stream *stream)
 {
     weft_blobs *result = parcel_of(coll)->result;
-    size_t bytes = shown_by(coll, coll->root);
+    size_t bytes = shown_by(coll, coll->ask.root);
     bool room = make_room(result, 0, bytes);
     WEFT_TRY(take_or_fail(coll, stream, bytes, take_stream, room, bytes));
     bool none = parcel_of(coll)->alone && !bytes; /* a root that is not there gives an empty list */
@@ -311,16 +312,17 @@ static weft_status broadcast(weft_i_coll *coll, weft_i_stream *stream)
 static weft_status receive(weft_i_coll *coll, weft_i_stream *stream, parcel *p)
 {
     WEFT_TRY(check_limit(coll));
-    if (coll->kind == WEFT_I_BROADCAST_OBJECT)
+    if (coll->ask.kind == WEFT_I_BROADCAST_OBJECT)
         return broadcast(coll, stream);
-    return coll->kind == WEFT_I_SCATTER_OBJECT ? scatter(coll, stream, p) : gather(coll, stream);
+    return coll->ask.kind == WEFT_I_SCATTER_OBJECT ? scatter(coll, stream, p)
+                                                   : gather(coll, stream);
 }
 
 weft_status weft_i_coll_object(weft_i_coll *coll)
 {
     parcel *p = (parcel *)(uintptr_t)coll->plan; /* the caller's, who waits for us */
     weft_i_stream stream = {.run = run_of, .runs = p->count};
-    if (coll->kind == WEFT_I_BROADCAST_OBJECT && coll->group->rank == coll->root)
+    if (coll->ask.kind == WEFT_I_BROADCAST_OBJECT && coll->group->rank == coll->ask.root)
         stream.runs = 1 + 2 * p->count;
     if (p->most > own_limit())
         stream.runs = 0; /* refused in any case: a nonsense length must not be read */
@@ -329,7 +331,7 @@ weft_status weft_i_coll_object(weft_i_coll *coll)
     return receive(coll, &stream, p);
 }
 
-weft_status weft_i_native_object(const weft_i_coll *call)
+weft_status weft_i_carrier_run_object(const weft_i_coll *call)
 {
     const weft_i_backend *carrier = call->group->world->carrier;
     if (!call->group->world->fake)
@@ -362,29 +364,29 @@ static weft_status check_bytes(const char *op, const weft_bytes *list, size_t co
 /* Root's list: given there, and nowhere else. */
 static weft_status check_list(const weft_i_coll *coll, const weft_bytes *list, int count)
 {
-    bool root = coll->group->rank == coll->root;
+    bool root = coll->group->rank == coll->ask.root;
     if (root && (count < 0 || (count && !list)))
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of %d strings at %p", coll->call.op,
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of %d strings at %p", coll->ask.op,
                            count, (const void *)list);
     if (!root && list)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: only the root, rank %d, gives a list; on rank %d it must be NULL",
-                           coll->call.op, coll->root, coll->group->rank);
+                           coll->ask.op, coll->ask.root, coll->group->rank);
     return WEFT_OK;
 }
 
 static weft_status fill(weft_i_coll *coll, parcel *p)
 {
-    WEFT_TRY(check_bytes(coll->call.op, p->list, p->count, &p->size));
-    if (coll->kind == WEFT_I_BROADCAST_OBJECT && coll->group->rank == coll->root)
+    WEFT_TRY(check_bytes(coll->ask.op, p->list, p->count, &p->size));
+    if (coll->ask.kind == WEFT_I_BROADCAST_OBJECT && coll->group->rank == coll->ask.root)
         p->size += (1 + p->count) * sizeof(size_t);
     p->most = p->size;
-    for (size_t i = 0; coll->kind == WEFT_I_SCATTER_OBJECT && i < p->count; i++)
+    for (size_t i = 0; coll->ask.kind == WEFT_I_SCATTER_OBJECT && i < p->count; i++)
         p->most = i && p->list[i].length <= p->most ? p->most : p->list[i].length;
-    coll->dtype = WEFT_U8;
+    coll->ask.dtype = WEFT_U8;
     coll->plan = p;
     WEFT_TRY(weft_i_fill_seal(coll, 0));
-    coll->in_bytes = p->size; /* for the flight record */
+    coll->ask.in_bytes = p->size; /* for the flight record */
     return WEFT_OK;
 }
 
@@ -413,8 +415,8 @@ static weft_status begin_rooted(weft_i_coll *coll, weft_i_coll_kind kind, int ro
                                 weft_group *group)
 {
     WEFT_TRY(weft_i_fill_begin(coll, kind, group));
-    WEFT_TRY(weft_i_fill_check_root(coll->call.op, group, root));
-    coll->root = root;
+    WEFT_TRY(weft_i_fill_check_root(coll->ask.op, group, root));
+    coll->ask.root = root;
     return WEFT_OK;
 }
 

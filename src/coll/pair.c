@@ -7,6 +7,7 @@
  * that is there, or finds room, costs taking it once.
  */
 #include "coll/pair.h"
+#include "coll/carrier.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -161,27 +162,31 @@ weft_i_coll weft_i_letter_call(const weft_i_letter *letter)
 {
     bool send = letter->kind == WEFT_I_SEND;
     size_t item = weft_dtype_size(letter->dtype);
-    return (weft_i_coll){.call = {letter->group, weft_i_coll_name(letter->kind), -1},
+    const char *op = weft_i_coll_name(letter->kind);
+    return (weft_i_coll){.ask = {.op = op,
+                                 .kind = letter->kind,
+                                 .rank = letter->group->rank,
+                                 .size = letter->group->size,
+                                 .dtype = letter->dtype,
+                                 .root = letter->peer,
+                                 .in = send ? letter->data : NULL,
+                                 .out = send ? NULL : letter->data,
+                                 .item = item,
+                                 .count = letter->bytes / item,
+                                 .in_bytes = send ? letter->bytes : 0,
+                                 .out_bytes = send ? 0 : letter->bytes,
+                                 .limit_ms = letter->limit_ms},
+                         .call = {letter->group, op, -1},
                          .group = letter->group,
-                         .kind = letter->kind,
-                         .dtype = letter->dtype,
-                         .root = letter->peer,
-                         .in = send ? letter->data : NULL,
-                         .out = send ? NULL : letter->data,
-                         .item = item,
-                         .count = letter->bytes / item,
-                         .in_bytes = send ? letter->bytes : 0,
-                         .out_bytes = send ? 0 : letter->bytes,
                          .in_tensor = send ? letter->tensor : NULL,
                          .out_tensor = send ? NULL : letter->tensor,
-                         .digest = letter->digest,
-                         .limit_ms = letter->limit_ms};
+                         .digest = letter->digest};
 }
 
-void weft_i_letter_run_native(weft_i_letter *letter)
+void weft_i_letter_carry(weft_i_letter *letter)
 {
     weft_i_coll coll = weft_i_letter_call(letter);
-    weft_status status = weft_i_native_run(&coll);
+    weft_status status = weft_i_carrier_run(&coll);
     if (status < 0)
         note_failure(letter);
     letter->source = letter->peer;

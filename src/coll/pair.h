@@ -128,7 +128,7 @@ static inline weft_status weft_i_letter_status(const weft_i_letter *letter)
 weft_i_coll weft_i_letter_call(const weft_i_letter *letter);
 
 /* Has such a backend carry it. */
-void weft_i_letter_run_native(weft_i_letter *letter);
+void weft_i_letter_carry(weft_i_letter *letter);
 
 /* The first letter that failed; NULL: none has. */
 const weft_i_letter *weft_i_bundle_failed(const weft_i_bundle *bundle);

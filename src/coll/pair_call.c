@@ -6,6 +6,7 @@
  */
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/carrier.h"
 #include "coll/coalesce.h"
 #include "coll/fill.h"
 #include "coll/work.h"
@@ -71,10 +72,10 @@ static weft_status open_lane(weft_i_letter *letters, int count)
     return weft_i_group_check_revoked(&call);
 }
 
-static weft_status run_native(weft_i_bundle *bundle)
+static weft_status run_carried(weft_i_bundle *bundle)
 {
     for (int i = 0; i < bundle->count; i++)
-        weft_i_letter_run_native(&bundle->letters[i]);
+        weft_i_letter_carry(&bundle->letters[i]);
     weft_status status = weft_i_bundle_outcome(bundle);
     for (int i = 0; i < bundle->count; i++)
         WEFT_OS->free(bundle->letters[i].message);
@@ -92,8 +93,8 @@ static weft_status run(weft_i_letter *letters, int count, weft_i_coll_kind kind)
         weft_i_record_begin_named(record, weft_i_coll_record_name(kind), letters->group->id,
                                   letters->bytes, letters->peer, -1);
     weft_i_bundle bundle = {.letters = letters, .count = count};
-    bool native = weft_i_native_has(letters->group);
-    weft_status status = native ? run_native(&bundle) : open_lane(letters, count);
+    bool native = weft_i_carrier_of(letters->group);
+    weft_status status = native ? run_carried(&bundle) : open_lane(letters, count);
     if (!native && status == WEFT_OK)
         status = weft_i_bundle_carry(&bundle);
     weft_i_record_end(record, number, status);

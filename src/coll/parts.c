@@ -35,16 +35,16 @@ static weft_tensor *part_of(const side *s, int rank)
 static weft_status fill_part(weft_i_coll *part, const weft_i_coll *coll, const side *out,
                              const side *in, int rank)
 {
-    WEFT_TRY(weft_i_fill_begin(part, coll->kind, coll->group));
+    WEFT_TRY(weft_i_fill_begin(part, coll->ask.kind, coll->group));
     if (has_part(in, coll->group, rank))
         WEFT_TRY(weft_i_fill_input(part, part_of(in, rank)));
     if (has_part(out, coll->group, rank))
         WEFT_TRY(weft_i_fill_output(part, part_of(out, rank)));
-    if (part->in_tensor && part->out_tensor && part->in_bytes != part->out_bytes)
+    if (part->in_tensor && part->out_tensor && part->ask.in_bytes != part->ask.out_bytes)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the input has %zu bytes, the output %zu",
-                           part->call.op, part->in_bytes, part->out_bytes);
+                           part->ask.op, part->ask.in_bytes, part->ask.out_bytes);
     WEFT_TRY(weft_i_fill_check_overlap(part, 0, 0));
-    return weft_i_fill_seal(part, part->in_bytes);
+    return weft_i_fill_seal(part, part->ask.in_bytes);
 }
 
 static weft_status add_part(weft_i_coll *coll, const side *out, const side *in, int rank,
@@ -53,16 +53,16 @@ static weft_status add_part(weft_i_coll *coll, const side *out, const side *in, 
     weft_i_coll part;
     WEFT_TRY(fill_part(&part, coll, out, in, rank));
     bool any = part.in_tensor || part.out_tensor;
-    if (any && !*first && part.dtype != coll->dtype)
+    if (any && !*first && part.ask.dtype != coll->ask.dtype)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the part of rank %d is %s, those before it %s",
-                           coll->call.op, rank, weft_dtype_name(part.dtype),
-                           weft_dtype_name(coll->dtype));
+                           coll->ask.op, rank, weft_dtype_name(part.ask.dtype),
+                           weft_dtype_name(coll->ask.dtype));
     if (any) {
-        coll->dtype = part.dtype;
+        coll->ask.dtype = part.ask.dtype;
         *first = false;
     }
-    coll->in_bytes += part.in_bytes;
-    coll->out_bytes += part.out_bytes;
+    coll->ask.in_bytes += part.ask.in_bytes;
+    coll->ask.out_bytes += part.ask.out_bytes;
     weft_i_list_add(coll->list, &part);
     return WEFT_OK;
 }
@@ -76,25 +76,25 @@ static weft_status fill_parts(weft_i_coll *coll, const side *out, const side *in
         return weft_last_status();
     for (int rank = 0; rank < coll->group->size; rank++)
         WEFT_TRY(add_part(coll, out, in, rank, &first));
-    return weft_i_list_check_overlap(coll->list, coll->call.op);
+    return weft_i_list_check_overlap(coll->list, coll->ask.op);
 }
 
 static weft_status check_list(const weft_i_coll *coll, const void *list, const char *which)
 {
     return list ? WEFT_OK
                 : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d gives no list of %ss",
-                              coll->call.op, coll->group->rank, which);
+                              coll->ask.op, coll->group->rank, which);
 }
 
 /* A list that the root gives, and nobody else. */
 static weft_status check_root_list(const weft_i_coll *coll, const void *list, const char *which)
 {
-    if (coll->group->rank == coll->root)
+    if (coll->group->rank == coll->ask.root)
         return check_list(coll, list, which);
     return list ? weft_i_fail(WEFT_ERR_INVALID_ARG,
                               "%s: only the root, rank %d, gives a list of %ss; on rank %d it must "
                               "be NULL",
-                              coll->call.op, coll->root, which, coll->group->rank)
+                              coll->ask.op, coll->ask.root, which, coll->group->rank)
                 : WEFT_OK;
 }
 
@@ -111,8 +111,8 @@ static weft_status fill_gather(weft_i_coll *coll, weft_tensor *const *out, weft_
                                int root, weft_group *group)
 {
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_GATHER_PARTS, group));
-    WEFT_TRY(weft_i_fill_check_root(coll->call.op, group, root));
-    coll->root = root;
+    WEFT_TRY(weft_i_fill_check_root(coll->ask.op, group, root));
+    coll->ask.root = root;
     WEFT_TRY(check_root_list(coll, out, "output"));
     WEFT_TRY(fill_parts(coll, &(side){out, NULL, out != NULL}, &(side){NULL, in, true}));
     return weft_i_fill_seal(coll, 0);
@@ -122,8 +122,8 @@ static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor
                                 int root, weft_group *group)
 {
     WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_SCATTER_PARTS, group));
-    WEFT_TRY(weft_i_fill_check_root(coll->call.op, group, root));
-    coll->root = root;
+    WEFT_TRY(weft_i_fill_check_root(coll->ask.op, group, root));
+    coll->ask.root = root;
     WEFT_TRY(check_root_list(coll, in, "input"));
     WEFT_TRY(fill_parts(coll, &(side){NULL, out, true}, &(side){in, NULL, in != NULL}));
     return weft_i_fill_seal(coll, 0);
@@ -163,7 +163,7 @@ static size_t expects(const weft_i_coll *coll, int rank, int part)
 
 static bool is_gather(const weft_i_coll *coll)
 {
-    return coll->kind == WEFT_I_ALL_GATHER_PARTS || coll->kind == WEFT_I_GATHER_PARTS;
+    return coll->ask.kind == WEFT_I_ALL_GATHER_PARTS || coll->ask.kind == WEFT_I_GATHER_PARTS;
 }
 
 /* All compare the same numbers in the same order, and so tell of the same pair. */
@@ -173,27 +173,27 @@ static weft_status compare(const weft_i_coll *coll, int giver, size_t given, int
     if (given == expected)
         return WEFT_OK;
     weft_i_group_spoil(coll->group, WEFT_ERR_MISMATCH);
-    const char *dtype = weft_dtype_name(coll->dtype);
+    const char *dtype = weft_dtype_name(coll->ask.dtype);
     return weft_i_fail(WEFT_ERR_MISMATCH,
                        "%s in group \"%s\", part %d: rank %d calls it with %zu %s, but rank %d "
                        "calls it with %zu %s there",
-                       coll->call.op, coll->group->name, part, giver, given / coll->item, dtype,
-                       taker, expected / coll->item, dtype);
+                       coll->ask.op, coll->group->name, part, giver, given / coll->ask.item, dtype,
+                       taker, expected / coll->ask.item, dtype);
 }
 
 static weft_status check_rows(const weft_i_coll *coll)
 {
-    int size = coll->lane->size, root = coll->root;
+    int size = coll->lane->size, root = coll->ask.root;
     for (int part = 0; part < size; part++)
         for (int rank = 0; rank < size; rank++) {
-            if (coll->kind == WEFT_I_ALL_GATHER_PARTS ||
-                (coll->kind == WEFT_I_GATHER_PARTS && rank == root))
+            if (coll->ask.kind == WEFT_I_ALL_GATHER_PARTS ||
+                (coll->ask.kind == WEFT_I_GATHER_PARTS && rank == root))
                 WEFT_TRY(compare(coll, part, gives(coll, part, part), rank,
                                  expects(coll, rank, part), part));
-            if (coll->kind == WEFT_I_SCATTER_PARTS && rank == part)
+            if (coll->ask.kind == WEFT_I_SCATTER_PARTS && rank == part)
                 WEFT_TRY(compare(coll, root, gives(coll, root, part), rank,
                                  expects(coll, rank, part), part));
-            if (coll->kind == WEFT_I_REDUCE_SCATTER_PARTS)
+            if (coll->ask.kind == WEFT_I_REDUCE_SCATTER_PARTS)
                 WEFT_TRY(
                     compare(coll, 0, gives(coll, 0, part), rank, gives(coll, rank, part), part));
         }
@@ -204,7 +204,7 @@ static size_t longest_stream(const weft_i_coll *coll)
 {
     size_t longest = 0;
     for (int part = 0; part < coll->lane->size; part++) {
-        size_t bytes = gives(coll, is_gather(coll) ? part : coll->root, part);
+        size_t bytes = gives(coll, is_gather(coll) ? part : coll->ask.root, part);
         longest = !is_gather(coll) ? longest + bytes : bytes > longest ? bytes : longest;
     }
     return longest;
@@ -239,7 +239,7 @@ static overlap my_share(const weft_i_coll *coll, const weft_i_piece *piece)
 {
     size_t begin = 0;
     for (int part = 0; part < coll->lane->me; part++)
-        begin += gives(coll, coll->root, part);
+        begin += gives(coll, coll->ask.root, part);
     size_t end = begin + coll->list->items[coll->lane->me].out_bytes;
     size_t from = begin > piece->from ? begin : piece->from;
     size_t to = weft_i_coll_min(end, piece->to);
@@ -251,7 +251,7 @@ static void take_mine(weft_i_coll *coll, const weft_i_piece *piece)
     overlap share = my_share(coll, piece);
     if (share.bytes)
         memcpy(coll->list->items[coll->lane->me].out + share.in_part,
-               weft_i_piece_of(piece, coll->root) + share.in_piece, share.bytes);
+               weft_i_piece_of(piece, coll->ask.root) + share.in_piece, share.bytes);
 }
 
 static void fold_mine(weft_i_coll *coll, const weft_i_piece *piece)
@@ -263,7 +263,7 @@ static void fold_mine(weft_i_coll *coll, const weft_i_piece *piece)
     for (int rank = 0; rank < lane->size; rank++)
         lane->sources[rank] = weft_i_piece_of(piece, rank) + share.in_piece;
     weft_i_coll_fold_to(coll, coll->list->items[lane->me].out + share.in_part,
-                        share.bytes / coll->item);
+                        share.bytes / coll->ask.item);
 }
 
 weft_status weft_i_coll_parts(weft_i_coll *coll)
@@ -273,9 +273,9 @@ weft_status weft_i_coll_parts(weft_i_coll *coll)
     WEFT_TRY(weft_i_stream_enter(coll, &stream));
     WEFT_TRY(check_rows(coll));
     return weft_i_stream_take(coll, &stream, longest_stream(coll),
-                              is_gather(coll)                      ? take_all
-                              : coll->kind == WEFT_I_SCATTER_PARTS ? take_mine
-                                                                   : fold_mine);
+                              is_gather(coll)                          ? take_all
+                              : coll->ask.kind == WEFT_I_SCATTER_PARTS ? take_mine
+                                                                       : fold_mine);
 }
 
 /* ---- public: the plain and the posted form of each ---- */

@@ -26,23 +26,23 @@ static void aim_at_shown(weft_i_coll *coll, size_t first)
 {
     weft_i_coll_read_factors(coll);
     for (int rank = 0; rank < coll->lane->size; rank++)
-        coll->lane->sources[rank] = weft_i_eager_of(coll, rank) + first * coll->item;
+        coll->lane->sources[rank] = weft_i_eager_of(coll, rank) + first * coll->ask.item;
 }
 
 /* Folds chunk by chunk, as they come. */
 static weft_status fold_flowing(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
-    weft_i_fifo fifo = weft_i_fifo_eager(lane->epoch, coll->in_bytes);
+    weft_i_fifo fifo = weft_i_fifo_eager(lane->epoch, coll->ask.in_bytes);
     for (size_t k = 0; k < weft_i_fifo_chunks(&fifo); k++) {
         for (int rank = 0; rank < lane->size; rank++) {
             if (rank != lane->me)
                 WEFT_TRY(weft_i_fifo_await(coll, &fifo, rank, k));
-            lane->sources[rank] = rank == lane->me ? coll->in + k * fifo.chunk
+            lane->sources[rank] = rank == lane->me ? coll->ask.in + k * fifo.chunk
                                                    : weft_i_fifo_chunk(&fifo, lane, rank, k);
         }
-        weft_i_coll_fold_to(coll, coll->out + k * fifo.chunk,
-                            weft_i_fifo_bytes(&fifo, k) / coll->item);
+        weft_i_coll_fold_to(coll, coll->ask.out + k * fifo.chunk,
+                            weft_i_fifo_bytes(&fifo, k) / coll->ask.item);
     }
     return WEFT_OK;
 }
@@ -53,7 +53,7 @@ static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
     aim_at_shown(coll, first);
     if (weft_i_eager_is_chunked(coll))
         return fold_flowing(coll);
-    weft_i_coll_fold_to(coll, coll->out, count);
+    weft_i_coll_fold_to(coll, coll->ask.out, count);
     return WEFT_OK;
 }
 
@@ -63,14 +63,16 @@ static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
 static void aim_at_inputs(weft_i_coll *coll, const weft_i_places *places, size_t first)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
-        coll->lane->sources[rank] = weft_i_touch_in(coll, places->in, rank) + first * coll->item;
+        coll->lane->sources[rank] =
+            weft_i_touch_in(coll, places->in, rank) + first * coll->ask.item;
 }
 
 /* Points lane->sources at element `first` of everybody's slot, and at `own` for us. */
 static void aim_at_slots(weft_i_coll *coll, uint64_t turn, size_t first, const char *own)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
-        coll->lane->sources[rank] = weft_i_lane_slot(coll->lane, rank, turn) + first * coll->item;
+        coll->lane->sources[rank] =
+            weft_i_lane_slot(coll->lane, rank, turn) + first * coll->ask.item;
     coll->lane->sources[coll->lane->me] = own;
 }
 
@@ -78,14 +80,14 @@ static void aim_at_slots(weft_i_coll *coll, uint64_t turn, size_t first, const c
 static weft_status two_shot(weft_i_coll *coll, const weft_i_places *places, bool to_root)
 {
     weft_i_lane *lane = coll->lane;
-    weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
+    weft_i_span mine = weft_i_coll_slice(coll->ask.count, lane->size, lane->me, coll->ask.item);
     aim_at_inputs(coll, places, mine.first);
     int outputs = 0;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size; /* our own first; not all at the same peer */
-        if (!to_root || rank == coll->root)
+        if (!to_root || rank == coll->ask.root)
             lane->targets[outputs++] =
-                weft_i_touch_out(coll, places->out, rank) + mine.first * coll->item;
+                weft_i_touch_out(coll, places->out, rank) + mine.first * coll->ask.item;
     }
     weft_i_coll_fold(coll, outputs, mine.count);
     return weft_i_coll_sync(coll);
@@ -106,7 +108,7 @@ static bool any_in_place(const weft_i_coll *coll)
 static bool is_one_shot(const weft_i_coll *coll)
 {
     size_t size = (size_t)coll->lane->size;
-    return coll->in_bytes * size * size <= ONE_SHOT;
+    return coll->ask.in_bytes * size * size <= ONE_SHOT;
 }
 
 /* One-shot, direct: everything from all inputs into my own output, which nobody else can reach. */
@@ -114,7 +116,7 @@ static weft_status pull(weft_i_coll *coll, const weft_i_places *places, bool wan
 {
     aim_at_inputs(coll, places, 0);
     if (wanted)
-        weft_i_coll_fold_to(coll, coll->out, coll->count);
+        weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
     return weft_i_coll_sync(coll);
 }
 
@@ -124,7 +126,7 @@ static weft_status pull(weft_i_coll *coll, const weft_i_places *places, bool wan
 static size_t chunk_of(const weft_i_coll *coll)
 {
     size_t bytes = 4 * WEFT_I_SLOT / (size_t)coll->lane->size / WEFT_I_LINE * WEFT_I_LINE;
-    return weft_i_coll_min(bytes, CHUNK) / coll->item;
+    return weft_i_coll_min(bytes, CHUNK) / coll->ask.item;
 }
 
 /* Folds elements of all inputs into `out`.  Those of others are fetched into my stage, where nobody
@@ -134,17 +136,18 @@ static weft_status fold_fetched(weft_i_coll *coll, const weft_i_places *places, 
 {
     weft_i_lane *lane = coll->lane;
     char *room = weft_i_lane_slot(lane, lane->me, 0);
-    size_t bytes = span.count * coll->item, apart = chunk_of(coll) * coll->item;
+    size_t bytes = span.count * coll->ask.item, apart = chunk_of(coll) * coll->ask.item;
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
         lane->sources[rank] = room + (size_t)(i - 1) * apart;
         if (places->all_in)
-            lane->sources[rank] = weft_i_touch_in(coll, places->in, rank) + span.first * coll->item;
+            lane->sources[rank] =
+                weft_i_touch_in(coll, places->in, rank) + span.first * coll->ask.item;
         else
-            WEFT_TRY(weft_i_coll_fetch(coll, places, rank, span.first * coll->item,
+            WEFT_TRY(weft_i_coll_fetch(coll, places, rank, span.first * coll->ask.item,
                                        room + (size_t)(i - 1) * apart, bytes));
     }
-    lane->sources[lane->me] = coll->in + span.first * coll->item;
+    lane->sources[lane->me] = coll->ask.in + span.first * coll->ask.item;
     weft_i_coll_fold_to(coll, out, span.count);
     return WEFT_OK;
 }
@@ -154,20 +157,20 @@ static weft_status fold_fetched(weft_i_coll *coll, const weft_i_places *places, 
 static weft_status two_shot_copies(weft_i_coll *coll, const weft_i_places *places)
 {
     const weft_i_lane *lane = coll->lane;
-    weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
+    weft_i_span mine = weft_i_coll_slice(coll->ask.count, lane->size, lane->me, coll->ask.item);
     size_t end = mine.first + mine.count;
     for (weft_i_span span = mine; span.first < end; span.first += span.count) {
         span.count = weft_i_coll_min(chunk_of(coll), end - span.first);
-        WEFT_TRY(fold_fetched(coll, places, span, coll->out + span.first * coll->item));
+        WEFT_TRY(fold_fetched(coll, places, span, coll->ask.out + span.first * coll->ask.item));
     }
     WEFT_TRY(weft_i_coll_sync(coll));
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_span theirs = weft_i_coll_slice(coll->count, lane->size, rank, coll->item);
-        size_t at = theirs.first * coll->item;
+        weft_i_span theirs = weft_i_coll_slice(coll->ask.count, lane->size, rank, coll->ask.item);
+        size_t at = theirs.first * coll->ask.item;
         if (theirs.count)
-            WEFT_TRY(weft_i_coll_fetch_result(coll, rank, at, coll->out + at,
-                                              theirs.count * coll->item));
+            WEFT_TRY(weft_i_coll_fetch_result(coll, rank, at, coll->ask.out + at,
+                                              theirs.count * coll->ask.item));
     }
     return weft_i_coll_sync(coll);
 }
@@ -175,11 +178,11 @@ static weft_status two_shot_copies(weft_i_coll *coll, const weft_i_places *place
 /* My part of all inputs into my own output. */
 static weft_status scatter_copies(weft_i_coll *coll, const weft_i_places *places)
 {
-    size_t first = (size_t)coll->lane->me * coll->count;
-    for (size_t done = 0, count; done < coll->count; done += count) {
-        count = weft_i_coll_min(chunk_of(coll), coll->count - done);
+    size_t first = (size_t)coll->lane->me * coll->ask.count;
+    for (size_t done = 0, count; done < coll->ask.count; done += count) {
+        count = weft_i_coll_min(chunk_of(coll), coll->ask.count - done);
         WEFT_TRY(fold_fetched(coll, places, (weft_i_span){first + done, count},
-                              coll->out + done * coll->item));
+                              coll->ask.out + done * coll->ask.item));
     }
     return weft_i_coll_sync(coll);
 }
@@ -194,20 +197,20 @@ typedef struct piece {
 
 static piece piece_at(const weft_i_coll *coll, size_t k)
 {
-    size_t most = WEFT_I_SLOT / coll->item, first = k * most;
-    size_t count = weft_i_coll_min(most, coll->count - first);
+    size_t most = WEFT_I_SLOT / coll->ask.item, first = k * most;
+    size_t count = weft_i_coll_min(most, coll->ask.count - first);
     return (piece){k, first, count,
-                   weft_i_coll_slice(count, coll->lane->size, coll->lane->me, coll->item)};
+                   weft_i_coll_slice(count, coll->lane->size, coll->lane->me, coll->ask.item)};
 }
 
 /* Copies what others fold of my input into my slot. */
 static void stage(const weft_i_coll *coll, piece p)
 {
     char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, p.turn);
-    const char *in = coll->in + p.first * coll->item;
-    size_t before = p.mine.first * coll->item, end = before + p.mine.count * coll->item;
+    const char *in = coll->ask.in + p.first * coll->ask.item;
+    size_t before = p.mine.first * coll->ask.item, end = before + p.mine.count * coll->ask.item;
     weft_i_coll_put(slot, in, before);
-    weft_i_coll_put(slot + end, in + end, p.count * coll->item - end);
+    weft_i_coll_put(slot + end, in + end, p.count * coll->ask.item - end);
 }
 
 /* Two ranks: the result goes back in the very lines that the input came in. */
@@ -222,8 +225,8 @@ static char *result_of(const weft_i_coll *coll, const weft_i_places *places, int
     const weft_i_lane *lane = coll->lane;
     if (!goes_back(coll, places))
         return weft_i_lane_result(lane, rank, p.turn);
-    weft_i_span slice = weft_i_coll_slice(p.count, 2, rank, coll->item);
-    return weft_i_lane_slot(lane, 1 - rank, p.turn) + slice.first * coll->item;
+    weft_i_span slice = weft_i_coll_slice(p.count, 2, rank, coll->ask.item);
+    return weft_i_lane_slot(lane, 1 - rank, p.turn) + slice.first * coll->ask.item;
 }
 
 enum { STEP = 2048 }; /* bytes of lines that are on their way at once */
@@ -238,7 +241,7 @@ static void own_lines(const char *at, size_t bytes)
 static void fold_owning(weft_i_coll *coll, int outputs, size_t count)
 {
     weft_i_lane *lane = coll->lane;
-    size_t step = STEP / coll->item;
+    size_t step = STEP / coll->ask.item;
     const char *other = lane->sources[1 - lane->me];
     own_lines(other, STEP);
     for (size_t done = 0; done < count; done += step) {
@@ -258,15 +261,15 @@ static void fold_owning(weft_i_coll *coll, int outputs, size_t count)
 static void fold_piece(weft_i_coll *coll, const weft_i_places *places, piece p, bool wanted)
 {
     weft_i_lane *lane = coll->lane;
-    size_t at = (p.first + p.mine.first) * coll->item;
+    size_t at = (p.first + p.mine.first) * coll->ask.item;
     if (places->all_in)
         aim_at_inputs(coll, places, p.first + p.mine.first);
     else
-        aim_at_slots(coll, p.turn, p.mine.first, coll->in + at);
+        aim_at_slots(coll, p.turn, p.mine.first, coll->ask.in + at);
     int outputs = 0;
     if (wanted)
-        lane->targets[outputs++] = coll->out + at;
-    if (!wanted || coll->kind != WEFT_I_REDUCE)
+        lane->targets[outputs++] = coll->ask.out + at;
+    if (!wanted || coll->ask.kind != WEFT_I_REDUCE)
         lane->targets[outputs++] = result_of(coll, places, lane->me, p);
     if (goes_back(coll, places))
         fold_owning(coll, outputs, p.mine.count);
@@ -280,9 +283,9 @@ static void collect(const weft_i_coll *coll, const weft_i_places *places, piece 
     const weft_i_lane *lane = coll->lane;
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_span part = weft_i_coll_slice(p.count, lane->size, rank, coll->item);
-        weft_i_coll_put(coll->out + (p.first + part.first) * coll->item,
-                        result_of(coll, places, rank, p), part.count * coll->item);
+        weft_i_span part = weft_i_coll_slice(p.count, lane->size, rank, coll->ask.item);
+        weft_i_coll_put(coll->ask.out + (p.first + part.first) * coll->ask.item,
+                        result_of(coll, places, rank, p), part.count * coll->ask.item);
     }
 }
 
@@ -317,12 +320,13 @@ static void collect_piece(weft_i_coll *coll, const void *arg, size_t k)
 static weft_status pipeline(weft_i_coll *coll, const weft_i_places *places, bool wanted)
 {
     folding f = {places, wanted};
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->count, WEFT_I_SLOT / coll->item),
-                            .put = places->all_in ? NULL : put_piece,
-                            .take = take_piece,
-                            .collect = wanted ? collect_piece : NULL,
-                            .direct = places->all_in,
-                            .arg = &f};
+    weft_i_pipeline line = {
+        .pieces = weft_i_pipeline_pieces(coll->ask.count, WEFT_I_SLOT / coll->ask.item),
+        .put = places->all_in ? NULL : put_piece,
+        .take = take_piece,
+        .collect = wanted ? collect_piece : NULL,
+        .direct = places->all_in,
+        .arg = &f};
     return weft_i_pipeline_run(coll, &line);
 }
 
@@ -330,10 +334,10 @@ static weft_status pipeline(weft_i_coll *coll, const weft_i_places *places, bool
  */
 static void move_in(weft_i_coll *coll)
 {
-    if (coll->lane->peek != WEFT_I_PEEK_THREADS && coll->in != coll->out &&
+    if (coll->lane->peek != WEFT_I_PEEK_THREADS && coll->ask.in != coll->ask.out &&
         weft_i_block_lease_of(coll->out_tensor) && !weft_i_block_lease_of(coll->in_tensor)) {
-        memcpy(coll->out, coll->in, coll->in_bytes);
-        coll->in = coll->out;
+        memcpy(coll->ask.out, coll->ask.in, coll->ask.in_bytes);
+        coll->ask.in = coll->ask.out;
         coll->in_tensor = coll->out_tensor;
     }
 }
@@ -342,16 +346,16 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
-        return fold_shown(coll, 0, coll->count);
+        return fold_shown(coll, 0, coll->ask.count);
     }
     weft_i_places places;
-    if (coll->in_bytes > coll->shown_up_to)
+    if (coll->ask.in_bytes > coll->shown_up_to)
         move_in(coll);
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->in_bytes / (size_t)coll->lane->size,
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.in_bytes / (size_t)coll->lane->size,
                                   WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
     if (places.all_shown)
-        return fold_shown(coll, 0, coll->count);
+        return fold_shown(coll, 0, coll->ask.count);
     if (places.all_in && is_one_shot(coll) && !any_in_place(coll))
         return pull(coll, &places, true);
     if (places.all_in && places.all_out)
@@ -365,10 +369,10 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 
 weft_status weft_i_coll_reduce(weft_i_coll *coll)
 {
-    bool wanted = coll->lane->me == coll->root;
+    bool wanted = coll->lane->me == coll->ask.root;
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(weft_i_enter_eager(coll, !wanted, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
-        return wanted ? fold_shown(coll, 0, coll->count) : WEFT_OK;
+        return wanted ? fold_shown(coll, 0, coll->ask.count) : WEFT_OK;
     }
     weft_i_places places;
     WEFT_TRY(weft_i_enter_located(coll, &places, 0, wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
@@ -377,8 +381,8 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
     weft_i_pairing *common = places.all_out ? places.out : places.in;
     weft_i_places root = {.in = places.in, .out = common};
     if (places.all_shown)
-        return wanted ? fold_shown(coll, 0, coll->count) : WEFT_OK;
-    if (places.all_in && weft_i_touch_out(coll, common, coll->root))
+        return wanted ? fold_shown(coll, 0, coll->ask.count) : WEFT_OK;
+    if (places.all_in && weft_i_touch_out(coll, common, coll->ask.root))
         return two_shot(coll, &root, true);
     return pipeline(coll, &places, wanted);
 }
@@ -388,21 +392,21 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
 /* My part straight from everybody's input. */
 static weft_status scatter_direct(weft_i_coll *coll, const weft_i_places *places)
 {
-    aim_at_inputs(coll, places, (size_t)coll->lane->me * coll->count);
-    weft_i_coll_fold_to(coll, coll->out, coll->count);
+    aim_at_inputs(coll, places, (size_t)coll->lane->me * coll->ask.count);
+    weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
     return weft_i_coll_sync(coll);
 }
 
 /* Elements of a part that fit a slot beside those of the other parts. */
 static size_t part_piece(const weft_i_coll *coll)
 {
-    return WEFT_I_SLOT / coll->item / (size_t)coll->lane->size;
+    return WEFT_I_SLOT / coll->ask.item / (size_t)coll->lane->size;
 }
 
 static weft_i_span part_span(const weft_i_coll *coll, size_t k)
 {
     size_t most = part_piece(coll), first = k * most;
-    return (weft_i_span){first, weft_i_coll_min(most, coll->count - first)};
+    return (weft_i_span){first, weft_i_coll_min(most, coll->ask.count - first)};
 }
 
 /* Copies piece k of every part of the input, but for my own, into my slot. */
@@ -413,9 +417,9 @@ static void put_parts(weft_i_coll *coll, const void *arg, size_t k)
     char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, k);
     for (int part = 0; part < coll->lane->size; part++)
         if (part != coll->lane->me)
-            memcpy(slot + (size_t)part * span.count * coll->item,
-                   coll->in + ((size_t)part * coll->count + span.first) * coll->item,
-                   span.count * coll->item);
+            memcpy(slot + (size_t)part * span.count * coll->ask.item,
+                   coll->ask.in + ((size_t)part * coll->ask.count + span.first) * coll->ask.item,
+                   span.count * coll->ask.item);
 }
 
 static void fold_part(weft_i_coll *coll, const void *arg, size_t k)
@@ -423,13 +427,14 @@ static void fold_part(weft_i_coll *coll, const void *arg, size_t k)
     (void)arg;
     weft_i_span span = part_span(coll, k);
     size_t me = (size_t)coll->lane->me;
-    aim_at_slots(coll, k, me * span.count, coll->in + (me * coll->count + span.first) * coll->item);
-    weft_i_coll_fold_to(coll, coll->out + span.first * coll->item, span.count);
+    aim_at_slots(coll, k, me * span.count,
+                 coll->ask.in + (me * coll->ask.count + span.first) * coll->ask.item);
+    weft_i_coll_fold_to(coll, coll->ask.out + span.first * coll->ask.item, span.count);
 }
 
 static weft_status scatter_pipeline(weft_i_coll *coll)
 {
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->count, part_piece(coll)),
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->ask.count, part_piece(coll)),
                             .put = put_parts,
                             .take = fold_part};
     return weft_i_pipeline_run(coll, &line);
@@ -439,13 +444,13 @@ weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_LARGE) {
         WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
-        return fold_shown(coll, (size_t)coll->lane->me * coll->count, coll->count);
+        return fold_shown(coll, (size_t)coll->lane->me * coll->ask.count, coll->ask.count);
     }
     weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->out_bytes, WEFT_I_GIVES));
+    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.out_bytes, WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
     if (places.all_shown)
-        return fold_shown(coll, (size_t)coll->lane->me * coll->count, coll->count);
+        return fold_shown(coll, (size_t)coll->lane->me * coll->ask.count, coll->ask.count);
     if (places.all_in)
         return scatter_direct(coll, &places);
     return places.peek ? scatter_copies(coll, &places) : scatter_pipeline(coll);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a checked call: the choice of its protocol, and the way to its algorithm. */
+#include "coll/carrier.h"
 #include "coll/enter.h"
 
 #include "base/status.h"
@@ -12,7 +13,7 @@ weft_status weft_i_coll_barrier(weft_i_coll *coll)
 
 static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
 #define COLL(name_, text_, record_, as_, runner_, facts_) [WEFT_I_##name_] = runner_,
-#include "coll/kinds.def"
+#include "symm/kinds.def"
 #undef COLL
 };
 
@@ -20,14 +21,15 @@ static void choose(weft_i_coll *coll)
 {
     bool crowded = coll->lane->mode != WEFT_I_WAIT_SPIN;
     coll->algorithm =
-        weft_i_choose(coll->kind, coll->group->size, crowded, weft_i_enter_bytes(coll));
+        weft_i_choose(coll->ask.kind, coll->group->size, crowded, weft_i_enter_bytes(coll));
     /* The factor travels beside the arrival word, where tiny data would be; lists are packed in
      * the stage. */
-    if (coll->algorithm == WEFT_I_ALGO_TINY && (coll->reduction == WEFT_PREMUL_SUM || coll->list))
+    if (coll->algorithm == WEFT_I_ALGO_TINY &&
+        (coll->ask.reduction == WEFT_PREMUL_SUM || coll->list))
         coll->algorithm = WEFT_I_ALGO_STAGED;
     if (coll->algorithm == WEFT_I_ALGO_LARGE) {
-        coll->single_from = weft_i_choose_single(coll->kind, coll->group->size, crowded);
-        coll->shown_up_to = weft_i_choose_shown(coll->kind, coll->group->size, crowded);
+        coll->single_from = weft_i_choose_single(coll->ask.kind, coll->group->size, crowded);
+        coll->shown_up_to = weft_i_choose_shown(coll->ask.kind, coll->group->size, crowded);
     }
     coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ coll->single_from << 2);
 }
@@ -38,23 +40,23 @@ static weft_status run_on_lane(weft_i_coll *coll)
         weft_i_enter_note(coll, -1);
     weft_status status = weft_i_lane_of(coll->group, &coll->lane);
     if (status < 0)
-        return weft_i_explain(status, "%s, the first of its group", coll->call.op);
+        return weft_i_explain(status, "%s, the first of its group", coll->ask.op);
     if (!weft_i_lane_has_room(coll->lane)) {
         weft_i_enter_note(coll, -1);
-        WEFT_TRY(weft_i_lane_make_room(coll->lane, &coll->call, coll->limit_ms));
+        WEFT_TRY(weft_i_lane_make_room(coll->lane, &coll->call, coll->ask.limit_ms));
     }
     choose(coll);
     if (coll->algorithm != WEFT_I_ALGO_TINY)
         weft_i_enter_note(coll, weft_i_enter_way(coll));
-    return runners[coll->kind](coll);
+    return runners[coll->ask.kind](coll);
 }
 
 weft_status weft_i_coll_run(weft_i_coll *coll)
 {
     weft_status status;
-    if (weft_i_native_has(coll->group)) {
+    if (weft_i_carrier_of(coll->group)) {
         weft_i_enter_note(coll, -1);
-        status = weft_i_native_run(coll);
+        status = weft_i_carrier_run(coll);
     } else {
         status = run_on_lane(coll);
         weft_i_enter_note(coll, -1); /* one that never came to its entry */

@@ -17,10 +17,10 @@ weft_status weft_i_symm_push(weft_i_coll *coll)
 {
     WEFT_TRY(weft_i_enter(coll));
     const weft_i_lane *lane = coll->lane;
-    size_t at = (size_t)lane->me * coll->in_bytes;
+    size_t at = (size_t)lane->me * coll->ask.in_bytes;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_coll_put(weft_i_reach_of(coll->reach, rank, at), coll->in, coll->in_bytes);
+        weft_i_coll_put(weft_i_reach_of(coll->reach, rank, at), coll->ask.in, coll->ask.in_bytes);
     }
     return weft_i_coll_sync(coll);
 }
@@ -43,14 +43,14 @@ weft_status weft_symm_multimem_all_gather_out(weft_tensor *out, weft_tensor *x, 
     WEFT_TRY(weft_i_fill_begin(&coll, WEFT_I_MULTIMEM_ALL_GATHER, group));
     WEFT_TRY(weft_i_fill_input(&coll, x));
     WEFT_TRY(weft_i_fill_output(&coll, out));
-    WEFT_TRY(weft_i_reach_check(coll.call.op, "output", out));
+    WEFT_TRY(weft_i_reach_check(coll.ask.op, "output", out));
     weft_shape shape = gathered(x, group);
     if (!weft_i_shape_equal(shape, weft_i_tensor_shape(out)))
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: expected out shape %s, not %s", coll.call.op,
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: expected out shape %s, not %s", coll.ask.op,
                            weft_i_shape_text(shape, expected),
                            weft_i_shape_text(weft_i_tensor_shape(out), given));
-    WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, (size_t)group->rank * coll.in_bytes));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, (size_t)group->rank * coll.ask.in_bytes));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, out);
 }
 
@@ -93,7 +93,7 @@ static weft_status fill_gather(weft_i_coll *coll, weft_tensor **out, weft_tensor
     WEFT_TRY(weft_i_fill_input(coll, x));
     *out = weft_empty(x->dtype, WEFT_CPU, gathered(x, group));
     WEFT_TRY(weft_i_fill_output(coll, *out));
-    WEFT_TRY(weft_i_fill_seal(coll, coll->in_bytes));
+    WEFT_TRY(weft_i_fill_seal(coll, coll->ask.in_bytes));
     return settle(coll, x);
 }
 
@@ -114,13 +114,13 @@ static weft_status fill_scatter(weft_i_coll *coll, weft_tensor **out, weft_tenso
     weft_shape shape = weft_i_tensor_shape(x);
     if (!shape.ndim || shape.dim[0] % group->size)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "%s: dim 0, of %lld, must be divisible by the %d ranks", coll->call.op,
+                           "%s: dim 0, of %lld, must be divisible by the %d ranks", coll->ask.op,
                            shape.ndim ? (long long)shape.dim[0] : 1, group->size);
     shape.dim[0] /= group->size;
     WEFT_TRY(weft_i_fill_reduction(coll, op));
     *out = weft_empty(x->dtype, WEFT_CPU, shape);
     WEFT_TRY(weft_i_fill_output(coll, *out));
-    WEFT_TRY(weft_i_fill_seal(coll, coll->out_bytes));
+    WEFT_TRY(weft_i_fill_seal(coll, coll->ask.out_bytes));
     return settle(coll, x);
 }
 

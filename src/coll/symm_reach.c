@@ -23,8 +23,8 @@ static weft_status meet(const weft_i_coll *coll, weft_tensor *x)
 {
     weft_i_coll first;
     WEFT_TRY(weft_i_fill_begin(&first, WEFT_I_FIRST_USE, coll->group));
-    first.dtype = x->dtype;
-    first.root = (int)coll->kind;
+    first.ask.dtype = x->dtype;
+    first.ask.root = (int)coll->ask.kind;
     WEFT_TRY(weft_i_fill_seal(&first, (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype)));
     first.digest = weft_i_digest(first.digest, coll->digest);
     WEFT_TRY(weft_i_work_now(&first));

@@ -18,13 +18,14 @@
  * where only the root wants the result. */
 weft_status weft_i_symm_one_shot(weft_i_coll *coll)
 {
-    bool wanted = coll->kind != WEFT_I_MULTIMEM_ONE_SHOT_REDUCE || coll->lane->me == coll->root;
+    bool wanted =
+        coll->ask.kind != WEFT_I_MULTIMEM_ONE_SHOT_REDUCE || coll->lane->me == coll->ask.root;
     if (coll->plan)
-        weft_i_coll_put(coll->in, coll->plan, coll->in_bytes);
+        weft_i_coll_put(coll->ask.in, coll->plan, coll->ask.in_bytes);
     WEFT_TRY(weft_i_enter(coll));
     weft_i_reach_aim(coll, coll->reach, 0);
     if (wanted)
-        weft_i_coll_fold_to(coll, coll->out, coll->count);
+        weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
     return weft_i_coll_sync(coll);
 }
 
@@ -32,11 +33,11 @@ weft_status weft_i_symm_two_shot(weft_i_coll *coll)
 {
     WEFT_TRY(weft_i_enter(coll));
     weft_i_lane *lane = coll->lane;
-    weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
-    weft_i_reach_aim(coll, coll->reach, mine.first * coll->item);
+    weft_i_span mine = weft_i_coll_slice(coll->ask.count, lane->size, lane->me, coll->ask.item);
+    weft_i_reach_aim(coll, coll->reach, mine.first * coll->ask.item);
     for (int i = 0; i < lane->size; i++) /* our own first; not all at the same peer */
         lane->targets[i] =
-            weft_i_reach_of(coll->reach, (lane->me + i) % lane->size, mine.first * coll->item);
+            weft_i_reach_of(coll->reach, (lane->me + i) % lane->size, mine.first * coll->ask.item);
     weft_i_coll_fold(coll, lane->size, mine.count);
     return weft_i_coll_sync(coll);
 }
@@ -45,16 +46,16 @@ weft_status weft_i_symm_two_shot_out(weft_i_coll *coll)
 {
     WEFT_TRY(weft_i_enter(coll));
     weft_i_lane *lane = coll->lane;
-    weft_i_span mine = weft_i_coll_slice(coll->count, lane->size, lane->me, coll->item);
-    weft_i_reach_aim(coll, coll->reach, mine.first * coll->item);
-    weft_i_coll_fold_to(coll, coll->in + mine.first * coll->item, mine.count);
+    weft_i_span mine = weft_i_coll_slice(coll->ask.count, lane->size, lane->me, coll->ask.item);
+    weft_i_reach_aim(coll, coll->reach, mine.first * coll->ask.item);
+    weft_i_coll_fold_to(coll, coll->ask.in + mine.first * coll->ask.item, mine.count);
     WEFT_TRY(weft_i_coll_sync(coll));
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_span part = weft_i_coll_slice(coll->count, lane->size, rank, coll->item);
-        size_t at = part.first * coll->item;
-        weft_i_coll_put(coll->out + at, weft_i_reach_of(coll->reach, rank, at),
-                        part.count * coll->item);
+        weft_i_span part = weft_i_coll_slice(coll->ask.count, lane->size, rank, coll->ask.item);
+        size_t at = part.first * coll->ask.item;
+        weft_i_coll_put(coll->ask.out + at, weft_i_reach_of(coll->reach, rank, at),
+                        part.count * coll->ask.item);
     }
     return weft_i_coll_sync(coll);
 }
@@ -63,10 +64,10 @@ weft_status weft_i_symm_two_shot_out(weft_i_coll *coll)
 weft_status weft_i_symm_reduce_scatter(weft_i_coll *coll)
 {
     WEFT_TRY(weft_i_enter(coll));
-    size_t part = coll->row / (size_t)coll->lane->size;
-    for (size_t row = 0; part && row < coll->in_bytes / coll->row; row++) {
-        weft_i_reach_aim(coll, coll->reach, row * coll->row + (size_t)coll->lane->me * part);
-        weft_i_coll_fold_to(coll, coll->out + row * part, part / coll->item);
+    size_t part = coll->ask.row / (size_t)coll->lane->size;
+    for (size_t row = 0; part && row < coll->ask.in_bytes / coll->ask.row; row++) {
+        weft_i_reach_aim(coll, coll->reach, row * coll->ask.row + (size_t)coll->lane->me * part);
+        weft_i_coll_fold_to(coll, coll->ask.out + row * part, part / coll->ask.item);
     }
     return weft_i_coll_sync(coll);
 }
@@ -86,10 +87,10 @@ static weft_status check_shape(const char *op, const weft_tensor *out, weft_shap
 /* Where others still read the input, the output must be elsewhere. */
 static weft_status check_apart(const weft_i_coll *coll)
 {
-    if (weft_i_reach_overlap(coll->in, coll->in_bytes, coll->out, coll->out_bytes))
+    if (weft_i_reach_overlap(coll->ask.in, coll->ask.in_bytes, coll->ask.out, coll->ask.out_bytes))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: the output overlaps the symmetric input, which other ranks read",
-                           coll->call.op);
+                           coll->ask.op);
     return WEFT_OK;
 }
 
@@ -98,7 +99,7 @@ static weft_status begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *
 {
     WEFT_TRY(weft_i_fill_begin(coll, kind, group));
     WEFT_TRY(weft_i_fill_input(coll, x));
-    return weft_i_reach_check(coll->call.op, "input", x);
+    return weft_i_reach_check(coll->ask.op, "input", x);
 }
 
 /* One shot of either kind: `root` -1 if all want the result. */
@@ -108,37 +109,37 @@ static weft_status one_shot(weft_i_coll_kind kind, weft_tensor *out, weft_tensor
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, kind, x, group));
     if (kind == WEFT_I_MULTIMEM_ONE_SHOT_REDUCE) {
-        WEFT_TRY(weft_i_fill_check_root(coll.call.op, group, root));
-        coll.root = root;
+        WEFT_TRY(weft_i_fill_check_root(coll.ask.op, group, root));
+        coll.ask.root = root;
     }
     if (root < 0 || root == group->rank) {
         WEFT_TRY(weft_i_fill_output(&coll, out));
-        WEFT_TRY(check_shape(coll.call.op, out, weft_i_tensor_shape(x)));
+        WEFT_TRY(check_shape(coll.ask.op, out, weft_i_tensor_shape(x)));
         WEFT_TRY(root < 0 ? check_apart(&coll) : weft_i_fill_check_overlap(&coll, 0, 0));
     }
     WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, x);
 }
 
 static weft_status check_buffer(weft_i_coll *coll, weft_tensor *buffer)
 {
-    const char *op = coll->call.op;
+    const char *op = coll->ask.op;
     WEFT_TRY(weft_i_fill_check_operand(op, "symmetric buffer", buffer));
     WEFT_TRY(weft_i_reach_check(op, "buffer", buffer));
-    if (buffer->dtype != coll->dtype)
+    if (buffer->dtype != coll->ask.dtype)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the buffer is %s, the local input %s", op,
-                           weft_dtype_name(buffer->dtype), weft_dtype_name(coll->dtype));
+                           weft_dtype_name(buffer->dtype), weft_dtype_name(coll->ask.dtype));
     size_t room = (size_t)weft_i_tensor_numel(buffer) * weft_dtype_size(buffer->dtype);
-    if (room < coll->in_bytes)
+    if (room < coll->ask.in_bytes)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: the local input of %zu bytes exceeds the buffer of %zu", op,
-                           coll->in_bytes, room);
+                           coll->ask.in_bytes, room);
     char *data = weft_i_tensor_data(buffer);
-    if (coll->in != data && weft_i_reach_overlap(coll->in, coll->in_bytes, data, room))
+    if (coll->ask.in != data && weft_i_reach_overlap(coll->ask.in, coll->ask.in_bytes, data, room))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the local input overlaps the buffer", op);
-    coll->plan = coll->in;
-    coll->in = data;
+    coll->plan = coll->ask.in;
+    coll->ask.in = data;
     coll->in_tensor = buffer;
     return WEFT_OK;
 }
@@ -151,12 +152,12 @@ weft_status weft_symm_one_shot_all_reduce_copy_out(weft_tensor *out, weft_tensor
     WEFT_TRY(weft_i_fill_begin(&coll, WEFT_I_ONE_SHOT_ALL_REDUCE_COPY, group));
     WEFT_TRY(weft_i_fill_input(&coll, local));
     WEFT_TRY(weft_i_fill_output(&coll, out));
-    WEFT_TRY(check_shape(coll.call.op, out, weft_i_tensor_shape(local)));
+    WEFT_TRY(check_shape(coll.ask.op, out, weft_i_tensor_shape(local)));
     WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, 0));
     WEFT_TRY(check_buffer(&coll, buffer));
     WEFT_TRY(check_apart(&coll));
     WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, buffer);
 }
 
@@ -168,7 +169,7 @@ static weft_status two_shot(weft_i_coll_kind kind, weft_tensor *x, weft_reductio
     WEFT_TRY(begin(&coll, kind, x, group));
     WEFT_TRY(weft_i_fill_output(&coll, x));
     WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, x);
 }
 
@@ -178,10 +179,10 @@ weft_status weft_symm_two_shot_all_reduce_out(weft_tensor *out, weft_tensor *x, 
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, WEFT_I_TWO_SHOT_ALL_REDUCE_OUT, x, group));
     WEFT_TRY(weft_i_fill_output(&coll, out));
-    WEFT_TRY(check_shape(coll.call.op, out, weft_i_tensor_shape(x)));
+    WEFT_TRY(check_shape(coll.ask.op, out, weft_i_tensor_shape(x)));
     WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, 0));
     WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.in_bytes));
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, x);
 }
 
@@ -201,13 +202,13 @@ static size_t vector_of(const weft_tensor *x, size_t bytes)
 static weft_status check_parts(const weft_i_coll *coll, const weft_tensor *x, bool split_last_dim)
 {
     size_t length = split_last_dim ? (size_t)x->dim[x->ndim - 1] : (size_t)weft_i_tensor_numel(x);
-    size_t size = (size_t)coll->group->size, vector = vector_of(x, coll->in_bytes);
+    size_t size = (size_t)coll->group->size, vector = vector_of(x, coll->ask.in_bytes);
     if (length % (size * vector) == 0)
         return WEFT_OK;
     return weft_i_fail(WEFT_ERR_INVALID_ARG,
                        "%s: the %s, %zu elements, must be divisible by %zu ranks times vectors of "
                        "%zu elements",
-                       coll->call.op, split_last_dim ? "last dimension" : "input", length, size,
+                       coll->ask.op, split_last_dim ? "last dimension" : "input", length, size,
                        vector);
 }
 
@@ -217,19 +218,19 @@ static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor
     if (split_last_dim && !x->ndim)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: a tensor without dimensions has no last one to split",
-                           coll->call.op);
+                           coll->ask.op);
     WEFT_TRY(check_parts(coll, x, split_last_dim));
     WEFT_TRY(weft_i_fill_output(coll, out));
     if (!split_last_dim) {
-        coll->row = coll->in_bytes;
-        WEFT_TRY(weft_i_fill_check_counts(coll, coll->in_bytes, coll->out_bytes, "input"));
-        return weft_i_fill_check_overlap(coll, (size_t)coll->group->rank * coll->out_bytes, 0);
+        coll->ask.row = coll->ask.in_bytes;
+        WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
+        return weft_i_fill_check_overlap(coll, (size_t)coll->group->rank * coll->ask.out_bytes, 0);
     }
     weft_shape shape = weft_i_tensor_shape(x);
-    coll->row = (size_t)shape.dim[x->ndim - 1] * weft_dtype_size(x->dtype);
+    coll->ask.row = (size_t)shape.dim[x->ndim - 1] * weft_dtype_size(x->dtype);
     shape.dim[x->ndim - 1] /= coll->group->size;
-    WEFT_TRY(check_shape(coll->call.op, out, shape));
-    coll->root = 1; /* told apart from the other layout by the digest */
+    WEFT_TRY(check_shape(coll->ask.op, out, shape));
+    coll->ask.root = 1; /* told apart from the other layout by the digest */
     return check_apart(coll);
 }
 
@@ -240,8 +241,8 @@ weft_status weft_symm_reduce_scatter_out(weft_tensor *out, weft_tensor *x, bool 
     WEFT_TRY(begin(&coll, WEFT_I_REDUCE_SCATTER_OUT, x, group));
     WEFT_TRY(fill_scatter(&coll, out, x, split_last_dim));
     WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.out_bytes));
-    coll.digest = weft_i_digest(coll.digest, coll.row);
+    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.out_bytes));
+    coll.digest = weft_i_digest(coll.digest, coll.ask.row);
     return weft_i_reach_run(&coll, x);
 }
 

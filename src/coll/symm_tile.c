@@ -50,14 +50,14 @@ static int dense_dim(const layout *in, const layout *out, size_t item)
 static void fold_tile(weft_i_coll *coll, const tile *t, const layout *out)
 {
     const layout *in = &t->in;
-    int dense = dense_dim(in, out, coll->item);
+    int dense = dense_dim(in, out, coll->ask.item);
     int inner = dense < 0 ? 1 : dense, outer = !inner;
     size_t run = dense < 0 ? 1 : in->length[inner]; /* elements folded at once */
     for (size_t i = 0; i < in->length[outer]; i++)
         for (size_t j = 0; j < in->length[inner]; j += run) {
             weft_i_reach_aim(coll, &t->reach, i * in->stride[outer] + j * in->stride[inner]);
-            weft_i_coll_fold_to(coll, coll->out + i * out->stride[outer] + j * out->stride[inner],
-                                run);
+            weft_i_coll_fold_to(
+                coll, coll->ask.out + i * out->stride[outer] + j * out->stride[inner], run);
         }
 }
 
@@ -89,17 +89,17 @@ static weft_status check_tile(const char *op, const char *which, const weft_tens
 static weft_status check_in(const weft_i_coll *coll, const weft_tensor *in,
                             const weft_tensor *first)
 {
-    WEFT_TRY(check_tile(coll->call.op, "input tile", in));
-    WEFT_TRY(weft_i_reach_check(coll->call.op, "input tile", in));
+    WEFT_TRY(check_tile(coll->ask.op, "input tile", in));
+    WEFT_TRY(weft_i_reach_check(coll->ask.op, "input tile", in));
     if (in->dtype != first->dtype)
-        return weft_i_fail(WEFT_ERR_TYPE, "%s: tiles of %s and %s", coll->call.op,
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: tiles of %s and %s", coll->ask.op,
                            weft_dtype_name(first->dtype), weft_dtype_name(in->dtype));
     return WEFT_OK;
 }
 
 static weft_status check_out(const weft_i_coll *coll, const weft_tensor *out, const weft_tensor *in)
 {
-    const char *op = coll->call.op;
+    const char *op = coll->ask.op;
     char a[WEFT_I_SHAPE_TEXT], b[WEFT_I_SHAPE_TEXT];
     WEFT_TRY(check_tile(op, "output tile", out));
     if (out->dtype != in->dtype)
@@ -121,7 +121,7 @@ static weft_status check_out(const weft_i_coll *coll, const weft_tensor *out, co
 static weft_status check_one(weft_i_coll *coll, weft_tensor *out, weft_tensor *const *in,
                              const int *roots, int i, int *mine)
 {
-    const char *op = coll->call.op;
+    const char *op = coll->ask.op;
     WEFT_TRY(check_in(coll, in[i], in[0]));
     WEFT_TRY(weft_i_fill_check_root(op, coll->group, roots[i]));
     for (int before = 0; before < i; before++)
@@ -145,15 +145,15 @@ static weft_status fill(weft_i_coll *coll, tiles *plan, weft_tensor *out, weft_t
             !(i == *mine && weft_i_tensor_same_view(out, in[i])))
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
                                "%s: the output tile does not lie apart from input tile %d",
-                               coll->call.op, i);
-    coll->dtype = count ? in[0]->dtype : WEFT_U8;
-    coll->root = count == 1 ? roots[0] : 0;
+                               coll->ask.op, i);
+    coll->ask.dtype = count ? in[0]->dtype : WEFT_U8;
+    coll->ask.root = count == 1 ? roots[0] : 0;
     WEFT_TRY(weft_i_fill_reduction(coll, op));
     if (*mine >= 0) {
-        coll->out = weft_i_tensor_data(out);
+        coll->ask.out = weft_i_tensor_data(out);
         plan->out = layout_of(out);
     }
-    size_t item = weft_dtype_size(coll->dtype);
+    size_t item = weft_dtype_size(coll->ask.dtype);
     return weft_i_fill_seal(coll, count ? (size_t)weft_i_tensor_numel(in[0]) * item : 0);
 }
 
@@ -185,7 +185,7 @@ static weft_status reduce(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *
     WEFT_TRY(fill(&coll, &plan, out, in, roots, count, op, &mine));
     tile one = {0}, *all = count > 1 ? WEFT_OS->alloc((size_t)count * sizeof *all) : &one;
     if (!all)
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %d tiles", coll.call.op, count);
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %d tiles", coll.ask.op, count);
     weft_status status = open_tiles(&coll, all, in, roots, count);
     if (status == WEFT_OK) {
         plan.mine = mine < 0 ? NULL : &all[mine];

@@ -66,7 +66,7 @@ static weft_status check_sent(const weft_i_coll *coll, const exchange *ex, int r
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
                                "%s: rank %d sends %lld rows from row %lld on (entry %d of its "
                                "splits), but its input has %lld rows",
-                               coll->call.op, rank, (long long)splits[i], (long long)from, i,
+                               coll->ask.op, rank, (long long)splits[i], (long long)from, i,
                                (long long)room);
         if (!ex->by_expert)
             at += splits[i];
@@ -117,7 +117,7 @@ static weft_status check(const weft_i_coll *coll, const exchange *ex)
         if (!lay_out(coll, ex, rank, NULL))
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
                                "%s: what rank %d receives exceeds the %lld rows of its output",
-                               coll->call.op, rank, (long long)rows_of(coll, rank)->out);
+                               coll->ask.op, rank, (long long)rows_of(coll, rank)->out);
     return WEFT_OK;
 }
 
@@ -136,7 +136,7 @@ static void pull_from(const weft_i_coll *coll, const exchange *ex, int source)
         int taken = entry_at(coll, ex, !ex->by_expert, source, expert);
         int64_t from = ex->by_expert ? splits[entries + sent] : at;
         if (splits[sent])
-            weft_i_coll_put(coll->out + (size_t)ex->table[entries + taken] * ex->row,
+            weft_i_coll_put(coll->ask.out + (size_t)ex->table[entries + taken] * ex->row,
                             weft_i_reach_of(&ex->reach[0], source, (size_t)from * ex->row),
                             (size_t)splits[sent] * ex->row);
         at += splits[sent];
@@ -170,16 +170,16 @@ static int64_t rows_in(const weft_tensor *x)
 static weft_status check_table(const weft_i_coll *coll, const char *which, const weft_tensor *table,
                                int parts, int64_t entries)
 {
-    WEFT_TRY(weft_i_fill_check_operand(coll->call.op, which, table));
+    WEFT_TRY(weft_i_fill_check_operand(coll->ask.op, which, table));
     char text[WEFT_I_SHAPE_TEXT];
     if (table->dtype != WEFT_I64)
-        return weft_i_fail(WEFT_ERR_TYPE, "%s: the %s must be i64, not %s", coll->call.op, which,
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the %s must be i64, not %s", coll->ask.op, which,
                            weft_dtype_name(table->dtype));
     int64_t length = table->ndim ? table->dim[table->ndim - 1] : 0;
     bool shaped = table->ndim == parts && (parts == 1 || table->dim[0] == parts);
     if (!shaped || !length || (entries ? length != entries : length % coll->group->size))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "%s: the %s has shape %s, which does not fit %d ranks%s", coll->call.op,
+                           "%s: the %s has shape %s, which does not fit %d ranks%s", coll->ask.op,
                            which, weft_i_shape_text(weft_i_tensor_shape(table), text),
                            coll->group->size, entries ? " and the splits of the input" : "");
     return WEFT_OK;
@@ -201,9 +201,9 @@ static weft_status check_apart(const char *op, weft_tensor *const *read, weft_te
 static weft_status fill(weft_i_coll *coll, exchange *ex, weft_tensor *out, weft_tensor *table,
                         weft_tensor *in, weft_tensor *splits)
 {
-    const char *op = coll->call.op;
-    bool plain = coll->kind == WEFT_I_ALL_TO_ALL_VDEV;
-    ex->by_expert = coll->kind == WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET;
+    const char *op = coll->ask.op;
+    bool plain = coll->ask.kind == WEFT_I_ALL_TO_ALL_VDEV;
+    ex->by_expert = coll->ask.kind == WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET;
     WEFT_TRY(weft_i_fill_input(coll, in));
     WEFT_TRY(weft_i_fill_output(coll, out));
     WEFT_TRY(weft_i_reach_check(op, "input", in));

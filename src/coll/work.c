@@ -7,6 +7,7 @@
  * does.
  */
 #include "coll/work.h"
+#include "coll/carrier.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -284,16 +285,16 @@ static void destroy(weft_i_object *object)
 static bool copy_splits(weft_work *work)
 {
     weft_i_coll *coll = &work->coll;
-    if (!coll->in_splits)
+    if (!coll->ask.in_splits)
         return true;
     size_t size = (size_t)coll->group->size;
     work->splits = WEFT_OS->alloc(2 * size * sizeof *work->splits);
     if (!work->splits)
         return false;
-    memcpy(work->splits, coll->in_splits, size * sizeof *work->splits);
-    memcpy(work->splits + size, coll->out_splits, size * sizeof *work->splits);
-    coll->in_splits = work->splits;
-    coll->out_splits = work->splits + size;
+    memcpy(work->splits, coll->ask.in_splits, size * sizeof *work->splits);
+    memcpy(work->splits + size, coll->ask.out_splits, size * sizeof *work->splits);
+    coll->ask.in_splits = work->splits;
+    coll->ask.out_splits = work->splits + size;
     return true;
 }
 
@@ -327,7 +328,7 @@ static bool append(weft_i_queue *queue, weft_work *work)
     queue->last = work;
     bool dozing = queue->dozing;
     pthread_mutex_unlock(&queue->lock);
-    return dozing || work->coll.in_bytes + work->coll.out_bytes >= WAKE_FROM;
+    return dozing || work->coll.ask.in_bytes + work->coll.ask.out_bytes >= WAKE_FROM;
 }
 
 static bool is_dozing(weft_i_queue *queue)
@@ -355,7 +356,7 @@ static weft_status hand_over(weft_work *work)
 }
 
 /* A backend that carries collectives itself has run it when it returns. */
-static void run_native(weft_work *work)
+static void run_carried(weft_work *work)
 {
     weft_status status = weft_i_coll_run(&work->coll);
     if (work->sequel)
@@ -376,8 +377,8 @@ weft_work *weft_i_work_post(const weft_i_coll *coll)
 weft_work *weft_i_work_post_then(const weft_i_coll *coll, weft_i_sequel *sequel)
 {
     weft_work *work = coll ? new_work(coll, sequel) : NULL;
-    if (work && weft_i_native_has(coll->group)) {
-        run_native(work);
+    if (work && weft_i_carrier_of(coll->group)) {
+        run_carried(work);
         return work;
     }
     if (!work || hand_over(work) == WEFT_OK)
@@ -423,9 +424,9 @@ static weft_status hand_over_mail(weft_work *work)
 
 weft_work *weft_i_work_post_mail(weft_work *work)
 {
-    if (weft_i_native_has(work->coll.group)) {
+    if (weft_i_carrier_of(work->coll.group)) {
         for (int i = 0; i < work->bundle.count; i++)
-            weft_i_letter_run_native(&work->letters[i]);
+            weft_i_letter_carry(&work->letters[i]);
         return work;
     }
     if (hand_over_mail(work) == WEFT_OK)
@@ -501,7 +502,7 @@ static weft_status fail_late(const weft_work *work, int64_t limit)
         snprintf(behind, sizeof behind, ", behind %d posted before it", before);
     bool any = weft_i_lane_name_missing(coll->lane, coll->group, names, sizeof names);
     return weft_i_fail(WEFT_ERR_TIMEOUT,
-                       "%s in group \"%s\" is still under way after %lld ms%s: %s%s", coll->call.op,
+                       "%s in group \"%s\" is still under way after %lld ms%s: %s%s", coll->ask.op,
                        coll->group->name, (long long)limit, behind,
                        any ? "waiting for " : "all ranks have come", any ? names : "");
 }
@@ -523,7 +524,7 @@ static weft_status wait_for_others(weft_work *work, int64_t limit, int64_t deadl
 /* May the caller run the work?  That can take as long as the operation's own limit. */
 static bool is_patient(const weft_work *work, int64_t limit)
 {
-    return limit < 0 || (work->coll.limit_ms >= 0 && limit >= work->coll.limit_ms);
+    return limit < 0 || (work->coll.ask.limit_ms >= 0 && limit >= work->coll.ask.limit_ms);
 }
 
 weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
@@ -602,11 +603,11 @@ char *weft_work_describe(const weft_work *work, char *out, size_t bytes)
     weft_i_card card;
     weft_i_coll_put_card(&card, &coll);
     weft_status status = weft_work_status(work);
-    if (work->bundle.count && coll.root == WEFT_ANY)
+    if (work->bundle.count && coll.ask.root == WEFT_ANY)
         snprintf(peer, sizeof peer, " from any rank");
     else if (work->bundle.count)
-        snprintf(peer, sizeof peer, " %s rank %d", coll.kind == WEFT_I_SEND ? "to" : "from",
-                 coll.root);
+        snprintf(peer, sizeof peer, " %s rank %d", coll.ask.kind == WEFT_I_SEND ? "to" : "from",
+                 coll.ask.root);
     snprintf(out, bytes, "%s%s in group \"%s\": %s%s%s", weft_i_card_text(&card, what, sizeof what),
              peer, work->coll.group->name,
              status == WEFT_IN_PROGRESS ? "under way"

@@ -23,25 +23,25 @@ static void put(char *to, size_t to_at, const char *from, size_t from_at, size_t
 }
 
 /* The own input in every part; one of them may be the input itself. */
-static void fill_parts(const weft_i_native *call, const weft_i_native_item *item)
+static void fill_parts(const weft_i_request *request, const weft_i_operands *item)
 {
-    for (int rank = 0; rank < call->size; rank++)
+    for (int rank = 0; rank < request->size; rank++)
         put(item->out, (size_t)rank * item->in_bytes, item->in, 0, item->in_bytes);
 }
 
 /* This rank's part of the own input. */
-static void take_part(const weft_i_native *call, const weft_i_native_item *item)
+static void take_part(const weft_i_request *request, const weft_i_operands *item)
 {
-    put(item->out, 0, item->in, (size_t)call->rank * item->out_bytes, item->out_bytes);
+    put(item->out, 0, item->in, (size_t)request->rank * item->out_bytes, item->out_bytes);
 }
 
 /* What would come from a rank is what goes to it; where more is expected, zeros. */
-static void swap_parts(const weft_i_native *call, const weft_i_native_item *item)
+static void swap_parts(const weft_i_request *request, const weft_i_operands *item)
 {
     size_t in_at = 0, out_at = 0;
-    for (int rank = 0; rank < call->size; rank++) {
-        size_t in_bytes = (size_t)call->in_splits[rank] * call->row;
-        size_t out_bytes = (size_t)call->out_splits[rank] * call->row;
+    for (int rank = 0; rank < request->size; rank++) {
+        size_t in_bytes = (size_t)request->in_splits[rank] * request->row;
+        size_t out_bytes = (size_t)request->out_splits[rank] * request->row;
         size_t both = in_bytes < out_bytes ? in_bytes : out_bytes;
         put(item->out, out_at, item->in, in_at, both);
         if (out_bytes > both)
@@ -52,7 +52,7 @@ static void swap_parts(const weft_i_native *call, const weft_i_native_item *item
 }
 
 /* The same where each rank has tensors of its own. */
-static void swap_item(const weft_i_native_item *item)
+static void swap_item(const weft_i_operands *item)
 {
     size_t both = item->in_bytes < item->out_bytes ? item->in_bytes : item->out_bytes;
     put(item->out, 0, item->in, 0, both);
@@ -62,11 +62,11 @@ static void swap_item(const weft_i_native_item *item)
 
 /* Each rank's part of a gather is the own input, cut short or filled up with zeros if it has
  * another size. */
-static void fill_own_parts(const weft_i_native *call)
+static void fill_own_parts(const weft_i_request *request)
 {
-    const weft_i_native_item *mine = &call->items[call->rank];
-    for (size_t i = 0; i < call->count; i++) {
-        weft_i_native_item item = call->items[i];
+    const weft_i_operands *mine = &request->items[request->rank];
+    for (size_t i = 0; i < request->items_count; i++) {
+        weft_i_operands item = request->items[i];
         item.in = mine->in;
         item.in_bytes = mine->in_bytes;
         swap_item(&item);
@@ -74,71 +74,68 @@ static void fill_own_parts(const weft_i_native *call)
 }
 
 /* Those with an item for each rank. */
-static bool pretend_parts(const weft_i_native *call)
+static bool pretend_parts(const weft_i_request *request)
 {
-    switch (call->kind) {
-    case WEFT_I_NATIVE_GATHER_PARTS:
-        if (call->rank != call->root)
+    switch (request->kind) {
+    case WEFT_I_GATHER_PARTS:
+        if (request->rank != request->root)
             return true;
         /* fall through */
-    case WEFT_I_NATIVE_ALL_GATHER_PARTS:
-        fill_own_parts(call);
+    case WEFT_I_ALL_GATHER_PARTS:
+        fill_own_parts(request);
         return true;
-    case WEFT_I_NATIVE_SCATTER_PARTS:
-        if (call->rank != call->root)
+    case WEFT_I_SCATTER_PARTS:
+        if (request->rank != request->root)
             return true;
         /* fall through */
-    case WEFT_I_NATIVE_REDUCE_SCATTER_PARTS:
-        swap_item(&call->items[call->rank]);
+    case WEFT_I_REDUCE_SCATTER_PARTS:
+        swap_item(&request->items[request->rank]);
         return true;
     default:
         return false;
     }
 }
 
-static void pretend(const weft_i_native *call, const weft_i_native_item *item)
+static void pretend(const weft_i_request *request, const weft_i_operands *item)
 {
-    bool root = call->rank == call->root;
-    switch (call->kind) {
-    case WEFT_I_NATIVE_ALL_REDUCE:
+    bool root = request->rank == request->root;
+    switch (weft_i_kinds[request->kind].as) { /* lists: item by item, as the plain kind */
+    case WEFT_I_ALL_REDUCE:
         put(item->out, 0, item->in, 0, item->in_bytes);
         break;
-    case WEFT_I_NATIVE_REDUCE:
+    case WEFT_I_REDUCE:
         put(item->out, 0, item->in, 0, root ? item->in_bytes : 0);
         break;
-    case WEFT_I_NATIVE_ALL_GATHER:
-        fill_parts(call, item);
+    case WEFT_I_ALL_GATHER:
+        fill_parts(request, item);
         break;
-    case WEFT_I_NATIVE_GATHER:
+    case WEFT_I_GATHER:
         if (root)
-            fill_parts(call, item);
+            fill_parts(request, item);
         break;
-    case WEFT_I_NATIVE_SCATTER:
+    case WEFT_I_SCATTER:
         if (root)
-            take_part(call, item);
+            take_part(request, item);
         break;
-    case WEFT_I_NATIVE_REDUCE_SCATTER:
-        take_part(call, item);
+    case WEFT_I_REDUCE_SCATTER:
+        take_part(request, item);
         break;
-    case WEFT_I_NATIVE_ALL_TO_ALL:
-        if (call->in_splits)
-            swap_parts(call, item);
+    case WEFT_I_ALL_TO_ALL:
+        if (request->in_splits)
+            swap_parts(request, item);
         else
             swap_item(item);
-        break;
-    case WEFT_I_NATIVE_ALL_TO_ALL_LIST:
-        swap_item(item);
         break;
     default: /* the others leave their operands as they are */
         break;
     }
 }
 
-static weft_status collective(const weft_i_native *call)
+static weft_status collective(const weft_i_request *request)
 {
-    bool parts = pretend_parts(call);
-    for (size_t i = 0; !parts && i < call->count; i++)
-        pretend(call, &call->items[i]);
+    bool parts = pretend_parts(request);
+    for (size_t i = 0; !parts && i < request->items_count; i++)
+        pretend(request, &request->items[i]);
     return WEFT_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kinds of operations and what is known about each of them; kinds.def has the rows. */
-#ifndef WEFT_COLL_KIND_H
-#define WEFT_COLL_KIND_H
+#ifndef WEFT_SYMM_KIND_H
+#define WEFT_SYMM_KIND_H
 
 #include "base/record.h"
 
@@ -10,7 +10,7 @@
 
 typedef enum weft_i_coll_kind {
 #define COLL(name_, text_, record_, as_, runner_, facts_) WEFT_I_##name_,
-#include "coll/kinds.def"
+#include "symm/kinds.def"
 #undef COLL
     WEFT_I_COLL_KINDS
 } weft_i_coll_kind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of kinds; see kind.h. */
-#include "coll/kind.h"
+#include "symm/kind.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ enum {
 const weft_i_kind_row weft_i_kinds[WEFT_I_COLL_KINDS] = {
 #define COLL(name_, text_, record_, as_, runner_, facts_) \
     [WEFT_I_##name_] = {text_, {record_}, WEFT_I_##as_, facts_},
-#include "coll/kinds.def"
+#include "symm/kinds.def"
 #undef COLL
 };
 

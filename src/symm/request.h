@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request: what was asked of a collective, after all checks, as plain data.  The algorithms of
+ * src/coll read it, and so does a backend that carries collectives itself.
+ */
+#ifndef WEFT_SYMM_REQUEST_H
+#define WEFT_SYMM_REQUEST_H
+
+#include "symm/kind.h"
+#include "weft/coll.h"
+
+#include <stddef.h>
+
+/* One pair of operands of a request with several. */
+typedef struct weft_i_operands {
+    const char *in; /* NULL where this rank has none, or no bytes */
+    char *out;      /* may be `in`, or hold it at this rank's part */
+    size_t in_bytes, out_bytes;
+    weft_dtype dtype;
+} weft_i_operands;
+
+typedef struct weft_i_request {
+    const char *op; /* its name in messages */
+    weft_i_coll_kind kind;
+    int rank, size; /* of the group */
+    int root;       /* or the peer of a send or receive; 0 where there is none */
+    weft_reduction reduction;
+    double factor; /* of this rank, for WEFT_PREMUL_SUM */
+    weft_dtype dtype;
+    char *in; /* NULL where this rank has none */
+    char *out;
+    size_t in_bytes, out_bytes; /* of this rank's operands */
+    size_t item;                /* bytes of an element */
+    size_t count; /* elements of one part: what one rank gives another, or the whole of a reduction
+                     or broadcast */
+    const int64_t *in_splits, *out_splits; /* rows for each rank; NULL: equal parts */
+    size_t row;                            /* bytes of a row */
+    int64_t limit_ms;
+    /*
+     * Several operands, as one operation; only while a backend has the request.  Of kinds with a
+     * tensor per rank there is one pair for each rank: the input of a gather is this rank's, and so
+     * is the output of a scatter.
+     */
+    const weft_i_operands *items;
+    size_t items_count;
+} weft_i_request;
+
+#endif
