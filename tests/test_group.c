@@ -433,6 +433,34 @@ RANKS_TEST(test_group_options, 4)
     finish(world);
 }
 
+/* A call counts once, however many tensors it has; one that is refused does not count. */
+RANKS_TEST(test_group_sequence_counts_calls, 2)
+{
+    weft_group *world = join(0);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 6));
+    weft_tensor *y = weft_ones(WEFT_I32, WEFT_CPU, WEFT_SHAPE(3));
+    weft_tensor *meta = weft_ones(WEFT_F32, WEFT_META, WEFT_SHAPE(3));
+    weft_tensor *list[] = {x, y}, *bad[] = {x, meta};
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world)); /* makes the group's lane */
+    uint64_t before = weft_group_sequence(world);
+    CHECK_OK(weft_all_reduce_list_into(list, list, 2, WEFT_SUM, world));
+    CHECK_INT(weft_group_sequence(world), before + 1);
+    if (rank == 1) /* alone: the ranks must still agree afterwards */
+        CHECK(weft_all_reduce_list_into(bad, bad, 2, WEFT_SUM, world) < 0);
+    CHECK_INT(weft_group_sequence(world), before + 1);
+    weft_work *work = weft_all_reduce_list_start(list, list, 2, WEFT_SUM, world);
+    CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+    CHECK_INT(weft_group_sequence(world), before + 2);
+    CHECK(weft_wait_tensor(weft_all_gather_tensor(x, 1, world))); /* by rows */
+    CHECK_INT(weft_group_sequence(world), before + 3);
+    CHECK_OK(weft_coalesce_open(world));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    CHECK_OK(weft_all_reduce_into(y, y, WEFT_SUM, world));
+    CHECK_OK(weft_work_wait(weft_coalesce_close(world), WEFT_DEFAULT));
+    CHECK_INT(weft_group_sequence(world), before + 4);
+    finish(world);
+}
+
 /* Members that want different things: all learn it, and the next try is not disturbed. */
 RANKS_TEST(test_group_differing_options, 3)
 {

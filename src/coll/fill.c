@@ -159,7 +159,6 @@ weft_status weft_i_fill_seal(weft_i_coll *coll, size_t part_bytes)
     uint64_t what = (uint64_t)coll->ask.kind | (uint64_t)coll->ask.dtype << 8 |
                     (uint64_t)coll->ask.reduction << 16 | (uint64_t)(uint32_t)coll->ask.root << 32;
     coll->digest = weft_i_digest(weft_i_digest(1, what), coll->ask.count);
-    coll->group->sequence += coll->ask.kind != WEFT_I_SEND && coll->ask.kind != WEFT_I_RECV;
     return WEFT_OK;
 }
 

@@ -374,9 +374,15 @@ weft_work *weft_i_work_post(const weft_i_coll *coll)
     return weft_i_work_post_then(coll, NULL);
 }
 
-weft_work *weft_i_work_post_then(const weft_i_coll *coll, weft_i_sequel *sequel)
+/* An accepted call counts once; the agreement before a first use is no call of the user's. */
+static void count(const weft_i_coll *coll)
 {
-    weft_work *work = coll ? new_work(coll, sequel) : NULL;
+    coll->group->sequence += coll->ask.kind != WEFT_I_FIRST_USE;
+}
+
+static weft_work *post(const weft_i_coll *coll, weft_i_sequel *sequel)
+{
+    weft_work *work = new_work(coll, sequel);
     if (work && weft_i_carrier_of(coll->group)) {
         run_carried(work);
         return work;
@@ -385,6 +391,12 @@ weft_work *weft_i_work_post_then(const weft_i_coll *coll, weft_i_sequel *sequel)
         return work;
     weft_release(work);
     return NULL;
+}
+
+weft_work *weft_i_work_post_then(const weft_i_coll *coll, weft_i_sequel *sequel)
+{
+    count(coll);
+    return post(coll, sequel);
 }
 
 weft_work *weft_i_work_new_mail(weft_group *group, int count)
@@ -437,6 +449,7 @@ weft_work *weft_i_work_post_mail(weft_work *work)
 
 weft_status weft_i_work_now(weft_i_coll *coll)
 {
+    count(coll);
     const weft_i_lane *lane = coll->group->lane;
     if (!lane || !lane->queue)
         return weft_i_coll_run(coll);
@@ -445,7 +458,7 @@ weft_status weft_i_work_now(weft_i_coll *coll)
     pthread_mutex_unlock(&lane->queue->lock);
     if (idle)
         return weft_i_coll_run(coll);
-    weft_work *work = weft_i_work_post(coll);
+    weft_work *work = post(coll, NULL);
     weft_status status = work ? weft_work_wait(work, WEFT_FOREVER) : weft_last_status();
     weft_release(work);
     return status;

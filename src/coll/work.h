@@ -31,7 +31,7 @@ struct weft_work {
     weft_i_letter letters[]; /* of the bundle; they hold their tensors */
 };
 
-/* Posts a checked call.  NULL coll (a failed check) passes through. */
+/* Posts a checked call. */
 weft_work *weft_i_work_post(const weft_i_coll *coll);
 
 /* The same with a sequel, of which it takes its own reference. */
