@@ -74,7 +74,7 @@ static weft_tensor *post(weft_i_coll *coll, weft_status filled, weft_tensor *out
 {
     if (!work && filled >= 0)
         filled = weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: there is nowhere to put the work",
-                             coll->call.op);
+                             coll->ask.op);
     if (!work) {
         weft_release(out);
         return NULL;

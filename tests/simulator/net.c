@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 enum {
@@ -289,6 +290,7 @@ static bool has_room(void *arg)
 static int connect_unix(object *one, const struct sockaddr *address, socklen_t length)
 {
     dialling wanted = {one, address, length};
+    int64_t deadline = one->patience ? weft_i_sim_now() + one->patience : WEFT_I_NEVER;
     for (;;) {
         object *listener = listener_at(one->host, address, length, false);
         if (!listener || listener->type != one->type) {
@@ -303,8 +305,8 @@ static int connect_unix(object *one, const struct sockaddr *address, socklen_t l
             errno = EAGAIN;
             return -1;
         }
-        if (!weft_i_sim_wait(has_room, &wanted, WEFT_I_NEVER)) {
-            errno = ECONNREFUSED;
+        if (!weft_i_sim_wait(has_room, &wanted, deadline)) {
+            errno = one->patience ? EAGAIN : ECONNREFUSED;
             return -1;
         }
     }
@@ -677,7 +679,12 @@ static int net_getsockopt(int fd, int level, int option, void *value, socklen_t 
 static int net_setsockopt(int fd, int level, int option, const void *value, socklen_t length)
 {
     object *one = sim_object_of_kind(fd, SOCKET);
-    (void)value, (void)length;
+    struct timeval limit = {0};
+    if (one && level == SOL_SOCKET && option == SO_SNDTIMEO && length == sizeof limit) {
+        memcpy(&limit, value, sizeof limit);
+        one->patience = limit.tv_sec * 1000000000LL + limit.tv_usec * 1000LL;
+        return 0;
+    }
     if (one && level == IPPROTO_TCP && option == TCP_DEFER_ACCEPT)
         one->defers = true;
     if (level != IPPROTO_TCP &&

@@ -42,8 +42,8 @@ endfunction()
 
 # 1: the fetch connects by a call that waits, and an owner that is stopped takes nobody in.
 plant(1 base/post.c
-  "fetch->fd = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0)"
-  "fetch->fd = WEFT_OS->socket(AF_UNIX, SOCK_SEQPACKET | (SIM_PLANTED(1) ? 0 : SOCK_NONBLOCK), 0)")
+  "!WEFT_OS->setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment)"
+  "SIM_PLANTED(1) || !WEFT_OS->setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment)")
 # 2: the server's thread goes on while the process exits, and nothing keeps it from libcrypto.
 plant(2 fabric/store_server.c "weft_i_os_at_exit(end_all)" "(SIM_PLANTED(2) || weft_i_os_at_exit(end_all))")
 plant(2 base/keyed.c "!weft_i_os_at_exit(close_gate)" "(!SIM_PLANTED(2) && !weft_i_os_at_exit(close_gate))")
