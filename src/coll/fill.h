@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Filling a call from what the user gave.  Each function checks one thing and notes it in the call.
- * Nothing here changes the group, so a refused call leaves everything as it was.  An operand that is
- * still under way is waited for.
+ * Nothing here changes the group, so a refused call leaves everything as it was.  An operand that
+ * is still under way is waited for.
  */
 #ifndef WEFT_COLL_FILL_H
 #define WEFT_COLL_FILL_H

@@ -73,8 +73,8 @@ static weft_status settle(weft_i_coll *coll, weft_tensor *x)
 static weft_tensor *post(weft_i_coll *coll, weft_status filled, weft_tensor *out, weft_work **work)
 {
     if (!work && filled >= 0)
-        filled = weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: there is nowhere to put the work",
-                             coll->ask.op);
+        filled =
+            weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: there is nowhere to put the work", coll->ask.op);
     if (!work) {
         weft_release(out);
         return NULL;

@@ -223,8 +223,8 @@ uint64_t weft_group_sequence(const weft_group *group)
 
 /* ---- the end of a group ---- */
 
-/* How many rows there are the group knows; the board is memory that others write to.  A fake one has
- * none. */
+/* How many rows there are the group knows; the board is memory that others write to.  A fake one
+ * has none. */
 static void ring_all(const weft_group *group)
 {
     for (int rank = 0; rank < group->size && !group->world->fake; rank++) {

@@ -79,15 +79,19 @@ static weft_status check_failure(weft_store *store)
 weft_status weft_i_meet_check(const weft_i_world *world)
 {
     WEFT_TRY(check_failure(world->store));
-    for (int rank = 0; rank < world->size; rank++) {
+    char gone[160] = "";
+    size_t used = 0;
+    for (int rank = 0; rank < world->size && used + 16 < sizeof gone; rank++) {
         const weft_i_peer *peer = &world->peers[rank];
         if (peer->slot && rank != world->rank && !weft_i_post_is_open(peer->post))
-            return weft_i_fail(WEFT_ERR_PEER_DEAD,
-                               "weft_init: rank %d came to the meeting and has gone since (its "
-                               "office is closed)",
-                               rank);
+            used += (size_t)snprintf(gone + used, sizeof gone - used, "%srank %d", used ? ", " : "",
+                                     rank);
     }
-    return WEFT_OK;
+    if (!used)
+        return WEFT_OK;
+    /* All of them: whoever gave up because of another is gone as well. */
+    return weft_i_fail(WEFT_ERR_PEER_DEAD,
+                       "weft_init: %s came to the meeting and went before it was over", gone);
 }
 
 /* ---- cards ---- */

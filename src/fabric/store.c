@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 /* ---- handles ---- */
 
 static void destroy(weft_i_object *object)

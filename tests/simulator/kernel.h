@@ -76,8 +76,8 @@ typedef struct object {
     struct object *pending, *next_pending; /* of a listener: connections nobody accepted yet */
     struct object *last_pending;
     int64_t patience; /* ns that a connect waits for room; 0: for ever (SO_SNDTIMEO) */
-    bool defers;     /* a listener that does not show who has said nothing yet ... */
-    int64_t settles; /* ... before this; of CONNECTING: when it looks again */
+    bool defers;      /* a listener that does not show who has said nothing yet ... */
+    int64_t settles;  /* ... before this; of CONNECTING: when it looks again */
     int64_t pause;
     uint64_t count; /* of EVENT; how much of TEXT has been read */
     const char *text;
