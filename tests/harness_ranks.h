@@ -180,13 +180,13 @@ static int harness_process_rank(int rank, void *unused)
 }
 
 #if HARNESS_THREADS
-static const weft_i_place
+static const weft_i_seat
     *harness_a_place; /* of some rank: leads to the records of all when time is up */
 
 static int harness_thread_rank(void *unused)
 {
     (void)unused;
-    const weft_i_place *place = weft_i_spawn_place();
+    const weft_i_seat *place = weft_i_spawn_seat();
     __atomic_store_n(&harness_a_place, place,
                      __ATOMIC_RELEASE); /* pairs with the load in the handler */
     return harness_run_rank(place->rank);
@@ -195,7 +195,7 @@ static int harness_thread_rank(void *unused)
 /* Not safe in a handler in general; here the test has failed already and everything ends. */
 static void harness_tell_records(int signal)
 {
-    const weft_i_place *place = __atomic_load_n(&harness_a_place, __ATOMIC_ACQUIRE);
+    const weft_i_seat *place = __atomic_load_n(&harness_a_place, __ATOMIC_ACQUIRE);
     for (int rank = 0; place && rank < harness_current->ranks; rank++) {
         const weft_i_record *record = &weft_i_job_slot(weft_i_job_of(place->job), rank)->record;
         weft_i_record_entry entry;

@@ -432,7 +432,7 @@ RANKS_TEST(test_fault_returned, 3)
     weft_symm *mem = world ? share(world, 4) : NULL;
     CHECK(mem);
     CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
-    bool threads = weft_i_spawn_place() != NULL;
+    bool threads = weft_i_spawn_seat() != NULL;
     if (rank == 0) {
         if (threads)
             return;

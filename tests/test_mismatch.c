@@ -7,6 +7,7 @@
  * HARNESS_SEED repeats a run.
  */
 #include "coll_acts.h"
+#include "fabric/quarrel.h"
 #include "jobs.h"
 
 enum { TENSORS = 4 };
@@ -602,6 +603,59 @@ RANKS_TEST(test_mismatch_not_posted, 2)
         work = weft_all_reduce_start(x, x, WEFT_SUM, world);
     CHECK_OK(wait_for(work));
     CHECK(weft_item(x, 0) == 2);
+    finish(world);
+}
+
+/* ---- a rank that looks at what was true a moment ago ---- */
+
+static weft_i_os slow_table;
+static const weft_group *slow_group;
+
+/* Is this the look at the clock with which a rank begins to look for a quarrel?  By then it has
+ * seen who is missing. */
+static bool is_in_look(const void *caller)
+{
+    enum { CODE_BYTES = 1024 };
+    uintptr_t at = (uintptr_t)caller, begin = (uintptr_t)weft_i_vigil_look;
+    return at > begin && at < begin + CODE_BYTES;
+}
+
+/* Rank 0 has seen that rank 1 is missing, and stands still until rank 1 has come, gone on to a
+ * collective and waits for it there. */
+static int64_t slow_clock(void)
+{
+    const weft_i_stuck *theirs = &slow_group->board->row[1].stuck;
+    static int looks; /* the first one only notes when the wait began */
+    if (!is_in_look(__builtin_return_address(0)) || looks++ != 1)
+        return weft_i_os_linux.clock_ns();
+    harness_mark();
+    /* Relaxed: only whether it waits. */
+    for (int ms = 0; ms < 10000 && !atomic_load_explicit(&theirs->where, memory_order_relaxed);
+         ms++)
+        rest_us(1000);
+    return weft_i_os_linux.clock_ns() + 10000000; /* it has waited long enough to look */
+}
+
+/* A barrier that all have come to is no quarrel with what follows it, however slow a rank is. */
+RANKS_TEST(test_mismatch_not_slow, 2)
+{
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8));
+    if (harness_in_threads)
+        SKIP("ranks that are threads share one clock");
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    slow_group = world;
+    if (rank == 0) {
+        slow_table = weft_i_os_linux;
+        slow_table.clock_ns = slow_clock;
+        weft_i_os_now = &slow_table;
+    } else {
+        CHECK(harness_await(0, 1));
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    (void)size;
     finish(world);
 }
 

@@ -169,7 +169,7 @@ static void set_timer(long us)
 
 RANKS_TEST(test_storm_signals, 3)
 {
-    if (rank == 0 || !weft_i_spawn_place())
+    if (rank == 0 || !weft_i_spawn_seat())
         set_timer(1000);
     weft_group *world = join(0);
     for (int round = 0; round < 60; round++) {
@@ -189,7 +189,7 @@ RANKS_TEST(test_storm_signals, 3)
     }
     CHECK(atomic_load(&rung) > 20);
     finish(world);
-    if (rank == 0 || !weft_i_spawn_place())
+    if (rank == 0 || !weft_i_spawn_seat())
         set_timer(0);
 }
 
@@ -221,7 +221,7 @@ static int child_of_rank(weft_group *world, weft_symm *mem, weft_tensor *x)
 
 RANKS_TEST(test_storm_forks, 2)
 {
-    if (weft_i_spawn_place())
+    if (weft_i_spawn_seat())
         SKIP("a thread rank is not a process to fork");
     weft_group *world = join(0);
     weft_tensor *x = weft_symm_empty(WEFT_I32, WEFT_CPU, WEFT_SHAPE(4));

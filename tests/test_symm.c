@@ -89,7 +89,7 @@ RANKS_TEST(test_get_backend, 2)
 {
     const char *name = weft_symm_backend(WEFT_CPU);
     CHECK(name);
-    CHECK(!strcmp(name, weft_i_spawn_place() ? "threads" : "shm"));
+    CHECK(!strcmp(name, weft_i_spawn_seat() ? "threads" : "shm"));
     CHECK(!weft_symm_backend(WEFT_META));
     CHECK_OK(weft_symm_set_backend(WEFT_CPU, name));
     CHECK_STATUS(weft_symm_set_backend(WEFT_CPU, "no such"), WEFT_ERR_NOT_FOUND);

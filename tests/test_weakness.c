@@ -194,7 +194,7 @@ RANKS_TEST(test_weakness_pad_size, 2)
     size_t usual = weft_symm_signal_pad_size();
     weft_tensor *before = floats(4);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-    if (rank == 0 || !weft_i_spawn_place())
+    if (rank == 0 || !weft_i_spawn_seat())
         CHECK_OK(weft_symm_set_signal_pad_size(2 * usual));
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     weft_symm *small = weft_symm_rendezvous(before, world);

@@ -36,7 +36,7 @@ static void adopt_slots(weft_i_world *world)
     }
 }
 
-static weft_status enter_as_thread(const weft_i_place *place, weft_i_world **out)
+static weft_status enter_as_thread(const weft_i_seat *place, weft_i_world **out)
 {
     weft_i_world *world = NULL;
     weft_status status = weft_i_world_new(place->rank, place->size, &world);
@@ -274,7 +274,7 @@ static weft_status check_limits(const weft_init_opts *opts)
 
 static weft_group *join(const weft_init_opts *opts, int64_t deadline)
 {
-    const weft_i_place *place = weft_i_spawn_place();
+    const weft_i_seat *place = weft_i_spawn_seat();
     weft_i_world *world = NULL;
     if ((place ? enter_as_thread(place, &world) : enter_as_process(opts, deadline, &world)) < 0)
         return NULL;

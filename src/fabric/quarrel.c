@@ -91,8 +91,19 @@ static uint32_t turns_seen(const weft_group *group, weft_i_place place)
                                                      memory_order_relaxed)); /* our own word */
 }
 
-void weft_i_quarrel_look(const weft_i_call *call, const weft_i_stay *stay, int rank)
+/* Has the rank come to our meeting after all? */
+static bool has_come(const weft_i_vigil *vigil, int rank)
 {
+    /* Relaxed: the acquire of its stuck word, which it wrote later, has brought its arrival. */
+    uint64_t word = atomic_load_explicit(weft_i_point_turn(vigil->point, rank, vigil->stay->turn),
+                                         memory_order_relaxed);
+    return weft_i_arrived(word, vigil->stay->turn);
+}
+
+void weft_i_quarrel_look(const weft_i_vigil *vigil, int rank)
+{
+    const weft_i_call *call = vigil->call;
+    const weft_i_stay *stay = vigil->stay;
     const weft_group *group = call->group;
     weft_i_stuck *theirs = stuck_of(group, rank);
     /* Pairs with the release in weft_i_quarrel_settle_in: the call is complete. */
@@ -102,6 +113,8 @@ void weft_i_quarrel_look(const weft_i_call *call, const weft_i_stay *stay, int r
         return;
     if ((int32_t)((uint32_t)where - turns_seen(group, place)) <= 0)
         return; /* we have been there: it is about to move on */
+    if (has_come(vigil, rank))
+        return; /* and has gone on since we looked for it */
     char mine[WEFT_I_CALL_BYTES], other[WEFT_I_CALL_BYTES];
     if (!read_call(theirs, where, other))
         return;
@@ -163,7 +176,7 @@ weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing)
     if (now - vigil->begin < PATIENCE_NS)
         return WEFT_OK;
     weft_i_quarrel_settle_in(call, vigil->stay);
-    weft_i_quarrel_look(call, vigil->stay, missing);
+    weft_i_quarrel_look(vigil, missing);
     return weft_i_group_fate(call->group, missing);
 }
 

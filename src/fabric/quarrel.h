@@ -54,7 +54,7 @@ void weft_i_quarrel_move_on(const weft_group *group);
 
 /* Looks whether `rank`, which has not come here, is stuck elsewhere for want of us; if so, tells
  * all. */
-void weft_i_quarrel_look(const weft_i_call *call, const weft_i_stay *stay, int rank);
+void weft_i_quarrel_look(const weft_i_vigil *vigil, int rank);
 
 /* Ends the group with both calls; the first one who tells counts. */
 void weft_i_quarrel_tell(const weft_group *group, const char *mine, int rank, const char *theirs);

@@ -9,16 +9,16 @@
 #include <pthread.h>
 
 typedef struct thread_rank {
-    weft_i_place place;
+    weft_i_seat place;
     int (*fn)(void *arg);
     void *arg;
     int result;
     pthread_t thread;
 } thread_rank;
 
-static _Thread_local weft_i_place *my_place;
+static _Thread_local weft_i_seat *my_place;
 
-const weft_i_place *weft_i_spawn_place(void)
+const weft_i_seat *weft_i_spawn_seat(void)
 {
     return my_place;
 }
@@ -30,7 +30,7 @@ void weft_i_spawn_at_end(void (*clear)(const void *place))
 
 /* Whoever still waits for this rank must learn that it will not come; pairs with the acquire in
  * weft_i_watch_fate. */
-static void mark_left(const weft_i_place *place)
+static void mark_left(const weft_i_seat *place)
 {
     weft_i_slot *slot = weft_i_job_slot(weft_i_job_of(place->job), place->rank);
     /* Our own word: FAILED tells more. */

@@ -6,16 +6,16 @@
 #include "base/post.h"
 #include "fabric/job.h"
 
-typedef struct weft_i_place {
+typedef struct weft_i_seat {
     weft_i_segment *job;
     weft_i_post *post;
     int rank, size;
     void (*at_end)(
         const void *place); /* clears what another floor keeps for this place; NULL: nothing */
-} weft_i_place;
+} weft_i_seat;
 
 /* The calling thread's place, or NULL if weft_spawn did not start it. */
-const weft_i_place *weft_i_spawn_place(void);
+const weft_i_seat *weft_i_spawn_seat(void);
 
 /* Has `clear(place)` called when the calling thread rank's function has returned.  There is one
  * such function. */

@@ -75,7 +75,7 @@ static const weft_i_backend *by_circumstance(void)
                                                       "of this build that makes memory",
                                                       wanted);
     }
-    return weft_i_backend_named(weft_i_spawn_place() ? "threads" : "shm");
+    return weft_i_backend_named(weft_i_spawn_seat() ? "threads" : "shm");
 }
 
 const weft_i_backend *weft_i_backend_for(weft_device device)

@@ -44,7 +44,7 @@ static weft_status make_world(const weft_fake_opts *opts, weft_i_world **out)
     world->local_rank = opts->rank;
     world->local_size = opts->world_size;
     /* So that memory of this thread's backend may meet in it. */
-    world->sharing = weft_i_spawn_place() ? WEFT_I_BETWEEN_THREADS : WEFT_I_BETWEEN_PROCESSES;
+    world->sharing = weft_i_spawn_seat() ? WEFT_I_BETWEEN_THREADS : WEFT_I_BETWEEN_PROCESSES;
     world->store = weft_i_object_hold(opts->store);
     weft_status status = furnish(world);
     if (status < 0)

@@ -97,7 +97,7 @@ static weft_status make(const void *owner, uint64_t id, weft_device device, size
 weft_status weft_i_keepsake_block(uint64_t id, weft_device device, size_t bytes, weft_group *group,
                                   weft_i_block **out)
 {
-    const void *owner = weft_i_spawn_place();
+    const void *owner = weft_i_spawn_seat();
     pthread_mutex_lock(&lock);
     keepsake **known = find(owner, id);
     weft_status status =
@@ -109,7 +109,7 @@ weft_status weft_i_keepsake_block(uint64_t id, weft_device device, size_t bytes,
 weft_status weft_symm_forget(uint64_t alloc_id)
 {
     pthread_mutex_lock(&lock);
-    keepsake **at = find(weft_i_spawn_place(), alloc_id), *gone = *at;
+    keepsake **at = find(weft_i_spawn_seat(), alloc_id), *gone = *at;
     if (gone)
         *at = gone->next;
     pthread_mutex_unlock(&lock);

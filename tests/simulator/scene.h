@@ -45,7 +45,7 @@ typedef struct scene {
     int members[2][RANKS], sizes[2]; /* group 1 is made by the step GROUP */
     step step[STEPS];
     weft_i_sim_plan plan;
-    const weft_i_place *place;
+    const weft_i_seat *place;
     outcome init[RANKS], done[RANKS][STEPS], after[RANKS]; /* after: a group of the survivors */
     weft_i_sim_result result;
     char failure[1200];
@@ -439,7 +439,7 @@ static void run_program(int rank)
 static int rank_body(void *unused)
 {
     (void)unused;
-    now.place = weft_i_spawn_place();
+    now.place = weft_i_spawn_seat();
     if (weft_scope_open() < 0)
         return 0;
     if (!setjmp(harness_out))
