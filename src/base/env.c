@@ -207,7 +207,7 @@ static int distance(const char *a, size_t length, const char *b)
 /* Names that others use: `weft run` for its ranks, the tests. */
 static bool is_anothers(const char *name, size_t length)
 {
-    static const char *const theirs[] = {"WEFT_TEST_", "WEFT_FUZZ_", "WEFT_SIM_",
+    static const char *const theirs[] = {"WEFT_TEST_", "WEFT_RUN_", "WEFT_FUZZ_", "WEFT_SIM_",
                                          "WEFT_RESTART_COUNT"};
     for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
         if (length >= strlen(theirs[i]) && !strncmp(name, theirs[i], strlen(theirs[i])))
