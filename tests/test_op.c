@@ -67,6 +67,7 @@ static const sample samples[] = {
     {"exp", "h", {{0}}},
     {"log", "f", {{0}}},
     {"tanh", "t", {{0}}},
+    {"erf", "h", {{0}}},
     {"sqrt", "f", {{0}}},
     {"gelu", "h", {{0}}},
     {"gelu_tanh", "f", {{0}}},

@@ -76,6 +76,7 @@ static const struct unary {
     {"exp", weft_exp, weft_exp_into, exp, 0, 0},
     {"log", weft_log, weft_log_into, log, 0, 1},
     {"tanh", weft_tanh, weft_tanh_into, tanh, 0, 0},
+    {"erf", weft_erf, weft_erf_into, erf, 0, 0},
     {"sqrt", weft_sqrt, weft_sqrt_into, sqrt, 0, 1},
     {"gelu", weft_gelu, weft_gelu_into, ref_gelu, 0, 0},
     {"gelu_tanh", weft_gelu_tanh, weft_gelu_tanh_into, ref_gelu_tanh, 0, 0},

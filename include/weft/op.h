@@ -70,6 +70,7 @@ WEFT_UNARY(cos)
 WEFT_UNARY(exp)
 WEFT_UNARY(log)
 WEFT_UNARY(tanh)
+WEFT_UNARY(erf)
 WEFT_UNARY(sqrt)
 WEFT_UNARY(gelu)      /* x/2 (1 + erf(x / sqrt 2)) */
 WEFT_UNARY(gelu_tanh) /* the tanh approximation */

@@ -7,12 +7,10 @@
 
 #include "base/dtype.h"
 #include "kernels/fold_table.h"
+#include "kernels/isa.h"
 
 #include <stdatomic.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 enum {
     BLOCK = 4096,        /* bytes of a result that is made in several passes or copied */
@@ -20,40 +18,16 @@ enum {
     FAR_LEAST = 8 << 20, /* bytes of results from which on they are stored past the caches */
 };
 
-/* Asked here and not in the tables' own files, which are compiled for processors that have it. */
-static bool always(void)
-{
-    return true;
-}
-
-#if defined(__x86_64__)
-static bool has_avx2(void)
-{
-    unsigned a, b, c = 0, d; /* __builtin_cpu_supports of some compilers knows no F16C */
-    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C && __builtin_cpu_supports("avx2");
-}
-
-/* The first processors with AVX-512 run slower while they use it; VBMI2 came with those that do
- * not.
- */
-static bool has_avx512(void)
-{
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vbmi2");
-}
-#endif
-
 /* The best first. */
 static const struct {
     const weft_i_fold_table *table;
     bool (*usable)(void);
 } variants[] = {
 #if defined(__x86_64__)
-    {&weft_i_fold_avx512, has_avx512},
-    {&weft_i_fold_avx2, has_avx2},
+    {&weft_i_fold_avx512, weft_i_isa_avx512},
+    {&weft_i_fold_avx2, weft_i_isa_avx2},
 #endif
-    {&weft_i_fold_baseline, always},
+    {&weft_i_fold_baseline, weft_i_isa_always},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -63,9 +37,6 @@ static _Atomic(const weft_i_fold_table *) chosen;
 
 static const weft_i_fold_table *choose(void)
 {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-#endif
     int i = 0;
     while (!variants[i].usable())
         i++;

@@ -11,16 +11,18 @@
 #include "kernels/loop.h"
 
 enum {
-#define UNARY(name_, float_, integer_)  WEFT_I_POINTWISE_##name_,
-#define UNARY_F(name_, float_)          WEFT_I_POINTWISE_##name_,
-#define BINARY(name_, float_, integer_) WEFT_I_POINTWISE_##name_,
-#define BINARY_F(name_, float_)         WEFT_I_POINTWISE_##name_,
-#define COMPARE(name_, any_)            WEFT_I_POINTWISE_##name_,
-#define LOGICAL1(name_, bool_)          WEFT_I_POINTWISE_##name_,
-#define LOGICAL2(name_, bool_)          WEFT_I_POINTWISE_##name_,
+#define UNARY(name_, float_, integer_)   WEFT_I_POINTWISE_##name_,
+#define UNARY_F(name_, float_)           WEFT_I_POINTWISE_##name_,
+#define UNARY_ANGLE(name_, float_, any_) WEFT_I_POINTWISE_##name_,
+#define BINARY(name_, float_, integer_)  WEFT_I_POINTWISE_##name_,
+#define BINARY_F(name_, float_)          WEFT_I_POINTWISE_##name_,
+#define COMPARE(name_, any_)             WEFT_I_POINTWISE_##name_,
+#define LOGICAL1(name_, bool_)           WEFT_I_POINTWISE_##name_,
+#define LOGICAL2(name_, bool_)           WEFT_I_POINTWISE_##name_,
 #include "kernels/pointwise.def"
 #undef UNARY
 #undef UNARY_F
+#undef UNARY_ANGLE
 #undef BINARY
 #undef BINARY_F
 #undef COMPARE

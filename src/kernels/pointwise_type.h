@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of pointwise.def for one compute type; included once per type by pointwise.c, which
- * defines T, U, F and NAME (adds the type's suffix), and IS_FLOAT to choose between the
- * expressions.
+ * The kernels of pointwise.def for one compute type; included once per type by pointwise_loops.h,
+ * which defines T, U, F, M, REACH and NAME (adds the type's suffix), and IS_FLOAT to choose between
+ * the expressions.
  */
 #define UNARY_LOOP(name_, out_type_, expression_)                        \
     static void NAME(name_)(size_t n, void *out_, const void *const *in) \
@@ -27,14 +27,39 @@
         }                                                                \
     }
 
+/* Arguments out of the reach of the fast expression are rare: then the slow one is for all. */
+#define ANGLE_LOOP(name_, expression_, any_)                             \
+    static void NAME(name_)(size_t n, void *out_, const void *const *in) \
+    {                                                                    \
+        T *out = out_;                                                   \
+        const T *x = in[0];                                              \
+        int far = 0;                                                     \
+        for (size_t i = 0; i < n; i++)                                   \
+            far |= F(__builtin_fabs)(x[i]) >= REACH;                     \
+        if (far) {                                                       \
+            for (size_t i = 0; i < n; i++) {                             \
+                T a = x[i];                                              \
+                out[i] = any_;                                           \
+            }                                                            \
+            return;                                                      \
+        }                                                                \
+        WEFT_I_VECTOR_LOOP                                               \
+        for (size_t i = 0; i < n; i++) {                                 \
+            T a = x[i];                                                  \
+            out[i] = expression_;                                        \
+        }                                                                \
+    }
+
 #if IS_FLOAT
-#define UNARY(name_, float_, integer_)  UNARY_LOOP(name_, T, float_)
-#define UNARY_F(name_, float_)          UNARY_LOOP(name_, T, float_)
-#define BINARY(name_, float_, integer_) BINARY_LOOP(name_, T, float_)
-#define BINARY_F(name_, float_)         BINARY_LOOP(name_, T, float_)
+#define UNARY(name_, float_, integer_)   UNARY_LOOP(name_, T, float_)
+#define UNARY_F(name_, float_)           UNARY_LOOP(name_, T, float_)
+#define UNARY_ANGLE(name_, float_, any_) ANGLE_LOOP(name_, float_, any_)
+#define BINARY(name_, float_, integer_)  BINARY_LOOP(name_, T, float_)
+#define BINARY_F(name_, float_)          BINARY_LOOP(name_, T, float_)
 #else
 #define UNARY(name_, float_, integer_) UNARY_LOOP(name_, T, integer_)
 #define UNARY_F(name_, float_)
+#define UNARY_ANGLE(name_, float_, any_)
 #define BINARY(name_, float_, integer_) BINARY_LOOP(name_, T, integer_)
 #define BINARY_F(name_, float_)
 #endif
@@ -44,10 +69,12 @@
 #include "kernels/pointwise.def"
 #undef UNARY
 #undef UNARY_F
+#undef UNARY_ANGLE
 #undef BINARY
 #undef BINARY_F
 #undef COMPARE
 #undef LOGICAL1
 #undef LOGICAL2
 #undef UNARY_LOOP
+#undef ANGLE_LOOP
 #undef BINARY_LOOP

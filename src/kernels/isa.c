@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the processor can do.  Asked here and not in the loops' own files, which are compiled for
+ * processors that have it. */
+#include "kernels/isa.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+bool weft_i_isa_always(void)
+{
+    return true;
+}
+
+#if defined(__x86_64__)
+bool weft_i_isa_avx2(void)
+{
+    unsigned a, b, c = 0, d; /* __builtin_cpu_supports of some compilers knows no F16C */
+    __builtin_cpu_init();
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C && __builtin_cpu_supports("avx2");
+}
+
+/* The first processors with AVX-512 run slower while they use it; VBMI2 came with those that do
+ * not. */
+bool weft_i_isa_avx512(void)
+{
+    return weft_i_isa_avx2() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2");
+}
+#else
+bool weft_i_isa_avx2(void)
+{
+    return false;
+}
+
+bool weft_i_isa_avx512(void)
+{
+    return false;
+}
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exp, log, tanh, erf, erfc, sin and cos without branches, so that compilers make vectors of loops
+ * over them.  They consist of sums, products, divisions and operations on bits only, in a fixed
+ * order and without fused multiply-add: the same argument gives the same bits on every machine, in
+ * every vector length.  A NaN result is the positive quiet one without payload.
+ *
+ * exp, log, tanh, erf, sin and cos are off by at most 2 units in the last place for every argument,
+ * erfc by at most 6 (test_math.c).  sin and cos have two forms: weft_i_sin_f32 is right up to
+ * WEFT_I_SIN_REACH_F32 in magnitude and vectorises, weft_i_sin_any_f32 takes every argument.  Both
+ * give the same bits within reach, so a loop may look for arguments out of reach first.
+ *
+ * The polynomials are minimax ones (Remez), rounded; their errors are given where they are defined.
+ */
+#ifndef WEFT_KERNELS_MATH_H
+#define WEFT_KERNELS_MATH_H
+
+#include "kernels/convert.h"
+
+#include <stdint.h>
+
+/* With the magnitude of `x`, not NaN.  Reduces by pi/2 with integers; `*high` + `*low` is the rest.
+ * Returns the quadrant. */
+uint64_t weft_i_reduce_angle(double x, double *high, double *low);
+
+#define WEFT_I_NAN_F32 __builtin_nanf("")
+#define WEFT_I_NAN_F64 __builtin_nan("")
+
+static inline uint64_t weft_i_f64_bits(double x)
+{
+    union {
+        double f;
+        uint64_t u;
+    } pun = {.f = x};
+    return pun.u;
+}
+
+static inline double weft_i_f64_from_bits(uint64_t u)
+{
+    union {
+        uint64_t u;
+        double f;
+    } pun = {.u = u};
+    return pun.f;
+}
+
+/* The smaller and the larger one; b if a is NaN.  One instruction each; written with a comparison,
+ * gcc makes branches of it on Arm64 and computes both sides of them. */
+#if defined(__aarch64__)
+#define WEFT_I_LEAST(suffix_, a_, b_) __builtin_fmin##suffix_(a_, b_)
+#define WEFT_I_MOST(suffix_, a_, b_)  __builtin_fmax##suffix_(a_, b_)
+#else
+#define WEFT_I_LEAST(suffix_, a_, b_) ((a_) < (b_) ? (a_) : (b_))
+#define WEFT_I_MOST(suffix_, a_, b_)  ((a_) > (b_) ? (a_) : (b_))
+#endif
+
+/* b if the lowest bit of `which` is set, else a; with its sign flipped if the next bit is. */
+static inline double weft_i_quadrant(uint64_t which, double a, double b)
+{
+    uint64_t mask = 0 - (which & 1);
+    uint64_t bits = (weft_i_f64_bits(b) & mask) | (weft_i_f64_bits(a) & ~mask);
+    return weft_i_f64_from_bits(bits ^ (which & 2) << 62);
+}
+
+#include "kernels/math_f32.h"
+#include "kernels/math_f64.h"
+
+#endif

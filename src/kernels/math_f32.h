@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of math.h in f32; include that. */
+
+/* Adding it rounds to a whole number, which is then in the lowest bits: 1.5 * 2^23. */
+#define WEFT_I_ROUND_F32 0x1.8p23f
+/* The same in f64, where f32 angles are reduced. */
+#define WEFT_I_ROUND_F64 0x1.8p52
+
+#define WEFT_I_SIN_REACH_F32 0x1p27f
+
+/*
+ * e^(high + low), |low| much smaller than 1, without care for NaN.  Reduced to |r| <= ln 2 / 2;
+ * there e^r = 1 + r + r^2 q(r), off by 2^-28.  The power of two is multiplied in two steps, so that
+ * results below the normal ones round once and others overflow.
+ */
+static inline float weft_i_exp_parts_f32(float high, float low)
+{
+    high = WEFT_I_LEAST(f, high, 89); /* NaN too */
+    high = WEFT_I_MOST(f, high, -105);
+    float rounded = high * 0x1.715476p0f + WEFT_I_ROUND_F32, k = rounded - WEFT_I_ROUND_F32;
+    float r_high = high - k * 0x1.62e4p-1f, r_low = k * 0x1.7f7d1cp-20f - low;
+    float r = r_high - r_low, rest = (r_high - r) - r_low, r2 = r * r;
+    float q = (0.49999993294f + 0.16666520813f * r) +
+              r2 * ((0.041668422049f + 0.0083687098783f * r) + r2 * 0.0013812910265f);
+    float power = 1 + (r + (rest + r2 * q));
+    float half = k * 0.5f + WEFT_I_ROUND_F32;
+    uint32_t first = weft_i_f32_bits(half), second = weft_i_f32_bits(rounded) - first;
+    return power * weft_i_f32_from_bits((first + 127) << 23) *
+           weft_i_f32_from_bits((second + 127) << 23);
+}
+
+static inline float weft_i_exp_f32(float x)
+{
+    float y = weft_i_exp_parts_f32(x, 0);
+    return x == x ? y : WEFT_I_NAN_F32;
+}
+
+/*
+ * x = 2^k (1 + f) with 1 + f between sqrt(1/2) and sqrt(2); with s = f / (2 + f),
+ * log(1 + f) = 2 s + s R(s^2), put together so that f, the largest part, is added last.
+ */
+static inline float weft_i_log_f32(float x)
+{
+    float scaled = x < 0x1p-126f ? x * 0x1p25f : x;
+    float k0 = x < 0x1p-126f ? -25 : 0;
+    uint32_t bits = weft_i_f32_bits(scaled) + (0x3f800000 - 0x3f3504f3);
+    float k = k0 + (float)((int32_t)(bits >> 23) - 127);
+    float f = weft_i_f32_from_bits((bits & 0x7fffff) + 0x3f3504f3) - 1;
+    float s = f / (2 + f), z = s * s, half_square = 0.5f * f * f;
+    float r =
+        z * ((0.66666665645f + 0.4000033547f * z) + z * z * (0.28537283627f + 0.23582735821f * z));
+    float y =
+        k * 0x1.62e4p-1f - ((half_square - (s * (half_square + r) + k * 0x1.7f7d1cp-20f)) - f);
+    y = x == 0 ? -__builtin_inff() : y;
+    y = x == __builtin_inff() ? x : y;
+    return x >= 0 ? y : WEFT_I_NAN_F32;
+}
+
+/* A polynomial below 0.625, 1 - 2 / (e^2x + 1) above. */
+static inline float weft_i_tanh_f32(float x)
+{
+    float a = __builtin_fabsf(x), z = a * a;
+    float p =
+        (-0.3333333091f + 0.13333209826f * z) + z * z *
+                                                    ((-0.053947203864f + 0.021702926014f * z) +
+                                                     z * z * (-0.0081824929f + 0.00214731164f * z));
+    float small = a + a * (z * p), large = 1 - 2 / (weft_i_exp_parts_f32(2 * a, 0) + 1);
+    float y = __builtin_copysignf(a < 0.625f ? small : large, x);
+    return x == x ? y : WEFT_I_NAN_F32;
+}
+
+/* e^(a^2) erfc(a) of a >= 0: p(u) / (1 + 2 a) with u = (a - 2) / (a + 2), off by 2^-26. */
+static inline float weft_i_erfc_scaled_f32(float a)
+{
+    float inverse = 1 / ((a + 2) * (1 + 2 * a));
+    float u = (a - 2) * (1 + 2 * a) * inverse, u2 = u * u;
+    float even =
+        1.2769783918f +
+        u2 * (-0.16603135417f +
+              u2 * (-0.054205186689f +
+                    u2 * (0.0086388469471f + u2 * (-0.001255461379f + u2 * 2.9496005329e-5f))));
+    float odd = -0.0927638893f +
+                u2 * (0.1640529574f +
+                      u2 * (-0.0080430728687f + u2 * (0.0012689801475f + u2 * -0.0003602539091f)));
+    return (even + u * odd) * ((a + 2) * inverse);
+}
+
+/*
+ * e^(-factor a^2) for a >= 0 and a factor that is a power of two.  The square is the exact one of
+ * a's upper bits and a small rest: its error, a^2 times as large, would be the result's.
+ */
+static inline float weft_i_exp_square_f32(float a, float factor)
+{
+    float upper = weft_i_f32_from_bits(weft_i_f32_bits(a) & 0xfffff000);
+    return weft_i_exp_parts_f32(upper * upper * -factor, (upper - a) * (upper + a) * factor);
+}
+
+static inline float weft_i_erfc_positive_f32(float a)
+{
+    a = WEFT_I_LEAST(f, a, 10.2f);
+    return weft_i_exp_square_f32(a, 1) * weft_i_erfc_scaled_f32(a);
+}
+
+static inline float weft_i_erfc_f32(float x)
+{
+    float y = weft_i_erfc_positive_f32(__builtin_fabsf(x));
+    y = x < 0 ? 2 - y : y;
+    return x == x ? y : WEFT_I_NAN_F32;
+}
+
+/* Below 1 a polynomial for erf(x) / x - 1, off by 2^-29. */
+static inline float weft_i_erf_f32(float x)
+{
+    float a = __builtin_fabsf(x), z = a * a, z2 = z * z;
+    float p = (0.12837916591f + -0.3761262714f * z) +
+              z2 * ((0.11283600212f + -0.026854445582f * z) +
+                    z2 * ((0.0051895364619f + -0.00080208456984f * z) + z2 * 7.8891191575e-5f));
+    float small = a + a * p, large = 1 - weft_i_erfc_positive_f32(a);
+    float y = __builtin_copysignf(a < 1 ? small : large, x);
+    return x == x ? y : WEFT_I_NAN_F32;
+}
+
+/* a Phi(a): erfc keeps all digits where 1 + erf would cancel. */
+static inline float weft_i_gelu_f32(float a)
+{
+    float b = __builtin_fabsf(a), y;
+    b = WEFT_I_LEAST(f, b, 14.5f);
+    float tail =
+        0.5f * weft_i_exp_square_f32(b, 0.5f) * weft_i_erfc_scaled_f32(b * 0.70710678118654752440f);
+    y = a * (a < 0 ? tail : 1 - tail);
+    y = a < -14.5f ? -0.0f : y;
+    return a == a ? y : WEFT_I_NAN_F32;
+}
+
+/* Sine of r + quadrant * pi/2, |r| <= pi/4; in f64, so that f32 rounds once.  Off by 2^-28. */
+static inline float weft_i_sin_rest_f32(uint64_t quadrant, double r)
+{
+    double z = r * r;
+    double s = r * (1 + z * (-0.16666654939464910192 +
+                             z * (0.0083321777751118975669 + z * -0.00019517241030291033849)));
+    double c = 1 + z * (-0.5 + z * (0.04166664569884290844 + z * (-0.0013887316651313109273 +
+                                                                  z * 0.000024433172579320677867)));
+    return (float)weft_i_quadrant(quadrant, s, c);
+}
+
+/* pi/2 is two numbers, of which the product of the first with k is exact. */
+static inline float weft_i_turn_f32(float x, uint64_t quadrant)
+{
+    double wide = x, rounded = wide * 0x1.45f306dc9c883p-1 + WEFT_I_ROUND_F64;
+    double k = rounded - WEFT_I_ROUND_F64;
+    double r = (wide - k * 0x1.921fb5p+0) - k * 0x1.110b4611a6263p-26;
+    float y = weft_i_sin_rest_f32(weft_i_f64_bits(rounded) + quadrant, r);
+    return x == x ? y : WEFT_I_NAN_F32;
+}
+
+static inline float weft_i_turn_any_f32(float x, uint64_t quadrant)
+{
+    double high = 0, low = 0;
+    if (!(__builtin_fabsf(x) >= WEFT_I_SIN_REACH_F32))
+        return weft_i_turn_f32(x, quadrant);
+    if (__builtin_isinf(x))
+        return WEFT_I_NAN_F32;
+    quadrant += weft_i_reduce_angle(x, &high, &low);
+    return weft_i_sin_rest_f32(quadrant, high);
+}
+
+static inline float weft_i_sin_f32(float x)
+{
+    return weft_i_turn_f32(x, 0);
+}
+
+static inline float weft_i_cos_f32(float x)
+{
+    return weft_i_turn_f32(x, 1);
+}
+
+static inline float weft_i_sin_any_f32(float x)
+{
+    return weft_i_turn_any_f32(x, 0);
+}
+
+static inline float weft_i_cos_any_f32(float x)
+{
+    return weft_i_turn_any_f32(x, 1);
+}

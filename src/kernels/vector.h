@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loops that are compiled for several instruction sets: one table for each.  All of them give
+ * the same bits.
+ */
+#ifndef WEFT_KERNELS_VECTOR_H
+#define WEFT_KERNELS_VECTOR_H
+
+#include "kernels/pointwise.h"
+
+typedef struct weft_i_vector_table {
+    const char *name;
+    /* By operation and compute type; NULL if there is none. */
+    weft_i_pointwise_kernel *const (*pointwise)[WEFT_DTYPE_COUNT];
+} weft_i_vector_table;
+
+/* The table for this processor. */
+const weft_i_vector_table *weft_i_vector(void);
+
+/* The instruction sets there are tables for, best first; NULL after the last. */
+const char *weft_i_vector_variant(int i);
+
+/* Makes all loops of the process those of one variant, for tests; NULL: the best again.  False if
+ * this processor has it not. */
+bool weft_i_vector_use(const char *variant);
+
+extern const weft_i_vector_table weft_i_vector_baseline;
+#if defined(__x86_64__)
+extern const weft_i_vector_table weft_i_vector_avx2, weft_i_vector_avx512;
+#endif
+
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loops of one table.  Included once by each vector_<instruction set>.c, which is compiled for
+ * that set and defines TABLE, NAME_OF_TABLE and VECTOR_BYTES, the size of its registers.
+ */
+#include "kernels/vector.h"
+
+#include "kernels/pointwise_loops.h"
+
+const weft_i_vector_table TABLE = {.name = NAME_OF_TABLE, .pointwise = pointwise};
