@@ -2,6 +2,7 @@
 /* softmax, log_softmax, layer_norm and embedding against loops in double. */
 #include "harness.h"
 
+#include "kernels/vector.h"
 #include "tensor/tensor.h"
 #include "weft/op.h"
 #include "weft/view.h"
@@ -88,6 +89,35 @@ TEST(test_normalize_layer_norm)
                                                 NULL, NULL, 1)),
               0);
     weft_clear_error();
+}
+
+/* Rows far from zero keep their digits; and every instruction set gives the same bits. */
+TEST(test_normalize_rows)
+{
+    weft_seed(3);
+    const char *variant;
+    int64_t n = 3001;
+    weft_tensor *x = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, n));
+    weft_tensor *far = weft_add_scalar(x, 20000), *first[3] = {NULL, NULL, NULL};
+    for (int v = 0; (variant = weft_i_vector_variant(v)); v++) {
+        if (!weft_i_vector_use(variant))
+            continue;
+        weft_tensor *out[3] = {weft_layer_norm(far, 1, NULL, NULL, 0), weft_softmax(x, 1),
+                               weft_log_softmax(x, 1)};
+        for (int k = 0; k < 3; k++) {
+            first[k] = first[k] ? first[k] : out[k];
+            CHECK(out[k] && weft_equal(first[k], out[k]));
+        }
+    }
+    CHECK(weft_i_vector_use(NULL));
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += weft_item(far, i);
+    for (int64_t i = 0; i < n; i++)
+        squares += pow(weft_item(far, i) - sum / (double)n, 2);
+    for (int64_t i = 0; i < n; i++)
+        CHECK_NEAR(weft_item(first[0], i),
+                   (weft_item(far, i) - sum / (double)n) / sqrt(squares / (double)n), 2e-6);
 }
 
 TEST(test_normalize_embedding)

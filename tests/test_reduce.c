@@ -3,6 +3,7 @@
 #include "harness.h"
 
 #include "kernels/convert.h"
+#include "kernels/vector.h"
 #include "tensor/tensor.h"
 #include "weft/op.h"
 #include "weft/view.h"
@@ -173,6 +174,68 @@ TEST(test_reduce_bits_do_not_depend_on_strides)
     CHECK(weft_equal(weft_sum(half, NULL, 0, 0), weft_sum(x, NULL, 0, 0)));
     weft_tensor *flat = weft_sum(weft_view(x, WEFT_SHAPE(195000)), NULL, 0, 0);
     CHECK(weft_equal(weft_sum(x, NULL, 0, 0), flat));
+}
+
+/* The order of kernels/reduce.h, written down plainly: 16 lanes of a block of 512, lanes pairwise,
+ * blocks pairwise as they come. */
+static float in_order(const float *x, size_t n)
+{
+    float level[64];
+    int depth = 0;
+    for (size_t at = 0, blocks = 1; at < n; at += 512, blocks++) {
+        float lane[16] = {0};
+        for (size_t i = at; i < n && i < at + 512; i++)
+            lane[i % 16] += x[i];
+        for (int half = 8; half; half /= 2)
+            for (int l = 0; l < half; l++)
+                lane[l] += lane[l + half];
+        level[depth++] = lane[0];
+        for (size_t bits = blocks; bits % 2 == 0; bits /= 2, depth--)
+            level[depth - 2] += level[depth - 1];
+    }
+    for (; depth > 1; depth--)
+        level[depth - 2] += level[depth - 1];
+    return depth ? level[0] : 0;
+}
+
+/* Every instruction set sums in that order, and so has the same bits. */
+TEST(test_reduce_order_is_the_same_for_every_variant)
+{
+    const char *variant;
+    weft_seed(8);
+    weft_tensor *x = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(9000));
+    const float *data = weft_tensor_data(x);
+    for (int v = 0; (variant = weft_i_vector_variant(v)); v++) {
+        if (!weft_i_vector_use(variant))
+            continue;
+        for (int64_t n = 0; n < 9000; n += 1 + n / 7) {
+            CHECK_OK(weft_scope_open());
+            weft_tensor *part = weft_slice(x, 0, 0, n, 1);
+            float expected = in_order(data, (size_t)n);
+            float got = (float)weft_item(weft_sum(part, NULL, 0, 0), 0);
+            if (memcmp(&got, &expected, sizeof got) != 0)
+                FAIL("%s: %lld elements sum to %a, not %a", variant, (long long)n, got, expected);
+            CHECK_OK(weft_scope_close());
+        }
+    }
+    CHECK(weft_i_vector_use(NULL));
+}
+
+/* The first of equals also if blocks of the search begin with it, or NaN comes later. */
+TEST(test_reduce_arguments_across_blocks)
+{
+    for (int64_t at = 505; at < 1540; at += 1 + (at % 512 > 8 && at % 512 < 500 ? 400 : 0)) {
+        weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2000), -2);
+        float *data = weft_tensor_data(x);
+        data[at] = 3;
+        data[1999] = 3;
+        CHECK_INT(weft_item_int(weft_argmax_all(x), 0), at);
+        data[1600] = -NAN;
+        CHECK_INT(weft_item_int(weft_argmax_all(x), 0), 1600);
+        CHECK_INT(weft_item_int(weft_argmin_all(x), 0), 1600);
+        data[at] = NAN;
+        CHECK_INT(weft_item_int(weft_argmin_all(x), 0), at);
+    }
 }
 
 TEST(test_reduce_large_columns)

@@ -6,9 +6,7 @@
 #include "kernels/copy.h"
 #include "kernels/vector.h"
 
-enum {
-    BLOCK = 512
-}; /* elements; three inputs and an output of 8 bytes stay in a first cache of 32 KiB */
+enum { BLOCK_BYTES = 8192 }; /* of each operand; three inputs and an output stay in a first cache */
 
 weft_dtype weft_i_pointwise_compute(weft_dtype dtype)
 {
@@ -33,13 +31,26 @@ static bool is_direct(const weft_i_pointwise *what, int k, int64_t stride)
     return has == wanted && stride == (int64_t)weft_i_dtype_size(has);
 }
 
+/* Elements that fit a block in the widest of the types the kernel sees. */
+static size_t block_of(const struct walk *walk)
+{
+    size_t size = weft_i_dtype_size(walk->what->made);
+    for (int k = 0; k < walk->inputs; k++) {
+        size_t other = weft_i_dtype_size(walk->what->taken[k]);
+        size = other > size ? other : size;
+    }
+    return BLOCK_BYTES / size;
+}
+
 static void run_blocks(const struct walk *walk, size_t n, char *const *data, const int64_t *stride)
 {
     const weft_i_pointwise *what = walk->what;
-    uint64_t buffer[WEFT_I_POINTWISE_INPUTS][BLOCK], result[BLOCK];
+    uint64_t buffer[WEFT_I_POINTWISE_INPUTS][BLOCK_BYTES / sizeof(uint64_t)];
+    uint64_t result[BLOCK_BYTES / sizeof(uint64_t)];
+    size_t block = block_of(walk);
     bool direct = is_direct(what, 0, stride[0]);
-    for (size_t i = 0; i < n; i += BLOCK) {
-        size_t count = n - i < BLOCK ? n - i : BLOCK;
+    for (size_t i = 0; i < n; i += block) {
+        size_t count = n - i < block ? n - i : block;
         const void *in[WEFT_I_POINTWISE_INPUTS] = {buffer[0], buffer[0], buffer[0]};
         for (int k = 0; k < walk->inputs; k++) {
             int64_t step = stride[k + 1];

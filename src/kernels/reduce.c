@@ -1,104 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions.  One engine serves all types: it knows elements only through two functions per
- * (operation, type), `block` and `fold`.  It works on `width` neighbouring results at once where
- * the reduced dimension is not the innermost in memory, so that memory is read in order; the bits
- * are the same.
+ * Reductions.  One engine serves all types: it knows elements only through the loops of
+ * reduce_table.h.  It works on `width` neighbouring results at once where the reduced dimension is
+ * not the innermost in memory, so that memory is read in order; the bits are the same.
  */
 #include "kernels/reduce.h"
 
 #include "kernels/convert.h"
 #include "kernels/copy.h"
+#include "kernels/reduce_table.h"
+#include "kernels/vector.h"
 
-#include <math.h>
 #include <string.h>
 
-enum { BLOCK = 512, LANES = 16, WIDTH = 64, LEVELS = 56 };
-
-struct combiner {
-    void (*block)(size_t n, const void *x, void *lanes);  /* lanes[i % LANES] takes in x[i] */
-    void (*fold)(size_t n, void *into, const void *from); /* into[i] takes in from[i] */
-    const void *identity;
-};
-
-#define COMBINER(op_, type_, expression_, start_)                              \
-    static void block_##op_##_##type_(size_t n, const void *x_, void *lanes_)  \
-    {                                                                          \
-        const type_ *x = x_;                                                   \
-        type_ *lanes = lanes_, lane[LANES];                                    \
-        size_t i = 0;                                                          \
-        memcpy(lane, lanes, sizeof lane);                                      \
-        for (; i + LANES <= n; i += LANES)                                     \
-            for (size_t l = 0; l < LANES; l++) {                               \
-                type_ a = lane[l], b = x[i + l];                               \
-                lane[l] = (type_)(expression_);                                \
-            }                                                                  \
-        for (size_t l = 0; i + l < n; l++) {                                   \
-            type_ a = lane[l], b = x[i + l];                                   \
-            lane[l] = (type_)(expression_);                                    \
-        }                                                                      \
-        memcpy(lanes, lane, sizeof lane);                                      \
-    }                                                                          \
-    static void fold_##op_##_##type_(size_t n, void *into_, const void *from_) \
-    {                                                                          \
-        type_ *into = into_;                                                   \
-        const type_ *from = from_;                                             \
-        WEFT_I_VECTOR_LOOP                                                     \
-        for (size_t i = 0; i < n; i++) {                                       \
-            type_ a = into[i], b = from[i];                                    \
-            into[i] = (type_)(expression_);                                    \
-        }                                                                      \
-    }                                                                          \
-    static const type_ identity_##op_##_##type_ = start_;
-
-/* Integer sums wrap: the arithmetic is done on unsigned numbers. */
-COMBINER(sum, float, a + b, 0)
-COMBINER(sum, double, a + b, 0)
-COMBINER(sum, int64_t, (uint64_t)a + (uint64_t)b, 0)
-COMBINER(prod, float, a *b, 1)
-COMBINER(prod, double, a *b, 1)
-COMBINER(prod, int64_t, (uint64_t)a *(uint64_t)b, 1)
-COMBINER(max, float, a != a || a > b ? a : b, -INFINITY)
-COMBINER(max, double, a != a || a > b ? a : b, -INFINITY)
-COMBINER(max, int64_t, a > b ? a : b, INT64_MIN)
-COMBINER(max, uint64_t, a > b ? a : b, 0)
-COMBINER(max, uint8_t, a > b ? a : b, 0)
-COMBINER(min, float, a != a || a < b ? a : b, INFINITY)
-COMBINER(min, double, a != a || a < b ? a : b, INFINITY)
-COMBINER(min, int64_t, a < b ? a : b, INT64_MAX)
-COMBINER(min, uint64_t, a < b ? a : b, UINT64_MAX)
-COMBINER(min, uint8_t, a < b ? a : b, UINT8_MAX)
-
-#define USE(op_, type_)                                                        \
-    {                                                                          \
-        block_##op_##_##type_, fold_##op_##_##type_, &identity_##op_##_##type_ \
-    }
-static const struct combiner combiners[WEFT_I_REDUCE_COUNT][WEFT_DTYPE_COUNT] = {
-    [WEFT_I_REDUCE_SUM] = {[WEFT_F32] = USE(sum, float),
-                           [WEFT_F64] = USE(sum, double),
-                           [WEFT_I64] = USE(sum, int64_t)},
-    [WEFT_I_REDUCE_PROD] = {[WEFT_F32] = USE(prod, float),
-                            [WEFT_F64] = USE(prod, double),
-                            [WEFT_I64] = USE(prod, int64_t)},
-    [WEFT_I_REDUCE_MAX] = {[WEFT_F32] = USE(max, float),
-                           [WEFT_F64] = USE(max, double),
-                           [WEFT_I64] = USE(max, int64_t),
-                           [WEFT_U64] = USE(max, uint64_t),
-                           [WEFT_U8] = USE(max, uint8_t)},
-    [WEFT_I_REDUCE_MIN] = {[WEFT_F32] = USE(min, float),
-                           [WEFT_F64] = USE(min, double),
-                           [WEFT_I64] = USE(min, int64_t),
-                           [WEFT_U64] = USE(min, uint64_t),
-                           [WEFT_U8] = USE(min, uint8_t)},
-};
+enum { BLOCK = WEFT_I_REDUCE_BLOCK, LANES = WEFT_I_REDUCE_LANES, LEVELS = WEFT_I_REDUCE_LEVELS };
+enum { ROW_BYTES = 1024 }; /* of neighbouring results that are worked on at once */
 
 /* Partial results of `width` columns, combined pairwise as blocks arrive: the bits of `blocks` say
  * which are there. */
 struct tree {
-    const struct combiner *combiner;
+    const weft_i_reduce_loops *combiner;
     size_t width, row; /* columns; bytes of a row of partial results */
     uint64_t blocks;
-    uint64_t level[LEVELS][WIDTH];
+    uint64_t level[LEVELS][ROW_BYTES / sizeof(uint64_t)];
 };
 
 static void *level(struct tree *tree, int i)
@@ -122,14 +46,17 @@ static void *finish(struct tree *tree)
     return tree->level;
 }
 
-static void fill_identity(const struct combiner *combiner, void *lanes, size_t count, size_t size)
+static void fill_identity(const weft_i_reduce_loops *combiner, void *lanes, size_t count,
+                          size_t size)
 {
-    for (size_t i = 0; i < count; i++)
-        memcpy((char *)lanes + i * size, combiner->identity, size);
+    size_t all = count * size;
+    memcpy(lanes, combiner->identity, size);
+    for (size_t done = size; done < all; done *= 2)
+        memcpy((char *)lanes + done, lanes, done < all - done ? done : all - done);
 }
 
 /* LANES rows of `width` become one, pairwise, in row 0. */
-static void join_lanes(const struct combiner *combiner, char *lanes, size_t width, size_t size)
+static void join_lanes(const weft_i_reduce_loops *combiner, char *lanes, size_t width, size_t size)
 {
     for (size_t half = LANES / 2; half; half /= 2)
         combiner->fold(half * width, lanes, lanes + half * width * size);
@@ -191,37 +118,71 @@ static int64_t reduced_count(const weft_i_reduce *what)
     return count;
 }
 
+/* Whether elements are taken as they are in memory; a bool is a byte of 0 or 1. */
+static bool is_plain(const weft_i_reduce *what)
+{
+    return what->in == what->taken && (what->taken == what->compute || what->taken == WEFT_BOOL);
+}
+
+/* Whether the reduced elements are one run of adjacent ones of the compute type. */
+static bool is_packed(const weft_i_reduce *what)
+{
+    int64_t step = (int64_t)weft_i_dtype_size(what->in);
+    bool packed = is_plain(what);
+    for (int d = what->reduced - 1; d >= 0 && packed; d--) {
+        packed = what->reduced_in[d] == step;
+        step *= what->reduced_dim[d];
+    }
+    return packed;
+}
+
 /* One result: lanes run along the reduced dimension. */
 static void *reduce_one(const weft_i_reduce *what, const char *from, struct tree *tree)
 {
-    uint64_t buffer[BLOCK], lanes[LANES];
-    size_t size = weft_dtype_size(what->compute);
-    const struct combiner *combiner = tree->combiner;
+    uint64_t buffer[BLOCK], partial;
+    const weft_i_reduce_loops *combiner = tree->combiner;
     struct cursor cursor = {.what = what, .at = from};
-    for (int64_t left = reduced_count(what); left > 0; left -= BLOCK) {
+    int64_t left = reduced_count(what);
+    if (is_packed(what)) {
+        combiner->all((size_t)left, from, tree->level);
+        return tree->level;
+    }
+    for (; left > 0; left -= BLOCK) {
         size_t n = left < BLOCK ? (size_t)left : BLOCK;
-        fill_identity(combiner, lanes, LANES, size);
-        combiner->block(n, gather(&cursor, n, buffer), lanes);
-        join_lanes(combiner, (char *)lanes, 1, size);
-        push(tree, lanes);
+        combiner->all(n, gather(&cursor, n, buffer), &partial);
+        push(tree, &partial);
     }
     return finish(tree);
+}
+
+/* A block of rows, each `tree->width` elements, into the lanes. */
+static void take_rows(struct tree *tree, struct cursor *cursor, size_t n, void *lanes)
+{
+    const weft_i_reduce *what = cursor->what;
+    uint64_t row[ROW_BYTES / sizeof(uint64_t)];
+    size_t width = tree->width;
+    if (what->reduced == 1 && is_plain(what)) {
+        tree->combiner->rows(n, cursor->at, what->reduced_in[0], width, lanes);
+        move(cursor, (int64_t)n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++, move(cursor, 1))
+        tree->combiner->fold(width, (char *)lanes + i % LANES * tree->row,
+                             weft_i_load_run(what->taken, row, what->in, cursor->at,
+                                             (int64_t)weft_i_dtype_size(what->in), width));
 }
 
 /* `tree->width` adjacent results: lanes are rows of that many. */
 static void *reduce_columns(const weft_i_reduce *what, const char *from, struct tree *tree)
 {
-    uint64_t row[WIDTH], lanes[LANES * WIDTH];
-    size_t size = weft_dtype_size(what->compute), width = tree->width;
-    const struct combiner *combiner = tree->combiner;
+    uint64_t lanes[LANES * ROW_BYTES / sizeof(uint64_t)];
+    size_t size = weft_i_dtype_size(what->compute), width = tree->width;
+    const weft_i_reduce_loops *combiner = tree->combiner;
     struct cursor cursor = {.what = what, .at = from};
     for (int64_t left = reduced_count(what); left > 0; left -= BLOCK) {
         size_t n = left < BLOCK ? (size_t)left : BLOCK;
         fill_identity(combiner, lanes, LANES * width, size);
-        for (size_t i = 0; i < n; i++, move(&cursor, 1))
-            combiner->fold(width, (char *)lanes + i % LANES * width * size,
-                           weft_i_load_run(what->taken, row, what->in, cursor.at,
-                                           (int64_t)weft_dtype_size(what->in), width));
+        take_rows(tree, &cursor, n, lanes);
         join_lanes(combiner, (char *)lanes, width, size);
         push(tree, lanes);
     }
@@ -243,7 +204,7 @@ static void reduce_to(const weft_i_reduce *what, const char *from, char *to, int
                       size_t width)
 {
     struct tree tree;
-    tree.combiner = &combiners[what->which][what->compute];
+    tree.combiner = &weft_i_vector()->reduce[what->which][what->compute];
     tree.width = width;
     tree.row = width * weft_dtype_size(what->compute);
     tree.blocks = 0;
@@ -295,48 +256,57 @@ static void for_each_result(const weft_i_reduce *what, size_t width, each_fn *ea
 
 void weft_i_reduce_run(const weft_i_reduce *what)
 {
-    for_each_result(what, columns_pay(what) ? WIDTH : 1, reduce_to);
+    size_t width = ROW_BYTES / weft_i_dtype_size(what->compute);
+    for_each_result(what, columns_pay(what) ? width : 1, reduce_to);
 }
 
-/* Takes the elements after `first` in; `best` holds the best so far and `at` its index. */
-#define INDEX(type_)                                                                    \
-    static int64_t index_##type_(bool largest, const type_ *x, size_t n, int64_t first, \
-                                 type_ *best, int64_t at)                               \
-    {                                                                                   \
-        for (size_t i = 0; i < n; i++) {                                                \
-            bool better = largest ? x[i] > *best : x[i] < *best;                        \
-            bool is_nan = x[i] != x[i] && *best == *best;                               \
-            if (at < 0 || better || is_nan) {                                           \
-                *best = x[i];                                                           \
-                at = first + (int64_t)i;                                                \
-            }                                                                           \
-        }                                                                               \
-        return at;                                                                      \
+/* Where the first element is that is `best`, or NaN if that is; `best` is among them. */
+#define INDEX(type_)                                                        \
+    static size_t index_##type_(const void *x_, const void *best_)          \
+    {                                                                       \
+        const type_ *x = x_, best = *(const type_ *)best_;                  \
+        size_t i = 0;                                                       \
+        while (best != best ? x[i] == x[i] : x[i] != best)                  \
+            i++;                                                            \
+        return i;                                                           \
+    }                                                                       \
+    static bool beats_##type_(bool largest, const void *a_, const void *b_) \
+    {                                                                       \
+        type_ a = *(const type_ *)a_, b = *(const type_ *)b_;               \
+        return (largest ? a > b : a < b) || (a != a && b == b);             \
     }
 INDEX(float)
 INDEX(double)
 INDEX(int64_t)
 INDEX(uint64_t)
 
+static const struct {
+    size_t (*index)(const void *x, const void *best);
+    bool (*beats)(bool largest, const void *a, const void *b);
+} searches[WEFT_DTYPE_COUNT] = {[WEFT_F32] = {index_float, beats_float},
+                                [WEFT_F64] = {index_double, beats_double},
+                                [WEFT_I64] = {index_int64_t, beats_int64_t},
+                                [WEFT_U64] = {index_uint64_t, beats_uint64_t}};
+
+/* The best of each block is found by the loops of the reduction; only if it is better than those
+ * before, its place is looked for. */
 static void index_to(const weft_i_reduce *what, const char *from, char *to, int64_t to_stride,
                      size_t width)
 {
-    uint64_t buffer[BLOCK], best = 0;
+    uint64_t buffer[BLOCK], best = 0, next = 0;
     int64_t at = -1, total = reduced_count(what);
     struct cursor cursor = {.what = what, .at = from};
     bool largest = what->which == WEFT_I_REDUCE_MAX;
+    const weft_i_reduce_loops *loops = &weft_i_vector()->reduce[what->which][what->compute];
     (void)to_stride, (void)width;
     for (int64_t first = 0; first < total; first += BLOCK) {
         size_t n = total - first < BLOCK ? (size_t)(total - first) : BLOCK;
         const void *x = gather(&cursor, n, buffer);
-        if (what->compute == WEFT_F32)
-            at = index_float(largest, x, n, first, (float *)&best, at);
-        else if (what->compute == WEFT_F64)
-            at = index_double(largest, x, n, first, (double *)&best, at);
-        else if (what->compute == WEFT_U64)
-            at = index_uint64_t(largest, x, n, first, &best, at);
-        else
-            at = index_int64_t(largest, x, n, first, (int64_t *)&best, at);
+        loops->all(n, x, &next);
+        if (at >= 0 && !searches[what->compute].beats(largest, &next, &best))
+            continue;
+        best = next;
+        at = first + (int64_t)searches[what->compute].index(x, &best);
     }
     memcpy(to, &at, sizeof at);
 }

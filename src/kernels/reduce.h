@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reductions.  The order in which elements are combined depends on their logical order only, not on
- * strides: blocks of 512 are combined in 16 lanes, lanes and blocks pairwise.  So sums are
- * accurate, vectorise, and have the same bits in every layout and on every machine.
+ * strides: blocks of 512 are combined in 16 lanes (element i in lane i % 16), lanes pairwise (l
+ * with l + 8, then l + 4, 2, 1), blocks pairwise as they come (tests/test_reduce.c has it plainly).
+ * So sums are accurate, vectorise, and have the same bits in every layout and on every machine.
  */
 #ifndef WEFT_KERNELS_REDUCE_H
 #define WEFT_KERNELS_REDUCE_H

@@ -6,12 +6,16 @@
 #ifndef WEFT_KERNELS_VECTOR_H
 #define WEFT_KERNELS_VECTOR_H
 
+#include "kernels/normalize_table.h"
 #include "kernels/pointwise.h"
+#include "kernels/reduce_table.h"
 
 typedef struct weft_i_vector_table {
     const char *name;
     /* By operation and compute type; NULL if there is none. */
     weft_i_pointwise_kernel *const (*pointwise)[WEFT_DTYPE_COUNT];
+    const weft_i_reduce_loops (*reduce)[WEFT_DTYPE_COUNT];
+    const weft_i_normalize_loops *normalize[WEFT_DTYPE_COUNT]; /* f32 and f64 only */
 } weft_i_vector_table;
 
 /* The table for this processor. */

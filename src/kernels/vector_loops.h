@@ -6,5 +6,12 @@
 #include "kernels/vector.h"
 
 #include "kernels/pointwise_loops.h"
+#include "kernels/reduce_loops.h"
 
-const weft_i_vector_table TABLE = {.name = NAME_OF_TABLE, .pointwise = pointwise};
+#include "kernels/normalize_loops.h"
+
+const weft_i_vector_table TABLE = {
+    .name = NAME_OF_TABLE,
+    .pointwise = pointwise,
+    .reduce = reduce,
+    .normalize = {[WEFT_F32] = &normalize_float, [WEFT_F64] = &normalize_double}};

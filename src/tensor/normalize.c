@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax, log_softmax and layer_norm: each row is brought into one buffer, normalised there and
- * written out. */
+/* softmax, log_softmax and layer_norm: rows of adjacent f32 or f64 are normalised where they are,
+ * others by way of a buffer. */
 #include "kernels/normalize.h"
 
 #include "base/os.h"
@@ -58,10 +58,14 @@ weft_status weft_i_layer_norm_shape(weft_i_op_call *call)
     return WEFT_OK;
 }
 
-/* A buffer of `n` elements of the compute type; at least one byte. */
-static void *new_buffer(const weft_i_op_call *call, int64_t n)
+/* Two rows of `n` elements of the compute type, for those that cannot be worked on where they are.
+ */
+static char *new_rows(const weft_i_op_call *call, int64_t n)
 {
-    void *buffer = WEFT_OS->alloc_aligned(64, (size_t)n * sizeof(double) + 64);
+    size_t size = weft_i_dtype_size(call->result.compute), bytes = 0;
+    char *buffer = NULL;
+    if (!__builtin_mul_overflow((size_t)n, 2 * size, &bytes))
+        buffer = WEFT_OS->alloc_aligned(64, bytes + 64);
     if (!buffer)
         weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for a row of %lld elements", call->op->name,
                     (long long)n);
@@ -91,7 +95,7 @@ static struct rows rows_along(const weft_tensor *out, const weft_tensor *x, int 
 struct softmax {
     const weft_i_op_call *call;
     const struct rows *rows;
-    void *buffer;
+    char *buffer; /* NULL: rows are worked on in place */
 };
 
 static void softmax_rows(void *state, size_t n, char *const *data, const int64_t *stride)
@@ -99,16 +103,19 @@ static void softmax_rows(void *state, size_t n, char *const *data, const int64_t
     const struct softmax *softmax = state;
     const struct rows *rows = softmax->rows;
     weft_dtype compute = softmax->call->result.compute, dtype = softmax->call->out->dtype;
-    size_t length = (size_t)rows->length, size = weft_dtype_size(compute);
+    size_t length = (size_t)rows->length;
+    int which = softmax->call->op->kernel;
+    char *first = softmax->buffer,
+         *second = first ? first + length * weft_i_dtype_size(compute) : NULL;
     for (size_t i = 0; i < n; i++) {
         const char *from = data[1] + (int64_t)i * stride[1];
-        const void *loaded =
-            weft_i_load_run(compute, softmax->buffer, dtype, from, rows->in_stride, length);
-        if (loaded != softmax->buffer)
-            memcpy(softmax->buffer, loaded, length * size);
-        weft_i_normalize_softmax(softmax->call->op->kernel, compute, softmax->buffer, length);
-        weft_i_store_run(dtype, data[0] + (int64_t)i * stride[0], rows->out_stride, compute,
-                         softmax->buffer, length);
+        char *to = data[0] + (int64_t)i * stride[0];
+        const void *row = from;
+        if (first)
+            row = weft_i_load_run(compute, first, dtype, from, rows->in_stride, length);
+        weft_i_normalize_softmax(which, compute, first ? second : to, row, length);
+        if (first)
+            weft_i_store_run(dtype, to, rows->out_stride, compute, second, length);
     }
 }
 
@@ -117,64 +124,82 @@ weft_status weft_i_softmax_run(weft_i_op_call *call)
     const weft_tensor *x = call->args[0].tensor;
     int dim = x->ndim ? weft_i_dim_wrap(call->op->name, call->args[1].integer, x->ndim) : 0;
     struct rows rows = rows_along(call->out, x, dim);
-    struct softmax softmax = {call, &rows, new_buffer(call, rows.length)};
-    if (!softmax.buffer)
+    int64_t size = (int64_t)weft_i_dtype_size(x->dtype);
+    bool direct =
+        x->dtype == call->result.compute && rows.in_stride == size && rows.out_stride == size;
+    struct softmax softmax = {call, &rows, NULL};
+    if (!direct && !(softmax.buffer = new_rows(call, rows.length)))
         return weft_last_status();
     weft_i_loop_each(rows.loop, softmax_rows, &softmax);
     WEFT_OS->free(softmax.buffer);
     return WEFT_OK;
 }
 
-/* An optional argument as adjacent elements of the compute type; NULL if absent. */
-static weft_tensor *packed(const weft_i_op_call *call, int i, bool *failed)
+/* Argument `i` as adjacent elements of `dtype`: itself, or a copy that `*copy` owns; NULL if it is
+ * absent. */
+static const void *packed(const weft_i_op_call *call, int i, weft_dtype dtype, weft_tensor **copy,
+                          bool *failed)
 {
+    *copy = NULL;
     if (call->args[i].kind != WEFT_I_ARG_TENSOR)
         return NULL;
     const weft_tensor *x = call->args[i].tensor;
-    weft_dtype dtype = i == 0 ? x->dtype : call->result.compute;
-    weft_tensor *out = weft_i_tensor_new(dtype, WEFT_CPU, weft_i_tensor_shape(x), NULL);
-    if (out)
-        weft_i_copy_tensor(out, x);
-    *failed |= !out;
-    return out;
+    if (x->dtype == dtype && weft_i_tensor_is_contiguous(x))
+        return weft_i_tensor_data(x);
+    *copy = weft_i_tensor_new(dtype, WEFT_CPU, weft_i_tensor_shape(x), NULL);
+    *failed |= !*copy;
+    if (!*copy)
+        return NULL;
+    weft_i_copy_tensor(*copy, x);
+    return weft_i_tensor_data(*copy);
 }
 
-static void layer_rows(const weft_i_op_call *call, const weft_tensor *x, const weft_tensor *weight,
-                       const weft_tensor *bias, void *buffer, int64_t length)
+struct layer {
+    const char *x; /* rows of the operand's dtype */
+    const void *weight, *bias;
+    char *buffer; /* NULL: rows are worked on in place */
+    int64_t length;
+};
+
+static void layer_rows(const weft_i_op_call *call, const struct layer *layer)
 {
-    weft_dtype compute = call->result.compute, dtype = x->dtype;
-    int64_t size = (int64_t)weft_dtype_size(dtype), rows = weft_i_tensor_numel(x) / length;
-    const char *from = weft_i_tensor_data(x);
-    char *to = weft_i_tensor_data(call->out);
+    weft_dtype compute = call->result.compute, dtype = call->out->dtype;
+    int64_t size = (int64_t)weft_i_dtype_size(dtype), n = layer->length;
+    char *to = weft_i_tensor_data(call->out), *first = layer->buffer;
+    char *second = first ? first + (size_t)n * weft_i_dtype_size(compute) : NULL;
+    int64_t rows = weft_i_tensor_numel(call->out) / n;
     for (int64_t i = 0; i < rows; i++) {
-        weft_i_store_run(compute, buffer, (int64_t)weft_dtype_size(compute), dtype,
-                         from + i * length * size, (size_t)length);
-        weft_i_normalize_layer(compute, buffer, (size_t)length,
-                               weight ? weft_i_tensor_data(weight) : NULL,
-                               bias ? weft_i_tensor_data(bias) : NULL, call->args[4].number);
-        weft_i_store_run(dtype, to + i * length * size, size, compute, buffer, (size_t)length);
+        const void *row = layer->x + i * n * size;
+        if (first)
+            row = weft_i_load_run(compute, first, dtype, row, size, (size_t)n);
+        weft_i_normalize_layer(compute, first ? second : to + i * n * size, row, (size_t)n,
+                               layer->weight, layer->bias, call->args[4].number);
+        if (first)
+            weft_i_store_run(dtype, to + i * n * size, size, compute, second, (size_t)n);
     }
 }
 
 weft_status weft_i_layer_norm_run(weft_i_op_call *call)
 {
-    weft_tensor *x = call->args[0].tensor;
-    int64_t length = 1;
+    weft_tensor *x = call->args[0].tensor, *copies[3];
+    weft_dtype compute = call->result.compute;
+    bool failed = false;
+    struct layer layer = {.length = 1};
     for (int i = x->ndim - (int)call->args[1].integer; i < x->ndim; i++)
-        length *= x->dim[i];
+        layer.length *= x->dim[i];
     if (weft_i_tensor_numel(x) == 0)
         return WEFT_OK;
-    bool failed = false;
-    weft_tensor *copy = weft_i_tensor_is_contiguous(x) ? NULL : packed(call, 0, &failed);
-    weft_tensor *weight = packed(call, 2, &failed), *bias = packed(call, 3, &failed);
-    void *buffer = failed ? NULL : new_buffer(call, length);
-    if (buffer)
-        layer_rows(call, copy ? copy : x, weight, bias, buffer, length);
-    WEFT_OS->free(buffer);
-    weft_release(copy);
-    weft_release(weight);
-    weft_release(bias);
-    return buffer ? WEFT_OK : weft_last_status();
+    layer.x = packed(call, 0, x->dtype, &copies[0], &failed);
+    layer.weight = packed(call, 2, compute, &copies[1], &failed);
+    layer.bias = packed(call, 3, compute, &copies[2], &failed);
+    if (!failed && x->dtype != compute)
+        failed = !(layer.buffer = new_rows(call, layer.length));
+    if (!failed)
+        layer_rows(call, &layer);
+    WEFT_OS->free(layer.buffer);
+    for (int i = 0; i < 3; i++)
+        weft_release(copies[i]);
+    return failed ? weft_last_status() : WEFT_OK;
 }
 
 weft_tensor *weft_softmax(weft_tensor *x, int dim)

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loops over one row that is normalised as a whole, in f32 or f64. */
+#ifndef WEFT_KERNELS_NORMALIZE_TABLE_H
+#define WEFT_KERNELS_NORMALIZE_TABLE_H
+
+#include <stddef.h>
+
+typedef struct weft_i_normalize_loops {
+    void (*softmax)(void *out, const void *x, size_t n);
+    void (*log_softmax)(void *out, const void *x, size_t n);
+    void (*layer)(void *out, const void *x, size_t n, const void *weight, const void *bias,
+                  double epsilon);
+} weft_i_normalize_loops;
+
+#endif
