@@ -568,6 +568,160 @@ TEST(test_op_modes_interpose)
     CHECK(strlen(outer.text) == 20);
 }
 
+static int handled;
+
+static weft_tensor *count_calls(weft_i_mode *mode, const weft_i_op_call *call)
+{
+    (void)mode;
+    handled++;
+    return weft_i_op_pass_on(call);
+}
+
+/* Arguments that are absent or of the wrong kind never reach a mode. */
+TEST(test_op_modes_see_checked_calls)
+{
+    weft_i_mode mode = {count_calls, NULL};
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
+    handled = 0;
+    weft_i_mode_push(&mode);
+    weft_tensor *results[] = {
+        weft_neg(NULL), WEFT_I_CALL(neg, WEFT_I_NUMBER_ARG(1)),
+        WEFT_I_CALL(neg, WEFT_I_TENSOR_ARG((weft_tensor *)(void *)weft_tensor_storage(x))),
+        weft_cat((weft_tensor *[]){x, NULL}, 2, 0)};
+    int seen = handled;
+    weft_tensor *good = weft_neg(x);
+    weft_i_mode_pop(&mode);
+    CHECK(!results[0] && !results[1] && !results[2] && !results[3] && seen == 0);
+    CHECK(good && handled == 1);
+    weft_clear_error();
+}
+
+/* -- rows of the test's own
+ * ------------------------------------------------------------------------------------------ */
+
+/* Smallest and largest of a list of optional tensors; the second result only if it is wanted. */
+static weft_status ends_shape(weft_i_op_call *call)
+{
+    call->result.dtype = WEFT_F32;
+    call->result.shape.ndim = 0;
+    call->result.absent = call->which == 1 && !call->args[1].integer;
+    return WEFT_OK;
+}
+
+static weft_status ends_run(weft_i_op_call *call)
+{
+    float ends[2] = {INFINITY, -INFINITY};
+    for (size_t i = 0; i < call->args[0].count; i++) {
+        const weft_tensor *x = call->args[0].tensors[i];
+        float value = x ? *(const float *)(const void *)weft_i_tensor_data(x) : 0;
+        ends[0] = x && value < ends[0] ? value : ends[0];
+        ends[1] = x && value > ends[1] ? value : ends[1];
+    }
+    for (int k = 0; k < 2; k++)
+        if (call->outs[k])
+            memcpy(weft_i_tensor_data(call->outs[k]), &ends[k], sizeof ends[k]);
+    return WEFT_OK;
+}
+
+/* Writes 1, 2, ... to adjacent elements, on any device. */
+static weft_status count_shape(weft_i_op_call *call)
+{
+    const weft_tensor *x = call->args[0].tensor;
+    call->result.dtype = x->dtype;
+    call->result.shape = weft_i_tensor_shape(x);
+    weft_i_shape_strides(call->result.shape, call->result.stride);
+    return WEFT_OK;
+}
+
+static weft_status count_run(weft_i_op_call *call)
+{
+    for (int64_t i = 0; i < call->out->numel; i++)
+        ((float *)(void *)weft_i_tensor_data(call->out))[i] = (float)(i + 1);
+    return WEFT_OK;
+}
+
+static weft_i_op ends_row = {.name = "test_ends",
+                             .params = "x:L both:b",
+                             .flags = WEFT_I_OP_EFFECT, /* no sample above */
+                             .shape = ends_shape,
+                             .run = {ends_run},
+                             .results = 2};
+static weft_i_op count_row = {.name = "test_count",
+                              .params = "x:t",
+                              .flags = WEFT_I_OP_EFFECT,
+                              .shape = count_shape,
+                              .run = {count_run, NULL, count_run}};
+static weft_i_op *const own_rows[] = {&ends_row, &count_row};
+static weft_i_op_table own_table = {own_rows, 2, NULL};
+
+static void add_own_rows(void)
+{
+    if (!ends_row.arity)
+        weft_i_op_add_table(&own_table);
+}
+
+TEST(test_op_several_results)
+{
+    add_own_rows();
+    weft_tensor *a = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 5), *outs[2] = {NULL, a};
+    weft_tensor *b = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, -2), *list[] = {a, NULL, b};
+    CHECK_OK(
+        weft_i_op_apply_list(&ends_row, outs, (weft_i_arg[]){WEFT_I_TENSORS_ARG(list, 3), I(1)}));
+    CHECK(weft_item(outs[0], 0) == -2 && weft_item(outs[1], 0) == 5);
+    CHECK_OK(
+        weft_i_op_apply_list(&ends_row, outs, (weft_i_arg[]){WEFT_I_TENSORS_ARG(list, 3), I(0)}));
+    CHECK(weft_item(outs[0], 0) == -2 && !outs[1]);
+    CHECK_STATUS(weft_i_op_into(&ends_row, a, (weft_i_arg[]){WEFT_I_TENSORS_ARG(list, 3), I(1)}),
+                 WEFT_ERR_INVALID_ARG);
+    for (long failing = 1; failing < 8; failing++) { /* all of them or none */
+        weft_clear_error();
+        count_allocations(failing);
+        weft_status status = weft_i_op_apply_list(
+            &ends_row, outs, (weft_i_arg[]){WEFT_I_TENSORS_ARG(list, 3), I(1)});
+        weft_i_os_now = &weft_i_os_linux;
+        if (status < 0)
+            CHECK(live == 0 && !outs[0] && !outs[1]);
+    }
+    weft_clear_error();
+}
+
+static void *host_alloc(weft_device device, size_t bytes)
+{
+    (void)device;
+    return WEFT_OS->alloc(bytes);
+}
+
+static void host_free(weft_device device, void *memory, size_t bytes)
+{
+    (void)device, (void)bytes;
+    WEFT_OS->free(memory);
+}
+
+/* A result that cannot be written in place is copied by the device's own copy, or it is an error:
+ * it must not stay where it is. */
+TEST(test_op_into_copies_on_every_device)
+{
+    static const weft_i_allocator host = {host_alloc, host_free, NULL};
+    add_own_rows();
+    weft_i_storage_add_allocator(weft_i_device_kind(WEFT_CUDA(0)), &host);
+    weft_tensor *x = weft_i_tensor_new(WEFT_F32, WEFT_CUDA(0), WEFT_SHAPE(2, 3), NULL);
+    weft_tensor *base = weft_i_tensor_new(WEFT_F32, WEFT_CUDA(0), WEFT_SHAPE(3, 2), NULL);
+    weft_tensor *out = weft_transpose(base, 0, 1);
+    float *data = (float *)(void *)weft_i_tensor_data(base);
+    weft_status without = weft_i_op_into(&count_row, out, (weft_i_arg[]){WEFT_I_TENSOR_ARG(x)});
+    int64_t version = weft_tensor_version(base);
+    weft_i_op_copy.run[2] = weft_i_op_copy.run[0];
+    weft_status with = weft_i_op_into(&count_row, out, (weft_i_arg[]){WEFT_I_TENSOR_ARG(x)});
+    weft_i_op_copy.run[2] = NULL;
+    weft_i_storage_add_allocator(weft_i_device_kind(WEFT_CUDA(0)), NULL);
+    CHECK_INT(without, WEFT_ERR_UNSUPPORTED);
+    CHECK_INT(version, 0);
+    CHECK_OK(with);
+    CHECK_INT(weft_tensor_version(base), 1);
+    CHECK(data[0] == 1 && data[1] == 4 && data[4] == 3 && data[5] == 6);
+    weft_clear_error();
+}
+
 TEST(test_op_rows_describe_their_parameters)
 {
     const char *name;

@@ -205,6 +205,29 @@ static weft_status refill(void *argument)
     return weft_copy(r->u, weft_cat(list, 2, 0));
 }
 
+/* A tensor's counter is part of the storage it was made with; it outlives it if it must, and views
+ * go on sharing it. */
+TEST(test_storage_set_keeps_the_counter)
+{
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), *view = weft_detach(x);
+    weft_tensor *big = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4096)), *first = weft_data(x);
+    CHECK_OK(weft_fill(view, 1));
+    CHECK_INT(weft_tensor_version(x), 1);
+    CHECK_OK(weft_set(x, big)); /* counts as a write */
+    CHECK_INT(weft_tensor_version(view), 2);
+    CHECK_INT(weft_tensor_version(first), 0);
+    CHECK_OK(weft_set(x, first)); /* back where its counter is from */
+    CHECK_INT(weft_tensor_version(view), 3);
+    CHECK_OK(weft_set(x, big));
+    weft_release(view);
+    weft_release(first); /* now x alone has the counter, and nobody the storage */
+    CHECK_OK(weft_fill(x, 2));
+    CHECK_INT(weft_tensor_version(x), 5);
+    CHECK_INT(weft_tensor_version(big), 0);
+    weft_release(x);
+    CHECK(weft_item(big, 4095) == 2);
+}
+
 TEST(test_storage_unsharded_parameter)
 {
     struct refill r = {weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10, 20)),

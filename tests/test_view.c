@@ -287,6 +287,15 @@ TEST(test_view_as_strided)
     CHECK(!weft_as_strided(x, WEFT_SHAPE(2), (int64_t[]){1}, INT64_MAX));
     CHECK(!weft_as_strided(x, WEFT_SHAPE(2), (int64_t[]){-1}, 5));
     CHECK_STATUS(weft_fill(windows, 0), WEFT_ERR_INVALID_ARG); /* rows overlap */
+    /* As other views it needs no memory before its use. */
+    CHECK_OK(weft_storage_resize(weft_tensor_storage(x), 0));
+    weft_tensor *later = weft_as_strided(x, WEFT_SHAPE(2, 2), (int64_t[]){2, 1}, 0);
+    CHECK(later && isnan(weft_item(later, 0)));
+    CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
+    weft_clear_error();
+    CHECK_OK(weft_storage_resize(weft_tensor_storage(x), 40));
+    CHECK_OK(weft_fill(x, 3));
+    CHECK(weft_item(later, 3) == 3);
     weft_clear_error();
 }
 

@@ -82,6 +82,14 @@ static void run(void *state, size_t n, char *const *data, const int64_t *stride)
     walk->what->kernel(n, data[0], in);
 }
 
+void weft_i_pointwise_run_one(const weft_i_pointwise *what, int inputs, size_t n, char *const *data,
+                              const int64_t *stride)
+{
+    struct walk walk = {what, inputs};
+    if (n)
+        run(&walk, n, data, stride);
+}
+
 void weft_i_pointwise_each(const weft_i_loop *loop, const weft_i_pointwise *what)
 {
     struct walk walk = {what, loop->operands - 1};

@@ -51,6 +51,10 @@ weft_dtype weft_i_pointwise_compute(weft_dtype dtype);
 /* The kernel for a compute type; NULL if there is none (sine of integers). */
 weft_i_pointwise_kernel *weft_i_pointwise_find(int which, weft_dtype compute);
 
+/* One run of `n` elements: operand 0 is the output, `inputs` follow; strides in bytes. */
+void weft_i_pointwise_run_one(const weft_i_pointwise *what, int inputs, size_t n, char *const *data,
+                              const int64_t *stride);
+
 /* Runs over a loop whose operand 0 is the output. */
 void weft_i_pointwise_each(const weft_i_loop *loop, const weft_i_pointwise *what);
 

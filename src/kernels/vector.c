@@ -20,23 +20,15 @@ static const struct {
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
-/* NULL until somebody asks.  Relaxed, without a partner: it leads to constants only, and threads
- * that choose at the same time choose the same. */
-static _Atomic(const weft_i_vector_table *) chosen;
+_Atomic(const weft_i_vector_table *) weft_i_vector_chosen;
 
-static const weft_i_vector_table *choose(void)
+const weft_i_vector_table *weft_i_vector_choose(void)
 {
     int i = 0;
     while (!variants[i].usable())
         i++;
-    atomic_store_explicit(&chosen, variants[i].table, memory_order_relaxed);
+    atomic_store_explicit(&weft_i_vector_chosen, variants[i].table, memory_order_relaxed);
     return variants[i].table;
-}
-
-const weft_i_vector_table *weft_i_vector(void)
-{
-    const weft_i_vector_table *table = atomic_load_explicit(&chosen, memory_order_relaxed);
-    return table ? table : choose();
 }
 
 const char *weft_i_vector_variant(int i)
@@ -46,10 +38,10 @@ const char *weft_i_vector_variant(int i)
 
 bool weft_i_vector_use(const char *variant)
 {
-    choose();
+    weft_i_vector_choose();
     for (int i = 0; variant && i < VARIANTS; i++)
         if (!strcmp(variants[i].table->name, variant) && variants[i].usable()) {
-            atomic_store_explicit(&chosen, variants[i].table, memory_order_relaxed);
+            atomic_store_explicit(&weft_i_vector_chosen, variants[i].table, memory_order_relaxed);
             return true;
         }
     return !variant;

@@ -10,6 +10,8 @@
 #include "kernels/pointwise.h"
 #include "kernels/reduce_table.h"
 
+#include <stdatomic.h>
+
 typedef struct weft_i_vector_table {
     const char *name;
     /* By operation and compute type; NULL if there is none. */
@@ -18,8 +20,18 @@ typedef struct weft_i_vector_table {
     const weft_i_normalize_loops *normalize[WEFT_DTYPE_COUNT]; /* f32 and f64 only */
 } weft_i_vector_table;
 
+/* NULL until somebody asks.  Relaxed, without a partner: it leads to constants only, and threads
+ * that choose at the same time choose the same. */
+extern _Atomic(const weft_i_vector_table *) weft_i_vector_chosen;
+const weft_i_vector_table *weft_i_vector_choose(void);
+
 /* The table for this processor. */
-const weft_i_vector_table *weft_i_vector(void);
+static inline const weft_i_vector_table *weft_i_vector(void)
+{
+    const weft_i_vector_table *table =
+        atomic_load_explicit(&weft_i_vector_chosen, memory_order_relaxed);
+    return table ? table : weft_i_vector_choose();
+}
 
 /* The instruction sets there are tables for, best first; NULL after the last. */
 const char *weft_i_vector_variant(int i);

@@ -154,13 +154,12 @@ weft_status weft_i_set_shape(weft_i_op_call *call)
 weft_status weft_i_set_run(weft_i_op_call *call)
 {
     weft_tensor *x = call->args[0].tensor, *source = call->args[1].tensor;
-    weft_storage *old = x->storage;
-    x->storage = weft_i_object_hold(source->storage);
-    weft_i_object_drop(old);
+    weft_i_tensor_set_storage(x, source->storage);
     x->ndim = source->ndim;
     x->offset = source->offset;
     memcpy(x->dim, source->dim, sizeof x->dim);
     memcpy(x->stride, source->stride, sizeof x->stride);
+    weft_i_tensor_measure(x);
     return WEFT_OK;
 }
 

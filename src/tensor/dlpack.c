@@ -162,6 +162,7 @@ static weft_status check_memory(const weft_dlpack_tensor *from, struct imported 
     size_t begin, size = weft_dtype_size(out->dtype);
     memcpy(view.dim, out->shape.dim, sizeof view.dim);
     memcpy(view.stride, out->strides, sizeof view.stride);
+    weft_i_tensor_measure(&view);
     weft_i_tensor_range(&view, &begin, &out->bytes);
     if (out->bytes && !from->data)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "dlpack import: %zu bytes at NULL", out->bytes);

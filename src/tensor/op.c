@@ -6,19 +6,50 @@
  */
 #include "tensor/op.h"
 
-#include "tensor/loops.h"
+#include "tensor/ops.h"
 
 #include <string.h>
 
 static weft_i_op_table *tables;
 static _Thread_local weft_i_mode *innermost;
 
+/* Kinds of arguments that a parameter of each letter takes, as bits. */
+static unsigned char kinds_of(char letter)
+{
+    enum { TENSOR = 1 << WEFT_I_ARG_TENSOR, NUMBER = 1 << WEFT_I_ARG_NUMBER };
+    switch (letter) {
+    case 't':
+    case 'w':
+    case 'r':
+        return TENSOR;
+    case 'o':
+        return TENSOR | 1 << WEFT_I_ARG_NONE;
+    case 's':
+        return TENSOR | NUMBER;
+    case 'l':
+    case 'L':
+    case 'm':
+        return 1 << WEFT_I_ARG_TENSORS;
+    case 'g':
+        return 1 << WEFT_I_ARG_GROUP;
+    case 'n':
+        return NUMBER;
+    case 'I':
+        return 1 << WEFT_I_ARG_INTEGERS;
+    default:
+        return 1 << WEFT_I_ARG_INTEGER;
+    }
+}
+
 /* "x:t dim:i" has the kinds "ti". */
 static void read_kinds(weft_i_op *op)
 {
-    int count = 0;
-    for (const char *at = op->params; (at = strchr(at, ':')) && count < WEFT_I_OP_ARGS; at++)
-        op->kinds[count++] = at[1];
+    op->arity = 0;
+    for (const char *at = op->params; (at = strchr(at, ':')) && op->arity < WEFT_I_OP_ARGS; at++) {
+        op->takes[op->arity] = kinds_of(at[1]);
+        op->kinds[op->arity++] = at[1];
+    }
+    op->changes = op->kinds[0] && strchr("wmr", op->kinds[0]) ? op->kinds[0] : 0;
 }
 
 void weft_i_op_add_table(weft_i_op_table *table)
@@ -54,11 +85,6 @@ void weft_i_mode_pop(weft_i_mode *mode)
     innermost = mode->outer;
 }
 
-int weft_i_op_param_count(const weft_i_op *op)
-{
-    return (int)strlen(op->kinds);
-}
-
 const char *weft_i_op_param_name(const weft_i_op *op, int i, int *length)
 {
     const char *at = op->params;
@@ -68,47 +94,20 @@ const char *weft_i_op_param_name(const weft_i_op *op, int i, int *length)
     return at;
 }
 
-/* Kinds of arguments that a parameter of each letter takes. */
-static bool kind_fits(char letter, weft_i_arg_kind kind)
-{
-    switch (letter) {
-    case 't':
-    case 'w':
-    case 'r':
-        return kind == WEFT_I_ARG_TENSOR;
-    case 'o':
-        return kind == WEFT_I_ARG_TENSOR || kind == WEFT_I_ARG_NONE;
-    case 's':
-        return kind == WEFT_I_ARG_TENSOR || kind == WEFT_I_ARG_NUMBER;
-    case 'l':
-    case 'm':
-        return kind == WEFT_I_ARG_TENSORS;
-    case 'g':
-        return kind == WEFT_I_ARG_GROUP;
-    case 'n':
-        return kind == WEFT_I_ARG_NUMBER;
-    case 'I':
-        return kind == WEFT_I_ARG_INTEGERS;
-    default:
-        return kind == WEFT_I_ARG_INTEGER;
-    }
-}
-
-/* Walks the tensors of a call, lists included; `position` starts at zeros. */
+/* Walks the tensors of a call, lists included but for what is absent; `position` starts at zeros.
+ */
 struct position {
     int arg;
     size_t in_list;
 };
 
-static bool next_tensor(const weft_i_op_call *call, int count, struct position *at,
-                        weft_tensor **out)
+static inline bool next_tensor(const weft_i_op_call *call, struct position *at, weft_tensor **out)
 {
-    for (; at->arg < count; at->arg++, at->in_list = 0) {
+    for (; at->arg < call->op->arity; at->arg++, at->in_list = 0) {
         const weft_i_arg *arg = &call->args[at->arg];
-        if (arg->kind == WEFT_I_ARG_TENSORS && at->in_list < arg->count) {
-            *out = arg->tensors[at->in_list++];
-            return true;
-        }
+        while (arg->kind == WEFT_I_ARG_TENSORS && at->in_list < arg->count)
+            if ((*out = arg->tensors[at->in_list++]) || call->op->kinds[at->arg] != 'L')
+                return true;
         if (arg->kind == WEFT_I_ARG_TENSOR) {
             *out = arg->tensor;
             at->arg++;
@@ -119,38 +118,59 @@ static bool next_tensor(const weft_i_op_call *call, int count, struct position *
 }
 
 /* NULL comes from an earlier failure, whose error stays; without one it is the caller's mistake. */
-static weft_status check_present(const weft_i_op_call *call, int count)
+static weft_status refuse_tensor(const weft_i_op_call *call, const weft_tensor *x)
+{
+    if (x)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: an argument is not a tensor", call->op->name);
+    return weft_last_status() < 0
+               ? weft_last_status()
+               : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor argument is NULL", call->op->name);
+}
+
+static weft_status refuse_kind(const weft_i_op_call *call, int i)
+{
+    int length;
+    const char *name = weft_i_op_param_name(call->op, i, &length);
+    return weft_i_fail(WEFT_ERR_TYPE, "%s: argument %.*s has the wrong kind", call->op->name,
+                       length, name);
+}
+
+/* What holds before anybody looks at the arguments, modes included. */
+static weft_status check_kinds(const weft_i_op_call *call)
 {
     weft_tensor *x;
-    for (struct position at = {0, 0}; next_tensor(call, count, &at, &x);) {
-        if (x && x->head.kind != WEFT_I_TENSOR)
-            return weft_i_fail(WEFT_ERR_TYPE, "%s: an argument is not a tensor", call->op->name);
-        if (!x)
-            return weft_last_status() < 0
-                       ? weft_last_status()
-                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor argument is NULL",
-                                     call->op->name);
-    }
+    for (int i = 0; i < call->op->arity; i++)
+        if (!(call->op->takes[i] >> call->args[i].kind & 1))
+            return refuse_kind(call, i);
+    if (call->op->flags & WEFT_I_OP_LIST && (call->args[0].count == 0 || !call->outs))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of tensors has at least one",
+                           call->op->name);
+    for (struct position at = {0, 0}; next_tensor(call, &at, &x);)
+        if (!x || x->head.kind != WEFT_I_TENSOR)
+            return refuse_tensor(call, x);
     return WEFT_OK;
 }
 
-static weft_status check_tensors(weft_i_op_call *call, int count)
+static weft_status refuse_devices(const weft_i_op_call *call, weft_device first, weft_device other)
 {
-    weft_tensor *x, *first = NULL;
     char a[16], b[16];
-    for (struct position at = {0, 0}; next_tensor(call, count, &at, &x);) {
-        if (!first)
-            first = x;
-        if (weft_i_tensor_device(x) != weft_i_tensor_device(first))
-            return weft_i_fail(WEFT_ERR_TYPE,
-                               "%s: arguments on %s and %s; all must be on one device",
-                               call->op->name, weft_device_name(weft_i_tensor_device(first), a),
-                               weft_device_name(weft_i_tensor_device(x), b));
-        if (!(call->op->flags & (WEFT_I_OP_VIEW | WEFT_I_OP_LAYOUT)))
+    return weft_i_fail(WEFT_ERR_TYPE, "%s: arguments on %s and %s; all must be on one device",
+                       call->op->name, weft_device_name(first, a), weft_device_name(other, b));
+}
+
+static weft_status check_tensors(weft_i_op_call *call)
+{
+    weft_tensor *x;
+    bool first = true, reads = !(call->op->flags & (WEFT_I_OP_VIEW | WEFT_I_OP_LAYOUT));
+    for (struct position at = {0, 0}; next_tensor(call, &at, &x); first = false) {
+        weft_device device = weft_i_tensor_device(x);
+        if (first)
+            call->result.device = device;
+        else if (device != call->result.device)
+            return refuse_devices(call, call->result.device, device);
+        if (reads)
             WEFT_TRY(weft_i_tensor_check_fits(call->op->name, x));
     }
-    if (first)
-        call->result.device = weft_i_tensor_device(first);
     return WEFT_OK;
 }
 
@@ -175,46 +195,40 @@ static weft_status check_writable(const weft_i_op_call *call, const weft_tensor 
 /* The argument that the row changes and returns, if there is one. */
 static weft_tensor *changed(const weft_i_op_call *call)
 {
-    char kind = call->op->kinds[0];
-    return kind == 'w' || kind == 'r' ? call->args[0].tensor
-           : kind == 'm'              ? call->args[0].tensors[0]
-                                      : NULL;
+    char kind = call->op->changes;
+    return !kind ? NULL : kind == 'm' ? call->args[0].tensors[0] : call->args[0].tensor;
 }
 
 /* The tensors that are written in place; returns how many. */
 static size_t written(const weft_i_op_call *call, weft_tensor *const **out)
 {
     const weft_i_arg *first = &call->args[0];
-    char kind = call->op->kinds[0];
+    char kind = call->op->changes;
     *out = kind == 'm' ? first->tensors : &first->tensor;
     return kind == 'm' ? first->count : kind == 'w';
 }
 
-static weft_status check_list(const weft_i_op_call *call)
+static weft_status check_arguments(weft_i_op_call *call)
 {
-    if (call->op->flags & WEFT_I_OP_LIST && (call->args[0].count == 0 || !call->outs))
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of tensors has at least one",
-                           call->op->name);
-    return WEFT_OK;
-}
-
-static weft_status check_arguments(weft_i_op_call *call, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (!kind_fits(call->op->kinds[i], call->args[i].kind)) {
-            int length;
-            const char *name = weft_i_op_param_name(call->op, i, &length);
-            return weft_i_fail(WEFT_ERR_TYPE, "%s: argument %.*s has the wrong kind",
-                               call->op->name, length, name);
-        }
-    WEFT_TRY(check_list(call));
-    WEFT_TRY(check_present(call, count));
-    WEFT_TRY(check_tensors(call, count));
+    WEFT_TRY(check_tensors(call));
     weft_tensor *const *targets;
     size_t n = written(call, &targets);
     for (size_t i = 0; i < n; i++)
         WEFT_TRY(check_writable(call, targets[i]));
     return WEFT_OK;
+}
+
+/* How many results the call has. */
+static size_t result_count(const weft_i_op_call *call)
+{
+    return call->op->flags & WEFT_I_OP_LIST ? call->args[0].count
+           : call->op->results > 1          ? (size_t)call->op->results
+                                            : 1;
+}
+
+static bool has_several(const weft_i_op *op)
+{
+    return op->flags & WEFT_I_OP_LIST || op->results > 1;
 }
 
 /* A result may go into a target of another dtype as long as no class is lost: float -> integer ->
@@ -224,7 +238,8 @@ static weft_status check_into(const weft_i_op_call *call)
     const weft_tensor *into = call->into;
     const weft_i_result *result = &call->result;
     char a[WEFT_I_SHAPE_TEXT], b[WEFT_I_SHAPE_TEXT], device[16];
-    if (call->op->flags & (WEFT_I_OP_VIEW | WEFT_I_OP_LAYOUT | WEFT_I_OP_LIST) || changed(call))
+    if (call->op->flags & (WEFT_I_OP_VIEW | WEFT_I_OP_LAYOUT) || has_several(call->op) ||
+        changed(call))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: has no result that could be written",
                            call->op->name);
     if (weft_i_tensor_device(into) != result->device)
@@ -243,11 +258,11 @@ static weft_status check_into(const weft_i_op_call *call)
 }
 
 /* Whether writing `into` while reading the arguments could read what was already written. */
-static bool is_hazard(const weft_i_op_call *call, int count)
+static bool is_hazard(const weft_i_op_call *call)
 {
     bool elementwise = (call->op->flags & WEFT_I_OP_ELEMENTWISE) == WEFT_I_OP_ELEMENTWISE;
     weft_tensor *x;
-    for (struct position at = {0, 0}; next_tensor(call, count, &at, &x);)
+    for (struct position at = {0, 0}; next_tensor(call, &at, &x);)
         if (weft_i_tensor_ranges_meet(x, call->into) &&
             !(elementwise && weft_i_tensor_same_view(x, call->into)))
             return true;
@@ -257,9 +272,13 @@ static bool is_hazard(const weft_i_op_call *call, int count)
 static weft_tensor *new_result(const weft_i_op_call *call)
 {
     const weft_i_result *result = &call->result;
+    if ((call->op->flags & WEFT_I_OP_WITHIN) == WEFT_I_OP_WITHIN)
+        return weft_i_tensor_new_within(call->args[0].tensor, result->fresh_version, &result->shape,
+                                        result->stride, result->offset);
     if (!(call->op->flags & WEFT_I_OP_VIEW))
         return weft_i_tensor_new(result->dtype, result->device, result->shape, result->stride);
-    weft_tensor *base = call->args[0].tensor;
+    weft_tensor *base = call->op->flags & WEFT_I_OP_LIST ? call->args[0].tensors[call->which]
+                                                         : call->args[0].tensor;
     return weft_i_tensor_new_view(base->storage, result->fresh_version ? NULL : base->version,
                                   result->dtype, result->shape, result->stride, result->offset);
 }
@@ -287,18 +306,20 @@ static weft_status run_and_copy(weft_i_op_call *call)
     weft_status status = run(call);
     if (status >= 0)
         status = weft_i_storage_ready(call->out->storage, false);
-    if (status >= 0 && weft_i_tensor_device(call->into) == WEFT_CPU)
-        weft_i_copy_tensor(call->into, call->out);
+    weft_i_arg args[] = {WEFT_I_TENSOR_ARG(call->into), WEFT_I_TENSOR_ARG(call->out)};
+    weft_i_op_call copy = {.op = &weft_i_op_copy, .args = args, .out = call->into};
+    if (status >= 0)
+        status = run(&copy);
     weft_release(call->out);
     call->out = call->into;
     return status;
 }
 
-static weft_status run_into(weft_i_op_call *call, int count)
+static weft_status run_into(weft_i_op_call *call)
 {
     WEFT_TRY(check_into(call));
     bool direct = call->op->flags & WEFT_I_OP_STRIDED && call->into->dtype == call->result.dtype &&
-                  !is_hazard(call, count);
+                  !is_hazard(call);
     call->out = call->into;
     WEFT_TRY(direct ? run(call) : run_and_copy(call));
     weft_i_tensor_bump(call->into);
@@ -318,7 +339,7 @@ static weft_status run_change(weft_i_op_call *call)
     return WEFT_OK;
 }
 
-static void release_list(weft_tensor **outs, size_t count)
+static void release_results(weft_tensor **outs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         weft_release(outs[i]);
@@ -326,34 +347,34 @@ static void release_list(weft_tensor **outs, size_t count)
     }
 }
 
-/* All of the results, or none of them. */
-static weft_status run_list(weft_i_op_call *call)
+static weft_status find_shape(weft_i_op_call *call, size_t which)
 {
-    size_t count = call->args[0].count, made = 0;
-    weft_status status = WEFT_OK;
-    for (; made < count && status >= 0; made++) {
-        call->which = made;
-        status = call->op->shape(call);
-        if (status >= 0 && !(call->outs[made] = new_result(call)))
-            status = weft_last_status();
-        if (status < 0)
-            break;
-    }
-    call->out = call->outs[0];
-    if (status >= 0)
-        status = run(call);
-    if (status < 0)
-        release_list(call->outs, made);
-    return status;
+    call->which = which;
+    call->result.absent = false;
+    return call->op->shape(call);
 }
 
-/* The shape rule of every result. */
-static weft_status find_shapes(weft_i_op_call *call)
+/* All of the results, or none of them. */
+static weft_status run_several(weft_i_op_call *call)
 {
-    size_t count = call->op->flags & WEFT_I_OP_LIST ? call->args[0].count : 1;
-    for (call->which = 0; call->which < count; call->which++)
-        WEFT_TRY(call->op->shape(call));
-    return WEFT_OK;
+    size_t count = result_count(call), made = 0;
+    weft_status status = WEFT_OK;
+    for (; made < count; made++) {
+        if ((status = find_shape(call, made)) < 0)
+            break;
+        call->outs[made] = call->result.absent ? NULL : new_result(call);
+        if (!call->outs[made] && !call->result.absent) {
+            status = weft_last_status();
+            break;
+        }
+    }
+    if (status >= 0) {
+        call->out = call->outs[0];
+        status = run(call);
+    }
+    if (status < 0)
+        release_results(call->outs, made);
+    return status;
 }
 
 static weft_status run_new(weft_i_op_call *call)
@@ -368,21 +389,31 @@ static weft_status run_new(weft_i_op_call *call)
 
 static weft_status dispatch(weft_i_op_call *call)
 {
-    int count = weft_i_op_param_count(call->op);
-    WEFT_TRY(check_arguments(call, count));
-    WEFT_TRY(find_shapes(call));
+    call->result.device = WEFT_CPU;
+    call->result.compute = WEFT_F64;
+    call->result.offset = 0;
+    call->result.fresh_version = false;
+    WEFT_TRY(check_arguments(call));
+    for (size_t i = 0, count = result_count(call); i < count; i++)
+        WEFT_TRY(find_shape(call, i));
     if (call->into)
-        return run_into(call, count);
+        return run_into(call);
     if (changed(call))
         return run_change(call);
-    return call->op->flags & WEFT_I_OP_LIST ? run_list(call) : run_new(call);
+    return has_several(call->op) ? run_several(call) : run_new(call);
 }
 
 static weft_tensor *apply(const weft_i_op *op, weft_tensor *into, weft_tensor **outs,
                           const weft_i_arg *args)
 {
-    weft_i_op_call call = {.op = op, .into = into, .outs = outs};
-    memcpy(call.args, args, (size_t)weft_i_op_param_count(op) * sizeof *args);
+    weft_i_op_call call;
+    call.op = op;
+    call.args = args;
+    call.into = into;
+    call.outs = outs;
+    call.out = NULL;
+    if (check_kinds(&call) < 0)
+        return NULL;
     weft_i_mode *mode = innermost;
     if (!mode)
         return dispatch(&call) < 0 ? NULL : call.out;

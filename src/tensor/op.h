@@ -3,7 +3,9 @@
  * Operations.  Every tensor operation of every floor is a row of one kind; a call is a row and its
  * arguments; and there is one way to run a call:
  *
- *     check arguments -> shape rule -> (meta: stop) -> allocate -> run
+ *     kinds -> modes -> check arguments -> shape rule -> (meta: stop) -> allocate -> run
+ *
+ * A mode sees only calls whose arguments are there and of the right kinds.
  *
  * Eager and meta execution, autograd, capture and compilation are walks over the same rows.  Each
  * floor lists its rows in its own ops.def and adds them to the registry when the library is loaded.
@@ -13,7 +15,7 @@
 
 #include "tensor/tensor.h"
 
-enum { WEFT_I_OP_ARGS = 8, WEFT_I_DEVICE_KINDS = 3 };
+enum { WEFT_I_OP_ARGS = 16, WEFT_I_DEVICE_KINDS = 3 };
 
 typedef struct weft_i_op weft_i_op;
 typedef struct weft_i_op_call weft_i_op_call;
@@ -69,17 +71,18 @@ typedef struct weft_i_result {
     int64_t offset;     /* views only: element in the storage of argument 0 */
     weft_dtype compute; /* the dtype the run function works in, where that is a choice */
     bool fresh_version; /* views only: does not share the counter */
+    bool absent;        /* of several results: this one is not made, NULL stands for it */
 } weft_i_result;
 
 struct weft_i_op_call {
     const weft_i_op *op;
-    weft_i_arg args[WEFT_I_OP_ARGS];
-    weft_tensor *into;  /* the caller's target, or NULL: make a new tensor */
-    weft_tensor **outs; /* WEFT_I_OP_LIST: room for the results, one for each tensor of the list */
+    const weft_i_arg *args; /* the caller's: one for each parameter */
+    weft_tensor *into;      /* the caller's target, or NULL: make a new tensor */
+    weft_tensor **outs;     /* of rows with several results: room for them */
     /* the rest is filled in by dispatch */
-    size_t which; /* WEFT_I_OP_LIST: the result that the shape rule is asked about */
-    weft_i_result result;
-    weft_tensor *out; /* what `run` writes; of a list the first */
+    size_t which;         /* of several results: the one that the shape rule is asked about */
+    weft_i_result result; /* preset: the device, offset 0, nothing fresh or absent */
+    weft_tensor *out;     /* what `run` writes; of several the first */
 };
 
 enum {
@@ -91,28 +94,36 @@ enum {
     /* STRIDED, and an element is read before the same element is written: `into` may be an argument
      */
     WEFT_I_OP_ELEMENTWISE = 16 | WEFT_I_OP_STRIDED,
-    /* One result for each tensor of the list that is argument 0; `run` makes them in one go. */
+    /* One result for each tensor of the list that is argument 0; `run` writes them in one go. */
     WEFT_I_OP_LIST = 32,
     /* Must not be left out or done twice though nobody uses its result. */
-    WEFT_I_OP_EFFECT = 64
+    WEFT_I_OP_EFFECT = 64,
+    /* A view that has no element which argument 0 has not, and none twice. */
+    WEFT_I_OP_WITHIN = 128 | WEFT_I_OP_VIEW
 };
 
 struct weft_i_op {
     const char *name;
     /*
      * "x:t dim:i": name and kind of each parameter.  t tensor, o optional tensor, l list of
-     * tensors, s tensor or number, n number, i integer, I integers, b bool, d dtype, v device, g
-     * group, p reduction. Only the first may be w, a tensor that is written in place, m, a list of
-     * such, or r, one whose storage changes without counting as a write; all are returned
-     * themselves.
+     * tensors, L list of optional tensors, s tensor or number, n number, i integer, I integers, b
+     * bool, d dtype, v device, g group, p reduction. Only the first may be w, a tensor that is
+     * written in place, m, a list of such, or r, one whose storage changes without counting as a
+     * write; all are returned themselves.
      */
     const char *params;
     unsigned flags;
     weft_status (*shape)(weft_i_op_call *call);
     weft_status (*run[WEFT_I_DEVICE_KINDS])(
-        weft_i_op_call *call);      /* by kind of device; NULL: not supported there */
-    int kernel;                     /* which kernel of its family `run` takes */
-    char kinds[WEFT_I_OP_ARGS + 1]; /* the letters of `params`; filled in when the row is added */
+        weft_i_op_call *call); /* by kind of device; NULL: not supported there */
+    int kernel;                /* which kernel of its family `run` takes */
+    int results; /* how many, if more than one and not by a list; `run` writes call->outs */
+    /* Read from `params` when the row is added: their number, letters, and a bit for each kind of
+     * argument that is taken. */
+    int arity;
+    char changes; /* the first letter if it is w, m or r, else 0 */
+    char kinds[WEFT_I_OP_ARGS + 1];
+    unsigned char takes[WEFT_I_OP_ARGS];
     const struct weft_i_gradient *gradient; /* set by the floor that owns gradients */
 };
 
@@ -134,7 +145,10 @@ weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_
 #define WEFT_I_ACT(op_, ...) weft_i_op_act(&weft_i_op_##op_, (weft_i_arg[]){__VA_ARGS__})
 
 /* How many arguments the row takes; name (not terminated, `length` bytes) of parameter `i`. */
-int weft_i_op_param_count(const weft_i_op *op);
+static inline int weft_i_op_param_count(const weft_i_op *op)
+{
+    return op->arity;
+}
 const char *weft_i_op_param_name(const weft_i_op *op, int i, int *length);
 
 /*

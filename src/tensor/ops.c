@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define VIEW        WEFT_I_OP_VIEW
+#define WITHIN      WEFT_I_OP_WITHIN
 #define LAYOUT      WEFT_I_OP_LAYOUT
 #define STRIDED     WEFT_I_OP_STRIDED
 #define ELEMENTWISE WEFT_I_OP_ELEMENTWISE
@@ -49,8 +50,9 @@ weft_status weft_i_shape_argument(const weft_i_op_call *call, int i, weft_shape 
     if (arg->count > WEFT_MAX_DIMS)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor has 0 to %d dimensions",
                            call->op->name, WEFT_MAX_DIMS);
-    *out = (weft_shape){(int)arg->count, {0}};
-    memcpy(out->dim, arg->integers, arg->count * sizeof *arg->integers);
+    out->ndim = (int)arg->count;
+    for (size_t k = 0; k < arg->count; k++)
+        out->dim[k] = arg->integers[k];
     return WEFT_OK;
 }
 

@@ -22,10 +22,10 @@ static int last_arg(const weft_i_op_call *call)
 /* A whole number beside integers must fit their dtype: it would silently become another. */
 static weft_status check_numbers(const weft_i_op_call *call, weft_dtype dtype)
 {
-    for (int i = 0; i <= last_arg(call); i++) {
+    for (int i = 0; weft_i_dtype_class(dtype) == 1 && i <= last_arg(call); i++) {
         uint64_t element;
         double back;
-        if (call->args[i].kind != WEFT_I_ARG_NUMBER || weft_i_dtype_class(dtype) != 1)
+        if (call->args[i].kind != WEFT_I_ARG_NUMBER)
             continue;
         weft_i_convert(dtype, &element, WEFT_F64, &call->args[i].number, 1);
         weft_i_convert(WEFT_F64, &back, dtype, &element, 1);
@@ -86,28 +86,61 @@ static weft_dtype made_by(const weft_i_op_call *call)
                : call->result.compute;
 }
 
-weft_status weft_i_pointwise_run(weft_i_op_call *call)
+/* Whether all tensors are packed and have as many elements as the result: then so are their
+ * elements, one after the other. */
+static bool is_one_run(const weft_i_op_call *call)
+{
+    const weft_tensor *out = call->out;
+    bool same = out->packed;
+    for (int i = 0; same && i < call->op->arity; i++) {
+        const weft_i_arg *arg = &call->args[i];
+        same = arg->kind != WEFT_I_ARG_TENSOR ||
+               (arg->tensor->packed && arg->tensor->numel == out->numel);
+    }
+    return same;
+}
+
+static void run_at_once(const weft_i_op_call *call, const weft_i_pointwise *what, uint64_t *number)
+{
+    char *data[WEFT_I_LOOP_OPERANDS] = {weft_i_tensor_data(call->out)};
+    int64_t stride[WEFT_I_LOOP_OPERANDS] = {(int64_t)weft_i_dtype_size(what->out)};
+    int n = call->op->arity;
+    for (int i = 0; i < n; i++) {
+        bool tensor = call->args[i].kind == WEFT_I_ARG_TENSOR;
+        data[i + 1] = tensor ? weft_i_tensor_data(call->args[i].tensor) : (char *)&number[i];
+        stride[i + 1] = tensor ? (int64_t)weft_i_dtype_size(what->in[i]) : 0;
+    }
+    weft_i_pointwise_run_one(what, n, (size_t)call->out->numel, data, stride);
+}
+
+static void run_strided(const weft_i_op_call *call, const weft_i_pointwise *what, uint64_t *number)
 {
     weft_i_loop loop = weft_i_loop_over(call->out);
+    for (int i = 0; i < call->op->arity; i++) {
+        if (call->args[i].kind == WEFT_I_ARG_TENSOR)
+            weft_i_loop_add(&loop, call->args[i].tensor);
+        else
+            weft_i_loop_add_value(&loop, &number[i]);
+    }
+    weft_i_pointwise_each(&loop, what);
+}
+
+weft_status weft_i_pointwise_run(weft_i_op_call *call)
+{
     uint64_t number[WEFT_I_POINTWISE_INPUTS];
-    weft_i_pointwise what = {.kernel =
-                                 weft_i_pointwise_find(call->op->kernel, call->result.compute),
-                             .made = made_by(call),
-                             .out = call->out->dtype};
-    for (int i = 0; i <= last_arg(call); i++) {
+    weft_i_pointwise what;
+    what.kernel = weft_i_pointwise_find(call->op->kernel, call->result.compute);
+    what.made = made_by(call);
+    what.out = call->out->dtype;
+    for (int i = 0; i < call->op->arity; i++) {
         const weft_i_arg *arg = &call->args[i];
         bool condition = call->op->shape == weft_i_where_shape && i == 0;
         what.taken[i] = condition ? WEFT_BOOL : call->result.compute;
-        if (arg->kind == WEFT_I_ARG_TENSOR) {
-            what.in[i] = arg->tensor->dtype;
-            weft_i_loop_add(&loop, arg->tensor);
-        } else {
-            what.in[i] = what.taken[i];
+        what.in[i] = arg->kind == WEFT_I_ARG_TENSOR ? arg->tensor->dtype : what.taken[i];
+        if (arg->kind != WEFT_I_ARG_TENSOR)
             weft_i_convert(what.taken[i], &number[i], WEFT_F64, &arg->number, 1);
-            weft_i_loop_add_value(&loop, &number[i]);
-        }
     }
-    weft_i_pointwise_each(&loop, &what);
+    (is_one_run(call) ? run_at_once : run_strided)(call, &what, number);
     return WEFT_OK;
 }
 

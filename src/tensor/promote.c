@@ -21,10 +21,32 @@ static weft_dtype dtype_of(const weft_i_arg *arg)
     return arg->number == floor(arg->number) && fabs(arg->number) < 0x1p63 ? WEFT_I64 : WEFT_F32;
 }
 
+/* The common case: one dtype for all tensors, which have dimensions, and no number that could
+ * change it. */
+static bool all_alike(const weft_i_op_call *call, int first, int last, weft_dtype *out)
+{
+    bool found = false;
+    for (int i = first; i <= last; i++) {
+        const weft_i_arg *arg = &call->args[i];
+        if (arg->kind != WEFT_I_ARG_TENSOR)
+            continue;
+        if (!arg->tensor->ndim || (found && arg->tensor->dtype != *out))
+            return false;
+        *out = arg->tensor->dtype;
+        found = true;
+    }
+    bool numbers = false;
+    for (int i = first; i <= last; i++)
+        numbers |= call->args[i].kind == WEFT_I_ARG_NUMBER;
+    return found && (!numbers || weft_i_dtype_is_float(*out));
+}
+
 weft_status weft_i_promote_dtypes(const weft_i_op_call *call, int first, int last, weft_dtype *out)
 {
     bool found[LEVELS] = {false}, any = false;
     weft_dtype dtype[LEVELS];
+    if (all_alike(call, first, last, out))
+        return WEFT_OK;
     for (int i = first; i <= last; i++) {
         int level = level_of(&call->args[i]);
         weft_dtype own = dtype_of(&call->args[i]);
@@ -73,9 +95,33 @@ static void take_strides(weft_i_op_call *call, int first, int last)
     }
 }
 
+/* The common case: packed tensors of one shape, whose number of elements is far from overflow. */
+static bool take_same(weft_i_op_call *call, int first, int last)
+{
+    const weft_tensor *one = NULL;
+    for (int i = first; i <= last; i++) {
+        const weft_tensor *x = call->args[i].tensor;
+        if (call->args[i].kind != WEFT_I_ARG_TENSOR || x == one)
+            continue;
+        if (!x->packed || (one && (x->ndim != one->ndim ||
+                                   memcmp(x->dim, one->dim, (size_t)x->ndim * sizeof *x->dim))))
+            return false;
+        one = x;
+    }
+    if (!one || one->numel > (int64_t)1 << 50 || one->numel == 0)
+        return false;
+    call->result.shape.ndim = one->ndim;
+    for (int i = 0; i < one->ndim; i++)
+        call->result.shape.dim[i] = one->dim[i];
+    weft_i_shape_strides(call->result.shape, call->result.stride);
+    return true;
+}
+
 weft_status weft_i_promote_shapes(weft_i_op_call *call, int first, int last)
 {
     weft_i_result *result = &call->result;
+    if (take_same(call, first, last))
+        return WEFT_OK;
     result->shape = (weft_shape){0, {0}};
     for (int i = first; i <= last; i++)
         if (call->args[i].kind == WEFT_I_ARG_TENSOR)

@@ -33,7 +33,7 @@ void *weft_i_object_hold(void *pointer)
 void weft_i_object_drop(void *pointer)
 {
     weft_i_object *object = pointer;
-    if (object && atomic_fetch_sub_explicit(&object->references, 1, memory_order_acq_rel) == 1)
+    if (object && weft_i_object_give_up(&object->references))
         object->destroy(object);
 }
 

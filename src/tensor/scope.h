@@ -56,6 +56,17 @@ void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)
 void *weft_i_object_hold(void *object);
 void weft_i_object_drop(void *object);
 
+/*
+ * Counts one reference less; whether it was the last.  The only one left cannot become two by
+ * itself, so a load will do then.  Acquire, and acq_rel: the last owner sees all writes of the
+ * others.
+ */
+static inline bool weft_i_object_give_up(atomic_int *references)
+{
+    return atomic_load_explicit(references, memory_order_acquire) == 1 ||
+           atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
+}
+
 /* Drops a reference unless it is the last one; false then.  For who must not destroy the object
  * where it stands. */
 bool weft_i_object_drop_shared(void *object);

@@ -16,6 +16,7 @@
 
 enum { CPU_ALIGNMENT = 64 };    /* a cache line, and the widest vector register */
 enum { PAGES_FROM = 16 << 10 }; /* at a page from here on: copies between such are quickest */
+enum { INLINE_MOST = WEFT_I_HAS_SHELF ? 512 : 0 }; /* bytes of data in the storage's own block */
 
 static void *cpu_alloc(weft_device device, size_t bytes)
 {
@@ -45,9 +46,21 @@ static const weft_i_allocator cpu_allocator = {cpu_alloc, cpu_free, cpu_copy};
 /* Meta storages count bytes; the empty table marks them as resizable. */
 static const weft_i_allocator meta_allocator = {NULL, NULL, NULL};
 
+static const weft_i_allocator *allocators[] = {&cpu_allocator, &meta_allocator, NULL};
+enum { KINDS = sizeof allocators / sizeof *allocators };
+
+void weft_i_storage_add_allocator(int kind, const weft_i_allocator *table)
+{
+    allocators[kind] = table;
+}
+
+/* CPU and meta are one device each. */
 static const weft_i_allocator *allocator_of(weft_device device)
 {
-    return device == WEFT_CPU ? &cpu_allocator : device == WEFT_META ? &meta_allocator : NULL;
+    int kind = weft_i_device_kind(device);
+    if (kind < 0 || kind >= KINDS || (kind < 2 && device & 0xffff))
+        return NULL;
+    return allocators[kind];
 }
 
 const char *weft_device_name(weft_device device, char out[16])
@@ -65,26 +78,50 @@ const char *weft_device_name(weft_device device, char out[16])
     return out;
 }
 
+/* Where data in the storage's own block lie. */
+static void *inline_data(weft_storage *storage)
+{
+    uintptr_t end = (uintptr_t)(storage + 1);
+    return (char *)storage +
+           ((end + CPU_ALIGNMENT - 1) / CPU_ALIGNMENT * CPU_ALIGNMENT - (uintptr_t)storage);
+}
+
+static void free_data(weft_storage *storage)
+{
+    if (storage->data && storage->data != inline_data(storage))
+        storage->allocator->free(storage->device, storage->data, storage->bytes);
+}
+
+/* The last part of a storage to go. */
+static void destroy_version(weft_i_object *object)
+{
+    weft_i_object_free((weft_i_object *)((char *)object - offsetof(weft_storage, version)));
+}
+
 static void destroy(weft_i_object *object)
 {
     weft_storage *storage = (weft_storage *)object;
     weft_i_claim_end_all(storage);
     pthread_mutex_destroy(&storage->claims_lock);
-    if (storage->allocator && storage->data)
-        storage->allocator->free(storage->device, storage->data, storage->bytes);
-    if (!storage->allocator && storage->release)
+    if (storage->allocator)
+        free_data(storage);
+    else if (storage->release)
         storage->release(storage->release_argument);
-    weft_i_object_free(object);
+    weft_i_object_drop(&storage->version);
 }
 
-/* The object alone; NULL and an error if memory runs out. */
-static weft_storage *new_storage(weft_device device)
+/* The object alone, with room behind it; NULL and an error if memory runs out. */
+static weft_storage *new_storage(weft_device device, size_t room)
 {
-    weft_storage *storage = weft_i_object_new_unscoped(WEFT_I_STORAGE, sizeof *storage, destroy);
+    weft_storage *storage =
+        weft_i_object_new_unscoped(WEFT_I_STORAGE, sizeof *storage + room, destroy);
     if (!storage)
         return NULL;
     storage->device = device;
-    pthread_mutex_init(&storage->claims_lock, NULL);
+    storage->version.head.kind = WEFT_I_TENSOR; /* it has no kind of its own */
+    storage->version.head.destroy = destroy_version;
+    atomic_init(&storage->version.head.references, 1);
+    storage->claims_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     return storage;
 }
 
@@ -103,11 +140,14 @@ weft_storage *weft_i_storage_new(weft_device device, size_t bytes)
         return weft_i_null(WEFT_ERR_UNSUPPORTED,
                            "device %s has no memory in this build (there are cpu and meta)",
                            weft_device_name(device, name));
-    weft_storage *storage = new_storage(device);
+    bool within = device == WEFT_CPU && bytes && bytes <= INLINE_MOST;
+    weft_storage *storage = new_storage(device, within ? bytes + CPU_ALIGNMENT - 1 : 0);
     if (!storage)
         return NULL;
     storage->allocator = allocator;
-    if (bytes && allocator->alloc && !(storage->data = allocator->alloc(device, bytes))) {
+    if (within) {
+        storage->data = inline_data(storage);
+    } else if (bytes && allocator->alloc && !(storage->data = allocator->alloc(device, bytes))) {
         no_memory(device, bytes);
         weft_i_object_drop(storage);
         return NULL;
@@ -121,7 +161,7 @@ weft_storage *weft_i_storage_wrap(void *data, size_t bytes, weft_device device,
 {
     if (!data && bytes)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "cannot wrap %zu bytes at NULL", bytes);
-    weft_storage *storage = new_storage(device);
+    weft_storage *storage = new_storage(device, 0);
     if (!storage)
         return NULL;
     storage->data = data;
@@ -170,8 +210,7 @@ weft_status weft_storage_resize(weft_storage *storage, size_t bytes)
     size_t kept = bytes < storage->bytes ? bytes : storage->bytes;
     if (data && kept)
         allocator->copy(storage->device, data, storage->data, kept);
-    if (storage->data)
-        allocator->free(storage->device, storage->data, storage->bytes);
+    free_data(storage);
     storage->data = data;
     storage->bytes = bytes;
     return WEFT_OK;

@@ -16,8 +16,25 @@ typedef struct weft_i_allocator {
     void (*copy)(weft_device device, void *to, const void *from, size_t bytes);
 } weft_i_allocator;
 
+/* Where the memory of devices of `kind` comes from (a kind of weft_device); `table` stays the
+ * caller's.  For floors that bring a device, before there is more than one thread. */
+void weft_i_storage_add_allocator(int kind, const weft_i_allocator *table);
+
+/* Counts the writes in place; shared by all views of one tensor. */
+typedef struct weft_i_version {
+    weft_i_object head;
+    atomic_int_least64_t count; /* relaxed: a tensor is used by one thread at a time; atomic for the
+                                   sake of readers */
+} weft_i_version;
+
+/*
+ * One allocation with the counter of its first tensor, and with its data if they are few.  The
+ * counter holds the memory and the storage holds the counter, so tensors that have both need only
+ * hold the storage.
+ */
 struct weft_storage {
     weft_i_object head;
+    weft_i_version version;
     weft_device device;
     bool read_only; /* writes through any tensor are refused */
     void *data;     /* NULL if bytes == 0 or the device is meta */

@@ -35,68 +35,68 @@ const char *weft_i_shape_text(weft_shape shape, char out[WEFT_I_SHAPE_TEXT])
     return out;
 }
 
-void weft_i_shape_strides(weft_shape shape, int64_t *strides)
-{
-    uint64_t step = 1; /* may wrap round if the shape is still to be checked */
-    for (int i = shape.ndim - 1; i >= 0; i--) {
-        strides[i] = (int64_t)step;
-        step *= shape.dim[i] > 1 ? (uint64_t)shape.dim[i] : 1;
-    }
-}
-
-/* The product of the sizes, an empty dimension counting as 1 (so that row-major strides are checked
- * too). */
-static bool count_fits(weft_shape shape, int64_t size)
-{
-    int64_t count = size;
-    for (int i = 0; i < shape.ndim; i++)
-        if (__builtin_mul_overflow(count, shape.dim[i] ? shape.dim[i] : 1, &count))
-            return false;
-    return true;
-}
-
 /* Bytes from the first element to the end of the last; false on overflow. */
-static bool extent_fits(weft_shape shape, const int64_t *strides, int64_t offset, int64_t size,
-                        int64_t *out)
+static bool extent_fits(const weft_shape *shape, const int64_t *strides, int64_t offset,
+                        int64_t size, int64_t *out)
 {
     int64_t last = offset, reach = 0;
-    for (int i = 0; i < shape.ndim; i++)
-        if (shape.dim[i] > 1 && (__builtin_mul_overflow(shape.dim[i] - 1, strides[i], &reach) ||
-                                 __builtin_add_overflow(last, reach, &last)))
+    for (int i = 0; i < shape->ndim; i++)
+        if (shape->dim[i] > 1 && (__builtin_mul_overflow(shape->dim[i] - 1, strides[i], &reach) ||
+                                  __builtin_add_overflow(last, reach, &last)))
             return false;
     return !__builtin_add_overflow(last, 1, &last) && !__builtin_mul_overflow(last, size, out);
 }
 
-static weft_status check_extent(const char *what, weft_dtype dtype, weft_shape shape,
-                                const int64_t *strides, int64_t offset)
+static weft_status refuse_extent(const char *what, weft_dtype dtype, const weft_shape *shape)
 {
     char text[WEFT_I_SHAPE_TEXT];
-    int64_t bytes = 0, size = (int64_t)weft_dtype_size(dtype);
-    if (!count_fits(shape, size) || (strides && !extent_fits(shape, strides, offset, size, &bytes)))
-        return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "%s: a tensor of shape %s of %s has more bytes than can be counted",
-                           what, weft_i_shape_text(shape, text), weft_dtype_name(dtype));
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: a tensor of shape %s of %s has more bytes than can be counted", what,
+                       weft_i_shape_text(*shape, text), weft_dtype_name(dtype));
+}
+
+static weft_status refuse_shape(const char *what, weft_dtype dtype, const weft_shape *shape,
+                                const int64_t *strides)
+{
+    char text[WEFT_I_SHAPE_TEXT];
+    if (!weft_i_dtype_valid(dtype))
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: %d is not a dtype", what, dtype);
+    if (shape->ndim < 0 || shape->ndim > WEFT_MAX_DIMS)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %d dimensions; a tensor has 0 to %d", what,
+                           shape->ndim, WEFT_MAX_DIMS);
+    for (int i = 0; i < shape->ndim; i++)
+        if (strides && strides[i] < 0)
+            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: stride %lld of dimension %d is negative",
+                               what, (long long)strides[i], i);
+    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: shape %s has a negative size", what,
+                       weft_i_shape_text(*shape, text));
+}
+
+/* Of a shape and row-major or other strides; see weft_i_shape_check. */
+static weft_status check_layout(const char *what, weft_dtype dtype, const weft_shape *shape,
+                                const int64_t *strides, int64_t offset)
+{
+    if (!weft_i_dtype_valid(dtype) || shape->ndim < 0 || shape->ndim > WEFT_MAX_DIMS)
+        return refuse_shape(what, dtype, shape, strides);
+    int64_t signs = 0, bytes = (int64_t)weft_i_dtype_size(dtype), count = bytes;
+    bool fits = true;
+    for (int i = 0; i < shape->ndim; i++) {
+        int64_t size = shape->dim[i];
+        signs |= size | (strides ? strides[i] : 0);
+        /* An empty dimension counts as 1, so that row-major strides are checked too. */
+        fits &= !__builtin_mul_overflow(count, size ? size : 1, &count);
+    }
+    if (signs < 0)
+        return refuse_shape(what, dtype, shape, strides);
+    if (!fits || (strides && !extent_fits(shape, strides, offset, bytes, &bytes)))
+        return refuse_extent(what, dtype, shape);
     return WEFT_OK;
 }
 
 weft_status weft_i_shape_check(const char *what, weft_dtype dtype, weft_shape shape,
                                const int64_t *strides)
 {
-    char text[WEFT_I_SHAPE_TEXT];
-    if (!weft_i_dtype_valid(dtype))
-        return weft_i_fail(WEFT_ERR_TYPE, "%s: %d is not a dtype", what, dtype);
-    if (shape.ndim < 0 || shape.ndim > WEFT_MAX_DIMS)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %d dimensions; a tensor has 0 to %d", what,
-                           shape.ndim, WEFT_MAX_DIMS);
-    for (int i = 0; i < shape.ndim; i++) {
-        if (shape.dim[i] < 0)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: shape %s has a negative size", what,
-                               weft_i_shape_text(shape, text));
-        if (strides && strides[i] < 0)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: stride %lld of dimension %d is negative",
-                               what, (long long)strides[i], i);
-    }
-    return check_extent(what, dtype, shape, strides, 0);
+    return check_layout(what, dtype, &shape, strides, 0);
 }
 
 static void destroy_version(weft_i_object *object)
@@ -104,11 +104,30 @@ static void destroy_version(weft_i_object *object)
     weft_i_object_free(object);
 }
 
+/* The storage's own counter lives as long as the storage. */
+static bool holds_version(const weft_tensor *x)
+{
+    return x->version != &x->storage->version;
+}
+
+void weft_i_tensor_set_storage(weft_tensor *x, weft_storage *storage)
+{
+    weft_storage *old = x->storage;
+    if (!holds_version(x))
+        weft_i_object_hold(x->version);
+    x->storage = weft_i_object_hold(storage);
+    if (!holds_version(x))
+        weft_i_object_drop(x->version);
+    weft_i_object_drop(old);
+}
+
 static void destroy_tensor(weft_i_object *object)
 {
     weft_tensor *tensor = (weft_tensor *)object;
+    weft_i_object_drop(tensor->grad);
+    if (holds_version(tensor))
+        weft_i_object_drop(tensor->version);
     weft_i_object_drop(tensor->storage);
-    weft_i_object_drop(tensor->version);
     weft_i_object_free(object);
 }
 
@@ -118,12 +137,56 @@ static weft_i_version *new_version(void)
     return weft_i_object_new_unscoped(WEFT_I_TENSOR, sizeof(weft_i_version), destroy_version);
 }
 
+void weft_i_tensor_measure(weft_tensor *x)
+{
+    int64_t step = 1, last = x->offset;
+    bool packed = true;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        packed &= x->dim[i] == 1 || x->stride[i] == step;
+        last += (x->dim[i] - 1) * x->stride[i];
+        step *= x->dim[i];
+    }
+    x->numel = step;
+    x->packed = packed || step == 0;
+    x->end = step ? (size_t)(last + 1) * weft_i_dtype_size(x->dtype) : 0;
+}
+
+/* Of what was checked; takes over the reference on the storage, also if it fails.  A version is
+ * made if it is NULL. */
+static weft_tensor *new_tensor(weft_storage *storage, weft_i_version *version, weft_dtype dtype,
+                               const weft_shape *shape, const int64_t *strides, int64_t offset)
+{
+    weft_tensor *tensor = weft_i_object_new(WEFT_I_TENSOR, sizeof *tensor, destroy_tensor);
+    if (!tensor) {
+        weft_i_object_drop(storage);
+        return NULL;
+    }
+    tensor->storage = storage;
+    tensor->version = version ? version : new_version();
+    if (!tensor->version) {
+        tensor->version = &storage->version;
+        weft_release(tensor);
+        return NULL;
+    }
+    if (version && holds_version(tensor))
+        weft_i_object_hold(version);
+    tensor->dtype = dtype;
+    tensor->ndim = shape->ndim;
+    tensor->offset = offset;
+    for (int i = 0; i < shape->ndim; i++) {
+        tensor->dim[i] = shape->dim[i];
+        tensor->stride[i] = strides[i];
+    }
+    weft_i_tensor_measure(tensor);
+    return tensor;
+}
+
 weft_tensor *weft_i_tensor_new_view(weft_storage *storage, weft_i_version *version,
                                     weft_dtype dtype, weft_shape shape, const int64_t *strides,
                                     int64_t offset)
 {
     int64_t row_major[WEFT_MAX_DIMS];
-    if (weft_i_shape_check("tensor", dtype, shape, strides) < 0)
+    if (!strides && check_layout("tensor", dtype, &shape, NULL, 0) < 0)
         return NULL;
     if (!strides) {
         weft_i_shape_strides(shape, row_major);
@@ -132,23 +195,9 @@ weft_tensor *weft_i_tensor_new_view(weft_storage *storage, weft_i_version *versi
     if (offset < 0)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "tensor: offset %lld is negative",
                            (long long)offset);
-    if (check_extent("tensor", dtype, shape, strides, offset) < 0)
+    if (check_layout("tensor", dtype, &shape, strides, offset) < 0)
         return NULL;
-    weft_tensor *tensor = weft_i_object_new(WEFT_I_TENSOR, sizeof *tensor, destroy_tensor);
-    if (!tensor)
-        return NULL;
-    tensor->storage = weft_i_object_hold(storage);
-    tensor->version = version ? weft_i_object_hold(version) : new_version();
-    if (!tensor->version) {
-        weft_release(tensor);
-        return NULL;
-    }
-    tensor->dtype = dtype;
-    tensor->ndim = shape.ndim;
-    tensor->offset = offset;
-    memcpy(tensor->dim, shape.dim, (size_t)shape.ndim * sizeof *shape.dim);
-    memcpy(tensor->stride, strides, (size_t)shape.ndim * sizeof *strides);
-    return tensor;
+    return new_tensor(weft_i_object_hold(storage), version, dtype, &shape, strides, offset);
 }
 
 weft_tensor *weft_i_tensor_new_strided(weft_storage *storage, weft_dtype dtype, weft_shape shape,
@@ -157,23 +206,30 @@ weft_tensor *weft_i_tensor_new_strided(weft_storage *storage, weft_dtype dtype, 
     return weft_i_tensor_new_view(storage, NULL, dtype, shape, strides, offset);
 }
 
+weft_tensor *weft_i_tensor_new_within(weft_tensor *base, bool fresh_version,
+                                      const weft_shape *shape, const int64_t *strides,
+                                      int64_t offset)
+{
+    return new_tensor(weft_i_object_hold(base->storage), fresh_version ? NULL : base->version,
+                      base->dtype, shape, strides, offset);
+}
+
 weft_tensor *weft_i_tensor_new(weft_dtype dtype, weft_device device, weft_shape shape,
                                const int64_t *strides)
 {
     int64_t row_major[WEFT_MAX_DIMS], bytes = 0;
-    if (weft_i_shape_check("tensor", dtype, shape, strides) < 0)
+    if (check_layout("tensor", dtype, &shape, strides, 0) < 0)
         return NULL;
     if (!strides) {
         weft_i_shape_strides(shape, row_major);
         strides = row_major;
     }
     if (weft_i_shape_numel(shape))
-        extent_fits(shape, strides, 0, (int64_t)weft_dtype_size(dtype), &bytes);
+        extent_fits(&shape, strides, 0, (int64_t)weft_i_dtype_size(dtype), &bytes);
     weft_storage *storage = weft_i_storage_new(device, (size_t)bytes);
-    weft_tensor *tensor =
-        storage ? weft_i_tensor_new_strided(storage, dtype, shape, strides, 0) : NULL;
-    weft_i_object_drop(storage);
-    return tensor;
+    if (!storage)
+        return NULL;
+    return new_tensor(storage, &storage->version, dtype, &shape, strides, 0);
 }
 
 /* The dimensions of more than one element, by falling stride; returns how many. */
@@ -221,11 +277,9 @@ bool weft_i_tensor_overlaps_itself(const weft_tensor *x)
 
 void weft_i_tensor_range(const weft_tensor *x, size_t *begin, size_t *end)
 {
-    int64_t bytes = 0, size = (int64_t)weft_dtype_size(x->dtype);
-    *begin = *end = (size_t)(x->offset * size);
-    if (weft_i_tensor_numel(x) &&
-        extent_fits(weft_i_tensor_shape(x), x->stride, x->offset, size, &bytes))
-        *end = (size_t)bytes;
+    int64_t size = (int64_t)weft_i_dtype_size(x->dtype);
+    *begin = (size_t)(x->offset * size);
+    *end = x->numel ? x->end : *begin;
 }
 
 bool weft_i_tensor_ranges_meet(const weft_tensor *a, const weft_tensor *b)
@@ -250,20 +304,15 @@ bool weft_i_tensor_same_view(const weft_tensor *a, const weft_tensor *b)
     return weft_i_tensor_data(a) == weft_i_tensor_data(b);
 }
 
-weft_status weft_i_tensor_check_fits(const char *what, const weft_tensor *x)
+weft_status weft_i_tensor_refuse(const char *what, const weft_tensor *x)
 {
-    size_t begin, end;
     char text[WEFT_I_SHAPE_TEXT];
-    WEFT_TRY(weft_i_storage_ready(x->storage, false));
-    weft_i_tensor_range(x, &begin, &end);
-    if (begin == end || end <= x->storage->bytes)
-        return WEFT_OK;
     return weft_i_fail(WEFT_ERR_STATE,
                        "%s: a %s tensor of shape %s needs %zu bytes but its storage has %zu; it "
                        "was freed or resized "
                        "(weft_storage_resize)",
                        what, weft_dtype_name(x->dtype),
-                       weft_i_shape_text(weft_i_tensor_shape(x), text), end, x->storage->bytes);
+                       weft_i_shape_text(weft_i_tensor_shape(x), text), x->end, x->storage->bytes);
 }
 
 int weft_i_dim_wrap(const char *what, int64_t dim, int ndim)

@@ -11,23 +11,27 @@
 
 #include <stdatomic.h>
 
-/* Counts the writes in place; shared by all views of one tensor. */
-typedef struct weft_i_version {
-    weft_i_object head;
-    atomic_int_least64_t count; /* relaxed: a tensor is used by one thread at a time; atomic for the
-                                   sake of readers */
-} weft_i_version;
-
 struct weft_tensor {
     weft_i_object head;
     weft_storage *storage;
     weft_i_version *version;
+    weft_i_object *grad; /* what the floor that owns gradients knows about it; NULL: nothing */
     weft_dtype dtype;
     int ndim;
     int64_t dim[WEFT_MAX_DIMS];
     int64_t stride[WEFT_MAX_DIMS]; /* elements, never negative */
     int64_t offset;                /* elements */
+    /* What follows from those, by weft_i_tensor_measure. */
+    int64_t numel;
+    size_t end;  /* byte of the storage behind the last element; 0 if there are none */
+    bool packed; /* row-major without gaps */
 };
+
+/* Gives the tensor another storage; its counter stays. */
+void weft_i_tensor_set_storage(weft_tensor *x, weft_storage *storage);
+
+/* To be called after shape, strides or offset were changed. */
+void weft_i_tensor_measure(weft_tensor *x);
 
 /*
  * A tensor in the current scope over `storage`, of which it takes its own reference.  `strides`
@@ -40,6 +44,12 @@ weft_tensor *weft_i_tensor_new_view(weft_storage *storage, weft_i_version *versi
 weft_tensor *weft_i_tensor_new_strided(weft_storage *storage, weft_dtype dtype, weft_shape shape,
                                        const int64_t *strides, int64_t offset);
 
+/* A view of the same dtype that has no element which `base` has not, and none twice: nothing is
+ * left to be checked. */
+weft_tensor *weft_i_tensor_new_within(weft_tensor *base, bool fresh_version,
+                                      const weft_shape *shape, const int64_t *strides,
+                                      int64_t offset);
+
 /* A tensor with a new storage that just fits it; content undefined. */
 weft_tensor *weft_i_tensor_new(weft_dtype dtype, weft_device device, weft_shape shape,
                                const int64_t *strides);
@@ -48,7 +58,15 @@ weft_tensor *weft_i_tensor_new(weft_dtype dtype, weft_device device, weft_shape 
  * caller. */
 weft_status weft_i_shape_check(const char *what, weft_dtype dtype, weft_shape shape,
                                const int64_t *strides);
-void weft_i_shape_strides(weft_shape shape, int64_t *strides); /* row-major */
+/* Row-major. */
+static inline void weft_i_shape_strides(weft_shape shape, int64_t *strides)
+{
+    int64_t step = 1;
+    for (int i = shape.ndim - 1; i >= 0; i--) {
+        strides[i] = step;
+        step *= shape.dim[i] > 1 ? shape.dim[i] : 1;
+    }
+}
 int64_t weft_i_shape_numel(weft_shape shape);
 bool weft_i_shape_equal(weft_shape a, weft_shape b);
 /* "[2, 3]"; `out` holds any shape. */
@@ -57,8 +75,9 @@ const char *weft_i_shape_text(weft_shape shape, char out[WEFT_I_SHAPE_TEXT]);
 
 static inline weft_shape weft_i_tensor_shape(const weft_tensor *x)
 {
-    weft_shape shape = {x->ndim, {0}};
-    for (int i = 0; i < x->ndim; i++)
+    weft_shape shape;
+    shape.ndim = x->ndim;
+    for (int i = 0; i < WEFT_MAX_DIMS; i++) /* a tensor's memory starts as zeros */
         shape.dim[i] = x->dim[i];
     return shape;
 }
@@ -108,11 +127,24 @@ bool weft_i_tensor_ranges_meet(const weft_tensor *a, const weft_tensor *b);
 /* Same storage, offset, shape and strides. */
 bool weft_i_tensor_same_view(const weft_tensor *a, const weft_tensor *b);
 
+/* WEFT_ERR_STATE unless every element lies inside the storage; `what` names the caller. */
+weft_status weft_i_tensor_refuse(const char *what, const weft_tensor *x);
+
+static inline weft_status weft_i_tensor_fits(const char *what, const weft_tensor *x)
+{
+    return __builtin_expect(x->end <= x->storage->bytes, 1) ? WEFT_OK
+                                                            : weft_i_tensor_refuse(what, x);
+}
+
 /*
  * Call it before reading data (and weft_i_storage_ready as well before writing it): waits for what
- * is under way on the memory; WEFT_ERR_STATE unless every element lies inside the storage.
+ * is under way on the memory, then as weft_i_tensor_fits.
  */
-weft_status weft_i_tensor_check_fits(const char *what, const weft_tensor *x);
+static inline weft_status weft_i_tensor_check_fits(const char *what, const weft_tensor *x)
+{
+    weft_status status = weft_i_storage_ready(x->storage, false);
+    return status < 0 ? status : weft_i_tensor_fits(what, x);
+}
 
 /* Turns -1 into the last dimension; -1 and an error if there is no such dimension among `ndim`. */
 int weft_i_dim_wrap(const char *what, int64_t dim, int ndim);

@@ -56,12 +56,17 @@ static weft_status infer(const weft_i_op_call *call, weft_shape *shape, int64_t 
     return WEFT_OK;
 }
 
+struct layout {
+    int ndim;
+    int64_t dim[WEFT_MAX_DIMS], stride[WEFT_MAX_DIMS];
+};
+
 /*
  * Strides under which the elements of x appear in `shape`.  Dimensions of x that step evenly into
  * each other form a chunk; each chunk must be the product of some neighbouring new dimensions.
  * False if one is not.
  */
-static bool view_strides(const weft_tensor *x, weft_shape shape, int64_t *strides)
+static bool chunk_strides(const struct layout *x, weft_shape shape, int64_t *strides)
 {
     int to = shape.ndim - 1;
     for (int from = x->ndim - 1; from >= 0;) {
@@ -84,47 +89,53 @@ static bool view_strides(const weft_tensor *x, weft_shape shape, int64_t *stride
 
 /* A chunk that starts with sizes of 1 would take their stride for its step, so these are left out
  * first. */
-static weft_tensor without_ones(const weft_tensor *x)
+static bool view_strides(const weft_tensor *x, weft_shape shape, int64_t *strides)
 {
-    weft_tensor y = {.ndim = 0};
+    struct layout bare;
+    bare.ndim = 0;
     for (int i = 0; i < x->ndim; i++) {
-        y.dim[y.ndim] = x->dim[i];
-        y.stride[y.ndim] = x->stride[i];
-        y.ndim += x->dim[i] != 1;
+        bare.dim[bare.ndim] = x->dim[i];
+        bare.stride[bare.ndim] = x->stride[i];
+        bare.ndim += x->dim[i] != 1;
     }
-    return y;
+    return chunk_strides(&bare, shape, strides);
 }
 
 bool weft_i_view_is_possible(const weft_tensor *x, weft_shape shape)
 {
     int64_t strides[WEFT_MAX_DIMS];
-    weft_tensor bare = without_ones(x);
     weft_i_op_call call = {.op = &weft_i_op_view};
-    int64_t numel = weft_i_tensor_numel(x);
-    return numel == 0 || infer(&call, &shape, numel) < 0 || view_strides(&bare, shape, strides);
+    return x->packed || infer(&call, &shape, x->numel) < 0 || view_strides(x, shape, strides);
+}
+
+static bool has_shape(const weft_tensor *x, const weft_shape *shape)
+{
+    bool same = x->ndim == shape->ndim;
+    for (int i = 0; same && i < x->ndim; i++)
+        same = x->dim[i] == shape->dim[i];
+    return same;
 }
 
 weft_status weft_i_view_shape(weft_i_op_call *call)
 {
-    weft_tensor *x = same_layout(call);
-    weft_shape shape;
+    const weft_tensor *x = call->args[0].tensor;
+    weft_i_result *result = &call->result;
     char from[WEFT_I_SHAPE_TEXT], to[WEFT_I_SHAPE_TEXT];
-    int64_t numel = weft_i_tensor_numel(x);
-    WEFT_TRY(weft_i_shape_argument(call, 1, &shape));
-    WEFT_TRY(infer(call, &shape, numel));
-    weft_tensor bare = without_ones(x);
-    if (weft_i_shape_equal(shape, call->result.shape))
-        return WEFT_OK;
-    if (numel == 0)
-        weft_i_shape_strides(shape, call->result.stride);
-    else if (!view_strides(&bare, shape, call->result.stride))
+    result->dtype = x->dtype;
+    result->offset = x->offset;
+    WEFT_TRY(weft_i_shape_argument(call, 1, &result->shape));
+    WEFT_TRY(infer(call, &result->shape, x->numel));
+    if (has_shape(x, &result->shape))
+        memcpy(result->stride, x->stride, sizeof x->stride);
+    else if (x->packed)
+        weft_i_shape_strides(result->shape, result->stride);
+    else if (!view_strides(x, result->shape, result->stride))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "view: a tensor of shape %s with these strides cannot be seen as %s "
                            "without a copy; use "
                            "weft_reshape",
-                           weft_i_shape_text(call->result.shape, from),
-                           weft_i_shape_text(shape, to));
-    call->result.shape = shape;
+                           weft_i_shape_text(weft_i_tensor_shape(x), from),
+                           weft_i_shape_text(result->shape, to));
     return WEFT_OK;
 }
 
@@ -284,18 +295,19 @@ weft_status weft_i_as_strided_shape(weft_i_op_call *call)
     if (result->offset < 0)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "as_strided: offset %lld is negative",
                            (long long)result->offset);
-    weft_tensor would = {.storage = x->storage, .dtype = x->dtype, .ndim = result->shape.ndim};
+    weft_tensor would = {.dtype = x->dtype, .ndim = result->shape.ndim};
     memcpy(would.dim, result->shape.dim, sizeof would.dim);
     memcpy(would.stride, result->stride, sizeof would.stride);
-    /* Offset and extent apart, so that their sum cannot overflow. */
-    WEFT_TRY(weft_i_tensor_check_fits("as_strided", &would));
-    size_t size = weft_dtype_size(x->dtype), begin, end;
-    weft_i_tensor_range(&would, &begin, &end);
-    if (end && (size_t)result->offset > (x->storage->bytes - end) / size)
+    weft_i_tensor_measure(&would);
+    /* Offset and extent apart, so that their sum cannot overflow.  A storage that is empty now may
+     * grow before its use, as with other views. */
+    size_t size = weft_i_dtype_size(x->dtype), bytes = x->storage->bytes;
+    if (bytes && would.end &&
+        (would.end > bytes || (size_t)result->offset > (bytes - would.end) / size))
         return weft_i_fail(
             WEFT_ERR_STATE,
             "as_strided: offset %lld and %zu bytes do not fit a storage of %zu bytes",
-            (long long)result->offset, end, x->storage->bytes);
+            (long long)result->offset, would.end, bytes);
     return WEFT_OK;
 }
 
