@@ -227,6 +227,41 @@ TEST(test_matmul_linear)
     weft_clear_error();
 }
 
+/* Small floats are multiplied in panels of 256 rows: all of them, also the last, in every layout,
+ * and each result is rounded once. */
+TEST(test_matmul_panels)
+{
+    static const weft_dtype small[] = {WEFT_F16, WEFT_BF16};
+    weft_seed(5);
+    for (int k = 0; k < 4; k++) {
+        weft_dtype dtype = small[k % 2];
+        weft_tensor *a = weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(601, 33)), dtype);
+        weft_tensor *b = weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(33, 7)), dtype);
+        a = k / 2 ? weft_transpose(weft_contiguous(weft_transpose(a, 0, 1)), 0, 1) : a;
+        b = k / 2 ? weft_transpose(weft_contiguous(weft_transpose(b, 0, 1)), 0, 1) : b;
+        weft_tensor *c = weft_matmul(a, b);
+        weft_tensor *wide = weft_matmul(weft_to_dtype(a, WEFT_F64), weft_to_dtype(b, WEFT_F64));
+        CHECK(c && weft_tensor_dtype(c) == dtype);
+        for (int64_t i = 0; i < 601 * 7; i++) {
+            double step = dtype == WEFT_F16 ? 0x1p-11 : 0x1p-8, value = weft_item(wide, i);
+            CHECK_NEAR(weft_item(c, i), value, fabs(value) * step * 1.001 + 2e-5);
+        }
+    }
+}
+
+TEST(test_matmul_describe)
+{
+    weft_matmul_info info;
+    CHECK_OK(weft_matmul_describe(&info));
+    const weft_i_blas *blas = weft_i_blas_get();
+    CHECK(!strcmp(info.library, blas ? blas->name : "") && *info.small_floats);
+    CHECK(info.slow == !*info.config);
+    if (strstr(info.library, "openblas"))
+        CHECK_CONTAINS(info.config, "OpenBLAS");
+    CHECK_STATUS(weft_matmul_describe(NULL), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

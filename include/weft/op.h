@@ -151,6 +151,18 @@ WEFT_API weft_tensor *weft_matmul(weft_tensor *a, weft_tensor *b);
 /* x [..., in] times weight [out, in] transposed, plus bias [out] (or NULL). */
 WEFT_API weft_tensor *weft_linear(weft_tensor *x, weft_tensor *weight, weft_tensor *bias);
 
+/* What matrix products on the CPU are done by. */
+typedef struct weft_matmul_info {
+    const char *library;      /* "libopenblas.so.0"; "" if there is none and products are loops */
+    const char *config;       /* what the library says about itself; "" if it says nothing */
+    const char *small_floats; /* how floats of 16 and 8 bits are multiplied */
+    bool slow;                /* no library, or one that may be the reference BLAS */
+} weft_matmul_info;
+
+/* Looks for the library if no product has been done yet.  Local.  WEFT_ERR_INVALID_ARG if `out` is
+ * NULL. */
+WEFT_API weft_status weft_matmul_describe(weft_matmul_info *out);
+
 /* -- comparing tensors
  * -----------------------------------------------------------------------------------------------
  */

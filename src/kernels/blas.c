@@ -10,6 +10,7 @@
 #include "base/os.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,20 @@ static void take(void *library, const char *name, void *function)
 {
     void *symbol = WEFT_OS->dlsym(library, name);
     memcpy(function, &symbol, sizeof symbol);
+}
+
+/* OpenBLAS and those made from it name themselves and the kernels they chose. */
+static void ask_config(void *library)
+{
+    char *(*config)(void) = NULL, *(*core)(void) = NULL;
+    take(library, "openblas_get_config", &config);
+    take(library, "openblas_get_corename", &core);
+    if (config)
+        snprintf(blas.config, sizeof blas.config, "%s", config());
+    /* Newer ones have the core in the text already. */
+    size_t used = strlen(blas.config);
+    if (config && core && !strstr(blas.config, core()))
+        snprintf(blas.config + used, sizeof blas.config - used, " %s", core());
 }
 
 static bool load(const char *name)
@@ -38,7 +53,9 @@ static bool load(const char *name)
     if (set_threads && !getenv("OPENBLAS_NUM_THREADS"))
         set_threads(1);
     blas.name = name;
-    weft_i_log(WEFT_LOG_INFO, "matrix products by %s", name);
+    ask_config(library);
+    if (*blas.config)
+        weft_i_log(WEFT_LOG_INFO, "matrix products by %s: %s", name, blas.config);
     return true;
 }
 
@@ -54,8 +71,16 @@ static void find(void)
         return;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (load(names[i]))
+        if (load(names[i])) {
+            if (!*blas.config)
+                weft_i_log(
+                    WEFT_LOG_WARN,
+                    "matrix products by %s, which is not OpenBLAS but perhaps the reference "
+                    "BLAS, many times slower (Debian: install libopenblas0-pthread; WEFT_BLAS "
+                    "names another library and silences this)",
+                    names[i]);
             return;
+        }
     weft_i_log(WEFT_LOG_INFO,
                "no CBLAS library found (Debian: libopenblas0); matrix products are slow loops");
 }

@@ -14,6 +14,9 @@ typedef struct weft_i_blas {
                   const double *a, int lda, const double *b, int ldb, double beta, double *c,
                   int ldc);
     const char *name; /* the library */
+    /* What it says about itself: version, options and the processor it chose its kernels for; ""
+     * if it says nothing.  Then it may be the reference BLAS, which is slow. */
+    char config[192];
 } weft_i_blas;
 
 /* NULL if no library was found; then products are done by loops. */

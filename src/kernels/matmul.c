@@ -18,6 +18,7 @@
 /* The loop works on this many values of k and columns at a time, so that the part of b stays in
  * cache. */
 enum { BLOCK_K = 128, BLOCK_N = 512 };
+enum { PANEL = 256 }; /* rows of small floats that are widened at a time */
 
 static weft_dtype compute_of(weft_dtype dtype)
 {
@@ -178,9 +179,52 @@ static weft_status multiply(const weft_i_blas *blas, const weft_i_matrix *out,
                  : weft_i_fail(WEFT_ERR_NO_MEMORY, "matmul: no memory for a copy of an operand");
 }
 
+/* Rows [from, to) of x. */
+static weft_i_matrix rows_of(const weft_i_matrix *x, int64_t from, int64_t to)
+{
+    weft_i_matrix part = *x;
+    part.rows = to - from;
+    part.data += from * x->row_stride * (int64_t)weft_dtype_size(x->dtype);
+    return part;
+}
+
+/*
+ * Floats of 16 and 8 bits by BLAS: b becomes f32 as a whole, a and the result a panel of rows at a
+ * time, so that a panel is still in a cache when it is multiplied and rounded, and little memory is
+ * needed.
+ */
+static weft_status multiply_panels(const weft_i_blas *blas, const weft_i_matrix *out,
+                                   const weft_i_matrix *a, const weft_i_matrix *b)
+{
+    void *memory_b = NULL, *memory_a = NULL, *memory_z = NULL;
+    weft_i_matrix y, x, z, first_a = rows_of(a, 0, PANEL), first_z = rows_of(out, 0, PANEL);
+    bool ready = prepare(&y, &memory_b, WEFT_F32, b, true) &&
+                 allocate(&x, &memory_a, WEFT_F32, &first_a) &&
+                 allocate(&z, &memory_z, WEFT_F32, &first_z);
+    for (int64_t i = 0; ready && i < out->rows; i += PANEL) {
+        int64_t end = i + PANEL < out->rows ? i + PANEL : out->rows;
+        weft_i_matrix from = rows_of(a, i, end), to = rows_of(out, i, end);
+        x.rows = z.rows = end - i;
+        copy(&x, &from);
+        by_blas(blas, &z, &x, &y);
+        copy(&to, &z);
+    }
+    WEFT_OS->free(memory_a);
+    WEFT_OS->free(memory_b);
+    WEFT_OS->free(memory_z);
+    return ready ? WEFT_OK
+                 : weft_i_fail(WEFT_ERR_NO_MEMORY, "matmul: no memory for a copy of an operand");
+}
+
 weft_status weft_i_matmul(const weft_i_matrix *out, const weft_i_matrix *a, const weft_i_matrix *b)
 {
-    return multiply(compute_of(out->dtype) == WEFT_I64 ? NULL : weft_i_blas_get(), out, a, b);
+    const weft_i_blas *blas = compute_of(out->dtype) == WEFT_I64 ? NULL : weft_i_blas_get();
+    bool panels = blas && weft_i_dtype_is_small_float(out->dtype) && a->dtype == out->dtype &&
+                  out->rows > PANEL && out->columns && a->columns && fits_blas(a) && fits_blas(b) &&
+                  fits_blas(out);
+    if (panels)
+        return multiply_panels(blas, out, a, b);
+    return multiply(blas, out, a, b);
 }
 
 weft_status weft_i_matmul_by_loops(const weft_i_matrix *out, const weft_i_matrix *a,

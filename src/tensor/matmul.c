@@ -2,6 +2,7 @@
 /* Matrix products: the rows mm and bmm, and what is put together from them and views. */
 #include "kernels/matmul.h"
 
+#include "kernels/blas.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"
 #include "tensor/promote.h"
@@ -180,4 +181,16 @@ weft_tensor *weft_linear(weft_tensor *x, weft_tensor *weight, weft_tensor *bias)
     weft_tensor *out = weft_add(product, bias);
     weft_release(product);
     return out;
+}
+
+weft_status weft_matmul_describe(weft_matmul_info *out)
+{
+    if (!out)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the result is NULL", __func__);
+    const weft_i_blas *blas = weft_i_blas_get();
+    *out = (weft_matmul_info){.library = blas ? blas->name : "",
+                              .config = blas ? blas->config : "",
+                              .small_floats = blas ? "as f32, a panel of rows at a time" : "as f32",
+                              .slow = !blas || !*blas->config};
+    return WEFT_OK;
 }

@@ -112,6 +112,31 @@ static void json_backends(json_writer *j)
     json_close(j);
 }
 
+static void print_matmul(void)
+{
+    weft_matmul_info matmul;
+    if (weft_matmul_describe(&matmul) != WEFT_OK)
+        return;
+    printf("\nmatrix products\n");
+    printf("  %-24s%s%s\n", "library", *matmul.library ? matmul.library : "none: loops",
+           matmul.slow ? "  (slow: install OpenBLAS)" : "");
+    printf("  %-24s%s\n", "it says", *matmul.config ? matmul.config : "nothing");
+    printf("  %-24s%s\n", "16- and 8-bit floats", matmul.small_floats);
+}
+
+static void json_matmul(json_writer *j)
+{
+    weft_matmul_info matmul;
+    if (weft_matmul_describe(&matmul) != WEFT_OK)
+        return;
+    json_open(j, "matmul", '{');
+    json_text(j, "library", *matmul.library ? matmul.library : NULL);
+    json_text(j, "config", matmul.config);
+    json_text(j, "small_floats", matmul.small_floats);
+    json_bool(j, "slow", matmul.slow);
+    json_close(j);
+}
+
 static void print_variables(void)
 {
     printf("\nenvironment variables (* set here)\n");
@@ -211,6 +236,7 @@ static int print_all(const weft_version_info *build)
     print_build(build);
     print_machine();
     print_backends();
+    print_matmul();
     print_variables();
     return fflush(stdout) != 0 || ferror(stdout);
 }
@@ -222,6 +248,7 @@ static int json_all(const weft_version_info *build)
     json_build(&j, build);
     json_machine(&j);
     json_backends(&j);
+    json_matmul(&j);
     json_variables(&j);
     json_algorithms(&j);
     json_close(&j);
