@@ -120,6 +120,41 @@ TEST(test_normalize_rows)
                    (weft_item(far, i) - sum / (double)n) / sqrt(squares / (double)n), 2e-6);
 }
 
+/* Against differences of the sum of layer_norm(x) * grad, in f64. */
+TEST(test_normalize_layer_norm_grad)
+{
+    weft_seed(6);
+    weft_tensor *x = weft_randn(WEFT_F64, WEFT_CPU, WEFT_SHAPE(70, 2, 3)), *out[3];
+    weft_tensor *grad = weft_randn(WEFT_F64, WEFT_CPU, WEFT_SHAPE(70, 2, 3));
+    weft_tensor *all[3] = {x, weft_randn(WEFT_F64, WEFT_CPU, WEFT_SHAPE(2, 3)),
+                           weft_randn(WEFT_F64, WEFT_CPU, WEFT_SHAPE(2, 3))};
+    CHECK_OK(weft_layer_norm_grad(grad, x, 2, all[1], 1e-3, true, out));
+    for (int k = 0; k < 3; k++) {
+        CHECK(weft_i_shape_equal(weft_i_tensor_shape(out[k]), weft_i_tensor_shape(all[k])));
+        double *data = weft_tensor_data(all[k]), sum[2];
+        for (int64_t i = 0; i < weft_tensor_numel(all[k]); i += k ? 1 : 29) {
+            double kept = data[i];
+            for (int side = 0; side < 2; side++) {
+                data[i] = kept + (side ? 1e-5 : -1e-5);
+                weft_tensor *y = weft_layer_norm(x, 2, all[1], all[2], 1e-3);
+                sum[side] = weft_item(weft_sum(weft_mul(y, grad), NULL, 0, false), 0);
+            }
+            data[i] = kept;
+            CHECK_NEAR(weft_item(out[k], i), (sum[1] - sum[0]) / 2e-5, 1e-6);
+        }
+    }
+    weft_tensor *few[3], *half[3];
+    CHECK_OK(weft_layer_norm_grad(grad, x, 2, NULL, 1e-3, false, few));
+    CHECK(few[0] && !few[1] && !few[2]);
+    CHECK_OK(weft_layer_norm_grad(weft_to_dtype(grad, WEFT_F32), weft_to_dtype(x, WEFT_F32), 2,
+                                  all[1], 1e-3, true, half));
+    for (int k = 0; k < 3; k++)
+        CHECK(weft_allclose(weft_to_dtype(half[k], WEFT_F64), out[k], 1e-4, 1e-4, false));
+    CHECK_STATUS(weft_layer_norm_grad(all[1], x, 2, NULL, 1e-3, false, few), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_layer_norm_grad(grad, x, 4, NULL, 1e-3, false, few), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+}
+
 TEST(test_normalize_embedding)
 {
     weft_tensor *table = weft_transpose(

@@ -30,7 +30,8 @@ typedef struct sample {
 
 static const int64_t sizes_6[] = {6}, sizes_23[] = {2, 3}, sizes_32[] = {3, 2},
                      sizes_423[] = {4, 2, 3}, turn[] = {1, 0}, strides_23[] = {4, 1},
-                     window[] = {1, 2}, dim_0[] = {0}, dim_01[] = {0, 1};
+                     window[] = {1, 2}, dim_0[] = {0}, dim_01[] = {0, 1}, sizes_3[] = {3},
+                     step_2[] = {2};
 #define I(x_)      WEFT_I_INTEGER_ARG(x_)
 #define N(x_)      WEFT_I_NUMBER_ARG(x_)
 #define IS(x_, n_) WEFT_I_INTEGERS_ARG(x_, n_)
@@ -38,6 +39,7 @@ static const int64_t sizes_6[] = {6}, sizes_23[] = {2, 3}, sizes_32[] = {3, 2},
 static const sample samples[] = {
     {"empty", "", {I(WEFT_F16), I(0), IS(sizes_23, 2)}},
     {"empty_strided", "", {I(WEFT_I8), I(0), IS(sizes_23, 2), IS(strides_23, 2)}},
+    {"full", "", {I(WEFT_BF16), I(0), IS(sizes_23, 2), N(3)}},
     {"arange", "", {I(WEFT_F32), I(0), N(0), N(7), N(2)}},
     {"view", "f", {IS(sizes_6, 1)}},
     {"view_dtype", "f", {I(WEFT_U8)}},
@@ -109,6 +111,11 @@ static const sample samples[] = {
     {"log_softmax", "h", {I(-1)}},
     {"layer_norm", "fww", {N(1e-5)}}, /* dims: inserted by call_sample */
     {"embedding", "mI", {{0}}},
+    {"layer_norm_grad", "ftw", {N(1e-5), I(1)}}, /* dims: inserted by call_sample */
+    {"embedding_grad", "mI", {I(5)}},
+    {"gather", "fi", {I(1)}}, /* dim: inserted by call_sample */
+    {"scatter_add", "tit", {I(0)}},
+    {"view_scatter", "tw", {IS(sizes_3, 1), IS(step_2, 1), I(1)}},
 };
 enum { SAMPLES = sizeof samples / sizeof *samples };
 
@@ -177,7 +184,7 @@ static weft_tensor *call_sample(const sample *s, const inputs *in, weft_device d
         args[n++] = WEFT_I_TENSORS_ARG(in->list, 2);
     for (int i = 0; i < in->count; i++) {
         args[n++] = WEFT_I_TENSOR_ARG(in->at[i]);
-        if (!strcmp(s->op, "layer_norm") && i == 0)
+        if (op->kinds[n] == 'i' && i + 1 < in->count)
             args[n++] = I(1);
     }
     while (n < total)
@@ -186,6 +193,9 @@ static weft_tensor *call_sample(const sample *s, const inputs *in, weft_device d
         if (op->kinds[i] == 'v')
             args[i] = I(device);
     }
+    weft_tensor *outs[4] = {NULL};
+    if (op->results > 1)
+        return weft_i_op_apply_list(op, outs, args) < 0 ? NULL : outs[0];
     return weft_i_op_apply(op, NULL, args);
 }
 

@@ -138,8 +138,32 @@ WEFT_API weft_tensor *weft_log_softmax(weft_tensor *x, int dim);
 /* Normalises over the last `dims` dimensions; weight and bias have their shape, or are NULL. */
 WEFT_API weft_tensor *weft_layer_norm(weft_tensor *x, int dims, weft_tensor *weight,
                                       weft_tensor *bias, double epsilon);
+/* Its gradients, given that of its result: out[0] for x, out[1] for the weight (NULL without one),
+ * out[2] for the bias (NULL unless `bias`).  All of them or none. */
+WEFT_API weft_status weft_layer_norm_grad(weft_tensor *grad, weft_tensor *x, int dims,
+                                          weft_tensor *weight, double epsilon, bool bias,
+                                          weft_tensor *out[3]);
 /* Row indices[i] (integers) of `weight` [rows, width] for every i: shape of indices, then width. */
 WEFT_API weft_tensor *weft_embedding(weft_tensor *weight, weft_tensor *indices);
+/* Its gradient for the weight: zeros [rows, width], to whose row indices[i] row i of `grad` is
+ * added, in order. */
+WEFT_API weft_tensor *weft_embedding_grad(weft_tensor *grad, weft_tensor *indices, int64_t rows);
+
+/* -- elements by index --
+ * `index` (integers, none negative) has as many dimensions as x and is nowhere larger, but along
+ * `dim`.  In each place it says which element along `dim` is meant; the other coordinates are its
+ * own.  An index out of range is WEFT_ERR_INVALID_ARG. */
+
+/* These elements, in the shape of the index. */
+WEFT_API weft_tensor *weft_gather(weft_tensor *x, int dim, weft_tensor *index);
+/* A copy of x to whose elements those of `source` are added, in the order of the index, which is
+ * nowhere larger than `source`.  Small floats are summed in f32 and rounded once. */
+WEFT_API weft_tensor *weft_scatter_add(weft_tensor *x, int dim, weft_tensor *index,
+                                       weft_tensor *source);
+/* A row-major copy of x in which the elements at offset + sum of i[d] * strides[d] (counted in the
+ * copy) are those of `source`, which has `shape`.  The region must not overlap itself. */
+WEFT_API weft_tensor *weft_view_scatter(weft_tensor *x, weft_tensor *source, weft_shape shape,
+                                        const int64_t *strides, int64_t offset);
 
 /* [m, k] x [k, n]; with a batch dimension in front; and by the rules of PyTorch for 1 to 8
  * dimensions. */

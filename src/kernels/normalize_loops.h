@@ -72,10 +72,38 @@
             out[i] += bias[i];                                                              \
     }
 
+/* y is the normalised row and g its gradient, after the weight: out = factor * (g - mean(g) - y *
+ * mean(g * y)).  `out` holds the terms of the means first. */
+#define LAYER_GRAD_LOOPS(type_)                                                             \
+    static void layer_grad_##type_(void *out_, const void *grad_, const void *x_, size_t n, \
+                                   const void *weight_, double epsilon, void *weight_grad_, \
+                                   void *bias_grad_)                                        \
+    {                                                                                       \
+        type_ *out = out_, *weight_grad = weight_grad_, *bias_grad = bias_grad_;            \
+        const type_ *grad = grad_, *x = x_, *weight = weight_;                              \
+        struct moments_##type_ m = measure_##type_(x, n, epsilon);                          \
+        for (size_t i = 0; i < n && weight_grad; i++)                                       \
+            weight_grad[i] += grad[i] * (((x[i] - m.mean) - m.rest) * m.factor);            \
+        for (size_t i = 0; i < n && bias_grad; i++)                                         \
+            bias_grad[i] += grad[i];                                                        \
+        for (size_t i = 0; i < n; i++)                                                      \
+            out[i] = weight ? grad[i] * weight[i] : grad[i];                                \
+        type_ mean = run_sum_##type_(n, out) / (type_)n;                                    \
+        for (size_t i = 0; i < n; i++)                                                      \
+            out[i] *= ((x[i] - m.mean) - m.rest) * m.factor;                                \
+        type_ slope = run_sum_##type_(n, out) / (type_)n;                                   \
+        for (size_t i = 0; i < n; i++) {                                                    \
+            type_ y = ((x[i] - m.mean) - m.rest) * m.factor;                                \
+            type_ g = weight ? grad[i] * weight[i] : grad[i];                               \
+            out[i] = m.factor * ((g - mean) - y * slope);                                   \
+        }                                                                                   \
+    }
+
 #define NORMALIZE_LOOPS(type_, exp_, log_)                                                         \
     SOFTMAX_LOOPS(type_, exp_, log_)                                                               \
     LAYER_LOOPS(type_)                                                                             \
+    LAYER_GRAD_LOOPS(type_)                                                                        \
     static const weft_i_normalize_loops normalize_##type_ = {softmax_##type_, log_softmax_##type_, \
-                                                             layer_##type_};
+                                                             layer_##type_, layer_grad_##type_};
 NORMALIZE_LOOPS(float, weft_i_exp_f32, weft_i_log_f32)
 NORMALIZE_LOOPS(double, weft_i_exp_f64, weft_i_log_f64)

@@ -10,6 +10,10 @@ typedef struct weft_i_normalize_loops {
     void (*log_softmax)(void *out, const void *x, size_t n);
     void (*layer)(void *out, const void *x, size_t n, const void *weight, const void *bias,
                   double epsilon);
+    /* The gradient of the row; those of weight and bias are added to what is there, or left out if
+     * NULL. */
+    void (*layer_grad)(void *out, const void *grad, const void *x, size_t n, const void *weight,
+                       double epsilon, void *weight_grad, void *bias_grad);
 } weft_i_normalize_loops;
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors out of nothing: empty, filled, counted, random, or around memory of the caller. */
 #include "kernels/convert.h"
+#include "kernels/copy.h"
+#include "tensor/loops.h"
 #include "tensor/ops.h"
 #include "weft/op.h"
 #include "weft/view.h"
@@ -24,7 +26,7 @@ weft_status weft_i_empty_shape(weft_i_op_call *call)
 {
     WEFT_TRY(take_dtype_and_device(call));
     WEFT_TRY(weft_i_shape_argument(call, 2, &call->result.shape));
-    WEFT_TRY(weft_i_shape_check("empty", call->result.dtype, call->result.shape, NULL));
+    WEFT_TRY(weft_i_shape_check(call->op->name, call->result.dtype, call->result.shape, NULL));
     weft_i_shape_strides(call->result.shape, call->result.stride);
     return WEFT_OK;
 }
@@ -45,6 +47,15 @@ weft_status weft_i_empty_strided_shape(weft_i_op_call *call)
 weft_status weft_i_empty_run(weft_i_op_call *call)
 {
     (void)call; /* the content is undefined */
+    return WEFT_OK;
+}
+
+weft_status weft_i_full_run(weft_i_op_call *call)
+{
+    weft_i_loop loop = weft_i_loop_over(call->out);
+    uint64_t element;
+    weft_i_convert(call->out->dtype, &element, WEFT_F64, &call->args[3].number, 1);
+    weft_i_fill(&loop, call->out->dtype, &element);
     return WEFT_OK;
 }
 
@@ -107,8 +118,8 @@ static weft_tensor *filled(weft_tensor *x, weft_status status)
 
 weft_tensor *weft_full(weft_dtype dtype, weft_device device, weft_shape shape, double value)
 {
-    weft_tensor *x = weft_empty(dtype, device, shape);
-    return x ? weft_i_untouched(filled(x, weft_fill(x, value))) : NULL;
+    return WEFT_I_CALL(full, TYPE_ARGS(dtype, device), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim),
+                       WEFT_I_NUMBER_ARG(value));
 }
 
 weft_tensor *weft_zeros(weft_dtype dtype, weft_device device, weft_shape shape)

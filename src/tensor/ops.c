@@ -23,10 +23,18 @@
                                    .shape = weft_i_##shape_##_shape, \
                                    .run = {weft_i_##run_##_run},     \
                                    .kernel = kernel_};
+#define OP_SEVERAL(name_, params_, results_, shape_, run_)           \
+    weft_i_op weft_i_op_##name_ = {.name = #name_,                   \
+                                   .params = params_,                \
+                                   .shape = weft_i_##shape_##_shape, \
+                                   .run = {weft_i_##run_##_run},     \
+                                   .results = results_};
 #include "tensor/ops.def"
 #undef OP
+#undef OP_SEVERAL
 
-#define OP(name_, params_, flags_, shape_, run_, kernel_) &weft_i_op_##name_,
+#define OP_SEVERAL(name_, params_, results_, shape_, run_) &weft_i_op_##name_,
+#define OP(name_, params_, flags_, shape_, run_, kernel_)  &weft_i_op_##name_,
 static weft_i_op *const rows[] = {
 #include "tensor/ops.def"
 };

@@ -9,8 +9,10 @@
     extern weft_i_op weft_i_op_##name_;                        \
     weft_status weft_i_##shape_##_shape(weft_i_op_call *call); \
     weft_status weft_i_##run_##_run(weft_i_op_call *call);
+#define OP_SEVERAL(name_, params_, results_, shape_, run_) OP(name_, params_, 0, shape_, run_, 0)
 #include "tensor/ops.def"
 #undef OP
+#undef OP_SEVERAL
 
 /* Reads an argument of sizes; the sizes themselves are not checked. */
 weft_status weft_i_shape_argument(const weft_i_op_call *call, int i, weft_shape *out);
