@@ -61,10 +61,10 @@ weft_status weft_i_shape_check(const char *what, weft_dtype dtype, weft_shape sh
 /* Row-major. */
 static inline void weft_i_shape_strides(weft_shape shape, int64_t *strides)
 {
-    int64_t step = 1;
+    uint64_t step = 1; /* may wrap round if the shape is still to be checked */
     for (int i = shape.ndim - 1; i >= 0; i--) {
-        strides[i] = step;
-        step *= shape.dim[i] > 1 ? shape.dim[i] : 1;
+        strides[i] = (int64_t)step;
+        step *= shape.dim[i] > 1 ? (uint64_t)shape.dim[i] : 1;
     }
 }
 int64_t weft_i_shape_numel(weft_shape shape);

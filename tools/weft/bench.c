@@ -32,6 +32,7 @@ static const struct {
      "4 ranks: start, first barrier, exit; beside an empty fork and exit of 4 processes"},
     {"overlap", bench_overlap,
      "an all_reduce of 64 MiB behind matrix products: how much is hidden"},
+    {"op", bench_op, "operations on tensors, beside copying the bytes, and PyTorch where it is"},
 };
 
 enum { BENCHES = sizeof benches / sizeof *benches };
@@ -110,7 +111,7 @@ void bench_header(void)
 static int usage(FILE *out)
 {
     fprintf(out,
-            "usage: weft bench [read|death|kill|launch|barrier|overlap] [--json]\n"
+            "usage: weft bench [read|death|kill|launch|barrier|overlap|op] [--json]\n"
             "       weft bench COLLECTIVE ... [options]\n"
             "       weft bench --peers [COLLECTIVE ...] [options]\n"
             "       weft bench --tune FILE [COLLECTIVE ...] [-n RANKS]\n"

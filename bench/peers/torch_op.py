@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the rows of tools/weft/bench_op.c take in PyTorch, one thread: nanoseconds, one line each, in their order.
+import time
+
+import torch
+
+torch.set_num_threads(1)
+torch.set_grad_enabled(False)
+
+
+def measure(call, turns, calls):
+    taken = []
+    for _ in range(turns):
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            call()
+        taken.append((time.perf_counter_ns() - start) / calls)
+    return sorted(taken)[int(0.1 * (turns - 1) + 0.5)]
+
+
+one, few, total = torch.ones(1), torch.ones(16), torch.zeros(16)
+large = torch.randn(4096, 1024)
+out = torch.zeros_like(large)
+weight, bias = torch.rand(1024), torch.rand(1024)
+a = torch.rand(1024, 1024)
+h = a.to(torch.bfloat16)
+small = [
+    lambda: torch.add(one, one),
+    lambda: torch.add(few, few),
+    lambda: total.add_(few),
+    lambda: few.view(4, 4),
+]
+big = [
+    lambda: torch.exp(large, out=out),
+    lambda: torch.tanh(large, out=out),
+    lambda: torch.nn.functional.gelu(large),
+    lambda: torch.softmax(large, -1),
+    lambda: torch.nn.functional.layer_norm(large, (1024,), weight, bias, 1e-5),
+    lambda: torch.sum(large),
+    lambda: torch.matmul(a, a),
+    lambda: torch.matmul(h, h),
+]
+for call in small:
+    print(measure(call, 51, 2000))
+for call in big:
+    print(measure(call, 9, 1))
