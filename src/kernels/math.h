@@ -6,7 +6,7 @@
  * every vector length.  A NaN result is the positive quiet one without payload.
  *
  * exp, log, tanh, erf, sin and cos are off by at most 2 units in the last place for every argument,
- * erfc by at most 6 (test_math.c).  sin and cos have two forms: weft_i_sin_f32 is right up to
+ * erfc by at most 8 (test_math.c).  sin and cos have two forms: weft_i_sin_f32 is right up to
  * WEFT_I_SIN_REACH_F32 in magnitude and vectorises, weft_i_sin_any_f32 takes every argument.  Both
  * give the same bits within reach, so a loop may look for arguments out of reach first.
  *
