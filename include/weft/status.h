@@ -46,6 +46,7 @@ typedef enum weft_status {
     WEFT_ERR_MISMATCH = -42,  /* the ranks called different things */
     WEFT_ERR_REVOKED = -43,
     WEFT_ERR_PROTOCOL = -44, /* a message that no rank of ours sends */
+    WEFT_ERR_DEVICE = -45,   /* a device failed: this process can use it no more */
     /* scope START: meeting failed, nobody has a group */
     WEFT_ERR_AUTH = -60,
     WEFT_ERR_UNREACHABLE = -61,
