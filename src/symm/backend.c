@@ -22,7 +22,7 @@ static const struct row {
     const weft_i_backend *table; /* NULL: planned */
     const char *name, *device, *text;
 } rows[] = {
-#define BACKEND(name_)                 {&weft_i_backend_##name_, #name_, "cpu", ""},
+#define BACKEND(name_)                 {&weft_i_backend_##name_, #name_, NULL, ""},
 #define PLANNED(name_, device_, text_) {NULL, #name_, device_, text_},
 #include "symm/backends.def"
 #undef BACKEND
@@ -46,7 +46,10 @@ weft_status weft_backend_describe(int index, weft_backend_info *out)
     if (index < 0 || index >= ROWS || !out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "there are backends 0 to %d, not %d", ROWS - 1,
                            index);
+    static const char *const kinds[] = {"cpu", "meta", "cuda"};
     *out = (weft_backend_info){.name = rows[index].name, .device = rows[index].device};
+    if (rows[index].table)
+        out->device = kinds[rows[index].table->device_kind];
     snprintf(out->reason, sizeof out->reason, "%s", rows[index].text);
     if (rows[index].table)
         out->score = rows[index].table->probe(out->reason, sizeof out->reason);

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collectives of a team: which kernel, how many blocks, what it is told.  Everything that decides
+ * how ranks meet (kernel, blocks, threads, digest) follows from what is equal on all ranks; only
+ * addresses may differ.
+ */
+#include "team.h"
+
+#include "base/dtype.h"
+#include "base/signal.h"
+#include "kernels/fold.h"
+
+/* Up to these many bytes, by ranks: measured on one GPU.  Above the second comes two-shot. */
+static size_t most_for_packets(int ranks)
+{
+    return ranks <= 2 ? 256 << 10 : 64 << 10;
+}
+
+static size_t most_for_one_shot(int ranks)
+{
+    return ranks <= 2 ? 4 << 20 : 2 << 20;
+}
+
+/* The compiled sums, by dtype and ranks: any, 2, 4, 8. */
+#define SUMS(way_, dtype_)                                                       \
+    {                                                                            \
+        WEFT_I_CUDA_##way_##_##dtype_##_0, WEFT_I_CUDA_##way_##_##dtype_##_2,    \
+            WEFT_I_CUDA_##way_##_##dtype_##_4, WEFT_I_CUDA_##way_##_##dtype_##_8 \
+    }
+#define ROW(way_)                                              \
+    {                                                          \
+        WEFT_I_CUDA_##way_,                                    \
+        {                                                      \
+            SUMS(way_, f32), SUMS(way_, bf16), SUMS(way_, f16) \
+        }                                                      \
+    }
+#define ALWAYS(name_)                                                                      \
+    {                                                                                      \
+        WEFT_I_CUDA_##name_, WEFT_I_CUDA_##name_, WEFT_I_CUDA_##name_, WEFT_I_CUDA_##name_ \
+    }
+enum { PACKETS, ONE_SHOT, TWO_SHOT, REDUCE_SCATTER, STAGED };
+static const struct {
+    int any, sums[3][4];
+} table[] = {
+    [PACKETS] = ROW(packets),
+    [ONE_SHOT] = ROW(one_shot),
+    [TWO_SHOT] = ROW(two_shot),
+    [REDUCE_SCATTER] = ROW(reduce_scatter),
+    [STAGED] = {WEFT_I_CUDA_staged, {ALWAYS(staged_f32), ALWAYS(staged_bf16), ALWAYS(staged_f16)}}};
+
+static weft_i_cuda_kernel kernel_for(int row, weft_dtype dtype, int op, int ranks, bool aligned)
+{
+    int column = dtype == WEFT_F32 ? 0 : dtype == WEFT_BF16 ? 1 : dtype == WEFT_F16 ? 2 : -1;
+    bool sums = op == WEFT_I_FOLD_SUM || op == WEFT_I_FOLD_AVG;
+    if (column < 0 || !sums || ranks < 2 || !aligned)
+        return (weft_i_cuda_kernel)table[row].any;
+    int of = ranks == 2 ? 1 : ranks == 4 ? 2 : ranks == 8 ? 3 : 0;
+    return (weft_i_cuda_kernel)table[row].sums[column][of];
+}
+
+/*
+ * Blocks that surely fit the device at once: block b waits for the blocks b of other ranks, so all
+ * of all ranks must be resident; twice, because the next kernel of a stream comes early.
+ */
+static int blocks_for(const weft_i_cuda_team *team, weft_i_cuda_kernel kernel, uint64_t units,
+                      int threads, int wanted)
+{
+    int most = team->device->resident[kernel] / (2 * team->sharing);
+    most = most < (int)team->group.lines ? most : (int)team->group.lines;
+    uint64_t pay = (units + (uint64_t)threads - 1) / (uint64_t)threads;
+    int blocks = wanted > 0 ? wanted : pay < 1 ? 1 : pay > 4096 ? 4096 : (int)pay;
+    return blocks < most ? blocks : most < 1 ? 1 : most;
+}
+
+static bool is_aligned(const void *a, const void *b, uint64_t c)
+{
+    return (((uintptr_t)a | (uintptr_t)b | c) & 15) == 0;
+}
+
+static weft_status check_sum(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum)
+{
+    if (!weft_i_dtype_valid(sum->dtype) || sum->op < 0 || sum->op >= WEFT_I_FOLD_OPS ||
+        !weft_i_fold_find(sum->dtype, (weft_i_fold_op)sum->op))
+        return weft_i_fail(WEFT_ERR_TYPE, "reduction %d has no meaning for dtype %s", sum->op,
+                           weft_dtype_name(sum->dtype));
+    if (sum->count > PTRDIFF_MAX / 8)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%zu elements", sum->count);
+    return team->group.size > 1 && team->device->resident[WEFT_I_CUDA_one_shot] < 2 * team->sharing
+               ? weft_i_fail(WEFT_ERR_UNSUPPORTED, "%d ranks do not fit on cuda:%d at once",
+                             team->sharing, team->device->ordinal)
+               : WEFT_OK;
+}
+
+static weft_k_call call_for(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row)
+{
+    uint32_t digest = weft_i_digest((uint32_t)row + 0x100, (uint64_t)sum->dtype);
+    digest = weft_i_digest(digest, (uint64_t)sum->op);
+    digest = weft_i_digest(digest, sum->count);
+    digest = weft_i_digest(digest, sum->rows);
+    return (weft_k_call){
+        .group = team->group,
+        .limit_ns = sum->limit_ms < 0 ? 0 : (uint64_t)sum->limit_ms * 1000000 + 1,
+        .digest = digest,
+        .dtype = (int32_t)sum->dtype,
+        .op = sum->op,
+        .factor = sum->factor,
+        .count = sum->count,
+        .in = sum->in,
+        .out = sum->out,
+        .from = sum->from.base,
+        .from_step = sum->from.step,
+        .to = sum->to.base,
+        .to_step = sum->to.step,
+    };
+}
+
+/*
+ * How many blocks of how many threads.  Alignment may differ between ranks, the grid must not: it
+ * is one that suits the general kernel as well.
+ */
+static void plan(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row, uint64_t units,
+                 int *threads, int *blocks)
+{
+    weft_i_cuda_kernel fast = kernel_for(row, sum->dtype, sum->op, team->group.size, true);
+    weft_i_cuda_kernel any = (weft_i_cuda_kernel)table[row].any;
+    *threads = team->device->kernel_threads[fast];
+    if (sum->threads > 0 && sum->threads < *threads)
+        *threads = sum->threads;
+    int a = blocks_for(team, fast, units, *threads, sum->blocks);
+    int b = blocks_for(team, any, units, *threads, sum->blocks);
+    *blocks = a < b ? a : b;
+}
+
+static weft_status launch_sum(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                              const weft_i_cuda_sum *sum, int row, const weft_k_call *call,
+                              bool aligned, uint64_t units)
+{
+    int threads, blocks;
+    plan(team, sum, row, units, &threads, &blocks);
+    weft_i_cuda_kernel kernel = kernel_for(row, sum->dtype, sum->op, team->group.size, aligned);
+    return weft_i_cuda_launch(stream, kernel, blocks, threads, call, true);
+}
+
+/* Do the packets of every block fit its part of the pad? */
+static bool packets_fit(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, size_t bytes)
+{
+    int threads, blocks;
+    uint64_t units = (bytes + 7) / 8;
+    plan(team, sum, PACKETS, units, &threads, &blocks);
+    uint64_t round = (uint64_t)blocks * (uint64_t)threads;
+    return (units + round - 1) / round * (uint64_t)threads <= team->group.packet_units;
+}
+
+static weft_status check_packets(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum,
+                                 size_t bytes)
+{
+    if (!sum->in || !sum->out)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "packets need an operand and a place for the result");
+    if (sum->op == WEFT_I_FOLD_PREMUL_SUM)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "packets carry no factors");
+    return packets_fit(team, sum, bytes)
+               ? WEFT_OK
+               : weft_i_fail(WEFT_ERR_LIMIT, "%zu bytes are too many for packets", bytes);
+}
+
+/* By size, among the ways that the operands allow. */
+static weft_i_cuda_way choose(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum,
+                              size_t bytes)
+{
+    if (sum->way != WEFT_I_CUDA_AUTO)
+        return sum->way;
+    if (sum->op != WEFT_I_FOLD_PREMUL_SUM && sum->in && sum->out &&
+        bytes <= most_for_packets(team->group.size) && packets_fit(team, sum, bytes))
+        return WEFT_I_CUDA_PACKETS;
+    if (!sum->from.base || !sum->to.base)
+        return WEFT_I_CUDA_ONE_SHOT;
+    return bytes <= most_for_one_shot(team->group.size) && sum->out ? WEFT_I_CUDA_ONE_SHOT
+                                                                    : WEFT_I_CUDA_TWO_SHOT;
+}
+
+weft_status weft_i_cuda_all_reduce(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                   const weft_i_cuda_sum *sum)
+{
+    WEFT_TRY(weft_i_cuda_team_check(team));
+    WEFT_TRY(check_sum(team, sum));
+    size_t bytes = sum->count * weft_dtype_size(sum->dtype);
+    weft_i_cuda_way way = choose(team, sum, bytes);
+    weft_k_call call;
+    if (way == WEFT_I_CUDA_PACKETS) {
+        WEFT_TRY(check_packets(team, sum, bytes));
+        call = call_for(team, sum, PACKETS);
+        return launch_sum(team, stream, sum, PACKETS, &call, true, (bytes + 7) / 8);
+    }
+    if (way == WEFT_I_CUDA_ONE_SHOT) {
+        int row = sum->from.base ? ONE_SHOT : STAGED;
+        call = call_for(team, sum, row);
+        if (bytes && (!sum->out || (row == STAGED && !sum->in)))
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "one-shot needs an operand and a place for the result");
+        return launch_sum(team, stream, sum, row, &call,
+                          is_aligned(sum->from.base, sum->out, sum->from.step), (bytes + 15) / 16);
+    }
+    if (!sum->from.base || !sum->to.base)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "two-shot needs symmetric operands");
+    call = call_for(team, sum, TWO_SHOT);
+    bool aligned = is_aligned(sum->from.base, sum->to.base, sum->from.step | sum->to.step);
+    return launch_sum(team, stream, sum, TWO_SHOT, &call, aligned,
+                      (bytes + 15) / 16 / (uint64_t)team->group.size + 1);
+}
+
+weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                       const weft_i_cuda_sum *sum)
+{
+    WEFT_TRY(weft_i_cuda_team_check(team));
+    WEFT_TRY(check_sum(team, sum));
+    size_t bytes = sum->count * weft_dtype_size(sum->dtype), rows = sum->rows ? sum->rows : 1;
+    if (!sum->from.base || !sum->out || bytes % rows)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "reduce_scatter needs a symmetric operand, a place "
+                           "for the result and rows of one length");
+    weft_k_call call = call_for(team, sum, REDUCE_SCATTER);
+    call.rows = rows;
+    call.pitch = sum->pitch;
+    call.from = sum->from.base + (size_t)team->group.rank * (bytes / rows);
+    bool aligned = is_aligned(call.from, sum->out, sum->from.step) &&
+                   (rows == 1 || ((bytes / rows | sum->pitch) & 15) == 0);
+    return launch_sum(team, stream, sum, REDUCE_SCATTER, &call, aligned, (bytes + 15) / 16);
+}
+
+/* The parts of `peers` peers from `first` on; see weft_k_run_move. */
+static weft_status launch_move(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                               const weft_i_cuda_move *move, uint32_t kind, weft_k_call *call)
+{
+    call->group = team->group;
+    call->limit_ns = move->limit_ms < 0 ? 0 : (uint64_t)move->limit_ms * 1000000 + 1;
+    uint32_t digest = weft_i_digest(kind + 0x200, move->bytes);
+    call->digest = weft_i_digest(digest, (uint64_t)move->root);
+    call->count = move->bytes;
+    int threads = team->device->kernel_threads[WEFT_I_CUDA_move];
+    int blocks = blocks_for(team, WEFT_I_CUDA_move, (move->bytes + 15) / 16, threads, move->blocks);
+    return weft_i_cuda_launch(stream, WEFT_I_CUDA_move, blocks, threads, call, true);
+}
+
+static weft_status check_move(weft_i_cuda_team *team, const weft_i_cuda_move *move)
+{
+    WEFT_TRY(weft_i_cuda_team_check(team));
+    bool push = move->in && move->to.base, pull = move->from.base && move->out;
+    if (move->bytes && !push && !pull)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "one side of a move must be symmetric memory");
+    if (move->root < 0 || move->root >= team->group.size)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "root %d; there are ranks 0 to %d", move->root,
+                           team->group.size - 1);
+    return WEFT_OK;
+}
+
+weft_status weft_i_cuda_all_gather(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                   const weft_i_cuda_move *move)
+{
+    WEFT_TRY(check_move(team, move));
+    int rank = team->group.rank;
+    weft_k_call call = {.first = rank, .peers = team->group.size};
+    if (move->from.base) { /* pull */
+        call.from = move->from.base;
+        call.from_step = move->from.step;
+        call.to = move->out;
+        call.to_step = move->bytes;
+    } else {
+        call.from = move->in;
+        call.to = move->to.base + (size_t)rank * move->bytes;
+        call.to_step = move->to.step;
+    }
+    return launch_move(team, stream, move, 0, &call);
+}
+
+weft_status weft_i_cuda_all_to_all(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                   const weft_i_cuda_move *move)
+{
+    WEFT_TRY(check_move(team, move));
+    size_t own = (size_t)team->group.rank * move->bytes;
+    weft_k_call call = {.first = team->group.rank, .peers = team->group.size};
+    if (move->from.base) { /* pull */
+        call.from = move->from.base + own;
+        call.from_step = move->from.step;
+        call.to = move->out;
+        call.to_step = move->bytes;
+    } else {
+        call.from = move->in;
+        call.from_step = move->bytes;
+        call.to = move->to.base + own;
+        call.to_step = move->to.step;
+    }
+    return launch_move(team, stream, move, 1, &call);
+}
+
+weft_status weft_i_cuda_broadcast(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                  const weft_i_cuda_move *move)
+{
+    WEFT_TRY(check_move(team, move));
+    bool is_root = team->group.rank == move->root;
+    weft_k_call call = {.first = move->root, .peers = 1};
+    if (move->from.base) { /* pull */
+        call.from = move->from.base;
+        call.from_step = move->from.step;
+        call.to = move->out;
+        call.peers =
+            !(is_root && move->out == move->from.base + (size_t)move->root * move->from.step);
+    } else {
+        call.from = move->in;
+        call.to = move->to.base;
+        call.to_step = move->to.step;
+        call.peers = is_root ? team->group.size : 0;
+    }
+    return launch_move(team, stream, move, 2, &call);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Backend cuda, as far as it goes: it says what this machine offers.  Symmetric memory on devices
+ * is not built yet, so nothing chooses it.
+ *
+ * The probe must not start CUDA: whoever asks may fork afterwards.  It loads the driver's library,
+ * which is harmless, and learns the devices from files of the kernel.
+ */
+#include "driver.h"
+
+#include "base/os.h"
+#include "device.h"
+#include "symm/backend.h"
+
+#include <stdio.h>
+
+/* Device nodes that the kernel has made: what a process may see is less if it is told so. */
+static int count_nodes(void)
+{
+    int count = 0;
+    for (int i = 0; i < WEFT_I_CUDA_DEVICES; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "/dev/nvidia%d", i);
+        int fd = WEFT_OS->open(path, 0, 0);
+        if (fd < 0)
+            continue;
+        WEFT_OS->close(fd);
+        count++;
+    }
+    return count;
+}
+
+static int probe(char *reason, size_t bytes)
+{
+    const weft_i_cuda *cu;
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    weft_status status = weft_i_cuda_load(&cu);
+    if (status != WEFT_OK) {
+        snprintf(reason, bytes, "%s", weft_last_error());
+        weft_i_errors_restore(&before); /* a machine without CUDA is no error */
+        return 0;
+    }
+    snprintf(
+        reason, bytes,
+        "driver of CUDA %d.%d, %d device node%s, kernels %s; symmetric memory on devices is not "
+        "built yet",
+        cu->version / 1000, cu->version % 1000 / 10, count_nodes(), count_nodes() == 1 ? "" : "s",
+        weft_i_cuda_embedded() ? "compiled" : "as text, for NVRTC");
+    return 0;
+}
+
+extern const weft_i_backend weft_i_backend_cuda;
+const weft_i_backend weft_i_backend_cuda = {
+    .name = "cuda",
+    .device_kind = 2,
+    .probe = probe,
+};

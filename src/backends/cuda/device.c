@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening devices: primary context, properties, kernels. */
+#include "device.h"
+
+#include "base/os.h"
+#include "kernels/fold.h"
+#include "weft/dtype.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A device is filled under the lock and then published by a release store; open's acquire load is
+ * the partner. */
+static _Atomic(weft_i_cuda_device *) devices[WEFT_I_CUDA_DEVICES];
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local weft_i_cu_ctx current; /* what this thread has set last */
+
+static const struct {
+    const char *name;
+    int threads;
+} kernels[] = {
+#define KERNEL(name_, threads_, type_, body_) {"weft_kernel_" #name_, threads_},
+#include "kernels/kernels.def"
+#undef KERNEL
+};
+
+const char *weft_i_cuda_kernel_name(weft_i_cuda_kernel kernel)
+{
+    return kernels[kernel].name;
+}
+
+weft_status weft_i_cuda_count(int *out)
+{
+    const weft_i_cuda *cu;
+    *out = 0;
+    WEFT_TRY(weft_i_cuda_start(&cu));
+    WEFT_CUDA_TRY(cu->cuDeviceGetCount(out), "counting CUDA devices");
+    return WEFT_OK;
+}
+
+weft_status weft_i_cuda_use(const weft_i_cuda_device *device)
+{
+    WEFT_TRY(weft_i_cuda_check_process());
+    if (current == device->ctx)
+        return WEFT_OK;
+    WEFT_CUDA_TRY(weft_i_cuda_driver()->cuCtxSetCurrent(device->ctx), "using cuda:%d",
+                  device->ordinal);
+    current = device->ctx;
+    return WEFT_OK;
+}
+
+static weft_status read_properties(const weft_i_cuda *cu, weft_i_cuda_device *device)
+{
+    int pools = 0, mappings = 0, multicast = 0, mps = 0;
+    const struct {
+        int attribute, *out;
+        bool optional;
+    } wanted[] = {
+        {WEFT_I_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &device->major, false},
+        {WEFT_I_CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &device->minor, false},
+        {WEFT_I_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &device->multiprocessors, false},
+        {WEFT_I_CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &device->threads_most, false},
+        {WEFT_I_CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &pools, false},
+        {WEFT_I_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &mappings, false},
+        {WEFT_I_CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, &multicast, true},
+        {WEFT_I_CU_DEVICE_ATTRIBUTE_MPS_ENABLED, &mps, true},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        weft_i_cu_result result =
+            cu->cuDeviceGetAttribute(wanted[i].out, wanted[i].attribute, device->handle);
+        if (result != WEFT_I_CUDA_SUCCESS && !wanted[i].optional)
+            return weft_i_cuda_fail(result, "attribute %d of cuda:%d", wanted[i].attribute,
+                                    device->ordinal);
+    }
+    device->pools = pools;
+    device->mappings = mappings;
+    device->multicast = multicast;
+    device->mps = mps;
+    WEFT_CUDA_TRY(cu->cuDeviceGetName(device->name, sizeof device->name, device->handle),
+                  "name of cuda:%d", device->ordinal);
+    WEFT_CUDA_TRY(cu->cuDeviceGetUuid(&device->uuid, device->handle), "identity of cuda:%d",
+                  device->ordinal);
+    WEFT_CUDA_TRY(cu->cuDeviceTotalMem(&device->bytes, device->handle), "memory of cuda:%d",
+                  device->ordinal);
+    return WEFT_OK;
+}
+
+static weft_status check_properties(const weft_i_cuda_device *device)
+{
+    if (device->major < 8)
+        return weft_i_fail(
+            WEFT_ERR_UNSUPPORTED,
+            "cuda:%d (%s) has compute capability %d.%d; 8.0 is the oldest that will do",
+            device->ordinal, device->name, device->major, device->minor);
+    if (!device->pools || !device->mappings)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "cuda:%d (%s) offers no %s", device->ordinal,
+                           device->name,
+                           device->pools ? "virtual memory management" : "stream-ordered memory");
+    return WEFT_OK;
+}
+
+/* Every kernel is loaded now: a first use later might wait for a kernel that waits for us. */
+static weft_status load_kernels(const weft_i_cuda *cu, weft_i_cuda_device *device)
+{
+    const void *image = NULL;
+    void *release = NULL;
+    WEFT_TRY(weft_i_cuda_image(device, &image, &release));
+    weft_i_cu_result result = cu->cuModuleLoadData(&device->module, image);
+    WEFT_OS->free(release);
+    WEFT_CUDA_TRY(result, "loading weft's kernels on cuda:%d (%s, compute capability %d.%d)",
+                  device->ordinal, device->name, device->major, device->minor);
+    for (int k = 0; k < WEFT_I_CUDA_KERNELS; k++) {
+        int blocks = 0, threads = kernels[k].threads;
+        threads = threads < device->threads_most ? threads : device->threads_most;
+        WEFT_CUDA_TRY(cu->cuModuleGetFunction(&device->kernels[k], device->module, kernels[k].name),
+                      "kernel %s", kernels[k].name);
+        if (cu->cuFuncLoad)
+            WEFT_CUDA_TRY(cu->cuFuncLoad(device->kernels[k]), "loading kernel %s", kernels[k].name);
+        WEFT_CUDA_TRY(cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, device->kernels[k],
+                                                                      threads, 0),
+                      "occupancy of kernel %s", kernels[k].name);
+        device->kernel_threads[k] = threads;
+        device->resident[k] = blocks * device->multiprocessors;
+    }
+    return WEFT_OK;
+}
+
+static weft_status prepare(const weft_i_cuda *cu, weft_i_cuda_device *device)
+{
+    WEFT_TRY(read_properties(cu, device));
+    WEFT_TRY(check_properties(device));
+    WEFT_CUDA_TRY(cu->cuDevicePrimaryCtxRetain(&device->ctx, device->handle),
+                  "the primary context of cuda:%d", device->ordinal);
+    WEFT_TRY(weft_i_cuda_use(device));
+    int least = 0;
+    WEFT_CUDA_TRY(cu->cuCtxGetStreamPriorityRange(&least, &device->high_priority), "priorities");
+    weft_i_cu_memory prop = {
+        .type = WEFT_I_CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = WEFT_I_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {WEFT_I_CU_MEM_LOCATION_TYPE_DEVICE, device->handle},
+    };
+    WEFT_CUDA_TRY(cu->cuMemGetAllocationGranularity(&device->granularity, &prop,
+                                                    WEFT_I_CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+                  "granularity of memory on cuda:%d", device->ordinal);
+    /* Freed memory stays in the pool: giving it back to the system would wait for the device. */
+    weft_i_cu_pool pool;
+    uint64_t keep = UINT64_MAX;
+    WEFT_CUDA_TRY(cu->cuDeviceGetDefaultMemPool(&pool, device->handle), "memory pool");
+    WEFT_CUDA_TRY(cu->cuMemPoolSetAttribute(pool, WEFT_I_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+                  "memory pool");
+    return load_kernels(cu, device);
+}
+
+/* Also after half of an opening. */
+static void shut(const weft_i_cuda *cu, weft_i_cuda_device *device)
+{
+    if (device->module)
+        cu->cuModuleUnload(device->module);
+    if (device->ctx)
+        cu->cuDevicePrimaryCtxRelease(device->handle);
+    if (current == device->ctx)
+        current = NULL;
+    pthread_mutex_destroy(&device->lock);
+    WEFT_OS->free(device);
+}
+
+static weft_status open_device(const weft_i_cuda *cu, int ordinal)
+{
+    int count = 0;
+    WEFT_CUDA_TRY(cu->cuDeviceGetCount(&count), "counting CUDA devices");
+    if (ordinal < 0 || ordinal >= count || ordinal >= WEFT_I_CUDA_DEVICES)
+        return weft_i_fail(WEFT_ERR_NOT_FOUND,
+                           "there is no cuda:%d: this process sees %d CUDA device%s", ordinal,
+                           count, count == 1 ? "" : "s");
+    weft_i_cuda_device *device = WEFT_OS->alloc(sizeof *device);
+    if (!device)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to open cuda:%d", ordinal);
+    pthread_mutex_init(&device->lock, NULL);
+    device->ordinal = ordinal;
+    weft_status status =
+        weft_i_cuda_fail(cu->cuDeviceGet(&device->handle, ordinal), "cuda:%d", ordinal);
+    if (status == WEFT_OK)
+        status = prepare(cu, device);
+    if (status != WEFT_OK) {
+        shut(cu, device);
+        return status;
+    }
+    atomic_store_explicit(&devices[ordinal], device,
+                          memory_order_release); /* pairs with the acquire in find() */
+    return WEFT_OK;
+}
+
+static weft_i_cuda_device *find(int ordinal)
+{
+    return ordinal < 0 || ordinal >= WEFT_I_CUDA_DEVICES
+               ? NULL
+               : atomic_load_explicit(
+                     &devices[ordinal],
+                     memory_order_acquire); /* pairs with the release in open_device */
+}
+
+weft_status weft_i_cuda_open(int ordinal, weft_i_cuda_device **out)
+{
+    const weft_i_cuda *cu;
+    *out = NULL;
+    WEFT_TRY(weft_i_cuda_start(&cu));
+    weft_status status = WEFT_OK;
+    if (!find(ordinal)) {
+        pthread_mutex_lock(&opening);
+        status = find(ordinal) ? WEFT_OK : open_device(cu, ordinal);
+        pthread_mutex_unlock(&opening);
+    }
+    WEFT_TRY(status);
+    *out = find(ordinal);
+    return weft_i_cuda_use(*out);
+}
+
+void weft_i_cuda_close_all(void)
+{
+    pthread_mutex_lock(&opening);
+    for (int i = 0; i < WEFT_I_CUDA_DEVICES; i++) {
+        weft_i_cuda_device *device = find(i);
+        if (!device)
+            continue;
+        if (weft_i_cuda_use(device) == WEFT_OK)
+            shut(weft_i_cuda_driver(), device);
+        atomic_store_explicit(&devices[i], NULL, memory_order_release); /* pairs with find() */
+    }
+    pthread_mutex_unlock(&opening);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernels as they travel inside the library: a fat binary that nvcc made when weft was built,
+ * and their text, which NVRTC compiles on the spot where there was no nvcc.
+ */
+#include "device.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Puts a file into the read-only data, between two labels, with a 0 behind it. */
+#define EMBED(label_, file_)                    \
+    __asm__(".pushsection .rodata\n"            \
+            ".balign 16\n"                      \
+            ".global weft_i_cuda_" #label_ "\n" \
+            ".hidden weft_i_cuda_" #label_ "\n" \
+            "weft_i_cuda_" #label_ ":\n"        \
+            ".incbin \"" file_ "\"\n"           \
+            ".byte 0\n"                         \
+            ".popsection\n");                   \
+    extern const char weft_i_cuda_##label_[]
+
+#ifdef WEFT_CUDA_FATBIN
+EMBED(fatbin, WEFT_CUDA_FATBIN);
+#endif
+EMBED(text_kernels, WEFT_CUDA_TEXT "/kernels.cu");
+EMBED(text_def, WEFT_CUDA_TEXT "/kernels.def");
+EMBED(text_device, WEFT_CUDA_TEXT "/device.h");
+EMBED(text_layout, WEFT_CUDA_TEXT "/layout.h");
+EMBED(text_meet, WEFT_CUDA_TEXT "/meet.h");
+EMBED(text_move, WEFT_CUDA_TEXT "/move.h");
+EMBED(text_number, WEFT_CUDA_TEXT "/number.h");
+EMBED(text_packet, WEFT_CUDA_TEXT "/packet.h");
+EMBED(text_reduce, WEFT_CUDA_TEXT "/reduce.h");
+EMBED(text_signal, WEFT_CUDA_TEXT "/signal.h");
+EMBED(text_sums, WEFT_CUDA_TEXT "/sums.h");
+EMBED(text_small, WEFT_CUDA_SMALL);
+
+/* NVRTC has no standard headers. */
+static const char text_stdint[] =
+    "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long "
+    "int64_t;\n"
+    "typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int "
+    "uint32_t;\n"
+    "typedef unsigned long uint64_t; typedef unsigned long uintptr_t;\n";
+
+static const char *const names[] = {"kernels.def", "device.h", "layout.h",        "meet.h",
+                                    "move.h",      "number.h", "packet.h",        "reduce.h",
+                                    "signal.h",    "sums.h",   "kernels/small.h", "stdint.h"};
+static const char *const texts[] = {
+    weft_i_cuda_text_def,    weft_i_cuda_text_device, weft_i_cuda_text_layout,
+    weft_i_cuda_text_meet,   weft_i_cuda_text_move,   weft_i_cuda_text_number,
+    weft_i_cuda_text_packet, weft_i_cuda_text_reduce, weft_i_cuda_text_signal,
+    weft_i_cuda_text_sums,   weft_i_cuda_text_small,  text_stdint};
+enum { TEXTS = sizeof texts / sizeof *texts };
+
+/* NVRTC, as much as is needed of it; its functions return 0 for success. */
+typedef struct nvrtc {
+    int (*create)(void **program, const char *source, const char *name, int count,
+                  const char *const *headers, const char *const *include_names);
+    int (*destroy)(void **program);
+    int (*compile)(void *program, int count, const char *const *options);
+    int (*log_size)(void *program, size_t *out);
+    int (*log)(void *program, char *out);
+    int (*code_size)(void *program, size_t *out);
+    int (*code)(void *program, char *out);
+} nvrtc;
+
+static weft_status load_nvrtc(nvrtc *out)
+{
+    static const char *const libraries[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+    const struct {
+        const char *name;
+        void *to;
+    } wanted[] = {
+        {"nvrtcCreateProgram", &out->create},   {"nvrtcDestroyProgram", &out->destroy},
+        {"nvrtcCompileProgram", &out->compile}, {"nvrtcGetProgramLogSize", &out->log_size},
+        {"nvrtcGetProgramLog", &out->log},      {"nvrtcGetCUBINSize", &out->code_size},
+        {"nvrtcGetCUBIN", &out->code}};
+    void *library = NULL;
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && !library; i++)
+        library = WEFT_OS->dlopen(libraries[i]);
+    if (!library)
+        return weft_i_fail(
+            WEFT_ERR_UNSUPPORTED,
+            "weft was built without nvcc, and there is no libnvrtc.so to compile its "
+            "kernels with (it comes with the CUDA toolkit)");
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        void *found = WEFT_OS->dlsym(library, wanted[i].name);
+        if (!found)
+            return weft_i_fail(WEFT_ERR_UNSUPPORTED, "libnvrtc.so has no %s", wanted[i].name);
+        memcpy(wanted[i].to, &found, sizeof found);
+    }
+    return WEFT_OK;
+}
+
+static weft_status fetch_code(const nvrtc *rtc, void *program, void **out)
+{
+    size_t bytes = 0;
+    if (rtc->code_size(program, &bytes) != 0 || bytes == 0)
+        return weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC compiled weft's kernels to nothing");
+    char *code = WEFT_OS->alloc(bytes);
+    if (!code)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes of compiled kernels",
+                           bytes);
+    if (rtc->code(program, code) != 0) {
+        WEFT_OS->free(code);
+        return weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC does not hand its code over");
+    }
+    *out = code;
+    return WEFT_OK;
+}
+
+static weft_status tell_log(const nvrtc *rtc, void *program, int result)
+{
+    size_t bytes = 0;
+    char *log = rtc->log_size(program, &bytes) == 0 && bytes ? WEFT_OS->alloc(bytes + 1) : NULL;
+    if (log)
+        rtc->log(program, log);
+    weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC does not compile weft's kernels (%d): %.1500s", result,
+                log ? log : "it gives no reason");
+    WEFT_OS->free(log);
+    return WEFT_ERR_INTERNAL;
+}
+
+weft_status weft_i_cuda_compile(int major, int minor, void **out)
+{
+    nvrtc rtc;
+    void *program = NULL;
+    char arch[40];
+    *out = NULL;
+    WEFT_TRY(load_nvrtc(&rtc));
+    snprintf(arch, sizeof arch, "--gpu-architecture=sm_%d%d", major, minor);
+    const char *options[] = {arch, "--fmad=false", "--std=c++17"};
+    int result = rtc.create(&program, weft_i_cuda_text_kernels, "kernels.cu", TEXTS, texts, names);
+    if (result != 0)
+        return weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC takes no program (%d)", result);
+    result = rtc.compile(program, sizeof options / sizeof *options, options);
+    weft_status status = result ? tell_log(&rtc, program, result) : fetch_code(&rtc, program, out);
+    rtc.destroy(&program);
+    return status;
+}
+
+const void *weft_i_cuda_embedded(void)
+{
+#ifdef WEFT_CUDA_FATBIN
+    return weft_i_cuda_fatbin;
+#else
+    return NULL;
+#endif
+}
+
+weft_status weft_i_cuda_image(const weft_i_cuda_device *device, const void **out, void **release)
+{
+    *release = NULL;
+    *out = weft_i_cuda_embedded();
+    if (*out)
+        return WEFT_OK;
+    weft_i_log(WEFT_LOG_INFO, "no compiled kernels in this library: NVRTC makes them for %s",
+               device->name);
+    WEFT_TRY(weft_i_cuda_compile(device->major, device->minor, release));
+    *out = *release;
+    return WEFT_OK;
+}

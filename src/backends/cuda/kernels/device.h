@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a kernel may use.  Kernels are written in the language that C11 and CUDA C have in common,
+ * so that three compilers read the same text: nvcc makes the embedded code, NVRTC compiles the
+ * embedded text where there was no nvcc, and the C compiler makes the twins that the software
+ * driver of the tests runs.  Everything that only one of them knows is in this file: memory order,
+ * who a thread is, block barriers, clocks.  Names begin with weft_k_.
+ *
+ * Orders are those of the PTX memory model at system scope.  In the twin the same word is a C
+ * atomic of that order, so ThreadSanitizer sees whether the orders suffice.
+ */
+#ifndef WEFT_CUDA_KERNELS_DEVICE_H
+#define WEFT_CUDA_KERNELS_DEVICE_H
+
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+
+#define WEFT_K            static __device__ __forceinline__
+#define WEFT_K_UNROLL     _Pragma("unroll")
+#define WEFT_K_UNROLL_TWO _Pragma("unroll 2")
+#define WEFT_K_NO_UNROLL  _Pragma("unroll 1")
+/* A kernel: its most threads a block, its name, its one parameter. */
+#define WEFT_KERNEL(threads_, name_, type_, parameter_)       \
+    extern "C" __global__ void __launch_bounds__(threads_, 2) \
+        name_(const __grid_constant__ type_ parameter_)
+#define WEFT_K_SHARED(type_, name_) \
+    __shared__ type_ name_##_block; \
+    type_ *name_ = &name_##_block
+
+WEFT_K unsigned weft_k_thread(void)
+{
+    return threadIdx.x;
+}
+
+WEFT_K unsigned weft_k_threads(void)
+{
+    return blockDim.x;
+}
+
+WEFT_K unsigned weft_k_block(void)
+{
+    return blockIdx.x;
+}
+
+WEFT_K unsigned weft_k_blocks(void)
+{
+    return gridDim.x;
+}
+
+WEFT_K void weft_k_sync(void)
+{
+    __syncthreads();
+}
+
+/* A barrier of the block that also tells whether all of its threads said yes. */
+WEFT_K int weft_k_sync_all(int yes)
+{
+    return __syncthreads_and(yes);
+}
+
+/*
+ * Programmatic dependent launch: the kernel is resident before the one ahead of it in its stream
+ * has ended.  From here on that one is over and its writes are visible; and the next may come.
+ */
+WEFT_K void weft_k_begin(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+WEFT_K uint64_t weft_k_load_acquire(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+WEFT_K uint64_t weft_k_load(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+WEFT_K void weft_k_store_release(uint64_t *word, uint64_t value)
+{
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+WEFT_K void weft_k_store(uint64_t *word, uint64_t value)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+/* An arrival before which this kernel has written nothing: what earlier kernels of the stream
+ * wrote was released when they ended.  The twin's streams release by this store instead. */
+WEFT_K void weft_k_store_entry(uint64_t *word, uint64_t value)
+{
+    weft_k_store(word, value);
+}
+
+/* True if `word` was `expected` and is `value` now. */
+WEFT_K int weft_k_swap(uint64_t *word, uint64_t expected, uint64_t value)
+{
+    uint64_t seen;
+    asm volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(seen)
+                 : "l"(word), "l"(expected), "l"(value)
+                 : "memory");
+    return seen == expected;
+}
+
+WEFT_K int weft_k_swap32_release(uint32_t *word, uint32_t expected, uint32_t value)
+{
+    uint32_t seen;
+    asm volatile("atom.release.sys.global.cas.b32 %0, [%1], %2, %3;"
+                 : "=r"(seen)
+                 : "l"(word), "r"(expected), "r"(value)
+                 : "memory");
+    return seen == expected;
+}
+
+WEFT_K int weft_k_swap32_acquire(uint32_t *word, uint32_t expected, uint32_t value)
+{
+    uint32_t seen;
+    asm volatile("atom.acquire.sys.global.cas.b32 %0, [%1], %2, %3;"
+                 : "=r"(seen)
+                 : "l"(word), "r"(expected), "r"(value)
+                 : "memory");
+    return seen == expected;
+}
+
+typedef struct weft_k_vector {
+    uint32_t word[4];
+} weft_k_vector;
+
+/* 16 bytes at a multiple of 16.  The volatile asm keeps several in flight: the compiler would
+ * otherwise use one before it asks for the next. */
+WEFT_K weft_k_vector weft_k_load16(const void *from)
+{
+    weft_k_vector v;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "l"(from));
+    return v;
+}
+
+WEFT_K void weft_k_store16(void *to, weft_k_vector v)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.word[0]),
+                 "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+                 : "memory");
+}
+
+/* Two words of 8 bytes, each of which is there whole or not at all. */
+WEFT_K void weft_k_store_pair(uint64_t *to, uint64_t a, uint64_t b)
+{
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(a), "l"(b)
+                 : "memory");
+}
+
+WEFT_K void weft_k_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b)
+{
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(*a), "=l"(*b)
+                 : "l"(from)
+                 : "memory");
+}
+
+/* Nanoseconds of a clock that all blocks of the device share. */
+WEFT_K uint64_t weft_k_clock(void)
+{
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+/* A wait that has become long gives way. */
+WEFT_K void weft_k_rest(void)
+{
+    asm volatile("nanosleep.u32 200;");
+}
+
+WEFT_K void weft_k_poll(void)
+{
+}
+
+WEFT_K float weft_k_float(uint32_t bits)
+{
+    return __uint_as_float(bits);
+}
+
+WEFT_K uint32_t weft_k_bits(float x)
+{
+    return __float_as_uint(x);
+}
+
+WEFT_K double weft_k_double(uint64_t bits)
+{
+    return __longlong_as_double((long long)bits);
+}
+
+WEFT_K uint64_t weft_k_double_bits(double x)
+{
+    return (uint64_t)__double_as_longlong(x);
+}
+
+/* Two floats of 16 bits in a word, rounded to nearest; NaN has any payload. */
+WEFT_K uint32_t weft_k_pack_f16(float low, float high)
+{
+    uint32_t word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+WEFT_K uint32_t weft_k_pack_bf16(float low, float high)
+{
+    uint32_t word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+WEFT_K float weft_k_low_f16(uint32_t word)
+{
+    float x;
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l;}" : "=f"(x) : "r"(word));
+    return x;
+}
+
+WEFT_K float weft_k_high_f16(uint32_t word)
+{
+    float x;
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, h;}" : "=f"(x) : "r"(word));
+    return x;
+}
+
+#else
+#include "twin.h" /* of tests/cuda: the same on threads of the operating system */
+#endif
+
+#endif

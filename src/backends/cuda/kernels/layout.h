@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What host and kernels share: where things lie in a pad, and the parameter of every kernel.
+ *
+ * A pad is the memory of one rank in which the others leave word for it, so that a rank that waits
+ * polls its own memory.  All pads of a group lie at a constant stride and have one layout:
+ *
+ *     head       the poison word, and who of this rank's threads failed first
+ *     lines      one per block of a collective's grid: the block's epoch, which only this rank
+ *                counts, and for every source its arrival (epoch and digest) and factor
+ *     channels   the same per channel of barriers
+ *     mailboxes  a 32-bit word per channel and source, for put and wait
+ *     packets    two turns: per block and source, data with flags
+ *     stage      two halves: copies of operands that are not symmetric memory
+ *
+ * Epochs are counted on the device and never by the host, so that a captured graph can be replayed.
+ * Each block counts its own: block b meets the blocks b of the other ranks and no others.
+ */
+#ifndef WEFT_CUDA_KERNELS_LAYOUT_H
+#define WEFT_CUDA_KERNELS_LAYOUT_H
+
+#include <stdint.h>
+
+enum {
+    WEFT_K_LINE = 128,
+    WEFT_K_WORDS = 64, /* of a line, before its arrivals */
+    WEFT_K_RANKS_MOST = 72,
+    WEFT_K_THREADS = 512,      /* of a block, at most */
+    WEFT_K_THREADS_HALF = 256, /* of kernels that need more registers */
+    WEFT_K_THREADS_NARROW = 32 /* of kernels that run beside others */
+};
+
+/* Why a kernel gave up. */
+enum {
+    WEFT_K_FINE,
+    WEFT_K_TIMEOUT,
+    WEFT_K_MISMATCH,
+    WEFT_K_POISONED, /* another rank gave up: `peer` is that rank, `theirs` its reason */
+    WEFT_K_VERDICT   /* the host said that `peer` will not come: `theirs` is its status */
+};
+
+/* What it was doing. */
+enum { WEFT_K_COLLECTIVE, WEFT_K_BARRIER, WEFT_K_PUT, WEFT_K_WAIT };
+
+/*
+ * The first failure of this rank, in host memory that the device writes.  `why` comes last, with
+ * release; the host's acquire load of it is the partner.
+ */
+typedef struct weft_k_record {
+    uint64_t why, what, peer, channel, epoch, mine, theirs, waited_ns;
+    uint64_t waiting; /* rank + 1 that a kernel has been waiting for over 50 us; 0: none */
+    uint64_t pad[7];
+} weft_k_record;
+
+typedef struct weft_k_group {
+    char *pads;      /* of rank 0 */
+    uint64_t stride; /* to the next rank's */
+    int32_t rank, size;
+    uint32_t lines, channels;
+    uint64_t channels_at, mailboxes_at, packets_at, stage_at; /* in a pad */
+    uint64_t packet_units; /* of 8 bytes of data, per block, source and turn */
+    uint64_t stage_bytes;  /* of a half */
+    uint64_t *verdict;     /* host memory: 0, or status << 32 | rank + 1 */
+    weft_k_record *record;
+} weft_k_group;
+
+/* The parameter of signals and collectives; what a kernel does not need is 0. */
+typedef struct weft_k_call {
+    weft_k_group group;
+    uint64_t limit_ns; /* 0: none */
+    uint32_t digest;
+    int32_t dtype, op, peer;   /* op is a weft_i_fold_op */
+    uint32_t channel, release; /* release: data went to peers before the last meeting */
+    double factor;             /* of this rank, for PREMUL_SUM */
+    uint64_t count;            /* elements of the result, or bytes of a part that moves */
+    const char *in;            /* operand in plain memory; NULL: symmetric, see `from` */
+    char *out;
+    const char *from; /* rank 0's, and the step to the next rank's */
+    uint64_t from_step;
+    char *to;
+    uint64_t to_step;
+    uint64_t rows,
+        pitch; /* reduce_scatter: rows of `count` / `rows` elements, `pitch` bytes apart */
+    int32_t first, peers; /* of those that a move serves; peers is 0, 1 or the size */
+} weft_k_call;
+
+/* A copy of strided elements, with a change of dtype. */
+enum { WEFT_K_DIMS = 8 };
+typedef struct weft_k_copy {
+    char *to;
+    const char *from;
+    uint64_t count;
+    int32_t ndim, to_dtype, from_dtype, size; /* size: bytes of an element, if the dtypes are one */
+    uint64_t dim[WEFT_K_DIMS];
+    int64_t to_stride[WEFT_K_DIMS], from_stride[WEFT_K_DIMS]; /* in bytes */
+} weft_k_copy;
+
+#endif

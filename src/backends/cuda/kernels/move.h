@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collectives that only move bytes: all_gather, all_to_all, broadcast.  Where a part comes from and
+ * where it goes is linear in the peer, whoever pushes or pulls, so one kernel serves them all: the
+ * part of peer p is `count` bytes from `from + p * from_step` to `to + p * to_step`.
+ */
+#ifndef WEFT_CUDA_KERNELS_MOVE_H
+#define WEFT_CUDA_KERNELS_MOVE_H
+
+#include "reduce.h"
+
+/* Copies this block's share of one part; both ends at a multiple of 16, or bytes. */
+WEFT_K void weft_k_copy_part(char *to, const char *from, uint64_t bytes)
+{
+    uint64_t step = weft_k_unit_step(), u = weft_k_first_unit(), whole = bytes / 16;
+    if ((((uintptr_t)to | (uintptr_t)from) & 15) == 0) {
+        WEFT_K_NO_UNROLL
+        for (; u + 3 * step < whole; u += 4 * step) {
+            weft_k_vector x[4];
+            WEFT_K_UNROLL
+            for (int j = 0; j < 4; j++)
+                x[j] = weft_k_load16(from + 16 * (u + (uint64_t)j * step));
+            WEFT_K_UNROLL
+            for (int j = 0; j < 4; j++)
+                weft_k_store16(to + 16 * (u + (uint64_t)j * step), x[j]);
+        }
+        for (; u < whole; u += step)
+            weft_k_store16(to + 16 * u, weft_k_load16(from + 16 * u));
+    }
+    for (; 16 * u < bytes; u += step)
+        for (uint64_t at = 16 * u; at < 16 * u + 16 && at < bytes; at++)
+            weft_k_put(to + at, 1, weft_k_get(from + at, 1));
+}
+
+WEFT_K void weft_k_run_move(const weft_k_call *c)
+{
+    weft_k_begin();
+    weft_k_meeting m = weft_k_next_meeting(c);
+    if (!weft_k_enter(&m, 0))
+        return;
+    int p = c->first;
+    WEFT_K_NO_UNROLL
+    for (int k = 0; k < c->peers; k++) {
+        weft_k_copy_part(c->to + (uint64_t)p * c->to_step, c->from + (uint64_t)p * c->from_step,
+                         c->count);
+        p = p + 1 < c->group.size ? p + 1 : 0;
+    }
+    weft_k_leave(&m);
+}
+
+/* Strided elements with a change of dtype, and the plain copy that others are measured against. */
+WEFT_K void weft_k_run_convert(const weft_k_copy *c)
+{
+    uint32_t to_size = weft_k_size_of(c->to_dtype), from_size = weft_k_size_of(c->from_dtype);
+    for (uint64_t i = weft_k_first_unit(); i < c->count; i += weft_k_unit_step()) {
+        uint64_t rest = i;
+        int64_t to = 0, from = 0;
+        for (int d = c->ndim - 1; d >= 0; d--) {
+            uint64_t next = rest / c->dim[d], at = rest - next * c->dim[d];
+            to += (int64_t)at * c->to_stride[d];
+            from += (int64_t)at * c->from_stride[d];
+            rest = next;
+        }
+        uint64_t bits = weft_k_get(c->from + from, from_size);
+        if (c->to_dtype != c->from_dtype)
+            bits = weft_k_convert(c->to_dtype, c->from_dtype, bits);
+        weft_k_put(c->to + to, to_size, bits);
+    }
+}
+
+#endif

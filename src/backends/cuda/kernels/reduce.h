@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reductions that read the peers' memory: one-shot (everybody folds everything), two-shot
+ * (everybody folds a slice and stores it to all) and reduce_scatter.  Work is dealt out in units of
+ * 16 bytes, and unit u belongs to the same block on every rank, so that a block need only meet the
+ * blocks of its own number.  A unit is folded in rank order, whoever folds it.
+ */
+#ifndef WEFT_CUDA_KERNELS_REDUCE_H
+#define WEFT_CUDA_KERNELS_REDUCE_H
+
+#include "meet.h"
+#include "sums.h"
+
+WEFT_K uint64_t weft_k_first_unit(void)
+{
+    return (uint64_t)weft_k_block() * weft_k_threads() + weft_k_thread();
+}
+
+WEFT_K uint64_t weft_k_unit_step(void)
+{
+    return (uint64_t)weft_k_blocks() * weft_k_threads();
+}
+
+/* Enters a collective: looks at the poison word and meets all.  `release`: something was written
+ * for the peers already. */
+WEFT_K int weft_k_enter(const weft_k_meeting *m, int release)
+{
+    if (!weft_k_sync_all(!weft_k_is_poisoned(m)))
+        return 0;
+    return weft_k_meet(m, release);
+}
+
+/* Leaves it: when all have arrived here nobody reads or writes anybody's operands any more. */
+WEFT_K void weft_k_leave(weft_k_meeting *m)
+{
+    m->epoch++;
+    weft_k_sync(); /* what this block's threads read and wrote comes before the arrivals */
+    if (weft_k_meet(m, 1))
+        weft_k_set_epoch(m);
+}
+
+/* PREMUL_SUM: every rank's factor travels beside its arrival. */
+WEFT_K void weft_k_tell_factor(const weft_k_meeting *m)
+{
+    const weft_k_group *g = &m->call->group;
+    for (int r = (int)weft_k_thread(); r < g->size; r += (int)weft_k_threads())
+        weft_k_store(weft_k_arrival(weft_k_line(g, r, m->at, m->line), g->rank) + 1,
+                     weft_k_double_bits(m->call->factor));
+}
+
+WEFT_K double weft_k_factor_of(const weft_k_meeting *m, int source)
+{
+    const weft_k_group *g = &m->call->group;
+    return weft_k_double(
+        weft_k_load(weft_k_arrival(weft_k_line(g, g->rank, m->at, m->line), source) + 1));
+}
+
+/* Where a result goes: `copies` places, `step` bytes apart. */
+typedef struct weft_k_sink {
+    char *to;
+    uint64_t step;
+    int copies;
+} weft_k_sink;
+
+/* A range of units that this rank folds: units `first` to `first + units` less one, of which the
+ * last may be cut at `bytes`.  Row by row, as reduce_scatter's second layout has them, or as one.
+ */
+typedef struct weft_k_range {
+    const char *from;
+    uint64_t from_step, first, units, bytes, row_bytes, pitch;
+} weft_k_range;
+
+WEFT_K uint64_t weft_k_place(const weft_k_range *range, uint64_t at)
+{
+    return range->row_bytes ? at / range->row_bytes * range->pitch + at % range->row_bytes : at;
+}
+
+/* Folds `bytes` bytes (at most a unit) of every rank, element by element: any dtype, any op. */
+WEFT_K void weft_k_fold_elements(const weft_k_meeting *m, const weft_k_range *range,
+                                 weft_k_sink sink, uint64_t at, uint64_t bytes)
+{
+    const weft_k_call *c = m->call;
+    const int ranks = c->group.size, dtype = c->dtype, op = c->op;
+    const int weighted = op == WEFT_K_PREMUL_SUM;
+    uint32_t size = weft_k_size_of(dtype);
+    WEFT_K_NO_UNROLL
+    for (uint64_t end = at + bytes; at < end; at += size) {
+        const char *from = range->from + weft_k_place(range, at);
+        uint64_t sum = weft_k_get(from, size);
+        if (ranks > 1 || weighted) {
+            sum = weft_k_fold_first(dtype, op, sum, weighted ? weft_k_factor_of(m, 0) : 1);
+            WEFT_K_NO_UNROLL
+            for (int r = 1; r < ranks; r++)
+                sum = weft_k_fold_next(dtype, op, sum,
+                                       weft_k_get(from + (uint64_t)r * range->from_step, size),
+                                       weighted ? weft_k_factor_of(m, r) : 1);
+            sum = weft_k_fold_last(dtype, op, sum, ranks);
+        }
+        for (int k = 0; k < sink.copies; k++)
+            weft_k_put(sink.to + (uint64_t)k * sink.step + at, size, sum);
+    }
+}
+
+/* Sums the unit of all ranks that was loaded to `x`. */
+WEFT_K weft_k_vector weft_k_sum_vectors(const int dtype, const int ranks, const weft_k_vector *x,
+                                        int divisor)
+{
+    weft_k_sums s;
+    weft_k_vector sum;
+    WEFT_K_UNROLL
+    for (int r = 0; r < ranks; r++)
+        WEFT_K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        if (r == 0)
+            weft_k_sums_first(dtype, &s, i, x[r].word[i]);
+        else
+            weft_k_sums_next(dtype, &s, i, x[r].word[i]);
+    }
+    WEFT_K_UNROLL
+    for (int i = 0; i < 4; i++)
+        sum.word[i] = weft_k_sums_last(dtype, &s, i, divisor);
+    return sum;
+}
+
+/* The same for any number of ranks, loading on the way. */
+WEFT_K weft_k_vector weft_k_sum_any(const int dtype, int ranks, const char *from,
+                                    uint64_t from_step, int divisor)
+{
+    weft_k_sums s;
+    weft_k_vector x = weft_k_load16(from);
+    WEFT_K_UNROLL
+    for (int i = 0; i < 4; i++)
+        weft_k_sums_first(dtype, &s, i, x.word[i]);
+    WEFT_K_UNROLL_TWO
+    for (int r = 1; r < ranks; r++) {
+        x = weft_k_load16(from + (uint64_t)r * from_step);
+        WEFT_K_UNROLL
+        for (int i = 0; i < 4; i++)
+            weft_k_sums_next(dtype, &s, i, x.word[i]);
+    }
+    WEFT_K_UNROLL
+    for (int i = 0; i < 4; i++)
+        x.word[i] = weft_k_sums_last(dtype, &s, i, divisor);
+    return x;
+}
+
+WEFT_K void weft_k_pour(weft_k_sink sink, uint64_t at, weft_k_vector x)
+{
+    for (int k = 0; k < sink.copies; k++)
+        weft_k_store16(sink.to + (uint64_t)k * sink.step + at, x);
+}
+
+/* Sums whole units from `u` on, `width` at a time, all loads before the first use; says where it
+ * stopped. */
+WEFT_K uint64_t weft_k_sum_units(const weft_k_range *range, weft_k_sink sink, uint64_t u,
+                                 uint64_t end, const int dtype, const int ranks, const int width,
+                                 int divisor)
+{
+    uint64_t step = weft_k_unit_step(), ahead = (uint64_t)(width - 1) * step;
+    WEFT_K_NO_UNROLL
+    for (; u + ahead < end; u += (uint64_t)width * step) {
+        weft_k_vector x[2][8];
+        WEFT_K_UNROLL
+        for (int j = 0; j < width; j++) {
+            const char *from = range->from + weft_k_place(range, 16 * (u + (uint64_t)j * step));
+            WEFT_K_UNROLL
+            for (int r = 0; r < ranks; r++)
+                x[j][r] = weft_k_load16(from + (uint64_t)r * range->from_step);
+        }
+        WEFT_K_UNROLL
+        for (int j = 0; j < width; j++)
+            weft_k_pour(sink, 16 * (u + (uint64_t)j * step),
+                        weft_k_sum_vectors(dtype, ranks, x[j], divisor));
+    }
+    return u;
+}
+
+/*
+ * Folds this block's units of the range.  `dtype` and `ranks` are those of a sum that is compiled;
+ * `ranks` 0 is any number of them, `dtype` below 0 any dtype and operation.
+ */
+WEFT_K void weft_k_fold_range(const weft_k_meeting *m, const weft_k_range *range, weft_k_sink sink,
+                              const int dtype, const int ranks)
+{
+    int size = m->call->group.size, divisor = m->call->op == WEFT_K_AVG ? size : 0;
+    uint64_t step = weft_k_unit_step(), end = range->first + range->units;
+    uint64_t u = range->first + weft_k_first_unit(), whole = range->bytes / 16;
+    whole = whole < end ? whole : end;
+    if (ranks == 2 || ranks == 4)
+        u = weft_k_sum_units(range, sink, u, whole, dtype, ranks, 2, divisor);
+    if (ranks)
+        u = weft_k_sum_units(range, sink, u, whole, dtype, ranks, 1, divisor);
+    else if (dtype >= 0)
+        for (; u < whole; u += step)
+            weft_k_pour(sink, 16 * u,
+                        weft_k_sum_any(dtype, size, range->from + weft_k_place(range, 16 * u),
+                                       range->from_step, divisor));
+    for (; u < end; u += step) {
+        uint64_t left = range->bytes - 16 * u;
+        weft_k_fold_elements(m, range, sink, 16 * u, left < 16 ? left : 16);
+    }
+}
+
+WEFT_K uint64_t weft_k_units_of(uint64_t bytes)
+{
+    return (bytes + 15) / 16;
+}
+
+/* Copies this block's units of an operand to this rank's stage. */
+WEFT_K void weft_k_fill_stage(const weft_k_call *c, char *stage, const char *in, uint64_t bytes)
+{
+    uint64_t step = weft_k_unit_step(), u = weft_k_first_unit();
+    if (((uintptr_t)in & 15) == 0)
+        for (; u < bytes / 16; u += step)
+            weft_k_store16(stage + 16 * u, weft_k_load16(in + 16 * u));
+    uint32_t size = weft_k_size_of(c->dtype);
+    for (; 16 * u < bytes; u += step)
+        for (uint64_t at = 16 * u; at < 16 * u + 16 && at < bytes; at += size)
+            weft_k_put(stage + at, size, weft_k_get(in + at, size));
+}
+
+/* An operand that is not symmetric memory goes through the stage, a half at a time.  The halves go
+ * by turns of the epoch: who is about to fill one again has heard that all have read it. */
+WEFT_K void weft_k_run_staged(const weft_k_call *c, const int dtype, const int ranks)
+{
+    weft_k_begin();
+    const weft_k_group *g = &c->group;
+    weft_k_meeting m = weft_k_next_meeting(c);
+    uint64_t bytes = c->count * weft_k_size_of(c->dtype);
+    for (uint64_t at = 0; at < bytes; at += g->stage_bytes, m.epoch++) {
+        uint64_t half = g->stage_at + (m.epoch & 1) * g->stage_bytes;
+        uint64_t part = bytes - at < g->stage_bytes ? bytes - at : g->stage_bytes;
+        weft_k_fill_stage(c, weft_k_pad(g, g->rank) + half, c->in + at, part);
+        if (c->op == WEFT_K_PREMUL_SUM)
+            weft_k_tell_factor(&m);
+        weft_k_sync();
+        if (!weft_k_enter(&m, 1))
+            return;
+        weft_k_range range = {g->pads + half, g->stride, 0, weft_k_units_of(part), part, 0, 0};
+        weft_k_sink sink = {c->out + at, 0, 1};
+        weft_k_fold_range(&m, &range, sink, dtype, ranks);
+        weft_k_set_epoch(&m);
+        weft_k_sync();
+    }
+}
+
+/* Everybody reads everything; the result goes to this rank's `out`. */
+WEFT_K void weft_k_run_one_shot(const weft_k_call *c, const int dtype, const int ranks)
+{
+    weft_k_begin();
+    weft_k_meeting m = weft_k_next_meeting(c);
+    if (c->op == WEFT_K_PREMUL_SUM) {
+        weft_k_tell_factor(&m);
+        weft_k_sync();
+    }
+    if (!weft_k_enter(&m, c->op == WEFT_K_PREMUL_SUM))
+        return;
+    uint64_t bytes = c->count * weft_k_size_of(c->dtype);
+    weft_k_range range = {c->from, c->from_step, 0, weft_k_units_of(bytes), bytes, 0, 0};
+    weft_k_sink sink = {c->out, 0, 1};
+    weft_k_fold_range(&m, &range, sink, dtype, ranks);
+    weft_k_leave(&m);
+}
+
+/* Everybody reads its slice of everything and stores the result to all, in place or not. */
+WEFT_K void weft_k_run_two_shot(const weft_k_call *c, const int dtype, const int ranks)
+{
+    weft_k_begin();
+    weft_k_meeting m = weft_k_next_meeting(c);
+    if (c->op == WEFT_K_PREMUL_SUM) {
+        weft_k_tell_factor(&m);
+        weft_k_sync();
+    }
+    if (!weft_k_enter(&m, c->op == WEFT_K_PREMUL_SUM))
+        return;
+    uint64_t bytes = c->count * weft_k_size_of(c->dtype), units = weft_k_units_of(bytes);
+    uint64_t slice = (units + (uint32_t)c->group.size - 1) / (uint32_t)c->group.size;
+    uint64_t first = slice * (uint32_t)c->group.rank;
+    first = first < units ? first : units;
+    weft_k_range range = {
+        c->from, c->from_step, first, units - first < slice ? units - first : slice, bytes, 0, 0};
+    weft_k_sink sink = {c->to, c->to_step, c->group.size};
+    weft_k_fold_range(&m, &range, sink, dtype, ranks);
+    weft_k_leave(&m);
+}
+
+/* `from` is this rank's part of rank 0's operand; `count` elements of it are the result. */
+WEFT_K void weft_k_run_reduce_scatter(const weft_k_call *c, const int dtype, const int ranks)
+{
+    weft_k_begin();
+    weft_k_meeting m = weft_k_next_meeting(c);
+    if (c->op == WEFT_K_PREMUL_SUM) {
+        weft_k_tell_factor(&m);
+        weft_k_sync();
+    }
+    if (!weft_k_enter(&m, c->op == WEFT_K_PREMUL_SUM))
+        return;
+    uint64_t bytes = c->count * weft_k_size_of(c->dtype);
+    weft_k_range range = {c->from, c->from_step, 0, weft_k_units_of(bytes), bytes, 0, 0};
+    if (c->rows > 1) {
+        range.row_bytes = bytes / c->rows;
+        range.pitch = c->pitch;
+    }
+    weft_k_sink sink = {c->out, 0, 1};
+    weft_k_fold_range(&m, &range, sink, dtype, ranks);
+    weft_k_leave(&m);
+}
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is inside a stream. */
+#ifndef WEFT_CUDA_STREAM_H
+#define WEFT_CUDA_STREAM_H
+
+#include "device.h"
+
+enum { WEFT_I_CUDA_LEAST = 512, WEFT_I_CUDA_CLASSES = 8 + 8 * 64 };
+
+/* Free memory of one size class. */
+typedef struct weft_i_cuda_block {
+    weft_i_cu_ptr memory;
+    struct weft_i_cuda_block *next;
+} weft_i_cuda_block;
+
+struct weft_i_cuda_stream {
+    weft_i_cuda_device *device;
+    weft_i_cu_stream raw;
+    bool ours;            /* made by us, so destroyed by us */
+    pthread_mutex_t lock; /* guards the lists */
+    weft_i_cuda_block *free[WEFT_I_CUDA_CLASSES];
+    size_t cached;
+    weft_i_cuda_stream *next;
+};
+
+#endif

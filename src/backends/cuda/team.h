@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One rank's part in a team: the pads of all ranks on one device or on several that reach each
+ * other, and the operations whose kernels meet there.  All ranks make the same calls in the same
+ * order.  A call is enqueued on a stream and returns; a failure inside a kernel is found by
+ * weft_i_cuda_team_check, which every operation asks before it enqueues anything.
+ */
+#ifndef WEFT_CUDA_TEAM_H
+#define WEFT_CUDA_TEAM_H
+
+#include "device.h"
+#include "weft/dtype.h"
+
+typedef struct weft_i_cuda_team {
+    weft_i_cuda_device *device;
+    weft_k_group group;
+    weft_k_record *record; /* host's view of the record */
+    uint64_t *verdict;     /* and of the verdict word */
+    int sharing;           /* ranks of the team that run on this device */
+    uint64_t pad_bytes;    /* to be zeroed by a reset */
+    weft_status broken;    /* what check said last */
+} weft_i_cuda_team;
+
+/* Sizes of a pad; 0 takes the usual. */
+typedef struct weft_i_cuda_sizes {
+    uint32_t lines, channels;
+    uint64_t packet_units, stage_bytes;
+} weft_i_cuda_sizes;
+
+/* Bytes of one pad, the same on all ranks; fills the places in `group`. */
+size_t weft_i_cuda_team_layout(int ranks, const weft_i_cuda_sizes *sizes, weft_k_group *group);
+
+/* `pads` is rank 0's, zeroed before any rank opens; `sharing` of the ranks run on this device. */
+weft_status weft_i_cuda_team_open(weft_i_cuda_device *device, int rank, int ranks, char *pads,
+                                  size_t stride, int sharing, const weft_i_cuda_sizes *sizes,
+                                  weft_i_cuda_team *out);
+void weft_i_cuda_team_close(weft_i_cuda_team *team);
+
+/*
+ * Has a kernel given up?  WEFT_OK; or WEFT_ERR_TIMEOUT, WEFT_ERR_MISMATCH, WEFT_ERR_PEER_DEAD ...
+ * with what, who, where and how long; the same again until a reset.
+ */
+weft_status weft_i_cuda_team_check(weft_i_cuda_team *team);
+
+/* Tells waiting kernels of this rank that `rank` will not come: any thread may. */
+void weft_i_cuda_team_condemn(weft_i_cuda_team *team, weft_status status, int rank);
+
+/* The rank a kernel has been waiting for over 50 us, -1 if none. */
+int weft_i_cuda_team_waits_for(const weft_i_cuda_team *team);
+
+/*
+ * Makes the pads usable again: every rank calls it when all work of all ranks on them has ended,
+ * and nobody enqueues more before all have returned.
+ */
+weft_status weft_i_cuda_team_reset(weft_i_cuda_team *team, weft_i_cuda_stream *stream);
+
+/* Memory of all ranks: rank 0's address and the step to the next rank's. */
+typedef struct weft_i_cuda_reach {
+    char *base;
+    size_t step;
+} weft_i_cuda_reach;
+
+/* What all ranks of a call agree on, and the limit of its waits (WEFT_FOREVER: none). */
+typedef enum weft_i_cuda_way {
+    WEFT_I_CUDA_AUTO,
+    WEFT_I_CUDA_PACKETS,
+    WEFT_I_CUDA_ONE_SHOT,
+    WEFT_I_CUDA_TWO_SHOT
+} weft_i_cuda_way;
+
+typedef struct weft_i_cuda_sum {
+    weft_dtype dtype;
+    int op; /* weft_i_fold_op */
+    double factor;
+    size_t count;   /* elements of the result */
+    const void *in; /* this rank's operand, anywhere; or NULL and `from` */
+    void *out;      /* may be `in`; two-shot writes to `to` instead */
+    weft_i_cuda_reach from, to;
+    size_t rows, pitch; /* reduce_scatter by columns: rows, and bytes from row to row */
+    weft_i_cuda_way way;
+    int blocks, threads; /* 0: as many as pay */
+    int64_t limit_ms;
+} weft_i_cuda_sum;
+
+/* AUTO chooses by size among the ways that the operands allow. */
+weft_status weft_i_cuda_all_reduce(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                   const weft_i_cuda_sum *sum);
+
+/* out = this rank's part of the reduction; `from` is rank 0's whole operand. */
+weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                       const weft_i_cuda_sum *sum);
+
+typedef struct weft_i_cuda_move {
+    size_t bytes;           /* of one rank's part */
+    const void *in;         /* this rank's */
+    weft_i_cuda_reach from; /* or everybody's, to pull from */
+    void *out;
+    weft_i_cuda_reach to; /* or everybody's, to push to */
+    int root;
+    int blocks;
+    int64_t limit_ms;
+} weft_i_cuda_move;
+
+/* Either `in` and `to` (push) or `from` and `out` (pull), the same on all ranks. */
+weft_status weft_i_cuda_all_gather(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                   const weft_i_cuda_move *move);
+weft_status weft_i_cuda_all_to_all(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                   const weft_i_cuda_move *move);
+weft_status weft_i_cuda_broadcast(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                  const weft_i_cuda_move *move);
+
+weft_status weft_i_cuda_barrier(weft_i_cuda_team *team, weft_i_cuda_stream *stream, int channel,
+                                int64_t limit_ms);
+weft_status weft_i_cuda_put_signal(weft_i_cuda_team *team, weft_i_cuda_stream *stream, int rank,
+                                   int channel, int64_t limit_ms);
+weft_status weft_i_cuda_wait_signal(weft_i_cuda_team *team, weft_i_cuda_stream *stream, int rank,
+                                    int channel, int64_t limit_ms);
+
+#endif
