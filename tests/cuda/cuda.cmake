@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of CUDA: on the software driver of this folder, or on a GPU with WEFT_TEST_CUDA=real (scripts/gpu-check).
+# The kernels' folder is given by -iquote: it has a signal.h, which is not the system's.
+add_library(weft_cuda_model OBJECT EXCLUDE_FROM_ALL cuda/model.c cuda/model_stream.c cuda/model_kernels.c)
+target_include_directories(weft_cuda_model PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(weft_cuda_model PRIVATE -fno-strict-aliasing
+  "SHELL:-iquote ${CMAKE_CURRENT_SOURCE_DIR}/cuda" "SHELL:-iquote ${PROJECT_SOURCE_DIR}/src/backends/cuda/kernels")
+
+function(weft_cuda_test noun)
+  weft_test(${noun} ${ARGN})
+  if(TARGET test_${noun})
+    target_sources(test_${noun} PRIVATE $<TARGET_OBJECTS:weft_cuda_model>)
+  endif()
+endfunction()
+weft_cuda_test(cuda THREADS)
+weft_cuda_test(cuda_coll THREADS SECONDS 120)
+weft_cuda_test(cuda_signal THREADS SECONDS 120)
+
+weft_test(cuda_abi LIGHT)
+weft_test(cuda_kernels SECONDS 300 NO_ASAN)
+if(WEFT_NVCC_PROGRAM AND WEFT_NVCC AND TARGET test_cuda_kernels)
+  target_compile_definitions(test_cuda_kernels PRIVATE WEFT_NVCC_FOUND)
+endif()
+find_path(WEFT_CUDA_INCLUDE cuda.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+if(WEFT_CUDA_INCLUDE AND TARGET test_cuda_abi)
+  target_include_directories(test_cuda_abi SYSTEM PRIVATE ${WEFT_CUDA_INCLUDE})
+endif()
+
+add_executable(cuda_bench EXCLUDE_FROM_ALL cuda/bench.c $<TARGET_OBJECTS:weft_cuda_model>)
+target_include_directories(cuda_bench PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(cuda_bench PRIVATE weft_static Threads::Threads m)

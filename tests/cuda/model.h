@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The software driver: libcuda.so.1 as a test wants it, on memory files and threads.  A stream is a
+ * thread, device memory is host memory, blocks of memory are memory files whose descriptors really
+ * travel, kernels are the C twins of the real ones.  It shows what is called in which order and
+ * whether the results are right; it shows neither speed nor the memory order of a GPU.
+ *
+ *     model_install();                        from now on dlopen finds it
+ *     model.fail = "cuMemCreate"; model.fail_at = 2; model.fail_with = 2;
+ *
+ * It checks its caller: a context must be current, handles must live, nothing may be left at the
+ * end (model_live).
+ */
+#ifndef WEFT_TESTS_CUDA_MODEL_H
+#define WEFT_TESTS_CUDA_MODEL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct model_kernel {
+    const char *name;
+    size_t bytes; /* of its parameter */
+    int threads;
+    void (*run)(const void *parameter);
+} model_kernel;
+
+extern const model_kernel model_kernels[];
+void model_run(const model_kernel *kernel, const void *parameter, unsigned blocks,
+               unsigned threads);
+
+/* What the next tests want of the driver; written while no other thread uses it. */
+typedef struct model_wishes {
+    int no_library;      /* libcuda.so.1 is not found */
+    int no_nvrtc;        /* libnvrtc.so neither */
+    int version;         /* what it tells; 0: 13000 */
+    int devices;         /* -1: none; 0: 2 */
+    const char *lacks;   /* a function it does not have */
+    int capability;      /* 10 * major + minor; 0: 90 */
+    int multiprocessors; /* 0: 8 */
+    int threads_most;    /* of a block; 0: 8 */
+    size_t capacity;     /* bytes of device memory for cuMemAllocAsync; 0: 1 GiB */
+    const char *fail;    /* this function fails ... */
+    int fail_at;         /* ... at its n-th call from now, counted down; 0: never */
+    int fail_with;       /* ... with this result */
+    int broken;          /* not 0: every call on the device gives this result */
+} model_wishes;
+extern model_wishes model;
+
+void model_install(void);
+void model_uninstall(void);
+
+/* Objects and allocations that live; 0 when everything was given back. */
+int model_live(void);
+
+/* How often a function was called. */
+int model_calls(const char *name);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the software driver share. */
+#ifndef WEFT_TESTS_CUDA_MODEL_PARTS_H
+#define WEFT_TESTS_CUDA_MODEL_PARTS_H
+
+#include "model.h"
+
+#include "backends/cuda/driver.h"
+#include "base/os.h"
+
+/* What a function needs: nothing, cuInit, or a current context as well. */
+enum { MODEL_FREE, MODEL_STARTED, MODEL_CURRENT };
+weft_i_cu_result model_enter(const char *name, int level);
+void model_born(void);
+void model_gone(void);
+
+/* Every function of the driver. */
+#define FN(name_, version_, parameters_)       weft_i_cu_result model_##name_ parameters_;
+#define OPTIONAL(name_, version_, parameters_) weft_i_cu_result model_##name_ parameters_;
+#include "backends/cuda/driver.def"
+#undef FN
+#undef OPTIONAL
+
+/* The first line of each: faults that are wished for, and what it needs. */
+#define MODEL_ENTER(name_, level_)                               \
+    do {                                                         \
+        weft_i_cu_result entered_ = model_enter(#name_, level_); \
+        if (entered_)                                            \
+            return entered_;                                     \
+    } while (0)
+
+#endif

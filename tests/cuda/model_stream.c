@@ -1,0 +1,601 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The software driver: streams, events, graphs, and the memory that goes with them.  A stream is a
+ * thread that takes tasks from a list; a stream that is captured puts them into a graph instead.
+ */
+#include "model_parts.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct event {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t recorded, done;
+    int64_t when; /* it was reached last */
+    int holders;  /* the handle and tasks under way */
+} event;
+
+typedef struct task {
+    enum { COPY, SET8, SET32, FREE, LAUNCH, RECORD, AWAIT, WRITE32, WRITE64, AWAIT64, END } kind;
+    void *to;
+    const void *from;
+    size_t bytes;
+    uint64_t value;
+    event *event;
+    const model_kernel *kernel;
+    unsigned blocks, threads;
+    char *parameter; /* owned */
+    struct task *next;
+} task;
+
+typedef struct list {
+    task *first, **last;
+} list;
+
+typedef struct stream {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    list tasks;
+    uint64_t given, done;
+    struct list *capture; /* not NULL: tasks go there */
+} stream;
+
+static atomic_size_t used; /* bytes of cuMemAllocAsync */
+
+static void append(list *to, task *t)
+{
+    t->next = NULL;
+    *to->last = t;
+    to->last = &t->next;
+}
+
+static void drop_event(event *e, int by)
+{
+    pthread_mutex_lock(&e->lock);
+    int left = e->holders -= by;
+    pthread_mutex_unlock(&e->lock);
+    if (left)
+        return;
+    pthread_mutex_destroy(&e->lock);
+    pthread_cond_destroy(&e->changed);
+    free(e);
+}
+
+static void await_event(event *e, uint64_t value)
+{
+    pthread_mutex_lock(&e->lock);
+    while (e->done < value)
+        pthread_cond_wait(&e->changed, &e->lock);
+    pthread_mutex_unlock(&e->lock);
+    drop_event(e, 1);
+}
+
+static void reach_event(event *e, uint64_t value)
+{
+    pthread_mutex_lock(&e->lock);
+    e->done = e->done < value ? value : e->done;
+    e->when = weft_i_os_linux.clock_ns();
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+    drop_event(e, 1);
+}
+
+/* Allocations carry their size in front. */
+enum { FRONT = 256 };
+
+static void give_back(char *memory)
+{
+    size_t bytes = *(size_t *)(void *)(memory - FRONT);
+    memset(memory, 0xdd, bytes); /* whoever uses it still gets nonsense */
+    atomic_fetch_sub_explicit(&used, bytes, memory_order_relaxed); /* counts only */
+    free(memory - FRONT);
+    model_gone();
+}
+
+static void run_task(const task *t)
+{
+    switch (t->kind) {
+    case COPY:
+        memmove(t->to, t->from, t->bytes);
+        break;
+    case SET8:
+        memset(t->to, (int)t->value, t->bytes);
+        break;
+    case SET32:
+        for (size_t i = 0; i < t->bytes; i++)
+            ((uint32_t *)t->to)[i] = (uint32_t)t->value;
+        break;
+    case FREE:
+        give_back(t->to);
+        break;
+    case LAUNCH:
+        model_run(t->kernel, t->parameter, t->blocks, t->threads);
+        break;
+    case RECORD:
+        reach_event(t->event, t->value);
+        break;
+    case AWAIT:
+        await_event(t->event, t->value);
+        break;
+    case WRITE32:
+        __atomic_store_n((uint32_t *)t->to, (uint32_t)t->value, __ATOMIC_RELEASE);
+        break;
+    case WRITE64:
+        __atomic_store_n((uint64_t *)t->to, t->value, __ATOMIC_RELEASE);
+        break;
+    case AWAIT64:
+        while ((int64_t)(__atomic_load_n((uint64_t *)t->to, __ATOMIC_ACQUIRE) - t->value) < 0)
+            sched_yield();
+        break;
+    case END:
+        break;
+    }
+}
+
+static void free_task(task *t)
+{
+    free(t->parameter);
+    free(t);
+}
+
+static void *serve(void *arg)
+{
+    stream *s = arg;
+    for (int ended = 0; !ended;) {
+        pthread_mutex_lock(&s->lock);
+        while (!s->tasks.first)
+            pthread_cond_wait(&s->changed, &s->lock);
+        task *t = s->tasks.first;
+        s->tasks.first = t->next;
+        if (!t->next)
+            s->tasks.last = &s->tasks.first;
+        pthread_mutex_unlock(&s->lock);
+        run_task(t);
+        ended = t->kind == END;
+        free_task(t);
+        pthread_mutex_lock(&s->lock);
+        s->done++;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return NULL;
+}
+
+static void enqueue(weft_i_cu_stream raw, task what)
+{
+    stream *s = (stream *)(void *)raw;
+    task *t = malloc(sizeof *t);
+    *t = what;
+    pthread_mutex_lock(&s->lock);
+    if (s->capture && t->kind != END) {
+        append(s->capture, t);
+    } else {
+        append(&s->tasks, t);
+        s->given++;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+weft_i_cu_result model_cuStreamCreateWithPriority(weft_i_cu_stream *out, unsigned flags,
+                                                  int priority)
+{
+    MODEL_ENTER(cuStreamCreateWithPriority, MODEL_CURRENT);
+    if (flags != WEFT_I_CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5)
+        return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    stream *s = calloc(1, sizeof *s);
+    s->tasks.last = &s->tasks.first;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    if (pthread_create(&s->thread, NULL, serve, s) != 0)
+        return WEFT_I_CUDA_ERROR_OPERATING_SYSTEM;
+    *out = (weft_i_cu_stream)(void *)s;
+    model_born();
+    return 0;
+}
+
+weft_i_cu_result model_cuStreamDestroy(weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuStreamDestroy, MODEL_CURRENT);
+    stream *s = (stream *)(void *)raw;
+    enqueue(raw, (task){.kind = END});
+    pthread_join(s->thread, NULL);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    free(s);
+    model_gone();
+    return 0;
+}
+
+weft_i_cu_result model_cuStreamSynchronize(weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuStreamSynchronize, MODEL_CURRENT);
+    stream *s = (stream *)(void *)raw;
+    pthread_mutex_lock(&s->lock);
+    while (s->done < s->given)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+weft_i_cu_result model_cuStreamQuery(weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuStreamQuery, MODEL_CURRENT);
+    stream *s = (stream *)(void *)raw;
+    pthread_mutex_lock(&s->lock);
+    int ready = s->done == s->given;
+    pthread_mutex_unlock(&s->lock);
+    return ready ? 0 : WEFT_I_CUDA_ERROR_NOT_READY;
+}
+
+weft_i_cu_result model_cuStreamIsCapturing(weft_i_cu_stream raw, int *status)
+{
+    MODEL_ENTER(cuStreamIsCapturing, MODEL_CURRENT);
+    stream *s = (stream *)(void *)raw;
+    *status =
+        s->capture ? WEFT_I_CU_STREAM_CAPTURE_STATUS_ACTIVE : WEFT_I_CU_STREAM_CAPTURE_STATUS_NONE;
+    return 0;
+}
+
+/* ---- graphs ---- */
+
+weft_i_cu_result model_cuStreamBeginCapture(weft_i_cu_stream raw, int mode)
+{
+    MODEL_ENTER(cuStreamBeginCapture, MODEL_CURRENT);
+    stream *s = (stream *)(void *)raw;
+    if (mode != WEFT_I_CU_STREAM_CAPTURE_MODE_THREAD_LOCAL || s->capture)
+        return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    list *graph = calloc(1, sizeof *graph);
+    graph->last = &graph->first;
+    pthread_mutex_lock(&s->lock);
+    s->capture = graph;
+    pthread_mutex_unlock(&s->lock);
+    model_born();
+    return 0;
+}
+
+weft_i_cu_result model_cuStreamEndCapture(weft_i_cu_stream raw, weft_i_cu_graph *out)
+{
+    MODEL_ENTER(cuStreamEndCapture, MODEL_CURRENT);
+    stream *s = (stream *)(void *)raw;
+    *out = (weft_i_cu_graph)(void *)s->capture;
+    s->capture = NULL;
+    return *out ? 0 : WEFT_I_CUDA_ERROR_INVALID_VALUE;
+}
+
+static task copy_of(const task *t)
+{
+    task copy = *t;
+    if (t->parameter) {
+        copy.parameter = malloc(t->bytes);
+        memcpy(copy.parameter, t->parameter, t->bytes);
+    }
+    return copy;
+}
+
+weft_i_cu_result model_cuGraphInstantiateWithFlags(weft_i_cu_graph_exec *out, weft_i_cu_graph graph,
+                                                   unsigned long long flags)
+{
+    MODEL_ENTER(cuGraphInstantiateWithFlags, MODEL_CURRENT);
+    (void)flags;
+    list *made = calloc(1, sizeof *made);
+    made->last = &made->first;
+    for (const task *t = ((list *)(void *)graph)->first; t; t = t->next) {
+        task *copy = malloc(sizeof *copy);
+        *copy = copy_of(t);
+        append(made, copy);
+    }
+    *out = (weft_i_cu_graph_exec)(void *)made;
+    model_born();
+    return 0;
+}
+
+weft_i_cu_result model_cuGraphLaunch(weft_i_cu_graph_exec graph, weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuGraphLaunch, MODEL_CURRENT);
+    for (const task *t = ((list *)(void *)graph)->first; t; t = t->next)
+        enqueue(raw, copy_of(t));
+    return 0;
+}
+
+static void free_list(list *old)
+{
+    while (old->first) {
+        task *t = old->first;
+        old->first = t->next;
+        free_task(t);
+    }
+    free(old);
+    model_gone();
+}
+
+weft_i_cu_result model_cuGraphDestroy(weft_i_cu_graph graph)
+{
+    MODEL_ENTER(cuGraphDestroy, MODEL_CURRENT);
+    free_list((list *)(void *)graph);
+    return 0;
+}
+
+weft_i_cu_result model_cuGraphExecDestroy(weft_i_cu_graph_exec graph)
+{
+    MODEL_ENTER(cuGraphExecDestroy, MODEL_CURRENT);
+    free_list((list *)(void *)graph);
+    return 0;
+}
+
+/* ---- events ---- */
+
+weft_i_cu_result model_cuEventCreate(weft_i_cu_event *out, unsigned flags)
+{
+    MODEL_ENTER(cuEventCreate, MODEL_CURRENT);
+    (void)flags;
+    event *e = calloc(1, sizeof *e);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->changed, NULL);
+    e->holders = 1;
+    *out = (weft_i_cu_event)(void *)e;
+    model_born();
+    return 0;
+}
+
+weft_i_cu_result model_cuEventDestroy(weft_i_cu_event raw)
+{
+    MODEL_ENTER(cuEventDestroy, MODEL_STARTED);
+    drop_event((event *)(void *)raw, 1);
+    model_gone();
+    return 0;
+}
+
+static void hold(event *e, uint64_t *value, int record)
+{
+    pthread_mutex_lock(&e->lock);
+    e->holders++;
+    e->recorded += (uint64_t)record;
+    *value = e->recorded;
+    pthread_mutex_unlock(&e->lock);
+}
+
+weft_i_cu_result model_cuEventRecord(weft_i_cu_event raw, weft_i_cu_stream to)
+{
+    MODEL_ENTER(cuEventRecord, MODEL_CURRENT);
+    uint64_t value;
+    if (((stream *)(void *)to)->capture)
+        return WEFT_I_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    hold((event *)(void *)raw, &value, 1);
+    enqueue(to, (task){.kind = RECORD, .event = (event *)(void *)raw, .value = value});
+    return 0;
+}
+
+weft_i_cu_result model_cuStreamWaitEvent(weft_i_cu_stream to, weft_i_cu_event raw, unsigned flags)
+{
+    MODEL_ENTER(cuStreamWaitEvent, MODEL_CURRENT);
+    uint64_t value;
+    (void)flags;
+    if (((stream *)(void *)to)->capture)
+        return WEFT_I_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    hold((event *)(void *)raw, &value, 0);
+    enqueue(to, (task){.kind = AWAIT, .event = (event *)(void *)raw, .value = value});
+    return 0;
+}
+
+weft_i_cu_result model_cuEventQuery(weft_i_cu_event raw)
+{
+    MODEL_ENTER(cuEventQuery, MODEL_STARTED);
+    event *e = (event *)(void *)raw;
+    pthread_mutex_lock(&e->lock);
+    int ready = e->done == e->recorded;
+    pthread_mutex_unlock(&e->lock);
+    return ready ? 0 : WEFT_I_CUDA_ERROR_NOT_READY;
+}
+
+weft_i_cu_result model_cuEventSynchronize(weft_i_cu_event raw)
+{
+    MODEL_ENTER(cuEventSynchronize, MODEL_STARTED);
+    event *e = (event *)(void *)raw;
+    pthread_mutex_lock(&e->lock);
+    while (e->done < e->recorded)
+        pthread_cond_wait(&e->changed, &e->lock);
+    pthread_mutex_unlock(&e->lock);
+    return 0;
+}
+
+weft_i_cu_result model_cuEventElapsedTime(float *ms, weft_i_cu_event start, weft_i_cu_event end)
+{
+    MODEL_ENTER(cuEventElapsedTime, MODEL_STARTED);
+    *ms = (float)(((event *)(void *)end)->when - ((event *)(void *)start)->when) / 1e6f;
+    return 0;
+}
+
+/* ---- memory, copies, launches ---- */
+
+weft_i_cu_result model_cuMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    MODEL_ENTER(cuMemGetInfo, MODEL_CURRENT);
+    *total = model.capacity ? model.capacity : (size_t)1 << 30;
+    *free_bytes = *total - atomic_load_explicit(&used, memory_order_relaxed);
+    return 0;
+}
+
+weft_i_cu_result model_cuMemAllocAsync(weft_i_cu_ptr *out, size_t bytes, weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuMemAllocAsync, MODEL_CURRENT);
+    (void)raw;
+    size_t capacity = model.capacity ? model.capacity : (size_t)1 << 30;
+    size_t now = atomic_fetch_add_explicit(&used, bytes, memory_order_relaxed); /* counts only */
+    char *memory = now + bytes > capacity
+                       ? NULL
+                       : aligned_alloc(FRONT, (FRONT + bytes + FRONT - 1) / FRONT * FRONT);
+    if (!memory) {
+        atomic_fetch_sub_explicit(&used, bytes, memory_order_relaxed);
+        return WEFT_I_CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *(size_t *)(void *)memory = bytes;
+    memset(memory + FRONT, 0xa5, bytes);
+    *out = (weft_i_cu_ptr)(uintptr_t)(memory + FRONT);
+    model_born();
+    return 0;
+}
+
+/* The memory counts as free at once, as for the driver's own pool; it goes in the stream's order.
+ */
+weft_i_cu_result model_cuMemFreeAsync(weft_i_cu_ptr memory, weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuMemFreeAsync, MODEL_CURRENT);
+    enqueue(raw, (task){.kind = FREE, .to = (void *)(uintptr_t)memory});
+    model_cuStreamSynchronize(raw);
+    return 0;
+}
+
+weft_i_cu_result model_cuMemPoolSetAttribute(weft_i_cu_pool pool, int attribute, void *value)
+{
+    MODEL_ENTER(cuMemPoolSetAttribute, MODEL_STARTED);
+    (void)pool, (void)value;
+    return attribute == WEFT_I_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? 0
+                                                                 : WEFT_I_CUDA_ERROR_INVALID_VALUE;
+}
+
+weft_i_cu_result model_cuMemPoolTrimTo(weft_i_cu_pool pool, size_t keep)
+{
+    MODEL_ENTER(cuMemPoolTrimTo, MODEL_STARTED);
+    (void)pool, (void)keep;
+    return 0;
+}
+
+weft_i_cu_result model_cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+    MODEL_ENTER(cuMemHostAlloc, MODEL_CURRENT);
+    (void)flags;
+    *out = aligned_alloc(FRONT, (bytes + FRONT - 1) / FRONT * FRONT);
+    model_born();
+    return *out ? 0 : WEFT_I_CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+weft_i_cu_result model_cuMemFreeHost(void *memory)
+{
+    MODEL_ENTER(cuMemFreeHost, MODEL_STARTED);
+    free(memory);
+    model_gone();
+    return 0;
+}
+
+weft_i_cu_result model_cuMemHostGetDevicePointer(weft_i_cu_ptr *out, void *memory, unsigned flags)
+{
+    MODEL_ENTER(cuMemHostGetDevicePointer, MODEL_CURRENT);
+    (void)flags;
+    *out = (weft_i_cu_ptr)(uintptr_t)memory;
+    return 0;
+}
+
+weft_i_cu_result model_cuPointerGetAttribute(void *out, int attribute, weft_i_cu_ptr memory)
+{
+    MODEL_ENTER(cuPointerGetAttribute, MODEL_STARTED);
+    (void)out, (void)attribute, (void)memory;
+    return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+}
+
+weft_i_cu_result model_cuMemcpyAsync(weft_i_cu_ptr to, weft_i_cu_ptr from, size_t bytes,
+                                     weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuMemcpyAsync, MODEL_CURRENT);
+    enqueue(raw, (task){.kind = COPY,
+                        .to = (void *)(uintptr_t)to,
+                        .from = (const void *)(uintptr_t)from,
+                        .bytes = bytes});
+    return 0;
+}
+
+weft_i_cu_result model_cuMemcpy2DAsync(const weft_i_cu_copy_2d *copy, weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuMemcpy2DAsync, MODEL_CURRENT);
+    for (size_t row = 0; row < copy->Height; row++)
+        enqueue(raw,
+                (task){.kind = COPY,
+                       .to = (void *)(uintptr_t)(copy->dstDevice + row * copy->dstPitch),
+                       .from = (const void *)(uintptr_t)(copy->srcDevice + row * copy->srcPitch),
+                       .bytes = copy->WidthInBytes});
+    return 0;
+}
+
+weft_i_cu_result model_cuMemsetD8Async(weft_i_cu_ptr to, unsigned char value, size_t count,
+                                       weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuMemsetD8Async, MODEL_CURRENT);
+    enqueue(raw, (task){.kind = SET8, .to = (void *)(uintptr_t)to, .value = value, .bytes = count});
+    return 0;
+}
+
+weft_i_cu_result model_cuMemsetD32Async(weft_i_cu_ptr to, unsigned value, size_t count,
+                                        weft_i_cu_stream raw)
+{
+    MODEL_ENTER(cuMemsetD32Async, MODEL_CURRENT);
+    enqueue(raw,
+            (task){.kind = SET32, .to = (void *)(uintptr_t)to, .value = value, .bytes = count});
+    return 0;
+}
+
+weft_i_cu_result model_cuStreamWriteValue32(weft_i_cu_stream raw, weft_i_cu_ptr word,
+                                            uint32_t value, unsigned flags)
+{
+    MODEL_ENTER(cuStreamWriteValue32, MODEL_CURRENT);
+    (void)flags;
+    enqueue(raw, (task){.kind = WRITE32, .to = (void *)(uintptr_t)word, .value = value});
+    return 0;
+}
+
+weft_i_cu_result model_cuStreamWriteValue64(weft_i_cu_stream raw, weft_i_cu_ptr word,
+                                            uint64_t value, unsigned flags)
+{
+    MODEL_ENTER(cuStreamWriteValue64, MODEL_CURRENT);
+    (void)flags;
+    enqueue(raw, (task){.kind = WRITE64, .to = (void *)(uintptr_t)word, .value = value});
+    return 0;
+}
+
+weft_i_cu_result model_cuStreamWaitValue64(weft_i_cu_stream raw, weft_i_cu_ptr word, uint64_t value,
+                                           unsigned flags)
+{
+    MODEL_ENTER(cuStreamWaitValue64, MODEL_CURRENT);
+    if (flags != WEFT_I_CU_STREAM_WAIT_VALUE_GEQ)
+        return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    enqueue(raw, (task){.kind = AWAIT64, .to = (void *)(uintptr_t)word, .value = value});
+    return 0;
+}
+
+weft_i_cu_result model_cuStreamBatchMemOp(weft_i_cu_stream raw, unsigned count,
+                                          weft_i_cu_mem_op *ops, unsigned flags)
+{
+    MODEL_ENTER(cuStreamBatchMemOp, MODEL_CURRENT);
+    for (unsigned i = 0; i < count; i++) {
+        int write = ops[i].operation == WEFT_I_CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        if (!write && ops[i].operation != WEFT_I_CU_STREAM_MEM_OP_WAIT_VALUE_64)
+            return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+        enqueue(raw, (task){.kind = write ? WRITE64 : AWAIT64,
+                            .to = (void *)(uintptr_t)ops[i].writeValue.address,
+                            .value = ops[i].writeValue.value64});
+    }
+    return flags ? WEFT_I_CUDA_ERROR_INVALID_VALUE : 0;
+}
+
+weft_i_cu_result model_cuLaunchKernelEx(const weft_i_cu_launch *config, weft_i_cu_function function,
+                                        void **parameters, void **extra)
+{
+    MODEL_ENTER(cuLaunchKernelEx, MODEL_CURRENT);
+    const model_kernel *kernel = (const void *)function;
+    unsigned most = (unsigned)(model.threads_most ? model.threads_most : 8);
+    if (extra || !kernel || config->gridDimX == 0 || config->blockDimX == 0 ||
+        config->blockDimX > most || config->blockDimX > (unsigned)kernel->threads)
+        return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    char *parameter = malloc(kernel->bytes);
+    memcpy(parameter, parameters[0], kernel->bytes);
+    enqueue(config->hStream, (task){.kind = LAUNCH,
+                                    .kernel = kernel,
+                                    .blocks = config->gridDimX,
+                                    .threads = config->blockDimX,
+                                    .bytes = kernel->bytes,
+                                    .parameter = parameter});
+    return 0;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What kernels use, for the C compiler: see src/backends/cuda/kernels/device.h.  A thread of a
+ * kernel is a thread of the operating system; a block is a barrier that its threads share.
+ */
+#ifndef WEFT_TESTS_CUDA_TWIN_H
+#define WEFT_TESTS_CUDA_TWIN_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#define WEFT_K static inline __attribute__((unused))
+#define WEFT_K_UNROLL
+#define WEFT_K_UNROLL_TWO
+#define WEFT_K_NO_UNROLL
+#define WEFT_KERNEL(threads_, name_, type_, parameter_) \
+    void name_(const type_ parameter_);                 \
+    void name_(const type_ parameter_)
+
+typedef struct twin_block {
+    pthread_barrier_t barrier;
+    int no[3]; /* by turns: a vote, the last one's readers, the next one's zero */
+} twin_block;
+
+typedef struct twin_place {
+    unsigned thread, threads, block, blocks, votes;
+    twin_block *shared;
+} twin_place;
+extern _Thread_local twin_place twin_here;
+
+WEFT_K unsigned weft_k_thread(void)
+{
+    return twin_here.thread;
+}
+
+WEFT_K unsigned weft_k_threads(void)
+{
+    return twin_here.threads;
+}
+
+WEFT_K unsigned weft_k_block(void)
+{
+    return twin_here.block;
+}
+
+WEFT_K unsigned weft_k_blocks(void)
+{
+    return twin_here.blocks;
+}
+
+WEFT_K void weft_k_sync(void)
+{
+    pthread_barrier_wait(&twin_here.shared->barrier);
+}
+
+WEFT_K int weft_k_sync_all(int yes)
+{
+    int *no = twin_here.shared->no;
+    unsigned turn = twin_here.votes++ % 3;
+    if (!yes)
+        __atomic_store_n(&no[turn], 1, __ATOMIC_RELAXED); /* ordered by the barrier */
+    if (twin_here.thread == 0)
+        __atomic_store_n(&no[(turn + 1) % 3], 0, __ATOMIC_RELAXED);
+    weft_k_sync();
+    return !__atomic_load_n(&no[turn], __ATOMIC_RELAXED);
+}
+
+WEFT_K void weft_k_begin(void)
+{
+}
+
+WEFT_K uint64_t weft_k_load_acquire(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+WEFT_K uint64_t weft_k_load(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+WEFT_K void weft_k_store_release(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+WEFT_K void weft_k_store(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+WEFT_K void weft_k_store_entry(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+WEFT_K int weft_k_swap(uint64_t *word, uint64_t expected, uint64_t value)
+{
+    return __atomic_compare_exchange_n(word, &expected, value, 0, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+
+WEFT_K int weft_k_swap32_release(uint32_t *word, uint32_t expected, uint32_t value)
+{
+    return __atomic_compare_exchange_n(word, &expected, value, 0, __ATOMIC_RELEASE,
+                                       __ATOMIC_RELAXED);
+}
+
+WEFT_K int weft_k_swap32_acquire(uint32_t *word, uint32_t expected, uint32_t value)
+{
+    return __atomic_compare_exchange_n(word, &expected, value, 0, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
+typedef struct weft_k_vector {
+    uint32_t word[4];
+} weft_k_vector;
+
+WEFT_K weft_k_vector weft_k_load16(const void *from)
+{
+    weft_k_vector v;
+    memcpy(&v, __builtin_assume_aligned(from, 16), 16);
+    return v;
+}
+
+WEFT_K void weft_k_store16(void *to, weft_k_vector v)
+{
+    memcpy(__builtin_assume_aligned(to, 16), &v, 16);
+}
+
+WEFT_K void weft_k_store_pair(uint64_t *to, uint64_t a, uint64_t b)
+{
+    __atomic_store_n(to, a, __ATOMIC_RELAXED);
+    __atomic_store_n(to + 1, b, __ATOMIC_RELAXED);
+}
+
+WEFT_K void weft_k_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b)
+{
+    *a = __atomic_load_n(from, __ATOMIC_RELAXED);
+    *b = __atomic_load_n(from + 1, __ATOMIC_RELAXED);
+}
+
+WEFT_K uint64_t weft_k_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+WEFT_K void weft_k_rest(void)
+{
+    struct timespec duration = {0, 20000};
+    nanosleep(&duration, NULL);
+}
+
+/* Threads share few cores. */
+WEFT_K void weft_k_poll(void)
+{
+    sched_yield();
+}
+
+WEFT_K float weft_k_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+WEFT_K uint32_t weft_k_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof x);
+    return bits;
+}
+
+WEFT_K double weft_k_double(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+WEFT_K uint64_t weft_k_double_bits(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof x);
+    return bits;
+}
+
+#include "kernels/small.h"
+
+WEFT_K uint32_t weft_k_pack_f16(float low, float high)
+{
+    return weft_i_f32_to_f16(low) | (uint32_t)weft_i_f32_to_f16(high) << 16;
+}
+
+WEFT_K uint32_t weft_k_pack_bf16(float low, float high)
+{
+    return weft_i_f32_to_bf16(low) | (uint32_t)weft_i_f32_to_bf16(high) << 16;
+}
+
+WEFT_K float weft_k_low_f16(uint32_t word)
+{
+    return weft_i_f16_to_f32((uint16_t)word);
+}
+
+WEFT_K float weft_k_high_f16(uint32_t word)
+{
+    return weft_i_f16_to_f32((uint16_t)(word >> 16));
+}
+
+#endif
