@@ -396,7 +396,7 @@ static uint64_t noise(uint64_t x)
 /* Every pair of dtypes, as the CPU converts them; finite numbers, whose bits are decided. */
 TEST(test_cuda_convert)
 {
-    enum { COUNT = 256 };
+    enum { COUNT = 64 };
     weft_i_cuda_stream *stream;
     scene_driver();
     CHECK_OK(weft_i_cuda_stream_new(scene.device, false, &stream));

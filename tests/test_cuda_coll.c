@@ -404,6 +404,46 @@ TEST(test_cuda_mixed_calls)
     }
 }
 
+/* Weighted sums behind each other: nobody takes the factor of a rank that is a call ahead. */
+static void factors_body(int rank, void *arg)
+{
+    enum { ROUNDS = 12 };
+    scene_rank *me = &scene.rank[rank];
+    void *memory;
+    (void)arg;
+    RANK_OK(weft_i_cuda_pinned(scene.device, 4096, &memory));
+    float *one = memory, got[ROUNDS];
+    *one = 1;
+    RANK_OK(weft_i_cuda_copy(me->stream, me->data, one, 4));
+    scene_meet();
+    for (int k = 0; k < ROUNDS; k++) {
+        weft_i_cuda_sum sum = {.dtype = WEFT_F32,
+                               .op = WEFT_I_FOLD_PREMUL_SUM,
+                               .factor = (k + 1) * (rank + 1),
+                               .count = 1,
+                               .in = me->data,
+                               .out = me->data + 1024 + 4 * k,
+                               .way = WEFT_I_CUDA_ONE_SHOT,
+                               .limit_ms = 20000};
+        RANK_OK(weft_i_cuda_all_reduce(&me->team, me->stream, &sum));
+    }
+    RANK_OK(weft_i_cuda_read(me->stream, got, me->data + 1024, sizeof got));
+    RANK_OK(weft_i_cuda_team_check(&me->team));
+    int weights = scene.ranks * (scene.ranks + 1) / 2;
+    for (int k = 0; k < ROUNDS; k++)
+        RANK(got[k] == (float)((k + 1) * weights), "sum %d is %g", k, (double)got[k]);
+    weft_i_cuda_unpin(memory);
+}
+
+TEST(test_cuda_factors)
+{
+    for (int i = 0; i < 10; i++) {
+        scene_open(4, BYTES, &small_sizes);
+        scene_run(factors_body, NULL);
+        scene_close();
+    }
+}
+
 /* A captured sequence is replayed: nothing in it comes from the host. */
 static void replay_body(int rank, void *arg)
 {

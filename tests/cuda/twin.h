@@ -131,16 +131,18 @@ WEFT_K void weft_k_store16(void *to, weft_k_vector v)
     memcpy(__builtin_assume_aligned(to, 16), &v, 16);
 }
 
+/* Release and acquire, where the kernels need none: who has the packets of a rank knows that its
+ * kernels before this one are over, which on a device the end of a kernel makes true. */
 WEFT_K void weft_k_store_pair(uint64_t *to, uint64_t a, uint64_t b)
 {
-    __atomic_store_n(to, a, __ATOMIC_RELAXED);
-    __atomic_store_n(to + 1, b, __ATOMIC_RELAXED);
+    __atomic_store_n(to, a, __ATOMIC_RELEASE);
+    __atomic_store_n(to + 1, b, __ATOMIC_RELEASE);
 }
 
 WEFT_K void weft_k_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b)
 {
-    *a = __atomic_load_n(from, __ATOMIC_RELAXED);
-    *b = __atomic_load_n(from + 1, __ATOMIC_RELAXED);
+    *a = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+    *b = __atomic_load_n(from + 1, __ATOMIC_ACQUIRE);
 }
 
 WEFT_K uint64_t weft_k_clock(void)

@@ -28,7 +28,7 @@ static void fill_sizes(int ranks, const weft_i_cuda_sizes *sizes, weft_k_group *
 size_t weft_i_cuda_team_layout(int ranks, const weft_i_cuda_sizes *sizes, weft_k_group *group)
 {
     fill_sizes(ranks, sizes, group);
-    size_t line = round_up(WEFT_K_WORDS + 16 * (size_t)ranks, WEFT_K_LINE);
+    size_t line = round_up(WEFT_K_WORDS + WEFT_K_ARRIVAL * (size_t)ranks, WEFT_K_LINE);
     group->channels_at = WEFT_K_LINE + group->lines * line;
     group->mailboxes_at = group->channels_at + group->channels * line;
     group->packets_at =

@@ -7,7 +7,7 @@
  *
  *     head       the poison word, and who of this rank's threads failed first
  *     lines      one per block of a collective's grid: the block's epoch, which only this rank
- *                counts, and for every source its arrival (epoch and digest) and factor
+ *                counts, and for every source its arrival (epoch and digest) and two factors
  *     channels   the same per channel of barriers
  *     mailboxes  a 32-bit word per channel and source, for put and wait
  *     packets    two turns: per block and source, data with flags
@@ -23,7 +23,8 @@
 
 enum {
     WEFT_K_LINE = 128,
-    WEFT_K_WORDS = 64, /* of a line, before its arrivals */
+    WEFT_K_WORDS = 64,   /* of a line, before its arrivals */
+    WEFT_K_ARRIVAL = 32, /* an arrival word and two factors, by turns of the epoch */
     WEFT_K_RANKS_MOST = 72,
     WEFT_K_THREADS = 512,      /* of a block, at most */
     WEFT_K_THREADS_HALF = 256, /* of kernels that need more registers */

@@ -34,14 +34,14 @@ WEFT_K uint64_t *weft_k_poison_word(const weft_k_group *g, int rank)
 /* The line of a block, or of a channel, in a rank's pad. */
 WEFT_K char *weft_k_line(const weft_k_group *g, int rank, uint64_t at, uint64_t line)
 {
-    uint64_t bytes = WEFT_K_WORDS + 16 * (uint64_t)g->size;
+    uint64_t bytes = WEFT_K_WORDS + WEFT_K_ARRIVAL * (uint64_t)g->size;
     bytes = (bytes + WEFT_K_LINE - 1) / WEFT_K_LINE * WEFT_K_LINE;
     return weft_k_pad(g, rank) + at + line * bytes;
 }
 
 WEFT_K uint64_t *weft_k_arrival(char *line, int source)
 {
-    return (uint64_t *)(void *)(line + WEFT_K_WORDS + 16 * (uint64_t)source);
+    return (uint64_t *)(void *)(line + WEFT_K_WORDS + WEFT_K_ARRIVAL * (uint64_t)source);
 }
 
 /* A meeting under way. */

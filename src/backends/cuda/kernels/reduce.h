@@ -39,20 +39,24 @@ WEFT_K void weft_k_leave(weft_k_meeting *m)
         weft_k_set_epoch(m);
 }
 
-/* PREMUL_SUM: every rank's factor travels beside its arrival. */
+/* PREMUL_SUM: every rank's factor travels beside its arrival, in one of two words by turns: a rank
+ * that is ahead by a call must not change what others still multiply with. */
+WEFT_K uint64_t *weft_k_factor_word(const weft_k_meeting *m, int owner, int source)
+{
+    char *line = weft_k_line(&m->call->group, owner, m->at, m->line);
+    return weft_k_arrival(line, source) + 1 + (m->epoch & 1);
+}
+
 WEFT_K void weft_k_tell_factor(const weft_k_meeting *m)
 {
     const weft_k_group *g = &m->call->group;
     for (int r = (int)weft_k_thread(); r < g->size; r += (int)weft_k_threads())
-        weft_k_store(weft_k_arrival(weft_k_line(g, r, m->at, m->line), g->rank) + 1,
-                     weft_k_double_bits(m->call->factor));
+        weft_k_store(weft_k_factor_word(m, r, g->rank), weft_k_double_bits(m->call->factor));
 }
 
 WEFT_K double weft_k_factor_of(const weft_k_meeting *m, int source)
 {
-    const weft_k_group *g = &m->call->group;
-    return weft_k_double(
-        weft_k_load(weft_k_arrival(weft_k_line(g, g->rank, m->at, m->line), source) + 1));
+    return weft_k_double(weft_k_load(weft_k_factor_word(m, m->call->group.rank, source)));
 }
 
 /* Where a result goes: `copies` places, `step` bytes apart. */
@@ -68,6 +72,7 @@ typedef struct weft_k_sink {
 typedef struct weft_k_range {
     const char *from;
     uint64_t from_step, first, units, bytes, row_bytes, pitch;
+    uint64_t lane, step; /* this thread folds unit `first + lane` and every `step`-th after it */
 } weft_k_range;
 
 WEFT_K uint64_t weft_k_place(const weft_k_range *range, uint64_t at)
@@ -156,7 +161,7 @@ WEFT_K uint64_t weft_k_sum_units(const weft_k_range *range, weft_k_sink sink, ui
                                  uint64_t end, const int dtype, const int ranks, const int width,
                                  int divisor)
 {
-    uint64_t step = weft_k_unit_step(), ahead = (uint64_t)(width - 1) * step;
+    uint64_t step = range->step, ahead = (uint64_t)(width - 1) * step;
     WEFT_K_NO_UNROLL
     for (; u + ahead < end; u += (uint64_t)width * step) {
         weft_k_vector x[2][8];
@@ -183,8 +188,8 @@ WEFT_K void weft_k_fold_range(const weft_k_meeting *m, const weft_k_range *range
                               const int dtype, const int ranks)
 {
     int size = m->call->group.size, divisor = m->call->op == WEFT_K_AVG ? size : 0;
-    uint64_t step = weft_k_unit_step(), end = range->first + range->units;
-    uint64_t u = range->first + weft_k_first_unit(), whole = range->bytes / 16;
+    uint64_t step = range->step, end = range->first + range->units;
+    uint64_t u = range->first + range->lane, whole = range->bytes / 16;
     whole = whole < end ? whole : end;
     if (ranks == 2 || ranks == 4)
         u = weft_k_sum_units(range, sink, u, whole, dtype, ranks, 2, divisor);
@@ -206,10 +211,10 @@ WEFT_K uint64_t weft_k_units_of(uint64_t bytes)
     return (bytes + 15) / 16;
 }
 
-/* Copies this block's units of an operand to this rank's stage. */
+/* Copies a part of an operand to this block's place in the stage. */
 WEFT_K void weft_k_fill_stage(const weft_k_call *c, char *stage, const char *in, uint64_t bytes)
 {
-    uint64_t step = weft_k_unit_step(), u = weft_k_first_unit();
+    uint64_t step = weft_k_threads(), u = weft_k_thread();
     if (((uintptr_t)in & 15) == 0)
         for (; u < bytes / 16; u += step)
             weft_k_store16(stage + 16 * u, weft_k_load16(in + 16 * u));
@@ -219,29 +224,49 @@ WEFT_K void weft_k_fill_stage(const weft_k_call *c, char *stage, const char *in,
             weft_k_put(stage + at, size, weft_k_get(in + at, size));
 }
 
-/* An operand that is not symmetric memory goes through the stage, a half at a time.  The halves go
- * by turns of the epoch: who is about to fill one again has heard that all have read it. */
+/*
+ * An operand that is not symmetric memory goes through the stage.  Every block has a place of its
+ * own there, of two halves by turns of its epoch: a block that is about to fill a half again has
+ * heard from the same blocks of all ranks in between, so the call in which they read it is over.
+ * Were places shared by blocks, a call with another grid could fill what a slower rank still reads.
+ */
 WEFT_K void weft_k_run_staged(const weft_k_call *c, const int dtype, const int ranks)
 {
     weft_k_begin();
     const weft_k_group *g = &c->group;
     weft_k_meeting m = weft_k_next_meeting(c);
     uint64_t bytes = c->count * weft_k_size_of(c->dtype);
-    for (uint64_t at = 0; at < bytes; at += g->stage_bytes, m.epoch++) {
-        uint64_t half = g->stage_at + (m.epoch & 1) * g->stage_bytes;
-        uint64_t part = bytes - at < g->stage_bytes ? bytes - at : g->stage_bytes;
-        weft_k_fill_stage(c, weft_k_pad(g, g->rank) + half, c->in + at, part);
+    uint64_t place = g->stage_bytes / g->lines / 16 * 16, blocks = weft_k_blocks();
+    uint64_t part = ((bytes + blocks - 1) / blocks + 15) / 16 * 16;
+    part = part < place ? part : place;
+    for (uint64_t round = 0; round < bytes; round += part * blocks, m.epoch++) {
+        uint64_t at = round + part * weft_k_block();
+        uint64_t mine = at >= bytes ? 0 : bytes - at < part ? bytes - at : part;
+        uint64_t half = g->stage_at + (m.epoch & 1) * g->stage_bytes + place * weft_k_block();
+        weft_k_fill_stage(c, weft_k_pad(g, g->rank) + half, c->in + at, mine);
         if (c->op == WEFT_K_PREMUL_SUM)
             weft_k_tell_factor(&m);
         weft_k_sync();
         if (!weft_k_enter(&m, 1))
             return;
-        weft_k_range range = {g->pads + half, g->stride, 0, weft_k_units_of(part), part, 0, 0};
+        weft_k_range range = {
+            g->pads + half,  g->stride,       0, weft_k_units_of(mine), mine, 0, 0,
+            weft_k_thread(), weft_k_threads()};
         weft_k_sink sink = {c->out + at, 0, 1};
         weft_k_fold_range(&m, &range, sink, dtype, ranks);
         weft_k_set_epoch(&m);
         weft_k_sync();
     }
+}
+
+/* Units `first` on of the operand, dealt out to all blocks. */
+WEFT_K weft_k_range weft_k_whole_range(const weft_k_call *c, uint64_t first, uint64_t units,
+                                       uint64_t bytes)
+{
+    weft_k_range range = {c->from, c->from_step, first, units, bytes, 0, 0, 0, 0};
+    range.lane = weft_k_first_unit();
+    range.step = weft_k_unit_step();
+    return range;
 }
 
 /* Everybody reads everything; the result goes to this rank's `out`. */
@@ -256,7 +281,7 @@ WEFT_K void weft_k_run_one_shot(const weft_k_call *c, const int dtype, const int
     if (!weft_k_enter(&m, c->op == WEFT_K_PREMUL_SUM))
         return;
     uint64_t bytes = c->count * weft_k_size_of(c->dtype);
-    weft_k_range range = {c->from, c->from_step, 0, weft_k_units_of(bytes), bytes, 0, 0};
+    weft_k_range range = weft_k_whole_range(c, 0, weft_k_units_of(bytes), bytes);
     weft_k_sink sink = {c->out, 0, 1};
     weft_k_fold_range(&m, &range, sink, dtype, ranks);
     weft_k_leave(&m);
@@ -277,8 +302,8 @@ WEFT_K void weft_k_run_two_shot(const weft_k_call *c, const int dtype, const int
     uint64_t slice = (units + (uint32_t)c->group.size - 1) / (uint32_t)c->group.size;
     uint64_t first = slice * (uint32_t)c->group.rank;
     first = first < units ? first : units;
-    weft_k_range range = {
-        c->from, c->from_step, first, units - first < slice ? units - first : slice, bytes, 0, 0};
+    uint64_t left = units - first;
+    weft_k_range range = weft_k_whole_range(c, first, left < slice ? left : slice, bytes);
     weft_k_sink sink = {c->to, c->to_step, c->group.size};
     weft_k_fold_range(&m, &range, sink, dtype, ranks);
     weft_k_leave(&m);
@@ -296,7 +321,7 @@ WEFT_K void weft_k_run_reduce_scatter(const weft_k_call *c, const int dtype, con
     if (!weft_k_enter(&m, c->op == WEFT_K_PREMUL_SUM))
         return;
     uint64_t bytes = c->count * weft_k_size_of(c->dtype);
-    weft_k_range range = {c->from, c->from_step, 0, weft_k_units_of(bytes), bytes, 0, 0};
+    weft_k_range range = weft_k_whole_range(c, 0, weft_k_units_of(bytes), bytes);
     if (c->rows > 1) {
         range.row_bytes = bytes / c->rows;
         range.pitch = c->pitch;
