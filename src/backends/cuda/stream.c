@@ -220,7 +220,8 @@ weft_status weft_i_cuda_alloc(weft_i_cuda_stream *stream, size_t bytes, weft_i_c
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes on cuda:%d", bytes,
                            stream->device->ordinal);
     WEFT_TRY(weft_i_cuda_use(stream->device));
-    if (take(stream, class_of(bytes, &rounded), rounded, out))
+    int class = class_of(bytes, &rounded);
+    if (take(stream, class, rounded, out))
         return WEFT_OK;
     weft_i_cu_result result = cu->cuMemAllocAsync(out, rounded, stream->raw);
     if (result == WEFT_I_CUDA_ERROR_OUT_OF_MEMORY) {
