@@ -7,7 +7,7 @@ JOBS    ?= $(shell nproc)
 SECONDS ?= 600
 SIZES   ?= 8,64,512,1K,4K,16K,64K,256K,1M,4M,16M,64M
 
-.PHONY: all help release dev demo test test-all asan tsan ubsan conformance bench bench-peers soak install fmt fmt-check clean \
+.PHONY: all help release dev demo check test test-all asan tsan ubsan conformance bench bench-peers soak install fmt fmt-check clean \
 	setup-demo setup-test setup-peers
 
 all: release ## build the library and the weft command in build/release
@@ -21,7 +21,10 @@ release dev:
 demo: setup-demo release ## build, then let N=4 ranks share memory and measure it
 	build/release/weft run -n $(N) build/release/examples/demo
 
-test: setup-test dev ## build with warnings as errors and run every test (under 8 minutes on 2 cores)
+check: setup-test dev ## the quick tests of one build, under a minute: for the inner loop
+	@WEFT_TEST_BACKENDS=shm tests/run -t '^light |/test_(coll|group|symm|pair)$$' build/dev
+
+test: setup-test dev ## build with warnings as errors and run every test (under 12 minutes on 2 cores)
 	@scripts/build asan $(JOBS)
 	@scripts/build tsan $(JOBS)
 	@tests/run build/dev build/asan build/tsan

@@ -141,8 +141,9 @@ enum { VALUES_BLOCK = 2048, VALUES_RANKS = 16 };
 #define VALUES_LOCAL _Thread_local
 #endif
 
-/* Results up to this long are checked by the reference fold alone. */
-enum { VALUES_LONG = 1 << 22 };
+/* Results up to this long are checked by the reference fold alone; a sanitizer makes that slow, and
+ * the plain build has checked the values. */
+enum { VALUES_LONG = VALUES_SANITIZED ? 1 << 14 : 1 << 22 };
 
 /*
  * Is out[i] the reduction of elements first + i of all ranks, bit by bit?  By the reference fold,

@@ -448,7 +448,7 @@ TEST(test_simulator_finds_skipped_waits)
 TEST(test_simulator_finds_blind_exchanges)
 {
     points_exchange_blindly = true;
-    bool found = is_found("an exchange that does not compare", 8000);
+    bool found = is_found("an exchange that does not compare", 60000);
     points_exchange_blindly = false;
     CHECK(found);
 }

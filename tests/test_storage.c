@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "harness.h"
 
+#include "base/os.h"
+
 #include "tensor/tensor.h"
 #include "weft/op.h"
 #include "weft/view.h"
@@ -253,4 +255,49 @@ TEST(test_storage_device_names)
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);
+}
+/* ---- memory that begins where the storage ends ---- */
+
+static char tight_room[1 << 16] __attribute__((aligned(64)));
+static size_t tight_used;
+static void *tight_freed[16];
+static int tight_frees;
+
+static void *tight_alloc(size_t bytes)
+{
+    void *at = tight_room + tight_used;
+    tight_used += (bytes + 15) / 16 * 16;
+    return memset(at, 0, bytes);
+}
+
+static void *tight_alloc_aligned(size_t alignment, size_t bytes)
+{
+    tight_used = (tight_used + alignment - 1) / alignment * alignment;
+    return tight_alloc(bytes);
+}
+
+static void tight_free(void *memory)
+{
+    if (memory && tight_frees < 16)
+        tight_freed[tight_frees++] = memory;
+}
+
+/* Data of their own are freed, also where data within the storage's block would lie. */
+TEST(test_storage_frees_its_neighbour)
+{
+    weft_i_os table = weft_i_os_linux;
+    table.alloc = tight_alloc;
+    table.alloc_aligned = tight_alloc_aligned;
+    table.free = tight_free;
+    weft_i_os_now = &table;
+    weft_storage *storage = weft_i_storage_new(WEFT_CPU, 4000);
+    void *data = storage ? storage->data : NULL;
+    bool next = storage && (char *)data - (char *)(storage + 1) < 64;
+    weft_i_object_drop(storage);
+    weft_i_os_now = &weft_i_os_linux;
+    int freed = 0;
+    for (int i = 0; i < tight_frees; i++)
+        freed += tight_freed[i] == data;
+    CHECK(data && next);
+    CHECK_INT(freed, 1);
 }

@@ -188,6 +188,11 @@ static bool take_credit(int64_t bytes)
     return atomic_fetch_sub_explicit(&credit, bytes, memory_order_relaxed) >= bytes;
 }
 
+void weft_i_room_forget(void)
+{
+    atomic_store_explicit(&credit_until, 0, memory_order_relaxed);
+}
+
 static weft_status refuse(const room *found, size_t bytes, const char *what)
 {
     char group[PATH_BYTES + 160] = "";

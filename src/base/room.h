@@ -17,6 +17,10 @@
  * has passed. */
 weft_status weft_i_room_check(size_t bytes, const char *what);
 
+/* Forgets what was seen, so that the next check looks again: for runs that must not depend on
+ * earlier ones. */
+void weft_i_room_forget(void);
+
 /* How often the kernel has killed for want of memory, as far as this process can see; to be
  * compared with a later look. */
 int64_t weft_i_room_kills(void);

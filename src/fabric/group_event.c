@@ -18,8 +18,11 @@ struct weft_i_event {
     unsigned char told[]; /* one byte for each member */
 };
 
+/* Guards every world's sentinel, its events and the groups' pointers to them.  A group may go in
+ * the helper thread of its queue while the world ends in another. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 struct weft_i_sentinel {
-    pthread_mutex_t lock; /* guards the events */
     weft_i_event *events;
     pthread_t thread;
     _Atomic uint32_t stop; /* 1: end.  Release, acquire by the thread */
@@ -45,13 +48,13 @@ static uint64_t count_news(weft_i_event *event)
 
 static void look(weft_i_sentinel *sentinel)
 {
-    pthread_mutex_lock(&sentinel->lock);
+    pthread_mutex_lock(&lock);
     for (weft_i_event *event = sentinel->events; event; event = event->next) {
         uint64_t news = count_news(event);
         ssize_t written = news ? WEFT_OS->write(event->fd, &news, sizeof news) : 0;
         (void)written; /* an eventfd that cannot take more is readable already */
     }
-    pthread_mutex_unlock(&sentinel->lock);
+    pthread_mutex_unlock(&lock);
 }
 
 static void *watch(void *arg)
@@ -69,10 +72,8 @@ static weft_status start(weft_i_sentinel **out)
     weft_i_sentinel *sentinel = WEFT_OS->alloc(sizeof *sentinel);
     if (!sentinel)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_group_event_fd: no memory for its thread");
-    pthread_mutex_init(&sentinel->lock, NULL);
     int error = WEFT_OS->thread_create(&sentinel->thread, watch, sentinel);
     if (error) {
-        pthread_mutex_destroy(&sentinel->lock);
         WEFT_OS->free(sentinel);
         return weft_i_fail_errno(error, "weft_group_event_fd: cannot start its thread");
     }
@@ -86,38 +87,42 @@ static void free_event(weft_i_event *event)
     WEFT_OS->free(event);
 }
 
-void weft_i_sentinel_stop(weft_i_sentinel *sentinel)
+void weft_i_sentinel_stop(weft_i_world *world)
 {
+    weft_i_sentinel *sentinel = world->sentinel; /* set by this thread */
     if (!sentinel)
         return;
     /* Pairs with the acquire in `watch`. */
     atomic_store_explicit(&sentinel->stop, 1, memory_order_release);
     WEFT_OS->futex_wake(&sentinel->stop, 1);
     WEFT_OS->thread_join(sentinel->thread);
+    pthread_mutex_lock(&lock);
     while (sentinel->events) {
         weft_i_event *event = sentinel->events;
         sentinel->events = event->next;
         ((weft_group *)(uintptr_t)event->group)->event = NULL;
         free_event(event);
     }
-    pthread_mutex_destroy(&sentinel->lock);
+    world->sentinel = NULL;
+    pthread_mutex_unlock(&lock);
     WEFT_OS->free(sentinel);
 }
 
 void weft_i_event_close(weft_group *group)
 {
-    weft_i_sentinel *sentinel = group->world->sentinel;
-    weft_i_event *event = group->event;
-    if (!event || !sentinel || group->world->generation != weft_i_os_generation())
+    if (group->world->generation != weft_i_os_generation())
         return; /* a forked child: the thread, which is not here, may have held the lock */
-    pthread_mutex_lock(&sentinel->lock);
-    weft_i_event **at = &sentinel->events;
-    while (*at != event)
+    pthread_mutex_lock(&lock);
+    weft_i_event *event = group->event;
+    weft_i_event **at = event ? &group->world->sentinel->events : NULL;
+    while (event && *at != event)
         at = &(*at)->next;
-    *at = event->next;
-    pthread_mutex_unlock(&sentinel->lock);
+    if (event)
+        *at = event->next;
     group->event = NULL;
-    free_event(event);
+    pthread_mutex_unlock(&lock);
+    if (event)
+        free_event(event);
 }
 
 static weft_status open_event(weft_group *group, weft_i_event **out)
@@ -149,10 +154,10 @@ weft_status weft_group_event_fd(weft_group *group, int *out_fd)
         if (!world->sentinel)
             WEFT_TRY(start(&world->sentinel));
         WEFT_TRY(open_event(group, &event));
-        pthread_mutex_lock(&world->sentinel->lock);
+        pthread_mutex_lock(&lock);
         event->next = world->sentinel->events;
         world->sentinel->events = group->event = event;
-        pthread_mutex_unlock(&world->sentinel->lock);
+        pthread_mutex_unlock(&lock);
         look(world->sentinel); /* what has happened already is told at once */
     }
     *out_fd = group->event->fd;

@@ -11,11 +11,12 @@
 
 typedef struct weft_i_event weft_i_event;
 typedef struct weft_i_sentinel weft_i_sentinel;
+struct weft_i_world;
 
 /* Closes the group's descriptor, if it has one. */
 void weft_i_event_close(weft_group *group);
 
 /* Ends the thread and closes all descriptors: the rank leaves its job. */
-void weft_i_sentinel_stop(weft_i_sentinel *sentinel);
+void weft_i_sentinel_stop(struct weft_i_world *world);
 
 #endif

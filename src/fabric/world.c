@@ -123,8 +123,7 @@ void weft_i_world_leave(weft_i_world *world)
     atomic_compare_exchange_strong_explicit(&world->mine->life.state, &here, WEFT_I_RANK_LEFT,
                                             memory_order_release,
                                             memory_order_relaxed); /* acquired by peers */
-    weft_i_sentinel_stop(world->sentinel);
-    world->sentinel = NULL;
+    weft_i_sentinel_stop(world);
     weft_i_news_leave(world);
     weft_i_watch_stop(world->watch);
     world->watch = NULL;

@@ -88,7 +88,8 @@ static void *inline_data(weft_storage *storage)
 
 static void free_data(weft_storage *storage)
 {
-    if (storage->data && storage->data != inline_data(storage))
+    /* Addresses would not tell: a block of its own may begin where this one ends. */
+    if (storage->data && !storage->within)
         storage->allocator->free(storage->device, storage->data, storage->bytes);
 }
 
@@ -145,6 +146,7 @@ weft_storage *weft_i_storage_new(weft_device device, size_t bytes)
     if (!storage)
         return NULL;
     storage->allocator = allocator;
+    storage->within = within;
     if (within) {
         storage->data = inline_data(storage);
     } else if (bytes && allocator->alloc && !(storage->data = allocator->alloc(device, bytes))) {
@@ -212,6 +214,7 @@ weft_status weft_storage_resize(weft_storage *storage, size_t bytes)
         allocator->copy(storage->device, data, storage->data, kept);
     free_data(storage);
     storage->data = data;
+    storage->within = false;
     storage->bytes = bytes;
     return WEFT_OK;
 }

@@ -37,6 +37,7 @@ struct weft_storage {
     weft_i_version version;
     weft_device device;
     bool read_only; /* writes through any tensor are refused */
+    bool within;    /* the data lie in the storage's own block */
     void *data;     /* NULL if bytes == 0 or the device is meta */
     size_t bytes;
     const weft_i_allocator *allocator; /* NULL: the memory is external, the size fixed */

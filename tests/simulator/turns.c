@@ -6,6 +6,7 @@
 #include "simulator/turns.h"
 
 #include "base/os.h"
+#include "base/room.h"
 #include "simulator/memory.h"
 #include "tensor/scope.h"
 
@@ -612,6 +613,7 @@ uint64_t weft_i_sim_order(void)
 void weft_i_sim_begin(const weft_i_sim_plan *plan)
 {
     memset(&sim, 0, sizeof sim);
+    weft_i_room_forget();
     sim.plan = *plan;
     sim.random = plan->seed;
     sim.now = START_NS;
