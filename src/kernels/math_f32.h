@@ -120,16 +120,48 @@ static inline float weft_i_erf_f32(float x)
     return x == x ? y : WEFT_I_NAN_F32;
 }
 
-/* a Phi(a): erfc keeps all digits where 1 + erf would cancel. */
+/* Phi(-b) e^(b^2 / 2) for 0 <= b <= 14.5 is 2^30 numerator / denominator, off by 2^-26.  All
+ * terms are positive: no digits are lost. */
+static inline float weft_i_gelu_numerator_f32(float b)
+{
+    float b2 = b * b;
+    return (0.73850507f + 0.6443245f * b) +
+           b2 * ((0.26819947f + 0.059139792f * b) + b2 * 0.0059354836f);
+}
+
+static inline float weft_i_gelu_denominator_f32(float b)
+{
+    float b2 = b * b;
+    return (0x1p30f * 1.4770101f + 0x1p30f * 2.4671328f * b) +
+           b2 * ((0x1p30f * 1.766377f + 0x1p30f * 0.68692714f * b) +
+                 b2 * (0x1p30f * 0.14825118f + 0x1p30f * 0.014877873f * b));
+}
+
+/*
+ * a Phi(a) = max(a, 0) - b Phi(-b) with b = |a|: Phi(-b) keeps all digits where 1 + erf would
+ * cancel.  e^(-b^2 / 2) = 2^k e^(-r / 2), and e^(-r / 2) = (1 - t) / (1 + t) with t = tanh(r / 4),
+ * a fraction too, off by 2^-29: all of it shares one division.  b^2 is the exact square of b's
+ * upper bits and a small rest.  The numbers are 2^30 too large until they are divided, so that only
+ * the quotient is below the normal ones.
+ *
+ * Integers choose and compare: of several comparisons of one float in a row a compiler may make
+ * branches, since one says something about the next, and then no vectors.
+ */
 static inline float weft_i_gelu_f32(float a)
 {
-    float b = __builtin_fabsf(a), y;
-    b = WEFT_I_LEAST(f, b, 14.5f);
-    float tail =
-        0.5f * weft_i_exp_square_f32(b, 0.5f) * weft_i_erfc_scaled_f32(b * 0.70710678118654752440f);
-    y = a * (a < 0 ? tail : 1 - tail);
-    y = a < -14.5f ? -0.0f : y;
-    return a == a ? y : WEFT_I_NAN_F32;
+    const float round = WEFT_I_ROUND_F32 + 127 + 30;
+    uint32_t bits = weft_i_f32_bits(a), sign = bits & 0x80000000;
+    int32_t magnitude = (int32_t)(bits & 0x7fffffff), most = 0x41680000; /* 14.5 */
+    float b = weft_i_f32_from_bits((uint32_t)(magnitude < most ? magnitude : most));
+    float upper = weft_i_f32_from_bits(weft_i_f32_bits(b) & 0xfffff000), square = upper * upper;
+    float rounded = square * -0x1.715476p-1f + round, k = rounded - round;
+    float r = (square + k * 0x1.62e4p0f) + (k * 0x1.7f7d1cp-19f + (b - upper) * (b + upper));
+    float z = r * r, even = 1 + 0.024993065f * z, odd = r * (0.25f + 0.0010399413f * z);
+    float power = weft_i_f32_from_bits(weft_i_f32_bits(rounded) << 23);
+    float above = (b * power) * (weft_i_gelu_numerator_f32(b) * (even - odd));
+    float tail = above / (weft_i_gelu_denominator_f32(b) * (even + odd));
+    float positive = weft_i_f32_from_bits((bits & ((bits >> 31) - 1)) | sign); /* or -0 */
+    return magnitude <= 0x7f800000 ? positive - tail : WEFT_I_NAN_F32;
 }
 
 /* Sine of r + quadrant * pi/2, |r| <= pi/4; in f64, so that f32 rounds once.  Off by 2^-28. */

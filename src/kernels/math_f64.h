@@ -127,12 +127,13 @@ static inline double weft_i_erf_f64(double x)
 
 static inline double weft_i_gelu_f64(double a)
 {
-    double b = __builtin_fabs(a), y;
+    uint64_t bits = weft_i_f64_bits(a), sign = bits & 0x8000000000000000;
+    double b = __builtin_fabs(a);
     b = WEFT_I_LEAST(, b, 38.7);
     double tail =
         0.5 * weft_i_exp_square_f64(b, 0.5) * weft_i_erfc_scaled_f64(b * 0.70710678118654752440);
-    y = a * (a < 0 ? tail : 1 - tail);
-    y = a < -38.7 ? -0.0 : y;
+    double positive = weft_i_f64_from_bits((bits & ((bits >> 63) - 1)) | sign); /* or -0 */
+    double y = positive - b * tail;
     return a == a ? y : WEFT_I_NAN_F64;
 }
 
