@@ -54,6 +54,20 @@ static inline double weft_i_f64_from_bits(uint64_t u)
 #define WEFT_I_MOST(suffix_, a_, b_)  ((a_) > (b_) ? (a_) : (b_))
 #endif
 
+/* `a` if `when` is 1, `b` if it is 0, by their bits.  Of several choices in a row between floats
+ * gcc makes branches, since one comparison says something about the next, and then no vectors. */
+static inline float weft_i_choose_f32(uint32_t when, float a, float b)
+{
+    uint32_t mask = 0 - when;
+    return weft_i_f32_from_bits((weft_i_f32_bits(a) & mask) | (weft_i_f32_bits(b) & ~mask));
+}
+
+static inline double weft_i_choose_f64(uint64_t when, double a, double b)
+{
+    uint64_t mask = 0 - when;
+    return weft_i_f64_from_bits((weft_i_f64_bits(a) & mask) | (weft_i_f64_bits(b) & ~mask));
+}
+
 /* b if the lowest bit of `which` is set, else a; with its sign flipped if the next bit is. */
 static inline double weft_i_quadrant(uint64_t which, double a, double b)
 {

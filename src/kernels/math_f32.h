@@ -51,8 +51,8 @@ static inline float weft_i_log_f32(float x)
         z * ((0.66666665645f + 0.4000033547f * z) + z * z * (0.28537283627f + 0.23582735821f * z));
     float y =
         k * 0x1.62e4p-1f - ((half_square - (s * (half_square + r) + k * 0x1.7f7d1cp-20f)) - f);
-    y = x == 0 ? -__builtin_inff() : y;
-    y = x == __builtin_inff() ? x : y;
+    y = weft_i_choose_f32(x == 0, -__builtin_inff(), y);
+    y = weft_i_choose_f32(x == __builtin_inff(), x, y);
     return x >= 0 ? y : WEFT_I_NAN_F32;
 }
 

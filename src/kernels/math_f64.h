@@ -46,8 +46,9 @@ static inline double weft_i_log_f64(double x)
     double r = z * (r01 + z2 * (r23 + z2 * (r45 + z2 * 0.14811149415124163072)));
     double y = k * 0x1.62e42feep-1 -
                ((half_square - (s * (half_square + r) + k * 0x1.a39ef35793c76p-33)) - f);
-    y = x == 0 ? -__builtin_inf() : y;
-    y = x == __builtin_inf() ? x : y;
+    uint64_t magnitude = weft_i_f64_bits(x) << 1 >> 1; /* SSE2 makes no masks of f64 comparisons */
+    y = weft_i_choose_f64((magnitude - 1) >> 63, -__builtin_inf(), y);
+    y = weft_i_choose_f64((magnitude - 0x7ff0000000000000) >> 63, y, x); /* infinity */
     return x >= 0 ? y : WEFT_I_NAN_F64;
 }
 
