@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+// clang-format off
 /*
  * Operations on tensors, with the names and rules of PyTorch.  Operands broadcast; dtypes meet by
  * the table in docs/tensor.md; floats of 16 and 8 bits compute in f32 and round once per operation.
  *
  *     weft_add(a, b)              a new tensor in the current scope; NULL on failure; NULL inputs
- * pass through weft_add_scalar(a, 2)       the same with a number.  Numbers are weak: beside a
- * float tensor they never change its dtype; beside an integer tensor a whole number keeps the
- * dtype, another gives f32 weft_add_into(out, a, b)    writes a tensor of yours, of the result's
- * shape; `out` may be `a` or `b` (in place)
+ *                                 pass through
+ *     weft_add_scalar(a, 2)       the same with a number.  Numbers are weak: beside a float tensor
+ *                                 they never change its dtype; beside an integer tensor a whole
+ *                                 number keeps the dtype, any other number gives f32
+ *     weft_add_into(out, a, b)    writes a tensor of yours, of the result's shape; `out` may be `a`
+ *                                 or `b` (in place)
  *
  * Functions that return weft_status act on their first argument.
  */
+// clang-format on
 #ifndef WEFT_OP_H
 #define WEFT_OP_H
 
@@ -20,8 +24,7 @@
 extern "C" {
 #endif
 
-/* -- moving elements
- * ------------------------------------------------------------------------------------------- */
+/* ---- moving elements ---- */
 
 WEFT_API weft_status weft_fill(weft_tensor *x, double value);
 /* Copies elements, broadcasting and converting; source and target may overlap. */
@@ -48,8 +51,7 @@ WEFT_API weft_status weft_uniform(weft_tensor *x, double low, double high);
 WEFT_API weft_status weft_normal(weft_tensor *x, double mean, double deviation);
 WEFT_API weft_status weft_integers(weft_tensor *x, int64_t low, int64_t high);
 
-/* -- element by element
- * ------------------------------------------------------------------------------------------ */
+/* ---- element by element ---- */
 
 #define WEFT_UNARY(name_)                               \
     WEFT_API weft_tensor *weft_##name_(weft_tensor *x); \
@@ -99,9 +101,7 @@ WEFT_API weft_tensor *weft_where(weft_tensor *condition, weft_tensor *a, weft_te
 WEFT_API weft_status weft_where_into(weft_tensor *out, weft_tensor *condition, weft_tensor *a,
                                      weft_tensor *b);
 
-/* -- reductions
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- reductions ---- */
 
 /*
  * Over the `count` dimensions in `dims`, or over all if count is 0.  `keepdim` leaves size 1 where
@@ -129,9 +129,7 @@ WEFT_API weft_tensor *weft_argmin_all(weft_tensor *x);
 #undef WEFT_BINARY
 #undef WEFT_REDUCE
 
-/* -- networks
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- networks ---- */
 
 WEFT_API weft_tensor *weft_softmax(weft_tensor *x, int dim);
 WEFT_API weft_tensor *weft_log_softmax(weft_tensor *x, int dim);
@@ -149,10 +147,13 @@ WEFT_API weft_tensor *weft_embedding(weft_tensor *weight, weft_tensor *indices);
  * added, in order. */
 WEFT_API weft_tensor *weft_embedding_grad(weft_tensor *grad, weft_tensor *indices, int64_t rows);
 
-/* -- elements by index --
+/* ---- elements by index ---- */
+
+/*
  * `index` (integers, none negative) has as many dimensions as x and is nowhere larger, but along
  * `dim`.  In each place it says which element along `dim` is meant; the other coordinates are its
- * own.  An index out of range is WEFT_ERR_INVALID_ARG. */
+ * own.  An index out of range is WEFT_ERR_INVALID_ARG.
+ */
 
 /* These elements, in the shape of the index. */
 WEFT_API weft_tensor *weft_gather(weft_tensor *x, int dim, weft_tensor *index);
@@ -187,9 +188,7 @@ typedef struct weft_matmul_info {
  * NULL. */
 WEFT_API weft_status weft_matmul_describe(weft_matmul_info *out);
 
-/* -- comparing tensors
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- comparing tensors ---- */
 
 /* Same shape, dtype and elements (NaN differs from itself).  False and an error if they cannot be
  * compared. */

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { BARRIER_DIGEST = 0x62617272 }; /* even: see weft_i_digest_first */
+enum { BARRIER_DIGEST = 0x62617272 }; /* even: a first meeting, see base/signal.h */
 
 static weft_status check(const weft_symm *mem, const char *what, int rank, int channel,
                          int64_t timeout_ms)
