@@ -42,7 +42,7 @@ typedef struct weft_i_lane_head {
     weft_i_entry entry[WEFT_I_TURNS];
     _Alignas(
         WEFT_I_LINE) _Atomic uint64_t step; /* as an arrival word, for phases after the entry */
-    _Alignas(WEFT_I_LINE) _Atomic uint64_t filled;  /* chunks that are there: see flow.h */
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t filled;  /* chunks that are there: see fifo.h */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t drained; /* chunks that this rank has taken */
     /* What nobody else reads as long as all goes well; far from lines that they do read. */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t entry_pass, step_pass; /* see base/signal.h */
