@@ -289,7 +289,7 @@ static void run_scene(uint64_t seed, seeds_half *out)
 
 static const seeds_scene scene = {.name = "meet",
                                   .run = run_scene,
-                                  .count = 1500,
+                                  .count = 900,
                                   .tallies = {"calls", "missing", "dead", "entries"}};
 
 TEST(test_simulator_meet_seeds)
