@@ -231,6 +231,27 @@ static bool python_accepts(const char *path)
     return system(command) == 0;
 }
 
+/* Names of records are printable when they are read; what else is written as JSON need not be. */
+TEST(test_record_json_escapes)
+{
+    char path[] = "/tmp/weft-test-XXXXXX", text[256];
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    weft_i_json json;
+    weft_i_json_begin(&json, fd);
+    weft_i_json_open(&json, NULL, '{');
+    weft_i_json_text(&json, "name", "odd \"name\"\n\xff\\");
+    weft_i_json_close(&json, '}');
+    weft_status status = weft_i_json_finish(&json);
+    close(fd);
+    size_t length = slurp(path, text, sizeof text);
+    bool valid = python_accepts(path);
+    unlink(path);
+    CHECK_OK(status);
+    CHECK(length && valid);
+    CHECK_CONTAINS(text, "\"odd \\\"name\\\"\\u000a\\ufffd\\\\\"");
+}
+
 TEST(test_record_trace)
 {
     static char text[512 * 1024];

@@ -447,8 +447,6 @@ TEST(test_simulator_finds_skipped_waits)
 /* A rank that passes by a store does not see that somebody has given up. */
 TEST(test_simulator_finds_blind_exchanges)
 {
-    if (VALUES_SANITIZED)
-        SKIP("it takes many seeds, which a sanitizer makes slow");
     points_exchange_blindly = true;
     bool found = is_found("an exchange that does not compare", 60000);
     points_exchange_blindly = false;
