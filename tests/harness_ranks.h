@@ -197,7 +197,7 @@ static void harness_tell_records(int signal)
 {
     const weft_i_seat *place = __atomic_load_n(&harness_a_place, __ATOMIC_ACQUIRE);
     for (int rank = 0; place && rank < harness_current->ranks; rank++) {
-        const weft_i_record *record = &weft_i_job_slot(weft_i_job_of(place->job), rank)->record;
+        const weft_i_record *record = &weft_i_job_rank(weft_i_job_of(place->job), rank)->record;
         weft_i_record_entry entry;
         char text[256] = "nothing recorded";
         if (weft_i_record_last(record, &entry))

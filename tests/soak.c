@@ -9,7 +9,7 @@
  */
 #include "coll_acts.h"
 #include "harness_ranks.h"
-#include "tensor/shelf.h"
+#include "tensor/cache.h"
 
 #include <malloc.h>
 
@@ -228,7 +228,7 @@ static void trim(void)
 {
     if (!VALUES_SANITIZED)
         malloc_trim(0);
-    weft_i_shelf_clear();
+    weft_i_cache_clear();
 }
 
 /* What a rank has when all its groups and works are gone; compared with `early`, if there is one,

@@ -23,8 +23,8 @@ static inline void standing_rest(void)
 static inline bool standing_in(const weft_group *group, int world_rank, const char *op, bool still)
 {
     weft_i_record_entry entries[8];
-    const weft_i_slot *slot = group->world->peers[world_rank].slot;
-    size_t count = weft_i_record_newest(&slot->record, entries, 8);
+    const weft_i_rank_record *rank_record = group->world->peers[world_rank].rank_record;
+    size_t count = weft_i_record_newest(&rank_record->record, entries, 8);
     for (size_t i = 0; i < count; i++)
         if (entries[i].group == group->id && !strcmp(entries[i].name, op))
             return !still || !entries[i].finished;
@@ -44,7 +44,7 @@ static inline bool standing_await(const weft_group *group, int world_rank, const
 __attribute__((unused)) static inline bool standing_await_death(const weft_group *group,
                                                                 int world_rank)
 {
-    int process = group->world->peers[world_rank].slot->card.process;
+    int process = group->world->peers[world_rank].rank_record->address.process;
     char state = weft_i_os_process_state(process);
     for (int i = 0; i < STANDING_LOOKS && state && state != 'Z'; i++) {
         standing_rest();

@@ -5,7 +5,7 @@
 
 #include "store_kinds.h"
 
-#include "fabric/store_link.h"
+#include "store/link.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -20,8 +20,8 @@ enum {
     POOL = 26 << 20,    /* bytes of a pool of symmetric memory */
     LARGEST = 12 << 20, /* bytes of an operand */
     SAMPLE = VALUES_SANITIZED ? 15 : 180,
-    LONG =
-        VALUES_SANITIZED ? 1 << 17 : 1 << 20, /* elements: in any case several pieces of a stage */
+    LONG = VALUES_SANITIZED ? 1 << 17
+                            : 1 << 20, /* elements: in any case several pieces of a bounce buffer */
     ROUNDS = VALUES_SANITIZED ? 250 : 10000
 };
 
@@ -71,7 +71,7 @@ typedef struct one_case {
     place place;
     int root, shift, way; /* way: how sends and receives are mixed */
     int in_place;         /* 0 nobody, 1 everybody who can, 2 each rank by itself */
-    int tune;             /* 0 usual, 1 staged as far as possible, 2 single copies, 3 pieces */
+    int tune;             /* 0 usual, 1 staged as far as possible, 2 copies by CMA, 3 pieces */
     bool posted, poison_first, hasty; /* hasty: no barrier after it */
     values_kind values;
 } one_case;
@@ -448,10 +448,10 @@ static void set_threshold(const bench *b, const one_case *c)
     if (!c->tune)
         bytes = c->op == BROADCAST ? 32 << 10 : 2 << 10;
     CHECK_OK(weft_tune_set(op_names[c->op], b->size, bytes));
-    CHECK_OK(weft_tune_set_single(op_names[c->op], b->size,
-                                  c->tune == 2   ? 1
-                                  : c->tune == 3 ? SIZE_MAX
-                                                 : 16 << 10));
+    CHECK_OK(weft_tune_set_cma(op_names[c->op], b->size,
+                               c->tune == 2   ? 1
+                               : c->tune == 3 ? SIZE_MAX
+                                              : 16 << 10));
 }
 
 static void poison(const operand *o, unsigned char byte)

@@ -219,30 +219,30 @@ TEST(test_bounds_tune)
     char path[] = "/tmp/weft-tune-XXXXXX";
     int fd = mkstemp(path);
     CHECK(fd >= 0);
-    size_t staged = weft_tune_staged("all_reduce", 2), direct = weft_tune_direct("all_reduce", 2),
-           single = weft_tune_single("all_reduce", 2);
+    size_t staged = weft_tune_eager("all_reduce", 2), direct = weft_tune_zero_copy("all_reduce", 2),
+           single = weft_tune_cma("all_reduce", 2);
     static const char text[] = "# ours\nall_reduce 2 4096 8192 65536\n";
     CHECK(write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
     CHECK_OK(weft_tune_load(path));
-    CHECK_INT(weft_tune_staged("all_reduce", 2), 4096);
-    CHECK_INT(weft_tune_direct("all_reduce", 2), 8192);
-    CHECK_INT(weft_tune_single("all_reduce", 2), 65536);
+    CHECK_INT(weft_tune_eager("all_reduce", 2), 4096);
+    CHECK_INT(weft_tune_zero_copy("all_reduce", 2), 8192);
+    CHECK_INT(weft_tune_cma("all_reduce", 2), 65536);
     CHECK(write(fd, "all_reduce 2 1 2 3\nnonsense\n", 28) == 28);
     CHECK(weft_tune_load(path) < 0); /* and nothing has changed */
-    CHECK_INT(weft_tune_staged("all_reduce", 2), 4096);
+    CHECK_INT(weft_tune_eager("all_reduce", 2), 4096);
     close(fd);
     unlink(path);
     CHECK(weft_tune_load(path) < 0 && weft_tune_load(NULL) < 0);
-    CHECK_OK(weft_tune_set_direct("all_reduce", 2, 1024));
-    CHECK_INT(weft_tune_direct("all_reduce", 2), 1024);
-    CHECK_INT(weft_tune_staged("all_reduce", 2), 4096);
-    CHECK(weft_tune_set_direct("all_reduce", 2, SIZE_MAX) < 0 || direct);
-    CHECK_STATUS(weft_tune_set_direct("no such op", 2, 1), WEFT_ERR_NOT_FOUND);
-    CHECK_INT(weft_tune_direct("no such op", 2), 0);
-    CHECK_INT(weft_tune_single("no such op", 2), 0);
+    CHECK_OK(weft_tune_set_zero_copy("all_reduce", 2, 1024));
+    CHECK_INT(weft_tune_zero_copy("all_reduce", 2), 1024);
+    CHECK_INT(weft_tune_eager("all_reduce", 2), 4096);
+    CHECK(weft_tune_set_zero_copy("all_reduce", 2, SIZE_MAX) < 0 || direct);
+    CHECK_STATUS(weft_tune_set_zero_copy("no such op", 2, 1), WEFT_ERR_NOT_FOUND);
+    CHECK_INT(weft_tune_zero_copy("no such op", 2), 0);
+    CHECK_INT(weft_tune_cma("no such op", 2), 0);
     CHECK_OK(weft_tune_set("all_reduce", 2, staged));
-    CHECK_OK(weft_tune_set_direct("all_reduce", 2, direct));
-    CHECK_OK(weft_tune_set_single("all_reduce", 2, single));
+    CHECK_OK(weft_tune_set_zero_copy("all_reduce", 2, direct));
+    CHECK_OK(weft_tune_set_cma("all_reduce", 2, single));
     weft_clear_error();
 }
 

@@ -209,15 +209,15 @@ RANKS_TEST(test_coalesce_nested, 2)
     finish(world);
 }
 
-typedef struct errand {
+typedef struct task {
     weft_group *group;
     weft_tensor *x;
     weft_status call, close;
-} errand;
+} task;
 
 static void *call_elsewhere(void *arg)
 {
-    errand *e = arg;
+    task *e = arg;
     e->call = weft_all_reduce_into(e->x, e->x, WEFT_SUM, e->group);
     e->close = weft_coalesce_close(e->group) ? WEFT_OK : weft_last_status();
     return NULL;
@@ -228,7 +228,7 @@ RANKS_TEST(test_coalesce_other_thread, 2)
 {
     weft_group *world = join(20000);
     weft_tensor *x = full(0, 10, rank + 1), *y = full(0, 10, rank + 1);
-    errand e = {.group = world, .x = y};
+    task e = {.group = world, .x = y};
     pthread_t thread;
     CHECK_OK(weft_coalesce_open(world));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));

@@ -178,7 +178,7 @@ RANKS_TEST(test_coll_fault_tune, 2)
     if (harness_in_threads)
         SKIP("ranks that are threads share their thresholds");
     weft_group *world = join(20000);
-    act a = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = WEFT_TUNE_TINY};
+    act a = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = WEFT_TUNE_INLINE};
     if (rank)
         CHECK_OK(weft_tune_set("all_reduce", size, 0));
     act_operands o = act_prepare(&a, rank, size);
@@ -361,11 +361,11 @@ RANKS_TEST(test_coll_fault_late_other_data, 3)
     static const int64_t counts_of_parts[] = {20000, 100000}; /* large: nobody goes one way */
     weft_group *world = join(20000), *group = group_of_first(world, size);
     for (int i = 0; i < 4 && (rank == 0 || !harness_in_threads); i++)
-        CHECK_OK(weft_tune_set_single(names[i], size, 4096));
+        CHECK_OK(weft_tune_set_cma(names[i], size, 4096));
     CHECK_OK(weft_group_barrier(world, 20000));
     act warm = {.kind = ACT_ALL_GATHER, .dtype = WEFT_F32, .count = 20000};
     act_perform(&warm, rank, size, group);
-    if (!harness_in_threads && ((weft_i_lane *)group->lane)->peek != WEFT_I_PEEK_KERNEL)
+    if (!harness_in_threads && ((weft_i_lane *)group->lane)->cma != WEFT_I_CMA_KERNEL)
         SKIP("this system does not let ranks read each other's memory");
     for (int number = 0; number < 8; number++) {
         act a = {.kind = pulled[number % 4], .dtype = WEFT_F32, .seed = (uint64_t)number};

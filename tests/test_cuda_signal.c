@@ -49,7 +49,7 @@ TEST(test_cuda_barrier)
     }
 }
 
-/* A ring: data, then a signal that it is there; the mailbox holds one. */
+/* A ring: data, then a signal that it is there; the semaphore holds one. */
 static void ring_body(int rank, void *arg)
 {
     scene_rank *me = &scene.rank[rank];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public list of environment variables. */
-#include "fabric/store_address.h"
 #include "harness.h"
+#include "store/address.h"
 
 #include <weft/weft.h>
 
@@ -126,7 +126,7 @@ TEST(test_env_init_refuses)
         const char *name, *value, *allowed;
     } wrong[] = {
         {"WEFT_WAIT", "nonsense", "auto, spin, yield or sleep"},
-        {"WEFT_SINGLE_COPY", "7", "auto"},
+        {"WEFT_CMA", "7", "auto"},
         {"WEFT_OBJECT_LIMIT", "1Q", "K, M or G"},
         {"WEFT_DEBUG", "LOUD", "NONE, WARN, INFO or TRACE"},
         {"WEFT_JOB_FD", "2147483648", "descriptor"},

@@ -8,8 +8,8 @@
 
 static const act_kind kinds[] = {ACT_BROADCAST, ACT_GATHER, ACT_REDUCE, ACT_SCATTER};
 
-/* Bytes of an operand around every border: one chunk, the show slot, one round of the stage, many
- * rounds. */
+/* Bytes of an operand around every border: one chunk, the show slot, one round of the bounce
+ * buffer, many rounds. */
 static const int64_t sizes_of_u8[] = {4096,   4097,   8191,   8192,       16384,  16385,
                                       40000,  65535,  65536,  65537,      131072, 262143,
                                       262144, 262145, 300000, 1000 * 999, 3 << 20};

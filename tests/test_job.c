@@ -329,8 +329,8 @@ TEST(test_job_damaged)
     CHECK(weft_job_list(NULL, 0) >= 0);
     weft_i_job_of(page)->layout = WEFT_I_JOB_LAYOUT;
     /* A rank whose slot holds anything at all is shown somehow. */
-    weft_i_slot *slot = weft_i_job_slot(weft_i_job_of(page), 0);
-    memset(&slot->card, 0xff, sizeof slot->card);
+    weft_i_rank_record *slot = weft_i_job_rank(weft_i_job_of(page), 0);
+    memset(&slot->address, 0xff, sizeof slot->address);
     memset(&slot->groups, 0xff, sizeof slot->groups);
     memset(&slot->record, 0xff, sizeof slot->record);
     slot->life.state = WEFT_I_RANK_HERE;

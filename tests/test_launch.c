@@ -62,7 +62,7 @@ static int rank_records(int rank)
         weft_i_segment_map(fd, (size_t)status.st_size, (weft_i_key){{0}}, &segment) < 0 ||
         weft_i_job_check(segment, &(int){0}) < 0)
         return 9;
-    weft_i_record *record = &weft_i_job_slot(weft_i_job_of(segment), rank)->record;
+    weft_i_record *record = &weft_i_job_rank(weft_i_job_of(segment), rank)->record;
     weft_i_record_init(record);
     weft_i_record_end(record, weft_i_record_begin(record, "barrier", 0, 0, -1, 1), 0);
     weft_i_record_begin(record, "all_reduce", 0, 4096, -1, 2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list forms of the collectives: mixed dtypes and counts, lists that fit one slot of the stage
- * and lists of many pieces, in place and not, posted and not, each element against what it should
- * be.
+ * The list forms of the collectives: mixed dtypes and counts, lists that fit one slot of the bounce
+ * buffer and lists of many pieces, in place and not, posted and not, each element against what it
+ * should be.
  */
 #include "jobs.h"
 

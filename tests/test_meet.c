@@ -146,7 +146,7 @@ static int squatter(const squat *s)
     char names[WEFT_I_MEET_NAMES][WEFT_I_MEET_NAME];
     unsetenv("WEFT_TOKEN");
     pretend(&launchers[0], 0, 2, run_name);
-    CREW(weft_i_launcher_read(&start) == WEFT_OK, "%s", weft_last_error());
+    CREW(weft_i_start_read(&start) == WEFT_OK, "%s", weft_last_error());
     for (int i = 0; i < s->names; i++)
         weft_i_meet_local_name(&start, i, names[i]);
     CREW(!setresgid(65534, 65534, 65534) && !setresuid(65534, 65534, 65534), "not nobody");

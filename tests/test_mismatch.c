@@ -544,7 +544,7 @@ static void run_board_pair(weft_group *world, int rank, int size, int op, int pi
     char text[160];
     weft_scope_open();
     weft_group *group = new_group(world, size);
-    if (number / 2 % 2) /* the stage is there already */
+    if (number / 2 % 2) /* the bounce buffer is there already */
         CHECK_OK(run_call(&next, rank, size, group));
     weft_status status = on_board ? run_on_board(op, size, group) : run_call(&c, rank, size, group);
     bool past = status == WEFT_OK && goes_one_way(&c);

@@ -7,7 +7,7 @@
 
 #include "base/os.h"
 #include "fabric/group.h"
-#include "fabric/store_client.h"
+#include "store/client.h"
 
 static const char token[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 

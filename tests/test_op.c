@@ -595,8 +595,8 @@ TEST(test_op_modes_see_checked_calls)
     handled = 0;
     weft_i_mode_push(&mode);
     weft_tensor *results[] = {
-        weft_neg(NULL), WEFT_I_CALL(neg, WEFT_I_NUMBER_ARG(1)),
-        WEFT_I_CALL(neg, WEFT_I_TENSOR_ARG((weft_tensor *)(void *)weft_tensor_storage(x))),
+        weft_neg(NULL), WEFT_I_APPLY(neg, WEFT_I_NUMBER_ARG(1)),
+        WEFT_I_APPLY(neg, WEFT_I_TENSOR_ARG((weft_tensor *)(void *)weft_tensor_storage(x))),
         weft_cat((weft_tensor *[]){x, NULL}, 2, 0)};
     int seen = handled;
     weft_tensor *good = weft_neg(x);
@@ -743,9 +743,9 @@ TEST(test_op_rows_describe_their_parameters)
     name = weft_i_op_param_name(slice, 3, &length);
     CHECK(length == 3 && !strncmp(name, "end", 3));
     weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
-    CHECK(!WEFT_I_CALL(neg, WEFT_I_NUMBER_ARG(1)));
+    CHECK(!WEFT_I_APPLY(neg, WEFT_I_NUMBER_ARG(1)));
     CHECK_CONTAINS(weft_last_error(), "argument x has the wrong kind");
-    CHECK(!WEFT_I_CALL(neg, WEFT_I_TENSOR_ARG((weft_tensor *)(void *)weft_tensor_storage(x))));
+    CHECK(!WEFT_I_APPLY(neg, WEFT_I_TENSOR_ARG((weft_tensor *)(void *)weft_tensor_storage(x))));
     CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
     weft_clear_error();
 }

@@ -55,8 +55,8 @@ static void *scribble(void *page)
     uint64_t state = 88172645463325252, before[sizeof(weft_i_job) / 8];
     uint64_t *head = page;
     memcpy(before, head, sizeof before);
-    char *slots = (char *)weft_i_job_slot(page, 0);
-    size_t words = (size_t)((char *)weft_i_job_slot(page, RANKS) - slots) / 8;
+    char *slots = (char *)weft_i_job_rank(page, 0);
+    size_t words = (size_t)((char *)weft_i_job_rank(page, RANKS) - slots) / 8;
     /* Relaxed: only how long, and how often. */
     while (!atomic_load_explicit(&over, memory_order_relaxed)) {
         for (size_t i = 1; i < sizeof before / 8; i++)
@@ -66,7 +66,7 @@ static void *scribble(void *page)
             __atomic_store_n((uint64_t *)(void *)slots + next(&state) % words, next(&state),
                              __ATOMIC_RELAXED);
         for (int rank = 0; rank < RANKS; rank++) /* so that cards and records are read */
-            atomic_store_explicit(&weft_i_job_slot(page, rank)->life.state,
+            atomic_store_explicit(&weft_i_job_rank(page, rank)->life.state,
                                   next(&state) % 5 ? WEFT_I_RANK_HERE : (uint32_t)next(&state),
                                   memory_order_relaxed);
         for (size_t i = 1; i < sizeof before / 8; i++)

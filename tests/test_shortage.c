@@ -39,7 +39,7 @@ static int count_mappings(void)
     return count;
 }
 
-/* One try at what the stage is about.  0 or a status. */
+/* One try at what the bounce buffer is about.  0 or a status. */
 static int use_memory(weft_group *world)
 {
     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3000));
@@ -91,7 +91,7 @@ static void note_fault(int rank)
 }
 
 /* After an error of the victim all meet (the group's barrier is not in doubt) and try again. */
-static int try_stage(const shortage *s, int rank, weft_group *world)
+static int try_lane(const shortage *s, int rank, weft_group *world)
 {
     int status = -1;
     for (int i = 0; i < TRIES && status < 0; i++) {
@@ -138,7 +138,7 @@ static int short_crew(int rank, void *arg)
         CREW(status == WEFT_ERR_PEER_LEFT, "%s: %s", weft_status_name(status), weft_last_error());
         CREW(s->stage == INIT, "%s", weft_last_error());
     }
-    if (world && s->stage != INIT && try_stage(s, rank, world))
+    if (world && s->stage != INIT && try_lane(s, rank, world))
         return 1;
     weft_clear_error();
     weft_finish(world);

@@ -113,7 +113,7 @@ static bool is_explained(weft_status status, int group, bool one_sided)
 }
 
 /* No call takes much longer than its limit: one for each meeting that may be waited for in turn
- * (the stage at first use, the entry, a sync), and what the ranks were delayed. */
+ * (the bounce buffer at first use, the entry, a sync), and what the ranks were delayed. */
 static int64_t longest_of(const step *one)
 {
     int64_t delays = 0;

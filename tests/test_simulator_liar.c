@@ -9,7 +9,7 @@
 
 #include "base/nofork.h"
 #include "base/os.h"
-#include "fabric/store_link.h"
+#include "store/link.h"
 #include "tensor/scope.h"
 #include "weft/store.h"
 #include "weft/version.h"

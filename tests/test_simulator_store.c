@@ -7,7 +7,7 @@
 #include "simulator/seeds.h"
 
 #include "base/os.h"
-#include "fabric/store_message.h"
+#include "store/message.h"
 #include "tensor/scope.h"
 #include "weft/store.h"
 

@@ -117,7 +117,7 @@ RANKS_TEST(test_storm_group_limits_3, 3)
 }
 
 /* Signals between ranks with tiny limits: each is taken exactly once. */
-RANKS_TEST(test_storm_mailboxes, 4)
+RANKS_TEST(test_storm_semaphores, 4)
 {
     enum { SIGNALS = 3000 };
     weft_group *world = join(0);

@@ -52,7 +52,7 @@ static void let_faults_in(void)
 RANKS_TEST(test_straggler_break_off, 3)
 {
     if (!harness_in_threads)
-        SKIP("processes copy from the stage, or by the kernel");
+        SKIP("processes copy from the bounce buffer, or by the kernel");
     weft_group *world = join(20000);
     size_t bytes = (size_t)size * COUNT * sizeof(float);
     char *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

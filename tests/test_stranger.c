@@ -6,7 +6,7 @@
 #include "store_raw.h"
 
 #include "base/status.h"
-#include "fabric/store_server.h"
+#include "store/server.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
  */
 #include "jobs.h"
 
-#include "symm/pairing.h"
+#include "symm/registration.h"
 #include <weft/weft.h>
 
 #define LIMIT                                                                                    \
@@ -248,7 +248,7 @@ RANKS_TEST(test_empty_strided_p2p_persistent, 2)
     x = weft_symm_empty_strided_p2p(WEFT_SHAPE(4096), NULL, WEFT_F32, WEFT_CPU, world, id);
     weft_symm *again =
         weft_symm_rendezvous(x, NULL); /* cached: no communication, so one rank may do it alone */
-    CHECK(again && again->pairing == mem->pairing);
+    CHECK(again && again->registration == mem->registration);
     weft_release(x);
     CHECK_OK(weft_symm_forget(id));
     CHECK_STATUS(weft_symm_forget(id), WEFT_ERR_NOT_FOUND);

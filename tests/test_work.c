@@ -259,7 +259,7 @@ static void *expect_mismatch(void *arg)
 }
 
 /* Whoever pushes a letter finds out; whoever waits for it is told. */
-RANKS_TEST(test_work_letter_error, 2)
+RANKS_TEST(test_work_p2p_error, 2)
 {
     weft_group *world = join(30000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10 + rank));

@@ -13,7 +13,7 @@
  * Operands must be contiguous.
  *
  * The first operation of a group makes what all of them share: that one, also if it is posted, a
- * send or a receive (weft/pair.h), waits until every rank of the group has called its first.
+ * send or a receive (weft/p2p.h), waits until every rank of the group has called its first.
  */
 #ifndef WEFT_COLL_H
 #define WEFT_COLL_H

@@ -100,7 +100,7 @@ WEFT_API weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape 
  */
 WEFT_API weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms);
 
-/* Puts one signal for `rank` into its mailbox on the channel; waits while the last one is not
+/* Puts one signal for `rank` into its semaphore on the channel; waits while the last one is not
  * taken.  Nothing on error. */
 WEFT_API weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel,
                                           int64_t timeout_ms);

@@ -80,8 +80,8 @@ WEFT_API weft_status weft_symm_multimem_all_gather_out(weft_tensor *out, weft_te
 
 /*
  * New tensors with dim 0 times (divided by) the size.  A symmetric `x` is read in place by the
- * others, an ordinary one goes through the group's stage; all ranks do alike.  `*work` is for
- * weft_work_wait; NULL on failure. `x` must not be written before the work is done.
+ * others, an ordinary one goes through the group's bounce buffer; all ranks do alike.  `*work` is
+ * for weft_work_wait; NULL on failure. `x` must not be written before the work is done.
  */
 WEFT_API weft_tensor *weft_symm_low_contention_all_gather(weft_tensor *x, weft_group *group,
                                                           weft_work **work);

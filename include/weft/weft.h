@@ -20,7 +20,7 @@
 #include "weft/monitor.h"
 #include "weft/object.h"
 #include "weft/op.h"
-#include "weft/pair.h"
+#include "weft/p2p.h"
 #include "weft/parts.h"
 #include "weft/ranks.h"
 #include "weft/scope.h"

@@ -116,7 +116,7 @@ static const char *const *words_of(weft_i_env variable)
         return debug;
     case WEFT_I_ENV_WAIT:
         return wait;
-    case WEFT_I_ENV_SINGLE_COPY:
+    case WEFT_I_ENV_CMA:
         return copy;
     case WEFT_I_ENV_HUGE_PAGES:
         return pages;

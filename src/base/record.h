@@ -45,15 +45,15 @@ _Static_assert(sizeof(weft_i_record) == 64 * (WEFT_I_RECORD_ENTRIES + 1), "fixed
 /* Ways an operation may take, noted once it is known; told instead of a channel. */
 enum {
     WEFT_I_WAY = 0x4000,
-    WEFT_I_WAY_TINY = WEFT_I_WAY, /* data beside the arrival word */
-    WEFT_I_WAY_STAGED,            /* whole through one stage slot */
-    WEFT_I_WAY_DIRECT,            /* in place in memory that all can reach */
-    WEFT_I_WAY_PEEKED,            /* copied by the kernel between processes */
-    WEFT_I_WAY_PIPELINED,         /* in pieces through the stage */
+    WEFT_I_WAY_INLINE = WEFT_I_WAY, /* data beside the arrival word */
+    WEFT_I_WAY_EAGER,               /* whole through one eager buffer */
+    WEFT_I_WAY_ZERO_COPY,           /* in place in memory that all can reach */
+    WEFT_I_WAY_CMA,                 /* copied by the kernel between processes */
+    WEFT_I_WAY_PIPELINED,           /* in pieces through the bounce buffer */
     WEFT_I_WAY_END
 };
 
-/* "tiny", "staged", "direct", "peeked", "pipelined"; NULL for a plain channel. */
+/* "inline", "eager", "zero-copy", "cma", "pipelined"; NULL for a plain channel. */
 const char *weft_i_record_way_name(int channel);
 
 /* A copy of an entry. */

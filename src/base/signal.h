@@ -32,7 +32,7 @@
  * sees an even one there knows that the other has started anew, and gives up too; who sees an odd
  * one where it starts anew waits for that to happen.
  *
- * Mailboxes (put and wait).  A word is 0 or 1: put changes 0 to 1 (release), take changes 1 to 0
+ * Semaphores (put and wait).  A word is 0 or 1: put changes 0 to 1 (release), take changes 1 to 0
  * (acquire).
  */
 #ifndef WEFT_BASE_SIGNAL_H
@@ -155,7 +155,7 @@ bool weft_i_signal_is_settled(const weft_i_point *point, uint32_t epoch);
 /* Rings the bells of all others; called after a store that somebody may wait for. */
 void weft_i_signal_ring(const weft_i_point *point);
 
-/* Mailbox: 0 -> 1.  The release pairs with the acquire of weft_i_signal_take. */
+/* Semaphore: 0 -> 1.  The release pairs with the acquire of weft_i_signal_take. */
 static inline bool weft_i_signal_put(_Atomic uint32_t *word)
 {
     uint32_t empty = 0;
@@ -163,8 +163,8 @@ static inline bool weft_i_signal_put(_Atomic uint32_t *word)
                                                    memory_order_relaxed);
 }
 
-/* Mailbox: 1 -> 0.  The acquire pairs with the release of weft_i_signal_put; the next put sees the
- * word empty. */
+/* Semaphore: 1 -> 0.  The acquire pairs with the release of weft_i_signal_put; the next put sees
+ * the word empty. */
 static inline bool weft_i_signal_take(_Atomic uint32_t *word)
 {
     uint32_t full = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of thresholds: up to how many bytes an operand travels whole through one stage slot,
+/* The tables of thresholds: up to how many bytes an operand travels whole through one eager buffer,
  * symmetric and ordinary, and from where on the kernel copies. */
 #include "coll/choose.h"
 
@@ -37,7 +37,7 @@ enum { K = 1 << 10, M = 1 << 20 };
 
 /* Relaxed throughout: settings that publish nothing else; ranks that disagree are caught by the
  * digest. */
-static thresholds staged_up_to = {
+static thresholds eager_up_to = {
 #define ROOMY(op_, staged_, direct_, single_)   [0][WEFT_I_##op_] = IN_BRACES staged_,
 #define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES staged_,
 #include THRESHOLDS
@@ -55,8 +55,8 @@ static thresholds direct_beyond = {
 #undef CROWDED
 };
 
-/* The same for single copies: bytes from one rank to another from which on they pay. */
-static thresholds single_from = {
+/* The same for copies by CMA: bytes from one rank to another from which on they pay. */
+static thresholds cma_from = {
 #define ROOMY(op_, staged_, direct_, single_)   [0][WEFT_I_##op_] = IN_BRACES single_,
 #define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES single_,
 #include THRESHOLDS
@@ -68,7 +68,7 @@ static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
 const char *weft_i_algorithm_name(weft_i_algorithm algorithm)
 {
-    static const char *const algorithms[WEFT_I_ALGORITHMS] = {"tiny", "staged", "large"};
+    static const char *const algorithms[WEFT_I_ALGORITHMS] = {"inline", "eager", "rendezvous"};
     return algorithms[algorithm];
 }
 
@@ -97,20 +97,20 @@ static size_t look_up(const thresholds *table, int kind, int ranks, bool crowded
 
 weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded, size_t bytes)
 {
-    if (bytes <= WEFT_I_TINY)
-        return WEFT_I_ALGO_TINY;
+    if (bytes <= WEFT_I_INLINE)
+        return WEFT_I_ALGO_INLINE;
     size_t least = look_up(&direct_beyond, (int)kind, ranks, crowded);
-    return bytes <= least ? WEFT_I_ALGO_STAGED : WEFT_I_ALGO_LARGE;
+    return bytes <= least ? WEFT_I_ALGO_EAGER : WEFT_I_ALGO_RENDEZVOUS;
 }
 
-size_t weft_i_choose_shown(weft_i_coll_kind kind, int ranks, bool crowded)
+size_t weft_i_choose_eager(weft_i_coll_kind kind, int ranks, bool crowded)
 {
-    return look_up(&staged_up_to, (int)kind, ranks, crowded);
+    return look_up(&eager_up_to, (int)kind, ranks, crowded);
 }
 
-size_t weft_i_choose_single(weft_i_coll_kind kind, int ranks, bool crowded)
+size_t weft_i_choose_cma(weft_i_coll_kind kind, int ranks, bool crowded)
 {
-    return look_up(&single_from, (int)weft_i_kinds[kind].as, ranks, crowded);
+    return look_up(&cma_from, (int)weft_i_kinds[kind].as, ranks, crowded);
 }
 
 /* ---- public ---- */
@@ -126,10 +126,10 @@ static weft_status check(const char *op, int ranks, size_t bytes, int *kind)
     *kind = weft_i_kind_named(op);
     if (*kind < 0)
         return weft_i_fail(WEFT_ERR_NOT_FOUND, "\"%s\" is not a collective", op ? op : "(null)");
-    if (ranks < 1 || bytes > WEFT_I_SHOW)
+    if (ranks < 1 || bytes > WEFT_I_EAGER)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: thresholds are for 1 rank and more, and up to %d bytes", op,
-                           (int)WEFT_I_SHOW);
+                           (int)WEFT_I_EAGER);
     return WEFT_OK;
 }
 
@@ -150,7 +150,7 @@ static size_t tell(const thresholds *table, const char *op, int ranks)
     return check(op, ranks, 0, &kind) < 0 ? 0 : look_up(table, kind, ranks, is_crowded(ranks));
 }
 
-/* `limited`: to the size of a slot. */
+/* `limited`: to the size of a chunk. */
 static weft_status set(thresholds *table, const char *op, int ranks, size_t bytes, bool limited)
 {
     int kind;
@@ -161,35 +161,35 @@ static weft_status set(thresholds *table, const char *op, int ranks, size_t byte
     return WEFT_OK;
 }
 
-size_t weft_tune_staged(const char *op, int ranks)
+size_t weft_tune_eager(const char *op, int ranks)
 {
-    return tell(&staged_up_to, op, ranks);
+    return tell(&eager_up_to, op, ranks);
 }
 
-size_t weft_tune_direct(const char *op, int ranks)
+size_t weft_tune_zero_copy(const char *op, int ranks)
 {
     return tell(&direct_beyond, op, ranks);
 }
 
-size_t weft_tune_single(const char *op, int ranks)
+size_t weft_tune_cma(const char *op, int ranks)
 {
-    return tell(&single_from, op, ranks);
+    return tell(&cma_from, op, ranks);
 }
 
 weft_status weft_tune_set(const char *op, int ranks, size_t bytes)
 {
-    WEFT_TRY(set(&staged_up_to, op, ranks, bytes, true));
-    return weft_tune_set_direct(op, ranks, bytes);
+    WEFT_TRY(set(&eager_up_to, op, ranks, bytes, true));
+    return weft_tune_set_zero_copy(op, ranks, bytes);
 }
 
-weft_status weft_tune_set_direct(const char *op, int ranks, size_t beyond)
+weft_status weft_tune_set_zero_copy(const char *op, int ranks, size_t beyond)
 {
     return set(&direct_beyond, op, ranks, beyond, true);
 }
 
-weft_status weft_tune_set_single(const char *op, int ranks, size_t from)
+weft_status weft_tune_set_cma(const char *op, int ranks, size_t from)
 {
-    return set(&single_from, op, ranks, from, false);
+    return set(&cma_from, op, ranks, from, false);
 }
 
 /* Reads the lines of `text`; with `apply` sets them, otherwise only checks. */
@@ -222,9 +222,9 @@ static weft_status read_lines(const char *path, char *text, bool apply)
         if (apply)
             weft_tune_set(op, ranks, (size_t)bytes);
         if (apply && fields >= 4)
-            weft_tune_set_direct(op, ranks, (size_t)direct);
+            weft_tune_set_zero_copy(op, ranks, (size_t)direct);
         if (apply && fields == 5)
-            weft_tune_set_single(op, ranks, (size_t)single);
+            weft_tune_set_cma(op, ranks, (size_t)single);
     }
     return WEFT_OK;
 }

@@ -12,10 +12,11 @@
 #include <stddef.h>
 
 typedef enum weft_i_algorithm {
-    WEFT_I_ALGO_TINY,   /* data beside the arrival word: one line each way, one sync */
-    WEFT_I_ALGO_STAGED, /* whole operand through one stage slot by turns: one sync */
-    WEFT_I_ALGO_LARGE, /* direct where operands are symmetric, otherwise pipelined through the stage
-                        */
+    WEFT_I_ALGO_INLINE,     /* data beside the arrival word: one line each way, one sync */
+    WEFT_I_ALGO_EAGER,      /* whole operand through one eager buffer by turns: one sync */
+    WEFT_I_ALGO_RENDEZVOUS, /* direct where operands are symmetric, otherwise pipelined through the
+                             * bounce buffer
+                             */
     WEFT_I_ALGORITHMS
 } weft_i_algorithm;
 
@@ -29,10 +30,10 @@ weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded, s
 
 /* Up to how many bytes ordinary operands of a large call are shown whole at the entry, which every
  * rank decides for its own. */
-size_t weft_i_choose_shown(weft_i_coll_kind kind, int ranks, bool crowded);
+size_t weft_i_choose_eager(weft_i_coll_kind kind, int ranks, bool crowded);
 
 /* Bytes from one rank to another from which on large ordinary operands are copied once by the
- * kernel (peek.h) instead of staged. */
-size_t weft_i_choose_single(weft_i_coll_kind kind, int ranks, bool crowded);
+ * kernel (cma.h) instead of pipelined. */
+size_t weft_i_choose_cma(weft_i_coll_kind kind, int ranks, bool crowded);
 
 #endif

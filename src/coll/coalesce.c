@@ -10,7 +10,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "coll/fill.h"
+#include "coll/request.h"
 #include "weft/coalesce.h"
 
 #include <stdio.h>
@@ -139,7 +139,7 @@ static weft_status fill(weft_i_coll *coll, const coalesce *c, weft_group *group)
     uint32_t digest = 0;
     weft_i_coll_kind kind = c->count ? (weft_i_coll_kind)weft_i_kind_list_of(c->calls->ask.kind)
                                      : WEFT_I_ALL_REDUCE_LIST;
-    WEFT_TRY(weft_i_fill_begin(coll, kind, group));
+    WEFT_TRY(weft_i_request_begin(coll, kind, group));
     coll->list = weft_i_list_new(c->count);
     if (!coll->list)
         return weft_last_status();
@@ -149,7 +149,7 @@ static weft_status fill(weft_i_coll *coll, const coalesce *c, weft_group *group)
         coll->ask.factor = c->calls[i].ask.factor;
         coll->ask.reduction = c->calls[i].ask.reduction;
     }
-    return weft_i_list_seal(coll, digest);
+    return weft_i_list_accept(coll, digest);
 }
 
 static weft_work *launch(const coalesce *c, weft_group *group)
@@ -159,7 +159,7 @@ static weft_work *launch(const coalesce *c, weft_group *group)
                            group->name, c->message);
     weft_i_coll coll = {0};
     weft_status filled = fill(&coll, c, group);
-    weft_work *work = filled < 0 ? NULL : weft_i_work_post(&coll);
+    weft_work *work = filled < 0 ? NULL : weft_i_work_enqueue(&coll);
     weft_i_object_drop(coll.list); /* the work holds it */
     return work;
 }

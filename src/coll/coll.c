@@ -5,8 +5,8 @@
  * call leaves everything as it was.
  */
 #include "coll/coalesce.h"
-#include "coll/fill.h"
 #include "coll/list.h"
+#include "coll/request.h"
 #include "coll/work.h"
 
 #include "base/status.h"
@@ -20,105 +20,107 @@ const char *weft_reduction_name(weft_reduction reduction)
 
 /* ---- filling calls ---- */
 
-weft_status weft_i_fill_all_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                   weft_reduction op, weft_group *group)
+weft_status weft_i_request_all_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                      weft_reduction op, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_REDUCE, group));
-    WEFT_TRY(weft_i_fill_input(coll, in));
-    WEFT_TRY(weft_i_fill_output(coll, out));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_ALL_REDUCE, group));
+    WEFT_TRY(weft_i_request_input(coll, in));
+    WEFT_TRY(weft_i_request_output(coll, out));
     if (coll->ask.in_bytes != coll->ask.out_bytes)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "all_reduce: the input has %zu bytes, the output %zu",
                            coll->ask.in_bytes, coll->ask.out_bytes);
-    WEFT_TRY(weft_i_fill_check_overlap(coll, 0, 0));
-    WEFT_TRY(weft_i_fill_reduction(coll, op));
-    return weft_i_fill_seal(coll, coll->ask.in_bytes);
+    WEFT_TRY(weft_i_request_check_overlap(coll, 0, 0));
+    WEFT_TRY(weft_i_request_reduction(coll, op));
+    return weft_i_request_accept(coll, coll->ask.in_bytes);
 }
 
 static weft_status fill_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
                                weft_reduction op, int root, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_REDUCE, group));
-    WEFT_TRY(weft_i_fill_check_root("reduce", group, root));
-    WEFT_TRY(weft_i_fill_input(coll, in));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_REDUCE, group));
+    WEFT_TRY(weft_i_request_check_root("reduce", group, root));
+    WEFT_TRY(weft_i_request_input(coll, in));
     if (group->rank == root) {
-        WEFT_TRY(weft_i_fill_output(coll, out));
+        WEFT_TRY(weft_i_request_output(coll, out));
         if (coll->ask.in_bytes != coll->ask.out_bytes)
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
                                "reduce: the input has %zu bytes, the output %zu",
                                coll->ask.in_bytes, coll->ask.out_bytes);
-        WEFT_TRY(weft_i_fill_check_overlap(coll, 0, 0));
+        WEFT_TRY(weft_i_request_check_overlap(coll, 0, 0));
     }
     coll->out_tensor = out;
-    WEFT_TRY(weft_i_fill_reduction(coll, op));
+    WEFT_TRY(weft_i_request_reduction(coll, op));
     coll->ask.root = root;
-    return weft_i_fill_seal(coll, coll->ask.in_bytes);
+    return weft_i_request_accept(coll, coll->ask.in_bytes);
 }
 
-weft_status weft_i_fill_broadcast(weft_i_coll *coll, weft_tensor *x, int root, weft_group *group)
+weft_status weft_i_request_broadcast(weft_i_coll *coll, weft_tensor *x, int root, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_BROADCAST, group));
-    WEFT_TRY(weft_i_fill_check_root("broadcast", group, root));
-    WEFT_TRY(weft_i_fill_input(coll, x));
-    WEFT_TRY(weft_i_fill_output(coll, x));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_BROADCAST, group));
+    WEFT_TRY(weft_i_request_check_root("broadcast", group, root));
+    WEFT_TRY(weft_i_request_input(coll, x));
+    WEFT_TRY(weft_i_request_output(coll, x));
     coll->ask.root = root;
-    return weft_i_fill_seal(coll, coll->ask.in_bytes);
+    return weft_i_request_accept(coll, coll->ask.in_bytes);
 }
 
-weft_status weft_i_fill_all_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                   weft_group *group)
+weft_status weft_i_request_all_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                      weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_GATHER, group));
-    WEFT_TRY(weft_i_fill_input(coll, in));
-    WEFT_TRY(weft_i_fill_output(coll, out));
-    WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.out_bytes, coll->ask.in_bytes, "output"));
-    WEFT_TRY(weft_i_fill_check_overlap(coll, 0, (size_t)group->rank * coll->ask.in_bytes));
-    return weft_i_fill_seal(coll, coll->ask.in_bytes);
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_ALL_GATHER, group));
+    WEFT_TRY(weft_i_request_input(coll, in));
+    WEFT_TRY(weft_i_request_output(coll, out));
+    WEFT_TRY(weft_i_request_check_counts(coll, coll->ask.out_bytes, coll->ask.in_bytes, "output"));
+    WEFT_TRY(weft_i_request_check_overlap(coll, 0, (size_t)group->rank * coll->ask.in_bytes));
+    return weft_i_request_accept(coll, coll->ask.in_bytes);
 }
 
 static weft_status fill_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
                                weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_GATHER, group));
-    WEFT_TRY(weft_i_fill_check_root("gather", group, root));
-    WEFT_TRY(weft_i_fill_input(coll, in));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_GATHER, group));
+    WEFT_TRY(weft_i_request_check_root("gather", group, root));
+    WEFT_TRY(weft_i_request_input(coll, in));
     if (group->rank == root) {
-        WEFT_TRY(weft_i_fill_output(coll, out));
-        WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.out_bytes, coll->ask.in_bytes, "output"));
-        WEFT_TRY(weft_i_fill_check_overlap(coll, 0, (size_t)group->rank * coll->ask.in_bytes));
+        WEFT_TRY(weft_i_request_output(coll, out));
+        WEFT_TRY(
+            weft_i_request_check_counts(coll, coll->ask.out_bytes, coll->ask.in_bytes, "output"));
+        WEFT_TRY(weft_i_request_check_overlap(coll, 0, (size_t)group->rank * coll->ask.in_bytes));
     }
     coll->out_tensor = out;
     coll->ask.root = root;
-    return weft_i_fill_seal(coll, coll->ask.in_bytes);
+    return weft_i_request_accept(coll, coll->ask.in_bytes);
 }
 
 static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
                                 weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_SCATTER, group));
-    WEFT_TRY(weft_i_fill_check_root("scatter", group, root));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_SCATTER, group));
+    WEFT_TRY(weft_i_request_check_root("scatter", group, root));
     if (group->rank == root)
-        WEFT_TRY(weft_i_fill_input(coll, in));
-    WEFT_TRY(weft_i_fill_output(coll, out));
+        WEFT_TRY(weft_i_request_input(coll, in));
+    WEFT_TRY(weft_i_request_output(coll, out));
     if (group->rank == root) {
-        WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
-        WEFT_TRY(weft_i_fill_check_overlap(coll, (size_t)group->rank * coll->ask.out_bytes, 0));
+        WEFT_TRY(
+            weft_i_request_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
+        WEFT_TRY(weft_i_request_check_overlap(coll, (size_t)group->rank * coll->ask.out_bytes, 0));
     }
     coll->in_tensor = in;
     coll->ask.root = root;
-    return weft_i_fill_seal(coll, coll->ask.out_bytes);
+    return weft_i_request_accept(coll, coll->ask.out_bytes);
 }
 
-weft_status weft_i_fill_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                       weft_reduction op, weft_group *group)
+weft_status weft_i_request_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                          weft_reduction op, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_REDUCE_SCATTER, group));
-    WEFT_TRY(weft_i_fill_input(coll, in));
-    WEFT_TRY(weft_i_fill_output(coll, out));
-    WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
-    WEFT_TRY(weft_i_fill_check_overlap(coll, (size_t)group->rank * coll->ask.out_bytes, 0));
-    WEFT_TRY(weft_i_fill_reduction(coll, op));
-    return weft_i_fill_seal(coll, coll->ask.out_bytes);
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_REDUCE_SCATTER, group));
+    WEFT_TRY(weft_i_request_input(coll, in));
+    WEFT_TRY(weft_i_request_output(coll, out));
+    WEFT_TRY(weft_i_request_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
+    WEFT_TRY(weft_i_request_check_overlap(coll, (size_t)group->rank * coll->ask.out_bytes, 0));
+    WEFT_TRY(weft_i_request_reduction(coll, op));
+    return weft_i_request_accept(coll, coll->ask.out_bytes);
 }
 
 static weft_status check_splits(const weft_group *group, const int64_t *splits,
@@ -146,28 +148,28 @@ static weft_status fill_uneven(weft_i_coll *coll, const int64_t *out_splits,
 {
     WEFT_TRY(check_splits(coll->group, in_splits, coll->in_tensor, "input"));
     WEFT_TRY(check_splits(coll->group, out_splits, coll->out_tensor, "output"));
-    coll->ask.row = weft_i_fill_row_bytes(coll->in_tensor);
-    if (coll->ask.row != weft_i_fill_row_bytes(coll->out_tensor))
+    coll->ask.row = weft_i_request_row_bytes(coll->in_tensor);
+    if (coll->ask.row != weft_i_request_row_bytes(coll->out_tensor))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "all_to_all: a row of the input has %zu bytes, one of the output %zu",
-                           coll->ask.row, weft_i_fill_row_bytes(coll->out_tensor));
+                           coll->ask.row, weft_i_request_row_bytes(coll->out_tensor));
     coll->ask.in_splits = in_splits;
     coll->ask.out_splits = out_splits;
     coll->ask.root =
         1; /* told apart from equal parts by the digest; counts may differ between ranks */
-    return weft_i_fill_seal(coll, 0);
+    return weft_i_request_accept(coll, 0);
 }
 
-weft_status weft_i_fill_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                   const int64_t *out_splits, const int64_t *in_splits,
-                                   weft_group *group)
+weft_status weft_i_request_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                      const int64_t *out_splits, const int64_t *in_splits,
+                                      weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_TO_ALL, group));
-    WEFT_TRY(weft_i_fill_input(coll, in));
-    WEFT_TRY(weft_i_fill_output(coll, out));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_ALL_TO_ALL, group));
+    WEFT_TRY(weft_i_request_input(coll, in));
+    WEFT_TRY(weft_i_request_output(coll, out));
     if (coll->ask.in_bytes && coll->ask.in == coll->ask.out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "all_to_all: works only out of place");
-    WEFT_TRY(weft_i_fill_check_overlap(coll, 0, coll->ask.in_bytes + coll->ask.out_bytes));
+    WEFT_TRY(weft_i_request_check_overlap(coll, 0, coll->ask.in_bytes + coll->ask.out_bytes));
     if (in_splits && out_splits)
         return fill_uneven(coll, out_splits, in_splits);
     if (in_splits || out_splits)
@@ -177,15 +179,15 @@ weft_status weft_i_fill_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_ten
                            "all_to_all: the input has %zu bytes, the output %zu",
                            coll->ask.in_bytes, coll->ask.out_bytes);
     size_t part = coll->ask.in_bytes / (size_t)group->size;
-    WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.in_bytes, part, "input"));
-    return weft_i_fill_seal(coll, part);
+    WEFT_TRY(weft_i_request_check_counts(coll, coll->ask.in_bytes, part, "input"));
+    return weft_i_request_accept(coll, part);
 }
 
 static weft_status fill_barrier(weft_i_coll *coll, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_BARRIER, group));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_BARRIER, group));
     coll->ask.dtype = WEFT_U8;
-    return weft_i_fill_seal(coll, 0);
+    return weft_i_request_accept(coll, 0);
 }
 
 /* ---- lists: each pair of tensors is filled and checked as a call of its own ---- */
@@ -193,7 +195,7 @@ static weft_status fill_barrier(weft_i_coll *coll, weft_group *group)
 static weft_status open_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *const *out,
                              weft_tensor *const *in, int count, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, kind, group));
+    WEFT_TRY(weft_i_request_begin(coll, kind, group));
     if (count < 0 || (count && (!in || !out)))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of %d tensors at %p and %p",
                            coll->ask.op, count, (const void *)in, (const void *)out);
@@ -208,20 +210,20 @@ static weft_status fill_gathered(weft_i_coll *one, weft_tensor *out, weft_tensor
                                  weft_reduction op, weft_group *group)
 {
     (void)op;
-    return weft_i_fill_all_gather(one, out, in, group);
+    return weft_i_request_all_gather(one, out, in, group);
 }
 
 /* What the items of each kind of list are. */
 static filling *filling_of(weft_i_coll_kind kind)
 {
-    return kind == WEFT_I_ALL_REDUCE_LIST   ? weft_i_fill_all_reduce
+    return kind == WEFT_I_ALL_REDUCE_LIST   ? weft_i_request_all_reduce
            : kind == WEFT_I_ALL_GATHER_LIST ? fill_gathered
-                                            : weft_i_fill_reduce_scatter;
+                                            : weft_i_request_reduce_scatter;
 }
 
-weft_status weft_i_fill_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *const *out,
-                             weft_tensor *const *in, int count, weft_reduction op,
-                             weft_group *group)
+weft_status weft_i_request_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *const *out,
+                                weft_tensor *const *in, int count, weft_reduction op,
+                                weft_group *group)
 {
     WEFT_TRY(open_list(coll, kind, out, in, count, group));
     uint32_t digest = 0;
@@ -233,30 +235,30 @@ weft_status weft_i_fill_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tens
         coll->ask.factor = one.ask.factor;
     }
     coll->ask.reduction = op;
-    return weft_i_list_seal(coll, digest);
+    return weft_i_list_accept(coll, digest);
 }
 
-weft_status weft_i_fill_all_to_all_list(weft_i_coll *coll, weft_tensor *const *out,
-                                        weft_tensor *const *in, weft_group *group)
+weft_status weft_i_request_all_to_all_list(weft_i_coll *coll, weft_tensor *const *out,
+                                           weft_tensor *const *in, weft_group *group)
 {
     WEFT_TRY(open_list(coll, WEFT_I_ALL_TO_ALL_LIST, out, in, group ? group->size : 0, group));
     for (int rank = 0; rank < group->size; rank++) {
         weft_i_coll one;
-        WEFT_TRY(weft_i_fill_begin(&one, WEFT_I_ALL_TO_ALL_LIST, group));
-        WEFT_TRY(weft_i_fill_input(&one, in[rank]));
-        WEFT_TRY(weft_i_fill_output(&one, out[rank]));
-        WEFT_TRY(weft_i_fill_check_overlap(&one, 0, one.ask.in_bytes + one.ask.out_bytes));
+        WEFT_TRY(weft_i_request_begin(&one, WEFT_I_ALL_TO_ALL_LIST, group));
+        WEFT_TRY(weft_i_request_input(&one, in[rank]));
+        WEFT_TRY(weft_i_request_output(&one, out[rank]));
+        WEFT_TRY(weft_i_request_check_overlap(&one, 0, one.ask.in_bytes + one.ask.out_bytes));
         if (in[rank]->dtype != in[0]->dtype)
             return weft_i_fail(WEFT_ERR_TYPE, "all_to_all_list: %s for rank 0, %s for rank %d",
                                weft_dtype_name(in[0]->dtype), weft_dtype_name(in[rank]->dtype),
                                rank);
-        WEFT_TRY(weft_i_fill_seal(&one, one.ask.in_bytes));
+        WEFT_TRY(weft_i_request_accept(&one, one.ask.in_bytes));
         weft_i_list_add(coll->list, &one);
     }
     WEFT_TRY(weft_i_list_check_overlap(coll->list, coll->ask.op));
     coll->ask.dtype = in[0]->dtype;
     coll->ask.in_bytes = coll->list->bytes;
-    return weft_i_fill_seal(coll, 0); /* counts may differ between ranks */
+    return weft_i_request_accept(coll, 0); /* counts may differ between ranks */
 }
 
 /* ---- public: the plain and the posted form of each ---- */
@@ -272,7 +274,7 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
 {
     if (weft_i_coalesce_is_open(coll->group))
         filled = weft_i_coalesce_refuse(coll, filled);
-    return filled < 0 ? NULL : weft_i_work_post(coll);
+    return filled < 0 ? NULL : weft_i_work_enqueue(coll);
 }
 
 #define BOTH_FORMS(name_, parameters_, fill_)   \
@@ -288,25 +290,25 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
     }
 
 BOTH_FORMS(all_reduce, (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-           weft_i_fill_all_reduce(&coll, out, in, op, group))
+           weft_i_request_all_reduce(&coll, out, in, op, group))
 BOTH_FORMS(reduce,
            (weft_tensor * out, weft_tensor *in, weft_reduction op, int root, weft_group *group),
            fill_reduce(&coll, out, in, op, root, group))
 BOTH_FORMS(broadcast, (weft_tensor * x, int root, weft_group *group),
-           weft_i_fill_broadcast(&coll, x, root, group))
+           weft_i_request_broadcast(&coll, x, root, group))
 BOTH_FORMS(all_gather, (weft_tensor * out, weft_tensor *in, weft_group *group),
-           weft_i_fill_all_gather(&coll, out, in, group))
+           weft_i_request_all_gather(&coll, out, in, group))
 BOTH_FORMS(gather, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
            fill_gather(&coll, out, in, root, group))
 BOTH_FORMS(scatter, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
            fill_scatter(&coll, out, in, root, group))
 BOTH_FORMS(reduce_scatter,
            (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-           weft_i_fill_reduce_scatter(&coll, out, in, op, group))
+           weft_i_request_reduce_scatter(&coll, out, in, op, group))
 BOTH_FORMS(all_to_all,
            (weft_tensor * out, weft_tensor *in, const int64_t *out_splits, const int64_t *in_splits,
             weft_group *group),
-           weft_i_fill_all_to_all(&coll, out, in, out_splits, in_splits, group))
+           weft_i_request_all_to_all(&coll, out, in, out_splits, in_splits, group))
 
 /* As BOTH_FORMS; the list is ours until the work holds it. */
 #define BOTH_LIST_FORMS(name_, parameters_, fill_)   \
@@ -328,16 +330,16 @@ BOTH_FORMS(all_to_all,
 BOTH_LIST_FORMS(all_reduce,
                 (weft_tensor *const *out, weft_tensor *const *in, int count, weft_reduction op,
                  weft_group *group),
-                weft_i_fill_list(&coll, WEFT_I_ALL_REDUCE_LIST, out, in, count, op, group))
+                weft_i_request_list(&coll, WEFT_I_ALL_REDUCE_LIST, out, in, count, op, group))
 BOTH_LIST_FORMS(all_gather,
                 (weft_tensor *const *out, weft_tensor *const *in, int count, weft_group *group),
-                weft_i_fill_list(&coll, WEFT_I_ALL_GATHER_LIST, out, in, count, WEFT_SUM, group))
+                weft_i_request_list(&coll, WEFT_I_ALL_GATHER_LIST, out, in, count, WEFT_SUM, group))
 BOTH_LIST_FORMS(reduce_scatter,
                 (weft_tensor *const *out, weft_tensor *const *in, int count, weft_reduction op,
                  weft_group *group),
-                weft_i_fill_list(&coll, WEFT_I_REDUCE_SCATTER_LIST, out, in, count, op, group))
+                weft_i_request_list(&coll, WEFT_I_REDUCE_SCATTER_LIST, out, in, count, op, group))
 BOTH_LIST_FORMS(all_to_all, (weft_tensor *const *out, weft_tensor *const *in, weft_group *group),
-                weft_i_fill_all_to_all_list(&coll, out, in, group))
+                weft_i_request_all_to_all_list(&coll, out, in, group))
 
 weft_work *weft_barrier_start(weft_group *group)
 {

@@ -25,14 +25,14 @@ static weft_i_span own_part(const weft_i_coll *coll)
 void weft_i_eager_put(weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
-    char *slot = weft_i_lane_show(lane, lane->me, lane->epoch + 1);
+    char *chunk = weft_i_lane_eager(lane, lane->me, lane->epoch + 1);
     weft_i_span own = own_part(coll);
     size_t end = own.first + own.count;
     coll->flows = weft_i_eager_is_chunked(coll);
     if (coll->flows)
         return;
-    weft_i_coll_put(slot, coll->ask.in, own.first);
-    weft_i_coll_put(slot + end, coll->ask.in + end, coll->ask.in_bytes - end);
+    weft_i_coll_put(chunk, coll->ask.in, own.first);
+    weft_i_coll_put(chunk + end, coll->ask.in + end, coll->ask.in_bytes - end);
 }
 
 void weft_i_eager_put_chunks(weft_i_coll *coll)
@@ -58,7 +58,7 @@ weft_status weft_i_eager_take(weft_i_coll *coll, int rank, char *to)
 
 /* ---- prefetch ---- */
 
-void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_places *places)
+void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_locations *locations)
 {
     const weft_i_lane *lane = coll->lane;
     bool pulls = weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS) && !coll->ask.in_splits;
@@ -68,39 +68,40 @@ void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_places *places)
     if (weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT)) /* the root gives, the others take */
         pulls = pulls && lane->me != coll->ask.root;
     /* Into an output that all can reach others may push instead. */
-    else if (places->out)
+    else if (locations->out)
         pulls =
             pulls && weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) && part < WEFT_I_PUSH_FROM;
     /* Between threads memory that was given back is not there to be read. */
-    bool reaches = places->peek || places->in || places->out;
-    coll->prefetch = pulls && reaches && lane->peek != WEFT_I_PEEK_THREADS ? places : NULL;
+    bool reaches = locations->cma || locations->in || locations->out;
+    coll->prefetch = pulls && reaches && lane->cma != WEFT_I_CMA_THREADS ? locations : NULL;
     for (int rank = 0; rank < lane->size; rank++)
         lane->prefetched[rank].attempt = 0;
 }
 
-static bool is_in(const weft_i_pairing *pairing, const weft_i_spot *spot)
+static bool is_in(const weft_i_registration *registration, const weft_i_location *location)
 {
-    return pairing && pairing->serial == spot->in_serial;
+    return registration && registration->serial == location->in_serial;
 }
 
 /* Copies from byte `at` of the rank's input; false if it cannot be reached. */
-static bool copy(const weft_i_coll *coll, int rank, const weft_i_spot *spot, size_t at, char *to,
-                 size_t bytes)
+static bool copy(const weft_i_coll *coll, int rank, const weft_i_location *location, size_t at,
+                 char *to, size_t bytes)
 {
-    const weft_i_places *places = coll->prefetch;
-    const weft_i_pairing *pairing = is_in(places->in, spot) ? places->in : places->out;
-    if (is_in(pairing, spot)) {
-        const weft_i_segment *block = pairing->blocks[rank];
-        if (spot->in_offset > block->bytes || block->bytes - spot->in_offset < at + bytes)
+    const weft_i_locations *locations = coll->prefetch;
+    const weft_i_registration *registration =
+        is_in(locations->in, location) ? locations->in : locations->out;
+    if (is_in(registration, location)) {
+        const weft_i_segment *block = registration->blocks[rank];
+        if (location->in_offset > block->bytes || block->bytes - location->in_offset < at + bytes)
             return false; /* of two tries; it will not count */
-        memcpy(to, block->base + spot->in_offset + at, bytes);
+        memcpy(to, block->base + location->in_offset + at, bytes);
         return true;
     }
-    if (!places->peek)
+    if (!locations->cma)
         return false;
     for (size_t done = 0; done < bytes;) {
         ssize_t n = WEFT_OS->read_process(coll->lane->samples[rank].process, to + done,
-                                          spot->in_address + at + done, bytes - done);
+                                          location->in_address + at + done, bytes - done);
         if (n <= 0)
             return false; /* the entry will tell why */
         done += (size_t)n;
@@ -113,14 +114,16 @@ static void take_from(weft_i_coll *coll, int rank)
     const weft_i_lane *lane = coll->lane;
     size_t part = coll->ask.count * coll->ask.item;
     size_t at = weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) ? (size_t)lane->me * part : 0;
-    bool places = weft_i_kind_is(coll->ask.kind, WEFT_I_PLACES_PARTS);
-    char *to = coll->ask.out + (places ? (size_t)rank * part : 0);
+    bool locations = weft_i_kind_is(coll->ask.kind, WEFT_I_LOCATIONS_PARTS);
+    char *to = coll->ask.out + (locations ? (size_t)rank * part : 0);
     if (!part || !weft_i_lane_has_come(lane, rank))
         return;
-    weft_i_spot spot = *(const weft_i_spot *)(const void *)weft_i_lane_coming_payload(lane, rank);
+    weft_i_location location =
+        *(const weft_i_location *)(const void *)weft_i_lane_coming_payload(lane, rank);
     /* Once more: what was read between two arrivals would be of both. */
-    if (weft_i_lane_has_come(lane, rank) && !spot.shown && copy(coll, rank, &spot, at, to, part))
-        lane->prefetched[rank] = spot;
+    if (weft_i_lane_has_come(lane, rank) && !location.shown &&
+        copy(coll, rank, &location, at, to, part))
+        lane->prefetched[rank] = location;
 }
 
 void weft_i_prefetch_take(weft_i_coll *coll)

@@ -36,8 +36,8 @@ static inline const char *weft_i_eager_of(const weft_i_coll *coll, int rank)
     const weft_i_lane *lane = coll->lane;
     if (rank == lane->me)
         return coll->ask.in;
-    return coll->algorithm == WEFT_I_ALGO_TINY ? (const char *)weft_i_lane_payload(lane, rank)
-                                               : weft_i_lane_show(lane, rank, lane->epoch);
+    return coll->algorithm == WEFT_I_ALGO_INLINE ? (const char *)weft_i_lane_payload(lane, rank)
+                                                 : weft_i_lane_eager(lane, rank, lane->epoch);
 }
 
 /* Copies all of the eager data of `rank` to `to`. */
@@ -45,7 +45,7 @@ weft_status weft_i_eager_take(weft_i_coll *coll, int rank, char *to);
 
 /* Before the arrival: forgets what was prefetched for the last entry, and notes whether this call
  * can prefetch. */
-void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_places *places);
+void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_locations *locations);
 
 /* After the arrival: copies from those that have come. */
 void weft_i_prefetch_take(weft_i_coll *coll);

@@ -7,46 +7,46 @@
 
 /* ---- what is noted and told of a call ---- */
 
-static void put_tensors(weft_i_card *card, const weft_i_list *list)
+static void put_tensors(weft_i_signature *signature, const weft_i_list *list)
 {
-    card->dims = (uint32_t)list->count;
-    for (size_t i = 0; i < list->count && i < WEFT_I_CARD_DIMS; i++) {
+    signature->dims = (uint32_t)list->count;
+    for (size_t i = 0; i < list->count && i < WEFT_I_SIGNATURE_DIMS; i++) {
         const weft_i_list_item *item = &list->items[i];
         const weft_tensor *tensor = item->in_tensor ? item->in_tensor : item->out_tensor;
-        card->dim[i] = weft_i_card_tensor(tensor ? (uint32_t)tensor->dtype : 0,
-                                          item->bytes >> __builtin_ctzll(item->item));
+        signature->dim[i] = weft_i_signature_tensor(tensor ? (uint32_t)tensor->dtype : 0,
+                                                    item->bytes >> __builtin_ctzll(item->item));
     }
 }
 
-static void put_shape(weft_i_card *card, const weft_tensor *tensor)
+static void put_shape(weft_i_signature *signature, const weft_tensor *tensor)
 {
-    card->dims = tensor ? (uint32_t)tensor->ndim : 0;
-    for (uint32_t i = 0; i < card->dims && i < WEFT_I_CARD_DIMS; i++)
-        card->dim[i] = (uint32_t)tensor->dim[i];
+    signature->dims = tensor ? (uint32_t)tensor->ndim : 0;
+    for (uint32_t i = 0; i < signature->dims && i < WEFT_I_SIGNATURE_DIMS; i++)
+        signature->dim[i] = (uint32_t)tensor->dim[i];
 }
 
-void weft_i_coll_put_card(weft_i_card *card, const weft_i_coll *coll)
+void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *coll)
 {
-    card->kind = (uint32_t)coll->ask.kind;
-    card->dtype = (uint32_t)coll->ask.dtype;
-    card->reduction = (uint32_t)coll->ask.reduction;
-    card->root = (uint32_t)coll->ask.root;
-    card->count = coll->ask.count;
-    card->offset = coll->reach ? coll->reach->offset : coll->list ? coll->digest : 0;
-    card->block = coll->reach ? coll->reach->pairing->serial : 0;
+    signature->kind = (uint32_t)coll->ask.kind;
+    signature->dtype = (uint32_t)coll->ask.dtype;
+    signature->reduction = (uint32_t)coll->ask.reduction;
+    signature->root = (uint32_t)coll->ask.root;
+    signature->count = coll->ask.count;
+    signature->offset = coll->reach ? coll->reach->offset : coll->list ? coll->digest : 0;
+    signature->block = coll->reach ? coll->reach->registration->serial : 0;
     if (coll->list)
-        put_tensors(card, coll->list);
+        put_tensors(signature, coll->list);
     else
-        put_shape(card, coll->in_tensor ? coll->in_tensor : coll->out_tensor);
+        put_shape(signature, coll->in_tensor ? coll->in_tensor : coll->out_tensor);
 }
 
 int weft_i_enter_way(const weft_i_coll *coll)
 {
     if (coll->reach)
-        return WEFT_I_WAY_DIRECT;
-    if (coll->algorithm == WEFT_I_ALGO_LARGE)
+        return WEFT_I_WAY_ZERO_COPY;
+    if (coll->algorithm == WEFT_I_ALGO_RENDEZVOUS)
         return coll->list ? WEFT_I_WAY_PIPELINED : -1;
-    return coll->algorithm == WEFT_I_ALGO_TINY ? WEFT_I_WAY_TINY : WEFT_I_WAY_STAGED;
+    return coll->algorithm == WEFT_I_ALGO_INLINE ? WEFT_I_WAY_INLINE : WEFT_I_WAY_EAGER;
 }
 
 /*
@@ -83,7 +83,7 @@ static void copy_own(weft_i_coll *coll)
     if (!taking || coll->ask.in_splits || !part || part > LONG)
         return;
     weft_i_coll_put(
-        coll->ask.out + (weft_i_kind_is(coll->ask.kind, WEFT_I_PLACES_PARTS) ? mine : 0),
+        coll->ask.out + (weft_i_kind_is(coll->ask.kind, WEFT_I_LOCATIONS_PARTS) ? mine : 0),
         coll->ask.in + (weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) ? mine : 0), part);
     coll->own_done = true;
 }
@@ -95,7 +95,7 @@ weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, siz
     if (bytes)
         memcpy(weft_i_lane_next_payload(lane), data, bytes);
     weft_i_lane_arrive(lane, &coll->call, whom, coll->digest, &arrival);
-    weft_i_coll_put_card(arrival.card, coll);
+    weft_i_coll_put_signature(arrival.signature, coll);
     weft_i_enter_note(coll, weft_i_enter_way(coll));
     if (arrival.came && coll->flows)
         weft_i_eager_put_chunks(coll);
@@ -108,7 +108,7 @@ weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, siz
 
 weft_status weft_i_enter(weft_i_coll *coll)
 {
-    weft_i_spot factor = {.factor = coll->ask.factor};
+    weft_i_location factor = {.factor = coll->ask.factor};
     bool scales = coll->ask.reduction == WEFT_PREMUL_SUM;
     WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &factor, scales ? sizeof factor : 0));
     weft_i_coll_read_factors(coll);
@@ -117,9 +117,9 @@ weft_status weft_i_enter(weft_i_coll *coll)
 
 weft_status weft_i_enter_eager(weft_i_coll *coll, bool gives, int whom)
 {
-    weft_i_spot factor = {.factor = coll->ask.factor};
+    weft_i_location factor = {.factor = coll->ask.factor};
     bool scales = coll->ask.reduction == WEFT_PREMUL_SUM;
-    if (coll->algorithm == WEFT_I_ALGO_TINY)
+    if (coll->algorithm == WEFT_I_ALGO_INLINE)
         return weft_i_enter_with(coll, whom, coll->ask.in, gives ? coll->ask.in_bytes : 0);
     if (gives)
         weft_i_eager_put(coll);
@@ -135,34 +135,34 @@ size_t weft_i_enter_bytes(const weft_i_coll *coll)
 
 /* Is this rank's input to be shown?  What others can touch where it is they need not be shown,
  * unless it is overwritten there. */
-static bool is_shown(const weft_i_coll *coll, const weft_i_places *places, weft_i_gift gift)
+static bool is_shown(const weft_i_coll *coll, const weft_i_locations *locations, weft_i_gift gift)
 {
-    if (gift == WEFT_I_NEVER_SHOWN || coll->lane->peek == WEFT_I_PEEK_THREADS ||
+    if (gift == WEFT_I_NEVER_SHOWN || coll->lane->cma == WEFT_I_CMA_THREADS ||
         weft_i_enter_bytes(coll) > coll->shown_up_to)
         return false;
     bool in_place = coll->ask.kind == WEFT_I_ALL_REDUCE && coll->ask.in == coll->ask.out;
-    return gift == WEFT_I_GIVES_NOTHING || !places->in || in_place;
+    return gift == WEFT_I_GIVES_NOTHING || !locations->in || in_place;
 }
 
-static int way_of_places(const weft_i_places *places)
+static int way_of_locations(const weft_i_locations *locations)
 {
-    return places->all_shown                   ? WEFT_I_WAY_STAGED
-           : places->all_in || places->all_out ? WEFT_I_WAY_DIRECT
-           : places->peek                      ? WEFT_I_WAY_PEEKED
-                                               : WEFT_I_WAY_PIPELINED;
+    return locations->all_shown                      ? WEFT_I_WAY_EAGER
+           : locations->all_in || locations->all_out ? WEFT_I_WAY_ZERO_COPY
+           : locations->cma                          ? WEFT_I_WAY_CMA
+                                                     : WEFT_I_WAY_PIPELINED;
 }
 
-weft_status weft_i_enter_located(weft_i_coll *coll, weft_i_places *places, size_t transfer,
+weft_status weft_i_enter_located(weft_i_coll *coll, weft_i_locations *locations, size_t transfer,
                                  weft_i_gift gift)
 {
-    weft_i_spot mine = weft_i_places_find(coll, places, transfer);
-    mine.shown = is_shown(coll, places, gift);
+    weft_i_location mine = weft_i_locations_find(coll, locations, transfer);
+    mine.shown = is_shown(coll, locations, gift);
     if (mine.shown && gift == WEFT_I_GIVES)
         weft_i_eager_put(coll);
     if (!mine.shown)
-        weft_i_prefetch_prepare(coll, places);
+        weft_i_prefetch_prepare(coll, locations);
     WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &mine, sizeof mine));
-    weft_i_places_compare(coll, &mine, places);
-    weft_i_record_way(weft_i_group_record(coll->group), coll->number, way_of_places(places));
+    weft_i_locations_compare(coll, &mine, locations);
+    weft_i_record_way(weft_i_group_record(coll->group), coll->number, way_of_locations(locations));
     return WEFT_OK;
 }

@@ -33,7 +33,7 @@ weft_status weft_i_enter_eager(weft_i_coll *coll, bool gives, int whom);
 
 /* Shows where the operands lie and waits for all.  `transfer`: bytes that go from one rank to
  * another at once, or 0 where CMA does not help. */
-weft_status weft_i_enter_located(weft_i_coll *coll, weft_i_places *places, size_t transfer,
+weft_status weft_i_enter_located(weft_i_coll *coll, weft_i_locations *locations, size_t transfer,
                                  weft_i_gift gift);
 
 #endif

@@ -8,7 +8,7 @@
 enum {
     PAYS_FROM = 4 << 10,   /* less is copied in less time than the second chunk takes to be told */
     SHORT_CHUNK = 4 << 10, /* of 16 KiB at most */
-    CHUNK = 8 << 10,       /* of what fits a show slot */
+    CHUNK = 8 << 10,       /* of what fits a show chunk */
     LONG_CHUNK = 16 << 10,
     FEW_LOOKS = 4096 /* without a look at the clock: about as long as it takes to copy a chunk */
 };
@@ -22,15 +22,15 @@ weft_i_fifo weft_i_fifo_eager(uint32_t epoch, size_t total)
 {
     return (weft_i_fifo){.total = total,
                          .chunk = total <= 4 * SHORT_CHUNK ? SHORT_CHUNK : CHUNK,
-                         .at = (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_SHOW,
-                         .room = WEFT_I_SHOW,
+                         .at = (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_EAGER,
+                         .room = WEFT_I_EAGER,
                          .epoch = epoch};
 }
 
 weft_i_fifo weft_i_fifo_long(const weft_i_lane *lane, size_t total)
 {
     return (weft_i_fifo){
-        .total = total, .chunk = LONG_CHUNK, .room = 2 * WEFT_I_SLOT, .epoch = lane->epoch};
+        .total = total, .chunk = LONG_CHUNK, .room = 2 * WEFT_I_CHUNK, .epoch = lane->epoch};
 }
 
 /* ---- counts: number of the entry, and chunks ---- */
@@ -49,7 +49,7 @@ static bool has_come_to(const _Atomic uint64_t *counter, uint64_t count)
 }
 
 typedef struct following {
-    const weft_i_call *call;
+    const weft_i_label *call;
     const _Atomic uint64_t *counter;
     uint64_t count;
     int rank;

@@ -12,7 +12,7 @@
 #ifndef WEFT_COLL_FIFO_H
 #define WEFT_COLL_FIFO_H
 
-#include "coll/call.h"
+#include "coll/coll.h"
 
 /* `total` bytes go round and round through `room` bytes at offset `at` of a rank's block. */
 typedef struct weft_i_fifo {
@@ -35,11 +35,11 @@ static inline size_t weft_i_fifo_chunks(const weft_i_fifo *fifo)
     return (fifo->total + fifo->chunk - 1) / fifo->chunk;
 }
 
-/* Where chunk `k` lies in a rank's stage, and how long it is. */
+/* Where chunk `k` lies in a rank's bounce buffer, and how long it is. */
 static inline char *weft_i_fifo_chunk(const weft_i_fifo *fifo, const weft_i_lane *lane, int rank,
                                       size_t k)
 {
-    return lane->pairing->blocks[rank]->base + fifo->at + k * fifo->chunk % fifo->room;
+    return lane->registration->blocks[rank]->base + fifo->at + k * fifo->chunk % fifo->room;
 }
 
 static inline size_t weft_i_fifo_bytes(const weft_i_fifo *fifo, size_t k)

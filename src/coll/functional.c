@@ -12,7 +12,7 @@
 #include "weft/view.h"
 
 #define GROUP_ARG(group_)   WEFT_I_GROUP_ARG(group_, weft_group_name(group_), (group_)->size)
-#define REDUCTION_ARGS(op_) WEFT_I_INTEGER_ARG(op_), WEFT_I_NUMBER_ARG(weft_i_fill_premul())
+#define REDUCTION_ARGS(op_) WEFT_I_INTEGER_ARG(op_), WEFT_I_NUMBER_ARG(weft_i_request_premul())
 
 /* NULL comes from an earlier failure, whose error stays; without one it is the caller's mistake. */
 static bool is_null(const char *what, const char *which, const void *pointer)
@@ -33,71 +33,72 @@ static bool is_null(const char *what, const char *which, const void *pointer)
 weft_tensor *weft_all_reduce(weft_tensor *x, weft_reduction op, weft_group *group)
 {
     CHECK_GROUP(group, NULL);
-    return WEFT_I_CALL(all_reduce, WEFT_I_TENSOR_ARG(x), REDUCTION_ARGS(op), GROUP_ARG(group));
+    return WEFT_I_APPLY(all_reduce, WEFT_I_TENSOR_ARG(x), REDUCTION_ARGS(op), GROUP_ARG(group));
 }
 
 weft_tensor *weft_all_gather_tensor(weft_tensor *x, int dim, weft_group *group)
 {
     CHECK_GROUP(group, NULL);
-    return WEFT_I_CALL(all_gather_into_tensor, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim),
-                       GROUP_ARG(group));
+    return WEFT_I_APPLY(all_gather_into_tensor, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim),
+                        GROUP_ARG(group));
 }
 
 weft_tensor *weft_reduce_scatter_tensor(weft_tensor *x, weft_reduction op, int dim,
                                         weft_group *group)
 {
     CHECK_GROUP(group, NULL);
-    return WEFT_I_CALL(reduce_scatter_tensor, WEFT_I_TENSOR_ARG(x), REDUCTION_ARGS(op),
-                       WEFT_I_INTEGER_ARG(dim), GROUP_ARG(group));
+    return WEFT_I_APPLY(reduce_scatter_tensor, WEFT_I_TENSOR_ARG(x), REDUCTION_ARGS(op),
+                        WEFT_I_INTEGER_ARG(dim), GROUP_ARG(group));
 }
 
 weft_tensor *weft_all_to_all_single(weft_tensor *x, const int64_t *out_splits,
                                     const int64_t *in_splits, weft_group *group)
 {
     CHECK_GROUP(group, NULL);
-    return WEFT_I_CALL(all_to_all_single, WEFT_I_TENSOR_ARG(x),
-                       WEFT_I_INTEGERS_ARG(out_splits, out_splits ? group->size : 0),
-                       WEFT_I_INTEGERS_ARG(in_splits, in_splits ? group->size : 0),
-                       GROUP_ARG(group));
+    return WEFT_I_APPLY(all_to_all_single, WEFT_I_TENSOR_ARG(x),
+                        WEFT_I_INTEGERS_ARG(out_splits, out_splits ? group->size : 0),
+                        WEFT_I_INTEGERS_ARG(in_splits, in_splits ? group->size : 0),
+                        GROUP_ARG(group));
 }
 
 weft_tensor *weft_broadcast(weft_tensor *x, int src, weft_group *group)
 {
     CHECK_GROUP(group, NULL);
-    return WEFT_I_CALL(broadcast, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(src), GROUP_ARG(group));
+    return WEFT_I_APPLY(broadcast, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(src), GROUP_ARG(group));
 }
 
 weft_tensor *weft_wait_tensor(weft_tensor *x)
 {
-    return WEFT_I_CALL(wait_tensor, WEFT_I_TENSOR_ARG(x));
+    return WEFT_I_APPLY(wait_tensor, WEFT_I_TENSOR_ARG(x));
 }
 
 weft_tensor *weft_all_reduce_(weft_tensor *x, weft_reduction op, weft_group *group)
 {
     CHECK_GROUP(group, NULL);
-    return WEFT_I_CALL(all_reduce_, WEFT_I_TENSOR_ARG(x), REDUCTION_ARGS(op), GROUP_ARG(group));
+    return WEFT_I_APPLY(all_reduce_, WEFT_I_TENSOR_ARG(x), REDUCTION_ARGS(op), GROUP_ARG(group));
 }
 
 weft_tensor *weft_broadcast_(weft_tensor *x, int src, weft_group *group)
 {
     CHECK_GROUP(group, NULL);
-    return WEFT_I_CALL(broadcast_, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(src), GROUP_ARG(group));
+    return WEFT_I_APPLY(broadcast_, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(src),
+                        GROUP_ARG(group));
 }
 
 weft_tensor *weft_all_gather_into_tensor_out(weft_tensor *out, weft_tensor *x, int dim,
                                              weft_group *group)
 {
     CHECK_GROUP(group, NULL);
-    return WEFT_I_CALL(all_gather_into_tensor_out, WEFT_I_TENSOR_ARG(out), WEFT_I_TENSOR_ARG(x),
-                       WEFT_I_INTEGER_ARG(dim), GROUP_ARG(group));
+    return WEFT_I_APPLY(all_gather_into_tensor_out, WEFT_I_TENSOR_ARG(out), WEFT_I_TENSOR_ARG(x),
+                        WEFT_I_INTEGER_ARG(dim), GROUP_ARG(group));
 }
 
 weft_tensor *weft_reduce_scatter_tensor_out(weft_tensor *out, weft_tensor *x, weft_reduction op,
                                             int dim, weft_group *group)
 {
     CHECK_GROUP(group, NULL);
-    return WEFT_I_CALL(reduce_scatter_tensor_out, WEFT_I_TENSOR_ARG(out), WEFT_I_TENSOR_ARG(x),
-                       REDUCTION_ARGS(op), WEFT_I_INTEGER_ARG(dim), GROUP_ARG(group));
+    return WEFT_I_APPLY(reduce_scatter_tensor_out, WEFT_I_TENSOR_ARG(out), WEFT_I_TENSOR_ARG(x),
+                        REDUCTION_ARGS(op), WEFT_I_INTEGER_ARG(dim), GROUP_ARG(group));
 }
 
 /* ---- permute ---- */

@@ -7,9 +7,9 @@
 #ifndef WEFT_COLL_FUNCTIONAL_H
 #define WEFT_COLL_FUNCTIONAL_H
 
-#include "coll/fill.h"
 #include "coll/ops.h"
 #include "coll/pending.h"
+#include "coll/request.h"
 
 /* Bytes: to copy them costs less than it may cost a writer to wait. */
 enum { WEFT_I_COPY_UP_TO = 32 << 10 };

@@ -63,7 +63,7 @@ static weft_status post(const operands *on, weft_i_coll *coll)
         if (on->in[i] == on->x[i] && out != on->x[i])
             weft_i_pending_claim_on(pending, on->x[i], false);
     }
-    return weft_i_pending_post(pending, coll);
+    return weft_i_pending_enqueue(pending, coll);
 }
 
 /* ---- all_reduce ---- */
@@ -131,9 +131,9 @@ static weft_status run(const weft_i_op_call *call, weft_i_coll_kind kind,
     if (status >= 0)
         status = prepare_all(&on);
     if (status >= 0 && kind == WEFT_I_ALL_TO_ALL_LIST)
-        status = weft_i_fill_all_to_all_list(&coll, on.out, on.in, on.group);
+        status = weft_i_request_all_to_all_list(&coll, on.out, on.in, on.group);
     else if (status >= 0)
-        status = weft_i_fill_list(&coll, kind, on.out, on.in, (int)on.count, op, on.group);
+        status = weft_i_request_list(&coll, kind, on.out, on.in, (int)on.count, op, on.group);
     if (reduces)
         coll.ask.factor = call->args[2].number;
     if (status >= 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How functional collectives of one tensor run on the CPU: each prepares its operands, fills a call
- * (coll/fill.h) and posts it with claims on what it writes and reads.  The shape rule has checked
- * the arguments.
+ * (coll/request.h) and posts it with claims on what it writes and reads.  The shape rule has
+ * checked the arguments.
  */
 #include "coll/functional.h"
 
@@ -11,7 +11,8 @@
 #include "tensor/loops.h"
 
 enum {
-    ROW_BYTES = 64, /* shorter rows are gathered in one piece and put in their places afterwards */
+    ROW_BYTES =
+        64, /* shorter rows are gathered in one piece and put in their locations afterwards */
     ROWS = 4096
 };
 
@@ -98,8 +99,8 @@ weft_status weft_i_functional_all_reduce_run(weft_i_op_call *call)
         return weft_last_status();
     if (copied)
         weft_i_functional_copy(out, x);
-    WEFT_TRY(weft_i_fill_all_reduce(&coll, out, copied ? out : x,
-                                    (weft_reduction)call->args[1].integer, group));
+    WEFT_TRY(weft_i_request_all_reduce(&coll, out, copied ? out : x,
+                                       (weft_reduction)call->args[1].integer, group));
     coll.ask.factor = call->args[2].number;
     weft_i_pending *pending = weft_i_pending_new(call->op->name, 2, 0);
     if (!pending)
@@ -107,7 +108,7 @@ weft_status weft_i_functional_all_reduce_run(weft_i_op_call *call)
     weft_i_pending_claim_on(pending, out, true);
     if (!copied)
         weft_i_pending_claim_on(pending, x, false);
-    return weft_i_pending_post(pending, &coll);
+    return weft_i_pending_enqueue(pending, &coll);
 }
 
 /* An operation on `x` in place: on its memory, or on a copy that is put back afterwards. */
@@ -120,7 +121,7 @@ static weft_status post_in_place(weft_i_op_call *call, weft_i_coll *coll, weft_t
     weft_i_pending_claim_on(pending, x, true);
     if (on != x)
         weft_i_pending_move(pending, x, on);
-    return weft_i_pending_post(pending, coll);
+    return weft_i_pending_enqueue(pending, coll);
 }
 
 weft_status weft_i_functional_all_reduce_in_place_run(weft_i_op_call *call)
@@ -132,7 +133,7 @@ weft_status weft_i_functional_all_reduce_in_place_run(weft_i_op_call *call)
         return weft_last_status();
     weft_i_coll coll;
     weft_status status =
-        weft_i_fill_all_reduce(&coll, on, on, (weft_reduction)call->args[1].integer, group);
+        weft_i_request_all_reduce(&coll, on, on, (weft_reduction)call->args[1].integer, group);
     coll.ask.factor = call->args[2].number;
     if (status >= 0)
         status = post_in_place(call, &coll, x, on);
@@ -146,12 +147,12 @@ weft_status weft_i_functional_all_reduce_in_place_run(weft_i_op_call *call)
 static weft_status fill_broadcast(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
                                   weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_BROADCAST, group));
-    WEFT_TRY(weft_i_fill_check_root("broadcast", group, root));
-    WEFT_TRY(weft_i_fill_input(coll, in));
-    WEFT_TRY(weft_i_fill_output(coll, out));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_BROADCAST, group));
+    WEFT_TRY(weft_i_request_check_root("broadcast", group, root));
+    WEFT_TRY(weft_i_request_input(coll, in));
+    WEFT_TRY(weft_i_request_output(coll, out));
     coll->ask.root = root;
-    return weft_i_fill_seal(coll, coll->ask.in_bytes);
+    return weft_i_request_accept(coll, coll->ask.in_bytes);
 }
 
 weft_status weft_i_functional_broadcast_run(weft_i_op_call *call)
@@ -177,7 +178,7 @@ weft_status weft_i_functional_broadcast_run(weft_i_op_call *call)
         weft_i_pending_claim_on(pending, x, false);
         weft_i_pending_move(pending, out, x);
     }
-    return weft_i_pending_post(pending, &coll);
+    return weft_i_pending_enqueue(pending, &coll);
 }
 
 weft_status weft_i_functional_broadcast_in_place_run(weft_i_op_call *call)
@@ -195,7 +196,8 @@ weft_status weft_i_functional_broadcast_in_place_run(weft_i_op_call *call)
     return status;
 }
 
-/* ---- rows: a gather or scatter along an inner dimension, straight from and to its places ---- */
+/* ---- rows: a gather or scatter along an inner dimension, straight from and to its locations ----
+ */
 
 static bool suits_rows(const weft_tensor *part, int64_t outer)
 {
@@ -206,11 +208,11 @@ static bool suits_rows(const weft_tensor *part, int64_t outer)
 static weft_status fill_rows(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *out,
                              weft_tensor *in, int64_t outer, weft_reduction op, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, kind, group));
-    WEFT_TRY(weft_i_fill_input(coll, in));
-    WEFT_TRY(weft_i_fill_output(coll, out));
+    WEFT_TRY(weft_i_request_begin(coll, kind, group));
+    WEFT_TRY(weft_i_request_input(coll, in));
+    WEFT_TRY(weft_i_request_output(coll, out));
     if (kind == WEFT_I_REDUCE_SCATTER_LIST)
-        WEFT_TRY(weft_i_fill_reduction(coll, op));
+        WEFT_TRY(weft_i_request_reduction(coll, op));
     size_t in_row = coll->ask.in_bytes / (size_t)outer,
            out_row = coll->ask.out_bytes / (size_t)outer;
     if (!(coll->list = weft_i_list_new((size_t)outer)))
@@ -218,12 +220,12 @@ static weft_status fill_rows(weft_i_coll *coll, weft_i_coll_kind kind, weft_tens
     weft_i_coll row = *coll;
     row.in_tensor = row.out_tensor = NULL; /* the work holds them */
     row.ask.out_bytes = out_row;
-    WEFT_TRY(weft_i_fill_seal(&row, weft_i_coll_min(in_row, out_row)));
+    WEFT_TRY(weft_i_request_accept(&row, weft_i_coll_min(in_row, out_row)));
     for (int64_t i = 0; i < outer; i++, row.ask.in += in_row, row.ask.out += out_row)
         weft_i_list_add(coll->list, &row);
     coll->ask.dtype = WEFT_U8; /* as other lists: the rows have one of their own */
     coll->ask.in_bytes = coll->list->bytes;
-    WEFT_TRY(weft_i_fill_seal(coll, coll->list->bytes));
+    WEFT_TRY(weft_i_request_accept(coll, coll->list->bytes));
     coll->digest = weft_i_digest(weft_i_digest(coll->digest, (uint64_t)outer), row.digest);
     return WEFT_OK;
 }
@@ -264,7 +266,7 @@ static weft_status post_gather(weft_i_op_call *call, weft_i_coll *coll, weft_ten
     weft_i_pending_claim_on(pending, out, true);
     if (coll->in_tensor == x)
         weft_i_pending_claim_on(pending, x, false);
-    return weft_i_pending_post(pending, coll);
+    return weft_i_pending_enqueue(pending, coll);
 }
 
 /* A small input is put in its place at once. */
@@ -297,7 +299,7 @@ static weft_status gather_whole(weft_i_op_call *call, weft_tensor *out, int dim,
         weft_i_tensor_new(x->dtype, WEFT_CPU, WEFT_SHAPE(weft_i_tensor_numel(out)), NULL));
     weft_i_coll coll;
     weft_status status =
-        whole ? weft_i_fill_all_gather(&coll, whole, in, group) : weft_last_status();
+        whole ? weft_i_request_all_gather(&coll, whole, in, group) : weft_last_status();
     if (status >= 0) {
         place_own_part(&coll);
         status = post_gather(call, &coll, out, dim, x, whole);
@@ -310,7 +312,7 @@ static weft_status gather_plain(weft_i_op_call *call, weft_tensor *out, weft_ten
                                 weft_tensor *in, weft_group *group)
 {
     weft_i_coll coll;
-    WEFT_TRY(weft_i_fill_all_gather(&coll, out, in, group));
+    WEFT_TRY(weft_i_request_all_gather(&coll, out, in, group));
     place_own_part(&coll);
     return post_gather(call, &coll, out, 0, x, NULL);
 }
@@ -367,7 +369,7 @@ static weft_status post_scatter(weft_i_op_call *call, weft_i_coll *coll, weft_te
         weft_i_pending_move(pending, out, target);
     if (coll->in_tensor == x)
         weft_i_pending_claim_on(pending, x, false);
-    return weft_i_pending_post(pending, coll);
+    return weft_i_pending_enqueue(pending, coll);
 }
 
 typedef struct scattering {
@@ -391,7 +393,7 @@ static weft_status scatter_to(weft_i_op_call *call, const scattering *s, weft_te
     weft_i_coll coll = {0};
     weft_status status =
         rows ? fill_rows(&coll, WEFT_I_REDUCE_SCATTER_LIST, target, in, outer, s->op, s->group)
-             : weft_i_fill_reduce_scatter(&coll, target, in, s->op, s->group);
+             : weft_i_request_reduce_scatter(&coll, target, in, s->op, s->group);
     coll.ask.factor = s->factor;
     if (status >= 0)
         status = post_scatter(call, &coll, s->out, target, x);
@@ -441,7 +443,7 @@ weft_status weft_i_functional_all_to_all_single_run(weft_i_op_call *call)
     if (!in)
         return weft_last_status();
     weft_i_coll coll;
-    weft_status status = weft_i_fill_all_to_all(
+    weft_status status = weft_i_request_all_to_all(
         &coll, call->out, in, out_splits->count ? out_splits->integers : NULL,
         in_splits->count ? in_splits->integers : NULL, group);
     if (status >= 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gathering: all_gather and gather.  Tiny and staged inputs are shown whole at the entry.  Large
+ * Gathering: all_gather and gather.  Inline and eager inputs are shown whole at the entry.  Large
  * ones are pulled from symmetric inputs or pushed into symmetric outputs; ordinary ones go through
- * the stage in pieces, one sync each.
+ * the bounce buffer in pieces, one sync each.
  */
 #include "coll/enter.h"
 #include "coll/pipeline.h"
@@ -24,45 +24,46 @@ static weft_status gather_shown(weft_i_coll *coll, bool gives, bool wanted)
     return wanted ? take_shown(coll) : WEFT_OK;
 }
 
-static weft_status pull_parts(weft_i_coll *coll, const weft_i_places *places, bool wanted)
+static weft_status pull_parts(weft_i_coll *coll, const weft_i_locations *locations, bool wanted)
 {
     const weft_i_lane *lane = coll->lane;
     for (int i = 0; wanted && i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        WEFT_TRY(weft_i_coll_fetch(coll, places, rank, 0,
+        WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, 0,
                                    coll->ask.out + (size_t)rank * coll->ask.in_bytes,
                                    coll->ask.in_bytes));
     }
     return weft_i_coll_sync(coll);
 }
 
-static weft_status push_part(weft_i_coll *coll, const weft_i_places *places)
+static weft_status push_part(weft_i_coll *coll, const weft_i_locations *locations)
 {
     const weft_i_lane *lane = coll->lane;
     size_t at = (size_t)lane->me * coll->ask.in_bytes;
     for (int i = 0; i < lane->size; i++)
-        weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, at, coll->ask.in,
+        weft_i_coll_deliver(coll, locations, (lane->me + i) % lane->size, at, coll->ask.in,
                             coll->ask.in_bytes);
     return weft_i_coll_sync(coll);
 }
 
 /* Everybody puts its part into the root's output. */
-static weft_status push_to_root(weft_i_coll *coll, const weft_i_places *places)
+static weft_status push_to_root(weft_i_coll *coll, const weft_i_locations *locations)
 {
-    weft_i_coll_deliver(coll, places, coll->ask.root, (size_t)coll->lane->me * coll->ask.in_bytes,
-                        coll->ask.in, coll->ask.in_bytes);
+    weft_i_coll_deliver(coll, locations, coll->ask.root,
+                        (size_t)coll->lane->me * coll->ask.in_bytes, coll->ask.in,
+                        coll->ask.in_bytes);
     return weft_i_coll_sync(coll);
 }
 
 static size_t piece_bytes(const weft_i_coll *coll, size_t k)
 {
-    return weft_i_coll_min(coll->ask.in_bytes - k * WEFT_I_SLOT, WEFT_I_SLOT);
+    return weft_i_coll_min(coll->ask.in_bytes - k * WEFT_I_CHUNK, WEFT_I_CHUNK);
 }
 
 static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     (void)arg;
-    memcpy(weft_i_lane_slot(coll->lane, coll->lane->me, k), coll->ask.in + k * WEFT_I_SLOT,
+    memcpy(weft_i_lane_chunk(coll->lane, coll->lane->me, k), coll->ask.in + k * WEFT_I_CHUNK,
            piece_bytes(coll, k));
 }
 
@@ -70,20 +71,20 @@ static void take_pieces(weft_i_coll *coll, const void *arg, size_t k)
 {
     (void)arg;
     const weft_i_lane *lane = coll->lane;
-    size_t first = k * WEFT_I_SLOT, bytes = piece_bytes(coll, k);
+    size_t first = k * WEFT_I_CHUNK, bytes = piece_bytes(coll, k);
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
         char *to = coll->ask.out + (size_t)rank * coll->ask.in_bytes + first;
         if (rank == lane->me)
             weft_i_coll_put_own(coll, to, coll->ask.in + first, bytes);
         else
-            memcpy(to, weft_i_lane_slot(lane, rank, k), bytes);
+            memcpy(to, weft_i_lane_chunk(lane, rank, k), bytes);
     }
 }
 
 static weft_status gather_pipeline(weft_i_coll *coll, bool gives, bool wanted)
 {
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->ask.in_bytes, WEFT_I_SLOT),
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->ask.in_bytes, WEFT_I_CHUNK),
                             .put = gives ? put_piece : NULL,
                             .take = wanted ? take_pieces : NULL};
     return weft_i_pipeline_run(coll, &line);
@@ -115,36 +116,38 @@ static weft_status gather_flow(weft_i_coll *coll)
 
 weft_status weft_i_coll_all_gather(weft_i_coll *coll)
 {
-    if (coll->algorithm != WEFT_I_ALGO_LARGE)
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS)
         return gather_shown(coll, true, true);
-    weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.in_bytes, WEFT_I_GIVES));
-    if (places.all_shown)
+    weft_i_locations locations;
+    WEFT_TRY(weft_i_enter_located(coll, &locations, coll->ask.in_bytes, WEFT_I_GIVES));
+    if (locations.all_shown)
         return take_shown(coll);
-    if (weft_i_places_push(&places, coll->ask.in_bytes))
-        return push_part(coll, &places);
-    if (places.all_in || places.peek)
-        return pull_parts(coll, &places, true);
+    if (weft_i_locations_push(&locations, coll->ask.in_bytes))
+        return push_part(coll, &locations);
+    if (locations.all_in || locations.cma)
+        return pull_parts(coll, &locations, true);
     return gather_pipeline(coll, true, true);
 }
 
 weft_status weft_i_coll_gather(weft_i_coll *coll)
 {
     bool wanted = coll->lane->me == coll->ask.root;
-    if (coll->algorithm != WEFT_I_ALGO_LARGE)
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS)
         return gather_shown(coll, !wanted, wanted);
-    weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.in_bytes,
+    weft_i_locations locations;
+    WEFT_TRY(weft_i_enter_located(coll, &locations, coll->ask.in_bytes,
                                   wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
     /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
-    const weft_i_pairing *common = places.all_out ? places.out : places.all_in ? places.in : NULL;
-    weft_i_places root = {.out = (weft_i_pairing *)common};
-    if (places.all_shown)
+    const weft_i_registration *common = locations.all_out  ? locations.out
+                                        : locations.all_in ? locations.in
+                                                           : NULL;
+    weft_i_locations root = {.out = (weft_i_registration *)common};
+    if (locations.all_shown)
         return wanted ? take_shown(coll) : WEFT_OK;
     if (weft_i_touch_out(coll, common, coll->ask.root))
         return push_to_root(coll, &root);
-    if (places.all_in || places.peek)
-        return pull_parts(coll, &places, wanted);
+    if (locations.all_in || locations.cma)
+        return pull_parts(coll, &locations, wanted);
     if (weft_i_fifo_pays(coll->lane, coll->ask.in_bytes))
         return gather_flow(coll);
     return gather_pipeline(coll, !wanted, wanted);

@@ -5,7 +5,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "coll/choose.h"
-#include "coll/peek.h"
+#include "coll/cma.h"
 #include "fabric/quarrel.h"
 
 #include <stddef.h>
@@ -18,8 +18,8 @@ static void destroy(weft_i_object *object)
 {
     weft_i_lane *lane = (weft_i_lane *)object;
     weft_i_queue_free(lane->queue);
-    weft_i_mail_free(lane->mail, lane->size);
-    weft_i_pairing_drop(lane->pairing);
+    weft_i_p2p_free(lane->p2p, lane->size);
+    weft_i_registration_drop(lane->registration);
     weft_i_block_drop(lane->block);
     WEFT_OS->free(lane->sources);
     WEFT_OS->free(lane->targets);
@@ -48,11 +48,11 @@ static weft_i_lane *allocate(const weft_group *group)
     lane->factors = WEFT_OS->alloc(size * sizeof *lane->factors);
     lane->samples = WEFT_OS->alloc(size * sizeof *lane->samples);
     lane->prefetched = WEFT_OS->alloc(size * sizeof *lane->prefetched);
-    lane->mail = weft_i_mail_new(group->size);
+    lane->p2p = weft_i_p2p_new(group->size);
     lane->splits_at = round_up(sizeof(weft_i_lane_head), WEFT_I_LINE);
     lane->splits_stride = round_up(2 * size * sizeof(uint64_t), WEFT_I_LINE);
     if (lane->sources && lane->targets && lane->factors && lane->samples && lane->prefetched &&
-        lane->mail)
+        lane->p2p)
         return lane;
     weft_i_object_drop(lane);
     return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for the lane of %d ranks", group->size);
@@ -79,16 +79,16 @@ static void make_points(weft_i_lane *lane)
  * the lane. */
 static weft_status meet(weft_i_lane *lane, weft_group *group)
 {
-    size_t stage = 4 * WEFT_I_SLOT + (size_t)group->size * weft_i_box_bytes(group->size);
-    weft_status can = weft_i_block_new(WEFT_CPU, stage, NULL, &lane->block);
+    size_t bounce = 4 * WEFT_I_CHUNK + (size_t)group->size * weft_i_ring_bytes(group->size);
+    weft_status can = weft_i_block_new(WEFT_CPU, bounce, NULL, &lane->block);
     if (can == WEFT_OK)
         lane->block->pad_bytes = lane->splits_at + WEFT_I_TURNS * lane->splits_stride;
-    WEFT_TRY(weft_i_pairing_new(lane->block, 0, group, can, &lane->pairing));
-    lane->heads = weft_i_pads_of(&lane->pairing->pads, 0);
-    lane->head_stride = lane->pairing->pads.stride;
+    WEFT_TRY(weft_i_registration_new(lane->block, 0, group, can, &lane->registration));
+    lane->heads = weft_i_pads_of(&lane->registration->pads, 0);
+    lane->head_stride = lane->registration->pads.stride;
     make_points(lane);
-    weft_i_mail_open(lane);
-    return weft_i_peek_agree(lane, group);
+    weft_i_p2p_open(lane);
+    return weft_i_cma_agree(lane, group);
 }
 
 static weft_status make_lane(weft_group *group)
@@ -97,8 +97,8 @@ static weft_status make_lane(weft_group *group)
     weft_i_choose_load();
     if (!lane) {
         weft_status reason = weft_last_status();
-        weft_i_pairing *none = NULL;
-        return weft_i_pairing_new(NULL, 0, group, reason, &none); /* tells the others */
+        weft_i_registration *none = NULL;
+        return weft_i_registration_new(NULL, 0, group, reason, &none); /* tells the others */
     }
     weft_status status = meet(lane, group);
     if (status < 0) {
@@ -110,20 +110,20 @@ static weft_status make_lane(weft_group *group)
     return WEFT_OK;
 }
 
-/* It meets in a place of its own: two ranks that exchange a message may need the stage while a
+/* It meets in a place of its own: two ranks that exchange a message may need the bounce while a
  * third one is at a barrier, and comes to help from there. */
-weft_status weft_i_group_make_stage(weft_group *group)
+weft_status weft_i_group_make_lane(weft_group *group)
 {
-    group->staging = true;
+    group->making_lane = true;
     weft_status status = make_lane(group);
-    group->staging = false;
+    group->making_lane = false;
     return status;
 }
 
 weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
 {
     if (!group->lane)
-        WEFT_TRY(weft_i_group_make_stage(group));
+        WEFT_TRY(weft_i_group_make_lane(group));
     *out = group->lane;
     return WEFT_OK;
 }
@@ -134,15 +134,15 @@ static weft_i_wait_mode mode_of(const weft_i_lane *lane)
     return aside ? WEFT_I_WAIT_SLEEP : lane->mode;
 }
 
-static weft_i_card *card_of(const weft_i_lane *lane, int rank, uint32_t epoch)
+static weft_i_signature *signature_of(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
-    return &weft_i_lane_head_of(lane, rank)->card[epoch % WEFT_I_TURNS];
+    return &weft_i_lane_head_of(lane, rank)->signature[epoch % WEFT_I_TURNS];
 }
 
 /* Has `rank` entered operation `epoch`, or tried to? */
 static bool has_entered(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
-    /* Pairs with the release of its arrival: its card of an earlier try does not count. */
+    /* Pairs with the release of its arrival: its signature of an earlier try does not count. */
     uint64_t word =
         atomic_load_explicit(&weft_i_lane_head_of(lane, rank)->entry[epoch % WEFT_I_TURNS].arrival,
                              memory_order_acquire);
@@ -160,7 +160,7 @@ bool weft_i_lane_has_come(const weft_i_lane *lane, int rank)
 }
 
 typedef struct sought {
-    const weft_i_card *card;
+    const weft_i_signature *signature;
     uint32_t epoch;
     const weft_group *group;
     int rank;
@@ -169,8 +169,8 @@ typedef struct sought {
 static bool is_shown(void *arg)
 {
     const sought *it = arg;
-    /* Pairs with the release in weft_i_lane_await: the card is complete. */
-    return atomic_load_explicit(&it->card->shown, memory_order_acquire) == it->epoch;
+    /* Pairs with the release in weft_i_lane_await: the signature is complete. */
+    return atomic_load_explicit(&it->signature->shown, memory_order_acquire) == it->epoch;
 }
 
 static weft_status is_gone(void *arg)
@@ -179,13 +179,13 @@ static weft_status is_gone(void *arg)
     return weft_i_world_fate(it->group->world, it->group->members[it->rank]);
 }
 
-/* The card of a rank that has entered is there, or a moment away, unless it died just then; a
+/* The signature of a rank that has entered is there, or a moment away, unless it died just then; a
  * long moment if something else has its core. */
-static bool waits_for_card(const weft_i_lane *lane, const weft_group *group, int rank,
-                           uint32_t epoch)
+static bool waits_for_signature(const weft_i_lane *lane, const weft_group *group, int rank,
+                                uint32_t epoch)
 {
     enum { MOMENT_MS = 1000 };
-    sought it = {card_of(lane, rank, epoch), epoch, group, rank};
+    sought it = {signature_of(lane, rank, epoch), epoch, group, rank};
     weft_i_wait wait = {.ready = is_shown,
                         .lost = is_gone,
                         .arg = &it,
@@ -195,53 +195,53 @@ static bool waits_for_card(const weft_i_lane *lane, const weft_group *group, int
 }
 
 /* A rank that calls something else than we do; -1 if the others only differ among themselves. */
-static int find_other(const weft_i_lane *lane, const weft_group *group, const weft_i_card *mine,
-                      uint32_t epoch)
+static int find_other(const weft_i_lane *lane, const weft_group *group,
+                      const weft_i_signature *mine, uint32_t epoch)
 {
     for (int rank = 0; rank < lane->size; rank++) {
         if (rank != lane->me && has_entered(lane, rank, epoch) &&
-            waits_for_card(lane, group, rank, epoch) &&
-            !weft_i_card_same(card_of(lane, rank, epoch), mine))
+            waits_for_signature(lane, group, rank, epoch) &&
+            !weft_i_signature_same(signature_of(lane, rank, epoch), mine))
             return rank;
     }
     return -1;
 }
 
 /* Tells both calls at an entry; WEFT_OK if there is no difference to be seen there. */
-static weft_status tell_difference(const weft_i_lane *lane, const weft_i_call *call,
-                                   const weft_i_card *card, uint32_t epoch)
+static weft_status tell_difference(const weft_i_lane *lane, const weft_i_label *call,
+                                   const weft_i_signature *signature, uint32_t epoch)
 {
-    int other = find_other(lane, call->group, card, epoch);
+    int other = find_other(lane, call->group, signature, epoch);
     if (other < 0)
         return WEFT_OK;
-    char mine[WEFT_I_CARD_TEXT], theirs[WEFT_I_CARD_TEXT];
-    weft_i_card other_card = *card_of(lane, other, epoch);
+    char mine[WEFT_I_SIGNATURE_TEXT], theirs[WEFT_I_SIGNATURE_TEXT];
+    weft_i_signature other_signature = *signature_of(lane, other, epoch);
     return weft_i_fail(
         WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
-        call->group->name, epoch, lane->me, weft_i_card_text(card, mine, sizeof mine), other,
-        weft_i_card_text(&other_card, theirs, sizeof theirs));
+        call->group->name, epoch, lane->me, weft_i_signature_text(signature, mine, sizeof mine),
+        other, weft_i_signature_text(&other_signature, theirs, sizeof theirs));
 }
 
 /* Tells both calls, also to a rank that comes after others have found the mismatch, and to one that
  * went on from the call in question. */
-static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_call *call,
-                                 const weft_i_card *card, bool late)
+static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_label *call,
+                                 const weft_i_signature *signature, bool late)
 {
     uint32_t next = lane->epoch + 1;
     for (uint32_t back = WEFT_I_TURNS - 2; back > 0; back--)
         if (has_entered(lane, lane->me, next - back))
-            WEFT_TRY(
-                tell_difference(lane, call, card_of(lane, lane->me, next - back), next - back));
+            WEFT_TRY(tell_difference(lane, call, signature_of(lane, lane->me, next - back),
+                                     next - back));
     if (!late || !has_entered(lane, lane->me, next))
-        WEFT_TRY(tell_difference(lane, call, card, next));
+        WEFT_TRY(tell_difference(lane, call, signature, next));
     if (late)
         return WEFT_ERR_MISMATCH; /* of an earlier call, told by weft_i_group_check_revoked */
-    char mine[WEFT_I_CARD_TEXT];
+    char mine[WEFT_I_SIGNATURE_TEXT];
     return weft_i_fail(WEFT_ERR_MISMATCH,
                        "group \"%s\", operation %u: rank %d calls %s; the ranks choose different "
                        "algorithms (weft/tune.h), or others call something else",
                        call->group->name, next, lane->me,
-                       weft_i_card_text(card, mine, sizeof mine));
+                       weft_i_signature_text(signature, mine, sizeof mine));
 }
 
 static weft_i_point *entry_point(weft_i_lane *lane, int whom)
@@ -263,9 +263,10 @@ static bool is_kept(const void *who)
 static void tell_stuck(const void *who, char *out, size_t bytes)
 {
     const weft_i_lane *lane = who;
-    char text[WEFT_I_CARD_TEXT];
-    snprintf(out, bytes, "%s",
-             weft_i_card_text(card_of(lane, lane->me, lane->epoch + 1), text, sizeof text));
+    char text[WEFT_I_SIGNATURE_TEXT];
+    snprintf(
+        out, bytes, "%s",
+        weft_i_signature_text(signature_of(lane, lane->me, lane->epoch + 1), text, sizeof text));
 }
 
 static weft_i_stay stay_of(const weft_i_lane *lane, uint32_t turn)
@@ -277,7 +278,7 @@ static weft_i_stay stay_of(const weft_i_lane *lane, uint32_t turn)
                          .who = lane};
 }
 
-weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
+weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, int64_t timeout_ms)
 {
     weft_i_point *point = entry_point(lane, 0);
     uint32_t needed = lane->epoch + 1 - (WEFT_I_TURNS - 1), newest = lane->epoch;
@@ -303,7 +304,7 @@ static void count(weft_i_lane *lane, int whom, uint32_t digest)
         lane->settled = lane->epoch;
 }
 
-void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_call *call, int whom, uint32_t digest,
+void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, uint32_t digest,
                         weft_i_arrival *out)
 {
     out->whom = whom;
@@ -311,13 +312,13 @@ void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_call *call, int whom, ui
     out->meeting.culprit = -1;
     out->status = WEFT_OK;
     out->came = false;
-    out->card = &out->unshown;
+    out->signature = &out->unshown;
     if (weft_i_group_revoker(call->group))
-        return; /* others may still read our card of the call that ended the group */
-    out->card = card_of(lane, lane->me, lane->epoch + 1);
+        return; /* others may still read our signature of the call that ended the group */
+    out->signature = signature_of(lane, lane->me, lane->epoch + 1);
     out->point = entry_point(lane, whom == WEFT_I_FOR_NOBODY ? 0 : whom + 1);
     /* Relaxed: the arrival carries it. */
-    atomic_store_explicit(&out->card->shown, lane->epoch, memory_order_relaxed);
+    atomic_store_explicit(&out->signature->shown, lane->epoch, memory_order_relaxed);
     if (whom == WEFT_I_FOR_NOBODY)
         weft_i_signal_arrive(out->point, out->digest);
     else
@@ -326,20 +327,21 @@ void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_call *call, int whom, ui
 }
 
 /* Says why the group has ended. */
-static weft_status tell_end(weft_i_lane *lane, const weft_i_call *call, const weft_i_card *card)
+static weft_status tell_end(weft_i_lane *lane, const weft_i_label *call,
+                            const weft_i_signature *signature)
 {
     weft_status status = weft_i_group_check_revoked(call);
-    return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, card, true) : status;
+    return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, signature, true) : status;
 }
 
-weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_call *call, weft_i_arrival *arrival,
+weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_i_arrival *arrival,
                               int64_t timeout_ms)
 {
     weft_status status = arrival->status;
-    if (arrival->card == &arrival->unshown)
-        return tell_end(lane, call, arrival->card);
+    if (arrival->signature == &arrival->unshown)
+        return tell_end(lane, call, arrival->signature);
     /* Pairs with the acquire in is_shown. */
-    atomic_store_explicit(&arrival->card->shown, lane->epoch + 1, memory_order_release);
+    atomic_store_explicit(&arrival->signature->shown, lane->epoch + 1, memory_order_release);
     if (status == WEFT_OK && arrival->whom != WEFT_I_FOR_NOBODY) {
         weft_i_stay stay = stay_of(lane, lane->epoch + 1);
         status = weft_i_group_await(call, arrival->point, &stay, timeout_ms, &arrival->meeting);
@@ -349,7 +351,7 @@ weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_call *call, weft_i
         return WEFT_OK;
     }
     if (status == WEFT_ERR_MISMATCH && !weft_i_quarrel_told(call->group))
-        fail_mismatch(lane, call, arrival->card, arrival->meeting.culprit < 0);
+        fail_mismatch(lane, call, arrival->signature, arrival->meeting.culprit < 0);
     if (weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* so that all get out, with the same cause */
     return status;
@@ -418,16 +420,16 @@ static bool are_out(void *arg)
  * must not give its own back to the caller while a slower rank still does; that one is in the
  * middle of a copy, so the wait is as long as that.
  */
-static void wait_for_stragglers(weft_i_lane *lane, const weft_i_call *call)
+static void wait_for_stragglers(weft_i_lane *lane, const weft_i_label *call)
 {
     straggling who = {lane, call->group};
     weft_i_wait_until(are_out, &who, WEFT_I_NEVER);
 }
 
-weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms)
+weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_label *call, int64_t timeout_ms)
 {
     weft_i_meeting meeting;
-    bool threads = lane->peek == WEFT_I_PEEK_THREADS;
+    bool threads = lane->cma == WEFT_I_CMA_THREADS;
     lane->syncs++;
     lane->steps.mode = mode_of(lane);
     if (threads) /* pairs with the acquire in `are_out` */

@@ -6,9 +6,9 @@
  * for a peer, or a few that follow each other, which cores fetch together;
  *   - a step word for the phases inside an operation, counters of flows, and a bell;
  *   - a table of splits, by turns;
- * and each rank's block is its stage: four show slots by turns for operands that are shown at the
- * entry; in the same memory two input slots, and behind it two result slots, for those that go
- * through it in pieces after the entry.
+ * and each rank's block is its bounce buffer: four eager buffers by turns for operands that are
+ * shown at the entry; in the same memory two input chunks, and behind it two result chunks, for
+ * those that go through it in pieces after the entry.
  *
  * By turns: what was written for entry e is overwritten for entry e + 4, and by then everybody has
  * entered e + 1, which they do only after leaving e.  Where all wait for all that is so anyway; a
@@ -20,22 +20,22 @@
 #ifndef WEFT_COLL_LANE_H
 #define WEFT_COLL_LANE_H
 
-#include "coll/box.h"
-#include "coll/card.h"
-#include "symm/pairing.h"
+#include "coll/p2p_ring.h"
+#include "coll/signature.h"
+#include "symm/registration.h"
 #include "weft/tune.h"
 
 enum {
-    WEFT_I_TINY = WEFT_TUNE_TINY, /* bytes that travel with the arrival word */
-    WEFT_I_SLOT =
-        128 << 10, /* bytes of an input or result slot: two and a result fit a core's own cache */
-    WEFT_I_SHOW = WEFT_I_SLOT / 2, /* bytes of a show slot */
+    WEFT_I_INLINE = WEFT_TUNE_INLINE, /* bytes that travel with the arrival word */
+    WEFT_I_CHUNK =
+        128 << 10, /* bytes of an input or result chunk: two and a result fit a core's own cache */
+    WEFT_I_EAGER = WEFT_I_CHUNK / 2, /* bytes of a show chunk */
     WEFT_I_TURNS = 4
 };
 
 typedef struct weft_i_entry {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t arrival; /* see base/signal.h */
-    unsigned char payload[WEFT_I_TINY];
+    unsigned char payload[WEFT_I_INLINE];
 } weft_i_entry;
 
 typedef struct weft_i_lane_head {
@@ -46,25 +46,25 @@ typedef struct weft_i_lane_head {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t drained; /* chunks that this rank has taken */
     /* What nobody else reads as long as all goes well; far from lines that they do read. */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t entry_pass, step_pass; /* see base/signal.h */
-    weft_i_card card[WEFT_I_TURNS];                               /* by turns, as the entries */
+    weft_i_signature signature[WEFT_I_TURNS];                     /* by turns, as the entries */
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
-    _Atomic uint32_t letter_bell; /* of who waits for sends and receives */
-    _Atomic uint64_t gave_up;     /* when it last took an entry back; see weft_i_stamp */
+    _Atomic uint32_t p2p_bell; /* of who waits for sends and receives */
+    _Atomic uint64_t gave_up;  /* when it last took an entry back; see weft_i_stamp */
     /* Syncs that this rank has come to: then it touches nobody's memory any more.  Threads only;
      * release, pairs with the acquire in `are_out`. */
     _Atomic uint32_t syncs;
 } weft_i_lane_head;
 
-typedef struct weft_i_queue weft_i_queue;   /* posted work: work.c */
-typedef struct weft_i_letter weft_i_letter; /* a send or receive under way: pair.h */
-typedef struct weft_i_mail weft_i_mail;     /* all of them: pair.h */
+typedef struct weft_i_queue weft_i_queue;             /* posted work: work.c */
+typedef struct weft_i_p2p_request weft_i_p2p_request; /* a send or receive under way: p2p.h */
+typedef struct weft_i_p2p weft_i_p2p;                 /* all of them: p2p.h */
 
-/* What the ranks may do with each other's ordinary memory: peek.h. */
-typedef enum weft_i_peek_way {
-    WEFT_I_PEEK_NONE,
-    WEFT_I_PEEK_THREADS, /* one address space */
-    WEFT_I_PEEK_KERNEL
-} weft_i_peek_way;
+/* What the ranks may do with each other's ordinary memory: cma.h. */
+typedef enum weft_i_cma_way {
+    WEFT_I_CMA_NONE,
+    WEFT_I_CMA_THREADS, /* one address space */
+    WEFT_I_CMA_KERNEL
+} weft_i_cma_way;
 
 typedef struct weft_i_sample {
     uint64_t address, value;
@@ -75,21 +75,22 @@ typedef struct weft_i_sample {
 
 /* Where a rank's operands lie, as it shows beside its arrival (locations.h).  Serial 0 is ordinary
  * memory. */
-typedef struct weft_i_spot {
+typedef struct weft_i_location {
     uint32_t in_serial, out_serial;
     uint32_t shown;   /* 1: what others read of the input is in its eager buffer */
     uint32_t attempt; /* a number for each try to enter; not 0 */
     uint64_t in_offset, out_offset;
     uint64_t in_address, out_address; /* in its own memory */
     double factor;
-} weft_i_spot;
+} weft_i_location;
 
-_Static_assert(sizeof(weft_i_spot) <= WEFT_I_TINY, "a location travels beside the arrival word");
+_Static_assert(sizeof(weft_i_location) <= WEFT_I_INLINE,
+               "a location travels beside the arrival word");
 
 typedef struct weft_i_lane {
     weft_i_object object;
-    weft_i_block *block;     /* held; the pairing's own entry */
-    weft_i_pairing *pairing; /* held */
+    weft_i_block *block;               /* held; the registration's own entry */
+    weft_i_registration *registration; /* held */
     int me, size;
     uint32_t epoch;            /* entries so far */
     _Atomic uint32_t *entered; /* the same, in the group, for its other floors */
@@ -104,15 +105,15 @@ typedef struct weft_i_lane {
     const void **sources;            /* room for one pointer per rank, for folds */
     void **targets;
     double *factors;
-    weft_i_peek_way peek;
-    weft_i_sample *samples;  /* of memory, by rank: whose process is which */
-    weft_i_spot *prefetched; /* by rank: what was used before the entry (eager.h) */
-    uint32_t attempts;       /* entries with spots that were tried so far */
-    weft_i_queue *queue;     /* NULL until something is posted */
+    weft_i_cma_way cma;
+    weft_i_sample *samples;      /* of memory, by rank: whose process is which */
+    weft_i_location *prefetched; /* by rank: what was used before the entry (eager.h) */
+    uint32_t attempts;           /* entries with locations that were tried so far */
+    weft_i_queue *queue;         /* NULL until something is posted */
     atomic_bool aside; /* the helper runs beside who needs its core: it sleeps instead of spinning.
                           Relaxed: a hint */
-    weft_i_mail *mail; /* letters under way */
-    atomic_bool letters_lock; /* guards them: see pair.h */
+    weft_i_p2p *p2p;   /* requests under way */
+    atomic_bool p2p_lock; /* guards them: see p2p.h */
 } weft_i_lane;
 
 /* The group's lane, made at first use.  Collective then, because every collective begins with it.
@@ -153,27 +154,27 @@ static inline uint64_t *weft_i_lane_splits(const weft_i_lane *lane, int rank, ui
 }
 
 /* What `rank` shows, or shall show, whole at entry `epoch`. */
-static inline char *weft_i_lane_show(const weft_i_lane *lane, int rank, uint32_t epoch)
+static inline char *weft_i_lane_eager(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
-    return lane->pairing->blocks[rank]->base + (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_SHOW;
+    return lane->registration->blocks[rank]->base + (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_EAGER;
 }
 
-/* Input slot `turn` & 1 of a rank's stage; result slots follow. */
-static inline char *weft_i_lane_slot(const weft_i_lane *lane, int rank, uint64_t turn)
+/* Input chunk `turn` & 1 of a rank's bounce buffer; result chunks follow. */
+static inline char *weft_i_lane_chunk(const weft_i_lane *lane, int rank, uint64_t turn)
 {
-    return lane->pairing->blocks[rank]->base + (turn & 1) * WEFT_I_SLOT;
+    return lane->registration->blocks[rank]->base + (turn & 1) * WEFT_I_CHUNK;
 }
 
 static inline char *weft_i_lane_result(const weft_i_lane *lane, int rank, uint64_t turn)
 {
-    return weft_i_lane_slot(lane, rank, turn) + 2 * WEFT_I_SLOT;
+    return weft_i_lane_chunk(lane, rank, turn) + 2 * WEFT_I_CHUNK;
 }
 
-/* The box of `from` for `to`. */
-static inline weft_i_box *weft_i_lane_box(const weft_i_lane *lane, int from, int to)
+/* The ring of `from` for `to`. */
+static inline weft_i_ring *weft_i_lane_ring(const weft_i_lane *lane, int from, int to)
 {
-    char *boxes = lane->pairing->blocks[from]->base + 4 * WEFT_I_SLOT;
-    return (weft_i_box *)(void *)(boxes + (size_t)to * weft_i_box_bytes(lane->size));
+    char *rings = lane->registration->blocks[from]->base + 4 * WEFT_I_CHUNK;
+    return (weft_i_ring *)(void *)(rings + (size_t)to * weft_i_ring_bytes(lane->size));
 }
 
 /* May something be written for the next entry?  Otherwise the second waits until nobody needs what
@@ -183,37 +184,38 @@ static inline bool weft_i_lane_has_room(const weft_i_lane *lane)
     return lane->epoch - lane->settled < WEFT_I_TURNS - 1;
 }
 
-weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms);
+weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, int64_t timeout_ms);
 
 /* For whom an entry waits: all; nobody; or, if not negative, one rank. */
 enum { WEFT_I_FOR_ALL = -1, WEFT_I_FOR_NOBODY = -2 };
 
 /* A rank between its arrival at an operation and the end of its waiting. */
 typedef struct weft_i_arrival {
-    weft_i_card *card; /* to be filled by the caller before it waits */
-    bool came;         /* the arrival is out: others may act on it */
+    weft_i_signature *signature; /* to be filled by the caller before it waits */
+    bool came;                   /* the arrival is out: others may act on it */
     int whom;
     uint32_t digest;
     weft_status status;
     weft_i_meeting meeting;
     weft_i_point *point;
-    weft_i_card unshown; /* the card, where no arrival was made */
+    weft_i_signature unshown; /* the signature, where no arrival was made */
 } weft_i_arrival;
 
 /*
  * Arrives at the next operation, with the payload that was filled before.  The caller then fills
- * the card and does what can be done while the arrival travels.
+ * the signature and does what can be done while the arrival travels.
  */
-void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_call *call, int whom, uint32_t digest,
+void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, uint32_t digest,
                         weft_i_arrival *out);
 
-/* Shows the card and waits until those have arrived too.  On a timeout nothing has happened. */
-weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_call *call, weft_i_arrival *arrival,
+/* Shows the signature and waits until those have arrived too.  On a timeout nothing has happened.
+ */
+weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_i_arrival *arrival,
                               int64_t timeout_ms);
 
 /* A barrier inside an operation.  A failure here leaves the others in the middle: the group is
  * revoked. */
-weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_call *call, int64_t timeout_ms);
+weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_label *call, int64_t timeout_ms);
 
 /* Does the call that this thread is in keep the rank itself?  Not if it is the helper thread, and
  * nobody waits. */
@@ -227,9 +229,9 @@ bool weft_i_lane_name_missing(const weft_i_lane *lane, const weft_group *group, 
 /* Ends the helper thread of a lane's queue and frees it. */
 void weft_i_queue_free(weft_i_queue *queue);
 
-/* The mail of a lane with `size` ranks; its boxes are there once the ranks have met. */
-weft_i_mail *weft_i_mail_new(int size);
-void weft_i_mail_open(weft_i_lane *lane);
-void weft_i_mail_free(weft_i_mail *mail, int size);
+/* The p2p of a lane with `size` ranks; its rings are there once the ranks have met. */
+weft_i_p2p *weft_i_p2p_new(int size);
+void weft_i_p2p_open(weft_i_lane *lane);
+void weft_i_p2p_free(weft_i_p2p *p2p, int size);
 
 #endif

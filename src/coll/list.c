@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lists: the object, and the algorithms of the list forms.  A small list is packed into one stage
- * slot and shown whole at the entry.  A large one goes through the stage piece by piece, one sync
- * each; a slot is written again two pieces later, when everybody has passed the sync that follows
- * its last use (as in reduce.c and gather.c).
+ * chunk and shown whole at the entry.  A large one goes through the bounce buffer piece by piece,
+ * one sync each; a chunk is written again two pieces later, when everybody has passed the sync that
+ * follows its last use (as in reduce.c and gather.c).
  */
 #include "coll/list.h"
 #include "coll/enter.h"
 
 #include "base/os.h"
 #include "base/status.h"
-#include "coll/fill.h"
 #include "coll/pipeline.h"
+#include "coll/request.h"
 
 #include <stdlib.h>
 
@@ -114,13 +114,13 @@ weft_status weft_i_list_check_overlap(const weft_i_list *list, const char *op)
                : WEFT_OK;
 }
 
-weft_status weft_i_list_seal(weft_i_coll *coll, uint32_t digest)
+weft_status weft_i_list_accept(weft_i_coll *coll, uint32_t digest)
 {
     const weft_i_list *list = coll->list;
     WEFT_TRY(weft_i_list_check_overlap(list, coll->ask.op));
     coll->ask.dtype = WEFT_U8;
     coll->ask.in_bytes = list->bytes;
-    WEFT_TRY(weft_i_fill_seal(coll, list->bytes));
+    WEFT_TRY(weft_i_request_accept(coll, list->bytes));
     coll->digest = weft_i_digest(weft_i_digest(coll->digest, list->count), digest);
     return WEFT_OK;
 }
@@ -183,15 +183,15 @@ static void unpack(const weft_i_list *list, size_t from, size_t to, int part, co
     memcpy(s.item->out + (size_t)part * s.item->bytes + s.at, room + s.place, s.bytes);
 }
 
-/* Where the list, or a piece of it, lies in a rank's stage. */
-static char *slot_of(const weft_i_coll *coll, int rank, uint64_t turn)
+/* Where the list, or a piece of it, lies in a rank's bounce buffer. */
+static char *chunk_of(const weft_i_coll *coll, int rank, uint64_t turn)
 {
-    return coll->algorithm == WEFT_I_ALGO_LARGE
-               ? weft_i_lane_slot(coll->lane, rank, turn)
-               : weft_i_lane_show(coll->lane, rank, (uint32_t)turn);
+    return coll->algorithm == WEFT_I_ALGO_RENDEZVOUS
+               ? weft_i_lane_chunk(coll->lane, rank, turn)
+               : weft_i_lane_eager(coll->lane, rank, (uint32_t)turn);
 }
 
-/* Folds [from, to), which lies at `at` in everybody's slot: to `room`, or to the outputs if it is
+/* Folds [from, to), which lies at `at` in everybody's chunk: to `room`, or to the outputs if it is
  * NULL. */
 static void fold_range(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t at,
                        char *room)
@@ -200,7 +200,7 @@ static void fold_range(weft_i_coll *coll, uint64_t turn, size_t from, size_t to,
     FOR_STRETCHES(coll->list, from, to)
     {
         for (int rank = 0; rank < lane->size; rank++)
-            lane->sources[rank] = slot_of(coll, rank, turn) + at + s.place;
+            lane->sources[rank] = chunk_of(coll, rank, turn) + at + s.place;
         lane->targets[0] = room ? room + s.place : s.item->out + s.at;
         s.item->fold(lane->targets, 1, lane->sources, lane->size, s.bytes / s.item->item,
                      lane->factors);
@@ -209,13 +209,13 @@ static void fold_range(weft_i_coll *coll, uint64_t turn, size_t from, size_t to,
 
 /* ---- algorithms ---- */
 
-/* Packs the parts of [from, to) into my slot, `stride` bytes apart. */
+/* Packs the parts of [from, to) into my chunk, `stride` bytes apart. */
 static void stage(const weft_i_coll *coll, uint64_t turn, size_t from, size_t to, int parts,
                   size_t stride)
 {
-    char *slot = slot_of(coll, coll->lane->me, turn);
+    char *chunk = chunk_of(coll, coll->lane->me, turn);
     for (int part = 0; part < parts; part++)
-        pack(coll->list, from, to, part, slot + (size_t)part * stride);
+        pack(coll->list, from, to, part, chunk + (size_t)part * stride);
 }
 
 /* Bytes [from, to) of the packed buffer: piece k. */
@@ -232,7 +232,7 @@ static window window_of(const weft_i_coll *coll, size_t piece, size_t k)
 static void put_list(weft_i_coll *coll, const void *arg, size_t k)
 {
     (void)arg;
-    window w = window_of(coll, WEFT_I_SLOT, k);
+    window w = window_of(coll, WEFT_I_CHUNK, k);
     stage(coll, k, w.from, w.to, 1, 0);
 }
 
@@ -240,7 +240,7 @@ static void fold_list(weft_i_coll *coll, const void *arg, size_t k)
 {
     (void)arg;
     weft_i_lane *lane = coll->lane;
-    window w = window_of(coll, WEFT_I_SLOT, k);
+    window w = window_of(coll, WEFT_I_CHUNK, k);
     weft_i_span mine = weft_i_coll_slice(w.to - w.from, lane->size, lane->me, 1);
     fold_range(coll, k, w.from + mine.first, w.from + mine.first + mine.count, mine.first,
                weft_i_lane_result(lane, lane->me, k));
@@ -250,7 +250,7 @@ static void collect_list(weft_i_coll *coll, const void *arg, size_t k)
 {
     (void)arg;
     weft_i_lane *lane = coll->lane;
-    window w = window_of(coll, WEFT_I_SLOT, k);
+    window w = window_of(coll, WEFT_I_CHUNK, k);
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
         weft_i_span part = weft_i_coll_slice(w.to - w.from, lane->size, rank, 1);
@@ -263,21 +263,21 @@ weft_status weft_i_list_all_reduce(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
     size_t total = coll->list->bytes;
-    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         stage(coll, lane->epoch + 1, 0, total, 1, 0);
         WEFT_TRY(weft_i_enter(coll));
         fold_range(coll, lane->epoch, 0, total, 0, NULL);
         return WEFT_OK;
     }
     WEFT_TRY(weft_i_enter(coll));
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, WEFT_I_SLOT),
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, WEFT_I_CHUNK),
                             .put = put_list,
                             .take = fold_list,
                             .collect = collect_list};
     return weft_i_pipeline_run(coll, &line);
 }
 
-/* What a rank takes of [from, to), which lies in everybody's slot, `stride` bytes from part to
+/* What a rank takes of [from, to), which lies in everybody's chunk, `stride` bytes from part to
  * part. */
 typedef void taking(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride);
 
@@ -305,14 +305,14 @@ static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
 {
     weft_i_lane *lane = coll->lane;
     size_t total = coll->list->bytes;
-    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         stage(coll, lane->epoch + 1, 0, total, parts, total);
         WEFT_TRY(weft_i_enter(coll));
         take(coll, lane->epoch, 0, total, total);
         return WEFT_OK;
     }
     WEFT_TRY(weft_i_enter(coll));
-    showing s = {parts, WEFT_I_SLOT / (size_t)parts / ALIGN * ALIGN, take};
+    showing s = {parts, WEFT_I_CHUNK / (size_t)parts / ALIGN * ALIGN, take};
     weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, s.piece),
                             .put = put_shown,
                             .take = take_shown,
@@ -326,7 +326,7 @@ static void take_all(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, s
     const weft_i_lane *lane = coll->lane;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        unpack(coll->list, from, to, rank, slot_of(coll, rank, turn));
+        unpack(coll->list, from, to, rank, chunk_of(coll, rank, turn));
     }
 }
 

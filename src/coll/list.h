@@ -2,12 +2,12 @@
 /*
  * Several tensors as one operand.  Their parts lie one after the other in an imagined packed
  * buffer, each from a multiple of 16 bytes on, so that no element lies across the border of a piece
- * or slice; what goes through the stage are pieces of that buffer.
+ * or slice; what goes through the bounce buffer are pieces of that buffer.
  */
 #ifndef WEFT_COLL_LIST_H
 #define WEFT_COLL_LIST_H
 
-#include "coll/call.h"
+#include "coll/coll.h"
 
 typedef struct weft_i_list_item {
     weft_tensor *in_tensor, *out_tensor; /* held */
@@ -35,6 +35,6 @@ void weft_i_list_add(weft_i_list *list, const weft_i_coll *one);
 weft_status weft_i_list_check_overlap(const weft_i_list *list, const char *op);
 
 /* The last step of filling a call with a list; `digest` is of the digests of its items. */
-weft_status weft_i_list_seal(weft_i_coll *coll, uint32_t digest);
+weft_status weft_i_list_accept(weft_i_coll *coll, uint32_t digest);
 
 #endif

@@ -7,18 +7,18 @@
 #ifndef WEFT_COLL_LOCATIONS_H
 #define WEFT_COLL_LOCATIONS_H
 
-#include "coll/call.h"
+#include "coll/coll.h"
 
 /* What follows from everybody's locations. */
-typedef struct weft_i_places {
-    weft_i_pairing *in, *out; /* this rank's; NULL: ordinary memory */
-    bool all_in, all_out;     /* every rank's input (output) can be touched by all: it lies in the
-                                 same pairing as ours, or the ranks are threads */
-    bool all_shown;           /* every rank's input is in its eager buffer */
-    bool peek;                /* otherwise CMA may copy */
-} weft_i_places;
+typedef struct weft_i_locations {
+    weft_i_registration *in, *out; /* this rank's; NULL: ordinary memory */
+    bool all_in, all_out; /* every rank's input (output) can be touched by all: it lies in the
+                             same registration as ours, or the ranks are threads */
+    bool all_shown;       /* every rank's input is in its eager buffer */
+    bool cma;             /* otherwise CMA may copy */
+} weft_i_locations;
 
-/* Bytes of a part from which on it is pushed; see weft_i_places_push. */
+/* Bytes of a part from which on it is pushed; see weft_i_locations_push. */
 #if defined(__aarch64__)
 enum { WEFT_I_PUSH_FROM = 4 << 10 };
 #else
@@ -30,70 +30,72 @@ enum { WEFT_I_PUSH_FROM = 1 << 20 };
  * symmetric input by its taker?  Stores wait for nobody.  But where cores prefetch well, a part
  * that was pulled is in the taker's cache afterwards, as long as it fits there.
  */
-static inline bool weft_i_places_push(const weft_i_places *places, size_t part)
+static inline bool weft_i_locations_push(const weft_i_locations *locations, size_t part)
 {
-    return places->all_out && (!places->all_in || part >= WEFT_I_PUSH_FROM);
+    return locations->all_out && (!locations->all_in || part >= WEFT_I_PUSH_FROM);
 }
 
-/* This rank's location, and its own part of `places`. */
-weft_i_spot weft_i_places_find(const weft_i_coll *coll, weft_i_places *places, size_t transfer);
+/* This rank's location, and its own part of `locations`. */
+weft_i_location weft_i_locations_find(const weft_i_coll *coll, weft_i_locations *locations,
+                                      size_t transfer);
 
-/* After the entry: the rest of `places`, the same on all ranks. */
-void weft_i_places_compare(const weft_i_coll *coll, const weft_i_spot *mine, weft_i_places *places);
+/* After the entry: the rest of `locations`, the same on all ranks. */
+void weft_i_locations_compare(const weft_i_coll *coll, const weft_i_location *mine,
+                              weft_i_locations *locations);
 
-static inline const weft_i_spot *weft_i_coll_spot(const weft_i_coll *coll, int rank)
+static inline const weft_i_location *weft_i_coll_location(const weft_i_coll *coll, int rank)
 {
-    return (const weft_i_spot *)(const void *)weft_i_lane_payload(coll->lane, rank);
+    return (const weft_i_location *)(const void *)weft_i_lane_payload(coll->lane, rank);
 }
 
 /* Has this rank copied its part from `rank` before the entry?  See eager.h. */
 static inline bool weft_i_prefetched(const weft_i_coll *coll, int rank)
 {
-    const weft_i_spot *taken = &coll->lane->prefetched[rank];
-    return taken->attempt && !memcmp(taken, weft_i_coll_spot(coll, rank), sizeof *taken);
+    const weft_i_location *taken = &coll->lane->prefetched[rank];
+    return taken->attempt && !memcmp(taken, weft_i_coll_location(coll, rank), sizeof *taken);
 }
 
-/* Where this rank can touch the input of `rank`, if it lies in `pairing`; NULL: it cannot. */
-static inline char *weft_i_touch_in(const weft_i_coll *coll, const weft_i_pairing *pairing,
-                                    int rank)
+/* Where this rank can touch the input of `rank`, if it lies in `registration`; NULL: it cannot. */
+static inline char *weft_i_touch_in(const weft_i_coll *coll,
+                                    const weft_i_registration *registration, int rank)
 {
-    const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
-    if (coll->lane->peek == WEFT_I_PEEK_THREADS)
-        return (char *)(uintptr_t)spot->in_address;
-    return pairing && pairing->serial == spot->in_serial
-               ? pairing->blocks[rank]->base + spot->in_offset
+    const weft_i_location *location = weft_i_coll_location(coll, rank);
+    if (coll->lane->cma == WEFT_I_CMA_THREADS)
+        return (char *)(uintptr_t)location->in_address;
+    return registration && registration->serial == location->in_serial
+               ? registration->blocks[rank]->base + location->in_offset
                : NULL;
 }
 
 /* The same for its output. */
-static inline char *weft_i_touch_out(const weft_i_coll *coll, const weft_i_pairing *pairing,
-                                     int rank)
+static inline char *weft_i_touch_out(const weft_i_coll *coll,
+                                     const weft_i_registration *registration, int rank)
 {
-    const weft_i_spot *spot = weft_i_coll_spot(coll, rank);
-    if (coll->lane->peek == WEFT_I_PEEK_THREADS)
-        return (char *)(uintptr_t)spot->out_address;
-    return pairing && pairing->serial == spot->out_serial
-               ? pairing->blocks[rank]->base + spot->out_offset
+    const weft_i_location *location = weft_i_coll_location(coll, rank);
+    if (coll->lane->cma == WEFT_I_CMA_THREADS)
+        return (char *)(uintptr_t)location->out_address;
+    return registration && registration->serial == location->out_serial
+               ? registration->blocks[rank]->base + location->out_offset
                : NULL;
 }
 
-/* Copies `bytes` at byte `at` of the input of `rank` to `to`.  Needs all_in or peek. */
-weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_places *places, int rank,
+/* Copies `bytes` at byte `at` of the input of `rank` to `to`.  Needs all_in or cma. */
+weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_locations *locations, int rank,
                               size_t at, char *to, size_t bytes);
 
-/* The same from its output.  Needs peek. */
+/* The same from its output.  Needs cma. */
 weft_status weft_i_coll_fetch_result(const weft_i_coll *coll, int rank, size_t at, char *to,
                                      size_t bytes);
 
 /* Copies `bytes` from here to byte `at` of the output of `rank`.  Needs all_out. */
-void weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_places *places, int rank, size_t at,
-                         const char *from, size_t bytes);
+void weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_locations *locations, int rank,
+                         size_t at, const char *from, size_t bytes);
 
 static inline void weft_i_coll_read_factors(weft_i_coll *coll)
 {
     if (coll->ask.reduction == WEFT_PREMUL_SUM)
         for (int rank = 0; rank < coll->lane->size; rank++)
-            coll->lane->factors[rank] = weft_i_coll_spot(coll, rank)->factor;
+            coll->lane->factors[rank] = weft_i_coll_location(coll, rank)->factor;
 }
 
 #endif

@@ -16,7 +16,7 @@
 
 /* What is known of the others when the rank arrives. */
 typedef struct vigil {
-    weft_i_call call;
+    weft_i_label call;
     const weft_i_board_row *row;
     const uint32_t *before; /* given_up of each rank */
     weft_i_vigil *look;
@@ -100,7 +100,7 @@ static weft_status fail(const vigil *v, const weft_i_meeting *meeting, bool all,
     weft_status why = gravest(v, meeting);
     long long waited_ms = (WEFT_OS->clock_ns() - begin) / 1000000;
     WEFT_TRY(weft_i_group_check_revoked(&v->call));
-    weft_i_call_text(&v->call, what, sizeof what);
+    weft_i_label_text(&v->call, what, sizeof what);
     if (!name_missing(v, meeting, all, why, names, sizeof names))
         snprintf(names, sizeof names, "nobody any more: the last came as the limit passed");
     return weft_i_fail(why, "%s: %s after %lld ms: %s", what,
@@ -108,7 +108,7 @@ static weft_status fail(const vigil *v, const weft_i_meeting *meeting, bool all,
                        names);
 }
 
-/* Meets, as often as another rank needs the group's stage to be made first. */
+/* Meets, as often as another rank needs the group's lane to be made first. */
 static weft_status see_through(weft_group *group, vigil *v, weft_i_point *point, int64_t limit,
                                weft_i_meeting *meeting)
 {
@@ -125,7 +125,7 @@ static weft_status see_through(weft_group *group, vigil *v, weft_i_point *point,
         if (status == WEFT_OK)
             status = weft_i_signal_await(point, limit, meeting);
         if (look.wanted && status == WEFT_ERR_CANCELLED) {
-            weft_i_group_help_make_stage(group, deadline);
+            weft_i_group_help_make_lane(group, deadline);
             limit = limit < 0 ? limit : weft_i_os_ms_until(deadline);
         }
     } while (look.wanted && status == WEFT_ERR_CANCELLED);
@@ -178,7 +178,7 @@ weft_status weft_monitored_barrier(weft_group *group, int64_t timeout_ms, bool w
 {
     WEFT_TRY(weft_i_group_usable(group));
     WEFT_TRY(weft_i_group_check_limit("monitored_barrier", timeout_ms));
-    WEFT_TRY(weft_i_group_check_mute(&(weft_i_call){group, "monitored_barrier", -1}));
+    WEFT_TRY(weft_i_group_check_mute(&(weft_i_label){group, "monitored_barrier", -1}));
     /* Between hosts the message names everybody who is missing; in a fake group nobody can be. */
     if (!group->board || group->world->fake)
         return weft_i_group_exchange(group, "monitored_barrier", NULL, 0, NULL, timeout_ms);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moving: broadcast, scatter and all_to_all.  As in gather.c: shown at the entry when small, pulled
- * from symmetric memory when large, in pieces through the stage otherwise.
+ * from symmetric memory when large, in pieces through the bounce buffer otherwise.
  */
 #include "coll/enter.h"
 #include "coll/list.h"
@@ -55,21 +55,21 @@ static size_t piece_bytes_of(const weft_i_coll *coll, size_t piece, size_t k)
 static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     size_t piece = *(const size_t *)arg;
-    memcpy(weft_i_lane_slot(coll->lane, coll->lane->me, k), coll->ask.in + k * piece,
+    memcpy(weft_i_lane_chunk(coll->lane, coll->lane->me, k), coll->ask.in + k * piece,
            piece_bytes_of(coll, piece, k));
 }
 
 static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     size_t piece = *(const size_t *)arg;
-    memcpy(coll->ask.out + k * piece, weft_i_lane_slot(coll->lane, coll->ask.root, k),
+    memcpy(coll->ask.out + k * piece, weft_i_lane_chunk(coll->lane, coll->ask.root, k),
            piece_bytes_of(coll, piece, k));
 }
 
 static weft_status broadcast_pipeline(weft_i_coll *coll)
 {
     bool root = coll->lane->me == coll->ask.root;
-    size_t piece = piece_for(coll->lane, coll->ask.in_bytes, WEFT_I_SLOT);
+    size_t piece = piece_for(coll->lane, coll->ask.in_bytes, WEFT_I_CHUNK);
     weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->ask.in_bytes, piece),
                             .put = root ? put_piece : NULL,
                             .take = root ? NULL : take_piece,
@@ -78,10 +78,10 @@ static weft_status broadcast_pipeline(weft_i_coll *coll)
 }
 
 /* My output is what lies at byte `at` of the root's input. */
-static weft_status pull_from_root(weft_i_coll *coll, const weft_i_places *places, size_t at)
+static weft_status pull_from_root(weft_i_coll *coll, const weft_i_locations *locations, size_t at)
 {
     WEFT_TRY(
-        weft_i_coll_fetch(coll, places, coll->ask.root, at, coll->ask.out, coll->ask.out_bytes));
+        weft_i_coll_fetch(coll, locations, coll->ask.root, at, coll->ask.out, coll->ask.out_bytes));
     return weft_i_coll_sync(coll);
 }
 
@@ -89,32 +89,32 @@ static weft_status pull_from_root(weft_i_coll *coll, const weft_i_places *places
  * Where all can touch the data: others take all but the last slice from the root, who meanwhile
  * gives that one to each of them: everybody copies the same number of bytes.
  */
-static weft_status broadcast_copies(weft_i_coll *coll, const weft_i_places *places)
+static weft_status broadcast_copies(weft_i_coll *coll, const weft_i_locations *locations)
 {
     const weft_i_lane *lane = coll->lane;
     weft_i_span last = weft_i_coll_slice(coll->ask.in_bytes, lane->size, lane->size - 1, 1);
     if (lane->me != coll->ask.root)
-        WEFT_TRY(weft_i_coll_fetch(coll, places, coll->ask.root, 0, coll->ask.out, last.first));
+        WEFT_TRY(weft_i_coll_fetch(coll, locations, coll->ask.root, 0, coll->ask.out, last.first));
     for (int i = 1; i < lane->size && lane->me == coll->ask.root; i++)
-        weft_i_coll_deliver(coll, places, (lane->me + i) % lane->size, last.first,
+        weft_i_coll_deliver(coll, locations, (lane->me + i) % lane->size, last.first,
                             coll->ask.in + last.first, last.count);
     return weft_i_coll_sync(coll);
 }
 
 weft_status weft_i_coll_broadcast(weft_i_coll *coll)
 {
-    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         WEFT_TRY(show_from_root(coll));
         return weft_i_eager_take(coll, coll->ask.root, coll->ask.out);
     }
-    weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.in_bytes, gift_of_root(coll)));
-    if (places.all_shown)
+    weft_i_locations locations;
+    WEFT_TRY(weft_i_enter_located(coll, &locations, coll->ask.in_bytes, gift_of_root(coll)));
+    if (locations.all_shown)
         return weft_i_eager_take(coll, coll->ask.root, coll->ask.out);
-    if (places.all_in)
-        return broadcast_copies(coll, &places);
-    if (places.peek)
-        return pull_from_root(coll, &places, 0);
+    if (locations.all_in)
+        return broadcast_copies(coll, &locations);
+    if (locations.cma)
+        return pull_from_root(coll, &locations, 0);
     if (weft_i_fifo_pays(coll->lane, coll->ask.in_bytes))
         return broadcast_flow(coll);
     return broadcast_pipeline(coll);
@@ -133,15 +133,15 @@ static size_t dealt_bytes(const dealing *d, size_t k)
     return weft_i_coll_min(d->part - k * d->piece, d->piece);
 }
 
-/* Copies piece k of every part of the input, but for my own, into my slot. */
+/* Copies piece k of every part of the input, but for my own, into my chunk. */
 static void put_parts(weft_i_coll *coll, const void *arg, size_t k)
 {
     const dealing *d = arg;
     size_t bytes = dealt_bytes(d, k);
-    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, k);
+    char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, k);
     for (int part = 0; part < coll->lane->size; part++)
         if (part != coll->lane->me)
-            memcpy(slot + (size_t)part * bytes,
+            memcpy(chunk + (size_t)part * bytes,
                    coll->ask.in + (size_t)part * d->part + k * d->piece, bytes);
 }
 
@@ -156,7 +156,7 @@ static void take_parts(weft_i_coll *coll, const void *arg, size_t k)
         if (rank == lane->me && d->gives)
             weft_i_coll_put_own(coll, to, coll->ask.in + (size_t)rank * d->part + first, bytes);
         else if (!d->from_root || rank == coll->ask.root)
-            memcpy(to, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * bytes, bytes);
+            memcpy(to, weft_i_lane_chunk(lane, rank, k) + (size_t)lane->me * bytes, bytes);
     }
 }
 
@@ -164,7 +164,7 @@ static void take_parts(weft_i_coll *coll, const void *arg, size_t k)
 static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
 {
     weft_i_lane *lane = coll->lane;
-    size_t part = coll->ask.count * coll->ask.item, most = WEFT_I_SLOT / (size_t)lane->size;
+    size_t part = coll->ask.count * coll->ask.item, most = WEFT_I_CHUNK / (size_t)lane->size;
     dealing d = {from_root, !from_root || lane->me == coll->ask.root, part,
                  from_root ? piece_for(lane, part, most) : most};
     weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(part, d.piece),
@@ -175,9 +175,9 @@ static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
 }
 
 /*
- * Some parts flow through the root's stage, the others are copied by the kernel meanwhile, by those
- * whom they are for: the root alone would be too slow, and so would copies of one rank's memory by
- * all at once.
+ * Some parts flow through the root's bounce buffer, the others are copied by the kernel meanwhile,
+ * by those whom they are for: the root alone would be too slow, and so would copies of one rank's
+ * memory by all at once.
  */
 typedef struct sharing {
     int served;          /* ranks behind the root to whom parts flow */
@@ -230,7 +230,7 @@ static weft_status be_served(weft_i_coll *coll, const sharing *s, int place)
     return WEFT_OK;
 }
 
-static weft_status scatter_shared(weft_i_coll *coll, const weft_i_places *places)
+static weft_status scatter_shared(weft_i_coll *coll, const weft_i_locations *locations)
 {
     const weft_i_lane *lane = coll->lane;
     sharing s = share(coll);
@@ -241,7 +241,7 @@ static weft_status scatter_shared(weft_i_coll *coll, const weft_i_places *places
     else if (place < s.served)
         WEFT_TRY(be_served(coll, &s, place));
     else
-        WEFT_TRY(weft_i_coll_fetch(coll, places, coll->ask.root, (size_t)lane->me * s.part,
+        WEFT_TRY(weft_i_coll_fetch(coll, locations, coll->ask.root, (size_t)lane->me * s.part,
                                    coll->ask.out, s.part));
     return weft_i_coll_sync(coll);
 }
@@ -262,46 +262,48 @@ weft_status weft_i_coll_scatter(weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
     size_t part = coll->ask.count * coll->ask.item, mine = (size_t)lane->me * part;
-    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         WEFT_TRY(show_from_root(coll));
         return take_my_part(coll);
     }
-    weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, part, gift_of_root(coll)));
+    weft_i_locations locations;
+    WEFT_TRY(weft_i_enter_located(coll, &locations, part, gift_of_root(coll)));
     /* Others touch the root's input if theirs lie there too, or in the memory of all outputs. */
-    const weft_i_pairing *common = places.all_in ? places.in : places.all_out ? places.out : NULL;
-    weft_i_places root = {.in = (weft_i_pairing *)common,
-                          .all_in = weft_i_touch_in(coll, common, coll->ask.root) != NULL};
-    if (places.all_shown)
+    const weft_i_registration *common = locations.all_in    ? locations.in
+                                        : locations.all_out ? locations.out
+                                                            : NULL;
+    weft_i_locations root = {.in = (weft_i_registration *)common,
+                             .all_in = weft_i_touch_in(coll, common, coll->ask.root) != NULL};
+    if (locations.all_shown)
         return take_my_part(coll);
-    if (root.all_in || places.peek)
+    if (root.all_in || locations.cma)
         return pull_from_root(coll, &root, mine);
-    if (lane->peek == WEFT_I_PEEK_KERNEL && weft_i_fifo_pays(lane, part))
+    if (lane->cma == WEFT_I_CMA_KERNEL && weft_i_fifo_pays(lane, part))
         return scatter_shared(coll, &root);
     return parts_pipeline(coll, true);
 }
 
 /* ---- all_to_all ---- */
 
-static weft_status pull_equal(weft_i_coll *coll, const weft_i_places *places)
+static weft_status pull_equal(weft_i_coll *coll, const weft_i_locations *locations)
 {
     const weft_i_lane *lane = coll->lane;
     size_t part = coll->ask.count * coll->ask.item;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        WEFT_TRY(weft_i_coll_fetch(coll, places, rank, (size_t)lane->me * part,
+        WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, (size_t)lane->me * part,
                                    coll->ask.out + (size_t)rank * part, part));
     }
     return weft_i_coll_sync(coll);
 }
 
-static weft_status push_equal(weft_i_coll *coll, const weft_i_places *places)
+static weft_status push_equal(weft_i_coll *coll, const weft_i_locations *locations)
 {
     const weft_i_lane *lane = coll->lane;
     size_t part = coll->ask.count * coll->ask.item;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_coll_deliver(coll, places, rank, (size_t)lane->me * part,
+        weft_i_coll_deliver(coll, locations, rank, (size_t)lane->me * part,
                             coll->ask.in + (size_t)rank * part, part);
     }
     return weft_i_coll_sync(coll);
@@ -324,18 +326,18 @@ static weft_status take_shown(const weft_i_coll *coll)
 static weft_status all_to_all_equal(weft_i_coll *coll)
 {
     size_t part = coll->ask.count * coll->ask.item;
-    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
         return take_shown(coll);
     }
-    weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, part, WEFT_I_GIVES));
-    if (places.all_shown)
+    weft_i_locations locations;
+    WEFT_TRY(weft_i_enter_located(coll, &locations, part, WEFT_I_GIVES));
+    if (locations.all_shown)
         return take_shown(coll);
-    if (weft_i_places_push(&places, part))
-        return push_equal(coll, &places);
-    if (places.all_in || places.peek)
-        return pull_equal(coll, &places);
+    if (weft_i_locations_push(&locations, part))
+        return push_equal(coll, &locations);
+    if (locations.all_in || locations.cma)
+        return pull_equal(coll, &locations);
     return parts_pipeline(coll, false);
 }
 
@@ -388,15 +390,15 @@ static size_t part_offset(const weft_i_coll *coll, int from, int to)
     return offset;
 }
 
-static weft_status pull_uneven(weft_i_coll *coll, const weft_i_places *places)
+static weft_status pull_uneven(weft_i_coll *coll, const weft_i_locations *locations)
 {
     const weft_i_lane *lane = coll->lane;
     char *out = coll->ask.out;
     for (int rank = 0; rank < lane->size; rank++) {
         size_t bytes = sends(coll, rank, lane->me);
         if (bytes)
-            WEFT_TRY(weft_i_coll_fetch(coll, places, rank, part_offset(coll, rank, lane->me), out,
-                                       bytes));
+            WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, part_offset(coll, rank, lane->me),
+                                       out, bytes));
         out = bytes ? out + bytes : out;
     }
     return weft_i_coll_sync(coll);
@@ -418,7 +420,7 @@ static void put_uneven(weft_i_coll *coll, const void *arg, size_t k)
             from = coll->list->items[to].in;
         size_t part = sends(coll, lane->me, to), bytes = piece_of(part, piece, k);
         if (bytes)
-            memcpy(weft_i_lane_slot(lane, lane->me, k) + (size_t)to * piece, from + k * piece,
+            memcpy(weft_i_lane_chunk(lane, lane->me, k) + (size_t)to * piece, from + k * piece,
                    bytes);
         from = part ? from + part : from;
     }
@@ -434,7 +436,7 @@ static void take_uneven(weft_i_coll *coll, const void *arg, size_t k)
             out = coll->list->items[rank].out;
         size_t part = sends(coll, rank, lane->me), bytes = piece_of(part, piece, k);
         if (bytes)
-            memcpy(out + k * piece, weft_i_lane_slot(lane, rank, k) + (size_t)lane->me * piece,
+            memcpy(out + k * piece, weft_i_lane_chunk(lane, rank, k) + (size_t)lane->me * piece,
                    bytes);
         out = part ? out + part : out;
     }
@@ -442,7 +444,7 @@ static void take_uneven(weft_i_coll *coll, const void *arg, size_t k)
 
 static weft_status uneven_pipeline(weft_i_coll *coll, size_t largest)
 {
-    size_t piece = WEFT_I_SLOT / (size_t)coll->lane->size;
+    size_t piece = WEFT_I_CHUNK / (size_t)coll->lane->size;
     weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(largest, piece),
                             .put = put_uneven,
                             .take = take_uneven,
@@ -452,14 +454,14 @@ static weft_status uneven_pipeline(weft_i_coll *coll, size_t largest)
 
 static weft_status all_to_all_uneven(weft_i_coll *coll)
 {
-    weft_i_places places;
+    weft_i_locations locations;
     size_t largest = 0;
     write_splits(coll);
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->list ? 0 : SIZE_MAX, WEFT_I_NEVER_SHOWN));
+    WEFT_TRY(weft_i_enter_located(coll, &locations, coll->list ? 0 : SIZE_MAX, WEFT_I_NEVER_SHOWN));
     WEFT_TRY(check_splits(coll, &largest));
-    bool peek = places.peek && largest >= coll->single_from;
-    return !coll->list && (places.all_in || peek) ? pull_uneven(coll, &places)
-                                                  : uneven_pipeline(coll, largest);
+    bool cma = locations.cma && largest >= coll->cma_from;
+    return !coll->list && (locations.all_in || cma) ? pull_uneven(coll, &locations)
+                                                    : uneven_pipeline(coll, largest);
 }
 
 weft_status weft_i_coll_all_to_all(weft_i_coll *coll)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Object collectives: byte strings as streams (stream.h).  A rank's table row holds the lengths of
+ * Object collectives: byte strings as streams (gatherv.h).  A rank's table row holds the lengths of
  * what it shows and, last, the most that it is ready to receive.  All ranks read the same rows, so
  * they agree on what is too much before anybody allocates.  A rank that cannot allocate after that
  * takes part to the end without storing anything, and so fails alone.
  */
 #include "coll/carrier.h"
 #include "coll/coalesce.h"
-#include "coll/fill.h"
-#include "coll/stream.h"
+#include "coll/gatherv.h"
+#include "coll/request.h"
 #include "coll/work.h"
 
 #include "base/env.h"
@@ -221,17 +221,17 @@ static void take_own(const weft_i_coll *coll)
 }
 
 /* Takes part to the end; keeps what could be kept. */
-static weft_status take_or_fail(weft_i_coll *coll, weft_i_stream *stream, size_t longest,
+static weft_status take_or_fail(weft_i_coll *coll, weft_i_gatherv *stream, size_t longest,
                                 weft_i_taking *take, bool room, size_t bytes)
 {
     if (parcel_of(coll)->alone && room)
         take_own(coll);
     else if (!parcel_of(coll)->alone)
-        WEFT_TRY(weft_i_stream_take(coll, stream, longest, room ? take : take_nothing));
+        WEFT_TRY(weft_i_gatherv_take(coll, stream, longest, room ? take : take_nothing));
     return room ? WEFT_OK : fail_memory(coll, bytes);
 }
 
-static weft_status gather(weft_i_coll *coll, weft_i_stream *stream)
+static weft_status gather(weft_i_coll *coll, weft_i_gatherv *stream)
 {
     weft_blobs *result = parcel_of(coll)->result;
     int size = coll->group->size;
@@ -252,7 +252,7 @@ static weft_status gather(weft_i_coll *coll, weft_i_stream *stream)
     return take_or_fail(coll, stream, longest, take_strings, room, total);
 }
 
-static weft_status scatter(weft_i_coll *coll, weft_i_stream *stream, parcel *p)
+static weft_status scatter(weft_i_coll *coll, weft_i_gatherv *stream, parcel *p)
 {
     size_t total = 0;
     for (int rank = 0; rank < coll->group->size; rank++) {
@@ -299,7 +299,7 @@ static weft_status unpack(const weft_i_coll *coll, weft_blobs *result, size_t by
     return WEFT_OK;
 }
 
-static weft_status broadcast(weft_i_coll *coll, weft_i_stream *stream)
+static weft_status broadcast(weft_i_coll *coll, weft_i_gatherv *stream)
 {
     weft_blobs *result = parcel_of(coll)->result;
     size_t bytes = shown_by(coll, coll->ask.root);
@@ -309,7 +309,7 @@ static weft_status broadcast(weft_i_coll *coll, weft_i_stream *stream)
     return none ? WEFT_OK : unpack(coll, result, bytes);
 }
 
-static weft_status receive(weft_i_coll *coll, weft_i_stream *stream, parcel *p)
+static weft_status receive(weft_i_coll *coll, weft_i_gatherv *stream, parcel *p)
 {
     WEFT_TRY(check_limit(coll));
     if (coll->ask.kind == WEFT_I_BROADCAST_OBJECT)
@@ -321,13 +321,13 @@ static weft_status receive(weft_i_coll *coll, weft_i_stream *stream, parcel *p)
 weft_status weft_i_coll_object(weft_i_coll *coll)
 {
     parcel *p = (parcel *)(uintptr_t)coll->plan; /* the caller's, who waits for us */
-    weft_i_stream stream = {.run = run_of, .runs = p->count};
+    weft_i_gatherv stream = {.run = run_of, .runs = p->count};
     if (coll->ask.kind == WEFT_I_BROADCAST_OBJECT && coll->group->rank == coll->ask.root)
         stream.runs = 1 + 2 * p->count;
     if (p->most > own_limit())
         stream.runs = 0; /* refused in any case: a nonsense length must not be read */
     write_row(coll);
-    WEFT_TRY(weft_i_stream_enter(coll, &stream));
+    WEFT_TRY(weft_i_gatherv_enter(coll, &stream));
     return receive(coll, &stream, p);
 }
 
@@ -385,7 +385,7 @@ static weft_status fill(weft_i_coll *coll, parcel *p)
         p->most = i && p->list[i].length <= p->most ? p->most : p->list[i].length;
     coll->ask.dtype = WEFT_U8;
     coll->plan = p;
-    WEFT_TRY(weft_i_fill_seal(coll, 0));
+    WEFT_TRY(weft_i_request_accept(coll, 0));
     coll->ask.in_bytes = p->size; /* for the flight record */
     return WEFT_OK;
 }
@@ -408,14 +408,14 @@ weft_blobs *weft_all_gather_object(weft_bytes mine, weft_group *group)
 {
     weft_i_coll coll;
     parcel p = {.list = &mine, .count = 1};
-    return weft_i_fill_begin(&coll, WEFT_I_ALL_GATHER_OBJECT, group) < 0 ? NULL : run(&coll, &p);
+    return weft_i_request_begin(&coll, WEFT_I_ALL_GATHER_OBJECT, group) < 0 ? NULL : run(&coll, &p);
 }
 
 static weft_status begin_rooted(weft_i_coll *coll, weft_i_coll_kind kind, int root,
                                 weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, kind, group));
-    WEFT_TRY(weft_i_fill_check_root(coll->ask.op, group, root));
+    WEFT_TRY(weft_i_request_begin(coll, kind, group));
+    WEFT_TRY(weft_i_request_check_root(coll->ask.op, group, root));
     coll->ask.root = root;
     return WEFT_OK;
 }

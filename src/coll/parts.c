@@ -5,9 +5,9 @@
  * all find the same difference.
  */
 #include "coll/coalesce.h"
-#include "coll/fill.h"
+#include "coll/gatherv.h"
 #include "coll/list.h"
-#include "coll/stream.h"
+#include "coll/request.h"
 #include "coll/work.h"
 
 #include "base/status.h"
@@ -35,16 +35,16 @@ static weft_tensor *part_of(const side *s, int rank)
 static weft_status fill_part(weft_i_coll *part, const weft_i_coll *coll, const side *out,
                              const side *in, int rank)
 {
-    WEFT_TRY(weft_i_fill_begin(part, coll->ask.kind, coll->group));
+    WEFT_TRY(weft_i_request_begin(part, coll->ask.kind, coll->group));
     if (has_part(in, coll->group, rank))
-        WEFT_TRY(weft_i_fill_input(part, part_of(in, rank)));
+        WEFT_TRY(weft_i_request_input(part, part_of(in, rank)));
     if (has_part(out, coll->group, rank))
-        WEFT_TRY(weft_i_fill_output(part, part_of(out, rank)));
+        WEFT_TRY(weft_i_request_output(part, part_of(out, rank)));
     if (part->in_tensor && part->out_tensor && part->ask.in_bytes != part->ask.out_bytes)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the input has %zu bytes, the output %zu",
                            part->ask.op, part->ask.in_bytes, part->ask.out_bytes);
-    WEFT_TRY(weft_i_fill_check_overlap(part, 0, 0));
-    return weft_i_fill_seal(part, part->ask.in_bytes);
+    WEFT_TRY(weft_i_request_check_overlap(part, 0, 0));
+    return weft_i_request_accept(part, part->ask.in_bytes);
 }
 
 static weft_status add_part(weft_i_coll *coll, const side *out, const side *in, int rank,
@@ -101,42 +101,42 @@ static weft_status check_root_list(const weft_i_coll *coll, const void *list, co
 static weft_status fill_all_gather(weft_i_coll *coll, weft_tensor *const *out, weft_tensor *in,
                                    weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_ALL_GATHER_PARTS, group));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_ALL_GATHER_PARTS, group));
     WEFT_TRY(check_list(coll, out, "output"));
     WEFT_TRY(fill_parts(coll, &(side){out, NULL, true}, &(side){NULL, in, true}));
-    return weft_i_fill_seal(coll, 0);
+    return weft_i_request_accept(coll, 0);
 }
 
 static weft_status fill_gather(weft_i_coll *coll, weft_tensor *const *out, weft_tensor *in,
                                int root, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_GATHER_PARTS, group));
-    WEFT_TRY(weft_i_fill_check_root(coll->ask.op, group, root));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_GATHER_PARTS, group));
+    WEFT_TRY(weft_i_request_check_root(coll->ask.op, group, root));
     coll->ask.root = root;
     WEFT_TRY(check_root_list(coll, out, "output"));
     WEFT_TRY(fill_parts(coll, &(side){out, NULL, out != NULL}, &(side){NULL, in, true}));
-    return weft_i_fill_seal(coll, 0);
+    return weft_i_request_accept(coll, 0);
 }
 
 static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *const *in,
                                 int root, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_SCATTER_PARTS, group));
-    WEFT_TRY(weft_i_fill_check_root(coll->ask.op, group, root));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_SCATTER_PARTS, group));
+    WEFT_TRY(weft_i_request_check_root(coll->ask.op, group, root));
     coll->ask.root = root;
     WEFT_TRY(check_root_list(coll, in, "input"));
     WEFT_TRY(fill_parts(coll, &(side){NULL, out, true}, &(side){in, NULL, in != NULL}));
-    return weft_i_fill_seal(coll, 0);
+    return weft_i_request_accept(coll, 0);
 }
 
 static weft_status fill_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *const *in,
                                        weft_reduction op, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_REDUCE_SCATTER_PARTS, group));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_REDUCE_SCATTER_PARTS, group));
     WEFT_TRY(check_list(coll, in, "input"));
     WEFT_TRY(fill_parts(coll, &(side){NULL, out, true}, &(side){in, NULL, true}));
-    WEFT_TRY(weft_i_fill_reduction(coll, op));
-    return weft_i_fill_seal(coll, 0);
+    WEFT_TRY(weft_i_request_reduction(coll, op));
+    return weft_i_request_accept(coll, 0);
 }
 
 /* ---- what the ranks tell each other: a row of bytes given by part, then bytes expected ---- */
@@ -268,14 +268,14 @@ static void fold_mine(weft_i_coll *coll, const weft_i_piece *piece)
 
 weft_status weft_i_coll_parts(weft_i_coll *coll)
 {
-    weft_i_stream stream = {.run = part_run, .runs = coll->list->count};
+    weft_i_gatherv stream = {.run = part_run, .runs = coll->list->count};
     write_row(coll);
-    WEFT_TRY(weft_i_stream_enter(coll, &stream));
+    WEFT_TRY(weft_i_gatherv_enter(coll, &stream));
     WEFT_TRY(check_rows(coll));
-    return weft_i_stream_take(coll, &stream, longest_stream(coll),
-                              is_gather(coll)                          ? take_all
-                              : coll->ask.kind == WEFT_I_SCATTER_PARTS ? take_mine
-                                                                       : fold_mine);
+    return weft_i_gatherv_take(coll, &stream, longest_stream(coll),
+                               is_gather(coll)                          ? take_all
+                               : coll->ask.kind == WEFT_I_SCATTER_PARTS ? take_mine
+                                                                        : fold_mine);
 }
 
 /* ---- public: the plain and the posted form of each ---- */
@@ -293,7 +293,7 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
 {
     if (weft_i_coalesce_is_open(coll->group))
         filled = weft_i_coalesce_add(coll, filled); /* refuses it */
-    weft_work *work = filled < 0 ? NULL : weft_i_work_post(coll);
+    weft_work *work = filled < 0 ? NULL : weft_i_work_enqueue(coll);
     weft_i_object_drop(coll->list); /* the work holds it */
     return work;
 }

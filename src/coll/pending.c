@@ -73,9 +73,9 @@ static void drop_moves(weft_i_pending *pending)
     pending->moves = 0;
 }
 
-static weft_status follow(weft_i_sequel *sequel, weft_status status)
+static weft_status follow(weft_i_completion *completion, weft_status status)
 {
-    weft_i_pending *pending = (weft_i_pending *)(void *)sequel;
+    weft_i_pending *pending = (weft_i_pending *)(void *)completion;
     for (size_t i = 0; status >= 0 && i < pending->moves; i++)
         weft_i_copy_tensor(pending->move[i].to, pending->move[i].from);
     drop_moves(pending);
@@ -97,7 +97,7 @@ weft_i_pending *weft_i_pending_new(const char *op, size_t room, size_t moves)
         WEFT_I_PENDING, claims_end + moves * sizeof *pending->move, destroy);
     if (!pending)
         return NULL;
-    pending->sequel.follow = follow;
+    pending->completion.follow = follow;
     pending->op = op;
     pending->room = room;
     pending->move = (void *)((char *)pending + claims_end);
@@ -107,8 +107,8 @@ weft_i_pending *weft_i_pending_new(const char *op, size_t room, size_t moves)
 void weft_i_pending_claim_on(weft_i_pending *pending, const weft_tensor *x, bool writes)
 {
     weft_i_pending_claim *mine = &pending->claim[pending->claims++];
-    mine->claim =
-        (weft_i_claim){.claimant = &claimant, .owner = &pending->sequel.object, .writes = writes};
+    mine->claim = (weft_i_claim){
+        .claimant = &claimant, .owner = &pending->completion.object, .writes = writes};
     mine->storage = x->storage;
     mine->dtype = x->dtype;
     mine->shape = weft_i_tensor_shape(x);
@@ -130,12 +130,12 @@ static void put_claims(weft_i_pending *pending, weft_i_world *world)
     }
 }
 
-weft_status weft_i_pending_post(weft_i_pending *pending, weft_i_coll *coll)
+weft_status weft_i_pending_enqueue(weft_i_pending *pending, weft_i_coll *coll)
 {
     weft_status status = WEFT_OK;
     if (coll->group->size == 1) { /* nobody to wait for */
-        status = follow(&pending->sequel, weft_i_work_now(coll));
-    } else if ((pending->work = weft_keep(weft_i_work_post_then(coll, &pending->sequel)))) {
+        status = follow(&pending->completion, weft_i_work_now(coll));
+    } else if ((pending->work = weft_keep(weft_i_work_enqueue_then(coll, &pending->completion)))) {
         put_claims(pending, coll->group->world);
     } else {
         status = weft_last_status();

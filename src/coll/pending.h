@@ -21,7 +21,7 @@ typedef struct weft_i_pending_claim {
 } weft_i_pending_claim;
 
 typedef struct weft_i_pending {
-    weft_i_sequel sequel;
+    weft_i_completion completion;
     const char *op;
     weft_work *work; /* held; NULL until posted */
     size_t claims, moves, room;
@@ -44,6 +44,6 @@ void weft_i_pending_move(weft_i_pending *pending, weft_tensor *to, weft_tensor *
  * Posts the checked call and puts the claims on their storages.  In a group of one it is run at
  * once instead.  On failure nothing has happened.  Drops the caller's reference in either case.
  */
-weft_status weft_i_pending_post(weft_i_pending *pending, weft_i_coll *coll);
+weft_status weft_i_pending_enqueue(weft_i_pending *pending, weft_i_coll *coll);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * Reductions: all_reduce, reduce, reduce_scatter.
  *
- * Tiny and staged: everybody shows its whole input and folds all of them for itself.  Large and
+ * Inline and eager: everybody shows its whole input and folds all of them for itself.  Large and
  * symmetric: each rank folds its slice straight from all inputs and stores it where it is wanted,
- * one pass and no copy.  Large and ordinary: pieces go through the stage, folded by slices, with
- * one sync per piece (see `pipeline`).
+ * one pass and no copy.  Large and ordinary: pieces go through the bounce buffer, folded by slices,
+ * with one sync per piece (see `pipeline`).
  */
 #include "coll/enter.h"
 #include "coll/pipeline.h"
@@ -17,7 +17,7 @@ enum { ONE_SHOT = 8 << 10 };
 #else
 enum { ONE_SHOT = 256 << 10 };
 #endif
-enum { CHUNK = 64 << 10 }; /* bytes of a single copy that is folded at once: fits a core's cache */
+enum { CHUNK = 64 << 10 }; /* bytes of a copy by CMA that is folded at once: fits a core's cache */
 
 /* ---- everybody shows its whole input ---- */
 
@@ -60,34 +60,34 @@ static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
 /* ---- large operands ---- */
 
 /* Points lane->sources at element `first` of everybody's symmetric input. */
-static void aim_at_inputs(weft_i_coll *coll, const weft_i_places *places, size_t first)
+static void aim_at_inputs(weft_i_coll *coll, const weft_i_locations *locations, size_t first)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
         coll->lane->sources[rank] =
-            weft_i_touch_in(coll, places->in, rank) + first * coll->ask.item;
+            weft_i_touch_in(coll, locations->in, rank) + first * coll->ask.item;
 }
 
-/* Points lane->sources at element `first` of everybody's slot, and at `own` for us. */
-static void aim_at_slots(weft_i_coll *coll, uint64_t turn, size_t first, const char *own)
+/* Points lane->sources at element `first` of everybody's chunk, and at `own` for us. */
+static void aim_at_chunks(weft_i_coll *coll, uint64_t turn, size_t first, const char *own)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
         coll->lane->sources[rank] =
-            weft_i_lane_slot(coll->lane, rank, turn) + first * coll->ask.item;
+            weft_i_lane_chunk(coll->lane, rank, turn) + first * coll->ask.item;
     coll->lane->sources[coll->lane->me] = own;
 }
 
 /* Two-shot, direct: my slice of all inputs goes into everybody's output (or the root's). */
-static weft_status two_shot(weft_i_coll *coll, const weft_i_places *places, bool to_root)
+static weft_status two_shot(weft_i_coll *coll, const weft_i_locations *locations, bool to_root)
 {
     weft_i_lane *lane = coll->lane;
     weft_i_span mine = weft_i_coll_slice(coll->ask.count, lane->size, lane->me, coll->ask.item);
-    aim_at_inputs(coll, places, mine.first);
+    aim_at_inputs(coll, locations, mine.first);
     int outputs = 0;
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size; /* our own first; not all at the same peer */
         if (!to_root || rank == coll->ask.root)
             lane->targets[outputs++] =
-                weft_i_touch_out(coll, places->out, rank) + mine.first * coll->ask.item;
+                weft_i_touch_out(coll, locations->out, rank) + mine.first * coll->ask.item;
     }
     weft_i_coll_fold(coll, outputs, mine.count);
     return weft_i_coll_sync(coll);
@@ -98,7 +98,8 @@ static weft_status two_shot(weft_i_coll *coll, const weft_i_places *places, bool
 static bool any_in_place(const weft_i_coll *coll)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
-        if (weft_i_coll_spot(coll, rank)->in_address == weft_i_coll_spot(coll, rank)->out_address)
+        if (weft_i_coll_location(coll, rank)->in_address ==
+            weft_i_coll_location(coll, rank)->out_address)
             return true;
     return false;
 }
@@ -112,39 +113,39 @@ static bool is_one_shot(const weft_i_coll *coll)
 }
 
 /* One-shot, direct: everything from all inputs into my own output, which nobody else can reach. */
-static weft_status pull(weft_i_coll *coll, const weft_i_places *places, bool wanted)
+static weft_status pull(weft_i_coll *coll, const weft_i_locations *locations, bool wanted)
 {
-    aim_at_inputs(coll, places, 0);
+    aim_at_inputs(coll, locations, 0);
     if (wanted)
         weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
     return weft_i_coll_sync(coll);
 }
 
-/* ---- single copies ---- */
+/* ---- copies by CMA ---- */
 
-/* Elements that are fetched from each other rank at a time: they fit my stage. */
+/* Elements that are fetched from each other rank at a time: they fit my bounce buffer. */
 static size_t chunk_of(const weft_i_coll *coll)
 {
-    size_t bytes = 4 * WEFT_I_SLOT / (size_t)coll->lane->size / WEFT_I_LINE * WEFT_I_LINE;
+    size_t bytes = 4 * WEFT_I_CHUNK / (size_t)coll->lane->size / WEFT_I_LINE * WEFT_I_LINE;
     return weft_i_coll_min(bytes, CHUNK) / coll->ask.item;
 }
 
-/* Folds elements of all inputs into `out`.  Those of others are fetched into my stage, where nobody
- * looks meanwhile. */
-static weft_status fold_fetched(weft_i_coll *coll, const weft_i_places *places, weft_i_span span,
-                                char *out)
+/* Folds elements of all inputs into `out`.  Those of others are fetched into my bounce buffer,
+ * where nobody looks meanwhile. */
+static weft_status fold_fetched(weft_i_coll *coll, const weft_i_locations *locations,
+                                weft_i_span span, char *out)
 {
     weft_i_lane *lane = coll->lane;
-    char *room = weft_i_lane_slot(lane, lane->me, 0);
+    char *room = weft_i_lane_chunk(lane, lane->me, 0);
     size_t bytes = span.count * coll->ask.item, apart = chunk_of(coll) * coll->ask.item;
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
         lane->sources[rank] = room + (size_t)(i - 1) * apart;
-        if (places->all_in)
+        if (locations->all_in)
             lane->sources[rank] =
-                weft_i_touch_in(coll, places->in, rank) + span.first * coll->ask.item;
+                weft_i_touch_in(coll, locations->in, rank) + span.first * coll->ask.item;
         else
-            WEFT_TRY(weft_i_coll_fetch(coll, places, rank, span.first * coll->ask.item,
+            WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, span.first * coll->ask.item,
                                        room + (size_t)(i - 1) * apart, bytes));
     }
     lane->sources[lane->me] = coll->ask.in + span.first * coll->ask.item;
@@ -154,14 +155,14 @@ static weft_status fold_fetched(weft_i_coll *coll, const weft_i_places *places, 
 
 /* Two-shot: my slice of all inputs into my output, then everybody's slice out of theirs.  Of an
  * output that lies in its input only the slice is written that nobody else reads. */
-static weft_status two_shot_copies(weft_i_coll *coll, const weft_i_places *places)
+static weft_status two_shot_copies(weft_i_coll *coll, const weft_i_locations *locations)
 {
     const weft_i_lane *lane = coll->lane;
     weft_i_span mine = weft_i_coll_slice(coll->ask.count, lane->size, lane->me, coll->ask.item);
     size_t end = mine.first + mine.count;
     for (weft_i_span span = mine; span.first < end; span.first += span.count) {
         span.count = weft_i_coll_min(chunk_of(coll), end - span.first);
-        WEFT_TRY(fold_fetched(coll, places, span, coll->ask.out + span.first * coll->ask.item));
+        WEFT_TRY(fold_fetched(coll, locations, span, coll->ask.out + span.first * coll->ask.item));
     }
     WEFT_TRY(weft_i_coll_sync(coll));
     for (int i = 1; i < lane->size; i++) {
@@ -176,18 +177,18 @@ static weft_status two_shot_copies(weft_i_coll *coll, const weft_i_places *place
 }
 
 /* My part of all inputs into my own output. */
-static weft_status scatter_copies(weft_i_coll *coll, const weft_i_places *places)
+static weft_status scatter_copies(weft_i_coll *coll, const weft_i_locations *locations)
 {
     size_t first = (size_t)coll->lane->me * coll->ask.count;
     for (size_t done = 0, count; done < coll->ask.count; done += count) {
         count = weft_i_coll_min(chunk_of(coll), coll->ask.count - done);
-        WEFT_TRY(fold_fetched(coll, places, (weft_i_span){first + done, count},
+        WEFT_TRY(fold_fetched(coll, locations, (weft_i_span){first + done, count},
                               coll->ask.out + done * coll->ask.item));
     }
     return weft_i_coll_sync(coll);
 }
 
-/* ---- pieces through the stage ---- */
+/* ---- pieces through the bounce buffer ---- */
 
 typedef struct piece {
     uint64_t turn;
@@ -197,36 +198,37 @@ typedef struct piece {
 
 static piece piece_at(const weft_i_coll *coll, size_t k)
 {
-    size_t most = WEFT_I_SLOT / coll->ask.item, first = k * most;
+    size_t most = WEFT_I_CHUNK / coll->ask.item, first = k * most;
     size_t count = weft_i_coll_min(most, coll->ask.count - first);
     return (piece){k, first, count,
                    weft_i_coll_slice(count, coll->lane->size, coll->lane->me, coll->ask.item)};
 }
 
-/* Copies what others fold of my input into my slot. */
+/* Copies what others fold of my input into my chunk. */
 static void stage(const weft_i_coll *coll, piece p)
 {
-    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, p.turn);
+    char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, p.turn);
     const char *in = coll->ask.in + p.first * coll->ask.item;
     size_t before = p.mine.first * coll->ask.item, end = before + p.mine.count * coll->ask.item;
-    weft_i_coll_put(slot, in, before);
-    weft_i_coll_put(slot + end, in + end, p.count * coll->ask.item - end);
+    weft_i_coll_put(chunk, in, before);
+    weft_i_coll_put(chunk + end, in + end, p.count * coll->ask.item - end);
 }
 
 /* Two ranks: the result goes back in the very lines that the input came in. */
-static bool goes_back(const weft_i_coll *coll, const weft_i_places *places)
+static bool goes_back(const weft_i_coll *coll, const weft_i_locations *locations)
 {
-    return coll->lane->size == 2 && !places->all_in;
+    return coll->lane->size == 2 && !locations->all_in;
 }
 
 /* Where the slice of a result lies that `rank` folds, for others to see. */
-static char *result_of(const weft_i_coll *coll, const weft_i_places *places, int rank, piece p)
+static char *result_of(const weft_i_coll *coll, const weft_i_locations *locations, int rank,
+                       piece p)
 {
     const weft_i_lane *lane = coll->lane;
-    if (!goes_back(coll, places))
+    if (!goes_back(coll, locations))
         return weft_i_lane_result(lane, rank, p.turn);
     weft_i_span slice = weft_i_coll_slice(p.count, 2, rank, coll->ask.item);
-    return weft_i_lane_slot(lane, 1 - rank, p.turn) + slice.first * coll->ask.item;
+    return weft_i_lane_chunk(lane, 1 - rank, p.turn) + slice.first * coll->ask.item;
 }
 
 enum { STEP = 2048 }; /* bytes of lines that are on their way at once */
@@ -257,40 +259,40 @@ static void fold_owning(weft_i_coll *coll, int outputs, size_t count)
     }
 }
 
-/* Folds my slice: into my output if I want it, and into my result slot if others do. */
-static void fold_piece(weft_i_coll *coll, const weft_i_places *places, piece p, bool wanted)
+/* Folds my slice: into my output if I want it, and into my result chunk if others do. */
+static void fold_piece(weft_i_coll *coll, const weft_i_locations *locations, piece p, bool wanted)
 {
     weft_i_lane *lane = coll->lane;
     size_t at = (p.first + p.mine.first) * coll->ask.item;
-    if (places->all_in)
-        aim_at_inputs(coll, places, p.first + p.mine.first);
+    if (locations->all_in)
+        aim_at_inputs(coll, locations, p.first + p.mine.first);
     else
-        aim_at_slots(coll, p.turn, p.mine.first, coll->ask.in + at);
+        aim_at_chunks(coll, p.turn, p.mine.first, coll->ask.in + at);
     int outputs = 0;
     if (wanted)
         lane->targets[outputs++] = coll->ask.out + at;
     if (!wanted || coll->ask.kind != WEFT_I_REDUCE)
-        lane->targets[outputs++] = result_of(coll, places, lane->me, p);
-    if (goes_back(coll, places))
+        lane->targets[outputs++] = result_of(coll, locations, lane->me, p);
+    if (goes_back(coll, locations))
         fold_owning(coll, outputs, p.mine.count);
     else
         weft_i_coll_fold(coll, outputs, p.mine.count);
 }
 
-/* Copies the others' slices of a result from their result slots to my output. */
-static void collect(const weft_i_coll *coll, const weft_i_places *places, piece p)
+/* Copies the others' slices of a result from their result chunks to my output. */
+static void collect(const weft_i_coll *coll, const weft_i_locations *locations, piece p)
 {
     const weft_i_lane *lane = coll->lane;
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
         weft_i_span part = weft_i_coll_slice(p.count, lane->size, rank, coll->ask.item);
         weft_i_coll_put(coll->ask.out + (p.first + part.first) * coll->ask.item,
-                        result_of(coll, places, rank, p), part.count * coll->ask.item);
+                        result_of(coll, locations, rank, p), part.count * coll->ask.item);
     }
 }
 
 typedef struct folding {
-    const weft_i_places *places;
+    const weft_i_locations *locations;
     bool wanted; /* by this rank */
 } folding;
 
@@ -303,13 +305,13 @@ static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
 static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     const folding *f = arg;
-    fold_piece(coll, f->places, piece_at(coll, k), f->wanted);
+    fold_piece(coll, f->locations, piece_at(coll, k), f->wanted);
 }
 
 static void collect_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     const folding *f = arg;
-    collect(coll, f->places, piece_at(coll, k));
+    collect(coll, f->locations, piece_at(coll, k));
 }
 
 /*
@@ -317,15 +319,15 @@ static void collect_piece(weft_i_coll *coll, const void *arg, size_t k)
  * that all can touch need no copy in.  Their outputs may be written only when all have read that
  * piece of the input, because an output may lie in an input.
  */
-static weft_status pipeline(weft_i_coll *coll, const weft_i_places *places, bool wanted)
+static weft_status pipeline(weft_i_coll *coll, const weft_i_locations *locations, bool wanted)
 {
-    folding f = {places, wanted};
+    folding f = {locations, wanted};
     weft_i_pipeline line = {
-        .pieces = weft_i_pipeline_pieces(coll->ask.count, WEFT_I_SLOT / coll->ask.item),
-        .put = places->all_in ? NULL : put_piece,
+        .pieces = weft_i_pipeline_pieces(coll->ask.count, WEFT_I_CHUNK / coll->ask.item),
+        .put = locations->all_in ? NULL : put_piece,
         .take = take_piece,
         .collect = wanted ? collect_piece : NULL,
-        .direct = places->all_in,
+        .direct = locations->all_in,
         .arg = &f};
     return weft_i_pipeline_run(coll, &line);
 }
@@ -334,7 +336,7 @@ static weft_status pipeline(weft_i_coll *coll, const weft_i_places *places, bool
  */
 static void move_in(weft_i_coll *coll)
 {
-    if (coll->lane->peek != WEFT_I_PEEK_THREADS && coll->ask.in != coll->ask.out &&
+    if (coll->lane->cma != WEFT_I_CMA_THREADS && coll->ask.in != coll->ask.out &&
         weft_i_block_lease_of(coll->out_tensor) && !weft_i_block_lease_of(coll->in_tensor)) {
         memcpy(coll->ask.out, coll->ask.in, coll->ask.in_bytes);
         coll->ask.in = coll->ask.out;
@@ -344,63 +346,64 @@ static void move_in(weft_i_coll *coll)
 
 weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 {
-    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
         return fold_shown(coll, 0, coll->ask.count);
     }
-    weft_i_places places;
+    weft_i_locations locations;
     if (coll->ask.in_bytes > coll->shown_up_to)
         move_in(coll);
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.in_bytes / (size_t)coll->lane->size,
+    WEFT_TRY(weft_i_enter_located(coll, &locations, coll->ask.in_bytes / (size_t)coll->lane->size,
                                   WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
-    if (places.all_shown)
+    if (locations.all_shown)
         return fold_shown(coll, 0, coll->ask.count);
-    if (places.all_in && is_one_shot(coll) && !any_in_place(coll))
-        return pull(coll, &places, true);
-    if (places.all_in && places.all_out)
-        return two_shot(coll, &places, false);
-    if (places.peek)
-        return two_shot_copies(coll, &places);
-    if (places.all_in && coll->lane->size == 2 && !any_in_place(coll))
-        return pull(coll, &places, true);
-    return pipeline(coll, &places, true);
+    if (locations.all_in && is_one_shot(coll) && !any_in_place(coll))
+        return pull(coll, &locations, true);
+    if (locations.all_in && locations.all_out)
+        return two_shot(coll, &locations, false);
+    if (locations.cma)
+        return two_shot_copies(coll, &locations);
+    if (locations.all_in && coll->lane->size == 2 && !any_in_place(coll))
+        return pull(coll, &locations, true);
+    return pipeline(coll, &locations, true);
 }
 
 weft_status weft_i_coll_reduce(weft_i_coll *coll)
 {
     bool wanted = coll->lane->me == coll->ask.root;
-    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         WEFT_TRY(weft_i_enter_eager(coll, !wanted, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
         return wanted ? fold_shown(coll, 0, coll->ask.count) : WEFT_OK;
     }
-    weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, 0, wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
+    weft_i_locations locations;
+    WEFT_TRY(
+        weft_i_enter_located(coll, &locations, 0, wanted ? WEFT_I_GIVES_NOTHING : WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
     /* Others touch the root's output if theirs lie there too, or in the memory of all inputs. */
-    weft_i_pairing *common = places.all_out ? places.out : places.in;
-    weft_i_places root = {.in = places.in, .out = common};
-    if (places.all_shown)
+    weft_i_registration *common = locations.all_out ? locations.out : locations.in;
+    weft_i_locations root = {.in = locations.in, .out = common};
+    if (locations.all_shown)
         return wanted ? fold_shown(coll, 0, coll->ask.count) : WEFT_OK;
-    if (places.all_in && weft_i_touch_out(coll, common, coll->ask.root))
+    if (locations.all_in && weft_i_touch_out(coll, common, coll->ask.root))
         return two_shot(coll, &root, true);
-    return pipeline(coll, &places, wanted);
+    return pipeline(coll, &locations, wanted);
 }
 
 /* ---- reduce_scatter ---- */
 
 /* My part straight from everybody's input. */
-static weft_status scatter_direct(weft_i_coll *coll, const weft_i_places *places)
+static weft_status scatter_direct(weft_i_coll *coll, const weft_i_locations *locations)
 {
-    aim_at_inputs(coll, places, (size_t)coll->lane->me * coll->ask.count);
+    aim_at_inputs(coll, locations, (size_t)coll->lane->me * coll->ask.count);
     weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
     return weft_i_coll_sync(coll);
 }
 
-/* Elements of a part that fit a slot beside those of the other parts. */
+/* Elements of a part that fit a chunk beside those of the other parts. */
 static size_t part_piece(const weft_i_coll *coll)
 {
-    return WEFT_I_SLOT / coll->ask.item / (size_t)coll->lane->size;
+    return WEFT_I_CHUNK / coll->ask.item / (size_t)coll->lane->size;
 }
 
 static weft_i_span part_span(const weft_i_coll *coll, size_t k)
@@ -409,15 +412,15 @@ static weft_i_span part_span(const weft_i_coll *coll, size_t k)
     return (weft_i_span){first, weft_i_coll_min(most, coll->ask.count - first)};
 }
 
-/* Copies piece k of every part of the input, but for my own, into my slot. */
+/* Copies piece k of every part of the input, but for my own, into my chunk. */
 static void put_parts(weft_i_coll *coll, const void *arg, size_t k)
 {
     (void)arg;
     weft_i_span span = part_span(coll, k);
-    char *slot = weft_i_lane_slot(coll->lane, coll->lane->me, k);
+    char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, k);
     for (int part = 0; part < coll->lane->size; part++)
         if (part != coll->lane->me)
-            memcpy(slot + (size_t)part * span.count * coll->ask.item,
+            memcpy(chunk + (size_t)part * span.count * coll->ask.item,
                    coll->ask.in + ((size_t)part * coll->ask.count + span.first) * coll->ask.item,
                    span.count * coll->ask.item);
 }
@@ -427,8 +430,8 @@ static void fold_part(weft_i_coll *coll, const void *arg, size_t k)
     (void)arg;
     weft_i_span span = part_span(coll, k);
     size_t me = (size_t)coll->lane->me;
-    aim_at_slots(coll, k, me * span.count,
-                 coll->ask.in + (me * coll->ask.count + span.first) * coll->ask.item);
+    aim_at_chunks(coll, k, me * span.count,
+                  coll->ask.in + (me * coll->ask.count + span.first) * coll->ask.item);
     weft_i_coll_fold_to(coll, coll->ask.out + span.first * coll->ask.item, span.count);
 }
 
@@ -442,16 +445,16 @@ static weft_status scatter_pipeline(weft_i_coll *coll)
 
 weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)
 {
-    if (coll->algorithm != WEFT_I_ALGO_LARGE) {
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
         return fold_shown(coll, (size_t)coll->lane->me * coll->ask.count, coll->ask.count);
     }
-    weft_i_places places;
-    WEFT_TRY(weft_i_enter_located(coll, &places, coll->ask.out_bytes, WEFT_I_GIVES));
+    weft_i_locations locations;
+    WEFT_TRY(weft_i_enter_located(coll, &locations, coll->ask.out_bytes, WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
-    if (places.all_shown)
+    if (locations.all_shown)
         return fold_shown(coll, (size_t)coll->lane->me * coll->ask.count, coll->ask.count);
-    if (places.all_in)
-        return scatter_direct(coll, &places);
-    return places.peek ? scatter_copies(coll, &places) : scatter_pipeline(coll);
+    if (locations.all_in)
+        return scatter_direct(coll, &locations);
+    return locations.cma ? scatter_copies(coll, &locations) : scatter_pipeline(coll);
 }

@@ -23,15 +23,15 @@ static void choose(weft_i_coll *coll)
     coll->algorithm =
         weft_i_choose(coll->ask.kind, coll->group->size, crowded, weft_i_enter_bytes(coll));
     /* The factor travels beside the arrival word, where tiny data would be; lists are packed in
-     * the stage. */
-    if (coll->algorithm == WEFT_I_ALGO_TINY &&
+     * the bounce buffer. */
+    if (coll->algorithm == WEFT_I_ALGO_INLINE &&
         (coll->ask.reduction == WEFT_PREMUL_SUM || coll->list))
-        coll->algorithm = WEFT_I_ALGO_STAGED;
-    if (coll->algorithm == WEFT_I_ALGO_LARGE) {
-        coll->single_from = weft_i_choose_single(coll->ask.kind, coll->group->size, crowded);
-        coll->shown_up_to = weft_i_choose_shown(coll->ask.kind, coll->group->size, crowded);
+        coll->algorithm = WEFT_I_ALGO_EAGER;
+    if (coll->algorithm == WEFT_I_ALGO_RENDEZVOUS) {
+        coll->cma_from = weft_i_choose_cma(coll->ask.kind, coll->group->size, crowded);
+        coll->shown_up_to = weft_i_choose_eager(coll->ask.kind, coll->group->size, crowded);
     }
-    coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ coll->single_from << 2);
+    coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ coll->cma_from << 2);
 }
 
 static weft_status run_on_lane(weft_i_coll *coll)
@@ -46,7 +46,7 @@ static weft_status run_on_lane(weft_i_coll *coll)
         WEFT_TRY(weft_i_lane_make_room(coll->lane, &coll->call, coll->ask.limit_ms));
     }
     choose(coll);
-    if (coll->algorithm != WEFT_I_ALGO_TINY)
+    if (coll->algorithm != WEFT_I_ALGO_INLINE)
         weft_i_enter_note(coll, weft_i_enter_way(coll));
     return runners[coll->ask.kind](coll);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The multicast all_gather, and the low-contention collectives.  These are the pull algorithms of
- * gather.c and reduce.c: from symmetric inputs in place, else through the stage, which is the
- * group's own scratch memory; so nothing they use is shared with work in the user's workspace.
+ * gather.c and reduce.c: from symmetric inputs in place, else through the bounce buffer, which is
+ * the group's own scratch memory; so nothing they use is shared with work in the user's workspace.
  */
 #include "weft/symm_coll.h"
 
 #include "base/status.h"
 #include "coll/enter.h"
-#include "coll/fill.h"
+#include "coll/request.h"
 #include "coll/symm_reach.h"
 #include "coll/work.h"
 
@@ -40,17 +40,17 @@ weft_status weft_symm_multimem_all_gather_out(weft_tensor *out, weft_tensor *x, 
 {
     weft_i_coll coll;
     char expected[WEFT_I_SHAPE_TEXT], given[WEFT_I_SHAPE_TEXT];
-    WEFT_TRY(weft_i_fill_begin(&coll, WEFT_I_MULTIMEM_ALL_GATHER, group));
-    WEFT_TRY(weft_i_fill_input(&coll, x));
-    WEFT_TRY(weft_i_fill_output(&coll, out));
+    WEFT_TRY(weft_i_request_begin(&coll, WEFT_I_MULTIMEM_ALL_GATHER, group));
+    WEFT_TRY(weft_i_request_input(&coll, x));
+    WEFT_TRY(weft_i_request_output(&coll, out));
     WEFT_TRY(weft_i_reach_check(coll.ask.op, "output", out));
     weft_shape shape = gathered(x, group);
     if (!weft_i_shape_equal(shape, weft_i_tensor_shape(out)))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: expected out shape %s, not %s", coll.ask.op,
                            weft_i_shape_text(shape, expected),
                            weft_i_shape_text(weft_i_tensor_shape(out), given));
-    WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, (size_t)group->rank * coll.ask.in_bytes));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
+    WEFT_TRY(weft_i_request_check_overlap(&coll, 0, (size_t)group->rank * coll.ask.in_bytes));
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, out);
 }
 
@@ -79,7 +79,7 @@ static weft_tensor *post(weft_i_coll *coll, weft_status filled, weft_tensor *out
         weft_release(out);
         return NULL;
     }
-    *work = filled < 0 ? NULL : weft_i_work_post(coll);
+    *work = filled < 0 ? NULL : weft_i_work_enqueue(coll);
     if (*work)
         return out;
     weft_release(out);
@@ -89,11 +89,11 @@ static weft_tensor *post(weft_i_coll *coll, weft_status filled, weft_tensor *out
 static weft_status fill_gather(weft_i_coll *coll, weft_tensor **out, weft_tensor *x,
                                weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_LOW_CONTENTION_ALL_GATHER, group));
-    WEFT_TRY(weft_i_fill_input(coll, x));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_LOW_CONTENTION_ALL_GATHER, group));
+    WEFT_TRY(weft_i_request_input(coll, x));
     *out = weft_empty(x->dtype, WEFT_CPU, gathered(x, group));
-    WEFT_TRY(weft_i_fill_output(coll, *out));
-    WEFT_TRY(weft_i_fill_seal(coll, coll->ask.in_bytes));
+    WEFT_TRY(weft_i_request_output(coll, *out));
+    WEFT_TRY(weft_i_request_accept(coll, coll->ask.in_bytes));
     return settle(coll, x);
 }
 
@@ -109,18 +109,18 @@ weft_tensor *weft_symm_low_contention_all_gather(weft_tensor *x, weft_group *gro
 static weft_status fill_scatter(weft_i_coll *coll, weft_tensor **out, weft_tensor *x,
                                 weft_reduction op, weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, WEFT_I_LOW_CONTENTION_REDUCE_SCATTER, group));
-    WEFT_TRY(weft_i_fill_input(coll, x));
+    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_LOW_CONTENTION_REDUCE_SCATTER, group));
+    WEFT_TRY(weft_i_request_input(coll, x));
     weft_shape shape = weft_i_tensor_shape(x);
     if (!shape.ndim || shape.dim[0] % group->size)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: dim 0, of %lld, must be divisible by the %d ranks", coll->ask.op,
                            shape.ndim ? (long long)shape.dim[0] : 1, group->size);
     shape.dim[0] /= group->size;
-    WEFT_TRY(weft_i_fill_reduction(coll, op));
+    WEFT_TRY(weft_i_request_reduction(coll, op));
     *out = weft_empty(x->dtype, WEFT_CPU, shape);
-    WEFT_TRY(weft_i_fill_output(coll, *out));
-    WEFT_TRY(weft_i_fill_seal(coll, coll->ask.out_bytes));
+    WEFT_TRY(weft_i_request_output(coll, *out));
+    WEFT_TRY(weft_i_request_accept(coll, coll->ask.out_bytes));
     return settle(coll, x);
 }
 

@@ -3,7 +3,7 @@
 #include "weft/symm_coll.h"
 
 #include "base/status.h"
-#include "symm/pairing.h"
+#include "symm/registration.h"
 
 #include <string.h>
 
@@ -54,7 +54,7 @@ static weft_status find(const char *op, const weft_symm *mem, int peer, const we
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: %zu elements of %s at offset %lld: that exceeds the %zu there are",
                            op, count, weft_dtype_name(x->dtype), (long long)offset, room);
-    *there = mem->pairing->blocks[peer]->base + mem->offset + (size_t)offset * item;
+    *there = mem->registration->blocks[peer]->base + mem->offset + (size_t)offset * item;
     *bytes = count * item;
     return WEFT_OK;
 }
@@ -94,9 +94,9 @@ weft_status weft_symm_put_with_signal(weft_symm *mem, int peer, weft_tensor *fro
                                       int channel, int64_t timeout_ms)
 {
     WEFT_TRY(check_handle("put_with_signal", mem, peer));
-    if (channel < 0 || channel >= mem->pairing->pads.channels)
+    if (channel < 0 || channel >= mem->registration->pads.channels)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "put_with_signal: channel %d must be in [0, %d)",
-                           channel, mem->pairing->pads.channels);
+                           channel, mem->registration->pads.channels);
     WEFT_TRY(weft_symm_put(mem, peer, from, offset));
     return weft_symm_put_signal(mem, peer, channel, timeout_ms);
 }

@@ -3,7 +3,7 @@
 #include "coll/symm_reach.h"
 
 #include "base/status.h"
-#include "coll/fill.h"
+#include "coll/request.h"
 #include "coll/work.h"
 
 weft_status weft_i_reach_check(const char *op, const char *which, const weft_tensor *x)
@@ -22,10 +22,11 @@ weft_status weft_i_reach_check(const char *op, const char *which, const weft_ten
 static weft_status meet(const weft_i_coll *coll, weft_tensor *x)
 {
     weft_i_coll first;
-    WEFT_TRY(weft_i_fill_begin(&first, WEFT_I_FIRST_USE, coll->group));
+    WEFT_TRY(weft_i_request_begin(&first, WEFT_I_FIRST_USE, coll->group));
     first.ask.dtype = x->dtype;
     first.ask.root = (int)coll->ask.kind;
-    WEFT_TRY(weft_i_fill_seal(&first, (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype)));
+    WEFT_TRY(
+        weft_i_request_accept(&first, (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype)));
     first.digest = weft_i_digest(first.digest, coll->digest);
     WEFT_TRY(weft_i_work_now(&first));
     weft_symm *mem = weft_symm_rendezvous(x, coll->group);
@@ -39,21 +40,21 @@ weft_status weft_i_reach_open(weft_i_coll *coll, weft_tensor *x, weft_i_reach *o
 {
     const weft_i_lease *lease = weft_i_block_lease_of(x);
     WEFT_TRY(weft_i_storage_ready(x->storage, true)); /* others may write it */
-    out->pairing = weft_i_pairing_of(lease->block, coll->group);
-    if (!out->pairing) {
+    out->registration = weft_i_registration_of(lease->block, coll->group);
+    if (!out->registration) {
         WEFT_TRY(meet(coll, x));
-        out->pairing = weft_i_pairing_of(lease->block, coll->group);
+        out->registration = weft_i_registration_of(lease->block, coll->group);
     }
     out->offset = (size_t)(weft_i_tensor_data(x) - lease->block->segment->base);
-    coll->digest = weft_i_digest(coll->digest, out->pairing->serial);
+    coll->digest = weft_i_digest(coll->digest, out->registration->serial);
     coll->digest = weft_i_digest(coll->digest, out->offset);
     return WEFT_OK;
 }
 
 void weft_i_reach_close(weft_i_reach *reach)
 {
-    weft_i_pairing_drop(reach->pairing);
-    reach->pairing = NULL;
+    weft_i_registration_drop(reach->registration);
+    reach->registration = NULL;
 }
 
 weft_status weft_i_reach_run(weft_i_coll *coll, weft_tensor *x)

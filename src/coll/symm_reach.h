@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reaches: where the counterparts of a symmetric operand lie on all ranks.  The pairing and the
- * offset in it are part of the call's digest, so that after the entry everybody's counterpart is
- * known to be at the same place.
+ * Reaches: where the counterparts of a symmetric operand lie on all ranks.  The registration and
+ * the offset in it are part of the call's digest, so that after the entry everybody's counterpart
+ * is known to be at the same place.
  */
 #ifndef WEFT_COLL_SYMM_REACH_H
 #define WEFT_COLL_SYMM_REACH_H
 
-#include "coll/call.h"
+#include "coll/coll.h"
 
 /* WEFT_ERR_TYPE unless the operand is symmetric memory. */
 weft_status weft_i_reach_check(const char *op, const char *which, const weft_tensor *x);
@@ -25,7 +25,7 @@ weft_status weft_i_reach_run(weft_i_coll *coll, weft_tensor *x);
 /* Byte `at` of the counterpart of `rank`. */
 static inline char *weft_i_reach_of(const weft_i_reach *reach, int rank, size_t at)
 {
-    return reach->pairing->blocks[rank]->base + reach->offset + at;
+    return reach->registration->blocks[rank]->base + reach->offset + at;
 }
 
 /* Points lane->sources at byte `at` of everybody's counterpart. */

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "coll/enter.h"
-#include "coll/fill.h"
+#include "coll/request.h"
 #include "coll/symm_reach.h"
 
 /* ---- algorithms ---- */
@@ -97,8 +97,8 @@ static weft_status check_apart(const weft_i_coll *coll)
 static weft_status begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *x,
                          weft_group *group)
 {
-    WEFT_TRY(weft_i_fill_begin(coll, kind, group));
-    WEFT_TRY(weft_i_fill_input(coll, x));
+    WEFT_TRY(weft_i_request_begin(coll, kind, group));
+    WEFT_TRY(weft_i_request_input(coll, x));
     return weft_i_reach_check(coll->ask.op, "input", x);
 }
 
@@ -109,23 +109,23 @@ static weft_status one_shot(weft_i_coll_kind kind, weft_tensor *out, weft_tensor
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, kind, x, group));
     if (kind == WEFT_I_MULTIMEM_ONE_SHOT_REDUCE) {
-        WEFT_TRY(weft_i_fill_check_root(coll.ask.op, group, root));
+        WEFT_TRY(weft_i_request_check_root(coll.ask.op, group, root));
         coll.ask.root = root;
     }
     if (root < 0 || root == group->rank) {
-        WEFT_TRY(weft_i_fill_output(&coll, out));
+        WEFT_TRY(weft_i_request_output(&coll, out));
         WEFT_TRY(check_shape(coll.ask.op, out, weft_i_tensor_shape(x)));
-        WEFT_TRY(root < 0 ? check_apart(&coll) : weft_i_fill_check_overlap(&coll, 0, 0));
+        WEFT_TRY(root < 0 ? check_apart(&coll) : weft_i_request_check_overlap(&coll, 0, 0));
     }
-    WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
+    WEFT_TRY(weft_i_request_reduction(&coll, op));
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, x);
 }
 
 static weft_status check_buffer(weft_i_coll *coll, weft_tensor *buffer)
 {
     const char *op = coll->ask.op;
-    WEFT_TRY(weft_i_fill_check_operand(op, "symmetric buffer", buffer));
+    WEFT_TRY(weft_i_request_check_operand(op, "symmetric buffer", buffer));
     WEFT_TRY(weft_i_reach_check(op, "buffer", buffer));
     if (buffer->dtype != coll->ask.dtype)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the buffer is %s, the local input %s", op,
@@ -149,15 +149,15 @@ weft_status weft_symm_one_shot_all_reduce_copy_out(weft_tensor *out, weft_tensor
                                                    weft_group *group)
 {
     weft_i_coll coll;
-    WEFT_TRY(weft_i_fill_begin(&coll, WEFT_I_ONE_SHOT_ALL_REDUCE_COPY, group));
-    WEFT_TRY(weft_i_fill_input(&coll, local));
-    WEFT_TRY(weft_i_fill_output(&coll, out));
+    WEFT_TRY(weft_i_request_begin(&coll, WEFT_I_ONE_SHOT_ALL_REDUCE_COPY, group));
+    WEFT_TRY(weft_i_request_input(&coll, local));
+    WEFT_TRY(weft_i_request_output(&coll, out));
     WEFT_TRY(check_shape(coll.ask.op, out, weft_i_tensor_shape(local)));
-    WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, 0));
+    WEFT_TRY(weft_i_request_check_overlap(&coll, 0, 0));
     WEFT_TRY(check_buffer(&coll, buffer));
     WEFT_TRY(check_apart(&coll));
-    WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
+    WEFT_TRY(weft_i_request_reduction(&coll, op));
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, buffer);
 }
 
@@ -167,9 +167,9 @@ static weft_status two_shot(weft_i_coll_kind kind, weft_tensor *x, weft_reductio
 {
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, kind, x, group));
-    WEFT_TRY(weft_i_fill_output(&coll, x));
-    WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
+    WEFT_TRY(weft_i_request_output(&coll, x));
+    WEFT_TRY(weft_i_request_reduction(&coll, op));
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, x);
 }
 
@@ -178,11 +178,11 @@ weft_status weft_symm_two_shot_all_reduce_out(weft_tensor *out, weft_tensor *x, 
 {
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, WEFT_I_TWO_SHOT_ALL_REDUCE_OUT, x, group));
-    WEFT_TRY(weft_i_fill_output(&coll, out));
+    WEFT_TRY(weft_i_request_output(&coll, out));
     WEFT_TRY(check_shape(coll.ask.op, out, weft_i_tensor_shape(x)));
-    WEFT_TRY(weft_i_fill_check_overlap(&coll, 0, 0));
-    WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.in_bytes));
+    WEFT_TRY(weft_i_request_check_overlap(&coll, 0, 0));
+    WEFT_TRY(weft_i_request_reduction(&coll, op));
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, x);
 }
 
@@ -220,11 +220,13 @@ static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor
                            "%s: a tensor without dimensions has no last one to split",
                            coll->ask.op);
     WEFT_TRY(check_parts(coll, x, split_last_dim));
-    WEFT_TRY(weft_i_fill_output(coll, out));
+    WEFT_TRY(weft_i_request_output(coll, out));
     if (!split_last_dim) {
         coll->ask.row = coll->ask.in_bytes;
-        WEFT_TRY(weft_i_fill_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
-        return weft_i_fill_check_overlap(coll, (size_t)coll->group->rank * coll->ask.out_bytes, 0);
+        WEFT_TRY(
+            weft_i_request_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
+        return weft_i_request_check_overlap(coll, (size_t)coll->group->rank * coll->ask.out_bytes,
+                                            0);
     }
     weft_shape shape = weft_i_tensor_shape(x);
     coll->ask.row = (size_t)shape.dim[x->ndim - 1] * weft_dtype_size(x->dtype);
@@ -240,8 +242,8 @@ weft_status weft_symm_reduce_scatter_out(weft_tensor *out, weft_tensor *x, bool 
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, WEFT_I_REDUCE_SCATTER_OUT, x, group));
     WEFT_TRY(fill_scatter(&coll, out, x, split_last_dim));
-    WEFT_TRY(weft_i_fill_reduction(&coll, op));
-    WEFT_TRY(weft_i_fill_seal(&coll, coll.ask.out_bytes));
+    WEFT_TRY(weft_i_request_reduction(&coll, op));
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.out_bytes));
     coll.digest = weft_i_digest(coll.digest, coll.ask.row);
     return weft_i_reach_run(&coll, x);
 }

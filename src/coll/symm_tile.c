@@ -8,7 +8,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "coll/enter.h"
-#include "coll/fill.h"
+#include "coll/request.h"
 #include "coll/symm_reach.h"
 #include "coll/work.h"
 
@@ -123,7 +123,7 @@ static weft_status check_one(weft_i_coll *coll, weft_tensor *out, weft_tensor *c
 {
     const char *op = coll->ask.op;
     WEFT_TRY(check_in(coll, in[i], in[0]));
-    WEFT_TRY(weft_i_fill_check_root(op, coll->group, roots[i]));
+    WEFT_TRY(weft_i_request_check_root(op, coll->group, roots[i]));
     for (int before = 0; before < i; before++)
         if (roots[before] == roots[i])
             return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d is the root of tiles %d and %d",
@@ -148,13 +148,13 @@ static weft_status fill(weft_i_coll *coll, tiles *plan, weft_tensor *out, weft_t
                                coll->ask.op, i);
     coll->ask.dtype = count ? in[0]->dtype : WEFT_U8;
     coll->ask.root = count == 1 ? roots[0] : 0;
-    WEFT_TRY(weft_i_fill_reduction(coll, op));
+    WEFT_TRY(weft_i_request_reduction(coll, op));
     if (*mine >= 0) {
         coll->ask.out = weft_i_tensor_data(out);
         plan->out = layout_of(out);
     }
     size_t item = weft_dtype_size(coll->ask.dtype);
-    return weft_i_fill_seal(coll, count ? (size_t)weft_i_tensor_numel(in[0]) * item : 0);
+    return weft_i_request_accept(coll, count ? (size_t)weft_i_tensor_numel(in[0]) * item : 0);
 }
 
 /* Opens all reaches and adds what the ranks must agree on besides. */
@@ -181,7 +181,7 @@ static weft_status reduce(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *
     weft_i_coll coll;
     tiles plan = {0};
     int mine;
-    WEFT_TRY(weft_i_fill_begin(&coll, kind, group));
+    WEFT_TRY(weft_i_request_begin(&coll, kind, group));
     WEFT_TRY(fill(&coll, &plan, out, in, roots, count, op, &mine));
     tile one = {0}, *all = count > 1 ? WEFT_OS->alloc((size_t)count * sizeof *all) : &one;
     if (!all)

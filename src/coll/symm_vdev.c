@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "coll/enter.h"
-#include "coll/fill.h"
+#include "coll/request.h"
 #include "coll/symm_reach.h"
 #include "coll/work.h"
 
@@ -170,7 +170,7 @@ static int64_t rows_in(const weft_tensor *x)
 static weft_status check_table(const weft_i_coll *coll, const char *which, const weft_tensor *table,
                                int parts, int64_t entries)
 {
-    WEFT_TRY(weft_i_fill_check_operand(coll->ask.op, which, table));
+    WEFT_TRY(weft_i_request_check_operand(coll->ask.op, which, table));
     char text[WEFT_I_SHAPE_TEXT];
     if (table->dtype != WEFT_I64)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the %s must be i64, not %s", coll->ask.op, which,
@@ -204,8 +204,8 @@ static weft_status fill(weft_i_coll *coll, exchange *ex, weft_tensor *out, weft_
     const char *op = coll->ask.op;
     bool plain = coll->ask.kind == WEFT_I_ALL_TO_ALL_VDEV;
     ex->by_expert = coll->ask.kind == WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET;
-    WEFT_TRY(weft_i_fill_input(coll, in));
-    WEFT_TRY(weft_i_fill_output(coll, out));
+    WEFT_TRY(weft_i_request_input(coll, in));
+    WEFT_TRY(weft_i_request_output(coll, out));
     WEFT_TRY(weft_i_reach_check(op, "input", in));
     WEFT_TRY(check_table(coll, "table of splits", splits, ex->by_expert ? 2 : 1,
                          plain ? coll->group->size : 0));
@@ -215,15 +215,15 @@ static weft_status fill(weft_i_coll *coll, exchange *ex, weft_tensor *out, weft_
     weft_tensor *read[] = {in, splits}, *write[] = {out, table};
     WEFT_TRY(check_apart(op, read, write));
     ex->experts = (int)(entries / coll->group->size);
-    ex->row = weft_i_fill_row_bytes(in);
-    if (ex->row != weft_i_fill_row_bytes(out))
+    ex->row = weft_i_request_row_bytes(in);
+    if (ex->row != weft_i_request_row_bytes(out))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: a row of the input has %zu bytes, one of the output %zu", op,
-                           ex->row, weft_i_fill_row_bytes(out));
+                           ex->row, weft_i_request_row_bytes(out));
     ex->table = (int64_t *)(void *)weft_i_tensor_data(table);
     ex->in_rows = rows_in(in);
     ex->out_rows = rows_in(out);
-    WEFT_TRY(weft_i_fill_seal(coll, ex->row)); /* rows may differ between ranks */
+    WEFT_TRY(weft_i_request_accept(coll, ex->row)); /* rows may differ between ranks */
     coll->digest =
         weft_i_digest(weft_i_digest(coll->digest, (uint64_t)entries), (uint64_t)ex->align);
     return WEFT_OK;
@@ -234,7 +234,7 @@ static weft_status run(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *tab
 {
     weft_i_coll coll;
     exchange ex = {.align = align};
-    WEFT_TRY(weft_i_fill_begin(&coll, kind, group));
+    WEFT_TRY(weft_i_request_begin(&coll, kind, group));
     WEFT_TRY(fill(&coll, &ex, out, table, in, splits));
     weft_status status = weft_i_reach_open(&coll, in, &ex.reach[0]);
     if (status == WEFT_OK)

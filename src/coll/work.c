@@ -3,7 +3,7 @@
  * Posted work.  A lane has one queue; its works run one after the other, in the order they were
  * posted, by whoever comes first: a thread that waits for one of them, or the queue's helper
  * thread.  Small work is left to the waiter, because waking a thread costs more than it.  Sends and
- * receives are letters and move whenever anybody pushes (pair.c); the helper does when nobody else
+ * receives are requests and move whenever anybody pushes (p2p.c); the helper does when nobody else
  * does.
  */
 #include "coll/work.h"
@@ -21,7 +21,7 @@ enum {
     NAPS = 100,           /* without work: then the helper dozes until it is woken */
     DOZE_NS = 1000 * 1000 * 1000,
     VERDICT_MS = 40, /* longer than an operation's limit, so that its own verdict comes first */
-    MIND_NS = 20 * 1000 * 1000 /* between looks at whether letters can still arrive */
+    MIND_NS = 20 * 1000 * 1000 /* between looks at whether requests can still arrive */
 };
 
 struct weft_i_queue {
@@ -44,9 +44,9 @@ static void wake_helper(weft_i_queue *queue)
 {
     atomic_fetch_add_explicit(&queue->alarm, 1, memory_order_release);
     WEFT_OS->futex_wake(&queue->alarm, 1);
-    /* It may sleep for letters.  Pairs with the fence of a sleeper in base/wait.c. */
+    /* It may sleep for requests.  Pairs with the fence of a sleeper in base/wait.c. */
     atomic_thread_fence(memory_order_seq_cst);
-    weft_i_wait_ring(&weft_i_lane_head_of(queue->lane, queue->lane->me)->letter_bell);
+    weft_i_wait_ring(&weft_i_lane_head_of(queue->lane, queue->lane->me)->p2p_bell);
 }
 
 /* ---- running ---- */
@@ -71,16 +71,17 @@ static void stand_aside(weft_i_queue *queue, bool aside)
     atomic_store_explicit(&queue->lane->aside, aside && queue->crowded, memory_order_relaxed);
 }
 
-/* What ran needs its operands no more; where it has a sequel, they may be what holds the work. */
+/* What ran needs its operands no more; where it has a completion, they may be what holds the work.
+ */
 static void let_go(weft_work *work)
 {
     weft_i_object_drop(work->coll.in_tensor);
     weft_i_object_drop(work->coll.out_tensor);
     weft_i_object_drop(work->coll.list);
-    weft_i_object_drop(work->sequel);
+    weft_i_object_drop(work->completion);
     work->coll.in_tensor = work->coll.out_tensor = NULL;
     work->coll.list = NULL;
-    work->sequel = NULL;
+    work->completion = NULL;
 }
 
 /*
@@ -92,7 +93,7 @@ static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
 {
     if (status < 0)
         keep_message(work);
-    if (work->sequel)
+    if (work->completion)
         let_go(work);
     pthread_mutex_lock(&queue->lock);
     queue->first = work->next;
@@ -134,8 +135,8 @@ static bool run_first(weft_i_queue *queue)
     weft_status status = weft_i_coll_run(&coll);
     work->sequence = status < 0 ? next : queue->lane->epoch;
     work->number = coll.number;
-    if (work->sequel)
-        status = work->sequel->follow(work->sequel, status);
+    if (work->completion)
+        status = work->completion->follow(work->completion, status);
     if (!finish(queue, work, status))
         weft_i_object_drop(work);
     return true;
@@ -143,34 +144,34 @@ static bool run_first(weft_i_queue *queue)
 
 /* ---- the helper ---- */
 
-typedef struct errand {
+typedef struct task {
     weft_i_queue *queue;
     uint32_t seen; /* of the alarm */
-} errand;
+} task;
 
 static bool called_or_delivered(void *arg)
 {
-    const errand *on = arg;
+    const task *on = arg;
     return atomic_load_explicit(&on->queue->alarm, memory_order_acquire) != on->seen ||
-           !weft_i_mail_push(on->queue->lane);
+           !weft_i_p2p_push(on->queue->lane);
 }
 
-/* Moves letters for a while; false if there are none that nobody else moves. */
-static bool mind_letters(weft_i_queue *queue, uint32_t seen)
+/* Moves requests for a while; false if there are none that nobody else moves. */
+static bool mind_requests(weft_i_queue *queue, uint32_t seen)
 {
     weft_i_lane *lane = queue->lane;
-    bool alone = weft_i_mail_is_left_alone(lane);
+    bool alone = weft_i_p2p_is_left_alone(lane);
     if (alone) {
-        errand on = {queue, seen};
+        task on = {queue, seen};
         weft_i_wait wait = {.ready = called_or_delivered,
                             .arg = &on,
-                            .bell = &weft_i_lane_head_of(lane, lane->me)->letter_bell,
+                            .bell = &weft_i_lane_head_of(lane, lane->me)->p2p_bell,
                             .deadline = WEFT_OS->clock_ns() + MIND_NS,
                             .mode = WEFT_I_WAIT_SLEEP};
         weft_i_wait_for(&wait);
-        weft_i_mail_sort_out(lane);
+        weft_i_p2p_sort_out(lane);
     }
-    weft_i_mail_sweep(lane); /* perhaps the queue is gone now */
+    weft_i_p2p_sweep(lane); /* perhaps the queue is gone now */
     return alone;
 }
 
@@ -192,7 +193,7 @@ static void *help(void *arg)
         for (; run_first(queue); idle = 0)
             if (!helping)
                 return NULL; /* the last work took the group, and the queue, with it */
-        bool busy = mind_letters(queue, seen);
+        bool busy = mind_requests(queue, seen);
         if (!helping)
             return NULL;
         if (!busy)
@@ -268,13 +269,13 @@ static void destroy(weft_i_object *object)
         pthread_mutex_lock(work->lock);
         pthread_mutex_unlock(work->lock);
     } else if (work->bundle.count && work->coll.lane) {
-        weft_i_mail_lock(work->coll.lane);
-        weft_i_mail_unlock(work->coll.lane);
+        weft_i_p2p_lock(work->coll.lane);
+        weft_i_p2p_unlock(work->coll.lane);
     }
     let_go(work);
     for (int i = 0; i < work->bundle.count; i++) {
-        weft_i_object_drop(work->letters[i].tensor);
-        WEFT_OS->free(work->letters[i].message);
+        weft_i_object_drop(work->requests[i].tensor);
+        WEFT_OS->free(work->requests[i].message);
     }
     WEFT_OS->free(work->splits);
     WEFT_OS->free(work->message);
@@ -298,7 +299,7 @@ static bool copy_splits(weft_work *work)
     return true;
 }
 
-static weft_work *new_work(const weft_i_coll *coll, weft_i_sequel *sequel)
+static weft_work *new_work(const weft_i_coll *coll, weft_i_completion *completion)
 {
     weft_work *work = weft_i_object_new(WEFT_I_WORK, sizeof *work, destroy);
     if (!work)
@@ -309,7 +310,7 @@ static weft_work *new_work(const weft_i_coll *coll, weft_i_sequel *sequel)
     weft_i_object_hold(coll->in_tensor);
     weft_i_object_hold(coll->out_tensor);
     weft_i_object_hold(coll->list);
-    work->sequel = weft_i_object_hold(sequel);
+    work->completion = weft_i_object_hold(completion);
     atomic_init(&work->status, WEFT_IN_PROGRESS);
     if (copy_splits(work))
         return work;
@@ -359,19 +360,19 @@ static weft_status hand_over(weft_work *work)
 static void run_carried(weft_work *work)
 {
     weft_status status = weft_i_coll_run(&work->coll);
-    if (work->sequel)
-        status = work->sequel->follow(work->sequel, status);
+    if (work->completion)
+        status = work->completion->follow(work->completion, status);
     if (status < 0)
         keep_message(work);
-    if (work->sequel)
+    if (work->completion)
         let_go(work);
     /* Pairs with the acquire in `done`. */
     atomic_store_explicit(&work->status, status, memory_order_release);
 }
 
-weft_work *weft_i_work_post(const weft_i_coll *coll)
+weft_work *weft_i_work_enqueue(const weft_i_coll *coll)
 {
-    return weft_i_work_post_then(coll, NULL);
+    return weft_i_work_enqueue_then(coll, NULL);
 }
 
 /* An accepted call counts once; the agreement before a first use is no call of the user's. */
@@ -380,9 +381,9 @@ static void count(const weft_i_coll *coll)
     coll->group->sequence += coll->ask.kind != WEFT_I_FIRST_USE;
 }
 
-static weft_work *post(const weft_i_coll *coll, weft_i_sequel *sequel)
+static weft_work *post(const weft_i_coll *coll, weft_i_completion *completion)
 {
-    weft_work *work = new_work(coll, sequel);
+    weft_work *work = new_work(coll, completion);
     if (work && weft_i_carrier_of(coll->group)) {
         run_carried(work);
         return work;
@@ -393,55 +394,55 @@ static weft_work *post(const weft_i_coll *coll, weft_i_sequel *sequel)
     return NULL;
 }
 
-weft_work *weft_i_work_post_then(const weft_i_coll *coll, weft_i_sequel *sequel)
+weft_work *weft_i_work_enqueue_then(const weft_i_coll *coll, weft_i_completion *completion)
 {
     count(coll);
-    return post(coll, sequel);
+    return post(coll, completion);
 }
 
-weft_work *weft_i_work_new_mail(weft_group *group, int count)
+weft_work *weft_i_work_new_p2p(weft_group *group, int count)
 {
-    size_t bytes = sizeof(weft_work) + (size_t)count * sizeof(weft_i_letter);
+    size_t bytes = sizeof(weft_work) + (size_t)count * sizeof(weft_i_p2p_request);
     weft_work *work = weft_i_object_new(WEFT_I_WORK, bytes, destroy);
     if (!work)
         return NULL;
     work->coll.group = weft_i_object_hold(group);
-    work->bundle = (weft_i_bundle){&work->object, count, 0, work->letters, NULL};
+    work->bundle = (weft_i_bundle){&work->object, count, 0, work->requests, NULL};
     return work;
 }
 
-void weft_i_work_set_letter(weft_work *work, int index, const weft_i_letter *letter)
+void weft_i_work_set_request(weft_work *work, int index, const weft_i_p2p_request *request)
 {
-    work->letters[index] = *letter;
-    weft_i_object_hold(letter->tensor);
+    work->requests[index] = *request;
+    weft_i_object_hold(request->tensor);
 }
 
-static weft_status hand_over_mail(weft_work *work)
+static weft_status hand_over_p2p(weft_work *work)
 {
     weft_i_queue *queue = NULL;
     weft_i_lane *lane = NULL;
     weft_group *group = work->coll.group;
-    weft_i_call call = {group, weft_i_coll_name(work->letters->kind), -1};
+    weft_i_label call = {group, weft_i_coll_name(work->requests->kind), -1};
     WEFT_TRY(weft_i_lane_of(group, &lane));
     WEFT_TRY(queue_of(lane, group->world, &queue));
     WEFT_TRY(weft_i_group_check_revoked(&call));
     for (int i = 0; i < work->bundle.count; i++)
-        work->letters[i].lane = lane;
+        work->requests[i].lane = lane;
     work->coll.lane = lane;
-    weft_i_bundle_post(&work->bundle);
+    weft_i_bundle_enqueue(&work->bundle);
     if (weft_i_bundle_status(&work->bundle) == WEFT_IN_PROGRESS && is_dozing(queue))
         wake_helper(queue);
     return WEFT_OK;
 }
 
-weft_work *weft_i_work_post_mail(weft_work *work)
+weft_work *weft_i_work_enqueue_p2p(weft_work *work)
 {
     if (weft_i_carrier_of(work->coll.group)) {
         for (int i = 0; i < work->bundle.count; i++)
-            weft_i_letter_carry(&work->letters[i]);
+            weft_i_p2p_request_carry(&work->requests[i]);
         return work;
     }
-    if (hand_over_mail(work) == WEFT_OK)
+    if (hand_over_p2p(work) == WEFT_OK)
         return work;
     weft_release(work);
     return NULL;
@@ -567,8 +568,8 @@ weft_status weft_work_test(weft_work *work)
         return weft_last_status() < 0 ? weft_last_status()
                                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "the work is NULL");
     if (work->bundle.count && work->coll.lane) {
-        weft_i_mail_push(work->coll.lane);
-        weft_i_mail_sweep(work->coll.lane);
+        weft_i_p2p_push(work->coll.lane);
+        weft_i_p2p_sweep(work->coll.lane);
     } else if (!work->bundle.count && !done(work)) {
         wake_helper(work->coll.lane->queue);
     }
@@ -591,8 +592,8 @@ const char *weft_work_error(const weft_work *work)
 {
     if (!work || weft_work_status(work) >= 0)
         return "";
-    const weft_i_letter *letter = weft_i_bundle_failed(&work->bundle);
-    const char *message = letter ? letter->message : work->message;
+    const weft_i_p2p_request *request = weft_i_bundle_failed(&work->bundle);
+    const char *message = request ? request->message : work->message;
     return message ? message : weft_strerror(weft_work_status(work));
 }
 
@@ -610,19 +611,19 @@ char *weft_work_describe(const weft_work *work, char *out, size_t bytes)
         snprintf(out, bytes, "no work");
         return out;
     }
-    char what[WEFT_I_CARD_TEXT], peer[32] = "";
-    weft_i_coll coll = work->bundle.count ? weft_i_letter_call(work->letters) : work->coll;
+    char what[WEFT_I_SIGNATURE_TEXT], peer[32] = "";
+    weft_i_coll coll = work->bundle.count ? weft_i_p2p_as_coll(work->requests) : work->coll;
     coll.reach = NULL; /* the caller's, and perhaps gone */
-    weft_i_card card;
-    weft_i_coll_put_card(&card, &coll);
+    weft_i_signature signature;
+    weft_i_coll_put_signature(&signature, &coll);
     weft_status status = weft_work_status(work);
     if (work->bundle.count && coll.ask.root == WEFT_ANY)
         snprintf(peer, sizeof peer, " from any rank");
     else if (work->bundle.count)
         snprintf(peer, sizeof peer, " %s rank %d", coll.ask.kind == WEFT_I_SEND ? "to" : "from",
                  coll.ask.root);
-    snprintf(out, bytes, "%s%s in group \"%s\": %s%s%s", weft_i_card_text(&card, what, sizeof what),
-             peer, work->coll.group->name,
+    snprintf(out, bytes, "%s%s in group \"%s\": %s%s%s",
+             weft_i_signature_text(&signature, what, sizeof what), peer, work->coll.group->name,
              status == WEFT_IN_PROGRESS ? "under way"
              : status == WEFT_OK        ? "done"
                                         : weft_status_name(status),

@@ -3,7 +3,7 @@
  * A group's board: the shared lines through which its members meet.  Each member owns one row and
  * is its only writer (but for the pass word, see signal.h): an arrival word, a bell to wake it, and
  * two notes it shows to the others by turns.  The same once more, apart, for making the group's
- * stage: that may be wanted by some while others are at a barrier (see exchange.c).
+ * lane: that may be wanted by some while others are at a barrier (see exchange.c).
  */
 #ifndef WEFT_FABRIC_BOARD_H
 #define WEFT_FABRIC_BOARD_H
@@ -16,8 +16,8 @@
 
 enum {
     WEFT_I_NOTE_BYTES = 960,
-    WEFT_I_STAGE_NOTE_BYTES = 128,
-    WEFT_I_CALL_BYTES = 256,
+    WEFT_I_LANE_NOTE_BYTES = 128,
+    WEFT_I_LABEL_BYTES = 256,
     WEFT_I_BOARD_RANKS = 4096
 };
 
@@ -26,7 +26,7 @@ enum {
 typedef struct weft_i_stuck {
     _Atomic uint64_t where; /* 0: nowhere.  Release by the member, acquire by the others */
     /* Text, written before `where`.  Relaxed: who reads it looks at `where` once more. */
-    _Atomic uint64_t call[WEFT_I_CALL_BYTES / sizeof(uint64_t)];
+    _Atomic uint64_t call[WEFT_I_LABEL_BYTES / sizeof(uint64_t)];
 } weft_i_stuck;
 
 /* A member's part in agreements, see group_agree.c.  Two of everything, by parity of the round. */
@@ -51,12 +51,12 @@ typedef struct weft_i_board_row {
                                   for messages only */
     _Alignas(WEFT_I_LINE) unsigned char note[2][WEFT_I_NOTE_BYTES]; /* by parity of the epoch */
     char op[32]; /* name of its exchange, written before it arrives */
-    /* Where the stage is made: */
-    _Alignas(WEFT_I_LINE) _Atomic uint64_t stage_arrival;
-    _Alignas(WEFT_I_LINE) _Atomic uint64_t stage_pass;
-    _Alignas(WEFT_I_LINE) _Atomic uint32_t stage_bell;
-    _Atomic uint64_t stage_gave_up;
-    _Alignas(WEFT_I_LINE) unsigned char stage_note[2][WEFT_I_STAGE_NOTE_BYTES];
+    /* Where the lane is made: */
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t lane_arrival;
+    _Alignas(WEFT_I_LINE) _Atomic uint64_t lane_pass;
+    _Alignas(WEFT_I_LINE) _Atomic uint32_t lane_bell;
+    _Atomic uint64_t lane_gave_up;
+    _Alignas(WEFT_I_LINE) unsigned char lane_note[2][WEFT_I_LANE_NOTE_BYTES];
     _Alignas(WEFT_I_LINE) weft_i_stuck stuck;
     _Alignas(WEFT_I_LINE) weft_i_vote vote;
 } weft_i_board_row;
@@ -77,7 +77,7 @@ typedef struct weft_i_board {
     /* Two calls that are not one, told to all: 0: none, 1: being written, 2: there.  Acquire and
      * release by who writes it; read after `revoked`. */
     _Atomic uint32_t quarrel;
-    char quarrel_text[2 * WEFT_I_CALL_BYTES + 128];
+    char quarrel_text[2 * WEFT_I_LABEL_BYTES + 128];
     _Alignas(WEFT_I_LINE) weft_i_board_row row[];
 } weft_i_board;
 

@@ -7,13 +7,13 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "fabric/letters.h"
+#include "fabric/exchange_store.h"
 #include "fabric/quarrel.h"
 
 #include <stdio.h>
 #include <string.h>
 
-void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes)
+void weft_i_label_text(const weft_i_label *call, char *out, size_t bytes)
 {
     const weft_group *group = call->group;
     if (call->channel >= 0)
@@ -48,7 +48,7 @@ static uint64_t new_refusal(const weft_group *group, int rank)
 {
     weft_i_peer *peer = &group->world->peers[group->members[rank]];
     uint64_t refusal =
-        group->making && peer->slot ? weft_i_job_refusal(peer->slot, group->list) : 0;
+        group->making && peer->rank_record ? weft_i_job_refusal(peer->rank_record, group->list) : 0;
     uint16_t heard = atomic_load_explicit(&peer->heard[weft_i_job_refusal_class(group->list)],
                                           memory_order_relaxed);
     return refusal && weft_i_job_refusal_number(refusal) != heard ? refusal : 0;
@@ -60,7 +60,8 @@ bool weft_i_group_hear_refusals(const weft_group *group)
     bool any = false;
     for (int rank = 0; rank < group->size; rank++) {
         weft_i_peer *peer = &group->world->peers[group->members[rank]];
-        uint64_t refusal = rank == group->rank ? 0 : weft_i_job_refusal(peer->slot, group->list);
+        uint64_t refusal =
+            rank == group->rank ? 0 : weft_i_job_refusal(peer->rank_record, group->list);
         if (refusal)
             atomic_store_explicit(&peer->heard[class], weft_i_job_refusal_number(refusal),
                                   memory_order_relaxed);
@@ -140,12 +141,12 @@ static uint32_t recaller(const weft_i_board *board)
     return atomic_load_explicit(&board->recalled, memory_order_relaxed) - 1; /* seen before */
 }
 
-weft_status weft_i_group_tell_revoked(const weft_i_call *call)
+weft_status weft_i_group_tell_revoked(const weft_i_label *call)
 {
     const weft_group *group = call->group;
     uint32_t revoked = weft_i_group_revoker(group);
     char what[160];
-    weft_i_call_text(call, what, sizeof what);
+    weft_i_label_text(call, what, sizeof what);
     const weft_i_elder *elder = weft_i_lineage_recalled(&group->lineage);
     if (elder)
         return weft_i_fail(
@@ -181,12 +182,12 @@ static int root_cause(const weft_group *group, int rank)
     return dead >= 0 ? dead : rank;
 }
 
-weft_status weft_i_group_lost(const weft_i_call *call, int rank)
+weft_status weft_i_group_lost(const weft_i_label *call, int rank)
 {
     const weft_group *group = call->group;
     WEFT_TRY(weft_i_group_check_revoked(call));
     char what[160];
-    weft_i_call_text(call, what, sizeof what);
+    weft_i_label_text(call, what, sizeof what);
     uint64_t refusal = new_refusal(group, rank);
     if (refusal)
         return fail_refusal(group, what, rank, weft_i_job_refusal_status(refusal));
@@ -227,7 +228,7 @@ static bool is_missing(const weft_i_vigil *vigil, const weft_i_meeting *meeting,
 }
 
 /* Whom a rank that does not come to a later meeting of an operation waits for itself: in between
- * it fetches memory (symm/pairing.c).  -1: nobody. */
+ * it fetches memory (symm/registration.c).  -1: nobody. */
 static int awaits(const weft_i_vigil *vigil, int rank)
 {
     const weft_group *group = vigil->call->group;
@@ -262,7 +263,7 @@ static weft_status fail_timeout(const weft_i_vigil *vigil, const weft_i_meeting 
     const weft_group *group = vigil->call->group;
     char what[160], names[1400] = "";
     size_t used = 0;
-    weft_i_call_text(vigil->call, what, sizeof what);
+    weft_i_label_text(vigil->call, what, sizeof what);
     for (int rank = 0; rank < group->size && used + 8 < sizeof names; rank++) {
         if (!is_to_blame(vigil, meeting, rank))
             continue;
@@ -275,28 +276,28 @@ static weft_status fail_timeout(const weft_i_vigil *vigil, const weft_i_meeting 
                        used ? names : "ranks that came as the deadline passed");
 }
 
-static weft_status fail_anew(const weft_i_call *call, const weft_i_meeting *meeting)
+static weft_status fail_anew(const weft_i_label *call, const weft_i_meeting *meeting)
 {
     char what[160], who[512];
-    weft_i_call_text(call, what, sizeof what);
+    weft_i_label_text(call, what, sizeof what);
     weft_i_world_describe(call->group->world, call->group->members[meeting->culprit], who,
                           sizeof who);
     return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: given up by %s, whose deadline passed", what, who);
 }
 
-weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting)
+weft_status weft_i_group_mismatch(const weft_i_label *call, const weft_i_meeting *meeting)
 {
     if (meeting->culprit < 0)
         return WEFT_ERR_MISMATCH; /* an earlier one, told by weft_i_group_check_revoked */
     char what[160], who[512];
-    weft_i_call_text(call, what, sizeof what);
+    weft_i_label_text(call, what, sizeof what);
     weft_i_world_describe(call->group->world, call->group->members[meeting->culprit], who,
                           sizeof who);
     return weft_i_fail(WEFT_ERR_MISMATCH, "%s: another rank called something else here: %s", what,
                        who);
 }
 
-weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
+weft_status weft_i_group_meet(const weft_i_label *call, weft_i_point *point, uint32_t digest,
                               int64_t timeout_ms, weft_i_meeting *meeting)
 {
     meeting->culprit = -1;
@@ -325,7 +326,7 @@ static void close_vigil(const weft_i_vigil *vigil, weft_i_point *point)
 static weft_status tell_await(const weft_i_vigil *vigil, const weft_i_meeting *meeting,
                               weft_status status, int64_t timeout_ms)
 {
-    const weft_i_call *call = vigil->call;
+    const weft_i_label *call = vigil->call;
     switch (status) {
     case WEFT_OK:
     case WEFT_ERR_MISMATCH:
@@ -340,7 +341,7 @@ static weft_status tell_await(const weft_i_vigil *vigil, const weft_i_meeting *m
     }
 }
 
-weft_status weft_i_group_await(const weft_i_call *call, weft_i_point *point,
+weft_status weft_i_group_await(const weft_i_label *call, weft_i_point *point,
                                const weft_i_stay *stay, int64_t timeout_ms, weft_i_meeting *meeting)
 {
     weft_i_vigil vigil = {.call = call, .point = point, .stay = stay};
@@ -350,7 +351,7 @@ weft_status weft_i_group_await(const weft_i_call *call, weft_i_point *point,
     return status == WEFT_OK ? status : tell_await(&vigil, meeting, status, timeout_ms);
 }
 
-weft_status weft_i_group_settle(const weft_i_call *call, weft_i_point *point,
+weft_status weft_i_group_settle(const weft_i_label *call, weft_i_point *point,
                                 const weft_i_stay *stay, uint32_t epoch, int64_t timeout_ms)
 {
     weft_i_meeting meeting = {.epoch = epoch, .culprit = -1};
@@ -374,7 +375,7 @@ static uint32_t digest_of(const char *what, size_t bytes)
     return digest;
 }
 
-/* Where the group's exchanges meet, or (`staging`) those that make its stage. */
+/* Where the group's exchanges meet, or (`making_lane`) those that make its lane. */
 static weft_i_point board_point(const weft_group *group, bool later)
 {
     weft_i_board_row *row = group->board->row;
@@ -387,11 +388,11 @@ static weft_i_point board_point(const weft_group *group, bool later)
                           .stride = sizeof *row,
                           .later = later,
                           .mode = group->world->mode};
-    if (group->staging) {
-        point.words = (char *)&row[0].stage_arrival;
-        point.passes = (char *)&row[0].stage_pass;
-        point.bells = (char *)&row[0].stage_bell;
-        point.gave_up = (char *)&row[0].stage_gave_up;
+    if (group->making_lane) {
+        point.words = (char *)&row[0].lane_arrival;
+        point.passes = (char *)&row[0].lane_pass;
+        point.bells = (char *)&row[0].lane_bell;
+        point.gave_up = (char *)&row[0].lane_gave_up;
     }
     return point;
 }
@@ -399,7 +400,7 @@ static weft_i_point board_point(const weft_group *group, bool later)
 static unsigned char *note_of(const weft_group *group, int rank, uint32_t epoch)
 {
     weft_i_board_row *row = &group->board->row[rank];
-    return group->staging ? row->stage_note[epoch & 1] : row->note[epoch & 1];
+    return group->making_lane ? row->lane_note[epoch & 1] : row->note[epoch & 1];
 }
 
 /* The how manieth meeting on its board comes next. */
@@ -407,17 +408,17 @@ static uint32_t next_epoch(const weft_group *group)
 {
     const weft_i_board_row *row = &group->board->row[group->rank];
     return weft_i_arrival_epoch(
-               atomic_load_explicit(group->staging ? &row->stage_arrival : &row->arrival,
+               atomic_load_explicit(group->making_lane ? &row->lane_arrival : &row->arrival,
                                     memory_order_relaxed)) + /* our own word */
            1;
 }
 
-weft_status weft_i_group_help_make_stage(weft_group *group, int64_t deadline)
+weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline)
 {
     weft_i_errors before;
     weft_i_errors_save(&before);
     int64_t outer = weft_i_limit_swap(weft_i_os_ms_until(deadline));
-    weft_status status = weft_i_group_make_stage(group);
+    weft_status status = weft_i_group_make_lane(group);
     weft_i_limit_swap(outer);
     if (status == WEFT_ERR_TIMEOUT)
         return status;
@@ -426,16 +427,16 @@ weft_status weft_i_group_help_make_stage(weft_group *group, int64_t deadline)
     return WEFT_OK;
 }
 
-weft_status weft_i_group_fail_quarrel(const weft_i_call *call, const weft_i_meeting *meeting)
+weft_status weft_i_group_fail_quarrel(const weft_i_label *call, const weft_i_meeting *meeting)
 {
     const weft_group *group = call->group;
     const char *told = weft_i_quarrel_told(group);
     int other = meeting->culprit;
     char what[160];
-    weft_i_call_text(call, what, sizeof what);
+    weft_i_label_text(call, what, sizeof what);
     if (told)
         return weft_i_fail(WEFT_ERR_MISMATCH, "%s: %s", what, told);
-    if (other < 0 || other == group->rank || group->staging) {
+    if (other < 0 || other == group->rank || group->making_lane) {
         WEFT_TRY(weft_i_group_check_revoked(call));
         return weft_i_group_mismatch(call, meeting);
     }
@@ -447,15 +448,15 @@ weft_status weft_i_group_fail_quarrel(const weft_i_call *call, const weft_i_meet
 }
 
 /* A meeting on the board from its first arrival, which has `come`, to its end. */
-static weft_status see_through(const weft_i_call *call, weft_group *group, weft_i_point *point,
+static weft_status see_through(const weft_i_label *call, weft_group *group, weft_i_point *point,
                                uint32_t digest, int64_t timeout_ms, weft_i_meeting *meeting)
 {
     weft_i_stay stay = {.place = WEFT_I_ON_BOARD, .turn = meeting->epoch};
     weft_status status =
-        weft_i_group_await(call, point, group->staging ? NULL : &stay, timeout_ms, meeting);
+        weft_i_group_await(call, point, group->making_lane ? NULL : &stay, timeout_ms, meeting);
     int64_t deadline = status == WEFT_ERR_CANCELLED ? weft_i_os_deadline(timeout_ms) : 0;
     while (status == WEFT_ERR_CANCELLED) {
-        WEFT_TRY(weft_i_group_help_make_stage(group, deadline));
+        WEFT_TRY(weft_i_group_help_make_lane(group, deadline));
         WEFT_TRY(weft_i_group_check_revoked(call));
         status = weft_i_signal_come(point, digest, meeting);
         if (status == WEFT_OK)
@@ -467,7 +468,7 @@ static weft_status see_through(const weft_i_call *call, weft_group *group, weft_
 void weft_i_group_show_op(const weft_group *group, const char *op)
 {
     weft_i_board_row *mine = &group->board->row[group->rank];
-    if (!group->staging)
+    if (!group->making_lane)
         snprintf(mine->op, sizeof mine->op, "%s", op);
 }
 
@@ -475,7 +476,7 @@ void weft_i_group_show_op(const weft_group *group, const char *op)
  * Two notes by turns: a note is overwritten two exchanges later, and by then everybody has met once
  * more, which they do only after reading it.
  */
-static weft_status exchange_on_board(const weft_i_call *call, weft_group *group, uint32_t digest,
+static weft_status exchange_on_board(const weft_i_label *call, weft_group *group, uint32_t digest,
                                      bool later, const void *mine, size_t bytes, char *all,
                                      int64_t timeout_ms)
 {
@@ -499,7 +500,7 @@ static weft_status exchange_on_board(const weft_i_call *call, weft_group *group,
     return WEFT_OK;
 }
 
-weft_status weft_i_group_check_mute(const weft_i_call *call)
+weft_status weft_i_group_check_mute(const weft_i_label *call)
 {
     return call->group->world->mute
                ? weft_i_fail(WEFT_ERR_STATE,
@@ -510,7 +511,7 @@ weft_status weft_i_group_check_mute(const weft_i_call *call)
 }
 
 /* Without peers, everybody shows what we show. */
-static weft_status exchange_with_self(const weft_i_call *call, const void *mine, size_t bytes,
+static weft_status exchange_with_self(const weft_i_label *call, const void *mine, size_t bytes,
                                       char *all)
 {
     WEFT_TRY(weft_i_group_check_revoked(call));
@@ -528,11 +529,11 @@ static uint32_t next_turn(const weft_group *group)
 static weft_status exchange(weft_group *group, const char *what, bool later, const void *mine,
                             size_t bytes, void *all, int64_t timeout_ms)
 {
-    if (bytes > (group->staging ? WEFT_I_STAGE_NOTE_BYTES : WEFT_I_NOTE_BYTES))
+    if (bytes > (group->making_lane ? WEFT_I_LANE_NOTE_BYTES : WEFT_I_NOTE_BYTES))
         return weft_i_fail(WEFT_ERR_INTERNAL, "an exchange of %zu bytes does not fit a note",
                            bytes);
     WEFT_TRY(weft_i_group_check_limit(what, timeout_ms));
-    weft_i_call call = {group, what, -1};
+    weft_i_label call = {group, what, -1};
     int64_t limit = weft_i_group_limit(group, timeout_ms);
     uint32_t digest = digest_of(what, bytes);
     group->sequence++;
@@ -541,7 +542,7 @@ static weft_status exchange(weft_group *group, const char *what, bool later, con
     weft_status status =
         group->world->fake ? exchange_with_self(&call, mine, bytes, all)
         : group->board     ? exchange_on_board(&call, group, digest, later, mine, bytes, all, limit)
-                           : weft_i_letters_exchange(&call, group, digest, mine, bytes, all, limit);
+                           : weft_i_exchange_store(&call, group, digest, mine, bytes, all, limit);
     weft_i_record_end(weft_i_group_record(group), number, status);
     return status;
 }
@@ -573,7 +574,7 @@ static weft_status barrier_on_board(weft_group *group, int64_t timeout_ms)
     enum { BARRIER_DIGEST = 0x62617272 };
     static const weft_i_record_name name = {"group_barrier"};
     weft_i_record *record = weft_i_group_record(group);
-    weft_i_call call = {group, "group_barrier", -1};
+    weft_i_label call = {group, "group_barrier", -1};
     weft_i_point point = board_point(group, false);
     weft_i_meeting meeting = {.culprit = -1};
     int turn = weft_i_record_turn(next_turn(group));
@@ -601,6 +602,6 @@ weft_status weft_group_barrier(weft_group *group, int64_t timeout_ms)
     WEFT_TRY(weft_i_group_check_limit("weft_group_barrier", timeout_ms));
     if (group->board && !group->world->fake)
         return barrier_on_board(group, weft_i_group_limit(group, timeout_ms));
-    WEFT_TRY(weft_i_group_check_mute(&(weft_i_call){group, "group_barrier", -1}));
+    WEFT_TRY(weft_i_group_check_mute(&(weft_i_label){group, "group_barrier", -1}));
     return weft_i_group_exchange(group, "group_barrier", NULL, 0, NULL, timeout_ms);
 }

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "fabric/exchange_store.h"
 #include "fabric/group_event.h"
-#include "fabric/letters.h"
 #include "fabric/news.h"
 #include "fabric/ranks.h"
 
@@ -229,7 +229,7 @@ static void ring_all(const weft_group *group)
 {
     for (int rank = 0; rank < group->size && !group->world->fake; rank++) {
         weft_i_wait_ring(&group->board->row[rank].bell);
-        weft_i_wait_ring(&group->board->row[rank].stage_bell);
+        weft_i_wait_ring(&group->board->row[rank].lane_bell);
     }
 }
 
@@ -259,9 +259,9 @@ static weft_status revoke_by_letter(const weft_group *group)
     weft_i_world *world = group->world;
     int64_t deadline = weft_i_os_deadline(weft_i_group_limit(group, WEFT_DEFAULT));
     weft_status status =
-        weft_i_letters_end(world->store, group->key, world->rank, WEFT_ERR_REVOKED);
+        weft_i_exchange_store_end(world->store, group->key, world->rank, WEFT_ERR_REVOKED);
     if (status == WEFT_ERR_UNREACHABLE && weft_i_news_move(world, deadline) == WEFT_OK)
-        status = weft_i_letters_end(world->store, group->key, world->rank, WEFT_ERR_REVOKED);
+        status = weft_i_exchange_store_end(world->store, group->key, world->rank, WEFT_ERR_REVOKED);
     return status;
 }
 
@@ -301,7 +301,7 @@ static void tell_other_hosts(weft_i_world *world)
     weft_i_errors_save(&before);
     while (weft_i_registry_next_doomed(&world->registry, &key))
         if (world->store)
-            weft_i_letters_end(world->store, key, world->rank, WEFT_ERR_PEER_LEFT);
+            weft_i_exchange_store_end(world->store, key, world->rank, WEFT_ERR_PEER_LEFT);
     weft_i_errors_restore(&before);
 }
 

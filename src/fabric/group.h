@@ -48,14 +48,14 @@ struct weft_group {
     bool local;                    /* all members on this host */
     weft_i_segment *board_segment; /* NULL for the world, whose board lies in the job segment */
     weft_i_board *board;        /* NULL: members on several hosts, exchanges go through the store */
-    uint32_t pairings;          /* rendezvous in this group so far (symm/pairing.c) */
-    uint64_t round, swept;      /* of exchanges through the store, see letters.c */
+    uint32_t registrations;     /* rendezvous in this group so far (symm/registration.c) */
+    uint64_t round, swept;      /* of exchanges through the store, see exchange_store.c */
     uint32_t shrinks;           /* decisions about the dead so far, see group_shrink.c */
     uint32_t agreements;        /* that this rank knows the outcome of, see group_agree.c */
     struct weft_i_event *event; /* what tells of the members' ends; NULL until it is asked for */
     weft_i_creation *creations; /* how often each rank list was made a group of */
     size_t creation_count;
-    bool staging;             /* its exchanges are about making its stage (coll/lane.c) */
+    bool making_lane;         /* its exchanges are about making its lane (coll/lane.c) */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
     _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
     /* Objects that live as long as the group, made by floors above: */
@@ -75,11 +75,11 @@ static inline uint32_t weft_i_group_number(weft_i_key key)
 }
 
 /* What a rank is doing while it waits, for messages. */
-typedef struct weft_i_call {
+typedef struct weft_i_label {
     const weft_group *group;
     const char *op;
     int channel; /* -1: none */
-} weft_i_call;
+} weft_i_label;
 
 /* The world group around a world that has met; takes the world over, also on failure. */
 weft_group *weft_i_group_of_world(weft_i_world *world);
@@ -154,7 +154,7 @@ weft_status weft_i_group_check_limit(const char *what, int64_t timeout_ms);
 /* Can member `rank` still take part?  Also looks at the revoked flag.  The first without a message.
  */
 weft_status weft_i_group_fate(const weft_group *group, int rank);
-weft_status weft_i_group_lost(const weft_i_call *call, int rank);
+weft_status weft_i_group_lost(const weft_i_label *call, int rank);
 
 /* Has member `rank` died, left the job or destroyed the group?  Whatever became of the group. */
 weft_status weft_i_group_member_fate(const weft_group *group, int rank);
@@ -182,48 +182,48 @@ static inline bool weft_i_group_is_recalled(const weft_group *group)
 }
 
 /* WEFT_OK, or WEFT_ERR_REVOKED, or what ended the group, with a message. */
-weft_status weft_i_group_tell_revoked(const weft_i_call *call);
+weft_status weft_i_group_tell_revoked(const weft_i_label *call);
 
-static inline weft_status weft_i_group_check_revoked(const weft_i_call *call)
+static inline weft_status weft_i_group_check_revoked(const weft_i_label *call)
 {
     return weft_i_group_has_ended(call->group) ? weft_i_group_tell_revoked(call) : WEFT_OK;
 }
 
-/* Makes the group's stage, on which its collectives meet; see coll/lane.c, which defines it.
+/* Makes the group's lane, on which its collectives meet; see coll/lane.c, which defines it.
  * Collective. */
-weft_status weft_i_group_make_stage(weft_group *group);
+weft_status weft_i_group_make_lane(weft_group *group);
 
 /* WEFT_ERR_STATE in a fake world where collectives are errors. */
-weft_status weft_i_group_check_mute(const weft_i_call *call);
+weft_status weft_i_group_check_mute(const weft_i_label *call);
 
 /* "rank 1 of 4 in group "0", barrier on channel 2" */
-void weft_i_call_text(const weft_i_call *call, char *out, size_t bytes);
+void weft_i_label_text(const weft_i_label *call, char *out, size_t bytes);
 
 /*
  * weft_i_signal_meet with a message for every failure but WEFT_ERR_MISMATCH, which the caller can
  * tell better, or by weft_i_group_mismatch; `meeting` names the culprit.
  */
-weft_status weft_i_group_meet(const weft_i_call *call, weft_i_point *point, uint32_t digest,
+weft_status weft_i_group_meet(const weft_i_label *call, weft_i_point *point, uint32_t digest,
                               int64_t timeout_ms, weft_i_meeting *meeting);
 
 /* Its second half, after weft_i_group_check_revoked and weft_i_signal_come; `stay` (quarrel.h) says
  * where that is, NULL: in a place of its own. */
 typedef struct weft_i_stay weft_i_stay;
-weft_status weft_i_group_await(const weft_i_call *call, weft_i_point *point,
+weft_status weft_i_group_await(const weft_i_label *call, weft_i_point *point,
                                const weft_i_stay *stay, int64_t timeout_ms,
                                weft_i_meeting *meeting);
 
-weft_status weft_i_group_mismatch(const weft_i_call *call, const weft_i_meeting *meeting);
+weft_status weft_i_group_mismatch(const weft_i_label *call, const weft_i_meeting *meeting);
 
 /* For who meets on the board by itself (coll/monitor.c): tells which operation this rank comes
- * with; makes the stage because another rank needs it, which only all together can; and tells both
+ * with; makes the lane because another rank needs it, which only all together can; and tells both
  * calls after a mismatch there. */
 void weft_i_group_show_op(const weft_group *group, const char *op);
-weft_status weft_i_group_help_make_stage(weft_group *group, int64_t deadline);
-weft_status weft_i_group_fail_quarrel(const weft_i_call *call, const weft_i_meeting *meeting);
+weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline);
+weft_status weft_i_group_fail_quarrel(const weft_i_label *call, const weft_i_meeting *meeting);
 
 /* weft_i_signal_settle with a message for every failure. */
-weft_status weft_i_group_settle(const weft_i_call *call, weft_i_point *point,
+weft_status weft_i_group_settle(const weft_i_label *call, weft_i_point *point,
                                 const weft_i_stay *stay, uint32_t epoch, int64_t timeout_ms);
 
 /*
@@ -255,9 +255,9 @@ static inline weft_i_record *weft_i_group_record(const weft_group *group)
     return group->world->mine ? &group->world->mine->record : NULL;
 }
 
-static inline weft_i_slot *weft_i_group_slot(const weft_group *group, int rank)
+static inline weft_i_rank_record *weft_i_group_slot(const weft_group *group, int rank)
 {
-    return group->world->peers[group->members[rank]].slot;
+    return group->world->peers[group->members[rank]].rank_record;
 }
 
 #endif

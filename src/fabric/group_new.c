@@ -4,17 +4,17 @@
  * list: a key that follows from the parent and the ranks.  On one host the first member makes the
  * board, offers it under that key until all have met on it, and its random key becomes the group's;
  * a member takes no board on which it has met before, so that one list can be made a group of again
- * and again.  A member that fails ends the board, or if it has none says so in its slot, and the
- * others fail at once.  Between hosts members count how often they have made a group of the list.
- * No number that depends on other groups goes into a name or key, so ranks that are in different
- * numbers of groups cannot miss each other.
+ * and again.  A member that fails ends the board, or if it has none says so in its rank_record, and
+ * the others fail at once.  Between hosts members count how often they have made a group of the
+ * list. No number that depends on other groups goes into a name or key, so ranks that are in
+ * different numbers of groups cannot miss each other.
  */
 #include "fabric/group.h"
 
 #include "base/opts.h"
 #include "base/os.h"
 #include "base/status.h"
-#include "fabric/letters.h"
+#include "fabric/exchange_store.h"
 #include "fabric/ranks.h"
 
 #include <stdio.h>
@@ -139,7 +139,7 @@ static weft_i_creation *find_creation(weft_group *parent, weft_i_key list)
 /* If any member is lost there will be no group, and the first one may have stopped offering it. */
 static weft_status lost_member(void *arg)
 {
-    const weft_i_call *call = arg;
+    const weft_i_label *call = arg;
     for (int rank = 0; rank < call->group->size; rank++)
         if (weft_i_group_fate(call->group, rank) < 0)
             return weft_i_group_lost(call, rank);
@@ -158,7 +158,8 @@ static weft_status make_board(weft_group *group, weft_group *parent)
     board->ranks = (uint32_t)group->size;
     board->times = creation->times;
     board->key = group->board_segment->key;
-    WEFT_TRY(weft_i_post_offer(group->world->post, group->list, group->board_segment, WEFT_OK));
+    WEFT_TRY(
+        weft_i_fdpass_publish(group->world->fdpass, group->list, group->board_segment, WEFT_OK));
     group->board = board;
     return WEFT_OK;
 }
@@ -173,16 +174,16 @@ static weft_status fail_late(const weft_group *group, int64_t timeout_ms)
 
 static weft_status fetch_once(weft_group *group, int64_t deadline)
 {
-    weft_i_call call = {group, "group_new", -1};
-    weft_i_post_order order = {.own = group->world->post,
-                               .peer = group->world->peers[group->members[0]].post,
-                               .key = group->list,
-                               .bytes = weft_i_board_bytes(group->size),
-                               .deadline = deadline,
-                               .lost = lost_member,
-                               .arg = &call};
+    weft_i_label call = {group, "group_new", -1};
+    weft_i_fdpass_order order = {.own = group->world->fdpass,
+                                 .peer = group->world->peers[group->members[0]].fdpass,
+                                 .key = group->list,
+                                 .bytes = weft_i_board_bytes(group->size),
+                                 .deadline = deadline,
+                                 .lost = lost_member,
+                                 .arg = &call};
     WEFT_TRY(lost_member(&call));
-    return weft_i_post_fetch(&order, &group->board_segment);
+    return weft_i_fdpass_fetch(&order, &group->board_segment);
 }
 
 /* Has this rank met on the board before?  Then it is that of an earlier group of this list. */
@@ -276,7 +277,7 @@ static weft_status open_local(weft_group *group, weft_group *parent, int64_t lim
     else if (is_news(status) && !told)
         weft_i_job_refuse(group->world->mine, group->list, status);
     if (group->rank == 0)
-        weft_i_post_withdraw(group->world->post, group->list);
+        weft_i_fdpass_withdraw(group->world->fdpass, group->list);
     group->making = false;
     return status;
 }
@@ -286,7 +287,8 @@ static void refuse_remote(weft_i_world *world, weft_i_key list, uint32_t times, 
 {
     weft_i_errors reason;
     weft_i_errors_save(&reason);
-    weft_i_letters_end(world->store, weft_i_key_of(list, &times, sizeof times), world->rank, why);
+    weft_i_exchange_store_end(world->store, weft_i_key_of(list, &times, sizeof times), world->rank,
+                              why);
     weft_i_errors_restore(&reason);
 }
 
@@ -301,7 +303,7 @@ static weft_status open_remote(weft_group *group, weft_group *parent, int64_t li
     group->times = creation->times;
     group->key = weft_i_key_of(group->list, &creation->times, sizeof creation->times);
     group->id = weft_i_group_number(group->key);
-    weft_i_letters_allow(group->world->store, group->key, group->world->rank);
+    weft_i_exchange_store_allow(group->world->store, group->key, group->world->rank);
     weft_status status = weft_i_group_exchange(group, "group_new", mine, sizeof *mine, all, limit);
     if (status == WEFT_OK)
         creation->times++;
@@ -397,7 +399,7 @@ static void refuse(const wish *w, weft_status why)
     weft_i_key list = list_key(w);
     bool local = true;
     for (int i = 0; i < w->count; i++)
-        local &= parent->world->peers[weft_i_rank_view_at(&w->ranks, i)].slot != NULL;
+        local &= parent->world->peers[weft_i_rank_view_at(&w->ranks, i)].rank_record != NULL;
     uint32_t times = 0;
     for (size_t i = 0; i < parent->creation_count; i++)
         if (weft_i_key_equal(parent->creations[i].ranks, list))
@@ -503,7 +505,7 @@ weft_group *weft_i_group_make(weft_group *parent, const int *ranks, int count,
               .limit_ms = how->limit_ms};
     if (!is_member(&w))
         return NULL;
-    weft_i_call call = {parent, how->shrinks ? "group_shrink" : "group_new", -1};
+    weft_i_label call = {parent, how->shrinks ? "group_shrink" : "group_new", -1};
     if (!how->shrinks && weft_i_group_is_recalled(parent) && weft_i_group_tell_revoked(&call) < 0)
         return NULL;
     weft_group *found = *tag ? weft_i_registry_find(&parent->world->registry, tag, &w.ranks) : NULL;

@@ -7,12 +7,12 @@
  * known to be dead, the store takes one member's list, and all follow it.
  */
 #include "fabric/group.h"
-#include "fabric/store.h"
+#include "store/store.h"
 
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/news.h"
-#include "fabric/store.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <string.h>

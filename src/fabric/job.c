@@ -20,7 +20,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 
 static uint64_t slot_offset(uint64_t rank)
 {
-    return WEFT_I_JOB_PAGE + rank * round_up(sizeof(weft_i_slot), WEFT_I_JOB_PAGE);
+    return WEFT_I_JOB_PAGE + rank * round_up(sizeof(weft_i_rank_record), WEFT_I_JOB_PAGE);
 }
 
 static uint64_t board_offset(uint64_t ranks)
@@ -117,9 +117,9 @@ int weft_i_job_ranks(const weft_i_segment *segment)
     return (int)ranks;
 }
 
-weft_i_slot *weft_i_job_slot(weft_i_job *job, int local_rank)
+weft_i_rank_record *weft_i_job_rank(weft_i_job *job, int local_rank)
 {
-    return (weft_i_slot *)(void *)((char *)job + slot_offset((uint64_t)local_rank));
+    return (weft_i_rank_record *)(void *)((char *)job + slot_offset((uint64_t)local_rank));
 }
 
 weft_i_board *weft_i_job_board(weft_i_job *job, int ranks)
@@ -130,19 +130,19 @@ weft_i_board *weft_i_job_board(weft_i_job *job, int ranks)
 void weft_i_job_note_exit(weft_i_job *job, int local_rank, int wait_status)
 {
     /* Pairs with the acquire of a peer that asks whether this rank can still come. */
-    atomic_store_explicit(&weft_i_job_slot(job, local_rank)->life.exit,
+    atomic_store_explicit(&weft_i_job_rank(job, local_rank)->life.exit,
                           WEFT_I_EXIT_SEEN | (uint32_t)(wait_status & 0xffff),
                           memory_order_release);
 }
 
-static uint64_t class_word(const weft_i_slot *slot, weft_i_key key)
+static uint64_t class_word(const weft_i_rank_record *rank_record, weft_i_key key)
 {
     /* Pairs with the release in weft_i_job_refuse. */
-    return atomic_load_explicit(&slot->refusals[weft_i_job_refusal_class(key)],
+    return atomic_load_explicit(&rank_record->refusals[weft_i_job_refusal_class(key)],
                                 memory_order_acquire);
 }
 
-void weft_i_job_refuse(weft_i_slot *mine, weft_i_key key, weft_status why)
+void weft_i_job_refuse(weft_i_rank_record *mine, weft_i_key key, weft_status why)
 {
     uint16_t number = (uint16_t)(weft_i_job_refusal_number(class_word(mine, key)) + 1);
     uint64_t word = key.word[0] << 24 | (uint64_t)number << 8 | ((unsigned)-(int)why & 0xff);
@@ -150,7 +150,7 @@ void weft_i_job_refuse(weft_i_slot *mine, weft_i_key key, weft_status why)
                           memory_order_release); /* pairs with the acquire in class_word */
 }
 
-void weft_i_job_allow(weft_i_slot *mine, weft_i_key key)
+void weft_i_job_allow(weft_i_rank_record *mine, weft_i_key key)
 {
     uint64_t word = weft_i_job_refusal(mine, key);
     if (word) /* keeps the number, so that the next refusal is not taken for this one */
@@ -158,9 +158,9 @@ void weft_i_job_allow(weft_i_slot *mine, weft_i_key key)
                               word & ((uint64_t)0xffff << 8), memory_order_release);
 }
 
-uint64_t weft_i_job_refusal(const weft_i_slot *slot, weft_i_key key)
+uint64_t weft_i_job_refusal(const weft_i_rank_record *rank_record, weft_i_key key)
 {
-    uint64_t word = class_word(slot, key);
+    uint64_t word = class_word(rank_record, key);
     return (word & 0xff) && word >> 24 == (key.word[0] & (((uint64_t)1 << 40) - 1)) ? word : 0;
 }
 
@@ -180,7 +180,7 @@ void weft_i_job_close(weft_i_segment *page)
 }
 
 /* Takes a free entry of the table, or the one that has `id`; NULL if there is none. */
-static weft_i_membership *claim(weft_i_slot *mine, uint32_t id, uint32_t now)
+static weft_i_membership *claim(weft_i_rank_record *mine, uint32_t id, uint32_t now)
 {
     for (int i = 0; i < WEFT_I_JOB_GROUPS; i++) {
         uint32_t expected = now; /* acquire: not before who had the entry is done with it */
@@ -191,7 +191,7 @@ static weft_i_membership *claim(weft_i_slot *mine, uint32_t id, uint32_t now)
     return now ? claim(mine, id, 0) : NULL;
 }
 
-void weft_i_job_join(weft_i_slot *mine, uint32_t id, const char *name, const int *members,
+void weft_i_job_join(weft_i_rank_record *mine, uint32_t id, const char *name, const int *members,
                      int count)
 {
     weft_i_membership *entry = claim(mine, id, id);
@@ -201,7 +201,7 @@ void weft_i_job_join(weft_i_slot *mine, uint32_t id, const char *name, const int
     snprintf(entry->name, sizeof entry->name, "%s", name);
     memset(entry->members, 0, sizeof entry->members);
     for (int rank = 0; rank < count; rank++) {
-        if (members[rank] == WEFT_I_READ_ONCE(mine->card.world_rank))
+        if (members[rank] == WEFT_I_READ_ONCE(mine->address.world_rank))
             entry->rank = rank;
         if (members[rank] < 8 * (int)sizeof entry->members)
             entry->members[members[rank] / 8] |= (unsigned char)(1u << members[rank] % 8);
@@ -209,7 +209,7 @@ void weft_i_job_join(weft_i_slot *mine, uint32_t id, const char *name, const int
     atomic_store_explicit(&entry->id, id, memory_order_release); /* acquired by who looks */
 }
 
-void weft_i_job_quit(weft_i_slot *mine, uint32_t id)
+void weft_i_job_quit(weft_i_rank_record *mine, uint32_t id)
 {
     for (int i = 0; id > 1 && i < WEFT_I_JOB_GROUPS; i++) {
         uint32_t expected = id;
@@ -228,7 +228,8 @@ void weft_i_job_note_failed(int fd, int local_rank)
         return;
     if (local_rank >= WEFT_I_JOB_MAX_RANKS)
         return;
-    off_t at = (off_t)(slot_offset((uint64_t)local_rank) + offsetof(weft_i_slot, life.state));
+    off_t at =
+        (off_t)(slot_offset((uint64_t)local_rank) + offsetof(weft_i_rank_record, life.state));
     uint32_t state = 0, failed = WEFT_I_RANK_FAILED;
     if (WEFT_OS->pread(fd, &state, sizeof state, at) != (ssize_t)sizeof state ||
         state != WEFT_I_RANK_AWAITED)

@@ -23,7 +23,7 @@ enum {
     WEFT_I_JOB_MAX_RANKS = WEFT_I_BOARD_RANKS,
     WEFT_I_JOB_REFUSALS = 4,
     WEFT_I_JOB_GROUPS = 32,
-    WEFT_I_JOB_PAGE = 4096 /* the head, and each slot, begin at a page */
+    WEFT_I_JOB_PAGE = 4096 /* the head, and each rank_record, begin at a page */
 };
 
 /*
@@ -33,12 +33,13 @@ enum {
  */
 #define WEFT_I_READ_ONCE(field_) __atomic_load_n(&(field_), __ATOMIC_RELAXED)
 
-/* A rank's course through the job.  Each store releases what the rank wrote to its slot before. */
+/* A rank's course through the job.  Each store releases what the rank wrote to its record before.
+ */
 typedef enum weft_i_rank_state {
     WEFT_I_RANK_AWAITED,  /* not here yet */
-    WEFT_I_RANK_HERE,     /* its slot is filled, its life word held */
+    WEFT_I_RANK_HERE,     /* its record is filled, its life word held */
     WEFT_I_RANK_LEFT,     /* finished in order, or (threads) returned from its function */
-    WEFT_I_RANK_ENTERING, /* is filling its slot */
+    WEFT_I_RANK_ENTERING, /* is filling its record */
     WEFT_I_RANK_FAILED    /* could not enter, and will not */
 } weft_i_rank_state;
 
@@ -53,7 +54,7 @@ typedef struct weft_i_membership {
     unsigned char members[64]; /* a bit for each of the first 512 world ranks */
 } weft_i_membership;
 
-typedef struct weft_i_slot {
+typedef struct weft_i_rank_record {
     /* The node of the kernel's robust-futex list and, right behind it, the word it marks when the
      * holder dies. */
     _Alignas(WEFT_I_JOB_LINE) struct {
@@ -74,16 +75,16 @@ typedef struct weft_i_slot {
         int32_t world_rank;
         uint32_t layout;
         char version[20];
-        char post[64];                        /* name of the rank's post office */
+        char fdpass[64];                      /* name of the rank's descriptor server */
         uint64_t cores[WEFT_I_OS_CORE_WORDS]; /* those it may run on, a bit each */
-    } card;
+    } address;
     /* Groups this rank could not take part in making, one word for each class of keys: 40 bits of
      * the key, 16 of a count, 8 of the status.  Release by the rank, acquire by its peers. */
     _Alignas(WEFT_I_JOB_LINE) _Atomic uint64_t refusals[WEFT_I_JOB_REFUSALS];
     /* Its groups, the world left out; those beyond the table are not shown. */
     _Alignas(WEFT_I_JOB_LINE) weft_i_membership groups[WEFT_I_JOB_GROUPS];
     _Alignas(WEFT_I_JOB_LINE) weft_i_record record;
-} weft_i_slot;
+} weft_i_rank_record;
 
 /* The head.  Offsets are the same in all pages of a layout and are told only so that a page that
  * has others is refused: nothing is found by them. */
@@ -122,19 +123,19 @@ static inline weft_i_job *weft_i_job_of(weft_i_segment *segment)
 }
 
 /* `local_rank` is below weft_i_job_ranks. */
-weft_i_slot *weft_i_job_slot(weft_i_job *job, int local_rank);
+weft_i_rank_record *weft_i_job_rank(weft_i_job *job, int local_rank);
 
 /* The board of the group of all `ranks` local ranks, as the caller knows them. */
 weft_i_board *weft_i_job_board(weft_i_job *job, int ranks);
 
 /*
- * A rank that cannot take part in making the group of `key` says so in its slot, which takes no
- * memory and no descriptors; `weft_i_job_refusal` is its word for that key, or 0; and what it says:
- * the status, and the word's number, which grows with every refusal.
+ * A rank that cannot take part in making the group of `key` says so in its rank_record, which takes
+ * no memory and no descriptors; `weft_i_job_refusal` is its word for that key, or 0; and what it
+ * says: the status, and the word's number, which grows with every refusal.
  */
-void weft_i_job_refuse(weft_i_slot *mine, weft_i_key key, weft_status why);
-void weft_i_job_allow(weft_i_slot *mine, weft_i_key key);
-uint64_t weft_i_job_refusal(const weft_i_slot *slot, weft_i_key key);
+void weft_i_job_refuse(weft_i_rank_record *mine, weft_i_key key, weft_status why);
+void weft_i_job_allow(weft_i_rank_record *mine, weft_i_key key);
+uint64_t weft_i_job_refusal(const weft_i_rank_record *rank_record, weft_i_key key);
 static inline int weft_i_job_refusal_class(weft_i_key key)
 {
     return (int)(key.word[1] % WEFT_I_JOB_REFUSALS);
@@ -158,9 +159,9 @@ void weft_i_job_keep_open(weft_i_segment *page, int fd);
 void weft_i_job_close(weft_i_segment *page);
 
 /* Enters a group into the rank's table, or changes its name there; takes it out. */
-void weft_i_job_join(weft_i_slot *mine, uint32_t id, const char *name, const int *members,
+void weft_i_job_join(weft_i_rank_record *mine, uint32_t id, const char *name, const int *members,
                      int count);
-void weft_i_job_quit(weft_i_slot *mine, uint32_t id);
+void weft_i_job_quit(weft_i_rank_record *mine, uint32_t id);
 
 /* A rank that could not even map the page says so through its descriptor.  Best effort. */
 void weft_i_job_note_failed(int fd, int local_rank);

@@ -25,34 +25,34 @@ enum {
 /* ---- groups ---- */
 
 /* The rank's entry for group `id`; NULL if it is not a member, or its table is full. */
-static const weft_i_membership *find_group(const weft_i_slot *slot, uint32_t id)
+static const weft_i_membership *find_group(const weft_i_rank_record *rank_record, uint32_t id)
 {
     for (int i = 0; i < WEFT_I_JOB_GROUPS; i++)
         /* Pairs with the release in weft_i_job_join. */
-        if (atomic_load_explicit(&slot->groups[i].id, memory_order_acquire) == id)
-            return &slot->groups[i];
+        if (atomic_load_explicit(&rank_record->groups[i].id, memory_order_acquire) == id)
+            return &rank_record->groups[i];
     return NULL;
 }
 
-static int world_rank_of(const weft_i_slot *slot)
+static int world_rank_of(const weft_i_rank_record *rank_record)
 {
-    return WEFT_I_READ_ONCE(slot->card.world_rank);
+    return WEFT_I_READ_ONCE(rank_record->address.world_rank);
 }
 
 /* Whether the owner of `slot` has `world_rank` among the members of group `id`. */
-static bool is_member(const weft_i_slot *slot, uint32_t id, int world_rank)
+static bool is_member(const weft_i_rank_record *rank_record, uint32_t id, int world_rank)
 {
-    const weft_i_membership *entry = id ? find_group(slot, id) : NULL;
+    const weft_i_membership *entry = id ? find_group(rank_record, id) : NULL;
     if (!entry || world_rank < 0 || world_rank >= 8 * (int)sizeof entry->members)
         return id == 0;
     return WEFT_I_READ_ONCE(entry->members[world_rank / 8]) >> world_rank % 8 & 1;
 }
 
-/* Rank of the slot's owner in group `id`, -1 if it is not a member. */
-static int rank_in(const weft_i_slot *slot, uint32_t id)
+/* Rank of the record's owner in group `id`, -1 if it is not a member. */
+static int rank_in(const weft_i_rank_record *rank_record, uint32_t id)
 {
-    const weft_i_membership *entry = id ? find_group(slot, id) : NULL;
-    return id == 0 ? world_rank_of(slot) : entry ? WEFT_I_READ_ONCE(entry->rank) : -1;
+    const weft_i_membership *entry = id ? find_group(rank_record, id) : NULL;
+    return id == 0 ? world_rank_of(rank_record) : entry ? WEFT_I_READ_ONCE(entry->rank) : -1;
 }
 
 /* Copies a text that somebody else may be writing. */
@@ -68,9 +68,9 @@ static void copy_text(char *out, size_t bytes, const char *text, size_t length)
     out[n] = 0;
 }
 
-static void name_group(const weft_i_slot *slot, uint32_t id, char *out, size_t bytes)
+static void name_group(const weft_i_rank_record *rank_record, uint32_t id, char *out, size_t bytes)
 {
-    const weft_i_membership *entry = id ? find_group(slot, id) : NULL;
+    const weft_i_membership *entry = id ? find_group(rank_record, id) : NULL;
     if (id == 0)
         snprintf(out, bytes, "0");
     else if (entry)
@@ -81,19 +81,21 @@ static void name_group(const weft_i_slot *slot, uint32_t id, char *out, size_t b
 
 /* ---- ranks ---- */
 
-/* Whether the rank's card and record can be read: it has entered.  Pairs with the rank's releases.
+/* Whether the rank's address and record can be read: it has entered.  Pairs with the rank's
+ * releases.
  */
-static bool has_come(const weft_i_slot *slot)
+static bool has_come(const weft_i_rank_record *rank_record)
 {
-    uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
+    uint32_t state = atomic_load_explicit(&rank_record->life.state, memory_order_acquire);
     return state == WEFT_I_RANK_HERE || state == WEFT_I_RANK_LEFT;
 }
 
 /* `threads`: the ranks are threads of one process. */
-static weft_job_state state_alive(bool threads, const weft_i_slot *slot, weft_job_rank *out)
+static weft_job_state state_alive(bool threads, const weft_i_rank_record *rank_record,
+                                  weft_job_rank *out)
 {
     char state = weft_i_os_process_state(out->process);
-    int64_t beat_ns = atomic_load_explicit(&slot->heart.beat_ns, memory_order_relaxed);
+    int64_t beat_ns = atomic_load_explicit(&rank_record->heart.beat_ns, memory_order_relaxed);
     int64_t now = WEFT_OS->clock_ns();
     out->silent_ns = threads || beat_ns < 0 || beat_ns > now ? 0 : now - beat_ns;
     if (state == 'T' || state == 't')
@@ -103,21 +105,23 @@ static weft_job_state state_alive(bool threads, const weft_i_slot *slot, weft_jo
     return out->silent_ns > SILENCE_NS ? WEFT_JOB_SILENT : WEFT_JOB_ALIVE;
 }
 
-static weft_job_state state_of(bool threads, const weft_i_slot *slot, weft_job_rank *out)
+static weft_job_state state_of(bool threads, const weft_i_rank_record *rank_record,
+                               weft_job_rank *out)
 {
-    uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
+    uint32_t state = atomic_load_explicit(&rank_record->life.state, memory_order_acquire);
     if (state == WEFT_I_RANK_LEFT)
         return WEFT_JOB_LEFT;
     if (state == WEFT_I_RANK_FAILED)
         return WEFT_JOB_FAILED;
-    if (weft_i_watch_fate(slot) == WEFT_I_DEAD)
+    if (weft_i_watch_fate(rank_record) == WEFT_I_DEAD)
         return WEFT_JOB_DEAD;
-    return has_come(slot) ? state_alive(threads, slot, out) : WEFT_JOB_AWAITED;
+    return has_come(rank_record) ? state_alive(threads, rank_record, out) : WEFT_JOB_AWAITED;
 }
 
-static void copy_op(const weft_i_slot *slot, const weft_i_record_entry *entry, weft_job_op *out)
+static void copy_op(const weft_i_rank_record *rank_record, const weft_i_record_entry *entry,
+                    weft_job_op *out)
 {
-    weft_i_record_clock clock = weft_i_record_clock_of(&slot->record);
+    weft_i_record_clock clock = weft_i_record_clock_of(&rank_record->record);
     int64_t ago = clock.now_ns - weft_i_record_clock_ns(&clock, entry->begin);
     *out = (weft_job_op){.number = entry->number,
                          .turn = entry->turn,
@@ -127,7 +131,7 @@ static void copy_op(const weft_i_slot *slot, const weft_i_record_entry *entry, w
                          .channel = weft_i_record_way_name(entry->channel) ? -1 : entry->channel,
                          .status = entry->finished ? entry->status : 0};
     copy_text(out->name, sizeof out->name, entry->name, sizeof entry->name);
-    name_group(slot, entry->group, out->group, sizeof out->group);
+    name_group(rank_record, entry->group, out->group, sizeof out->group);
 }
 
 /* The innermost operation that has not finished. */
@@ -140,29 +144,29 @@ static const weft_i_record_entry *current(const weft_i_record_entry *newest, siz
 }
 
 /* Fills `now` with the operation the rank is in; false if it is in none. */
-static bool look_rank(const weft_job_info *job, const weft_i_slot *slot, int index,
+static bool look_rank(const weft_job_info *job, const weft_i_rank_record *rank_record, int index,
                       weft_job_rank *out, weft_i_record_entry *now)
 {
     weft_i_record_entry newest[DEPTH];
     *out = (weft_job_rank){.rank = index};
     out->now.peer = out->now.channel = out->last.peer = out->last.channel = -1;
-    if (has_come(slot)) {
-        out->rank = world_rank_of(slot);
-        out->process = job->threads ? job->process : WEFT_I_READ_ONCE(slot->card.process);
+    if (has_come(rank_record)) {
+        out->rank = world_rank_of(rank_record);
+        out->process = job->threads ? job->process : WEFT_I_READ_ONCE(rank_record->address.process);
     }
-    out->state = state_of(job->threads, slot, out);
-    if (!has_come(slot))
+    out->state = state_of(job->threads, rank_record, out);
+    if (!has_come(rank_record))
         return false;
-    size_t count = weft_i_record_newest(&slot->record, newest, DEPTH);
+    size_t count = weft_i_record_newest(&rank_record->record, newest, DEPTH);
     const weft_i_record_entry *open = current(newest, count);
     size_t last = 0;
     while (last < count && !newest[last].finished)
         last++;
     if (last < count)
-        copy_op(slot, &newest[last], &out->last);
+        copy_op(rank_record, &newest[last], &out->last);
     if (!open || out->state == WEFT_JOB_LEFT)
         return false;
-    copy_op(slot, open, &out->now);
+    copy_op(rank_record, open, &out->now);
     const weft_i_record_entry *outer = current(open + 1, count - (size_t)(open + 1 - newest));
     if (outer && outer->group == open->group)
         copy_text(out->now.part_of, sizeof out->now.part_of, outer->name, sizeof outer->name);
@@ -179,10 +183,11 @@ static bool same_operation(const weft_i_record_entry *a, const weft_i_record_ent
     return a->turn ? a->turn == b->turn : !b->finished && a->channel == b->channel;
 }
 
-static bool has_entered(const weft_i_slot *slot, const weft_i_record_entry *operation)
+static bool has_entered(const weft_i_rank_record *rank_record, const weft_i_record_entry *operation)
 {
     weft_i_record_entry newest[DEPTH];
-    size_t count = has_come(slot) ? weft_i_record_newest(&slot->record, newest, DEPTH) : 0;
+    size_t count =
+        has_come(rank_record) ? weft_i_record_newest(&rank_record->record, newest, DEPTH) : 0;
     for (size_t i = 0; i < count; i++)
         if (same_operation(operation, &newest[i]))
             return true;
@@ -190,12 +195,12 @@ static bool has_entered(const weft_i_slot *slot, const weft_i_record_entry *oper
 }
 
 /* Does the owner of `slot`, which is in operation `now`, wait for that of `other`? */
-static bool awaits(const weft_i_slot *slot, const weft_i_slot *other,
+static bool awaits(const weft_i_rank_record *rank_record, const weft_i_rank_record *other,
                    const weft_i_record_entry *now)
 {
     if (now->peer >= 0)
         return rank_in(other, now->group) == now->peer;
-    return is_member(slot, now->group, world_rank_of(other)) && !has_entered(other, now);
+    return is_member(rank_record, now->group, world_rank_of(other)) && !has_entered(other, now);
 }
 
 static void note_missing(weft_i_job *page, weft_job *job, int index, const weft_i_record_entry *now)
@@ -203,7 +208,7 @@ static void note_missing(weft_i_job *page, weft_job *job, int index, const weft_
     unsigned char *row = job->missing + (size_t)index * job->row_bytes;
     for (int other = 0; other < job->info.ranks; other++)
         if (other != index &&
-            awaits(weft_i_job_slot(page, index), weft_i_job_slot(page, other), now))
+            awaits(weft_i_job_rank(page, index), weft_i_job_rank(page, other), now))
             row[other / 8] |= (unsigned char)(1u << other % 8);
 }
 
@@ -250,7 +255,7 @@ weft_job *weft_i_job_look(weft_i_job *page, int count)
         return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory to look at a job of %zu ranks", ranks);
     }
     for (int i = 0; i < (int)ranks; i++)
-        look_rank(&job->info, weft_i_job_slot(page, i), i, &job->ranks[i], &now[i]);
+        look_rank(&job->info, weft_i_job_rank(page, i), i, &job->ranks[i], &now[i]);
     for (int i = 0; i < (int)ranks; i++)
         if (now[i].number)
             note_missing(page, job, i, &now[i]);

@@ -14,8 +14,8 @@
 #include "base/status.h"
 #include "fabric/news.h"
 #include "fabric/spawn.h"
-#include "fabric/store.h"
-#include "fabric/store_server.h"
+#include "store/server.h"
+#include "store/store.h"
 #include "weft/version.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@
 
 enum { SLICE_MS = 100 };
 
-/* All ranks of a job page are local: their cards are in their slots. */
+/* All ranks of a job page are local: their addresses are in their slots. */
 static void adopt_slots(weft_i_world *world)
 {
     char host[65];
@@ -31,7 +31,7 @@ static void adopt_slots(weft_i_world *world)
     weft_i_job *job = weft_i_job_of(world->job);
     world->key = job->key;
     for (int rank = 0; rank < world->size; rank++) {
-        world->peers[rank].slot = weft_i_job_slot(job, rank);
+        world->peers[rank].rank_record = weft_i_job_rank(job, rank);
         snprintf(world->peers[rank].host, sizeof world->peers[rank].host, "%s", host);
     }
 }
@@ -41,11 +41,11 @@ static weft_status enter_as_thread(const weft_i_seat *place, weft_i_world **out)
     weft_i_world *world = NULL;
     weft_status status = weft_i_world_new(place->rank, place->size, &world);
     if (status < 0) {
-        weft_i_world_tell_failed(weft_i_job_slot(weft_i_job_of(place->job), place->rank));
+        weft_i_world_tell_failed(weft_i_job_rank(weft_i_job_of(place->job), place->rank));
         return status;
     }
     world->sharing = WEFT_I_BETWEEN_THREADS;
-    status = weft_i_world_enter(world, place->job, place->post, place->rank);
+    status = weft_i_world_enter(world, place->job, place->fdpass, place->rank);
     if (status < 0) {
         weft_i_world_drop(world);
         return status;
@@ -55,14 +55,14 @@ static weft_status enter_as_thread(const weft_i_seat *place, weft_i_world **out)
     return WEFT_OK;
 }
 
-/* Opens a post office and enters the page; the page is the world's afterwards. */
+/* Opens a descriptor server and enters the page; the page is the world's afterwards. */
 static weft_status enter_page(weft_i_world *world, weft_i_segment *page, int local_rank)
 {
-    weft_i_post *post = NULL;
+    weft_i_fdpass *fdpass = NULL;
     world->sharing = WEFT_I_BETWEEN_PROCESSES;
-    WEFT_TRY(weft_i_post_open(WEFT_I_BETWEEN_PROCESSES, &post));
-    weft_status status = weft_i_world_enter(world, page, post, local_rank);
-    weft_i_post_drop(post);
+    WEFT_TRY(weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &fdpass));
+    weft_status status = weft_i_world_enter(world, page, fdpass, local_rank);
+    weft_i_fdpass_drop(fdpass);
     if (status == WEFT_OK)
         adopt_slots(world);
     return status;
@@ -162,7 +162,7 @@ static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline
                                "weft_init: with a store, rank (%d) and world_size (%d) are needed",
                                start.rank, start.size);
     } else {
-        WEFT_TRY(weft_i_launcher_read(&start));
+        WEFT_TRY(weft_i_start_read(&start));
         WEFT_TRY(take_page(&start));
     }
     weft_i_status_set_rank(start.rank);
@@ -184,23 +184,24 @@ static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline
     return status;
 }
 
-/* Everybody is here and has shown a card: learn where their offices are, and that they speak our
+/* Everybody is here and has shown a address: learn where their servers are, and that they speak our
  * version. */
-static weft_status read_cards(weft_group *group)
+static weft_status read_addresses(weft_group *group)
 {
     weft_i_world *world = group->world;
     for (int rank = 0; rank < world->size; rank++) {
         weft_i_peer *peer = &world->peers[rank];
-        if (!peer->slot)
+        if (!peer->rank_record)
             continue;
-        char version[sizeof peer->slot->card.version]; /* a copy, that what is told is what differs
-                                                        */
-        snprintf(version, sizeof version, "%.19s", peer->slot->card.version);
+        char version[sizeof peer->rank_record->address.version]; /* a copy, that what is told is
+                                                                  * what differs
+                                                                  */
+        snprintf(version, sizeof version, "%.19s", peer->rank_record->address.version);
         if (strcmp(version, WEFT_VERSION))
             return weft_i_fail(WEFT_ERR_VERSION,
                                "weft_init: rank %d runs weft %s, rank %d runs weft %s", rank,
                                version, world->rank, WEFT_VERSION);
-        snprintf(peer->post, sizeof peer->post, "%.63s", peer->slot->card.post);
+        snprintf(peer->fdpass, sizeof peer->fdpass, "%.63s", peer->rank_record->address.fdpass);
     }
     weft_i_world_count_cores(world);
     return WEFT_OK;
@@ -213,10 +214,11 @@ static weft_status name_missing(const weft_i_world *world)
     char names[512] = "";
     size_t used = 0;
     for (int rank = 0; rank < world->size && used + 48 < sizeof names; rank++) {
-        const weft_i_slot *slot = world->peers[rank].slot;
+        const weft_i_rank_record *rank_record = world->peers[rank].rank_record;
         /* Pairs with the rank's releases, see job.h. */
-        uint32_t state =
-            slot ? atomic_load_explicit(&slot->life.state, memory_order_acquire) : WEFT_I_RANK_HERE;
+        uint32_t state = rank_record
+                             ? atomic_load_explicit(&rank_record->life.state, memory_order_acquire)
+                             : WEFT_I_RANK_HERE;
         if (state == WEFT_I_RANK_FAILED)
             return WEFT_ERR_PEER_LEFT;
         if (state == WEFT_I_RANK_AWAITED)
@@ -227,7 +229,7 @@ static weft_status name_missing(const weft_i_world *world)
                 : WEFT_ERR_PEER_LEFT;
 }
 
-/* One exchange, in slices where a rank may fail in a way that only the store or its closed office
+/* One exchange, in slices where a rank may fail in a way that only the store or its closed server
  * can tell. */
 static weft_status gather(weft_group *group, int64_t deadline)
 {
@@ -251,7 +253,7 @@ static weft_status gather(weft_group *group, int64_t deadline)
         return name_missing(world);
     if (status == WEFT_ERR_TIMEOUT)
         return weft_i_explain(WEFT_ERR_MISSING, "weft_init");
-    return status < 0 ? status : read_cards(group);
+    return status < 0 ? status : read_addresses(group);
 }
 
 /* When all ranks share a host the store has done its work; its server, and its name, may go. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meeting, in parts: where this rank stands (launcher.c), and meeting through a store
+/* Meeting, in parts: where this rank stands (start.c), and meeting through a store
  * (meet_store.c). */
 #ifndef WEFT_FABRIC_MEET_H
 #define WEFT_FABRIC_MEET_H
@@ -16,10 +16,10 @@ typedef struct weft_i_start {
 } weft_i_start;
 
 /* Reads the variables of the known launchers, the nearest one first. */
-weft_status weft_i_launcher_read(weft_i_start *out);
+weft_status weft_i_start_read(weft_i_start *out);
 
-/* Meets through a store: cards are exchanged, ranks of one host share a job page made by the first
- * of them. */
+/* Meets through a store: addresses are exchanged, ranks of one host share a job page made by the
+ * first of them. */
 weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline);
 
 /* Between slices of the wait for all: has a rank failed, or gone?  PEER_LEFT or PEER_DEAD. */

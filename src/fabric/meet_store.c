@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meeting through a store, for jobs that `weft run` did not start.  Every rank shows a card (who it
- * is, which host, where its post office is); when all cards are there, the first rank of each host
- * makes the host's job page and the others fetch it from its office.
+ * Meeting through a store, for jobs that `weft run` did not start.  Every rank shows a address (who
+ * it is, which host, where its descriptor server is); when all addresses are there, the first rank
+ * of each host makes the host's job page and the others fetch it from its server.
  */
 #include "fabric/meet.h"
 
@@ -10,10 +10,10 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
-#include "fabric/letters.h"
+#include "fabric/exchange_store.h"
 #include "fabric/news.h"
-#include "fabric/store.h"
-#include "fabric/store_client.h"
+#include "store/client.h"
+#include "store/store.h"
 #include "weft/version.h"
 
 #include <stddef.h>
@@ -21,20 +21,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CARD_MAGIC = 0x64726163, SLICE_MS = 50, FAREWELL_MS = 2000 };
+enum { ADDRESS_MAGIC = 0x64726163, SLICE_MS = 50, FAREWELL_MS = 2000 };
 
 /* Plain bytes of fixed layout: what travels through the store. */
-typedef struct card {
+typedef struct address {
     uint32_t magic, layout;
     weft_i_key nonce; /* random; rank 0's names the job, a host's first rank's names its page */
     char version[20];
     char host[65];
-    char post[64];
+    char fdpass[64];
     char reserved[3];
     char store[64]; /* where the server is that it keeps in reserve; empty: nowhere */
-} card;
+} address;
 
-static void card_key(int rank, char out[32])
+static void address_key(int rank, char out[32])
 {
     snprintf(out, 32, "meet/%d", rank);
 }
@@ -55,7 +55,7 @@ static void tell_failure(const weft_i_world *world, weft_store *store, weft_stat
     weft_i_errors_save(&reason);
     weft_store_compare_set(store, failed_key, "", 0, &mine, sizeof mine, NULL, NULL);
     if (world->key.word[0]) /* those who are further wait for letters */
-        weft_i_letters_end(store, world->key, world->rank, why);
+        weft_i_exchange_store_end(store, world->key, world->rank, why);
     weft_i_errors_restore(&reason);
 }
 
@@ -83,7 +83,7 @@ weft_status weft_i_meet_check(const weft_i_world *world)
     size_t used = 0;
     for (int rank = 0; rank < world->size && used + 16 < sizeof gone; rank++) {
         const weft_i_peer *peer = &world->peers[rank];
-        if (peer->slot && rank != world->rank && !weft_i_post_is_open(peer->post))
+        if (peer->rank_record && rank != world->rank && !weft_i_fdpass_is_open(peer->fdpass))
             used += (size_t)snprintf(gone + used, sizeof gone - used, "%srank %d", used ? ", " : "",
                                      rank);
     }
@@ -94,21 +94,21 @@ weft_status weft_i_meet_check(const weft_i_world *world)
                        "weft_init: %s came to the meeting and went before it was over", gone);
 }
 
-/* ---- cards ---- */
+/* ---- addresses ---- */
 
-static weft_status show_card(weft_i_world *world, weft_store *store, card *mine)
+static weft_status show_address(weft_i_world *world, weft_store *store, address *mine)
 {
     memset(mine, 0, sizeof *mine);
-    mine->magic = CARD_MAGIC;
+    mine->magic = ADDRESS_MAGIC;
     mine->layout = WEFT_I_JOB_LAYOUT;
     WEFT_TRY(weft_i_key_new(&mine->nonce));
     snprintf(mine->version, sizeof mine->version, "%s", WEFT_VERSION);
     weft_i_os_host_id(mine->host);
-    snprintf(mine->post, sizeof mine->post, "%s", weft_i_post_name(world->post));
+    snprintf(mine->fdpass, sizeof mine->fdpass, "%s", weft_i_fdpass_name(world->fdpass));
     WEFT_TRY(weft_i_news_open(world));
     WEFT_TRY(weft_i_news_stand_by(world, mine->store, sizeof mine->store));
     char key[32];
-    card_key(world->rank, key);
+    address_key(world->rank, key);
     bool stored = false;
     WEFT_TRY(weft_store_compare_set(store, key, "", 0, mine, sizeof *mine, &stored, NULL));
     if (!stored)
@@ -128,7 +128,7 @@ static weft_status fail_missing(const weft_i_world *world, weft_store *store, in
     bool known = true;
     for (int rank = 0; rank < world->size && used + 16 < sizeof names; rank++) {
         char text[32];
-        card_key(rank, text);
+        address_key(rank, text);
         const char *key = text;
         bool here = false;
         known &= rank == waited || weft_store_check(store, 1, &key, &here) == WEFT_OK;
@@ -141,11 +141,11 @@ static weft_status fail_missing(const weft_i_world *world, weft_store *store, in
                        known ? "" : " (perhaps more: rank 0, which serves the store, left)");
 }
 
-static weft_status check_card(const weft_i_world *world, int rank, const weft_store_value *value)
+static weft_status check_address(const weft_i_world *world, int rank, const weft_store_value *value)
 {
-    const card *theirs = value->data;
-    /* Another version may have other cards: how they begin stays, so that both can be told. */
-    bool ours = value->bytes >= offsetof(card, host) && theirs->magic == CARD_MAGIC;
+    const address *theirs = value->data;
+    /* Another version may have other addresses: how they begin stays, so that both can be told. */
+    bool ours = value->bytes >= offsetof(address, host) && theirs->magic == ADDRESS_MAGIC;
     if (ours && (theirs->layout != WEFT_I_JOB_LAYOUT ||
                  strncmp(theirs->version, WEFT_VERSION, sizeof theirs->version)))
         return weft_i_fail(WEFT_ERR_VERSION,
@@ -155,16 +155,16 @@ static weft_status check_card(const weft_i_world *world, int rank, const weft_st
                            WEFT_I_JOB_LAYOUT);
     if (!ours || value->bytes != sizeof *theirs)
         return weft_i_fail(WEFT_ERR_PROTOCOL,
-                           "weft_init: the card of rank %d is not one of weft's (%zu bytes)", rank,
-                           value->bytes);
+                           "weft_init: the address of rank %d is not one of weft's (%zu bytes)",
+                           rank, value->bytes);
     return WEFT_OK;
 }
 
-static weft_status read_card(weft_i_world *world, weft_store *store, int rank, int64_t deadline,
-                             card *out)
+static weft_status read_address(weft_i_world *world, weft_store *store, int rank, int64_t deadline,
+                                address *out)
 {
     char key[32];
-    card_key(rank, key);
+    address_key(rank, key);
     weft_store_value value = {0};
     weft_status status;
     do {
@@ -181,15 +181,15 @@ static weft_status read_card(weft_i_world *world, weft_store *store, int rank, i
                               rank);
     if (status < 0)
         return status;
-    status = check_card(world, rank, &value);
+    status = check_address(world, rank, &value);
     if (status == WEFT_OK)
         memcpy(out, value.data, sizeof *out);
     weft_store_value_clear(&value);
     if (status == WEFT_OK) {
-        out->host[64] = out->post[63] = out->store[63] = 0;
+        out->host[64] = out->fdpass[63] = out->store[63] = 0;
         snprintf(world->peers[rank].store, sizeof world->peers[rank].store, "%s", out->store);
         snprintf(world->peers[rank].host, sizeof world->peers[rank].host, "%s", out->host);
-        snprintf(world->peers[rank].post, sizeof world->peers[rank].post, "%s", out->post);
+        snprintf(world->peers[rank].fdpass, sizeof world->peers[rank].fdpass, "%s", out->fdpass);
     }
     return status;
 }
@@ -210,7 +210,7 @@ static weft_status make_page(weft_i_world *world, int count, weft_i_key key, wef
     weft_status status = weft_i_job_new(count, WEFT_I_BETWEEN_PROCESSES, out);
     if (status == WEFT_OK)
         weft_i_job_of(*out)->key = world->key;
-    weft_status offered = weft_i_post_offer(world->post, key, *out, status);
+    weft_status offered = weft_i_fdpass_publish(world->fdpass, key, *out, status);
     if (status == WEFT_OK && offered < 0)
         weft_i_segment_drop(*out);
     return status < 0 ? status : offered;
@@ -224,15 +224,15 @@ static weft_status lost_leader(void *arg)
 static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i_key key,
                               int64_t deadline, weft_i_segment **out)
 {
-    weft_i_post_order order = {.own = world->post,
-                               .peer = world->peers[leader].post,
-                               .key = key,
-                               .bytes = weft_i_job_bytes(count),
-                               .keep = true, /* by which weft_job_open finds it */
-                               .deadline = deadline,
-                               .lost = lost_leader,
-                               .arg = world->store};
-    weft_status status = weft_i_post_fetch(&order, out);
+    weft_i_fdpass_order order = {.own = world->fdpass,
+                                 .peer = world->peers[leader].fdpass,
+                                 .key = key,
+                                 .bytes = weft_i_job_bytes(count),
+                                 .keep = true, /* by which weft_job_open finds it */
+                                 .deadline = deadline,
+                                 .lost = lost_leader,
+                                 .arg = world->store};
+    weft_status status = weft_i_fdpass_fetch(&order, out);
     if (status == WEFT_ERR_TIMEOUT)
         return weft_i_fail(WEFT_ERR_MISSING,
                            "weft_init: rank %d did not hand out the job page of this host in time",
@@ -250,38 +250,38 @@ static weft_status fetch_page(weft_i_world *world, int leader, int count, weft_i
     return status;
 }
 
-static weft_status enter_host(weft_i_world *world, const card *cards, const int *locals, int count,
-                              int64_t deadline)
+static weft_status enter_host(weft_i_world *world, const address *addresses, const int *locals,
+                              int count, int64_t deadline)
 {
     int leader = locals[0], place = 0;
     while (locals[place] != world->rank)
         place++;
-    weft_i_key key = cards[leader].nonce;
+    weft_i_key key = addresses[leader].nonce;
     weft_i_segment *page = NULL;
     WEFT_TRY(place == 0 ? make_page(world, count, key, &page)
                         : fetch_page(world, leader, count, key, deadline, &page));
-    weft_status status = weft_i_world_enter(world, page, world->post, place);
+    weft_status status = weft_i_world_enter(world, page, world->fdpass, place);
     for (int i = 0; status == WEFT_OK && i < count; i++)
-        world->peers[locals[i]].slot = weft_i_job_slot(weft_i_job_of(page), i);
+        world->peers[locals[i]].rank_record = weft_i_job_rank(weft_i_job_of(page), i);
     weft_i_segment_drop(page);
     return status;
 }
 
-static weft_status exchange_cards(weft_i_world *world, weft_store *store, int64_t deadline,
-                                  card *cards)
+static weft_status exchange_addresses(weft_i_world *world, weft_store *store, int64_t deadline,
+                                      address *addresses)
 {
-    WEFT_TRY(show_card(world, store, &cards[world->rank]));
+    WEFT_TRY(show_address(world, store, &addresses[world->rank]));
     for (int rank = 0; rank < world->size; rank++)
-        WEFT_TRY(read_card(world, store, rank, deadline, &cards[rank]));
-    world->key = cards[0].nonce;
+        WEFT_TRY(read_address(world, store, rank, deadline, &addresses[rank]));
+    world->key = addresses[0].nonce;
     return WEFT_OK;
 }
 
-static weft_status meet(weft_i_world *world, weft_store *store, int64_t deadline, card *cards,
-                        int *locals)
+static weft_status meet(weft_i_world *world, weft_store *store, int64_t deadline,
+                        address *addresses, int *locals)
 {
-    WEFT_TRY(exchange_cards(world, store, deadline, cards));
-    weft_status status = enter_host(world, cards, locals, find_locals(world, locals), deadline);
+    WEFT_TRY(exchange_addresses(world, store, deadline, addresses));
+    weft_status status = enter_host(world, addresses, locals, find_locals(world, locals), deadline);
     if (status < 0 && status != WEFT_ERR_MISSING && status != WEFT_ERR_PEER_LEFT)
         tell_failure(world, store, status);
     return status;
@@ -298,7 +298,7 @@ static weft_status fail_unanswered(const weft_i_world *world, weft_status status
 }
 
 /* Who serves the store of a meeting that fails stays a moment, so that the others learn why from
- * their own cards and not from a store that is gone. */
+ * their own addresses and not from a store that is gone. */
 static void see_others_off(weft_store *store, int64_t deadline)
 {
     int64_t moment = weft_i_os_deadline(FAREWELL_MS);
@@ -307,18 +307,19 @@ static void see_others_off(weft_store *store, int64_t deadline)
 
 weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline)
 {
-    weft_status status = weft_i_post_open(WEFT_I_BETWEEN_PROCESSES, &world->post);
-    card *cards = WEFT_OS->alloc((size_t)world->size * sizeof *cards);
+    weft_status status = weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &world->fdpass);
+    address *addresses = WEFT_OS->alloc((size_t)world->size * sizeof *addresses);
     int *locals = WEFT_OS->alloc((size_t)world->size * sizeof *locals);
-    if (status == WEFT_OK && (!cards || !locals))
-        status = weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_init: no memory for %d cards", world->size);
+    if (status == WEFT_OK && (!addresses || !locals))
+        status =
+            weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_init: no memory for %d addresses", world->size);
     if (status < 0)
         tell_failure(world, store, status);
     else
-        status = fail_unanswered(world, meet(world, store, deadline, cards, locals));
+        status = fail_unanswered(world, meet(world, store, deadline, addresses, locals));
     if (status < 0 && weft_i_store_client_serves(store))
         see_others_off(store, deadline);
-    WEFT_OS->free(cards);
+    WEFT_OS->free(addresses);
     WEFT_OS->free(locals);
     return status;
 }

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
-#include "fabric/store_client.h"
+#include "store/client.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static weft_status tell_local_deaths(weft_i_world *world)
 {
     for (int rank = 0; rank < world->size; rank++) {
         weft_i_peer *peer = &world->peers[rank];
-        if (!peer->slot || weft_i_watch_fate(peer->slot) != WEFT_I_DEAD ||
+        if (!peer->rank_record || weft_i_watch_fate(peer->rank_record) != WEFT_I_DEAD ||
             atomic_load_explicit(&peer->gone, memory_order_relaxed) != WEFT_I_ALIVE)
             continue;
         WEFT_TRY(tell(world, rank, WEFT_I_DEAD));

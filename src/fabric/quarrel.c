@@ -19,7 +19,7 @@ static bool has_posted(const weft_group *group)
     return atomic_load_explicit(&group->posted, memory_order_acquire) != 0;
 }
 
-static void tell_call(const weft_i_call *call, const weft_i_stay *stay, char *out, size_t bytes)
+static void tell_call(const weft_i_label *call, const weft_i_stay *stay, char *out, size_t bytes)
 {
     if (stay->tell)
         stay->tell(stay->who, out, bytes);
@@ -29,7 +29,7 @@ static void tell_call(const weft_i_call *call, const weft_i_stay *stay, char *ou
 
 static void write_call(weft_i_stuck *mine, const char *text)
 {
-    char words[WEFT_I_CALL_BYTES] = "";
+    char words[WEFT_I_LABEL_BYTES] = "";
     snprintf(words, sizeof words, "%s", text);
     for (size_t i = 0; i < sizeof words / sizeof(uint64_t); i++) {
         uint64_t word;
@@ -39,13 +39,13 @@ static void write_call(weft_i_stuck *mine, const char *text)
 }
 
 /* False if the rank has moved on meanwhile. */
-static bool read_call(weft_i_stuck *theirs, uint64_t where, char out[WEFT_I_CALL_BYTES])
+static bool read_call(weft_i_stuck *theirs, uint64_t where, char out[WEFT_I_LABEL_BYTES])
 {
-    for (size_t i = 0; i < WEFT_I_CALL_BYTES / sizeof(uint64_t); i++) {
+    for (size_t i = 0; i < WEFT_I_LABEL_BYTES / sizeof(uint64_t); i++) {
         uint64_t word = atomic_load_explicit(&theirs->call[i], memory_order_relaxed);
         memcpy(out + i * sizeof word, &word, sizeof word);
     }
-    out[WEFT_I_CALL_BYTES - 1] = 0;
+    out[WEFT_I_LABEL_BYTES - 1] = 0;
     atomic_thread_fence(memory_order_acquire); /* the words were read before what follows */
     return atomic_load_explicit(&theirs->where, memory_order_relaxed) == where;
 }
@@ -58,11 +58,11 @@ static bool is_kept(const weft_group *group, const weft_i_stay *stay)
            (stay->place != WEFT_I_ON_BOARD || !has_posted(group));
 }
 
-void weft_i_quarrel_settle_in(const weft_i_call *call, const weft_i_stay *stay)
+void weft_i_quarrel_settle_in(const weft_i_label *call, const weft_i_stay *stay)
 {
     weft_i_stuck *mine = stuck_of(call->group, call->group->rank);
     uint64_t here = (uint64_t)stay->place << 32 | stay->turn;
-    char text[WEFT_I_CALL_BYTES];
+    char text[WEFT_I_LABEL_BYTES];
     /* Our own word. */
     bool said = atomic_load_explicit(&mine->where, memory_order_relaxed) == here;
     bool kept = is_kept(call->group, stay);
@@ -102,7 +102,7 @@ static bool has_come(const weft_i_vigil *vigil, int rank)
 
 void weft_i_quarrel_look(const weft_i_vigil *vigil, int rank)
 {
-    const weft_i_call *call = vigil->call;
+    const weft_i_label *call = vigil->call;
     const weft_i_stay *stay = vigil->stay;
     const weft_group *group = call->group;
     weft_i_stuck *theirs = stuck_of(group, rank);
@@ -115,7 +115,7 @@ void weft_i_quarrel_look(const weft_i_vigil *vigil, int rank)
         return; /* we have been there: it is about to move on */
     if (has_come(vigil, rank))
         return; /* and has gone on since we looked for it */
-    char mine[WEFT_I_CALL_BYTES], other[WEFT_I_CALL_BYTES];
+    char mine[WEFT_I_LABEL_BYTES], other[WEFT_I_LABEL_BYTES];
     if (!read_call(theirs, where, other))
         return;
     tell_call(call, stay, mine, sizeof mine);
@@ -145,31 +145,31 @@ const char *weft_i_quarrel_told(const weft_group *group)
                                                                             : NULL;
 }
 
-/* Is the rank making the stage, without us?  Only who waits on the board is asked: on the lane the
- * stage is there. */
-static bool wants_stage(const weft_i_vigil *vigil, int rank)
+/* Is the rank making the lane, without us?  Only who waits on the board is asked: on the lane the
+ * lane is there. */
+static bool wants_lane(const weft_i_vigil *vigil, int rank)
 {
     const weft_group *group = vigil->call->group;
     const weft_i_board_row *row = group->board->row;
-    if (vigil->stay->place != WEFT_I_ON_BOARD || group->lane || group->staging)
+    if (vigil->stay->place != WEFT_I_ON_BOARD || group->lane || group->making_lane)
         return false;
     /* Acquire: pairs with the release of its arrival; our own word beside it. */
-    uint64_t theirs = atomic_load_explicit(&row[rank].stage_arrival, memory_order_acquire);
-    uint64_t mine = atomic_load_explicit(&row[group->rank].stage_arrival, memory_order_relaxed);
+    uint64_t theirs = atomic_load_explicit(&row[rank].lane_arrival, memory_order_acquire);
+    uint64_t mine = atomic_load_explicit(&row[group->rank].lane_arrival, memory_order_relaxed);
     return weft_i_arrived(theirs, weft_i_arrival_epoch(mine) + 1);
 }
 
 weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing)
 {
     enum { PATIENCE_NS = 1000000 };
-    const weft_i_call *call = vigil->call;
+    const weft_i_label *call = vigil->call;
     int64_t now = WEFT_OS->clock_ns();
     weft_status fate = weft_i_group_fate(call->group, missing);
     if (!vigil->begin)
         vigil->begin = now;
     if (fate < 0 || !vigil->stay)
         return fate;
-    if (wants_stage(vigil, missing)) {
+    if (wants_lane(vigil, missing)) {
         vigil->wanted = true;
         return WEFT_ERR_CANCELLED;
     }

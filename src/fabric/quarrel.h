@@ -32,22 +32,22 @@ struct weft_i_stay {
 
 /* A wait for the others, as its point's `lost` and `giving_up` see it. */
 typedef struct weft_i_vigil {
-    const weft_i_call *call;
+    const weft_i_label *call;
     const weft_i_point *point;
     const weft_i_stay *stay; /* NULL: in a place of its own */
     int64_t begin;           /* about when it began; 0 until the first look */
-    bool wanted;             /* ended, because another rank needs the stage to be made */
+    bool wanted;             /* ended, because another rank needs the lane to be made */
 } weft_i_vigil;
 
 /* Can rank `missing` still come?  Sees quarrels too.  Without a message; WEFT_ERR_CANCELLED and
- * `wanted`: it waits for us to make the stage. */
+ * `wanted`: it waits for us to make the lane. */
 weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing);
 
 /* Has the rank come and given up since the wait began? */
 bool weft_i_vigil_saw_give_up(const weft_i_vigil *vigil, int rank);
 
 /* Writes into our row that we are stuck here, unless posted work may still move us on. */
-void weft_i_quarrel_settle_in(const weft_i_call *call, const weft_i_stay *stay);
+void weft_i_quarrel_settle_in(const weft_i_label *call, const weft_i_stay *stay);
 
 /* The wait is over. */
 void weft_i_quarrel_move_on(const weft_group *group);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft_spawn: one job segment and one post office in plain memory, one thread per rank. */
+/* weft_spawn: one job segment and one descriptor server in plain memory, one thread per rank. */
 #include "fabric/spawn.h"
 
 #include "base/os.h"
@@ -32,10 +32,10 @@ void weft_i_spawn_at_end(void (*clear)(const void *place))
  * weft_i_watch_fate. */
 static void mark_left(const weft_i_seat *place)
 {
-    weft_i_slot *slot = weft_i_job_slot(weft_i_job_of(place->job), place->rank);
+    weft_i_rank_record *rank_record = weft_i_job_rank(weft_i_job_of(place->job), place->rank);
     /* Our own word: FAILED tells more. */
-    if (atomic_load_explicit(&slot->life.state, memory_order_relaxed) != WEFT_I_RANK_FAILED)
-        atomic_store_explicit(&slot->life.state, WEFT_I_RANK_LEFT, memory_order_release);
+    if (atomic_load_explicit(&rank_record->life.state, memory_order_relaxed) != WEFT_I_RANK_FAILED)
+        atomic_store_explicit(&rank_record->life.state, WEFT_I_RANK_LEFT, memory_order_release);
 }
 
 static void *rank_body(void *arg)
@@ -80,9 +80,9 @@ int weft_spawn(int count, int (*fn)(void *arg), void *arg)
     if (!fn)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_spawn: the function is NULL");
     weft_i_segment *job = NULL;
-    weft_i_post *post = NULL;
+    weft_i_fdpass *fdpass = NULL;
     WEFT_TRY(weft_i_job_new(count, WEFT_I_BETWEEN_THREADS, &job));
-    weft_status status = weft_i_post_open(WEFT_I_BETWEEN_THREADS, &post);
+    weft_status status = weft_i_fdpass_open(WEFT_I_BETWEEN_THREADS, &fdpass);
     thread_rank *ranks = status < 0 ? NULL : WEFT_OS->alloc((size_t)count * sizeof *ranks);
     if (status == WEFT_OK && !ranks)
         status = weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_spawn: no memory for %d ranks", count);
@@ -90,12 +90,12 @@ int weft_spawn(int count, int (*fn)(void *arg), void *arg)
     if (status == WEFT_OK) {
         for (int rank = 0; rank < count; rank++)
             ranks[rank] =
-                (thread_rank){.place = {job, post, rank, count, NULL}, .fn = fn, .arg = arg};
+                (thread_rank){.place = {job, fdpass, rank, count, NULL}, .fn = fn, .arg = arg};
         status = start_and_join(ranks, count);
         result = status < 0 ? (int)status : first_result(ranks, count);
     }
     WEFT_OS->free(ranks);
-    weft_i_post_drop(post);
+    weft_i_fdpass_drop(fdpass);
     weft_i_job_close(job);
     weft_i_segment_drop(job);
     return result;

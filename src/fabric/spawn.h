@@ -3,12 +3,12 @@
 #ifndef WEFT_FABRIC_SPAWN_H
 #define WEFT_FABRIC_SPAWN_H
 
-#include "base/post.h"
+#include "base/fdpass.h"
 #include "fabric/job.h"
 
 typedef struct weft_i_seat {
     weft_i_segment *job;
-    weft_i_post *post;
+    weft_i_fdpass *fdpass;
     int rank, size;
     void (*at_end)(
         const void *place); /* clears what another floor keeps for this place; NULL: nothing */

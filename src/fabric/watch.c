@@ -21,8 +21,8 @@ enum {
 };
 
 struct weft_i_watch {
-    weft_i_slot *slot;
-    weft_i_post *post;
+    weft_i_rank_record *rank_record;
+    weft_i_fdpass *fdpass;
     pthread_t thread;
     int stop;           /* an eventfd: wakes the thread to look at `ending` */
     atomic_bool ending; /* release by weft_i_watch_stop, acquire by the thread */
@@ -31,49 +31,51 @@ struct weft_i_watch {
                                  acquire at start */
 };
 
-static void beat(weft_i_slot *slot)
+static void beat(weft_i_rank_record *rank_record)
 {
-    atomic_fetch_add_explicit(&slot->heart.beats, 1, memory_order_relaxed);
-    atomic_store_explicit(&slot->heart.beat_ns, WEFT_OS->clock_ns(), memory_order_relaxed);
+    atomic_fetch_add_explicit(&rank_record->heart.beats, 1, memory_order_relaxed);
+    atomic_store_explicit(&rank_record->heart.beat_ns, WEFT_OS->clock_ns(), memory_order_relaxed);
     if (!*weft_i_env_text(WEFT_I_ENV_TRACE))
-        weft_i_record_tick(&slot->record);
+        weft_i_record_tick(&rank_record->record);
 }
 
-/* The list has one entry, the slot's node; the kernel finds the word at a fixed distance behind it.
+/* The list has one entry, the record's node; the kernel finds the word at a fixed distance behind
+ * it.
  */
 static bool take_life_word(weft_i_watch *watch)
 {
-    weft_i_slot *slot = watch->slot;
-    struct robust_list *node = (struct robust_list *)(void *)&slot->life.next;
+    weft_i_rank_record *rank_record = watch->rank_record;
+    struct robust_list *node = (struct robust_list *)(void *)&rank_record->life.next;
     node->next = &watch->robust.list;
     watch->robust.list.next = node;
     watch->robust.futex_offset =
-        (long)(offsetof(weft_i_slot, life.word) - offsetof(weft_i_slot, life.next));
+        (long)(offsetof(weft_i_rank_record, life.word) - offsetof(weft_i_rank_record, life.next));
     watch->robust.list_op_pending = NULL;
     if (weft_i_os_set_robust_list(&watch->robust, sizeof watch->robust))
         return false;
-    /* Peers read it only after the slot's state is HERE, which is released after this thread
+    /* Peers read it only after the record's state is HERE, which is released after this thread
      * reports. */
-    atomic_store_explicit(&slot->life.word, (uint32_t)weft_i_os_thread(), memory_order_release);
+    atomic_store_explicit(&rank_record->life.word, (uint32_t)weft_i_os_thread(),
+                          memory_order_release);
     return true;
 }
 
 static void let_life_word_go(weft_i_watch *watch)
 {
-    atomic_store_explicit(&watch->slot->life.word, 0, memory_order_release);
+    atomic_store_explicit(&watch->rank_record->life.word, 0, memory_order_release);
     watch->robust.list.next = &watch->robust.list;
 }
 
 static void *watch_body(void *arg)
 {
     weft_i_watch *watch = arg;
-    beat(watch->slot);
+    beat(watch->rank_record);
     bool held = take_life_word(watch);
     atomic_store_explicit(&watch->holding, held ? 1 : 2, memory_order_release);
     WEFT_OS->futex_wake(&watch->holding, 1);
     while (!atomic_load_explicit(&watch->ending, memory_order_acquire)) {
-        weft_i_post_serve(watch->post, watch->stop, BEAT_MS);
-        beat(watch->slot);
+        weft_i_fdpass_serve(watch->fdpass, watch->stop, BEAT_MS);
+        beat(watch->rank_record);
     }
     if (held)
         let_life_word_go(watch);
@@ -95,13 +97,13 @@ static weft_status start_thread(weft_i_watch *watch)
     return WEFT_OK;
 }
 
-weft_status weft_i_watch_start(weft_i_slot *mine, weft_i_post *post, weft_i_watch **out)
+weft_status weft_i_watch_start(weft_i_rank_record *mine, weft_i_fdpass *fdpass, weft_i_watch **out)
 {
     weft_i_watch *watch = WEFT_OS->alloc(sizeof *watch);
     if (!watch)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the watch thread");
-    watch->slot = mine;
-    watch->post = post;
+    watch->rank_record = mine;
+    watch->fdpass = fdpass;
     weft_status status = start_thread(watch);
     if (status < 0) {
         WEFT_OS->free(watch);
@@ -146,13 +148,13 @@ void weft_i_watch_stop(weft_i_watch *watch)
     WEFT_OS->free(watch);
 }
 
-weft_i_fate weft_i_watch_fate(const weft_i_slot *slot)
+weft_i_fate weft_i_watch_fate(const weft_i_rank_record *rank_record)
 {
     /* LEFT is stored before the word is let go, so it is read last: whoever sees the word free sees
      * LEFT too. */
-    uint32_t word = atomic_load_explicit(&slot->life.word, memory_order_acquire);
-    uint32_t seen = atomic_load_explicit(&slot->life.exit, memory_order_acquire);
-    uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
+    uint32_t word = atomic_load_explicit(&rank_record->life.word, memory_order_acquire);
+    uint32_t seen = atomic_load_explicit(&rank_record->life.exit, memory_order_acquire);
+    uint32_t state = atomic_load_explicit(&rank_record->life.state, memory_order_acquire);
     if (state == WEFT_I_RANK_LEFT || state == WEFT_I_RANK_FAILED)
         return WEFT_I_LEFT;
     return (word & FUTEX_OWNER_DIED) || seen ? WEFT_I_DEAD : WEFT_I_ALIVE;
@@ -167,11 +169,11 @@ static int describe_exit(uint32_t seen, char *out, size_t bytes)
     return snprintf(out, bytes, "its process exited with status %d", WEXITSTATUS(status));
 }
 
-static int describe_alive(const weft_i_slot *slot, char *out, size_t bytes)
+static int describe_alive(const weft_i_rank_record *rank_record, char *out, size_t bytes)
 {
-    int64_t beat_ns = atomic_load_explicit(&slot->heart.beat_ns, memory_order_relaxed);
+    int64_t beat_ns = atomic_load_explicit(&rank_record->heart.beat_ns, memory_order_relaxed);
     double silent = beat_ns ? ((double)WEFT_OS->clock_ns() - (double)beat_ns) * 1e-9 : 0;
-    int process = WEFT_I_READ_ONCE(slot->card.process);
+    int process = WEFT_I_READ_ONCE(rank_record->address.process);
     char state = process ? weft_i_os_process_state(process) : 0;
     if (state == 'T' || state == 't')
         return snprintf(out, bytes, "stopped by a signal (no sign of life for %.1f s)", silent);
@@ -181,23 +183,23 @@ static int describe_alive(const weft_i_slot *slot, char *out, size_t bytes)
     return snprintf(out, bytes, "alive");
 }
 
-static int describe_state(const weft_i_slot *slot, char *out, size_t bytes)
+static int describe_state(const weft_i_rank_record *rank_record, char *out, size_t bytes)
 {
-    uint32_t seen = atomic_load_explicit(&slot->life.exit, memory_order_acquire);
-    uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
+    uint32_t seen = atomic_load_explicit(&rank_record->life.exit, memory_order_acquire);
+    uint32_t state = atomic_load_explicit(&rank_record->life.state, memory_order_acquire);
     if (state == WEFT_I_RANK_LEFT)
         return snprintf(out, bytes, "left the job");
     if (state == WEFT_I_RANK_FAILED)
         return snprintf(out, bytes, "could not enter the job: its weft_init failed");
     if (seen)
         return describe_exit(seen, out, bytes);
-    if (weft_i_watch_fate(slot) == WEFT_I_DEAD)
+    if (weft_i_watch_fate(rank_record) == WEFT_I_DEAD)
         return snprintf(out, bytes, "died, or exited without weft_finish");
     if (state == WEFT_I_RANK_AWAITED)
         return snprintf(out, bytes, "never called weft_init");
     if (state == WEFT_I_RANK_ENTERING)
         return snprintf(out, bytes, "is entering the job");
-    return describe_alive(slot, out, bytes);
+    return describe_alive(rank_record, out, bytes);
 }
 
 /* The operation a rank is in, if it is in one (an operation may have finished parts that are
@@ -214,22 +216,22 @@ static bool last_operation(const weft_i_record *record, weft_i_record_entry *out
     return count > 0;
 }
 
-void weft_i_watch_describe(const weft_i_slot *slot, char *out, size_t bytes)
+void weft_i_watch_describe(const weft_i_rank_record *rank_record, char *out, size_t bytes)
 {
-    int n = describe_state(slot, out, bytes);
-    /* Until then the rank still writes its card and its record; pairs with its release. */
-    uint32_t state = atomic_load_explicit(&slot->life.state, memory_order_acquire);
+    int n = describe_state(rank_record, out, bytes);
+    /* Until then the rank still writes its address and its record; pairs with its release. */
+    uint32_t state = atomic_load_explicit(&rank_record->life.state, memory_order_acquire);
     if (state == WEFT_I_RANK_AWAITED || state == WEFT_I_RANK_ENTERING)
         return;
-    int process = WEFT_I_READ_ONCE(slot->card.process);
+    int process = WEFT_I_READ_ONCE(rank_record->address.process);
     if (n > 0 && (size_t)n < bytes && process) {
         int m = snprintf(out + n, bytes - (size_t)n, ", process %d", process);
         n += m;
     }
     weft_i_record_entry last;
-    if (n < 0 || (size_t)n >= bytes || !last_operation(&slot->record, &last))
+    if (n < 0 || (size_t)n >= bytes || !last_operation(&rank_record->record, &last))
         return;
     char text[256];
-    weft_i_record_text(&slot->record, &last, text, sizeof text);
+    weft_i_record_text(&rank_record->record, &last, text, sizeof text);
     snprintf(out + n, bytes - (size_t)n, "; its last operation: %s", text);
 }

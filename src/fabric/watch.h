@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Liveness.  Each process rank has one library thread that holds the life word of its slot for as
+ * Liveness.  Each process rank has one library thread that holds the life word of its record for as
  * long as the rank is in the job: when the process dies by whatever cause, the kernel marks the
  * word before it even unmaps the memory (about 40 us after kill -9), and peers read it in their
  * waits without a system call.  The same thread beats the heart, so that a stopped rank can be told
- * from a slow one, and answers the post.
+ * from a slow one, and answers fetches.
  */
 #ifndef WEFT_FABRIC_WATCH_H
 #define WEFT_FABRIC_WATCH_H
 
-#include "base/post.h"
+#include "base/fdpass.h"
 #include "fabric/job.h"
 
 typedef struct weft_i_watch weft_i_watch;
 
 /* Starts the thread; on return the life word is held. */
-weft_status weft_i_watch_start(weft_i_slot *mine, weft_i_post *post, weft_i_watch **out);
+weft_status weft_i_watch_start(weft_i_rank_record *mine, weft_i_fdpass *fdpass, weft_i_watch **out);
 
 /* Ends the thread in order: the word is let go, not marked. */
 void weft_i_watch_stop(weft_i_watch *watch);
@@ -23,12 +23,12 @@ void weft_i_watch_stop(weft_i_watch *watch);
 typedef enum weft_i_fate { WEFT_I_ALIVE, WEFT_I_LEFT, WEFT_I_DEAD } weft_i_fate;
 
 /* Cheap enough for every round of a wait: three loads. */
-weft_i_fate weft_i_watch_fate(const weft_i_slot *slot);
+weft_i_fate weft_i_watch_fate(const weft_i_rank_record *rank_record);
 
 /*
  * Writes what is known of a rank: "killed by signal 9", "stopped (SIGSTOP) for 1.2 s", and its last
  * operation. For messages; reads /proc.
  */
-void weft_i_watch_describe(const weft_i_slot *slot, char *out, size_t bytes);
+void weft_i_watch_describe(const weft_i_rank_record *rank_record, char *out, size_t bytes);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "fabric/group_event.h"
 #include "fabric/news.h"
-#include "fabric/store_server.h"
+#include "store/server.h"
 #include "tensor/scope.h"
 #include "weft/version.h"
 
@@ -35,16 +35,18 @@ weft_status weft_i_world_new(int rank, int size, weft_i_world **out)
     return WEFT_OK;
 }
 
-static void fill_card(weft_i_world *world)
+static void fill_address(weft_i_world *world)
 {
-    weft_i_slot *slot = world->mine;
-    slot->card.process = world->sharing == WEFT_I_BETWEEN_PROCESSES ? weft_i_os_process() : 0;
-    slot->card.world_rank = world->rank;
-    slot->card.layout = WEFT_I_JOB_LAYOUT;
-    snprintf(slot->card.version, sizeof slot->card.version, "%s", WEFT_VERSION);
-    snprintf(slot->card.post, sizeof slot->card.post, "%s", weft_i_post_name(world->post));
-    weft_i_os_core_mask(slot->card.cores);
-    weft_i_record_init(&slot->record);
+    weft_i_rank_record *rank_record = world->mine;
+    rank_record->address.process =
+        world->sharing == WEFT_I_BETWEEN_PROCESSES ? weft_i_os_process() : 0;
+    rank_record->address.world_rank = world->rank;
+    rank_record->address.layout = WEFT_I_JOB_LAYOUT;
+    snprintf(rank_record->address.version, sizeof rank_record->address.version, "%s", WEFT_VERSION);
+    snprintf(rank_record->address.fdpass, sizeof rank_record->address.fdpass, "%s",
+             weft_i_fdpass_name(world->fdpass));
+    weft_i_os_core_mask(rank_record->address.cores);
+    weft_i_record_init(&rank_record->record);
 }
 
 /* Ranks may be bound to a core each, so the cores of one say nothing: all of them together count.
@@ -54,8 +56,8 @@ void weft_i_world_count_cores(weft_i_world *world)
     uint64_t all[WEFT_I_OS_CORE_WORDS] = {0};
     int cores = 0;
     for (int rank = 0; rank < world->size; rank++)
-        for (int word = 0; world->peers[rank].slot && word < WEFT_I_OS_CORE_WORDS; word++)
-            all[word] |= WEFT_I_READ_ONCE(world->peers[rank].slot->card.cores[word]);
+        for (int word = 0; world->peers[rank].rank_record && word < WEFT_I_OS_CORE_WORDS; word++)
+            all[word] |= WEFT_I_READ_ONCE(world->peers[rank].rank_record->address.cores[word]);
     for (int word = 0; word < WEFT_I_OS_CORE_WORDS; word++)
         cores += __builtin_popcountll(all[word]);
     world->cores = cores;
@@ -63,7 +65,7 @@ void weft_i_world_count_cores(weft_i_world *world)
         world->mode = weft_i_wait_mode_for(world->local_size, cores);
 }
 
-weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, weft_i_post *post,
+weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, weft_i_fdpass *fdpass,
                                int local_rank)
 {
     weft_i_job *job = weft_i_job_of(segment);
@@ -71,11 +73,12 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, wef
     if (local_rank < 0 || local_rank >= ranks)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "local rank %d is outside the job page's %d ranks",
                            local_rank, ranks);
-    weft_i_slot *slot = weft_i_job_slot(job, local_rank);
+    weft_i_rank_record *rank_record = weft_i_job_rank(job, local_rank);
     uint32_t awaited = WEFT_I_RANK_AWAITED;
     /* Of two that claim one place, one gets it; nothing is published yet. */
-    if (!atomic_compare_exchange_strong_explicit(&slot->life.state, &awaited, WEFT_I_RANK_ENTERING,
-                                                 memory_order_acq_rel, memory_order_acquire))
+    if (!atomic_compare_exchange_strong_explicit(&rank_record->life.state, &awaited,
+                                                 WEFT_I_RANK_ENTERING, memory_order_acq_rel,
+                                                 memory_order_acquire))
         return weft_i_fail(
             WEFT_ERR_STATE,
             "rank %d has already met in this job (a second weft_init, or two ranks with "
@@ -84,32 +87,33 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, wef
     world->local_rank = local_rank;
     world->local_size = ranks;
     world->mode = weft_i_wait_mode_for(ranks, weft_i_os_cores());
-    if (!world->post)
-        world->post = weft_i_post_hold(post);
-    world->mine = slot;
+    if (!world->fdpass)
+        world->fdpass = weft_i_fdpass_hold(fdpass);
+    world->mine = rank_record;
     weft_i_os_barrier_join();
-    fill_card(world);
+    fill_address(world);
     if (world->sharing == WEFT_I_BETWEEN_PROCESSES) {
-        weft_status status = weft_i_watch_start(slot, post, &world->watch);
+        weft_status status = weft_i_watch_start(rank_record, fdpass, &world->watch);
         if (status < 0) {
             /* Acquired by peers, whose waits for us end. */
-            atomic_store_explicit(&slot->life.state, WEFT_I_RANK_FAILED, memory_order_release);
+            atomic_store_explicit(&rank_record->life.state, WEFT_I_RANK_FAILED,
+                                  memory_order_release);
             world->mine = NULL;
             return status;
         }
     }
     world->job = weft_i_segment_hold(segment);
-    /* Publishes the card and the held life word; pairs with the acquire of every peer that waits
+    /* Publishes the address and the held life word; pairs with the acquire of every peer that waits
      * for us. */
-    atomic_store_explicit(&slot->life.state, WEFT_I_RANK_HERE, memory_order_release);
+    atomic_store_explicit(&rank_record->life.state, WEFT_I_RANK_HERE, memory_order_release);
     return WEFT_OK;
 }
 
-void weft_i_world_tell_failed(weft_i_slot *slot)
+void weft_i_world_tell_failed(weft_i_rank_record *rank_record)
 {
     uint32_t awaited = WEFT_I_RANK_AWAITED; /* else it is not ours to tell of */
     /* Acquired by peers, whose waits for us end. */
-    atomic_compare_exchange_strong_explicit(&slot->life.state, &awaited, WEFT_I_RANK_FAILED,
+    atomic_compare_exchange_strong_explicit(&rank_record->life.state, &awaited, WEFT_I_RANK_FAILED,
                                             memory_order_release, memory_order_relaxed);
 }
 
@@ -118,7 +122,7 @@ void weft_i_world_leave(weft_i_world *world)
     if (atomic_exchange_explicit(&world->finished, true, memory_order_acq_rel) || !world->mine)
         return;
     if (world->generation != weft_i_os_generation())
-        return; /* a forked child: the slot, the thread and the office are the parent's */
+        return; /* a forked child: the rank_record, the thread and the server are the parent's */
     uint32_t here = WEFT_I_RANK_HERE; /* else it has said FAILED, which tells more */
     atomic_compare_exchange_strong_explicit(&world->mine->life.state, &here, WEFT_I_RANK_LEFT,
                                             memory_order_release,
@@ -140,7 +144,7 @@ void weft_i_world_drop(weft_i_world *world)
     if (!world || atomic_fetch_sub_explicit(&world->references, 1, memory_order_acq_rel) != 1)
         return;
     weft_i_world_leave(world);
-    weft_i_post_drop(world->post);
+    weft_i_fdpass_drop(world->fdpass);
     weft_i_segment_drop(world->job);
     weft_i_object_drop(world->store);
     weft_i_store_server_drop(world->standby, world->generation != weft_i_os_generation());
@@ -182,8 +186,8 @@ void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_
     int n = snprintf(out, bytes, "rank %d (", rank);
     if (n < 0 || (size_t)n >= bytes)
         return;
-    if (peer->slot)
-        weft_i_watch_describe(peer->slot, out + n, bytes - (size_t)n);
+    if (peer->rank_record)
+        weft_i_watch_describe(peer->rank_record, out + n, bytes - (size_t)n);
     else
         snprintf(out + n, bytes - (size_t)n, "on host %.40s%s", peer->host, told_of(peer));
     size_t length = strlen(out);
@@ -193,8 +197,8 @@ void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_
 weft_status weft_i_world_fate(const weft_i_world *world, int rank)
 {
     const weft_i_peer *peer = &world->peers[rank];
-    weft_i_fate fate = peer->slot
-                           ? weft_i_watch_fate(peer->slot)
+    weft_i_fate fate = peer->rank_record
+                           ? weft_i_watch_fate(peer->rank_record)
                            : (weft_i_fate)atomic_load_explicit(&peer->gone, memory_order_relaxed);
     if (fate == WEFT_I_ALIVE)
         return WEFT_OK;

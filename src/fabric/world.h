@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one rank holds of its job: its slot, its peers, its post office and watch thread.  Made by
- * meeting (meet.c), shared by all groups of the rank, torn down by weft_finish; the memory goes
- * with the last group.
+ * What one rank holds of its job: its rank_record, its peers, its descriptor server and watch
+ * thread.  Made by meeting (meet.c), shared by all groups of the rank, torn down by weft_finish;
+ * the memory goes with the last group.
  */
 #ifndef WEFT_FABRIC_WORLD_H
 #define WEFT_FABRIC_WORLD_H
@@ -15,8 +15,8 @@
 #include <pthread.h>
 
 typedef struct weft_i_peer {
-    weft_i_slot *slot; /* NULL: on another host */
-    char post[64];
+    weft_i_rank_record *rank_record; /* NULL: on another host */
+    char fdpass[64];
     char host[65];
     char store[64]; /* where its store's server is, in use or in reserve; empty: none (news.h) */
     _Atomic int
@@ -32,9 +32,9 @@ typedef struct weft_i_world {
     weft_i_sharing sharing;
     weft_i_key key; /* identity of the job, equal on all ranks */
     weft_i_segment *job;
-    weft_i_slot *mine;
+    weft_i_rank_record *mine;
     weft_i_peer *peers; /* by world rank */
-    weft_i_post *post;
+    weft_i_fdpass *fdpass;
     weft_i_watch *watch; /* process ranks only */
     weft_store *store;   /* how remote ranks are reached; NULL when all are local */
     bool own_store;      /* found by weft_init, not given by the caller */
@@ -61,15 +61,15 @@ typedef struct weft_i_world {
 /* An empty world for `size` ranks with room for its peers. */
 weft_status weft_i_world_new(int rank, int size, weft_i_world **out);
 
-/* Takes a place in the job segment (held by the world from now on): slot, post office, watch
- * thread; then is HERE.  On failure the slot says so. */
-weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *job, weft_i_post *post,
+/* Takes a place in the job segment (held by the world from now on): rank_record, descriptor server,
+ * watch thread; then is HERE.  On failure the record says so. */
+weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *job, weft_i_fdpass *fdpass,
                                int local_rank);
 
 /* Tells the peers that the rank of this slot will not enter. */
-void weft_i_world_tell_failed(weft_i_slot *slot);
+void weft_i_world_tell_failed(weft_i_rank_record *rank_record);
 
-/* Chooses how to wait, when everybody's card can be read. */
+/* Chooses how to wait, when everybody's address can be read. */
 void weft_i_world_count_cores(weft_i_world *world);
 
 /* Leaves the job in order.  Harmless if it never entered. */

@@ -6,7 +6,7 @@
 #ifndef WEFT_SYMM_BACKEND_H
 #define WEFT_SYMM_BACKEND_H
 
-#include "base/post.h"
+#include "base/fdpass.h"
 #include "base/segment.h"
 #include "symm/request.h"
 #include "weft/backend.h"
@@ -26,10 +26,10 @@ typedef struct weft_i_backend {
     weft_status (*allocate)(weft_device device, size_t bytes, weft_i_segment **out);
 
     /* Lets peers fetch the block by its key; may be called again. */
-    weft_status (*publish)(weft_i_post *post, weft_i_segment *block);
+    weft_status (*publish)(weft_i_fdpass *fdpass, weft_i_segment *block);
 
     /* Maps a peer's block.  WEFT_ERR_TIMEOUT without a message at the order's deadline. */
-    weft_status (*import)(const weft_i_post_order *order, weft_i_segment **out);
+    weft_status (*import)(const weft_i_fdpass_order *order, weft_i_segment **out);
 
     bool multicast; /* stores to all peers in hardware */
 

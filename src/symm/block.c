@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks and leases; allocation of symmetric tensors.  Persistent allocations are in keepsake.c. */
+/* Blocks and leases; allocation of symmetric tensors.  Persistent allocations are in persistent.c.
+ */
 #include "symm/block.h"
 
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
-#include "symm/keepsake.h"
-#include "symm/pairing.h"
+#include "symm/persistent.h"
+#include "symm/registration.h"
 #include "weft/symm.h"
 
 /* 0: what WEFT_SIGNAL_PAD says.  Relaxed: a setting that publishes nothing else. */
@@ -63,7 +64,7 @@ void weft_i_block_drop(weft_i_block *block)
 {
     if (!block || atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel) != 1)
         return;
-    weft_i_pairing_drop_all(atomic_load_explicit(&block->pairings, memory_order_acquire));
+    weft_i_registration_drop_all(atomic_load_explicit(&block->registrations, memory_order_acquire));
     weft_i_segment_drop(block->segment);
     weft_i_object_drop(block->group);
     pthread_mutex_destroy(&block->lock);
@@ -75,7 +76,7 @@ static void release_lease(void *argument)
 {
     weft_i_lease *lease = argument;
     atomic_fetch_sub_explicit(&lease->block->leases, 1,
-                              memory_order_acq_rel); /* pairs with keepsake.c */
+                              memory_order_acq_rel); /* pairs with persistent.c */
     if (lease->ended)
         lease->ended(lease);
     weft_i_block_drop(lease->block);
@@ -119,20 +120,21 @@ weft_tensor *weft_i_block_tensor(const weft_i_lease *from, weft_dtype dtype, wef
     return tensor;
 }
 
-weft_status weft_i_block_publish(weft_i_block *block, weft_i_post *post)
+weft_status weft_i_block_publish(weft_i_block *block, weft_i_fdpass *fdpass)
 {
     pthread_mutex_lock(&block->lock);
-    weft_status status = block->published ? WEFT_OK : block->backend->publish(post, block->segment);
+    weft_status status =
+        block->published ? WEFT_OK : block->backend->publish(fdpass, block->segment);
     block->published += status == WEFT_OK;
     pthread_mutex_unlock(&block->lock);
     return status;
 }
 
-void weft_i_block_withdraw(weft_i_block *block, weft_i_post *post)
+void weft_i_block_withdraw(weft_i_block *block, weft_i_fdpass *fdpass)
 {
     pthread_mutex_lock(&block->lock);
     if (--block->published == 0) /* under the lock: another thread may be about to publish again */
-        weft_i_post_withdraw(post, block->segment->key);
+        weft_i_fdpass_withdraw(fdpass, block->segment->key);
     pthread_mutex_unlock(&block->lock);
 }
 
@@ -171,7 +173,7 @@ weft_tensor *weft_symm_empty_strided_p2p(weft_shape shape, const int64_t *stride
                            weft_i_shape_text(shape, text));
     size_t bytes = (size_t)numel * weft_dtype_size(dtype);
     weft_i_block *block = NULL;
-    weft_status status = alloc_id ? weft_i_keepsake_block(alloc_id, device, bytes, group, &block)
+    weft_status status = alloc_id ? weft_i_persistent_block(alloc_id, device, bytes, group, &block)
                                   : weft_i_block_new(device, bytes, group, &block);
     if (status < 0)
         return NULL;

@@ -2,7 +2,7 @@
 /*
  * A block: one allocation of symmetric memory of this rank.  Tensors reach it through leases (their
  * storage's release argument), handles hold it directly; it goes with the last of them.  Its
- * pairings, one per group it was rendezvoused in, are cached here.
+ * registrations, one per group it was rendezvoused in, are cached here.
  */
 #ifndef WEFT_SYMM_BLOCK_H
 #define WEFT_SYMM_BLOCK_H
@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-typedef struct weft_i_pairing weft_i_pairing;
+typedef struct weft_i_registration weft_i_registration;
 
 typedef struct weft_i_block {
     atomic_int references; /* relaxed up, acq_rel down */
@@ -26,8 +26,8 @@ typedef struct weft_i_block {
     atomic_int leases;    /* tensors' storages alive; relaxed up, acq_rel down */
     pthread_mutex_t lock; /* guards what follows */
     /* Only grows while the block is there: read without the lock.  Release, pairs with the acquire
-     * in weft_i_pairing_find. */
-    _Atomic(weft_i_pairing *) pairings;
+     * in weft_i_registration_find. */
+    _Atomic(weft_i_registration *) registrations;
     int published; /* rendezvous under way */
 } weft_i_block;
 
@@ -56,7 +56,7 @@ weft_tensor *weft_i_block_tensor(const weft_i_lease *lease, weft_dtype dtype, we
 const weft_i_lease *weft_i_block_lease_of(const weft_tensor *tensor);
 
 /* Lets peers fetch the block while a rendezvous is under way. */
-weft_status weft_i_block_publish(weft_i_block *block, weft_i_post *post);
-void weft_i_block_withdraw(weft_i_block *block, weft_i_post *post);
+weft_status weft_i_block_publish(weft_i_block *block, weft_i_fdpass *fdpass);
+void weft_i_block_withdraw(weft_i_block *block, weft_i_fdpass *fdpass);
 
 #endif

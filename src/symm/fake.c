@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fake worlds: one slot for the rank itself, peers that are nowhere, and the fake backend as the
+ * Fake worlds: one record for the rank itself, peers that are nowhere, and the fake backend as the
  * carrier of its collectives.  Exchanges show the rank its own notes (fabric/exchange.c), so that
  * everything built on them works: splits, rendezvous.
  */
@@ -17,18 +17,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The flight record of the rank lies in a job page of its own; the post office hands it what it
- * offers itself. */
+/* The flight record of the rank lies in a job page of its own; the descriptor server hands it what
+ * it offers itself. */
 static weft_status furnish(weft_i_world *world)
 {
     WEFT_TRY(weft_i_job_new(1, WEFT_I_BETWEEN_THREADS, &world->job));
-    WEFT_TRY(weft_i_post_open(WEFT_I_BETWEEN_THREADS, &world->post));
-    world->mine = weft_i_job_slot(weft_i_job_of(world->job), 0);
+    WEFT_TRY(weft_i_fdpass_open(WEFT_I_BETWEEN_THREADS, &world->fdpass));
+    world->mine = weft_i_job_rank(weft_i_job_of(world->job), 0);
     weft_i_record_init(&world->mine->record);
     world->key = weft_i_job_of(world->job)->key;
     for (int rank = 0; rank < world->size; rank++)
         snprintf(world->peers[rank].host, sizeof world->peers[rank].host, "none: fake");
-    world->peers[world->rank].slot = world->mine;
+    world->peers[world->rank].rank_record = world->mine;
     /* Read by this rank alone. */
     atomic_store_explicit(&world->mine->life.state, WEFT_I_RANK_HERE, memory_order_release);
     return WEFT_OK;

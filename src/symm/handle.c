@@ -2,14 +2,14 @@
 /* Handles: rendezvous with its cache, and tensors over the memory of the members. */
 #include "base/os.h"
 #include "base/status.h"
-#include "symm/pairing.h"
+#include "symm/registration.h"
 
 #include <string.h>
 
 static void destroy(weft_i_object *object)
 {
     weft_symm *mem = (weft_symm *)object;
-    weft_i_pairing_drop(mem->pairing);
+    weft_i_registration_drop(mem->registration);
     weft_i_block_drop(mem->block);
     weft_i_object_drop(mem->group);
     weft_i_object_free(object);
@@ -17,11 +17,13 @@ static void destroy(weft_i_object *object)
 
 /* ---- rendezvous ---- */
 
-static void cache(weft_i_block *block, weft_i_pairing *pairing)
+static void cache(weft_i_block *block, weft_i_registration *registration)
 {
     pthread_mutex_lock(&block->lock);
-    pairing->next = atomic_load_explicit(&block->pairings, memory_order_relaxed); /* our lock */
-    atomic_store_explicit(&block->pairings, weft_i_pairing_hold(pairing), memory_order_release);
+    registration->next =
+        atomic_load_explicit(&block->registrations, memory_order_relaxed); /* our lock */
+    atomic_store_explicit(&block->registrations, weft_i_registration_hold(registration),
+                          memory_order_release);
     pthread_mutex_unlock(&block->lock);
 }
 
@@ -47,9 +49,9 @@ static weft_status can_meet(const weft_i_lease *lease, const weft_group *group)
 }
 
 static void fill_handle(weft_symm *mem, const weft_tensor *tensor, const weft_i_lease *lease,
-                        weft_group *group, weft_i_pairing *pairing)
+                        weft_group *group, weft_i_registration *registration)
 {
-    mem->pairing = pairing;
+    mem->registration = registration;
     mem->block = weft_i_block_hold(lease->block);
     mem->group = weft_i_object_hold(group);
     mem->offset = lease->offset + (size_t)tensor->offset * weft_dtype_size(tensor->dtype);
@@ -62,23 +64,23 @@ static void fill_handle(weft_symm *mem, const weft_tensor *tensor, const weft_i_
 static weft_symm *decline(weft_group *group)
 {
     weft_i_errors reason;
-    weft_i_pairing *none = NULL;
+    weft_i_registration *none = NULL;
     weft_i_errors_save(&reason);
     if (group && weft_i_group_usable(group) == WEFT_OK)
-        weft_i_pairing_new(NULL, 0, group, reason.last, &none);
+        weft_i_registration_new(NULL, 0, group, reason.last, &none);
     weft_i_errors_restore(&reason);
     return NULL;
 }
 
-/* The cached pairing, or a new one; `can` is whether this rank can take part. */
-static weft_i_pairing *pair(const weft_i_lease *lease, weft_group *group, weft_status can)
+/* The cached registration, or a new one; `can` is whether this rank can take part. */
+static weft_i_registration *pair(const weft_i_lease *lease, weft_group *group, weft_status can)
 {
-    weft_i_pairing *pairing = NULL;
-    if (weft_i_pairing_new(lease ? lease->block : NULL, lease ? lease->offset : 0, group, can,
-                           &pairing) < 0)
+    weft_i_registration *registration = NULL;
+    if (weft_i_registration_new(lease ? lease->block : NULL, lease ? lease->offset : 0, group, can,
+                                &registration) < 0)
         return NULL;
-    cache(lease->block, pairing);
-    return pairing;
+    cache(lease->block, registration);
+    return registration;
 }
 
 weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
@@ -99,14 +101,14 @@ weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
     /* Made first: a rank that has no memory for its handle must not leave the others with theirs.
      */
     weft_symm *mem = weft_i_object_new(WEFT_I_SYMM, sizeof *mem, destroy);
-    weft_i_pairing *pairing = lease ? weft_i_pairing_of(lease->block, group) : NULL;
-    if (!pairing)
-        pairing = pair(lease, group, mem ? can_meet(lease, group) : weft_last_status());
-    if (mem && pairing) {
-        fill_handle(mem, tensor, lease, group, pairing);
+    weft_i_registration *registration = lease ? weft_i_registration_of(lease->block, group) : NULL;
+    if (!registration)
+        registration = pair(lease, group, mem ? can_meet(lease, group) : weft_last_status());
+    if (mem && registration) {
+        fill_handle(mem, tensor, lease, group, registration);
         return mem;
     }
-    weft_i_pairing_drop(pairing);
+    weft_i_registration_drop(registration);
     weft_release(mem);
     return NULL;
 }
@@ -140,12 +142,12 @@ size_t weft_symm_offset(const weft_symm *mem)
 
 size_t weft_symm_pad_bytes(const weft_symm *mem)
 {
-    return mem ? mem->pairing->pads.pad_bytes : 0;
+    return mem ? mem->registration->pads.pad_bytes : 0;
 }
 
 int weft_symm_channels(const weft_symm *mem)
 {
-    return mem ? mem->pairing->pads.channels : 0;
+    return mem ? mem->registration->pads.channels : 0;
 }
 
 bool weft_symm_emulates_multicast(const weft_symm *mem)
@@ -173,15 +175,16 @@ static weft_status check_rank(const weft_symm *mem, const char *what, int rank)
 
 void *weft_symm_buffer_ptr(const weft_symm *mem, int rank)
 {
-    return check_rank(mem, "weft_symm_buffer_ptr", rank) < 0 ? NULL
-                                                             : mem->pairing->blocks[rank]->base;
+    return check_rank(mem, "weft_symm_buffer_ptr", rank) < 0
+               ? NULL
+               : mem->registration->blocks[rank]->base;
 }
 
 void *weft_symm_signal_pad_ptr(const weft_symm *mem, int rank)
 {
     return check_rank(mem, "weft_symm_signal_pad_ptr", rank) < 0
                ? NULL
-               : weft_i_pads_of(&mem->pairing->pads, rank);
+               : weft_i_pads_of(&mem->registration->pads, rank);
 }
 
 /* ---- tensors ---- */
@@ -191,7 +194,7 @@ static void drop_handle(void *mem)
     weft_i_object_drop(mem);
 }
 
-/* A tensor over `bytes` at `data`, which lies in memory of the pairing; holds the handle. */
+/* A tensor over `bytes` at `data`, which lies in memory of the registration; holds the handle. */
 static weft_tensor *over(weft_symm *mem, char *data, size_t bytes, weft_dtype dtype,
                          weft_shape shape, const int64_t *strides)
 {
@@ -233,7 +236,7 @@ weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_d
     if (check_rank(mem, "weft_symm_buffer", rank) < 0 ||
         place("weft_symm_buffer", shape, dtype, offset, mem->block->bytes, &at, &bytes) < 0)
         return NULL;
-    return over(mem, mem->pairing->blocks[rank]->base + at, bytes, dtype, shape, NULL);
+    return over(mem, mem->registration->blocks[rank]->base + at, bytes, dtype, shape, NULL);
 }
 
 weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype)
@@ -249,14 +252,15 @@ weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape,
             "weft_symm_remote_tensor: byte %zu, where the tensor begins, is no place "
             "for elements of %s",
             mem->offset, weft_dtype_name(dtype));
-    return over(mem, mem->pairing->blocks[rank]->base + mem->offset, bytes, dtype, shape, NULL);
+    return over(mem, mem->registration->blocks[rank]->base + mem->offset, bytes, dtype, shape,
+                NULL);
 }
 
 weft_tensor *weft_symm_tensor(weft_symm *mem, int rank)
 {
     if (check_rank(mem, "weft_symm_tensor", rank) < 0)
         return NULL;
-    return over(mem, mem->pairing->blocks[rank]->base + mem->offset,
+    return over(mem, mem->registration->blocks[rank]->base + mem->offset,
                 mem->block->bytes - mem->offset, mem->dtype, mem->shape, mem->strides);
 }
 
@@ -266,11 +270,12 @@ weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape, we
     size_t at = 0, bytes = 0;
     if (check_rank(mem, "weft_symm_signal_pad", rank) < 0)
         return NULL;
-    size_t limit = mem->pairing->pads.pad_bytes;
+    size_t limit = mem->registration->pads.pad_bytes;
     size_t item = weft_dtype_size(dtype);
     if (shape.ndim == 0 && item && offset >= 0 && (size_t)offset <= limit / item)
         shape = WEFT_SHAPE(limit / item - (size_t)offset);
     if (place("weft_symm_signal_pad", shape, dtype, offset, limit, &at, &bytes) < 0)
         return NULL;
-    return over(mem, weft_i_pads_of(&mem->pairing->pads, rank) + at, bytes, dtype, shape, NULL);
+    return over(mem, weft_i_pads_of(&mem->registration->pads, rank) + at, bytes, dtype, shape,
+                NULL);
 }

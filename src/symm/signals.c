@@ -2,7 +2,7 @@
 /* Barriers and signals on a handle, and 32-bit writes.  The protocol itself is in base/signal.h. */
 #include "base/os.h"
 #include "base/status.h"
-#include "symm/pairing.h"
+#include "symm/registration.h"
 
 #include <stdio.h>
 
@@ -15,12 +15,12 @@ static weft_status check(const weft_symm *mem, const char *what, int rank, int c
         return weft_last_status() < 0
                    ? weft_last_status()
                    : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", what);
-    if (channel < 0 || channel >= mem->pairing->pads.channels)
+    if (channel < 0 || channel >= mem->registration->pads.channels)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: channel %d exceeds the maximum supported channel: must be in "
                            "[0, %d) for a pad of %zu bytes and %d ranks",
-                           what, channel, mem->pairing->pads.channels, mem->pairing->pads.pad_bytes,
-                           mem->group->size);
+                           what, channel, mem->registration->pads.channels,
+                           mem->registration->pads.pad_bytes, mem->group->size);
     if (rank < 0 || rank >= mem->group->size)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: rank %d must be in [0, %d)", what, rank,
                            mem->group->size);
@@ -30,7 +30,7 @@ static weft_status check(const weft_symm *mem, const char *what, int rank, int c
 
 static weft_i_point point_of(const weft_symm *mem, int channel)
 {
-    const weft_i_pads *pads = &mem->pairing->pads;
+    const weft_i_pads *pads = &mem->registration->pads;
     return (weft_i_point){
         .me = mem->group->rank,
         .size = mem->group->size,
@@ -49,7 +49,7 @@ weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
 {
     WEFT_TRY(check(mem, "weft_symm_barrier", 0, channel, timeout_ms));
     weft_group *group = mem->group;
-    weft_i_call call = {group, "barrier", channel};
+    weft_i_label call = {group, "barrier", channel};
     weft_i_point point = point_of(mem, channel);
     weft_i_meeting meeting;
     weft_i_record *record = weft_i_group_record(group);
@@ -60,18 +60,18 @@ weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
     return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(&call, &meeting) : status;
 }
 
-/* ---- mailboxes ---- */
+/* ---- semaphores ---- */
 
-typedef struct mailbox {
-    weft_i_call call;
+typedef struct semaphore {
+    weft_i_label call;
     _Atomic uint32_t *word;
     int peer;
     bool (*act)(_Atomic uint32_t *word); /* put or take */
-} mailbox;
+} semaphore;
 
 static bool try_act(void *arg)
 {
-    const mailbox *box = arg;
+    const semaphore *box = arg;
     return box->act(box->word);
 }
 
@@ -79,11 +79,11 @@ static bool try_act(void *arg)
  * has acted.  Hence without a message. */
 static weft_status peer_fate(void *arg)
 {
-    const mailbox *box = arg;
+    const semaphore *box = arg;
     return weft_i_group_fate(box->call.group, box->peer);
 }
 
-static weft_status fail_timeout(const mailbox *box, int64_t timeout_ms)
+static weft_status fail_timeout(const semaphore *box, int64_t timeout_ms)
 {
     const weft_group *group = box->call.group;
     char who[640];
@@ -95,7 +95,7 @@ static weft_status fail_timeout(const mailbox *box, int64_t timeout_ms)
                        box->act == weft_i_signal_put ? "to take its last signal" : "to signal");
 }
 
-static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeout_ms)
+static weft_status act_or_wait(const weft_symm *mem, semaphore *box, int64_t timeout_ms)
 {
     weft_group *group = mem->group;
     WEFT_TRY(weft_i_group_check_revoked(&box->call));
@@ -107,13 +107,13 @@ static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeo
         weft_i_record_begin(record, box->call.op, group->id, 0, box->peer, box->call.channel);
     weft_status status = WEFT_OK;
     if (!box->act(box->word)) {
-        weft_i_wait wait = {
-            .ready = try_act,
-            .lost = peer_fate,
-            .arg = box,
-            .bell = (_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->pairing->pads, group->rank),
-            .deadline = weft_i_os_deadline(limit),
-            .mode = group->world->mode};
+        weft_i_wait wait = {.ready = try_act,
+                            .lost = peer_fate,
+                            .arg = box,
+                            .bell = (_Atomic uint32_t *)(void *)weft_i_pads_part(
+                                &mem->registration->pads, group->rank),
+                            .deadline = weft_i_os_deadline(limit),
+                            .mode = group->world->mode};
         status = weft_i_wait_for(&wait);
     }
     if (status == WEFT_OK && box->peer != group->rank) { /* it may wait for this */
@@ -121,7 +121,7 @@ static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeo
         if (group->world->mode != WEFT_I_WAIT_SPIN)
             atomic_thread_fence(memory_order_seq_cst);
         weft_i_wait_ring(
-            (_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->pairing->pads, box->peer));
+            (_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->registration->pads, box->peer));
     }
     weft_i_record_end(record, number, status);
     if (status < 0 && status != WEFT_ERR_TIMEOUT)
@@ -131,7 +131,7 @@ static weft_status act_or_wait(const weft_symm *mem, mailbox *box, int64_t timeo
 
 static _Atomic uint32_t *word_of(const weft_symm *mem, int to, int from, int channel)
 {
-    char *pad = weft_i_pads_of(&mem->pairing->pads, to);
+    char *pad = weft_i_pads_of(&mem->registration->pads, to);
     return (_Atomic uint32_t *)(void *)pad + (size_t)mem->group->size * (size_t)channel +
            (size_t)from;
 }
@@ -139,20 +139,20 @@ static _Atomic uint32_t *word_of(const weft_symm *mem, int to, int from, int cha
 weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms)
 {
     WEFT_TRY(check(mem, "weft_symm_put_signal", rank, channel, timeout_ms));
-    mailbox box = {.call = {mem->group, "put_signal", channel},
-                   .word = word_of(mem, rank, mem->group->rank, channel),
-                   .peer = rank,
-                   .act = weft_i_signal_put};
+    semaphore box = {.call = {mem->group, "put_signal", channel},
+                     .word = word_of(mem, rank, mem->group->rank, channel),
+                     .peer = rank,
+                     .act = weft_i_signal_put};
     return act_or_wait(mem, &box, timeout_ms);
 }
 
 weft_status weft_symm_wait_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms)
 {
     WEFT_TRY(check(mem, "weft_symm_wait_signal", rank, channel, timeout_ms));
-    mailbox box = {.call = {mem->group, "wait_signal", channel},
-                   .word = word_of(mem, mem->group->rank, rank, channel),
-                   .peer = rank,
-                   .act = weft_i_signal_take};
+    semaphore box = {.call = {mem->group, "wait_signal", channel},
+                     .word = word_of(mem, mem->group->rank, rank, channel),
+                     .peer = rank,
+                     .act = weft_i_signal_take};
     return act_or_wait(mem, &box, timeout_ms);
 }
 

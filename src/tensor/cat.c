@@ -56,8 +56,8 @@ weft_status weft_i_cat_run(weft_i_op_call *call)
 
 weft_tensor *weft_cat(weft_tensor *const *tensors, size_t count, int dim)
 {
-    return WEFT_I_CALL(cat, WEFT_I_TENSORS_ARG(tensors, tensors ? count : 0),
-                       WEFT_I_INTEGER_ARG(dim));
+    return WEFT_I_APPLY(cat, WEFT_I_TENSORS_ARG(tensors, tensors ? count : 0),
+                        WEFT_I_INTEGER_ARG(dim));
 }
 
 weft_tensor *weft_stack(weft_tensor *const *tensors, size_t count, int dim)

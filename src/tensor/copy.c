@@ -113,7 +113,7 @@ weft_status weft_copy(weft_tensor *to, weft_tensor *from)
 
 weft_tensor *weft_clone(weft_tensor *x)
 {
-    return WEFT_I_CALL(clone, WEFT_I_TENSOR_ARG(x));
+    return WEFT_I_APPLY(clone, WEFT_I_TENSOR_ARG(x));
 }
 
 /* What needs no copy is an alias, so that the result is always a handle of its own. */
@@ -126,15 +126,15 @@ weft_tensor *weft_contiguous(weft_tensor *x)
 {
     if (x && weft_i_tensor_is_contiguous(x))
         return alias(x);
-    return WEFT_I_CALL(contiguous, WEFT_I_TENSOR_ARG(x));
+    return WEFT_I_APPLY(contiguous, WEFT_I_TENSOR_ARG(x));
 }
 
 weft_tensor *weft_to(weft_tensor *x, weft_dtype dtype, weft_device device)
 {
     if (x && x->dtype == dtype && weft_i_tensor_device(x) == device)
         return alias(x);
-    return WEFT_I_CALL(to, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dtype),
-                       WEFT_I_INTEGER_ARG(device));
+    return WEFT_I_APPLY(to, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dtype),
+                        WEFT_I_INTEGER_ARG(device));
 }
 
 weft_tensor *weft_to_dtype(weft_tensor *x, weft_dtype dtype)

@@ -130,11 +130,11 @@ weft_status weft_i_embedding_grad_run(weft_i_op_call *call)
 
 weft_tensor *weft_embedding(weft_tensor *weight, weft_tensor *indices)
 {
-    return WEFT_I_CALL(embedding, WEFT_I_TENSOR_ARG(weight), WEFT_I_TENSOR_ARG(indices));
+    return WEFT_I_APPLY(embedding, WEFT_I_TENSOR_ARG(weight), WEFT_I_TENSOR_ARG(indices));
 }
 
 weft_tensor *weft_embedding_grad(weft_tensor *grad, weft_tensor *indices, int64_t rows)
 {
-    return WEFT_I_CALL(embedding_grad, WEFT_I_TENSOR_ARG(grad), WEFT_I_TENSOR_ARG(indices),
-                       WEFT_I_INTEGER_ARG(rows));
+    return WEFT_I_APPLY(embedding_grad, WEFT_I_TENSOR_ARG(grad), WEFT_I_TENSOR_ARG(indices),
+                        WEFT_I_INTEGER_ARG(rows));
 }

@@ -273,18 +273,18 @@ weft_status weft_i_view_scatter_run(weft_i_op_call *call)
 
 weft_tensor *weft_gather(weft_tensor *x, int dim, weft_tensor *index)
 {
-    return WEFT_I_CALL(gather, T(x), WEFT_I_INTEGER_ARG(dim), T(index));
+    return WEFT_I_APPLY(gather, T(x), WEFT_I_INTEGER_ARG(dim), T(index));
 }
 
 weft_tensor *weft_scatter_add(weft_tensor *x, int dim, weft_tensor *index, weft_tensor *source)
 {
-    return WEFT_I_CALL(scatter_add, T(x), WEFT_I_INTEGER_ARG(dim), T(index), T(source));
+    return WEFT_I_APPLY(scatter_add, T(x), WEFT_I_INTEGER_ARG(dim), T(index), T(source));
 }
 
 weft_tensor *weft_view_scatter(weft_tensor *x, weft_tensor *source, weft_shape shape,
                                const int64_t *strides, int64_t offset)
 {
-    return WEFT_I_CALL(view_scatter, T(x), T(source), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim),
-                       WEFT_I_INTEGERS_ARG(strides, strides ? shape.ndim : 0),
-                       WEFT_I_INTEGER_ARG(offset));
+    return WEFT_I_APPLY(view_scatter, T(x), T(source), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim),
+                        WEFT_I_INTEGERS_ARG(strides, strides ? shape.ndim : 0),
+                        WEFT_I_INTEGER_ARG(offset));
 }

@@ -89,22 +89,23 @@ weft_status weft_i_arange_run(weft_i_op_call *call)
 
 weft_tensor *weft_empty(weft_dtype dtype, weft_device device, weft_shape shape)
 {
-    return WEFT_I_CALL(empty, TYPE_ARGS(dtype, device), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim));
+    return WEFT_I_APPLY(empty, TYPE_ARGS(dtype, device),
+                        WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim));
 }
 
 weft_tensor *weft_empty_strided(weft_dtype dtype, weft_device device, weft_shape shape,
                                 const int64_t *strides)
 {
-    return WEFT_I_CALL(empty_strided, TYPE_ARGS(dtype, device),
-                       WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim),
-                       WEFT_I_INTEGERS_ARG(strides, strides ? shape.ndim : 0));
+    return WEFT_I_APPLY(empty_strided, TYPE_ARGS(dtype, device),
+                        WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim),
+                        WEFT_I_INTEGERS_ARG(strides, strides ? shape.ndim : 0));
 }
 
 weft_tensor *weft_arange(weft_dtype dtype, weft_device device, double start, double end,
                          double step)
 {
-    return WEFT_I_CALL(arange, TYPE_ARGS(dtype, device), WEFT_I_NUMBER_ARG(start),
-                       WEFT_I_NUMBER_ARG(end), WEFT_I_NUMBER_ARG(step));
+    return WEFT_I_APPLY(arange, TYPE_ARGS(dtype, device), WEFT_I_NUMBER_ARG(start),
+                        WEFT_I_NUMBER_ARG(end), WEFT_I_NUMBER_ARG(step));
 }
 
 /* Gives up the fresh tensor if the action that should have filled it failed. */
@@ -118,8 +119,8 @@ static weft_tensor *filled(weft_tensor *x, weft_status status)
 
 weft_tensor *weft_full(weft_dtype dtype, weft_device device, weft_shape shape, double value)
 {
-    return WEFT_I_CALL(full, TYPE_ARGS(dtype, device), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim),
-                       WEFT_I_NUMBER_ARG(value));
+    return WEFT_I_APPLY(full, TYPE_ARGS(dtype, device), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim),
+                        WEFT_I_NUMBER_ARG(value));
 }
 
 weft_tensor *weft_zeros(weft_dtype dtype, weft_device device, weft_shape shape)

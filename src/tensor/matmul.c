@@ -71,22 +71,22 @@ weft_status weft_i_matmul_run(weft_i_op_call *call)
 
 weft_tensor *weft_mm(weft_tensor *a, weft_tensor *b)
 {
-    return WEFT_I_CALL(mm, T(a), T(b));
+    return WEFT_I_APPLY(mm, T(a), T(b));
 }
 
 weft_status weft_mm_into(weft_tensor *out, weft_tensor *a, weft_tensor *b)
 {
-    return WEFT_I_CALL_INTO(mm, out, T(a), T(b));
+    return WEFT_I_APPLY_INTO(mm, out, T(a), T(b));
 }
 
 weft_tensor *weft_bmm(weft_tensor *a, weft_tensor *b)
 {
-    return WEFT_I_CALL(bmm, T(a), T(b));
+    return WEFT_I_APPLY(bmm, T(a), T(b));
 }
 
 weft_status weft_bmm_into(weft_tensor *out, weft_tensor *a, weft_tensor *b)
 {
-    return WEFT_I_CALL_INTO(bmm, out, T(a), T(b));
+    return WEFT_I_APPLY_INTO(bmm, out, T(a), T(b));
 }
 
 /* x [..., k] b [k, n] as one product of two matrices: reshape -> mm -> reshape. */

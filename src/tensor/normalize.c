@@ -204,18 +204,18 @@ weft_status weft_i_layer_norm_run(weft_i_op_call *call)
 
 weft_tensor *weft_softmax(weft_tensor *x, int dim)
 {
-    return WEFT_I_CALL(softmax, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim));
+    return WEFT_I_APPLY(softmax, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim));
 }
 
 weft_tensor *weft_log_softmax(weft_tensor *x, int dim)
 {
-    return WEFT_I_CALL(log_softmax, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim));
+    return WEFT_I_APPLY(log_softmax, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim));
 }
 
 weft_tensor *weft_layer_norm(weft_tensor *x, int dims, weft_tensor *weight, weft_tensor *bias,
                              double epsilon)
 {
-    return WEFT_I_CALL(layer_norm, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dims),
-                       WEFT_I_OPTIONAL_ARG(weight), WEFT_I_OPTIONAL_ARG(bias),
-                       WEFT_I_NUMBER_ARG(epsilon));
+    return WEFT_I_APPLY(layer_norm, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dims),
+                        WEFT_I_OPTIONAL_ARG(weight), WEFT_I_OPTIONAL_ARG(bias),
+                        WEFT_I_NUMBER_ARG(epsilon));
 }

@@ -139,8 +139,8 @@ weft_status weft_i_op_apply_list(const weft_i_op *op, weft_tensor **outs, const 
 weft_status weft_i_op_act(const weft_i_op *op, const weft_i_arg *args);
 weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args);
 
-#define WEFT_I_CALL(op_, ...) weft_i_op_apply(&weft_i_op_##op_, NULL, (weft_i_arg[]){__VA_ARGS__})
-#define WEFT_I_CALL_INTO(op_, out_, ...) \
+#define WEFT_I_APPLY(op_, ...) weft_i_op_apply(&weft_i_op_##op_, NULL, (weft_i_arg[]){__VA_ARGS__})
+#define WEFT_I_APPLY_INTO(op_, out_, ...) \
     weft_i_op_into(&weft_i_op_##op_, out_, (weft_i_arg[]){__VA_ARGS__})
 #define WEFT_I_ACT(op_, ...) weft_i_op_act(&weft_i_op_##op_, (weft_i_arg[]){__VA_ARGS__})
 

@@ -150,32 +150,32 @@ weft_status weft_i_pointwise_run(weft_i_op_call *call)
 #define UNARY(name_)                                                  \
     weft_tensor *weft_##name_(weft_tensor *x)                         \
     {                                                                 \
-        return WEFT_I_CALL(name_, T(x));                              \
+        return WEFT_I_APPLY(name_, T(x));                             \
     }                                                                 \
     weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *x) \
     {                                                                 \
-        return WEFT_I_CALL_INTO(name_, out, T(x));                    \
+        return WEFT_I_APPLY_INTO(name_, out, T(x));                   \
     }
 #define BINARY(name_)                                                                  \
     weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b)                          \
     {                                                                                  \
-        return WEFT_I_CALL(name_, T(a), T(b));                                         \
+        return WEFT_I_APPLY(name_, T(a), T(b));                                        \
     }                                                                                  \
     weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b)  \
     {                                                                                  \
-        return WEFT_I_CALL_INTO(name_, out, T(a), T(b));                               \
+        return WEFT_I_APPLY_INTO(name_, out, T(a), T(b));                              \
     }                                                                                  \
     weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b)                       \
     {                                                                                  \
-        return WEFT_I_CALL(name_, T(a), N(b));                                         \
+        return WEFT_I_APPLY(name_, T(a), N(b));                                        \
     }                                                                                  \
     weft_status weft_##name_##_scalar_into(weft_tensor *out, weft_tensor *a, double b) \
     {                                                                                  \
-        return WEFT_I_CALL_INTO(name_, out, T(a), N(b));                               \
+        return WEFT_I_APPLY_INTO(name_, out, T(a), N(b));                              \
     }                                                                                  \
     weft_tensor *weft_scalar_##name_(double a, weft_tensor *b)                         \
     {                                                                                  \
-        return WEFT_I_CALL(name_, N(a), T(b));                                         \
+        return WEFT_I_APPLY(name_, N(a), T(b));                                        \
     }
 
 UNARY(neg)
@@ -210,11 +210,11 @@ BINARY(logical_xor)
 
 weft_tensor *weft_where(weft_tensor *condition, weft_tensor *a, weft_tensor *b)
 {
-    return WEFT_I_CALL(where, T(condition), T(a), T(b));
+    return WEFT_I_APPLY(where, T(condition), T(a), T(b));
 }
 
 weft_status weft_where_into(weft_tensor *out, weft_tensor *condition, weft_tensor *a,
                             weft_tensor *b)
 {
-    return WEFT_I_CALL_INTO(where, out, T(condition), T(a), T(b));
+    return WEFT_I_APPLY_INTO(where, out, T(condition), T(a), T(b));
 }

@@ -66,7 +66,7 @@ weft_tensor *weft_unsqueeze(weft_tensor *x, int dim)
 
 static weft_tensor *permute(weft_tensor *x, const int64_t *dims)
 {
-    return WEFT_I_CALL(permute, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(dims, x->ndim));
+    return WEFT_I_APPLY(permute, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(dims, x->ndim));
 }
 
 weft_tensor *weft_permute(weft_tensor *x, const int *dims)

@@ -8,7 +8,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "tensor/shelf.h"
+#include "tensor/cache.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ enum { INLINE_MOST = WEFT_I_HAS_SHELF ? 512 : 0 }; /* bytes of data in the stora
 static void *cpu_alloc(weft_device device, size_t bytes)
 {
     (void)device;
-    if (weft_i_shelf_has(bytes))
-        return weft_i_shelf_take(bytes);
+    if (weft_i_cache_has(bytes))
+        return weft_i_cache_take(bytes);
     size_t alignment = bytes < PAGES_FROM ? CPU_ALIGNMENT : WEFT_I_PAGE;
     return bytes > PTRDIFF_MAX ? NULL : WEFT_OS->alloc_aligned(alignment, bytes);
 }
@@ -30,8 +30,8 @@ static void *cpu_alloc(weft_device device, size_t bytes)
 static void cpu_free(weft_device device, void *memory, size_t bytes)
 {
     (void)device;
-    if (weft_i_shelf_has(bytes))
-        weft_i_shelf_give(memory, bytes);
+    if (weft_i_cache_has(bytes))
+        weft_i_cache_give(memory, bytes);
     else
         WEFT_OS->free(memory);
 }

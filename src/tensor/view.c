@@ -313,30 +313,30 @@ weft_status weft_i_as_strided_shape(weft_i_op_call *call)
 
 weft_tensor *weft_view(weft_tensor *x, weft_shape shape)
 {
-    return WEFT_I_CALL(view, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim));
+    return WEFT_I_APPLY(view, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim));
 }
 
 weft_tensor *weft_view_dtype(weft_tensor *x, weft_dtype dtype)
 {
-    return WEFT_I_CALL(view_dtype, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dtype));
+    return WEFT_I_APPLY(view_dtype, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dtype));
 }
 
 weft_tensor *weft_expand(weft_tensor *x, weft_shape shape)
 {
-    return WEFT_I_CALL(expand, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim));
+    return WEFT_I_APPLY(expand, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim));
 }
 
 weft_tensor *weft_slice(weft_tensor *x, int dim, int64_t start, int64_t end, int64_t step)
 {
-    return WEFT_I_CALL(slice, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim),
-                       WEFT_I_INTEGER_ARG(start), WEFT_I_INTEGER_ARG(end),
-                       WEFT_I_INTEGER_ARG(step));
+    return WEFT_I_APPLY(slice, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim),
+                        WEFT_I_INTEGER_ARG(start), WEFT_I_INTEGER_ARG(end),
+                        WEFT_I_INTEGER_ARG(step));
 }
 
 weft_tensor *weft_select(weft_tensor *x, int dim, int64_t index)
 {
-    return WEFT_I_CALL(select, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim),
-                       WEFT_I_INTEGER_ARG(index));
+    return WEFT_I_APPLY(select, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dim),
+                        WEFT_I_INTEGER_ARG(index));
 }
 
 weft_tensor *weft_as_strided(weft_tensor *x, weft_shape shape, const int64_t *strides,
@@ -344,16 +344,17 @@ weft_tensor *weft_as_strided(weft_tensor *x, weft_shape shape, const int64_t *st
 {
     if (!strides && shape.ndim)
         return x ? weft_i_null(WEFT_ERR_INVALID_ARG, "as_strided: the strides are NULL") : NULL;
-    return WEFT_I_CALL(as_strided, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim),
-                       WEFT_I_INTEGERS_ARG(strides, shape.ndim), WEFT_I_INTEGER_ARG(offset));
+    return WEFT_I_APPLY(as_strided, WEFT_I_TENSOR_ARG(x),
+                        WEFT_I_INTEGERS_ARG(shape.dim, shape.ndim),
+                        WEFT_I_INTEGERS_ARG(strides, shape.ndim), WEFT_I_INTEGER_ARG(offset));
 }
 
 weft_tensor *weft_detach(weft_tensor *x)
 {
-    return WEFT_I_CALL(detach, WEFT_I_TENSOR_ARG(x));
+    return WEFT_I_APPLY(detach, WEFT_I_TENSOR_ARG(x));
 }
 
 weft_tensor *weft_data(weft_tensor *x)
 {
-    return WEFT_I_CALL(data, WEFT_I_TENSOR_ARG(x));
+    return WEFT_I_APPLY(data, WEFT_I_TENSOR_ARG(x));
 }

@@ -450,14 +450,14 @@ static const weft_group_opts *pick_group_opts(void)
     return one_in(3) ? NULL : opts;
 }
 
-static const weft_pair_op *pick_pair_ops(void)
+static const weft_p2p_op *pick_pair_ops(void)
 {
-    weft_pair_op *ops = room(ARRAY * sizeof *ops);
+    weft_p2p_op *ops = room(ARRAY * sizeof *ops);
     weft_group *group = pick_group();
     for (int i = 0; i < ARRAY; i++)
-        ops[i] = (weft_pair_op){(weft_pair_kind)(one_in(20) ? pick_int() : pick_choice(2)),
-                                pick_tensor(), pick_int(), pick_int(),
-                                one_in(30) ? pick_group() : group};
+        ops[i] =
+            (weft_p2p_op){(weft_p2p_kind)(one_in(20) ? pick_int() : pick_choice(2)), pick_tensor(),
+                          pick_int(), pick_int(), one_in(30) ? pick_group() : group};
     return one_in(12) ? NULL : ops;
 }
 

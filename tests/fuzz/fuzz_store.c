@@ -9,8 +9,8 @@
 #include "fuzz.h"
 
 #include "base/os.h"
-#include "fabric/store_link.h"
-#include "fabric/store_server.h"
+#include "store/link.h"
+#include "store/server.h"
 
 #include <string.h>
 #include <sys/socket.h>

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "base/os.h"
-#include "fabric/store_message.h"
+#include "store/message.h"
 
 #include <string.h>
 

@@ -13,8 +13,8 @@
 #include "harness.h"
 
 #include "base/os.h"
-#include "fabric/store_client.h"
-#include "fabric/store_server.h"
+#include "store/client.h"
+#include "store/server.h"
 #include "weft/scope.h"
 
 #include <string.h>

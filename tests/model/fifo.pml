@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows: src/coll/fifo.c.  Rank 0 writes K chunks in each of E operations through a stage with room
+ * Flows: src/coll/fifo.c.  Rank 0 writes K chunks in each of E operations through a bounce buffer with room
  * for R of them, all others read.  Operations begin with an entry of all and end with a sync of all,
  * both taken as one step here (barrier.pml has them in full); what other operations show before
  * their entry goes over the same stage.  One rank may die at any step.

@@ -5,7 +5,7 @@
  * stage is overwritten two calls later, after a meeting at which all had read it.
  *
  * The caller overwrites its input the moment its call returns (input[me] changes to the next value).
- * Values are tagged by the call; a stage is written in two steps (torn, then whole).  A call whose
+ * Values are tagged by the call; a bounce buffer is written in two steps (torn, then whole).  A call whose
  * deadline passes is tried again with the same input.
  *
  * Checked: a rank reads from every other exactly the input of this call, never of the one before or

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mailboxes: weft_i_signal_put and weft_i_signal_take of src/base/signal.h with the waits of
+ * Semaphores: weft_i_signal_put and weft_i_signal_take of src/base/signal.h with the waits of
  * src/symm/signals.c.  Ranks in a ring: each has a thread that puts S signals to the next rank and
  * one that takes S from the rank before.  A put or a take whose deadline passes has done nothing and
  * is tried again.  The data a signal announces is one value per signal.
  *
  * Checked: the n-th signal taken is the n-th put, none lost, none twice, and its data is there; a
- * deadline that passes leaves the mailbox as it was; every wait ends, also if a rank dies.
+ * deadline that passes leaves the semaphore as it was; every wait ends, also if a rank dies.
  *
  * Variants that must fail:
  *   STORE_PUT       put stores 1 without looking for 0

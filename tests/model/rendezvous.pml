@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rendezvous: weft_i_pairing_new of src/symm/pairing.c, with meetings as barrier.pml shows them to
+ * Rendezvous: weft_i_registration_new of src/symm/registration.c, with meetings as barrier.pml shows them to
  * be.  A rank may fail in each of its own steps (FAILURES in all), its deadline may pass in each
  * wait, and one rank may die at any step.
  *   1. all show whether they can take part; one that cannot makes it an error for all;

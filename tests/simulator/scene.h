@@ -157,7 +157,7 @@ static void make_trouble(void)
 /* The life word as the kernel leaves it. */
 static void mark_dead(int rank)
 {
-    weft_i_slot *slot = weft_i_job_slot(weft_i_job_of(now.place->job), rank);
+    weft_i_rank_record *slot = weft_i_job_rank(weft_i_job_of(now.place->job), rank);
     atomic_fetch_or_explicit(&slot->life.word, FUTEX_OWNER_DIED, memory_order_release);
 }
 

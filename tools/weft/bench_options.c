@@ -121,8 +121,8 @@ static int set_backend(reader *r, const char *text)
 
 static int set_algo(reader *r, const char *text)
 {
-    r->into->staged = !strcmp(text, "staged") ? BENCH_STAGED_MOST : 0;
-    return r->into->staged || !strcmp(text, "large");
+    r->into->eager = !strcmp(text, "eager") ? BENCH_EAGER_MOST : 0;
+    return r->into->eager || !strcmp(text, "rendezvous");
 }
 
 static int set_iters(reader *r, const char *text)
@@ -233,7 +233,7 @@ static const struct {
     {"--op", "NAME", set_reduction, 1,
      "sum, avg, product, min, max, band, bor, bxor, premul_sum (sum)"},
     {"--backend", "NAME", set_backend, 1, "ranks as processes (shm) or threads (shm)"},
-    {"--algo", "staged|large", set_algo, 1,
+    {"--algo", "eager|rendezvous", set_algo, 1,
      "this algorithm wherever it is possible (weft info --algo)"},
     {"--symm", NULL, set_symm, 1, "operands in symmetric memory"},
     {"--inplace", NULL, set_in_place, 1, "in place as well, where the operation can be"},
@@ -352,7 +352,7 @@ int bench_options_read(bench_options *options, int argc, char **argv, const char
     options->rounds = 3;
     options->budget_ms = 40;
     options->bind = 1;
-    options->staged = -1;
+    options->eager = -1;
     options->threshold = 1.3;
     for (int i = 1; i < argc; i++) {
         int op = plan_op_find(argv[i]);

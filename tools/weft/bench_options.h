@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-/* The largest operand weft can stage: weft/tune.h. */
-enum { BENCH_STAGED_MOST = 64 << 10 };
+/* The largest operand weft sends eagerly: weft/tune.h. */
+enum { BENCH_EAGER_MOST = 64 << 10 };
 
 typedef struct bench_options {
     int op[PLAN_OPS], ops; /* which, and how many */
@@ -17,7 +17,7 @@ typedef struct bench_options {
     int sizes;
     int dtype, reduction;
     const char *backend;
-    int64_t staged; /* --algo: weft stages operands up to this size; -1: as its table says */
+    int64_t eager; /* --algo: weft sends operands eagerly up to this size; -1: as its table says */
     int in_place, symm, async, floor;
     int json, csv;
     int iters, warmup, repeats, rounds, budget_ms;

@@ -90,8 +90,8 @@ int bench_sweep_open(bench_sweep *sweep, const bench_options *options, int op)
     board->budget_ns = (int64_t)options->budget_ms * 1000000;
     plan_rows(board, options, op);
     if (op != PLAN_BARRIER && op != PLAN_SEND_RECV) {
-        sweep->staged = weft_tune_staged(plan_op_name(op), ranks);
-        sweep->direct = weft_tune_direct(plan_op_name(op), ranks);
+        sweep->eager = weft_tune_eager(plan_op_name(op), ranks);
+        sweep->direct = weft_tune_zero_copy(plan_op_name(op), ranks);
     }
     return 0;
 }
@@ -106,19 +106,19 @@ void bench_sweep_close(bench_sweep *sweep)
     sweep->board_fd = -1;
 }
 
-void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place, int64_t staged)
+void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place, int64_t eager)
 {
     int variants = kind == BENCH_FLOOR ? bench_floor_count(sweep->op) : 1;
     for (int i = 0; i < variants && sweep->columns < METER_COLUMNS; i++) {
-        bench_column column = {kind, in_place, i, staged, -1};
+        bench_column column = {kind, in_place, i, eager, -1};
         sweep->column[sweep->columns++] = column;
     }
 }
 
-void bench_sweep_add_single(bench_sweep *sweep, int64_t staged, int64_t single)
+void bench_sweep_add_cma(bench_sweep *sweep, int64_t eager, int64_t cma)
 {
-    bench_sweep_add(sweep, BENCH_PLAIN, 0, staged);
-    sweep->column[sweep->columns - 1].single = single;
+    bench_sweep_add(sweep, BENCH_PLAIN, 0, eager);
+    sweep->column[sweep->columns - 1].cma = cma;
 }
 
 /* What one rank keeps from row to row. */
@@ -140,10 +140,10 @@ static int measure_weft(member *me, int row, int column, int repeat)
                        .async = me->sweep->options->async};
     meter_contender who = bench_weft_contender(&rank);
     /* All ranks are between two repetitions, so that none is in a call with another threshold. */
-    if (c->staged >= 0)
-        weft_tune_set(plan_op_name(me->sweep->op), rank.ranks, (size_t)c->staged);
-    if (c->single >= 0)
-        weft_tune_set_single(plan_op_name(me->sweep->op), rank.ranks, (size_t)c->single);
+    if (c->eager >= 0)
+        weft_tune_set(plan_op_name(me->sweep->op), rank.ranks, (size_t)c->eager);
+    if (c->cma >= 0)
+        weft_tune_set_cma(plan_op_name(me->sweep->op), rank.ranks, (size_t)c->cma);
     int status = meter_measure(&me->meter, row, column, repeat, &who);
     if (status < 0 && weft_last_status() < 0)
         fprintf(stderr, "weft bench %s: %s\n", plan_op_name(me->sweep->op), weft_last_error());
@@ -289,12 +289,12 @@ static const char *way_of(const bench_sweep *sweep, const bench_column *c, int r
         return bench_floor_name(sweep->op, c->prototype);
     if (sweep->op == PLAN_BARRIER || sweep->op == PLAN_SEND_RECV)
         return "";
-    size_t staged = c->staged >= 0           ? (size_t)c->staged
-                    : c->kind == BENCH_PLAIN ? sweep->staged
-                                             : sweep->direct;
-    return what->in_bytes <= WEFT_TUNE_TINY ? "tiny"
-           : what->in_bytes <= staged       ? "staged"
-                                            : "large";
+    size_t eager = c->eager >= 0            ? (size_t)c->eager
+                   : c->kind == BENCH_PLAIN ? sweep->eager
+                                            : sweep->direct;
+    return what->in_bytes <= WEFT_TUNE_INLINE ? "inline"
+           : what->in_bytes <= eager          ? "eager"
+                                              : "rendezvous";
 }
 
 int bench_sweep_figure(const bench_sweep *sweep, int row, bench_kind kind, int in_place,

@@ -13,9 +13,9 @@ typedef enum bench_kind { BENCH_PLAIN, BENCH_SYMM, BENCH_FLOOR } bench_kind;
 typedef struct bench_column {
     bench_kind kind;
     int in_place;
-    int prototype;  /* of the floor */
-    int64_t staged; /* weft stages operands up to this size; -1: as its table says */
-    int64_t single; /* and lets the kernel copy from this size on */
+    int prototype; /* of the floor */
+    int64_t eager; /* weft sends operands eagerly up to this size; -1: as its table says */
+    int64_t cma;   /* and lets the kernel copy from this size on */
 } bench_column;
 
 typedef struct bench_sweep {
@@ -26,7 +26,7 @@ typedef struct bench_sweep {
     meter_board *board;
     int board_fd;
     bench_floor floor;
-    size_t staged, direct; /* weft's thresholds, asked before the ranks are bound to cores */
+    size_t eager, direct; /* weft's thresholds, asked before the ranks are bound to cores */
     /* Called in rank 0 when a row is done, to show it as it comes; may be NULL. */
     void (*show)(const struct bench_sweep *sweep, int row);
 } bench_sweep;
@@ -40,10 +40,10 @@ const char *bench_binding(const bench_options *options);
 int bench_sweep_open(bench_sweep *sweep, const bench_options *options, int op);
 void bench_sweep_close(bench_sweep *sweep);
 
-/* Adds a column, or all prototypes of the floor.  `staged` as in bench_column; the second with
- * `single` as well, ordinary operands. */
-void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place, int64_t staged);
-void bench_sweep_add_single(bench_sweep *sweep, int64_t staged, int64_t single);
+/* Adds a column, or all prototypes of the floor.  `eager` as in bench_column; the second with
+ * `cma` as well, ordinary operands. */
+void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place, int64_t eager);
+void bench_sweep_add_cma(bench_sweep *sweep, int64_t eager, int64_t cma);
 
 /* Starts the ranks and measures; 0, or 1 after a message. */
 int bench_sweep_run(bench_sweep *sweep);

@@ -36,9 +36,9 @@ static void print_head(const bench_sweep *sweep)
     const bench_options *o = sweep->options;
     printf("# %s, %s operands, backend %s%s%s\n", plan_op_name(sweep->op),
            o->symm ? "symmetric" : "ordinary", o->backend, o->async ? ", posted and awaited" : "",
-           o->staged < 0 ? ""
-           : o->staged   ? ", staged where that is possible"
-                         : ", never staged");
+           o->eager < 0 ? ""
+           : o->eager   ? ", eager where that is possible"
+                        : ", never eager");
     printf("#%11s %12s %6s %8s %6s %10s %10s %8s %8s %7s", "size", "count", "type", "redop", "algo",
            "time", "p99", "algbw", "busbw", "#wrong");
     if (in_place_too(sweep))
@@ -85,9 +85,9 @@ static int run_one(const bench_options *options, int op, bench_report *report)
     bench_sweep sweep;
     if (bench_sweep_open(&sweep, options, op) < 0)
         return 1;
-    bench_sweep_add(&sweep, kind_of(options), 0, options->staged);
+    bench_sweep_add(&sweep, kind_of(options), 0, options->eager);
     if (in_place_too(&sweep))
-        bench_sweep_add(&sweep, kind_of(options), 1, options->staged);
+        bench_sweep_add(&sweep, kind_of(options), 1, options->eager);
     if (options->floor)
         bench_sweep_add(&sweep, BENCH_FLOOR, 0, -1);
     if (!options->json && !options->csv) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the thresholds between algorithms on this machine.  At every size two ways are measured by
- * turns: staged or in place, with symmetric operands; staged or in pieces, with ordinary ones; in
+ * turns: eager or in place, with symmetric operands; eager or in pieces, with ordinary ones; in
  * pieces or copied by the kernel.  The threshold taken makes the product of all times least, so
- * that a single disturbed size does not move it far.
+ * that a cma disturbed size does not move it far.
  */
 #include "bench_tune.h"
 
@@ -71,37 +71,37 @@ static size_t transfer_at(const bench_sweep *sweep, int row)
 }
 
 typedef struct thresholds {
-    size_t staged, direct, single;
+    size_t eager, direct, cma;
 } thresholds;
 
-static int find_staged(bench_options *options, int op, thresholds *found)
+static int find_eager(bench_options *options, int op, thresholds *found)
 {
     bench_sweep sweep;
-    choose_sizes(options, op, LEAST, BENCH_STAGED_MOST, 2);
+    choose_sizes(options, op, LEAST, BENCH_EAGER_MOST, 2);
     if (bench_sweep_open(&sweep, options, op) < 0)
         return 1;
     for (int kind = BENCH_PLAIN; kind <= BENCH_SYMM; kind++) {
-        bench_sweep_add(&sweep, (bench_kind)kind, 0, BENCH_STAGED_MOST);
+        bench_sweep_add(&sweep, (bench_kind)kind, 0, BENCH_EAGER_MOST);
         bench_sweep_add(&sweep, (bench_kind)kind, 0, 0);
     }
     int status = bench_sweep_run(&sweep);
-    found->staged = up_to(&sweep, best_border(&sweep, 0, 1));
+    found->eager = up_to(&sweep, best_border(&sweep, 0, 1));
     found->direct = up_to(&sweep, best_border(&sweep, 2, 3));
     bench_sweep_close(&sweep);
     return status;
 }
 
-static int find_single(bench_options *options, int op, thresholds *found)
+static int find_cma(bench_options *options, int op, thresholds *found)
 {
     enum { FIRST = 16 << 10, LAST = 4 << 20 };
     bench_sweep sweep;
     choose_sizes(options, op, FIRST, LAST, 4);
     if (bench_sweep_open(&sweep, options, op) < 0)
         return 1;
-    bench_sweep_add_single(&sweep, 0, INT64_MAX);
-    bench_sweep_add_single(&sweep, 0, 0);
+    bench_sweep_add_cma(&sweep, 0, INT64_MAX);
+    bench_sweep_add_cma(&sweep, 0, 0);
     int status = bench_sweep_run(&sweep), border = best_border(&sweep, 0, 1);
-    found->single = border < sweep.board->rows ? transfer_at(&sweep, border) : SIZE_MAX;
+    found->cma = border < sweep.board->rows ? transfer_at(&sweep, border) : SIZE_MAX;
     bench_sweep_close(&sweep);
     return status;
 }
@@ -111,14 +111,14 @@ static int tune_one(bench_options *options, int op, FILE *out)
 {
     const char *name = plan_op_name(op);
     thresholds found;
-    if (find_staged(options, op, &found) || find_single(options, op, &found))
+    if (find_eager(options, op, &found) || find_cma(options, op, &found))
         return 1;
-    fprintf(out, "%-16s %3d %8zu %8zu %zu\n", name, options->ranks, found.staged, found.direct,
-            found.single);
+    fprintf(out, "%-16s %3d %8zu %8zu %zu\n", name, options->ranks, found.eager, found.direct,
+            found.cma);
     printf(" %-16s %5d %10zu %10zu %10zu %10zu %12zd %12zd\n", name, options->ranks,
-           weft_tune_staged(name, options->ranks), found.staged,
-           weft_tune_direct(name, options->ranks), found.direct,
-           (ssize_t)weft_tune_single(name, options->ranks), (ssize_t)found.single);
+           weft_tune_eager(name, options->ranks), found.eager,
+           weft_tune_zero_copy(name, options->ranks), found.direct,
+           (ssize_t)weft_tune_cma(name, options->ranks), (ssize_t)found.cma);
     fflush(stdout);
     return 0;
 }
@@ -146,11 +146,11 @@ int bench_tune(const bench_options *options)
     bench_options mine = *options;
     bench_print_machine(out, 0, "");
     bench_print_machine(stdout, 0, "");
-    fprintf(out, "# op, ranks, bytes up to which ordinary and symmetric operands are staged, bytes "
+    fprintf(out, "# op, ranks, bytes up to which ordinary and symmetric operands are eager, bytes "
                  "from which the kernel copies; for WEFT_TUNE\n");
-    printf("# staged, ordinary and symmetric operands, up to; copied by the kernel from: bytes, so "
+    printf("# eager, ordinary and symmetric operands, up to; copied by the kernel from: bytes, so "
            "far and as measured (-1: never)\n#%-16s %5s %10s %10s %10s %10s %12s %12s\n",
-           "op", "ranks", "staged", "measured", "symmetric", "measured", "single", "measured");
+           "op", "ranks", "eager", "measured", "symmetric", "measured", "cma", "measured");
     for (int i = 0; i < 4 && !options->ranks; i++) {
         mine.ranks = usual[i];
         if (usual[i] <= 8 || usual[i] <= cores) /* no more ranks than anybody would run here */

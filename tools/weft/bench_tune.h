@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `weft bench --tune FILE`: finds up to which size collectives stage their operands here. */
+/* `weft bench --tune FILE`: finds up to which size collectives send their operands eagerly here. */
 #ifndef WEFT_TOOLS_BENCH_TUNE_H
 #define WEFT_TOOLS_BENCH_TUNE_H
 

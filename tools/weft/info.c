@@ -170,7 +170,7 @@ static void json_variables(json_writer *j)
     json_close(j);
 }
 
-/* Up to which size an operand is staged whole, by operation and number of ranks. */
+/* Up to which size an operand is eager whole, by operation and number of ranks. */
 static const char *const tuned_ops[] = {"all_reduce", "reduce",  "broadcast",      "all_gather",
                                         "gather",     "scatter", "reduce_scatter", "all_to_all"};
 static const int tuned_ranks[] = {2, 4, 8, 16};
@@ -197,14 +197,14 @@ static void print_thresholds(const char *title, threshold *of)
 
 static int print_algorithms(void)
 {
-    printf("algorithms: tiny up to %d bytes; ", (int)WEFT_TUNE_TINY);
-    print_thresholds("ordinary operands staged up to this many bytes, then peeked or pipelined",
-                     weft_tune_staged);
-    print_thresholds("symmetric operands staged up to this many bytes, then direct",
-                     weft_tune_direct);
-    print_thresholds("peeked (single copies of ordinary operands) from this many bytes between two "
+    printf("algorithms: inline up to %d bytes; ", (int)WEFT_TUNE_INLINE);
+    print_thresholds("ordinary operands eager up to this many bytes, then cma or pipelined",
+                     weft_tune_eager);
+    print_thresholds("symmetric operands eager up to this many bytes, then direct",
+                     weft_tune_zero_copy);
+    print_thresholds("cma (cma copies of ordinary operands) from this many bytes between two "
                      "ranks",
-                     weft_tune_single);
+                     weft_tune_cma);
     return fflush(stdout) != 0 || ferror(stdout);
 }
 
@@ -226,9 +226,9 @@ static void json_thresholds(json_writer *j, const char *name, threshold *of)
 
 static void json_algorithms(json_writer *j)
 {
-    json_thresholds(j, "staged_up_to", weft_tune_staged);
-    json_thresholds(j, "direct_beyond", weft_tune_direct);
-    json_thresholds(j, "single_from", weft_tune_single);
+    json_thresholds(j, "eager_up_to", weft_tune_eager);
+    json_thresholds(j, "direct_beyond", weft_tune_zero_copy);
+    json_thresholds(j, "cma_from", weft_tune_cma);
 }
 
 static int print_all(const weft_version_info *build)

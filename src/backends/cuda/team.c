@@ -30,9 +30,9 @@ size_t weft_i_cuda_team_layout(int ranks, const weft_i_cuda_sizes *sizes, weft_k
     fill_sizes(ranks, sizes, group);
     size_t line = round_up(WEFT_K_WORDS + WEFT_K_ARRIVAL * (size_t)ranks, WEFT_K_LINE);
     group->channels_at = WEFT_K_LINE + group->lines * line;
-    group->mailboxes_at = group->channels_at + group->channels * line;
+    group->semaphores_at = group->channels_at + group->channels * line;
     group->packets_at =
-        round_up(group->mailboxes_at + 4 * (size_t)group->channels * (size_t)ranks, WEFT_K_LINE);
+        round_up(group->semaphores_at + 4 * (size_t)group->channels * (size_t)ranks, WEFT_K_LINE);
     group->stage_at =
         group->packets_at + 2 * (size_t)group->lines * (size_t)ranks * group->packet_units * 16;
     return group->stage_at + 2 * group->stage_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backend shm: processes of one host share sealed memory files, passed from office to office. */
+/* Backend shm: processes of one host share sealed memory files, passed from server to server. */
 #include "base/os.h"
 #include "symm/backend.h"
 
@@ -27,9 +27,9 @@ static weft_status allocate(weft_device device, size_t bytes, weft_i_segment **o
     return weft_i_segment_new(bytes, WEFT_I_BETWEEN_PROCESSES, "symmetric memory", out);
 }
 
-static weft_status publish(weft_i_post *post, weft_i_segment *block)
+static weft_status publish(weft_i_fdpass *fdpass, weft_i_segment *block)
 {
-    return weft_i_post_offer(post, block->key, block, WEFT_OK);
+    return weft_i_fdpass_publish(fdpass, block->key, block, WEFT_OK);
 }
 
 extern const weft_i_backend weft_i_backend_shm;
@@ -39,5 +39,5 @@ const weft_i_backend weft_i_backend_shm = {
     .probe = probe,
     .allocate = allocate,
     .publish = publish,
-    .import = weft_i_post_fetch,
+    .import = weft_i_fdpass_fetch,
 };

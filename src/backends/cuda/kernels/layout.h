@@ -9,7 +9,7 @@
  *     lines      one per block of a collective's grid: the block's epoch, which only this rank
  *                counts, and for every source its arrival (epoch and digest) and two factors
  *     channels   the same per channel of barriers
- *     mailboxes  a 32-bit word per channel and source, for put and wait
+ *     semaphores  a 32-bit word per channel and source, for put and wait
  *     packets    two turns: per block and source, data with flags
  *     stage      two halves: copies of operands that are not symmetric memory
  *
@@ -58,7 +58,7 @@ typedef struct weft_k_group {
     uint64_t stride; /* to the next rank's */
     int32_t rank, size;
     uint32_t lines, channels;
-    uint64_t channels_at, mailboxes_at, packets_at, stage_at; /* in a pad */
+    uint64_t channels_at, semaphores_at, packets_at, stage_at; /* in a pad */
     uint64_t packet_units; /* of 8 bytes of data, per block, source and turn */
     uint64_t stage_bytes;  /* of a half */
     uint64_t *verdict;     /* host memory: 0, or status << 32 | rank + 1 */

@@ -20,9 +20,9 @@ WEFT_K void weft_k_run_barrier(const weft_k_call *c)
         weft_k_set_epoch(&m);
 }
 
-WEFT_K uint32_t *weft_k_mailbox(const weft_k_group *g, int owner, uint32_t channel, int source)
+WEFT_K uint32_t *weft_k_semaphore(const weft_k_group *g, int owner, uint32_t channel, int source)
 {
-    return (uint32_t *)(void *)(weft_k_pad(g, owner) + g->mailboxes_at) +
+    return (uint32_t *)(void *)(weft_k_pad(g, owner) + g->semaphores_at) +
            (uint64_t)channel * (uint32_t)g->size + (uint32_t)source;
 }
 
@@ -34,7 +34,7 @@ WEFT_K void weft_k_run_put(const weft_k_call *c)
     weft_k_patience p = {0, 0, 0, 0, 0, 0, 0};
     if (weft_k_thread() != 0 || weft_k_is_poisoned(&m))
         return;
-    uint32_t *word = weft_k_mailbox(&c->group, c->peer, c->channel, c->group.rank);
+    uint32_t *word = weft_k_semaphore(&c->group, c->peer, c->channel, c->group.rank);
     while (!weft_k_swap32_release(word, 0, 1)) /* pairs with the acquire in weft_k_run_wait */
         if (weft_k_must_stop(&m, &p, c->peer))
             break;
@@ -50,7 +50,7 @@ WEFT_K void weft_k_run_wait(const weft_k_call *c)
     weft_k_patience p = {0, 0, 0, 0, 0, 0, 0};
     if (weft_k_thread() != 0 || weft_k_is_poisoned(&m))
         return;
-    uint32_t *word = weft_k_mailbox(&c->group, c->group.rank, c->channel, c->peer);
+    uint32_t *word = weft_k_semaphore(&c->group, c->group.rank, c->channel, c->peer);
     while (!weft_k_swap32_acquire(word, 1, 0)) /* pairs with the release in weft_k_run_put */
         if (weft_k_must_stop(&m, &p, c->peer))
             break;

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Point to point: one rank sends, another receives.  A receive gets the oldest message of its
+ * source with its tag; of several receives that fit a message the one posted first gets it.
+ * Sender and receiver name the same count and dtype: if they differ the receiver gets
+ * WEFT_ERR_MISMATCH, the sender too if it still waits, and the group is lost.
+ *
+ * A send of up to 32 KiB does not wait for its receiver, as long as no more than that is on its way
+ * to the same rank; a larger one does.  All block for the group's time limit at most.  `_start`
+ * functions post the same and return work to wait for (weft/work.h).  A rank can send to itself by
+ * the posted forms only.  Ranks are those of the group.
+ *
+ * As of every operation, the first of a group waits until every rank of it has called its first.
+ */
+#ifndef WEFT_P2P_H
+#define WEFT_P2P_H
+
+#include "weft/group.h"
+#include "weft/tensor.h"
+#include "weft/work.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { WEFT_ANY = -1 }; /* as the source of a receive: whoever sends first; all get their turn */
+
+/* Blocks until `x` may be changed (send), or has come (receive). */
+WEFT_API weft_status weft_send(weft_tensor *x, int to, weft_group *group);
+WEFT_API weft_status weft_recv(weft_tensor *x, int from, weft_group *group);
+WEFT_API weft_work *weft_send_start(weft_tensor *x, int to, weft_group *group);
+WEFT_API weft_work *weft_recv_start(weft_tensor *x, int from, weft_group *group);
+
+/* The same with a tag, 0 or more; the plain forms have tag 0. */
+WEFT_API weft_status weft_send_tag(weft_tensor *x, int to, int tag, weft_group *group);
+WEFT_API weft_status weft_recv_tag(weft_tensor *x, int from, int tag, weft_group *group);
+WEFT_API weft_work *weft_send_tag_start(weft_tensor *x, int to, int tag, weft_group *group);
+WEFT_API weft_work *weft_recv_tag_start(weft_tensor *x, int from, int tag, weft_group *group);
+
+/*
+ * Receives from whoever sends first with this tag and says who it was.  WEFT_ERR_PEER_DEAD if any
+ * rank of the group dies meanwhile, because it may have been the one.
+ */
+WEFT_API weft_status weft_recv_any(weft_tensor *x, int tag, weft_group *group, int *out_source);
+
+/* Sends and receives at once, so that a ring in which everybody does it cannot get stuck.  Blocks
+ * until both are done.  `in` and `out` must not overlap. */
+WEFT_API weft_status weft_send_recv(weft_tensor *out, int from, weft_tensor *in, int to,
+                                    weft_group *group);
+
+typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
+
+typedef struct weft_p2p_op {
+    weft_p2p_kind kind;
+    weft_tensor *x;
+    int peer, tag;
+    weft_group *group; /* the same in all of a batch */
+} weft_p2p_op;
+
+/*
+ * Posts sends and receives together, in this order; one work is about them all: it is over when
+ * all are, and failed if one has.  NULL, and nothing is posted, if one of them is wrong:
+ * WEFT_ERR_INVALID_ARG for another kind, another group, a rank that is not in the group.
+ */
+WEFT_API weft_work *weft_batch_start(const weft_p2p_op *ops, int count);
+
+/* The rank that sent what was received: by posted work of one receive, by op number `op` of a
+ * batch. -1 while it is not known, and if it is no receive. */
+WEFT_API int weft_work_source(const weft_work *work);
+WEFT_API int weft_batch_source(const weft_work *work, int op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One collective call from the inside: what was asked for, after all checks.  The public functions
+ * fill it (coll.c), work runs it (work.c), the algorithms read it (reduce.c, gather.c, move.c).
+ */
+#ifndef WEFT_COLL_COLL_H
+#define WEFT_COLL_COLL_H
+
+#include "coll/choose.h"
+#include "coll/lane.h"
+#include "kernels/fold.h"
+#include "symm/request.h"
+#include "weft/coll.h"
+
+#include <string.h>
+
+typedef struct weft_i_list weft_i_list; /* several tensors as one operand: list.h */
+
+/* Where all ranks' counterparts of a symmetric operand lie: the same offset in each one's block. */
+typedef struct weft_i_reach {
+    weft_i_registration *registration; /* held */
+    size_t offset;
+} weft_i_reach;
+
+/* A call: the request, what it holds, and the state of its run. */
+typedef struct weft_i_coll {
+    weft_i_request ask;
+    weft_i_label call; /* for messages */
+    weft_group *group;
+    weft_tensor *in_tensor, *out_tensor; /* to find where operands lie; held while posted */
+    weft_i_list *list;                   /* operands of the list forms, instead of in and out */
+    const weft_i_reach *reach; /* operations on symmetric memory: of the operand others reach */
+    const void *plan;          /* of one kind of operation: what else it needs to know */
+    weft_i_fold fold;
+    uint32_t digest; /* what the ranks must agree on */
+
+    /* the run */
+    weft_i_lane *lane;
+    weft_i_algorithm algorithm;
+    size_t cma_from;    /* bytes of a transfer from which on the kernel copies */
+    size_t shown_up_to; /* bytes of an ordinary input that is shown at the entry */
+    bool flows;         /* the input goes chunk by chunk after the arrival: eager.h */
+    bool own_done;      /* this rank's own part is where it belongs */
+    const struct weft_i_locations *prefetch; /* others' parts may be copied before all have come */
+    uint64_t number;                         /* in the flight record */
+} weft_i_coll;
+
+/* What the call is, to be compared and told. */
+void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *coll);
+
+/* Runs a checked call to its end in the calling thread. */
+weft_status weft_i_coll_run(weft_i_coll *coll);
+
+/* The algorithms of kinds.def. */
+weft_status weft_i_coll_barrier(weft_i_coll *coll);
+weft_status weft_i_coll_all_reduce(weft_i_coll *coll);
+weft_status weft_i_coll_reduce(weft_i_coll *coll);
+weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll);
+weft_status weft_i_coll_broadcast(weft_i_coll *coll);
+weft_status weft_i_coll_all_gather(weft_i_coll *coll);
+weft_status weft_i_coll_gather(weft_i_coll *coll);
+weft_status weft_i_coll_scatter(weft_i_coll *coll);
+weft_status weft_i_coll_all_to_all(weft_i_coll *coll);
+
+weft_status weft_i_list_all_reduce(weft_i_coll *coll);
+weft_status weft_i_list_all_gather(weft_i_coll *coll);
+weft_status weft_i_list_reduce_scatter(weft_i_coll *coll);
+weft_status weft_i_coll_parts(weft_i_coll *coll);
+weft_status weft_i_coll_object(weft_i_coll *coll);
+weft_status weft_i_symm_one_shot(weft_i_coll *coll);
+weft_status weft_i_symm_two_shot(weft_i_coll *coll);
+weft_status weft_i_symm_two_shot_out(weft_i_coll *coll);
+weft_status weft_i_symm_reduce_scatter(weft_i_coll *coll);
+weft_status weft_i_symm_push(weft_i_coll *coll);
+weft_status weft_i_symm_vdev(weft_i_coll *coll);
+weft_status weft_i_symm_tiles(weft_i_coll *coll);
+
+/* ---- what the algorithms share ---- */
+
+static inline size_t weft_i_coll_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Copies, unless the bytes are where they belong already (in place), or there are none (and perhaps
+ * no pointers). */
+static inline void weft_i_coll_put(char *to, const char *from, size_t bytes)
+{
+    if (to != from && bytes)
+        memcpy(to, from, bytes);
+}
+
+/* The same for this rank's own part of a result, unless that was done at the entry. */
+static inline void weft_i_coll_put_own(const weft_i_coll *coll, char *to, const char *from,
+                                       size_t bytes)
+{
+    if (!coll->own_done)
+        weft_i_coll_put(to, from, bytes);
+}
+
+/* A range of elements. */
+typedef struct weft_i_span {
+    size_t first, count;
+} weft_i_span;
+
+/* Part `index` of `count` elements in `parts` nearly equal spans that start on lines of their own.
+ */
+static inline weft_i_span weft_i_coll_slice(size_t count, int parts, int index, size_t item)
+{
+    size_t unit = WEFT_I_LINE / item;
+    size_t each = (count + (size_t)parts - 1) / (size_t)parts;
+    each = (each + unit - 1) / unit * unit;
+    size_t first = weft_i_coll_min(each * (size_t)index, count);
+    return (weft_i_span){first, weft_i_coll_min(each, count - first)};
+}
+
+/* Folds `count` elements of lane->sources into lane->targets. */
+static inline void weft_i_coll_fold(weft_i_coll *coll, int outputs, size_t count)
+{
+    weft_i_lane *lane = coll->lane;
+    if (count)
+        coll->fold(lane->targets, outputs, lane->sources, lane->size, count, lane->factors);
+}
+
+static inline void weft_i_coll_fold_to(weft_i_coll *coll, void *out, size_t count)
+{
+    coll->lane->targets[0] = out;
+    weft_i_coll_fold(coll, 1, count);
+}
+
+static inline weft_status weft_i_coll_sync(weft_i_coll *coll)
+{
+    return weft_i_lane_sync(coll->lane, &coll->call, coll->ask.limit_ms);
+}
+
+#endif

@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lives of requests.  Requests move whenever somebody of this rank pushes them on, all of them:
+ * whoever waits for one, and the helper thread of the group's queue as long as posted ones are
+ * under way.  So no rank has to wait for its sends before it does something else, and a request
+ * whose handle was dropped arrives all the same.  One lock guards all requests of a lane; a message
+ * that is there, or finds room, costs taking it once.
+ */
+#include "coll/p2p.h"
+#include "coll/carrier.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#include <stdio.h>
+
+/* ---- p2p ---- */
+
+weft_i_p2p *weft_i_p2p_new(int size)
+{
+    weft_i_p2p *p2p = WEFT_OS->alloc(sizeof *p2p + (size_t)size * sizeof p2p->pairs[0]);
+    if (!p2p)
+        return NULL;
+    p2p->room = weft_i_ring_room(size);
+    p2p->last_any = &p2p->any;
+    for (int rank = 0; rank < size; rank++) {
+        weft_i_p2p_peer *pair = &p2p->pairs[rank];
+        pair->rank = rank;
+        pair->last_send = &pair->sends;
+        pair->last_receive = &pair->receives;
+        pair->last_kept = &pair->kept;
+    }
+    return p2p;
+}
+
+void weft_i_p2p_open(weft_i_lane *lane)
+{
+    for (int rank = 0; rank < lane->size; rank++) {
+        lane->p2p->pairs[rank].out_ring = weft_i_lane_ring(lane, lane->me, rank);
+        lane->p2p->pairs[rank].in_ring = weft_i_lane_ring(lane, rank, lane->me);
+    }
+}
+
+void weft_i_p2p_free(weft_i_p2p *p2p, int size)
+{
+    for (int rank = 0; p2p && rank < size; rank++)
+        for (weft_i_kept *kept = p2p->pairs[rank].kept, *next; kept; kept = next) {
+            next = kept->next;
+            WEFT_OS->free(kept);
+        }
+    WEFT_OS->free(p2p);
+}
+
+static bool try_lock(void *lane)
+{
+    return weft_i_p2p_try_lock(lane);
+}
+
+void weft_i_p2p_lock_slowly(weft_i_lane *lane)
+{
+    weft_i_wait_until(try_lock, lane, WEFT_I_NEVER); /* whoever has it is a thread of ours */
+}
+
+static void count_under_way(weft_i_p2p *p2p, int change)
+{
+    /* Relaxed: written under the lock only. */
+    int count = atomic_load_explicit(&p2p->under_way, memory_order_relaxed);
+    atomic_store_explicit(&p2p->under_way, count + change, memory_order_relaxed);
+}
+
+static int under_way(const weft_i_p2p *p2p)
+{
+    return atomic_load_explicit(&p2p->under_way, memory_order_relaxed); /* a hint */
+}
+
+void weft_i_p2p_wake(const weft_i_lane *lane, int rank)
+{
+    if (lane->mode != WEFT_I_WAIT_SPIN)
+        atomic_thread_fence(
+            memory_order_seq_cst); /* pairs with the fence of a sleeper in base/wait.c */
+    weft_i_wait_ring(&weft_i_lane_head_of(lane, rank)->p2p_bell);
+}
+
+/* ---- the end of a request ---- */
+
+/*
+ * The reference to the owner goes before others can see that the requests are over, so that who
+ * waited for them may take down the group at once; unless it is the last one, which is dropped
+ * where that can do no harm.  The owner's destruction waits for the lock (work.c).
+ */
+static void end_bundle(weft_i_p2p *p2p, weft_i_bundle *bundle)
+{
+    if (bundle->owner && !weft_i_object_drop_shared(bundle->owner)) {
+        /* Relaxed: under the lock. */
+        bundle->next = atomic_load_explicit(&p2p->orphans, memory_order_relaxed);
+        atomic_store_explicit(&p2p->orphans, bundle, memory_order_relaxed);
+    }
+}
+
+void weft_i_p2p_request_end(weft_i_p2p_request *request, weft_status status)
+{
+    weft_i_lane *lane = request->lane;
+    if (status < 0 && request->begun) /* the pair's bytes are out of step */
+        weft_i_group_spoil(request->group,
+                           weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+    count_under_way(lane->p2p, -1);
+    if (--request->bundle->left == 0)
+        end_bundle(lane->p2p, request->bundle);
+    /* Pairs with the acquire in weft_i_p2p_request_status. */
+    atomic_store_explicit(&request->status, status, memory_order_release);
+    weft_i_p2p_wake(lane, lane->me); /* another thread of ours may sleep for it */
+}
+
+static void note_failure(weft_i_p2p_request *request)
+{
+    enum { TEXT = 512 };
+    request->message = WEFT_OS->alloc(TEXT);
+    if (request->message)
+        snprintf(request->message, TEXT, "%s", weft_last_error());
+}
+
+void weft_i_p2p_request_end_failed(weft_i_p2p_request *request)
+{
+    note_failure(request);
+    weft_i_p2p_request_end(request, weft_last_status());
+}
+
+/* Takes a request that is under way out of its list.  False: it has arrived after all. */
+static bool take_out(weft_i_p2p_request *request)
+{
+    weft_i_lane *lane = request->lane;
+    weft_i_p2p *p2p = lane->p2p;
+    int rank = request->source >= 0 ? request->source : request->peer;
+    weft_i_p2p_peer *pair = rank >= 0 ? &p2p->pairs[rank] : NULL;
+    if (request->rts_sent)
+        return weft_i_p2p_withdraw(lane, pair, request);
+    if (request->kind == WEFT_I_SEND) {
+        weft_i_p2p_request_remove(&pair->sends, &pair->last_send, request);
+    } else if (request->source >= 0) {
+        pair->taking = NULL;
+        pair->broken = true;
+    } else if (pair) {
+        weft_i_p2p_request_remove(&pair->receives, &pair->last_receive, request);
+    } else {
+        weft_i_p2p_request_remove(&p2p->any, &p2p->last_any, request);
+    }
+    return true;
+}
+
+/* The thread's last error ends a request that is under way. */
+static void fail(weft_i_p2p_request *request)
+{
+    if (take_out(request))
+        weft_i_p2p_request_end_failed(request);
+    else
+        weft_i_p2p_request_end(request, WEFT_OK);
+}
+
+/* ---- requests as calls ---- */
+
+weft_i_coll weft_i_p2p_as_coll(const weft_i_p2p_request *request)
+{
+    bool send = request->kind == WEFT_I_SEND;
+    size_t item = weft_dtype_size(request->dtype);
+    const char *op = weft_i_coll_name(request->kind);
+    return (weft_i_coll){.ask = {.op = op,
+                                 .kind = request->kind,
+                                 .rank = request->group->rank,
+                                 .size = request->group->size,
+                                 .dtype = request->dtype,
+                                 .root = request->peer,
+                                 .in = send ? request->data : NULL,
+                                 .out = send ? NULL : request->data,
+                                 .item = item,
+                                 .count = request->bytes / item,
+                                 .in_bytes = send ? request->bytes : 0,
+                                 .out_bytes = send ? 0 : request->bytes,
+                                 .limit_ms = request->limit_ms},
+                         .call = {request->group, op, -1},
+                         .group = request->group,
+                         .in_tensor = send ? request->tensor : NULL,
+                         .out_tensor = send ? NULL : request->tensor,
+                         .digest = request->digest};
+}
+
+void weft_i_p2p_request_carry(weft_i_p2p_request *request)
+{
+    weft_i_coll coll = weft_i_p2p_as_coll(request);
+    weft_status status = weft_i_carrier_run(&coll);
+    if (status < 0)
+        note_failure(request);
+    request->source = request->peer;
+    /* Pairs with the acquire in weft_i_p2p_request_status. */
+    atomic_store_explicit(&request->status, status, memory_order_release);
+}
+
+/* ---- pushing ---- */
+
+static void push_peer(weft_i_lane *lane, weft_i_p2p_peer *pair)
+{
+    weft_i_p2p_send(lane, pair);
+    weft_i_p2p_receive(lane, pair);
+    if (pair->rank == lane->me)
+        weft_i_p2p_send(lane, pair); /* we have just read what we sent */
+}
+
+static bool has_requests(const weft_i_p2p_peer *pair)
+{
+    return pair->sends || pair->rts_count || pair->receives || pair->taking || pair->keeping;
+}
+
+static void mark_busy(weft_i_p2p *p2p, weft_i_p2p_peer *pair)
+{
+    if (pair->busy || !has_requests(pair))
+        return;
+    pair->busy = true;
+    pair->next_busy = p2p->busy;
+    p2p->busy = pair;
+}
+
+/* Receives from whoever comes first: begins with another rank each time, so that all get their
+ * turn. */
+static void push_any(weft_i_lane *lane)
+{
+    weft_i_p2p *p2p = lane->p2p;
+    int first = p2p->turn;
+    for (int i = 0; p2p->any && i < lane->size; i++) {
+        weft_i_p2p_peer *pair = &p2p->pairs[(first + i) % lane->size];
+        weft_i_p2p_request *waiting = p2p->any;
+        weft_i_p2p_receive(lane, pair);
+        mark_busy(p2p, pair);
+        if (p2p->any != waiting)
+            p2p->turn = (pair->rank + 1) % lane->size;
+    }
+}
+
+static void push_all(weft_i_lane *lane)
+{
+    weft_i_p2p *p2p = lane->p2p;
+    for (weft_i_p2p_peer **at = &p2p->busy, *pair; (pair = *at);) {
+        push_peer(lane, pair);
+        pair->busy = has_requests(pair);
+        if (pair->busy)
+            at = &pair->next_busy;
+        else
+            *at = pair->next_busy;
+    }
+    if (p2p->any)
+        push_any(lane);
+}
+
+bool weft_i_p2p_push(weft_i_lane *lane)
+{
+    weft_i_p2p_lock(lane);
+    push_all(lane);
+    bool left = under_way(lane->p2p) > 0;
+    weft_i_p2p_unlock(lane);
+    return left;
+}
+
+void weft_i_p2p_sweep(weft_i_lane *lane)
+{
+    weft_i_p2p *p2p = lane->p2p;
+    /* Relaxed: a hint; whoever made an orphan sweeps after it. */
+    if (!atomic_load_explicit(&p2p->orphans, memory_order_relaxed))
+        return;
+    weft_i_p2p_lock(lane);
+    weft_i_bundle *orphans = atomic_load_explicit(&p2p->orphans, memory_order_relaxed);
+    atomic_store_explicit(&p2p->orphans, NULL, memory_order_relaxed);
+    weft_i_p2p_unlock(lane);
+    for (weft_i_bundle *next; orphans; orphans = next) {
+        next = orphans->next;
+        weft_i_object_drop(orphans->owner);
+    }
+}
+
+/* ---- posting ---- */
+
+static void post_any(weft_i_lane *lane, weft_i_p2p_request *request)
+{
+    weft_i_p2p *p2p = lane->p2p;
+    for (int i = 0; i < lane->size; i++) {
+        weft_i_p2p_peer *pair = &p2p->pairs[(p2p->turn + i) % lane->size];
+        if (pair->kept && weft_i_p2p_take_kept(lane, pair, request)) {
+            p2p->turn = (pair->rank + 1) % lane->size;
+            return;
+        }
+    }
+    weft_i_p2p_request_append(&p2p->last_any, request);
+    push_any(lane);
+}
+
+/* Under the lock: puts a request where it belongs and moves it as far as it goes. */
+static void post(weft_i_p2p_request *request)
+{
+    weft_i_lane *lane = request->lane;
+    weft_i_p2p *p2p = lane->p2p;
+    request->order = p2p->posted++;
+    /* Relaxed: nobody else knows the request yet. */
+    atomic_store_explicit(&request->status, WEFT_IN_PROGRESS, memory_order_relaxed);
+    count_under_way(p2p, 1);
+    if (request->peer == WEFT_ANY) {
+        post_any(lane, request);
+        return;
+    }
+    weft_i_p2p_peer *pair = &p2p->pairs[request->peer];
+    if (request->kind == WEFT_I_SEND) {
+        weft_i_p2p_request_append(&pair->last_send, request);
+        weft_i_p2p_send(lane, pair);
+    } else if (!pair->kept || !weft_i_p2p_take_kept(lane, pair, request)) {
+        weft_i_p2p_request_append(&pair->last_receive, request);
+        weft_i_p2p_receive(lane, pair);
+    }
+    mark_busy(p2p, pair);
+}
+
+static void post_bundle(weft_i_bundle *bundle)
+{
+    weft_i_lane *lane = bundle->requests->lane;
+    bundle->left = bundle->count;
+    weft_i_p2p_lock(lane);
+    for (int i = 0; i < bundle->count; i++) {
+        bundle->requests[i].bundle = bundle;
+        post(&bundle->requests[i]);
+    }
+    weft_i_p2p_unlock(lane);
+}
+
+void weft_i_bundle_enqueue(weft_i_bundle *bundle)
+{
+    weft_i_lane *lane = bundle->requests->lane;
+    weft_i_object_hold(bundle->owner);
+    post_bundle(bundle);
+    weft_i_p2p_sweep(lane);
+}
+
+/* ---- requests that nobody waits for ---- */
+
+bool weft_i_p2p_is_left_alone(const weft_i_lane *lane)
+{
+    /* Relaxed: a hint; the helper looks again. */
+    return under_way(lane->p2p) > 0 &&
+           !atomic_load_explicit(&lane->p2p->waiters, memory_order_relaxed);
+}
+
+static weft_status fail_timeout(const weft_i_p2p_request *request, int64_t timeout_ms)
+{
+    const weft_group *group = request->group;
+    char who[640] = "any other rank";
+    if (request->peer != WEFT_ANY)
+        weft_i_world_describe(group->world, group->members[request->peer], who, sizeof who);
+    return weft_i_fail(WEFT_ERR_TIMEOUT,
+                       "rank %d of %d in group \"%s\", %s of %zu bytes, tag %d: waited %lld ms for "
+                       "%s",
+                       group->rank, group->size, group->name, weft_i_coll_name(request->kind),
+                       request->bytes, request->tag, (long long)timeout_ms, who);
+}
+
+/* Can the request still arrive?  Without a message: it may have come just before its peer was lost.
+ * A receive from any rank ends when one of them dies, or when all have left. */
+static weft_status request_fate(const weft_i_p2p_request *request, int *culprit)
+{
+    const weft_group *group = request->group;
+    int left = 0;
+    *culprit = request->peer;
+    if (request->peer != WEFT_ANY)
+        return weft_i_group_fate(group, request->peer);
+    for (int rank = 0; rank < group->size; rank++) {
+        weft_status fate = rank == group->rank ? WEFT_OK : weft_i_group_fate(group, rank);
+        *culprit = fate < 0 ? rank : *culprit;
+        if (fate < 0 && fate != WEFT_ERR_PEER_LEFT)
+            return fate;
+        left += fate < 0;
+    }
+    return left && left == group->size - 1 ? WEFT_ERR_PEER_LEFT : WEFT_OK;
+}
+
+/* The receiver may have said why it ended the group. */
+static weft_status sender_lost(const weft_i_p2p_request *request, weft_status status)
+{
+    const weft_i_ring *ring = request->lane->p2p->pairs[request->peer].out_ring;
+    /* Pairs with the release in `refuse`. */
+    uint64_t refused = status == WEFT_ERR_MISMATCH
+                           ? atomic_load_explicit(&ring->refused, memory_order_acquire)
+                           : 0;
+    if (!refused)
+        return status;
+    return weft_i_fail(status,
+                       "send in group \"%s\": rank %d sends %zu bytes of %s, rank %d expects %llu "
+                       "bytes, or another dtype",
+                       request->group->name, request->group->rank, request->bytes,
+                       weft_dtype_name(request->dtype), request->peer,
+                       (unsigned long long)refused - 1);
+}
+
+/* WEFT_OK while the request can still arrive; otherwise with a message. */
+static weft_status request_lost(const weft_i_p2p_request *request)
+{
+    int culprit;
+    weft_i_label call = {request->group, weft_i_coll_name(request->kind), -1};
+    if (request_fate(request, &culprit) == WEFT_OK)
+        return WEFT_OK;
+    weft_status status = weft_i_group_lost(&call, culprit);
+    return status < 0 && request->kind == WEFT_I_SEND ? sender_lost(request, status) : status;
+}
+
+/* Must this posted request end now?  Under the lock; the error is the thread's last. */
+static bool is_hopeless(weft_i_p2p_request *request)
+{
+    if (request_lost(request) < 0)
+        return true;
+    /* Relaxed: ours is the last reference, so nobody can take another one. */
+    if (atomic_load_explicit(&request->bundle->owner->references, memory_order_relaxed) > 1)
+        return false;
+    if (!request->deadline)
+        request->deadline = weft_i_os_deadline(request->limit_ms);
+    return WEFT_OS->clock_ns() >= request->deadline && fail_timeout(request, request->limit_ms) < 0;
+}
+
+static bool sort_out_one(weft_i_p2p_request *request, bool now)
+{
+    if (!request || !request->bundle->owner || (now && !request->doomed) || !is_hopeless(request))
+        return false;
+    request->doomed = true;
+    if (now)
+        fail(request);
+    return true;
+}
+
+static bool sort_out_list(weft_i_p2p_request *request, bool now)
+{
+    bool found = false;
+    for (weft_i_p2p_request *next; request; request = next) {
+        next = request->next;
+        found |= sort_out_one(request, now);
+    }
+    return found;
+}
+
+static bool sort_out_all(weft_i_lane *lane, bool now)
+{
+    bool found = sort_out_list(lane->p2p->any, now);
+    for (weft_i_p2p_peer *pair = lane->p2p->busy; pair; pair = pair->next_busy) {
+        found |= sort_out_one(pair->taking, now);
+        for (int i = 0; i < WEFT_I_RING_RTS_MAX; i++)
+            found |= sort_out_one(pair->rts[i], now);
+        found |= sort_out_list(pair->sends, now);
+        found |= sort_out_list(pair->receives, now);
+    }
+    return found;
+}
+
+/* The peer may have sent its part before it left: look again before a hopeless request ends. */
+void weft_i_p2p_sort_out(weft_i_lane *lane)
+{
+    weft_i_errors before; /* messages are the requests', not this thread's */
+    weft_i_errors_save(&before);
+    weft_i_p2p_lock(lane);
+    if (sort_out_all(lane, false)) {
+        push_all(lane);
+        sort_out_all(lane, true);
+    }
+    weft_i_p2p_unlock(lane);
+    weft_i_errors_restore(&before);
+}
+
+/* ---- waiting ---- */
+
+weft_status weft_i_bundle_status(const weft_i_bundle *bundle)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < bundle->count; i++) {
+        weft_status one = weft_i_p2p_request_status(&bundle->requests[i]);
+        if (one == WEFT_IN_PROGRESS)
+            return one;
+        status = status < 0 ? status : one;
+    }
+    return status;
+}
+
+const weft_i_p2p_request *weft_i_bundle_failed(const weft_i_bundle *bundle)
+{
+    for (int i = 0; i < bundle->count; i++)
+        if (weft_i_p2p_request_status(&bundle->requests[i]) < 0)
+            return &bundle->requests[i];
+    return NULL;
+}
+
+weft_status weft_i_bundle_outcome(const weft_i_bundle *bundle)
+{
+    weft_status status = weft_i_bundle_status(bundle);
+    if (status == WEFT_OK || status == WEFT_IN_PROGRESS)
+        return status;
+    const weft_i_p2p_request *request = weft_i_bundle_failed(bundle);
+    return weft_i_fail(status, "%s", request->message ? request->message : weft_strerror(status));
+}
+
+static weft_i_p2p_request *first_under_way(const weft_i_bundle *bundle)
+{
+    for (int i = 0; i < bundle->count; i++)
+        if (weft_i_p2p_request_status(&bundle->requests[i]) == WEFT_IN_PROGRESS)
+            return &bundle->requests[i];
+    return NULL;
+}
+
+/* May a push do anything?  Looks without the lock where a lone receive waits for its slot. */
+static bool stirs(const weft_i_p2p_request *request)
+{
+    const weft_i_p2p *p2p = request->lane->p2p;
+    if (request->kind != WEFT_I_RECV || request->peer == WEFT_ANY || under_way(p2p) != 1)
+        return true;
+    uint32_t digest;
+    const weft_i_p2p_peer *pair = &p2p->pairs[request->peer];
+    return weft_i_ring_look(pair->in_ring, weft_i_p2p_taken(pair), &digest) != NULL;
+}
+
+static bool are_over(void *arg)
+{
+    const weft_i_bundle *bundle = arg;
+    const weft_i_p2p_request *request = first_under_way(bundle);
+    if (!request)
+        return true;
+    if (!stirs(request))
+        return false;
+    weft_i_p2p_push(request->lane);
+    return !first_under_way(bundle);
+}
+
+typedef struct outlook {
+    weft_i_bundle *bundle;
+    weft_i_p2p_request *lost;
+} outlook;
+
+static bool outlook_over(void *arg)
+{
+    return are_over(((outlook *)arg)->bundle);
+}
+
+static weft_status outlook_lost(void *arg)
+{
+    outlook *on = arg;
+    const weft_i_bundle *bundle = on->bundle;
+    int culprit;
+    for (int i = 0; i < bundle->count; i++) {
+        on->lost = &bundle->requests[i];
+        if (weft_i_p2p_request_status(on->lost) == WEFT_IN_PROGRESS)
+            WEFT_TRY(request_fate(on->lost, &culprit));
+    }
+    return WEFT_OK;
+}
+
+/* The thread's last error ends the request, unless it is over. */
+static void fail_late(weft_i_lane *lane, weft_i_p2p_request *request)
+{
+    weft_i_p2p_lock(lane);
+    if (weft_i_p2p_request_status(request) == WEFT_IN_PROGRESS)
+        fail(request);
+    weft_i_p2p_unlock(lane);
+}
+
+/* The same with what became of its peer. */
+static void fail_lost(weft_i_lane *lane, weft_i_p2p_request *request)
+{
+    weft_i_p2p_lock(lane);
+    if (weft_i_p2p_request_status(request) == WEFT_IN_PROGRESS && request_lost(request) < 0)
+        fail(request);
+    weft_i_p2p_unlock(lane);
+}
+
+/* Waits for one thing after the other: all requests over, one lost, time up. */
+static weft_status wait_on(weft_i_bundle *bundle, int64_t deadline)
+{
+    weft_i_lane *lane = bundle->requests->lane;
+    outlook on = {.bundle = bundle};
+    weft_i_wait wait = {.ready = outlook_over,
+                        .lost = outlook_lost,
+                        .arg = &on,
+                        .bell = &weft_i_lane_head_of(lane, lane->me)->p2p_bell,
+                        .deadline = deadline,
+                        .mode = lane->mode};
+    weft_status status = WEFT_OK;
+    do {
+        status = weft_i_wait_for(&wait);
+        if (status < 0 && status != WEFT_ERR_TIMEOUT)
+            fail_lost(lane, on.lost);
+    } while (status != WEFT_ERR_TIMEOUT && first_under_way(bundle));
+    return status == WEFT_ERR_TIMEOUT ? status : WEFT_OK;
+}
+
+/* Looks for a moment without pausing: a message that comes now is a hop away. */
+static bool come_at_once(weft_i_bundle *bundle)
+{
+    enum { LOOKS = 200 };
+    int looks = bundle->requests->lane->mode == WEFT_I_WAIT_SPIN ? LOOKS : 1;
+    for (int i = 0; i < looks; i++)
+        if (are_over(bundle))
+            return true;
+    return false;
+}
+
+weft_status weft_i_bundle_wait(weft_i_bundle *bundle, int64_t timeout_ms)
+{
+    weft_i_lane *lane = bundle->requests->lane;
+    weft_status status = WEFT_OK;
+    if (!come_at_once(bundle)) {
+        /* Relaxed: while somebody waits, and so pushes, the helper need not. */
+        atomic_fetch_add_explicit(&lane->p2p->waiters, 1, memory_order_relaxed);
+        status = wait_on(bundle, weft_i_os_deadline(timeout_ms));
+        atomic_fetch_sub_explicit(&lane->p2p->waiters, 1, memory_order_relaxed);
+    }
+    weft_i_p2p_sweep(lane);
+    const weft_i_p2p_request *request = status < 0 ? first_under_way(bundle) : NULL;
+    return request ? fail_timeout(request, timeout_ms) : WEFT_OK;
+}
+
+weft_status weft_i_bundle_carry(weft_i_bundle *bundle)
+{
+    post_bundle(bundle);
+    if (weft_i_bundle_status(bundle) == WEFT_IN_PROGRESS &&
+        weft_i_bundle_wait(bundle, bundle->requests->limit_ms) < 0)
+        for (int i = 0; i < bundle->count; i++)
+            fail_late(bundle->requests[i].lane, &bundle->requests[i]);
+    weft_status status = weft_i_bundle_outcome(bundle);
+    for (int i = 0; i < bundle->count; i++)
+        WEFT_OS->free(bundle->requests[i].message);
+    return status;
+}

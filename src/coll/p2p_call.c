@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The public functions of point to point: each checks its arguments and fills a request, or
+ * several; the plain form runs them, the `_start` form posts them.  All checks come before the
+ * first side effect.
+ */
+#include "base/os.h"
+#include "base/status.h"
+#include "coll/carrier.h"
+#include "coll/coalesce.h"
+#include "coll/request.h"
+#include "coll/work.h"
+
+/* ---- filling ---- */
+
+static weft_status check_peer(const char *op, weft_i_coll_kind kind, const weft_group *group,
+                              int peer, int tag)
+{
+    if (peer != WEFT_ANY || kind != WEFT_I_RECV)
+        WEFT_TRY(weft_i_request_check_root(op, group, peer));
+    if (tag < 0)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: tag %d is negative", op, tag);
+    return WEFT_OK;
+}
+
+static weft_status fill(weft_i_p2p_request *request, weft_i_coll_kind kind, weft_tensor *x,
+                        int peer, int tag, weft_group *group)
+{
+    const char *op = weft_i_coll_name(kind);
+    WEFT_TRY(weft_i_request_check_group(op, group));
+    WEFT_TRY(check_peer(op, kind, group, peer, tag));
+    WEFT_TRY(kind == WEFT_I_SEND ? weft_i_request_check_operand(op, "input", x)
+                                 : weft_i_request_check_output(op, x));
+    *request = (weft_i_p2p_request){
+        .group = group,
+        .kind = kind,
+        .dtype = x->dtype,
+        .peer = peer,
+        .source = -1,
+        .tag = tag,
+        .data = weft_i_tensor_data(x),
+        .bytes = (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype),
+        .tensor = x,
+        .limit_ms = weft_i_group_limit(group, WEFT_DEFAULT),
+    };
+    request->digest = weft_i_digest(weft_i_digest(1, (uint64_t)x->dtype), request->bytes);
+    return WEFT_OK;
+}
+
+/* A rank that waits for itself would wait for ever. */
+static weft_status fill_plain(weft_i_p2p_request *request, weft_i_coll_kind kind, weft_tensor *x,
+                              int peer, int tag, weft_group *group)
+{
+    WEFT_TRY(fill(request, kind, x, peer, tag, group));
+    if (peer == group->rank)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: rank %d cannot exchange with itself but by posted work",
+                           weft_i_coll_name(kind), peer);
+    return WEFT_OK;
+}
+
+/* ---- plain ---- */
+
+static weft_status open_lane(weft_i_p2p_request *requests, int count)
+{
+    weft_i_label call = {requests->group, weft_i_coll_name(requests->kind), -1};
+    weft_status status = weft_i_lane_of(requests->group, &requests->lane);
+    if (status < 0)
+        return weft_i_explain(status, "%s, the first of its group", call.op);
+    for (int i = 1; i < count; i++)
+        requests[i].lane = requests->lane;
+    return weft_i_group_check_revoked(&call);
+}
+
+static weft_status run_carried(weft_i_bundle *bundle)
+{
+    for (int i = 0; i < bundle->count; i++)
+        weft_i_p2p_request_carry(&bundle->requests[i]);
+    weft_status status = weft_i_bundle_outcome(bundle);
+    for (int i = 0; i < bundle->count; i++)
+        WEFT_OS->free(bundle->requests[i].message);
+    return status;
+}
+
+static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind kind)
+{
+    if (weft_i_coalesce_is_open(requests->group)) {
+        weft_i_coll coll = weft_i_p2p_as_coll(requests);
+        return weft_i_coalesce_add(&coll, WEFT_OK);
+    }
+    weft_i_record *record = weft_i_group_record(requests->group);
+    uint64_t number =
+        weft_i_record_begin_named(record, weft_i_coll_record_name(kind), requests->group->id,
+                                  requests->bytes, requests->peer, -1);
+    weft_i_bundle bundle = {.requests = requests, .count = count};
+    bool native = weft_i_carrier_of(requests->group);
+    weft_status status = native ? run_carried(&bundle) : open_lane(requests, count);
+    if (!native && status == WEFT_OK)
+        status = weft_i_bundle_carry(&bundle);
+    weft_i_record_end(record, number, status);
+    return status;
+}
+
+weft_status weft_send_tag(weft_tensor *x, int to, int tag, weft_group *group)
+{
+    weft_i_p2p_request request;
+    WEFT_TRY(fill_plain(&request, WEFT_I_SEND, x, to, tag, group));
+    return run(&request, 1, WEFT_I_SEND);
+}
+
+weft_status weft_recv_tag(weft_tensor *x, int from, int tag, weft_group *group)
+{
+    weft_i_p2p_request request;
+    WEFT_TRY(fill_plain(&request, WEFT_I_RECV, x, from, tag, group));
+    return run(&request, 1, WEFT_I_RECV);
+}
+
+weft_status weft_send(weft_tensor *x, int to, weft_group *group)
+{
+    return weft_send_tag(x, to, 0, group);
+}
+
+weft_status weft_recv(weft_tensor *x, int from, weft_group *group)
+{
+    return weft_recv_tag(x, from, 0, group);
+}
+
+weft_status weft_recv_any(weft_tensor *x, int tag, weft_group *group, int *out_source)
+{
+    weft_i_p2p_request request;
+    if (!out_source)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "recv_any: no place for the source");
+    WEFT_TRY(fill_plain(&request, WEFT_I_RECV, x, WEFT_ANY, tag, group));
+    WEFT_TRY(run(&request, 1, WEFT_I_RECV));
+    *out_source = request.source;
+    return WEFT_OK;
+}
+
+weft_status weft_send_recv(weft_tensor *out, int from, weft_tensor *in, int to, weft_group *group)
+{
+    weft_i_p2p_request requests[2];
+    weft_i_p2p_request *sending = &requests[0], *receiving = &requests[1];
+    WEFT_TRY(fill(sending, WEFT_I_SEND, in, to, 0, group));
+    WEFT_TRY(fill(receiving, WEFT_I_RECV, out, from, 0, group));
+    if (sending->data < receiving->data + receiving->bytes &&
+        receiving->data < sending->data + sending->bytes)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "send_recv: input and output overlap");
+    return run(requests, 2, WEFT_I_SEND_RECV);
+}
+
+/* ---- posted ---- */
+
+/* Nothing is posted inside a coalescing scope. */
+static bool is_coalesced(const weft_i_p2p_request *request)
+{
+    if (!weft_i_coalesce_is_open(request->group))
+        return false;
+    weft_i_coll coll = weft_i_p2p_as_coll(request);
+    return weft_i_coalesce_refuse(&coll, WEFT_OK) < 0;
+}
+
+static weft_work *start(weft_i_coll_kind kind, weft_tensor *x, int peer, int tag, weft_group *group)
+{
+    weft_i_p2p_request request;
+    if (fill(&request, kind, x, peer, tag, group) < 0 || is_coalesced(&request))
+        return NULL;
+    weft_work *work = weft_i_work_new_p2p(group, 1);
+    if (!work)
+        return NULL;
+    weft_i_work_set_request(work, 0, &request);
+    return weft_i_work_enqueue_p2p(work);
+}
+
+weft_work *weft_send_tag_start(weft_tensor *x, int to, int tag, weft_group *group)
+{
+    return start(WEFT_I_SEND, x, to, tag, group);
+}
+
+weft_work *weft_recv_tag_start(weft_tensor *x, int from, int tag, weft_group *group)
+{
+    return start(WEFT_I_RECV, x, from, tag, group);
+}
+
+weft_work *weft_send_start(weft_tensor *x, int to, weft_group *group)
+{
+    return start(WEFT_I_SEND, x, to, 0, group);
+}
+
+weft_work *weft_recv_start(weft_tensor *x, int from, weft_group *group)
+{
+    return start(WEFT_I_RECV, x, from, 0, group);
+}
+
+/* ---- batches ---- */
+
+static weft_status fill_op(weft_i_p2p_request *request, const weft_p2p_op *ops, int i)
+{
+    const weft_p2p_op *op = &ops[i];
+    if (op->kind != WEFT_P2P_SEND && op->kind != WEFT_P2P_RECV)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "batch: op %d is neither send nor receive but %d",
+                           i, (int)op->kind);
+    if (op->group != ops->group)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "batch: op %d is of another group than op 0", i);
+    return fill(request, op->kind == WEFT_P2P_SEND ? WEFT_I_SEND : WEFT_I_RECV, op->x, op->peer,
+                op->tag, op->group);
+}
+
+weft_work *weft_batch_start(const weft_p2p_op *ops, int count)
+{
+    weft_i_p2p_request request;
+    if (!ops || count < 1)
+        return weft_i_null(WEFT_ERR_INVALID_ARG, "batch: %d ops at %p", count, (const void *)ops);
+    if (fill_op(&request, ops, 0) < 0 || is_coalesced(&request)) /* knows the group is one */
+        return NULL;
+    weft_work *work = weft_i_work_new_p2p(ops->group, count);
+    for (int i = 0; work && i < count; i++) {
+        if (fill_op(&request, ops, i) < 0) {
+            weft_release(work);
+            return NULL;
+        }
+        weft_i_work_set_request(work, i, &request);
+    }
+    return work ? weft_i_work_enqueue_p2p(work) : NULL;
+}
+
+int weft_batch_source(const weft_work *work, int op)
+{
+    if (!work || op < 0 || op >= work->bundle.count)
+        return -1;
+    const weft_i_p2p_request *request = &work->requests[op];
+    return weft_i_p2p_request_status(request) == WEFT_OK ? request->source : -1;
+}
+
+int weft_work_source(const weft_work *work)
+{
+    return work && work->bundle.count == 1 ? weft_batch_source(work, 0) : -1;
+}

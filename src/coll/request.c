@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks of arguments, one by one, in the order in which the calls fill themselves; see request.h.
+ */
+#include "coll/request.h"
+
+#include "base/status.h"
+
+#include <stdio.h>
+
+static _Thread_local double premul = 1;
+
+void weft_set_premul(double factor)
+{
+    premul = factor;
+}
+
+double weft_i_request_premul(void)
+{
+    return premul;
+}
+
+weft_status weft_i_request_refuse_group(const char *op, weft_group *group)
+{
+    if (!group)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the group is NULL", op);
+    WEFT_TRY(weft_i_group_usable(group));
+    if (!group->local)
+        return weft_i_fail(WEFT_ERR_UNREACHABLE,
+                           "%s: group \"%s\" spans hosts, and this build has no transport between "
+                           "hosts",
+                           op, group->name);
+    return WEFT_OK;
+}
+
+weft_status weft_i_request_refuse_operand(const char *op, const char *which,
+                                          const weft_tensor *tensor)
+{
+    if (!tensor)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL", op, which);
+    char text[WEFT_I_SHAPE_TEXT];
+    if (weft_i_tensor_device(tensor) != WEFT_CPU)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
+    if (!weft_i_tensor_is_contiguous(tensor))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous", op,
+                           which, weft_i_shape_text(weft_i_tensor_shape(tensor), text));
+    WEFT_TRY(weft_i_storage_ready(tensor->storage, false));
+    return weft_i_tensor_check_fits(op, tensor);
+}
+
+weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor)
+{
+    WEFT_TRY(weft_i_request_check_operand(op, "output", tensor));
+    if (tensor->storage->read_only)
+        return weft_i_fail(WEFT_ERR_STATE, "%s: the output is read-only memory", op);
+    return weft_i_storage_ready(tensor->storage, true);
+}
+
+weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root)
+{
+    if (root >= 0 && root < group->size)
+        return WEFT_OK;
+    int here = weft_group_rank_of(group, root);
+    char hint[96] = "";
+    if (here >= 0)
+        snprintf(hint, sizeof hint, "; rank %d of the world is rank %d of it", root, here);
+    else if (root >= 0 && root < group->world->size)
+        snprintf(hint, sizeof hint, "; rank %d of the world is no member", root);
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: rank %d must be in [0, %d): ranks are those of group \"%s\"%s", op,
+                       root, group->size, group->name, hint);
+}
+
+/* Notes where the elements are; tensors are contiguous here. */
+static inline char *place_of(const weft_tensor *x, size_t *bytes)
+{
+    size_t item = weft_i_dtype_size(x->dtype);
+    *bytes = (size_t)weft_i_tensor_numel(x) * item;
+    return weft_i_tensor_data(x);
+}
+
+weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in)
+{
+    WEFT_TRY(weft_i_request_check_operand(coll->ask.op, "input", in));
+    coll->in_tensor = in;
+    coll->ask.in = place_of(in, &coll->ask.in_bytes);
+    coll->ask.dtype = in->dtype;
+    return WEFT_OK;
+}
+
+weft_status weft_i_request_output(weft_i_coll *coll, weft_tensor *out)
+{
+    WEFT_TRY(weft_i_request_check_output(coll->ask.op, out));
+    coll->out_tensor = out;
+    coll->ask.out = place_of(out, &coll->ask.out_bytes);
+    if (coll->in_tensor && out->dtype != coll->ask.dtype)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is %s, the output %s", coll->ask.op,
+                           weft_dtype_name(coll->ask.dtype), weft_dtype_name(out->dtype));
+    coll->ask.dtype = out->dtype;
+    return WEFT_OK;
+}
+
+/* Input and output may be the same bytes, or (`part`) one a part of the other at this rank's place;
+ * nothing else. */
+weft_status weft_i_request_check_overlap(const weft_i_coll *coll, size_t in_at, size_t out_at)
+{
+    const char *in = coll->ask.in, *out = coll->ask.out;
+    if (!coll->ask.in_bytes || !coll->ask.out_bytes || in + coll->ask.in_bytes <= out ||
+        out + coll->ask.out_bytes <= in || in + in_at == out + out_at)
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: input and output overlap without being the same",
+                       coll->ask.op);
+}
+
+weft_status weft_i_request_check_counts(const weft_i_coll *coll, size_t larger, size_t smaller,
+                                        const char *which)
+{
+    size_t size = (size_t)coll->group->size;
+    if (smaller > SIZE_MAX / size || larger != smaller * size)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the %s has %zu bytes, which must be divisible among %zu ranks of "
+                           "%zu bytes each",
+                           coll->ask.op, which, larger, size, smaller);
+    return WEFT_OK;
+}
+
+weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op)
+{
+    if ((unsigned)op >= WEFT_REDUCTIONS)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %d is not a reduction", coll->ask.op,
+                           (int)op);
+    coll->ask.reduction = op;
+    coll->ask.factor = op == WEFT_PREMUL_SUM ? premul : 1;
+    coll->fold = weft_i_fold_find(coll->ask.dtype, (weft_i_fold_op)op);
+    if (!coll->fold)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: reduction %s has no meaning for %s", coll->ask.op,
+                           weft_reduction_name(op), weft_dtype_name(coll->ask.dtype));
+    return WEFT_OK;
+}
+
+weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group)
+{
+    const char *op = weft_i_coll_name(kind);
+    *coll = (weft_i_coll){.ask = {.op = op, .kind = kind}, .group = group, .call = {group, op, -1}};
+    WEFT_TRY(weft_i_request_check_group(op, group));
+    coll->ask.rank = group->rank;
+    coll->ask.size = group->size;
+    coll->ask.limit_ms = weft_i_group_limit(group, WEFT_DEFAULT);
+    return WEFT_OK;
+}
+
+/* The last step of every filling: what the ranks must agree on. */
+weft_status weft_i_request_accept(weft_i_coll *coll, size_t part_bytes)
+{
+    coll->ask.item = weft_i_dtype_size(coll->ask.dtype);
+    coll->ask.count =
+        part_bytes >> __builtin_ctzll(coll->ask.item); /* sizes of elements are powers of two */
+    uint64_t what = (uint64_t)coll->ask.kind | (uint64_t)coll->ask.dtype << 8 |
+                    (uint64_t)coll->ask.reduction << 16 | (uint64_t)(uint32_t)coll->ask.root << 32;
+    coll->digest = weft_i_digest(weft_i_digest(1, what), coll->ask.count);
+    return WEFT_OK;
+}
+
+/* Bytes of one row: elements of dim 0; of a 1-d tensor an element. */
+size_t weft_i_request_row_bytes(const weft_tensor *x)
+{
+    size_t bytes = weft_i_dtype_size(x->dtype);
+    for (int dim = 1; dim < x->ndim; dim++)
+        bytes *= (size_t)x->dim[dim];
+    return bytes;
+}

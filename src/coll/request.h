@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Filling a call from what the user gave.  Each function checks one thing and notes it in the call.
+ * Nothing here changes the group, so a refused call leaves everything as it was.  An operand that
+ * is still under way is waited for.
+ */
+#ifndef WEFT_COLL_REQUEST_H
+#define WEFT_COLL_REQUEST_H
+
+#include "coll/coll.h"
+
+/* First: names the operation, checks the group. */
+weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group);
+
+weft_status weft_i_request_refuse_group(const char *op, weft_group *group);
+
+static inline weft_status weft_i_request_check_group(const char *op, weft_group *group)
+{
+    bool fine = group && weft_i_group_is_usable(group) && group->local;
+    return fine ? WEFT_OK : weft_i_request_refuse_group(op, group);
+}
+
+weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root);
+
+/* A contiguous tensor on the CPU, inside its storage.  The second finds out what is wrong, or waits
+ * for what is under way on it. */
+weft_status weft_i_request_refuse_operand(const char *op, const char *which,
+                                          const weft_tensor *tensor);
+
+static inline bool weft_i_request_is_fine(const weft_tensor *x)
+{
+    const weft_storage *storage = x->storage;
+    if (storage->device != WEFT_CPU || !weft_i_tensor_is_contiguous(x))
+        return false;
+    size_t end = (size_t)(x->offset + weft_i_tensor_numel(x)) * weft_i_dtype_size(x->dtype);
+    /* Pairs with the release of who took the last claim off: see weft_i_storage_ready. */
+    return end <= storage->bytes &&
+           atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
+}
+
+static inline weft_status weft_i_request_check_operand(const char *op, const char *which,
+                                                       const weft_tensor *tensor)
+{
+    return tensor && weft_i_request_is_fine(tensor)
+               ? WEFT_OK
+               : weft_i_request_refuse_operand(op, which, tensor);
+}
+
+weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor);
+weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in);
+weft_status weft_i_request_output(weft_i_coll *coll, weft_tensor *out);
+
+/* Input and output may share bytes only if byte `in_at` of the one is byte `out_at` of the other.
+ */
+weft_status weft_i_request_check_overlap(const weft_i_coll *coll, size_t in_at, size_t out_at);
+
+/* `larger` bytes are one part of `smaller` bytes for each rank. */
+weft_status weft_i_request_check_counts(const weft_i_coll *coll, size_t larger, size_t smaller,
+                                        const char *which);
+
+/* After the operands: the dtype must be known.  The factor is the thread's, weft_i_request_premul.
+ */
+weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op);
+
+double weft_i_request_premul(void);
+
+/* The last step of every filling: what the ranks must agree on. */
+weft_status weft_i_request_accept(weft_i_coll *coll, size_t part_bytes);
+
+/* Bytes of one row: elements of dim 0; of a 1-d tensor an element. */
+size_t weft_i_request_row_bytes(const weft_tensor *x);
+
+/* ---- whole calls (coll.c), as the public functions of their names ---- */
+
+weft_status weft_i_request_all_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                      weft_reduction op, weft_group *group);
+weft_status weft_i_request_broadcast(weft_i_coll *coll, weft_tensor *x, int root,
+                                     weft_group *group);
+weft_status weft_i_request_all_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                      weft_group *group);
+weft_status weft_i_request_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                          weft_reduction op, weft_group *group);
+weft_status weft_i_request_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
+                                      const int64_t *out_splits, const int64_t *in_splits,
+                                      weft_group *group);
+/* Lists: `kind` is WEFT_I_ALL_REDUCE_LIST or another of its kin, all_to_all excepted.  The caller
+ * drops coll->list, also on failure. */
+weft_status weft_i_request_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *const *out,
+                                weft_tensor *const *in, int count, weft_reduction op,
+                                weft_group *group);
+weft_status weft_i_request_all_to_all_list(weft_i_coll *coll, weft_tensor *const *out,
+                                           weft_tensor *const *in, weft_group *group);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the ends of the ranks.  See cause.h. */
+#include "launch/cause.h"
+
+#include "weft/status.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+bool weft_i_cause_failed(int status)
+{
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+int weft_i_cause_code(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* 0: a failure of its own, 1: reports that of another rank, 2: we ended it, 3: did not fail. */
+static int class_of(const weft_i_ending *ending)
+{
+    if (!ending->order || !weft_i_cause_failed(ending->status))
+        return 3;
+    if (ending->by_us)
+        return 2;
+    int code = WIFEXITED(ending->status) ? WEXITSTATUS(ending->status) : 0;
+    return code == -WEFT_ERR_PEER_DEAD || code == -WEFT_ERR_PEER_LEFT || code == -WEFT_ERR_REVOKED;
+}
+
+int weft_i_cause_first(const weft_i_ending *endings, int ranks)
+{
+    int first = -1, best = 3;
+    for (int rank = 0; rank < ranks; rank++) {
+        int class = class_of(&endings[rank]);
+        if (class < best ||
+            (class == best && first >= 0 && endings[rank].order < endings[first].order)) {
+            best = class;
+            first = rank;
+        }
+    }
+    return first;
+}
+
+void weft_i_cause_text(int status, char *out, size_t bytes)
+{
+    if (!WIFEXITED(status)) {
+        const char *name = sigabbrev_np(WTERMSIG(status)), *text = sigdescr_np(WTERMSIG(status));
+        snprintf(out, bytes, "ended by SIG%s (%s)%s", name ? name : "?",
+                 text ? text : "unknown signal", WCOREDUMP(status) ? ", core dumped" : "");
+        return;
+    }
+    int code = WEXITSTATUS(status);
+    const char *name = weft_status_name((weft_status)-code);
+    /* Programs give small codes meanings of their own; those of groups and meetings are ours in all
+     * likelihood. */
+    if (code == 127)
+        snprintf(out, bytes, "exit code 127 (program not found)");
+    else if (code >= -WEFT_ERR_CANCELLED && strncmp(name, "WEFT_", 5) == 0)
+        snprintf(out, bytes, "exit code %d (%s: %s)", code, name,
+                 weft_strerror((weft_status)-code));
+    else
+        snprintf(out, bytes, "exit code %d", code);
+}

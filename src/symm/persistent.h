@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Persistent blocks: kept under an id until they are forgotten, or their rank ends. */
+#ifndef WEFT_SYMM_PERSISTENT_H
+#define WEFT_SYMM_PERSISTENT_H
+
+#include "symm/block.h"
+
+/* The block of `id`, held for the caller; made at its first use.  The id belongs to the calling
+ * rank. */
+weft_status weft_i_persistent_block(uint64_t id, weft_device device, size_t bytes,
+                                    weft_group *group, weft_i_block **out);
+
+#endif

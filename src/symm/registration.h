@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A registration: the outcome of one rendezvous of a block in a group.  It holds every member's
+ * block mapped into this process and the pads through which the members signal.  Handles are light
+ * views of it.
+ */
+#ifndef WEFT_SYMM_REGISTRATION_H
+#define WEFT_SYMM_REGISTRATION_H
+
+#include "symm/block.h"
+#include "weft/symm.h"
+
+/*
+ * The pads of all members lie in one segment, made by the first member.  Each member's part: a line
+ * with its bell and when it last gave a barrier up, one arrival word per channel (written by it
+ * alone), one pass word per channel (see base/signal.h), then the pad users see: word W * channel +
+ * source is a semaphore.
+ */
+typedef struct weft_i_pads {
+    weft_i_segment *segment;
+    size_t stride;   /* bytes of one member's part */
+    size_t words_at; /* of the arrival words in it */
+    size_t passes_at;
+    size_t pad_at; /* of the users' pad */
+    size_t pad_bytes;
+    int channels;
+} weft_i_pads;
+
+struct weft_i_registration {
+    atomic_int references;     /* relaxed up, acq_rel down */
+    weft_i_registration *next; /* in the block's cache */
+    weft_i_key group;
+    uint32_t serial; /* from 1, counted per group: equal on all members, so it names the
+                        registration between them */
+    int size;
+    weft_i_segment **blocks; /* by rank; each held */
+    weft_i_pads pads;
+};
+
+struct weft_symm {
+    weft_i_object object;
+    weft_group *group;                 /* held */
+    weft_i_block *block;               /* held */
+    weft_i_registration *registration; /* held */
+    size_t offset;                     /* of the tensor in the block */
+    weft_dtype dtype;
+    weft_shape shape;
+    int64_t strides[WEFT_MAX_DIMS];
+};
+
+/*
+ * Makes the registration with all members of the group.  Collective.  A rank that cannot take part
+ * says so with a negative `can` (and a NULL block), so that the others learn it at once.
+ */
+weft_status weft_i_registration_new(weft_i_block *block, size_t offset, weft_group *group,
+                                    weft_status can, weft_i_registration **out);
+weft_i_registration *weft_i_registration_hold(weft_i_registration *registration);
+void weft_i_registration_drop(weft_i_registration *registration);
+void weft_i_registration_drop_all(weft_i_registration *first);
+
+/* The cached registration of a block in a group, NULL if they have not met: there as long as the
+ * block is; and held for the caller. */
+weft_i_registration *weft_i_registration_find(const weft_i_block *block, const weft_group *group);
+weft_i_registration *weft_i_registration_of(weft_i_block *block, const weft_group *group);
+
+static inline char *weft_i_pads_part(const weft_i_pads *pads, int rank)
+{
+    return pads->segment->base + (size_t)rank * pads->stride;
+}
+
+/* The users' pad of a member. */
+static inline char *weft_i_pads_of(const weft_i_pads *pads, int rank)
+{
+    return weft_i_pads_part(pads, rank) + pads->pad_at;
+}
+
+#endif
