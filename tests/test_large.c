@@ -4,7 +4,7 @@
  * 6 elements that are nearly all alike, where 6 GiB of memory are free; with random elements and
  * between processes, with WEFT_TEST_ALL=1, where 10 GiB are.
  */
-#include "coll/coll.h"
+#include "coll/call.h"
 #include "coll_values.h"
 #include "harness_ranks.h"
 

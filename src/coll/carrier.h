@@ -3,7 +3,7 @@
 #ifndef WEFT_COLL_CARRIER_H
 #define WEFT_COLL_CARRIER_H
 
-#include "coll/coll.h"
+#include "coll/call.h"
 #include "symm/backend.h"
 
 /* The carrier of a group's collectives; NULL: its lane carries them. */

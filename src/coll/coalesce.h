@@ -3,7 +3,7 @@
 #ifndef WEFT_COLL_COALESCE_H
 #define WEFT_COLL_COALESCE_H
 
-#include "coll/coll.h"
+#include "coll/call.h"
 
 /* Does the calling thread collect the calls of this group?  NULL (a refused call): no. */
 static inline bool weft_i_coalesce_is_open(const weft_group *group);

@@ -114,7 +114,7 @@ static void take_from(weft_i_coll *coll, int rank)
     const weft_i_lane *lane = coll->lane;
     size_t part = coll->ask.count * coll->ask.item;
     size_t at = weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) ? (size_t)lane->me * part : 0;
-    bool locations = weft_i_kind_is(coll->ask.kind, WEFT_I_LOCATIONS_PARTS);
+    bool locations = weft_i_kind_is(coll->ask.kind, WEFT_I_PLACES_PARTS);
     char *to = coll->ask.out + (locations ? (size_t)rank * part : 0);
     if (!part || !weft_i_lane_has_come(lane, rank))
         return;

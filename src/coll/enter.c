@@ -83,7 +83,7 @@ static void copy_own(weft_i_coll *coll)
     if (!taking || coll->ask.in_splits || !part || part > LONG)
         return;
     weft_i_coll_put(
-        coll->ask.out + (weft_i_kind_is(coll->ask.kind, WEFT_I_LOCATIONS_PARTS) ? mine : 0),
+        coll->ask.out + (weft_i_kind_is(coll->ask.kind, WEFT_I_PLACES_PARTS) ? mine : 0),
         coll->ask.in + (weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) ? mine : 0), part);
     coll->own_done = true;
 }

@@ -12,7 +12,7 @@
 #ifndef WEFT_COLL_FIFO_H
 #define WEFT_COLL_FIFO_H
 
-#include "coll/coll.h"
+#include "coll/call.h"
 
 /* `total` bytes go round and round through `room` bytes at offset `at` of a rank's block. */
 typedef struct weft_i_fifo {

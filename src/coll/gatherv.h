@@ -9,7 +9,7 @@
 #ifndef WEFT_COLL_GATHERV_H
 #define WEFT_COLL_GATHERV_H
 
-#include "coll/coll.h"
+#include "coll/call.h"
 
 typedef struct weft_i_run {
     const void *data;

@@ -7,7 +7,7 @@
 #ifndef WEFT_COLL_LIST_H
 #define WEFT_COLL_LIST_H
 
-#include "coll/coll.h"
+#include "coll/call.h"
 
 typedef struct weft_i_list_item {
     weft_tensor *in_tensor, *out_tensor; /* held */

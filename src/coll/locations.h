@@ -7,7 +7,7 @@
 #ifndef WEFT_COLL_LOCATIONS_H
 #define WEFT_COLL_LOCATIONS_H
 
-#include "coll/coll.h"
+#include "coll/call.h"
 
 /* What follows from everybody's locations. */
 typedef struct weft_i_locations {

@@ -8,7 +8,7 @@
 #ifndef WEFT_COLL_P2P_H
 #define WEFT_COLL_P2P_H
 
-#include "coll/coll.h"
+#include "coll/call.h"
 #include "weft/p2p.h"
 
 typedef struct weft_i_bundle weft_i_bundle;

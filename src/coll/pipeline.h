@@ -12,7 +12,7 @@
 #ifndef WEFT_COLL_PIPELINE_H
 #define WEFT_COLL_PIPELINE_H
 
-#include "coll/coll.h"
+#include "coll/call.h"
 
 typedef void weft_i_pipeline_step(weft_i_coll *coll, const void *arg, size_t k);
 

@@ -7,7 +7,7 @@
 #ifndef WEFT_COLL_REQUEST_H
 #define WEFT_COLL_REQUEST_H
 
-#include "coll/coll.h"
+#include "coll/call.h"
 
 /* First: names the operation, checks the group. */
 weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group);

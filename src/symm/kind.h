@@ -16,16 +16,16 @@ typedef enum weft_i_coll_kind {
 } weft_i_coll_kind;
 
 typedef enum weft_i_fact {
-    WEFT_I_REDUCES = 1 << 0,         /* it has a reduction */
-    WEFT_I_FROM_ROOT = 1 << 1,       /* only the root gives */
-    WEFT_I_TO_ROOT = 1 << 2,         /* only the root takes */
-    WEFT_I_HAS_PARTS = 1 << 3,       /* the input is one part for each rank */
-    WEFT_I_LOCATIONS_PARTS = 1 << 4, /* the output is one part from each rank */
-    WEFT_I_PULLS = 1 << 5,           /* a rank copies its own part, and may prefetch others' */
-    WEFT_I_IS_LIST = 1 << 6,         /* operands are lists of tensors */
-    WEFT_I_PER_RANK = 1 << 7,        /* operands are a tensor for each rank */
-    WEFT_I_IS_OBJECT = 1 << 8,       /* operands are byte strings */
-    WEFT_I_SYMMETRIC = 1 << 9        /* works on symmetric memory only */
+    WEFT_I_REDUCES = 1 << 0,      /* it has a reduction */
+    WEFT_I_FROM_ROOT = 1 << 1,    /* only the root gives */
+    WEFT_I_TO_ROOT = 1 << 2,      /* only the root takes */
+    WEFT_I_HAS_PARTS = 1 << 3,    /* the input is one part for each rank */
+    WEFT_I_PLACES_PARTS = 1 << 4, /* the output is one part from each rank */
+    WEFT_I_PULLS = 1 << 5,        /* a rank copies its own part, and may prefetch others' */
+    WEFT_I_IS_LIST = 1 << 6,      /* operands are lists of tensors */
+    WEFT_I_PER_RANK = 1 << 7,     /* operands are a tensor for each rank */
+    WEFT_I_IS_OBJECT = 1 << 8,    /* operands are byte strings */
+    WEFT_I_SYMMETRIC = 1 << 9     /* works on symmetric memory only */
 } weft_i_fact;
 
 typedef struct weft_i_kind_row {

@@ -3,8 +3,8 @@
  * One collective call from the inside: what was asked for, after all checks.  The public functions
  * fill it (coll.c), work runs it (work.c), the algorithms read it (reduce.c, gather.c, move.c).
  */
-#ifndef WEFT_COLL_COLL_H
-#define WEFT_COLL_COLL_H
+#ifndef WEFT_COLL_CALL_H
+#define WEFT_COLL_CALL_H
 
 #include "coll/choose.h"
 #include "coll/lane.h"

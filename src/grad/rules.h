@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions that lines FUNCTION and CHECKED of rules.def name. */
+#ifndef WEFT_GRAD_RULES_H
+#define WEFT_GRAD_RULES_H
+
+#include "grad/rule.h"
+
+#define RULE(row_, save_, body_)
+#define FUNCTION(row_, save_) weft_status weft_i_##row_##_back(weft_i_back *c);
+#define CHECKED(row_, save_)                          \
+    weft_status weft_i_##row_##_back(weft_i_back *c); \
+    weft_status weft_i_##row_##_refuse(const weft_i_op_call *call);
+#define NONE(row_, why_)
+#define REFUSED(row_, why_)
+#include "grad/rules.def"
+#undef RULE
+#undef FUNCTION
+#undef CHECKED
+#undef NONE
+#undef REFUSED
+
+#endif
