@@ -35,6 +35,12 @@ static weft_status wait_for(const weft_i_claim *claim)
     return WEFT_OK;
 }
 
+static int holds(const weft_i_claim *claim)
+{
+    /* Pairs with the release in let_go of work.c. */
+    return atomic_load_explicit(&pending_of(claim)->work->holds, memory_order_acquire);
+}
+
 static void warn_dropped(const weft_i_pending_claim *claim)
 {
     const weft_i_pending *pending = pending_of(&claim->claim);
@@ -60,7 +66,7 @@ static void ended(const weft_i_claim *claim, bool waited)
                               memory_order_relaxed);
 }
 
-static const weft_i_claimant claimant = {done, wait_for, ended};
+static const weft_i_claimant claimant = {done, wait_for, holds, ended};
 
 /* ---- the object ---- */
 

@@ -75,6 +75,8 @@ static void stand_aside(weft_i_queue *queue, bool aside)
  */
 static void let_go(weft_work *work)
 {
+    /* Release, pairs with the acquire in pending.c: who counts a reference less sees this. */
+    atomic_store_explicit(&work->holds, 0, memory_order_release);
     weft_i_object_drop(work->coll.in_tensor);
     weft_i_object_drop(work->coll.out_tensor);
     weft_i_object_drop(work->coll.list);
@@ -311,6 +313,8 @@ static weft_work *new_work(const weft_i_coll *coll, weft_i_completion *completio
     weft_i_object_hold(coll->out_tensor);
     weft_i_object_hold(coll->list);
     work->completion = weft_i_object_hold(completion);
+    bool twice = coll->out_tensor && coll->out_tensor == coll->in_tensor;
+    atomic_init(&work->holds, coll->out_tensor || coll->list ? 1 + twice : 0);
     atomic_init(&work->status, WEFT_IN_PROGRESS);
     if (copy_splits(work))
         return work;

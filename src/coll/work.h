@@ -24,6 +24,8 @@ struct weft_work {
     _Atomic int32_t
         status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */
     _Atomic uint32_t bell;
+    atomic_int holds;  /* references to its result's tensor; release before they are given up,
+                          acquire in pending.c */
     uint64_t sequence; /* in the group; stored before `status` */
     uint64_t number;   /* in the flight record; likewise */
     char *message;     /* why it failed, told again to the waiter; NULL: it did not, or no memory */

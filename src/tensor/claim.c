@@ -90,6 +90,16 @@ weft_status weft_i_claim_settle(weft_storage *storage, bool write, bool accept)
     return WEFT_OK;
 }
 
+int weft_i_claim_holders(weft_storage *storage)
+{
+    int holders = 0;
+    pthread_mutex_lock(&storage->claims_lock);
+    for (weft_i_claim *claim = first_of(storage); claim; claim = claim->next)
+        holders += claim->writes && claim->claimant->holds ? claim->claimant->holds(claim) : 0;
+    pthread_mutex_unlock(&storage->claims_lock);
+    return holders;
+}
+
 void weft_i_claim_end_all(weft_storage *storage)
 {
     for (weft_i_claim *claim; (claim = first_of(storage));) {

@@ -19,6 +19,9 @@ typedef struct weft_i_claimant {
     /* Until it is done.  Returns how it ended; to a reading claim, which that does not concern,
      * only whether it did. */
     weft_status (*wait)(const weft_i_claim *claim);
+    /* How many references of its own the operation still has to the tensor it writes.  0 is seen
+     * before they are given up.  May be NULL: it never has any. */
+    int (*holds)(const weft_i_claim *claim);
     /* The claim is off its storage; `waited`: somebody has waited for it before. */
     void (*ended)(const weft_i_claim *claim, bool waited);
 } weft_i_claimant;
@@ -40,6 +43,12 @@ void weft_i_claim_put(weft_i_claim *claim, weft_storage *storage);
  * until somebody accepts that (`accept`), also with that error.
  */
 weft_status weft_i_claim_settle(weft_storage *storage, bool write, bool accept);
+
+/*
+ * How many references to tensors on the storage operations under way still have.  Ask after the
+ * references were counted: an operation that is seen to hold its tensor now was counted then.
+ */
+int weft_i_claim_holders(weft_storage *storage);
 
 /* The storage goes: takes all claims off without waiting. */
 void weft_i_claim_end_all(weft_storage *storage);
