@@ -62,9 +62,6 @@ typedef enum weft_grad_mode {
 } weft_grad_mode;
 
 WEFT_API weft_grad_mode weft_grad_mode_now(void);
-/* Sets the thread's mode and returns the one before.  Inference is left only by the block that
- * entered it: what it returned must be set again with `restore` true. */
-WEFT_API weft_grad_mode weft_grad_mode_set(weft_grad_mode mode, bool restore);
 
 /*
  * WEFT_NO_GRAD { ... }: nothing inside is recorded.  WEFT_ENABLE_GRAD { ... }: the opposite.
@@ -75,23 +72,15 @@ WEFT_API weft_grad_mode weft_grad_mode_set(weft_grad_mode mode, bool restore);
 #define WEFT_ENABLE_GRAD WEFT_GRAD_BLOCK(WEFT_GRAD_RECORDING, __LINE__)
 #define WEFT_INFERENCE   WEFT_GRAD_BLOCK(WEFT_GRAD_INFERENCE, __LINE__)
 
+/* What the blocks are made of: from `enter` to `leave`, which nest, the mode is another.  Inside
+ * inference it stays that. */
 typedef struct weft_grad_block {
     weft_grad_mode before;
     bool open;
 } weft_grad_block;
 
-static inline weft_grad_block weft_grad_block_enter(weft_grad_mode mode)
-{
-    weft_grad_block block;
-    block.before = weft_grad_mode_set(mode, false);
-    block.open = true;
-    return block;
-}
-
-static inline void weft_grad_block_leave(weft_grad_block *block)
-{
-    weft_grad_mode_set(block->before, true);
-}
+WEFT_API weft_grad_block weft_grad_block_enter(weft_grad_mode mode);
+WEFT_API void weft_grad_block_leave(weft_grad_block *block);
 
 #define WEFT_GRAD_BLOCK(mode_, line_)    WEFT_GRAD_BLOCK_AT(mode_, line_)
 #define WEFT_GRAD_BLOCK_AT(mode_, line_) WEFT_GRAD_BLOCK_OF(mode_, weft_grad_block_##line_)

@@ -11,6 +11,7 @@
 #include "weft/env.h"
 #include "weft/fake.h"
 #include "weft/functional.h"
+#include "weft/grad.h"
 #include "weft/group.h"
 #include "weft/job.h"
 #include "weft/launch.h"

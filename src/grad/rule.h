@@ -87,7 +87,8 @@ void weft_i_back_layout(const weft_i_back *c, int argument, weft_i_layout *out);
 void weft_i_back_item_layout(const weft_i_back *c, size_t item, weft_i_layout *out);
 weft_shape weft_i_back_shape(const weft_i_back *c, int argument);
 weft_shape weft_i_back_item_shape(const weft_i_back *c, size_t item);
-/* The shape of result k; and its gradient, zeros if nothing depends on it. */
+/* The same of result k; and its gradient, zeros if nothing depends on it. */
+void weft_i_back_result_layout(const weft_i_back *c, int k, weft_i_layout *out);
 weft_shape weft_i_back_result_shape(const weft_i_back *c, int k);
 weft_tensor *weft_i_back_g(const weft_i_back *c, int k);
 
@@ -103,6 +104,10 @@ static inline weft_tensor *weft_i_back_x(const weft_i_back *c, int i)
 {
     return i < c->op->arity && c->arg[i].kind == WEFT_I_ARG_TENSOR ? c->arg[i].tensor : NULL;
 }
+
+/* Gives the rows of rules.def their rules.  The recorder calls it, so that a static library has
+ * them too. */
+void weft_i_rules_give(void);
 
 /* Floors above this one bring their rows' rules with it. */
 static inline void weft_i_rule_set(weft_i_op *op, const weft_i_gradient *gradient)

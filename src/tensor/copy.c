@@ -155,6 +155,8 @@ weft_status weft_i_set_run(weft_i_op_call *call)
 {
     weft_tensor *x = call->args[0].tensor, *source = call->args[1].tensor;
     weft_i_tensor_set_storage(x, source->storage);
+    weft_i_object_drop(x->base); /* no view of that any more */
+    x->base = NULL;
     x->ndim = source->ndim;
     x->offset = source->offset;
     memcpy(x->dim, source->dim, sizeof x->dim);

@@ -12,6 +12,7 @@
 
 static weft_i_op_table *tables;
 static _Thread_local weft_i_mode *innermost;
+static weft_i_recorder *recorder; /* set before there is more than one thread */
 
 /* Kinds of arguments that a parameter of each letter takes, as bits. */
 static unsigned char kinds_of(char letter)
@@ -135,8 +136,9 @@ static weft_status refuse_kind(const weft_i_op_call *call, int i)
                        length, name);
 }
 
-/* What holds before anybody looks at the arguments, modes included. */
-static weft_status check_kinds(const weft_i_op_call *call)
+/* What holds before anybody looks at the arguments, modes included.  *known: the recorder has to do
+ * with one of the tensors. */
+static weft_status check_kinds(const weft_i_op_call *call, bool *known)
 {
     weft_tensor *x;
     for (int i = 0; i < call->op->arity; i++)
@@ -145,9 +147,11 @@ static weft_status check_kinds(const weft_i_op_call *call)
     if (call->op->flags & WEFT_I_OP_LIST && (call->args[0].count == 0 || !call->outs))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of tensors has at least one",
                            call->op->name);
-    for (struct position at = {0, 0}; next_tensor(call, &at, &x);)
+    for (struct position at = {0, 0}; next_tensor(call, &at, &x);) {
         if (!x || x->head.kind != WEFT_I_TENSOR)
             return refuse_tensor(call, x);
+        *known |= weft_i_tensor_is_known(x);
+    }
     return WEFT_OK;
 }
 
@@ -199,8 +203,7 @@ static weft_tensor *changed(const weft_i_op_call *call)
     return !kind ? NULL : kind == 'm' ? call->args[0].tensors[0] : call->args[0].tensor;
 }
 
-/* The tensors that are written in place; returns how many. */
-static size_t written(const weft_i_op_call *call, weft_tensor *const **out)
+size_t weft_i_op_written(const weft_i_op_call *call, weft_tensor *const **out)
 {
     const weft_i_arg *first = &call->args[0];
     char kind = call->op->changes;
@@ -212,14 +215,13 @@ static weft_status check_arguments(weft_i_op_call *call)
 {
     WEFT_TRY(check_tensors(call));
     weft_tensor *const *targets;
-    size_t n = written(call, &targets);
+    size_t n = weft_i_op_written(call, &targets);
     for (size_t i = 0; i < n; i++)
         WEFT_TRY(check_writable(call, targets[i]));
     return WEFT_OK;
 }
 
-/* How many results the call has. */
-static size_t result_count(const weft_i_op_call *call)
+size_t weft_i_op_result_count(const weft_i_op_call *call)
 {
     return call->op->flags & WEFT_I_OP_LIST ? call->args[0].count
            : call->op->results > 1          ? (size_t)call->op->results
@@ -269,7 +271,7 @@ static bool is_hazard(const weft_i_op_call *call)
     return false;
 }
 
-static weft_tensor *new_result(const weft_i_op_call *call)
+static weft_tensor *new_tensor(const weft_i_op_call *call)
 {
     const weft_i_result *result = &call->result;
     if ((call->op->flags & WEFT_I_OP_WITHIN) == WEFT_I_OP_WITHIN)
@@ -281,6 +283,18 @@ static weft_tensor *new_result(const weft_i_op_call *call)
                                                          : call->args[0].tensor;
     return weft_i_tensor_new_view(base->storage, result->fresh_version ? NULL : base->version,
                                   result->dtype, result->shape, result->stride, result->offset);
+}
+
+/* Gradients pass views, but for those that are there to stop them. */
+static weft_tensor *new_result(const weft_i_op_call *call)
+{
+    weft_tensor *out = new_tensor(call);
+    bool view = call->op->flags & WEFT_I_OP_VIEW && !call->result.fresh_version;
+    if (view && out && call->op != &weft_i_op_detach)
+        weft_i_tensor_link(out, call->op->flags & WEFT_I_OP_LIST
+                                    ? call->args[0].tensors[call->which]
+                                    : call->args[0].tensor);
+    return out;
 }
 
 static weft_status run(weft_i_op_call *call)
@@ -329,7 +343,7 @@ static weft_status run_into(weft_i_op_call *call)
 static weft_status run_change(weft_i_op_call *call)
 {
     weft_tensor *const *targets;
-    size_t n = written(call, &targets);
+    size_t n = weft_i_op_written(call, &targets);
     call->out = changed(call);
     WEFT_TRY(run(call));
     for (size_t i = 0; i < n; i++)
@@ -357,7 +371,7 @@ static weft_status find_shape(weft_i_op_call *call, size_t which)
 /* All of the results, or none of them. */
 static weft_status run_several(weft_i_op_call *call)
 {
-    size_t count = result_count(call), made = 0;
+    size_t count = weft_i_op_result_count(call), made = 0;
     weft_status status = WEFT_OK;
     for (; made < count; made++) {
         if ((status = find_shape(call, made)) < 0)
@@ -394,13 +408,40 @@ static weft_status dispatch(weft_i_op_call *call)
     call->result.offset = 0;
     call->result.fresh_version = false;
     WEFT_TRY(check_arguments(call));
-    for (size_t i = 0, count = result_count(call); i < count; i++)
+    for (size_t i = 0, count = weft_i_op_result_count(call); i < count; i++)
         WEFT_TRY(find_shape(call, i));
     if (call->into)
         return run_into(call);
     if (changed(call))
         return run_change(call);
     return has_several(call->op) ? run_several(call) : run_new(call);
+}
+
+void weft_i_op_set_recorder(weft_i_recorder *function)
+{
+    recorder = function;
+}
+
+static weft_tensor *below(weft_i_op_call *call)
+{
+    weft_i_mode *mode = innermost;
+    if (!mode)
+        return dispatch(call) < 0 ? NULL : call->out;
+    innermost = mode->outer;
+    weft_tensor *out = mode->handle(mode, call);
+    innermost = mode;
+    return out;
+}
+
+weft_tensor *weft_i_op_below(const weft_i_op_call *call)
+{
+    weft_i_op_call copy;
+    copy.op = call->op;
+    copy.args = call->args;
+    copy.into = call->into;
+    copy.outs = call->outs;
+    copy.out = NULL;
+    return below(&copy);
 }
 
 static weft_tensor *apply(const weft_i_op *op, weft_tensor *into, weft_tensor **outs,
@@ -412,15 +453,10 @@ static weft_tensor *apply(const weft_i_op *op, weft_tensor *into, weft_tensor **
     call.into = into;
     call.outs = outs;
     call.out = NULL;
-    if (check_kinds(&call) < 0)
+    bool known = into && weft_i_tensor_is_known(into);
+    if (check_kinds(&call, &known) < 0)
         return NULL;
-    weft_i_mode *mode = innermost;
-    if (!mode)
-        return dispatch(&call) < 0 ? NULL : call.out;
-    innermost = mode->outer;
-    weft_tensor *out = mode->handle(mode, &call);
-    innermost = mode;
-    return out;
+    return known && recorder ? recorder(&call) : below(&call);
 }
 
 weft_tensor *weft_i_op_apply(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args)

@@ -3,7 +3,8 @@
  * Operations.  Every tensor operation of every floor is a row of one kind; a call is a row and its
  * arguments; and there is one way to run a call:
  *
- *     kinds -> modes -> check arguments -> shape rule -> (meta: stop) -> allocate -> run
+ *     kinds -> recorder -> modes -> check arguments -> shape rule -> (meta: stop) -> allocate ->
+ * run
  *
  * A mode sees only calls whose arguments are there and of the right kinds.
  *
@@ -166,6 +167,19 @@ typedef struct weft_i_mode {
 weft_tensor *weft_i_op_pass_on(const weft_i_op_call *call);
 void weft_i_mode_push(weft_i_mode *mode);
 void weft_i_mode_pop(weft_i_mode *mode); /* must be the innermost */
+
+/*
+ * The recorder of gradients, set by the floor that owns them when the library is loaded.  It lies
+ * above the modes and gets the checked calls in which a tensor is known to that floor
+ * (weft_i_tensor_is_known), instead of them; weft_i_op_below runs the call: modes, then dispatch.
+ */
+typedef weft_tensor *weft_i_recorder(const weft_i_op_call *call);
+void weft_i_op_set_recorder(weft_i_recorder *recorder);
+weft_tensor *weft_i_op_below(const weft_i_op_call *call);
+/* The tensors that a call writes in place (`into` not among them); returns how many. */
+size_t weft_i_op_written(const weft_i_op_call *call, weft_tensor *const **out);
+/* How many results the call has. */
+size_t weft_i_op_result_count(const weft_i_op_call *call);
 
 /* The registry: one table per floor, added by a constructor of the floor's ops.c. */
 typedef struct weft_i_op_table {

@@ -27,7 +27,10 @@ typedef enum weft_i_kind {
     WEFT_I_BLOBS,
     WEFT_I_COALESCE,
     WEFT_I_PENDING,
-    WEFT_I_JOB
+    WEFT_I_JOB,
+    WEFT_I_NODE,
+    WEFT_I_HISTORY,
+    WEFT_I_RETAINED
 } weft_i_kind;
 
 /* First member of every handle. */

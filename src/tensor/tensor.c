@@ -125,6 +125,7 @@ static void destroy_tensor(weft_i_object *object)
 {
     weft_tensor *tensor = (weft_tensor *)object;
     weft_i_object_drop(tensor->grad);
+    weft_i_object_drop(tensor->base);
     if (holds_version(tensor))
         weft_i_object_drop(tensor->version);
     weft_i_object_drop(tensor->storage);

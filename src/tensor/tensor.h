@@ -16,6 +16,9 @@ struct weft_tensor {
     weft_storage *storage;
     weft_i_version *version;
     weft_i_object *grad; /* what the floor that owns gradients knows about it; NULL: nothing */
+    weft_tensor *base;   /* of a view that gradients pass: what it is a view of; held.  Else NULL */
+    int64_t seen;        /* the version at which it became a view, or its history was made */
+    atomic_int saved;    /* how often a graph holds it; relaxed: a hint for its own thread */
     weft_dtype dtype;
     int ndim;
     int64_t dim[WEFT_MAX_DIMS];
@@ -29,6 +32,19 @@ struct weft_tensor {
 
 /* Gives the tensor another storage; its counter stays. */
 void weft_i_tensor_set_storage(weft_tensor *x, weft_storage *storage);
+
+/* `view` is a view of x, or of what x is a view of, from now on. */
+static inline void weft_i_tensor_link(weft_tensor *view, weft_tensor *x)
+{
+    view->base = weft_i_object_hold(x->base ? x->base : x);
+    view->seen = atomic_load_explicit(&view->version->count, memory_order_relaxed);
+}
+
+/* Whether the floor that owns gradients is to be asked about calls with x. */
+static inline bool weft_i_tensor_is_known(const weft_tensor *x)
+{
+    return x->grad || (x->base && x->base->grad);
+}
 
 /* To be called after shape, strides or offset were changed. */
 void weft_i_tensor_measure(weft_tensor *x);

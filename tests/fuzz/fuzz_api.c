@@ -450,6 +450,54 @@ static const weft_group_opts *pick_group_opts(void)
     return one_in(3) ? NULL : opts;
 }
 
+/* Hooks meet any gradient: they leave it, double it, put something else there, or fail. */
+static weft_status leave_gradient(weft_tensor **grad, weft_tensor *const *held, void *user)
+{
+    (void)grad, (void)held, (void)user;
+    return WEFT_OK;
+}
+
+static weft_status double_gradient(weft_tensor **grad, weft_tensor *const *held, void *user)
+{
+    (void)held, (void)user;
+    if (grad)
+        *grad = weft_add(*grad, *grad);
+    return WEFT_OK;
+}
+
+static weft_status spoil_gradient(weft_tensor **grad, weft_tensor *const *held, void *user)
+{
+    (void)held, (void)user;
+    if (grad)
+        *grad = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(7, 1));
+    return grad ? WEFT_OK : WEFT_ERR_STATE;
+}
+
+static weft_hook pick_hook(void)
+{
+    static const weft_hook hooks[] = {leave_gradient, double_gradient, spoil_gradient, NULL};
+    return PICK(hooks);
+}
+
+static weft_held pick_held(void)
+{
+    weft_held held = {pick_tensors(), (size_t)pick_choice(4)};
+    return held;
+}
+
+static const weft_backward_opts *pick_backward_opts(void)
+{
+    weft_backward_opts *opts = room(sizeof *opts);
+    *opts = (weft_backward_opts)WEFT_BACKWARD_OPTS;
+    opts->seeds = one_in(3) ? pick_tensors() : NULL;
+    opts->retain_graph = pick_bool();
+    opts->create_graph = one_in(4);
+    opts->allow_unused = pick_bool();
+    if (one_in(8))
+        opts->size = (size_t)pick_choice((int)sizeof *opts + 1);
+    return one_in(3) ? NULL : opts;
+}
+
 static const weft_p2p_op *pick_pair_ops(void)
 {
     weft_p2p_op *ops = room(ARRAY * sizeof *ops);
@@ -526,6 +574,26 @@ static void custom_weft_scope_open(void)
     weft_tensor *kept = weft_keep(weft_clone(pick_tensor()));
     (void)weft_scope_close();
     weft_release(kept);
+}
+
+static void custom_weft_grad(void)
+{
+    weft_tensor *grad = weft_grad(pick_tensor()); /* its leaf's */
+    (void)(grad && weft_tensor_numel(grad));
+}
+
+static void custom_weft_grad_block_enter(void)
+{
+    weft_grad_block block = weft_grad_block_enter((weft_grad_mode)pick_choice(4));
+    (void)weft_clone(pick_tensor());
+    (void)weft_backward(pick_tensor());
+    weft_grad_block_leave(&block);
+}
+
+static void custom_weft_grad_block_leave(void)
+{
+    weft_grad_block_leave(NULL);
+    custom_weft_grad_block_enter();
 }
 
 static void custom_weft_scope_close(void)

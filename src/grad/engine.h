@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine: walks a graph back, in the calling thread.  First it counts how many gradients every
+ * node will get; then it runs those that have all of theirs, leaves before nodes and newer nodes
+ * before older ones, so that a leaf's gradient is complete as early as can be.
+ *
+ *     tensor hooks -> retained gradients -> chosen ones -> node hooks -> rule -> fit -> edges
+ *
+ * A node runs in a scope of its own: what its rule made dies with it, but for the gradients that go
+ * on.  No gradient is waited for here: one that is a collective under way is waited for by the
+ * operation that uses it first.
+ */
+#ifndef WEFT_GRAD_ENGINE_H
+#define WEFT_GRAD_ENGINE_H
+
+#include "grad/node.h"
+
+/* What one backward knows about a node or leaf. */
+struct weft_i_task {
+    weft_i_object *target;  /* held */
+    weft_i_task *outer;     /* the task that the target has in the backward around this one */
+    weft_i_task *next;      /* of all, or of those still to be looked at */
+    uint64_t order;         /* in the heap: the highest runs first */
+    int pending;            /* gradients that are still to come */
+    bool needed;            /* something that was asked for lies at or behind it */
+    bool runs;              /* behind it */
+    bool own;               /* g[0] is a sum that nobody else has seen */
+    weft_tensor **g, *only; /* gradients that came, held; `g` is `&only` for one result */
+};
+
+typedef struct weft_i_run {
+    struct weft_i_run *outer;
+    bool create, retain;
+    bool chosen; /* only what leads to `inputs` is needed, and no leaf is added to */
+    weft_i_edge *inputs;
+    size_t input_count;
+    weft_tensor **captured; /* held; one for each input */
+    weft_i_task *tasks;     /* all, newest first */
+    struct chunk *chunks;
+    size_t task_count;
+    weft_i_task **heap;
+    size_t heap_count;
+    uint64_t arrivals;    /* of leaves: they keep their order */
+    size_t widest;        /* gradients that one rule may leave */
+    weft_tensor **room;   /* for those, and for the saved results */
+    weft_i_hook *finally; /* callbacks */
+} weft_i_run;
+
+/* Runs from the roots, with one seed each (in the current scope). */
+weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_tensor *const *seeds,
+                              size_t count);
+/* Whether a backward runs in this thread; the innermost. */
+bool weft_i_engine_runs(void);
+weft_i_run *weft_i_engine_now(void);
+
+/* Adds g to the gradient of the leaf, or takes it over; then runs the hooks for that. */
+weft_status weft_i_accumulate(weft_tensor *leaf, weft_tensor *g, bool create);
+
+/* The tasks of a run (task.c): found or made, all taken back, and the heap. */
+weft_i_task *weft_i_task_of(weft_i_run *run, weft_i_object *target);
+weft_i_task *weft_i_task_if(const weft_i_run *run, weft_i_object *target); /* NULL: none */
+weft_i_task **weft_i_task_field(weft_i_object *target);
+void weft_i_task_end_all(weft_i_run *run);
+void weft_i_heap_push(weft_i_run *run, weft_i_task *task);
+weft_i_task *weft_i_heap_pop(weft_i_run *run);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists of hooks.  A hook may remove hooks, also itself, so one that is removed while a backward
+ * runs is only marked, and freed later.
+ */
+#include "grad/hook.h"
+
+#include "base/os.h"
+#include "grad/engine.h"
+#include "grad/node.h"
+
+static int64_t next_number(void)
+{
+    static atomic_int_least64_t last; /* relaxed: numbers need only differ */
+    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
+/* The tensor as the hook holds it: without its history if that leads to the hooked tensor. */
+static weft_tensor *hold(weft_tensor *x, weft_tensor *self)
+{
+    int output;
+    weft_i_node *from, *to;
+    if (x == self)
+        return x; /* not held: it is there whenever the hook runs */
+    from = weft_i_history_node(x, &output);
+    to = self ? weft_i_history_node(self, &output) : NULL;
+    bool cycle =
+        from && self && weft_i_node_reaches(from, to ? (weft_i_object *)to : (weft_i_object *)self);
+    return cycle ? weft_keep(weft_detach(x)) : weft_i_object_hold(x);
+}
+
+/* Of a tensor with a history the node has the hook, and does not hold the tensor. */
+static weft_tensor *hold_for(weft_tensor *x, weft_tensor *self)
+{
+    int output;
+    if (x == self && weft_i_history_node(self, &output))
+        return weft_keep(weft_detach(x));
+    return hold(x, self);
+}
+
+weft_i_hook *weft_i_hook_new(const char *what, weft_hook hook, void *user, weft_held held,
+                             weft_tensor *self)
+{
+    if (held.count && !held.tensors)
+        return weft_i_null(WEFT_ERR_INVALID_ARG, "%s: the tensors to be held are NULL", what);
+    for (size_t i = 0; i < held.count; i++)
+        if (!held.tensors[i])
+            return weft_last_status() < 0
+                       ? NULL
+                       : weft_i_null(WEFT_ERR_INVALID_ARG, "%s: a tensor to be held is NULL", what);
+    weft_i_hook *made = WEFT_OS->alloc(sizeof *made + held.count * sizeof *made->held);
+    if (!made)
+        return weft_i_null(WEFT_ERR_NO_MEMORY, "%s: no memory for a hook", what);
+    made->number = next_number();
+    made->hook = hook;
+    made->user = user;
+    made->self = self;
+    for (; made->count < held.count; made->count++)
+        if (!(made->held[made->count] = hold_for(held.tensors[made->count], self))) {
+            weft_i_hook_free(made);
+            return NULL;
+        }
+    return made;
+}
+
+void weft_i_hook_append(weft_i_hook **list, weft_i_hook *hook)
+{
+    while (*list)
+        list = &(*list)->next;
+    *list = hook;
+}
+
+void weft_i_hook_free(weft_i_hook *hook)
+{
+    for (size_t i = 0; i < hook->count; i++)
+        if (hook->held[i] != hook->self)
+            weft_i_object_drop(hook->held[i]);
+    if (hook->done)
+        hook->done(hook->user);
+    WEFT_OS->free(hook);
+}
+
+void weft_i_hook_free_all(weft_i_hook **list)
+{
+    while (*list) {
+        weft_i_hook *hook = *list;
+        *list = hook->next;
+        weft_i_hook_free(hook);
+    }
+}
+
+static bool is_removed(const weft_i_hook *hook)
+{
+    return !hook->hook && !hook->on_all;
+}
+
+static void sweep(weft_i_hook **list)
+{
+    while (*list) {
+        weft_i_hook *hook = *list;
+        if (is_removed(hook)) {
+            *list = hook->next;
+            weft_i_hook_free(hook);
+        } else {
+            list = &hook->next;
+        }
+    }
+}
+
+bool weft_i_hook_remove(weft_i_hook **list, int64_t number)
+{
+    weft_i_hook *hook = *list;
+    while (hook && (hook->number != number || is_removed(hook)))
+        hook = hook->next;
+    if (!hook)
+        return false;
+    hook->hook = NULL;
+    hook->on_all = NULL;
+    if (!weft_i_engine_runs())
+        sweep(list);
+    return true;
+}
+
+/* A replacement has the shape of what it replaces; its dtype is brought to that. */
+static weft_status check_replacement(weft_tensor *before, weft_tensor **grad)
+{
+    char was[WEFT_I_SHAPE_TEXT], is[WEFT_I_SHAPE_TEXT];
+    if (!*grad)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG,
+                                 "a hook left NULL for the gradient; leave it as it is instead");
+    if (!weft_i_shape_equal(weft_i_tensor_shape(before), weft_i_tensor_shape(*grad)))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "a hook replaced a gradient of shape %s by one of shape %s",
+                           weft_i_shape_text(weft_i_tensor_shape(before), was),
+                           weft_i_shape_text(weft_i_tensor_shape(*grad), is));
+    if ((*grad)->dtype != before->dtype && !(*grad = weft_to_dtype(*grad, before->dtype)))
+        return weft_last_status();
+    return WEFT_OK;
+}
+
+static weft_status run_one(const weft_i_hook *hook, weft_tensor **grad)
+{
+    weft_tensor *before = *grad;
+    weft_status status = hook->hook(grad, hook->held, hook->user);
+    if (status < 0)
+        return weft_last_status() == status
+                   ? weft_i_explain(status, "a hook of a gradient")
+                   : weft_i_fail(status, "a hook of a gradient returned %s",
+                                 weft_status_name(status));
+    return before && *grad != before ? check_replacement(before, grad) : WEFT_OK;
+}
+
+/* Hooks that are added meanwhile wait for the next gradient. */
+static int64_t last_of(const weft_i_hook *list)
+{
+    int64_t last = 0;
+    for (; list; list = list->next)
+        last = list->number;
+    return last;
+}
+
+weft_status weft_i_hook_run(const weft_i_hook *list, int output, weft_tensor **grad)
+{
+    int64_t last = last_of(list);
+    for (; list && list->number <= last; list = list->next)
+        if (list->hook && list->output == output)
+            WEFT_TRY(run_one(list, grad));
+    return WEFT_OK;
+}
+
+weft_status weft_i_hook_run_all(const weft_i_hook *list, weft_tensor **g, size_t count)
+{
+    int64_t last = last_of(list);
+    for (; list && list->number <= last; list = list->next)
+        if (list->on_all)
+            WEFT_TRY(list->on_all(g, count, list->user));
+    return WEFT_OK;
+}
