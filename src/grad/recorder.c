@@ -236,12 +236,20 @@ static weft_tensor *write_recorded(struct recording *r)
     return out;
 }
 
+/* A list of views: each result has what its own tensor has. */
+static bool is_constant(const struct recording *r, size_t k)
+{
+    enum { LIST_OF_VIEWS = WEFT_I_OP_LIST | WEFT_I_OP_VIEW };
+    return (r->call->op->flags & LIST_OF_VIEWS) == LIST_OF_VIEWS &&
+           !r->edges[r->call->op->arity + (int)k].to;
+}
+
 static weft_status attach(struct recording *r, weft_tensor *const *results, size_t count)
 {
     WEFT_TRY(make_node(r, results, count));
     save_results(r, results, count);
     for (size_t k = 0; k < count; k++)
-        if (results[k] && is_float(results[k]->dtype))
+        if (results[k] && is_float(results[k]->dtype) && !is_constant(r, k))
             WEFT_TRY(weft_i_history_set(results[k], r->node, (int)k));
     return WEFT_OK;
 }
