@@ -6,6 +6,7 @@
 #include "weft/backend.h"
 #include "weft/coalesce.h"
 #include "weft/coll.h"
+#include "weft/custom.h"
 #include "weft/dlpack.h"
 #include "weft/dtype.h"
 #include "weft/env.h"

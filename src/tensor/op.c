@@ -10,7 +10,10 @@
 
 #include <string.h>
 
-static weft_i_op_table *tables;
+/* The newest table.  Tables are added by one thread at a time, before there are others or under the
+ * lock of grad/custom.c.  Release, pairs with the acquire in weft_i_op_tables: who finds a table
+ * sees its rows. */
+static _Atomic(weft_i_op_table *) tables;
 static _Thread_local weft_i_mode *innermost;
 static weft_i_recorder *recorder; /* set before there is more than one thread */
 
@@ -57,18 +60,18 @@ void weft_i_op_add_table(weft_i_op_table *table)
 {
     for (size_t i = 0; i < table->count; i++)
         read_kinds(table->rows[i]);
-    table->next = tables;
-    tables = table;
+    table->next = weft_i_op_tables();
+    atomic_store_explicit(&tables, table, memory_order_release);
 }
 
 weft_i_op_table *weft_i_op_tables(void)
 {
-    return tables;
+    return atomic_load_explicit(&tables, memory_order_acquire);
 }
 
 weft_i_op *weft_i_op_find(const char *name)
 {
-    for (weft_i_op_table *table = tables; table; table = table->next)
+    for (weft_i_op_table *table = weft_i_op_tables(); table; table = table->next)
         for (size_t i = 0; i < table->count; i++)
             if (!strcmp(table->rows[i]->name, name))
                 return table->rows[i];

@@ -576,6 +576,53 @@ static void custom_weft_scope_open(void)
     weft_release(kept);
 }
 
+static weft_status run_own(weft_tensor *out, const weft_value *in, void *user)
+{
+    (void)user;
+    return weft_copy(out, in[0].tensor);
+}
+
+static weft_status gradient_of_own(weft_tensor **grads, weft_tensor *g, weft_tensor *out,
+                                   const weft_value *in, void *user)
+{
+    (void)out, (void)in, (void)user;
+    grads[0] = g;
+    return WEFT_OK;
+}
+
+/* Operations stay for ever: few names. */
+static weft_custom *pick_custom(void)
+{
+    static const char *const names[] = {"fuzz_a", "fuzz_b", "sin", "no name", NULL};
+    static const char *const params[] = {"x:t", "x:t y:o n:n i:i", "x:n", "", "x", NULL};
+    weft_custom_opts opts = {.size = sizeof opts, .run = run_own, .gradient = gradient_of_own};
+    opts.name = PICK(names);
+    opts.params = PICK(params);
+    opts.save = (unsigned)pick_int();
+    if (one_in(2))
+        (void)weft_custom_new(one_in(8) ? NULL : &opts);
+    return weft_custom_find(opts.name);
+}
+
+static void custom_weft_custom_new(void)
+{
+    (void)pick_custom();
+}
+
+static void custom_weft_custom_find(void)
+{
+    (void)weft_custom_find(pick_text());
+}
+
+static void custom_weft_custom_call(void)
+{
+    weft_value in[4] = {{pick_tensor(), 0, 0},
+                        {pick_tensor(), 0, 0},
+                        {NULL, pick_double(), 0},
+                        {NULL, 0, pick_long()}};
+    (void)add_tensor(weft_custom_call(pick_custom(), one_in(8) ? NULL : in));
+}
+
 static void custom_weft_grad(void)
 {
     weft_tensor *grad = weft_grad(pick_tensor()); /* its leaf's */
