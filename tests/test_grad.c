@@ -6,7 +6,7 @@
 #include "harness.h"
 
 #include "base/os.h"
-#include "tensor/tensor.h"
+#include "tensor/ops.h"
 #include "weft/grad.h"
 #include "weft/op.h"
 #include "weft/view.h"
@@ -227,6 +227,25 @@ TEST(test_hidden_write_is_read)
     CHECK_OK(weft_backward(total(r)));
     check_all(r, sin(1), 1e-6);
     check_all(weft_grad(w), cos(2.5), 1e-6);
+}
+
+/* Counters as values: rows that a program can contain. */
+TEST(test_version_rows)
+{
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_META, WEFT_SHAPE(3)), *version;
+    CHECK_OK(weft_fill(x, 1));
+    CHECK_OK(weft_fill(x, 2));
+    version = WEFT_I_APPLY(version, WEFT_I_TENSOR_ARG(x));
+    CHECK_INT(weft_item_int(version, 0), 2);
+    CHECK_OK(weft_fill(x, 3));
+    CHECK_OK(WEFT_I_ACT(set_version, WEFT_I_TENSOR_ARG(x), WEFT_I_TENSOR_ARG(version)));
+    CHECK_INT(weft_tensor_version(x), 2);
+    CHECK_INT(weft_item_int(version, 0), 2); /* a value, not the counter */
+    CHECK_STATUS(WEFT_I_ACT(set_version, WEFT_I_TENSOR_ARG(x), WEFT_I_NUMBER_ARG(-1)),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(WEFT_I_ACT(set_version, WEFT_I_TENSOR_ARG(x), WEFT_I_TENSOR_ARG(ones(1))),
+                 WEFT_ERR_TYPE);
+    CHECK_INT(weft_tensor_version(x), 2);
 }
 
 /* A leaf is saved by reference: freed, and given another storage, before backward reads it. */

@@ -3,7 +3,7 @@
  * counter. */
 #include "base/os.h"
 #include "kernels/convert.h"
-#include "tensor/tensor.h"
+#include "tensor/ops.h"
 
 #include <math.h>
 
@@ -140,6 +140,51 @@ static weft_status check_all(const char *what, weft_tensor *const *tensors, size
     return WEFT_OK;
 }
 
+weft_status weft_i_version_shape(weft_i_op_call *call)
+{
+    call->result.dtype = WEFT_I64;
+    call->result.device = WEFT_CPU;
+    call->result.shape = WEFT_SCALAR;
+    return WEFT_OK;
+}
+
+weft_status weft_i_version_run(weft_i_op_call *call)
+{
+    *(int64_t *)(void *)weft_i_tensor_data(call->out) = weft_tensor_version(call->args[0].tensor);
+    return WEFT_OK;
+}
+
+static weft_status check_version(int64_t version)
+{
+    return version >= 0 ? WEFT_OK
+                        : weft_i_fail(WEFT_ERR_INVALID_ARG, "set_version: version %lld is negative",
+                                      (long long)version);
+}
+
+weft_status weft_i_set_version_shape(weft_i_op_call *call)
+{
+    const weft_i_arg *version = &call->args[1];
+    if (version->kind == WEFT_I_ARG_NUMBER)
+        return check_version((int64_t)version->number);
+    if (version->tensor->dtype != WEFT_I64 || weft_i_tensor_numel(version->tensor) != 1 ||
+        weft_i_tensor_device(version->tensor) != WEFT_CPU)
+        return weft_i_fail(WEFT_ERR_TYPE, "set_version: a version is one element of i64 on cpu");
+    return WEFT_OK;
+}
+
+weft_status weft_i_set_version_run(weft_i_op_call *call)
+{
+    const weft_i_arg *version = &call->args[1];
+    int64_t value = (int64_t)version->number;
+    if (version->kind == WEFT_I_ARG_TENSOR) {
+        WEFT_TRY(weft_i_tensor_check_fits("set_version", version->tensor));
+        value = *(const int64_t *)(const void *)weft_i_tensor_data(version->tensor);
+    }
+    WEFT_TRY(check_version(value));
+    atomic_store_explicit(&call->args[0].tensor->version->count, value, memory_order_relaxed);
+    return WEFT_OK;
+}
+
 weft_status weft_tensor_set_version(weft_tensor *const *tensors, const int64_t *versions,
                                     size_t count)
 {
@@ -151,32 +196,50 @@ weft_status weft_tensor_set_version(weft_tensor *const *tensors, const int64_t *
             return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: version %lld of tensor %zu is negative",
                                __func__, (long long)versions[i], i);
     for (size_t i = 0; i < count; i++)
-        atomic_store_explicit(&tensors[i]->version->count, versions[i], memory_order_relaxed);
+        WEFT_TRY(WEFT_I_ACT(set_version, WEFT_I_TENSOR_ARG(tensors[i]),
+                            WEFT_I_NUMBER_ARG((double)versions[i])));
     return WEFT_OK;
 }
 
-/* Holds the counters, not the tensors: `body` may release a tensor or give it another storage. */
+/* A tensor, which `body` may release, and its version before; both held. */
+struct preserved {
+    weft_tensor *x, *version;
+};
+
+static weft_status restore(const struct preserved *saved, size_t count)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < count; i++) {
+        weft_status one = WEFT_I_ACT(set_version, WEFT_I_TENSOR_ARG(saved[i].x),
+                                     WEFT_I_TENSOR_ARG(saved[i].version));
+        status = status < 0 ? status : one;
+    }
+    return status;
+}
+
+/* Made of rows: in a captured program the version is a value like others. */
 weft_status weft_tensor_preserve_version(weft_tensor *const *tensors, size_t count,
                                          weft_status (*body)(void *argument), void *argument)
 {
-    struct saved {
-        weft_i_version *version;
-        int64_t count;
-    } * saved;
+    struct preserved *saved;
     WEFT_TRY(check_all(__func__, tensors, count));
     if (!body)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the body is NULL", __func__);
     if (count > SIZE_MAX / sizeof *saved || !(saved = WEFT_OS->alloc(count * sizeof *saved)))
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %zu versions", __func__, count);
-    for (size_t i = 0; i < count; i++) {
-        saved[i].version = weft_i_object_hold(tensors[i]->version);
-        saved[i].count = weft_tensor_version(tensors[i]);
+    size_t held = 0;
+    for (; held < count; held++) {
+        saved[held].version = weft_keep(WEFT_I_APPLY(version, WEFT_I_TENSOR_ARG(tensors[held])));
+        if (!saved[held].version)
+            break;
+        saved[held].x = weft_i_object_hold(tensors[held]);
     }
-    weft_status status = body(argument);
-    for (size_t i = 0; i < count; i++) {
-        atomic_store_explicit(&saved[i].version->count, saved[i].count, memory_order_relaxed);
-        weft_i_object_drop(saved[i].version);
+    weft_status status = held == count ? body(argument) : weft_last_status();
+    weft_status restored = held == count ? restore(saved, count) : WEFT_OK;
+    for (size_t i = 0; i < held; i++) {
+        weft_release(saved[i].version);
+        weft_i_object_drop(saved[i].x);
     }
     WEFT_OS->free(saved);
-    return status;
+    return status < 0 ? status : restored;
 }

@@ -173,7 +173,7 @@ static weft_status check_tensors(weft_i_op_call *call)
         weft_device device = weft_i_tensor_device(x);
         if (first)
             call->result.device = device;
-        else if (device != call->result.device)
+        else if (device != call->result.device && !(call->op->flags & WEFT_I_OP_MIXED))
             return refuse_devices(call, call->result.device, device);
         if (reads)
             WEFT_TRY(weft_i_tensor_check_fits(call->op->name, x));

@@ -100,7 +100,9 @@ enum {
     /* Must not be left out or done twice though nobody uses its result. */
     WEFT_I_OP_EFFECT = 64,
     /* A view that has no element which argument 0 has not, and none twice. */
-    WEFT_I_OP_WITHIN = 128 | WEFT_I_OP_VIEW
+    WEFT_I_OP_WITHIN = 128 | WEFT_I_OP_VIEW,
+    /* Its arguments may be on several devices. */
+    WEFT_I_OP_MIXED = 256
 };
 
 struct weft_i_op {

@@ -15,6 +15,8 @@
 #define STRIDED     WEFT_I_OP_STRIDED
 #define ELEMENTWISE WEFT_I_OP_ELEMENTWISE
 #define RANDOM      WEFT_I_OP_RANDOM
+#define EFFECT      WEFT_I_OP_EFFECT
+#define MIXED       WEFT_I_OP_MIXED
 
 #define OP(name_, params_, flags_, shape_, run_, kernel_)            \
     weft_i_op weft_i_op_##name_ = {.name = #name_,                   \
