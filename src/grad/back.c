@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rules ask about their call (rule.h). */
 #include "grad/node.h"
+#include "tensor/ops.h"
 
 #include <string.h>
 
@@ -57,7 +58,7 @@ void weft_i_back_layout(const weft_i_back *c, int argument, weft_i_layout *out)
 
 void weft_i_back_item_layout(const weft_i_back *c, size_t item, weft_i_layout *out)
 {
-    weft_i_back_layout(c, c->op->arity + (int)item, out);
+    weft_i_meta_layout(&c->node->listed[item], out);
 }
 
 weft_shape weft_i_back_shape(const weft_i_back *c, int argument)
@@ -69,7 +70,9 @@ weft_shape weft_i_back_shape(const weft_i_back *c, int argument)
 
 weft_shape weft_i_back_item_shape(const weft_i_back *c, size_t item)
 {
-    return weft_i_back_shape(c, c->op->arity + (int)item);
+    weft_i_layout layout;
+    weft_i_back_item_layout(c, item, &layout);
+    return layout.shape;
 }
 
 void weft_i_back_result_layout(const weft_i_back *c, int k, weft_i_layout *out)
@@ -97,6 +100,18 @@ weft_tensor *weft_i_back_times(const weft_i_back *c, weft_tensor *g, int i)
 {
     return ARG(i)->kind == WEFT_I_ARG_NUMBER ? weft_mul_scalar(g, ARG(i)->number)
                                              : weft_mul(g, ARG(i)->tensor);
+}
+
+weft_tensor *weft_i_back_where(weft_tensor *condition, weft_tensor *g)
+{
+    return WEFT_I_APPLY(where, WEFT_I_TENSOR_ARG(condition), WEFT_I_TENSOR_ARG(g),
+                       WEFT_I_NUMBER_ARG(0));
+}
+
+weft_tensor *weft_i_back_unless(weft_tensor *condition, weft_tensor *g)
+{
+    return WEFT_I_APPLY(where, WEFT_I_TENSOR_ARG(condition), WEFT_I_NUMBER_ARG(0),
+                       WEFT_I_TENSOR_ARG(g));
 }
 
 /* ---- fitting a gradient to what it is the gradient of ---- */

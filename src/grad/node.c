@@ -122,6 +122,15 @@ static size_t list_count(const weft_i_op_call *call)
     return count;
 }
 
+static size_t list_dims(const weft_i_op_call *call)
+{
+    size_t dims = 0;
+    for (int i = 0; i < call->op->arity; i++)
+        for (size_t k = 0; call->args[i].kind == WEFT_I_ARG_TENSORS && k < call->args[i].count; k++)
+            dims += call->args[i].tensors[k] ? (size_t)call->args[i].tensors[k]->ndim : 0;
+    return dims;
+}
+
 /* Lays out the node's parts; with a NULL `at` it only measures. */
 static void lay_out(weft_i_node *node, const weft_i_node_plan *plan, struct room *room)
 {
@@ -131,6 +140,7 @@ static void lay_out(weft_i_node *node, const weft_i_node_plan *plan, struct room
     node->slot = take(room, (size_t)plan->slots * sizeof *node->slot);
     node->arg = take(room, (size_t)call->op->arity * sizeof *node->arg);
     node->item = take(room, list_count(call) * sizeof *node->item);
+    node->listed = take(room, list_count(call) * sizeof *node->listed);
     for (int i = 0; i < call->op->arity; i++) {
         const weft_i_arg *arg = &call->args[i];
         if (arg->kind == WEFT_I_ARG_INTEGERS) {
@@ -144,7 +154,7 @@ static void lay_out(weft_i_node *node, const weft_i_node_plan *plan, struct room
 /* Copies the arguments; tensors are left out, they belong to slots. */
 static void copy_arguments(weft_i_node *node, const weft_i_op_call *call)
 {
-    char *integers = (char *)(node->item + list_count(call));
+    char *integers = (char *)(node->listed + list_count(call));
     for (int i = 0; i < call->op->arity; i++) {
         weft_i_arg *arg = &node->arg[i];
         *arg = call->args[i];
@@ -176,24 +186,6 @@ static void copy_edges(weft_i_node *node, const weft_i_node_plan *plan)
     }
 }
 
-weft_i_node *weft_i_node_new(const weft_i_node_plan *plan)
-{
-    weft_i_node measure;
-    struct room room = {sizeof measure, NULL};
-    lay_out(&measure, plan, &room);
-    size_t bytes = room.used + (size_t)plan->dims * 2 * sizeof(int64_t);
-    weft_i_node *node = weft_i_object_new_unscoped(WEFT_I_NODE, bytes, destroy);
-    if (!node)
-        return NULL;
-    room = (struct room){sizeof *node, (char *)node};
-    lay_out(node, plan, &room);
-    node->op = plan->call->op;
-    copy_arguments(node, plan->call);
-    copy_edges(node, plan);
-    node->sizes = (int64_t *)(void *)((char *)node + room.used);
-    return node;
-}
-
 static void describe(weft_i_node *node, weft_i_meta *meta, const weft_tensor *x)
 {
     meta->dtype = x->dtype;
@@ -207,6 +199,38 @@ static void describe(weft_i_node *node, weft_i_meta *meta, const weft_tensor *x)
         meta->strides[i] = x->stride[i];
     }
     node->sizes += 2 * x->ndim;
+}
+
+/* All tensors of the list: where the gradient of one begins in that of the result may depend on the
+ * others. */
+static void describe_list(weft_i_node *node, const weft_i_op_call *call)
+{
+    weft_i_meta *meta = node->listed;
+    for (int i = 0; i < call->op->arity; i++)
+        for (size_t k = 0; call->args[i].kind == WEFT_I_ARG_TENSORS && k < call->args[i].count;
+             k++, meta++)
+            if (call->args[i].tensors[k])
+                describe(node, meta, call->args[i].tensors[k]);
+}
+
+weft_i_node *weft_i_node_new(const weft_i_node_plan *plan)
+{
+    weft_i_node measure;
+    struct room room = {sizeof measure, NULL};
+    lay_out(&measure, plan, &room);
+    size_t dims = (size_t)plan->dims + list_dims(plan->call);
+    size_t bytes = room.used + dims * 2 * sizeof(int64_t);
+    weft_i_node *node = weft_i_object_new_unscoped(WEFT_I_NODE, bytes, destroy);
+    if (!node)
+        return NULL;
+    room = (struct room){sizeof *node, (char *)node};
+    lay_out(node, plan, &room);
+    node->op = plan->call->op;
+    copy_arguments(node, plan->call);
+    copy_edges(node, plan);
+    node->sizes = (int64_t *)(void *)((char *)node + room.used);
+    describe_list(node, plan->call);
+    return node;
 }
 
 void weft_i_node_output(weft_i_node *node, const weft_tensor *x)

@@ -67,9 +67,10 @@ struct weft_i_node {
     weft_i_meta *output;
     weft_i_edge *edge; /* one for each argument, then one for each tensor of the list */
     weft_i_rank_record *slot;
-    weft_i_arg *arg;    /* tensors only while the rule runs */
-    weft_tensor **item; /* of the list argument, likewise */
-    int64_t *sizes;     /* the next free place for sizes and strides */
+    weft_i_arg *arg;     /* tensors only while the rule runs */
+    weft_tensor **item;  /* of the list argument, likewise */
+    weft_i_meta *listed; /* what they are */
+    int64_t *sizes;      /* the next free place for sizes and strides */
 };
 
 /* What is known about a tensor if a node does not say it all. */

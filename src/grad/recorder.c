@@ -107,9 +107,8 @@ static weft_status check_targets(const struct recording *r)
 static bool is_saved(const struct recording *r, int i)
 {
     unsigned save = r->rule->save;
-    if (save & WEFT_I_SAVE_OTHER && i < 2)
-        return r->edges[1 - i].to != NULL;
-    return save >> i & 1;
+    bool other = save & WEFT_I_SAVE_OTHER && i < 2 && r->edges[1 - i].to;
+    return other || (save >> i & 1);
 }
 
 static bool is_target(const struct recording *r, const weft_tensor *x)

@@ -24,6 +24,7 @@
  *               tensors only the saved ones, the others are NULL pointers
  *     SHAPE(i)  the shape of tensor argument i, if it needs a gradient (no saving needed);
  *               weft_i_back_layout tells dtype, device, strides and offset too
+ *     WHERE(condition, g), UNLESS(condition, g)   g there, else 0
  *     NEEDS(i)  whether argument i needs a gradient; needs of lists: weft_i_back_needs_item
  *
  * A rule leaves the gradient of argument i in c->grad[i] (of the items of a list in
@@ -75,7 +76,7 @@ struct weft_i_back {
 
 bool weft_i_back_needs(const weft_i_back *c, int argument);
 bool weft_i_back_needs_item(const weft_i_back *c, size_t item);
-/* What an argument, or item of the list, was.  Only of those that need a gradient. */
+/* What an argument was, if it needs a gradient; what an item of the list was, in any case. */
 typedef struct weft_i_layout {
     weft_dtype dtype;
     weft_device device;
@@ -95,10 +96,18 @@ weft_tensor *weft_i_back_g(const weft_i_back *c, int k);
 /* g times argument `i`, a tensor or a number. */
 weft_tensor *weft_i_back_times(const weft_i_back *c, weft_tensor *g, int i);
 
-#define ARG(i_)       (&c->arg[i_])
-#define NEEDS(i_)     weft_i_back_needs(c, i_)
-#define SHAPE(i_)     weft_i_back_shape(c, i_)
-#define TIMES(g_, i_) weft_i_back_times(c, g_, i_)
+/* g where the condition holds, or where it does not; 0 elsewhere, whatever g is there. */
+weft_tensor *weft_i_back_where(weft_tensor *condition, weft_tensor *g);
+weft_tensor *weft_i_back_unless(weft_tensor *condition, weft_tensor *g);
+
+#define ARG(i_)                (&c->arg[i_])
+#define NEEDS(i_)              weft_i_back_needs(c, i_)
+#define SHAPE(i_)              weft_i_back_shape(c, i_)
+#define TIMES(g_, i_)          weft_i_back_times(c, g_, i_)
+#define WHERE(condition_, g_)  weft_i_back_where(condition_, g_)
+#define UNLESS(condition_, g_) weft_i_back_unless(condition_, g_)
+/* The end of a rule: the gradient that it made, or the error. */
+#define GIVE(i_, expression_)  ((c->grad[i_] = (expression_)) ? WEFT_OK : weft_last_status())
 
 static inline weft_tensor *weft_i_back_x(const weft_i_back *c, int i)
 {
