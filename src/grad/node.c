@@ -101,60 +101,27 @@ static void destroy(weft_i_object *object)
 
 /* ---- birth ---- */
 
-/* Room behind the node, in the order in which it is handed out. */
-struct room {
-    size_t used;
-    char *at;
+/* What the arguments need behind the node. */
+struct tally {
+    size_t items, integers, dims; /* tensors of lists, and their dimensions */
 };
 
-static void *take(struct room *room, size_t bytes)
+static struct tally count_arguments(const weft_i_op_call *call)
 {
-    void *at = room->at ? room->at + room->used : NULL;
-    room->used += (bytes + 7) / 8 * 8;
-    return at;
-}
-
-static size_t list_count(const weft_i_op_call *call)
-{
-    size_t count = 0;
-    for (int i = 0; i < call->op->arity; i++)
-        count += call->args[i].kind == WEFT_I_ARG_TENSORS ? call->args[i].count : 0;
-    return count;
-}
-
-static size_t list_dims(const weft_i_op_call *call)
-{
-    size_t dims = 0;
-    for (int i = 0; i < call->op->arity; i++)
-        for (size_t k = 0; call->args[i].kind == WEFT_I_ARG_TENSORS && k < call->args[i].count; k++)
-            dims += call->args[i].tensors[k] ? (size_t)call->args[i].tensors[k]->ndim : 0;
-    return dims;
-}
-
-/* Lays out the node's parts; with a NULL `at` it only measures. */
-static void lay_out(weft_i_node *node, const weft_i_node_plan *plan, struct room *room)
-{
-    const weft_i_op_call *call = plan->call;
-    node->edge = take(room, (size_t)plan->count * sizeof *node->edge);
-    node->output = take(room, (size_t)plan->outputs * sizeof *node->output);
-    node->slot = take(room, (size_t)plan->slots * sizeof *node->slot);
-    node->arg = take(room, (size_t)call->op->arity * sizeof *node->arg);
-    node->item = take(room, list_count(call) * sizeof *node->item);
-    node->listed = take(room, list_count(call) * sizeof *node->listed);
+    struct tally tally = {0, 0, 0};
     for (int i = 0; i < call->op->arity; i++) {
         const weft_i_arg *arg = &call->args[i];
-        if (arg->kind == WEFT_I_ARG_INTEGERS) {
-            int64_t *copy = take(room, arg->count * sizeof *copy);
-            if (room->at && arg->count)
-                memcpy(copy, arg->integers, arg->count * sizeof *copy);
-        }
+        tally.integers += arg->kind == WEFT_I_ARG_INTEGERS ? arg->count : 0;
+        tally.items += arg->kind == WEFT_I_ARG_TENSORS ? arg->count : 0;
+        for (size_t k = 0; arg->kind == WEFT_I_ARG_TENSORS && k < arg->count; k++)
+            tally.dims += arg->tensors[k] ? (size_t)arg->tensors[k]->ndim : 0;
     }
+    return tally;
 }
 
 /* Copies the arguments; tensors are left out, they belong to slots. */
-static void copy_arguments(weft_i_node *node, const weft_i_op_call *call)
+static void copy_arguments(weft_i_node *node, const weft_i_op_call *call, int64_t *integers)
 {
-    char *integers = (char *)(node->listed + list_count(call));
     for (int i = 0; i < call->op->arity; i++) {
         weft_i_arg *arg = &node->arg[i];
         *arg = call->args[i];
@@ -165,8 +132,10 @@ static void copy_arguments(weft_i_node *node, const weft_i_op_call *call)
         else if (arg->kind == WEFT_I_ARG_GROUP)
             weft_i_object_hold(arg->group.handle);
         else if (arg->kind == WEFT_I_ARG_INTEGERS) {
-            arg->integers = (int64_t *)(void *)integers;
-            integers += arg->count * sizeof *arg->integers;
+            if (arg->count)
+                memcpy(integers, arg->integers, arg->count * sizeof *integers);
+            arg->integers = integers;
+            integers += arg->count;
         }
     }
 }
@@ -213,23 +182,36 @@ static void describe_list(weft_i_node *node, const weft_i_op_call *call)
                 describe(node, meta, call->args[i].tensors[k]);
 }
 
+/* All parts have sizes that are multiples of 8, and lie one behind the other. */
 weft_i_node *weft_i_node_new(const weft_i_node_plan *plan)
 {
-    weft_i_node measure;
-    struct room room = {sizeof measure, NULL};
-    lay_out(&measure, plan, &room);
-    size_t dims = (size_t)plan->dims + list_dims(plan->call);
-    size_t bytes = room.used + dims * 2 * sizeof(int64_t);
-    weft_i_node *node = weft_i_object_new_unscoped(WEFT_I_NODE, bytes, destroy);
+    const weft_i_op_call *call = plan->call;
+    struct tally tally = count_arguments(call);
+    size_t edges = (size_t)plan->count, outputs = (size_t)plan->outputs,
+           slots = (size_t)plan->slots, arity = (size_t)call->op->arity,
+           dims = (size_t)plan->dims + tally.dims;
+    weft_i_node *node = weft_i_object_new_unscoped(
+        WEFT_I_NODE,
+        sizeof *node + edges * sizeof *node->edge + outputs * sizeof *node->output +
+            slots * sizeof *node->slot + arity * sizeof *node->arg +
+            tally.items * (sizeof *node->item + sizeof *node->listed) +
+            (tally.integers + 2 * dims) * sizeof(int64_t),
+        destroy);
     if (!node)
         return NULL;
-    room = (struct room){sizeof *node, (char *)node};
-    lay_out(node, plan, &room);
-    node->op = plan->call->op;
-    copy_arguments(node, plan->call);
+    node->edge = (weft_i_edge *)(void *)(node + 1);
+    node->output = (weft_i_meta *)(void *)(node->edge + edges);
+    node->slot = (weft_i_rank_record *)(void *)(node->output + outputs);
+    node->arg = (weft_i_arg *)(void *)(node->slot + slots);
+    node->item = (weft_tensor **)(void *)(node->arg + arity);
+    node->listed = (weft_i_meta *)(void *)(node->item + tally.items);
+    int64_t *integers = (int64_t *)(void *)(node->listed + tally.items);
+    node->sizes = integers + tally.integers;
+    node->op = call->op;
+    copy_arguments(node, call, integers);
     copy_edges(node, plan);
-    node->sizes = (int64_t *)(void *)((char *)node + room.used);
-    describe_list(node, plan->call);
+    if (tally.items)
+        describe_list(node, call);
     return node;
 }
 
