@@ -471,6 +471,34 @@ TEST(test_create_graph_accumulates_out_of_place)
     CHECK_OK(weft_set_grad(x, NULL)); /* or it would hold the graph, and that x */
 }
 
+/* On meta tensors all of it runs but the arithmetic. */
+TEST(test_backward_on_meta)
+{
+    weft_tensor *w = leaf(weft_zeros(WEFT_BF16, WEFT_META, WEFT_SHAPE(3, 1)));
+    weft_tensor *y = weft_mul(weft_sin(w), weft_zeros(WEFT_F32, WEFT_META, WEFT_SHAPE(2, 1, 4)));
+    CHECK_OK(weft_mul_into(y, y, w));
+    CHECK_OK(weft_backward(total(y)));
+    weft_tensor *g = weft_grad(w);
+    CHECK(weft_tensor_device(g) == WEFT_META && weft_tensor_dtype(g) == WEFT_BF16);
+    CHECK_INT(weft_tensor_ndim(g), 2);
+    CHECK_INT(weft_tensor_size(g, 0), 3);
+}
+
+/* A second leaf of other strides gets a gradient of its own strides. */
+TEST(test_gradient_has_the_strides_of_its_leaf)
+{
+    weft_tensor *w = weft_empty_strided(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 4), (int64_t[]){1, 3});
+    CHECK_OK(weft_fill(w, 2));
+    CHECK_OK(weft_backward(total(weft_sin(leaf(w)))));
+    check_all(weft_grad(w), cos(2), 1e-6);
+    CHECK_INT(weft_tensor_stride(weft_grad(w), 0), 1);
+    CHECK_INT(weft_tensor_stride(weft_grad(w), 1), 3);
+    weft_tensor *x = leaf(weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 4)));
+    CHECK_OK(weft_backward(total(weft_mul(x, weft_detach(w))))); /* comes as w is */
+    check_all(weft_grad(x), 2, 0);
+    CHECK(weft_tensor_is_contiguous(weft_grad(x)));
+}
+
 /* ---- misuse ---- */
 
 TEST(test_outputs_need_seeds)

@@ -23,15 +23,16 @@ static int references(const weft_i_object *object)
     return atomic_load_explicit(&object->references, memory_order_acquire);
 }
 
-/* Whether the caller's reference to g is the only way to its memory, but for an operation that is
- * still writing it. */
+/* Whether the caller's reference to g is the only way to its memory, all of which it covers, but for
+ * an operation that is still writing it. */
 static bool is_sole(const weft_tensor *g)
 {
     const weft_tensor *base = g->base;
     int own = references(&g->head), memory = references(&g->storage->head);
     int base_own = base ? references(&base->head) : 1;
     int writers = weft_i_claim_holders(g->storage); /* after the others: see there */
-    return g->storage->allocator && memory == (base ? 2 : 1) &&
+    size_t bytes = (size_t)g->numel * weft_i_dtype_size(g->dtype);
+    return g->storage->allocator && g->storage->bytes == bytes && memory == (base ? 2 : 1) &&
            (base ? own == 1 && base_own <= 1 + writers : own <= 1 + writers);
 }
 
