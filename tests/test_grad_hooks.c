@@ -170,6 +170,24 @@ TEST(test_leaves_come_first)
     CHECK_CONTAINS(events, "weight early input ");
 }
 
+/* Only what leads to a chosen tensor runs, and nothing behind it. */
+TEST(test_chosen_inputs_run_no_more)
+{
+    weft_tensor *a = leaf(ones(3)), *b = leaf(ones(3)), *first = weft_mul_scalar(a, 2), *out;
+    weft_tensor *second = weft_sin(first), *other = weft_sin(b);
+    weft_tensor *loss = total(weft_mul(second, other));
+    events[0] = 0;
+    CHECK(weft_tensor_hook(second, log_hook, "second", WEFT_HOLD()) > 0);
+    CHECK(weft_tensor_hook(first, log_hook, "first", WEFT_HOLD()) > 0);
+    CHECK(weft_tensor_hook(a, log_hook, "a", WEFT_HOLD()) > 0);
+    CHECK(weft_tensor_hook(other, log_hook, "other", WEFT_HOLD()) > 0);
+    CHECK(weft_tensor_hook(b, log_hook, "b", WEFT_HOLD()) > 0);
+    CHECK_OK(weft_gradients(&out, &first, 1, &loss, 1, NULL));
+    CHECK(!strcmp(events, "second first "));
+    check_all(out, sin(1) * cos(2), 1e-6);
+    CHECK(weft_grad(a) == NULL && weft_grad(b) == NULL);
+}
+
 /* A hook sees the whole gradient once, though it comes over two paths. */
 TEST(test_hook_sees_the_whole_gradient)
 {
