@@ -45,7 +45,8 @@ WEFT_API bool weft_is_leaf(weft_tensor *x);
  */
 WEFT_API weft_tensor *weft_grad(weft_tensor *x);
 /*
- * Replaces the gradient of a leaf; NULL drops it.  Same shape, dtype and device as x.  What was
+ * Replaces the gradient of a leaf by an alias of `grad`, without its history; NULL drops it.  Same
+ * shape, dtype and device as x.  What was
  * computed with `create_graph` holds the graph, and through it x: drop such gradients by this call,
  * or x never dies.
  */

@@ -23,8 +23,8 @@ static int references(const weft_i_object *object)
     return atomic_load_explicit(&object->references, memory_order_acquire);
 }
 
-/* Whether the caller's reference to g is the only way to its memory, all of which it covers, but for
- * an operation that is still writing it. */
+/* Whether the caller's reference to g is the only way to its memory, all of which it covers, but
+ * for an operation that is still writing it. */
 static bool is_sole(const weft_tensor *g)
 {
     const weft_tensor *base = g->base;
@@ -66,6 +66,18 @@ static weft_status put(weft_i_history *history, weft_tensor *g)
     return WEFT_OK;
 }
 
+/* A tensor of the user is held as an alias: it may get a history, or a gradient, that leads to the
+ * leaf, and would hold it for ever. */
+static weft_status put_alias(weft_i_history *history, weft_tensor *g)
+{
+    weft_tensor *alias = weft_detach(g);
+    if (!alias)
+        return weft_last_status();
+    put(history, alias);
+    weft_release(alias);
+    return WEFT_OK;
+}
+
 weft_status weft_i_accumulate_shape(weft_i_op_call *call)
 {
     (void)call; /* the engine fitted the gradient to the leaf */
@@ -94,12 +106,14 @@ weft_status weft_i_accumulate_run(weft_i_op_call *call)
     return both ? put(history, both) : weft_last_status();
 }
 
-static weft_status run_hooks(weft_tensor *leaf)
+static weft_status run_hooks(weft_tensor *leaf, bool create)
 {
     weft_i_history *history = weft_i_history_if(leaf);
     weft_tensor *grad = history->grad;
     WEFT_TRY(weft_i_hook_run(history->accumulated, 0, &grad));
-    return history->grad && grad != history->grad ? put(history, grad) : WEFT_OK;
+    if (!history->grad || grad == history->grad)
+        return WEFT_OK;
+    return create ? put(history, grad) : put_alias(history, grad);
 }
 
 weft_status weft_i_accumulate(weft_tensor *leaf, weft_tensor *g, bool create)
@@ -108,7 +122,7 @@ weft_status weft_i_accumulate(weft_tensor *leaf, weft_tensor *g, bool create)
     weft_status status = WEFT_I_ACT(accumulate, WEFT_I_TENSOR_ARG(leaf), WEFT_I_TENSOR_ARG(g),
                                     WEFT_I_INTEGER_ARG(create));
     if (status >= 0 && weft_i_history_if(leaf)->accumulated)
-        status = run_hooks(leaf);
+        status = run_hooks(leaf, create);
     weft_scope_close();
     return status;
 }
@@ -148,7 +162,7 @@ weft_status weft_i_set_grad_run(weft_i_op_call *call)
         weft_i_object_drop(history->retained->grad);
         history->retained->grad = NULL;
     }
-    return put(history, grad);
+    return grad ? put_alias(history, grad) : put(history, NULL);
 }
 
 weft_status weft_set_grad(weft_tensor *x, weft_tensor *grad)
