@@ -14,6 +14,72 @@ weft_status weft_i_view_back(weft_i_back *c)
     return done(c->grad[0] = weft_reshape(c->g[0], SHAPE(0)));
 }
 
+/* Bytes that are read as other floats: only integers may come of them. */
+weft_status weft_i_view_dtype_refuse(const weft_i_op_call *call)
+{
+    weft_dtype from = call->args[0].tensor->dtype, to = (weft_dtype)call->args[1].integer;
+    if (from == to || weft_i_dtype_kind_of(to) != WEFT_I_KIND_FLOAT)
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                       "view_dtype: bytes of %s read as %s have no gradient; detach the tensor "
+                       "(weft_detach), or convert it (weft_to_dtype)",
+                       weft_dtype_name(from), weft_dtype_name(to));
+}
+
+weft_status weft_i_view_dtype_back(weft_i_back *c)
+{
+    c->grad[0] = c->g[0];
+    return WEFT_OK;
+}
+
+weft_status weft_i_permute_back(weft_i_back *c)
+{
+    int back[WEFT_MAX_DIMS], ndim = (int)ARG(1)->count;
+    for (int i = 0; i < ndim; i++)
+        back[ARG(1)->integers[i] < 0 ? ARG(1)->integers[i] + ndim : ARG(1)->integers[i]] = i;
+    return GIVE(0, weft_permute(c->g[0], back));
+}
+
+/* ---- parts ---- */
+
+/* g in the place of a part of zeros: of the packed x, or of what looks like it. */
+static weft_tensor *in_zeros(const weft_i_back *c, const int64_t *strides, int64_t offset)
+{
+    weft_tensor *g = c->g[0], *zero = weft_zeros(g->dtype, weft_i_tensor_device(g), WEFT_SCALAR);
+    return weft_view_scatter(weft_expand(zero, SHAPE(0)), g, weft_i_tensor_shape(g), strides,
+                             offset);
+}
+
+static int wrap(int64_t dim, int ndim)
+{
+    return (int)(dim < 0 ? dim + ndim : dim);
+}
+
+weft_status weft_i_slice_back(weft_i_back *c)
+{
+    weft_shape shape = SHAPE(0);
+    int64_t strides[WEFT_MAX_DIMS], start = ARG(2)->integer;
+    int dim = wrap(ARG(1)->integer, shape.ndim);
+    weft_i_shape_strides(shape, strides);
+    start += start < 0 ? shape.dim[dim] : 0;
+    int64_t offset = start > 0 && c->g[0]->dim[dim] ? start * strides[dim] : 0;
+    if (c->g[0]->dim[dim] > 1) /* else the stride is never used */
+        strides[dim] *= ARG(4)->integer;
+    return GIVE(0, in_zeros(c, strides, offset));
+}
+
+weft_status weft_i_select_back(weft_i_back *c)
+{
+    weft_shape shape = SHAPE(0);
+    int64_t strides[WEFT_MAX_DIMS], index = ARG(2)->integer;
+    int dim = wrap(ARG(1)->integer, shape.ndim);
+    weft_i_shape_strides(shape, strides);
+    int64_t offset = (index < 0 ? index + shape.dim[dim] : index) * strides[dim];
+    for (int i = dim; i + 1 < shape.ndim; i++)
+        strides[i] = strides[i + 1];
+    return GIVE(0, in_zeros(c, strides, offset));
+}
+
 /* ---- as_strided ---- */
 
 /* The region of the storage that a view is. */

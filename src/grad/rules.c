@@ -4,6 +4,8 @@
 #include "coll/ops.h"
 #include "tensor/ops.h"
 
+#include <math.h>
+
 #define SAVE_NONE                         0
 #define SAVE_RESULT                       WEFT_I_SAVE_RESULT
 #define SAVE_OTHER                        WEFT_I_SAVE_OTHER

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sample call for every row of the registry: of those that need no group.  The tests of dispatch
+ * and of gradients walk them.
+ */
+#ifndef WEFT_TESTS_OP_SAMPLES_H
+#define WEFT_TESTS_OP_SAMPLES_H
+
+#include "harness.h"
+
+#include "tensor/op.h"
+#include "tensor/ops.h"
+#include "weft/op.h"
+#include "weft/view.h"
+
+enum { SAMPLE_TENSORS = 4 };
+
+/* Letters of the inputs: what make_input builds. */
+typedef struct sample {
+    const char *op;
+    const char *inputs; /* f [2,3] f32; h its bf16; t transposed [2,3]; i [2,3] i64 of 0 1; j its
+                           first column; b [2,3] bool; w [3]; m [3,4]; c [2,3,4]; d [2,4,3]; z 0-d
+                           f32; I i32 [3]; L list of f and t */
+    weft_i_arg rest[7];
+} sample;
+
+static const int64_t sizes_6[] = {6}, sizes_23[] = {2, 3}, sizes_32[] = {3, 2},
+                     sizes_423[] = {4, 2, 3}, turn[] = {1, 0}, strides_23[] = {4, 1},
+                     window[] = {1, 2}, dim_0[] = {0}, dim_01[] = {0, 1}, sizes_3[] = {3},
+                     step_2[] = {2}, sizes_2[] = {2}, dim_1[] = {1}, dim_02[] = {0, 2},
+                     turn_3[] = {2, 0, 1};
+#define I(x_)      WEFT_I_INTEGER_ARG(x_)
+#define N(x_)      WEFT_I_NUMBER_ARG(x_)
+#define IS(x_, n_) WEFT_I_INTEGERS_ARG(x_, n_)
+
+static const sample samples[] = {
+    {"empty", "", {I(WEFT_F16), I(0), IS(sizes_23, 2)}},
+    {"empty_strided", "", {I(WEFT_I8), I(0), IS(sizes_23, 2), IS(strides_23, 2)}},
+    {"full", "", {I(WEFT_BF16), I(0), IS(sizes_23, 2), N(3)}},
+    {"arange", "", {I(WEFT_F32), I(0), N(0), N(7), N(2)}},
+    {"view", "f", {IS(sizes_6, 1)}},
+    {"view_dtype", "f", {I(WEFT_U8)}},
+    {"view_dtype", "f", {I(WEFT_F32)}},
+    {"permute", "t", {IS(turn, 2)}},
+    {"permute", "c", {IS(turn_3, 3)}},
+    {"expand", "f", {IS(sizes_423, 3)}},
+    {"slice", "t", {I(1), I(0), I(3), I(2)}},
+    {"select", "t", {I(-1), I(1)}},
+    {"as_strided", "f", {IS(sizes_32, 2), IS(window, 2), I(0)}},
+    {"as_strided", "f", {IS(sizes_2, 1), IS(step_2, 1), I(1)}},
+    {"detach", "t", {{0}}},
+    {"data", "t", {{0}}},
+    {"version", "t", {{0}}},
+    {"set_version", "t", {N(3)}},
+    {"fill", "t", {N(3)}},
+    {"copy", "tw", {{0}}},
+    {"set", "ft", {{0}}},
+    {"resize_storage", "f", {I(100)}},
+    {"clone", "t", {{0}}},
+    {"contiguous", "t", {{0}}},
+    {"to", "t", {I(WEFT_BF16), I(0)}},
+    {"cat", "L", {I(1)}},
+    {"uniform", "t", {N(0), N(1)}},
+    {"normal", "t", {N(0), N(1)}},
+    {"integers", "i", {I(0), I(9)}},
+    {"neg", "t", {{0}}},
+    {"abs", "i", {{0}}},
+    {"abs", "t", {{0}}},
+    {"relu", "f", {{0}}},
+    {"sin", "i", {{0}}},
+    {"sin", "f", {{0}}},
+    {"cos", "f", {{0}}},
+    {"exp", "h", {{0}}},
+    {"log", "f", {{0}}},
+    {"tanh", "t", {{0}}},
+    {"erf", "h", {{0}}},
+    {"sqrt", "f", {{0}}},
+    {"gelu", "h", {{0}}},
+    {"gelu_tanh", "f", {{0}}},
+    {"add", "tw", {{0}}},
+    {"add", "h", {N(1)}},
+    {"add", "i", {N(0.5)}},
+    {"sub", "iw", {{0}}},
+    {"sub", "wf", {{0}}},
+    {"mul", "tt", {{0}}},
+    {"mul", "hz", {{0}}},
+    {"div", "ii", {{0}}},
+    {"div", "tw", {{0}}},
+    {"div", "f", {N(3)}},
+    {"pow", "fi", {{0}}},
+    {"pow", "tw", {{0}}},
+    {"pow", "f", {N(2.5)}},
+    {"pow", "f", {N(2)}},
+    {"maximum", "bI", {{0}}},
+    {"maximum", "tw", {{0}}},
+    {"maximum", "f", {N(1.1)}},
+    {"minimum", "ht", {{0}}},
+    {"minimum", "wf", {{0}}},
+    {"eq", "it", {{0}}},
+    {"ne", "f", {N(2)}},
+    {"lt", "hh", {{0}}},
+    {"le", "ti", {{0}}},
+    {"gt", "bb", {{0}}},
+    {"ge", "tt", {{0}}},
+    {"logical_not", "f", {{0}}},
+    {"logical_and", "fb", {{0}}},
+    {"logical_or", "ib", {{0}}},
+    {"logical_xor", "bb", {{0}}},
+    {"where", "bfh", {{0}}},
+    {"where", "bt", {N(0)}},
+    {"where", "bwt", {{0}}},
+    {"sum", "t", {IS(dim_0, 1), I(0)}},
+    {"sum", "h", {IS(NULL, 0), I(1)}},
+    {"sum", "c", {IS(dim_02, 2), I(0)}},
+    {"mean", "h", {IS(dim_01, 2), I(0)}},
+    {"prod", "i", {IS(dim_0, 1), I(1)}},
+    {"prod", "t", {IS(dim_1, 1), I(0)}},
+    {"prod", "c", {IS(dim_02, 2), I(1)}},
+    {"prod", "w", {IS(NULL, 0), I(0)}},
+    {"max", "t", {IS(dim_0, 1), I(1)}},
+    {"max", "c", {IS(dim_02, 2), I(0)}},
+    {"min", "b", {IS(NULL, 0), I(0)}},
+    {"min", "t", {IS(NULL, 0), I(0)}},
+    {"any", "f", {IS(dim_0, 1), I(0)}},
+    {"all", "b", {IS(dim_0, 1), I(0)}},
+    {"argmax", "t", {IS(dim_0, 1), I(0)}},
+    {"argmin", "h", {IS(NULL, 0), I(0)}},
+    {"mm", "fm", {{0}}},
+    {"bmm", "cd", {{0}}},
+    {"softmax", "t", {I(0)}},
+    {"log_softmax", "h", {I(-1)}},
+    {"layer_norm", "c", {I(2), {0}, {0}, N(1e-3)}},
+    {"layer_norm", "fww", {N(1e-5)}}, /* dims: inserted by call_sample */
+    {"embedding", "mI", {{0}}},
+    {"layer_norm_grad", "ftw", {N(1e-5), I(1)}}, /* dims: inserted by call_sample */
+    {"embedding_grad", "mI", {I(5)}},
+    {"gather", "fi", {I(1)}},
+    {"gather", "fj", {{0}}}, /* dim: inserted by call_sample */
+    {"scatter_add", "tit", {I(0)}},
+    {"scatter_add", "tjt", {{0}}},
+    {"view_scatter", "tw", {IS(sizes_3, 1), IS(step_2, 1), I(1)}},
+};
+enum { SAMPLES = sizeof samples / sizeof *samples };
+
+static weft_tensor *make_input(char letter)
+{
+    weft_tensor *f =
+        weft_add_scalar(weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 6, 1), WEFT_SHAPE(2, 3)), 0.5);
+    switch (letter) {
+    case 'f':
+        return f;
+    case 'h':
+        return weft_to_dtype(f, WEFT_BF16);
+    case 't':
+        return weft_transpose(weft_contiguous(weft_transpose(f, 0, 1)), 0, 1);
+    case 'i':
+        return weft_to_dtype(weft_gt_scalar(f, 2), WEFT_I64);
+    case 'j':
+        return weft_narrow(weft_to_dtype(weft_gt_scalar(f, 2), WEFT_I64), 1, 0, 1);
+    case 'b':
+        return weft_gt_scalar(f, 2);
+    case 'w':
+        return weft_arange(WEFT_F32, WEFT_CPU, 1, 4, 1);
+    case 'I':
+        return weft_arange(WEFT_I32, WEFT_CPU, 0, 3, 1);
+    case 'm':
+        return weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 12, 1), WEFT_SHAPE(3, 4));
+    case 'c':
+        return weft_view(weft_arange(WEFT_F64, WEFT_CPU, 0, 24, 1), WEFT_SHAPE(2, 3, 4));
+    case 'd':
+        return weft_view(weft_arange(WEFT_F64, WEFT_CPU, 0, 24, 1), WEFT_SHAPE(2, 4, 3));
+    default:
+        return weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 2);
+    }
+}
+
+/* The inputs of a sample, on the CPU or as meta twins with equal layouts. */
+typedef struct inputs {
+    int count;
+    weft_tensor *at[SAMPLE_TENSORS], *list[2];
+} inputs;
+
+static weft_tensor *on(weft_tensor *x, weft_device device)
+{
+    return device == WEFT_CPU
+               ? x
+               : weft_empty_strided(x->dtype, device, weft_i_tensor_shape(x), x->stride);
+}
+
+__attribute__((unused)) static inputs make_inputs(const sample *s, weft_device device)
+{
+    inputs in = {0};
+    if (*s->inputs == 'L') {
+        in.list[0] = on(make_input('f'), device);
+        in.list[1] = on(make_input('t'), device);
+    } else {
+        for (const char *letter = s->inputs; *letter; letter++)
+            in.at[in.count++] = on(make_input(*letter), device);
+    }
+    return in;
+}
+
+/* The arguments of a call of the sample's row, from the inputs and the rest of the sample. */
+static void fill_args(const sample *s, const inputs *in, weft_device device,
+                      weft_i_arg args[WEFT_I_OP_ARGS])
+{
+    const weft_i_op *op = weft_i_op_find(s->op);
+    int n = 0, rest = 0, total = weft_i_op_param_count(op);
+    if (in->list[0])
+        args[n++] = WEFT_I_TENSORS_ARG(in->list, 2);
+    for (int i = 0; i < in->count; i++) {
+        args[n++] = WEFT_I_TENSOR_ARG(in->at[i]);
+        if (op->kinds[n] == 'i' && i + 1 < in->count)
+            args[n++] = I(1);
+    }
+    while (n < total)
+        args[n++] = s->rest[rest++];
+    for (int i = 0; i < total; i++)
+        if (op->kinds[i] == 'v')
+            args[i] = I(device);
+}
+
+__attribute__((unused)) static weft_tensor *call_sample(const sample *s, const inputs *in,
+                                                        weft_device device)
+{
+    const weft_i_op *op = weft_i_op_find(s->op);
+    weft_i_arg args[WEFT_I_OP_ARGS] = {{0}};
+    weft_tensor *outs[4] = {NULL};
+    fill_args(s, in, device, args);
+    if (op->results > 1)
+        return weft_i_op_apply_list(op, outs, args) < 0 ? NULL : outs[0];
+    return weft_i_op_apply(op, NULL, args);
+}
+
+#endif
