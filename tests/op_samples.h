@@ -77,6 +77,8 @@ static const sample samples[] = {
     {"sqrt", "f", {{0}}},
     {"gelu", "h", {{0}}},
     {"gelu_tanh", "f", {{0}}},
+    {"gelu_grad", "ft", {{0}}},
+    {"gelu_tanh_grad", "hf", {{0}}},
     {"add", "tw", {{0}}},
     {"add", "h", {N(1)}},
     {"add", "i", {N(0.5)}},

@@ -385,6 +385,35 @@ TEST(test_pointwise_allclose)
     CHECK(!weft_allclose(nan, a, 1, 1, true));
 }
 
+/* Slopes against differences of the functions in f64; small floats round once. */
+static void check_slope(weft_tensor *(*function)(weft_tensor *),
+                        weft_tensor *(*slope)(weft_tensor *, weft_tensor *), weft_dtype dtype,
+                        double tolerance)
+{
+    weft_tensor *x = weft_arange(WEFT_F64, WEFT_CPU, -9, 9, 0.0625);
+    weft_tensor *at = weft_to_dtype(x, dtype), *g = weft_to_dtype(weft_sin(x), dtype);
+    weft_tensor *got = slope(g, at);
+    CHECK(got && weft_tensor_dtype(got) == dtype);
+    weft_tensor *up = function(weft_add_scalar(x, 1e-5)),
+                *down = function(weft_sub_scalar(x, 1e-5));
+    weft_tensor *must =
+        weft_mul(weft_to_dtype(g, WEFT_F64), weft_div_scalar(weft_sub(up, down), 2e-5));
+    for (int64_t i = 0; i < weft_tensor_numel(x); i++)
+        CHECK_NEAR(weft_item(got, i), weft_item(must, i), tolerance);
+}
+
+TEST(test_pointwise_gelu_slopes)
+{
+    static const struct {
+        weft_dtype dtype;
+        double tolerance;
+    } dtypes[] = {{WEFT_F64, 1e-9}, {WEFT_F32, 3e-7}, {WEFT_BF16, 5e-3}, {WEFT_F16, 7e-4}};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        check_slope(weft_gelu, weft_gelu_grad, dtypes[i].dtype, dtypes[i].tolerance);
+        check_slope(weft_gelu_tanh, weft_gelu_tanh_grad, dtypes[i].dtype, dtypes[i].tolerance);
+    }
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

@@ -96,6 +96,10 @@ WEFT_BINARY(logical_and)
 WEFT_BINARY(logical_or)
 WEFT_BINARY(logical_xor)
 
+/* The gradients of gelu and gelu_tanh for x, given that of their result. */
+WEFT_API weft_tensor *weft_gelu_grad(weft_tensor *grad, weft_tensor *x);
+WEFT_API weft_tensor *weft_gelu_tanh_grad(weft_tensor *grad, weft_tensor *x);
+
 /* a where `condition` (bool) holds, else b. */
 WEFT_API weft_tensor *weft_where(weft_tensor *condition, weft_tensor *a, weft_tensor *b);
 WEFT_API weft_status weft_where_into(weft_tensor *out, weft_tensor *condition, weft_tensor *a,

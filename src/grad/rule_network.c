@@ -6,27 +6,29 @@
 
 /* ---- gelu ---- */
 
-/* Phi(x) + x phi(x), of the normal distribution. */
-weft_status weft_i_gelu_back(weft_i_back *c)
+/* phi(x) (2 - x^2), phi the density of the normal distribution. */
+weft_tensor *weft_i_gelu_bend(weft_tensor *g, weft_tensor *x)
 {
-    weft_tensor *x = ARG(0)->tensor;
-    weft_tensor *below =
-        weft_add_scalar(weft_mul_scalar(weft_erf(weft_mul_scalar(x, M_SQRT1_2)), 0.5), 0.5);
-    weft_tensor *density = weft_mul_scalar(weft_exp(weft_mul_scalar(weft_mul(x, x), -0.5)),
-                                           0.5 * M_SQRT1_2 * M_2_SQRTPI);
-    return GIVE(0, weft_mul(c->g[0], weft_add(below, weft_mul(x, density))));
+    weft_tensor *square = weft_mul(x, x);
+    weft_tensor *density =
+        weft_mul_scalar(weft_exp(weft_mul_scalar(square, -0.5)), 0.5 * M_SQRT1_2 * M_2_SQRTPI);
+    return weft_mul(g, weft_mul(density, weft_scalar_sub(2, square)));
 }
 
-/* y = x s, s the logistic function of u = 2k (x + d x^3): s + x s (1 - s) u'. */
-weft_status weft_i_gelu_tanh_back(weft_i_back *c)
+/* s (1 - s) (2 u' + x ((1 - 2s) u'^2 + u'')), s the logistic function of u = 2k (x + d x^3). */
+weft_tensor *weft_i_gelu_tanh_bend(weft_tensor *g, weft_tensor *x)
 {
     static const double k = 0.5 * M_2_SQRTPI * M_SQRT2, d = 0.044715;
-    weft_tensor *x = ARG(0)->tensor, *square = weft_mul(x, x);
+    weft_tensor *square = weft_mul(x, x);
     weft_tensor *u = weft_mul(x, weft_add_scalar(weft_mul_scalar(square, 2 * k * d), 2 * k));
     weft_tensor *slope = weft_add_scalar(weft_mul_scalar(square, 6 * k * d), 2 * k);
-    weft_tensor *s = weft_add_scalar(weft_mul_scalar(weft_tanh(weft_mul_scalar(u, 0.5)), 0.5), 0.5);
-    weft_tensor *bend = weft_mul(weft_mul(s, weft_scalar_sub(1, s)), weft_mul(x, slope));
-    return GIVE(0, weft_mul(c->g[0], weft_add(s, bend)));
+    /* 1 - 2s = -tanh(u / 2) and s (1 - s) = (1 - tanh^2) / 4 */
+    weft_tensor *t = weft_tanh(weft_mul_scalar(u, 0.5));
+    weft_tensor *width = weft_mul_scalar(weft_scalar_sub(1, weft_mul(t, t)), 0.25);
+    weft_tensor *turn =
+        weft_sub(weft_mul_scalar(x, 12 * k * d), weft_mul(t, weft_mul(slope, slope)));
+    weft_tensor *sum = weft_add(weft_mul_scalar(slope, 2), weft_mul(x, turn));
+    return weft_mul(g, weft_mul(width, sum));
 }
 
 /* ---- softmax ---- */

@@ -176,6 +176,22 @@ static inline float weft_i_gelu_f32(float a)
     return magnitude <= 0x7f800000 ? positive - tail : WEFT_I_NAN_F32;
 }
 
+/* The slopes of gelu and of its approximation: Phi(x) + x phi(x), of the normal distribution; and
+ * s + x s (1 - s) u', s the logistic function of u = sqrt(8 / pi) (x + 0.044715 x^3). */
+static inline float weft_i_gelu_slope_f32(float x)
+{
+    float below = 0.5f * (1 + weft_i_erf_f32(x * 0.70710678118654752440f));
+    return below + x * (0.39894228040143267794f * weft_i_exp_f32(-0.5f * x * x));
+}
+
+static inline float weft_i_gelu_tanh_slope_f32(float x)
+{
+    const float k = 1.59576912160573071176f, z = x * x;
+    float u = k * (x + 0.044715f * x * z), e = weft_i_exp_f32(-__builtin_fabsf(u));
+    float p = 1 / (1 + e), s = u < 0 ? e * p : p; /* s (1 - s) is e p^2 */
+    return s + x * (e * p * p) * (k + 3 * 0.044715f * k * z);
+}
+
 /* Sine of r + quadrant * pi/2, |r| <= pi/4; in f64, so that f32 rounds once.  Off by 2^-28. */
 static inline float weft_i_sin_rest_f32(uint64_t quadrant, double r)
 {

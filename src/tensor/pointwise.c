@@ -208,6 +208,16 @@ BINARY(logical_and)
 BINARY(logical_or)
 BINARY(logical_xor)
 
+weft_tensor *weft_gelu_grad(weft_tensor *grad, weft_tensor *x)
+{
+    return WEFT_I_APPLY(gelu_grad, T(grad), T(x));
+}
+
+weft_tensor *weft_gelu_tanh_grad(weft_tensor *grad, weft_tensor *x)
+{
+    return WEFT_I_APPLY(gelu_tanh_grad, T(grad), T(x));
+}
+
 weft_tensor *weft_where(weft_tensor *condition, weft_tensor *a, weft_tensor *b)
 {
     return WEFT_I_APPLY(where, T(condition), T(a), T(b));
