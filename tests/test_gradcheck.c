@@ -3,6 +3,7 @@
  * Every row of the registry has a gradient or a reason why it has none, and every gradient agrees
  * with differences, first and second order.  Collectives are checked in test_functional_grad.c.
  */
+#include "fault.h"
 #include "op_samples.h"
 
 #include "grad/rule.h"
@@ -358,6 +359,67 @@ TEST(test_gradcheck_meta)
         CHECK_OK(weft_scope_close());
     }
     CHECK(checked > 30);
+}
+
+/* ---- memory that runs out ---- */
+
+/* Forward, back, and back again, of the first input that has a gradient. */
+static weft_status both_orders(const sample *s, weft_tensor *const *x, weft_tensor *leaf)
+{
+    weft_backward_opts opts = WEFT_BACKWARD_OPTS;
+    opts.create_graph = opts.allow_unused = true;
+    weft_tensor *y = call_row(x, (void *)s), *grad = NULL, *again = NULL;
+    weft_tensor *loss = y ? weft_sum(weft_mul(y, y), NULL, 0, false) : NULL;
+    if (!loss)
+        return weft_last_status();
+    WEFT_TRY(weft_gradients(&grad, &leaf, 1, &loss, 1, &opts));
+    weft_tensor *second = grad ? weft_sum(grad, NULL, 0, false) : NULL;
+    if (grad && !second)
+        return weft_last_status();
+    opts.create_graph = false;
+    return second && weft_requires_grad(second)
+               ? weft_gradients(&again, &leaf, 1, &second, 1, &opts)
+               : WEFT_OK;
+}
+
+static void run_out(const sample *s, weft_tensor *const *x, weft_tensor *leaf)
+{
+    bool fired = true;
+    for (int n = 1; fired; n++) {
+        weft_clear_error();
+        fault_arm(n);
+        weft_status status = weft_scope_open();
+        if (status >= 0) {
+            status = both_orders(s, x, leaf);
+            weft_scope_close();
+        }
+        fired = fault_disarm();
+        if (status != (fired ? WEFT_ERR_NO_MEMORY : WEFT_OK))
+            FAIL("%s, call %d (%s) failed: %s: %s", s->op, n, fault_name, weft_status_name(status),
+                 weft_last_error());
+    }
+    weft_clear_error();
+}
+
+/* The failure comes out as what it is; what leaks, the sanitizer's build sees. */
+TEST(test_gradcheck_every_allocation_of_a_rule_may_fail)
+{
+    for (int k = 0; k < SAMPLES; k++) {
+        const sample *s = &samples[k];
+        if (!has_rule(weft_i_op_find(s->op)))
+            continue;
+        CHECK_OK(weft_scope_open());
+        weft_tensor *x[SAMPLE_TENSORS], *leaf = NULL;
+        const char *letters = *s->inputs == 'L' ? "ft" : s->inputs;
+        for (size_t i = 0; letters[i]; i++) {
+            x[i] = checked_input(letters[i], 0.017 * (double)i);
+            leaf = leaf || !is_float(x[i]) ? leaf : x[i];
+        }
+        weft_tensor *y = leaf ? call_row(x, (void *)s) : NULL;
+        if (y && y->dtype == WEFT_F64 && weft_requires_grad(y))
+            run_out(s, x, leaf);
+        CHECK_OK(weft_scope_close());
+    }
 }
 
 int main(int argc, char **argv)

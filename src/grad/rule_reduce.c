@@ -122,10 +122,10 @@ static weft_tensor *others(weft_tensor *x, weft_tensor *g, int64_t rows, int64_t
     int64_t width;
     int top = 0;
     level[0] = widen(x, rows, n, &width);
-    for (int64_t half = width / 2; half; half /= 2, top++)
+    for (int64_t half = width / 2; half > 1; half /= 2, top++)
         level[top + 1] =
             weft_mul(weft_narrow(level[top], 1, 0, half), weft_narrow(level[top], 1, half, half));
-    for (int64_t half = 1; top-- > 0; half *= 2) {
+    for (int64_t half = 1; half < width; half *= 2, top--) {
         weft_tensor *both[] = {weft_mul(g, weft_narrow(level[top], 1, half, half)),
                                weft_mul(g, weft_narrow(level[top], 1, 0, half))};
         g = weft_cat(both, 2, 1);
