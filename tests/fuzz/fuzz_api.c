@@ -623,6 +623,18 @@ static void custom_weft_custom_call(void)
     (void)add_tensor(weft_custom_call(pick_custom(), one_in(8) ? NULL : in));
 }
 
+/* Gradients of leaves that hold their graph hold the leaf too, until they are dropped by hand. */
+static void custom_weft_backward_all(void)
+{
+    weft_tensor *const *outputs = pick_tensors();
+    const weft_backward_opts *picked = pick_backward_opts();
+    weft_backward_opts opts = WEFT_BACKWARD_OPTS;
+    if (picked)
+        opts = *picked;
+    opts.create_graph = false;
+    (void)weft_backward_all(outputs, (size_t)pick_choice(65), picked ? &opts : NULL);
+}
+
 static void custom_weft_grad(void)
 {
     weft_tensor *grad = weft_grad(pick_tensor()); /* its leaf's */
