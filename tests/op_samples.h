@@ -129,6 +129,7 @@ static const sample samples[] = {
     {"argmin", "h", {IS(NULL, 0), I(0)}},
     {"mm", "fm", {{0}}},
     {"bmm", "cd", {{0}}},
+    {"linear", "ft", {{0}}},
     {"softmax", "t", {I(0)}},
     {"log_softmax", "h", {I(-1)}},
     {"layer_norm", "c", {I(2), {0}, {0}, N(1e-3)}},

@@ -166,23 +166,6 @@ weft_tensor *weft_matmul(weft_tensor *a, weft_tensor *b)
     return b->ndim == 2 ? fold_and_multiply(a, b) : multiply_batches(a, b);
 }
 
-weft_tensor *weft_linear(weft_tensor *x, weft_tensor *weight, weft_tensor *bias)
-{
-    if (!x || !weight)
-        return weft_mm(x, weight);
-    if (weight->ndim != 2)
-        return weft_i_null(WEFT_ERR_INVALID_ARG, "linear: the weight has %d dimensions, not 2",
-                           weight->ndim);
-    weft_tensor *turned = weft_transpose(weight, 0, 1);
-    weft_tensor *product = turned ? weft_matmul(x, turned) : NULL;
-    weft_release(turned);
-    if (!product || !bias)
-        return product;
-    weft_tensor *out = weft_add(product, bias);
-    weft_release(product);
-    return out;
-}
-
 weft_status weft_matmul_describe(weft_matmul_info *out)
 {
     if (!out)
