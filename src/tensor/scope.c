@@ -177,6 +177,17 @@ void weft_release(void *pointer)
     weft_i_object_drop(object);
 }
 
+void weft_i_scope_adopt(void *pointer)
+{
+    weft_i_object *object = pointer;
+    if (!object)
+        return;
+    if (object->scope)
+        weft_i_object_drop(object);
+    else
+        enter_scope(object, current);
+}
+
 void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *))
 {
     weft_i_object *object = WEFT_OS->alloc(bytes);

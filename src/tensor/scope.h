@@ -30,7 +30,11 @@ typedef enum weft_i_kind {
     WEFT_I_JOB,
     WEFT_I_NODE,
     WEFT_I_HISTORY,
-    WEFT_I_RETAINED
+    WEFT_I_RETAINED,
+    WEFT_I_MODULE,
+    WEFT_I_MODULE_HOOK,
+    WEFT_I_MODULE_CALL,
+    WEFT_I_OPTIM
 } weft_i_kind;
 
 /* First member of every handle. */
@@ -79,6 +83,13 @@ bool weft_i_object_drop_shared(void *object);
  * as it is.  For simulated threads (backends/fake/simulator.h), which may die anywhere.
  */
 void weft_i_scope_abandon(bool release);
+
+/*
+ * Gives a reference of the caller to the current scope; if a scope owns the object already, that
+ * one stays its owner and the reference is dropped.  For what leaves a scope that was closed. There
+ * must be a current scope.  NULL is fine.
+ */
+void weft_i_scope_adopt(void *object);
 
 /* Frees the memory of a handle: the last line of every destroy function. */
 void weft_i_object_free(weft_i_object *object);

@@ -26,8 +26,9 @@ struct weft_tensor {
     int64_t offset;                /* elements */
     /* What follows from those, by weft_i_tensor_measure. */
     int64_t numel;
-    size_t end;  /* byte of the storage behind the last element; 0 if there are none */
-    bool packed; /* row-major without gaps */
+    size_t end;     /* byte of the storage behind the last element; 0 if there are none */
+    bool packed;    /* row-major without gaps */
+    bool parameter; /* weft_parameter made it: a tag that views do not inherit */
 };
 
 /* Gives the tensor another storage; its counter stays. */
