@@ -58,7 +58,7 @@ __attribute__((unused)) static weft_group *line_of_grid(weft_group *world, int d
 }
 
 /* Has every element this value?  Waits for the tensor, if need be. */
-static bool all_are(weft_tensor *x, double value)
+__attribute__((unused)) static bool all_are(weft_tensor *x, double value)
 {
     if (!x || !weft_wait_tensor(x))
         return false;

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is inside a module, and what the files of this floor ask about it. */
+#ifndef WEFT_NN_MODULE_H
+#define WEFT_NN_MODULE_H
+
+#include "tensor/tensor.h"
+#include "weft/module.h"
+
+enum {
+    WEFT_I_HOOK_POINTS = WEFT_HOOK_BACKWARD + 1,
+    WEFT_I_HOOKS_MAX = 32, /* of one point of a module: a run of them takes a copy of the list */
+    WEFT_I_NAME_PART = 64  /* bytes of one name between dots, with its zero */
+};
+
+typedef enum weft_i_entry_kind {
+    WEFT_I_ENTRY_PARAM,
+    WEFT_I_ENTRY_BUFFER,
+    WEFT_I_ENTRY_CHILD
+} weft_i_entry_kind;
+
+/* A parameter, buffer or child. */
+typedef struct weft_i_entry {
+    char name[WEFT_I_NAME_PART];
+    weft_i_entry_kind kind;
+    union {
+        weft_tensor *tensor; /* held */
+        weft_module *child;  /* held */
+        weft_i_object *object;
+    };
+} weft_i_entry;
+
+typedef struct weft_i_module_hook {
+    weft_i_object head;
+    int64_t number;
+    weft_module_hook hook;
+    void *user;
+    unsigned flags;
+    bool removed; /* while a run of hooks still has it in its list */
+    int count;
+    weft_tensor *held[];
+} weft_i_module_hook;
+
+struct weft_module {
+    weft_i_object head;
+    const char *kind; /* "linear": what messages call it */
+    weft_forward forward;
+    weft_forward_list forward_list; /* instead of `forward` */
+    void *user;
+    void (*release)(void *user); /* NULL: the user's own business */
+    weft_i_entry *entries;       /* in the order in which they were added */
+    int count, room;
+    int hook_count[WEFT_I_HOOK_POINTS];
+    weft_i_module_hook *hooks[WEFT_I_HOOK_POINTS][WEFT_I_HOOKS_MAX];
+    int64_t hooks_made;
+    int64_t changes; /* of its own structure; weft_module_generation adds those of its children */
+    bool training;
+};
+
+/* WEFT_OK if it is a module; else an error in the name of `what`.  NULL passes the last error on.
+ */
+weft_status weft_i_module_check(const char *what, const weft_module *module);
+
+/* A layer: a module that owns `user`, which is released with WEFT_OS->free.  If it fails, `user`
+ * has been freed.  `user` may be NULL. */
+weft_module *weft_i_module_new_kind(const char *kind, weft_forward forward, void *user);
+
+/* The tensor of entry `i`; NULL if there are fewer. */
+static inline weft_tensor *weft_i_module_tensor(const weft_module *module, int i)
+{
+    return i < module->count ? module->entries[i].tensor : NULL;
+}
+
+/* As weft_module_call, but the result is the caller's reference, and in no scope. */
+weft_tensor *weft_i_module_call_held(weft_module *module, weft_tensor *x);
+
+/*
+ * Runs the hooks of a point on the event.  What they put into its `in` or `out`, by the point, is
+ * checked.  `ran` (or NULL) gets how many of them were begun.
+ */
+weft_status weft_i_module_run_hooks(weft_module *module, weft_hook_point point,
+                                    weft_hook_event *event, int *ran);
+/* After a failure: those hooks of WEFT_HOOK_FORWARD that run always, without the first `from`.  The
+ * thread's errors stay as they are. */
+void weft_i_module_run_always(weft_module *module, weft_hook_event *event, int from);
+
+static inline bool weft_i_module_has_backward(const weft_module *module)
+{
+    return module->hook_count[WEFT_HOOK_BACKWARD_PRE] || module->hook_count[WEFT_HOOK_BACKWARD];
+}
+
+#endif

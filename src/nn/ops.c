@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of this floor and their gradients, added when the library is loaded. */
+#include "nn/ops.h"
+
+#include "grad/rule.h"
+
+#define LIST   WEFT_I_OP_LIST
+#define EFFECT WEFT_I_OP_EFFECT
+
+#define OP(name_, params_, flags_, shape_, run_)                     \
+    weft_i_op weft_i_op_##name_ = {.name = #name_,                   \
+                                   .params = params_,                \
+                                   .flags = flags_,                  \
+                                   .shape = weft_i_##shape_##_shape, \
+                                   .run = {weft_i_##run_##_run}};
+#include "nn/ops.def"
+#undef OP
+
+#define OP(name_, params_, flags_, shape_, run_) &weft_i_op_##name_,
+static weft_i_op *const rows[] = {
+#include "nn/ops.def"
+};
+#undef OP
+
+static weft_i_op_table table = {rows, sizeof rows / sizeof *rows, NULL};
+
+static const weft_i_gradient step = {
+    .why = "a step of an optimizer is not differentiated; do it inside WEFT_NO_GRAD",
+    .refused = true};
+
+__attribute__((constructor)) static void add_rows(void)
+{
+    weft_i_op_add_table(&table);
+    weft_i_rule_set(&weft_i_op_sgd_, &step);
+    weft_i_rule_set(&weft_i_op_adamw_, &step);
+}

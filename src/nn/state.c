@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a module has, listed by its full names, and put back. */
+#include "nn/module.h"
+
+#include "base/os.h"
+#include "weft/op.h"
+
+#include <string.h>
+
+typedef struct walk {
+    weft_named *out;
+    int count, room;
+    bool state; /* with buffers, and a tensor by every name it has */
+    const weft_module *root;
+    int visits; /* tensors met so far */
+} walk;
+
+/* Counts the tensors of the module, in the order of the walk, up to the first meeting with x; true
+ * if x was met. */
+static bool count_until(const weft_module *module, const weft_tensor *x, int *count)
+{
+    for (int i = 0; i < module->count; i++) {
+        if (module->entries[i].kind == WEFT_I_ENTRY_CHILD)
+            continue;
+        if (module->entries[i].tensor == x)
+            return true;
+        ++*count;
+    }
+    for (int i = 0; i < module->count; i++)
+        if (module->entries[i].kind == WEFT_I_ENTRY_CHILD &&
+            count_until(module->entries[i].child, x, count))
+            return true;
+    return false;
+}
+
+static bool is_wanted(const walk *w, const weft_i_entry *entry)
+{
+    int first = 0;
+    if (w->state)
+        return true;
+    return entry->kind == WEFT_I_ENTRY_PARAM && count_until(w->root, entry->tensor, &first) &&
+           first == w->visits;
+}
+
+static weft_status list_entry(walk *w, const char *prefix, const weft_i_entry *entry)
+{
+    bool wanted = is_wanted(w, entry);
+    w->visits++;
+    if (!wanted)
+        return WEFT_OK;
+    if (w->count < w->room) {
+        weft_named *named = &w->out[w->count];
+        int n = snprintf(named->name, sizeof named->name, "%s%s", prefix, entry->name);
+        named->tensor = entry->tensor;
+        if (n < 0 || (size_t)n >= sizeof named->name)
+            return weft_i_fail(WEFT_ERR_LIMIT, "the name %s%s has more than %d characters", prefix,
+                               entry->name, WEFT_NAME_MAX - 1);
+    }
+    w->count++;
+    return WEFT_OK;
+}
+
+/* A module's own come before those of its children. */
+static weft_status list_module(walk *w, const char *prefix, const weft_module *module)
+{
+    for (int i = 0; i < module->count; i++)
+        if (module->entries[i].kind != WEFT_I_ENTRY_CHILD)
+            WEFT_TRY(list_entry(w, prefix, &module->entries[i]));
+    for (int i = 0; i < module->count; i++) {
+        char deeper[WEFT_NAME_MAX + WEFT_I_NAME_PART + 1];
+        if (module->entries[i].kind != WEFT_I_ENTRY_CHILD)
+            continue;
+        int n = snprintf(deeper, sizeof deeper, "%s%s.", prefix, module->entries[i].name);
+        if (n < 0 || n >= WEFT_NAME_MAX)
+            return weft_i_fail(WEFT_ERR_LIMIT, "names below %s are longer than %d characters",
+                               deeper, WEFT_NAME_MAX - 1);
+        WEFT_TRY(list_module(w, deeper, module->entries[i].child));
+    }
+    return WEFT_OK;
+}
+
+static int list(const char *what, const weft_module *module, walk w)
+{
+    WEFT_TRY(weft_i_module_check(what, module));
+    if (w.room < 0 || (w.room > 0 && !w.out))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: no room to write to", what);
+    w.root = module;
+    weft_status status = list_module(&w, "", module);
+    return status < 0 ? weft_i_explain(status, "%s", what) : w.count;
+}
+
+int weft_module_params(const weft_module *module, weft_named *out, int room)
+{
+    return list("weft_module_params", module, (walk){.out = out, .room = room});
+}
+
+int weft_module_state(const weft_module *module, weft_named *out, int room)
+{
+    return list("weft_module_state", module, (walk){.out = out, .room = room, .state = true});
+}
+
+/* -- putting back -- */
+
+static const weft_named *find(const weft_named *in, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (!strncmp(in[i].name, name, WEFT_NAME_MAX))
+            return &in[i];
+    return NULL;
+}
+
+static weft_status check_one(const weft_named *own, const weft_named *given)
+{
+    char a[WEFT_I_SHAPE_TEXT], b[WEFT_I_SHAPE_TEXT];
+    if (!given)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: \"%s\" is missing", own->name);
+    if (!given->tensor || given->tensor->head.kind != WEFT_I_TENSOR)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: \"%s\" is no tensor",
+                           own->name);
+    weft_shape shape = weft_i_tensor_shape(given->tensor);
+    if (!weft_i_shape_equal(shape, weft_i_tensor_shape(own->tensor)))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_module_load: \"%s\" has shape %s, the module's has %s", own->name,
+                           weft_i_shape_text(shape, b),
+                           weft_i_shape_text(weft_i_tensor_shape(own->tensor), a));
+    return WEFT_OK;
+}
+
+static weft_status check_all(const weft_named *own, int owned, const weft_named *in, int count)
+{
+    for (int i = 0; i < owned; i++)
+        WEFT_TRY(check_one(&own[i], find(in, count, own[i].name)));
+    for (int i = 0; i < count; i++)
+        if (!find(own, owned, in[i].name))
+            return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: the module has no \"%.*s\"",
+                               WEFT_NAME_MAX, in[i].name);
+    return WEFT_OK;
+}
+
+static weft_status copy_all(const weft_named *own, int owned, const weft_named *in, int count)
+{
+    weft_status status = WEFT_OK;
+    WEFT_NO_GRAD
+    {
+        for (int i = 0; i < owned && status >= 0; i++)
+            status = weft_copy(own[i].tensor, find(in, count, own[i].name)->tensor);
+    }
+    return status;
+}
+
+weft_status weft_module_load(weft_module *module, const weft_named *in, int count)
+{
+    int owned = weft_module_state(module, NULL, 0);
+    if (owned < 0)
+        return (weft_status)owned;
+    if (count < 0 || (count && !in))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: no state");
+    weft_named *own = WEFT_OS->alloc((size_t)(owned ? owned : 1) * sizeof *own);
+    if (!own)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_module_load: no memory for %d names", owned);
+    weft_module_state(module, own, owned);
+    weft_status status = check_all(own, owned, in, count);
+    if (status >= 0)
+        status = copy_all(own, owned, in, count);
+    WEFT_OS->free(own);
+    return status;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Optimizers, against their formulas written down plainly. */
+#include "harness.h"
+
+#include <weft/weft.h>
+
+enum { N = 6, STEPS = 5 };
+
+static weft_tensor *identity(weft_module *self, weft_tensor *x, void *user)
+{
+    (void)self, (void)user;
+    return x;
+}
+
+/* A module of one parameter, "p", of dtype and shape [2, 3]: 0.5, 1.5, ... */
+static weft_module *one_param(weft_dtype dtype, bool turned)
+{
+    weft_module *module = weft_module_new(identity, NULL);
+    weft_tensor *values =
+        weft_add_scalar(weft_view(weft_arange(dtype, WEFT_CPU, 0, N, 1), WEFT_SHAPE(2, 3)), 0.5);
+    if (turned)
+        values = weft_transpose(weft_contiguous(weft_transpose(values, 0, 1)), 0, 1);
+    CHECK_OK(weft_module_add_param(module, "p", weft_parameter(values, true)));
+    return module;
+}
+
+/* The gradient of step k, different for every element. */
+static double gradient(int k, int i)
+{
+    return 0.25 * (i + 1) - 0.1 * k;
+}
+
+static void set_gradient(weft_tensor *p, int k)
+{
+    weft_tensor *g = weft_zeros(weft_tensor_dtype(p), WEFT_CPU, WEFT_SHAPE(2, 3));
+    for (int i = 0; i < N; i++)
+        CHECK_OK(weft_fill(weft_select(weft_view(g, WEFT_SHAPE(6)), 0, i), gradient(k, i)));
+    CHECK_OK(weft_set_grad(p, g));
+}
+
+static void run(weft_optim *optim, weft_tensor *p)
+{
+    for (int k = 0; k < STEPS; k++) {
+        set_gradient(p, k);
+        int64_t version = weft_tensor_version(p);
+        CHECK_OK(weft_optim_step(optim));
+        CHECK(!weft_grad(p)); /* a step clears the gradients */
+        CHECK(weft_tensor_version(p) > version && weft_requires_grad(p) && weft_is_leaf(p));
+    }
+}
+
+static void check_sgd(weft_dtype dtype, bool turned, double momentum, double decay, double near)
+{
+    weft_scope_open();
+    weft_module *module = one_param(dtype, turned);
+    weft_tensor *p = weft_module_param(module, "p");
+    weft_sgd_opts opts = WEFT_SGD_OPTS_INIT;
+    opts.momentum = momentum;
+    opts.decay = decay;
+    run(weft_optim_sgd_with(module, 0.1, &opts), p);
+    for (int i = 0; i < N; i++) {
+        double x = i + 0.5, v = 0;
+        for (int k = 0; k < STEPS; k++) {
+            v = momentum * v + gradient(k, i) + decay * x;
+            x -= 0.1 * v;
+        }
+        CHECK_NEAR(weft_item(p, i), x, near);
+    }
+    weft_scope_close();
+}
+
+TEST(test_optim_sgd)
+{
+    check_sgd(WEFT_F32, false, 0, 0, 1e-5);
+    check_sgd(WEFT_F64, false, 0.9, 0, 1e-13);
+    check_sgd(WEFT_F32, true, 0.9, 0.01, 1e-5);
+    check_sgd(WEFT_F64, true, 0, 0.01, 1e-13);
+    check_sgd(WEFT_BF16, false, 0.9, 0, 0.1);
+}
+
+static void check_adamw(weft_dtype dtype, bool turned, double decay, double near)
+{
+    weft_scope_open();
+    weft_module *module = one_param(dtype, turned);
+    weft_tensor *p = weft_module_param(module, "p");
+    weft_adamw_opts opts = WEFT_ADAMW_OPTS_INIT;
+    opts.decay = decay;
+    run(weft_optim_adamw_with(module, 0.1, &opts), p);
+    for (int i = 0; i < N; i++) {
+        double x = i + 0.5, m = 0, v = 0;
+        for (int k = 0; k < STEPS; k++) {
+            double g = gradient(k, i);
+            m = 0.9 * m + 0.1 * g;
+            v = 0.999 * v + 0.001 * g * g;
+            x -= 0.1 * decay * x;
+            x -= 0.1 * (m / (1 - pow(0.9, k + 1))) / (sqrt(v / (1 - pow(0.999, k + 1))) + 1e-8);
+        }
+        CHECK_NEAR(weft_item(p, i), x, near);
+    }
+    weft_scope_close();
+}
+
+TEST(test_optim_adamw)
+{
+    check_adamw(WEFT_F32, false, 0.01, 1e-5);
+    check_adamw(WEFT_F64, false, 0.01, 1e-12);
+    check_adamw(WEFT_F64, true, 0, 1e-12);
+    check_adamw(WEFT_BF16, true, 0.01, 0.1);
+}
+
+/* Parameters without a gradient stay as they are, bit by bit, decay or not. */
+TEST(test_optim_leaves_out_what_has_no_gradient)
+{
+    weft_scope_open();
+    weft_module *net = weft_nn_sequential(weft_nn_linear(3, 3), weft_nn_linear(3, 3));
+    weft_optim *adam = weft_optim_adamw(net, 0.1);
+    weft_tensor *idle = weft_module_param(net, "1.weight"), *before = weft_clone(weft_detach(idle));
+    int64_t version = weft_tensor_version(idle);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1, 3));
+    for (int k = 0; k < 2; k++) {
+        CHECK_OK(weft_backward(
+            weft_sum(weft_module_call(weft_module_child(net, "0"), x), NULL, 0, false)));
+        CHECK_OK(weft_optim_step(adam));
+    }
+    CHECK(weft_equal(idle, before) && weft_tensor_version(idle) == version);
+    CHECK_OK(weft_optim_step(adam)); /* nothing to do */
+    weft_scope_close();
+}
+
+TEST(test_optim_rate)
+{
+    weft_scope_open();
+    weft_module *module = one_param(WEFT_F64, false);
+    weft_tensor *p = weft_module_param(module, "p"), *before = weft_clone(weft_detach(p));
+    weft_optim *sgd = weft_optim_sgd(module, 1);
+    CHECK_OK(weft_optim_set_rate(sgd, 0));
+    run(sgd, p);
+    CHECK(weft_equal(p, before));
+    CHECK_STATUS(weft_optim_set_rate(sgd, -1), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_optim_set_rate(sgd, NAN), WEFT_ERR_INVALID_ARG);
+    CHECK(!weft_optim_sgd(module, -0.5) && !weft_optim_adamw(NULL, 1));
+    weft_adamw_opts opts = WEFT_ADAMW_OPTS_INIT;
+    opts.beta1 = 1;
+    CHECK(!weft_optim_adamw_with(module, 1, &opts));
+    weft_sgd_opts few = {.size = 3};
+    CHECK(!weft_optim_sgd_with(module, 1, &few));
+    weft_clear_error();
+    weft_scope_close();
+}
+
+/* A step that cannot be done leaves the gradient where it is, and says which parameter. */
+TEST(test_optim_freed_parameter)
+{
+    weft_scope_open();
+    weft_module *module = one_param(WEFT_F32, false);
+    weft_tensor *p = weft_module_param(module, "p");
+    weft_optim *sgd = weft_optim_sgd(module, 1);
+    set_gradient(p, 0);
+    CHECK_OK(weft_resize_storage(p, 0));
+    CHECK_STATUS(weft_optim_step(sgd), WEFT_ERR_STATE);
+    CHECK_CONTAINS(weft_last_error(), "sgd of parameter 0");
+    CHECK(weft_grad(p));
+    weft_clear_error();
+    weft_scope_close();
+}
+
+/* Steps while nothing is recorded: the parameters stay leaves, and the mode is as before. */
+TEST(test_optim_learns)
+{
+    weft_scope_open();
+    weft_seed(11);
+    weft_module *net =
+        weft_nn_sequential(weft_nn_linear(2, 16), weft_nn_op(weft_tanh), weft_nn_linear(16, 1));
+    weft_optim *adam = weft_optim_adamw(net, 0.05);
+    weft_tensor *x =
+                    weft_tensor_from(WEFT_F32, WEFT_SHAPE(4, 2), (float[]){0, 0, 0, 1, 1, 0, 1, 1}),
+                *y = weft_tensor_from(WEFT_F32, WEFT_SHAPE(4, 1), (float[]){0, 1, 1, 0});
+    double first = 0, last = 0;
+    for (int k = 0; k < 150; k++) {
+        weft_scope_open();
+        weft_tensor *difference = weft_sub(weft_module_call(net, x), y);
+        weft_tensor *loss = weft_mean(weft_mul(difference, difference), NULL, 0, false);
+        CHECK_OK(weft_backward(loss));
+        CHECK_OK(weft_optim_step(adam));
+        last = weft_item(loss, 0);
+        first = k ? first : last;
+        weft_scope_close();
+    }
+    CHECK(weft_grad_mode_now() == WEFT_GRAD_RECORDING);
+    CHECK(first > 0.2 && last < 0.01);
+    weft_scope_close();
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
