@@ -33,6 +33,8 @@ static const struct {
     {"overlap", bench_overlap,
      "an all_reduce of 64 MiB behind matrix products: how much is hidden"},
     {"op", bench_op, "operations on tensors, beside copying the bytes, and PyTorch where it is"},
+    {"train", bench_train,
+     "a step of a small GPT, beside its matrix products, and PyTorch where it is"},
 };
 
 enum { BENCHES = sizeof benches / sizeof *benches };
@@ -111,13 +113,13 @@ void bench_header(void)
 static int usage(FILE *out)
 {
     fprintf(out,
-            "usage: weft bench [read|death|kill|launch|barrier|overlap|op] [--json]\n"
+            "usage: weft bench [read|death|kill|launch|barrier|overlap|op|train] [--json]\n"
             "       weft bench COLLECTIVE ... [options]\n"
             "       weft bench --peers [COLLECTIVE ...] [options]\n"
             "       weft bench --tune FILE [COLLECTIVE ...] [-n RANKS]\n"
             "       weft bench --overhead [--json]\n"
             "\n"
-            "Without a name, and with the first six, small measurements beside their floors:\n");
+            "Without a name, and with the names above, small measurements beside their floors:\n");
     for (int i = 0; i < BENCHES; i++)
         fprintf(out, "  %-20s %s\n", benches[i].name, benches[i].text);
     fprintf(out, "\nCollectives (`barrier` is one with any of the options below but --json):\n ");
