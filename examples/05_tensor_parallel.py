@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# 05_tensor_parallel.c in PyTorch, all ranks in one process; prints the same.  The argument is the number of ranks.
-import sys
+# 05_tensor_parallel.c in PyTorch, all ranks (RANKS, 2) in one process; prints the same.
+import os
 
 import torch
 import torch.nn.functional as F
 
 import weft_random as weft
 
-n = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+n = int(os.environ.get("RANKS", 2))
 weft.seed(7)
 x = weft.normal((32, 256))
 parts = []

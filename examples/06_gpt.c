@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A small GPT that learns a text by heart, character by character, and then writes it down.
- * 06_gpt.py is the same in PyTorch.  Run: 06_gpt
+ * 06_gpt.py is the same in PyTorch.  Run: 06_gpt, or "06_gpt 20" for the losses of 20 steps.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <weft/weft.h>
 
-enum { LAYERS = 2, WIDTH = 32, HEADS = 4, TIME = 32, BATCH = 8, STEPS = 160, SYMBOLS = 28 };
+enum { LAYERS = 2, WIDTH = 64, HEADS = 4, TIME = 32, BATCH = 8, STEPS = 200, SYMBOLS = 28 };
 
 static const char text[] =
     "tyger tyger burning bright. in the forests of the night. what immortal hand or eye. could "
@@ -95,25 +96,29 @@ static void write_down(weft_module *net)
     putchar('\n');
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    int steps = argc > 1 ? atoi(argv[1]) : STEPS + 1;
     weft_seed(42);
     weft_module *net = new_gpt();
     weft_optim *adam = weft_optim_adamw(net, 3e-3);
-    for (int step = 0; step <= STEPS; step++) {
+    for (int step = 0; step < steps; step++) {
         weft_scope_open();
         weft_tensor *batch = draw_batch();
         weft_tensor *logits = weft_module_call(net, weft_narrow(batch, 1, 0, TIME));
         weft_tensor *loss = weft_cross_entropy(logits, weft_narrow(batch, 1, 1, TIME));
         weft_backward(loss);
         weft_optim_step(adam);
-        if (step % 20 == 0)
+        if (argc > 1)
+            printf("step %d: loss %.7f\n", step, weft_item(loss, 0));
+        else if (step % 20 == 0)
             printf("step %d: loss %.3f\n", step, weft_item(loss, 0));
         weft_scope_close();
     }
     WEFT_NO_GRAD
     {
-        write_down(net);
+        if (argc == 1)
+            write_down(net);
     }
     if (weft_last_status() < 0)
         fprintf(stderr, "%s\n", weft_last_error());

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # 06_gpt.c in PyTorch; prints the same.
+import sys
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import weft_random as weft
 
-LAYERS, WIDTH, HEADS, TIME, BATCH, STEPS, SYMBOLS = 2, 32, 4, 32, 8, 160, 28
+LAYERS, WIDTH, HEADS, TIME, BATCH, STEPS, SYMBOLS = 2, 64, 4, 32, 8, 200, 28
 ALPHABET = "abcdefghijklmnopqrstuvwxyz ."
 text = (
     "tyger tyger burning bright. in the forests of the night. what immortal hand or eye. could "
@@ -58,15 +60,19 @@ weft.seed(42)
 net = GPT()
 adam = torch.optim.AdamW(net.parameters(), 3e-3)
 symbols = torch.tensor([ALPHABET.index(c) for c in text])
-for step in range(STEPS + 1):
+for step in range(int(sys.argv[1]) if len(sys.argv) > 1 else STEPS + 1):
     start = weft.integers((BATCH,), 0, len(text) - TIME)
     batch = torch.stack([symbols[s : s + TIME + 1] for s in start])
     loss = F.cross_entropy(net(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
     loss.backward()
     adam.step()
     adam.zero_grad()
-    if step % 20 == 0:
+    if len(sys.argv) > 1:
+        print(f"step {step}: loss {loss.item():.7f}")
+    elif step % 20 == 0:
         print(f"step {step}: loss {loss.item():.3f}")
+if len(sys.argv) > 1:
+    sys.exit()
 window = symbols[: TIME // 2].tolist()
 written = text[: TIME // 2] + "|"
 with torch.no_grad():

@@ -41,6 +41,20 @@ static weft_status check_new(const weft_module *module, weft_hook_point point, u
     return WEFT_OK;
 }
 
+/* NULL is the error that made it NULL. */
+static weft_status check_held(weft_held hold)
+{
+    for (size_t i = 0; i < hold.count; i++) {
+        const weft_tensor *x = hold.tensors ? hold.tensors[i] : NULL;
+        if (!x && weft_last_status() < 0)
+            return weft_last_status();
+        if (!x || x->head.kind != WEFT_I_TENSOR)
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "weft_module_hook_add: number %zu of what it holds is no tensor", i);
+    }
+    return WEFT_OK;
+}
+
 static weft_i_module_hook *new_hook(weft_held hold)
 {
     size_t bytes = sizeof(weft_i_module_hook) + (size_t)hold.count * sizeof(weft_tensor *);
@@ -57,10 +71,7 @@ int64_t weft_module_hook_add(weft_module *module, weft_hook_point point, unsigne
                              weft_module_hook function, void *user, weft_held hold)
 {
     WEFT_TRY(check_new(module, point, flags, function));
-    for (size_t i = 0; i < hold.count; i++)
-        if (!hold.tensors || !hold.tensors[i] || hold.tensors[i]->head.kind != WEFT_I_TENSOR)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                               "weft_module_hook_add: number %zu of what it holds is no tensor", i);
+    WEFT_TRY(check_held(hold));
     weft_i_module_hook *hook = new_hook(hold);
     if (!hook)
         return weft_last_status();

@@ -46,7 +46,7 @@ typedef struct pool {
 
 typedef struct rank_state {
     uint64_t random;
-    pool tensors, groups, stores, meshes, symms, works, blobs, jobs, pools;
+    pool tensors, groups, stores, meshes, symms, works, blobs, jobs, pools, modules, optims;
     void *loan[64]; /* buffers of the call under way */
     unsigned loans;
     const char *at; /* what it is calling */
@@ -308,6 +308,8 @@ POOL_OF(work, works, weft_work)
 POOL_OF(blobs, blobs, weft_blobs)
 POOL_OF(job, jobs, weft_job)
 POOL_OF(pool, pools, weft_symm_pool)
+POOL_OF(module, modules, weft_module)
+POOL_OF(optim, optims, weft_optim)
 
 /* A tensor's storage may change: it is asked for each time. */
 static weft_storage *pick_storage(void)
@@ -357,6 +359,16 @@ static void add_blobs(weft_blobs *blobs)
 static void add_job(weft_job *job)
 {
     add_to(&me->jobs, job);
+}
+
+static void add_module(weft_module *module)
+{
+    add_to(&me->modules, module);
+}
+
+static void add_optim(weft_optim *optim)
+{
+    add_to(&me->optims, optim);
 }
 
 static void add_symm_pool(weft_symm_pool *made)
@@ -483,6 +495,103 @@ static weft_held pick_held(void)
 {
     weft_held held = {pick_tensors(), (size_t)pick_choice(4)};
     return held;
+}
+
+/* Modules hand on what they get, work on it, or fail. */
+static weft_tensor *hand_on(weft_module *self, weft_tensor *x, void *user)
+{
+    (void)self, (void)user;
+    return x;
+}
+
+static weft_tensor *scale(weft_module *self, weft_tensor *x, void *user)
+{
+    (void)user;
+    return weft_mul(x, weft_module_param(self, "key"));
+}
+
+static weft_tensor *give_none(weft_module *self, weft_tensor *x, void *user)
+{
+    (void)self, (void)x, (void)user;
+    return NULL;
+}
+
+static weft_forward pick_forward(void)
+{
+    static const weft_forward forwards[] = {hand_on, scale, give_none, NULL};
+    return PICK(forwards);
+}
+
+static weft_status turn_list(weft_module *self, weft_tensor *const *in, int ins, weft_tensor **out,
+                             int outs, void *user)
+{
+    (void)self, (void)user;
+    for (int i = 0; i < outs; i++)
+        out[i] = ins ? weft_neg(in[i % ins]) : NULL;
+    return ins == 3 ? WEFT_ERR_STATE : WEFT_OK;
+}
+
+static weft_forward_list pick_forward_list(void)
+{
+    return one_in(8) ? NULL : turn_list;
+}
+
+static weft_status leave_event(weft_hook_event *event)
+{
+    (void)event;
+    return WEFT_OK;
+}
+
+static weft_status change_event(weft_hook_event *event)
+{
+    if (event->ins && one_in(2))
+        event->in[0] = one_in(4) ? NULL : weft_neg(event->in[0]);
+    if (event->outs && one_in(2))
+        event->out[0] = one_in(4) ? pick_tensor() : weft_neg(event->out[0]);
+    return one_in(5) ? WEFT_ERR_CANCELLED : WEFT_OK;
+}
+
+static weft_status clear_hooks(weft_hook_event *event)
+{
+    for (int64_t i = 1; i < 9; i++)
+        (void)weft_module_hook_remove(event->module, i);
+    return WEFT_OK;
+}
+
+static weft_module_hook pick_module_hook(void)
+{
+    static const weft_module_hook hooks[] = {leave_event, change_event, change_event, clear_hooks,
+                                             NULL};
+    return PICK(hooks);
+}
+
+static const weft_named *pick_named(void)
+{
+    static const char *const names[] = {"weight", "bias", "0.weight", "0.bias", "key"};
+    weft_named *list = room(64 * sizeof *list);
+    for (int i = 0; i < 64; i++) {
+        snprintf(list[i].name, sizeof list[i].name, "%s", PICK(names));
+        list[i].tensor = pick_tensor();
+    }
+    return one_in(8) ? NULL : list;
+}
+
+static const weft_sgd_opts *pick_sgd_opts(void)
+{
+    weft_sgd_opts *opts = room(sizeof *opts);
+    *opts = (weft_sgd_opts){one_in(8) ? 3 : sizeof *opts, pick_double(), pick_double()};
+    return one_in(3) ? NULL : opts;
+}
+
+static const weft_adamw_opts *pick_adamw_opts(void)
+{
+    weft_adamw_opts *opts = room(sizeof *opts);
+    *opts = (weft_adamw_opts)WEFT_ADAMW_OPTS_INIT;
+    if (one_in(4))
+        opts->beta1 = pick_double();
+    if (one_in(4))
+        opts->decay = pick_double();
+    return one_in(3) ? NULL : opts;
 }
 
 static const weft_backward_opts *pick_backward_opts(void)
@@ -653,6 +762,92 @@ static void custom_weft_grad_block_leave(void)
 {
     weft_grad_block_leave(NULL);
     custom_weft_grad_block_enter();
+}
+
+/* Sizes of layers: memory for millions of parameters is not the point. */
+static int64_t pick_width(void)
+{
+    static const int64_t odd[] = {0, -1, INT64_MIN, INT64_MAX, 1LL << 61};
+    return one_in(6) ? PICK(odd) : pick_choice(8) + 1;
+}
+
+static void custom_weft_nn_linear(void)
+{
+    add_module(weft_nn_linear(pick_width(), pick_width()));
+}
+
+static void custom_weft_nn_linear_plain(void)
+{
+    add_module(weft_nn_linear_plain(pick_width(), pick_width()));
+}
+
+static void custom_weft_nn_embedding(void)
+{
+    add_module(weft_nn_embedding(pick_width(), pick_width()));
+}
+
+static void custom_weft_nn_layer_norm(void)
+{
+    add_module(weft_nn_layer_norm(pick_width()));
+}
+
+static void custom_weft_nn_attention(void)
+{
+    add_module(weft_nn_attention(pick_width(), pick_choice(5), pick_double()));
+}
+
+static void custom_weft_nn_op(void)
+{
+    add_module(weft_nn_op(one_in(8) ? NULL : one_in(2) ? weft_relu : weft_contiguous));
+}
+
+/* A module in two places of another, and that one in two of a third ... are more calls than there
+ * is time for. */
+static weft_module *pick_small_module(void)
+{
+    weft_module *module = pick_module();
+    return module && weft_module_generation(module) < 20 ? module : weft_nn_op(weft_neg);
+}
+
+static void custom_weft_module_add(void)
+{
+    weft_module *to = pick_module();
+    if (!to || weft_module_generation(to) < 20)
+        (void)weft_module_add(to, pick_text(), one_in(8) ? NULL : pick_small_module());
+}
+
+static void custom_weft_nn_sequential_of(void)
+{
+    weft_module *list[] = {weft_nn_op(weft_relu), pick_small_module(), pick_module()};
+    if (list[2] && weft_module_generation(list[2]) >= 20)
+        list[2] = NULL;
+    add_module(weft_nn_sequential_of(one_in(8) ? NULL : list, pick_choice(4)));
+}
+
+static void let_go(void *user)
+{
+    (void)user;
+}
+
+static void custom_weft_module_own_user(void)
+{
+    (void)weft_module_own_user(pick_module(), one_in(4) ? NULL : let_go);
+}
+
+/* What these return is borrowed from the module. */
+static void custom_weft_module_param(void)
+{
+    (void)weft_clone(weft_module_param(pick_module(), one_in(2) ? "weight" : pick_text()));
+}
+
+static void custom_weft_module_buffer(void)
+{
+    (void)weft_clone(weft_module_buffer(pick_module(), pick_text()));
+}
+
+static void custom_weft_module_child(void)
+{
+    (void)weft_module_generation(weft_module_child(pick_module(), one_in(2) ? "0" : pick_text()));
 }
 
 static void custom_weft_scope_close(void)
@@ -1022,6 +1217,9 @@ static void make_others(void)
     add_symm_pool(weft_symm_pool_new(WEFT_CPU, 4096));
     add_blobs(weft_all_gather_object((weft_bytes){"ab", 2}, me->groups.item[3]));
     add_work(weft_barrier_start(me->groups.item[3]));
+    add_module(weft_nn_sequential(weft_nn_linear(3, 3), weft_nn_dropout(0.5)));
+    add_module(weft_nn_linear_plain(2, 3));
+    add_optim(weft_optim_adamw(me->modules.item[0], 1e-3));
 }
 
 static void put_all_back(void)
