@@ -237,7 +237,8 @@ static int measure_two(bench_style *style)
                bare = median_of(board, BARE), hidden = (alone + bare - together) / bare * 100;
         bench_row(style, "data-parallel step", 2, "ms", together, alone);
         bench_row(style, "  its all_reduces alone", 2, "ms", bare, 0);
-        bench_row(style, "  of them hidden", 2, "%", hidden < 0 ? 0 : hidden, 0);
+        hidden = hidden < 0 ? 0 : hidden > 100 ? 100 : hidden;
+        bench_row(style, "  of them hidden", 2, "%", hidden, 0);
     }
     bench_board_free(board);
     return failed ? -1 : 0;
