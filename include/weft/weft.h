@@ -13,6 +13,7 @@
 #include "weft/fake.h"
 #include "weft/functional.h"
 #include "weft/grad.h"
+#include "weft/graph.h"
 #include "weft/group.h"
 #include "weft/job.h"
 #include "weft/launch.h"

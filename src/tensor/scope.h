@@ -34,7 +34,10 @@ typedef enum weft_i_kind {
     WEFT_I_MODULE,
     WEFT_I_MODULE_HOOK,
     WEFT_I_MODULE_CALL,
-    WEFT_I_OPTIM
+    WEFT_I_OPTIM,
+    WEFT_I_GRAPH,
+    WEFT_I_COMPILED,
+    WEFT_I_FAKE
 } weft_i_kind;
 
 /* First member of every handle. */
