@@ -80,6 +80,7 @@ struct weft_i_op_call {
     const weft_i_arg *args; /* the caller's: one for each parameter */
     weft_tensor *into;      /* the caller's target, or NULL: make a new tensor */
     weft_tensor **outs;     /* of rows with several results: room for them */
+    uint64_t fake; /* the tensors are fakes of this capture, as the results will be; 0: real ones */
     /* the rest is filled in by dispatch */
     size_t which;         /* of several results: the one that the shape rule is asked about */
     weft_i_result result; /* preset: the device, offset 0, nothing fresh or absent */
@@ -178,6 +179,8 @@ void weft_i_mode_pop(weft_i_mode *mode); /* must be the innermost */
 typedef weft_tensor *weft_i_recorder(const weft_i_op_call *call);
 void weft_i_op_set_recorder(weft_i_recorder *recorder);
 weft_tensor *weft_i_op_below(const weft_i_op_call *call);
+/* For the eye of a capture (eye.h), with the stand-ins it sees: recorder, modes, dispatch. */
+weft_tensor *weft_i_op_seen(const weft_i_op_call *call);
 /* The tensors that a call writes in place (`into` not among them); returns how many. */
 size_t weft_i_op_written(const weft_i_op_call *call, weft_tensor *const **out);
 /* How many results the call has. */

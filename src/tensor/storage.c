@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "tensor/cache.h"
+#include "tensor/eye.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -158,11 +159,23 @@ weft_storage *weft_i_storage_new(weft_device device, size_t bytes)
     return storage;
 }
 
+weft_storage *weft_i_storage_new_empty(weft_device device, size_t bytes)
+{
+    weft_storage *storage = new_storage(device, 0);
+    if (!storage)
+        return NULL;
+    storage->allocator = &meta_allocator;
+    storage->bytes = bytes;
+    return storage;
+}
+
 weft_storage *weft_i_storage_wrap(void *data, size_t bytes, weft_device device,
                                   void (*release)(void *argument), void *argument)
 {
     if (!data && bytes)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "cannot wrap %zu bytes at NULL", bytes);
+    if (weft_i_not_captured("memory of others as a tensor") < 0)
+        return NULL;
     weft_storage *storage = new_storage(device, 0);
     if (!storage)
         return NULL;
@@ -175,13 +188,16 @@ weft_storage *weft_i_storage_wrap(void *data, size_t bytes, weft_device device,
 
 size_t weft_storage_bytes(const weft_storage *storage)
 {
+    weft_i_eye *eye = weft_i_eye_open;
+    if (eye && storage)
+        return eye->read_bytes(eye, storage);
     return storage ? storage->bytes : 0;
 }
 
 void *weft_storage_data(const weft_storage *storage)
 {
-    return storage && weft_i_storage_ready((weft_storage *)storage, true) == WEFT_OK ? storage->data
-                                                                                     : NULL;
+    weft_storage *seen = weft_i_see_storage(storage);
+    return seen && weft_i_storage_ready(seen, true) == WEFT_OK ? seen->data : NULL;
 }
 
 static weft_status check_resize(const weft_storage *storage)
@@ -201,11 +217,22 @@ static weft_status check_resize(const weft_storage *storage)
 
 weft_status weft_storage_resize(weft_storage *storage, size_t bytes)
 {
+    weft_i_eye *eye = weft_i_eye_open;
+    if (eye && storage)
+        return eye->resize(eye, storage, bytes);
+    if (storage && storage->fake)
+        return weft_i_storage_ready(storage, true); /* its capture has ended */
+    return weft_i_storage_resize(storage, bytes);
+}
+
+weft_status weft_i_storage_resize(weft_storage *storage, size_t bytes)
+{
     WEFT_TRY(check_resize(storage));
     const weft_i_allocator *allocator = storage->allocator;
     if (bytes == storage->bytes)
         return WEFT_OK;
-    WEFT_TRY(weft_i_storage_ready(storage, true));
+    if (!storage->fake)
+        WEFT_TRY(weft_i_storage_ready(storage, true));
     void *data = NULL;
     if (bytes && allocator->alloc && !(data = allocator->alloc(storage->device, bytes)))
         return no_memory(storage->device, bytes);

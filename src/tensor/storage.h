@@ -38,7 +38,7 @@ struct weft_storage {
     weft_device device;
     bool read_only; /* writes through any tensor are refused */
     bool within;    /* the data lie in the storage's own block */
-    void *data;     /* NULL if bytes == 0 or the device is meta */
+    void *data;     /* NULL if bytes == 0, the device is meta, or there is only a `fake` */
     size_t bytes;
     const weft_i_allocator *allocator; /* NULL: the memory is external, the size fixed */
     void (*release)(
@@ -46,6 +46,7 @@ struct weft_storage {
     void *release_argument;
     _Atomic(weft_i_claim *) claims; /* under way: release, pairs with weft_i_storage_ready */
     pthread_mutex_t claims_lock;    /* guards the list */
+    struct weft_i_fake *fake;       /* no memory: it belongs to a capture (fake.h), else NULL */
 };
 
 /*
@@ -53,6 +54,12 @@ struct weft_storage {
  * WEFT_ERR_UNSUPPORTED for a device without an allocator.
  */
 weft_storage *weft_i_storage_new(weft_device device, size_t bytes);
+
+/* As above with a size only; for fakes (fake.h). */
+weft_storage *weft_i_storage_new_empty(weft_device device, size_t bytes);
+
+/* weft_storage_resize of this storage, no matter who looks. */
+weft_status weft_i_storage_resize(weft_storage *storage, size_t bytes);
 
 /*
  * A storage over memory of others.  It cannot be resized.  `release(argument)` runs when its last

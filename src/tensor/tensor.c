@@ -290,6 +290,8 @@ bool weft_i_tensor_ranges_meet(const weft_tensor *a, const weft_tensor *b)
      * not identity. */
     weft_i_tensor_range(a, &begin_a, &end_a);
     weft_i_tensor_range(b, &begin_b, &end_b);
+    if (a->storage != b->storage && (!a->storage->data || !b->storage->data))
+        return false; /* no memory: fakes, or on meta */
     uintptr_t base_a = (uintptr_t)a->storage->data, base_b = (uintptr_t)b->storage->data;
     return begin_a != end_a && begin_b != end_b && base_a + begin_a < base_b + end_b &&
            base_b + begin_b < base_a + end_a;
@@ -302,7 +304,8 @@ bool weft_i_tensor_same_view(const weft_tensor *a, const weft_tensor *b)
     for (int i = 0; i < a->ndim; i++)
         if (a->dim[i] != 1 && a->stride[i] != b->stride[i])
             return false;
-    return weft_i_tensor_data(a) == weft_i_tensor_data(b);
+    return a->storage->data ? weft_i_tensor_data(a) == weft_i_tensor_data(b)
+                            : a->storage == b->storage && a->offset == b->offset;
 }
 
 weft_status weft_i_tensor_refuse(const char *what, const weft_tensor *x)

@@ -19,6 +19,7 @@ struct weft_tensor {
     weft_tensor *base;   /* of a view that gradients pass: what it is a view of; held.  Else NULL */
     int64_t seen;        /* the version at which it became a view, or its history was made */
     atomic_int saved;    /* how often a graph holds it; relaxed: a hint for its own thread */
+    int64_t node;        /* of a fake: the value that it is now in its capture */
     weft_dtype dtype;
     int ndim;
     int64_t dim[WEFT_MAX_DIMS];

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors without memory, for captures; see fake.h. */
+#include "tensor/fake.h"
+
+#include "tensor/eye.h"
+
+_Thread_local weft_i_eye *weft_i_eye_open;
+
+static bool never(const weft_i_claim *claim)
+{
+    (void)claim;
+    return false;
+}
+
+static weft_status refuse(const weft_i_claim *claim)
+{
+    const weft_i_fake *fake = (const weft_i_fake *)claim->owner;
+    char text[WEFT_I_SHAPE_TEXT];
+    weft_i_eye *eye = weft_i_eye_open;
+    weft_status status =
+        weft_i_fail(WEFT_ERR_STATE, "the value of %%%d (%s, %s %s) is not known while capturing",
+                    fake->value, fake->op ? fake->op : "new", weft_dtype_name(fake->dtype),
+                    weft_i_shape_text(fake->shape, text));
+    if (eye)
+        eye->broken(eye);
+    return status;
+}
+
+static void ended(const weft_i_claim *claim, bool waited)
+{
+    (void)claim, (void)waited;
+}
+
+static const weft_i_claimant claimant = {.done = never, .wait = refuse, .ended = ended};
+
+static void destroy(weft_i_object *object)
+{
+    weft_i_object_free(object);
+}
+
+weft_storage *weft_i_fake_storage(uint64_t capture, weft_device device, size_t bytes)
+{
+    weft_i_fake *fake = weft_i_object_new_unscoped(WEFT_I_FAKE, sizeof *fake, destroy);
+    if (!fake)
+        return NULL;
+    fake->capture = capture;
+    fake->storage = fake->value = -1;
+    fake->claim = (weft_i_claim){.claimant = &claimant, .owner = &fake->head, .writes = true};
+    weft_storage *storage = weft_i_storage_new_empty(device, bytes);
+    if (storage) {
+        storage->fake = fake;
+        weft_i_claim_put(&fake->claim, storage); /* holds it as long as the storage lives */
+    }
+    weft_i_object_drop(fake);
+    return storage;
+}
+
+weft_tensor *weft_i_fake_new(uint64_t capture, weft_dtype dtype, weft_device device,
+                             weft_shape shape, const int64_t *strides)
+{
+    weft_tensor layout = {.dtype = dtype, .ndim = shape.ndim};
+    for (int i = 0; i < shape.ndim; i++) {
+        layout.dim[i] = shape.dim[i];
+        layout.stride[i] = strides[i];
+    }
+    weft_i_tensor_measure(&layout);
+    weft_storage *storage = weft_i_fake_storage(capture, device, layout.end);
+    if (!storage)
+        return NULL;
+    weft_tensor *x = weft_i_tensor_new_view(storage, &storage->version, dtype, shape, strides, 0);
+    weft_i_object_drop(storage);
+    return x;
+}
