@@ -137,6 +137,13 @@ WEFT_API weft_status weft_tensor_preserve_version(weft_tensor *const *tensors, s
                                                   weft_status (*body)(void *argument),
                                                   void *argument);
 
+/*
+ * A counter as a value: one i64, to be written back later.  What was captured (weft/graph.h) reads
+ * and writes the counter when it runs, while the plain number above is that of the capture.
+ */
+WEFT_API weft_tensor *weft_tensor_read_version(weft_tensor *x);
+WEFT_API weft_status weft_tensor_write_version(weft_tensor *x, weft_tensor *version);
+
 /* Prints as PyTorch does; long tensors are cut to their edges. */
 WEFT_API weft_status weft_print(const weft_tensor *x, FILE *file);
 /* The same into `out` as snprintf does: returns the length of the whole text, or a negative status.

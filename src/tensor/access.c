@@ -3,6 +3,7 @@
  * counter. */
 #include "base/os.h"
 #include "kernels/convert.h"
+#include "tensor/eye.h"
 #include "tensor/ops.h"
 
 #include <math.h>
@@ -15,61 +16,67 @@ static bool is_null(const char *what, const void *pointer)
     return !pointer;
 }
 
+/* Whether there is a tensor to ask; a capture shows its stand-in. */
+static bool is_there(const char *what, const weft_tensor **x)
+{
+    return !is_null(what, *x) && (*x = weft_i_see(*x));
+}
+
 weft_dtype weft_tensor_dtype(const weft_tensor *x)
 {
-    return is_null(__func__, x) ? (weft_dtype)-1 : x->dtype;
+    return is_there(__func__, &x) ? x->dtype : (weft_dtype)-1;
 }
 
 weft_device weft_tensor_device(const weft_tensor *x)
 {
-    return is_null(__func__, x) ? WEFT_CPU : weft_i_tensor_device(x);
+    return is_there(__func__, &x) ? weft_i_tensor_device(x) : WEFT_CPU;
 }
 
 weft_shape weft_tensor_shape(const weft_tensor *x)
 {
-    return is_null(__func__, x) ? (weft_shape){0, {0}} : weft_i_tensor_shape(x);
+    return is_there(__func__, &x) ? weft_i_tensor_shape(x) : (weft_shape){0, {0}};
 }
 
 int weft_tensor_ndim(const weft_tensor *x)
 {
-    return is_null(__func__, x) ? 0 : x->ndim;
+    return is_there(__func__, &x) ? x->ndim : 0;
 }
 
 int64_t weft_tensor_size(const weft_tensor *x, int dim)
 {
-    int at = is_null(__func__, x) ? -1 : weft_i_dim_wrap(__func__, dim, x->ndim);
+    int at = is_there(__func__, &x) ? weft_i_dim_wrap(__func__, dim, x->ndim) : -1;
     return at < 0 ? 0 : x->dim[at];
 }
 
 int64_t weft_tensor_stride(const weft_tensor *x, int dim)
 {
-    int at = is_null(__func__, x) ? -1 : weft_i_dim_wrap(__func__, dim, x->ndim);
+    int at = is_there(__func__, &x) ? weft_i_dim_wrap(__func__, dim, x->ndim) : -1;
     return at < 0 ? 0 : x->stride[at];
 }
 
 int64_t weft_tensor_offset(const weft_tensor *x)
 {
-    return is_null(__func__, x) ? 0 : x->offset;
+    return is_there(__func__, &x) ? x->offset : 0;
 }
 
 int64_t weft_tensor_numel(const weft_tensor *x)
 {
-    return is_null(__func__, x) ? 0 : weft_i_tensor_numel(x);
+    return is_there(__func__, &x) ? weft_i_tensor_numel(x) : 0;
 }
 
 size_t weft_tensor_bytes(const weft_tensor *x)
 {
-    return is_null(__func__, x) ? 0 : (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype);
+    return is_there(__func__, &x) ? (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype) : 0;
 }
 
 bool weft_tensor_is_contiguous(const weft_tensor *x)
 {
-    return !is_null(__func__, x) && weft_i_tensor_is_contiguous(x);
+    return is_there(__func__, &x) && weft_i_tensor_is_contiguous(x);
 }
 
 weft_storage *weft_tensor_storage(const weft_tensor *x)
 {
-    return is_null(__func__, x) ? NULL : x->storage;
+    return is_there(__func__, &x) ? x->storage : NULL;
 }
 
 static weft_status check_readable(const char *what, const weft_tensor *x)
@@ -81,7 +88,7 @@ static weft_status check_readable(const char *what, const weft_tensor *x)
 
 void *weft_tensor_data(const weft_tensor *x)
 {
-    if (is_null(__func__, x) || weft_i_tensor_numel(x) == 0 || check_readable(__func__, x) < 0 ||
+    if (!is_there(__func__, &x) || weft_i_tensor_numel(x) == 0 || check_readable(__func__, x) < 0 ||
         weft_i_storage_ready(x->storage, true) < 0) /* the caller may write */
         return NULL;
     return weft_i_tensor_data(x);
@@ -90,8 +97,6 @@ void *weft_tensor_data(const weft_tensor *x)
 /* The address of element `index` in row-major order; NULL and an error if it cannot be read. */
 static const char *element(const char *what, const weft_tensor *x, int64_t index)
 {
-    if (is_null(what, x))
-        return NULL;
     char text[WEFT_I_SHAPE_TEXT];
     if (index < 0 || index >= weft_i_tensor_numel(x))
         return weft_i_null(WEFT_ERR_INVALID_ARG, "%s: no element %lld in a tensor of shape %s",
@@ -109,7 +114,7 @@ static const char *element(const char *what, const weft_tensor *x, int64_t index
 double weft_item(const weft_tensor *x, int64_t index)
 {
     double value = NAN;
-    const char *at = element(__func__, x, index);
+    const char *at = is_there(__func__, &x) ? element(__func__, x, index) : NULL;
     if (at)
         weft_i_convert(WEFT_F64, &value, x->dtype, at, 1);
     return value;
@@ -118,7 +123,7 @@ double weft_item(const weft_tensor *x, int64_t index)
 int64_t weft_item_int(const weft_tensor *x, int64_t index)
 {
     int64_t value = 0;
-    const char *at = element(__func__, x, index);
+    const char *at = is_there(__func__, &x) ? element(__func__, x, index) : NULL;
     if (at)
         weft_i_convert(WEFT_I64, &value, x->dtype, at, 1);
     return value;
@@ -126,8 +131,13 @@ int64_t weft_item_int(const weft_tensor *x, int64_t index)
 
 int64_t weft_tensor_version(const weft_tensor *x)
 {
-    return is_null(__func__, x) ? 0
-                                : atomic_load_explicit(&x->version->count, memory_order_relaxed);
+    weft_i_eye *eye = weft_i_eye_open;
+    int64_t count = 0;
+    if (!is_there(__func__, &x))
+        return 0;
+    if (!eye)
+        return atomic_load_explicit(&x->version->count, memory_order_relaxed);
+    return eye->read_version(eye, x, &count) < 0 ? 0 : count;
 }
 
 static weft_status check_all(const char *what, weft_tensor *const *tensors, size_t count)
@@ -150,7 +160,9 @@ weft_status weft_i_version_shape(weft_i_op_call *call)
 
 weft_status weft_i_version_run(weft_i_op_call *call)
 {
-    *(int64_t *)(void *)weft_i_tensor_data(call->out) = weft_tensor_version(call->args[0].tensor);
+    int64_t *out = (int64_t *)(void *)weft_i_tensor_data(call->out);
+    if (out) /* not of a fake */
+        *out = atomic_load_explicit(&call->args[0].tensor->version->count, memory_order_relaxed);
     return WEFT_OK;
 }
 
@@ -176,6 +188,8 @@ weft_status weft_i_set_version_run(weft_i_op_call *call)
 {
     const weft_i_arg *version = &call->args[1];
     int64_t value = (int64_t)version->number;
+    if (version->kind == WEFT_I_ARG_TENSOR && call->fake)
+        return WEFT_OK; /* nobody knows it */
     if (version->kind == WEFT_I_ARG_TENSOR) {
         WEFT_TRY(weft_i_tensor_check_fits("set_version", version->tensor));
         value = *(const int64_t *)(const void *)weft_i_tensor_data(version->tensor);
@@ -183,6 +197,16 @@ weft_status weft_i_set_version_run(weft_i_op_call *call)
     WEFT_TRY(check_version(value));
     atomic_store_explicit(&call->args[0].tensor->version->count, value, memory_order_relaxed);
     return WEFT_OK;
+}
+
+weft_tensor *weft_tensor_read_version(weft_tensor *x)
+{
+    return WEFT_I_APPLY(version, WEFT_I_TENSOR_ARG(x));
+}
+
+weft_status weft_tensor_write_version(weft_tensor *x, weft_tensor *version)
+{
+    return WEFT_I_ACT(set_version, WEFT_I_TENSOR_ARG(x), WEFT_I_TENSOR_ARG(version));
 }
 
 weft_status weft_tensor_set_version(weft_tensor *const *tensors, const int64_t *versions,

@@ -2,6 +2,7 @@
 /* Whether two tensors are equal or close, as an answer and not as a tensor. */
 #include "kernels/copy.h"
 #include "kernels/loop.h"
+#include "tensor/eye.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"
 #include "weft/op.h"
@@ -13,6 +14,8 @@ enum { BLOCK = 256 };
 
 static bool can_compare(const char *what, const weft_tensor *a, const weft_tensor *b)
 {
+    a = weft_i_see(a);
+    b = weft_i_see(b);
     if (!a || !b) {
         if (weft_last_status() >= 0)
             weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor is NULL", what);

@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "kernels/convert.h"
+#include "tensor/eye.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"
 #include "weft/op.h"
@@ -124,6 +125,7 @@ static weft_tensor *alias(weft_tensor *x)
 
 weft_tensor *weft_contiguous(weft_tensor *x)
 {
+    x = weft_i_see(x);
     if (x && weft_i_tensor_is_contiguous(x))
         return alias(x);
     return WEFT_I_APPLY(contiguous, WEFT_I_TENSOR_ARG(x));
@@ -131,6 +133,7 @@ weft_tensor *weft_contiguous(weft_tensor *x)
 
 weft_tensor *weft_to(weft_tensor *x, weft_dtype dtype, weft_device device)
 {
+    x = weft_i_see(x);
     if (x && x->dtype == dtype && weft_i_tensor_device(x) == device)
         return alias(x);
     return WEFT_I_APPLY(to, WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(dtype),
@@ -139,6 +142,7 @@ weft_tensor *weft_to(weft_tensor *x, weft_dtype dtype, weft_device device)
 
 weft_tensor *weft_to_dtype(weft_tensor *x, weft_dtype dtype)
 {
+    x = weft_i_see(x);
     return weft_to(x, dtype, x ? weft_i_tensor_device(x) : WEFT_CPU);
 }
 
@@ -180,7 +184,10 @@ weft_status weft_i_resize_storage_shape(weft_i_op_call *call)
 
 weft_status weft_i_resize_storage_run(weft_i_op_call *call)
 {
-    return weft_storage_resize(call->args[0].tensor->storage, (size_t)call->args[1].integer);
+    weft_storage *storage = call->args[0].tensor->storage;
+    if (storage->fake && !call->fake)
+        return weft_i_storage_ready(storage, true);
+    return weft_i_storage_resize(storage, (size_t)call->args[1].integer);
 }
 
 weft_status weft_resize_storage(weft_tensor *x, int64_t bytes)

@@ -6,7 +6,7 @@
 #include "weft/dlpack.h"
 
 #include "base/os.h"
-#include "tensor/tensor.h"
+#include "tensor/eye.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -54,6 +54,7 @@ static void delete_versioned(weft_dlpack_versioned *self)
 
 static weft_status check_export(const weft_tensor *x, bool may_be_read_only)
 {
+    x = weft_i_see(x);
     if (!x)
         return weft_last_status() < 0
                    ? weft_last_status()

@@ -2,6 +2,7 @@
 /* Tensors out of nothing: empty, filled, counted, random, or around memory of the caller. */
 #include "kernels/convert.h"
 #include "kernels/copy.h"
+#include "tensor/eye.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"
 #include "weft/op.h"
@@ -135,12 +136,14 @@ weft_tensor *weft_ones(weft_dtype dtype, weft_device device, weft_shape shape)
 
 weft_tensor *weft_empty_like(weft_tensor *x)
 {
+    x = weft_i_see(x);
     return x ? weft_empty(x->dtype, weft_i_tensor_device(x), weft_i_tensor_shape(x))
              : weft_detach(NULL);
 }
 
 weft_tensor *weft_zeros_like(weft_tensor *x)
 {
+    x = weft_i_see(x);
     return x ? weft_zeros(x->dtype, weft_i_tensor_device(x), weft_i_tensor_shape(x))
              : weft_detach(NULL);
 }
@@ -166,15 +169,16 @@ weft_tensor *weft_randint(weft_dtype dtype, weft_device device, weft_shape shape
 
 weft_tensor *weft_tensor_from(weft_dtype dtype, weft_shape shape, const void *data)
 {
-    weft_tensor *x = weft_empty(dtype, WEFT_CPU, shape);
-    if (!x || weft_i_tensor_numel(x) == 0)
-        return x;
-    if (!data) {
+    weft_i_eye *eye = weft_i_eye_open;
+    weft_tensor *x =
+        eye ? weft_i_tensor_new(dtype, WEFT_CPU, shape, NULL) : weft_empty(dtype, WEFT_CPU, shape);
+    if (x && x->numel && !data) {
         weft_release(x);
         return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_tensor_from: the data is NULL");
     }
-    memcpy(weft_i_tensor_data(x), data, weft_tensor_bytes(x));
-    return x;
+    if (x && x->numel)
+        memcpy(weft_i_tensor_data(x), data, (size_t)x->numel * weft_dtype_size(dtype));
+    return x && eye ? filled(x, eye->constant(eye, x)) : x;
 }
 
 weft_tensor *weft_tensor_wrap(weft_dtype dtype, weft_device device, weft_shape shape, void *data,

@@ -3,6 +3,7 @@
 #include "kernels/matmul.h"
 
 #include "kernels/blas.h"
+#include "tensor/eye.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"
 #include "tensor/promote.h"
@@ -144,7 +145,7 @@ static weft_tensor *squeeze_and_release(weft_tensor *x, int dim)
 
 weft_tensor *weft_matmul(weft_tensor *a, weft_tensor *b)
 {
-    if (!a || !b)
+    if (!(a = weft_i_see(a)) || !(b = weft_i_see(b)))
         return weft_mm(a, b);
     if (a->ndim == 0 || b->ndim == 0)
         return weft_i_null(WEFT_ERR_INVALID_ARG,

@@ -68,7 +68,9 @@ weft_status weft_i_shape_argument(const weft_i_op_call *call, int i, weft_shape 
 
 weft_tensor *weft_i_untouched(weft_tensor *x)
 {
-    if (x)
+    if (x && x->storage->fake)
+        WEFT_I_ACT(set_version, WEFT_I_TENSOR_ARG(x), WEFT_I_NUMBER_ARG(0));
+    else if (x)
         atomic_store_explicit(&x->version->count, 0, memory_order_relaxed);
     return x;
 }

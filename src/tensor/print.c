@@ -4,7 +4,7 @@
  * has the same width; long dimensions show their first and last three entries.
  */
 #include "kernels/convert.h"
-#include "tensor/tensor.h"
+#include "tensor/eye.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -164,6 +164,7 @@ static void put_tensor(struct sink *sink, const weft_tensor *x)
 
 static weft_status check(const char *what, const weft_tensor *x)
 {
+    x = weft_i_see(x);
     if (!x)
         return weft_last_status() < 0
                    ? weft_last_status()

@@ -4,6 +4,7 @@
 #include "kernels/random.h"
 
 #include "kernels/copy.h"
+#include "tensor/eye.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"
 #include "weft/op.h"
@@ -14,6 +15,8 @@ static _Thread_local weft_i_generator generator;
 
 void weft_seed(uint64_t seed)
 {
+    if (weft_i_not_captured("weft_seed") < 0)
+        return;
     generator = (weft_i_generator){seed, 0};
 }
 

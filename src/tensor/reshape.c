@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The view functions that are put together from the rows of view.c. */
+#include "tensor/eye.h"
 #include "tensor/ops.h"
 #include "weft/op.h"
 #include "weft/view.h"
 
-/* For the composed functions: NULL in is NULL out; dispatch sets the error if nobody did. */
+/* For the composed functions: what a capture shows of x; NULL in is NULL out, and dispatch sets the
+ * error if nobody did. */
 #define PASS_NULL(x_)                 \
     do {                              \
-        if (!(x_))                    \
+        if (!((x_) = weft_i_see(x_))) \
             return weft_detach(NULL); \
     } while (0)
 
@@ -141,7 +143,8 @@ static weft_status cut(weft_tensor *x, int dim, int64_t size, int64_t pieces, we
     return WEFT_OK;
 }
 
-static weft_status check_cut(const char *what, weft_tensor *x, int dim, int64_t number, int *at)
+static weft_status check_cut(const char *what, const weft_tensor *x, int dim, int64_t number,
+                             int *at)
 {
     if (!x)
         return weft_last_status() < 0
@@ -159,6 +162,7 @@ static weft_status check_cut(const char *what, weft_tensor *x, int dim, int64_t 
 weft_status weft_split(weft_tensor *x, int64_t size, int dim, weft_tensor **out, size_t *count)
 {
     int at;
+    x = weft_i_see(x);
     WEFT_TRY(check_cut("split", x, dim, size, &at));
     int64_t pieces = x->dim[at] ? (x->dim[at] - 1) / size + 1 : 1; /* nothing is one empty piece */
     return cut(x, at, size, pieces, out, count);
@@ -167,6 +171,7 @@ weft_status weft_split(weft_tensor *x, int64_t size, int dim, weft_tensor **out,
 weft_status weft_chunk(weft_tensor *x, int64_t chunks, int dim, weft_tensor **out, size_t *count)
 {
     int at;
+    x = weft_i_see(x);
     WEFT_TRY(check_cut("chunk", x, dim, chunks, &at));
     if (x->dim[at] == 0)
         return cut(x, at, 0, chunks, out, count);
