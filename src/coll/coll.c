@@ -7,6 +7,7 @@
 #include "coll/coalesce.h"
 #include "coll/list.h"
 #include "coll/request.h"
+#include "coll/traced.h"
 #include "coll/work.h"
 
 #include "base/status.h"
@@ -277,38 +278,49 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
     return filled < 0 ? NULL : weft_i_work_enqueue(coll);
 }
 
-#define BOTH_FORMS(name_, parameters_, fill_)   \
+#define INTO_FORM(name_, parameters_, run_)     \
     weft_status weft_##name_##_into parameters_ \
     {                                           \
         weft_i_coll coll;                       \
-        return run(&coll, fill_);               \
-    }                                           \
+        return run_;                            \
+    }
+#define START_FORM(name_, parameters_, fill_)   \
     weft_work *weft_##name_##_start parameters_ \
     {                                           \
         weft_i_coll coll;                       \
         return post(&coll, fill_);              \
     }
+#define BOTH_FORMS(name_, parameters_, fill_)        \
+    INTO_FORM(name_, parameters_, run(&coll, fill_)) \
+    START_FORM(name_, parameters_, fill_)
+/* With what stands for the plain form while the thread captures. */
+#define CAPTURED_FORMS(name_, parameters_, fill_, captured_)                                       \
+    INTO_FORM(name_, parameters_, weft_i_eye_open ? weft_i_traced_##captured_ : run(&coll, fill_)) \
+    START_FORM(name_, parameters_, fill_)
 
-BOTH_FORMS(all_reduce, (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-           weft_i_request_all_reduce(&coll, out, in, op, group))
+CAPTURED_FORMS(all_reduce,
+               (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
+               weft_i_request_all_reduce(&coll, out, in, op, group), all_reduce(out, in, op, group))
 BOTH_FORMS(reduce,
            (weft_tensor * out, weft_tensor *in, weft_reduction op, int root, weft_group *group),
            fill_reduce(&coll, out, in, op, root, group))
 BOTH_FORMS(broadcast, (weft_tensor * x, int root, weft_group *group),
            weft_i_request_broadcast(&coll, x, root, group))
-BOTH_FORMS(all_gather, (weft_tensor * out, weft_tensor *in, weft_group *group),
-           weft_i_request_all_gather(&coll, out, in, group))
+CAPTURED_FORMS(all_gather, (weft_tensor * out, weft_tensor *in, weft_group *group),
+               weft_i_request_all_gather(&coll, out, in, group), all_gather(out, in, group))
 BOTH_FORMS(gather, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
            fill_gather(&coll, out, in, root, group))
 BOTH_FORMS(scatter, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
            fill_scatter(&coll, out, in, root, group))
-BOTH_FORMS(reduce_scatter,
-           (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-           weft_i_request_reduce_scatter(&coll, out, in, op, group))
-BOTH_FORMS(all_to_all,
-           (weft_tensor * out, weft_tensor *in, const int64_t *out_splits, const int64_t *in_splits,
-            weft_group *group),
-           weft_i_request_all_to_all(&coll, out, in, out_splits, in_splits, group))
+CAPTURED_FORMS(reduce_scatter,
+               (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
+               weft_i_request_reduce_scatter(&coll, out, in, op, group),
+               reduce_scatter(out, in, op, group))
+CAPTURED_FORMS(all_to_all,
+               (weft_tensor * out, weft_tensor *in, const int64_t *out_splits,
+                const int64_t *in_splits, weft_group *group),
+               weft_i_request_all_to_all(&coll, out, in, out_splits, in_splits, group),
+               all_to_all(out, in, out_splits, in_splits, group))
 
 /* As BOTH_FORMS; the list is ours until the work holds it. */
 #define BOTH_LIST_FORMS(name_, parameters_, fill_)   \

@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "coll/functional.h"
+#include "tensor/eye.h"
 #include "weft/op.h"
 #include "weft/view.h"
 
@@ -144,6 +145,7 @@ static weft_tensor *exchange(weft_tensor *x, const int *src_dst, weft_group *gro
 
 weft_tensor *weft_permute_tensor(weft_tensor *x, const int *src_dst, weft_group *group)
 {
+    x = weft_i_see(x);
     if (is_null(__func__, "tensor", x) || is_null(__func__, "group", group) ||
         is_null(__func__, "permutation", src_dst))
         return NULL;

@@ -8,6 +8,7 @@
 #define WEFT_COLL_REQUEST_H
 
 #include "coll/call.h"
+#include "tensor/eye.h"
 
 /* First: names the operation, checks the group. */
 weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group);
@@ -16,6 +17,7 @@ weft_status weft_i_request_refuse_group(const char *op, weft_group *group);
 
 static inline weft_status weft_i_request_check_group(const char *op, weft_group *group)
 {
+    WEFT_TRY(weft_i_not_captured(op));
     bool fine = group && weft_i_group_is_usable(group) && group->local;
     return fine ? WEFT_OK : weft_i_request_refuse_group(op, group);
 }

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "fabric/exchange_store.h"
 #include "fabric/quarrel.h"
+#include "tensor/eye.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -599,6 +600,7 @@ weft_status weft_group_barrier(weft_group *group, int64_t timeout_ms)
 {
     if (!group || !weft_i_group_is_usable(group))
         WEFT_TRY(weft_i_group_usable(group));
+    WEFT_TRY(weft_i_not_captured("weft_group_barrier"));
     WEFT_TRY(weft_i_group_check_limit("weft_group_barrier", timeout_ms));
     if (group->board && !group->world->fake)
         return barrier_on_board(group, weft_i_group_limit(group, timeout_ms));

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plain collectives while the thread captures: each becomes its functional form and a copy into the
+ * caller's tensor, so that a graph has one kind of collective.  Those that have no such form, and
+ * all that return a work handle, refuse (weft_i_request_check_group).
+ */
+#ifndef WEFT_COLL_TRACED_H
+#define WEFT_COLL_TRACED_H
+
+#include "weft/coll.h"
+
+weft_status weft_i_traced_all_reduce(weft_tensor *out, weft_tensor *in, weft_reduction op,
+                                     weft_group *group);
+weft_status weft_i_traced_all_gather(weft_tensor *out, weft_tensor *in, weft_group *group);
+weft_status weft_i_traced_reduce_scatter(weft_tensor *out, weft_tensor *in, weft_reduction op,
+                                         weft_group *group);
+weft_status weft_i_traced_all_to_all(weft_tensor *out, weft_tensor *in, const int64_t *out_splits,
+                                     const int64_t *in_splits, weft_group *group);
+
+#endif
