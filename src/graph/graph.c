@@ -18,7 +18,9 @@ static void destroy(weft_i_object *object)
 {
     weft_graph *graph = (weft_graph *)object;
     for (int i = 0; i < graph->constant_count; i++)
-        weft_i_object_drop(graph->constants[i]);
+        weft_i_object_drop(graph->constants[i].tensor);
+    for (int i = 0; i < graph->input_count; i++)
+        weft_i_object_drop(graph->inputs[i].tensor);
     for (int i = 0; i < graph->held_count; i++)
         weft_i_object_drop(graph->held[i]);
     for (weft_i_graph_chunk *chunk = graph->chunks, *next; chunk; chunk = next) {
@@ -111,22 +113,24 @@ int weft_i_graph_add_node(weft_graph *graph, const weft_i_graph_node *node)
     return graph->node_count++;
 }
 
-int weft_i_graph_add_input(weft_graph *graph, const char *name, unsigned flags)
+int weft_i_graph_add_input(weft_graph *graph, const weft_i_graph_input *input)
 {
-    weft_i_graph_input input = {weft_i_graph_string(graph, name), flags};
-    if (!input.name ||
-        grow(&graph->inputs, graph->input_count, &graph->input_room, sizeof input) < 0)
+    const char *name = weft_i_graph_string(graph, input->name);
+    if (!name || grow(&graph->inputs, graph->input_count, &graph->input_room, sizeof *input) < 0)
         return -1;
-    graph->inputs[graph->input_count] = input;
+    graph->inputs[graph->input_count] = *input;
+    graph->inputs[graph->input_count].name = name;
+    weft_i_object_hold(input->tensor);
     return graph->input_count++;
 }
 
-int weft_i_graph_add_constant(weft_graph *graph, weft_tensor *tensor)
+int weft_i_graph_add_constant(weft_graph *graph, weft_tensor *tensor, int value)
 {
     if (grow(&graph->constants, graph->constant_count, &graph->constant_room,
              sizeof *graph->constants) < 0)
         return -1;
-    graph->constants[graph->constant_count] = weft_i_object_hold(tensor);
+    graph->constants[graph->constant_count] =
+        (weft_i_graph_constant){weft_i_object_hold(tensor), value};
     return graph->constant_count++;
 }
 
@@ -147,6 +151,16 @@ weft_status weft_i_graph_set_outputs(weft_graph *graph, const int *values, int c
         return weft_last_status();
     graph->outputs = copy;
     graph->output_count = count;
+    return WEFT_OK;
+}
+
+weft_status weft_i_graph_set_arguments(weft_graph *graph, const int *inputs, int count)
+{
+    int *copy = weft_i_graph_copy(graph, inputs, (size_t)count * sizeof *inputs);
+    if (!copy)
+        return weft_last_status();
+    graph->arguments = copy;
+    graph->argument_count = count;
     return WEFT_OK;
 }
 

@@ -27,7 +27,7 @@ typedef struct weft_i_graph_value {
     int64_t offset;  /* elements */
     int storage;     /* its number */
     int counter;     /* number of its version counter: views share it */
-    int64_t version; /* of the counter, less what it was at the entry; -1: not known */
+    int64_t version; /* of the counter, less what it was at the entry; < 0: not known */
     size_t bytes;    /* of the storage, when the value was made */
     int node;        /* who makes it; -1: an input or a constant */
     bool absent;     /* of several results: not made (NULL) */
@@ -64,11 +64,19 @@ typedef enum weft_i_graph_input_flags {
     WEFT_I_INPUT_FREE = 4       /* not an argument: the function found it elsewhere */
 } weft_i_graph_input_flags;
 
-/* Input i is value i. */
 typedef struct weft_i_graph_input {
     const char *name;
     unsigned flags;
+    int value;
+    weft_tensor *tensor; /* held: the one that was found; NULL: it is an argument */
 } weft_i_graph_input;
+
+/* A tensor that the function made from plain memory, held.  Nobody writes it: a run that must,
+ * takes a copy. */
+typedef struct weft_i_graph_constant {
+    weft_tensor *tensor;
+    int value;
+} weft_i_graph_constant;
 
 typedef struct weft_i_graph_chunk weft_i_graph_chunk;
 
@@ -81,9 +89,10 @@ struct weft_graph {
     int node_count, node_room;
     weft_i_graph_input *inputs;
     int input_count, input_room;
-    /* Tensors the function made from plain memory, held; constant i is value input_count + i. */
-    weft_tensor **constants;
+    weft_i_graph_constant *constants;
     int constant_count, constant_room;
+    int *arguments; /* which input each argument of the function is: two may be the same tensor */
+    int argument_count;
     int *outputs; /* values; an input among them is returned itself */
     int output_count;
     int storages, counters; /* how many numbers are in use */
@@ -104,11 +113,19 @@ const char *weft_i_graph_string(weft_graph *graph, const char *text);
 /* Each makes room for one more and counts it; -1 and an error if memory runs out. */
 int weft_i_graph_add_value(weft_graph *graph, const weft_i_graph_value *value);
 int weft_i_graph_add_node(weft_graph *graph, const weft_i_graph_node *node);
-int weft_i_graph_add_input(weft_graph *graph, const char *name, unsigned flags);
-int weft_i_graph_add_constant(weft_graph *graph, weft_tensor *tensor);
+int weft_i_graph_add_input(weft_graph *graph, const weft_i_graph_input *input);
+int weft_i_graph_add_constant(weft_graph *graph, weft_tensor *tensor, int value);
 /* Holds a group as long as the graph lives. */
 weft_status weft_i_graph_hold(weft_graph *graph, void *group);
 weft_status weft_i_graph_set_outputs(weft_graph *graph, const int *values, int count);
+weft_status weft_i_graph_set_arguments(weft_graph *graph, const int *inputs, int count);
+
+/*
+ * The graph again, in the current scope, with the nodes for which `keep` is true (NULL: all), the
+ * constants they use, and all inputs; values, storages and counters get new numbers in the order
+ * inputs, constants, nodes.  What is kept must not use what is not.
+ */
+weft_graph *weft_i_graph_rebuild(const weft_graph *graph, const bool *keep);
 
 /* The values that a node reads or changes, lists included, its target last; `at` starts at 0.
  * Returns false behind the last. */

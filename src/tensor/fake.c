@@ -45,6 +45,7 @@ weft_storage *weft_i_fake_storage(uint64_t capture, weft_device device, size_t b
         return NULL;
     fake->capture = capture;
     fake->storage = fake->value = -1;
+    fake->read = -1;
     fake->claim = (weft_i_claim){.claimant = &claimant, .owner = &fake->head, .writes = true};
     weft_storage *storage = weft_i_storage_new_empty(device, bytes);
     if (storage) {

@@ -199,6 +199,17 @@ void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)
     return object;
 }
 
+void *weft_i_object_scope(void *object)
+{
+    weft_i_scope *scope = innermost();
+    if (scope) {
+        enter_scope(object, scope);
+        return object;
+    }
+    weft_i_object_drop(object);
+    return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a scope");
+}
+
 void *weft_i_object_new(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *))
 {
     weft_i_scope *scope = innermost();

@@ -61,6 +61,10 @@ void *weft_i_object_new(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_o
 /* As above, but owned by nobody: for objects inside other objects. */
 void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *));
 
+/* Gives an object that nobody's scope owns to the current one; NULL and an error, and the object is
+ * dropped, if there is none. */
+void *weft_i_object_scope(void *object);
+
 /* One more reference, for an object that holds another; `drop` gives it back.  NULL passes through.
  */
 void *weft_i_object_hold(void *object);

@@ -25,6 +25,7 @@ typedef struct weft_i_version {
     weft_i_object head;
     atomic_int_least64_t count; /* relaxed: a tensor is used by one thread at a time; atomic for the
                                    sake of readers */
+    int number; /* of a fake: which counter of its capture it is, from 1; 0: none yet */
 } weft_i_version;
 
 /*

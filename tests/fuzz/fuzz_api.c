@@ -46,7 +46,8 @@ typedef struct pool {
 
 typedef struct rank_state {
     uint64_t random;
-    pool tensors, groups, stores, meshes, symms, works, blobs, jobs, pools, modules, optims;
+    pool tensors, groups, stores, meshes, symms, works, blobs, jobs, pools, modules, optims, graphs,
+        compileds;
     void *loan[64]; /* buffers of the call under way */
     unsigned loans;
     const char *at; /* what it is calling */
@@ -310,6 +311,8 @@ POOL_OF(job, jobs, weft_job)
 POOL_OF(pool, pools, weft_symm_pool)
 POOL_OF(module, modules, weft_module)
 POOL_OF(optim, optims, weft_optim)
+POOL_OF(graph, graphs, weft_graph)
+POOL_OF(compiled, compileds, weft_compiled)
 
 /* A tensor's storage may change: it is asked for each time. */
 static weft_storage *pick_storage(void)
@@ -369,6 +372,16 @@ static void add_module(weft_module *module)
 static void add_optim(weft_optim *optim)
 {
     add_to(&me->optims, optim);
+}
+
+static void add_graph(weft_graph *graph)
+{
+    add_to(&me->graphs, graph);
+}
+
+static void add_compiled(weft_compiled *compiled)
+{
+    add_to(&me->compileds, compiled);
 }
 
 static void add_symm_pool(weft_symm_pool *made)
@@ -949,6 +962,34 @@ static void custom_weft_tensor_from(void)
 {
     weft_dtype dtype = pick_dtype();
     add_tensor(weft_tensor_from(dtype, pick_ground_shape(dtype), one_in(9) ? NULL : ground));
+}
+
+/* What is captured and compiled: a few calls, of which some cannot be captured. */
+static weft_status fuzz_step(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
+                             void *user)
+{
+    (void)user; /* gone when the function is called again */
+    for (int i = 0; i < outs; i++) {
+        weft_tensor *x = ins ? in[i % ins] : pick_tensor();
+        unsigned how = (unsigned)pick_choice(48);
+        if (how == 1)
+            (void)weft_item(x, 0);
+        if (how % 16 == 2)
+            (void)weft_fill(x, 2);
+        out[i] = how % 3 == 0 ? weft_sin(x) : how % 3 == 1 ? x : weft_reshape(x, WEFT_SHAPE(-1));
+    }
+    return WEFT_OK;
+}
+
+static const weft_compile_opts *pick_compile_opts(void)
+{
+    static const char *const backends[] = {NULL, "eager", "aot_eager", "none", ""};
+    static _Thread_local weft_compile_opts opts;
+    opts = (weft_compile_opts)WEFT_COMPILE_OPTS;
+    opts.backend = PICK(backends);
+    opts.fullgraph = pick_bool();
+    opts.size += one_in(9);
+    return one_in(5) ? NULL : &opts;
 }
 
 static weft_status fill_one(void *x)

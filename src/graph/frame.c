@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compiled functions.  A call looks for an entry whose guards hold and runs its program; if there
+ * is none the function is captured for these arguments.
+ */
+#include "graph/frame.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "graph/capture.h"
+#include "graph/program.h"
+#include "tensor/eye.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ENTRIES = 8 };
+
+typedef struct entry {
+    weft_graph *graph; /* after the passes; held */
+    weft_i_guards guards;
+    weft_i_program *program;
+    weft_tensor **inputs; /* room for those of one call */
+    int outs;
+    uint64_t runs;
+} entry;
+
+struct weft_compiled {
+    weft_i_object head;
+    weft_graph_function function;
+    void *user;
+    char *name;
+    const weft_i_frame_backend *backend;
+    bool fullgraph, hopeless; /* cannot be captured */
+    entry entries[ENTRIES];
+    weft_compiled_info info;
+};
+
+static weft_i_frame_backend *backends;
+
+void weft_i_frame_add_backend(weft_i_frame_backend *backend)
+{
+    backend->next = backends;
+    backends = backend;
+}
+
+__attribute__((constructor)) static void add_backends(void)
+{
+    static weft_i_frame_backend own[] = {{"eager", WEFT_I_STAGE_CLEAN, NULL}};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        weft_i_frame_add_backend(&own[i]);
+}
+
+static const weft_i_frame_backend *find_backend(const char *name)
+{
+    for (const weft_i_frame_backend *backend = backends; backend; backend = backend->next)
+        if (!strcmp(backend->name, name))
+            return backend;
+    return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_compile: there is no backend \"%s\"", name);
+}
+
+static void clear_entry(entry *e)
+{
+    weft_i_program_free(e->program);
+    weft_i_guards_clear(&e->guards);
+    weft_i_object_drop(e->graph);
+    WEFT_OS->free(e->inputs);
+    *e = (entry){0};
+}
+
+static void destroy(weft_i_object *object)
+{
+    weft_compiled *compiled = (weft_compiled *)object;
+    for (int i = 0; i < ENTRIES; i++)
+        clear_entry(&compiled->entries[i]);
+    WEFT_OS->free(compiled->name);
+    weft_i_object_free(object);
+}
+
+weft_compiled *weft_compile(weft_graph_function function, void *user, const weft_compile_opts *opts)
+{
+    weft_compile_opts plain = WEFT_COMPILE_OPTS;
+    opts = opts ? opts : &plain;
+    const char *name = opts->name ? opts->name : "function";
+    if (opts->size != sizeof *opts || !function || strlen(name) > 200)
+        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_compile: %s",
+                           !function                    ? "the function is NULL"
+                           : opts->size != sizeof *opts ? "opts.size is wrong"
+                                                        : "the name is too long");
+    const weft_i_frame_backend *backend = find_backend(opts->backend ? opts->backend : "eager");
+    if (!backend)
+        return NULL;
+    weft_compiled *compiled = weft_i_object_new(WEFT_I_COMPILED, sizeof *compiled, destroy);
+    if (!compiled)
+        return NULL;
+    compiled->function = function;
+    compiled->user = user;
+    compiled->backend = backend;
+    compiled->fullgraph = opts->fullgraph;
+    if (!(compiled->name = WEFT_OS->alloc(strlen(name) + 1))) {
+        weft_release(compiled);
+        return weft_i_null(WEFT_ERR_NO_MEMORY, "weft_compile: no memory for a name");
+    }
+    strcpy(compiled->name, name);
+    return compiled;
+}
+
+/* Sorts the arguments into the inputs of the entry; false if that cannot be. */
+static bool take_inputs(entry *e, weft_tensor *const *in, int ins, char *why, size_t bytes)
+{
+    const weft_graph *graph = e->graph;
+    if (ins != graph->argument_count) {
+        snprintf(why, bytes, "it had %d arguments, not %d", graph->argument_count, ins);
+        return false;
+    }
+    for (int i = 0; i < graph->input_count; i++)
+        e->inputs[i] = graph->inputs[i].tensor;
+    for (int i = 0; i < ins; i++) {
+        weft_tensor **at = &e->inputs[graph->arguments[i]];
+        if (*at && *at != in[i]) {
+            snprintf(why, bytes, "argument %d was the same tensor as another", i);
+            return false;
+        }
+        *at = in[i];
+    }
+    return true;
+}
+
+static bool fits(entry *e, weft_tensor *const *in, int ins, int outs, char *why, size_t bytes)
+{
+    if (outs != e->outs) {
+        snprintf(why, bytes, "it had %d results, not %d", e->outs, outs);
+        return false;
+    }
+    return take_inputs(e, in, ins, why, bytes) &&
+           weft_i_guards_hold(&e->guards, e->graph, e->inputs, why, bytes);
+}
+
+static entry *find_entry(weft_compiled *compiled, weft_tensor *const *in, int ins, int outs)
+{
+    for (int i = compiled->info.entries - 1; i >= 0; i--)
+        if (fits(&compiled->entries[i], in, ins, outs, compiled->info.miss,
+                 sizeof compiled->info.miss))
+            return &compiled->entries[i];
+    return NULL;
+}
+
+/* Captures the function for these arguments into `e`; `e` is cleared if that fails. */
+static weft_status fill_entry(weft_compiled *compiled, entry *e, weft_tensor *const *in, int ins,
+                              int outs)
+{
+    weft_graph *raw = weft_i_capture(compiled->name, compiled->function, compiled->user, in, ins,
+                                     outs, &e->guards);
+    weft_graph *graph = raw ? weft_i_graph_pass_run(raw, compiled->backend->stages) : NULL;
+    weft_release(raw);
+    e->graph = weft_keep(graph);
+    e->outs = outs;
+    if (graph)
+        e->inputs = WEFT_OS->alloc(((size_t)graph->input_count + 1) * sizeof *e->inputs);
+    if (graph && !e->inputs)
+        weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %d inputs", graph->input_count);
+    if (e->inputs)
+        e->program = weft_i_program_new(graph);
+    if (e->program)
+        return WEFT_OK;
+    weft_status status = weft_last_status();
+    clear_entry(e);
+    return status;
+}
+
+/* A new entry, or NULL: then the function must run itself, or `*status` is the error. */
+static entry *add_entry(weft_compiled *compiled, weft_tensor *const *in, int ins, int outs,
+                        weft_status *status)
+{
+    weft_compiled_info *info = &compiled->info;
+    weft_i_errors before;
+    if (compiled->hopeless)
+        return NULL;
+    if (info->entries)
+        weft_i_log(WEFT_LOG_INFO, "\"%s\" is captured anew: %s", compiled->name, info->miss);
+    if (info->entries == ENTRIES) {
+        if (compiled->fullgraph)
+            *status = weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                                  "\"%s\": none of its %d captures fits; the last: %s",
+                                  compiled->name, ENTRIES, info->miss);
+        return NULL;
+    }
+    weft_i_errors_save(&before);
+    entry *e = &compiled->entries[info->entries];
+    *status = fill_entry(compiled, e, in, ins, outs);
+    if (*status >= 0) {
+        info->entries++;
+        info->frames++;
+        info->ops += e->graph->node_count;
+        return e;
+    }
+    if (compiled->fullgraph)
+        return NULL;
+    compiled->hopeless = *status != WEFT_ERR_NO_MEMORY;
+    weft_i_log(WEFT_LOG_WARN, "\"%s\" runs as it is: %s", compiled->name, weft_last_error());
+    snprintf(info->miss, sizeof info->miss, "%s", weft_last_error());
+    weft_i_errors_restore(&before);
+    *status = WEFT_OK;
+    return NULL;
+}
+
+static weft_status check_call(const weft_compiled *compiled, weft_tensor *const *in, int ins,
+                              weft_tensor **out, int outs)
+{
+    if (!compiled)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiled_call: NULL is called");
+    if (ins < 0 || outs < 0 || (ins && !in) || (outs && !out))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "\"%s\": %d arguments at %p, %d results at %p",
+                           compiled->name, ins, (const void *)in, outs, (const void *)out);
+    for (int i = 0; i < ins; i++)
+        if (!in[i])
+            return weft_last_status() < 0
+                       ? weft_last_status()
+                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "\"%s\": argument %d is NULL",
+                                     compiled->name, i);
+    return WEFT_OK;
+}
+
+weft_status weft_compiled_call(weft_compiled *compiled, weft_tensor *const *in, int ins,
+                               weft_tensor **out, int outs)
+{
+    weft_status status = WEFT_OK;
+    WEFT_TRY(check_call(compiled, in, ins, out, outs));
+    if (weft_tracing()) /* becomes part of what is captured */
+        return compiled->function(in, ins, out, outs, compiled->user);
+    compiled->info.calls++;
+    entry *e = find_entry(compiled, in, ins, outs);
+    if (!e && (e = add_entry(compiled, in, ins, outs, &status)))
+        if (!take_inputs(e, in, ins, compiled->info.miss, sizeof compiled->info.miss))
+            return weft_i_fail(WEFT_ERR_INTERNAL, "\"%s\": %s", compiled->name,
+                               compiled->info.miss);
+    WEFT_TRY(status);
+    if (!e) {
+        compiled->info.plain++;
+        return compiled->function(in, ins, out, outs, compiled->user);
+    }
+    e->runs++;
+    return weft_i_program_run(e->program, e->inputs, out);
+}
+
+weft_status weft_compiled_describe(const weft_compiled *compiled, weft_compiled_info *out)
+{
+    if (!compiled || !out)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiled_describe: %s is NULL",
+                           compiled ? "the result" : "the function");
+    *out = compiled->info;
+    return WEFT_OK;
+}
+
+/* ---- explaining ---- */
+
+typedef struct sink {
+    char *out;
+    size_t room, used;
+} sink;
+
+static void put(sink *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(sink *s, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    size_t left = s->used < s->room ? s->room - s->used : 0;
+    int length = vsnprintf(left ? s->out + s->used : NULL, left, format, list);
+    va_end(list);
+    s->used += length > 0 ? (size_t)length : 0;
+}
+
+static void put_guard(sink *s, const weft_i_guard *guard, const weft_graph *graph)
+{
+    const char *name = guard->input < 0 ? "" : graph->inputs[guard->input].name;
+    switch (guard->kind) {
+    case WEFT_I_GUARD_WATCH:
+        put(s, "  guard: %lld bytes at %p\n", (long long)guard->number, guard->memory);
+        break;
+    case WEFT_I_GUARD_VERSION:
+        put(s, "  guard: version of \"%s\" is %lld\n", name, (long long)guard->number);
+        break;
+    case WEFT_I_GUARD_BYTES:
+        put(s, "  guard: storage of \"%s\" has %lld bytes\n", name, (long long)guard->number);
+        break;
+    case WEFT_I_GUARD_PREMUL:
+        put(s, "  guard: factor of premul_sum is %g\n", guard->factor);
+        break;
+    }
+}
+
+static void put_entry(sink *s, const entry *e, int number)
+{
+    put(s, "entry %d: %d nodes, run %llu times\n", number, e->graph->node_count,
+        (unsigned long long)e->runs);
+    for (int i = 0; i < e->guards.count; i++)
+        put_guard(s, &e->guards.at[i], e->graph);
+    size_t left = s->used < s->room ? s->room - s->used : 0;
+    int length = weft_graph_text(e->graph, left ? s->out + s->used : NULL, left);
+    s->used += length > 0 ? (size_t)length : 0;
+}
+
+int weft_compiled_explain(const weft_compiled *compiled, char *out, size_t bytes)
+{
+    sink s = {.out = out, .room = bytes};
+    if (!compiled || (bytes && !out))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiled_explain: %s is NULL",
+                           compiled ? "the text" : "the function");
+    if (bytes)
+        out[0] = 0;
+    const weft_compiled_info *info = &compiled->info;
+    put(&s, "\"%s\", backend %s: %llu calls, %llu of them plain; %d captures\n", compiled->name,
+        compiled->backend->name, (unsigned long long)info->calls, (unsigned long long)info->plain,
+        info->frames);
+    if (info->miss[0])
+        put(&s, "%s: %s\n", compiled->hopeless ? "not captured" : "last guard that failed",
+            info->miss);
+    for (int i = 0; i < info->entries; i++)
+        put_entry(&s, &compiled->entries[i], i);
+    return (int)s.used;
+}
+
+/* ---- graphs by themselves ---- */
+
+static weft_status bind_inputs(weft_graph *graph, weft_tensor *const *in, weft_tensor **inputs)
+{
+    char why[256];
+    for (int i = 0; i < graph->input_count; i++)
+        inputs[i] = graph->inputs[i].tensor;
+    for (int i = 0; i < graph->argument_count; i++) {
+        weft_tensor **at = &inputs[graph->arguments[i]];
+        if (!in[i] || (*at && *at != in[i]))
+            return weft_i_fail(WEFT_ERR_INVALID_ARG, "graph \"%s\": argument %d is %s", graph->name,
+                               i, in[i] ? "not the one that it was" : "NULL");
+        *at = in[i];
+    }
+    for (int i = 0; i < graph->input_count; i++)
+        if (!inputs[i])
+            return weft_i_fail(WEFT_ERR_STATE,
+                               "graph \"%s\": nobody knows the tensor of input \"%s\", which was "
+                               "no argument",
+                               graph->name, graph->inputs[i].name);
+    if (!weft_i_guards_hold(NULL, graph, inputs, why, sizeof why))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "graph \"%s\": %s", graph->name, why);
+    return WEFT_OK;
+}
+
+weft_status weft_graph_run(weft_graph *graph, weft_tensor *const *in, int ins, weft_tensor **out,
+                           int outs)
+{
+    if (!graph)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_graph_run: the graph is NULL");
+    if (ins != graph->argument_count || outs != graph->output_count || (ins && !in) ||
+        (outs && !out))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "graph \"%s\" has %d arguments and %d results, not %d and %d",
+                           graph->name, graph->argument_count, graph->output_count, ins, outs);
+    weft_tensor **inputs = WEFT_OS->alloc(((size_t)graph->input_count + 1) * sizeof *inputs);
+    weft_i_program *program = inputs ? weft_i_program_new(graph) : NULL;
+    weft_status status =
+        program   ? bind_inputs(graph, in, inputs)
+        : !inputs ? weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %d inputs", graph->input_count)
+                  : weft_last_status();
+    if (status >= 0)
+        status = weft_i_program_run(program, inputs, out);
+    weft_i_program_free(program);
+    WEFT_OS->free(inputs);
+    return status;
+}

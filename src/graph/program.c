@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a graph row by row; see program.h. */
+#include "graph/program.h"
+
+#include "base/os.h"
+#include "weft/op.h"
+
+#include <string.h>
+
+struct weft_i_program {
+    weft_graph *graph;
+    int *root;      /* of each value: the first that is the same tensor */
+    int *last;      /* of each root: the last node that needs it; node_count: an output */
+    bool *copied;   /* of each constant: it is written or handed out, so runs take copies */
+    size_t tensors; /* the most that one node has in lists and results */
+};
+
+typedef struct run {
+    weft_i_program *program;
+    weft_tensor **values; /* of each root */
+    weft_tensor **lists;  /* room for one node */
+} run;
+
+static int count_tensors(const weft_i_graph_node *node)
+{
+    int count = node->count;
+    for (int i = 0; i < node->op->arity; i++)
+        count += node->terms[i].kind == WEFT_I_ARG_TENSORS ? (int)node->terms[i].count : 0;
+    return count;
+}
+
+static void note_uses(weft_i_program *program)
+{
+    const weft_graph *graph = program->graph;
+    int value;
+    for (int i = 0; i < graph->value_count; i++)
+        program->root[i] = i;
+    for (int i = 0; i < graph->node_count; i++) {
+        const weft_i_graph_node *node = &graph->nodes[i];
+        for (int k = 0; k < node->count; k++) {
+            int same = weft_i_graph_node_same(node, k), made = node->first + k;
+            program->root[made] = same < 0 ? made : program->root[same];
+            program->last[program->root[made]] = i;
+        }
+        for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);)
+            program->last[program->root[value]] = i;
+        size_t tensors = (size_t)count_tensors(node);
+        program->tensors = tensors > program->tensors ? tensors : program->tensors;
+    }
+    for (int i = 0; i < graph->output_count; i++)
+        program->last[program->root[graph->outputs[i]]] = graph->node_count;
+}
+
+static bool is_changed(const weft_graph *graph, int storage)
+{
+    for (int i = 0; i < graph->node_count; i++)
+        for (int k = 0; k < graph->nodes[i].count; k++) {
+            int same = weft_i_graph_node_same(&graph->nodes[i], k);
+            if (same >= 0 && graph->values[same].storage == storage)
+                return true;
+        }
+    for (int i = 0; i < graph->output_count; i++)
+        if (graph->values[graph->outputs[i]].storage == storage)
+            return true;
+    return false;
+}
+
+weft_i_program *weft_i_program_new(weft_graph *graph)
+{
+    size_t values = (size_t)graph->value_count + 1, constants = (size_t)graph->constant_count + 1;
+    weft_i_program *program =
+        WEFT_OS->alloc(sizeof *program + 2 * values * sizeof(int) + constants * sizeof(bool));
+    if (!program)
+        return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a program of %d values",
+                           graph->value_count);
+    program->root = (int *)(program + 1);
+    program->last = program->root + values;
+    program->copied = (bool *)(program->last + values);
+    program->graph = weft_i_object_hold(graph);
+    memset(program->last, 0xff, values * sizeof(int));
+    note_uses(program);
+    for (int i = 0; i < graph->constant_count; i++)
+        program->copied[i] = is_changed(graph, graph->values[graph->constants[i].value].storage);
+    return program;
+}
+
+void weft_i_program_free(weft_i_program *program)
+{
+    if (program)
+        weft_i_object_drop(program->graph);
+    WEFT_OS->free(program);
+}
+
+static weft_tensor *value_of(const run *r, int value)
+{
+    return value < 0 ? NULL : r->values[r->program->root[value]];
+}
+
+static weft_i_arg argument(const run *r, const weft_i_graph_term *term, weft_tensor ***lists)
+{
+    weft_i_arg arg = {.kind = term->kind, .count = term->count};
+    switch (term->kind) {
+    case WEFT_I_ARG_TENSOR:
+        arg.tensor = value_of(r, term->value);
+        break;
+    case WEFT_I_ARG_TENSORS:
+        arg.tensors = *lists;
+        for (size_t i = 0; i < term->count; i++)
+            *(*lists)++ = value_of(r, term->values[i]);
+        break;
+    case WEFT_I_ARG_NUMBER:
+        arg.number = term->number;
+        break;
+    case WEFT_I_ARG_INTEGER:
+        arg.integer = term->integer;
+        break;
+    case WEFT_I_ARG_INTEGERS:
+        arg.integers = term->integers;
+        break;
+    case WEFT_I_ARG_GROUP:
+        arg.group.name = term->group.name;
+        arg.group.handle = term->group.handle;
+        break;
+    case WEFT_I_ARG_NONE:
+        break;
+    }
+    return arg;
+}
+
+/* Calls the row of one node; its results are noted. */
+static weft_status run_node(run *r, const weft_i_graph_node *node)
+{
+    weft_i_arg args[WEFT_I_OP_ARGS];
+    weft_tensor **lists = r->lists, *one = NULL, **outs = NULL;
+    bool several = node->op->flags & WEFT_I_OP_LIST || node->op->results > 1;
+    for (int i = 0; i < node->op->arity; i++)
+        args[i] = argument(r, &node->terms[i], &lists);
+    if (several) {
+        outs = lists;
+        WEFT_TRY(weft_i_op_apply_list(node->op, outs, args));
+    } else if (!(one = weft_i_op_apply(node->op, value_of(r, node->into), args)))
+        return weft_last_status();
+    for (int k = 0; k < node->count; k++)
+        if (weft_i_graph_node_same(node, k) < 0)
+            r->values[node->first + k] = outs ? outs[k] : one;
+    return WEFT_OK;
+}
+
+/* Whether the run made the tensor: all but inputs, and constants that are not copied. */
+static bool is_ours(const weft_i_program *program, int root)
+{
+    const weft_graph *graph = program->graph;
+    if (graph->values[root].node >= 0)
+        return true;
+    for (int i = 0; i < graph->constant_count; i++)
+        if (graph->constants[i].value == root)
+            return program->copied[i];
+    return false;
+}
+
+static void let_go(run *r, int value)
+{
+    int root = r->program->root[value];
+    if (r->values[root] && is_ours(r->program, root))
+        weft_release(r->values[root]);
+    r->values[root] = NULL;
+}
+
+/* Lets go of what node `i` was the last to need. */
+static void let_go_after(run *r, int i)
+{
+    const weft_i_graph_node *node = &r->program->graph->nodes[i];
+    int value;
+    for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);)
+        if (r->program->last[r->program->root[value]] == i)
+            let_go(r, value);
+    for (int k = 0; k < node->count; k++)
+        if (r->program->last[r->program->root[node->first + k]] == i)
+            let_go(r, node->first + k);
+}
+
+static weft_status begin(run *r, weft_tensor *const *inputs)
+{
+    const weft_graph *graph = r->program->graph;
+    for (int i = 0; i < graph->input_count; i++)
+        r->values[graph->inputs[i].value] = inputs[i];
+    for (int i = 0; i < graph->constant_count; i++) {
+        weft_tensor *constant = graph->constants[i].tensor;
+        weft_tensor *here = r->program->copied[i] ? weft_clone(constant) : constant;
+        if (!(r->values[graph->constants[i].value] = here))
+            return weft_last_status();
+    }
+    return WEFT_OK;
+}
+
+static void give_up(run *r)
+{
+    for (int i = 0; i < r->program->graph->value_count; i++)
+        if (r->program->root[i] == i)
+            let_go(r, i);
+}
+
+static weft_status run_all(run *r, weft_tensor *const *inputs, weft_tensor **outs)
+{
+    const weft_graph *graph = r->program->graph;
+    WEFT_TRY(begin(r, inputs));
+    for (int i = 0; i < graph->node_count; i++) {
+        WEFT_TRY(run_node(r, &graph->nodes[i]));
+        let_go_after(r, i);
+    }
+    for (int i = 0; i < graph->output_count; i++)
+        outs[i] = value_of(r, graph->outputs[i]);
+    return WEFT_OK;
+}
+
+weft_status weft_i_program_run(weft_i_program *program, weft_tensor *const *inputs,
+                               weft_tensor **outs)
+{
+    size_t room = (size_t)program->graph->value_count + program->tensors + 1;
+    run r = {.program = program, .values = WEFT_OS->alloc(room * sizeof *r.values)};
+    if (!r.values)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to run \"%s\"", program->graph->name);
+    r.lists = r.values + program->graph->value_count;
+    weft_status status = run_all(&r, inputs, outs);
+    if (status < 0)
+        give_up(&r);
+    WEFT_OS->free(r.values);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The interpreter: a graph made ready to run, row by row, on real tensors.  Values are let go of as
+ * soon as nobody needs them.
+ */
+#ifndef WEFT_GRAPH_PROGRAM_H
+#define WEFT_GRAPH_PROGRAM_H
+
+#include "graph/graph.h"
+
+typedef struct weft_i_program weft_i_program;
+
+/* Holds the graph.  NULL and an error if memory runs out. */
+weft_i_program *weft_i_program_new(weft_graph *graph);
+void weft_i_program_free(weft_i_program *program);
+
+/* `inputs` has one tensor for each input of the graph; `outs` gets its outputs, in the current
+ * scope.  If a row fails, what was done stays done, as if the function itself had failed there. */
+weft_status weft_i_program_run(weft_i_program *program, weft_tensor *const *inputs,
+                               weft_tensor **outs);
+
+#endif
