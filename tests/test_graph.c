@@ -519,8 +519,8 @@ RANKS_TEST(test_tracing_with_dce_code, 2)
     weft_group *world = weft_init(NULL);
     weft_compile_opts opts = WEFT_COMPILE_OPTS;
     opts.fullgraph = true;
-    for (int k = 0; k < 1; k++) {
-        opts.backend = "eager";
+    for (int k = 0; k < 2; k++) {
+        opts.backend = k ? "aot_eager" : "eager";
         weft_compiled *compiled = weft_compile(func, world, &opts);
         weft_tensor *batch = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100)), *y = NULL;
         CHECK_OK(weft_compiled_call(compiled, ARGS(batch), 1, &y, 1));

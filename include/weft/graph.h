@@ -64,7 +64,8 @@ WEFT_API weft_graph *weft_graph_parse(const char *text);
 typedef struct weft_compile_opts {
     size_t size;         /* of this struct */
     const char *name;    /* of the graphs; NULL: "function" */
-    const char *backend; /* NULL: "eager", operations one by one */
+    const char *backend; /* NULL: "eager", operations one by one; "aot_eager": without writes in
+                            place, these at the end */
     bool fullgraph;      /* what cannot be captured is an error; otherwise it runs as it is */
 } weft_compile_opts;
 

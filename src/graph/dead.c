@@ -38,8 +38,12 @@ static void begin(life *l)
     }
     for (int i = 0; i < graph->node_count; i++)
         for (int k = 0; k < graph->nodes[i].count; k++) {
-            int same = weft_i_graph_node_same(&graph->nodes[i], k);
-            l->argued[graph->nodes[i].first + k] = same >= 0 && l->argued[same];
+            int same = weft_i_graph_node_same(&graph->nodes[i], k),
+                value = graph->nodes[i].first + k;
+            if (same < 0 || !l->argued[same])
+                continue;
+            l->argued[value] = true;
+            l->storages[graph->values[value].storage] = true; /* perhaps it was given to it */
         }
 }
 
@@ -48,7 +52,7 @@ static bool change_shows(const life *l, const weft_i_graph_node *node, int value
 {
     const weft_i_graph_value *v = &l->graph->values[value];
     if (node->op == &weft_i_op_set)
-        return l->argued[value];
+        return l->argued[value] || l->counters[v->counter];
     if (node->op == &weft_i_op_set_version)
         return l->counters[v->counter];
     return l->storages[v->storage] || (node->op->changes != 'r' && l->counters[v->counter]);

@@ -47,7 +47,9 @@ void weft_i_frame_add_backend(weft_i_frame_backend *backend)
 
 __attribute__((constructor)) static void add_backends(void)
 {
-    static weft_i_frame_backend own[] = {{"eager", WEFT_I_STAGE_CLEAN, NULL}};
+    static weft_i_frame_backend own[] = {
+        {"eager", WEFT_I_STAGE_CLEAN, NULL},
+        {"aot_eager", WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE, NULL}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         weft_i_frame_add_backend(&own[i]);
 }

@@ -18,7 +18,9 @@ void weft_i_graph_pass_add(weft_i_graph_pass *pass)
 __attribute__((constructor)) static void add_passes(void)
 {
     static weft_i_graph_pass own[] = {
-        {"dead", WEFT_I_STAGE_CLEAN, weft_i_graph_pass_drop_dead, NULL}};
+        {"dead", WEFT_I_STAGE_CLEAN, weft_i_graph_pass_drop_dead, NULL},
+        {"pure", WEFT_I_STAGE_PURE, weft_i_graph_pass_make_pure, NULL},
+        {"dead", WEFT_I_STAGE_PURE, weft_i_graph_pass_drop_dead, NULL}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         weft_i_graph_pass_add(&own[i]);
 }

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random programs: what a function does by itself, captured and interpreted, and made pure, is the
+ * same: bits, layouts, versions and sizes of its results and of its arguments.  The text of every
+ * graph reads as itself.  A program that fails is cut down until every line of it matters, and
+ * printed with its seed; run it alone by `--seed N`.
+ */
+#include "harness.h"
+
+#include "graph/capture.h"
+#include "graph/pass.h"
+#include "tensor/tensor.h"
+
+#include <weft/weft.h>
+
+enum { LINES = 14, REGISTERS = 40, INPUTS = 4, OUTPUTS = 3, TEXT = 1 << 16 };
+
+/* What a line does; its numbers choose registers and amounts. */
+#define DEEDS(X)                                                                                 \
+    X(sin)                                                                                       \
+    X(neg)                                                                                       \
+    X(relu)                                                                                      \
+    X(abs)                                                                                       \
+    X(add) X(mul) X(sub) X(scale) X(sum) X(mean_all) X(matmul) X(slice) X(transpose) X(reshape)  \
+        X(select) X(expand) X(detach) X(strided) X(clone) X(contiguous) X(to_f64) X(cat) X(from) \
+            X(full) X(fill) X(copy) X(add_into) X(scale_into) X(sum_into) X(draw) X(rand)        \
+                X(free_and_fill) X(free) X(set) X(version) X(hide) X(preserve) X(all_reduce)     \
+                    X(all_reduce_) X(gather) X(scatter) X(plain_reduce) X(softmax) X(coalesced)
+#define NAME(name_) DEED_##name_,
+typedef enum deed { DEEDS(NAME) DEED_COUNT } deed;
+#undef NAME
+#define NAME(name_) #name_,
+static const char *const deed_names[] = {DEEDS(NAME)};
+#undef NAME
+
+typedef struct line {
+    deed what;
+    unsigned a, b, n;
+} line;
+
+typedef struct program {
+    line lines[LINES];
+    int count;
+    unsigned layout; /* how the inputs lie */
+    weft_group *world;
+} program;
+
+static uint64_t state;
+
+static unsigned draw(unsigned of)
+{
+    uint64_t x = state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return (unsigned)((x ^ x >> 31) % of);
+}
+
+static program make(uint64_t seed, weft_group *world)
+{
+    state = seed * 7919 + 1;
+    program p = {.count = 1 + (int)draw(LINES), .layout = draw(8), .world = world};
+    for (int i = 0; i < p.count; i++)
+        p.lines[i] = (line){(deed)draw(DEED_COUNT), draw(1000), draw(1000), draw(1000)};
+    return p;
+}
+
+static void print_program(const program *p, char *out, size_t bytes)
+{
+    size_t used = (size_t)snprintf(out, bytes, "layout %u;", p->layout);
+    for (int i = 0; i < p->count && used < bytes; i++)
+        used += (size_t)snprintf(out + used, bytes - used, " %s(%u, %u, %u);",
+                                 deed_names[p->lines[i].what], p->lines[i].a, p->lines[i].b,
+                                 p->lines[i].n);
+}
+
+/* ---- what a program does ---- */
+
+static bool same_shape(weft_tensor *a, weft_tensor *b)
+{
+    return weft_i_shape_equal(weft_tensor_shape(a), weft_tensor_shape(b));
+}
+
+static bool is_usable(weft_tensor *x)
+{
+    return weft_tensor_numel(x) <= 4096;
+}
+
+typedef struct filling {
+    weft_tensor *to, *from;
+    weft_reduction op;
+    weft_group *world;
+} filling;
+
+static weft_status fill_hidden(void *argument)
+{
+    filling *f = argument;
+    return weft_copy(f->to, f->from);
+}
+
+/* A plain collective does not count as a write; what stands for it in a graph does. */
+static weft_status reduce_hidden(void *argument)
+{
+    filling *f = argument;
+    return weft_all_reduce_into(f->to, f->from, f->op, f->world);
+}
+
+static weft_tensor *strided(weft_tensor *x, unsigned n)
+{
+    int64_t numel = weft_tensor_numel(x), offset = weft_tensor_offset(x);
+    bool freed = weft_storage_bytes(weft_tensor_storage(x)) == 0; /* what fits is not checked */
+    if (!weft_tensor_is_contiguous(x) || numel < 4 || freed)
+        return weft_detach(x);
+    return weft_as_strided(x, WEFT_SHAPE(2, 2), (int64_t[]){1 + n % 2, 1}, offset + n % 2);
+}
+
+/* Frees the storage, gives it back and fills the tensor: nothing undefined is left where anybody
+ * looks, if the tensor is all of it. */
+static weft_tensor *free_and_fill(weft_tensor *x, unsigned n)
+{
+    size_t bytes = weft_storage_bytes(weft_tensor_storage(x));
+    if (weft_tensor_bytes(x) != bytes || bytes == 0 || !weft_tensor_is_contiguous(x))
+        return NULL;
+    if (weft_resize_storage(x, 0) < 0 || weft_resize_storage(x, (int64_t)bytes) < 0 ||
+        weft_fill(x, n % 7) < 0)
+        return NULL;
+    return weft_neg(x);
+}
+
+static weft_tensor *hide(weft_tensor *x, unsigned n)
+{
+    weft_tensor *was = weft_tensor_read_version(x);
+    if (weft_fill(x, n % 5) < 0)
+        return NULL;
+    weft_tensor_write_version(x, was);
+    return weft_to_dtype(was, WEFT_F32);
+}
+
+static weft_tensor *shaped(weft_tensor *x, unsigned n)
+{
+    int64_t numel = weft_tensor_numel(x);
+    return n % 2 || numel % 2 ? weft_reshape(x, WEFT_SHAPE(-1))
+                              : weft_reshape(x, WEFT_SHAPE(2, -1));
+}
+
+static weft_tensor *compute(const line *l, weft_tensor *a, weft_tensor *b)
+{
+    int dim = (int)(l->n % 2);
+    switch (l->what) {
+    case DEED_sin:
+        return weft_sin(a);
+    case DEED_neg:
+        return weft_neg(a);
+    case DEED_relu:
+        return weft_relu(a);
+    case DEED_abs:
+        return weft_abs(a);
+    case DEED_add:
+        return weft_add(a, b);
+    case DEED_mul:
+        return weft_mul(a, b);
+    case DEED_sub:
+        return weft_sub(a, b);
+    case DEED_scale:
+        return weft_mul_scalar(a, 0.5 + l->n % 3);
+    case DEED_sum:
+        return weft_sum(a, &dim, 1, l->n % 3 == 0);
+    case DEED_mean_all:
+        return weft_mean(a, NULL, 0, false);
+    case DEED_matmul:
+        return weft_matmul(a, b);
+    case DEED_softmax:
+        return weft_softmax(a, -1);
+    case DEED_cat:
+        return weft_cat((weft_tensor *[]){a, b}, 2, 0);
+    case DEED_clone:
+        return weft_clone(a);
+    case DEED_contiguous:
+        return weft_contiguous(a);
+    case DEED_to_f64:
+        return weft_to_dtype(a, l->n % 2 ? WEFT_F64 : WEFT_F32);
+    case DEED_full:
+        return weft_full(WEFT_F32, WEFT_CPU, weft_tensor_shape(a), l->n % 9);
+    case DEED_from:
+        return weft_tensor_from(WEFT_F32, WEFT_SHAPE(4), (float[]){1, (float)l->n, -3, 0.25f});
+    case DEED_rand:
+        return weft_rand(WEFT_F32, WEFT_CPU, weft_tensor_shape(a));
+    default:
+        return NULL;
+    }
+}
+
+static weft_tensor *look_at(const line *l, weft_tensor *a)
+{
+    int64_t rows = weft_tensor_ndim(a) ? weft_tensor_size(a, 0) : 0;
+    switch (l->what) {
+    case DEED_slice:
+        return weft_slice(a, (int)(l->n % 2), l->n % 3, 4, 1 + l->n % 2);
+    case DEED_transpose:
+        return weft_transpose(a, 0, -1);
+    case DEED_reshape:
+        return shaped(a, l->n);
+    case DEED_select:
+        return rows ? weft_select(a, 0, l->n % rows) : NULL;
+    case DEED_expand:
+        return rows ? weft_expand(weft_unsqueeze(a, 0), WEFT_SHAPE(2, -1, -1)) : NULL;
+    case DEED_detach:
+        return weft_detach(a);
+    case DEED_strided:
+        return strided(a, l->n);
+    case DEED_version:
+        return weft_to_dtype(weft_tensor_read_version(a), WEFT_F32);
+    default:
+        return NULL;
+    }
+}
+
+static weft_tensor *change(const line *l, weft_tensor *a, weft_tensor *b)
+{
+    filling f = {.to = a, .from = b};
+    int dim = 0;
+    switch (l->what) {
+    case DEED_fill:
+        return weft_fill(a, l->n % 10) < 0 ? NULL : weft_sin(a);
+    case DEED_copy:
+        return weft_copy(a, b) < 0 ? NULL : weft_detach(a);
+    case DEED_add_into:
+        return weft_add_into(a, a, b) < 0 ? NULL : weft_neg(a);
+    case DEED_scale_into:
+        return weft_mul_scalar_into(a, b, 1.5) < 0 ? NULL : weft_detach(a);
+    case DEED_sum_into:
+        return weft_copy(a, weft_sum(b, &dim, 1, false)) < 0 ? NULL : weft_neg(a);
+    case DEED_draw:
+        return weft_uniform(a, -1, 1) < 0 ? NULL : weft_clone(a);
+    case DEED_free_and_fill:
+        return free_and_fill(a, l->n);
+    case DEED_free:
+        return l->n % 4 ? NULL : weft_resize_storage(a, 0) < 0 ? NULL : weft_clone(b);
+    case DEED_set:
+        return weft_set(a, b) < 0 ? NULL : weft_neg(a);
+    case DEED_hide:
+        return hide(a, l->n);
+    case DEED_preserve:
+        return weft_tensor_preserve_version(&a, 1, fill_hidden, &f) < 0 ? NULL : weft_neg(a);
+    default:
+        return NULL;
+    }
+}
+
+static weft_tensor *communicate(const line *l, weft_tensor *a, weft_tensor *b, weft_group *world)
+{
+    weft_tensor *out[2], *list[2] = {a, b};
+    weft_reduction op = l->n % 2 ? WEFT_SUM : WEFT_MAX;
+    filling f = {a, b, op, world};
+    switch (l->what) {
+    case DEED_all_reduce:
+        return weft_all_reduce(a, op, world);
+    case DEED_all_reduce_:
+        return weft_all_reduce_(a, op, world) ? weft_neg(a) : NULL;
+    case DEED_gather:
+        return weft_all_gather_tensor(a, 0, world);
+    case DEED_scatter:
+        return weft_reduce_scatter_tensor(a, op, 0, world);
+    case DEED_plain_reduce:
+        return same_shape(a, b) && weft_tensor_is_contiguous(a) && weft_tensor_is_contiguous(b) &&
+                       weft_tensor_storage(a) != weft_tensor_storage(b) &&
+                       weft_tensor_preserve_version(&a, 1, reduce_hidden, &f) >= 0
+                   ? weft_neg(a)
+                   : NULL;
+    case DEED_coalesced:
+        return weft_all_reduce_coalesced(out, list, 2, op, world) < 0 ? NULL : out[l->n % 2];
+    default:
+        return NULL;
+    }
+}
+
+static weft_tensor *pick(weft_tensor **registers, int count, unsigned which)
+{
+    for (int i = 0; i < count; i++)
+        if (registers[(which + (unsigned)i) % (unsigned)count])
+            return registers[(which + (unsigned)i) % (unsigned)count];
+    return registers[0];
+}
+
+static weft_status run(weft_tensor *const *in, int ins, weft_tensor **out, int outs, void *user)
+{
+    const program *p = user;
+    weft_tensor *registers[REGISTERS] = {NULL};
+    int count = ins;
+    memcpy(registers, in, (size_t)ins * sizeof *in);
+    for (int i = 0; i < p->count; i++) {
+        const line *l = &p->lines[i];
+        weft_tensor *a = pick(registers, count, l->a), *b = pick(registers, count, l->b);
+        weft_tensor *made = compute(l, a, b);
+        made = made ? made : look_at(l, a);
+        made = made ? made : change(l, a, b);
+        made = made ? made : communicate(l, a, b, p->world);
+        weft_clear_error(); /* what fails, fails in all ways of running it */
+        registers[count++] = made && is_usable(made) ? made : NULL;
+    }
+    for (int i = 0; i < outs; i++)
+        out[i] = pick(registers, count, (unsigned)(count - 1 - 2 * i));
+    return WEFT_OK;
+}
+
+/* ---- two ways of running it ---- */
+
+typedef struct outcome {
+    weft_tensor *in[INPUTS], *out[OUTPUTS];
+} outcome;
+
+static void make_inputs(const program *p, weft_tensor **in)
+{
+    weft_seed(17);
+    in[0] = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4));
+    in[1] = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4));
+    in[2] = p->layout & 1   ? weft_slice(in[0], 0, 1, 3, 1)
+            : p->layout & 2 ? weft_transpose(in[1], 0, 1)
+                            : weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    in[3] = p->layout & 4 ? weft_narrow(weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 4)), 0, 2, 4)
+                          : weft_rand(WEFT_F64, WEFT_CPU, WEFT_SHAPE(4, 4));
+}
+
+/* The first difference of two tensors, or NULL. */
+static const char *difference(weft_tensor *a, weft_tensor *b)
+{
+    if (a->dtype != b->dtype || !weft_i_shape_equal(weft_i_tensor_shape(a), weft_i_tensor_shape(b)))
+        return "dtype or shape";
+    for (int i = 0; i < a->ndim; i++)
+        if (a->stride[i] != b->stride[i] && a->dim[i] != 1 && a->numel)
+            return "strides";
+    if (weft_tensor_version(a) != weft_tensor_version(b))
+        return "version";
+    if (a->storage->bytes != b->storage->bytes)
+        return "size of the storage";
+    if (a->end > a->storage->bytes)
+        return NULL; /* freed, both */
+    weft_tensor *x = weft_clone(weft_contiguous(a)), *y = weft_clone(weft_contiguous(b));
+    return x->numel && memcmp(weft_tensor_data(weft_contiguous(x)),
+                              weft_tensor_data(weft_contiguous(y)), weft_tensor_bytes(x))
+               ? "bits"
+               : NULL;
+}
+
+static const char *compare(const outcome *a, const outcome *b, const char *how, char *out)
+{
+    for (int i = 0; i < INPUTS + OUTPUTS; i++) {
+        weft_tensor *x = i < INPUTS ? a->in[i] : a->out[i - INPUTS];
+        weft_tensor *y = i < INPUTS ? b->in[i] : b->out[i - INPUTS];
+        const char *what = difference(x, y);
+        if (what) {
+            sprintf(out, "%s: %s of %s %d", how, what, i < INPUTS ? "input" : "output",
+                    i < INPUTS ? i : i - INPUTS);
+            return out;
+        }
+    }
+    for (int i = 0; i < OUTPUTS; i++)
+        for (int k = 0; k < INPUTS; k++)
+            if ((a->out[i] == a->in[k]) != (b->out[i] == b->in[k])) {
+                sprintf(out, "%s: output %d is input %d in one of them only", how, i, k);
+                return out;
+            }
+    return NULL;
+}
+
+static const char *check_text(const weft_graph *graph, char *out)
+{
+    static char text[TEXT], again_text[TEXT];
+    int length = weft_graph_text(graph, text, sizeof text);
+    weft_graph *again = length < TEXT ? weft_graph_parse(text) : NULL;
+    if (!again) {
+        snprintf(out, 1000, "text: %s", weft_last_error());
+        return out;
+    }
+    weft_graph_text(again, again_text, sizeof again_text);
+    weft_release(again);
+    return strcmp(text, again_text) ? "the text reads as another graph" : NULL;
+}
+
+static const char *check_backend(program *p, const outcome *plain, const char *backend, char *out)
+{
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    opts.backend = backend;
+    opts.fullgraph = true;
+    weft_compiled *compiled = weft_compile(run, p, &opts);
+    for (int round = 0; round < 2; round++) {
+        outcome here;
+        make_inputs(p, here.in);
+        weft_seed(99);
+        weft_status status = weft_compiled_call(compiled, here.in, INPUTS, here.out, OUTPUTS);
+        if (status == WEFT_ERR_UNSUPPORTED && strstr(weft_last_error(), "only the reverse"))
+            return NULL;
+        if (status < 0) {
+            snprintf(out, 1000, "%s: %s", backend, weft_last_error());
+            return out;
+        }
+        const char *what = compare(plain, &here, backend, out);
+        if (what)
+            return what;
+    }
+    weft_compiled_info info;
+    weft_compiled_describe(compiled, &info);
+    return info.frames == 1 ? NULL : "captured twice";
+}
+
+/* NULL if all ways agree. */
+static const char *check(program *p, char *out)
+{
+    outcome plain;
+    make_inputs(p, plain.in);
+    weft_seed(99);
+    if (run(plain.in, INPUTS, plain.out, OUTPUTS, p) < 0)
+        return "it fails by itself";
+    weft_tensor *in[INPUTS];
+    make_inputs(p, in);
+    weft_graph *graph = weft_graph_capture("random", run, p, in, INPUTS, OUTPUTS);
+    if (!graph) {
+        snprintf(out, 1000, "capture: %s", weft_last_error());
+        return out;
+    }
+    const char *what = check_text(graph, out);
+    weft_graph *pure = what ? NULL : weft_i_graph_pass_make_pure(graph);
+    what = what ? what : pure ? check_text(pure, out) : NULL;
+    what = what ? what : check_backend(p, &plain, "eager", out);
+    return what ? what : check_backend(p, &plain, "aot_eager", out);
+}
+
+static const char *check_in_scope(program *p, char *out)
+{
+    weft_scope_open();
+    const char *what = check(p, out);
+    if (what && what != out)
+        what = strcpy(out, what);
+    weft_clear_error();
+    weft_scope_close();
+    return what;
+}
+
+/* Leaves lines out as long as it still fails. */
+static program smallest(program p, char *what)
+{
+    char other[1024];
+    for (int i = p.count - 1; i >= 0; i--) {
+        program less = p;
+        memmove(less.lines + i, less.lines + i + 1, (size_t)(p.count - i - 1) * sizeof(line));
+        less.count--;
+        if (less.count && check_in_scope(&less, other)) {
+            p = less;
+            strcpy(what, other);
+            i = p.count;
+        }
+    }
+    return p;
+}
+
+/* The graphs of a program that fails, for who looks for the reason. */
+static void print_graphs(program *p)
+{
+    static char text[TEXT];
+    weft_tensor *in[INPUTS];
+    make_inputs(p, in);
+    weft_graph *graph = weft_graph_capture("random", run, p, in, INPUTS, OUTPUTS);
+    weft_graph *pure =
+        graph ? weft_i_graph_pass_run(graph, WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE) : NULL;
+    for (int i = 0; i < 2; i++)
+        if (weft_graph_text(i ? pure : graph, text, sizeof text) > 0)
+            fputs(text, stderr);
+}
+
+static uint64_t only_seed;
+static int programs = 3000;
+
+FAKE_TEST(test_graph_random_programs, 2)
+{
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
+    weft_group *world = weft_fake_init(&opts);
+    for (uint64_t seed = only_seed ? only_seed : 1, i = 0; i < (only_seed ? 1 : (uint64_t)programs);
+         i++, seed++) {
+        char what[1024], text[2048];
+        program p = make(seed, world);
+        if (!check_in_scope(&p, what))
+            continue;
+        p = smallest(p, what);
+        print_program(&p, text, sizeof text);
+        print_graphs(&p);
+        FAIL("seed %llu: %s: %s", (unsigned long long)seed, what, text);
+    }
+    weft_finish(world);
+}
+
+int main(int argc, char **argv)
+{
+    setenv("WEFT_DEBUG", "NONE", 0); /* results that nobody waits for are part of it */
+    for (int i = 1; i + 1 < argc; i++)
+        if (!strcmp(argv[i], "--seed") || !strcmp(argv[i], "--programs")) {
+            *(argv[i][2] == 's' ? &only_seed : &(uint64_t){0}) = strtoull(argv[i + 1], NULL, 10);
+            if (argv[i][2] == 'p')
+                programs = atoi(argv[i + 1]);
+            memmove(argv + i, argv + i + 2, (size_t)(argc - i - 1) * sizeof *argv);
+            argc -= 2;
+            i--;
+        }
+    return harness_main(argc, argv);
+}
