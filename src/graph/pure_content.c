@@ -43,6 +43,14 @@ static weft_tensor *row_of(weft_i_pure *p, weft_tensor *x, int64_t offset, int64
                        WEFT_I_INTEGERS_ARG(&(int64_t){1}, 1), WEFT_I_INTEGER_ARG(offset));
 }
 
+/* Whether the value is that row itself. */
+static bool is_row(const weft_i_pure *p, const weft_i_content *c, int value)
+{
+    const weft_i_graph_value *v = &p->old->values[value];
+    return v->shape.ndim == 1 && v->stride[0] == 1 && v->offset == c->begin &&
+           v->shape.dim[0] == c->end - c->begin;
+}
+
 /* The elements of the storage in one row. */
 static weft_tensor *flatten(weft_i_pure *p, weft_i_content *c)
 {
@@ -53,6 +61,10 @@ static weft_tensor *flatten(weft_i_pure *p, weft_i_content *c)
     if (c->undefined)
         c->flat = WEFT_I_PURE(p, empty, WEFT_I_INTEGER_ARG(first->dtype),
                               WEFT_I_INTEGER_ARG(first->device), WEFT_I_INTEGERS_ARG(&count, 1));
+    else if (c->whole && c->layout >= 0 && is_row(p, c, c->layout))
+        c->flat = c->whole;
+    else if (!c->whole && is_row(p, c, c->first))
+        c->flat = p->fakes[c->first];
     else if (c->whole)
         c->flat = row_of(p, c->whole, c->whole->offset, count);
     else {
@@ -69,6 +81,10 @@ weft_tensor *weft_i_pure_read(weft_i_pure *p, int value)
         return p->fakes[value];
     if (c->whole && c->layout >= 0 &&
         weft_i_pure_same_layout(&p->old->values[c->layout], &p->old->values[value])) {
+        p->epochs[value] = c->epoch;
+        return p->fakes[value] = c->whole;
+    }
+    if (c->whole && c->layout < 0 && is_row(p, c, value)) {
         p->epochs[value] = c->epoch;
         return p->fakes[value] = c->whole;
     }
