@@ -365,6 +365,58 @@ TEST(test_graph_bad_compiles)
     weft_clear_error();
 }
 
+/* ---- gradients ---- */
+
+FUNCTION(half_recorded)
+{
+    weft_tensor *y = weft_sin(in[0]), *z = NULL;
+    WEFT_NO_GRAD
+    {
+        z = weft_cos(in[0]);
+    }
+    out[0] = weft_sum(weft_mul(y, z), NULL, 0, false);
+    return WEFT_OK;
+}
+
+FUNCTION(goes_backward)
+{
+    out[0] = weft_sum(in[0], NULL, 0, false);
+    (void)weft_backward(out[0]);
+    return WEFT_OK;
+}
+
+/* The interpreter's calls are recorded as the function's own would be. */
+TEST(test_graph_records_gradients)
+{
+    weft_compiled *compiled = compile(half_recorded, NULL, "eager");
+    weft_tensor *x = vector(4, 1), *y = NULL;
+    CHECK_OK(weft_compiled_call(compiled, ARGS(x), 1, &y, 1));
+    CHECK(!weft_requires_grad(y));
+    CHECK_OK(weft_require_grad(x, true));
+    CHECK_OK(weft_compiled_call(compiled, ARGS(x), 1, &y, 1));
+    CHECK_CONTAINS(info_of(compiled).miss, "\"arg0\" requires a gradient");
+    CHECK(weft_requires_grad(y));
+    CHECK(!weft_grad(x));
+    CHECK_OK(weft_backward(y));
+    CHECK_NEAR(weft_item(weft_grad(x), 2), cos(3) * cos(3), 1e-6);
+    WEFT_NO_GRAD
+    {
+        CHECK_OK(weft_compiled_call(compiled, ARGS(x), 1, &y, 1));
+    }
+    CHECK_CONTAINS(info_of(compiled).miss, "recorded otherwise");
+    CHECK(!weft_requires_grad(y));
+    CHECK_INT(info_of(compiled).frames, 3);
+    weft_release(compiled);
+    /* Not by pure graphs, nor inside a capture. */
+    CHECK_STATUS(weft_compiled_call(compile(half_recorded, NULL, "aot_eager"), ARGS(x), 1, &y, 1),
+                 WEFT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(weft_last_error(), "requires a gradient, which backend aot_eager");
+    CHECK_STATUS(weft_compiled_call(compile(goes_backward, NULL, "eager"), ARGS(x), 1, &y, 1),
+                 WEFT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(weft_last_error(), "weft_backward_all: cannot be captured");
+    weft_clear_error();
+}
+
 /* ---- pure graphs ---- */
 
 static weft_graph *pure_of(const char *text)

@@ -6,11 +6,14 @@
  */
 #include "grad/engine.h"
 #include "grad/ops.h"
+#include "tensor/eye.h"
 
 #include <string.h>
 
 weft_tensor *weft_grad(weft_tensor *x)
 {
+    if (weft_i_not_captured("weft_grad") < 0)
+        return NULL;
     const weft_i_history *history = x ? weft_i_history_if(x) : NULL;
     if (!x && weft_last_status() >= 0)
         weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", __func__);
@@ -167,5 +170,6 @@ weft_status weft_i_set_grad_run(weft_i_op_call *call)
 
 weft_status weft_set_grad(weft_tensor *x, weft_tensor *grad)
 {
+    WEFT_TRY(weft_i_not_captured("weft_set_grad"));
     return WEFT_I_ACT(set_grad, WEFT_I_TENSOR_ARG(x), WEFT_I_OPTIONAL_ARG(grad));
 }

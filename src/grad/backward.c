@@ -3,6 +3,7 @@
 #include "base/opts.h"
 #include "base/os.h"
 #include "grad/engine.h"
+#include "tensor/eye.h"
 
 /* What one call needs beside the run. */
 struct start {
@@ -99,6 +100,7 @@ static weft_status run_start(struct start *s, weft_i_run *run)
 weft_status weft_backward_all(weft_tensor *const *outputs, size_t count,
                               const weft_backward_opts *opts)
 {
+    WEFT_TRY(weft_i_not_captured("weft_backward_all"));
     struct start s = {.what = "weft_backward", .outputs = outputs, .count = count};
     weft_i_run run = {0};
     WEFT_TRY(check_start(&s, opts));
@@ -167,6 +169,7 @@ weft_status weft_gradients(weft_tensor **out, weft_tensor *const *inputs, size_t
                            weft_tensor *const *outputs, size_t count,
                            const weft_backward_opts *opts)
 {
+    WEFT_TRY(weft_i_not_captured("weft_gradients"));
     struct start s = {.what = __func__, .outputs = outputs, .count = count};
     WEFT_TRY(check_start(&s, opts));
     WEFT_TRY(check_tensors(__func__, inputs, input_count));

@@ -5,6 +5,7 @@
 #include "base/opts.h"
 #include "base/os.h"
 #include "grad/engine.h"
+#include "tensor/eye.h"
 
 static weft_status refuse_null(const char *what)
 {
@@ -16,6 +17,7 @@ static weft_status refuse_null(const char *what)
 
 weft_status weft_require_grad(weft_tensor *x, bool required)
 {
+    WEFT_TRY(weft_i_not_captured("weft_require_grad"));
     int output;
     if (!x)
         return refuse_null(__func__);
@@ -45,6 +47,8 @@ weft_status weft_require_grad(weft_tensor *x, bool required)
 
 bool weft_requires_grad(weft_tensor *x)
 {
+    if (weft_i_not_captured("weft_requires_grad") < 0)
+        return false;
     weft_i_edge edge;
     if (!x) {
         refuse_null(__func__);
@@ -55,6 +59,8 @@ bool weft_requires_grad(weft_tensor *x)
 
 bool weft_is_leaf(weft_tensor *x)
 {
+    if (weft_i_not_captured("weft_is_leaf") < 0)
+        return false;
     weft_i_edge edge;
     if (!x) {
         refuse_null(__func__);
@@ -71,6 +77,7 @@ static void destroy_retained(weft_i_object *object)
 
 weft_status weft_retain_grad(weft_tensor *x)
 {
+    WEFT_TRY(weft_i_not_captured("weft_retain_grad"));
     weft_i_edge edge;
     if (!x)
         return refuse_null(__func__);
@@ -148,16 +155,21 @@ static int64_t add_hook(const char *what, weft_tensor *x, weft_hook hook, void *
 
 int64_t weft_tensor_hook(weft_tensor *x, weft_hook hook, void *user, weft_held held)
 {
+    if (weft_i_not_captured("weft_tensor_hook") < 0)
+        return weft_last_status();
     return add_hook(__func__, x, hook, user, held, false);
 }
 
 int64_t weft_accumulated_hook(weft_tensor *x, weft_hook hook, void *user, weft_held held)
 {
+    if (weft_i_not_captured("weft_accumulated_hook") < 0)
+        return weft_last_status();
     return add_hook(__func__, x, hook, user, held, true);
 }
 
 weft_status weft_unhook(weft_tensor *x, int64_t number)
 {
+    WEFT_TRY(weft_i_not_captured("weft_unhook"));
     int output;
     if (!x)
         return refuse_null(__func__);
@@ -173,6 +185,7 @@ weft_status weft_unhook(weft_tensor *x, int64_t number)
 
 weft_status weft_backward_then(weft_hook hook, void *user, weft_held held)
 {
+    WEFT_TRY(weft_i_not_captured("weft_backward_then"));
     weft_i_run *run = weft_i_engine_now();
     if (!hook)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the callback is NULL", __func__);

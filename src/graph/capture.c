@@ -9,6 +9,7 @@
 #include "tensor/eye.h"
 #include "tensor/ops.h"
 #include "weft/coll.h"
+#include "weft/grad.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@ typedef struct capture {
      * the stand-ins that has the storage or counter that stands for it. */
     weft_i_pointers twins, storages, counters;
     int free_count;
+    bool recording;     /* gradients were recorded when it began */
     weft_status status; /* why the capture fails; `message` says it */
     char message[512];
 } capture;
@@ -79,12 +81,22 @@ static weft_status make_room(capture *c)
     return weft_i_pointers_reserve(&c->counters, 1);
 }
 
+/* With the eye closed: the question is about the real tensor. */
+static unsigned flags_of(weft_tensor *real, bool is_free)
+{
+    weft_i_eye *eye = weft_i_eye_open;
+    weft_i_eye_open = NULL;
+    unsigned flags = weft_requires_grad(real) ? WEFT_I_INPUT_GRAD : 0;
+    weft_i_eye_open = eye;
+    return flags | (is_free ? WEFT_I_INPUT_FREE : 0);
+}
+
 /* The real tensor becomes an input; its stand-in. */
 static weft_tensor *lift(capture *c, weft_tensor *real, const char *name, bool is_free)
 {
     weft_i_graph_value like = weft_i_graph_value_of(real);
     weft_i_graph_input input = {
-        .name = name, .flags = is_free ? WEFT_I_INPUT_FREE : 0, .tensor = is_free ? real : NULL};
+        .name = name, .flags = flags_of(real, is_free), .tensor = is_free ? real : NULL};
     if (make_room(c) < 0)
         return NULL;
     if (memory_is_shared(c, real->storage))
@@ -243,6 +255,7 @@ static weft_tensor *handle(weft_i_mode *mode, const weft_i_op_call *call)
     capture *c = (capture *)((char *)mode - offsetof(capture, mode));
     if (call->op == &weft_i_op_wait_tensor) /* the one behind its collective is there already */
         return call->args[0].tensor;
+    c->trace.quiet = c->recording && weft_grad_mode_now() != WEFT_GRAD_RECORDING;
     weft_tensor *out = weft_i_trace_call(&c->trace, call);
     if (out && is_collective(call->op) &&
         (wait_for(c, call, out) < 0 || note_factor(c, call) < 0)) {
@@ -429,7 +442,8 @@ weft_graph *weft_i_capture(const char *name, weft_graph_function function, void 
     capture c = {.eye = {see, see_storage, apply, read_version, read_bytes, resize, constant,
                          broken, refuse},
                  .mode = {.handle = handle},
-                 .guards = guards};
+                 .guards = guards,
+                 .recording = weft_grad_mode_now() == WEFT_GRAD_RECORDING};
     weft_graph *graph = NULL;
     if (check(name, function, in, ins, outs) < 0 || weft_scope_open() < 0)
         return NULL;

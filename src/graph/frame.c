@@ -10,6 +10,7 @@
 #include "graph/capture.h"
 #include "graph/program.h"
 #include "tensor/eye.h"
+#include "weft/grad.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -148,13 +149,32 @@ static entry *find_entry(weft_compiled *compiled, weft_tensor *const *in, int in
     return NULL;
 }
 
+/* A pure graph has its writes at the end, where the recorder would take them for the whole of what
+ * happened. */
+static weft_status check_gradients(const weft_compiled *compiled, const weft_graph *graph)
+{
+    if (!(compiled->backend->stages & WEFT_I_STAGE_PURE) ||
+        weft_grad_mode_now() != WEFT_GRAD_RECORDING)
+        return WEFT_OK;
+    for (int i = 0; i < graph->input_count; i++)
+        if (graph->inputs[i].flags & WEFT_I_INPUT_GRAD)
+            return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                               "input \"%s\" requires a gradient, which backend %s does not "
+                               "compute; use \"eager\", or WEFT_NO_GRAD around the call",
+                               graph->inputs[i].name, compiled->backend->name);
+    return WEFT_OK;
+}
+
 /* Captures the function for these arguments into `e`; `e` is cleared if that fails. */
 static weft_status fill_entry(weft_compiled *compiled, entry *e, weft_tensor *const *in, int ins,
                               int outs)
 {
+    e->guards.mode = (int)weft_grad_mode_now();
     weft_graph *raw = weft_i_capture(compiled->name, compiled->function, compiled->user, in, ins,
                                      outs, &e->guards);
-    weft_graph *graph = raw ? weft_i_graph_pass_run(raw, compiled->backend->stages) : NULL;
+    weft_graph *graph = raw && check_gradients(compiled, raw) >= 0
+                            ? weft_i_graph_pass_run(raw, compiled->backend->stages)
+                            : NULL;
     weft_release(raw);
     e->graph = weft_keep(graph);
     e->outs = outs;

@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "coll/request.h"
+#include "weft/grad.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -135,6 +136,24 @@ static const char *clash(const weft_graph *graph, weft_tensor *const *inputs, in
     return inputs[i] == inputs[k] ? "are the same tensor now" : NULL;
 }
 
+static bool grads_hold(const weft_i_guards *guards, const weft_graph *graph,
+                       weft_tensor *const *inputs, char *why, size_t bytes)
+{
+    if (guards->mode != (int)weft_grad_mode_now()) {
+        snprintf(why, bytes, "gradients are recorded otherwise than then");
+        return false;
+    }
+    for (int i = 0; i < graph->input_count; i++) {
+        bool then = graph->inputs[i].flags & WEFT_I_INPUT_GRAD, now = weft_requires_grad(inputs[i]);
+        if (then != now) {
+            snprintf(why, bytes, "input \"%s\" %s a gradient", graph->inputs[i].name,
+                     now ? "requires" : "no longer requires");
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool inputs_hold(const weft_graph *graph, weft_tensor *const *inputs, char *why,
                         size_t bytes)
 {
@@ -165,7 +184,8 @@ bool weft_i_guards_hold(const weft_i_guards *guards, const weft_graph *graph,
             say_note(&guards->at[i], graph, why, bytes);
             return false;
         }
-    if (!inputs_hold(graph, inputs, why, bytes))
+    if (!inputs_hold(graph, inputs, why, bytes) ||
+        (guards && !grads_hold(guards, graph, inputs, why, bytes)))
         return false;
     for (int i = 0; guards && i < guards->count; i++)
         if (!note_holds(&guards->at[i], inputs)) {

@@ -28,6 +28,7 @@ typedef struct weft_i_guard {
 typedef struct weft_i_guards {
     weft_i_guard *at;
     int count, room;
+    int mode; /* of gradients: a weft_grad_mode */
 } weft_i_guards;
 
 /* Notes a guard, once; takes over `guard.copy`, also if it fails. */

@@ -3,6 +3,7 @@
 #include "graph/program.h"
 
 #include "base/os.h"
+#include "weft/grad.h"
 #include "weft/op.h"
 
 #include <string.h>
@@ -146,6 +147,17 @@ static weft_status run_node(run *r, const weft_i_graph_node *node)
     return WEFT_OK;
 }
 
+/* As it was called: some without recording gradients. */
+static weft_status run_quietly(run *r, const weft_i_graph_node *node)
+{
+    if (!node->quiet)
+        return run_node(r, node);
+    weft_grad_block block = weft_grad_block_enter(WEFT_GRAD_OFF);
+    weft_status status = run_node(r, node);
+    weft_grad_block_leave(&block);
+    return status;
+}
+
 /* Whether the run made the tensor: all but inputs, and constants that are not copied. */
 static bool is_ours(const weft_i_program *program, int root)
 {
@@ -205,7 +217,7 @@ static weft_status run_all(run *r, weft_tensor *const *inputs, weft_tensor **out
     const weft_graph *graph = r->program->graph;
     WEFT_TRY(begin(r, inputs));
     for (int i = 0; i < graph->node_count; i++) {
-        WEFT_TRY(run_node(r, &graph->nodes[i]));
+        WEFT_TRY(run_quietly(r, &graph->nodes[i]));
         let_go_after(r, i);
     }
     for (int i = 0; i < graph->output_count; i++)

@@ -178,10 +178,11 @@ static weft_status write_term(weft_graph *graph, const weft_i_arg *arg, weft_i_g
 }
 
 /* The node of a call, with its terms, before the call changes anything. */
-static weft_status write_node(weft_graph *graph, const weft_i_op_call *call,
+static weft_status write_node(weft_graph *graph, bool quiet, const weft_i_op_call *call,
                               weft_i_graph_node *node)
 {
-    *node = (weft_i_graph_node){.op = call->op, .into = call->into ? (int)call->into->node : -1};
+    *node = (weft_i_graph_node){
+        .quiet = quiet, .op = call->op, .into = call->into ? (int)call->into->node : -1};
     node->terms = weft_i_graph_alloc(graph, (size_t)call->op->arity * sizeof *node->terms);
     if (!node->terms)
         return weft_last_status();
@@ -226,7 +227,7 @@ weft_tensor *weft_i_trace_call(weft_i_trace *trace, const weft_i_op_call *call)
     fake.fake = trace->id;
     if (call->op == &weft_i_op_wait_tensor)
         return weft_i_trace_wait(trace, call->args[0].tensor) < 0 ? NULL : call->args[0].tensor;
-    if (write_node(trace->graph, call, &node) < 0)
+    if (write_node(trace->graph, trace->quiet, call, &node) < 0)
         return NULL;
     weft_tensor *out = weft_i_op_pass_on(&fake);
     if (!out)
@@ -243,6 +244,6 @@ weft_status weft_i_trace_wait(weft_i_trace *trace, weft_tensor *x)
     weft_i_graph_node node;
     weft_i_op_call call = {.op = &weft_i_op_wait_tensor,
                            .args = (weft_i_arg[]){WEFT_I_TENSOR_ARG(x)}};
-    WEFT_TRY(write_node(trace->graph, &call, &node));
+    WEFT_TRY(write_node(trace->graph, trace->quiet, &call, &node));
     return add_results(trace, &node, &x, 1);
 }

@@ -16,6 +16,7 @@ typedef struct weft_i_trace {
     uint64_t id;
     int64_t *starts; /* of each counter: what it was at the entry */
     int start_room;
+    bool quiet; /* nodes are written down as not recorded for gradients */
 } weft_i_trace;
 
 /* The graph is made in the current scope and is the trace's until weft_i_trace_end. */
