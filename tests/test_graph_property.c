@@ -467,7 +467,7 @@ static void print_graphs(program *p)
 }
 
 static uint64_t only_seed;
-static int programs = 3000;
+static int programs = 2000;
 
 FAKE_TEST(test_graph_random_programs, 2)
 {
