@@ -6,6 +6,7 @@
 #include "graph/frame.h"
 
 #include "base/log.h"
+#include "base/opts.h"
 #include "base/os.h"
 #include "graph/capture.h"
 #include "graph/program.h"
@@ -81,17 +82,18 @@ static void destroy(weft_i_object *object)
     weft_i_object_free(object);
 }
 
-weft_compiled *weft_compile(weft_graph_function function, void *user, const weft_compile_opts *opts)
+weft_compiled *weft_compile(weft_graph_function function, void *user,
+                            const weft_compile_opts *given)
 {
-    weft_compile_opts plain = WEFT_COMPILE_OPTS;
-    opts = opts ? opts : &plain;
-    const char *name = opts->name ? opts->name : "function";
-    if (opts->size != sizeof *opts || !function || strlen(name) > 200)
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    if (weft_i_opts_copy(&opts, sizeof opts, given, "weft_compile (start from WEFT_COMPILE_OPTS)") <
+        0)
+        return NULL;
+    const char *name = opts.name ? opts.name : "function";
+    if (!function || strlen(name) > 200)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_compile: %s",
-                           !function                    ? "the function is NULL"
-                           : opts->size != sizeof *opts ? "opts.size is wrong"
-                                                        : "the name is too long");
-    const weft_i_frame_backend *backend = find_backend(opts->backend ? opts->backend : "eager");
+                           function ? "the name is too long" : "the function is NULL");
+    const weft_i_frame_backend *backend = find_backend(opts.backend ? opts.backend : "eager");
     if (!backend)
         return NULL;
     weft_compiled *compiled = weft_i_object_new(WEFT_I_COMPILED, sizeof *compiled, destroy);
@@ -100,7 +102,7 @@ weft_compiled *weft_compile(weft_graph_function function, void *user, const weft
     compiled->function = function;
     compiled->user = user;
     compiled->backend = backend;
-    compiled->fullgraph = opts->fullgraph;
+    compiled->fullgraph = opts.fullgraph;
     if (!(compiled->name = WEFT_OS->alloc(strlen(name) + 1))) {
         weft_release(compiled);
         return weft_i_null(WEFT_ERR_NO_MEMORY, "weft_compile: no memory for a name");
