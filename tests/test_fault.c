@@ -206,9 +206,12 @@ static int waiting_crew(int rank, void *arg)
 {
     const plot *p = arg;
     if (p->op == MEET && rank == p->victim) {
-        for (int ms = 0; ms < 20000 && !others_meet(p); ms++)
+        bool meet = others_meet(p); /* seen once: they wake now and then */
+        for (int ms = 0; ms < 20000 && !meet; ms++) {
             crew_rest(1);
-        CREW(others_meet(p), "the others do not wait in their meeting");
+            meet = others_meet(p);
+        }
+        CREW(meet, "the others do not wait in their meeting");
         kill(getpid(), SIGKILL);
     }
     crew->pid[rank] = getpid();
@@ -226,6 +229,7 @@ static int waiting_crew(int rank, void *arg)
         CREW(others_wait(p, world), "the others do not wait in %s", op_names[p->op]);
         kill(getpid(), SIGKILL);
     }
+    standing_mark(world);
     began = harness_now();
     weft_status status = do_op(p, world, mem, rank);
     CREW(status < 0, "%s succeeded without rank %d", op_names[p->op], p->victim);

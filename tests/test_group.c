@@ -237,6 +237,27 @@ RANKS_TEST(test_group_new_late, 3)
     finish(world);
 }
 
+/* A rank that is known to stand in an operation stands in the one meant, not in the one before. */
+RANKS_TEST(test_group_standing, 1)
+{
+    weft_group *world = join(0);
+    weft_i_record *record = weft_i_group_record(world);
+    CHECK(!standing_in(world, 0, "thing", false));
+    uint64_t before = weft_i_record_begin(record, "thing", world->id, 0, -1, -1);
+    CHECK(!standing_in(world, 0, "thing", true)); /* it has not been announced */
+    standing_mark(world);
+    CHECK(!standing_in(world, 0, "thing", true));
+    weft_i_record_end(record, before, 0);
+    CHECK(!standing_in(world, 0, "thing", false));
+    uint64_t meant = weft_i_record_begin(record, "thing", world->id, 0, -1, -1);
+    CHECK(standing_in(world, 0, "thing", true));
+    CHECK(!standing_in(world, 0, "other", false));
+    weft_i_record_end(record, meant, 0);
+    CHECK(!standing_in(world, 0, "thing", true));
+    CHECK(standing_in(world, 0, "thing", false));
+    finish(world);
+}
+
 RANKS_TEST(test_group_revoke, 4)
 {
     weft_group *world = join(0);
@@ -245,6 +266,7 @@ RANKS_TEST(test_group_revoke, 4)
     weft_symm *mem = group ? share(group, 4) : NULL;
     CHECK(mem);
     CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+    standing_mark(group);
     long long began = harness_now();
     weft_status status = WEFT_OK;
     if (rank == 2) { /* when all the others wait */
@@ -301,6 +323,7 @@ RANKS_TEST(test_group_mismatch, 3)
             int common = pair, other = (pair + 1) % 3;
             weft_group *group = weft_group_new(world, all, 3, NULL);
             CHECK(group);
+            standing_mark(group);
             for (int peer = 0; peer < 3; peer++) /* late: when the others have come */
                 if (rank == (odd + pair) % 3 && peer != rank)
                     CHECK(standing_await(group, peer, names[peer == odd ? other : common], false));
@@ -597,6 +620,7 @@ RANKS_TEST(test_group_destroy_tells, 3)
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    standing_mark(group);
     if (rank == 2) {
         CHECK(standing_await(group, 0, "wait_signal", true));
         CHECK(standing_await(group, 1, "group_barrier", true));
