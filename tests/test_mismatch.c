@@ -6,6 +6,7 @@
  * that do not wait for all) at the next call, and the group's fate must be the same for all.
  * HARNESS_SEED repeats a run.
  */
+#include "coll/lane.h"
 #include "coll_acts.h"
 #include "fabric/quarrel.h"
 #include "jobs.h"
@@ -204,6 +205,13 @@ static weft_status run_call(const call *c, int rank, int size, weft_group *group
     weft_status status = act_run(&c->a, &o, group);
     CHECK(status == WEFT_OK || act_input_is_intact(&c->a, &o, rank));
     return status;
+}
+
+static void check_both(const char *one, const char *other, int number)
+{
+    const char *error = weft_last_error();
+    if (!strstr(error, one) || !strstr(error, other))
+        FAIL("pair %d: \"%s\" and \"%s\" are not in \"%s\"", number, one, other, error);
 }
 
 /* ---- making pairs ---- */
@@ -485,6 +493,58 @@ RANKS_TEST(test_mismatch_extra_at_the_end, 3)
     finish(world);
 }
 
+/* The arrival word of this rank at the next entry is gone, as it is while the rank gives up; the
+ * word it had. */
+static uint64_t take_back(const weft_group *group)
+{
+    const weft_i_lane *lane = group->lane;
+    _Atomic uint64_t *word = weft_i_point_turn(&lane->entry, lane->me, lane->epoch + 1);
+    return atomic_exchange_explicit(word, 0, memory_order_acq_rel);
+}
+
+static void put_back(const weft_group *group, uint64_t word)
+{
+    const weft_i_lane *lane = group->lane;
+    atomic_store_explicit(weft_i_point_turn(&lane->entry, lane->me, lane->epoch + 1), word,
+                          memory_order_release);
+}
+
+/*
+ * Rank 0 waits for all in its call, rank 1 for rank 0 alone, and finds the mismatch.  That ends the
+ * group.  Rank 0 takes its arrival back for a moment, until it sees why.  Rank 2 comes in that
+ * moment, with the call of rank 1: what rank 0 called cannot be seen at the entry, but is told all
+ * the same.
+ */
+RANKS_TEST(test_mismatch_late_receiver, 3)
+{
+    static const act_kind waits[] = {ACT_GATHER, ACT_ALL_REDUCE, ACT_REDUCE},
+                          takes[] = {ACT_BROADCAST, ACT_SCATTER};
+    weft_group *world = join(20000);
+    for (int number = 0; number < 6; number++) {
+        call warm = {.a = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = 3}};
+        call giver = {.a = {.kind = waits[number % 3], .dtype = WEFT_F32, .count = 5}};
+        call taker = {.a = {.kind = takes[number / 3], .dtype = WEFT_F32, .count = 5}};
+        char one[160], other[160];
+        weft_scope_open();
+        weft_group *group = new_group(world, size);
+        CHECK_OK(run_call(&warm, rank, size, group));
+        if (rank == 2)
+            CHECK(harness_await(0, number + 1) && harness_await(1, number + 1));
+        CHECK_STATUS(run_call(rank ? &taker : &giver, rank, size, group), WEFT_ERR_MISMATCH);
+        check_both(text_of(&giver, one, sizeof one), text_of(&taker, other, sizeof other), number);
+        uint64_t word = rank ? 0 : take_back(group);
+        harness_mark();
+        if (rank == 0) {
+            CHECK(harness_await(2, number + 1));
+            put_back(group, word);
+        }
+        check_fate(group, rank, size);
+        weft_scope_close();
+        weft_clear_error();
+    }
+    finish(world);
+}
+
 /* ---- operations that meet on the board against collectives, and against each other ---- */
 
 enum { BARRIER, MONITORED, SPLIT, SPLIT_LISTS, RENDEZVOUS, BOARD_OPS };
@@ -525,13 +585,6 @@ static call collective(int pick)
                     .posted = pick % 4 == 3},
               .tensors = 2};
     return c;
-}
-
-static void check_both(const char *one, const char *other, int number)
-{
-    const char *error = weft_last_error();
-    if (!strstr(error, one) || !strstr(error, other))
-        FAIL("pair %d: \"%s\" and \"%s\" are not in \"%s\"", number, one, other, error);
 }
 
 /* One rank goes to the board, or all but one; the others call a collective. */

@@ -216,14 +216,17 @@ static weft_status tell_difference(const weft_i_lane *lane, const weft_i_label *
         return WEFT_OK;
     char mine[WEFT_I_SIGNATURE_TEXT], theirs[WEFT_I_SIGNATURE_TEXT];
     weft_i_signature other_signature = *signature_of(lane, other, epoch);
-    return weft_i_fail(
-        WEFT_ERR_MISMATCH, "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
-        call->group->name, epoch, lane->me, weft_i_signature_text(signature, mine, sizeof mine),
-        other, weft_i_signature_text(&other_signature, theirs, sizeof theirs));
+    weft_i_signature_text(signature, mine, sizeof mine);
+    weft_i_signature_text(&other_signature, theirs, sizeof theirs);
+    weft_i_quarrel_tell(call->group, mine, other, theirs); /* for who cannot see it any more */
+    return weft_i_fail(WEFT_ERR_MISMATCH,
+                       "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
+                       call->group->name, epoch, lane->me, mine, other, theirs);
 }
 
 /* Tells both calls, also to a rank that comes after others have found the mismatch, and to one that
- * went on from the call in question. */
+ * went on from the call in question.  A rank that takes its arrival back, if only for a moment,
+ * hides its call: then what the first finder wrote onto the board is told. */
 static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_label *call,
                                  const weft_i_signature *signature, bool late)
 {
@@ -236,6 +239,8 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_label *ca
         WEFT_TRY(tell_difference(lane, call, signature, next));
     if (late)
         return WEFT_ERR_MISMATCH; /* of an earlier call, told by weft_i_group_check_revoked */
+    if (weft_i_quarrel_told(call->group))
+        return weft_i_group_check_revoked(call);
     char mine[WEFT_I_SIGNATURE_TEXT];
     return weft_i_fail(WEFT_ERR_MISMATCH,
                        "group \"%s\", operation %u: rank %d calls %s; the ranks choose different "
@@ -350,7 +355,7 @@ weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_
         count(lane, arrival->whom, arrival->digest);
         return WEFT_OK;
     }
-    if (status == WEFT_ERR_MISMATCH && !weft_i_quarrel_told(call->group))
+    if (status == WEFT_ERR_MISMATCH)
         fail_mismatch(lane, call, arrival->signature, arrival->meeting.culprit < 0);
     if (weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* so that all get out, with the same cause */
