@@ -142,6 +142,11 @@ weft_status weft_i_signal_come(const weft_i_point *point, uint32_t digest, weft_
 weft_status weft_i_signal_await(const weft_i_point *point, int64_t timeout_ms,
                                 weft_i_meeting *meeting);
 
+/* Between the two: looks for as long as most meetings take.  WEFT_OK or WEFT_ERR_MISMATCH: that was
+ * all.  WEFT_IN_PROGRESS: the second must follow; what that needs to know of a long wait need not
+ * be there before. */
+weft_status weft_i_signal_look(const weft_i_point *point, weft_i_meeting *meeting);
+
 /* Arrives and goes on, on points with turns: never waits, never fails. */
 void weft_i_signal_arrive(const weft_i_point *point, uint32_t digest);
 

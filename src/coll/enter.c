@@ -126,13 +126,6 @@ weft_status weft_i_enter_eager(weft_i_coll *coll, bool gives, int whom)
     return weft_i_enter_with(coll, whom, &factor, scales ? sizeof factor : 0);
 }
 
-size_t weft_i_enter_bytes(const weft_i_coll *coll)
-{
-    size_t part = coll->ask.count * coll->ask.item;
-    return weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) ? part * (size_t)coll->group->size
-                                                            : part;
-}
-
 /* Is this rank's input to be shown?  What others can touch where it is they need not be shown,
  * unless it is overwritten there. */
 static bool is_shown(const weft_i_coll *coll, const weft_i_locations *locations, weft_i_gift gift)

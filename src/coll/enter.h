@@ -19,7 +19,12 @@ void weft_i_enter_note(weft_i_coll *coll, int way);
 int weft_i_enter_way(const weft_i_coll *coll);
 
 /* The bytes a rank shows, as all of them know it.  They decide the protocol. */
-size_t weft_i_enter_bytes(const weft_i_coll *coll);
+static inline size_t weft_i_enter_bytes(const weft_i_coll *coll)
+{
+    size_t part = coll->ask.count * coll->ask.item;
+    return weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS) ? part * (size_t)coll->group->size
+                                                            : part;
+}
 
 /* Shows `bytes` of `data` and waits for all, for one rank or for nobody (lane.h). */
 weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, size_t bytes);

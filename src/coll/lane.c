@@ -6,7 +6,6 @@
 #include "base/status.h"
 #include "coll/choose.h"
 #include "coll/cma.h"
-#include "fabric/quarrel.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -58,6 +57,34 @@ static weft_i_lane *allocate(const weft_group *group)
     return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for the lane of %d ranks", group->size);
 }
 
+static weft_i_signature *signature_of(const weft_i_lane *lane, int rank, uint32_t epoch)
+{
+    return &weft_i_lane_head_of(lane, rank)->signature[epoch % WEFT_I_TURNS];
+}
+
+/* ---- for those who wait for us on the board ---- */
+
+static bool is_kept(const void *who)
+{
+    return weft_i_queue_keeps_rank(who);
+}
+
+static void tell_stuck(const void *who, char *out, size_t bytes)
+{
+    const weft_i_lane *lane = who;
+    char text[WEFT_I_SIGNATURE_TEXT];
+    snprintf(
+        out, bytes, "%s",
+        weft_i_signature_text(signature_of(lane, lane->me, lane->epoch + 1), text, sizeof text));
+}
+
+static void make_stays(weft_i_lane *lane)
+{
+    lane->for_room = (weft_i_stay){.place = WEFT_I_ON_LANE, .is_kept = is_kept, .who = lane};
+    lane->at_entry = lane->for_room;
+    lane->at_entry.tell = tell_stuck;
+}
+
 /* The lane's two points are made once: filling one for each call takes as long as a hop. */
 static void make_points(weft_i_lane *lane)
 {
@@ -87,6 +114,7 @@ static weft_status meet(weft_i_lane *lane, weft_group *group)
     lane->heads = weft_i_pads_of(&lane->registration->pads, 0);
     lane->head_stride = lane->registration->pads.stride;
     make_points(lane);
+    make_stays(lane);
     weft_i_p2p_open(lane);
     return weft_i_cma_agree(lane, group);
 }
@@ -132,11 +160,6 @@ static weft_i_wait_mode mode_of(const weft_i_lane *lane)
 {
     bool aside = atomic_load_explicit(&lane->aside, memory_order_relaxed);
     return aside ? WEFT_I_WAIT_SLEEP : lane->mode;
-}
-
-static weft_i_signature *signature_of(const weft_i_lane *lane, int rank, uint32_t epoch)
-{
-    return &weft_i_lane_head_of(lane, rank)->signature[epoch % WEFT_I_TURNS];
 }
 
 /* Has `rank` entered operation `epoch`, or tried to? */
@@ -258,37 +281,11 @@ static weft_i_point *entry_point(weft_i_lane *lane, int whom)
     return &lane->entry;
 }
 
-/* ---- for those who wait for us on the board ---- */
-
-static bool is_kept(const void *who)
-{
-    return weft_i_queue_keeps_rank(who);
-}
-
-static void tell_stuck(const void *who, char *out, size_t bytes)
-{
-    const weft_i_lane *lane = who;
-    char text[WEFT_I_SIGNATURE_TEXT];
-    snprintf(
-        out, bytes, "%s",
-        weft_i_signature_text(signature_of(lane, lane->me, lane->epoch + 1), text, sizeof text));
-}
-
-static weft_i_stay stay_of(const weft_i_lane *lane, uint32_t turn)
-{
-    return (weft_i_stay){.place = WEFT_I_ON_LANE,
-                         .turn = turn,
-                         .is_kept = is_kept,
-                         .tell = turn == lane->epoch + 1 ? tell_stuck : NULL,
-                         .who = lane};
-}
-
 weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, int64_t timeout_ms)
 {
     weft_i_point *point = entry_point(lane, 0);
     uint32_t needed = lane->epoch + 1 - (WEFT_I_TURNS - 1), newest = lane->epoch;
-    weft_i_stay stay = stay_of(lane, needed);
-    weft_status status = weft_i_group_settle(call, point, &stay, needed, timeout_ms);
+    weft_status status = weft_i_group_settle(call, point, &lane->for_room, needed, timeout_ms);
     if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* as in weft_i_lane_await */
     WEFT_TRY(status);
@@ -347,10 +344,9 @@ weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_
         return tell_end(lane, call, arrival->signature);
     /* Pairs with the acquire in is_shown. */
     atomic_store_explicit(&arrival->signature->shown, lane->epoch + 1, memory_order_release);
-    if (status == WEFT_OK && arrival->whom != WEFT_I_FOR_NOBODY) {
-        weft_i_stay stay = stay_of(lane, lane->epoch + 1);
-        status = weft_i_group_await(call, arrival->point, &stay, timeout_ms, &arrival->meeting);
-    }
+    if (status == WEFT_OK && arrival->whom != WEFT_I_FOR_NOBODY)
+        status = weft_i_group_await(call, arrival->point, &lane->at_entry, timeout_ms,
+                                    &arrival->meeting);
     if (status == WEFT_OK) {
         count(lane, arrival->whom, arrival->digest);
         return WEFT_OK;

@@ -22,6 +22,7 @@
 
 #include "coll/p2p_ring.h"
 #include "coll/signature.h"
+#include "fabric/quarrel.h"
 #include "symm/registration.h"
 #include "weft/tune.h"
 
@@ -92,14 +93,15 @@ typedef struct weft_i_lane {
     weft_i_block *block;               /* held; the registration's own entry */
     weft_i_registration *registration; /* held */
     int me, size;
-    uint32_t epoch;            /* entries so far */
-    _Atomic uint32_t *entered; /* the same, in the group, for its other floors */
-    uint32_t settled;          /* the last entry that all are known to have reached */
-    uint32_t chain;            /* digest of all entries so far */
-    uint32_t syncs;            /* so far */
-    weft_i_wait_mode mode;     /* the same on all ranks */
-    weft_i_point entry, steps; /* where ranks meet to enter an operation, and inside it */
-    char *heads;               /* rank 0's; the others' follow */
+    uint32_t epoch;                 /* entries so far */
+    _Atomic uint32_t *entered;      /* the same, in the group, for its other floors */
+    uint32_t settled;               /* the last entry that all are known to have reached */
+    uint32_t chain;                 /* digest of all entries so far */
+    uint32_t syncs;                 /* so far */
+    weft_i_wait_mode mode;          /* the same on all ranks */
+    weft_i_point entry, steps;      /* where ranks meet to enter an operation, and inside it */
+    weft_i_stay at_entry, for_room; /* how it waits at an entry, and for room to write for one */
+    char *heads;                    /* rank 0's; the others' follow */
     size_t head_stride;
     size_t splits_at, splits_stride; /* in a head */
     const void **sources;            /* room for one pointer per rank, for folds */

@@ -112,7 +112,7 @@ static weft_status fail(const vigil *v, const weft_i_meeting *meeting, bool all,
 static weft_status see_through(weft_group *group, vigil *v, weft_i_point *point, int64_t limit,
                                weft_i_meeting *meeting)
 {
-    weft_i_stay stay = {.place = WEFT_I_ON_BOARD};
+    static const weft_i_stay stay = {.place = WEFT_I_ON_BOARD};
     weft_i_vigil look = {.call = &v->call, .point = point, .stay = &stay};
     int64_t deadline = weft_i_os_deadline(limit);
     weft_status status;
@@ -121,7 +121,7 @@ static weft_status see_through(weft_group *group, vigil *v, weft_i_point *point,
     do {
         look.wanted = false;
         status = weft_i_signal_come(point, weft_i_digest(weft_i_digest(1, 0), 'm'), meeting);
-        stay.turn = meeting->epoch;
+        look.turn = meeting->epoch;
         if (status == WEFT_OK)
             status = weft_i_signal_await(point, limit, meeting);
         if (look.wanted && status == WEFT_ERR_CANCELLED) {

@@ -144,7 +144,11 @@ weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op)
 weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group)
 {
     const char *op = weft_i_coll_name(kind);
-    *coll = (weft_i_coll){.ask = {.op = op, .kind = kind}, .group = group, .call = {group, op, -1}};
+    weft_i_coll_empty(coll);
+    coll->ask.op = op;
+    coll->ask.kind = kind;
+    coll->group = group;
+    coll->call = (weft_i_label){group, op, -1};
     WEFT_TRY(weft_i_request_check_group(op, group));
     coll->ask.rank = group->rank;
     coll->ask.size = group->size;

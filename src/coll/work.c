@@ -306,7 +306,7 @@ static weft_work *new_work(const weft_i_coll *coll, weft_i_completion *completio
     weft_work *work = weft_i_object_new(WEFT_I_WORK, sizeof *work, destroy);
     if (!work)
         return NULL;
-    work->coll = *coll;
+    weft_i_coll_copy(&work->coll, coll);
     work->coll.call.group = coll->group;
     weft_i_object_hold(coll->group);
     weft_i_object_hold(coll->in_tensor);

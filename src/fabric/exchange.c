@@ -342,22 +342,34 @@ static weft_status tell_await(const weft_i_vigil *vigil, const weft_i_meeting *m
     }
 }
 
-weft_status weft_i_group_await(const weft_i_label *call, weft_i_point *point,
-                               const weft_i_stay *stay, int64_t timeout_ms, weft_i_meeting *meeting)
+/* A wait that is longer than a hop or two. */
+static __attribute__((noinline)) weft_status keep_vigil(const weft_i_label *call,
+                                                        weft_i_point *point,
+                                                        const weft_i_stay *stay, int64_t timeout_ms,
+                                                        weft_i_meeting *meeting)
 {
-    weft_i_vigil vigil = {.call = call, .point = point, .stay = stay};
+    weft_i_vigil vigil = {.call = call, .point = point, .stay = stay, .turn = meeting->epoch};
     open_vigil(&vigil, point);
     weft_status status = weft_i_signal_await(point, timeout_ms, meeting);
     close_vigil(&vigil, point);
     return status == WEFT_OK ? status : tell_await(&vigil, meeting, status, timeout_ms);
 }
 
+weft_status weft_i_group_await(const weft_i_label *call, weft_i_point *point,
+                               const weft_i_stay *stay, int64_t timeout_ms, weft_i_meeting *meeting)
+{
+    weft_status status = weft_i_signal_look(point, meeting);
+    return status == WEFT_IN_PROGRESS ? keep_vigil(call, point, stay, timeout_ms, meeting) : status;
+}
+
 weft_status weft_i_group_settle(const weft_i_label *call, weft_i_point *point,
                                 const weft_i_stay *stay, uint32_t epoch, int64_t timeout_ms)
 {
     weft_i_meeting meeting = {.epoch = epoch, .culprit = -1};
-    weft_i_vigil vigil = {.call = call, .point = point, .stay = stay};
     WEFT_TRY(weft_i_group_check_revoked(call));
+    if (weft_i_signal_is_settled(point, epoch))
+        return WEFT_OK;
+    weft_i_vigil vigil = {.call = call, .point = point, .stay = stay, .turn = epoch};
     open_vigil(&vigil, point);
     weft_status status = weft_i_signal_settle(point, epoch, timeout_ms, &meeting.culprit);
     close_vigil(&vigil, point);
@@ -376,11 +388,11 @@ static uint32_t digest_of(const char *what, size_t bytes)
     return digest;
 }
 
-/* Where the group's exchanges meet, or (`making_lane`) those that make its lane. */
-static weft_i_point board_point(const weft_group *group, bool later)
+/* Where the group's exchanges meet. */
+static inline weft_i_point board_point(const weft_group *group, bool later)
 {
     weft_i_board_row *row = group->board->row;
-    weft_i_point point = {.me = group->rank,
+    return (weft_i_point){.me = group->rank,
                           .size = group->size,
                           .words = (char *)&row[0].arrival,
                           .passes = (char *)&row[0].pass,
@@ -389,12 +401,17 @@ static weft_i_point board_point(const weft_group *group, bool later)
                           .stride = sizeof *row,
                           .later = later,
                           .mode = group->world->mode};
-    if (group->making_lane) {
-        point.words = (char *)&row[0].lane_arrival;
-        point.passes = (char *)&row[0].lane_pass;
-        point.bells = (char *)&row[0].lane_bell;
-        point.gave_up = (char *)&row[0].lane_gave_up;
-    }
+}
+
+/* The same for exchanges that make its lane. */
+static weft_i_point stage_point(const weft_group *group, bool later)
+{
+    weft_i_board_row *row = group->board->row;
+    weft_i_point point = board_point(group, later);
+    point.words = (char *)&row[0].lane_arrival;
+    point.passes = (char *)&row[0].lane_pass;
+    point.bells = (char *)&row[0].lane_bell;
+    point.gave_up = (char *)&row[0].lane_gave_up;
     return point;
 }
 
@@ -448,29 +465,33 @@ weft_status weft_i_group_fail_quarrel(const weft_i_label *call, const weft_i_mee
                        theirs);
 }
 
-/* A meeting on the board from its first arrival, which has `come`, to its end. */
+static const weft_i_stay on_board = {.place = WEFT_I_ON_BOARD};
+
+/* The end of a meeting on the board whose wait gave `status`: it goes on once the lane is made. */
 static weft_status see_through(const weft_i_label *call, weft_group *group, weft_i_point *point,
-                               uint32_t digest, int64_t timeout_ms, weft_i_meeting *meeting)
+                               uint32_t digest, int64_t timeout_ms, weft_i_meeting *meeting,
+                               weft_status status)
 {
-    weft_i_stay stay = {.place = WEFT_I_ON_BOARD, .turn = meeting->epoch};
-    weft_status status =
-        weft_i_group_await(call, point, group->making_lane ? NULL : &stay, timeout_ms, meeting);
     int64_t deadline = status == WEFT_ERR_CANCELLED ? weft_i_os_deadline(timeout_ms) : 0;
     while (status == WEFT_ERR_CANCELLED) {
         WEFT_TRY(weft_i_group_help_make_lane(group, deadline));
         WEFT_TRY(weft_i_group_check_revoked(call));
         status = weft_i_signal_come(point, digest, meeting);
         if (status == WEFT_OK)
-            status = weft_i_group_await(call, point, &stay, weft_i_os_ms_until(deadline), meeting);
+            status =
+                weft_i_group_await(call, point, &on_board, weft_i_os_ms_until(deadline), meeting);
     }
     return status == WEFT_ERR_MISMATCH ? weft_i_group_fail_quarrel(call, meeting) : status;
 }
 
-void weft_i_group_show_op(const weft_group *group, const char *op)
+/* A row of barriers writes its name once. */
+void weft_i_group_show_op(weft_group *group, const char *op)
 {
     weft_i_board_row *mine = &group->board->row[group->rank];
-    if (!group->making_lane)
-        snprintf(mine->op, sizeof mine->op, "%s", op);
+    if (group->making_lane || group->shown_op == op)
+        return;
+    snprintf(mine->op, sizeof mine->op, "%s", op);
+    group->shown_op = op;
 }
 
 /*
@@ -482,7 +503,7 @@ static weft_status exchange_on_board(const weft_i_label *call, weft_group *group
                                      int64_t timeout_ms)
 {
     uint32_t epoch = next_epoch(group);
-    weft_i_point point = board_point(group, later);
+    weft_i_point point = group->making_lane ? stage_point(group, later) : board_point(group, later);
     weft_i_meeting meeting = {.culprit = -1};
     WEFT_TRY(weft_i_group_check_revoked(call));
     if (bytes)
@@ -492,10 +513,10 @@ static weft_status exchange_on_board(const weft_i_label *call, weft_group *group
         atomic_store_explicit(&group->board->row[group->rank].fetches, 0, memory_order_relaxed);
     weft_status status = weft_i_signal_come(&point, digest, &meeting);
     if (status == WEFT_OK)
-        status = see_through(call, group, &point, digest, timeout_ms, &meeting);
-    else
-        status = weft_i_group_fail_quarrel(call, &meeting);
-    WEFT_TRY(status);
+        status = weft_i_group_await(call, &point, group->making_lane ? NULL : &on_board, timeout_ms,
+                                    &meeting);
+    if (status < 0)
+        WEFT_TRY(see_through(call, group, &point, digest, timeout_ms, &meeting, status));
     for (int rank = 0; all && rank < group->size; rank++)
         memcpy(all + (size_t)rank * bytes, note_of(group, rank, epoch), bytes);
     return WEFT_OK;
@@ -589,9 +610,9 @@ static weft_status barrier_on_board(weft_group *group, int64_t timeout_ms)
     }
     uint64_t number = weft_i_record_begin_named(record, &name, group->id, 0, turn, -1);
     if (came)
-        status = see_through(&call, group, &point, BARRIER_DIGEST, timeout_ms, &meeting);
-    else if (free)
-        status = weft_i_group_fail_quarrel(&call, &meeting);
+        status = weft_i_group_await(&call, &point, &on_board, timeout_ms, &meeting);
+    if (free && status < 0)
+        status = see_through(&call, group, &point, BARRIER_DIGEST, timeout_ms, &meeting, status);
     weft_i_record_end(record, number, status);
     return status;
 }

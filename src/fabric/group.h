@@ -56,6 +56,7 @@ struct weft_group {
     weft_i_creation *creations; /* how often each rank list was made a group of */
     size_t creation_count;
     bool making_lane;         /* its exchanges are about making its lane (coll/lane.c) */
+    const char *shown_op;     /* what the board says that we call: a name that stays where it is */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
     _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
     /* Objects that live as long as the group, made by floors above: */
@@ -218,7 +219,7 @@ weft_status weft_i_group_mismatch(const weft_i_label *call, const weft_i_meeting
 /* For who meets on the board by itself (coll/monitor.c): tells which operation this rank comes
  * with; makes the lane because another rank needs it, which only all together can; and tells both
  * calls after a mismatch there. */
-void weft_i_group_show_op(const weft_group *group, const char *op);
+void weft_i_group_show_op(weft_group *group, const char *op);
 weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline);
 weft_status weft_i_group_fail_quarrel(const weft_i_label *call, const weft_i_meeting *meeting);
 

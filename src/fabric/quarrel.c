@@ -58,10 +58,12 @@ static bool is_kept(const weft_group *group, const weft_i_stay *stay)
            (stay->place != WEFT_I_ON_BOARD || !has_posted(group));
 }
 
-void weft_i_quarrel_settle_in(const weft_i_label *call, const weft_i_stay *stay)
+void weft_i_quarrel_settle_in(const weft_i_vigil *vigil)
 {
+    const weft_i_label *call = vigil->call;
+    const weft_i_stay *stay = vigil->stay;
     weft_i_stuck *mine = stuck_of(call->group, call->group->rank);
-    uint64_t here = (uint64_t)stay->place << 32 | stay->turn;
+    uint64_t here = (uint64_t)stay->place << 32 | vigil->turn;
     char text[WEFT_I_LABEL_BYTES];
     /* Our own word. */
     bool said = atomic_load_explicit(&mine->where, memory_order_relaxed) == here;
@@ -95,9 +97,9 @@ static uint32_t turns_seen(const weft_group *group, weft_i_place place)
 static bool has_come(const weft_i_vigil *vigil, int rank)
 {
     /* Relaxed: the acquire of its stuck word, which it wrote later, has brought its arrival. */
-    uint64_t word = atomic_load_explicit(weft_i_point_turn(vigil->point, rank, vigil->stay->turn),
+    uint64_t word = atomic_load_explicit(weft_i_point_turn(vigil->point, rank, vigil->turn),
                                          memory_order_relaxed);
-    return weft_i_arrived(word, vigil->stay->turn);
+    return weft_i_arrived(word, vigil->turn);
 }
 
 void weft_i_quarrel_look(const weft_i_vigil *vigil, int rank)
@@ -175,7 +177,7 @@ weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing)
     }
     if (now - vigil->begin < PATIENCE_NS)
         return WEFT_OK;
-    weft_i_quarrel_settle_in(call, vigil->stay);
+    weft_i_quarrel_settle_in(vigil);
     weft_i_quarrel_look(vigil, missing);
     return weft_i_group_fate(call->group, missing);
 }

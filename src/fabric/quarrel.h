@@ -19,10 +19,9 @@
 
 typedef enum weft_i_place { WEFT_I_ON_BOARD = 1, WEFT_I_ON_LANE } weft_i_place;
 
-/* A wait in one of the places. */
+/* A way to wait in one of the places; made once, since a wait is often as short as a hop. */
 struct weft_i_stay {
     weft_i_place place;
-    uint32_t turn; /* number of the meeting */
     /* Is the rank's own thread kept by this wait?  NULL: yes. */
     bool (*is_kept)(const void *who);
     /* What was called: "all_reduce of 100 f32, sum".  NULL: the name is enough. */
@@ -35,6 +34,7 @@ typedef struct weft_i_vigil {
     const weft_i_label *call;
     const weft_i_point *point;
     const weft_i_stay *stay; /* NULL: in a place of its own */
+    uint32_t turn;           /* number of the meeting there */
     int64_t begin;           /* about when it began; 0 until the first look */
     bool wanted;             /* ended, because another rank needs the lane to be made */
 } weft_i_vigil;
@@ -47,7 +47,7 @@ weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing);
 bool weft_i_vigil_saw_give_up(const weft_i_vigil *vigil, int rank);
 
 /* Writes into our row that we are stuck here, unless posted work may still move us on. */
-void weft_i_quarrel_settle_in(const weft_i_label *call, const weft_i_stay *stay);
+void weft_i_quarrel_settle_in(const weft_i_vigil *vigil);
 
 /* The wait is over. */
 void weft_i_quarrel_move_on(const weft_group *group);
