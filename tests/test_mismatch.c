@@ -547,10 +547,10 @@ RANKS_TEST(test_mismatch_late_receiver, 3)
 
 /* ---- operations that meet on the board against collectives, and against each other ---- */
 
-enum { BARRIER, MONITORED, SPLIT, SPLIT_LISTS, RENDEZVOUS, BOARD_OPS };
+enum { BARRIER, MONITORED, SPLIT, SPLIT_LISTS, RENDEZVOUS, NEW, BOARD_OPS };
 
-static const char *const board_names[BOARD_OPS] = {"group_barrier", "monitored_barrier",
-                                                   "group_split", "split_lists", "rendezvous"};
+static const char *const board_names[BOARD_OPS] = {
+    "group_barrier", "monitored_barrier", "group_split", "split_lists", "rendezvous", "group_new"};
 
 static weft_status run_on_board(int op, int size, weft_group *group)
 {
@@ -568,6 +568,8 @@ static weft_status run_on_board(int op, int size, weft_group *group)
         return weft_group_split(group, 0, 0) ? WEFT_OK : weft_last_status();
     case SPLIT_LISTS:
         return weft_group_split_lists(group, &list, 1, NULL) ? WEFT_OK : weft_last_status();
+    case NEW:
+        return weft_group_new(group, all, size, NULL) ? WEFT_OK : weft_last_status();
     default: {
         weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(5));
         return weft_symm_rendezvous(x, group) ? WEFT_OK : weft_last_status();
@@ -607,7 +609,8 @@ static void run_board_pair(weft_group *world, int rank, int size, int op, int pi
         FAIL("pair %d gives %d: %.300s", number, (int)status, weft_last_error());
     check_both(board_names[op], goes_one_way(&c) ? "" : text_of(&c, text, sizeof text), number);
     check_fate(group, rank, size);
-    CHECK_STATUS(run_on_board(op, size, group), WEFT_ERR_MISMATCH);
+    if (op != NEW) /* that needs only the parent's members */
+        CHECK_STATUS(run_on_board(op, size, group), WEFT_ERR_MISMATCH);
     weft_scope_close();
     weft_clear_error();
 }
@@ -656,6 +659,34 @@ RANKS_TEST(test_mismatch_not_posted, 2)
         work = weft_all_reduce_start(x, x, WEFT_SUM, world);
     CHECK_OK(wait_for(work));
     CHECK(weft_item(x, 0) == 2);
+    finish(world);
+}
+
+/* Nor with making a group, whether or not the posted call is the first of its group, whose stage
+ * all must make. */
+RANKS_TEST(test_mismatch_not_posted_new, 2)
+{
+    weft_group *world = join(20000);
+    for (int number = 0; number < 4; number++) {
+        int all[] = {number / 2, 1 - number / 2}; /* the first one makes the board */
+        weft_scope_open();
+        weft_group *group = new_group(world, size), *child = NULL;
+        weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(20000));
+        if (number % 2)
+            CHECK_OK(weft_all_reduce_into(x, x, WEFT_MAX, group));
+        weft_work *work = rank ? NULL : weft_all_reduce_start(x, x, WEFT_SUM, group);
+        if (rank)
+            rest_us(5000); /* else it may come before the posted call is under way */
+        child = weft_group_new(group, all, 2, NULL);
+        if (!child)
+            FAIL("%d: %s", number, weft_last_error());
+        if (rank)
+            work = weft_all_reduce_start(x, x, WEFT_SUM, group);
+        CHECK_OK(wait_for(work));
+        CHECK(weft_item(x, 0) == 2);
+        CHECK_OK(weft_group_barrier(child, WEFT_DEFAULT));
+        weft_scope_close();
+    }
     finish(world);
 }
 

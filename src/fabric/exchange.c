@@ -83,7 +83,7 @@ static int lost_while_making(const weft_group *group)
 
 weft_status weft_i_group_fate(const weft_group *group, int rank)
 {
-    if (weft_i_group_has_ended(group))
+    if (weft_i_group_has_ended(group) || weft_i_quarrel_told_above(group))
         return WEFT_ERR_REVOKED;
     uint64_t refusal = new_refusal(group, rank);
     if (refusal)
@@ -110,6 +110,10 @@ static weft_status fail_refusal(const weft_group *group, const char *what, int r
     int dead = why == WEFT_ERR_PEER_DEAD ? dead_member(group) : -1;
     if (dead >= 0)
         return weft_i_world_lost(group->world, group->members[dead], what);
+    const weft_group *above = why == WEFT_ERR_MISMATCH ? group->made_from : NULL;
+    const char *told = above && above->board ? weft_i_quarrel_told(above) : NULL;
+    if (told)
+        return weft_i_fail(why, "%s: %s", what, told);
     return weft_i_fail(why, "%s: rank %d of the world could not take part (%s)", what,
                        group->members[rank], weft_strerror(why));
 }
@@ -189,6 +193,8 @@ weft_status weft_i_group_lost(const weft_i_label *call, int rank)
     WEFT_TRY(weft_i_group_check_revoked(call));
     char what[160];
     weft_i_label_text(call, what, sizeof what);
+    if (weft_i_quarrel_told_above(group))
+        return weft_i_fail(WEFT_ERR_MISMATCH, "%s: %s", what, weft_i_quarrel_told_above(group));
     uint64_t refusal = new_refusal(group, rank);
     if (refusal)
         return fail_refusal(group, what, rank, weft_i_job_refusal_status(refusal));
@@ -474,14 +480,18 @@ static weft_status see_through(const weft_i_label *call, weft_group *group, weft
 {
     int64_t deadline = status == WEFT_ERR_CANCELLED ? weft_i_os_deadline(timeout_ms) : 0;
     while (status == WEFT_ERR_CANCELLED) {
-        WEFT_TRY(weft_i_group_help_make_lane(group, deadline));
+        /* That of the group this one is made from: a group that is not made yet has none. */
+        weft_group *whose = group->making ? group->made_from : group;
+        WEFT_TRY(weft_i_group_help_make_lane(whose, deadline));
         WEFT_TRY(weft_i_group_check_revoked(call));
         status = weft_i_signal_come(point, digest, meeting);
         if (status == WEFT_OK)
             status =
                 weft_i_group_await(call, point, &on_board, weft_i_os_ms_until(deadline), meeting);
     }
-    return status == WEFT_ERR_MISMATCH ? weft_i_group_fail_quarrel(call, meeting) : status;
+    /* On a new board all call the same: a mismatch there is one of the parent, and is told. */
+    bool untold = status == WEFT_ERR_MISMATCH && !group->making;
+    return untold ? weft_i_group_fail_quarrel(call, meeting) : status;
 }
 
 /* A row of barriers writes its name once. */

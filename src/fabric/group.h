@@ -31,6 +31,8 @@ struct weft_group {
     weft_i_key parent_key; /* zero for the world */
     weft_i_key list;       /* of the parent and the members: known before the group is made */
     bool making;           /* weft_group_new is under way */
+    weft_group *made_from; /* its parent, meanwhile; NULL while it shrinks */
+    bool old_quarrel;      /* that one had ended by a mismatch before */
     uint32_t id;           /* for the flight record: 0 is the world */
     uint32_t times;        /* groups made of this list before */
     uint64_t sequence;     /* collectives and exchanges begun so far */

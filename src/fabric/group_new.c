@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/exchange_store.h"
+#include "fabric/quarrel.h"
 #include "fabric/ranks.h"
 
 #include <stdio.h>
@@ -146,6 +147,17 @@ static weft_status lost_member(void *arg)
     return WEFT_OK;
 }
 
+/* Can the first member still make the board?  Not if it waits for us in the parent;
+ * WEFT_ERR_CANCELLED if it waits there for the lane to be made. */
+static weft_status lost_first(void *arg)
+{
+    const weft_i_label *call = arg;
+    if (weft_i_quarrel_wants_stage_above(call->group, 0))
+        return WEFT_ERR_CANCELLED;
+    weft_i_quarrel_look_above(call->group, NULL, 0);
+    return lost_member(arg);
+}
+
 /* The first member makes the board; if it cannot, the others must not wait for it. */
 static weft_status make_board(weft_group *group, weft_group *parent)
 {
@@ -180,7 +192,7 @@ static weft_status fetch_once(weft_group *group, int64_t deadline)
                                  .key = group->list,
                                  .bytes = weft_i_board_bytes(group->size),
                                  .deadline = deadline,
-                                 .lost = lost_member,
+                                 .lost = lost_first,
                                  .arg = &call};
     WEFT_TRY(lost_member(&call));
     return weft_i_fdpass_fetch(&order, &group->board_segment);
@@ -198,6 +210,10 @@ static weft_status fetch_board(weft_group *group, int64_t deadline, int64_t time
 {
     for (;;) {
         weft_status status = fetch_once(group, deadline);
+        if (status == WEFT_ERR_CANCELLED) {
+            WEFT_TRY(weft_i_group_help_make_lane(group->made_from, deadline));
+            continue;
+        }
         if (status < 0)
             return status == WEFT_ERR_TIMEOUT ? fail_late(group, timeout_ms) : status;
         weft_i_board *board = (weft_i_board *)(void *)group->board_segment->base;
@@ -267,6 +283,8 @@ static weft_status open_local(weft_group *group, weft_group *parent, int64_t lim
                               const plan *mine, plan *all)
 {
     group->making = true;
+    group->old_quarrel =
+        group->made_from && group->made_from->board && weft_i_quarrel_told(group->made_from);
     weft_i_job_allow(group->world->mine, group->list);
     weft_status status = meet_on_board(group, parent, limit, mine, all);
     bool told = status < 0 && weft_i_group_hear_refusals(group); /* the others hear it too */
@@ -365,6 +383,7 @@ static void fill_group(weft_group *group, const wish *w, const weft_i_making *ho
     for (int i = 0; i < group->size; i++)
         group->members[i] = member_at(w, i, i ? group->members[i - 1] : -1);
     group->list = list_key(w);
+    group->made_from = w->shrinks ? NULL : parent;
     group->parent_key = parent->key;
     group->rank = weft_group_rank_of(group, parent->world->rank);
     group->timeout_ms = opts->timeout_ms ? opts->timeout_ms : parent->timeout_ms;
@@ -439,6 +458,7 @@ static weft_status open_group(weft_group *group, const wish *w, weft_status can)
                                             : open_remote(group, w->parent, limit, &mine, all);
     if (status == WEFT_OK)
         status = compare_plans(group, all);
+    group->made_from = NULL;
     WEFT_OS->free(all);
     return status;
 }

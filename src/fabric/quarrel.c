@@ -147,18 +147,64 @@ const char *weft_i_quarrel_told(const weft_group *group)
                                                                             : NULL;
 }
 
-/* Is the rank making the lane, without us?  Only who waits on the board is asked: on the lane the
- * lane is there. */
-static bool wants_lane(const weft_i_vigil *vigil, int rank)
+/* Is the rank making the lane, without us? */
+static bool lacks_stage(const weft_group *group, int rank)
 {
-    const weft_group *group = vigil->call->group;
     const weft_i_board_row *row = group->board->row;
-    if (vigil->stay->place != WEFT_I_ON_BOARD || group->lane || group->making_lane)
+    if (group->lane || group->making_lane)
         return false;
     /* Acquire: pairs with the release of its arrival; our own word beside it. */
     uint64_t theirs = atomic_load_explicit(&row[rank].lane_arrival, memory_order_acquire);
     uint64_t mine = atomic_load_explicit(&row[group->rank].lane_arrival, memory_order_relaxed);
     return weft_i_arrived(theirs, weft_i_arrival_epoch(mine) + 1);
+}
+
+/* Only who waits on the board is asked: on the lane the lane is there. */
+static bool wants_lane(const weft_i_vigil *vigil, int rank)
+{
+    const weft_group *group = vigil->call->group;
+    return vigil->stay->place == WEFT_I_ON_BOARD &&
+           (lacks_stage(group, rank) || weft_i_quarrel_wants_stage_above(group, rank));
+}
+
+/* ---- while a group is made ---- */
+
+/* The group that this one is made from, if its members can quarrel there with who makes this one.
+ */
+static const weft_group *group_above(const weft_group *group)
+{
+    const weft_group *above = group->making ? group->made_from : NULL;
+    return above && above->board && !group->old_quarrel ? above : NULL;
+}
+
+bool weft_i_quarrel_wants_stage_above(const weft_group *group, int rank)
+{
+    const weft_group *above = group_above(group);
+    return above && lacks_stage(above, weft_group_rank_of(above, group->members[rank]));
+}
+
+void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigil, int rank)
+{
+    const weft_group *above = group_above(group);
+    if (!above || has_posted(above))
+        return;
+    int there = weft_group_rank_of(above, group->members[rank]);
+    weft_i_stuck *theirs = stuck_of(above, there);
+    /* Pairs with the release in weft_i_quarrel_settle_in: the call is complete. */
+    uint64_t where = atomic_load_explicit(&theirs->where, memory_order_acquire);
+    if (!where || (int32_t)((uint32_t)where - turns_seen(above, (weft_i_place)(where >> 32))) <= 0)
+        return; /* it waits for somebody else */
+    if (vigil && has_come(vigil, rank))
+        return; /* to the new group, and has gone on from there since we looked for it */
+    char call[WEFT_I_LABEL_BYTES];
+    if (read_call(theirs, where, call))
+        weft_i_quarrel_tell(above, "group_new", there, call);
+}
+
+const char *weft_i_quarrel_told_above(const weft_group *group)
+{
+    const weft_group *above = group_above(group);
+    return above ? weft_i_quarrel_told(above) : NULL;
 }
 
 weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing)
@@ -179,6 +225,7 @@ weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing)
         return WEFT_OK;
     weft_i_quarrel_settle_in(vigil);
     weft_i_quarrel_look(vigil, missing);
+    weft_i_quarrel_look_above(call->group, vigil, missing);
     return weft_i_group_fate(call->group, missing);
 }
 

@@ -56,6 +56,19 @@ void weft_i_quarrel_move_on(const weft_group *group);
  * all. */
 void weft_i_quarrel_look(const weft_i_vigil *vigil, int rank);
 
+/*
+ * While a group is made: looks whether `rank` of it, which has not come, is stuck in the group that
+ * this one is made from, for want of us; if so, tells all there.  `vigil`: the wait for it on the
+ * new board; NULL: there is none yet.
+ */
+void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigil, int rank);
+
+/* Meanwhile: does `rank` wait for us to make the lane of that group? */
+bool weft_i_quarrel_wants_stage_above(const weft_group *group, int rank);
+
+/* Both calls, if such a look, of any member, has ended that group since we began. */
+const char *weft_i_quarrel_told_above(const weft_group *group);
+
 /* Ends the group with both calls; the first one who tells counts. */
 void weft_i_quarrel_tell(const weft_group *group, const char *mine, int rank, const char *theirs);
 
