@@ -4,7 +4,9 @@
  * moment earlier are not missing, nor are those who wait for the missing one themselves.
  */
 #include "base/os.h"
+#include "fabric/group.h"
 #include "jobs.h"
+#include "standing.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -181,6 +183,85 @@ RANKS_TEST(test_blame_rendezvous, 3)
     while (harness_marks() < 3)
         rest_us(100);
     finish(world);
+}
+
+/* ---- a rank that is stopped while it fetches ---- */
+
+static weft_i_os halting_table;
+static const weft_group *halting_in;
+
+/* The others have fetched all they need, and wait. */
+static int halting_connect(int fd, const struct sockaddr *to, socklen_t length)
+{
+    weft_i_os_now = &weft_i_os_linux;
+    if (standing_await(halting_in, 0, "rendezvous end", true) &&
+        standing_await(halting_in, 2, "rendezvous end", true))
+        raise(SIGSTOP);
+    return weft_i_os_linux.connect(fd, to, length);
+}
+
+/* Rank 1 is stopped while it fetches the memory of rank 0.  It is named, not rank 0, for which it
+ * seemed to wait, and which has long been waiting for it. */
+RANKS_TEST(test_blame_stopped, 3)
+{
+    if (harness_in_threads)
+        SKIP("threads fetch nothing, and stop together");
+    weft_group *world = join(20000);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    CHECK_OK(weft_group_set_timeout(world, 600));
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    standing_mark(world);
+    if (rank == 1) {
+        halting_in = world;
+        halting_table = weft_i_os_linux;
+        halting_table.connect = halting_connect;
+        weft_i_os_now = &halting_table;
+    }
+    CHECK(!weft_symm_rendezvous(x, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
+    if (rank != 1)
+        check_names(rank, size, 1u << 1, "rendezvous");
+    harness_mark();
+    if (rank == 0) {
+        CHECK(harness_await(2, 1));
+        CHECK(!kill(world->world->peers[1].rank_record->card.process, SIGCONT));
+    }
+    while (harness_marks() < 3)
+        rest_us(100);
+    finish(world);
+}
+
+/* ---- a rank that is slow to enter the job ---- */
+
+static weft_i_os slow_table;
+
+/* Holds the rank on its way in, until the others have given up. */
+static int slow_thread_create(pthread_t *thread, void *(*body)(void *), void *argument)
+{
+    weft_i_os_now = &weft_i_os_linux;
+    harness_await(0, 1);
+    harness_await(1, 1);
+    return weft_i_os_linux.thread_create(thread, body, argument);
+}
+
+/* Rank 0 gives up first, and leaves: that is not why there is no job.  Rank 1 is told of both. */
+RANKS_TEST(test_blame_meeting, 3)
+{
+    if (harness_in_threads)
+        SKIP("ranks that are threads share one table of system calls");
+    weft_init_opts opts = WEFT_INIT_OPTS;
+    opts.meet_timeout_ms = rank ? 20000 : 300;
+    if (rank == 2) {
+        slow_table = weft_i_os_linux;
+        slow_table.thread_create = slow_thread_create;
+        weft_i_os_now = &slow_table;
+    }
+    CHECK(!weft_init(&opts));
+    if (rank == 1)
+        check_names(rank, size, 1u << 0 | 1u << 2, "meeting");
+    else if (rank == 0)
+        CHECK_CONTAINS(weft_last_error(), "rank 2 (");
+    harness_mark();
 }
 
 int main(int argc, char **argv)

@@ -244,43 +244,74 @@ static int awaits(const weft_i_vigil *vigil, int rank)
     return (int)atomic_load_explicit(&group->board->row[rank].fetches, memory_order_relaxed) - 1;
 }
 
+static bool is_stopped(const weft_i_vigil *vigil, int rank)
+{
+    const weft_i_rank_record *rank_record = weft_i_group_slot(vigil->call->group, rank);
+    return slot && weft_i_watch_is_stopped(rank_record);
+}
+
 /* Is this the rank to be named?  It is missing and waits for nobody, or one that is behind waits
- * for it. */
+ * for it.  Who is stopped waits for nobody, whatever it did last. */
 static bool is_to_blame(const weft_i_vigil *vigil, const weft_i_meeting *meeting, int rank)
 {
     if (rank == vigil->point->me)
         return false;
     int whom = awaits(vigil, rank);
-    if (is_missing(vigil, meeting, rank) && (whom < 0 || whom == vigil->point->me))
+    if (is_missing(vigil, meeting, rank) &&
+        (whom < 0 || whom == vigil->point->me || is_stopped(vigil, rank)))
         return true;
     for (int other = 0; vigil->point->later && other < vigil->point->size; other++) {
         uint64_t word = atomic_load_explicit(weft_i_point_turn(vigil->point, other, meeting->epoch),
                                              memory_order_relaxed);
         if (other != vigil->point->me && awaits(vigil, other) == rank &&
-            !weft_i_arrived(word, meeting->epoch))
+            !weft_i_arrived(word, meeting->epoch) && !is_stopped(vigil, other))
             return true;
     }
     return false;
 }
 
-/* Names everybody who is missing: "waiting for rank 2 (...), rank 3 (...)". */
+/* Names everybody who is missing: "rank 2 (...), rank 3 (...)"; false: nobody any more. */
+static bool name_missing(const weft_i_vigil *vigil, const weft_i_meeting *meeting, char *out,
+                         size_t bytes)
+{
+    const weft_group *group = vigil->call->group;
+    size_t used = 0;
+    for (int rank = 0; rank < group->size && used + 8 < bytes; rank++) {
+        if (!is_to_blame(vigil, meeting, rank))
+            continue;
+        used += (size_t)snprintf(out + used, bytes - used, "%s", used ? ", " : "");
+        weft_i_world_describe(group->world, group->members[rank], out + used, bytes - used);
+        used = strlen(out);
+    }
+    return used > 0;
+}
+
 static weft_status fail_timeout(const weft_i_vigil *vigil, const weft_i_meeting *meeting,
                                 int64_t timeout_ms)
 {
-    const weft_group *group = vigil->call->group;
-    char what[160], names[1400] = "";
-    size_t used = 0;
+    char what[160], names[1400];
     weft_i_label_text(vigil->call, what, sizeof what);
-    for (int rank = 0; rank < group->size && used + 8 < sizeof names; rank++) {
-        if (!is_to_blame(vigil, meeting, rank))
-            continue;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s", used ? ", " : "");
-        weft_i_world_describe(group->world, group->members[rank], names + used,
-                              sizeof names - used);
-        used = strlen(names);
-    }
+    bool any = name_missing(vigil, meeting, names, sizeof names);
     return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: waited %lld ms for %s", what, (long long)timeout_ms,
-                       used ? names : "ranks that came as the deadline passed");
+                       any ? names : "ranks that came as the deadline passed");
+}
+
+/* A rank whose deadline passed here has left the job: that is no news.  Who it waited for is.
+ * WEFT_OK: it is not so. */
+static weft_status fail_left_waiting(const weft_i_vigil *vigil, const weft_i_meeting *meeting)
+{
+    const weft_group *group = vigil->call->group;
+    int leaver = meeting->culprit;
+    char what[160], who[512], names[1000];
+    if (leaver < 0 || weft_i_group_has_ended(group) ||
+        weft_i_world_fate(group->world, group->members[leaver]) != WEFT_ERR_PEER_LEFT ||
+        dead_member(group) >= 0 || !weft_i_vigil_saw_give_up(vigil, leaver) ||
+        !name_missing(vigil, meeting, names, sizeof names))
+        return WEFT_OK;
+    weft_i_label_text(vigil->call, what, sizeof what);
+    weft_i_world_describe(group->world, group->members[leaver], who, sizeof who);
+    return weft_i_fail(WEFT_ERR_PEER_LEFT, "%s: %s waited in vain, as we do, for %s", what, who,
+                       names);
 }
 
 static weft_status fail_anew(const weft_i_label *call, const weft_i_meeting *meeting)
@@ -343,6 +374,7 @@ static weft_status tell_await(const weft_i_vigil *vigil, const weft_i_meeting *m
     case WEFT_ERR_CANCELLED:
         return vigil->wanted ? status : fail_anew(call, meeting);
     default: /* what point_lost said, which is for ever */
+        WEFT_TRY(fail_left_waiting(vigil, meeting));
         WEFT_TRY(weft_i_group_lost(call, meeting->culprit));
         return weft_i_fail(status, "%s: rank %d will not come", call->op, meeting->culprit);
     }

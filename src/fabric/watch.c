@@ -169,13 +169,18 @@ static int describe_exit(uint32_t seen, char *out, size_t bytes)
     return snprintf(out, bytes, "its process exited with status %d", WEXITSTATUS(status));
 }
 
+bool weft_i_watch_is_stopped(const weft_i_rank_record *rank_record)
+{
+    int process = WEFT_I_READ_ONCE(rank_record->address.process);
+    char state = process ? weft_i_os_process_state(process) : 0;
+    return state == 'T' || state == 't';
+}
+
 static int describe_alive(const weft_i_rank_record *rank_record, char *out, size_t bytes)
 {
     int64_t beat_ns = atomic_load_explicit(&rank_record->heart.beat_ns, memory_order_relaxed);
     double silent = beat_ns ? ((double)WEFT_OS->clock_ns() - (double)beat_ns) * 1e-9 : 0;
-    int process = WEFT_I_READ_ONCE(rank_record->address.process);
-    char state = process ? weft_i_os_process_state(process) : 0;
-    if (state == 'T' || state == 't')
+    if (weft_i_watch_is_stopped(rank_record))
         return snprintf(out, bytes, "stopped by a signal (no sign of life for %.1f s)", silent);
     if (beat_ns && silent * 1e9 > SILENCE_NS)
         return snprintf(out, bytes, "silent for %.1f s: stopped or starved of processor time",

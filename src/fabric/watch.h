@@ -25,6 +25,9 @@ typedef enum weft_i_fate { WEFT_I_ALIVE, WEFT_I_LEFT, WEFT_I_DEAD } weft_i_fate;
 /* Cheap enough for every round of a wait: three loads. */
 weft_i_fate weft_i_watch_fate(const weft_i_rank_record *rank_record);
 
+/* Is the rank's process stopped by a signal?  For messages; reads /proc. */
+bool weft_i_watch_is_stopped(const weft_i_rank_record *rank_record);
+
 /*
  * Writes what is known of a rank: "killed by signal 9", "stopped (SIGSTOP) for 1.2 s", and its last
  * operation. For messages; reads /proc.

@@ -237,6 +237,25 @@ static weft_status open_registration(weft_group *group, const weft_i_block *bloc
 
 /* ---- step 4: how it went ---- */
 
+/* Nobody has the memory, because of `rank`; or of whom it waited for in vain. */
+static weft_status fail_for(const weft_group *group, int rank, weft_status why)
+{
+    char whom[512] = "";
+    /* Relaxed: for the message only. */
+    uint32_t fetches =
+        why == WEFT_ERR_TIMEOUT && group->board && !group->world->fake
+            ? atomic_load_explicit(&group->board->row[rank].fetches, memory_order_relaxed)
+            : 0;
+    if (fetches && fetches <= (uint32_t)group->size) {
+        snprintf(whom, sizeof whom, ", waiting for ");
+        weft_i_world_describe(group->world, group->members[fetches - 1], whom + strlen(whom),
+                              sizeof whom - strlen(whom));
+    }
+    return weft_i_fail(why,
+                       "rendezvous in group \"%s\": rank %d failed (%s%s); nobody has the memory",
+                       group->name, rank, weft_strerror(why), whom);
+}
+
 static weft_status agree(weft_group *group, weft_status mine, int64_t deadline, int32_t *all)
 {
     int32_t shown = mine;
@@ -257,10 +276,7 @@ static weft_status agree(weft_group *group, weft_status mine, int64_t deadline, 
         }
     for (int rank = 0; rank < group->size; rank++)
         if (all[rank] < 0)
-            return weft_i_fail((weft_status)all[rank],
-                               "rendezvous in group \"%s\": rank %d failed (%s); nobody has the "
-                               "memory",
-                               group->name, rank, weft_strerror((weft_status)all[rank]));
+            return fail_for(group, rank, (weft_status)all[rank]);
     return WEFT_OK;
 }
 
