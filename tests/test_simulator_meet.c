@@ -69,11 +69,7 @@ static weft_status judge(int rank, const char *what, int64_t began, int64_t limi
                             weft_last_error());
     char name[16];
     snprintf(name, sizeof name, "rank %d", now.culprit);
-    /* A meeting on several hosts may blame rank 0, which gave up and took the store along. */
-    bool excused =
-        now.hosts > 1 && !strcmp(what, "weft_init") && strstr(weft_last_error(), "rank 0");
-    if (now.trouble == DEATH && status == WEFT_ERR_PEER_DEAD && !excused &&
-        !strstr(weft_last_error(), name))
+    if (now.trouble == DEATH && status == WEFT_ERR_PEER_DEAD && !strstr(weft_last_error(), name))
         weft_i_sim_complain("rank %d: %s: %s died, but the message says: %s", rank, what, name,
                             weft_last_error());
     now.ok += status == WEFT_OK;

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "fabric/news.h"
 #include "fabric/spawn.h"
+#include "store/client.h"
 #include "store/server.h"
 #include "store/store.h"
 #include "weft/version.h"
@@ -274,6 +275,21 @@ static weft_status check_limits(const weft_init_opts *opts)
     return weft_i_group_check_limit("weft_init: timeout_ms", opts->timeout_ms);
 }
 
+/* The meeting has failed, and the reason is in the store: who serves that stays a moment, so that
+ * the others hear of it and not only of a server that is gone. */
+static void part(weft_group *group, int64_t deadline)
+{
+    weft_i_world *world = group->world;
+    if (world->store && weft_i_store_client_serves(world->store)) {
+        weft_i_errors reason;
+        weft_i_errors_save(&reason);
+        weft_i_world_leave(world);
+        weft_i_meet_see_others_off(world->store, deadline);
+        weft_i_errors_restore(&reason);
+    }
+    weft_release(group);
+}
+
 static weft_group *join(const weft_init_opts *opts, int64_t deadline)
 {
     const weft_i_seat *place = weft_i_spawn_seat();
@@ -286,7 +302,7 @@ static weft_group *join(const weft_init_opts *opts, int64_t deadline)
     if (!group)
         return NULL;
     if (gather(group, deadline) < 0) {
-        weft_release(group);
+        part(group, deadline);
         return NULL;
     }
     leave_store(group);

@@ -297,9 +297,7 @@ static weft_status fail_unanswered(const weft_i_world *world, weft_status status
                        weft_last_error());
 }
 
-/* Who serves the store of a meeting that fails stays a moment, so that the others learn why from
- * their own addresses and not from a store that is gone. */
-static void see_others_off(weft_store *store, int64_t deadline)
+void weft_i_meet_see_others_off(weft_store *store, int64_t deadline)
 {
     int64_t moment = weft_i_os_deadline(FAREWELL_MS);
     weft_i_store_client_await_alone(store, moment < deadline ? moment : deadline);
@@ -318,7 +316,7 @@ weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t
     else
         status = fail_unanswered(world, meet(world, store, deadline, addresses, locals));
     if (status < 0 && weft_i_store_client_serves(store))
-        see_others_off(store, deadline);
+        weft_i_meet_see_others_off(store, deadline);
     WEFT_OS->free(addresses);
     WEFT_OS->free(locals);
     return status;
