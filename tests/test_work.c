@@ -564,6 +564,53 @@ RANKS_TEST(test_work_asked, 2)
     finish(world);
 }
 
+/* The memory of an operand stays where it is until the work is over: weft_set of the tensor and
+ * resizing its storage are refused, also for lists, sends and receives, and views do not matter. */
+static void check_pinned(weft_tensor *x, const char *what)
+{
+    weft_tensor *other = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(7)),
+                *view = weft_view(x, WEFT_SHAPE(-1));
+    void *data = weft_tensor_data(x);
+    if (weft_set(x, other) != WEFT_ERR_STATE || weft_resize_storage(x, 64) != WEFT_ERR_STATE ||
+        weft_resize_storage(view, 0) != WEFT_ERR_STATE)
+        FAIL("%s: memory of an operand was taken away: %s", what, weft_last_error());
+    CHECK_CONTAINS(weft_last_error(), "posted work");
+    CHECK(weft_tensor_data(x) == data);
+    CHECK_OK(weft_set(view, other)); /* the operand keeps the memory */
+    CHECK_OK(weft_resize_storage(other, 400));
+    weft_clear_error();
+}
+
+RANKS_TEST(test_work_pinned, 2)
+{
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(40000), rank + 1);
+    weft_tensor *y = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(80000));
+    weft_tensor *in[] = {weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(5), rank + 1)};
+    weft_tensor *z = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(300000));
+    CHECK_OK(weft_all_reduce_into(in[0], in[0], WEFT_MAX, world));
+    if (rank) /* late: what rank 0 has posted is under way until then */
+        CHECK(harness_await(0, 1));
+    weft_work *works[] = {weft_all_gather_start(y, x, world),
+                          weft_all_reduce_list_start(in, in, 1, WEFT_SUM, world),
+                          rank ? weft_send_start(z, 0, world) : weft_recv_start(z, 1, world)};
+    if (!rank) {
+        check_pinned(x, "input");
+        check_pinned(y, "output");
+        check_pinned(in[0], "list");
+        check_pinned(z, "receive");
+        harness_mark();
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(weft_work_wait(works[i], 20000));
+    CHECK(weft_item(y, 79999) == 2 && weft_item(in[0], 4) == 4);
+    CHECK_OK(weft_resize_storage(y, 16)); /* over: it may go, though the work is still there */
+    CHECK_OK(weft_set(x, in[0]));
+    CHECK_OK(weft_resize_storage(z, 0));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
 int main(int argc, char **argv)
 {
     values_choose_seed();

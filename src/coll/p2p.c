@@ -8,11 +8,36 @@
  */
 #include "coll/p2p.h"
 #include "coll/carrier.h"
+#include "coll/posted.h"
 
 #include "base/os.h"
 #include "base/status.h"
 
 #include <stdio.h>
+
+static bool uses(const weft_i_p2p_request *first, const weft_storage *storage,
+                 const weft_tensor *tensor)
+{
+    for (; first; first = first->next)
+        if (weft_i_posted_is(first->tensor, storage, tensor))
+            return true;
+    return false;
+}
+
+bool weft_i_p2p_uses(const weft_i_lane *lane, const weft_storage *storage,
+                     const weft_tensor *tensor)
+{
+    const weft_i_p2p *p2p = lane->p2p;
+    bool found = uses(p2p->any, storage, tensor);
+    for (int rank = 0; rank < lane->size && !found; rank++) {
+        const weft_i_p2p_peer *pair = &p2p->pairs[rank];
+        found = uses(pair->sends, storage, tensor) || uses(pair->receives, storage, tensor) ||
+                (pair->taking && weft_i_posted_is(pair->taking->tensor, storage, tensor));
+        for (int i = 0; i < WEFT_I_RING_RTS_MAX && !found; i++)
+            found = pair->rts[i] && weft_i_posted_is(pair->rts[i]->tensor, storage, tensor);
+    }
+    return found;
+}
 
 /* ---- p2p ---- */
 

@@ -8,6 +8,8 @@
  */
 #include "coll/work.h"
 #include "coll/carrier.h"
+#include "coll/list.h"
+#include "coll/posted.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -34,6 +36,7 @@ struct weft_i_queue {
     int rank;
     bool crowded; /* the helper shares a core with the rank */
     pthread_t helper;
+    weft_i_posted posted;
     _Atomic uint32_t alarm; /* counts wake-ups of the helper; release, pairs with its acquire */
     atomic_bool stop;       /* release, pairs with the helper's acquire */
 };
@@ -231,6 +234,7 @@ static weft_status queue_of(weft_i_lane *lane, const weft_i_world *world, weft_i
             return weft_i_fail_errno(error, "cannot start the helper thread of a group");
         }
         lane->queue = queue;
+        weft_i_posted_add(&queue->posted, queue);
     }
     *out = lane->queue;
     return WEFT_OK;
@@ -246,10 +250,41 @@ bool weft_i_queue_keeps_rank(const weft_i_lane *lane)
     return awaited;
 }
 
+/* ---- whose operands must stay where they are ---- */
+
+static bool uses(const weft_i_coll *coll, const weft_storage *storage, const weft_tensor *tensor)
+{
+    for (size_t i = 0; coll->list && i < coll->list->count; i++)
+        if (weft_i_posted_is(coll->list->items[i].in_tensor, storage, tensor) ||
+            weft_i_posted_is(coll->list->items[i].out_tensor, storage, tensor))
+            return true;
+    return weft_i_posted_is(coll->in_tensor, storage, tensor) ||
+           weft_i_posted_is(coll->out_tensor, storage, tensor);
+}
+
+/* Work that is claimed lets its operands go before it leaves the list, without the lock. */
+bool weft_i_queue_uses(const weft_i_queue *queue, const weft_storage *storage,
+                       const weft_tensor *tensor)
+{
+    bool found = false;
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&queue->lock;
+    pthread_mutex_lock(lock);
+    for (const weft_work *work = queue->first; work && !found; work = work->next)
+        found = !work->claimed && uses(&work->coll, storage, tensor);
+    pthread_mutex_unlock(lock);
+    if (found)
+        return true;
+    weft_i_p2p_lock(queue->lane);
+    found = weft_i_p2p_uses(queue->lane, storage, tensor);
+    weft_i_p2p_unlock(queue->lane);
+    return found;
+}
+
 void weft_i_queue_free(weft_i_queue *queue)
 {
     if (!queue)
         return;
+    weft_i_posted_remove(&queue->posted);
     if (helping == queue) {
         helping = NULL;
         WEFT_OS->thread_detach();
@@ -315,6 +350,7 @@ static weft_work *new_work(const weft_i_coll *coll, weft_i_completion *completio
     work->completion = weft_i_object_hold(completion);
     bool twice = coll->out_tensor && coll->out_tensor == coll->in_tensor;
     atomic_init(&work->holds, coll->out_tensor || coll->list ? 1 + twice : 0);
+    work->claimed = completion != NULL;
     atomic_init(&work->status, WEFT_IN_PROGRESS);
     if (copy_splits(work))
         return work;

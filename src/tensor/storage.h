@@ -5,6 +5,7 @@
 
 #include "tensor/claim.h"
 #include "weft/storage.h"
+#include "weft/tensor.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -80,6 +81,18 @@ static inline weft_status weft_i_storage_ready(weft_storage *storage, bool write
                ? WEFT_OK
                : weft_i_claim_settle(storage, write, false);
 }
+
+/*
+ * Operations that were posted with a tensor know where its bytes lie.  The floor that runs them
+ * says whether the storage, or just that tensor of it unless it is NULL, is an operand of one that
+ * is not over; asked before memory moves.
+ */
+typedef bool weft_i_storage_is_posted(const weft_storage *storage, const weft_tensor *tensor);
+void weft_i_storage_watch_posted(weft_i_storage_is_posted *is_posted);
+
+/* WEFT_ERR_STATE, in the name of `what`, if it is. */
+weft_status weft_i_storage_check_posted(const char *what, const weft_storage *storage,
+                                        const weft_tensor *tensor);
 
 static inline int weft_i_device_kind(weft_device device)
 {
