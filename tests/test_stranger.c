@@ -331,6 +331,26 @@ static void storm(int port, int kind)
     }
 }
 
+/* Who stands in the queue of a server that is busy stays there: coming again would put it behind
+ * all who came since. */
+TEST(test_stranger_queue)
+{
+    OPEN();
+    struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof where;
+    int door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), came = 0, fd;
+    CHECK(!bind(door, (struct sockaddr *)&where, sizeof where) && !listen(door, 64));
+    CHECK(!getsockname(door, (struct sockaddr *)&where, &length));
+    CHECK(!weft_store_tcp_connect(NULL, ntohs(where.sin_port), TOKEN, 700)); /* nobody accepts */
+    CHECK_CONTAINS(weft_last_error(), "does not greet");
+    weft_clear_error();
+    for (; (fd = accept(door, NULL, NULL)) >= 0; came++)
+        close(fd);
+    CHECK_INT(came, 1);
+    close(door);
+    CLOSE();
+}
+
 /* While strangers storm the door a rank that was in goes on, and others come in. */
 TEST(test_stranger_storm)
 {

@@ -14,6 +14,8 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,15 +24,18 @@ typedef struct attempt {
     const weft_i_store_dial *dial;
     int64_t deadline;
     weft_i_store_link line;
-    int64_t span; /* ns that one attempt may take */
-    int error;    /* errno of the last thing that went wrong, 0 if it was not a call */
+    int64_t span;    /* ns that one attempt may take */
+    int64_t longest; /* when one ends whose hello lies in the server's queue */
+    int error;       /* errno of the last thing that went wrong, 0 if it was not a call */
     char where[WEFT_I_STORE_ADDRESS_TEXT];
     char why[160];
 } attempt;
 
 /*
  * A connection that the kernel of a busy host dropped must not hold us for the second after which
- * ours tries again: the first attempts are short, the later ones have the server's patience.
+ * ours tries again: the first attempts are short, the later ones have the server's patience.  So
+ * has one whose hello has arrived: it stands in the server's queue, and a new one would stand
+ * behind all who came since.
  */
 static const int64_t first_span = 100000000;                           /* ns */
 static const int64_t first_pause = 1000000, longest_pause = 100000000; /* ns between attempts */
@@ -52,11 +57,26 @@ static int ms_left(int64_t deadline)
     return left > INT32_MAX ? INT32_MAX : (int)left;
 }
 
+/* Has the server's kernel taken all that we have said?  It does so for a connection that is in the
+ * queue, and for none that it had no room for. */
+static bool is_queued(const attempt *a)
+{
+    struct tcp_info info = {0};
+    socklen_t length = sizeof info;
+    return a->dial->has_token && /* over TCP */
+           WEFT_OS->getsockopt(a->line.fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+           !info.tcpi_unacked;
+}
+
 /* Waits for the socket; IN_PROGRESS when the attempt's time is up. */
 static weft_status wait_for(attempt *a, short events)
 {
     struct pollfd watched = {.fd = a->line.fd, .events = events};
     int ready = WEFT_OS->poll(&watched, 1, ms_left(a->deadline));
+    if (ready == 0 && events == POLLIN && a->deadline < a->longest && is_queued(a)) {
+        a->deadline = a->longest;
+        ready = WEFT_OS->poll(&watched, 1, ms_left(a->deadline));
+    }
     if (ready > 0)
         return WEFT_OK;
     if (ready < 0)
@@ -268,8 +288,11 @@ static weft_status reach(attempt *a, const weft_i_store_address *address)
 
 static weft_status try_once(attempt *a, const weft_i_store_address *address, int64_t deadline)
 {
-    int64_t until = WEFT_OS->clock_ns() + a->span;
+    int64_t now = WEFT_OS->clock_ns(), until = now + a->span;
+    int64_t longest =
+        now + weft_i_env_number_or_default(WEFT_I_ENV_STORE_PATIENCE) * INT64_C(1000000);
     a->deadline = until < deadline ? until : deadline;
+    a->longest = longest < deadline ? longest : deadline;
     weft_i_store_address_text(address, a->where);
     WEFT_TRY(open_socket(a, address));
     weft_status status = reach(a, address);
