@@ -68,7 +68,10 @@ RANKS_TEST(test_straggler_break_off, 3)
         arm(room + bytes - 4096);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     CHECK_OK(weft_group_set_timeout(world, 50));
-    weft_status status = weft_all_gather_into(out, in, world);
+    weft_status status;
+    do /* on a loaded machine the time may pass before all have come: then nothing has happened */
+        status = weft_all_gather_into(out, in, world);
+    while (status == WEFT_ERR_TIMEOUT && !atomic_load(&waiting));
     atomic_fetch_add(&returned, 1);
     CHECK(status < 0);
     CHECK(atomic_load(&waiting));
