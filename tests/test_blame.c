@@ -188,14 +188,14 @@ RANKS_TEST(test_blame_rendezvous, 3)
 /* ---- a rank that is stopped while it fetches ---- */
 
 static weft_i_os halting_table;
-static const weft_group *halting_in;
+static _Atomic(const weft_group *) halting_in; /* NULL: not now; relaxed, for its own thread */
 
 /* The others have fetched all they need, and wait. */
 static int halting_connect(int fd, const struct sockaddr *to, socklen_t length)
 {
-    weft_i_os_now = &weft_i_os_linux;
-    if (standing_await(halting_in, 0, "rendezvous end", true) &&
-        standing_await(halting_in, 2, "rendezvous end", true))
+    const weft_group *halting = atomic_exchange_explicit(&halting_in, NULL, memory_order_relaxed);
+    if (halting && standing_await(halting, 0, "rendezvous end", true) &&
+        standing_await(halting, 2, "rendezvous end", true))
         raise(SIGSTOP);
     return weft_i_os_linux.connect(fd, to, length);
 }
@@ -206,17 +206,18 @@ RANKS_TEST(test_blame_stopped, 3)
 {
     if (harness_in_threads)
         SKIP("threads fetch nothing, and stop together");
+    if (rank == 1) { /* before any thread of the library is there */
+        halting_table = weft_i_os_linux;
+        halting_table.connect = halting_connect;
+        weft_i_os_now = &halting_table;
+    }
     weft_group *world = join(20000);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     CHECK_OK(weft_group_set_timeout(world, 600));
     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
     standing_mark(world);
-    if (rank == 1) {
-        halting_in = world;
-        halting_table = weft_i_os_linux;
-        halting_table.connect = halting_connect;
-        weft_i_os_now = &halting_table;
-    }
+    if (rank == 1)
+        atomic_store_explicit(&halting_in, world, memory_order_relaxed);
     CHECK(!weft_symm_rendezvous(x, world));
     CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
     if (rank != 1)

@@ -89,6 +89,13 @@ static void let_go(weft_work *work)
     work->completion = NULL;
 }
 
+/* Written under the queue's lock alone: needs no locked instruction. */
+static void change_posted(weft_group *group, int by, memory_order order)
+{
+    uint32_t posted = atomic_load_explicit(&group->posted, memory_order_relaxed);
+    atomic_store_explicit(&group->posted, posted + (uint32_t)by, order);
+}
+
 /*
  * Takes the work that was run out of the list and tells how it ended.  The queue's reference goes
  * before that is seen, so that who waited for it may take down the group at once; false if it was
@@ -110,7 +117,7 @@ static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
     weft_i_world *world = group->world;
     bool dropped = weft_i_object_drop_shared(work);
     /* Pairs with the acquire in has_posted of fabric/quarrel.c. */
-    atomic_fetch_sub_explicit(&group->posted, 1, memory_order_release);
+    change_posted(group, -1, memory_order_release);
     /* Pairs with the acquire in `done`: the waiter sees the outputs and the message. */
     atomic_store_explicit(&work->status, status, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of a sleeper */
@@ -367,6 +374,7 @@ static bool append(weft_i_queue *queue, weft_work *work)
     else
         queue->first = work;
     queue->last = work;
+    change_posted(work->coll.group, 1, memory_order_relaxed); /* read by us alone */
     bool dozing = queue->dozing;
     pthread_mutex_unlock(&queue->lock);
     return dozing || work->coll.ask.in_bytes + work->coll.ask.out_bytes >= WAKE_FROM;
@@ -390,7 +398,6 @@ static weft_status hand_over(weft_work *work)
     work->lock = &queue->lock;
     /* Relaxed: weft_finish is called by the thread that posts, or after it. */
     atomic_fetch_add_explicit(&coll->group->world->under_way, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&coll->group->posted, 1, memory_order_relaxed); /* read by us alone */
     if (append(queue, work))
         wake_helper(queue);
     return WEFT_OK;
