@@ -11,6 +11,8 @@ static weft_symm *share(weft_group *group, int64_t count)
     return weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(count)), group);
 }
 
+static const int every[] = {0, 1, 2, 3};
+
 static void rest(int ms)
 {
     struct timespec duration = {0, ms * 1000000L};
@@ -339,6 +341,41 @@ RANKS_TEST(test_group_mismatch, 3)
     finish(world);
 }
 
+/* Who gave up waiting for a third rank makes a group without it, while another still waits: that
+ * one follows, and nothing is a mismatch.  In a barrier, in the first collective and in a later
+ * one. */
+RANKS_TEST(test_group_after_timeout, 3)
+{
+    weft_group *world = join(20000);
+    int marks = 0;
+    for (int number = 0; number < 6; number++) {
+        int two[] = {number / 3, 1 - number / 3}; /* the first one makes the board */
+        weft_scope_open();
+        weft_group *group = weft_group_new(world, every, 3, NULL);
+        weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(5));
+        if (number % 3 == 2)
+            CHECK_OK(weft_all_reduce_into(x, x, WEFT_MAX, group));
+        CHECK_OK(weft_group_set_timeout(group, rank ? 300 : 100));
+        if (rank < 2) {
+            weft_status status = number % 3 ? weft_all_reduce_into(x, x, WEFT_SUM, group)
+                                            : weft_group_barrier(group, WEFT_DEFAULT);
+            CHECK_STATUS(status, WEFT_ERR_TIMEOUT);
+            CHECK_CONTAINS(weft_last_error(), "rank 2 (");
+            weft_clear_error();
+            CHECK_OK(weft_group_set_timeout(group, 20000));
+            weft_group *pair = weft_group_new(group, two, 2, NULL);
+            if (!pair)
+                FAIL("%d: %s", number, weft_last_error());
+            CHECK_OK(weft_group_barrier(pair, WEFT_DEFAULT));
+            harness_mark();
+        }
+        for (marks += 2; harness_marks() < marks;)
+            rest(1);
+        weft_scope_close();
+    }
+    finish(world);
+}
+
 RANKS_TEST(test_group_arguments, 2)
 {
     weft_group *world = join(0);
@@ -414,8 +451,6 @@ RANKS_TEST(test_group_after_finish, 2)
 }
 
 /* ---- options, blocks, lists ---- */
-
-static const int every[] = {0, 1, 2, 3};
 
 RANKS_TEST(test_group_options, 4)
 {

@@ -130,6 +130,8 @@ static weft_status see_through(weft_group *group, vigil *v, weft_i_point *point,
         }
     } while (look.wanted && status == WEFT_ERR_CANCELLED);
     weft_i_quarrel_move_on(group);
+    if (status < 0)
+        weft_i_quarrel_quit(&look);
     return status;
 }
 

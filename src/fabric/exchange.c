@@ -390,6 +390,8 @@ static __attribute__((noinline)) weft_status keep_vigil(const weft_i_label *call
     open_vigil(&vigil, point);
     weft_status status = weft_i_signal_await(point, timeout_ms, meeting);
     close_vigil(&vigil, point);
+    if (status < 0)
+        weft_i_quarrel_quit(&vigil);
     return status == WEFT_OK ? status : tell_await(&vigil, meeting, status, timeout_ms);
 }
 
@@ -483,6 +485,21 @@ weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline)
     return WEFT_OK;
 }
 
+weft_status weft_i_group_help_above(weft_group *group, int64_t deadline)
+{
+    enum { SLICE_MS = 100 };
+    weft_i_errors before;
+    int64_t slice = weft_i_os_deadline(SLICE_MS);
+    weft_i_errors_save(&before);
+    weft_status status =
+        weft_i_group_help_make_lane(group->made_from, slice < deadline ? slice : deadline);
+    if (status == WEFT_ERR_TIMEOUT && slice < deadline) {
+        weft_i_errors_restore(&before);
+        return WEFT_OK;
+    }
+    return status;
+}
+
 weft_status weft_i_group_fail_quarrel(const weft_i_label *call, const weft_i_meeting *meeting)
 {
     const weft_group *group = call->group;
@@ -512,9 +529,8 @@ static weft_status see_through(const weft_i_label *call, weft_group *group, weft
 {
     int64_t deadline = status == WEFT_ERR_CANCELLED ? weft_i_os_deadline(timeout_ms) : 0;
     while (status == WEFT_ERR_CANCELLED) {
-        /* That of the group this one is made from: a group that is not made yet has none. */
-        weft_group *whose = group->making ? group->made_from : group;
-        WEFT_TRY(weft_i_group_help_make_lane(whose, deadline));
+        WEFT_TRY(group->making ? weft_i_group_help_above(group, deadline)
+                               : weft_i_group_help_make_lane(group, deadline));
         WEFT_TRY(weft_i_group_check_revoked(call));
         status = weft_i_signal_come(point, digest, meeting);
         if (status == WEFT_OK)

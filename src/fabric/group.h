@@ -223,6 +223,11 @@ weft_status weft_i_group_mismatch(const weft_i_label *call, const weft_i_meeting
  * calls after a mismatch there. */
 void weft_i_group_show_op(weft_group *group, const char *op);
 weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline);
+
+/* While a group is made: helps to make the lane of the group that it is made from, for which one
+ * of its members waits; not for long, because that one may give up and come here. WEFT_ERR_TIMEOUT:
+ * the deadline has passed. */
+weft_status weft_i_group_help_above(weft_group *group, int64_t deadline);
 weft_status weft_i_group_fail_quarrel(const weft_i_label *call, const weft_i_meeting *meeting);
 
 /* weft_i_signal_settle with a message for every failure. */

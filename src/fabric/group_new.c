@@ -211,7 +211,7 @@ static weft_status fetch_board(weft_group *group, int64_t deadline, int64_t time
     for (;;) {
         weft_status status = fetch_once(group, deadline);
         if (status == WEFT_ERR_CANCELLED) {
-            WEFT_TRY(weft_i_group_help_make_lane(group->made_from, deadline));
+            WEFT_TRY(weft_i_group_help_above(group, deadline));
             continue;
         }
         if (status < 0)

@@ -78,6 +78,13 @@ void weft_i_quarrel_settle_in(const weft_i_vigil *vigil)
     atomic_store_explicit(&mine->where, here, memory_order_release);
 }
 
+void weft_i_quarrel_quit(const weft_i_vigil *vigil)
+{
+    weft_i_stuck *mine = stuck_of(vigil->call->group, vigil->call->group->rank);
+    if (vigil->stay)
+        atomic_store_explicit(&mine->quit[vigil->stay->place], vigil->turn, memory_order_relaxed);
+}
+
 void weft_i_quarrel_move_on(const weft_group *group)
 {
     /* Relaxed: who still sees it cannot misread it, the turn is one that we have come to. */
@@ -177,10 +184,33 @@ static const weft_group *group_above(const weft_group *group)
     return above && above->board && !group->old_quarrel ? above : NULL;
 }
 
+/* Does who waits there in meeting `where` wait for us?  Not if we have come to it, also if we gave
+ * it up since: its own limit, or the death that made us go, ends its wait. */
+static bool is_for_us(const weft_group *above, uint64_t where)
+{
+    weft_i_place place = (weft_i_place)(where >> 32);
+    if (place != WEFT_I_ON_BOARD && place != WEFT_I_ON_LANE)
+        return false;
+    uint32_t quit = atomic_load_explicit(&stuck_of(above, above->rank)->quit[place],
+                                         memory_order_relaxed); /* our own word */
+    return (int32_t)((uint32_t)where - turns_seen(above, place)) > 0 &&
+           (int32_t)((uint32_t)where - quit) > 0;
+}
+
+/* Will waits there end by themselves, because a member is gone or all is over? */
+static bool is_ending(const weft_group *above)
+{
+    for (int rank = 0; rank < above->size; rank++)
+        if (weft_i_group_fate(above, rank) < 0)
+            return true;
+    return false;
+}
+
 bool weft_i_quarrel_wants_stage_above(const weft_group *group, int rank)
 {
     const weft_group *above = group_above(group);
-    return above && lacks_stage(above, weft_group_rank_of(above, group->members[rank]));
+    return above && lacks_stage(above, weft_group_rank_of(above, group->members[rank])) &&
+           !is_ending(above);
 }
 
 void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigil, int rank)
@@ -192,8 +222,8 @@ void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigi
     weft_i_stuck *theirs = stuck_of(above, there);
     /* Pairs with the release in weft_i_quarrel_settle_in: the call is complete. */
     uint64_t where = atomic_load_explicit(&theirs->where, memory_order_acquire);
-    if (!where || (int32_t)((uint32_t)where - turns_seen(above, (weft_i_place)(where >> 32))) <= 0)
-        return; /* it waits for somebody else */
+    if (!is_for_us(above, where) || is_ending(above))
+        return;
     if (vigil && has_come(vigil, rank))
         return; /* to the new group, and has gone on from there since we looked for it */
     char call[WEFT_I_LABEL_BYTES];

@@ -49,6 +49,9 @@ bool weft_i_vigil_saw_give_up(const weft_i_vigil *vigil, int rank);
 /* Writes into our row that we are stuck here, unless posted work may still move us on. */
 void weft_i_quarrel_settle_in(const weft_i_vigil *vigil);
 
+/* The wait is over, in vain: we have come to that meeting, and may call something else now. */
+void weft_i_quarrel_quit(const weft_i_vigil *vigil);
+
 /* The wait is over. */
 void weft_i_quarrel_move_on(const weft_group *group);
 
