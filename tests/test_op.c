@@ -506,15 +506,16 @@ TEST(test_op_several_results)
     weft_clear_error();
 }
 
-static void *host_alloc(weft_device device, size_t bytes)
+static weft_status host_alloc(weft_device device, void *stream, size_t bytes, void **out)
 {
-    (void)device;
-    return WEFT_OS->alloc(bytes);
+    (void)device, (void)stream;
+    *out = WEFT_OS->alloc(bytes);
+    return *out ? WEFT_OK : WEFT_ERR_NO_MEMORY;
 }
 
-static void host_free(weft_device device, void *memory, size_t bytes)
+static void host_free(weft_device device, void *stream, void *memory, size_t bytes)
 {
-    (void)device, (void)bytes;
+    (void)device, (void)stream, (void)bytes;
     WEFT_OS->free(memory);
 }
 
@@ -522,9 +523,13 @@ static void host_free(weft_device device, void *memory, size_t bytes)
  * it must not stay where it is. */
 TEST(test_op_into_copies_on_every_device)
 {
-    static const weft_i_allocator host = {host_alloc, host_free, NULL};
+    static const weft_i_device host = {
+        .name = "host", .count = 1, .alloc = host_alloc, .free = host_free};
+    const weft_i_device *before = weft_i_device_find(WEFT_CUDA(0));
+    weft_status (*copy)(weft_i_op_call *) = weft_i_op_copy.run[2];
     add_own_rows();
-    weft_i_storage_add_allocator(weft_i_device_kind(WEFT_CUDA(0)), &host);
+    weft_i_op_copy.run[2] = NULL;
+    weft_i_device_add(WEFT_I_KIND_CUDA, &host);
     weft_tensor *x = weft_i_tensor_new(WEFT_F32, WEFT_CUDA(0), WEFT_SHAPE(2, 3), NULL);
     weft_tensor *base = weft_i_tensor_new(WEFT_F32, WEFT_CUDA(0), WEFT_SHAPE(3, 2), NULL);
     weft_tensor *out = weft_transpose(base, 0, 1);
@@ -533,8 +538,8 @@ TEST(test_op_into_copies_on_every_device)
     int64_t version = weft_tensor_version(base);
     weft_i_op_copy.run[2] = weft_i_op_copy.run[0];
     weft_status with = weft_i_op_into(&count_row, out, (weft_i_arg[]){WEFT_I_TENSOR_ARG(x)});
-    weft_i_op_copy.run[2] = NULL;
-    weft_i_storage_add_allocator(weft_i_device_kind(WEFT_CUDA(0)), NULL);
+    weft_i_op_copy.run[2] = copy;
+    weft_i_device_add(WEFT_I_KIND_CUDA, before);
     CHECK_INT(without, WEFT_ERR_UNSUPPORTED);
     CHECK_INT(version, 0);
     CHECK_OK(with);

@@ -66,7 +66,8 @@ static void ended(const weft_i_claim *claim, bool waited)
                               memory_order_relaxed);
 }
 
-static const weft_i_claimant claimant = {done, wait_for, holds, ended};
+static const weft_i_claimant claimant = {
+    .done = done, .wait = wait_for, .holds = holds, .ended = ended};
 
 /* ---- the object ---- */
 

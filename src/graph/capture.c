@@ -108,8 +108,8 @@ static weft_tensor *lift(capture *c, weft_tensor *real, const char *name, bool i
     if (!twin)
         return NULL;
     twin->storage->read_only = real->storage->read_only;
-    if (!real->storage->allocator)
-        twin->storage->allocator = NULL; /* of a fixed size */
+    if (!real->storage->table)
+        twin->storage->table = NULL; /* of a fixed size */
     pair_up(c, real, twin);
     return twin;
 }

@@ -166,7 +166,7 @@ static bool are_apart(const weft_graph *graph, weft_tensor *const *inputs)
         const weft_i_graph_value *value = &graph->values[graph->inputs[i].value];
         const weft_storage *storage = inputs[i]->storage;
         /* Storages are numbered as they appear: a number that is not new is shared. */
-        if (value->storage != i || value->counter != i || !storage->allocator ||
+        if (value->storage != i || value->counter != i || !storage->table ||
             inputs[i]->version != &storage->version)
             return false;
         unsigned at = (unsigned)((uint64_t)(uintptr_t)storage * 0x9e3779b97f4a7c15u >> 53);

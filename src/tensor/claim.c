@@ -63,18 +63,22 @@ static weft_i_claim *find(weft_storage *storage, bool write)
     return claim;
 }
 
+static void finish(weft_storage *storage, weft_i_claim *claim)
+{
+    pthread_mutex_lock(&storage->claims_lock);
+    bool mine = take_off(storage, claim);
+    pthread_mutex_unlock(&storage->claims_lock);
+    if (mine)
+        end(claim, true);
+}
+
 /* One claim: waits, and takes it off unless it is to stay. */
 static weft_status settle(weft_storage *storage, weft_i_claim *claim, bool accept)
 {
     weft_status status = claim->claimant->wait(claim);
     bool stays = status < 0 && (!claim->claimant->done(claim) || (claim->writes && !accept));
-    if (!stays) {
-        pthread_mutex_lock(&storage->claims_lock);
-        bool mine = take_off(storage, claim);
-        pthread_mutex_unlock(&storage->claims_lock);
-        if (mine)
-            end(claim, true);
-    }
+    if (!stays)
+        finish(storage, claim);
     return status;
 }
 
@@ -98,6 +102,23 @@ int weft_i_claim_holders(weft_storage *storage)
         holders += claim->writes && claim->claimant->holds ? claim->claimant->holds(claim) : 0;
     pthread_mutex_unlock(&storage->claims_lock);
     return holders;
+}
+
+weft_status weft_i_claim_order(weft_storage *storage, bool *write, weft_stream *stream)
+{
+    for (weft_i_claim *claim; (claim = find(storage, *write));) {
+        weft_i_object *owner = claim->owner;
+        const weft_i_claimant *claimant = claim->claimant;
+        weft_status status =
+            claimant->order ? claimant->order(claim, stream) : claimant->wait(claim);
+        *write |= claim->writes;
+        if (status >= 0)
+            finish(storage, claim);
+        weft_i_object_drop(owner);
+        if (status < 0)
+            return status;
+    }
+    return WEFT_OK;
 }
 
 void weft_i_claim_end_all(weft_storage *storage)

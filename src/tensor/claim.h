@@ -12,6 +12,7 @@
 #include "weft/storage.h"
 
 typedef struct weft_i_claim weft_i_claim;
+struct weft_stream;
 
 /* What the floor that runs the operation knows about it. */
 typedef struct weft_i_claimant {
@@ -24,6 +25,11 @@ typedef struct weft_i_claimant {
     int (*holds)(const weft_i_claim *claim);
     /* The claim is off its storage; `waited`: somebody has waited for it before. */
     void (*ended)(const weft_i_claim *claim, bool waited);
+    /*
+     * Makes what `stream` is given from now on wait for it; does not wait.  NULL: the host waits
+     * for it on behalf of the stream.
+     */
+    weft_status (*order)(const weft_i_claim *claim, struct weft_stream *stream);
 } weft_i_claimant;
 
 /* Part of an object of that floor. */
@@ -49,6 +55,12 @@ weft_status weft_i_claim_settle(weft_storage *storage, bool write, bool accept);
  * references were counted: an operation that is seen to hold its tensor now was counted then.
  */
 int weft_i_claim_holders(weft_storage *storage);
+
+/*
+ * Orders the stream behind the claims in the way, and takes them off.  From then on the stream
+ * stands for them, so after a writing claim it counts as one that has written: `*write` says so.
+ */
+weft_status weft_i_claim_order(weft_storage *storage, bool *write, struct weft_stream *stream);
 
 /* The storage goes: takes all claims off without waiting. */
 void weft_i_claim_end_all(weft_storage *storage);

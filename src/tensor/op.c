@@ -66,6 +66,12 @@ void weft_i_op_add_table(weft_i_op_table *table)
     atomic_store_explicit(&tables, table, memory_order_release);
 }
 
+void weft_i_op_add_column(int kind, const weft_i_op_column *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        rows[i].op->run[kind] = rows[i].run;
+}
+
 weft_i_op_table *weft_i_op_tables(void)
 {
     return atomic_load_explicit(&tables, memory_order_acquire);

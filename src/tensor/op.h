@@ -16,7 +16,7 @@
 
 #include "tensor/tensor.h"
 
-enum { WEFT_I_OP_ARGS = 16, WEFT_I_DEVICE_KINDS = 3 };
+enum { WEFT_I_OP_ARGS = 16 };
 
 typedef struct weft_i_op weft_i_op;
 typedef struct weft_i_op_call weft_i_op_call;
@@ -102,7 +102,8 @@ enum {
     WEFT_I_OP_EFFECT = 64,
     /* A view that has no element which argument 0 has not, and none twice. */
     WEFT_I_OP_WITHIN = 128 | WEFT_I_OP_VIEW,
-    /* Its arguments may be on several devices. */
+    /* Its tensors, the result included, may be on the CPU and on one other device, which runs it.
+     */
     WEFT_I_OP_MIXED = 256
 };
 
@@ -194,6 +195,17 @@ typedef struct weft_i_op_table {
 } weft_i_op_table;
 
 void weft_i_op_add_table(weft_i_op_table *table);
+
+/*
+ * Says how rows run on a kind of device (weft_i_device_kind); a row that is not named keeps what it
+ * has.  For constructors of backends.
+ */
+typedef struct weft_i_op_column {
+    weft_i_op *op;
+    weft_status (*run)(weft_i_op_call *call);
+} weft_i_op_column;
+
+void weft_i_op_add_column(int kind, const weft_i_op_column *rows, size_t count);
 weft_i_op_table *weft_i_op_tables(void);
 weft_i_op *weft_i_op_find(const char *name); /* NULL if there is none */
 

@@ -37,7 +37,8 @@ typedef enum weft_i_kind {
     WEFT_I_OPTIM,
     WEFT_I_GRAPH,
     WEFT_I_COMPILED,
-    WEFT_I_FAKE
+    WEFT_I_FAKE,
+    WEFT_I_STREAM
 } weft_i_kind;
 
 /* First member of every handle. */

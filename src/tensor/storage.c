@@ -15,69 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CPU_ALIGNMENT = 64 };    /* a cache line, and the widest vector register */
-enum { PAGES_FROM = 16 << 10 }; /* at a page from here on: copies between such are quickest */
+enum { CPU_ALIGNMENT = 64 }; /* a cache line, and the widest vector register */
 enum { INLINE_MOST = WEFT_I_HAS_SHELF ? 512 : 0 }; /* bytes of data in the storage's own block */
-
-static void *cpu_alloc(weft_device device, size_t bytes)
-{
-    (void)device;
-    if (weft_i_cache_has(bytes))
-        return weft_i_cache_take(bytes);
-    size_t alignment = bytes < PAGES_FROM ? CPU_ALIGNMENT : WEFT_I_PAGE;
-    return bytes > PTRDIFF_MAX ? NULL : WEFT_OS->alloc_aligned(alignment, bytes);
-}
-
-static void cpu_free(weft_device device, void *memory, size_t bytes)
-{
-    (void)device;
-    if (weft_i_cache_has(bytes))
-        weft_i_cache_give(memory, bytes);
-    else
-        WEFT_OS->free(memory);
-}
-
-static void cpu_copy(weft_device device, void *to, const void *from, size_t bytes)
-{
-    (void)device;
-    memcpy(to, from, bytes);
-}
-
-static const weft_i_allocator cpu_allocator = {cpu_alloc, cpu_free, cpu_copy};
-/* Meta storages count bytes; the empty table marks them as resizable. */
-static const weft_i_allocator meta_allocator = {NULL, NULL, NULL};
-
-static const weft_i_allocator *allocators[] = {&cpu_allocator, &meta_allocator, NULL};
-enum { KINDS = sizeof allocators / sizeof *allocators };
-
-void weft_i_storage_add_allocator(int kind, const weft_i_allocator *table)
-{
-    allocators[kind] = table;
-}
-
-/* CPU and meta are one device each. */
-static const weft_i_allocator *allocator_of(weft_device device)
-{
-    int kind = weft_i_device_kind(device);
-    if (kind < 0 || kind >= KINDS || (kind < 2 && device & 0xffff))
-        return NULL;
-    return allocators[kind];
-}
-
-const char *weft_device_name(weft_device device, char out[16])
-{
-    static const char *const kinds[] = {"cpu", "meta", "cuda"};
-    int kind = weft_i_device_kind(device), index = device & 0xffff;
-    if (!out)
-        return kind < 0 || kind > 2 ? "unknown" : kinds[kind];
-    if (kind < 0 || kind > 2)
-        snprintf(out, 16, "unknown");
-    else if (kind == 2 || index)
-        snprintf(out, 16, "%s:%d", kinds[kind], index);
-    else
-        snprintf(out, 16, "%s", kinds[kind]);
-    return out;
-}
 
 /* Where data in the storage's own block lie. */
 static void *inline_data(weft_storage *storage)
@@ -87,11 +26,17 @@ static void *inline_data(weft_storage *storage)
            ((end + CPU_ALIGNMENT - 1) / CPU_ALIGNMENT * CPU_ALIGNMENT - (uintptr_t)storage);
 }
 
+/* The device's part of the stream that the memory follows. */
+static void *own_stream(const weft_storage *storage)
+{
+    return storage->stream ? storage->stream->own : NULL;
+}
+
 static void free_data(weft_storage *storage)
 {
     /* Addresses would not tell: a block of its own may begin where this one ends. */
     if (storage->data && !storage->within)
-        storage->allocator->free(storage->device, storage->data, storage->bytes);
+        storage->table->free(storage->device, own_stream(storage), storage->data, storage->bytes);
 }
 
 /* The last part of a storage to go. */
@@ -105,10 +50,12 @@ static void destroy(weft_i_object *object)
     weft_storage *storage = (weft_storage *)object;
     weft_i_claim_end_all(storage);
     pthread_mutex_destroy(&storage->claims_lock);
-    if (storage->allocator)
+    weft_i_storage_leave(storage);
+    if (storage->table)
         free_data(storage);
     else if (storage->release)
         storage->release(storage->release_argument);
+    weft_i_object_drop(storage->stream);
     weft_i_object_drop(&storage->version);
 }
 
@@ -127,31 +74,35 @@ static weft_storage *new_storage(weft_device device, size_t room)
     return storage;
 }
 
-static weft_status no_memory(weft_device device, size_t bytes)
+/* Memory of the storage's device for `bytes` bytes, NULL for none. */
+static weft_status alloc_data(weft_storage *storage, size_t bytes, void **out)
 {
     char name[16];
-    return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a storage of %zu bytes on %s", bytes,
-                       weft_device_name(device, name));
+    *out = NULL;
+    if (!bytes || !storage->table->alloc)
+        return WEFT_OK;
+    weft_status status = storage->table->alloc(storage->device, own_stream(storage), bytes, out);
+    return status != WEFT_ERR_NO_MEMORY
+               ? status
+               : weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a storage of %zu bytes on %s",
+                             bytes, weft_device_name(storage->device, name));
 }
 
 weft_storage *weft_i_storage_new(weft_device device, size_t bytes)
 {
-    const weft_i_allocator *allocator = allocator_of(device);
-    char name[16];
-    if (!allocator)
-        return weft_i_null(WEFT_ERR_UNSUPPORTED,
-                           "device %s has no memory in this build (there are cpu and meta)",
-                           weft_device_name(device, name));
+    const weft_i_device *table = weft_i_device_of("storage", device);
+    if (!table)
+        return NULL;
     bool within = device == WEFT_CPU && bytes && bytes <= INLINE_MOST;
     weft_storage *storage = new_storage(device, within ? bytes + CPU_ALIGNMENT - 1 : 0);
     if (!storage)
         return NULL;
-    storage->allocator = allocator;
+    storage->table = table;
     storage->within = within;
     if (within) {
         storage->data = inline_data(storage);
-    } else if (bytes && allocator->alloc && !(storage->data = allocator->alloc(device, bytes))) {
-        no_memory(device, bytes);
+    } else if ((table->stream_new && weft_i_storage_adopt(storage) < 0) ||
+               alloc_data(storage, bytes, &storage->data) < 0) {
         weft_i_object_drop(storage);
         return NULL;
     }
@@ -164,7 +115,7 @@ weft_storage *weft_i_storage_new_empty(weft_device device, size_t bytes)
     weft_storage *storage = new_storage(device, 0);
     if (!storage)
         return NULL;
-    storage->allocator = &meta_allocator;
+    storage->table = &weft_i_device_meta;
     storage->bytes = bytes;
     return storage;
 }
@@ -179,6 +130,10 @@ weft_storage *weft_i_storage_wrap(void *data, size_t bytes, weft_device device,
     weft_storage *storage = new_storage(device, 0);
     if (!storage)
         return NULL;
+    if (weft_i_storage_adopt(storage) < 0) {
+        weft_i_object_drop(storage);
+        return NULL;
+    }
     storage->data = data;
     storage->bytes = bytes;
     storage->release = release;
@@ -206,7 +161,7 @@ static weft_status check_resize(const weft_storage *storage)
         return weft_last_status() < 0
                    ? weft_last_status()
                    : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_storage_resize: the storage is NULL");
-    if (!storage->allocator)
+    if (!storage->table)
         return weft_i_fail(WEFT_ERR_STATE,
                            "weft_storage_resize: the storage of %zu bytes is external memory "
                            "(symmetric, imported or "
@@ -248,18 +203,23 @@ weft_status weft_storage_resize(weft_storage *storage, size_t bytes)
 weft_status weft_i_storage_resize(weft_storage *storage, size_t bytes)
 {
     WEFT_TRY(check_resize(storage));
-    const weft_i_allocator *allocator = storage->allocator;
     if (bytes == storage->bytes)
         return WEFT_OK;
     if (!storage->fake)
         WEFT_TRY(weft_i_storage_ready(storage, true));
     WEFT_TRY(weft_i_storage_check_posted("weft_storage_resize", storage, NULL));
-    void *data = NULL;
-    if (bytes && allocator->alloc && !(data = allocator->alloc(storage->device, bytes)))
-        return no_memory(storage->device, bytes);
+    void *data;
+    WEFT_TRY(alloc_data(storage, bytes, &data));
     size_t kept = bytes < storage->bytes ? bytes : storage->bytes;
-    if (data && kept)
-        allocator->copy(storage->device, data, storage->data, kept);
+    weft_status status =
+        data && kept
+            ? storage->table->copy(storage->device, own_stream(storage), data, storage->table->host,
+                                   storage->data, storage->table->host, kept)
+            : WEFT_OK;
+    if (status < 0) {
+        storage->table->free(storage->device, own_stream(storage), data, bytes);
+        return status;
+    }
     free_data(storage);
     storage->data = data;
     storage->within = false;

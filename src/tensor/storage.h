@@ -4,22 +4,13 @@
 #define WEFT_TENSOR_STORAGE_H
 
 #include "tensor/claim.h"
+#include "tensor/device.h"
+#include "tensor/stream.h"
 #include "weft/storage.h"
 #include "weft/tensor.h"
 
 #include <pthread.h>
 #include <stdbool.h>
-
-/* Where the memory of resizable storages comes from, one table per device kind. */
-typedef struct weft_i_allocator {
-    void *(*alloc)(weft_device device, size_t bytes); /* never 0 bytes; NULL when memory runs out */
-    void (*free)(weft_device device, void *memory, size_t bytes);
-    void (*copy)(weft_device device, void *to, const void *from, size_t bytes);
-} weft_i_allocator;
-
-/* Where the memory of devices of `kind` comes from (a kind of weft_device); `table` stays the
- * caller's.  For floors that bring a device, before there is more than one thread. */
-void weft_i_storage_add_allocator(int kind, const weft_i_allocator *table);
 
 /* Counts the writes in place; shared by all views of one tensor. */
 typedef struct weft_i_version {
@@ -40,20 +31,23 @@ struct weft_storage {
     weft_device device;
     bool read_only; /* writes through any tensor are refused */
     bool within;    /* the data lie in the storage's own block */
+    bool ordered;   /* uses of the memory are ordered by streams, not by returning */
     void *data;     /* NULL if bytes == 0, the device is meta, or there is only a `fake` */
     size_t bytes;
-    const weft_i_allocator *allocator; /* NULL: the memory is external, the size fixed */
+    const weft_i_device *table; /* NULL: the memory is external, the size fixed */
     void (*release)(
         void *argument); /* external memory: called once when the storage goes; may be NULL */
     void *release_argument;
     _Atomic(weft_i_claim *) claims; /* under way: release, pairs with weft_i_storage_ready */
-    pthread_mutex_t claims_lock;    /* guards the list */
+    pthread_mutex_t claims_lock;    /* guards the list, and `reader` */
     struct weft_i_fake *fake;       /* no memory: it belongs to a capture (fake.h), else NULL */
+    /* Of ordered memory, both held: who wrote last, and another that has read since (or NULL). */
+    weft_stream *stream, *reader;
 };
 
 /*
  * A storage of `bytes` bytes, not zeroed, owned by nobody's scope (tensors hold storages).
- * WEFT_ERR_UNSUPPORTED for a device without an allocator.
+ * WEFT_ERR_UNSUPPORTED for a device that this build does not have.
  */
 weft_storage *weft_i_storage_new(weft_device device, size_t bytes);
 
@@ -70,16 +64,26 @@ weft_status weft_i_storage_resize(weft_storage *storage, size_t bytes);
 weft_storage *weft_i_storage_wrap(void *data, size_t bytes, weft_device device,
                                   void (*release)(void *argument), void *argument);
 
+/* Lets the thread's current stream own the memory, if its device has streams. */
+weft_status weft_i_storage_adopt(weft_storage *storage);
+/* The memory goes: its stream is ordered behind whoever has read it. */
+void weft_i_storage_leave(weft_storage *storage);
+
+/* What weft_i_storage_ready does if there is something to do. */
+weft_status weft_i_storage_settle(weft_storage *storage, bool write);
+
 /*
- * To be asked before memory is read (or written): waits for operations under way on it.  Costs a
- * load and a branch when there are none.
+ * To be asked before memory is read (or written).  On the CPU it waits for operations under way on
+ * it, and costs two loads and a branch when there are none.  Elsewhere work is given to streams,
+ * so it orders the thread's current stream behind them, and behind the other streams that used the
+ * memory; nobody waits.
  */
 static inline weft_status weft_i_storage_ready(weft_storage *storage, bool write)
 {
     /* Pairs with the release of who took the last claim off, or put one on. */
-    return __builtin_expect(atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL, 1)
-               ? WEFT_OK
-               : weft_i_claim_settle(storage, write, false);
+    bool idle = atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
+    return __builtin_expect(idle && !storage->ordered, 1) ? WEFT_OK
+                                                          : weft_i_storage_settle(storage, write);
 }
 
 /*
@@ -93,10 +97,5 @@ void weft_i_storage_watch_posted(weft_i_storage_is_posted *is_posted);
 /* WEFT_ERR_STATE, in the name of `what`, if it is. */
 weft_status weft_i_storage_check_posted(const char *what, const weft_storage *storage,
                                         const weft_tensor *tensor);
-
-static inline int weft_i_device_kind(weft_device device)
-{
-    return device >> 16;
-}
 
 #endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams as the other floors see them.  Every thread has a current stream for each device; the
+ * first is made when it is asked for and goes with the thread.  The CPU has one for all, which is
+ * always done.
+ */
+#ifndef WEFT_TENSOR_STREAM_H
+#define WEFT_TENSOR_STREAM_H
+
+#include "tensor/device.h"
+#include "tensor/scope.h"
+
+typedef struct weft_stream weft_stream;
+
+struct weft_stream {
+    weft_i_object head;
+    weft_device device;
+    const weft_i_device *table;
+    void *own; /* the device's part; NULL on the CPU */
+};
+
+/* The thread's current stream of the device, borrowed; NULL and an error if there can be none. */
+weft_stream *weft_i_stream_current(weft_device device);
+
+/* Work given to `stream` from now on waits for what `other` was given so far; see weft_i_device. */
+weft_status weft_i_stream_after(weft_stream *stream, weft_stream *other, bool join);
+
+/* Drops the calling thread's current streams, as its end does. */
+void weft_i_stream_forget(void);
+
+#endif
