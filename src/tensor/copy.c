@@ -50,13 +50,46 @@ weft_status weft_i_copy_run(weft_i_op_call *call)
     }
     if (weft_i_tensor_same_view(to, from))
         return WEFT_OK;
-    weft_tensor *apart = weft_i_tensor_new(from->dtype, WEFT_CPU, weft_i_tensor_shape(from), NULL);
+    weft_tensor *apart =
+        weft_i_tensor_new(from->dtype, weft_i_tensor_device(from), weft_i_tensor_shape(from), NULL);
     if (!apart)
         return weft_last_status();
     weft_i_copy_tensor(apart, from);
     weft_i_copy_tensor(to, apart);
     weft_release(apart);
     return WEFT_OK;
+}
+
+weft_status weft_i_tensor_copy(weft_tensor *to, weft_tensor *from)
+{
+    WEFT_TRY(weft_i_tensor_check_fits("copy", from));
+    WEFT_TRY(weft_i_tensor_check_fits("copy", to));
+    WEFT_TRY(weft_i_storage_ready(to->storage, true));
+    weft_i_arg args[] = {WEFT_I_TENSOR_ARG(to), WEFT_I_TENSOR_ARG(from)};
+    weft_i_op_call call = {.op = &weft_i_op_copy, .args = args, .out = to};
+    return weft_i_op_run(&call);
+}
+
+weft_tensor *weft_i_tensor_here(const char *what, const weft_tensor *x)
+{
+    weft_device device = weft_i_tensor_device(x);
+    char name[16];
+    /* A reference is counted in what is otherwise left alone. */
+    weft_tensor *from = weft_i_object_hold((weft_tensor *)(uintptr_t)x);
+    if (weft_i_device_is_host(device))
+        return from;
+    weft_tensor *here = NULL;
+    if (device == WEFT_META)
+        weft_i_fail(WEFT_ERR_TYPE, "%s: a tensor on %s has no elements", what,
+                    weft_device_name(device, name));
+    else
+        here = weft_keep(weft_i_tensor_new(x->dtype, WEFT_CPU, weft_i_tensor_shape(x), NULL));
+    if (here && weft_i_tensor_copy(here, from) < 0) {
+        weft_i_object_drop(here);
+        here = NULL;
+    }
+    weft_i_object_drop(from);
+    return here;
 }
 
 /* Same layout where the memory has no gaps, else row-major. */
@@ -87,10 +120,12 @@ weft_status weft_i_to_shape(weft_i_op_call *call)
     char from[16], to[16];
     if (!weft_i_dtype_valid(dtype))
         return weft_i_fail(WEFT_ERR_TYPE, "to: %d is not a dtype", dtype);
-    if (device != call->result.device && device != WEFT_META)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "to: cannot move a tensor from %s to %s",
-                           weft_device_name(call->result.device, from),
-                           weft_device_name(device, to));
+    if (device != call->result.device && device != WEFT_META && call->result.device == WEFT_META)
+        return weft_i_fail(
+            WEFT_ERR_TYPE, "to: cannot move a tensor from %s, which has no elements, to %s",
+            weft_device_name(call->result.device, from), weft_device_name(device, to));
+    if (!weft_i_device_of("to", device))
+        return weft_last_status();
     call->result.dtype = dtype;
     call->result.device = device;
     return WEFT_OK;

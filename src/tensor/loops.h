@@ -20,4 +20,14 @@ weft_status weft_i_shape_broadcast(const char *what, weft_shape a, weft_shape b,
 /* Copies elements, converting and broadcasting.  Both on the CPU, checked, and not overlapping. */
 void weft_i_copy_tensor(const weft_tensor *to, const weft_tensor *from);
 
+/* The same between any devices, in the order of the current stream; the host may not have waited
+ * for it.  What is under way on them is settled. */
+weft_status weft_i_tensor_copy(weft_tensor *to, weft_tensor *from);
+
+/*
+ * The elements where the host can read them: `x` itself if it is on the CPU, else a copy, for which
+ * the host waits.  With a reference of the caller; NULL and an error.
+ */
+weft_tensor *weft_i_tensor_here(const char *what, const weft_tensor *x);
+
 #endif

@@ -180,6 +180,13 @@ static weft_status check_usable(const weft_i_op_call *call, const weft_tensor *x
                       : weft_i_tensor_check_fits(call->op->name, x);
 }
 
+/* Meta has no elements that could go anywhere. */
+static bool may_mix(const weft_i_op_call *call, weft_device other)
+{
+    return call->op->flags & WEFT_I_OP_MIXED && other != WEFT_META &&
+           call->result.device != WEFT_META;
+}
+
 static weft_status check_tensors(weft_i_op_call *call)
 {
     weft_tensor *x;
@@ -188,7 +195,7 @@ static weft_status check_tensors(weft_i_op_call *call)
         weft_device device = weft_i_tensor_device(x);
         if (first)
             call->result.device = device;
-        else if (device != call->result.device && !(call->op->flags & WEFT_I_OP_MIXED))
+        else if (device != call->result.device && !may_mix(call, device))
             return refuse_devices(call, call->result.device, device);
         if (reads)
             WEFT_TRY(check_usable(call, x));
@@ -318,13 +325,24 @@ static weft_tensor *new_result(const weft_i_op_call *call)
     return out;
 }
 
-static weft_status run(weft_i_op_call *call)
+/* Of rows that may mix devices: the one that is not the CPU runs them. */
+static weft_device device_of(const weft_i_op_call *call)
 {
     weft_device device = weft_i_tensor_device(call->out);
+    weft_tensor *x;
+    if (call->op->flags & WEFT_I_OP_MIXED)
+        for (struct position at = {0, 0}; device == WEFT_CPU && next_tensor(call, &at, &x);)
+            device = weft_i_tensor_device(x);
+    return device;
+}
+
+weft_status weft_i_op_run(weft_i_op_call *call)
+{
+    weft_device device = device_of(call);
     bool layout = call->op->flags & WEFT_I_OP_LAYOUT;
     if (call->op->flags & WEFT_I_OP_VIEW || (device == WEFT_META && !layout))
         return WEFT_OK;
-    int kind = layout ? weft_i_device_kind(WEFT_CPU) : weft_i_device_kind(device);
+    int kind = layout ? WEFT_I_KIND_CPU : weft_i_device_kind(device);
     char name[16];
     if (kind < 0 || kind >= WEFT_I_DEVICE_KINDS || !call->op->run[kind])
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: does not run on %s in this build",
@@ -338,13 +356,13 @@ static weft_status run_and_copy(weft_i_op_call *call)
 {
     if (!(call->out = new_result(call)))
         return weft_last_status();
-    weft_status status = run(call);
+    weft_status status = weft_i_op_run(call);
     if (status >= 0)
         status = weft_i_storage_ready(call->out->storage, false);
     weft_i_arg args[] = {WEFT_I_TENSOR_ARG(call->into), WEFT_I_TENSOR_ARG(call->out)};
     weft_i_op_call copy = {.op = &weft_i_op_copy, .args = args, .out = call->into};
     if (status >= 0)
-        status = run(&copy);
+        status = weft_i_op_run(&copy);
     weft_release(call->out);
     call->out = call->into;
     return status;
@@ -357,7 +375,7 @@ static weft_status run_into(weft_i_op_call *call)
                   !is_hazard(call);
     direct |= call->fake != 0; /* nothing moves */
     call->out = call->into;
-    WEFT_TRY(direct ? run(call) : run_and_copy(call));
+    WEFT_TRY(direct ? weft_i_op_run(call) : run_and_copy(call));
     weft_i_tensor_bump(call->into);
     return WEFT_OK;
 }
@@ -367,7 +385,7 @@ static weft_status run_change(weft_i_op_call *call)
     weft_tensor *const *targets;
     size_t n = weft_i_op_written(call, &targets);
     call->out = changed(call);
-    WEFT_TRY(run(call));
+    WEFT_TRY(weft_i_op_run(call));
     for (size_t i = 0; i < n; i++)
         weft_i_tensor_bump(targets[i]);
     for (size_t i = 0; call->outs && i < n; i++)
@@ -406,7 +424,7 @@ static weft_status run_several(weft_i_op_call *call)
     }
     if (status >= 0) {
         call->out = call->outs[0];
-        status = run(call);
+        status = weft_i_op_run(call);
     }
     if (status < 0)
         release_results(call->outs, made);
@@ -417,7 +435,7 @@ static weft_status run_new(weft_i_op_call *call)
 {
     if (!(call->out = new_result(call)))
         return weft_last_status();
-    weft_status status = run(call);
+    weft_status status = weft_i_op_run(call);
     if (status < 0)
         weft_release(call->out);
     return status;

@@ -102,8 +102,8 @@ enum {
     WEFT_I_OP_EFFECT = 64,
     /* A view that has no element which argument 0 has not, and none twice. */
     WEFT_I_OP_WITHIN = 128 | WEFT_I_OP_VIEW,
-    /* Its tensors, the result included, may be on the CPU and on one other device, which runs it.
-     */
+    /* Its tensors, the result included, may be on different devices; one that is not the CPU runs
+     * it. */
     WEFT_I_OP_MIXED = 256
 };
 
@@ -143,6 +143,9 @@ weft_status weft_i_op_apply_list(const weft_i_op *op, weft_tensor **outs, const 
  * (not NULL). */
 weft_status weft_i_op_act(const weft_i_op *op, const weft_i_arg *args);
 weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args);
+
+/* The row's function for the device of `out`, at once: nothing is checked, no mode sees it. */
+weft_status weft_i_op_run(weft_i_op_call *call);
 
 #define WEFT_I_APPLY(op_, ...) weft_i_op_apply(&weft_i_op_##op_, NULL, (weft_i_arg[]){__VA_ARGS__})
 #define WEFT_I_APPLY_INTO(op_, out_, ...) \
