@@ -44,17 +44,19 @@ typedef struct weft_dlpack_versioned {
 
 /*
  * A description of x that keeps its storage alive until its deleter is called, from any thread.
- * NULL on failure: meta tensors, storages that do not hold the view, and, in the first form,
- * read-only tensors, which it cannot express.
+ * Memory of a GPU is ready in the order of the thread's current stream (weft/stream.h), on which
+ * the consumer works, or for which it waits.  NULL on failure: meta tensors, storages that do not
+ * hold the view, and, in the first form, read-only tensors, which it cannot express.
  */
 WEFT_API weft_dlpack *weft_dlpack_export(weft_tensor *x);
 WEFT_API weft_dlpack_versioned *weft_dlpack_export_versioned(weft_tensor *x);
 
 /*
  * A tensor over the memory described; it takes the description over and calls its deleter when the
- * last tensor on that memory goes.  On failure (NULL) the description stays the caller's.  Fails
- * for other devices, for element types weft has not, for negative strides, for misaligned data and
- * for another major version.
+ * last tensor on that memory goes.  Memory of a GPU is taken to be ready in the order of the
+ * thread's current stream.  On failure (NULL) the description stays the caller's.  Fails for
+ * devices other than the CPU and CUDA, for element types weft has not, for negative strides, for
+ * misaligned data and for another major version.
  */
 WEFT_API weft_tensor *weft_dlpack_import(weft_dlpack *description);
 WEFT_API weft_tensor *weft_dlpack_import_versioned(weft_dlpack_versioned *description);

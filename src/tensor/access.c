@@ -94,38 +94,42 @@ void *weft_tensor_data(const weft_tensor *x)
     return weft_i_tensor_data(x);
 }
 
-/* The address of element `index` in row-major order; NULL and an error if it cannot be read. */
-static const char *element(const char *what, const weft_tensor *x, int64_t index)
+/* Element `index` in row-major order, as `dtype`, to `value`; an error if it cannot be read. */
+static weft_status element(const char *what, const weft_tensor *x, int64_t index, weft_dtype dtype,
+                           void *value)
 {
     char text[WEFT_I_SHAPE_TEXT];
+    uint64_t raw;
     if (index < 0 || index >= weft_i_tensor_numel(x))
-        return weft_i_null(WEFT_ERR_INVALID_ARG, "%s: no element %lld in a tensor of shape %s",
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: no element %lld in a tensor of shape %s",
                            what, (long long)index, weft_i_shape_text(weft_i_tensor_shape(x), text));
-    if (check_readable(what, x) < 0)
-        return NULL;
-    if (weft_i_tensor_device(x) != WEFT_CPU)
-        return weft_i_null(WEFT_ERR_UNSUPPORTED, "%s: reads elements of CPU tensors only", what);
+    WEFT_TRY(check_readable(what, x));
     int64_t at = 0;
     for (int i = x->ndim - 1; i >= 0; index /= x->dim[i--])
         at += index % x->dim[i] * x->stride[i];
-    return weft_i_tensor_data(x) + (size_t)at * weft_dtype_size(x->dtype);
+    size_t size = weft_dtype_size(x->dtype);
+    const char *place = weft_i_tensor_data(x) + (size_t)at * size;
+    if (!weft_i_device_is_host(weft_i_tensor_device(x))) {
+        WEFT_TRY(weft_i_device_copy(WEFT_CPU, &raw, weft_i_tensor_device(x), place, size));
+        place = (const char *)&raw;
+    }
+    weft_i_convert(dtype, value, x->dtype, place, 1);
+    return WEFT_OK;
 }
 
 double weft_item(const weft_tensor *x, int64_t index)
 {
     double value = NAN;
-    const char *at = is_there(__func__, &x) ? element(__func__, x, index) : NULL;
-    if (at)
-        weft_i_convert(WEFT_F64, &value, x->dtype, at, 1);
+    if (is_there(__func__, &x))
+        element(__func__, x, index, WEFT_F64, &value);
     return value;
 }
 
 int64_t weft_item_int(const weft_tensor *x, int64_t index)
 {
     int64_t value = 0;
-    const char *at = is_there(__func__, &x) ? element(__func__, x, index) : NULL;
-    if (at)
-        weft_i_convert(WEFT_I64, &value, x->dtype, at, 1);
+    if (is_there(__func__, &x))
+        element(__func__, x, index, WEFT_I64, &value);
     return value;
 }
 

@@ -21,8 +21,8 @@ static bool can_compare(const char *what, const weft_tensor *a, const weft_tenso
             weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor is NULL", what);
         return false;
     }
-    if (weft_i_tensor_device(a) != WEFT_CPU || weft_i_tensor_device(b) != WEFT_CPU) {
-        weft_i_fail(WEFT_ERR_TYPE, "%s: compares tensors on the CPU", what);
+    if (weft_i_tensor_device(a) == WEFT_META || weft_i_tensor_device(b) == WEFT_META) {
+        weft_i_fail(WEFT_ERR_TYPE, "%s: a meta tensor has no elements", what);
         return false;
     }
     return weft_i_tensor_check_fits(what, a) >= 0 && weft_i_tensor_check_fits(what, b) >= 0;
@@ -62,14 +62,22 @@ static void compare_run(void *state, size_t n, char *const *data, const int64_t 
     }
 }
 
-static bool compare(const weft_tensor *a, const weft_tensor *b, struct compare how)
+/* On the host, whatever device they are on. */
+static bool compare(const char *what, const weft_tensor *a, const weft_tensor *b,
+                    struct compare how)
 {
     if (!weft_i_shape_equal(weft_i_tensor_shape(a), weft_i_tensor_shape(b)))
         return false;
-    weft_i_loop loop = weft_i_loop_over(a);
-    weft_i_loop_add(&loop, b);
-    how.same = true;
-    weft_i_loop_each(loop, compare_run, &how);
+    weft_tensor *here = weft_i_tensor_here(what, a);
+    weft_tensor *there = here ? weft_i_tensor_here(what, b) : NULL;
+    how.same = there != NULL;
+    if (there) {
+        weft_i_loop loop = weft_i_loop_over(here);
+        weft_i_loop_add(&loop, there);
+        weft_i_loop_each(loop, compare_run, &how);
+    }
+    weft_i_object_drop(here);
+    weft_i_object_drop(there);
     return how.same;
 }
 
@@ -77,14 +85,14 @@ bool weft_equal(weft_tensor *a, weft_tensor *b)
 {
     if (!can_compare("equal", a, b) || a->dtype != b->dtype)
         return false;
-    return compare(a, b, (struct compare){.a = a->dtype, .b = b->dtype, .exact = true});
+    return compare("equal", a, b, (struct compare){.a = a->dtype, .b = b->dtype, .exact = true});
 }
 
 bool weft_allclose(weft_tensor *a, weft_tensor *b, double relative, double absolute, bool equal_nan)
 {
     if (!can_compare("allclose", a, b))
         return false;
-    return compare(a, b,
+    return compare("allclose", a, b,
                    (struct compare){.a = a->dtype,
                                     .b = b->dtype,
                                     .equal_nan = equal_nan,

@@ -59,14 +59,20 @@ static weft_status check_export(const weft_tensor *x, bool may_be_read_only)
         return weft_last_status() < 0
                    ? weft_last_status()
                    : weft_i_fail(WEFT_ERR_INVALID_ARG, "dlpack export: the tensor is NULL");
-    if (weft_i_tensor_device(x) != WEFT_CPU)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "dlpack export: only tensors on the CPU");
+    if (weft_i_tensor_device(x) == WEFT_META)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "dlpack export: a meta tensor has no memory");
     if (x->storage->read_only && !may_be_read_only)
         return weft_i_fail(
             WEFT_ERR_STATE,
             "dlpack export: the tensor is read-only, which only the versioned form says");
     WEFT_TRY(weft_i_storage_ready(x->storage, true)); /* the consumer may write */
     return weft_i_tensor_check_fits("dlpack export", x);
+}
+
+/* DLPack's type of a device; the number of the device is the same. */
+static int32_t type_of(weft_device device)
+{
+    return weft_i_device_kind(device) == WEFT_I_KIND_CUDA ? WEFT_DLPACK_CUDA : WEFT_DLPACK_CPU;
 }
 
 static struct exported *new_exported(weft_tensor *x, weft_dlpack_tensor *out)
@@ -78,7 +84,8 @@ static struct exported *new_exported(weft_tensor *x, weft_dlpack_tensor *out)
     memcpy(exported->shape, x->dim, sizeof x->dim);
     memcpy(exported->strides, x->stride, sizeof x->stride);
     *out = (weft_dlpack_tensor){.data = weft_i_tensor_numel(x) ? weft_i_tensor_data(x) : NULL,
-                                .device_type = WEFT_DLPACK_CPU,
+                                .device_type = type_of(weft_i_tensor_device(x)),
+                                .device_id = weft_i_device_index(weft_i_tensor_device(x)),
                                 .ndim = x->ndim,
                                 .code = types[x->dtype].code,
                                 .bits = types[x->dtype].bits,
@@ -132,6 +139,7 @@ static weft_status find_dtype(const weft_dlpack_tensor *from, weft_dtype *out)
 
 /* Everything weft needs to know of a description, checked. */
 struct imported {
+    weft_device device;
     weft_dtype dtype;
     weft_shape shape;
     int64_t strides[WEFT_MAX_DIMS];
@@ -181,15 +189,29 @@ static weft_status check_memory(const weft_dlpack_tensor *from, struct imported 
     return WEFT_OK;
 }
 
+static weft_status find_device(const weft_dlpack_tensor *from, weft_device *out)
+{
+    int32_t type = from->device_type, id = from->device_id;
+    if (type != WEFT_DLPACK_CPU && type != WEFT_DLPACK_CUDA)
+        return weft_i_fail(
+            WEFT_ERR_UNSUPPORTED,
+            "dlpack import: from device type %d; weft knows the CPU (1) and CUDA (2)", type);
+    if (type == WEFT_DLPACK_CUDA && (id < 0 || id > 0xffff))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "dlpack import: CUDA device %d", id);
+    *out = type == WEFT_DLPACK_CUDA ? WEFT_CUDA(id) : WEFT_CPU;
+    return WEFT_OK;
+}
+
 static weft_status check_import(const weft_dlpack_tensor *from, struct imported *out)
 {
-    if (from->device_type != WEFT_DLPACK_CPU)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
-                           "dlpack import: from device type %d; only the CPU (1) in this build",
-                           from->device_type);
+    WEFT_TRY(find_device(from, &out->device));
     WEFT_TRY(find_dtype(from, &out->dtype));
     WEFT_TRY(check_layout(from, out));
-    return check_memory(from, out);
+    WEFT_TRY(check_memory(from, out));
+    const weft_i_device *table = weft_i_device_of("dlpack import", out->device);
+    if (!table)
+        return weft_last_status();
+    return table->check && out->bytes ? table->check(out->device, out->data, out->bytes) : WEFT_OK;
 }
 
 static void release_plain(void *argument)
@@ -213,7 +235,7 @@ static weft_tensor *import(const weft_dlpack_tensor *from, bool read_only, void 
     if (check_import(from, &imported) < 0)
         return NULL;
     weft_storage *storage =
-        weft_i_storage_wrap(imported.data, imported.bytes, WEFT_CPU, NULL, NULL);
+        weft_i_storage_wrap(imported.data, imported.bytes, imported.device, NULL, NULL);
     weft_tensor *x = storage ? weft_i_tensor_new_strided(storage, imported.dtype, imported.shape,
                                                          imported.strides, 0)
                              : NULL;

@@ -187,12 +187,13 @@ weft_tensor *weft_tensor_wrap(weft_dtype dtype, weft_device device, weft_shape s
     if (weft_i_shape_check("weft_tensor_wrap", dtype, shape, NULL) < 0)
         return NULL;
     size_t size = weft_dtype_size(dtype), bytes = (size_t)weft_i_shape_numel(shape) * size;
-    if (device != WEFT_CPU) {
-        char name[16];
-        return weft_i_null(WEFT_ERR_UNSUPPORTED,
-                           "weft_tensor_wrap: memory of device %s cannot be used in this build",
-                           weft_device_name(device, name));
-    }
+    const weft_i_device *table = weft_i_device_of("weft_tensor_wrap", device);
+    if (!table)
+        return NULL;
+    if (!table->alloc)
+        return weft_i_null(WEFT_ERR_UNSUPPORTED, "weft_tensor_wrap: %s has no memory", table->name);
+    if (table->check && bytes && table->check(device, data, bytes) < 0)
+        return NULL;
     if ((uintptr_t)data % size)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_tensor_wrap: %p is not aligned for %s", data,
                            weft_dtype_name(dtype));

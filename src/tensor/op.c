@@ -180,11 +180,11 @@ static weft_status check_usable(const weft_i_op_call *call, const weft_tensor *x
                       : weft_i_tensor_check_fits(call->op->name, x);
 }
 
-/* Meta has no elements that could go anywhere. */
+/* Meta has no elements that could go anywhere; rows about layouts move none. */
 static bool may_mix(const weft_i_op_call *call, weft_device other)
 {
-    return call->op->flags & WEFT_I_OP_MIXED && other != WEFT_META &&
-           call->result.device != WEFT_META;
+    bool meta = other == WEFT_META || call->result.device == WEFT_META;
+    return call->op->flags & WEFT_I_OP_MIXED && (!meta || call->op->flags & WEFT_I_OP_LAYOUT);
 }
 
 static weft_status check_tensors(weft_i_op_call *call)

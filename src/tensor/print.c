@@ -5,6 +5,7 @@
  */
 #include "kernels/convert.h"
 #include "tensor/eye.h"
+#include "tensor/loops.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -143,13 +144,15 @@ static void put_part(struct sink *sink, const struct format *format, int dim, in
     put(sink, "]");
 }
 
-static void put_tensor(struct sink *sink, const weft_tensor *x)
+/* `here` has the elements where the host can read them. */
+static void put_tensor(struct sink *sink, const weft_tensor *x, const weft_tensor *here)
 {
     char text[WEFT_I_SHAPE_TEXT], device[16];
-    struct format format = {.x = x, .cut = weft_i_tensor_numel(x) > WHOLE};
+    weft_device where = weft_i_tensor_device(x);
+    struct format format = {.x = here, .cut = weft_i_tensor_numel(x) > WHOLE};
     put(sink, "tensor(");
-    if (weft_i_tensor_device(x) != WEFT_CPU) {
-        put(sink, "..., device=%s, shape=%s", weft_device_name(weft_i_tensor_device(x), device),
+    if (where == WEFT_META) {
+        put(sink, "..., device=%s, shape=%s", weft_device_name(where, device),
             weft_i_shape_text(weft_i_tensor_shape(x), text));
     } else if (weft_i_tensor_numel(x) == 0) {
         put(sink, "[], shape=%s", weft_i_shape_text(weft_i_tensor_shape(x), text));
@@ -159,27 +162,36 @@ static void put_tensor(struct sink *sink, const weft_tensor *x)
         visit(&format, 0, 0, measure);
         put_part(sink, &format, 0, 0);
     }
+    if (where != WEFT_META && !weft_i_device_is_host(where))
+        put(sink, ", device=%s", weft_device_name(where, device));
     put(sink, ", dtype=%s)", weft_dtype_name(x->dtype));
 }
 
-static weft_status check(const char *what, const weft_tensor *x)
+/* Checks, and brings the elements to the host: `*here` is the caller's to drop. */
+static weft_status check(const char *what, const weft_tensor *x, weft_tensor **here)
 {
+    *here = NULL;
     x = weft_i_see(x);
     if (!x)
         return weft_last_status() < 0
                    ? weft_last_status()
                    : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", what);
-    return weft_i_tensor_check_fits(what, x);
+    WEFT_TRY(weft_i_tensor_check_fits(what, x));
+    if (weft_i_tensor_device(x) != WEFT_META && !(*here = weft_i_tensor_here(what, x)))
+        return weft_last_status();
+    return WEFT_OK;
 }
 
 weft_status weft_print(const weft_tensor *x, FILE *file)
 {
-    WEFT_TRY(check("weft_print", x));
+    weft_tensor *here;
     if (!file)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_print: the file is NULL");
+    WEFT_TRY(check("weft_print", x, &here));
     struct sink sink = {.file = file};
-    put_tensor(&sink, x);
+    put_tensor(&sink, x, here);
     put(&sink, "\n");
+    weft_i_object_drop(here);
     return ferror(file) ? weft_i_fail(WEFT_ERR_IO, "weft_print: the file refuses to be written")
                         : WEFT_OK;
 }
@@ -187,11 +199,13 @@ weft_status weft_print(const weft_tensor *x, FILE *file)
 int weft_tensor_text(const weft_tensor *x, char *out, size_t bytes)
 {
     struct sink sink = {.out = out, .room = bytes};
-    WEFT_TRY(check("weft_tensor_text", x));
+    weft_tensor *here;
     if (bytes && !out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_tensor_text: %zu bytes at NULL", bytes);
+    WEFT_TRY(check("weft_tensor_text", x, &here));
     if (bytes)
         out[0] = 0;
-    put_tensor(&sink, x);
+    put_tensor(&sink, x, here);
+    weft_i_object_drop(here);
     return (int)sink.used;
 }
