@@ -34,6 +34,7 @@
 #include "weft/status.h"
 #include "weft/storage.h"
 #include "weft/store.h"
+#include "weft/stream.h"
 #include "weft/symm.h"
 #include "weft/symm_coll.h"
 #include "weft/tensor.h"

@@ -38,7 +38,9 @@ typedef enum weft_i_kind {
     WEFT_I_GRAPH,
     WEFT_I_COMPILED,
     WEFT_I_FAKE,
-    WEFT_I_STREAM
+    WEFT_I_STREAM,
+    WEFT_I_EVENT,
+    WEFT_I_REPLAY
 } weft_i_kind;
 
 /* First member of every handle. */

@@ -9,8 +9,7 @@
 
 #include "tensor/device.h"
 #include "tensor/scope.h"
-
-typedef struct weft_stream weft_stream;
+#include "weft/stream.h"
 
 struct weft_stream {
     weft_i_object head;

@@ -47,7 +47,7 @@ typedef struct pool {
 typedef struct rank_state {
     uint64_t random;
     pool tensors, groups, stores, meshes, symms, works, blobs, jobs, pools, modules, optims, graphs,
-        compileds;
+        compileds, streams, events, replays;
     void *loan[64]; /* buffers of the call under way */
     unsigned loans;
     const char *at; /* what it is calling */
@@ -313,6 +313,9 @@ POOL_OF(module, modules, weft_module)
 POOL_OF(optim, optims, weft_optim)
 POOL_OF(graph, graphs, weft_graph)
 POOL_OF(compiled, compileds, weft_compiled)
+POOL_OF(stream, streams, weft_stream)
+POOL_OF(event, events, weft_event)
+POOL_OF(replay, replays, weft_replay)
 
 /* A tensor's storage may change: it is asked for each time. */
 static weft_storage *pick_storage(void)
@@ -357,6 +360,21 @@ static void add_storage(weft_storage *storage)
 static void add_blobs(weft_blobs *blobs)
 {
     add_to(&me->blobs, blobs);
+}
+
+static void add_stream(weft_stream *stream)
+{
+    add_to(&me->streams, stream);
+}
+
+static void add_event(weft_event *event)
+{
+    add_to(&me->events, event);
+}
+
+static void add_replay(weft_replay *replay)
+{
+    add_to(&me->replays, replay);
 }
 
 static void add_job(weft_job *job)
