@@ -54,7 +54,11 @@ static weft_status cpu_fill(weft_device device, void *stream, void *to, unsigned
     return WEFT_OK;
 }
 
-static const weft_i_device cpu = {
+#define DEVICE(name_) extern const weft_i_device weft_i_device_##name_;
+#include "tensor/devices.def"
+#undef DEVICE
+
+const weft_i_device weft_i_device_cpu = {
     .name = "cpu",
     .count = 1,
     .host = true,
@@ -63,11 +67,20 @@ static const weft_i_device cpu = {
     .copy = cpu_copy,
     .fill = cpu_fill,
 };
-static const weft_i_device meta = {.name = "meta", .count = 1}; /* its storages count bytes */
+/* Its storages count bytes. */
+const weft_i_device weft_i_device_meta = {.name = "meta", .count = 1};
 
-/* Written by constructors alone, before there is a second thread. */
-static const weft_i_device *tables[WEFT_I_DEVICE_KINDS] = {&cpu, &meta};
-static const char *const names[WEFT_I_DEVICE_KINDS] = {"cpu", "meta", "cuda"};
+/* Changed by tests alone, before there is a second thread. */
+static const weft_i_device *tables[WEFT_I_DEVICE_KINDS] = {
+#define DEVICE(name_) &weft_i_device_##name_,
+#include "tensor/devices.def"
+#undef DEVICE
+};
+static const char *const names[WEFT_I_DEVICE_KINDS] = {
+#define DEVICE(name_) #name_,
+#include "tensor/devices.def"
+#undef DEVICE
+};
 
 void weft_i_device_add(int kind, const weft_i_device *table)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kinds of devices.  One table per kind says how memory is made, moved and ordered there; the CPU's
- * and meta's are in device.c, others are added by the backend that brings the device.  An entry
- * that is NULL has nothing to do: work on the CPU is over when its call returns, so its streams
- * order by themselves.
+ * Kinds of devices.  One table per kind says how memory is made, moved and ordered there.  The
+ * CPU's and meta's are in device.c, others in the backend that brings the device; devices.def lists
+ * them.  An entry that is NULL has nothing to do: work on the CPU is over when its call returns, so
+ * its streams order by themselves.
  *
  * A device's own streams, events and replays travel as `void *`; only its table looks inside.
  */
@@ -70,7 +70,7 @@ typedef struct weft_i_device {
     void (*replay_free)(void *replay);
 } weft_i_device;
 
-/* Adds the table of a kind, which stays the caller's.  For constructors of backends. */
+/* Puts another table in the place of a kind's; it stays the caller's.  For tests. */
 void weft_i_device_add(int kind, const weft_i_device *table);
 
 /* NULL if there is no such device: a kind without table, a number beyond its count. */

@@ -240,6 +240,11 @@ weft_i_cu_result model_cuCtxSetCurrent(weft_i_cu_ctx ctx)
     return 0;
 }
 
+int model_ordinal(void)
+{
+    return (int)(uintptr_t)current - 0x2000 - 100;
+}
+
 weft_i_cu_result model_cuCtxGetCurrent(weft_i_cu_ctx *out)
 {
     MODEL_ENTER(cuCtxGetCurrent, MODEL_STARTED);

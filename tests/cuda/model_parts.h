@@ -11,6 +11,7 @@
 /* What a function needs: nothing, cuInit, or a current context as well. */
 enum { MODEL_FREE, MODEL_STARTED, MODEL_CURRENT };
 weft_i_cu_result model_enter(const char *name, int level);
+int model_ordinal(void); /* of the current context's device */
 void model_born(void);
 void model_gone(void);
 

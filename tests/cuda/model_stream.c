@@ -84,12 +84,41 @@ static void reach_event(event *e, uint64_t value)
     drop_event(e, 1);
 }
 
-/* Allocations carry their size in front. */
+/* What stands in front of an allocation; those that live are in a list. */
+typedef struct front {
+    size_t bytes;
+    int ordinal;
+    struct front *next, *prev;
+} front;
 enum { FRONT = 256 };
+static pthread_mutex_t fronts_lock = PTHREAD_MUTEX_INITIALIZER;
+static front *fronts;
+
+static void list_front(front *f)
+{
+    pthread_mutex_lock(&fronts_lock);
+    f->prev = NULL;
+    f->next = fronts;
+    if (fronts)
+        fronts->prev = f;
+    fronts = f;
+    pthread_mutex_unlock(&fronts_lock);
+}
+
+static void unlist_front(front *f)
+{
+    pthread_mutex_lock(&fronts_lock);
+    *(f->prev ? &f->prev->next : &fronts) = f->next;
+    if (f->next)
+        f->next->prev = f->prev;
+    pthread_mutex_unlock(&fronts_lock);
+}
 
 static void give_back(char *memory)
 {
-    size_t bytes = *(size_t *)(void *)(memory - FRONT);
+    front *of = (front *)(void *)(memory - FRONT);
+    size_t bytes = of->bytes;
+    unlist_front(of);
     memset(memory, 0xdd, bytes); /* whoever uses it still gets nonsense */
     atomic_fetch_sub_explicit(&used, bytes, memory_order_relaxed); /* counts only */
     free(memory - FRONT);
@@ -247,7 +276,8 @@ weft_i_cu_result model_cuStreamBeginCapture(weft_i_cu_stream raw, int mode)
 {
     MODEL_ENTER(cuStreamBeginCapture, MODEL_CURRENT);
     stream *s = (stream *)(void *)raw;
-    if (mode != WEFT_I_CU_STREAM_CAPTURE_MODE_THREAD_LOCAL || s->capture)
+    if (mode < WEFT_I_CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ||
+        mode > WEFT_I_CU_STREAM_CAPTURE_MODE_RELAXED || s->capture)
         return WEFT_I_CUDA_ERROR_INVALID_VALUE;
     list *graph = calloc(1, sizeof *graph);
     graph->last = &graph->first;
@@ -433,7 +463,8 @@ weft_i_cu_result model_cuMemAllocAsync(weft_i_cu_ptr *out, size_t bytes, weft_i_
         atomic_fetch_sub_explicit(&used, bytes, memory_order_relaxed);
         return WEFT_I_CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *(size_t *)(void *)memory = bytes;
+    *(front *)(void *)memory = (front){.bytes = bytes, .ordinal = model_ordinal()};
+    list_front((front *)(void *)memory);
     memset(memory + FRONT, 0xa5, bytes);
     *out = (weft_i_cu_ptr)(uintptr_t)(memory + FRONT);
     model_born();
@@ -493,8 +524,19 @@ weft_i_cu_result model_cuMemHostGetDevicePointer(weft_i_cu_ptr *out, void *memor
 weft_i_cu_result model_cuPointerGetAttribute(void *out, int attribute, weft_i_cu_ptr memory)
 {
     MODEL_ENTER(cuPointerGetAttribute, MODEL_STARTED);
-    (void)out, (void)attribute, (void)memory;
-    return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    weft_i_cu_result result = WEFT_I_CUDA_ERROR_INVALID_VALUE; /* memory the driver has not made */
+    pthread_mutex_lock(&fronts_lock);
+    for (const front *f = fronts; f; f = f->next) {
+        weft_i_cu_ptr begin = (weft_i_cu_ptr)(uintptr_t)f + FRONT;
+        if (memory < begin || memory >= begin + f->bytes)
+            continue;
+        *(int *)out = attribute == WEFT_I_CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+                          ? WEFT_I_CU_MEMORYTYPE_DEVICE
+                          : f->ordinal;
+        result = 0;
+    }
+    pthread_mutex_unlock(&fronts_lock);
+    return result;
 }
 
 weft_i_cu_result model_cuMemcpyAsync(weft_i_cu_ptr to, weft_i_cu_ptr from, size_t bytes,

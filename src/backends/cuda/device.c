@@ -155,6 +155,8 @@ static weft_status prepare(const weft_i_cuda *cu, weft_i_cuda_device *device)
 /* Also after half of an opening. */
 static void shut(const weft_i_cuda *cu, weft_i_cuda_device *device)
 {
+    if (device->service)
+        weft_i_cuda_stream_drop(device->service);
     if (device->module)
         cu->cuModuleUnload(device->module);
     if (device->ctx)

@@ -13,6 +13,7 @@
 #include "kernels/layout.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Numbers of the kernels in `kernels` of a device. */
 typedef enum weft_i_cuda_kernel {
@@ -40,8 +41,11 @@ typedef struct weft_i_cuda_device {
     size_t bytes;
     weft_i_cu_uuid uuid;
     char name[96];
-    pthread_mutex_t lock;               /* guards the list of streams */
+    pthread_mutex_t lock;               /* guards the lists */
     struct weft_i_cuda_stream *streams; /* all that were made and not released */
+    struct weft_i_cuda_stream *service; /* of the device itself, never captured; NULL: not yet */
+    struct weft_i_cuda_replay *replays; /* all that have memory */
+    atomic_bool captured;               /* there has been a capture */
 } weft_i_cuda_device;
 
 /*
@@ -78,6 +82,12 @@ weft_status weft_i_cuda_stream_sync(weft_i_cuda_stream *stream, int64_t timeout_
 /* Waits, gives the stream's memory back and forgets it. */
 weft_status weft_i_cuda_stream_release(weft_i_cuda_stream *stream);
 
+/* Forgets it without waiting: what it was given still runs. */
+void weft_i_cuda_stream_drop(weft_i_cuda_stream *stream);
+
+/* What `stream` is given from now on waits for what `other` was given before. */
+weft_status weft_i_cuda_order(weft_i_cuda_stream *stream, weft_i_cuda_stream *other);
+
 /* A mark stands for all that was enqueued on a stream before it. */
 typedef struct weft_i_cuda_mark {
     weft_i_cu_event event; /* NULL: made at first use */
@@ -88,6 +98,8 @@ weft_status weft_i_cuda_mark_set(weft_i_cuda_mark *mark, weft_i_cuda_stream *str
 weft_status weft_i_cuda_after(weft_i_cuda_stream *stream, const weft_i_cuda_mark *mark);
 /* WEFT_OK, WEFT_IN_PROGRESS, or an error. */
 weft_status weft_i_cuda_reached(const weft_i_cuda_mark *mark);
+/* Waits for it.  WEFT_ERR_TIMEOUT after `timeout_ms` (WEFT_FOREVER: never). */
+weft_status weft_i_cuda_mark_sync(const weft_i_cuda_mark *mark, int64_t timeout_ms);
 void weft_i_cuda_mark_release(weft_i_cuda_mark *mark);
 
 /* ---- memory ---- */

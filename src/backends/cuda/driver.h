@@ -157,6 +157,7 @@ typedef union weft_i_cu_mem_op {
     X_(CU_STREAM_CAPTURE_STATUS_NONE, 0)                             \
     X_(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1)                           \
     X_(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                       \
+    X_(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                            \
     X_(CU_STREAM_WAIT_VALUE_GEQ, 0)                                  \
     X_(CU_STREAM_MEM_OP_WAIT_VALUE_64, 4)                            \
     X_(CU_STREAM_MEM_OP_WRITE_VALUE_64, 5)                           \

@@ -74,19 +74,19 @@ weft_i_cuda_device *weft_i_cuda_stream_device(const weft_i_cuda_stream *stream)
     return stream->device;
 }
 
-/* A kernel's wait has a deadline, so work ends; a limit is kept by asking again and again. */
-static weft_status sync_within(weft_i_cuda_stream *stream, int64_t deadline)
+/* A kernel's wait has a deadline, so work ends; a limit is kept by asking again and again.  Of a
+ * stream, or of an event if there is one. */
+static weft_status sync_within(weft_i_cu_stream stream, weft_i_cu_event event, int64_t deadline)
 {
     const weft_i_cuda *cu = weft_i_cuda_driver();
     int64_t pause = 1000;
     for (;;) {
-        weft_i_cu_result result = cu->cuStreamQuery(stream->raw);
+        weft_i_cu_result result = event ? cu->cuEventQuery(event) : cu->cuStreamQuery(stream);
         if (result != WEFT_I_CUDA_ERROR_NOT_READY)
-            return weft_i_cuda_fail(result, "work on a stream of cuda:%d", stream->device->ordinal);
+            return weft_i_cuda_fail(result, "work on a stream");
         if (WEFT_OS->clock_ns() >= deadline)
             return weft_i_fail(WEFT_ERR_TIMEOUT,
-                               "work enqueued on a stream of cuda:%d has not ended by the deadline",
-                               stream->device->ordinal);
+                               "work enqueued on a stream has not ended by the deadline");
         WEFT_OS->sleep_ns(pause);
         pause = pause < 100000 ? 2 * pause : pause;
     }
@@ -96,7 +96,7 @@ weft_status weft_i_cuda_stream_sync(weft_i_cuda_stream *stream, int64_t timeout_
 {
     WEFT_TRY(weft_i_cuda_use(stream->device));
     if (timeout_ms >= 0)
-        return sync_within(stream, weft_i_os_deadline(timeout_ms));
+        return sync_within(stream->raw, NULL, weft_i_os_deadline(timeout_ms));
     WEFT_CUDA_TRY(weft_i_cuda_driver()->cuStreamSynchronize(stream->raw),
                   "work on a stream of cuda:%d", stream->device->ordinal);
     return WEFT_OK;
@@ -132,16 +132,29 @@ static weft_status empty_lists(weft_i_cuda_stream *stream)
     return weft_i_cuda_fail(first, "giving memory back on cuda:%d", stream->device->ordinal);
 }
 
-weft_status weft_i_cuda_stream_release(weft_i_cuda_stream *stream)
+static weft_status forget(weft_i_cuda_stream *stream)
 {
-    weft_status status = weft_i_cuda_stream_sync(stream, WEFT_FOREVER);
     unlist(stream);
-    weft_status emptied = empty_lists(stream);
+    weft_status status = empty_lists(stream);
     if (stream->ours)
         weft_i_cuda_driver()->cuStreamDestroy(stream->raw);
     pthread_mutex_destroy(&stream->lock);
     WEFT_OS->free(stream);
-    return status != WEFT_OK ? status : emptied;
+    return status;
+}
+
+weft_status weft_i_cuda_stream_release(weft_i_cuda_stream *stream)
+{
+    weft_status status = weft_i_cuda_stream_sync(stream, WEFT_FOREVER);
+    weft_status forgotten = forget(stream);
+    return status != WEFT_OK ? status : forgotten;
+}
+
+/* A child of the process that made it leaves it: the locks may be held by nobody. */
+void weft_i_cuda_stream_drop(weft_i_cuda_stream *stream)
+{
+    if (weft_i_cuda_check_process() == WEFT_OK && weft_i_cuda_use(stream->device) == WEFT_OK)
+        forget(stream);
 }
 
 weft_status weft_i_cuda_mark_set(weft_i_cuda_mark *mark, weft_i_cuda_stream *stream)
@@ -171,6 +184,17 @@ weft_status weft_i_cuda_reached(const weft_i_cuda_mark *mark)
         mark->event ? weft_i_cuda_driver()->cuEventQuery(mark->event) : WEFT_I_CUDA_SUCCESS;
     return result == WEFT_I_CUDA_ERROR_NOT_READY ? WEFT_IN_PROGRESS
                                                  : weft_i_cuda_fail(result, "work before a mark");
+}
+
+weft_status weft_i_cuda_mark_sync(const weft_i_cuda_mark *mark, int64_t timeout_ms)
+{
+    WEFT_TRY(weft_i_cuda_check_process());
+    if (!mark->event)
+        return WEFT_OK;
+    if (timeout_ms >= 0)
+        return sync_within(NULL, mark->event, weft_i_os_deadline(timeout_ms));
+    WEFT_CUDA_TRY(weft_i_cuda_driver()->cuEventSynchronize(mark->event), "work before a mark");
+    return WEFT_OK;
 }
 
 void weft_i_cuda_mark_release(weft_i_cuda_mark *mark)
@@ -232,14 +256,15 @@ weft_status weft_i_cuda_alloc(weft_i_cuda_stream *stream, size_t bytes, weft_i_c
     return WEFT_OK;
 }
 
-/* Orders `stream` behind what `other` has been given so far. */
-static weft_status order_behind(weft_i_cuda_stream *stream, weft_i_cuda_stream *other)
+weft_status weft_i_cuda_order(weft_i_cuda_stream *stream, weft_i_cuda_stream *other)
 {
     weft_i_cuda_mark mark = {NULL};
     weft_status status = weft_i_cuda_mark_set(&mark, other);
     if (status == WEFT_OK)
         status = weft_i_cuda_after(stream, &mark);
     weft_i_cuda_mark_release(&mark);
+    if (status == WEFT_OK && other->capture)
+        stream->capture = other->capture; /* it has joined */
     return status;
 }
 
@@ -250,7 +275,7 @@ weft_status weft_i_cuda_free(weft_i_cuda_stream *stream, weft_i_cu_ptr memory, s
         return WEFT_OK;
     WEFT_TRY(weft_i_cuda_use(stream->device));
     if (other && other != stream)
-        WEFT_TRY(order_behind(stream, other));
+        WEFT_TRY(weft_i_cuda_order(stream, other));
     size_t rounded;
     int class = class_of(bytes, &rounded);
     weft_i_cuda_block *block = WEFT_OS->alloc(sizeof *block);

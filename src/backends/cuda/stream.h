@@ -20,6 +20,7 @@ struct weft_i_cuda_stream {
     pthread_mutex_t lock; /* guards the lists */
     weft_i_cuda_block *free[WEFT_I_CUDA_CLASSES];
     size_t cached;
+    struct weft_i_cuda_replay *capture; /* not NULL: what it is given goes there */
     weft_i_cuda_stream *next;
 };
 

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CUDA under tensors: the device's table, and what the run functions of operations start from. */
+#ifndef WEFT_CUDA_TABLE_H
+#define WEFT_CUDA_TABLE_H
+
+#include "device.h"
+#include "tensor/stream.h"
+
+extern const weft_i_device weft_i_device_cuda;
+
+/* The thread's current stream of a CUDA device. */
+weft_status weft_i_cuda_current(weft_device device, weft_i_cuda_stream **out);
+
+/* Adds the column of the rows that make and move elements (move.c).  Other files' columns are added
+ * from table.c as well, so that a static link finds them. */
+void weft_i_cuda_add_columns(void);
+
+#endif
