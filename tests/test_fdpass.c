@@ -9,9 +9,11 @@
 #include <weft/weft.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -179,6 +181,84 @@ TEST(test_fdpass_resumes)
     weft_i_segment_drop(segment);
     weft_i_fdpass_drop(fdpass);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- descriptors that nobody maps ---- */
+
+static int released;
+
+static void count_release(weft_i_segment *segment)
+{
+    released += segment->owner == &released;
+}
+
+/* What the child sees of an offer that is no memory file: 0 if it is right. */
+static int fetch_descriptor(const char *name)
+{
+    weft_i_fdpass *own;
+    int64_t took;
+    int fd = -1;
+    char text[6] = "";
+    if (fetch_from(name, 10000, NULL, NULL, &took) != WEFT_ERR_PROTOCOL)
+        return 1; /* it is not sealed: mapped it must not be */
+    if (weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &own) != WEFT_OK)
+        return 2;
+    weft_i_fdpass_order order = {
+        .own = own, .peer = name, .key = key, .bytes = 5000, .deadline = weft_i_os_deadline(10000)};
+    if (weft_i_fdpass_fetch_fd(&order, &fd) != WEFT_ERR_PROTOCOL || fd >= 0)
+        return 3; /* the size must be right */
+    order.bytes = 4096;
+    if (weft_i_fdpass_fetch_fd(&order, &fd) != WEFT_OK || fd < 0)
+        return 4;
+    if (pread(fd, text, 5, 0) != 5 || strcmp(text, "hello") || close(fd))
+        return 5;
+    order.key.word[0]++;
+    order.deadline = weft_i_os_deadline(50);
+    if (weft_i_fdpass_fetch_fd(&order, &fd) != WEFT_ERR_TIMEOUT)
+        return 6;
+    weft_i_fdpass_drop(own);
+    return 0;
+}
+
+/* A device's memory travels as a descriptor; who made the segment gives its memory back. */
+TEST(test_fdpass_descriptor)
+{
+    char name[64];
+    weft_i_fdpass *fdpass;
+    weft_i_segment *segment;
+    int file = memfd_create("plain", 0), status = 0, stop = WEFT_OS->eventfd(0), turns = 0;
+    CHECK(file >= 0 && write(file, "hello", 5) == 5);
+    CHECK_OK(weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &fdpass));
+    CHECK_OK(weft_i_segment_wrap(NULL, 4096, file, count_release, &released, &segment));
+    CHECK_OK(weft_i_fdpass_publish(fdpass, key, segment, WEFT_OK));
+    snprintf(name, sizeof name, "%s", weft_i_fdpass_name(fdpass));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(setjmp(harness_out) ? 99 : fetch_descriptor(name));
+    }
+    while (waitpid(child, &status, WNOHANG) == 0 && turns++ < 20000)
+        weft_i_fdpass_serve(fdpass, stop, 1);
+    close(stop);
+    CHECK_INT(WEXITSTATUS(status), 0);
+    weft_i_segment_drop(segment);
+    CHECK_INT(released, 0); /* the server holds it */
+    weft_i_fdpass_drop(fdpass);
+    CHECK_INT(released, 1);
+    CHECK(fcntl(file, F_GETFD) < 0); /* closed with it */
+}
+
+TEST(test_fdpass_descriptor_between_threads)
+{
+    weft_i_fdpass *fdpass;
+    int fd = -1;
+    CHECK_OK(weft_i_fdpass_open(WEFT_I_BETWEEN_THREADS, &fdpass));
+    weft_i_fdpass_order order = {.own = fdpass, .key = key, .bytes = 1, .deadline = 0};
+    CHECK_STATUS(weft_i_fdpass_fetch_fd(&order, &fd), WEFT_ERR_UNSUPPORTED);
+    CHECK_INT(fd, -1);
+    weft_i_fdpass_drop(fdpass);
+    weft_clear_error();
 }
 
 /* ---- storms ---- */

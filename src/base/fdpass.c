@@ -335,6 +335,7 @@ typedef struct fetching {
     int asks;           /* requests left before the next look at the owner and the clock */
     int refused;        /* times in a row that nobody listened at the owner's server */
     weft_i_segment *segment;
+    int *descriptor; /* not NULL: gets it, and nothing is mapped */
 } fetching;
 
 static int received_descriptor(struct msghdr *message)
@@ -441,9 +442,10 @@ static weft_status fail_unmade(weft_status why)
     return weft_i_fail(why, "a peer could not make the memory to fetch (%s)", weft_strerror(why));
 }
 
-static weft_status accept_reply(const weft_i_fdpass_order *order, const reply *back, int descriptor,
+static weft_status accept_reply(const fetching *fetch, const reply *back, int descriptor,
                                 weft_i_segment **out)
 {
+    const weft_i_fdpass_order *order = fetch->order;
     if (back->status == WEFT_OK && descriptor < 0)
         return weft_i_fail(
             WEFT_ERR_LIMIT,
@@ -454,11 +456,13 @@ static weft_status accept_reply(const weft_i_fdpass_order *order, const reply *b
         status =
             weft_i_fail(WEFT_ERR_PROTOCOL, "a peer publishes %llu bytes where %zu were expected",
                         (unsigned long long)back->bytes, order->bytes);
-    else if (status == WEFT_OK)
+    else if (status == WEFT_OK && !fetch->descriptor)
         status = weft_i_segment_map(descriptor, order->bytes, order->key, out);
     else if (status < 0)
         fail_unmade(status);
-    if (status == WEFT_OK && order->keep)
+    if (status == WEFT_OK && fetch->descriptor)
+        *fetch->descriptor = descriptor;
+    else if (status == WEFT_OK && order->keep)
         (*out)->fd = descriptor;
     else if (descriptor >= 0)
         WEFT_OS->close(descriptor);
@@ -490,7 +494,7 @@ static weft_status fetch_between_processes(fetching *fetch)
         return ++fetch->refused < REFUSALS ? WEFT_IN_PROGRESS : owner_gone(order);
     if (status == WEFT_IN_PROGRESS && fetch->fd >= 0)
         status = read_reply(fetch, &back, &descriptor);
-    return status == WEFT_OK ? accept_reply(order, &back, descriptor, &fetch->segment) : status;
+    return status == WEFT_OK ? accept_reply(fetch, &back, descriptor, &fetch->segment) : status;
 }
 
 static bool fetch_once(void *arg)
@@ -517,20 +521,34 @@ static weft_status still_hoping(void *arg)
     return order->lost ? order->lost(order->arg) : WEFT_OK;
 }
 
+static weft_status fetch_all(fetching *fetch)
+{
+    weft_i_wait wait = {.ready = fetch_once,
+                        .lost = still_hoping,
+                        .arg = fetch,
+                        .door = &fetch->fd,
+                        .deadline = fetch->order->deadline,
+                        .mode = WEFT_I_WAIT_SLEEP};
+    weft_status status = weft_i_wait_for(&wait);
+    hang_up(fetch);
+    return status == WEFT_OK ? fetch->status : status;
+}
+
 weft_status weft_i_fdpass_fetch(const weft_i_fdpass_order *order, weft_i_segment **out)
 {
     fetching fetch = {.order = order, .status = WEFT_IN_PROGRESS, .fd = -1, .asks = ASKS};
-    weft_i_wait wait = {.ready = fetch_once,
-                        .lost = still_hoping,
-                        .arg = &fetch,
-                        .door = &fetch.fd,
-                        .deadline = order->deadline,
-                        .mode = WEFT_I_WAIT_SLEEP};
-    weft_status status = weft_i_wait_for(&wait);
-    hang_up(&fetch);
-    if (status == WEFT_OK)
-        status = fetch.status;
+    weft_status status = fetch_all(&fetch);
     if (status == WEFT_OK)
         *out = fetch.segment;
     return status;
+}
+
+weft_status weft_i_fdpass_fetch_fd(const weft_i_fdpass_order *order, int *out)
+{
+    fetching fetch = {
+        .order = order, .status = WEFT_IN_PROGRESS, .fd = -1, .asks = ASKS, .descriptor = out};
+    if (order->own->sharing != WEFT_I_BETWEEN_PROCESSES)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "between threads no descriptor is sent: the segment is fetched itself");
+    return fetch_all(&fetch);
 }

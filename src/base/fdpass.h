@@ -52,4 +52,10 @@ typedef struct weft_i_fdpass_order {
  */
 weft_status weft_i_fdpass_fetch(const weft_i_fdpass_order *order, weft_i_segment **out);
 
+/*
+ * The same between processes, but gives the descriptor, whatever it is, to the caller, who closes
+ * it: for memory that the host does not map.  Between threads the segment itself is to be fetched.
+ */
+weft_status weft_i_fdpass_fetch_fd(const weft_i_fdpass_order *order, int *out);
+
 #endif

@@ -149,7 +149,9 @@ static void destroy(weft_i_segment *segment)
 {
     if (segment->of_peer)
         strike_off(segment);
-    if (segment->base)
+    if (segment->release)
+        segment->release(segment);
+    else if (segment->base)
         WEFT_OS->munmap(segment->base, mapped_bytes(segment->bytes));
     if (segment->fd >= 0)
         WEFT_OS->close(segment->fd);
@@ -203,6 +205,26 @@ weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char 
     else
         *out = segment;
     return status;
+}
+
+weft_status weft_i_segment_wrap(char *base, size_t bytes, int fd,
+                                void (*release)(weft_i_segment *segment), void *owner,
+                                weft_i_segment **out)
+{
+    weft_i_key key;
+    WEFT_TRY(weft_i_key_new(&key));
+    weft_i_segment *segment = WEFT_OS->alloc(sizeof *segment);
+    if (!segment)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the record of a segment");
+    atomic_init(&segment->references, 1);
+    segment->base = base;
+    segment->bytes = bytes;
+    segment->fd = fd;
+    segment->key = key;
+    segment->release = release;
+    segment->owner = owner;
+    *out = segment;
+    return WEFT_OK;
 }
 
 static weft_status check_received(int fd, size_t bytes)

@@ -26,7 +26,11 @@ typedef struct weft_i_segment {
     size_t bytes; /* as asked for; the mapping is rounded up to pages */
     int fd;       /* the memory file, or -1 for memory of this process alone */
     weft_i_key key;
-    bool huge;                   /* huge pages were granted */
+    bool huge; /* huge pages were granted */
+    /* Gives back memory that is not a mapping of ours; NULL: unmaps it.  What it needs for that is
+     * at `owner`. */
+    void (*release)(struct weft_i_segment *segment);
+    void *owner;
     struct weft_i_segment *next; /* among those mapped from peers */
     bool of_peer;
 } weft_i_segment;
@@ -42,6 +46,15 @@ weft_status weft_i_segment_new(size_t bytes, weft_i_sharing sharing, const char 
  * that are smaller than `bytes` or could still shrink.
  */
 weft_status weft_i_segment_map(int fd, size_t bytes, weft_i_key key, weft_i_segment **out);
+
+/*
+ * The record of memory that the caller has, which goes by `release` when its last reference does.
+ * `base` is NULL, or an address of a device, where the host cannot reach it.  The descriptor stays
+ * open until then (-1: none).  Its key is random.
+ */
+weft_status weft_i_segment_wrap(char *base, size_t bytes, int fd,
+                                void (*release)(weft_i_segment *segment), void *owner,
+                                weft_i_segment **out);
 
 /* A segment with this key that this process has mapped from a peer, held; NULL if it has none. */
 weft_i_segment *weft_i_segment_find(weft_i_key key);
