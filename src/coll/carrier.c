@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handing calls to a backend; see carrier.h. */
+/* Opening carriers and handing calls to them; see carrier.h. */
 #include "coll/carrier.h"
 
+#include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "coll/list.h"
+
+#include <stdio.h>
 
 /* A list has the bytes of one part.  Which side has one for each rank follows from the kind.  Rows
  * of one tensor have its dtype. */
@@ -21,19 +24,20 @@ static weft_i_operands operands_of(const weft_i_coll *coll, const weft_i_list_it
                              .dtype = tensor ? tensor->dtype : coll->ask.dtype};
 }
 
-static weft_status hand_over(const weft_i_coll *coll, const weft_i_operands *items, size_t count)
+static weft_status hand_over(const weft_i_coll *coll, const weft_i_carrier *carrier,
+                             const weft_i_operands *items, size_t count)
 {
-    const weft_i_backend *carrier = weft_i_carrier_of(coll->group);
     weft_i_request request = coll->ask;
     request.items = items;
     request.items_count = count;
-    weft_status status = carrier->collective(&request);
-    return status == WEFT_ERR_UNSUPPORTED
-               ? weft_i_fail(status, "%s: backend %s does not carry it", request.op, carrier->name)
+    weft_status status = carrier->backend->collective(carrier->state, &request);
+    return status == WEFT_ERR_UNSUPPORTED && weft_i_carrier_is_worlds(coll->group)
+               ? weft_i_fail(status, "%s: backend %s does not carry it", request.op,
+                             carrier->backend->name)
                : status;
 }
 
-static weft_status hand_over_list(const weft_i_coll *coll)
+static weft_status hand_over_list(const weft_i_coll *coll, const weft_i_carrier *carrier)
 {
     const weft_i_list *list = coll->list;
     weft_i_operands *items = WEFT_OS->alloc((list->count + 1) * sizeof *items);
@@ -42,26 +46,115 @@ static weft_status hand_over_list(const weft_i_coll *coll)
                            list->count);
     for (size_t i = 0; i < list->count; i++)
         items[i] = operands_of(coll, &list->items[i]);
-    weft_status status = hand_over(coll, items, list->count);
+    weft_status status = hand_over(coll, carrier, items, list->count);
     WEFT_OS->free(items);
     return status;
 }
 
-weft_status weft_i_carrier_run(const weft_i_coll *coll)
+weft_status weft_i_carrier_run(const weft_i_coll *coll, const weft_i_carrier *carrier)
 {
     weft_i_coll_kind kind = coll->ask.kind;
     WEFT_TRY(weft_i_group_check_revoked(&coll->call));
     if (kind != WEFT_I_SEND && kind != WEFT_I_RECV)
         WEFT_TRY(weft_i_group_check_mute(&coll->call));
     if (weft_i_kind_is(kind, WEFT_I_IS_OBJECT))
-        return weft_i_carrier_run_object(coll);
+        return weft_i_carrier_run_object(coll, carrier);
     if (weft_i_kind_is(kind, WEFT_I_SYMMETRIC))
         return weft_i_fail(WEFT_ERR_UNSUPPORTED,
                            "%s: backend %s has no operations on symmetric memory", coll->ask.op,
-                           weft_i_carrier_of(coll->group)->name);
+                           carrier->backend->name);
     if (coll->list)
-        return hand_over_list(coll);
+        return hand_over_list(coll, carrier);
     weft_i_operands item = {coll->ask.in, coll->ask.out, coll->ask.in_bytes, coll->ask.out_bytes,
                             coll->ask.dtype};
-    return hand_over(coll, &item, coll->in_tensor || coll->out_tensor);
+    return hand_over(coll, carrier, &item, coll->in_tensor || coll->out_tensor);
+}
+
+/* ---- opening ---- */
+
+static void destroy(weft_i_object *object)
+{
+    weft_i_carrier *carrier = (weft_i_carrier *)object;
+    if (carrier->state && carrier->backend->close)
+        carrier->backend->close(carrier->state);
+    weft_i_object_free(object);
+}
+
+static weft_status exchange(const weft_i_circle *circle, const void *mine, size_t bytes, void *all)
+{
+    return weft_i_group_exchange(circle->group, "opening a carrier", mine, bytes, all,
+                                 circle->limit_ms);
+}
+
+/* What a member shows: how it went, and with which backend. */
+typedef struct outcome {
+    int32_t status;
+    char backend[12];
+} outcome;
+
+/* All have it, or nobody has. */
+static weft_status agree(const weft_i_circle *circle, weft_i_carrier *carrier, weft_status opened)
+{
+    outcome mine = {.status = opened};
+    outcome *all = WEFT_OS->alloc((size_t)circle->size * sizeof *all);
+    if (!all)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to open a carrier for %d ranks",
+                           circle->size);
+    snprintf(mine.backend, sizeof mine.backend, "%s", carrier->backend->name);
+    weft_status status = exchange(circle, &mine, sizeof mine, all);
+    int without = -1;
+    for (int rank = 0; status >= 0 && rank < circle->size; rank++)
+        if (all[rank].status < 0 || strncmp(all[rank].backend, mine.backend, sizeof mine.backend))
+            without = without < 0 ? rank : without;
+    if (without >= 0) {
+        weft_i_log(WEFT_LOG_WARN,
+                   "group \"%s\": rank %d has no backend %s (%s); collectives on devices go "
+                   "through host memory",
+                   circle->name, without, mine.backend,
+                   weft_strerror((weft_status)all[without].status));
+        if (carrier->state && carrier->backend->close)
+            carrier->backend->close(carrier->state);
+        carrier->state = NULL;
+        carrier->backend = NULL;
+    }
+    WEFT_OS->free(all);
+    return status;
+}
+
+static weft_status open_carrier(weft_group *group, weft_device device, weft_i_carrier *carrier)
+{
+    const weft_i_world *world = group->world;
+    weft_i_circle circle = {.name = group->name,
+                            .rank = group->rank,
+                            .size = group->size,
+                            .device = device,
+                            .limit_ms = weft_i_group_limit(group, WEFT_DEFAULT),
+                            .exchange = exchange,
+                            .group = group};
+    carrier->backend =
+        world->carrier ? world->carrier : weft_i_backend_carrier(device, world->sharing);
+    if (!carrier->backend || !carrier->backend->open)
+        return WEFT_OK;
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    weft_status opened = carrier->backend->open(&circle, &carrier->state);
+    weft_i_errors_restore(&before); /* one that cannot open is no error of the call */
+    return agree(&circle, carrier, opened);
+}
+
+weft_status weft_i_carrier_find(weft_group *group, weft_device device, weft_i_carrier **out)
+{
+    int kind = weft_i_device_kind(device);
+    weft_i_carrier *carrier = group->carriers[kind];
+    if (!carrier) {
+        carrier = weft_i_object_new_unscoped(WEFT_I_CARRIER, sizeof *carrier, destroy);
+        weft_status status = carrier ? open_carrier(group, device, carrier) : weft_last_status();
+        if (status < 0) {
+            weft_i_object_drop(carrier);
+            return status;
+        }
+        group->carriers[kind] = carrier;
+    }
+    *out = carrier->backend ? carrier : NULL;
+    return WEFT_OK;
 }

@@ -1,21 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carriers: backends that run the collectives of a group themselves, instead of its lane. */
+/*
+ * Carriers: backends that run the collectives of a group themselves, instead of its lane.  Which
+ * one does follows from the group and the operands' device: that of a world which names one (a fake
+ * one) for all devices, else the best backend for the kind of device.  On the CPU the lanes carry.
+ * Operands of a device that nobody carries go through host memory.
+ */
 #ifndef WEFT_COLL_CARRIER_H
 #define WEFT_COLL_CARRIER_H
 
 #include "coll/call.h"
 #include "symm/backend.h"
 
-/* The carrier of a group's collectives; NULL: its lane carries them. */
-static inline const weft_i_backend *weft_i_carrier_of(const weft_group *group)
+/* One for each (group, kind of device); the group holds it. */
+typedef struct weft_i_carrier {
+    weft_i_object object;
+    const weft_i_backend *backend; /* NULL: the lane carries, through host memory */
+    void *state;                   /* what the backend made for the group */
+} weft_i_carrier;
+
+/* Does the group's world name a carrier for everything? */
+static inline bool weft_i_carrier_is_worlds(const weft_group *group)
 {
     return group->world->carrier;
 }
 
-/* Hands a checked call to the carrier. */
-weft_status weft_i_carrier_run(const weft_i_coll *coll);
+weft_status weft_i_carrier_find(weft_group *group, weft_device device, weft_i_carrier **out);
+
+/*
+ * Who carries a call: `*out` is NULL if the lane does.  The first call of a group on a kind of
+ * device may have to open it, which all members do.
+ */
+static inline weft_status weft_i_carrier_of(const weft_i_coll *coll, weft_i_carrier **out)
+{
+    *out = NULL;
+    if (__builtin_expect(coll->ask.device == WEFT_CPU && !coll->group->world->carrier, 1))
+        return WEFT_OK;
+    return weft_i_carrier_find(coll->group, coll->ask.device, out);
+}
+
+/* Hands a checked call to the carrier.  WEFT_ERR_UNSUPPORTED without a message: it does not carry
+ * that, and the operands are on a device. */
+weft_status weft_i_carrier_run(const weft_i_coll *coll, const weft_i_carrier *carrier);
 
 /* The object collectives there: no backend carries them itself, but one without peers need not. */
-weft_status weft_i_carrier_run_object(const weft_i_coll *coll);
+weft_status weft_i_carrier_run_object(const weft_i_coll *coll, const weft_i_carrier *carrier);
+
+/*
+ * Runs a call whose operands are on a device with copies in host memory: `run` gets the same call
+ * on these.  Waits for the device.
+ */
+weft_status weft_i_through_host(weft_i_coll *coll, weft_status (*run)(weft_i_coll *coll));
 
 #endif

@@ -27,7 +27,7 @@ weft_tensor *weft_i_functional_contiguous(weft_tensor *x, bool apart);
 weft_tensor *weft_i_functional_by_parts(weft_tensor *x, int dim, int parts);
 
 /* Copies the elements of one tensor to another of the same dtype and shape, `to` contiguous. */
-void weft_i_functional_copy(weft_tensor *to, const weft_tensor *from);
+weft_status weft_i_functional_copy(weft_tensor *to, weft_tensor *from);
 
 /* Entries before dimension `dim`. */
 static inline int64_t weft_i_functional_outer(const weft_tensor *x, int dim)

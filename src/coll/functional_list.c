@@ -83,7 +83,7 @@ static weft_status prepare_reduce(operands *on)
         weft_tensor *x = on->x[i], *out = result(on, i);
         bool copied = !in_place && (small || !weft_i_tensor_is_contiguous(x));
         if (copied)
-            weft_i_functional_copy(out, x);
+            WEFT_TRY(weft_i_functional_copy(out, x));
         on->out[i] = weft_i_functional_contiguous(out, false);
         on->in[i] = weft_i_object_hold(in_place || copied ? on->out[i] : x);
         if (!on->in[i])

@@ -33,19 +33,22 @@ weft_tensor *weft_i_functional_contiguous(weft_tensor *x, bool apart)
 {
     if (!apart && weft_i_tensor_is_contiguous(x))
         return weft_i_object_hold(x);
-    weft_tensor *copy = weft_i_tensor_new(x->dtype, WEFT_CPU, weft_i_tensor_shape(x), NULL);
-    if (copy)
-        weft_i_copy_tensor(copy, x);
-    return weft_keep(copy);
+    weft_tensor *copy = weft_keep(
+        weft_i_tensor_new(x->dtype, weft_i_tensor_device(x), weft_i_tensor_shape(x), NULL));
+    if (copy && weft_i_tensor_copy(copy, x) < 0) {
+        weft_i_object_drop(copy);
+        return NULL;
+    }
+    return copy;
 }
 
-void weft_i_functional_copy(weft_tensor *to, const weft_tensor *from)
+weft_status weft_i_functional_copy(weft_tensor *to, weft_tensor *from)
 {
-    if (weft_i_tensor_is_contiguous(from))
-        weft_i_coll_put(weft_i_tensor_data(to), weft_i_tensor_data(from),
-                        weft_i_functional_bytes(from));
-    else
-        weft_i_copy_tensor(to, from);
+    if (!weft_i_device_is_host(weft_i_tensor_device(from)) || !weft_i_tensor_is_contiguous(from))
+        return weft_i_tensor_copy(to, from);
+    weft_i_coll_put(weft_i_tensor_data(to), weft_i_tensor_data(from),
+                    weft_i_functional_bytes(from));
+    return WEFT_OK;
 }
 
 /* Part `index` of `parts` along `dim`, with a reference of the caller. */
@@ -69,16 +72,16 @@ weft_tensor *weft_i_functional_by_parts(weft_tensor *x, int dim, int parts)
     int64_t numel = weft_i_tensor_numel(x);
     if (numel == 0 || weft_i_functional_outer(x, dim) == 1)
         return weft_i_functional_contiguous(x, false);
-    weft_tensor *copy = weft_keep(weft_i_tensor_new(x->dtype, WEFT_CPU, WEFT_SHAPE(numel), NULL));
+    weft_tensor *copy =
+        weft_keep(weft_i_tensor_new(x->dtype, weft_i_tensor_device(x), WEFT_SHAPE(numel), NULL));
     for (int i = 0; copy && i < parts; i++) {
         weft_tensor *from = part_of(x, dim, parts, i);
         weft_tensor *to =
             from ? piece_of(copy, weft_i_tensor_shape(from), numel / parts * i) : NULL;
-        if (to)
-            weft_i_copy_tensor(to, from);
+        bool copied = to && weft_i_tensor_copy(to, from) >= 0;
         weft_i_object_drop(from);
         weft_i_object_drop(to);
-        if (!to) {
+        if (!copied) {
             weft_i_object_drop(copy);
             copy = NULL;
         }
@@ -98,7 +101,7 @@ weft_status weft_i_functional_all_reduce_run(weft_i_op_call *call)
     if (!group)
         return weft_last_status();
     if (copied)
-        weft_i_functional_copy(out, x);
+        WEFT_TRY(weft_i_functional_copy(out, x));
     WEFT_TRY(weft_i_request_all_reduce(&coll, out, copied ? out : x,
                                        (weft_reduction)call->args[1].integer, group));
     coll.ask.factor = call->args[2].number;
@@ -166,7 +169,7 @@ weft_status weft_i_functional_broadcast_run(weft_i_op_call *call)
     bool copied =
         weft_i_functional_bytes(x) <= WEFT_I_COPY_UP_TO || !weft_i_tensor_is_contiguous(x);
     if (giving && copied)
-        weft_i_functional_copy(out, x);
+        WEFT_TRY(weft_i_functional_copy(out, x));
     bool direct = giving && !copied;
     weft_i_coll coll;
     WEFT_TRY(fill_broadcast(&coll, out, direct ? x : out, root, group));
@@ -269,11 +272,12 @@ static weft_status post_gather(weft_i_op_call *call, weft_i_coll *coll, weft_ten
     return weft_i_pending_enqueue(pending, coll);
 }
 
-/* A small input is put in its place at once. */
+/* A small input is put in its place at once, if the host can. */
 static void place_own_part(weft_i_coll *coll)
 {
     char *place = coll->ask.out + (size_t)coll->group->rank * coll->ask.in_bytes;
-    if (coll->ask.in_bytes == 0 || coll->ask.in_bytes > WEFT_I_COPY_UP_TO)
+    if (coll->ask.in_bytes == 0 || coll->ask.in_bytes > WEFT_I_COPY_UP_TO ||
+        !weft_i_device_is_host(coll->ask.device))
         return;
     weft_i_coll_put(place, coll->ask.in, coll->ask.in_bytes);
     coll->ask.in = place;
@@ -295,8 +299,8 @@ static weft_status gather_rows(weft_i_op_call *call, weft_tensor *out, int dim, 
 static weft_status gather_whole(weft_i_op_call *call, weft_tensor *out, int dim, weft_tensor *x,
                                 weft_tensor *in, weft_group *group)
 {
-    weft_tensor *whole = weft_keep(
-        weft_i_tensor_new(x->dtype, WEFT_CPU, WEFT_SHAPE(weft_i_tensor_numel(out)), NULL));
+    weft_tensor *whole = weft_keep(weft_i_tensor_new(x->dtype, weft_i_tensor_device(x),
+                                                     WEFT_SHAPE(weft_i_tensor_numel(out)), NULL));
     weft_i_coll coll;
     weft_status status =
         whole ? weft_i_request_all_gather(&coll, whole, in, group) : weft_last_status();

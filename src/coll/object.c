@@ -331,12 +331,11 @@ weft_status weft_i_coll_object(weft_i_coll *coll)
     return receive(coll, &stream, p);
 }
 
-weft_status weft_i_carrier_run_object(const weft_i_coll *call)
+weft_status weft_i_carrier_run_object(const weft_i_coll *call, const weft_i_carrier *carrier)
 {
-    const weft_i_backend *carrier = call->group->world->carrier;
     if (!call->group->world->fake)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: backend %s carries no byte strings",
-                           call->call.op, carrier->name);
+                           call->call.op, carrier->backend->name);
     weft_i_coll coll = *call;
     parcel *p = (parcel *)(uintptr_t)coll.plan; /* the caller's, who waits for us */
     p->alone = true;

@@ -6,12 +6,13 @@
 #define LIST   WEFT_I_OP_LIST
 #define EFFECT WEFT_I_OP_EFFECT
 
-#define OP(name_, params_, flags_, shape_, run_)                                \
-    weft_i_op weft_i_op_##name_ = {.name = #name_,                              \
-                                   .params = params_,                           \
-                                   .flags = flags_,                             \
-                                   .shape = weft_i_functional_##shape_##_shape, \
-                                   .run = {weft_i_functional_##run_##_run}};
+#define OP(name_, params_, flags_, shape_, run_)                                               \
+    weft_i_op weft_i_op_##name_ = {.name = #name_,                                             \
+                                   .params = params_,                                          \
+                                   .flags = flags_,                                            \
+                                   .shape = weft_i_functional_##shape_##_shape,                \
+                                   .run = {[WEFT_I_KIND_CPU] = weft_i_functional_##run_##_run, \
+                                           [WEFT_I_KIND_CUDA] = weft_i_functional_##run_##_run}};
 #include "coll/ops.def"
 #undef OP
 

@@ -211,7 +211,10 @@ weft_i_coll weft_i_p2p_as_coll(const weft_i_p2p_request *request)
 void weft_i_p2p_request_carry(weft_i_p2p_request *request)
 {
     weft_i_coll coll = weft_i_p2p_as_coll(request);
-    weft_status status = weft_i_carrier_run(&coll);
+    weft_i_carrier *carrier = NULL;
+    weft_status status = weft_i_carrier_of(&coll, &carrier);
+    if (status >= 0)
+        status = weft_i_carrier_run(&coll, carrier);
     if (status < 0)
         note_failure(request);
     request->source = request->peer;

@@ -93,7 +93,7 @@ static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind
         weft_i_record_begin_named(record, weft_i_coll_record_name(kind), requests->group->id,
                                   requests->bytes, requests->peer, -1);
     weft_i_bundle bundle = {.requests = requests, .count = count};
-    bool native = weft_i_carrier_of(requests->group);
+    bool native = weft_i_carrier_is_worlds(requests->group);
     weft_status status = native ? run_carried(&bundle) : open_lane(requests, count);
     if (!native && status == WEFT_OK)
         status = weft_i_bundle_carry(&bundle);

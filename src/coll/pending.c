@@ -84,7 +84,7 @@ static weft_status follow(weft_i_completion *completion, weft_status status)
 {
     weft_i_pending *pending = (weft_i_pending *)(void *)completion;
     for (size_t i = 0; status >= 0 && i < pending->moves; i++)
-        weft_i_copy_tensor(pending->move[i].to, pending->move[i].from);
+        status = weft_i_tensor_copy(pending->move[i].to, pending->move[i].from);
     drop_moves(pending);
     return status;
 }

@@ -34,16 +34,9 @@ weft_status weft_i_request_refuse_group(const char *op, weft_group *group)
     return WEFT_OK;
 }
 
-weft_status weft_i_request_refuse_operand(const char *op, const char *which,
-                                          const weft_tensor *tensor)
+static weft_status check_layout(const char *op, const char *which, const weft_tensor *tensor)
 {
-    if (!tensor)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL", op, which);
     char text[WEFT_I_SHAPE_TEXT];
-    if (weft_i_tensor_device(tensor) != WEFT_CPU)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
     if (!weft_i_tensor_is_contiguous(tensor))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous", op,
                            which, weft_i_shape_text(weft_i_tensor_shape(tensor), text));
@@ -51,12 +44,37 @@ weft_status weft_i_request_refuse_operand(const char *op, const char *which,
     return weft_i_tensor_check_fits(op, tensor);
 }
 
-weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor)
+weft_status weft_i_request_refuse_operand(const char *op, const char *which,
+                                          const weft_tensor *tensor)
 {
-    WEFT_TRY(weft_i_request_check_operand(op, "output", tensor));
+    if (!tensor)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL", op, which);
+    if (!weft_i_device_is_host(weft_i_tensor_device(tensor)))
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
+    return check_layout(op, which, tensor);
+}
+
+/* Anywhere but on meta. */
+static weft_status check_anywhere(const char *op, const char *which, const weft_tensor *tensor)
+{
+    if (!tensor || weft_i_request_is_fine(tensor) || weft_i_tensor_device(tensor) == WEFT_META)
+        return weft_i_request_check_operand(op, which, tensor);
+    return check_layout(op, which, tensor);
+}
+
+static weft_status check_writable(const char *op, const weft_tensor *tensor)
+{
     if (tensor->storage->read_only)
         return weft_i_fail(WEFT_ERR_STATE, "%s: the output is read-only memory", op);
     return weft_i_storage_ready(tensor->storage, true);
+}
+
+weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor)
+{
+    WEFT_TRY(weft_i_request_check_operand(op, "output", tensor));
+    return check_writable(op, tensor);
 }
 
 weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root)
@@ -82,9 +100,22 @@ static inline char *place_of(const weft_tensor *x, size_t *bytes)
     return weft_i_tensor_data(x);
 }
 
+/* All operands of a rank are on one device. */
+static weft_status note_device(weft_i_coll *coll, const weft_tensor *x)
+{
+    weft_device device = weft_i_tensor_device(x);
+    char a[16], b[16];
+    if (coll->in_tensor && device != coll->ask.device)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is on %s, the output on %s", coll->ask.op,
+                           weft_device_name(coll->ask.device, a), weft_device_name(device, b));
+    coll->ask.device = device;
+    return WEFT_OK;
+}
+
 weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in)
 {
-    WEFT_TRY(weft_i_request_check_operand(coll->ask.op, "input", in));
+    WEFT_TRY(check_anywhere(coll->ask.op, "input", in));
+    WEFT_TRY(note_device(coll, in));
     coll->in_tensor = in;
     coll->ask.in = place_of(in, &coll->ask.in_bytes);
     coll->ask.dtype = in->dtype;
@@ -93,7 +124,9 @@ weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in)
 
 weft_status weft_i_request_output(weft_i_coll *coll, weft_tensor *out)
 {
-    WEFT_TRY(weft_i_request_check_output(coll->ask.op, out));
+    WEFT_TRY(check_anywhere(coll->ask.op, "output", out));
+    WEFT_TRY(check_writable(coll->ask.op, out));
+    WEFT_TRY(note_device(coll, out));
     coll->out_tensor = out;
     coll->ask.out = place_of(out, &coll->ask.out_bytes);
     if (coll->in_tensor && out->dtype != coll->ask.dtype)

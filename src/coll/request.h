@@ -32,7 +32,7 @@ weft_status weft_i_request_refuse_operand(const char *op, const char *which,
 static inline bool weft_i_request_is_fine(const weft_tensor *x)
 {
     const weft_storage *storage = x->storage;
-    if (storage->device != WEFT_CPU || !weft_i_tensor_is_contiguous(x))
+    if (!weft_i_device_is_host(storage->device) || !weft_i_tensor_is_contiguous(x))
         return false;
     size_t end = (size_t)(x->offset + weft_i_tensor_numel(x)) * weft_i_dtype_size(x->dtype);
     /* Pairs with the release of who took the last claim off: see weft_i_storage_ready. */

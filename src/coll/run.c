@@ -51,16 +51,36 @@ static weft_status run_on_lane(weft_i_coll *coll)
     return runners[coll->ask.kind](coll);
 }
 
+/* Operands that the host can touch. */
+static weft_status run_on_host(weft_i_coll *coll)
+{
+    weft_i_carrier *carrier;
+    WEFT_TRY(weft_i_carrier_of(coll, &carrier));
+    if (!carrier)
+        return run_on_lane(coll);
+    weft_i_enter_note(coll, -1);
+    return weft_i_carrier_run(coll, carrier);
+}
+
+/* What nobody carries there goes through the host; a carrier that a world names knows no device. */
+static weft_status run_on_device(weft_i_coll *coll)
+{
+    weft_i_carrier *carrier = NULL;
+    weft_status status = WEFT_ERR_UNSUPPORTED;
+    if (!weft_i_carrier_is_worlds(coll->group))
+        WEFT_TRY(weft_i_carrier_of(coll, &carrier));
+    if (carrier) {
+        weft_i_enter_note(coll, -1);
+        status = weft_i_carrier_run(coll, carrier);
+    }
+    return status == WEFT_ERR_UNSUPPORTED ? weft_i_through_host(coll, run_on_host) : status;
+}
+
 weft_status weft_i_coll_run(weft_i_coll *coll)
 {
-    weft_status status;
-    if (weft_i_carrier_of(coll->group)) {
-        weft_i_enter_note(coll, -1);
-        status = weft_i_carrier_run(coll);
-    } else {
-        status = run_on_lane(coll);
-        weft_i_enter_note(coll, -1); /* one that never came to its entry */
-    }
+    weft_status status =
+        weft_i_device_is_host(coll->ask.device) ? run_on_host(coll) : run_on_device(coll);
+    weft_i_enter_note(coll, -1); /* one that never came to its entry */
     weft_i_record_end(weft_i_group_record(coll->group), coll->number, status);
     return status;
 }

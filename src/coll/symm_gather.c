@@ -91,7 +91,7 @@ static weft_status fill_gather(weft_i_coll *coll, weft_tensor **out, weft_tensor
 {
     WEFT_TRY(weft_i_request_begin(coll, WEFT_I_LOW_CONTENTION_ALL_GATHER, group));
     WEFT_TRY(weft_i_request_input(coll, x));
-    *out = weft_empty(x->dtype, WEFT_CPU, gathered(x, group));
+    *out = weft_empty(x->dtype, weft_i_tensor_device(x), gathered(x, group));
     WEFT_TRY(weft_i_request_output(coll, *out));
     WEFT_TRY(weft_i_request_accept(coll, coll->ask.in_bytes));
     return settle(coll, x);
@@ -118,7 +118,7 @@ static weft_status fill_scatter(weft_i_coll *coll, weft_tensor **out, weft_tenso
                            shape.ndim ? (long long)shape.dim[0] : 1, group->size);
     shape.dim[0] /= group->size;
     WEFT_TRY(weft_i_request_reduction(coll, op));
-    *out = weft_empty(x->dtype, WEFT_CPU, shape);
+    *out = weft_empty(x->dtype, weft_i_tensor_device(x), shape);
     WEFT_TRY(weft_i_request_output(coll, *out));
     WEFT_TRY(weft_i_request_accept(coll, coll->ask.out_bytes));
     return settle(coll, x);

@@ -40,7 +40,7 @@ static weft_status find(const char *op, const weft_symm *mem, int peer, const we
         return weft_last_status() < 0
                    ? weft_last_status()
                    : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", op);
-    if (weft_i_tensor_device(x) != WEFT_CPU)
+    if (!weft_i_device_is_host(weft_i_tensor_device(x)))
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the tensor is not on the CPU", op);
     if (!weft_i_tensor_is_contiguous(x))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor must be contiguous", op);

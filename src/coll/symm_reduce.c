@@ -257,7 +257,7 @@ static weft_tensor *like(weft_tensor *x)
         return weft_last_status() < 0
                    ? NULL
                    : weft_i_null(WEFT_ERR_INVALID_ARG, "all_reduce: the input is NULL");
-    return weft_empty(x->dtype, WEFT_CPU, weft_i_tensor_shape(x));
+    return weft_empty(x->dtype, weft_i_tensor_device(x), weft_i_tensor_shape(x));
 }
 
 /* The result if all went well. */

@@ -78,7 +78,7 @@ static weft_status check_tile(const char *op, const char *which, const weft_tens
         return weft_last_status() < 0
                    ? weft_last_status()
                    : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL", op, which);
-    if (weft_i_tensor_device(x) != WEFT_CPU)
+    if (!weft_i_device_is_host(weft_i_tensor_device(x)))
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
     if (x->ndim != 2)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s has %d dimensions, not 2", op, which,

@@ -430,8 +430,11 @@ static void count(const weft_i_coll *coll)
 
 static weft_work *post(const weft_i_coll *coll, weft_i_completion *completion)
 {
+    weft_i_carrier *carrier = NULL;
+    if (weft_i_carrier_of(coll, &carrier) < 0)
+        return NULL;
     weft_work *work = new_work(coll, completion);
-    if (work && weft_i_carrier_of(coll->group)) {
+    if (work && carrier) {
         run_carried(work);
         return work;
     }
@@ -484,7 +487,7 @@ static weft_status hand_over_p2p(weft_work *work)
 
 weft_work *weft_i_work_enqueue_p2p(weft_work *work)
 {
-    if (weft_i_carrier_of(work->coll.group)) {
+    if (weft_i_carrier_is_worlds(work->coll.group)) {
         for (int i = 0; i < work->bundle.count; i++)
             weft_i_p2p_request_carry(&work->requests[i]);
         return work;

@@ -27,6 +27,8 @@ static void destroy(weft_i_object *object)
     weft_i_object_drop(group->coalesce);
     if (group->world->mine && group->world->generation == weft_i_os_generation())
         weft_i_job_quit(group->world->mine, group->id);
+    for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++)
+        weft_i_object_drop(group->carriers[kind]);
     weft_i_object_drop(group->lane);
     weft_i_object_drop(group->workspace);
     weft_i_segment_drop(group->board_segment);

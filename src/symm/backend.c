@@ -18,7 +18,7 @@
 #undef BACKEND
 #undef PLANNED
 
-static const struct row {
+static struct row {
     const weft_i_backend *table; /* NULL: planned */
     const char *name, *device, *text;
 } rows[] = {
@@ -31,10 +31,11 @@ static const struct row {
 
 enum { ROWS = sizeof rows / sizeof *rows };
 
+/* By kind of device. */
 static _Thread_local struct {
     const weft_i_backend *chosen;
     bool used;
-} mine;
+} mine[WEFT_I_DEVICE_KINDS];
 
 int weft_backend_count(void)
 {
@@ -46,10 +47,9 @@ weft_status weft_backend_describe(int index, weft_backend_info *out)
     if (index < 0 || index >= ROWS || !out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "there are backends 0 to %d, not %d", ROWS - 1,
                            index);
-    static const char *const kinds[] = {"cpu", "meta", "cuda"};
     *out = (weft_backend_info){.name = rows[index].name, .device = rows[index].device};
     if (rows[index].table)
-        out->device = kinds[rows[index].table->device_kind];
+        out->device = weft_device_name(rows[index].table->device_kind << 16, NULL);
     snprintf(out->reason, sizeof out->reason, "%s", rows[index].text);
     if (rows[index].table)
         out->score = rows[index].table->probe(out->reason, sizeof out->reason);
@@ -65,60 +65,126 @@ const weft_i_backend *weft_i_backend_named(const char *name)
     return NULL;
 }
 
-/* Threads of weft_spawn share an address space, so their memory should have one address; processes
- * need files. */
-static const weft_i_backend *by_circumstance(void)
+const weft_i_backend *weft_i_backend_replace(const char *name, const weft_i_backend *table)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (!strcasecmp(rows[i].name, name)) {
+            const weft_i_backend *old = rows[i].table;
+            rows[i].table = table;
+            return old;
+        }
+    return NULL;
+}
+
+static bool serves(const weft_i_backend *table, int kind, weft_i_sharing sharing)
+{
+    return table && table->device_kind == kind && table->sharing >> sharing & 1;
+}
+
+static bool makes_memory(const weft_i_backend *table)
+{
+    return table->allocate;
+}
+
+static bool carries(const weft_i_backend *table)
+{
+    return table->collective;
+}
+
+/* The one of the highest score.  Who is alone is not asked for one: its own refusal says more. */
+static const weft_i_backend *best(int kind, weft_i_sharing sharing,
+                                  bool (*fits)(const weft_i_backend *table))
+{
+    const weft_i_backend *fitting[ROWS], *found = NULL;
+    char reason[192];
+    int count = 0, highest = 0;
+    for (int i = 0; i < ROWS; i++)
+        if (serves(rows[i].table, kind, sharing) && fits(rows[i].table))
+            fitting[count++] = rows[i].table;
+    for (int i = 0; count > 1 && i < count; i++) {
+        int score = fitting[i]->probe(reason, sizeof reason);
+        found = score > highest ? fitting[i] : found;
+        highest = score > highest ? score : highest;
+    }
+    return count == 1 ? fitting[0] : found;
+}
+
+const weft_i_backend *weft_i_backend_carrier(weft_device device, weft_i_sharing sharing)
+{
+    return best(weft_i_device_kind(device), sharing, carries);
+}
+
+/* What the environment names, for kinds that it concerns: `*out` stays NULL for others. */
+static weft_status find_named(int kind, const weft_i_backend **out)
 {
     const char *wanted = weft_i_env_text(WEFT_I_ENV_SYMM_BACKEND);
-    if (strcasecmp(wanted, "auto")) {
-        const weft_i_backend *named = weft_i_backend_named(wanted);
-        return named && named->allocate ? named
-                                        : weft_i_null(WEFT_ERR_NOT_FOUND,
-                                                      "WEFT_SYMM_BACKEND=\"%s\" is not a backend "
-                                                      "of this build that makes memory",
-                                                      wanted);
-    }
-    return weft_i_backend_named(weft_i_spawn_seat() ? "threads" : "shm");
+    if (!strcasecmp(wanted, "auto"))
+        return WEFT_OK;
+    const weft_i_backend *named = weft_i_backend_named(wanted);
+    if (!named || !named->allocate)
+        return weft_i_fail(WEFT_ERR_NOT_FOUND,
+                           "WEFT_SYMM_BACKEND=\"%s\" is not a backend of this build that makes "
+                           "memory",
+                           wanted);
+    *out = named->device_kind == kind ? named : NULL;
+    return WEFT_OK;
+}
+
+/* Threads of weft_spawn share an address space, so their memory should have one address; processes
+ * need files.  `*out` is NULL where no backend makes memory. */
+static weft_status find(weft_device device, const weft_i_backend **out)
+{
+    int kind = weft_i_device_kind(device);
+    *out = NULL;
+    if (!weft_i_device_find(device))
+        return WEFT_OK;
+    *out = mine[kind].chosen;
+    if (!*out)
+        WEFT_TRY(find_named(kind, out));
+    if (!*out)
+        *out = best(kind, weft_i_spawn_seat() ? WEFT_I_BETWEEN_THREADS : WEFT_I_BETWEEN_PROCESSES,
+                    makes_memory);
+    return WEFT_OK;
 }
 
 const weft_i_backend *weft_i_backend_for(weft_device device)
 {
-    if (device != WEFT_CPU) {
-        char name[16];
-        return weft_i_null(WEFT_ERR_UNSUPPORTED,
-                           "no backend of this build makes symmetric memory on %s",
-                           weft_device_name(device, name));
-    }
-    return mine.chosen ? mine.chosen : by_circumstance();
+    const weft_i_backend *backend;
+    char name[16];
+    if (find(device, &backend) < 0 || backend)
+        return backend;
+    return weft_i_null(WEFT_ERR_UNSUPPORTED,
+                       "no backend of this build makes symmetric memory on %s",
+                       weft_device_name(device, name));
 }
 
-void weft_i_backend_used(void)
+void weft_i_backend_used(weft_device device)
 {
-    mine.used = true;
+    mine[weft_i_device_kind(device)].used = true;
 }
 
 const char *weft_symm_backend(weft_device device)
 {
-    if (device != WEFT_CPU)
-        return NULL;
-    const weft_i_backend *backend = mine.chosen ? mine.chosen : by_circumstance();
-    return backend ? backend->name : NULL;
+    const weft_i_backend *backend;
+    return find(device, &backend) >= 0 && backend ? backend->name : NULL;
 }
 
 weft_status weft_symm_set_backend(weft_device device, const char *name)
 {
     const weft_i_backend *wanted = name ? weft_i_backend_named(name) : NULL;
-    if (!wanted || !wanted->allocate || device != WEFT_CPU) {
+    int kind = weft_i_device_kind(device);
+    if (!wanted || !wanted->allocate || !weft_i_device_find(device) ||
+        wanted->device_kind != kind) {
         char text[16];
         return weft_i_fail(WEFT_ERR_NOT_FOUND,
                            "\"%s\" is not a backend of this build that makes memory on %s",
                            name ? name : "(null)", weft_device_name(device, text));
     }
     const char *now = weft_symm_backend(device);
-    if (mine.used && (!now || strcmp(now, wanted->name)))
+    if (mine[kind].used && (!now || strcmp(now, wanted->name)))
         return weft_i_fail(WEFT_ERR_STATE,
                            "this thread has already allocated symmetric memory with backend %s",
                            now);
-    mine.chosen = wanted;
+    mine[kind].chosen = wanted;
     return WEFT_OK;
 }

@@ -13,10 +13,27 @@
 #include "weft/dtype.h"
 #include "weft/storage.h"
 
+enum {
+    WEFT_I_SERVES_PROCESSES = 1 << WEFT_I_BETWEEN_PROCESSES,
+    WEFT_I_SERVES_THREADS = 1 << WEFT_I_BETWEEN_THREADS
+};
+
+/* The members of a group, for a backend that is to carry its collectives. */
+typedef struct weft_i_circle {
+    const char *name;
+    int rank, size;
+    weft_device device; /* of this rank's operands */
+    int64_t limit_ms;
+    /* Shows `bytes` bytes to all and gets theirs, by rank.  All members call it. */
+    weft_status (*exchange)(const struct weft_i_circle *circle, const void *mine, size_t bytes,
+                            void *all);
+    void *group; /* for `exchange` alone */
+} weft_i_circle;
+
 typedef struct weft_i_backend {
     const char *name;
-    int device_kind;        /* weft_i_device_kind of the memory it makes */
-    weft_i_sharing sharing; /* who the ranks are that it serves */
+    int device_kind;  /* weft_i_device_kind of the memory it makes */
+    unsigned sharing; /* who the ranks are that it serves: WEFT_I_SERVES_... */
 
     /* 0: cannot be used here, `reason` says why.  Otherwise a score; `reason` may say what it
      * offers. */
@@ -34,11 +51,19 @@ typedef struct weft_i_backend {
     bool multicast; /* stores to all peers in hardware */
 
     /*
-     * Runs a collective to its end, in worlds that name this backend as their carrier.  Returns
-     * WEFT_ERR_UNSUPPORTED without a message for a kind it does not carry.  NULL: it carries none,
-     * the lanes of src/coll do.
+     * Carries a collective: runs it to its end, or gives it to the request's stream.  Returns
+     * WEFT_ERR_UNSUPPORTED without a message for one that it does not carry; that goes through host
+     * memory and the lanes of src/coll.  NULL: it carries none.
      */
-    weft_status (*collective)(const weft_i_request *request);
+    weft_status (*collective)(void *carrier, const weft_i_request *request);
+
+    /*
+     * What it needs for the collectives of one group on devices of its kind.  All members open it,
+     * at their first collective there; one that cannot is told to all, and nobody has it then.
+     * Closed when the group goes, or at once in that case.  NULL: it needs nothing.
+     */
+    weft_status (*open)(const weft_i_circle *circle, void **carrier);
+    void (*close)(void *carrier);
 } weft_i_backend;
 
 /* NULL if there is no such name. */
@@ -47,7 +72,13 @@ const weft_i_backend *weft_i_backend_named(const char *name);
 /* The backend this thread uses for a kind of device; NULL and an error if none is usable. */
 const weft_i_backend *weft_i_backend_for(weft_device device);
 
-/* Notes that this thread has allocated: from now on its choice is fixed. */
-void weft_i_backend_used(void);
+/* Notes that this thread has allocated there: from now on its choice for the kind is fixed. */
+void weft_i_backend_used(weft_device device);
+
+/* The usable one of the highest score that carries collectives on such devices; NULL: none does. */
+const weft_i_backend *weft_i_backend_carrier(weft_device device, weft_i_sharing sharing);
+
+/* Puts another table in the place of one; returns that.  For tests. */
+const weft_i_backend *weft_i_backend_replace(const char *name, const weft_i_backend *table);
 
 #endif

@@ -49,7 +49,7 @@ weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group
     block->bytes = bytes;
     block->pad_bytes = weft_symm_signal_pad_size();
     block->group = weft_i_object_hold(group);
-    weft_i_backend_used();
+    weft_i_backend_used(device);
     *out = block;
     return WEFT_OK;
 }

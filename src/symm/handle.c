@@ -34,7 +34,7 @@ static weft_status can_meet(const weft_i_lease *lease, const weft_group *group)
         return weft_i_fail(WEFT_ERR_TYPE,
                            "rendezvous: the tensor is not symmetric memory; make it with "
                            "weft_symm_empty");
-    if (lease->block->backend->sharing != group->world->sharing)
+    if (!(lease->block->backend->sharing >> group->world->sharing & 1))
         return weft_i_fail(WEFT_ERR_TYPE,
                            "rendezvous: memory of backend %s cannot be shared between %s",
                            lease->block->backend->name,

@@ -27,7 +27,9 @@ typedef struct weft_i_request {
     weft_reduction reduction;
     double factor; /* of this rank, for WEFT_PREMUL_SUM */
     weft_dtype dtype;
-    char *in; /* NULL where this rank has none */
+    weft_device device; /* of all operands of this rank */
+    void *stream;       /* the device's own, in whose order it is to run; NULL on the CPU */
+    char *in;           /* NULL where this rank has none */
     char *out;
     size_t in_bytes, out_bytes; /* of this rank's operands */
     size_t item;                /* bytes of an element */

@@ -184,7 +184,7 @@ static weft_status check_words(const char *what, const weft_tensor *tensor, int6
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: offset %lld and count %lld exceeded the numel of the tensor, %lld",
                            what, (long long)offset, (long long)count, (long long)tensor->dim[0]);
-    if (weft_i_tensor_device(tensor) != WEFT_CPU)
+    if (!weft_i_device_is_host(weft_i_tensor_device(tensor)))
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the tensor is not on the CPU", what);
     if (tensor->storage->read_only)
         return weft_i_fail(WEFT_ERR_STATE, "%s: the tensor is read-only memory", what);

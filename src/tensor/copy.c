@@ -62,9 +62,15 @@ weft_status weft_i_copy_run(weft_i_op_call *call)
 
 weft_status weft_i_tensor_copy(weft_tensor *to, weft_tensor *from)
 {
-    WEFT_TRY(weft_i_tensor_check_fits("copy", from));
-    WEFT_TRY(weft_i_tensor_check_fits("copy", to));
-    WEFT_TRY(weft_i_storage_ready(to->storage, true));
+    WEFT_TRY(weft_i_tensor_fits("copy", from));
+    WEFT_TRY(weft_i_tensor_fits("copy", to));
+    if (weft_i_device_is_host(weft_i_tensor_device(to)) &&
+        weft_i_device_is_host(weft_i_tensor_device(from))) {
+        weft_i_copy_tensor(to, from);
+        return WEFT_OK;
+    }
+    WEFT_TRY(weft_i_storage_touch(from->storage, false));
+    WEFT_TRY(weft_i_storage_touch(to->storage, true));
     weft_i_arg args[] = {WEFT_I_TENSOR_ARG(to), WEFT_I_TENSOR_ARG(from)};
     weft_i_op_call call = {.op = &weft_i_op_copy, .args = args, .out = to};
     return weft_i_op_run(&call);

@@ -20,8 +20,11 @@ weft_status weft_i_shape_broadcast(const char *what, weft_shape a, weft_shape b,
 /* Copies elements, converting and broadcasting.  Both on the CPU, checked, and not overlapping. */
 void weft_i_copy_tensor(const weft_tensor *to, const weft_tensor *from);
 
-/* The same between any devices, in the order of the current stream; the host may not have waited
- * for it.  What is under way on them is settled. */
+/*
+ * The same between any devices, checked for size alone, in the order of the current stream, for
+ * which the host may not have waited.  What is under way on them was settled by the caller: who
+ * runs an operation that claims them must not wait for itself.
+ */
 weft_status weft_i_tensor_copy(weft_tensor *to, weft_tensor *from);
 
 /*

@@ -40,7 +40,8 @@ typedef enum weft_i_kind {
     WEFT_I_FAKE,
     WEFT_I_STREAM,
     WEFT_I_EVENT,
-    WEFT_I_REPLAY
+    WEFT_I_REPLAY,
+    WEFT_I_CARRIER
 } weft_i_kind;
 
 /* First member of every handle. */

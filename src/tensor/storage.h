@@ -69,6 +69,10 @@ weft_status weft_i_storage_adopt(weft_storage *storage);
 /* The memory goes: its stream is ordered behind whoever has read it. */
 void weft_i_storage_leave(weft_storage *storage);
 
+/* Orders the thread's current stream behind other streams that used the memory, not behind claims.
+ * Nothing on the CPU. */
+weft_status weft_i_storage_touch(weft_storage *storage, bool write);
+
 /* What weft_i_storage_ready does if there is something to do. */
 weft_status weft_i_storage_settle(weft_storage *storage, bool write);
 

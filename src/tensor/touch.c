@@ -44,6 +44,24 @@ static weft_status written_by(weft_storage *storage, weft_stream *stream)
     return WEFT_OK;
 }
 
+static weft_status touch(weft_storage *storage, bool write, weft_stream *stream)
+{
+    if (stream == storage->stream && !write)
+        return WEFT_OK;
+    pthread_mutex_lock(&storage->claims_lock);
+    weft_status status = write ? written_by(storage, stream) : read_by(storage, stream);
+    pthread_mutex_unlock(&storage->claims_lock);
+    return status;
+}
+
+weft_status weft_i_storage_touch(weft_storage *storage, bool write)
+{
+    if (!storage->ordered)
+        return WEFT_OK;
+    weft_stream *stream = weft_i_stream_current(storage->device);
+    return stream ? touch(storage, write, stream) : weft_last_status();
+}
+
 weft_status weft_i_storage_settle(weft_storage *storage, bool write)
 {
     if (!storage->ordered)
@@ -54,12 +72,7 @@ weft_status weft_i_storage_settle(weft_storage *storage, bool write)
     /* Pairs with the release of who took the last claim off, or put one on. */
     if (atomic_load_explicit(&storage->claims, memory_order_acquire))
         WEFT_TRY(weft_i_claim_order(storage, &write, stream));
-    if (stream == storage->stream && !write)
-        return WEFT_OK;
-    pthread_mutex_lock(&storage->claims_lock);
-    weft_status status = write ? written_by(storage, stream) : read_by(storage, stream);
-    pthread_mutex_unlock(&storage->claims_lock);
-    return status;
+    return touch(storage, write, stream);
 }
 
 weft_status weft_i_storage_adopt(weft_storage *storage)

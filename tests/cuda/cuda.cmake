@@ -15,6 +15,7 @@ endfunction()
 weft_cuda_test(cuda THREADS)
 weft_cuda_test(cuda_coll THREADS SECONDS 120)
 weft_cuda_test(cuda_signal THREADS SECONDS 120)
+weft_cuda_test(cuda_ranks THREADS)
 weft_cuda_test(cuda_tensor THREADS)
 
 weft_test(cuda_abi LIGHT)

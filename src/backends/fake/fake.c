@@ -131,8 +131,9 @@ static void pretend(const weft_i_request *request, const weft_i_operands *item)
     }
 }
 
-static weft_status collective(const weft_i_request *request)
+static weft_status collective(void *carrier, const weft_i_request *request)
 {
+    (void)carrier;
     bool parts = pretend_parts(request);
     for (size_t i = 0; !parts && i < request->items_count; i++)
         pretend(request, &request->items[i]);
@@ -142,7 +143,7 @@ static weft_status collective(const weft_i_request *request)
 extern const weft_i_backend weft_i_backend_fake;
 const weft_i_backend weft_i_backend_fake = {
     .name = "fake",
-    .sharing = WEFT_I_BETWEEN_THREADS,
+    .sharing = 0, /* nobody chooses it: a world of its own names it */
     .probe = probe,
     .collective = collective,
 };

@@ -35,7 +35,7 @@ static weft_status publish(weft_i_fdpass *fdpass, weft_i_segment *block)
 extern const weft_i_backend weft_i_backend_shm;
 const weft_i_backend weft_i_backend_shm = {
     .name = "shm",
-    .sharing = WEFT_I_BETWEEN_PROCESSES,
+    .sharing = WEFT_I_SERVES_PROCESSES,
     .probe = probe,
     .allocate = allocate,
     .publish = publish,

@@ -25,7 +25,7 @@ static weft_status publish(weft_i_fdpass *fdpass, weft_i_segment *block)
 extern const weft_i_backend weft_i_backend_threads;
 const weft_i_backend weft_i_backend_threads = {
     .name = "threads",
-    .sharing = WEFT_I_BETWEEN_THREADS,
+    .sharing = WEFT_I_SERVES_THREADS,
     .probe = probe,
     .allocate = allocate,
     .publish = publish,
