@@ -153,6 +153,11 @@ RANKS_TEST(test_cuda_ranks_refuses, 2)
     CHECK_STATUS(weft_send(x, 1 - rank, world), WEFT_ERR_UNSUPPORTED);
     CHECK_STATUS(weft_all_reduce_into(weft_to(x, WEFT_F32, WEFT_META), x, WEFT_SUM, world),
                  WEFT_ERR_UNSUPPORTED);
+    weft_tensor *symmetric = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    CHECK(weft_symm_rendezvous(symmetric, world));
+    CHECK_STATUS(weft_symm_one_shot_all_reduce_copy_out(y, symmetric, x, WEFT_SUM, world),
+                 WEFT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(weft_last_error(), "not on the CPU");
     CHECK(!weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(4)));
     CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
     weft_clear_error();

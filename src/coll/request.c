@@ -56,12 +56,14 @@ weft_status weft_i_request_refuse_operand(const char *op, const char *which,
     return check_layout(op, which, tensor);
 }
 
-/* Anywhere but on meta. */
-static weft_status check_anywhere(const char *op, const char *which, const weft_tensor *tensor)
+/* Anywhere but on meta; operations on symmetric memory have it on the CPU. */
+static weft_status check_anywhere(const weft_i_coll *coll, const char *which,
+                                  const weft_tensor *tensor)
 {
-    if (!tensor || weft_i_request_is_fine(tensor) || weft_i_tensor_device(tensor) == WEFT_META)
-        return weft_i_request_check_operand(op, which, tensor);
-    return check_layout(op, which, tensor);
+    if (!tensor || weft_i_request_is_fine(tensor) || weft_i_tensor_device(tensor) == WEFT_META ||
+        weft_i_kind_is(coll->ask.kind, WEFT_I_SYMMETRIC))
+        return weft_i_request_check_operand(coll->ask.op, which, tensor);
+    return check_layout(coll->ask.op, which, tensor);
 }
 
 static weft_status check_writable(const char *op, const weft_tensor *tensor)
@@ -114,7 +116,7 @@ static weft_status note_device(weft_i_coll *coll, const weft_tensor *x)
 
 weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in)
 {
-    WEFT_TRY(check_anywhere(coll->ask.op, "input", in));
+    WEFT_TRY(check_anywhere(coll, "input", in));
     WEFT_TRY(note_device(coll, in));
     coll->in_tensor = in;
     coll->ask.in = place_of(in, &coll->ask.in_bytes);
@@ -124,7 +126,7 @@ weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in)
 
 weft_status weft_i_request_output(weft_i_coll *coll, weft_tensor *out)
 {
-    WEFT_TRY(check_anywhere(coll->ask.op, "output", out));
+    WEFT_TRY(check_anywhere(coll, "output", out));
     WEFT_TRY(check_writable(coll->ask.op, out));
     WEFT_TRY(note_device(coll, out));
     coll->out_tensor = out;
