@@ -50,12 +50,14 @@ static void destroy(weft_i_object *object)
     weft_storage *storage = (weft_storage *)object;
     weft_i_claim_end_all(storage);
     pthread_mutex_destroy(&storage->claims_lock);
-    weft_i_storage_leave(storage);
+    if (storage->ordered)
+        weft_i_storage_leave(storage);
     if (storage->table)
         free_data(storage);
     else if (storage->release)
         storage->release(storage->release_argument);
-    weft_i_object_drop(storage->stream);
+    if (storage->ordered)
+        weft_i_object_drop(storage->stream);
     weft_i_object_drop(&storage->version);
 }
 
@@ -90,7 +92,8 @@ static weft_status alloc_data(weft_storage *storage, size_t bytes, void **out)
 
 weft_storage *weft_i_storage_new(weft_device device, size_t bytes)
 {
-    const weft_i_device *table = weft_i_device_of("storage", device);
+    const weft_i_device *table =
+        device == WEFT_CPU ? &weft_i_device_cpu : weft_i_device_of("storage", device);
     if (!table)
         return NULL;
     bool within = device == WEFT_CPU && bytes && bytes <= INLINE_MOST;
