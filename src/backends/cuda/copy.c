@@ -44,7 +44,10 @@ weft_status weft_i_cuda_read(weft_i_cuda_stream *stream, void *to, const void *f
 {
     WEFT_TRY(weft_i_cuda_stream_sync(stream, WEFT_FOREVER));
     WEFT_TRY(weft_i_cuda_copy(stream, to, from, bytes));
-    return weft_i_cuda_stream_sync(stream, WEFT_FOREVER);
+    weft_status status = weft_i_cuda_stream_sync(stream, WEFT_FOREVER);
+    if (status < 0) /* the caller has its memory back: nothing may still go there */
+        weft_i_cuda_driver()->cuStreamSynchronize(stream->raw);
+    return status;
 }
 
 /* Dimensions that lie behind each other in both operands become one. */

@@ -132,10 +132,28 @@ static bool is_one_byte(const unsigned char *element, size_t size)
     return true;
 }
 
-/*
- * Without gaps and by bytes or words the driver fills; else the first element is written, and the
- * others are copies of it.
- */
+/* One element elsewhere, and copies of it.  Not in `out` itself: some threads would read it there
+ * while another writes it. */
+static weft_status spread(weft_i_cuda_stream *stream, weft_tensor *out,
+                          const unsigned char *element, size_t size)
+{
+    const weft_i_cuda *cu = weft_i_cuda_driver();
+    weft_tensor *one =
+        weft_keep(weft_i_tensor_new(out->dtype, weft_i_tensor_device(out), WEFT_SCALAR, NULL));
+    weft_i_cu_result result = WEFT_I_CUDA_SUCCESS;
+    if (!one)
+        return weft_last_status();
+    weft_i_cu_ptr at = (weft_i_cu_ptr)(uintptr_t)weft_i_tensor_data(one);
+    for (size_t i = 0; i < size && result == WEFT_I_CUDA_SUCCESS; i++)
+        result = cu->cuMemsetD8Async(at + i, element[i], 1, stream->raw);
+    weft_status status = weft_i_cuda_fail(result, "filling a tensor");
+    if (status == WEFT_OK)
+        status = convert(stream, out, one);
+    weft_i_object_drop(one);
+    return status;
+}
+
+/* Without gaps and by bytes or words the driver fills; else an element is copied to all places. */
 static weft_status fill(weft_tensor *out, double value)
 {
     const weft_i_cuda *cu = weft_i_cuda_driver();
@@ -157,12 +175,7 @@ static weft_status fill(weft_tensor *out, double value)
     if (weft_i_tensor_is_dense(out) && size == 4)
         return weft_i_cuda_fail(cu->cuMemsetD32Async(at, word[0], count, stream->raw),
                                 "filling a tensor");
-    for (size_t i = 0; i < size; i++)
-        WEFT_CUDA_TRY(cu->cuMemsetD8Async(at + i, element[i], 1, stream->raw), "filling a tensor");
-    weft_tensor first = *out;
-    first.ndim = 0;
-    weft_i_tensor_measure(&first);
-    return convert(stream, out, &first);
+    return spread(stream, out, element, size);
 }
 
 static weft_status run_fill(weft_i_op_call *call)
