@@ -70,7 +70,7 @@ typedef struct weft_i_device {
     void (*replay_free)(void *replay);
 } weft_i_device;
 
-extern const weft_i_device weft_i_device_cpu;
+extern const weft_i_device weft_i_device_cpu, weft_i_device_meta;
 
 /* Puts another table in the place of a kind's; it stays the caller's.  For tests. */
 void weft_i_device_add(int kind, const weft_i_device *table);
