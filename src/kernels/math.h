@@ -10,43 +10,68 @@
  * WEFT_I_SIN_REACH_F32 in magnitude and vectorises, weft_i_sin_any_f32 takes every argument.  Both
  * give the same bits within reach, so a loop may look for arguments out of reach first.
  *
+ * The kernels of GPUs are compiled from this text too; there sin and cos of large arguments come
+ * from math_angle.h.
+ *
  * The polynomials are minimax ones (Remez), rounded; their errors are given where they are defined.
  */
 #ifndef WEFT_KERNELS_MATH_H
 #define WEFT_KERNELS_MATH_H
 
-#include "kernels/convert.h"
+#include "kernels/small.h"
 
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define WEFT_I_MATH                   static __device__ __forceinline__
+#define WEFT_I_FABS(suffix_, x_)      fabs##suffix_(x_)
+#define WEFT_I_COPYSIGN(suffix_, ...) copysign##suffix_(__VA_ARGS__)
+#define WEFT_I_ISINF(x_)              isinf(x_)
+#define WEFT_I_NAN_F32                weft_i_f32_from_bits(0x7fc00000)
+#define WEFT_I_NAN_F64                weft_i_f64_from_bits(0x7ff8000000000000)
+#define WEFT_I_INF_F32                weft_i_f32_from_bits(0x7f800000)
+#define WEFT_I_INF_F64                weft_i_f64_from_bits(0x7ff0000000000000)
+#else
+#include "kernels/convert.h"
+#define WEFT_I_MATH                   static inline
+#define WEFT_I_FABS(suffix_, x_)      __builtin_fabs##suffix_(x_)
+#define WEFT_I_COPYSIGN(suffix_, ...) __builtin_copysign##suffix_(__VA_ARGS__)
+#define WEFT_I_ISINF(x_)              __builtin_isinf(x_)
+#define WEFT_I_NAN_F32                __builtin_nanf("")
+#define WEFT_I_NAN_F64                __builtin_nan("")
+#define WEFT_I_INF_F32                __builtin_inff()
+#define WEFT_I_INF_F64                __builtin_inf()
 /* With the magnitude of `x`, not NaN.  Reduces by pi/2 with integers; `*high` + `*low` is the rest.
  * Returns the quadrant. */
 uint64_t weft_i_reduce_angle(double x, double *high, double *low);
+#endif
 
-#define WEFT_I_NAN_F32 __builtin_nanf("")
-#define WEFT_I_NAN_F64 __builtin_nan("")
-
-static inline uint64_t weft_i_f64_bits(double x)
+WEFT_I_MATH uint64_t weft_i_f64_bits(double x)
 {
     union {
         double f;
         uint64_t u;
-    } pun = {.f = x};
+    } pun;
+    pun.f = x;
     return pun.u;
 }
 
-static inline double weft_i_f64_from_bits(uint64_t u)
+WEFT_I_MATH double weft_i_f64_from_bits(uint64_t u)
 {
     union {
         uint64_t u;
         double f;
-    } pun = {.u = u};
+    } pun;
+    pun.u = u;
     return pun.f;
 }
 
 /* The smaller and the larger one; b if a is NaN.  One instruction each; written with a comparison,
  * gcc makes branches of it on Arm64 and computes both sides of them. */
-#if defined(__aarch64__)
+#if defined(__CUDACC__)
+#define WEFT_I_LEAST(suffix_, a_, b_) fmin##suffix_(a_, b_)
+#define WEFT_I_MOST(suffix_, a_, b_)  fmax##suffix_(a_, b_)
+#elif defined(__aarch64__)
 #define WEFT_I_LEAST(suffix_, a_, b_) __builtin_fmin##suffix_(a_, b_)
 #define WEFT_I_MOST(suffix_, a_, b_)  __builtin_fmax##suffix_(a_, b_)
 #else
@@ -56,26 +81,29 @@ static inline double weft_i_f64_from_bits(uint64_t u)
 
 /* `a` if `when` is 1, `b` if it is 0, by their bits.  Of several choices in a row between floats
  * gcc makes branches, since one comparison says something about the next, and then no vectors. */
-static inline float weft_i_choose_f32(uint32_t when, float a, float b)
+WEFT_I_MATH float weft_i_choose_f32(uint32_t when, float a, float b)
 {
     uint32_t mask = 0 - when;
     return weft_i_f32_from_bits((weft_i_f32_bits(a) & mask) | (weft_i_f32_bits(b) & ~mask));
 }
 
-static inline double weft_i_choose_f64(uint64_t when, double a, double b)
+WEFT_I_MATH double weft_i_choose_f64(uint64_t when, double a, double b)
 {
     uint64_t mask = 0 - when;
     return weft_i_f64_from_bits((weft_i_f64_bits(a) & mask) | (weft_i_f64_bits(b) & ~mask));
 }
 
 /* b if the lowest bit of `which` is set, else a; with its sign flipped if the next bit is. */
-static inline double weft_i_quadrant(uint64_t which, double a, double b)
+WEFT_I_MATH double weft_i_quadrant(uint64_t which, double a, double b)
 {
     uint64_t mask = 0 - (which & 1);
     uint64_t bits = (weft_i_f64_bits(b) & mask) | (weft_i_f64_bits(a) & ~mask);
     return weft_i_f64_from_bits(bits ^ (which & 2) << 62);
 }
 
+#ifdef __CUDACC__
+#include "kernels/math_angle.h"
+#endif
 #include "kernels/math_f32.h"
 #include "kernels/math_f64.h"
 

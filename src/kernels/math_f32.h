@@ -13,7 +13,7 @@
  * there e^r = 1 + r + r^2 q(r), off by 2^-28.  The power of two is multiplied in two steps, so that
  * results below the normal ones round once and others overflow.
  */
-static inline float weft_i_exp_parts_f32(float high, float low)
+WEFT_I_MATH float weft_i_exp_parts_f32(float high, float low)
 {
     high = WEFT_I_LEAST(f, high, 89); /* NaN too */
     high = WEFT_I_MOST(f, high, -105);
@@ -29,7 +29,7 @@ static inline float weft_i_exp_parts_f32(float high, float low)
            weft_i_f32_from_bits((second + 127) << 23);
 }
 
-static inline float weft_i_exp_f32(float x)
+WEFT_I_MATH float weft_i_exp_f32(float x)
 {
     float y = weft_i_exp_parts_f32(x, 0);
     return x == x ? y : WEFT_I_NAN_F32;
@@ -39,7 +39,7 @@ static inline float weft_i_exp_f32(float x)
  * x = 2^k (1 + f) with 1 + f between sqrt(1/2) and sqrt(2); with s = f / (2 + f),
  * log(1 + f) = 2 s + s R(s^2), put together so that f, the largest part, is added last.
  */
-static inline float weft_i_log_f32(float x)
+WEFT_I_MATH float weft_i_log_f32(float x)
 {
     float scaled = x < 0x1p-126f ? x * 0x1p25f : x;
     float k0 = x < 0x1p-126f ? -25 : 0;
@@ -51,8 +51,8 @@ static inline float weft_i_log_f32(float x)
         z * ((0.66666665645f + 0.4000033547f * z) + z * z * (0.28537283627f + 0.23582735821f * z));
     float y =
         k * 0x1.62e4p-1f - ((half_square - (s * (half_square + r) + k * 0x1.7f7d1cp-20f)) - f);
-    y = weft_i_choose_f32(x == 0, -__builtin_inff(), y);
-    y = weft_i_choose_f32(x == __builtin_inff(), x, y);
+    y = weft_i_choose_f32(x == 0, -WEFT_I_INF_F32, y);
+    y = weft_i_choose_f32(x == WEFT_I_INF_F32, x, y);
     return x >= 0 ? y : WEFT_I_NAN_F32;
 }
 
@@ -65,7 +65,7 @@ static inline float weft_i_log_f32(float x)
  * greater k a part of the result is taken out of the quotient, so that its error counts less: m /
  * 2, with m = 1 where k = 1 and m = 2 above.  Off by 1.47 units in the last place at most.
  */
-static inline float weft_i_tanh_f32(float x)
+WEFT_I_MATH float weft_i_tanh_f32(float x)
 {
     const float round = WEFT_I_ROUND_F32 + 127;
     uint32_t bits = weft_i_f32_bits(x), sign = bits & 0x80000000;
@@ -82,7 +82,7 @@ static inline float weft_i_tanh_f32(float x)
 }
 
 /* e^(a^2) erfc(a) of a >= 0: p(u) / (1 + 2 a) with u = (a - 2) / (a + 2), off by 2^-26. */
-static inline float weft_i_erfc_scaled_f32(float a)
+WEFT_I_MATH float weft_i_erfc_scaled_f32(float a)
 {
     float inverse = 1 / ((a + 2) * (1 + 2 * a));
     float u = (a - 2) * (1 + 2 * a) * inverse, u2 = u * u;
@@ -101,47 +101,47 @@ static inline float weft_i_erfc_scaled_f32(float a)
  * e^(-factor a^2) for a >= 0 and a factor that is a power of two.  The square is the exact one of
  * a's upper bits and a small rest: its error, a^2 times as large, would be the result's.
  */
-static inline float weft_i_exp_square_f32(float a, float factor)
+WEFT_I_MATH float weft_i_exp_square_f32(float a, float factor)
 {
     float upper = weft_i_f32_from_bits(weft_i_f32_bits(a) & 0xfffff000);
     return weft_i_exp_parts_f32(upper * upper * -factor, (upper - a) * (upper + a) * factor);
 }
 
-static inline float weft_i_erfc_positive_f32(float a)
+WEFT_I_MATH float weft_i_erfc_positive_f32(float a)
 {
     a = WEFT_I_LEAST(f, a, 10.2f);
     return weft_i_exp_square_f32(a, 1) * weft_i_erfc_scaled_f32(a);
 }
 
-static inline float weft_i_erfc_f32(float x)
+WEFT_I_MATH float weft_i_erfc_f32(float x)
 {
-    float y = weft_i_erfc_positive_f32(__builtin_fabsf(x));
+    float y = weft_i_erfc_positive_f32(WEFT_I_FABS(f, x));
     y = x < 0 ? 2 - y : y;
     return x == x ? y : WEFT_I_NAN_F32;
 }
 
 /* Below 1 a polynomial for erf(x) / x - 1, off by 2^-29. */
-static inline float weft_i_erf_f32(float x)
+WEFT_I_MATH float weft_i_erf_f32(float x)
 {
-    float a = __builtin_fabsf(x), z = a * a, z2 = z * z;
+    float a = WEFT_I_FABS(f, x), z = a * a, z2 = z * z;
     float p = (0.12837916591f + -0.3761262714f * z) +
               z2 * ((0.11283600212f + -0.026854445582f * z) +
                     z2 * ((0.0051895364619f + -0.00080208456984f * z) + z2 * 7.8891191575e-5f));
     float small = a + a * p, large = 1 - weft_i_erfc_positive_f32(a);
-    float y = __builtin_copysignf(a < 1 ? small : large, x);
+    float y = WEFT_I_COPYSIGN(f, a < 1 ? small : large, x);
     return x == x ? y : WEFT_I_NAN_F32;
 }
 
 /* Phi(-b) e^(b^2 / 2) for 0 <= b <= 14.5 is 2^30 numerator / denominator, off by 2^-26.  All
  * terms are positive: no digits are lost. */
-static inline float weft_i_gelu_numerator_f32(float b)
+WEFT_I_MATH float weft_i_gelu_numerator_f32(float b)
 {
     float b2 = b * b;
     return (0.73850507f + 0.6443245f * b) +
            b2 * ((0.26819947f + 0.059139792f * b) + b2 * 0.0059354836f);
 }
 
-static inline float weft_i_gelu_denominator_f32(float b)
+WEFT_I_MATH float weft_i_gelu_denominator_f32(float b)
 {
     float b2 = b * b;
     return (0x1p30f * 1.4770101f + 0x1p30f * 2.4671328f * b) +
@@ -159,7 +159,7 @@ static inline float weft_i_gelu_denominator_f32(float b)
  * Integers choose and compare: of several comparisons of one float in a row a compiler may make
  * branches, since one says something about the next, and then no vectors.
  */
-static inline float weft_i_gelu_f32(float a)
+WEFT_I_MATH float weft_i_gelu_f32(float a)
 {
     const float round = WEFT_I_ROUND_F32 + 127 + 30;
     uint32_t bits = weft_i_f32_bits(a), sign = bits & 0x80000000;
@@ -193,7 +193,7 @@ static inline float weft_i_gelu_tanh_slope_f32(float x)
 }
 
 /* Sine of r + quadrant * pi/2, |r| <= pi/4; in f64, so that f32 rounds once.  Off by 2^-28. */
-static inline float weft_i_sin_rest_f32(uint64_t quadrant, double r)
+WEFT_I_MATH float weft_i_sin_rest_f32(uint64_t quadrant, double r)
 {
     double z = r * r;
     double s = r * (1 + z * (-0.16666654939464910192 +
@@ -204,7 +204,7 @@ static inline float weft_i_sin_rest_f32(uint64_t quadrant, double r)
 }
 
 /* pi/2 is two numbers, of which the product of the first with k is exact. */
-static inline float weft_i_turn_f32(float x, uint64_t quadrant)
+WEFT_I_MATH float weft_i_turn_f32(float x, uint64_t quadrant)
 {
     double wide = x, rounded = wide * 0x1.45f306dc9c883p-1 + WEFT_I_ROUND_F64;
     double k = rounded - WEFT_I_ROUND_F64;
@@ -213,33 +213,33 @@ static inline float weft_i_turn_f32(float x, uint64_t quadrant)
     return x == x ? y : WEFT_I_NAN_F32;
 }
 
-static inline float weft_i_turn_any_f32(float x, uint64_t quadrant)
+WEFT_I_MATH float weft_i_turn_any_f32(float x, uint64_t quadrant)
 {
     double high = 0, low = 0;
-    if (!(__builtin_fabsf(x) >= WEFT_I_SIN_REACH_F32))
+    if (!(WEFT_I_FABS(f, x) >= WEFT_I_SIN_REACH_F32))
         return weft_i_turn_f32(x, quadrant);
-    if (__builtin_isinf(x))
+    if (WEFT_I_ISINF(x))
         return WEFT_I_NAN_F32;
     quadrant += weft_i_reduce_angle(x, &high, &low);
     return weft_i_sin_rest_f32(quadrant, high);
 }
 
-static inline float weft_i_sin_f32(float x)
+WEFT_I_MATH float weft_i_sin_f32(float x)
 {
     return weft_i_turn_f32(x, 0);
 }
 
-static inline float weft_i_cos_f32(float x)
+WEFT_I_MATH float weft_i_cos_f32(float x)
 {
     return weft_i_turn_f32(x, 1);
 }
 
-static inline float weft_i_sin_any_f32(float x)
+WEFT_I_MATH float weft_i_sin_any_f32(float x)
 {
     return weft_i_turn_any_f32(x, 0);
 }
 
-static inline float weft_i_cos_any_f32(float x)
+WEFT_I_MATH float weft_i_cos_any_f32(float x)
 {
     return weft_i_turn_any_f32(x, 1);
 }

@@ -4,7 +4,7 @@
 #define WEFT_I_SIN_REACH_F64 0x1p19
 
 /* As weft_i_exp_parts_f32; q is off by 2^-58. */
-static inline double weft_i_exp_parts_f64(double high, double low)
+WEFT_I_MATH double weft_i_exp_parts_f64(double high, double low)
 {
     high = WEFT_I_LEAST(, high, 710); /* NaN too */
     high = WEFT_I_MOST(, high, -750);
@@ -24,7 +24,7 @@ static inline double weft_i_exp_parts_f64(double high, double low)
            weft_i_f64_from_bits((second + 1023) << 52);
 }
 
-static inline double weft_i_exp_f64(double x)
+WEFT_I_MATH double weft_i_exp_f64(double x)
 {
     double y = weft_i_exp_parts_f64(x, 0);
     return x == x ? y : WEFT_I_NAN_F64;
@@ -32,7 +32,7 @@ static inline double weft_i_exp_f64(double x)
 
 /* As weft_i_log_f32; R is off by 2^-58.  The exponent becomes a number by being put below the ones
  * of 2^52, because few vector units convert 64-bit integers. */
-static inline double weft_i_log_f64(double x)
+WEFT_I_MATH double weft_i_log_f64(double x)
 {
     double scaled = x < 0x1p-1022 ? x * 0x1p54 : x;
     double k0 = x < 0x1p-1022 ? -54 : 0;
@@ -47,27 +47,27 @@ static inline double weft_i_log_f64(double x)
     double y = k * 0x1.62e42feep-1 -
                ((half_square - (s * (half_square + r) + k * 0x1.a39ef35793c76p-33)) - f);
     uint64_t magnitude = weft_i_f64_bits(x) << 1 >> 1; /* SSE2 makes no masks of f64 comparisons */
-    y = weft_i_choose_f64((magnitude - 1) >> 63, -__builtin_inf(), y);
+    y = weft_i_choose_f64((magnitude - 1) >> 63, -WEFT_I_INF_F64, y);
     y = weft_i_choose_f64((magnitude - 0x7ff0000000000000) >> 63, y, x); /* infinity */
     return x >= 0 ? y : WEFT_I_NAN_F64;
 }
 
 /* Below 0.625 x + x z P(z) / Q(z), z = x^2; above 1 - 2 / (e^2x + 1); one division for both. */
-static inline double weft_i_tanh_f64(double x)
+WEFT_I_MATH double weft_i_tanh_f64(double x)
 {
-    double a = __builtin_fabs(x), z = a * a;
+    double a = WEFT_I_FABS(, x), z = a * a;
     double p =
         (-9.64399179425052238628E-1 * z - 9.92877231001918586564E1) * z - 1.61468768441708447952E3;
     double q = ((z + 1.12811678491632931402E2) * z + 2.23548839060100448583E3) * z +
                4.84406305325125486048E3;
     double e = weft_i_exp_parts_f64(2 * a, 0) + 1;
     double above = a < 0.625 ? a * (z * p) : -2, below = a < 0.625 ? q : e;
-    double y = __builtin_copysign((a < 0.625 ? a : 1) + above / below, x);
+    double y = WEFT_I_COPYSIGN(, (a < 0.625 ? a : 1) + above / below, x);
     return x == x ? y : WEFT_I_NAN_F64;
 }
 
 /* As weft_i_erfc_scaled_f32, with u = (a - 3.5) / (a + 3.5); p is off by 2^-56. */
-static inline double weft_i_erfc_scaled_f64(double a)
+WEFT_I_MATH double weft_i_erfc_scaled_f64(double a)
 {
     double inverse = 1 / ((a + 3.5) * (1 + 2 * a));
     double u = (a - 3.5) * (1 + 2 * a) * inverse, u2 = u * u, u4 = u2 * u2;
@@ -91,29 +91,29 @@ static inline double weft_i_erfc_scaled_f64(double a)
  * e^(-factor a^2) for a >= 0 and a factor that is a power of two.  The square is the exact one of
  * a's upper bits and a small rest: its error, a^2 times as large, would be the result's.
  */
-static inline double weft_i_exp_square_f64(double a, double factor)
+WEFT_I_MATH double weft_i_exp_square_f64(double a, double factor)
 {
     double upper = weft_i_f64_from_bits(weft_i_f64_bits(a) & 0xffffffff00000000);
     return weft_i_exp_parts_f64(upper * upper * -factor, (upper - a) * (upper + a) * factor);
 }
 
-static inline double weft_i_erfc_positive_f64(double a)
+WEFT_I_MATH double weft_i_erfc_positive_f64(double a)
 {
     a = WEFT_I_LEAST(, a, 27.3);
     return weft_i_exp_square_f64(a, 1) * weft_i_erfc_scaled_f64(a);
 }
 
-static inline double weft_i_erfc_f64(double x)
+WEFT_I_MATH double weft_i_erfc_f64(double x)
 {
-    double y = weft_i_erfc_positive_f64(__builtin_fabs(x));
+    double y = weft_i_erfc_positive_f64(WEFT_I_FABS(, x));
     y = x < 0 ? 2 - y : y;
     return x == x ? y : WEFT_I_NAN_F64;
 }
 
 /* Below 1 a polynomial for erf(x) / x - 1, off by 2^-57. */
-static inline double weft_i_erf_f64(double x)
+WEFT_I_MATH double weft_i_erf_f64(double x)
 {
-    double a = __builtin_fabs(x), z = a * a, z2 = z * z, z4 = z2 * z2;
+    double a = WEFT_I_FABS(, x), z = a * a, z2 = z * z, z4 = z2 * z2;
     double p01 = 0.12837916709551256679 + -0.37612638903183546628 * z;
     double p23 = 0.11283791670945253232 + -0.026866170643276218303 * z;
     double p45 = 0.0052239776074234678405 + -0.00085483259896967580333 * z;
@@ -122,14 +122,14 @@ static inline double weft_i_erf_f64(double x)
     double pab = 1.372297626592450327e-8 + -7.8011888740977515657e-10 * z;
     double p = (p01 + z2 * p23) + z4 * ((p45 + z2 * p67) + z4 * (p89 + z2 * pab));
     double small = a + a * p, large = 1 - weft_i_erfc_positive_f64(a);
-    double y = __builtin_copysign(a < 1 ? small : large, x);
+    double y = WEFT_I_COPYSIGN(, a < 1 ? small : large, x);
     return x == x ? y : WEFT_I_NAN_F64;
 }
 
-static inline double weft_i_gelu_f64(double a)
+WEFT_I_MATH double weft_i_gelu_f64(double a)
 {
     uint64_t bits = weft_i_f64_bits(a), sign = bits & 0x8000000000000000;
-    double b = __builtin_fabs(a);
+    double b = WEFT_I_FABS(, a);
     b = WEFT_I_LEAST(, b, 38.7);
     double tail =
         0.5 * weft_i_exp_square_f64(b, 0.5) * weft_i_erfc_scaled_f64(b * 0.70710678118654752440);
@@ -155,7 +155,7 @@ static inline double weft_i_gelu_tanh_slope_f64(double x)
 }
 
 /* Sine of (high + low) + quadrant * pi/2, at most pi/4 in magnitude; off by 2^-58. */
-static inline double weft_i_sin_rest_f64(uint64_t quadrant, double high, double low)
+WEFT_I_MATH double weft_i_sin_rest_f64(uint64_t quadrant, double high, double low)
 {
     double z = high * high, z2 = z * z, half = 0.5 * z, one = 1 - half;
     double s12 = 0.008333333333322425687 + z * -0.00019841269829815102909;
@@ -171,7 +171,7 @@ static inline double weft_i_sin_rest_f64(uint64_t quadrant, double high, double 
 }
 
 /* a + b as the nearest number and its error. */
-static inline double weft_i_sum_error(double a, double b, double *error)
+WEFT_I_MATH double weft_i_sum_error(double a, double b, double *error)
 {
     double sum = a + b, part = sum - a;
     *error = (a - (sum - part)) + (b - part);
@@ -179,7 +179,7 @@ static inline double weft_i_sum_error(double a, double b, double *error)
 }
 
 /* pi/2 is three numbers, of which the products of the first two with k are exact. */
-static inline double weft_i_turn_f64(double x, uint64_t quadrant)
+WEFT_I_MATH double weft_i_turn_f64(double x, uint64_t quadrant)
 {
     double rounded = x * 0x1.45f306dc9c883p-1 + WEFT_I_ROUND_F64, k = rounded - WEFT_I_ROUND_F64;
     double error, low,
@@ -190,33 +190,33 @@ static inline double weft_i_turn_f64(double x, uint64_t quadrant)
     return x == x ? y : WEFT_I_NAN_F64;
 }
 
-static inline double weft_i_turn_any_f64(double x, uint64_t quadrant)
+WEFT_I_MATH double weft_i_turn_any_f64(double x, uint64_t quadrant)
 {
     double high = 0, low = 0;
-    if (!(__builtin_fabs(x) >= WEFT_I_SIN_REACH_F64))
+    if (!(WEFT_I_FABS(, x) >= WEFT_I_SIN_REACH_F64))
         return weft_i_turn_f64(x, quadrant);
-    if (__builtin_isinf(x))
+    if (WEFT_I_ISINF(x))
         return WEFT_I_NAN_F64;
     quadrant += weft_i_reduce_angle(x, &high, &low);
     return weft_i_sin_rest_f64(quadrant, high, low);
 }
 
-static inline double weft_i_sin_f64(double x)
+WEFT_I_MATH double weft_i_sin_f64(double x)
 {
     return weft_i_turn_f64(x, 0);
 }
 
-static inline double weft_i_cos_f64(double x)
+WEFT_I_MATH double weft_i_cos_f64(double x)
 {
     return weft_i_turn_f64(x, 1);
 }
 
-static inline double weft_i_sin_any_f64(double x)
+WEFT_I_MATH double weft_i_sin_any_f64(double x)
 {
     return weft_i_turn_any_f64(x, 0);
 }
 
-static inline double weft_i_cos_any_f64(double x)
+WEFT_I_MATH double weft_i_cos_any_f64(double x)
 {
     return weft_i_turn_any_f64(x, 1);
 }
