@@ -9,11 +9,13 @@
 TEST(test_cuda_embedded)
 {
 #ifdef WEFT_NVCC_FOUND
-    const unsigned char *code = weft_i_cuda_embedded();
-    CHECK(code != NULL);
-    CHECK_INT(code[0] | code[1] << 8 | code[2] << 16 | (long long)code[3] << 24, 0xba55ed50);
+    for (int i = 0; i < WEFT_I_CUDA_IMAGES; i++) {
+        const unsigned char *code = weft_i_cuda_embedded(i);
+        CHECK(code != NULL);
+        CHECK_INT(code[0] | code[1] << 8 | code[2] << 16 | (long long)code[3] << 24, 0xba55ed50);
+    }
 #else
-    CHECK(weft_i_cuda_embedded() == NULL);
+    CHECK(weft_i_cuda_embedded(0) == NULL);
     SKIP("weft was built without nvcc");
 #endif
 }
@@ -45,16 +47,18 @@ TEST(test_cuda_nvrtc)
 {
     void *code = NULL;
     need_nvrtc();
-    CHECK_OK(weft_i_cuda_compile(9, 0, &code));
-    CHECK(!memcmp(code, "\177ELF", 4));
-    WEFT_OS->free(code);
+    for (int i = 0; i < WEFT_I_CUDA_IMAGES; i++) {
+        CHECK_OK(weft_i_cuda_compile(i, 9, 0, &code));
+        CHECK(!memcmp(code, "\177ELF", 4));
+        WEFT_OS->free(code);
+    }
 }
 
 TEST(test_cuda_nvrtc_refuses)
 {
     void *code = NULL;
     need_nvrtc();
-    CHECK_STATUS(weft_i_cuda_compile(1, 1, &code), WEFT_ERR_INTERNAL); /* no such device */
+    CHECK_STATUS(weft_i_cuda_compile(0, 1, 1, &code), WEFT_ERR_INTERNAL); /* no such device */
     CHECK(code == NULL);
     CHECK_CONTAINS(weft_last_error(), "NVRTC");
 }

@@ -24,8 +24,13 @@ WEFT_I_ANGLE_TABLE uint64_t weft_i_two_over_pi[] = {
     0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d, 0x7527bac7ebe5f17b,
     0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d};
 
+#ifdef __CUDACC__
+typedef unsigned __int128 weft_i_u128;
+typedef __int128 weft_i_i128;
+#else
 __extension__ typedef unsigned __int128 weft_i_u128;
 __extension__ typedef __int128 weft_i_i128;
+#endif
 
 /* 64 bits of 2 / pi from bit `at` behind the point on. */
 WEFT_I_ANGLE uint64_t weft_i_bits_from(int at)

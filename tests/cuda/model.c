@@ -295,9 +295,11 @@ weft_i_cu_result model_cuModuleGetFunction(weft_i_cu_function *out, weft_i_cu_mo
     MODEL_ENTER(cuModuleGetFunction, MODEL_CURRENT);
     if ((void *)module != &module_object)
         return WEFT_I_CUDA_ERROR_INVALID_HANDLE;
-    for (const model_kernel *k = model_kernels; k->name; k++)
-        if (!strcmp(k->name, name))
-            return *out = (weft_i_cu_function)(void *)(uintptr_t)k, 0;
+    const model_kernel *const tables[] = {model_kernels, model_tensor_kernels};
+    for (int i = 0; i < 2; i++)
+        for (const model_kernel *k = tables[i]; k->name; k++)
+            if (!strcmp(k->name, name))
+                return *out = (weft_i_cu_function)(void *)(uintptr_t)k, 0;
     return WEFT_I_CUDA_ERROR_NOT_FOUND;
 }
 

@@ -26,7 +26,7 @@ typedef struct model_kernel {
     void (*run)(const void *parameter);
 } model_kernel;
 
-extern const model_kernel model_kernels[];
+extern const model_kernel model_kernels[], model_tensor_kernels[]; /* the last has no name */
 void model_run(const model_kernel *kernel, const void *parameter, unsigned blocks,
                unsigned threads);
 

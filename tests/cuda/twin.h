@@ -12,7 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-#define WEFT_K static inline __attribute__((unused))
+#define WEFT_K     static inline __attribute__((unused))
+#define WEFT_K_OUT static __attribute__((unused, noinline))
 #define WEFT_K_UNROLL
 #define WEFT_K_UNROLL_TWO
 #define WEFT_K_NO_UNROLL
@@ -23,6 +24,7 @@
 typedef struct twin_block {
     pthread_barrier_t barrier;
     int no[3]; /* by turns: a vote, the last one's readers, the next one's zero */
+    _Alignas(16) char memory[16384]; /* what its threads share */
 } twin_block;
 
 typedef struct twin_place {
@@ -30,6 +32,11 @@ typedef struct twin_place {
     twin_block *shared;
 } twin_place;
 extern _Thread_local twin_place twin_here;
+
+/* One of them a kernel. */
+#define WEFT_K_SHARED(type_, name_)                                                              \
+    _Static_assert(sizeof(type_) <= sizeof twin_here.shared->memory, "room that threads share"); \
+    type_ *name_ = (type_ *)(void *)twin_here.shared->memory
 
 WEFT_K unsigned weft_k_thread(void)
 {
@@ -124,6 +131,11 @@ WEFT_K weft_k_vector weft_k_load16(const void *from)
     weft_k_vector v;
     memcpy(&v, __builtin_assume_aligned(from, 16), 16);
     return v;
+}
+
+WEFT_K weft_k_vector weft_k_read16(const void *from)
+{
+    return weft_k_load16(from);
 }
 
 WEFT_K void weft_k_store16(void *to, weft_k_vector v)

@@ -46,7 +46,7 @@ static int probe(char *reason, size_t bytes)
         "driver of CUDA %d.%d, %d device node%s, kernels %s; symmetric memory on devices is not "
         "built yet",
         cu->version / 1000, cu->version % 1000 / 10, count_nodes(), count_nodes() == 1 ? "" : "s",
-        weft_i_cuda_embedded() ? "compiled" : "as text, for NVRTC");
+        weft_i_cuda_embedded(WEFT_I_CUDA_IMAGE_KERNELS) ? "compiled" : "as text, for NVRTC");
     return 0;
 }
 

@@ -18,10 +18,15 @@ static _Thread_local weft_i_cu_ctx current; /* what this thread has set last */
 
 static const struct {
     const char *name;
-    int threads;
+    int threads, image;
 } kernels[] = {
-#define KERNEL(name_, threads_, type_, body_) {"weft_kernel_" #name_, threads_},
+#define KERNEL(name_, threads_, type_, body_) \
+    {"weft_kernel_" #name_, threads_, WEFT_I_CUDA_IMAGE_KERNELS},
 #include "kernels/kernels.def"
+#undef KERNEL
+#define KERNEL(name_, threads_, type_, body_) \
+    {"weft_kernel_" #name_, threads_, WEFT_I_CUDA_IMAGE_TENSOR},
+#include "kernels/tensor.def"
 #undef KERNEL
 };
 
@@ -100,20 +105,28 @@ static weft_status check_properties(const weft_i_cuda_device *device)
     return WEFT_OK;
 }
 
-/* Every kernel is loaded now: a first use later might wait for a kernel that waits for us. */
-static weft_status load_kernels(const weft_i_cuda *cu, weft_i_cuda_device *device)
+static weft_status load_image(const weft_i_cuda *cu, weft_i_cuda_device *device, int which)
 {
     const void *image = NULL;
     void *release = NULL;
-    WEFT_TRY(weft_i_cuda_image(device, &image, &release));
-    weft_i_cu_result result = cu->cuModuleLoadData(&device->module, image);
+    WEFT_TRY(weft_i_cuda_image(device, which, &image, &release));
+    weft_i_cu_result result = cu->cuModuleLoadData(&device->modules[which], image);
     WEFT_OS->free(release);
     WEFT_CUDA_TRY(result, "loading weft's kernels on cuda:%d (%s, compute capability %d.%d)",
                   device->ordinal, device->name, device->major, device->minor);
+    return WEFT_OK;
+}
+
+/* Every kernel is loaded now: a first use later might wait for a kernel that waits for us. */
+static weft_status load_kernels(const weft_i_cuda *cu, weft_i_cuda_device *device)
+{
+    for (int i = 0; i < WEFT_I_CUDA_IMAGES; i++)
+        WEFT_TRY(load_image(cu, device, i));
     for (int k = 0; k < WEFT_I_CUDA_KERNELS; k++) {
         int blocks = 0, threads = kernels[k].threads;
         threads = threads < device->threads_most ? threads : device->threads_most;
-        WEFT_CUDA_TRY(cu->cuModuleGetFunction(&device->kernels[k], device->module, kernels[k].name),
+        WEFT_CUDA_TRY(cu->cuModuleGetFunction(&device->kernels[k],
+                                              device->modules[kernels[k].image], kernels[k].name),
                       "kernel %s", kernels[k].name);
         if (cu->cuFuncLoad)
             WEFT_CUDA_TRY(cu->cuFuncLoad(device->kernels[k]), "loading kernel %s", kernels[k].name);
@@ -157,8 +170,9 @@ static void shut(const weft_i_cuda *cu, weft_i_cuda_device *device)
 {
     if (device->service)
         weft_i_cuda_stream_drop(device->service);
-    if (device->module)
-        cu->cuModuleUnload(device->module);
+    for (int i = 0; i < WEFT_I_CUDA_IMAGES; i++)
+        if (device->modules[i])
+            cu->cuModuleUnload(device->modules[i]);
     if (device->ctx)
         cu->cuDevicePrimaryCtxRelease(device->handle);
     if (current == device->ctx)

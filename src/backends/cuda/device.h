@@ -11,6 +11,7 @@
 
 #include "driver.h"
 #include "kernels/layout.h"
+#include "kernels/tensor_layout.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,9 +20,13 @@
 typedef enum weft_i_cuda_kernel {
 #define KERNEL(name_, threads_, type_, body_) WEFT_I_CUDA_##name_,
 #include "kernels/kernels.def"
+#include "kernels/tensor.def"
 #undef KERNEL
     WEFT_I_CUDA_KERNELS
 } weft_i_cuda_kernel;
+
+/* The programs they are compiled as: signals and collectives, and tensor operations. */
+enum { WEFT_I_CUDA_IMAGE_KERNELS, WEFT_I_CUDA_IMAGE_TENSOR, WEFT_I_CUDA_IMAGES };
 
 enum { WEFT_I_CUDA_DEVICES = 16 }; /* of a process, at most */
 
@@ -31,7 +36,7 @@ typedef struct weft_i_cuda_device {
     int ordinal, major, minor, multiprocessors, threads_most;
     weft_i_cu_device handle;
     weft_i_cu_ctx ctx;
-    weft_i_cu_module module;
+    weft_i_cu_module modules[WEFT_I_CUDA_IMAGES];
     weft_i_cu_function kernels[WEFT_I_CUDA_KERNELS];
     int resident[WEFT_I_CUDA_KERNELS]; /* blocks of the kernel that fit the device at once */
     int kernel_threads[WEFT_I_CUDA_KERNELS];
@@ -146,11 +151,12 @@ weft_status weft_i_cuda_launch(weft_i_cuda_stream *stream, weft_i_cuda_kernel ke
 
 /* The kernels' code for the device: the embedded binary, or what NVRTC makes of the embedded text;
  * then `release` is to be freed when it is loaded. */
-weft_status weft_i_cuda_image(const weft_i_cuda_device *device, const void **out, void **release);
+weft_status weft_i_cuda_image(const weft_i_cuda_device *device, int image, const void **out,
+                              void **release);
 
 /* The embedded binary, NULL if weft was built without nvcc; and what NVRTC makes of the text. */
-const void *weft_i_cuda_embedded(void);
-weft_status weft_i_cuda_compile(int major, int minor, void **out);
+const void *weft_i_cuda_embedded(int image);
+weft_status weft_i_cuda_compile(int image, int major, int minor, void **out);
 
 const char *weft_i_cuda_kernel_name(weft_i_cuda_kernel kernel);
 

@@ -24,20 +24,37 @@
     extern const char weft_i_cuda_##label_[]
 
 #ifdef WEFT_CUDA_FATBIN
-EMBED(fatbin, WEFT_CUDA_FATBIN);
+EMBED(fatbin_kernels, WEFT_CUDA_FATBIN "/kernels.fatbin");
+EMBED(fatbin_tensor, WEFT_CUDA_FATBIN "/tensor.fatbin");
 #endif
 EMBED(text_kernels, WEFT_CUDA_TEXT "/kernels.cu");
+EMBED(text_tensor, WEFT_CUDA_TEXT "/tensor.cu");
 EMBED(text_def, WEFT_CUDA_TEXT "/kernels.def");
+EMBED(text_tensor_def, WEFT_CUDA_TEXT "/tensor.def");
 EMBED(text_device, WEFT_CUDA_TEXT "/device.h");
+EMBED(text_index, WEFT_CUDA_TEXT "/index.h");
 EMBED(text_layout, WEFT_CUDA_TEXT "/layout.h");
+EMBED(text_make, WEFT_CUDA_TEXT "/make.h");
 EMBED(text_meet, WEFT_CUDA_TEXT "/meet.h");
 EMBED(text_move, WEFT_CUDA_TEXT "/move.h");
+EMBED(text_normalize, WEFT_CUDA_TEXT "/normalize.h");
+EMBED(text_normalize_type, WEFT_CUDA_TEXT "/normalize_type.h");
 EMBED(text_number, WEFT_CUDA_TEXT "/number.h");
+EMBED(text_order, WEFT_CUDA_TEXT "/order.h");
 EMBED(text_packet, WEFT_CUDA_TEXT "/packet.h");
+EMBED(text_pointwise, WEFT_CUDA_TEXT "/pointwise.h");
+EMBED(text_pointwise_type, WEFT_CUDA_TEXT "/pointwise_type.h");
 EMBED(text_reduce, WEFT_CUDA_TEXT "/reduce.h");
 EMBED(text_signal, WEFT_CUDA_TEXT "/signal.h");
 EMBED(text_sums, WEFT_CUDA_TEXT "/sums.h");
-EMBED(text_small, WEFT_CUDA_SMALL);
+EMBED(text_tensor_layout, WEFT_CUDA_TEXT "/tensor_layout.h");
+EMBED(text_draw, WEFT_CUDA_SHARED "/draw.h");
+EMBED(text_math, WEFT_CUDA_SHARED "/math.h");
+EMBED(text_math_angle, WEFT_CUDA_SHARED "/math_angle.h");
+EMBED(text_math_f32, WEFT_CUDA_SHARED "/math_f32.h");
+EMBED(text_math_f64, WEFT_CUDA_SHARED "/math_f64.h");
+EMBED(text_expressions, WEFT_CUDA_SHARED "/pointwise.def");
+EMBED(text_small, WEFT_CUDA_SHARED "/small.h");
 
 /* NVRTC has no standard headers. */
 static const char text_stdint[] =
@@ -47,14 +64,60 @@ static const char text_stdint[] =
     "uint32_t;\n"
     "typedef unsigned long uint64_t; typedef unsigned long uintptr_t;\n";
 
-static const char *const names[] = {"kernels.def", "device.h", "layout.h",        "meet.h",
-                                    "move.h",      "number.h", "packet.h",        "reduce.h",
-                                    "signal.h",    "sums.h",   "kernels/small.h", "stdint.h"};
-static const char *const texts[] = {
-    weft_i_cuda_text_def,    weft_i_cuda_text_device, weft_i_cuda_text_layout,
-    weft_i_cuda_text_meet,   weft_i_cuda_text_move,   weft_i_cuda_text_number,
-    weft_i_cuda_text_packet, weft_i_cuda_text_reduce, weft_i_cuda_text_signal,
-    weft_i_cuda_text_sums,   weft_i_cuda_text_small,  text_stdint};
+static const char *const names[] = {"kernels.def",
+                                    "tensor.def",
+                                    "device.h",
+                                    "index.h",
+                                    "layout.h",
+                                    "make.h",
+                                    "meet.h",
+                                    "move.h",
+                                    "normalize.h",
+                                    "normalize_type.h",
+                                    "number.h",
+                                    "order.h",
+                                    "packet.h",
+                                    "pointwise.h",
+                                    "pointwise_type.h",
+                                    "reduce.h",
+                                    "signal.h",
+                                    "sums.h",
+                                    "tensor_layout.h",
+                                    "kernels/draw.h",
+                                    "kernels/math.h",
+                                    "kernels/math_angle.h",
+                                    "kernels/math_f32.h",
+                                    "kernels/math_f64.h",
+                                    "kernels/pointwise.def",
+                                    "kernels/small.h",
+                                    "stdint.h"};
+static const char *const texts[] = {weft_i_cuda_text_def,
+                                    weft_i_cuda_text_tensor_def,
+                                    weft_i_cuda_text_device,
+                                    weft_i_cuda_text_index,
+                                    weft_i_cuda_text_layout,
+                                    weft_i_cuda_text_make,
+                                    weft_i_cuda_text_meet,
+                                    weft_i_cuda_text_move,
+                                    weft_i_cuda_text_normalize,
+                                    weft_i_cuda_text_normalize_type,
+                                    weft_i_cuda_text_number,
+                                    weft_i_cuda_text_order,
+                                    weft_i_cuda_text_packet,
+                                    weft_i_cuda_text_pointwise,
+                                    weft_i_cuda_text_pointwise_type,
+                                    weft_i_cuda_text_reduce,
+                                    weft_i_cuda_text_signal,
+                                    weft_i_cuda_text_sums,
+                                    weft_i_cuda_text_tensor_layout,
+                                    weft_i_cuda_text_draw,
+                                    weft_i_cuda_text_math,
+                                    weft_i_cuda_text_math_angle,
+                                    weft_i_cuda_text_math_f32,
+                                    weft_i_cuda_text_math_f64,
+                                    weft_i_cuda_text_expressions,
+                                    weft_i_cuda_text_small,
+                                    text_stdint};
 enum { TEXTS = sizeof texts / sizeof *texts };
 
 /* NVRTC, as much as is needed of it; its functions return 0 for success. */
@@ -126,16 +189,18 @@ static weft_status tell_log(const nvrtc *rtc, void *program, int result)
     return WEFT_ERR_INTERNAL;
 }
 
-weft_status weft_i_cuda_compile(int major, int minor, void **out)
+weft_status weft_i_cuda_compile(int image, int major, int minor, void **out)
 {
+    static const char *const sources[] = {weft_i_cuda_text_kernels, weft_i_cuda_text_tensor};
+    static const char *const titles[] = {"kernels.cu", "tensor.cu"};
     nvrtc rtc;
     void *program = NULL;
     char arch[40];
     *out = NULL;
     WEFT_TRY(load_nvrtc(&rtc));
     snprintf(arch, sizeof arch, "--gpu-architecture=sm_%d%d", major, minor);
-    const char *options[] = {arch, "--fmad=false", "--std=c++17"};
-    int result = rtc.create(&program, weft_i_cuda_text_kernels, "kernels.cu", TEXTS, texts, names);
+    const char *options[] = {arch, "--fmad=false", "--std=c++17", "--device-int128"};
+    int result = rtc.create(&program, sources[image], titles[image], TEXTS, texts, names);
     if (result != 0)
         return weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC takes no program (%d)", result);
     result = rtc.compile(program, sizeof options / sizeof *options, options);
@@ -144,24 +209,27 @@ weft_status weft_i_cuda_compile(int major, int minor, void **out)
     return status;
 }
 
-const void *weft_i_cuda_embedded(void)
+const void *weft_i_cuda_embedded(int image)
 {
 #ifdef WEFT_CUDA_FATBIN
-    return weft_i_cuda_fatbin;
+    return image == WEFT_I_CUDA_IMAGE_TENSOR ? weft_i_cuda_fatbin_tensor
+                                             : weft_i_cuda_fatbin_kernels;
 #else
+    (void)image;
     return NULL;
 #endif
 }
 
-weft_status weft_i_cuda_image(const weft_i_cuda_device *device, const void **out, void **release)
+weft_status weft_i_cuda_image(const weft_i_cuda_device *device, int image, const void **out,
+                              void **release)
 {
     *release = NULL;
-    *out = weft_i_cuda_embedded();
+    *out = weft_i_cuda_embedded(image);
     if (*out)
         return WEFT_OK;
     weft_i_log(WEFT_LOG_INFO, "no compiled kernels in this library: NVRTC makes them for %s",
                device->name);
-    WEFT_TRY(weft_i_cuda_compile(device->major, device->minor, release));
+    WEFT_TRY(weft_i_cuda_compile(image, device->major, device->minor, release));
     *out = *release;
     return WEFT_OK;
 }

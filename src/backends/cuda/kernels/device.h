@@ -17,6 +17,7 @@
 #if defined(__CUDACC__)
 
 #define WEFT_K            static __device__ __forceinline__
+#define WEFT_K_OUT        static __device__ __noinline__ /* large, or called from many places */
 #define WEFT_K_UNROLL     _Pragma("unroll")
 #define WEFT_K_UNROLL_TWO _Pragma("unroll 2")
 #define WEFT_K_NO_UNROLL  _Pragma("unroll 1")
@@ -153,6 +154,16 @@ WEFT_K void weft_k_store16(void *to, weft_k_vector v)
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.word[0]),
                  "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
                  : "memory");
+}
+
+/* The same through the caches of the multiprocessor, for memory that this kernel does not write. */
+WEFT_K weft_k_vector weft_k_read16(const void *from)
+{
+    weft_k_vector v;
+    asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+        : "l"(from));
+    return v;
 }
 
 /* Two words of 8 bytes, each of which is there whole or not at all. */
