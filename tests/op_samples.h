@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sample call for every row of the registry: of those that need no group.  The tests of dispatch
- * and of gradients walk them.
+ * A sample call for every row of the registry that needs no group.  The tests of dispatch, of
+ * gradients and of CUDA columns walk them.
  */
 #ifndef WEFT_TESTS_OP_SAMPLES_H
 #define WEFT_TESTS_OP_SAMPLES_H
@@ -177,7 +177,7 @@ static weft_tensor *make_input(char letter)
     }
 }
 
-/* The inputs of a sample, on the CPU or as meta twins with equal layouts. */
+/* The inputs of a sample, on the CPU, or on another device with equal layouts. */
 typedef struct inputs {
     int count;
     weft_tensor *at[SAMPLE_TENSORS], *list[2];
@@ -185,9 +185,12 @@ typedef struct inputs {
 
 static weft_tensor *on(weft_tensor *x, weft_device device)
 {
-    return device == WEFT_CPU
-               ? x
-               : weft_empty_strided(x->dtype, device, weft_i_tensor_shape(x), x->stride);
+    if (device == WEFT_CPU)
+        return x;
+    weft_tensor *there = weft_empty_strided(x->dtype, device, weft_i_tensor_shape(x), x->stride);
+    if (device != WEFT_META && there)
+        CHECK_OK(weft_copy(there, x));
+    return weft_i_untouched(there);
 }
 
 __attribute__((unused)) static inputs make_inputs(const sample *s, weft_device device)

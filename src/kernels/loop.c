@@ -74,6 +74,13 @@ static void join(weft_i_loop *loop)
     loop->ndim = loop->ndim ? n + 1 : 0;
 }
 
+void weft_i_loop_join(weft_i_loop *loop)
+{
+    drop_ones(loop);
+    order(loop);
+    join(loop);
+}
+
 static bool is_empty(const weft_i_loop *loop)
 {
     for (int i = 0; i < loop->ndim; i++)
@@ -101,9 +108,7 @@ void weft_i_loop_each(weft_i_loop loop, weft_i_loop_run *run, void *state)
     int64_t index[WEFT_I_LOOP_DIMS] = {0}, stride[WEFT_I_LOOP_OPERANDS] = {0};
     if (is_empty(&loop))
         return;
-    drop_ones(&loop);
-    order(&loop);
-    join(&loop);
+    weft_i_loop_join(&loop);
     int64_t n = loop.ndim ? loop.dim[loop.ndim - 1] : 1;
     for (int k = 0; k < loop.operands && loop.ndim; k++)
         stride[k] = loop.stride[k][loop.ndim - 1];

@@ -30,6 +30,9 @@ typedef void weft_i_loop_run(void *state, size_t n, char *const *data, const int
  */
 void weft_i_loop_each(weft_i_loop loop, weft_i_loop_run *run, void *state);
 
+/* The order and the joining by themselves; dimensions of size 1 are dropped. */
+void weft_i_loop_join(weft_i_loop *loop);
+
 /* Copies `n` elements of `size` bytes; strides in bytes. */
 void weft_i_copy_elements(size_t size, size_t n, char *to, int64_t to_stride, const char *from,
                           int64_t from_stride);

@@ -3,6 +3,8 @@
 #ifndef WEFT_TENSOR_OPS_H
 #define WEFT_TENSOR_OPS_H
 
+#include "kernels/random.h"
+#include "kernels/reduce.h"
 #include "tensor/op.h"
 
 #define OP(name_, params_, flags_, shape_, run_, kernel_)      \
@@ -16,6 +18,15 @@
 
 /* Reads an argument of sizes; the sizes themselves are not checked. */
 weft_status weft_i_shape_argument(const weft_i_op_call *call, int i, weft_shape *out);
+
+/* A call of a reduction: its dimensions split into kept and reduced ones, those of size 1 left out.
+ */
+weft_i_reduce weft_i_reduce_describe(const weft_i_op_call *call);
+
+/* Of draws: the thread's generator, which moves on by `steps`, as it was before. */
+weft_i_generator weft_i_random_take(uint64_t steps);
+/* Bits of a uniform draw of a float dtype. */
+int weft_i_random_bits(weft_dtype dtype);
 
 /* Whether weft_view would succeed, or fail for a reason that a copy does not mend.  Sets no error
  * of its own. */

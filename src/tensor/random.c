@@ -20,11 +20,18 @@ void weft_seed(uint64_t seed)
     generator = (weft_i_generator){seed, 0};
 }
 
+weft_i_generator weft_i_random_take(uint64_t steps)
+{
+    weft_i_generator before = generator;
+    generator.counter += steps;
+    return before;
+}
+
 /*
  * Bits of a uniform draw: those of the dtype's mantissa, the hidden one included, so that rounding
  * never gives 1. The draw itself is the same for all dtypes.
  */
-static int uniform_bits(weft_dtype dtype)
+int weft_i_random_bits(weft_dtype dtype)
 {
     static const int bits[] = {[WEFT_F64] = 53, [WEFT_F32] = 24,   [WEFT_F16] = 11,
                                [WEFT_BF16] = 8, [WEFT_F8E4M3] = 4, [WEFT_F8E5M2] = 3};
@@ -97,7 +104,7 @@ static weft_status draw_all(const weft_i_op_call *call, draw_block *draw, weft_d
 static void draw_uniform(const weft_i_op_call *call, void *block, size_t n)
 {
     double low = call->args[1].number, high = call->args[2].number, *out = block;
-    weft_i_random_uniform(&generator, out, n, uniform_bits(call->out->dtype));
+    weft_i_random_uniform(&generator, out, n, weft_i_random_bits(call->out->dtype));
     for (size_t i = 0; i < n && (low != 0 || high != 1); i++)
         out[i] = low + out[i] * (high - low);
 }

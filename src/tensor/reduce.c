@@ -106,14 +106,13 @@ weft_status weft_i_index_shape(weft_i_op_call *call)
     return WEFT_OK;
 }
 
-/* Splits the dimensions of x into kept and reduced ones; those of size 1 are left out. */
 /* Bytes from one element to the next.  A dimension of one has no next, and any stride at all. */
 static int64_t step_of(const weft_tensor *x, int dim, int64_t size)
 {
     return x->dim[dim] == 1 ? 0 : x->stride[dim] * size;
 }
 
-static weft_i_reduce describe(const weft_i_op_call *call)
+weft_i_reduce weft_i_reduce_describe(const weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[0].tensor, *out = call->out;
     bool truth = call->op->shape == weft_i_truth_shape;
@@ -149,14 +148,14 @@ static weft_i_reduce describe(const weft_i_op_call *call)
 
 weft_status weft_i_reduce_row_run(weft_i_op_call *call)
 {
-    weft_i_reduce what = describe(call);
+    weft_i_reduce what = weft_i_reduce_describe(call);
     weft_i_reduce_run(&what);
     return WEFT_OK;
 }
 
 weft_status weft_i_reduce_index_run(weft_i_op_call *call)
 {
-    weft_i_reduce what = describe(call);
+    weft_i_reduce what = weft_i_reduce_describe(call);
     weft_i_reduce_index(&what);
     return WEFT_OK;
 }

@@ -567,7 +567,7 @@ static const struct {
 
 static weft_i_os table;
 static const weft_i_os *before;
-static char driver_library, rtc_library;
+static char driver_library, rtc_library, blas_library;
 
 static void *find_library(const char *name)
 {
@@ -575,6 +575,8 @@ static void *find_library(const char *name)
         return model.no_library ? NULL : &driver_library;
     if (!strncmp(name, "libnvrtc.so", 11))
         return model.no_nvrtc ? NULL : &rtc_library;
+    if (!strncmp(name, "libcublasLt.so", 14))
+        return model.no_blas ? NULL : &blas_library;
     return before->dlopen(name);
 }
 
@@ -585,6 +587,8 @@ static void *find_symbol(void *library, const char *name)
     for (size_t i = 0; library == &rtc_library && i < sizeof rtc / sizeof *rtc; i++)
         if (!strcmp(rtc[i].name, name))
             return rtc[i].function;
+    if (library == &blas_library)
+        return model_blas_symbol(name);
     return library == &rtc_library ? NULL : before->dlsym(library, name);
 }
 

@@ -34,6 +34,8 @@ void model_run(const model_kernel *kernel, const void *parameter, unsigned block
 typedef struct model_wishes {
     int no_library;      /* libcuda.so.1 is not found */
     int no_nvrtc;        /* libnvrtc.so neither */
+    int no_blas;         /* nor libcublasLt.so */
+    int no_blas_handle;  /* cublasLtCreate fails */
     int version;         /* what it tells; 0: 13000 */
     int devices;         /* -1: none; 0: 2 */
     const char *lacks;   /* a function it does not have */

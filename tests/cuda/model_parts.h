@@ -15,6 +15,14 @@ int model_ordinal(void); /* of the current context's device */
 void model_born(void);
 void model_gone(void);
 
+/* Runs `run(parameter)` in the order of the stream; the parameter, of malloc, becomes the stream's.
+ */
+int model_call(weft_i_cu_stream stream, void (*run)(void *parameter), void *parameter,
+               size_t bytes);
+
+/* A function of the stand-in for libcublasLt.so; NULL if it has none of that name. */
+void *model_blas_symbol(const char *name);
+
 /* Every function of the driver. */
 #define FN(name_, version_, parameters_)       weft_i_cu_result model_##name_ parameters_;
 #define OPTIONAL(name_, version_, parameters_) weft_i_cu_result model_##name_ parameters_;

@@ -19,7 +19,20 @@ typedef struct event {
 } event;
 
 typedef struct task {
-    enum { COPY, SET8, SET32, FREE, LAUNCH, RECORD, AWAIT, WRITE32, WRITE64, AWAIT64, END } kind;
+    enum {
+        COPY,
+        SET8,
+        SET32,
+        FREE,
+        LAUNCH,
+        CALL,
+        RECORD,
+        AWAIT,
+        WRITE32,
+        WRITE64,
+        AWAIT64,
+        END
+    } kind;
     void *to;
     const void *from;
     size_t bytes;
@@ -27,6 +40,7 @@ typedef struct task {
     event *event;
     const model_kernel *kernel;
     unsigned blocks, threads;
+    void (*run)(void *parameter);
     char *parameter; /* owned */
     struct task *next;
 } task;
@@ -143,6 +157,9 @@ static void run_task(const task *t)
         break;
     case LAUNCH:
         model_run(t->kernel, t->parameter, t->blocks, t->threads);
+        break;
+    case CALL:
+        t->run(t->parameter);
         break;
     case RECORD:
         reach_event(t->event, t->value);
@@ -620,6 +637,12 @@ weft_i_cu_result model_cuStreamBatchMemOp(weft_i_cu_stream raw, unsigned count,
                             .value = ops[i].writeValue.value64});
     }
     return flags ? WEFT_I_CUDA_ERROR_INVALID_VALUE : 0;
+}
+
+int model_call(weft_i_cu_stream raw, void (*run)(void *parameter), void *parameter, size_t bytes)
+{
+    enqueue(raw, (task){.kind = CALL, .run = run, .bytes = bytes, .parameter = parameter});
+    return 0;
 }
 
 weft_i_cu_result model_cuLaunchKernelEx(const weft_i_cu_launch *config, weft_i_cu_function function,

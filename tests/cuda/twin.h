@@ -12,8 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#define WEFT_K     static inline __attribute__((unused))
-#define WEFT_K_OUT static __attribute__((unused, noinline))
+#define WEFT_K        static inline __attribute__((unused))
+#define WEFT_K_OUT    static __attribute__((unused, noinline))
+#define WEFT_K_GLOBAL static
 #define WEFT_K_UNROLL
 #define WEFT_K_UNROLL_TWO
 #define WEFT_K_NO_UNROLL

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of every kind, pinned host memory, and launching a kernel. */
 #include "base/os.h"
+#include "launch.h"
 #include "stream.h"
 
 #include <string.h>
@@ -82,7 +83,6 @@ static bool is_plain(const weft_k_copy *copy)
 
 weft_status weft_i_cuda_convert(weft_i_cuda_stream *stream, const weft_k_copy *copy)
 {
-    weft_i_cuda_device *device = stream->device;
     weft_k_copy c = joined(copy);
     c.count = 1;
     for (int d = 0; d < c.ndim; d++)
@@ -91,11 +91,13 @@ weft_status weft_i_cuda_convert(weft_i_cuda_stream *stream, const weft_k_copy *c
         return WEFT_OK;
     if (is_plain(&c))
         return weft_i_cuda_copy(stream, c.to, c.from, c.count * (size_t)c.size);
-    int threads = device->kernel_threads[WEFT_I_CUDA_convert];
-    uint64_t blocks = (c.count + (uint64_t)threads - 1) / (uint64_t)threads;
-    uint64_t most = (uint64_t)device->resident[WEFT_I_CUDA_convert];
-    return weft_i_cuda_launch(stream, WEFT_I_CUDA_convert, (int)(blocks < most ? blocks : most),
-                              threads, &c, false);
+    weft_i_loop loop = {.ndim = c.ndim, .operands = 2, .data = {c.to, (char *)(uintptr_t)c.from}};
+    for (int d = 0; d < c.ndim; d++) {
+        loop.dim[d] = (int64_t)c.dim[d];
+        loop.stride[0][d] = c.to_stride[d];
+        loop.stride[1][d] = c.from_stride[d];
+    }
+    return weft_i_cuda_copy_loop(stream, loop, (weft_dtype)c.to_dtype, (weft_dtype)c.from_dtype);
 }
 
 weft_status weft_i_cuda_launch(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel, int blocks,

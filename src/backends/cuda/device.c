@@ -3,6 +3,7 @@
 #include "device.h"
 
 #include "base/os.h"
+#include "blas.h"
 #include "kernels/fold.h"
 #include "weft/dtype.h"
 
@@ -162,7 +163,34 @@ static weft_status prepare(const weft_i_cuda *cu, weft_i_cuda_device *device)
     WEFT_CUDA_TRY(cu->cuDeviceGetDefaultMemPool(&pool, device->handle), "memory pool");
     WEFT_CUDA_TRY(cu->cuMemPoolSetAttribute(pool, WEFT_I_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
                   "memory pool");
+    void *fault = NULL;
+    WEFT_TRY(weft_i_cuda_pinned(device, sizeof *device->fault, &fault));
+    device->fault = fault;
     return load_kernels(cu, device);
+}
+
+weft_status weft_i_cuda_check_fault(weft_i_cuda_device *device)
+{
+    static const struct {
+        const char *op, *part, *what;
+    } told[] = {{"", "", ""},
+                {"gather", "the dimension", "elements"},
+                {"scatter_add", "the dimension", "elements"},
+                {"embedding", "the weight", "rows"},
+                {"embedding_grad", "the weight", "rows"}};
+    weft_k_fault *fault = device->fault;
+    /* Pairs with the release of weft_k_complain. */
+    uint64_t op = __atomic_load_n(&fault->op, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(op == 0, 1))
+        return WEFT_OK;
+    weft_k_fault seen = *fault;
+    __atomic_store_n(&fault->op, 0, __ATOMIC_RELAXED); /* a later launch may note another */
+    op = op < sizeof told / sizeof *told ? op : 0;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: index %lld at %lld; %s has %lld %s (met by a kernel that was enqueued "
+                       "earlier on cuda:%d; its result is not to be used)",
+                       told[op].op, (long long)seen.index, (long long)seen.at, told[op].part,
+                       (long long)seen.size, told[op].what, device->ordinal);
 }
 
 /* Also after half of an opening. */
@@ -170,6 +198,8 @@ static void shut(const weft_i_cuda *cu, weft_i_cuda_device *device)
 {
     if (device->service)
         weft_i_cuda_stream_drop(device->service);
+    weft_i_cuda_blas_close(device);
+    weft_i_cuda_unpin(device->fault);
     for (int i = 0; i < WEFT_I_CUDA_IMAGES; i++)
         if (device->modules[i])
             cu->cuModuleUnload(device->modules[i]);

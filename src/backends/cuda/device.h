@@ -31,6 +31,7 @@ enum { WEFT_I_CUDA_IMAGE_KERNELS, WEFT_I_CUDA_IMAGE_TENSOR, WEFT_I_CUDA_IMAGES }
 enum { WEFT_I_CUDA_DEVICES = 16 }; /* of a process, at most */
 
 struct weft_i_cuda_stream;
+struct weft_i_cuda_blas;
 
 typedef struct weft_i_cuda_device {
     int ordinal, major, minor, multiprocessors, threads_most;
@@ -50,7 +51,10 @@ typedef struct weft_i_cuda_device {
     struct weft_i_cuda_stream *streams; /* all that were made and not released */
     struct weft_i_cuda_stream *service; /* of the device itself, never captured; NULL: not yet */
     struct weft_i_cuda_replay *replays; /* all that have memory */
-    atomic_bool captured;               /* there has been a capture */
+    weft_k_fault *fault;           /* host memory: an index out of range that a kernel has met */
+    atomic_uint_least64_t tickets; /* of launches that may note one; relaxed, a count only */
+    _Atomic(struct weft_i_cuda_blas *) blas; /* NULL: no matrix product yet; see blas.c */
+    atomic_bool captured;                    /* there has been a capture */
 } weft_i_cuda_device;
 
 /*
@@ -67,6 +71,10 @@ weft_status weft_i_cuda_use(const weft_i_cuda_device *device);
 
 /* Releases everything that open devices hold; no stream may be left.  For tests. */
 void weft_i_cuda_close_all(void);
+
+/* WEFT_ERR_INVALID_ARG, once, if a kernel has met an index that was out of range; asked whenever
+ * the host has waited for the device. */
+weft_status weft_i_cuda_check_fault(weft_i_cuda_device *device);
 
 /* ---- streams and marks ---- */
 

@@ -37,13 +37,13 @@ EMBED(text_layout, WEFT_CUDA_TEXT "/layout.h");
 EMBED(text_make, WEFT_CUDA_TEXT "/make.h");
 EMBED(text_meet, WEFT_CUDA_TEXT "/meet.h");
 EMBED(text_move, WEFT_CUDA_TEXT "/move.h");
-EMBED(text_normalize, WEFT_CUDA_TEXT "/normalize.h");
-EMBED(text_normalize_type, WEFT_CUDA_TEXT "/normalize_type.h");
+EMBED(text_rows, WEFT_CUDA_TEXT "/rows.h");
+EMBED(text_rows_type, WEFT_CUDA_TEXT "/rows_type.h");
 EMBED(text_number, WEFT_CUDA_TEXT "/number.h");
 EMBED(text_order, WEFT_CUDA_TEXT "/order.h");
 EMBED(text_packet, WEFT_CUDA_TEXT "/packet.h");
-EMBED(text_pointwise, WEFT_CUDA_TEXT "/pointwise.h");
-EMBED(text_pointwise_type, WEFT_CUDA_TEXT "/pointwise_type.h");
+EMBED(text_expression_groups, WEFT_CUDA_TEXT "/expressions.h");
+EMBED(text_expressions_type, WEFT_CUDA_TEXT "/expressions_type.h");
 EMBED(text_reduce, WEFT_CUDA_TEXT "/reduce.h");
 EMBED(text_signal, WEFT_CUDA_TEXT "/signal.h");
 EMBED(text_sums, WEFT_CUDA_TEXT "/sums.h");
@@ -72,13 +72,13 @@ static const char *const names[] = {"kernels.def",
                                     "make.h",
                                     "meet.h",
                                     "move.h",
-                                    "normalize.h",
-                                    "normalize_type.h",
+                                    "rows.h",
+                                    "rows_type.h",
                                     "number.h",
                                     "order.h",
                                     "packet.h",
-                                    "pointwise.h",
-                                    "pointwise_type.h",
+                                    "expressions.h",
+                                    "expressions_type.h",
                                     "reduce.h",
                                     "signal.h",
                                     "sums.h",
@@ -99,13 +99,13 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_make,
                                     weft_i_cuda_text_meet,
                                     weft_i_cuda_text_move,
-                                    weft_i_cuda_text_normalize,
-                                    weft_i_cuda_text_normalize_type,
+                                    weft_i_cuda_text_rows,
+                                    weft_i_cuda_text_rows_type,
                                     weft_i_cuda_text_number,
                                     weft_i_cuda_text_order,
                                     weft_i_cuda_text_packet,
-                                    weft_i_cuda_text_pointwise,
-                                    weft_i_cuda_text_pointwise_type,
+                                    weft_i_cuda_text_expression_groups,
+                                    weft_i_cuda_text_expressions_type,
                                     weft_i_cuda_text_reduce,
                                     weft_i_cuda_text_signal,
                                     weft_i_cuda_text_sums,

@@ -96,10 +96,11 @@ weft_status weft_i_cuda_stream_sync(weft_i_cuda_stream *stream, int64_t timeout_
 {
     WEFT_TRY(weft_i_cuda_use(stream->device));
     if (timeout_ms >= 0)
-        return sync_within(stream->raw, NULL, weft_i_os_deadline(timeout_ms));
-    WEFT_CUDA_TRY(weft_i_cuda_driver()->cuStreamSynchronize(stream->raw),
-                  "work on a stream of cuda:%d", stream->device->ordinal);
-    return WEFT_OK;
+        WEFT_TRY(sync_within(stream->raw, NULL, weft_i_os_deadline(timeout_ms)));
+    else
+        WEFT_CUDA_TRY(weft_i_cuda_driver()->cuStreamSynchronize(stream->raw),
+                      "work on a stream of cuda:%d", stream->device->ordinal);
+    return weft_i_cuda_check_fault(stream->device);
 }
 
 static void unlist(weft_i_cuda_stream *stream)

@@ -8,6 +8,7 @@
 
 #include "base/os.h"
 #include "capture.h"
+#include "launch.h"
 #include "stream.h"
 
 #include <stdio.h>
@@ -254,4 +255,5 @@ weft_status weft_i_cuda_current(weft_device device, weft_i_cuda_stream **out)
 __attribute__((constructor)) static void add(void)
 {
     weft_i_cuda_add_columns();
+    weft_i_cuda_add_computing();
 }

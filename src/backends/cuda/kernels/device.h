@@ -18,6 +18,7 @@
 
 #define WEFT_K            static __device__ __forceinline__
 #define WEFT_K_OUT        static __device__ __noinline__ /* large, or called from many places */
+#define WEFT_K_GLOBAL     static __device__
 #define WEFT_K_UNROLL     _Pragma("unroll")
 #define WEFT_K_UNROLL_TWO _Pragma("unroll 2")
 #define WEFT_K_NO_UNROLL  _Pragma("unroll 1")

@@ -9,11 +9,15 @@
 
 #include "order.h"
 
-/* Notes the first index that is out of range. */
-WEFT_K void weft_k_complain(weft_k_fault *fault, uint64_t *once, int op, int64_t index, uint64_t at,
-                            uint64_t size)
+/* The ticket of the launch that noted something last. */
+WEFT_K_GLOBAL uint64_t weft_k_noted;
+
+/* Notes the first index of this launch that is out of range. */
+WEFT_K_OUT void weft_k_complain(weft_k_fault *fault, uint64_t ticket, int op, int64_t index,
+                                uint64_t at, uint64_t size)
 {
-    if (!weft_k_swap(once, 0, 1))
+    uint64_t seen = weft_k_load(&weft_k_noted);
+    if (seen == ticket || !weft_k_swap(&weft_k_noted, seen, ticket))
         return;
     fault->index = (uint64_t)index;
     fault->at = at;
@@ -44,7 +48,7 @@ WEFT_K void weft_k_run_gather(const weft_k_gather *c)
         int64_t index = weft_k_index_at(c->index + at, c->index_dtype);
         int fits = (uint64_t)index < c->limit;
         if (!fits)
-            weft_k_complain(c->fault, c->once, c->op, index, i, c->limit);
+            weft_k_complain(c->fault, c->ticket, c->op, index, i, c->limit);
         weft_k_put(c->to + to, (uint32_t)c->size,
                    fits ? weft_k_get(c->from + from + index * c->by_index, (uint32_t)c->size) : 0);
     }
@@ -89,7 +93,7 @@ WEFT_K int64_t weft_k_entry_index(const weft_k_scatter *c, const weft_k_line *l,
     int64_t index = weft_k_index_at(l->index + (int64_t)i * c->index_step, c->index_dtype);
     if ((uint64_t)index < c->limit)
         return index;
-    weft_k_complain(c->fault, c->once, c->op, index, i, c->limit);
+    weft_k_complain(c->fault, c->ticket, c->op, index, i, c->limit);
     return -1;
 }
 
@@ -182,7 +186,7 @@ WEFT_K void weft_k_run_spread(const weft_k_spread *c)
         int64_t row = c->index[me];
         if ((uint64_t)row >= c->limit) {
             if (weft_k_thread() == 0)
-                weft_k_complain(c->fault, c->once, c->op, row, me, c->limit);
+                weft_k_complain(c->fault, c->ticket, c->op, row, me, c->limit);
             continue;
         }
         if (weft_k_came_before(c, me))

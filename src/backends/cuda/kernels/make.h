@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers out of nothing: draws, which depend on the element's place in row-major order alone, and
- * counts; and products of matrices of integers. */
+ * counts; and products of matrices that cuBLASLt does not do. */
 #ifndef WEFT_CUDA_KERNELS_MAKE_H
 #define WEFT_CUDA_KERNELS_MAKE_H
 
@@ -47,7 +47,17 @@ WEFT_K void weft_k_run_make(const weft_k_make *c)
         weft_k_make_pair(c, k);
 }
 
-/* Modulo 2^64, as on the CPU. */
+/* A product in the type of sums: f32, f64, or integers modulo 2^64. */
+WEFT_K uint64_t weft_k_multiply_add(int dtype, uint64_t sum, uint64_t a, uint64_t b)
+{
+    if (dtype == WEFT_K_F64)
+        return weft_k_double_bits(weft_k_double(sum) + weft_k_double(a) * weft_k_double(b));
+    if (weft_k_is_float(dtype))
+        return weft_k_bits(weft_k_float((uint32_t)sum) +
+                           weft_k_widen(dtype, a) * weft_k_widen(dtype, b));
+    return sum + weft_k_extend(dtype, a) * weft_k_extend(dtype, b);
+}
+
 WEFT_K void weft_k_run_multiply(const weft_k_multiply *c)
 {
     uint64_t per = c->rows * c->columns;
@@ -57,11 +67,14 @@ WEFT_K void weft_k_run_multiply(const weft_k_multiply *c)
                 column = (int64_t)(t % c->columns);
         const char *a = c->a + batch * c->a_stride[0] + row * c->a_stride[1];
         const char *b = c->b + batch * c->b_stride[0] + column * c->b_stride[2];
-        uint64_t sum = 0;
+        uint64_t sum = 0; /* of any type */
         WEFT_K_NO_UNROLL
         for (uint64_t k = 0; k < c->inner; k++)
-            sum += weft_k_extend(c->dtype, weft_k_get(a + (int64_t)k * c->a_stride[2], size)) *
-                   weft_k_extend(c->dtype, weft_k_get(b + (int64_t)k * c->b_stride[1], size));
+            sum = weft_k_multiply_add(c->dtype, sum,
+                                      weft_k_get(a + (int64_t)k * c->a_stride[2], size),
+                                      weft_k_get(b + (int64_t)k * c->b_stride[1], size));
+        if (weft_k_is_small(c->dtype))
+            sum = weft_k_narrow(c->dtype, weft_k_float((uint32_t)sum));
         weft_k_put(c->out + batch * c->out_stride[0] + row * c->out_stride[1] +
                        column * c->out_stride[2],
                    size, sum);

@@ -48,24 +48,4 @@ WEFT_K void weft_k_run_move(const weft_k_call *c)
     weft_k_leave(&m);
 }
 
-/* Strided elements with a change of dtype, and the plain copy that others are measured against. */
-WEFT_K void weft_k_run_convert(const weft_k_copy *c)
-{
-    uint32_t to_size = weft_k_size_of(c->to_dtype), from_size = weft_k_size_of(c->from_dtype);
-    for (uint64_t i = weft_k_first_unit(); i < c->count; i += weft_k_unit_step()) {
-        uint64_t rest = i;
-        int64_t to = 0, from = 0;
-        for (int d = c->ndim - 1; d >= 0; d--) {
-            uint64_t next = rest / c->dim[d], at = rest - next * c->dim[d];
-            to += (int64_t)at * c->to_stride[d];
-            from += (int64_t)at * c->from_stride[d];
-            rest = next;
-        }
-        uint64_t bits = weft_k_get(c->from + from, from_size);
-        if (c->to_dtype != c->from_dtype)
-            bits = weft_k_convert(c->to_dtype, c->from_dtype, bits);
-        weft_k_put(c->to + to, to_size, bits);
-    }
-}
-
 #endif

@@ -12,7 +12,7 @@
 #ifndef WEFT_CUDA_KERNELS_ORDER_H
 #define WEFT_CUDA_KERNELS_ORDER_H
 
-#include "pointwise.h"
+#include "expressions.h"
 
 /* As WEFT_I_REDUCE_SUM and so on; src/backends/cuda/reduce.c compares them. */
 enum { WEFT_K_REDUCE_SUM, WEFT_K_REDUCE_PROD, WEFT_K_REDUCE_MAX, WEFT_K_REDUCE_MIN };
@@ -225,6 +225,8 @@ WEFT_K void weft_k_leave_result(const weft_k_reduce *c, int compute, int index, 
         value = weft_k_bits(weft_k_float((uint32_t)value) / (float)(int64_t)c->count);
     else if (c->mean)
         value = weft_k_double_bits(weft_k_double(value) / (double)(int64_t)c->count);
+    if (c->truth)
+        value = value != 0;
     if (compute == WEFT_K_F32)
         value = weft_k_narrow(c->out, weft_k_float((uint32_t)value));
     weft_k_put(to, weft_k_size_of(c->out), value);

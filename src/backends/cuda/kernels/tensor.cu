@@ -3,9 +3,9 @@
 #include "device.h"
 #include "index.h"
 #include "make.h"
-#include "normalize.h"
+#include "rows.h"
 #include "order.h"
-#include "pointwise.h"
+#include "expressions.h"
 
 #define KERNEL(name_, threads_, type_, body_)        \
     WEFT_KERNEL(threads_, weft_kernel_##name_, type_, c) \

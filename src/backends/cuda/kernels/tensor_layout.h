@@ -21,10 +21,11 @@ enum {
 };
 
 /*
- * An index that is out of range.  The kernel goes on without that element; the first one is noted
- * in host memory, `op` last, with release, and the host's acquire load is the partner.  `once` is
- * in device memory: who swaps it from 0 to 1 writes the note.
+ * An index that is out of range.  The kernel goes on without that element and notes the first one
+ * of its launch in host memory, `op` last, with release; the host's acquire load is the partner.
+ * Launches are told apart by their tickets.
  */
+enum { WEFT_K_AT_GATHER = 1, WEFT_K_AT_SCATTER, WEFT_K_AT_EMBEDDING, WEFT_K_AT_EMBEDDING_GRAD };
 typedef struct weft_k_fault {
     uint64_t op, index, at, size;
 } weft_k_fault;
@@ -88,8 +89,7 @@ typedef struct weft_k_gather {
     char *to;
     const char *from, *index;
     weft_k_fault *fault;
-    uint64_t *once;
-    uint64_t count, limit;
+    uint64_t ticket, count, limit;
     int64_t by_index; /* the step in `from` that an index makes */
     int32_t ndim, size, index_dtype, op;
     uint64_t dim[WEFT_K_DIMS];
@@ -102,8 +102,7 @@ typedef struct weft_k_scatter {
     char *to;
     const char *from, *index;
     weft_k_fault *fault;
-    uint64_t *once;
-    uint64_t lines, length, limit;
+    uint64_t ticket, lines, length, limit;
     int64_t by_index, from_step, index_step;
     int32_t ndim, dtype, compute, index_dtype, op, wide; /* wide: a block of threads a line */
     uint64_t dim[WEFT_K_DIMS];
@@ -116,8 +115,7 @@ typedef struct weft_k_spread {
     const char *from;
     const int64_t *index;
     weft_k_fault *fault;
-    uint64_t *once;
-    uint64_t count, width, limit;
+    uint64_t ticket, count, width, limit;
     int32_t dtype, compute, op, pad;
 } weft_k_spread;
 
@@ -133,7 +131,7 @@ typedef struct weft_k_make {
     int64_t stride[WEFT_K_DIMS];
 } weft_k_make;
 
-/* A product of matrices of integers. */
+/* A product of matrices. */
 typedef struct weft_k_multiply {
     char *out;
     const char *a, *b;

@@ -5,8 +5,8 @@
  * at a time; rows longer than 32 blocks of elements are summed in several turns.  What the CPU
  * keeps in a buffer is computed again where it is needed, which gives the same bits.
  */
-#ifndef WEFT_CUDA_KERNELS_NORMALIZE_H
-#define WEFT_CUDA_KERNELS_NORMALIZE_H
+#ifndef WEFT_CUDA_KERNELS_ROWS_H
+#define WEFT_CUDA_KERNELS_ROWS_H
 
 #include "order.h"
 
@@ -34,7 +34,7 @@ WEFT_K int64_t weft_k_row_offset(const weft_k_rows *c, const int64_t *stride, ui
 #define EXP      weft_i_exp_f32
 #define LOG      weft_i_log_f32
 #define COMPUTE  WEFT_K_F32
-#include "normalize_type.h"
+#include "rows_type.h"
 #undef T
 #undef NAME
 #undef EXP
@@ -45,7 +45,7 @@ WEFT_K int64_t weft_k_row_offset(const weft_k_rows *c, const int64_t *stride, ui
 #define EXP      weft_i_exp_f64
 #define LOG      weft_i_log_f64
 #define COMPUTE  WEFT_K_F64
-#include "normalize_type.h"
+#include "rows_type.h"
 #undef T
 #undef NAME
 #undef EXP

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of normalize.h for one compute type; included once per type by it, with T, NAME, EXP,
+/* The kernels of rows.h for one compute type; included once per type by it, with T, NAME, EXP,
  * LOG and COMPUTE defined. */
 
 /* What is known about a row. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The expressions of kernels/pointwise.def on groups of one type; included once per type by
- * pointwise.h, which defines T, U, F, M, NAME, GROUP and IS_FLOAT.  What is short is written out
+ * expressions.h, which defines T, U, F, M, NAME, GROUP and IS_FLOAT.  What is short is written out
  * for all elements of a group, what is long is a function that is called for each.
  */
 #define SHORT1(name_, expression_)        \

@@ -5,8 +5,8 @@
  * so one kernel serves all operations and dtypes that compute in one type.  There are three, for
  * f32, f64, and integers, which are extended to 64 bits; copies and choices move bits by the last.
  */
-#ifndef WEFT_CUDA_KERNELS_POINTWISE_H
-#define WEFT_CUDA_KERNELS_POINTWISE_H
+#ifndef WEFT_CUDA_KERNELS_EXPRESSIONS_H
+#define WEFT_CUDA_KERNELS_EXPRESSIONS_H
 
 #include "kernels/math.h"
 #include "number.h"
@@ -333,7 +333,7 @@ WEFT_K_OUT double weft_k_pow_f64(double a, double b)
 #define M(f_)    weft_i_##f_##_f32
 #define NAME(x_) x_##_f32
 #define GROUP    WEFT_K_GROUP_F32
-#include "pointwise_type.h"
+#include "expressions_type.h"
 #undef T
 #undef F
 #undef M
@@ -344,7 +344,7 @@ WEFT_K_OUT double weft_k_pow_f64(double a, double b)
 #define M(f_)    weft_i_##f_##_f64
 #define NAME(x_) x_##_f64
 #define GROUP    WEFT_K_GROUP
-#include "pointwise_type.h"
+#include "expressions_type.h"
 #undef T
 #undef F
 #undef M
@@ -354,12 +354,12 @@ WEFT_K_OUT double weft_k_pow_f64(double a, double b)
 #define U        uint64_t
 #define T        int64_t
 #define NAME(x_) x_##_i64
-#include "pointwise_type.h"
+#include "expressions_type.h"
 #undef T
 #undef NAME
 #define T        uint64_t
 #define NAME(x_) x_##_u64
-#include "pointwise_type.h"
+#include "expressions_type.h"
 #undef T
 #undef NAME
 #undef U
@@ -453,7 +453,7 @@ WEFT_K void weft_k_run_pointwise_bits(const weft_k_pointwise *c)
         uint32_t truth = c->taken[0] == WEFT_K_U64
                              ? weft_k_apply_u64(c->op, x, y)
                              : weft_k_apply_i64(c->op, (int64_t *)x, (int64_t *)y);
-        if (c->made == WEFT_K_BOOL)
+        if (c->made == WEFT_K_BOOL && c->taken[0] != WEFT_K_BOOL) /* a comparison */
             weft_k_store_truth(c, &place, truth, WEFT_K_GROUP);
         else
             weft_k_leave_integers(c, &place, x);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the run functions of tensor operations share: where they run, and how work is spread. */
+#ifndef WEFT_CUDA_LAUNCH_H
+#define WEFT_CUDA_LAUNCH_H
+
+#include "kernels/loop.h"
+#include "stream.h"
+#include "table.h"
+#include "tensor/op.h"
+
+/* The current stream of the device that the call's result is on. */
+weft_status weft_i_cuda_stream_of(const weft_i_op_call *call, weft_i_cuda_stream **out);
+
+/* A kernel whose blocks of threads (threads, in the second) take one of `tasks` after the other: as
+ * many as there are tasks, but no more than fit the device. */
+weft_status weft_i_cuda_launch_blocks(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
+                                      uint64_t tasks, const void *parameter);
+weft_status weft_i_cuda_launch_threads(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
+                                       uint64_t tasks, const void *parameter);
+
+/* Element-wise kernels over a loop; `what` has everything but tasks, dimensions and operands. */
+weft_status weft_i_cuda_launch_loop(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
+                                    const weft_k_pointwise *what, weft_i_loop loop);
+/* Operand 0 of the loop becomes operand 1, converted; the memory of the two does not overlap. */
+weft_status weft_i_cuda_copy_loop(weft_i_cuda_stream *stream, weft_i_loop loop, weft_dtype to,
+                                  weft_dtype from);
+
+/* x as packed elements of `dtype` on its device: itself with another reference, or a copy. */
+weft_tensor *weft_i_cuda_packed(weft_tensor *x, weft_dtype dtype);
+
+/* Memory for what a call needs until its kernels are done; to be dropped by weft_i_object_drop. */
+weft_tensor *weft_i_cuda_room(weft_device device, uint64_t bytes);
+
+static inline char *weft_i_cuda_data(const weft_tensor *x)
+{
+    return x ? weft_i_tensor_data(x) : NULL;
+}
+
+static inline bool weft_i_cuda_is_unsigned_bits(weft_dtype dtype)
+{
+    return dtype >= WEFT_U8 && dtype <= WEFT_U64;
+}
+
+/* Adds the columns of the operations that compute (columns.c). */
+void weft_i_cuda_add_computing(void);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element-wise operations on CUDA devices: from a call, or a copy, to the parameter of a kernel. */
+#include "kernels/pointwise.h"
+
+#include "columns.h"
+#include "kernels/convert.h"
+#include "launch.h"
+#include "tensor/loops.h"
+#include "tensor/ops.h"
+
+_Static_assert((int)WEFT_K_DIMS == (int)WEFT_I_LOOP_DIMS, "the kernels' loops are weft's");
+_Static_assert(WEFT_K_INPUTS + 1 == WEFT_I_LOOP_OPERANDS, "the kernels' loops are weft's");
+_Static_assert((int)WEFT_K_COPY > (int)WEFT_I_POINTWISE_COUNT, "a copy is none of them");
+
+weft_status weft_i_cuda_launch_loop(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
+                                    const weft_k_pointwise *what, weft_i_loop loop)
+{
+    weft_k_pointwise c = *what;
+    uint64_t group = kernel == WEFT_I_CUDA_pointwise_f32 ? WEFT_K_GROUP_F32 : WEFT_K_GROUP;
+    for (int d = 0; d < loop.ndim; d++)
+        if (loop.dim[d] == 0)
+            return WEFT_OK;
+    weft_i_loop_join(&loop);
+    c.ndim = loop.ndim ? loop.ndim : 1;
+    c.dim[0] = 1;
+    c.tasks = 1;
+    for (int d = 0; d < loop.ndim; d++) {
+        c.dim[d] = (uint64_t)loop.dim[d];
+        c.tasks *= d < loop.ndim - 1 ? c.dim[d] : 1;
+        for (int k = 0; k < loop.operands; k++)
+            c.stride[k][d] = loop.stride[k][d];
+    }
+    c.groups = (c.dim[c.ndim - 1] + group - 1) / group;
+    c.tasks *= c.groups;
+    for (int k = 0; k < loop.operands; k++)
+        c.data[k] = loop.data[k];
+    return weft_i_cuda_launch_threads(stream, kernel, c.tasks, &c);
+}
+
+/* Whether both operands step by multiples of 8 bytes outside, and the inside is such a number of
+ * adjacent bytes. */
+static bool is_wide(const weft_i_loop *loop, int64_t size)
+{
+    int last = loop->ndim - 1;
+    if (last < 0 || loop->dim[last] * size % 8)
+        return false;
+    for (int k = 0; k < 2; k++) {
+        if ((uintptr_t)loop->data[k] % 8 || loop->stride[k][last] != size)
+            return false;
+        for (int d = 0; d < last; d++)
+            if (loop->stride[k][d] % 8)
+                return false;
+    }
+    return true;
+}
+
+static bool is_up_to_f32(weft_dtype dtype)
+{
+    return weft_i_dtype_is_float(dtype) && dtype != WEFT_F64;
+}
+
+weft_status weft_i_cuda_copy_loop(weft_i_cuda_stream *stream, weft_i_loop loop, weft_dtype to,
+                                  weft_dtype from)
+{
+    static const weft_dtype bits[] = {
+        [1] = WEFT_U8, [2] = WEFT_U16, [4] = WEFT_U32, [8] = WEFT_U64};
+    weft_k_pointwise c = {.op = WEFT_K_COPY, .inputs = 1};
+    int64_t size = (int64_t)weft_dtype_size(to);
+    bool floats = to != from && is_up_to_f32(to) && is_up_to_f32(from);
+    weft_i_loop_join(&loop);
+    if (to == from && is_wide(&loop, size)) {
+        int last = loop.ndim - 1;
+        loop.dim[last] = loop.dim[last] * size / 8;
+        loop.stride[0][last] = loop.stride[1][last] = size = 8;
+    }
+    if (to == from)
+        to = from = bits[size];
+    c.in[0] = (int32_t)from;
+    c.out = (int32_t)to;
+    c.taken[0] = c.made = floats ? (int32_t)WEFT_F32 : (int32_t)to;
+    return weft_i_cuda_launch_loop(
+        stream, floats ? WEFT_I_CUDA_pointwise_f32 : WEFT_I_CUDA_pointwise_bits, &c, loop);
+}
+
+static weft_i_cuda_kernel kernel_for(const weft_i_op_call *call)
+{
+    if (call->op->kernel == WEFT_I_POINTWISE_where)
+        return WEFT_I_CUDA_pointwise_bits;
+    return call->result.compute == WEFT_F32   ? WEFT_I_CUDA_pointwise_f32
+           : call->result.compute == WEFT_F64 ? WEFT_I_CUDA_pointwise_f64
+                                              : WEFT_I_CUDA_pointwise_bits;
+}
+
+/* Argument i as input i: a tensor, or a number that travels in the parameter. */
+static void add_input(const weft_i_op_call *call, int i, weft_k_pointwise *c, weft_i_loop *loop)
+{
+    const weft_i_arg *arg = &call->args[i];
+    bool condition = call->op->shape == weft_i_where_shape && i == 0;
+    weft_dtype taken = condition ? WEFT_BOOL : call->result.compute;
+    c->taken[i] = c->in[i] = (int32_t)taken;
+    if (arg->kind == WEFT_I_ARG_TENSOR) {
+        c->in[i] = (int32_t)arg->tensor->dtype;
+        weft_i_loop_add(loop, arg->tensor);
+        return;
+    }
+    weft_i_convert(taken, &c->number[i], WEFT_F64, &arg->number, 1);
+    c->constants |= 1 << i;
+    weft_i_loop_add_value(loop, NULL);
+}
+
+weft_status weft_i_cuda_pointwise_run(weft_i_op_call *call)
+{
+    weft_i_cuda_stream *stream;
+    bool compare = call->result.dtype == WEFT_BOOL && call->op->shape == weft_i_compare_shape;
+    weft_k_pointwise c = {.op = call->op->kernel,
+                          .inputs = call->op->arity,
+                          .made = compare ? (int32_t)WEFT_BOOL : (int32_t)call->result.compute,
+                          .out = (int32_t)call->out->dtype};
+    WEFT_TRY(weft_i_cuda_stream_of(call, &stream));
+    weft_i_loop loop = weft_i_loop_over(call->out);
+    for (int i = 0; i < call->op->arity; i++)
+        add_input(call, i, &c, &loop);
+    return weft_i_cuda_launch_loop(stream, kernel_for(call), &c, loop);
+}
