@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What src/backends/cuda/driver.h declares, beside cuda.h, where there is one: sizes, offsets,
- * constants, and whether every function exists in the version that is asked for.
+ * constants, and whether every function exists in the version that is asked for.  And blas.h,
+ * beside cublasLt.h.
  */
 #include "harness.h"
 
+#include "backends/cuda/blas.h"
 #include "backends/cuda/driver.h"
 
 #if defined(__has_include)
@@ -112,6 +114,68 @@ TEST(test_cuda_abi)
 TEST(test_cuda_abi)
 {
     SKIP("there is no cuda.h on this machine");
+}
+#endif
+
+#if defined(HAS_CUDA_H) && __has_include(<cublasLt.h>)
+/* Its headers are not written for as many warnings as ours. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#include <cublasLt.h>
+#pragma GCC diagnostic pop
+
+SAME_SIZE(weft_i_cublas_algo, cublasLtMatmulAlgo_t);
+SAME_SIZE(weft_i_cublas_heuristic, cublasLtMatmulHeuristicResult_t);
+SAME(weft_i_cublas_heuristic, cublasLtMatmulHeuristicResult_t, algo);
+SAME(weft_i_cublas_heuristic, cublasLtMatmulHeuristicResult_t, workspaceSize);
+SAME(weft_i_cublas_heuristic, cublasLtMatmulHeuristicResult_t, state);
+SAME(weft_i_cublas_heuristic, cublasLtMatmulHeuristicResult_t, wavesCount);
+SAME_SIZE(int, cublasStatus_t);
+SAME_SIZE(int, cublasOperation_t);
+SAME_SIZE(int, cublasLtMatmulMatrixScale_t);
+SAME_SIZE(weft_i_cu_stream, cudaStream_t);
+
+#define SAME_VALUE(name_) _Static_assert((int)WEFT_I_##name_ == (int)(name_), #name_ " differs")
+SAME_VALUE(CUDA_R_32F);
+SAME_VALUE(CUDA_R_64F);
+SAME_VALUE(CUDA_R_16F);
+SAME_VALUE(CUDA_R_16BF);
+SAME_VALUE(CUDA_R_8F_E4M3);
+SAME_VALUE(CUDA_R_8F_E5M2);
+SAME_VALUE(CUBLAS_COMPUTE_32F);
+SAME_VALUE(CUBLAS_COMPUTE_64F);
+SAME_VALUE(CUBLAS_OP_N);
+SAME_VALUE(CUBLAS_OP_T);
+SAME_VALUE(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
+SAME_VALUE(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+SAME_VALUE(CUBLASLT_MATMUL_DESC_TRANSA);
+SAME_VALUE(CUBLASLT_MATMUL_DESC_TRANSB);
+SAME_VALUE(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER);
+SAME_VALUE(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER);
+SAME_VALUE(CUBLASLT_MATMUL_DESC_A_SCALE_MODE);
+SAME_VALUE(CUBLASLT_MATMUL_DESC_B_SCALE_MODE);
+SAME_VALUE(CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+SAME_VALUE(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+SAME_VALUE(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+SAME_VALUE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+SAME_VALUE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
+SAME_VALUE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
+SAME_VALUE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+
+TEST(test_cuda_abi_blas)
+{
+    /* As many parameters, each of a size that ours has, or this does not compile. */
+    cublasStatus_t (*matmul)(cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *,
+                             cublasLtMatrixLayout_t, const void *, cublasLtMatrixLayout_t,
+                             const void *, const void *, cublasLtMatrixLayout_t, void *,
+                             cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,
+                             cudaStream_t) = NULL;
+    CHECK(_Generic(matmul, __typeof__(&cublasLtMatmul) : 1, default : 0));
+}
+#else
+TEST(test_cuda_abi_blas)
+{
+    SKIP("there is no cublasLt.h on this machine");
 }
 #endif
 

@@ -37,3 +37,7 @@ endif()
 add_executable(cuda_bench EXCLUDE_FROM_ALL cuda/bench.c $<TARGET_OBJECTS:weft_cuda_model>)
 target_include_directories(cuda_bench PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(cuda_bench PRIVATE weft_static Threads::Threads m)
+
+add_executable(cuda_op_bench EXCLUDE_FROM_ALL cuda/op_bench.c)
+target_include_directories(cuda_op_bench PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(cuda_op_bench PRIVATE weft_static Threads::Threads m)
