@@ -20,7 +20,12 @@
 static void begin(void)
 {
     scene_driver();
-    model.multiprocessors = 1; /* few threads of the system */
+    if (!scene.real) { /* few threads of the system, and a number that divides nothing */
+        weft_i_cuda_close_all();
+        model.multiprocessors = 1;
+        model.threads_most = 3;
+        CHECK_OK(weft_i_cuda_open(0, &scene.device));
+    }
     weft_scope_open();
 }
 

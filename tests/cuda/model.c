@@ -527,7 +527,7 @@ static int rtc_create(void **program, const char *source, const char *name, int 
 {
     (void)name, (void)headers, (void)names;
     *program = strdup(source);
-    return count > 0 && strstr(source, "kernels.def") ? 0 : 1;
+    return count > 0 && (strstr(source, "kernels.def") || strstr(source, "tensor.def")) ? 0 : 1;
 }
 
 static int rtc_destroy(void **program)
