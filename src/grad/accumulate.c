@@ -35,7 +35,7 @@ static bool is_sole(const weft_tensor *g)
     int base_own = base ? references(&base->head) : 1;
     int writers = weft_i_claim_holders(g->storage); /* after the others: see there */
     size_t bytes = (size_t)g->numel * weft_i_dtype_size(g->dtype);
-    return g->storage->allocator && g->storage->bytes == bytes && memory == (base ? 2 : 1) &&
+    return g->storage->table && g->storage->bytes == bytes && memory == (base ? 2 : 1) &&
            (base ? own == 1 && base_own <= 1 + writers : own <= 1 + writers);
 }
 

@@ -178,13 +178,13 @@ WEFT_I_MATH float weft_i_gelu_f32(float a)
 
 /* The slopes of gelu and of its approximation: Phi(x) + x phi(x), of the normal distribution; and
  * s + x s (1 - s) u', s the logistic function of u = sqrt(8 / pi) (x + 0.044715 x^3). */
-static inline float weft_i_gelu_slope_f32(float x)
+WEFT_I_MATH float weft_i_gelu_slope_f32(float x)
 {
     float below = 0.5f * (1 + weft_i_erf_f32(x * 0.70710678118654752440f));
     return below + x * (0.39894228040143267794f * weft_i_exp_f32(-0.5f * x * x));
 }
 
-static inline float weft_i_gelu_tanh_slope_f32(float x)
+WEFT_I_MATH float weft_i_gelu_tanh_slope_f32(float x)
 {
     const float k = 1.59576912160573071176f, z = x * x;
     float u = k * (x + 0.044715f * x * z), e = weft_i_exp_f32(-__builtin_fabsf(u));

@@ -140,13 +140,13 @@ WEFT_I_MATH double weft_i_gelu_f64(double a)
 
 /* The slopes of gelu and of its approximation: Phi(x) + x phi(x), of the normal distribution; and
  * s + x s (1 - s) u', s the logistic function of u = sqrt(8 / pi) (x + 0.044715 x^3). */
-static inline double weft_i_gelu_slope_f64(double x)
+WEFT_I_MATH double weft_i_gelu_slope_f64(double x)
 {
     double below = 0.5 * (1 + weft_i_erf_f64(x * 0.70710678118654752440));
     return below + x * (0.39894228040143267794 * weft_i_exp_f64(-0.5 * x * x));
 }
 
-static inline double weft_i_gelu_tanh_slope_f64(double x)
+WEFT_I_MATH double weft_i_gelu_tanh_slope_f64(double x)
 {
     const double k = 1.59576912160573071176, z = x * x;
     double u = k * (x + 0.044715 * x * z), e = weft_i_exp_f64(-__builtin_fabs(u));
