@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/os.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,9 +320,10 @@ static bool parse_number(const weft_i_store_entry *entry, int64_t *out)
     /* strtoll also takes spaces and a plus sign; numbers we wrote have neither */
     if (text[0] != '-' && (text[0] < '0' || text[0] > '9'))
         return false;
+    errno = 0;
     long long value = strtoll(text, &end, 10);
     *out = value;
-    return end == text + entry->value_bytes;
+    return end == text + entry->value_bytes && errno != ERANGE;
 }
 
 static void apply_add(call *c)

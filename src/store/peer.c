@@ -109,6 +109,7 @@ static bool may_read(weft_i_store_peer *peer)
         return false;
     }
     server->reserved += peer->reserved = wants;
+    peer->heard = WEFT_OS->clock_ns(); /* while it rested it was we who did not listen */
     return true;
 }
 
