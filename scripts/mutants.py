@@ -231,17 +231,33 @@ def mutants_of(source, path, wanted=OPERATORS):
     return found
 
 
-def read_equivalents(path):
-    """Mutants that no test can tell from the original: {key: why}, "key | why" a line."""
-    equivalents = {}
-    try:
-        lines = open(path).read().splitlines()
-    except FileNotFoundError:
-        return equivalents
-    for line in lines:
-        if line.strip() and not line.startswith('#'):
+class Equivalents:
+    """Mutants that no test can tell from the original: "key | why" a line, or "~ regular expression | why" for all whose
+    key it is found in."""
+
+    def __init__(self, path):
+        self.keys, self.rules = {}, []
+        for line in open(path).read().splitlines():
+            if not line.strip() or line.startswith('#'):
+                continue
             key, _, why = line.rpartition(' | ')
             if not key or not why.strip():
                 raise ValueError('%s: "%s" has no why' % (path, line))
-            equivalents[squeeze(key)] = why.strip()
-    return equivalents
+            if key.startswith('~ '):
+                self.rules.append((re.compile(key[2:].strip()), why.strip()))
+            else:
+                self.keys[squeeze(key)] = why.strip()
+
+    def why(self, key):
+        """Why it is none, or None."""
+        if key in self.keys:
+            return self.keys[key]
+        for rule, why in self.rules:
+            if rule.search(key):
+                return why
+        return None
+
+    def stale(self, known):
+        """What of the list stands for no mutant of `known`."""
+        return [k for k in self.keys if k not in known] + \
+            [r.pattern for r, _ in self.rules if not any(map(r.search, known))]
