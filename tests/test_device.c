@@ -359,8 +359,9 @@ static void claim_on(operation *op, const weft_tensor *x, const weft_i_claimant 
     weft_i_claim_put(&op->claim, x->storage);
 }
 
-static const weft_i_claimant orders = {is_done, wait_for, ended, order};
-static const weft_i_claimant waits = {is_done, wait_for, ended, NULL};
+static const weft_i_claimant orders = {
+    .done = is_done, .wait = wait_for, .ended = ended, .order = order};
+static const weft_i_claimant waits = {.done = is_done, .wait = wait_for, .ended = ended};
 
 /* A stream is ordered behind a claim and then stands for it; the host waits as ever. */
 TEST(test_device_claims_order)
