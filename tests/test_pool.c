@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pools and persistent blocks of symmetric memory against plain models, and every argument that is
+ * one too far. */
+#include "fault.h"
+#include "jobs.h"
+
+#include <weft/weft.h>
+
+/* ---- a pool: first fit, gaps merge, a release never fails ---- */
+
+enum { UNIT = 128, UNITS = 40 };
+
+static size_t unit_of(weft_symm_pool *pool)
+{
+    weft_tensor *a = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(1));
+    weft_tensor *b = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(0));
+    size_t unit = (size_t)((char *)weft_tensor_data(b ? b : a) - (char *)weft_tensor_data(a));
+    weft_release(a);
+    weft_release(b);
+    return unit;
+}
+
+RANKS_TEST(test_pool_model, 1)
+{
+    (void)rank, (void)size;
+    weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, UNITS * UNIT);
+    CHECK(pool);
+    weft_tensor *first = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(1));
+    char *base = weft_tensor_data(first);
+    weft_release(first);
+    size_t unit = unit_of(pool);
+    unit = unit ? unit : UNIT;
+    size_t units = UNITS * UNIT / unit;
+    bool taken[UNITS * 4] = {false};
+    struct {
+        weft_tensor *tensor;
+        size_t at, count;
+    } held[UNITS * 4];
+    size_t n = 0;
+    uint64_t state = 7;
+    for (int step = 0; step < 3000; step++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        size_t dice = (size_t)(state >> 33);
+        if (dice % 5 < 3) {
+            int64_t bytes = (int64_t)(dice / 5 % (6 * unit));
+            size_t count = bytes ? ((size_t)bytes + unit - 1) / unit : 1, at = 0, run = 0;
+            for (at = 0; at < units && run < count; at++)
+                run = taken[at] ? 0 : run + 1;
+            weft_tensor *x = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(bytes));
+            if (run < count) {
+                CHECK(!x);
+                CHECK_INT(weft_last_status(), WEFT_ERR_NO_SPACE);
+                weft_clear_error();
+                continue;
+            }
+            at -= count;
+            CHECK(x);
+            char *data = bytes ? weft_tensor_data(x) : base + at * unit;
+            CHECK_INT(data - base, at * unit); /* the first gap that has room */
+            for (int64_t i = 0; i < bytes; i++)
+                CHECK_INT(data[i], 0);
+            memset(data, 0x5a, (size_t)bytes);
+            memset(taken + at, 1, count);
+            held[n].tensor = x;
+            held[n].at = at;
+            held[n++].count = count;
+        } else if (n) {
+            size_t which = dice / 5 % n;
+            weft_release(held[which].tensor);
+            memset(taken + held[which].at, 0, held[which].count);
+            held[which] = held[--n];
+        }
+    }
+    while (n)
+        weft_release(held[--n].tensor);
+    weft_tensor *all = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(UNITS * UNIT));
+    CHECK(all && weft_tensor_data(all) == base); /* all gaps are one again */
+    CHECK(!weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(0)));
+    weft_release(all);
+    weft_release(pool);
+    weft_clear_error();
+}
+
+RANKS_TEST(test_pool_refused, 1)
+{
+    (void)rank, (void)size;
+    CHECK(!weft_symm_pool_new(WEFT_CPU, 0));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK(!weft_symm_pool_new(WEFT_CPU, (size_t)INT64_MAX));
+    CHECK(!weft_symm_pool_new(WEFT_META, 100));
+    weft_clear_error();
+    CHECK(!weft_symm_pool_empty(NULL, WEFT_U8, WEFT_SHAPE(1)));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, 1);
+    CHECK(pool);
+    CHECK(!weft_symm_pool_empty(pool, (weft_dtype)99, WEFT_SHAPE(1)));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    CHECK(!weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(-1)));
+    CHECK(!weft_symm_pool_empty(pool, WEFT_F32, WEFT_SHAPE(INT64_MAX / 2)));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK(weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(1))); /* rounded up to a whole line */
+    weft_clear_error();
+}
+
+/* ---- persistent blocks ---- */
+
+RANKS_TEST(test_pool_persistent_ids, 2)
+{
+    (void)rank, (void)size;
+    weft_tensor *x[4];
+    void *data[4];
+    for (uint64_t id = 1; id <= 4; id++) {
+        x[id - 1] = weft_symm_empty_strided_p2p(WEFT_SHAPE((int64_t)id * 100), NULL, WEFT_U8,
+                                                WEFT_CPU, NULL, id);
+        CHECK(x[id - 1]);
+        data[id - 1] = weft_tensor_data(x[id - 1]);
+        for (uint64_t other = 1; other < id; other++)
+            CHECK(data[other - 1] != data[id - 1]);
+    }
+    for (uint64_t id = 1; id <= 4; id++) {
+        CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE((int64_t)id * 100), NULL, WEFT_U8, WEFT_CPU,
+                                           NULL, id));
+        CHECK_INT(weft_last_status(), WEFT_ERR_STATE); /* still in use */
+        weft_release(x[id - 1]);
+        CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE((int64_t)id * 100 + 1), NULL, WEFT_U8,
+                                           WEFT_CPU, NULL, id));
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG); /* of another size */
+        x[id - 1] = weft_symm_empty_strided_p2p(WEFT_SHAPE((int64_t)id * 100), NULL, WEFT_U8,
+                                                WEFT_CPU, NULL, id);
+        CHECK(x[id - 1] && weft_tensor_data(x[id - 1]) == data[id - 1]);
+    }
+    CHECK_OK(weft_symm_forget(2));
+    CHECK_STATUS(weft_symm_forget(2), WEFT_ERR_NOT_FOUND);
+    CHECK_CONTAINS(weft_last_error(), "2");
+    CHECK_STATUS(weft_symm_forget(5), WEFT_ERR_NOT_FOUND);
+    weft_release(x[0]);
+    x[0] = weft_symm_empty_strided_p2p(WEFT_SHAPE(100), NULL, WEFT_U8, WEFT_CPU, NULL, 1);
+    CHECK(x[0] && weft_tensor_data(x[0]) == data[0]); /* the others are remembered */
+    weft_tensor *fresh =
+        weft_symm_empty_strided_p2p(WEFT_SHAPE(7), NULL, WEFT_U8, WEFT_CPU, NULL, 2);
+    CHECK(fresh && weft_tensor_data(fresh) != data[1]); /* its old memory is still in use */
+    CHECK_OK(weft_symm_forget(1));
+    CHECK_OK(weft_symm_forget(2));
+    CHECK_OK(weft_symm_forget(3));
+    CHECK_OK(weft_symm_forget(4));
+    weft_clear_error();
+}
+
+/* ---- bounds ---- */
+
+RANKS_TEST(test_pool_handle_bounds, 2)
+{
+    weft_group *world = join(0);
+    weft_tensor *all = weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(24));
+    CHECK(all && weft_symm_is(all) && !weft_symm_is(weft_empty_like(all)) && !weft_symm_is(NULL));
+    weft_tensor *part = weft_narrow(all, 0, 4, 12);
+    weft_symm *mem = weft_symm_rendezvous(part, world);
+    CHECK(mem && weft_symm_is(part));
+    static const weft_dtype types[] = {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64};
+    for (int t = 0; t < 4; t++)
+        for (int64_t offset = -1; offset <= 25; offset++)
+            for (int64_t count = -1; count <= 25; count++) {
+                int64_t item = (int64_t)weft_dtype_size(types[t]);
+                int peer = (rank + 1) % size;
+                CHECK_OK(weft_scope_open());
+                weft_tensor *x = weft_symm_buffer(mem, peer, WEFT_SHAPE(count), types[t], offset);
+                bool right = offset >= 0 && count >= 0 && (offset + count) * item <= 24;
+                CHECK_INT(x != NULL, right);
+                if (x && count)
+                    CHECK((char *)weft_tensor_data(x) ==
+                          (char *)weft_symm_buffer_ptr(mem, peer) + offset * item);
+                if (!right)
+                    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+                if (offset == 0) { /* from where the tensor begins */
+                    x = weft_symm_remote_tensor(mem, peer, WEFT_SHAPE(count), types[t]);
+                    right = count >= 0 && count * item <= 20 && 4 % item == 0;
+                    CHECK_INT(x != NULL, right);
+                    if (x && count)
+                        CHECK((char *)weft_tensor_data(x) ==
+                              (char *)weft_symm_buffer_ptr(mem, peer) + 4);
+                }
+                weft_clear_error();
+                CHECK_OK(weft_scope_close());
+            }
+    int64_t pad = (int64_t)weft_symm_pad_bytes(mem);
+    for (int t = 0; t < 4; t++) {
+        int64_t item = (int64_t)weft_dtype_size(types[t]), most = pad / item;
+        for (int64_t less = -1; less <= 1; less++) {
+            weft_tensor *x = weft_symm_signal_pad(mem, 0, WEFT_SHAPE(most - less), types[t], 0);
+            CHECK_INT(x != NULL, less >= 0);
+            x = weft_symm_signal_pad(mem, 0, WEFT_SCALAR, types[t], most - less); /* all behind */
+            CHECK_INT(x != NULL, less >= 0);
+            if (x)
+                CHECK_INT(weft_tensor_numel(x), less);
+            x = weft_symm_signal_pad(mem, 0, WEFT_SHAPE(1), types[t], most - less);
+            CHECK_INT(x != NULL, less == 1);
+            if (x)
+                CHECK((char *)weft_tensor_data(x) ==
+                      (char *)weft_symm_signal_pad_ptr(mem, 0) + pad - item);
+        }
+    }
+    CHECK(!weft_symm_buffer(mem, 0, WEFT_SHAPE(1), (weft_dtype)99, 0));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    CHECK(!weft_symm_remote_tensor(mem, 0, WEFT_SHAPE(1), (weft_dtype)99));
+    CHECK(!weft_symm_buffer(NULL, 0, WEFT_SHAPE(1), WEFT_U8, 0));
+    CHECK(!weft_symm_tensor(NULL, 0) && !weft_symm_buffer_ptr(NULL, 0));
+    weft_tensor *theirs = weft_symm_tensor(mem, (rank + 1) % size);
+    CHECK(theirs && weft_tensor_numel(theirs) == 12 && weft_tensor_dtype(theirs) == WEFT_U8);
+    CHECK((char *)weft_tensor_data(theirs) ==
+          (char *)weft_symm_buffer_ptr(mem, (rank + 1) % size) + 4);
+    weft_clear_error();
+    CHECK(!weft_finish(world));
+}
+
+/* Words are written where they should be, and nowhere else. */
+RANKS_TEST(test_pool_words, 1)
+{
+    (void)rank, (void)size;
+    enum { WORDS = 6 };
+    weft_tensor *x = weft_symm_empty(WEFT_U32, WEFT_CPU, WEFT_SHAPE(WORDS));
+    static const int64_t values[] = {-1, 0, 1, UINT32_MAX, (int64_t)UINT32_MAX + 1};
+    for (int64_t offset = -1; offset <= WORDS + 1; offset++)
+        for (int64_t count = -1; count <= WORDS + 1; count++)
+            for (int v = 0; v < 5; v++) {
+                weft_fill(x, 77);
+                bool right = offset >= 0 && count >= 1 && offset + count <= WORDS && v > 0 && v < 4;
+                weft_status status = weft_symm_memset32(x, offset, values[v], count);
+                CHECK_INT(status, right ? WEFT_OK : WEFT_ERR_INVALID_ARG);
+                for (int64_t i = 0; i < WORDS; i++)
+                    CHECK_INT(weft_item_int(x, i),
+                              right && i >= offset && i < offset + count ? values[v] : 77);
+                if (count != 1)
+                    continue;
+                weft_fill(x, 77);
+                status = weft_symm_stream_write_value32(x, offset, values[v]);
+                CHECK_INT(status, right ? WEFT_OK : WEFT_ERR_INVALID_ARG);
+                for (int64_t i = 0; i < WORDS; i++)
+                    CHECK_INT(weft_item_int(x, i), right && i == offset ? values[v] : 77);
+            }
+    weft_clear_error();
+    CHECK_STATUS(weft_symm_memset32(NULL, 0, 1, 1), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_memset32(weft_empty(WEFT_U32, WEFT_META, WEFT_SHAPE(4)), 0, 1, 1),
+                 WEFT_ERR_UNSUPPORTED);
+    CHECK_STATUS(weft_symm_memset32(weft_slice(x, 0, 0, WORDS, 2), 0, 1, 1), WEFT_ERR_TYPE);
+    CHECK_STATUS(weft_symm_memset32(weft_view_dtype(x, WEFT_I32), 0, 1, 1), WEFT_ERR_TYPE);
+    CHECK_STATUS(weft_symm_memset32(weft_view(x, WEFT_SHAPE(2, 3)), 0, 1, 1), WEFT_ERR_TYPE);
+    weft_tensor *freed = weft_empty(WEFT_U32, WEFT_CPU, WEFT_SHAPE(4));
+    CHECK_OK(weft_storage_resize(weft_tensor_storage(freed), 0));
+    CHECK_STATUS(weft_symm_memset32(freed, 0, 1, 1), WEFT_ERR_STATE); /* nothing to write to */
+    CHECK_STATUS(weft_symm_stream_write_value32(freed, 3, 1), WEFT_ERR_STATE);
+    int64_t version = weft_tensor_version(x);
+    CHECK_OK(weft_symm_memset32(x, 0, 1, 1));
+    CHECK_OK(weft_symm_stream_write_value32(x, 0, 1));
+    CHECK_INT(weft_tensor_version(x), version + 2);
+    weft_clear_error();
+}
+
+RANKS_TEST(test_pool_backends, 1)
+{
+    (void)rank, (void)size;
+    weft_backend_info info;
+    int count = weft_backend_count(), usable = 0;
+    CHECK(count >= 3);
+    for (int i = 0; i < count; i++) {
+        CHECK_OK(weft_backend_describe(i, &info));
+        CHECK(info.name && info.device && info.usable == (info.score > 0));
+        usable += info.usable;
+        for (int other = 0; other < i; other++) {
+            weft_backend_info before;
+            CHECK_OK(weft_backend_describe(other, &before));
+            CHECK(strcmp(before.name, info.name));
+        }
+    }
+    CHECK(usable >= 2);
+    CHECK_STATUS(weft_backend_describe(-1, &info), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_backend_describe(count, &info), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_backend_describe(0, NULL), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+}
+
+/* Without memory nothing is made and nothing stays behind. */
+RANKS_TEST(test_pool_without_memory, 1)
+{
+    (void)rank, (void)size;
+    for (int n = 1; n < 60; n++) {
+        fault_arm(n);
+        weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, 4096);
+        weft_tensor *x = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(10));
+        weft_tensor *kept =
+            x ? weft_symm_empty_strided_p2p(WEFT_SHAPE(10), NULL, WEFT_U8, WEFT_CPU, NULL, 9)
+              : NULL;
+        bool fired = fault_disarm();
+        if (!fired) {
+            CHECK(kept && n > 3);
+            CHECK_OK(weft_symm_forget(9));
+            return;
+        }
+        if (!kept)
+            CHECK(weft_last_status() < 0);
+        weft_release(kept);
+        weft_symm_forget(9); /* it may be known already when there is no memory for its tensor */
+        CHECK_STATUS(weft_symm_forget(9), WEFT_ERR_NOT_FOUND);
+        if (pool && !x) { /* the whole pool is free */
+            x = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(4096));
+            CHECK(x);
+        }
+        weft_clear_error();
+    }
+    FAIL("it never succeeds");
+}
+
+int main(int argc, char **argv)
+{
+    setenv("WEFT_DEBUG", "NONE", 0); /* refusals are the point here */
+    return harness_main(argc, argv);
+}
