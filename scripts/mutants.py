@@ -195,6 +195,8 @@ class Body:
             self.add('check', begin, end, '(void)(%s)' % self.text(at + 1, close - 1))
         elif self.text(i, at - 1) == 'WEFT_OS->free':
             self.add('free', begin, end, '(void)0')
+        elif self.tokens[i].text == 'atomic_thread_fence':
+            self.add('order', begin, end, '(void)0')
         else:
             self.add('call', begin, end, '(void)0')
 
