@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The log of a file store, byte by byte: what is no record, what another weft has written, files
+ * that give and take in pieces, locks that are taken, and how long a store waits for them. */
+#include "store_kinds.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { HEAD = 24, RECORD = 16 };
+
+static char path[128];
+
+static size_t read_file(uint8_t *bytes, size_t most)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    ssize_t n = read(fd, bytes, most);
+    close(fd);
+    CHECK(n >= 0);
+    return (size_t)n;
+}
+
+static void write_file(const uint8_t *bytes, size_t count)
+{
+    int fd = open(path, O_RDWR | O_TRUNC | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && write(fd, bytes, count) == (ssize_t)count);
+    close(fd);
+}
+
+static weft_store *fresh(int workers)
+{
+    snprintf(path, sizeof path, "%s", fresh_path());
+    weft_store *s = weft_store_file(path, workers);
+    if (!s)
+        FAIL("%s", weft_last_error());
+    return s;
+}
+
+static bool has(weft_store *s, const char *key)
+{
+    bool there = false;
+    CHECK_OK(weft_store_check(s, 1, &key, &there));
+    return there;
+}
+
+/* ---- records ---- */
+
+/* A bit changed anywhere: the head is refused, a record and all behind it are as if they were not
+ * there, and nothing is ever misread. */
+TEST(test_store_log_changed_bits)
+{
+    uint8_t bytes[512], changed[512];
+    OPEN();
+    weft_store *s = fresh(0);
+    CHECK_OK(set(s, "first", "1"));
+    size_t first = read_file(bytes, sizeof bytes);
+    CHECK_OK(set(s, "second", "2"));
+    size_t all = read_file(bytes, sizeof bytes);
+    weft_release(weft_keep(s));
+    CHECK(all > first && first > HEAD + RECORD);
+    for (size_t at = 0; at < all; at++) {
+        CHECK_OK(weft_scope_open());
+        memcpy(changed, bytes, all);
+        changed[at] ^= 0x10;
+        write_file(changed, all);
+        weft_clear_error();
+        weft_store *t = weft_store_file(path, 0);
+        bool in_first = at >= HEAD && at < first;
+        size_t in = at - (in_first ? (size_t)HEAD : first);
+        if (at < HEAD) {
+            CHECK(!t);
+            weft_status status = weft_last_status();
+            bool version = at == 4 || at == 5, workers = at >= 8 && at < 12;
+            CHECK_INT(status, version   ? WEFT_ERR_VERSION
+                              : workers ? WEFT_ERR_INVALID_ARG
+                                        : WEFT_ERR_IO);
+        } else if (in >= 4 && in < 8) { /* its kind, which another weft may have more of */
+            CHECK(!t);
+            CHECK_INT(weft_last_status(), WEFT_ERR_VERSION);
+        } else {
+            CHECK(t);
+            CHECK_INT(has(t, "first"), !in_first);
+            CHECK(!has(t, "second"));
+            CHECK_OK(set(t, "third", "3")); /* takes the place of what cannot be read */
+            weft_store *u = weft_store_file(path, 0);
+            expect(u, "third", "3");
+            CHECK(!has(u, "second"));
+        }
+        CHECK_OK(weft_scope_close());
+    }
+    CLOSE();
+    unlink(path);
+}
+
+/* A record whose check is right and whose request is none: an error, not a guess. */
+TEST(test_store_log_malformed_request)
+{
+    uint8_t bytes[512];
+    OPEN();
+    weft_store *s = fresh(0);
+    CHECK_OK(set(s, "k", "v"));
+    size_t all = read_file(bytes, sizeof bytes);
+    bytes[HEAD + RECORD] = 99; /* no such operation */
+    uint32_t hash = 0x811c9dc5u;
+    for (size_t i = HEAD + RECORD; i < all; i++)
+        hash = (hash ^ bytes[i]) * 0x01000193u;
+    for (int i = 0; i < 4; i++)
+        bytes[HEAD + 12 + i] = (uint8_t)(hash >> 8 * i);
+    write_file(bytes, all);
+    CHECK(!weft_store_file(path, 0));
+    CHECK_INT(weft_last_status(), WEFT_ERR_IO);
+    CHECK_CONTAINS(weft_last_error(), "malformed record at byte 24");
+    CLOSE();
+    unlink(path);
+}
+
+TEST(test_store_log_became_shorter)
+{
+    OPEN();
+    weft_store *s = fresh(0);
+    CHECK_OK(set(s, "k", "v"));
+    CHECK(!truncate(path, HEAD));
+    weft_store_value got = {0};
+    CHECK_STATUS(weft_store_get(s, "k", 0, &got), WEFT_ERR_IO);
+    CHECK_CONTAINS(weft_last_error(), "became shorter");
+    CLOSE();
+    unlink(path);
+}
+
+/* ---- workers ---- */
+
+/* Who has joined and left decides whether the file is what a killed job left behind. */
+TEST(test_store_log_workers)
+{
+    OPEN();
+    weft_store *a = weft_keep(fresh(3));
+    CHECK_OK(set(a, "k", "v"));
+    weft_store *b = weft_keep(weft_store_file(path, 3));
+    weft_release(a);
+    weft_release(b); /* two of three came and left: the third finds it */
+    weft_store *c = weft_keep(weft_store_file(path, 3));
+    expect(c, "k", "v");
+    weft_release(c);
+    CHECK(access(path, F_OK)); /* all three: it goes with the last */
+    a = weft_keep(weft_store_file(path, 2));
+    CHECK(a && !has(a, "k"));
+    CHECK(!weft_store_file(path, 3));
+    CHECK_CONTAINS(weft_last_error(), "made for 2 workers, not 3");
+    CHECK(!weft_store_file(path, 0));
+    b = weft_keep(weft_store_file(path, 2));
+    weft_store *copy = weft_keep(weft_store_clone(b));
+    CHECK(copy);
+    weft_release(a);
+    weft_release(b);
+    CHECK(!access(path, F_OK)); /* the clone still lives */
+    CHECK_OK(set(copy, "of", "the clone"));
+    weft_release(copy);
+    CHECK(!weft_store_file(path, -1));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CLOSE();
+    unlink(path);
+}
+
+/* ---- a system that gives and takes in pieces, and has locks of its own mind ---- */
+
+static weft_i_os table;
+static size_t most;
+static int taken, lock_error, unlock_failures, unlocks;
+static int64_t now, slept[64];
+static int sleeps;
+
+static ssize_t some_read(int fd, void *bytes, size_t count)
+{
+    return weft_i_os_linux.read(fd, bytes, count < most ? count : most);
+}
+
+static ssize_t some_write(int fd, const void *bytes, size_t count)
+{
+    return weft_i_os_linux.write(fd, bytes, count < most ? count : most);
+}
+
+static ssize_t no_write(int fd, const void *bytes, size_t count)
+{
+    (void)fd, (void)bytes, (void)count;
+    return 0;
+}
+
+static int test_lock(int fd, short kind, off_t byte)
+{
+    if (kind == F_UNLCK) {
+        unlocks++;
+        if (unlock_failures && unlock_failures--)
+            return errno = ENOLCK, -1;
+    } else if (taken) {
+        taken -= taken > 0;
+        return errno = lock_error, -1;
+    }
+    return weft_i_os_linux.lock_byte(fd, kind, byte);
+}
+
+static int64_t test_clock(void)
+{
+    return now;
+}
+
+static void test_sleep(int64_t ns)
+{
+    if (sleeps < 64)
+        slept[sleeps++] = ns;
+    now += ns;
+}
+
+static void use_table(void)
+{
+    table = weft_i_os_linux;
+    table.read = some_read;
+    table.write = some_write;
+    table.lock_byte = test_lock;
+    table.clock_ns = test_clock;
+    table.sleep_ns = test_sleep;
+    most = SIZE_MAX;
+    taken = unlock_failures = unlocks = sleeps = 0;
+    lock_error = EAGAIN;
+    now = 1000000000;
+    weft_i_os_now = &table;
+}
+
+TEST(test_store_log_in_pieces)
+{
+    OPEN();
+    use_table();
+    for (most = 1; most < 40; most += 6) {
+        weft_store *s = fresh(0);
+        CHECK_OK(set(s, "k", "a value of some length"));
+        weft_store *t = weft_store_file(path, 0);
+        expect(t, "k", "a value of some length");
+        CHECK_OK(weft_store_append(t, "k", "!", 1));
+        expect(s, "k", "a value of some length!");
+        unlink(path);
+    }
+    weft_i_os_now = &weft_i_os_linux;
+    CLOSE();
+}
+
+/* A disk that takes nothing: the value is not there, and what was there is whole. */
+TEST(test_store_log_full_disk)
+{
+    uint8_t before[512], after[512];
+    OPEN();
+    use_table();
+    weft_store *s = fresh(0);
+    CHECK_OK(set(s, "k", "v"));
+    size_t bytes = read_file(before, sizeof before);
+    table.write = no_write;
+    CHECK_STATUS(set(s, "l", "w"), WEFT_ERR_NO_SPACE);
+    table.write = some_write;
+    CHECK_INT(read_file(after, sizeof after), bytes);
+    CHECK(!memcmp(before, after, bytes));
+    CHECK(!has(s, "l"));
+    expect(s, "k", "v");
+    CHECK_OK(set(s, "l", "w"));
+    expect(s, "l", "w");
+    weft_i_os_now = &weft_i_os_linux;
+    CLOSE();
+    unlink(path);
+}
+
+/* Who waits for the lock or for a key looks again after half a millisecond, then twice that, up to
+ * ten, and never sleeps past its deadline. */
+TEST(test_store_log_pauses)
+{
+    static const int64_t pauses[] = {500000,  1000000,  2000000, 4000000,
+                                     8000000, 10000000, 10000000};
+    weft_store_value got = {0};
+    OPEN();
+    use_table();
+    weft_store *s = fresh(0);
+    CHECK_STATUS(weft_store_get(s, "none", 30, &got), WEFT_ERR_TIMEOUT);
+    CHECK_INT(now, 1000000000 + 30000000);
+    CHECK_INT(sleeps, 7);
+    for (int i = 0; i < 6; i++)
+        CHECK_INT(slept[i], pauses[i]);
+    CHECK_INT(slept[6], 30000000 - 25500000);
+    sleeps = 0;
+    CHECK_STATUS(weft_store_get(s, "none", WEFT_STORE_NOW, &got), WEFT_ERR_NOT_FOUND);
+    CHECK_INT(sleeps, 0);
+    taken = 3; /* by another process */
+    CHECK_OK(set(s, "k", "v"));
+    CHECK_INT(sleeps, 3);
+    taken = 2;
+    lock_error = EACCES;
+    expect(s, "k", "v");
+    sleeps = 0;
+    taken = -1; /* for good */
+    CHECK_OK(weft_store_set_timeout(s, 20));
+    CHECK(set(s, "k", "w") < 0);
+    CHECK(sleeps >= 4);
+    taken = 1;
+    lock_error = ENOLCK;
+    CHECK(set(s, "k", "w") < 0);
+    CHECK_CONTAINS(weft_last_error(), "lock");
+    taken = 0;
+    expect(s, "k", "v");
+    /* unlocking is tried three times, and not more often than needed */
+    unlocks = 0;
+    CHECK_OK(set(s, "k", "x"));
+    CHECK_INT(unlocks, 1);
+    unlocks = 0;
+    unlock_failures = 2;
+    CHECK_OK(set(s, "k", "y"));
+    CHECK_INT(unlocks, 3);
+    weft_store *t = weft_store_file(path, 0);
+    CHECK(t);
+    expect(t, "k", "y");
+    weft_i_os_now = &weft_i_os_linux;
+    CLOSE();
+    unlink(path);
+}
+
+/* Opening waits for the lock as long as a call may take, and no longer. */
+TEST(test_store_log_opening)
+{
+    OPEN();
+    use_table();
+    weft_store *s = fresh(0);
+    CHECK_OK(set(s, "k", "v"));
+    taken = 5;
+    weft_store *t = weft_store_file(path, 0);
+    CHECK(t);
+    CHECK_INT(sleeps, 5);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(slept[i], 500000);
+    taken = -1;
+    int64_t begin = now;
+    CHECK(!weft_store_file(path, 0));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
+    CHECK_CONTAINS(weft_last_error(), "holds its lock");
+    CHECK_INT(now - begin, (int64_t)300000 * 1000000);
+    taken = 1;
+    lock_error = EINVAL;
+    CHECK(!weft_store_file(path, 0));
+    CHECK(weft_last_status() < 0 && weft_last_status() != WEFT_ERR_TIMEOUT);
+    taken = 0;
+    weft_i_os_now = &weft_i_os_linux;
+    CLOSE();
+    unlink(path);
+}
+
+/* Readers share the file; a writer has it alone. */
+static short kinds[16];
+static int locks;
+static int note_lock(int fd, short kind, off_t byte)
+{
+    if (kind != F_UNLCK && locks < 16)
+        kinds[locks++] = kind;
+    return weft_i_os_linux.lock_byte(fd, kind, byte);
+}
+
+TEST(test_store_log_locks)
+{
+    OPEN();
+    use_table();
+    weft_store *s = fresh(0);
+    table.lock_byte = note_lock;
+    weft_store_value got = {0};
+    const char *key = "k";
+    const void *data = "v";
+    size_t bytes = 1, count = 0;
+    bool flag = false;
+#define LOCKED(kind_, call_)          \
+    do {                              \
+        locks = 0;                    \
+        CHECK_OK(call_);              \
+        CHECK_INT(locks, 1);          \
+        CHECK_INT(kinds[0], (kind_)); \
+    } while (0)
+    LOCKED(F_WRLCK, set(s, "k", "v"));
+    LOCKED(F_WRLCK, weft_store_add(s, "n", 1, NULL));
+    LOCKED(F_WRLCK, weft_store_compare_set(s, "k", "v", 1, "w", 1, NULL, NULL));
+    LOCKED(F_WRLCK, weft_store_append(s, "k", "v", 1));
+    LOCKED(F_WRLCK, weft_store_multi_set(s, 1, &key, &data, &bytes));
+    LOCKED(F_WRLCK, weft_store_queue_push(s, "q", "v", 1));
+    LOCKED(F_RDLCK, weft_store_queue_len(s, "q", &count));
+    LOCKED(F_WRLCK, weft_store_queue_pop(s, "q", 0, &got));
+    weft_store_value_clear(&got);
+    LOCKED(F_RDLCK, weft_store_get(s, "k", 0, &got));
+    weft_store_value_clear(&got);
+    LOCKED(F_RDLCK, weft_store_check(s, 1, &key, &flag));
+    LOCKED(F_RDLCK, weft_store_wait(s, 1, &key, 0));
+    LOCKED(F_RDLCK, weft_store_num_keys(s, &count));
+    LOCKED(F_RDLCK, weft_store_multi_get(s, 1, &key, 0, &got));
+    weft_store_value_clear(&got);
+    LOCKED(F_WRLCK, weft_store_delete_key(s, "k", NULL));
+    weft_i_os_now = &weft_i_os_linux;
+    CLOSE();
+    unlink(path);
+}
+
+TEST(test_store_log_paths)
+{
+    OPEN();
+    char *longest = malloc(4200);
+    memset(longest, 'p', 4200);
+    longest[0] = '/';
+    longest[4096] = 0;
+    CHECK(!weft_store_file(longest, 1));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "too long");
+    longest[4095] = 0;
+    CHECK(!weft_store_file(longest, 1)); /* the system's own limit */
+    CHECK(weft_last_status() != WEFT_ERR_INVALID_ARG);
+    CHECK(!weft_store_file("", 1));
+    CHECK_CONTAINS(weft_last_error(), "empty");
+    CHECK(!weft_store_file("/dev/null", 1));
+    CHECK_CONTAINS(weft_last_error(), "not a regular file");
+    free(longest);
+    CLOSE();
+}
+
+int main(int argc, char **argv)
+{
+    setenv("WEFT_DEBUG", "NONE", 0); /* errors are the point here */
+    return harness_main(argc, argv);
+}
