@@ -199,6 +199,32 @@ static void *work(void *result)
     return NULL;
 }
 
+/* Equal elements are equal in whatever order they lie, and one that differs is found wherever it
+ * is. */
+TEST(test_tensor_equal_in_any_layout)
+{
+    static const weft_dtype types[] = {WEFT_F32, WEFT_I64, WEFT_U8, WEFT_BF16};
+    for (int t = 0; t < 4; t++) {
+        CHECK_OK(weft_scope_open());
+        weft_tensor *flat = weft_arange(WEFT_I64, WEFT_CPU, 0, 1500, 1);
+        weft_tensor *x = weft_to_dtype(weft_view(flat, WEFT_SHAPE(30, 50)), types[t]);
+        weft_tensor *turned = weft_transpose(weft_contiguous(weft_transpose(x, 0, 1)), 0, 1);
+        weft_tensor *every = weft_select(weft_stack((weft_tensor *[]){x, x}, 2, 2), 2, 1);
+        CHECK(weft_equal(x, turned) && weft_equal(turned, x) && weft_equal(every, turned));
+        CHECK(weft_allclose(x, turned, 0, 0, false) && weft_allclose(turned, every, 0, 0, false));
+        static const int64_t places[] = {0, 1, 49, 50, 255, 256, 257, 511, 512, 1023, 1024, 1499};
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            weft_tensor *other = weft_transpose(weft_contiguous(weft_transpose(x, 0, 1)), 0, 1);
+            weft_tensor *one =
+                weft_select(weft_select(other, 0, places[i] / 50), 0, places[i] % 50);
+            weft_fill(one, weft_item(one, 0) == 3 ? 4 : 3);
+            CHECK(!weft_equal(x, other) && !weft_equal(other, x));
+            CHECK(!weft_allclose(x, other, 0, 0, false));
+        }
+        CHECK_OK(weft_scope_close());
+    }
+}
+
 TEST(test_tensor_threads_are_independent)
 {
     enum { THREADS = 4 };
