@@ -10,11 +10,13 @@
 
 enum { UNIT = 128, UNITS = 40 };
 
+/* Bytes from one tensor of a byte to the next. */
 static size_t unit_of(weft_symm_pool *pool)
 {
     weft_tensor *a = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(1));
-    weft_tensor *b = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(0));
-    size_t unit = (size_t)((char *)weft_tensor_data(b ? b : a) - (char *)weft_tensor_data(a));
+    weft_tensor *b = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(1));
+    CHECK(a && b);
+    size_t unit = (size_t)((char *)weft_tensor_data(b) - (char *)weft_tensor_data(a));
     weft_release(a);
     weft_release(b);
     return unit;
@@ -28,9 +30,8 @@ RANKS_TEST(test_pool_model, 1)
     weft_tensor *first = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(1));
     char *base = weft_tensor_data(first);
     weft_release(first);
-    size_t unit = unit_of(pool);
-    unit = unit ? unit : UNIT;
-    size_t units = UNITS * UNIT / unit;
+    size_t unit = unit_of(pool), units = UNITS * UNIT / unit, made = 0;
+    CHECK(unit >= 64 && unit <= UNIT);
     bool taken[UNITS * 4] = {false};
     struct {
         weft_tensor *tensor;
@@ -64,6 +65,7 @@ RANKS_TEST(test_pool_model, 1)
             held[n].tensor = x;
             held[n].at = at;
             held[n++].count = count;
+            made++;
         } else if (n) {
             size_t which = dice / 5 % n;
             weft_release(held[which].tensor);
@@ -71,6 +73,7 @@ RANKS_TEST(test_pool_model, 1)
             held[which] = held[--n];
         }
     }
+    CHECK(made > 500);
     while (n)
         weft_release(held[--n].tensor);
     weft_tensor *all = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(UNITS * UNIT));
