@@ -338,6 +338,8 @@ TEST(test_coll_args_choice)
         expect_choice("all_gather", columns[i], staged, "staged");
         expect_choice("all_gather", columns[i], staged + 1, "large");
     }
+    for (int op = 0; op < OPS; op++)
+        expect_choice(names[op], 2, 1, "tiny");
     CHECK(!weft_tune_choice("no such op", 2, 1));
     CHECK_INT(weft_last_status(), WEFT_ERR_NOT_FOUND);
     CHECK(!weft_tune_choice(NULL, 2, 1) && !weft_tune_choice("all_gather", 0, 1));

@@ -248,6 +248,10 @@ TEST(test_layout_flatten_and_ones)
     refused(weft_reshape(x, deep), WEFT_ERR_INVALID_ARG, "");
     deep.ndim = -1;
     refused(weft_reshape(x, deep), WEFT_ERR_INVALID_ARG, "");
+    refused(weft_view(x, deep), WEFT_ERR_INVALID_ARG, "dimensions");
+    deep.ndim = WEFT_MAX_DIMS + 1;
+    refused(weft_view(x, deep), WEFT_ERR_INVALID_ARG, "dimensions");
+    refused(weft_expand(x, deep), WEFT_ERR_INVALID_ARG, "dimensions");
     CHECK_OK(weft_scope_close());
 }
 
@@ -284,7 +288,13 @@ TEST(test_layout_split_and_chunk)
                     }
                 }
         size_t count = 9;
-        CHECK_STATUS(weft_split(x, 1, 1, out, &count), WEFT_ERR_INVALID_ARG);
+        for (int dim = -2; dim <= 1; dim += 3) {
+            CHECK_STATUS(weft_split(x, 1, dim, out, &count), WEFT_ERR_INVALID_ARG);
+            CHECK_CONTAINS(weft_last_error(), "no dimension");
+            CHECK_STATUS(weft_chunk(x, 1, dim, out, &count), WEFT_ERR_INVALID_ARG);
+            CHECK_CONTAINS(weft_last_error(), "no dimension");
+            weft_clear_error();
+        }
         CHECK_STATUS(weft_split(x, 1, 0, NULL, &count), WEFT_ERR_INVALID_ARG);
         CHECK_STATUS(weft_split(x, 1, 0, out, NULL), WEFT_ERR_INVALID_ARG);
         weft_clear_error();

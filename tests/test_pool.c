@@ -277,6 +277,9 @@ RANKS_TEST(test_pool_backends, 1)
     CHECK(usable >= 2);
     CHECK_STATUS(weft_backend_describe(-1, &info), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_backend_describe(count, &info), WEFT_ERR_INVALID_ARG);
+    char words[64];
+    snprintf(words, sizeof words, "backends 0 to %d, not %d", count - 1, count);
+    CHECK_CONTAINS(weft_last_error(), words);
     CHECK_STATUS(weft_backend_describe(0, NULL), WEFT_ERR_INVALID_ARG);
     weft_clear_error();
 }
