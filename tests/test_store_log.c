@@ -397,6 +397,98 @@ TEST(test_store_log_locks)
     unlink(path);
 }
 
+/* ---- calls that fail: the store says so, and the next call works ---- */
+
+static int reads_left, seeks_left, stats_left, lock_left;
+
+static ssize_t bad_read(int fd, void *bytes, size_t count)
+{
+    return reads_left-- == 0 ? (errno = EIO, -1) : weft_i_os_linux.read(fd, bytes, count);
+}
+
+static off_t bad_seek(int fd, off_t offset, int whence)
+{
+    return seeks_left-- == 0 ? (errno = EIO, -1) : weft_i_os_linux.lseek(fd, offset, whence);
+}
+
+static int bad_stat(int fd, struct stat *out)
+{
+    return stats_left-- == 0 ? (errno = EIO, -1) : weft_i_os_linux.fstat(fd, out);
+}
+
+static int bad_lock(int fd, short kind, off_t byte)
+{
+    return lock_left-- == 0 ? (errno = ENOLCK, -1) : weft_i_os_linux.lock_byte(fd, kind, byte);
+}
+
+static void fail_never(void)
+{
+    use_table();
+    table.lock_byte = bad_lock;
+    table.read = bad_read;
+    table.lseek = bad_seek;
+    table.fstat = bad_stat;
+    reads_left = seeks_left = stats_left = lock_left = 1 << 30;
+}
+
+/* Opens and reads with the n-th call of each kind failing. */
+TEST(test_store_log_failing_calls)
+{
+    int *const counters[] = {&reads_left, &seeks_left, &stats_left, &lock_left};
+    static const int least[] = {2, 2, 2, 3};
+    OPEN();
+    weft_store *s = fresh(0);
+    CHECK_OK(set(s, "k", "v"));
+    for (int which = 0; which < 4; which++)
+        for (int n = 0;; n++) {
+            CHECK_OK(weft_scope_open());
+            fail_never();
+            weft_clear_error();
+            *counters[which] = n;
+            weft_store *t = weft_store_file(path, 0);
+            bool fired = *counters[which] < 0;
+            weft_status status = t ? WEFT_OK : weft_last_status();
+            fail_never();
+            if (t)
+                expect(t, "k", "v");
+            weft_i_os_now = &weft_i_os_linux;
+            CHECK_OK(weft_scope_close());
+            if (!fired) {
+                CHECK(status == WEFT_OK && n >= least[which]);
+                break;
+            }
+            if (which != 3) /* an unlocking is tried again */
+                CHECK_INT(status, WEFT_ERR_IO);
+            else
+                CHECK(n > 2 || status < 0);
+            CHECK(n < 20);
+        }
+    CLOSE();
+    unlink(path);
+}
+
+/* The same of a store that is open: what another has written meanwhile has to be read. */
+TEST(test_store_log_failing_reads)
+{
+    int *const counters[] = {&reads_left, &seeks_left, &stats_left, &lock_left};
+    OPEN();
+    weft_store *s = fresh(0), *other = weft_store_file(path, 0);
+    for (int which = 0; which < 4; which++) {
+        CHECK_OK(set(other, "k", which % 2 ? "v" : "w"));
+        fail_never();
+        *counters[which] = 0;
+        weft_store_value got = {0};
+        weft_clear_error();
+        weft_status status = weft_store_get(s, "k", WEFT_STORE_NOW, &got);
+        fail_never();
+        CHECK(status < 0 && weft_last_status() == status);
+        expect(s, "k", which % 2 ? "v" : "w");
+        weft_i_os_now = &weft_i_os_linux;
+    }
+    CLOSE();
+    unlink(path);
+}
+
 TEST(test_store_log_paths)
 {
     OPEN();
