@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Meshes of a fake world of eight: every rank sees what counting says. */
+#include "harness.h"
+
+#include <weft/weft.h>
+
+enum { WORLD = 8 };
+
+static weft_mesh *mesh_of(int me, weft_shape shape, const char *names)
+{
+    weft_fake_opts opts = WEFT_FAKE_OPTS(me, WORLD);
+    weft_group *world = weft_fake_init(&opts);
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, shape, names);
+    if (!mesh)
+        FAIL("%s", weft_last_error());
+    return mesh;
+}
+
+static void expect_ranks(const weft_mesh *mesh, int count, const int *ranks)
+{
+    CHECK(mesh && weft_mesh_size(mesh, WEFT_MESH_ONLY) == count);
+    for (int i = 0; i < count; i++)
+        CHECK_INT(weft_mesh_ranks(mesh)[i], ranks[i]);
+}
+
+static void expect_group(weft_group *group, int count, const int *ranks, int me)
+{
+    CHECK(group && weft_size(group) == count);
+    for (int i = 0; i < count; i++)
+        CHECK_INT(weft_group_rank_of(group, ranks[i]), i);
+    CHECK_INT(weft_group_rank_of(group, me), weft_rank(group));
+}
+
+TEST(test_mesh_fake_of_eight)
+{
+    for (int me = 0; me < WORLD; me++) {
+        CHECK_OK(weft_scope_open());
+        weft_mesh *mesh = mesh_of(me, WEFT_SHAPE(2, 2, 2), "a,b,c");
+        int at[3], where[] = {me / 4, me / 2 % 2, me % 2}, step[] = {4, 2, 1};
+        CHECK_OK(weft_mesh_coordinate(mesh, at));
+        static const char *const names[] = {"a", "b", "c"};
+        for (int dim = 0; dim < 3; dim++) {
+            int line[2] = {me - where[dim] * step[dim], me + (1 - where[dim]) * step[dim]};
+            CHECK_INT(at[dim], where[dim]);
+            CHECK_INT(weft_mesh_local_rank(mesh, dim), where[dim]);
+            CHECK(weft_mesh_dim(mesh, names[dim]) == dim);
+            CHECK(!strcmp(weft_mesh_dim_name(mesh, dim), names[dim]));
+            expect_group(weft_mesh_group(mesh, dim), 2, line, me);
+            weft_mesh *slice = weft_mesh_slice(mesh, names[dim]);
+            expect_ranks(slice, 2, line);
+            CHECK_INT(weft_mesh_ndim(slice), 1);
+            for (int other = dim + 1; other < 3; other++) {
+                char both[8];
+                snprintf(both, sizeof both, "%s,%s", names[dim], names[other]);
+                int base = me - where[dim] * step[dim] - where[other] * step[other];
+                int square[] = {base, base + step[other], base + step[dim],
+                                base + step[dim] + step[other]};
+                weft_mesh *part = weft_mesh_slice(mesh, both);
+                expect_ranks(part, 4, square);
+                weft_mesh *flat = weft_mesh_flatten(part, NULL);
+                expect_ranks(flat, 4, square);
+                CHECK_INT(weft_mesh_ndim(flat), 1);
+                CHECK_INT(weft_mesh_local_rank(flat, 0), 2 * where[dim] + where[other]);
+                expect_group(weft_mesh_group(flat, 0), 4, square, me);
+                char joined[8];
+                snprintf(joined, sizeof joined, "%s_%s", names[dim], names[other]);
+                CHECK(!strcmp(weft_mesh_dim_name(flat, 0), joined));
+            }
+        }
+        int all[WORLD] = {0, 1, 2, 3, 4, 5, 6, 7};
+        expect_ranks(mesh, WORLD, all);
+        expect_ranks(weft_mesh_flatten(mesh, "world"), WORLD, all);
+        char text[200];
+        CHECK(weft_mesh_text(mesh, text, sizeof text) > 0);
+        CHECK(!strcmp(text,
+                      "mesh of 2 x 2 x 2 on cpu (a, b, c): [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]"));
+        CHECK_OK(weft_scope_close());
+    }
+    weft_clear_error();
+}
+
+TEST(test_mesh_fake_unflattened)
+{
+    for (int me = 0; me < WORLD; me++) {
+        CHECK_OK(weft_scope_open());
+        weft_mesh *line = mesh_of(me, WEFT_SHAPE(8), "all");
+        weft_mesh *grid = weft_mesh_unflatten(line, 0, WEFT_SHAPE(4, 2), "r,c");
+        int all[WORLD] = {0, 1, 2, 3, 4, 5, 6, 7}, at[2];
+        expect_ranks(grid, WORLD, all);
+        CHECK_OK(weft_mesh_coordinate(grid, at));
+        CHECK(at[0] == me / 2 && at[1] == me % 2);
+        int column[] = {me % 2, me % 2 + 2, me % 2 + 4, me % 2 + 6};
+        expect_group(weft_mesh_group(grid, 0), 4, column, me);
+        expect_group(weft_mesh_group_named(grid, "c"), 2, (int[]){me & ~1, me | 1}, me);
+        weft_clear_error();
+        CHECK(!weft_mesh_unflatten(line, 0, WEFT_SHAPE(4, 3), "x,y"));
+        CHECK(!weft_mesh_unflatten(line, 1, WEFT_SHAPE(4, 2), "x,y"));
+        CHECK(!weft_mesh_unflatten(line, 0, WEFT_SHAPE(4, 2), "x"));
+        CHECK(!weft_mesh_slice(line, "nobody") && !weft_mesh_slice(line, NULL));
+        CHECK(!weft_mesh_slice(NULL, "all"));
+        weft_mesh *same = mesh_of(me, WEFT_SHAPE(8), "all"),
+                  *other = mesh_of(me, WEFT_SHAPE(8), "b");
+        CHECK(weft_mesh_equal(line, same) && weft_mesh_hash(line) == weft_mesh_hash(same));
+        CHECK(!weft_mesh_equal(line, other) && !weft_mesh_equal(line, grid));
+        weft_clear_error();
+        CHECK_OK(weft_scope_close());
+    }
+}
+
+int main(int argc, char **argv)
+{
+    setenv("WEFT_DEBUG", "NONE", 0);
+    return harness_main(argc, argv);
+}
