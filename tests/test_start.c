@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the environment says about a rank, launcher by launcher; and meshes of a world of eight,
- * whose every rank sees what counting says. */
+/* What the environment says about a rank, launcher by launcher. */
 #include "harness.h"
 
 #include "fabric/meet.h"
