@@ -76,7 +76,7 @@ static int way_of(int op, size_t whole, bool reachable, bool single)
 static void check_one(int op, int64_t count, bool symmetric, bool single, int rank,
                       weft_group *world)
 {
-    static bool denied; /* the kernel lets nobody look into others */
+    static _Thread_local bool denied; /* the kernel lets nobody look into others */
     weft_tensor *in = floats(count * ins[op], rank + 1, symmetric, world);
     weft_tensor *out = floats(count * outs[op], -7, symmetric, world);
     uint64_t before = atomic_load_explicit(&weft_i_group_record(world)->head, memory_order_relaxed);
