@@ -340,6 +340,7 @@ TEST(test_coll_args_choice)
     }
     for (int op = 0; op < OPS; op++)
         expect_choice(names[op], 2, 1, "tiny");
+    expect_choice("barrier", 2, 0, "tiny");
     CHECK(!weft_tune_choice("no such op", 2, 1));
     CHECK_INT(weft_last_status(), WEFT_ERR_NOT_FOUND);
     CHECK(!weft_tune_choice(NULL, 2, 1) && !weft_tune_choice("all_gather", 0, 1));
