@@ -207,6 +207,12 @@ RANKS_TEST(test_pool_handle_bounds, 2)
     CHECK(!weft_symm_remote_tensor(mem, 0, WEFT_SHAPE(1), (weft_dtype)99));
     CHECK(!weft_symm_buffer(NULL, 0, WEFT_SHAPE(1), WEFT_U8, 0));
     CHECK(!weft_symm_tensor(NULL, 0) && !weft_symm_buffer_ptr(NULL, 0));
+    CHECK(weft_symm_rank(mem) == rank && weft_symm_size(mem) == size);
+    CHECK(weft_symm_bytes(mem) == 24 && weft_symm_offset(mem) == 4);
+    CHECK(weft_symm_group(mem) == world && weft_symm_channels(mem) > 0);
+    CHECK(weft_symm_rank(NULL) == -1 && weft_symm_size(NULL) == -1 && !weft_symm_group(NULL));
+    CHECK(!weft_symm_bytes(NULL) && !weft_symm_offset(NULL) && !weft_symm_pad_bytes(NULL));
+    CHECK(!weft_symm_channels(NULL));
     weft_tensor *theirs = weft_symm_tensor(mem, (rank + 1) % size);
     CHECK(theirs && weft_tensor_numel(theirs) == 12 && weft_tensor_dtype(theirs) == WEFT_U8);
     CHECK((char *)weft_tensor_data(theirs) ==
@@ -240,6 +246,9 @@ RANKS_TEST(test_pool_words, 1)
                 for (int64_t i = 0; i < WORDS; i++)
                     CHECK_INT(weft_item_int(x, i), right && i == offset ? values[v] : 77);
             }
+    weft_clear_error();
+    CHECK_STATUS(weft_symm_memset32(x, 5, 1, 2), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "offset 5 and count 2 exceeded the numel of the tensor, 6");
     weft_clear_error();
     CHECK_STATUS(weft_symm_memset32(NULL, 0, 1, 1), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_symm_memset32(weft_empty(WEFT_U32, WEFT_META, WEFT_SHAPE(4)), 0, 1, 1),

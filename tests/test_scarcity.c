@@ -210,6 +210,17 @@ static weft_status tensors(void)
     return t ? of(u) : weft_last_status();
 }
 
+/* Of a layout that cannot be written in one go. */
+static weft_status uniform(void)
+{
+    return weft_uniform(weft_transpose(y, 0, 1), 0, 1);
+}
+
+static weft_status normal(void)
+{
+    return weft_normal(weft_transpose(y, 0, 1), 0, 1);
+}
+
 static const struct {
     const char *name;
     weft_status (*run)(void);
@@ -237,7 +248,9 @@ static const struct {
             {"connectivity", links},
             {"mesh", mesh},
             {"group", group},
-            {"tensors", tensors}};
+            {"tensors", tensors},
+            {"uniform", uniform},
+            {"normal", normal}};
 
 static void make_operands(void)
 {
