@@ -149,6 +149,8 @@ TEST(test_store_address_names)
     for (int i = 0; i < 3; i++) {
         answers[2].ai_family = wild[i]->sa_family;
         answers[2].ai_addr = wild[i];
+        answers[2].ai_addrlen =
+            i ? (socklen_t)sizeof(struct sockaddr_in6) : (socklen_t)sizeof(struct sockaddr_in);
         CHECK_STATUS(weft_i_store_address_tcp("all", 1, &found), WEFT_ERR_INVALID_ARG);
         CHECK_CONTAINS(weft_last_error(), "wildcard");
     }
