@@ -132,7 +132,7 @@ static weft_status run_nothing(weft_i_op_call *call)
 }
 
 static const weft_i_device *before;
-static weft_status (*columns[3])(weft_i_op_call *);
+static weft_status (*columns[4])(weft_i_op_call *);
 
 /* A test before it may have failed half way. */
 static void begin(void)
@@ -140,12 +140,15 @@ static void begin(void)
     weft_i_stream_forget();
     live = 0;
     const weft_i_op_column rows[] = {
-        {&weft_i_op_copy, run_copy}, {&weft_i_op_to, run_copy}, {&weft_i_op_empty, run_nothing}};
-    for (int i = 0; i < 3; i++)
+        {&weft_i_op_copy, run_copy},
+        {&weft_i_op_to, run_copy},
+        {&weft_i_op_empty, run_nothing},
+        {&weft_i_op_neg, NULL}};
+    for (int i = 0; i < 4; i++)
         columns[i] = rows[i].op->run[WEFT_I_KIND_CUDA];
     before = weft_i_device_find(WEFT_CUDA(0));
     weft_i_device_add(WEFT_I_KIND_CUDA, &own);
-    weft_i_op_add_column(WEFT_I_KIND_CUDA, rows, 3);
+    weft_i_op_add_column(WEFT_I_KIND_CUDA, rows, 4);
     streams = 0;
     told[0] = 0;
     weft_scope_open();
@@ -155,11 +158,14 @@ static void begin(void)
 static void end(void)
 {
     const weft_i_op_column rows[] = {
-        {&weft_i_op_copy, columns[0]}, {&weft_i_op_to, columns[1]}, {&weft_i_op_empty, columns[2]}};
+        {&weft_i_op_copy, columns[0]},
+        {&weft_i_op_to, columns[1]},
+        {&weft_i_op_empty, columns[2]},
+        {&weft_i_op_neg, columns[3]}};
     weft_scope_close();
     weft_i_stream_forget();
     weft_i_device_add(WEFT_I_KIND_CUDA, before);
-    weft_i_op_add_column(WEFT_I_KIND_CUDA, rows, 3);
+    weft_i_op_add_column(WEFT_I_KIND_CUDA, rows, 4);
     CHECK_INT(live, 0);
     weft_clear_error();
 }
