@@ -40,7 +40,7 @@ static int64_t now_ms(void)
     return WEFT_OS->clock_ns() / 1000000;
 }
 
-/* Connects to an server, without waiting; -1 and errno if that cannot be done at once. */
+/* Connects to a server, without waiting; -1 and errno if that cannot be done at once. */
 static int call(const char *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -56,7 +56,7 @@ static int call(const char *name)
     return fd;
 }
 
-/* How many more callers an server that takes nobody in has room for. */
+/* How many more callers a server that takes nobody in has room for. */
 static int room_left(const char *name)
 {
     int room = 0;
@@ -66,7 +66,7 @@ static int room_left(const char *name)
     return room;
 }
 
-/* A process with an server that it does not serve, because it is stopped. */
+/* A process with a server that it does not serve, because it is stopped. */
 static pid_t stopped_owner(char name[64])
 {
     int ends[2], status;

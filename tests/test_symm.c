@@ -9,7 +9,7 @@
 #include "symm/registration.h"
 #include <weft/weft.h>
 
-#define LIMIT                                                                                    \
+#define LIMIT \
     ((int64_t)200) /* ms: long enough on a loaded machine to be no race, short enough for a test \
                     */
 

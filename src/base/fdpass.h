@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The descriptor server: how a rank gets hold of a segment that another rank made.  The owner
- * publishes it under its key; a peer who knows the key fetches it.  Between processes the memory
+ * publishes it under its key; a peer that knows the key fetches it.  Between processes the memory
  * file travels over a Unix socket in the abstract namespace (nothing in the file system, gone with
  * the process) to callers of the same user only; between threads of one process the segment itself
  * is handed over, so that all ranks see it at one address.
@@ -14,7 +14,7 @@
 
 typedef struct weft_i_fdpass weft_i_fdpass;
 
-/* Opens an server.  One per process rank; one for all threads of a weft_spawn. */
+/* Opens a server.  One per process rank; one for all threads of a weft_spawn. */
 weft_status weft_i_fdpass_open(weft_i_sharing sharing, weft_i_fdpass **out);
 weft_i_fdpass *weft_i_fdpass_hold(weft_i_fdpass *fdpass);
 void weft_i_fdpass_drop(weft_i_fdpass *fdpass);

@@ -1,21 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A lane: the shared memory on which a group's collectives meet.  It is a symmetric block of its
- * own.  Its signal pad holds, for each rank,
- *   - four entries by turns: an arrival word and up to 632 bytes beside it, a cache line to read
- * for a peer, or a few that follow each other, which cores fetch together;
- *   - a step word for the phases inside an operation, counters of flows, and a bell;
- *   - a table of splits, by turns;
- * and each rank's block is its bounce buffer: four eager buffers by turns for operands that are
- * shown at the entry; in the same memory two input chunks, and behind it two result chunks, for
- * those that go through it in pieces after the entry.
+ * own.  Each rank has a head in the signal pad and bounce buffers in its block:
  *
- * By turns: what was written for entry e is overwritten for entry e + 4, and by then everybody has
- * entered e + 1, which they do only after leaving e.  Where all wait for all that is so anyway; a
- * rank that went on without waiting makes sure of it first (weft_i_lane_make_room).
+ *     head of a rank                            bounce buffers of a rank
+ *     +--------------------------------------+    0 KiB  +----------------+----------------+
+ *     | entry 0: arrival word, 632 bytes     |           | eager buffer 0 |                |
+ *     | entry 1                              |   64 KiB  +----------------+ input chunk 0  |
+ *     | entry 2        four, by turns        |           | eager buffer 1 |                |
+ *     | entry 3                              |  128 KiB  +----------------+----------------+
+ *     +--------------------------------------+           | eager buffer 2 |                |
+ *     | step word: syncs in an operation     |  192 KiB  +----------------+ input chunk 1  |
+ *     | filled, drained: counts of the fifo  |           | eager buffer 3 |                |
+ *     +--------------------------------------+  256 KiB  +----------------+----------------+
+ *     | pass words, bells                    |           | result chunk 0                  |
+ *     | signature 0 ... 3: what was called   |  384 KiB  +---------------------------------+
+ *     +--------------------------------------+           | result chunk 1                  |
+ *     | tables of splits 0 ... 3             |  512 KiB  +---------------------------------+
+ *     +--------------------------------------+           | a p2p ring for each rank        |
+ *                                                        +---------------------------------+
  *
- * Digests are chained: a rank that agrees with another one at an entry agrees with it about all
- * before.
+ * An operand that is sent eagerly lies in an eager buffer before its owner arrives.  An operand that
+ * is pipelined goes through input and result chunks after the entry.  Both use the same memory; an
+ * operation uses one or the other.  A peer reads an entry as one cache line, or as a few adjacent
+ * lines, which cores fetch together.
+ *
+ * By turns: what a rank wrote for entry e is overwritten for entry e + 4.  By then every rank has
+ * entered e + 1, which it does only after it has left e.  Where all ranks wait for all, that is so
+ * anyway.  A rank that went on without waiting makes sure of it first (weft_i_lane_make_room).
+ *
+ * Digests are chained: two ranks that agree at an entry agree about all entries before it.
  */
 #ifndef WEFT_COLL_LANE_H
 #define WEFT_COLL_LANE_H
@@ -30,7 +44,7 @@ enum {
     WEFT_I_INLINE = WEFT_TUNE_INLINE, /* bytes that travel with the arrival word */
     WEFT_I_CHUNK =
         128 << 10, /* bytes of an input or result chunk: two and a result fit a core's own cache */
-    WEFT_I_EAGER = WEFT_I_CHUNK / 2, /* bytes of a show chunk */
+    WEFT_I_EAGER = WEFT_I_CHUNK / 2, /* bytes of an eager buffer */
     WEFT_I_TURNS = 4
 };
 

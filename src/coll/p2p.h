@@ -54,7 +54,7 @@ typedef struct weft_i_kept {
     uint32_t digest;
     int tag;
     bool rts_sent;
-    weft_i_ring_piece rts; /* where it lies, if it is rts_sent */
+    weft_i_ring_piece rts; /* where it lies, if an RTS was sent */
     char data[];
 } weft_i_kept;
 

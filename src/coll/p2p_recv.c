@@ -21,7 +21,7 @@ static weft_i_label call_of(const weft_i_p2p_request *request)
 
 /* ---- the end of a message ---- */
 
-/* The segment in which an rts_sent message lies, held, if this process has mapped it; or NULL. */
+/* The segment in which the message of an RTS lies, held, if this process has mapped it; or NULL. */
 static weft_i_segment *find_segment(const weft_i_ring_piece *piece)
 {
     weft_i_segment *segment = piece->segment.word[0] ? weft_i_segment_find(piece->segment) : NULL;
@@ -33,7 +33,7 @@ static weft_i_segment *find_segment(const weft_i_ring_piece *piece)
     return segment;
 }
 
-/* Copies rts_sent memory of a peer: from `near` if that is not NULL.  WEFT_IN_PROGRESS: the RTS
+/* Copies memory that a peer has sent an RTS for: from `near` if that is not NULL.  WEFT_IN_PROGRESS: the RTS
  * was withdrawn. */
 static weft_status copy_rts(weft_i_lane *lane, const weft_i_p2p_peer *pair,
                             weft_i_p2p_request *request, uint64_t address, const char *near)

@@ -3,7 +3,7 @@
  * A ring: the shared memory through which one rank sends to one other.  It has one writer and one
  * reader, and no lock.
  *
- * Slots.  A ring of slots carries everything in order.  The sender fills slot n, then stores its
+ * Slots.  The slots carry everything in order.  The sender fills slot n, then stores its
  * number into it (release); the receiver waits for that number (acquire), reads, and counts the
  * slot as taken (release); the sender fills a slot again once it is taken (acquire).  A short
  * message lies in its slot: up to 48 bytes are one cache line, from core to core in one hop.  A
@@ -12,9 +12,9 @@
  *
  * Ready to send (RTS).  Where ranks can read each other's memory, a large message stays where it
  * is: its slot says where, and the receiver copies it from there, by itself if it has mapped that
- * memory. Whether the memory may be read is the state of the RTS: the receiver changes OFFERED to
+ * memory. Whether the memory may be read is the state of the RTS: the receiver changes READY to
  * TAKING, copies a part, and changes it back, or to DONE after the last one.  A sender that gives
- * up changes OFFERED to WITHDRAWN; between threads it waits while a part is being copied, between
+ * up changes READY to WITHDRAWN; between threads it waits while a part is being copied, between
  * processes it need not, because then the receiver finds its TAKING gone and does not count the
  * part.
  */
@@ -44,7 +44,7 @@ typedef enum weft_i_ring_slot_kind {
 typedef struct weft_i_ring_piece {
     uint64_t bytes; /* of the whole message */
     uint32_t at, length;
-    /* Ready to send (RTS): */
+    /* Of an RTS: */
     uint64_t address;   /* in the sender's memory */
     weft_i_key segment; /* of symmetric memory; 0: ordinary */
     uint64_t offset;    /* in the segment */
@@ -170,7 +170,7 @@ static inline void weft_i_ring_take(weft_i_ring *ring, uint32_t taken)
     atomic_store_explicit(&ring->taken, taken, memory_order_release);
 }
 
-/* May the rts_sent memory be read now? */
+/* May the memory of the RTS be read now? */
 static inline bool weft_i_ring_claim(weft_i_ring *ring, uint32_t rts)
 {
     uint32_t was = WEFT_I_RTS_READY;

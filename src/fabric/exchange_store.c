@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Exchange through the store: see exchange_store.h.  Keys, under the group's key: "<round>/<rank>"
- * a entry, "<round>/so" what became of the round, "end" why there will be no more.  A entry of a
+ * an entry, "<round>/so" what became of the round, "end" why there will be no more.  An entry of a
  * later round says that its writer is done with the earlier ones, so once a round has succeeded
  * their keys are removed.
  */

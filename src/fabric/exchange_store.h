@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exchange through the store: how members on several hosts exchange notes, through the store.  An
- * exchange goes in rounds.  In a round every member leaves a entry; who has read all of them asks
- * the store to decide the round "yes", who gives up asks for "no", and the store takes the first.
- * So a round succeeds for all or for none, and after a "no" everybody goes on to the next one.
+ * How members on several hosts exchange notes, through the store.  An exchange goes in rounds.  In a
+ * round every member leaves an entry.  A member that has read all entries asks the store to decide
+ * the round "yes"; one that gives up asks for "no"; the store takes the first.  So a round succeeds
+ * for all or for none, and after a "no" all members go on to the next one.
  */
 #ifndef WEFT_FABRIC_EXCHANGE_STORE_H
 #define WEFT_FABRIC_EXCHANGE_STORE_H

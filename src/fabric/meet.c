@@ -185,7 +185,7 @@ static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline
     return status;
 }
 
-/* Everybody is here and has shown a address: learn where their servers are, and that they speak our
+/* Everybody is here and has shown an address: learn where their servers are, and that they speak our
  * version. */
 static weft_status read_addresses(weft_group *group)
 {

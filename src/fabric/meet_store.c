@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meeting through a store, for jobs that `weft run` did not start.  Every rank shows a address (who
+ * Meeting through a store, for jobs that `weft run` did not start.  Every rank shows an address (who
  * it is, which host, where its descriptor server is); when all addresses are there, the first rank
  * of each host makes the host's job page and the others fetch it from its server.
  */
