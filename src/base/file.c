@@ -3,7 +3,6 @@
 #include "base/file.h"
 
 #include "base/os.h"
-#include "base/status.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,14 +59,4 @@ int weft_i_file_try(const char *path, bool append, mode_t mode, char *why, size_
     if (!append && S_ISREG(status.st_mode) && status.st_size && WEFT_OS->ftruncate(fd, 0))
         return refuse(fd, errno, why, bytes, path, "emptying it");
     return fd;
-}
-
-weft_status weft_i_file_open(const char *path, bool append, mode_t mode, int *out)
-{
-    char why[1200];
-    int fd = weft_i_file_try(path, append, mode, why, sizeof why);
-    if (fd < 0)
-        return weft_i_fail_errno(errno, "%s", why);
-    *out = fd;
-    return WEFT_OK;
 }

@@ -3,8 +3,6 @@
  * contract. */
 #include "base/os.h"
 
-#include "base/env.h"
-
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -120,6 +120,9 @@ static inline bool weft_i_group_is_usable(const weft_group *group)
 /* Ends the group on this rank; members of the same host, who may wait for us, see it. */
 void weft_i_group_mark_destroyed(weft_group *group);
 
+/* What happens with the last reference to a group: group_end.c. */
+void weft_i_group_free(weft_i_object *object);
+
 /* A group object with room for its members; holds the world. */
 weft_group *weft_i_group_allocate(weft_i_world *world, int size);
 
@@ -265,7 +268,7 @@ static inline weft_i_record *weft_i_group_record(const weft_group *group)
     return group->world->mine ? &group->world->mine->record : NULL;
 }
 
-static inline weft_i_rank_record *weft_i_group_slot(const weft_group *group, int rank)
+static inline weft_i_rank_record *weft_i_group_rank_record(const weft_group *group, int rank)
 {
     return group->world->peers[group->members[rank]].rank_record;
 }

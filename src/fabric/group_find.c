@@ -6,7 +6,7 @@
 #include "fabric/group.h"
 
 #include "base/status.h"
-#include "fabric/ranks.h"
+#include "fabric/rank_list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static const int *own_block(const weft_group *any, const int *ranks, int count, 
         if (ranks[i] == any->world->rank)
             return ranks + i / stride * stride;
     char text[200];
-    weft_i_ranks_text(ranks, count, text, sizeof text);
+    weft_i_rank_list_text(ranks, count, text, sizeof text);
     return weft_i_null(WEFT_ERR_INVALID_ARG,
                        "weft_group_find_or_new: rankset doesn't include the current node: rank %d "
                        "is not in %s",
@@ -96,7 +96,7 @@ weft_group *weft_group_find_or_new(weft_group *any, const char *tag, const int *
     weft_group *found = weft_i_registry_find(&any->world->registry, stored, &view);
     if (found)
         return found;
-    weft_i_ranks_text(block, stride, text, sizeof text);
+    weft_i_rank_list_text(block, stride, text, sizeof text);
     if (!*stored)
         return weft_i_null(WEFT_ERR_INVALID_ARG,
                            "Cannot automatically create PG with empty tag: there is none of ranks "

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "fabric/exchange_store.h"
 #include "fabric/quarrel.h"
-#include "fabric/ranks.h"
+#include "fabric/rank_list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -361,7 +361,7 @@ static weft_status compare_plans(const weft_group *group, const plan *all)
 static void derive_name(const weft_group *group, const weft_group *parent, char out[], size_t bytes)
 {
     char ranks[512], whole[640];
-    weft_i_ranks_text(group->members, group->size, ranks, sizeof ranks);
+    weft_i_rank_list_text(group->members, group->size, ranks, sizeof ranks);
     snprintf(whole, sizeof whole, "%s/%s", parent->name, ranks);
     size_t used = strlen(whole);
     if (used > WEFT_I_GROUP_NAME - 16) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Namings of groups: what they expand to, and which group they mean; see weft/ranks.h. */
-#include "fabric/ranks.h"
+#include "fabric/rank_list.h"
 
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/group.h"
 #include "weft/mesh.h"
+#include "weft/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,26 +39,6 @@ weft_ranks weft_ranks_mesh_dim(weft_mesh *mesh, int dim)
 weft_ranks weft_ranks_name(const char *name)
 {
     return (weft_ranks){.kind = WEFT_RANKS_NAME, .name = name};
-}
-
-void weft_i_ranks_text(const int *ranks, int count, char *out, size_t bytes)
-{
-    size_t used = 0;
-    *out = 0;
-    for (int i = 0, last; i < count; i = last + 1) {
-        char piece[32];
-        for (last = i; last + 1 < count && ranks[last + 1] - 1LL == ranks[last];)
-            last++;
-        if (last > i)
-            snprintf(piece, sizeof piece, "%s%d-%d", i ? "," : "", ranks[i], ranks[last]);
-        else
-            snprintf(piece, sizeof piece, "%s%d", i ? "," : "", ranks[i]);
-        if (used + strlen(piece) + 4 >= bytes) {
-            snprintf(out + used, bytes - used, "...");
-            return;
-        }
-        used += (size_t)snprintf(out + used, bytes - used, "%s", piece);
-    }
 }
 
 /* ---- checks ---- */
@@ -205,7 +186,7 @@ static weft_group *find_listed(weft_group *any, const weft_rank_list *list, cons
     weft_group *group = weft_i_registry_find(&any->world->registry, stored, &view);
     if (group)
         return group;
-    weft_i_ranks_text(list->ranks, list->count, text, sizeof text);
+    weft_i_rank_list_text(list->ranks, list->count, text, sizeof text);
     return weft_i_null(WEFT_ERR_NOT_FOUND,
                        "rank %d is in no group of ranks %s with %s%s; a list names a group, it "
                        "does not make one",

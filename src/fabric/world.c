@@ -5,9 +5,6 @@
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
-#include "fabric/group_event.h"
-#include "fabric/news.h"
-#include "store/server.h"
 #include "tensor/scope.h"
 #include "weft/version.h"
 
@@ -117,41 +114,10 @@ void weft_i_world_tell_failed(weft_i_rank_record *rank_record)
                                             memory_order_release, memory_order_relaxed);
 }
 
-void weft_i_world_leave(weft_i_world *world)
-{
-    if (atomic_exchange_explicit(&world->finished, true, memory_order_acq_rel) || !world->mine)
-        return;
-    if (world->generation != weft_i_os_generation())
-        return; /* a forked child: the rank_record, the thread and the server are the parent's */
-    uint32_t here = WEFT_I_RANK_HERE; /* else it has said FAILED, which tells more */
-    atomic_compare_exchange_strong_explicit(&world->mine->life.state, &here, WEFT_I_RANK_LEFT,
-                                            memory_order_release,
-                                            memory_order_relaxed); /* acquired by peers */
-    weft_i_sentinel_stop(world);
-    weft_i_news_leave(world);
-    weft_i_watch_stop(world->watch);
-    world->watch = NULL;
-}
-
 weft_i_world *weft_i_world_hold(weft_i_world *world)
 {
     atomic_fetch_add_explicit(&world->references, 1, memory_order_relaxed);
     return world;
-}
-
-void weft_i_world_drop(weft_i_world *world)
-{
-    if (!world || atomic_fetch_sub_explicit(&world->references, 1, memory_order_acq_rel) != 1)
-        return;
-    weft_i_world_leave(world);
-    weft_i_fdpass_drop(world->fdpass);
-    weft_i_segment_drop(world->job);
-    weft_i_object_drop(world->store);
-    weft_i_store_server_drop(world->standby, world->generation != weft_i_os_generation());
-    pthread_mutex_destroy(&world->moving);
-    weft_i_registry_free(&world->registry);
-    WEFT_OS->free(world->peers);
-    WEFT_OS->free(world);
 }
 
 weft_status weft_i_world_usable(const weft_i_world *world)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reductions.  One engine serves all types: it knows elements only through the loops of
- * reduce_table.h.  It works on `width` neighbouring results at once where the reduced dimension is
+ * reduce.h.  It works on `width` neighbouring results at once where the reduced dimension is
  * not the innermost in memory, so that memory is read in order; the bits are the same.
  */
 #include "kernels/reduce.h"
 
 #include "kernels/convert.h"
 #include "kernels/copy.h"
-#include "kernels/reduce_table.h"
 #include "kernels/vector.h"
 
 #include <string.h>

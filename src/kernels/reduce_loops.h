@@ -4,7 +4,7 @@
  * reduce.h are written as vectors of the instruction set, of which several make the 16 lanes.
  */
 #include "kernels/convert.h"
-#include "kernels/reduce_table.h"
+#include "kernels/reduce.h"
 
 #include <math.h>
 #include <string.h>

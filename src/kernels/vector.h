@@ -8,7 +8,7 @@
 
 #include "kernels/normalize_table.h"
 #include "kernels/pointwise.h"
-#include "kernels/reduce_table.h"
+#include "kernels/reduce.h"
 
 #include <stdatomic.h>
 

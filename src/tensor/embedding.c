@@ -3,7 +3,7 @@
  * copied. */
 #include "kernels/convert.h"
 #include "kernels/copy.h"
-#include "kernels/reduce_table.h"
+#include "kernels/reduce.h"
 #include "kernels/vector.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a group ends: revoked, destroyed by its members, or freed with its last reference. */
+#include "base/os.h"
+#include "base/status.h"
+#include "fabric/exchange_store.h"
+#include "fabric/group.h"
+#include "fabric/group_event.h"
+#include "fabric/news.h"
+
+static void ring_all(const weft_group *group)
+{
+    for (int rank = 0; rank < group->size && !group->world->fake; rank++) {
+        weft_i_wait_ring(&group->board->row[rank].bell);
+        weft_i_wait_ring(&group->board->row[rank].lane_bell);
+    }
+}
+
+void weft_i_group_end_board(const weft_group *group, weft_status why)
+{
+    uint32_t nobody = 0;
+    int32_t no_reason = 0;
+    /* Relaxed: seen by who sees `revoked`.  In both the first one counts. */
+    if (why < 0)
+        atomic_compare_exchange_strong_explicit(&group->board->failure, &no_reason, why,
+                                                memory_order_relaxed, memory_order_relaxed);
+    /* Pairs with the acquire in `revoker`. */
+    atomic_compare_exchange_strong_explicit(&group->board->revoked, &nobody,
+                                            1 + (uint32_t)group->rank, memory_order_release,
+                                            memory_order_relaxed);
+    ring_all(group);
+}
+
+void weft_i_group_spoil(const weft_group *group, weft_status why)
+{
+    if (group->board)
+        weft_i_group_end_board(group, why);
+}
+
+static weft_status revoke_in_store(const weft_group *group)
+{
+    weft_i_world *world = group->world;
+    int64_t deadline = weft_i_os_deadline(weft_i_group_limit(group, WEFT_DEFAULT));
+    weft_status status =
+        weft_i_exchange_store_end(world->store, group->key, world->rank, WEFT_ERR_REVOKED);
+    if (status == WEFT_ERR_UNREACHABLE && weft_i_news_move(world, deadline) == WEFT_OK)
+        status = weft_i_exchange_store_end(world->store, group->key, world->rank, WEFT_ERR_REVOKED);
+    return status;
+}
+
+weft_status weft_group_revoke(weft_group *group)
+{
+    WEFT_TRY(weft_i_group_usable(group));
+    weft_i_registry_retire(&group->world->registry, group);
+    if (!group->board)
+        return revoke_in_store(group);
+    uint32_t nobody = 0; /* the first one counts */
+    /* Pairs with the acquire in weft_i_board_is_recalled. */
+    atomic_compare_exchange_strong_explicit(&group->board->recalled, &nobody,
+                                            1 + (uint32_t)group->rank, memory_order_release,
+                                            memory_order_relaxed);
+    weft_i_group_spoil(group, WEFT_OK);
+    return WEFT_OK;
+}
+
+void weft_i_group_mark_destroyed(weft_group *group)
+{
+    /* Pairs with the acquire in weft_i_group_is_destroyed. */
+    if (atomic_exchange_explicit(&group->destroyed, true, memory_order_acq_rel))
+        return;
+    weft_i_event_close(group);
+    if (!group->board || group->world->fake)
+        return;
+    /* Pairs with the acquire in `has_left` of exchange.c. */
+    atomic_store_explicit(&group->board->row[group->rank].left, 1, memory_order_release);
+    ring_all(group);
+}
+
+/* Members on other hosts learn it from the store; that they may not is no error of ours. */
+static void tell_other_hosts(weft_i_world *world)
+{
+    weft_i_errors before;
+    weft_i_key key;
+    weft_i_errors_save(&before);
+    while (weft_i_registry_next_doomed(&world->registry, &key))
+        if (world->store)
+            weft_i_exchange_store_end(world->store, key, world->rank, WEFT_ERR_PEER_LEFT);
+    weft_i_errors_restore(&before);
+}
+
+weft_status weft_group_destroy(weft_group *group)
+{
+    if (!group)
+        return WEFT_OK;
+    WEFT_TRY(weft_i_group_usable(group));
+    weft_i_registry_doom(&group->world->registry, group);
+    tell_other_hosts(group->world);
+    return WEFT_OK;
+}
+
+void weft_i_group_free(weft_i_object *object)
+{
+    weft_group *group = (weft_group *)object;
+    weft_i_registry *registry = &group->world->registry;
+    if (registry->root == group) /* written before the group was anybody's */
+        weft_i_registry_let_go(registry);
+    weft_i_registry_leave(registry, group);
+    weft_i_event_close(group);
+    weft_i_object_drop(group->coalesce);
+    if (group->world->mine && group->world->generation == weft_i_os_generation())
+        weft_i_job_quit(group->world->mine, group->id);
+    for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++)
+        weft_i_object_drop(group->carriers[kind]);
+    weft_i_object_drop(group->lane);
+    weft_i_object_drop(group->workspace);
+    weft_i_segment_drop(group->board_segment);
+    weft_i_lineage_free(&group->lineage);
+    WEFT_OS->free(group->members);
+    WEFT_OS->free(group->creations);
+    weft_i_object_drop(group->parent);
+    weft_i_world_drop(group->world);
+    weft_i_object_free(object);
+}
