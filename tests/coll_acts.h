@@ -60,7 +60,8 @@ __attribute__((unused)) static bool act_needs(const act *a, int size, int rank, 
     size_t bytes = (size_t)a->count * weft_dtype_size(a->dtype);
     if (a->kind == ACT_SCATTER)
         bytes *= (size_t)size;
-    if (!act_has_root(a->kind) || !strcmp(weft_tune_choice(names[a->kind], size, bytes), "large"))
+    if (!act_has_root(a->kind) ||
+        !strcmp(weft_tune_choice(names[a->kind], size, bytes), "rendezvous"))
         return true;
     bool to_root = a->kind == ACT_REDUCE || a->kind == ACT_GATHER;
     return to_root ? rank == a->root : other == a->root;

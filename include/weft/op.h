@@ -56,12 +56,14 @@ WEFT_API weft_status weft_integers(weft_tensor *x, int64_t low, int64_t high);
 #define WEFT_UNARY(name_)                               \
     WEFT_API weft_tensor *weft_##name_(weft_tensor *x); \
     WEFT_API weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *x);
-#define WEFT_BINARY(name_)                                                                       \
-    WEFT_API weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b);                          \
-    WEFT_API weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b);  \
-    WEFT_API weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b);                       \
-    WEFT_API weft_status weft_##name_##_scalar_into(weft_tensor *out, weft_tensor *a, double b); \
-    WEFT_API weft_tensor *weft_scalar_##name_(double a, weft_tensor *b);
+#define WEFT_BINARY(name_) WEFT_API weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b);
+#define WEFT_COMPARE(name_) \
+    WEFT_BINARY(name_)      \
+    WEFT_API weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b);
+#define WEFT_ARITHMETIC(name_)                                                                  \
+    WEFT_COMPARE(name_)                                                                         \
+    WEFT_API weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b); \
+    WEFT_API weft_status weft_##name_##_scalar_into(weft_tensor *out, weft_tensor *a, double b);
 
 WEFT_UNARY(neg)
 WEFT_UNARY(abs)
@@ -78,20 +80,25 @@ WEFT_UNARY(gelu)      /* x/2 (1 + erf(x / sqrt 2)) */
 WEFT_UNARY(gelu_tanh) /* the tanh approximation */
 WEFT_UNARY(logical_not)
 
-WEFT_BINARY(add)
-WEFT_BINARY(sub)
-WEFT_BINARY(mul)
-WEFT_BINARY(div) /* true division: integers become f32 */
-WEFT_BINARY(pow) /* integer powers of integers wrap; negative exponents of integers cut towards 0 */
-WEFT_BINARY(maximum) /* NaN wins */
-WEFT_BINARY(minimum)
+WEFT_ARITHMETIC(add)
+WEFT_ARITHMETIC(sub)
+WEFT_ARITHMETIC(mul)
+WEFT_ARITHMETIC(div) /* true division: integers become f32 */
+WEFT_ARITHMETIC(
+    pow) /* integer powers of integers wrap; negative exponents of integers cut towards 0 */
+WEFT_ARITHMETIC(maximum) /* NaN wins */
+WEFT_ARITHMETIC(minimum)
+/* A number on the left, where the order matters: 1 - x, 1 / x, 2 ^ x. */
+WEFT_API weft_tensor *weft_scalar_sub(double a, weft_tensor *b);
+WEFT_API weft_tensor *weft_scalar_div(double a, weft_tensor *b);
+WEFT_API weft_tensor *weft_scalar_pow(double a, weft_tensor *b);
 /* give bool */
-WEFT_BINARY(eq)
-WEFT_BINARY(ne)
-WEFT_BINARY(lt)
-WEFT_BINARY(le)
-WEFT_BINARY(gt)
-WEFT_BINARY(ge)
+WEFT_COMPARE(eq)
+WEFT_COMPARE(ne)
+WEFT_COMPARE(lt)
+WEFT_COMPARE(le)
+WEFT_COMPARE(gt)
+WEFT_COMPARE(ge)
 WEFT_BINARY(logical_and)
 WEFT_BINARY(logical_or)
 WEFT_BINARY(logical_xor)
@@ -131,6 +138,8 @@ WEFT_API weft_tensor *weft_argmin_all(weft_tensor *x);
 
 #undef WEFT_UNARY
 #undef WEFT_BINARY
+#undef WEFT_COMPARE
+#undef WEFT_ARITHMETIC
 #undef WEFT_REDUCE
 
 /* ---- networks ---- */

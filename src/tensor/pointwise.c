@@ -156,26 +156,31 @@ weft_status weft_i_pointwise_run(weft_i_op_call *call)
     {                                                                 \
         return WEFT_I_APPLY_INTO(name_, out, T(x));                   \
     }
-#define BINARY(name_)                                                                  \
-    weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b)                          \
-    {                                                                                  \
-        return WEFT_I_APPLY(name_, T(a), T(b));                                        \
-    }                                                                                  \
+#define BINARY(name_)                                         \
+    weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b) \
+    {                                                         \
+        return WEFT_I_APPLY(name_, T(a), T(b));               \
+    }
+#define COMPARE(name_)                                           \
+    BINARY(name_)                                                \
+    weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b) \
+    {                                                            \
+        return WEFT_I_APPLY(name_, T(a), N(b));                  \
+    }
+#define ARITHMETIC(name_)                                                              \
+    COMPARE(name_)                                                                     \
     weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b)  \
     {                                                                                  \
         return WEFT_I_APPLY_INTO(name_, out, T(a), T(b));                              \
     }                                                                                  \
-    weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b)                       \
-    {                                                                                  \
-        return WEFT_I_APPLY(name_, T(a), N(b));                                        \
-    }                                                                                  \
     weft_status weft_##name_##_scalar_into(weft_tensor *out, weft_tensor *a, double b) \
     {                                                                                  \
         return WEFT_I_APPLY_INTO(name_, out, T(a), N(b));                              \
-    }                                                                                  \
-    weft_tensor *weft_scalar_##name_(double a, weft_tensor *b)                         \
-    {                                                                                  \
-        return WEFT_I_APPLY(name_, N(a), T(b));                                        \
+    }
+#define FROM_SCALAR(name_)                                     \
+    weft_tensor *weft_scalar_##name_(double a, weft_tensor *b) \
+    {                                                          \
+        return WEFT_I_APPLY(name_, N(a), T(b));                \
     }
 
 UNARY(neg)
@@ -191,22 +196,25 @@ UNARY(sqrt)
 UNARY(gelu)
 UNARY(gelu_tanh)
 UNARY(logical_not)
-BINARY(add)
-BINARY(sub)
-BINARY(mul)
-BINARY(div)
-BINARY(pow)
-BINARY(maximum)
-BINARY(minimum)
-BINARY(eq)
-BINARY(ne)
-BINARY(lt)
-BINARY(le)
-BINARY(gt)
-BINARY(ge)
+ARITHMETIC(add)
+ARITHMETIC(sub)
+ARITHMETIC(mul)
+ARITHMETIC(div)
+ARITHMETIC(pow)
+ARITHMETIC(maximum)
+ARITHMETIC(minimum)
+COMPARE(eq)
+COMPARE(ne)
+COMPARE(lt)
+COMPARE(le)
+COMPARE(gt)
+COMPARE(ge)
 BINARY(logical_and)
 BINARY(logical_or)
 BINARY(logical_xor)
+FROM_SCALAR(sub)
+FROM_SCALAR(div)
+FROM_SCALAR(pow)
 
 weft_tensor *weft_gelu_grad(weft_tensor *grad, weft_tensor *x)
 {
