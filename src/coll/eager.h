@@ -17,6 +17,7 @@
 #ifndef WEFT_COLL_EAGER_H
 #define WEFT_COLL_EAGER_H
 
+#include "base/assert.h"
 #include "coll/fifo.h"
 #include "coll/locations.h"
 
@@ -33,6 +34,7 @@ bool weft_i_eager_is_chunked(const weft_i_coll *coll);
 /* Where the eager data of `rank` lies; our own is where it always was. */
 static inline const char *weft_i_eager_of(const weft_i_coll *coll, int rank)
 {
+    WEFT_ASSERT(coll->algorithm != WEFT_I_ALGO_INLINE || coll->ask.in_bytes <= WEFT_I_INLINE);
     const weft_i_lane *lane = coll->lane;
     if (rank == lane->me)
         return coll->ask.in;

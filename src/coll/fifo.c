@@ -2,6 +2,7 @@
 /* Filling and draining fifos; see fifo.h. */
 #include "coll/fifo.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "base/status.h"
 
@@ -124,6 +125,7 @@ static weft_status make_room(weft_i_coll *coll, const weft_i_fifo *fifo, size_t 
 void weft_i_fifo_put(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k, const char *from,
                      size_t bytes)
 {
+    WEFT_ASSERT(bytes <= fifo->chunk);
     const weft_i_lane *lane = coll->lane;
     memcpy(weft_i_fifo_chunk(fifo, lane, lane->me, k), from, bytes);
     /* Pairs with the acquire in has_come_to. */
@@ -151,6 +153,7 @@ weft_status weft_i_fifo_await(weft_i_coll *coll, const weft_i_fifo *fifo, int wr
 
 void weft_i_fifo_drain(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k)
 {
+    WEFT_ASSERT(k < weft_i_fifo_chunks(fifo));
     if (fifo->total <= fifo->room)
         return; /* nobody waits for it */
     /* Pairs with the acquire in has_come_to. */

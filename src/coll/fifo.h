@@ -12,6 +12,7 @@
 #ifndef WEFT_COLL_FIFO_H
 #define WEFT_COLL_FIFO_H
 
+#include "base/assert.h"
 #include "coll/call.h"
 
 /* `total` bytes go round and round through `room` bytes at offset `at` of a rank's block. */
@@ -32,6 +33,7 @@ bool weft_i_fifo_pays(const weft_i_lane *lane, size_t total);
 
 static inline size_t weft_i_fifo_chunks(const weft_i_fifo *fifo)
 {
+    WEFT_ASSERT(fifo->chunk > 0);
     return (fifo->total + fifo->chunk - 1) / fifo->chunk;
 }
 
@@ -39,11 +41,13 @@ static inline size_t weft_i_fifo_chunks(const weft_i_fifo *fifo)
 static inline char *weft_i_fifo_chunk(const weft_i_fifo *fifo, const weft_i_lane *lane, int rank,
                                       size_t k)
 {
+    WEFT_ASSERT(fifo->room % fifo->chunk == 0 && k < weft_i_fifo_chunks(fifo));
     return lane->registration->blocks[rank]->base + fifo->at + k * fifo->chunk % fifo->room;
 }
 
 static inline size_t weft_i_fifo_bytes(const weft_i_fifo *fifo, size_t k)
 {
+    WEFT_ASSERT(k * fifo->chunk < fifo->total);
     return weft_i_coll_min(fifo->chunk, fifo->total - k * fifo->chunk);
 }
 

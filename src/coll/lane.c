@@ -2,6 +2,7 @@
 /* Making a lane, entering an operation on it, and barriers inside; see lane.h. */
 #include "coll/lane.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "coll/choose.h"
@@ -298,6 +299,7 @@ weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, i
 /* Counts the entry, and who is known to have come. */
 static void count(weft_i_lane *lane, int whom, uint32_t digest)
 {
+    WEFT_ASSERT(whom < lane->size);
     lane->epoch++;
     /* Relaxed: see fabric/quarrel.c. */
     atomic_store_explicit(lane->entered, lane->epoch, memory_order_relaxed);
@@ -309,6 +311,7 @@ static void count(weft_i_lane *lane, int whom, uint32_t digest)
 void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, uint32_t digest,
                         weft_i_arrival *out)
 {
+    WEFT_ASSERT(weft_i_lane_has_room(lane));
     out->whom = whom;
     out->digest = weft_i_digest(lane->chain, digest);
     out->meeting.culprit = -1;

@@ -34,6 +34,7 @@
 #ifndef WEFT_COLL_LANE_H
 #define WEFT_COLL_LANE_H
 
+#include "base/assert.h"
 #include "coll/p2p_ring.h"
 #include "coll/signature.h"
 #include "fabric/quarrel.h"
@@ -138,6 +139,7 @@ weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out);
 
 static inline weft_i_lane_head *weft_i_lane_head_of(const weft_i_lane *lane, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < lane->size);
     return (weft_i_lane_head *)(void *)(lane->heads + (size_t)rank * lane->head_stride);
 }
 
@@ -172,12 +174,14 @@ static inline uint64_t *weft_i_lane_splits(const weft_i_lane *lane, int rank, ui
 /* What `rank` shows, or shall show, whole at entry `epoch`. */
 static inline char *weft_i_lane_eager(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
+    WEFT_ASSERT(rank >= 0 && rank < lane->size);
     return lane->registration->blocks[rank]->base + (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_EAGER;
 }
 
 /* Input chunk `turn` & 1 of a rank's bounce buffer; result chunks follow. */
 static inline char *weft_i_lane_chunk(const weft_i_lane *lane, int rank, uint64_t turn)
 {
+    WEFT_ASSERT(rank >= 0 && rank < lane->size);
     return lane->registration->blocks[rank]->base + (turn & 1) * WEFT_I_CHUNK;
 }
 
@@ -189,6 +193,7 @@ static inline char *weft_i_lane_result(const weft_i_lane *lane, int rank, uint64
 /* The ring of `from` for `to`. */
 static inline weft_i_ring *weft_i_lane_ring(const weft_i_lane *lane, int from, int to)
 {
+    WEFT_ASSERT(from >= 0 && from < lane->size && to >= 0 && to < lane->size);
     char *rings = lane->registration->blocks[from]->base + 4 * WEFT_I_CHUNK;
     return (weft_i_ring *)(void *)(rings + (size_t)to * weft_i_ring_bytes(lane->size));
 }
@@ -197,6 +202,7 @@ static inline weft_i_ring *weft_i_lane_ring(const weft_i_lane *lane, int from, i
  * was there. */
 static inline bool weft_i_lane_has_room(const weft_i_lane *lane)
 {
+    WEFT_ASSERT(lane->epoch - lane->settled <= WEFT_I_TURNS);
     return lane->epoch - lane->settled < WEFT_I_TURNS - 1;
 }
 

@@ -6,6 +6,7 @@
  * follows its last use (as in reduce.c and gather.c).
  */
 #include "coll/list.h"
+#include "base/assert.h"
 #include "coll/enter.h"
 
 #include "base/os.h"
@@ -172,6 +173,7 @@ static bool step(const weft_i_list *list, size_t from, size_t to, size_t *next, 
 /* Packs [from, to) of part `part` of the inputs. */
 static void pack(const weft_i_list *list, size_t from, size_t to, int part, char *room)
 {
+    WEFT_ASSERT(from <= to);
     FOR_STRETCHES(list, from, to)
     memcpy(room + s.place, s.item->in + (size_t)part * s.item->bytes + s.at, s.bytes);
 }
@@ -179,6 +181,7 @@ static void pack(const weft_i_list *list, size_t from, size_t to, int part, char
 /* Unpacks [from, to) to part `part` of the outputs. */
 static void unpack(const weft_i_list *list, size_t from, size_t to, int part, const char *room)
 {
+    WEFT_ASSERT(from <= to);
     FOR_STRETCHES(list, from, to)
     memcpy(s.item->out + (size_t)part * s.item->bytes + s.at, room + s.place, s.bytes);
 }

@@ -7,6 +7,7 @@
 #ifndef WEFT_COLL_LOCATIONS_H
 #define WEFT_COLL_LOCATIONS_H
 
+#include "base/assert.h"
 #include "coll/call.h"
 
 /* What follows from everybody's locations. */
@@ -51,6 +52,7 @@ static inline const weft_i_location *weft_i_coll_location(const weft_i_coll *col
 /* Has this rank copied its part from `rank` before the entry?  See eager.h. */
 static inline bool weft_i_prefetched(const weft_i_coll *coll, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < coll->lane->size);
     const weft_i_location *taken = &coll->lane->prefetched[rank];
     return taken->attempt && !memcmp(taken, weft_i_coll_location(coll, rank), sizeof *taken);
 }

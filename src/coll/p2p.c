@@ -7,6 +7,7 @@
  * that is there, or finds room, costs taking it once.
  */
 #include "coll/p2p.h"
+#include "base/assert.h"
 #include "coll/carrier.h"
 #include "coll/posted.h"
 
@@ -115,6 +116,7 @@ void weft_i_p2p_wake(const weft_i_lane *lane, int rank)
  */
 static void end_bundle(weft_i_p2p *p2p, weft_i_bundle *bundle)
 {
+    WEFT_ASSERT(bundle->left == 0);
     if (bundle->owner && !weft_i_object_drop_shared(bundle->owner)) {
         /* Relaxed: under the lock. */
         bundle->next = atomic_load_explicit(&p2p->orphans, memory_order_relaxed);
@@ -124,6 +126,8 @@ static void end_bundle(weft_i_p2p *p2p, weft_i_bundle *bundle)
 
 void weft_i_p2p_request_end(weft_i_p2p_request *request, weft_status status)
 {
+    WEFT_ASSERT(status != WEFT_IN_PROGRESS &&
+                weft_i_p2p_request_status(request) == WEFT_IN_PROGRESS);
     weft_i_lane *lane = request->lane;
     if (status < 0 && request->begun) /* the pair's bytes are out of step */
         weft_i_group_spoil(request->group,

@@ -21,6 +21,7 @@
 #ifndef WEFT_COLL_P2P_RING_H
 #define WEFT_COLL_P2P_RING_H
 
+#include "base/assert.h"
 #include "base/segment.h"
 #include "base/signal.h"
 
@@ -89,6 +90,7 @@ _Static_assert(sizeof(weft_i_ring_slot) == WEFT_I_LINE, "a slot is a pair of cac
 /* Bytes of the room in each ring of a group of `size` ranks: the more ranks, the less. */
 static inline size_t weft_i_ring_room(int size)
 {
+    WEFT_ASSERT(size > 0);
     size_t room = WEFT_I_RING_ROOM_MAX;
     while (room > WEFT_I_RING_ROOM && room * (size_t)size > WEFT_I_RING_ROOMS)
         room /= 2;
@@ -125,12 +127,14 @@ static inline void weft_i_ring_show(weft_i_ring *ring, uint32_t before, uint32_t
 /* Before the slot that tells of it is shown. */
 static inline void weft_i_ring_rts(weft_i_ring *ring, uint32_t rts)
 {
+    WEFT_ASSERT(rts < WEFT_I_RING_RTS_MAX);
     /* Relaxed: ordered by the release of the slot in weft_i_ring_show. */
     atomic_store_explicit(&ring->rts[rts].state, WEFT_I_RTS_READY, memory_order_relaxed);
 }
 
 static inline bool weft_i_ring_is_done(weft_i_ring *ring, uint32_t rts)
 {
+    WEFT_ASSERT(rts < WEFT_I_RING_RTS_MAX);
     /* Pairs with the release in weft_i_ring_give_back: nobody reads the memory any more. */
     return atomic_load_explicit(&ring->rts[rts].state, memory_order_acquire) == WEFT_I_RTS_DONE;
 }
@@ -138,6 +142,7 @@ static inline bool weft_i_ring_is_done(weft_i_ring *ring, uint32_t rts)
 /* Takes an RTS back; false while the receiver copies, unless by force. */
 static inline bool weft_i_ring_withdraw(weft_i_ring *ring, uint32_t rts, bool force)
 {
+    WEFT_ASSERT(rts < WEFT_I_RING_RTS_MAX);
     uint32_t was = WEFT_I_RTS_READY;
     /* Pairs with the release in weft_i_ring_give_back: nobody reads the memory any more. */
     if (atomic_compare_exchange_strong_explicit(&ring->rts[rts].state, &was, WEFT_I_RTS_WITHDRAWN,
@@ -173,6 +178,7 @@ static inline void weft_i_ring_take(weft_i_ring *ring, uint32_t taken)
 /* May the memory of the RTS be read now? */
 static inline bool weft_i_ring_claim(weft_i_ring *ring, uint32_t rts)
 {
+    WEFT_ASSERT(rts < WEFT_I_RING_RTS_MAX);
     uint32_t was = WEFT_I_RTS_READY;
     /* Relaxed: what the memory holds was seen with the slot.  Acquire would pair with nothing. */
     return atomic_compare_exchange_strong_explicit(&ring->rts[rts].state, &was, WEFT_I_RTS_TAKING,
@@ -182,6 +188,7 @@ static inline bool weft_i_ring_claim(weft_i_ring *ring, uint32_t rts)
 /* After reading a part, or the last one; false if the sender has withdrawn its RTS meanwhile. */
 static inline bool weft_i_ring_give_back(weft_i_ring *ring, uint32_t rts, bool done)
 {
+    WEFT_ASSERT(rts < WEFT_I_RING_RTS_MAX);
     uint32_t was = WEFT_I_RTS_TAKING;
     /* Pairs with the acquire in weft_i_ring_is_done and weft_i_ring_withdraw. */
     return atomic_compare_exchange_strong_explicit(&ring->rts[rts].state, &was,

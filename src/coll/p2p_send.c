@@ -2,12 +2,14 @@
 /* Sending: requests go into the ring of their peer, in order; see ring.h for how. */
 #include "coll/p2p.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "coll/cma.h"
 
 /* Looks how far the receiver is. */
 static void look(weft_i_p2p_peer *pair)
 {
+    WEFT_ASSERT(pair->sent - pair->gone <= WEFT_I_RING_SLOTS);
     uint32_t gone = weft_i_ring_taken(pair->out_ring);
     if (gone != pair->gone)
         pair->freed = pair->ends[(gone - 1) % WEFT_I_RING_SLOTS];
@@ -50,6 +52,7 @@ static size_t fit(weft_i_p2p_peer *pair, size_t room, size_t left)
 
 static bool put_short(weft_i_p2p_peer *pair, weft_i_p2p_request *request)
 {
+    WEFT_ASSERT(request->bytes <= WEFT_I_RING_SHORT);
     weft_i_ring_slot *slot = next_slot(pair);
     if (!slot)
         return false;
@@ -63,6 +66,7 @@ static bool put_short(weft_i_p2p_peer *pair, weft_i_p2p_request *request)
 
 static bool put_piece(weft_i_p2p_peer *pair, size_t room, weft_i_p2p_request *request)
 {
+    WEFT_ASSERT(request->done < request->bytes || !request->bytes);
     weft_i_ring_slot *slot = next_slot(pair);
     size_t length = slot ? fit(pair, room, request->bytes - request->done) : 0;
     if (!length)

@@ -2,6 +2,7 @@
 /* Functional collectives under way; see pending.h. */
 #include "coll/pending.h"
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -113,6 +114,7 @@ weft_i_pending *weft_i_pending_new(const char *op, size_t room, size_t moves)
 
 void weft_i_pending_claim_on(weft_i_pending *pending, const weft_tensor *x, bool writes)
 {
+    WEFT_ASSERT(pending->claims < pending->room);
     weft_i_pending_claim *mine = &pending->claim[pending->claims++];
     mine->claim = (weft_i_claim){
         .claimant = &claimant, .owner = &pending->completion.object, .writes = writes};

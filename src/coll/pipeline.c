@@ -2,6 +2,8 @@
 /* The one double-buffered loop; see pipeline.h. */
 #include "coll/pipeline.h"
 
+#include "base/assert.h"
+
 static void step(weft_i_coll *coll, const weft_i_pipeline *line, weft_i_pipeline_step *what,
                  size_t k)
 {
@@ -11,6 +13,7 @@ static void step(weft_i_coll *coll, const weft_i_pipeline *line, weft_i_pipeline
 
 weft_status weft_i_pipeline_run(weft_i_coll *coll, const weft_i_pipeline *line)
 {
+    WEFT_ASSERT(line->put || line->take || line->direct);
     step(coll, line, line->put, 0);
     if (!line->direct)
         WEFT_TRY(weft_i_coll_sync(coll));

@@ -12,6 +12,7 @@
 #ifndef WEFT_COLL_PIPELINE_H
 #define WEFT_COLL_PIPELINE_H
 
+#include "base/assert.h"
 #include "coll/call.h"
 
 typedef void weft_i_pipeline_step(weft_i_coll *coll, const void *arg, size_t k);
@@ -39,6 +40,7 @@ weft_status weft_i_pipeline_run(weft_i_coll *coll, const weft_i_pipeline *line);
 
 static inline size_t weft_i_pipeline_pieces(size_t total, size_t piece)
 {
+    WEFT_ASSERT(piece > 0);
     return (total + piece - 1) / piece;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a checked call: the choice of its protocol, and the way to its algorithm. */
+#include "base/assert.h"
 #include "coll/carrier.h"
 #include "coll/enter.h"
 
@@ -78,6 +79,7 @@ static weft_status run_on_device(weft_i_coll *coll)
 
 weft_status weft_i_coll_run(weft_i_coll *coll)
 {
+    WEFT_ASSERT(coll->ask.kind < WEFT_I_COLL_KINDS);
     weft_status status =
         weft_i_device_is_host(coll->ask.device) ? run_on_host(coll) : run_on_device(coll);
     weft_i_enter_note(coll, -1); /* one that never came to its entry */

@@ -8,6 +8,7 @@
 #ifndef WEFT_FABRIC_REGISTRY_H
 #define WEFT_FABRIC_REGISTRY_H
 
+#include "base/assert.h"
 #include "base/segment.h"
 #include "weft/group.h"
 
@@ -38,6 +39,7 @@ typedef struct weft_i_rank_view {
 
 static inline int weft_i_rank_view_at(const weft_i_rank_view *view, int i)
 {
+    WEFT_ASSERT(i >= 0 && i < view->count);
     int rank = view->ranks ? view->ranks[i] : view->first + i;
     return view->members ? view->members[rank] : rank;
 }

@@ -3,6 +3,7 @@
  */
 #include "symm/block.h"
 
+#include "base/assert.h"
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -132,6 +133,7 @@ weft_status weft_i_block_publish(weft_i_block *block, weft_i_fdpass *fdpass)
 
 void weft_i_block_withdraw(weft_i_block *block, weft_i_fdpass *fdpass)
 {
+    WEFT_ASSERT(block->published > 0);
     pthread_mutex_lock(&block->lock);
     if (--block->published == 0) /* under the lock: another thread may be about to publish again */
         weft_i_fdpass_withdraw(fdpass, block->segment->key);

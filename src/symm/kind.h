@@ -3,6 +3,7 @@
 #ifndef WEFT_SYMM_KIND_H
 #define WEFT_SYMM_KIND_H
 
+#include "base/assert.h"
 #include "base/record.h"
 
 #include <stdbool.h>
@@ -39,16 +40,19 @@ extern const weft_i_kind_row weft_i_kinds[WEFT_I_COLL_KINDS];
 
 static inline bool weft_i_kind_is(weft_i_coll_kind kind, uint32_t facts)
 {
+    WEFT_ASSERT(kind < WEFT_I_COLL_KINDS);
     return weft_i_kinds[kind].facts & facts;
 }
 
 static inline const char *weft_i_coll_name(weft_i_coll_kind kind)
 {
+    WEFT_ASSERT(kind < WEFT_I_COLL_KINDS);
     return weft_i_kinds[kind].name;
 }
 
 static inline const weft_i_record_name *weft_i_coll_record_name(weft_i_coll_kind kind)
 {
+    WEFT_ASSERT(kind < WEFT_I_COLL_KINDS);
     return &weft_i_kinds[kind].record;
 }
 

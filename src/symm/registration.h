@@ -7,6 +7,7 @@
 #ifndef WEFT_SYMM_REGISTRATION_H
 #define WEFT_SYMM_REGISTRATION_H
 
+#include "base/assert.h"
 #include "symm/block.h"
 #include "weft/symm.h"
 
@@ -65,6 +66,7 @@ weft_i_registration *weft_i_registration_of(weft_i_block *block, const weft_grou
 
 static inline char *weft_i_pads_part(const weft_i_pads *pads, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && pads->segment);
     return pads->segment->base + (size_t)rank * pads->stride;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "tensor/claim.h"
 
+#include "base/assert.h"
 #include "tensor/storage.h"
 
 static weft_i_claim *first_of(weft_storage *storage)
@@ -21,6 +22,7 @@ static void set_first(weft_storage *storage, weft_i_claim *claim)
 
 void weft_i_claim_put(weft_i_claim *claim, weft_storage *storage)
 {
+    WEFT_ASSERT(claim->claimant && claim->owner);
     weft_i_object_hold(claim->owner);
     pthread_mutex_lock(&storage->claims_lock);
     claim->next = first_of(storage);
