@@ -225,7 +225,7 @@ RANKS_TEST(test_blame_stopped, 3)
     harness_mark();
     if (rank == 0) {
         CHECK(harness_await(2, 1));
-        CHECK(!kill(world->world->peers[1].rank_record->card.process, SIGCONT));
+        CHECK(!kill(world->world->peers[1].rank_record->address.process, SIGCONT));
     }
     while (harness_marks() < 3)
         rest_us(100);

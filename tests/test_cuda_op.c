@@ -263,7 +263,7 @@ TEST(test_cuda_op_pointwise_mixed)
         check_same("a * an integer", weft_mul(u, w), weft_mul(a, c));
         check_same("a < an integer", weft_lt(u, w), weft_lt(a, c));
         check_same("a + 1", weft_add_scalar(u, 1), weft_add_scalar(a, 1));
-        check_same("1 == a", weft_scalar_eq(1, u), weft_scalar_eq(1, a));
+        check_same("1 == a", weft_eq_scalar(u, 1), weft_eq_scalar(a, 1));
         check_same("where", weft_where(n, u, w), weft_where(m, a, c));
         weft_tensor *into = weft_zeros(WEFT_F64, GPU, WEFT_SHAPE(50)),
                     *same = weft_zeros(WEFT_F64, WEFT_CPU, WEFT_SHAPE(50));

@@ -139,11 +139,10 @@ static void begin(void)
 {
     weft_i_stream_forget();
     live = 0;
-    const weft_i_op_column rows[] = {
-        {&weft_i_op_copy, run_copy},
-        {&weft_i_op_to, run_copy},
-        {&weft_i_op_empty, run_nothing},
-        {&weft_i_op_neg, NULL}};
+    const weft_i_op_column rows[] = {{&weft_i_op_copy, run_copy},
+                                     {&weft_i_op_to, run_copy},
+                                     {&weft_i_op_empty, run_nothing},
+                                     {&weft_i_op_neg, NULL}};
     for (int i = 0; i < 4; i++)
         columns[i] = rows[i].op->run[WEFT_I_KIND_CUDA];
     before = weft_i_device_find(WEFT_CUDA(0));
@@ -157,11 +156,10 @@ static void begin(void)
 /* Everything was given back, and the build's own device is there again. */
 static void end(void)
 {
-    const weft_i_op_column rows[] = {
-        {&weft_i_op_copy, columns[0]},
-        {&weft_i_op_to, columns[1]},
-        {&weft_i_op_empty, columns[2]},
-        {&weft_i_op_neg, columns[3]}};
+    const weft_i_op_column rows[] = {{&weft_i_op_copy, columns[0]},
+                                     {&weft_i_op_to, columns[1]},
+                                     {&weft_i_op_empty, columns[2]},
+                                     {&weft_i_op_neg, columns[3]}};
     weft_scope_close();
     weft_i_stream_forget();
     weft_i_device_add(WEFT_I_KIND_CUDA, before);

@@ -28,7 +28,7 @@ static weft_status hand_over(const weft_i_coll *coll, const weft_i_carrier *carr
                              const weft_i_operands *items, size_t count)
 {
     weft_i_request request = coll->ask;
-    weft_stream *stream = weft_i_gatherv_current(request.device);
+    weft_stream *stream = weft_i_stream_current(request.device);
     if (!stream)
         return weft_last_status();
     request.stream = stream->own;

@@ -10,7 +10,7 @@
 
 #include "coll/call.h"
 #include "symm/backend.h"
-#include "tensor/gatherv.h"
+#include "tensor/stream.h"
 
 /* One for each (group, kind of device); the group holds it. */
 typedef struct weft_i_carrier {

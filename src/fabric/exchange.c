@@ -246,8 +246,8 @@ static int awaits(const weft_i_vigil *vigil, int rank)
 
 static bool is_stopped(const weft_i_vigil *vigil, int rank)
 {
-    const weft_i_rank_record *rank_record = weft_i_group_slot(vigil->call->group, rank);
-    return slot && weft_i_watch_is_stopped(rank_record);
+    const weft_i_rank_record *rank_record = weft_i_group_rank_record(vigil->call->group, rank);
+    return rank_record && weft_i_watch_is_stopped(rank_record);
 }
 
 /* Is this the rank to be named?  It is missing and waits for nobody, or one that is behind waits

@@ -105,13 +105,13 @@ weft_tensor *weft_i_back_times(const weft_i_back *c, weft_tensor *g, int i)
 weft_tensor *weft_i_back_where(weft_tensor *condition, weft_tensor *g)
 {
     return WEFT_I_APPLY(where, WEFT_I_TENSOR_ARG(condition), WEFT_I_TENSOR_ARG(g),
-                       WEFT_I_NUMBER_ARG(0));
+                        WEFT_I_NUMBER_ARG(0));
 }
 
 weft_tensor *weft_i_back_unless(weft_tensor *condition, weft_tensor *g)
 {
     return WEFT_I_APPLY(where, WEFT_I_TENSOR_ARG(condition), WEFT_I_NUMBER_ARG(0),
-                       WEFT_I_TENSOR_ARG(g));
+                        WEFT_I_TENSOR_ARG(g));
 }
 
 /* ---- fitting a gradient to what it is the gradient of ---- */

@@ -331,7 +331,8 @@ static const char *place_text(const weft_i_node *node, const weft_i_rank_record 
     return out;
 }
 
-static weft_status refuse_written(const weft_i_node *node, const weft_i_rank_record *slot, int64_t now)
+static weft_status refuse_written(const weft_i_node *node, const weft_i_rank_record *slot,
+                                  int64_t now)
 {
     char shape[WEFT_I_SHAPE_TEXT], place[96], maker[64] = "a leaf";
     weft_shape sizes = {slot->meta.ndim, {0}};

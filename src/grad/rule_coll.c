@@ -70,7 +70,7 @@ weft_status weft_i_all_reduce__back(weft_i_back *c)
 static weft_status gather_back(weft_i_back *c, int x)
 {
     weft_tensor *part = WEFT_I_APPLY(reduce_scatter_tensor, TENSOR(c->g[0]), INTEGER(WEFT_SUM), ONE,
-                                    *ARG(x + 1), *ARG(x + 2));
+                                     *ARG(x + 1), *ARG(x + 2));
     bool single = NEEDS(x) && SHAPE(x).ndim == 0; /* became a row; a view, which does not wait */
     return GIVE(x, single ? weft_view(part, WEFT_SCALAR) : part);
 }

@@ -141,7 +141,7 @@ static weft_status gather_all(const weft_i_back *c, struct needed *n)
                          WEFT_I_TENSORS_ARG(n->g, n->count), *ARG(4));
     for (size_t k = 0; k < n->count; k++)
         if (!(n->out[k] = WEFT_I_APPLY(all_gather_into_tensor, WEFT_I_TENSOR_ARG(n->g[k]),
-                                      WEFT_I_INTEGER_ARG(n->dims[k]), *ARG(4))))
+                                       WEFT_I_INTEGER_ARG(n->dims[k]), *ARG(4))))
             return weft_last_status();
     return WEFT_OK;
 }

@@ -9,7 +9,7 @@ weft_status weft_i_copy_back(weft_i_back *c)
     return WEFT_OK;
 }
 
-weft_status weft_i_request_back(weft_i_back *c)
+weft_status weft_i_fill_back(weft_i_back *c)
 {
     (void)c;
     return WEFT_OK;

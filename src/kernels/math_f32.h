@@ -187,7 +187,7 @@ WEFT_I_MATH float weft_i_gelu_slope_f32(float x)
 WEFT_I_MATH float weft_i_gelu_tanh_slope_f32(float x)
 {
     const float k = 1.59576912160573071176f, z = x * x;
-    float u = k * (x + 0.044715f * x * z), e = weft_i_exp_f32(-__builtin_fabsf(u));
+    float u = k * (x + 0.044715f * x * z), e = weft_i_exp_f32(-WEFT_I_FABS(f, u));
     float p = 1 / (1 + e), s = u < 0 ? e * p : p; /* s (1 - s) is e p^2 */
     return s + x * (e * p * p) * (k + 3 * 0.044715f * k * z);
 }

@@ -149,7 +149,7 @@ WEFT_I_MATH double weft_i_gelu_slope_f64(double x)
 WEFT_I_MATH double weft_i_gelu_tanh_slope_f64(double x)
 {
     const double k = 1.59576912160573071176, z = x * x;
-    double u = k * (x + 0.044715 * x * z), e = weft_i_exp_f64(-__builtin_fabs(u));
+    double u = k * (x + 0.044715 * x * z), e = weft_i_exp_f64(-WEFT_I_FABS(, u));
     double p = 1 / (1 + e), s = u < 0 ? e * p : p; /* s (1 - s) is e p^2 */
     return s + x * (e * p * p) * (k + 3 * 0.044715 * k * z);
 }
