@@ -10,6 +10,7 @@
  *     WEFT_SIM_SEED=n test_simulator     one seed again, with its story
  *     WEFT_SIM_SEEDS=n test_simulator    so many, from WEFT_SIM_FIRST or 1 on
  */
+#include "coll/posted.h"
 #include "simulator/scene.h"
 
 #include "base/wait.h"
@@ -255,6 +256,7 @@ static bool run_seed(uint64_t seed)
     weft_i_sim_begin(&now.plan);
     int result = weft_spawn(now.ranks, rank_body, NULL);
     weft_i_sim_end(&now.result);
+    weft_i_posted_forget(); /* ranks that died left theirs there */
     if (result)
         complain("weft_spawn gives %d", result);
     check_scene();

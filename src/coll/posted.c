@@ -37,3 +37,10 @@ void weft_i_posted_remove(weft_i_posted *posted)
         posted->after->before = posted->before;
     pthread_mutex_unlock(&lock);
 }
+
+void weft_i_posted_forget(void)
+{
+    pthread_mutex_lock(&lock);
+    first = NULL;
+    pthread_mutex_unlock(&lock);
+}

@@ -21,6 +21,9 @@ typedef struct weft_i_posted {
 void weft_i_posted_add(weft_i_posted *posted, const weft_i_queue *queue);
 void weft_i_posted_remove(weft_i_posted *posted);
 
+/* Empties the list.  For the simulator, which takes the memory of thread ranks that it lets die. */
+void weft_i_posted_forget(void);
+
 /* Is this operand the tensor, or if that is NULL, in the storage? */
 static inline bool weft_i_posted_is(const weft_tensor *operand, const weft_storage *storage,
                                     const weft_tensor *tensor)
