@@ -444,7 +444,7 @@ static inline weft_i_point board_point(const weft_group *group, bool later)
 }
 
 /* The same for exchanges that make its lane. */
-static weft_i_point stage_point(const weft_group *group, bool later)
+static weft_i_point lane_point(const weft_group *group, bool later)
 {
     weft_i_board_row *row = group->board->row;
     weft_i_point point = board_point(group, later);
@@ -487,7 +487,7 @@ weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline)
 
 weft_status weft_i_group_help_above(weft_group *group, int64_t deadline)
 {
-    enum { SLICE_MS = 100 };
+    enum { SLICE_MS = 50 };
     weft_i_errors before;
     int64_t slice = weft_i_os_deadline(SLICE_MS);
     weft_i_errors_save(&before);
@@ -495,6 +495,9 @@ weft_status weft_i_group_help_above(weft_group *group, int64_t deadline)
         weft_i_group_help_make_lane(group->made_from, slice < deadline ? slice : deadline);
     if (status == WEFT_ERR_TIMEOUT && slice < deadline) {
         weft_i_errors_restore(&before);
+        /* Two that help each other, and nobody else, would never meet to make their group.  Twice
+         * as long apart as together: then their waits overlap, however they lie. */
+        group->help_after = weft_i_os_deadline(2 * SLICE_MS);
         return WEFT_OK;
     }
     return status;
@@ -561,7 +564,7 @@ static weft_status exchange_on_board(const weft_i_label *call, weft_group *group
                                      int64_t timeout_ms)
 {
     uint32_t epoch = next_epoch(group);
-    weft_i_point point = group->making_lane ? stage_point(group, later) : board_point(group, later);
+    weft_i_point point = group->making_lane ? lane_point(group, later) : board_point(group, later);
     weft_i_meeting meeting = {.culprit = -1};
     WEFT_TRY(weft_i_group_check_revoked(call));
     if (bytes)

@@ -34,6 +34,7 @@ struct weft_group {
     bool making;           /* weft_group_new is under way */
     weft_group *made_from; /* its parent, meanwhile; NULL while it shrinks */
     bool old_quarrel;      /* that one had ended by a mismatch before */
+    int64_t help_after;    /* while it is made: when to help with the lane above again; 0: now */
     uint32_t id;           /* for the flight record: 0 is the world */
     uint32_t times;        /* groups made of this list before */
     uint64_t sequence;     /* collectives and exchanges begun so far */

@@ -152,7 +152,7 @@ static weft_status lost_member(void *arg)
 static weft_status lost_first(void *arg)
 {
     const weft_i_label *call = arg;
-    if (weft_i_quarrel_wants_stage_above(call->group, 0))
+    if (weft_i_quarrel_wants_lane_above(call->group, 0))
         return WEFT_ERR_CANCELLED;
     weft_i_quarrel_look_above(call->group, NULL, 0);
     return lost_member(arg);

@@ -155,7 +155,7 @@ const char *weft_i_quarrel_told(const weft_group *group)
 }
 
 /* Is the rank making the lane, without us? */
-static bool lacks_stage(const weft_group *group, int rank)
+static bool lacks_lane(const weft_group *group, int rank)
 {
     const weft_i_board_row *row = group->board->row;
     if (group->lane || group->making_lane)
@@ -171,7 +171,7 @@ static bool wants_lane(const weft_i_vigil *vigil, int rank)
 {
     const weft_group *group = vigil->call->group;
     return vigil->stay->place == WEFT_I_ON_BOARD &&
-           (lacks_stage(group, rank) || weft_i_quarrel_wants_stage_above(group, rank));
+           (lacks_lane(group, rank) || weft_i_quarrel_wants_lane_above(group, rank));
 }
 
 /* ---- while a group is made ---- */
@@ -206,10 +206,12 @@ static bool is_ending(const weft_group *above)
     return false;
 }
 
-bool weft_i_quarrel_wants_stage_above(const weft_group *group, int rank)
+bool weft_i_quarrel_wants_lane_above(const weft_group *group, int rank)
 {
+    if (group->help_after && weft_i_os_ms_until(group->help_after) > 0)
+        return false; /* it has just helped in vain */
     const weft_group *above = group_above(group);
-    return above && lacks_stage(above, weft_group_rank_of(above, group->members[rank])) &&
+    return above && lacks_lane(above, weft_group_rank_of(above, group->members[rank])) &&
            !is_ending(above);
 }
 

@@ -67,7 +67,7 @@ void weft_i_quarrel_look(const weft_i_vigil *vigil, int rank);
 void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigil, int rank);
 
 /* Meanwhile: does `rank` wait for us to make the lane of that group? */
-bool weft_i_quarrel_wants_stage_above(const weft_group *group, int rank);
+bool weft_i_quarrel_wants_lane_above(const weft_group *group, int rank);
 
 /* Both calls, if such a look, of any member, has ended that group since we began. */
 const char *weft_i_quarrel_told_above(const weft_group *group);
