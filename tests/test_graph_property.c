@@ -16,20 +16,17 @@
 enum { LINES = 14, REGISTERS = 40, INPUTS = 4, OUTPUTS = 3, TEXT = 1 << 16 };
 
 /* What a line does; its numbers choose registers and amounts. */
-#define DEEDS(X)                                                                                  \
-    X(sin)                                                                                        \
-    X(neg)                                                                                        \
-    X(relu)                                                                                       \
-    X(abs)                                                                                        \
-    X(add)                                                                                        \
-    X(mul)                                                                                        \
-    X(sub)                                                                                        \
-    X(scale)                                                                                      \
-    X(sum) X(mean_all) X(matmul) X(slice) X(transpose) X(reshape) X(select) X(expand) X(detach)   \
-        X(strided) X(clone) X(contiguous) X(to_f64) X(cat) X(from) X(full) X(fill) X(copy)        \
-            X(add_into) X(scale_into) X(sum_into) X(draw) X(rand) X(free_and_fill) X(free) X(set) \
-                X(version) X(hide) X(preserve) X(all_reduce) X(all_reduce_) X(gather) X(scatter)  \
-                    X(plain_reduce) X(softmax) X(coalesced)
+/* clang-format off */
+#define DEEDS(X) \
+    X(sin) X(neg) X(relu) X(abs) X(add) X(mul) \
+    X(sub) X(scale) X(sum) X(mean_all) X(matmul) X(slice) \
+    X(transpose) X(reshape) X(select) X(expand) X(detach) X(strided) \
+    X(clone) X(contiguous) X(to_f64) X(cat) X(from) X(full) \
+    X(fill) X(copy) X(add_into) X(scale_into) X(sum_into) X(draw) \
+    X(rand) X(free_and_fill) X(free) X(set) X(version) X(hide) \
+    X(preserve) X(all_reduce) X(all_reduce_) X(gather) X(scatter) X(plain_reduce) \
+    X(softmax) X(coalesced)
+/* clang-format on */
 #define NAME(name_) DEED_##name_,
 typedef enum deed { DEEDS(NAME) DEED_COUNT } deed;
 #undef NAME
