@@ -44,8 +44,7 @@ weft_status weft_i_group_member_fate(const weft_group *group, int rank)
     return fate < 0 ? fate : has_left(group, rank) ? WEFT_ERR_PEER_LEFT : WEFT_OK;
 }
 
-/* A member's word that it cannot take part in making this group, if we have not acted on it yet. */
-static uint64_t new_refusal(const weft_group *group, int rank)
+uint64_t weft_i_group_new_refusal(const weft_group *group, int rank)
 {
     weft_i_peer *peer = &group->world->peers[group->members[rank]];
     uint64_t refusal =
@@ -85,7 +84,7 @@ weft_status weft_i_group_fate(const weft_group *group, int rank)
 {
     if (weft_i_group_has_ended(group) || weft_i_quarrel_told_above(group))
         return WEFT_ERR_REVOKED;
-    uint64_t refusal = new_refusal(group, rank);
+    uint64_t refusal = weft_i_group_new_refusal(group, rank);
     if (refusal)
         return weft_i_job_refusal_status(refusal);
     if (has_left(group, rank))
@@ -195,7 +194,7 @@ weft_status weft_i_group_lost(const weft_i_label *call, int rank)
     weft_i_label_text(call, what, sizeof what);
     if (weft_i_quarrel_told_above(group))
         return weft_i_fail(WEFT_ERR_MISMATCH, "%s: %s", what, weft_i_quarrel_told_above(group));
-    uint64_t refusal = new_refusal(group, rank);
+    uint64_t refusal = weft_i_group_new_refusal(group, rank);
     if (refusal)
         return fail_refusal(group, what, rank, weft_i_job_refusal_status(refusal));
     if (has_left(group, rank))
