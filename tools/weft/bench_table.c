@@ -39,13 +39,13 @@ static void print_head(const bench_sweep *sweep)
            o->eager < 0 ? ""
            : o->eager   ? ", eager where that is possible"
                         : ", never eager");
-    printf("#%11s %12s %6s %8s %6s %10s %10s %8s %8s %7s", "size", "count", "type", "redop", "algo",
-           "time", "p99", "algbw", "busbw", "#wrong");
+    printf("#%11s %12s %6s %8s %10s %10s %10s %8s %8s %7s", "size", "count", "type", "redop",
+           "algo", "time", "p99", "algbw", "busbw", "#wrong");
     if (in_place_too(sweep))
         printf(" %10s %10s %8s %8s %7s", "in place:", "p99", "algbw", "busbw", "#wrong");
     if (o->floor)
         printf(" %10s %7s  %s", "floor", "ratio", "floor by");
-    printf("\n#%11s %12s %6s %8s %6s %10s %10s %8s %8s %7s", "(B)", "(elements)", "", "", "",
+    printf("\n#%11s %12s %6s %8s %10s %10s %10s %8s %8s %7s", "(B)", "(elements)", "", "", "",
            "(us)", "(us)", "(GB/s)", "(GB/s)", "");
     if (in_place_too(sweep))
         printf(" %10s %10s %8s %8s %7s", "(us)", "(us)", "(GB/s)", "(GB/s)", "");
@@ -66,7 +66,7 @@ static void print_row(const bench_sweep *sweep, int row)
     bench_figure f, floor;
     if (!bench_sweep_figure(sweep, row, kind, 0, &f))
         return;
-    printf(" %11" PRIu64 " %12" PRIu64 " %6s %8s %6s", f.bytes, f.count, f.type, f.reduction,
+    printf(" %11" PRIu64 " %12" PRIu64 " %6s %8s %10s", f.bytes, f.count, f.type, f.reduction,
            *f.way ? f.way : "-");
     print_times(&f);
     double ours = f.p50;
