@@ -3,11 +3,9 @@
  * trusted. */
 #include "coll/signature.h"
 
+#include "base/text.h"
 #include "symm/kind.h"
 #include "weft/coll.h"
-
-#include <stdarg.h>
-#include <stdio.h>
 
 bool weft_i_signature_same(const weft_i_signature *a, const weft_i_signature *b)
 {
@@ -16,77 +14,60 @@ bool weft_i_signature_same(const weft_i_signature *a, const weft_i_signature *b)
            a->block == b->block;
 }
 
-/* Text that grows, and stops at the end of its room. */
-typedef struct text {
-    char *out;
-    size_t used, bytes;
-} text;
-
-__attribute__((format(printf, 2, 3))) static void add(text *t, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(t->out + t->used, t->bytes - t->used, format, args);
-    va_end(args);
-    t->used += n < 0 ? 0 : (size_t)n;
-    if (t->used >= t->bytes)
-        t->used = t->bytes - 1;
-}
-
 static uint32_t shown_dims(const weft_i_signature *signature)
 {
     return signature->dims < WEFT_I_SIGNATURE_DIMS ? signature->dims : WEFT_I_SIGNATURE_DIMS;
 }
 
-static void add_list(text *t, const weft_i_signature *signature)
+static void add_list(weft_i_text *t, const weft_i_signature *signature)
 {
-    add(t, " of %u tensors", signature->dims);
+    weft_i_text_put(t, " of %u tensors", signature->dims);
     for (uint32_t i = 0; i < shown_dims(signature); i++)
-        add(t, "%s%u %s", i ? ", " : " (", signature->dim[i] & 0x3ffffff,
-            weft_dtype_name((weft_dtype)(signature->dim[i] >> 26)));
+        weft_i_text_put(t, "%s%u %s", i ? ", " : " (", signature->dim[i] & 0x3ffffff,
+                        weft_dtype_name((weft_dtype)(signature->dim[i] >> 26)));
     if (signature->dims)
-        add(t, "%s)", signature->dims > WEFT_I_SIGNATURE_DIMS ? ", ..." : "");
+        weft_i_text_put(t, "%s)", signature->dims > WEFT_I_SIGNATURE_DIMS ? ", ..." : "");
 }
 
-static void add_shape(text *t, const weft_i_signature *signature)
+static void add_shape(weft_i_text *t, const weft_i_signature *signature)
 {
-    add(t, ", shape [");
+    weft_i_text_put(t, ", shape [");
     for (uint32_t i = 0; i < shown_dims(signature); i++)
-        add(t, "%s%u", i ? ", " : "", signature->dim[i]);
-    add(t, "%s]", signature->dims > WEFT_I_SIGNATURE_DIMS ? ", ..." : "");
+        weft_i_text_put(t, "%s%u", i ? ", " : "", signature->dim[i]);
+    weft_i_text_put(t, "%s]", signature->dims > WEFT_I_SIGNATURE_DIMS ? ", ..." : "");
 }
 
 const char *weft_i_signature_text(const weft_i_signature *signature, char *out, size_t bytes)
 {
-    text t = {out, 0, bytes};
+    weft_i_text t = {.out = out, .room = bytes};
     weft_i_coll_kind kind = (weft_i_coll_kind)signature->kind;
     bool first = kind == WEFT_I_FIRST_USE && signature->root < WEFT_I_COLL_KINDS;
     if (signature->kind >= WEFT_I_COLL_KINDS) {
-        add(&t, "something unknown");
+        weft_i_text_put(&t, "something unknown");
         return out;
     }
     const char *dtype = weft_dtype_name((weft_dtype)signature->dtype);
-    add(&t, "%s", weft_i_coll_name(first ? (weft_i_coll_kind)signature->root : kind));
+    weft_i_text_put(&t, "%s", weft_i_coll_name(first ? (weft_i_coll_kind)signature->root : kind));
     bool list = weft_i_kind_is(kind, WEFT_I_IS_LIST);
     bool parts = weft_i_kind_is(kind, WEFT_I_PER_RANK);
     if (list)
         add_list(&t, signature);
     else if (parts) /* counts may differ between ranks; the operation compares them */
-        add(&t, " of %s", dtype);
+        weft_i_text_put(&t, " of %s", dtype);
     else if (kind == WEFT_I_ALL_TO_ALL && signature->root)
-        add(&t, " of %s by splits", dtype);
+        weft_i_text_put(&t, " of %s by splits", dtype);
     else if (kind != WEFT_I_BARRIER && !weft_i_kind_is(kind, WEFT_I_IS_OBJECT))
-        add(&t, " of %llu %s", (unsigned long long)signature->count, dtype);
+        weft_i_text_put(&t, " of %llu %s", (unsigned long long)signature->count, dtype);
     if (first)
-        add(&t, ", with symmetric memory not used before");
+        weft_i_text_put(&t, ", with symmetric memory not used before");
     else if (weft_i_kind_is(kind, WEFT_I_REDUCES))
-        add(&t, ", %s", weft_reduction_name((weft_reduction)signature->reduction));
+        weft_i_text_put(&t, ", %s", weft_reduction_name((weft_reduction)signature->reduction));
     if (weft_i_kind_is(kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT))
-        add(&t, ", root %u", signature->root);
+        weft_i_text_put(&t, ", root %u", signature->root);
     if (signature->dims && !list && !parts)
         add_shape(&t, signature);
     if (signature->block)
-        add(&t, ", at byte %llu of symmetric block %u", (unsigned long long)signature->offset,
-            signature->block);
+        weft_i_text_put(&t, ", at byte %llu of symmetric block %u",
+                        (unsigned long long)signature->offset, signature->block);
     return out;
 }

@@ -3,58 +3,45 @@
 #include "fabric/mesh.h"
 
 #include "base/status.h"
+#include "base/text.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 /* ---- text ---- */
 
-typedef struct page {
-    char *out;
-    size_t bytes, used; /* `used` counts on past the end, as snprintf does */
-} page;
-
-__attribute__((format(printf, 2, 3))) static void put(page *p, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    size_t left = p->used < p->bytes ? p->bytes - p->used : 0;
-    int n = vsnprintf(left ? p->out + p->used : NULL, left, format, arguments);
-    va_end(arguments);
-    p->used += n > 0 ? (size_t)n : 0;
-}
-
 /* Entries from `first` on, which is where an index of dimension `dim` starts. */
-static void put_ranks(page *p, const weft_mesh *mesh, int dim, int first)
+static void put_ranks(weft_i_text *p, const weft_mesh *mesh, int dim, int first)
 {
     int inner = 1;
     for (int k = dim + 1; k < mesh->ndim; k++)
         inner *= mesh->dim[k].size;
-    put(p, "[");
+    weft_i_text_put(p, "[");
     for (int i = 0; i < mesh->dim[dim].size; i++) {
-        put(p, "%s", i ? ", " : "");
+        weft_i_text_put(p, "%s", i ? ", " : "");
         if (dim + 1 < mesh->ndim)
             put_ranks(p, mesh, dim + 1, first + i * inner);
         else
-            put(p, "%d", mesh->ranks[first + i]);
+            weft_i_text_put(p, "%d", mesh->ranks[first + i]);
     }
-    put(p, "]");
+    weft_i_text_put(p, "]");
 }
 
 int weft_mesh_text(const weft_mesh *mesh, char *out, size_t bytes)
 {
     char device[16];
-    page p = {out, bytes, 0};
+    weft_i_text p = {out, bytes, 0};
     WEFT_TRY(weft_i_mesh_given(mesh));
     if (bytes && !out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_mesh_text: %zu bytes at NULL", bytes);
-    put(&p, "mesh of ");
+    weft_i_text_put(&p, "mesh of ");
     for (int dim = 0; dim < mesh->ndim; dim++)
-        put(&p, "%s%d", dim ? " x " : "", mesh->dim[dim].size);
-    put(&p, " on %.*s", (int)strcspn(weft_device_name(mesh->root->device, device), ":"), device);
+        weft_i_text_put(&p, "%s%d", dim ? " x " : "", mesh->dim[dim].size);
+    weft_i_text_put(&p, " on %.*s", (int)strcspn(weft_device_name(mesh->root->device, device), ":"),
+                    device);
     for (int dim = 0; *mesh->dim[0].name && dim < mesh->ndim; dim++)
-        put(&p, "%s%s%s", dim ? ", " : " (", mesh->dim[dim].name, dim + 1 == mesh->ndim ? ")" : "");
-    put(&p, ": ");
+        weft_i_text_put(&p, "%s%s%s", dim ? ", " : " (", mesh->dim[dim].name,
+                        dim + 1 == mesh->ndim ? ")" : "");
+    weft_i_text_put(&p, ": ");
     put_ranks(&p, mesh, 0, 0);
     return (int)p.used;
 }

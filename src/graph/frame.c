@@ -8,12 +8,12 @@
 #include "base/log.h"
 #include "base/opts.h"
 #include "base/os.h"
+#include "base/text.h"
 #include "graph/capture.h"
 #include "graph/program.h"
 #include "tensor/eye.h"
 #include "weft/grad.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -281,46 +281,30 @@ weft_status weft_compiled_describe(const weft_compiled *compiled, weft_compiled_
 
 /* ---- explaining ---- */
 
-typedef struct sink {
-    char *out;
-    size_t room, used;
-} sink;
-
-static void put(sink *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(sink *s, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    size_t left = s->used < s->room ? s->room - s->used : 0;
-    int length = vsnprintf(left ? s->out + s->used : NULL, left, format, list);
-    va_end(list);
-    s->used += length > 0 ? (size_t)length : 0;
-}
-
-static void put_guard(sink *s, const weft_i_guard *guard, const weft_graph *graph)
+static void put_guard(weft_i_text *s, const weft_i_guard *guard, const weft_graph *graph)
 {
     const char *name = guard->input < 0 ? "" : graph->inputs[guard->input].name;
     switch (guard->kind) {
     case WEFT_I_GUARD_WATCH:
-        put(s, "  guard: %lld bytes at %p\n", (long long)guard->number, guard->memory);
+        weft_i_text_put(s, "  guard: %lld bytes at %p\n", (long long)guard->number, guard->memory);
         break;
     case WEFT_I_GUARD_VERSION:
-        put(s, "  guard: version of \"%s\" is %lld\n", name, (long long)guard->number);
+        weft_i_text_put(s, "  guard: version of \"%s\" is %lld\n", name, (long long)guard->number);
         break;
     case WEFT_I_GUARD_BYTES:
-        put(s, "  guard: storage of \"%s\" has %lld bytes\n", name, (long long)guard->number);
+        weft_i_text_put(s, "  guard: storage of \"%s\" has %lld bytes\n", name,
+                        (long long)guard->number);
         break;
     case WEFT_I_GUARD_PREMUL:
-        put(s, "  guard: factor of premul_sum is %g\n", guard->factor);
+        weft_i_text_put(s, "  guard: factor of premul_sum is %g\n", guard->factor);
         break;
     }
 }
 
-static void put_entry(sink *s, const entry *e, int number)
+static void put_entry(weft_i_text *s, const entry *e, int number)
 {
-    put(s, "entry %d: %d nodes, run %llu times\n", number, e->graph->node_count,
-        (unsigned long long)e->runs);
+    weft_i_text_put(s, "entry %d: %d nodes, run %llu times\n", number, e->graph->node_count,
+                    (unsigned long long)e->runs);
     for (int i = 0; i < e->guards.count; i++)
         put_guard(s, &e->guards.at[i], e->graph);
     size_t left = s->used < s->room ? s->room - s->used : 0;
@@ -330,19 +314,19 @@ static void put_entry(sink *s, const entry *e, int number)
 
 int weft_compiled_explain(const weft_compiled *compiled, char *out, size_t bytes)
 {
-    sink s = {.out = out, .room = bytes};
+    weft_i_text s = {.out = out, .room = bytes};
     if (!compiled || (bytes && !out))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiled_explain: %s is NULL",
                            compiled ? "the text" : "the function");
     if (bytes)
         out[0] = 0;
     const weft_compiled_info *info = &compiled->info;
-    put(&s, "\"%s\", backend %s: %llu calls, %llu of them plain; %d captures\n", compiled->name,
-        compiled->backend->name, (unsigned long long)info->calls, (unsigned long long)info->plain,
-        info->frames);
+    weft_i_text_put(&s, "\"%s\", backend %s: %llu calls, %llu of them plain; %d captures\n",
+                    compiled->name, compiled->backend->name, (unsigned long long)info->calls,
+                    (unsigned long long)info->plain, info->frames);
     if (info->miss[0])
-        put(&s, "%s: %s\n", compiled->hopeless ? "not captured" : "last guard that failed",
-            info->miss);
+        weft_i_text_put(&s, "%s: %s\n",
+                        compiled->hopeless ? "not captured" : "last guard that failed", info->miss);
     for (int i = 0; i < info->entries; i++)
         put_entry(&s, &compiled->entries[i], i);
     return (int)s.used;

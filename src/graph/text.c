@@ -12,53 +12,36 @@
  * A line of a node is its results, its row, its tensors in the order of the parameters, and the
  * other arguments by name.  What follows from the rest is not printed; parse.c finds it again.
  */
+#include "base/text.h"
 #include "base/dtype.h"
 #include "graph/graph.h"
 #include "weft/coll.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct sink {
-    char *out;
-    size_t room, used;
-} sink;
-
-static void put(sink *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(sink *s, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    size_t left = s->used < s->room ? s->room - s->used : 0;
-    int length = vsnprintf(left ? s->out + s->used : NULL, left, format, list);
-    va_end(list);
-    s->used += length > 0 ? (size_t)length : 0;
-}
-
 /* With every byte that is not plain as \xHH. */
-static void put_string(sink *s, const char *text)
+static void put_string(weft_i_text *s, const char *text)
 {
-    put(s, "\"");
+    weft_i_text_put(s, "\"");
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
         if (c < 0x20 || c > 0x7e || c == '"' || c == '\\')
-            put(s, "\\x%02x", c);
+            weft_i_text_put(s, "\\x%02x", c);
         else
-            put(s, "%c", c);
+            weft_i_text_put(s, "%c", c);
     }
-    put(s, "\"");
+    weft_i_text_put(s, "\"");
 }
 
 /* The shortest text that reads as the same number. */
-static void put_number(sink *s, double number)
+static void put_number(weft_i_text *s, double number)
 {
     char text[40];
     if (isnan(number)) {
-        put(s, "nan");
+        weft_i_text_put(s, "nan");
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
@@ -66,40 +49,40 @@ static void put_number(sink *s, double number)
         if (strtod(text, NULL) == number)
             break;
     }
-    put(s, "%s", text);
+    weft_i_text_put(s, "%s", text);
 }
 
-static void put_integers(sink *s, const int64_t *at, size_t count)
+static void put_integers(weft_i_text *s, const int64_t *at, size_t count)
 {
-    put(s, "[");
+    weft_i_text_put(s, "[");
     for (size_t i = 0; i < count; i++)
-        put(s, "%s%lld", i ? ", " : "", (long long)at[i]);
-    put(s, "]");
+        weft_i_text_put(s, "%s%lld", i ? ", " : "", (long long)at[i]);
+    weft_i_text_put(s, "]");
 }
 
-static void put_device(sink *s, weft_device device)
+static void put_device(weft_i_text *s, weft_device device)
 {
     char name[16];
-    put(s, "%s", weft_device_name(device, name));
+    weft_i_text_put(s, "%s", weft_device_name(device, name));
 }
 
 /* "f32[2, 3]", with "@meta" behind it if it is not on the CPU. */
-static void put_type(sink *s, const weft_i_graph_value *value)
+static void put_type(weft_i_text *s, const weft_i_graph_value *value)
 {
-    put(s, "%s", weft_dtype_name(value->dtype));
+    weft_i_text_put(s, "%s", weft_dtype_name(value->dtype));
     put_integers(s, value->shape.dim, (size_t)value->shape.ndim);
     if (value->device != WEFT_CPU) {
-        put(s, "@");
+        weft_i_text_put(s, "@");
         put_device(s, value->device);
     }
 }
 
-static void put_value(sink *s, int value)
+static void put_value(weft_i_text *s, int value)
 {
     if (value < 0)
-        put(s, "none");
+        weft_i_text_put(s, "none");
     else
-        put(s, "%%%d", value);
+        weft_i_text_put(s, "%%%d", value);
 }
 
 static bool is_positional(char letter)
@@ -107,43 +90,43 @@ static bool is_positional(char letter)
     return strchr("twroslLm", letter) != NULL;
 }
 
-static void put_positional(sink *s, const weft_i_graph_term *term)
+static void put_positional(weft_i_text *s, const weft_i_graph_term *term)
 {
-    put(s, " ");
+    weft_i_text_put(s, " ");
     if (term->kind == WEFT_I_ARG_NUMBER)
         put_number(s, term->number);
     else if (term->kind != WEFT_I_ARG_TENSORS)
         put_value(s, term->kind == WEFT_I_ARG_TENSOR ? term->value : -1);
     else {
-        put(s, "[");
+        weft_i_text_put(s, "[");
         for (size_t i = 0; i < term->count; i++) {
-            put(s, "%s", i ? ", " : "");
+            weft_i_text_put(s, "%s", i ? ", " : "");
             put_value(s, term->values[i]);
         }
-        put(s, "]");
+        weft_i_text_put(s, "]");
     }
 }
 
 /* Integers by what they mean. */
-static void put_integer(sink *s, char letter, int64_t integer)
+static void put_integer(weft_i_text *s, char letter, int64_t integer)
 {
     if (letter == 'b' && (integer == 0 || integer == 1))
-        put(s, integer ? "true" : "false");
+        weft_i_text_put(s, integer ? "true" : "false");
     else if (letter == 'd' && integer >= 0 && integer < WEFT_DTYPE_COUNT)
-        put(s, "%s", weft_dtype_name((weft_dtype)integer));
+        weft_i_text_put(s, "%s", weft_dtype_name((weft_dtype)integer));
     else if (letter == 'v')
         put_device(s, (weft_device)integer);
     else if (letter == 'p' && integer >= 0 && integer < WEFT_REDUCTIONS)
-        put(s, "%s", weft_reduction_name((weft_reduction)integer));
+        weft_i_text_put(s, "%s", weft_reduction_name((weft_reduction)integer));
     else
-        put(s, "%lld", (long long)integer);
+        weft_i_text_put(s, "%lld", (long long)integer);
 }
 
-static void put_named(sink *s, const weft_i_op *op, int i, const weft_i_graph_term *term)
+static void put_named(weft_i_text *s, const weft_i_op *op, int i, const weft_i_graph_term *term)
 {
     int length;
     const char *name = weft_i_op_param_name(op, i, &length);
-    put(s, " %.*s=", length, name);
+    weft_i_text_put(s, " %.*s=", length, name);
     if (term->kind == WEFT_I_ARG_NUMBER)
         put_number(s, term->number);
     else if (term->kind == WEFT_I_ARG_INTEGERS)
@@ -152,21 +135,21 @@ static void put_named(sink *s, const weft_i_op *op, int i, const weft_i_graph_te
         put_integer(s, op->kinds[i], term->integer);
     else {
         put_string(s, term->group.name);
-        put(s, "/%zu", term->count);
+        weft_i_text_put(s, "/%zu", term->count);
     }
 }
 
-static void put_node(sink *s, const weft_graph *graph, const weft_i_graph_node *node)
+static void put_node(weft_i_text *s, const weft_graph *graph, const weft_i_graph_node *node)
 {
-    put(s, "  ");
+    weft_i_text_put(s, "  ");
     for (int k = 0; k < node->count; k++) {
-        put(s, "%s", k ? ", " : "");
+        weft_i_text_put(s, "%s", k ? ", " : "");
         if (graph->values[node->first + k].absent)
-            put(s, "_");
+            weft_i_text_put(s, "_");
         else
             put_value(s, node->first + k);
     }
-    put(s, " = %s", node->op->name);
+    weft_i_text_put(s, " = %s", node->op->name);
     for (int i = 0; i < node->op->arity; i++)
         if (is_positional(node->op->kinds[i]))
             put_positional(s, &node->terms[i]);
@@ -174,8 +157,8 @@ static void put_node(sink *s, const weft_graph *graph, const weft_i_graph_node *
         if (!is_positional(node->op->kinds[i]))
             put_named(s, node->op, i, &node->terms[i]);
     if (node->into >= 0)
-        put(s, " into=%%%d", node->into);
-    put(s, "%s\n", node->quiet ? " quiet" : "");
+        weft_i_text_put(s, " into=%%%d", node->into);
+    weft_i_text_put(s, "%s\n", node->quiet ? " quiet" : "");
 }
 
 /* The first input before `i` with the same storage or counter; -1: none. */
@@ -190,7 +173,7 @@ static int first_with(const weft_graph *graph, int i, bool counter)
     return -1;
 }
 
-static void put_input(sink *s, const weft_graph *graph, int i)
+static void put_input(weft_i_text *s, const weft_graph *graph, int i)
 {
     const weft_i_graph_input *input = &graph->inputs[i];
     const weft_i_graph_value *value = &graph->values[input->value];
@@ -202,42 +185,43 @@ static void put_input(sink *s, const weft_graph *graph, int i)
     int64_t row_major[WEFT_MAX_DIMS];
     weft_i_shape_strides(value->shape, row_major);
     int base = first_with(graph, i, false), counted = first_with(graph, i, true);
-    put(s, "  %%%d = input ", input->value);
+    weft_i_text_put(s, "  %%%d = input ", input->value);
     put_string(s, input->name);
-    put(s, " ");
+    weft_i_text_put(s, " ");
     put_type(s, value);
     if (memcmp(row_major, value->stride, (size_t)value->shape.ndim * sizeof *row_major)) {
-        put(s, " strides=");
+        weft_i_text_put(s, " strides=");
         put_integers(s, value->stride, (size_t)value->shape.ndim);
     }
     if (value->offset)
-        put(s, " offset=%lld", (long long)value->offset);
+        weft_i_text_put(s, " offset=%lld", (long long)value->offset);
     if (base >= 0)
-        put(s, " storage=%%%d", base);
+        weft_i_text_put(s, " storage=%%%d", base);
     else if (value->bytes != layout.end)
-        put(s, " bytes=%zu", value->bytes);
+        weft_i_text_put(s, " bytes=%zu", value->bytes);
     if (counted != base)
-        put(s, counted < 0 ? " counter=own" : " counter=%%%d", counted);
-    put(s, "%s%s%s\n", input->flags & WEFT_I_INPUT_GRAD ? " grad" : "",
-        input->flags & WEFT_I_INPUT_PARAMETER ? " parameter" : "",
-        input->flags & WEFT_I_INPUT_FREE ? " free" : "");
+        weft_i_text_put(s, counted < 0 ? " counter=own" : " counter=%%%d", counted);
+    weft_i_text_put(s, "%s%s%s\n", input->flags & WEFT_I_INPUT_GRAD ? " grad" : "",
+                    input->flags & WEFT_I_INPUT_PARAMETER ? " parameter" : "",
+                    input->flags & WEFT_I_INPUT_FREE ? " free" : "");
 }
 
-static void put_constant(sink *s, const weft_graph *graph, const weft_i_graph_constant *constant)
+static void put_constant(weft_i_text *s, const weft_graph *graph,
+                         const weft_i_graph_constant *constant)
 {
     const weft_i_graph_value *value = &graph->values[constant->value];
     const weft_tensor *x = constant->tensor;
     const unsigned char *bytes = (const unsigned char *)weft_i_tensor_data(x);
-    put(s, "  %%%d = constant ", constant->value);
+    weft_i_text_put(s, "  %%%d = constant ", constant->value);
     put_type(s, value);
-    put(s, " 0x");
+    weft_i_text_put(s, " 0x");
     for (size_t i = 0; i < (size_t)x->numel * weft_dtype_size(x->dtype); i++)
-        put(s, "%02x", bytes[i]);
-    put(s, "\n");
+        weft_i_text_put(s, "%02x", bytes[i]);
+    weft_i_text_put(s, "\n");
 }
 
 /* Arguments are the inputs that were not found elsewhere, in their order, or else are listed. */
-static void put_arguments(sink *s, const weft_graph *graph)
+static void put_arguments(weft_i_text *s, const weft_graph *graph)
 {
     int next = 0;
     bool plain = true;
@@ -246,17 +230,17 @@ static void put_arguments(sink *s, const weft_graph *graph)
             plain &= next < graph->argument_count && graph->arguments[next++] == i;
     if (plain && next == graph->argument_count)
         return;
-    put(s, "  arguments");
+    weft_i_text_put(s, "  arguments");
     for (int i = 0; i < graph->argument_count; i++)
-        put(s, "%s %%%d", i ? "," : "", graph->inputs[graph->arguments[i]].value);
-    put(s, "\n");
+        weft_i_text_put(s, "%s %%%d", i ? "," : "", graph->inputs[graph->arguments[i]].value);
+    weft_i_text_put(s, "\n");
 }
 
-static void put_graph(sink *s, const weft_graph *graph)
+static void put_graph(weft_i_text *s, const weft_graph *graph)
 {
-    put(s, "graph ");
+    weft_i_text_put(s, "graph ");
     put_string(s, graph->name);
-    put(s, " {\n");
+    weft_i_text_put(s, " {\n");
     for (int i = 0; i < graph->input_count; i++)
         put_input(s, graph, i);
     put_arguments(s, graph);
@@ -264,17 +248,17 @@ static void put_graph(sink *s, const weft_graph *graph)
         put_constant(s, graph, &graph->constants[i]);
     for (int i = 0; i < graph->node_count; i++)
         put_node(s, graph, &graph->nodes[i]);
-    put(s, "  output");
+    weft_i_text_put(s, "  output");
     for (int i = 0; i < graph->output_count; i++) {
-        put(s, i ? ", " : " ");
+        weft_i_text_put(s, i ? ", " : " ");
         put_value(s, graph->outputs[i]);
     }
-    put(s, "\n}\n");
+    weft_i_text_put(s, "\n}\n");
 }
 
 int weft_graph_text(const weft_graph *graph, char *out, size_t bytes)
 {
-    sink s = {.out = out, .room = bytes};
+    weft_i_text s = {.out = out, .room = bytes};
     if (!graph)
         return weft_last_status() < 0
                    ? weft_last_status()
