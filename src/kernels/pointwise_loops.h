@@ -110,14 +110,6 @@ static uint64_t power(uint64_t base, uint64_t exponent, bool negative)
 #define LOGICAL1(name_, bool_) LOGICAL_LOOP(name_, bool_)
 #define LOGICAL2(name_, bool_) LOGICAL_LOOP(name_, bool_)
 #include "kernels/pointwise.def"
-#undef UNARY
-#undef UNARY_F
-#undef UNARY_ANGLE
-#undef BINARY
-#undef BINARY_F
-#undef COMPARE
-#undef LOGICAL1
-#undef LOGICAL2
 
 /* A choice between bare bits. */
 #define WHERE_LOOP(type_)                                                  \
@@ -157,11 +149,3 @@ static weft_i_pointwise_kernel *const pointwise[WEFT_I_POINTWISE_COUNT][WEFT_DTY
         [WEFT_I32] = where_uint32_t, [WEFT_I64] = where_uint64_t, [WEFT_U8] = where_uint8_t,
         [WEFT_U16] = where_uint16_t, [WEFT_U32] = where_uint32_t, [WEFT_U64] = where_uint64_t,
         [WEFT_BOOL] = where_uint8_t)};
-#undef UNARY
-#undef UNARY_F
-#undef UNARY_ANGLE
-#undef BINARY
-#undef BINARY_F
-#undef COMPARE
-#undef LOGICAL1
-#undef LOGICAL2

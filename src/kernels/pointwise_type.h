@@ -67,14 +67,6 @@
 #define LOGICAL1(name_, bool_)
 #define LOGICAL2(name_, bool_)
 #include "kernels/pointwise.def"
-#undef UNARY
-#undef UNARY_F
-#undef UNARY_ANGLE
-#undef BINARY
-#undef BINARY_F
-#undef COMPARE
-#undef LOGICAL1
-#undef LOGICAL2
 #undef UNARY_LOOP
 #undef ANGLE_LOOP
 #undef BINARY_LOOP

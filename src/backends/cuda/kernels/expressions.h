@@ -22,14 +22,6 @@ enum {
 #define LOGICAL1(name_, bool_)           WEFT_K_##name_,
 #define LOGICAL2(name_, bool_)           WEFT_K_##name_,
 #include "kernels/pointwise.def"
-#undef UNARY
-#undef UNARY_F
-#undef UNARY_ANGLE
-#undef BINARY
-#undef BINARY_F
-#undef COMPARE
-#undef LOGICAL1
-#undef LOGICAL2
     WEFT_K_where
 };
 

@@ -49,14 +49,6 @@ WEFT_K_OUT T NAME(weft_k_long)(int op, T a, T b)
         return b;
     }
 }
-#undef UNARY
-#undef UNARY_F
-#undef UNARY_ANGLE
-#undef BINARY
-#undef BINARY_F
-#undef COMPARE
-#undef LOGICAL1
-#undef LOGICAL2
 #undef LONG
 #define UNARY(name_, float_, integer_) SHORT1(name_, float_)
 #define UNARY_F(name_, float_)
@@ -94,14 +86,6 @@ WEFT_K uint32_t NAME(weft_k_apply)(int op, T *x, const T *y)
     }
     return truth;
 }
-#undef UNARY
-#undef UNARY_F
-#undef UNARY_ANGLE
-#undef BINARY
-#undef BINARY_F
-#undef COMPARE
-#undef LOGICAL1
-#undef LOGICAL2
 #undef OTHERS
 #undef SHORT1
 #undef SHORT2
