@@ -2,7 +2,7 @@
 /*
  * Which algorithm an operation takes.  The choice depends only on what all ranks know alike
  * (operation, number of ranks, bytes), so they always agree; whether large operands are used in
- * place or staged is decided after the entry, from what all have shown.
+ * place or through bounce buffers is decided after the entry, from what all have shown.
  */
 #ifndef WEFT_COLL_CHOOSE_H
 #define WEFT_COLL_CHOOSE_H

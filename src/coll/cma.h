@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peeking: copying straight from another rank's ordinary memory, once instead of twice through a
- * stage.  Never to it: a rank that was late would write into memory whose owner has given up and
- * uses it for something else by now; what it reads there instead harms nobody.  Thread ranks just
- * copy.  Between processes the kernel does it, where it lets us (same user, no stricter rule of the
- * system): the ranks of a lane try it out on each other when the lane is made, and do it only if
- * all of them can.
+ * CMA (cross-memory attach): copying straight from another rank's ordinary memory, once instead of
+ * twice through a bounce buffer.  Never to it: a late rank would write into memory whose owner has
+ * given up and uses it for something else by now.  What a late rank reads there harms nobody.
+ * Thread ranks just copy.  Between processes the kernel copies, where it lets us (same user, no
+ * stricter rule of the system).  The ranks of a lane try it on each other when the lane is made,
+ * and use it only if all of them can.
  */
 #ifndef WEFT_COLL_CMA_H
 #define WEFT_COLL_CMA_H

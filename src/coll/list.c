@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists: the object, and the algorithms of the list forms.  A small list is packed into one stage
+ * Lists: the object, and the algorithms of the list forms.  A small list is packed into one eager
  * chunk and shown whole at the entry.  A large one goes through the bounce buffer piece by piece,
  * one sync each; a chunk is written again two pieces later, when everybody has passed the sync that
  * follows its last use (as in reduce.c and gather.c).
@@ -213,8 +213,8 @@ static void fold_range(weft_i_coll *coll, uint64_t turn, size_t from, size_t to,
 /* ---- algorithms ---- */
 
 /* Packs the parts of [from, to) into my chunk, `stride` bytes apart. */
-static void stage(const weft_i_coll *coll, uint64_t turn, size_t from, size_t to, int parts,
-                  size_t stride)
+static void put_in_chunk(const weft_i_coll *coll, uint64_t turn, size_t from, size_t to, int parts,
+                         size_t stride)
 {
     char *chunk = chunk_of(coll, coll->lane->me, turn);
     for (int part = 0; part < parts; part++)
@@ -236,7 +236,7 @@ static void put_list(weft_i_coll *coll, const void *arg, size_t k)
 {
     (void)arg;
     window w = window_of(coll, WEFT_I_CHUNK, k);
-    stage(coll, k, w.from, w.to, 1, 0);
+    put_in_chunk(coll, k, w.from, w.to, 1, 0);
 }
 
 static void fold_list(weft_i_coll *coll, const void *arg, size_t k)
@@ -267,7 +267,7 @@ weft_status weft_i_list_all_reduce(weft_i_coll *coll)
     weft_i_lane *lane = coll->lane;
     size_t total = coll->list->bytes;
     if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
-        stage(coll, lane->epoch + 1, 0, total, 1, 0);
+        put_in_chunk(coll, lane->epoch + 1, 0, total, 1, 0);
         WEFT_TRY(weft_i_enter(coll));
         fold_range(coll, lane->epoch, 0, total, 0, NULL);
         return WEFT_OK;
@@ -294,7 +294,7 @@ static void put_shown(weft_i_coll *coll, const void *arg, size_t k)
 {
     const showing *s = arg;
     window w = window_of(coll, s->piece, k);
-    stage(coll, k, w.from, w.to, s->parts, s->piece);
+    put_in_chunk(coll, k, w.from, w.to, s->parts, s->piece);
 }
 
 static void take_shown(weft_i_coll *coll, const void *arg, size_t k)
@@ -309,7 +309,7 @@ static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
     weft_i_lane *lane = coll->lane;
     size_t total = coll->list->bytes;
     if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
-        stage(coll, lane->epoch + 1, 0, total, parts, total);
+        put_in_chunk(coll, lane->epoch + 1, 0, total, parts, total);
         WEFT_TRY(weft_i_enter(coll));
         take(coll, lane->epoch, 0, total, total);
         return WEFT_OK;

@@ -205,7 +205,7 @@ static piece piece_at(const weft_i_coll *coll, size_t k)
 }
 
 /* Copies what others fold of my input into my chunk. */
-static void stage(const weft_i_coll *coll, piece p)
+static void put_in_chunk(const weft_i_coll *coll, piece p)
 {
     char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, p.turn);
     const char *in = coll->ask.in + p.first * coll->ask.item;
@@ -299,7 +299,7 @@ typedef struct folding {
 static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     (void)arg;
-    stage(coll, piece_at(coll, k));
+    put_in_chunk(coll, piece_at(coll, k));
 }
 
 static void take_piece(weft_i_coll *coll, const void *arg, size_t k)

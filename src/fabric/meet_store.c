@@ -54,7 +54,7 @@ static void tell_failure(const weft_i_world *world, weft_store *store, weft_stat
     weft_i_errors reason;
     weft_i_errors_save(&reason);
     weft_store_compare_set(store, failed_key, "", 0, &mine, sizeof mine, NULL, NULL);
-    if (world->key.word[0]) /* those who are further wait for letters */
+    if (world->key.word[0]) /* ranks that are further wait for our entries */
         weft_i_exchange_store_end(store, world->key, world->rank, why);
     weft_i_errors_restore(&reason);
 }
