@@ -32,13 +32,11 @@ static weft_i_record_slot *slot_of(const weft_i_record *record, uint64_t number)
     return (weft_i_record_slot *)&record->slots[(number - 1) % WEFT_I_RECORD_ENTRIES];
 }
 
-/* Release: whoever sees this word also sees that the slot was emptied before (acquire in `get`). */
-static inline void put(_Atomic uint64_t *word, uint64_t value)
-{
-    atomic_store_explicit(word, value, memory_order_release);
-}
-
-/* Acquire: pairs with `put`, and keeps the second look at the number behind the copy. */
+/*
+ * Words of a slot are stored with release order: whoever sees one also sees that the slot was
+ * emptied before.  Acquire here pairs with that, and keeps the second look at the number behind the
+ * copy.
+ */
 static inline uint64_t get(const _Atomic uint64_t *word)
 {
     return atomic_load_explicit(word, memory_order_acquire);
@@ -81,46 +79,44 @@ static inline uint64_t seal(uint64_t number, uint64_t begin, uint64_t bytes, uin
     return mixed & ~BYTES;
 }
 
-static uint64_t begin(weft_i_record *record, uint64_t low, uint64_t high, uint32_t group,
-                      size_t bytes, int peer, int channel)
-{
-    /* Relaxed: only hands out numbers; the slot's own words order the rest. */
-    uint64_t number = atomic_fetch_add_explicit(&record->head, 1, memory_order_relaxed) + 1;
-    weft_i_record_slot *slot = slot_of(record, number);
-    /* Relaxed: the release stores that follow carry it (see `put`). */
-    atomic_store_explicit(&slot->number, 0, memory_order_relaxed);
-    uint64_t ticks = now(record), where = (uint64_t)group << 32 | (uint32_t)peer;
-    bytes = bytes < BYTES ? bytes : BYTES;
-    put(&slot->begin, ticks);
-    put(&slot->end, 0);
-    put(&slot->bytes, bytes | seal(number, ticks, bytes, low, high, where));
-    put(&slot->name[0], low);
-    put(&slot->name[1], high);
-    put(&slot->where, where);
-    put(&slot->outcome, TAG(number) | (uint32_t)(uint16_t)channel << 16);
-    put(&slot->number, number);
-    __builtin_prefetch(slot_of(record, number + 1),
-                       1); /* the record is larger than the first cache */
-    return number;
-}
-
 uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_name *name,
                                    uint32_t group, size_t bytes, int peer, int channel)
 {
     if (!record)
         return 0;
-    uint64_t words[2];
-    memcpy(words, name->text, sizeof words);
-    return begin(record, words[0], words[1], group, bytes, peer, channel);
+    uint64_t low, high;
+    memcpy(&low, name->text, sizeof low);
+    memcpy(&high, name->text + sizeof low, sizeof high);
+    /* Relaxed: only hands out numbers; the slot's own words order the rest. */
+    uint64_t number = atomic_fetch_add_explicit(&record->head, 1, memory_order_relaxed) + 1;
+    weft_i_record_slot *slot = slot_of(record, number);
+    /* Relaxed: the release stores that follow carry it. */
+    atomic_store_explicit(&slot->number, 0, memory_order_relaxed);
+    uint64_t ticks = now(record), where = (uint64_t)group << 32 | (uint32_t)peer;
+    bytes = bytes < BYTES ? bytes : BYTES;
+    /* Release, all of them: see above. */
+    atomic_store_explicit(&slot->begin, ticks, memory_order_release);
+    atomic_store_explicit(&slot->end, 0, memory_order_release);
+    atomic_store_explicit(&slot->bytes, bytes | seal(number, ticks, bytes, low, high, where),
+                          memory_order_release);
+    atomic_store_explicit(&slot->name[0], low, memory_order_release);
+    atomic_store_explicit(&slot->name[1], high, memory_order_release);
+    atomic_store_explicit(&slot->where, where, memory_order_release);
+    atomic_store_explicit(&slot->outcome, TAG(number) | (uint32_t)(uint16_t)channel << 16,
+                          memory_order_release);
+    atomic_store_explicit(&slot->number, number, memory_order_release);
+    __builtin_prefetch(slot + 1, 1); /* the record is larger than the first cache */
+    return number;
 }
 
 uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
                              int peer, int channel)
 {
-    if (!record)
-        return 0;
     uint64_t low = pack_name(name, 0, 8), high = low >> 56 & 0xff ? pack_name(name, 8, 15) : 0;
-    return begin(record, low, high, group, bytes, peer, channel);
+    weft_i_record_name packed;
+    memcpy(packed.text, &low, sizeof low);
+    memcpy(packed.text + sizeof low, &high, sizeof high);
+    return weft_i_record_begin_named(record, &packed, group, bytes, peer, channel);
 }
 
 const char *weft_i_record_way_name(int channel)
@@ -137,7 +133,10 @@ void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
     uint64_t outcome =
         atomic_load_explicit(&slot->outcome, memory_order_relaxed); /* as in weft_i_record_end */
     if ((outcome & ~UINT64_C(0xffffffff)) == TAG(number))
-        put(&slot->outcome, (outcome & ~UINT64_C(0xffff0000)) | (uint32_t)way << 16);
+        /* Pairs with the acquire in `get`. */
+        atomic_store_explicit(&slot->outcome,
+                              (outcome & ~UINT64_C(0xffff0000)) | (uint32_t)way << 16,
+                              memory_order_release);
 }
 
 void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
@@ -150,8 +149,11 @@ void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
     uint64_t outcome = atomic_load_explicit(&slot->outcome, memory_order_relaxed);
     if ((outcome & ~UINT64_C(0xffffffff)) != TAG(number))
         return;
-    put(&slot->end, now(record));
-    put(&slot->outcome, (outcome & ~UINT64_C(0xffff)) | FINISHED | (uint16_t)status);
+    /* Both pair with the acquire in `get`. */
+    atomic_store_explicit(&slot->end, now(record), memory_order_release);
+    atomic_store_explicit(&slot->outcome,
+                          (outcome & ~UINT64_C(0xffff)) | FINISHED | (uint16_t)status,
+                          memory_order_release);
 }
 
 /* Copies entry `number`; false if its slot is being rewritten or holds another one by now. */
