@@ -72,8 +72,7 @@ void weft_i_block_drop(weft_i_block *block)
     WEFT_OS->free(block);
 }
 
-/* Runs when the storage goes; also marks a storage as symmetric, see weft_i_block_lease_of. */
-static void release_lease(void *argument)
+void weft_i_block_end_lease(void *argument)
 {
     weft_i_lease *lease = argument;
     atomic_fetch_sub_explicit(&lease->block->leases, 1,
@@ -82,12 +81,6 @@ static void release_lease(void *argument)
         lease->ended(lease);
     weft_i_block_drop(lease->block);
     WEFT_OS->free(lease);
-}
-
-const weft_i_lease *weft_i_block_lease_of(const weft_tensor *tensor)
-{
-    return tensor && tensor->storage->release == release_lease ? tensor->storage->release_argument
-                                                               : NULL;
 }
 
 bool weft_symm_is(const weft_tensor *tensor)
@@ -109,10 +102,10 @@ weft_tensor *weft_i_block_tensor(const weft_i_lease *from, weft_dtype dtype, wef
     weft_i_block_hold(lease->block);
     atomic_fetch_add_explicit(&lease->block->leases, 1, memory_order_relaxed);
     char *data = lease->block->segment->base + lease->offset;
-    weft_storage *storage =
-        weft_i_storage_wrap(data, lease->bytes, lease->block->device, release_lease, lease);
+    weft_storage *storage = weft_i_storage_wrap(data, lease->bytes, lease->block->device,
+                                                weft_i_block_end_lease, lease);
     if (!storage) {
-        release_lease(lease);
+        weft_i_block_end_lease(lease);
         return NULL;
     }
     weft_tensor *tensor = weft_i_tensor_new_strided(storage, dtype, shape, strides, 0);

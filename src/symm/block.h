@@ -52,8 +52,15 @@ void weft_i_block_drop(weft_i_block *block);
 weft_tensor *weft_i_block_tensor(const weft_i_lease *lease, weft_dtype dtype, weft_shape shape,
                                  const int64_t *strides);
 
+/* Runs when the storage of a lease goes; also marks a storage as symmetric. */
+void weft_i_block_end_lease(void *lease);
+
 /* The lease under a tensor, or NULL if it is not symmetric. */
-const weft_i_lease *weft_i_block_lease_of(const weft_tensor *tensor);
+static inline const weft_i_lease *weft_i_block_lease_of(const weft_tensor *tensor)
+{
+    bool symmetric = tensor && tensor->storage->release == weft_i_block_end_lease;
+    return symmetric ? tensor->storage->release_argument : NULL;
+}
 
 /* Lets peers fetch the block while a rendezvous is under way. */
 weft_status weft_i_block_publish(weft_i_block *block, weft_i_fdpass *fdpass);
