@@ -379,11 +379,9 @@ static weft_status tell_await(const weft_i_vigil *vigil, const weft_i_meeting *m
     }
 }
 
-/* A wait that is longer than a hop or two. */
-static __attribute__((noinline)) weft_status keep_vigil(const weft_i_label *call,
-                                                        weft_i_point *point,
-                                                        const weft_i_stay *stay, int64_t timeout_ms,
-                                                        weft_i_meeting *meeting)
+weft_status weft_i_group_keep_vigil(const weft_i_label *call, weft_i_point *point,
+                                    const weft_i_stay *stay, int64_t timeout_ms,
+                                    weft_i_meeting *meeting)
 {
     weft_i_vigil vigil = {.call = call, .point = point, .stay = stay, .turn = meeting->epoch};
     open_vigil(&vigil, point);
@@ -392,13 +390,6 @@ static __attribute__((noinline)) weft_status keep_vigil(const weft_i_label *call
     if (status < 0)
         weft_i_quarrel_quit(&vigil);
     return status == WEFT_OK ? status : tell_await(&vigil, meeting, status, timeout_ms);
-}
-
-weft_status weft_i_group_await(const weft_i_label *call, weft_i_point *point,
-                               const weft_i_stay *stay, int64_t timeout_ms, weft_i_meeting *meeting)
-{
-    weft_status status = weft_i_signal_look(point, meeting);
-    return status == WEFT_IN_PROGRESS ? keep_vigil(call, point, stay, timeout_ms, meeting) : status;
 }
 
 weft_status weft_i_group_settle(const weft_i_label *call, weft_i_point *point,

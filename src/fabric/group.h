@@ -221,9 +221,19 @@ weft_status weft_i_group_meet(const weft_i_label *call, weft_i_point *point, uin
 /* Its second half, after weft_i_group_check_revoked and weft_i_signal_come; `stay` (quarrel.h) says
  * where that is, NULL: in a place of its own. */
 typedef struct weft_i_stay weft_i_stay;
-weft_status weft_i_group_await(const weft_i_label *call, weft_i_point *point,
-                               const weft_i_stay *stay, int64_t timeout_ms,
-                               weft_i_meeting *meeting);
+weft_status weft_i_group_keep_vigil(const weft_i_label *call, weft_i_point *point,
+                                    const weft_i_stay *stay, int64_t timeout_ms,
+                                    weft_i_meeting *meeting);
+
+static inline weft_status weft_i_group_await(const weft_i_label *call, weft_i_point *point,
+                                             const weft_i_stay *stay, int64_t timeout_ms,
+                                             weft_i_meeting *meeting)
+{
+    weft_status status = weft_i_signal_look(point, meeting);
+    if (status != WEFT_IN_PROGRESS)
+        return status;
+    return weft_i_group_keep_vigil(call, point, stay, timeout_ms, meeting); /* a longer wait */
+}
 
 weft_status weft_i_group_mismatch(const weft_i_label *call, const weft_i_meeting *meeting);
 
