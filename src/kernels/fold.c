@@ -151,7 +151,7 @@ static bool goes_far(const struct fold *fold, size_t bytes)
 static void fold_blocks(const struct fold *fold, size_t bytes, bool divided, bool far)
 {
     _Alignas(64) char sum[BLOCK];
-    size_t size = weft_dtype_size(fold->dtype);
+    size_t size = weft_i_dtype_size(fold->dtype);
     for (size_t at = 0; at < bytes; at += BLOCK) {
         size_t part = bytes - at < BLOCK ? bytes - at : BLOCK, n = part / size;
         char *to = far ? sum : fold->out[0] + at;
@@ -185,7 +185,7 @@ static void fold_wide(const struct fold *fold, float wide[][SMALL_BLOCK], size_t
 static void fold_small(const struct fold *fold, size_t count)
 {
     _Alignas(64) float wide[WEFT_I_FOLD_WIDEST][SMALL_BLOCK];
-    size_t size = weft_dtype_size(fold->dtype);
+    size_t size = weft_i_dtype_size(fold->dtype);
     for (size_t done = 0; done < count; done += SMALL_BLOCK) {
         size_t n = count - done < SMALL_BLOCK ? count - done : SMALL_BLOCK;
         fold_wide(fold, wide, done * size, n);
@@ -217,7 +217,7 @@ __attribute__((noinline)) static void fold_all(weft_dtype dtype, weft_i_fold_op 
                                                void *const *out, int outputs, const void *const *in,
                                                int inputs, size_t count, const double *factors)
 {
-    size_t bytes = count * weft_dtype_size(dtype);
+    size_t bytes = count * weft_i_dtype_size(dtype);
     if (inputs == 1 && op != WEFT_I_FOLD_PREMUL_SUM) {
         copy(out, outputs, in[0], bytes);
         return;
@@ -282,7 +282,7 @@ static const weft_i_fold folds[WEFT_DTYPE_COUNT][WEFT_I_FOLD_OPS] = {
 weft_i_fold weft_i_fold_find(weft_dtype dtype, weft_i_fold_op op)
 {
     weft_dtype compute = weft_i_dtype_is_small_float(dtype) ? WEFT_F32 : dtype;
-    bool known = weft_i_dtype_valid(dtype) && (unsigned)op < WEFT_I_FOLD_OPS;
+    bool known = (unsigned)dtype < WEFT_DTYPE_COUNT && (unsigned)op < WEFT_I_FOLD_OPS;
     return known && weft_i_fold_baseline.passes[op][compute].once[WEFT_I_FOLD_OF_2]
                ? folds[dtype][op]
                : NULL;
