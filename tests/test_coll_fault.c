@@ -353,7 +353,7 @@ static void come_second(weft_group *group)
 }
 
 /*
- * Ranks that are there copy from each other before all have come (src/coll/eager.h).  Then the time
+ * Ranks that are there copy from each other before all have come (src/coll/prefetch.h).  Then the time
  * of one passes, who tries again with other data in the same memory while the second still waits:
  * that is what must arrive.  The last one comes when it has heard of that.
  */

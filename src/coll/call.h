@@ -39,7 +39,7 @@ typedef struct weft_i_coll {
     weft_i_algorithm algorithm;
     size_t cma_from;    /* bytes of a transfer from which on the kernel copies */
     size_t shown_up_to; /* bytes of an ordinary input that is shown at the entry */
-    bool flows;         /* the input goes chunk by chunk after the arrival: eager.h */
+    bool flows;         /* the input goes chunk by chunk after the arrival: enter.h */
     bool own_done;      /* this rank's own part is where it belongs */
     const struct weft_i_locations *prefetch; /* others' parts may be copied before all have come */
     uint64_t number;                         /* in the flight record */
@@ -59,6 +59,12 @@ static inline void weft_i_coll_copy(weft_i_coll *to, const weft_i_coll *from)
 {
     to->ask = from->ask;
     memcpy((char *)to + sizeof to->ask, (const char *)from + sizeof from->ask, WEFT_I_COLL_REST);
+}
+
+/* An accepted call counts once; the agreement before a first use is no call of the user's. */
+static inline void weft_i_coll_count(const weft_i_coll *coll)
+{
+    coll->group->sequence += coll->ask.kind != WEFT_I_FIRST_USE;
 }
 
 /* What the call is, to be compared and told. */

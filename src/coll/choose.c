@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of thresholds: up to how many bytes an operand travels whole through one eager buffer,
- * symmetric and ordinary, and from where on the kernel copies. */
+/* The table of thresholds, and how users look at it and change it; see choose.h. */
 #include "coll/choose.h"
 
 #include "base/env.h"
@@ -17,11 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 4 }; /* 2, 3-4, 5-8 and more ranks */
-
-/* Bytes; first where each rank has a core (ROOMY), then where they share cores (CROWDED). */
-typedef atomic_size_t thresholds[2][WEFT_I_COLL_KINDS][COLUMNS];
-
 #if defined(__aarch64__)
 #define THRESHOLDS "coll/thresholds_aarch64.def"
 #else
@@ -34,31 +28,15 @@ enum { K = 1 << 10, M = 1 << 20 };
     {                  \
         __VA_ARGS__    \
     }
+/* In the order of weft_i_threshold. */
+#define ROW(eager_, zero_copy_, cma_)                                       \
+    {                                                                       \
+        .bytes = { IN_BRACES eager_, IN_BRACES zero_copy_, IN_BRACES cma_ } \
+    }
 
-/* Relaxed throughout: settings that publish nothing else; ranks that disagree are caught by the
- * digest. */
-static thresholds eager_up_to = {
-#define ROOMY(op_, staged_, direct_, single_)   [0][WEFT_I_##op_] = IN_BRACES staged_,
-#define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES staged_,
-#include THRESHOLDS
-#undef ROOMY
-#undef CROWDED
-};
-
-/* The same for symmetric operands, which others can use where they are, at the price of one more
- * sync. */
-static thresholds direct_beyond = {
-#define ROOMY(op_, staged_, direct_, single_)   [0][WEFT_I_##op_] = IN_BRACES direct_,
-#define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES direct_,
-#include THRESHOLDS
-#undef ROOMY
-#undef CROWDED
-};
-
-/* The same for copies by CMA: bytes from one rank to another from which on they pay. */
-static thresholds cma_from = {
-#define ROOMY(op_, staged_, direct_, single_)   [0][WEFT_I_##op_] = IN_BRACES single_,
-#define CROWDED(op_, staged_, direct_, single_) [1][WEFT_I_##op_] = IN_BRACES single_,
+weft_i_thresholds weft_i_thresholds_of[2][WEFT_I_COLL_KINDS] = {
+#define ROOMY(op_, eager_, zero_copy_, cma_)   [0][WEFT_I_##op_] = ROW(eager_, zero_copy_, cma_),
+#define CROWDED(op_, eager_, zero_copy_, cma_) [1][WEFT_I_##op_] = ROW(eager_, zero_copy_, cma_),
 #include THRESHOLDS
 #undef ROOMY
 #undef CROWDED
@@ -72,11 +50,6 @@ const char *weft_i_algorithm_name(weft_i_algorithm algorithm)
     return algorithms[algorithm];
 }
 
-static int column_of(int ranks)
-{
-    return ranks <= 2 ? 0 : ranks <= 4 ? 1 : ranks <= 8 ? 2 : 3;
-}
-
 static void load_from_environment(void)
 {
     const char *path = weft_i_env_text(WEFT_I_ENV_TUNE);
@@ -88,29 +61,6 @@ static void load_from_environment(void)
 void weft_i_choose_load(void)
 {
     pthread_once(&load_once, load_from_environment);
-}
-
-static size_t look_up(const thresholds *table, int kind, int ranks, bool crowded)
-{
-    return atomic_load_explicit(&(*table)[crowded][kind][column_of(ranks)], memory_order_relaxed);
-}
-
-weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded, size_t bytes)
-{
-    if (bytes <= WEFT_I_INLINE)
-        return WEFT_I_ALGO_INLINE;
-    size_t least = look_up(&direct_beyond, (int)kind, ranks, crowded);
-    return bytes <= least ? WEFT_I_ALGO_EAGER : WEFT_I_ALGO_RENDEZVOUS;
-}
-
-size_t weft_i_choose_eager(weft_i_coll_kind kind, int ranks, bool crowded)
-{
-    return look_up(&eager_up_to, (int)kind, ranks, crowded);
-}
-
-size_t weft_i_choose_cma(weft_i_coll_kind kind, int ranks, bool crowded)
-{
-    return look_up(&cma_from, (int)weft_i_kinds[kind].as, ranks, crowded);
 }
 
 /* ---- public ---- */
@@ -143,53 +93,55 @@ const char *weft_tune_choice(const char *op, int ranks, size_t bytes)
         weft_i_choose((weft_i_coll_kind)kind, ranks, is_crowded(ranks), bytes));
 }
 
-static size_t tell(const thresholds *table, const char *op, int ranks)
+static size_t tell(weft_i_threshold which, const char *op, int ranks)
 {
     int kind;
     weft_i_choose_load();
-    return check(op, ranks, 0, &kind) < 0 ? 0 : look_up(table, kind, ranks, is_crowded(ranks));
+    if (check(op, ranks, 0, &kind) < 0)
+        return 0;
+    return weft_i_threshold_of(which, (weft_i_coll_kind)kind, ranks, is_crowded(ranks));
 }
 
-/* `limited`: to the size of a chunk. */
-static weft_status set(thresholds *table, const char *op, int ranks, size_t bytes, bool limited)
+static weft_status set(weft_i_threshold which, const char *op, int ranks, size_t bytes)
 {
     int kind;
-    WEFT_TRY(check(op, ranks, limited ? bytes : 0, &kind));
+    WEFT_TRY(check(op, ranks, which == WEFT_I_CMA_FROM ? 0 : bytes, &kind));
     for (int crowded = 0; crowded < 2; crowded++)
-        atomic_store_explicit(&(*table)[crowded][kind][column_of(ranks)], bytes,
-                              memory_order_relaxed);
+        atomic_store_explicit(
+            &weft_i_thresholds_of[crowded][kind].bytes[which][weft_i_choose_column(ranks)], bytes,
+            memory_order_relaxed);
     return WEFT_OK;
 }
 
 size_t weft_tune_eager(const char *op, int ranks)
 {
-    return tell(&eager_up_to, op, ranks);
+    return tell(WEFT_I_EAGER_UP_TO, op, ranks);
 }
 
 size_t weft_tune_zero_copy(const char *op, int ranks)
 {
-    return tell(&direct_beyond, op, ranks);
+    return tell(WEFT_I_ZERO_COPY_BEYOND, op, ranks);
 }
 
 size_t weft_tune_cma(const char *op, int ranks)
 {
-    return tell(&cma_from, op, ranks);
+    return tell(WEFT_I_CMA_FROM, op, ranks);
 }
 
 weft_status weft_tune_set(const char *op, int ranks, size_t bytes)
 {
-    WEFT_TRY(set(&eager_up_to, op, ranks, bytes, true));
-    return weft_tune_set_zero_copy(op, ranks, bytes);
+    WEFT_TRY(set(WEFT_I_EAGER_UP_TO, op, ranks, bytes));
+    return set(WEFT_I_ZERO_COPY_BEYOND, op, ranks, bytes);
 }
 
 weft_status weft_tune_set_zero_copy(const char *op, int ranks, size_t beyond)
 {
-    return set(&direct_beyond, op, ranks, beyond, true);
+    return set(WEFT_I_ZERO_COPY_BEYOND, op, ranks, beyond);
 }
 
 weft_status weft_tune_set_cma(const char *op, int ranks, size_t from)
 {
-    return set(&cma_from, op, ranks, from, false);
+    return set(WEFT_I_CMA_FROM, op, ranks, from);
 }
 
 /* Reads the lines of `text`; with `apply` sets them, otherwise only checks. */

@@ -7,8 +7,11 @@
 #ifndef WEFT_COLL_CHOOSE_H
 #define WEFT_COLL_CHOOSE_H
 
+#include "base/assert.h"
 #include "symm/kind.h"
+#include "weft/tune.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 typedef enum weft_i_algorithm {
@@ -25,15 +28,46 @@ const char *weft_i_algorithm_name(weft_i_algorithm algorithm);
 /* Reads the thresholds that WEFT_TUNE names; once, before anything is chosen. */
 void weft_i_choose_load(void);
 
-/* `bytes`: what one rank shows the others (its whole input).  `crowded`: more ranks than cores. */
-weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded, size_t bytes);
+/* What is looked up, in bytes. */
+typedef enum weft_i_threshold {
+    WEFT_I_EAGER_UP_TO,      /* an ordinary operand is shown whole at the entry */
+    WEFT_I_ZERO_COPY_BEYOND, /* a symmetric one is used where it lies, which costs another sync */
+    WEFT_I_CMA_FROM,         /* of one transfer: CMA copies instead of the pipeline */
+    WEFT_I_THRESHOLDS
+} weft_i_threshold;
 
-/* Up to how many bytes ordinary operands of a large call are shown whole at the entry, which every
- * rank decides for its own. */
-size_t weft_i_choose_eager(weft_i_coll_kind kind, int ranks, bool crowded);
+enum { WEFT_I_CHOOSE_COLUMNS = 4 }; /* 2, 3-4, 5-8 and more ranks */
 
-/* Bytes from one rank to another from which on large ordinary operands are copied once by the
- * kernel (cma.h) instead of pipelined. */
-size_t weft_i_choose_cma(weft_i_coll_kind kind, int ranks, bool crowded);
+typedef struct weft_i_thresholds {
+    atomic_size_t bytes[WEFT_I_THRESHOLDS][WEFT_I_CHOOSE_COLUMNS];
+} weft_i_thresholds;
+
+/* First where each rank has a core, then where they share cores ("crowded"). */
+extern weft_i_thresholds weft_i_thresholds_of[2][WEFT_I_COLL_KINDS];
+
+static inline int weft_i_choose_column(int ranks)
+{
+    return ranks <= 2 ? 0 : ranks <= 4 ? 1 : ranks <= 8 ? 2 : 3;
+}
+
+static inline size_t weft_i_threshold_of(weft_i_threshold which, weft_i_coll_kind kind, int ranks,
+                                         bool crowded)
+{
+    WEFT_ASSERT(kind < WEFT_I_COLL_KINDS && ranks > 0);
+    /* Relaxed: a setting publishes nothing else, and the digest catches ranks that disagree. */
+    return atomic_load_explicit(
+        &weft_i_thresholds_of[crowded][kind].bytes[which][weft_i_choose_column(ranks)],
+        memory_order_relaxed);
+}
+
+/* `bytes`: what one rank shows the others (its whole input). */
+static inline weft_i_algorithm weft_i_choose(weft_i_coll_kind kind, int ranks, bool crowded,
+                                             size_t bytes)
+{
+    if (bytes <= WEFT_TUNE_INLINE)
+        return WEFT_I_ALGO_INLINE;
+    size_t most = weft_i_threshold_of(WEFT_I_ZERO_COPY_BEYOND, kind, ranks, crowded);
+    return bytes <= most ? WEFT_I_ALGO_EAGER : WEFT_I_ALGO_RENDEZVOUS;
+}
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "coll/list.h"
+#include "coll/prefetch.h"
 
 /* ---- what is noted and told of a call ---- */
 
@@ -18,13 +19,6 @@ static void put_tensors(weft_i_signature *signature, const weft_i_list *list)
     }
 }
 
-static void put_shape(weft_i_signature *signature, const weft_tensor *tensor)
-{
-    signature->dims = tensor ? (uint32_t)tensor->ndim : 0;
-    for (uint32_t i = 0; i < signature->dims && i < WEFT_I_SIGNATURE_DIMS; i++)
-        signature->dim[i] = (uint32_t)tensor->dim[i];
-}
-
 void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *coll)
 {
     signature->kind = (uint32_t)coll->ask.kind;
@@ -34,19 +28,14 @@ void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *c
     signature->count = coll->ask.count;
     signature->offset = coll->reach ? coll->reach->offset : coll->list ? coll->digest : 0;
     signature->block = coll->reach ? coll->reach->registration->serial : 0;
-    if (coll->list)
+    if (coll->list) {
         put_tensors(signature, coll->list);
-    else
-        put_shape(signature, coll->in_tensor ? coll->in_tensor : coll->out_tensor);
-}
-
-int weft_i_enter_way(const weft_i_coll *coll)
-{
-    if (coll->reach)
-        return WEFT_I_WAY_ZERO_COPY;
-    if (coll->algorithm == WEFT_I_ALGO_RENDEZVOUS)
-        return coll->list ? WEFT_I_WAY_PIPELINED : -1;
-    return coll->algorithm == WEFT_I_ALGO_INLINE ? WEFT_I_WAY_INLINE : WEFT_I_WAY_EAGER;
+        return;
+    }
+    const weft_tensor *tensor = coll->in_tensor ? coll->in_tensor : coll->out_tensor;
+    signature->dims = tensor ? (uint32_t)tensor->ndim : 0;
+    for (uint32_t i = 0; i < signature->dims && i < WEFT_I_SIGNATURE_DIMS; i++)
+        signature->dim[i] = (uint32_t)tensor->dim[i];
 }
 
 /*
@@ -55,16 +44,58 @@ int weft_i_enter_way(const weft_i_coll *coll)
  * operand is copied there.  An inline call opens it while its arrival travels, and every call
  * before it may have to wait.
  */
-void weft_i_enter_note(weft_i_coll *coll, int way)
+void weft_i_enter_open(weft_i_coll *coll, int way)
 {
     const weft_i_lane *lane = coll->group->lane;
     size_t bytes = coll->ask.in_bytes ? coll->ask.in_bytes : coll->ask.out_bytes;
-    if (!coll->number)
-        coll->number = weft_i_record_begin_named(
-            weft_i_group_record(coll->group), weft_i_coll_record_name(coll->ask.kind),
-            coll->group->id, bytes, weft_i_record_turn(lane ? lane->epoch + 1 : 1), way);
-    else if (way >= 0)
-        weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
+    coll->number = weft_i_record_begin_named(
+        weft_i_group_record(coll->group), weft_i_coll_record_name(coll->ask.kind), coll->group->id,
+        bytes, weft_i_record_turn(lane ? lane->epoch + 1 : 1), way);
+}
+
+/* ---- eager data ---- */
+
+/* Before the arrival: copies the input into the eager buffer of the next entry, unless it goes
+ * chunk by chunk. */
+static void put_eager(weft_i_coll *coll)
+{
+    const weft_i_lane *lane = coll->lane;
+    char *buffer = weft_i_lane_eager(lane, lane->me, lane->epoch + 1);
+    coll->flows = weft_i_eager_is_chunked(coll);
+    if (coll->flows)
+        return;
+    WEFT_ASSERT(coll->ask.in_bytes <= WEFT_I_EAGER);
+    if (!weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS)) {
+        weft_i_coll_put(buffer, coll->ask.in, coll->ask.in_bytes);
+        return;
+    }
+    /* All but the part that only this rank reads. */
+    size_t part = coll->ask.count * coll->ask.item;
+    size_t first = (size_t)lane->me * part, end = first + part;
+    weft_i_coll_put(buffer, coll->ask.in, first);
+    weft_i_coll_put(buffer + end, coll->ask.in + end, coll->ask.in_bytes - end);
+}
+
+/* After the arrival: copies it chunk by chunk. */
+static void put_chunks(weft_i_coll *coll)
+{
+    weft_i_fifo fifo = weft_i_fifo_eager(coll->lane->epoch + 1, coll->ask.in_bytes);
+    weft_i_fifo_write(coll, &fifo, coll->ask.in, -1); /* there is room for all: it cannot fail */
+}
+
+weft_status weft_i_eager_take(weft_i_coll *coll, int rank, char *to)
+{
+    size_t bytes = coll->ask.count * coll->ask.item;
+    if (rank == coll->lane->me) {
+        weft_i_coll_put_own(coll, to, coll->ask.in, bytes);
+        return WEFT_OK;
+    }
+    if (!weft_i_eager_is_chunked(coll)) {
+        weft_i_coll_put(to, weft_i_eager_of(coll, rank), bytes);
+        return WEFT_OK;
+    }
+    weft_i_fifo fifo = weft_i_fifo_eager(coll->lane->epoch, bytes);
+    return weft_i_fifo_read(coll, &fifo, rank, to);
 }
 
 /* ---- entering ---- */
@@ -76,9 +107,9 @@ void weft_i_enter_note(weft_i_coll *coll, int way)
 static void copy_own(weft_i_coll *coll)
 {
     enum { LONG = 4 << 20 };
+    WEFT_ASSERT(weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS));
     bool rooted = weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT);
-    bool taking = weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS) &&
-                  (!rooted || coll->lane->me == coll->ask.root);
+    bool taking = !rooted || coll->lane->me == coll->ask.root;
     size_t part = coll->ask.count * coll->ask.item, mine = (size_t)coll->lane->me * part;
     if (!taking || coll->ask.in_splits || !part || part > LONG)
         return;
@@ -96,10 +127,12 @@ weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, siz
         memcpy(weft_i_lane_next_payload(lane), data, bytes);
     weft_i_lane_arrive(lane, &coll->call, whom, coll->digest, &arrival);
     weft_i_coll_put_signature(arrival.signature, coll);
-    weft_i_enter_note(coll, weft_i_enter_way(coll));
+    if (coll->algorithm == WEFT_I_ALGO_INLINE)
+        weft_i_enter_note_way(coll);
+    WEFT_ASSERT(coll->number || !weft_i_group_record(coll->group));
     if (arrival.came && coll->flows)
-        weft_i_eager_put_chunks(coll);
-    if (arrival.came)
+        put_chunks(coll);
+    if (arrival.came && weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS))
         copy_own(coll);
     if (arrival.came && coll->prefetch)
         weft_i_prefetch_take(coll);
@@ -122,7 +155,7 @@ weft_status weft_i_enter_eager(weft_i_coll *coll, bool gives, int whom)
     if (coll->algorithm == WEFT_I_ALGO_INLINE)
         return weft_i_enter_with(coll, whom, coll->ask.in, gives ? coll->ask.in_bytes : 0);
     if (gives)
-        weft_i_eager_put(coll);
+        put_eager(coll);
     return weft_i_enter_with(coll, whom, &factor, scales ? sizeof factor : 0);
 }
 
@@ -137,25 +170,17 @@ static bool is_shown(const weft_i_coll *coll, const weft_i_locations *locations,
     return gift == WEFT_I_GIVES_NOTHING || !locations->in || in_place;
 }
 
-static int way_of_locations(const weft_i_locations *locations)
-{
-    return locations->all_shown                      ? WEFT_I_WAY_EAGER
-           : locations->all_in || locations->all_out ? WEFT_I_WAY_ZERO_COPY
-           : locations->cma                          ? WEFT_I_WAY_CMA
-                                                     : WEFT_I_WAY_PIPELINED;
-}
-
 weft_status weft_i_enter_located(weft_i_coll *coll, weft_i_locations *locations, size_t transfer,
                                  weft_i_gift gift)
 {
     weft_i_location mine = weft_i_locations_find(coll, locations, transfer);
     mine.shown = is_shown(coll, locations, gift);
     if (mine.shown && gift == WEFT_I_GIVES)
-        weft_i_eager_put(coll);
+        put_eager(coll);
     if (!mine.shown)
         weft_i_prefetch_prepare(coll, locations);
     WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &mine, sizeof mine));
     weft_i_locations_compare(coll, &mine, locations);
-    weft_i_record_way(weft_i_group_record(coll->group), coll->number, way_of_locations(locations));
+    weft_i_record_way(weft_i_group_record(coll->group), coll->number, locations->way);
     return WEFT_OK;
 }

@@ -58,11 +58,6 @@ static weft_i_lane *allocate(const weft_group *group)
     return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for the lane of %d ranks", group->size);
 }
 
-static weft_i_signature *signature_of(const weft_i_lane *lane, int rank, uint32_t epoch)
-{
-    return &weft_i_lane_head_of(lane, rank)->signature[epoch % WEFT_I_TURNS];
-}
-
 /* ---- for those who wait for us on the board ---- */
 
 static bool is_kept(const void *who)
@@ -74,9 +69,9 @@ static void tell_stuck(const void *who, char *out, size_t bytes)
 {
     const weft_i_lane *lane = who;
     char text[WEFT_I_SIGNATURE_TEXT];
-    snprintf(
-        out, bytes, "%s",
-        weft_i_signature_text(signature_of(lane, lane->me, lane->epoch + 1), text, sizeof text));
+    snprintf(out, bytes, "%s",
+             weft_i_signature_text(weft_i_lane_signature(lane, lane->me, lane->epoch + 1), text,
+                                   sizeof text));
 }
 
 static void make_stays(weft_i_lane *lane)
@@ -149,20 +144,6 @@ weft_status weft_i_group_make_lane(weft_group *group)
     return status;
 }
 
-weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
-{
-    if (!group->lane)
-        WEFT_TRY(weft_i_group_make_lane(group));
-    *out = group->lane;
-    return WEFT_OK;
-}
-
-static weft_i_wait_mode mode_of(const weft_i_lane *lane)
-{
-    bool aside = atomic_load_explicit(&lane->aside, memory_order_relaxed);
-    return aside ? WEFT_I_WAIT_SLEEP : lane->mode;
-}
-
 /* Has `rank` entered operation `epoch`, or tried to? */
 static bool has_entered(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
@@ -209,7 +190,7 @@ static bool waits_for_signature(const weft_i_lane *lane, const weft_group *group
                                 uint32_t epoch)
 {
     enum { MOMENT_MS = 1000 };
-    sought it = {signature_of(lane, rank, epoch), epoch, group, rank};
+    sought it = {weft_i_lane_signature(lane, rank, epoch), epoch, group, rank};
     weft_i_wait wait = {.ready = is_shown,
                         .lost = is_gone,
                         .arg = &it,
@@ -225,7 +206,7 @@ static int find_other(const weft_i_lane *lane, const weft_group *group,
     for (int rank = 0; rank < lane->size; rank++) {
         if (rank != lane->me && has_entered(lane, rank, epoch) &&
             waits_for_signature(lane, group, rank, epoch) &&
-            !weft_i_signature_same(signature_of(lane, rank, epoch), mine))
+            !weft_i_signature_same(weft_i_lane_signature(lane, rank, epoch), mine))
             return rank;
     }
     return -1;
@@ -239,7 +220,7 @@ static weft_status tell_difference(const weft_i_lane *lane, const weft_i_label *
     if (other < 0)
         return WEFT_OK;
     char mine[WEFT_I_SIGNATURE_TEXT], theirs[WEFT_I_SIGNATURE_TEXT];
-    weft_i_signature other_signature = *signature_of(lane, other, epoch);
+    weft_i_signature other_signature = *weft_i_lane_signature(lane, other, epoch);
     weft_i_signature_text(signature, mine, sizeof mine);
     weft_i_signature_text(&other_signature, theirs, sizeof theirs);
     weft_i_quarrel_tell(call->group, mine, other, theirs); /* for who cannot see it any more */
@@ -257,7 +238,7 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_label *ca
     uint32_t next = lane->epoch + 1;
     for (uint32_t back = WEFT_I_TURNS - 2; back > 0; back--)
         if (has_entered(lane, lane->me, next - back))
-            WEFT_TRY(tell_difference(lane, call, signature_of(lane, lane->me, next - back),
+            WEFT_TRY(tell_difference(lane, call, weft_i_lane_signature(lane, lane->me, next - back),
                                      next - back));
     if (!late || !has_entered(lane, lane->me, next))
         WEFT_TRY(tell_difference(lane, call, signature, next));
@@ -278,7 +259,7 @@ static weft_i_point *entry_point(weft_i_lane *lane, int whom)
     lane->entry.epoch = lane->epoch;
     lane->entry.settled = lane->settled;
     lane->entry.whom = whom;
-    lane->entry.mode = mode_of(lane);
+    lane->entry.mode = weft_i_lane_mode(lane);
     return &lane->entry;
 }
 
@@ -296,22 +277,10 @@ weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, i
     return WEFT_OK;
 }
 
-/* Counts the entry, and who is known to have come. */
-static void count(weft_i_lane *lane, int whom, uint32_t digest)
-{
-    WEFT_ASSERT(whom < lane->size);
-    lane->epoch++;
-    /* Relaxed: see fabric/quarrel.c. */
-    atomic_store_explicit(lane->entered, lane->epoch, memory_order_relaxed);
-    lane->chain = digest;
-    if (whom == WEFT_I_FOR_ALL || (whom >= 0 && lane->size == 2))
-        lane->settled = lane->epoch;
-}
-
 void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, uint32_t digest,
                         weft_i_arrival *out)
 {
-    WEFT_ASSERT(weft_i_lane_has_room(lane));
+    WEFT_ASSERT(weft_i_lane_has_room(lane) && whom < lane->size);
     out->whom = whom;
     out->digest = weft_i_digest(lane->chain, digest);
     out->meeting.culprit = -1;
@@ -320,7 +289,7 @@ void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, u
     out->signature = &out->unshown;
     if (weft_i_group_revoker(call->group))
         return; /* others may still read our signature of the call that ended the group */
-    out->signature = signature_of(lane, lane->me, lane->epoch + 1);
+    out->signature = weft_i_lane_signature(lane, lane->me, lane->epoch + 1);
     out->point = entry_point(lane, whom == WEFT_I_FOR_NOBODY ? 0 : whom + 1);
     /* Relaxed: the arrival carries it. */
     atomic_store_explicit(&out->signature->shown, lane->epoch, memory_order_relaxed);
@@ -351,7 +320,12 @@ weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_
         status = weft_i_group_await(call, arrival->point, &lane->at_entry, timeout_ms,
                                     &arrival->meeting);
     if (status == WEFT_OK) {
-        count(lane, arrival->whom, arrival->digest);
+        lane->epoch++;
+        /* Relaxed: see fabric/quarrel.c. */
+        atomic_store_explicit(lane->entered, lane->epoch, memory_order_relaxed);
+        lane->chain = arrival->digest;
+        if (arrival->whom == WEFT_I_FOR_ALL || (arrival->whom >= 0 && lane->size == 2))
+            lane->settled = lane->epoch; /* all are known to have come */
         return WEFT_OK;
     }
     if (status == WEFT_ERR_MISMATCH)
@@ -435,7 +409,7 @@ weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_label *call, int64_
     weft_i_meeting meeting;
     bool threads = lane->cma == WEFT_I_CMA_THREADS;
     lane->syncs++;
-    lane->steps.mode = mode_of(lane);
+    lane->steps.mode = weft_i_lane_mode(lane);
     if (threads) /* pairs with the acquire in `are_out` */
         atomic_store_explicit(&weft_i_lane_head_of(lane, lane->me)->syncs, lane->syncs,
                               memory_order_release);

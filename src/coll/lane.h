@@ -124,7 +124,7 @@ typedef struct weft_i_lane {
     double *factors;
     weft_i_cma_way cma;
     weft_i_sample *samples;      /* of memory, by rank: whose process is which */
-    weft_i_location *prefetched; /* by rank: what was used before the entry (eager.h) */
+    weft_i_location *prefetched; /* by rank: what was used before the entry (prefetch.h) */
     uint32_t attempts;           /* entries with locations that were tried so far */
     weft_i_queue *queue;         /* NULL until something is posted */
     atomic_bool aside; /* the helper runs beside who needs its core: it sleeps instead of spinning.
@@ -135,12 +135,32 @@ typedef struct weft_i_lane {
 
 /* The group's lane, made at first use.  Collective then, because every collective begins with it.
  */
-weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out);
+static inline weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
+{
+    if (!group->lane)
+        WEFT_TRY(weft_i_group_make_lane(group));
+    *out = group->lane;
+    return WEFT_OK;
+}
 
 static inline weft_i_lane_head *weft_i_lane_head_of(const weft_i_lane *lane, int rank)
 {
     WEFT_ASSERT(rank >= 0 && rank < lane->size);
     return (weft_i_lane_head *)(void *)(lane->heads + (size_t)rank * lane->head_stride);
+}
+
+/* How this rank waits: the helper thread may have to leave the core to others. */
+static inline weft_i_wait_mode weft_i_lane_mode(const weft_i_lane *lane)
+{
+    bool aside = atomic_load_explicit(&lane->aside, memory_order_relaxed);
+    return aside ? WEFT_I_WAIT_SLEEP : lane->mode;
+}
+
+/* What `rank` calls at entry `epoch`. */
+static inline weft_i_signature *weft_i_lane_signature(const weft_i_lane *lane, int rank,
+                                                      uint32_t epoch)
+{
+    return &weft_i_lane_head_of(lane, rank)->signature[epoch % WEFT_I_TURNS];
 }
 
 /* What `rank` wrote beside its arrival at the current entry. */

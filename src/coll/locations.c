@@ -5,14 +5,13 @@
 #include "base/status.h"
 #include "coll/cma.h"
 
-/* Where a tensor lies in symmetric memory of the group: its registration, there as long as the
+/* Where a symmetric tensor lies in the memory of the group: its registration, there as long as the
  * tensor, and the offset of its data. */
 static weft_i_registration *find_place(const weft_group *group, weft_tensor *tensor,
                                        uint32_t *serial, uint64_t *offset)
 {
     const weft_i_lease *lease = weft_i_block_lease_of(tensor);
-    weft_i_registration *registration =
-        lease ? weft_i_registration_find(lease->block, group) : NULL;
+    weft_i_registration *registration = weft_i_registration_find(lease->block, group);
     if (registration) {
         *serial = registration->serial;
         *offset = (uint64_t)(weft_i_tensor_data(tensor) - lease->block->segment->base);
@@ -27,8 +26,12 @@ weft_i_location weft_i_locations_find(const weft_i_coll *coll, weft_i_locations 
     weft_i_location mine = {.factor = coll->ask.factor,
                             .in_address = (uintptr_t)coll->ask.in,
                             .out_address = (uintptr_t)coll->ask.out};
-    locations->in = find_place(coll->group, coll->in_tensor, &mine.in_serial, &mine.in_offset);
-    locations->out = find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
+    locations->in = locations->out = NULL;
+    if (weft_i_block_lease_of(coll->in_tensor))
+        locations->in = find_place(coll->group, coll->in_tensor, &mine.in_serial, &mine.in_offset);
+    if (weft_i_block_lease_of(coll->out_tensor))
+        locations->out =
+            find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
     locations->cma = lane->cma == WEFT_I_CMA_KERNEL && transfer && transfer >= coll->cma_from;
     mine.attempt = ++lane->attempts ? lane->attempts : ++lane->attempts;
     return mine;
@@ -49,6 +52,10 @@ void weft_i_locations_compare(const weft_i_coll *coll, const weft_i_location *mi
             threads ? location->out_address != 0 : location->out_serial == mine->out_serial;
         locations->all_shown &= location->shown;
     }
+    locations->way = locations->all_shown                      ? WEFT_I_WAY_EAGER
+                     : locations->all_in || locations->all_out ? WEFT_I_WAY_ZERO_COPY
+                     : locations->cma                          ? WEFT_I_WAY_CMA
+                                                               : WEFT_I_WAY_PIPELINED;
 }
 
 /* A copy by CMA that fails leaves the others in the middle of the operation. */

@@ -17,6 +17,7 @@ typedef struct weft_i_locations {
                              same registration as ours, or the ranks are threads */
     bool all_shown;       /* every rank's input is in its eager buffer */
     bool cma;             /* otherwise CMA may copy */
+    int way;              /* how bytes move, for the flight record (base/record.h) */
 } weft_i_locations;
 
 /* Bytes of a part from which on it is pushed; see weft_i_locations_push. */
@@ -49,7 +50,7 @@ static inline const weft_i_location *weft_i_coll_location(const weft_i_coll *col
     return (const weft_i_location *)(const void *)weft_i_lane_payload(coll->lane, rank);
 }
 
-/* Has this rank copied its part from `rank` before the entry?  See eager.h. */
+/* Has this rank copied its part from `rank` before the entry?  See prefetch.h. */
 static inline bool weft_i_prefetched(const weft_i_coll *coll, int rank)
 {
     WEFT_ASSERT(rank >= 0 && rank < coll->lane->size);

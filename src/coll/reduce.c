@@ -21,14 +21,6 @@ enum { CHUNK = 64 << 10 }; /* bytes of a copy by CMA that is folded at once: fit
 
 /* ---- everybody shows its whole input ---- */
 
-/* Points lane->sources at element `first` of everybody's shown input. */
-static void aim_at_shown(weft_i_coll *coll, size_t first)
-{
-    weft_i_coll_read_factors(coll);
-    for (int rank = 0; rank < coll->lane->size; rank++)
-        coll->lane->sources[rank] = weft_i_eager_of(coll, rank) + first * coll->ask.item;
-}
-
 /* Folds chunk by chunk, as they come. */
 static weft_status fold_flowing(weft_i_coll *coll)
 {
@@ -50,9 +42,12 @@ static weft_status fold_flowing(weft_i_coll *coll)
 /* One-shot: folds `count` elements from `first` on of what all have shown. */
 static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
 {
-    aim_at_shown(coll, first);
+    weft_i_lane *lane = coll->lane;
+    weft_i_coll_read_factors(coll);
     if (weft_i_eager_is_chunked(coll))
         return fold_flowing(coll);
+    for (int rank = 0; rank < lane->size; rank++)
+        lane->sources[rank] = weft_i_eager_of(coll, rank) + first * coll->ask.item;
     weft_i_coll_fold_to(coll, coll->ask.out, count);
     return WEFT_OK;
 }

@@ -56,16 +56,6 @@ weft_status weft_i_request_refuse_operand(const char *op, const char *which,
     return check_layout(op, which, tensor);
 }
 
-/* Anywhere but on meta; operations on symmetric memory have it on the CPU. */
-static weft_status check_anywhere(const weft_i_coll *coll, const char *which,
-                                  const weft_tensor *tensor)
-{
-    if (!tensor || weft_i_request_is_fine(tensor) || weft_i_tensor_device(tensor) == WEFT_META ||
-        weft_i_kind_is(coll->ask.kind, WEFT_I_SYMMETRIC))
-        return weft_i_request_check_operand(coll->ask.op, which, tensor);
-    return check_layout(coll->ask.op, which, tensor);
-}
-
 static weft_status check_writable(const char *op, const weft_tensor *tensor)
 {
     if (tensor->storage->read_only)
@@ -77,6 +67,17 @@ weft_status weft_i_request_check_output(const char *op, const weft_tensor *tenso
 {
     WEFT_TRY(weft_i_request_check_operand(op, "output", tensor));
     return check_writable(op, tensor);
+}
+
+/* An operand for which the short check is not enough: it is wrong, under way, or on a device. */
+static weft_status check_closely(const weft_i_coll *coll, const weft_tensor *x, bool written)
+{
+    const char *op = coll->ask.op, *which = written ? "output" : "input";
+    bool on_device = x && !weft_i_device_is_host(weft_i_tensor_device(x)) &&
+                     weft_i_tensor_device(x) != WEFT_META &&
+                     !weft_i_kind_is(coll->ask.kind, WEFT_I_SYMMETRIC);
+    WEFT_TRY(on_device ? check_layout(op, which, x) : weft_i_request_check_operand(op, which, x));
+    return written ? check_writable(op, x) : WEFT_OK;
 }
 
 weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root)
@@ -94,52 +95,48 @@ weft_status weft_i_request_check_root(const char *op, const weft_group *group, i
                        root, group->size, group->name, hint);
 }
 
-/* Notes where the elements are; tensors are contiguous here. */
-static inline char *place_of(const weft_tensor *x, size_t *bytes)
-{
-    size_t item = weft_i_dtype_size(x->dtype);
-    *bytes = (size_t)weft_i_tensor_numel(x) * item;
-    return weft_i_tensor_data(x);
-}
-
-/* All operands of a rank are on one device. */
-static weft_status note_device(weft_i_coll *coll, const weft_tensor *x)
+/* The operands of a rank are of one dtype, and on one device. */
+static weft_status fail_different(const weft_i_coll *coll, const weft_tensor *x)
 {
     weft_device device = weft_i_tensor_device(x);
     char a[16], b[16];
-    if (coll->in_tensor && device != coll->ask.device)
+    if (device != coll->ask.device)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is on %s, the output on %s", coll->ask.op,
                            weft_device_name(coll->ask.device, a), weft_device_name(device, b));
+    return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is %s, the output %s", coll->ask.op,
+                       weft_dtype_name(coll->ask.dtype), weft_dtype_name(x->dtype));
+}
+
+/* Checks an operand and notes where its elements lie; they are contiguous. */
+static weft_status note_operand(weft_i_coll *coll, const weft_tensor *x, bool written, char **at,
+                                size_t *bytes)
+{
+    if (!x || !weft_i_request_is_fine(x) || (written && x->storage->read_only))
+        WEFT_TRY(check_closely(coll, x, written));
+    weft_device device = weft_i_tensor_device(x);
+    if (coll->in_tensor && (device != coll->ask.device || x->dtype != coll->ask.dtype))
+        return fail_different(coll, x);
     coll->ask.device = device;
+    coll->ask.dtype = x->dtype;
+    *at = weft_i_tensor_data(x);
+    *bytes = (size_t)weft_i_tensor_numel(x) * weft_i_dtype_size(x->dtype);
     return WEFT_OK;
 }
 
 weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in)
 {
-    WEFT_TRY(check_anywhere(coll, "input", in));
-    WEFT_TRY(note_device(coll, in));
+    WEFT_TRY(note_operand(coll, in, false, &coll->ask.in, &coll->ask.in_bytes));
     coll->in_tensor = in;
-    coll->ask.in = place_of(in, &coll->ask.in_bytes);
-    coll->ask.dtype = in->dtype;
     return WEFT_OK;
 }
 
 weft_status weft_i_request_output(weft_i_coll *coll, weft_tensor *out)
 {
-    WEFT_TRY(check_anywhere(coll, "output", out));
-    WEFT_TRY(check_writable(coll->ask.op, out));
-    WEFT_TRY(note_device(coll, out));
+    WEFT_TRY(note_operand(coll, out, true, &coll->ask.out, &coll->ask.out_bytes));
     coll->out_tensor = out;
-    coll->ask.out = place_of(out, &coll->ask.out_bytes);
-    if (coll->in_tensor && out->dtype != coll->ask.dtype)
-        return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is %s, the output %s", coll->ask.op,
-                           weft_dtype_name(coll->ask.dtype), weft_dtype_name(out->dtype));
-    coll->ask.dtype = out->dtype;
     return WEFT_OK;
 }
 
-/* Input and output may be the same bytes, or (`part`) one a part of the other at this rank's place;
- * nothing else. */
 weft_status weft_i_request_check_overlap(const weft_i_coll *coll, size_t in_at, size_t out_at)
 {
     const char *in = coll->ask.in, *out = coll->ask.out;

@@ -24,11 +24,11 @@ static inline weft_status weft_i_request_check_group(const char *op, weft_group 
 
 weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root);
 
-/* A contiguous tensor on the CPU, inside its storage.  The second finds out what is wrong, or waits
- * for what is under way on it. */
+/* Finds out what is wrong with an operand, or waits for what is under way on it. */
 weft_status weft_i_request_refuse_operand(const char *op, const char *which,
                                           const weft_tensor *tensor);
 
+/* A contiguous tensor on the CPU, inside its storage, on which nothing is under way? */
 static inline bool weft_i_request_is_fine(const weft_tensor *x)
 {
     const weft_storage *storage = x->storage;
@@ -36,7 +36,7 @@ static inline bool weft_i_request_is_fine(const weft_tensor *x)
         return false;
     size_t end = (size_t)(x->offset + weft_i_tensor_numel(x)) * weft_i_dtype_size(x->dtype);
     /* Pairs with the release of who took the last claim off: see weft_i_storage_ready. */
-    return end <= storage->bytes &&
+    return end <= storage->bytes && !storage->ordered &&
            atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
 }
 

@@ -21,16 +21,17 @@ static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
 static void choose(weft_i_coll *coll)
 {
     bool crowded = coll->lane->mode != WEFT_I_WAIT_SPIN;
-    coll->algorithm =
-        weft_i_choose(coll->ask.kind, coll->group->size, crowded, weft_i_enter_bytes(coll));
+    int size = coll->group->size;
+    coll->algorithm = weft_i_choose(coll->ask.kind, size, crowded, weft_i_enter_bytes(coll));
     /* The factor travels beside the arrival word, where tiny data would be; lists are packed in
      * the bounce buffer. */
     if (coll->algorithm == WEFT_I_ALGO_INLINE &&
         (coll->ask.reduction == WEFT_PREMUL_SUM || coll->list))
         coll->algorithm = WEFT_I_ALGO_EAGER;
     if (coll->algorithm == WEFT_I_ALGO_RENDEZVOUS) {
-        coll->cma_from = weft_i_choose_cma(coll->ask.kind, coll->group->size, crowded);
-        coll->shown_up_to = weft_i_choose_eager(coll->ask.kind, coll->group->size, crowded);
+        coll->cma_from =
+            weft_i_threshold_of(WEFT_I_CMA_FROM, weft_i_kinds[coll->ask.kind].as, size, crowded);
+        coll->shown_up_to = weft_i_threshold_of(WEFT_I_EAGER_UP_TO, coll->ask.kind, size, crowded);
     }
     coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ coll->cma_from << 2);
 }
@@ -38,17 +39,17 @@ static void choose(weft_i_coll *coll)
 static weft_status run_on_lane(weft_i_coll *coll)
 {
     if (!coll->group->lane)
-        weft_i_enter_note(coll, -1);
+        weft_i_enter_note(coll);
     weft_status status = weft_i_lane_of(coll->group, &coll->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", coll->ask.op);
     if (!weft_i_lane_has_room(coll->lane)) {
-        weft_i_enter_note(coll, -1);
+        weft_i_enter_note(coll);
         WEFT_TRY(weft_i_lane_make_room(coll->lane, &coll->call, coll->ask.limit_ms));
     }
     choose(coll);
     if (coll->algorithm != WEFT_I_ALGO_INLINE)
-        weft_i_enter_note(coll, weft_i_enter_way(coll));
+        weft_i_enter_note_way(coll);
     return runners[coll->ask.kind](coll);
 }
 
@@ -59,7 +60,7 @@ static weft_status run_on_host(weft_i_coll *coll)
     WEFT_TRY(weft_i_carrier_of(coll, &carrier));
     if (!carrier)
         return run_on_lane(coll);
-    weft_i_enter_note(coll, -1);
+    weft_i_enter_note(coll);
     return weft_i_carrier_run(coll, carrier);
 }
 
@@ -71,7 +72,7 @@ static weft_status run_on_device(weft_i_coll *coll)
     if (!weft_i_carrier_is_worlds(coll->group))
         WEFT_TRY(weft_i_carrier_of(coll, &carrier));
     if (carrier) {
-        weft_i_enter_note(coll, -1);
+        weft_i_enter_note(coll);
         status = weft_i_carrier_run(coll, carrier);
     }
     return status == WEFT_ERR_UNSUPPORTED ? weft_i_through_host(coll, run_on_host) : status;
@@ -82,7 +83,7 @@ weft_status weft_i_coll_run(weft_i_coll *coll)
     WEFT_ASSERT(coll->ask.kind < WEFT_I_COLL_KINDS);
     weft_status status =
         weft_i_device_is_host(coll->ask.device) ? run_on_host(coll) : run_on_device(coll);
-    weft_i_enter_note(coll, -1); /* one that never came to its entry */
+    weft_i_enter_note(coll); /* one that never came to its entry */
     weft_i_record_end(weft_i_group_record(coll->group), coll->number, status);
     return status;
 }

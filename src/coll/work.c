@@ -422,12 +422,6 @@ weft_work *weft_i_work_enqueue(const weft_i_coll *coll)
     return weft_i_work_enqueue_then(coll, NULL);
 }
 
-/* An accepted call counts once; the agreement before a first use is no call of the user's. */
-static void count(const weft_i_coll *coll)
-{
-    coll->group->sequence += coll->ask.kind != WEFT_I_FIRST_USE;
-}
-
 static weft_work *post(const weft_i_coll *coll, weft_i_completion *completion)
 {
     weft_i_carrier *carrier = NULL;
@@ -446,7 +440,7 @@ static weft_work *post(const weft_i_coll *coll, weft_i_completion *completion)
 
 weft_work *weft_i_work_enqueue_then(const weft_i_coll *coll, weft_i_completion *completion)
 {
-    count(coll);
+    weft_i_coll_count(coll);
     return post(coll, completion);
 }
 
@@ -500,7 +494,7 @@ weft_work *weft_i_work_enqueue_p2p(weft_work *work)
 
 weft_status weft_i_work_now(weft_i_coll *coll)
 {
-    count(coll);
+    weft_i_coll_count(coll);
     const weft_i_lane *lane = coll->group->lane;
     if (!lane || !lane->queue)
         return weft_i_coll_run(coll);

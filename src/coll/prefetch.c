@@ -1,62 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Eager data and prefetch; see eager.h. */
-#include "coll/eager.h"
+/* Copies before all have come; see prefetch.h. */
+#include "coll/prefetch.h"
 
 #include "base/os.h"
-
-/* ---- eager data ---- */
-
-bool weft_i_eager_is_chunked(const weft_i_coll *coll)
-{
-    bool one_way = weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT) &&
-                   !weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS);
-    return one_way && weft_i_fifo_pays(coll->lane, coll->ask.count * coll->ask.item);
-}
-
-/* Bytes of the input that only this rank reads: its own part, where the input has parts. */
-static weft_i_span own_part(const weft_i_coll *coll)
-{
-    if (!weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS))
-        return (weft_i_span){coll->ask.in_bytes, 0};
-    size_t part = coll->ask.count * coll->ask.item;
-    return (weft_i_span){(size_t)coll->lane->me * part, part};
-}
-
-void weft_i_eager_put(weft_i_coll *coll)
-{
-    const weft_i_lane *lane = coll->lane;
-    char *chunk = weft_i_lane_eager(lane, lane->me, lane->epoch + 1);
-    weft_i_span own = own_part(coll);
-    size_t end = own.first + own.count;
-    coll->flows = weft_i_eager_is_chunked(coll);
-    if (coll->flows)
-        return;
-    weft_i_coll_put(chunk, coll->ask.in, own.first);
-    weft_i_coll_put(chunk + end, coll->ask.in + end, coll->ask.in_bytes - end);
-}
-
-void weft_i_eager_put_chunks(weft_i_coll *coll)
-{
-    weft_i_fifo fifo = weft_i_fifo_eager(coll->lane->epoch + 1, coll->ask.in_bytes);
-    weft_i_fifo_write(coll, &fifo, coll->ask.in, -1); /* there is room for all: it cannot fail */
-}
-
-weft_status weft_i_eager_take(weft_i_coll *coll, int rank, char *to)
-{
-    size_t bytes = coll->ask.count * coll->ask.item;
-    if (rank == coll->lane->me) {
-        weft_i_coll_put_own(coll, to, coll->ask.in, bytes);
-        return WEFT_OK;
-    }
-    if (!weft_i_eager_is_chunked(coll)) {
-        weft_i_coll_put(to, weft_i_eager_of(coll, rank), bytes);
-        return WEFT_OK;
-    }
-    weft_i_fifo fifo = weft_i_fifo_eager(coll->lane->epoch, bytes);
-    return weft_i_fifo_read(coll, &fifo, rank, to);
-}
-
-/* ---- prefetch ---- */
 
 void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_locations *locations)
 {
