@@ -6,17 +6,25 @@ function(weft_test_line weight seconds command)
   set_property(GLOBAL APPEND PROPERTY WEFT_TEST_LINES "${weight} ${seconds} ${command}")
 endfunction()
 
-# weft_test(noun [LIGHT] [ALONE] [THREADS] [NO_ASAN] [SECONDS n] [PROGRAM name]) builds tests/test_<noun>.c with the static
+# Compiling the tests takes longer than running most of them, so their own files are hardly optimised: with a sanitizer
+# not at all, otherwise as far as the compiler needs for its warnings.  The library is built as the preset says.
+set(WEFT_TEST_LEVEL -O1)
+if(WEFT_SANITIZE)
+  set(WEFT_TEST_LEVEL -O0)
+endif()
+
+# weft_test(noun [LIGHT] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name]) builds tests/test_<noun>.c with the static
 # library, so that internals can be reached.
 #   LIGHT    needs one core
 #   ALONE    measures, or takes much memory: nothing runs beside it
 #   THREADS  has ranks, or other work, on threads of one process: also built and run with ThreadSanitizer
 #   NO_ASAN  too slow for the builds with AddressSanitizer or UndefinedBehaviorSanitizer: left out of them
+#   COMPUTES spends its time in its own loops, as one does that compares large results: optimised as the library is
 #   SECONDS  time limit, default 60; ten times what it takes on two cores, and more where that is little.  tests/run
 #            triples it with AddressSanitizer and takes it five times with ThreadSanitizer
 #   PROGRAM  its name, if not test_<noun>
 function(weft_test noun)
-  cmake_parse_arguments(arg "LIGHT;ALONE;THREADS;NO_ASAN" "SECONDS;PROGRAM" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM" "" ${ARGN})
   set(program test_${noun})
   if(arg_PROGRAM)
     set(program ${arg_PROGRAM})
@@ -28,6 +36,9 @@ function(weft_test noun)
     return()
   endif()
   add_executable(${program} ${program}.c)
+  if(NOT arg_COMPUTES)
+    set_source_files_properties(${program}.c PROPERTIES COMPILE_OPTIONS ${WEFT_TEST_LEVEL})
+  endif()
   target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${program} PRIVATE weft_static Threads::Threads m)
   if(TARGET weft_command)
