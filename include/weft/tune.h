@@ -45,7 +45,8 @@ WEFT_API weft_status weft_tune_set(const char *op, int ranks, size_t eager_up_to
 WEFT_API weft_status weft_tune_set_zero_copy(const char *op, int ranks, size_t beyond);
 
 /* From how many bytes, from one rank to another, the kernel copies ordinary operands (CMA) where it
- * may, instead of weft in chunks. */
+ * may, instead of weft in chunks.  Unless it is set, a group begins with this and finds out by
+ * itself, call by call, which of the two is faster here. */
 WEFT_API size_t weft_tune_cma(const char *op, int ranks);
 WEFT_API weft_status weft_tune_set_cma(const char *op, int ranks, size_t from);
 

@@ -37,7 +37,11 @@ typedef struct weft_i_coll {
     /* the run */
     weft_i_lane *lane;
     weft_i_algorithm algorithm;
-    size_t cma_from;    /* bytes of a transfer from which on the kernel copies */
+    size_t cma_from; /* bytes of a transfer from which on the kernel copies */
+    bool cma_fixed;  /* whatever is faster: somebody has set it */
+    bool trial_by_table, trial_way;
+    weft_i_trial *trial; /* NULL: it is not timed (trial.h) */
+    int64_t trial_began;
     size_t shown_up_to; /* bytes of an ordinary input that is shown at the entry */
     bool flows;         /* the input goes chunk by chunk after the arrival: enter.h */
     bool own_done;      /* this rank's own part is where it belongs */

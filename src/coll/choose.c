@@ -141,7 +141,8 @@ weft_status weft_tune_set_zero_copy(const char *op, int ranks, size_t beyond)
 
 weft_status weft_tune_set_cma(const char *op, int ranks, size_t from)
 {
-    return set(WEFT_I_CMA_FROM, op, ranks, from);
+    WEFT_TRY(set(WEFT_I_CMA_FROM, op, ranks, from));
+    return set(WEFT_I_CMA_SET, op, ranks, 1);
 }
 
 /* Reads the lines of `text`; with `apply` sets them, otherwise only checks. */

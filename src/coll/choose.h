@@ -33,6 +33,9 @@ typedef enum weft_i_threshold {
     WEFT_I_EAGER_UP_TO,      /* an ordinary operand is shown whole at the entry */
     WEFT_I_ZERO_COPY_BEYOND, /* a symmetric one is used where it lies, which costs another sync */
     WEFT_I_CMA_FROM,         /* of one transfer: CMA copies instead of the pipeline */
+    WEFT_I_CMA_SET,          /* not bytes, but a mark: the user has set that, so nobody tries
+                              * whether it is right (trial.h)
+                              */
     WEFT_I_THRESHOLDS
 } weft_i_threshold;
 

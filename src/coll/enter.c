@@ -136,7 +136,12 @@ weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, siz
         copy_own(coll);
     if (arrival.came && coll->prefetch)
         weft_i_prefetch_take(coll);
-    return weft_i_lane_await(lane, &coll->call, &arrival, coll->ask.limit_ms);
+    if (!coll->trial)
+        return weft_i_lane_await(lane, &coll->call, &arrival, coll->ask.limit_ms);
+    int64_t came = WEFT_OS->clock_ns();
+    weft_status status = weft_i_lane_await(lane, &coll->call, &arrival, coll->ask.limit_ms);
+    coll->trial_began += WEFT_OS->clock_ns() - came; /* waiting for others is not counted */
+    return status;
 }
 
 weft_status weft_i_enter(weft_i_coll *coll)

@@ -89,6 +89,18 @@ typedef struct weft_i_sample {
     bool can;
 } weft_i_sample;
 
+/* Nanoseconds of large calls through bounce buffers and by CMA; 0: not known (trial.h). */
+typedef struct weft_i_times {
+    uint32_t of[2];
+} weft_i_times;
+
+typedef struct weft_i_trial {
+    uint32_t best[2];
+    uint8_t runs[2];
+} weft_i_trial;
+
+enum { WEFT_I_TRIAL_KINDS = WEFT_I_ALL_TO_ALL - WEFT_I_ALL_REDUCE + 1, WEFT_I_TRIAL_SIZES = 12 };
+
 /* Where a rank's operands lie, as it shows beside its arrival (locations.h).  Serial 0 is ordinary
  * memory. */
 typedef struct weft_i_location {
@@ -97,7 +109,10 @@ typedef struct weft_i_location {
     uint32_t attempt; /* a number for each try to enter; not 0 */
     uint64_t in_offset, out_offset;
     uint64_t in_address, out_address; /* in its own memory */
-    double factor;
+    union {
+        double factor;      /* WEFT_PREMUL_SUM */
+        weft_i_times times; /* any other: trial.h */
+    };
 } weft_i_location;
 
 _Static_assert(sizeof(weft_i_location) <= WEFT_I_INLINE,
@@ -126,7 +141,8 @@ typedef struct weft_i_lane {
     weft_i_sample *samples;      /* of memory, by rank: whose process is which */
     weft_i_location *prefetched; /* by rank: what was used before the entry (prefetch.h) */
     uint32_t attempts;           /* entries with locations that were tried so far */
-    weft_i_queue *queue;         /* NULL until something is posted */
+    weft_i_trial trials[WEFT_I_TRIAL_KINDS][WEFT_I_TRIAL_SIZES]; /* trial.h */
+    weft_i_queue *queue; /* NULL until something is posted */
     atomic_bool aside; /* the helper runs beside who needs its core: it sleeps instead of spinning.
                           Relaxed: a hint */
     weft_i_p2p *p2p;   /* requests under way */

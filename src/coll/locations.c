@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "coll/cma.h"
+#include "coll/trial.h"
 
 /* Where a symmetric tensor lies in the memory of the group: its registration, there as long as the
  * tensor, and the offset of its data. */
@@ -19,7 +20,7 @@ static weft_i_registration *find_place(const weft_group *group, weft_tensor *ten
     return registration;
 }
 
-weft_i_location weft_i_locations_find(const weft_i_coll *coll, weft_i_locations *locations,
+weft_i_location weft_i_locations_find(weft_i_coll *coll, weft_i_locations *locations,
                                       size_t transfer)
 {
     weft_i_lane *lane = coll->lane;
@@ -34,10 +35,15 @@ weft_i_location weft_i_locations_find(const weft_i_coll *coll, weft_i_locations 
             find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
     locations->cma = lane->cma == WEFT_I_CMA_KERNEL && transfer && transfer >= coll->cma_from;
     mine.attempt = ++lane->attempts ? lane->attempts : ++lane->attempts;
+    weft_i_trial_begin(coll, transfer);
+    if (coll->trial) {
+        locations->cma = weft_i_trial_expects_cma(coll, mine.attempt);
+        mine.times = weft_i_trial_times(coll);
+    }
     return mine;
 }
 
-void weft_i_locations_compare(const weft_i_coll *coll, const weft_i_location *mine,
+void weft_i_locations_compare(weft_i_coll *coll, const weft_i_location *mine,
                               weft_i_locations *locations)
 {
     bool threads = coll->lane->cma == WEFT_I_CMA_THREADS;
@@ -52,6 +58,10 @@ void weft_i_locations_compare(const weft_i_coll *coll, const weft_i_location *mi
             threads ? location->out_address != 0 : location->out_serial == mine->out_serial;
         locations->all_shown &= location->shown;
     }
+    if (locations->all_shown || locations->all_in || locations->all_out)
+        coll->trial = NULL;
+    if (coll->trial)
+        locations->cma = coll->trial_way = weft_i_trial_is_cma(coll);
     locations->way = locations->all_shown                      ? WEFT_I_WAY_EAGER
                      : locations->all_in || locations->all_out ? WEFT_I_WAY_ZERO_COPY
                      : locations->cma                          ? WEFT_I_WAY_CMA

@@ -38,11 +38,11 @@ static inline bool weft_i_locations_push(const weft_i_locations *locations, size
 }
 
 /* This rank's location, and its own part of `locations`. */
-weft_i_location weft_i_locations_find(const weft_i_coll *coll, weft_i_locations *locations,
+weft_i_location weft_i_locations_find(weft_i_coll *coll, weft_i_locations *locations,
                                       size_t transfer);
 
 /* After the entry: the rest of `locations`, the same on all ranks. */
-void weft_i_locations_compare(const weft_i_coll *coll, const weft_i_location *mine,
+void weft_i_locations_compare(weft_i_coll *coll, const weft_i_location *mine,
                               weft_i_locations *locations);
 
 static inline const weft_i_location *weft_i_coll_location(const weft_i_coll *coll, int rank)

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "coll/carrier.h"
 #include "coll/enter.h"
+#include "coll/trial.h"
 
 #include "base/status.h"
 
@@ -31,9 +32,13 @@ static void choose(weft_i_coll *coll)
     if (coll->algorithm == WEFT_I_ALGO_RENDEZVOUS) {
         coll->cma_from =
             weft_i_threshold_of(WEFT_I_CMA_FROM, weft_i_kinds[coll->ask.kind].as, size, crowded);
+        coll->cma_fixed =
+            weft_i_threshold_of(WEFT_I_CMA_SET, weft_i_kinds[coll->ask.kind].as, size, crowded);
         coll->shown_up_to = weft_i_threshold_of(WEFT_I_EAGER_UP_TO, coll->ask.kind, size, crowded);
     }
-    coll->digest = weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ coll->cma_from << 2);
+    coll->digest =
+        weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ (uint64_t)coll->cma_fixed << 2 ^
+                                        coll->cma_from << 3);
 }
 
 static weft_status run_on_lane(weft_i_coll *coll)
@@ -50,7 +55,10 @@ static weft_status run_on_lane(weft_i_coll *coll)
     choose(coll);
     if (coll->algorithm != WEFT_I_ALGO_INLINE)
         weft_i_enter_note_way(coll);
-    return runners[coll->ask.kind](coll);
+    status = runners[coll->ask.kind](coll);
+    if (coll->trial && status == WEFT_OK)
+        weft_i_trial_end(coll);
+    return status;
 }
 
 /* Operands that the host can touch. */

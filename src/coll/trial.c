@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Timing large calls to find the faster way; see trial.h. */
+#include "coll/trial.h"
+
+#include "base/os.h"
+#include "coll/locations.h"
+
+enum {
+    FROM = 64 << 10, /* bytes; reading the clock must not matter */
+    RUNS = 2,        /* of each way before its time counts: the first one touches new pages */
+    AGAIN = 128      /* calls after which the slower way is tried again */
+};
+
+/* The class of a size: its power of two, from FROM on. */
+static int size_class(size_t transfer)
+{
+    int class = 63 - __builtin_clzll(transfer / FROM);
+    return class < WEFT_I_TRIAL_SIZES ? class : WEFT_I_TRIAL_SIZES - 1;
+}
+
+void weft_i_trial_begin(weft_i_coll *coll, size_t transfer)
+{
+    weft_i_lane *lane = coll->lane;
+    int kind = (int)weft_i_kinds[coll->ask.kind].as - WEFT_I_ALL_REDUCE;
+    coll->trial = NULL;
+    /* A factor lies where the times would. */
+    if (lane->cma != WEFT_I_CMA_KERNEL || transfer < FROM || transfer == SIZE_MAX ||
+        coll->cma_from == SIZE_MAX || coll->cma_fixed || coll->ask.reduction == WEFT_PREMUL_SUM)
+        return;
+    WEFT_ASSERT(kind >= 0 && kind < WEFT_I_TRIAL_KINDS);
+    coll->trial = &lane->trials[kind][size_class(transfer)];
+    coll->trial_by_table = transfer >= coll->cma_from;
+    coll->trial_began = WEFT_OS->clock_ns();
+}
+
+static uint32_t known(const weft_i_trial *trial, int way)
+{
+    return trial->runs[way] >= RUNS ? trial->best[way] : 0;
+}
+
+weft_i_times weft_i_trial_times(const weft_i_coll *coll)
+{
+    return (weft_i_times){{known(coll->trial, 0), known(coll->trial, 1)}};
+}
+
+/* 1 is CMA.  A way whose time is not known is tried first, the table's own before the other. */
+static bool choose(bool by_table, uint32_t attempt, weft_i_times times)
+{
+    if (!times.of[by_table])
+        return by_table;
+    if (!times.of[!by_table])
+        return !by_table;
+    bool cma = times.of[1] < times.of[0];
+    return attempt % AGAIN ? cma : !cma;
+}
+
+bool weft_i_trial_expects_cma(const weft_i_coll *coll, uint32_t attempt)
+{
+    return choose(coll->trial_by_table, attempt, weft_i_trial_times(coll));
+}
+
+/* A call takes as long as on the rank where it takes longest. */
+bool weft_i_trial_is_cma(const weft_i_coll *coll)
+{
+    weft_i_times worst = {{0, 0}};
+    bool unknown[2] = {false, false};
+    for (int rank = 0; rank < coll->lane->size; rank++) {
+        weft_i_times theirs = weft_i_coll_location(coll, rank)->times;
+        for (int way = 0; way < 2; way++) {
+            unknown[way] |= !theirs.of[way];
+            if (theirs.of[way] > worst.of[way])
+                worst.of[way] = theirs.of[way];
+        }
+    }
+    for (int way = 0; way < 2; way++)
+        if (unknown[way])
+            worst.of[way] = 0;
+    return choose(coll->trial_by_table, weft_i_coll_location(coll, 0)->attempt, worst);
+}
+
+/* The best time of a way grows a little with each call that was slower, so that old times do not
+ * count for ever: the memory of the next calls may be of another kind. */
+void weft_i_trial_end(weft_i_coll *coll)
+{
+    weft_i_trial *trial = coll->trial;
+    int way = coll->trial_way;
+    int64_t took = WEFT_OS->clock_ns() - coll->trial_began;
+    uint32_t now = took < 1 ? 1 : took > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)took;
+    uint32_t best = trial->best[way] + trial->best[way] / 8;
+    trial->best[way] = !trial->runs[way] || now < best ? now : best;
+    if (trial->runs[way] < RUNS)
+        trial->runs[way]++;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Trials: does the kernel copy large ordinary operands faster (CMA), or weft through the bounce
+ * buffers?  That depends on the processor, the kernel and the pages of the memory, by a factor of
+ * two either way, and no table knows them.  So a lane times its first large calls of every kind and
+ * size, two of each way, and takes the faster one from then on.  Now and then it tries the other
+ * again.
+ *
+ * Each rank shows its own times beside its arrival.  All ranks conclude from what all have shown,
+ * so they agree even if one of them has lost count.
+ */
+#ifndef WEFT_COLL_TRIAL_H
+#define WEFT_COLL_TRIAL_H
+
+#include "coll/call.h"
+
+/* Begins to time a call that moves `transfer` bytes from one rank to another, if it is one that
+ * takes part: sets coll->trial, or leaves it NULL. */
+void weft_i_trial_begin(weft_i_coll *coll, size_t transfer);
+
+/* Before the entry: what this rank knows, to be shown, and which way it expects. */
+weft_i_times weft_i_trial_times(const weft_i_coll *coll);
+bool weft_i_trial_expects_cma(const weft_i_coll *coll, uint32_t attempt);
+
+/* After the entry: which way it is. */
+bool weft_i_trial_is_cma(const weft_i_coll *coll);
+
+/* A call that went by CMA or through the bounce buffers has ended well. */
+void weft_i_trial_end(weft_i_coll *coll);
+
+#endif
