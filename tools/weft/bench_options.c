@@ -156,6 +156,13 @@ static int set_bind(reader *r, const char *text)
     return r->into->bind || !strcmp(text, "none");
 }
 
+static int set_memory(reader *r, const char *text)
+{
+    r->into->symm = !strcmp(text, "symm");
+    r->into->weft_memory = !strcmp(text, "weft");
+    return r->into->symm || r->into->weft_memory || !strcmp(text, "malloc");
+}
+
 static int set_compare(reader *r, const char *text)
 {
     r->into->compare = text;
@@ -235,7 +242,8 @@ static const struct {
     {"--backend", "NAME", set_backend, 1, "ranks as processes (shm) or threads (shm)"},
     {"--algo", "eager|rendezvous", set_algo, 1,
      "this algorithm wherever it is possible (weft info --algo)"},
-    {"--symm", NULL, set_symm, 1, "operands in symmetric memory"},
+    {"--memory", "KIND", set_memory, 1, "operands from malloc, weft (weft_empty) or symm (malloc)"},
+    {"--symm", NULL, set_symm, 1, "the same as --memory symm"},
     {"--inplace", NULL, set_in_place, 1, "in place as well, where the operation can be"},
     {"--async", NULL, set_async, 1, "posted and waited for, instead of the plain call"},
     {"--floor", NULL, set_floor, 1, "beside each row what bare prototypes take, in the same run"},

@@ -19,6 +19,7 @@ typedef struct bench_options {
     const char *backend;
     int64_t eager; /* --algo: weft sends operands eagerly up to this size; -1: as its table says */
     int in_place, symm, async, floor;
+    int weft_memory; /* ordinary operands from weft_empty instead of malloc */
     int json, csv;
     int iters, warmup, repeats, rounds, budget_ms;
     int bind; /* one core a rank */

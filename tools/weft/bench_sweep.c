@@ -136,6 +136,7 @@ static int measure_weft(member *me, int row, int column, int repeat)
                        .rank = me->meter.rank,
                        .ranks = me->meter.ranks,
                        .symm = c->kind == BENCH_SYMM,
+                       .malloced = !me->sweep->options->weft_memory,
                        .in_place = c->in_place,
                        .async = me->sweep->options->async};
     meter_contender who = bench_weft_contender(&rank);

@@ -35,7 +35,10 @@ static void print_head(const bench_sweep *sweep)
 {
     const bench_options *o = sweep->options;
     printf("# %s, %s operands, backend %s%s%s\n", plan_op_name(sweep->op),
-           o->symm ? "symmetric" : "ordinary", o->backend, o->async ? ", posted and awaited" : "",
+           o->symm          ? "symmetric"
+           : o->weft_memory ? "weft_empty"
+                            : "malloc'ed",
+           o->backend, o->async ? ", posted and awaited" : "",
            o->eager < 0 ? ""
            : o->eager   ? ", eager where that is possible"
                         : ", never eager");

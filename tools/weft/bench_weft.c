@@ -2,12 +2,24 @@
 /* weft under the meter; see bench_weft.h. */
 #include "bench_weft.h"
 
+#include <stdlib.h>
+
+/* Memory as a program has it that knows nothing of weft. */
+static weft_tensor *wrap(weft_dtype dtype, weft_shape shape, uint64_t bytes)
+{
+    void *memory = malloc(bytes ? bytes : 1);
+    weft_tensor *x = memory ? weft_tensor_wrap(dtype, WEFT_CPU, shape, memory, free, memory) : NULL;
+    if (!x)
+        free(memory);
+    return x;
+}
+
 static weft_tensor *make(bench_weft *me, uint64_t bytes)
 {
     weft_shape shape = WEFT_SHAPE(bytes / plan_dtype_size(me->what.dtype));
     weft_dtype dtype = (weft_dtype)me->what.dtype;
     if (!me->symm)
-        return weft_empty(dtype, WEFT_CPU, shape);
+        return me->malloced ? wrap(dtype, shape, bytes) : weft_empty(dtype, WEFT_CPU, shape);
     weft_tensor *x = weft_symm_empty(dtype, WEFT_CPU, shape);
     return weft_symm_rendezvous(x, me->world) ? x : NULL;
 }

@@ -10,7 +10,7 @@
 typedef struct bench_weft {
     weft_group *world;
     int rank, ranks;
-    int symm, in_place, async;
+    int symm, malloced, in_place, async;
     plan_case what;
     weft_tensor *in, *out;
 } bench_weft;
