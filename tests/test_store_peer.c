@@ -3,6 +3,8 @@
  * has to go when. */
 #include "store_steps.h"
 
+#include "store/address.h"
+
 /* ---- who is let in ---- */
 
 TEST(test_store_peer_hello)
@@ -152,6 +154,89 @@ TEST(test_store_peer_screen)
         }
         close(fds[0]);
     }
+    stop();
+}
+
+static int accepted;
+
+static int counting_accept(int fd, bool blocking)
+{
+    int got = weft_i_os_linux.accept(fd, blocking);
+    accepted += got >= 0;
+    return got;
+}
+
+static void knock(client *c, const weft_i_store_addresses *door, const weft_i_store_greeting *hello)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    CHECK(!connect(fd, (const struct sockaddr *)&door->list[0].where, door->list[0].length));
+    *c = (client){0};
+    weft_i_store_link_open(&c->line, fd);
+    CHECK_OK(weft_i_nofork_add(fd));
+    CHECK_OK(weft_i_store_link_greet(&c->line, hello));
+    CHECK_OK(weft_i_store_link_flush(&c->line));
+}
+
+/* Steps of the server until it says something to the client, at most `most`. */
+static int steps_until(client *c, weft_i_store_greeting *out, int most)
+{
+    for (int steps = 1; steps <= most; steps++) {
+        weft_i_store_server_step(server, 0);
+        if (heard(c, out) > 0)
+            return steps;
+    }
+    return most + 1;
+}
+
+/*
+ * In a storm of strangers a rank waits for those that came before it, and from then on for no more
+ * than one small batch of them at each word: the hello is answered in the step that takes it in,
+ * the proof and every request in the next one.
+ */
+TEST(test_store_peer_rounds_in_a_storm)
+{
+    enum { BEFORE = 200, BEHIND = 100, BATCH = 16 };
+    static client strangers[BEFORE + BEHIND];
+    client rank;
+    weft_i_store_greeting hello = greeting_of(WEFT_I_STORE_HELLO), wrong = hello, challenge, out;
+    weft_i_store_greeting proof = greeting_of(WEFT_I_STORE_PROOF);
+    weft_i_store_transcript said;
+    weft_i_store_addresses door = {0};
+    weft_i_store_address bound;
+    char name[64];
+    serve(token);
+    stop();
+    snprintf(name, sizeof name, "weft-test-rounds-%d", (int)getpid());
+    CHECK_OK(weft_i_store_address_unix(name, &door));
+    weft_i_os_now = &table;
+    table.accept = counting_accept;
+    server = weft_i_store_server_new(weft_i_store_address_listen(&door, &bound), token);
+    CHECK(server);
+    CHECK_OK(weft_i_store_link_hello_proof(token, &hello, hello.proof));
+    for (int i = 0; i < BEFORE; i++)
+        knock(&strangers[i], &door, &wrong);
+    knock(&rank, &door, &hello);
+    for (int i = BEFORE; i < BEFORE + BEHIND; i++)
+        knock(&strangers[i], &door, &wrong);
+    CHECK_INT(steps_until(&rank, &challenge, BEFORE), BEFORE / BATCH + 1);
+    CHECK_INT(challenge.kind, WEFT_I_STORE_CHALLENGE);
+    CHECK(accepted > BEFORE && accepted <= BEFORE + BATCH);
+    CHECK_INT(weft_i_store_server_census(server).peers, 1);
+    weft_i_store_transcript_set(&said, &hello, &challenge);
+    CHECK_OK(weft_i_store_link_derive(token, WEFT_I_STORE_CLIENT_PROOF, &said, proof.proof));
+    CHECK_OK(weft_i_store_link_greet(&rank.line, &proof));
+    CHECK_OK(weft_i_store_link_flush(&rank.line));
+    int before = accepted;
+    CHECK_INT(steps_until(&rank, &out, 3), 1);
+    CHECK_INT(out.kind, WEFT_I_STORE_WELCOME);
+    CHECK_INT(accepted - before, BATCH);
+    detach(&rank);
+    for (int i = 0; i < BEFORE + BEHIND; i++)
+        detach(&strangers[i]);
+    for (int i = 0; i < BEHIND; i++)
+        weft_i_store_server_step(server, 0);
+    CHECK_INT(accepted, BEFORE + 1 + BEHIND);
+    nothing_left();
     stop();
 }
 

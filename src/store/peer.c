@@ -136,11 +136,11 @@ static bool same_user(int fd)
            peer.uid == (uid_t)weft_i_os_user();
 }
 
-void weft_i_store_peer_new(weft_i_store_server *server, int fd)
+weft_i_store_peer *weft_i_store_peer_new(weft_i_store_server *server, int fd)
 {
     if (weft_i_nofork_add(fd) < 0) {
         WEFT_OS->close(fd);
-        return;
+        return NULL;
     }
     weft_i_store_peer *peer = WEFT_OS->alloc(sizeof *peer);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
@@ -149,13 +149,14 @@ void weft_i_store_peer_new(weft_i_store_server *server, int fd)
                    peer ? "epoll failed" : "no memory");
         WEFT_OS->free(peer);
         weft_i_nofork_close(fd);
-        return;
+        return NULL;
     }
     weft_i_store_link_open(&peer->line, fd);
     peer->server = server;
     peer->interest = EPOLLIN;
     peer->since = WEFT_OS->clock_ns();
     weft_i_store_peers_add(&server->strangers, peer);
+    return peer;
 }
 
 static void forget_waiting(weft_i_store_waiting *waiting)

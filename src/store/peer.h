@@ -83,8 +83,8 @@ struct weft_i_store_server {
  */
 bool weft_i_store_peer_screen(const weft_i_store_server *server, int fd);
 
-/* Takes over the descriptor, also on failure (then it is closed). */
-void weft_i_store_peer_new(weft_i_store_server *server, int fd);
+/* Takes over the descriptor, also on failure (then it is closed and the peer NULL). */
+weft_i_store_peer *weft_i_store_peer_new(weft_i_store_server *server, int fd);
 /* Ends the connection: what waits is forgotten, what was not received goes back.  Freed later. */
 void weft_i_store_peer_drop(weft_i_store_peer *peer, const char *why);
 /* Reads and acts on what came. */

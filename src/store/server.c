@@ -21,7 +21,7 @@
 
 enum {
     EVENTS = 64,
-    ACCEPTS = 256,
+    ACCEPTS = 16, /* in a step: whoever was let in waits for so many strangers at most */
     LOOK_MS = 100 /* the thread looks for its end so often, should its wake-up be closed */
 };
 static const int64_t accept_pause =
@@ -38,11 +38,16 @@ static void watch_listener(weft_i_store_server *server, bool on)
         server->accepting = on;
 }
 
-void weft_i_store_server_adopt(weft_i_store_server *server, int fd)
+static weft_i_store_peer *adopt(weft_i_store_server *server, int fd)
 {
     if (server->strangers.count >= WEFT_I_STORE_STRANGERS)
         weft_i_store_peer_drop(server->strangers.first, "newer strangers came");
-    weft_i_store_peer_new(server, fd);
+    return weft_i_store_peer_new(server, fd);
+}
+
+void weft_i_store_server_adopt(weft_i_store_server *server, int fd)
+{
+    adopt(server, fd);
 }
 
 /* Descriptors or memory are short: give a stranger's back, and look again in a moment instead of
@@ -66,7 +71,9 @@ static void accept_some(weft_i_store_server *server)
                 continue;
             if (server->has_token)
                 weft_i_store_address_tune(fd);
-            weft_i_store_server_adopt(server, fd);
+            weft_i_store_peer *peer = adopt(server, fd);
+            if (peer) /* it has said hello already: clients speak first */
+                weft_i_store_peer_read(peer);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != ECONNABORTED) {
