@@ -149,6 +149,46 @@ RANKS_TEST(test_pool_persistent_ids, 2)
     weft_clear_error();
 }
 
+/* A call that fails leaves no id behind, and one that is there stays as it was. */
+TEST(test_pool_persistent_without_memory)
+{
+    const uint64_t id = 77;
+    int failed = 0;
+    for (int n = 1; n < 40; n++) {
+        fault_arm(n);
+        weft_tensor *x =
+            weft_symm_empty_strided_p2p(WEFT_SHAPE(100), NULL, WEFT_U8, WEFT_CPU, NULL, id);
+        bool fired = fault_disarm();
+        if (x) {
+            CHECK(!fired && failed >= 3);
+            weft_release(x);
+            break;
+        }
+        failed++;
+        CHECK(fired && weft_last_status() < 0);
+        CHECK_STATUS(weft_symm_forget(id), WEFT_ERR_NOT_FOUND);
+        /* of another size, so that an entry that had stayed would be in the way */
+        weft_release(
+            weft_symm_empty_strided_p2p(WEFT_SHAPE(50 + n), NULL, WEFT_U8, WEFT_CPU, NULL, id));
+        CHECK_OK(weft_symm_forget(id));
+    }
+    weft_tensor *again = NULL;
+    void *data = NULL;
+    for (int n = 1; n < 40 && !again; n++) { /* with the id known, it is the same memory */
+        again = weft_symm_empty_strided_p2p(WEFT_SHAPE(100), NULL, WEFT_U8, WEFT_CPU, NULL, id);
+        CHECK(again && (!data || data == weft_tensor_data(again)));
+        data = weft_tensor_data(again);
+        weft_release(again);
+        fault_arm(n);
+        again = weft_symm_empty_strided_p2p(WEFT_SHAPE(100), NULL, WEFT_U8, WEFT_CPU, NULL, id);
+        CHECK_INT(fault_disarm(), !again);
+    }
+    CHECK(again);
+    weft_release(again);
+    CHECK_OK(weft_symm_forget(id));
+    weft_clear_error();
+}
+
 /* ---- bounds ---- */
 
 RANKS_TEST(test_pool_handle_bounds, 2)

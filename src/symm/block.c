@@ -168,13 +168,17 @@ weft_tensor *weft_symm_empty_strided_p2p(weft_shape shape, const int64_t *stride
                            weft_i_shape_text(shape, text));
     size_t bytes = (size_t)numel * weft_dtype_size(dtype);
     weft_i_block *block = NULL;
-    weft_status status = alloc_id ? weft_i_persistent_block(alloc_id, device, bytes, group, &block)
-                                  : weft_i_block_new(device, bytes, group, &block);
+    bool made = false;
+    weft_status status =
+        alloc_id ? weft_i_persistent_block(alloc_id, device, bytes, group, &block, &made)
+                 : weft_i_block_new(device, bytes, group, &block);
     if (status < 0)
         return NULL;
     weft_i_lease whole = {.block = block, .bytes = bytes};
     weft_tensor *tensor = weft_i_block_tensor(&whole, dtype, shape, strides);
     weft_i_block_drop(block);
+    if (!tensor && made) /* a failed call leaves no id behind */
+        weft_symm_forget(alloc_id);
     return tensor;
 }
 

@@ -95,13 +95,14 @@ static weft_status make(const void *owner, uint64_t id, weft_device device, size
 }
 
 weft_status weft_i_persistent_block(uint64_t id, weft_device device, size_t bytes,
-                                    weft_group *group, weft_i_block **out)
+                                    weft_group *group, weft_i_block **out, bool *made)
 {
     const void *owner = weft_i_spawn_seat();
     pthread_mutex_lock(&lock);
-    persistent **known = find(owner, id);
+    persistent *known = *find(owner, id);
     weft_status status =
-        *known ? reuse(*known, bytes, out) : make(owner, id, device, bytes, group, out);
+        known ? reuse(known, bytes, out) : make(owner, id, device, bytes, group, out);
+    *made = !known && status == WEFT_OK;
     pthread_mutex_unlock(&lock);
     return status;
 }

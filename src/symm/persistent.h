@@ -5,9 +5,9 @@
 
 #include "symm/block.h"
 
-/* The block of `id`, held for the caller; made at its first use.  The id belongs to the calling
- * rank. */
+/* The block of `id`, held for the caller; made at its first use, and then `made` is set.  The id
+ * belongs to the calling rank. */
 weft_status weft_i_persistent_block(uint64_t id, weft_device device, size_t bytes,
-                                    weft_group *group, weft_i_block **out);
+                                    weft_group *group, weft_i_block **out, bool *made);
 
 #endif
