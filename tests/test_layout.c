@@ -452,9 +452,8 @@ TEST(test_layout_facts)
                     for (int64_t i = 0; i < a; i++)
                         for (int64_t j = 0; j < b; j++)
                             packed &= i * sa + j * sb == i * b + j;
-                    if (a)
-                        CHECK_INT(weft_i_tensor_is_dense(x), dense);
-                    if (a && weft_tensor_is_contiguous(x) != packed)
+                    CHECK_INT(weft_i_tensor_is_dense(x), dense);
+                    if (weft_tensor_is_contiguous(x) != packed)
                         FAIL("[%d, %d] by %d, %d: contiguous %d", (int)a, (int)b, (int)sa, (int)sb,
                              weft_tensor_is_contiguous(x));
                     if (twice) /* it may also be said of some that merely interleave */

@@ -123,14 +123,12 @@ static inline char *weft_i_tensor_data(const weft_tensor *x)
 static inline bool weft_i_tensor_is_contiguous(const weft_tensor *x)
 {
     int64_t step = 1;
+    bool packed = true;
     for (int i = x->ndim - 1; i >= 0; i--) {
-        if (x->dim[i] == 0)
-            return true;
-        if (x->dim[i] != 1 && x->stride[i] != step)
-            return false;
+        packed &= x->dim[i] == 1 || x->stride[i] == step;
         step *= x->dim[i];
     }
-    return true;
+    return packed || step == 0; /* no elements: no gaps, whatever the strides say */
 }
 
 /* No two indices share an element and no gap lies between elements: some order of the dimensions is
