@@ -16,7 +16,7 @@
 static weft_i_os fault_table;
 static atomic_int fault_left; /* relaxed: counts calls, orders nothing */
 
-static const char *fault_name; /* the call that was made to fail */
+static _Atomic(const char *) fault_name; /* the call that was made to fail */
 
 /* True if this call is the one to fail. */
 static bool fault_now(const char *name, int error)
@@ -75,8 +75,9 @@ FAULT(spawn, pid_t, -1, EAGAIN, (const weft_i_os_child *child), (child))
 FAULT(wait_kept, int, -1, EINVAL, (pid_t process, int *status), (process, status))
 FAULT(random_bytes, int, -1, EIO, (void *bytes, size_t count), (bytes, count))
 
-/* From now on the n-th call (from 1) fails, once. */
-__attribute__((unused)) static void fault_arm(int n)
+/* Filled before there are threads, which may read it at any time.  A test without threads may change
+ * entries and fill it again. */
+__attribute__((constructor)) static void fault_fill(void)
 {
     fault_table = weft_i_os_linux;
 #define FAULT_PUT(name_) fault_table.name_ = fault_##name_
@@ -111,6 +112,11 @@ __attribute__((unused)) static void fault_arm(int n)
     FAULT_PUT(wait_kept);
     FAULT_PUT(random_bytes);
 #undef FAULT_PUT
+}
+
+/* From now on the n-th call (from 1) fails, once. */
+__attribute__((unused)) static void fault_arm(int n)
+{
     atomic_store_explicit(&fault_left, n, memory_order_relaxed);
     weft_i_os_now = &fault_table;
 }

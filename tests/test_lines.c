@@ -425,6 +425,7 @@ TEST(test_lines_without_memory)
     fault_table.read = weft_i_os_linux.read;
     turn(false);
     CHECK(fault_disarm());
+    fault_fill();
     weft_i_os_now = &table;
     CHECK_INT(lines.sinks[0].error, ENOMEM);
     CHECK(!lines.sinks[0].broken && !lines.sinks[0].used);
@@ -443,6 +444,7 @@ TEST(test_lines_without_memory)
     fault_table.read = weft_i_os_linux.read;
     turn(false);
     CHECK(fault_disarm());
+    fault_fill();
     weft_i_os_now = &table;
     run();
     CHECK_INT(sky[0].used, 16384);

@@ -177,6 +177,7 @@ TEST(test_store_peer_without_memory)
         fault_table.sendmsg = weft_i_os_linux.sendmsg;
         step();
         bool fired = fault_disarm();
+        fault_fill();
         weft_i_os_now = &table;
         step();
         char text[64] = "";

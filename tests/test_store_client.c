@@ -280,6 +280,7 @@ TEST(test_store_client_without_memory)
         fault_table.recvmsg = weft_i_os_linux.recvmsg;
         weft_status status = weft_store_get(store, "k", 2000, &got);
         bool fired = fault_disarm();
+        fault_fill();
         if (status == WEFT_OK) {
             CHECK(got.bytes == 5 && !strcmp(got.data, "value"));
             weft_store_value_clear(&got);

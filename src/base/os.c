@@ -473,7 +473,7 @@ const weft_i_os weft_i_os_linux = {
     .futex_wake = os_futex_wake,
 };
 
-const weft_i_os *weft_i_os_now = &weft_i_os_linux;
+_Atomic(const weft_i_os *) weft_i_os_now = &weft_i_os_linux;
 
 int weft_i_os_process(void)
 {

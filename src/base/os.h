@@ -118,10 +118,13 @@ typedef struct weft_i_os {
     void (*futex_wake)(_Atomic uint32_t *word, int count);
 } weft_i_os;
 
-/* The table in use.  Tests replace it before any rank starts; nothing else writes it. */
-extern const weft_i_os *weft_i_os_now;
+/*
+ * The table in use.  Only tests replace it, also while threads of the library read it: the load is
+ * relaxed, because a table is whole before any thread starts and does not change while it is used.
+ */
+extern _Atomic(const weft_i_os *) weft_i_os_now;
 extern const weft_i_os weft_i_os_linux;
-#define WEFT_OS (weft_i_os_now)
+#define WEFT_OS (atomic_load_explicit(&weft_i_os_now, memory_order_relaxed))
 
 /* Not worth replacing: no resource is taken. */
 int weft_i_os_process(void);     /* getpid */
@@ -229,7 +232,7 @@ static inline uint64_t weft_i_os_ticks(void)
     __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
     return (uint64_t)high << 32 | low;
 #else
-    return (uint64_t)weft_i_os_now->clock_ns();
+    return (uint64_t)WEFT_OS->clock_ns();
 #endif
 }
 
@@ -253,7 +256,7 @@ static inline void weft_i_os_pause(void)
 #define WEFT_I_NEVER INT64_MAX
 static inline int64_t weft_i_os_deadline(int64_t timeout_ms)
 {
-    int64_t now = weft_i_os_now->clock_ns();
+    int64_t now = WEFT_OS->clock_ns();
     return timeout_ms < 0 || timeout_ms > (WEFT_I_NEVER - now) / 1000000
                ? WEFT_I_NEVER
                : now + timeout_ms * 1000000;
