@@ -291,10 +291,9 @@ static weft_status fail_unanswered(const weft_i_world *world, weft_status status
 {
     if (status != WEFT_ERR_TIMEOUT || world->rank == 0)
         return status;
-    return weft_i_fail(WEFT_ERR_MISSING,
-                       "weft_init: rank 0, which serves the store of the meeting, has stopped "
-                       "answering; is it stopped, or its machine gone? (%s)",
-                       weft_last_error());
+    return weft_i_explain(WEFT_ERR_MISSING,
+                          "weft_init: rank 0, which serves the store of the meeting, has stopped "
+                          "answering; is it stopped, or its machine gone?");
 }
 
 void weft_i_meet_see_others_off(weft_store *store, int64_t deadline)

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Meeting through a store, one rank at a time: addresses of every kind, ranks that do not come or
+ * tell that they cannot, and a store that fails at any request.  And the news of who is gone.
+ */
+#include "store_script.h"
+
+#include "fabric/meet.h"
+#include "fabric/news.h"
+
+enum { SIZE = 3, ME = 1, ADDRESS_MAGIC = 0x64726163 };
+
+/* As it travels; other builds read its beginning, up to the host. */
+typedef struct wire_address {
+    uint32_t magic, layout;
+    uint64_t nonce[2];
+    char version[20], host[65], fdpass[64], reserved[3], store[64];
+} wire_address;
+
+typedef struct wire_pair {
+    int32_t rank, what;
+} wire_pair;
+
+typedef struct guest {
+    weft_store *data;
+    script *script;
+    weft_i_world *world;
+} guest;
+
+static wire_address address_of(int rank)
+{
+    wire_address a = {.magic = ADDRESS_MAGIC,
+                      .layout = WEFT_I_JOB_LAYOUT,
+                      .nonce = {0x100 + (uint64_t)rank, 7},
+                      .version = WEFT_VERSION};
+    snprintf(a.host, sizeof a.host, "h%d", rank);
+    snprintf(a.fdpass, sizeof a.fdpass, "office-of-%d", rank);
+    snprintf(a.store, sizeof a.store, "127.0.0.1:%d", 100 + rank);
+    return a;
+}
+
+static void put_address(guest *g, int rank, const wire_address *a, size_t bytes)
+{
+    char key[32];
+    snprintf(key, sizeof key, "meet/%d", rank);
+    CHECK_OK(weft_store_set(g->data, key, a, bytes));
+}
+
+/* A rank that has not met yet; the others' addresses are there. */
+static guest guest_open(int rank)
+{
+    guest g;
+    CHECK_OK(weft_scope_open());
+    g.data = weft_store_local();
+    g.script = script_new(g.data);
+    CHECK(g.data);
+    CHECK_OK(weft_i_world_new(rank, SIZE, &g.world));
+    g.world->store = weft_i_object_hold(&g.script->store);
+    g.world->sharing = WEFT_I_BETWEEN_PROCESSES;
+    for (int other = 0; other < SIZE; other++) {
+        wire_address a = address_of(other);
+        if (other != rank)
+            put_address(&g, other, &a, sizeof a);
+    }
+    return g;
+}
+
+static void guest_close(guest *g)
+{
+    weft_i_world_drop(g->world);
+    weft_clear_error();
+    CHECK_OK(weft_scope_close());
+}
+
+static weft_status meet(guest *g, int64_t timeout_ms)
+{
+    return weft_i_meet_by_store(g->world, &g->script->store, weft_i_os_deadline(timeout_ms));
+}
+
+TEST(test_meet_store_alone_on_its_host)
+{
+    for (int rank = 0; rank < SIZE; rank++) {
+        guest g = guest_open(rank);
+        char key[32], host[65];
+        CHECK_OK(meet(&g, 5000));
+        snprintf(key, sizeof key, "meet/%d", rank);
+        weft_store_value value = {0};
+        CHECK_OK(weft_store_get(g.data, key, WEFT_STORE_NOW, &value));
+        CHECK_INT(value.bytes, sizeof(wire_address));
+        const wire_address *mine = value.data;
+        weft_i_os_host_id(host);
+        CHECK(mine->magic == ADDRESS_MAGIC && mine->layout == WEFT_I_JOB_LAYOUT);
+        CHECK(!strcmp(mine->version, WEFT_VERSION) && !strcmp(mine->host, host));
+        CHECK(!strcmp(mine->fdpass, weft_i_fdpass_name(g.world->fdpass)) && mine->fdpass[0]);
+        CHECK(!mine->store[0] && (mine->nonce[0] || mine->nonce[1]));
+        CHECK_INT(g.world->key.word[0], rank == 0 ? mine->nonce[0] : 0x100);
+        CHECK(g.world->mine && g.world->local_size == 1 && g.world->local_rank == 0);
+        for (int other = 0; other < SIZE; other++) {
+            const weft_i_peer *peer = &g.world->peers[other];
+            wire_address a = other == rank ? *mine : address_of(other);
+            CHECK(!strcmp(peer->host, a.host) && !strcmp(peer->fdpass, a.fdpass) &&
+                  !strcmp(peer->store, a.store));
+            CHECK_INT(peer->rank_record != NULL, other == rank);
+        }
+        CHECK_OK(weft_i_meet_check(g.world));
+        weft_store_value_clear(&value);
+        guest_close(&g);
+    }
+}
+
+TEST(test_meet_store_addresses)
+{
+    enum { MAGIC, SHORT, LONG, STUB, LAYOUT, VERSION, CASES };
+    for (int how = 0; how < CASES; how++) {
+        guest g = guest_open(ME);
+        wire_address a = address_of(2);
+        char wanted[200];
+        size_t bytes = sizeof a - (how == SHORT) + (how == LONG);
+        bytes = how == STUB ? offsetof(wire_address, host) - 1 : bytes;
+        a.magic += how == MAGIC;
+        a.layout += how == LAYOUT || how == STUB;
+        if (how == VERSION)
+            snprintf(a.version, sizeof a.version, "9.8.7");
+        struct {
+            wire_address a;
+            char more;
+        } padded = {a, 0};
+        put_address(&g, 2, &padded.a, bytes);
+        weft_status status = meet(&g, 5000);
+        if (how == LAYOUT || how == VERSION) {
+            snprintf(wanted, sizeof wanted,
+                     "weft_init: rank 2 runs weft %s (layout %u), rank 1 runs weft %s (layout %d)",
+                     a.version, a.layout, WEFT_VERSION, WEFT_I_JOB_LAYOUT);
+            said(status, WEFT_ERR_VERSION, wanted);
+        } else {
+            snprintf(wanted, sizeof wanted,
+                     "weft_init: the address of rank 2 is not one of weft's (%zu bytes)", bytes);
+            said(status, WEFT_ERR_PROTOCOL, wanted);
+        }
+        CHECK(!g.world->mine);
+        guest_close(&g);
+    }
+    /* A version that we know the beginning of is told, however long its addresses are. */
+    guest g = guest_open(ME);
+    wire_address a = address_of(2);
+    a.layout++;
+    put_address(&g, 2, &a, offsetof(wire_address, host));
+    CHECK_STATUS(meet(&g, 5000), WEFT_ERR_VERSION);
+    guest_close(&g);
+}
+
+TEST(test_meet_store_twice)
+{
+    guest g = guest_open(ME);
+    wire_address a = address_of(ME);
+    put_address(&g, ME, &a, sizeof a);
+    said(meet(&g, 5000), WEFT_ERR_STATE,
+         "rank 1 has met already: two processes have this number, or an earlier job with the same "
+         "name still runs");
+    guest_close(&g);
+}
+
+TEST(test_meet_store_missing)
+{
+    guest g = guest_open(2);
+    CHECK_OK(weft_store_delete_key(g.data, "meet/0", NULL));
+    said(meet(&g, 20), WEFT_ERR_MISSING, "weft_init: of 3 ranks these never came: 0");
+    guest_close(&g);
+    g = guest_open(2);
+    CHECK_OK(weft_store_delete_key(g.data, "meet/0", NULL));
+    CHECK_OK(weft_store_delete_key(g.data, "meet/1", NULL));
+    said(meet(&g, 20), WEFT_ERR_MISSING, "weft_init: of 3 ranks these never came: 0, 1");
+    guest_close(&g);
+}
+
+static void lose_store(script *s, int request)
+{
+    s->fails_at = request >= 6 ? request : 0; /* after the first look for rank 0 */
+}
+
+TEST(test_meet_store_missing_with_the_store)
+{
+    guest g = guest_open(2);
+    CHECK_OK(weft_store_delete_key(g.data, "meet/0", NULL));
+    g.script->before = lose_store;
+    g.script->fails_with = WEFT_ERR_NO_MEMORY;
+    said(meet(&g, 1), WEFT_ERR_MISSING,
+         "weft_init: of 3 ranks these never came: 0 (perhaps more: rank 0, which serves the "
+         "store, left)");
+    guest_close(&g);
+}
+
+/* One that cannot enter says so, and ends the wait of the others. */
+TEST(test_meet_store_failure_is_told)
+{
+    guest g = guest_open(ME);
+    wire_pair no = {2, WEFT_ERR_LIMIT};
+    char wanted[200];
+    CHECK_OK(weft_store_delete_key(g.data, "meet/2", NULL));
+    CHECK_OK(weft_store_set(g.data, "meet/failed", &no, sizeof no));
+    snprintf(wanted, sizeof wanted,
+             "weft_init: rank 2 could not enter the job: its weft_init failed (%s)",
+             weft_strerror(WEFT_ERR_LIMIT));
+    said(meet(&g, 60000), WEFT_ERR_PEER_LEFT, wanted);
+    guest_close(&g);
+}
+
+/* The first rank of our host does not answer: it is named at the limit, and nobody is told that we
+ * failed, for it was not our fault. */
+TEST(test_meet_store_no_page)
+{
+    guest g = guest_open(ME);
+    wire_address a = address_of(0);
+    weft_i_os_host_id(a.host);
+    put_address(&g, 0, &a, sizeof a);
+    weft_status status = meet(&g, 60);
+    CHECK(status == WEFT_ERR_MISSING || status == WEFT_ERR_PEER_LEFT ||
+          status == WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(), "weft_init");
+    CHECK_CONTAINS(weft_last_error(), "rank 0");
+    guest_close(&g);
+}
+
+TEST(test_meet_store_went)
+{
+    guest g = guest_open(ME);
+    CHECK_OK(meet(&g, 5000));
+    CHECK_OK(weft_i_meet_check(g.world));
+    for (int rank = 0; rank < SIZE; rank++) /* as if on this host; nobody serves their names */
+        g.world->peers[rank].rank_record = g.world->mine;
+    said(weft_i_meet_check(g.world), WEFT_ERR_PEER_DEAD,
+         "weft_init: rank 0, rank 2 came to the meeting and went before it was over");
+    snprintf(g.world->peers[0].fdpass, sizeof g.world->peers[0].fdpass, "%s",
+             g.world->peers[ME].fdpass);
+    said(weft_i_meet_check(g.world), WEFT_ERR_PEER_DEAD,
+         "weft_init: rank 2 came to the meeting and went before it was over");
+    wire_pair no = {0, WEFT_ERR_NO_MEMORY};
+    CHECK_OK(weft_store_set(g.data, "meet/failed", &no, sizeof no));
+    CHECK_STATUS(weft_i_meet_check(g.world), WEFT_ERR_PEER_LEFT);
+    for (int rank = 0; rank < SIZE; rank++)
+        g.world->peers[rank].rank_record = rank == ME ? g.world->mine : NULL;
+    guest_close(&g);
+}
+
+/* At every request: the status is the store's, and nothing is kept. */
+TEST(test_meet_store_fails_anywhere)
+{
+    static const weft_status how[] = {WEFT_ERR_NO_MEMORY, WEFT_ERR_UNREACHABLE, WEFT_ERR_TIMEOUT};
+    for (int h = 0; h < 3; h++) {
+        int n = 1;
+        for (bool fails = true; fails; n++) {
+            guest g = guest_open(ME);
+            g.script->fails_at = n;
+            g.script->fails_with = how[h];
+            weft_status status = meet(&g, 5000);
+            fails = g.script->requests >= n;
+            if (!fails) {
+                CHECK_OK(status);
+            } else if (how[h] == WEFT_ERR_TIMEOUT && status < 0) {
+                CHECK_STATUS(status, WEFT_ERR_MISSING);
+                CHECK_CONTAINS(weft_last_error(),
+                               "weft_init: rank 0, which serves the store of the meeting, has "
+                               "stopped answering; is it stopped, or its machine gone?");
+                CHECK_CONTAINS(weft_last_error(), "the script wants request");
+            } else if (status < 0) {
+                CHECK(status == how[h] ||
+                      (h == 1 && status == WEFT_ERR_MISSING &&
+                       strstr(weft_last_error(), "had not come when the store of the meeting")));
+                CHECK_CONTAINS(weft_last_error(), "the script wants request");
+            } else
+                CHECK(how[h] == WEFT_ERR_TIMEOUT); /* one more look */
+            guest_close(&g);
+        }
+        CHECK(n >= 6);
+    }
+}
+
+/* ---- news ---- */
+
+TEST(test_meet_store_news)
+{
+    lonely l = lonely_open(1, 5);
+    static const wire_pair told[] = {{2, WEFT_I_DEAD}, {3, WEFT_I_LEFT}, {1, WEFT_I_DEAD},
+                                     {3, WEFT_I_DEAD}, {-1, WEFT_I_DEAD}, {5, WEFT_I_DEAD},
+                                     {4, WEFT_I_ALIVE}, {4, 99},          {0, WEFT_I_LEFT}};
+    CHECK_OK(weft_i_news_hear(l.world)); /* nothing was opened yet */
+    CHECK_INT(l.script->requests, 0);
+    CHECK_OK(weft_i_news_open(l.world));
+    CHECK(l.world->told && !l.world->wills && weft_last_status() == WEFT_OK);
+    holds(&l, "meet/gone", "", 0);
+    CHECK_OK(weft_i_news_hear(l.world));
+    CHECK_OK(weft_store_append(l.data, "meet/gone", told, sizeof told - 1));
+    CHECK_OK(weft_i_news_hear(l.world));
+    static const weft_i_fate fates[] = {WEFT_I_ALIVE, WEFT_I_ALIVE, WEFT_I_DEAD, WEFT_I_LEFT,
+                                        WEFT_I_ALIVE};
+    for (int rank = 0; rank < 5; rank++)
+        CHECK_INT(atomic_load(&l.world->peers[rank].gone), fates[rank]);
+    CHECK_OK(weft_store_append(l.data, "meet/gone", (const char *)told + sizeof told - 1, 1));
+    CHECK_OK(weft_i_news_hear(l.world)); /* the last one is whole now */
+    CHECK_INT(atomic_load(&l.world->peers[0].gone), WEFT_I_LEFT);
+    for (int n = 1; n <= 2; n++) {
+        l.script->requests = 0;
+        l.script->fails_at = n;
+        l.script->fails_with = WEFT_ERR_NO_MEMORY;
+        CHECK_STATUS(weft_i_news_open(l.world), WEFT_ERR_NO_MEMORY);
+    }
+    l.script->fails_at = l.script->requests + 1;
+    CHECK_STATUS(weft_i_news_hear(l.world), WEFT_ERR_NO_MEMORY);
+    CHECK_STATUS(weft_i_news_move(l.world, 0), WEFT_ERR_UNREACHABLE); /* no other server */
+    lonely_close(&l);
+}
+
+int main(int argc, char **argv)
+{
+    setenv("WEFT_DEBUG", "NONE", 0); /* errors are the point here */
+    return harness_main(argc, argv);
+}
