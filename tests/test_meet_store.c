@@ -280,9 +280,9 @@ TEST(test_meet_store_fails_anywhere)
 TEST(test_meet_store_news)
 {
     lonely l = lonely_open(1, 5);
-    static const wire_pair told[] = {{2, WEFT_I_DEAD}, {3, WEFT_I_LEFT}, {1, WEFT_I_DEAD},
-                                     {3, WEFT_I_DEAD}, {-1, WEFT_I_DEAD}, {5, WEFT_I_DEAD},
-                                     {4, WEFT_I_ALIVE}, {4, 99},          {0, WEFT_I_LEFT}};
+    static const wire_pair told[] = {{2, WEFT_I_DEAD},  {3, WEFT_I_LEFT},  {1, WEFT_I_DEAD},
+                                     {3, WEFT_I_DEAD},  {-1, WEFT_I_DEAD}, {5, WEFT_I_DEAD},
+                                     {4, WEFT_I_ALIVE}, {4, 99},           {0, WEFT_I_LEFT}};
     CHECK_OK(weft_i_news_hear(l.world)); /* nothing was opened yet */
     CHECK_INT(l.script->requests, 0);
     CHECK_OK(weft_i_news_open(l.world));

@@ -4,46 +4,7 @@
  * and symmetric memory that can be wrong, one at a time, in a fake world of eight.  The messages are
  * read in full, so that no number or name in them is wrong.
  */
-#include "harness.h"
-
-#include <weft/weft.h>
-
-enum { ME = 3, WORLD = 8 };
-
-static const char *refused_call;
-
-static void refuse(bool refused, weft_status status, const char *message)
-{
-    if (!refused)
-        FAIL("%s is not refused", refused_call);
-    if (weft_last_status() != status)
-        FAIL("%s gives %d, not %d: %s", refused_call, weft_last_status(), status,
-             weft_last_error());
-    if (strcmp(weft_last_error(), message) != 0)
-        FAIL("%s says \"%s\", not \"%s\"", refused_call, weft_last_error(), message);
-    weft_clear_error();
-}
-
-/* A call that gives NULL, and one that gives a negative number. */
-#define NO(call_, status_, message_) \
-    (refused_call = #call_, refuse((call_) == NULL, (status_), (message_)))
-#define BAD(call_, status_, message_) \
-    (refused_call = #call_, refuse((call_) < 0, (status_), (message_)))
-
-static weft_group *open_world(void)
-{
-    weft_fake_opts opts = WEFT_FAKE_OPTS(ME, WORLD);
-    CHECK_OK(weft_scope_open());
-    weft_group *world = weft_fake_init(&opts);
-    CHECK(world);
-    return world;
-}
-
-static void close_world(void)
-{
-    CHECK_INT(weft_last_status(), WEFT_OK);
-    CHECK_OK(weft_scope_close());
-}
+#include "refusals.h"
 
 static const char long_name[] = "0123456789012345678901234567890123456789012345678901234567890123";
 
