@@ -142,10 +142,14 @@ static weft_status judge(attempt *a, const weft_i_store_greeting *heard, unsigne
                            a->dial->name);
     if (heard->kind == WEFT_I_STORE_REFUSAL && heard->status == WEFT_ERR_VERSION)
         return say_version(a, heard);
-    if (heard->kind == WEFT_I_STORE_WELCOME || heard->kind == WEFT_I_STORE_CHALLENGE)
-        return weft_i_fail(WEFT_ERR_AUTH, "store %s: its server %s a token, this process does not",
-                           a->dial->name,
-                           heard->kind == WEFT_I_STORE_WELCOME ? "does not ask for" : "asks for");
+    if (heard->kind == WEFT_I_STORE_WELCOME)
+        return weft_i_fail(WEFT_ERR_AUTH,
+                           "store %s: its server does not ask for a token, this process has one",
+                           a->dial->name);
+    if (heard->kind == WEFT_I_STORE_CHALLENGE && !a->dial->has_token)
+        return weft_i_fail(WEFT_ERR_AUTH,
+                           "store %s: its server asks for a token, this process has none",
+                           a->dial->name);
     return weft_i_fail(WEFT_ERR_PROTOCOL, "store %s: an unexpected greeting (%u)", a->dial->name,
                        heard->kind);
 }
