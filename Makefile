@@ -2,6 +2,7 @@
 # The front door.  CMake builds; this file knows the few commands worth remembering.
 PREFIX  ?= /usr/local
 DESTDIR ?=
+BUILD   ?= build/release
 N       ?= 4
 JOBS    ?= $(shell nproc)
 SECONDS ?= 600
@@ -54,7 +55,7 @@ bench-peers: setup-peers release ## weft beside Open MPI, MPICH and Gloo, N=4 ra
 	build/release/weft bench --peers -n $(N) --sizes $(SIZES) --save build/peers-$(N).json --plot build/peers-$(N).svg
 
 install: release ## install to PREFIX (default /usr/local), below DESTDIR if given
-	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+	DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"
 
 fmt: ## format all sources (clang-format 14)
 	@scripts/check-format --fix

@@ -184,6 +184,34 @@ TEST(test_launch_exit_status)
     CHECK_CONTAINS(err, "starting rank 0: /etc/passwd: Permission denied");
 }
 
+/* A library that is missing is not a program that is missing.  tests/install/run has the real
+ * loader say it. */
+TEST(test_launch_code_127)
+{
+    CHECK_INT(shell("$W run sh -c 'no-such-command-at-all'"), 127);
+    CHECK_CONTAINS(err, "exit code 127 (a command or shared library was not found)\n");
+    CHECK_INT(shell("$W run -n 2 sh -c 'echo \"./p: error while loading shared libraries: "
+                    "libx.so.0: cannot open shared object file: No such file or directory\" >&2; "
+                    "exit 127'"),
+              127);
+    CHECK_CONTAINS(err, "failed first: exit code 127 (the loader could not load libx.so.0)\n");
+    CHECK_CONTAINS(err, "then rank");
+    CHECK(!strstr(err, "not found"));
+    CHECK_INT(shell("$W run sh -c 'echo \"Error loading shared library libm.so: No such\" >&2; "
+                    "exit 127'"),
+              127);
+    CHECK_CONTAINS(err, "(the loader could not load libm.so)");
+    char script[600], command[700];
+    snprintf(script, sizeof script, "%s/orphan", folder);
+    FILE *file = fopen(script, "w");
+    CHECK(file && fputs("#!/no/such/interpreter\n", file) >= 0 && !fclose(file));
+    CHECK(!chmod(script, 0755));
+    snprintf(command, sizeof command, "$W run %s", script);
+    CHECK_INT(shell(command), 127);
+    CHECK_CONTAINS(err, "the interpreter of \"");
+    CHECK(!strstr(err, "there is no program"));
+}
+
 TEST(test_launch_wrong_use)
 {
     static const char *const wrong[] = {"",

@@ -124,16 +124,27 @@ static pid_t give_birth(weft_i_attempt *attempt, int rank, const weft_i_os_child
     return process;
 }
 
+/* ENOENT is also what a file gives whose interpreter ("#!", or the loader of an ELF file) is not
+ * there. */
+static weft_status fail_to_start(int error, int rank, const char *program)
+{
+    if (error != ENOENT)
+        return weft_i_fail_errno(error, "launch: starting rank %d: %s", rank, program);
+    int fd = strchr(program, '/') ? WEFT_OS->open(program, O_PATH | O_CLOEXEC, 0) : -1;
+    if (fd < 0)
+        return weft_i_fail(WEFT_ERR_NOT_FOUND, "launch: there is no program \"%s\"", program);
+    WEFT_OS->close(fd);
+    return weft_i_fail(WEFT_ERR_NOT_FOUND,
+                       "launch: the interpreter of \"%s\", or the loader it asks for, is not there",
+                       program);
+}
+
 static weft_status start_child(weft_i_attempt *attempt, int rank, weft_i_os_child *child)
 {
     weft_i_child *slot = &attempt->children[rank];
     pid_t process = give_birth(attempt, rank, child);
-    if (process < 0 && attempt->opts->argv && errno == ENOENT)
-        return weft_i_fail(WEFT_ERR_NOT_FOUND, "launch: there is no program \"%s\"",
-                           attempt->opts->argv[0]);
     if (process < 0 && attempt->opts->argv)
-        return weft_i_fail_errno(errno, "launch: starting rank %d: %s", rank,
-                                 attempt->opts->argv[0]);
+        return fail_to_start(errno, rank, attempt->opts->argv[0]);
     if (process < 0)
         return weft_i_fail_errno(errno, "launch: forking rank %d", rank);
     slot->process = process;
@@ -208,7 +219,7 @@ static void reap(weft_i_attempt *attempt, int rank)
     weft_i_lines_end(&attempt->lines, rank);
 }
 
-/* For a attempt that cannot be watched: everything ends now. */
+/* For an attempt that cannot be watched: everything ends now. */
 static void kill_all(weft_i_attempt *attempt)
 {
     for (int rank = 0; rank < attempt->opts->ranks; rank++) {

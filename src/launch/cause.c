@@ -43,7 +43,28 @@ int weft_i_cause_first(const weft_i_ending *endings, int ranks)
     return first;
 }
 
-void weft_i_cause_text(int status, char *out, size_t bytes)
+/*
+ * A program that does not exist never becomes a rank: the launcher says so by itself.  So a rank
+ * that ends with 127 is one whose shared library the loader did not find, or a shell that did not
+ * find a command.  The loaders of glibc and musl name the library.
+ */
+static void text_of_127(const char *said, char *out, size_t bytes)
+{
+    static const char *const before[] = {"error while loading shared libraries: ",
+                                         "Error loading shared library "};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        const char *found = strstr(said, before[i]);
+        if (!found)
+            continue;
+        const char *name = found + strlen(before[i]);
+        snprintf(out, bytes, "exit code 127 (the loader could not load %.*s)",
+                 (int)strcspn(name, ":\n"), name);
+        return;
+    }
+    snprintf(out, bytes, "exit code 127 (a command or shared library was not found)");
+}
+
+void weft_i_cause_text(int status, const char *said, char *out, size_t bytes)
 {
     if (!WIFEXITED(status)) {
         const char *name = sigabbrev_np(WTERMSIG(status)), *text = sigdescr_np(WTERMSIG(status));
@@ -56,7 +77,7 @@ void weft_i_cause_text(int status, char *out, size_t bytes)
     /* Programs give small codes meanings of their own; those of groups and meetings are ours in all
      * likelihood. */
     if (code == 127)
-        snprintf(out, bytes, "exit code 127 (program not found)");
+        text_of_127(said, out, bytes);
     else if (code >= -WEFT_ERR_CANCELLED && strncmp(name, "WEFT_", 5) == 0)
         snprintf(out, bytes, "exit code %d (%s: %s)", code, name,
                  weft_strerror((weft_status)-code));

@@ -25,7 +25,10 @@ bool weft_i_cause_failed(int status);
 /* The exit code of the rank, or 128 + the signal that ended it. */
 int weft_i_cause_code(int status);
 
-/* "exit code 40 (WEFT_ERR_PEER_DEAD: a rank died)", "ended by SIGSEGV (Segmentation fault)". */
-void weft_i_cause_text(int status, char *out, size_t bytes);
+/*
+ * "exit code 40 (WEFT_ERR_PEER_DEAD: a rank died)", "ended by SIGSEGV (Segmentation fault)".
+ * `said` holds the last lines of the rank's standard error, "" if they are not known.
+ */
+void weft_i_cause_text(int status, const char *said, char *out, size_t bytes);
 
 #endif

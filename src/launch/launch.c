@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Launching: checks the options, takes the signals over, runs attempts until one succeeds or no
- * restart is left, and reports.  What a attempt does is in attempt.c.
+ * restart is left, and reports.  What an attempt does is in attempt.c.
  */
 #include "weft/launch.h"
 
@@ -68,6 +68,14 @@ static void give_signals_back(const signals *taken)
     weft_i_os_signals_restore(&taken->before);
 }
 
+/* How a rank ended, as its exit status and its last words tell it. */
+static void tell_how(weft_i_attempt *attempt, int rank, char *out, size_t bytes)
+{
+    char said[WEFT_I_LINES_TAIL + 1];
+    weft_i_lines_tail(&attempt->lines, rank, 5, said);
+    weft_i_cause_text(attempt->endings[rank].status, said, out, bytes);
+}
+
 /* "ranks 0 1 3: exit code 40 (...)": ranks that ended alike share a line. */
 static void tell_others(weft_i_attempt *attempt, int first)
 {
@@ -88,11 +96,12 @@ static void tell_others(weft_i_attempt *attempt, int first)
             }
             snprintf(list + used, sizeof list - used, " %d", i);
         }
-        weft_i_cause_text(ending->status, how, sizeof how);
-        if (!told)
-            weft_i_lines_say(&attempt->lines, "weft: then rank%s%s: %s%s",
-                             strchr(list + 1, ' ') ? "s" : "", list, how,
-                             ending->by_us ? ", on our request" : "");
+        if (told)
+            continue;
+        tell_how(attempt, rank, how, sizeof how);
+        weft_i_lines_say(&attempt->lines, "weft: then rank%s%s: %s%s",
+                         strchr(list + 1, ' ') ? "s" : "", list, how,
+                         ending->by_us ? ", on our request" : "");
     }
 }
 
@@ -134,7 +143,7 @@ static void tell(weft_i_attempt *attempt, int first)
     }
     char how[160];
     weft_i_record_entry entry;
-    weft_i_cause_text(attempt->endings[first].status, how, sizeof how);
+    tell_how(attempt, first, how, sizeof how);
     weft_i_lines_say(&attempt->lines, "weft: rank %d of %d failed%s: %s", first,
                      attempt->opts->ranks, attempt->opts->ranks > 1 ? " first" : "", how);
     tell_memory(attempt, first);
