@@ -4,6 +4,7 @@
 
 #include "fabric/group.h"
 #include "tensor/eye.h"
+#include "tensor/tensor.h"
 #include "weft/functional.h"
 #include "weft/op.h"
 #include "weft/view.h"

@@ -7,6 +7,7 @@
 
 #include "base/os.h"
 #include "tensor/eye.h"
+#include "tensor/tensor.h"
 
 #include <stddef.h>
 #include <string.h>

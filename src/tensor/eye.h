@@ -8,7 +8,12 @@
 #ifndef WEFT_TENSOR_EYE_H
 #define WEFT_TENSOR_EYE_H
 
-#include "tensor/tensor.h"
+#include "weft/status.h"
+#include "weft/storage.h"
+#include "weft/tensor.h"
+
+#include <stddef.h>
+#include <stdint.h>
 
 struct weft_i_op_call;
 
