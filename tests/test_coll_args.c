@@ -106,56 +106,68 @@ static args good(int op, weft_group *world)
                   .group = world};
 }
 
+static void refuse_inputs(int op, args sound)
+{
+    args b = sound;
+    b.group = NULL;
+    refused(&b, WEFT_ERR_INVALID_ARG, "group is NULL");
+    b = sound;
+    b.in = NULL;
+    refused(&b, WEFT_ERR_INVALID_ARG, "input is NULL");
+    b.in = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(in_count[op]));
+    refused(&b, WEFT_ERR_UNSUPPORTED, "not on the CPU");
+    b.in = weft_slice(floats(2 * in_count[op], 1), 0, 0, 2 * in_count[op], 2);
+    refused(&b, WEFT_ERR_INVALID_ARG, "not contiguous");
+    b.in = floats(in_count[op], 1);
+    CHECK_OK(weft_storage_resize(weft_tensor_storage(b.in), 1));
+    refused(&b, WEFT_ERR_STATE, names[op]);
+}
+
+static void refuse_outputs(int op, args sound)
+{
+    args b = sound;
+    b.out = NULL;
+    refused(&b, WEFT_ERR_INVALID_ARG, "output is NULL");
+    b.out = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(out_count[op]));
+    refused(&b, WEFT_ERR_UNSUPPORTED, "not on the CPU");
+    b.out = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(out_count[op]), 0);
+    refused(&b, WEFT_ERR_TYPE, "the input is f32, the output i32");
+    for (int64_t wrong = -1; wrong <= 1; wrong += 2) {
+        b = sound;
+        b.out = floats(out_count[op] + wrong, 0);
+        refused(&b, WEFT_ERR_INVALID_ARG, "bytes");
+        b = sound;
+        b.in = floats(in_count[op] + wrong, 0);
+        refused(&b, WEFT_ERR_INVALID_ARG, "bytes");
+    }
+}
+
+static void refuse_reductions(args b)
+{
+    b.reduction = (weft_reduction)WEFT_REDUCTIONS;
+    refused(&b, WEFT_ERR_INVALID_ARG, "is not a reduction");
+    b.reduction = (weft_reduction)-1;
+    refused(&b, WEFT_ERR_INVALID_ARG, "is not a reduction");
+    b.reduction = WEFT_BAND;
+    refused(&b, WEFT_ERR_TYPE, "band has no meaning for f32");
+}
+
 RANKS_TEST(test_coll_args_refused, SIZE)
 {
     weft_group *world = join(0);
     for (int op = 0; op < OPS; op++) {
         CHECK_OK(weft_scope_open());
         args a = good(op, world);
-        args b = a;
-        b.group = NULL;
-        refused(&b, WEFT_ERR_INVALID_ARG, "group is NULL");
-        b = a;
-        b.in = NULL;
-        refused(&b, WEFT_ERR_INVALID_ARG, "input is NULL");
-        b.in = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(in_count[op]));
-        refused(&b, WEFT_ERR_UNSUPPORTED, "not on the CPU");
-        b.in = weft_slice(floats(2 * in_count[op], 1), 0, 0, 2 * in_count[op], 2);
-        refused(&b, WEFT_ERR_INVALID_ARG, "not contiguous");
-        b.in = floats(in_count[op], 1);
-        CHECK_OK(weft_storage_resize(weft_tensor_storage(b.in), 1));
-        refused(&b, WEFT_ERR_STATE, names[op]);
-        if (op != BROADCAST) {
-            b = a;
-            b.out = NULL;
-            refused(&b, WEFT_ERR_INVALID_ARG, "output is NULL");
-            b.out = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(out_count[op]));
-            refused(&b, WEFT_ERR_UNSUPPORTED, "not on the CPU");
-            b.out = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(out_count[op]), 0);
-            refused(&b, WEFT_ERR_TYPE, "the input is f32, the output i32");
-            for (int64_t wrong = -1; wrong <= 1; wrong += 2) {
-                b = a;
-                b.out = floats(out_count[op] + wrong, 0);
-                refused(&b, WEFT_ERR_INVALID_ARG, "bytes");
-                b = a;
-                b.in = floats(in_count[op] + wrong, 0);
-                refused(&b, WEFT_ERR_INVALID_ARG, "bytes");
-            }
-        }
+        refuse_inputs(op, a);
+        if (op != BROADCAST)
+            refuse_outputs(op, a);
         for (int root = -1; rooted(op) && root <= SIZE; root += SIZE + 1) {
-            b = a;
+            args b = a;
             b.root = root;
             refused(&b, WEFT_ERR_INVALID_ARG, "must be in [0, 2)");
         }
-        if (reduces(op)) {
-            b = a;
-            b.reduction = (weft_reduction)WEFT_REDUCTIONS;
-            refused(&b, WEFT_ERR_INVALID_ARG, "is not a reduction");
-            b.reduction = (weft_reduction)-1;
-            refused(&b, WEFT_ERR_INVALID_ARG, "is not a reduction");
-            b.reduction = WEFT_BAND;
-            refused(&b, WEFT_ERR_TYPE, "band has no meaning for f32");
-        }
+        if (reduces(op))
+            refuse_reductions(a);
         for (int64_t i = 0; i < out_count[op]; i++)
             CHECK(weft_item(a.out, i) == -7 && weft_item(a.in, 0) == 1);
         CHECK_OK(weft_scope_close());

@@ -275,70 +275,42 @@ TEST(test_dtype_names_and_sizes)
     CHECK_INT(weft_dtype_size((weft_dtype)-1), 0);
 }
 
+/* As PyTorch has it; weft adds the wide unsigned integers (as NumPy) and the 8-bit floats.  "-":
+ * refused.  Rows and columns are in the order of `promoted`. */
+enum { PROMOTED = 15 };
+static const weft_dtype promoted[PROMOTED] = {
+    WEFT_BOOL, WEFT_U8,     WEFT_U16,    WEFT_U32, WEFT_U64,  WEFT_I8,  WEFT_I16, WEFT_I32,
+    WEFT_I64,  WEFT_F8E4M3, WEFT_F8E5M2, WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
+// clang-format off
+static const char *const promotion[PROMOTED][PROMOTED] = {
+    {"bool",   "u8",     "u16",    "u32",    "u64",    "i8",     "i16",    "i32",    "i64",    "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"}, /* bool */
+    {"u8",     "u8",     "u16",    "u32",    "u64",    "i16",    "i16",    "i32",    "i64",    "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"}, /* u8 */
+    {"u16",    "u16",    "u16",    "u32",    "u64",    "i32",    "i32",    "i32",    "i64",    "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"}, /* u16 */
+    {"u32",    "u32",    "u32",    "u32",    "u64",    "i64",    "i64",    "i64",    "i64",    "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"}, /* u32 */
+    {"u64",    "u64",    "u64",    "u64",    "u64",    "-",      "-",      "-",      "-",      "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"}, /* u64 */
+    {"i8",     "i16",    "i32",    "i64",    "-",      "i8",     "i16",    "i32",    "i64",    "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"}, /* i8 */
+    {"i16",    "i16",    "i32",    "i64",    "-",      "i16",    "i16",    "i32",    "i64",    "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"}, /* i16 */
+    {"i32",    "i32",    "i32",    "i64",    "-",      "i32",    "i32",    "i32",    "i64",    "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"}, /* i32 */
+    {"i64",    "i64",    "i64",    "i64",    "-",      "i64",    "i64",    "i64",    "i64",    "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"}, /* i64 */
+    {"f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f16",    "f16", "bf16", "f32", "f64"}, /* f8e4m3 */
+    {"f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f16",    "f8e5m2", "f16", "bf16", "f32", "f64"}, /* f8e5m2 */
+    {"f16",    "f16",    "f16",    "f16",    "f16",    "f16",    "f16",    "f16",    "f16",    "f16",    "f16",    "f16", "f32",  "f32", "f64"}, /* f16 */
+    {"bf16",   "bf16",   "bf16",   "bf16",   "bf16",   "bf16",   "bf16",   "bf16",   "bf16",   "bf16",   "bf16",   "f32", "bf16", "f32", "f64"}, /* bf16 */
+    {"f32",    "f32",    "f32",    "f32",    "f32",    "f32",    "f32",    "f32",    "f32",    "f32",    "f32",    "f32", "f32",  "f32", "f64"}, /* f32 */
+    {"f64",    "f64",    "f64",    "f64",    "f64",    "f64",    "f64",    "f64",    "f64",    "f64",    "f64",    "f64", "f64",  "f64", "f64"}, /* f64 */
+};
+// clang-format on
+
 TEST(test_dtype_promotion_table)
 {
-    static const weft_dtype order[] = {WEFT_BOOL,   WEFT_U8,  WEFT_U16,  WEFT_U32, WEFT_U64,
-                                       WEFT_I8,     WEFT_I16, WEFT_I32,  WEFT_I64, WEFT_F8E4M3,
-                                       WEFT_F8E5M2, WEFT_F16, WEFT_BF16, WEFT_F32, WEFT_F64};
-    enum { N = 15 };
-    /* As PyTorch has it; weft adds the wide unsigned integers (as NumPy) and the 8-bit floats; "-":
-     * refused. */
-    static const char *const table[N][N] = {
-        /*          bool    u8     u16    u32    u64    i8     i16    i32    i64    e4m3      e5m2
-           f16    bf16    f32    f64 */
-        /*bool*/ {"bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f8e4m3", "f8e5m2",
-                  "f16", "bf16", "f32", "f64"},
-        /*u8*/
-        {"u8", "u8", "u16", "u32", "u64", "i16", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
-         "bf16", "f32", "f64"},
-        /*u16*/
-        {"u16", "u16", "u16", "u32", "u64", "i32", "i32", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
-         "bf16", "f32", "f64"},
-        /*u32*/
-        {"u32", "u32", "u32", "u32", "u64", "i64", "i64", "i64", "i64", "f8e4m3", "f8e5m2", "f16",
-         "bf16", "f32", "f64"},
-        /*u64*/
-        {"u64", "u64", "u64", "u64", "u64", "-", "-", "-", "-", "f8e4m3", "f8e5m2", "f16", "bf16",
-         "f32", "f64"},
-        /*i8*/
-        {"i8", "i16", "i32", "i64", "-", "i8", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
-         "bf16", "f32", "f64"},
-        /*i16*/
-        {"i16", "i16", "i32", "i64", "-", "i16", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
-         "bf16", "f32", "f64"},
-        /*i32*/
-        {"i32", "i32", "i32", "i64", "-", "i32", "i32", "i32", "i64", "f8e4m3", "f8e5m2", "f16",
-         "bf16", "f32", "f64"},
-        /*i64*/
-        {"i64", "i64", "i64", "i64", "-", "i64", "i64", "i64", "i64", "f8e4m3", "f8e5m2", "f16",
-         "bf16", "f32", "f64"},
-        /*e4m3*/
-        {"f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3", "f8e4m3",
-         "f8e4m3", "f16", "f16", "bf16", "f32", "f64"},
-        /*e5m2*/
-        {"f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2", "f8e5m2",
-         "f16", "f8e5m2", "f16", "bf16", "f32", "f64"},
-        /*f16*/
-        {"f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f16", "f32",
-         "f32", "f64"},
-        /*bf16*/
-        {"bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16",
-         "f32", "bf16", "f32", "f64"},
-        /*f32*/
-        {"f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32",
-         "f32", "f64"},
-        /*f64*/
-        {"f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64",
-         "f64", "f64"},
-    };
-    for (int i = 0; i < N; i++)
-        for (int j = 0; j < N; j++) {
+    for (int i = 0; i < PROMOTED; i++)
+        for (int j = 0; j < PROMOTED; j++) {
             weft_dtype out;
-            weft_status status = weft_dtype_promote(order[i], order[j], &out);
+            weft_status status = weft_dtype_promote(promoted[i], promoted[j], &out);
             const char *got = status < 0 ? "-" : weft_dtype_name(out);
-            if (strcmp(got, table[i][j]))
-                FAIL("%s with %s is %s, not %s", weft_dtype_name(order[i]),
-                     weft_dtype_name(order[j]), got, table[i][j]);
+            if (strcmp(got, promotion[i][j]))
+                FAIL("%s with %s is %s, not %s", weft_dtype_name(promoted[i]),
+                     weft_dtype_name(promoted[j]), got, promotion[i][j]);
         }
     weft_clear_error();
 }

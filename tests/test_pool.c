@@ -191,57 +191,53 @@ TEST(test_pool_persistent_without_memory)
 
 /* ---- bounds ---- */
 
-RANKS_TEST(test_pool_handle_bounds, 2)
+static const weft_dtype bound_types[] = {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64};
+
+/* One buffer of a peer: there if it lies within the 24 bytes, an error otherwise. */
+static void check_buffer(weft_symm *mem, int peer, weft_dtype type, int64_t offset, int64_t count)
 {
-    weft_group *world = join(0);
-    weft_tensor *all = weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(24));
-    CHECK(all && weft_symm_is(all) && !weft_symm_is(weft_empty_like(all)) && !weft_symm_is(NULL));
-    weft_tensor *part = weft_narrow(all, 0, 4, 12);
-    weft_symm *mem = weft_symm_rendezvous(part, world);
-    CHECK(mem && weft_symm_is(part));
-    static const weft_dtype types[] = {WEFT_U8, WEFT_I16, WEFT_I32, WEFT_I64};
-    for (int t = 0; t < 4; t++)
-        for (int64_t offset = -1; offset <= 25; offset++)
-            for (int64_t count = -1; count <= 25; count++) {
-                int64_t item = (int64_t)weft_dtype_size(types[t]);
-                int peer = (rank + 1) % size;
-                CHECK_OK(weft_scope_open());
-                weft_tensor *x = weft_symm_buffer(mem, peer, WEFT_SHAPE(count), types[t], offset);
-                bool right = offset >= 0 && count >= 0 && (offset + count) * item <= 24;
-                CHECK_INT(x != NULL, right);
-                if (x && count)
-                    CHECK((char *)weft_tensor_data(x) ==
-                          (char *)weft_symm_buffer_ptr(mem, peer) + offset * item);
-                if (!right)
-                    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
-                if (offset == 0) { /* from where the tensor begins */
-                    x = weft_symm_remote_tensor(mem, peer, WEFT_SHAPE(count), types[t]);
-                    right = count >= 0 && count * item <= 20 && 4 % item == 0;
-                    CHECK_INT(x != NULL, right);
-                    if (x && count)
-                        CHECK((char *)weft_tensor_data(x) ==
-                              (char *)weft_symm_buffer_ptr(mem, peer) + 4);
-                }
-                weft_clear_error();
-                CHECK_OK(weft_scope_close());
-            }
-    int64_t pad = (int64_t)weft_symm_pad_bytes(mem);
-    for (int t = 0; t < 4; t++) {
-        int64_t item = (int64_t)weft_dtype_size(types[t]), most = pad / item;
-        for (int64_t less = -1; less <= 1; less++) {
-            weft_tensor *x = weft_symm_signal_pad(mem, 0, WEFT_SHAPE(most - less), types[t], 0);
-            CHECK_INT(x != NULL, less >= 0);
-            x = weft_symm_signal_pad(mem, 0, WEFT_SCALAR, types[t], most - less); /* all behind */
-            CHECK_INT(x != NULL, less >= 0);
-            if (x)
-                CHECK_INT(weft_tensor_numel(x), less);
-            x = weft_symm_signal_pad(mem, 0, WEFT_SHAPE(1), types[t], most - less);
-            CHECK_INT(x != NULL, less == 1);
-            if (x)
-                CHECK((char *)weft_tensor_data(x) ==
-                      (char *)weft_symm_signal_pad_ptr(mem, 0) + pad - item);
-        }
+    int64_t item = (int64_t)weft_dtype_size(type);
+    char *base = weft_symm_buffer_ptr(mem, peer);
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = weft_symm_buffer(mem, peer, WEFT_SHAPE(count), type, offset);
+    bool right = offset >= 0 && count >= 0 && (offset + count) * item <= 24;
+    CHECK_INT(x != NULL, right);
+    if (x && count)
+        CHECK((char *)weft_tensor_data(x) == base + offset * item);
+    if (!right)
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    if (offset == 0) { /* from where the tensor begins */
+        x = weft_symm_remote_tensor(mem, peer, WEFT_SHAPE(count), type);
+        right = count >= 0 && count * item <= 20 && 4 % item == 0;
+        CHECK_INT(x != NULL, right);
+        if (x && count)
+            CHECK((char *)weft_tensor_data(x) == base + 4);
     }
+    weft_clear_error();
+    CHECK_OK(weft_scope_close());
+}
+
+static void check_pad(weft_symm *mem, weft_dtype type)
+{
+    int64_t pad = (int64_t)weft_symm_pad_bytes(mem), item = (int64_t)weft_dtype_size(type);
+    int64_t most = pad / item;
+    for (int64_t less = -1; less <= 1; less++) {
+        weft_tensor *x = weft_symm_signal_pad(mem, 0, WEFT_SHAPE(most - less), type, 0);
+        CHECK_INT(x != NULL, less >= 0);
+        x = weft_symm_signal_pad(mem, 0, WEFT_SCALAR, type, most - less); /* all behind */
+        CHECK_INT(x != NULL, less >= 0);
+        if (x)
+            CHECK_INT(weft_tensor_numel(x), less);
+        x = weft_symm_signal_pad(mem, 0, WEFT_SHAPE(1), type, most - less);
+        CHECK_INT(x != NULL, less == 1);
+        if (x)
+            CHECK((char *)weft_tensor_data(x) ==
+                  (char *)weft_symm_signal_pad_ptr(mem, 0) + pad - item);
+    }
+}
+
+static void check_handle(weft_symm *mem, weft_group *world, int rank, int size)
+{
     CHECK(!weft_symm_buffer(mem, 0, WEFT_SHAPE(1), (weft_dtype)99, 0));
     CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
     CHECK(!weft_symm_remote_tensor(mem, 0, WEFT_SHAPE(1), (weft_dtype)99));
@@ -253,10 +249,27 @@ RANKS_TEST(test_pool_handle_bounds, 2)
     CHECK(weft_symm_rank(NULL) == -1 && weft_symm_size(NULL) == -1 && !weft_symm_group(NULL));
     CHECK(!weft_symm_bytes(NULL) && !weft_symm_offset(NULL) && !weft_symm_pad_bytes(NULL));
     CHECK(!weft_symm_channels(NULL));
-    weft_tensor *theirs = weft_symm_tensor(mem, (rank + 1) % size);
+}
+
+RANKS_TEST(test_pool_handle_bounds, 2)
+{
+    weft_group *world = join(0);
+    weft_tensor *all = weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(24));
+    int peer = (rank + 1) % size;
+    CHECK(all && weft_symm_is(all) && !weft_symm_is(weft_empty_like(all)) && !weft_symm_is(NULL));
+    weft_tensor *part = weft_narrow(all, 0, 4, 12);
+    weft_symm *mem = weft_symm_rendezvous(part, world);
+    CHECK(mem && weft_symm_is(part));
+    for (int t = 0; t < 4; t++) {
+        for (int64_t offset = -1; offset <= 25; offset++)
+            for (int64_t count = -1; count <= 25; count++)
+                check_buffer(mem, peer, bound_types[t], offset, count);
+        check_pad(mem, bound_types[t]);
+    }
+    check_handle(mem, world, rank, size);
+    weft_tensor *theirs = weft_symm_tensor(mem, peer);
     CHECK(theirs && weft_tensor_numel(theirs) == 12 && weft_tensor_dtype(theirs) == WEFT_U8);
-    CHECK((char *)weft_tensor_data(theirs) ==
-          (char *)weft_symm_buffer_ptr(mem, (rank + 1) % size) + 4);
+    CHECK((char *)weft_tensor_data(theirs) == (char *)weft_symm_buffer_ptr(mem, peer) + 4);
     weft_clear_error();
     CHECK(!weft_finish(world));
 }

@@ -102,30 +102,31 @@ static void test_freeaddrinfo(struct addrinfo *found)
     freed++;
 }
 
-TEST(test_store_address_names)
+static struct addrinfo answer(void *address)
 {
-    static struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = 0x0100007f};
-    static struct sockaddr_in any = {.sin_family = AF_INET};
-    static struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-    static struct sockaddr_in6 none = {.sin6_family = AF_INET6};
-    static struct sockaddr_in6 mapped = {.sin6_family = AF_INET6,
-                                         .sin6_addr.s6_addr = {[10] = 0xff, [11] = 0xff}};
-    weft_i_store_addresses found;
+    struct sockaddr *where = address;
+    socklen_t bytes = where->sa_family == AF_INET6 ? (socklen_t)sizeof(struct sockaddr_in6)
+                                                   : (socklen_t)sizeof(struct sockaddr_in);
+    return (struct addrinfo){.ai_family = where->sa_family, .ai_addrlen = bytes, .ai_addr = where};
+}
+
+static void answer_from_here(void)
+{
     table = weft_i_os_linux;
     table.getaddrinfo = test_getaddrinfo;
     table.freeaddrinfo = test_freeaddrinfo;
     weft_i_os_now = &table;
-#define ANSWER(i_, address_)                                                \
-    answers[i_] = (struct addrinfo)                                         \
-    {                                                                       \
-        .ai_family = (address_).SIN_FAMILY, .ai_addrlen = sizeof(address_), \
-        .ai_addr = (struct sockaddr *)(void *)&(address_)                   \
-    }
-#define SIN_FAMILY sin_family
+    lookup_error = freed = 0;
+}
+
+TEST(test_store_address_names)
+{
+    static struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = 0x0100007f};
+    static struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    weft_i_store_addresses found;
+    answer_from_here();
     for (int i = 0; i < WEFT_I_STORE_ADDRESSES + 4; i++)
-        ANSWER(i, four);
-#undef SIN_FAMILY
-    lookup_error = 0;
+        answers[i] = answer(&four);
     answer_count = WEFT_I_STORE_ADDRESSES + 4;
     CHECK_OK(weft_i_store_address_tcp("somewhere", 65535, &found));
     CHECK_INT(found.count, WEFT_I_STORE_ADDRESSES); /* as many as there is room for */
@@ -133,9 +134,7 @@ TEST(test_store_address_names)
     CHECK_INT(freed, 1);
     answer_count = 3;
     answers[1].ai_family = AF_UNIX; /* neither of ours */
-#define SIN_FAMILY sin6_family
-    ANSWER(2, six);
-#undef SIN_FAMILY
+    answers[2] = answer(&six);
     CHECK_OK(weft_i_store_address_tcp("[::1]", 0, &found));
     CHECK(!strcmp(looked_up, "::1"));
     CHECK_INT(found.count, 2);
@@ -144,17 +143,24 @@ TEST(test_store_address_names)
     CHECK(!strcmp(looked_up, "127.0.0.1"));
     CHECK_OK(weft_i_store_address_tcp("", 0, &found));
     CHECK(!strcmp(looked_up, "127.0.0.1"));
-    struct sockaddr *wild[] = {(struct sockaddr *)(void *)&any, (struct sockaddr *)(void *)&none,
-                               (struct sockaddr *)(void *)&mapped};
+    weft_i_os_now = &weft_i_os_linux;
+}
+
+TEST(test_store_address_refused)
+{
+    static struct sockaddr_in any = {.sin_family = AF_INET};
+    static struct sockaddr_in6 none = {.sin6_family = AF_INET6};
+    static struct sockaddr_in6 mapped = {.sin6_family = AF_INET6,
+                                         .sin6_addr.s6_addr = {[10] = 0xff, [11] = 0xff}};
+    void *const wild[] = {&any, &none, &mapped};
+    weft_i_store_addresses found;
+    answer_from_here();
+    answer_count = 1;
     for (int i = 0; i < 3; i++) {
-        answers[2].ai_family = wild[i]->sa_family;
-        answers[2].ai_addr = wild[i];
-        answers[2].ai_addrlen =
-            i ? (socklen_t)sizeof(struct sockaddr_in6) : (socklen_t)sizeof(struct sockaddr_in);
+        answers[0] = answer(wild[i]);
         CHECK_STATUS(weft_i_store_address_tcp("all", 1, &found), WEFT_ERR_INVALID_ARG);
         CHECK_CONTAINS(weft_last_error(), "wildcard");
     }
-    answer_count = 2;
     answers[0].ai_family = AF_UNIX;
     CHECK_STATUS(weft_i_store_address_tcp("odd", 1, &found), WEFT_ERR_UNREACHABLE);
     CHECK_CONTAINS(weft_last_error(), "no IPv4 or IPv6 address");

@@ -93,6 +93,79 @@ static void refused(int row, const args *a, weft_status status, const char *what
     weft_clear_error();
 }
 
+static args good_args(weft_tensor *x, int rank, weft_group *world)
+{
+    return (args){.out = floats(COUNT, -7),
+                  .x = x,
+                  .local = floats(COUNT, rank + 1),
+                  .op = WEFT_SUM,
+                  .root = rank,
+                  .group = world};
+}
+
+static void refuse_inputs(int row, args good)
+{
+    args a = good;
+    a.x = NULL;
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "NULL");
+    a.x = floats(COUNT, 1);
+    refused(row, &a, WEFT_ERR_TYPE, "ordinary memory");
+    a.x = weft_slice(symmetric(2 * COUNT, WEFT_F32), 0, 0, 2 * COUNT, 2);
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "not contiguous");
+    a = good;
+    a.op = (weft_reduction)WEFT_REDUCTIONS;
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "no reduction");
+    a.op = (weft_reduction)-1;
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "no reduction");
+    a.op = WEFT_BXOR;
+    refused(row, &a, WEFT_ERR_TYPE, "bits of floats");
+}
+
+static void refuse_outputs(int row, args a)
+{
+    a.out = NULL;
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "no output");
+    a.out = floats(COUNT + 1, 0);
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "a longer output");
+    a.out = floats(COUNT - 1, 0);
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "a shorter output");
+    a.out = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(COUNT), 0);
+    refused(row, &a, WEFT_ERR_TYPE, "integers");
+    a.out = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(COUNT));
+    refused(row, &a, WEFT_ERR_UNSUPPORTED, "on meta");
+}
+
+static void refuse_local(int row, args good)
+{
+    args a = good;
+    a.local = NULL;
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "no local input");
+    a.local = floats(COUNT + 1, 0);
+    a.out = floats(COUNT + 1, 0);
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "more than the buffer holds");
+    a.local = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(COUNT), 0);
+    a.out = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(COUNT), 0);
+    refused(row, &a, WEFT_ERR_TYPE, "of another dtype than the buffer");
+    a.local = weft_narrow(a.x, 0, 1, COUNT - 1);
+    a.out = floats(COUNT - 1, 0);
+    refused(row, &a, WEFT_ERR_INVALID_ARG, "a part of the buffer");
+}
+
+/* A call that is right; what its results are is known. */
+static void check_right(int row, weft_tensor *x, int rank, weft_group *world)
+{
+    weft_fill(x, rank + 1);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    args good = good_args(x, rank, world);
+    good.root = 1;
+    CHECK_OK(rows[row].run(&good));
+    weft_tensor *result = rows[row].has_out ? good.out : x;
+    bool told = row != 0 && (!rows[row].has_root || rank == 1);
+    for (int64_t i = 0; told && i < COUNT; i++)
+        CHECK(weft_item(result, i) == 3);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+}
+
 RANKS_TEST(test_symm_args_refused, SIZE)
 {
     weft_group *world = join(0);
@@ -101,57 +174,14 @@ RANKS_TEST(test_symm_args_refused, SIZE)
     weft_fill(x, rank + 1);
     for (int row = 0; row < ROWS; row++) {
         CHECK_OK(weft_scope_open());
-        args good = {.out = floats(COUNT, -7),
-                     .x = x,
-                     .local = floats(COUNT, rank + 1),
-                     .op = WEFT_SUM,
-                     .root = rank,
-                     .group = world};
-        args a = good;
-        a.x = NULL;
-        refused(row, &a, WEFT_ERR_INVALID_ARG, "NULL");
-        a.x = floats(COUNT, 1);
-        refused(row, &a, WEFT_ERR_TYPE, "ordinary memory");
-        a.x = weft_slice(symmetric(2 * COUNT, WEFT_F32), 0, 0, 2 * COUNT, 2);
-        refused(row, &a, WEFT_ERR_INVALID_ARG, "not contiguous");
-        a = good;
-        a.op = (weft_reduction)WEFT_REDUCTIONS;
-        refused(row, &a, WEFT_ERR_INVALID_ARG, "no reduction");
-        a.op = (weft_reduction)-1;
-        refused(row, &a, WEFT_ERR_INVALID_ARG, "no reduction");
-        a.op = WEFT_BXOR;
-        refused(row, &a, WEFT_ERR_TYPE, "bits of floats");
-        if (rows[row].has_out) {
-            a = good;
-            a.out = NULL;
-            refused(row, &a, WEFT_ERR_INVALID_ARG, "no output");
-            a.out = floats(COUNT + 1, 0);
-            refused(row, &a, WEFT_ERR_INVALID_ARG, "a longer output");
-            a.out = floats(COUNT - 1, 0);
-            refused(row, &a, WEFT_ERR_INVALID_ARG, "a shorter output");
-            a.out = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(COUNT), 0);
-            refused(row, &a, WEFT_ERR_TYPE, "integers");
-            a.out = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(COUNT));
-            refused(row, &a, WEFT_ERR_UNSUPPORTED, "on meta");
-        }
-        if (rows[row].has_local) {
-            a = good;
-            a.local = NULL;
-            refused(row, &a, WEFT_ERR_INVALID_ARG, "no local input");
-            a.local = floats(COUNT + 1, 0);
-            a.out = floats(COUNT + 1, 0);
-            refused(row, &a, WEFT_ERR_INVALID_ARG, "more than the buffer holds");
-            a = good;
-            a.local = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(COUNT), 0);
-            a.out = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(COUNT), 0);
-            refused(row, &a, WEFT_ERR_TYPE, "of another dtype than the buffer");
-            a = good;
-            a.local = weft_narrow(x, 0, 1, COUNT - 1);
-            a.out = floats(COUNT - 1, 0);
-            refused(row, &a, WEFT_ERR_INVALID_ARG, "a part of the buffer");
-        }
+        args good = good_args(x, rank, world);
+        refuse_inputs(row, good);
+        if (rows[row].has_out)
+            refuse_outputs(row, good);
+        if (rows[row].has_local)
+            refuse_local(row, good);
         for (int root = -1; rows[row].has_root && root <= SIZE; root += SIZE + 1) {
-            a = good;
+            args a = good;
             a.root = root;
             refused(row, &a, WEFT_ERR_INVALID_ARG, "no such rank");
         }
@@ -159,22 +189,8 @@ RANKS_TEST(test_symm_args_refused, SIZE)
         CHECK_OK(weft_scope_close());
     }
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT)); /* nothing has left a mark */
-    for (int row = 0; row < ROWS; row++) {
-        weft_fill(x, rank + 1);
-        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-        args good = {.out = floats(COUNT, -7),
-                     .x = x,
-                     .local = floats(COUNT, rank + 1),
-                     .op = WEFT_SUM,
-                     .root = 1,
-                     .group = world};
-        CHECK_OK(rows[row].run(&good));
-        weft_tensor *result = rows[row].has_out ? good.out : x;
-        bool told = row != 0 && (!rows[row].has_root || rank == 1);
-        for (int64_t i = 0; told && i < COUNT; i++)
-            CHECK(weft_item(result, i) == 3);
-        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-    }
+    for (int row = 0; row < ROWS; row++)
+        check_right(row, x, rank, world);
     CHECK(!weft_finish(world));
 }
 

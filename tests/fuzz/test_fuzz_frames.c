@@ -280,59 +280,54 @@ static size_t answer_frame(uint8_t *out, uint64_t sequence, uint64_t id)
 
 static uint64_t bytes_seen; /* read, so that AddressSanitizer sees what is not there */
 
-/* One call of any kind.  What it gives is whole, and what lies behind its results is untouched. */
+enum { ASKED = 3 };
+
+/* One call of any kind, and how many values it has to give. */
+static weft_status call_any(weft_store *s, weft_store_value *values, size_t *asked, size_t *count)
+{
+    static const char *const keys[ASKED] = {"a", "b", "c"};
+    int64_t total = 0;
+    bool truth = false;
+    *asked = 0;
+    switch (draw(10)) {
+    case 0:
+        return weft_store_set(s, "a", "v", 1);
+    case 1:
+        *asked = 1;
+        return weft_store_get(s, "a", 1, values);
+    case 2:
+        return weft_store_add(s, "a", 1, &total);
+    case 3:
+        *asked = 1;
+        return weft_store_compare_set(s, "a", "x", 1, "y", 1, &truth, values);
+    case 4:
+        return weft_store_check(s, ASKED, keys, &truth);
+    case 5:
+        return weft_store_wait(s, ASKED, keys, 1);
+    case 6:
+        *asked = ASKED;
+        return weft_store_multi_get(s, ASKED, keys, 1, values);
+    case 7:
+        *asked = 1;
+        return weft_store_queue_pop(s, "a", 1, values);
+    case 8:
+        return weft_store_queue_len(s, "a", count);
+    default:
+        return weft_store_num_keys(s, count);
+    }
+}
+
+/* What a call gives is whole, and what lies behind its results is untouched. */
 static weft_status call(weft_store *s)
 {
-    static const char *const keys[] = {"a", "b", "c"};
-    enum { ASKED = 3, CANARY = 0x5a };
+    enum { CANARY = 0x5a };
     struct {
         weft_store_value value[ASKED];
         unsigned char canary[256];
     } got = {0};
-    weft_status status = WEFT_OK;
-    int64_t total = 0;
-    size_t count = 0, asked = 1;
-    bool truth = false;
+    size_t count = 0, asked;
     memset(got.canary, CANARY, sizeof got.canary);
-    switch (draw(10)) {
-    case 0:
-        status = weft_store_set(s, "a", "v", 1);
-        asked = 0;
-        break;
-    case 1:
-        status = weft_store_get(s, "a", 1, &got.value[0]);
-        break;
-    case 2:
-        status = weft_store_add(s, "a", 1, &total);
-        asked = 0;
-        break;
-    case 3:
-        status = weft_store_compare_set(s, "a", "x", 1, "y", 1, &truth, &got.value[0]);
-        break;
-    case 4:
-        status = weft_store_check(s, 3, keys, &truth);
-        asked = 0;
-        break;
-    case 5:
-        status = weft_store_wait(s, 3, keys, 1);
-        asked = 0;
-        break;
-    case 6:
-        status = weft_store_multi_get(s, ASKED, keys, 1, got.value);
-        asked = ASKED;
-        break;
-    case 7:
-        status = weft_store_queue_pop(s, "a", 1, &got.value[0]);
-        break;
-    case 8:
-        status = weft_store_queue_len(s, "a", &count);
-        asked = 0;
-        break;
-    default:
-        status = weft_store_num_keys(s, &count);
-        asked = 0;
-        break;
-    }
+    weft_status status = call_any(s, got.value, &asked, &count);
     PROMISE(count <= INT64_MAX); /* no negative one in disguise */
     for (size_t i = 0; i < sizeof got.canary; i++)
         PROMISE(got.canary[i] == CANARY);
