@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "harness.h"
 
-#include "base/json.h"
 #include "base/os.h"
 #include "base/record.h"
 
@@ -231,27 +230,6 @@ static bool python_accepts(const char *path)
     return system(command) == 0;
 }
 
-/* Names of records are printable when they are read; what else is written as JSON need not be. */
-TEST(test_record_json_escapes)
-{
-    char path[] = "/tmp/weft-test-XXXXXX", text[256];
-    int fd = mkstemp(path);
-    CHECK(fd >= 0);
-    weft_i_json json;
-    weft_i_json_begin(&json, fd);
-    weft_i_json_open(&json, NULL, '{');
-    weft_i_json_text(&json, "name", "odd \"name\"\n\xff\\");
-    weft_i_json_close(&json, '}');
-    weft_status status = weft_i_json_finish(&json);
-    close(fd);
-    size_t length = slurp(path, text, sizeof text);
-    bool valid = python_accepts(path);
-    unlink(path);
-    CHECK_OK(status);
-    CHECK(length && valid);
-    CHECK_CONTAINS(text, "\"odd \\\"name\\\"\\u000a\\ufffd\\\\\"");
-}
-
 TEST(test_record_trace)
 {
     static char text[512 * 1024];
@@ -294,15 +272,6 @@ TEST(test_record_trace_fails_clearly)
     CHECK_CONTAINS(weft_last_error(), "opening /nonexistent/trace.0.json");
     CHECK_STATUS(weft_i_record_write_trace(&record, 0, "/dev/full%r%%/x"), WEFT_ERR_IO);
     weft_i_record_begin(&record, "barrier", 0, 0, -1, -1);
-    if (access("/dev/full", W_OK) == 0) {
-        weft_i_json json;
-        int fd = open("/dev/full", O_WRONLY);
-        weft_i_json_begin(&json, fd);
-        weft_i_json_text(&json, NULL, "x");
-        weft_status status = weft_i_json_finish(&json);
-        close(fd);
-        CHECK_INT(status, WEFT_ERR_NO_SPACE);
-    }
 }
 
 /* The cost is shown, and held to a bound that only a lock or a system call on the hot path would

@@ -2,11 +2,13 @@
 /* The JSON writer: a buffer in front of write(2).  See json.h. */
 #include "base/json.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "base/status.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,10 +33,11 @@ static void put(weft_i_json *json, const char *bytes, size_t count)
     json->used += count;
 }
 
-void weft_i_json_begin(weft_i_json *json, int fd)
+void weft_i_json_begin(weft_i_json *json, int fd, int lines)
 {
     json->fd = fd;
-    json->error = 0;
+    json->lines = lines;
+    json->error = json->depth = 0;
     json->comma = false;
     json->used = 0;
 }
@@ -87,42 +90,58 @@ static void put_string(weft_i_json *json, const char *text)
     put(json, "\"", 1);
 }
 
+static bool has_lines(const weft_i_json *json)
+{
+    return json->depth > 0 && json->depth <= json->lines;
+}
+
+static void break_line(weft_i_json *json)
+{
+    put(json, "\n", 1);
+    for (int i = 0; i < json->depth; i++)
+        put(json, "  ", 2);
+}
+
 static void lead_in(weft_i_json *json, const char *key)
 {
     if (json->comma)
         put(json, ",", 1);
     json->comma = true;
+    if (has_lines(json))
+        break_line(json);
     if (key) {
         put_string(json, key);
-        put(json, ":", 1);
+        put(json, ": ", has_lines(json) ? 2 : 1);
     }
 }
 
 void weft_i_json_open(weft_i_json *json, const char *key, char bracket)
 {
+    WEFT_ASSERT(json->depth < WEFT_I_JSON_DEPTH);
     lead_in(json, key);
     put(json, &bracket, 1);
+    json->close[json->depth++] = bracket == '{' ? '}' : ']';
     json->comma = false;
 }
 
-void weft_i_json_close(weft_i_json *json, char bracket)
+void weft_i_json_close(weft_i_json *json)
 {
-    put(json, &bracket, 1);
+    WEFT_ASSERT(json->depth > 0);
+    bool on_a_line = has_lines(json) && json->comma; /* empty ones are closed where they opened */
+    json->depth--;
+    if (on_a_line)
+        break_line(json);
+    put(json, &json->close[json->depth], 1);
     json->comma = true;
-}
-
-void weft_i_json_line(weft_i_json *json)
-{
-    if (json->comma)
-        put(json, ",", 1);
-    json->comma = false;
-    put(json, "\n", 1);
 }
 
 void weft_i_json_text(weft_i_json *json, const char *key, const char *value)
 {
     lead_in(json, key);
-    put_string(json, value);
+    if (value)
+        put_string(json, value);
+    else
+        put(json, "null", 4);
 }
 
 void weft_i_json_integer(weft_i_json *json, const char *key, int64_t value)
@@ -130,6 +149,29 @@ void weft_i_json_integer(weft_i_json *json, const char *key, int64_t value)
     char digits[24];
     lead_in(json, key);
     put(json, digits, (size_t)snprintf(digits, sizeof digits, "%" PRId64, value));
+}
+
+void weft_i_json_unsigned(weft_i_json *json, const char *key, uint64_t value)
+{
+    char digits[24];
+    lead_in(json, key);
+    put(json, digits, (size_t)snprintf(digits, sizeof digits, "%" PRIu64, value));
+}
+
+void weft_i_json_bool(weft_i_json *json, const char *key, bool value)
+{
+    lead_in(json, key);
+    put(json, value ? "true" : "false", value ? 4 : 5);
+}
+
+void weft_i_json_real(weft_i_json *json, const char *key, double value, int digits)
+{
+    char text[40];
+    lead_in(json, key);
+    if (isfinite(value))
+        put(json, text, (size_t)snprintf(text, sizeof text, "%.*g", digits, value));
+    else
+        put(json, "null", 4);
 }
 
 void weft_i_json_micros(weft_i_json *json, const char *key, int64_t ns)
@@ -142,9 +184,16 @@ void weft_i_json_micros(weft_i_json *json, const char *key, int64_t ns)
                          size / 1000, (unsigned)(size % 1000)));
 }
 
-weft_status weft_i_json_finish(weft_i_json *json)
+int weft_i_json_end(weft_i_json *json)
 {
+    WEFT_ASSERT(json->depth == 0);
     put(json, "\n", 1);
     flush(json);
-    return json->error ? weft_i_fail_errno(json->error, "writing JSON") : WEFT_OK;
+    return json->error;
+}
+
+weft_status weft_i_json_finish(weft_i_json *json)
+{
+    int error = weft_i_json_end(json);
+    return error ? weft_i_fail_errno(error, "writing JSON") : WEFT_OK;
 }

@@ -62,7 +62,6 @@ static void write_entry(weft_i_json *json, const weft_i_record_clock *clock, int
     int64_t begin = weft_i_record_clock_ns(clock, entry->begin);
     int64_t end = entry->finished ? weft_i_record_clock_ns(clock, entry->end) : clock->now_ns;
     end = end > begin ? end : begin;
-    weft_i_json_line(json);
     weft_i_json_open(json, NULL, '{');
     weft_i_json_text(json, "name", entry->name);
     weft_i_json_text(json, "cat", "weft");
@@ -84,14 +83,13 @@ static void write_entry(weft_i_json *json, const weft_i_record_clock *clock, int
     weft_i_json_text(json, "status",
                      entry->finished ? weft_status_name((weft_status)entry->status)
                                      : "not finished");
-    weft_i_json_close(json, '}');
-    weft_i_json_close(json, '}');
+    weft_i_json_close(json);
+    weft_i_json_close(json);
 }
 
 /* Metadata of the rank: its name and its place in the viewer's list. */
 static void open_metadata(weft_i_json *json, const char *what, int rank)
 {
-    weft_i_json_line(json);
     weft_i_json_open(json, NULL, '{');
     weft_i_json_text(json, "name", what);
     weft_i_json_text(json, "ph", "M");
@@ -101,8 +99,8 @@ static void open_metadata(weft_i_json *json, const char *what, int rank)
 
 static void close_metadata(weft_i_json *json)
 {
-    weft_i_json_close(json, '}');
-    weft_i_json_close(json, '}');
+    weft_i_json_close(json);
+    weft_i_json_close(json);
 }
 
 static void write_metadata(weft_i_json *json, int rank)
@@ -125,7 +123,7 @@ static weft_status write_all(const weft_i_record *record, int rank,
     int64_t free_from[LANES] = {0};
     weft_i_record_clock clock = weft_i_record_clock_of(record);
     weft_i_os_host_id(host);
-    weft_i_json_begin(&json, fd);
+    weft_i_json_begin(&json, fd, 2); /* an event a line */
     weft_i_json_open(&json, NULL, '{');
     weft_i_json_text(&json, "displayTimeUnit", "ns");
     weft_i_json_open(&json, "otherData", '{');
@@ -133,13 +131,13 @@ static weft_status write_all(const weft_i_record *record, int rank,
     weft_i_json_integer(&json, "rank", rank);
     weft_i_json_integer(&json, "wall_minus_monotonic_ns",
                         weft_i_os_wall_ns() - WEFT_OS->clock_ns());
-    weft_i_json_close(&json, '}');
+    weft_i_json_close(&json);
     weft_i_json_open(&json, "traceEvents", '[');
     write_metadata(&json, rank);
     for (size_t i = 0; i < count; i++)
         write_entry(&json, &clock, rank, free_from, &entries[i]);
-    weft_i_json_close(&json, ']');
-    weft_i_json_close(&json, '}');
+    weft_i_json_close(&json);
+    weft_i_json_close(&json);
     return weft_i_json_finish(&json);
 }
 

@@ -8,6 +8,7 @@
 #include "bench_table.h"
 #include "bench_tune.h"
 #include "command.h"
+#include "json.h"
 
 #include <weft/weft.h>
 
@@ -85,29 +86,52 @@ double bench_quantile(double *values, int count, double quantile)
 void bench_row(bench_style *style, const char *name, int ranks, const char *unit, double value,
                double floor)
 {
-    if (style->json) {
-        printf("%s{\"name\": \"%s\", \"ranks\": %d, \"unit\": \"%s\", \"value\": %.4g",
-               style->rows ? ",\n  " : "[\n  ", name, ranks, unit, value);
-        if (floor > 0)
-            printf(", \"floor\": %.4g, \"ratio\": %.3g", floor, value / floor);
-        printf("}");
-    } else {
-        printf("%-28s %5d  %10.3f %-4s", name, ranks, value, unit);
-        if (floor > 0)
-            printf("  %10.3f  %6.2f", floor, value / floor);
-        printf("\n");
+    if (style->is_json) {
+        weft_i_json_open(&style->json, NULL, '{');
+        weft_i_json_text(&style->json, "name", name);
+        weft_i_json_integer(&style->json, "ranks", ranks);
+        weft_i_json_text(&style->json, "unit", unit);
+        weft_i_json_real(&style->json, "value", value, 4);
+        if (floor > 0) {
+            weft_i_json_real(&style->json, "floor", floor, 4);
+            weft_i_json_real(&style->json, "ratio", value / floor, 3);
+        }
+        weft_i_json_close(&style->json);
+        return;
     }
-    style->rows++;
+    printf("%-28s %5d  %10.3f %-4s", name, ranks, value, unit);
+    if (floor > 0)
+        printf("  %10.3f  %6.2f", floor, value / floor);
+    printf("\n");
     fflush(stdout);
 }
 
-void bench_header(void)
+static void print_heads(void)
 {
     struct utsname host;
     uname(&host);
     printf("# weft %s on %s %s, %ld cores\n", weft_version(), host.machine, host.release,
            sysconf(_SC_NPROCESSORS_ONLN));
     printf("%-28s %5s  %10s %-4s  %10s  %6s\n", "what", "ranks", "value", "", "floor", "ratio");
+}
+
+void bench_style_open(bench_style *style, int is_json)
+{
+    style->is_json = is_json;
+    if (!is_json) {
+        print_heads();
+        return;
+    }
+    weft_i_json_begin(&style->json, STDOUT_FILENO, 1);
+    weft_i_json_open(&style->json, NULL, '[');
+}
+
+int bench_style_close(bench_style *style)
+{
+    if (!style->is_json)
+        return 0;
+    weft_i_json_close(&style->json);
+    return json_finish(&style->json);
 }
 
 static int usage(FILE *out)
@@ -142,7 +166,7 @@ static int find(const char *name)
 /* The small measurements: those named, or all of them. */
 static int run_small(const bench_options *options, const char *const *names)
 {
-    bench_style style = {.json = options->json};
+    bench_style style;
     int wanted[BENCHES] = {0}, named = 0, failed = 0;
     for (; *names; names++) {
         int which = find(*names);
@@ -154,13 +178,11 @@ static int run_small(const bench_options *options, const char *const *names)
     }
     if (options->ops)
         wanted[find("barrier")] = named = 1;
-    if (!style.json)
-        bench_header();
+    bench_style_open(&style, options->json);
     for (int i = 0; i < BENCHES; i++)
         if (wanted[i] || !named)
             failed |= benches[i].run(&style);
-    if (style.json)
-        printf(style.rows ? "\n]\n" : "[]\n");
+    failed |= bench_style_close(&style);
     return failed ? 1 : 0;
 }
 

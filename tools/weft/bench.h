@@ -4,6 +4,8 @@
 #ifndef WEFT_TOOLS_BENCH_H
 #define WEFT_TOOLS_BENCH_H
 
+#include "base/json.h"
+
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,10 +22,10 @@ typedef struct bench_board {
     } flag[BENCH_RANKS]; /* for floors: one line per rank, written by it alone */
 } bench_board;
 
-/* How the rows of a benchmark are printed. */
+/* How the rows of a benchmark are printed: as lines, or as an array of JSON. */
 typedef struct bench_style {
-    int json;
-    int rows; /* printed so far */
+    int is_json;
+    weft_i_json json;
 } bench_style;
 
 bench_board *bench_board_new(void);
@@ -35,8 +37,10 @@ int bench_ranks(int ranks, int (*body)(int rank, void *arg), void *arg);
 int64_t bench_ns(void);
 double bench_quantile(double *values, int count, double quantile); /* sorts */
 
-/* Prints the machine and the heads of the columns. */
-void bench_header(void);
+/* Before the first row and after the last: the machine and the heads of the columns, or brackets.
+ * The last returns 1 if what was printed is lost. */
+void bench_style_open(bench_style *style, int is_json);
+int bench_style_close(bench_style *style);
 
 /* Prints one result: name, ranks, value in `unit`, and its floor (0: none) with the ratio. */
 void bench_row(bench_style *style, const char *name, int ranks, const char *unit, double value,

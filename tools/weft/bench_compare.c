@@ -1,38 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Reads the JSON of an earlier run and compares.  The reader understands what bench_report_json
- * writes: it finds the array "rows" and takes flat objects of strings and numbers from it; members
- * it does not know are passed over.
- */
+/* Reads the JSON of an earlier run and compares.  Members of a row that are not known here are
+ * passed over. */
 #include "bench_options.h"
 #include "bench_report.h"
+#include "json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *skip_blanks(const char *at)
-{
-    return at + strspn(at, " \t\r\n");
-}
-
-/* Reads a string into `out`, cut to its room; NULL if there is none. */
-static const char *read_text(const char *at, char *out, size_t room)
-{
-    size_t length = 0;
-    if (*at++ != '"')
-        return NULL;
-    for (; *at != '"'; at++) {
-        if (*at == '\\')
-            at++;
-        if (!*at)
-            return NULL;
-        if (length + 1 < room)
-            out[length++] = *at;
-    }
-    out[length] = 0;
-    return at + 1;
-}
 
 static void set_number(bench_figure *f, const char *key, double value, uint64_t whole)
 {
@@ -80,86 +55,48 @@ static void set_text(bench_figure *f, const char *key, const char *text)
             snprintf(members[i].to, members[i].room, "%s", text);
 }
 
-/* One flat object; NULL if it is none. */
-static const char *read_row(const char *at, bench_figure *f)
+static int read_row(json_cursor row, bench_figure *f)
 {
-    char key[32], text[64];
+    json_cursor key, value;
     memset(f, 0, sizeof *f);
-    if (*at != '{')
-        return NULL;
-    at = skip_blanks(at + 1);
-    while (*at && *at != '}') {
-        at = read_text(at, key, sizeof key);
-        at = at ? skip_blanks(at) : NULL;
-        if (!at || *at != ':')
-            return NULL;
-        at = skip_blanks(at + 1);
-        if (*at == '"') {
-            at = read_text(at, text, sizeof text);
-            if (!at)
-                return NULL;
-            set_text(f, key, text);
-        } else {
-            char *end;
-            double value = strtod(at, &end);
-            if (end == at)
-                return NULL;
-            set_number(f, key, value, value < 0 ? 0 : strtoull(at, NULL, 10));
-            at = end;
-        }
-        at = skip_blanks(at);
-        if (*at == ',')
-            at = skip_blanks(at + 1);
+    if (!json_enter(&row, '{'))
+        return -1;
+    while (json_next(&row, &key, &value)) {
+        char name[32], text[64];
+        json_copy(key, name, sizeof name);
+        json_copy(value, text, sizeof text);
+        double number = strtod(text, NULL);
+        if (*value.at == '"')
+            set_text(f, name, text);
+        else
+            set_number(f, name, number, number < 0 ? 0 : strtoull(text, NULL, 10));
     }
-    return *at == '}' ? at + 1 : NULL;
+    return 0;
 }
 
-static char *read_file(const char *path)
+static int read_rows(bench_report *report, json_cursor text)
 {
-    FILE *file = fopen(path, "r");
-    size_t length = 0, room = 1 << 16;
-    char *text = file ? malloc(room) : NULL;
-    while (text) {
-        length += fread(text + length, 1, room - length - 1, file);
-        if (length + 1 < room)
-            break;
-        char *more = realloc(text, room *= 2);
-        if (!more)
-            free(text);
-        text = more;
-    }
-    if (file)
-        fclose(file);
-    if (text)
-        text[length] = 0;
-    return text;
-}
-
-static int read_rows(bench_report *report, const char *text)
-{
-    const char *at = strstr(text, "\"rows\"");
-    at = at ? strchr(at, '[') : NULL;
-    at = at ? skip_blanks(at + 1) : NULL;
-    while (at && *at != ']') {
+    json_cursor whole, rows, none, row;
+    if (!json_value(text, &whole) || json_member(whole, "rows", &rows) != 1 ||
+        !json_enter(&rows, '['))
+        return -1;
+    while (json_next(&rows, &none, &row)) {
         bench_figure f;
-        at = read_row(at, &f);
-        if (at && bench_report_add(report, &f) < 0)
+        if (read_row(row, &f) < 0 || bench_report_add(report, &f) < 0)
             return -1;
-        at = at ? skip_blanks(at) : NULL;
-        if (at && *at == ',')
-            at = skip_blanks(at + 1);
     }
-    return at ? 0 : -1;
+    return 0;
 }
 
 int bench_report_read(bench_report *report, const char *path)
 {
-    char *text = read_file(path);
+    size_t bytes;
+    char *text = json_read_file(path, &bytes);
     if (!text) {
         fprintf(stderr, "weft bench: %s cannot be read\n", path);
         return -1;
     }
-    int status = read_rows(report, text);
+    int status = read_rows(report, (json_cursor){text, text + bytes});
     if (status < 0)
         fprintf(stderr, "weft bench: %s is not what `weft bench --json` writes\n", path);
     free(text);

@@ -181,18 +181,16 @@ static int measure_pair(bench_style *style)
 
 int bench_overhead(const bench_options *options)
 {
-    bench_style style = {.json = options->json};
+    bench_style style;
     bench_board *board = bench_board_new();
     if (!board)
         return 1;
-    if (!style.json)
-        bench_header();
+    bench_style_open(&style, options->json);
     int failed = bench_ranks(1, body_alone, board) != 0;
     for (int i = 0; i < NAMES && !failed; i++)
         bench_row(&style, names[i], 1, "ns", board->sample[0][i], 0);
     failed |= measure_pair(&style);
-    if (style.json)
-        printf(style.rows ? "\n]\n" : "[]\n");
+    failed |= bench_style_close(&style);
     bench_board_free(board);
     if (failed)
         fprintf(stderr, "weft bench --overhead: a rank failed\n");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures and how they are written; see bench_report.h.  Reading and comparing: bench_compare.c. */
 #include "bench_report.h"
-
 #include "json.h"
 
 #include <weft/weft.h>
@@ -143,40 +142,54 @@ void bench_print_machine(FILE *out, int ranks, const char *binding)
         fprintf(out, "# %d ranks, %s\n", ranks, binding);
 }
 
-static void write_row(FILE *out, const bench_figure *f, int last)
+static void write_row(weft_i_json *j, const bench_figure *f)
 {
-    fprintf(out,
-            "    {\"op\": \"%s\", \"bytes\": %" PRIu64 ", \"count\": %" PRIu64
-            ", \"type\": \"%s\", \"redop\": \"%s\", \"ranks\": %d, \"backend\": \"%s\", \"who\": "
-            "\"%s\", \"way\": \"%s\", \"in_place\": %d, \"async\": %d, \"p50_us\": %.4f, "
-            "\"p99_us\": %.4f, \"min_us\": %.4f, \"algbw\": %.4g, \"busbw\": %.4g, \"wrong\": "
-            "%" PRIu64 "}%s\n",
-            f->op, f->bytes, f->count, f->type, f->reduction, f->ranks, f->backend, f->who, f->way,
-            f->in_place, f->async, f->p50, f->p99, f->least, f->algbw, f->busbw, f->wrong,
-            last ? "" : ",");
+    enum { DIGITS = 8 };
+    weft_i_json_open(j, NULL, '{');
+    weft_i_json_text(j, "op", f->op);
+    weft_i_json_unsigned(j, "bytes", f->bytes);
+    weft_i_json_unsigned(j, "count", f->count);
+    weft_i_json_text(j, "type", f->type);
+    weft_i_json_text(j, "redop", f->reduction);
+    weft_i_json_integer(j, "ranks", f->ranks);
+    weft_i_json_text(j, "backend", f->backend);
+    weft_i_json_text(j, "who", f->who);
+    weft_i_json_text(j, "way", f->way);
+    weft_i_json_integer(j, "in_place", f->in_place);
+    weft_i_json_integer(j, "async", f->async);
+    weft_i_json_real(j, "p50_us", f->p50, DIGITS);
+    weft_i_json_real(j, "p99_us", f->p99, DIGITS);
+    weft_i_json_real(j, "min_us", f->least, DIGITS);
+    weft_i_json_real(j, "algbw", f->algbw, 4);
+    weft_i_json_real(j, "busbw", f->busbw, 4);
+    weft_i_json_unsigned(j, "wrong", f->wrong);
+    weft_i_json_close(j);
 }
 
-void bench_report_json(const bench_report *report, FILE *out, const char *binding)
+int bench_report_json(const bench_report *report, FILE *out, const char *binding)
 {
-    json_writer j = {.out = out};
+    weft_i_json j;
     weft_machine_fact it;
     weft_version_info build;
     weft_version_describe(&build);
-    json_open(&j, NULL, '{');
-    json_text(&j, "weft", build.version);
-    json_text(&j, "compiler", build.compiler);
-    json_text(&j, "flags", build.flags);
-    json_text(&j, "host", fact("host", &it));
-    json_text(&j, "model", fact("model", &it));
-    json_text(&j, "architecture", fact("architecture", &it));
-    json_text(&j, "cores", fact("cores usable", &it));
-    json_text(&j, "kernel", fact("kernel", &it));
-    json_text(&j, "binding", binding);
-    fputs(",\n  \"rows\": [\n", out);
+    fflush(out);
+    weft_i_json_begin(&j, fileno(out), 2); /* a row a line */
+    weft_i_json_open(&j, NULL, '{');
+    weft_i_json_text(&j, "weft", build.version);
+    weft_i_json_text(&j, "compiler", build.compiler);
+    weft_i_json_text(&j, "flags", build.flags);
+    weft_i_json_text(&j, "host", fact("host", &it));
+    weft_i_json_text(&j, "model", fact("model", &it));
+    weft_i_json_text(&j, "architecture", fact("architecture", &it));
+    weft_i_json_text(&j, "cores", fact("cores usable", &it));
+    weft_i_json_text(&j, "kernel", fact("kernel", &it));
+    weft_i_json_text(&j, "binding", binding);
+    weft_i_json_open(&j, "rows", '[');
     for (int i = 0; i < report->count; i++)
-        write_row(out, &report->figure[i], i + 1 == report->count);
-    fputs("  ]", out);
-    json_close(&j);
+        write_row(&j, &report->figure[i]);
+    weft_i_json_close(&j);
+    weft_i_json_close(&j);
+    return json_finish(&j);
 }
 
 void bench_report_csv(const bench_report *report, FILE *out)

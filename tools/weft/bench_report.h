@@ -48,7 +48,7 @@ const bench_figure *bench_report_find(const bench_report *report, const char *op
 /* "# key: value" lines about machine and binding, or the same as members of a JSON object. */
 void bench_print_machine(FILE *out, int ranks, const char *binding);
 
-void bench_report_json(const bench_report *report, FILE *out, const char *binding);
+int bench_report_json(const bench_report *report, FILE *out, const char *binding);
 void bench_report_csv(const bench_report *report, FILE *out);
 
 /* Reads what bench_report_json wrote; 0, or -1 after a message on standard error. */

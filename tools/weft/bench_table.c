@@ -131,9 +131,8 @@ static int compare_with_old(const bench_options *options, const bench_report *re
 static int save(const bench_options *options, const bench_report *report)
 {
     FILE *out = fopen(options->save, "w");
-    if (out)
-        bench_report_json(report, out, bench_binding(options));
-    if (out && fclose(out) == 0)
+    int failed = !out || bench_report_json(report, out, bench_binding(options));
+    if (out && fclose(out) == 0 && !failed)
         return 0;
     fprintf(stderr, "weft bench: %s cannot be written: %s\n", options->save, strerror(errno));
     return 1;
@@ -144,7 +143,7 @@ int bench_conclude(const bench_options *options, const bench_report *report)
     int status = 0;
     uint64_t wrong = count_wrong(report);
     if (options->json)
-        bench_report_json(report, stdout, bench_binding(options));
+        status = bench_report_json(report, stdout, bench_binding(options));
     else if (options->csv)
         bench_report_csv(report, stdout);
     if (wrong) {

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void print_build(const weft_version_info *build)
 {
@@ -24,16 +25,16 @@ static void print_build(const weft_version_info *build)
     printf("  %-24s%s\n", "assertions", build->assertions ? "on" : "off");
 }
 
-static void json_build(json_writer *j, const weft_version_info *build)
+static void json_build(weft_i_json *j, const weft_version_info *build)
 {
-    json_text(j, "version", build->version);
-    json_open(j, "build", '{');
-    json_text(j, "compiler", build->compiler);
-    json_text(j, "flags", build->flags);
-    json_text(j, "sanitizers", build->sanitizers);
-    json_text(j, "target", build->target);
-    json_bool(j, "assertions", build->assertions);
-    json_close(j);
+    weft_i_json_text(j, "version", build->version);
+    weft_i_json_open(j, "build", '{');
+    weft_i_json_text(j, "compiler", build->compiler);
+    weft_i_json_text(j, "flags", build->flags);
+    weft_i_json_text(j, "sanitizers", build->sanitizers);
+    weft_i_json_text(j, "target", build->target);
+    weft_i_json_bool(j, "assertions", build->assertions);
+    weft_i_json_close(j);
 }
 
 static int is_bytes(const weft_machine_fact *fact)
@@ -68,22 +69,22 @@ static void print_machine(void)
     }
 }
 
-static void json_machine(json_writer *j)
+static void json_machine(weft_i_json *j)
 {
-    json_open(j, "machine", '[');
+    weft_i_json_open(j, "machine", '[');
     weft_machine_fact fact;
     for (int i = 0; i < weft_machine_count() && weft_machine_describe(i, &fact) == WEFT_OK; i++) {
-        json_open(j, NULL, '{');
-        json_text(j, "part", fact.part);
-        json_text(j, "name", fact.name);
+        weft_i_json_open(j, NULL, '{');
+        weft_i_json_text(j, "part", fact.part);
+        weft_i_json_text(j, "name", fact.name);
         if (fact.is_number && fact.number != INT64_MAX)
-            json_number(j, "value", fact.number);
+            weft_i_json_integer(j, "value", fact.number);
         else
-            json_text(j, "value", *fact.text ? fact.text : NULL);
-        json_text(j, "meaning", fact.meaning);
-        json_close(j);
+            weft_i_json_text(j, "value", *fact.text ? fact.text : NULL);
+        weft_i_json_text(j, "meaning", fact.meaning);
+        weft_i_json_close(j);
     }
-    json_close(j);
+    weft_i_json_close(j);
 }
 
 static void print_backends(void)
@@ -95,21 +96,21 @@ static void print_backends(void)
                *backend.reason ? ": " : "", backend.reason);
 }
 
-static void json_backends(json_writer *j)
+static void json_backends(weft_i_json *j)
 {
-    json_open(j, "backends", '[');
+    weft_i_json_open(j, "backends", '[');
     weft_backend_info backend;
     for (int i = 0; i < weft_backend_count() && weft_backend_describe(i, &backend) == WEFT_OK;
          i++) {
-        json_open(j, NULL, '{');
-        json_text(j, "name", backend.name);
-        json_text(j, "device", backend.device);
-        json_bool(j, "usable", backend.usable);
-        json_number(j, "score", backend.score);
-        json_text(j, "reason", backend.reason);
-        json_close(j);
+        weft_i_json_open(j, NULL, '{');
+        weft_i_json_text(j, "name", backend.name);
+        weft_i_json_text(j, "device", backend.device);
+        weft_i_json_bool(j, "usable", backend.usable);
+        weft_i_json_integer(j, "score", backend.score);
+        weft_i_json_text(j, "reason", backend.reason);
+        weft_i_json_close(j);
     }
-    json_close(j);
+    weft_i_json_close(j);
 }
 
 static void print_matmul(void)
@@ -124,17 +125,17 @@ static void print_matmul(void)
     printf("  %-24s%s\n", "16- and 8-bit floats", matmul.small_floats);
 }
 
-static void json_matmul(json_writer *j)
+static void json_matmul(weft_i_json *j)
 {
     weft_matmul_info matmul;
     if (weft_matmul_describe(&matmul) != WEFT_OK)
         return;
-    json_open(j, "matmul", '{');
-    json_text(j, "library", *matmul.library ? matmul.library : NULL);
-    json_text(j, "config", matmul.config);
-    json_text(j, "small_floats", matmul.small_floats);
-    json_bool(j, "slow", matmul.slow);
-    json_close(j);
+    weft_i_json_open(j, "matmul", '{');
+    weft_i_json_text(j, "library", *matmul.library ? matmul.library : NULL);
+    weft_i_json_text(j, "config", matmul.config);
+    weft_i_json_text(j, "small_floats", matmul.small_floats);
+    weft_i_json_bool(j, "slow", matmul.slow);
+    weft_i_json_close(j);
 }
 
 static void print_variables(void)
@@ -153,21 +154,21 @@ static void print_variables(void)
     }
 }
 
-static void json_variables(json_writer *j)
+static void json_variables(weft_i_json *j)
 {
-    json_open(j, "variables", '[');
+    weft_i_json_open(j, "variables", '[');
     weft_env_info env;
     for (int i = 0; i < weft_env_count() && weft_env_describe(i, &env) == WEFT_OK; i++) {
-        json_open(j, NULL, '{');
-        json_text(j, "name", env.name);
-        json_text(j, "kind", env.kind);
-        json_text(j, "default", env.fallback);
-        json_text(j, "value", env.value);
-        json_bool(j, "valid", env.valid);
-        json_text(j, "meaning", env.meaning);
-        json_close(j);
+        weft_i_json_open(j, NULL, '{');
+        weft_i_json_text(j, "name", env.name);
+        weft_i_json_text(j, "kind", env.kind);
+        weft_i_json_text(j, "default", env.fallback);
+        weft_i_json_text(j, "value", env.value);
+        weft_i_json_bool(j, "valid", env.valid);
+        weft_i_json_text(j, "meaning", env.meaning);
+        weft_i_json_close(j);
     }
-    json_close(j);
+    weft_i_json_close(j);
 }
 
 /* Up to which size an operand is eager whole, by operation and number of ranks. */
@@ -208,23 +209,23 @@ static int print_algorithms(void)
     return fflush(stdout) != 0 || ferror(stdout);
 }
 
-static void json_thresholds(json_writer *j, const char *name, threshold *of)
+static void json_thresholds(weft_i_json *j, const char *name, threshold *of)
 {
-    json_open(j, name, '{');
+    weft_i_json_open(j, name, '{');
     for (int op = 0; op < 8; op++) {
-        json_open(j, tuned_ops[op], '{');
+        weft_i_json_open(j, tuned_ops[op], '{');
         for (int n = 0; n < 4; n++) {
             char ranks[16];
             size_t bytes = of(tuned_ops[op], tuned_ranks[n]);
             snprintf(ranks, sizeof ranks, "%d", tuned_ranks[n]);
-            json_number(j, ranks, bytes == SIZE_MAX ? -1 : (int64_t)bytes);
+            weft_i_json_integer(j, ranks, bytes == SIZE_MAX ? -1 : (int64_t)bytes);
         }
-        json_close(j);
+        weft_i_json_close(j);
     }
-    json_close(j);
+    weft_i_json_close(j);
 }
 
-static void json_algorithms(json_writer *j)
+static void json_algorithms(weft_i_json *j)
 {
     json_thresholds(j, "eager_up_to", weft_tune_eager);
     json_thresholds(j, "direct_beyond", weft_tune_zero_copy);
@@ -243,16 +244,17 @@ static int print_all(const weft_version_info *build)
 
 static int json_all(const weft_version_info *build)
 {
-    json_writer j = {.out = stdout};
-    json_open(&j, NULL, '{');
+    weft_i_json j;
+    weft_i_json_begin(&j, STDOUT_FILENO, WEFT_I_JSON_DEPTH);
+    weft_i_json_open(&j, NULL, '{');
     json_build(&j, build);
     json_machine(&j);
     json_backends(&j);
     json_matmul(&j);
     json_variables(&j);
     json_algorithms(&j);
-    json_close(&j);
-    return fflush(stdout) != 0 || ferror(stdout);
+    weft_i_json_close(&j);
+    return json_finish(&j);
 }
 
 int weft_cmd_info(int argc, char **argv)

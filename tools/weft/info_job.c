@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { JOBS = 256, NAMES = 96 };
 
@@ -213,74 +214,76 @@ static void print_list(weft_job *const *jobs, int count)
 
 /* ---- as JSON ---- */
 
-static void json_op(json_writer *j, const char *key, const weft_job_op *op)
+static void json_op(weft_i_json *j, const char *key, const weft_job_op *op)
 {
     if (!*op->name) {
-        json_text(j, key, NULL);
+        weft_i_json_text(j, key, NULL);
         return;
     }
-    json_open(j, key, '{');
-    json_text(j, "name", op->name);
-    json_text(j, "part_of", *op->part_of ? op->part_of : NULL);
-    json_text(j, "group", *op->group ? op->group : NULL);
-    json_number(j, "number", (int64_t)op->number);
-    json_number(j, "turn", (int64_t)op->turn);
-    json_number(j, "bytes", (int64_t)op->bytes);
-    json_number(j, "begun_ms_ago", op->begun_ns / 1000000);
-    json_number(j, "peer", op->peer);
-    json_number(j, "channel", op->channel);
-    json_text(j, "status", weft_status_name((weft_status)op->status));
-    json_close(j);
+    weft_i_json_open(j, key, '{');
+    weft_i_json_text(j, "name", op->name);
+    weft_i_json_text(j, "part_of", *op->part_of ? op->part_of : NULL);
+    weft_i_json_text(j, "group", *op->group ? op->group : NULL);
+    weft_i_json_integer(j, "number", (int64_t)op->number);
+    weft_i_json_integer(j, "turn", (int64_t)op->turn);
+    weft_i_json_integer(j, "bytes", (int64_t)op->bytes);
+    weft_i_json_integer(j, "begun_ms_ago", op->begun_ns / 1000000);
+    weft_i_json_integer(j, "peer", op->peer);
+    weft_i_json_integer(j, "channel", op->channel);
+    weft_i_json_text(j, "status", weft_status_name((weft_status)op->status));
+    weft_i_json_close(j);
 }
 
-static void json_missing(json_writer *j, const weft_job *job, int index, int ranks)
+static void json_missing(weft_i_json *j, const weft_job *job, int index, int ranks)
 {
     weft_job_rank other;
     int *missing = calloc((size_t)ranks, sizeof *missing);
     int count = missing ? weft_job_missing(job, index, missing, ranks) : 0;
-    json_open(j, "waits_for", '[');
+    weft_i_json_open(j, "waits_for", '[');
     for (int i = 0; i < count; i++)
         if (weft_job_describe_rank(job, missing[i], &other) == WEFT_OK)
-            json_number(j, NULL, other.rank);
-    json_close(j);
+            weft_i_json_integer(j, NULL, other.rank);
+    weft_i_json_close(j);
     free(missing);
 }
 
-static void json_job(json_writer *j, const weft_job *job)
+static void json_job(weft_i_json *j, const weft_job *job)
 {
     weft_job_info info;
     weft_job_rank rank;
     if (weft_job_describe(job, &info) < 0)
         return;
-    json_open(j, NULL, '{');
-    json_number(j, "process", info.process);
-    json_text(j, "program", *info.program ? info.program : NULL);
-    json_bool(j, "threads", info.threads);
-    json_open(j, "ranks", '[');
+    weft_i_json_open(j, NULL, '{');
+    weft_i_json_integer(j, "process", info.process);
+    weft_i_json_text(j, "program", *info.program ? info.program : NULL);
+    weft_i_json_bool(j, "threads", info.threads);
+    weft_i_json_open(j, "ranks", '[');
     for (int i = 0; i < info.ranks && weft_job_describe_rank(job, i, &rank) == WEFT_OK; i++) {
-        json_open(j, NULL, '{');
-        json_number(j, "rank", rank.rank);
-        json_number(j, "process", rank.process);
-        json_text(j, "state", weft_job_state_name(rank.state));
-        json_number(j, "silent_ms", rank.silent_ns / 1000000);
+        weft_i_json_open(j, NULL, '{');
+        weft_i_json_integer(j, "rank", rank.rank);
+        weft_i_json_integer(j, "process", rank.process);
+        weft_i_json_text(j, "state", weft_job_state_name(rank.state));
+        weft_i_json_integer(j, "silent_ms", rank.silent_ns / 1000000);
         json_op(j, "now", &rank.now);
         json_op(j, "last", &rank.last);
         json_missing(j, job, i, info.ranks);
-        json_close(j);
+        weft_i_json_close(j);
     }
-    json_close(j);
-    json_close(j);
+    weft_i_json_close(j);
+    weft_i_json_close(j);
 }
 
-static void json_jobs(weft_job *const *jobs, int count)
+static int json_jobs(weft_job *const *jobs, int count)
 {
-    json_writer j = {.out = stdout};
-    json_open(&j, NULL, '{');
-    json_open(&j, "jobs", '[');
+    weft_i_json j;
+    weft_i_json_begin(&j, STDOUT_FILENO, WEFT_I_JSON_DEPTH);
+    weft_i_json_open(&j, NULL, '{');
+    weft_i_json_open(&j, "jobs", '[');
     for (int i = 0; i < count; i++)
         json_job(&j, jobs[i]);
-    json_close(&j);
-    json_close(&j);
+    weft_i_json_close(&j);
+    weft_i_json_close(&j);
+    return json_finish(&j);
 }
 
 /* ---- choosing ---- */
@@ -331,10 +334,10 @@ int weft_info_job(int argc, char **argv)
     if (count < 0)
         return 1;
     if (json)
-        json_jobs(jobs, count);
-    else if (!which)
+        return json_jobs(jobs, count);
+    if (!which)
         print_list(jobs, count);
-    for (int i = 0; !json && which && i < count; i++)
+    for (int i = 0; which && i < count; i++)
         print_job(jobs[i]);
     return fflush(stdout) != 0 || ferror(stdout);
 }

@@ -6,6 +6,7 @@
  * array of events.
  */
 #include "command.h"
+#include "json.h"
 
 #include <weft/weft.h>
 
@@ -24,147 +25,28 @@ static const char help[] =
     "other\n"
     "hosts are moved to the clock of the first file by the wall-clock times noted in the traces.\n";
 
-enum { DEPTH_MAX = 64 };
-
-typedef struct cursor {
-    const char *at, *end;
-} cursor;
-
 typedef struct trace {
     const char *path;
     char *text;
     size_t bytes;
-    cursor events; /* inside the brackets of the array */
+    json_cursor events; /* inside the brackets of the array */
     char host[96];
     int has_clock;
     int64_t wall_minus_monotonic; /* ns */
     int64_t shift;                /* ns to add to its time stamps */
 } trace;
 
-static void skip_space(cursor *c)
-{
-    while (c->at < c->end && strchr(" \t\r\n", *c->at) && *c->at)
-        c->at++;
-}
-
-static int take(cursor *c, char wanted)
-{
-    skip_space(c);
-    if (c->at >= c->end || *c->at != wanted)
-        return 0;
-    c->at++;
-    return 1;
-}
-
-static int skip_string(cursor *c)
-{
-    if (!take(c, '"'))
-        return 0;
-    for (; c->at < c->end && *c->at != '"'; c->at++)
-        if (*c->at == '\\' && ++c->at >= c->end)
-            return 0;
-    return take(c, '"');
-}
-
-static int skip_value(cursor *c, int depth);
-
-/* The members of an object or array, its opening bracket already taken. */
-static int skip_members(cursor *c, char close, int depth)
-{
-    if (take(c, close))
-        return 1;
-    do {
-        if (close == '}' && (skip_space(c), !skip_string(c) || !take(c, ':')))
-            return 0;
-        if (!skip_value(c, depth + 1))
-            return 0;
-    } while (take(c, ','));
-    return take(c, close);
-}
-
-static int skip_value(cursor *c, int depth)
-{
-    skip_space(c);
-    if (depth > DEPTH_MAX || c->at >= c->end)
-        return 0;
-    if (*c->at == '"')
-        return skip_string(c);
-    if (take(c, '{'))
-        return skip_members(c, '}', depth);
-    if (take(c, '['))
-        return skip_members(c, ']', depth);
-    const char *start = c->at;
-    while (c->at < c->end && *c->at && strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", *c->at))
-        c->at++;
-    return c->at > start;
-}
-
-/* Finds a member of the object at `object`; `value` is then its text.  1 found, 0 not, -1 no
- * object. */
-static int member(cursor object, const char *key, cursor *value)
-{
-    size_t length = strlen(key);
-    if (!take(&object, '{'))
-        return -1;
-    if (take(&object, '}'))
-        return 0;
-    do {
-        skip_space(&object);
-        const char *name = object.at;
-        if (!skip_string(&object))
-            return -1;
-        int fits = (size_t)(object.at - name) == length + 2 && !strncmp(name + 1, key, length);
-        if (!take(&object, ':'))
-            return -1;
-        skip_space(&object);
-        value->at = object.at;
-        if (!skip_value(&object, 0))
-            return -1;
-        value->end = object.at;
-        if (fits)
-            return 1;
-    } while (take(&object, ','));
-    return take(&object, '}') ? 0 : -1;
-}
-
-static char *read_whole(const char *path, size_t *bytes)
-{
-    FILE *file = fopen(path, "rb");
-    size_t room = 1 << 16, used = 0;
-    char *text = file ? malloc(room) : NULL;
-    while (text) {
-        size_t n = fread(text + used, 1, room - used, file);
-        used += n;
-        if (n == 0)
-            break;
-        if (used == room) {
-            char *grown = realloc(text, room *= 2);
-            if (!grown)
-                free(text);
-            text = grown;
-        }
-    }
-    if (file && ferror(file)) {
-        free(text);
-        text = NULL;
-    }
-    if (file)
-        fclose(file);
-    *bytes = used;
-    return text;
-}
-
 /* Whose clock the trace is of, if it says so. */
-static void read_clock(trace *t, cursor whole)
+static void read_clock(trace *t, json_cursor whole)
 {
-    cursor other, value;
-    if (member(whole, "otherData", &other) != 1)
+    json_cursor other, value;
+    if (json_member(whole, "otherData", &other) != 1)
         return;
-    if (member(other, "host", &value) == 1 && *value.at == '"')
-        snprintf(t->host, sizeof t->host, "%.*s", (int)(value.end - value.at), value.at);
-    if (member(other, "wall_minus_monotonic_ns", &value) == 1) {
+    if (json_member(other, "host", &value) == 1 && *value.at == '"')
+        json_copy(value, t->host, sizeof t->host);
+    if (json_member(other, "wall_minus_monotonic_ns", &value) == 1) {
         char digits[32];
-        snprintf(digits, sizeof digits, "%.*s", (int)(value.end - value.at), value.at);
+        json_copy(value, digits, sizeof digits);
         t->wall_minus_monotonic = strtoll(digits, NULL, 10);
         t->has_clock = 1;
     }
@@ -174,21 +56,19 @@ static void read_clock(trace *t, cursor whole)
 static int open_trace(trace *t, const char *path)
 {
     t->path = path;
-    t->text = read_whole(path, &t->bytes);
+    t->text = json_read_file(path, &t->bytes);
     if (!t->text) {
         fprintf(stderr, "weft trace: %s: %s\n", path, strerror(errno));
         return 0;
     }
-    cursor whole = {t->text, t->text + t->bytes}, rest = whole;
-    int valid = skip_value(&rest, 0);
-    skip_space(&rest);
-    cursor events = {whole.at, rest.at};
-    skip_space(&whole);
-    if (valid && rest.at == rest.end && *whole.at == '{') {
-        valid = member(whole, "traceEvents", &events) == 1;
+    json_cursor whole, events;
+    int valid = json_value((json_cursor){t->text, t->text + t->bytes}, &whole);
+    events = whole;
+    if (valid && *whole.at == '{') {
+        valid = json_member(whole, "traceEvents", &events) == 1;
         read_clock(t, whole);
     }
-    valid = valid && rest.at == rest.end && take(&events, '[');
+    valid = valid && json_enter(&events, '[');
     if (!valid)
         fprintf(stderr, "weft trace: %s is not a Chrome trace\n", path);
     t->events = events;
@@ -196,7 +76,7 @@ static int open_trace(trace *t, const char *path)
 }
 
 /* Microseconds with decimals as ns; exact where a double would not be. */
-static int64_t read_ns(cursor value)
+static int64_t read_ns(json_cursor value)
 {
     int negative = value.at < value.end && *value.at == '-', decimals = -1;
     int64_t ns = 0;
@@ -214,7 +94,7 @@ static int64_t read_ns(cursor value)
     return negative ? -ns : ns;
 }
 
-static void write_moved(FILE *out, cursor event, cursor stamp, int64_t shift)
+static void write_moved(FILE *out, json_cursor event, json_cursor stamp, int64_t shift)
 {
     int64_t ns = read_ns(stamp) + shift;
     uint64_t size = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
@@ -226,20 +106,14 @@ static void write_moved(FILE *out, cursor event, cursor stamp, int64_t shift)
 /* Copies the events of one trace; how many there were before it in `count`. */
 static void write_events(FILE *out, const trace *t, size_t *count)
 {
-    cursor c = t->events, stamp;
-    if (take(&c, ']'))
-        return;
-    do {
-        skip_space(&c);
-        cursor event = {c.at, c.at};
-        skip_value(&c, 0); /* checked when the trace was opened */
-        event.end = c.at;
+    json_cursor events = t->events, event, none, stamp;
+    while (json_next(&events, &none, &event)) {
         fputs((*count)++ ? ",\n" : "\n", out);
-        if (t->shift && member(event, "ts", &stamp) == 1 && *stamp.at != '"')
+        if (t->shift && json_member(event, "ts", &stamp) == 1 && *stamp.at != '"')
             write_moved(out, event, stamp, t->shift);
         else
             fwrite(event.at, 1, (size_t)(event.end - event.at), out);
-    } while (take(&c, ','));
+    }
 }
 
 /* The clock of the first trace that has one is everybody's. */
