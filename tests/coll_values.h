@@ -6,6 +6,7 @@
 #ifndef WEFT_TESTS_COLL_VALUES_H
 #define WEFT_TESTS_COLL_VALUES_H
 
+#include "fold_reference.h"
 #include "harness.h"
 #include "kernels/fold.h"
 
@@ -168,8 +169,7 @@ static inline int64_t values_check_fold(weft_dtype dtype, weft_reduction op, val
         bool by_reference =
             count <= VALUES_LONG || at + n == count || values_random(seed, at) % 8 == 0;
         if (by_reference)
-            weft_i_fold_reference(dtype, (weft_i_fold_op)op, targets, 1, sources, ranks, n,
-                                  factors);
+            fold_reference(dtype, (weft_i_fold_op)op, targets, 1, sources, ranks, n, factors);
         else
             weft_i_fold_find(dtype, (weft_i_fold_op)op)(targets, 1, sources, ranks, n, factors);
         if (memcmp(out + at * item, expected, n * item) == 0)

@@ -4,6 +4,7 @@
  * definition, bit by bit.  On the software driver, or on a GPU with WEFT_TEST_CUDA=real.
  */
 #include "cuda/team_scene.h"
+#include "fold_reference.h"
 
 #include "base/dtype.h"
 #include "kernels/fold.h"
@@ -71,7 +72,7 @@ static void expect(const scene_sum *s, int of, char *out)
         factors[r] = factor_of(r);
     }
     void *outs[] = {all};
-    weft_i_fold_reference(s->dtype, s->op, outs, 1, (const void *const *)in, ranks, whole, factors);
+    fold_reference(s->dtype, s->op, outs, 1, (const void *const *)in, ranks, whole, factors);
     size_t rows = s->rows ? s->rows : 1, row = s->count / rows * size;
     for (size_t k = 0; k < rows && s->count; k++)
         memcpy(out + k * row,

@@ -3,6 +3,7 @@
  * The folds against their reference, bit by bit, for every instruction set this processor has.
  * Outputs lie between guard bytes that must stay as they were.
  */
+#include "fold_reference.h"
 #include "harness.h"
 
 #include "base/dtype.h"
@@ -112,7 +113,7 @@ static void check_case(const char *variant, weft_dtype dtype, weft_i_fold_op op,
         memset(result[i], 0xa0 + i, at[i] + bytes + GUARD);
         memcpy(saved[i], result[i], ROOM);
     }
-    weft_i_fold_reference(dtype, op, reference, 1, in, inputs, count, factors);
+    fold_reference(dtype, op, reference, 1, in, inputs, count, factors);
     fold(out, outputs, in, inputs, count, factors);
     for (int i = 0; i < outputs; i++) {
         check_equal(variant, dtype, op, inputs, outputs, count, out[i], expected);
@@ -133,7 +134,7 @@ static void check_alias(const char *variant, weft_dtype dtype, weft_i_fold_op op
         out[i] = source[inputs - 1 - i] + GUARD;
         memcpy(saved[i], out[i], bytes);
     }
-    weft_i_fold_reference(dtype, op, reference, 1, in, inputs, count, factors);
+    fold_reference(dtype, op, reference, 1, in, inputs, count, factors);
     weft_i_fold_find(dtype, op)(out, outputs, in, inputs, count, factors);
     for (int i = 0; i < outputs; i++)
         check_equal(variant, dtype, op, inputs, outputs, count, out[i], expected);
@@ -223,7 +224,7 @@ static void check_huge(weft_dtype dtype, int outputs, size_t count)
     fill(dtype, at[1], count);
     void *out[] = {at[3], at[4], at[5]}, *reference[] = {at[2]};
     const void *in[] = {at[0], at[1]};
-    weft_i_fold_reference(dtype, WEFT_I_FOLD_SUM, reference, 1, in, 2, count, NULL);
+    fold_reference(dtype, WEFT_I_FOLD_SUM, reference, 1, in, 2, count, NULL);
     weft_i_fold_find(dtype, WEFT_I_FOLD_SUM)(out, outputs, in, 2, count, NULL);
     for (int i = 0; i < outputs; i++) {
         check_equal("huge", dtype, WEFT_I_FOLD_SUM, 2, outputs, count, out[i], at[2]);
@@ -262,19 +263,19 @@ TEST(test_fold_meaning)
 }
 
 /* Results known beforehand, so that fold and reference cannot be wrong together. */
-#define EXPECT(dtype_, op_, type_, expected_, ...)                                    \
-    do {                                                                              \
-        const type_ x_[] = {__VA_ARGS__}, want_ = (expected_);                        \
-        type_ got_ = 0, same_ = 0;                                                    \
-        const void *in_[8];                                                           \
-        int n_ = (int)(sizeof x_ / sizeof *x_);                                       \
-        for (int i_ = 0; i_ < n_; i_++)                                               \
-            in_[i_] = &x_[i_];                                                        \
-        const double half_[8] = {0.5, 0.25, 2, 1, 1, 1, 1, 1};                        \
-        weft_i_fold_find(dtype_, op_)((void *[]){&got_}, 1, in_, n_, 1, half_);       \
-        weft_i_fold_reference(dtype_, op_, (void *[]){&same_}, 1, in_, n_, 1, half_); \
-        CHECK(!memcmp(&got_, &want_, sizeof got_));                                   \
-        CHECK(!memcmp(&same_, &want_, sizeof got_));                                  \
+#define EXPECT(dtype_, op_, type_, expected_, ...)                              \
+    do {                                                                        \
+        const type_ x_[] = {__VA_ARGS__}, want_ = (expected_);                  \
+        type_ got_ = 0, same_ = 0;                                              \
+        const void *in_[8];                                                     \
+        int n_ = (int)(sizeof x_ / sizeof *x_);                                 \
+        for (int i_ = 0; i_ < n_; i_++)                                         \
+            in_[i_] = &x_[i_];                                                  \
+        const double half_[8] = {0.5, 0.25, 2, 1, 1, 1, 1, 1};                  \
+        weft_i_fold_find(dtype_, op_)((void *[]){&got_}, 1, in_, n_, 1, half_); \
+        fold_reference(dtype_, op_, (void *[]){&same_}, 1, in_, n_, 1, half_);  \
+        CHECK(!memcmp(&got_, &want_, sizeof got_));                             \
+        CHECK(!memcmp(&same_, &want_, sizeof got_));                            \
     } while (0)
 
 TEST(test_fold_floats)

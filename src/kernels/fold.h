@@ -56,8 +56,4 @@ const char *weft_i_fold_variant(int i);
  * processor has it not. */
 bool weft_i_fold_use(const char *variant);
 
-/* A plain, slow, obviously right one for all: the twin that tests compare with, bit by bit. */
-void weft_i_fold_reference(weft_dtype dtype, weft_i_fold_op op, void *const *out, int outputs,
-                           const void *const *in, int inputs, size_t count, const double *factors);
-
 #endif

@@ -3,7 +3,7 @@
  * Elements of any dtype, one at a time: loading, storing, folding, converting.  An element is its
  * bits in 64; an accumulator is the bits of what it is accumulated in: f64 for f64, f32 for all
  * other floats, the integer extended by its sign.  The results have the bits of
- * weft_i_fold_reference and weft_i_convert.
+ * tests/fold_reference.h and weft_i_convert.
  */
 #ifndef WEFT_CUDA_KERNELS_NUMBER_H
 #define WEFT_CUDA_KERNELS_NUMBER_H

@@ -3,37 +3,39 @@
  * The fold by definition: one element after the other, small floats decoded and rounded by
  * arithmetic on doubles, which holds them exactly.  Shares no code with the fast folds.
  */
-#include "kernels/fold.h"
+#ifndef WEFT_TESTS_FOLD_REFERENCE_H
+#define WEFT_TESTS_FOLD_REFERENCE_H
 
 #include "base/dtype.h"
+#include "kernels/fold.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 /* A small float: value = (1 + fraction / 2^mantissa) * 2^(exponent - bias). */
-struct format {
+struct reference_format {
     int mantissa, bias, bits;
     bool infinite; /* the last exponent means infinity and NaN; else only all ones is NaN */
     double largest;
     unsigned nan;
 };
 
-static struct format format_of(weft_dtype dtype)
+static struct reference_format reference_format_of(weft_dtype dtype)
 {
     switch (dtype) {
     case WEFT_F16:
-        return (struct format){10, 15, 16, true, 65504, 0x7e00};
+        return (struct reference_format){10, 15, 16, true, 65504, 0x7e00};
     case WEFT_BF16:
-        return (struct format){7, 127, 16, true, 0x1.fep127, 0x7fc0};
+        return (struct reference_format){7, 127, 16, true, 0x1.fep127, 0x7fc0};
     case WEFT_F8E4M3:
-        return (struct format){3, 7, 8, false, 448, 0x7f};
+        return (struct reference_format){3, 7, 8, false, 448, 0x7f};
     default:
-        return (struct format){2, 15, 8, true, 57344, 0x7e};
+        return (struct reference_format){2, 15, 8, true, 57344, 0x7e};
     }
 }
 
-static double decode(struct format f, unsigned bits)
+static double reference_decode(struct reference_format f, unsigned bits)
 {
     unsigned all = 1u << (f.bits - 1), magnitude = bits & (all - 1);
     unsigned exponent = magnitude >> f.mantissa, last = (all - 1) >> f.mantissa;
@@ -50,7 +52,7 @@ static double decode(struct format f, unsigned bits)
 }
 
 /* The nearest of the format's numbers, ties to even; beyond the largest infinity, or NaN. */
-static unsigned encode(struct format f, double x)
+static unsigned reference_encode(struct reference_format f, double x)
 {
     unsigned sign = signbit(x) ? 1u << (f.bits - 1) : 0;
     if (isnan(x))
@@ -66,7 +68,7 @@ static unsigned encode(struct format f, double x)
     return sign | (((unsigned)(exponent + f.bias - 1) << f.mantissa) + (unsigned)steps);
 }
 
-static double load_float(weft_dtype dtype, const char *at)
+static double reference_load_float(weft_dtype dtype, const char *at)
 {
     uint16_t bits16 = 0;
     uint8_t bits8 = 0;
@@ -82,14 +84,14 @@ static double load_float(weft_dtype dtype, const char *at)
     case WEFT_F16:
     case WEFT_BF16:
         memcpy(&bits16, at, 2);
-        return decode(format_of(dtype), bits16);
+        return reference_decode(reference_format_of(dtype), bits16);
     default:
         memcpy(&bits8, at, 1);
-        return decode(format_of(dtype), bits8);
+        return reference_decode(reference_format_of(dtype), bits8);
     }
 }
 
-static void store_float(weft_dtype dtype, char *at, double x)
+static void reference_store_float(weft_dtype dtype, char *at, double x)
 {
     const uint64_t nan64 = UINT64_C(0x7ff8) << 48;
     const uint32_t nan32 = UINT32_C(0x7fc0) << 16;
@@ -99,7 +101,7 @@ static void store_float(weft_dtype dtype, char *at, double x)
     } else if (dtype == WEFT_F32) {
         memcpy(at, isnan(x) ? (const void *)&nan32 : (const void *)&narrow, 4);
     } else {
-        unsigned bits = encode(format_of(dtype), x);
+        unsigned bits = reference_encode(reference_format_of(dtype), x);
         uint16_t bits16 = (uint16_t)bits;
         uint8_t bits8 = (uint8_t)bits;
         memcpy(at, weft_dtype_size(dtype) == 2 ? (const void *)&bits16 : (const void *)&bits8,
@@ -109,45 +111,51 @@ static void store_float(weft_dtype dtype, char *at, double x)
 
 /* One step in f64 or, for all other floats, f32: a double that holds two of them rounds once more
  * on its way to f32 and still gives the nearest (53 >= 2 * 24 + 2). */
-static double step(weft_dtype dtype, double x)
+static double reference_step(weft_dtype dtype, double x)
 {
     return dtype == WEFT_F64 ? x : (double)(float)x;
 }
 
-static double combine_floats(weft_dtype dtype, weft_i_fold_op op, double a, double b)
+static double reference_combine_floats(weft_dtype dtype, weft_i_fold_op op, double a, double b)
 {
     switch (op) {
     case WEFT_I_FOLD_PRODUCT:
-        return step(dtype, a * b);
+        return reference_step(dtype, a * b);
     case WEFT_I_FOLD_MIN:
         return isnan(a) || isnan(b) ? (double)NAN : a < b ? a : b;
     case WEFT_I_FOLD_MAX:
         return isnan(a) || isnan(b) ? (double)NAN : a > b ? a : b;
     default:
-        return step(dtype, a + b);
+        return reference_step(dtype, a + b);
     }
 }
 
-static double weighted(weft_dtype dtype, weft_i_fold_op op, double x, const double *factors, int i)
+static double reference_weighted(weft_dtype dtype, weft_i_fold_op op, double x,
+                                 const double *factors, int i)
 {
-    return op == WEFT_I_FOLD_PREMUL_SUM ? step(dtype, x * step(dtype, factors[i])) : x;
+    return op == WEFT_I_FOLD_PREMUL_SUM
+               ? reference_step(dtype, x * reference_step(dtype, factors[i]))
+               : x;
 }
 
-static void fold_float(weft_dtype dtype, weft_i_fold_op op, char *to, const void *const *in,
-                       int inputs, size_t at, const double *factors)
+static void reference_fold_float(weft_dtype dtype, weft_i_fold_op op, char *to,
+                                 const void *const *in, int inputs, size_t at,
+                                 const double *factors)
 {
-    double sum = weighted(dtype, op, load_float(dtype, (const char *)in[0] + at), factors, 0);
+    double sum = reference_weighted(
+        dtype, op, reference_load_float(dtype, (const char *)in[0] + at), factors, 0);
     for (int k = 1; k < inputs; k++)
-        sum = combine_floats(
+        sum = reference_combine_floats(
             dtype, op, sum,
-            weighted(dtype, op, load_float(dtype, (const char *)in[k] + at), factors, k));
+            reference_weighted(dtype, op, reference_load_float(dtype, (const char *)in[k] + at),
+                               factors, k));
     if (op == WEFT_I_FOLD_AVG)
-        sum = step(dtype, sum / inputs);
-    store_float(dtype, to, sum);
+        sum = reference_step(dtype, sum / inputs);
+    reference_store_float(dtype, to, sum);
 }
 
 /* The low bits that the dtype holds, extended to 64 by its sign. */
-static uint64_t wrap(weft_dtype dtype, uint64_t x)
+static uint64_t reference_wrap(weft_dtype dtype, uint64_t x)
 {
     int above = 64 - 8 * (int)weft_dtype_size(dtype);
     x <<= above;
@@ -155,7 +163,7 @@ static uint64_t wrap(weft_dtype dtype, uint64_t x)
                                                              : x >> above;
 }
 
-static uint64_t load_integer(weft_dtype dtype, const char *at)
+static uint64_t reference_load_integer(weft_dtype dtype, const char *at)
 {
     size_t size = weft_dtype_size(dtype);
     uint64_t x = 0;
@@ -163,10 +171,10 @@ static uint64_t load_integer(weft_dtype dtype, const char *at)
         size_t place = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? i : size - 1 - i;
         x |= (uint64_t)(uint8_t)at[i] << 8 * place;
     }
-    return wrap(dtype, x);
+    return reference_wrap(dtype, x);
 }
 
-static void store_integer(weft_dtype dtype, char *at, uint64_t x)
+static void reference_store_integer(weft_dtype dtype, char *at, uint64_t x)
 {
     size_t size = weft_dtype_size(dtype);
     for (size_t i = 0; i < size; i++) {
@@ -175,7 +183,8 @@ static void store_integer(weft_dtype dtype, char *at, uint64_t x)
     }
 }
 
-static uint64_t combine_integers(bool is_signed, weft_i_fold_op op, uint64_t a, uint64_t b)
+static uint64_t reference_combine_integers(bool is_signed, weft_i_fold_op op, uint64_t a,
+                                           uint64_t b)
 {
     bool less = is_signed ? (int64_t)a < (int64_t)b : a < b;
     switch (op) {
@@ -196,22 +205,24 @@ static uint64_t combine_integers(bool is_signed, weft_i_fold_op op, uint64_t a, 
     }
 }
 
-static void fold_integer(weft_dtype dtype, weft_i_fold_op op, char *to, const void *const *in,
-                         int inputs, size_t at)
+static void reference_fold_integer(weft_dtype dtype, weft_i_fold_op op, char *to,
+                                   const void *const *in, int inputs, size_t at)
 {
     bool is_signed = weft_i_dtype_kind_of(dtype) == WEFT_I_KIND_SIGNED;
-    uint64_t sum = load_integer(dtype, (const char *)in[0] + at);
+    uint64_t sum = reference_load_integer(dtype, (const char *)in[0] + at);
     for (int k = 1; k < inputs; k++)
-        sum = combine_integers(is_signed, op, sum, load_integer(dtype, (const char *)in[k] + at));
+        sum = reference_combine_integers(is_signed, op, sum,
+                                         reference_load_integer(dtype, (const char *)in[k] + at));
     if (op == WEFT_I_FOLD_AVG) {
-        sum = wrap(dtype, sum);
+        sum = reference_wrap(dtype, sum);
         sum = is_signed ? (uint64_t)((int64_t)sum / inputs) : sum / (uint64_t)inputs;
     }
-    store_integer(dtype, to, sum);
+    reference_store_integer(dtype, to, sum);
 }
 
 /* How many are true decides everything. */
-static void fold_bool(weft_i_fold_op op, char *to, const void *const *in, int inputs, size_t at)
+static void reference_fold_bool(weft_i_fold_op op, char *to, const void *const *in, int inputs,
+                                size_t at)
 {
     int truths = 0;
     for (int k = 0; k < inputs; k++)
@@ -224,7 +235,7 @@ static void fold_bool(weft_i_fold_op op, char *to, const void *const *in, int in
         *to = truths == inputs;
 }
 
-void weft_i_fold_reference(weft_dtype dtype, weft_i_fold_op op, void *const *out, int outputs,
+static void fold_reference(weft_dtype dtype, weft_i_fold_op op, void *const *out, int outputs,
                            const void *const *in, int inputs, size_t count, const double *factors)
 {
     size_t size = weft_dtype_size(dtype);
@@ -234,12 +245,14 @@ void weft_i_fold_reference(weft_dtype dtype, weft_i_fold_op op, void *const *out
         if (inputs == 1 && op != WEFT_I_FOLD_PREMUL_SUM)
             memcpy(result, (const char *)in[0] + at, size);
         else if (weft_i_dtype_is_float(dtype))
-            fold_float(dtype, op, result, in, inputs, at, factors);
+            reference_fold_float(dtype, op, result, in, inputs, at, factors);
         else if (dtype == WEFT_BOOL)
-            fold_bool(op, result, in, inputs, at);
+            reference_fold_bool(op, result, in, inputs, at);
         else
-            fold_integer(dtype, op, result, in, inputs, at);
+            reference_fold_integer(dtype, op, result, in, inputs, at);
         for (int k = 0; k < outputs; k++)
             memcpy((char *)out[k] + at, result, size);
     }
 }
+
+#endif
