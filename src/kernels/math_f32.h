@@ -8,10 +8,19 @@
 
 #define WEFT_I_SIN_REACH_F32 0x1p27f
 
+/* e^(r + rest) for |r| <= ln 2 / 2 and a tiny rest: 1 + r + r^2 q(r), off by 2^-28. */
+WEFT_I_MATH float weft_i_exp_rest_f32(float r, float rest)
+{
+    float r2 = r * r;
+    float q = (0.49999993294f + 0.16666520813f * r) +
+              r2 * ((0.041668422049f + 0.0083687098783f * r) + r2 * 0.0013812910265f);
+    return 1 + (r + (rest + r2 * q));
+}
+
 /*
- * e^(high + low), |low| much smaller than 1, without care for NaN.  Reduced to |r| <= ln 2 / 2;
- * there e^r = 1 + r + r^2 q(r), off by 2^-28.  The power of two is multiplied in two steps, so that
- * results below the normal ones round once and others overflow.
+ * e^(high + low), |low| much smaller than 1, without care for NaN.  Reduced to |r| <= ln 2 / 2.
+ * The power of two is multiplied in two steps, so that results below the normal ones round once and
+ * others overflow.
  */
 WEFT_I_MATH float weft_i_exp_parts_f32(float high, float low)
 {
@@ -19,10 +28,7 @@ WEFT_I_MATH float weft_i_exp_parts_f32(float high, float low)
     high = WEFT_I_MOST(f, high, -105);
     float rounded = high * 0x1.715476p0f + WEFT_I_ROUND_F32, k = rounded - WEFT_I_ROUND_F32;
     float r_high = high - k * 0x1.62e4p-1f, r_low = k * 0x1.7f7d1cp-20f - low;
-    float r = r_high - r_low, rest = (r_high - r) - r_low, r2 = r * r;
-    float q = (0.49999993294f + 0.16666520813f * r) +
-              r2 * ((0.041668422049f + 0.0083687098783f * r) + r2 * 0.0013812910265f);
-    float power = 1 + (r + (rest + r2 * q));
+    float r = r_high - r_low, power = weft_i_exp_rest_f32(r, (r_high - r) - r_low);
     float half = k * 0.5f + WEFT_I_ROUND_F32;
     uint32_t first = weft_i_f32_bits(half), second = weft_i_f32_bits(rounded) - first;
     return power * weft_i_f32_from_bits((first + 127) << 23) *
@@ -33,6 +39,17 @@ WEFT_I_MATH float weft_i_exp_f32(float x)
 {
     float y = weft_i_exp_parts_f32(x, 0);
     return x == x ? y : WEFT_I_NAN_F32;
+}
+
+/* The same for x <= 0, not NaN, in fewer steps: a result that is below the normal ones is 2^32 times
+ * as large until it is rounded. */
+WEFT_I_MATH float weft_i_exp_below_f32(float x)
+{
+    x = WEFT_I_MOST(f, x, -105);
+    float rounded = x * 0x1.715476p0f + WEFT_I_ROUND_F32, k = rounded - WEFT_I_ROUND_F32;
+    float r_high = x - k * 0x1.62e4p-1f, r_low = k * 0x1.7f7d1cp-20f;
+    float r = r_high - r_low, power = weft_i_exp_rest_f32(r, (r_high - r) - r_low);
+    return power * weft_i_f32_from_bits((weft_i_f32_bits(rounded) + (127 + 32)) << 23) * 0x1p-32f;
 }
 
 /*
@@ -150,38 +167,65 @@ WEFT_I_MATH float weft_i_gelu_denominator_f32(float b)
 }
 
 /*
+ * 2^30 e^(-b^2 / 2), times `*above` / `*below`, for 0 <= b < 14.7.  It is 2^k e^(-r / 2), and
+ * e^(-r / 2) = (1 - t) / (1 + t) with t = tanh(r / 4), a fraction, off by 2^-29.  b^2 is the exact
+ * square of b's upper bits and a small rest.
+ */
+WEFT_I_MATH float weft_i_gelu_power_f32(float b, float *above, float *below)
+{
+    const float round = WEFT_I_ROUND_F32 + 127 + 30;
+    float upper = weft_i_f32_from_bits(weft_i_f32_bits(b) & 0xfffff000), square = upper * upper;
+    float rounded = square * -0x1.715476p-1f + round, k = rounded - round;
+    float r = (square + k * 0x1.62e4p0f) + (k * 0x1.7f7d1cp-19f + (b - upper) * (b + upper));
+    float z = r * r, even = 1 + 0.024993065f * z, odd = r * (0.25f + 0.0010399413f * z);
+    *above = even - odd;
+    *below = even + odd;
+    return weft_i_f32_from_bits(weft_i_f32_bits(rounded) << 23);
+}
+
+/*
  * a Phi(a) = max(a, 0) - b Phi(-b) with b = |a|: Phi(-b) keeps all digits where 1 + erf would
- * cancel.  e^(-b^2 / 2) = 2^k e^(-r / 2), and e^(-r / 2) = (1 - t) / (1 + t) with t = tanh(r / 4),
- * a fraction too, off by 2^-29: all of it shares one division.  b^2 is the exact square of b's
- * upper bits and a small rest.  The numbers are 2^30 too large until they are divided, so that only
- * the quotient is below the normal ones.
+ * cancel.  All fractions share one division.  The numbers are 2^30 too large until they are
+ * divided, so that only the quotient is below the normal ones.
  *
  * Integers choose and compare: of several comparisons of one float in a row a compiler may make
  * branches, since one says something about the next, and then no vectors.
  */
 WEFT_I_MATH float weft_i_gelu_f32(float a)
 {
-    const float round = WEFT_I_ROUND_F32 + 127 + 30;
     uint32_t bits = weft_i_f32_bits(a), sign = bits & 0x80000000;
     int32_t magnitude = (int32_t)(bits & 0x7fffffff), most = 0x41680000; /* 14.5 */
-    float b = weft_i_f32_from_bits((uint32_t)(magnitude < most ? magnitude : most));
-    float upper = weft_i_f32_from_bits(weft_i_f32_bits(b) & 0xfffff000), square = upper * upper;
-    float rounded = square * -0x1.715476p-1f + round, k = rounded - round;
-    float r = (square + k * 0x1.62e4p0f) + (k * 0x1.7f7d1cp-19f + (b - upper) * (b + upper));
-    float z = r * r, even = 1 + 0.024993065f * z, odd = r * (0.25f + 0.0010399413f * z);
-    float power = weft_i_f32_from_bits(weft_i_f32_bits(rounded) << 23);
-    float above = (b * power) * (weft_i_gelu_numerator_f32(b) * (even - odd));
-    float tail = above / (weft_i_gelu_denominator_f32(b) * (even + odd));
+    float b = weft_i_f32_from_bits((uint32_t)(magnitude < most ? magnitude : most)), above, below;
+    float power = weft_i_gelu_power_f32(b, &above, &below);
+    float tail = (b * power) * (weft_i_gelu_numerator_f32(b) * above) /
+                 (weft_i_gelu_denominator_f32(b) * below);
     float positive = weft_i_f32_from_bits((bits & ((bits >> 31) - 1)) | sign); /* or -0 */
     return magnitude <= 0x7f800000 ? positive - tail : WEFT_I_NAN_F32;
 }
 
+/* The numerator less b phi(0) times the denominator. */
+WEFT_I_MATH float weft_i_gelu_slope_numerator_f32(float b)
+{
+    float b2 = b * b;
+    return (0.73850507f + 0.0550827225f * b) +
+           b2 * ((-0.716044115f + -0.645542676f * b) +
+                 b2 * ((-0.268108796f + -0.0591436638f * b) + b2 * -0.00593541258f));
+}
+
 /* The slopes of gelu and of its approximation: Phi(x) + x phi(x), of the normal distribution; and
- * s + x s (1 - s) u', s the logistic function of u = sqrt(8 / pi) (x + 0.044715 x^3). */
+ * s + x s (1 - s) u', s the logistic function of u = sqrt(8 / pi) (x + 0.044715 x^3).  The first is
+ * t = Phi(-b) - b phi(b) with b = |x|, or 1 - t where x is not negative. */
 WEFT_I_MATH float weft_i_gelu_slope_f32(float x)
 {
-    float below = 0.5f * (1 + weft_i_erf_f32(x * 0.70710678118654752440f));
-    return below + x * (0.39894228040143267794f * weft_i_exp_f32(-0.5f * x * x));
+    uint32_t bits = weft_i_f32_bits(x), sign = bits & 0x80000000;
+    int32_t magnitude = (int32_t)(bits & 0x7fffffff), most = 0x416a0000; /* 14.625: t is 0 */
+    float b = weft_i_f32_from_bits((uint32_t)(magnitude < most ? magnitude : most)), above, below;
+    float power = weft_i_gelu_power_f32(b, &above, &below);
+    float t = power * (weft_i_gelu_slope_numerator_f32(b) * above) /
+              (weft_i_gelu_denominator_f32(b) * below);
+    float start = weft_i_f32_from_bits(0x3f800000 & ((bits >> 31) - 1)); /* 1, or 0 */
+    float y = start + weft_i_f32_from_bits(weft_i_f32_bits(t) ^ sign ^ 0x80000000);
+    return magnitude <= 0x7f800000 ? y : WEFT_I_NAN_F32;
 }
 
 WEFT_I_MATH float weft_i_gelu_tanh_slope_f32(float x)

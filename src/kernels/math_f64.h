@@ -3,6 +3,19 @@
 
 #define WEFT_I_SIN_REACH_F64 0x1p19
 
+/* e^(r + rest) for |r| <= ln 2 / 2 and a tiny rest. */
+WEFT_I_MATH double weft_i_exp_rest_f64(double r, double rest)
+{
+    double r2 = r * r, r4 = r2 * r2;
+    double q01 = 0.50000000000000105895 + 0.16666666666666409617 * r;
+    double q23 = 0.041666666666530414302 + 0.0083333333334963404801 * r;
+    double q45 = 0.0013888888943579156623 + 0.00019841269502754176379 * r;
+    double q67 = 0.000024801493138841996719 + 2.7557589532058734798e-6 * r;
+    double q89 = 2.7630237532024147986e-7 + 2.4999138822106326631e-8 * r;
+    double q = (q01 + r2 * q23) + r4 * ((q45 + r2 * q67) + r4 * q89);
+    return 1 + (r + (rest + r2 * q));
+}
+
 /* As weft_i_exp_parts_f32; q is off by 2^-58. */
 WEFT_I_MATH double weft_i_exp_parts_f64(double high, double low)
 {
@@ -10,14 +23,8 @@ WEFT_I_MATH double weft_i_exp_parts_f64(double high, double low)
     high = WEFT_I_MOST(, high, -750);
     double rounded = high * 0x1.71547652b82fep+0 + WEFT_I_ROUND_F64, k = rounded - WEFT_I_ROUND_F64;
     double r_high = high - k * 0x1.62e42feep-1, r_low = k * 0x1.a39ef35793c76p-33 - low;
-    double r = r_high - r_low, rest = (r_high - r) - r_low, r2 = r * r, r4 = r2 * r2;
-    double q01 = 0.50000000000000105895 + 0.16666666666666409617 * r;
-    double q23 = 0.041666666666530414302 + 0.0083333333334963404801 * r;
-    double q45 = 0.0013888888943579156623 + 0.00019841269502754176379 * r;
-    double q67 = 0.000024801493138841996719 + 2.7557589532058734798e-6 * r;
-    double q89 = 2.7630237532024147986e-7 + 2.4999138822106326631e-8 * r;
-    double q = (q01 + r2 * q23) + r4 * ((q45 + r2 * q67) + r4 * q89);
-    double power = 1 + (r + (rest + r2 * q));
+    double r = r_high - r_low, rest = (r_high - r) - r_low;
+    double power = weft_i_exp_rest_f64(r, rest);
     double half = k * 0.5 + WEFT_I_ROUND_F64;
     uint64_t first = weft_i_f64_bits(half), second = weft_i_f64_bits(rounded) - first;
     return power * weft_i_f64_from_bits((first + 1023) << 52) *
@@ -28,6 +35,17 @@ WEFT_I_MATH double weft_i_exp_f64(double x)
 {
     double y = weft_i_exp_parts_f64(x, 0);
     return x == x ? y : WEFT_I_NAN_F64;
+}
+
+/* As weft_i_exp_below_f32. */
+WEFT_I_MATH double weft_i_exp_below_f64(double x)
+{
+    x = WEFT_I_MOST(, x, -750);
+    double rounded = x * 0x1.71547652b82fep+0 + WEFT_I_ROUND_F64, k = rounded - WEFT_I_ROUND_F64;
+    double r_high = x - k * 0x1.62e42feep-1, r_low = k * 0x1.a39ef35793c76p-33;
+    double r = r_high - r_low, rest = (r_high - r) - r_low;
+    double power = weft_i_exp_rest_f64(r, rest);
+    return power * weft_i_f64_from_bits((weft_i_f64_bits(rounded) + (1023 + 128)) << 52) * 0x1p-128;
 }
 
 /* As weft_i_log_f32; R is off by 2^-58.  The exponent becomes a number by being put below the ones

@@ -8,6 +8,9 @@
 typedef struct weft_i_normalize_loops {
     void (*softmax)(void *out, const void *x, size_t n);
     void (*log_softmax)(void *out, const void *x, size_t n);
+    /* Of the gradient and the result, y. */
+    void (*softmax_grad)(void *out, const void *grad, const void *y, size_t n);
+    void (*log_softmax_grad)(void *out, const void *grad, const void *y, size_t n);
     void (*layer)(void *out, const void *x, size_t n, const void *weight, const void *bias,
                   double epsilon);
     /* The gradient of the row; those of weight and bias are added to what is there, or left out if

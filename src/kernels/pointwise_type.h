@@ -50,12 +50,36 @@
         }                                                                \
     }
 
+/* The same for expressions that are long: functions of math.h. */
+#define LONG_UNARY_LOOP(name_, expression_)                              \
+    static inline T NAME(one_##name_)(T a)                               \
+    {                                                                    \
+        return (expression_);                                            \
+    }                                                                    \
+    static void NAME(name_)(size_t n, void *out_, const void *const *in) \
+    {                                                                    \
+        T *out = out_;                                                   \
+        const T *x = in[0];                                              \
+        VECTOR_LOOP_OF(T, NAME(one_##name_)(x[i]))                       \
+    }
+#define LONG_BINARY_LOOP(name_, expression_)                             \
+    static inline T NAME(one_##name_)(T a, T b)                          \
+    {                                                                    \
+        return (expression_);                                            \
+    }                                                                    \
+    static void NAME(name_)(size_t n, void *out_, const void *const *in) \
+    {                                                                    \
+        T *out = out_;                                                   \
+        const T *x = in[0], *y = in[1];                                  \
+        VECTOR_LOOP_OF(T, NAME(one_##name_)(x[i], y[i]))                 \
+    }
+
 #if IS_FLOAT
 #define UNARY(name_, float_, integer_)   UNARY_LOOP(name_, T, float_)
-#define UNARY_F(name_, float_)           UNARY_LOOP(name_, T, float_)
+#define UNARY_F(name_, float_)           LONG_UNARY_LOOP(name_, float_)
 #define UNARY_ANGLE(name_, float_, any_) ANGLE_LOOP(name_, float_, any_)
 #define BINARY(name_, float_, integer_)  BINARY_LOOP(name_, T, float_)
-#define BINARY_F(name_, float_)          BINARY_LOOP(name_, T, float_)
+#define BINARY_F(name_, float_)          LONG_BINARY_LOOP(name_, float_)
 #else
 #define UNARY(name_, float_, integer_) UNARY_LOOP(name_, T, integer_)
 #define UNARY_F(name_, float_)
@@ -70,3 +94,5 @@
 #undef UNARY_LOOP
 #undef ANGLE_LOOP
 #undef BINARY_LOOP
+#undef LONG_UNARY_LOOP
+#undef LONG_BINARY_LOOP

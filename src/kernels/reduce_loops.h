@@ -117,57 +117,49 @@ COMBINER(min, int64_t, a < b ? a : b, PICK(int64_t, a < b), INT64_MAX)
 COMBINER(min, uint64_t, a < b ? a : b, PICK(uint64_t, a < b), UINT64_MAX)
 COMBINER(min, uint8_t, a < b ? a : b, PICK(uint8_t, a < b), UINT8_MAX)
 
-/* The sums of the differences from `mean` and of their squares, each in the order of sums. */
-#define MOMENTS(type_)                                                                             \
-    static inline void moments_block_##type_(size_t n, const type_ *x, type_ mean, type_ *sum,     \
-                                             type_ *squares)                                       \
-    {                                                                                              \
-        enum { PARTS = LANES * sizeof(type_) / BYTES_OF(type_), PER = LANES / PARTS };             \
-        type_ first[LANES], second[LANES];                                                         \
-        v_##type_ part[PARTS] = {{0}}, square[PARTS] = {{0}}, next;                                \
-        size_t i = 0;                                                                              \
-        for (; i + LANES <= n; i += LANES)                                                         \
-            for (int p = 0; p < PARTS; p++) {                                                      \
-                memcpy(&next, x + i + p * PER, sizeof next);                                       \
-                next -= mean;                                                                      \
-                part[p] += next;                                                                   \
-                square[p] += next * next;                                                          \
-            }                                                                                      \
-        memcpy(first, part, sizeof first);                                                         \
-        memcpy(second, square, sizeof second);                                                     \
-        for (size_t l = 0; i + l < n; l++) {                                                       \
-            type_ difference = x[i + l] - mean;                                                    \
-            first[l] += difference;                                                                \
-            second[l] += difference * difference;                                                  \
-        }                                                                                          \
-        for (int half = LANES / 2; half; half /= 2)                                                \
-            for (int l = 0; l < half; l++) {                                                       \
-                first[l] += first[l + half];                                                       \
-                second[l] += second[l + half];                                                     \
-            }                                                                                      \
-        *sum = first[0];                                                                           \
-        *squares = second[0];                                                                      \
-    }                                                                                              \
-    static void moments_##type_(size_t n, const type_ *x, type_ mean, type_ *sum, type_ *squares)  \
-    {                                                                                              \
-        type_ level[WEFT_I_REDUCE_LEVELS][2] = {{0}};                                              \
-        int depth = 0;                                                                             \
-        uint64_t blocks = 0;                                                                       \
-        for (size_t at = 0; at < n; at += BLOCK, depth++) {                                        \
-            moments_block_##type_(n - at < BLOCK ? n - at : BLOCK, x + at, mean, &level[depth][0], \
-                                  &level[depth][1]);                                               \
-            for (uint64_t bits = ++blocks; !(bits & 1); bits >>= 1, depth--)                       \
-                for (int k = 0; k < 2; k++)                                                        \
-                    level[depth - 1][k] += level[depth][k];                                        \
-        }                                                                                          \
-        for (; depth > 1; depth--)                                                                 \
-            for (int k = 0; k < 2; k++)                                                            \
-                level[depth - 2][k] += level[depth - 1][k];                                        \
-        *sum = level[0][0];                                                                        \
-        *squares = level[0][1];                                                                    \
+/*
+ * `count_` sums over one row at once, each in the order of sums.  The step functions
+ * many_<name>_<type> and one_<name>_<type> add the terms of the elements from `i` on, a vector of
+ * them or one, to their sums.
+ */
+#define SUMS_LOOP(name_, type_, source_, count_)                                           \
+    static inline void block_##name_##_##type_(const source_ *from, size_t i, size_t n,    \
+                                               type_ *out)                                 \
+    {                                                                                      \
+        const source_ own = *from, *s = &own; /* what steps write is not in here */        \
+        enum { PARTS = LANES * sizeof(type_) / BYTES_OF(type_), PER = LANES / PARTS };     \
+        type_ lane[LANES][count_];                                                         \
+        v_##type_ part[PARTS][count_] = {{{0}}};                                           \
+        for (; LANES <= n; i += LANES, n -= LANES)                                         \
+            for (int p = 0; p < PARTS; p++)                                                \
+                many_##name_##_##type_(s, i + p * PER, part[p]);                           \
+        for (int l = 0; l < LANES; l++)                                                    \
+            for (int k = 0; k < count_; k++)                                               \
+                lane[l][k] = part[l / PER][k][l % PER];                                    \
+        for (size_t l = 0; l < n; l++)                                                     \
+            one_##name_##_##type_(s, i + l, lane[l]);                                      \
+        for (int half = LANES / 2; half; half /= 2)                                        \
+            for (int l = 0; l < half; l++)                                                 \
+                for (int k = 0; k < count_; k++)                                           \
+                    lane[l][k] += lane[l + half][k];                                       \
+        memcpy(out, lane[0], sizeof lane[0]);                                              \
+    }                                                                                      \
+    static void run_##name_##_##type_(const source_ *s, size_t n, type_ *out)              \
+    {                                                                                      \
+        type_ level[WEFT_I_REDUCE_LEVELS][count_] = {{0}};                                 \
+        int depth = 0;                                                                     \
+        uint64_t blocks = 0;                                                               \
+        for (size_t at = 0; at < n; at += BLOCK, depth++) {                                \
+            block_##name_##_##type_(s, at, n - at < BLOCK ? n - at : BLOCK, level[depth]); \
+            for (uint64_t bits = ++blocks; !(bits & 1); bits >>= 1, depth--)               \
+                for (int k = 0; k < count_; k++)                                           \
+                    level[depth - 1][k] += level[depth][k];                                \
+        }                                                                                  \
+        for (; depth > 1; depth--)                                                         \
+            for (int k = 0; k < count_; k++)                                               \
+                level[depth - 2][k] += level[depth - 1][k];                                \
+        memcpy(out, level[0], sizeof level[0]);                                            \
     }
-MOMENTS(float)
-MOMENTS(double)
 
 #define USE(op_, type_)                                                                            \
     {                                                                                              \
