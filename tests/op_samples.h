@@ -132,6 +132,8 @@ static const sample samples[] = {
     {"linear", "ft", {{0}}},
     {"softmax", "t", {I(0)}},
     {"log_softmax", "h", {I(-1)}},
+    {"softmax_grad", "ft", {I(0)}},
+    {"log_softmax_grad", "tf", {I(-1)}},
     {"layer_norm", "c", {I(2), {0}, {0}, N(1e-3)}},
     {"layer_norm", "fww", {N(1e-5)}}, /* dims: inserted by call_sample */
     {"embedding", "mI", {{0}}},

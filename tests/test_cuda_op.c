@@ -381,6 +381,9 @@ static void check_softmax(weft_tensor *x, int dim, const char *how)
     weft_tensor *u = there(x);
     check_same(how, weft_softmax(u, dim), weft_softmax(x, dim));
     check_same(how, weft_log_softmax(u, dim), weft_log_softmax(x, dim));
+    weft_tensor *g = weft_contiguous(weft_mul(x, x)), *v = there(g);
+    check_same(how, weft_softmax_grad(v, u, dim), weft_softmax_grad(g, x, dim));
+    check_same(how, weft_log_softmax_grad(v, u, dim), weft_log_softmax_grad(g, x, dim));
 }
 
 TEST(test_cuda_op_softmax)

@@ -120,6 +120,108 @@ TEST(test_normalize_rows)
                    (weft_item(far, i) - sum / (double)n) / sqrt(squares / (double)n), 2e-6);
 }
 
+/* What a chain of rows gives, in f64. */
+static weft_tensor *slow_softmax_grad(bool logarithm, weft_tensor *grad, weft_tensor *y, int dim)
+{
+    weft_tensor *g = weft_to_dtype(grad, WEFT_F64), *r = weft_to_dtype(y, WEFT_F64);
+    int along[] = {dim}, count = weft_tensor_ndim(y) ? 1 : 0;
+    if (logarithm)
+        return weft_sub(g, weft_mul(weft_exp(r), weft_sum(g, along, count, true)));
+    return weft_mul(weft_sub(g, weft_sum(weft_mul(g, r), along, count, true)), r);
+}
+
+static void check_softmax_grad(weft_tensor *grad, weft_tensor *x, int dim, double tolerance)
+{
+    for (int logarithm = 0; logarithm < 2; logarithm++) {
+        weft_tensor *y = logarithm ? weft_log_softmax(x, dim) : weft_softmax(x, dim);
+        weft_tensor *out =
+            logarithm ? weft_log_softmax_grad(grad, y, dim) : weft_softmax_grad(grad, y, dim);
+        CHECK(out && weft_tensor_dtype(out) == weft_tensor_dtype(x));
+        CHECK(weft_allclose(weft_to_dtype(out, WEFT_F64),
+                            slow_softmax_grad(logarithm, grad, y, dim), tolerance, tolerance,
+                            false));
+    }
+}
+
+TEST(test_normalize_softmax_grad)
+{
+    static const weft_dtype dtypes[] = {WEFT_F64, WEFT_F32, WEFT_BF16, WEFT_F16};
+    static const double tolerance[] = {1e-13, 1e-5, 2e-2, 2e-3};
+    weft_seed(12);
+    for (int d = 0; d < 4; d++) {
+        weft_tensor *x =
+            weft_to_dtype(weft_randn(WEFT_F64, WEFT_CPU, WEFT_SHAPE(3, 5, 1100)), dtypes[d]);
+        weft_tensor *grad =
+            weft_to_dtype(weft_randn(WEFT_F64, WEFT_CPU, WEFT_SHAPE(3, 5, 1100)), dtypes[d]);
+        for (int dim = -1; dim < 2; dim++)
+            check_softmax_grad(grad, x, dim, tolerance[d]);
+        check_softmax_grad(weft_transpose(grad, 1, 2), weft_transpose(x, 1, 2), 1, tolerance[d]);
+        check_softmax_grad(weft_contiguous(weft_transpose(grad, 0, 2)), weft_transpose(x, 0, 2), 2,
+                           tolerance[d]);
+    }
+    weft_tensor *number = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 3);
+    check_softmax_grad(number, number, 0, 0);
+    weft_tensor *empty = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 0));
+    CHECK(weft_softmax_grad(empty, empty, 0) && weft_softmax_grad(empty, empty, 1));
+    weft_tensor *x = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3));
+    CHECK(!weft_softmax_grad(x, weft_to_dtype(x, WEFT_F64), 0));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK(!weft_log_softmax_grad(weft_transpose(x, 0, 1), x, 0));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK(!weft_softmax_grad(x, x, 2));
+    weft_tensor *whole = weft_ones(WEFT_I32, WEFT_CPU, WEFT_SHAPE(2));
+    CHECK(!weft_softmax_grad(whole, whole, 0));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_TYPE);
+    weft_clear_error();
+}
+
+/* Every instruction set gives the same bits, forward and back. */
+TEST(test_normalize_grads_everywhere)
+{
+    const char *variant;
+    weft_seed(13);
+    weft_tensor *x = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(70, 1037)), *first[5] = {NULL};
+    weft_tensor *grad = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(70, 1037));
+    weft_tensor *weight = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1037));
+    for (int v = 0; (variant = weft_i_vector_variant(v)); v++) {
+        if (!weft_i_vector_use(variant))
+            continue;
+        weft_tensor *out[5];
+        CHECK_OK(weft_layer_norm_grad(grad, x, 1, weight, 1e-5, true, out));
+        out[3] = weft_softmax_grad(grad, x, 1);
+        out[4] = weft_log_softmax_grad(grad, x, 1);
+        for (int k = 0; k < 5; k++) {
+            first[k] = first[k] ? first[k] : out[k];
+            CHECK(out[k] && weft_equal(first[k], out[k]));
+        }
+    }
+    CHECK(weft_i_vector_use(NULL));
+    weft_tensor *bare[3];
+    CHECK_OK(weft_layer_norm_grad(weft_mul(grad, weight), x, 1, NULL, 1e-5, false, bare));
+    CHECK(weft_equal(bare[0], first[0]) && !bare[1] && !bare[2]);
+}
+
+/* Rows whose largest element is not finite take a way of their own. */
+TEST(test_normalize_softmax_of_infinities)
+{
+    static const double rows[][3] = {{1, INFINITY, 2},
+                                     {-INFINITY, -INFINITY, -INFINITY},
+                                     {0, NAN, 1},
+                                     {-INFINITY, 0, -INFINITY},
+                                     {0, -200, -88}};
+    for (int d = 0; d < 2; d++) {
+        weft_dtype dtype = d ? WEFT_F64 : WEFT_F32;
+        weft_tensor *y = weft_softmax(
+            weft_to_dtype(weft_tensor_from(WEFT_F64, WEFT_SHAPE(5, 3), rows), dtype), 1);
+        for (int i = 0; i < 9; i++)
+            CHECK(weft_item(y, i) != weft_item(y, i));
+        CHECK(weft_item(y, 9) == 0 && weft_item(y, 10) == 1 && weft_item(y, 11) == 0);
+        CHECK(weft_item(y, 12) == 1);
+        CHECK_NEAR(weft_item(y, 13) * 1e80, exp(-200) * 1e80, d ? 1e-20 : 1);
+        CHECK_NEAR(weft_item(y, 14) * 1e38, exp(-88) * 1e38, 1e-6);
+    }
+}
+
 /* Against differences of the sum of layer_norm(x) * grad, in f64. */
 TEST(test_normalize_layer_norm_grad)
 {

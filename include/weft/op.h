@@ -146,6 +146,10 @@ WEFT_API weft_tensor *weft_argmin_all(weft_tensor *x);
 
 WEFT_API weft_tensor *weft_softmax(weft_tensor *x, int dim);
 WEFT_API weft_tensor *weft_log_softmax(weft_tensor *x, int dim);
+/* Their gradients for x, given that of their result and the result, y, which have the same shape and
+ * dtype. */
+WEFT_API weft_tensor *weft_softmax_grad(weft_tensor *grad, weft_tensor *y, int dim);
+WEFT_API weft_tensor *weft_log_softmax_grad(weft_tensor *grad, weft_tensor *y, int dim);
 /* Normalises over the last `dims` dimensions; weight and bias have their shape, or are NULL. */
 WEFT_API weft_tensor *weft_layer_norm(weft_tensor *x, int dims, weft_tensor *weight,
                                       weft_tensor *bias, double epsilon);

@@ -40,14 +40,38 @@ static weft_tensor *sum_along(weft_tensor *x, const weft_i_arg *dim)
 
 weft_status weft_i_softmax_back(weft_i_back *c)
 {
-    weft_tensor *y = c->y[0], *weighted = weft_mul(c->g[0], y);
-    return GIVE(0, weft_sub(weighted, weft_mul(y, sum_along(weighted, ARG(1)))));
+    return GIVE(0, weft_softmax_grad(c->g[0], c->y[0], (int)ARG(1)->integer));
 }
 
 weft_status weft_i_log_softmax_back(weft_i_back *c)
 {
-    weft_tensor *g = c->g[0];
-    return GIVE(0, weft_sub(g, weft_mul(weft_exp(c->y[0]), sum_along(g, ARG(1)))));
+    return GIVE(0, weft_log_softmax_grad(c->g[0], c->y[0], (int)ARG(1)->integer));
+}
+
+/* Of (grad - sum(grad y)) y, with G for it: (G - sum(G y)) y, and
+ * G (grad - sum(grad y)) - grad sum(G y). */
+weft_status weft_i_softmax_grad_back(weft_i_back *c)
+{
+    weft_tensor *G = c->g[0], *grad = ARG(0)->tensor, *y = ARG(1)->tensor;
+    const weft_i_arg *dim = ARG(2);
+    if (NEEDS(0))
+        WEFT_TRY(GIVE(0, weft_softmax_grad(G, y, (int)dim->integer)));
+    if (!NEEDS(1))
+        return WEFT_OK;
+    weft_tensor *inner = sum_along(weft_mul(grad, y), dim), *outer = sum_along(weft_mul(G, y), dim);
+    return GIVE(1, weft_sub(weft_mul(G, weft_sub(grad, inner)), weft_mul(grad, outer)));
+}
+
+/* Of grad - e^y sum(grad), with G for it: G - sum(G e^y), and - G e^y sum(grad). */
+weft_status weft_i_log_softmax_grad_back(weft_i_back *c)
+{
+    weft_tensor *G = c->g[0], *grown = weft_mul(G, weft_exp(ARG(1)->tensor));
+    const weft_i_arg *dim = ARG(2);
+    if (NEEDS(0))
+        WEFT_TRY(GIVE(0, weft_sub(G, sum_along(grown, dim))));
+    if (!NEEDS(1))
+        return WEFT_OK;
+    return GIVE(1, weft_neg(weft_mul(grown, sum_along(ARG(0)->tensor, dim))));
 }
 
 /* ---- layer norm ---- */

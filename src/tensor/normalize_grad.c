@@ -3,7 +3,7 @@
  * The gradient of layer_norm: one row with three results, for x, weight and bias.  Those of weight
  * and bias are sums over rows: 64 rows are added up one after the other, such blocks in f64.
  */
-#include "base/os.h"
+#include "kernels/copy.h"
 #include "kernels/vector.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"
@@ -55,15 +55,21 @@ static void take_block(weft_dtype compute, double *totals, void *block, int64_t 
     }
 }
 
-/* The operands as packed elements of the compute type, and sums of columns. */
+/* Rows of x and grad are worked on where they are, or in `row` if they have another type. */
 struct work {
-    weft_tensor *grad, *x, *weight, *out; /* `weight` may be NULL */
-    weft_tensor *block[2], *total[2];     /* for weight and bias; NULL if not wanted */
+    const weft_i_op_call *call;
+    weft_dtype dtype, compute;
+    int64_t n;                        /* of a row */
+    weft_tensor *grad, *x, *weight;   /* packed; held; `weight`, of the compute type, may be NULL */
+    weft_tensor *row;                 /* three of them, for grad, x and the result; or NULL */
+    weft_tensor *block[2], *total[2]; /* for weight and bias; NULL if not wanted */
 };
 
-static weft_tensor *packed(weft_tensor *x, weft_dtype compute)
+static weft_tensor *packed(weft_tensor *x, weft_dtype dtype)
 {
-    weft_tensor *copy = weft_i_tensor_new(compute, WEFT_CPU, weft_i_tensor_shape(x), NULL);
+    if (x->dtype == dtype && weft_i_tensor_is_contiguous(x))
+        return weft_i_object_hold(x);
+    weft_tensor *copy = weft_keep(weft_i_tensor_new(dtype, WEFT_CPU, weft_i_tensor_shape(x), NULL));
     if (copy)
         weft_i_copy_tensor(copy, x);
     return copy;
@@ -71,24 +77,34 @@ static weft_tensor *packed(weft_tensor *x, weft_dtype compute)
 
 static weft_tensor *zeros(weft_dtype dtype, int64_t n)
 {
-    weft_tensor *x = weft_i_tensor_new(dtype, WEFT_CPU, WEFT_SHAPE(n), NULL);
+    weft_tensor *x = weft_keep(weft_i_tensor_new(dtype, WEFT_CPU, WEFT_SHAPE(n), NULL));
     if (x && x->end)
         memset(weft_i_tensor_data(x), 0, x->end);
     return x;
 }
 
-static bool make_work(const weft_i_op_call *call, struct work *w, weft_dtype compute, int64_t n)
+static bool make_work(struct work *w)
 {
-    bool made =
-        (w->grad = packed(call->args[GRAD].tensor, compute)) &&
-        (w->x = packed(call->args[X].tensor, compute)) &&
-        (w->out = weft_i_tensor_new(compute, WEFT_CPU, weft_i_tensor_shape(call->outs[0]), NULL));
+    const weft_i_op_call *call = w->call;
+    bool made = (w->grad = packed(call->args[GRAD].tensor, w->dtype)) &&
+                (w->x = packed(call->args[X].tensor, w->dtype));
+    if (made && w->dtype != w->compute)
+        made = (w->row =
+                    weft_keep(weft_i_tensor_new(w->compute, WEFT_CPU, WEFT_SHAPE(3, w->n), NULL)));
     if (made && call->args[WEIGHT].kind == WEFT_I_ARG_TENSOR)
-        made = (w->weight = packed(call->args[WEIGHT].tensor, compute));
+        made = (w->weight = packed(call->args[WEIGHT].tensor, w->compute));
     for (int k = 0; made && k < 2; k++)
         if (call->outs[k + 1])
-            made = (w->block[k] = zeros(compute, n)) && (w->total[k] = zeros(WEFT_F64, n));
+            made = (w->block[k] = zeros(w->compute, w->n)) && (w->total[k] = zeros(WEFT_F64, w->n));
     return made;
+}
+
+static void drop_work(const struct work *w)
+{
+    weft_tensor *all[] = {w->grad,     w->x,        w->weight,   w->row,
+                          w->block[0], w->block[1], w->total[0], w->total[1]};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        weft_i_object_drop(all[i]);
 }
 
 static void *data_of(const weft_tensor *x)
@@ -96,18 +112,34 @@ static void *data_of(const weft_tensor *x)
     return x ? weft_i_tensor_data(x) : NULL;
 }
 
-static void run_rows(const weft_i_op_call *call, const struct work *w, weft_dtype compute,
-                     int64_t n)
+static void run_row(const struct work *w, int64_t i)
 {
-    int64_t rows = w->x->numel / n, bytes = n * (int64_t)weft_i_dtype_size(compute);
+    size_t n = (size_t)w->n, size = weft_i_dtype_size(w->dtype);
+    int64_t at = i * w->n * (int64_t)size;
+    const char *grad = weft_i_tensor_data(w->grad) + at, *x = weft_i_tensor_data(w->x) + at;
+    char *to = weft_i_tensor_data(w->call->outs[0]) + at, *out = to;
+    if (w->row) {
+        char *room = weft_i_tensor_data(w->row);
+        size_t bytes = n * weft_i_dtype_size(w->compute);
+        grad = weft_i_load_run(w->compute, room, w->dtype, grad, (int64_t)size, n);
+        x = weft_i_load_run(w->compute, room + bytes, w->dtype, x, (int64_t)size, n);
+        out = room + 2 * bytes;
+    }
+    weft_i_vector()->normalize[w->compute]->layer_grad(out, grad, x, n, data_of(w->weight),
+                                                       w->call->args[EPSILON].number,
+                                                       data_of(w->block[0]), data_of(w->block[1]));
+    if (w->row)
+        weft_i_store_run(w->dtype, to, (int64_t)size, w->compute, out, n);
+}
+
+static void run_rows(const struct work *w)
+{
+    int64_t rows = w->x->numel / w->n;
     for (int64_t i = 0; i < rows; i++) {
-        weft_i_vector()->normalize[compute]->layer_grad(
-            weft_i_tensor_data(w->out) + i * bytes, weft_i_tensor_data(w->grad) + i * bytes,
-            weft_i_tensor_data(w->x) + i * bytes, (size_t)n, data_of(w->weight),
-            call->args[EPSILON].number, data_of(w->block[0]), data_of(w->block[1]));
+        run_row(w, i);
         for (int k = 0; k < 2; k++)
             if (w->block[k] && (i % BLOCK_ROWS == BLOCK_ROWS - 1 || i == rows - 1))
-                take_block(compute, data_of(w->total[k]), data_of(w->block[k]), n);
+                take_block(w->compute, data_of(w->total[k]), data_of(w->block[k]), w->n);
     }
 }
 
@@ -124,23 +156,17 @@ static void store_total(weft_tensor *out, weft_tensor *total)
 weft_status weft_i_layer_norm_grad_run(weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[X].tensor;
-    weft_dtype compute = x->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
-    struct work w = {0};
-    int64_t n = 1;
+    struct work w = {.call = call, .dtype = x->dtype, .n = 1};
+    w.compute = x->dtype == WEFT_F64 ? WEFT_F64 : WEFT_F32;
     for (int i = x->ndim - (int)call->args[DIMS].integer; i < x->ndim; i++)
-        n *= x->dim[i];
-    bool made = make_work(call, &w, compute, n);
+        w.n *= x->dim[i];
+    bool made = make_work(&w);
     if (made && x->numel)
-        run_rows(call, &w, compute, n);
-    if (made)
-        weft_i_copy_tensor(call->outs[0], w.out);
-    for (int k = 0; k < 2; k++)
-        if (made && w.total[k])
+        run_rows(&w);
+    for (int k = 0; made && k < 2; k++)
+        if (w.total[k])
             store_total(call->outs[k + 1], w.total[k]);
-    weft_tensor *all[] = {w.grad,     w.x,        w.weight,   w.out,
-                          w.block[0], w.block[1], w.total[0], w.total[1]};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        weft_release(all[i]);
+    drop_work(&w);
     return made ? WEFT_OK : weft_last_status();
 }
 

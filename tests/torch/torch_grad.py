@@ -238,6 +238,10 @@ case("mm", lambda r: [r.normal(2, 3, 5), r.normal(4, 5), r.normal(4)], lambda x,
 for dim in 0, 1, -1:
     case("softmax", lambda r: [r.normal(3, 4, 5)], lambda x, dim=dim: call("softmax", "ti", x, dim), lambda x, dim=dim: torch.softmax(x, dim))
     case("log_softmax", lambda r: [r.normal(3, 4, 5)], lambda x, dim=dim: call("log_softmax", "ti", x, dim), lambda x, dim=dim: torch.log_softmax(x, dim))
+    case("softmax_grad", lambda r: [r.normal(3, 4, 5), r.normal(3, 4, 5)], lambda g, y, dim=dim: call("softmax_grad", "tti", g, y, dim),
+         lambda g, y, dim=dim: (g - (g * y).sum(dim, keepdim=True)) * y)
+    case("log_softmax_grad", lambda r: [r.normal(3, 4, 5), r.normal(3, 4, 5)], lambda g, y, dim=dim: call("log_softmax_grad", "tti", g, y, dim),
+         lambda g, y, dim=dim: g - y.exp() * g.sum(dim, keepdim=True))
 case("layer_norm", lambda r: [r.normal(4, 3, 6), r.normal(3, 6), r.normal(3, 6)], lambda x, w, b: call("layer_norm", "tittd", x, 2, w, b, 1e-5), lambda x, w, b: F.layer_norm(x, (3, 6), w, b, 1e-5))
 case("layer_norm", lambda r: [r.normal(4, 9)], lambda x: call("layer_norm", "tittd", x, 1, None, None, 1e-5), lambda x: F.layer_norm(x, (9,), None, None, 1e-5))
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax, log_softmax, layer_norm and its gradient on CUDA devices. */
+/* softmax, log_softmax, layer_norm and their gradients on CUDA devices. */
 #include "kernels/normalize.h"
 
 #include "columns.h"
@@ -10,7 +10,8 @@
 #include <string.h>
 
 _Static_assert((int)WEFT_K_SOFTMAX == (int)WEFT_I_NORMALIZE_SOFTMAX &&
-                   (int)WEFT_K_LOG_SOFTMAX == (int)WEFT_I_NORMALIZE_LOG_SOFTMAX,
+                   (int)WEFT_K_LOG_SOFTMAX == (int)WEFT_I_NORMALIZE_LOG_SOFTMAX &&
+                   WEFT_K_LOG_SOFTMAX_GRAD - WEFT_K_SOFTMAX_GRAD == WEFT_K_LOG_SOFTMAX,
                "as in kernels/normalize.h");
 
 static weft_status launch(weft_i_cuda_stream *stream, weft_k_rows *c)
@@ -21,10 +22,12 @@ static weft_status launch(weft_i_cuda_stream *stream, weft_k_rows *c)
         (c->rows + per - 1) / per, c);
 }
 
-weft_status weft_i_cuda_softmax_run(weft_i_op_call *call)
+/* Rows of x along one dimension, into `out`, which has x's shape and dtype. */
+static weft_k_rows rows_along(const weft_i_op_call *call, int which, const weft_tensor *x,
+                              int64_t along)
 {
-    const weft_tensor *x = call->args[0].tensor, *out = call->out;
-    int dim = x->ndim ? weft_i_dim_wrap(call->op->name, call->args[1].integer, x->ndim) : -1;
+    const weft_tensor *out = call->out;
+    int dim = x->ndim ? weft_i_dim_wrap(call->op->name, along, x->ndim) : -1;
     int64_t size = (int64_t)weft_dtype_size(x->dtype);
     weft_k_rows c = {.from = weft_i_cuda_data(x),
                      .to = weft_i_cuda_data(out),
@@ -32,11 +35,8 @@ weft_status weft_i_cuda_softmax_run(weft_i_op_call *call)
                      .length = dim < 0 ? 1 : (uint64_t)x->dim[dim],
                      .in_step = dim < 0 ? size : x->stride[dim] * size,
                      .out_step = dim < 0 ? size : out->stride[dim] * size,
-                     .which = call->op->kernel,
+                     .which = which,
                      .dtype = (int32_t)x->dtype};
-    weft_i_cuda_stream *stream;
-    if (out->numel == 0)
-        return WEFT_OK;
     for (int d = 0; d < x->ndim; d++) {
         if (d == dim || x->dim[d] == 1)
             continue;
@@ -49,8 +49,38 @@ weft_status weft_i_cuda_softmax_run(weft_i_op_call *call)
         c.kept_dim[c.kept++] = 1;
     c.columns = c.length <= WEFT_K_BLOCK && c.in_step != size && c.kept_in[c.kept - 1] == size;
     c.span = weft_i_cuda_span(c.length, c.columns);
+    return c;
+}
+
+weft_status weft_i_cuda_softmax_run(weft_i_op_call *call)
+{
+    weft_i_cuda_stream *stream;
+    if (call->out->numel == 0)
+        return WEFT_OK;
+    weft_k_rows c = rows_along(call, call->op->kernel, call->args[0].tensor, call->args[1].integer);
     WEFT_TRY(weft_i_cuda_stream_of(call, &stream));
     return launch(stream, &c);
+}
+
+/* Packed, gradient and result have the same strides. */
+weft_status weft_i_cuda_softmax_grad_run(weft_i_op_call *call)
+{
+    weft_i_cuda_stream *stream;
+    if (call->out->numel == 0)
+        return WEFT_OK;
+    WEFT_TRY(weft_i_cuda_stream_of(call, &stream));
+    weft_tensor *grad = weft_i_cuda_packed(call->args[0].tensor, call->out->dtype);
+    weft_tensor *y = grad ? weft_i_cuda_packed(call->args[1].tensor, call->out->dtype) : NULL;
+    weft_status status = y ? WEFT_OK : weft_last_status();
+    if (y) {
+        weft_k_rows c =
+            rows_along(call, WEFT_K_SOFTMAX_GRAD + call->op->kernel, y, call->args[2].integer);
+        c.grad = weft_i_cuda_data(grad);
+        status = launch(stream, &c);
+    }
+    weft_i_object_drop(grad);
+    weft_i_object_drop(y);
+    return status;
 }
 
 /* Rows of `length` packed elements. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows that are normalised as a whole: softmax, log_softmax, layer_norm and its gradient, with the
+ * Rows that are normalised as a whole: softmax, log_softmax, layer_norm and their gradients, with the
  * sums of kernels/normalize_loops.h in the same order.  A block of threads works on 32 / span rows
  * at a time; rows longer than 32 blocks of elements are summed in several turns.  What the CPU
  * keeps in a buffer is computed again where it is needed, which gives the same bits.
@@ -11,7 +11,7 @@
 #include "order.h"
 
 /* What is summed: the row, its exponentials, differences from the mean and their squares, the
- * gradient (after the weight), and its product with the normalised row. */
+ * gradient (after the weight), its product with the normalised row, and with the row itself. */
 enum {
     WEFT_K_SUM_X,
     WEFT_K_MAX_X,
@@ -19,7 +19,8 @@ enum {
     WEFT_K_SUM_DIFFERENCE,
     WEFT_K_SUM_SQUARE,
     WEFT_K_SUM_GRAD,
-    WEFT_K_SUM_SLOPE
+    WEFT_K_SUM_SLOPE,
+    WEFT_K_SUM_PRODUCT
 };
 
 enum { WEFT_K_BLOCK_ROWS = 64 }; /* of the gradients of weight and bias */

@@ -4,7 +4,7 @@
 
 /* What is known about a row. */
 typedef struct NAME(weft_k_known) {
-    T largest, sum;             /* softmax */
+    T largest, sum;             /* softmax; its gradient has the sum alone */
     T mean, rest, factor;       /* layer_norm */
     T grad_mean, slope, square; /* its gradient; square: before the factor is known */
 } NAME(weft_k_known);
@@ -60,6 +60,8 @@ WEFT_K T NAME(weft_k_term)(const weft_k_rows *c, int what, const NAME(weft_k_kno
         return g;
     case WEFT_K_SUM_SLOPE:
         return g * NAME(weft_k_normal)(known, x);
+    case WEFT_K_SUM_PRODUCT:
+        return g * x;
     default:
         return x;
     }
@@ -184,6 +186,10 @@ WEFT_K T NAME(weft_k_result)(const weft_k_rows *c, const NAME(weft_k_known) * kn
         return EXP(x - known->largest) * known->sum;
     case WEFT_K_LOG_SOFTMAX:
         return (x - known->largest) - known->sum;
+    case WEFT_K_SOFTMAX_GRAD:
+        return (NAME(weft_k_grad)(c, c->grad + at, i) - known->sum) * x;
+    case WEFT_K_LOG_SOFTMAX_GRAD:
+        return NAME(weft_k_grad)(c, c->grad + at, i) - EXP(x) * known->sum;
     case WEFT_K_LAYER:
         y = NAME(weft_k_normal)(known, x);
         if (c->weight)
@@ -236,6 +242,9 @@ WEFT_K void NAME(weft_k_run_rows)(const weft_k_rows *c)
         if (c->which <= WEFT_K_LOG_SOFTMAX) {
             WEFT_K_LEARN(WEFT_K_MAX_X, largest, sum)
             WEFT_K_LEARN(WEFT_K_SUM_EXP, sum, c->which == WEFT_K_SOFTMAX ? 1 / sum : LOG(sum))
+        } else if (c->which <= WEFT_K_LOG_SOFTMAX_GRAD) {
+            int what = c->which == WEFT_K_SOFTMAX_GRAD ? WEFT_K_SUM_PRODUCT : WEFT_K_SUM_GRAD;
+            WEFT_K_LEARN(what, sum, sum)
         } else {
             NAME(weft_k_measure)(c, group, per_task, s);
         }

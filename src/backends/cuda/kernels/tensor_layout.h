@@ -59,7 +59,14 @@ typedef struct weft_k_reduce {
 } weft_k_reduce;
 
 /* Rows that are normalised.  Rows of layer_norm are packed, one after the other. */
-enum { WEFT_K_SOFTMAX, WEFT_K_LOG_SOFTMAX, WEFT_K_LAYER, WEFT_K_LAYER_GRAD };
+enum {
+    WEFT_K_SOFTMAX,
+    WEFT_K_LOG_SOFTMAX,
+    WEFT_K_SOFTMAX_GRAD, /* `from` is the result, and `grad` has its strides */
+    WEFT_K_LOG_SOFTMAX_GRAD,
+    WEFT_K_LAYER,
+    WEFT_K_LAYER_GRAD
+};
 typedef struct weft_k_rows {
     const char *from, *grad;
     char *to;
