@@ -247,6 +247,12 @@ static weft_status attach(struct recording *r, weft_tensor *const *results, size
 {
     WEFT_TRY(make_node(r, results, count));
     save_results(r, results, count);
+    if (count == 1 && results[0] && !results[0]->grad && is_float(results[0]->dtype) &&
+        !is_constant(r, 0)) { /* the common case: a fresh result takes over the reference */
+        results[0]->grad = &r->node->head;
+        r->node = NULL;
+        return WEFT_OK;
+    }
     for (size_t k = 0; k < count; k++)
         if (results[k] && is_float(results[k]->dtype) && !is_constant(r, k))
             WEFT_TRY(weft_i_history_set(results[k], r->node, (int)k));
