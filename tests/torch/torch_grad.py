@@ -111,7 +111,8 @@ def unary(name, in_torch, low=-2.0, high=2.0):
 def binary(name, in_torch, low=0.3, high=2.0):
     case(name, lambda r: [r.uniform(low, high, s) for s in r.broadcast()], lambda a, b: call(name, "tt", a, b), in_torch)
     case(name, lambda r: [r.uniform(low, high, r.dims())], lambda a: call(name + "_scalar", "td", a, 1.25), lambda a: in_torch(a, a.new_tensor(1.25)))
-    case(name, lambda r: [r.uniform(low, high, r.dims())], lambda b: call("scalar_" + name, "dt", 1.25, b), lambda b: in_torch(b.new_tensor(1.25), b))
+    if hasattr(weft, "weft_scalar_" + name):  # those that do not commute
+        case(name, lambda r: [r.uniform(low, high, r.dims())], lambda b: call("scalar_" + name, "dt", 1.25, b), lambda b: in_torch(b.new_tensor(1.25), b))
 
 
 class Random:
@@ -234,7 +235,8 @@ case("mm", lambda r: [r.normal(3, 5), r.normal(5, 4)], lambda a, b: call("mm", "
 case("bmm", lambda r: [r.normal(2, 3, 5), r.normal(2, 5, 4)], lambda a, b: call("bmm", "tt", a, b), torch.bmm)
 for a, b in ((5,), (5,)), ((3, 5), (5,)), ((5,), (2, 5, 3)), ((2, 1, 3, 5), (4, 5, 2)):
     case("bmm", lambda r, a=a, b=b: [r.normal(*a), r.normal(*b)], lambda a, b: call("matmul", "tt", a, b), torch.matmul)
-case("mm", lambda r: [r.normal(2, 3, 5), r.normal(4, 5), r.normal(4)], lambda x, w, b: call("linear", "ttt", x, w, b), F.linear)
+case("linear", lambda r: [r.normal(2, 3, 5), r.normal(4, 5), r.normal(4)], lambda x, w, b: call("linear", "ttt", x, w, b), F.linear)
+case("linear", lambda r: [r.normal(3, 5), r.normal(4, 5)], lambda x, w: call("linear", "ttt", x, w, None), F.linear)
 for dim in 0, 1, -1:
     case("softmax", lambda r: [r.normal(3, 4, 5)], lambda x, dim=dim: call("softmax", "ti", x, dim), lambda x, dim=dim: torch.softmax(x, dim))
     case("log_softmax", lambda r: [r.normal(3, 4, 5)], lambda x, dim=dim: call("log_softmax", "ti", x, dim), lambda x, dim=dim: torch.log_softmax(x, dim))
