@@ -19,7 +19,7 @@ static wide gelu(wide x)
 
 static double gelu_of_f32(double x)
 {
-    return x * erfc(-x / sqrt(2)) / 2;
+    return x < -1e3 ? -0.0 : x * erfc(-x / sqrt(2)) / 2;
 }
 
 static const struct function {

@@ -635,6 +635,50 @@ TEST(test_module_failing_backward_hooks)
                      "backward hook 1 of a module: gives value 0 a gradient, where none is asked");
 }
 
+static weft_tensor *double_in_place(weft_module *self, weft_tensor *x, void *user)
+{
+    (void)self, (void)user;
+    return weft_mul_scalar_into(x, x, 2) < 0 ? NULL : weft_mul_scalar(x, 1);
+}
+
+/* What hooks lie behind is not written: the write would go round them. */
+TEST(test_module_hooked_values_are_not_written)
+{
+    weft_scope_open();
+    weft_clear_error();
+    story[0] = 0;
+    weft_module *module = new_scaled(2), *writer = weft_module_new(double_in_place, NULL);
+    hook_both(module, "pre", "post");
+    hook_both(writer, "pre", "post");
+    weft_tensor *x = leaf(weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3)));
+    weft_tensor *y = weft_module_call(module, x), *first = weft_narrow(y, 0, 0, 1);
+    CHECK_STATUS(weft_mul_scalar_into(y, y, 2), WEFT_ERR_STATE);
+    CHECK_CONTAINS(weft_last_error(), "is an input or a result of a module with backward hooks");
+    CHECK_CONTAINS(weft_last_error(), "write to a clone");
+    CHECK_STATUS(weft_copy(first, x), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_fill(y, 1), WEFT_ERR_STATE);
+    CHECK_NEAR(weft_item(y, 0), 2, 0); /* nothing was written */
+    CHECK(!weft_module_call(writer, weft_mul_scalar(x, 1)));
+    CHECK_CONTAINS(weft_last_error(), "with backward hooks");
+    weft_clear_error();
+    WEFT_NO_GRAD
+    {
+        CHECK_OK(weft_fill(y, 5)); /* not recorded: the history stays */
+    }
+    weft_tensor *copy = weft_clone(y);
+    CHECK_OK(weft_mul_scalar_into(copy, copy, 3));
+    CHECK_OK(weft_backward(total(copy)));
+    CHECK_STORY("pre post");
+    CHECK_NEAR(weft_item(weft_grad(x), 0), 6, 0);
+    CHECK_OK(weft_set_grad(x, NULL));
+    weft_tensor *plain =
+        weft_module_call(weft_module_new(double_in_place, NULL), weft_mul_scalar(x, 1));
+    CHECK_OK(weft_mul_scalar_into(plain, plain, 2)); /* without hooks all is as usual */
+    CHECK_OK(weft_backward(total(plain)));
+    CHECK_NEAR(weft_item(weft_grad(x), 0), 4, 0);
+    weft_scope_close();
+}
+
 static weft_tensor *square(weft_module *self, weft_tensor *x, void *user)
 {
     (void)self, (void)user;

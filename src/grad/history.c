@@ -105,10 +105,26 @@ static weft_status refuse_view(const weft_tensor *x, const char *why)
                        weft_i_shape_text(weft_i_tensor_shape(x), text), why);
 }
 
+/* A write that was not recorded left the base the node it had, which is older than the view's. */
+static bool is_base_newer(const weft_tensor *x)
+{
+    int output;
+    const weft_i_node *own = weft_i_history_node(x, &output);
+    const weft_i_node *base = weft_i_history_node(x->base, &output);
+    return !own || base->sequence > own->sequence;
+}
+
 /* The history of the same view of the base as it is now. */
 static weft_status remake(weft_tensor *x)
 {
     int output;
+    if (x->passed && is_base_newer(x))
+        return refuse_view(x, "it is an input or a result of a module with backward hooks, which "
+                              "would not run");
+    if (x->passed) {
+        x->seen = weft_tensor_version(x);
+        return WEFT_OK;
+    }
     if (x->storage != x->base->storage)
         return refuse_view(x, "one of them was given another storage (weft_set)");
     if (x->dtype != x->base->dtype)
@@ -147,6 +163,12 @@ weft_status weft_i_history_check_write(const char *what, weft_tensor *x)
 {
     char text[WEFT_I_SHAPE_TEXT];
     bool view = !weft_i_is_required_leaf(x);
+    if (x->passed)
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "%s: the tensor of shape %s is an input or a result of a module with "
+                           "backward hooks, and cannot be written in place while operations are "
+                           "recorded: the hooks would not run; write to a clone",
+                           what, weft_i_shape_text(weft_i_tensor_shape(x), text));
     if (view && !(x->base && weft_i_is_required_leaf(x->base)))
         return WEFT_OK;
     return weft_i_fail(WEFT_ERR_STATE,

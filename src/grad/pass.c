@@ -58,6 +58,8 @@ weft_status weft_i_pass(weft_tensor **out, weft_tensor *const *in, size_t count,
         weft_i_hook_free(own);
         return status;
     }
+    for (size_t i = 0; i < count; i++) /* a write would make its history anew, past the node */
+        out[i]->passed = true;
     own->on_all = hook;
     own->done = done;
     weft_i_hook_append(&node_of(out, count)->hooks, own);

@@ -30,6 +30,7 @@ struct weft_tensor {
     size_t end;     /* byte of the storage behind the last element; 0 if there are none */
     bool packed;    /* row-major without gaps */
     bool parameter; /* weft_parameter made it: a tag that views do not inherit */
+    bool passed; /* what a module's backward hooks lie behind, or a view of it: see grad/pass.c */
 };
 
 /* Gives the tensor another storage; its counter stays. */
@@ -40,6 +41,7 @@ static inline void weft_i_tensor_link(weft_tensor *view, weft_tensor *x)
 {
     view->base = weft_i_object_hold(x->base ? x->base : x);
     view->seen = atomic_load_explicit(&view->version->count, memory_order_relaxed);
+    view->passed = x->passed;
 }
 
 /* Whether the floor that owns gradients is to be asked about calls with x. */
