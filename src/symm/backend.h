@@ -27,7 +27,7 @@ typedef struct weft_i_circle {
     /* Shows `bytes` bytes to all and gets theirs, by rank.  All members call it. */
     weft_status (*exchange)(const struct weft_i_circle *circle, const void *mine, size_t bytes,
                             void *all);
-    void *group; /* for `exchange` alone */
+    void *group; /* a weft_group; for `exchange`, weft_i_circle_order and symm/sentry.h alone */
 } weft_i_circle;
 
 typedef struct weft_i_backend {
@@ -65,6 +65,14 @@ typedef struct weft_i_backend {
     weft_status (*open)(const weft_i_circle *circle, void **carrier);
     void (*close)(void *carrier);
 } weft_i_backend;
+
+/* An order for what member `rank` publishes under `key`; it ends when a member is lost.  `label`
+ * must live as long. */
+struct weft_i_label;
+weft_i_fdpass_order weft_i_circle_order(const weft_i_circle *circle, struct weft_i_label *label,
+                                        int rank, weft_i_key key, size_t bytes);
+/* Where this rank publishes. */
+weft_i_fdpass *weft_i_circle_server(const weft_i_circle *circle);
 
 /* NULL if there is no such name. */
 const weft_i_backend *weft_i_backend_named(const char *name);

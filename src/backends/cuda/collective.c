@@ -65,7 +65,7 @@ static weft_i_cuda_kernel kernel_for(int row, weft_dtype dtype, int op, int rank
 static int blocks_for(const weft_i_cuda_team *team, weft_i_cuda_kernel kernel, uint64_t units,
                       int threads, int wanted)
 {
-    int most = team->device->resident[kernel] / (2 * team->sharing);
+    int most = team->resident[kernel] / (2 * team->sharing);
     most = most < (int)team->group.lines ? most : (int)team->group.lines;
     uint64_t pay = (units + (uint64_t)threads - 1) / (uint64_t)threads;
     int blocks = wanted > 0 ? wanted : pay < 1 ? 1 : pay > 4096 ? 4096 : (int)pay;
@@ -85,7 +85,7 @@ static weft_status check_sum(const weft_i_cuda_team *team, const weft_i_cuda_sum
                            weft_dtype_name(sum->dtype));
     if (sum->count > PTRDIFF_MAX / 8)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%zu elements", sum->count);
-    return team->group.size > 1 && team->device->resident[WEFT_I_CUDA_one_shot] < 2 * team->sharing
+    return team->group.size > 1 && team->resident[WEFT_I_CUDA_one_shot] < 2 * team->sharing
                ? weft_i_fail(WEFT_ERR_UNSUPPORTED, "%d ranks do not fit on cuda:%d at once",
                              team->sharing, team->device->ordinal)
                : WEFT_OK;
@@ -182,7 +182,7 @@ static weft_i_cuda_way choose(const weft_i_cuda_team *team, const weft_i_cuda_su
 weft_status weft_i_cuda_all_reduce(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                    const weft_i_cuda_sum *sum)
 {
-    WEFT_TRY(weft_i_cuda_team_check(team));
+    WEFT_TRY(weft_i_cuda_team_enter(team, stream));
     WEFT_TRY(check_sum(team, sum));
     size_t bytes = sum->count * weft_dtype_size(sum->dtype);
     weft_i_cuda_way way = choose(team, sum, bytes);
@@ -212,7 +212,7 @@ weft_status weft_i_cuda_all_reduce(weft_i_cuda_team *team, weft_i_cuda_stream *s
 weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                        const weft_i_cuda_sum *sum)
 {
-    WEFT_TRY(weft_i_cuda_team_check(team));
+    WEFT_TRY(weft_i_cuda_team_enter(team, stream));
     WEFT_TRY(check_sum(team, sum));
     size_t bytes = sum->count * weft_dtype_size(sum->dtype), rows = sum->rows ? sum->rows : 1;
     if (!sum->from.base || !sum->out || bytes % rows)
@@ -242,9 +242,10 @@ static weft_status launch_move(weft_i_cuda_team *team, weft_i_cuda_stream *strea
     return weft_i_cuda_launch(stream, WEFT_I_CUDA_move, blocks, threads, call, true);
 }
 
-static weft_status check_move(weft_i_cuda_team *team, const weft_i_cuda_move *move)
+static weft_status check_move(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                              const weft_i_cuda_move *move)
 {
-    WEFT_TRY(weft_i_cuda_team_check(team));
+    WEFT_TRY(weft_i_cuda_team_enter(team, stream));
     bool push = move->in && move->to.base, pull = move->from.base && move->out;
     if (move->bytes && !push && !pull)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "one side of a move must be symmetric memory");
@@ -257,7 +258,7 @@ static weft_status check_move(weft_i_cuda_team *team, const weft_i_cuda_move *mo
 weft_status weft_i_cuda_all_gather(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                    const weft_i_cuda_move *move)
 {
-    WEFT_TRY(check_move(team, move));
+    WEFT_TRY(check_move(team, stream, move));
     int rank = team->group.rank;
     weft_k_call call = {.first = rank, .peers = team->group.size};
     if (move->from.base) { /* pull */
@@ -276,7 +277,7 @@ weft_status weft_i_cuda_all_gather(weft_i_cuda_team *team, weft_i_cuda_stream *s
 weft_status weft_i_cuda_all_to_all(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                    const weft_i_cuda_move *move)
 {
-    WEFT_TRY(check_move(team, move));
+    WEFT_TRY(check_move(team, stream, move));
     size_t own = (size_t)team->group.rank * move->bytes;
     weft_k_call call = {.first = team->group.rank, .peers = team->group.size};
     if (move->from.base) { /* pull */
@@ -296,7 +297,7 @@ weft_status weft_i_cuda_all_to_all(weft_i_cuda_team *team, weft_i_cuda_stream *s
 weft_status weft_i_cuda_broadcast(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                   const weft_i_cuda_move *move)
 {
-    WEFT_TRY(check_move(team, move));
+    WEFT_TRY(check_move(team, stream, move));
     bool is_root = team->group.rank == move->root;
     weft_k_call call = {.first = move->root, .peers = 1};
     if (move->from.base) { /* pull */

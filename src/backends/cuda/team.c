@@ -51,6 +51,7 @@ weft_status weft_i_cuda_team_open(weft_i_cuda_device *device, int rank, int rank
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "pads of %zu bytes in blocks of %zu", bytes,
                            stride);
     out->pad_bytes = out->group.stage_at;
+    memcpy(out->resident, device->resident, sizeof out->resident);
     void *host;
     WEFT_TRY(weft_i_cuda_pinned(device, sizeof(weft_k_record) + WEFT_K_LINE, &host));
     weft_i_cu_ptr there = 0;
@@ -138,6 +139,12 @@ weft_status weft_i_cuda_team_check(weft_i_cuda_team *team)
     }
 }
 
+weft_status weft_i_cuda_team_enter(weft_i_cuda_team *team, weft_i_cuda_stream *stream)
+{
+    (void)stream;
+    return weft_i_cuda_team_check(team);
+}
+
 void weft_i_cuda_team_condemn(weft_i_cuda_team *team, weft_status status, int rank)
 {
     /* Relaxed: the word is all there is to see.  Pairs with the load in weft_k_look_around. */
@@ -180,7 +187,7 @@ static weft_status check_channel(const weft_i_cuda_team *team, int channel, int 
 static weft_status signal_call(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                weft_i_cuda_kernel kernel, int rank, int channel, int64_t limit_ms)
 {
-    WEFT_TRY(weft_i_cuda_team_check(team));
+    WEFT_TRY(weft_i_cuda_team_enter(team, stream));
     WEFT_TRY(check_channel(team, channel, rank));
     weft_k_call call = {
         .group = team->group,

@@ -17,8 +17,10 @@ typedef struct weft_i_cuda_team {
     weft_k_record *record; /* host's view of the record */
     uint64_t *verdict;     /* and of the verdict word */
     int sharing;           /* ranks of the team that run on this device */
-    uint64_t pad_bytes;    /* to be zeroed by a reset */
-    weft_status broken;    /* what check said last */
+    int resident
+        [WEFT_I_CUDA_KERNELS]; /* blocks that fit the least of the members' devices at once */
+    uint64_t pad_bytes;        /* to be zeroed by a reset */
+    weft_status broken;        /* what check said last */
 } weft_i_cuda_team;
 
 /* Sizes of a pad; 0 takes the usual. */
@@ -41,6 +43,10 @@ void weft_i_cuda_team_close(weft_i_cuda_team *team);
  * with what, who, where and how long; the same again until a reset.
  */
 weft_status weft_i_cuda_team_check(weft_i_cuda_team *team);
+
+/* The same, before work of the team is enqueued on `stream`: who waits for that stream will be told
+ * of a failure too. */
+weft_status weft_i_cuda_team_enter(weft_i_cuda_team *team, weft_i_cuda_stream *stream);
 
 /* Tells waiting kernels of this rank that `rank` will not come: any thread may. */
 void weft_i_cuda_team_condemn(weft_i_cuda_team *team, weft_status status, int rank);
