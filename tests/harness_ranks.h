@@ -10,7 +10,8 @@
  * that is meant to die says harness_rank_dies() first.  The test fails if a rank crashes, if
  * processes, descriptors or (AddressSanitizer) memory are left behind, or if it takes longer than
  * HARNESS_TIMEOUT seconds (60): then every rank's last operation is printed and all are killed.
- * `--backend shm|threads` or WEFT_TEST_BACKENDS (words) selects backends.
+ * `--backend shm|threads` or WEFT_TEST_BACKENDS (words) selects backends.  A program whose tests
+ * are about another kind of memory defines HARNESS_LABEL, the name that its results bear.
  */
 #ifndef WEFT_TESTS_HARNESS_RANKS_H
 #define WEFT_TESTS_HARNESS_RANKS_H
@@ -36,6 +37,10 @@
 #define HARNESS_THREADS 1
 #else
 #define HARNESS_THREADS 0
+#endif
+
+#ifndef HARNESS_LABEL
+#define HARNESS_LABEL(backend_) (backend_)
 #endif
 
 enum { HARNESS_RANKS_MAX = 64, HARNESS_NOTHING = 3 /* said nothing: it crashed, or still runs */ };
@@ -307,7 +312,8 @@ static int harness_run_backend(const char *backend, int processes,
     int result = weft_launch(&opts);
     int outcome = harness_judge(&end, result, reason, sizeof reason);
     outcome = harness_check_leftovers(before, outcome, reason, sizeof reason);
-    return harness_report(harness_current->name, backend, harness_current->ranks, outcome, reason);
+    return harness_report(harness_current->name, HARNESS_LABEL(backend), harness_current->ranks,
+                          outcome, reason);
 }
 
 static int harness_wants_backend(const char *name)

@@ -8,7 +8,7 @@
 #include "kernels/fold.h"
 
 enum { BYTES = 1 << 20, LONG_MS = 20000, SHORT_MS = 200 };
-static const weft_i_cuda_sizes sizes = {8, 4, 512, 4096};
+static const weft_i_cuda_sizes sizes = {8, 4, 512, 4096, 0};
 
 /* What one rank writes before a barrier, the others read after it. */
 static void barrier_body(int rank, void *arg)
@@ -141,8 +141,10 @@ static void absent_body(int rank, void *arg)
     sum.to = scene_reach(8192);
     if (rank != 1) {
         RANK_OK(weft_i_cuda_all_reduce(&me->team, me->stream, &sum));
+        weft_status status = weft_i_cuda_stream_sync(me->stream, LONG_MS); /* tells it, once */
+        RANK(status == WEFT_ERR_TIMEOUT, "way %d: %d, %s", way, status, weft_last_error());
         RANK_OK(weft_i_cuda_stream_sync(me->stream, LONG_MS));
-        weft_status status = weft_i_cuda_team_check(&me->team);
+        status = weft_i_cuda_team_check(&me->team);
         RANK(status == WEFT_ERR_TIMEOUT, "way %d: %d, %s", way, status, weft_last_error());
     }
     after_reset(rank);
@@ -180,8 +182,9 @@ static void mismatch_body(int rank, void *arg)
     sum.to = scene_reach(16384);
     int64_t start = WEFT_OS->clock_ns();
     RANK_OK(weft_i_cuda_all_reduce(&me->team, me->stream, &sum));
-    RANK_OK(weft_i_cuda_stream_sync(me->stream, 2 * LONG_MS));
-    weft_status status = weft_i_cuda_team_check(&me->team);
+    weft_status status = weft_i_cuda_stream_sync(me->stream, 2 * LONG_MS);
+    RANK(status == WEFT_ERR_MISMATCH, "way %d: %d, %s", d->way, status, weft_last_error());
+    status = weft_i_cuda_team_check(&me->team);
     RANK(status == WEFT_ERR_MISMATCH, "way %d: %d, %s", d->way, status, weft_last_error());
     RANK(WEFT_OS->clock_ns() - start < (int64_t)LONG_MS / 2 * 1000000, "only at the deadline");
     after_reset(rank);
@@ -216,8 +219,9 @@ static void verdict_body(int rank, void *arg)
         int awaited = weft_i_cuda_team_waits_for(&me->team);
         RANK(awaited == 1 || awaited == 2, "waits for %d", awaited);
         weft_i_cuda_team_condemn(&me->team, WEFT_ERR_PEER_DEAD, 2);
-        RANK_OK(weft_i_cuda_stream_sync(me->stream, LONG_MS));
-        weft_status status = weft_i_cuda_team_check(&me->team);
+        weft_status status = weft_i_cuda_stream_sync(me->stream, LONG_MS);
+        RANK(status == WEFT_ERR_PEER_DEAD, "%d: %s", status, weft_last_error());
+        status = weft_i_cuda_team_check(&me->team);
         RANK(status == WEFT_ERR_PEER_DEAD, "%d: %s", status, weft_last_error());
         RANK(strstr(weft_last_error(), "rank 2 will not come"), "%s", weft_last_error());
     }
@@ -256,6 +260,8 @@ static void untouched_body(int rank, void *arg)
     scene_meet();
     if (rank == 1) {
         RANK_OK(weft_i_cuda_all_reduce(&me->team, me->stream, &sum));
+        RANK(weft_i_cuda_read(me->stream, &after, me->data + 4096, 4) == WEFT_ERR_TIMEOUT, "%s",
+             weft_last_error()); /* told once; then the memory can be read */
         RANK_OK(weft_i_cuda_read(me->stream, &after, me->data + 4096, 4));
         RANK(after == before, "the result is %u", after);
         RANK(weft_i_cuda_team_check(&me->team) == WEFT_ERR_TIMEOUT, "%s", weft_last_error());

@@ -94,11 +94,26 @@ WEFT_API weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape 
 /* ---- signals ---- */
 
 /*
+ * On a device the three signals are given to the current stream and return at once; the waits are
+ * the kernel's.  One that gives up, at its limit or because a rank is gone, is told by the next call
+ * on the memory, and to who waits for the stream; see weft_symm_reset.  A barrier there may succeed
+ * on one rank and fail on another, which learns of it at its next operation.
+ *
  * Returns when all ranks have called it on this channel: what each wrote before is seen by all
  * after.  On WEFT_ERR_TIMEOUT nobody has passed on the strength of this call, and the channel can
  * be used again at once.
  */
 WEFT_API weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms);
+
+/*
+ * Makes memory usable again after a failure of a signal or collective on a device: there, when a
+ * kernel gives up, all work of all ranks on the memory ends and fails until then.  All ranks of the
+ * handle's group call it.  It waits for what this rank has enqueued on the memory, meets the other
+ * ranks on the host and clears the signal pads, so that signals which nobody has taken are lost.
+ * Collectives of the group on such devices work again too.  On a CPU, where a failed call leaves
+ * nothing behind, it is a meeting of all ranks alone.
+ */
+WEFT_API weft_status weft_symm_reset(weft_symm *mem, int64_t timeout_ms);
 
 /* Puts one signal for `rank` into its semaphore on the channel; waits while the last one is not
  * taken.  Nothing on error. */
@@ -118,6 +133,14 @@ WEFT_API weft_status weft_symm_stream_write_value32(weft_tensor *tensor, int64_t
                                                     int64_t value);
 
 /* ---- what the machine offers ---- */
+
+/*
+ * Lets ranks share a GPU: kernels of a rank wait for those of the others, so all of them must fit
+ * the device at once, and without MPS they take turns of milliseconds.  All ranks of a rendezvous
+ * must allow it, or it is WEFT_ERR_UNSUPPORTED.  For the process; WEFT_ALLOW_OVERLAP=1 is the same.
+ */
+WEFT_API void weft_symm_allow_overlap(bool allow);
+WEFT_API bool weft_symm_allows_overlap(void);
 
 /* Hardware multicast of a device; false, never an error, on a CPU. */
 WEFT_API bool weft_symm_has_multicast(weft_device device);
@@ -154,6 +177,9 @@ WEFT_API void weft_symm_free_connectivity(weft_connectivity *connectivity);
 /* The group's scratch block, grown to at least `bytes`.  Collective whenever it grows; all ranks
  * ask for the same. */
 WEFT_API weft_symm *weft_symm_workspace(weft_group *group, size_t bytes);
+
+/* The same on another device; a group has one for each kind of device. */
+WEFT_API weft_symm *weft_symm_workspace_on(weft_group *group, weft_device device, size_t bytes);
 
 typedef struct weft_symm_pool weft_symm_pool;
 

@@ -84,12 +84,6 @@ static void destroy(weft_i_object *object)
     weft_i_object_free(object);
 }
 
-static weft_status exchange(const weft_i_circle *circle, const void *mine, size_t bytes, void *all)
-{
-    return weft_i_group_exchange(circle->group, "opening a carrier", mine, bytes, all,
-                                 circle->limit_ms);
-}
-
 /* What a member shows: how it went, and with which backend. */
 typedef struct outcome {
     int32_t status;
@@ -105,7 +99,7 @@ static weft_status agree(const weft_i_circle *circle, weft_i_carrier *carrier, w
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to open a carrier for %d ranks",
                            circle->size);
     snprintf(mine.backend, sizeof mine.backend, "%s", carrier->backend->name);
-    weft_status status = exchange(circle, &mine, sizeof mine, all);
+    weft_status status = circle->exchange(circle, &mine, sizeof mine, all);
     int without = -1;
     for (int rank = 0; status >= 0 && rank < circle->size; rank++)
         if (all[rank].status < 0 || strncmp(all[rank].backend, mine.backend, sizeof mine.backend))
@@ -133,7 +127,8 @@ static weft_status open_carrier(weft_group *group, weft_device device, weft_i_ca
                             .size = group->size,
                             .device = device,
                             .limit_ms = weft_i_group_limit(group, WEFT_DEFAULT),
-                            .exchange = exchange,
+                            .deadline = weft_i_os_deadline(weft_i_group_limit(group, WEFT_DEFAULT)),
+                            .exchange = weft_i_circle_exchange,
                             .group = group};
     carrier->backend =
         world->carrier ? world->carrier : weft_i_backend_carrier(device, world->sharing);

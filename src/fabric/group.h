@@ -64,9 +64,9 @@ struct weft_group {
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
     _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
     /* Objects that live as long as the group, made by floors above: */
-    void *workspace;                     /* its scratch memory (symm/workspace.c) */
-    void *lane;                          /* what its collectives meet on (coll/lane.c) */
-    void *carriers[WEFT_I_DEVICE_KINDS]; /* who carries them instead (coll/carrier.c) */
+    void *workspace[WEFT_I_DEVICE_KINDS]; /* its scratch memory (symm/workspace.c) */
+    void *lane;                           /* what its collectives meet on (coll/lane.c) */
+    void *carriers[WEFT_I_DEVICE_KINDS];  /* who carries them instead (coll/carrier.c) */
     void *coalesce; /* calls that are collected instead of run (coll/coalesce.c) */
 };
 

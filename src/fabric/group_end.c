@@ -111,7 +111,8 @@ void weft_i_group_free(weft_i_object *object)
     for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++)
         weft_i_object_drop(group->carriers[kind]);
     weft_i_object_drop(group->lane);
-    weft_i_object_drop(group->workspace);
+    for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++)
+        weft_i_object_drop(group->workspace[kind]);
     weft_i_segment_drop(group->board_segment);
     weft_i_lineage_free(&group->lineage);
     WEFT_OS->free(group->members);

@@ -37,6 +37,20 @@ static _Thread_local struct {
     bool used;
 } mine[WEFT_I_DEVICE_KINDS];
 
+/* 0: what WEFT_ALLOW_OVERLAP says, 1: no, 2: yes.  Relaxed: a setting that publishes nothing else. */
+static atomic_int overlap_setting;
+
+void weft_symm_allow_overlap(bool allow)
+{
+    atomic_store_explicit(&overlap_setting, allow ? 2 : 1, memory_order_relaxed);
+}
+
+bool weft_symm_allows_overlap(void)
+{
+    int setting = atomic_load_explicit(&overlap_setting, memory_order_relaxed);
+    return setting ? setting == 2 : weft_i_env_number_or_default(WEFT_I_ENV_ALLOW_OVERLAP) != 0;
+}
+
 int weft_backend_count(void)
 {
     return ROWS;

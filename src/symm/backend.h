@@ -23,12 +23,68 @@ typedef struct weft_i_circle {
     const char *name;
     int rank, size;
     weft_device device; /* of this rank's operands */
-    int64_t limit_ms;
+    int64_t limit_ms, deadline;
     /* Shows `bytes` bytes to all and gets theirs, by rank.  All members call it. */
     weft_status (*exchange)(const struct weft_i_circle *circle, const void *mine, size_t bytes,
                             void *all);
-    void *group; /* a weft_group; for `exchange`, weft_i_circle_order and symm/sentry.h alone */
+    void *group; /* a weft_group; for `exchange`, the functions below and symm/sentry.h alone */
 } weft_i_circle;
+
+/* What a member shows of its device at a rendezvous. */
+typedef struct weft_i_card {
+    unsigned char uuid[16];
+    uint32_t facts; /* WEFT_I_CARD_... */
+    int32_t ordinal;
+} weft_i_card;
+
+enum {
+    WEFT_I_CARD_OVERLAPS = 1,  /* it may share the device with other members */
+    WEFT_I_CARD_MULTICAST = 2, /* the device has it */
+    WEFT_I_CARD_SLICED = 4     /* processes on it take turns instead of running at once */
+};
+
+/* What all members bring to a rendezvous of device memory, by rank. */
+typedef struct weft_i_joining {
+    const weft_i_card *cards;
+    const weft_i_key *keys; /* of the blocks */
+    size_t bytes;           /* of each, as asked for */
+    size_t pad_bytes;       /* of the users' pad */
+    int channels;
+    weft_i_segment **blocks; /* this rank's is there; the others' are to be filled in */
+} weft_i_joining;
+
+typedef enum weft_i_signal_kind {
+    WEFT_I_SIGNAL_BARRIER,
+    WEFT_I_SIGNAL_PUT,
+    WEFT_I_SIGNAL_WAIT
+} weft_i_signal_kind;
+
+/*
+ * Memory of a device, which the host cannot reach: how members join theirs at a rendezvous, and the
+ * signals between them.  These are given to a stream and return; what becomes of them is told by a
+ * later call, or to who waits for the stream.
+ */
+typedef struct weft_i_device_memory {
+    weft_status (*show)(const weft_i_segment *block, weft_i_card *out);
+    /* May they meet?  The same on all members, with the reason. */
+    weft_status (*compare)(const weft_i_circle *circle, const weft_i_card *cards);
+    /* Maps everybody's blocks and pads.  Afterwards all agree whether it went well, and call
+     * `settle`: nobody fetches any more.  A member that failed has nothing to part with. */
+    weft_status (*join)(const weft_i_circle *circle, const weft_i_joining *with, void **joined);
+    void (*settle)(void *joined);
+    void (*part)(void *joined);
+    /* The users' pad of a member. */
+    char *(*pad)(const void *joined, int rank);
+    weft_status (*signal)(void *joined, void *stream, weft_i_signal_kind kind, int rank,
+                          int channel, int64_t limit_ms);
+    /* Makes this rank's part usable again; between two meetings of all members. */
+    weft_status (*await)(void *joined, int64_t limit_ms); /* all that this rank enqueued there */
+    weft_status (*reset)(void *joined);
+    /* 32-bit words; `ordered`: one, which is seen after all that the stream wrote before. */
+    weft_status (*write)(void *stream, uint32_t *words, uint32_t value, size_t count, bool ordered);
+    /* Whether a device has hardware multicast; `reason` says why not. */
+    bool (*has_multicast)(weft_device device, char *reason, size_t bytes);
+} weft_i_device_memory;
 
 typedef struct weft_i_backend {
     const char *name;
@@ -45,8 +101,10 @@ typedef struct weft_i_backend {
     /* Lets peers fetch the block by its key; may be called again. */
     weft_status (*publish)(weft_i_fdpass *fdpass, weft_i_segment *block);
 
-    /* Maps a peer's block.  WEFT_ERR_TIMEOUT without a message at the order's deadline. */
+    /* Maps a peer's block.  WEFT_ERR_TIMEOUT without a message at the order's deadline.  NULL: of a
+     * device, see `memory`. */
     weft_status (*import)(const weft_i_fdpass_order *order, weft_i_segment **out);
+    const weft_i_device_memory *memory; /* NULL: the host reaches it */
 
     bool multicast; /* stores to all peers in hardware */
 
@@ -66,13 +124,24 @@ typedef struct weft_i_backend {
     void (*close)(void *carrier);
 } weft_i_backend;
 
-/* An order for what member `rank` publishes under `key`; it ends when a member is lost.  `label`
- * must live as long. */
-struct weft_i_label;
-weft_i_fdpass_order weft_i_circle_order(const weft_i_circle *circle, struct weft_i_label *label,
-                                        int rank, weft_i_key key, size_t bytes);
-/* Where this rank publishes. */
+/*
+ * An order for what member `rank` publishes under `key`; it ends when a member is lost, and needs
+ * the circle until then.  Its outcome is handed to weft_i_circle_fetched, which gives a timeout its
+ * message.
+ */
+weft_i_fdpass_order weft_i_circle_order(const weft_i_circle *circle, int rank, weft_i_key key,
+                                        size_t bytes);
+weft_status weft_i_circle_fetched(const weft_i_circle *circle, int rank, weft_status status);
+
+/* The usual `exchange`; and telling the others that this rank cannot go on, without their notes. */
+weft_status weft_i_circle_exchange(const weft_i_circle *circle, const void *mine, size_t bytes,
+                                   void *all);
+void weft_i_circle_decline(const weft_i_circle *circle, const void *mine, size_t bytes);
+
+/* The group's key; where this rank publishes; and whether its peers are nowhere. */
+weft_i_key weft_i_circle_key(const weft_i_circle *circle);
 weft_i_fdpass *weft_i_circle_server(const weft_i_circle *circle);
+bool weft_i_circle_is_fake(const weft_i_circle *circle);
 
 /* NULL if there is no such name. */
 const weft_i_backend *weft_i_backend_named(const char *name);

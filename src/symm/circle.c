@@ -1,33 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How members of a circle get hold of each other's memory. */
+#include "base/os.h"
+#include "base/status.h"
 #include "fabric/group.h"
 #include "symm/backend.h"
 
 /* If any member is lost nobody will have the memory, and the owner may have stopped offering it. */
 static weft_status lost(void *arg)
 {
-    const weft_i_label *call = arg;
-    for (int rank = 0; rank < call->group->size; rank++)
-        if (weft_i_group_fate(call->group, rank) < 0)
-            return weft_i_group_lost(call, rank);
+    const weft_i_circle *circle = arg;
+    weft_i_label call = {circle->group, "rendezvous", -1};
+    for (int rank = 0; rank < circle->size; rank++)
+        if (weft_i_group_fate(call.group, rank) < 0)
+            return weft_i_group_lost(&call, rank);
     return WEFT_OK;
 }
 
-weft_i_fdpass_order weft_i_circle_order(const weft_i_circle *circle, weft_i_label *label, int rank,
-                                        weft_i_key key, size_t bytes)
+/* Those who wait for us meanwhile are to name the one whom we wait for; see exchange.c. */
+static void tell_fetching(const weft_group *group, int rank)
+{
+    if (group->board && !group->world->fake)
+        atomic_store_explicit(&group->board->row[group->rank].fetches, (uint32_t)(rank + 1),
+                              memory_order_relaxed); /* for messages only */
+}
+
+weft_i_fdpass_order weft_i_circle_order(const weft_i_circle *circle, int rank, weft_i_key key,
+                                        size_t bytes)
 {
     const weft_group *group = circle->group;
+    tell_fetching(group, rank);
     return (weft_i_fdpass_order){.own = group->world->fdpass,
                                  .peer = group->world->peers[group->members[rank]].fdpass,
                                  .key = key,
                                  .bytes = bytes,
-                                 .deadline = weft_i_os_deadline(circle->limit_ms),
+                                 .deadline = circle->deadline,
                                  .lost = lost,
-                                 .arg = label};
+                                 .arg = (void *)(uintptr_t)circle};
+}
+
+weft_status weft_i_circle_fetched(const weft_i_circle *circle, int rank, weft_status status)
+{
+    const weft_group *group = circle->group;
+    char who[512];
+    if (status == WEFT_OK)
+        tell_fetching(group, -1);
+    if (status != WEFT_ERR_TIMEOUT)
+        return status;
+    weft_i_world_describe(group->world, group->members[rank], who, sizeof who);
+    return weft_i_fail(status, "rendezvous in group \"%s\": no answer from %s", group->name, who);
+}
+
+static const char opening[] = "opening a carrier";
+
+weft_status weft_i_circle_exchange(const weft_i_circle *circle, const void *mine, size_t bytes,
+                                   void *all)
+{
+    return weft_i_group_exchange(circle->group, opening, mine, bytes, all, circle->limit_ms);
+}
+
+void weft_i_circle_decline(const weft_i_circle *circle, const void *mine, size_t bytes)
+{
+    weft_i_group_show(circle->group, opening, mine, bytes);
+}
+
+weft_i_key weft_i_circle_key(const weft_i_circle *circle)
+{
+    const weft_group *group = circle->group;
+    return group->key;
 }
 
 weft_i_fdpass *weft_i_circle_server(const weft_i_circle *circle)
 {
     const weft_group *group = circle->group;
     return group->world->fdpass;
+}
+
+bool weft_i_circle_is_fake(const weft_i_circle *circle)
+{
+    const weft_group *group = circle->group;
+    return group->world->fake;
 }

@@ -157,8 +157,14 @@ bool weft_symm_emulates_multicast(const weft_symm *mem)
 
 bool weft_symm_has_multicast(weft_device device)
 {
-    (void)device; /* no backend of this build has it */
-    return false;
+    char reason[192];
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    const weft_i_backend *backend = weft_i_backend_for(device);
+    bool has =
+        backend && backend->memory && backend->memory->has_multicast(device, reason, sizeof reason);
+    weft_i_errors_restore(&before); /* a device without it is no error */
+    return has;
 }
 
 static weft_status check_rank(const weft_symm *mem, const char *what, int rank)
@@ -184,7 +190,7 @@ void *weft_symm_signal_pad_ptr(const weft_symm *mem, int rank)
 {
     return check_rank(mem, "weft_symm_signal_pad_ptr", rank) < 0
                ? NULL
-               : weft_i_pads_of(&mem->registration->pads, rank);
+               : weft_i_registration_pad(mem->registration, rank);
 }
 
 /* ---- tensors ---- */
@@ -276,6 +282,6 @@ weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape, we
         shape = WEFT_SHAPE(limit / item - (size_t)offset);
     if (place("weft_symm_signal_pad", shape, dtype, offset, limit, &at, &bytes) < 0)
         return NULL;
-    return over(mem, weft_i_pads_of(&mem->registration->pads, rank) + at, bytes, dtype, shape,
+    return over(mem, weft_i_registration_pad(mem->registration, rank) + at, bytes, dtype, shape,
                 NULL);
 }

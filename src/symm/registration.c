@@ -22,6 +22,7 @@ typedef struct entry {
     int32_t status;
     uint32_t serial; /* the number this member would give the registration; the highest is taken */
     char backend[12];
+    weft_i_card card; /* of its device, where the host does not reach the block */
 } entry;
 
 weft_i_registration *weft_i_registration_hold(weft_i_registration *registration)
@@ -35,6 +36,8 @@ void weft_i_registration_drop(weft_i_registration *registration)
     if (!registration ||
         atomic_fetch_sub_explicit(&registration->references, 1, memory_order_acq_rel) != 1)
         return;
+    if (registration->joined)
+        registration->memory->part(registration->joined);
     for (int rank = 0; rank < registration->size; rank++)
         weft_i_segment_drop(registration->blocks[rank]);
     weft_i_segment_drop(registration->pads.segment);
@@ -82,6 +85,36 @@ static weft_i_registration *allocate(const weft_group *group)
     registration->size = group->size;
     registration->blocks = blocks;
     return registration;
+}
+
+/* Room for what the others show; NULL members only if memory ran out. */
+typedef struct tables {
+    entry *entries;
+    int32_t *results;
+    weft_i_registration *registration;
+    weft_i_card *cards; /* these of devices alone */
+    weft_i_key *keys;
+} tables;
+
+static bool make_tables(const weft_group *group, const weft_i_block *block, tables *out)
+{
+    size_t size = (size_t)group->size;
+    bool joins = block->backend->memory;
+    out->entries = WEFT_OS->alloc(size * sizeof *out->entries);
+    out->results = WEFT_OS->alloc(size * sizeof *out->results);
+    out->cards = joins ? WEFT_OS->alloc(size * sizeof *out->cards) : NULL;
+    out->keys = joins ? WEFT_OS->alloc(size * sizeof *out->keys) : NULL;
+    bool there = out->entries && out->results && (!joins || (out->cards && out->keys));
+    out->registration = there ? allocate(group) : NULL;
+    return out->registration != NULL;
+}
+
+static void free_tables(const tables *room)
+{
+    WEFT_OS->free(room->entries);
+    WEFT_OS->free(room->results);
+    WEFT_OS->free(room->cards);
+    WEFT_OS->free(room->keys);
 }
 
 /* ---- step 1: what everybody brings ---- */
@@ -161,36 +194,24 @@ static void lay_out(weft_i_pads *pads, size_t pad_bytes, int size)
     pads->stride = pads->pad_at + round_up(pad_bytes);
 }
 
-/* Those who wait for us meanwhile are to name the one whom we wait for; see exchange.c. */
-static void tell_fetching(const weft_group *group, int rank)
+static weft_i_circle circle_of(weft_group *group, weft_device device, int64_t deadline)
 {
-    if (group->board && !group->world->fake)
-        atomic_store_explicit(&group->board->row[group->rank].fetches, (uint32_t)(rank + 1),
-                              memory_order_relaxed); /* for messages only */
+    return (weft_i_circle){.name = group->name,
+                           .rank = group->rank,
+                           .size = group->size,
+                           .device = device,
+                           .limit_ms = weft_i_os_ms_until(deadline),
+                           .deadline = deadline,
+                           .exchange = weft_i_circle_exchange,
+                           .group = group};
 }
 
-static weft_status fetch(weft_group *group, const weft_i_backend *backend, int rank, weft_i_key key,
+static weft_status fetch(weft_group *group, const weft_i_block *block, int rank, weft_i_key key,
                          size_t bytes, int64_t deadline, weft_i_segment **out)
 {
-    weft_i_label call = {group, "rendezvous", -1};
-    weft_i_fdpass_order order = {.own = group->world->fdpass,
-                                 .peer = group->world->peers[group->members[rank]].fdpass,
-                                 .key = key,
-                                 .bytes = bytes,
-                                 .deadline = deadline,
-                                 .lost = lost,
-                                 .arg = &call};
-    tell_fetching(group, rank);
-    weft_status status = backend->import(&order, out);
-    if (status == WEFT_OK)
-        tell_fetching(group, -1);
-    char who[512];
-    if (status == WEFT_ERR_TIMEOUT) {
-        weft_i_world_describe(group->world, group->members[rank], who, sizeof who);
-        return weft_i_fail(status, "rendezvous in group \"%s\": no answer from %s", group->name,
-                           who);
-    }
-    return status;
+    weft_i_circle circle = circle_of(group, block->device, deadline);
+    weft_i_fdpass_order order = weft_i_circle_order(&circle, rank, key, bytes);
+    return weft_i_circle_fetched(&circle, rank, block->backend->import(&order, out));
 }
 
 /* Without peers there is no first member but ourselves. */
@@ -215,23 +236,42 @@ static weft_status map_all(weft_group *group, const weft_i_block *block, const e
         if (rank == group->rank)
             registration->blocks[rank] = weft_i_segment_hold(block->segment);
         else
-            WEFT_TRY(fetch(group, block->backend, rank, entries[rank].key, entries[rank].bytes,
-                           deadline, &registration->blocks[rank]));
+            WEFT_TRY(fetch(group, block, rank, entries[rank].key, entries[rank].bytes, deadline,
+                           &registration->blocks[rank]));
     }
     return WEFT_OK;
 }
 
+/* The same for memory that the host does not reach: its backend has pads of its own. */
+static weft_status join(weft_group *group, const weft_i_block *block, const tables *room,
+                        int64_t deadline, weft_i_registration *registration)
+{
+    weft_i_circle circle = circle_of(group, block->device, deadline);
+    registration->memory = block->backend->memory;
+    registration->blocks[group->rank] = weft_i_segment_hold(block->segment);
+    weft_i_joining with = {.cards = room->cards,
+                           .keys = room->keys,
+                           .bytes = block->bytes,
+                           .pad_bytes = registration->pads.pad_bytes,
+                           .channels = registration->pads.channels,
+                           .blocks = registration->blocks};
+    return registration->memory->join(&circle, &with, &registration->joined);
+}
+
 static weft_status open_registration(weft_group *group, const weft_i_block *block,
-                                     const entry *entries, weft_i_key pads_key, int64_t deadline,
+                                     const tables *room, weft_i_key pads_key, int64_t deadline,
                                      weft_i_registration *registration)
 {
+    const entry *entries = room->entries;
     weft_i_pads *pads = &registration->pads;
     lay_out(pads, entries[0].pad_bytes, group->size);
+    if (block->backend->memory)
+        return join(group, block, room, deadline, registration);
     if (makes_pads(group))
         WEFT_TRY(make_pads(group, pads_key, pads));
     else
-        WEFT_TRY(fetch(group, block->backend, 0, pads_key, pads->stride * (size_t)group->size,
-                       deadline, &pads->segment));
+        WEFT_TRY(fetch(group, block, 0, pads_key, pads->stride * (size_t)group->size, deadline,
+                       &pads->segment));
     return map_all(group, block, entries, deadline, registration);
 }
 
@@ -290,38 +330,43 @@ static uint32_t highest_serial(const weft_group *group, const entry *entries)
     return highest;
 }
 
-static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *mine,
-                           entry *entries, int32_t *results, weft_i_registration *registration)
+/* May members with these devices meet? */
+static weft_status compare_cards(weft_group *group, const weft_i_block *block, const tables *room,
+                                 int64_t deadline)
 {
+    weft_i_circle circle = circle_of(group, block->device, deadline);
+    if (!block->backend->memory)
+        return WEFT_OK;
+    for (int rank = 0; rank < group->size; rank++) {
+        room->cards[rank] = room->entries[rank].card;
+        room->keys[rank] = room->entries[rank].key;
+    }
+    return block->backend->memory->compare(&circle, room->cards);
+}
+
+static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *mine,
+                           const tables *room)
+{
+    entry *entries = room->entries;
+    weft_i_registration *registration = room->registration;
     int64_t deadline =
         weft_i_os_deadline(weft_i_group_limit(group, WEFT_DEFAULT)); /* one for all the steps */
     WEFT_TRY(weft_i_group_exchange(group, "rendezvous", mine, sizeof *mine, entries, WEFT_DEFAULT));
     registration->serial = group->registrations = highest_serial(group, entries);
     WEFT_TRY(compare(group, entries));
+    WEFT_TRY(compare_cards(group, block, room, deadline));
     weft_i_key pads_key = weft_i_key_of(group->key, &entries[0].key, sizeof entries[0].key);
-    weft_status status = open_registration(group, block, entries, pads_key, deadline, registration);
-    status = agree(group, status, deadline, results);
-    if (makes_pads(group))
+    weft_status status = open_registration(group, block, room, pads_key, deadline, registration);
+    status = agree(group, status, deadline, room->results);
+    if (registration->joined)
+        registration->memory->settle(registration->joined);
+    else if (makes_pads(group))
         weft_i_fdpass_withdraw(group->world->fdpass, pads_key);
     return status;
 }
 
-/* Room for what the others show; NULL members only if memory ran out. */
-typedef struct tables {
-    entry *entries;
-    int32_t *results;
-    weft_i_registration *registration;
-} tables;
-
-static bool make_tables(const weft_group *group, tables *out)
-{
-    out->entries = WEFT_OS->alloc((size_t)group->size * sizeof *out->entries);
-    out->results = WEFT_OS->alloc((size_t)group->size * sizeof *out->results);
-    out->registration = out->entries && out->results ? allocate(group) : NULL;
-    return out->registration != NULL;
-}
-
-static entry entry_of(const weft_group *group, const weft_i_block *block, size_t offset)
+static weft_status entry_of(const weft_group *group, const weft_i_block *block, size_t offset,
+                            entry *out)
 {
     entry mine = {.serial = group->registrations + 1,
                   .key = block->segment->key,
@@ -329,7 +374,9 @@ static entry entry_of(const weft_group *group, const weft_i_block *block, size_t
                   .pad_bytes = block->pad_bytes,
                   .offset = offset};
     snprintf(mine.backend, sizeof mine.backend, "%s", block->backend->name);
-    return mine;
+    *out = mine;
+    return block->backend->memory ? block->backend->memory->show(block->segment, &out->card)
+                                  : WEFT_OK;
 }
 
 /* Tells the others that this rank cannot take part, and why; needs no memory. */
@@ -345,20 +392,21 @@ weft_status weft_i_registration_new(weft_i_block *block, size_t offset, weft_gro
 {
     weft_i_fdpass *fdpass = group->world->fdpass;
     tables room = {0};
-    if (can == WEFT_OK && !make_tables(group, &room))
+    entry mine = {0};
+    if (can == WEFT_OK && !make_tables(group, block, &room))
         can = weft_i_fail(WEFT_ERR_NO_MEMORY, "rendezvous: no memory for %d ranks", group->size);
+    if (can == WEFT_OK)
+        can = entry_of(group, block, offset, &mine);
     if (can == WEFT_OK)
         can = weft_i_block_publish(block, fdpass);
     weft_status status = can;
     if (can < 0) {
         decline(group, can);
     } else {
-        entry mine = entry_of(group, block, offset);
-        status = pair_up(block, group, &mine, room.entries, room.results, room.registration);
+        status = pair_up(block, group, &mine, &room);
         weft_i_block_withdraw(block, fdpass);
     }
-    WEFT_OS->free(room.entries);
-    WEFT_OS->free(room.results);
+    free_tables(&room);
     if (group->board && (status == WEFT_ERR_PEER_DEAD || status == WEFT_ERR_PEER_LEFT)) {
         /* The others may be in a later step, and wait for us: end that, and name who is lost. */
         weft_i_label call = {group, "rendezvous", -1};

@@ -34,8 +34,10 @@ struct weft_i_registration {
     uint32_t serial; /* from 1, counted per group: equal on all members, so it names the
                         registration between them */
     int size;
-    weft_i_segment **blocks; /* by rank; each held */
-    weft_i_pads pads;
+    weft_i_segment **blocks;            /* by rank; each held */
+    weft_i_pads pads;                   /* of a device: the sizes alone, the rest is in `joined` */
+    const weft_i_device_memory *memory; /* NULL: the host reaches the blocks */
+    void *joined;                       /* its part */
 };
 
 struct weft_symm {
@@ -74,6 +76,13 @@ static inline char *weft_i_pads_part(const weft_i_pads *pads, int rank)
 static inline char *weft_i_pads_of(const weft_i_pads *pads, int rank)
 {
     return weft_i_pads_part(pads, rank) + pads->pad_at;
+}
+
+/* The same, wherever it lies. */
+static inline char *weft_i_registration_pad(const weft_i_registration *registration, int rank)
+{
+    return registration->memory ? registration->memory->pad(registration->joined, rank)
+                                : weft_i_pads_of(&registration->pads, rank);
 }
 
 #endif

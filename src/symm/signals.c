@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "symm/registration.h"
+#include "tensor/stream.h"
 
 #include <stdio.h>
 
@@ -45,9 +46,34 @@ static weft_i_point point_of(const weft_symm *mem, int channel)
 
 static const weft_i_record_name barrier_name = {"barrier"};
 
+/* On a device: given to the current stream.  Its record ends when it has been given. */
+static weft_status enqueue(const weft_symm *mem, weft_i_signal_kind kind, const char *op, int rank,
+                           int channel, int64_t timeout_ms)
+{
+    weft_group *group = mem->group;
+    weft_i_label call = {group, op, channel};
+    const weft_i_registration *registration = mem->registration;
+    WEFT_TRY(weft_i_group_check_revoked(&call));
+    if (group->world->fake)
+        return WEFT_OK;
+    weft_stream *stream = weft_i_stream_current(mem->block->device);
+    if (!stream)
+        return weft_last_status();
+    weft_i_record *record = weft_i_group_record(group);
+    uint64_t number = weft_i_record_begin(record, op, group->id, 0,
+                                          kind == WEFT_I_SIGNAL_BARRIER ? -1 : rank, channel);
+    weft_status status =
+        registration->memory->signal(registration->joined, stream->own, kind, rank, channel,
+                                     weft_i_group_limit(group, timeout_ms));
+    weft_i_record_end(record, number, status);
+    return status;
+}
+
 weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
 {
     WEFT_TRY(check(mem, "weft_symm_barrier", 0, channel, timeout_ms));
+    if (mem->registration->memory)
+        return enqueue(mem, WEFT_I_SIGNAL_BARRIER, "barrier", 0, channel, timeout_ms);
     weft_group *group = mem->group;
     weft_i_label call = {group, "barrier", channel};
     weft_i_point point = point_of(mem, channel);
@@ -139,6 +165,8 @@ static _Atomic uint32_t *word_of(const weft_symm *mem, int to, int from, int cha
 weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms)
 {
     WEFT_TRY(check(mem, "weft_symm_put_signal", rank, channel, timeout_ms));
+    if (mem->registration->memory)
+        return enqueue(mem, WEFT_I_SIGNAL_PUT, "put_signal", rank, channel, timeout_ms);
     semaphore box = {.call = {mem->group, "put_signal", channel},
                      .word = word_of(mem, rank, mem->group->rank, channel),
                      .peer = rank,
@@ -149,11 +177,49 @@ weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel, int64_t 
 weft_status weft_symm_wait_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms)
 {
     WEFT_TRY(check(mem, "weft_symm_wait_signal", rank, channel, timeout_ms));
+    if (mem->registration->memory)
+        return enqueue(mem, WEFT_I_SIGNAL_WAIT, "wait_signal", rank, channel, timeout_ms);
     semaphore box = {.call = {mem->group, "wait_signal", channel},
                      .word = word_of(mem, mem->group->rank, rank, channel),
                      .peer = rank,
                      .act = weft_i_signal_take};
     return act_or_wait(mem, &box, timeout_ms);
+}
+
+/* ---- after a failure ---- */
+
+/* Members meet on the host: what they say does not matter, that they come does. */
+static weft_status meet(weft_group *group, bool later, int32_t *all, int64_t deadline)
+{
+    int32_t mine = 0;
+    int64_t left = weft_i_os_ms_until(deadline);
+    return later ? weft_i_group_exchange_later(group, "reset", &mine, sizeof mine, all, left)
+                 : weft_i_group_exchange(group, "reset", &mine, sizeof mine, all, left);
+}
+
+weft_status weft_symm_reset(weft_symm *mem, int64_t timeout_ms)
+{
+    WEFT_TRY(check(mem, "weft_symm_reset", 0, 0, timeout_ms));
+    weft_group *group = mem->group;
+    const weft_i_registration *registration = mem->registration;
+    int64_t limit = weft_i_group_limit(group, timeout_ms), deadline = weft_i_os_deadline(limit);
+    int32_t *all = WEFT_OS->alloc((size_t)group->size * sizeof *all);
+    if (!all)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_symm_reset: no memory for %d ranks",
+                           group->size);
+    /* Nobody clears anything before everybody's work has ended, and nobody begins anew before all
+     * have cleared. */
+    weft_status status =
+        registration->memory ? registration->memory->await(registration->joined, limit) : WEFT_OK;
+    if (status == WEFT_OK)
+        status = meet(group, false, all, deadline);
+    if (status == WEFT_OK && registration->memory) {
+        status = registration->memory->reset(registration->joined);
+        weft_status met = meet(group, true, all, deadline);
+        status = status < 0 ? status : met;
+    }
+    WEFT_OS->free(all);
+    return status;
 }
 
 /* ---- 32-bit writes ---- */
@@ -184,17 +250,39 @@ static weft_status check_words(const char *what, const weft_tensor *tensor, int6
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: offset %lld and count %lld exceeded the numel of the tensor, %lld",
                            what, (long long)offset, (long long)count, (long long)tensor->dim[0]);
-    if (!weft_i_device_is_host(weft_i_tensor_device(tensor)))
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the tensor is not on the CPU", what);
     if (tensor->storage->read_only)
         return weft_i_fail(WEFT_ERR_STATE, "%s: the tensor is read-only memory", what);
     WEFT_TRY(weft_i_storage_ready(tensor->storage, true));
     return weft_i_tensor_check_fits(what, tensor);
 }
 
+/* On a device, by the backend for its memory; the words need not be symmetric. */
+static weft_status write_there(weft_tensor *tensor, int64_t offset, int64_t value, int64_t count,
+                               bool ordered)
+{
+    weft_device device = weft_i_tensor_device(tensor);
+    weft_stream *stream = weft_i_stream_current(device);
+    const weft_i_backend *backend = stream ? weft_i_backend_for(device) : NULL;
+    if (!backend)
+        return weft_last_status();
+    if (!backend->memory) {
+        char name[16];
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "words on %s cannot be written by a stream",
+                           weft_device_name(device, name));
+    }
+    uint32_t *words = (uint32_t *)(void *)weft_i_tensor_data(tensor) + offset;
+    weft_status status =
+        backend->memory->write(stream->own, words, (uint32_t)value, (size_t)count, ordered);
+    if (status == WEFT_OK)
+        weft_i_tensor_bump(tensor);
+    return status;
+}
+
 weft_status weft_symm_memset32(weft_tensor *tensor, int64_t offset, int64_t value, int64_t count)
 {
     WEFT_TRY(check_words("weft_symm_memset32", tensor, offset, value, count));
+    if (!weft_i_device_is_host(weft_i_tensor_device(tensor)))
+        return write_there(tensor, offset, value, count, false);
     uint32_t *words = (uint32_t *)(void *)weft_i_tensor_data(tensor) + offset;
     for (int64_t i = 0; i < count; i++)
         words[i] = (uint32_t)value;
@@ -205,6 +293,8 @@ weft_status weft_symm_memset32(weft_tensor *tensor, int64_t offset, int64_t valu
 weft_status weft_symm_stream_write_value32(weft_tensor *tensor, int64_t offset, int64_t value)
 {
     WEFT_TRY(check_words("weft_symm_stream_write_value32", tensor, offset, value, 1));
+    if (!weft_i_device_is_host(weft_i_tensor_device(tensor)))
+        return write_there(tensor, offset, value, 1, true);
     _Atomic uint32_t *word = (_Atomic uint32_t *)(void *)weft_i_tensor_data(tensor) + offset;
     /* Pairs with the acquire load of whoever polls this word. */
     atomic_store_explicit(word, (uint32_t)value, memory_order_release);

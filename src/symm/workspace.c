@@ -7,18 +7,28 @@
 
 weft_symm *weft_symm_workspace(weft_group *group, size_t bytes)
 {
+    return weft_symm_workspace_on(group, WEFT_CPU, bytes);
+}
+
+weft_symm *weft_symm_workspace_on(weft_group *group, weft_device device, size_t bytes)
+{
+    char name[16];
     if (weft_i_group_usable(group) < 0)
         return NULL;
-    weft_tensor *scratch = group->workspace;
-    if (!scratch || (size_t)scratch->dim[0] < bytes) {
-        weft_tensor *larger = weft_keep(weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(bytes)));
+    if (!weft_i_device_find(device))
+        return weft_i_null(WEFT_ERR_UNSUPPORTED, "weft_symm_workspace_on: there is no device %s",
+                           weft_device_name(device, name));
+    void **place = &group->workspace[weft_i_device_kind(device)];
+    weft_tensor *scratch = *place;
+    if (!scratch || (size_t)scratch->dim[0] < bytes || weft_i_tensor_device(scratch) != device) {
+        weft_tensor *larger = weft_keep(weft_symm_empty(WEFT_U8, device, WEFT_SHAPE(bytes)));
         weft_symm *mem = weft_symm_rendezvous(larger, group);
         if (!mem) {
             weft_release(larger);
             return NULL;
         }
-        weft_i_object_drop(group->workspace);
-        group->workspace = larger;
+        weft_i_object_drop(*place);
+        *place = larger;
         return mem;
     }
     return weft_symm_rendezvous(scratch, group);

@@ -17,6 +17,7 @@ weft_cuda_test(cuda THREADS)
 weft_cuda_test(cuda_coll THREADS SECONDS 120 COMPUTES)
 weft_cuda_test(cuda_signal THREADS SECONDS 120 COMPUTES)
 weft_cuda_test(cuda_ranks THREADS)
+weft_cuda_test(cuda_symm THREADS SECONDS 120)
 weft_cuda_test(cuda_op THREADS COMPUTES)
 weft_cuda_test(cuda_tensor THREADS)
 

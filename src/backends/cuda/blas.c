@@ -308,7 +308,8 @@ static weft_status open_blas(weft_i_cuda_stream *stream, struct weft_i_cuda_blas
                   : WEFT_OK;
 }
 
-void weft_i_cuda_blas_close(weft_i_cuda_device *device)
+/* Forgets what a device has; nothing of it is under way. */
+static void close_device(weft_i_cuda_device *device)
 {
     struct weft_i_cuda_blas *blas = atomic_load_explicit(&device->blas, memory_order_relaxed);
     if (!blas)
@@ -319,6 +320,11 @@ void weft_i_cuda_blas_close(weft_i_cuda_device *device)
     pthread_mutex_destroy(&blas->lock);
     WEFT_OS->free(blas);
     atomic_store_explicit(&device->blas, NULL, memory_order_relaxed);
+}
+
+__attribute__((constructor)) static void register_end(void)
+{
+    weft_i_cuda_at_close(close_device);
 }
 
 static weft_status enqueue(weft_device device, weft_i_cuda_stream *stream,

@@ -83,7 +83,4 @@ typedef struct weft_i_cuda_product {
 weft_status weft_i_cuda_blas_run(weft_device device, weft_i_cuda_stream *stream,
                                  const weft_i_cuda_product *product);
 
-/* Forgets what a device has; nothing of it is under way. */
-void weft_i_cuda_blas_close(weft_i_cuda_device *device);
-
 #endif

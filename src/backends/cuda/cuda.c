@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backend cuda, as far as it goes: it says what this machine offers.  Symmetric memory on devices
- * is not built yet, so nothing chooses it.
+ * Backend cuda: memory of devices that ranks share, as threads or processes, and what this machine
+ * offers.
  *
  * The probe must not start CUDA: whoever asks may fork afterwards.  It loads the driver's library,
  * which is harmless, and learns the devices from files of the kernel.
@@ -10,6 +10,8 @@
 
 #include "base/os.h"
 #include "device.h"
+#include "memory.h"
+#include "symm.h"
 #include "symm/backend.h"
 
 #include <stdio.h>
@@ -41,18 +43,20 @@ static int probe(char *reason, size_t bytes)
         weft_i_errors_restore(&before); /* a machine without CUDA is no error */
         return 0;
     }
-    snprintf(
-        reason, bytes,
-        "driver of CUDA %d.%d, %d device node%s, kernels %s; symmetric memory on devices is not "
-        "built yet",
-        cu->version / 1000, cu->version % 1000 / 10, count_nodes(), count_nodes() == 1 ? "" : "s",
-        weft_i_cuda_embedded(WEFT_I_CUDA_IMAGE_KERNELS) ? "compiled" : "as text, for NVRTC");
-    return 0;
+    snprintf(reason, bytes, "driver of CUDA %d.%d, %d device node%s, kernels %s",
+             cu->version / 1000, cu->version % 1000 / 10, count_nodes(),
+             count_nodes() == 1 ? "" : "s",
+             weft_i_cuda_embedded(WEFT_I_CUDA_IMAGE_KERNELS) ? "compiled" : "as text, for NVRTC");
+    return 30;
 }
 
 extern const weft_i_backend weft_i_backend_cuda;
 const weft_i_backend weft_i_backend_cuda = {
     .name = "cuda",
     .device_kind = 2,
+    .sharing = WEFT_I_SERVES_PROCESSES | WEFT_I_SERVES_THREADS,
     .probe = probe,
+    .allocate = weft_i_cuda_memory_allocate,
+    .publish = weft_i_cuda_memory_publish,
+    .memory = &weft_i_cuda_device_memory,
 };

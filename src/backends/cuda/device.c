@@ -2,8 +2,8 @@
 /* Opening devices: primary context, properties, kernels. */
 #include "device.h"
 
+#include "base/assert.h"
 #include "base/os.h"
-#include "blas.h"
 #include "kernels/fold.h"
 #include "weft/dtype.h"
 
@@ -16,6 +16,18 @@
 static _Atomic(weft_i_cuda_device *) devices[WEFT_I_CUDA_DEVICES];
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local weft_i_cu_ctx current; /* what this thread has set last */
+
+enum { CLOSERS = 8 };
+static void (*closers[CLOSERS])(weft_i_cuda_device *device); /* filled by constructors */
+
+void weft_i_cuda_at_close(void (*close)(weft_i_cuda_device *device))
+{
+    int i = 0;
+    while (closers[i])
+        i++;
+    WEFT_ASSERT(i < CLOSERS);
+    closers[i] = close;
+}
 
 static const struct {
     const char *name;
@@ -198,7 +210,10 @@ static void shut(const weft_i_cuda *cu, weft_i_cuda_device *device)
 {
     if (device->service)
         weft_i_cuda_stream_drop(device->service);
-    weft_i_cuda_blas_close(device);
+    if (device->spare)
+        weft_i_cuda_stream_drop(device->spare);
+    for (int i = 0; i < CLOSERS && closers[i]; i++)
+        closers[i](device);
     weft_i_cuda_unpin(device->fault);
     for (int i = 0; i < WEFT_I_CUDA_IMAGES; i++)
         if (device->modules[i])
@@ -233,11 +248,11 @@ static weft_status open_device(const weft_i_cuda *cu, int ordinal)
         return status;
     }
     atomic_store_explicit(&devices[ordinal], device,
-                          memory_order_release); /* pairs with the acquire in find() */
+                          memory_order_release); /* pairs with the acquire in weft_i_cuda_opened */
     return WEFT_OK;
 }
 
-static weft_i_cuda_device *find(int ordinal)
+weft_i_cuda_device *weft_i_cuda_opened(int ordinal)
 {
     return ordinal < 0 || ordinal >= WEFT_I_CUDA_DEVICES
                ? NULL
@@ -252,13 +267,13 @@ weft_status weft_i_cuda_open(int ordinal, weft_i_cuda_device **out)
     *out = NULL;
     WEFT_TRY(weft_i_cuda_start(&cu));
     weft_status status = WEFT_OK;
-    if (!find(ordinal)) {
+    if (!weft_i_cuda_opened(ordinal)) {
         pthread_mutex_lock(&opening);
-        status = find(ordinal) ? WEFT_OK : open_device(cu, ordinal);
+        status = weft_i_cuda_opened(ordinal) ? WEFT_OK : open_device(cu, ordinal);
         pthread_mutex_unlock(&opening);
     }
     WEFT_TRY(status);
-    *out = find(ordinal);
+    *out = weft_i_cuda_opened(ordinal);
     return weft_i_cuda_use(*out);
 }
 
@@ -266,12 +281,13 @@ void weft_i_cuda_close_all(void)
 {
     pthread_mutex_lock(&opening);
     for (int i = 0; i < WEFT_I_CUDA_DEVICES; i++) {
-        weft_i_cuda_device *device = find(i);
+        weft_i_cuda_device *device = weft_i_cuda_opened(i);
         if (!device)
             continue;
         if (weft_i_cuda_use(device) == WEFT_OK)
             shut(weft_i_cuda_driver(), device);
-        atomic_store_explicit(&devices[i], NULL, memory_order_release); /* pairs with find() */
+        atomic_store_explicit(&devices[i], NULL,
+                              memory_order_release); /* pairs with weft_i_cuda_opened */
     }
     pthread_mutex_unlock(&opening);
 }

@@ -50,6 +50,7 @@ typedef struct weft_i_cuda_device {
     pthread_mutex_t lock;               /* guards the lists */
     struct weft_i_cuda_stream *streams; /* all that were made and not released */
     struct weft_i_cuda_stream *service; /* of the device itself, never captured; NULL: not yet */
+    struct weft_i_cuda_stream *spare;   /* for words to pads of lost ranks; NULL: not yet */
     struct weft_i_cuda_replay *replays; /* all that have memory */
     weft_k_fault *fault;           /* host memory: an index out of range that a kernel has met */
     atomic_uint_least64_t tickets; /* of launches that may note one; relaxed, a count only */
@@ -68,6 +69,12 @@ weft_status weft_i_cuda_count(int *out);
 
 /* Makes the device's context this thread's, unless it is.  Costs a compare. */
 weft_status weft_i_cuda_use(const weft_i_cuda_device *device);
+
+/* The device of that number if it is open; NULL: it is not. */
+weft_i_cuda_device *weft_i_cuda_opened(int ordinal);
+
+/* Something to be done before a device is closed, by files above this one. */
+void weft_i_cuda_at_close(void (*close)(weft_i_cuda_device *device));
 
 /* Releases everything that open devices hold; no stream may be left.  For tests. */
 void weft_i_cuda_close_all(void);
@@ -91,6 +98,12 @@ weft_i_cuda_device *weft_i_cuda_stream_device(const weft_i_cuda_stream *stream);
 
 /* Waits for all that was enqueued.  WEFT_ERR_TIMEOUT after `timeout_ms` (WEFT_FOREVER: never). */
 weft_status weft_i_cuda_stream_sync(weft_i_cuda_stream *stream, int64_t timeout_ms);
+
+/* Asked after each wait for a stream: has what ran there failed?  One function, set by a constructor
+ * of a file above this one. */
+void weft_i_cuda_after_sync(weft_status (*check)(const weft_i_cuda_stream *stream));
+/* What it says; and the device's own faults. */
+weft_status weft_i_cuda_stream_check(weft_i_cuda_stream *stream);
 
 /* Waits, gives the stream's memory back and forgets it. */
 weft_status weft_i_cuda_stream_release(weft_i_cuda_stream *stream);

@@ -72,21 +72,38 @@ weft_status weft_i_cuda_span_new(weft_i_cuda_device *device, int ranks, size_t b
     return WEFT_OK;
 }
 
+/* Every open device that reaches the memory may use it; the span's own must. */
+static weft_i_cu_result grant(const weft_i_cuda_span *span, weft_i_cu_ptr at)
+{
+    weft_i_cu_result result = WEFT_I_CUDA_SUCCESS;
+    for (int i = 0; i < WEFT_I_CUDA_DEVICES; i++) {
+        const weft_i_cuda_device *device = weft_i_cuda_opened(i);
+        if (!device)
+            continue;
+        weft_i_cu_access access = {{WEFT_I_CU_MEM_LOCATION_TYPE_DEVICE, device->handle},
+                                   WEFT_I_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        weft_i_cu_result granted =
+            weft_i_cuda_driver()->cuMemSetAccess(at, span->stride, &access, 1);
+        result = device == span->device ? granted : result;
+    }
+    return result;
+}
+
 weft_status weft_i_cuda_span_map(weft_i_cuda_span *span, int rank, weft_i_cu_handle handle)
 {
     const weft_i_cuda *cu = weft_i_cuda_driver();
     weft_i_cu_ptr at = span->base + (uint64_t)rank * span->stride;
-    weft_i_cu_access access = {{WEFT_I_CU_MEM_LOCATION_TYPE_DEVICE, span->device->handle},
-                               WEFT_I_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     WEFT_TRY(weft_i_cuda_use(span->device));
     WEFT_CUDA_TRY(cu->cuMemMap(at, span->stride, 0, handle, 0), "mapping the block of rank %d",
                   rank);
-    weft_i_cu_result result = cu->cuMemSetAccess(at, span->stride, &access, 1);
+    weft_i_cu_result result = grant(span, at);
     if (result != WEFT_I_CUDA_SUCCESS) {
         cu->cuMemUnmap(at, span->stride);
-        return weft_i_cuda_fail(result, "access to the block of rank %d", rank);
+        return weft_i_cuda_fail(result, "access of cuda:%d to the block of rank %d",
+                                span->device->ordinal, rank);
     }
-    span->mapped |= (uint64_t)1 << rank;
+    /* Relaxed: ranks that are threads map their own; read when all of them have let go. */
+    __atomic_fetch_or(&span->mapped, (uint64_t)1 << rank, __ATOMIC_RELAXED);
     return WEFT_OK;
 }
 

@@ -21,6 +21,19 @@ static int class_of(size_t bytes, size_t *rounded)
                        : 8 + (power - 12) * 8 + (int)((*rounded >> (power - 3)) & 7);
 }
 
+static unsigned free_number(const weft_i_cuda_device *device)
+{
+    unsigned number = 0;
+    for (const weft_i_cuda_stream *s = device->streams; s;)
+        if (s->number == number) {
+            number++;
+            s = device->streams; /* from the start: another may have the next */
+        } else {
+            s = s->next;
+        }
+    return number;
+}
+
 static weft_status make(weft_i_cuda_device *device, weft_i_cu_stream raw, bool ours,
                         weft_i_cuda_stream **out)
 {
@@ -33,6 +46,7 @@ static weft_status make(weft_i_cuda_device *device, weft_i_cu_stream raw, bool o
     stream->ours = ours;
     pthread_mutex_init(&stream->lock, NULL);
     pthread_mutex_lock(&device->lock);
+    stream->number = free_number(device);
     stream->next = device->streams;
     device->streams = stream;
     pthread_mutex_unlock(&device->lock);
@@ -100,7 +114,20 @@ weft_status weft_i_cuda_stream_sync(weft_i_cuda_stream *stream, int64_t timeout_
     else
         WEFT_CUDA_TRY(weft_i_cuda_driver()->cuStreamSynchronize(stream->raw),
                       "work on a stream of cuda:%d", stream->device->ordinal);
-    return weft_i_cuda_check_fault(stream->device);
+    return weft_i_cuda_stream_check(stream);
+}
+
+static weft_status (*after_sync)(const weft_i_cuda_stream *stream);
+
+void weft_i_cuda_after_sync(weft_status (*check)(const weft_i_cuda_stream *stream))
+{
+    after_sync = check;
+}
+
+weft_status weft_i_cuda_stream_check(weft_i_cuda_stream *stream)
+{
+    WEFT_TRY(weft_i_cuda_check_fault(stream->device));
+    return after_sync ? after_sync(stream) : WEFT_OK;
 }
 
 static void unlist(weft_i_cuda_stream *stream)

@@ -139,9 +139,10 @@ static weft_status stream_query(void *stream)
     WEFT_TRY(weft_i_cuda_refuse_capture(stream, "asking a stream"));
     WEFT_TRY(weft_i_cuda_use(s->device));
     weft_i_cu_result result = weft_i_cuda_driver()->cuStreamQuery(s->raw);
-    return result == WEFT_I_CUDA_ERROR_NOT_READY
-               ? WEFT_IN_PROGRESS
-               : weft_i_cuda_fail(result, "work on a stream of cuda:%d", s->device->ordinal);
+    if (result == WEFT_I_CUDA_ERROR_NOT_READY)
+        return WEFT_IN_PROGRESS;
+    WEFT_CUDA_TRY(result, "work on a stream of cuda:%d", s->device->ordinal);
+    return weft_i_cuda_stream_check(s);
 }
 
 static weft_status stream_after(void *stream, void *other, bool join)

@@ -4,6 +4,9 @@
 
 #include "base/os.h"
 #include "base/signal.h"
+#include "retire.h"
+#include "stream.h"
+#include "symm/sentry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +18,8 @@ static size_t round_up(size_t bytes, size_t to)
 
 static void fill_sizes(int ranks, const weft_i_cuda_sizes *sizes, weft_k_group *group)
 {
-    static const weft_i_cuda_sizes usual = {64, 32, 1024, 4 << 20};
-    const weft_i_cuda_sizes none = {0, 0, 0, 0};
+    static const weft_i_cuda_sizes usual = {64, 32, 1024, 4 << 20, 0};
+    const weft_i_cuda_sizes none = {0, 0, 0, 0, 0};
     const weft_i_cuda_sizes *given = sizes ? sizes : &none;
     group->size = ranks;
     group->lines = given->lines ? given->lines : usual.lines;
@@ -31,12 +34,75 @@ size_t weft_i_cuda_team_layout(int ranks, const weft_i_cuda_sizes *sizes, weft_k
     size_t line = round_up(WEFT_K_WORDS + WEFT_K_ARRIVAL * (size_t)ranks, WEFT_K_LINE);
     group->channels_at = WEFT_K_LINE + group->lines * line;
     group->semaphores_at = group->channels_at + group->channels * line;
-    group->packets_at =
-        round_up(group->semaphores_at + 4 * (size_t)group->channels * (size_t)ranks, WEFT_K_LINE);
+    size_t semaphores = 4 * (size_t)group->channels * (size_t)ranks;
+    if (sizes && sizes->semaphore_bytes > semaphores)
+        semaphores = sizes->semaphore_bytes;
+    group->packets_at = round_up(group->semaphores_at + semaphores, WEFT_K_LINE);
     group->stage_at =
         group->packets_at + 2 * (size_t)group->lines * (size_t)ranks * group->packet_units * 16;
     return group->stage_at + 2 * group->stage_bytes;
 }
+
+/* ---- records ---- */
+
+/*
+ * Host memory that kernels write to.  It is never given back while the device is open: unpinning
+ * waits for kernels, and they may wait for a rank that is here.
+ */
+typedef struct room {
+    weft_k_record record; /* first: see team_close */
+    uint64_t verdict[WEFT_K_LINE / sizeof(uint64_t)];
+    weft_i_cuda_device *device;
+    struct room *next;
+} room;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static room *free_rooms;
+static weft_i_cuda_team *teams; /* that are open */
+
+static room *take_room(const weft_i_cuda_device *device)
+{
+    pthread_mutex_lock(&lock);
+    room **at = &free_rooms;
+    while (*at && (*at)->device != device)
+        at = &(*at)->next;
+    room *found = *at;
+    if (found)
+        *at = found->next;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void give_room(void *memory)
+{
+    room *old = memory;
+    pthread_mutex_lock(&lock);
+    old->next = free_rooms;
+    free_rooms = old;
+    pthread_mutex_unlock(&lock);
+}
+
+static weft_status make_room(weft_i_cuda_device *device, room **out)
+{
+    void *host;
+    *out = take_room(device);
+    if (!*out) {
+        WEFT_TRY(weft_i_cuda_pinned(device, sizeof **out, &host));
+        *out = host;
+        (*out)->device = device;
+    }
+    memset(&(*out)->record, 0, sizeof(*out)->record);
+    (*out)->verdict[0] = 0;
+    return WEFT_OK;
+}
+
+static void drop_rooms(weft_i_cuda_device *device)
+{
+    for (room *old = take_room(device); old; old = take_room(device))
+        weft_i_cuda_unpin(old);
+}
+
+/* ---- opening and closing ---- */
 
 weft_status weft_i_cuda_team_open(weft_i_cuda_device *device, int rank, int ranks, char *pads,
                                   size_t stride, int sharing, const weft_i_cuda_sizes *sizes,
@@ -52,29 +118,43 @@ weft_status weft_i_cuda_team_open(weft_i_cuda_device *device, int rank, int rank
                            stride);
     out->pad_bytes = out->group.stage_at;
     memcpy(out->resident, device->resident, sizeof out->resident);
-    void *host;
-    WEFT_TRY(weft_i_cuda_pinned(device, sizeof(weft_k_record) + WEFT_K_LINE, &host));
+    room *host;
     weft_i_cu_ptr there = 0;
+    WEFT_TRY(make_room(device, &host));
     weft_i_cu_result result = weft_i_cuda_driver()->cuMemHostGetDevicePointer(&there, host, 0);
     if (result != WEFT_I_CUDA_SUCCESS) {
-        weft_i_cuda_unpin(host);
+        give_room(host);
         return weft_i_cuda_fail(result, "host memory that cuda:%d reaches", device->ordinal);
     }
-    out->record = host;
-    out->verdict = (uint64_t *)(void *)((char *)host + sizeof(weft_k_record));
+    out->record = &host->record;
+    out->verdict = host->verdict;
     out->group.record = (weft_k_record *)(uintptr_t)there;
-    out->group.verdict = (uint64_t *)(uintptr_t)(there + sizeof(weft_k_record));
+    out->group.verdict = (uint64_t *)(uintptr_t)(there + offsetof(room, verdict));
     out->group.pads = pads;
     out->group.stride = stride;
     out->group.rank = rank;
+    pthread_mutex_lock(&lock);
+    out->next = teams;
+    teams = out;
+    pthread_mutex_unlock(&lock);
     return WEFT_OK;
 }
 
 void weft_i_cuda_team_close(weft_i_cuda_team *team)
 {
-    weft_i_cuda_unpin(team->record);
+    if (!team->record)
+        return;
+    pthread_mutex_lock(&lock);
+    weft_i_cuda_team **at = &teams;
+    while (*at != team)
+        at = &(*at)->next;
+    *at = team->next;
+    pthread_mutex_unlock(&lock);
+    weft_i_cuda_retire(give_room, team->record); /* kernels under way may still write there */
     *team = (weft_i_cuda_team){0};
 }
+
+/* ---- what a failed kernel left behind ---- */
 
 /* "barrier on channel 3" */
 static void tell_operation(const weft_k_record *record, char *out, size_t bytes)
@@ -87,62 +167,119 @@ static void tell_operation(const weft_k_record *record, char *out, size_t bytes)
                  (unsigned)record->channel);
 }
 
-static weft_status tell_poison(const weft_i_cuda_team *team, const char *operation)
+/* "rank 0 of 2 in group "0", barrier on channel 3 of cuda:0" */
+static void tell_call(const weft_i_cuda_team *team, char *out, size_t bytes)
 {
-    const weft_k_record *record = team->record;
-    int peer = (int)record->peer;
-    switch (record->theirs) {
+    char who[128] = "", operation[64];
+    if (team->post)
+        weft_i_post_text(team->post, who, sizeof who);
+    else
+        snprintf(who, sizeof who, "rank %d of %d", team->group.rank, team->group.size);
+    tell_operation(team->record, operation, sizeof operation);
+    snprintf(out, bytes, "%s, %s of cuda:%d", who, operation, team->device->ordinal);
+}
+
+/* "rank 1", and where somebody looks out for it, what is known of it. */
+static void tell_rank(const weft_i_cuda_team *team, int rank, char *out, size_t bytes)
+{
+    if (team->post)
+        weft_i_post_describe(team->post, rank, out, bytes);
+    else
+        snprintf(out, bytes, "rank %d", rank);
+}
+
+#define RESET "nothing works on this memory until all ranks call weft_symm_reset"
+
+static weft_status tell_poison(const weft_i_cuda_team *team, const char *call)
+{
+    uint32_t word = (uint32_t)team->record->theirs; /* see WEFT_K_POISON */
+    int peer = (int)team->record->peer;
+    char who[512];
+    tell_rank(team, (int)(word & 0xffff) - 1, who, sizeof who);
+    switch (word >> 24) {
     case WEFT_K_TIMEOUT:
-        return weft_i_fail(WEFT_ERR_TIMEOUT,
-                           "cuda:%d: %s: rank %d gave up waiting; nothing works on this memory "
-                           "until all ranks reset it",
-                           team->device->ordinal, operation, peer);
+        return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: rank %d gave up waiting for %s; " RESET, call,
+                           peer, who);
     case WEFT_K_MISMATCH:
         return weft_i_fail(WEFT_ERR_MISMATCH,
-                           "cuda:%d: %s: rank %d found that ranks called "
-                           "different things",
-                           team->device->ordinal, operation, peer);
+                           "%s: rank %d found that %s had called something else; " RESET, call,
+                           peer, who);
     default:
-        return weft_i_fail(WEFT_ERR_PEER_DEAD,
-                           "cuda:%d: %s: rank %d gave up because a rank is gone",
-                           team->device->ordinal, operation, peer);
+        return weft_i_fail((weft_status) - (int)(word >> 16 & 0xff),
+                           "%s: %s will not come, as rank %d found", call, who, peer);
+    }
+}
+
+static weft_status tell(const weft_i_cuda_team *team, uint64_t why)
+{
+    const weft_k_record *record = team->record;
+    char call[320], who[512];
+    double ms = (double)record->waited_ns / 1e6;
+    tell_call(team, call, sizeof call);
+    tell_rank(team, (int)record->peer, who, sizeof who);
+    switch (why) {
+    case WEFT_K_TIMEOUT:
+        return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: waited %.1f ms for %s; " RESET, call, ms, who);
+    case WEFT_K_MISMATCH:
+        return weft_i_fail(WEFT_ERR_MISMATCH,
+                           "%s: rank %d called something else (digest %08x, ours is %08x); " RESET,
+                           call, (int)record->peer, (unsigned)record->theirs,
+                           (unsigned)record->mine);
+    case WEFT_K_POISONED:
+        return tell_poison(team, call);
+    default:
+        return weft_i_fail((weft_status)(int32_t)record->theirs,
+                           "%s: %s will not come; waited %.1f ms", call, who, ms);
     }
 }
 
 weft_status weft_i_cuda_team_check(weft_i_cuda_team *team)
 {
-    const weft_k_record *record = team->record;
     /* Pairs with the release in weft_k_give_up: who sees why sees the rest. */
-    uint64_t why = __atomic_load_n(&record->why, __ATOMIC_ACQUIRE);
+    uint64_t why = __atomic_load_n(&team->record->why, __ATOMIC_ACQUIRE);
     if (__builtin_expect(why == WEFT_K_FINE, 1))
         return WEFT_OK;
-    char operation[64];
-    tell_operation(record, operation, sizeof operation);
-    int peer = (int)record->peer, ordinal = team->device->ordinal;
-    switch (why) {
-    case WEFT_K_TIMEOUT:
-        return team->broken =
-                   weft_i_fail(WEFT_ERR_TIMEOUT, "cuda:%d: %s: rank %d did not come within %.1f ms",
-                               ordinal, operation, peer, (double)record->waited_ns / 1e6);
-    case WEFT_K_MISMATCH:
-        return team->broken = weft_i_fail(
-                   WEFT_ERR_MISMATCH,
-                   "cuda:%d: %s: rank %d called something else (digest %08x, ours is %08x)",
-                   ordinal, operation, peer, (unsigned)record->theirs, (unsigned)record->mine);
-    case WEFT_K_POISONED:
-        return team->broken = tell_poison(team, operation);
-    default:
-        return team->broken =
-                   weft_i_fail((weft_status)(int32_t)record->theirs,
-                               "cuda:%d: %s: rank %d will not come; waited %.1f ms", ordinal,
-                               operation, peer, (double)record->waited_ns / 1e6);
-    }
+    atomic_store_explicit(&team->told, true, memory_order_relaxed);
+    return team->broken = tell(team, why);
+}
+
+/* Who has waited for a stream is told once of what failed there; calls on the team are told again
+ * and again. */
+static weft_status check_stream(const weft_i_cuda_stream *stream)
+{
+    weft_i_cuda_team *failed = NULL;
+    uint64_t bit = (uint64_t)1 << stream->number % 64;
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&lock);
+    for (weft_i_cuda_team *team = teams; team && !failed; team = team->next)
+        if (atomic_load_explicit(&team->streams, memory_order_relaxed) & bit &&
+            team->device == stream->device &&
+            !atomic_load_explicit(&team->told, memory_order_relaxed) &&
+            /* Pairs with the release in weft_k_give_up. */
+            __atomic_load_n(&team->record->why, __ATOMIC_ACQUIRE) != WEFT_K_FINE)
+            failed = team;
+    if (failed) /* under the lock: its owner may close it */
+        status = weft_i_cuda_team_check(failed);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+__attribute__((constructor)) static void register_checks(void)
+{
+    weft_i_cuda_after_sync(check_stream);
+    weft_i_cuda_at_close(drop_rooms);
 }
 
 weft_status weft_i_cuda_team_enter(weft_i_cuda_team *team, weft_i_cuda_stream *stream)
 {
-    (void)stream;
-    return weft_i_cuda_team_check(team);
+    WEFT_TRY(weft_i_cuda_team_check(team));
+    uint64_t bit = (uint64_t)1 << stream->number % 64;
+    /* Relaxed: whoever waits for the stream has enqueued there, or has been told by who did. */
+    if (!(atomic_load_explicit(&team->streams, memory_order_relaxed) & bit))
+        atomic_fetch_or_explicit(&team->streams, bit, memory_order_relaxed);
+    if (team->post)
+        weft_i_post_note_work(team->post);
+    return WEFT_OK;
 }
 
 void weft_i_cuda_team_condemn(weft_i_cuda_team *team, weft_status status, int rank)
@@ -158,6 +295,37 @@ int weft_i_cuda_team_waits_for(const weft_i_cuda_team *team)
     return (int)__atomic_load_n(&team->record->waiting, __ATOMIC_RELAXED) - 1;
 }
 
+/* The first stream from number `from` on that carried work of the team gets a mark; -1: none. */
+static int mark_next(const weft_i_cuda_team *team, int from, weft_i_cuda_mark *mark)
+{
+    uint64_t streams = atomic_load_explicit(&team->streams, memory_order_relaxed);
+    weft_i_cuda_device *device = team->device;
+    const weft_i_cuda_stream *found = NULL;
+    pthread_mutex_lock(&device->lock);
+    for (weft_i_cuda_stream *s = device->streams; s; s = s->next)
+        if ((int)s->number >= from && streams >> s->number % 64 & 1 && !s->capture &&
+            (!found || s->number < found->number))
+            found = s;
+    int number =
+        found && weft_i_cuda_mark_set(mark, (weft_i_cuda_stream *)(uintptr_t)found) == WEFT_OK
+            ? (int)found->number
+            : -1;
+    pthread_mutex_unlock(&device->lock);
+    return number;
+}
+
+weft_status weft_i_cuda_team_await(weft_i_cuda_team *team, int64_t limit_ms)
+{
+    weft_i_cuda_mark mark = {NULL};
+    weft_status status = weft_i_cuda_use(team->device);
+    int64_t deadline = weft_i_os_deadline(limit_ms);
+    for (int at = 0; status == WEFT_OK && (at = mark_next(team, at, &mark)) >= 0; at++)
+        status =
+            weft_i_cuda_mark_sync(&mark, limit_ms < 0 ? limit_ms : weft_i_os_ms_until(deadline));
+    weft_i_cuda_mark_release(&mark);
+    return status;
+}
+
 weft_status weft_i_cuda_team_reset(weft_i_cuda_team *team, weft_i_cuda_stream *stream)
 {
     WEFT_TRY(weft_i_cuda_use(team->device));
@@ -170,6 +338,7 @@ weft_status weft_i_cuda_team_reset(weft_i_cuda_team *team, weft_i_cuda_stream *s
     memset(team->record, 0, sizeof *team->record);
     __atomic_store_n(team->verdict, 0, __ATOMIC_RELAXED); /* no kernel runs */
     team->broken = WEFT_OK;
+    atomic_store_explicit(&team->told, false, memory_order_relaxed); /* no kernel runs */
     return WEFT_OK;
 }
 

@@ -18,21 +18,27 @@ typedef struct weft_i_cuda_team {
     uint64_t *verdict;     /* and of the verdict word */
     int sharing;           /* ranks of the team that run on this device */
     int resident
-        [WEFT_I_CUDA_KERNELS]; /* blocks that fit the least of the members' devices at once */
-    uint64_t pad_bytes;        /* to be zeroed by a reset */
-    weft_status broken;        /* what check said last */
+        [WEFT_I_CUDA_KERNELS];     /* blocks that fit the least of the members' devices at once */
+    uint64_t pad_bytes;            /* to be zeroed by a reset */
+    weft_status broken;            /* what check said last */
+    atomic_uint_least64_t streams; /* a bit for each that carried its work; relaxed: see enter */
+    atomic_bool told;              /* who waited for a stream knows already; relaxed */
+    struct weft_i_post *post;      /* who looks out for its ranks; NULL: nobody */
+    struct weft_i_cuda_team *next; /* of the process */
 } weft_i_cuda_team;
 
 /* Sizes of a pad; 0 takes the usual. */
 typedef struct weft_i_cuda_sizes {
     uint32_t lines, channels;
     uint64_t packet_units, stage_bytes;
+    uint64_t semaphore_bytes; /* at least; 0: as the channels need */
 } weft_i_cuda_sizes;
 
 /* Bytes of one pad, the same on all ranks; fills the places in `group`. */
 size_t weft_i_cuda_team_layout(int ranks, const weft_i_cuda_sizes *sizes, weft_k_group *group);
 
-/* `pads` is rank 0's, zeroed before any rank opens; `sharing` of the ranks run on this device. */
+/* `pads` is rank 0's, zeroed before any rank opens; `sharing` of the ranks run on this device.  The
+ * team must not move until it is closed. */
 weft_status weft_i_cuda_team_open(weft_i_cuda_device *device, int rank, int ranks, char *pads,
                                   size_t stride, int sharing, const weft_i_cuda_sizes *sizes,
                                   weft_i_cuda_team *out);
@@ -53,6 +59,9 @@ void weft_i_cuda_team_condemn(weft_i_cuda_team *team, weft_status status, int ra
 
 /* The rank a kernel has been waiting for over 50 us, -1 if none. */
 int weft_i_cuda_team_waits_for(const weft_i_cuda_team *team);
+
+/* Waits for all that this rank has enqueued on streams that carried work of the team. */
+weft_status weft_i_cuda_team_await(weft_i_cuda_team *team, int64_t limit_ms);
 
 /*
  * Makes the pads usable again: every rank calls it when all work of all ranks on them has ended,

@@ -36,9 +36,17 @@ enum {
     WEFT_K_FINE,
     WEFT_K_TIMEOUT,
     WEFT_K_MISMATCH,
-    WEFT_K_POISONED, /* another rank gave up: `peer` is that rank, `theirs` its reason */
+    WEFT_K_POISONED, /* another rank gave up: `peer` is that rank, `theirs` the word's upper half */
     WEFT_K_VERDICT   /* the host said that `peer` will not come: `theirs` is its status */
 };
+
+/*
+ * The poison word: who gave up, why, which rank it did not get, and the status of a verdict, whose
+ * sign is left out.
+ */
+#define WEFT_K_POISON(why_, status_, lost_, rank_)                                 \
+    ((uint64_t)(why_) << 56 | (uint64_t)(uint8_t)(0 - (uint32_t)(status_)) << 48 | \
+     (uint64_t)(uint16_t)((lost_) + 1) << 32 | (uint32_t)((rank_) + 1))
 
 /* What it was doing. */
 enum { WEFT_K_COLLECTIVE, WEFT_K_BARRIER, WEFT_K_PUT, WEFT_K_WAIT };

@@ -78,7 +78,9 @@ WEFT_K void weft_k_give_up(const weft_k_meeting *m, const weft_k_patience *p)
         return; /* everybody knows */
     WEFT_K_NO_UNROLL
     for (int r = 0; r < g->size; r++) /* pairs with the load in weft_k_look_for_poison */
-        weft_k_store(weft_k_poison_word(g, r), (uint64_t)p->why << 32 | (uint32_t)(g->rank + 1));
+        weft_k_store(
+            weft_k_poison_word(g, r),
+            WEFT_K_POISON(p->why, p->why == WEFT_K_VERDICT ? p->theirs : 0, p->peer, g->rank));
 }
 
 /* Has somebody given up? */

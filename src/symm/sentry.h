@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sentry: who looks out for lost members while kernels wait for them, since a kernel sees only
+ * memory.  One thread of the process looks at all posts, every millisecond while device work is
+ * recent, else every 50.  A member that has died is told at once; one that has left, or a group
+ * that was revoked, when a kernel has waited for a while.  The thread ends when there is nothing to
+ * look at.
+ */
+#ifndef WEFT_SYMM_SENTRY_H
+#define WEFT_SYMM_SENTRY_H
+
+#include "symm/backend.h"
+
+#include <stdatomic.h>
+
+typedef struct weft_i_post weft_i_post;
+
+/* Who is told.  Both are called by the sentry's thread, and never after weft_i_post_close. */
+typedef struct weft_i_post_duty {
+    void (*condemn)(void *arg, weft_status status, int rank); /* `rank` will not come */
+    bool (*is_waiting)(void *arg); /* does a kernel wait for long already? */
+    void *arg;
+} weft_i_post_duty;
+
+/* For a member of the circle's group; does not hold the group, and may outlive it. */
+weft_status weft_i_post_open(const weft_i_circle *circle, const weft_i_post_duty *duty,
+                             weft_i_post **out);
+void weft_i_post_close(weft_i_post *post);
+
+/* Work that may wait for members is about to be enqueued. */
+void weft_i_post_note_work(weft_i_post *post);
+
+/* What was told is forgotten: it is told again if it is still so. */
+void weft_i_post_renew(weft_i_post *post);
+
+/*
+ * Something to be tried every millisecond until it says that it is done, by the same thread.  One
+ * errand for the process, which can be asked for again at any time.  WEFT_OK: it will be run.
+ */
+weft_status weft_i_sentry_run(bool (*errand)(void));
+
+/* "rank 0 of 2 in group "0"", and what is known of a member: for messages. */
+void weft_i_post_text(const weft_i_post *post, char *out, size_t bytes);
+void weft_i_post_describe(const weft_i_post *post, int rank, char *out, size_t bytes);
+
+#endif

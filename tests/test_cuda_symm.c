@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Symmetric memory and signals on CUDA devices, ranks as processes and as threads that share one:
+ * on the software driver, or on a GPU with WEFT_TEST_CUDA=real.  The tests that bear the names of
+ * the reference do what it says of them; where the reference dies after a timeout, these reset the
+ * memory and go on.
+ */
+#define HARNESS_LABEL(backend_) cuda_label(backend_)
+static const char *cuda_label(const char *backend);
+#include "jobs.h"
+
+#include "cuda/model.h"
+#include "symm/registration.h"
+
+#define GPU   WEFT_CUDA(0)
+#define LIMIT ((int64_t)200) /* ms: no race on a loaded machine, short enough for a test */
+
+static bool is_real(void)
+{
+    const char *wanted = getenv("WEFT_TEST_CUDA");
+    return wanted && !strcmp(wanted, "real");
+}
+
+/* Results on the software driver are told from those on a GPU. */
+static const char *cuda_label(const char *backend)
+{
+    bool threads = !strcmp(backend, "threads");
+    return is_real() ? threads ? "cuda-threads" : "cuda"
+           : threads ? "softcuda-threads"
+                     : "softcuda";
+}
+
+static bool all_equal(weft_tensor *x, double value)
+{
+    weft_tensor *here = x ? weft_to(x, weft_tensor_dtype(x), WEFT_CPU) : NULL;
+    if (!here)
+        return false;
+    weft_tensor *flat = weft_view(weft_contiguous(here), WEFT_SHAPE(weft_tensor_numel(here)));
+    for (int64_t i = 0; i < weft_tensor_numel(flat); i++)
+        if (weft_item(flat, i) != value)
+            return false;
+    return true;
+}
+
+static weft_status sync_stream(void)
+{
+    return weft_stream_sync(weft_stream_current(GPU), 20000);
+}
+
+/* The signals are given to a stream: their end is what counts here. */
+#define BARRIER(mem_, channel_)                                        \
+    do {                                                               \
+        CHECK_OK(weft_symm_barrier((mem_), (channel_), WEFT_DEFAULT)); \
+        CHECK_OK(sync_stream());                                       \
+    } while (0)
+
+static weft_symm *make(weft_group *world, int64_t count)
+{
+    weft_symm *mem = weft_symm_rendezvous(weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(count)), world);
+    if (!mem)
+        FAIL("rendezvous: %s", weft_last_error());
+    return mem;
+}
+
+RANKS_TEST(test_large_alloc, 1)
+{
+    int64_t bytes = (int64_t)2 * 1024 * 1024 * 1024;
+    weft_tensor *x = weft_symm_empty(WEFT_U8, GPU, WEFT_SHAPE(bytes));
+    if (!x)
+        FAIL("%s", weft_last_error());
+    CHECK_INT(weft_tensor_numel(x) * (int64_t)weft_dtype_size(weft_tensor_dtype(x)), bytes);
+    CHECK(weft_item(x, 0) == 0 && weft_item(x, bytes - 1) == 0);
+    CHECK_OK(weft_fill(weft_slice(x, 0, bytes - 1, bytes, 1), 7));
+    CHECK_INT(weft_item(x, bytes - 1), 7);
+    weft_release(x);
+}
+
+RANKS_TEST(test_get_signal_pad, 4)
+{
+    weft_group *world = join(0);
+    weft_symm *mem = make(world, 1);
+    size_t pad_bytes = weft_symm_pad_bytes(mem);
+    int peer = (rank + 1) % size;
+    CHECK(weft_tensor_data(weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0)) ==
+          weft_symm_signal_pad_ptr(mem, rank));
+    weft_tensor *pad = weft_symm_signal_pad(mem, peer, WEFT_SCALAR, WEFT_U32, 0);
+    CHECK_INT(weft_tensor_dtype(pad), WEFT_U32);
+    CHECK_INT(weft_tensor_device(pad), GPU);
+    CHECK_INT(weft_tensor_numel(pad), pad_bytes / 4);
+    pad = weft_symm_signal_pad(mem, peer, WEFT_SHAPE(8, 8), WEFT_U64, 0);
+    CHECK(weft_tensor_dtype(pad) == WEFT_U64 && weft_tensor_numel(pad) == 64);
+
+    /* Buffer and pad do not overlap. */
+    weft_tensor *fresh = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(1));
+    mem = weft_symm_rendezvous(fresh, world);
+    pad = weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0);
+    CHECK_OK(weft_fill(pad, 42));
+    CHECK_OK(weft_fill(fresh, 0));
+    CHECK(all_equal(pad, 42));
+    BARRIER(mem, 0);
+    CHECK(all_equal(pad, 42)); /* nor do the barrier's own words */
+    CHECK_OK(weft_fill(pad, 0));
+
+    CHECK(!weft_symm_signal_pad(mem, peer, WEFT_SHAPE(pad_bytes / 4 + 1), WEFT_U32, 0));
+    CHECK_CONTAINS(weft_last_error(), "exceeds");
+    CHECK(!weft_symm_signal_pad(mem, peer, WEFT_SHAPE(1), WEFT_U32, -1));
+    CHECK_CONTAINS(weft_last_error(), "non-negative");
+    CHECK(!weft_symm_signal_pad(mem, size, WEFT_SCALAR, WEFT_U32, 0));
+    CHECK_CONTAINS(weft_last_error(), "must be in [0");
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+RANKS_TEST(test_get_backend, 2)
+{
+    const char *name = weft_symm_backend(GPU);
+    CHECK(name && !strcmp(name, "cuda"));
+    CHECK_OK(weft_symm_set_backend(GPU, "cuda"));
+    CHECK_STATUS(weft_symm_set_backend(GPU, "shm"), WEFT_ERR_NOT_FOUND);
+    CHECK_STATUS(weft_symm_set_backend(WEFT_CPU, "cuda"), WEFT_ERR_NOT_FOUND);
+    CHECK_STATUS(weft_symm_set_backend(GPU, "no such"), WEFT_ERR_NOT_FOUND);
+    CHECK(weft_symm_empty(WEFT_U8, GPU, WEFT_SHAPE(1)));
+    CHECK_OK(weft_symm_set_backend(GPU, "cuda"));
+}
+
+RANKS_TEST(test_has_multicast_support, 1)
+{
+    CHECK(!weft_symm_has_multicast(WEFT_CPU));
+    bool has = weft_symm_has_multicast(GPU);
+    CHECK(weft_last_status() == WEFT_OK);
+    CHECK(is_real() || !has);
+}
+
+RANKS_TEST(test_allow_overlapping_devices, 2)
+{
+    weft_group *world = join(0);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64));
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    if (!mem)
+        FAIL("%s", weft_last_error());
+    CHECK_INT(weft_symm_rank(mem), rank);
+    CHECK_INT(weft_symm_size(mem), size);
+    for (int peer = 0; peer < size; peer++) {
+        weft_tensor *theirs = weft_symm_buffer(mem, peer, WEFT_SHAPE(64), WEFT_F32, 0);
+        CHECK(theirs);
+        CHECK_INT(weft_tensor_device(theirs), weft_tensor_device(x));
+        CHECK((weft_tensor_data(theirs) == weft_tensor_data(x)) == (peer == rank));
+        CHECK((weft_symm_buffer_ptr(mem, peer) == weft_tensor_data(x)) == (peer == rank));
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+/* Whoever does not allow it is refused with all others, who are told why and what to do. */
+RANKS_TEST(test_cuda_overlap_refused, 2)
+{
+    weft_group *world = join(0);
+    weft_symm_allow_overlap(harness_in_threads ? false : rank == 0);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64));
+    CHECK(x && !weft_symm_rendezvous(x, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(weft_last_error(), "ranks 0 and 1 are on one GPU");
+    CHECK_CONTAINS(weft_last_error(), "WEFT_ALLOW_OVERLAP=1");
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    weft_symm_allow_overlap(true);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    CHECK(weft_symm_rendezvous(x, world)); /* the same memory, now that all do */
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+/* A GPU each needs no permission. */
+RANKS_TEST(test_cuda_two_devices, 2)
+{
+    if (is_real())
+        SKIP("needs two GPUs");
+    weft_group *world = join(0);
+    weft_symm_allow_overlap(false);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CUDA(rank), WEFT_SHAPE(64));
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    if (!mem)
+        FAIL("%s", weft_last_error());
+    CHECK_OK(weft_fill(x, rank + 5));
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    CHECK_OK(weft_stream_sync(weft_stream_current(WEFT_CUDA(rank)), 20000));
+    weft_tensor *theirs = weft_symm_tensor(mem, 1 - rank);
+    CHECK(all_equal(theirs, 1 - rank + 5));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    weft_symm_allow_overlap(true);
+    finish(world);
+}
+
+RANKS_TEST(test_subgroup, 4)
+{
+    weft_group *world = join(0);
+    int lower[] = {0, 1}, upper[] = {2, 3};
+    weft_group *half = weft_group_new(world, rank < 2 ? lower : upper, 2, NULL);
+    CHECK(half);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64));
+    weft_symm *wide = weft_symm_rendezvous(x, world), *narrow = weft_symm_rendezvous(x, half);
+    if (!wide || !narrow)
+        FAIL("%s", weft_last_error());
+    CHECK_INT(weft_symm_size(wide), 4);
+    CHECK_INT(weft_symm_rank(wide), rank);
+    CHECK_INT(weft_symm_size(narrow), 2);
+    CHECK_INT(weft_symm_rank(narrow), rank % 2);
+    CHECK_OK(weft_fill(x, rank));
+    BARRIER(wide, 0);
+    int next = (rank + 1) % 4, beside = (rank % 2 + 1) % 2;
+    CHECK(all_equal(weft_symm_buffer(wide, next, WEFT_SHAPE(64), WEFT_F32, 0), next));
+    CHECK(all_equal(weft_symm_buffer(narrow, beside, WEFT_SHAPE(64), WEFT_F32, 0),
+                    beside + (rank < 2 ? 0 : 2)));
+    /* A signal in one group does not end a wait in another, though block and channel are the same.
+     */
+    CHECK_OK(weft_symm_put_signal(wide, rank ^ 1, 0, WEFT_DEFAULT));
+    CHECK_OK(weft_symm_wait_signal(narrow, beside, 0, 50));
+    CHECK_STATUS(sync_stream(), WEFT_ERR_TIMEOUT);
+    CHECK_OK(weft_symm_wait_signal(wide, rank ^ 1, 0, WEFT_DEFAULT));
+    CHECK_OK(sync_stream());
+    CHECK_OK(weft_symm_reset(narrow, WEFT_DEFAULT));
+    BARRIER(narrow, 0);
+    BARRIER(wide, 1);
+    finish(world);
+}
+
+/* The reference's check of a handle, with every signal taken. */
+static void verify_symmetric_memory(weft_symm *mem, int rank, int size)
+{
+    CHECK_INT(weft_symm_size(mem), size);
+    size_t count = weft_symm_bytes(mem) / 4;
+    weft_tensor *first = weft_symm_buffer(mem, 0, WEFT_SHAPE(count), WEFT_F32, 0);
+    CHECK(first);
+    CHECK_INT(weft_tensor_offset(first), 0);
+    CHECK_INT(weft_storage_bytes(weft_tensor_storage(first)), weft_symm_bytes(mem));
+    if (rank == 0) {
+        for (int peer = 1; peer < size; peer++)
+            CHECK_OK(weft_symm_wait_signal(mem, peer, 0, WEFT_DEFAULT));
+        CHECK(all_equal(first, 42));
+    } else {
+        if (rank == 1)
+            CHECK_OK(weft_fill(first, 42));
+        CHECK_OK(weft_symm_put_signal(mem, 0, 0, WEFT_DEFAULT));
+    }
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    if (rank == 1)
+        CHECK_OK(weft_fill(first, 43));
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    if (rank == 0)
+        CHECK(all_equal(first, 43));
+    BARRIER(mem, 0);
+}
+
+RANKS_TEST(test_empty_strided_p2p, 2)
+{
+    weft_group *world = join(0);
+    CHECK(!weft_symm_rendezvous(weft_empty(WEFT_F32, GPU, WEFT_SHAPE(64, 64)), NULL));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    int64_t strides[] = {64, 1};
+    weft_tensor *x =
+        weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, GPU, world, 0);
+    CHECK(all_equal(x, 0));
+    weft_symm *mem = weft_symm_rendezvous(x, NULL);
+    CHECK(mem);
+    weft_release(x); /* the handle keeps the memory */
+    verify_symmetric_memory(mem, rank, size);
+    int64_t gaps[] = {128, 1};
+    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), gaps, WEFT_F32, GPU, world, 0));
+    CHECK_CONTAINS(weft_last_error(), "dense");
+    finish(world);
+}
+
+RANKS_TEST(test_empty_strided_p2p_persistent, 2)
+{
+    weft_group *world = join(0);
+    uint64_t id = 42 + (uint64_t)rank * 1000;
+    weft_tensor *x =
+        weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), NULL, WEFT_F32, GPU, world, id);
+    CHECK(x);
+    void *data = weft_tensor_data(x);
+    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), NULL, WEFT_F32, GPU, world, id));
+    CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
+    weft_release(x);
+    x = weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), NULL, WEFT_F32, GPU, world, id);
+    CHECK(x && weft_tensor_data(x) == data);
+    weft_symm *mem = weft_symm_rendezvous(x, NULL);
+    CHECK(mem);
+    weft_release(x);
+    verify_symmetric_memory(mem, rank, size);
+    x = weft_symm_empty_strided_p2p(WEFT_SHAPE(4096), NULL, WEFT_F32, GPU, world, id);
+    weft_symm *again = weft_symm_rendezvous(x, NULL); /* cached: one rank may do it alone */
+    CHECK(again && again->registration == mem->registration);
+    weft_release(x);
+    CHECK_OK(weft_symm_forget(id));
+    CHECK_STATUS(weft_symm_forget(id), WEFT_ERR_NOT_FOUND);
+    finish(world);
+}
+
+/* After a failure everything is refused until all ranks have reset; then all of it works. */
+static void reset_and_go_on(weft_symm *mem, int rank)
+{
+    CHECK_OK(weft_symm_reset(mem, WEFT_DEFAULT));
+    for (int i = 0; i < 10; i++)
+        CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    CHECK_OK(weft_symm_put_signal(mem, 1 - rank, 1, WEFT_DEFAULT));
+    CHECK_OK(weft_symm_wait_signal(mem, 1 - rank, 1, WEFT_DEFAULT));
+    BARRIER(mem, 0);
+    CHECK_INT(weft_last_status(), WEFT_OK);
+}
+
+RANKS_TEST(test_barrier_timeout, 2)
+{
+    weft_group *world = join(0);
+    weft_symm *mem = make(world, 1);
+    BARRIER(mem, 0);
+    if (rank == 0) {
+        CHECK_OK(weft_symm_barrier(mem, 0, LIMIT));
+        CHECK_STATUS(sync_stream(), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "rank 0 of 2");
+        CHECK_CONTAINS(weft_last_error(), "barrier on channel 0");
+        CHECK_CONTAINS(weft_last_error(), "rank 1");
+        CHECK_CONTAINS(weft_last_error(), "waited 20");
+        CHECK_STATUS(weft_symm_put_signal(mem, 1, 0, LIMIT), WEFT_ERR_TIMEOUT); /* still */
+        CHECK_OK(sync_stream()); /* told once, and the context lives */
+        weft_clear_error();
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank == 1) { /* its own kernel finds the poison, whoever failed */
+        CHECK_OK(weft_symm_barrier(mem, 3, WEFT_DEFAULT));
+        CHECK_STATUS(sync_stream(), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "rank 0 gave up waiting");
+        CHECK_CONTAINS(weft_last_error(), "weft_symm_reset");
+        weft_clear_error();
+    }
+    reset_and_go_on(mem, rank);
+    finish(world);
+}
+
+RANKS_TEST(test_put_signal_timeout, 2)
+{
+    weft_group *world = join(0);
+    weft_symm *mem = make(world, 1);
+    if (rank == 0) {
+        CHECK_OK(weft_symm_put_signal(mem, 1, 0, LIMIT));
+        CHECK_OK(sync_stream());
+        CHECK_OK(weft_symm_put_signal(mem, 1, 0, LIMIT));
+        CHECK_STATUS(sync_stream(), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "put_signal on channel 0");
+        CHECK_CONTAINS(weft_last_error(), "rank 1");
+        weft_clear_error();
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    reset_and_go_on(mem, rank); /* the signal that nobody took is gone: channel 0 is empty */
+    CHECK(all_equal(weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0), 0));
+    BARRIER(mem, 0);
+    finish(world);
+}
+
+RANKS_TEST(test_wait_signal_timeout, 2)
+{
+    weft_group *world = join(0);
+    weft_symm *mem = make(world, 1);
+    weft_tensor *own = weft_symm_tensor(mem, rank);
+    if (rank == 0) {
+        CHECK_OK(weft_symm_wait_signal(mem, 1, 0, LIMIT));
+        CHECK(isnan(weft_item(own, 0)) || weft_last_status() < 0); /* reading waits, and tells */
+        CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "wait_signal on channel 0");
+        CHECK_CONTAINS(weft_last_error(), "rank 1");
+        weft_clear_error();
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    reset_and_go_on(mem, rank);
+    CHECK(weft_item(own, 0) == 0);
+    finish(world);
+}
+
+/* A rank that dies while kernels of others wait for it: they end, name it, and the device goes on. */
+RANKS_TEST(test_cuda_kill, 3)
+{
+    if (harness_in_threads)
+        return; /* a thread cannot die alone */
+    weft_group *world = join(30000);
+    weft_symm *mem = make(world, 16);
+    weft_group *rest = weft_group_new(world, (int[]){0, 1}, 2, "rest");
+    BARRIER(mem, 0);
+    if (rank == 2) {
+        harness_rank_dies();
+        CHECK(harness_await(0, 1) && harness_await(1, 1));
+        rest_us(20000); /* their kernels wait by now; if not, they will */
+        kill(getpid(), SIGKILL);
+    }
+    CHECK_OK(weft_symm_barrier(mem, 0, 30000));
+    harness_mark();
+    long long began = harness_now();
+    CHECK_STATUS(sync_stream(), WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(), "rank 2");
+    CHECK(harness_now() - began < 10 * 1000000000LL); /* not the deadline's 30 s */
+    CHECK_STATUS(weft_symm_barrier(mem, 0, WEFT_DEFAULT), WEFT_ERR_PEER_DEAD);
+    weft_clear_error();
+    /* The context lives, and what is left of the group too. */
+    weft_symm *less = make(rest, 16);
+    CHECK_OK(weft_fill(weft_symm_tensor(less, rank), rank + 1));
+    BARRIER(less, 0);
+    CHECK(all_equal(weft_symm_tensor(less, 1 - rank), 2 - rank));
+    BARRIER(less, 0);
+    weft_clear_error();
+    weft_finish(world);
+    weft_clear_error();
+}
+
+/* One that leaves in order, while a kernel waits for it. */
+RANKS_TEST(test_cuda_left, 2)
+{
+    weft_group *world = join(30000);
+    weft_symm *mem = make(world, 16);
+    BARRIER(mem, 0);
+    if (rank == 0) {
+        CHECK_OK(weft_symm_barrier(mem, 0, 30000));
+        CHECK_STATUS(sync_stream(), WEFT_ERR_PEER_LEFT);
+        CHECK_CONTAINS(weft_last_error(), "rank 1");
+    }
+    weft_clear_error();
+    weft_finish(world);
+    weft_clear_error();
+}
+
+RANKS_TEST(test_cuda_mismatch_of_memory, 2)
+{
+    weft_group *world = join(0);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64 + 64 * rank));
+    CHECK(!weft_symm_rendezvous(x, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
+    x = weft_symm_empty(WEFT_F32, rank ? GPU : WEFT_CPU, WEFT_SHAPE(64));
+    CHECK(!weft_symm_rendezvous(x, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "backend cuda");
+    weft_clear_error();
+    BARRIER(make(world, 64), 0);
+    finish(world);
+}
+
+/* One member's driver fails in the middle: nobody has the memory, and the next try works. */
+RANKS_TEST(test_cuda_rendezvous_fault, 2)
+{
+    static const char *const calls[] = {
+        "cuMemCreate",    "cuMemAddressReserve",          "cuMemMap",
+        "cuMemSetAccess", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"};
+    if (is_real() || harness_in_threads)
+        return; /* the fault would hit any of the threads */
+    weft_group *world = join(5000);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64));
+        CHECK(x);
+        if (rank == 1) {
+            model.fail = calls[i];
+            model.fail_with = 2;
+            model.fail_at = 1;
+        }
+        long long began = harness_now();
+        CHECK(!weft_symm_rendezvous(x, world));
+        CHECK(weft_last_status() != WEFT_ERR_TIMEOUT);
+        CHECK(harness_now() - began < 4 * 1000000000LL);
+        weft_clear_error();
+        CHECK(rank == 0 || model.fail_at == 0);
+        weft_symm *mem = weft_symm_rendezvous(x, world);
+        if (!mem)
+            FAIL("after %s: %s", calls[i], weft_last_error());
+        BARRIER(mem, 0);
+    }
+    finish(world);
+}
+
+RANKS_TEST(test_cuda_pool_and_workspace, 2)
+{
+    weft_group *world = join(0);
+    weft_symm_pool *pool = weft_symm_pool_new(GPU, 1 << 16);
+    CHECK(pool);
+    weft_tensor *a = weft_symm_pool_empty(pool, WEFT_F32, WEFT_SHAPE(100));
+    weft_tensor *b = weft_symm_pool_empty(pool, WEFT_I32, WEFT_SHAPE(50));
+    CHECK(a && b);
+    weft_symm *mem = weft_symm_rendezvous(b, world);
+    if (!mem)
+        FAIL("%s", weft_last_error());
+    CHECK_OK(weft_fill(b, rank + 1));
+    CHECK_OK(weft_fill(a, 9));
+    BARRIER(mem, 0);
+    CHECK(all_equal(weft_symm_tensor(mem, 1 - rank), 2 - rank));
+    BARRIER(mem, 0);
+    weft_release(b);
+    b = weft_symm_pool_empty(pool, WEFT_I32, WEFT_SHAPE(50));
+    CHECK(all_equal(b, 0) && all_equal(a, 9));
+    weft_symm *scratch = weft_symm_workspace_on(world, GPU, 1000);
+    weft_symm *host = weft_symm_workspace(world, 1000);
+    CHECK(scratch && host && weft_symm_bytes(scratch) >= 1000);
+    CHECK_INT(weft_tensor_device(weft_symm_tensor(scratch, rank)), GPU);
+    CHECK_INT(weft_tensor_device(weft_symm_tensor(host, rank)), WEFT_CPU);
+    weft_symm *more = weft_symm_workspace_on(world, GPU, 100000);
+    CHECK(more && weft_symm_bytes(more) >= 100000);
+    BARRIER(more, 0);
+    finish(world);
+}
+
+/* Memory that kernels under way still use goes when they are done. */
+RANKS_TEST(test_cuda_release_early, 2)
+{
+    weft_group *world = join(0);
+    for (int i = 0; i < 4; i++) {
+        weft_scope_open();
+        weft_symm *mem = make(world, 4096);
+        CHECK_OK(weft_fill(weft_symm_tensor(mem, rank), i));
+        CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+        weft_tensor *out = weft_keep(weft_clone(weft_symm_tensor(mem, 1 - rank)));
+        CHECK_OK(weft_symm_barrier(mem, 1, WEFT_DEFAULT));
+        weft_scope_close(); /* nobody has waited for anything */
+        CHECK(all_equal(out, i));
+        weft_release(out);
+    }
+    CHECK_OK(sync_stream());
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+RANKS_TEST(test_memset32, 1)
+{
+    weft_tensor *x = weft_symm_empty(WEFT_U32, GPU, WEFT_SHAPE(64));
+    CHECK_OK(weft_symm_memset32(x, 32, 1, 16));
+    for (int i = 0; i < 64; i++)
+        CHECK_INT(weft_item(x, i), i >= 32 && i < 48);
+    CHECK(weft_symm_memset32(weft_view(x, WEFT_SHAPE(8, 8)), 0, 1, 1) < 0);
+    CHECK_CONTAINS(weft_last_error(), "flat, contiguous uint32");
+    CHECK(weft_symm_memset32(weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64)), 0, 1, 1) < 0);
+    CHECK(weft_symm_memset32(x, -1, 1, 1) < 0);
+    CHECK(weft_symm_memset32(x, 0, (int64_t)1 << 32, 1) < 0);
+    CHECK(weft_symm_memset32(x, 0, 1, -1) < 0);
+    CHECK(weft_symm_memset32(x, 0, 1, 0) < 0);
+    CHECK(weft_symm_memset32(x, 64, 1, 1) < 0);
+    CHECK(weft_symm_memset32(x, 0, 1, 65) < 0);
+    CHECK_CONTAINS(weft_last_error(), "exceeded the numel");
+    weft_clear_error();
+    CHECK_OK(weft_symm_memset32(x, 0, 3, 64));
+    CHECK_OK(weft_symm_memset32(x, 63, 4, 1));
+    CHECK(weft_item(x, 0) == 3 && weft_item(x, 62) == 3 && weft_item(x, 63) == 4);
+}
+
+RANKS_TEST(test_stream_write_value32, 1)
+{
+    weft_tensor *x = weft_symm_empty(WEFT_U32, GPU, WEFT_SHAPE(4));
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(weft_symm_stream_write_value32(x, i, 1));
+        for (int j = 0; j < 4; j++)
+            CHECK_INT(weft_item(x, j), j <= i);
+    }
+    CHECK(weft_symm_stream_write_value32(x, -1, 1) < 0);
+    CHECK(weft_symm_stream_write_value32(x, 4, 1) < 0);
+    CHECK(weft_symm_stream_write_value32(x, 0, (int64_t)1 << 32) < 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (!is_real())
+        model_install();
+    weft_symm_allow_overlap(true);
+    return harness_main(argc, argv);
+}
