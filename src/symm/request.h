@@ -38,6 +38,8 @@ typedef struct weft_i_request {
     const int64_t *in_splits, *out_splits; /* rows for each rank; NULL: equal parts */
     size_t row;                            /* bytes of a row */
     int64_t limit_ms;
+    /* For a carrier with several ways: bytes of an all_reduce up to which each pays. */
+    size_t packets_up_to, one_shot_up_to;
     /*
      * Several operands, as one operation; only while a backend has the request.  Of kinds with a
      * tensor per rank there is one pair for each rank: the input of a gather is this rank's, and so

@@ -38,7 +38,7 @@ static size_t most_for_one_shot(int ranks)
     {                                                                                      \
         WEFT_I_CUDA_##name_, WEFT_I_CUDA_##name_, WEFT_I_CUDA_##name_, WEFT_I_CUDA_##name_ \
     }
-enum { PACKETS, ONE_SHOT, TWO_SHOT, REDUCE_SCATTER, STAGED };
+enum { PACKETS, ONE_SHOT, TWO_SHOT, REDUCE_SCATTER, STAGED, STAGED_TWO };
 static const struct {
     int any, sums[3][4];
 } table[] = {
@@ -46,7 +46,9 @@ static const struct {
     [ONE_SHOT] = ROW(one_shot),
     [TWO_SHOT] = ROW(two_shot),
     [REDUCE_SCATTER] = ROW(reduce_scatter),
-    [STAGED] = {WEFT_I_CUDA_staged, {ALWAYS(staged_f32), ALWAYS(staged_bf16), ALWAYS(staged_f16)}}};
+    [STAGED] = {WEFT_I_CUDA_staged, {ALWAYS(staged_f32), ALWAYS(staged_bf16), ALWAYS(staged_f16)}},
+    [STAGED_TWO] = {WEFT_I_CUDA_staged_two,
+                    {ALWAYS(staged_two_f32), ALWAYS(staged_two_bf16), ALWAYS(staged_two_f16)}}};
 
 static weft_i_cuda_kernel kernel_for(int row, weft_dtype dtype, int op, int ranks, bool aligned)
 {
@@ -91,16 +93,32 @@ static weft_status check_sum(const weft_i_cuda_team *team, const weft_i_cuda_sum
                : WEFT_OK;
 }
 
+static uint64_t limit_of(int64_t limit_ms)
+{
+    return limit_ms < 0 ? 0 : (uint64_t)limit_ms * 1000000 + 1;
+}
+
+static uint32_t digest_of(uint32_t first, const weft_i_cuda_label *card, weft_dtype dtype, int op,
+                          uint64_t count)
+{
+    uint32_t digest = weft_i_digest(first, (uint64_t)dtype);
+    digest = weft_i_digest(digest, (uint64_t)op);
+    digest = weft_i_digest(digest, count);
+    digest = weft_i_digest(digest, card->count);
+    return weft_i_digest(digest, card->what);
+}
+
 static weft_k_call call_for(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row)
 {
-    uint32_t digest = weft_i_digest((uint32_t)row + 0x100, (uint64_t)sum->dtype);
-    digest = weft_i_digest(digest, (uint64_t)sum->op);
-    digest = weft_i_digest(digest, sum->count);
+    uint32_t digest = digest_of((uint32_t)row + 0x100, &sum->card, sum->dtype, sum->op, sum->count);
     digest = weft_i_digest(digest, sum->rows);
     return (weft_k_call){
         .group = team->group,
-        .limit_ns = sum->limit_ms < 0 ? 0 : (uint64_t)sum->limit_ms * 1000000 + 1,
+        .limit_ns = limit_of(sum->limit_ms),
         .digest = digest,
+        .card = {digest, sum->card.what, sum->card.count},
+        .parts = 1,
+        .fills = 1,
         .dtype = (int32_t)sum->dtype,
         .op = sum->op,
         .factor = sum->factor,
@@ -131,12 +149,23 @@ static void plan(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int r
     *blocks = a < b ? a : b;
 }
 
-static weft_status launch_sum(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
-                              const weft_i_cuda_sum *sum, int row, const weft_k_call *call,
-                              bool aligned, uint64_t units)
+/* How a part is dealt out to the places of `blocks` blocks; see kernels/staged.h. */
+static void lay_out_stage(const weft_i_cuda_team *team, int blocks, weft_k_call *call)
+{
+    uint64_t bytes = call->count * weft_dtype_size((weft_dtype)call->dtype);
+    call->place = team->group.stage_bytes / team->group.lines / 16 * 16;
+    call->room = call->place / (uint64_t)call->parts / 16 * 16;
+    call->each = ((bytes + (uint64_t)blocks - 1) / (uint64_t)blocks + 15) / 16 * 16;
+    call->each = call->each < call->room ? call->each : call->room;
+}
+
+static weft_status launch_sum(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                              const weft_i_cuda_sum *sum, int row, weft_k_call *call, bool aligned,
+                              uint64_t units)
 {
     int threads, blocks;
     plan(team, sum, row, units, &threads, &blocks);
+    lay_out_stage(team, blocks, call);
     weft_i_cuda_kernel kernel = kernel_for(row, sum->dtype, sum->op, team->group.size, aligned);
     return weft_i_cuda_launch(stream, kernel, blocks, threads, call, true);
 }
@@ -164,13 +193,24 @@ static weft_status check_packets(const weft_i_cuda_team *team, const weft_i_cuda
                : weft_i_fail(WEFT_ERR_LIMIT, "%zu bytes are too many for packets", bytes);
 }
 
-/* By size, among the ways that the operands allow. */
+bool weft_i_cuda_packets_fit(const weft_i_cuda_team *team, weft_dtype dtype, int op, size_t bytes)
+{
+    return op != WEFT_I_FOLD_PREMUL_SUM &&
+           packets_fit(team, &(weft_i_cuda_sum){.dtype = dtype, .op = op}, bytes);
+}
+
+/*
+ * By size, among the ways that the operands allow.  Without data there are no packets to wait for,
+ * and a rank that runs ahead would write over those of the call before; so such a call meets.
+ */
 static weft_i_cuda_way choose(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum,
                               size_t bytes)
 {
+    if (sum->way == WEFT_I_CUDA_PACKETS && bytes == 0)
+        return WEFT_I_CUDA_ONE_SHOT;
     if (sum->way != WEFT_I_CUDA_AUTO)
         return sum->way;
-    if (sum->op != WEFT_I_FOLD_PREMUL_SUM && sum->in && sum->out &&
+    if (bytes && sum->op != WEFT_I_FOLD_PREMUL_SUM && sum->in && sum->out &&
         bytes <= most_for_packets(team->group.size) && packets_fit(team, sum, bytes))
         return WEFT_I_CUDA_PACKETS;
     if (!sum->from.base || !sum->to.base)
@@ -228,14 +268,63 @@ weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_strea
     return launch_sum(team, stream, sum, REDUCE_SCATTER, &call, aligned, (bytes + 15) / 16);
 }
 
+/* The grid does not depend on alignment, which may differ between ranks. */
+static weft_status launch_passage(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                  const weft_i_cuda_passage *p, weft_k_call *call)
+{
+    uint64_t units = (p->count * weft_dtype_size(p->dtype) + 15) / 16;
+    if (p->op < 0) {
+        int threads = team->device->kernel_threads[WEFT_I_CUDA_staged_move];
+        int blocks = blocks_for(team, WEFT_I_CUDA_staged_move, units, threads, p->blocks);
+        lay_out_stage(team, blocks, call);
+        return weft_i_cuda_launch(stream, WEFT_I_CUDA_staged_move, blocks, threads, call, true);
+    }
+    weft_i_cuda_sum sum = {.dtype = p->dtype, .op = p->op, .blocks = p->blocks};
+    return launch_sum(team, stream, &sum, p->two_shot ? STAGED_TWO : STAGED, call,
+                      is_aligned(p->out, NULL, 0), units);
+}
+
+weft_status weft_i_cuda_pass(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                             const weft_i_cuda_passage *p)
+{
+    WEFT_TRY(weft_i_cuda_team_enter(team, stream));
+    if (p->op >= 0)
+        WEFT_TRY(
+            check_sum(team, &(weft_i_cuda_sum){.dtype = p->dtype, .op = p->op, .count = p->count}));
+    uint32_t digest = digest_of(0x300 + (uint32_t)p->two_shot, &p->card, p->dtype, p->op, p->count);
+    weft_k_call call = {
+        .group = team->group,
+        .limit_ns = limit_of(p->limit_ms),
+        .digest = digest,
+        .card = {digest, p->card.what, p->card.count},
+        .dtype = (int32_t)p->dtype,
+        .op = p->op < 0 ? WEFT_I_FOLD_SUM : p->op,
+        .factor = p->factor,
+        .count = p->count,
+        .in = p->in,
+        .in_step = p->in_step,
+        .out = p->out,
+        .to_step = p->out_step,
+        .parts = p->parts,
+        .fills = p->fills,
+        .takes = p->takes,
+        .first = p->first,
+        .peers = p->peers,
+    };
+    return launch_passage(team, stream, p, &call);
+}
+
 /* The parts of `peers` peers from `first` on; see weft_k_run_move. */
 static weft_status launch_move(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                const weft_i_cuda_move *move, uint32_t kind, weft_k_call *call)
 {
     call->group = team->group;
-    call->limit_ns = move->limit_ms < 0 ? 0 : (uint64_t)move->limit_ms * 1000000 + 1;
-    uint32_t digest = weft_i_digest(kind + 0x200, move->bytes);
+    call->limit_ns = limit_of(move->limit_ms);
+    uint32_t digest = digest_of(kind + 0x200, &move->card, WEFT_U8, 0, move->bytes);
     call->digest = weft_i_digest(digest, (uint64_t)move->root);
+    call->card[0] = call->digest;
+    call->card[1] = move->card.what;
+    call->card[2] = move->card.count;
     call->count = move->bytes;
     int threads = team->device->kernel_threads[WEFT_I_CUDA_move];
     int blocks = blocks_for(team, WEFT_I_CUDA_move, (move->bytes + 15) / 16, threads, move->blocks);

@@ -46,6 +46,7 @@ EMBED(text_expression_groups, WEFT_CUDA_TEXT "/expressions.h");
 EMBED(text_expressions_type, WEFT_CUDA_TEXT "/expressions_type.h");
 EMBED(text_reduce, WEFT_CUDA_TEXT "/reduce.h");
 EMBED(text_signal, WEFT_CUDA_TEXT "/signal.h");
+EMBED(text_staged, WEFT_CUDA_TEXT "/staged.h");
 EMBED(text_sums, WEFT_CUDA_TEXT "/sums.h");
 EMBED(text_tensor_layout, WEFT_CUDA_TEXT "/tensor_layout.h");
 EMBED(text_draw, WEFT_CUDA_SHARED "/draw.h");
@@ -81,6 +82,7 @@ static const char *const names[] = {"kernels.def",
                                     "expressions_type.h",
                                     "reduce.h",
                                     "signal.h",
+                                    "staged.h",
                                     "sums.h",
                                     "tensor_layout.h",
                                     "kernels/draw.h",
@@ -108,6 +110,7 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_expressions_type,
                                     weft_i_cuda_text_reduce,
                                     weft_i_cuda_text_signal,
+                                    weft_i_cuda_text_staged,
                                     weft_i_cuda_text_sums,
                                     weft_i_cuda_text_tensor_layout,
                                     weft_i_cuda_text_draw,

@@ -5,6 +5,7 @@
 #include "base/os.h"
 #include "base/signal.h"
 #include "retire.h"
+#include "staged.h"
 #include "stream.h"
 #include "symm/sentry.h"
 
@@ -190,6 +191,26 @@ static void tell_rank(const weft_i_cuda_team *team, int rank, char *out, size_t 
 
 #define RESET "nothing works on this memory until all ranks call weft_symm_reset"
 
+/* "this rank called A, rank 1 B" */
+static weft_status tell_mismatch(const weft_i_cuda_team *team, const char *call)
+{
+    const weft_k_record *record = team->record;
+    char mine[96], theirs[96];
+    weft_i_cuda_label my_label = {record->my_card[1], record->my_card[2]};
+    weft_i_cuda_label their_label = {record->their_card[1], record->their_card[2]};
+    bool same = my_label.what == their_label.what && my_label.count == their_label.count;
+    weft_i_cuda_label_text(my_label, mine, sizeof mine);
+    weft_i_cuda_label_text(their_label, theirs, sizeof theirs);
+    if (record->why == WEFT_K_POISONED && same)
+        return weft_i_fail(WEFT_ERR_MISMATCH,
+                           "%s: ranks called different things: this rank and rank %d called %s, "
+                           "another rank something else; " RESET,
+                           call, (int)record->peer, mine);
+    return weft_i_fail(WEFT_ERR_MISMATCH,
+                       "%s: ranks called different things: this rank called %s, rank %d %s; " RESET,
+                       call, mine, (int)record->peer, theirs);
+}
+
 static weft_status tell_poison(const weft_i_cuda_team *team, const char *call)
 {
     uint32_t word = (uint32_t)team->record->theirs; /* see WEFT_K_POISON */
@@ -201,6 +222,8 @@ static weft_status tell_poison(const weft_i_cuda_team *team, const char *call)
         return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: rank %d gave up waiting for %s; " RESET, call,
                            peer, who);
     case WEFT_K_MISMATCH:
+        if (team->record->what == WEFT_K_COLLECTIVE && team->record->my_card[1])
+            return tell_mismatch(team, call);
         return weft_i_fail(WEFT_ERR_MISMATCH,
                            "%s: rank %d found that %s had called something else; " RESET, call,
                            peer, who);
@@ -221,6 +244,8 @@ static weft_status tell(const weft_i_cuda_team *team, uint64_t why)
     case WEFT_K_TIMEOUT:
         return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: waited %.1f ms for %s; " RESET, call, ms, who);
     case WEFT_K_MISMATCH:
+        if (record->what == WEFT_K_COLLECTIVE && record->my_card[1])
+            return tell_mismatch(team, call);
         return weft_i_fail(WEFT_ERR_MISMATCH,
                            "%s: rank %d called something else (digest %08x, ours is %08x); " RESET,
                            call, (int)record->peer, (unsigned)record->theirs,

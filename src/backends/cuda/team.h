@@ -83,7 +83,13 @@ typedef enum weft_i_cuda_way {
     WEFT_I_CUDA_TWO_SHOT
 } weft_i_cuda_way;
 
+/* What a call is, for those who called something else; see staged.c.  All ranks agree on it. */
+typedef struct weft_i_cuda_label {
+    uint64_t what, count;
+} weft_i_cuda_label;
+
 typedef struct weft_i_cuda_sum {
+    weft_i_cuda_label card;
     weft_dtype dtype;
     int op; /* weft_i_fold_op */
     double factor;
@@ -106,6 +112,7 @@ weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_strea
                                        const weft_i_cuda_sum *sum);
 
 typedef struct weft_i_cuda_move {
+    weft_i_cuda_label card;
     size_t bytes;           /* of one rank's part */
     const void *in;         /* this rank's */
     weft_i_cuda_reach from; /* or everybody's, to pull from */
@@ -123,6 +130,33 @@ weft_status weft_i_cuda_all_to_all(weft_i_cuda_team *team, weft_i_cuda_stream *s
                                    const weft_i_cuda_move *move);
 weft_status weft_i_cuda_broadcast(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                   const weft_i_cuda_move *move);
+
+/*
+ * Any collective of operands in plain memory, through the stage; see kernels/staged.h.  A place has
+ * `parts` parts (1, or one for each rank); this rank puts the first `fills` there, and takes part
+ * `takes` of others' places: folded, or as they are from `peers` ranks beginning with `first`.
+ */
+typedef struct weft_i_cuda_passage {
+    weft_i_cuda_label card;
+    weft_dtype dtype;
+    int op; /* weft_i_fold_op; below 0: it only moves */
+    bool two_shot;
+    double factor;
+    size_t count; /* elements of a part */
+    const char *in;
+    size_t in_step; /* bytes from part to part */
+    char *out;      /* NULL: this rank takes nothing */
+    size_t out_step;
+    int parts, fills, takes, first, peers;
+    int blocks;
+    int64_t limit_ms;
+} weft_i_cuda_passage;
+
+weft_status weft_i_cuda_pass(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                             const weft_i_cuda_passage *passage);
+
+/* Do the packets of an all_reduce of that many bytes fit the pad? */
+bool weft_i_cuda_packets_fit(const weft_i_cuda_team *team, weft_dtype dtype, int op, size_t bytes);
 
 weft_status weft_i_cuda_barrier(weft_i_cuda_team *team, weft_i_cuda_stream *stream, int channel,
                                 int64_t limit_ms);

@@ -8,6 +8,7 @@
 #include "packet.h"
 #include "reduce.h"
 #include "signal.h"
+#include "staged.h"
 #include "sums.h"
 
 #define KERNEL(name_, threads_, type_, body_)        \

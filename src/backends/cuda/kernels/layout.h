@@ -5,7 +5,8 @@
  * A pad is the memory of one rank in which the others leave word for it, so that a rank that waits
  * polls its own memory.  All pads of a group lie at a constant stride and have one layout:
  *
- *     head       the poison word, and who of this rank's threads failed first
+ *     head       the poison word, who of this rank's threads failed first, and the card: what this
+ *                rank called last, for those who called something else
  *     lines      one per block of a collective's grid: the block's epoch, which only this rank
  *                counts, and for every source its arrival (epoch and digest) and two factors
  *     channels   the same per channel of barriers
@@ -25,6 +26,8 @@ enum {
     WEFT_K_LINE = 128,
     WEFT_K_WORDS = 64,   /* of a line, before its arrivals */
     WEFT_K_ARRIVAL = 32, /* an arrival word and two factors, by turns of the epoch */
+    WEFT_K_CARD_AT = 16, /* of the card, in a head */
+    WEFT_K_CARD_WORDS = 3,
     WEFT_K_RANKS_MOST = 72,
     WEFT_K_THREADS = 512,      /* of a block, at most */
     WEFT_K_THREADS_HALF = 256, /* of kernels that need more registers */
@@ -58,7 +61,9 @@ enum { WEFT_K_COLLECTIVE, WEFT_K_BARRIER, WEFT_K_PUT, WEFT_K_WAIT };
 typedef struct weft_k_record {
     uint64_t why, what, peer, channel, epoch, mine, theirs, waited_ns;
     uint64_t waiting; /* rank + 1 that a kernel has been waiting for over 50 us; 0: none */
-    uint64_t pad[7];
+    /* Of ranks that called different things: the cards of this one and of `peer`. */
+    uint64_t my_card[WEFT_K_CARD_WORDS], their_card[WEFT_K_CARD_WORDS];
+    uint64_t pad;
 } weft_k_record;
 
 typedef struct weft_k_group {
@@ -91,6 +96,13 @@ typedef struct weft_k_call {
     uint64_t rows,
         pitch; /* reduce_scatter: rows of `count` / `rows` elements, `pitch` bytes apart */
     int32_t first, peers; /* of those that a move serves; peers is 0, 1 or the size */
+    /* Through the stage: parts of a place, those that this rank puts there, `in_step` bytes apart
+     * in its operand, and the one that it takes from others' places. */
+    int32_t parts, fills, takes;
+    uint64_t in_step;
+    uint64_t place, room, each; /* bytes of a block's place, of a part in it, and of a part that a
+                                   block moves in a round */
+    uint64_t card[WEFT_K_CARD_WORDS]; /* digest; kind, dtype, operation, root; count.  0: none */
 } weft_k_call;
 
 /* A copy of strided elements, with a change of dtype. */

@@ -59,6 +59,30 @@ typedef struct weft_k_patience {
     int32_t why, peer;
 } weft_k_patience;
 
+WEFT_K uint64_t *weft_k_card_of(const weft_k_group *g, int rank)
+{
+    return (uint64_t *)(void *)(weft_k_pad(g, rank) + WEFT_K_CARD_AT);
+}
+
+/* Both calls of a mismatch.  The card of the peer may come a little after its arrival, whose digest
+ * it has too. */
+WEFT_K void weft_k_show_calls(const weft_k_meeting *m, const weft_k_patience *p)
+{
+    weft_k_record *record = m->call->group.record;
+    const uint64_t *card = weft_k_card_of(&m->call->group, p->peer);
+    WEFT_K_NO_UNROLL
+    for (int i = 0; i < 1000 && p->why == WEFT_K_MISMATCH; i++) {
+        if ((uint32_t)weft_k_load(card) == (uint32_t)p->theirs)
+            break;
+        weft_k_poll();
+    }
+    WEFT_K_NO_UNROLL
+    for (int k = 0; k < WEFT_K_CARD_WORDS; k++) {
+        weft_k_store(&record->my_card[k], m->call->card[k]);
+        weft_k_store(&record->their_card[k], weft_k_load(card + k));
+    }
+}
+
 WEFT_K void weft_k_give_up(const weft_k_meeting *m, const weft_k_patience *p)
 {
     const weft_k_group *g = &m->call->group;
@@ -73,6 +97,8 @@ WEFT_K void weft_k_give_up(const weft_k_meeting *m, const weft_k_patience *p)
     weft_k_store(&record->mine, m->digest);
     weft_k_store(&record->theirs, p->theirs);
     weft_k_store(&record->waited_ns, p->began ? weft_k_clock() - p->began : 0);
+    if (m->what == WEFT_K_COLLECTIVE)
+        weft_k_show_calls(m, p);
     weft_k_store_release(&record->why, (uint64_t)p->why); /* pairs with the host's look */
     if (p->why == WEFT_K_POISONED)
         return; /* everybody knows */
@@ -213,11 +239,15 @@ WEFT_K void weft_k_set_epoch(const weft_k_meeting *m)
         weft_k_store((uint64_t *)(void *)weft_k_line(g, g->rank, m->at, m->line), m->epoch);
 }
 
-/* The meeting of this block of a collective that comes next. */
+/* The meeting of this block of a collective that comes next.  Every block shows the card, so that
+ * it is there when the block arrives. */
 WEFT_K weft_k_meeting weft_k_next_meeting(const weft_k_call *c)
 {
     weft_k_meeting m = {c, WEFT_K_LINE, weft_k_block(), 0, c->digest, WEFT_K_COLLECTIVE, 0};
     m.epoch = weft_k_epoch(c, m.at, m.line) + 1;
+    if (weft_k_thread() < WEFT_K_CARD_WORDS) /* pairs with the loads in weft_k_show_calls */
+        weft_k_store(weft_k_card_of(&c->group, c->group.rank) + weft_k_thread(),
+                     c->card[weft_k_thread()]);
     return m;
 }
 

@@ -9,10 +9,14 @@
 
 #include "reduce.h"
 
-/* Copies this block's share of one part; both ends at a multiple of 16, or bytes. */
-WEFT_K void weft_k_copy_part(char *to, const char *from, uint64_t bytes)
+/*
+ * Copies units `u`, `u + step` and so on of `bytes` bytes: words of 16 bytes where both ends are at
+ * a multiple of that, else elements of `size` bytes, at multiples of which they lie.
+ */
+WEFT_K void weft_k_copy_units(char *to, const char *from, uint64_t bytes, uint32_t size, uint64_t u,
+                              uint64_t step)
 {
-    uint64_t step = weft_k_unit_step(), u = weft_k_first_unit(), whole = bytes / 16;
+    uint64_t whole = bytes / 16;
     if ((((uintptr_t)to | (uintptr_t)from) & 15) == 0) {
         WEFT_K_NO_UNROLL
         for (; u + 3 * step < whole; u += 4 * step) {
@@ -28,8 +32,14 @@ WEFT_K void weft_k_copy_part(char *to, const char *from, uint64_t bytes)
             weft_k_store16(to + 16 * u, weft_k_load16(from + 16 * u));
     }
     for (; 16 * u < bytes; u += step)
-        for (uint64_t at = 16 * u; at < 16 * u + 16 && at < bytes; at++)
-            weft_k_put(to + at, 1, weft_k_get(from + at, 1));
+        for (uint64_t at = 16 * u; at < 16 * u + 16 && at < bytes; at += size)
+            weft_k_put(to + at, size, weft_k_get(from + at, size));
+}
+
+/* Copies this block's share of one part. */
+WEFT_K void weft_k_copy_part(char *to, const char *from, uint64_t bytes)
+{
+    weft_k_copy_units(to, from, bytes, 1, weft_k_first_unit(), weft_k_unit_step());
 }
 
 WEFT_K void weft_k_run_move(const weft_k_call *c)

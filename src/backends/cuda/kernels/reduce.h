@@ -211,54 +211,6 @@ WEFT_K uint64_t weft_k_units_of(uint64_t bytes)
     return (bytes + 15) / 16;
 }
 
-/* Copies a part of an operand to this block's place in the stage. */
-WEFT_K void weft_k_fill_stage(const weft_k_call *c, char *stage, const char *in, uint64_t bytes)
-{
-    uint64_t step = weft_k_threads(), u = weft_k_thread();
-    if (((uintptr_t)in & 15) == 0)
-        for (; u < bytes / 16; u += step)
-            weft_k_store16(stage + 16 * u, weft_k_load16(in + 16 * u));
-    uint32_t size = weft_k_size_of(c->dtype);
-    for (; 16 * u < bytes; u += step)
-        for (uint64_t at = 16 * u; at < 16 * u + 16 && at < bytes; at += size)
-            weft_k_put(stage + at, size, weft_k_get(in + at, size));
-}
-
-/*
- * An operand that is not symmetric memory goes through the stage.  Every block has a place of its
- * own there, of two halves by turns of its epoch: a block that is about to fill a half again has
- * heard from the same blocks of all ranks in between, so the call in which they read it is over.
- * Were places shared by blocks, a call with another grid could fill what a slower rank still reads.
- */
-WEFT_K void weft_k_run_staged(const weft_k_call *c, const int dtype, const int ranks)
-{
-    weft_k_begin();
-    const weft_k_group *g = &c->group;
-    weft_k_meeting m = weft_k_next_meeting(c);
-    uint64_t bytes = c->count * weft_k_size_of(c->dtype);
-    uint64_t place = g->stage_bytes / g->lines / 16 * 16, blocks = weft_k_blocks();
-    uint64_t part = ((bytes + blocks - 1) / blocks + 15) / 16 * 16;
-    part = part < place ? part : place;
-    for (uint64_t round = 0; round < bytes; round += part * blocks, m.epoch++) {
-        uint64_t at = round + part * weft_k_block();
-        uint64_t mine = at >= bytes ? 0 : bytes - at < part ? bytes - at : part;
-        uint64_t half = g->stage_at + (m.epoch & 1) * g->stage_bytes + place * weft_k_block();
-        weft_k_fill_stage(c, weft_k_pad(g, g->rank) + half, c->in + at, mine);
-        if (c->op == WEFT_K_PREMUL_SUM)
-            weft_k_tell_factor(&m);
-        weft_k_sync();
-        if (!weft_k_enter(&m, 1))
-            return;
-        weft_k_range range = {
-            g->pads + half,  g->stride,       0, weft_k_units_of(mine), mine, 0, 0,
-            weft_k_thread(), weft_k_threads()};
-        weft_k_sink sink = {c->out + at, 0, 1};
-        weft_k_fold_range(&m, &range, sink, dtype, ranks);
-        weft_k_set_epoch(&m);
-        weft_k_sync();
-    }
-}
-
 /* Units `first` on of the operand, dealt out to all blocks. */
 WEFT_K weft_k_range weft_k_whole_range(const weft_k_call *c, uint64_t first, uint64_t units,
                                        uint64_t bytes)

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collectives of ordinary tensors on a device: from a request to the parts that go through the
+ * stage.  Small all_reduces go as packets instead.
+ */
+#include "staged.h"
+
+#include "kernels/fold.h"
+#include "weft/coll.h"
+
+#include <stdio.h>
+
+static weft_i_cuda_label card_of(const weft_i_request *request)
+{
+    return (weft_i_cuda_label){(uint64_t)request->kind | (uint64_t)request->dtype << 8 |
+                                  (uint64_t)request->reduction << 16 |
+                                  (uint64_t)(uint32_t)request->root << 32 | (uint64_t)1 << 63,
+                              request->count};
+}
+
+char *weft_i_cuda_label_text(weft_i_cuda_label card, char *out, size_t bytes)
+{
+    weft_i_coll_kind kind = (weft_i_coll_kind)(card.what & 0xff);
+    weft_reduction reduction = (weft_reduction)(card.what >> 16 & 0xff);
+    if (!(card.what >> 63) || kind >= WEFT_I_COLL_KINDS) {
+        snprintf(out, bytes, "something else");
+        return out;
+    }
+    int used = snprintf(out, bytes, "%s of %llu %s", weft_i_coll_name(kind),
+                        (unsigned long long)card.count,
+                        weft_dtype_name((weft_dtype)(card.what >> 8 & 0xff)));
+    size_t at = used < 0 ? 0 : (size_t)used < bytes ? (size_t)used : bytes;
+    if (weft_i_kind_is(kind, WEFT_I_REDUCES))
+        snprintf(out + at, bytes - at, ", %s", weft_reduction_name(reduction));
+    else if (weft_i_kind_is(kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT))
+        snprintf(out + at, bytes - at, ", root %d", (int)(card.what >> 32 & 0x7fffffff));
+    return out;
+}
+
+/* What does not depend on the kind. */
+static weft_i_cuda_passage passage_of(const weft_i_request *request)
+{
+    size_t part = request->count * weft_dtype_size(request->dtype);
+    return (weft_i_cuda_passage){
+        .card = card_of(request),
+        .dtype = request->dtype,
+        .op = weft_i_kind_is(request->kind, WEFT_I_REDUCES) ? (int)request->reduction : -1,
+        .factor = request->factor,
+        .count = request->count,
+        .in = request->in,
+        .in_step = part,
+        .out = request->out,
+        .out_step = part,
+        .parts = weft_i_kind_is(request->kind, WEFT_I_HAS_PARTS) ? request->size : 1,
+        .takes = weft_i_kind_is(request->kind, WEFT_I_HAS_PARTS) ? request->rank : 0,
+        .limit_ms = request->limit_ms,
+    };
+}
+
+/* Who gives, and who takes from whom: from the facts of the kind. */
+static void deal_out(const weft_i_request *request, weft_i_cuda_passage *p)
+{
+    bool from_root = weft_i_kind_is(request->kind, WEFT_I_FROM_ROOT);
+    bool to_root = weft_i_kind_is(request->kind, WEFT_I_TO_ROOT);
+    bool is_root = request->rank == request->root;
+    p->fills = from_root && !is_root ? 0 : p->parts;
+    p->first = request->rank;
+    p->peers = request->size;
+    if (from_root) {
+        p->first = request->root;
+        p->peers = 1;
+        p->out_step = 0;
+        p->out = request->out;
+    }
+    if ((to_root && !is_root) || (from_root && is_root && p->parts == 1)) {
+        p->out = NULL; /* the root of a broadcast has it */
+        p->peers = 0;
+    }
+}
+
+bool weft_i_cuda_stages(weft_i_coll_kind kind)
+{
+    switch (kind) {
+    case WEFT_I_ALL_REDUCE:
+    case WEFT_I_REDUCE:
+    case WEFT_I_BROADCAST:
+    case WEFT_I_ALL_GATHER:
+    case WEFT_I_GATHER:
+    case WEFT_I_SCATTER:
+    case WEFT_I_REDUCE_SCATTER:
+    case WEFT_I_ALL_TO_ALL:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Packets need both operands where all_reduce has them anyway. */
+static bool suits_packets(const weft_i_cuda_team *team, const weft_i_request *request, size_t bytes)
+{
+    return request->kind == WEFT_I_ALL_REDUCE && bytes && bytes <= request->packets_up_to &&
+           weft_i_cuda_packets_fit(team, request->dtype, (int)request->reduction, bytes);
+}
+
+weft_status weft_i_cuda_stage(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                              const weft_i_request *request)
+{
+    size_t bytes = request->count * weft_dtype_size(request->dtype);
+    weft_i_cuda_passage passage = passage_of(request);
+    if (suits_packets(team, request, bytes)) {
+        weft_i_cuda_sum sum = {.card = passage.card,
+                               .dtype = request->dtype,
+                               .op = (int)request->reduction,
+                               .count = request->count,
+                               .in = request->in,
+                               .out = request->out,
+                               .way = WEFT_I_CUDA_PACKETS,
+                               .limit_ms = request->limit_ms};
+        return weft_i_cuda_all_reduce(team, stream, &sum);
+    }
+    deal_out(request, &passage);
+    passage.two_shot = request->kind == WEFT_I_ALL_REDUCE && bytes > request->one_shot_up_to;
+    return weft_i_cuda_pass(team, stream, &passage);
+}

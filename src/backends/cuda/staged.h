@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives of ordinary tensors, through the stage of a team. */
+#ifndef WEFT_CUDA_STAGED_H
+#define WEFT_CUDA_STAGED_H
+
+#include "symm/backend.h"
+#include "team.h"
+
+/* Can collectives of this kind, with equal parts, go through the stage? */
+bool weft_i_cuda_stages(weft_i_coll_kind kind);
+
+/* Enqueues one of them, with one pair of operands. */
+weft_status weft_i_cuda_stage(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                              const weft_i_request *request);
+
+/* "all_reduce of 4 f32, sum"; returns `out`. */
+char *weft_i_cuda_label_text(weft_i_cuda_label card, char *out, size_t bytes);
+
+#endif
