@@ -2,7 +2,8 @@
 /*
  * Work: an operation that was posted and may still be under way.  It is run by the group's helper
  * thread, or by whoever waits for it first, so that posting and waiting at once costs no more than
- * the plain call, and posting, computing and waiting overlaps.  The tensors of an operation must
+ * the plain call, and posting, computing and waiting overlaps.  On a device it is enqueued on a
+ * stream; weft_work_wait waits for it there, weft_work_order lets a stream wait.  The tensors of an operation must
  * not be written (outputs: not read either) until it is done.  Until then they keep their memory:
  * weft_set of one of them, and resizing its storage, are refused with WEFT_ERR_STATE.
  */
@@ -10,6 +11,7 @@
 #define WEFT_WORK_H
 
 #include "weft/status.h"
+#include "weft/stream.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +28,13 @@ typedef struct weft_work weft_work;
  * WEFT_ERR_TIMEOUT after `timeout_ms` means that it goes on.  NULL returns the thread's last error.
  */
 WEFT_API weft_status weft_work_wait(weft_work *work, int64_t timeout_ms);
+
+/*
+ * Orders a stream behind the operation without blocking: what `stream` (NULL: the calling thread's
+ * current stream of the operands' device) is given from now on waits for it.  An operation on the
+ * CPU has no stream and is waited for.
+ */
+WEFT_API weft_status weft_work_order(weft_work *work, weft_stream *stream);
 
 /* Does not block: WEFT_IN_PROGRESS, or how it ended. */
 WEFT_API weft_status weft_work_test(weft_work *work);

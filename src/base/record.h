@@ -50,10 +50,12 @@ enum {
     WEFT_I_WAY_ZERO_COPY,           /* in place in memory that all can reach */
     WEFT_I_WAY_CMA,                 /* copied by the kernel between processes */
     WEFT_I_WAY_PIPELINED,           /* in pieces through the bounce buffer */
+    WEFT_I_WAY_DEVICE,              /* by kernels of the operands' device */
+    WEFT_I_WAY_HOST,                /* of a device's operands: by copies in host memory */
     WEFT_I_WAY_END
 };
 
-/* "inline", "eager", "zero-copy", "cma", "pipelined"; NULL for a plain channel. */
+/* "inline", "eager", "zero-copy", "cma", "pipelined", "device", "host"; NULL for a plain channel. */
 const char *weft_i_record_way_name(int channel);
 
 /* A copy of an entry. */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/choose.h"
 #include "coll/list.h"
 
 #include <stdio.h>
@@ -24,14 +25,31 @@ static weft_i_operands operands_of(const weft_i_coll *coll, const weft_i_list_it
                              .dtype = tensor ? tensor->dtype : coll->ask.dtype};
 }
 
-static weft_status hand_over(const weft_i_coll *coll, const weft_i_carrier *carrier,
+/* Calls of a group run in one order on all ranks: on another stream than the last one they are
+ * behind it. */
+static weft_status follow_last(weft_i_carrier *carrier, weft_stream *stream)
+{
+    if (carrier->stream == stream)
+        return WEFT_OK;
+    if (carrier->stream)
+        WEFT_TRY(weft_i_stream_after(stream, carrier->stream, false));
+    weft_i_object_drop(carrier->stream);
+    carrier->stream = weft_i_object_hold(stream);
+    return WEFT_OK;
+}
+
+static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
                              const weft_i_operands *items, size_t count)
 {
     weft_i_request request = coll->ask;
     weft_stream *stream = weft_i_stream_current(request.device);
     if (!stream)
         return weft_last_status();
+    if (!weft_i_device_is_host(request.device) && !weft_i_carrier_is_worlds(coll->group))
+        WEFT_TRY(follow_last(carrier, stream));
     request.stream = stream->own;
+    weft_i_choose_on_device(coll->group->size, false, &request.packets_up_to,
+                            &request.one_shot_up_to);
     request.items = items;
     request.items_count = count;
     weft_status status = carrier->backend->collective(carrier->state, &request);
@@ -41,7 +59,7 @@ static weft_status hand_over(const weft_i_coll *coll, const weft_i_carrier *carr
                : status;
 }
 
-static weft_status hand_over_list(const weft_i_coll *coll, const weft_i_carrier *carrier)
+static weft_status hand_over_list(const weft_i_coll *coll, weft_i_carrier *carrier)
 {
     const weft_i_list *list = coll->list;
     weft_i_operands *items = WEFT_OS->alloc((list->count + 1) * sizeof *items);
@@ -55,7 +73,7 @@ static weft_status hand_over_list(const weft_i_coll *coll, const weft_i_carrier 
     return status;
 }
 
-weft_status weft_i_carrier_run(const weft_i_coll *coll, const weft_i_carrier *carrier)
+weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier)
 {
     weft_i_coll_kind kind = coll->ask.kind;
     WEFT_TRY(weft_i_group_check_revoked(&coll->call));
@@ -74,11 +92,20 @@ weft_status weft_i_carrier_run(const weft_i_coll *coll, const weft_i_carrier *ca
     return hand_over(coll, carrier, &item, coll->in_tensor || coll->out_tensor);
 }
 
+weft_status weft_i_carrier_check(const weft_i_coll *coll)
+{
+    const weft_i_carrier *carrier = coll->group->carriers[weft_i_device_kind(coll->ask.device)];
+    return carrier && carrier->backend && carrier->backend->check
+               ? carrier->backend->check(carrier->state)
+               : WEFT_OK;
+}
+
 /* ---- opening ---- */
 
 static void destroy(weft_i_object *object)
 {
     weft_i_carrier *carrier = (weft_i_carrier *)object;
+    weft_i_object_drop(carrier->stream);
     if (carrier->state && carrier->backend->close)
         carrier->backend->close(carrier->state);
     weft_i_object_free(object);
@@ -141,11 +168,31 @@ static weft_status open_carrier(weft_group *group, weft_device device, weft_i_ca
     return agree(&circle, carrier, opened);
 }
 
+/* Members meet to open one, which no capture can note. */
+static weft_status refuse_capture(const weft_group *group, weft_device device)
+{
+    const weft_i_device *table = weft_i_device_find(device);
+    weft_stream *stream = table && table->stream_query ? weft_i_stream_current(device) : NULL;
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    weft_status state = stream ? table->stream_query(stream->own) : WEFT_OK;
+    weft_i_errors_restore(&before);
+    char name[16];
+    return state != WEFT_ERR_STATE
+               ? WEFT_OK
+               : weft_i_fail(WEFT_ERR_STATE,
+                             "the first collective of group \"%s\" on %s cannot be captured: "
+                             "call one before the capture begins",
+                             group->name, weft_device_name(device, name));
+}
+
 weft_status weft_i_carrier_find(weft_group *group, weft_device device, weft_i_carrier **out)
 {
     int kind = weft_i_device_kind(device);
     weft_i_carrier *carrier = group->carriers[kind];
     if (!carrier) {
+        WEFT_TRY(refuse_capture(group, device));
+        weft_i_choose_load();
         carrier = weft_i_object_new_unscoped(WEFT_I_CARRIER, sizeof *carrier, destroy);
         weft_status status = carrier ? open_carrier(group, device, carrier) : weft_last_status();
         if (status < 0) {

@@ -17,6 +17,7 @@ typedef struct weft_i_carrier {
     weft_i_object object;
     const weft_i_backend *backend; /* NULL: the lane carries, through host memory */
     void *state;                   /* what the backend made for the group */
+    weft_stream *stream;           /* the one that was given a call last; held */
 } weft_i_carrier;
 
 /* Does the group's world name a carrier for everything? */
@@ -39,9 +40,19 @@ static inline weft_status weft_i_carrier_of(const weft_i_coll *coll, weft_i_carr
     return weft_i_carrier_find(coll->group, coll->ask.device, out);
 }
 
-/* Hands a checked call to the carrier.  WEFT_ERR_UNSUPPORTED without a message: it does not carry
- * that, and the operands are on a device. */
-weft_status weft_i_carrier_run(const weft_i_coll *coll, const weft_i_carrier *carrier);
+/* Does it carry this call, as far as it can tell beforehand?  Else the lane does. */
+static inline bool weft_i_carrier_takes(const weft_i_carrier *carrier, const weft_i_coll *coll)
+{
+    return !carrier->backend->takes || carrier->backend->takes(&coll->ask);
+}
+
+/* Hands a checked call to the carrier, which has run it when it returns, or enqueued it on the
+ * current stream.  WEFT_ERR_UNSUPPORTED without a message: it does not carry that, and the operands
+ * are on a device. */
+weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier);
+
+/* How what the call's carrier enqueued has fared. */
+weft_status weft_i_carrier_check(const weft_i_coll *coll);
 
 /* The object collectives there: no backend carries them itself, but one without peers need not. */
 weft_status weft_i_carrier_run_object(const weft_i_coll *coll, const weft_i_carrier *carrier);

@@ -144,7 +144,7 @@ static weft_status fill(weft_i_coll *coll, const coalesce *c, weft_group *group)
     if (!coll->list)
         return weft_last_status();
     for (size_t i = 0; i < c->count; i++) {
-        weft_i_list_add(coll->list, &c->calls[i]);
+        WEFT_TRY(weft_i_list_add(coll, &c->calls[i]));
         digest = weft_i_digest(digest, c->calls[i].digest);
         coll->ask.factor = c->calls[i].ask.factor;
         coll->ask.reduction = c->calls[i].ask.reduction;

@@ -231,7 +231,7 @@ weft_status weft_i_request_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_t
     for (int i = 0; i < count; i++) {
         weft_i_coll one;
         WEFT_TRY(filling_of(kind)(&one, out[i], in[i], op, group));
-        weft_i_list_add(coll->list, &one);
+        WEFT_TRY(weft_i_list_add(coll, &one));
         digest = weft_i_digest(digest, one.digest);
         coll->ask.factor = one.ask.factor;
     }
@@ -254,7 +254,7 @@ weft_status weft_i_request_all_to_all_list(weft_i_coll *coll, weft_tensor *const
                                weft_dtype_name(in[0]->dtype), weft_dtype_name(in[rank]->dtype),
                                rank);
         WEFT_TRY(weft_i_request_accept(&one, one.ask.in_bytes));
-        weft_i_list_add(coll->list, &one);
+        WEFT_TRY(weft_i_list_add(coll, &one));
     }
     WEFT_TRY(weft_i_list_check_overlap(coll->list, coll->ask.op));
     coll->ask.dtype = in[0]->dtype;

@@ -202,9 +202,11 @@ weft_status weft_i_functional_broadcast_in_place_run(weft_i_op_call *call)
 /* ---- rows: a gather or scatter along an inner dimension, straight from and to its locations ----
  */
 
+/* A device would take a kernel for each row. */
 static bool suits_rows(const weft_tensor *part, int64_t outer)
 {
-    return outer <= ROWS && weft_i_functional_bytes(part) / (size_t)outer >= ROW_BYTES;
+    return outer <= ROWS && weft_i_device_is_host(weft_i_tensor_device(part)) &&
+           weft_i_functional_bytes(part) / (size_t)outer >= ROW_BYTES;
 }
 
 /* Each of the `outer` rows of `in` is one item of a list; coll->list is the caller's to drop. */
@@ -225,7 +227,7 @@ static weft_status fill_rows(weft_i_coll *coll, weft_i_coll_kind kind, weft_tens
     row.ask.out_bytes = out_row;
     WEFT_TRY(weft_i_request_accept(&row, weft_i_coll_min(in_row, out_row)));
     for (int64_t i = 0; i < outer; i++, row.ask.in += in_row, row.ask.out += out_row)
-        weft_i_list_add(coll->list, &row);
+        WEFT_TRY(weft_i_list_add(coll, &row));
     coll->ask.dtype = WEFT_U8; /* as other lists: the rows have one of their own */
     coll->ask.in_bytes = coll->list->bytes;
     WEFT_TRY(weft_i_request_accept(coll, coll->list->bytes));

@@ -36,8 +36,26 @@ weft_i_list *weft_i_list_new(size_t room)
         WEFT_I_LIST, sizeof(weft_i_list) + room * sizeof(weft_i_list_item), destroy);
 }
 
-void weft_i_list_add(weft_i_list *list, const weft_i_coll *one)
+static weft_status note_device(weft_i_coll *coll, const weft_i_coll *one)
 {
+    bool first = true;
+    char a[16], b[16];
+    if (!one->in_tensor && !one->out_tensor)
+        return WEFT_OK;
+    for (size_t i = 0; i < coll->list->count && first; i++)
+        first = !coll->list->items[i].in_tensor && !coll->list->items[i].out_tensor;
+    if (!first && coll->ask.device != one->ask.device)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: tensor %zu is on %s, those before it on %s",
+                           coll->ask.op, coll->list->count, weft_device_name(one->ask.device, a),
+                           weft_device_name(coll->ask.device, b));
+    coll->ask.device = one->ask.device;
+    return WEFT_OK;
+}
+
+weft_status weft_i_list_add(weft_i_coll *coll, const weft_i_coll *one)
+{
+    weft_i_list *list = coll->list;
+    WEFT_TRY(note_device(coll, one));
     size_t bytes = one->ask.count * one->ask.item;
     list->items[list->count++] =
         (weft_i_list_item){.in_tensor = weft_i_object_hold(one->in_tensor),
@@ -50,6 +68,7 @@ void weft_i_list_add(weft_i_list *list, const weft_i_coll *one)
                            .start = list->bytes,
                            .fold = one->fold};
     list->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return WEFT_OK;
 }
 
 typedef struct range {

@@ -28,8 +28,8 @@ struct weft_i_list {
 /* An empty list with room for `room` items. */
 weft_i_list *weft_i_list_new(size_t room);
 
-/* Appends the operands of a filled call. */
-void weft_i_list_add(weft_i_list *list, const weft_i_coll *one);
+/* Appends the operands of a filled call to the list of `coll`; all are on one device. */
+weft_status weft_i_list_add(weft_i_coll *coll, const weft_i_coll *one);
 
 /* WEFT_ERR_INVALID_ARG if an output shares bytes with an operand of another item. */
 weft_status weft_i_list_check_overlap(const weft_i_list *list, const char *op);

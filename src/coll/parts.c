@@ -63,8 +63,7 @@ static weft_status add_part(weft_i_coll *coll, const side *out, const side *in, 
     }
     coll->ask.in_bytes += part.ask.in_bytes;
     coll->ask.out_bytes += part.ask.out_bytes;
-    weft_i_list_add(coll->list, &part);
-    return WEFT_OK;
+    return weft_i_list_add(coll, &part);
 }
 
 /* After `begin`: the list of all parts. */

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/carrier.h"
 #include "tensor/loops.h"
 #include "weft/functional.h"
 
@@ -139,13 +140,23 @@ static void put_claims(weft_i_pending *pending, weft_i_world *world)
     }
 }
 
+/* Is it on a stream?  Then streams order whoever uses its tensors, and nobody need wait for it. */
+static bool is_enqueued(const weft_work *work)
+{
+    return !work->lock && !weft_i_device_is_host(work->coll.ask.device) &&
+           !weft_i_carrier_is_worlds(work->coll.group);
+}
+
 weft_status weft_i_pending_enqueue(weft_i_pending *pending, weft_i_coll *coll)
 {
     weft_status status = WEFT_OK;
     if (coll->group->size == 1) { /* nobody to wait for */
         status = follow(&pending->completion, weft_i_work_now(coll));
     } else if ((pending->work = weft_keep(weft_i_work_enqueue_then(coll, &pending->completion)))) {
-        put_claims(pending, coll->group->world);
+        if (is_enqueued(pending->work))
+            status = weft_work_wait(pending->work, 0);
+        else
+            put_claims(pending, coll->group->world);
     } else {
         status = weft_last_status();
     }

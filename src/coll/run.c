@@ -79,11 +79,17 @@ static weft_status run_on_device(weft_i_coll *coll)
     weft_status status = WEFT_ERR_UNSUPPORTED;
     if (!weft_i_carrier_is_worlds(coll->group))
         WEFT_TRY(weft_i_carrier_of(coll, &carrier));
-    if (carrier) {
+    if (carrier && weft_i_carrier_takes(carrier, coll)) {
         weft_i_enter_note(coll);
+        weft_i_record_way(weft_i_group_record(coll->group), coll->number, WEFT_I_WAY_DEVICE);
         status = weft_i_carrier_run(coll, carrier);
     }
-    return status == WEFT_ERR_UNSUPPORTED ? weft_i_through_host(coll, run_on_host) : status;
+    if (status != WEFT_ERR_UNSUPPORTED)
+        return status;
+    status = weft_i_through_host(coll, run_on_host);
+    weft_i_enter_note(coll);
+    weft_i_record_way(weft_i_group_record(coll->group), coll->number, WEFT_I_WAY_HOST);
+    return status;
 }
 
 weft_status weft_i_coll_run(weft_i_coll *coll)

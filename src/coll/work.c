@@ -321,6 +321,9 @@ static void destroy(weft_i_object *object)
         weft_i_object_drop(work->requests[i].tensor);
         WEFT_OS->free(work->requests[i].message);
     }
+    if (work->event)
+        work->stream->table->event_free(work->event);
+    weft_i_object_drop(work->stream);
     WEFT_OS->free(work->splits);
     WEFT_OS->free(work->message);
     weft_i_object_drop(work->coll.group);
@@ -403,18 +406,71 @@ static weft_status hand_over(weft_work *work)
     return WEFT_OK;
 }
 
-/* A backend that carries collectives itself has run it when it returns. */
+/* Notes where on a stream the end of the work is.  What is being captured has not been begun. */
+static weft_status mark_end(weft_work *work)
+{
+    weft_device device = work->coll.ask.device;
+    weft_stream *stream = weft_i_stream_current(device);
+    if (!stream)
+        return weft_last_status();
+    if (!stream->table->event_record)
+        return WEFT_OK;
+    work->stream = weft_i_object_hold(stream);
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    bool captured = stream->table->stream_query(stream->own) == WEFT_ERR_STATE;
+    weft_i_errors_restore(&before);
+    return captured ? WEFT_OK : stream->table->event_record(&work->event, stream->own);
+}
+
+/*
+ * A backend that carries collectives itself has run it when it returns, or enqueued it on a stream.
+ * What has a completion is ordered by the streams of its tensors; other work is over at its event.
+ */
 static void run_carried(weft_work *work)
 {
     weft_status status = weft_i_coll_run(&work->coll);
     if (work->completion)
         status = work->completion->follow(work->completion, status);
+    else if (status >= 0 && !weft_i_device_is_host(work->coll.ask.device))
+        status = mark_end(work);
     if (status < 0)
         keep_message(work);
     if (work->completion)
         let_go(work);
     /* Pairs with the acquire in `done`. */
-    atomic_store_explicit(&work->status, status, memory_order_release);
+    atomic_store_explicit(&work->status, status >= 0 && work->event ? WEFT_IN_PROGRESS : status,
+                          memory_order_release);
+}
+
+/* Several threads may look at one work's event. */
+static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
+
+/* The work's event was reached, or can not be. */
+static void end_on_stream(weft_work *work, weft_status status)
+{
+    pthread_mutex_lock(&ending);
+    if (!done(work)) {
+        status = status >= 0 ? weft_i_carrier_check(&work->coll) : status;
+        if (status < 0)
+            keep_message(work);
+        /* Pairs with the acquire in `done`. */
+        atomic_store_explicit(&work->status, status, memory_order_release);
+    }
+    pthread_mutex_unlock(&ending);
+}
+
+/* Looks at the event of work that is on a stream; the thread's error stays. */
+static void look_at_stream(weft_work *work)
+{
+    if (!work->event || done(work))
+        return;
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    weft_status status = work->stream->table->event_query(work->event);
+    if (status != WEFT_IN_PROGRESS)
+        end_on_stream(work, status);
+    weft_i_errors_restore(&before);
 }
 
 weft_work *weft_i_work_enqueue(const weft_i_coll *coll)
@@ -428,7 +484,7 @@ static weft_work *post(const weft_i_coll *coll, weft_i_completion *completion)
     if (weft_i_carrier_of(coll, &carrier) < 0)
         return NULL;
     weft_work *work = new_work(coll, completion);
-    if (work && carrier) {
+    if (work && carrier && weft_i_carrier_takes(carrier, coll)) {
         run_carried(work);
         return work;
     }
@@ -579,6 +635,19 @@ static weft_status wait_for_others(weft_work *work, int64_t limit, int64_t deadl
     return status < 0 ? fail_late(work, limit) : outcome(work);
 }
 
+/* Work that was enqueued: until the stream has come to its end. */
+static weft_status wait_on_stream(weft_work *work, int64_t limit)
+{
+    weft_status status = work->stream->table->event_sync(work->event, limit);
+    if (status == WEFT_ERR_TIMEOUT)
+        return weft_i_fail(status,
+                           "%s in group \"%s\" is still under way on its stream after "
+                           "%lld ms",
+                           work->coll.ask.op, work->coll.group->name, (long long)limit);
+    end_on_stream(work, status);
+    return outcome(work);
+}
+
 /* May the caller run the work?  That can take as long as the operation's own limit. */
 static bool is_patient(const weft_work *work, int64_t limit)
 {
@@ -599,11 +668,27 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
     }
     if (done(work))
         return outcome(work);
+    if (work->event)
+        return wait_on_stream(work, limit);
     bool mine = is_patient(work, limit);
     int64_t deadline = weft_i_os_deadline(mine && limit >= 0 ? limit + VERDICT_MS : limit);
     while (mine && !done(work) && run_first(work->coll.lane->queue))
         mine = WEFT_OS->clock_ns() < deadline;
     return done(work) ? outcome(work) : wait_for_others(work, limit, deadline);
+}
+
+weft_status weft_work_order(weft_work *work, weft_stream *stream)
+{
+    if (!work || !work->stream)
+        return weft_work_wait(work, WEFT_DEFAULT);
+    if (!stream && !(stream = weft_i_stream_current(work->coll.ask.device)))
+        return weft_last_status();
+    if (stream->device != work->stream->device && stream->table != work->stream->table)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_work_order: the stream is of another kind of device than the %s",
+                           work->coll.ask.op);
+    return work->event ? stream->table->event_wait(stream->own, work->event)
+                       : weft_i_stream_after(stream, work->stream, true);
 }
 
 weft_status weft_work_test(weft_work *work)
@@ -614,6 +699,8 @@ weft_status weft_work_test(weft_work *work)
     if (work->bundle.count && work->coll.lane) {
         weft_i_p2p_push(work->coll.lane);
         weft_i_p2p_sweep(work->coll.lane);
+    } else if (work->event) {
+        look_at_stream(work);
     } else if (!work->bundle.count && !done(work)) {
         wake_helper(work->coll.lane->queue);
     }
@@ -628,6 +715,7 @@ weft_status weft_work_status(const weft_work *work)
         return weft_last_status() < 0 ? weft_last_status() : WEFT_ERR_INVALID_ARG;
     if (work->bundle.count)
         return weft_i_bundle_status(&work->bundle);
+    look_at_stream((weft_work *)(uintptr_t)work);
     /* Pairs with the release in `finish`. */
     return (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
 }

@@ -4,6 +4,7 @@
 #define WEFT_COLL_WORK_H
 
 #include "coll/p2p.h"
+#include "tensor/stream.h"
 #include "weft/work.h"
 
 /* What follows an operation in the thread that ran it, before its end is told. */
@@ -25,11 +26,13 @@ struct weft_work {
     _Atomic int32_t
         status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */
     _Atomic uint32_t bell;
-    atomic_int holds;  /* references to its result's tensor; release before they are given up,
+    atomic_int holds;    /* references to its result's tensor; release before they are given up,
                           acquire in pending.c */
-    uint64_t sequence; /* in the group; stored before `status` */
-    uint64_t number;   /* in the flight record; likewise */
-    char *message;     /* why it failed, told again to the waiter; NULL: it did not, or no memory */
+    uint64_t sequence;   /* in the group; stored before `status` */
+    uint64_t number;     /* in the flight record; likewise */
+    weft_stream *stream; /* held: the one that a carrier enqueued it on; NULL: it was run */
+    void *event;         /* of the stream, behind it; NULL: captured, or not enqueued */
+    char *message; /* why it failed, told again to the waiter; NULL: it did not, or no memory */
     struct weft_work *next;
     weft_i_p2p_request requests[]; /* of the bundle; they hold their tensors */
 };

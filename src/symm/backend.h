@@ -115,6 +115,13 @@ typedef struct weft_i_backend {
      */
     weft_status (*collective)(void *carrier, const weft_i_request *request);
 
+    /* Does it carry such a request?  NULL: `collective` says so. */
+    bool (*takes)(const weft_i_request *request);
+
+    /* How what was given to streams has fared: WEFT_OK, or why a collective of the group has failed
+     * since.  NULL: it runs them to their end. */
+    weft_status (*check)(void *carrier);
+
     /*
      * What it needs for the collectives of one group on devices of its kind.  All members open it,
      * at their first collective there; one that cannot is told to all, and nobody has it then.

@@ -19,6 +19,7 @@ weft_cuda_test(cuda_signal THREADS SECONDS 120 COMPUTES)
 weft_cuda_test(cuda_stage THREADS SECONDS 60 COMPUTES)
 weft_cuda_test(cuda_ranks THREADS)
 weft_cuda_test(cuda_symm THREADS SECONDS 120)
+weft_cuda_test(carrier THREADS)
 weft_cuda_test(cuda_op THREADS COMPUTES)
 weft_cuda_test(cuda_tensor THREADS)
 
