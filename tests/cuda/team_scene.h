@@ -72,7 +72,7 @@ __attribute__((unused)) static void scene_driver(void)
 {
     static bool installed;
     scene.real = scene_is_real();
-    model = (model_wishes){0};
+    model = (model_wishes){.threads_most = 4};
     if (!installed && !scene.real)
         model_install();
     installed = true;

@@ -178,6 +178,8 @@ weft_status weft_i_cuda_image(const weft_i_cuda_device *device, int image, const
 /* The embedded binary, NULL if weft was built without nvcc; and what NVRTC makes of the text. */
 const void *weft_i_cuda_embedded(int image);
 weft_status weft_i_cuda_compile(int image, int major, int minor, void **out);
+/* Another option for NVRTC, NULL: none.  For tests. */
+extern const char *weft_i_cuda_compile_option;
 
 const char *weft_i_cuda_kernel_name(weft_i_cuda_kernel kernel);
 

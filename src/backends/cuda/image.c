@@ -192,6 +192,8 @@ static weft_status tell_log(const nvrtc *rtc, void *program, int result)
     return WEFT_ERR_INTERNAL;
 }
 
+const char *weft_i_cuda_compile_option;
+
 weft_status weft_i_cuda_compile(int image, int major, int minor, void **out)
 {
     static const char *const sources[] = {weft_i_cuda_text_kernels, weft_i_cuda_text_tensor};
@@ -202,11 +204,13 @@ weft_status weft_i_cuda_compile(int image, int major, int minor, void **out)
     *out = NULL;
     WEFT_TRY(load_nvrtc(&rtc));
     snprintf(arch, sizeof arch, "--gpu-architecture=sm_%d%d", major, minor);
-    const char *options[] = {arch, "--fmad=false", "--std=c++17", "--device-int128"};
+    const char *options[] = {arch, "--fmad=false", "--std=c++17", "--device-int128",
+                             weft_i_cuda_compile_option};
+    int count = 4 + (weft_i_cuda_compile_option != NULL);
     int result = rtc.create(&program, sources[image], titles[image], TEXTS, texts, names);
     if (result != 0)
         return weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC takes no program (%d)", result);
-    result = rtc.compile(program, sizeof options / sizeof *options, options);
+    result = rtc.compile(program, count, options);
     weft_status status = result ? tell_log(&rtc, program, result) : fetch_code(&rtc, program, out);
     rtc.destroy(&program);
     return status;
