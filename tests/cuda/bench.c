@@ -11,7 +11,9 @@
  */
 #include "team_scene.h"
 
+#include "base/signal.h"
 #include "kernels/fold.h"
+#include "variants.h"
 
 #include <inttypes.h>
 
@@ -19,7 +21,8 @@ enum { REPEATS = 11, MOST_CALLS = 100 };
 
 typedef struct work {
     enum { BARRIER, SUM, SCATTER, GATHER, TO_ALL, NOTHING } kind;
-    size_t bytes; /* of the operand */
+    const variant *variant; /* not NULL: this kernel instead of the library's */
+    size_t bytes;           /* of the operand */
     weft_i_cuda_way way;
     int blocks, threads, calls;
     double device[SCENE_MOST], eager[SCENE_MOST], host[SCENE_MOST];
@@ -56,6 +59,9 @@ static weft_status call_once(int rank, const work *w)
                            .threads = w->threads,
                            .limit_ms = 10000};
     weft_i_cuda_move move = {.bytes = part, .blocks = w->blocks, .limit_ms = 10000};
+    if (w->variant)
+        return variant_launch(w->variant, &me->team, me->stream, w->bytes, scene_reach(0),
+                              scene_reach(operand_most));
     switch (w->kind) {
     case BARRIER:
         return weft_i_cuda_barrier(&me->team, me->stream, 0, 10000);
@@ -308,6 +314,33 @@ static void print_others(const size_t *sizes, int count, double rate)
     }
 }
 
+/* Other shapes of the loops than the library's, at 64 and 256 MiB. */
+static void print_variants(double rate)
+{
+    static const size_t sizes[] = {64 << 20, 256 << 20};
+    if (variants_load() < 0) {
+        printf("\nno variants: %s\n", weft_last_error());
+        return;
+    }
+    printf("\nvariants, %d ranks (share of the copy rate at 64 and 256 MiB)\n", scene.ranks);
+    for (int i = 0; i < VARIANTS; i++) {
+        const variant *v = &variants[i];
+        if (v->ranks && v->ranks != scene.ranks)
+            continue;
+        printf("  %-14s %-42s", v->is_sum ? "all_reduce" : "all_gather", v->what);
+        for (int k = 0; k < 2 && sizes[k] <= operand_most; k++) {
+            work w = {.bytes = sizes[k], .variant = v};
+            w.kind = v->is_sum ? SUM : GATHER;
+            if (run_work(&w))
+                printf(" %9.2f us %3.0f %%", worst(w.device),
+                       100 * least_bytes(w.kind, sizes[k]) / (worst(w.device) * 1e-6) /
+                           (rate * 1e12));
+        }
+        printf("\n");
+        fflush(stdout);
+    }
+}
+
 /* Other numbers of blocks and threads than those chosen. */
 static void print_shapes(void)
 {
@@ -370,6 +403,8 @@ static void bench(void)
         print_sums(all, count);
         if (!quick)
             print_others(large, 3, rate);
+        if (!quick)
+            print_variants(rate);
         if (!quick)
             print_shapes();
         scene_close();

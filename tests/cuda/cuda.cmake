@@ -41,6 +41,21 @@ add_executable(cuda_bench EXCLUDE_FROM_ALL cuda/bench.c $<TARGET_OBJECTS:weft_cu
 target_include_directories(cuda_bench PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(cuda_bench PRIVATE weft_static Threads::Threads m)
 
+# Other shapes of the loops, to be compared: only where nvcc is.
+if(WEFT_NVCC_PROGRAM AND WEFT_NVCC AND NOT WEFT_SANITIZE)
+  set(variants ${CMAKE_CURRENT_BINARY_DIR}/variants.fatbin)
+  file(GLOB kernel_texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backends/cuda/kernels/*.h)
+  add_custom_command(OUTPUT ${variants}
+    COMMAND ${WEFT_NVCC_PROGRAM} -std=c++17 -fmad=false -Werror all-warnings
+      -gencode arch=compute_90,code=[sm_90,compute_90] -I${PROJECT_SOURCE_DIR}/src
+      -I${PROJECT_SOURCE_DIR}/src/backends/cuda/kernels -fatbin -o ${variants}
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/variants.cu
+    DEPENDS ${kernel_texts} cuda/variants.cu cuda/variants.def VERBATIM)
+  add_custom_target(cuda_variants DEPENDS ${variants})
+  add_dependencies(cuda_bench cuda_variants)
+  target_compile_definitions(cuda_bench PRIVATE WEFT_CUDA_VARIANTS="${variants}")
+endif()
+
 add_executable(cuda_op_bench EXCLUDE_FROM_ALL cuda/op_bench.c)
 target_include_directories(cuda_op_bench PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(cuda_op_bench PRIVATE weft_static Threads::Threads m)

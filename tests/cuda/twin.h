@@ -144,6 +144,11 @@ WEFT_K void weft_k_store16(void *to, weft_k_vector v)
     memcpy(__builtin_assume_aligned(to, 16), &v, 16);
 }
 
+WEFT_K void weft_k_stream16(void *to, weft_k_vector v)
+{
+    weft_k_store16(to, v);
+}
+
 /* Release and acquire, where the kernels need none: who has the packets of a rank knows that its
  * kernels before this one are over, which on a device the end of a kernel makes true. */
 WEFT_K void weft_k_store_pair(uint64_t *to, uint64_t a, uint64_t b)

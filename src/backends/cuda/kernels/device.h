@@ -157,6 +157,14 @@ WEFT_K void weft_k_store16(void *to, weft_k_vector v)
                  : "memory");
 }
 
+/* The same for bytes that this kernel does not read again. */
+WEFT_K void weft_k_stream16(void *to, weft_k_vector v)
+{
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.word[0]),
+                 "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+                 : "memory");
+}
+
 /* The same through the caches of the multiprocessor, for memory that this kernel does not write. */
 WEFT_K weft_k_vector weft_k_read16(const void *from)
 {

@@ -9,53 +9,70 @@
 
 #include "reduce.h"
 
+/* Elements of `size` bytes from unit `u` on, of which `bytes` may cut the last. */
+WEFT_K void weft_k_copy_unit(char *to, const char *from, uint64_t bytes, uint32_t size, uint64_t u)
+{
+    for (uint64_t at = 16 * u; at < 16 * u + 16 && at < bytes; at += size)
+        weft_k_put(to + at, size, weft_k_get(from + at, size));
+}
+
 /*
- * Copies units `u`, `u + step` and so on of `bytes` bytes: words of 16 bytes where both ends are at
- * a multiple of that, else elements of `size` bytes, at multiples of which they lie.
+ * Copies `bytes` bytes to all places of the sink, which it reads once: words of 16 bytes where all
+ * ends are at a multiple of that, else elements of `size` bytes, at multiples of which they lie.
  */
-WEFT_K void weft_k_copy_units(char *to, const char *from, uint64_t bytes, uint32_t size, uint64_t u,
-                              uint64_t step)
+WEFT_K void weft_k_spread(weft_k_sink sink, const char *from, uint64_t bytes, uint32_t size,
+                          weft_k_deal deal, const weft_k_shape shape)
 {
-    uint64_t whole = bytes / 16;
-    if ((((uintptr_t)to | (uintptr_t)from) & 15) == 0) {
+    uint64_t whole = bytes / 16, ahead = (uint64_t)(shape.width - 1) * deal.next;
+    uint64_t units = weft_k_units_of(bytes);
+    if ((((uintptr_t)sink.to | (uintptr_t)from | sink.step) & 15) == 0) {
         WEFT_K_NO_UNROLL
-        for (; u + 3 * step < whole; u += 4 * step) {
-            weft_k_vector x[4];
+        for (; deal.at + ahead < whole; deal.at += deal.step) {
+            weft_k_vector x[8];
             WEFT_K_UNROLL
-            for (int j = 0; j < 4; j++)
-                x[j] = weft_k_load16(from + 16 * (u + (uint64_t)j * step));
+            for (int j = 0; j < shape.width; j++)
+                x[j] = weft_k_load16(from + 16 * (deal.at + (uint64_t)j * deal.next));
             WEFT_K_UNROLL
-            for (int j = 0; j < 4; j++)
-                weft_k_store16(to + 16 * (u + (uint64_t)j * step), x[j]);
+            for (int j = 0; j < shape.width; j++)
+                weft_k_pour(sink, 16 * (deal.at + (uint64_t)j * deal.next), x[j], shape.streamed);
         }
-        for (; u < whole; u += step)
-            weft_k_store16(to + 16 * u, weft_k_load16(from + 16 * u));
     }
-    for (; 16 * u < bytes; u += step)
-        for (uint64_t at = 16 * u; at < 16 * u + 16 && at < bytes; at += size)
-            weft_k_put(to + at, size, weft_k_get(from + at, size));
+    WEFT_K_NO_UNROLL
+    for (; deal.at < units; deal.at += deal.step) {
+        WEFT_K_NO_UNROLL
+        for (int j = 0; j < shape.width; j++)
+            for (int k = 0; k < sink.copies; k++)
+                weft_k_copy_unit(sink.to + (uint64_t)k * sink.step, from, bytes, size,
+                                 deal.at + (uint64_t)j * deal.next);
+    }
 }
 
-/* Copies this block's share of one part. */
-WEFT_K void weft_k_copy_part(char *to, const char *from, uint64_t bytes)
-{
-    weft_k_copy_units(to, from, bytes, 1, weft_k_first_unit(), weft_k_unit_step());
-}
-
-WEFT_K void weft_k_run_move(const weft_k_call *c)
+/* A part that goes to all alike is read once; others go peer by peer, beginning with `first`. */
+WEFT_K void weft_k_run_move_shaped(const weft_k_call *c, const weft_k_shape shape)
 {
     weft_k_begin();
     weft_k_meeting m = weft_k_next_meeting(c);
     if (!weft_k_enter(&m, 0))
         return;
-    int p = c->first;
+    weft_k_deal deal = weft_k_deal_out(shape, weft_k_block(), weft_k_blocks());
+    int once = c->from_step == 0 && c->peers == c->group.size, p = c->first;
     WEFT_K_NO_UNROLL
-    for (int k = 0; k < c->peers; k++) {
-        weft_k_copy_part(c->to + (uint64_t)p * c->to_step, c->from + (uint64_t)p * c->from_step,
-                         c->count);
+    for (int k = 0; k < (once ? 1 : c->peers); k++) {
+        weft_k_sink sink = {c->to + (once ? 0 : (uint64_t)p * c->to_step), c->to_step, 1, 0};
+        if (once) {
+            sink.copies = c->peers;
+            sink.first = c->first;
+        }
+        weft_k_spread(sink, c->from + (uint64_t)p * c->from_step, c->count, 1, deal, shape);
         p = p + 1 < c->group.size ? p + 1 : 0;
     }
     weft_k_leave(&m);
+}
+
+WEFT_K void weft_k_run_move(const weft_k_call *c)
+{
+    const weft_k_shape shape = {4, 0, 0};
+    weft_k_run_move_shaped(c, shape);
 }
 
 #endif

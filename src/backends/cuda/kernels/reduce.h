@@ -11,16 +11,6 @@
 #include "meet.h"
 #include "sums.h"
 
-WEFT_K uint64_t weft_k_first_unit(void)
-{
-    return (uint64_t)weft_k_block() * weft_k_threads() + weft_k_thread();
-}
-
-WEFT_K uint64_t weft_k_unit_step(void)
-{
-    return (uint64_t)weft_k_blocks() * weft_k_threads();
-}
-
 /* Enters a collective: looks at the poison word and meets all.  `release`: something was written
  * for the peers already. */
 WEFT_K int weft_k_enter(const weft_k_meeting *m, int release)
@@ -59,12 +49,38 @@ WEFT_K double weft_k_factor_of(const weft_k_meeting *m, int source)
     return weft_k_double(weft_k_load(weft_k_factor_word(m, m->call->group.rank, source)));
 }
 
-/* Where a result goes: `copies` places, `step` bytes apart. */
+/* Where a result goes: `copies` places, `step` bytes apart, beginning with number `first`. */
 typedef struct weft_k_sink {
     char *to;
     uint64_t step;
-    int copies;
+    int copies, first;
 } weft_k_sink;
+
+/*
+ * How a loop over units of 16 bytes is shaped: the units that a thread loads before it uses one,
+ * and whether these lie a block's width apart (a block then takes tile after tile) or a grid's.
+ * `streamed`: stores do not stay in the caches.  What is best was measured (docs/gpu.md); the
+ * benchmark compares others with it (tests/cuda/variants.cu).
+ */
+typedef struct weft_k_shape {
+    int width, tiled, streamed;
+} weft_k_shape;
+
+/* The thread's units: `at`, those `next` apart of the first lot, and lots that are `step` apart. */
+typedef struct weft_k_deal {
+    uint64_t at, next, step;
+} weft_k_deal;
+
+/* Among `blocks` blocks, of which this is number `block`. */
+WEFT_K weft_k_deal weft_k_deal_out(const weft_k_shape shape, uint64_t block, uint64_t blocks)
+{
+    uint64_t threads = weft_k_threads(), width = (uint64_t)shape.width;
+    weft_k_deal deal;
+    deal.at = block * threads * (shape.tiled ? width : 1) + weft_k_thread();
+    deal.next = shape.tiled ? threads : blocks * threads;
+    deal.step = blocks * threads * width;
+    return deal;
+}
 
 /* A range of units that this rank folds: units `first` to `first + units` less one, of which the
  * last may be cut at `bytes`.  Row by row, as reduce_scatter's second layout has them, or as one.
@@ -72,7 +88,7 @@ typedef struct weft_k_sink {
 typedef struct weft_k_range {
     const char *from;
     uint64_t from_step, first, units, bytes, row_bytes, pitch;
-    uint64_t lane, step; /* this thread folds unit `first + lane` and every `step`-th after it */
+    uint32_t block, blocks; /* among which the units are dealt out */
 } weft_k_range;
 
 WEFT_K uint64_t weft_k_place(const weft_k_range *range, uint64_t at)
@@ -149,35 +165,76 @@ WEFT_K weft_k_vector weft_k_sum_any(const int dtype, int ranks, const char *from
     return x;
 }
 
-WEFT_K void weft_k_pour(weft_k_sink sink, uint64_t at, weft_k_vector x)
+WEFT_K void weft_k_pour(weft_k_sink sink, uint64_t at, weft_k_vector x, const int streamed)
 {
-    for (int k = 0; k < sink.copies; k++)
-        weft_k_store16(sink.to + (uint64_t)k * sink.step + at, x);
+    int p = sink.first;
+    for (int k = 0; k < sink.copies; k++) {
+        char *to = sink.to + (uint64_t)p * sink.step + at;
+        if (streamed)
+            weft_k_stream16(to, x);
+        else
+            weft_k_store16(to, x);
+        p = p + 1 < sink.copies ? p + 1 : 0;
+    }
 }
 
-/* Sums whole units from `u` on, `width` at a time, all loads before the first use; says where it
- * stopped. */
-WEFT_K uint64_t weft_k_sum_units(const weft_k_range *range, weft_k_sink sink, uint64_t u,
-                                 uint64_t end, const int dtype, const int ranks, const int width,
-                                 int divisor)
+/* Sums whole units from deal->at on, `width` at a time, all loads before the first use. */
+WEFT_K void weft_k_sum_units(const weft_k_range *range, weft_k_sink sink, weft_k_deal *deal,
+                             uint64_t end, const int dtype, const int ranks,
+                             const weft_k_shape shape, int divisor)
 {
-    uint64_t step = range->step, ahead = (uint64_t)(width - 1) * step;
+    uint64_t next = deal->next, ahead = (uint64_t)(shape.width - 1) * next, u = deal->at;
     WEFT_K_NO_UNROLL
-    for (; u + ahead < end; u += (uint64_t)width * step) {
-        weft_k_vector x[2][8];
+    for (; u + ahead < end; u += deal->step) {
+        weft_k_vector x[4][8];
         WEFT_K_UNROLL
-        for (int j = 0; j < width; j++) {
-            const char *from = range->from + weft_k_place(range, 16 * (u + (uint64_t)j * step));
+        for (int j = 0; j < shape.width; j++) {
+            const char *from = range->from + weft_k_place(range, 16 * (u + (uint64_t)j * next));
             WEFT_K_UNROLL
             for (int r = 0; r < ranks; r++)
                 x[j][r] = weft_k_load16(from + (uint64_t)r * range->from_step);
         }
         WEFT_K_UNROLL
-        for (int j = 0; j < width; j++)
-            weft_k_pour(sink, 16 * (u + (uint64_t)j * step),
-                        weft_k_sum_vectors(dtype, ranks, x[j], divisor));
+        for (int j = 0; j < shape.width; j++)
+            weft_k_pour(sink, 16 * (u + (uint64_t)j * next),
+                        weft_k_sum_vectors(dtype, ranks, x[j], divisor), shape.streamed);
     }
-    return u;
+    deal->at = u;
+}
+
+/* One unit, whole or cut. */
+WEFT_K void weft_k_fold_unit(const weft_k_meeting *m, const weft_k_range *range, weft_k_sink sink,
+                             uint64_t u, const int dtype)
+{
+    uint64_t left = range->bytes - 16 * u;
+    int size = m->call->group.size, divisor = m->call->op == WEFT_K_AVG ? size : 0;
+    if (dtype >= 0 && left >= 16)
+        weft_k_pour(sink, 16 * u,
+                    weft_k_sum_any(dtype, size, range->from + weft_k_place(range, 16 * u),
+                                   range->from_step, divisor),
+                    0);
+    else
+        weft_k_fold_elements(m, range, sink, 16 * u, left < 16 ? left : 16);
+}
+
+/* The same as weft_k_fold_range, in a shape. */
+WEFT_K void weft_k_fold_shaped(const weft_k_meeting *m, const weft_k_range *range, weft_k_sink sink,
+                               const int dtype, const int ranks, const weft_k_shape shape)
+{
+    int size = m->call->group.size, divisor = m->call->op == WEFT_K_AVG ? size : 0;
+    uint64_t end = range->first + range->units, whole = range->bytes / 16;
+    weft_k_deal deal = weft_k_deal_out(shape, range->block, range->blocks);
+    deal.at += range->first;
+    whole = whole < end ? whole : end;
+    if (ranks)
+        weft_k_sum_units(range, sink, &deal, whole, dtype, ranks, shape, divisor);
+    WEFT_K_NO_UNROLL
+    for (; deal.at < end; deal.at += deal.step) {
+        WEFT_K_NO_UNROLL
+        for (int j = 0; j < shape.width; j++)
+            if (deal.at + (uint64_t)j * deal.next < end)
+                weft_k_fold_unit(m, range, sink, deal.at + (uint64_t)j * deal.next, dtype);
+    }
 }
 
 /*
@@ -187,23 +244,8 @@ WEFT_K uint64_t weft_k_sum_units(const weft_k_range *range, weft_k_sink sink, ui
 WEFT_K void weft_k_fold_range(const weft_k_meeting *m, const weft_k_range *range, weft_k_sink sink,
                               const int dtype, const int ranks)
 {
-    int size = m->call->group.size, divisor = m->call->op == WEFT_K_AVG ? size : 0;
-    uint64_t step = range->step, end = range->first + range->units;
-    uint64_t u = range->first + range->lane, whole = range->bytes / 16;
-    whole = whole < end ? whole : end;
-    if (ranks == 2 || ranks == 4)
-        u = weft_k_sum_units(range, sink, u, whole, dtype, ranks, 2, divisor);
-    if (ranks)
-        u = weft_k_sum_units(range, sink, u, whole, dtype, ranks, 1, divisor);
-    else if (dtype >= 0)
-        for (; u < whole; u += step)
-            weft_k_pour(sink, 16 * u,
-                        weft_k_sum_any(dtype, size, range->from + weft_k_place(range, 16 * u),
-                                       range->from_step, divisor));
-    for (; u < end; u += step) {
-        uint64_t left = range->bytes - 16 * u;
-        weft_k_fold_elements(m, range, sink, 16 * u, left < 16 ? left : 16);
-    }
+    const weft_k_shape shape = {ranks == 2 || ranks == 4 ? 2 : 1, 0, 0};
+    weft_k_fold_shaped(m, range, sink, dtype, ranks, shape);
 }
 
 WEFT_K uint64_t weft_k_units_of(uint64_t bytes)
@@ -216,8 +258,8 @@ WEFT_K weft_k_range weft_k_whole_range(const weft_k_call *c, uint64_t first, uin
                                        uint64_t bytes)
 {
     weft_k_range range = {c->from, c->from_step, first, units, bytes, 0, 0, 0, 0};
-    range.lane = weft_k_first_unit();
-    range.step = weft_k_unit_step();
+    range.block = weft_k_block();
+    range.blocks = weft_k_blocks();
     return range;
 }
 
@@ -234,13 +276,25 @@ WEFT_K void weft_k_run_one_shot(const weft_k_call *c, const int dtype, const int
         return;
     uint64_t bytes = c->count * weft_k_size_of(c->dtype);
     weft_k_range range = weft_k_whole_range(c, 0, weft_k_units_of(bytes), bytes);
-    weft_k_sink sink = {c->out, 0, 1};
+    weft_k_sink sink = {c->out, 0, 1, 0};
     weft_k_fold_range(&m, &range, sink, dtype, ranks);
     weft_k_leave(&m);
 }
 
+/* This rank's slice of the units of an operand. */
+WEFT_K weft_k_range weft_k_slice_range(const weft_k_call *c)
+{
+    uint64_t bytes = c->count * weft_k_size_of(c->dtype), units = weft_k_units_of(bytes);
+    uint64_t slice = (units + (uint32_t)c->group.size - 1) / (uint32_t)c->group.size;
+    uint64_t first = slice * (uint32_t)c->group.rank;
+    first = first < units ? first : units;
+    uint64_t left = units - first;
+    return weft_k_whole_range(c, first, left < slice ? left : slice, bytes);
+}
+
 /* Everybody reads its slice of everything and stores the result to all, in place or not. */
-WEFT_K void weft_k_run_two_shot(const weft_k_call *c, const int dtype, const int ranks)
+WEFT_K void weft_k_run_two_shot_shaped(const weft_k_call *c, const int dtype, const int ranks,
+                                       const weft_k_shape shape)
 {
     weft_k_begin();
     weft_k_meeting m = weft_k_next_meeting(c);
@@ -250,15 +304,16 @@ WEFT_K void weft_k_run_two_shot(const weft_k_call *c, const int dtype, const int
     }
     if (!weft_k_enter(&m, c->op == WEFT_K_PREMUL_SUM))
         return;
-    uint64_t bytes = c->count * weft_k_size_of(c->dtype), units = weft_k_units_of(bytes);
-    uint64_t slice = (units + (uint32_t)c->group.size - 1) / (uint32_t)c->group.size;
-    uint64_t first = slice * (uint32_t)c->group.rank;
-    first = first < units ? first : units;
-    uint64_t left = units - first;
-    weft_k_range range = weft_k_whole_range(c, first, left < slice ? left : slice, bytes);
-    weft_k_sink sink = {c->to, c->to_step, c->group.size};
-    weft_k_fold_range(&m, &range, sink, dtype, ranks);
+    weft_k_range range = weft_k_slice_range(c);
+    weft_k_sink sink = {c->to, c->to_step, c->group.size, c->group.rank};
+    weft_k_fold_shaped(&m, &range, sink, dtype, ranks, shape);
     weft_k_leave(&m);
+}
+
+WEFT_K void weft_k_run_two_shot(const weft_k_call *c, const int dtype, const int ranks)
+{
+    const weft_k_shape shape = {ranks == 2 || ranks == 4 ? 2 : 1, 0, 0};
+    weft_k_run_two_shot_shaped(c, dtype, ranks, shape);
 }
 
 /* `from` is this rank's part of rank 0's operand; `count` elements of it are the result. */
@@ -278,7 +333,7 @@ WEFT_K void weft_k_run_reduce_scatter(const weft_k_call *c, const int dtype, con
         range.row_bytes = bytes / c->rows;
         range.pitch = c->pitch;
     }
-    weft_k_sink sink = {c->out, 0, 1};
+    weft_k_sink sink = {c->out, 0, 1, 0};
     weft_k_fold_range(&m, &range, sink, dtype, ranks);
     weft_k_leave(&m);
 }

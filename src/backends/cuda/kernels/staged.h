@@ -39,7 +39,9 @@ WEFT_K uint64_t weft_k_place_at(const weft_k_call *c, uint32_t epoch)
 
 WEFT_K void weft_k_copy_in_block(const weft_k_call *c, char *to, const char *from, uint64_t bytes)
 {
-    weft_k_copy_units(to, from, bytes, weft_k_size_of(c->dtype), weft_k_thread(), weft_k_threads());
+    const weft_k_shape shape = {4, 0, 0};
+    weft_k_sink sink = {to, 0, 1, 0};
+    weft_k_spread(sink, from, bytes, weft_k_size_of(c->dtype), weft_k_deal_out(shape, 0, 1), shape);
 }
 
 /* Fills this rank's place and meets the others; 0: give up. */
@@ -76,8 +78,7 @@ WEFT_K uint64_t weft_k_first_round(const weft_k_call *c)
 WEFT_K weft_k_range weft_k_block_range(const weft_k_call *c, uint64_t from, uint64_t bytes)
 {
     weft_k_range range = {c->group.pads + from, c->group.stride, 0, 0, bytes, 0, 0, 0, 0};
-    range.lane = weft_k_thread();
-    range.step = weft_k_threads();
+    range.blocks = 1;
     return range;
 }
 
@@ -95,7 +96,7 @@ WEFT_K void weft_k_run_staged(const weft_k_call *c, const int dtype, const int r
             weft_k_range range = weft_k_block_range(
                 c, weft_k_place_at(c, m.epoch) + (uint32_t)c->takes * c->room, weft_k_mine(c, at));
             range.units = weft_k_units_of(range.bytes);
-            weft_k_sink sink = {c->out + at, 0, 1};
+            weft_k_sink sink = {c->out + at, 0, 1, 0};
             weft_k_fold_range(&m, &range, sink, dtype, ranks);
         }
     }
@@ -123,7 +124,7 @@ WEFT_K void weft_k_run_staged_two(const weft_k_call *c, const int dtype, const i
         first = first < units ? first : units;
         range.first = first;
         range.units = units - first < slice ? units - first : slice;
-        weft_k_sink sink = {g->pads + weft_k_place_at(c, m.epoch + 1), g->stride, g->size};
+        weft_k_sink sink = {g->pads + weft_k_place_at(c, m.epoch + 1), g->stride, g->size, g->rank};
         weft_k_fold_range(&m, &range, sink, dtype, ranks);
         m.epoch++;
         weft_k_sync(); /* what this block's threads stored comes before the arrivals */
