@@ -12,7 +12,8 @@
 enum { BYTES = 1 << 18 };
 
 /* Stages of few bytes, so that operands take many rounds. */
-static const weft_i_cuda_sizes small_sizes = {4, 4, 64, 4096};
+static const weft_i_cuda_sizes small_sizes = {
+    .lines = 4, .channels = 4, .packet_units = 64, .stage_bytes = 4096};
 
 typedef struct passing {
     weft_i_coll_kind kind;

@@ -13,9 +13,9 @@
 static weft_i_cuda_label card_of(const weft_i_request *request)
 {
     return (weft_i_cuda_label){(uint64_t)request->kind | (uint64_t)request->dtype << 8 |
-                                  (uint64_t)request->reduction << 16 |
-                                  (uint64_t)(uint32_t)request->root << 32 | (uint64_t)1 << 63,
-                              request->count};
+                                   (uint64_t)request->reduction << 16 |
+                                   (uint64_t)(uint32_t)request->root << 32 | (uint64_t)1 << 63,
+                               request->count};
 }
 
 char *weft_i_cuda_label_text(weft_i_cuda_label card, char *out, size_t bytes)
