@@ -98,6 +98,12 @@ static uint64_t limit_of(int64_t limit_ms)
     return limit_ms < 0 ? 0 : (uint64_t)limit_ms * 1000000 + 1;
 }
 
+/* The first word of a card. */
+static uint64_t sealed(uint32_t digest, const weft_i_cuda_label *card)
+{
+    return WEFT_K_CARD_SEAL(card->what, card->count) << 32 | digest;
+}
+
 static uint32_t digest_of(uint32_t first, const weft_i_cuda_label *card, weft_dtype dtype, int op,
                           uint64_t count)
 {
@@ -116,7 +122,7 @@ static weft_k_call call_for(const weft_i_cuda_team *team, const weft_i_cuda_sum 
         .group = team->group,
         .limit_ns = limit_of(sum->limit_ms),
         .digest = digest,
-        .card = {digest, sum->card.what, sum->card.count},
+        .card = {sealed(digest, &sum->card), sum->card.what, sum->card.count},
         .parts = 1,
         .fills = 1,
         .dtype = (int32_t)sum->dtype,
@@ -296,7 +302,7 @@ weft_status weft_i_cuda_pass(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
         .group = team->group,
         .limit_ns = limit_of(p->limit_ms),
         .digest = digest,
-        .card = {digest, p->card.what, p->card.count},
+        .card = {sealed(digest, &p->card), p->card.what, p->card.count},
         .dtype = (int32_t)p->dtype,
         .op = p->op < 0 ? WEFT_I_FOLD_SUM : p->op,
         .factor = p->factor,
@@ -322,7 +328,7 @@ static weft_status launch_move(weft_i_cuda_team *team, weft_i_cuda_stream *strea
     call->limit_ns = limit_of(move->limit_ms);
     uint32_t digest = digest_of(kind + 0x200, &move->card, WEFT_U8, 0, move->bytes);
     call->digest = weft_i_digest(digest, (uint64_t)move->root);
-    call->card[0] = call->digest;
+    call->card[0] = sealed(call->digest, &move->card);
     call->card[1] = move->card.what;
     call->card[2] = move->card.count;
     call->count = move->bytes;

@@ -34,6 +34,10 @@ enum {
     WEFT_K_THREADS_NARROW = 32 /* of kernels that run beside others */
 };
 
+/* The upper half of a card's first word: whoever finds that it fits the other two has all three. */
+#define WEFT_K_CARD_SEAL(what_, count_) \
+    ((((what_) ^ (count_) * (uint64_t)0x9e3779b97f4a7c15) * (uint64_t)0xff51afd7ed558ccd) >> 32)
+
 /* Why a kernel gave up. */
 enum {
     WEFT_K_FINE,
@@ -102,7 +106,7 @@ typedef struct weft_k_call {
     uint64_t in_step;
     uint64_t place, room, each; /* bytes of a block's place, of a part in it, and of a part that a
                                    block moves in a round */
-    uint64_t card[WEFT_K_CARD_WORDS]; /* digest; kind, dtype, operation, root; count.  0: none */
+    uint64_t card[WEFT_K_CARD_WORDS]; /* seal and digest; kind, dtype, operation, root; count */
 } weft_k_call;
 
 /* A copy of strided elements, with a change of dtype. */

@@ -65,21 +65,24 @@ WEFT_K uint64_t *weft_k_card_of(const weft_k_group *g, int rank)
 }
 
 /* Both calls of a mismatch.  The card of the peer may come a little after its arrival, whose digest
- * it has too. */
+ * it has too, and word by word. */
 WEFT_K void weft_k_show_calls(const weft_k_meeting *m, const weft_k_patience *p)
 {
     weft_k_record *record = m->call->group.record;
     const uint64_t *card = weft_k_card_of(&m->call->group, p->peer);
+    uint64_t word[WEFT_K_CARD_WORDS] = {0, 0, 0};
     WEFT_K_NO_UNROLL
-    for (int i = 0; i < 1000 && p->why == WEFT_K_MISMATCH; i++) {
-        if ((uint32_t)weft_k_load(card) == (uint32_t)p->theirs)
+    for (int i = 0; i < 10000; i++) {
+        for (int k = 0; k < WEFT_K_CARD_WORDS; k++)
+            word[k] = weft_k_load(card + k); /* pairs with the stores in weft_k_next_meeting */
+        if (word[0] >> 32 == WEFT_K_CARD_SEAL(word[1], word[2]) &&
+            (p->why != WEFT_K_MISMATCH || (uint32_t)word[0] == (uint32_t)p->theirs))
             break;
         weft_k_poll();
     }
-    WEFT_K_NO_UNROLL
     for (int k = 0; k < WEFT_K_CARD_WORDS; k++) {
         weft_k_store(&record->my_card[k], m->call->card[k]);
-        weft_k_store(&record->their_card[k], weft_k_load(card + k));
+        weft_k_store(&record->their_card[k], word[k]);
     }
 }
 
