@@ -9,6 +9,7 @@
 #include "driver.h"
 
 #include "base/os.h"
+#include "carrier.h"
 #include "device.h"
 #include "memory.h"
 #include "symm.h"
@@ -59,4 +60,9 @@ const weft_i_backend weft_i_backend_cuda = {
     .allocate = weft_i_cuda_memory_allocate,
     .publish = weft_i_cuda_memory_publish,
     .memory = &weft_i_cuda_device_memory,
+    .open = weft_i_cuda_carrier_open,
+    .close = weft_i_cuda_carrier_close,
+    .takes = weft_i_cuda_carrier_takes,
+    .collective = weft_i_cuda_carrier_run,
+    .check = weft_i_cuda_carrier_check,
 };
