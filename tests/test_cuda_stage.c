@@ -287,7 +287,7 @@ static void quarrel_body(int rank, void *arg)
     const quarrel *q = arg;
     scene_rank *me = &scene.rank[rank];
     RANK_OK(post(&q->call[rank], rank, me->data, me->data + BYTES / 2));
-    RANK_OK(weft_i_cuda_stream_sync(me->stream, 20000));
+    RANK(weft_i_cuda_stream_sync(me->stream, 20000) == WEFT_ERR_MISMATCH, "%s", weft_last_error());
     RANK(weft_i_cuda_team_check(&me->team) == WEFT_ERR_MISMATCH, "%s", weft_last_error());
     char mine[120], theirs[120];
     snprintf(mine, sizeof mine, "this rank called %s", q->told[rank]);
