@@ -60,3 +60,19 @@ int weft_i_file_try(const char *path, bool append, mode_t mode, char *why, size_
         return refuse(fd, errno, why, bytes, path, "emptying it");
     return fd;
 }
+
+bool weft_i_file_read(const char *path, char *text, size_t bytes)
+{
+    size_t length = 0;
+    int fd = WEFT_OS->open(path, O_RDONLY | O_NONBLOCK, 0);
+    while (fd >= 0 && length < bytes - 1) {
+        ssize_t n = WEFT_OS->read(fd, text + length, bytes - 1 - length);
+        if (n <= 0)
+            break;
+        length += (size_t)n;
+    }
+    if (fd >= 0)
+        WEFT_OS->close(fd);
+    text[length] = 0;
+    return length > 0;
+}

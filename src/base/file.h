@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that weft writes for the user: logs, traces, debug output.  Their names are settings and
+ * Files of the kernel, read whole, and files that weft writes for the user: logs, traces, debug output.  Their names are settings and
  * often predictable, in folders others can write to; so no link is followed, and what is no regular
  * file is refused, without ever waiting for the other end of a FIFO.
  */
@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+
+/* The first `bytes` - 1 bytes of a file in /proc or /sys, as text; false and "" if that fails. */
+bool weft_i_file_read(const char *path, char *text, size_t bytes);
 
 /* Opens `path` for writing, made with `mode` if it is not there; `append` keeps what is in it.
  * /dev/null is fine too.  `*out` is the descriptor; on failure the message names the file. */

@@ -6,10 +6,10 @@
  */
 #include "weft/machine.h"
 
+#include "base/file.h"
 #include "base/os.h"
 #include "base/status.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,23 +19,6 @@
 #endif
 
 enum { FILE_BYTES = 16384 };
-
-/* Reads the first FILE_BYTES of a file of the kernel; false and an empty text if that fails. */
-static bool read_text(const char *path, char text[FILE_BYTES])
-{
-    size_t length = 0;
-    int fd = WEFT_OS->open(path, O_RDONLY, 0);
-    while (fd >= 0 && length < FILE_BYTES - 1) {
-        ssize_t n = WEFT_OS->read(fd, text + length, FILE_BYTES - 1 - length);
-        if (n <= 0)
-            break;
-        length += (size_t)n;
-    }
-    if (fd >= 0)
-        WEFT_OS->close(fd);
-    text[length] = 0;
-    return length > 0;
-}
 
 /* The rest of the line that starts with `key`, without the blanks and colon before it; false if
  * there is none. */
@@ -68,14 +51,14 @@ static void set_number(weft_machine_fact *fact, int64_t number)
 static void set_first_line(weft_machine_fact *fact, const char *path)
 {
     char text[FILE_BYTES];
-    read_text(path, text);
+    weft_i_file_read(path, text, FILE_BYTES);
     snprintf(fact->text, sizeof fact->text, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
 static void set_number_of_file(weft_machine_fact *fact, const char *path)
 {
     char text[FILE_BYTES], *end = text;
-    if (!read_text(path, text))
+    if (!weft_i_file_read(path, text, FILE_BYTES))
         return;
     long long number = strtoll(text, &end, 10);
     if (end != text)
@@ -88,7 +71,7 @@ static void set_number_of_file(weft_machine_fact *fact, const char *path)
 static void set_meminfo(weft_machine_fact *fact, const char *key)
 {
     char text[FILE_BYTES], value[64];
-    read_text("/proc/meminfo", text);
+    weft_i_file_read("/proc/meminfo", text, FILE_BYTES);
     if (find_line(text, key, value, sizeof value))
         set_number(fact, strtoll(value, NULL, 10) * (strstr(value, "kB") ? 1024 : 1));
 }
@@ -97,7 +80,7 @@ static void set_meminfo(weft_machine_fact *fact, const char *key)
 static void set_limit(weft_machine_fact *fact, const char *key)
 {
     char text[FILE_BYTES], value[128];
-    read_text("/proc/self/limits", text);
+    weft_i_file_read("/proc/self/limits", text, FILE_BYTES);
     if (find_line(text, key, value, sizeof value))
         set_number(fact, value[0] == 'u' ? INT64_MAX : strtoll(value, NULL, 10));
 }
@@ -178,7 +161,7 @@ static void look_architecture(weft_machine_fact *fact)
 static void look_model(weft_machine_fact *fact)
 {
     char text[FILE_BYTES], part[64] = "";
-    read_text("/proc/cpuinfo", text);
+    weft_i_file_read("/proc/cpuinfo", text, FILE_BYTES);
     if (find_line(text, "model name", fact->text, sizeof fact->text))
         return;
     if (find_line(text, "CPU part", part,
@@ -189,7 +172,7 @@ static void look_model(weft_machine_fact *fact)
 static void look_cores_online(weft_machine_fact *fact)
 {
     char text[FILE_BYTES];
-    if (read_text("/sys/devices/system/cpu/online", text))
+    if (weft_i_file_read("/sys/devices/system/cpu/online", text, FILE_BYTES))
         set_number(fact, count_list(text));
 }
 
@@ -201,14 +184,16 @@ static void look_cores_usable(weft_machine_fact *fact)
 static void look_affinity(weft_machine_fact *fact)
 {
     char text[FILE_BYTES];
-    read_text("/proc/self/status", text);
+    weft_i_file_read("/proc/self/status", text, FILE_BYTES);
     find_line(text, "Cpus_allowed_list", fact->text, sizeof fact->text);
 }
 
 static void look_nodes(weft_machine_fact *fact)
 {
     char text[FILE_BYTES];
-    set_number(fact, read_text("/sys/devices/system/node/online", text) ? count_list(text) : 1);
+    set_number(fact, weft_i_file_read("/sys/devices/system/node/online", text, FILE_BYTES)
+                         ? count_list(text)
+                         : 1);
 }
 
 /* "0: 0-3 1: 4-7" */
@@ -217,7 +202,7 @@ static void look_node_cores(weft_machine_fact *fact)
     for (int node = 0; node < 64; node++) {
         char path[80], text[FILE_BYTES];
         snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
-        if (!read_text(path, text))
+        if (!weft_i_file_read(path, text, FILE_BYTES))
             continue;
         text[strcspn(text, "\n")] = 0;
         size_t used = strlen(fact->text);
@@ -241,7 +226,7 @@ static void look_memory_available(weft_machine_fact *fact)
 static void look_memory_limit(weft_machine_fact *fact)
 {
     char text[FILE_BYTES], group[256] = "", path[320];
-    read_text("/proc/self/cgroup", text);
+    weft_i_file_read("/proc/self/cgroup", text, FILE_BYTES);
     find_line(text, "0::", group, sizeof group);
     snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", strcmp(group, "/") ? group : "");
     set_number_of_file(fact, path);

@@ -3,10 +3,10 @@
  * put others in their place. */
 #include "base/room.h"
 
+#include "base/file.h"
 #include "base/os.h"
 #include "base/status.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,23 +31,6 @@ typedef struct room {
     char where[PATH_BYTES];
 } room;
 
-/* Reads a file of the kernel; false and an empty text if that fails. */
-static bool read_text(const char *path, char text[FILE_BYTES])
-{
-    size_t length = 0;
-    int fd = WEFT_OS->open(path, O_RDONLY | O_NONBLOCK, 0);
-    while (fd >= 0 && length < FILE_BYTES - 1) {
-        ssize_t n = WEFT_OS->read(fd, text + length, FILE_BYTES - 1 - length);
-        if (n <= 0)
-            break;
-        length += (size_t)n;
-    }
-    if (fd >= 0)
-        WEFT_OS->close(fd);
-    text[length] = 0;
-    return length > 0;
-}
-
 /* The number behind `key` at the start of a line; `fallback` if there is none. */
 static int64_t number_of(const char *text, const char *key, int64_t fallback)
 {
@@ -65,7 +48,7 @@ static int64_t group_number(const char *folder, const char *file, int64_t fallba
 {
     char path[PATH_BYTES + 32], text[FILE_BYTES], *end = text;
     snprintf(path, sizeof path, "%s/%s", folder, file);
-    if (!read_text(path, text))
+    if (!weft_i_file_read(path, text, FILE_BYTES))
         return fallback;
     long long value = strtoll(text, &end, 10);
     return end == text ? fallback : (int64_t)value;
@@ -74,7 +57,7 @@ static int64_t group_number(const char *folder, const char *file, int64_t fallba
 static bool look_at_machine(room *found)
 {
     char text[FILE_BYTES];
-    if (!read_text("/proc/meminfo", text))
+    if (!weft_i_file_read("/proc/meminfo", text, FILE_BYTES))
         return false;
     int64_t available = number_of(text, "MemAvailable", -1);
     if (available < 0)
@@ -89,7 +72,7 @@ static int64_t reclaimable(const char *folder, bool v2)
 {
     char path[PATH_BYTES + 32], text[FILE_BYTES];
     snprintf(path, sizeof path, "%s/memory.stat", folder);
-    if (!read_text(path, text))
+    if (!weft_i_file_read(path, text, FILE_BYTES))
         return 0;
     if (v2)
         return number_of(text, "inactive_file", 0) + number_of(text, "active_file", 0) +
@@ -156,7 +139,7 @@ static bool path_of_group(const char *text, bool v2, char *out, size_t bytes)
 static void each_group(void (*look)(room *found, const char *folder, bool v2), room *found)
 {
     char text[FILE_BYTES], path[PATH_BYTES - 64], folder[PATH_BYTES];
-    if (!read_text("/proc/self/cgroup", text))
+    if (!weft_i_file_read("/proc/self/cgroup", text, FILE_BYTES))
         return;
     for (int v2 = 0; v2 < 2; v2++) {
         if (!path_of_group(text, v2, path, sizeof path))
@@ -228,7 +211,7 @@ static void add_kills(room *found, const char *folder, bool v2)
 {
     char path[PATH_BYTES + 32], text[FILE_BYTES];
     snprintf(path, sizeof path, "%s/%s", folder, v2 ? "memory.events" : "memory.oom_control");
-    if (read_text(path, text))
+    if (weft_i_file_read(path, text, FILE_BYTES))
         found->bytes += number_of(text, "oom_kill", 0);
 }
 
@@ -236,7 +219,7 @@ int64_t weft_i_room_kills(void)
 {
     room found = {0};
     char text[FILE_BYTES];
-    if (read_text("/proc/vmstat", text))
+    if (weft_i_file_read("/proc/vmstat", text, FILE_BYTES))
         found.bytes = number_of(text, "oom_kill", 0);
     each_group(add_kills, &found);
     return found.bytes;

@@ -7,6 +7,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "fabric/exchange_store.h"
 #include "fabric/quarrel.h"
 #include "tensor/eye.h"
@@ -123,21 +124,18 @@ static weft_status fail_unmade(const weft_group *group, const char *what, int en
 {
     const weft_i_board_row *row = group->board->row;
     char names[1400] = "";
-    size_t used = 0;
-    for (int rank = 0; rank < group->size && used + 8 < sizeof names; rank++) {
+    weft_i_text text = {names, sizeof names, 0};
+    for (int rank = 0; rank < group->size && text.used + 8 < sizeof names; rank++) {
         /* Relaxed: for the message only. */
         uint64_t word = atomic_load_explicit(&row[rank].arrival, memory_order_relaxed);
         uint64_t stamp = atomic_load_explicit(&row[rank].gave_up, memory_order_relaxed);
         if (rank == group->rank || rank == ender || weft_i_arrival_epoch(word) || stamp)
             continue;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s", used ? ", " : "");
-        weft_i_world_describe(group->world, group->members[rank], names + used,
-                              sizeof names - used);
-        used = strlen(names);
+        weft_i_world_list(group->world, group->members[rank], &text);
     }
     return weft_i_fail(
         WEFT_ERR_TIMEOUT, "%s: given up by rank %d of the world, which waited for %s", what,
-        group->members[ender], used ? names : "ranks that came as its deadline passed");
+        group->members[ender], text.used ? names : "ranks that came as its deadline passed");
 }
 
 static uint32_t recaller(const weft_i_board *board)
@@ -274,15 +272,11 @@ static bool name_missing(const weft_i_vigil *vigil, const weft_i_meeting *meetin
                          size_t bytes)
 {
     const weft_group *group = vigil->call->group;
-    size_t used = 0;
-    for (int rank = 0; rank < group->size && used + 8 < bytes; rank++) {
-        if (!is_to_blame(vigil, meeting, rank))
-            continue;
-        used += (size_t)snprintf(out + used, bytes - used, "%s", used ? ", " : "");
-        weft_i_world_describe(group->world, group->members[rank], out + used, bytes - used);
-        used = strlen(out);
-    }
-    return used > 0;
+    weft_i_text text = {out, bytes, 0};
+    for (int rank = 0; rank < group->size && text.used + 8 < bytes; rank++)
+        if (is_to_blame(vigil, meeting, rank))
+            weft_i_world_list(group->world, group->members[rank], &text);
+    return text.used > 0;
 }
 
 static weft_status fail_timeout(const weft_i_vigil *vigil, const weft_i_meeting *meeting,

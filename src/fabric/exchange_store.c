@@ -6,6 +6,7 @@
  * their keys are removed.
  */
 #include "fabric/exchange_store.h"
+#include "base/text.h"
 #include "store/store.h"
 
 #include "base/os.h"
@@ -164,19 +165,15 @@ static weft_status fail_late(round_state *round, int first)
     round->late = true;
     char what[160], text[KEY_BYTES], who[1400] = "";
     const char *key = text;
-    size_t used = 0;
+    weft_i_text list = {who, sizeof who, 0};
     weft_i_label_text(round->call, what, sizeof what);
-    for (int rank = first; rank < round->group->size && used + 8 < sizeof who; rank++) {
+    for (int rank = first; rank < round->group->size && list.used + 8 < sizeof who; rank++) {
         bool there = false;
         entry_key(round->group, round->number, rank, text);
         WEFT_TRY(rank == first ? WEFT_OK
                                : weft_store_check(round->group->world->store, 1, &key, &there));
-        if (there)
-            continue;
-        used += (size_t)snprintf(who + used, sizeof who - used, "%s", used ? ", " : "");
-        weft_i_world_describe(round->group->world, round->group->members[rank], who + used,
-                              sizeof who - used);
-        used = strlen(who);
+        if (!there)
+            weft_i_world_list(round->group->world, round->group->members[rank], &list);
     }
     return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: the deadline passed while waiting for %s", what, who);
 }

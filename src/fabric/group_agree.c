@@ -15,6 +15,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -66,24 +67,20 @@ static weft_status fate_of(const agreeing *a, const ballot *b)
 
 static void list_ranks(const agreeing *a, const unsigned char *chosen, char *out, size_t bytes)
 {
-    size_t used = 0;
+    weft_i_text text = {out, bytes, 0};
     out[0] = 0;
-    for (int rank = 0; rank < a->group->size && used + 48 < bytes; rank++)
+    for (int rank = 0; rank < a->group->size && text.used + 48 < bytes; rank++)
         if (chosen[rank])
-            used += (size_t)snprintf(out + used, bytes - used, "%s%d", used ? ", " : "", rank);
+            weft_i_text_put(&text, "%s%d", text.used ? ", " : "", rank);
 }
 
 static void describe_ranks(const agreeing *a, const unsigned char *chosen, char *out, size_t bytes)
 {
-    size_t used = 0;
+    weft_i_text text = {out, bytes, 0};
     out[0] = 0;
-    for (int rank = 0; rank < a->group->size && used + 8 < bytes; rank++) {
-        if (!chosen[rank])
-            continue;
-        used += (size_t)snprintf(out + used, bytes - used, "%s", used ? ", " : "");
-        weft_i_world_describe(a->group->world, a->group->members[rank], out + used, bytes - used);
-        used = strlen(out);
-    }
+    for (int rank = 0; rank < a->group->size && text.used + 8 < bytes; rank++)
+        if (chosen[rank])
+            weft_i_world_list(a->group->world, a->group->members[rank], &text);
 }
 
 /* `missing` live and have not come. */

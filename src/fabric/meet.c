@@ -12,6 +12,7 @@
 #include "base/opts.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "fabric/news.h"
 #include "fabric/spawn.h"
 #include "store/client.h"
@@ -213,8 +214,8 @@ static weft_status read_addresses(weft_group *group)
 static weft_status name_missing(const weft_i_world *world)
 {
     char names[512] = "";
-    size_t used = 0;
-    for (int rank = 0; rank < world->size && used + 48 < sizeof names; rank++) {
+    weft_i_text text = {names, sizeof names, 0};
+    for (int rank = 0; rank < world->size && text.used + 48 < sizeof names; rank++) {
         const weft_i_rank_record *rank_record = world->peers[rank].rank_record;
         /* Pairs with the rank's releases, see job.h. */
         uint32_t state = rank_record
@@ -223,11 +224,11 @@ static weft_status name_missing(const weft_i_world *world)
         if (state == WEFT_I_RANK_FAILED)
             return WEFT_ERR_PEER_LEFT;
         if (state == WEFT_I_RANK_AWAITED)
-            used += (size_t)snprintf(names + used, sizeof names - used,
-                                     "%srank %d (never called weft_init)", used ? ", " : "", rank);
+            weft_i_text_put(&text, "%srank %d (never called weft_init)", text.used ? ", " : "",
+                            rank);
     }
-    return used ? weft_i_explain(WEFT_ERR_MISSING, "weft_init: waited for %s", names)
-                : WEFT_ERR_PEER_LEFT;
+    return text.used ? weft_i_explain(WEFT_ERR_MISSING, "weft_init: waited for %s", names)
+                     : WEFT_ERR_PEER_LEFT;
 }
 
 /* One exchange, in slices where a rank may fail in a way that only the store or its closed server

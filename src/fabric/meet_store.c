@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "fabric/exchange_store.h"
 #include "fabric/news.h"
 #include "store/client.h"
@@ -80,14 +81,13 @@ weft_status weft_i_meet_check(const weft_i_world *world)
 {
     WEFT_TRY(check_failure(world->store));
     char gone[160] = "";
-    size_t used = 0;
-    for (int rank = 0; rank < world->size && used + 16 < sizeof gone; rank++) {
+    weft_i_text text = {gone, sizeof gone, 0};
+    for (int rank = 0; rank < world->size && text.used + 16 < sizeof gone; rank++) {
         const weft_i_peer *peer = &world->peers[rank];
         if (peer->rank_record && rank != world->rank && !weft_i_fdpass_is_open(peer->fdpass))
-            used += (size_t)snprintf(gone + used, sizeof gone - used, "%srank %d", used ? ", " : "",
-                                     rank);
+            weft_i_text_put(&text, "%srank %d", text.used ? ", " : "", rank);
     }
-    if (!used)
+    if (!text.used)
         return WEFT_OK;
     /* All of them: whoever gave up because of another is gone as well. */
     return weft_i_fail(WEFT_ERR_PEER_DEAD,
@@ -124,17 +124,16 @@ static weft_status show_address(weft_i_world *world, weft_store *store, address 
 static weft_status fail_missing(const weft_i_world *world, weft_store *store, int waited)
 {
     char names[512] = "";
-    size_t used = 0;
+    weft_i_text list = {names, sizeof names, 0};
     bool known = true;
-    for (int rank = 0; rank < world->size && used + 16 < sizeof names; rank++) {
+    for (int rank = 0; rank < world->size && list.used + 16 < sizeof names; rank++) {
         char text[32];
         address_key(rank, text);
         const char *key = text;
         bool here = false;
         known &= rank == waited || weft_store_check(store, 1, &key, &here) == WEFT_OK;
         if (rank == waited || (known && !here))
-            used +=
-                (size_t)snprintf(names + used, sizeof names - used, "%s%d", used ? ", " : "", rank);
+            weft_i_text_put(&list, "%s%d", list.used ? ", " : "", rank);
     }
     return weft_i_fail(WEFT_ERR_MISSING, "weft_init: of %d ranks these never came: %s%s",
                        world->size, names,

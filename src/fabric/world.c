@@ -160,6 +160,13 @@ void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_
     snprintf(out + length, bytes - length, ")");
 }
 
+void weft_i_world_list(const weft_i_world *world, int rank, weft_i_text *list)
+{
+    char one[512];
+    weft_i_world_describe(world, rank, one, sizeof one);
+    weft_i_text_put(list, "%s%s", list->used ? ", " : "", one);
+}
+
 weft_status weft_i_world_fate(const weft_i_world *world, int rank)
 {
     const weft_i_peer *peer = &world->peers[rank];

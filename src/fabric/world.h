@@ -7,6 +7,7 @@
 #ifndef WEFT_FABRIC_WORLD_H
 #define WEFT_FABRIC_WORLD_H
 
+#include "base/text.h"
 #include "fabric/job.h"
 #include "fabric/registry.h"
 #include "fabric/watch.h"
@@ -89,5 +90,7 @@ weft_status weft_i_world_lost(const weft_i_world *world, int rank, const char *w
 
 /* "rank 3 (stopped ...; its last operation: ...)" for messages. */
 void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_t bytes);
+/* One more of those in a list of them, which begins empty. */
+void weft_i_world_list(const weft_i_world *world, int rank, weft_i_text *list);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -213,15 +214,15 @@ bool weft_i_store_waits(const weft_i_store_request *request)
 
 const char *weft_i_store_keys_text(const weft_i_store_request *request, char *out, size_t bytes)
 {
-    size_t at = 0;
+    weft_i_text text = {out, bytes, 0};
     *out = 0;
-    for (size_t i = 0; i < request->keys && i < 8 && at < bytes; i++) {
+    for (size_t i = 0; i < request->keys && i < 8; i++) {
         int shown = (int)(request->key[i].bytes < 64 ? request->key[i].bytes : 64);
-        at += (size_t)snprintf(out + at, bytes - at, "%s\"%.*s\"", i ? ", " : "", shown,
-                               (const char *)request->key[i].data);
+        weft_i_text_put(&text, "%s\"%.*s\"", i ? ", " : "", shown,
+                        (const char *)request->key[i].data);
     }
-    if (request->keys > 8 && at < bytes)
-        snprintf(out + at, bytes - at, " and %zu more", request->keys - 8);
+    if (request->keys > 8)
+        weft_i_text_put(&text, " and %zu more", request->keys - 8);
     return out;
 }
 

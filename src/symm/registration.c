@@ -11,6 +11,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -129,19 +130,16 @@ static weft_status fail_table(const weft_group *group, const entry *entries, con
                               weft_status status)
 {
     char table[1600] = "";
-    size_t used = 0;
-    for (int rank = 0; rank < group->size && used + 120 < sizeof table; rank++) {
+    weft_i_text text = {table, sizeof table, 0};
+    for (int rank = 0; rank < group->size && text.used + 120 < sizeof table; rank++) {
         const entry *e = &entries[rank];
-        used += (size_t)snprintf(table + used, sizeof table - used, "%s rank %d: ", rank ? ";" : "",
-                                 rank);
+        weft_i_text_put(&text, "%s rank %d: ", rank ? ";" : "", rank);
         if (e->status < 0)
-            used += (size_t)snprintf(table + used, sizeof table - used, "%s",
-                                     weft_strerror((weft_status)e->status));
+            weft_i_text_put(&text, "%s", weft_strerror((weft_status)e->status));
         else
-            used += (size_t)snprintf(table + used, sizeof table - used,
-                                     "%llu bytes at offset %llu, pad of %llu, backend %.11s",
-                                     (unsigned long long)e->bytes, (unsigned long long)e->offset,
-                                     (unsigned long long)e->pad_bytes, e->backend);
+            weft_i_text_put(&text, "%llu bytes at offset %llu, pad of %llu, backend %.11s",
+                            (unsigned long long)e->bytes, (unsigned long long)e->offset,
+                            (unsigned long long)e->pad_bytes, e->backend);
     }
     return weft_i_fail(status, "rendezvous in group \"%s\": %s.%s", group->name, headline, table);
 }

@@ -7,6 +7,7 @@
 #include "tensor/tensor.h"
 
 #include "base/os.h"
+#include "base/text.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -27,11 +28,11 @@ bool weft_i_shape_equal(weft_shape a, weft_shape b)
 
 const char *weft_i_shape_text(weft_shape shape, char out[WEFT_I_SHAPE_TEXT])
 {
-    size_t used = (size_t)snprintf(out, WEFT_I_SHAPE_TEXT, "[");
+    weft_i_text text = {out, WEFT_I_SHAPE_TEXT, 0};
+    weft_i_text_put(&text, "[");
     for (int i = 0; i < shape.ndim && i < WEFT_MAX_DIMS; i++)
-        used += (size_t)snprintf(out + used, WEFT_I_SHAPE_TEXT - used, "%s%lld", i ? ", " : "",
-                                 (long long)shape.dim[i]);
-    snprintf(out + used, WEFT_I_SHAPE_TEXT - used, "]");
+        weft_i_text_put(&text, "%s%lld", i ? ", " : "", (long long)shape.dim[i]);
+    weft_i_text_put(&text, "]");
     return out;
 }
 
