@@ -103,7 +103,9 @@ void weft_i_cuda_retire(void (*end)(void *what), void *what)
     if (weft_i_cuda_check_process() < 0)
         return; /* a child of the process that has it */
     weft_i_errors_save(&before);
-    size_t room = count_streams(); /* one that is made later cannot have used it */
+    /* More than there are: those that others make meanwhile stand first in the list, and none that
+     * is older may be left out. */
+    size_t room = 2 * count_streams() + 256;
     retired *old = WEFT_OS->alloc(sizeof *old + room * sizeof *old->marks);
     if (old) {
         *old = (retired){.end = end, .what = what};
