@@ -234,6 +234,43 @@ RANKS_TEST(test_cuda_ranks_nothing, 2)
     finish(world);
 }
 
+/* Operands in symmetric memory of the device are reached where they are. */
+RANKS_TEST(test_cuda_ranks_symmetric, 2)
+{
+    static const int64_t rows[] = {2, 600};
+    weft_group *world = join(30000);
+    for (int k = 0; k < 2; k++) {
+        weft_scope_open();
+        weft_tensor *small = operand(WEFT_BF16, rank, WEFT_SHAPE(1, 32), WEFT_CPU);
+        weft_tensor *here = weft_contiguous(weft_expand(small, WEFT_SHAPE(rows[k], 32)));
+        weft_tensor *local = weft_to(here, WEFT_BF16, GPU), *want, *out;
+        weft_tensor *x = weft_symm_empty(WEFT_BF16, GPU, WEFT_SHAPE(rows[k], 32));
+        CHECK_OK(weft_copy(x, local));
+        want = weft_all_reduce(here, WEFT_SUM, world);
+        check_same("one_shot", weft_symm_one_shot_all_reduce(x, WEFT_SUM, world), want);
+        check_way(world, "device");
+        out = weft_empty_like(local);
+        CHECK_OK(weft_symm_two_shot_all_reduce_out(out, x, WEFT_SUM, world));
+        check_same("two_shot_out", out, want);
+        for (int split = 0; split < 2; split++) {
+            weft_shape shape = split ? WEFT_SHAPE(rows[k], 16) : WEFT_SHAPE(rows[k] / 2, 32);
+            out = weft_empty(WEFT_BF16, GPU, shape);
+            CHECK_OK(weft_symm_reduce_scatter_out(out, x, split, WEFT_MAX, world));
+            check_same("reduce_scatter_out", out,
+                       weft_reduce_scatter_tensor(here, WEFT_MAX, split, world));
+        }
+        CHECK_OK(weft_symm_two_shot_all_reduce(x, WEFT_SUM, world));
+        check_same("two_shot", x, want);
+        check_same("one_shot_copy", weft_symm_one_shot_all_reduce_copy(x, local, WEFT_SUM, world),
+                   want);
+        CHECK_STATUS(weft_symm_multimem_all_reduce(x, WEFT_SUM, world), WEFT_ERR_UNSUPPORTED);
+        CHECK_CONTAINS(weft_last_error(), "multicast");
+        weft_clear_error();
+        weft_scope_close();
+    }
+    finish(world);
+}
+
 /* Lists, and the dimensions of a mesh. */
 RANKS_TEST(test_cuda_ranks_mesh, 4)
 {

@@ -50,6 +50,12 @@ static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
     request.stream = stream->own;
     weft_i_choose_on_device(coll->group->size, false, &request.packets_up_to,
                             &request.one_shot_up_to);
+    if (coll->reach) {
+        request.joined = coll->reach->registration->joined;
+        request.serial = coll->reach->registration->serial;
+        request.offset = coll->reach->offset;
+        request.local = coll->plan;
+    }
     request.items = items;
     request.items_count = count;
     weft_status status = carrier->backend->collective(carrier->state, &request);
@@ -81,7 +87,8 @@ weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier)
         WEFT_TRY(weft_i_group_check_mute(&coll->call));
     if (weft_i_kind_is(kind, WEFT_I_IS_OBJECT))
         return weft_i_carrier_run_object(coll, carrier);
-    if (weft_i_kind_is(kind, WEFT_I_SYMMETRIC))
+    if (weft_i_kind_is(kind, WEFT_I_SYMMETRIC) &&
+        (weft_i_device_is_host(coll->ask.device) || !weft_i_carrier_takes(carrier, coll)))
         return weft_i_fail(WEFT_ERR_UNSUPPORTED,
                            "%s: backend %s has no operations on symmetric memory", coll->ask.op,
                            carrier->backend->name);

@@ -56,6 +56,21 @@ weft_status weft_i_request_refuse_operand(const char *op, const char *which,
     return check_layout(op, which, tensor);
 }
 
+/* Operations on symmetric memory that have no form on devices. */
+static bool has_device_form(weft_i_coll_kind kind)
+{
+    return kind < WEFT_I_ALL_TO_ALL_VDEV;
+}
+
+weft_status weft_i_request_check_anywhere(const weft_i_coll *coll, const char *which,
+                                          const weft_tensor *tensor)
+{
+    if (!tensor || weft_i_request_is_fine(tensor) || weft_i_tensor_device(tensor) == WEFT_META ||
+        (weft_i_kind_is(coll->ask.kind, WEFT_I_SYMMETRIC) && !has_device_form(coll->ask.kind)))
+        return weft_i_request_check_operand(coll->ask.op, which, tensor);
+    return check_layout(coll->ask.op, which, tensor);
+}
+
 static weft_status check_writable(const char *op, const weft_tensor *tensor)
 {
     if (tensor->storage->read_only)
@@ -72,12 +87,8 @@ weft_status weft_i_request_check_output(const char *op, const weft_tensor *tenso
 /* An operand for which the short check is not enough: it is wrong, under way, or on a device. */
 static weft_status check_closely(const weft_i_coll *coll, const weft_tensor *x, bool written)
 {
-    const char *op = coll->ask.op, *which = written ? "output" : "input";
-    bool on_device = x && !weft_i_device_is_host(weft_i_tensor_device(x)) &&
-                     weft_i_tensor_device(x) != WEFT_META &&
-                     !weft_i_kind_is(coll->ask.kind, WEFT_I_SYMMETRIC);
-    WEFT_TRY(on_device ? check_layout(op, which, x) : weft_i_request_check_operand(op, which, x));
-    return written ? check_writable(op, x) : WEFT_OK;
+    WEFT_TRY(weft_i_request_check_anywhere(coll, written ? "output" : "input", x));
+    return written ? check_writable(coll->ask.op, x) : WEFT_OK;
 }
 
 weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root)

@@ -86,6 +86,9 @@ static weft_status run_on_device(weft_i_coll *coll)
     }
     if (status != WEFT_ERR_UNSUPPORTED)
         return status;
+    if (weft_i_kind_is(coll->ask.kind, WEFT_I_SYMMETRIC))
+        return carrier ? status
+                       : weft_i_fail(status, "%s: nobody carries it on this device", coll->ask.op);
     status = weft_i_through_host(coll, run_on_host);
     weft_i_enter_note(coll);
     weft_i_record_way(weft_i_group_record(coll->group), coll->number, WEFT_I_WAY_HOST);

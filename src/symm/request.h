@@ -40,6 +40,12 @@ typedef struct weft_i_request {
     int64_t limit_ms;
     /* For a carrier with several ways: bytes of an all_reduce up to which each pays. */
     size_t packets_up_to, one_shot_up_to;
+    /* Of operations on symmetric memory of a device: what the members have joined there, and the
+     * offset of the operand that others reach; and what is copied to the buffer first. */
+    const void *joined;
+    uint32_t serial; /* of the registration, the same on all ranks */
+    size_t offset;
+    const char *local;
     /*
      * Several operands, as one operation; only while a backend has the request.  Of kinds with a
      * tensor per rank there is one pair for each rank: the input of a gather is this rank's, and so

@@ -47,7 +47,8 @@ static weft_i_coll_kind kind_of_items(const weft_i_request *request)
 
 bool weft_i_cuda_carrier_takes(const weft_i_request *request)
 {
-    return !request->in_splits && weft_i_cuda_stages(kind_of_items(request));
+    return weft_i_cuda_is_symmetric(request->kind) ||
+           (!request->in_splits && weft_i_cuda_stages(kind_of_items(request)));
 }
 
 /* The request for one pair of operands. */
@@ -79,6 +80,8 @@ weft_status weft_i_cuda_carrier_run(void *carrier, const weft_i_request *request
                            "%s: the operands are on cuda:%d; collectives of this group run on "
                            "cuda:%d, where this rank called the first",
                            request->op, device->ordinal, team->device->ordinal);
+    if (request->joined)
+        return weft_i_cuda_symmetric(team, request);
     for (size_t i = 0; i < request->items_count; i++) {
         weft_i_request one = request_of(request, &request->items[i]);
         WEFT_TRY(weft_i_cuda_stage(team, request->stream, &one));

@@ -117,7 +117,7 @@ static uint32_t digest_of(uint32_t first, const weft_i_cuda_label *card, weft_dt
 static weft_k_call call_for(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row)
 {
     uint32_t digest = digest_of((uint32_t)row + 0x100, &sum->card, sum->dtype, sum->op, sum->count);
-    digest = weft_i_digest(digest, sum->rows);
+    digest = weft_i_digest(weft_i_digest(digest, sum->rows), sum->place);
     return (weft_k_call){
         .group = team->group,
         .limit_ns = limit_of(sum->limit_ms),

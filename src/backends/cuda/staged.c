@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-static weft_i_cuda_label card_of(const weft_i_request *request)
+weft_i_cuda_label weft_i_cuda_label_of(const weft_i_request *request)
 {
     return (weft_i_cuda_label){(uint64_t)request->kind | (uint64_t)request->dtype << 8 |
                                    (uint64_t)request->reduction << 16 |
@@ -42,7 +42,7 @@ static weft_i_cuda_passage passage_of(const weft_i_request *request)
 {
     size_t part = request->count * weft_dtype_size(request->dtype);
     return (weft_i_cuda_passage){
-        .card = card_of(request),
+        .card = weft_i_cuda_label_of(request),
         .dtype = request->dtype,
         .op = weft_i_kind_is(request->kind, WEFT_I_REDUCES) ? (int)request->reduction : -1,
         .factor = request->factor,

@@ -13,6 +13,12 @@ bool weft_i_cuda_stages(weft_i_coll_kind kind);
 weft_status weft_i_cuda_stage(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                               const weft_i_request *request);
 
+weft_i_cuda_label weft_i_cuda_label_of(const weft_i_request *request);
+
+/* The same on symmetric memory, and which kinds have such a way. */
+bool weft_i_cuda_is_symmetric(weft_i_coll_kind kind);
+weft_status weft_i_cuda_symmetric(weft_i_cuda_team *team, const weft_i_request *request);
+
 /* "all_reduce of 4 f32, sum"; returns `out`. */
 char *weft_i_cuda_label_text(weft_i_cuda_label card, char *out, size_t bytes);
 

@@ -206,9 +206,10 @@ static weft_status tell_mismatch(const weft_i_cuda_team *team, const char *call)
                            "%s: ranks called different things: this rank and rank %d called %s, "
                            "another rank something else; " RESET,
                            call, (int)record->peer, mine);
-    return weft_i_fail(WEFT_ERR_MISMATCH,
-                       "%s: ranks called different things: this rank called %s, rank %d %s; " RESET,
-                       call, mine, (int)record->peer, theirs);
+    return weft_i_fail(
+        WEFT_ERR_MISMATCH,
+        "%s: ranks called different things: this rank called %s, rank %d %s%s; " RESET, call, mine,
+        (int)record->peer, theirs, same ? " of another place in symmetric memory" : "");
 }
 
 static weft_status tell_poison(const weft_i_cuda_team *team, const char *call)

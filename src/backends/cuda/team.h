@@ -97,6 +97,7 @@ typedef struct weft_i_cuda_sum {
     const void *in; /* this rank's operand, anywhere; or NULL and `from` */
     void *out;      /* may be `in`; two-shot writes to `to` instead */
     weft_i_cuda_reach from, to;
+    uint64_t place;     /* names the symmetric operand: all ranks mean the same */
     size_t rows, pitch; /* reduce_scatter by columns: rows, and bytes from row to row */
     weft_i_cuda_way way;
     int blocks, threads; /* 0: as many as pay */
