@@ -425,6 +425,7 @@ const weft_i_os weft_i_os_linux = {
     .lock_byte = os_lock_byte,
     .fstat = fstat,
     .unlink = unlink,
+    .rename = rename,
     .pipe = os_pipe,
     .eventfd = os_eventfd,
     .socket = os_socket,

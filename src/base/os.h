@@ -62,6 +62,7 @@ typedef struct weft_i_os {
     int (*lock_byte)(int fd, short kind, off_t byte);
     int (*fstat)(int fd, struct stat *out);
     int (*unlink)(const char *path);
+    int (*rename)(const char *from, const char *to);
     int (*pipe)(int fds[2]);
     int (*eventfd)(unsigned start); /* non-blocking */
 
