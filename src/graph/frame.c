@@ -51,7 +51,11 @@ __attribute__((constructor)) static void add_backends(void)
 {
     static weft_i_frame_backend own[] = {
         {"eager", WEFT_I_STAGE_CLEAN, NULL},
-        {"aot_eager", WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE, NULL}};
+        {"aot_eager", WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE, NULL},
+        {"c",
+         WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE | WEFT_I_STAGE_REWRITE | WEFT_I_STAGE_SCHEDULE |
+             WEFT_I_STAGE_LOWER,
+         NULL}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         weft_i_frame_add_backend(&own[i]);
 }
@@ -310,6 +314,8 @@ static void put_entry(weft_i_text *s, const entry *e, int number)
     size_t left = s->used < s->room ? s->room - s->used : 0;
     int length = weft_graph_text(e->graph, left ? s->out + s->used : NULL, left);
     s->used += length > 0 ? (size_t)length : 0;
+    if (e->graph->notes)
+        weft_i_text_put(s, "%s", e->graph->notes);
 }
 
 int weft_compiled_explain(const weft_compiled *compiled, char *out, size_t bytes)

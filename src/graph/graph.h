@@ -99,6 +99,7 @@ struct weft_graph {
     void **held;            /* groups */
     int held_count, held_room;
     weft_i_graph_chunk *chunks; /* memory of names, terms and lists */
+    const char *notes; /* what passes have to say, for people; NULL: nothing.  Not in its text */
 };
 
 /* An empty graph in the current scope. */
@@ -126,6 +127,18 @@ weft_status weft_i_graph_set_arguments(weft_graph *graph, const int *inputs, int
  * inputs, constants, nodes.  What is kept must not use what is not.
  */
 weft_graph *weft_i_graph_rebuild(const weft_graph *graph, const bool *keep);
+
+/* One step of a graph that is made from another: its node, or a row that stands for several. */
+typedef struct weft_i_graph_step {
+    int node;            /* >= 0: this one */
+    const weft_i_op *op; /* takes a list and nothing else */
+    const int *in, *out; /* values of the other graph */
+    int ins, outs;
+} weft_i_graph_step;
+
+/* The graph made of these steps, with all inputs and constants; the order is the caller's care. */
+weft_graph *weft_i_graph_rebuild_steps(const weft_graph *graph, const weft_i_graph_step *steps,
+                                       int count);
 
 /* The values that a node reads or changes, lists included, its target last; `at` starts at 0.
  * Returns false behind the last. */

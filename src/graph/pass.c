@@ -20,7 +20,8 @@ __attribute__((constructor)) static void add_passes(void)
     static weft_i_graph_pass own[] = {
         {"dead", WEFT_I_STAGE_CLEAN, weft_i_graph_pass_drop_dead, NULL},
         {"pure", WEFT_I_STAGE_PURE, weft_i_graph_pass_make_pure, NULL},
-        {"dead", WEFT_I_STAGE_PURE, weft_i_graph_pass_drop_dead, NULL}};
+        {"dead", WEFT_I_STAGE_PURE, weft_i_graph_pass_drop_dead, NULL},
+        {"emit", WEFT_I_STAGE_LOWER, weft_i_graph_pass_emit, NULL}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         weft_i_graph_pass_add(&own[i]);
 }

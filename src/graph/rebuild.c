@@ -122,20 +122,58 @@ static weft_status copy_constants(struct copying *c, const bool *keep)
     return WEFT_OK;
 }
 
-static weft_status copy_all(struct copying *c, const bool *keep)
+/* A row that stands for several nodes. */
+static weft_status add_fused(struct copying *c, const weft_i_graph_step *step)
 {
-    WEFT_TRY(copy_inputs(c));
-    WEFT_TRY(copy_constants(c, keep));
+    weft_i_graph_node node = {.op = step->op, .into = -1, .count = step->outs, .quiet = true};
+    int *in = weft_i_graph_copy(c->to, step->in, (size_t)step->ins * sizeof *in);
+    node.terms = weft_i_graph_alloc(c->to, sizeof *node.terms);
+    if (!in || !node.terms)
+        return weft_last_status();
+    for (int i = 0; i < step->ins; i++)
+        in[i] = c->values[in[i]];
+    node.terms[0].kind = WEFT_I_ARG_TENSORS;
+    node.terms[0].count = (size_t)step->ins;
+    node.terms[0].values = in;
+    node.first = c->to->value_count;
+    for (int k = 0; k < step->outs; k++)
+        if (copy_value(c, step->out[k], c->to->node_count) < 0)
+            return weft_last_status();
+    return weft_i_graph_add_node(c->to, &node) < 0 ? weft_last_status() : WEFT_OK;
+}
+
+static weft_status copy_steps(struct copying *c, const weft_i_graph_step *steps, int count)
+{
+    for (int i = 0; i < count; i++)
+        WEFT_TRY(steps[i].node >= 0 ? copy_node(c, &c->from->nodes[steps[i].node])
+                                    : add_fused(c, &steps[i]));
+    return WEFT_OK;
+}
+
+static weft_status copy_kept(struct copying *c, const bool *keep)
+{
     for (int i = 0; i < c->from->node_count; i++)
         if (!keep || keep[i])
             WEFT_TRY(copy_node(c, &c->from->nodes[i]));
+    return WEFT_OK;
+}
+
+static weft_status copy_all(struct copying *c, const bool *keep, const weft_i_graph_step *steps,
+                            int count)
+{
+    WEFT_TRY(copy_inputs(c));
+    WEFT_TRY(copy_constants(c, keep));
+    WEFT_TRY(steps ? copy_steps(c, steps, count) : copy_kept(c, keep));
+    if (c->from->notes && !(c->to->notes = weft_i_graph_string(c->to, c->from->notes)))
+        return weft_last_status();
     WEFT_TRY(weft_i_graph_set_outputs(c->to, c->from->outputs, c->from->output_count));
     for (int i = 0; i < c->to->output_count; i++)
         c->to->outputs[i] = c->values[c->to->outputs[i]];
     return WEFT_OK;
 }
 
-weft_graph *weft_i_graph_rebuild(const weft_graph *graph, const bool *keep)
+static weft_graph *rebuild(const weft_graph *graph, const bool *keep,
+                           const weft_i_graph_step *steps, int steps_count)
 {
     size_t count = (size_t)(graph->value_count + graph->storages + graph->counters + 1);
     struct copying c = {.from = graph, .to = weft_i_graph_new(graph->name)};
@@ -148,10 +186,21 @@ weft_graph *weft_i_graph_rebuild(const weft_graph *graph, const bool *keep)
     memset(c.values, 0xff, count * sizeof *c.values);
     c.storages = c.values + graph->value_count;
     c.counters = c.storages + graph->storages;
-    weft_status status = copy_all(&c, keep);
+    weft_status status = copy_all(&c, keep, steps, steps_count);
     WEFT_OS->free(c.values);
     if (status >= 0)
         return c.to;
     weft_release(c.to);
     return NULL;
+}
+
+weft_graph *weft_i_graph_rebuild(const weft_graph *graph, const bool *keep)
+{
+    return rebuild(graph, keep, NULL, 0);
+}
+
+weft_graph *weft_i_graph_rebuild_steps(const weft_graph *graph, const weft_i_graph_step *steps,
+                                       int count)
+{
+    return rebuild(graph, NULL, steps, count);
 }

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cache of compiled graphs; see cache.h.  A file is the shared object and behind it, where the
+ * loader does not look, a mark and the digest of all before.  It gets its name by a rename when it
+ * is complete, so there is never half of one.  Whoever compiles holds a lock, which goes with its
+ * process; what it leaves behind has a name that the next one overwrites.
+ */
+#include "graph/cache.h"
+
+#include "base/env.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+
+enum { PATH = 1200, MARK = 8, TRAILER = MARK + WEFT_I_DIGEST_BYTES };
+static const char mark[MARK + 1] = "weft so\n";
+
+typedef struct entry {
+    char folder[PATH - 100];
+    char object[PATH], part[PATH], text[PATH], lock[PATH];
+    char *why;
+    size_t bytes;
+} entry;
+
+static bool fail(const entry *e, const char *what, const char *path)
+{
+    snprintf(e->why, e->bytes, "%s %s: %s", what, path, strerror(errno));
+    return false;
+}
+
+/* ---- the folder ---- */
+
+static bool make_folder(const char *path)
+{
+    char part[PATH];
+    for (const char *at = path + 1;; at++) {
+        if (*at && *at != '/')
+            continue;
+        snprintf(part, sizeof part, "%.*s", (int)(at - path), path);
+        if (WEFT_OS->mkdir(part, 0700) && errno != EEXIST && !*at)
+            return false;
+        if (!*at)
+            return true;
+    }
+}
+
+static bool check_folder(const char *path, char *why, size_t bytes)
+{
+    struct stat about;
+    int fd = WEFT_OS->open(path, O_PATH | O_NOFOLLOW | O_DIRECTORY, 0);
+    bool seen = fd >= 0 && !WEFT_OS->fstat(fd, &about);
+    int error = errno;
+    if (fd >= 0)
+        WEFT_OS->close(fd);
+    if (!seen)
+        snprintf(why, bytes, "cache folder %s: %s", path,
+                 error == ENOTDIR || error == ELOOP ? "is a link or no folder" : strerror(error));
+    else if ((int)about.st_uid != weft_i_os_user() || about.st_mode & 077)
+        snprintf(why, bytes,
+                 "cache folder %s: must be the user's own with mode 0700, is of user %u with %04o",
+                 path, (unsigned)about.st_uid, (unsigned)about.st_mode & 07777);
+    return seen && (int)about.st_uid == weft_i_os_user() && !(about.st_mode & 077);
+}
+
+bool weft_i_cache_folder(char *out, size_t bytes, char *why, size_t why_bytes)
+{
+    const char *own = weft_i_env_text(WEFT_I_ENV_CACHE_DIR), *cache = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    int length = own[0]                     ? snprintf(out, bytes, "%s", own)
+                 : cache && cache[0] == '/' ? snprintf(out, bytes, "%s/weft", cache)
+                 : home && home[0] == '/'   ? snprintf(out, bytes, "%s/.cache/weft", home)
+                                            : -1;
+    if (length < 0 || (size_t)length >= bytes || out[0] != '/') {
+        snprintf(why, why_bytes,
+                 length < 0 ? "no HOME for a cache folder"
+                            : "the cache folder's path is too long or not absolute");
+        return false;
+    }
+    if (!make_folder(out)) {
+        snprintf(why, why_bytes, "cache folder %s: %s", out, strerror(errno));
+        return false;
+    }
+    return check_folder(out, why, why_bytes);
+}
+
+/* ---- files ---- */
+
+static bool add_file(weft_i_digest *digest, int fd, int64_t count)
+{
+    char block[16384];
+    int64_t at = 0;
+    while (at < count) {
+        size_t want = count - at < (int64_t)sizeof block ? (size_t)(count - at) : sizeof block;
+        ssize_t got = WEFT_OS->pread(fd, block, want, (off_t)at);
+        if (got <= 0)
+            return false;
+        weft_i_digest_add(digest, block, (size_t)got);
+        at += got;
+    }
+    return true;
+}
+
+/* The digest of the first `count` bytes of the file, and of its name. */
+static bool digest_of(const entry *e, int fd, int64_t count, uint8_t out[WEFT_I_DIGEST_BYTES])
+{
+    weft_i_digest digest;
+    weft_i_digest_begin(&digest);
+    weft_i_digest_add(&digest, e->object, strlen(e->object));
+    bool read = add_file(&digest, fd, count);
+    weft_i_digest_end(&digest, out);
+    return read;
+}
+
+/* Whether the open file is one that was written here, whole. */
+static bool is_whole(const entry *e, int fd)
+{
+    struct stat about;
+    char trailer[TRAILER];
+    uint8_t digest[WEFT_I_DIGEST_BYTES];
+    if (WEFT_OS->fstat(fd, &about) || !S_ISREG(about.st_mode) ||
+        (int)about.st_uid != weft_i_os_user() || about.st_mode & 022 || about.st_size < TRAILER)
+        return false;
+    int64_t count = about.st_size - TRAILER;
+    return WEFT_OS->pread(fd, trailer, TRAILER, (off_t)count) == TRAILER &&
+           !memcmp(trailer, mark, MARK) && digest_of(e, fd, count, digest) &&
+           !memcmp(trailer + MARK, digest, sizeof digest);
+}
+
+/* By its name, which nobody but the user can give to another file: the loader takes the descriptors
+ * of two files for one library if their numbers are the same. */
+static void *load(const entry *e)
+{
+    int fd = WEFT_OS->open(e->object, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    if (fd < 0)
+        return NULL;
+    void *library = is_whole(e, fd) ? WEFT_OS->dlopen(e->object) : NULL;
+    WEFT_OS->close(fd);
+    return library;
+}
+
+static bool write_all(int fd, const char *bytes, size_t count)
+{
+    while (count) {
+        ssize_t done = WEFT_OS->write(fd, bytes, count);
+        if (done <= 0)
+            return false;
+        bytes += done;
+        count -= (size_t)done;
+    }
+    return true;
+}
+
+static bool write_source(const entry *e, const char *source)
+{
+    WEFT_OS->unlink(e->text); /* what a killed rank left, or a link */
+    int fd = WEFT_OS->open(e->text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    bool written = fd >= 0 && write_all(fd, source, strlen(source));
+    if (fd >= 0 && WEFT_OS->close(fd))
+        written = false;
+    return written ? true : fail(e, "cannot write", e->text);
+}
+
+static bool seal_object(const entry *e)
+{
+    struct stat about;
+    char trailer[TRAILER];
+    int fd = WEFT_OS->open(e->part, O_RDWR | O_NOFOLLOW, 0);
+    bool sealed = fd >= 0 && !WEFT_OS->fstat(fd, &about) &&
+                  digest_of(e, fd, about.st_size, (uint8_t *)trailer + MARK);
+    memcpy(trailer, mark, MARK);
+    sealed = sealed && WEFT_OS->lseek(fd, 0, SEEK_END) >= 0 && write_all(fd, trailer, TRAILER);
+    if (fd >= 0 && WEFT_OS->close(fd))
+        sealed = false;
+    return sealed ? true : fail(e, "cannot write", e->part);
+}
+
+static bool build(const entry *e, const weft_i_compiler *compiler, const char *source,
+                  int64_t deadline)
+{
+    bool built = write_source(e, source);
+    WEFT_OS->unlink(e->part);
+    if (built) {
+        char words[400];
+        built = weft_i_compiler_run(compiler, e->text, e->part, deadline, words, sizeof words);
+        if (!built)
+            snprintf(e->why, e->bytes, "%s: %s", compiler->path, words);
+    }
+    built = built && seal_object(e);
+    if (built && WEFT_OS->rename(e->part, e->object))
+        built = fail(e, "cannot rename to", e->object);
+    WEFT_OS->unlink(e->text);
+    if (!built)
+        WEFT_OS->unlink(e->part);
+    return built;
+}
+
+/* ---- one at a time ---- */
+
+/* The lock of this entry; -1 if nobody gives it up in time, or there can be none. */
+static int take_lock(const entry *e, int64_t deadline)
+{
+    int fd = WEFT_OS->open(e->lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
+    while (fd >= 0 && WEFT_OS->flock(fd, LOCK_EX | LOCK_NB)) {
+        if (errno != EWOULDBLOCK || weft_i_os_ms_until(deadline) == 0) {
+            WEFT_OS->close(fd);
+            return -1;
+        }
+        WEFT_OS->sleep_ns(2000000);
+    }
+    return fd;
+}
+
+/* Names of what is being made: with the lock one for all, so that nothing piles up. */
+static void name_parts(entry *e, bool locked, const char *key)
+{
+    char own[32] = "";
+    if (!locked)
+        snprintf(own, sizeof own, ".%d.%d", weft_i_os_process(), weft_i_os_thread());
+    snprintf(e->part, PATH, "%s/%s%s.part", e->folder, key, own);
+    snprintf(e->text, PATH, "%s/%s%s.c", e->folder, key, own);
+}
+
+static void key_of(const weft_i_compiler *compiler, const char *source,
+                   char out[WEFT_I_DIGEST_TEXT])
+{
+    weft_i_digest digest;
+    uint8_t bytes[WEFT_I_DIGEST_BYTES];
+    weft_i_digest_begin(&digest);
+    weft_i_digest_add(&digest, compiler->identity, strlen(compiler->identity) + 1);
+    weft_i_digest_add(&digest, source, strlen(source));
+    weft_i_digest_end(&digest, bytes);
+    weft_i_digest_text(bytes, out);
+}
+
+weft_i_cache_end weft_i_cache_open(const weft_i_compiler *compiler, const char *source,
+                                   void **library, char *why, size_t bytes)
+{
+    entry e = {.why = why, .bytes = bytes};
+    char key[WEFT_I_DIGEST_TEXT];
+    int64_t limit = weft_i_env_number_or_default(WEFT_I_ENV_CC_TIMEOUT);
+    *library = NULL;
+    if (!weft_i_cache_folder(e.folder, sizeof e.folder, why, bytes))
+        return WEFT_I_CACHE_FAILED;
+    key_of(compiler, source, key);
+    snprintf(e.object, PATH, "%s/%s.so", e.folder, key);
+    snprintf(e.lock, PATH, "%s/%s.lock", e.folder, key);
+    if ((*library = load(&e)))
+        return WEFT_I_CACHE_FOUND;
+    int lock = take_lock(&e, weft_i_os_deadline(limit));
+    if (lock >= 0 && (*library = load(&e))) { /* somebody else was faster */
+        WEFT_OS->close(lock);
+        return WEFT_I_CACHE_FOUND;
+    }
+    name_parts(&e, lock >= 0, key);
+    if (build(&e, compiler, source, weft_i_os_deadline(limit)) && !(*library = load(&e)))
+        snprintf(why, bytes, "%s was compiled but cannot be loaded", e.object);
+    if (lock >= 0) {
+        WEFT_OS->unlink(e.lock); /* who waits for it, finds the object, or compiles too */
+        WEFT_OS->close(lock);
+    }
+    return *library ? WEFT_I_CACHE_BUILT : WEFT_I_CACHE_FAILED;
+}

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One group as a C function.  Names in it: v3 is what member 3 of the group makes, r3 its array, a3
+ * the array it reads as a whole row; p5 is where operand 5 lies for this row, x5 its element.
+ */
+#include "graph/emit.h"
+
+#include "base/dtype.h"
+#include "kernels/convert.h"
+#include "kernels/normalize.h"
+#include "kernels/pointwise.h"
+#include "tensor/ops.h"
+
+#include <math.h>
+
+#define put weft_i_text_put
+
+typedef struct writing {
+    weft_i_text *s;
+    const weft_i_emit_outline *o;
+    int phase;
+    bool any; /* angles of any size */
+} writing;
+
+/* In memory; and as a variable. */
+static const char *stored_type(weft_dtype dtype)
+{
+    static const char *const types[] = {
+        [WEFT_F64] = "double",    [WEFT_F32] = "float",    [WEFT_F16] = "uint16_t",
+        [WEFT_BF16] = "uint16_t", [WEFT_I8] = "int8_t",    [WEFT_I16] = "int16_t",
+        [WEFT_I32] = "int32_t",   [WEFT_I64] = "int64_t",  [WEFT_U8] = "uint8_t",
+        [WEFT_U16] = "uint16_t",  [WEFT_U32] = "uint32_t", [WEFT_U64] = "uint64_t",
+        [WEFT_BOOL] = "uint8_t"};
+    return types[dtype];
+}
+
+static bool is_small(weft_dtype dtype)
+{
+    return weft_i_dtype_is_small_float(dtype);
+}
+
+static const char *type_of(weft_dtype dtype)
+{
+    return is_small(dtype) ? "float" : stored_type(dtype);
+}
+
+static int number_of(const writing *w, const weft_i_emit_member *m)
+{
+    return (int)(m - w->o->members);
+}
+
+static weft_dtype dtype_of(const writing *w, int value)
+{
+    return w->o->graph->values[value].dtype;
+}
+
+static const weft_i_graph_node *node_of(const writing *w, const weft_i_emit_member *m)
+{
+    return &w->o->graph->nodes[m->node];
+}
+
+/* ---- expressions ---- */
+
+static void put_float(writing *w, double x, bool narrow)
+{
+    if (isfinite(x))
+        put(w->s, narrow ? "%af" : "%a", x);
+    else
+        put(w->s, "(%s__builtin_%s%s(%s))", signbit(x) ? "-" : "", isnan(x) ? "nan" : "inf",
+            narrow ? "f" : "", isnan(x) ? "\"\"" : "");
+}
+
+/* The number as the dtype has it. */
+static void put_number(writing *w, weft_dtype dtype, double number)
+{
+    union {
+        uint64_t bits;
+        float f;
+        double d;
+        int64_t i;
+    } as = {0};
+    weft_dtype shown = weft_i_dtype_is_float(dtype) ? WEFT_F64
+                       : dtype == WEFT_U64          ? dtype
+                                                    : WEFT_I64;
+    uint64_t element = 0;
+    weft_i_convert(dtype, &element, WEFT_F64, &number, 1);
+    weft_i_convert(shown, &as, dtype, &element, 1);
+    if (shown == WEFT_F64)
+        put_float(w, as.d, dtype != WEFT_F64);
+    else if (shown == WEFT_U64)
+        put(w->s, "%lluu", (unsigned long long)as.bits);
+    else if (as.i == INT64_MIN)
+        put(w->s, "INT64_MIN");
+    else
+        put(w->s, "((%s)%lldll)", type_of(dtype), (long long)as.i);
+}
+
+/* The element of a value, in a variable. */
+static void put_value(writing *w, int value, bool wide)
+{
+    const weft_i_emit_member *from = weft_i_emit_member_of(w->o, value);
+    if (from)
+        put(w->s, "v%d", number_of(w, from));
+    else
+        put(w->s, "x%d", weft_i_emit_operand_of(w->o, value, wide, false));
+}
+
+static void open_round(writing *w, weft_dtype dtype)
+{
+    const char *name = weft_dtype_name(dtype);
+    if (is_small(dtype))
+        put(w->s, "weft_i_%s_to_f32(weft_i_f32_to_%s(", name, name);
+}
+
+static void close_round(writing *w, weft_dtype dtype)
+{
+    if (is_small(dtype))
+        put(w->s, "))");
+}
+
+/* The value as `to`. */
+static void put_converted(writing *w, int value, bool wide, weft_dtype to)
+{
+    weft_dtype from = dtype_of(w, value);
+    bool round = is_small(to) && from != to;
+    if (round)
+        open_round(w, to);
+    if (to == WEFT_BOOL && from != WEFT_BOOL) {
+        put(w->s, "(uint8_t)(");
+        put_value(w, value, wide);
+        put(w->s, " != 0)");
+    } else {
+        if (type_of(to) != type_of(from))
+            put(w->s, "(%s)", type_of(to));
+        put_value(w, value, wide);
+    }
+    if (round)
+        close_round(w, to);
+}
+
+static void put_term(writing *w, const weft_i_emit_member *m, int i, weft_dtype to)
+{
+    const weft_i_graph_term *term = &node_of(w, m)->terms[i];
+    if (term->kind == WEFT_I_ARG_NUMBER)
+        put_number(w, to, term->number);
+    else
+        put_converted(w, term->value, m->wide, to);
+}
+
+static bool is_angle(const writing *w, const weft_i_emit_member *m)
+{
+    int kernel = node_of(w, m)->op->kernel;
+    return m->kind == WEFT_I_EMIT_POINTWISE &&
+           (kernel == WEFT_I_POINTWISE_sin || kernel == WEFT_I_POINTWISE_cos);
+}
+
+static void put_pointwise(writing *w, const weft_i_emit_member *m)
+{
+    const weft_i_graph_node *node = node_of(w, m);
+    if (node->op->shape == weft_i_where_shape) {
+        put_term(w, m, 0, WEFT_BOOL);
+        put(w->s, " ? ");
+        put_term(w, m, 1, m->dtype);
+        put(w->s, " : ");
+        put_term(w, m, 2, m->dtype);
+        return;
+    }
+    bool round = m->dtype != m->compute && is_small(m->dtype);
+    if (round)
+        open_round(w, m->dtype);
+    put(w->s, "%s%s_%s(", node->op->name, w->any && is_angle(w, m) ? "_any" : "",
+        weft_dtype_name(m->compute));
+    for (int i = 0; i < node->op->arity; i++) {
+        put(w->s, i ? ", " : "");
+        put_term(w, m, i, m->compute);
+    }
+    put(w->s, ")");
+    if (round)
+        close_round(w, m->dtype);
+}
+
+static void put_element(writing *w, const weft_i_emit_member *m, const char *indent)
+{
+    put(w->s, "%sconst %s v%d = ", indent, type_of(m->dtype), number_of(w, m));
+    if (m->kind == WEFT_I_EMIT_POINTWISE)
+        put_pointwise(w, m);
+    else if (m->kind == WEFT_I_EMIT_CONSTANT)
+        put_number(w, m->dtype, node_of(w, m)->terms[3].number);
+    else
+        put_converted(w, node_of(w, m)->terms[0].value, m->wide, m->dtype);
+    put(w->s, ";\n");
+}
+
+/* Notes that an argument is too large for the fast sine. */
+static void put_far(writing *w, const weft_i_emit_member *m, const char *indent)
+{
+    bool narrow = m->compute == WEFT_F32;
+    put(w->s, "%sfar |= __builtin_fabs%s(", indent, narrow ? "f" : "");
+    put_term(w, m, 0, m->compute);
+    put(w->s, ") >= WEFT_I_SIN_REACH_%s;\n", narrow ? "F32" : "F64");
+}
+
+static void put_store(writing *w, const weft_i_emit_member *m, const char *index)
+{
+    int k = weft_i_emit_operand_of(w->o, m->value, m->wide, true);
+    const weft_i_emit_operand *operand = &w->o->operands[k];
+    if (m->wide && operand->inner != 1)
+        put(w->s, "p%d[%s * %lld] = ", k, index, (long long)operand->inner);
+    else
+        put(w->s, "p%d[%s] = ", k, m->wide ? index : "0");
+    if (is_small(m->dtype))
+        put(w->s, "weft_i_f32_to_%s(v%d);\n", weft_dtype_name(m->dtype), number_of(w, m));
+    else
+        put(w->s, "v%d;\n", number_of(w, m));
+}
+
+/* ---- what a loop reads ---- */
+
+/* The array of a row that softmax or layer_norm reads, if it exists already: its name, into `out`. */
+static bool array_of(const writing *w, const weft_i_emit_member *m, char out[24])
+{
+    int value = node_of(w, m)->terms[0].value;
+    const weft_i_emit_member *from = weft_i_emit_member_of(w->o, value);
+    int k = weft_i_emit_operand_of(w->o, value, true, false);
+    bool exists = dtype_of(w, value) == m->compute && (from || w->o->operands[k].inner == 1);
+    if (exists)
+        snprintf(out, 24, from ? "r%d" : "p%d", from ? number_of(w, from) : k);
+    return exists;
+}
+
+static bool is_rows(const weft_i_emit_member *m)
+{
+    return m->kind == WEFT_I_EMIT_SOFTMAX || m->kind == WEFT_I_EMIT_LAYER;
+}
+
+/* Whether the loop of this phase works for the member: computes it, feeds its sum or fills its
+ * array, or stores what was made as an array. */
+static bool is_looped(const writing *w, const weft_i_emit_member *m)
+{
+    char name[24];
+    if (is_rows(m))
+        return (m->phase == w->phase && !array_of(w, m, name)) ||
+               (m->ready == w->phase && m->out >= 0 && !m->listed);
+    return m->phase == w->phase && (m->wide || m->kind == WEFT_I_EMIT_REDUCE);
+}
+
+static bool reads(const writing *w, const weft_i_emit_member *m, int value)
+{
+    int read, seen = 0;
+    for (size_t at = 0; weft_i_graph_node_next(node_of(w, m), &at, &read); seen++)
+        if (read == value && !(m->kind == WEFT_I_EMIT_LAYER && seen > 0))
+            return true;
+    return false;
+}
+
+/* Whether somebody in the loop of this phase reads the value. */
+static bool is_read(const writing *w, int value)
+{
+    for (int i = 0; i < w->o->count; i++) {
+        const weft_i_emit_member *m = &w->o->members[i];
+        if (m->phase == w->phase && is_looped(w, m) && reads(w, m, value))
+            return true;
+    }
+    return false;
+}
+
+static void put_load(writing *w, int k, const char *index, const char *indent)
+{
+    const weft_i_emit_operand *operand = &w->o->operands[k];
+    weft_dtype dtype = dtype_of(w, operand->value);
+    put(w->s, "%sconst %s x%d = ", indent, type_of(dtype), k);
+    if (is_small(dtype))
+        put(w->s, "weft_i_%s_to_f32(", weft_dtype_name(dtype));
+    if (!index || operand->inner == 0 || !operand->wide)
+        put(w->s, "p%d[0]", k);
+    else if (operand->inner == 1)
+        put(w->s, "p%d[%s]", k, index);
+    else
+        put(w->s, "p%d[%s * %lld]", k, index, (long long)operand->inner);
+    put(w->s, is_small(dtype) ? ");\n" : ";\n");
+}
+
+/* Loads that are the same for the whole row (`once`), or for each element. */
+static void put_loads(writing *w, bool once, const char *indent)
+{
+    for (int k = 0; k < w->o->operand_count; k++) {
+        const weft_i_emit_operand *operand = &w->o->operands[k];
+        if (!operand->written && operand->wide && (operand->inner == 0) == once &&
+            is_read(w, operand->value))
+            put_load(w, k, "i", indent);
+    }
+}
+
+/* Elements of arrays from earlier phases. */
+static void put_arrays(writing *w, const char *indent)
+{
+    for (int i = 0; i < w->o->count; i++) {
+        const weft_i_emit_member *m = &w->o->members[i];
+        bool stored = is_rows(m) && m->ready == w->phase && m->out >= 0 && !m->listed;
+        bool earlier = m->wide && (is_rows(m) ? m->ready <= w->phase : m->phase < w->phase);
+        if (!earlier || !(stored || is_read(w, m->value)))
+            continue;
+        put(w->s, "%sconst %s v%d = ", indent, type_of(m->dtype), i);
+        if (is_rows(m))
+            open_round(w, m->dtype);
+        put(w->s, "r%d[i]", i);
+        if (is_rows(m))
+            close_round(w, m->dtype);
+        put(w->s, ";\n");
+        if (stored) {
+            put(w->s, "%s", indent);
+            put_store(w, m, "i");
+        }
+    }
+}
+
+/* ---- one phase ---- */
+
+static void put_body(writing *w, bool blocks, const char *indent)
+{
+    put_loads(w, false, indent);
+    put_arrays(w, indent);
+    for (int i = 0; i < w->o->count; i++) {
+        const weft_i_emit_member *m = &w->o->members[i];
+        char name[24];
+        if (m->phase != w->phase || !is_looped(w, m))
+            continue;
+        if (is_angle(w, m) && !w->any)
+            put_far(w, m, indent);
+        if (m->kind < WEFT_I_EMIT_REDUCE) {
+            put_element(w, m, indent);
+            if (m->kept && !m->listed)
+                put(w->s, "%sr%d[i] = v%d;\n", indent, i, i);
+            if (m->out >= 0) {
+                put(w->s, "%s", indent);
+                put_store(w, m, "i");
+            }
+            continue;
+        }
+        if (is_rows(m) && array_of(w, m, name))
+            continue;
+        put(w->s, "%s%s%d[i%s] = ", indent, is_rows(m) ? "a" : "b", i,
+            blocks && !is_rows(m) ? " - start" : "");
+        put_converted(w, node_of(w, m)->terms[0].value, true, m->compute);
+        put(w->s, ";\n");
+    }
+}
+
+static void put_loop(writing *w, bool blocks, const char *from, const char *to, const char *indent)
+{
+    bool angles = false;
+    for (int i = 0; i < w->o->count; i++)
+        angles |= w->o->members[i].phase == w->phase && is_angle(w, &w->o->members[i]) &&
+                  w->o->members[i].wide;
+    for (int any = 0; any <= angles; any++) {
+        w->any = any;
+        if (any)
+            put(w->s, "%sif (far)\n", indent);
+        else if (angles)
+            put(w->s, "%sint far = 0;\n", indent);
+        if (!any)
+            put(w->s, "%sWEFT_I_VECTOR_LOOP\n", indent);
+        put(w->s, "%sfor (int64_t i = %s; i < %s; i++) {\n", indent, from, to);
+        put_body(w, blocks, blocks ? "                " : "            ");
+        put(w->s, "%s}\n", indent);
+    }
+    w->any = false;
+}
+
+static const char *combiner_of(const writing *w, const weft_i_emit_member *m)
+{
+    static const char *const names[] = {"sum", "prod", "max", "min"};
+    return names[node_of(w, m)->op->kernel & 0xff];
+}
+
+static bool is_summed(const writing *w, const weft_i_emit_member *m)
+{
+    return m->kind == WEFT_I_EMIT_REDUCE && m->phase == w->phase;
+}
+
+/* The sums of one block join those before, in the order of reduce.h. */
+static void put_push(writing *w, const weft_i_emit_member *m)
+{
+    int i = number_of(w, m);
+    const char *op = combiner_of(w, m), *type = stored_type(m->compute);
+    put(w->s, "            l%d[d%d++] = sum_block_%s_%s((size_t)(end - start), b%d);\n", i, i, op,
+        type, i);
+    put(w->s,
+        "            for (uint64_t bits = blocks; !(bits & 1); bits >>= 1, d%d--)\n"
+        "                l%d[d%d - 2] = one_%s_%s(l%d[d%d - 2], l%d[d%d - 1]);\n",
+        i, i, i, op, type, i, i, i, i);
+}
+
+static void put_finish(writing *w, const weft_i_emit_member *m)
+{
+    int i = number_of(w, m);
+    const char *op = combiner_of(w, m), *type = stored_type(m->compute);
+    bool mean = node_of(w, m)->op->kernel & WEFT_I_REDUCE_MEAN;
+    put(w->s,
+        "        for (; d%d > 1; d%d--)\n"
+        "            l%d[d%d - 2] = one_%s_%s(l%d[d%d - 2], l%d[d%d - 1]);\n",
+        i, i, i, i, op, type, i, i, i, i);
+    put(w->s, "        v%d = ", i);
+    open_round(w, m->dtype);
+    put(w->s, mean ? "l%d[0] / (%s)%lld" : "l%d[0]", i, type, (long long)w->o->n);
+    close_round(w, m->dtype);
+    put(w->s, ";\n");
+}
+
+static void put_sums(writing *w)
+{
+    for (int i = 0; i < w->o->count; i++)
+        if (is_summed(w, &w->o->members[i]))
+            put(w->s, "        %s v%d;\n", type_of(w->o->members[i].dtype), i);
+    put(w->s, "        {\n");
+    put_loads(w, true, "        ");
+    for (int i = 0; i < w->o->count; i++)
+        if (is_summed(w, &w->o->members[i]))
+            put(w->s, "        %s l%d[WEFT_I_REDUCE_LEVELS], b%d[BLOCK];\n        int d%d = 0;\n",
+                stored_type(w->o->members[i].compute), i, i, i);
+    put(w->s,
+        "        uint64_t blocks = 0;\n"
+        "        for (int64_t start = 0; start < %lld; start += BLOCK) {\n"
+        "            const int64_t end = start + BLOCK < %lld ? start + BLOCK : %lld;\n",
+        (long long)w->o->n, (long long)w->o->n, (long long)w->o->n);
+    put_loop(w, true, "start", "end", "            ");
+    put(w->s, "            blocks++;\n");
+    for (int i = 0; i < w->o->count; i++)
+        if (is_summed(w, &w->o->members[i]))
+            put_push(w, &w->o->members[i]);
+    put(w->s, "        }\n");
+    for (int i = 0; i < w->o->count; i++)
+        if (is_summed(w, &w->o->members[i]))
+            put_finish(w, &w->o->members[i]);
+    put(w->s, "        }\n");
+}
+
+static void put_rows(writing *w, const weft_i_emit_member *m)
+{
+    const weft_i_graph_node *node = node_of(w, m);
+    int i = number_of(w, m);
+    char name[24];
+    if (!array_of(w, m, name))
+        snprintf(name, sizeof name, "a%d", i);
+    const char *type = stored_type(m->compute);
+    if (m->kind == WEFT_I_EMIT_SOFTMAX) {
+        put(w->s, "        %ssoftmax_%s(r%d, %s, %lld);\n",
+            node->op->kernel == WEFT_I_NORMALIZE_LOG_SOFTMAX ? "log_" : "", type, i, name,
+            (long long)w->o->n);
+        return;
+    }
+    put(w->s, "        layer_%s(r%d, %s, %lld", type, i, name, (long long)w->o->n);
+    for (int k = 2; k <= 3; k++) {
+        bool there = node->terms[k].kind == WEFT_I_ARG_TENSOR;
+        int at = 0;
+        while (there && w->o->in[at] != node->terms[k].value)
+            at++;
+        if (there)
+            put(w->s, ", addresses[%d]", at);
+        else
+            put(w->s, ", NULL");
+    }
+    put(w->s, ", %a);\n", node->terms[4].number);
+}
+
+/* What has the width of rows: its operands from outside are loaded where it is computed. */
+static void put_row_elements(writing *w)
+{
+    for (int k = 0; k < w->o->operand_count && w->phase == 0; k++)
+        if (!w->o->operands[k].wide && !w->o->operands[k].written)
+            put_load(w, k, NULL, "        ");
+    for (int i = 0; i < w->o->count; i++) {
+        const weft_i_emit_member *m = &w->o->members[i];
+        if (m->wide || m->phase != w->phase || m->kind >= WEFT_I_EMIT_REDUCE)
+            continue;
+        w->any = true;
+        put_element(w, m, "        ");
+        w->any = false;
+    }
+}
+
+static void put_phase(writing *w)
+{
+    bool summed = false, looped = false;
+    put_row_elements(w);
+    for (int i = 0; i < w->o->count; i++) {
+        summed |= is_summed(w, &w->o->members[i]);
+        looped |= is_looped(w, &w->o->members[i]);
+    }
+    if (summed || looped) {
+        char n[24];
+        snprintf(n, sizeof n, "%lld", (long long)w->o->n);
+        if (summed) {
+            put_sums(w);
+        } else { /* the names of its loads are its own */
+            put(w->s, "        {\n");
+            put_loads(w, true, "        ");
+            put_loop(w, false, "0", n, "        ");
+            put(w->s, "        }\n");
+        }
+    }
+    for (int i = 0; i < w->o->count; i++)
+        if (is_rows(&w->o->members[i]) && w->o->members[i].phase == w->phase)
+            put_rows(w, &w->o->members[i]);
+}
+
+/* ---- the function ---- */
+
+static void put_pointers(writing *w)
+{
+    const weft_i_emit_outline *o = w->o;
+    for (int k = 0; k < o->operand_count; k++) {
+        const weft_i_emit_operand *operand = &o->operands[k];
+        const char *type = stored_type(dtype_of(w, operand->value));
+        put(w->s, "        %s%s *p%d = (%s%s *)addresses[%d]", operand->written ? "" : "const ",
+            type, k, operand->written ? "" : "const ", type,
+            operand->at + (operand->written ? o->ins : 0));
+        for (int d = 0; d < o->outer; d++)
+            if (operand->outer[d])
+                put(w->s, " + i%d * %lld", d, (long long)operand->outer[d]);
+        put(w->s, ";\n");
+    }
+}
+
+static void put_array_pointers(writing *w)
+{
+    const weft_i_emit_outline *o = w->o;
+    int slot = 0;
+    char name[24];
+    for (int i = 0; i < o->count; i++)
+        slot = o->members[i].slot >= slot ? o->members[i].slot + 1 : slot;
+    for (int i = 0; i < o->count; i++) {
+        const weft_i_emit_member *m = &o->members[i];
+        const char *type = is_rows(m) ? stored_type(m->compute) : type_of(m->dtype);
+        long long bytes = (long long)o->n * 8 + 64;
+        if (m->kept && m->listed)
+            put(w->s, "        %s *r%d = p%d;\n", type, i,
+                weft_i_emit_operand_of(o, m->value, true, true));
+        else if (m->kept)
+            put(w->s, "        %s *r%d = (%s *)(scratch + %lld);\n", type, i, type,
+                m->slot * bytes);
+        if (is_rows(m) && !array_of(w, m, name))
+            put(w->s, "        %s *a%d = (%s *)(scratch + %lld);\n", type, i, type, slot++ * bytes);
+    }
+}
+
+void weft_i_emit_function(weft_i_text *s, const weft_i_emit_outline *outline, const char *name)
+{
+    writing w = {.s = s, .o = outline};
+    put(s, "void %s(char *const *addresses, char *scratch)\n{\n    (void)scratch;\n", name);
+    for (int d = 0; d < outline->outer; d++)
+        put(s, "    for (int64_t i%d = 0; i%d < %lld; i%d++)\n", d, d, (long long)outline->dim[d],
+            d);
+    put(s, "    {\n");
+    put_pointers(&w);
+    put_array_pointers(&w);
+    for (; w.phase < outline->phases; w.phase++)
+        put_phase(&w);
+    for (int i = 0; i < outline->count; i++)
+        if (!outline->members[i].wide && outline->members[i].out >= 0) {
+            put(s, "        ");
+            put_store(&w, &outline->members[i], "0");
+        }
+    put(s, "    }\n}\n");
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Backend `c`: groups of nodes become C functions that give the bits of eager.  Each function here
+ * is run plainly and compiled, in several dtypes, and the text that explains it says what was fused
+ * and why the rest was not.
+ */
+#include "harness.h"
+#include "harness_cache.h"
+
+#include "graph/emit.h"
+#include "tensor/tensor.h"
+
+#include <weft/weft.h>
+
+#include <math.h>
+
+enum { TEXT = 1 << 18 };
+
+#define FUNCTION(name_)                                                          \
+    static weft_status name_(__attribute__((unused)) weft_tensor *const *in,     \
+                             __attribute__((unused)) int ins, weft_tensor **out, \
+                             __attribute__((unused)) int outs, __attribute__((unused)) void *user)
+
+static char text[TEXT];
+
+static weft_compiled *compile(weft_graph_function function, void *user)
+{
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    opts.backend = "c";
+    opts.fullgraph = true;
+    opts.name = "fn";
+    weft_compiled *compiled = weft_compile(function, user, &opts);
+    if (!compiled)
+        FAIL("%s", weft_last_error());
+    return compiled;
+}
+
+static void check_bits(const char *what, weft_tensor *a, weft_tensor *b)
+{
+    CHECK_INT(a->dtype, b->dtype);
+    CHECK(weft_i_shape_equal(weft_i_tensor_shape(a), weft_i_tensor_shape(b)));
+    for (int i = 0; i < a->ndim; i++)
+        CHECK(a->dim[i] == 1 || a->stride[i] == b->stride[i]);
+    weft_tensor *x = weft_contiguous(a), *y = weft_contiguous(b);
+    const unsigned char *p = weft_tensor_data(x), *q = weft_tensor_data(y);
+    size_t size = weft_dtype_size(a->dtype);
+    for (size_t i = 0; i < (size_t)a->numel * size; i++)
+        if (p[i] != q[i])
+            FAIL("%s: element %zu of %lld differs in byte %zu", what, i / size, (long long)a->numel,
+                 i % size);
+}
+
+static int count_of(const char *part)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        count++;
+    return count;
+}
+
+/* Runs it both ways; `text` explains it afterwards.  Returns how many rows were fused ones. */
+static int check_same(const char *what, weft_graph_function function, weft_tensor *const *in,
+                      int ins, int outs, void *user)
+{
+    weft_tensor *plain[8], *fast[8];
+    weft_compiled *compiled = compile(function, user);
+    CHECK_OK(function(in, ins, plain, outs, user));
+    for (int round = 0; round < 2; round++) {
+        CHECK_OK(weft_compiled_call(compiled, in, ins, fast, outs));
+        for (int i = 0; i < outs; i++)
+            check_bits(what, plain[i], fast[i]);
+    }
+    CHECK(weft_compiled_explain(compiled, text, sizeof text) < TEXT);
+    return count_of(" = fused_");
+}
+
+/* ---- element by element ---- */
+
+FUNCTION(chain)
+{
+    weft_tensor *x = weft_mul(weft_add(in[0], in[1]), in[0]);
+    x = weft_gelu(weft_sub_scalar(weft_relu(x), 0.25));
+    out[0] = weft_tanh(weft_div(x, weft_add_scalar(weft_abs(in[1]), 1)));
+    return WEFT_OK;
+}
+
+static const weft_dtype floats[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
+
+TEST(test_emit_pointwise_chain)
+{
+    for (size_t i = 0; i < 4; i++) {
+        weft_seed(i);
+        weft_tensor *in[2] = {
+            weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(37, 65)), floats[i]),
+            weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(37, 65)), floats[i])};
+        CHECK_INT(check_same(weft_dtype_name(floats[i]), chain, in, 2, 1, NULL), 1);
+        CHECK_CONTAINS(text, i == 1 ? "gelu_f64(" : "gelu_f32(");
+    }
+}
+
+FUNCTION(broadcast)
+{
+    weft_tensor *x = weft_add(in[0], in[1]); /* [8, 16] + [16] */
+    x = weft_mul(x, in[2]);                  /* [8, 1] */
+    out[0] = weft_sub(weft_transpose(in[3], 0, 1), x);
+    out[1] = weft_neg(x);
+    return WEFT_OK;
+}
+
+TEST(test_emit_broadcast_and_layouts)
+{
+    weft_seed(3);
+    weft_tensor *in[4] = {weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 16)),
+                          weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16)),
+                          weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 1)),
+                          weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16, 8))};
+    CHECK_INT(check_same("broadcast", broadcast, in, 4, 2, NULL), 1);
+}
+
+FUNCTION(angles)
+{
+    out[0] = weft_mul(weft_sin(in[0]), weft_cos(weft_mul_scalar(in[0], 3)));
+    return WEFT_OK;
+}
+
+TEST(test_emit_angles_out_of_reach)
+{
+    weft_seed(5);
+    weft_tensor *x = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1000));
+    CHECK_INT(check_same("near", angles, &x, 1, 1, NULL), 1);
+    ((float *)weft_tensor_data(x))[500] = 1e30f;
+    ((float *)weft_tensor_data(x))[501] = INFINITY;
+    CHECK_INT(check_same("far", angles, &x, 1, 1, NULL), 1);
+    weft_tensor *wide = weft_to_dtype(x, WEFT_F64);
+    CHECK_INT(check_same("far f64", angles, &wide, 1, 1, NULL), 1);
+}
+
+FUNCTION(choices)
+{
+    weft_tensor *less = weft_lt(in[0], in[1]),
+                *zero = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64), 0);
+    out[0] = weft_where(weft_logical_not(less), weft_pow_scalar(in[0], 2), zero);
+    out[1] = weft_to_dtype(less, WEFT_I32);
+    out[2] = weft_add_scalar(weft_mul(out[1], out[1]), 7);
+    out[3] = weft_maximum(weft_to_dtype(in[0], WEFT_F64), weft_to_dtype(in[1], WEFT_F64));
+    return WEFT_OK;
+}
+
+TEST(test_emit_choices_and_conversions)
+{
+    weft_seed(7);
+    weft_tensor *in[2] = {weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64)),
+                          weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64))};
+    ((float *)weft_tensor_data(in[0]))[3] = NAN;
+    ((float *)weft_tensor_data(in[1]))[4] = -0.0f;
+    CHECK(check_same("choices", choices, in, 2, 4, NULL) >= 1);
+}
+
+/* ---- rows ---- */
+
+FUNCTION(by_hand)
+{
+    int last = -1;
+    weft_tensor *largest = weft_max(in[0], &last, 1, true);
+    weft_tensor *e = weft_exp(weft_sub(in[0], largest));
+    out[0] = weft_div(e, weft_sum(e, &last, 1, true));
+    out[1] = weft_mean(weft_mul(in[0], in[0]), &last, 1, false);
+    return WEFT_OK;
+}
+
+FUNCTION(block)
+{
+    weft_tensor *x = weft_add(in[0], in[1]);
+    weft_tensor *n = weft_layer_norm(x, 1, in[2], in[3], 1e-5);
+    out[0] = weft_softmax(weft_mul_scalar(n, 0.5), -1);
+    out[1] = weft_log_softmax(weft_neg(x), 1);
+    return WEFT_OK;
+}
+
+static const int64_t widths[] = {1, 5, 513, 1500};
+
+TEST(test_emit_rows)
+{
+    weft_i_emit_hold(true); /* one compilation for all */
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+            for (size_t k = 0; k < (i % 2 ? 3 : 1); k++) {
+                weft_seed(i);
+                int64_t n = widths[i];
+                weft_tensor *in[4] = {
+                    weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, n)), floats[k]),
+                    weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, n)), floats[k]),
+                    weft_randn(k == 1 ? WEFT_F64 : WEFT_F32, WEFT_CPU, WEFT_SHAPE(n)),
+                    weft_randn(k == 1 ? WEFT_F64 : WEFT_F32, WEFT_CPU, WEFT_SHAPE(n))};
+                if (pass == 0) { /* only makes the rows */
+                    weft_tensor *outs[2];
+                    weft_compiled *a = compile(by_hand, NULL), *b = compile(block, NULL);
+                    CHECK_STATUS(weft_compiled_call(a, in, 4, outs, 2), WEFT_ERR_STATE);
+                    CHECK_STATUS(weft_compiled_call(b, in, 4, outs, 2), WEFT_ERR_STATE);
+                    weft_clear_error();
+                    continue;
+                }
+                CHECK_INT(check_same("by hand", by_hand, in, 4, 2, NULL), 1);
+                CHECK_INT(check_same("block", block, in, 4, 2, NULL), 1);
+            }
+        weft_i_emit_hold(false);
+        CHECK(weft_i_emit_build());
+    }
+}
+
+FUNCTION(total)
+{
+    out[0] = weft_sum(weft_mul(in[0], in[0]), NULL, 0, false);
+    out[1] = weft_sqrt(weft_mean(weft_exp(in[0]), NULL, 0, false));
+    return WEFT_OK;
+}
+
+TEST(test_emit_long_rows_are_summed_in_blocks)
+{
+    weft_seed(9);
+    weft_tensor *x = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 70001));
+    CHECK_INT(check_same("total", total, &x, 1, 2, NULL), 1);
+    CHECK_INT(count_of("scratch +"), 0); /* no array of 210003 elements beside */
+}
+
+/* ---- what lies between ---- */
+
+FUNCTION(with_product)
+{
+    weft_tensor *a = weft_relu(weft_add_scalar(in[0], 1));
+    weft_tensor *b = weft_matmul(a, in[1]);
+    out[0] = weft_mul(weft_neg(weft_add(a, b)), weft_abs(a));
+    out[1] = weft_sum(weft_mul(b, b), (int[]){0}, 1, false);
+    return WEFT_OK;
+}
+
+TEST(test_emit_nothing_crosses_a_product)
+{
+    weft_seed(11);
+    weft_tensor *in[2] = {weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(32, 32)),
+                          weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(32, 32))};
+    CHECK_INT(check_same("product", with_product, in, 2, 2, NULL), 2);
+    CHECK_CONTAINS(text, "mm: its row is not emitted");
+    CHECK_CONTAINS(text, "sum: it reduces dimensions that are not the last");
+}
+
+FUNCTION(writes_input)
+{
+    weft_tensor *x = weft_add(in[0], in[1]);
+    CHECK_OK(weft_copy(in[0], weft_mul(x, x)));
+    out[0] = weft_neg(weft_add(in[0], x));
+    return WEFT_OK;
+}
+
+TEST(test_emit_writes_of_inputs_come_last)
+{
+    weft_tensor *a = weft_arange(WEFT_F32, WEFT_CPU, 0, 16, 1), *b = weft_clone(a), *out, *plain;
+    weft_tensor *in[2] = {a, a}, *same[2] = {b, b};
+    weft_compiled *compiled = compile(writes_input, NULL);
+    CHECK_OK(writes_input(in, 2, &plain, 1, NULL));
+    CHECK_OK(weft_compiled_call(compiled, same, 2, &out, 1));
+    check_bits("input", a, b);
+    check_bits("result", plain, out);
+}
+
+int main(int argc, char **argv)
+{
+    harness_cache_open();
+    int code = harness_main(argc, argv);
+    harness_cache_close();
+    return code;
+}
