@@ -6,8 +6,10 @@
  * printed with its seed; run it alone by `--seed N`.
  */
 #include "harness.h"
+#include "harness_cache.h"
 
 #include "graph/capture.h"
+#include "graph/emit.h"
 #include "graph/pass.h"
 #include "tensor/tensor.h"
 
@@ -25,7 +27,8 @@ enum { LINES = 14, REGISTERS = 40, INPUTS = 4, OUTPUTS = 3, TEXT = 1 << 16 };
     X(fill) X(copy) X(add_into) X(scale_into) X(sum_into) X(draw) \
     X(rand) X(free_and_fill) X(free) X(set) X(version) X(hide) \
     X(preserve) X(all_reduce) X(all_reduce_) X(gather) X(scatter) X(plain_reduce) \
-    X(softmax) X(coalesced)
+    X(softmax) X(coalesced) X(exp) X(gelu) X(choose) X(largest) X(layer_norm) X(log_softmax) \
+    X(sum_last) X(div) X(mean_last) X(square)
 /* clang-format on */
 #define NAME(name_) DEED_##name_,
 typedef enum deed { DEEDS(NAME) DEED_COUNT } deed;
@@ -171,6 +174,26 @@ static weft_tensor *compute(const line *l, weft_tensor *a, weft_tensor *b)
         return weft_matmul(a, b);
     case DEED_softmax:
         return weft_softmax(a, -1);
+    case DEED_exp:
+        return weft_exp(a);
+    case DEED_gelu:
+        return weft_gelu(a);
+    case DEED_choose:
+        return weft_where(weft_lt(a, b), weft_tanh(a), b);
+    case DEED_largest:
+        return weft_max(a, (int[]){-1}, 1, true);
+    case DEED_layer_norm:
+        return weft_layer_norm(a, 1, NULL, NULL, 1e-5);
+    case DEED_log_softmax:
+        return weft_log_softmax(a, -1);
+    case DEED_sum_last:
+        return weft_sum(a, (int[]){-1}, 1, l->n % 2);
+    case DEED_mean_last:
+        return weft_mean(a, (int[]){-1}, 1, l->n % 2);
+    case DEED_div:
+        return weft_div(a, weft_add_scalar(weft_abs(b), 0.5));
+    case DEED_square:
+        return weft_pow_scalar(a, 2);
     case DEED_cat:
         return weft_cat((weft_tensor *[]){a, b}, 2, 0);
     case DEED_clone:
@@ -488,17 +511,124 @@ FAKE_TEST(test_graph_random_programs, 2)
     weft_finish(world);
 }
 
+/* ---- compiled ---- */
+
+enum {
+    COMPILED = WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE | WEFT_I_STAGE_REWRITE |
+               WEFT_I_STAGE_SCHEDULE | WEFT_I_STAGE_LOWER
+};
+
+/* The graph that backend `c` runs, kept; NULL if the program cannot be made pure. */
+static weft_graph *lower(program *p)
+{
+    weft_tensor *in[INPUTS];
+    make_inputs(p, in);
+    weft_graph *graph = weft_graph_capture("random", run, p, in, INPUTS, OUTPUTS);
+    weft_graph *low = graph ? weft_i_graph_pass_run(graph, COMPILED) : NULL;
+    weft_clear_error();
+    return weft_keep(low);
+}
+
+static const char *check_lowered(program *p, weft_graph *graph, char *out)
+{
+    outcome plain, here;
+    make_inputs(p, plain.in);
+    weft_seed(99);
+    if (run(plain.in, INPUTS, plain.out, OUTPUTS, p) < 0)
+        return strcpy(out, "it fails by itself");
+    make_inputs(p, here.in);
+    weft_seed(99);
+    if (weft_graph_run(graph, here.in, INPUTS, here.out, OUTPUTS) < 0) {
+        snprintf(out, 1000, "c: %s", weft_last_error());
+        return out;
+    }
+    return compare(&plain, &here, "c", out);
+}
+
+/* Leaves lines out as long as it still fails, each time compiled by itself. */
+static program smallest_compiled(program p, char *what)
+{
+    for (int i = p.count - 1; i >= 0; i--) {
+        program less = p;
+        char other[1024];
+        memmove(less.lines + i, less.lines + i + 1, (size_t)(p.count - i - 1) * sizeof(line));
+        less.count--;
+        weft_graph *graph = less.count ? lower(&less) : NULL;
+        if (graph && check_lowered(&less, graph, other)) {
+            p = less;
+            strcpy(what, other);
+            i = p.count;
+        }
+        weft_release(graph);
+    }
+    return p;
+}
+
+static void report(uint64_t seed, program p, char *what)
+{
+    static char text[TEXT];
+    char line_text[2048];
+    p = smallest_compiled(p, what);
+    print_program(&p, line_text, sizeof line_text);
+    weft_graph *graph = lower(&p);
+    if (graph && weft_graph_text(graph, text, sizeof text) > 0)
+        fprintf(stderr, "%s%s", text, graph->notes ? graph->notes : "");
+    FAIL("seed %llu: %s: %s", (unsigned long long)seed, what, line_text);
+}
+
+static int compiled_programs = 400;
+
+/* All of them share one compilation. */
+FAKE_TEST(test_graph_random_programs_compiled, 2)
+{
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
+    weft_group *world = weft_fake_init(&opts);
+    int count = only_seed ? 1 : compiled_programs;
+    uint64_t first = only_seed ? only_seed : 1;
+    program *p = calloc((size_t)count, sizeof *p);
+    weft_graph **graphs = calloc((size_t)count, sizeof(weft_graph *));
+    int fused = 0;
+    char what[1024];
+    weft_i_emit_hold(true);
+    for (int i = 0; i < count; i++) {
+        p[i] = make(first + (uint64_t)i, world);
+        weft_scope_open();
+        graphs[i] = lower(&p[i]);
+        weft_scope_close();
+        for (int k = 0; graphs[i] && k < graphs[i]->node_count; k++)
+            fused += weft_i_emit_row_is(graphs[i]->nodes[k].op);
+    }
+    weft_i_emit_hold(false);
+    CHECK(weft_i_emit_build());
+    CHECK(only_seed || fused > count / 4);
+    for (int i = 0; i < count; i++) {
+        weft_scope_open();
+        if (graphs[i] && check_lowered(&p[i], graphs[i], what))
+            report(first + (uint64_t)i, p[i], what);
+        weft_clear_error();
+        weft_scope_close();
+        weft_release(graphs[i]);
+    }
+    free(graphs);
+    free(p);
+    weft_finish(world);
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* results that nobody waits for are part of it */
+    setenv("WEFT_CC_TIMEOUT", "300000", 0);
+    harness_cache_open();
     for (int i = 1; i + 1 < argc; i++)
         if (!strcmp(argv[i], "--seed") || !strcmp(argv[i], "--programs")) {
             *(argv[i][2] == 's' ? &only_seed : &(uint64_t){0}) = strtoull(argv[i + 1], NULL, 10);
             if (argv[i][2] == 'p')
-                programs = atoi(argv[i + 1]);
+                programs = compiled_programs = atoi(argv[i + 1]);
             memmove(argv + i, argv + i + 2, (size_t)(argc - i - 1) * sizeof *argv);
             argc -= 2;
             i--;
         }
-    return harness_main(argc, argv);
+    int code = harness_main(argc, argv);
+    harness_cache_close();
+    return code;
 }

@@ -65,7 +65,7 @@ typedef struct weft_compile_opts {
     size_t size;         /* of this struct */
     const char *name;    /* of the graphs; NULL: "function" */
     const char *backend; /* NULL: "eager", operations one by one; "aot_eager": without writes in
-                            place, these at the end */
+                            place, these at the end; "c": that, compiled by the C compiler */
     bool fullgraph;      /* what cannot be captured is an error; otherwise it runs as it is */
 } weft_compile_opts;
 
@@ -95,6 +95,15 @@ typedef struct weft_compiled_info {
     char miss[256]; /* the guard that failed last; "" if none did */
 } weft_compiled_info;
 WEFT_API weft_status weft_compiled_describe(const weft_compiled *compiled, weft_compiled_info *out);
+
+/* The C compiler that backend "c" uses, and the folder of what was compiled; `reason` says why there
+ * is none, and graphs are interpreted. */
+typedef struct weft_compiler_info {
+    char program[1024]; /* "": none */
+    char folder[1200];  /* "": none that may be used */
+    char reason[1200];
+} weft_compiler_info;
+WEFT_API weft_status weft_compiler_describe(weft_compiler_info *out);
 
 /* Everything that is known about it, as text for people: as weft_graph_text. */
 WEFT_API int weft_compiled_explain(const weft_compiled *compiled, char *out, size_t bytes);

@@ -9,8 +9,8 @@
  *     emit_group.c    which nodes go together
  *     emit_outline.c  the order inside a row, and how operands lie
  *     emit_text.c     the C text
- *     emit_unit.c     functions that are compiled together (cache.h has what was compiled before)
- *     emit_row.c      a function as a row of the interpreter
+ *     emit_row.c      a function as a row of the interpreter; all that are new are compiled
+ *                     together (code_cache.h has what was compiled before)
  *     emit.c          the pass
  */
 #ifndef WEFT_GRAPH_EMIT_H

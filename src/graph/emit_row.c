@@ -9,7 +9,7 @@
 #include "base/digest.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "graph/cache.h"
+#include "graph/code_cache.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -252,12 +252,12 @@ static bool build_source(const char *source, char *why, size_t bytes)
     if (!weft_i_compiler_find(&compiler, why, bytes))
         return false;
     int64_t start = WEFT_OS->clock_ns();
-    weft_i_cache_end end = weft_i_cache_open(&compiler, source, &library, why, bytes);
-    if (end == WEFT_I_CACHE_FAILED)
+    weft_i_code_cache_end end = weft_i_code_cache_open(&compiler, source, &library, why, bytes);
+    if (end == WEFT_I_CODE_CACHE_FAILED)
         return false;
     snprintf(state, sizeof state, "%s", compiler.path);
     weft_i_log(WEFT_LOG_INFO, "graph: %zu bytes of C were %s by %s, %.1f ms", strlen(source),
-               end == WEFT_I_CACHE_FOUND ? "compiled before" : "compiled", compiler.path,
+               end == WEFT_I_CODE_CACHE_FOUND ? "compiled before" : "compiled", compiler.path,
                (double)(WEFT_OS->clock_ns() - start) / 1e6);
     snprintf(why, bytes, "a function is missing in what was compiled");
     return take_code(library);
@@ -320,4 +320,20 @@ void weft_i_emit_describe(char *out, size_t bytes)
         snprintf(out, bytes, "%s", compiler.path);
     else if (!out[0])
         snprintf(out, bytes, "none: %s", why);
+}
+
+weft_status weft_compiler_describe(weft_compiler_info *out)
+{
+    weft_i_compiler compiler;
+    if (!out)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiler_describe: the result is NULL");
+    *out = (weft_compiler_info){.reason = ""};
+    pthread_mutex_lock(&lock);
+    snprintf(out->reason, sizeof out->reason, "%s", warned ? state : "");
+    pthread_mutex_unlock(&lock);
+    if (weft_i_compiler_find(&compiler, out->reason, sizeof out->reason))
+        snprintf(out->program, sizeof out->program, "%s", compiler.path);
+    if (!weft_i_code_cache_folder(out->folder, sizeof out->folder, out->reason, sizeof out->reason))
+        out->folder[0] = 0;
+    return WEFT_OK;
 }

@@ -138,6 +138,30 @@ static void json_matmul(weft_i_json *j)
     weft_i_json_close(j);
 }
 
+static void print_compiler(void)
+{
+    weft_compiler_info compiler;
+    if (weft_compiler_describe(&compiler) != WEFT_OK)
+        return;
+    printf("\ncompiled graphs\n");
+    printf("  %-24s%s\n", "compiler", *compiler.program ? compiler.program : "none: interpreted");
+    printf("  %-24s%s\n", "cache", *compiler.folder ? compiler.folder : "none: interpreted");
+    if (*compiler.reason)
+        printf("  %-24s%s\n", "because", compiler.reason);
+}
+
+static void json_compiler(json_writer *j)
+{
+    weft_compiler_info compiler;
+    if (weft_compiler_describe(&compiler) != WEFT_OK)
+        return;
+    json_open(j, "compiler", '{');
+    json_text(j, "program", *compiler.program ? compiler.program : NULL);
+    json_text(j, "cache", *compiler.folder ? compiler.folder : NULL);
+    json_text(j, "reason", compiler.reason);
+    json_close(j);
+}
+
 static void print_variables(void)
 {
     printf("\nenvironment variables (* set here)\n");
@@ -238,6 +262,7 @@ static int print_all(const weft_version_info *build)
     print_machine();
     print_backends();
     print_matmul();
+    print_compiler();
     print_variables();
     return fflush(stdout) != 0 || ferror(stdout);
 }
@@ -251,6 +276,7 @@ static int json_all(const weft_version_info *build)
     json_machine(&j);
     json_backends(&j);
     json_matmul(&j);
+    json_compiler(&j);
     json_variables(&j);
     json_algorithms(&j);
     weft_i_json_close(&j);

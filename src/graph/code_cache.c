@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cache of compiled graphs; see cache.h.  A file is the shared object and behind it, where the
+ * The cache of compiled graphs; see code_cache.h.  A file is the shared object and behind it, where the
  * loader does not look, a mark and the digest of all before.  It gets its name by a rename when it
  * is complete, so there is never half of one.  Whoever compiles holds a lock, which goes with its
  * process; what it leaves behind has a name that the next one overwrites.
  */
-#include "graph/cache.h"
+#include "graph/code_cache.h"
 
 #include "base/env.h"
 #include "base/os.h"
@@ -66,7 +66,7 @@ static bool check_folder(const char *path, char *why, size_t bytes)
     return seen && (int)about.st_uid == weft_i_os_user() && !(about.st_mode & 077);
 }
 
-bool weft_i_cache_folder(char *out, size_t bytes, char *why, size_t why_bytes)
+bool weft_i_code_cache_folder(char *out, size_t bytes, char *why, size_t why_bytes)
 {
     const char *own = weft_i_env_text(WEFT_I_ENV_CACHE_DIR), *cache = getenv("XDG_CACHE_HOME"),
                *home = getenv("HOME");
@@ -236,24 +236,24 @@ static void key_of(const weft_i_compiler *compiler, const char *source,
     weft_i_digest_text(bytes, out);
 }
 
-weft_i_cache_end weft_i_cache_open(const weft_i_compiler *compiler, const char *source,
-                                   void **library, char *why, size_t bytes)
+weft_i_code_cache_end weft_i_code_cache_open(const weft_i_compiler *compiler, const char *source,
+                                             void **library, char *why, size_t bytes)
 {
     entry e = {.why = why, .bytes = bytes};
     char key[WEFT_I_DIGEST_TEXT];
     int64_t limit = weft_i_env_number_or_default(WEFT_I_ENV_CC_TIMEOUT);
     *library = NULL;
-    if (!weft_i_cache_folder(e.folder, sizeof e.folder, why, bytes))
-        return WEFT_I_CACHE_FAILED;
+    if (!weft_i_code_cache_folder(e.folder, sizeof e.folder, why, bytes))
+        return WEFT_I_CODE_CACHE_FAILED;
     key_of(compiler, source, key);
     snprintf(e.object, PATH, "%s/%s.so", e.folder, key);
     snprintf(e.lock, PATH, "%s/%s.lock", e.folder, key);
     if ((*library = load(&e)))
-        return WEFT_I_CACHE_FOUND;
+        return WEFT_I_CODE_CACHE_FOUND;
     int lock = take_lock(&e, weft_i_os_deadline(limit));
     if (lock >= 0 && (*library = load(&e))) { /* somebody else was faster */
         WEFT_OS->close(lock);
-        return WEFT_I_CACHE_FOUND;
+        return WEFT_I_CODE_CACHE_FOUND;
     }
     name_parts(&e, lock >= 0, key);
     if (build(&e, compiler, source, weft_i_os_deadline(limit)) && !(*library = load(&e)))
@@ -262,5 +262,5 @@ weft_i_cache_end weft_i_cache_open(const weft_i_compiler *compiler, const char *
         WEFT_OS->unlink(e.lock); /* who waits for it, finds the object, or compiles too */
         WEFT_OS->close(lock);
     }
-    return *library ? WEFT_I_CACHE_BUILT : WEFT_I_CACHE_FAILED;
+    return *library ? WEFT_I_CODE_CACHE_BUILT : WEFT_I_CODE_CACHE_FAILED;
 }

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What can go wrong with compiling a graph: no compiler, one that fails or hangs, a full disk, files
+ * in the cache that are not what was written, ranks that compile at once, a rank that is killed
+ * meanwhile.  The results are always the same.
+ */
+#include "fault.h"
+#include "harness.h"
+#include "harness_cache.h"
+
+#include "graph/code_cache.h"
+#include "graph/emit.h"
+#include "tensor/tensor.h"
+
+#include <weft/weft.h>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+/* Each number makes another text, which was not compiled before. */
+static weft_status function(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
+                            void *user)
+{
+    (void)ins, (void)outs;
+    out[0] = weft_tanh(weft_mul_scalar(weft_add_scalar(in[0], 1), *(double *)user));
+    return WEFT_OK;
+}
+
+/* Runs it both ways; whether it was compiled. */
+static bool check_run(double number)
+{
+    static char text[1 << 14];
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    opts.backend = "c";
+    opts.fullgraph = true;
+    weft_compiled *compiled = weft_compile(function, &number, &opts);
+    weft_tensor *x = weft_arange(WEFT_F32, WEFT_CPU, 0, 100, 1), *plain, *fast;
+    CHECK_OK(function(&x, 1, &plain, 1, &number));
+    CHECK_OK(weft_compiled_call(compiled, &x, 1, &fast, 1));
+    CHECK(!memcmp(weft_tensor_data(plain), weft_tensor_data(fast), 400));
+    weft_compiled_explain(compiled, text, sizeof text);
+    return strstr(text, " = fused_") != NULL;
+}
+
+static char log_path[300], script_path[300];
+
+/* A compiler that notes each start in a file, then does `what`. */
+static void use_compiler(const char *what)
+{
+    FILE *file = fopen(script_path, "w");
+    CHECK(file != NULL);
+    fprintf(file, "#!/bin/sh\necho started >>%s\n%s\n", log_path, what);
+    fclose(file);
+    CHECK_INT(chmod(script_path, 0700), 0);
+    setenv("WEFT_CC", script_path, 1);
+}
+
+static int starts(void)
+{
+    char line[64];
+    int count = 0;
+    FILE *file = fopen(log_path, "r");
+    while (file && fgets(line, sizeof line, file))
+        count++;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static void leave_compiler(void)
+{
+    unlink(log_path);
+    unlink(script_path);
+    unsetenv("WEFT_CC");
+}
+
+/* As at the beginning, whatever the test before left. */
+static void begin(void)
+{
+    harness_cache_each(harness_cache_remove);
+    snprintf(log_path, sizeof log_path, "%s.log", harness_cache);
+    snprintf(script_path, sizeof script_path, "%s.sh", harness_cache);
+    leave_compiler();
+    unsetenv("WEFT_CC_TIMEOUT");
+    setenv("WEFT_CACHE_DIR", harness_cache, 1);
+    weft_i_os_now = &weft_i_os_linux;
+}
+
+/* A process of its own: rows that failed once stay rows. */
+static int in_child(double number)
+{
+    pid_t process = fork();
+    if (process == 0)
+        _exit(check_run(number) ? 7 : 8);
+    int status = 0;
+    CHECK_INT(waitpid(process, &status, 0), process);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static char found[400];
+
+static void note_object(const char *path)
+{
+    size_t length = strlen(path);
+    if (length > 3 && !strcmp(path + length - 3, ".so"))
+        strcpy(found, path);
+}
+
+TEST(test_cache_is_found_again)
+{
+    begin();
+    use_compiler("exec cc \"$@\"");
+    CHECK_INT(in_child(1), 7);
+    CHECK_INT(in_child(1), 7);
+    CHECK_INT(starts(), 1);
+    CHECK_INT(harness_cache_each(note_object), 1); /* nothing beside the object */
+    struct stat about;
+    CHECK_INT(stat(harness_cache, &about), 0);
+    CHECK_INT(about.st_mode & 07777, 0700);
+    CHECK_INT(in_child(2), 7); /* another source */
+    CHECK_INT(starts(), 2);
+    leave_compiler();
+}
+
+TEST(test_cache_files_that_are_not_whole)
+{
+    static const char *const ways[] = {"cut", "changed", "garbage", "empty", "link"};
+    begin();
+    use_compiler("exec cc \"$@\"");
+    CHECK_INT(in_child(3), 7);
+    harness_cache_each(note_object);
+    for (int i = 0; i < 5; i++) {
+        struct stat about;
+        CHECK_INT(stat(found, &about), 0);
+        if (i == 0) {
+            CHECK_INT(truncate(found, about.st_size / 2), 0);
+        } else if (i == 4) {
+            char other[420];
+            snprintf(other, sizeof other, "%s.other", found);
+            CHECK_INT(rename(found, other), 0);
+            CHECK_INT(symlink(other, found), 0);
+        } else {
+            int fd = open(found, i == 3 ? O_WRONLY | O_TRUNC : O_WRONLY);
+            CHECK_INT(pwrite(fd, "????????", i == 3 ? 0 : 8, i == 1 ? about.st_size / 2 : 0),
+                      i == 3 ? 0 : 8);
+            close(fd);
+        }
+        int before = starts();
+        if (in_child(3) != 7 || starts() != before + 1)
+            FAIL("%s: was taken, or not made anew", ways[i]);
+        CHECK_INT(in_child(3), 7); /* and that is whole again */
+        CHECK_INT(starts(), before + 1);
+    }
+    leave_compiler();
+}
+
+TEST(test_cache_folder_of_others_is_refused)
+{
+    char why[400], path[600];
+    begin();
+    CHECK_INT(chmod(harness_cache, 0755), 0);
+    CHECK(!weft_i_code_cache_folder(path, sizeof path, why, sizeof why));
+    CHECK_CONTAINS(why, "mode 0700");
+    CHECK_INT(in_child(4), 8);
+    CHECK_INT(chmod(harness_cache, 0700), 0);
+    snprintf(path, sizeof path, "%s.link", harness_cache);
+    CHECK_INT(symlink(harness_cache, path), 0);
+    setenv("WEFT_CACHE_DIR", path, 1);
+    CHECK(!weft_i_code_cache_folder(path, sizeof path, why, sizeof why));
+    CHECK_CONTAINS(why, "link");
+    CHECK_INT(unlink(path), 0);
+    setenv("WEFT_CACHE_DIR", "relative", 1);
+    CHECK(!weft_i_code_cache_folder(path, sizeof path, why, sizeof why));
+    setenv("WEFT_CACHE_DIR", harness_cache, 1);
+}
+
+/* ---- compilers ---- */
+
+TEST(test_compiler_is_absent_or_fails)
+{
+    char what[1200];
+    begin();
+    setenv("WEFT_CC", "none", 1);
+    CHECK(!check_run(5));
+    CHECK(!check_run(6));
+    weft_i_emit_describe(what, sizeof what);
+    CHECK_CONTAINS(what, "none: WEFT_CC is none");
+    weft_compiler_info info;
+    CHECK_OK(weft_compiler_describe(&info));
+    CHECK(!info.program[0] && strstr(info.reason, "WEFT_CC is none"));
+    CHECK(!strcmp(info.folder, harness_cache));
+    setenv("WEFT_CC", "/nowhere/cc", 1);
+    CHECK(!check_run(7));
+    use_compiler("echo broken >&2; exit 1");
+    CHECK(!check_run(8));
+    weft_i_emit_describe(what, sizeof what);
+    CHECK_CONTAINS(what, "broken");
+    use_compiler("exit 0"); /* and makes nothing */
+    CHECK(!check_run(9));
+    CHECK_INT(harness_cache_each(NULL), 0);
+    leave_compiler();
+    CHECK(check_run(10)); /* and once there is one */
+}
+
+TEST(test_compiler_hangs)
+{
+    int64_t start = weft_i_os_linux.clock_ns();
+    begin();
+    setenv("WEFT_CC_TIMEOUT", "300", 1);
+    use_compiler("sleep 100 & echo $$ $! >\"$0.pid\"; wait");
+    CHECK(!check_run(11));
+    CHECK(weft_i_os_linux.clock_ns() - start < 20000000000);
+    char path[320];
+    int process = 0, child = 0;
+    snprintf(path, sizeof path, "%s.pid", script_path);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fscanf(file, "%d %d", &process, &child) == 2);
+    fclose(file);
+    CHECK(kill(process, 0) < 0);
+    char state = weft_i_os_process_state(child); /* what it started is gone too, but for its name */
+    CHECK(state == 0 || state == 'Z');
+    unlink(path);
+    unsetenv("WEFT_CC_TIMEOUT");
+    leave_compiler();
+}
+
+static ssize_t no_room(int fd, const void *bytes, size_t count)
+{
+    (void)fd, (void)bytes, (void)count;
+    errno = ENOSPC;
+    return -1;
+}
+
+TEST(test_disk_is_full)
+{
+    weft_i_os full = weft_i_os_linux;
+    begin();
+    full.write = no_room;
+    weft_i_os_now = &full;
+    CHECK(!check_run(12));
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(harness_cache_each(NULL), 0);
+    CHECK(check_run(13));
+}
+
+/* ---- ranks ---- */
+
+TEST(test_ranks_compile_at_once)
+{
+    enum { RANKS = 4 };
+    pid_t process[RANKS];
+    begin();
+    use_compiler("exec cc \"$@\"");
+    for (int i = 0; i < RANKS; i++)
+        if (!(process[i] = fork()))
+            _exit(check_run(14) ? 7 : 8);
+    for (int i = 0; i < RANKS; i++) {
+        int status = 0;
+        CHECK_INT(waitpid(process[i], &status, 0), process[i]);
+        CHECK_INT(WEXITSTATUS(status), 7);
+    }
+    CHECK_INT(starts(), 1);
+    CHECK_INT(harness_cache_each(NULL), 1);
+    leave_compiler();
+}
+
+TEST(test_rank_is_killed_while_it_compiles)
+{
+    begin();
+    use_compiler("exec sleep 100");
+    pid_t process = fork();
+    if (process == 0)
+        _exit(check_run(15) ? 7 : 8);
+    for (int i = 0; i < 2000 && !starts(); i++)
+        usleep(10000);
+    CHECK_INT(starts(), 1);
+    CHECK_INT(kill(process, SIGKILL), 0);
+    CHECK_INT(waitpid(process, NULL, 0), process);
+    unlink(script_path);
+    unsetenv("WEFT_CC");
+    CHECK(check_run(15)); /* waits for nobody */
+    /* What the killed rank left has names of its own compiler's key: one source, one lock. */
+    CHECK(harness_cache_each(NULL) <= 3);
+    leave_compiler();
+}
+
+/* ---- memory ---- */
+
+TEST(test_memory_runs_out_anywhere)
+{
+    double number = 16;
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    begin();
+    opts.backend = "c";
+    opts.fullgraph = true;
+    CHECK(check_run(number)); /* the code is there */
+    weft_tensor *x = weft_arange(WEFT_F32, WEFT_CPU, 0, 100, 1), *plain, *fast;
+    CHECK_OK(function(&x, 1, &plain, 1, &number));
+    for (int n = 1;; n++) {
+        weft_scope_open();
+        weft_compiled *compiled = weft_compile(function, &number, &opts);
+        fault_arm(n);
+        weft_status status = weft_compiled_call(compiled, &x, 1, &fast, 1);
+        bool fired = fault_disarm();
+        if (status >= 0)
+            CHECK(!memcmp(weft_tensor_data(plain), weft_tensor_data(fast), 400));
+        weft_clear_error();
+        weft_scope_close();
+        if (!fired)
+            break;
+        CHECK(n < 1000);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    harness_cache_open();
+    int code = harness_main(argc, argv);
+    harness_cache_close();
+    return code;
+}
