@@ -402,7 +402,7 @@ TEST(test_pass_sees_all_gradients)
     CHECK_OK(weft_scope_open());
     weft_tensor *a = leaf(ones(3)), *b = leaf(ones(3)), *in[] = {a, b, ones(3)}, *out[3];
     events[0] = 0;
-    CHECK_OK(weft_i_pass(out, in, 3, on_pass, "done", on_pass_done, &made));
+    CHECK_OK(weft_i_pass(out, in, 3, on_pass, NULL, "done", on_pass_done, &made));
     CHECK(made && weft_tensor_data(out[0]) == weft_tensor_data(a));
     CHECK(weft_requires_grad(out[1]) && !weft_requires_grad(out[2]));
     CHECK_OK(weft_backward(total(weft_add(out[0], weft_mul_scalar(out[1], 2)))));
@@ -410,7 +410,7 @@ TEST(test_pass_sees_all_gradients)
     check_all(weft_grad(b), 2, 0);
     WEFT_NO_GRAD
     {
-        CHECK_OK(weft_i_pass(out, in, 3, on_pass, "never", on_pass_done, &made));
+        CHECK_OK(weft_i_pass(out, in, 3, on_pass, NULL, "never", on_pass_done, &made));
         CHECK(!made && out[0] == a);
     }
     CHECK_OK(weft_scope_close());

@@ -10,10 +10,27 @@
 
 #include <string.h>
 
+/* A stand-in's gradient is read when the program runs.  One that lies there unnumbered is that of
+ * the real tensor, as is none: both are facts of this capture. */
+static weft_tensor *captured_grad(weft_tensor *x)
+{
+    weft_i_eye *eye = weft_i_eye_open;
+    weft_tensor *twin = weft_i_see(x);
+    const weft_i_history *history = twin ? weft_i_history_if(twin) : NULL;
+    if (!twin || (history && history->retained && weft_i_not_captured("weft_retain_grad") < 0))
+        return NULL;
+    weft_tensor *grad = history ? history->grad : NULL;
+    if ((!grad || grad->node < 0) && eye->read_grad(eye, twin, grad != NULL) < 0)
+        return NULL;
+    return grad ? WEFT_I_APPLY(grad, WEFT_I_TENSOR_ARG(twin),
+                               WEFT_I_INTEGERS_ARG(grad->stride, grad->ndim))
+                : NULL;
+}
+
 weft_tensor *weft_grad(weft_tensor *x)
 {
-    if (weft_i_not_captured("weft_grad") < 0)
-        return NULL;
+    if (weft_i_eye_open && x)
+        return captured_grad(x);
     const weft_i_history *history = x ? weft_i_history_if(x) : NULL;
     if (!x && weft_last_status() >= 0)
         weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", __func__);
@@ -101,6 +118,8 @@ weft_status weft_i_accumulate_run(weft_i_op_call *call)
     weft_i_history *history = weft_i_history_of(leaf);
     if (!history)
         return weft_last_status();
+    if (call->fake) /* there is one from here on */
+        return put(history, g);
     if (!history->grad)
         return start(history, leaf, g);
     if (!call->args[2].integer)
@@ -112,8 +131,12 @@ weft_status weft_i_accumulate_run(weft_i_op_call *call)
 static weft_status run_hooks(weft_tensor *leaf, bool create)
 {
     weft_i_history *history = weft_i_history_if(leaf);
-    weft_tensor *grad = history->grad;
+    weft_tensor *grad = weft_grad(leaf), *before = grad;
+    if (!grad)
+        return weft_last_status();
     WEFT_TRY(weft_i_hook_run(history->accumulated, 0, &grad));
+    if (weft_i_eye_open)
+        return grad == before ? WEFT_OK : weft_set_grad(leaf, grad);
     if (!history->grad || grad == history->grad)
         return WEFT_OK;
     return create ? put(history, grad) : put_alias(history, grad);
@@ -128,6 +151,48 @@ weft_status weft_i_accumulate(weft_tensor *leaf, weft_tensor *g, bool create)
         status = run_hooks(leaf, create);
     weft_scope_close();
     return status;
+}
+
+/* ---- in programs ---- */
+
+weft_status weft_i_grad_shape(weft_i_op_call *call)
+{
+    const weft_tensor *x = call->args[0].tensor;
+    if (call->args[1].count != (size_t)x->ndim)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "grad: %zu strides for %d dimensions",
+                           call->args[1].count, x->ndim);
+    call->result.dtype = x->dtype;
+    call->result.shape = weft_i_tensor_shape(x);
+    memcpy(call->result.stride, call->args[1].integers, (size_t)x->ndim * sizeof(int64_t));
+    return WEFT_OK;
+}
+
+weft_status weft_i_grad_run(weft_i_op_call *call)
+{
+    return call->fake ? WEFT_OK
+                      : weft_i_fail(WEFT_ERR_INTERNAL, "grad: what it gives is not its own");
+}
+
+weft_tensor *weft_i_grad_alias(weft_tensor *x)
+{
+    weft_tensor *grad = weft_grad(x);
+    if (!grad && weft_last_status() >= 0)
+        weft_i_fail(WEFT_ERR_STATE, "grad: the tensor has no gradient, but had one when the "
+                                    "program was captured");
+    return weft_detach(grad);
+}
+
+weft_status weft_i_hand_out_shape(weft_i_op_call *call)
+{
+    (void)call;
+    return WEFT_OK;
+}
+
+weft_status weft_i_hand_out_run(weft_i_op_call *call)
+{
+    return call->fake
+               ? WEFT_OK
+               : weft_i_fail(WEFT_ERR_STATE, "hand_out: the backward of a function runs by itself");
 }
 
 /* ---- setting it ---- */
@@ -161,6 +226,8 @@ weft_status weft_i_set_grad_run(weft_i_op_call *call)
     weft_i_history *history = grad ? weft_i_history_of(x) : weft_i_history_if(x);
     if (!history)
         return grad ? weft_last_status() : WEFT_OK;
+    if (call->fake)
+        return put(history, grad);
     if (!grad && history->retained) {
         weft_i_object_drop(history->retained->grad);
         history->retained->grad = NULL;
@@ -170,6 +237,5 @@ weft_status weft_i_set_grad_run(weft_i_op_call *call)
 
 weft_status weft_set_grad(weft_tensor *x, weft_tensor *grad)
 {
-    WEFT_TRY(weft_i_not_captured("weft_set_grad"));
     return WEFT_I_ACT(set_grad, WEFT_I_TENSOR_ARG(x), WEFT_I_OPTIONAL_ARG(grad));
 }

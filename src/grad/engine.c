@@ -305,6 +305,8 @@ static weft_status run_node(weft_i_run *run, weft_i_task *task, weft_i_node *nod
     WEFT_TRY(run_rule(run, task, node));
     if (!run->retain)
         weft_i_node_release(node);
+    if (node->op->gradient->hands_out)
+        return WEFT_OK;
     return send_on_all(run, node, run->room);
 }
 
@@ -345,6 +347,18 @@ static weft_status run_task(weft_i_run *run, weft_i_task *task)
     weft_status status =
         node ? run_in_scope(run, task, node) : run_leaf(run, task, (weft_tensor *)task->target);
     drop_gradients(task, node ? node->outputs : 1);
+    return status;
+}
+
+weft_status weft_i_engine_hand_out(const weft_i_node *node, int at, weft_tensor *g, bool ours)
+{
+    weft_i_run *run = running;
+    const weft_i_edge *edge = &node->edge[at];
+    weft_status status = edge->to ? send_on(run, edge, g) : WEFT_OK;
+    if (ours)
+        weft_release(g); /* a leaf may take it over then */
+    while (status >= 0 && run->heap_count && !node_of(run->heap[0]))
+        status = run_task(run, weft_i_heap_pop(run));
     return status;
 }
 

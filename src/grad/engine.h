@@ -31,6 +31,7 @@ struct weft_i_task {
 typedef struct weft_i_run {
     struct weft_i_run *outer;
     bool create, retain;
+    bool frame;  /* of stand-ins: the backward of a function that is captured */
     bool chosen; /* only what leads to `inputs` is needed, and no leaf is added to */
     weft_i_edge *inputs;
     size_t input_count;
@@ -52,6 +53,16 @@ weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_te
 /* Whether a backward runs in this thread; the innermost. */
 bool weft_i_engine_runs(void);
 weft_i_run *weft_i_engine_now(void);
+
+/*
+ * For rows whose rule hands out its gradients itself (weft_i_gradient.hands_out), while it runs:
+ * `g`, or NULL for none, goes where edge `at` of the node leads.  `ours`: the caller's scope gives
+ * g up.  Leaves that have all of theirs now run at once.
+ */
+weft_status weft_i_engine_hand_out(const weft_i_node *node, int at, weft_tensor *g, bool ours);
+
+/* The gradient of x as a tensor of its own, for programs; NULL and an error if there is none. */
+weft_tensor *weft_i_grad_alias(weft_tensor *x);
 
 /* Adds g to the gradient of the leaf, or takes it over; then runs the hooks for that. */
 weft_status weft_i_accumulate(weft_tensor *leaf, weft_tensor *g, bool create);

@@ -13,14 +13,21 @@ static weft_status refuse_null(const char *what)
                                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor is NULL", what);
 }
 
+/* Of a stand-in: whether it stands for a tensor that was there before the capture. */
+static bool is_input(const weft_tensor *x)
+{
+    return x->storage->fake && x->head.kind == WEFT_I_TENSOR && x->lifted;
+}
+
 /* ---- tensors ---- */
 
 weft_status weft_require_grad(weft_tensor *x, bool required)
 {
-    WEFT_TRY(weft_i_not_captured("weft_require_grad"));
     int output;
-    if (!x)
+    if (!x || !(x = weft_i_see(x)))
         return refuse_null(__func__);
+    if (weft_i_eye_open && is_input(x))
+        return weft_i_not_captured("weft_require_grad of a tensor that was not made here");
     if (weft_i_history_node(x, &output))
         return required ? WEFT_OK
                         : weft_i_fail(WEFT_ERR_STATE,
@@ -47,10 +54,8 @@ weft_status weft_require_grad(weft_tensor *x, bool required)
 
 bool weft_requires_grad(weft_tensor *x)
 {
-    if (weft_i_not_captured("weft_requires_grad") < 0)
-        return false;
     weft_i_edge edge;
-    if (!x) {
+    if (!x || !(x = weft_i_see(x))) {
         refuse_null(__func__);
         return false;
     }
@@ -59,10 +64,8 @@ bool weft_requires_grad(weft_tensor *x)
 
 bool weft_is_leaf(weft_tensor *x)
 {
-    if (weft_i_not_captured("weft_is_leaf") < 0)
-        return false;
     weft_i_edge edge;
-    if (!x) {
+    if (!x || !(x = weft_i_see(x))) {
         refuse_null(__func__);
         return false;
     }
@@ -131,10 +134,12 @@ static int64_t add_hook(const char *what, weft_tensor *x, weft_hook hook, void *
                         weft_held held, bool accumulated)
 {
     weft_i_edge edge;
-    if (!x)
+    if (!x || !(x = weft_i_see(x)))
         return refuse_null(what);
     if (!hook)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the hook is NULL", what);
+    if (weft_i_eye_open && is_input(x))
+        return weft_i_not_captured("a hook of a tensor that was not made here");
     WEFT_TRY(weft_i_history_edge(x, &edge));
     if (!edge.to)
         return weft_i_fail(WEFT_ERR_STATE, "%s: the tensor requires no gradients", what);
@@ -149,21 +154,19 @@ static int64_t add_hook(const char *what, weft_tensor *x, weft_hook hook, void *
     made->output = edge.output;
     weft_i_history *leaf = node ? NULL : weft_i_history_if(x);
     int64_t number = made->number;
+    if (weft_i_eye_open)
+        weft_i_eye_open->hooked = true;
     weft_i_hook_append(node ? &node->hooks : accumulated ? &leaf->accumulated : &leaf->hooks, made);
     return number;
 }
 
 int64_t weft_tensor_hook(weft_tensor *x, weft_hook hook, void *user, weft_held held)
 {
-    if (weft_i_not_captured("weft_tensor_hook") < 0)
-        return weft_last_status();
     return add_hook(__func__, x, hook, user, held, false);
 }
 
 int64_t weft_accumulated_hook(weft_tensor *x, weft_hook hook, void *user, weft_held held)
 {
-    if (weft_i_not_captured("weft_accumulated_hook") < 0)
-        return weft_last_status();
     return add_hook(__func__, x, hook, user, held, true);
 }
 
@@ -185,8 +188,9 @@ weft_status weft_unhook(weft_tensor *x, int64_t number)
 
 weft_status weft_backward_then(weft_hook hook, void *user, weft_held held)
 {
-    WEFT_TRY(weft_i_not_captured("weft_backward_then"));
     weft_i_run *run = weft_i_engine_now();
+    if (run && run->frame)
+        return weft_i_not_captured("weft_backward_then in a hook of a compiled function");
     if (!hook)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the callback is NULL", __func__);
     if (!run)

@@ -93,7 +93,7 @@ weft_status weft_i_history_set(weft_tensor *x, weft_i_node *node, int output)
 static bool is_stale(const weft_tensor *x)
 {
     int output;
-    return x->base && weft_i_history_node(x->base, &output) && weft_tensor_version(x) != x->seen;
+    return x->base && weft_i_history_node(x->base, &output) && weft_i_tensor_version(x) != x->seen;
 }
 
 static weft_status refuse_view(const weft_tensor *x, const char *why)
@@ -137,7 +137,7 @@ static weft_status remake(weft_tensor *x)
         return weft_last_status();
     weft_status status = weft_i_history_set(x, weft_i_history_node(now, &output), 0);
     weft_release(now);
-    x->seen = weft_tensor_version(x);
+    x->seen = weft_i_tensor_version(x);
     return status;
 }
 

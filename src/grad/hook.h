@@ -10,12 +10,17 @@
  * in the current scope. */
 typedef weft_status (*weft_i_node_hook)(weft_tensor **g, size_t count, void *user);
 
+/* What a hook of a node does, beyond its functions: an object and a number of it.  Two hooks with
+ * the same ones do the same. */
+typedef const void *weft_i_hook_identity(const void *user, int64_t *number);
+
 typedef struct weft_i_hook {
     struct weft_i_hook *next;
     int64_t number;
-    int output;              /* of the node it is on */
-    weft_hook hook;          /* or: */
-    weft_i_node_hook on_all; /* of the whole node */
+    int output;                     /* of the node it is on */
+    weft_hook hook;                 /* or: */
+    weft_i_node_hook on_all;        /* of the whole node */
+    weft_i_hook_identity *identity; /* of those; NULL: `user` itself */
     void *user;
     void (*done)(void *user);
     const weft_tensor *self; /* the hooked tensor, which cannot hold itself */

@@ -6,6 +6,7 @@
 #include "grad/node.h"
 
 #include "base/os.h"
+#include "tensor/fake.h"
 
 #include <string.h>
 
@@ -234,7 +235,8 @@ void weft_i_node_save(weft_i_node *node, int place, weft_tensor *x, bool by_refe
     weft_i_rank_record *slot = &node->slot[node->slots++];
     int output;
     slot->place = place;
-    slot->count = weft_tensor_version(x);
+    slot->count = weft_i_tensor_version(x);
+    slot->value = x->node;
     describe(node, &slot->meta, x);
     if (by_reference && !x->base && !weft_i_history_node(x, &output)) {
         slot->tensor = weft_i_object_hold(x);
@@ -357,9 +359,12 @@ static weft_tensor *from_memory(weft_i_node *node, const weft_i_rank_record *slo
     weft_shape shape = {slot->meta.ndim, {0}};
     memcpy(shape.dim, slot->meta.sizes, (size_t)slot->meta.ndim * sizeof *shape.dim);
     (void)node;
-    return weft_i_tensor_new_view(slot->storage,
-                                  slot->version ? slot->version : &slot->storage->version,
-                                  slot->meta.dtype, shape, slot->meta.strides, slot->meta.offset);
+    weft_tensor *x = weft_i_tensor_new_view(
+        slot->storage, slot->version ? slot->version : &slot->storage->version, slot->meta.dtype,
+        shape, slot->meta.strides, slot->meta.offset);
+    if (x)
+        x->node = slot->value; /* of a fake: the same tensor in the capture */
+    return x;
 }
 
 weft_tensor *weft_i_slot_get(weft_i_node *node, const weft_i_rank_record *slot, bool history)
@@ -368,10 +373,15 @@ weft_tensor *weft_i_slot_get(weft_i_node *node, const weft_i_rank_record *slot, 
                                     : slot->version ? slot->version
                                                     : &slot->storage->version;
     int64_t now = atomic_load_explicit(&version->count, memory_order_relaxed);
-    if (now != slot->count) {
+    if (slot->count >= 0 && now != slot->count) {
         refuse_written(node, slot, now);
         return NULL;
     }
+    weft_storage *storage = slot->tensor ? slot->tensor->storage : slot->storage;
+    if (storage->fake)
+        storage->fake->unpacked = true;
+    if (slot->unpacked)
+        return slot->unpacked;
     if (slot->tensor)
         return slot->tensor;
     weft_tensor *x = from_memory(node, slot);

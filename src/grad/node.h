@@ -41,7 +41,9 @@ typedef struct weft_i_rank_record {
     weft_tensor *tensor; /* itself, or NULL */
     weft_storage *storage;
     weft_i_version *version; /* NULL: the storage's own */
-    int64_t count;           /* of writes when it was saved */
+    int64_t count;           /* of writes when it was saved; -1: nobody checks it */
+    int64_t value;           /* of a fake: the value that it was */
+    weft_tensor *unpacked;   /* what stands for it while a backward is captured; borrowed */
     weft_i_meta meta;
 } weft_i_rank_record;
 
@@ -164,6 +166,7 @@ uint64_t weft_i_node_next(void);
  * is in[i], *made is false, and nobody calls `hook` or `done`.
  */
 weft_status weft_i_pass(weft_tensor **out, weft_tensor *const *in, size_t count,
-                        weft_i_node_hook hook, void *user, void (*done)(void *user), bool *made);
+                        weft_i_node_hook hook, weft_i_hook_identity *identity, void *user,
+                        void (*done)(void *user), bool *made);
 
 #endif

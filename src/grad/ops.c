@@ -18,6 +18,8 @@ static weft_status pass_back(weft_i_back *c)
 
 static const weft_i_gradient pass_gradient = {.back = pass_back};
 static const weft_i_gradient accumulate_gradient = {.why = "it is what gradients end in"};
+static const weft_i_gradient grad_gradient = {.why = "it is what gradients end in"};
+static const weft_i_gradient hand_out_gradient = {.why = "it is what gradients end in"};
 static const weft_i_gradient set_grad_gradient = {.why = "it is what gradients end in"};
 
 #define OP(name_, params_, flags_)                                  \

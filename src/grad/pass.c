@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "grad/node.h"
 #include "grad/ops.h"
+#include "tensor/eye.h"
 
 #include <string.h>
 
@@ -26,7 +27,10 @@ static weft_status is_any_required(weft_tensor *const *in, size_t count, bool *a
     *any = false;
     for (size_t i = 0; weft_i_grad_mode == WEFT_GRAD_RECORDING && i < count; i++) {
         weft_i_edge edge;
-        WEFT_TRY(weft_i_history_edge(in[i], &edge));
+        weft_tensor *x = weft_i_see(in[i]);
+        if (!x)
+            return weft_last_status();
+        WEFT_TRY(weft_i_history_edge(x, &edge));
         *any |= edge.to != NULL;
     }
     return WEFT_OK;
@@ -42,7 +46,8 @@ static weft_i_node *node_of(weft_tensor *const *out, size_t count)
 }
 
 weft_status weft_i_pass(weft_tensor **out, weft_tensor *const *in, size_t count,
-                        weft_i_node_hook hook, void *user, void (*done)(void *user), bool *made)
+                        weft_i_node_hook hook, weft_i_hook_identity *identity, void *user,
+                        void (*done)(void *user), bool *made)
 {
     WEFT_TRY(is_any_required(in, count, made));
     if (!*made) {
@@ -60,6 +65,9 @@ weft_status weft_i_pass(weft_tensor **out, weft_tensor *const *in, size_t count,
     }
     for (size_t i = 0; i < count; i++) /* a write would make its history anew, past the node */
         out[i]->passed = true;
+    if (weft_i_eye_open)
+        weft_i_eye_open->hooked = true;
+    own->identity = identity;
     own->on_all = hook;
     own->done = done;
     weft_i_hook_append(&node_of(out, count)->hooks, own);

@@ -57,6 +57,7 @@ enum {
 typedef struct weft_i_gradient {
     const char *why; /* there is no rule: the reason; else NULL */
     bool refused;    /* with a reason: the call fails, instead of giving constants */
+    bool hands_out;  /* the rule calls weft_i_engine_hand_out once for each edge */
     unsigned save;   /* bit i: argument i; WEFT_I_SAVE_ */
     weft_status (*back)(weft_i_back *c);
     /* Before the call is made: fails if this one has no gradient.  May be NULL. */

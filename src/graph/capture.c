@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The eye and the mode of a capture; see capture.h. */
-#include "graph/capture.h"
+#include "graph/capture_state.h"
 
 #include "base/os.h"
 #include "coll/ops.h"
-#include "graph/pointers.h"
-#include "graph/trace.h"
-#include "tensor/eye.h"
 #include "tensor/ops.h"
 #include "weft/coll.h"
 #include "weft/grad.h"
@@ -14,28 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct capture {
-    weft_i_eye eye; /* first */
-    weft_i_mode mode;
-    weft_i_trace trace;
-    weft_i_guards *guards;
-    /* Real tensors and their stand-ins, both held; storages and counters of real ones, and one of
-     * the stand-ins that has the storage or counter that stands for it. */
-    weft_i_pointers twins, storages, counters;
-    int free_count;
-    bool recording;     /* gradients were recorded when it began */
-    weft_status status; /* why the capture fails; `message` says it */
-    char message[512];
-} capture;
-
-static capture *of_eye(weft_i_eye *eye)
+static weft_i_capture_state *of_eye(weft_i_eye *eye)
 {
-    return (capture *)eye;
+    return (weft_i_capture_state *)eye;
 }
 
 static void broken(weft_i_eye *eye)
 {
-    capture *c = of_eye(eye);
+    weft_i_capture_state *c = of_eye(eye);
     if (c->status < 0)
         return;
     c->status = weft_last_status();
@@ -52,7 +35,7 @@ static weft_status refuse(weft_i_eye *eye, const char *what)
 /* ---- stand-ins ---- */
 
 /* Two storages over one piece of memory: writes to one would have to show in the other. */
-static bool memory_is_shared(const capture *c, const weft_storage *storage)
+static bool memory_is_shared(const weft_i_capture_state *c, const weft_storage *storage)
 {
     for (size_t i = 0; i < c->storages.room; i++) {
         const weft_storage *other = c->storages.at[i].key;
@@ -65,7 +48,7 @@ static bool memory_is_shared(const capture *c, const weft_storage *storage)
 }
 
 /* Notes that `twin` stands for `real`; the tables have room. */
-static void pair_up(capture *c, weft_tensor *real, weft_tensor *twin)
+static void pair_up(weft_i_capture_state *c, weft_tensor *real, weft_tensor *twin)
 {
     weft_i_pointers_add(&c->twins, weft_i_object_hold(real), weft_keep(twin));
     if (!weft_i_pointers_find(&c->storages, real->storage))
@@ -74,11 +57,25 @@ static void pair_up(capture *c, weft_tensor *real, weft_tensor *twin)
         weft_i_pointers_add(&c->counters, real->version, twin);
 }
 
-static weft_status make_room(capture *c)
+static weft_status make_room(weft_i_capture_state *c)
 {
     WEFT_TRY(weft_i_pointers_reserve(&c->twins, 1));
     WEFT_TRY(weft_i_pointers_reserve(&c->storages, 1));
     return weft_i_pointers_reserve(&c->counters, 1);
+}
+
+/* Room for one more in the list of inputs. */
+static weft_status make_room_for_input(weft_i_capture_state *c)
+{
+    if (c->lifted_count < c->lifted_room)
+        return WEFT_OK;
+    int room = c->lifted_room ? 2 * c->lifted_room : 16;
+    weft_i_lifted *more = WEFT_OS->resize(c->lifted, (size_t)room * sizeof *more);
+    if (!more)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %d inputs", room);
+    c->lifted = more;
+    c->lifted_room = room;
+    return WEFT_OK;
 }
 
 /* With the eye closed: the question is about the real tensor. */
@@ -88,16 +85,17 @@ static unsigned flags_of(weft_tensor *real, bool is_free)
     weft_i_eye_open = NULL;
     unsigned flags = weft_requires_grad(real) ? WEFT_I_INPUT_GRAD : 0;
     weft_i_eye_open = eye;
+    flags |= real->parameter ? WEFT_I_INPUT_PARAMETER : 0;
     return flags | (is_free ? WEFT_I_INPUT_FREE : 0);
 }
 
 /* The real tensor becomes an input; its stand-in. */
-static weft_tensor *lift(capture *c, weft_tensor *real, const char *name, bool is_free)
+static weft_tensor *lift(weft_i_capture_state *c, weft_tensor *real, const char *name, bool is_free)
 {
     weft_i_graph_value like = weft_i_graph_value_of(real);
     weft_i_graph_input input = {
         .name = name, .flags = flags_of(real, is_free), .tensor = is_free ? real : NULL};
-    if (make_room(c) < 0)
+    if (make_room(c) < 0 || make_room_for_input(c) < 0)
         return NULL;
     if (memory_is_shared(c, real->storage))
         return weft_i_null(WEFT_ERR_UNSUPPORTED,
@@ -110,13 +108,17 @@ static weft_tensor *lift(capture *c, weft_tensor *real, const char *name, bool i
     twin->storage->read_only = real->storage->read_only;
     if (!real->storage->table)
         twin->storage->table = NULL; /* of a fixed size */
+    twin->lifted = true;
+    twin->parameter = real->parameter;
     pair_up(c, real, twin);
-    return twin;
+    weft_i_lifted *lifted = &c->lifted[c->lifted_count++];
+    *lifted = (weft_i_lifted){.twin = twin, .value = (int)twin->node};
+    return weft_i_capture_give_history(c, real, lifted, input.flags) < 0 ? NULL : twin;
 }
 
 static weft_tensor *see(weft_i_eye *eye, const weft_tensor *x)
 {
-    capture *c = of_eye(eye);
+    weft_i_capture_state *c = of_eye(eye);
     char name[32];
     if (weft_i_trace_owns(&c->trace, x->storage))
         return (weft_tensor *)x;
@@ -139,7 +141,7 @@ static weft_tensor *see(weft_i_eye *eye, const weft_tensor *x)
 
 static weft_storage *see_storage(weft_i_eye *eye, const weft_storage *storage)
 {
-    capture *c = of_eye(eye);
+    weft_i_capture_state *c = of_eye(eye);
     if (weft_i_trace_owns(&c->trace, storage))
         return (weft_storage *)storage;
     weft_tensor *twin = weft_i_pointers_find(&c->storages, storage);
@@ -151,7 +153,7 @@ static weft_storage *see_storage(weft_i_eye *eye, const weft_storage *storage)
 
 static weft_status constant(weft_i_eye *eye, weft_tensor *made)
 {
-    capture *c = of_eye(eye);
+    weft_i_capture_state *c = of_eye(eye);
     weft_tensor *twin = make_room(c) < 0 ? NULL : weft_i_trace_constant(&c->trace, made);
     if (!twin) {
         broken(eye);
@@ -218,6 +220,9 @@ static weft_tensor *apply(weft_i_eye *eye, const weft_i_op_call *call)
     weft_status status = see_args(eye, call, args);
     if (status >= 0 && call->into && !(seen.into = see(eye, call->into)))
         status = weft_last_status();
+    /* Here, as the recorder turns itself off for what it passes on. */
+    weft_i_capture_state *c = of_eye(eye);
+    c->trace.quiet = c->recording && weft_grad_mode_now() != WEFT_GRAD_RECORDING;
     weft_tensor *out = status < 0 ? NULL : weft_i_op_seen(&seen);
     drop_lists(call, args);
     /* Another mistake would be one without the capture as well, and the function may handle it. */
@@ -227,7 +232,7 @@ static weft_tensor *apply(weft_i_eye *eye, const weft_i_op_call *call)
 }
 
 /* Every collective is followed by its waits. */
-static weft_status wait_for(capture *c, const weft_i_op_call *call, weft_tensor *out)
+static weft_status wait_for(weft_i_capture_state *c, const weft_i_op_call *call, weft_tensor *out)
 {
     size_t count = call->op->flags & WEFT_I_OP_LIST ? call->args[0].count : 1;
     for (size_t i = 0; i < count; i++)
@@ -235,7 +240,7 @@ static weft_status wait_for(capture *c, const weft_i_op_call *call, weft_tensor 
     return WEFT_OK;
 }
 
-static weft_status note_factor(capture *c, const weft_i_op_call *call)
+static weft_status note_factor(weft_i_capture_state *c, const weft_i_op_call *call)
 {
     for (int i = 0; i + 1 < call->op->arity; i++)
         if (call->op->kinds[i] == 'p' && call->args[i].integer == WEFT_PREMUL_SUM && c->guards)
@@ -247,15 +252,15 @@ static weft_status note_factor(capture *c, const weft_i_op_call *call)
 
 static bool is_collective(const weft_i_op *op)
 {
-    return strchr(op->kinds, 'g') != NULL;
+    return !(op->flags & WEFT_I_OP_LAYOUT) && strchr(op->kinds, 'g') != NULL;
 }
 
 static weft_tensor *handle(weft_i_mode *mode, const weft_i_op_call *call)
 {
-    capture *c = (capture *)((char *)mode - offsetof(capture, mode));
+    weft_i_capture_state *c =
+        (weft_i_capture_state *)((char *)mode - offsetof(weft_i_capture_state, mode));
     if (call->op == &weft_i_op_wait_tensor) /* the one behind its collective is there already */
         return call->args[0].tensor;
-    c->trace.quiet = c->recording && weft_grad_mode_now() != WEFT_GRAD_RECORDING;
     weft_tensor *out = weft_i_trace_call(&c->trace, call);
     if (out && is_collective(call->op) &&
         (wait_for(c, call, out) < 0 || note_factor(c, call) < 0)) {
@@ -277,7 +282,7 @@ static int input_with(const weft_graph *graph, int number, bool counter)
     return -1;
 }
 
-static void guard(capture *c, weft_i_guard_kind kind, int input, int64_t number)
+static void guard(weft_i_capture_state *c, weft_i_guard_kind kind, int input, int64_t number)
 {
     weft_i_guard note = {.kind = kind, .input = input, .number = number};
     if (input >= 0 && c->guards && weft_i_guards_add(c->guards, note) < 0)
@@ -286,7 +291,7 @@ static void guard(capture *c, weft_i_guard_kind kind, int input, int64_t number)
 
 static weft_status read_version(weft_i_eye *eye, const weft_tensor *x, int64_t *out)
 {
-    capture *c = of_eye(eye);
+    weft_i_capture_state *c = of_eye(eye);
     int64_t count = atomic_load_explicit(&x->version->count, memory_order_relaxed);
     if (count < 0) {
         weft_status status = weft_i_fail(
@@ -303,7 +308,7 @@ static weft_status read_version(weft_i_eye *eye, const weft_tensor *x, int64_t *
 
 static size_t read_bytes(weft_i_eye *eye, const weft_storage *storage)
 {
-    capture *c = of_eye(eye);
+    weft_i_capture_state *c = of_eye(eye);
     weft_storage *twin = see_storage(eye, storage);
     if (!twin)
         return 0;
@@ -318,7 +323,7 @@ static size_t read_bytes(weft_i_eye *eye, const weft_storage *storage)
 /* By the last tensor that was made on the storage: the row wants one. */
 static weft_status resize(weft_i_eye *eye, weft_storage *storage, size_t bytes)
 {
-    capture *c = of_eye(eye);
+    weft_i_capture_state *c = of_eye(eye);
     weft_storage *twin = see_storage(eye, storage);
     if (!twin)
         return weft_last_status();
@@ -336,10 +341,73 @@ static weft_status resize(weft_i_eye *eye, weft_storage *storage, size_t bytes)
     return status;
 }
 
+static weft_status read_grad(weft_i_eye *eye, const weft_tensor *x, bool present)
+{
+    weft_i_capture_state *c = of_eye(eye);
+    const weft_graph *graph = c->trace.graph;
+    for (int i = 0; i < c->lifted_count; i++)
+        for (int k = 0; c->lifted[i].twin == x && k < graph->input_count; k++)
+            if (graph->inputs[k].value == c->lifted[i].value)
+                guard(c, WEFT_I_GUARD_GRAD, k, present);
+    return c->status;
+}
+
+static weft_status depend(weft_i_eye *eye, void *object, int64_t (*number)(void *, const char *),
+                          const char *name)
+{
+    weft_i_capture_state *c = of_eye(eye);
+    if (!c->guards)
+        return WEFT_OK;
+    char *copy = WEFT_OS->alloc(strlen(name) + 1);
+    weft_i_guard note = {
+        .kind = WEFT_I_GUARD_OBJECT, .input = -1, .object = object, .read = number};
+    note.number = number(object, name);
+    note.copy = copy ? strcpy(copy, name) : NULL;
+    weft_status status = copy ? weft_i_guards_add(c->guards, note)
+                              : weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a guard");
+    if (status < 0)
+        broken(eye);
+    return status;
+}
+
+static weft_status undo(weft_i_eye *eye, void *object,
+                        void (*put_back)(void *, const char *, void *), const char *name, void *old)
+{
+    weft_i_capture_state *c = of_eye(eye);
+    weft_i_undo *at = WEFT_OS->alloc(sizeof *at + strlen(name) + 1);
+    if (!at) {
+        weft_i_object_drop(old);
+        weft_status status = weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to bind \"%s\"", name);
+        broken(eye);
+        return status;
+    }
+    at->object = weft_i_object_hold(object);
+    at->put_back = put_back;
+    at->old = old;
+    strcpy(at->name, name);
+    at->next = c->undone;
+    c->undone = at;
+    return WEFT_OK;
+}
+
 /* ---- one capture ---- */
 
-static void close_capture(capture *c)
+static void undo_all(weft_i_capture_state *c)
 {
+    while (c->undone) {
+        weft_i_undo *at = c->undone;
+        c->undone = at->next;
+        at->put_back(at->object, at->name, at->old);
+        weft_i_object_drop(at->object);
+        WEFT_OS->free(at);
+    }
+}
+
+static void close_capture(weft_i_capture_state *c)
+{
+    undo_all(c);
+    WEFT_OS->free(c->lifted);
+    WEFT_OS->free(c->outputs);
     for (size_t i = 0; i < c->twins.room; i++)
         if (c->twins.at[i].key) {
             weft_release(c->twins.at[i].value);
@@ -351,7 +419,7 @@ static void close_capture(capture *c)
     weft_i_trace_abandon(&c->trace);
 }
 
-static weft_status lift_arguments(capture *c, weft_tensor *const *in, int ins)
+static weft_status lift_arguments(weft_i_capture_state *c, weft_tensor *const *in, int ins)
 {
     weft_graph *graph = c->trace.graph;
     int *inputs = weft_i_graph_alloc(graph, (size_t)ins * sizeof *inputs);
@@ -372,7 +440,8 @@ static weft_status lift_arguments(capture *c, weft_tensor *const *in, int ins)
 }
 
 /* What the function left in `out`, as values. */
-static weft_status read_outputs(capture *c, weft_tensor *const *out, int outs, int *values)
+static weft_status read_outputs(weft_i_capture_state *c, weft_tensor *const *out, int outs,
+                                int *values)
 {
     for (int i = 0; i < outs; i++) {
         if (!out[i])
@@ -387,15 +456,28 @@ static weft_status read_outputs(capture *c, weft_tensor *const *out, int outs, i
     return WEFT_OK;
 }
 
+/* What the function leaves, and its backward if that is wanted. */
+static weft_status finish_call(weft_i_capture_state *c, weft_tensor **out, int outs)
+{
+    if (!(c->outputs = WEFT_OS->alloc(((size_t)outs + 1) * sizeof *c->outputs)))
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %d results", outs);
+    c->output_count = outs;
+    WEFT_TRY(read_outputs(c, out, outs, c->outputs));
+    c->how->hooked = c->eye.hooked;
+    bool joint = c->how->joint == WEFT_I_JOINT_ALWAYS ||
+                 (c->how->joint == WEFT_I_JOINT_IF_HOOKED && c->eye.hooked);
+    return joint ? weft_i_capture_backward(c, out, outs) : WEFT_OK;
+}
+
 /* Calls the function with the eye open. */
-static weft_status call(capture *c, weft_graph_function function, void *user,
-                        weft_tensor *const *in, int ins, weft_tensor **out, int outs, int *values)
+static weft_status call(weft_i_capture_state *c, weft_graph_function function, void *user,
+                        weft_tensor *const *in, int ins, weft_tensor **out, int outs)
 {
     weft_i_eye_open = &c->eye;
     weft_i_mode_push(&c->mode);
     weft_status status = function(in, ins, out, outs, user);
     if (c->status >= 0 && status >= 0)
-        status = read_outputs(c, out, outs, values);
+        status = finish_call(c, out, outs);
     weft_i_mode_pop(&c->mode);
     weft_i_eye_open = NULL;
     if (c->status < 0) /* what went wrong first */
@@ -403,25 +485,24 @@ static weft_status call(capture *c, weft_graph_function function, void *user,
     return status;
 }
 
-static weft_status run(capture *c, const char *name, weft_graph_function function, void *user,
-                       weft_tensor *const *in, int ins, int outs, weft_graph **graph)
+static weft_status run(weft_i_capture_state *c, const char *name, weft_graph_function function,
+                       void *user, weft_tensor *const *in, int ins, int outs, weft_graph **graph)
 {
     weft_tensor **out = WEFT_OS->alloc(((size_t)outs + 1) * sizeof *out);
-    int *values = WEFT_OS->alloc(((size_t)outs + 1) * sizeof *values);
-    weft_status status = !out || !values
-                             ? weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %d results", outs)
-                             : weft_i_trace_begin(&c->trace, name);
+    weft_status status = !out ? weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %d results", outs)
+                              : weft_i_trace_begin(&c->trace, name);
     if (status >= 0)
         status = lift_arguments(c, in, ins);
     if (status >= 0)
-        status = call(c, function, user, in, ins, out, outs, values);
-    if (status >= 0 && !(*graph = weft_i_trace_end(&c->trace, values, outs)))
+        status = call(c, function, user, in, ins, out, outs);
+    if (status >= 0)
+        weft_i_capture_mark_needed(c);
+    if (status >= 0 && !(*graph = weft_i_trace_end(&c->trace, c->outputs, c->output_count)))
         status = weft_last_status();
     if (status >= 0)
         weft_keep(*graph); /* beyond the scope of the capture */
     close_capture(c);
     WEFT_OS->free(out);
-    WEFT_OS->free(values);
     return status;
 }
 
@@ -437,13 +518,16 @@ static weft_status check(const char *name, weft_graph_function function, weft_te
 }
 
 weft_graph *weft_i_capture(const char *name, weft_graph_function function, void *user,
-                           weft_tensor *const *in, int ins, int outs, weft_i_guards *guards)
+                           weft_tensor *const *in, int ins, int outs, weft_i_capture_how *how)
 {
-    capture c = {.eye = {see, see_storage, apply, read_version, read_bytes, resize, constant,
-                         broken, refuse},
-                 .mode = {.handle = handle},
-                 .guards = guards,
-                 .recording = weft_grad_mode_now() == WEFT_GRAD_RECORDING};
+    weft_i_capture_how none = {0};
+    weft_i_capture_state c = {.eye = {see, see_storage, apply, read_version, read_bytes, resize,
+                                      constant, broken, refuse, read_grad, depend, undo, false},
+                              .mode = {.handle = handle},
+                              .how = how ? how : &none,
+                              .guards = how ? how->guards : NULL,
+                              .recording = weft_grad_mode_now() == WEFT_GRAD_RECORDING};
+    c.how->split = -1;
     weft_graph *graph = NULL;
     if (check(name, function, in, ins, outs) < 0 || weft_scope_open() < 0)
         return NULL;
@@ -464,7 +548,7 @@ weft_status weft_watch(const void *memory, size_t bytes)
 {
     if (!weft_i_eye_open)
         return WEFT_OK;
-    capture *c = of_eye(weft_i_eye_open);
+    weft_i_capture_state *c = of_eye(weft_i_eye_open);
     if (!memory && bytes)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_watch: %zu bytes at NULL", bytes);
     if (!bytes || !c->guards)

@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "base/text.h"
 #include "graph/capture.h"
+#include "graph/frame_back.h"
 #include "graph/program.h"
 #include "tensor/eye.h"
 #include "weft/grad.h"
@@ -23,7 +24,8 @@ typedef struct entry {
     weft_graph *graph; /* after the passes; held */
     weft_i_guards guards;
     weft_i_program *program;
-    weft_tensor **inputs; /* room for those of one call */
+    weft_i_frame_plan *plan; /* of its gradients; NULL: none, or recorded as usual */
+    weft_tensor **inputs;    /* room for those of one call */
     int outs;
     uint64_t runs;
 } entry;
@@ -73,6 +75,7 @@ static void clear_entry(entry *e)
     weft_i_program_free(e->program);
     weft_i_guards_clear(&e->guards);
     weft_i_object_drop(e->graph);
+    weft_i_object_drop(e->plan);
     WEFT_OS->free(e->inputs);
     *e = (entry){0};
 }
@@ -155,34 +158,53 @@ static entry *find_entry(weft_compiled *compiled, weft_tensor *const *in, int in
     return NULL;
 }
 
-/* A pure graph has its writes at the end, where the recorder would take them for the whole of what
- * happened. */
-static weft_status check_gradients(const weft_compiled *compiled, const weft_graph *graph)
+enum { FIRST_STAGES = WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE };
+
+/* Both halves of a joint graph; the forward half is the entry's graph. */
+static weft_graph *split_entry(const weft_compiled *compiled, entry *e, const weft_graph *joint,
+                               const weft_i_capture_how *how)
 {
-    if (!(compiled->backend->stages & WEFT_I_STAGE_PURE) ||
-        weft_grad_mode_now() != WEFT_GRAD_RECORDING)
-        return WEFT_OK;
-    for (int i = 0; i < graph->input_count; i++)
-        if (graph->inputs[i].flags & WEFT_I_INPUT_GRAD)
-            return weft_i_fail(WEFT_ERR_UNSUPPORTED,
-                               "input \"%s\" requires a gradient, which backend %s does not "
-                               "compute; use \"eager\", or WEFT_NO_GRAD around the call",
-                               graph->inputs[i].name, compiled->backend->name);
-    return WEFT_OK;
+    weft_i_halves halves;
+    unsigned later = compiled->backend->stages & ~(unsigned)FIRST_STAGES;
+    if (weft_i_joint_split(joint, how, FIRST_STAGES, &halves) < 0)
+        return NULL;
+    weft_graph *forward = halves.forward, *back = halves.back;
+    if (later && (!(halves.forward = weft_i_graph_pass_run(forward, later)) ||
+                  !(halves.back = weft_i_graph_pass_run(back, later)))) {
+        weft_i_halves_clear(&halves);
+        return NULL;
+    }
+    e->plan = weft_i_frame_plan_new(&halves);
+    return e->plan ? e->plan->halves.forward : NULL;
 }
 
-/* Captures the function for these arguments into `e`; `e` is cleared if that fails. */
+/* Captures the function for these arguments.  Where gradients are recorded, a backend of pure
+ * graphs, and one whose function puts hooks on what it computes, has two halves. */
+static weft_graph *capture_entry(const weft_compiled *compiled, entry *e, weft_tensor *const *in,
+                                 int ins, int outs)
+{
+    bool pure = compiled->backend->stages & WEFT_I_STAGE_PURE;
+    bool recording = weft_grad_mode_now() == WEFT_GRAD_RECORDING;
+    weft_i_capture_how how = {.guards = &e->guards,
+                              .joint = !recording ? WEFT_I_JOINT_NEVER
+                                       : pure     ? WEFT_I_JOINT_ALWAYS
+                                                  : WEFT_I_JOINT_IF_HOOKED};
+    weft_graph *raw =
+        weft_i_capture(compiled->name, compiled->function, compiled->user, in, ins, outs, &how);
+    weft_graph *graph = !raw             ? NULL
+                        : how.split >= 0 ? split_entry(compiled, e, raw, &how)
+                                         : weft_i_graph_pass_run(raw, compiled->backend->stages);
+    e->graph = weft_i_object_hold(graph);
+    return graph;
+}
+
+/* Fills `e` in a scope of its own; `e` is cleared if that fails. */
 static weft_status fill_entry(weft_compiled *compiled, entry *e, weft_tensor *const *in, int ins,
                               int outs)
 {
+    WEFT_TRY(weft_scope_open());
     e->guards.mode = (int)weft_grad_mode_now();
-    weft_graph *raw = weft_i_capture(compiled->name, compiled->function, compiled->user, in, ins,
-                                     outs, &e->guards);
-    weft_graph *graph = raw && check_gradients(compiled, raw) >= 0
-                            ? weft_i_graph_pass_run(raw, compiled->backend->stages)
-                            : NULL;
-    weft_release(raw);
-    e->graph = weft_keep(graph);
+    weft_graph *graph = capture_entry(compiled, e, in, ins, outs);
     e->outs = outs;
     if (graph)
         e->inputs = WEFT_OS->alloc(((size_t)graph->input_count + 1) * sizeof *e->inputs);
@@ -190,10 +212,10 @@ static weft_status fill_entry(weft_compiled *compiled, entry *e, weft_tensor *co
         weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %d inputs", graph->input_count);
     if (e->inputs)
         e->program = weft_i_program_new(graph);
-    if (e->program)
-        return WEFT_OK;
-    weft_status status = weft_last_status();
-    clear_entry(e);
+    weft_status status = e->program ? WEFT_OK : weft_last_status();
+    weft_scope_close();
+    if (status < 0)
+        clear_entry(e);
     return status;
 }
 
@@ -220,7 +242,7 @@ static entry *add_entry(weft_compiled *compiled, weft_tensor *const *in, int ins
     if (*status >= 0) {
         info->entries++;
         info->frames++;
-        info->ops += e->graph->node_count;
+        info->ops += e->graph->node_count + (e->plan ? e->plan->halves.back->node_count : 0);
         return e;
     }
     if (compiled->fullgraph)
@@ -252,6 +274,33 @@ static weft_status check_call(const weft_compiled *compiled, weft_tensor *const 
     return WEFT_OK;
 }
 
+/* Runs the forward half; its results get a history, whose one node holds what is saved. */
+static weft_status run_forward(entry *e, weft_i_frame_call *call, weft_tensor **all)
+{
+    weft_grad_block block = weft_grad_block_enter(WEFT_GRAD_OFF);
+    weft_status status = weft_i_program_run(e->program, e->inputs, all);
+    weft_grad_block_leave(&block);
+    return status < 0 ? status : weft_i_frame_attach(call, all);
+}
+
+static weft_status run_halves(entry *e, weft_tensor **out)
+{
+    weft_i_frame_call call = {.plan = e->plan, .inputs = e->inputs};
+    size_t count = (size_t)e->graph->output_count;
+    weft_tensor **all = WEFT_OS->alloc((count + 1) * sizeof *all);
+    weft_status status = all ? weft_i_frame_prepare(&call)
+                             : weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %zu results", count);
+    if (status >= 0)
+        status = run_forward(e, &call, all);
+    for (int i = 0; status >= 0 && i < e->outs; i++)
+        out[i] = all[i];
+    if (status >= 0)
+        weft_i_frame_release(e->plan, e->inputs, all);
+    weft_i_frame_finish(&call);
+    WEFT_OS->free(all);
+    return status;
+}
+
 weft_status weft_compiled_call(weft_compiled *compiled, weft_tensor *const *in, int ins,
                                weft_tensor **out, int outs)
 {
@@ -271,7 +320,7 @@ weft_status weft_compiled_call(weft_compiled *compiled, weft_tensor *const *in, 
         return compiled->function(in, ins, out, outs, compiled->user);
     }
     e->runs++;
-    return weft_i_program_run(e->program, e->inputs, out);
+    return e->plan ? run_halves(e, out) : weft_i_program_run(e->program, e->inputs, out);
 }
 
 weft_status weft_compiled_describe(const weft_compiled *compiled, weft_compiled_info *out)
@@ -302,7 +351,22 @@ static void put_guard(weft_i_text *s, const weft_i_guard *guard, const weft_grap
     case WEFT_I_GUARD_PREMUL:
         weft_i_text_put(s, "  guard: factor of premul_sum is %g\n", guard->factor);
         break;
+    case WEFT_I_GUARD_GRAD:
+        weft_i_text_put(s, "  guard: \"%s\" has %s gradient\n", name, guard->number ? "a" : "no");
+        break;
+    case WEFT_I_GUARD_OBJECT:
+        weft_i_text_put(s, "  guard: module at %p, %s\n", guard->object, (const char *)guard->copy);
+        break;
     }
+}
+
+static void put_graph(weft_i_text *s, const weft_graph *graph)
+{
+    size_t left = s->used < s->room ? s->room - s->used : 0;
+    int length = weft_graph_text(graph, left ? s->out + s->used : NULL, left);
+    s->used += length > 0 ? (size_t)length : 0;
+    if (graph->notes)
+        weft_i_text_put(s, "%s", graph->notes);
 }
 
 static void put_entry(weft_i_text *s, const entry *e, int number)
@@ -311,11 +375,15 @@ static void put_entry(weft_i_text *s, const entry *e, int number)
                     (unsigned long long)e->runs);
     for (int i = 0; i < e->guards.count; i++)
         put_guard(s, &e->guards.at[i], e->graph);
-    size_t left = s->used < s->room ? s->room - s->used : 0;
-    int length = weft_graph_text(e->graph, left ? s->out + s->used : NULL, left);
-    s->used += length > 0 ? (size_t)length : 0;
-    if (e->graph->notes)
-        weft_i_text_put(s, "%s", e->graph->notes);
+    put_graph(s, e->graph);
+    if (!e->plan)
+        return;
+    const weft_i_halves *h = &e->plan->halves;
+    weft_i_text_put(s,
+                    "backward: run %llu times; %d values are saved, %zu bytes; %zu would be "
+                    "without the cut\n",
+                    (unsigned long long)e->plan->runs, h->saved, h->saved_bytes, h->whole_bytes);
+    put_graph(s, h->back);
 }
 
 int weft_compiled_explain(const weft_compiled *compiled, char *out, size_t bytes)

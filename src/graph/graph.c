@@ -209,6 +209,8 @@ bool weft_i_graph_node_has_effect(const weft_i_graph_node *node)
 
 bool weft_i_graph_node_is_collective(const weft_i_graph_node *node)
 {
+    if (node->op->flags & WEFT_I_OP_LAYOUT) /* what it has is an object's name */
+        return false;
     for (int i = 0; i < node->op->arity; i++)
         if (node->terms[i].kind == WEFT_I_ARG_GROUP)
             return true;

@@ -61,7 +61,9 @@ typedef struct weft_i_graph_node {
 typedef enum weft_i_graph_input_flags {
     WEFT_I_INPUT_GRAD = 1,      /* requires a gradient */
     WEFT_I_INPUT_PARAMETER = 2, /* is a parameter */
-    WEFT_I_INPUT_FREE = 4       /* not an argument: the function found it elsewhere */
+    WEFT_I_INPUT_FREE = 4,      /* not an argument: the function found it elsewhere */
+    WEFT_I_INPUT_TANGENT = 8,   /* of a joint graph: the gradient of an output */
+    WEFT_I_INPUT_NEEDED = 16    /* of a joint graph: a gradient rule had saved it */
 } weft_i_graph_input_flags;
 
 typedef struct weft_i_graph_input {

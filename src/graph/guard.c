@@ -12,7 +12,8 @@
 static bool is_same(const weft_i_guard *a, const weft_i_guard *b)
 {
     return a->kind == b->kind && a->input == b->input && a->number == b->number &&
-           a->memory == b->memory && a->factor == b->factor;
+           a->memory == b->memory && a->factor == b->factor && a->object == b->object &&
+           a->read == b->read && (!a->object || !strcmp(a->copy, b->copy));
 }
 
 weft_status weft_i_guards_add(weft_i_guards *guards, weft_i_guard guard)
@@ -33,13 +34,16 @@ weft_status weft_i_guards_add(weft_i_guards *guards, weft_i_guard guard)
         guards->room = room;
     }
     guards->at[guards->count++] = guard;
+    weft_i_object_hold(guard.object);
     return WEFT_OK;
 }
 
 void weft_i_guards_clear(weft_i_guards *guards)
 {
-    for (int i = 0; i < guards->count; i++)
+    for (int i = 0; i < guards->count; i++) {
         WEFT_OS->free(guards->at[i].copy);
+        weft_i_object_drop(guards->at[i].object);
+    }
     WEFT_OS->free(guards->at);
     *guards = (weft_i_guards){0};
 }
@@ -56,6 +60,10 @@ static bool note_holds(const weft_i_guard *guard, weft_tensor *const *inputs)
         return inputs[guard->input]->storage->bytes == (size_t)guard->number;
     case WEFT_I_GUARD_PREMUL:
         return weft_i_request_premul() == guard->factor;
+    case WEFT_I_GUARD_GRAD:
+        return weft_i_guard_has_grad(inputs[guard->input]) == (bool)guard->number;
+    case WEFT_I_GUARD_OBJECT:
+        return guard->read(guard->object, guard->copy) == guard->number;
     }
     return false;
 }
@@ -78,6 +86,13 @@ static void say_note(const weft_i_guard *guard, const weft_graph *graph, char *w
         return;
     case WEFT_I_GUARD_PREMUL:
         snprintf(why, bytes, "the factor of premul_sum is no longer %g", guard->factor);
+        return;
+    case WEFT_I_GUARD_GRAD:
+        snprintf(why, bytes, "input \"%s\" %s a gradient", name,
+                 guard->number ? "no longer has" : "has");
+        return;
+    case WEFT_I_GUARD_OBJECT:
+        snprintf(why, bytes, "a module has changed: %s", (const char *)guard->copy);
         return;
     }
 }
@@ -205,7 +220,9 @@ bool weft_i_guards_hold(const weft_i_guards *guards, const weft_graph *graph,
                         weft_tensor *const *inputs, char *why, size_t bytes)
 {
     for (int i = 0; guards && i < guards->count; i++)
-        if (guards->at[i].kind == WEFT_I_GUARD_WATCH && !note_holds(&guards->at[i], inputs)) {
+        if ((guards->at[i].kind == WEFT_I_GUARD_WATCH ||
+             guards->at[i].kind == WEFT_I_GUARD_OBJECT) &&
+            !note_holds(&guards->at[i], inputs)) {
             say_note(&guards->at[i], graph, why, bytes);
             return false;
         }

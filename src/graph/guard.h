@@ -13,7 +13,9 @@ typedef enum weft_i_guard_kind {
     WEFT_I_GUARD_WATCH,   /* bytes of the caller's memory */
     WEFT_I_GUARD_VERSION, /* an input's counter, which the function read as a number */
     WEFT_I_GUARD_BYTES,   /* the size of an input's storage, which it read */
-    WEFT_I_GUARD_PREMUL   /* this rank's factor of premul_sum */
+    WEFT_I_GUARD_PREMUL,  /* this rank's factor of premul_sum */
+    WEFT_I_GUARD_GRAD,    /* whether an input has a gradient */
+    WEFT_I_GUARD_OBJECT   /* a number of an object: a module's structure, or what it is bound to */
 } weft_i_guard_kind;
 
 typedef struct weft_i_guard {
@@ -22,7 +24,9 @@ typedef struct weft_i_guard {
     int64_t number;
     double factor;
     const void *memory;
-    void *copy; /* of `number` bytes at `memory` */
+    void *copy;   /* of `number` bytes at `memory`; or the name that `read` gets */
+    void *object; /* held */
+    int64_t (*read)(void *object, const char *name);
 } weft_i_guard;
 
 typedef struct weft_i_guards {
@@ -31,7 +35,10 @@ typedef struct weft_i_guards {
     int mode; /* of gradients: a weft_grad_mode */
 } weft_i_guards;
 
-/* Notes a guard, once; takes over `guard.copy`, also if it fails. */
+bool weft_i_guard_has_grad(const weft_tensor *x);
+
+/* Notes a guard, once; takes over `guard.copy` and holds `guard.object`, also if
+ * it fails. */
 weft_status weft_i_guards_add(weft_i_guards *guards, weft_i_guard guard);
 void weft_i_guards_clear(weft_i_guards *guards);
 

@@ -3,7 +3,10 @@
 #include "graph/program.h"
 
 #include "base/os.h"
-#include "weft/grad.h"
+#include "grad/engine.h"
+#include "grad/ops.h"
+#include "nn/ops.h"
+#include "weft/module.h"
 #include "weft/op.h"
 
 #include <string.h>
@@ -20,6 +23,7 @@ typedef struct run {
     weft_i_program *program;
     weft_tensor **values; /* of each root */
     weft_tensor **lists;  /* room for one node */
+    const weft_i_hands *hands;
 } run;
 
 static int count_tensors(const weft_i_graph_node *node)
@@ -128,6 +132,67 @@ static weft_i_arg argument(const run *r, const weft_i_graph_term *term, weft_ten
     return arg;
 }
 
+/* Whether the run made the tensor: all but inputs, and constants that are not copied. */
+static bool is_ours(const weft_i_program *program, int root)
+{
+    const weft_graph *graph = program->graph;
+    if (graph->values[root].node >= 0)
+        return true;
+    for (int i = 0; i < graph->constant_count; i++)
+        if (graph->constants[i].value == root)
+            return program->copied[i];
+    return false;
+}
+
+/* Nobody needs the value after node `i`, and it can be given away. */
+static bool is_given_up(const run *r, int value, int i)
+{
+    int root = r->program->root[value];
+    return r->program->last[root] == i && is_ours(r->program, root);
+}
+
+static weft_status hand_out(run *r, const weft_i_graph_node *node, int i)
+{
+    int value = node->terms[0].value;
+    weft_tensor *g = value_of(r, value);
+    bool ours = is_given_up(r, value, i);
+    if (!r->hands)
+        return weft_i_fail(WEFT_ERR_STATE, "graph \"%s\" is the backward of another one",
+                           r->program->graph->name);
+    if (ours)
+        r->values[r->program->root[value]] = NULL;
+    return r->hands->take(r->hands->user, (int)node->terms[1].integer, g, ours);
+}
+
+/* A gradient that is needed again is not taken over. */
+static weft_status add_up(run *r, const weft_i_graph_node *node, int i)
+{
+    weft_tensor *leaf = value_of(r, node->terms[0].value);
+    weft_tensor *g = value_of(r, node->terms[1].value);
+    bool ours = is_given_up(r, node->terms[1].value, i);
+    if (!ours)
+        weft_i_object_hold(g);
+    weft_status status = WEFT_I_ACT(accumulate, WEFT_I_TENSOR_ARG(leaf), WEFT_I_TENSOR_ARG(g),
+                                    WEFT_I_INTEGER_ARG(node->terms[2].integer));
+    if (!ours)
+        weft_i_object_drop(g);
+    return status;
+}
+
+static weft_status make_leaf(run *r, const weft_i_graph_node *node)
+{
+    weft_tensor *x = weft_parameter(value_of(r, node->terms[0].value), node->terms[1].integer);
+    r->values[node->first] = x;
+    return x ? WEFT_OK : weft_last_status();
+}
+
+static weft_status read_gradient(run *r, const weft_i_graph_node *node)
+{
+    weft_tensor *x = weft_i_grad_alias(value_of(r, node->terms[0].value));
+    r->values[node->first] = x;
+    return x ? WEFT_OK : weft_last_status();
+}
+
 /* Calls the row of one node; its results are noted. */
 static weft_status run_node(run *r, const weft_i_graph_node *node)
 {
@@ -147,27 +212,26 @@ static weft_status run_node(run *r, const weft_i_graph_node *node)
     return WEFT_OK;
 }
 
-/* As it was called: some without recording gradients. */
-static weft_status run_quietly(run *r, const weft_i_graph_node *node)
+static weft_status run_any(run *r, const weft_i_graph_node *node, int i)
 {
-    if (!node->quiet)
-        return run_node(r, node);
-    weft_grad_block block = weft_grad_block_enter(WEFT_GRAD_OFF);
-    weft_status status = run_node(r, node);
-    weft_grad_block_leave(&block);
-    return status;
+    if (node->op == &weft_i_op_hand_out)
+        return hand_out(r, node, i);
+    if (node->op == &weft_i_op_accumulate)
+        return add_up(r, node, i);
+    if (node->op == &weft_i_op_grad)
+        return read_gradient(r, node);
+    return node->op == &weft_i_op_parameter ? make_leaf(r, node) : run_node(r, node);
 }
 
-/* Whether the run made the tensor: all but inputs, and constants that are not copied. */
-static bool is_ours(const weft_i_program *program, int root)
+/* As it was called: some without recording gradients. */
+static weft_status run_quietly(run *r, const weft_i_graph_node *node, int i)
 {
-    const weft_graph *graph = program->graph;
-    if (graph->values[root].node >= 0)
-        return true;
-    for (int i = 0; i < graph->constant_count; i++)
-        if (graph->constants[i].value == root)
-            return program->copied[i];
-    return false;
+    if (!node->quiet)
+        return run_any(r, node, i);
+    weft_grad_block block = weft_grad_block_enter(WEFT_GRAD_OFF);
+    weft_status status = run_any(r, node, i);
+    weft_grad_block_leave(&block);
+    return status;
 }
 
 static void let_go(run *r, int value)
@@ -217,7 +281,7 @@ static weft_status run_all(run *r, weft_tensor *const *inputs, weft_tensor **out
     const weft_graph *graph = r->program->graph;
     WEFT_TRY(begin(r, inputs));
     for (int i = 0; i < graph->node_count; i++) {
-        WEFT_TRY(run_quietly(r, &graph->nodes[i]));
+        WEFT_TRY(run_quietly(r, &graph->nodes[i], i));
         let_go_after(r, i);
     }
     for (int i = 0; i < graph->output_count; i++)
@@ -228,8 +292,14 @@ static weft_status run_all(run *r, weft_tensor *const *inputs, weft_tensor **out
 weft_status weft_i_program_run(weft_i_program *program, weft_tensor *const *inputs,
                                weft_tensor **outs)
 {
+    return weft_i_program_run_back(program, inputs, outs, NULL);
+}
+
+weft_status weft_i_program_run_back(weft_i_program *program, weft_tensor *const *inputs,
+                                    weft_tensor **outs, const weft_i_hands *hands)
+{
     size_t room = (size_t)program->graph->value_count + program->tensors + 1;
-    run r = {.program = program, .values = WEFT_OS->alloc(room * sizeof *r.values)};
+    run r = {.program = program, .hands = hands, .values = WEFT_OS->alloc(room * sizeof *r.values)};
     if (!r.values)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to run \"%s\"", program->graph->name);
     r.lists = r.values + program->graph->value_count;

@@ -19,4 +19,14 @@ void weft_i_program_free(weft_i_program *program);
 weft_status weft_i_program_run(weft_i_program *program, weft_tensor *const *inputs,
                                weft_tensor **outs);
 
+/* The backward of a function hands out gradients while it runs: those of its inputs, by number.
+ * `ours`: the program gives the tensor up, and the taker must let go of it. */
+typedef struct weft_i_hands {
+    weft_status (*take)(void *user, int place, weft_tensor *grad, bool ours);
+    void *user;
+} weft_i_hands;
+
+weft_status weft_i_program_run_back(weft_i_program *program, weft_tensor *const *inputs,
+                                    weft_tensor **outs, const weft_i_hands *hands);
+
 #endif

@@ -4,7 +4,9 @@
 
 #include "base/os.h"
 #include "coll/ops.h"
+#include "grad/ops.h"
 #include "graph/pass.h"
+#include "nn/ops.h"
 #include "tensor/ops.h"
 
 #include <string.h>
@@ -64,6 +66,8 @@ static void look_at_node(weft_i_pure *p, const weft_i_graph_node *node)
         c->alone |= writes && !has_pure_form(node->op);
         c->alone |= node->op == &weft_i_op_resize_storage && c->input < 0;
     }
+    if (node->op == &weft_i_op_grad) /* its memory is known elsewhere */
+        weft_i_pure_content(p, node->first)->alone = true;
 }
 
 static void look(weft_i_pure *p)
@@ -405,6 +409,43 @@ static weft_status do_plain(weft_i_pure *p, const weft_i_graph_node *node)
     return WEFT_OK;
 }
 
+/* These are about the tensor itself, not about what it holds. */
+static bool is_about_tensor(const weft_i_op *op)
+{
+    return op == &weft_i_op_accumulate || op == &weft_i_op_set_grad || op == &weft_i_op_grad ||
+           op == &weft_i_op_bind;
+}
+
+static weft_status do_about(weft_i_pure *p, const weft_i_graph_node *node)
+{
+    weft_i_arg args[WEFT_I_OP_ARGS];
+    weft_tensor *out = NULL;
+    int x = node->terms[0].value, root = p->roots[x];
+    for (int i = 0; i < node->op->arity; i++)
+        WEFT_TRY(read_term(p, &node->terms[i], &args[i]));
+    if (root < p->old->input_count) /* input i is value i */
+        args[0].tensor = p->inputs[root];
+    WEFT_TRY(call_again(p, node, args, NULL, &out));
+    if (weft_i_graph_node_same(node, 0) < 0) {
+        note_fake(p, node->first, out);
+    } else {
+        p->fakes[node->first] = p->fakes[x];
+        p->epochs[node->first] = p->epochs[x];
+    }
+    return WEFT_OK;
+}
+
+static weft_status do_hand_out(weft_i_pure *p, const weft_i_graph_node *node)
+{
+    weft_i_arg args[WEFT_I_OP_ARGS];
+    weft_tensor *out = NULL;
+    for (int i = 0; i < node->op->arity; i++)
+        WEFT_TRY(read_term(p, &node->terms[i], &args[i]));
+    WEFT_TRY(call_again(p, node, args, NULL, &out));
+    note_fake(p, node->first, out);
+    return WEFT_OK;
+}
+
 static bool is_alone(weft_i_pure *p, const weft_i_graph_node *node)
 {
     for (int k = 0; k < node->count; k++) {
@@ -425,6 +466,10 @@ static weft_status do_node(weft_i_pure *p, const weft_i_graph_node *node)
         return do_wait(p, node);
     if (node->op == &weft_i_op_set)
         return do_set(p, node);
+    if (is_about_tensor(node->op))
+        return do_about(p, node);
+    if (node->op == &weft_i_op_hand_out)
+        return do_hand_out(p, node);
     if (weft_i_graph_node_same(node, 0) < 0 || is_alone(p, node))
         return do_plain(p, node);
     if (node->into >= 0)

@@ -11,6 +11,7 @@
  */
 #include "grad/node.h"
 #include "nn/module.h"
+#include "tensor/eye.h"
 
 #include <string.h>
 
@@ -128,6 +129,14 @@ static weft_status after_inputs(weft_tensor **g, size_t count, void *user)
 
 /* -- in forward -- */
 
+/* What the hooks of a node do depends on the module and its structure. */
+static const void *identity(const void *user, int64_t *number)
+{
+    const call *c = user;
+    *number = weft_module_generation(c->module);
+    return c->module;
+}
+
 /* Puts a node over the values; each node holds the call. */
 static weft_status pass(call *c, passed *p, weft_tensor **values, int count, weft_i_node_hook hook,
                         bool *made)
@@ -139,9 +148,9 @@ static weft_status pass(call *c, passed *p, weft_tensor **values, int count, wef
     gather(p, in, values);
     *made = false;
     weft_i_object_hold(c);
-    weft_status status =
-        p->count ? weft_i_pass(out, in, (size_t)p->count, hook, c, weft_i_object_drop, made)
-                 : WEFT_OK;
+    weft_status status = p->count ? weft_i_pass(out, in, (size_t)p->count, hook, identity, c,
+                                                weft_i_object_drop, made)
+                                  : WEFT_OK;
     if (status < 0 || !*made)
         weft_i_object_drop(c);
     else
@@ -183,11 +192,20 @@ static weft_status run_between(weft_module *module, weft_hook_event *event, call
     return weft_i_module_run_hooks(module, WEFT_HOOK_FORWARD, event, ran);
 }
 
+static int64_t read_generation(void *object, const char *name)
+{
+    (void)name;
+    return weft_module_generation(object);
+}
+
 static weft_status run(weft_module *module, weft_hook_event *event)
 {
     call *c = NULL;
     int ran = 0;
     bool made;
+    weft_i_eye *eye = weft_i_eye_open;
+    if (eye)
+        WEFT_TRY(eye->depend(eye, module, read_generation, "its structure"));
     if (weft_i_module_has_backward(module) && weft_grad_mode_now() == WEFT_GRAD_RECORDING &&
         !(c = new_call(module, event->ins, event->outs)))
         return weft_last_status();

@@ -3,6 +3,8 @@
 #include "nn/module.h"
 
 #include "base/os.h"
+#include "nn/ops.h"
+#include "tensor/eye.h"
 
 #include <string.h>
 
@@ -144,16 +146,41 @@ static weft_i_entry *find_kind(const weft_module *module, const char *what, cons
     return NULL;
 }
 
+/* The tensor under a name, as a number to compare. */
+static int64_t read_binding(void *object, const char *name)
+{
+    const weft_i_entry *entry = find(object, name);
+    return entry && entry->kind != WEFT_I_ENTRY_CHILD ? (int64_t)(intptr_t)entry->tensor : 0;
+}
+
+/* What is captured depends on which tensor was there, unless the capture itself put it there. */
+static weft_tensor *read_entry(const weft_module *module, const char *name,
+                               const weft_i_entry *entry)
+{
+    weft_i_eye *eye = weft_i_eye_open;
+    if (!entry)
+        return NULL;
+    if (__builtin_expect(eye != NULL, 0) && !entry->tensor->storage->fake && !entry->bound &&
+        eye->depend(eye, (void *)module, read_binding, name) < 0)
+        return NULL;
+    return entry->tensor;
+}
+
+weft_tensor *weft_i_module_read(const weft_module *module, int i)
+{
+    return read_entry(module, module->entries[i].name, &module->entries[i]);
+}
+
 weft_tensor *weft_module_param(const weft_module *module, const char *name)
 {
-    weft_i_entry *entry = find_kind(module, "weft_module_param", name, WEFT_I_ENTRY_PARAM);
-    return entry ? entry->tensor : NULL;
+    return read_entry(module, name,
+                      find_kind(module, "weft_module_param", name, WEFT_I_ENTRY_PARAM));
 }
 
 weft_tensor *weft_module_buffer(const weft_module *module, const char *name)
 {
-    weft_i_entry *entry = find_kind(module, "weft_module_buffer", name, WEFT_I_ENTRY_BUFFER);
-    return entry ? entry->tensor : NULL;
+    return read_entry(module, name,
+                      find_kind(module, "weft_module_buffer", name, WEFT_I_ENTRY_BUFFER));
 }
 
 weft_module *weft_module_child(const weft_module *module, const char *name)
@@ -251,6 +278,30 @@ weft_status weft_module_add(weft_module *module, const char *name, weft_module *
     return add(module, "weft_module_add", name, WEFT_I_ENTRY_CHILD, child);
 }
 
+/* At the end of a capture. */
+static void put_back(void *object, const char *name, void *old)
+{
+    weft_i_entry *entry = find(object, name);
+    if (!entry)
+        return;
+    weft_i_object_drop(entry->tensor);
+    entry->tensor = old;
+    entry->bound = false;
+}
+
+/* The module has the tensor as long as the capture goes on; the program binds it when it runs. */
+static weft_status bind_captured(weft_module *module, const char *name, weft_i_entry *entry,
+                                 weft_tensor *tensor)
+{
+    weft_i_eye *eye = weft_i_eye_open;
+    WEFT_TRY(WEFT_I_ACT(bind, WEFT_I_TENSOR_ARG(tensor), WEFT_I_GROUP_ARG(module, name, 0)));
+    if (entry->bound)
+        return WEFT_OK;
+    WEFT_TRY(eye->undo(eye, module, put_back, name, weft_i_object_hold(entry->tensor)));
+    entry->bound = true;
+    return WEFT_OK;
+}
+
 weft_status weft_module_bind(weft_module *module, const char *name, weft_tensor *tensor)
 {
     WEFT_TRY(weft_i_module_check("weft_module_bind", module));
@@ -258,10 +309,29 @@ weft_status weft_module_bind(weft_module *module, const char *name, weft_tensor 
     if (!entry || entry->kind == WEFT_I_ENTRY_CHILD)
         return refuse_name(module, "weft_module_bind", name ? name : "");
     WEFT_TRY(check_tensor("weft_module_bind", name, tensor, entry->kind));
+    if (weft_i_eye_open)
+        WEFT_TRY(bind_captured(module, name, entry, tensor));
     weft_tensor *old = entry->tensor;
     entry->tensor = weft_i_object_hold(tensor);
     weft_i_object_drop(old);
     return WEFT_OK;
+}
+
+weft_status weft_i_bind_shape(weft_i_op_call *call)
+{
+    (void)call;
+    return WEFT_OK;
+}
+
+weft_status weft_i_bind_run(weft_i_op_call *call)
+{
+    const weft_i_arg *to = &call->args[1];
+    if (call->fake)
+        return WEFT_OK;
+    if (!to->group.handle)
+        return weft_i_fail(WEFT_ERR_STATE, "bind: the module of \"%s\" is not known",
+                           to->group.name);
+    return weft_module_bind(to->group.handle, to->group.name, call->args[0].tensor);
 }
 
 /* -- structure -- */

@@ -22,6 +22,7 @@ typedef enum weft_i_entry_kind {
 typedef struct weft_i_entry {
     char name[WEFT_I_NAME_PART];
     weft_i_entry_kind kind;
+    bool bound; /* a capture gave it another tensor, and will take it back */
     union {
         weft_tensor *tensor; /* held */
         weft_module *child;  /* held */
@@ -64,10 +65,13 @@ weft_status weft_i_module_check(const char *what, const weft_module *module);
  * has been freed.  `user` may be NULL. */
 weft_module *weft_i_module_new_kind(const char *kind, weft_forward forward, void *user);
 
+/* The tensor of an entry, of which a capture takes note. */
+weft_tensor *weft_i_module_read(const weft_module *module, int i);
+
 /* The tensor of entry `i`; NULL if there are fewer. */
 static inline weft_tensor *weft_i_module_tensor(const weft_module *module, int i)
 {
-    return i < module->count ? module->entries[i].tensor : NULL;
+    return i < module->count ? weft_i_module_read(module, i) : NULL;
 }
 
 /* As weft_module_call, but the result is the caller's reference, and in no scope. */

@@ -33,6 +33,17 @@ typedef struct weft_i_eye {
     void (*broken)(struct weft_i_eye *eye);
     /* What cannot be captured was called; the capture will fail.  Sets the error. */
     weft_status (*refuse)(struct weft_i_eye *eye, const char *what);
+    /* Whether the stand-in has a gradient was asked, and nobody gave it one here. */
+    weft_status (*read_grad)(struct weft_i_eye *eye, const weft_tensor *x, bool present);
+    /* What is captured depends on this number of an object: `read` must give the same later. */
+    weft_status (*depend)(struct weft_i_eye *eye, void *object,
+                          int64_t (*read)(void *object, const char *name), const char *name);
+    /* A field of an object was changed for the time of the capture: `put_back` gives it `old`
+     * again, and takes that reference over. */
+    weft_status (*undo)(struct weft_i_eye *eye, void *object,
+                        void (*put_back)(void *object, const char *name, void *old),
+                        const char *name, void *old);
+    bool hooked; /* a hook was put on a stand-in */
 } weft_i_eye;
 
 /* NULL unless the thread is capturing. */

@@ -15,6 +15,7 @@ typedef struct weft_i_fake {
     weft_i_claim claim;
     uint64_t capture; /* whose it is: a number that no other capture has */
     int storage;      /* the number of the storage there; -1: none yet */
+    bool unpacked;    /* a gradient rule needed what it had saved of it */
     int64_t read;     /* this is a version that was read: which; -1: it is not, or not known */
     /* What the error says: the value that was made last on this storage. */
     int value;

@@ -37,6 +37,7 @@ typedef enum weft_i_kind {
     WEFT_I_OPTIM,
     WEFT_I_GRAPH,
     WEFT_I_COMPILED,
+    WEFT_I_FRAME,
     WEFT_I_FAKE,
     WEFT_I_STREAM,
     WEFT_I_EVENT,

@@ -31,7 +31,14 @@ struct weft_tensor {
     bool packed;    /* row-major without gaps */
     bool parameter; /* weft_parameter made it: a tag that views do not inherit */
     bool passed; /* what a module's backward hooks lie behind, or a view of it: see grad/pass.c */
+    bool lifted;    /* a fake that stands for a real tensor */
 };
+
+/* The number of writes, whoever asks: no capture hears of it. */
+static inline int64_t weft_i_tensor_version(const weft_tensor *x)
+{
+    return atomic_load_explicit(&x->version->count, memory_order_relaxed);
+}
 
 /* Gives the tensor another storage; its counter stays. */
 void weft_i_tensor_set_storage(weft_tensor *x, weft_storage *storage);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calling nodes of a graph again, on the fakes of another trace: what they give is laid out as it
+ * is there. */
+#ifndef WEFT_GRAPH_REPLAY_H
+#define WEFT_GRAPH_REPLAY_H
+
+#include "graph/trace.h"
+
+typedef struct weft_i_replay {
+    const weft_graph *from;
+    weft_i_trace *trace;
+    weft_tensor **fakes; /* of each value of `from`; NULL: not there yet */
+    /* The fake of a value that is not there; NULL and an error. */
+    weft_tensor *(*find)(struct weft_i_replay *replay, int value);
+    void *user;
+} weft_i_replay;
+
+/* The fake of a value. */
+weft_tensor *weft_i_replay_value(weft_i_replay *replay, int value);
+/* Calls the node; the fakes of its results are noted. */
+weft_status weft_i_replay_node(weft_i_replay *replay, const weft_i_graph_node *node);
+
+#endif
