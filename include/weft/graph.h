@@ -23,7 +23,7 @@
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
-#include "weft/tensor.h"
+#include "weft/grad.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -65,7 +65,8 @@ typedef struct weft_compile_opts {
     size_t size;         /* of this struct */
     const char *name;    /* of the graphs; NULL: "function" */
     const char *backend; /* NULL: "eager", operations one by one; "aot_eager": without writes in
-                            place, these at the end; "c": that, compiled by the C compiler */
+                            place, these at the end, and gradients by a backward of their own;
+                            "c": that, compiled by the C compiler */
     bool fullgraph;      /* what cannot be captured is an error; otherwise it runs as it is */
 } weft_compile_opts;
 
@@ -85,6 +86,19 @@ WEFT_API weft_compiled *weft_compile(weft_graph_function function, void *user,
                                      const weft_compile_opts *opts);
 WEFT_API weft_status weft_compiled_call(weft_compiled *compiled, weft_tensor *const *in, int ins,
                                         weft_tensor **out, int outs);
+
+/*
+ * A backward that is captured when it runs for the first time, and again when the graph of
+ * gradients is another one: other operations, shapes, hooks, or a leaf that had no gradient and has
+ * one now.  Everything on the way becomes part of it: compiled functions, adding to leaves, and
+ * hooks, which are called while capturing only; what they do is done each time.  So a hook must not
+ * ask for values, and must know by weft_tracing() that nothing is being computed.  A hook whose
+ * `user` is another pointer is another hook.  weft_retain_grad and create_graph run as they are.
+ */
+WEFT_API weft_compiled *weft_compile_backward(const weft_compile_opts *opts);
+/* As weft_backward_all. */
+WEFT_API weft_status weft_compiled_backward(weft_compiled *compiled, weft_tensor *const *outputs,
+                                            size_t count, const weft_backward_opts *opts);
 
 typedef struct weft_compiled_info {
     int frames;     /* captures made so far */

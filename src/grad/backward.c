@@ -13,6 +13,8 @@ struct start {
     weft_backward_opts opts;
     weft_i_edge *roots;  /* borrowed targets */
     weft_tensor **seeds; /* in the scope of the call */
+    weft_i_engine *engine;
+    void *user;
 };
 
 static weft_status check_tensors(const char *what, weft_tensor *const *tensors, size_t count)
@@ -64,7 +66,8 @@ static weft_status run_from(struct start *s, weft_i_run *run)
     run->retain = s->opts.retain_graph || s->opts.create_graph;
     for (size_t i = 0; i < s->count; i++)
         WEFT_TRY(find_root(s, i));
-    return weft_i_engine_run(run, s->roots, s->seeds, s->count);
+    return s->engine ? s->engine(s->user, run, s->roots, s->seeds, s->count)
+                     : weft_i_engine_run(run, s->roots, s->seeds, s->count);
 }
 
 static weft_status check_start(struct start *s, const weft_backward_opts *opts)
@@ -100,8 +103,18 @@ static weft_status run_start(struct start *s, weft_i_run *run)
 weft_status weft_backward_all(weft_tensor *const *outputs, size_t count,
                               const weft_backward_opts *opts)
 {
+    return weft_i_backward_by(outputs, count, opts, NULL, NULL);
+}
+
+weft_status weft_i_backward_by(weft_tensor *const *outputs, size_t count,
+                               const weft_backward_opts *opts, weft_i_engine *engine, void *user)
+{
     WEFT_TRY(weft_i_not_captured("weft_backward_all"));
-    struct start s = {.what = "weft_backward", .outputs = outputs, .count = count};
+    struct start s = {.what = "weft_backward",
+                      .outputs = outputs,
+                      .count = count,
+                      .engine = engine,
+                      .user = user};
     weft_i_run run = {0};
     WEFT_TRY(check_start(&s, opts));
     return run_start(&s, &run);

@@ -50,6 +50,12 @@ typedef struct weft_i_run {
 /* Runs from the roots, with one seed each (in the current scope). */
 weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_tensor *const *seeds,
                               size_t count);
+/* As weft_backward_all, by another engine (NULL: this one): what it starts from is found and
+ * checked. */
+typedef weft_status weft_i_engine(void *user, weft_i_run *run, const weft_i_edge *roots,
+                                  weft_tensor *const *seeds, size_t count);
+weft_status weft_i_backward_by(weft_tensor *const *outputs, size_t count,
+                               const weft_backward_opts *opts, weft_i_engine *engine, void *user);
 /* Whether a backward runs in this thread; the innermost. */
 bool weft_i_engine_runs(void);
 weft_i_run *weft_i_engine_now(void);

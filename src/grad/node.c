@@ -367,16 +367,19 @@ static weft_tensor *from_memory(weft_i_node *node, const weft_i_rank_record *slo
     return x;
 }
 
-weft_tensor *weft_i_slot_get(weft_i_node *node, const weft_i_rank_record *slot, bool history)
+weft_status weft_i_slot_check(const weft_i_node *node, const weft_i_rank_record *slot)
 {
     const weft_i_version *version = slot->tensor    ? slot->tensor->version
                                     : slot->version ? slot->version
                                                     : &slot->storage->version;
     int64_t now = atomic_load_explicit(&version->count, memory_order_relaxed);
-    if (slot->count >= 0 && now != slot->count) {
-        refuse_written(node, slot, now);
+    return slot->count >= 0 && now != slot->count ? refuse_written(node, slot, now) : WEFT_OK;
+}
+
+weft_tensor *weft_i_slot_get(weft_i_node *node, const weft_i_rank_record *slot, bool history)
+{
+    if (weft_i_slot_check(node, slot) < 0)
         return NULL;
-    }
     weft_storage *storage = slot->tensor ? slot->tensor->storage : slot->storage;
     if (storage->fake)
         storage->fake->unpacked = true;

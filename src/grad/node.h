@@ -105,6 +105,8 @@ void weft_i_node_save(weft_i_node *node, int place, weft_tensor *x, bool by_refe
 /* Lets go of what was saved. */
 void weft_i_node_release(weft_i_node *node);
 
+/* Fails if what was saved was written since. */
+weft_status weft_i_slot_check(const weft_i_node *node, const weft_i_rank_record *slot);
 /* A tensor like the saved one, in the current scope or the saved tensor itself (borrowed).  Fails
  * if it was written since. */
 weft_tensor *weft_i_slot_get(weft_i_node *node, const weft_i_rank_record *slot, bool history);

@@ -9,6 +9,7 @@
 #include "base/opts.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "graph/backward.h"
 #include "graph/capture.h"
 #include "graph/frame_back.h"
 #include "graph/program.h"
@@ -38,6 +39,7 @@ struct weft_compiled {
     const weft_i_frame_backend *backend;
     bool fullgraph, hopeless; /* cannot be captured */
     entry entries[ENTRIES];
+    weft_i_backward *backward; /* instead of a function */
     weft_compiled_info info;
 };
 
@@ -85,8 +87,30 @@ static void destroy(weft_i_object *object)
     weft_compiled *compiled = (weft_compiled *)object;
     for (int i = 0; i < ENTRIES; i++)
         clear_entry(&compiled->entries[i]);
+    weft_i_backward_free(compiled->backward);
     WEFT_OS->free(compiled->name);
     weft_i_object_free(object);
+}
+
+static weft_compiled *new_compiled(const weft_compile_opts *opts, const char *name)
+{
+    name = opts->name ? opts->name : name;
+    if (strlen(name) > 200)
+        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_compile: the name is too long");
+    const weft_i_frame_backend *backend = find_backend(opts->backend ? opts->backend : "eager");
+    if (!backend)
+        return NULL;
+    weft_compiled *compiled = weft_i_object_new(WEFT_I_COMPILED, sizeof *compiled, destroy);
+    if (!compiled)
+        return NULL;
+    compiled->backend = backend;
+    compiled->fullgraph = opts->fullgraph;
+    if (!(compiled->name = WEFT_OS->alloc(strlen(name) + 1))) {
+        weft_release(compiled);
+        return weft_i_null(WEFT_ERR_NO_MEMORY, "weft_compile: no memory for a name");
+    }
+    strcpy(compiled->name, name);
+    return compiled;
 }
 
 weft_compiled *weft_compile(weft_graph_function function, void *user,
@@ -96,26 +120,46 @@ weft_compiled *weft_compile(weft_graph_function function, void *user,
     if (weft_i_opts_copy(&opts, sizeof opts, given, "weft_compile (start from WEFT_COMPILE_OPTS)") <
         0)
         return NULL;
-    const char *name = opts.name ? opts.name : "function";
-    if (!function || strlen(name) > 200)
-        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_compile: %s",
-                           function ? "the name is too long" : "the function is NULL");
-    const weft_i_frame_backend *backend = find_backend(opts.backend ? opts.backend : "eager");
-    if (!backend)
-        return NULL;
-    weft_compiled *compiled = weft_i_object_new(WEFT_I_COMPILED, sizeof *compiled, destroy);
+    if (!function)
+        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_compile: the function is NULL");
+    weft_compiled *compiled = new_compiled(&opts, "function");
     if (!compiled)
         return NULL;
     compiled->function = function;
     compiled->user = user;
-    compiled->backend = backend;
-    compiled->fullgraph = opts.fullgraph;
-    if (!(compiled->name = WEFT_OS->alloc(strlen(name) + 1))) {
-        weft_release(compiled);
-        return weft_i_null(WEFT_ERR_NO_MEMORY, "weft_compile: no memory for a name");
-    }
-    strcpy(compiled->name, name);
     return compiled;
+}
+
+weft_compiled *weft_compile_backward(const weft_compile_opts *given)
+{
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    if (weft_i_opts_copy(&opts, sizeof opts, given,
+                         "weft_compile_backward (start from WEFT_COMPILE_OPTS)") < 0)
+        return NULL;
+    weft_compiled *compiled = new_compiled(&opts, "backward");
+    if (!compiled)
+        return NULL;
+    weft_i_backward_how how = {compiled->name, compiled->backend->stages, compiled->fullgraph};
+    if (!(compiled->backward = weft_i_backward_new(how))) {
+        weft_release(compiled);
+        return NULL;
+    }
+    return compiled;
+}
+
+weft_status weft_compiled_backward(weft_compiled *compiled, weft_tensor *const *outputs,
+                                   size_t count, const weft_backward_opts *opts)
+{
+    if (!compiled)
+        return weft_last_status() < 0
+                   ? weft_last_status()
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiled_backward: NULL is called");
+    if (!compiled->backward)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_compiled_backward: \"%s\" is a function; call it with "
+                           "weft_compiled_call",
+                           compiled->name);
+    return weft_i_backward_run(compiled->backward, outputs, count, opts, &compiled->info);
 }
 
 /* Sorts the arguments into the inputs of the entry; false if that cannot be. */
@@ -262,6 +306,11 @@ static weft_status check_call(const weft_compiled *compiled, weft_tensor *const 
         return weft_last_status() < 0
                    ? weft_last_status()
                    : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiled_call: NULL is called");
+    if (compiled->backward)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_compiled_call: \"%s\" is a backward; run it with "
+                           "weft_compiled_backward",
+                           compiled->name);
     if (ins < 0 || outs < 0 || (ins && !in) || (outs && !out))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "\"%s\": %d arguments at %p, %d results at %p",
                            compiled->name, ins, (const void *)in, outs, (const void *)out);
@@ -401,7 +450,9 @@ int weft_compiled_explain(const weft_compiled *compiled, char *out, size_t bytes
     if (info->miss[0])
         weft_i_text_put(&s, "%s: %s\n",
                         compiled->hopeless ? "not captured" : "last guard that failed", info->miss);
-    for (int i = 0; i < info->entries; i++)
+    if (compiled->backward)
+        weft_i_backward_explain(compiled->backward, &s);
+    for (int i = 0; !compiled->backward && i < info->entries; i++)
         put_entry(&s, &compiled->entries[i], i);
     return (int)s.used;
 }
