@@ -6,6 +6,7 @@
  * compares with eager execution and with the closed form.
  */
 #include "graph_pattern.h"
+#include "harness_cache.h"
 
 #include "tensor/tensor.h"
 
@@ -162,6 +163,7 @@ TEST(test_unsafe_set_version_counter2)
     check_hidden(set_version, NULL);
     check_hidden(set_version, "eager");
     check_hidden(set_version, "aot_eager");
+    check_hidden(set_version, "c");
 }
 
 TEST(test_unsafe_preserve_version_counter2)
@@ -169,6 +171,7 @@ TEST(test_unsafe_preserve_version_counter2)
     check_hidden(preserve_version, NULL);
     check_hidden(preserve_version, "eager");
     check_hidden(preserve_version, "aot_eager");
+    check_hidden(preserve_version, "c");
 }
 
 /* ---- parameters made inside ---- */
@@ -377,6 +380,11 @@ TEST(test_module_backward_hooks_aot)
     check_module_hooks("aot_eager", "aot_eager", false, 2);
 }
 
+TEST(test_module_backward_hooks_inductor)
+{
+    check_module_hooks("c", "c", false, 2);
+}
+
 /* Two layers with the same seed in one function. */
 TEST(test_module_backward_hooks_multi_layers)
 {
@@ -547,6 +555,12 @@ TEST(test_fake_distributed_aot_eager)
     check_fake_distributed("aot_eager", "aot_eager", false);
 }
 
+TEST(test_fake_distributed_inductor)
+{
+    check_fake_distributed("c", NULL, false);
+    check_fake_distributed("c", "c", false);
+}
+
 /* The storage of what was gathered is taken over, and freed. */
 TEST(test_fake_distributed_by_set)
 {
@@ -557,5 +571,8 @@ TEST(test_fake_distributed_by_set)
 
 int main(int argc, char **argv)
 {
-    return harness_main(argc, argv);
+    harness_cache_open();
+    int code = harness_main(argc, argv);
+    harness_cache_close();
+    return code;
 }

@@ -68,12 +68,14 @@ typedef struct weft_compile_opts {
                             place, these at the end, and gradients by a backward of their own;
                             "c": that, compiled by the C compiler */
     bool fullgraph;      /* what cannot be captured is an error; otherwise it runs as it is */
+    bool agree;          /* ranks compare the collectives of a capture before its first run; they
+                            must capture together, or wait for each other until the time is up */
 } weft_compile_opts;
 
 /* weft_compile_opts opts = WEFT_COMPILE_OPTS; */
-#define WEFT_COMPILE_OPTS                      \
-    {                                          \
-        sizeof(weft_compile_opts), 0, 0, false \
+#define WEFT_COMPILE_OPTS                             \
+    {                                                 \
+        sizeof(weft_compile_opts), 0, 0, false, false \
     }
 
 /*

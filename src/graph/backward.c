@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "graph/agree.h"
 #include "graph/capture.h"
 #include "graph/pass.h"
 #include "graph/program.h"
@@ -161,8 +162,9 @@ static weft_status make_entry(walk *w, entry *e)
     e->graph = weft_i_object_hold(graph);
     weft_release(raw); /* it holds what was saved */
     WEFT_TRY(note_places(w, e));
-    e->program = weft_i_program_new(e->graph);
-    return e->program ? WEFT_OK : weft_last_status();
+    if (!(e->program = weft_i_program_new(e->graph)))
+        return weft_last_status();
+    return how->agree ? weft_i_agree((const weft_graph *[]){e->graph}, 1) : WEFT_OK;
 }
 
 /* In a scope of its own; `e` is cleared if it fails. */
@@ -205,7 +207,7 @@ static entry *add_entry(walk *w, weft_status *status)
         w->info->ops += e->graph->node_count;
         return e;
     }
-    if (b->how.fullgraph)
+    if (b->how.fullgraph || *status == WEFT_ERR_MISMATCH)
         return NULL;
     b->hopeless = *status != WEFT_ERR_NO_MEMORY;
     weft_i_log(WEFT_LOG_WARN, "\"%s\" runs as it is: %s", b->how.name, weft_last_error());

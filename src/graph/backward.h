@@ -17,7 +17,7 @@ typedef struct weft_i_backward weft_i_backward;
 typedef struct weft_i_backward_how {
     const char *name; /* of graphs; the caller's, as long as it lives */
     unsigned stages;
-    bool fullgraph;
+    bool fullgraph, agree;
 } weft_i_backward_how;
 
 weft_i_backward *weft_i_backward_new(weft_i_backward_how how);

@@ -9,6 +9,7 @@
 #include "base/opts.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "graph/agree.h"
 #include "graph/backward.h"
 #include "graph/capture.h"
 #include "graph/frame_back.h"
@@ -37,7 +38,7 @@ struct weft_compiled {
     void *user;
     char *name;
     const weft_i_frame_backend *backend;
-    bool fullgraph, hopeless; /* cannot be captured */
+    bool fullgraph, agree, hopeless; /* cannot be captured */
     entry entries[ENTRIES];
     weft_i_backward *backward; /* instead of a function */
     weft_compiled_info info;
@@ -105,6 +106,7 @@ static weft_compiled *new_compiled(const weft_compile_opts *opts, const char *na
         return NULL;
     compiled->backend = backend;
     compiled->fullgraph = opts->fullgraph;
+    compiled->agree = opts->agree;
     if (!(compiled->name = WEFT_OS->alloc(strlen(name) + 1))) {
         weft_release(compiled);
         return weft_i_null(WEFT_ERR_NO_MEMORY, "weft_compile: no memory for a name");
@@ -139,7 +141,8 @@ weft_compiled *weft_compile_backward(const weft_compile_opts *given)
     weft_compiled *compiled = new_compiled(&opts, "backward");
     if (!compiled)
         return NULL;
-    weft_i_backward_how how = {compiled->name, compiled->backend->stages, compiled->fullgraph};
+    weft_i_backward_how how = {compiled->name, compiled->backend->stages, compiled->fullgraph,
+                               compiled->agree};
     if (!(compiled->backward = weft_i_backward_new(how))) {
         weft_release(compiled);
         return NULL;
@@ -257,6 +260,9 @@ static weft_status fill_entry(weft_compiled *compiled, entry *e, weft_tensor *co
     if (e->inputs)
         e->program = weft_i_program_new(graph);
     weft_status status = e->program ? WEFT_OK : weft_last_status();
+    if (status >= 0 && compiled->agree)
+        status = weft_i_agree(
+            (const weft_graph *[]){e->graph, e->plan ? e->plan->halves.back : NULL}, 2);
     weft_scope_close();
     if (status < 0)
         clear_entry(e);
@@ -289,7 +295,7 @@ static entry *add_entry(weft_compiled *compiled, weft_tensor *const *in, int ins
         info->ops += e->graph->node_count + (e->plan ? e->plan->halves.back->node_count : 0);
         return e;
     }
-    if (compiled->fullgraph)
+    if (compiled->fullgraph || *status == WEFT_ERR_MISMATCH)
         return NULL;
     compiled->hopeless = *status != WEFT_ERR_NO_MEMORY;
     weft_i_log(WEFT_LOG_WARN, "\"%s\" runs as it is: %s", compiled->name, weft_last_error());
