@@ -3,6 +3,7 @@
 #include "grad/engine.h"
 
 #include "base/os.h"
+#include "grad/ops.h"
 
 #include <string.h>
 
@@ -128,6 +129,23 @@ static void make_ready(weft_i_run *run, weft_i_task *task)
     weft_i_heap_push(run, task);
 }
 
+/*
+ * In the backward of a function that is captured every gradient of an input is handed out as it
+ * comes: the input may get others from outside, and sums depend on their order.  That goes for
+ * leaves, and for the node that lies before the stand-in of a tensor which was computed.
+ */
+static weft_tensor *handed_out_to(const weft_i_run *run, const weft_i_task *task)
+{
+    const weft_i_node *node = node_of(task);
+    if (!run->frame || (node && (node->hooks || node->edges != 2 || !node->edge[1].to ||
+                                 weft_i_is_node(node->edge[1].to))))
+        return NULL;
+    weft_tensor *leaf = (weft_tensor *)(node ? node->edge[1].to : task->target);
+    const weft_i_history *history = weft_i_history_if(leaf);
+    return (node && node->op != &weft_i_op_pass) || history->hooks || history->accumulated ? NULL
+                                                                                           : leaf;
+}
+
 /* One of the gradients of a task has come; NULL: there is none from there. */
 static weft_status arrive(weft_i_run *run, const weft_i_edge *edge, weft_tensor *g)
 {
@@ -135,7 +153,10 @@ static weft_status arrive(weft_i_run *run, const weft_i_edge *edge, weft_tensor 
     weft_tensor **at = &task->g[edge->output];
     if (!task->needed)
         return WEFT_OK;
-    if (g && *at)
+    weft_tensor *leaf = g && run->frame ? handed_out_to(run, task) : NULL;
+    if (leaf)
+        WEFT_TRY(weft_i_accumulate(leaf, g, false));
+    else if (g && *at)
         WEFT_TRY(sum(run, task, at, g));
     else if (g)
         *at = weft_i_object_hold(g);

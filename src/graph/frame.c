@@ -375,7 +375,13 @@ weft_status weft_compiled_call(weft_compiled *compiled, weft_tensor *const *in, 
         return compiled->function(in, ins, out, outs, compiled->user);
     }
     e->runs++;
-    return e->plan ? run_halves(e, out) : weft_i_program_run(e->program, e->inputs, out);
+    if (e->plan || !(compiled->backend->stages & WEFT_I_STAGE_PURE))
+        return e->plan ? run_halves(e, out) : weft_i_program_run(e->program, e->inputs, out);
+    /* No result requires a gradient; the recorder would take the writes at the end for its own. */
+    weft_grad_block block = weft_grad_block_enter(WEFT_GRAD_OFF);
+    status = weft_i_program_run(e->program, e->inputs, out);
+    weft_grad_block_leave(&block);
+    return status;
 }
 
 weft_status weft_compiled_describe(const weft_compiled *compiled, weft_compiled_info *out)
