@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "graph/pass.h"
+#include "graph/plan.h"
 
 #include <string.h>
 
@@ -68,10 +69,11 @@ static bool are_ready(const emitting *e)
 
 /* ---- what there is to say ---- */
 
-static void put_notes(weft_i_text *s, const emitting *e, bool emitted)
+static void put_notes(weft_i_text *s, const emitting *e, const weft_i_plan *plan, bool emitted)
 {
     const weft_graph *graph = e->graph;
     weft_i_text_put(s, "%s", graph->notes ? graph->notes : "");
+    weft_i_plan_text(plan, s);
     for (int i = 0; i < graph->node_count; i++)
         if (e->groups.of[i] < 0 && e->groups.why[i])
             weft_i_text_put(s, "  not fused: %%%d = %s: %s\n", graph->nodes[i].first,
@@ -90,14 +92,17 @@ static void put_notes(weft_i_text *s, const emitting *e, bool emitted)
 static weft_status note(const emitting *e, weft_graph *to, bool emitted)
 {
     weft_i_text s = {NULL, 0, 0};
-    put_notes(&s, e, emitted);
+    weft_i_plan plan;
+    weft_status status = weft_i_plan_make(to, &plan);
+    put_notes(&s, e, &plan, emitted);
     s.room = s.used + 1;
     s.used = 0;
-    if (!(s.out = weft_i_graph_alloc(to, s.room)))
-        return weft_last_status();
-    put_notes(&s, e, emitted);
-    to->notes = s.out;
-    return WEFT_OK;
+    if (status >= 0 && (s.out = weft_i_graph_alloc(to, s.room))) {
+        put_notes(&s, e, &plan, emitted);
+        to->notes = s.out;
+    }
+    weft_i_plan_clear(&plan);
+    return s.out ? WEFT_OK : weft_last_status();
 }
 
 /* ---- the pass ---- */
@@ -115,11 +120,13 @@ static weft_graph *rewrite(emitting *e)
         e->steps[i] = unit >= 0 ? e->fused[unit] : (weft_i_graph_step){.node = -1 - unit};
     }
     weft_graph *to = weft_i_graph_rebuild_steps(e->graph, e->steps, e->groups.units);
-    if (to && note(e, to, built) < 0) {
-        weft_release(to);
+    if (!to)
         return NULL;
-    }
-    return to;
+    to->planned = true;
+    if (note(e, to, built) >= 0)
+        return to;
+    weft_release(to);
+    return NULL;
 }
 
 static weft_graph *emit(emitting *e)

@@ -101,6 +101,7 @@ struct weft_graph {
     void **held;            /* groups */
     int held_count, held_room;
     weft_i_graph_chunk *chunks; /* memory of names, terms and lists */
+    bool planned;               /* its values may lie in an arena (plan.h) */
     const char *notes; /* what passes have to say, for people; NULL: nothing.  Not in its text */
 };
 

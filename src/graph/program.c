@@ -5,7 +5,10 @@
 #include "base/os.h"
 #include "grad/engine.h"
 #include "grad/ops.h"
+#include "graph/emit.h"
+#include "graph/plan.h"
 #include "nn/ops.h"
+#include "tensor/eye.h"
 #include "weft/module.h"
 #include "weft/op.h"
 
@@ -17,6 +20,7 @@ struct weft_i_program {
     int *last;      /* of each root: the last node that needs it; node_count: an output */
     bool *copied;   /* of each constant: it is written or handed out, so runs take copies */
     size_t tensors; /* the most that one node has in lists and results */
+    weft_i_plan plan;
 };
 
 typedef struct run {
@@ -24,6 +28,7 @@ typedef struct run {
     weft_tensor **values; /* of each root */
     weft_tensor **lists;  /* room for one node */
     const weft_i_hands *hands;
+    weft_storage *arena; /* NULL: nothing is planned */
 } run;
 
 static int count_tensors(const weft_i_graph_node *node)
@@ -86,13 +91,19 @@ weft_i_program *weft_i_program_new(weft_graph *graph)
     note_uses(program);
     for (int i = 0; i < graph->constant_count; i++)
         program->copied[i] = is_changed(graph, graph->values[graph->constants[i].value].storage);
+    if (graph->planned && weft_i_plan_make(graph, &program->plan) < 0) {
+        weft_i_program_free(program);
+        return NULL;
+    }
     return program;
 }
 
 void weft_i_program_free(weft_i_program *program)
 {
-    if (program)
+    if (program) {
         weft_i_object_drop(program->graph);
+        weft_i_plan_clear(&program->plan);
+    }
     WEFT_OS->free(program);
 }
 
@@ -212,6 +223,56 @@ static weft_status run_node(run *r, const weft_i_graph_node *node)
     return WEFT_OK;
 }
 
+/* The tensor that a planned node writes: its place in the arena, or memory of its own. */
+static weft_tensor *target_of(const run *r, int value)
+{
+    const weft_i_graph_value *v = &r->program->graph->values[value];
+    int64_t at = r->program->plan.at[value];
+    if (at < 0)
+        return weft_i_tensor_new(v->dtype, v->device, v->shape, v->stride);
+    return weft_i_tensor_new_view(r->arena, NULL, v->dtype, v->shape, v->stride,
+                                  at / (int64_t)weft_dtype_size(v->dtype));
+}
+
+static weft_status make_targets(run *r, const weft_i_graph_node *node)
+{
+    for (int k = 0; k < node->count; k++)
+        if (!(r->values[node->first + k] = target_of(r, node->first + k)))
+            return weft_last_status();
+    return WEFT_OK;
+}
+
+/* Compiled code, whose operands were checked when the graph was made; but some may be under way. */
+static weft_status run_code(run *r, const weft_i_graph_node *node)
+{
+    weft_tensor **lists = r->lists;
+    weft_i_arg ins = argument(r, &node->terms[0], &lists);
+    for (size_t i = 0; i < ins.count; i++)
+        WEFT_TRY(weft_i_tensor_check_fits(node->op->name, ins.tensors[i]));
+    WEFT_TRY(make_targets(r, node));
+    return weft_i_emit_row_run(node->op, ins.tensors, ins.count, r->values + node->first);
+}
+
+/* A row that writes where it is told to. */
+static weft_status run_into(run *r, const weft_i_graph_node *node)
+{
+    weft_i_arg args[WEFT_I_OP_ARGS];
+    weft_tensor **lists = r->lists;
+    for (int i = 0; i < node->op->arity; i++)
+        args[i] = argument(r, &node->terms[i], &lists);
+    WEFT_TRY(make_targets(r, node));
+    return weft_i_op_into(node->op, r->values[node->first], args);
+}
+
+static weft_status run_planned(run *r, const weft_i_graph_node *node)
+{
+    if (r->arena && weft_i_emit_row_is(node->op))
+        return run_code(r, node);
+    return r->arena && node->count == 1 && r->program->plan.at[node->first] >= 0
+               ? run_into(r, node)
+               : run_node(r, node);
+}
+
 static weft_status run_any(run *r, const weft_i_graph_node *node, int i)
 {
     if (node->op == &weft_i_op_hand_out)
@@ -220,7 +281,7 @@ static weft_status run_any(run *r, const weft_i_graph_node *node, int i)
         return add_up(r, node, i);
     if (node->op == &weft_i_op_grad)
         return read_gradient(r, node);
-    return node->op == &weft_i_op_parameter ? make_leaf(r, node) : run_node(r, node);
+    return node->op == &weft_i_op_parameter ? make_leaf(r, node) : run_planned(r, node);
 }
 
 /* As it was called: some without recording gradients. */
@@ -303,9 +364,14 @@ weft_status weft_i_program_run_back(weft_i_program *program, weft_tensor *const 
     if (!r.values)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to run \"%s\"", program->graph->name);
     r.lists = r.values + program->graph->value_count;
-    weft_status status = run_all(&r, inputs, outs);
+    /* Fakes have no memory that could lie in an arena. */
+    if (program->plan.bytes && !weft_i_eye_open)
+        r.arena = weft_i_storage_new(WEFT_CPU, program->plan.bytes);
+    bool short_of = program->plan.bytes && !weft_i_eye_open && !r.arena;
+    weft_status status = short_of ? weft_last_status() : run_all(&r, inputs, outs);
     if (status < 0)
         give_up(&r);
+    weft_i_object_drop(r.arena);
     WEFT_OS->free(r.values);
     return status;
 }

@@ -164,6 +164,7 @@ static weft_status copy_all(struct copying *c, const bool *keep, const weft_i_gr
     WEFT_TRY(copy_inputs(c));
     WEFT_TRY(copy_constants(c, keep));
     WEFT_TRY(steps ? copy_steps(c, steps, count) : copy_kept(c, keep));
+    c->to->planned = c->from->planned;
     if (c->from->notes && !(c->to->notes = weft_i_graph_string(c->to, c->from->notes)))
         return weft_last_status();
     WEFT_TRY(weft_i_graph_set_outputs(c->to, c->from->outputs, c->from->output_count));

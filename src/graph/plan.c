@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Placing values in an arena, by a linear scan over the nodes; see plan.h. */
+#include "graph/plan.h"
+
+#include "base/os.h"
+#include "graph/emit.h"
+#include "tensor/ops.h"
+
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+typedef struct place {
+    size_t at, bytes;
+    int storage;
+} place;
+
+typedef struct planning {
+    const weft_graph *graph;
+    weft_i_plan *out;
+    bool *fixed; /* of each storage: it has memory of its own */
+    int *first,
+        *last;       /* of each storage: who makes it, who uses it last; -1: it is not made here */
+    size_t *bytes;   /* of each storage */
+    int64_t *placed; /* of each storage; -1: nowhere yet */
+    place *live;     /* places in use, by where they are */
+    int live_count;
+} planning;
+
+/* Whether the row writes its result where it is told to. */
+static bool is_told(const weft_i_graph_node *node)
+{
+    return weft_i_emit_row_is(node->op) ||
+           (node->op->flags & WEFT_I_OP_STRIDED && !node->op->changes && node->into < 0 &&
+            node->count == 1 && !(node->op->flags & (WEFT_I_OP_LIST | WEFT_I_OP_RANDOM)));
+}
+
+/* Whether the row only reads its tensors, by their own layout, and is done when it returns. */
+static bool only_reads(const weft_i_graph_node *node)
+{
+    const weft_i_op *op = node->op;
+    if (op == &weft_i_op_as_strided || op == &weft_i_op_view_scatter || op == &weft_i_op_view_dtype)
+        return false; /* count from the beginning of the storage */
+    if (weft_i_emit_row_is(op))
+        return true;
+    return !weft_i_graph_node_is_collective(node) && !weft_i_graph_node_has_effect(node) &&
+           !op->changes && node->into < 0 && !(op->flags & (WEFT_I_OP_LAYOUT | WEFT_I_OP_EFFECT));
+}
+
+static void fix(planning *p, int value)
+{
+    if (value >= 0 && !p->graph->values[value].absent)
+        p->fixed[p->graph->values[value].storage] = true;
+}
+
+/* Rows of this floor and the tensors' keep nothing; of those above nobody knows. */
+static bool is_ours(const weft_i_graph_node *node)
+{
+    return weft_i_emit_row_is(node->op) || node->op->flags & WEFT_I_OP_VIEW ||
+           node->op == &weft_i_op_mm || node->op == &weft_i_op_bmm ||
+           node->op == &weft_i_op_linear || node->op == &weft_i_op_cat ||
+           node->op == &weft_i_op_embedding || node->op == &weft_i_op_layer_norm ||
+           node->op == &weft_i_op_layer_norm_grad || node->op->run[0] == weft_i_pointwise_run ||
+           node->op->run[0] == weft_i_reduce_row_run || node->op->run[0] == weft_i_softmax_run ||
+           node->op->run[0] == weft_i_clone_run;
+}
+
+static void look_at(planning *p, int i)
+{
+    const weft_graph *graph = p->graph;
+    const weft_i_graph_node *node = &graph->nodes[i];
+    bool reads = only_reads(node) && is_ours(node), told = is_told(node);
+    int value;
+    for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);) {
+        p->last[graph->values[value].storage] = i;
+        if (!reads)
+            fix(p, value);
+    }
+    for (int k = 0; k < node->count; k++) {
+        const weft_i_graph_value *made = &graph->values[node->first + k];
+        if (made->absent)
+            continue;
+        if (p->first[made->storage] < 0) {
+            p->first[made->storage] = i;
+            p->bytes[made->storage] = made->bytes;
+            if (!told || made->offset || made->device != WEFT_CPU || !made->bytes)
+                p->fixed[made->storage] = true;
+        }
+        p->last[made->storage] = i > p->last[made->storage] ? i : p->last[made->storage];
+        p->bytes[made->storage] =
+            made->bytes > p->bytes[made->storage] ? made->bytes : p->bytes[made->storage];
+    }
+}
+
+static void look_at_all(planning *p)
+{
+    const weft_graph *graph = p->graph;
+    for (int i = 0; i < graph->input_count; i++)
+        fix(p, graph->inputs[i].value);
+    for (int i = 0; i < graph->constant_count; i++)
+        fix(p, graph->constants[i].value);
+    for (int i = 0; i < graph->node_count; i++)
+        look_at(p, i);
+    for (int i = 0; i < graph->output_count; i++) {
+        fix(p, graph->outputs[i]);
+        p->last[graph->values[graph->outputs[i]].storage] = graph->node_count;
+    }
+}
+
+/* ---- placing ---- */
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* The first gap that is large enough. */
+static void put(planning *p, int storage)
+{
+    size_t bytes = rounded(p->bytes[storage]), at = 0;
+    int i = 0;
+    while (i < p->live_count && p->live[i].at - at < bytes) {
+        at = p->live[i].at + p->live[i].bytes;
+        i++;
+    }
+    memmove(p->live + i + 1, p->live + i, (size_t)(p->live_count - i) * sizeof *p->live);
+    p->live[i] = (place){at, bytes, storage};
+    p->live_count++;
+    p->placed[storage] = (int64_t)at;
+    p->out->bytes = at + bytes > p->out->bytes ? at + bytes : p->out->bytes;
+}
+
+static void take_away(planning *p, int node)
+{
+    int kept = 0;
+    for (int i = 0; i < p->live_count; i++)
+        if (p->last[p->live[i].storage] > node)
+            p->live[kept++] = p->live[i];
+    p->live_count = kept;
+}
+
+static bool same_layout(const weft_i_graph_value *a, const weft_i_graph_value *b)
+{
+    if (a->dtype != b->dtype || a->shape.ndim != b->shape.ndim || a->bytes != b->bytes || b->offset)
+        return false;
+    for (int d = 0; d < a->shape.ndim; d++)
+        if (a->shape.dim[d] != b->shape.dim[d] ||
+            (a->shape.dim[d] > 1 && a->stride[d] != b->stride[d]))
+            return false;
+    return true;
+}
+
+/* How many operands of the node lie in the storage. */
+static int operands_in(const weft_graph *graph, const weft_i_graph_node *node, int storage)
+{
+    int value, count = 0;
+    for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);)
+        count += graph->values[value].storage == storage;
+    return count;
+}
+
+/* The operand that dies here and lies like the result: its place becomes the result's. */
+static bool put_over(planning *p, int i, int made)
+{
+    const weft_graph *graph = p->graph;
+    const weft_i_graph_node *node = &graph->nodes[i];
+    int value, storage = graph->values[made].storage;
+    if (!weft_i_emit_row_is(node->op) || !weft_i_emit_row_in_place(node->op))
+        return false;
+    for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);) {
+        const weft_i_graph_value *from = &graph->values[value];
+        if (p->fixed[from->storage] || p->placed[from->storage] < 0 ||
+            p->last[from->storage] != i || !same_layout(&graph->values[made], from) ||
+            operands_in(graph, node, from->storage) != 1)
+            continue;
+        for (int k = 0; k < p->live_count; k++)
+            if (p->live[k].storage == from->storage) {
+                p->live[k].storage = storage;
+                p->placed[storage] = p->placed[from->storage];
+                p->out->in_place++;
+                return true;
+            }
+    }
+    return false;
+}
+
+static void place_all(planning *p)
+{
+    const weft_graph *graph = p->graph;
+    for (int i = 0; i < graph->node_count; i++) {
+        const weft_i_graph_node *node = &graph->nodes[i];
+        for (int k = 0; k < node->count; k++) {
+            const weft_i_graph_value *made = &graph->values[node->first + k];
+            if (made->absent || p->fixed[made->storage] || p->first[made->storage] != i ||
+                p->placed[made->storage] >= 0)
+                continue;
+            p->out->buffers++;
+            if (!put_over(p, i, node->first + k))
+                put(p, made->storage);
+        }
+        take_away(p, i);
+    }
+}
+
+/* ---- is it worth it ---- */
+
+/* The most bytes in use at once: with the plan, the arena stands for what lies in it. */
+static size_t peak_of(const planning *p, bool planned)
+{
+    const weft_graph *graph = p->graph;
+    size_t peak = 0;
+    for (int i = 0; i < graph->node_count; i++) {
+        size_t now = planned ? p->out->bytes : 0;
+        for (int s = 0; s < graph->storages; s++)
+            if (p->first[s] >= 0 && p->first[s] <= i && p->last[s] >= i &&
+                (!planned || p->placed[s] < 0))
+                now += p->bytes[s];
+        peak = now > peak ? now : peak;
+    }
+    return peak;
+}
+
+static void finish(planning *p)
+{
+    const weft_graph *graph = p->graph;
+    p->out->free = p->out->peak = peak_of(p, false);
+    if (p->out->bytes)
+        p->out->peak = peak_of(p, true);
+    if (p->out->peak > p->out->free) { /* an arena lives as long as the run: not at any price */
+        p->out->peak = p->out->free;
+        p->out->bytes = 0;
+        return;
+    }
+    for (int i = 0; i < graph->value_count; i++) {
+        const weft_i_graph_value *value = &graph->values[i];
+        if (!value->absent && value->node >= 0 && p->placed[value->storage] >= 0 &&
+            p->first[value->storage] == value->node)
+            p->out->at[i] = p->placed[value->storage];
+    }
+}
+
+weft_status weft_i_plan_make(const weft_graph *graph, weft_i_plan *out)
+{
+    size_t storages = (size_t)graph->storages + 1, values = (size_t)graph->value_count + 1;
+    planning p = {.graph = graph, .out = out};
+    *out = (weft_i_plan){.at = WEFT_OS->alloc(values * sizeof *out->at)};
+    char *room = WEFT_OS->alloc(storages * (sizeof *p.live + sizeof *p.bytes + sizeof *p.placed +
+                                            2 * sizeof *p.first + sizeof *p.fixed));
+    if (!room || !out->at) {
+        WEFT_OS->free(room);
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to plan %d values", graph->value_count);
+    }
+    p.live = (place *)(void *)room;
+    p.bytes = (size_t *)(p.live + storages);
+    p.placed = (int64_t *)(p.bytes + storages);
+    p.first = (int *)(p.placed + storages);
+    p.last = p.first + storages;
+    p.fixed = (bool *)(p.last + storages);
+    memset(p.placed, 0xff, storages * (sizeof *p.placed + 2 * sizeof *p.first));
+    memset(out->at, 0xff, values * sizeof *out->at);
+    look_at_all(&p);
+    place_all(&p);
+    finish(&p);
+    WEFT_OS->free(room);
+    return WEFT_OK;
+}
+
+void weft_i_plan_clear(weft_i_plan *plan)
+{
+    WEFT_OS->free(plan->at);
+    *plan = (weft_i_plan){0};
+}
+
+void weft_i_plan_text(const weft_i_plan *plan, weft_i_text *s)
+{
+    weft_i_text_put(s,
+                    "  plan: %d values in an arena of %zu bytes, %d in place; at most %zu bytes in "
+                    "use, %zu without it\n",
+                    plan->bytes ? plan->buffers : 0, plan->bytes, plan->bytes ? plan->in_place : 0,
+                    plan->peak, plan->free);
+}
