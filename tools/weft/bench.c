@@ -34,6 +34,8 @@ static const struct {
     {"overlap", bench_overlap,
      "an all_reduce of 64 MiB behind matrix products: how much is hidden"},
     {"op", bench_op, "operations on tensors, beside copying the bytes, and PyTorch where it is"},
+    {"compile", bench_compile,
+     "compiled graphs, beside copying the bytes, eager, and PyTorch where it is"},
     {"train", bench_train,
      "a step of a small GPT, beside its matrix products, and PyTorch where it is"},
 };

@@ -53,6 +53,7 @@ int bench_kill(bench_style *style);
 int bench_launch(bench_style *style);
 int bench_overlap(bench_style *style);
 int bench_op(bench_style *style);
+int bench_compile(bench_style *style);
 int bench_train(bench_style *style);
 
 /* What a started rank of bench_launch does. */

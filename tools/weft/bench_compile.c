@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compiled graphs in one thread: a chain of 8 element-wise operations over 64 MiB and a block of
+ * softmax and layer norm, compiled and eagerly, beside a memcpy that moves as many bytes as are
+ * read and written at least; a small network, beside its matrix products; and what a call, a
+ * capture and a compilation cost.  Where Python has PyTorch, the same in PyTorch, eagerly and by
+ * torch.compile, by bench/peers/torch_compile.py.
+ */
+#include "bench.h"
+
+#include <weft/weft.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BYTES = 64 << 20, WIDTH = 1024, BATCH = 256, TURNS = 7, CALLS = 1000, ARGUMENTS = 20 };
+static const double UNDISTURBED = 0.1; /* the lowest tenth of the turns counts */
+
+typedef weft_status function(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
+                             void *user);
+
+static weft_status chain(weft_tensor *const *in, int ins, weft_tensor **out, int outs, void *user)
+{
+    (void)ins, (void)outs, (void)user;
+    weft_tensor *x = weft_relu(weft_add_scalar(weft_mul_scalar(in[0], 1.5), 0.25));
+    x = weft_sub_scalar(weft_mul(x, x), 1);
+    out[0] = weft_maximum_scalar(weft_abs(weft_neg(x)), 0.5);
+    return WEFT_OK;
+}
+
+static weft_status chain_exp(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
+                             void *user)
+{
+    (void)ins, (void)outs, (void)user;
+    weft_tensor *x = weft_tanh(weft_add_scalar(weft_mul_scalar(in[0], 1.5), 0.25));
+    x = weft_sub_scalar(weft_mul(x, x), 1);
+    out[0] = weft_maximum_scalar(weft_abs(weft_neg(x)), 0.5);
+    return WEFT_OK;
+}
+
+static weft_status block(weft_tensor *const *in, int ins, weft_tensor **out, int outs, void *user)
+{
+    (void)ins, (void)outs, (void)user;
+    weft_tensor *n = weft_layer_norm(weft_mul_scalar(in[0], 0.5), 1, in[1], in[2], 1e-5);
+    out[0] = weft_softmax(weft_add(n, in[0]), -1);
+    return WEFT_OK;
+}
+
+static weft_status network(weft_tensor *const *in, int ins, weft_tensor **out, int outs, void *user)
+{
+    (void)ins, (void)outs, (void)user;
+    weft_tensor *h = weft_gelu(weft_add(weft_matmul(in[0], in[1]), in[2]));
+    out[0] = weft_softmax(weft_add(weft_matmul(h, in[1]), in[2]), -1);
+    return WEFT_OK;
+}
+
+static weft_status products(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
+                            void *user)
+{
+    (void)ins, (void)outs, (void)user;
+    out[0] = weft_matmul(weft_matmul(in[0], in[1]), in[1]);
+    return WEFT_OK;
+}
+
+/* Inputs of which it needs two: what remains are the guards. */
+static weft_status few(weft_tensor *const *in, int ins, weft_tensor **out, int outs, void *user)
+{
+    (void)ins, (void)outs, (void)user;
+    out[0] = weft_add(in[0], in[ARGUMENTS - 1]);
+    return WEFT_OK;
+}
+
+static weft_compiled *compile(function *what, const char *backend)
+{
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    opts.backend = backend;
+    opts.fullgraph = true;
+    return weft_compile(what, NULL, &opts);
+}
+
+/* Nanoseconds of a call; `compiled` NULL: plainly.  -1 if it fails. */
+static double measure(function *what, weft_compiled *compiled, weft_tensor *const *in, int ins,
+                      int calls)
+{
+    double turns[TURNS];
+    for (int turn = -1; turn < TURNS; turn++) { /* the first compiles */
+        int64_t start = bench_ns();
+        for (int i = 0; i < calls; i++) {
+            weft_tensor *out;
+            if (weft_scope_open() < 0)
+                return -1;
+            weft_status status = compiled ? weft_compiled_call(compiled, in, ins, &out, 1)
+                                          : what(in, ins, &out, 1, NULL);
+            weft_scope_close();
+            if (status < 0)
+                return -1;
+        }
+        if (turn >= 0)
+            turns[turn] = (double)(bench_ns() - start) / calls;
+    }
+    return bench_quantile(turns, TURNS, UNDISTURBED);
+}
+
+static double measure_copy(weft_tensor *to, weft_tensor *from)
+{
+    double turns[TURNS];
+    for (int turn = 0; turn < TURNS; turn++) {
+        int64_t start = bench_ns();
+        memcpy(weft_tensor_data(to), weft_tensor_data(from), BYTES);
+        turns[turn] = (double)(bench_ns() - start);
+    }
+    return bench_quantile(turns, TURNS, UNDISTURBED);
+}
+
+/* The first call of a new compiled function, less the second: capture, passes, code. */
+static double first_call(function *what, const char *backend, weft_tensor *const *in, int ins)
+{
+    weft_tensor *out;
+    weft_compiled *compiled = compile(what, backend);
+    int64_t start = bench_ns(), middle;
+    weft_status status =
+        compiled ? weft_compiled_call(compiled, in, ins, &out, 1) : weft_last_status();
+    middle = bench_ns();
+    if (status >= 0)
+        status = weft_compiled_call(compiled, in, ins, &out, 1);
+    double extra = (double)(2 * middle - start - bench_ns());
+    return status < 0 ? -1 : extra > 0 ? extra : 0;
+}
+
+enum { PEERS = 8 };
+
+/* Pairs of eager and compiled nanoseconds; 0 where PyTorch said nothing. */
+static void ask_torch(double *ns)
+{
+    char line[64];
+    int row = 0;
+    FILE *from =
+        popen("timeout 60 python3 " WEFT_SOURCE "/bench/peers/torch_compile.py 2>/dev/null", "r");
+    while (from && row < PEERS && fgets(line, sizeof line, from))
+        ns[row++] = strtod(line, NULL);
+    if (from)
+        pclose(from);
+}
+
+static int print_pair(bench_style *style, const char *name, function *what, weft_tensor *const *in,
+                      int ins, double floor, const double *torch)
+{
+    char line[80];
+    double fast = measure(what, compile(what, "c"), in, ins, 1);
+    double plain = measure(what, NULL, in, ins, 1);
+    snprintf(line, sizeof line, "%s, c", name);
+    bench_row(style, line, 1, "us", fast / 1e3, floor / 1e3);
+    bench_row(style, "  eager", 1, "us", plain / 1e3, floor / 1e3);
+    if (torch[0] > 0)
+        bench_row(style, "  PyTorch eager", 1, "us", torch[0] / 1e3, floor / 1e3);
+    if (torch[1] > 0)
+        bench_row(style, "  torch.compile", 1, "us", torch[1] / 1e3, floor / 1e3);
+    return fast < 0 || plain < 0;
+}
+
+/* What is around the work: guards, capture, compilation with an empty cache and with a full one. */
+static int print_costs(bench_style *style, weft_tensor *const *net)
+{
+    weft_tensor *in[ARGUMENTS];
+    for (int i = 0; i < ARGUMENTS; i++)
+        in[i] = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
+    double call = measure(few, compile(few, "c"), in, ARGUMENTS, CALLS);
+    double plain = measure(few, NULL, in, ARGUMENTS, CALLS);
+    bench_row(style, "call, 20 inputs", 1, "ns", call - plain, 0);
+    double capture = first_call(network, "aot_eager", net, 3);
+    bench_row(style, "capture of 6 operations", 1, "us", capture / 1e3, 0);
+    double warm = first_call(network, "c", net, 3);
+    bench_row(style, "compile, warm", 1, "us", warm / 1e3, 0);
+    return call < 0 || plain < 0 || capture < 0 || warm < 0;
+}
+
+/* With an empty cache, which goes again. */
+static int print_cold(bench_style *style, weft_tensor *const *net)
+{
+    char folder[] = "/tmp/weft-bench-XXXXXX", command[80];
+    const char *before = getenv("WEFT_CACHE_DIR");
+    char *kept = before ? strdup(before) : NULL;
+    if (!mkdtemp(folder))
+        return 1;
+    setenv("WEFT_CACHE_DIR", folder, 1);
+    double cold = first_call(network, "c", net, 3);
+    if (kept)
+        setenv("WEFT_CACHE_DIR", kept, 1);
+    else
+        unsetenv("WEFT_CACHE_DIR");
+    free(kept);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    bench_row(style, "compile, cold", 1, "us", cold / 1e3, 0);
+    return cold < 0 || system(command) != 0;
+}
+
+static int run(bench_style *style)
+{
+    int64_t rows = BYTES / 4 / WIDTH;
+    double torch[PEERS] = {0};
+    weft_seed(1);
+    weft_tensor *in[3] = {weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(rows, WIDTH)),
+                          weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(WIDTH)),
+                          weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(WIDTH))};
+    weft_tensor *net[3] = {weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(BATCH, WIDTH)),
+                           weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(WIDTH, WIDTH)), in[1]};
+    weft_tensor *small[3] = {weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 64)),
+                             weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 64)),
+                             weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64))};
+    weft_tensor *to = weft_zeros_like(in[0]);
+    if (!in[0] || !in[2] || !net[1] || !to)
+        return 1;
+    int failed = print_cold(style, small);
+    failed |= print_costs(style, small);
+    ask_torch(torch);
+    double copy = measure_copy(to, in[0]);
+    failed |= print_pair(style, "8 operations, 64 MiB", chain, in, 1, copy, torch);
+    failed |= print_pair(style, "with tanh, 64 MiB", chain_exp, in, 1, copy, torch + 2);
+    failed |= print_pair(style, "norm, softmax, 64 MiB", block, in, 3, copy, torch + 4);
+    double floor = measure(products, NULL, net, 2, 1);
+    failed |= print_pair(style, "network of 2 products", network, net, 3, floor, torch + 6);
+    return failed;
+}
+
+int bench_compile(bench_style *style)
+{
+    if (weft_scope_open() < 0)
+        return 1;
+    int failed = run(style);
+    if (failed)
+        fprintf(stderr, "weft bench compile: %s\n", weft_last_error());
+    weft_scope_close();
+    return failed;
+}
