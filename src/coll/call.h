@@ -6,6 +6,7 @@
 #ifndef WEFT_COLL_CALL_H
 #define WEFT_COLL_CALL_H
 
+#include "base/assert.h"
 #include "coll/choose.h"
 #include "coll/lane.h"
 #include "kernels/fold.h"
@@ -134,6 +135,7 @@ typedef struct weft_i_span {
  */
 static inline weft_i_span weft_i_coll_slice(size_t count, int parts, int index, size_t item)
 {
+    WEFT_ASSERT(parts > 0 && index >= 0 && index < parts && item && WEFT_I_LINE % item == 0);
     size_t unit = WEFT_I_LINE / item;
     size_t each = (count + (size_t)parts - 1) / (size_t)parts;
     each = (each + unit - 1) / unit * unit;
@@ -145,6 +147,7 @@ static inline weft_i_span weft_i_coll_slice(size_t count, int parts, int index, 
 static inline void weft_i_coll_fold(weft_i_coll *coll, int outputs, size_t count)
 {
     weft_i_lane *lane = coll->lane;
+    WEFT_ASSERT(coll->fold && outputs > 0 && outputs <= lane->size);
     if (count)
         coll->fold(lane->targets, outputs, lane->sources, lane->size, count, lane->factors);
 }

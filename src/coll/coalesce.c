@@ -4,6 +4,7 @@
  * one list of them (list.h) and posts it.  The first failure is kept, and then nothing is launched.
  */
 #include "coll/coalesce.h"
+#include "base/assert.h"
 
 #include "coll/list.h"
 #include "coll/work.h"
@@ -80,6 +81,7 @@ static weft_status append(coalesce *c, const weft_i_coll *coll)
         c->calls = wider;
         c->room = room;
     }
+    WEFT_ASSERT(c->count < c->room);
     c->calls[c->count++] = *coll;
     weft_i_object_hold(coll->in_tensor);
     weft_i_object_hold(coll->out_tensor);

@@ -6,6 +6,7 @@
  * its last use.
  */
 #include "coll/gatherv.h"
+#include "base/assert.h"
 #include "coll/enter.h"
 
 #include "base/status.h"
@@ -16,6 +17,7 @@ static void show(const weft_i_coll *coll, weft_i_gatherv *stream, char *chunk, s
 {
     for (size_t used = 0; stream->next < stream->runs && used < room;) {
         weft_i_run run = stream->run(coll, stream->next);
+        WEFT_ASSERT(stream->at <= run.bytes);
         size_t bytes = weft_i_coll_min(run.bytes - stream->at, room - used);
         if (bytes)
             memcpy(chunk + used, (const char *)run.data + stream->at, bytes);
@@ -51,6 +53,7 @@ static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
     const rest *r = arg;
     size_t from = WEFT_I_EAGER + k * WEFT_I_CHUNK;
+    WEFT_ASSERT(from < r->longest);
     weft_i_piece piece = {coll->lane, from,
                           from + weft_i_coll_min(r->longest - from, WEFT_I_CHUNK)};
     r->take(coll, &piece);

@@ -57,6 +57,7 @@ weft_status weft_i_list_add(weft_i_coll *coll, const weft_i_coll *one)
     weft_i_list *list = coll->list;
     WEFT_TRY(note_device(coll, one));
     size_t bytes = one->ask.count * one->ask.item;
+    WEFT_ASSERT(list->bytes % ALIGN == 0);
     list->items[list->count++] =
         (weft_i_list_item){.in_tensor = weft_i_object_hold(one->in_tensor),
                            .out_tensor = weft_i_object_hold(one->out_tensor),
@@ -236,6 +237,7 @@ static void put_in_chunk(const weft_i_coll *coll, uint64_t turn, size_t from, si
                          size_t stride)
 {
     char *chunk = chunk_of(coll, coll->lane->me, turn);
+    WEFT_ASSERT(to >= from && (parts == 1 || to - from <= stride));
     for (int part = 0; part < parts; part++)
         pack(coll->list, from, to, part, chunk + (size_t)part * stride);
 }
@@ -248,6 +250,7 @@ typedef struct window {
 static window window_of(const weft_i_coll *coll, size_t piece, size_t k)
 {
     size_t total = coll->list->bytes, from = k * piece;
+    WEFT_ASSERT(from < total);
     return (window){from, from + weft_i_coll_min(total - from, piece)};
 }
 

@@ -6,6 +6,7 @@
  * from symmetric inputs or pushed into symmetric outputs; ordinary ones are copied by CMA, or go
  * through the bounce buffer piece by piece.
  */
+#include "base/assert.h"
 #include "coll/enter.h"
 #include "coll/pipeline.h"
 
@@ -57,6 +58,7 @@ static moving moving_of(const weft_i_coll *coll)
 static int rank_at(const weft_i_coll *coll, int first, int i)
 {
     int rank = first + i;
+    WEFT_ASSERT(first >= 0 && first < coll->lane->size && i >= 0 && i < coll->lane->size);
     return rank < coll->lane->size ? rank : rank - coll->lane->size;
 }
 
@@ -113,6 +115,7 @@ static weft_status pull(weft_i_coll *coll, const moving *m, const weft_i_locatio
 static weft_status push(weft_i_coll *coll, const moving *m, const weft_i_locations *locations)
 {
     size_t at = (size_t)coll->lane->me * m->out_stride;
+    WEFT_ASSERT(m->gives || m->takers == 1);
     for (int i = 0; i < m->takers; i++) {
         int rank = rank_at(coll, m->first_taker, i);
         weft_i_coll_deliver(coll, locations, rank, at, coll->ask.in + (size_t)rank * m->in_stride,
@@ -125,6 +128,7 @@ static weft_status push(weft_i_coll *coll, const moving *m, const weft_i_locatio
 
 static size_t piece_bytes(const moving *m, size_t k)
 {
+    WEFT_ASSERT(k * m->piece < m->part);
     return weft_i_coll_min(m->part - k * m->piece, m->piece);
 }
 
@@ -134,6 +138,7 @@ static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
     const moving *m = arg;
     size_t bytes = piece_bytes(m, k), first = k * m->piece;
     char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, k);
+    WEFT_ASSERT(m->gives && bytes * (m->in_stride ? (size_t)coll->lane->size : 1) <= WEFT_I_CHUNK);
     if (!m->in_stride)
         memcpy(chunk, coll->ask.in + first, bytes);
     for (int part = 0; m->in_stride && part < coll->lane->size; part++)

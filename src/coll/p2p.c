@@ -91,6 +91,7 @@ static void count_under_way(weft_i_p2p *p2p, int change)
 {
     /* Relaxed: written under the lock only. */
     int count = atomic_load_explicit(&p2p->under_way, memory_order_relaxed);
+    WEFT_ASSERT(count + change >= 0);
     atomic_store_explicit(&p2p->under_way, count + change, memory_order_relaxed);
 }
 
@@ -133,6 +134,7 @@ void weft_i_p2p_request_end(weft_i_p2p_request *request, weft_status status)
         weft_i_group_spoil(request->group,
                            weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
     count_under_way(lane->p2p, -1);
+    WEFT_ASSERT(request->bundle->left > 0);
     if (--request->bundle->left == 0)
         end_bundle(lane->p2p, request->bundle);
     /* Pairs with the acquire in weft_i_p2p_request_status. */
@@ -166,6 +168,7 @@ static bool take_out(weft_i_p2p_request *request)
     if (request->kind == WEFT_I_SEND) {
         weft_i_p2p_request_remove(&pair->sends, &pair->last_send, request);
     } else if (request->source >= 0) {
+        WEFT_ASSERT(pair->taking == request);
         pair->taking = NULL;
         pair->broken = true;
     } else if (pair) {

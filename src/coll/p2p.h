@@ -8,6 +8,7 @@
 #ifndef WEFT_COLL_P2P_H
 #define WEFT_COLL_P2P_H
 
+#include "base/assert.h"
 #include "coll/call.h"
 #include "weft/p2p.h"
 
@@ -113,6 +114,7 @@ static inline void weft_i_p2p_lock(weft_i_lane *lane)
 
 static inline void weft_i_p2p_unlock(weft_i_lane *lane)
 {
+    WEFT_ASSERT(atomic_load_explicit(&lane->p2p_lock, memory_order_relaxed)); /* ours */
     /* Pairs with the acquire in weft_i_p2p_try_lock. */
     atomic_store_explicit(&lane->p2p_lock, false, memory_order_release);
 }
@@ -170,6 +172,7 @@ static inline uint32_t weft_i_p2p_taken(const weft_i_p2p_peer *pair)
 static inline void weft_i_p2p_request_append(weft_i_p2p_request ***last,
                                              weft_i_p2p_request *request)
 {
+    WEFT_ASSERT(!**last); /* the end of the list */
     request->next = NULL;
     **last = request;
     *last = &request->next;
@@ -178,6 +181,7 @@ static inline void weft_i_p2p_request_append(weft_i_p2p_request ***last,
 static inline void weft_i_p2p_request_remove(weft_i_p2p_request **first, weft_i_p2p_request ***last,
                                              const weft_i_p2p_request *request)
 {
+    WEFT_ASSERT(request);
     while (*first != request)
         first = &(*first)->next;
     *first = request->next;

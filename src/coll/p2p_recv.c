@@ -4,6 +4,7 @@
  * that was posted first of those it matches.  One that matches none stays in the ring as long as
  * nobody waits for what may lie behind it; then it is kept aside.
  */
+#include "base/assert.h"
 #include "coll/p2p.h"
 
 #include "base/os.h"
@@ -73,6 +74,7 @@ static weft_status find_cause(const weft_i_p2p_peer *pair, const weft_i_p2p_requ
 static void take_rts(weft_i_lane *lane, weft_i_p2p_peer *pair, weft_i_p2p_request *request,
                      const weft_i_ring_piece *piece)
 {
+    WEFT_ASSERT(!request->rts_sent && request->done == 0);
     request->rts = piece->rts;
     request->begun = true;
     weft_i_segment *segment = find_segment(piece);
@@ -116,6 +118,7 @@ static void take_out(weft_i_lane *lane, weft_i_p2p_peer *pair, weft_i_p2p_reques
         weft_i_p2p_request_remove(&lane->p2p->any, &lane->p2p->last_any, request);
     else
         weft_i_p2p_request_remove(&pair->receives, &pair->last_receive, request);
+    WEFT_ASSERT(request->source < 0); /* a receive meets one message */
     request->source = pair->rank;
 }
 

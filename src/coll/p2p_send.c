@@ -28,6 +28,7 @@ static weft_i_ring_slot *next_slot(weft_i_p2p_peer *pair)
 static void show(weft_i_p2p_peer *pair, weft_i_ring_slot *slot, const weft_i_p2p_request *request,
                  weft_i_ring_slot_kind kind)
 {
+    WEFT_ASSERT(pair->sent - pair->gone < WEFT_I_RING_SLOTS); /* the slot is free */
     slot->tag = request->tag;
     slot->kind = (uint16_t)kind;
     pair->ends[pair->sent % WEFT_I_RING_SLOTS] = pair->used;
@@ -43,6 +44,7 @@ static size_t in_lines(size_t bytes)
  * let sender and receiver copy at the same time; one that would go beyond the end is cut there. */
 static size_t fit(weft_i_p2p_peer *pair, size_t room, size_t left)
 {
+    WEFT_ASSERT(left > 0 && pair->freed <= pair->used && pair->used - pair->freed <= room);
     size_t length =
         weft_i_coll_min(weft_i_coll_min(left, room / 4), room - (size_t)(pair->used % room));
     if (pair->used + in_lines(length) - pair->freed > room)
@@ -112,6 +114,7 @@ static bool put_rts(weft_i_p2p_peer *pair, weft_i_p2p_request *request)
     weft_i_ring_slot *slot = rts >= 0 ? next_slot(pair) : NULL;
     if (!slot)
         return false;
+    WEFT_ASSERT(!request->done && !request->rts_sent);
     weft_i_ring_rts(pair->out_ring, (uint32_t)rts);
     slot->piece = (weft_i_ring_piece){.bytes = request->bytes,
                                       .address = (uint64_t)(uintptr_t)request->data,
@@ -153,6 +156,7 @@ static void end_rts(weft_i_p2p_peer *pair)
     for (uint32_t i = 0; pair->rts_count && i < WEFT_I_RING_RTS_MAX; i++) {
         weft_i_p2p_request *request = pair->rts[i];
         if (request && weft_i_ring_is_done(pair->out_ring, i)) {
+            WEFT_ASSERT(request->rts == i && request->rts_sent);
             pair->rts[i] = NULL;
             pair->rts_count--;
             weft_i_p2p_request_end(request, WEFT_OK);
@@ -182,6 +186,7 @@ bool weft_i_p2p_withdraw(const weft_i_lane *lane, weft_i_p2p_peer *pair,
     bool force = lane->cma != WEFT_I_CMA_THREADS;
     while (!weft_i_ring_withdraw(pair->out_ring, request->rts, force))
         WEFT_OS->yield();
+    WEFT_ASSERT(pair->rts[request->rts] == request && pair->rts_count > 0);
     pair->rts[request->rts] = NULL;
     pair->rts_count--;
     return !weft_i_ring_is_done(pair->out_ring, request->rts);

@@ -109,6 +109,7 @@ weft_i_pending *weft_i_pending_new(const char *op, size_t room, size_t moves)
     pending->completion.follow = follow;
     pending->op = op;
     pending->room = room;
+    pending->moves_room = moves;
     pending->move = (void *)((char *)pending + claims_end);
     return pending;
 }
@@ -126,12 +127,14 @@ void weft_i_pending_claim_on(weft_i_pending *pending, const weft_tensor *x, bool
 
 void weft_i_pending_move(weft_i_pending *pending, weft_tensor *to, weft_tensor *from)
 {
+    WEFT_ASSERT(to && from && pending->moves < pending->moves_room);
     pending->move[pending->moves].to = weft_i_object_hold(to);
     pending->move[pending->moves++].from = weft_i_object_hold(from);
 }
 
 static void put_claims(weft_i_pending *pending, weft_i_world *world)
 {
+    WEFT_ASSERT(pending->work && pending->claims <= pending->room);
     for (size_t i = 0; i < pending->claims; i++) {
         weft_i_pending_claim *mine = &pending->claim[i];
         if (mine->claim.writes) /* relaxed: a count */

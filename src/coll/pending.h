@@ -24,7 +24,7 @@ typedef struct weft_i_pending {
     weft_i_completion completion;
     const char *op;
     weft_work *work; /* held; NULL until posted */
-    size_t claims, moves, room;
+    size_t claims, moves, room, moves_room;
     struct {
         weft_tensor *to, *from;
     } * move; /* to be copied when the operation is over; held */

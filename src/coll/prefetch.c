@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies before all have come; see prefetch.h. */
 #include "coll/prefetch.h"
+#include "base/assert.h"
 
 #include "base/os.h"
 
@@ -34,6 +35,7 @@ static bool copy(const weft_i_coll *coll, int rank, const weft_i_location *locat
                  char *to, size_t bytes)
 {
     const weft_i_locations *locations = coll->prefetch;
+    WEFT_ASSERT(locations && rank != coll->lane->me);
     const weft_i_registration *registration =
         is_in(locations->in, location) ? locations->in : locations->out;
     if (is_in(registration, location)) {

@@ -7,6 +7,7 @@
  * one pass and no copy.  Large and ordinary: pieces go through the bounce buffer, folded by slices,
  * with one sync per piece (see `pipeline`).
  */
+#include "base/assert.h"
 #include "coll/enter.h"
 #include "coll/pipeline.h"
 
@@ -43,6 +44,7 @@ static weft_status fold_flowing(weft_i_coll *coll)
 static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
 {
     weft_i_lane *lane = coll->lane;
+    WEFT_ASSERT(coll->ask.in_bytes <= WEFT_I_EAGER);
     weft_i_coll_read_factors(coll);
     if (weft_i_eager_is_chunked(coll))
         return fold_flowing(coll);
@@ -76,6 +78,7 @@ static weft_status two_shot(weft_i_coll *coll, const weft_i_locations *locations
 {
     weft_i_lane *lane = coll->lane;
     weft_i_span mine = weft_i_coll_slice(coll->ask.count, lane->size, lane->me, coll->ask.item);
+    WEFT_ASSERT(mine.first + mine.count <= coll->ask.count);
     aim_at_inputs(coll, locations, mine.first);
     int outputs = 0;
     for (int i = 0; i < lane->size; i++) {
@@ -110,6 +113,7 @@ static bool is_one_shot(const weft_i_coll *coll)
 /* One-shot, direct: everything from all inputs into my own output, which nobody else can reach. */
 static weft_status pull(weft_i_coll *coll, const weft_i_locations *locations, bool wanted)
 {
+    WEFT_ASSERT(locations->all_in);
     aim_at_inputs(coll, locations, 0);
     if (wanted)
         weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
@@ -143,6 +147,7 @@ static weft_status fold_fetched(weft_i_coll *coll, const weft_i_locations *locat
             WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, span.first * coll->ask.item,
                                        room + (size_t)(i - 1) * apart, bytes));
     }
+    WEFT_ASSERT((size_t)(lane->size - 1) * apart <= 4 * WEFT_I_CHUNK);
     lane->sources[lane->me] = coll->ask.in + span.first * coll->ask.item;
     weft_i_coll_fold_to(coll, out, span.count);
     return WEFT_OK;
@@ -193,6 +198,7 @@ typedef struct piece {
 static piece piece_at(const weft_i_coll *coll, size_t k)
 {
     size_t most = WEFT_I_CHUNK / coll->ask.item, first = k * most;
+    WEFT_ASSERT(first < coll->ask.count);
     size_t count = weft_i_coll_min(most, coll->ask.count - first);
     return (piece){first, count,
                    weft_i_coll_slice(count, coll->lane->size, coll->lane->me, coll->ask.item)};
@@ -343,6 +349,7 @@ static size_t part_piece(const weft_i_coll *coll)
 static weft_i_span part_span(const weft_i_coll *coll, size_t k)
 {
     size_t most = part_piece(coll), first = k * most;
+    WEFT_ASSERT(first < coll->ask.count);
     return (weft_i_span){first, weft_i_coll_min(most, coll->ask.count - first)};
 }
 

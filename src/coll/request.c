@@ -2,10 +2,20 @@
 /* Checks of arguments, one by one, in the order in which the calls fill themselves; see request.h.
  */
 #include "coll/request.h"
+#include "base/assert.h"
 
 #include "base/status.h"
 
 #include <stdio.h>
+
+/* A reduction is cast to the fold of its name. */
+_Static_assert((int)WEFT_SUM == WEFT_I_FOLD_SUM && (int)WEFT_AVG == WEFT_I_FOLD_AVG &&
+                   (int)WEFT_PRODUCT == WEFT_I_FOLD_PRODUCT && (int)WEFT_MIN == WEFT_I_FOLD_MIN &&
+                   (int)WEFT_MAX == WEFT_I_FOLD_MAX && (int)WEFT_BAND == WEFT_I_FOLD_BAND &&
+                   (int)WEFT_BOR == WEFT_I_FOLD_BOR && (int)WEFT_BXOR == WEFT_I_FOLD_BXOR &&
+                   (int)WEFT_PREMUL_SUM == WEFT_I_FOLD_PREMUL_SUM &&
+                   (int)WEFT_REDUCTIONS == WEFT_I_FOLD_OPS,
+               "reductions and folds are the same, in the same order");
 
 static _Thread_local double premul = 1;
 
@@ -203,6 +213,7 @@ weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_
 weft_status weft_i_request_accept(weft_i_coll *coll, size_t part_bytes)
 {
     coll->ask.item = weft_i_dtype_size(coll->ask.dtype);
+    WEFT_ASSERT(part_bytes % coll->ask.item == 0);
     coll->ask.count =
         part_bytes >> __builtin_ctzll(coll->ask.item); /* sizes of elements are powers of two */
     uint64_t what = (uint64_t)coll->ask.kind | (uint64_t)coll->ask.dtype << 8 |

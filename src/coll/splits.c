@@ -4,6 +4,7 @@
  * theirs in tables beside the arrival; then parts are pulled where they lie, or go through the
  * bounce buffer piece by piece.
  */
+#include "base/assert.h"
 #include "base/status.h"
 #include "coll/enter.h"
 #include "coll/list.h"
@@ -13,6 +14,7 @@
 static void write_splits(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
+    WEFT_ASSERT(!coll->list || coll->list->count == (size_t)lane->size);
     uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
     for (int rank = 0; rank < lane->size; rank++) {
         const weft_i_list_item *item = coll->list ? &coll->list->items[rank] : NULL;
@@ -24,6 +26,7 @@ static void write_splits(weft_i_coll *coll)
 
 static size_t sends(const weft_i_coll *coll, int from, int to)
 {
+    WEFT_ASSERT(to >= 0 && to < 2 * coll->lane->size);
     return weft_i_lane_splits(coll->lane, from, coll->lane->epoch)[to];
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding the counterparts of a symmetric operand, and meeting for them at the first use. */
 #include "coll/symm_reach.h"
+#include "base/assert.h"
 
 #include "base/status.h"
 #include "coll/request.h"
@@ -39,6 +40,7 @@ static weft_status meet(const weft_i_coll *coll, weft_tensor *x)
 weft_status weft_i_reach_open(weft_i_coll *coll, weft_tensor *x, weft_i_reach *out)
 {
     const weft_i_lease *lease = weft_i_block_lease_of(x);
+    WEFT_ASSERT(lease);                               /* weft_i_reach_check */
     WEFT_TRY(weft_i_storage_ready(x->storage, true)); /* others may write it */
     out->registration = weft_i_registration_of(lease->block, coll->group);
     if (!out->registration) {

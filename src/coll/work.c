@@ -7,6 +7,7 @@
  * does.
  */
 #include "coll/work.h"
+#include "base/assert.h"
 #include "coll/carrier.h"
 #include "coll/list.h"
 #include "coll/posted.h"
@@ -93,6 +94,7 @@ static void let_go(weft_work *work)
 static void change_posted(weft_group *group, int by, memory_order order)
 {
     uint32_t posted = atomic_load_explicit(&group->posted, memory_order_relaxed);
+    WEFT_ASSERT(by > 0 || posted > 0);
     atomic_store_explicit(&group->posted, posted + (uint32_t)by, order);
 }
 
@@ -108,6 +110,7 @@ static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
     if (work->completion)
         let_go(work);
     pthread_mutex_lock(&queue->lock);
+    WEFT_ASSERT(queue->running && queue->first == work);
     queue->first = work->next;
     if (!queue->first)
         queue->last = NULL;
@@ -397,6 +400,7 @@ static weft_status hand_over(weft_work *work)
     weft_i_coll *coll = &work->coll;
     WEFT_TRY(weft_i_lane_of(coll->group, &coll->lane));
     WEFT_TRY(queue_of(coll->lane, coll->group->world, &queue));
+    WEFT_ASSERT(!work->lock && !work->next);
     weft_i_object_hold(work);
     work->lock = &queue->lock;
     /* Relaxed: weft_finish is called by the thread that posts, or after it. */
@@ -513,6 +517,7 @@ weft_work *weft_i_work_new_p2p(weft_group *group, int count)
 
 void weft_i_work_set_request(weft_work *work, int index, const weft_i_p2p_request *request)
 {
+    WEFT_ASSERT(index >= 0 && index < work->bundle.count);
     work->requests[index] = *request;
     weft_i_object_hold(request->tensor);
 }
@@ -592,6 +597,7 @@ static void begin_sleep(weft_i_queue *queue)
 static void end_sleep(weft_i_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
+    WEFT_ASSERT(queue->waiters > 0);
     queue->waiters--;
     pthread_mutex_unlock(&queue->lock);
 }
