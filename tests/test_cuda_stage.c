@@ -5,6 +5,7 @@
  * WEFT_TEST_CUDA=real.
  */
 #include "cuda/team_scene.h"
+#include "fold_reference.h"
 
 #include "backends/cuda/staged.h"
 #include "kernels/fold.h"
@@ -81,8 +82,8 @@ static void expect(const passing *p, int rank, size_t part, char *out)
         for (int r = 0; r < scene.ranks; r++)
             from[r] = in[r] + mine;
         void *outs[] = {out};
-        weft_i_fold_reference(p->dtype, (weft_i_fold_op)p->op, outs, 1, from, scene.ranks, p->count,
-                              factors);
+        fold_reference(p->dtype, (weft_i_fold_op)p->op, outs, 1, from, scene.ranks, p->count,
+                       factors);
     } else if (bytes) {
         int from = is(p, WEFT_I_FROM_ROOT) ? p->root : (int)part;
         memcpy(out, in[from] + mine, bytes);

@@ -31,7 +31,7 @@ struct weft_tensor {
     bool packed;    /* row-major without gaps */
     bool parameter; /* weft_parameter made it: a tag that views do not inherit */
     bool passed; /* what a module's backward hooks lie behind, or a view of it: see grad/pass.c */
-    bool lifted;    /* a fake that stands for a real tensor */
+    bool lifted; /* a fake that stands for a real tensor */
 };
 
 /* The number of writes, whoever asks: no capture hears of it. */

@@ -150,16 +150,16 @@ static void print_compiler(void)
         printf("  %-24s%s\n", "because", compiler.reason);
 }
 
-static void json_compiler(json_writer *j)
+static void json_compiler(weft_i_json *j)
 {
     weft_compiler_info compiler;
     if (weft_compiler_describe(&compiler) != WEFT_OK)
         return;
-    json_open(j, "compiler", '{');
-    json_text(j, "program", *compiler.program ? compiler.program : NULL);
-    json_text(j, "cache", *compiler.folder ? compiler.folder : NULL);
-    json_text(j, "reason", compiler.reason);
-    json_close(j);
+    weft_i_json_open(j, "compiler", '{');
+    weft_i_json_text(j, "program", *compiler.program ? compiler.program : NULL);
+    weft_i_json_text(j, "cache", *compiler.folder ? compiler.folder : NULL);
+    weft_i_json_text(j, "reason", compiler.reason);
+    weft_i_json_close(j);
 }
 
 static void print_variables(void)
