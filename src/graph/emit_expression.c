@@ -48,6 +48,7 @@ EMBED(math_f64, WEFT_EMIT_KERNELS "/math_f64.h");
 EMBED(math_angle, WEFT_EMIT_KERNELS "/math_angle.h");
 EMBED(reduce, WEFT_EMIT_KERNELS "/reduce.h");
 EMBED(reduce_loops, WEFT_EMIT_KERNELS "/reduce_loops.h");
+EMBED(vector_step, WEFT_EMIT_KERNELS "/vector_step.h");
 EMBED(normalize_table, WEFT_EMIT_KERNELS "/normalize_table.h");
 EMBED(normalize_loops, WEFT_EMIT_KERNELS "/normalize_loops.h");
 
@@ -61,6 +62,7 @@ static const struct {
                {"kernels/math_angle.h", weft_i_emit_math_angle},
                {"kernels/reduce.h", weft_i_emit_reduce},
                {"kernels/reduce_loops.h", weft_i_emit_reduce_loops},
+               {"kernels/vector_step.h", weft_i_emit_vector_step},
                {"kernels/normalize_table.h", weft_i_emit_normalize_table},
                {"kernels/normalize_loops.h", weft_i_emit_normalize_loops}};
 

@@ -5,6 +5,7 @@
  * times, from the second time on out of the cache.
  */
 #include "kernels/normalize_table.h"
+#include "kernels/vector_step.h"
 
 /* What the steps of SUMS_LOOP are for: vectors and single elements, with the same text. */
 #define BOTH_STEPS(step_, type_) step_(many, v_##type_, type_) step_(one, type_, type_)
