@@ -55,6 +55,8 @@ plant(5 store/client.c "!weft_i_store_answer_fits(s->answer, s->request)"
 # 9: whoever knocks takes a place, and the oldest goes, be it a rank.
 plant(9 store/server.c "!weft_i_store_peer_screen(server, fd)"
   "!SIM_PLANTED(9) && !weft_i_store_peer_screen(server, fd)")
+plant(9 store/server.c "i < ACCEPTS" "i < (SIM_PLANTED(9) ? 256 : ACCEPTS)")
+plant(9 store/server.c "if (peer) /*" "if (peer && !SIM_PLANTED(9)) /*")
 plant(9 store/address.c "WEFT_OS->setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &one, sizeof one)"
   "SIM_PLANTED(9) ? 0 : WEFT_OS->setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &one, sizeof one)")
 plant_all()
