@@ -148,7 +148,6 @@ static weft_tensor *shaped(weft_tensor *x, unsigned n)
 
 static weft_tensor *compute(const line *l, weft_tensor *a, weft_tensor *b)
 {
-    int dim = (int)(l->n % 2);
     switch (l->what) {
     case DEED_sin:
         return weft_sin(a);
@@ -166,30 +165,12 @@ static weft_tensor *compute(const line *l, weft_tensor *a, weft_tensor *b)
         return weft_sub(a, b);
     case DEED_scale:
         return weft_mul_scalar(a, 0.5 + l->n % 3);
-    case DEED_sum:
-        return weft_sum(a, &dim, 1, l->n % 3 == 0);
-    case DEED_mean_all:
-        return weft_mean(a, NULL, 0, false);
-    case DEED_matmul:
-        return weft_matmul(a, b);
-    case DEED_softmax:
-        return weft_softmax(a, -1);
     case DEED_exp:
         return weft_exp(a);
     case DEED_gelu:
         return weft_gelu(a);
     case DEED_choose:
         return weft_where(weft_lt(a, b), weft_tanh(a), b);
-    case DEED_largest:
-        return weft_max(a, (int[]){-1}, 1, true);
-    case DEED_layer_norm:
-        return weft_layer_norm(a, 1, NULL, NULL, 1e-5);
-    case DEED_log_softmax:
-        return weft_log_softmax(a, -1);
-    case DEED_sum_last:
-        return weft_sum(a, (int[]){-1}, 1, l->n % 2);
-    case DEED_mean_last:
-        return weft_mean(a, (int[]){-1}, 1, l->n % 2);
     case DEED_div:
         return weft_div(a, weft_add_scalar(weft_abs(b), 0.5));
     case DEED_square:
@@ -208,6 +189,34 @@ static weft_tensor *compute(const line *l, weft_tensor *a, weft_tensor *b)
         return weft_tensor_from(WEFT_F32, WEFT_SHAPE(4), (float[]){1, (float)l->n, -3, 0.25f});
     case DEED_rand:
         return weft_rand(WEFT_F32, WEFT_CPU, weft_tensor_shape(a));
+    default:
+        return NULL;
+    }
+}
+
+/* What brings several elements together. */
+static weft_tensor *fold(const line *l, weft_tensor *a, weft_tensor *b)
+{
+    int dim = (int)(l->n % 2);
+    switch (l->what) {
+    case DEED_sum:
+        return weft_sum(a, &dim, 1, l->n % 3 == 0);
+    case DEED_mean_all:
+        return weft_mean(a, NULL, 0, false);
+    case DEED_matmul:
+        return weft_matmul(a, b);
+    case DEED_softmax:
+        return weft_softmax(a, -1);
+    case DEED_largest:
+        return weft_max(a, (int[]){-1}, 1, true);
+    case DEED_layer_norm:
+        return weft_layer_norm(a, 1, NULL, NULL, 1e-5);
+    case DEED_log_softmax:
+        return weft_log_softmax(a, -1);
+    case DEED_sum_last:
+        return weft_sum(a, (int[]){-1}, 1, l->n % 2);
+    case DEED_mean_last:
+        return weft_mean(a, (int[]){-1}, 1, l->n % 2);
     default:
         return NULL;
     }
@@ -315,6 +324,7 @@ static weft_status run(weft_tensor *const *in, int ins, weft_tensor **out, int o
         const line *l = &p->lines[i];
         weft_tensor *a = pick(registers, count, l->a), *b = pick(registers, count, l->b);
         weft_tensor *made = compute(l, a, b);
+        made = made ? made : fold(l, a, b);
         made = made ? made : look_at(l, a);
         made = made ? made : change(l, a, b);
         made = made ? made : communicate(l, a, b, p->world);

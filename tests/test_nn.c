@@ -46,6 +46,22 @@ TEST(test_nn_linear)
     weft_scope_close();
 }
 
+/* Tied weights are one parameter with two names. */
+TEST(test_nn_tied_parameters)
+{
+    weft_scope_open();
+    weft_module *a = weft_nn_linear_plain(3, 3), *b = weft_nn_linear_plain(3, 3);
+    weft_module *net = weft_nn_sequential(a, b, a);
+    CHECK_OK(weft_module_bind(b, "weight", weft_module_param(a, "weight")));
+    weft_named list[4];
+    CHECK_INT(weft_module_params(net, NULL, 0), 1);
+    CHECK_INT(weft_module_params(net, list, 4), 1);
+    CHECK(!strcmp(list[0].name, "0.weight"));
+    CHECK_INT(weft_module_state(net, list, 4), 3);
+    CHECK(!strcmp(list[2].name, "2.weight"));
+    weft_scope_close();
+}
+
 TEST(test_nn_embedding_and_layer_norm)
 {
     weft_scope_open();

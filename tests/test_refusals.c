@@ -10,7 +10,7 @@ static const char long_name[] = "01234567890123456789012345678901234567890123456
 
 /* ---- groups ---- */
 
-TEST(test_refusals_group)
+TEST(test_refusals_group_new)
 {
     weft_group *world = open_world();
     static const int some[] = {1, 3, 5}, twice[] = {1, 3, 1}, far[] = {1, 8}, low[] = {-1, 3};
@@ -50,13 +50,20 @@ TEST(test_refusals_group)
     NO(weft_group_new_with(world, some, 3, &opts), WEFT_ERR_INVALID_ARG,
        "a group (start from WEFT_GROUP_OPTS_INIT): options with a size of 1; set it to that of the "
        "struct");
+    close_world();
+}
+
+TEST(test_refusals_group_lists)
+{
+    weft_group *world = open_world();
+    static const int some[] = {1, 3, 5}, twice[] = {1, 3, 1};
+    weft_rank_list lists[] = {{some, 3}, {twice, 2}}, empty[] = {{some, 0}}, none[] = {{NULL, 2}};
     NO(weft_group_new_blocks(world, 0, NULL), WEFT_ERR_INVALID_ARG,
        "blocks of 0 ranks: a block has at least one");
     NO(weft_group_new_blocks(world, 3, NULL), WEFT_ERR_INVALID_ARG,
        "blocks of 3 ranks: the 8 ranks of group \"0\" are no multiple of it");
     NO(weft_group_new_blocks(world, -1, NULL), WEFT_ERR_INVALID_ARG,
        "blocks of -1 ranks: a block has at least one");
-    weft_rank_list lists[] = {{some, 3}, {twice, 2}}, empty[] = {{some, 0}}, none[] = {{NULL, 2}};
     NO(weft_group_new_lists(world, NULL, 1, NULL), WEFT_ERR_INVALID_ARG,
        "new_lists: no lists of ranks");
     NO(weft_group_new_lists(world, lists, 0, NULL), WEFT_ERR_INVALID_ARG,
@@ -74,7 +81,13 @@ TEST(test_refusals_group)
     NO(weft_group_split_lists(world, lists, 2, NULL), WEFT_ERR_INVALID_ARG,
        "split_lists: rank 1 is in lists 0 and 1");
     NO(weft_group_split(NULL, 0, 0), WEFT_ERR_INVALID_ARG, "the group is NULL");
+    close_world();
+}
 
+TEST(test_refusals_group_stand_in)
+{
+    open_world();
+    static const int some[] = {1, 3, 5};
     NO(weft_group_stand_in(NULL, 2), WEFT_ERR_INVALID_ARG,
        "a stand-in has a name of 1 to 63 characters and at least one rank");
     NO(weft_group_stand_in("", 2), WEFT_ERR_INVALID_ARG,
@@ -83,6 +96,20 @@ TEST(test_refusals_group)
        "a stand-in has a name of 1 to 63 characters and at least one rank");
     NO(weft_group_stand_in("one", 0), WEFT_ERR_INVALID_ARG,
        "a stand-in has a name of 1 to 63 characters and at least one rank");
+    weft_group *stand_in = weft_group_stand_in("model", 4);
+    BAD(weft_group_barrier(stand_in, 5), WEFT_ERR_STATE,
+        "the group has a name and a size but no members: it is a stand-in, good for meta tensors "
+        "only");
+    NO(weft_group_new(stand_in, some, 2, NULL), WEFT_ERR_STATE,
+       "the group has a name and a size but no members: it is a stand-in, good for meta tensors "
+       "only");
+    close_world();
+}
+
+TEST(test_refusals_group_calls)
+{
+    weft_group *world = open_world();
+    int fd = 0;
     BAD(weft_group_set_timeout(world, 0), WEFT_ERR_INVALID_ARG,
         "a time limit is a positive number of ms or WEFT_FOREVER, not 0");
     BAD(weft_group_set_timeout(world, -2), WEFT_ERR_INVALID_ARG,
@@ -95,10 +122,16 @@ TEST(test_refusals_group)
     BAD(weft_group_agree(world, NULL, 5), WEFT_ERR_INVALID_ARG, "weft_group_agree: no flags");
     BAD(weft_group_event_fd(world, NULL), WEFT_ERR_INVALID_ARG,
         "weft_group_event_fd: no place for the descriptor");
-    int fd = 0;
     BAD(weft_group_event_fd(NULL, &fd), WEFT_ERR_INVALID_ARG, "the group is NULL");
     NO(weft_group_shrink(NULL), WEFT_ERR_INVALID_ARG, "the group is NULL");
     NO(weft_group_world(NULL), WEFT_ERR_INVALID_ARG, "the group is NULL");
+    close_world();
+}
+
+TEST(test_refusals_group_names)
+{
+    weft_group *world = open_world();
+    static const int some[] = {1, 3, 5};
     NO(weft_group_named(world, NULL), WEFT_ERR_INVALID_ARG, "weft_group_named: the name is NULL");
     NO(weft_group_named(world, "nobody"), WEFT_ERR_NOT_FOUND,
        "could not resolve the group name \"nobody\": this rank never was in a group of that name");
@@ -124,13 +157,6 @@ TEST(test_refusals_group)
     NO(weft_group_named(world, "named"), WEFT_ERR_STATE,
        "the group named \"named\" is already destroyed");
     BAD(weft_group_barrier(named, 5), WEFT_ERR_STATE, "group \"named\" is already destroyed");
-    weft_group *stand_in = weft_group_stand_in("model", 4);
-    BAD(weft_group_barrier(stand_in, 5), WEFT_ERR_STATE,
-        "the group has a name and a size but no members: it is a stand-in, good for meta tensors "
-        "only");
-    NO(weft_group_new(stand_in, some, 2, NULL), WEFT_ERR_STATE,
-       "the group has a name and a size but no members: it is a stand-in, good for meta tensors "
-       "only");
     close_world();
 }
 
@@ -188,13 +214,10 @@ TEST(test_refusals_limit)
 
 /* ---- meshes ---- */
 
-TEST(test_refusals_mesh)
+TEST(test_refusals_mesh_init)
 {
     weft_group *world = open_world();
     static const int eight[] = {0, 1, 2, 3, 4, 5, 6, 7}, twice[] = {0, 1, 1, 3}, far[] = {0, 8};
-    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 4), "a,b");
-    weft_mesh *plain = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(8), NULL);
-    CHECK(mesh && plain);
     NO(weft_mesh_init(NULL, WEFT_CPU, WEFT_SHAPE(8), NULL), WEFT_ERR_INVALID_ARG,
        "the group is NULL");
     NO(weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(3, 3), NULL), WEFT_ERR_INVALID_ARG,
@@ -225,13 +248,20 @@ TEST(test_refusals_mesh)
        "rank 8 of a mesh is not in group \"0\"");
     NO(weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(3, 3), eight, NULL), WEFT_ERR_INVALID_ARG,
        "a mesh cannot have more entries than the 8 ranks of group \"0\"");
+    close_world();
+}
+
+TEST(test_refusals_mesh_groups)
+{
+    weft_group *world = open_world();
+    static const int eight[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    weft_group *none = NULL, *two[] = {world, world};
     NO(weft_mesh_from_groups(NULL, 1, WEFT_CPU, WEFT_SHAPE(8), eight, NULL), WEFT_ERR_INVALID_ARG,
        "a mesh is made from 1 to 8 groups, not 0");
     NO(weft_mesh_from_groups(&world, 0, WEFT_CPU, WEFT_SHAPE(8), eight, NULL), WEFT_ERR_INVALID_ARG,
        "a mesh is made from 1 to 8 groups, not 0");
     NO(weft_mesh_from_groups(&world, 9, WEFT_CPU, WEFT_SHAPE(8), eight, NULL), WEFT_ERR_INVALID_ARG,
        "a mesh is made from 1 to 8 groups, not 9");
-    weft_group *none = NULL, *two[] = {world, world};
     NO(weft_mesh_from_groups(&none, 1, WEFT_CPU, WEFT_SHAPE(8), eight, NULL), WEFT_ERR_INVALID_ARG,
        "the group is NULL");
     NO(weft_mesh_from_groups(two, 2, WEFT_CPU, WEFT_SHAPE(2, 4), eight, "a,b"),
@@ -242,6 +272,15 @@ TEST(test_refusals_mesh)
        "a mesh from 2 groups needs ranks and names of its dimensions");
     NO(weft_mesh_from_groups(two, 2, WEFT_CPU, WEFT_SHAPE(8), eight, "a"), WEFT_ERR_INVALID_ARG,
        "2 groups for a mesh of 1 dimensions");
+    close_world();
+}
+
+TEST(test_refusals_mesh_asked)
+{
+    weft_group *world = open_world();
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 4), "a,b");
+    weft_mesh *plain = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(8), NULL);
+    CHECK(mesh && plain);
     BAD(weft_mesh_size(mesh, 2), WEFT_ERR_INVALID_ARG, "dimension 2 of a mesh must be in [0, 2)");
     BAD(weft_mesh_size(mesh, -2), WEFT_ERR_INVALID_ARG, "dimension -2 of a mesh must be in [0, 2)");
     BAD(weft_mesh_dim(mesh, "c"), WEFT_ERR_NOT_FOUND,
@@ -271,6 +310,15 @@ TEST(test_refusals_mesh)
        "7]]");
     BAD(weft_mesh_print(mesh, NULL), WEFT_ERR_INVALID_ARG, "weft_mesh_print: the file is NULL");
     BAD(weft_mesh_text(mesh, NULL, 5), WEFT_ERR_INVALID_ARG, "weft_mesh_text: 5 bytes at NULL");
+    close_world();
+}
+
+TEST(test_refusals_mesh_slice)
+{
+    weft_group *world = open_world();
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 4), "a,b");
+    weft_mesh *plain = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(8), NULL);
+    CHECK(mesh && plain);
     NO(weft_mesh_slice(mesh, NULL), WEFT_ERR_INVALID_ARG, "weft_mesh_slice: the names are NULL");
     NO(weft_mesh_slice(mesh, "c"), WEFT_ERR_NOT_FOUND,
        "there is no dimension \"c\" in the mesh of 2 x 4 on cpu (a, b): [[0, 1, 2, 3], [4, 5, 6, "
@@ -281,6 +329,25 @@ TEST(test_refusals_mesh)
     NO(weft_mesh_slice(plain, "a"), WEFT_ERR_STATE,
        "weft_mesh_slice: the mesh was made without names of its dimensions");
     NO(weft_mesh_slice(NULL, "a"), WEFT_ERR_INVALID_ARG, "the mesh is NULL");
+    NO(weft_mesh_concatenate(NULL, 1), WEFT_ERR_INVALID_ARG, "weft_mesh_concatenate: no meshes");
+    NO(weft_mesh_concatenate(&mesh, 0), WEFT_ERR_INVALID_ARG, "weft_mesh_concatenate: no meshes");
+    weft_mesh *a = weft_mesh_slice(mesh, "a"), *b = weft_mesh_slice(mesh, "b");
+    weft_mesh *doubled[] = {a, a}, *mixed[] = {a, plain}, *with_null[] = {a, NULL};
+    NO(weft_mesh_concatenate(doubled, 2), WEFT_ERR_INVALID_ARG,
+       "two dimensions overlap: \"a\" is there twice");
+    NO(weft_mesh_concatenate(mixed, 2), WEFT_ERR_INVALID_ARG,
+       "weft_mesh_concatenate: meshes 0 and 1 are not slices of one mesh");
+    NO(weft_mesh_concatenate(with_null, 2), WEFT_ERR_INVALID_ARG, "the mesh is NULL");
+    CHECK(b);
+    close_world();
+}
+
+TEST(test_refusals_mesh_flatten)
+{
+    weft_group *world = open_world();
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 4), "a,b");
+    weft_mesh *plain = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(8), NULL);
+    CHECK(mesh && plain);
     NO(weft_mesh_flatten(NULL, "x"), WEFT_ERR_INVALID_ARG, "the mesh is NULL");
     NO(weft_mesh_flatten(mesh, "a,b"), WEFT_ERR_INVALID_ARG,
        "\"a,b\" cannot be a mesh dimension's name: it has 1 to 31 characters, without commas");
@@ -305,20 +372,6 @@ TEST(test_refusals_mesh)
        "two dimensions overlap: \"a\" is there twice");
     NO(weft_mesh_unflatten(plain, 0, WEFT_SHAPE(2, 4), "x,y"), WEFT_ERR_INVALID_ARG,
        "weft_mesh_unflatten: the dimensions need names if and only if the mesh has them");
-
-    NO(weft_mesh_concatenate(NULL, 1), WEFT_ERR_INVALID_ARG, "weft_mesh_concatenate: no meshes");
-    NO(weft_mesh_concatenate(&mesh, 0), WEFT_ERR_INVALID_ARG, "weft_mesh_concatenate: no meshes");
-    weft_mesh *a = weft_mesh_slice(mesh, "a"), *b = weft_mesh_slice(mesh, "b");
-    weft_mesh *doubled[] = {a, a}, *mixed[] = {a, plain}, *with_null[] = {a, NULL};
-    NO(weft_mesh_concatenate(doubled, 2), WEFT_ERR_INVALID_ARG,
-       "two dimensions overlap: \"a\" is there twice");
-    NO(weft_mesh_concatenate(mixed, 2), WEFT_ERR_INVALID_ARG,
-       "weft_mesh_concatenate: meshes 0 and 1 are not slices of one mesh");
-    NO(weft_mesh_concatenate(with_null, 2), WEFT_ERR_INVALID_ARG, "the mesh is NULL");
-    CHECK(b);
-    BAD(weft_mesh_enter(NULL), WEFT_ERR_INVALID_ARG, "the mesh is NULL");
-    BAD(weft_mesh_leave(), WEFT_ERR_STATE, "weft_mesh_leave: this thread has entered no mesh");
-    NO(weft_mesh_current(), WEFT_ERR_STATE, "weft_mesh_current: this thread has entered no mesh");
     close_world();
 }
 
@@ -326,6 +379,9 @@ TEST(test_refusals_mesh_depth)
 {
     weft_group *world = open_world();
     weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(8), NULL);
+    BAD(weft_mesh_enter(NULL), WEFT_ERR_INVALID_ARG, "the mesh is NULL");
+    BAD(weft_mesh_leave(), WEFT_ERR_STATE, "weft_mesh_leave: this thread has entered no mesh");
+    NO(weft_mesh_current(), WEFT_ERR_STATE, "weft_mesh_current: this thread has entered no mesh");
     int depth = 0;
     while (depth < 1000 && weft_mesh_enter(mesh) == WEFT_OK)
         depth++;
@@ -418,7 +474,7 @@ TEST(test_refusals_job)
 
 /* ---- stores ---- */
 
-TEST(test_refusals_store)
+TEST(test_refusals_store_keys)
 {
     CHECK_OK(weft_scope_open());
     weft_store *s = weft_store_local();
@@ -427,7 +483,6 @@ TEST(test_refusals_store)
     const char *keys[] = {"a", "b"}, *holes[] = {"a", NULL};
     weft_store_value value = {0};
     bool truth;
-    size_t count;
     BAD(weft_store_set(NULL, "k", "v", 1), WEFT_ERR_INVALID_ARG, "weft_store_set: store is NULL");
     BAD(weft_store_set(s, NULL, "v", 1), WEFT_ERR_INVALID_ARG, "weft_store_set: key is NULL");
     BAD(weft_store_set(s, "", "v", 1), WEFT_ERR_INVALID_ARG,
@@ -458,6 +513,16 @@ TEST(test_refusals_store)
         "weft_store_multi_get: out is NULL");
     BAD(weft_store_multi_set(s, 2, keys, NULL, NULL), WEFT_ERR_INVALID_ARG,
         "weft_store_multi_set: data is NULL");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_refusals_store_queue)
+{
+    CHECK_OK(weft_scope_open());
+    weft_store *s = weft_store_local();
+    weft_store_value value = {0};
+    int64_t total;
+    size_t count;
     BAD(weft_store_queue_pop(s, "q", WEFT_STORE_NOW, &value), WEFT_ERR_EMPTY,
         "store local: queue_pop(\"q\"): nothing queued");
     BAD(weft_store_queue_pop(s, "q", 1, &value), WEFT_ERR_TIMEOUT,
@@ -465,7 +530,6 @@ TEST(test_refusals_store)
     BAD(weft_store_queue_len(s, "q", NULL), WEFT_ERR_INVALID_ARG,
         "weft_store_queue_len: out is NULL");
     CHECK_OK(weft_store_set(s, "text", "x", 1));
-    int64_t total;
     BAD(weft_store_add(s, "text", 1, &total), WEFT_ERR_TYPE,
         "store local: add(\"text\"): the key holds something that is not a number");
     BAD(weft_store_queue_push(s, "text", "v", 1), WEFT_ERR_TYPE,
@@ -477,7 +541,15 @@ TEST(test_refusals_store)
         "store local: append(\"queue\"): the key holds a queue, not a value");
     BAD(weft_store_queue_len(s, "text", &count), WEFT_ERR_TYPE,
         "store local: queue_len(\"text\"): the key holds a value, not a queue");
+    CHECK_OK(weft_scope_close());
+}
 
+TEST(test_refusals_store_prefix)
+{
+    CHECK_OK(weft_scope_open());
+    weft_store *s = weft_store_local();
+    static char huge[8200];
+    memset(huge, 'k', sizeof huge - 1);
     BAD(weft_store_set_timeout(NULL, 1), WEFT_ERR_INVALID_ARG,
         "weft_store_set_timeout: store is NULL");
     NO(weft_store_clone(NULL), WEFT_ERR_INVALID_ARG, "weft_store_clone: store is NULL");
@@ -488,6 +560,12 @@ TEST(test_refusals_store)
     huge[8190] = 0;
     BAD(weft_store_set(weft_store_prefix("pp", s), huge, "v", 1), WEFT_ERR_LIMIT,
         "store \"pp/\" of local: set: prefix and key are over 8,192 bytes together");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_refusals_store_served)
+{
+    CHECK_OK(weft_scope_open());
     NO(weft_store_file(NULL, 1), WEFT_ERR_INVALID_ARG, "weft_store_file: path is empty");
     NO(weft_store_file("", 1), WEFT_ERR_INVALID_ARG, "weft_store_file: path is empty");
     NO(weft_store_file("/nowhere/at/all", 1), WEFT_ERR_IO,
@@ -529,9 +607,9 @@ TEST(test_refusals_store)
 
 /* ---- symmetric memory ---- */
 
-TEST(test_refusals_symm)
+TEST(test_refusals_symm_made)
 {
-    weft_group *world = open_world();
+    open_world();
     static const int64_t gaps[] = {5, 1}, overlap[] = {0, 1};
     BAD(weft_symm_set_signal_pad_size(63), WEFT_ERR_INVALID_ARG,
         "a signal pad has 64 bytes to 1 GiB, a multiple of 8, not 63");
@@ -560,6 +638,19 @@ TEST(test_refusals_symm)
     weft_release(kept);
     CHECK_OK(weft_symm_forget(41));
     BAD(weft_symm_forget(41), WEFT_ERR_NOT_FOUND, "there is no persistent allocation 41");
+    NO(weft_symm_pool_new(WEFT_CPU, 0), WEFT_ERR_INVALID_ARG,
+       "weft_symm_pool_new: 0 bytes make no pool");
+    weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, 256);
+    NO(weft_symm_pool_empty(NULL, WEFT_U8, WEFT_SHAPE(1)), WEFT_ERR_INVALID_ARG,
+       "the pool is NULL");
+    NO(weft_symm_pool_empty(pool, WEFT_F32, WEFT_SHAPE(20, 5)), WEFT_ERR_NO_SPACE,
+       "no gap of 400 bytes for f32 of shape [20, 5] in a pool of 256 bytes");
+    close_world();
+}
+
+TEST(test_refusals_symm_buffer)
+{
+    weft_group *world = open_world();
     weft_tensor *plain = weft_zeros(WEFT_U8, WEFT_CPU, WEFT_SHAPE(16));
     NO(weft_symm_rendezvous(plain, world), WEFT_ERR_TYPE,
        "rendezvous: the tensor is not symmetric memory; make it with weft_symm_empty");
@@ -595,6 +686,18 @@ TEST(test_refusals_symm)
     NO(weft_symm_tensor(NULL, 0), WEFT_ERR_INVALID_ARG, "weft_symm_tensor: the handle is NULL");
     NO(weft_symm_tensor(mem, 8), WEFT_ERR_INVALID_ARG,
        "weft_symm_tensor: invalid peer: rank 8 must be in [0, 8)");
+    CHECK_INT(weft_symm_offset(NULL), 0);
+    CHECK_INT(weft_symm_offset(part), 1);
+    CHECK_INT(weft_symm_bytes(NULL), 0);
+    close_world();
+}
+
+TEST(test_refusals_symm_signal)
+{
+    weft_group *world = open_world();
+    weft_tensor *x = weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(17));
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    CHECK(mem);
     BAD(weft_symm_barrier(NULL, 0, 5), WEFT_ERR_INVALID_ARG,
         "weft_symm_barrier: the handle is NULL");
     BAD(weft_symm_barrier(mem, -1, 5), WEFT_ERR_INVALID_ARG,
@@ -614,26 +717,21 @@ TEST(test_refusals_symm)
     BAD(weft_symm_wait_signal(mem, 0, -1, 5), WEFT_ERR_INVALID_ARG,
         "weft_symm_wait_signal: channel -1 exceeds the maximum supported channel: must be in [0, "
         "288) for a pad of 9216 bytes and 8 ranks");
+    close_world();
+}
+
+TEST(test_refusals_symm_backend)
+{
+    weft_group *world = open_world();
+    weft_connectivity links;
+    CHECK(weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(17))); /* fixes the backend */
     BAD(weft_symm_set_backend(WEFT_CPU, "nothing"), WEFT_ERR_NOT_FOUND,
         "\"nothing\" is not a backend of this build that makes memory on cpu");
-
     BAD(weft_symm_set_backend(WEFT_CPU, "threads"), WEFT_ERR_STATE,
         "this thread has already allocated symmetric memory with backend shm");
-    weft_connectivity links;
     BAD(weft_symm_detect_connectivity(world, WEFT_CPU, "string", &links), WEFT_ERR_NOT_FOUND,
         "there is no detector of connection \"string\" for cpu");
-
     NO(weft_symm_workspace(NULL, 5), WEFT_ERR_INVALID_ARG, "the group is NULL");
-    NO(weft_symm_pool_new(WEFT_CPU, 0), WEFT_ERR_INVALID_ARG,
-       "weft_symm_pool_new: 0 bytes make no pool");
-    weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, 256);
-    NO(weft_symm_pool_empty(NULL, WEFT_U8, WEFT_SHAPE(1)), WEFT_ERR_INVALID_ARG,
-       "the pool is NULL");
-    NO(weft_symm_pool_empty(pool, WEFT_F32, WEFT_SHAPE(20, 5)), WEFT_ERR_NO_SPACE,
-       "no gap of 400 bytes for f32 of shape [20, 5] in a pool of 256 bytes");
-    CHECK_INT(weft_symm_offset(NULL), 0);
-    CHECK_INT(weft_symm_offset(part), 1);
-    CHECK_INT(weft_symm_bytes(NULL), 0);
     close_world();
 }
 

@@ -7,7 +7,7 @@ static weft_tensor *flat(weft_dtype dtype, int64_t count)
     return weft_zeros(dtype, WEFT_CPU, WEFT_SHAPE(count));
 }
 
-TEST(test_refusals_coll)
+TEST(test_refusals_coll_reduce)
 {
     weft_group *w = open_world();
     weft_tensor *x = flat(WEFT_F32, 16), *y = flat(WEFT_F32, 16), *small = flat(WEFT_F32, 2);
@@ -49,6 +49,14 @@ TEST(test_refusals_coll)
     BAD(weft_broadcast_into(NULL, 0, w), WEFT_ERR_INVALID_ARG, "broadcast: the input is NULL");
     BAD(weft_broadcast_into(gaps, 0, w), WEFT_ERR_INVALID_ARG,
         "broadcast: the input, of shape [16], is not contiguous");
+    close_world();
+}
+
+TEST(test_refusals_coll_gather)
+{
+    weft_group *w = open_world();
+    weft_tensor *x = flat(WEFT_F32, 16), *y = flat(WEFT_F32, 16), *small = flat(WEFT_F32, 2);
+    weft_tensor *whole = flat(WEFT_I64, 16), *big = flat(WEFT_F32, 128);
     BAD(weft_all_gather_into(x, x, w), WEFT_ERR_INVALID_ARG,
         "all_gather: the output has 64 bytes, which must be divisible among 8 ranks of 64 bytes "
         "each");
@@ -71,6 +79,13 @@ TEST(test_refusals_coll)
     BAD(weft_reduce_scatter_into(small, big, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
         "reduce_scatter: the input has 512 bytes, which must be divisible among 8 ranks of 8 bytes "
         "each");
+    close_world();
+}
+
+TEST(test_refusals_coll_all_to_all)
+{
+    weft_group *w = open_world();
+    weft_tensor *x = flat(WEFT_F32, 16), *y = flat(WEFT_F32, 16), *small = flat(WEFT_F32, 2);
     static const int64_t even[] = {2, 2, 2, 2, 2, 2, 2, 2}, much[] = {9, 2, 2, 2, 2, 2, 2, 2},
                          minus[] = {-2, 6, 2, 2, 2, 2, 2, 2};
     BAD(weft_all_to_all_into(x, x, NULL, NULL, w), WEFT_ERR_INVALID_ARG,
@@ -91,8 +106,14 @@ TEST(test_refusals_coll)
         WEFT_ERR_INVALID_ARG,
         "all_to_all: the input has 60 bytes, which must be divisible among 8 ranks of 7 bytes "
         "each");
-    weft_tensor *outs[] = {y, small}, *ins[] = {x, small}, *holes[] = {x, NULL};
+    close_world();
+}
 
+TEST(test_refusals_coll_list)
+{
+    weft_group *w = open_world();
+    weft_tensor *x = flat(WEFT_F32, 16), *y = flat(WEFT_F32, 16), *small = flat(WEFT_F32, 2);
+    weft_tensor *outs[] = {y, small}, *ins[] = {x, small}, *holes[] = {x, NULL};
     BAD(weft_all_reduce_list_into(outs, holes, 2, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
         "all_reduce: the input is NULL");
     BAD(weft_all_reduce_list_into(holes, ins, 2, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
@@ -260,7 +281,7 @@ TEST(test_refusals_parts)
     close_world();
 }
 
-TEST(test_refusals_symm_coll)
+TEST(test_refusals_symm_coll_reduce)
 {
     weft_group *w = open_world();
     weft_tensor *plain = flat(WEFT_F32, 16),
@@ -268,9 +289,7 @@ TEST(test_refusals_symm_coll)
     weft_tensor *odd = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3)),
                 *small = flat(WEFT_F32, 2);
     weft_tensor *whole = flat(WEFT_I64, 16);
-    weft_symm *mem = weft_symm_rendezvous(x, w);
-    CHECK(mem && weft_symm_rendezvous(odd, w));
-    weft_work *work = NULL;
+    CHECK(weft_symm_rendezvous(x, w) && weft_symm_rendezvous(odd, w));
     NO(weft_symm_one_shot_all_reduce(NULL, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
        "all_reduce: the input is NULL");
     NO(weft_symm_one_shot_all_reduce(plain, WEFT_SUM, w), WEFT_ERR_TYPE,
@@ -297,16 +316,27 @@ TEST(test_refusals_symm_coll)
         "two_shot_all_reduce: the input is not symmetric memory; make it with weft_symm_empty");
     BAD(weft_symm_two_shot_all_reduce_out(small, x, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
         "two_shot_all_reduce_out: expected out shape [16], not [2]");
+    BAD(weft_symm_multimem_all_reduce(plain, WEFT_SUM, w), WEFT_ERR_TYPE,
+        "multimem_all_reduce: the input is not symmetric memory; make it with weft_symm_empty");
+    BAD(weft_symm_multimem_one_shot_reduce_out(plain, x, WEFT_SUM, 8, w), WEFT_ERR_INVALID_ARG,
+        "multimem_one_shot_reduce_out: rank 8 must be in [0, 8): ranks are those of group \"0\"");
+    close_world();
+}
+
+TEST(test_refusals_symm_coll_parts)
+{
+    weft_group *w = open_world();
+    weft_tensor *plain = flat(WEFT_F32, 16),
+                *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16));
+    weft_tensor *odd = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
+    CHECK(weft_symm_rendezvous(x, w) && weft_symm_rendezvous(odd, w));
+    weft_work *work = NULL;
     BAD(weft_symm_reduce_scatter_out(plain, x, false, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
         "reduce_scatter_out: the input, 16 elements, must be divisible by 8 ranks times vectors of "
         "4 elements");
     BAD(weft_symm_reduce_scatter_out(plain, odd, true, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
         "reduce_scatter_out: the last dimension, 3 elements, must be divisible by 8 ranks times "
         "vectors of 1 elements");
-    BAD(weft_symm_multimem_all_reduce(plain, WEFT_SUM, w), WEFT_ERR_TYPE,
-        "multimem_all_reduce: the input is not symmetric memory; make it with weft_symm_empty");
-    BAD(weft_symm_multimem_one_shot_reduce_out(plain, x, WEFT_SUM, 8, w), WEFT_ERR_INVALID_ARG,
-        "multimem_one_shot_reduce_out: rank 8 must be in [0, 8): ranks are those of group \"0\"");
     BAD(weft_symm_multimem_all_gather_out(x, plain, w), WEFT_ERR_INVALID_ARG,
         "multimem_all_gather_out: expected out shape [128], not [16]");
     NO(weft_symm_low_contention_all_gather(x, w, NULL), WEFT_ERR_INVALID_ARG,
@@ -321,7 +351,16 @@ TEST(test_refusals_symm_coll)
         "tile_reduce: the input tile has 1 dimensions, not 2");
     BAD(weft_symm_tile_reduce(plain, x, WEFT_SUM, 8, w), WEFT_ERR_INVALID_ARG,
         "tile_reduce: the input tile has 1 dimensions, not 2");
+    close_world();
+}
 
+TEST(test_refusals_symm_put)
+{
+    weft_group *w = open_world();
+    weft_tensor *plain = flat(WEFT_F32, 16),
+                *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16));
+    weft_symm *mem = weft_symm_rendezvous(x, w);
+    CHECK(mem);
     BAD(weft_symm_put(NULL, 0, plain, 0), WEFT_ERR_INVALID_ARG, "put: the handle is NULL");
     BAD(weft_symm_put(mem, 8, plain, 0), WEFT_ERR_INVALID_ARG,
         "put: invalid peer: rank 8 must be in [0, 8)");

@@ -169,19 +169,21 @@ TEST(test_refusals_views)
     CHECK_OK(weft_scope_close());
 }
 
-TEST(test_refusals_ops)
+/* Two rows of three. */
+static weft_tensor *grid(weft_dtype dtype)
+{
+    return weft_view(weft_arange(dtype, WEFT_CPU, 0, 6, 1), WEFT_SHAPE(2, 3));
+}
+
+TEST(test_refusals_ops_elements)
 {
     CHECK_OK(weft_scope_open());
-    weft_tensor *x = weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 6, 1), WEFT_SHAPE(2, 3));
-    weft_tensor *whole = weft_view(weft_arange(WEFT_I64, WEFT_CPU, 0, 6, 1), WEFT_SHAPE(2, 3));
+    weft_tensor *x = grid(WEFT_F32), *whole = grid(WEFT_I64);
     weft_tensor *odd = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
     weft_tensor *truth = weft_zeros(WEFT_BOOL, WEFT_CPU, WEFT_SHAPE(2, 3));
     weft_tensor *meta = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(2, 3));
     weft_tensor *wide =
         weft_expand(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1, 3)), WEFT_SHAPE(2, 3));
-    weft_tensor *pair[] = {x, odd}, *holes[] = {x, NULL}, *three[3];
-    static const int both[] = {0, 0}, far[] = {2};
-    static const int64_t steps[] = {3, 1};
     NO(weft_add(x, odd), WEFT_ERR_INVALID_ARG,
        "add: shapes [2, 3] and [4] do not broadcast (dimension 1 from the end)");
     NO(weft_add(x, NULL), WEFT_ERR_INVALID_ARG, "add: a tensor argument is NULL");
@@ -213,6 +215,14 @@ TEST(test_refusals_ops)
     NO(weft_to(meta, WEFT_F32, WEFT_CPU), WEFT_ERR_TYPE,
        "to: cannot move a tensor from meta, which has no elements, to cpu");
     NO(weft_to_dtype(x, (weft_dtype)99), WEFT_ERR_TYPE, "to: 99 is not a dtype");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_refusals_ops_join)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = grid(WEFT_F32), *odd = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_tensor *pair[] = {x, odd}, *holes[] = {x, NULL};
     NO(weft_cat(NULL, 1, 0), WEFT_ERR_INVALID_ARG, "cat: no tensors");
     NO(weft_cat(pair, 0, 0), WEFT_ERR_INVALID_ARG, "cat: no tensors");
     NO(weft_cat(pair, 2, 0), WEFT_ERR_INVALID_ARG,
@@ -223,11 +233,26 @@ TEST(test_refusals_ops)
     NO(weft_stack(pair, 2, 0), WEFT_ERR_INVALID_ARG,
        "cat: shapes [1, 2, 3] and [1, 4] differ outside dimension 0");
     NO(weft_stack(NULL, 1, 0), WEFT_ERR_INVALID_ARG, "stack: no tensors");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_refusals_ops_write)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = grid(WEFT_F32), *whole = grid(WEFT_I64);
     BAD(weft_set(x, whole), WEFT_ERR_TYPE, "set: a tensor of f32 cannot take over one of i64");
     BAD(weft_uniform(whole, 0, 1), WEFT_ERR_TYPE, "uniform: draws floats, the tensor is i64");
     BAD(weft_normal(whole, 0, 1), WEFT_ERR_TYPE, "normal: draws floats, the tensor is i64");
     BAD(weft_integers(whole, 3, 3), WEFT_ERR_INVALID_ARG,
         "integers: from 3 up to 3 there are none");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_refusals_ops_reduce)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = grid(WEFT_F32), *whole = grid(WEFT_I64);
+    static const int both[] = {0, 0}, far[] = {2};
     NO(weft_sum(x, both, 2, false), WEFT_ERR_INVALID_ARG, "sum: dimension 0 is named twice");
     NO(weft_sum(x, far, 1, false), WEFT_ERR_INVALID_ARG,
        "sum: no dimension 2 in a tensor of 2 dimensions");
@@ -244,6 +269,15 @@ TEST(test_refusals_ops)
        "softmax: no dimension 2 in a tensor of 2 dimensions");
     NO(weft_softmax(whole, 0), WEFT_ERR_TYPE,
        "softmax: of i64; convert it to a float with weft_to_dtype");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_refusals_ops_layer_norm)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = grid(WEFT_F32), *whole = grid(WEFT_I64);
+    weft_tensor *odd = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_tensor *three[3];
     NO(weft_layer_norm(x, 3, NULL, NULL, 1e-5), WEFT_ERR_INVALID_ARG,
        "layer_norm: the last 3 of 2 dimensions");
     NO(weft_layer_norm(x, 0, NULL, NULL, 1e-5), WEFT_ERR_INVALID_ARG,
@@ -258,6 +292,15 @@ TEST(test_refusals_ops)
         "layer_norm_grad: the gradient has not the shape and dtype of x");
     BAD(weft_layer_norm_grad(x, x, 1, NULL, 1e-5, false, NULL), WEFT_ERR_INVALID_ARG,
         "layer_norm_grad: the results are NULL");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_refusals_ops_index)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = grid(WEFT_F32), *whole = grid(WEFT_I64);
+    weft_tensor *odd = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    static const int64_t steps[] = {3, 1};
     NO(weft_embedding(x, odd), WEFT_ERR_TYPE, "embedding: the indices are f32, not integers");
     NO(weft_embedding(odd, whole), WEFT_ERR_INVALID_ARG,
        "embedding: the weight has 1 dimensions, not 2");
@@ -287,6 +330,15 @@ TEST(test_refusals_ops)
        "view_scatter: offset 1 and 6 elements do not fit 6 elements");
     NO(weft_view_scatter(x, x, WEFT_SHAPE(2, 3), steps, -1), WEFT_ERR_INVALID_ARG,
        "view_scatter: offset -1 and 6 elements do not fit 6 elements");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_refusals_ops_matmul)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = grid(WEFT_F32), *whole = grid(WEFT_I64);
+    weft_tensor *odd = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_tensor *truth = weft_zeros(WEFT_BOOL, WEFT_CPU, WEFT_SHAPE(2, 3));
     NO(weft_mm(x, x), WEFT_ERR_INVALID_ARG, "mm: shapes [2, 3] and [2, 3] do not multiply");
     NO(weft_mm(x, odd), WEFT_ERR_INVALID_ARG, "mm: shapes [2, 3] and [4] do not multiply");
     NO(weft_mm(x, whole), WEFT_ERR_INVALID_ARG, "mm: shapes [2, 3] and [2, 3] do not multiply");
