@@ -69,10 +69,16 @@ WEFT_K void weft_k_run_move_shaped(const weft_k_call *c, const weft_k_shape shap
     weft_k_leave(&m);
 }
 
+/* The shapes that were fastest on an H200: docs/gpu.md. */
 WEFT_K void weft_k_run_move(const weft_k_call *c)
 {
-    const weft_k_shape shape = {4, 0, 0};
-    weft_k_run_move_shaped(c, shape);
+    const weft_k_shape parts = {4, 0, 0}, pair = {8, 0, 0}, many = {4, 1, 0};
+    if (c->from_step != 0 || c->peers != c->group.size)
+        weft_k_run_move_shaped(c, parts);
+    else if (c->peers == 2)
+        weft_k_run_move_shaped(c, pair);
+    else
+        weft_k_run_move_shaped(c, many);
 }
 
 #endif

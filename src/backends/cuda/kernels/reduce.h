@@ -244,7 +244,7 @@ WEFT_K void weft_k_fold_shaped(const weft_k_meeting *m, const weft_k_range *rang
 WEFT_K void weft_k_fold_range(const weft_k_meeting *m, const weft_k_range *range, weft_k_sink sink,
                               const int dtype, const int ranks)
 {
-    const weft_k_shape shape = {ranks == 2 || ranks == 4 ? 2 : 1, 0, 0};
+    const weft_k_shape shape = {ranks == 2 ? 2 : 1, 0, 0};
     weft_k_fold_shaped(m, range, sink, dtype, ranks, shape);
 }
 
@@ -312,7 +312,7 @@ WEFT_K void weft_k_run_two_shot_shaped(const weft_k_call *c, const int dtype, co
 
 WEFT_K void weft_k_run_two_shot(const weft_k_call *c, const int dtype, const int ranks)
 {
-    const weft_k_shape shape = {ranks == 2 || ranks == 4 ? 2 : 1, 0, 0};
+    const weft_k_shape shape = {ranks == 2 ? 2 : 1, 0, 0};
     weft_k_run_two_shot_shaped(c, dtype, ranks, shape);
 }
 
