@@ -7,7 +7,8 @@
 
 enum {
     FROM = 64 << 10, /* bytes; reading the clock must not matter */
-    RUNS = 2,        /* of each way before its time counts: the first one touches new pages */
+    RUNS = 3,        /* of each way before its time counts: the first one touches new pages */
+    MARGIN = 8,      /* an eighth is what times differ by without a reason */
     AGAIN = 128      /* calls after which the slower way is tried again */
 };
 
@@ -43,14 +44,16 @@ weft_i_times weft_i_trial_times(const weft_i_coll *coll)
     return (weft_i_times){{known(coll->trial, 0), known(coll->trial, 1)}};
 }
 
-/* 1 is CMA.  A way whose time is not known is tried first, the table's own before the other. */
+/* 1 is CMA.  A way whose time is not known is tried first, the table's own before the other.  The
+ * other must be clearly faster. */
 static bool choose(bool by_table, uint32_t attempt, weft_i_times times)
 {
-    if (!times.of[by_table])
+    uint32_t tables = times.of[by_table], others = times.of[!by_table];
+    if (!tables)
         return by_table;
-    if (!times.of[!by_table])
+    if (!others)
         return !by_table;
-    bool cma = times.of[1] < times.of[0];
+    bool cma = others + others / MARGIN < tables ? !by_table : by_table;
     return attempt % AGAIN ? cma : !cma;
 }
 
@@ -86,7 +89,7 @@ void weft_i_trial_end(weft_i_coll *coll)
     int way = coll->trial_way;
     int64_t took = WEFT_OS->clock_ns() - coll->trial_began;
     uint32_t now = took < 1 ? 1 : took > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)took;
-    uint32_t best = trial->best[way] + trial->best[way] / 8;
+    uint32_t best = trial->best[way] + trial->best[way] / 32;
     trial->best[way] = !trial->runs[way] || now < best ? now : best;
     if (trial->runs[way] < RUNS)
         trial->runs[way]++;

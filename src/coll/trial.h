@@ -3,8 +3,8 @@
  * Trials: does the kernel copy large ordinary operands faster (CMA), or weft through the bounce
  * buffers?  That depends on the processor, the kernel and the pages of the memory, by a factor of
  * two either way, and no table knows them.  So a lane times its first large calls of every kind and
- * size, two of each way, and takes the faster one from then on.  Now and then it tries the other
- * again.
+ * size, three of each way, and takes what is clearly faster from then on.  Now and then it tries
+ * the other again.
  *
  * Each rank shows its own times beside its arrival.  All ranks conclude from what all have shown,
  * so they agree even if one of them has lost count.

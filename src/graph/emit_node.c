@@ -116,12 +116,12 @@ int weft_i_emit_row_dims(const weft_graph *graph, const weft_i_graph_node *node)
         return (int)dims->integer;
     if (node->op->run[0] == weft_i_softmax_run)
         return shape->ndim && (dims->integer == -1 || dims->integer == shape->ndim - 1);
-    if (!dims->count)
+    if (!dims->count || !shape->ndim)
         return shape->ndim;
     for (size_t i = 0; i < dims->count; i++)
         gone |= 1u << (dims->integers[i] < 0 ? dims->integers[i] + shape->ndim : dims->integers[i]);
     int count = (int)dims->count;
-    return shape->ndim && gone == ((1u << count) - 1) << (shape->ndim - count) ? count : 0;
+    return gone == ((1u << count) - 1) << (shape->ndim - count) ? count : 0;
 }
 
 static weft_i_emit_kind reduction(const weft_graph *graph, const weft_i_graph_node *node,
