@@ -148,7 +148,8 @@ WEFT_API bool weft_symm_has_multicast(weft_device device);
 /* Whether multicast operations work on this handle by writing to each rank in turn. */
 WEFT_API bool weft_symm_emulates_multicast(const weft_symm *mem);
 
-/* The backend for symmetric memory of a device: "shm", "threads"; NULL if there is none (meta). */
+/* The backend for symmetric memory of a device: "shm", "threads", "cuda"; NULL if there is none
+ * (meta). */
 WEFT_API const char *weft_symm_backend(weft_device device);
 
 /* Chooses it for this thread.  WEFT_ERR_NOT_FOUND for an unknown name, WEFT_ERR_STATE after the
@@ -166,7 +167,7 @@ typedef struct weft_connectivity {
 /*
  * Between the ranks of a group: connection "shm" counts 1 where two ranks share memory.
  * WEFT_ERR_NOT_FOUND for a connection without a detector, WEFT_ERR_UNSUPPORTED for hardware that is
- * not here.
+ * not here, and for "nvlink", which this version does not detect.
  */
 WEFT_API weft_status weft_symm_detect_connectivity(weft_group *group, weft_device device,
                                                    const char *connection, weft_connectivity *out);

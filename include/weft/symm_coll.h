@@ -11,6 +11,9 @@
  * Any number of ranks, any dtype, any reduction that has a meaning for it, any alignment.
  * Operands are contiguous unless said otherwise; reductions fold in rank order, and floats of 8
  * and 16 bits accumulate in float32 and are rounded once, so all ranks get the same bits.
+ *
+ * On CUDA devices the one_shot, two_shot, reduce_scatter and low_contention forms run on the current
+ * stream.  The others are WEFT_ERR_UNSUPPORTED there.
  */
 #ifndef WEFT_SYMM_COLL_H
 #define WEFT_SYMM_COLL_H
@@ -45,7 +48,8 @@ WEFT_API weft_status weft_symm_two_shot_all_reduce(weft_tensor *x, weft_reductio
                                                    weft_group *group);
 
 /* Each rank stores its slice into its own `x`, then copies all slices to `out`.  `x` is changed: it
- * holds the result in the rank's own slice and what it held elsewhere. */
+ * holds the result in the rank's own slice and what it held elsewhere.  On a device `x` stays as it
+ * is, unless it is `out`. */
 WEFT_API weft_status weft_symm_two_shot_all_reduce_out(weft_tensor *out, weft_tensor *x,
                                                        weft_reduction op, weft_group *group);
 

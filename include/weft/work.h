@@ -3,9 +3,9 @@
  * Work: an operation that was posted and may still be under way.  It is run by the group's helper
  * thread, or by whoever waits for it first, so that posting and waiting at once costs no more than
  * the plain call, and posting, computing and waiting overlaps.  On a device it is enqueued on a
- * stream; weft_work_wait waits for it there, weft_work_order lets a stream wait.  The tensors of an operation must
- * not be written (outputs: not read either) until it is done.  Until then they keep their memory:
- * weft_set of one of them, and resizing its storage, are refused with WEFT_ERR_STATE.
+ * stream; weft_work_wait waits for it there, weft_work_order lets a stream wait.  The tensors of an
+ * operation must not be written (outputs: not read either) until it is done.  Until then they keep
+ * their memory: weft_set of one of them, and resizing its storage, are refused with WEFT_ERR_STATE.
  */
 #ifndef WEFT_WORK_H
 #define WEFT_WORK_H
