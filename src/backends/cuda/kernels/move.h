@@ -25,7 +25,8 @@ WEFT_K void weft_k_spread(weft_k_sink sink, const char *from, uint64_t bytes, ui
 {
     uint64_t whole = bytes / 16, ahead = (uint64_t)(shape.width - 1) * deal.next;
     uint64_t units = weft_k_units_of(bytes);
-    if ((((uintptr_t)sink.to | (uintptr_t)from | sink.step) & 15) == 0) {
+    int aligned = (((uintptr_t)sink.to | (uintptr_t)from | sink.step) & 15) == 0;
+    if (aligned) {
         WEFT_K_NO_UNROLL
         for (; deal.at + ahead < whole; deal.at += deal.step) {
             weft_k_vector x[8];
@@ -40,10 +41,14 @@ WEFT_K void weft_k_spread(weft_k_sink sink, const char *from, uint64_t bytes, ui
     WEFT_K_NO_UNROLL
     for (; deal.at < units; deal.at += deal.step) {
         WEFT_K_NO_UNROLL
-        for (int j = 0; j < shape.width; j++)
-            for (int k = 0; k < sink.copies; k++)
-                weft_k_copy_unit(sink.to + (uint64_t)k * sink.step, from, bytes, size,
-                                 deal.at + (uint64_t)j * deal.next);
+        for (int j = 0; j < shape.width; j++) {
+            uint64_t u = deal.at + (uint64_t)j * deal.next;
+            if (aligned && u < whole)
+                weft_k_pour(sink, 16 * u, weft_k_load16(from + 16 * u), shape.streamed);
+            else
+                for (int k = 0; k < sink.copies; k++)
+                    weft_k_copy_unit(sink.to + (uint64_t)k * sink.step, from, bytes, size, u);
+        }
     }
 }
 
