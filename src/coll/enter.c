@@ -46,11 +46,12 @@ void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *c
  */
 void weft_i_enter_open(weft_i_coll *coll, int way)
 {
-    const weft_i_lane *lane = coll->group->lane;
     size_t bytes = coll->ask.in_bytes ? coll->ask.in_bytes : coll->ask.out_bytes;
+    /* Relaxed: only shown.  A call that a device carries runs beside the lane's. */
+    uint32_t entries = atomic_load_explicit(&coll->group->entries, memory_order_relaxed);
     coll->number = weft_i_record_begin_named(
         weft_i_group_record(coll->group), weft_i_coll_record_name(coll->ask.kind), coll->group->id,
-        bytes, weft_i_record_turn(lane ? lane->epoch + 1 : 1), way);
+        bytes, weft_i_record_turn(entries + 1), way);
 }
 
 /* ---- eager data ---- */
