@@ -95,7 +95,7 @@ typedef struct weft_i_times {
 } weft_i_times;
 
 typedef struct weft_i_trial {
-    uint32_t best[2];
+    uint32_t mean[2];
     uint8_t runs[2];
 } weft_i_trial;
 

@@ -36,7 +36,7 @@ void weft_i_trial_begin(weft_i_coll *coll, size_t transfer)
 
 static uint32_t known(const weft_i_trial *trial, int way)
 {
-    return trial->runs[way] >= RUNS ? trial->best[way] : 0;
+    return trial->runs[way] >= RUNS ? trial->mean[way] : 0;
 }
 
 weft_i_times weft_i_trial_times(const weft_i_coll *coll)
@@ -81,16 +81,22 @@ bool weft_i_trial_is_cma(const weft_i_coll *coll)
     return choose(coll->trial_by_table, weft_i_coll_location(coll, 0)->attempt, worst);
 }
 
-/* The best time of a way grows a little with each call that was slower, so that old times do not
- * count for ever: the memory of the next calls may be of another kind. */
+/*
+ * The mean of the last few calls, without the first, which touches new pages; one that was kept off
+ * its core counts as twice the mean.  Not the least: ranks that come one by one copy undisturbed by
+ * each other, and that is not how long a call takes.
+ */
 void weft_i_trial_end(weft_i_coll *coll)
 {
     weft_i_trial *trial = coll->trial;
     int way = coll->trial_way;
-    int64_t took = WEFT_OS->clock_ns() - coll->trial_began;
-    uint32_t now = took < 1 ? 1 : took > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)took;
-    uint32_t best = trial->best[way] + trial->best[way] / 32;
-    trial->best[way] = !trial->runs[way] || now < best ? now : best;
+    int64_t took = WEFT_OS->clock_ns() - coll->trial_began, mean = trial->mean[way];
+    took = took < 1 ? 1 : took > INT32_MAX ? INT32_MAX : took;
+    if (trial->runs[way] > 1) {
+        took = took > 2 * mean ? 2 * mean : took;
+        took = mean + (took - mean) / 4;
+    }
+    trial->mean[way] = (uint32_t)took;
     if (trial->runs[way] < RUNS)
         trial->runs[way]++;
 }
