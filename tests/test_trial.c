@@ -8,7 +8,7 @@
 
 #include <weft/weft.h>
 
-enum { RANKS = 2, COUNT = 1 << 18, SETTLED = 8 };
+enum { RANKS = 2, COUNT = 1 << 18, SETTLED = 16 };
 
 /* How the newest call of that name went. */
 static int newest_way(weft_group *world, const char *name)

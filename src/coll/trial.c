@@ -7,8 +7,9 @@
 
 enum {
     FROM = 64 << 10, /* bytes; reading the clock must not matter */
-    RUNS = 3,        /* of each way before its time counts: the first one touches new pages */
-    MARGIN = 8,      /* an eighth is what times differ by without a reason */
+    COLD = 2,        /* runs that touch new pages, of the operands and of the bounce buffers */
+    RUNS = 6,        /* of each way before its time counts */
+    MARGIN = 4,      /* a quarter is what times differ by without a reason */
     AGAIN = 128      /* calls after which the slower way is tried again */
 };
 
@@ -82,8 +83,8 @@ bool weft_i_trial_is_cma(const weft_i_coll *coll)
 }
 
 /*
- * The mean of the last few calls, without the first, which touches new pages; one that was kept off
- * its core counts as twice the mean.  Not the least: ranks that come one by one copy undisturbed by
+ * The mean of the last few calls, without the cold ones; one that was kept off its core counts as
+ * twice the mean.  Not the least: ranks that come one by one copy undisturbed by
  * each other, and that is not how long a call takes.
  */
 void weft_i_trial_end(weft_i_coll *coll)
@@ -92,7 +93,7 @@ void weft_i_trial_end(weft_i_coll *coll)
     int way = coll->trial_way;
     int64_t took = WEFT_OS->clock_ns() - coll->trial_began, mean = trial->mean[way];
     took = took < 1 ? 1 : took > INT32_MAX ? INT32_MAX : took;
-    if (trial->runs[way] > 1) {
+    if (trial->runs[way] >= COLD) {
         took = took > 2 * mean ? 2 * mean : took;
         took = mean + (took - mean) / 4;
     }

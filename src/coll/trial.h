@@ -3,7 +3,7 @@
  * Trials: does the kernel copy large ordinary operands faster (CMA), or weft through the bounce
  * buffers?  That depends on the processor, the kernel and the pages of the memory, by a factor of
  * two either way, and no table knows them.  So a lane times its first large calls of every kind and
- * size, three of each way, and takes what is clearly faster from then on.  Now and then it tries
+ * size, six of each way, and takes what is clearly faster from then on.  Now and then it tries
  * the other again.
  *
  * Each rank shows its own times beside its arrival.  All ranks conclude from what all have shown,
