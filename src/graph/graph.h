@@ -111,6 +111,12 @@ weft_graph *weft_i_graph_new(const char *name);
 /* Zeroed memory that lives as long as the graph; and copies into it.  NULL and an error if memory
  * runs out.  0 bytes are fine. */
 void *weft_i_graph_alloc(weft_graph *graph, size_t bytes);
+
+/* The argument that a term stands for; lists live as long as `graph`.  `value_of` gives the tensor
+ * of a value, NULL after an error. */
+weft_status weft_i_graph_read_term(weft_graph *graph, const weft_i_graph_term *term,
+                                   weft_tensor *(*value_of)(void *self, int value), void *self,
+                                   weft_i_arg *arg);
 void *weft_i_graph_copy(weft_graph *graph, const void *bytes, size_t count);
 const char *weft_i_graph_string(weft_graph *graph, const char *text);
 

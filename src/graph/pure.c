@@ -144,45 +144,9 @@ static weft_status read_counters(weft_i_pure *p)
 
 /* ---- nodes ---- */
 
-static weft_status read_list(weft_i_pure *p, const weft_i_graph_term *term, weft_i_arg *arg)
+static weft_tensor *value_of(void *pure, int value)
 {
-    weft_tensor **list = weft_i_graph_alloc(p->trace.graph, term->count * sizeof *list);
-    if (!list)
-        return weft_last_status();
-    for (size_t i = 0; i < term->count; i++)
-        if (term->values[i] >= 0 && !(list[i] = weft_i_pure_read(p, term->values[i])))
-            return weft_last_status();
-    arg->tensors = list;
-    return WEFT_OK;
-}
-
-/* An argument of an old node in the new graph. */
-static weft_status read_term(weft_i_pure *p, const weft_i_graph_term *term, weft_i_arg *arg)
-{
-    *arg = (weft_i_arg){.kind = term->kind, .count = term->count};
-    switch (term->kind) {
-    case WEFT_I_ARG_TENSOR:
-        arg->tensor = weft_i_pure_read(p, term->value);
-        return arg->tensor ? WEFT_OK : weft_last_status();
-    case WEFT_I_ARG_TENSORS:
-        return read_list(p, term, arg);
-    case WEFT_I_ARG_NUMBER:
-        arg->number = term->number;
-        break;
-    case WEFT_I_ARG_INTEGER:
-        arg->integer = term->integer;
-        break;
-    case WEFT_I_ARG_INTEGERS:
-        arg->integers = term->integers;
-        break;
-    case WEFT_I_ARG_GROUP:
-        arg->group.name = term->group.name;
-        arg->group.handle = term->group.handle;
-        break;
-    case WEFT_I_ARG_NONE:
-        break;
-    }
-    return WEFT_OK;
+    return weft_i_pure_read(pure, value);
 }
 
 static void note_fake(weft_i_pure *p, int value, weft_tensor *x)
@@ -244,7 +208,7 @@ static weft_tensor *drawn(weft_i_pure *p, const weft_i_graph_node *node)
                     WEFT_I_INTEGERS_ARG(v->shape.dim, v->shape.ndim));
     weft_i_arg args[WEFT_I_OP_ARGS] = {WEFT_I_TENSOR_ARG(x)};
     for (int i = 1; x && i < node->op->arity; i++)
-        if (read_term(p, &node->terms[i], &args[i]) < 0)
+        if (weft_i_graph_read_term(p->trace.graph, &node->terms[i], value_of, p, &args[i]) < 0)
             return NULL;
     return x ? weft_i_pure_call(p, node->op, args) : NULL;
 }
@@ -255,7 +219,8 @@ static weft_tensor *communicated(weft_i_pure *p, const weft_i_graph_node *node, 
 {
     weft_i_arg args[WEFT_I_OP_ARGS];
     for (int i = skip; i < node->op->arity; i++)
-        if (read_term(p, &node->terms[i], &args[i - skip]) < 0)
+        if (weft_i_graph_read_term(p->trace.graph, &node->terms[i], value_of, p, &args[i - skip]) <
+            0)
             return NULL;
     weft_tensor *out = weft_i_pure_call(p, op, args);
     return out && weft_i_trace_wait(&p->trace, out) >= 0 ? out : NULL;
@@ -295,7 +260,7 @@ static weft_status do_list(weft_i_pure *p, const weft_i_graph_node *node)
     if (!outs)
         return weft_last_status();
     for (int i = 0; i < node->op->arity; i++)
-        WEFT_TRY(read_term(p, &node->terms[i], &args[i]));
+        WEFT_TRY(weft_i_graph_read_term(p->trace.graph, &node->terms[i], value_of, p, &args[i]));
     weft_i_op_call call = {.op = &weft_i_op_all_reduce_coalesced, .args = args, .outs = outs};
     if (!weft_i_trace_call(&p->trace, &call))
         return weft_last_status();
@@ -377,7 +342,7 @@ static weft_status do_into(weft_i_pure *p, const weft_i_graph_node *node)
     weft_i_arg args[WEFT_I_OP_ARGS];
     weft_tensor *out = NULL;
     for (int i = 0; i < node->op->arity; i++)
-        WEFT_TRY(read_term(p, &node->terms[i], &args[i]));
+        WEFT_TRY(weft_i_graph_read_term(p->trace.graph, &node->terms[i], value_of, p, &args[i]));
     WEFT_TRY(call_again(p, node, args, NULL, &out));
     if (weft_i_graph_node_is_collective(node))
         WEFT_TRY(weft_i_trace_wait(&p->trace, out));
@@ -395,7 +360,7 @@ static weft_status do_plain(weft_i_pure *p, const weft_i_graph_node *node)
     if (!outs)
         return weft_last_status();
     for (int i = 0; i < node->op->arity; i++)
-        WEFT_TRY(read_term(p, &node->terms[i], &args[i]));
+        WEFT_TRY(weft_i_graph_read_term(p->trace.graph, &node->terms[i], value_of, p, &args[i]));
     if (node->op == &weft_i_op_as_strided) /* its offset is that of the storage */
         args[3].integer += args[0].tensor->offset - p->old->values[node->terms[0].value].offset;
     WEFT_TRY(call_again(p, node, args, into, outs));
@@ -422,7 +387,7 @@ static weft_status do_about(weft_i_pure *p, const weft_i_graph_node *node)
     weft_tensor *out = NULL;
     int x = node->terms[0].value, root = p->roots[x];
     for (int i = 0; i < node->op->arity; i++)
-        WEFT_TRY(read_term(p, &node->terms[i], &args[i]));
+        WEFT_TRY(weft_i_graph_read_term(p->trace.graph, &node->terms[i], value_of, p, &args[i]));
     if (root < p->old->input_count) /* input i is value i */
         args[0].tensor = p->inputs[root];
     WEFT_TRY(call_again(p, node, args, NULL, &out));
@@ -440,7 +405,7 @@ static weft_status do_hand_out(weft_i_pure *p, const weft_i_graph_node *node)
     weft_i_arg args[WEFT_I_OP_ARGS];
     weft_tensor *out = NULL;
     for (int i = 0; i < node->op->arity; i++)
-        WEFT_TRY(read_term(p, &node->terms[i], &args[i]));
+        WEFT_TRY(weft_i_graph_read_term(p->trace.graph, &node->terms[i], value_of, p, &args[i]));
     WEFT_TRY(call_again(p, node, args, NULL, &out));
     note_fake(p, node->first, out);
     return WEFT_OK;

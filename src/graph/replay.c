@@ -12,44 +12,9 @@ weft_tensor *weft_i_replay_value(weft_i_replay *replay, int value)
     return replay->fakes[value];
 }
 
-static weft_status read_list(weft_i_replay *replay, const weft_i_graph_term *term, weft_i_arg *arg)
+static weft_tensor *value_of(void *replay, int value)
 {
-    weft_tensor **list = weft_i_graph_alloc(replay->trace->graph, term->count * sizeof *list);
-    if (!list)
-        return weft_last_status();
-    for (size_t i = 0; i < term->count; i++)
-        if (term->values[i] >= 0 && !(list[i] = weft_i_replay_value(replay, term->values[i])))
-            return weft_last_status();
-    arg->tensors = list;
-    return WEFT_OK;
-}
-
-static weft_status read_term(weft_i_replay *replay, const weft_i_graph_term *term, weft_i_arg *arg)
-{
-    *arg = (weft_i_arg){.kind = term->kind, .count = term->count};
-    switch (term->kind) {
-    case WEFT_I_ARG_TENSOR:
-        arg->tensor = weft_i_replay_value(replay, term->value);
-        return arg->tensor ? WEFT_OK : weft_last_status();
-    case WEFT_I_ARG_TENSORS:
-        return read_list(replay, term, arg);
-    case WEFT_I_ARG_NUMBER:
-        arg->number = term->number;
-        break;
-    case WEFT_I_ARG_INTEGER:
-        arg->integer = term->integer;
-        break;
-    case WEFT_I_ARG_INTEGERS:
-        arg->integers = term->integers;
-        break;
-    case WEFT_I_ARG_GROUP:
-        arg->group.name = term->group.name;
-        arg->group.handle = term->group.handle;
-        break;
-    case WEFT_I_ARG_NONE:
-        break;
-    }
-    return WEFT_OK;
+    return weft_i_replay_value(replay, value);
 }
 
 /* Its arguments, and its target. */
@@ -58,7 +23,8 @@ static weft_status read_call(weft_i_replay *replay, const weft_i_graph_node *nod
 {
     *call = (weft_i_op_call){.op = node->op, .args = args};
     for (int i = 0; i < node->op->arity; i++)
-        WEFT_TRY(read_term(replay, &node->terms[i], &args[i]));
+        WEFT_TRY(weft_i_graph_read_term(replay->trace->graph, &node->terms[i], value_of, replay,
+                                        &args[i]));
     if (node->op == &weft_i_op_as_strided) /* its offset is that of the storage */
         args[3].integer +=
             args[0].tensor->offset - replay->from->values[node->terms[0].value].offset;
