@@ -155,7 +155,9 @@ RANKS_TEST(test_allow_overlapping_devices, 2)
 RANKS_TEST(test_cuda_overlap_refused, 2)
 {
     weft_group *world = join(0);
-    weft_symm_allow_overlap(harness_in_threads ? false : rank == 0);
+    bool allows = !harness_in_threads && rank == 0;
+    weft_symm_allow_overlap(allows);
+    CHECK(weft_symm_allows_overlap() == allows);
     weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64));
     CHECK(x && !weft_symm_rendezvous(x, world));
     CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
@@ -163,6 +165,7 @@ RANKS_TEST(test_cuda_overlap_refused, 2)
     CHECK_CONTAINS(weft_last_error(), "WEFT_ALLOW_OVERLAP=1");
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     weft_symm_allow_overlap(true);
+    CHECK(weft_symm_allows_overlap());
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     CHECK(weft_symm_rendezvous(x, world)); /* the same memory, now that all do */
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));

@@ -63,8 +63,8 @@ static int count_cma(weft_group *world, weft_tensor *out, weft_tensor *in, int c
     return count;
 }
 
-static void with_reads(ssize_t (*read_process)(pid_t, void *, uint64_t, size_t), int wanted,
-                       int rank)
+static void with_reads(ssize_t (*read_process)(pid_t, void *, uint64_t, size_t), int calls,
+                       int wanted, int rank)
 {
     if (harness_in_threads)
         SKIP("thread ranks copy by themselves");
@@ -75,20 +75,35 @@ static void with_reads(ssize_t (*read_process)(pid_t, void *, uint64_t, size_t),
     CHECK(in && out);
     if (is_denied(world, weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(COUNT)), in))
         SKIP("the kernel lets nobody look into others");
-    CHECK_INT(count_cma(world, out, in, 10), wanted);
+    CHECK_INT(count_cma(world, out, in, calls), wanted);
     finish(world);
 }
 
 RANKS_TEST(test_trial_leaves_slow_copies, RANKS)
 {
     (void)size;
-    with_reads(read_slowly, 0, rank);
+    with_reads(read_slowly, 10, 0, rank);
 }
 
 RANKS_TEST(test_trial_takes_quick_copies, RANKS)
 {
     (void)size;
-    with_reads(read_at_once, 10, rank);
+    with_reads(read_at_once, 10, 10, rank);
+}
+
+/* One call in 128 tries the other way. */
+RANKS_TEST(test_trial_tries_again, RANKS)
+{
+    (void)size;
+    with_reads(read_at_once, 256, 254, rank);
+}
+
+/* What somebody has set is not tried. */
+RANKS_TEST(test_trial_leaves_what_is_set, RANKS)
+{
+    (void)size;
+    CHECK_OK(weft_tune_set_cma("all_gather", RANKS, 1));
+    with_reads(read_slowly, 2, 2, rank);
 }
 
 int main(int argc, char **argv)

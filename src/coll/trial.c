@@ -84,8 +84,8 @@ bool weft_i_trial_is_cma(const weft_i_coll *coll)
 
 /*
  * The mean of the last few calls, without the cold ones; one that was kept off its core counts as
- * twice the mean.  Not the least: ranks that come one by one copy undisturbed by
- * each other, and that is not how long a call takes.
+ * twice the mean.  Not the least: ranks that come one by one copy undisturbed by each other, and
+ * that is not how long a call takes.
  */
 void weft_i_trial_end(weft_i_coll *coll)
 {
