@@ -237,7 +237,7 @@ static inline weft_status weft_i_group_await(const weft_i_label *call, weft_i_po
 
 weft_status weft_i_group_mismatch(const weft_i_label *call, const weft_i_meeting *meeting);
 
-/* For who meets on the board by itself (coll/monitor.c): tells which operation this rank comes
+/* For who meets on the board by itself (fabric/monitor.c): tells which operation this rank comes
  * with; makes the lane because another rank needs it, which only all together can; and tells both
  * calls after a mismatch there. */
 void weft_i_group_show_op(weft_group *group, const char *op);
