@@ -7,7 +7,7 @@
 #include "fault.h"
 #include "functional_jobs.h"
 
-#include "coll/ops.h"
+#include "functional/ops.h"
 
 /* ---- TestTraceableCollectives, TestCollectivesWithDistributedBackend ---- */
 

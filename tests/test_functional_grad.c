@@ -5,7 +5,7 @@
  */
 #include "functional_jobs.h"
 
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "grad/rule.h"
 
 static weft_tensor *leaf(weft_tensor *x)

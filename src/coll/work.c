@@ -79,7 +79,8 @@ static void stand_aside(weft_i_queue *queue, bool aside)
  */
 static void let_go(weft_work *work)
 {
-    /* Release, pairs with the acquire in pending.c: who counts a reference less sees this. */
+    /* Release, pairs with the acquire in functional/pending.c: who counts a reference less sees
+     * this. */
     atomic_store_explicit(&work->holds, 0, memory_order_release);
     weft_i_object_drop(work->coll.in_tensor);
     weft_i_object_drop(work->coll.out_tensor);

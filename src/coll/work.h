@@ -27,7 +27,7 @@ struct weft_work {
         status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */
     _Atomic uint32_t bell;
     atomic_int holds;    /* references to its result's tensor; release before they are given up,
-                          acquire in pending.c */
+                          acquire in functional/pending.c */
     uint64_t sequence;   /* in the group; stored before `status` */
     uint64_t number;     /* in the flight record; likewise */
     weft_stream *stream; /* held: the one that a carrier enqueued it on; NULL: it was run */

@@ -7,7 +7,7 @@
  */
 #include "grad/rule_coll.h"
 
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "weft/coll.h"
 #include "weft/op.h"
 

@@ -5,7 +5,7 @@
  * need gradients of the same ones.
  */
 #include "base/os.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "grad/rule_coll.h"
 #include "weft/coll.h"
 #include "weft/functional.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of rules.def, given to their rows by the recorder when the library is loaded. */
 #include "grad/rules.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "tensor/ops.h"
 
 #include <math.h>

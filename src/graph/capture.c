@@ -3,7 +3,7 @@
 #include "graph/capture_state.h"
 
 #include "base/os.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "tensor/ops.h"
 #include "weft/coll.h"
 #include "weft/grad.h"

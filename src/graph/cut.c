@@ -8,7 +8,7 @@
 #include "graph/cut.h"
 
 #include "base/os.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "graph/pure.h"
 
 #include "base/os.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "grad/ops.h"
 #include "graph/pass.h"
 #include "nn/ops.h"

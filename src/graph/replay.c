@@ -2,7 +2,7 @@
 /* Nodes on other fakes; see replay.h. */
 #include "graph/replay.h"
 
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "tensor/ops.h"
 
 weft_tensor *weft_i_replay_value(weft_i_replay *replay, int value)

@@ -3,7 +3,7 @@
 #include "graph/trace.h"
 
 #include "base/os.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "tensor/ops.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "coll/functional.h"
+#include "functional/functional.h"
 #include "tensor/eye.h"
 #include "weft/op.h"
 #include "weft/view.h"

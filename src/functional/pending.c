@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functional collectives under way; see pending.h. */
-#include "coll/pending.h"
+#include "functional/pending.h"
 
 #include "base/assert.h"
 #include "base/log.h"

@@ -4,7 +4,7 @@
  * (coll/request.h) and posts it with claims on what it writes and reads.  The shape rule has
  * checked the arguments.
  */
-#include "coll/functional.h"
+#include "functional/functional.h"
 
 #include "base/status.h"
 #include "coll/list.h"

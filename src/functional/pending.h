@@ -7,8 +7,8 @@
  * The claims hold it, it holds the work, and the work holds the tensors, but only until it was run:
  * so a result that everybody dropped lives until then, and no longer.
  */
-#ifndef WEFT_COLL_PENDING_H
-#define WEFT_COLL_PENDING_H
+#ifndef WEFT_FUNCTIONAL_PENDING_H
+#define WEFT_FUNCTIONAL_PENDING_H
 
 #include "coll/work.h"
 #include "tensor/claim.h"

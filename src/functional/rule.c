@@ -4,7 +4,7 @@
  * nothing of its ranks, so they are also what runs on meta tensors; whatever a call can be refused
  * for without asking other ranks is checked here, so that meta refuses the same calls.
  */
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "kernels/fold.h"
 #include "weft/coll.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of this floor, added to the registry when the library is loaded. */
-#include "coll/ops.h"
+#include "functional/ops.h"
 
 #define LAYOUT WEFT_I_OP_LAYOUT
 #define LIST   WEFT_I_OP_LIST
@@ -13,12 +13,12 @@
                                    .shape = weft_i_functional_##shape_##_shape,                \
                                    .run = {[WEFT_I_KIND_CPU] = weft_i_functional_##run_##_run, \
                                            [WEFT_I_KIND_CUDA] = weft_i_functional_##run_##_run}};
-#include "coll/ops.def"
+#include "functional/ops.def"
 #undef OP
 
 #define OP(name_, params_, flags_, shape_, run_) &weft_i_op_##name_,
 static weft_i_op *const rows[] = {
-#include "coll/ops.def"
+#include "functional/ops.def"
 };
 #undef OP
 

@@ -4,11 +4,11 @@
  * the operation runs later: one that is small, or not contiguous, is copied when the operation is
  * posted; any other is claimed (tensor/claim.h), so that a write to it waits.
  */
-#ifndef WEFT_COLL_FUNCTIONAL_H
-#define WEFT_COLL_FUNCTIONAL_H
+#ifndef WEFT_FUNCTIONAL_FUNCTIONAL_H
+#define WEFT_FUNCTIONAL_FUNCTIONAL_H
 
-#include "coll/ops.h"
-#include "coll/pending.h"
+#include "functional/ops.h"
+#include "functional/pending.h"
 #include "coll/request.h"
 
 /* Bytes: to copy them costs less than it may cost a writer to wait. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How functional collectives of several tensors run on the CPU: one operation, one pending object,
- * a claim for every tensor it writes or reads.  See functional_run.c.
+ * a claim for every tensor it writes or reads.  See run.c.
  */
-#include "coll/functional.h"
+#include "functional/functional.h"
 
 #include "base/os.h"
 #include "base/status.h"

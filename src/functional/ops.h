@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of this floor (ops.def), their shape rules (functional_rule.c) and run functions
- * (functional_run.c, functional_list.c). */
-#ifndef WEFT_COLL_OPS_H
-#define WEFT_COLL_OPS_H
+/* The rows of this floor (ops.def), their shape rules (rule.c) and run functions (run.c,
+ * list.c). */
+#ifndef WEFT_FUNCTIONAL_OPS_H
+#define WEFT_FUNCTIONAL_OPS_H
 
 #include "tensor/op.h"
 
@@ -10,7 +10,7 @@
     extern weft_i_op weft_i_op_##name_;                                   \
     weft_status weft_i_functional_##shape_##_shape(weft_i_op_call *call); \
     weft_status weft_i_functional_##run_##_run(weft_i_op_call *call);
-#include "coll/ops.def"
+#include "functional/ops.def"
 #undef OP
 
 #endif
