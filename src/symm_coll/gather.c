@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "coll/enter.h"
 #include "coll/request.h"
-#include "coll/symm_reach.h"
+#include "symm_coll/reach.h"
 #include "coll/work.h"
 
 /* My bytes into everybody's output at my place. */

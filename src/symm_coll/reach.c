@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding the counterparts of a symmetric operand, and meeting for them at the first use. */
-#include "coll/symm_reach.h"
+#include "symm_coll/reach.h"
 #include "base/assert.h"
 
 #include "base/status.h"

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "coll/enter.h"
 #include "coll/request.h"
-#include "coll/symm_reach.h"
+#include "symm_coll/reach.h"
 #include "coll/work.h"
 
 /* What distinguishes the three forms. */

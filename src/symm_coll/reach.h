@@ -4,8 +4,8 @@
  * the offset in it are part of the call's digest, so that after the entry everybody's counterpart
  * is known to be at the same place.
  */
-#ifndef WEFT_COLL_SYMM_REACH_H
-#define WEFT_COLL_SYMM_REACH_H
+#ifndef WEFT_SYMM_COLL_REACH_H
+#define WEFT_SYMM_COLL_REACH_H
 
 #include "coll/call.h"
 
