@@ -5,7 +5,7 @@
  * all find the same difference.
  */
 #include "coll/coalesce.h"
-#include "coll/gatherv.h"
+#include "parts/gatherv.h"
 #include "coll/list.h"
 #include "coll/request.h"
 #include "coll/work.h"

@@ -6,8 +6,8 @@
  * piece by piece, one sync each.  How long the streams are the ranks tell in their tables of
  * splits.
  */
-#ifndef WEFT_COLL_GATHERV_H
-#define WEFT_COLL_GATHERV_H
+#ifndef WEFT_PARTS_GATHERV_H
+#define WEFT_PARTS_GATHERV_H
 
 #include "coll/call.h"
 

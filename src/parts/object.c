@@ -7,7 +7,7 @@
  */
 #include "coll/carrier.h"
 #include "coll/coalesce.h"
-#include "coll/gatherv.h"
+#include "parts/gatherv.h"
 #include "coll/request.h"
 #include "coll/work.h"
 

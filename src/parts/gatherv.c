@@ -5,7 +5,7 @@
  * turns; a chunk is written again two pieces later, when everybody has passed the sync that follows
  * its last use.
  */
-#include "coll/gatherv.h"
+#include "parts/gatherv.h"
 #include "base/assert.h"
 #include "coll/enter.h"
 
