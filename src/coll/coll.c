@@ -10,6 +10,7 @@
 #include "coll/traced.h"
 #include "coll/work.h"
 
+#include "base/assert.h"
 #include "base/status.h"
 
 const char *weft_reduction_name(weft_reduction reduction)
@@ -21,107 +22,64 @@ const char *weft_reduction_name(weft_reduction reduction)
 
 /* ---- filling calls ---- */
 
-weft_status weft_i_request_all_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                      weft_reduction op, weft_group *group)
+static weft_status check_equal(const weft_i_coll *coll)
 {
-    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_ALL_REDUCE, group));
-    WEFT_TRY(weft_i_request_input(coll, in));
-    WEFT_TRY(weft_i_request_output(coll, out));
-    if (coll->ask.in_bytes != coll->ask.out_bytes)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "all_reduce: the input has %zu bytes, the output %zu",
-                           coll->ask.in_bytes, coll->ask.out_bytes);
-    WEFT_TRY(weft_i_request_check_overlap(coll, 0, 0));
-    WEFT_TRY(weft_i_request_reduction(coll, op));
-    return weft_i_request_accept(coll, coll->ask.in_bytes);
+    if (coll->ask.in_bytes == coll->ask.out_bytes)
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the input has %zu bytes, the output %zu",
+                       coll->ask.op, coll->ask.in_bytes, coll->ask.out_bytes);
 }
 
-static weft_status fill_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                               weft_reduction op, int root, weft_group *group)
+/* A part for each rank, or as many bytes; in place only where the parts are the same. */
+static weft_status check_operands(const weft_i_coll *coll, uint32_t facts)
 {
-    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_REDUCE, group));
-    WEFT_TRY(weft_i_request_check_root("reduce", group, root));
-    WEFT_TRY(weft_i_request_input(coll, in));
-    if (group->rank == root) {
-        WEFT_TRY(weft_i_request_output(coll, out));
-        if (coll->ask.in_bytes != coll->ask.out_bytes)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                               "reduce: the input has %zu bytes, the output %zu",
-                               coll->ask.in_bytes, coll->ask.out_bytes);
-        WEFT_TRY(weft_i_request_check_overlap(coll, 0, 0));
+    size_t in = coll->ask.in_bytes, out = coll->ask.out_bytes, rank = (size_t)coll->ask.rank;
+    if (facts & WEFT_I_PLACES_PARTS) {
+        WEFT_TRY(weft_i_request_check_counts(coll, out, in, "output"));
+        return weft_i_request_check_overlap(coll, 0, rank * in);
     }
-    coll->out_tensor = out;
-    WEFT_TRY(weft_i_request_reduction(coll, op));
-    coll->ask.root = root;
-    return weft_i_request_accept(coll, coll->ask.in_bytes);
+    if (facts & WEFT_I_HAS_PARTS) {
+        WEFT_TRY(weft_i_request_check_counts(coll, in, out, "input"));
+        return weft_i_request_check_overlap(coll, rank * out, 0);
+    }
+    WEFT_TRY(check_equal(coll));
+    return weft_i_request_check_overlap(coll, 0, 0);
 }
 
-weft_status weft_i_request_broadcast(weft_i_coll *coll, weft_tensor *x, int root, weft_group *group)
+weft_status weft_i_request_plain(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *out,
+                                 weft_tensor *in, weft_reduction op, int root, weft_group *group)
+{
+    uint32_t facts = weft_i_kinds[kind].facts;
+    WEFT_ASSERT(kind < WEFT_I_SEND && kind != WEFT_I_BROADCAST && kind != WEFT_I_ALL_TO_ALL);
+    WEFT_TRY(weft_i_request_begin(coll, kind, group));
+    if (facts & (WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT))
+        WEFT_TRY(weft_i_request_check_root(coll->ask.op, group, root));
+    bool gives = !(facts & WEFT_I_FROM_ROOT) || group->rank == root;
+    bool takes = !(facts & WEFT_I_TO_ROOT) || group->rank == root;
+    if (gives)
+        WEFT_TRY(weft_i_request_input(coll, in));
+    if (takes)
+        WEFT_TRY(weft_i_request_output(coll, out));
+    if (gives && takes)
+        WEFT_TRY(check_operands(coll, facts));
+    coll->in_tensor = in;
+    coll->out_tensor = out;
+    if (facts & WEFT_I_REDUCES)
+        WEFT_TRY(weft_i_request_reduction(coll, op));
+    coll->ask.root = root;
+    return weft_i_request_accept(coll, facts & WEFT_I_HAS_PARTS ? coll->ask.out_bytes
+                                                                : coll->ask.in_bytes);
+}
+
+weft_status weft_i_request_broadcast(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
+                                     weft_group *group)
 {
     WEFT_TRY(weft_i_request_begin(coll, WEFT_I_BROADCAST, group));
     WEFT_TRY(weft_i_request_check_root("broadcast", group, root));
-    WEFT_TRY(weft_i_request_input(coll, x));
-    WEFT_TRY(weft_i_request_output(coll, x));
-    coll->ask.root = root;
-    return weft_i_request_accept(coll, coll->ask.in_bytes);
-}
-
-weft_status weft_i_request_all_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                      weft_group *group)
-{
-    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_ALL_GATHER, group));
     WEFT_TRY(weft_i_request_input(coll, in));
     WEFT_TRY(weft_i_request_output(coll, out));
-    WEFT_TRY(weft_i_request_check_counts(coll, coll->ask.out_bytes, coll->ask.in_bytes, "output"));
-    WEFT_TRY(weft_i_request_check_overlap(coll, 0, (size_t)group->rank * coll->ask.in_bytes));
-    return weft_i_request_accept(coll, coll->ask.in_bytes);
-}
-
-static weft_status fill_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
-                               weft_group *group)
-{
-    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_GATHER, group));
-    WEFT_TRY(weft_i_request_check_root("gather", group, root));
-    WEFT_TRY(weft_i_request_input(coll, in));
-    if (group->rank == root) {
-        WEFT_TRY(weft_i_request_output(coll, out));
-        WEFT_TRY(
-            weft_i_request_check_counts(coll, coll->ask.out_bytes, coll->ask.in_bytes, "output"));
-        WEFT_TRY(weft_i_request_check_overlap(coll, 0, (size_t)group->rank * coll->ask.in_bytes));
-    }
-    coll->out_tensor = out;
     coll->ask.root = root;
     return weft_i_request_accept(coll, coll->ask.in_bytes);
-}
-
-static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
-                                weft_group *group)
-{
-    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_SCATTER, group));
-    WEFT_TRY(weft_i_request_check_root("scatter", group, root));
-    if (group->rank == root)
-        WEFT_TRY(weft_i_request_input(coll, in));
-    WEFT_TRY(weft_i_request_output(coll, out));
-    if (group->rank == root) {
-        WEFT_TRY(
-            weft_i_request_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
-        WEFT_TRY(weft_i_request_check_overlap(coll, (size_t)group->rank * coll->ask.out_bytes, 0));
-    }
-    coll->in_tensor = in;
-    coll->ask.root = root;
-    return weft_i_request_accept(coll, coll->ask.out_bytes);
-}
-
-weft_status weft_i_request_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                          weft_reduction op, weft_group *group)
-{
-    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_REDUCE_SCATTER, group));
-    WEFT_TRY(weft_i_request_input(coll, in));
-    WEFT_TRY(weft_i_request_output(coll, out));
-    WEFT_TRY(weft_i_request_check_counts(coll, coll->ask.in_bytes, coll->ask.out_bytes, "input"));
-    WEFT_TRY(weft_i_request_check_overlap(coll, (size_t)group->rank * coll->ask.out_bytes, 0));
-    WEFT_TRY(weft_i_request_reduction(coll, op));
-    return weft_i_request_accept(coll, coll->ask.out_bytes);
 }
 
 static weft_status check_splits(const weft_group *group, const int64_t *splits,
@@ -175,10 +133,7 @@ weft_status weft_i_request_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_
         return fill_uneven(coll, out_splits, in_splits);
     if (in_splits || out_splits)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "all_to_all: give both splits or neither");
-    if (coll->ask.in_bytes != coll->ask.out_bytes)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "all_to_all: the input has %zu bytes, the output %zu",
-                           coll->ask.in_bytes, coll->ask.out_bytes);
+    WEFT_TRY(check_equal(coll));
     size_t part = coll->ask.in_bytes / (size_t)group->size;
     WEFT_TRY(weft_i_request_check_counts(coll, coll->ask.in_bytes, part, "input"));
     return weft_i_request_accept(coll, part);
@@ -204,24 +159,6 @@ static weft_status open_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tens
     return coll->list ? WEFT_OK : weft_last_status();
 }
 
-typedef weft_status filling(weft_i_coll *one, weft_tensor *out, weft_tensor *in, weft_reduction op,
-                            weft_group *group);
-
-static weft_status fill_gathered(weft_i_coll *one, weft_tensor *out, weft_tensor *in,
-                                 weft_reduction op, weft_group *group)
-{
-    (void)op;
-    return weft_i_request_all_gather(one, out, in, group);
-}
-
-/* What the items of each kind of list are. */
-static filling *filling_of(weft_i_coll_kind kind)
-{
-    return kind == WEFT_I_ALL_REDUCE_LIST   ? weft_i_request_all_reduce
-           : kind == WEFT_I_ALL_GATHER_LIST ? fill_gathered
-                                            : weft_i_request_reduce_scatter;
-}
-
 weft_status weft_i_request_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *const *out,
                                 weft_tensor *const *in, int count, weft_reduction op,
                                 weft_group *group)
@@ -230,7 +167,7 @@ weft_status weft_i_request_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_t
     uint32_t digest = 0;
     for (int i = 0; i < count; i++) {
         weft_i_coll one;
-        WEFT_TRY(filling_of(kind)(&one, out[i], in[i], op, group));
+        WEFT_TRY(weft_i_request_plain(&one, weft_i_kinds[kind].as, out[i], in[i], op, 0, group));
         WEFT_TRY(weft_i_list_add(coll, &one));
         digest = weft_i_digest(digest, one.digest);
         coll->ask.factor = one.ask.factor;
@@ -300,21 +237,23 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
 
 CAPTURED_FORMS(all_reduce,
                (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-               weft_i_request_all_reduce(&coll, out, in, op, group), all_reduce(out, in, op, group))
+               weft_i_request_plain(&coll, WEFT_I_ALL_REDUCE, out, in, op, 0, group),
+               all_reduce(out, in, op, group))
 BOTH_FORMS(reduce,
            (weft_tensor * out, weft_tensor *in, weft_reduction op, int root, weft_group *group),
-           fill_reduce(&coll, out, in, op, root, group))
+           weft_i_request_plain(&coll, WEFT_I_REDUCE, out, in, op, root, group))
 BOTH_FORMS(broadcast, (weft_tensor * x, int root, weft_group *group),
-           weft_i_request_broadcast(&coll, x, root, group))
+           weft_i_request_broadcast(&coll, x, x, root, group))
 CAPTURED_FORMS(all_gather, (weft_tensor * out, weft_tensor *in, weft_group *group),
-               weft_i_request_all_gather(&coll, out, in, group), all_gather(out, in, group))
+               weft_i_request_plain(&coll, WEFT_I_ALL_GATHER, out, in, WEFT_SUM, 0, group),
+               all_gather(out, in, group))
 BOTH_FORMS(gather, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
-           fill_gather(&coll, out, in, root, group))
+           weft_i_request_plain(&coll, WEFT_I_GATHER, out, in, WEFT_SUM, root, group))
 BOTH_FORMS(scatter, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
-           fill_scatter(&coll, out, in, root, group))
+           weft_i_request_plain(&coll, WEFT_I_SCATTER, out, in, WEFT_SUM, root, group))
 CAPTURED_FORMS(reduce_scatter,
                (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-               weft_i_request_reduce_scatter(&coll, out, in, op, group),
+               weft_i_request_plain(&coll, WEFT_I_REDUCE_SCATTER, out, in, op, 0, group),
                reduce_scatter(out, in, op, group))
 CAPTURED_FORMS(all_to_all,
                (weft_tensor * out, weft_tensor *in, const int64_t *out_splits,

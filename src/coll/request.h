@@ -77,14 +77,14 @@ size_t weft_i_request_row_bytes(const weft_tensor *x);
 
 /* ---- whole calls (coll.c), as the public functions of their names ---- */
 
-weft_status weft_i_request_all_reduce(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                      weft_reduction op, weft_group *group);
-weft_status weft_i_request_broadcast(weft_i_coll *coll, weft_tensor *x, int root,
+/* all_reduce, reduce, all_gather, gather, scatter and reduce_scatter, by the facts of their kind.
+ * Without a reduction WEFT_SUM, without a root 0. */
+weft_status weft_i_request_plain(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *out,
+                                 weft_tensor *in, weft_reduction op, int root, weft_group *group);
+
+/* The root sends `in`; what it has of `out` is not touched. */
+weft_status weft_i_request_broadcast(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
                                      weft_group *group);
-weft_status weft_i_request_all_gather(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                      weft_group *group);
-weft_status weft_i_request_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
-                                          weft_reduction op, weft_group *group);
 weft_status weft_i_request_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_tensor *in,
                                       const int64_t *out_splits, const int64_t *in_splits,
                                       weft_group *group);

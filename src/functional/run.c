@@ -102,8 +102,8 @@ weft_status weft_i_functional_all_reduce_run(weft_i_op_call *call)
         return weft_last_status();
     if (copied)
         WEFT_TRY(weft_i_functional_copy(out, x));
-    WEFT_TRY(weft_i_request_all_reduce(&coll, out, copied ? out : x,
-                                       (weft_reduction)call->args[1].integer, group));
+    WEFT_TRY(weft_i_request_plain(&coll, WEFT_I_ALL_REDUCE, out, copied ? out : x,
+                                  (weft_reduction)call->args[1].integer, 0, group));
     coll.ask.factor = call->args[2].number;
     weft_i_pending *pending = weft_i_pending_new(call->op->name, 2, 0);
     if (!pending)
@@ -135,8 +135,8 @@ weft_status weft_i_functional_all_reduce_in_place_run(weft_i_op_call *call)
     if (!on)
         return weft_last_status();
     weft_i_coll coll;
-    weft_status status =
-        weft_i_request_all_reduce(&coll, on, on, (weft_reduction)call->args[1].integer, group);
+    weft_status status = weft_i_request_plain(&coll, WEFT_I_ALL_REDUCE, on, on,
+                                              (weft_reduction)call->args[1].integer, 0, group);
     coll.ask.factor = call->args[2].number;
     if (status >= 0)
         status = post_in_place(call, &coll, x, on);
@@ -145,18 +145,6 @@ weft_status weft_i_functional_all_reduce_in_place_run(weft_i_op_call *call)
 }
 
 /* ---- broadcast ---- */
-
-/* The root sends `in`; what it has of `out` is not touched. */
-static weft_status fill_broadcast(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
-                                  weft_group *group)
-{
-    WEFT_TRY(weft_i_request_begin(coll, WEFT_I_BROADCAST, group));
-    WEFT_TRY(weft_i_request_check_root("broadcast", group, root));
-    WEFT_TRY(weft_i_request_input(coll, in));
-    WEFT_TRY(weft_i_request_output(coll, out));
-    coll->ask.root = root;
-    return weft_i_request_accept(coll, coll->ask.in_bytes);
-}
 
 weft_status weft_i_functional_broadcast_run(weft_i_op_call *call)
 {
@@ -172,7 +160,7 @@ weft_status weft_i_functional_broadcast_run(weft_i_op_call *call)
         WEFT_TRY(weft_i_functional_copy(out, x));
     bool direct = giving && !copied;
     weft_i_coll coll;
-    WEFT_TRY(fill_broadcast(&coll, out, direct ? x : out, root, group));
+    WEFT_TRY(weft_i_request_broadcast(&coll, out, direct ? x : out, root, group));
     weft_i_pending *pending = weft_i_pending_new(call->op->name, 2, 1);
     if (!pending)
         return weft_last_status();
@@ -192,7 +180,7 @@ weft_status weft_i_functional_broadcast_in_place_run(weft_i_op_call *call)
     if (!on)
         return weft_last_status();
     weft_i_coll coll;
-    weft_status status = fill_broadcast(&coll, on, on, (int)call->args[1].integer, group);
+    weft_status status = weft_i_request_broadcast(&coll, on, on, (int)call->args[1].integer, group);
     if (status >= 0)
         status = post_in_place(call, &coll, x, on);
     weft_i_object_drop(on);
@@ -305,7 +293,8 @@ static weft_status gather_whole(weft_i_op_call *call, weft_tensor *out, int dim,
                                                      WEFT_SHAPE(weft_i_tensor_numel(out)), NULL));
     weft_i_coll coll;
     weft_status status =
-        whole ? weft_i_request_all_gather(&coll, whole, in, group) : weft_last_status();
+        whole ? weft_i_request_plain(&coll, WEFT_I_ALL_GATHER, whole, in, WEFT_SUM, 0, group)
+              : weft_last_status();
     if (status >= 0) {
         place_own_part(&coll);
         status = post_gather(call, &coll, out, dim, x, whole);
@@ -318,7 +307,7 @@ static weft_status gather_plain(weft_i_op_call *call, weft_tensor *out, weft_ten
                                 weft_tensor *in, weft_group *group)
 {
     weft_i_coll coll;
-    WEFT_TRY(weft_i_request_all_gather(&coll, out, in, group));
+    WEFT_TRY(weft_i_request_plain(&coll, WEFT_I_ALL_GATHER, out, in, WEFT_SUM, 0, group));
     place_own_part(&coll);
     return post_gather(call, &coll, out, 0, x, NULL);
 }
@@ -399,7 +388,7 @@ static weft_status scatter_to(weft_i_op_call *call, const scattering *s, weft_te
     weft_i_coll coll = {0};
     weft_status status =
         rows ? fill_rows(&coll, WEFT_I_REDUCE_SCATTER_LIST, target, in, outer, s->op, s->group)
-             : weft_i_request_reduce_scatter(&coll, target, in, s->op, s->group);
+             : weft_i_request_plain(&coll, WEFT_I_REDUCE_SCATTER, target, in, s->op, 0, s->group);
     coll.ask.factor = s->factor;
     if (status >= 0)
         status = post_scatter(call, &coll, s->out, target, x);
