@@ -38,6 +38,19 @@ TEST(test_status_message)
     CHECK(!*weft_last_error());
 }
 
+/* A NULL that a failed call has left passes on that call's error; any other is an error itself. */
+TEST(test_status_missing)
+{
+    weft_clear_error();
+    CHECK_STATUS(weft_i_missing("%s: the tensor is NULL", "add"), WEFT_ERR_INVALID_ARG);
+    CHECK(!strcmp(weft_last_error(), "add: the tensor is NULL"));
+    weft_clear_error();
+    weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a tensor");
+    CHECK_STATUS(weft_i_missing("%s: the tensor is NULL", "add"), WEFT_ERR_NO_MEMORY);
+    CHECK(!strcmp(weft_last_error(), "no memory for a tensor"));
+    weft_clear_error();
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

@@ -131,6 +131,17 @@ weft_status weft_i_fail(weft_status status, const char *format, ...)
     return status;
 }
 
+weft_status weft_i_missing(const char *format, ...)
+{
+    if (error_record.last >= 0) {
+        va_list args;
+        va_start(args, format);
+        decide(WEFT_ERR_INVALID_ARG, NULL, format, args);
+        va_end(args);
+    }
+    return error_record.last;
+}
+
 void *weft_i_null(weft_status status, const char *format, ...)
 {
     va_list args;

@@ -17,6 +17,13 @@ weft_status weft_i_fail(weft_status status, const char *format, ...)
 void *weft_i_null(weft_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/*
+ * For an argument that is NULL where an object is needed.  If the thread's last call failed, that
+ * is where the NULL comes from, and its error is passed on.  Otherwise it is decided here, as
+ * WEFT_ERR_INVALID_ARG.
+ */
+weft_status weft_i_missing(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Turns errno of a failed system call into a status (ENOMEM, ENOSPC, EMFILE ... have their own)
  * with a message. */
 weft_status weft_i_fail_errno(int error, const char *format, ...)

@@ -32,9 +32,7 @@ double weft_i_request_premul(void)
 weft_status weft_i_request_refuse_group(const char *op, weft_group *group)
 {
     if (!group)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the group is NULL", op);
+        return weft_i_missing("%s: the group is NULL", op);
     WEFT_TRY(weft_i_group_usable(group));
     if (!group->local)
         return weft_i_fail(WEFT_ERR_UNREACHABLE,
@@ -58,9 +56,7 @@ weft_status weft_i_request_refuse_operand(const char *op, const char *which,
                                           const weft_tensor *tensor)
 {
     if (!tensor)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL", op, which);
+        return weft_i_missing("%s: the %s is NULL", op, which);
     if (!weft_i_device_is_host(weft_i_tensor_device(tensor)))
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
     return check_layout(op, which, tensor);

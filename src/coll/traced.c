@@ -13,12 +13,10 @@ static weft_status check(const char *what, const weft_tensor *out, const weft_te
                          const weft_group *group)
 {
     if (!out || !in || !group)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL", what,
-                                 !out  ? "output"
-                                 : !in ? "input"
-                                       : "group");
+        return weft_i_missing("%s: the %s is NULL", what,
+                              !out  ? "output"
+                              : !in ? "input"
+                                    : "group");
     if (out->dtype != in->dtype)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is of %s, the output of %s", what,
                            weft_dtype_name(in->dtype), weft_dtype_name(out->dtype));

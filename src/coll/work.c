@@ -664,8 +664,7 @@ static bool is_patient(const weft_work *work, int64_t limit)
 weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
 {
     if (!work)
-        return weft_last_status() < 0 ? weft_last_status()
-                                      : weft_i_fail(WEFT_ERR_INVALID_ARG, "the work is NULL");
+        return weft_i_missing("the work is NULL");
     WEFT_TRY(weft_i_group_check_limit("weft_work_wait", timeout_ms));
     int64_t limit = weft_i_group_limit(work->coll.group, timeout_ms);
     if (work->bundle.count) {
@@ -701,8 +700,7 @@ weft_status weft_work_order(weft_work *work, weft_stream *stream)
 weft_status weft_work_test(weft_work *work)
 {
     if (!work)
-        return weft_last_status() < 0 ? weft_last_status()
-                                      : weft_i_fail(WEFT_ERR_INVALID_ARG, "the work is NULL");
+        return weft_i_missing("the work is NULL");
     if (work->bundle.count && work->coll.lane) {
         weft_i_p2p_push(work->coll.lane);
         weft_i_p2p_sweep(work->coll.lane);

@@ -47,9 +47,10 @@ typedef struct weft_i_board_row {
     _Atomic uint32_t left; /* 1: the member has destroyed the group.  Release, acquire in waits */
     _Alignas(WEFT_I_LINE) _Atomic uint64_t pass;
     _Alignas(WEFT_I_LINE) _Atomic uint32_t bell;
-    _Atomic uint32_t given_up; /* monitored barriers that it did not see succeed (fabric/monitor.c) */
-    _Atomic uint64_t gave_up;  /* when it last took an arrival back; see weft_i_stamp */
-    _Atomic uint32_t fetches;  /* 1 + the member whose memory it waits for, or did last; relaxed:
+    _Atomic uint32_t
+        given_up; /* monitored barriers that it did not see succeed (fabric/monitor.c) */
+    _Atomic uint64_t gave_up; /* when it last took an arrival back; see weft_i_stamp */
+    _Atomic uint32_t fetches; /* 1 + the member whose memory it waits for, or did last; relaxed:
                                   for messages only */
     _Alignas(WEFT_I_LINE) unsigned char note[2][WEFT_I_NOTE_BYTES]; /* by parity of the epoch */
     char op[32]; /* name of its exchange, written before it arrives */

@@ -99,8 +99,7 @@ weft_group *weft_i_group_of_world(weft_i_world *world)
 weft_status weft_i_group_usable(const weft_group *group)
 {
     if (!group)
-        return weft_last_status() < 0 ? weft_last_status()
-                                      : weft_i_fail(WEFT_ERR_INVALID_ARG, "the group is NULL");
+        return weft_i_missing("the group is NULL");
     WEFT_TRY(weft_i_world_usable(group->world));
     return weft_i_group_is_destroyed(group)
                ? weft_i_fail(WEFT_ERR_STATE, "group \"%s\" is already destroyed", group->name)

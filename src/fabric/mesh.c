@@ -29,8 +29,7 @@ weft_status weft_i_mesh_given(const weft_mesh *mesh)
 {
     if (mesh)
         return WEFT_OK;
-    return weft_last_status() < 0 ? weft_last_status()
-                                  : weft_i_fail(WEFT_ERR_INVALID_ARG, "the mesh is NULL");
+    return weft_i_missing("the mesh is NULL");
 }
 
 weft_mesh *weft_i_mesh_on(weft_i_mesh_root *root)
@@ -270,7 +269,7 @@ int weft_mesh_local_rank(const weft_mesh *mesh, int dim)
 
 weft_group *weft_mesh_group(weft_mesh *mesh, int dim)
 {
-    int at;
+    int at = 0;
     return find_dim(mesh, dim, &at) < 0 || check_inside(mesh) < 0 ? NULL : mesh->dim[at].group;
 }
 

@@ -72,13 +72,6 @@ static weft_status check_list(const weft_rank_list *list)
                : weft_i_fail(WEFT_ERR_INVALID_ARG, "the list of ranks is empty");
 }
 
-/* The NULL of a failed call keeps its message. */
-static weft_status fail_null(const char *what)
-{
-    return weft_last_status() < 0 ? weft_last_status()
-                                  : weft_i_fail(WEFT_ERR_INVALID_ARG, "the %s is NULL", what);
-}
-
 /* The group of a naming that is not a list; WEFT_OK with NULL for lists. */
 static weft_status find_named(weft_group *any, const weft_ranks *what, weft_group **out)
 {
@@ -90,10 +83,10 @@ static weft_status find_named(weft_group *any, const weft_ranks *what, weft_grou
         return check_rows(what);
     case WEFT_RANKS_GROUP:
         *out = what->group;
-        return *out ? WEFT_OK : fail_null("group");
+        return *out ? WEFT_OK : weft_i_missing("the group is NULL");
     case WEFT_RANKS_MESH:
         if (!what->mesh)
-            return fail_null("mesh");
+            return weft_i_missing("the mesh is NULL");
         if (weft_mesh_ndim(what->mesh) != 1)
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
                                "Only 1D mesh is a group: this one has %d dimensions; name one of "
@@ -103,7 +96,7 @@ static weft_status find_named(weft_group *any, const weft_ranks *what, weft_grou
         return *out ? WEFT_OK : weft_last_status();
     case WEFT_RANKS_MESH_DIM:
         *out = what->mesh ? weft_mesh_group(what->mesh, what->dim) : NULL;
-        return *out ? WEFT_OK : fail_null("mesh");
+        return *out ? WEFT_OK : weft_i_missing("the mesh is NULL");
     case WEFT_RANKS_NAME:
         *out = weft_group_named(any, what->name);
         return *out ? WEFT_OK : weft_last_status();

@@ -15,12 +15,9 @@
 #define GROUP_ARG(group_)   WEFT_I_GROUP_ARG(group_, weft_group_name(group_), (group_)->size)
 #define REDUCTION_ARGS(op_) WEFT_I_INTEGER_ARG(op_), WEFT_I_NUMBER_ARG(weft_i_request_premul())
 
-/* NULL comes from an earlier failure, whose error stays; without one it is the caller's mistake. */
 static bool is_null(const char *what, const char *which, const void *pointer)
 {
-    if (!pointer && weft_last_status() >= 0)
-        weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL", what, which);
-    return !pointer;
+    return !pointer && weft_i_missing("%s: the %s is NULL", what, which) < 0;
 }
 
 #define CHECK_GROUP(group_, failed_)              \

@@ -7,9 +7,9 @@
 #ifndef WEFT_FUNCTIONAL_FUNCTIONAL_H
 #define WEFT_FUNCTIONAL_FUNCTIONAL_H
 
+#include "coll/request.h"
 #include "functional/ops.h"
 #include "functional/pending.h"
-#include "coll/request.h"
 
 /* Bytes: to copy them costs less than it may cost a writer to wait. */
 enum { WEFT_I_COPY_UP_TO = 32 << 10 };

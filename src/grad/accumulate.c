@@ -32,8 +32,8 @@ weft_tensor *weft_grad(weft_tensor *x)
     if (weft_i_eye_open && x)
         return captured_grad(x);
     const weft_i_history *history = x ? weft_i_history_if(x) : NULL;
-    if (!x && weft_last_status() >= 0)
-        weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", __func__);
+    if (!x)
+        weft_i_missing("%s: the tensor is NULL", __func__);
     return !history ? NULL : history->retained ? history->retained->grad : history->grad;
 }
 

@@ -23,9 +23,7 @@ static weft_status check_tensors(const char *what, weft_tensor *const *tensors, 
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: no tensors are given", what);
     for (size_t i = 0; i < count; i++)
         if (!tensors || !tensors[i])
-            return weft_last_status() < 0
-                       ? weft_last_status()
-                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: tensor %zu is NULL", what, i);
+            return weft_i_missing("%s: tensor %zu is NULL", what, i);
     return WEFT_OK;
 }
 

@@ -195,11 +195,9 @@ weft_custom *weft_custom_find(const char *name)
 weft_tensor *weft_custom_call(weft_custom *custom, const weft_value *in)
 {
     weft_i_arg args[WEFT_I_OP_ARGS];
-    if (!custom || !in)
-        return weft_last_status() < 0
-                   ? NULL
-                   : weft_i_null(WEFT_ERR_INVALID_ARG, "%s: the %s NULL", __func__,
-                                 custom ? "values are" : "operation is");
+    if ((!custom || !in) &&
+        weft_i_missing("%s: the %s NULL", __func__, custom ? "values are" : "operation is") < 0)
+        return NULL;
     for (int i = 0; i < custom->op.arity; i++) {
         char kind = custom->op.kinds[i];
         args[i] = kind == 'n'   ? WEFT_I_NUMBER_ARG(in[i].number)

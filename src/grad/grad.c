@@ -9,8 +9,7 @@
 
 static weft_status refuse_null(const char *what)
 {
-    return weft_last_status() < 0 ? weft_last_status()
-                                  : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor is NULL", what);
+    return weft_i_missing("%s: a tensor is NULL", what);
 }
 
 /* Of a stand-in: whether it stands for a tensor that was there before the capture. */

@@ -44,10 +44,8 @@ weft_i_hook *weft_i_hook_new(const char *what, weft_hook hook, void *user, weft_
     if (held.count && !held.tensors)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "%s: the tensors to be held are NULL", what);
     for (size_t i = 0; i < held.count; i++)
-        if (!held.tensors[i])
-            return weft_last_status() < 0
-                       ? NULL
-                       : weft_i_null(WEFT_ERR_INVALID_ARG, "%s: a tensor to be held is NULL", what);
+        if (!held.tensors[i] && weft_i_missing("%s: a tensor to be held is NULL", what) < 0)
+            return NULL;
     weft_i_hook *made = WEFT_OS->alloc(sizeof *made + held.count * sizeof *made->held);
     if (!made)
         return weft_i_null(WEFT_ERR_NO_MEMORY, "%s: no memory for a hook", what);
@@ -126,10 +124,7 @@ static weft_status check_replacement(weft_tensor *before, weft_tensor **grad)
 {
     char was[WEFT_I_SHAPE_TEXT], is[WEFT_I_SHAPE_TEXT];
     if (!*grad)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG,
-                                 "a hook left NULL for the gradient; leave it as it is instead");
+        return weft_i_missing("a hook left NULL for the gradient; leave it as it is instead");
     if (!weft_i_shape_equal(weft_i_tensor_shape(before), weft_i_tensor_shape(*grad)))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "a hook replaced a gradient of shape %s by one of shape %s",

@@ -445,9 +445,7 @@ static weft_status read_outputs(weft_i_capture_state *c, weft_tensor *const *out
 {
     for (int i = 0; i < outs; i++) {
         if (!out[i])
-            return weft_last_status() < 0
-                       ? weft_last_status()
-                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "result %d is NULL", i);
+            return weft_i_missing("result %d is NULL", i);
         weft_tensor *twin = see(&c->eye, out[i]);
         if (!twin)
             return weft_last_status();

@@ -154,9 +154,7 @@ weft_status weft_compiled_backward(weft_compiled *compiled, weft_tensor *const *
                                    size_t count, const weft_backward_opts *opts)
 {
     if (!compiled)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiled_backward: NULL is called");
+        return weft_i_missing("weft_compiled_backward: NULL is called");
     if (!compiled->backward)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "weft_compiled_backward: \"%s\" is a function; call it with "
@@ -309,9 +307,7 @@ static weft_status check_call(const weft_compiled *compiled, weft_tensor *const 
                               weft_tensor **out, int outs)
 {
     if (!compiled)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiled_call: NULL is called");
+        return weft_i_missing("weft_compiled_call: NULL is called");
     if (compiled->backward)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "weft_compiled_call: \"%s\" is a backward; run it with "
@@ -322,10 +318,7 @@ static weft_status check_call(const weft_compiled *compiled, weft_tensor *const 
                            compiled->name, ins, (const void *)in, outs, (const void *)out);
     for (int i = 0; i < ins; i++)
         if (!in[i])
-            return weft_last_status() < 0
-                       ? weft_last_status()
-                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "\"%s\": argument %d is NULL",
-                                     compiled->name, i);
+            return weft_i_missing("\"%s\": argument %d is NULL", compiled->name, i);
     return WEFT_OK;
 }
 
@@ -498,9 +491,7 @@ weft_status weft_graph_run(weft_graph *graph, weft_tensor *const *in, int ins, w
                            int outs)
 {
     if (!graph)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_graph_run: the graph is NULL");
+        return weft_i_missing("weft_graph_run: the graph is NULL");
     if (ins != graph->argument_count || outs != graph->output_count || (ins && !in) ||
         (outs && !out))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,

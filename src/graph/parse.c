@@ -657,11 +657,8 @@ static weft_graph *read_graph(parser *p)
 weft_graph *weft_graph_parse(const char *text)
 {
     parser p = {.lexer = {.at = text, .line = 1}};
-    if (!text)
-        return weft_last_status() < 0
-                   ? NULL
-                   : weft_i_null(WEFT_ERR_INVALID_ARG, "weft_graph_parse: the text is NULL");
-    if (weft_scope_open() < 0)
+    if ((!text && weft_i_missing("weft_graph_parse: the text is NULL") < 0) ||
+        weft_scope_open() < 0)
         return NULL;
     weft_graph *graph = weft_keep(read_graph(&p));
     weft_scope_close();

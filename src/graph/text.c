@@ -260,9 +260,7 @@ int weft_graph_text(const weft_graph *graph, char *out, size_t bytes)
 {
     weft_i_text s = {.out = out, .room = bytes};
     if (!graph)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_graph_text: the graph is NULL");
+        return weft_i_missing("weft_graph_text: the graph is NULL");
     if (bytes && !out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_graph_text: %zu bytes at NULL", bytes);
     if (bytes)

@@ -172,9 +172,7 @@ static weft_status check_results(const weft_hook_event *event)
 {
     for (int i = 0; i < event->outs; i++) {
         if (!event->out[i])
-            return weft_last_status() < 0
-                       ? weft_last_status()
-                       : weft_i_fail(WEFT_ERR_INVALID_ARG, "forward left result %d NULL", i);
+            return weft_i_missing("forward left result %d NULL", i);
         if (event->out[i]->head.kind != WEFT_I_TENSOR)
             return weft_i_fail(WEFT_ERR_TYPE, "result %d of forward is no tensor", i);
     }

@@ -143,9 +143,7 @@ static weft_status check_value(weft_hook_point point, int i, weft_tensor *old, w
     if (new == old)
         return WEFT_OK;
     if (!new)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "replaces value %d by NULL", i);
+        return weft_i_missing("replaces value %d by NULL", i);
     if (new->head.kind != WEFT_I_TENSOR)
         return weft_i_fail(WEFT_ERR_TYPE, "replaces value %d by something that is no tensor", i);
     return is_backward(point) ? check_gradient(i, old, new) : WEFT_OK;

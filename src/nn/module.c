@@ -14,9 +14,7 @@ weft_status weft_i_module_check(const char *what, const weft_module *module)
         return WEFT_OK;
     if (module)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: that is no module", what);
-    return weft_last_status() < 0
-               ? weft_last_status()
-               : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the module is NULL", what);
+    return weft_i_missing("%s: the module is NULL", what);
 }
 
 static void destroy(weft_i_object *object)
@@ -230,9 +228,7 @@ static weft_status check_tensor(const char *what, const char *name, const weft_t
                                 weft_i_entry_kind kind)
 {
     if (!x)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: \"%s\" is NULL", what, name);
+        return weft_i_missing("%s: \"%s\" is NULL", what, name);
     if (x->head.kind != WEFT_I_TENSOR)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: \"%s\" is no tensor", what, name);
     if (kind == WEFT_I_ENTRY_PARAM && !weft_is_parameter(x))

@@ -10,9 +10,7 @@ static weft_status check(const char *what, const weft_optim *optim)
         return WEFT_OK;
     if (optim)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: that is no optimizer", what);
-    return weft_last_status() < 0
-               ? weft_last_status()
-               : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the optimizer is NULL", what);
+    return weft_i_missing("%s: the optimizer is NULL", what);
 }
 
 static weft_status check_rate(const char *what, double rate)

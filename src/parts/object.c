@@ -7,9 +7,9 @@
  */
 #include "coll/carrier.h"
 #include "coll/coalesce.h"
-#include "parts/gatherv.h"
 #include "coll/request.h"
 #include "coll/work.h"
+#include "parts/gatherv.h"
 
 #include "base/env.h"
 #include "base/os.h"

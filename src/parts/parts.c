@@ -5,10 +5,10 @@
  * all find the same difference.
  */
 #include "coll/coalesce.h"
-#include "parts/gatherv.h"
 #include "coll/list.h"
 #include "coll/request.h"
 #include "coll/work.h"
+#include "parts/gatherv.h"
 
 #include "base/status.h"
 #include "weft/parts.h"

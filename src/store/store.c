@@ -40,8 +40,7 @@ void *weft_i_store_new(const weft_i_store_kind *kind, size_t bytes, const char *
 
 void *weft_i_store_pass_null(const char *function)
 {
-    if (weft_last_status() >= 0)
-        weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: store is NULL", function);
+    weft_i_missing("%s: store is NULL", function);
     return NULL;
 }
 

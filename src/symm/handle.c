@@ -170,9 +170,7 @@ bool weft_symm_has_multicast(weft_device device)
 static weft_status check_rank(const weft_symm *mem, const char *what, int rank)
 {
     if (!mem)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", what);
+        return weft_i_missing("%s: the handle is NULL", what);
     if (rank < 0 || rank >= mem->group->size)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: invalid peer: rank %d must be in [0, %d)",
                            what, rank, mem->group->size);

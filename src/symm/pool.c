@@ -135,10 +135,8 @@ static void ended(weft_i_lease *lease)
 
 weft_tensor *weft_symm_pool_empty(weft_symm_pool *pool, weft_dtype dtype, weft_shape shape)
 {
-    if (!pool)
-        return weft_last_status() < 0 ? NULL
-                                      : weft_i_null(WEFT_ERR_INVALID_ARG, "the pool is NULL");
-    if (weft_i_shape_check("weft_symm_pool_empty", dtype, shape, NULL) < 0)
+    if ((!pool && weft_i_missing("the pool is NULL") < 0) ||
+        weft_i_shape_check("weft_symm_pool_empty", dtype, shape, NULL) < 0)
         return NULL;
     size_t bytes = (size_t)weft_i_shape_numel(shape) * weft_dtype_size(dtype), at = 0;
     pthread_mutex_lock(&pool->lock);

@@ -22,9 +22,7 @@ static size_t extent(const weft_symm *mem)
 static weft_status check_handle(const char *op, const weft_symm *mem, int peer)
 {
     if (!mem)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", op);
+        return weft_i_missing("%s: the handle is NULL", op);
     if (peer < 0 || peer >= mem->group->size)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: invalid peer: rank %d must be in [0, %d)", op,
                            peer, mem->group->size);
@@ -37,9 +35,7 @@ static weft_status find(const char *op, const weft_symm *mem, int peer, const we
 {
     WEFT_TRY(check_handle(op, mem, peer));
     if (!x)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", op);
+        return weft_i_missing("%s: the tensor is NULL", op);
     if (!weft_i_device_is_host(weft_i_tensor_device(x)))
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the tensor is not on the CPU", op);
     if (!weft_i_tensor_is_contiguous(x))

@@ -13,9 +13,7 @@ static weft_status check(const weft_symm *mem, const char *what, int rank, int c
                          int64_t timeout_ms)
 {
     if (!mem)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the handle is NULL", what);
+        return weft_i_missing("%s: the handle is NULL", what);
     if (channel < 0 || channel >= mem->registration->pads.channels)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: channel %d exceeds the maximum supported channel: must be in "
@@ -228,9 +226,7 @@ static weft_status check_words(const char *what, const weft_tensor *tensor, int6
                                int64_t value, int64_t count)
 {
     if (!tensor)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", what);
+        return weft_i_missing("%s: the tensor is NULL", what);
     if (tensor->dtype != WEFT_U32 || tensor->ndim != 1 || !weft_i_tensor_is_contiguous(tensor))
         return weft_i_fail(WEFT_ERR_TYPE,
                            "%s: wants a flat, contiguous uint32 tensor, not %d dimensions of %s",

@@ -9,8 +9,8 @@
 #include "base/status.h"
 #include "coll/enter.h"
 #include "coll/request.h"
-#include "symm_coll/reach.h"
 #include "coll/work.h"
+#include "symm_coll/reach.h"
 
 /* My bytes into everybody's output at my place. */
 weft_status weft_i_symm_push(weft_i_coll *coll)

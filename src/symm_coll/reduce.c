@@ -255,10 +255,8 @@ weft_status weft_symm_reduce_scatter_out(weft_tensor *out, weft_tensor *x, bool 
 /* A new tensor like `x`, if it can be the input of a reduction. */
 static weft_tensor *like(weft_tensor *x)
 {
-    if (!x)
-        return weft_last_status() < 0
-                   ? NULL
-                   : weft_i_null(WEFT_ERR_INVALID_ARG, "all_reduce: the input is NULL");
+    if (!x && weft_i_missing("all_reduce: the input is NULL") < 0)
+        return NULL;
     return weft_empty(x->dtype, weft_i_tensor_device(x), weft_i_tensor_shape(x));
 }
 

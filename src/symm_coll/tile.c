@@ -9,8 +9,8 @@
 #include "base/status.h"
 #include "coll/enter.h"
 #include "coll/request.h"
-#include "symm_coll/reach.h"
 #include "coll/work.h"
+#include "symm_coll/reach.h"
 
 /* A 2-d layout, in bytes. */
 typedef struct layout {
@@ -75,9 +75,7 @@ weft_status weft_i_symm_tiles(weft_i_coll *coll)
 static weft_status check_tile(const char *op, const char *which, const weft_tensor *x)
 {
     if (!x)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL", op, which);
+        return weft_i_missing("%s: the %s is NULL", op, which);
     if (!weft_i_device_is_host(weft_i_tensor_device(x)))
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
     if (x->ndim != 2)

@@ -10,8 +10,8 @@
 #include "base/status.h"
 #include "coll/enter.h"
 #include "coll/request.h"
-#include "symm_coll/reach.h"
 #include "coll/work.h"
+#include "symm_coll/reach.h"
 
 /* What distinguishes the three forms. */
 typedef struct exchange {

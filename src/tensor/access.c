@@ -8,12 +8,9 @@
 
 #include <math.h>
 
-/* An earlier call failed, or the caller made a mistake; only the latter is a new error. */
 static bool is_null(const char *what, const void *pointer)
 {
-    if (!pointer && weft_last_status() >= 0)
-        weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", what);
-    return !pointer;
+    return !pointer && weft_i_missing("%s: the tensor is NULL", what) < 0;
 }
 
 /* Whether there is a tensor to ask; a capture shows its stand-in. */

@@ -17,8 +17,7 @@ static bool can_compare(const char *what, const weft_tensor *a, const weft_tenso
     a = weft_i_see(a);
     b = weft_i_see(b);
     if (!a || !b) {
-        if (weft_last_status() >= 0)
-            weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor is NULL", what);
+        weft_i_missing("%s: a tensor is NULL", what);
         return false;
     }
     if (weft_i_tensor_device(a) == WEFT_META || weft_i_tensor_device(b) == WEFT_META) {

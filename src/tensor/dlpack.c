@@ -57,9 +57,7 @@ static weft_status check_export(const weft_tensor *x, bool may_be_read_only)
 {
     x = weft_i_see(x);
     if (!x)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "dlpack export: the tensor is NULL");
+        return weft_i_missing("dlpack export: the tensor is NULL");
     if (weft_i_tensor_device(x) == WEFT_META)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "dlpack export: a meta tensor has no memory");
     if (x->storage->read_only && !may_be_read_only)

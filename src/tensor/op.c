@@ -134,9 +134,7 @@ static weft_status refuse_tensor(const weft_i_op_call *call, const weft_tensor *
 {
     if (x)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: an argument is not a tensor", call->op->name);
-    return weft_last_status() < 0
-               ? weft_last_status()
-               : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a tensor argument is NULL", call->op->name);
+    return weft_i_missing("%s: a tensor argument is NULL", call->op->name);
 }
 
 static weft_status refuse_kind(const weft_i_op_call *call, int i)
@@ -554,8 +552,6 @@ weft_status weft_i_op_act(const weft_i_op *op, const weft_i_arg *args)
 weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args)
 {
     if (!into)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the target is NULL", op->name);
+        return weft_i_missing("%s: the target is NULL", op->name);
     return outcome(op, weft_i_op_apply(op, into, args));
 }

@@ -173,9 +173,7 @@ static weft_status check(const char *what, const weft_tensor *x, weft_tensor **h
     *here = NULL;
     x = weft_i_see(x);
     if (!x)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", what);
+        return weft_i_missing("%s: the tensor is NULL", what);
     WEFT_TRY(weft_i_tensor_check_fits(what, x));
     if (weft_i_tensor_device(x) != WEFT_META && !(*here = weft_i_tensor_here(what, x)))
         return weft_last_status();

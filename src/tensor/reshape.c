@@ -147,9 +147,7 @@ static weft_status check_cut(const char *what, const weft_tensor *x, int dim, in
                              int *at)
 {
     if (!x)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor is NULL", what);
+        return weft_i_missing("%s: the tensor is NULL", what);
     *at = weft_i_dim_wrap(what, dim, x->ndim);
     if (*at < 0)
         return weft_last_status();

@@ -161,9 +161,7 @@ void *weft_storage_data(const weft_storage *storage)
 static weft_status check_resize(const weft_storage *storage)
 {
     if (!storage)
-        return weft_last_status() < 0
-                   ? weft_last_status()
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_storage_resize: the storage is NULL");
+        return weft_i_missing("weft_storage_resize: the storage is NULL");
     if (!storage->table)
         return weft_i_fail(WEFT_ERR_STATE,
                            "weft_storage_resize: the storage of %zu bytes is external memory "
