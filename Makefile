@@ -23,7 +23,7 @@ demo: setup-demo release ## build, then let N=4 ranks share memory and measure i
 	build/release/weft run -n $(N) build/release/examples/demo
 
 check: setup-test dev ## the quick tests of one build, under a minute: for the inner loop
-	@WEFT_TEST_BACKENDS=shm tests/run -t '^light |/test_(coll|group|symm|pair)$$' build/dev
+	@tests/quick build/dev
 
 test: setup-test dev ## build with warnings as errors and run every test (about 13 minutes on 2 cores)
 	@scripts/build asan $(JOBS)
