@@ -294,6 +294,34 @@ TEST(test_pointwise_scalar_forms)
     }
 }
 
+/* Targets that are an argument, overlap one, have another dtype, or the strides of another layout:
+ * the result is that of a fresh tensor, and one write is counted. */
+TEST(test_pointwise_targets)
+{
+    for (int shift = 0; shift < 8; shift++)
+        for (int odd = 0; odd < 3; odd++) {
+            weft_tensor *memory = weft_arange(WEFT_F32, WEFT_CPU, 0, 24, 1);
+            weft_tensor *a = weft_slice(memory, 0, 4, 12, 1), *b = weft_slice(memory, 0, 6, 14, 1);
+            weft_tensor *expected = weft_add(a, weft_clone(b));
+            weft_tensor *out = odd == 1   ? weft_zeros(WEFT_F64, WEFT_CPU, WEFT_SHAPE(8))
+                               : odd == 2 ? weft_slice(memory, 0, shift, shift + 15, 2)
+                                          : weft_slice(memory, 0, shift, shift + 8, 1);
+            int64_t version = weft_tensor_version(out);
+            CHECK_OK(weft_add_into(out, a, b));
+            CHECK_INT(weft_tensor_version(out), version + 1);
+            for (int i = 0; i < 8; i++)
+                CHECK(weft_item(out, i) == weft_item(expected, i));
+        }
+    weft_tensor *bool_ = weft_zeros(WEFT_BOOL, WEFT_CPU, WEFT_SHAPE(3));
+    CHECK(!weft_sub(bool_, bool_) && weft_last_status() == WEFT_ERR_TYPE);
+    weft_clear_error();
+    /* The strides of sizes of 1 are made anew. */
+    weft_tensor *column = weft_as_strided(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8)),
+                                          WEFT_SHAPE(4, 1), (int64_t[]){1, 77}, 0);
+    CHECK_INT(weft_tensor_stride(weft_neg(column), 1), 1);
+    CHECK_INT(weft_tensor_stride(weft_view(column, WEFT_SHAPE(4, 1)), 1), 77);
+}
+
 TEST(test_pointwise_integers_wrap)
 {
     weft_tensor *a = weft_full(WEFT_I8, WEFT_CPU, WEFT_SHAPE(40), 100),

@@ -230,6 +230,28 @@ TEST(test_storage_set_keeps_the_counter)
     CHECK(weft_item(big, 4095) == 2);
 }
 
+/* A tensor lies in the block of the storage it was made with, and either may go first. */
+TEST(test_storage_and_tensor_go_in_any_order)
+{
+    float start[4] = {1, 2, 3, 4};
+    for (int few = 0; few < 2; few++) {
+        weft_tensor *x = few ? weft_tensor_from(WEFT_F32, WEFT_SHAPE(4), start)
+                             : weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4096), 3);
+        weft_tensor *view = weft_slice(x, 0, 2, 4, 1), *folded = weft_view(x, WEFT_SHAPE(-1, 2));
+        weft_release(x);
+        CHECK_OK(weft_fill(view, 7)); /* x is a view's base, and the storage's memory is there */
+        CHECK(weft_item(folded, 3) == 7 && weft_tensor_version(folded) == 1);
+        weft_release(view);
+        CHECK(weft_item(folded, 2) == 7);
+        weft_release(folded);
+        weft_tensor *y = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+        CHECK_OK(weft_set(y, few ? weft_tensor_from(WEFT_F32, WEFT_SHAPE(4), start)
+                                 : weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4096), 3)));
+        CHECK(weft_item(y, 2) == 3); /* the storage it was made with is gone, its block is not */
+        weft_release(y);
+    }
+}
+
 TEST(test_storage_unsharded_parameter)
 {
     struct refill r = {weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10, 20)),

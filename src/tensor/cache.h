@@ -9,18 +9,7 @@
 #define WEFT_TENSOR_CACHE_H
 
 #include "base/pages.h"
-
-/* AddressSanitizer watches what it has allocated itself. */
-#if defined(__SANITIZE_ADDRESS__)
-#define WEFT_I_HAS_SHELF 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WEFT_I_HAS_SHELF 0
-#endif
-#endif
-#ifndef WEFT_I_HAS_SHELF
-#define WEFT_I_HAS_SHELF 1
-#endif
+#include "tensor/shelf.h"
 
 static inline bool weft_i_cache_has(size_t bytes)
 {

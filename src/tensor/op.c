@@ -145,22 +145,40 @@ static weft_status refuse_kind(const weft_i_op_call *call, int i)
                        length, name);
 }
 
-/* What holds before anybody looks at the arguments, modes included.  *known: the recorder has to do
- * with one of the tensors. */
-static weft_status check_kinds(const weft_i_op_call *call, bool *known)
+static weft_status check_list(const weft_i_op_call *call, int i, bool *known)
 {
-    weft_tensor *x;
-    for (int i = 0; i < call->op->arity; i++)
-        if (!(call->op->takes[i] >> call->args[i].kind & 1))
-            return refuse_kind(call, i);
-    if (call->op->flags & WEFT_I_OP_LIST && (call->args[0].count == 0 || !call->outs))
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of tensors has at least one",
-                           call->op->name);
-    for (struct position at = {0, 0}; next_tensor(call, &at, &x);) {
+    const weft_i_arg *arg = &call->args[i];
+    for (size_t k = 0; k < arg->count; k++) {
+        const weft_tensor *x = arg->tensors[k];
+        if (!x && call->op->kinds[i] == 'L')
+            continue;
         if (!x || x->head.kind != WEFT_I_TENSOR)
             return refuse_tensor(call, x);
         *known |= weft_i_tensor_is_known(x);
     }
+    return WEFT_OK;
+}
+
+/* What holds before anybody looks at the arguments, modes included.  *known: the recorder has to do
+ * with one of the tensors. */
+static weft_status check_kinds(const weft_i_op_call *call, bool *known)
+{
+    const weft_i_op *op = call->op;
+    for (int i = 0; i < op->arity; i++) {
+        const weft_i_arg *arg = &call->args[i];
+        if (!(op->takes[i] >> arg->kind & 1))
+            return refuse_kind(call, i);
+        if (arg->kind == WEFT_I_ARG_TENSOR) {
+            if (!arg->tensor || arg->tensor->head.kind != WEFT_I_TENSOR)
+                return refuse_tensor(call, arg->tensor);
+            *known |= weft_i_tensor_is_known(arg->tensor);
+        } else if (arg->kind == WEFT_I_ARG_TENSORS) {
+            WEFT_TRY(check_list(call, i, known));
+        }
+    }
+    if (op->flags & WEFT_I_OP_LIST && (call->args[0].count == 0 || !call->outs))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of tensors has at least one",
+                           op->name);
     return WEFT_OK;
 }
 
@@ -441,6 +459,8 @@ static weft_status run_new(weft_i_op_call *call)
 
 static weft_status dispatch(weft_i_op_call *call)
 {
+    if (call->op->quick && !call->fake && call->op->quick(call))
+        return call->out ? WEFT_OK : weft_last_status();
     call->result.device = WEFT_CPU;
     call->result.compute = WEFT_F64;
     call->result.offset = 0;

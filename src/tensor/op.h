@@ -121,7 +121,11 @@ struct weft_i_op {
     weft_status (*shape)(weft_i_op_call *call);
     weft_status (*run[WEFT_I_DEVICE_KINDS])(
         weft_i_op_call *call); /* by kind of device; NULL: not supported there */
-    int kernel;                /* which kernel of its family `run` takes */
+    /* The common case of a row, at once: all that dispatch does, for arguments that need none of its
+     * choices.  False, and nothing has happened: not the common case.  Else `out` is the result, or
+     * NULL and the error is set.  NULL: there is none. */
+    bool (*quick)(weft_i_op_call *call);
+    int kernel;  /* which kernel of its family `run` takes */
     int results; /* how many, if more than one and not by a list; `run` writes call->outs */
     /* Read from `params` when the row is added: their number, letters, and a bit for each kind of
      * argument that is taken. */

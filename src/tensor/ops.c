@@ -46,6 +46,10 @@ static weft_i_op_table table = {rows, sizeof rows / sizeof *rows, NULL};
 
 __attribute__((constructor)) static void add_rows(void)
 {
+    for (size_t i = 0; i < table.count; i++)
+        if (rows[i]->shape == weft_i_arithmetic_shape)
+            rows[i]->quick = weft_i_pointwise_quick;
+    weft_i_op_view.quick = weft_i_view_quick;
     weft_i_op_add_table(&table);
 }
 

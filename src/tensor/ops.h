@@ -16,6 +16,10 @@
 #undef OP
 #undef OP_SEVERAL
 
+/* `quick` of the rows of arithmetic, and of view (op.h). */
+bool weft_i_pointwise_quick(weft_i_op_call *call);
+bool weft_i_view_quick(weft_i_op_call *call);
+
 /* Reads an argument of sizes; the sizes themselves are not checked. */
 weft_status weft_i_shape_argument(const weft_i_op_call *call, int i, weft_shape *out);
 

@@ -144,6 +144,70 @@ weft_status weft_i_pointwise_run(weft_i_op_call *call)
     return WEFT_OK;
 }
 
+/* ---- the common case: packed tensors of one dtype and one shape ---- */
+
+/* Elements that can be counted as bytes of any dtype. */
+static const int64_t COUNTABLE = (int64_t)1 << 50;
+
+/* On the CPU, whole, and nothing is under way on its memory. */
+static bool is_at_hand(const weft_tensor *x)
+{
+    const weft_storage *storage = x->storage;
+    /* Acquire: as in weft_i_storage_ready. */
+    return storage->device == WEFT_CPU && x->packed && x->end <= storage->bytes &&
+           !storage->ordered && !atomic_load_explicit(&storage->claims, memory_order_acquire);
+}
+
+static bool is_like(const weft_tensor *x, const weft_tensor *one)
+{
+    bool same = x->dtype == one->dtype && x->ndim == one->ndim;
+    for (int i = 0; same && i < x->ndim; i++)
+        same = x->dim[i] == one->dim[i];
+    return same;
+}
+
+/* The target may be an argument, but not overlap one. */
+static bool may_write(const weft_i_op_call *call, const weft_tensor *one)
+{
+    const weft_tensor *into = call->into;
+    if (!is_at_hand(into) || !is_like(into, one) || into->storage->read_only)
+        return false;
+    const char *to = weft_i_tensor_data(into);
+    size_t bytes = (size_t)one->numel * weft_i_dtype_size(one->dtype);
+    for (int i = 0; i < call->op->arity; i++) {
+        const char *from = weft_i_tensor_data(call->args[i].tensor);
+        if (from != to && from < to + bytes && to < from + bytes)
+            return false;
+    }
+    return true;
+}
+
+bool weft_i_pointwise_quick(weft_i_op_call *call)
+{
+    const void *in[WEFT_I_POINTWISE_INPUTS];
+    const weft_tensor *one = call->args[0].tensor;
+    for (int i = 0; i < call->op->arity; i++) {
+        const weft_tensor *x = call->args[i].tensor;
+        if (call->args[i].kind != WEFT_I_ARG_TENSOR)
+            return false;
+        if ((i == 0 || x != one) && (!is_at_hand(x) || (i && !is_like(x, one))))
+            return false;
+        in[i] = weft_i_tensor_data(x);
+    }
+    weft_dtype dtype = one->dtype;
+    weft_i_pointwise_kernel *kernel = weft_i_pointwise_find(call->op->kernel, dtype);
+    if (!kernel || dtype == WEFT_BOOL || !one->numel || one->numel > COUNTABLE)
+        return false;
+    if (call->into && !may_write(call, one))
+        return false;
+    call->out = call->into ? call->into : weft_i_tensor_new_like(one, dtype);
+    if (call->out)
+        kernel((size_t)one->numel, weft_i_tensor_data(call->out), in);
+    if (call->into)
+        weft_i_tensor_bump(call->into);
+    return true;
+}
+
 #define T(x_) WEFT_I_TENSOR_ARG(x_)
 #define N(x_) WEFT_I_NUMBER_ARG(x_)
 

@@ -6,8 +6,8 @@
  */
 #include "tensor/scope.h"
 
-#include "base/os.h"
 #include "base/status.h"
+#include "tensor/shelf.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -16,26 +16,12 @@ struct weft_i_scope {
     weft_i_scope *outer;
     weft_i_object *newest;
     pthread_t owner;
+    unsigned units; /* of its block on the shelf */
 };
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static _Thread_local weft_i_scope *current;
-
-void *weft_i_object_hold(void *pointer)
-{
-    weft_i_object *object = pointer;
-    if (object)
-        atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
-    return object;
-}
-
-void weft_i_object_drop(void *pointer)
-{
-    weft_i_object *object = pointer;
-    if (object && weft_i_object_give_up(&object->references))
-        object->destroy(object);
-}
 
 bool weft_i_object_drop_shared(void *pointer)
 {
@@ -50,7 +36,7 @@ bool weft_i_object_drop_shared(void *pointer)
 
 void weft_i_object_free(weft_i_object *object)
 {
-    WEFT_OS->free(object);
+    weft_i_shelf_give(object, object->units);
 }
 
 static void leave_scope(weft_i_object *object)
@@ -83,15 +69,26 @@ static void empty(weft_i_scope *scope)
     }
 }
 
-/* Runs when a thread ends: what its scopes still own goes with it. */
-static void close_all(void *innermost)
+static void free_scope(weft_i_scope *scope)
 {
-    for (weft_i_scope *scope = innermost; scope;) {
+    weft_i_shelf_give(scope, scope->units);
+}
+
+static void close_from(weft_i_scope *scope)
+{
+    while (scope) {
         weft_i_scope *outer = scope->outer;
         empty(scope);
-        WEFT_OS->free(scope);
+        free_scope(scope);
         scope = outer;
     }
+}
+
+/* Runs when a thread ends, if it ever had a scope: what its scopes still own goes with it. */
+static void close_all(void *root)
+{
+    (void)root;
+    close_from(current);
     current = NULL;
 }
 
@@ -104,7 +101,7 @@ void weft_i_scope_abandon(bool release)
     current = NULL; /* the thread may die while they close */
     for (weft_i_scope *scope = innermost; scope && !release; scope = scope->outer)
         scope->newest = NULL;
-    close_all(innermost);
+    close_from(innermost);
 }
 
 static void make_key(void)
@@ -114,13 +111,17 @@ static void make_key(void)
 
 static weft_i_scope *open_scope(void)
 {
-    weft_i_scope *scope = WEFT_OS->alloc(sizeof *scope);
+    unsigned units;
+    weft_i_scope *scope = weft_i_shelf_take(sizeof *scope, sizeof *scope, &units);
     if (!scope)
         return NULL;
+    scope->units = units;
     scope->owner = pthread_self();
     scope->outer = current;
-    pthread_once(&key_once, make_key);
-    pthread_setspecific(key, scope);
+    if (!current) { /* the root: from now on the thread's end has something to close */
+        pthread_once(&key_once, make_key);
+        pthread_setspecific(key, scope);
+    }
     return current = scope;
 }
 
@@ -145,8 +146,7 @@ weft_status weft_scope_close(void)
             "weft_scope_close: no scope is open (the root scope closes with its thread)");
     empty(scope);
     current = scope->outer;
-    pthread_setspecific(key, current);
-    WEFT_OS->free(scope);
+    free_scope(scope);
     return WEFT_OK;
 }
 
@@ -188,15 +188,21 @@ void weft_i_scope_adopt(void *pointer)
         enter_scope(object, current);
 }
 
-void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *))
+void *weft_i_object_new_with(weft_i_kind kind, size_t bytes, size_t room,
+                             void (*destroy)(weft_i_object *))
 {
-    weft_i_object *object = WEFT_OS->alloc(bytes);
+    unsigned units;
+    weft_i_object *object = weft_i_shelf_take(bytes + room, bytes, &units);
     if (!object)
         return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a handle of %zu bytes", bytes);
-    object->kind = kind;
-    object->destroy = destroy;
-    atomic_init(&object->references, 1);
+    object->units = (uint16_t)units;
+    weft_i_object_start(object, kind, destroy);
     return object;
+}
+
+void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *))
+{
+    return weft_i_object_new_with(kind, bytes, 0, destroy);
 }
 
 void *weft_i_object_scope(void *object)

@@ -47,7 +47,8 @@ typedef enum weft_i_kind {
 
 /* First member of every handle. */
 typedef struct weft_i_object {
-    uint32_t kind;
+    uint16_t kind;
+    uint16_t units; /* of its block on the shelf; 0: the block is none of those */
     atomic_int
         references; /* relaxed up, acq_rel down: the last owner sees all writes of the others */
     void (*destroy)(
@@ -66,14 +67,22 @@ void *weft_i_object_new(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_o
 /* As above, but owned by nobody: for objects inside other objects. */
 void *weft_i_object_new_unscoped(weft_i_kind kind, size_t bytes, void (*destroy)(weft_i_object *));
 
+/* The same with `room` bytes behind it whose content is undefined. */
+void *weft_i_object_new_with(weft_i_kind kind, size_t bytes, size_t room,
+                             void (*destroy)(weft_i_object *));
+
+/* Makes a handle with one reference, owned by nobody, of a zeroed part of another's block. */
+static inline void weft_i_object_start(weft_i_object *object, weft_i_kind kind,
+                                       void (*destroy)(weft_i_object *))
+{
+    object->kind = (uint16_t)kind;
+    object->destroy = destroy;
+    atomic_init(&object->references, 1);
+}
+
 /* Gives an object that nobody's scope owns to the current one; NULL and an error, and the object is
  * dropped, if there is none. */
 void *weft_i_object_scope(void *object);
-
-/* One more reference, for an object that holds another; `drop` gives it back.  NULL passes through.
- */
-void *weft_i_object_hold(void *object);
-void weft_i_object_drop(void *object);
 
 /*
  * Counts one reference less; whether it was the last.  The only one left cannot become two by
@@ -84,6 +93,23 @@ static inline bool weft_i_object_give_up(atomic_int *references)
 {
     return atomic_load_explicit(references, memory_order_acquire) == 1 ||
            atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
+}
+
+/* One more reference, for an object that holds another; `drop` gives it back.  NULL passes through.
+ */
+static inline void *weft_i_object_hold(void *pointer)
+{
+    weft_i_object *object = pointer;
+    if (object)
+        atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
+    return object;
+}
+
+static inline void weft_i_object_drop(void *pointer)
+{
+    weft_i_object *object = pointer;
+    if (object && weft_i_object_give_up(&object->references))
+        object->destroy(object);
 }
 
 /* Drops a reference unless it is the last one; false then.  For who must not destroy the object

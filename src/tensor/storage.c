@@ -16,12 +16,13 @@
 #include <string.h>
 
 enum { CPU_ALIGNMENT = 64 }; /* a cache line, and the widest vector register */
-enum { INLINE_MOST = WEFT_I_HAS_SHELF ? 512 : 0 }; /* bytes of data in the storage's own block */
+/* Bytes of data in the storage's own block: as many as the shelf has room for. */
+enum { INLINE_MOST = WEFT_I_HAS_SHELF ? 256 : 0 };
 
 /* Where data in the storage's own block lie. */
-static void *inline_data(weft_storage *storage)
+static void *inline_data(weft_storage *storage, size_t extra)
 {
-    uintptr_t end = (uintptr_t)(storage + 1);
+    uintptr_t end = (uintptr_t)(storage + 1) + extra;
     return (char *)storage +
            ((end + CPU_ALIGNMENT - 1) / CPU_ALIGNMENT * CPU_ALIGNMENT - (uintptr_t)storage);
 }
@@ -61,11 +62,11 @@ static void destroy(weft_i_object *object)
     weft_i_object_drop(&storage->version);
 }
 
-/* The object alone, with room behind it; NULL and an error if memory runs out. */
-static weft_storage *new_storage(weft_device device, size_t room)
+/* The object alone, with zeroed and other room behind it; NULL and an error if memory runs out. */
+static weft_storage *new_storage(weft_device device, size_t extra, size_t room)
 {
     weft_storage *storage =
-        weft_i_object_new_unscoped(WEFT_I_STORAGE, sizeof *storage + room, destroy);
+        weft_i_object_new_with(WEFT_I_STORAGE, sizeof *storage + extra, room, destroy);
     if (!storage)
         return NULL;
     storage->device = device;
@@ -92,18 +93,23 @@ static weft_status alloc_data(weft_storage *storage, size_t bytes, void **out)
 
 weft_storage *weft_i_storage_new(weft_device device, size_t bytes)
 {
+    return weft_i_storage_new_with(device, bytes, 0);
+}
+
+weft_storage *weft_i_storage_new_with(weft_device device, size_t bytes, size_t extra)
+{
     const weft_i_device *table =
         device == WEFT_CPU ? &weft_i_device_cpu : weft_i_device_of("storage", device);
     if (!table)
         return NULL;
     bool within = device == WEFT_CPU && bytes && bytes <= INLINE_MOST;
-    weft_storage *storage = new_storage(device, within ? bytes + CPU_ALIGNMENT - 1 : 0);
+    weft_storage *storage = new_storage(device, extra, within ? bytes + CPU_ALIGNMENT - 1 : 0);
     if (!storage)
         return NULL;
     storage->table = table;
     storage->within = within;
     if (within) {
-        storage->data = inline_data(storage);
+        storage->data = inline_data(storage, extra);
     } else if ((table->stream_new && weft_i_storage_adopt(storage) < 0) ||
                alloc_data(storage, bytes, &storage->data) < 0) {
         weft_i_object_drop(storage);
@@ -115,7 +121,7 @@ weft_storage *weft_i_storage_new(weft_device device, size_t bytes)
 
 weft_storage *weft_i_storage_new_empty(weft_device device, size_t bytes)
 {
-    weft_storage *storage = new_storage(device, 0);
+    weft_storage *storage = new_storage(device, 0, 0);
     if (!storage)
         return NULL;
     storage->table = &weft_i_device_meta;
@@ -130,7 +136,7 @@ weft_storage *weft_i_storage_wrap(void *data, size_t bytes, weft_device device,
         return weft_i_null(WEFT_ERR_INVALID_ARG, "cannot wrap %zu bytes at NULL", bytes);
     if (weft_i_not_captured("memory of others as a tensor") < 0)
         return NULL;
-    weft_storage *storage = new_storage(device, 0);
+    weft_storage *storage = new_storage(device, 0, 0);
     if (!storage)
         return NULL;
     if (weft_i_storage_adopt(storage) < 0) {

@@ -21,9 +21,9 @@ typedef struct weft_i_version {
 } weft_i_version;
 
 /*
- * One allocation with the counter of its first tensor, and with its data if they are few.  The
- * counter holds the memory and the storage holds the counter, so tensors that have both need only
- * hold the storage.
+ * One block with the counter of its first tensor, with that tensor itself (weft_i_tensor_new), and
+ * with its data if they are few.  The counter holds the block and the storage holds the counter, so
+ * tensors that have both need only hold the storage.
  */
 struct weft_storage {
     weft_i_object head;
@@ -50,6 +50,12 @@ struct weft_storage {
  * WEFT_ERR_UNSUPPORTED for a device that this build does not have.
  */
 weft_storage *weft_i_storage_new(weft_device device, size_t bytes);
+
+/*
+ * The same with `extra` zeroed bytes behind the storage, in its block.  Whoever uses them holds
+ * `version` as well, beside the storage: that keeps the block.
+ */
+weft_storage *weft_i_storage_new_with(weft_device device, size_t bytes, size_t extra);
 
 /* As above with a size only; for fakes (fake.h). */
 weft_storage *weft_i_storage_new_empty(weft_device device, size_t bytes);

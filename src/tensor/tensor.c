@@ -8,6 +8,7 @@
 
 #include "base/os.h"
 #include "base/text.h"
+#include "tensor/shelf.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -122,15 +123,28 @@ void weft_i_tensor_set_storage(weft_tensor *x, weft_storage *storage)
     weft_i_object_drop(old);
 }
 
-static void destroy_tensor(weft_i_object *object)
+static void let_go(weft_tensor *tensor)
 {
-    weft_tensor *tensor = (weft_tensor *)object;
     weft_i_object_drop(tensor->grad);
     weft_i_object_drop(tensor->base);
     if (holds_version(tensor))
         weft_i_object_drop(tensor->version);
     weft_i_object_drop(tensor->storage);
+}
+
+static void destroy_tensor(weft_i_object *object)
+{
+    let_go((weft_tensor *)object);
     weft_i_object_free(object);
+}
+
+/* Of the tensor in a storage's block. */
+static void destroy_first(weft_i_object *object)
+{
+    weft_storage *home = (weft_storage *)(void *)object - 1;
+    let_go((weft_tensor *)object);
+    WEFT_I_SHELF_OVER(object, sizeof(weft_tensor));
+    weft_i_object_drop(&home->version);
 }
 
 /* The counter is part of the tensor; it has no kind of its own. */
@@ -153,25 +167,9 @@ void weft_i_tensor_measure(weft_tensor *x)
     x->end = step ? (size_t)(last + 1) * weft_i_dtype_size(x->dtype) : 0;
 }
 
-/* Of what was checked; takes over the reference on the storage, also if it fails.  A version is
- * made if it is NULL. */
-static weft_tensor *new_tensor(weft_storage *storage, weft_i_version *version, weft_dtype dtype,
-                               const weft_shape *shape, const int64_t *strides, int64_t offset)
+static void set_layout(weft_tensor *tensor, weft_dtype dtype, const weft_shape *shape,
+                       const int64_t *strides, int64_t offset)
 {
-    weft_tensor *tensor = weft_i_object_new(WEFT_I_TENSOR, sizeof *tensor, destroy_tensor);
-    if (!tensor) {
-        weft_i_object_drop(storage);
-        return NULL;
-    }
-    tensor->storage = storage;
-    tensor->version = version ? version : new_version();
-    if (!tensor->version) {
-        tensor->version = &storage->version;
-        weft_release(tensor);
-        return NULL;
-    }
-    if (version && holds_version(tensor))
-        weft_i_object_hold(version);
     tensor->dtype = dtype;
     tensor->ndim = shape->ndim;
     tensor->offset = offset;
@@ -180,7 +178,54 @@ static weft_tensor *new_tensor(weft_storage *storage, weft_i_version *version, w
         tensor->stride[i] = strides[i];
     }
     weft_i_tensor_measure(tensor);
+}
+
+/* Row-major; the number and the end of the elements are the caller's to say. */
+static void set_packed(weft_tensor *tensor, int ndim, const int64_t *sizes)
+{
+    int64_t step = 1;
+    tensor->ndim = ndim;
+    for (int i = ndim - 1; i >= 0; i--) {
+        tensor->dim[i] = sizes[i];
+        tensor->stride[i] = step;
+        step *= sizes[i];
+    }
+    tensor->packed = true;
+}
+
+/* Of what was checked.  A version is made if it is NULL. */
+static weft_tensor *new_tensor(weft_storage *storage, weft_i_version *version, weft_dtype dtype,
+                               const weft_shape *shape, const int64_t *strides, int64_t offset)
+{
+    weft_tensor *tensor = weft_i_object_new(WEFT_I_TENSOR, sizeof *tensor, destroy_tensor);
+    if (!tensor)
+        return NULL;
+    tensor->storage = weft_i_object_hold(storage);
+    tensor->version = version ? version : new_version();
+    if (!tensor->version) {
+        tensor->version = &storage->version;
+        weft_release(tensor);
+        return NULL;
+    }
+    if (version && holds_version(tensor))
+        weft_i_object_hold(version);
+    set_layout(tensor, dtype, shape, strides, offset);
     return tensor;
+}
+
+/* With a storage in one block; all but the layout. */
+static weft_tensor *new_first(weft_device device, size_t bytes)
+{
+    weft_storage *storage = weft_i_storage_new_with(device, bytes, sizeof(weft_tensor));
+    if (!storage)
+        return NULL;
+    weft_tensor *tensor = (weft_tensor *)(void *)(storage + 1);
+    /* Relaxed: nobody else knows the block yet. */
+    atomic_store_explicit(&storage->version.head.references, 2, memory_order_relaxed);
+    weft_i_object_start(&tensor->head, WEFT_I_TENSOR, destroy_first);
+    tensor->storage = storage;
+    tensor->version = &storage->version;
+    return weft_i_object_scope(tensor);
 }
 
 weft_tensor *weft_i_tensor_new_view(weft_storage *storage, weft_i_version *version,
@@ -199,7 +244,7 @@ weft_tensor *weft_i_tensor_new_view(weft_storage *storage, weft_i_version *versi
                            (long long)offset);
     if (check_layout("tensor", dtype, &shape, strides, offset) < 0)
         return NULL;
-    return new_tensor(weft_i_object_hold(storage), version, dtype, &shape, strides, offset);
+    return new_tensor(storage, version, dtype, &shape, strides, offset);
 }
 
 weft_tensor *weft_i_tensor_new_strided(weft_storage *storage, weft_dtype dtype, weft_shape shape,
@@ -212,8 +257,26 @@ weft_tensor *weft_i_tensor_new_within(weft_tensor *base, bool fresh_version,
                                       const weft_shape *shape, const int64_t *strides,
                                       int64_t offset)
 {
-    return new_tensor(weft_i_object_hold(base->storage), fresh_version ? NULL : base->version,
-                      base->dtype, shape, strides, offset);
+    return new_tensor(base->storage, fresh_version ? NULL : base->version, base->dtype, shape,
+                      strides, offset);
+}
+
+weft_tensor *weft_i_tensor_new_folded(weft_tensor *base, int ndim, const int64_t *sizes)
+{
+    weft_tensor *tensor = weft_i_object_new(WEFT_I_TENSOR, sizeof *tensor, destroy_tensor);
+    if (!tensor)
+        return NULL;
+    tensor->storage = weft_i_object_hold(base->storage);
+    tensor->version = base->version;
+    if (holds_version(tensor))
+        weft_i_object_hold(tensor->version);
+    tensor->dtype = base->dtype;
+    tensor->offset = base->offset;
+    set_packed(tensor, ndim, sizes);
+    tensor->numel = base->numel;
+    tensor->end = base->end;
+    weft_i_tensor_link(tensor, base);
+    return tensor;
 }
 
 weft_tensor *weft_i_tensor_new(weft_dtype dtype, weft_device device, weft_shape shape,
@@ -228,10 +291,23 @@ weft_tensor *weft_i_tensor_new(weft_dtype dtype, weft_device device, weft_shape 
     }
     if (weft_i_shape_numel(shape))
         extent_fits(&shape, strides, 0, (int64_t)weft_i_dtype_size(dtype), &bytes);
-    weft_storage *storage = weft_i_storage_new(device, (size_t)bytes);
-    if (!storage)
+    weft_tensor *tensor = new_first(device, (size_t)bytes);
+    if (tensor)
+        set_layout(tensor, dtype, &shape, strides, 0);
+    return tensor;
+}
+
+weft_tensor *weft_i_tensor_new_like(const weft_tensor *x, weft_dtype dtype)
+{
+    size_t bytes = (size_t)x->numel * weft_i_dtype_size(dtype);
+    weft_tensor *tensor = new_first(weft_i_tensor_device(x), bytes);
+    if (!tensor)
         return NULL;
-    return new_tensor(storage, &storage->version, dtype, &shape, strides, 0);
+    tensor->dtype = dtype;
+    set_packed(tensor, x->ndim, x->dim);
+    tensor->numel = x->numel;
+    tensor->end = bytes;
+    return tensor;
 }
 
 /* The dimensions of more than one element, by falling stride; returns how many. */

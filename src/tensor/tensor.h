@@ -77,9 +77,16 @@ weft_tensor *weft_i_tensor_new_within(weft_tensor *base, bool fresh_version,
                                       const weft_shape *shape, const int64_t *strides,
                                       int64_t offset);
 
+/* A view of all of a packed tensor with other sizes, of as many elements; linked (see above). */
+weft_tensor *weft_i_tensor_new_folded(weft_tensor *base, int ndim, const int64_t *sizes);
+
 /* A tensor with a new storage that just fits it; content undefined. */
 weft_tensor *weft_i_tensor_new(weft_dtype dtype, weft_device device, weft_shape shape,
                                const int64_t *strides);
+
+/* The same of the sizes of `x`, row-major.  x has elements, and so few that they can be counted as
+ * bytes of `dtype`. */
+weft_tensor *weft_i_tensor_new_like(const weft_tensor *x, weft_dtype dtype);
 
 /* Checks ndim, sizes and strides (none negative) and that counts and bytes fit; `what` names the
  * caller. */

@@ -139,6 +139,24 @@ weft_status weft_i_view_shape(weft_i_op_call *call)
     return WEFT_OK;
 }
 
+/* A packed tensor in another shape, all of whose sizes are given. */
+bool weft_i_view_quick(weft_i_op_call *call)
+{
+    weft_tensor *x = call->args[0].tensor;
+    const weft_i_arg *sizes = &call->args[1];
+    int64_t numel = 1;
+    bool fits = x->packed && sizes->count <= WEFT_MAX_DIMS && !call->into;
+    bool same = sizes->count == (size_t)x->ndim;
+    for (size_t i = 0; fits && i < sizes->count; i++) {
+        fits = sizes->integers[i] > 0 && !__builtin_mul_overflow(numel, sizes->integers[i], &numel);
+        same = same && sizes->integers[i] == x->dim[i];
+    }
+    if (!fits || same || numel != x->numel) /* the strides of sizes of 1 stay in the same shape */
+        return false;
+    call->out = weft_i_tensor_new_folded(x, (int)sizes->count, sizes->integers);
+    return true;
+}
+
 static weft_status to_smaller(weft_i_op_call *call, int64_t factor)
 {
     weft_i_result *result = &call->result;
