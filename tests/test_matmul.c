@@ -4,11 +4,15 @@
 #include "harness.h"
 
 #include "kernels/blas.h"
+#include "kernels/dnnl.h"
 #include "kernels/matmul.h"
 #include "tensor/tensor.h"
 #include "weft/op.h"
 #include "weft/view.h"
 
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Whole numbers between -4 and 4, so that all sums are exact in f32. */
@@ -108,22 +112,59 @@ TEST(test_matmul_blas_is_found)
 }
 
 /* The library is chosen once per process, so another choice needs another process: this program
- * again. */
-TEST(test_matmul_library_is_chosen_by_the_environment)
+ * again, with `setting`, running `test`. */
+static int run_again(const char *setting, const char *test)
 {
-    char self[1024], command[1280];
+    char self[1024], command[2304];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     CHECK(length > 0);
     self[length] = 0;
-    snprintf(command, sizeof command,
-             "WEFT_DEBUG=NONE WEFT_BLAS=/no/such/library '%s' test_matmul_every_layout >/dev/null",
-             self);
-    CHECK_INT(system(command), 0);
-    snprintf(
-        command, sizeof command,
-        "WEFT_DEBUG=NONE WEFT_BLAS=/no/such/library '%s' test_matmul_blas_is_found | grep -q skip",
-        self);
-    CHECK_INT(system(command), 0);
+    snprintf(command, sizeof command, "WEFT_DEBUG=NONE %s '%s' %s", setting, self, test);
+    return system(command);
+}
+
+TEST(test_matmul_library_is_chosen_by_the_environment)
+{
+    const char *none = "WEFT_BLAS=/no/such/library";
+    CHECK_INT(run_again(none, "test_matmul_every_layout >/dev/null"), 0);
+    CHECK_INT(run_again(none, "test_matmul_blas_is_found | grep -q skip"), 0);
+}
+
+/* With the stand-in of oneDNN in the environment: it did the products, but for those it refuses,
+ * and the threads of the caller are what they were. */
+TEST(test_matmul_dnnl_is_used)
+{
+    const char *name = getenv("WEFT_DNNL");
+    void *library = name && weft_i_dnnl_name() ? dlopen(name, RTLD_NOW) : NULL;
+    if (!library || strcmp(name, weft_i_dnnl_name()))
+        SKIP("WEFT_DNNL names no library");
+    int (*calls)(void), (*threads)(void);
+    *(void **)&calls = dlsym(library, "model_dnnl_calls");
+    *(void **)&threads = dlsym(library, "omp_get_max_threads");
+    weft_tensor *a = numbers(WEFT_BF16, 2050, 3, 1), *b = numbers(WEFT_BF16, 3, 4, 2);
+    check_product(weft_mm(a, b), a, b, "bf16 by oneDNN");
+    CHECK_INT(calls(), 3); /* panels */
+    CHECK_INT(threads(), 7);
+    b = numbers(WEFT_BF16, 3, 13, 2);
+    check_product(weft_mm(a, b), a, b, "bf16 that oneDNN refuses");
+    a = numbers(WEFT_F16, 5, 3, 1), b = numbers(WEFT_F16, 3, 4, 2);
+    check_product(weft_mm(a, b), a, b, "f16");
+    CHECK_INT(calls(), 3);
+    weft_matmul_info info;
+    CHECK_OK(weft_matmul_describe(&info));
+    CHECK(!strcmp(info.bf16, name));
+    dlclose(library);
+}
+
+TEST(test_matmul_dnnl)
+{
+    const char *model = "WEFT_DNNL='" MODEL_DNNL "'";
+    CHECK_INT(run_again(model, "test_matmul_dnnl_is_used | grep -q pass"), 0);
+    CHECK_INT(run_again(model, "test_matmul_every_layout >/dev/null"), 0);
+    CHECK_INT(run_again(model, "test_matmul_small_floats_round_once >/dev/null"), 0);
+    CHECK_INT(run_again(model, "test_matmul_panels >/dev/null"), 0);
+    CHECK_INT(run_again("WEFT_DNNL=/no/such/library", "test_matmul_panels >/dev/null"), 0);
+    CHECK_INT(run_again("WEFT_DNNL=none", "test_matmul_dnnl_is_used | grep -q skip"), 0);
 }
 
 TEST(test_matmul_integers)

@@ -28,6 +28,15 @@ bool weft_i_isa_avx512(void)
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2");
 }
+
+bool weft_i_isa_bf16(void)
+{
+    enum { AVX512_BF16 = 1 << 5, AMX_BF16 = 1 << 22 };
+    unsigned a, b, c, d = 0, ones = 0;
+    __get_cpuid_count(7, 0, &a, &b, &c, &d);
+    __get_cpuid_count(7, 1, &ones, &b, &c, &a);
+    return weft_i_isa_avx512() && (ones & AVX512_BF16 || d & AMX_BF16);
+}
 #else
 bool weft_i_isa_avx2(void)
 {
@@ -35,6 +44,11 @@ bool weft_i_isa_avx2(void)
 }
 
 bool weft_i_isa_avx512(void)
+{
+    return false;
+}
+
+bool weft_i_isa_bf16(void)
 {
     return false;
 }

@@ -10,5 +10,7 @@
 bool weft_i_isa_always(void);
 bool weft_i_isa_avx2(void);
 bool weft_i_isa_avx512(void);
+/* Multiplies bf16: AVX-512 BF16 or AMX. */
+bool weft_i_isa_bf16(void);
 
 #endif

@@ -11,6 +11,7 @@
 #include "kernels/blas.h"
 #include "kernels/convert.h"
 #include "kernels/copy.h"
+#include "kernels/dnnl.h"
 
 #include <limits.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 /* The loop works on this many values of k and columns at a time, so that the part of b stays in
  * cache. */
 enum { BLOCK_K = 128, BLOCK_N = 512 };
-enum { PANEL = 256 }; /* rows of small floats that are widened at a time */
+enum { PANEL = 256 };       /* rows of small floats that are widened at a time */
+enum { TALL_PANEL = 1024 }; /* rows of bf16 that oneDNN does at a time: it copies b for each */
 
 static weft_dtype compute_of(weft_dtype dtype)
 {
@@ -216,8 +218,50 @@ static weft_status multiply_panels(const weft_i_blas *blas, const weft_i_matrix 
                  : weft_i_fail(WEFT_ERR_NO_MEMORY, "matmul: no memory for a copy of an operand");
 }
 
+static char letter(const weft_i_matrix *x, int64_t *ld)
+{
+    return transposition(x, ld) == WEFT_I_BLAS_PLAIN ? 'N' : 'T';
+}
+
+/* bf16 by oneDNN, a panel of rows at a time, each rounded when it is done.  False if it was not
+ * possible. */
+static bool multiply_bf16(const weft_i_matrix *out, const weft_i_matrix *a, const weft_i_matrix *b)
+{
+    weft_i_matrix x, y, z, first = rows_of(out, 0, out->rows < TALL_PANEL ? out->rows : TALL_PANEL);
+    void *memory_a = NULL, *memory_b = NULL, *memory_z = NULL;
+    bool done = prepare(&x, &memory_a, WEFT_BF16, a, true) &&
+                prepare(&y, &memory_b, WEFT_BF16, b, true) &&
+                allocate(&z, &memory_z, WEFT_F32, &first);
+    weft_i_dnnl_product product = {.n = out->columns, .k = a->columns, .ldc = out->columns};
+    for (int64_t i = 0; done && i < out->rows; i += TALL_PANEL) {
+        int64_t end = i + TALL_PANEL < out->rows ? i + TALL_PANEL : out->rows;
+        weft_i_matrix from = rows_of(&x, i, end), to = rows_of(out, i, end);
+        z.rows = product.m = end - i;
+        product.transpose_a = letter(&from, &product.lda);
+        product.transpose_b = letter(&y, &product.ldb);
+        product.a = from.data;
+        product.b = y.data;
+        product.c = (float *)(void *)z.data;
+        done = weft_i_dnnl_multiply(&product);
+        if (done)
+            copy(&to, &z);
+    }
+    WEFT_OS->free(memory_a);
+    WEFT_OS->free(memory_b);
+    WEFT_OS->free(memory_z);
+    return done;
+}
+
+static bool is_for_dnnl(const weft_i_matrix *out, const weft_i_matrix *a, const weft_i_matrix *b)
+{
+    return out->dtype == WEFT_BF16 && a->dtype == WEFT_BF16 && b->dtype == WEFT_BF16 && out->rows &&
+           out->columns && a->columns && weft_i_dnnl_name();
+}
+
 weft_status weft_i_matmul(const weft_i_matrix *out, const weft_i_matrix *a, const weft_i_matrix *b)
 {
+    if (is_for_dnnl(out, a, b) && multiply_bf16(out, a, b))
+        return WEFT_OK;
     const weft_i_blas *blas = compute_of(out->dtype) == WEFT_I64 ? NULL : weft_i_blas_get();
     bool panels = blas && weft_i_dtype_is_small_float(out->dtype) && a->dtype == out->dtype &&
                   out->rows > PANEL && out->columns && a->columns && fits_blas(a) && fits_blas(b) &&

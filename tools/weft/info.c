@@ -123,6 +123,8 @@ static void print_matmul(void)
            matmul.slow ? "  (slow: install OpenBLAS)" : "");
     printf("  %-24s%s\n", "it says", *matmul.config ? matmul.config : "nothing");
     printf("  %-24s%s\n", "16- and 8-bit floats", matmul.small_floats);
+    if (*matmul.bf16)
+        printf("  %-24s%s\n", "bf16", matmul.bf16);
 }
 
 static void json_matmul(weft_i_json *j)
@@ -134,6 +136,7 @@ static void json_matmul(weft_i_json *j)
     weft_i_json_text(j, "library", *matmul.library ? matmul.library : NULL);
     weft_i_json_text(j, "config", matmul.config);
     weft_i_json_text(j, "small_floats", matmul.small_floats);
+    weft_i_json_text(j, "bf16", matmul.bf16);
     weft_i_json_bool(j, "slow", matmul.slow);
     weft_i_json_close(j);
 }
