@@ -19,7 +19,7 @@ enum { SAMPLE_TENSORS = 4 };
 typedef struct sample {
     const char *op;
     const char *inputs; /* f [2,3] f32; h its bf16; t transposed [2,3]; i [2,3] i64 of 0 1; j its
-                           first column; b [2,3] bool; w [3]; m [3,4]; c [2,3,4]; d [2,4,3]; z 0-d
+                           first column; e f as f8e4m3; E m as f8e4m3; b [2,3] bool; w [3]; m [3,4]; c [2,3,4]; d [2,4,3]; z 0-d
                            f32; I i32 [3]; L list of f and t */
     weft_i_arg rest[7];
 } sample;
@@ -130,6 +130,7 @@ static const sample samples[] = {
     {"mm", "fm", {{0}}},
     {"bmm", "cd", {{0}}},
     {"linear", "ft", {{0}}},
+    {"scaled_mm", "eEzz", {{0}, {0}, I(WEFT_BF16)}},
     {"softmax", "t", {I(0)}},
     {"log_softmax", "h", {I(-1)}},
     {"softmax_grad", "ft", {I(0)}},
@@ -164,6 +165,10 @@ static weft_tensor *make_input(char letter)
         return weft_narrow(weft_to_dtype(weft_gt_scalar(f, 2), WEFT_I64), 1, 0, 1);
     case 'b':
         return weft_gt_scalar(f, 2);
+    case 'e':
+        return weft_to_dtype(f, WEFT_F8E4M3);
+    case 'E':
+        return weft_to_dtype(make_input('m'), WEFT_F8E4M3);
     case 'w':
         return weft_arange(WEFT_F32, WEFT_CPU, 1, 4, 1);
     case 'I':

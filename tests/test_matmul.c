@@ -290,6 +290,44 @@ TEST(test_matmul_panels)
     }
 }
 
+/* Products of floats of 8 bits: scales, bias, the result's scale, and one rounding at the end. */
+TEST(test_matmul_scaled)
+{
+    weft_tensor *a = weft_to_dtype(numbers(WEFT_F32, 6, 4, 1), WEFT_F8E4M3),
+                *b = weft_to_dtype(numbers(WEFT_F32, 4, 5, 2), WEFT_F8E5M2),
+                *one = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.25), *none = NULL;
+    weft_tensor *rows = weft_view(weft_arange(WEFT_F32, WEFT_CPU, 1, 7, 1), WEFT_SHAPE(6, 1)),
+                *columns = weft_view(weft_arange(WEFT_F32, WEFT_CPU, 1, 6, 1), WEFT_SHAPE(1, 5)),
+                *bias = weft_arange(WEFT_BF16, WEFT_CPU, 0, 5, 1);
+    weft_tensor *plain = weft_mm(weft_to_dtype(a, WEFT_F32), weft_to_dtype(b, WEFT_F32));
+    CHECK(weft_equal(weft_scaled_mm(a, b, one, one, NULL, NULL, WEFT_F32),
+                     weft_mul_scalar(plain, 0.0625)));
+    weft_tensor *scaled = weft_mul(weft_mul(plain, rows), columns);
+    CHECK(weft_equal(weft_scaled_mm(a, b, rows, columns, NULL, NULL, WEFT_F32), scaled));
+    scaled = weft_mul_scalar(weft_add(scaled, weft_to_dtype(bias, WEFT_F32)), 0.25);
+    weft_tensor *turned = weft_transpose(weft_contiguous(weft_transpose(b, 0, 1)), 0, 1);
+    for (int i = 0; i < 2; i++)
+        CHECK(weft_equal(weft_scaled_mm(a, i ? turned : b, rows, columns, bias, one, WEFT_BF16),
+                         weft_to_dtype(scaled, WEFT_BF16)));
+    CHECK(!weft_scaled_mm(a, plain, one, one, NULL, NULL, WEFT_F32));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK(!weft_scaled_mm(a, weft_to_dtype(b, WEFT_F16), one, one, NULL, NULL, WEFT_F32));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    CHECK(!weft_scaled_mm(a, b, columns, one, NULL, NULL, WEFT_F32));
+    CHECK_CONTAINS(weft_last_error(), "[rows of a, 1]");
+    CHECK(!weft_scaled_mm(a, b, one, bias, NULL, NULL, WEFT_F32));
+    CHECK_CONTAINS(weft_last_error(), "must be f32");
+    CHECK(!weft_scaled_mm(a, b, one, one, rows, NULL, WEFT_F32));
+    CHECK_CONTAINS(weft_last_error(), "a bias");
+    CHECK(!weft_scaled_mm(a, b, one, one, NULL, rows, WEFT_F32));
+    CHECK(!weft_scaled_mm(a, b, one, one, NULL, NULL, WEFT_F64));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    weft_clear_error();
+    CHECK(!weft_scaled_mm(a, b, none, one, NULL, NULL, WEFT_F32));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+}
+
 TEST(test_matmul_describe)
 {
     weft_matmul_info info;

@@ -193,6 +193,16 @@ WEFT_API weft_tensor *weft_matmul(weft_tensor *a, weft_tensor *b);
 /* x [..., in] times weight [out, in] transposed, plus bias [out] (or NULL). */
 WEFT_API weft_tensor *weft_linear(weft_tensor *x, weft_tensor *weight, weft_tensor *bias);
 
+/*
+ * (a * scale_a) (b * scale_b) + bias, times result_scale, as `dtype`, for floats of 8 bits: a [m, k]
+ * and b [k, n].  Scales are f32: one element for all, or [m, 1] for the rows of a, [1, n] for the
+ * columns of b.  `bias` [n] and `result_scale` (one element) may be NULL.  Sums are f32; the result
+ * is rounded once.
+ */
+WEFT_API weft_tensor *weft_scaled_mm(weft_tensor *a, weft_tensor *b, weft_tensor *scale_a,
+                                     weft_tensor *scale_b, weft_tensor *bias,
+                                     weft_tensor *result_scale, weft_dtype dtype);
+
 /* What matrix products on the CPU are done by. */
 typedef struct weft_matmul_info {
     const char *library;      /* "libopenblas.so.0"; "" if there is none and products are loops */

@@ -251,3 +251,38 @@ weft_status weft_i_cuda_multiply_scaled(weft_tensor *out, weft_tensor *a, weft_t
         weft_i_tensor_bump(out);
     return status;
 }
+
+/* The scaled product in f32, then what else was asked for; rounded once, to the result. */
+static weft_status scaled_with_extras(weft_i_op_call *call, weft_tensor *scale_a,
+                                      weft_tensor *scale_b)
+{
+    const weft_i_arg *bias = &call->args[4], *last = &call->args[5];
+    weft_tensor *wide = new_like(call->out, WEFT_F32);
+    weft_status status = wide ? weft_i_cuda_multiply_scaled(wide, call->args[0].tensor,
+                                                            call->args[1].tensor, scale_a, scale_b)
+                              : weft_last_status();
+    if (status >= 0 && bias->kind == WEFT_I_ARG_TENSOR)
+        status = weft_add_into(wide, wide, bias->tensor);
+    if (status >= 0 && last->kind == WEFT_I_ARG_TENSOR)
+        status = weft_mul_into(wide, wide, last->tensor);
+    if (status >= 0)
+        status = weft_i_tensor_copy(call->out, wide);
+    weft_i_object_drop(wide);
+    return status;
+}
+
+weft_status weft_i_cuda_scaled_mm_run(weft_i_op_call *call)
+{
+    weft_tensor *scale_a = weft_keep(weft_contiguous(call->args[2].tensor));
+    weft_tensor *scale_b = scale_a ? weft_keep(weft_contiguous(call->args[3].tensor)) : NULL;
+    bool plain = call->args[4].kind == WEFT_I_ARG_NONE && call->args[5].kind == WEFT_I_ARG_NONE &&
+                 call->out->packed && weft_dtype_size(call->out->dtype) > 1;
+    weft_status status = !scale_b ? weft_last_status()
+                         : plain
+                             ? weft_i_cuda_multiply_scaled(call->out, call->args[0].tensor,
+                                                           call->args[1].tensor, scale_a, scale_b)
+                             : scaled_with_extras(call, scale_a, scale_b);
+    weft_release(scale_a);
+    weft_release(scale_b);
+    return status;
+}
