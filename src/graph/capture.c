@@ -231,12 +231,15 @@ static weft_tensor *apply(weft_i_eye *eye, const weft_i_op_call *call)
     return as_caller_knows(call, out);
 }
 
-/* Every collective is followed by its waits. */
+/* Every collective is followed by its waits; a result that is absent needs none. */
 static weft_status wait_for(weft_i_capture_state *c, const weft_i_op_call *call, weft_tensor *out)
 {
     size_t count = call->op->flags & WEFT_I_OP_LIST ? call->args[0].count : 1;
-    for (size_t i = 0; i < count; i++)
-        WEFT_TRY(weft_i_trace_wait(&c->trace, call->outs ? call->outs[i] : out));
+    for (size_t i = 0; i < count; i++) {
+        weft_tensor *result = call->outs ? call->outs[i] : out;
+        if (result)
+            WEFT_TRY(weft_i_trace_wait(&c->trace, result));
+    }
     return WEFT_OK;
 }
 
