@@ -11,11 +11,14 @@
 
 enum { PLACES = 16 }; /* devices that have a current stream in one thread */
 
-/* Guarded by being the thread's own. */
-static _Thread_local struct {
+typedef struct streams {
     weft_stream *stream[PLACES]; /* held */
     int count;
-} mine;
+} streams;
+
+/* Guarded by being the thread's own. */
+static _Thread_local streams mine; /* the current ones */
+static _Thread_local streams beside;
 
 static void stay(weft_i_object *object)
 {
@@ -34,6 +37,8 @@ void weft_i_stream_forget(void)
 {
     while (mine.count)
         weft_i_object_drop(mine.stream[--mine.count]);
+    while (beside.count)
+        weft_i_object_drop(beside.stream[--beside.count]);
 }
 
 static void at_thread_end(void *unused)
@@ -129,41 +134,45 @@ weft_device weft_stream_device(const weft_stream *stream)
 
 /* ---- the current ones ---- */
 
-/* In the thread's list, in the place of an older one. */
-static weft_status set_current(weft_stream *stream)
+/* In a list of the thread's, in the place of an older one. */
+static weft_status put(streams *list, weft_stream *stream)
 {
     int i = 0;
-    while (i < mine.count && mine.stream[i]->device != stream->device)
+    while (i < list->count && list->stream[i]->device != stream->device)
         i++;
     if (i == PLACES)
         return weft_i_fail(WEFT_ERR_LIMIT, "a thread uses streams of %d devices at most", PLACES);
     pthread_once(&once, make_key);
     pthread_setspecific(key, &mine);
-    weft_stream *old = i < mine.count ? mine.stream[i] : NULL;
-    mine.stream[i] = weft_i_object_hold(stream);
-    mine.count += !old;
+    weft_stream *old = i < list->count ? list->stream[i] : NULL;
+    list->stream[i] = weft_i_object_hold(stream);
+    list->count += !old;
     weft_i_object_drop(old);
     return WEFT_OK;
 }
 
-/* The thread's first on the device. */
-static weft_stream *make_first(weft_device device)
+/* The list's stream of the device, made when it is first asked for. */
+static weft_stream *find_or_make(streams *list, weft_device device, bool urgent)
 {
-    bool urgent = false;
+    if (device == WEFT_CPU)
+        return &cpu_stream;
+    for (int i = 0; i < list->count; i++)
+        if (list->stream[i]->device == device)
+            return list->stream[i];
     weft_stream *stream = make(device, make_own, &urgent);
-    weft_status status = stream ? set_current(stream) : weft_last_status();
+    weft_status status = stream ? put(list, stream) : weft_last_status();
     weft_release(stream); /* the list holds it, or nobody */
     return status < 0 ? NULL : stream;
 }
 
 weft_stream *weft_i_stream_current(weft_device device)
 {
-    if (device == WEFT_CPU)
-        return &cpu_stream;
-    for (int i = 0; i < mine.count; i++)
-        if (mine.stream[i]->device == device)
-            return mine.stream[i];
-    return make_first(device);
+    return find_or_make(&mine, device, false);
+}
+
+weft_stream *weft_i_stream_beside(weft_device device)
+{
+    return find_or_make(&beside, device, true);
 }
 
 weft_stream *weft_stream_current(weft_device device)
@@ -174,7 +183,7 @@ weft_stream *weft_stream_current(weft_device device)
 weft_status weft_stream_use(weft_stream *stream)
 {
     WEFT_TRY(check(__func__, stream, WEFT_I_STREAM));
-    return stream->own ? set_current(stream) : WEFT_OK;
+    return stream->own ? put(&mine, stream) : WEFT_OK;
 }
 
 /* ---- waiting and order ---- */

@@ -21,6 +21,10 @@ struct weft_stream {
 /* The thread's current stream of the device, borrowed; NULL and an error if there can be none. */
 weft_stream *weft_i_stream_current(weft_device device);
 
+/* Another one of the thread, which nothing is given to by itself: for what is to run beside the
+ * current one, as copies beside products.  Urgent, borrowed; NULL and an error as above. */
+weft_stream *weft_i_stream_beside(weft_device device);
+
 /* Work given to `stream` from now on waits for what `other` was given so far; see weft_i_device. */
 weft_status weft_i_stream_after(weft_stream *stream, weft_stream *other, bool join);
 
