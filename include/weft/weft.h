@@ -12,6 +12,7 @@
 #include "weft/env.h"
 #include "weft/fake.h"
 #include "weft/functional.h"
+#include "weft/fused.h"
 #include "weft/grad.h"
 #include "weft/graph.h"
 #include "weft/group.h"

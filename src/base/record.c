@@ -121,8 +121,8 @@ uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t g
 
 const char *weft_i_record_way_name(int channel)
 {
-    static const char *const names[] = {"inline",    "eager",  "zero-copy", "cma",
-                                        "pipelined", "device", "host"};
+    static const char *const names[] = {"inline", "eager", "zero-copy", "cma",      "pipelined",
+                                        "device", "host",  "pair",      "multicast"};
     return channel >= WEFT_I_WAY && channel < WEFT_I_WAY_END ? names[channel - WEFT_I_WAY] : NULL;
 }
 

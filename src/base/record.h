@@ -52,10 +52,12 @@ enum {
     WEFT_I_WAY_PIPELINED,           /* in pieces through the bounce buffer */
     WEFT_I_WAY_DEVICE,              /* by kernels of the operands' device */
     WEFT_I_WAY_HOST,                /* of a device's operands: by copies in host memory */
+    WEFT_I_WAY_PAIR,                /* of a fused operation: its parts one after the other */
+    WEFT_I_WAY_MULTICAST,           /* by stores that go to all ranks */
     WEFT_I_WAY_END
 };
 
-/* "inline", "eager", "zero-copy", "cma", "pipelined", "device", "host"; NULL for a plain channel. */
+/* "inline", "eager", "zero-copy", "cma", "pipelined", "device", "host", "pair", "multicast"; NULL for a plain channel. */
 const char *weft_i_record_way_name(int channel);
 
 /* A copy of an entry. */

@@ -367,6 +367,18 @@ static const weft_compile_opts *pick_compile_opts(void)
     return one_in(5) ? NULL : &opts;
 }
 
+static const weft_scaled *pick_scaled(void)
+{
+    static _Thread_local weft_scaled right[64]; /* as many as pick_tensors gives at most */
+    for (int i = 0; i < 64; i++)
+        right[i] = (weft_scaled){.b = pick_tensor(),
+                                 .scale = pick_tensor(),
+                                 .bias = one_in(2) ? pick_tensor() : NULL,
+                                 .result_scale = one_in(4) ? pick_tensor() : NULL,
+                                 .dtype = one_in(3) ? -1 : pick_choice(20)};
+    return one_in(9) ? NULL : right;
+}
+
 static weft_status fill_one(void *x)
 {
     return weft_fill(x, 1);

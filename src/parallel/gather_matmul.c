@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * all_gather and products as one.  Each rank puts its shard where the others see it, says so, and
+ * multiplies it; then it takes the others' in cyclic order, each as soon as its word is set.  On a
+ * device a shard is copied by the second stream while the first multiplies the one before.  On the
+ * CPU it is multiplied where it lies, unless the gathered tensor is wanted.
+ *
+ * The dimension that is gathered goes to the front, so that a shard is a block of rows: rows [q
+ * rows, (q + 1) rows) of everything belong to rank q.  Along the dimension that the products sum
+ * over, a shard meets a block of rows of b instead, and the ranks' products are added up in rank
+ * order.
+ */
+#include "base/os.h"
+#include "base/status.h"
+#include "coll/functional.h"
+#include "parallel/pipe.h"
+#include "symm/registration.h"
+#include "tensor/ops.h"
+#include "weft/functional.h"
+#include "weft/symm_coll.h"
+
+/* One run.  Its tensors belong to a scope of its own. */
+typedef struct gather_run {
+    const weft_i_gathering *g;
+    weft_i_op_call *call;
+    weft_group *group;
+    weft_i_pipe pipe;
+    int64_t rows, inner; /* of a shard as a matrix */
+    size_t scale_at;     /* byte of the slot where its scales begin */
+    weft_symm *in_place; /* the shard's own memory is where the others read; NULL: a slot is */
+    weft_tensor *shard;  /* with the gathered dimension in front */
+    weft_tensor *whole;  /* [ranks * rows, inner], where the others' shards land; NULL: nowhere */
+    weft_tensor *scale;  /* of rows: [ranks * rows, 1]; of all: as it is; NULL: none */
+    weft_tensor **stack; /* along the last dimension: [ranks, rows, n] of each product; else NULL */
+} gather_run;
+
+/* ---- views ---- */
+
+static weft_tensor *in_front(const gather_run *run, weft_tensor *x)
+{
+    return run->g->last ? x : weft_movedim(x, run->g->dim, 0);
+}
+
+/* x, contiguous once the dimension is in front, as a matrix. */
+static weft_tensor *as_matrix(const gather_run *run, weft_tensor *x)
+{
+    weft_tensor *moved = in_front(run, x);
+    return moved ? weft_view(moved, weft_i_pipe_matrix(moved)) : NULL;
+}
+
+static weft_tensor *block(weft_tensor *x, int rank, int64_t rows)
+{
+    return x ? weft_narrow(x, 0, rank * rows, rows) : NULL;
+}
+
+/* The gathered tensor along the last dimension: columns of one rank. */
+static weft_tensor *columns_of(const gather_run *run, int rank)
+{
+    weft_tensor *matrix = as_matrix(run, run->call->outs[run->g->count]);
+    return weft_narrow(matrix, 1, rank * run->inner, run->inner);
+}
+
+/* Where others, or this rank, read the shard of `rank`. */
+static weft_tensor *source(gather_run *run, int rank)
+{
+    if (!run->in_place)
+        return weft_i_pipe_slot(&run->pipe, rank, 0, run->rows, run->inner, run->g->shard->dtype);
+    return as_matrix(run, weft_symm_tensor(run->in_place, rank));
+}
+
+static weft_tensor *source_scale(gather_run *run, int rank)
+{
+    return weft_i_pipe_slot(&run->pipe, rank, run->scale_at, run->rows, 1, WEFT_F32);
+}
+
+/* ---- products ---- */
+
+static weft_tensor *target(const gather_run *run, int i, int rank)
+{
+    if (run->stack)
+        return weft_select(run->stack[i], 0, rank);
+    return block(as_matrix(run, run->call->outs[i]), rank, run->rows);
+}
+
+static weft_tensor *scale_of(const gather_run *run, int rank)
+{
+    bool rows = run->g->scaling != WEFT_I_TENSOR_WISE;
+    return run->scale && rows ? block(run->scale, rank, run->rows) : run->scale;
+}
+
+/* The shard of `rank`, here or there, times everything. */
+static weft_status multiply(gather_run *run, int rank, weft_tensor *shard, weft_tensor *scale)
+{
+    const weft_i_gathering *g = run->g;
+    for (int i = 0; i < g->count; i++) {
+        weft_tensor *b = g->last ? block(g->b[i], rank, run->inner) : g->b[i];
+        weft_i_scales scales = {0};
+        if (g->scaling)
+            scales = (weft_i_scales){g->b_scale[i], g->bias[i], g->result_scale[i]};
+        WEFT_TRY(
+            weft_i_pipe_product(&run->pipe, rank, target(run, i, rank), shard, b, scale, &scales));
+    }
+    return WEFT_OK;
+}
+
+/* ---- the pipeline ---- */
+
+/* This rank's shard, and its scales, where the others read them. */
+static weft_status show(gather_run *run)
+{
+    int me = run->pipe.me;
+    bool scales = run->g->scaling == WEFT_I_ROWS_SHARDED;
+    if (!run->in_place) {
+        weft_tensor *slot = source(run, me);
+        WEFT_TRY(weft_i_pipe_copy(slot ? weft_view(slot, weft_i_tensor_shape(run->shard)) : NULL,
+                                  run->shard));
+    }
+    if (scales)
+        WEFT_TRY(weft_i_pipe_copy(source_scale(run, me), scale_of(run, me)));
+    return weft_i_pipe_tell_all(&run->pipe, WEFT_I_WORD_READY);
+}
+
+/* Copies what has come from `rank` to where it is wanted. */
+static weft_status land(gather_run *run, int rank, weft_tensor *from)
+{
+    if (run->whole)
+        WEFT_TRY(weft_i_pipe_copy(block(run->whole, rank, run->rows), from));
+    if (run->g->scaling == WEFT_I_ROWS_SHARDED)
+        WEFT_TRY(weft_i_pipe_copy(scale_of(run, rank), source_scale(run, rank)));
+    return run->g->last && run->g->keep ? weft_i_pipe_copy(columns_of(run, rank), from) : WEFT_OK;
+}
+
+static weft_status take(gather_run *run, int rank)
+{
+    weft_i_pipe *pipe = &run->pipe;
+    weft_tensor *from = source(run, rank);
+    if (!from)
+        return weft_last_status();
+    WEFT_TRY(weft_i_pipe_aside(pipe));
+    WEFT_TRY(weft_i_pipe_hear(pipe, rank, WEFT_I_WORD_READY));
+    WEFT_TRY(land(run, rank, from));
+    if (run->whole)
+        WEFT_TRY(weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READ));
+    WEFT_TRY(weft_i_pipe_back(pipe));
+    WEFT_TRY(weft_i_pipe_join(pipe));
+    weft_tensor *here = run->whole ? block(run->whole, rank, run->rows) : from;
+    WEFT_TRY(multiply(run, rank, here, scale_of(run, rank)));
+    return run->whole ? WEFT_OK : weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READ);
+}
+
+/* This rank's own shard in the gathered tensor, which nobody has waited for. */
+static weft_status keep_own(gather_run *run)
+{
+    weft_tensor *own = source(run, run->pipe.me);
+    if (!run->g->keep || !own)
+        return own ? WEFT_OK : weft_last_status();
+    return weft_i_pipe_copy(run->g->last ? columns_of(run, run->pipe.me)
+                                         : block(run->whole, run->pipe.me, run->rows),
+                            own);
+}
+
+static weft_status add_up(gather_run *run)
+{
+    for (int i = 0; run->stack && i < run->g->count; i++)
+        WEFT_TRY(weft_i_pipe_reduce(as_matrix(run, run->call->outs[i]), run->stack[i], WEFT_SUM));
+    return WEFT_OK;
+}
+
+static weft_status pump(gather_run *run)
+{
+    weft_i_pipe *pipe = &run->pipe;
+    WEFT_TRY(show(run));
+    WEFT_TRY(weft_i_pipe_fork(pipe)); /* copies come behind the words of this rank */
+    WEFT_TRY(multiply(run, pipe->me, source(run, pipe->me), scale_of(run, pipe->me)));
+    for (int step = 1; step < pipe->size; step++)
+        WEFT_TRY(take(run, (pipe->me + step) % pipe->size));
+    WEFT_TRY(weft_i_pipe_aside(pipe));
+    WEFT_TRY(keep_own(run));
+    WEFT_TRY(weft_i_pipe_hear_all(pipe, WEFT_I_WORD_READ));
+    WEFT_TRY(weft_i_pipe_back(pipe));
+    return add_up(run);
+}
+
+/* ---- before it begins ---- */
+
+/* A shard that lies in symmetric memory of the group as the others would read it stays there. */
+static weft_status find_place(gather_run *run, weft_i_pipe_entry *entry)
+{
+    weft_tensor *shard = run->g->shard;
+    const weft_i_lease *lease = weft_i_block_lease_of(shard);
+    weft_i_registration *met = lease ? weft_i_registration_find(lease->block, run->group) : NULL;
+    if (!met || !weft_i_tensor_is_contiguous(run->shard))
+        return WEFT_OK;
+    run->in_place = weft_symm_rendezvous(shard, run->group);
+    if (!run->in_place)
+        return weft_last_status();
+    entry->way = WEFT_I_WAY_ZERO_COPY;
+    entry->place[0] = met->serial;
+    entry->place[1] = weft_symm_offset(run->in_place);
+    return WEFT_OK;
+}
+
+static weft_status make_stacks(gather_run *run)
+{
+    const weft_i_gathering *g = run->g;
+    run->stack = WEFT_OS->alloc((size_t)g->count * sizeof *run->stack);
+    if (!run->stack)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %d products", g->op, g->count);
+    for (int i = 0; i < g->count; i++)
+        if (!(run->stack[i] =
+                  weft_i_tensor_new(g->b[i]->dtype, weft_i_tensor_device(g->shard),
+                                    WEFT_SHAPE(g->ranks, run->rows, g->b[i]->dim[1]), NULL)))
+            return weft_last_status();
+    return WEFT_OK;
+}
+
+/* [ranks * rows, 1], in the order of the rows; of all: as it is. */
+static weft_tensor *make_scale(const gather_run *run)
+{
+    const weft_i_gathering *g = run->g;
+    int64_t all = g->ranks * run->rows;
+    if (g->scaling == WEFT_I_TENSOR_WISE)
+        return g->scale;
+    if (g->scaling == WEFT_I_ROWS_REPLICATED)
+        return weft_reshape(in_front(run, g->scale), WEFT_SHAPE(all, 1));
+    weft_tensor *scale =
+        weft_i_tensor_new(WEFT_F32, weft_i_tensor_device(g->shard), WEFT_SHAPE(all, 1), NULL);
+    weft_tensor *own = block(scale, run->group->rank, run->rows);
+    weft_tensor *given = in_front(run, g->scale);
+    if (!own || !given)
+        return NULL;
+    return weft_i_pipe_copy(weft_view(own, weft_i_tensor_shape(given)), given) < 0 ? NULL : scale;
+}
+
+/* All memory is there before the others are met. */
+static weft_status prepare(gather_run *run)
+{
+    const weft_i_gathering *g = run->g;
+    weft_device device = weft_i_tensor_device(g->shard);
+    run->inner = g->shard->dim[g->shard->ndim - 1];
+    run->rows = weft_i_tensor_numel(g->shard) / run->inner;
+    run->scale_at = weft_i_pipe_round(weft_i_pipe_bytes(g->shard));
+    if (!(run->shard = in_front(run, g->shard)))
+        return weft_last_status();
+    bool apart = !weft_i_device_is_host(device) && (g->last || !g->keep);
+    if (g->keep && !g->last)
+        run->whole = as_matrix(run, run->call->outs[run->g->count]);
+    else if (apart)
+        run->whole = weft_i_tensor_new(g->shard->dtype, device,
+                                       WEFT_SHAPE(g->ranks * run->rows, run->inner), NULL);
+    if (!run->whole && (apart || (g->keep && !g->last)))
+        return weft_last_status();
+    if (g->scaling && !(run->scale = make_scale(run)))
+        return weft_last_status();
+    return g->last ? make_stacks(run) : WEFT_OK;
+}
+
+static weft_i_coll_kind kind_of(const weft_i_gathering *g)
+{
+    return g->scaling ? WEFT_I_ALL_GATHER_SCALED_MATMUL : WEFT_I_ALL_GATHER_MATMUL;
+}
+
+static weft_i_pipe_entry entry_of(const gather_run *run, int way)
+{
+    const weft_i_gathering *g = run->g;
+    bool scales = g->scaling == WEFT_I_ROWS_SHARDED;
+    return (weft_i_pipe_entry){.op = g->op,
+                               .kind = kind_of(g),
+                               .group = run->group,
+                               .operand = g->shard,
+                               .dim = g->dim,
+                               .way = way,
+                               .bytes = run->scale_at +
+                                        (scales ? (size_t)run->rows * sizeof(float) : 0)};
+}
+
+static weft_status run_pipeline(gather_run *run)
+{
+    WEFT_TRY(prepare(run));
+    weft_i_pipe_entry entry = entry_of(run, WEFT_I_WAY_PIPELINED);
+    WEFT_TRY(find_place(run, &entry));
+    WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
+    return weft_i_pipe_close(&run->pipe, pump(run));
+}
+
+/* ---- by multicast ---- */
+
+/* The workspace as the gathered tensor: everybody's shard is stored to all of them. */
+static weft_status pump_multicast(gather_run *run)
+{
+    const weft_i_gathering *g = run->g;
+    weft_tensor *scratch = run->group->workspace[weft_i_device_kind(run->pipe.device)];
+    int64_t bytes = g->ranks * (int64_t)weft_i_pipe_bytes(g->shard);
+    weft_shape shape = weft_i_tensor_shape(g->shard);
+    shape.dim[0] *= g->ranks;
+    weft_tensor *all =
+        weft_view(weft_view_dtype(weft_narrow(scratch, 0, 0, bytes), g->shard->dtype), shape);
+    if (!all)
+        return weft_last_status();
+    WEFT_TRY(weft_symm_multimem_all_gather_out(all, g->shard, run->group));
+    for (int step = 0; step < g->ranks; step++) {
+        int rank = (run->pipe.me + step) % g->ranks;
+        WEFT_TRY(multiply(run, rank, block(as_matrix(run, all), rank, run->rows), NULL));
+    }
+    return WEFT_OK;
+}
+
+static weft_status run_multicast(gather_run *run)
+{
+    WEFT_TRY(prepare(run));
+    weft_i_pipe_entry entry = entry_of(run, WEFT_I_WAY_MULTICAST);
+    entry.bytes = (size_t)run->g->ranks * weft_i_pipe_bytes(run->g->shard);
+    WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
+    return weft_i_pipe_close(&run->pipe, pump_multicast(run));
+}
+
+/* ---- one after the other ---- */
+
+/* The gathered tensor with the dimension in front, and the same of sharded scales. */
+static weft_status gather_pair(gather_run *run)
+{
+    const weft_i_gathering *g = run->g;
+    weft_shape shape = weft_i_tensor_shape(in_front(run, g->shard));
+    shape.dim[g->last ? g->dim : 0] *= g->ranks;
+    weft_tensor *all =
+        g->keep ? in_front(run, run->call->outs[run->g->count])
+                : weft_i_tensor_new(g->shard->dtype, weft_i_tensor_device(g->shard), shape, NULL);
+    int at = g->last ? g->dim : 0;
+    run->shard = weft_all_gather_into_tensor_out(all, in_front(run, g->shard), at, run->group);
+    run->scale = g->scale;
+    if (g->scaling == WEFT_I_ROWS_REPLICATED)
+        run->scale = in_front(run, g->scale);
+    if (g->scaling == WEFT_I_ROWS_SHARDED)
+        run->scale = weft_all_gather_tensor(in_front(run, g->scale), 0, run->group);
+    return run->shard && (!g->scaling || run->scale) ? WEFT_OK : weft_last_status();
+}
+
+/* As the user would: by calls that wait for what they need. */
+static weft_status multiply_pair(gather_run *run, int i, weft_tensor *a, weft_tensor *scale)
+{
+    const weft_i_gathering *g = run->g;
+    weft_tensor *out = as_matrix(run, run->call->outs[i]);
+    if (!out || !a)
+        return weft_last_status();
+    if (!g->scaling)
+        return weft_mm_into(out, a, g->b[i]);
+    return WEFT_I_APPLY_INTO(
+        scaled_mm, out, WEFT_I_TENSOR_ARG(a), WEFT_I_TENSOR_ARG(g->b[i]), WEFT_I_TENSOR_ARG(scale),
+        WEFT_I_TENSOR_ARG(g->b_scale[i]), WEFT_I_OPTIONAL_ARG(g->bias[i]),
+        WEFT_I_OPTIONAL_ARG(g->result_scale[i]), WEFT_I_INTEGER_ARG(out->dtype));
+}
+
+static weft_status multiply_pairs(gather_run *run)
+{
+    const weft_i_gathering *g = run->g;
+    WEFT_TRY(gather_pair(run));
+    weft_tensor *a = weft_view(run->shard, weft_i_pipe_matrix(run->shard));
+    bool by_rows = g->scaling > WEFT_I_TENSOR_WISE;
+    weft_tensor *scale =
+        by_rows ? weft_reshape(run->scale, weft_i_pipe_matrix(run->scale)) : run->scale;
+    for (int i = 0; i < g->count; i++)
+        WEFT_TRY(multiply_pair(run, i, a, scale));
+    return WEFT_OK;
+}
+
+static weft_status run_pair(gather_run *run)
+{
+    uint64_t number = weft_i_pipe_note(run->group, kind_of(run->g),
+                                       weft_i_pipe_bytes(run->g->shard), WEFT_I_WAY_PAIR);
+    weft_status status = multiply_pairs(run);
+    weft_i_record_end(weft_i_group_record(run->group), number, status);
+    return status;
+}
+
+/* ---- the choice ---- */
+
+static bool suits_multicast(const weft_i_gathering *g)
+{
+    return !g->scaling && !g->last && g->dim == 0 && !g->keep &&
+           weft_i_tensor_is_contiguous(g->shard) &&
+           weft_i_device_is_host(weft_i_tensor_device(g->shard)); /* no multicast kernels yet */
+}
+
+static weft_status run_best(gather_run *run)
+{
+    weft_fused_way wish = weft_i_fused_wish();
+    bool can = weft_i_tensor_numel(run->g->shard) &&
+               weft_i_pipe_can(run->group, weft_i_tensor_device(run->g->shard));
+    if (!can || wish == WEFT_FUSED_PAIR)
+        return run_pair(run);
+    return wish == WEFT_FUSED_MULTICAST && suits_multicast(run->g) ? run_multicast(run)
+                                                                   : run_pipeline(run);
+}
+
+static weft_status run_gather(weft_i_op_call *call)
+{
+    weft_i_gathering g;
+    WEFT_TRY(weft_i_gathering_read(call, &g));
+    gather_run run = {.g = &g, .call = call, .group = weft_i_functional_group(call)};
+    if (!run.group)
+        return weft_last_status();
+    WEFT_TRY(weft_scope_open());
+    weft_status status = run_best(&run);
+    weft_scope_close();
+    WEFT_OS->free(run.stack);
+    return status;
+}
+
+weft_status weft_i_all_gather_matmul_run(weft_i_op_call *call)
+{
+    return run_gather(call);
+}
+
+weft_status weft_i_all_gather_scaled_matmul_run(weft_i_op_call *call)
+{
+    return run_gather(call);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Entering and leaving a pipe, its signals and what it computes; see pipe.h. */
+#include "parallel/pipe.h"
+
+#include "base/os.h"
+#include "base/status.h"
+#include "coll/request.h"
+#include "coll/work.h"
+#include "kernels/fold.h"
+#include "symm/backend.h"
+#include "tensor/ops.h"
+
+bool weft_i_pipe_can(const weft_group *group, weft_device device)
+{
+    if (!group->local || group->size < 2 || group->world->fake)
+        return false;
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    const weft_i_backend *backend = weft_i_backend_for(device);
+    weft_i_errors_restore(&before); /* a device without one is no error: there are other ways */
+    return backend && backend->sharing >> group->world->sharing & 1;
+}
+
+/* ---- in and out ---- */
+
+/* All ranks come, with the same call, or nobody begins. */
+static weft_status agree(const weft_i_pipe_entry *entry)
+{
+    weft_i_coll coll;
+    WEFT_TRY(weft_i_request_begin(&coll, entry->kind, entry->group));
+    coll.in_tensor = (weft_tensor *)(uintptr_t)entry->operand; /* to be told of; not touched */
+    coll.ask.dtype = entry->operand->dtype;
+    coll.ask.reduction = entry->reduction;
+    coll.ask.root = entry->dim;
+    WEFT_TRY(weft_i_request_accept(&coll, weft_i_pipe_bytes(entry->operand)));
+    coll.digest = weft_i_digest(coll.digest, (uint64_t)entry->way);
+    coll.digest = weft_i_digest(coll.digest, entry->bytes);
+    for (int i = 0; i < 2; i++)
+        coll.digest = weft_i_digest(coll.digest, entry->place[i]);
+    for (int i = 0; i < entry->operand->ndim; i++)
+        coll.digest = weft_i_digest(coll.digest, (uint64_t)entry->operand->dim[i]);
+    return weft_i_work_now(&coll);
+}
+
+/* The streams, and their order behind whoever used the workspace last. */
+static weft_status open_streams(weft_i_pipe *pipe)
+{
+    if (weft_i_device_is_host(pipe->device))
+        return WEFT_OK;
+    const weft_tensor *scratch = pipe->group->workspace[weft_i_device_kind(pipe->device)];
+    weft_stream *main = weft_i_stream_current(pipe->device);
+    weft_stream *side = main ? weft_i_stream_beside(pipe->device) : NULL;
+    if (!side)
+        return weft_last_status();
+    pipe->main = weft_i_object_hold(main);
+    pipe->side = weft_i_object_hold(side);
+    WEFT_TRY(weft_i_storage_ready(scratch->storage, true));
+    return weft_i_pipe_fork(pipe);
+}
+
+uint64_t weft_i_pipe_note(const weft_group *group, weft_i_coll_kind kind, size_t bytes, int way)
+{
+    static const char *const names[] = {"ag_matmul", "ag_scaled_mm", "matmul_rs", "scaled_mm_rs"};
+    return weft_i_record_begin(weft_i_group_record(group), names[kind - WEFT_I_ALL_GATHER_MATMUL],
+                               group->id, bytes, -1, way);
+}
+
+weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry)
+{
+    *pipe = (weft_i_pipe){.group = entry->group,
+                          .me = entry->group->rank,
+                          .size = entry->group->size,
+                          .device = weft_i_tensor_device(entry->operand)};
+    WEFT_TRY(agree(entry));
+    pipe->mem = weft_keep(weft_symm_workspace_on(entry->group, pipe->device, entry->bytes));
+    if (!pipe->mem)
+        return weft_last_status(); /* on all ranks */
+    pipe->number =
+        weft_i_pipe_note(entry->group, entry->kind, weft_i_pipe_bytes(entry->operand), entry->way);
+    weft_status status = open_streams(pipe);
+    return status < 0 ? weft_i_pipe_close(pipe, status) : WEFT_OK;
+}
+
+weft_status weft_i_pipe_close(weft_i_pipe *pipe, weft_status status)
+{
+    weft_i_errors reason;
+    weft_i_errors_save(&reason);
+    weft_status joined = weft_i_pipe_back(pipe);
+    if (joined >= 0)
+        joined =
+            weft_i_pipe_join(pipe); /* also after a failure: memory goes with the first stream */
+    if (status >= 0)
+        status = joined;
+    else
+        weft_i_errors_restore(&reason);
+    if (status < 0) /* the others are in the middle of it: there is no trying again */
+        weft_i_group_spoil(pipe->group,
+                           weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+    weft_i_record_end(weft_i_group_record(pipe->group), pipe->number, status);
+    weft_i_object_drop(pipe->main);
+    weft_i_object_drop(pipe->side);
+    weft_release(pipe->mem);
+    return status;
+}
+
+/* ---- streams ---- */
+
+weft_status weft_i_pipe_aside(weft_i_pipe *pipe)
+{
+    return pipe->side ? weft_stream_use(pipe->side) : WEFT_OK;
+}
+
+weft_status weft_i_pipe_back(weft_i_pipe *pipe)
+{
+    return pipe->main ? weft_stream_use(pipe->main) : WEFT_OK;
+}
+
+weft_status weft_i_pipe_join(weft_i_pipe *pipe)
+{
+    return pipe->side ? weft_i_stream_after(pipe->main, pipe->side, true) : WEFT_OK;
+}
+
+weft_status weft_i_pipe_fork(weft_i_pipe *pipe)
+{
+    return pipe->side ? weft_i_stream_after(pipe->side, pipe->main, true) : WEFT_OK;
+}
+
+/* ---- signals ---- */
+
+/* The last channels: users of the workspace begin with the first. */
+static int channel_of(const weft_i_pipe *pipe, weft_i_word word)
+{
+    return weft_symm_channels(pipe->mem) - 1 - (int)word;
+}
+
+weft_status weft_i_pipe_tell(weft_i_pipe *pipe, int rank, weft_i_word word)
+{
+    return weft_symm_put_signal(pipe->mem, rank, channel_of(pipe, word), WEFT_DEFAULT);
+}
+
+weft_status weft_i_pipe_hear(weft_i_pipe *pipe, int rank, weft_i_word word)
+{
+    return weft_symm_wait_signal(pipe->mem, rank, channel_of(pipe, word), WEFT_DEFAULT);
+}
+
+weft_status weft_i_pipe_tell_all(weft_i_pipe *pipe, weft_i_word word)
+{
+    for (int step = 1; step < pipe->size; step++)
+        WEFT_TRY(weft_i_pipe_tell(pipe, (pipe->me + step) % pipe->size, word));
+    return WEFT_OK;
+}
+
+weft_status weft_i_pipe_hear_all(weft_i_pipe *pipe, weft_i_word word)
+{
+    for (int step = 1; step < pipe->size; step++)
+        WEFT_TRY(weft_i_pipe_hear(pipe, (pipe->me + step) % pipe->size, word));
+    return WEFT_OK;
+}
+
+/* ---- memory and computation ---- */
+
+weft_tensor *weft_i_pipe_slot(weft_i_pipe *pipe, int rank, size_t at, int64_t rows, int64_t columns,
+                              weft_dtype dtype)
+{
+    return weft_symm_buffer(pipe->mem, rank, WEFT_SHAPE(rows, columns), dtype,
+                            (int64_t)(at / weft_dtype_size(dtype)));
+}
+
+weft_status weft_i_pipe_copy(weft_tensor *to, weft_tensor *from)
+{
+    if (!to || !from)
+        return weft_last_status();
+    weft_i_arg args[] = {WEFT_I_TENSOR_ARG(to), WEFT_I_TENSOR_ARG(from)};
+    weft_i_op_call call = {.op = &weft_i_op_copy, .args = args, .out = to};
+    return weft_i_op_run(&call);
+}
+
+weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
+                                weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales)
+{
+    if (!out || !a || !b || (scales->b && !scale))
+        return weft_last_status();
+    weft_i_arg args[] = {WEFT_I_TENSOR_ARG(a),
+                         WEFT_I_TENSOR_ARG(b),
+                         WEFT_I_TENSOR_ARG(scale),
+                         WEFT_I_TENSOR_ARG(scales->b),
+                         WEFT_I_OPTIONAL_ARG(scales->bias),
+                         WEFT_I_OPTIONAL_ARG(scales->result),
+                         WEFT_I_INTEGER_ARG(out->dtype)};
+    weft_i_op_call call = {
+        .op = scales->b ? &weft_i_op_scaled_mm : &weft_i_op_mm, .args = args, .out = out};
+    weft_i_record *record = weft_i_group_record(pipe->group);
+    uint64_t number =
+        weft_i_record_begin(record, "chunk", pipe->group->id, weft_i_pipe_bytes(out), rank, -1);
+    weft_status status = weft_i_op_run(&call);
+    weft_i_record_end(record, number, status);
+    return status;
+}
+
+static weft_status reduce_there(weft_tensor *out, weft_tensor *stack, weft_reduction op)
+{
+    static const int64_t first[] = {0};
+    weft_i_arg args[] = {WEFT_I_TENSOR_ARG(stack), WEFT_I_INTEGERS_ARG(first, 1),
+                         WEFT_I_INTEGER_ARG(0)};
+    weft_i_op_call call = {
+        .op = op == WEFT_AVG ? &weft_i_op_mean : &weft_i_op_sum, .args = args, .out = out};
+    return weft_i_op_run(&call);
+}
+
+/* By the fold of the collectives, into the first entry if `out` is not contiguous. */
+static weft_status reduce_here(weft_tensor *out, weft_tensor *stack, weft_reduction op)
+{
+    weft_i_fold fold = weft_i_fold_find(stack->dtype, (weft_i_fold_op)op);
+    size_t count = (size_t)stack->dim[0], each = (size_t)weft_i_tensor_numel(out);
+    char *data = weft_i_tensor_data(stack);
+    const void **from = WEFT_OS->alloc(count * sizeof *from);
+    if (!from)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to reduce %zu parts", count);
+    for (size_t i = 0; i < count; i++)
+        from[i] = data + i * each * weft_dtype_size(stack->dtype);
+    bool direct = weft_i_tensor_is_contiguous(out);
+    void *to = direct ? weft_i_tensor_data(out) : data;
+    fold(&to, 1, from, (int)count, each, NULL);
+    WEFT_OS->free(from);
+    if (direct)
+        return WEFT_OK;
+    weft_tensor *reduced = weft_select(stack, 0, 0);
+    weft_status status = weft_i_pipe_copy(out, reduced);
+    weft_release(reduced);
+    return status;
+}
+
+weft_status weft_i_pipe_reduce(weft_tensor *out, weft_tensor *stack, weft_reduction op)
+{
+    if (!out || !stack)
+        return weft_last_status();
+    return weft_i_device_is_host(weft_i_tensor_device(out)) ? reduce_here(out, stack, op)
+                                                            : reduce_there(out, stack, op);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pipe: what the pipelines of fused operations run on.  Chunks lie in the group's workspace, which
+ * is symmetric memory; its signal pads say which chunks are ready and which have been read; copies
+ * go on a stream beside that of the products.  On the CPU, where work is over when its call returns,
+ * both streams are the calling thread and the signals are waited for where they stand.
+ *
+ * A pipe begins with an entry: the ranks meet on the host and compare what each is about to do, so
+ * that a mismatch is an error on all of them before anything moves.  Who fails after that revokes
+ * the group, since the others are in the middle of it.
+ */
+#ifndef WEFT_PARALLEL_PIPE_H
+#define WEFT_PARALLEL_PIPE_H
+
+#include "parallel/fused.h"
+#include "symm/kind.h"
+#include "tensor/stream.h"
+#include "weft/symm.h"
+
+/* Signals from rank to rank; each has a channel of its own. */
+typedef enum weft_i_word {
+    WEFT_I_WORD_READY, /* a chunk is there */
+    WEFT_I_WORD_READ,  /* it has been read */
+    WEFT_I_WORDS
+} weft_i_word;
+
+/* What the ranks must agree on. */
+typedef struct weft_i_pipe_entry {
+    const char *op;
+    weft_i_coll_kind kind;
+    weft_group *group;
+    const weft_tensor *operand;
+    weft_reduction reduction;
+    int dim;
+    int way;           /* WEFT_I_WAY_... */
+    size_t bytes;      /* of the workspace */
+    uint64_t place[2]; /* of an operand that is used in place: serial and offset; else 0 */
+} weft_i_pipe_entry;
+
+typedef struct weft_i_pipe {
+    weft_group *group;
+    int me, size;
+    weft_device device;
+    weft_symm *mem;           /* the workspace; held */
+    weft_stream *main, *side; /* held; NULL on the CPU */
+    uint64_t number;          /* in the flight record */
+} weft_i_pipe;
+
+/* Can the group's ranks share memory of the device?  Not asked of the others. */
+bool weft_i_pipe_can(const weft_group *group, weft_device device);
+
+weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry);
+/* Returns how it all ended, `status` if that is a failure. */
+weft_status weft_i_pipe_close(weft_i_pipe *pipe, weft_status status);
+
+/* A line of its own in the flight record for an operation that goes without a pipe. */
+uint64_t weft_i_pipe_note(const weft_group *group, weft_i_coll_kind kind, size_t bytes, int way);
+
+/* What is given to the device from now on goes beside the products, or with them. */
+weft_status weft_i_pipe_aside(weft_i_pipe *pipe);
+weft_status weft_i_pipe_back(weft_i_pipe *pipe);
+/* Products from now on wait for what was given aside so far; and the other way round. */
+weft_status weft_i_pipe_join(weft_i_pipe *pipe);
+weft_status weft_i_pipe_fork(weft_i_pipe *pipe);
+
+weft_status weft_i_pipe_tell(weft_i_pipe *pipe, int rank, weft_i_word word);
+weft_status weft_i_pipe_hear(weft_i_pipe *pipe, int rank, weft_i_word word);
+/* To, or from, all other ranks, in cyclic order. */
+weft_status weft_i_pipe_tell_all(weft_i_pipe *pipe, weft_i_word word);
+weft_status weft_i_pipe_hear_all(weft_i_pipe *pipe, weft_i_word word);
+
+/* `rows` x `columns` at byte `at` of a rank's workspace, in the current scope. */
+weft_tensor *weft_i_pipe_slot(weft_i_pipe *pipe, int rank, size_t at, int64_t rows, int64_t columns,
+                              weft_dtype dtype);
+
+/* Given to the current stream as they are: who orders them is the pipeline. */
+weft_status weft_i_pipe_copy(weft_tensor *to, weft_tensor *from);
+/* `scale` NULL: a plain product.  `rank`: whose chunk it is, for the flight record. */
+weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
+                                weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales);
+/* Entry by entry over dimension 0 of `stack`, in its order and in f32 for small floats. */
+weft_status weft_i_pipe_reduce(weft_tensor *out, weft_tensor *stack, weft_reduction op);
+
+/* The next place for a chunk of so many bytes. */
+static inline size_t weft_i_pipe_round(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static inline size_t weft_i_pipe_bytes(const weft_tensor *x)
+{
+    return (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype);
+}
+
+/* The shape of all dimensions but the last as one. */
+static inline weft_shape weft_i_pipe_matrix(const weft_tensor *x)
+{
+    int64_t rows = 1;
+    for (int i = 0; i < x->ndim - 1; i++)
+        rows *= x->dim[i];
+    return WEFT_SHAPE(rows, x->dim[x->ndim - 1]);
+}
+
+#endif
