@@ -2,7 +2,8 @@
 /*
  * AsyncTPTest of the reference, on the device that a program defines as FUSED_DEVICE: each fused
  * operation against the collective and the product one after the other, which are weft's own plain
- * operations and its fallback alike.
+ * operations and its fallback alike.  The program also says how many ranks a test has (FUSED_TEST)
+ * and how large the large products are (FUSED_ROWS, FUSED_INNER).
  */
 #ifndef WEFT_TESTS_FUSED_JOBS_H
 #define WEFT_TESTS_FUSED_JOBS_H
@@ -117,7 +118,7 @@ static void check_gather(weft_group *world, int dim)
     }
 }
 
-SIZES_TEST(test_fused_all_gather_matmul)
+FUSED_TEST(test_fused_all_gather_matmul)
 {
     weft_group *world = begin(rank);
     for (int dim = 0; dim < 3; dim++)
@@ -128,15 +129,15 @@ SIZES_TEST(test_fused_all_gather_matmul)
 /* Symmetric input is used in place; chunks are taken from the own one on, in cyclic order. */
 static void check_native(weft_group *world, bool symmetric, bool rows)
 {
-    enum { M = FUSED_NATIVE, K = FUSED_NATIVE / 4, N = FUSED_NATIVE / 4 };
+    const int64_t m = FUSED_ROWS, k = FUSED_ROWS / 4;
     int size = weft_size(world), me = weft_rank(world), order[8] = {0};
-    weft_shape shape = WEFT_SHAPE(M / size, K);
+    weft_shape shape = WEFT_SHAPE(m / size, k);
     weft_tensor *shard = symmetric ? weft_symm_empty(WEFT_BF16, FUSED_DEVICE, shape)
                                    : weft_empty(WEFT_BF16, FUSED_DEVICE, shape);
     if (symmetric)
         CHECK(weft_symm_rendezvous(shard, world));
     CHECK_OK(weft_copy(shard, uniform(WEFT_BF16, shape)));
-    weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(K, N)), *a = NULL, *out = NULL;
+    weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(k, k)), *a = NULL, *out = NULL;
     b = rows ? b : column_major(b);
     CHECK_OK(weft_all_gather_matmul(&a, &out, shard, &b, 1, 0, world));
     CHECK_INT(way_of(world, "ag_matmul"), symmetric ? WEFT_I_WAY_ZERO_COPY : WEFT_I_WAY_PIPELINED);
@@ -148,7 +149,7 @@ static void check_native(weft_group *world, bool symmetric, bool rows)
     CHECK(is_close(out, weft_mm(plain, b)));
 }
 
-SIZES_TEST(test_fused_all_gather_matmul_native)
+FUSED_TEST(test_fused_all_gather_matmul_native)
 {
     weft_group *world = begin(rank);
     for (int i = 0; i < 4; i++)
@@ -199,7 +200,7 @@ static void check_scaled_gather(weft_group *world, int dim, scale_mode mode)
     }
 }
 
-SIZES_TEST(test_fused_all_gather_scaled_matmul)
+FUSED_TEST(test_fused_all_gather_scaled_matmul)
 {
     weft_group *world = begin(rank);
     for (int dim = 0; dim < 2; dim++)
@@ -227,7 +228,7 @@ static void check_scaled_scatter(weft_group *world, int dim, bool rows)
     CHECK_INT(out[0]->dtype, WEFT_BF16);
 }
 
-SIZES_TEST(test_fused_scaled_matmul_reduce_scatter)
+FUSED_TEST(test_fused_scaled_matmul_reduce_scatter)
 {
     weft_group *world = begin(rank);
     for (int dim = 0; dim < 3; dim++)
@@ -240,8 +241,8 @@ SIZES_TEST(test_fused_scaled_matmul_reduce_scatter)
 
 static void check_scatter(weft_group *world, int dim)
 {
-    weft_tensor *a = uniform(WEFT_F32, WEFT_SHAPE(8, 64, 1024)), *out[2];
-    weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(1024, 16));
+    weft_tensor *a = uniform(WEFT_F32, WEFT_SHAPE(8, 64, FUSED_INNER)), *out[2];
+    weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(FUSED_INNER, 16));
     for (int i = 0; i < 2; i++) {
         weft_fused_use(i ? WEFT_FUSED_PAIR : WEFT_FUSED_CHOOSE);
         out[i] = weft_matmul_reduce_scatter(a, b, WEFT_AVG, dim, world);
@@ -253,7 +254,7 @@ static void check_scatter(weft_group *world, int dim)
     CHECK(same_layout(out[0], plain) && same_layout(out[1], plain));
 }
 
-SIZES_TEST(test_fused_matmul_reduce_scatter)
+FUSED_TEST(test_fused_matmul_reduce_scatter)
 {
     weft_group *world = begin(rank);
     for (int dim = 0; dim < 3; dim++)
@@ -262,11 +263,11 @@ SIZES_TEST(test_fused_matmul_reduce_scatter)
 }
 
 /* Sums of small floats are taken in f32 and rounded once. */
-SIZES_TEST(test_fused_matmul_reduce_scatter_bfloat16_custom_reduce)
+FUSED_TEST(test_fused_matmul_reduce_scatter_bfloat16_custom_reduce)
 {
     weft_group *world = begin(rank);
-    weft_tensor *a = uniform(WEFT_BF16, WEFT_SHAPE(64, 1024));
-    weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(1024, 32));
+    weft_tensor *a = uniform(WEFT_BF16, WEFT_SHAPE(64, FUSED_INNER));
+    weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(FUSED_INNER, 32));
     weft_tensor *out = weft_matmul_reduce_scatter(a, b, WEFT_AVG, 0, world);
     weft_tensor *plain = weft_reduce_scatter_tensor(weft_mm(a, b), WEFT_AVG, 0, world);
     CHECK(same_layout(out, plain));

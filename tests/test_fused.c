@@ -4,7 +4,9 @@
  * not ask for: gradients, captures, all shapes and dtypes, bad input, ranks that disagree or die.
  */
 #define FUSED_DEVICE WEFT_CPU
-#define FUSED_NATIVE 512 /* rows of the product: the reference's 4096 take a CPU too long */
+#define FUSED_ROWS   512 /* the reference's 4096 take a CPU too long */
+#define FUSED_INNER  1024
+#define FUSED_TEST   SIZES_TEST
 #include "fused_jobs.h"
 
 #include "doom.h"

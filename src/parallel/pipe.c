@@ -202,9 +202,7 @@ static weft_status reduce_there(weft_tensor *out, weft_tensor *stack, weft_reduc
     static const int64_t first[] = {0};
     weft_i_arg args[] = {WEFT_I_TENSOR_ARG(stack), WEFT_I_INTEGERS_ARG(first, 1),
                          WEFT_I_INTEGER_ARG(0)};
-    weft_i_op_call call = {
-        .op = op == WEFT_AVG ? &weft_i_op_mean : &weft_i_op_sum, .args = args, .out = out};
-    return weft_i_op_run(&call);
+    return weft_i_op_into(op == WEFT_AVG ? &weft_i_op_mean : &weft_i_op_sum, out, args);
 }
 
 /* By the fold of the collectives, into the first entry if `out` is not contiguous. */
