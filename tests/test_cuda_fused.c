@@ -34,6 +34,51 @@ static const char *cuda_label(const char *backend)
                      : "softcuda";
 }
 
+/* Gives what is noted to the stream, `times` times, with zeroed results before each. */
+static void replay(weft_replay *noted, weft_tensor *out, weft_tensor *expected, int times)
+{
+    if (!noted)
+        FAIL("%s", weft_last_error());
+    for (int i = 0; i < times; i++) {
+        CHECK_OK(weft_fill(out, 0));
+        CHECK_OK(weft_replay_run(noted));
+        CHECK(is_close(out, expected));
+    }
+}
+
+/* The first call makes the workspace; then the call is noted, and run again and again. */
+RANKS_TEST(test_fused_all_gather_matmul_native_graph_capture, 2)
+{
+    weft_group *world = begin(rank);
+    weft_stream *stream = weft_stream_current(FUSED_DEVICE);
+    weft_tensor *shard = uniform(WEFT_BF16, WEFT_SHAPE(FUSED_ROWS / size, 16));
+    weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(16, 16)), *out = NULL, *expected = NULL;
+    CHECK_OK(weft_all_gather_matmul(NULL, &expected, shard, &b, 1, 0, world));
+    CHECK_OK(weft_stream_sync(stream, 20000));
+    CHECK_OK(weft_capture_begin(stream));
+    weft_status status = weft_all_gather_matmul(NULL, &out, shard, &b, 1, 0, world);
+    weft_replay *noted = weft_capture_end(stream);
+    CHECK_OK(status);
+    replay(noted, out, expected, 3);
+    leave(world);
+}
+
+RANKS_TEST(test_fused_matmul_reduce_scatter_captured, 2)
+{
+    weft_group *world = begin(rank);
+    weft_stream *stream = weft_stream_current(FUSED_DEVICE);
+    weft_tensor *a = uniform(WEFT_BF16, WEFT_SHAPE(FUSED_ROWS, 16));
+    weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(16, 16));
+    weft_tensor *expected = weft_matmul_reduce_scatter(a, b, WEFT_AVG, 0, world);
+    CHECK_OK(weft_stream_sync(stream, 20000));
+    CHECK_OK(weft_capture_begin(stream));
+    weft_tensor *out = weft_matmul_reduce_scatter(a, b, WEFT_AVG, 0, world);
+    weft_replay *noted = weft_capture_end(stream);
+    CHECK(out);
+    replay(noted, out, expected, 3);
+    leave(world);
+}
+
 int main(int argc, char **argv)
 {
     if (!is_real())

@@ -15,8 +15,9 @@ typedef struct event {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t recorded, done;
-    int64_t when; /* it was reached last */
-    int holders;  /* the handle and tasks under way */
+    int64_t when;         /* it was reached last */
+    int holders;          /* the handle and tasks under way */
+    struct list *capture; /* it was recorded last in a stream of this capture; else NULL */
 } event;
 
 typedef struct task {
@@ -46,8 +47,13 @@ typedef struct task {
     struct task *next;
 } task;
 
+enum { JOINED = 4 };
+
+/* A graph keeps the order in which the host gave its tasks, which suits every stream of it. */
 typedef struct list {
     task *first, **last;
+    struct stream *joined[JOINED]; /* other streams of the capture */
+    int joins;
 } list;
 
 typedef struct stream {
@@ -312,7 +318,10 @@ weft_i_cu_result model_cuStreamEndCapture(weft_i_cu_stream raw, weft_i_cu_graph 
 {
     MODEL_ENTER(cuStreamEndCapture, MODEL_CURRENT);
     stream *s = (stream *)(void *)raw;
-    *out = (weft_i_cu_graph)(void *)s->capture;
+    list *graph = s->capture;
+    *out = (weft_i_cu_graph)(void *)graph;
+    while (graph && graph->joins)
+        graph->joined[--graph->joins]->capture = NULL;
     s->capture = NULL;
     return *out ? 0 : WEFT_I_CUDA_ERROR_INVALID_VALUE;
 }
@@ -413,9 +422,10 @@ weft_i_cu_result model_cuEventRecord(weft_i_cu_event raw, weft_i_cu_stream to)
 {
     MODEL_ENTER(cuEventRecord, MODEL_CURRENT);
     uint64_t value;
-    if (((stream *)(void *)to)->capture)
-        return WEFT_I_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    hold((event *)(void *)raw, &value, 1);
+    event *e = (event *)(void *)raw;
+    if ((e->capture = ((stream *)(void *)to)->capture))
+        return 0;
+    hold(e, &value, 1);
     enqueue(to, (task){.kind = RECORD, .event = (event *)(void *)raw, .value = value});
     return 0;
 }
@@ -424,10 +434,19 @@ weft_i_cu_result model_cuStreamWaitEvent(weft_i_cu_stream to, weft_i_cu_event ra
 {
     MODEL_ENTER(cuStreamWaitEvent, MODEL_CURRENT);
     uint64_t value;
+    event *e = (event *)(void *)raw;
+    stream *s = (stream *)(void *)to;
     (void)flags;
-    if (((stream *)(void *)to)->capture)
+    if (e->capture && !s->capture &&
+        e->capture->joins < JOINED) { /* the capture goes on here too */
+        e->capture->joined[e->capture->joins++] = s;
+        s->capture = e->capture;
+    }
+    if (s->capture != e->capture)
         return WEFT_I_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    hold((event *)(void *)raw, &value, 0);
+    if (s->capture)
+        return 0;
+    hold(e, &value, 0);
     enqueue(to, (task){.kind = AWAIT, .event = (event *)(void *)raw, .value = value});
     return 0;
 }
