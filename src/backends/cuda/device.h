@@ -99,8 +99,8 @@ weft_i_cuda_device *weft_i_cuda_stream_device(const weft_i_cuda_stream *stream);
 /* Waits for all that was enqueued.  WEFT_ERR_TIMEOUT after `timeout_ms` (WEFT_FOREVER: never). */
 weft_status weft_i_cuda_stream_sync(weft_i_cuda_stream *stream, int64_t timeout_ms);
 
-/* Asked after each wait for a stream: has what ran there failed?  One function, set by a constructor
- * of a file above this one. */
+/* Asked after each wait for a stream: has what ran there failed?  Functions of files above this one,
+ * set by their constructors. */
 void weft_i_cuda_after_sync(weft_status (*check)(const weft_i_cuda_stream *stream));
 /* What it says; and the device's own faults. */
 weft_status weft_i_cuda_stream_check(weft_i_cuda_stream *stream);

@@ -117,17 +117,24 @@ weft_status weft_i_cuda_stream_sync(weft_i_cuda_stream *stream, int64_t timeout_
     return weft_i_cuda_stream_check(stream);
 }
 
-static weft_status (*after_sync)(const weft_i_cuda_stream *stream);
+enum { CHECKS_MOST = 4 };
+static weft_status (*checks[CHECKS_MOST])(const weft_i_cuda_stream *stream);
 
 void weft_i_cuda_after_sync(weft_status (*check)(const weft_i_cuda_stream *stream))
 {
-    after_sync = check;
+    for (int i = 0; i < CHECKS_MOST; i++)
+        if (!checks[i]) {
+            checks[i] = check;
+            return;
+        }
 }
 
 weft_status weft_i_cuda_stream_check(weft_i_cuda_stream *stream)
 {
     WEFT_TRY(weft_i_cuda_check_fault(stream->device));
-    return after_sync ? after_sync(stream) : WEFT_OK;
+    for (int i = 0; i < CHECKS_MOST && checks[i]; i++)
+        WEFT_TRY(checks[i](stream));
+    return WEFT_OK;
 }
 
 static void unlist(weft_i_cuda_stream *stream)
