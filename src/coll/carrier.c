@@ -168,7 +168,8 @@ static weft_status agree(const weft_i_circle *circle, weft_i_carrier *carrier, w
     if (!all)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to open a carrier for %d ranks",
                            circle->size);
-    snprintf(mine.backend, sizeof mine.backend, "%s", carrier->backend->name);
+    snprintf(mine.backend, sizeof mine.backend, "%s",
+             carrier->backend->wraps ? carrier->backend->wraps : carrier->backend->name);
     weft_status status = circle->exchange(circle, &mine, sizeof mine, all);
     int without = -1;
     for (int rank = 0; status >= 0 && rank < circle->size; rank++)

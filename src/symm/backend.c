@@ -102,7 +102,7 @@ static bool makes_memory(const weft_i_backend *table)
 
 static bool carries(const weft_i_backend *table)
 {
-    return table->collective;
+    return table->collective && !table->wraps;
 }
 
 /* The one of the highest score.  Who is alone is not asked for one: its own refusal says more. */
@@ -125,7 +125,11 @@ static const weft_i_backend *best(int kind, weft_i_sharing sharing,
 
 const weft_i_backend *weft_i_backend_carrier(weft_device device, weft_i_sharing sharing)
 {
-    return best(weft_i_device_kind(device), sharing, carries);
+    const weft_i_backend *found = best(weft_i_device_kind(device), sharing, carries);
+    for (int i = 0; found && i < ROWS; i++)
+        if (rows[i].table && rows[i].table->wraps && !strcmp(rows[i].table->wraps, found->name))
+            return rows[i].table;
+    return found;
 }
 
 /* What the environment names, for kinds that it concerns: `*out` stays NULL for others. */

@@ -94,6 +94,9 @@ typedef struct weft_i_backend {
     const char *name;
     int device_kind;  /* weft_i_device_kind of the memory it makes */
     unsigned sharing; /* who the ranks are that it serves: WEFT_I_SERVES_... */
+    /* Not NULL: it carries collectives around the backend of that name, which it hands those to that
+     * it does not carry itself; that one's carrier is then always this. */
+    const char *wraps;
 
     /* 0: cannot be used here, `reason` says why.  Otherwise a score; `reason` may say what it
      * offers. */
@@ -143,6 +146,9 @@ typedef struct weft_i_backend {
 weft_i_fdpass_order weft_i_circle_order(const weft_i_circle *circle, int rank, weft_i_key key,
                                         size_t bytes);
 weft_status weft_i_circle_fetched(const weft_i_circle *circle, int rank, weft_status status);
+
+/* WEFT_OK while all members are there; else an error that names the one who is lost. */
+weft_status weft_i_circle_lost(const weft_i_circle *circle);
 
 /* The usual `exchange`; and telling the others that this rank cannot go on, without their notes. */
 weft_status weft_i_circle_exchange(const weft_i_circle *circle, const void *mine, size_t bytes,

@@ -24,6 +24,11 @@ static void tell_fetching(const weft_group *group, int rank)
                               memory_order_relaxed); /* for messages only */
 }
 
+weft_status weft_i_circle_lost(const weft_i_circle *circle)
+{
+    return lost((void *)(uintptr_t)circle);
+}
+
 weft_i_fdpass_order weft_i_circle_order(const weft_i_circle *circle, int rank, weft_i_key key,
                                         size_t bytes)
 {
