@@ -110,6 +110,7 @@ static const char *const *words_of(weft_i_env variable)
     static const char *const debug[] = {"NONE", "WARN", "INFO", "TRACE", NULL};
     static const char *const wait[] = {"auto", "spin", "yield", "sleep", NULL};
     static const char *const copy[] = {"auto", "off", NULL};
+    static const char *const nccl[] = {"auto", "always", "off", NULL};
     static const char *const pages[] = {"auto", "on", "off", NULL};
     switch (variable) {
     case WEFT_I_ENV_DEBUG:
@@ -118,6 +119,8 @@ static const char *const *words_of(weft_i_env variable)
         return wait;
     case WEFT_I_ENV_CMA:
         return copy;
+    case WEFT_I_ENV_NCCL:
+        return nccl;
     case WEFT_I_ENV_HUGE_PAGES:
         return pages;
     default:

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who carries what: NCCL, weft's own kernels, or nobody; see carrier.h. */
+#include "carrier.h"
+
+#include "backends/cuda/capture.h"
+#include "backends/cuda/stream.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/status.h"
+
+#include <string.h>
+#include <strings.h>
+
+enum { K = 1 << 10, M = 1 << 20 };
+
+/* Of kinds that weft's kernels have: bytes from which NCCL is faster. */
+static const size_t from[WEFT_I_COLL_KINDS][4] = {
+#define FROM(kind_, ...) [WEFT_I_##kind_] = {__VA_ARGS__},
+#include "thresholds.def"
+#undef FROM
+};
+
+typedef struct carrier {
+    weft_i_nccl_comm *comm;     /* NULL: NCCL cannot serve this group */
+    const weft_i_backend *cuda; /* whose kernels carry the rest */
+    void *site;                 /* its part; NULL: it cannot serve this group */
+    bool always;                /* whatever NCCL can carry goes there */
+} carrier;
+
+static void give_up(carrier *c)
+{
+    if (c->comm)
+        weft_i_nccl_comm_close(c->comm);
+    if (c->site)
+        c->cuda->close(c->site);
+}
+
+weft_status weft_i_nccl_carrier_open(const weft_i_circle *circle, void **out)
+{
+    carrier opened = {.cuda = weft_i_backend_named("cuda"),
+                      .always = !strcasecmp(weft_i_env_text(WEFT_I_ENV_NCCL), "always")};
+    weft_status comm = weft_i_nccl_comm_open(circle, &opened.comm);
+    if (comm < 0)
+        weft_i_log(WEFT_LOG_INFO, "group \"%s\": no NCCL: %s", circle->name, weft_last_error());
+    weft_status site = opened.cuda->open(circle, &opened.site);
+    if (comm < 0 && site < 0)
+        return site;
+    carrier *made = WEFT_OS->alloc(sizeof *made);
+    if (!made) {
+        give_up(&opened);
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the carrier of group \"%s\"",
+                           circle->name);
+    }
+    *made = opened;
+    *out = made;
+    return WEFT_OK;
+}
+
+void weft_i_nccl_carrier_close(void *what)
+{
+    give_up(what);
+    WEFT_OS->free(what);
+}
+
+weft_i_nccl_comm *weft_i_nccl_carrier_comm(void *what)
+{
+    return ((carrier *)what)->comm;
+}
+
+weft_status weft_i_nccl_carrier_check(void *what)
+{
+    carrier *c = what;
+    if (c->comm)
+        WEFT_TRY(weft_i_nccl_comm_ask(c->comm));
+    return c->site ? c->cuda->check(c->site) : WEFT_OK;
+}
+
+static bool kernels_take(const weft_i_request *request)
+{
+    const weft_i_backend *cuda = weft_i_backend_named("cuda");
+    return cuda->takes(request);
+}
+
+bool weft_i_nccl_carrier_takes(const weft_i_request *request)
+{
+    return kernels_take(request) || weft_i_nccl_has(request);
+}
+
+/* Bytes that the choice goes by: all members have the same there. */
+static size_t bytes_of(const weft_i_request *request)
+{
+    size_t bytes = 0;
+    bool parts =
+        weft_i_kind_is(weft_i_kinds[request->kind].as, WEFT_I_HAS_PARTS | WEFT_I_PLACES_PARTS);
+    if (!weft_i_kind_is(request->kind, WEFT_I_IS_LIST))
+        return request->count * request->item * (parts ? (size_t)request->size : 1);
+    for (size_t i = 0; i < request->items_count; i++)
+        bytes += request->items[i].in_bytes > request->items[i].out_bytes
+                     ? request->items[i].in_bytes
+                     : request->items[i].out_bytes;
+    return bytes;
+}
+
+/* Only what all members know alike decides. */
+static bool prefers_nccl(const carrier *c, const weft_i_request *request)
+{
+    if (!c->site || !kernels_take(request))
+        return true;
+    int ranks = request->size;
+    int column = ranks <= 2 ? 0 : ranks <= 4 ? 1 : ranks <= 8 ? 2 : 3;
+    return c->always || bytes_of(request) >= from[weft_i_kinds[request->kind].as][column];
+}
+
+/* NCCL's threads would break a capture; weft's own kernels do not. */
+static weft_status run_captured(carrier *c, const weft_i_request *request)
+{
+    if (c->site && kernels_take(request))
+        return c->cuda->collective(c->site, request);
+    return weft_i_fail(
+        WEFT_ERR_STATE,
+        "%s: it would go by NCCL, which weft does not capture; end the capture first", request->op);
+}
+
+weft_status weft_i_nccl_carrier_run(void *what, const weft_i_request *request)
+{
+    carrier *c = what;
+    weft_i_cuda_stream *stream = request->stream;
+    if (c->comm)
+        WEFT_TRY(weft_i_nccl_comm_check(c->comm));
+    if (c->comm && weft_i_nccl_has(request) && prefers_nccl(c, request)) {
+        if (__builtin_expect(stream->capture != NULL, 0))
+            return run_captured(c, request);
+        return weft_i_nccl_run(c->comm, request);
+    }
+    return c->site && kernels_take(request) ? c->cuda->collective(c->site, request)
+                                            : WEFT_ERR_UNSUPPORTED;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Communicators: one of NCCL's for a group, non-blocking, made through the group's own exchange.
+ *
+ * NCCL knows no deadline and hangs when a rank is lost.  So the sentry looks after each communicator:
+ * when a rank has died, the group has ended, NCCL tells of an error, or a call's limit has passed,
+ * the communicator gets a verdict and is aborted, which ends its kernels and every call on it.
+ */
+#ifndef WEFT_NCCL_COMM_H
+#define WEFT_NCCL_COMM_H
+
+#include "backends/cuda/device.h"
+#include "library.h"
+#include "symm/backend.h"
+#include "symm/sentry.h"
+
+typedef struct weft_i_nccl_comm {
+    weft_i_cuda_device *device;
+    int rank, size;
+    weft_i_key group, token; /* the token is this communicator's own, equal on all members */
+    weft_i_post *post;
+    struct weft_i_nccl_comm *next; /* of the process */
+    int references;                /* under the lock of the list */
+
+    /* Guards what follows, and each call of NCCL on `raw`; none of them blocks. */
+    pthread_mutex_t lock;
+    weft_i_nccl_raw raw; /* NULL: aborted */
+    bool inside;         /* a call is being made */
+    uint64_t given, marked, reached;
+    int64_t due, marked_due; /* deadlines of what is beyond the mark, and of what is before it */
+    weft_i_cuda_stream *last;
+    unsigned last_number; /* of that stream: it may go, and another come at its address */
+    weft_i_cuda_mark mark;
+    int64_t failing_since; /* NCCL has told of an error whose cause may be a rank's death */
+
+    /* The verdict.  `fate` is stored with release when the others are there; acquire in check. */
+    atomic_int fate;
+    int lost;                      /* the rank it is about; -1: none */
+    weft_i_nccl_result result;     /* what NCCL told; success if it was not asked */
+    const char *late;              /* the call whose limit passed; NULL: none */
+    atomic_uint_least64_t streams; /* a bit for each that carried its work; relaxed, as in team.h */
+    atomic_bool told;              /* who waited for a stream knows already; relaxed */
+    const char *op;                /* of the last call */
+} weft_i_nccl_comm;
+
+/*
+ * The group's communicator on this rank's device, made if there is none.  Collective over the
+ * circle: all have it, or nobody; WEFT_ERR_UNSUPPORTED with the reason where NCCL cannot serve the
+ * group.  Held for the caller.
+ */
+weft_status weft_i_nccl_comm_open(const weft_i_circle *circle, weft_i_nccl_comm **out);
+
+/* Drops it.  With the last holder it goes: what is under way may take CLOSE_MS, then it is aborted.
+ */
+void weft_i_nccl_comm_close(weft_i_nccl_comm *comm);
+
+/* The verdict: WEFT_OK, or why nothing works on it any more, with who and where. */
+weft_status weft_i_nccl_comm_check(weft_i_nccl_comm *comm);
+
+/* The same, after NCCL was asked: what has ended on a stream may have failed just now. */
+weft_status weft_i_nccl_comm_ask(weft_i_nccl_comm *comm);
+
+/*
+ * Before and after calls of NCCL on `comm->raw`.  Between them the lock is held.  `leave` gives back
+ * the lock and waits until NCCL has enqueued what it was given, at most until the limit;
+ * `result` is what the calls gave.
+ */
+weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
+                                   const char *op);
+weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_nccl_result result,
+                                   int64_t limit_ms);
+
+/* ---- for watch.c and comm.c ---- */
+
+/* The first verdict stands.  Aborts the communicator, by a thread of its own. */
+void weft_i_nccl_condemn(weft_i_nccl_comm *comm, weft_status status, int rank,
+                         weft_i_nccl_result result, const char *late);
+
+/* Aborts what is not a group's communicator yet, or no longer. */
+void weft_i_nccl_abort(weft_i_nccl_comm *comm, weft_i_nccl_raw raw);
+
+weft_status weft_i_nccl_watch(const weft_i_circle *circle, weft_i_nccl_comm *comm);
+
+/* How many aborts are under way.  For tests. */
+int weft_i_nccl_aborting(void);
+
+#endif
