@@ -168,6 +168,18 @@ static weft_status map(const weft_i_circle *circle, const weft_i_key *keys,
     return weft_i_cuda_range_open(circle, pads->team.device, keys[0], pads->blocks, &pads->range);
 }
 
+/* The team on pads that are mapped. */
+static weft_status meet(const weft_i_circle *circle, const weft_i_card *cards, weft_i_cuda_reach at,
+                        const weft_i_cuda_sizes *sizes, weft_i_cuda_pads *out)
+{
+    WEFT_TRY(weft_i_cuda_team_open(out->team.device, circle->rank, circle->size, at.base, at.step,
+                                   most_sharing(circle, cards), sizes, &out->team));
+    weft_i_post_duty duty = {condemn, is_waiting, out};
+    WEFT_TRY(weft_i_post_open(circle, &duty, &out->team.post));
+    warn_of_slices(circle, cards);
+    return WEFT_OK;
+}
+
 static weft_status fill(const weft_i_circle *circle, weft_i_cuda_device *device,
                         const weft_i_key *keys, const weft_i_card *cards,
                         const weft_i_cuda_sizes *sizes, weft_i_cuda_pads *out)
@@ -177,13 +189,18 @@ static weft_status fill(const weft_i_circle *circle, weft_i_cuda_device *device,
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the pads of %d ranks", circle->size);
     WEFT_TRY(find_spare(device, &out->spare));
     WEFT_TRY(map(circle, keys, sizes, out));
-    WEFT_TRY(weft_i_cuda_team_open(device, circle->rank, circle->size,
-                                   weft_i_cuda_span_of(out->range.span, 0), out->range.span->stride,
-                                   most_sharing(circle, cards), sizes, &out->team));
-    weft_i_post_duty duty = {condemn, is_waiting, out};
-    WEFT_TRY(weft_i_post_open(circle, &duty, &out->team.post));
-    warn_of_slices(circle, cards);
-    return WEFT_OK;
+    weft_i_cuda_reach at = {weft_i_cuda_span_of(out->range.span, 0), out->range.span->stride};
+    return meet(circle, cards, at, sizes, out);
+}
+
+weft_status weft_i_cuda_pads_open_at(const weft_i_circle *circle, weft_i_cuda_device *device,
+                                     const weft_i_card *cards, weft_i_cuda_reach at,
+                                     const weft_i_cuda_sizes *sizes, weft_i_cuda_pads *out)
+{
+    *out = (weft_i_cuda_pads){.size = circle->size};
+    out->team.device = device;
+    WEFT_TRY(find_spare(device, &out->spare));
+    return meet(circle, cards, at, sizes, out);
 }
 
 weft_status weft_i_cuda_pads_open(const weft_i_circle *circle, weft_i_cuda_device *device,

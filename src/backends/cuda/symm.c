@@ -17,9 +17,8 @@
 #include <string.h>
 
 typedef struct joined {
-    weft_i_cuda_pads pads;
+    weft_i_cuda_joined first;
     weft_i_cuda_range range; /* of the blocks */
-    weft_i_key group;
 } joined;
 
 static weft_status show(const weft_i_segment *block, weft_i_card *out)
@@ -63,11 +62,15 @@ static weft_status join_all(const weft_i_circle *circle, const weft_i_joining *w
                                      .semaphore_bytes = with->pad_bytes};
     weft_i_key key = weft_i_key_of(keys[0], "blocks", 6);
     weft_status status =
-        weft_i_cuda_pads_open(circle, device, keys, with->cards, &sizes, &out->pads);
+        weft_i_cuda_pads_open(circle, device, keys, with->cards, &sizes, &out->first.pads);
     if (status == WEFT_OK)
         status = fetch_blocks(circle, device, with);
-    if (status == WEFT_OK)
-        return weft_i_cuda_range_open(circle, device, key, with->blocks, &out->range);
+    if (status == WEFT_OK) {
+        WEFT_TRY(weft_i_cuda_range_open(circle, device, key, with->blocks, &out->range));
+        const weft_i_cuda_span *span = out->range.span;
+        out->first.blocks = (weft_i_cuda_reach){weft_i_cuda_span_of(span, 0), span->stride};
+        return WEFT_OK;
+    }
     weft_i_cuda_range_refuse(circle, key, status, &out->range);
     return status;
 }
@@ -75,14 +78,14 @@ static weft_status join_all(const weft_i_circle *circle, const weft_i_joining *w
 static void settle(void *what)
 {
     joined *all = what;
-    weft_i_cuda_pads_settle(&all->pads);
+    weft_i_cuda_pads_settle(&all->first.pads);
     weft_i_cuda_range_settle(&all->range);
 }
 
 static void part(void *what)
 {
     joined *all = what;
-    weft_i_cuda_pads_close(&all->pads);
+    weft_i_cuda_pads_close(&all->first.pads);
     weft_i_cuda_range_close(&all->range);
     WEFT_OS->free(all);
 }
@@ -96,7 +99,7 @@ static weft_status join(const weft_i_circle *circle, const weft_i_joining *with,
         status =
             weft_i_fail(WEFT_ERR_NO_MEMORY, "rendezvous: no memory for %d ranks", circle->size);
     if (status == WEFT_OK) {
-        all->group = weft_i_circle_key(circle);
+        all->first.group = weft_i_circle_key(circle);
         status = join_all(circle, with, keys, all);
     }
     WEFT_OS->free(keys);
@@ -104,16 +107,16 @@ static weft_status join(const weft_i_circle *circle, const weft_i_joining *with,
     return status;
 }
 
-static char *pad(const void *what, int rank)
+char *weft_i_cuda_joined_pad(const void *what, int rank)
 {
-    const weft_k_group *group = &((const joined *)what)->pads.team.group;
+    const weft_k_group *group = &((const weft_i_cuda_joined *)what)->pads.team.group;
     return group->pads + (size_t)rank * group->stride + group->semaphores_at;
 }
 
-static weft_status enqueue(void *what, void *stream, weft_i_signal_kind kind, int rank, int channel,
-                           int64_t limit_ms)
+weft_status weft_i_cuda_joined_signal(void *what, void *stream, weft_i_signal_kind kind, int rank,
+                                      int channel, int64_t limit_ms)
 {
-    weft_i_cuda_team *team = &((joined *)what)->pads.team;
+    weft_i_cuda_team *team = &((weft_i_cuda_joined *)what)->pads.team;
     switch (kind) {
     case WEFT_I_SIGNAL_BARRIER:
         return weft_i_cuda_barrier(team, stream, channel, limit_ms);
@@ -124,23 +127,23 @@ static weft_status enqueue(void *what, void *stream, weft_i_signal_kind kind, in
     }
 }
 
-static weft_status await(void *what, int64_t limit_ms)
+weft_status weft_i_cuda_joined_await(void *what, int64_t limit_ms)
 {
-    joined *all = what;
+    weft_i_cuda_joined *all = what;
     WEFT_TRY(weft_i_cuda_team_await(&all->pads.team, limit_ms));
     return weft_i_cuda_site_await_all(all->group, all->pads.team.group.rank, limit_ms);
 }
 
-static weft_status reset(void *what)
+weft_status weft_i_cuda_joined_reset(void *what)
 {
-    joined *all = what;
+    weft_i_cuda_joined *all = what;
     int rank = all->pads.team.group.rank;
     WEFT_TRY(weft_i_cuda_pads_reset(&all->pads));
     return weft_i_cuda_site_reset_all(all->group, rank);
 }
 
-static weft_status write_words(void *on, uint32_t *words, uint32_t value, size_t count,
-                               bool ordered)
+weft_status weft_i_cuda_write_words(void *on, uint32_t *words, uint32_t value, size_t count,
+                                    bool ordered)
 {
     const weft_i_cuda *cu = weft_i_cuda_driver();
     weft_i_cuda_stream *stream = on;
@@ -155,7 +158,7 @@ static weft_status write_words(void *on, uint32_t *words, uint32_t value, size_t
     return WEFT_OK;
 }
 
-static bool has_multicast(weft_device device, char *reason, size_t bytes)
+bool weft_i_cuda_has_multicast(weft_device device, char *reason, size_t bytes)
 {
     const weft_i_cuda *cu = weft_i_cuda_driver();
     weft_i_cuda_device *opened;
@@ -175,8 +178,8 @@ weft_i_cuda_reach weft_i_cuda_reach_of(const weft_i_counterparts *of)
 {
     if (!of->joined)
         return (weft_i_cuda_reach){0};
-    const weft_i_cuda_span *span = ((const joined *)of->joined)->range.span;
-    return (weft_i_cuda_reach){weft_i_cuda_span_of(span, 0) + of->offset, span->stride};
+    weft_i_cuda_reach blocks = ((const weft_i_cuda_joined *)of->joined)->blocks;
+    return (weft_i_cuda_reach){blocks.base + of->offset, blocks.step};
 }
 
 uint64_t weft_i_cuda_place_of(const weft_i_counterparts *of)
@@ -190,12 +193,12 @@ const weft_i_device_memory weft_i_cuda_device_memory = {
     .join = join,
     .settle = settle,
     .part = part,
-    .pad = pad,
-    .signal = enqueue,
-    .await = await,
-    .reset = reset,
-    .write = write_words,
-    .has_multicast = has_multicast,
+    .pad = weft_i_cuda_joined_pad,
+    .signal = weft_i_cuda_joined_signal,
+    .await = weft_i_cuda_joined_await,
+    .reset = weft_i_cuda_joined_reset,
+    .write = weft_i_cuda_write_words,
+    .has_multicast = weft_i_cuda_has_multicast,
     .connection = "nvlink",
     .count_links = weft_i_cuda_nvlink,
 };
