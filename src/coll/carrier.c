@@ -73,7 +73,8 @@ static weft_status run(const weft_i_coll *coll, const weft_i_carrier *carrier,
         const weft_i_registration *registration = coll->reach->registration;
         request->in_counterparts =
             (weft_i_counterparts){registration->joined, registration->serial, coll->reach->offset};
-        request->local = coll->plan;
+        request->local = request->exchange || request->tiles ? NULL : coll->plan;
+        request->digest = coll->digest;
     } else if (!weft_i_device_is_host(request->device) && !coll->list) {
         return run_with_counterparts(coll, carrier, request);
     }

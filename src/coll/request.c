@@ -62,17 +62,10 @@ weft_status weft_i_request_refuse_operand(const char *op, const char *which,
     return check_layout(op, which, tensor);
 }
 
-/* Operations on symmetric memory that have no form on devices. */
-static bool has_device_form(weft_i_coll_kind kind)
-{
-    return kind < WEFT_I_ALL_TO_ALL_VDEV;
-}
-
 weft_status weft_i_request_check_anywhere(const weft_i_coll *coll, const char *which,
                                           const weft_tensor *tensor)
 {
-    if (!tensor || weft_i_request_is_fine(tensor) || weft_i_tensor_device(tensor) == WEFT_META ||
-        (weft_i_kind_is(coll->ask.kind, WEFT_I_SYMMETRIC) && !has_device_form(coll->ask.kind)))
+    if (!tensor || weft_i_request_is_fine(tensor) || weft_i_tensor_device(tensor) == WEFT_META)
         return weft_i_request_check_operand(coll->ask.op, which, tensor);
     return check_layout(coll->ask.op, which, tensor);
 }

@@ -48,7 +48,7 @@ static inline weft_status weft_i_request_check_operand(const char *op, const cha
                : weft_i_request_refuse_operand(op, which, tensor);
 }
 
-/* The operand may be anywhere but on meta; of some operations on symmetric memory on the CPU only. */
+/* The operand may be anywhere but on meta. */
 weft_status weft_i_request_check_anywhere(const weft_i_coll *coll, const char *which,
                                           const weft_tensor *tensor);
 weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor);

@@ -12,7 +12,7 @@
  */
 #include "base/os.h"
 #include "base/status.h"
-#include "coll/functional.h"
+#include "functional/functional.h"
 #include "parallel/pipe.h"
 #include "symm/registration.h"
 #include "tensor/ops.h"

@@ -12,7 +12,7 @@
  * dimension it is a block of columns of b.
  */
 #include "base/status.h"
-#include "coll/functional.h"
+#include "functional/functional.h"
 #include "parallel/pipe.h"
 #include "tensor/ops.h"
 #include "weft/functional.h"

@@ -10,6 +10,7 @@
 #include "weft/coll.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* One pair of operands of a request with several. */
 typedef struct weft_i_operands {
@@ -25,6 +26,25 @@ typedef struct weft_i_counterparts {
     uint32_t serial;    /* of the registration, the same on all ranks */
     size_t offset;      /* of the operand in everybody's block */
 } weft_i_counterparts;
+
+/* all_to_all_vdev: what distinguishes its three forms. */
+typedef struct weft_i_exchange {
+    weft_i_coll_kind kind;
+    int experts;    /* of each rank; 1: plain vdev */
+    bool by_expert; /* the input comes by experts, with offsets; the output by ranks */
+    int64_t align;  /* of experts in the output; 0: packed */
+    int64_t *table; /* out_splits_offsets */
+    int64_t in_rows, out_rows;
+    weft_i_counterparts splits; /* the table of splits, beside that of the input */
+    size_t most_bytes;          /* what the input may have at most: the same on all ranks */
+} weft_i_exchange;
+
+/* tile_reduce: the tile of which this rank is root; lengths in elements, strides in bytes. */
+typedef struct weft_i_tiles {
+    weft_i_counterparts mine;
+    size_t length[2], in_stride[2], out_stride[2];
+    size_t most; /* elements of the largest tile: the same on all ranks */
+} weft_i_tiles;
 
 typedef struct weft_i_request {
     const char *op; /* its name in messages */
@@ -49,6 +69,9 @@ typedef struct weft_i_request {
     size_t packets_up_to, one_shot_up_to;
     weft_i_counterparts in_counterparts, out_counterparts;
     const char *local; /* of operations on symmetric memory: copied to the buffer first */
+    const weft_i_exchange *exchange; /* of all_to_all_vdev */
+    const weft_i_tiles *tiles;       /* of tile_reduce */
+    uint32_t digest;                 /* of those two: all that the ranks must agree on */
     /*
      * Several operands, as one operation; only while a backend has the request.  Of kinds with a
      * tensor per rank there is one pair for each rank: the input of a gather is this rank's, and so

@@ -76,12 +76,22 @@ static weft_status check_tile(const char *op, const char *which, const weft_tens
 {
     if (!x)
         return weft_i_missing("%s: the %s is NULL", op, which);
-    if (!weft_i_device_is_host(weft_i_tensor_device(x)))
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
+    if (weft_i_tensor_device(x) == WEFT_META)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is on meta", op, which);
     if (x->ndim != 2)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s has %d dimensions, not 2", op, which,
                            x->ndim);
     return weft_i_tensor_check_fits(op, x);
+}
+
+/* All tiles of a rank are on one device. */
+static weft_status check_device(const char *op, const weft_tensor *x, const weft_tensor *first)
+{
+    weft_device a = weft_i_tensor_device(first), b = weft_i_tensor_device(x);
+    char there[16], here[16];
+    return a == b ? WEFT_OK
+                  : weft_i_fail(WEFT_ERR_TYPE, "%s: tiles on %s and %s", op,
+                                weft_device_name(a, there), weft_device_name(b, here));
 }
 
 static weft_status check_in(const weft_i_coll *coll, const weft_tensor *in,
@@ -92,7 +102,7 @@ static weft_status check_in(const weft_i_coll *coll, const weft_tensor *in,
     if (in->dtype != first->dtype)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: tiles of %s and %s", coll->ask.op,
                            weft_dtype_name(first->dtype), weft_dtype_name(in->dtype));
-    return WEFT_OK;
+    return check_device(coll->ask.op, in, first);
 }
 
 static weft_status check_out(const weft_i_coll *coll, const weft_tensor *out, const weft_tensor *in)
@@ -100,6 +110,7 @@ static weft_status check_out(const weft_i_coll *coll, const weft_tensor *out, co
     const char *op = coll->ask.op;
     char a[WEFT_I_SHAPE_TEXT], b[WEFT_I_SHAPE_TEXT];
     WEFT_TRY(check_tile(op, "output tile", out));
+    WEFT_TRY(check_device(op, out, in));
     if (out->dtype != in->dtype)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is %s, the output %s", op,
                            weft_dtype_name(in->dtype), weft_dtype_name(out->dtype));
@@ -145,6 +156,7 @@ static weft_status fill(weft_i_coll *coll, tiles *plan, weft_tensor *out, weft_t
                                "%s: the output tile does not lie apart from input tile %d",
                                coll->ask.op, i);
     coll->ask.dtype = count ? in[0]->dtype : WEFT_U8;
+    coll->ask.device = count ? weft_i_tensor_device(in[0]) : WEFT_CPU;
     coll->ask.root = count == 1 ? roots[0] : 0;
     WEFT_TRY(weft_i_request_reduction(coll, op));
     if (*mine >= 0) {
@@ -173,6 +185,27 @@ static weft_status open_tiles(weft_i_coll *coll, tile *all, weft_tensor *const *
     return WEFT_OK;
 }
 
+/* The same as plain data, for a device. */
+static weft_i_tiles describe(const tiles *plan, weft_tensor *const *in, int count)
+{
+    weft_i_tiles t = {.most = 0};
+    for (int i = 0; i < count; i++) {
+        size_t numel = (size_t)weft_i_tensor_numel(in[i]);
+        t.most = numel > t.most ? numel : t.most;
+    }
+    if (!plan->mine)
+        return t;
+    t.mine =
+        (weft_i_counterparts){plan->mine->reach.registration->joined,
+                              plan->mine->reach.registration->serial, plan->mine->reach.offset};
+    for (int d = 0; d < 2; d++) {
+        t.length[d] = plan->mine->in.length[d];
+        t.in_stride[d] = plan->mine->in.stride[d];
+        t.out_stride[d] = plan->out.stride[d];
+    }
+    return t;
+}
+
 static weft_status reduce(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *const *in,
                           const int *roots, int count, weft_reduction op, weft_group *group)
 {
@@ -189,6 +222,8 @@ static weft_status reduce(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *
         plan.mine = mine < 0 ? NULL : &all[mine];
         coll.plan = &plan;
         coll.reach = count ? &all[0].reach : NULL;
+        weft_i_tiles described = describe(&plan, in, count);
+        coll.ask.tiles = &described;
         status = weft_i_work_now(&coll);
     }
     for (int i = 0; i < count; i++)

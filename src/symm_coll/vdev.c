@@ -13,17 +13,6 @@
 #include "coll/work.h"
 #include "symm_coll/reach.h"
 
-/* What distinguishes the three forms. */
-typedef struct exchange {
-    weft_i_reach reach[2]; /* the input, and its table of splits */
-    int experts;           /* of each rank; 1: plain vdev */
-    bool by_expert;        /* the input comes by experts, with offsets; the output by ranks */
-    int64_t align;         /* of experts in the output; 0: packed */
-    size_t row;            /* bytes */
-    int64_t *table;        /* out_splits_offsets */
-    int64_t in_rows, out_rows;
-} exchange;
-
 /* What a rank shows at the entry. */
 typedef struct rows {
     int64_t in, out;
@@ -34,19 +23,20 @@ static const rows *rows_of(const weft_i_coll *coll, int rank)
     return (const rows *)(const void *)weft_i_lane_payload(coll->lane, rank);
 }
 
-static const int64_t *splits_of(const exchange *ex, int rank)
+/* A call has two reaches: that of the input, and that of its table of splits. */
+static const int64_t *splits_of(const weft_i_coll *coll, int rank)
 {
-    return (const int64_t *)(const void *)weft_i_reach_of(&ex->reach[1], rank, 0);
+    return (const int64_t *)(const void *)weft_i_reach_of(&coll->reach[1], rank, 0);
 }
 
 /* Entries of a table: one for each expert of each rank. */
-static int entries_of(const weft_i_coll *coll, const exchange *ex)
+static int entries_of(const weft_i_coll *coll, const weft_i_exchange *ex)
 {
     return coll->lane->size * ex->experts;
 }
 
 /* The entry for expert `expert` of rank `rank`, in a table by experts or by ranks. */
-static int entry_at(const weft_i_coll *coll, const exchange *ex, bool by_expert, int rank,
+static int entry_at(const weft_i_coll *coll, const weft_i_exchange *ex, bool by_expert, int rank,
                     int expert)
 {
     return by_expert ? expert * coll->lane->size + rank : rank * ex->experts + expert;
@@ -55,9 +45,9 @@ static int entry_at(const weft_i_coll *coll, const exchange *ex, bool by_expert,
 /* ---- the check, the same on all ranks ---- */
 
 /* Do the parts that a rank sends lie in its input? */
-static weft_status check_sent(const weft_i_coll *coll, const exchange *ex, int rank)
+static weft_status check_sent(const weft_i_coll *coll, const weft_i_exchange *ex, int rank)
 {
-    const int64_t *splits = splits_of(ex, rank);
+    const int64_t *splits = splits_of(coll, rank);
     int64_t room = rows_of(coll, rank)->in, at = 0;
     int entries = entries_of(coll, ex);
     for (int i = 0; i < entries; i++) {
@@ -85,7 +75,7 @@ static int64_t align_up(int64_t start, int64_t end, int64_t align)
 
 /* Lays out what comes to `rank`: false if its output is too small.  Writes the table if there is
  * one. */
-static bool lay_out(const weft_i_coll *coll, const exchange *ex, int rank, int64_t *table)
+static bool lay_out(const weft_i_coll *coll, const weft_i_exchange *ex, int rank, int64_t *table)
 {
     int64_t room = rows_of(coll, rank)->out, at = 0;
     int majors = ex->by_expert ? coll->lane->size : ex->experts;
@@ -94,7 +84,8 @@ static bool lay_out(const weft_i_coll *coll, const exchange *ex, int rank, int64
         int64_t start = at;
         for (int minor = 0; minor < minors; minor++, i++) {
             int source = ex->by_expert ? major : minor, expert = ex->by_expert ? minor : major;
-            int64_t split = splits_of(ex, source)[entry_at(coll, ex, ex->by_expert, rank, expert)];
+            int64_t split =
+                splits_of(coll, source)[entry_at(coll, ex, ex->by_expert, rank, expert)];
             if (split && (at > room || split > room - at))
                 return false;
             if (table) {
@@ -109,7 +100,7 @@ static bool lay_out(const weft_i_coll *coll, const exchange *ex, int rank, int64
     return true;
 }
 
-static weft_status check(const weft_i_coll *coll, const exchange *ex)
+static weft_status check(const weft_i_coll *coll, const weft_i_exchange *ex)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
         WEFT_TRY(check_sent(coll, ex, rank));
@@ -124,9 +115,9 @@ static weft_status check(const weft_i_coll *coll, const exchange *ex)
 /* ---- pulling ---- */
 
 /* All that `source` sends to this rank. */
-static void pull_from(const weft_i_coll *coll, const exchange *ex, int source)
+static void pull_from(const weft_i_coll *coll, const weft_i_exchange *ex, int source)
 {
-    const int64_t *splits = splits_of(ex, source);
+    const int64_t *splits = splits_of(coll, source);
     int me = coll->lane->me, entries = entries_of(coll, ex);
     int64_t at = 0; /* in an input by ranks: what lies before our part */
     for (int i = 0; !ex->by_expert && i < me * ex->experts; i++)
@@ -136,16 +127,16 @@ static void pull_from(const weft_i_coll *coll, const exchange *ex, int source)
         int taken = entry_at(coll, ex, !ex->by_expert, source, expert);
         int64_t from = ex->by_expert ? splits[entries + sent] : at;
         if (splits[sent])
-            weft_i_coll_put(coll->ask.out + (size_t)ex->table[entries + taken] * ex->row,
-                            weft_i_reach_of(&ex->reach[0], source, (size_t)from * ex->row),
-                            (size_t)splits[sent] * ex->row);
+            weft_i_coll_put(coll->ask.out + (size_t)ex->table[entries + taken] * coll->ask.row,
+                            weft_i_reach_of(&coll->reach[0], source, (size_t)from * coll->ask.row),
+                            (size_t)splits[sent] * coll->ask.row);
         at += splits[sent];
     }
 }
 
 weft_status weft_i_symm_vdev(weft_i_coll *coll)
 {
-    const exchange *ex = coll->plan;
+    const weft_i_exchange *ex = coll->ask.exchange;
     rows mine = {ex->in_rows, ex->out_rows};
     WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &mine, sizeof mine));
     weft_status status = check(coll, ex);
@@ -170,8 +161,12 @@ static int64_t rows_in(const weft_tensor *x)
 static weft_status check_table(const weft_i_coll *coll, const char *which, const weft_tensor *table,
                                int parts, int64_t entries)
 {
-    WEFT_TRY(weft_i_request_check_operand(coll->ask.op, which, table));
-    char text[WEFT_I_SHAPE_TEXT];
+    WEFT_TRY(weft_i_request_check_anywhere(coll, which, table));
+    char text[WEFT_I_SHAPE_TEXT], a[16], b[16];
+    if (weft_i_tensor_device(table) != coll->ask.device)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the %s is on %s, the input on %s", coll->ask.op,
+                           which, weft_device_name(weft_i_tensor_device(table), a),
+                           weft_device_name(coll->ask.device, b));
     if (table->dtype != WEFT_I64)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the %s must be i64, not %s", coll->ask.op, which,
                            weft_dtype_name(table->dtype));
@@ -198,8 +193,8 @@ static weft_status check_apart(const char *op, weft_tensor *const *read, weft_te
     return WEFT_OK;
 }
 
-static weft_status fill(weft_i_coll *coll, exchange *ex, weft_tensor *out, weft_tensor *table,
-                        weft_tensor *in, weft_tensor *splits)
+static weft_status fill(weft_i_coll *coll, weft_i_exchange *ex, weft_tensor *out,
+                        weft_tensor *table, weft_tensor *in, weft_tensor *splits)
 {
     const char *op = coll->ask.op;
     bool plain = coll->ask.kind == WEFT_I_ALL_TO_ALL_VDEV;
@@ -215,17 +210,29 @@ static weft_status fill(weft_i_coll *coll, exchange *ex, weft_tensor *out, weft_
     weft_tensor *read[] = {in, splits}, *write[] = {out, table};
     WEFT_TRY(check_apart(op, read, write));
     ex->experts = (int)(entries / coll->group->size);
-    ex->row = weft_i_request_row_bytes(in);
-    if (ex->row != weft_i_request_row_bytes(out))
+    coll->ask.row = weft_i_request_row_bytes(in);
+    if (coll->ask.row != weft_i_request_row_bytes(out))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: a row of the input has %zu bytes, one of the output %zu", op,
-                           ex->row, weft_i_request_row_bytes(out));
+                           coll->ask.row, weft_i_request_row_bytes(out));
     ex->table = (int64_t *)(void *)weft_i_tensor_data(table);
     ex->in_rows = rows_in(in);
     ex->out_rows = rows_in(out);
-    WEFT_TRY(weft_i_request_accept(coll, ex->row)); /* rows may differ between ranks */
+    WEFT_TRY(weft_i_request_accept(coll, coll->ask.row)); /* rows may differ between ranks */
     coll->digest =
         weft_i_digest(weft_i_digest(coll->digest, (uint64_t)entries), (uint64_t)ex->align);
+    return WEFT_OK;
+}
+
+/* Opens both reaches: what a device needs of them is noted too. */
+static weft_status open_reaches(weft_i_coll *coll, weft_i_exchange *ex, weft_tensor *in,
+                                weft_tensor *splits, weft_i_reach *reach)
+{
+    WEFT_TRY(weft_i_reach_open(coll, in, &reach[0]));
+    WEFT_TRY(weft_i_reach_open(coll, splits, &reach[1]));
+    ex->splits = (weft_i_counterparts){reach[1].registration->joined, reach[1].registration->serial,
+                                       reach[1].offset};
+    ex->most_bytes = reach[0].registration->blocks[coll->group->rank]->bytes - reach[0].offset;
     return WEFT_OK;
 }
 
@@ -233,19 +240,18 @@ static weft_status run(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *tab
                        weft_tensor *splits, int64_t align, weft_group *group)
 {
     weft_i_coll coll;
-    exchange ex = {.align = align};
+    weft_i_exchange ex = {.kind = kind, .align = align};
+    weft_i_reach reach[2] = {{0}, {0}};
     WEFT_TRY(weft_i_request_begin(&coll, kind, group));
     WEFT_TRY(fill(&coll, &ex, out, table, in, splits));
-    weft_status status = weft_i_reach_open(&coll, in, &ex.reach[0]);
-    if (status == WEFT_OK)
-        status = weft_i_reach_open(&coll, splits, &ex.reach[1]);
+    weft_status status = open_reaches(&coll, &ex, in, splits, reach);
     if (status == WEFT_OK) {
-        coll.reach = ex.reach;
-        coll.plan = &ex;
+        coll.reach = reach;
+        coll.ask.exchange = &ex;
         status = weft_i_work_now(&coll);
     }
-    weft_i_reach_close(&ex.reach[0]);
-    weft_i_reach_close(&ex.reach[1]);
+    weft_i_reach_close(&reach[0]);
+    weft_i_reach_close(&reach[1]);
     return status;
 }
 

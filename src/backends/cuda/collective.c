@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/signal.h"
 #include "kernels/fold.h"
+#include "staged.h"
 
 /* Up to these many bytes, by ranks: measured on one GPU.  Above the second comes two-shot. */
 static size_t most_for_packets(int ranks)
@@ -112,6 +113,28 @@ static uint32_t digest_of(uint32_t first, const weft_i_cuda_label *card, weft_dt
     digest = weft_i_digest(digest, count);
     digest = weft_i_digest(digest, card->count);
     return weft_i_digest(digest, card->what);
+}
+
+weft_k_call weft_i_cuda_call_of(const weft_i_cuda_team *team, const weft_i_request *request)
+{
+    weft_i_cuda_label card = weft_i_cuda_label_of(request);
+    uint32_t digest =
+        weft_i_digest(digest_of(0x400, &card, request->dtype, 0, request->count), request->digest);
+    return (weft_k_call){
+        .group = team->group,
+        .limit_ns = limit_of(request->limit_ms),
+        .digest = digest,
+        .card = {sealed(digest, &card), card.what, card.count},
+        .dtype = (int32_t)request->dtype,
+        .op = (int)request->reduction,
+        .factor = request->factor,
+    };
+}
+
+int weft_i_cuda_blocks_for(const weft_i_cuda_team *team, weft_i_cuda_kernel kernel, uint64_t units,
+                           int threads)
+{
+    return blocks_for(team, kernel, units, threads, 0);
 }
 
 static weft_k_call call_for(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row)

@@ -49,6 +49,8 @@ EMBED(text_signal, WEFT_CUDA_TEXT "/signal.h");
 EMBED(text_staged, WEFT_CUDA_TEXT "/staged.h");
 EMBED(text_sums, WEFT_CUDA_TEXT "/sums.h");
 EMBED(text_tensor_layout, WEFT_CUDA_TEXT "/tensor_layout.h");
+EMBED(text_tile, WEFT_CUDA_TEXT "/tile.h");
+EMBED(text_vdev, WEFT_CUDA_TEXT "/vdev.h");
 EMBED(text_draw, WEFT_CUDA_SHARED "/draw.h");
 EMBED(text_math, WEFT_CUDA_SHARED "/math.h");
 EMBED(text_math_angle, WEFT_CUDA_SHARED "/math_angle.h");
@@ -84,6 +86,8 @@ static const char *const names[] = {"kernels.def",
                                     "signal.h",
                                     "staged.h",
                                     "sums.h",
+                                    "tile.h",
+                                    "vdev.h",
                                     "tensor_layout.h",
                                     "kernels/draw.h",
                                     "kernels/math.h",
@@ -112,6 +116,8 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_signal,
                                     weft_i_cuda_text_staged,
                                     weft_i_cuda_text_sums,
+                                    weft_i_cuda_text_tile,
+                                    weft_i_cuda_text_vdev,
                                     weft_i_cuda_text_tensor_layout,
                                     weft_i_cuda_text_draw,
                                     weft_i_cuda_text_math,

@@ -26,6 +26,16 @@ weft_status weft_i_cuda_direct(weft_i_cuda_team *team, const weft_i_request *req
 /* Of a label: the operand that others reach is symmetric memory. */
 #define WEFT_I_CUDA_LABEL_DIRECT ((uint64_t)1 << 24)
 
+/* The two of them whose sizes or strides are particular (vdev.c, tile.c). */
+weft_status weft_i_cuda_vdev(weft_i_cuda_team *team, const weft_i_request *request);
+weft_status weft_i_cuda_tile(weft_i_cuda_team *team, const weft_i_request *request);
+
+/* For those: a call without its operands, with a digest of all that the ranks agreed on; and how
+ * many blocks may meet. */
+weft_k_call weft_i_cuda_call_of(const weft_i_cuda_team *team, const weft_i_request *request);
+int weft_i_cuda_blocks_for(const weft_i_cuda_team *team, weft_i_cuda_kernel kernel, uint64_t units,
+                           int threads);
+
 /* "all_reduce of 4 f32, sum"; returns `out`. */
 char *weft_i_cuda_label_text(weft_i_cuda_label card, char *out, size_t bytes);
 

@@ -17,6 +17,11 @@ bool weft_i_cuda_is_symmetric(weft_i_coll_kind kind)
     case WEFT_I_MULTIMEM_ONE_SHOT_ALL_REDUCE:
     case WEFT_I_MULTIMEM_ONE_SHOT_REDUCE:
     case WEFT_I_MULTIMEM_ALL_GATHER:
+    case WEFT_I_ALL_TO_ALL_VDEV:
+    case WEFT_I_ALL_TO_ALL_VDEV_2D:
+    case WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET:
+    case WEFT_I_TILE_REDUCE:
+    case WEFT_I_MULTI_ROOT_TILE_REDUCE:
         return true;
     default:
         return false;
@@ -57,6 +62,10 @@ static weft_status scatter(weft_i_cuda_team *team, const weft_i_request *request
 
 weft_status weft_i_cuda_symmetric(weft_i_cuda_team *team, const weft_i_request *request)
 {
+    if (request->exchange)
+        return weft_i_cuda_vdev(team, request);
+    if (request->tiles)
+        return weft_i_cuda_tile(team, request);
     weft_i_cuda_reach reach = weft_i_cuda_reach_of(&request->in_counterparts);
     weft_i_cuda_sum sum = sum_of(request, reach);
     switch (request->kind) {

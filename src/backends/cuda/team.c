@@ -259,14 +259,47 @@ static weft_status tell(const weft_i_cuda_team *team, uint64_t why)
     }
 }
 
+/* Told once; the team goes on. */
+static weft_status tell_refusal(const weft_i_cuda_team *team, uint64_t what)
+{
+    weft_k_record *record = team->record;
+    weft_i_coll_kind kind = (weft_i_coll_kind)(record->refused_kind & 0xff);
+    const char *op = kind < WEFT_I_COLL_KINDS ? weft_i_coll_name(kind) : "a collective";
+    int rank = (int)record->refused_rank;
+    long long rows = (long long)record->refused_rows;
+    __atomic_store_n(&record->refused, 0, __ATOMIC_RELAXED); /* a later kernel may note another */
+    if (what == WEFT_K_SENT)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the splits of rank %d are negative, or exceed the %lld rows of its "
+                           "input (met by a kernel that was enqueued earlier on cuda:%d)",
+                           op, rank, rows, team->device->ordinal);
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: what rank %d receives exceeds the %lld rows of its output (met by a "
+                       "kernel that was enqueued earlier on cuda:%d)",
+                       op, rank, rows, team->device->ordinal);
+}
+
 weft_status weft_i_cuda_team_check(weft_i_cuda_team *team)
 {
-    /* Pairs with the release in weft_k_give_up: who sees why sees the rest. */
+    /* Pairs with the releases in weft_k_give_up and weft_k_refuse: who sees one sees the rest. */
     uint64_t why = __atomic_load_n(&team->record->why, __ATOMIC_ACQUIRE);
-    if (__builtin_expect(why == WEFT_K_FINE, 1))
+    uint64_t refused = __atomic_load_n(&team->record->refused, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(!why && !refused, 1))
         return WEFT_OK;
+    if (!why)
+        return tell_refusal(team, refused);
     atomic_store_explicit(&team->told, true, memory_order_relaxed);
     return team->broken = tell(team, why);
+}
+
+/* Is there something that nobody was told of? */
+static bool has_news(const weft_i_cuda_team *team)
+{
+    const weft_k_record *record = team->record;
+    /* Pairs with the releases in weft_k_give_up and weft_k_refuse. */
+    if (__atomic_load_n(&record->why, __ATOMIC_ACQUIRE) != WEFT_K_FINE)
+        return !atomic_load_explicit(&team->told, memory_order_relaxed);
+    return __atomic_load_n(&record->refused, __ATOMIC_ACQUIRE);
 }
 
 /* Who has waited for a stream is told once of what failed there; calls on the team are told again
@@ -279,10 +312,7 @@ static weft_status check_stream(const weft_i_cuda_stream *stream)
     pthread_mutex_lock(&lock);
     for (weft_i_cuda_team *team = teams; team && !failed; team = team->next)
         if (atomic_load_explicit(&team->streams, memory_order_relaxed) & bit &&
-            team->device == stream->device &&
-            !atomic_load_explicit(&team->told, memory_order_relaxed) &&
-            /* Pairs with the release in weft_k_give_up. */
-            __atomic_load_n(&team->record->why, __ATOMIC_ACQUIRE) != WEFT_K_FINE)
+            team->device == stream->device && has_news(team))
             failed = team;
     if (failed) /* under the lock: its owner may close it */
         status = weft_i_cuda_team_check(failed);

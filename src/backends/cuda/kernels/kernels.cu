@@ -10,6 +10,8 @@
 #include "signal.h"
 #include "staged.h"
 #include "sums.h"
+#include "tile.h"
+#include "vdev.h"
 
 #define KERNEL(name_, threads_, type_, body_)        \
     WEFT_KERNEL(threads_, weft_kernel_##name_, type_, c) \

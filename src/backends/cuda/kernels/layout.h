@@ -8,7 +8,8 @@
  *     head       the poison word, who of this rank's threads failed first, and the card: what this
  *                rank called last, for those who called something else
  *     lines      one per block of a collective's grid: the block's epoch, which only this rank
- *                counts, and for every source its arrival (epoch and digest) and two factors
+ *                counts, rows that it shows (vdev.h), and for every source its arrival (epoch and
+ *                digest) and two factors
  *     channels   the same per channel of barriers
  *     semaphores  a 32-bit word per channel and source, for put and wait
  *     packets    two turns: per block and source, data with flags
@@ -55,6 +56,10 @@ enum {
     ((uint64_t)(why_) << 56 | (uint64_t)(uint8_t)(0 - (uint32_t)(status_)) << 48 | \
      (uint64_t)(uint16_t)((lost_) + 1) << 32 | (uint32_t)((rank_) + 1))
 
+/* What it refused: the rows that a rank sends do not lie in its input, those that it receives do not
+ * fit its output. */
+enum { WEFT_K_SENT = 1, WEFT_K_RECEIVED };
+
 /* What it was doing. */
 enum { WEFT_K_COLLECTIVE, WEFT_K_BARRIER, WEFT_K_PUT, WEFT_K_WAIT };
 
@@ -65,9 +70,11 @@ enum { WEFT_K_COLLECTIVE, WEFT_K_BARRIER, WEFT_K_PUT, WEFT_K_WAIT };
 typedef struct weft_k_record {
     uint64_t why, what, peer, channel, epoch, mine, theirs, waited_ns;
     uint64_t waiting; /* rank + 1 that a kernel has been waiting for over 50 us; 0: none */
+    /* What a kernel refused, alike on all ranks, who go on: `refused` comes last, with release. */
+    uint64_t refused, refused_rank, refused_rows, refused_kind;
     /* Of ranks that called different things: the cards of this one and of `peer`. */
     uint64_t my_card[WEFT_K_CARD_WORDS], their_card[WEFT_K_CARD_WORDS];
-    uint64_t pad;
+    uint64_t pad[5]; /* to whole lines */
 } weft_k_record;
 
 typedef struct weft_k_group {
@@ -108,6 +115,26 @@ typedef struct weft_k_call {
                                    block moves in a round */
     uint64_t card[WEFT_K_CARD_WORDS]; /* seal and digest; kind, dtype, operation, root; count */
 } weft_k_call;
+
+/* all_to_all with sizes in memory; see vdev.h.  `call.from` is rank 0's input, `call.count` the bytes
+ * of a row. */
+typedef struct weft_k_vdev {
+    weft_k_call call;
+    const char *splits; /* rank 0's table, and the step to the next rank's */
+    uint64_t splits_step;
+    int64_t *table; /* of this rank: what it received, and where that lies */
+    int64_t in_rows, out_rows;
+    int64_t align; /* of experts in the output; 0: packed */
+    int32_t experts;
+    int32_t by_expert; /* the input comes by experts, with offsets; the output by ranks */
+    uint64_t scratch;  /* bytes of a block, in the stage */
+} weft_k_vdev;
+
+/* The tile of which this rank is the root, rows first; without one its lengths are 0. */
+typedef struct weft_k_tile {
+    weft_k_call call;
+    uint64_t length[2], from_stride[2], out_stride[2]; /* strides in bytes */
+} weft_k_tile;
 
 /* A copy of strided elements, with a change of dtype. */
 enum { WEFT_K_DIMS = 8 };

@@ -96,27 +96,33 @@ WEFT_K uint64_t weft_k_place(const weft_k_range *range, uint64_t at)
     return range->row_bytes ? at / range->row_bytes * range->pitch + at % range->row_bytes : at;
 }
 
-/* Folds `bytes` bytes (at most a unit) of every rank, element by element: any dtype, any op. */
-WEFT_K void weft_k_fold_elements(const weft_k_meeting *m, const weft_k_range *range,
-                                 weft_k_sink sink, uint64_t at, uint64_t bytes)
+/* Folds one element of every rank, of which `from` is rank 0's: any dtype, any op. */
+WEFT_K uint64_t weft_k_fold_element(const weft_k_meeting *m, const char *from, uint64_t from_step)
 {
     const weft_k_call *c = m->call;
     const int ranks = c->group.size, dtype = c->dtype, op = c->op;
     const int weighted = op == WEFT_K_PREMUL_SUM;
     uint32_t size = weft_k_size_of(dtype);
+    uint64_t sum = weft_k_get(from, size);
+    if (ranks == 1 && !weighted)
+        return sum;
+    sum = weft_k_fold_first(dtype, op, sum, weighted ? weft_k_factor_of(m, 0) : 1);
+    WEFT_K_NO_UNROLL
+    for (int r = 1; r < ranks; r++)
+        sum = weft_k_fold_next(dtype, op, sum, weft_k_get(from + (uint64_t)r * from_step, size),
+                               weighted ? weft_k_factor_of(m, r) : 1);
+    return weft_k_fold_last(dtype, op, sum, ranks);
+}
+
+/* The same for `bytes` bytes (at most a unit). */
+WEFT_K void weft_k_fold_elements(const weft_k_meeting *m, const weft_k_range *range,
+                                 weft_k_sink sink, uint64_t at, uint64_t bytes)
+{
+    uint32_t size = weft_k_size_of(m->call->dtype);
     WEFT_K_NO_UNROLL
     for (uint64_t end = at + bytes; at < end; at += size) {
-        const char *from = range->from + weft_k_place(range, at);
-        uint64_t sum = weft_k_get(from, size);
-        if (ranks > 1 || weighted) {
-            sum = weft_k_fold_first(dtype, op, sum, weighted ? weft_k_factor_of(m, 0) : 1);
-            WEFT_K_NO_UNROLL
-            for (int r = 1; r < ranks; r++)
-                sum = weft_k_fold_next(dtype, op, sum,
-                                       weft_k_get(from + (uint64_t)r * range->from_step, size),
-                                       weighted ? weft_k_factor_of(m, r) : 1);
-            sum = weft_k_fold_last(dtype, op, sum, ranks);
-        }
+        uint64_t sum =
+            weft_k_fold_element(m, range->from + weft_k_place(range, at), range->from_step);
         for (int k = 0; k < sink.copies; k++)
             weft_k_put(sink.to + (uint64_t)k * sink.step + at, size, sum);
     }

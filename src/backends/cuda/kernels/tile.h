@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reduction of tiles: 2-d pieces of larger tensors, with any strides.  The root of a tile folds it
+ * straight from everybody's memory; a rank without one only meets the others.
+ */
+#ifndef WEFT_CUDA_KERNELS_TILE_H
+#define WEFT_CUDA_KERNELS_TILE_H
+
+#include "reduce.h"
+
+/* Element by element: any dtype, operation and strides. */
+WEFT_K void weft_k_fold_tile(const weft_k_meeting *m, const weft_k_tile *t)
+{
+    uint32_t size = weft_k_size_of(t->call.dtype);
+    uint64_t count = t->length[0] * t->length[1];
+    uint64_t step = (uint64_t)weft_k_blocks() * weft_k_threads();
+    WEFT_K_NO_UNROLL
+    for (uint64_t i = (uint64_t)weft_k_block() * weft_k_threads() + weft_k_thread(); i < count;
+         i += step) {
+        uint64_t row = i / t->length[1], column = i % t->length[1];
+        const char *from = t->call.from + row * t->from_stride[0] + column * t->from_stride[1];
+        weft_k_put(t->call.out + row * t->out_stride[0] + column * t->out_stride[1], size,
+                   weft_k_fold_element(m, from, t->call.from_step));
+    }
+}
+
+/* By units of 16 bytes: sums of a compiled dtype in rows that follow each other, all of it at
+ * multiples of 16. */
+WEFT_K void weft_k_sum_tile(const weft_k_tile *t, const int dtype)
+{
+    int size = t->call.group.size, divisor = t->call.op == WEFT_K_AVG ? size : 0;
+    uint64_t units = t->length[1] * weft_k_size_of(dtype) / 16, count = t->length[0] * units;
+    uint64_t step = (uint64_t)weft_k_blocks() * weft_k_threads();
+    WEFT_K_NO_UNROLL
+    for (uint64_t i = (uint64_t)weft_k_block() * weft_k_threads() + weft_k_thread(); i < count;
+         i += step) {
+        uint64_t row = i / units, at = 16 * (i % units);
+        weft_k_store16(t->call.out + row * t->out_stride[0] + at,
+                       weft_k_sum_any(dtype, size, t->call.from + row * t->from_stride[0] + at,
+                                      t->call.from_step, divisor));
+    }
+}
+
+WEFT_K void weft_k_run_tile(const weft_k_tile *t, const int dtype)
+{
+    weft_k_begin();
+    const weft_k_call *c = &t->call;
+    weft_k_meeting m = weft_k_next_meeting(c);
+    if (c->op == WEFT_K_PREMUL_SUM) {
+        weft_k_tell_factor(&m);
+        weft_k_sync();
+    }
+    if (!weft_k_enter(&m, c->op == WEFT_K_PREMUL_SUM))
+        return;
+    if (dtype >= 0)
+        weft_k_sum_tile(t, dtype);
+    else
+        weft_k_fold_tile(&m, t);
+    weft_k_leave(&m);
+}
+
+#endif
