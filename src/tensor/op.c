@@ -25,6 +25,7 @@ static unsigned char kinds_of(char letter)
     enum { TENSOR = 1 << WEFT_I_ARG_TENSOR, NUMBER = 1 << WEFT_I_ARG_NUMBER };
     switch (letter) {
     case 't':
+    case 'y':
     case 'w':
     case 'r':
         return TENSOR;
@@ -384,11 +385,22 @@ static weft_status run_and_copy(weft_i_op_call *call)
     return status;
 }
 
+/* Whether the target lies as a new result would: then every run function can write it, but for
+ * those that are under way when they return. */
+static bool lies_alike(const weft_i_op_call *call)
+{
+    const weft_i_result *result = &call->result;
+    for (int i = 0; i < result->shape.ndim; i++)
+        if (call->into->stride[i] != result->stride[i])
+            return false;
+    return !strchr(call->op->kinds, 'g');
+}
+
 static weft_status run_into(weft_i_op_call *call)
 {
     WEFT_TRY(check_into(call));
-    bool direct = call->op->flags & WEFT_I_OP_STRIDED && call->into->dtype == call->result.dtype &&
-                  !is_hazard(call);
+    bool direct = (call->op->flags & WEFT_I_OP_STRIDED || lies_alike(call)) &&
+                  call->into->dtype == call->result.dtype && !is_hazard(call);
     direct |= call->fake != 0; /* nothing moves */
     call->out = call->into;
     WEFT_TRY(direct ? weft_i_op_run(call) : run_and_copy(call));
