@@ -25,7 +25,7 @@ static weft_status check(const char *what, const weft_tensor *out, const weft_te
 
 /* Copies the result, which is released, to a tensor that may have another shape of as many
  * elements. */
-static weft_status put(weft_tensor *out, weft_tensor *result)
+weft_status weft_i_traced_put(weft_tensor *out, weft_tensor *result)
 {
     if (!result)
         return weft_last_status();
@@ -42,7 +42,7 @@ weft_status weft_i_traced_all_reduce(weft_tensor *out, weft_tensor *in, weft_red
     out = weft_i_see(out);
     in = weft_i_see(in);
     WEFT_TRY(check("all_reduce", out, in, group));
-    return put(out, weft_all_reduce(in, op, group));
+    return weft_i_traced_put(out, weft_all_reduce(in, op, group));
 }
 
 weft_status weft_i_traced_all_gather(weft_tensor *out, weft_tensor *in, weft_group *group)
@@ -50,7 +50,7 @@ weft_status weft_i_traced_all_gather(weft_tensor *out, weft_tensor *in, weft_gro
     out = weft_i_see(out);
     in = weft_i_see(in);
     WEFT_TRY(check("all_gather", out, in, group));
-    return put(out, weft_all_gather_tensor(in, 0, group));
+    return weft_i_traced_put(out, weft_all_gather_tensor(in, 0, group));
 }
 
 /* The plain form takes elements in their order, whatever the shape. */
@@ -61,10 +61,11 @@ weft_status weft_i_traced_reduce_scatter(weft_tensor *out, weft_tensor *in, weft
     in = weft_i_see(in);
     WEFT_TRY(check("reduce_scatter", out, in, group));
     if (in->ndim && in->dim[0] % group->size == 0)
-        return put(out, weft_reduce_scatter_tensor(in, op, 0, group));
+        return weft_i_traced_put(out, weft_reduce_scatter_tensor(in, op, 0, group));
     weft_tensor *flat = weft_view(in, WEFT_SHAPE(in->numel));
     weft_status status =
-        flat ? put(out, weft_reduce_scatter_tensor(flat, op, 0, group)) : weft_last_status();
+        flat ? weft_i_traced_put(out, weft_reduce_scatter_tensor(flat, op, 0, group))
+             : weft_last_status();
     weft_release(flat);
     return status;
 }
@@ -75,5 +76,5 @@ weft_status weft_i_traced_all_to_all(weft_tensor *out, weft_tensor *in, const in
     out = weft_i_see(out);
     in = weft_i_see(in);
     WEFT_TRY(check("all_to_all", out, in, group));
-    return put(out, weft_all_to_all_single(in, out_splits, in_splits, group));
+    return weft_i_traced_put(out, weft_all_to_all_single(in, out_splits, in_splits, group));
 }

@@ -17,4 +17,7 @@ weft_status weft_i_traced_reduce_scatter(weft_tensor *out, weft_tensor *in, weft
 weft_status weft_i_traced_all_to_all(weft_tensor *out, weft_tensor *in, const int64_t *out_splits,
                                      const int64_t *in_splits, weft_group *group);
 
+/* Copies what a row gave to the caller's tensor, and drops it. */
+weft_status weft_i_traced_put(weft_tensor *out, weft_tensor *made);
+
 #endif

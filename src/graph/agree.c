@@ -10,14 +10,6 @@
 #include <ctype.h>
 #include <string.h>
 
-static const weft_i_graph_term *group_of(const weft_i_graph_node *node)
-{
-    for (int i = 0; weft_i_graph_node_is_collective(node) && i < node->op->arity; i++)
-        if (node->terms[i].kind == WEFT_I_ARG_GROUP)
-            return &node->terms[i];
-    return NULL;
-}
-
 /* ---- what a rank says ---- */
 
 /* A line of the graph's text without the numbers of values, which are the rank's own. */
@@ -55,8 +47,8 @@ static void put_graph(weft_i_text *s, const weft_graph *graph, const char *all, 
         if (!found || found > end || !equals || equals > end)
             continue;
         while (node < graph->node_count &&
-               (!group_of(&graph->nodes[node]) ||
-                strcmp(group_of(&graph->nodes[node])->group.name, name)))
+               (!weft_i_graph_node_group(&graph->nodes[node]) ||
+                strcmp(weft_i_graph_node_group(&graph->nodes[node])->group.name, name)))
             node++;
         if (node == graph->node_count)
             return;
@@ -142,7 +134,7 @@ static bool is_first(const weft_graph *const *graphs, int graph, int node,
 {
     for (int i = 0; i <= graph; i++)
         for (int k = 0; graphs[i] && k < (i < graph ? graphs[i]->node_count : node); k++) {
-            const weft_i_graph_term *other = group_of(&graphs[i]->nodes[k]);
+            const weft_i_graph_term *other = weft_i_graph_node_group(&graphs[i]->nodes[k]);
             if (other && other->group.handle == group->group.handle)
                 return false;
         }
@@ -153,7 +145,7 @@ weft_status weft_i_agree(const weft_graph *const *graphs, int count)
 {
     for (int i = 0; i < count; i++)
         for (int k = 0; graphs[i] && k < graphs[i]->node_count; k++) {
-            const weft_i_graph_term *group = group_of(&graphs[i]->nodes[k]);
+            const weft_i_graph_term *group = weft_i_graph_node_group(&graphs[i]->nodes[k]);
             if (group && group->group.handle && !weft_fake_is(group->group.handle) &&
                 is_first(graphs, i, k, group))
                 WEFT_TRY(agree_in(graphs, count, group));

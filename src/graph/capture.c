@@ -253,9 +253,15 @@ static weft_status note_factor(weft_i_capture_state *c, const weft_i_op_call *ca
     return WEFT_OK;
 }
 
-static bool is_collective(const weft_i_op *op)
+/* Those on symmetric memory are done when they return. */
+static bool is_posted(const weft_i_op *op)
 {
-    return !(op->flags & WEFT_I_OP_LAYOUT) && strchr(op->kinds, 'g') != NULL;
+    return !(op->flags & WEFT_I_OP_LAYOUT) && strchr(op->kinds, 'g') && !strchr(op->kinds, 'y');
+}
+
+static bool has_factor(const weft_i_op *op)
+{
+    return strchr(op->kinds, 'p') != NULL;
 }
 
 static weft_tensor *handle(weft_i_mode *mode, const weft_i_op_call *call)
@@ -265,8 +271,8 @@ static weft_tensor *handle(weft_i_mode *mode, const weft_i_op_call *call)
     if (call->op == &weft_i_op_wait_tensor) /* the one behind its collective is there already */
         return call->args[0].tensor;
     weft_tensor *out = weft_i_trace_call(&c->trace, call);
-    if (out && is_collective(call->op) &&
-        (wait_for(c, call, out) < 0 || note_factor(c, call) < 0)) {
+    if (out && ((is_posted(call->op) && wait_for(c, call, out) < 0) ||
+                (has_factor(call->op) && note_factor(c, call) < 0))) {
         broken(&c->eye);
         return NULL;
     }

@@ -80,6 +80,19 @@ const char *weft_i_graph_string(weft_graph *graph, const char *text)
     return weft_i_graph_copy(graph, text, strlen(text) + 1);
 }
 
+weft_status weft_i_graph_add_notes(weft_graph *graph, const char *more)
+{
+    const char *was = graph->notes ? graph->notes : "";
+    size_t length = strlen(was);
+    char *notes = weft_i_graph_alloc(graph, length + strlen(more) + 1);
+    if (!notes)
+        return weft_last_status();
+    memcpy(notes, was, length);
+    strcpy(notes + length, more);
+    graph->notes = notes;
+    return WEFT_OK;
+}
+
 /* Room for one more of `size` bytes behind `count` of them. */
 static weft_status grow(void *array, int count, int *room, size_t size)
 {
@@ -207,12 +220,30 @@ bool weft_i_graph_node_has_effect(const weft_i_graph_node *node)
     return node->op->flags & WEFT_I_OP_EFFECT || weft_i_graph_node_is_draw(node);
 }
 
-bool weft_i_graph_node_is_collective(const weft_i_graph_node *node)
+const weft_i_graph_term *weft_i_graph_node_group(const weft_i_graph_node *node)
 {
     if (node->op->flags & WEFT_I_OP_LAYOUT) /* what it has is an object's name */
-        return false;
+        return NULL;
     for (int i = 0; i < node->op->arity; i++)
         if (node->terms[i].kind == WEFT_I_ARG_GROUP)
-            return true;
-    return false;
+            return &node->terms[i];
+    return NULL;
+}
+
+bool weft_i_graph_node_is_collective(const weft_i_graph_node *node)
+{
+    return weft_i_graph_node_group(node) != NULL;
+}
+
+int weft_i_graph_node_symmetric(const weft_i_graph_node *node, int from)
+{
+    for (int i = from; i < node->op->arity; i++)
+        if (node->op->kinds[i] == 'y')
+            return i;
+    return -1;
+}
+
+bool weft_i_graph_node_is_posted(const weft_i_graph_node *node)
+{
+    return weft_i_graph_node_is_collective(node) && weft_i_graph_node_symmetric(node, 0) < 0;
 }

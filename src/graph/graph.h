@@ -120,6 +120,9 @@ weft_status weft_i_graph_read_term(weft_graph *graph, const weft_i_graph_term *t
 void *weft_i_graph_copy(weft_graph *graph, const void *bytes, size_t count);
 const char *weft_i_graph_string(weft_graph *graph, const char *text);
 
+/* Adds to what there is to say about it. */
+weft_status weft_i_graph_add_notes(weft_graph *graph, const char *more);
+
 /* Each makes room for one more and counts it; -1 and an error if memory runs out. */
 int weft_i_graph_add_value(weft_graph *graph, const weft_i_graph_value *value);
 int weft_i_graph_add_node(weft_graph *graph, const weft_i_graph_node *node);
@@ -163,5 +166,11 @@ bool weft_i_graph_node_has_effect(const weft_i_graph_node *node);
 bool weft_i_graph_node_is_draw(const weft_i_graph_node *node);
 /* Has a group among its arguments. */
 bool weft_i_graph_node_is_collective(const weft_i_graph_node *node);
+/* A collective that is under way when the node is done: somebody waits for it. */
+bool weft_i_graph_node_is_posted(const weft_i_graph_node *node);
+/* The first argument from `from` on that must lie in symmetric memory; -1: none. */
+int weft_i_graph_node_symmetric(const weft_i_graph_node *node, int from);
+/* The group of a collective; NULL: it has none. */
+const weft_i_graph_term *weft_i_graph_node_group(const weft_i_graph_node *node);
 
 #endif

@@ -217,7 +217,7 @@ typedef struct reading {
 
 static bool is_positional(char letter)
 {
-    return strchr("twroslLm", letter) != NULL;
+    return strchr("tywroslLm", letter) != NULL;
 }
 
 static int param_called(const weft_i_op *op, const char *word)

@@ -6,6 +6,7 @@
 #include "functional/ops.h"
 #include "grad/ops.h"
 #include "graph/pass.h"
+#include "graph/replay.h"
 #include "nn/ops.h"
 #include "tensor/ops.h"
 
@@ -95,36 +96,13 @@ static void look(weft_i_pure *p)
 
 /* ---- inputs ---- */
 
-static int first_sharing(const weft_graph *graph, int i, bool counter)
-{
-    const weft_i_graph_value *v = &graph->values[graph->inputs[i].value];
-    for (int k = 0; k < i; k++) {
-        const weft_i_graph_value *other = &graph->values[graph->inputs[k].value];
-        if (counter ? other->counter == v->counter : other->storage == v->storage)
-            return graph->inputs[k].value;
-    }
-    return -1;
-}
-
 static weft_status add_inputs(weft_i_pure *p)
 {
-    for (int i = 0; i < p->old->input_count; i++) {
-        const weft_i_graph_input *input = &p->old->inputs[i];
-        weft_i_graph_value like = p->old->values[input->value];
-        int base = first_sharing(p->old, i, false), counted = first_sharing(p->old, i, true);
-        like.version = 0;
-        p->fakes[input->value] =
-            weft_i_trace_input(&p->trace, &like, base < 0 ? NULL : p->fakes[base],
-                               counted < 0 ? NULL : p->fakes[counted], input);
-        if (!(p->inputs[i] = p->fakes[input->value]))
-            return weft_last_status();
-    }
-    for (int i = 0; i < p->old->constant_count; i++) {
-        const weft_i_graph_constant *constant = &p->old->constants[i];
-        if (!(p->fakes[constant->value] = weft_i_trace_constant(&p->trace, constant->tensor)))
-            return weft_last_status();
-    }
-    return weft_i_graph_set_arguments(p->trace.graph, p->old->arguments, p->old->argument_count);
+    weft_i_replay replay = {.from = p->old, .trace = &p->trace, .fakes = p->fakes};
+    WEFT_TRY(weft_i_replay_begin(&replay));
+    for (int i = 0; i < p->old->input_count; i++)
+        p->inputs[i] = p->fakes[p->old->inputs[i].value];
+    return WEFT_OK;
 }
 
 /* What the counters of the inputs are before anything happens; dead code takes those away that
@@ -331,7 +309,7 @@ static weft_status do_wait(weft_i_pure *p, const weft_i_graph_node *node)
     if (!x)
         return weft_last_status();
     int maker = graph->values[x->node].node;
-    if (maker >= 0 && weft_i_graph_node_is_collective(&graph->nodes[maker]))
+    if (maker >= 0 && weft_i_graph_node_is_posted(&graph->nodes[maker]))
         WEFT_TRY(weft_i_trace_wait(&p->trace, x));
     note_fake(p, node->first, x);
     return WEFT_OK;
@@ -344,7 +322,7 @@ static weft_status do_into(weft_i_pure *p, const weft_i_graph_node *node)
     for (int i = 0; i < node->op->arity; i++)
         WEFT_TRY(weft_i_graph_read_term(p->trace.graph, &node->terms[i], value_of, p, &args[i]));
     WEFT_TRY(call_again(p, node, args, NULL, &out));
-    if (weft_i_graph_node_is_collective(node))
+    if (weft_i_graph_node_is_posted(node))
         WEFT_TRY(weft_i_trace_wait(&p->trace, out));
     WEFT_TRY(weft_i_pure_write(p, node->into, node->first, fitted(p, out, node->into, true)));
     count_write(p, node, node->into);

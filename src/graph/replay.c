@@ -12,9 +12,56 @@ weft_tensor *weft_i_replay_value(weft_i_replay *replay, int value)
     return replay->fakes[value];
 }
 
+/* ---- inputs ---- */
+
+static int first_sharing(const weft_graph *graph, int i, bool counter)
+{
+    const weft_i_graph_value *v = &graph->values[graph->inputs[i].value];
+    for (int k = 0; k < i; k++) {
+        const weft_i_graph_value *other = &graph->values[graph->inputs[k].value];
+        if (counter ? other->counter == v->counter : other->storage == v->storage)
+            return graph->inputs[k].value;
+    }
+    return -1;
+}
+
+weft_status weft_i_replay_begin(weft_i_replay *replay)
+{
+    const weft_graph *from = replay->from;
+    for (int i = 0; i < from->input_count; i++) {
+        const weft_i_graph_input *input = &from->inputs[i];
+        weft_i_graph_value like = from->values[input->value];
+        int base = first_sharing(from, i, false), counted = first_sharing(from, i, true);
+        like.version = 0;
+        replay->fakes[input->value] =
+            weft_i_trace_input(replay->trace, &like, base < 0 ? NULL : replay->fakes[base],
+                               counted < 0 ? NULL : replay->fakes[counted], input);
+        if (!replay->fakes[input->value])
+            return weft_last_status();
+    }
+    for (int i = 0; i < from->constant_count; i++) {
+        const weft_i_graph_constant *constant = &from->constants[i];
+        replay->fakes[constant->value] = weft_i_trace_constant(replay->trace, constant->tensor);
+        if (!replay->fakes[constant->value])
+            return weft_last_status();
+    }
+    return weft_i_graph_set_arguments(replay->trace->graph, from->arguments, from->argument_count);
+}
+
+/* ---- nodes ---- */
+
 static weft_tensor *value_of(void *replay, int value)
 {
     return weft_i_replay_value(replay, value);
+}
+
+weft_status weft_i_replay_args(weft_i_replay *replay, const weft_i_graph_node *node,
+                               weft_i_arg *args)
+{
+    for (int i = 0; i < node->op->arity; i++)
+        WEFT_TRY(weft_i_graph_read_term(replay->trace->graph, &node->terms[i], value_of, replay,
+                                        &args[i]));
+    return WEFT_OK;
 }
 
 /* Its arguments, and its target. */
@@ -22,9 +69,7 @@ static weft_status read_call(weft_i_replay *replay, const weft_i_graph_node *nod
                              weft_i_op_call *call)
 {
     *call = (weft_i_op_call){.op = node->op, .args = args};
-    for (int i = 0; i < node->op->arity; i++)
-        WEFT_TRY(weft_i_graph_read_term(replay->trace->graph, &node->terms[i], value_of, replay,
-                                        &args[i]));
+    WEFT_TRY(weft_i_replay_args(replay, node, args));
     if (node->op == &weft_i_op_as_strided) /* its offset is that of the storage */
         args[3].integer +=
             args[0].tensor->offset - replay->from->values[node->terms[0].value].offset;
@@ -51,4 +96,20 @@ weft_status weft_i_replay_node(weft_i_replay *replay, const weft_i_graph_node *n
     for (int k = 0; k < node->count; k++)
         replay->fakes[node->first + k] = several ? outs[k] : out;
     return WEFT_OK;
+}
+
+weft_graph *weft_i_replay_end(weft_i_replay *replay)
+{
+    const weft_graph *from = replay->from;
+    int *outputs =
+        weft_i_graph_alloc(replay->trace->graph, (size_t)from->output_count * sizeof *outputs);
+    if (!outputs)
+        return NULL;
+    for (int i = 0; i < from->output_count; i++) {
+        weft_tensor *out = weft_i_replay_value(replay, from->outputs[i]);
+        if (!out)
+            return NULL;
+        outputs[i] = (int)out->node;
+    }
+    return weft_i_trace_end(replay->trace, outputs, from->output_count);
 }

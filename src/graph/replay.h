@@ -15,9 +15,18 @@ typedef struct weft_i_replay {
     void *user;
 } weft_i_replay;
 
+/* For a graph that is walked as a whole: its inputs, constants and arguments; and what was traced,
+ * with its outputs, in the current scope. */
+weft_status weft_i_replay_begin(weft_i_replay *replay);
+weft_graph *weft_i_replay_end(weft_i_replay *replay);
+
 /* The fake of a value. */
 weft_tensor *weft_i_replay_value(weft_i_replay *replay, int value);
 /* Calls the node; the fakes of its results are noted. */
 weft_status weft_i_replay_node(weft_i_replay *replay, const weft_i_graph_node *node);
+
+/* The arguments that it would be called with. */
+weft_status weft_i_replay_args(weft_i_replay *replay, const weft_i_graph_node *node,
+                               weft_i_arg *args);
 
 #endif

@@ -87,7 +87,7 @@ static void put_value(weft_i_text *s, int value)
 
 static bool is_positional(char letter)
 {
-    return strchr("twroslLm", letter) != NULL;
+    return strchr("tywroslLm", letter) != NULL;
 }
 
 static void put_positional(weft_i_text *s, const weft_i_graph_term *term)

@@ -6,7 +6,7 @@
  */
 #include "base/os.h"
 #include "base/status.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "parallel/fused.h"
 
 #define TENSOR(x_)  WEFT_I_TENSOR_ARG(x_)

@@ -10,7 +10,17 @@
 #include "base/status.h"
 #include "coll/enter.h"
 #include "coll/request.h"
+#include "symm_coll/ops.h"
 #include "symm_coll/reach.h"
+#include "symm_coll/traced.h"
+#include "tensor/eye.h"
+
+/* While the thread captures, the operation becomes a row of the graph. */
+#define IF_TRACED(call_)     \
+    do {                     \
+        if (weft_i_eye_open) \
+            return call_;    \
+    } while (0)
 
 /* ---- algorithms ---- */
 
@@ -150,6 +160,8 @@ weft_status weft_symm_one_shot_all_reduce_copy_out(weft_tensor *out, weft_tensor
                                                    weft_tensor *local, weft_reduction op,
                                                    weft_group *group)
 {
+    IF_TRACED(
+        weft_i_traced_symm_out(&weft_i_op_one_shot_all_reduce_copy, out, buffer, local, op, group));
     weft_i_coll coll;
     WEFT_TRY(weft_i_request_begin(&coll, WEFT_I_ONE_SHOT_ALL_REDUCE_COPY, group));
     WEFT_TRY(weft_i_request_input(&coll, local));
@@ -178,6 +190,7 @@ static weft_status two_shot(weft_i_coll_kind kind, weft_tensor *x, weft_reductio
 weft_status weft_symm_two_shot_all_reduce_out(weft_tensor *out, weft_tensor *x, weft_reduction op,
                                               weft_group *group)
 {
+    IF_TRACED(weft_i_traced_symm_out(&weft_i_op_two_shot_all_reduce, out, x, NULL, op, group));
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, WEFT_I_TWO_SHOT_ALL_REDUCE_OUT, x, group));
     WEFT_TRY(weft_i_request_output(&coll, out));
@@ -241,6 +254,7 @@ static weft_status fill_scatter(weft_i_coll *coll, weft_tensor *out, weft_tensor
 weft_status weft_symm_reduce_scatter_out(weft_tensor *out, weft_tensor *x, bool split_last_dim,
                                          weft_reduction op, weft_group *group)
 {
+    IF_TRACED(weft_i_traced_symm_scatter(out, x, split_last_dim, op, group));
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, WEFT_I_REDUCE_SCATTER_OUT, x, group));
     WEFT_TRY(fill_scatter(&coll, out, x, split_last_dim));
@@ -272,11 +286,13 @@ static weft_tensor *result(weft_tensor *out, weft_status status)
 weft_status weft_symm_one_shot_all_reduce_out(weft_tensor *out, weft_tensor *x, weft_reduction op,
                                               weft_group *group)
 {
+    IF_TRACED(weft_i_traced_symm_out(&weft_i_op_one_shot_all_reduce, out, x, NULL, op, group));
     return one_shot(WEFT_I_ONE_SHOT_ALL_REDUCE, out, x, op, -1, group);
 }
 
 weft_tensor *weft_symm_one_shot_all_reduce(weft_tensor *x, weft_reduction op, weft_group *group)
 {
+    IF_TRACED(weft_i_traced_symm(&weft_i_op_one_shot_all_reduce, x, NULL, op, group));
     weft_tensor *out = like(x);
     return out ? result(out, weft_symm_one_shot_all_reduce_out(out, x, op, group)) : NULL;
 }
@@ -284,6 +300,7 @@ weft_tensor *weft_symm_one_shot_all_reduce(weft_tensor *x, weft_reduction op, we
 weft_tensor *weft_symm_one_shot_all_reduce_copy(weft_tensor *buffer, weft_tensor *local,
                                                 weft_reduction op, weft_group *group)
 {
+    IF_TRACED(weft_i_traced_symm(&weft_i_op_one_shot_all_reduce_copy, buffer, local, op, group));
     weft_tensor *out = like(local);
     return out ? result(out, weft_symm_one_shot_all_reduce_copy_out(out, buffer, local, op, group))
                : NULL;
@@ -291,6 +308,7 @@ weft_tensor *weft_symm_one_shot_all_reduce_copy(weft_tensor *buffer, weft_tensor
 
 weft_status weft_symm_two_shot_all_reduce(weft_tensor *x, weft_reduction op, weft_group *group)
 {
+    IF_TRACED(weft_i_traced_symm_out(&weft_i_op_two_shot_all_reduce, x, x, NULL, op, group));
     return two_shot(WEFT_I_TWO_SHOT_ALL_REDUCE, x, op, group);
 }
 
@@ -302,12 +320,15 @@ weft_status weft_symm_multimem_all_reduce(weft_tensor *x, weft_reduction op, wef
 weft_status weft_symm_multimem_one_shot_all_reduce_out(weft_tensor *out, weft_tensor *x,
                                                        weft_reduction op, weft_group *group)
 {
+    IF_TRACED(
+        weft_i_traced_symm_out(&weft_i_op_multimem_one_shot_all_reduce, out, x, NULL, op, group));
     return one_shot(WEFT_I_MULTIMEM_ONE_SHOT_ALL_REDUCE, out, x, op, -1, group);
 }
 
 weft_tensor *weft_symm_multimem_one_shot_all_reduce(weft_tensor *x, weft_reduction op,
                                                     weft_group *group)
 {
+    IF_TRACED(weft_i_traced_symm(&weft_i_op_multimem_one_shot_all_reduce, x, NULL, op, group));
     weft_tensor *out = like(x);
     return out ? result(out, weft_symm_multimem_one_shot_all_reduce_out(out, x, op, group)) : NULL;
 }

@@ -110,7 +110,8 @@ enum {
 struct weft_i_op {
     const char *name;
     /*
-     * "x:t dim:i": name and kind of each parameter.  t tensor, o optional tensor, l list of
+     * "x:t dim:i": name and kind of each parameter.  t tensor, y tensor that must lie in symmetric
+     * memory (nobody but a graph that places it can do without one), o optional tensor, l list of
      * tensors, L list of optional tensors, s tensor or number, n number, i integer, I integers, b
      * bool, d dtype, v device, g group, p reduction. Only the first may be w, a tensor that is
      * written in place, m, a list of such, or r, one whose storage changes without counting as a

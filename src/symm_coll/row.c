@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collectives on symmetric memory as rows, for graphs: what a program asked for by name, and what a
+ * graph makes of a plain all_reduce whose operand it can place (graph/lower.c).  Unlike functional
+ * collectives they are done when they return, so nobody waits for them.  A graph that places nothing
+ * has ordinary operands: then the plain collective runs, which has the same result.
+ */
+#include "coll/request.h"
+#include "functional/functional.h"
+#include "kernels/fold.h"
+#include "symm_coll/ops.h"
+#include "tensor/loops.h"
+#include "weft/op.h"
+#include "weft/symm_coll.h"
+
+/* ---- shapes: those of all_reduce are in functional/rule.c ---- */
+
+static weft_status check_reduction(const weft_i_op_call *call, int arg, weft_dtype dtype)
+{
+    int64_t op = call->args[arg].integer;
+    if (op < 0 || op >= WEFT_REDUCTIONS)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %lld is not a reduction", call->op->name,
+                           (long long)op);
+    return weft_i_fold_find(dtype, (weft_i_fold_op)op)
+               ? WEFT_OK
+               : weft_i_fail(WEFT_ERR_TYPE, "%s: reduction %s has no meaning for %s",
+                             call->op->name, weft_reduction_name((weft_reduction)op),
+                             weft_dtype_name(dtype));
+}
+
+static weft_status give(weft_i_op_call *call, weft_dtype dtype, weft_shape shape)
+{
+    call->result.dtype = dtype;
+    call->result.shape = shape;
+    weft_i_shape_strides(shape, call->result.stride);
+    return WEFT_OK;
+}
+
+weft_status weft_i_symm_row_one_shot_copy_shape(weft_i_op_call *call)
+{
+    const weft_tensor *buffer = call->args[0].tensor, *local = call->args[1].tensor;
+    WEFT_TRY(check_reduction(call, 2, local->dtype));
+    if (buffer->dtype != local->dtype || buffer->numel < local->numel)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: a buffer of %lld elements of %s for a local input of %lld of %s",
+                           call->op->name, (long long)buffer->numel, weft_dtype_name(buffer->dtype),
+                           (long long)local->numel, weft_dtype_name(local->dtype));
+    return give(call, local->dtype, weft_i_tensor_shape(local));
+}
+
+/* A part of the last dimension, or of the first: of all elements in their order. */
+weft_status weft_i_symm_row_symm_scatter_shape(weft_i_op_call *call)
+{
+    const weft_tensor *x = call->args[0].tensor;
+    weft_shape shape = weft_i_tensor_shape(x);
+    int64_t ranks = (int64_t)call->args[4].count;
+    int dim = call->args[1].integer ? x->ndim - 1 : 0;
+    WEFT_TRY(check_reduction(call, 2, x->dtype));
+    if (!x->ndim || ranks < 1 || shape.dim[dim] % ranks)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: dimension %d of %d has no parts for each of %lld ranks",
+                           call->op->name, dim, x->ndim, (long long)ranks);
+    shape.dim[dim] /= ranks;
+    return give(call, x->dtype, shape);
+}
+
+/* ---- running ---- */
+
+typedef struct running {
+    weft_tensor *out; /* contiguous: the result, or what is copied to it */
+    weft_reduction op;
+    weft_group *group;
+    double premul; /* the thread's, put back afterwards */
+} running;
+
+static weft_status begin(weft_i_op_call *call, int reduction, running *r)
+{
+    const weft_i_arg *factor = &call->args[reduction + 1];
+    bool direct = weft_i_tensor_is_contiguous(call->out);
+    *r = (running){.op = (weft_reduction)call->args[reduction].integer,
+                   .group = weft_i_functional_group(call),
+                   .premul = weft_i_request_premul()};
+    if (!r->group)
+        return weft_last_status();
+    r->out = direct ? call->out
+                    : weft_i_tensor_new(call->out->dtype, weft_i_tensor_device(call->out),
+                                        weft_i_tensor_shape(call->out), NULL);
+    if (!r->out)
+        return weft_last_status();
+    weft_set_premul(factor->number);
+    return WEFT_OK;
+}
+
+static weft_status end(weft_i_op_call *call, running *r, weft_status status)
+{
+    weft_set_premul(r->premul);
+    if (r->out == call->out)
+        return status;
+    if (status >= 0)
+        status = weft_i_tensor_copy(call->out, r->out);
+    weft_release(r->out);
+    return status;
+}
+
+/* The sum of ordinary memory. */
+static weft_status reduce_plainly(const running *r, weft_tensor *x)
+{
+    WEFT_TRY(weft_i_tensor_copy(r->out, x));
+    return weft_all_reduce_into(r->out, r->out, r->op, r->group);
+}
+
+weft_status weft_i_symm_row_one_shot_run(weft_i_op_call *call)
+{
+    weft_tensor *x = call->args[0].tensor;
+    running r;
+    WEFT_TRY(begin(call, 1, &r));
+    return end(call, &r,
+               weft_symm_is(x) ? weft_symm_one_shot_all_reduce_out(r.out, x, r.op, r.group)
+                               : reduce_plainly(&r, x));
+}
+
+weft_status weft_i_symm_row_multimem_one_shot_run(weft_i_op_call *call)
+{
+    weft_tensor *x = call->args[0].tensor;
+    running r;
+    WEFT_TRY(begin(call, 1, &r));
+    return end(call, &r,
+               weft_symm_is(x) ? weft_symm_multimem_one_shot_all_reduce_out(r.out, x, r.op, r.group)
+                               : reduce_plainly(&r, x));
+}
+
+weft_status weft_i_symm_row_one_shot_copy_run(weft_i_op_call *call)
+{
+    weft_tensor *buffer = call->args[0].tensor, *local = call->args[1].tensor;
+    running r;
+    WEFT_TRY(begin(call, 2, &r));
+    return end(call, &r,
+               weft_symm_is(buffer)
+                   ? weft_symm_one_shot_all_reduce_copy_out(r.out, buffer, local, r.op, r.group)
+                   : reduce_plainly(&r, local));
+}
+
+weft_status weft_i_symm_row_symm_scatter_run(weft_i_op_call *call)
+{
+    weft_tensor *x = call->args[0].tensor;
+    bool last = call->args[1].integer && x->ndim > 1;
+    running r;
+    WEFT_TRY(begin(call, 2, &r));
+    return end(call, &r,
+               weft_symm_is(x) || last
+                   ? weft_symm_reduce_scatter_out(r.out, x, call->args[1].integer, r.op, r.group)
+                   : weft_reduce_scatter_into(r.out, x, r.op, r.group));
+}
+
+/* The slice of the input in which the rank's own result is left, as a tensor; NULL: nothing is. */
+static weft_tensor *own_slice(weft_tensor *x, const weft_group *group)
+{
+    weft_i_span mine =
+        weft_i_coll_slice((size_t)x->numel, group->size, group->rank, weft_dtype_size(x->dtype));
+    if (!mine.count || !weft_i_device_is_host(weft_i_tensor_device(x)))
+        return NULL;
+    return weft_i_tensor_new_view(x->storage, x->version, x->dtype, WEFT_SHAPE((int64_t)mine.count),
+                                  NULL, x->offset + (int64_t)mine.first);
+}
+
+/* Nobody looks into the input after the operation, so it may be put right then. */
+weft_status weft_i_symm_row_two_shot_run(weft_i_op_call *call)
+{
+    weft_tensor *x = call->args[0].tensor, *slice = NULL, *kept = NULL;
+    running r;
+    WEFT_TRY(begin(call, 1, &r));
+    if (!weft_symm_is(x))
+        return end(call, &r, reduce_plainly(&r, x));
+    weft_status status = WEFT_OK;
+    if (call->args[3].integer && weft_i_tensor_is_contiguous(x) && (slice = own_slice(x, r.group)))
+        if (!(kept = weft_i_tensor_new(x->dtype, weft_i_tensor_device(x),
+                                       weft_i_tensor_shape(slice), NULL)) ||
+            weft_i_tensor_copy(kept, slice) < 0)
+            status = weft_last_status();
+    if (status >= 0)
+        status = weft_symm_two_shot_all_reduce_out(r.out, x, r.op, r.group);
+    if (status >= 0 && kept)
+        status = weft_i_tensor_copy(slice, kept);
+    weft_release(kept);
+    weft_release(slice);
+    return end(call, &r, status);
+}
