@@ -70,6 +70,9 @@ typedef struct weft_custom_opts {
     /*
      * Name and kind of each parameter, of which there are up to 16: "x:t weight:o eps:n dim:i".
      * t tensor, o tensor or NULL, n number, i integer.  The first is a tensor.
+     * y is a tensor in symmetric memory (WEFT_ERR_TYPE for another), for operations between ranks,
+     * which meet for it themselves (weft_symm_rendezvous).  A graph that is compiled by backend "c"
+     * puts it there, in a buffer that is the operation's until it returns.
      */
     const char *params;
     /* dtype and shape of the result; both are preset to those of the first tensor.  NULL: they stay

@@ -32,7 +32,8 @@ WEFT_API weft_tensor *weft_symm_empty(weft_dtype dtype, weft_device device, weft
  * As above with given strides of a dense layout, a default group for rendezvous (NULL: none), and
  * an id (0: none) that makes the allocation persistent: asking again for a known id gives the same
  * memory and its earlier rendezvous, once all tensors of the previous call are released.
- * WEFT_ERR_STATE while one lives, WEFT_ERR_INVALID_ARG for a different size.
+ * WEFT_ERR_STATE while one lives, WEFT_ERR_INVALID_ARG for a different size.  Ids from 2^63 on are
+ * the library's own (WEFT_ERR_INVALID_ARG): compiled functions keep their buffers under them.
  */
 WEFT_API weft_tensor *weft_symm_empty_strided_p2p(weft_shape shape, const int64_t *strides,
                                                   weft_dtype dtype, weft_device device,

@@ -8,6 +8,7 @@
 #include "base/opts.h"
 #include "base/os.h"
 #include "grad/rule.h"
+#include "weft/symm.h"
 
 #include <ctype.h>
 #include <pthread.h>
@@ -68,10 +69,26 @@ static weft_status find_shape(weft_i_op_call *call)
     return WEFT_OK;
 }
 
+/* A compiled graph puts what it makes into symmetric memory; everybody else must bring some. */
+static weft_status check_symmetric(const weft_i_op_call *call)
+{
+    int length;
+    for (int i = 0; i < call->op->arity; i++) {
+        if (call->op->kinds[i] != 'y' || weft_symm_is(call->args[i].tensor))
+            continue;
+        const char *name = weft_i_op_param_name(call->op, i, &length);
+        return weft_i_fail(WEFT_ERR_TYPE,
+                           "%s: %.*s is not symmetric memory; make it with weft_symm_empty",
+                           call->op->name, length, name);
+    }
+    return WEFT_OK;
+}
+
 static weft_status run(weft_i_op_call *call)
 {
     const weft_custom *custom = custom_of(call->op);
     weft_value in[WEFT_I_OP_ARGS];
+    WEFT_TRY(check_symmetric(call));
     read_values(call->op, call->args, in);
     return outcome(call->op, custom->opts.run(call->out, in, custom->opts.user), "run");
 }
@@ -103,11 +120,11 @@ static weft_status check_params(const char *name, const char *params)
         size_t length = strcspn(at, ":");
         char letter = at[length] ? at[length + 1] : 0;
         char after = letter ? at[length + 2] : 0;
-        bool known = letter && strchr(count ? "toni" : "t", letter);
+        bool known = letter && strchr(count ? "tyoni" : "ty", letter);
         if (!is_word(at, length) || !known || (after && after != ' '))
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
                                "weft_custom_new: %s: parameter %d of \"%s\" is not of the form "
-                               "name:kind, with a kind of t o n i, and t for the first",
+                               "name:kind, with a kind of t y o n i, and t or y for the first",
                                name, count, params);
         at = after ? at + length + 3 : NULL;
     }
@@ -154,6 +171,8 @@ static weft_custom *make(const weft_custom_opts *opts)
     custom->op.params = copy_text(&at, opts->params);
     custom->op.shape = find_shape;
     custom->op.run[0] = run;
+    /* It talks to other ranks: never left out, nor swapped with others that do. */
+    custom->op.flags = strstr(opts->params, ":y") ? WEFT_I_OP_EFFECT : 0;
     custom->op.gradient = &custom->gradient;
     custom->gradient.save = saved(opts);
     custom->gradient.back = opts->gradient ? back : NULL;

@@ -166,6 +166,10 @@ weft_tensor *weft_symm_empty_strided_p2p(weft_shape shape, const int64_t *stride
                            "weft_symm_empty: the strides of shape %s leave gaps or overlap; "
                            "symmetric memory wants a dense layout",
                            weft_i_shape_text(shape, text));
+    if (alloc_id & WEFT_I_PERSISTENT_OWN)
+        return weft_i_null(WEFT_ERR_INVALID_ARG,
+                           "weft_symm_empty: id %llu: those from 2^63 on are the library's own",
+                           (unsigned long long)alloc_id);
     size_t bytes = (size_t)numel * weft_dtype_size(dtype);
     weft_i_block *block = NULL;
     bool made = false;

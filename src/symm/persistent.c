@@ -107,16 +107,22 @@ weft_status weft_i_persistent_block(uint64_t id, weft_device device, size_t byte
     return status;
 }
 
-weft_status weft_symm_forget(uint64_t alloc_id)
+bool weft_i_persistent_forget(uint64_t id)
 {
     pthread_mutex_lock(&lock);
-    persistent **at = find(weft_i_spawn_seat(), alloc_id), *gone = *at;
+    persistent **at = find(weft_i_spawn_seat(), id), *gone = *at;
     if (gone)
         *at = gone->next;
     pthread_mutex_unlock(&lock);
-    if (!gone)
+    if (gone)
+        discard(gone);
+    return gone != NULL;
+}
+
+weft_status weft_symm_forget(uint64_t alloc_id)
+{
+    if (alloc_id & WEFT_I_PERSISTENT_OWN || !weft_i_persistent_forget(alloc_id))
         return weft_i_fail(WEFT_ERR_NOT_FOUND, "there is no persistent allocation %llu",
                            (unsigned long long)alloc_id);
-    discard(gone);
     return WEFT_OK;
 }
