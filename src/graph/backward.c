@@ -283,5 +283,7 @@ void weft_i_backward_explain(const weft_i_backward *backward, weft_i_text *s)
         size_t left = s->used < s->room ? s->room - s->used : 0;
         int length = weft_graph_text(e->graph, left ? s->out + s->used : NULL, left);
         s->used += length > 0 ? (size_t)length : 0;
+        weft_i_text_put(s, "%s", e->graph->notes ? e->graph->notes : "");
+        weft_i_program_text(e->program, s);
     }
 }

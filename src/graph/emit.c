@@ -4,7 +4,6 @@
 
 #include "base/os.h"
 #include "graph/pass.h"
-#include "graph/plan.h"
 
 #include <string.h>
 
@@ -69,11 +68,10 @@ static bool are_ready(const emitting *e)
 
 /* ---- what there is to say ---- */
 
-static void put_notes(weft_i_text *s, const emitting *e, const weft_i_plan *plan, bool emitted)
+static void put_notes(weft_i_text *s, const emitting *e, bool emitted)
 {
     const weft_graph *graph = e->graph;
     weft_i_text_put(s, "%s", graph->notes ? graph->notes : "");
-    weft_i_plan_text(plan, s);
     for (int i = 0; i < graph->node_count; i++)
         if (e->groups.of[i] < 0 && e->groups.why[i])
             weft_i_text_put(s, "  not fused: %%%d = %s: %s\n", graph->nodes[i].first,
@@ -92,16 +90,13 @@ static void put_notes(weft_i_text *s, const emitting *e, const weft_i_plan *plan
 static weft_status note(const emitting *e, weft_graph *to, bool emitted)
 {
     weft_i_text s = {NULL, 0, 0};
-    weft_i_plan plan;
-    weft_status status = weft_i_plan_make(to, &plan);
-    put_notes(&s, e, &plan, emitted);
+    put_notes(&s, e, emitted);
     s.room = s.used + 1;
     s.used = 0;
-    if (status >= 0 && (s.out = weft_i_graph_alloc(to, s.room))) {
-        put_notes(&s, e, &plan, emitted);
+    if ((s.out = weft_i_graph_alloc(to, s.room))) {
+        put_notes(&s, e, emitted);
         to->notes = s.out;
     }
-    weft_i_plan_clear(&plan);
     return s.out ? WEFT_OK : weft_last_status();
 }
 

@@ -58,8 +58,8 @@ __attribute__((constructor)) static void add_backends(void)
         {"eager", WEFT_I_STAGE_CLEAN, NULL},
         {"aot_eager", WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE, NULL},
         {"c",
-         WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE | WEFT_I_STAGE_REWRITE | WEFT_I_STAGE_SCHEDULE |
-             WEFT_I_STAGE_LOWER,
+         WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE | WEFT_I_STAGE_REWRITE | WEFT_I_STAGE_COLLECTIVES |
+             WEFT_I_STAGE_SCHEDULE | WEFT_I_STAGE_LOWER,
          NULL}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         weft_i_frame_add_backend(&own[i]);
@@ -430,6 +430,7 @@ static void put_entry(weft_i_text *s, const entry *e, int number)
     for (int i = 0; i < e->guards.count; i++)
         put_guard(s, &e->guards.at[i], e->graph);
     put_graph(s, e->graph);
+    weft_i_program_text(e->program, s);
     if (!e->plan)
         return;
     const weft_i_halves *h = &e->plan->halves;
@@ -438,6 +439,7 @@ static void put_entry(weft_i_text *s, const entry *e, int number)
                     "without the cut\n",
                     (unsigned long long)e->plan->runs, h->saved, h->saved_bytes, h->whole_bytes);
     put_graph(s, h->back);
+    weft_i_program_text(e->plan->program, s);
 }
 
 int weft_compiled_explain(const weft_compiled *compiled, char *out, size_t bytes)

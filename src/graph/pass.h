@@ -9,11 +9,12 @@
 #include "graph/graph.h"
 
 typedef enum weft_i_graph_stage {
-    WEFT_I_STAGE_CLEAN = 1,    /* after the capture: leave out what has no use */
-    WEFT_I_STAGE_PURE = 2,     /* no writes in place but at the end */
-    WEFT_I_STAGE_REWRITE = 4,  /* patterns, on pure graphs */
-    WEFT_I_STAGE_SCHEDULE = 8, /* order, collectives */
-    WEFT_I_STAGE_LOWER = 16    /* what a backend replaces */
+    WEFT_I_STAGE_CLEAN = 1,       /* after the capture: leave out what has no use */
+    WEFT_I_STAGE_PURE = 2,        /* no writes in place but at the end */
+    WEFT_I_STAGE_REWRITE = 4,     /* patterns, on pure graphs */
+    WEFT_I_STAGE_COLLECTIVES = 8, /* other collectives with the same results */
+    WEFT_I_STAGE_SCHEDULE = 16,   /* order */
+    WEFT_I_STAGE_LOWER = 32       /* what a backend replaces */
 } weft_i_graph_stage;
 
 typedef struct weft_i_graph_pass {
@@ -34,6 +35,7 @@ weft_graph *weft_i_graph_pass_run(weft_graph *graph, unsigned stages);
 /* The passes of this floor. */
 weft_graph *weft_i_graph_pass_drop_dead(weft_graph *graph);
 weft_graph *weft_i_graph_pass_make_pure(weft_graph *graph);
+weft_graph *weft_i_graph_pass_lower(weft_graph *graph);
 weft_graph *weft_i_graph_pass_schedule(weft_graph *graph);
 weft_graph *weft_i_graph_pass_emit(weft_graph *graph);
 

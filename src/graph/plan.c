@@ -23,19 +23,14 @@ typedef struct planning {
         *last;       /* of each storage: who makes it, who uses it last; -1: it is not made here */
     size_t *bytes;   /* of each storage */
     int64_t *placed; /* of each storage; -1: nowhere yet */
-    place *live;     /* places in use, by where they are */
+    int *comm;       /* of each storage: its communication buffer; -1: none */
+    size_t top;      /* the arena up to here was in use before */
+    const weft_i_graph_node **wanted; /* of each storage: who wants it in symmetric memory */
+    place *live;                      /* places in use, by where they are */
     int live_count;
 } planning;
 
-/* Whether the row writes its result where it is told to. */
-static bool is_told(const weft_i_graph_node *node)
-{
-    return weft_i_emit_row_is(node->op) ||
-           (node->op->flags & WEFT_I_OP_STRIDED && !node->op->changes && node->into < 0 &&
-            node->count == 1 && !(node->op->flags & (WEFT_I_OP_LIST | WEFT_I_OP_RANDOM)));
-}
-
-/* Whether the row only reads its tensors, by their own layout, and is done when it returns. */
+/* By their own layout. */
 static bool only_reads(const weft_i_graph_node *node)
 {
     const weft_i_op *op = node->op;
@@ -65,15 +60,40 @@ static bool is_ours(const weft_i_graph_node *node)
            node->op->run[0] == weft_i_clone_run;
 }
 
+bool weft_i_plan_is_told(const weft_i_graph_node *node)
+{
+    enum { NEVER = WEFT_I_OP_LIST | WEFT_I_OP_RANDOM | WEFT_I_OP_VIEW | WEFT_I_OP_LAYOUT };
+    if (weft_i_emit_row_is(node->op))
+        return true;
+    return !(node->op->flags & NEVER) && !node->op->changes && node->into < 0 && node->count == 1 &&
+           (node->op->flags & WEFT_I_OP_STRIDED || is_ours(node));
+}
+
+/* Collectives on symmetric memory are done when they return. */
+bool weft_i_plan_only_reads(const weft_i_graph_node *node)
+{
+    return (only_reads(node) && is_ours(node)) ||
+           (weft_i_graph_node_is_collective(node) && !weft_i_graph_node_is_posted(node));
+}
+
+/* Notes what the node wants in symmetric memory. */
+static void want(planning *p, const weft_i_graph_node *node)
+{
+    for (int i = -1; (i = weft_i_graph_node_symmetric(node, i + 1)) >= 0;)
+        p->wanted[p->graph->values[node->terms[i].value].storage] = node;
+}
+
 static void look_at(planning *p, int i)
 {
     const weft_graph *graph = p->graph;
     const weft_i_graph_node *node = &graph->nodes[i];
-    bool reads = only_reads(node) && is_ours(node), told = is_told(node);
+    bool reads = weft_i_plan_only_reads(node), told = weft_i_plan_is_told(node);
     int value;
+    want(p, node);
     for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);) {
-        p->last[graph->values[value].storage] = i;
-        if (!reads)
+        int storage = graph->values[value].storage;
+        p->last[storage] = i;
+        if (!reads && p->wanted[storage] != node)
             fix(p, value);
     }
     for (int k = 0; k < node->count; k++) {
@@ -127,6 +147,10 @@ static void put(planning *p, int storage)
     p->live[i] = (place){at, bytes, storage};
     p->live_count++;
     p->placed[storage] = (int64_t)at;
+    p->out->reused += at < p->top;
+    p->out->from = p->first[storage] < p->out->from ? p->first[storage] : p->out->from;
+    p->out->until = p->last[storage] > p->out->until ? p->last[storage] : p->out->until;
+    p->top = at + bytes > p->top ? at + bytes : p->top;
     p->out->bytes = at + bytes > p->out->bytes ? at + bytes : p->out->bytes;
 }
 
@@ -177,11 +201,50 @@ static bool put_over(planning *p, int i, int made)
             if (p->live[k].storage == from->storage) {
                 p->live[k].storage = storage;
                 p->placed[storage] = p->placed[from->storage];
+                p->out->until = p->last[storage] > p->out->until ? p->last[storage] : p->out->until;
                 p->out->in_place++;
                 return true;
             }
     }
     return false;
+}
+
+/* ---- communication buffers ---- */
+
+/* One that is free at node `i`: the smallest that is large enough, else the largest, which grows. */
+static int free_buffer(const planning *p, const weft_i_comm_buffer *like, int i)
+{
+    int best = -1;
+    for (int k = 0; k < p->out->symmetric_count; k++) {
+        const weft_i_comm_buffer *b = &p->out->symmetric[k];
+        if (b->group != like->group || b->device != like->device || b->until >= i)
+            continue;
+        const weft_i_comm_buffer *was = best < 0 ? NULL : &p->out->symmetric[best];
+        bool fits = b->bytes >= like->bytes;
+        if (!was ||
+            (was->bytes < like->bytes ? b->bytes > was->bytes : fits && b->bytes < was->bytes))
+            best = k;
+    }
+    return best;
+}
+
+static void put_symmetric(planning *p, int storage, int i)
+{
+    const weft_i_graph_term *group = weft_i_graph_node_group(p->wanted[storage]);
+    weft_i_comm_buffer like = {.group = group ? group->group.handle : NULL,
+                               .name = group ? group->group.name : "",
+                               .device = WEFT_CPU,
+                               .bytes = rounded(p->bytes[storage])};
+    int at = free_buffer(p, &like, i);
+    if (at < 0) {
+        at = p->out->symmetric_count++;
+        p->out->symmetric[at] = like;
+    }
+    weft_i_comm_buffer *b = &p->out->symmetric[at];
+    b->bytes = like.bytes > b->bytes ? like.bytes : b->bytes;
+    b->until = p->last[storage];
+    b->values++;
+    p->comm[storage] = at;
 }
 
 static void place_all(planning *p)
@@ -192,8 +255,12 @@ static void place_all(planning *p)
         for (int k = 0; k < node->count; k++) {
             const weft_i_graph_value *made = &graph->values[node->first + k];
             if (made->absent || p->fixed[made->storage] || p->first[made->storage] != i ||
-                p->placed[made->storage] >= 0)
+                p->placed[made->storage] >= 0 || p->comm[made->storage] >= 0)
                 continue;
+            if (p->wanted[made->storage]) {
+                put_symmetric(p, made->storage, i);
+                continue;
+            }
             p->out->buffers++;
             if (!put_over(p, i, node->first + k))
                 put(p, made->storage);
@@ -210,9 +277,10 @@ static size_t peak_of(const planning *p, bool planned)
     const weft_graph *graph = p->graph;
     size_t peak = 0;
     for (int i = 0; i < graph->node_count; i++) {
-        size_t now = planned ? p->out->bytes : 0;
+        bool open = planned && i >= p->out->from && i <= p->out->until;
+        size_t now = open ? p->out->bytes : 0;
         for (int s = 0; s < graph->storages; s++)
-            if (p->first[s] >= 0 && p->first[s] <= i && p->last[s] >= i &&
+            if (p->first[s] >= 0 && p->first[s] <= i && p->last[s] >= i && p->comm[s] < 0 &&
                 (!planned || p->placed[s] < 0))
                 now += p->bytes[s];
         peak = now > peak ? now : peak;
@@ -220,64 +288,103 @@ static size_t peak_of(const planning *p, bool planned)
     return peak;
 }
 
-static void finish(planning *p)
+/* Values that make their storage have its place. */
+static void tell_values(planning *p)
 {
     const weft_graph *graph = p->graph;
+    for (int i = 0; i < graph->value_count; i++) {
+        const weft_i_graph_value *value = &graph->values[i];
+        if (value->absent || value->node < 0 || p->first[value->storage] != value->node)
+            continue;
+        p->out->at[i] = p->out->bytes ? p->placed[value->storage] : -1;
+        p->out->comm[i] = p->comm[value->storage];
+    }
+}
+
+static void finish(planning *p)
+{
     p->out->free = p->out->peak = peak_of(p, false);
     if (p->out->bytes)
         p->out->peak = peak_of(p, true);
-    /* An arena lives as long as the run, so what is made late adds to it: little may.  Eager itself
-     * keeps all until a scope closes. */
+    /* An arena lives as long as a value in it, so what is made meanwhile adds to it: little may.
+     * Eager itself keeps all until a scope closes. */
     if (p->out->peak > p->out->free + p->out->free / 64) {
         p->out->peak = p->out->free;
         p->out->bytes = 0;
-        return;
     }
-    for (int i = 0; i < graph->value_count; i++) {
-        const weft_i_graph_value *value = &graph->values[i];
-        if (!value->absent && value->node >= 0 && p->placed[value->storage] >= 0 &&
-            p->first[value->storage] == value->node)
-            p->out->at[i] = p->placed[value->storage];
-    }
+    tell_values(p);
+}
+
+static weft_status make_room(planning *p)
+{
+    const weft_graph *graph = p->graph;
+    weft_i_plan *out = p->out;
+    size_t storages = (size_t)graph->storages + 1, values = (size_t)graph->value_count + 1;
+    *out = (weft_i_plan){.from = graph->node_count,
+                         .at = WEFT_OS->alloc(values * (sizeof *out->at + sizeof *out->comm)),
+                         .symmetric = WEFT_OS->alloc(storages * sizeof *out->symmetric)};
+    p->live =
+        WEFT_OS->alloc(storages * (sizeof *p->live + sizeof *p->wanted + sizeof *p->bytes +
+                                   sizeof *p->placed + 3 * sizeof *p->first + sizeof *p->fixed));
+    if (!p->live || !out->at || !out->symmetric)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to plan %d values", graph->value_count);
+    out->comm = (int *)(out->at + values);
+    p->wanted = (const weft_i_graph_node **)(void *)(p->live + storages);
+    p->bytes = (size_t *)(p->wanted + storages);
+    p->placed = (int64_t *)(p->bytes + storages);
+    p->first = (int *)(p->placed + storages);
+    p->last = p->first + storages;
+    p->comm = p->last + storages;
+    p->fixed = (bool *)(p->comm + storages);
+    memset(p->placed, 0xff, storages * (sizeof *p->placed + 3 * sizeof *p->first));
+    memset(out->at, 0xff, values * (sizeof *out->at + sizeof *out->comm));
+    return WEFT_OK;
 }
 
 weft_status weft_i_plan_make(const weft_graph *graph, weft_i_plan *out)
 {
-    size_t storages = (size_t)graph->storages + 1, values = (size_t)graph->value_count + 1;
     planning p = {.graph = graph, .out = out};
-    *out = (weft_i_plan){.at = WEFT_OS->alloc(values * sizeof *out->at)};
-    char *room = WEFT_OS->alloc(storages * (sizeof *p.live + sizeof *p.bytes + sizeof *p.placed +
-                                            2 * sizeof *p.first + sizeof *p.fixed));
-    if (!room || !out->at) {
-        WEFT_OS->free(room);
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to plan %d values", graph->value_count);
+    weft_status status = make_room(&p);
+    if (status >= 0) {
+        look_at_all(&p);
+        place_all(&p);
+        finish(&p);
     }
-    p.live = (place *)(void *)room;
-    p.bytes = (size_t *)(p.live + storages);
-    p.placed = (int64_t *)(p.bytes + storages);
-    p.first = (int *)(p.placed + storages);
-    p.last = p.first + storages;
-    p.fixed = (bool *)(p.last + storages);
-    memset(p.placed, 0xff, storages * (sizeof *p.placed + 2 * sizeof *p.first));
-    memset(out->at, 0xff, values * sizeof *out->at);
-    look_at_all(&p);
-    place_all(&p);
-    finish(&p);
-    WEFT_OS->free(room);
-    return WEFT_OK;
+    WEFT_OS->free(p.live);
+    return status;
 }
 
 void weft_i_plan_clear(weft_i_plan *plan)
 {
+    weft_i_comm_forget(plan->symmetric, plan->symmetric_count);
+    WEFT_OS->free(plan->symmetric);
     WEFT_OS->free(plan->at);
     *plan = (weft_i_plan){0};
 }
 
-void weft_i_plan_text(const weft_i_plan *plan, weft_i_text *s)
+static void put_symmetric_text(const weft_i_plan *plan, const weft_graph *graph, weft_i_text *s)
 {
-    weft_i_text_put(s,
-                    "  plan: %d values in an arena of %zu bytes, %d in place; at most %zu bytes in "
-                    "use, %zu without it\n",
-                    plan->bytes ? plan->buffers : 0, plan->bytes, plan->bytes ? plan->in_place : 0,
-                    plan->peak, plan->free);
+    for (int i = 0; i < plan->symmetric_count; i++) {
+        const weft_i_comm_buffer *b = &plan->symmetric[i];
+        weft_i_text_put(s, "  symmetric buffer %d: %zu bytes, group \"%s\", holds", i, b->bytes,
+                        b->name);
+        for (int k = 0; k < graph->value_count; k++)
+            if (plan->comm[k] == i)
+                weft_i_text_put(s, " %%%d", k);
+        if (b->id)
+            weft_i_text_put(s, ", id %llx", (unsigned long long)b->id);
+        weft_i_text_put(s, "\n");
+    }
+}
+
+void weft_i_plan_text(const weft_i_plan *plan, const weft_graph *graph, weft_i_text *s)
+{
+    bool any = plan->bytes > 0;
+    weft_i_text_put(
+        s,
+        "  plan: %d values in an arena of %zu bytes, %d in place, %d where others were; "
+        "at most %zu bytes in use, %zu without it\n",
+        any ? plan->buffers : 0, plan->bytes, any ? plan->in_place : 0, any ? plan->reused : 0,
+        plan->peak, plan->free);
+    put_symmetric_text(plan, graph, s);
 }

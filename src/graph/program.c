@@ -28,7 +28,9 @@ typedef struct run {
     weft_tensor **values; /* of each root */
     weft_tensor **lists;  /* room for one node */
     const weft_i_hands *hands;
-    weft_storage *arena; /* NULL: nothing is planned */
+    weft_storage *arena; /* NULL: nothing lies in one */
+    weft_tensor **comm;  /* communication buffers; NULL: there are none, or no memory is used */
+    bool planned;        /* real tensors, by the plan */
 } run;
 
 static int count_tensors(const weft_i_graph_node *node)
@@ -95,6 +97,7 @@ weft_i_program *weft_i_program_new(weft_graph *graph)
         weft_i_program_free(program);
         return NULL;
     }
+    weft_i_comm_number(program->plan.symmetric, program->plan.symmetric_count);
     return program;
 }
 
@@ -228,6 +231,10 @@ static weft_tensor *target_of(const run *r, int value)
 {
     const weft_i_graph_value *v = &r->program->graph->values[value];
     int64_t at = r->program->plan.at[value];
+    int comm = r->program->plan.comm[value];
+    if (comm >= 0)
+        return weft_i_tensor_new_view(r->comm[comm]->storage, NULL, v->dtype, v->shape, v->stride,
+                                      0);
     if (at < 0)
         return weft_i_tensor_new(v->dtype, v->device, v->shape, v->stride);
     return weft_i_tensor_new_view(r->arena, NULL, v->dtype, v->shape, v->stride,
@@ -266,9 +273,11 @@ static weft_status run_into(run *r, const weft_i_graph_node *node)
 
 static weft_status run_planned(run *r, const weft_i_graph_node *node)
 {
-    if (r->arena && weft_i_emit_row_is(node->op))
+    const weft_i_plan *plan = &r->program->plan;
+    if (r->planned && weft_i_emit_row_is(node->op))
         return run_code(r, node);
-    return r->arena && node->count == 1 && r->program->plan.at[node->first] >= 0
+    return r->planned && node->count == 1 &&
+                   (plan->at[node->first] >= 0 || plan->comm[node->first] >= 0)
                ? run_into(r, node)
                : run_node(r, node);
 }
@@ -340,14 +349,42 @@ static void give_up(run *r)
 static weft_status run_all(run *r, weft_tensor *const *inputs, weft_tensor **outs)
 {
     const weft_graph *graph = r->program->graph;
+    const weft_i_plan *plan = &r->program->plan;
     WEFT_TRY(begin(r, inputs));
     for (int i = 0; i < graph->node_count; i++) {
+        if (r->planned && plan->bytes && i == plan->from &&
+            !(r->arena = weft_i_storage_new(WEFT_CPU, plan->bytes)))
+            return weft_last_status();
         WEFT_TRY(run_quietly(r, &graph->nodes[i], i));
         let_go_after(r, i);
+        if (r->arena && i == plan->until) {
+            weft_i_object_drop(r->arena);
+            r->arena = NULL;
+        }
     }
     for (int i = 0; i < graph->output_count; i++)
         outs[i] = value_of(r, graph->outputs[i]);
     return WEFT_OK;
+}
+
+/* The buffers of the plan; the arena comes when it is needed.  Fakes have no memory. */
+static weft_status open_memory(run *r)
+{
+    const weft_i_plan *plan = &r->program->plan;
+    if (!r->program->graph->planned || weft_i_eye_open)
+        return WEFT_OK;
+    r->planned = true;
+    for (int i = 0; i < plan->symmetric_count; i++)
+        if (!(r->comm[i] = weft_i_comm_open(&plan->symmetric[i])))
+            return weft_last_status();
+    return WEFT_OK;
+}
+
+static void close_memory(run *r)
+{
+    for (int i = 0; i < r->program->plan.symmetric_count; i++)
+        weft_i_object_drop(r->comm[i]);
+    weft_i_object_drop(r->arena);
 }
 
 weft_status weft_i_program_run(weft_i_program *program, weft_tensor *const *inputs,
@@ -359,19 +396,25 @@ weft_status weft_i_program_run(weft_i_program *program, weft_tensor *const *inpu
 weft_status weft_i_program_run_back(weft_i_program *program, weft_tensor *const *inputs,
                                     weft_tensor **outs, const weft_i_hands *hands)
 {
-    size_t room = (size_t)program->graph->value_count + program->tensors + 1;
+    size_t values = (size_t)program->graph->value_count;
+    size_t room = values + program->tensors + (size_t)program->plan.symmetric_count + 1;
     run r = {.program = program, .hands = hands, .values = WEFT_OS->alloc(room * sizeof *r.values)};
     if (!r.values)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to run \"%s\"", program->graph->name);
-    r.lists = r.values + program->graph->value_count;
-    /* Fakes have no memory that could lie in an arena. */
-    if (program->plan.bytes && !weft_i_eye_open)
-        r.arena = weft_i_storage_new(WEFT_CPU, program->plan.bytes);
-    bool short_of = program->plan.bytes && !weft_i_eye_open && !r.arena;
-    weft_status status = short_of ? weft_last_status() : run_all(&r, inputs, outs);
+    r.lists = r.values + values;
+    r.comm = r.lists + program->tensors;
+    weft_status status = open_memory(&r);
+    if (status >= 0)
+        status = run_all(&r, inputs, outs);
     if (status < 0)
         give_up(&r);
-    weft_i_object_drop(r.arena);
+    close_memory(&r);
     WEFT_OS->free(r.values);
     return status;
+}
+
+void weft_i_program_text(const weft_i_program *program, weft_i_text *s)
+{
+    if (program->graph->planned)
+        weft_i_plan_text(&program->plan, program->graph, s);
 }

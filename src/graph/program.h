@@ -6,6 +6,7 @@
 #ifndef WEFT_GRAPH_PROGRAM_H
 #define WEFT_GRAPH_PROGRAM_H
 
+#include "base/text.h"
 #include "graph/graph.h"
 
 typedef struct weft_i_program weft_i_program;
@@ -28,5 +29,8 @@ typedef struct weft_i_hands {
 
 weft_status weft_i_program_run_back(weft_i_program *program, weft_tensor *const *inputs,
                                     weft_tensor **outs, const weft_i_hands *hands);
+
+/* How its memory is planned, for people. */
+void weft_i_program_text(const weft_i_program *program, weft_i_text *s);
 
 #endif

@@ -168,7 +168,7 @@ static weft_graph *rebuild(scheduling *s, const char *how, size_t before, size_t
     weft_i_text text = {line, sizeof line, 0};
     weft_i_text_put(&text, "  schedule: %s, %d nodes moved; at most %zu bytes in use, were %zu\n",
                     how, moved, after, before);
-    if (to && !(to->notes = weft_i_graph_string(to, line))) {
+    if (to && weft_i_graph_add_notes(to, line) < 0) {
         weft_release(to);
         return NULL;
     }

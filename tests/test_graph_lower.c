@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * LoweringTest: all_reduces of compiled functions on symmetric memory.  Which of them are lowered,
+ * in how many buffers, what is never placed there; operations and users' own rows that ask for
+ * symmetric memory; and that every result is that of the function itself.
+ */
+#include "functional_jobs.h"
+#include "graph/lower.h"
+#include "harness_cache.h"
+
+enum { TEXT = 1 << 16 };
+
+static _Thread_local char text[TEXT];
+
+#define FUNCTION(name_)                                                               \
+    static weft_status name_(weft_tensor *const *in, __attribute__((unused)) int ins, \
+                             weft_tensor **out, __attribute__((unused)) int outs, void *world)
+
+static weft_compiled *compile(weft_graph_function function, weft_group *world)
+{
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    opts.backend = "c";
+    opts.fullgraph = true;
+    opts.agree = true;
+    weft_compiled *compiled = weft_compile(function, world, &opts);
+    CHECK(compiled != NULL);
+    return compiled;
+}
+
+static const char *explain(const weft_compiled *compiled)
+{
+    CHECK(weft_compiled_explain(compiled, text, sizeof text) < TEXT);
+    return text;
+}
+
+static int count_of(const char *all, const char *word)
+{
+    int count = 0;
+    for (const char *at = all; (at = strstr(at, word)); at += strlen(word))
+        count++;
+    return count;
+}
+
+/* How many values lie in symmetric buffer `n`. */
+static int values_in(const char *all, int n)
+{
+    char line[40];
+    snprintf(line, sizeof line, "symmetric buffer %d:", n);
+    const char *at = strstr(all, line), *end = at ? strchr(at, '\n') : NULL;
+    int count = 0;
+    for (; at && at < end; at++)
+        count += *at == '%';
+    return count;
+}
+
+static weft_tensor *random_of(int64_t n, int rank)
+{
+    weft_seed((uint64_t)(42 + rank));
+    return weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(n, n));
+}
+
+/* Calls it twice; both results are the function's own, bit for bit, and no symmetric memory comes
+ * out. */
+static void check_same(weft_compiled *compiled, weft_graph_function function, weft_group *world,
+                       weft_tensor *const *in, int ins)
+{
+    weft_tensor *own, *out;
+    CHECK_OK(function(in, ins, &own, 1, world));
+    CHECK_OK(weft_wait_tensor(own) ? WEFT_OK : weft_last_status());
+    for (int round = 0; round < 2; round++) {
+        CHECK_OK(weft_compiled_call(compiled, in, ins, &out, 1));
+        CHECK(weft_equal(out, own));
+        CHECK(!weft_symm_is(out));
+    }
+}
+
+/* ---- which are lowered ---- */
+
+FUNCTION(func_0)
+{
+    out[0] = weft_all_reduce(weft_add_scalar(in[0], 1), WEFT_SUM, world);
+    return WEFT_OK;
+}
+
+FUNCTION(func_1)
+{
+    weft_tensor *rows = weft_slice(weft_add_scalar(in[0], 1), 0, 2, 4, 1);
+    out[0] = weft_all_reduce(rows, WEFT_SUM, world);
+    return WEFT_OK;
+}
+
+FUNCTION(func_2)
+{
+    out[0] = weft_all_reduce(in[0], WEFT_SUM, world);
+    return WEFT_OK;
+}
+
+FUNCTION(func_3)
+{
+    out[0] = weft_all_reduce(weft_matmul(in[0], in[0]), WEFT_SUM, world);
+    return WEFT_OK;
+}
+
+RANKS_TEST(test_lowering_one_shot_all_reduce, 2)
+{
+    static const weft_graph_function functions[] = {func_0, func_1, func_2, func_3};
+    weft_group *world = join(30000);
+    weft_tensor *x = random_of(4, rank);
+    for (int i = 0; i < 4; i++) {
+        weft_compiled *compiled = compile(functions[i], world);
+        check_same(compiled, functions[i], world, &x, 1);
+        const char *all = explain(compiled);
+        bool lowered = i != 2;
+        CHECK_INT(count_of(all, "= one_shot_all_reduce %"), lowered);
+        CHECK_INT(count_of(all, "= wait_tensor %"), !lowered);
+        CHECK_INT(count_of(all, "= all_reduce %"), !lowered);
+        CHECK_INT(count_of(all, "symmetric buffer"), lowered);
+        if (!lowered)
+            CHECK_CONTAINS(all, "not lowered: all_reduce of %0: its operand is an input");
+        weft_release(compiled);
+    }
+    leave(world);
+}
+
+FUNCTION(others)
+{
+    weft_tensor *x = weft_add_scalar(in[0], 1);
+    weft_tensor *most = weft_all_reduce(x, WEFT_MAX, world);
+    weft_tensor *turned =
+        weft_all_reduce(weft_transpose(weft_mul(in[0], in[0]), 0, 1), WEFT_SUM, world);
+    weft_tensor *twice = weft_mul_scalar(in[0], 2);
+    out[0] = weft_add(weft_add(most, turned), weft_all_reduce(twice, WEFT_SUM, world));
+    out[1] = twice;
+    return WEFT_OK;
+}
+
+RANKS_TEST(test_lowering_says_why_not, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = random_of(4, rank), *own[2], *out[2];
+    weft_compiled *compiled = compile(others, world);
+    CHECK_OK(others(&x, 1, own, 2, world));
+    CHECK_OK(weft_compiled_call(compiled, &x, 1, out, 2));
+    CHECK(weft_equal(out[0], own[0]) && weft_equal(out[1], own[1]));
+    const char *all = explain(compiled);
+    CHECK_CONTAINS(all, "it is not a sum");
+    CHECK_CONTAINS(all, "its operand is not contiguous");
+    CHECK_CONTAINS(all, "its operand is seen outside");
+    CHECK_INT(count_of(all, "= one_shot_all_reduce %"), 0);
+    weft_release(compiled);
+    leave(world);
+}
+
+/* Two shots leave part of the result in the operand, so one that is needed again is put right. */
+FUNCTION(large)
+{
+    weft_tensor *x = weft_mul(in[0], in[1]);
+    weft_tensor *sum = weft_all_reduce(x, WEFT_SUM, world);
+    weft_tensor *y = weft_mul_scalar(weft_mul(sum, x), 0.5);
+    out[0] = weft_add(weft_all_reduce(y, WEFT_SUM, world), sum);
+    return WEFT_OK;
+}
+
+RANKS_TEST(test_lowering_two_shot_all_reduce, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *in[2] = {random_of(301, rank), random_of(301, rank + 2)};
+    weft_compiled *compiled = compile(large, world);
+    check_same(compiled, large, world, in, 2);
+    const char *all = explain(compiled);
+    CHECK_INT(count_of(all, "= two_shot_all_reduce %"), 2);
+    CHECK_INT(count_of(all, "keep=true"), 1);
+    CHECK_INT(count_of(all, "keep=false"), 1);
+    weft_release(compiled);
+    leave(world);
+}
+
+RANKS_TEST(test_lowering_stops_where_overlap_pays, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *in[2] = {random_of(1100, rank), random_of(1100, rank + 2)};
+    weft_compiled *compiled = compile(large, world);
+    check_same(compiled, large, world, in, 2);
+    CHECK_INT(count_of(explain(compiled), "_shot_all_reduce"), 0);
+    CHECK_CONTAINS(text, "it is so large that it rather runs behind");
+    weft_release(compiled);
+    leave(world);
+}
+
+TEST(test_lowering_thresholds)
+{
+    CHECK_INT(weft_i_lower_choose(2, false, 64), WEFT_I_LOWER_ONE_SHOT);
+    CHECK_INT(weft_i_lower_choose(2, false, 1 << 20), WEFT_I_LOWER_TWO_SHOT);
+    CHECK_INT(weft_i_lower_choose(2, false, 1 << 30), WEFT_I_LOWER_NOT);
+    setenv("WEFT_ONE_SHOT", "1K", 1);
+    setenv("WEFT_TWO_SHOT", "2K", 1);
+    CHECK_INT(weft_i_lower_choose(8, true, 1024), WEFT_I_LOWER_ONE_SHOT);
+    CHECK_INT(weft_i_lower_choose(8, true, 1025), WEFT_I_LOWER_TWO_SHOT);
+    CHECK_INT(weft_i_lower_choose(8, true, 2049), WEFT_I_LOWER_NOT);
+    setenv("WEFT_ONE_SHOT", "0", 1);
+    setenv("WEFT_TWO_SHOT", "0", 1);
+    CHECK_INT(weft_i_lower_choose(2, false, 4), WEFT_I_LOWER_NOT);
+    unsetenv("WEFT_ONE_SHOT");
+    unsetenv("WEFT_TWO_SHOT");
+}
+
+/* ---- buffers ---- */
+
+/* Both products are needed to the end. */
+FUNCTION(both_alive)
+{
+    weft_tensor *a = weft_matmul(in[0], in[1]), *b = weft_matmul(a, in[1]);
+    weft_tensor *sums =
+        weft_add(weft_all_reduce(a, WEFT_SUM, world), weft_all_reduce(b, WEFT_SUM, world));
+    out[0] = weft_add(sums, weft_mul(a, b));
+    return WEFT_OK;
+}
+
+FUNCTION(one_by_one)
+{
+    weft_tensor *a = weft_all_reduce(weft_matmul(in[0], in[1]), WEFT_SUM, world);
+    weft_tensor *b = weft_matmul(weft_matmul(a, in[1]), in[1]);
+    out[0] = weft_mul_scalar(weft_all_reduce(b, WEFT_SUM, world), 0.5);
+    return WEFT_OK;
+}
+
+RANKS_TEST(test_comm_buffer_reuse, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *in[2] = {random_of(8, rank), random_of(8, rank + 2)};
+    weft_compiled *alive = compile(both_alive, world), *reused = compile(one_by_one, world);
+    check_same(alive, both_alive, world, in, 2);
+    CHECK_INT(count_of(explain(alive), "symmetric buffer"), 2);
+    CHECK_INT(count_of(text, "= one_shot_all_reduce %"), 2);
+    check_same(reused, one_by_one, world, in, 2);
+    CHECK_INT(count_of(explain(reused), "symmetric buffer"), 1);
+    CHECK_INT(values_in(text, 0), 2);
+    CHECK_INT(count_of(text, "= one_shot_all_reduce %"), 2);
+    CHECK_INT(count_of(text, "= mm %"), 3); /* the one between them is ordinary */
+    weft_release(alive);
+    weft_release(reused);
+    leave(world);
+}
+
+FUNCTION(three_layers)
+{
+    weft_tensor *x = in[0];
+    for (int i = 0; i < 3; i++)
+        x = weft_symm_one_shot_all_reduce(weft_matmul(x, in[1]), WEFT_SUM, world);
+    out[0] = x;
+    return WEFT_OK;
+}
+
+/* The same by the plain collective: explicit ones refuse ordinary memory. */
+FUNCTION(three_plain_layers)
+{
+    weft_tensor *x = in[0];
+    for (int i = 0; i < 3; i++)
+        x = weft_all_reduce(weft_matmul(x, in[1]), WEFT_SUM, world);
+    out[0] = x;
+    return WEFT_OK;
+}
+
+static int reuses_in(const char *all)
+{
+    const char *at = strstr(all, " where others were");
+    while (at && at > all && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    return at ? atoi(at) : -1;
+}
+
+/* `out` forms: what the plan tells where to be written. */
+static void check_layers(weft_graph_function function, weft_group *world, weft_tensor *const *in)
+{
+    weft_compiled *compiled = compile(function, world);
+    check_same(compiled, three_plain_layers, world, in, 2);
+    const char *all = explain(compiled);
+    CHECK_INT(count_of(all, "= one_shot_all_reduce %"), 3);
+    CHECK_INT(count_of(all, "symmetric buffer"), 1);
+    CHECK_INT(values_in(all, 0), 3);
+    CHECK(reuses_in(all) + values_in(all, 0) - 1 >= 2);
+    CHECK(!strstr(all, "plan: 0 values"));
+    weft_release(compiled);
+}
+
+RANKS_TEST(test_output_buffer_reuse, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *in[2] = {random_of(8, rank), random_of(8, rank + 2)}, *out;
+    check_layers(three_layers, world, in);
+    check_layers(three_plain_layers, world, in);
+    CHECK_OK(three_layers(in, 2, &out, 1, world));
+    CHECK(!out);
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_TYPE);
+    weft_clear_error();
+    leave(world);
+}
+
+static _Thread_local weft_tensor *staging;
+
+FUNCTION(three_staged_layers)
+{
+    weft_tensor *x = in[0];
+    for (int i = 0; i < 3; i++)
+        x = weft_symm_one_shot_all_reduce_copy(staging, weft_matmul(x, in[1]), WEFT_SUM, world);
+    out[0] = x;
+    return WEFT_OK;
+}
+
+RANKS_TEST(test_output_buffer_reuse_copy_variant, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *in[2] = {random_of(8, rank), random_of(8, rank + 2)}, *own, *out;
+    staging = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
+    check_layers(three_staged_layers, world, in);
+    /* Interpreted, it stages where it was told to. */
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    opts.backend = "aot_eager";
+    weft_compiled *rows = weft_compile(three_staged_layers, world, &opts);
+    CHECK_OK(three_staged_layers(in, 2, &own, 1, world));
+    CHECK_OK(weft_compiled_call(rows, in, 2, &out, 1));
+    CHECK(weft_equal(own, out));
+    weft_release(rows);
+    weft_release(staging);
+    leave(world);
+}
+
+FUNCTION(on_input)
+{
+    out[0] = weft_symm_one_shot_all_reduce(in[0], WEFT_SUM, world);
+    return WEFT_OK;
+}
+
+RANKS_TEST(test_external_allocation_fallback, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = random_of(8, rank);
+    weft_compiled *compiled = compile(on_input, world);
+    check_same(compiled, func_2, world, &x, 1);
+    const char *all = explain(compiled);
+    CHECK_INT(count_of(all, "symmetric buffer"), 1);
+    CHECK_INT(count_of(all, "= one_shot_all_reduce %"), 1);
+    CHECK_CONTAINS(all, "copied: one_shot_all_reduce of %0: its operand is an input");
+    weft_release(compiled);
+    leave(world);
+}
+
+FUNCTION(scaled_product)
+{
+    weft_tensor *x = weft_mul_scalar(weft_matmul(in[0], in[1]), 2);
+    out[0] = weft_all_reduce(x, WEFT_SUM, world);
+    return WEFT_OK;
+}
+
+RANKS_TEST(test_comm_buffer_inplace_prevention, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *in[2] = {random_of(8, rank), random_of(8, rank + 2)};
+    weft_compiled *compiled = compile(scaled_product, world);
+    check_same(compiled, scaled_product, world, in, 2);
+    const char *all = explain(compiled);
+    CHECK_INT(count_of(all, "symmetric buffer"), 1);
+    CHECK_INT(values_in(all, 0), 1);
+    CHECK_CONTAINS(all, ", 0 in place,"); /* the product's buffer is not the sum's */
+    weft_release(compiled);
+    leave(world);
+}
+
+/* ---- users' rows ---- */
+
+static _Thread_local weft_group *here;
+static _Thread_local int seen, symmetric;
+
+static weft_status total(weft_tensor *out, const weft_value *in, void *user)
+{
+    (void)user;
+    seen++;
+    symmetric += weft_symm_is(in[0].tensor);
+    return weft_symm_one_shot_all_reduce_out(out, in[0].tensor, WEFT_SUM, here);
+}
+
+static weft_custom *total_row(void)
+{
+    weft_custom *row = weft_custom_find("test_total");
+    weft_clear_error();
+    weft_custom_opts opts = {
+        .size = sizeof opts, .name = "test_total", .params = "x:y", .run = total};
+    if (!row && !(row = weft_custom_new(&opts))) {
+        row = weft_custom_find("test_total"); /* another thread was first */
+        weft_clear_error();
+    }
+    return row;
+}
+
+FUNCTION(by_row)
+{
+    (void)world;
+    weft_tensor *x = weft_mul_scalar(weft_matmul(in[0], in[1]), 2);
+    out[0] = weft_custom_call(total_row(), WEFT_VALUES(WEFT_T(x)));
+    return WEFT_OK;
+}
+
+RANKS_TEST(test_custom_op_symm_mem_realization, 2)
+{
+    weft_group *world = here = join(30000);
+    weft_tensor *in[2] = {random_of(8, rank), random_of(8, rank + 2)}, *out;
+    CHECK(total_row() != NULL);
+    weft_compiled *compiled = compile(by_row, world);
+    check_same(compiled, scaled_product, world, in, 2);
+    CHECK_INT(seen, 2);
+    CHECK_INT(symmetric, 2);
+    CHECK_INT(count_of(explain(compiled), "symmetric buffer"), 1);
+    /* Eagerly nobody places anything. */
+    CHECK(by_row(in, 2, &out, 1, world) >= 0 && !out);
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_TYPE);
+    CHECK_CONTAINS(weft_last_error(), "test_total: x is not symmetric memory");
+    weft_clear_error();
+    weft_release(compiled);
+    leave(world);
+}
+
+/* ---- ids ---- */
+
+static unsigned long long id_in(const char *all)
+{
+    const char *at = strstr(all, ", id ");
+    return at ? strtoull(at + 5, NULL, 16) : 0;
+}
+
+RANKS_TEST(test_symm_mem_alloc_id_no_collision_after_reseed, 2)
+{
+    weft_group *world = join(30000);
+    weft_compiled *compiled[2];
+    unsigned long long ids[2];
+    for (int i = 0; i < 2; i++) {
+        weft_seed(42);
+        weft_tensor *x = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4 << i, 4 << i));
+        compiled[i] = compile(func_3, world);
+        check_same(compiled[i], func_3, world, &x, 1);
+        ids[i] = id_in(explain(compiled[i]));
+    }
+    CHECK(ids[0] && ids[1] && ids[0] != ids[1]);
+    /* They are the library's own, so no user has them by chance, or can forget them. */
+    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(4), NULL, WEFT_F32, WEFT_CPU, world, ids[0]));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_forget(ids[0]), WEFT_ERR_NOT_FOUND);
+    weft_clear_error();
+    for (int i = 0; i < 2; i++)
+        weft_release(compiled[i]);
+    leave(world);
+}
+
+int main(int argc, char **argv)
+{
+    harness_cache_open();
+    int failed = harness_main(argc, argv);
+    harness_cache_close();
+    return failed;
+}
