@@ -341,7 +341,7 @@ static weft_status get_room(const weft_graph *graph, weft_i_emit_groups *out)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to group %d nodes", graph->node_count);
     memset(out->of, 0xff, nodes * sizeof *out->of);
     weft_i_graph_order order;
-    WEFT_TRY(weft_i_graph_order_find(graph, &order));
+    WEFT_TRY(weft_i_graph_order_find(graph, WEFT_I_CHAIN_ALL, &order));
     out->starts = order.starts;
     out->on = order.on;
     return WEFT_OK;
