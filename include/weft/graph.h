@@ -70,12 +70,16 @@ typedef struct weft_compile_opts {
     bool fullgraph;      /* what cannot be captured is an error; otherwise it runs as it is */
     bool agree;          /* ranks compare the collectives of a capture before its first run; they
                             must capture together, or wait for each other until the time is up */
+    bool as_captured; /* collectives stay as they were captured.  Otherwise backend "c" puts small
+                            ones together, and all_reduces on symmetric memory, which all ranks of a
+                            group must do alike: for functions that have the same collectives on all
+                            ranks but compute something else between them (WEFT_ERR_MISMATCH) */
 } weft_compile_opts;
 
 /* weft_compile_opts opts = WEFT_COMPILE_OPTS; */
-#define WEFT_COMPILE_OPTS                             \
-    {                                                 \
-        sizeof(weft_compile_opts), 0, 0, false, false \
+#define WEFT_COMPILE_OPTS                                    \
+    {                                                        \
+        sizeof(weft_compile_opts), 0, 0, false, false, false \
     }
 
 /*

@@ -32,6 +32,11 @@ static void put_operands(weft_i_text *s, const weft_graph *graph, const weft_i_g
     for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);)
         weft_i_text_put(s, " %s%s", weft_dtype_name(graph->values[value].dtype),
                         weft_i_shape_text(graph->values[value].shape, text));
+    int symmetric = weft_i_graph_node_symmetric(node, 0); /* ranks read each other's buffers */
+    if (symmetric >= 0) {
+        const weft_i_graph_value *v = &graph->values[node->terms[symmetric].value];
+        weft_i_text_put(s, " at %lld of %zu bytes", (long long)v->offset, v->bytes);
+    }
     weft_i_text_put(s, "\n");
 }
 

@@ -38,6 +38,7 @@ struct weft_compiled {
     void *user;
     char *name;
     const weft_i_frame_backend *backend;
+    unsigned stages;                 /* the backend's, or fewer */
     bool fullgraph, agree, hopeless; /* cannot be captured */
     entry entries[ENTRIES];
     weft_i_backward *backward; /* instead of a function */
@@ -105,6 +106,8 @@ static weft_compiled *new_compiled(const weft_compile_opts *opts, const char *na
     if (!compiled)
         return NULL;
     compiled->backend = backend;
+    compiled->stages =
+        backend->stages & ~(opts->as_captured ? (unsigned)WEFT_I_STAGE_COLLECTIVES : 0);
     compiled->fullgraph = opts->fullgraph;
     compiled->agree = opts->agree;
     if (!(compiled->name = WEFT_OS->alloc(strlen(name) + 1))) {
@@ -141,7 +144,7 @@ weft_compiled *weft_compile_backward(const weft_compile_opts *given)
     weft_compiled *compiled = new_compiled(&opts, "backward");
     if (!compiled)
         return NULL;
-    weft_i_backward_how how = {compiled->name, compiled->backend->stages, compiled->fullgraph,
+    weft_i_backward_how how = {compiled->name, compiled->stages, compiled->fullgraph,
                                compiled->agree};
     if (!(compiled->backward = weft_i_backward_new(how))) {
         weft_release(compiled);
@@ -210,7 +213,7 @@ static weft_graph *split_entry(const weft_compiled *compiled, entry *e, const we
                                const weft_i_capture_how *how)
 {
     weft_i_halves halves;
-    unsigned later = compiled->backend->stages & ~(unsigned)FIRST_STAGES;
+    unsigned later = compiled->stages & ~(unsigned)FIRST_STAGES;
     if (weft_i_joint_split(joint, how, FIRST_STAGES, &halves) < 0)
         return NULL;
     weft_graph *forward = halves.forward, *back = halves.back;
@@ -228,7 +231,7 @@ static weft_graph *split_entry(const weft_compiled *compiled, entry *e, const we
 static weft_graph *capture_entry(const weft_compiled *compiled, entry *e, weft_tensor *const *in,
                                  int ins, int outs)
 {
-    bool pure = compiled->backend->stages & WEFT_I_STAGE_PURE;
+    bool pure = compiled->stages & WEFT_I_STAGE_PURE;
     bool recording = weft_grad_mode_now() == WEFT_GRAD_RECORDING;
     weft_i_capture_how how = {.guards = &e->guards,
                               .joint = !recording ? WEFT_I_JOINT_NEVER
@@ -238,14 +241,14 @@ static weft_graph *capture_entry(const weft_compiled *compiled, entry *e, weft_t
         weft_i_capture(compiled->name, compiled->function, compiled->user, in, ins, outs, &how);
     weft_graph *graph = !raw             ? NULL
                         : how.split >= 0 ? split_entry(compiled, e, raw, &how)
-                                         : weft_i_graph_pass_run(raw, compiled->backend->stages);
+                                         : weft_i_graph_pass_run(raw, compiled->stages);
     e->graph = weft_i_object_hold(graph);
     return graph;
 }
 
-/* Fills `e` in a scope of its own; `e` is cleared if that fails. */
-static weft_status fill_entry(weft_compiled *compiled, entry *e, weft_tensor *const *in, int ins,
-                              int outs)
+/* In a scope of its own; `e` is cleared if that fails. */
+static weft_status try_entry(weft_compiled *compiled, entry *e, weft_tensor *const *in, int ins,
+                             int outs)
 {
     WEFT_TRY(weft_scope_open());
     e->guards.mode = (int)weft_grad_mode_now();
@@ -262,6 +265,43 @@ static weft_status fill_entry(weft_compiled *compiled, entry *e, weft_tensor *co
         status = weft_i_agree(
             (const weft_graph *[]){e->graph, e->plan ? e->plan->halves.back : NULL}, 2);
     weft_scope_close();
+    return status;
+}
+
+/* Whether all collectives of the entry are of one group, whose members have all heard the same. */
+static bool has_one_group(const entry *e)
+{
+    const weft_graph *graphs[] = {e->graph, e->plan ? e->plan->halves.back : NULL};
+    const weft_i_graph_term *group = NULL, *other;
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; graphs[i] && k < graphs[i]->node_count; k++)
+            if ((other = weft_i_graph_node_group(&graphs[i]->nodes[k]))) {
+                if (group && group->group.handle != other->group.handle)
+                    return false;
+                group = other;
+            }
+    return group != NULL;
+}
+
+/* Ranks may compute different things between the same collectives, and then put them together
+ * differently: if they do not agree, collectives stay as captured from now on. */
+static weft_status fill_entry(weft_compiled *compiled, entry *e, weft_tensor *const *in, int ins,
+                              int outs)
+{
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    weft_status status = try_entry(compiled, e, in, ins, outs);
+    bool again = status == WEFT_ERR_MISMATCH && compiled->stages & WEFT_I_STAGE_COLLECTIVES &&
+                 has_one_group(e);
+    if (status < 0)
+        clear_entry(e);
+    if (!again)
+        return status;
+    weft_i_log(WEFT_LOG_INFO, "\"%s\": collectives stay as captured: %s", compiled->name,
+               weft_last_error());
+    compiled->stages &= ~(unsigned)WEFT_I_STAGE_COLLECTIVES;
+    weft_i_errors_restore(&before);
+    status = try_entry(compiled, e, in, ins, outs);
     if (status < 0)
         clear_entry(e);
     return status;
