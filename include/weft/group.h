@@ -45,7 +45,10 @@ WEFT_API weft_group *weft_init(const weft_init_opts *opts);
 
 /*
  * Leaves the job and returns 0, or the negated status of this thread's first error since weft_init,
- * which it then also logs: `return weft_finish(world);` is a fit end of main.  Collectives that
+ * or else of the first that lost a group in another thread of the rank; logs it unless the log has
+ * it: `return weft_finish(world);` is a fit end of main.  A try that found nothing (a limit of 0, a
+ * name or key that is not there) is no error, and weft_clear_error takes back those of its thread.
+ * Collectives that
  * this rank has posted end first, each within its own time limit; otherwise local, never blocks,
  * except between hosts: the rank that serves the store waits there until the others have left or
  * died, at most as long as an operation may take (WEFT_TIMEOUT).

@@ -7,10 +7,11 @@
 #include "base/status.h"
 
 #include "base/log.h"
+#include "base/loss.h"
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,13 @@ enum { MESSAGE_BYTES = WEFT_I_MESSAGE_BYTES };
 
 static _Thread_local int rank_plus_one; /* 0: no rank yet, so that zeroed thread storage is right */
 static _Thread_local weft_i_errors error_record;
+static _Thread_local struct {
+    uint64_t thread; /* its number in books of losses; 0: it has none yet */
+    uint64_t book;   /* that the next error belongs into; 0: none */
+    uint32_t group;
+    bool serves;
+} concern;
+static atomic_int process_rank_plus_one; /* relaxed: a number for messages */
 
 static const struct {
     weft_status code;
@@ -67,6 +75,9 @@ weft_status weft_last_status(void)
 
 void weft_clear_error(void)
 {
+    if (error_record.noted)
+        weft_i_loss_forget(concern.thread);
+    error_record.noted = false;
     error_record.last = error_record.first = WEFT_OK;
     error_record.last_text[0] = error_record.first_text[0] = 0;
 }
@@ -76,9 +87,35 @@ void weft_i_status_set_rank(int rank)
     rank_plus_one = rank + 1;
 }
 
+void weft_i_status_set_process_rank(int rank)
+{
+    weft_i_status_set_rank(rank);
+    atomic_store_explicit(&process_rank_plus_one, rank + 1, memory_order_relaxed);
+}
+
 int weft_i_status_rank(void)
 {
-    return rank_plus_one - 1;
+    int plus_one = rank_plus_one;
+    if (!plus_one)
+        plus_one = atomic_load_explicit(&process_rank_plus_one, memory_order_relaxed);
+    return plus_one - 1;
+}
+
+void weft_i_status_concern(int rank, uint64_t book, uint32_t group)
+{
+    static _Atomic uint64_t threads; /* relaxed: a count */
+    if (!concern.thread)
+        concern.thread = 1 + atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed);
+    if (!rank_plus_one)
+        weft_i_status_set_rank(rank);
+    concern.book = book;
+    concern.group = group;
+}
+
+void weft_i_status_serve(int rank)
+{
+    weft_i_status_set_rank(rank);
+    concern.serves = true;
 }
 
 void weft_i_errors_save(weft_i_errors *out)
@@ -88,6 +125,8 @@ void weft_i_errors_save(weft_i_errors *out)
 
 void weft_i_errors_restore(const weft_i_errors *saved)
 {
+    if (error_record.noted && !saved->noted)
+        weft_i_loss_forget(concern.thread);
     error_record = *saved;
 }
 
@@ -112,14 +151,56 @@ static void keep_first(void)
     memcpy(error_record.first_text, error_record.last_text, MESSAGE_BYTES);
 }
 
-static void decide(weft_status status, const char *suffix, const char *format, va_list args)
+static void put_message(weft_status status, const char *suffix, const char *format, va_list args)
 {
     int n = vsnprintf(error_record.last_text, MESSAGE_BYTES, format, args);
     if (suffix && n >= 0 && n < MESSAGE_BYTES)
         snprintf(error_record.last_text + n, MESSAGE_BYTES - (size_t)n, ": %s", suffix);
     error_record.last = status;
+}
+
+static bool is_power_of_ten(uint64_t count)
+{
+    while (count >= 10 && count % 10 == 0)
+        count /= 10;
+    return count == 1;
+}
+
+/* A lost group is told once; of what follows from it every tenfold. */
+static void tell_loss(weft_status status, uint64_t book)
+{
+    uint64_t count = weft_i_loss_count(book, concern.group, status);
+    if (!concern.serves)
+        error_record.noted |=
+            weft_i_loss_note(book, concern.thread, status, error_record.last_text);
+    if (count == 1 || weft_i_log_wants(WEFT_LOG_TRACE))
+        weft_i_log(level_of(status), "%s (%s)", error_record.last_text, weft_status_name(status));
+    else if (is_power_of_ten(count))
+        weft_i_log(level_of(status), "%s (%s); so far %llu errors of this kind in this group",
+                   error_record.last_text, weft_status_name(status), (unsigned long long)count);
+}
+
+static void decide(weft_status status, const char *suffix, const char *format, va_list args)
+{
+    uint64_t book = concern.book;
+    concern.book = 0;
+    put_message(status, suffix, format, args);
     keep_first();
-    weft_i_log(level_of(status), "%s (%s)", error_record.last_text, weft_status_name(status));
+    if (book && weft_status_scope(status) >= WEFT_SCOPE_GROUP)
+        tell_loss(status, book);
+    else
+        weft_i_log(level_of(status), "%s (%s)", error_record.last_text, weft_status_name(status));
+}
+
+weft_status weft_i_miss(weft_status status, const char *format, ...)
+{
+    va_list args;
+    concern.book = 0;
+    va_start(args, format);
+    put_message(status, NULL, format, args);
+    va_end(args);
+    weft_i_log(WEFT_LOG_TRACE, "%s (%s)", error_record.last_text, weft_status_name(status));
+    return status;
 }
 
 weft_status weft_i_fail(weft_status status, const char *format, ...)

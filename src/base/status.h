@@ -5,6 +5,9 @@
 
 #include "weft/status.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 /*
  * Decides an error: stores the message for weft_last_error(), logs it, returns `status`.  Call it
  * exactly where the error is decided; callers pass the code on with WEFT_TRY.
@@ -33,12 +36,33 @@ weft_status weft_i_fail_errno(int error, const char *format, ...)
 weft_status weft_i_explain(weft_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The rank shown in messages of this thread; -1 while it has none. */
+/*
+ * A try that found nothing: as weft_i_fail, but no error of the rank.  weft_finish does not report
+ * it, and the log shows it only with WEFT_DEBUG=TRACE.
+ */
+weft_status weft_i_miss(weft_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The rank shown in messages of this thread, else of this process; -1 while there is none. */
 void weft_i_status_set_rank(int rank);
+void weft_i_status_set_process_rank(int rank);
 int weft_i_status_rank(void);
+
+/* The next error of this thread is about group `group` of a rank with this book (base/loss.h). */
+void weft_i_status_concern(int rank, uint64_t book, uint32_t group);
+
+/* This thread works for others, who will be told: its errors are not noted in the rank's book. */
+void weft_i_status_serve(int rank);
 
 /* The first error of this thread since it was last cleared: what weft_finish reports. */
 weft_status weft_i_first_error(const char **message);
+
+/* Does a rank that ends with this report what became of another, or of the group? */
+static inline bool weft_i_status_follows(weft_status status)
+{
+    return status == WEFT_ERR_PEER_DEAD || status == WEFT_ERR_PEER_LEFT ||
+           status == WEFT_ERR_REVOKED;
+}
 
 #define WEFT_TRY(call_)                    \
     do {                                   \
@@ -54,6 +78,7 @@ weft_status weft_i_first_error(const char **message);
 enum { WEFT_I_MESSAGE_BYTES = 2048 };
 typedef struct weft_i_errors {
     weft_status last, first;
+    bool noted; /* in the book of the rank */
     char last_text[WEFT_I_MESSAGE_BYTES], first_text[WEFT_I_MESSAGE_BYTES];
 } weft_i_errors;
 

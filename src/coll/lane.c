@@ -224,6 +224,7 @@ static weft_status tell_difference(const weft_i_lane *lane, const weft_i_label *
     weft_i_signature_text(signature, mine, sizeof mine);
     weft_i_signature_text(&other_signature, theirs, sizeof theirs);
     weft_i_quarrel_tell(call->group, mine, other, theirs); /* for who cannot see it any more */
+    weft_i_group_concerns(call->group);
     return weft_i_fail(WEFT_ERR_MISMATCH,
                        "group \"%s\", operation %u: rank %d calls %s, but rank %d calls %s",
                        call->group->name, epoch, lane->me, mine, other, theirs);
@@ -247,6 +248,7 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_label *ca
     if (weft_i_quarrel_told(call->group))
         return weft_i_group_check_revoked(call);
     char mine[WEFT_I_SIGNATURE_TEXT];
+    weft_i_group_concerns(call->group);
     return weft_i_fail(WEFT_ERR_MISMATCH,
                        "group \"%s\", operation %u: rank %d calls %s; the ranks choose different "
                        "algorithms (weft/tune.h), or others call something else",

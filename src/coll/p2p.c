@@ -382,6 +382,9 @@ static weft_status fail_timeout(const weft_i_p2p_request *request, int64_t timeo
 {
     const weft_group *group = request->group;
     char who[640] = "any other rank";
+    if (timeout_ms == 0) /* a try: nothing was promised */
+        return weft_i_miss(WEFT_ERR_TIMEOUT, "%s of %zu bytes, tag %d, is still under way",
+                           weft_i_coll_name(request->kind), request->bytes, request->tag);
     if (request->peer != WEFT_ANY)
         weft_i_world_describe(group->world, group->members[request->peer], who, sizeof who);
     return weft_i_fail(WEFT_ERR_TIMEOUT,
@@ -420,6 +423,7 @@ static weft_status sender_lost(const weft_i_p2p_request *request, weft_status st
                            : 0;
     if (!refused)
         return status;
+    weft_i_group_concerns(request->group);
     return weft_i_fail(status,
                        "send in group \"%s\": rank %d sends %zu bytes of %s, rank %d expects %llu "
                        "bytes, or another dtype",
@@ -527,6 +531,7 @@ weft_status weft_i_bundle_outcome(const weft_i_bundle *bundle)
     if (status == WEFT_OK || status == WEFT_IN_PROGRESS)
         return status;
     const weft_i_p2p_request *request = weft_i_bundle_failed(bundle);
+    weft_i_group_concerns(request->group);
     return weft_i_fail(status, "%s", request->message ? request->message : weft_strerror(status));
 }
 

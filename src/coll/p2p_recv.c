@@ -124,6 +124,7 @@ static void take_out(weft_i_lane *lane, weft_i_p2p_peer *pair, weft_i_p2p_reques
 
 static void refuse(weft_i_p2p_peer *pair, weft_i_p2p_request *request, uint64_t bytes)
 {
+    weft_i_group_concerns(request->group);
     weft_i_fail(WEFT_ERR_MISMATCH,
                 "recv in group \"%s\": rank %d sends %llu bytes, rank %d expects %zu bytes of %s%s",
                 request->group->name, pair->rank, (unsigned long long)bytes, request->group->rank,

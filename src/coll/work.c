@@ -203,7 +203,7 @@ static void *help(void *arg)
 {
     weft_i_queue *queue = arg;
     helping = queue;
-    weft_i_status_set_rank(queue->rank);
+    weft_i_status_serve(queue->rank);
     for (int idle = 0; !atomic_load_explicit(&queue->stop, memory_order_acquire); idle++) {
         uint32_t seen = atomic_load_explicit(&queue->alarm, memory_order_acquire);
         for (; run_first(queue); idle = 0)
@@ -580,6 +580,7 @@ static weft_status outcome(weft_work *work)
     weft_status status = (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
     if (status >= 0)
         return status;
+    weft_i_group_concerns(work->coll.group);
     return weft_i_fail(status, "%s", work->message ? work->message : weft_strerror(status));
 }
 
@@ -621,6 +622,9 @@ static weft_status fail_late(const weft_work *work, int64_t limit)
     int before = works_before(coll->lane->queue, work);
     if (before)
         snprintf(behind, sizeof behind, ", behind %d posted before it", before);
+    if (limit == 0) /* a try: nothing was promised */
+        return weft_i_miss(WEFT_ERR_TIMEOUT, "%s in group \"%s\" is still under way%s",
+                           coll->ask.op, coll->group->name, behind);
     bool any = weft_i_lane_name_missing(coll->lane, coll->group, names, sizeof names);
     return weft_i_fail(WEFT_ERR_TIMEOUT,
                        "%s in group \"%s\" is still under way after %lld ms%s: %s%s", coll->ask.op,

@@ -18,6 +18,7 @@
 void weft_i_label_text(const weft_i_label *call, char *out, size_t bytes)
 {
     const weft_group *group = call->group;
+    weft_i_group_concerns(group);
     if (call->channel >= 0)
         snprintf(out, bytes, "rank %d of %d in group \"%s\", %s on channel %d", group->rank,
                  group->size, group->name, call->op, call->channel);

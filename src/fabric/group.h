@@ -208,7 +208,13 @@ weft_status weft_i_group_make_lane(weft_group *group);
 /* WEFT_ERR_STATE in a fake world where collectives are errors. */
 weft_status weft_i_group_check_mute(const weft_i_label *call);
 
-/* "rank 1 of 4 in group "0", barrier on channel 2" */
+/* The next error of this thread is about the group: it counts for the rank (base/loss.h). */
+static inline void weft_i_group_concerns(const weft_group *group)
+{
+    weft_i_status_concern(group->world->rank, group->world->losses.id, group->id);
+}
+
+/* "rank 1 of 4 in group "0", barrier on channel 2"; also says that the next error is about it. */
 void weft_i_label_text(const weft_i_label *call, char *out, size_t bytes);
 
 /*

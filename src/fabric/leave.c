@@ -35,6 +35,7 @@ void weft_i_world_drop(weft_i_world *world)
     weft_i_segment_drop(world->job);
     weft_i_object_drop(world->store);
     weft_i_store_server_drop(world->standby, world->generation != weft_i_os_generation());
+    weft_i_losses_close(&world->losses);
     pthread_mutex_destroy(&world->moving);
     weft_i_registry_free(&world->registry);
     WEFT_OS->free(world->peers);

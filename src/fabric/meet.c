@@ -167,7 +167,7 @@ static weft_status enter_as_process(const weft_init_opts *opts, int64_t deadline
         WEFT_TRY(weft_i_start_read(&start));
         WEFT_TRY(take_page(&start));
     }
-    weft_i_status_set_rank(start.rank);
+    weft_i_status_set_process_rank(start.rank);
     weft_status status = weft_i_world_new(start.rank, start.size, out);
     if (status == WEFT_OK && opts->store)
         status = enter_by_store(&start, *out, opts->store, deadline);
@@ -371,6 +371,16 @@ static void warn_unwaited(weft_i_world *world)
                    left == 1 ? "" : "s");
 }
 
+/* The thread's own first error; without one, a group that another thread of the rank has lost. */
+static weft_status first_error(const weft_group *world, char text[WEFT_I_MESSAGE_BYTES])
+{
+    const char *mine = NULL;
+    weft_status first = weft_i_first_error(&mine);
+    snprintf(text, WEFT_I_MESSAGE_BYTES, "%s", mine);
+    return first < 0 || !world || !world->world ? first
+                                                : weft_i_losses_first(&world->world->losses, text);
+}
+
 int weft_finish(weft_group *world)
 {
     if (world && weft_i_world_usable(world->world) == WEFT_OK) {
@@ -380,10 +390,12 @@ int weft_finish(weft_group *world)
         weft_i_world_leave(world->world);
         weft_i_news_see_off(world->world);
     }
-    const char *message = NULL;
-    weft_status first = weft_i_first_error(&message);
-    if (first < 0)
-        weft_i_log(WEFT_LOG_WARN, "finished after an error: %s (%s)", message,
+    char text[WEFT_I_MESSAGE_BYTES];
+    weft_status first = first_error(world, text);
+    if (weft_status_scope(first) >= WEFT_SCOPE_GROUP) /* its message is in the log already */
+        weft_i_log(WEFT_LOG_WARN, "finished after an error (%s)", weft_status_name(first));
+    else if (first < 0)
+        weft_i_log(WEFT_LOG_WARN, "finished after an error: %s (%s)", text,
                    weft_status_name(first));
     return -(int)first;
 }

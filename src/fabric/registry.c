@@ -148,7 +148,7 @@ weft_status weft_i_registry_resolve(weft_i_registry *registry, const char *name,
     if (gone)
         return weft_i_fail(WEFT_ERR_STATE, "the group named \"%s\" is already destroyed", name);
     if (!found)
-        return weft_i_fail(WEFT_ERR_NOT_FOUND,
+        return weft_i_miss(WEFT_ERR_NOT_FOUND,
                            "could not resolve the group name \"%s\": this rank never was in a "
                            "group of that name",
                            name);

@@ -2,17 +2,21 @@
 /* weft_spawn: one job segment and one descriptor server in plain memory, one thread per rank. */
 #include "fabric/spawn.h"
 
+#include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "weft/spawn.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 typedef struct thread_rank {
     weft_i_seat place;
     int (*fn)(void *arg);
     void *arg;
     int result;
+    int order; /* of its end among the ranks, from 1 */
+    atomic_int *ends;
     pthread_t thread;
 } thread_rank;
 
@@ -44,6 +48,8 @@ static void *rank_body(void *arg)
     my_place = &rank->place;
     weft_i_status_set_rank(rank->place.rank);
     rank->result = rank->fn(rank->arg);
+    /* Before others learn that we are gone.  Relaxed: read after the threads are joined. */
+    rank->order = 1 + atomic_fetch_add_explicit(rank->ends, 1, memory_order_relaxed);
     mark_left(&rank->place);
     if (rank->place.at_end)
         rank->place.at_end(&rank->place);
@@ -67,12 +73,31 @@ static weft_status start_and_join(thread_rank *ranks, int count)
                  : WEFT_OK;
 }
 
+/* Ranks may return the negative or the negated status. */
+static bool follows(int result)
+{
+    return weft_i_status_follows((weft_status)(result > 0 ? -result : result));
+}
+
+/* The first to fail, as `weft run` names it: who only reports another's end counts last. */
 static int first_result(const thread_rank *ranks, int count)
 {
-    for (int rank = 0; rank < count; rank++)
-        if (ranks[rank].result)
-            return ranks[rank].result;
-    return 0;
+    int first = -1;
+    for (int rank = 0; rank < count; rank++) {
+        if (!ranks[rank].result)
+            continue;
+        bool later = first >= 0 && follows(ranks[rank].result) > follows(ranks[first].result);
+        bool alike = first >= 0 && follows(ranks[rank].result) == follows(ranks[first].result);
+        if (!later && (!alike || ranks[rank].order < ranks[first].order))
+            first = rank;
+    }
+    if (first < 0)
+        return 0;
+    int result = ranks[first].result;
+    const char *name = weft_status_name((weft_status)(result > 0 ? -result : result));
+    weft_i_log(WEFT_LOG_WARN, "rank %d of %d failed first: it returned %d (%s)", first, count,
+               result, name);
+    return result;
 }
 
 int weft_spawn(int count, int (*fn)(void *arg), void *arg)
@@ -87,10 +112,11 @@ int weft_spawn(int count, int (*fn)(void *arg), void *arg)
     if (status == WEFT_OK && !ranks)
         status = weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_spawn: no memory for %d ranks", count);
     int result = status;
+    atomic_int ends = 0;
     if (status == WEFT_OK) {
         for (int rank = 0; rank < count; rank++)
-            ranks[rank] =
-                (thread_rank){.place = {job, fdpass, rank, count, NULL}, .fn = fn, .arg = arg};
+            ranks[rank] = (thread_rank){
+                .place = {job, fdpass, rank, count, NULL}, .fn = fn, .arg = arg, .ends = &ends};
         status = start_and_join(ranks, count);
         result = status < 0 ? (int)status : first_result(ranks, count);
     }

@@ -22,6 +22,7 @@ weft_status weft_i_world_new(int rank, int size, weft_i_world **out)
     }
     atomic_init(&world->references, 1);
     weft_i_registry_init(&world->registry);
+    weft_i_losses_open(&world->losses);
     pthread_mutex_init(&world->moving, NULL);
     world->rank = rank;
     world->size = size;

@@ -7,6 +7,7 @@
 #ifndef WEFT_FABRIC_WORLD_H
 #define WEFT_FABRIC_WORLD_H
 
+#include "base/loss.h"
 #include "base/text.h"
 #include "fabric/job.h"
 #include "fabric/registry.h"
@@ -55,6 +56,7 @@ typedef struct weft_i_world {
     const void *carrier;  /* the backend that runs its collectives itself; NULL: the lanes do */
     weft_i_registry registry;
     struct weft_i_sentinel *sentinel; /* tells idle ranks of lost members; see group_event.h */
+    weft_i_losses losses;             /* of its groups, whichever thread met them */
     atomic_int unwaited;  /* relaxed: results of posted operations that nobody has waited for yet */
     atomic_int under_way; /* posted collectives; release when one is over, acquire by weft_finish */
 } weft_i_world;

@@ -233,12 +233,21 @@ static void kill_all(weft_i_attempt *attempt)
     }
 }
 
+/* Did the rank come into the job and not leave it?  Pairs with the releases of the rank, job.h. */
+static bool is_in_job(const weft_i_attempt *attempt, int rank)
+{
+    const weft_i_rank_record *record = weft_i_job_rank(weft_i_job_of(attempt->job), rank);
+    return atomic_load_explicit(&record->life.state, memory_order_acquire) == WEFT_I_RANK_HERE;
+}
+
 static void note_end(weft_i_attempt *attempt, int rank, int status)
 {
     weft_i_child *child = &attempt->children[rank];
     weft_i_job_note_exit(weft_i_job_of(attempt->job), rank, status);
-    attempt->endings[rank] = (weft_i_ending){
-        .order = ++attempt->ends, .status = status, .by_us = attempt->press >= WEFT_I_PRESS_TERM};
+    attempt->endings[rank] = (weft_i_ending){.order = ++attempt->ends,
+                                             .status = status,
+                                             .deserted = is_in_job(attempt, rank),
+                                             .by_us = attempt->press >= WEFT_I_PRESS_TERM};
     WEFT_OS->close(child->pidfd);
     child->pidfd = -1;
     child->linger_until = WEFT_OS->clock_ns() + attempt->grace_ns;

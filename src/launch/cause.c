@@ -2,7 +2,7 @@
 /* Reads the ends of the ranks.  See cause.h. */
 #include "launch/cause.h"
 
-#include "weft/status.h"
+#include "base/status.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,24 @@ static int class_of(const weft_i_ending *ending)
     if (ending->by_us)
         return 2;
     int code = WIFEXITED(ending->status) ? WEXITSTATUS(ending->status) : 0;
-    return code == -WEFT_ERR_PEER_DEAD || code == -WEFT_ERR_PEER_LEFT || code == -WEFT_ERR_REVOKED;
+    return weft_i_status_follows((weft_status)-code);
+}
+
+bool weft_i_cause_deserted(const weft_i_ending *ending)
+{
+    return ending->order && !weft_i_cause_failed(ending->status) && ending->deserted;
+}
+
+/* The first that left without a word, before rank `failed` told that somebody is gone; else that
+ * rank. */
+static int deserter(const weft_i_ending *endings, int ranks, int failed)
+{
+    int first = -1;
+    for (int rank = 0; rank < ranks; rank++)
+        if (weft_i_cause_deserted(&endings[rank]) &&
+            (first < 0 || endings[rank].order < endings[first].order))
+            first = rank;
+    return first < 0 ? failed : first;
 }
 
 int weft_i_cause_first(const weft_i_ending *endings, int ranks)
@@ -40,7 +57,7 @@ int weft_i_cause_first(const weft_i_ending *endings, int ranks)
             first = rank;
         }
     }
-    return first;
+    return best == 1 ? deserter(endings, ranks, first) : first;
 }
 
 /*

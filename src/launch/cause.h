@@ -8,15 +8,19 @@
 
 /* How one rank ended. */
 typedef struct weft_i_ending {
-    int order;  /* counted from 1 in the order we learned of them; 0: not ended */
-    int status; /* as waitpid gives it */
-    bool by_us; /* after we had sent it SIGTERM or SIGKILL */
+    int order;     /* counted from 1 in the order we learned of them; 0: not ended */
+    int status;    /* as waitpid gives it */
+    bool deserted; /* it was in the job and had not left it (weft_finish) */
+    bool by_us;    /* after we had sent it SIGTERM or SIGKILL */
 } weft_i_ending;
+
+/* Did it exit with 0, but without weft_finish?  That is a failure only if others missed it. */
+bool weft_i_cause_deserted(const weft_i_ending *ending);
 
 /*
  * The rank whose failure the others followed from, -1 if none failed.  Ranks that report the death
  * of another may be seen to end before it (a core dump takes long), so they count only if nobody
- * else failed.
+ * else failed, or deserted.
  */
 int weft_i_cause_first(const weft_i_ending *endings, int ranks);
 

@@ -72,6 +72,10 @@ static void give_signals_back(const signals *taken)
 static void tell_how(weft_i_attempt *attempt, int rank, char *out, size_t bytes)
 {
     char said[WEFT_I_LINES_TAIL + 1];
+    if (weft_i_cause_deserted(&attempt->endings[rank])) {
+        snprintf(out, bytes, "it exited with 0 without calling weft_finish");
+        return;
+    }
     weft_i_lines_tail(&attempt->lines, rank, 5, said);
     weft_i_cause_text(attempt->endings[rank].status, said, out, bytes);
 }
@@ -159,6 +163,8 @@ static int conclude(weft_i_attempt *attempt, weft_launch_end *end)
 {
     int first = weft_i_cause_first(attempt->endings, attempt->opts->ranks);
     int status = first < 0 ? 0 : attempt->endings[first].status;
+    for (int rank = 0; first >= 0 && !weft_i_cause_failed(status); rank++)
+        status = attempt->endings[rank].status; /* of those that missed a deserter */
     bool by_signal = first >= 0 && WIFSIGNALED(status);
     *end = (weft_launch_end){.first_rank = first,
                              .exit_code = by_signal ? -1 : weft_i_cause_code(status),

@@ -173,6 +173,7 @@ static weft_status compare(const weft_i_coll *coll, int giver, size_t given, int
         return WEFT_OK;
     weft_i_group_spoil(coll->group, WEFT_ERR_MISMATCH);
     const char *dtype = weft_dtype_name(coll->ask.dtype);
+    weft_i_group_concerns(coll->group);
     return weft_i_fail(WEFT_ERR_MISMATCH,
                        "%s in group \"%s\", part %d: rank %d calls it with %zu %s, but rank %d "
                        "calls it with %zu %s there",

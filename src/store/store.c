@@ -259,9 +259,10 @@ static weft_status word(const weft_store *store, const weft_i_store_request *req
                         weft_status status)
 {
     char keys[640];
-    return weft_i_fail(status, "store %s: %s(%s): %s", store->name,
-                       weft_i_store_op_name(request->op),
-                       weft_i_store_keys_text(request, keys, sizeof keys), reason(request, status));
+    bool tried = !request->may_block && (status == WEFT_ERR_NOT_FOUND || status == WEFT_ERR_EMPTY);
+    weft_status (*tell)(weft_status, const char *, ...) = tried ? weft_i_miss : weft_i_fail;
+    return tell(status, "store %s: %s(%s): %s", store->name, weft_i_store_op_name(request->op),
+                weft_i_store_keys_text(request, keys, sizeof keys), reason(request, status));
 }
 
 /* ---- one call ---- */

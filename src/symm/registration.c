@@ -141,6 +141,7 @@ static weft_status fail_table(const weft_group *group, const entry *entries, con
                             (unsigned long long)e->bytes, (unsigned long long)e->offset,
                             (unsigned long long)e->pad_bytes, e->backend);
     }
+    weft_i_group_concerns(group);
     return weft_i_fail(status, "rendezvous in group \"%s\": %s.%s", group->name, headline, table);
 }
 
@@ -289,6 +290,7 @@ static weft_status fail_for(const weft_group *group, int rank, weft_status why)
         weft_i_world_describe(group->world, group->members[fetches - 1], whom + strlen(whom),
                               sizeof whom - strlen(whom));
     }
+    weft_i_group_concerns(group);
     return weft_i_fail(why,
                        "rendezvous in group \"%s\": rank %d failed (%s%s); nobody has the memory",
                        group->name, rank, weft_strerror(why), whom);

@@ -111,12 +111,15 @@ static weft_status fail_timeout(const semaphore *box, int64_t timeout_ms)
 {
     const weft_group *group = box->call.group;
     char who[640];
+    const char *wanted = box->act == weft_i_signal_put ? "to take its last signal" : "to signal";
+    if (timeout_ms == 0) /* a try: nothing was promised */
+        return weft_i_miss(WEFT_ERR_TIMEOUT, "%s on channel %d: not yet: rank %d has %s",
+                           box->call.op, box->call.channel, group->members[box->peer], wanted);
     weft_i_world_describe(group->world, group->members[box->peer], who, sizeof who);
     return weft_i_fail(WEFT_ERR_TIMEOUT,
                        "rank %d of %d in group \"%s\", %s on channel %d: waited %lld ms for %s %s",
                        group->rank, group->size, group->name, box->call.op, box->call.channel,
-                       (long long)timeout_ms, who,
-                       box->act == weft_i_signal_put ? "to take its last signal" : "to signal");
+                       (long long)timeout_ms, who, wanted);
 }
 
 static weft_status act_or_wait(const weft_symm *mem, semaphore *box, int64_t timeout_ms)

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What weft_finish counts as a failure of the rank, how often the log tells of it, and whom
+ * `weft run` and weft_spawn name. */
+#include "launch_shell.h"
+
+#include <weft/weft.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+/* ---- ranks ---- */
+
+/* Kills rank 1 once rank 0 has come; rank 0 is told by its next barrier. */
+static weft_status lose_rank_1(weft_group *group)
+{
+    weft_status status = weft_group_barrier(group, WEFT_DEFAULT);
+    if (status == WEFT_OK && weft_rank(group) == 1)
+        raise(SIGKILL);
+    return weft_group_barrier(group, WEFT_DEFAULT);
+}
+
+static void *lose_in_thread(void *group)
+{
+    lose_rank_1(group);
+    return NULL;
+}
+
+static void *lose_and_clear(void *group)
+{
+    lose_rank_1(group);
+    weft_clear_error();
+    return NULL;
+}
+
+static int in_thread(void *(*body)(void *))
+{
+    weft_group *world = weft_init(NULL);
+    weft_group *both = weft_group_new(world, (int[]){0, 1}, 2, NULL);
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, body, both))
+        return 99;
+    pthread_join(thread, NULL);
+    return weft_finish(world);
+}
+
+static int try_in_vain(void)
+{
+    weft_group *world = weft_init(NULL);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16));
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    weft_store *store = weft_store_local();
+    weft_store_value value = {0};
+    weft_tensor *y = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16));
+    bool right = true;
+    for (int i = 0; i < 100; i++)
+        right &= weft_symm_wait_signal(mem, 0, 0, 0) == WEFT_ERR_TIMEOUT;
+    right &= !weft_group_named(world, "nobody") && weft_last_status() == WEFT_ERR_NOT_FOUND;
+    right &= weft_store_get(store, "nothing", WEFT_STORE_NOW, &value) == WEFT_ERR_NOT_FOUND;
+    weft_group_barrier(world, WEFT_DEFAULT);
+    weft_all_reduce_into(y, y, WEFT_SUM, world); /* the first of a group meets at once */
+    if (weft_rank(world) == 0) {
+        weft_work *work = weft_all_reduce_start(y, y, WEFT_SUM, world);
+        right &= weft_work_wait(work, 0) == WEFT_ERR_TIMEOUT;
+        weft_group *alone = weft_group_named(world, "0");
+        right &= alone == world;
+        weft_symm_put_signal(mem, 1, 1, WEFT_DEFAULT);
+        right &= weft_work_wait(work, WEFT_DEFAULT) == WEFT_OK;
+    } else {
+        weft_symm_wait_signal(mem, 0, 1, WEFT_DEFAULT);
+        right &=
+            weft_work_wait(weft_all_reduce_start(y, y, WEFT_SUM, world), WEFT_DEFAULT) == WEFT_OK;
+    }
+    int result = weft_finish(world);
+    return right ? result : 98;
+}
+
+static int flood(void)
+{
+    weft_group *world = weft_init(NULL);
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16));
+    lose_rank_1(world);
+    for (int i = 0; i < 20000; i++)
+        if (weft_all_reduce_into(x, x, WEFT_SUM, world) != WEFT_ERR_PEER_DEAD)
+            return 97;
+    return weft_finish(world);
+}
+
+static int desert(void)
+{
+    weft_group *world = weft_init(NULL);
+    weft_group_barrier(world, WEFT_DEFAULT);
+    if (weft_rank(world) == 2)
+        exit(0);
+    weft_group_barrier(world, WEFT_DEFAULT);
+    return weft_finish(world);
+}
+
+/* Rank 2 fails by itself, the others because of it; ranks are told in any order. */
+static int fail_of_own(void *arg)
+{
+    weft_group *world = weft_init(NULL);
+    (void)arg;
+    weft_group_barrier(world, WEFT_DEFAULT);
+    if (weft_rank(world) == 2)
+        return 77;
+    weft_group_barrier(world, WEFT_DEFAULT);
+    return weft_finish(world);
+}
+
+static void *err_in_thread(void *unused)
+{
+    weft_limit_close();
+    return unused;
+}
+
+/* A line of the log by a thread that weft has never seen before. */
+static int log_in_thread(void)
+{
+    weft_group *world = weft_init(NULL);
+    pthread_t thread;
+    if (weft_rank(world) == 1 && pthread_create(&thread, NULL, err_in_thread, NULL))
+        return 99;
+    if (weft_rank(world) == 1)
+        pthread_join(thread, NULL);
+    return weft_finish(world);
+}
+
+static int rank_main(const char *what)
+{
+    if (!strcmp(what, "thread"))
+        return in_thread(lose_in_thread);
+    if (!strcmp(what, "cleared"))
+        return in_thread(lose_and_clear);
+    if (!strcmp(what, "tries"))
+        return try_in_vain();
+    if (!strcmp(what, "flood"))
+        return flood();
+    if (!strcmp(what, "desert"))
+        return desert();
+    if (!strcmp(what, "own"))
+        return fail_of_own(NULL);
+    if (!strcmp(what, "log"))
+        return log_in_thread();
+    return !strcmp(what, "spawn") ? weft_spawn(3, fail_of_own, NULL) : 96;
+}
+
+/* ---- tests ---- */
+
+/* The group was lost in another thread than the one that finishes. */
+TEST(test_finish_counts_other_threads)
+{
+    shell("$W run -n 2 sh -c '%s rank thread; echo \"$RANK ended with $?\"'", self);
+    CHECK_CONTAINS(out, "0 ended with 40"); /* WEFT_ERR_PEER_DEAD */
+    shell("$W run -n 2 sh -c '%s rank cleared; echo \"$RANK ended with $?\"'", self);
+    CHECK_CONTAINS(out, "0 ended with 0");
+}
+
+/* A try that finds nothing is no failure: polls, names, keys. */
+TEST(test_finish_counts_no_tries)
+{
+    CHECK_INT(shell("$W run -n 2 $S tries"), 0);
+    CHECK_INT(count(err, "finished after an error"), 0);
+}
+
+/* 20,000 calls after a death: one line for the first, and one for each power of ten. */
+TEST(test_finish_log_is_short)
+{
+    shell("$W run -n 2 $S flood");
+    CHECK(count(err, "weft WARN [rank 0]") >= 2); /* the death, and the end */
+    CHECK(count(err, "weft WARN [rank 0]") < 16); /* of which some are quoted at the end */
+    CHECK_CONTAINS(err, "so far 10000 errors of this kind");
+    CHECK_INT(count(err, "finished after an error: "), 0); /* told before */
+}
+
+/* Who leaves with 0 but without weft_finish is the cause of what others report. */
+TEST(test_finish_names_deserter)
+{
+    CHECK_INT(shell("$W run -n 4 $S desert"), -WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(err, "weft: rank 2 of 4 failed first: it exited with 0 without calling "
+                        "weft_finish");
+    CHECK_CONTAINS(err, "weft: then ranks 0 1 3:");
+    CHECK_INT(shell("$W run -n 2 true"), 0); /* no ranks of weft */
+    CHECK(!*err);
+}
+
+TEST(test_finish_spawn_and_run_agree)
+{
+    CHECK_INT(shell("$W run -n 3 $S own"), 77);
+    CHECK_CONTAINS(err, "rank 2 of 3 failed first");
+    CHECK_INT(shell("$S spawn"), 77);
+    CHECK_CONTAINS(err, "rank 2 of 3 failed first: it returned 77");
+}
+
+TEST(test_finish_log_lines_have_ranks)
+{
+    CHECK_INT(shell("WEFT_DEBUG=INFO $W run -n 2 $S log"), 0);
+    CHECK_CONTAINS(err, "[1] weft INFO [rank 1]: weft_limit_close");
+    CHECK_INT(count(err, "weft INFO: "), 0);
+}
+
+int main(int argc, char **argv)
+{
+    return launch_main(argc, argv, rank_main);
+}
