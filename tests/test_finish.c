@@ -86,6 +86,32 @@ static int flood(void)
     return weft_finish(world);
 }
 
+/* Ranks without tokens: nobody looks at an empty result, nor at the mismatch behind it. */
+static int empty(bool alike)
+{
+    weft_group *world = weft_init(NULL);
+    weft_dtype dtype = alike || weft_rank(world) == 0 ? WEFT_F32 : WEFT_F64;
+    weft_tensor *x = weft_zeros(dtype, WEFT_CPU, WEFT_SHAPE(0, 4));
+    if (!weft_all_reduce(x, WEFT_SUM, world))
+        return 95;
+    weft_scope_open(); /* dropped without a look */
+    if (alike && !weft_all_reduce(x, WEFT_SUM, world))
+        return 95;
+    weft_scope_close();
+    return weft_finish(world);
+}
+
+/* Only rank 0 looks at the result. */
+static int one_prints(void)
+{
+    weft_group *world = weft_init(NULL);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
+    weft_tensor *sum = weft_all_reduce(x, WEFT_SUM, world);
+    if (weft_rank(world) == 0)
+        printf("%g\n", weft_item(sum, 0));
+    return weft_finish(world);
+}
+
 static int desert(void)
 {
     weft_group *world = weft_init(NULL);
@@ -136,6 +162,10 @@ static int rank_main(const char *what)
         return try_in_vain();
     if (!strcmp(what, "flood"))
         return flood();
+    if (!strcmp(what, "empty") || !strcmp(what, "mismatch"))
+        return empty(!strcmp(what, "empty"));
+    if (!strcmp(what, "one"))
+        return one_prints();
     if (!strcmp(what, "desert"))
         return desert();
     if (!strcmp(what, "own"))
@@ -171,6 +201,19 @@ TEST(test_finish_log_is_short)
     CHECK(count(err, "weft WARN [rank 0]") < 16); /* of which some are quoted at the end */
     CHECK_CONTAINS(err, "so far 10000 errors of this kind");
     CHECK_INT(count(err, "finished after an error: "), 0); /* told before */
+}
+
+/* The failure of a posted operation counts, also if nobody used its result; results that nobody
+ * needs are no reason to warn. */
+TEST(test_finish_counts_unused_results)
+{
+    CHECK_INT(shell("$W run -n 2 $S mismatch"), -WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(err, "all_reduce of 0 f32, sum, shape [0, 4], but rank 1 calls all_reduce of 0 "
+                        "f64");
+    CHECK_INT(shell("$W run -n 2 $S empty"), 0);
+    CHECK(!*err);
+    CHECK_INT(shell("$W run -n 2 $S one"), 0);
+    CHECK(!*err && !strcmp(out, "[0] 2\n"));
 }
 
 /* Who leaves with 0 but without weft_finish is the cause of what others report. */

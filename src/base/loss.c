@@ -45,10 +45,28 @@ void weft_i_losses_close(weft_i_losses *losses)
 weft_status weft_i_losses_first(const weft_i_losses *losses, char text[WEFT_I_MESSAGE_BYTES])
 {
     pthread_mutex_lock(&lock);
-    weft_status first = losses->first;
-    memcpy(text, losses->text, WEFT_I_MESSAGE_BYTES);
+    bool owed = losses->first == WEFT_OK && losses->untold > 0;
+    weft_status first = owed ? losses->untold_first : losses->first;
+    memcpy(text, owed ? losses->untold_text : losses->text, WEFT_I_MESSAGE_BYTES);
     pthread_mutex_unlock(&lock);
     return first;
+}
+
+void weft_i_losses_owe(weft_i_losses *losses, weft_status status, const char *text)
+{
+    pthread_mutex_lock(&lock);
+    if (losses->untold++ == 0) {
+        losses->untold_first = status;
+        strncpy(losses->untold_text, text, sizeof losses->untold_text - 1);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void weft_i_losses_tell(weft_i_losses *losses)
+{
+    pthread_mutex_lock(&lock);
+    losses->untold--;
+    pthread_mutex_unlock(&lock);
 }
 
 bool weft_i_loss_note(uint64_t id, uint64_t thread, weft_status status, const char *text)

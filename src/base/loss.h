@@ -20,12 +20,21 @@ typedef struct weft_i_losses {
     weft_status first;
     uint64_t thread; /* that met it: its weft_clear_error strikes it out */
     char text[WEFT_I_MESSAGE_BYTES];
+    /* Posted operations that failed, and whose error nobody has taken yet; why the first did. */
+    int untold;
+    weft_status untold_first;
+    char untold_text[WEFT_I_MESSAGE_BYTES];
 } weft_i_losses;
 
 void weft_i_losses_open(weft_i_losses *losses);
 void weft_i_losses_close(weft_i_losses *losses);
 
-/* The first loss that nobody has cleared; WEFT_OK and "" if there is none.  Copies the message. */
+/* A posted operation failed; and: its error was taken by somebody, or dropped with the operation. */
+void weft_i_losses_owe(weft_i_losses *losses, weft_status status, const char *text);
+void weft_i_losses_tell(weft_i_losses *losses);
+
+/* The first loss that nobody has cleared, else the first failure that nobody was told; WEFT_OK and
+ * "" if there is none.  Copies the message. */
 weft_status weft_i_losses_first(const weft_i_losses *losses, char text[WEFT_I_MESSAGE_BYTES]);
 
 /* ---- for status.c ---- */

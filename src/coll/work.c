@@ -68,6 +68,19 @@ static void keep_message(weft_work *work)
         strcpy(work->message, message);
 }
 
+/* Until somebody takes the error, or drops the work, the rank owes it to weft_finish. */
+static void owe(weft_work *work, weft_status status)
+{
+    atomic_store_explicit(&work->untold, true, memory_order_release); /* pairs with pay's */
+    weft_i_losses_owe(&work->coll.group->world->losses, status, weft_last_error());
+}
+
+static void pay(weft_work *work)
+{
+    if (atomic_exchange_explicit(&work->untold, false, memory_order_acq_rel)) /* pairs with owe's */
+        weft_i_losses_tell(&work->coll.group->world->losses);
+}
+
 /* While nobody waits for it, work that the helper runs leaves the core to others, where the rank
  * has no second one. */
 static void stand_aside(weft_i_queue *queue, bool aside)
@@ -106,8 +119,10 @@ static void change_posted(weft_group *group, int by, memory_order order)
  */
 static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
 {
-    if (status < 0)
+    if (status < 0) {
         keep_message(work);
+        owe(work, status);
+    }
     if (work->completion)
         let_go(work);
     pthread_mutex_lock(&queue->lock);
@@ -321,6 +336,8 @@ static void destroy(weft_i_object *object)
         weft_i_p2p_unlock(work->coll.lane);
     }
     let_go(work);
+    if (work->coll.group)
+        pay(work);
     for (int i = 0; i < work->bundle.count; i++) {
         weft_i_object_drop(work->requests[i].tensor);
         WEFT_OS->free(work->requests[i].message);
@@ -580,6 +597,7 @@ static weft_status outcome(weft_work *work)
     weft_status status = (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
     if (status >= 0)
         return status;
+    pay(work);
     weft_i_group_concerns(work->coll.group);
     return weft_i_fail(status, "%s", work->message ? work->message : weft_strerror(status));
 }
@@ -726,7 +744,10 @@ weft_status weft_work_status(const weft_work *work)
         return weft_i_bundle_status(&work->bundle);
     look_at_stream((weft_work *)(uintptr_t)work);
     /* Pairs with the release in `finish`. */
-    return (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
+    weft_status status = (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
+    if (status < 0)
+        pay((weft_work *)(uintptr_t)work);
+    return status;
 }
 
 const char *weft_work_error(const weft_work *work)

@@ -362,11 +362,12 @@ static void see_posted_off(weft_i_world *world)
         weft_i_wait_for(&wait);
 }
 
-static void warn_unwaited(weft_i_world *world)
+/* Nothing is lost: they are completed all the same, and those that fail count. */
+static void tell_unwaited(weft_i_world *world)
 {
     int left = atomic_load_explicit(&world->unwaited, memory_order_relaxed);
     if (left > 0)
-        weft_i_log(WEFT_LOG_WARN,
+        weft_i_log(WEFT_LOG_INFO,
                    "finished while nobody had waited for the results of %d operation%s", left,
                    left == 1 ? "" : "s");
 }
@@ -384,7 +385,7 @@ static weft_status first_error(const weft_group *world, char text[WEFT_I_MESSAGE
 int weft_finish(weft_group *world)
 {
     if (world && weft_i_world_usable(world->world) == WEFT_OK) {
-        warn_unwaited(world->world);
+        tell_unwaited(world->world);
         see_posted_off(world->world);
         write_trace(world);
         weft_i_world_leave(world->world);

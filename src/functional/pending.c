@@ -57,11 +57,22 @@ static void warn_dropped(const weft_i_pending_claim *claim)
                failure ? "; it failed: " : "", failure ? failure : "");
 }
 
+/* There is nothing in it that anybody could have read. */
+static bool is_empty(const weft_i_claim *claim)
+{
+    weft_shape shape = ((const weft_i_pending_claim *)(const void *)claim)->shape;
+    for (int i = 0; i < shape.ndim; i++)
+        if (shape.dim[i] == 0)
+            return true;
+    return false;
+}
+
 static void ended(const weft_i_claim *claim, bool waited)
 {
     if (!claim->writes)
         return;
-    if (!waited)
+    const weft_work *work = pending_of(claim)->work;
+    if (!waited && (work->message || !is_empty(claim)))
         warn_dropped((const weft_i_pending_claim *)(const void *)claim);
     /* Relaxed: a count. */
     atomic_fetch_sub_explicit(&pending_of(claim)->work->coll.group->world->unwaited, 1,
