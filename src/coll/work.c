@@ -573,16 +573,15 @@ weft_work *weft_i_work_enqueue_p2p(weft_work *work)
 
 weft_status weft_i_work_now(weft_i_coll *coll)
 {
-    weft_i_coll_count(coll);
     const weft_i_lane *lane = coll->group->lane;
     if (!lane || !lane->queue)
-        return weft_i_coll_run(coll);
+        return weft_i_coll_run_alone(coll);
     pthread_mutex_lock(&lane->queue->lock);
     bool idle = !lane->queue->first;
     pthread_mutex_unlock(&lane->queue->lock);
     if (idle)
-        return weft_i_coll_run(coll);
-    weft_work *work = post(coll, NULL);
+        return weft_i_coll_run_alone(coll);
+    weft_work *work = weft_i_work_enqueue(coll);
     weft_status status = work ? weft_work_wait(work, WEFT_FOREVER) : weft_last_status();
     weft_release(work);
     return status;

@@ -594,8 +594,8 @@ static uint32_t next_turn(const weft_group *group)
     return group->board && !group->world->fake ? next_epoch(group) : 0;
 }
 
-static weft_status exchange(weft_group *group, const char *what, bool later, const void *mine,
-                            size_t bytes, void *all, int64_t timeout_ms)
+static weft_status exchange_alone(weft_group *group, const char *what, bool later, const void *mine,
+                                  size_t bytes, void *all, int64_t timeout_ms)
 {
     if (bytes > (group->making_lane ? WEFT_I_LANE_NOTE_BYTES : WEFT_I_NOTE_BYTES))
         return weft_i_fail(WEFT_ERR_INTERNAL, "an exchange of %zu bytes does not fit a note",
@@ -612,6 +612,18 @@ static weft_status exchange(weft_group *group, const char *what, bool later, con
         : group->board     ? exchange_on_board(&call, group, digest, later, mine, bytes, all, limit)
                            : weft_i_exchange_store(&call, group, digest, mine, bytes, all, limit);
     weft_i_record_end(weft_i_group_record(group), number, status);
+    return status;
+}
+
+/* The lane is made by calls that wait on the board, and by helper threads beside them. */
+static weft_status exchange(weft_group *group, const char *what, bool later, const void *mine,
+                            size_t bytes, void *all, int64_t timeout_ms)
+{
+    if (group->making_lane)
+        return exchange_alone(group, what, later, mine, bytes, all, timeout_ms);
+    WEFT_TRY(weft_i_group_enter(group, &group->on_board, what));
+    weft_status status = exchange_alone(group, what, later, mine, bytes, all, timeout_ms);
+    weft_i_group_leave(&group->on_board);
     return status;
 }
 
@@ -669,8 +681,12 @@ weft_status weft_group_barrier(weft_group *group, int64_t timeout_ms)
         WEFT_TRY(weft_i_group_usable(group));
     WEFT_TRY(weft_i_not_captured("weft_group_barrier"));
     WEFT_TRY(weft_i_group_check_limit("weft_group_barrier", timeout_ms));
-    if (group->board && !group->world->fake)
-        return barrier_on_board(group, weft_i_group_limit(group, timeout_ms));
+    if (group->board && !group->world->fake) {
+        WEFT_TRY(weft_i_group_enter(group, &group->on_board, "group_barrier"));
+        weft_status status = barrier_on_board(group, weft_i_group_limit(group, timeout_ms));
+        weft_i_group_leave(&group->on_board);
+        return status;
+    }
     WEFT_TRY(weft_i_group_check_mute(&(weft_i_label){group, "group_barrier", -1}));
     return weft_i_group_exchange(group, "group_barrier", NULL, 0, NULL, timeout_ms);
 }

@@ -59,6 +59,9 @@ struct weft_group {
     struct weft_i_event *event; /* what tells of the members' ends; NULL until it is asked for */
     weft_i_creation *creations; /* how often each rank list was made a group of */
     size_t creation_count;
+    /* Whose call is on its board and on its lane now: the thread's, 0: nobody's.  Relaxed: it finds
+     * programs that break the rule of one thread at a time, and orders nothing. */
+    _Atomic uintptr_t on_board, on_lane;
     bool making_lane;         /* its exchanges are about making its lane (coll/lane.c) */
     const char *shown_op;     /* what the board says that we call: a name that stays where it is */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
@@ -207,6 +210,14 @@ weft_status weft_i_group_make_lane(weft_group *group);
 
 /* WEFT_ERR_STATE in a fake world where collectives are errors. */
 weft_status weft_i_group_check_mute(const weft_i_label *call);
+
+/* WEFT_ERR_STATE if another thread's call is there. */
+weft_status weft_i_group_enter(weft_group *group, _Atomic uintptr_t *door, const char *op);
+
+static inline void weft_i_group_leave(_Atomic uintptr_t *door)
+{
+    atomic_store_explicit(door, 0, memory_order_relaxed);
+}
 
 /* The next error of this thread is about the group: it counts for the rank (base/loss.h). */
 static inline void weft_i_group_concerns(const weft_group *group)
