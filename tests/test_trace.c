@@ -109,6 +109,37 @@ TEST(test_trace_merge_refuses)
     CHECK_INT(shell("$W trace --help"), 0);
 }
 
+/* Two ranks: rank 1 came 3 ms late to operation 2, so rank 0 waited for it. */
+TEST(test_trace_summary)
+{
+    write_file("s0.json",
+               "{\"otherData\":{\"dropped\":7},\"traceEvents\":[{\"ph\":\"M\",\"args\":{}},"
+               "{\"name\":\"all_reduce\",\"ph\":\"X\",\"pid\":0,\"ts\":100,\"dur\":5.5,\"args\":{"
+               "\"number\":1,\"bytes\":64,\"group\":0,\"group_name\":\"0\",\"operation\":1}},"
+               "{\"name\":\"all_reduce\",\"ph\":\"X\",\"pid\":0,\"ts\":200,\"dur\":3005,\"args\":{"
+               "\"number\":2,\"bytes\":64,\"group\":0,\"group_name\":\"0\",\"operation\":2}}]}");
+    write_file("s1.json",
+               "{\"traceEvents\":["
+               "{\"name\":\"all_reduce\",\"ph\":\"X\",\"pid\":1,\"ts\":101,\"dur\":4,\"args\":{"
+               "\"number\":1,\"bytes\":64,\"group\":0,\"group_name\":\"0\",\"operation\":1}},"
+               "{\"name\":\"all_reduce\",\"ph\":\"X\",\"pid\":1,\"ts\":3200,\"dur\":5,\"args\":{"
+               "\"number\":2,\"bytes\":64,\"group\":0,\"group_name\":\"0\",\"operation\":2}},"
+               "{\"name\":\"recv\",\"ph\":\"X\",\"pid\":1,\"ts\":3300,\"dur\":40,\"args\":{"
+               "\"number\":3,\"bytes\":8,\"group\":0,\"peer\":0}}]}");
+    CHECK_INT(shell("$W trace summary s0.json s1.json 2>/dev/null"), 0);
+    CHECK_CONTAINS(text,
+                   "all_reduce               4             256    3.02 ms    5.50 us    3.00 ms "
+                   "   3.00 ms");
+    CHECK_CONTAINS(text, "recv                     1               8    40.0 us    40.0 us");
+    CHECK_CONTAINS(text,
+                   "all_reduce #2 of rank 0 in group 0 took 3.00 ms; rank 1 came last, 3.00 ms "
+                   "later");
+    CHECK_CONTAINS(text, "recv #3 of rank 1 in group 0 took 40.0 us; its peer is rank 0");
+    CHECK_CONTAINS(text, "7 earlier operations are not in these traces.");
+    CHECK_INT(shell("$W trace summary -o x s0.json"), 2);
+    CHECK_INT(shell("$W trace summary nothing.json"), 1);
+}
+
 int main(int argc, char **argv)
 {
     if (!mkdtemp(folder))

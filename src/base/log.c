@@ -79,7 +79,7 @@ static int open_file(const char *pattern)
     int fd = -1;
     snprintf(why, sizeof why, "%s: the name is too long", pattern);
     errno = ENAMETOOLONG;
-    if (weft_i_os_expand_path(pattern, weft_i_status_rank(), path, sizeof path))
+    if (weft_i_os_expand_path(pattern, weft_i_status_rank(), 0, path, sizeof path))
         fd = weft_i_file_try(path, true, 0600, why, sizeof why);
     if (fd >= 0)
         return fd;

@@ -8,10 +8,12 @@
 #ifndef WEFT_BASE_LOSS_H
 #define WEFT_BASE_LOSS_H
 
-#include "base/status.h"
+#include "weft/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+enum { WEFT_I_MESSAGE_BYTES = 2048 };
 
 /* The book of one rank; its owner closes it before the memory goes. */
 typedef struct weft_i_losses {

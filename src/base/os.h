@@ -213,8 +213,8 @@ bool weft_i_os_read_link(const char *path, char *out, size_t bytes);
  * until it says false.  False if the folder cannot be read. */
 bool weft_i_os_each_number(const char *folder, bool (*each)(void *arg, int number), void *arg);
 
-/* Replaces %h (host), %p (process), %r (rank) and %%; false if the result does not fit. */
-bool weft_i_os_expand_path(const char *pattern, int rank, char *out, size_t bytes);
+/* Replaces %h (host), %p (process; 0: this one), %r (rank) and %%; false if the result does not fit. */
+bool weft_i_os_expand_path(const char *pattern, int rank, int process, char *out, size_t bytes);
 
 /* Identity of this host and boot, also different between containers that share no sockets; at most
  * 64 characters. */

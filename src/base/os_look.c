@@ -84,7 +84,7 @@ static bool append(char **at, const char *end, const char *text)
     return true;
 }
 
-bool weft_i_os_expand_path(const char *pattern, int rank, char *out, size_t bytes)
+bool weft_i_os_expand_path(const char *pattern, int rank, int process, char *out, size_t bytes)
 {
     struct utsname host;
     if (uname(&host))
@@ -100,7 +100,7 @@ bool weft_i_os_expand_path(const char *pattern, int rank, char *out, size_t byte
             if (*p == 'h')
                 snprintf(piece, sizeof piece, "%.64s", host.nodename);
             else if (*p == 'p')
-                snprintf(piece, sizeof piece, "%d", getpid());
+                snprintf(piece, sizeof piece, "%d", process ? process : getpid());
             else if (*p == 'r')
                 snprintf(piece, sizeof piece, "%d", rank);
             else if (*p != '%')

@@ -119,6 +119,46 @@ uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t g
     return weft_i_record_begin_named(record, &packed, group, bytes, peer, channel);
 }
 
+void weft_i_record_want_details(weft_i_record *record)
+{
+    atomic_store_explicit(&record->detailed, 1, memory_order_relaxed);
+}
+
+static weft_i_record_extra *extra_of(const weft_i_record *record, uint64_t number)
+{
+    return (weft_i_record_extra *)&record->extras[(number - 1) % WEFT_I_RECORD_ENTRIES];
+}
+
+/* As slots are: emptied, filled, published, each word with release order. */
+void weft_i_record_note(weft_i_record *record, uint64_t number, const weft_i_record_detail *detail)
+{
+    if (!weft_i_record_wants_details(record) || !number)
+        return;
+    weft_i_record_extra *extra = extra_of(record, number);
+    uint64_t rest = (uint64_t)weft_i_os_thread() << 32 | (uint32_t)(detail->dtype + 1);
+    atomic_store_explicit(&extra->number, 0, memory_order_release);
+    atomic_store_explicit(&extra->posted, detail->posted, memory_order_release);
+    atomic_store_explicit(&extra->count, detail->count, memory_order_release);
+    atomic_store_explicit(&extra->reduction, pack_name(detail->reduction, 0, 8),
+                          memory_order_release);
+    atomic_store_explicit(&extra->rest, rest, memory_order_release);
+    atomic_store_explicit(&extra->number, number, memory_order_release);
+}
+
+bool weft_i_record_noted(const weft_i_record *record, uint64_t number, weft_i_record_detail *out)
+{
+    const weft_i_record_extra *extra = extra_of(record, number);
+    if (get(&extra->number) != number)
+        return false;
+    uint64_t reduction = get(&extra->reduction), rest = get(&extra->rest);
+    *out = (weft_i_record_detail){.posted = get(&extra->posted),
+                                  .count = get(&extra->count),
+                                  .dtype = (int)(uint32_t)rest - 1,
+                                  .thread = (uint32_t)(rest >> 32)};
+    memcpy(out->reduction, &reduction, sizeof reduction);
+    return get(&extra->number) == number;
+}
+
 const char *weft_i_record_way_name(int channel)
 {
     static const char *const names[] = {"inline", "eager", "zero-copy", "cma",      "pipelined",

@@ -28,6 +28,15 @@ typedef struct weft_i_record_slot {
     _Atomic uint64_t outcome; /* number (31 bits) << 33 | finished << 32 | channel << 16 | status */
 } weft_i_record_slot;
 
+/* What a trace shows beyond that; written only if somebody wants a trace. */
+typedef struct weft_i_record_extra {
+    _Atomic uint64_t number;    /* of the operation; 0 while it is being rewritten */
+    _Atomic uint64_t posted;    /* ticks; 0: it was not posted */
+    _Atomic uint64_t count;     /* elements */
+    _Atomic uint64_t reduction; /* 8 characters; 0: none */
+    _Atomic uint64_t rest;      /* thread << 32 | 1 + dtype; 0 there: no elements of a dtype */
+} weft_i_record_extra;
+
 typedef struct weft_i_record {
     _Atomic uint64_t
         head; /* operations begun so far; slot of number n is (n - 1) % WEFT_I_RECORD_ENTRIES */
@@ -35,12 +44,16 @@ typedef struct weft_i_record {
     int64_t origin_ns;
     _Atomic uint64_t coarse; /* ticks of the last heartbeat, taken for the time of an operation; 0:
                                 read the counter */
-    uint64_t reserved[4];    /* the head has a cache line of its own */
+    _Atomic uint64_t detailed; /* relaxed: 1 if extras are wanted, set before the first operation */
+    uint64_t reserved[3];      /* the head has a cache line of its own */
     weft_i_record_slot slots[WEFT_I_RECORD_ENTRIES];
+    weft_i_record_extra extras[WEFT_I_RECORD_ENTRIES];
 } weft_i_record;
 
 _Static_assert(sizeof(weft_i_record_slot) == 64, "an entry is one cache line");
-_Static_assert(sizeof(weft_i_record) == 64 * (WEFT_I_RECORD_ENTRIES + 1), "fixed layout");
+_Static_assert(sizeof(weft_i_record) == 64 * (WEFT_I_RECORD_ENTRIES + 1) +
+                                            WEFT_I_RECORD_ENTRIES * sizeof(weft_i_record_extra),
+               "fixed layout");
 
 /* Ways an operation may take, noted once it is known; told instead of a channel. */
 enum {
@@ -72,8 +85,31 @@ typedef struct weft_i_record_entry {
     bool finished;
 } weft_i_record_entry;
 
+/* The same of its extra. */
+typedef struct weft_i_record_detail {
+    uint64_t posted; /* ticks; 0: the operation ran where it was called */
+    uint64_t count;
+    char reduction[9]; /* "" if there is none */
+    int dtype;         /* -1: none */
+    uint32_t thread;
+} weft_i_record_detail;
+
 /* Empties `record`, which its owner has alone until then. */
 void weft_i_record_init(weft_i_record *record);
+
+/* From now on operations have details. */
+void weft_i_record_want_details(weft_i_record *record);
+
+static inline bool weft_i_record_wants_details(const weft_i_record *record)
+{
+    return record && atomic_load_explicit(&record->detailed, memory_order_relaxed);
+}
+
+/* Notes more about operation `number`, if that is wanted; the thread is the caller's. */
+void weft_i_record_note(weft_i_record *record, uint64_t number, const weft_i_record_detail *detail);
+
+/* What was noted; false if nothing was, or another operation has taken its place. */
+bool weft_i_record_noted(const weft_i_record *record, uint64_t number, weft_i_record_detail *out);
 
 /*
  * Gives the record a clock that costs nothing: operations are timed by the last call of this (the
@@ -153,5 +189,16 @@ char *weft_i_record_text(const weft_i_record *record, const weft_i_record_entry 
  * overwrite each other.
  */
 weft_status weft_i_record_write_trace(const weft_i_record *record, int rank, const char *path);
+
+/* The same of another process, which may be dead, and with names of groups. */
+typedef struct weft_i_trace {
+    const weft_i_record *record;
+    int rank, process; /* 0: this one */
+    /* The name of a group; false if it is not known. */
+    bool (*group_name)(const void *arg, uint32_t group, char *out, size_t bytes);
+    const void *arg;
+} weft_i_trace;
+
+weft_status weft_i_trace_write(const weft_i_trace *trace, const char *path);
 
 #endif

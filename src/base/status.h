@@ -3,6 +3,7 @@
 #ifndef WEFT_BASE_STATUS_H
 #define WEFT_BASE_STATUS_H
 
+#include "base/loss.h"
 #include "weft/status.h"
 
 #include <stdbool.h>
@@ -75,7 +76,6 @@ static inline bool weft_i_status_follows(weft_status status)
  * The thread's first and last error.  Saved and put back around calls whose failure is no error of
  * the operation they serve: a wait that is cut into slices, news that could not be told.
  */
-enum { WEFT_I_MESSAGE_BYTES = 2048 };
 typedef struct weft_i_errors {
     weft_status last, first;
     bool noted; /* in the book of the rank */

@@ -48,6 +48,7 @@ typedef struct weft_i_coll {
     bool own_done;      /* this rank's own part is where it belongs */
     const struct weft_i_locations *prefetch; /* others' parts may be copied before all have come */
     uint64_t number;                         /* in the flight record */
+    uint64_t posted;                         /* ticks, for a trace; 0: not posted, or no trace */
 } weft_i_coll;
 
 /* A call is emptied and copied in two halves: compilers store those in line, and call a function

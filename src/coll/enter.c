@@ -6,6 +6,8 @@
 #include "coll/list.h"
 #include "coll/prefetch.h"
 
+#include <stdio.h>
+
 /* ---- what is noted and told of a call ---- */
 
 static void put_tensors(weft_i_signature *signature, const weft_i_list *list)
@@ -44,6 +46,18 @@ void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *c
  * operand is copied there.  An inline call opens it while its arrival travels, and every call
  * before it may have to wait.
  */
+/* What only a trace shows. */
+static void note_details(const weft_i_coll *coll)
+{
+    weft_i_record_detail detail = {.posted = coll->posted,
+                                   .count = coll->ask.count,
+                                   .dtype = coll->ask.item ? (int)coll->ask.dtype : -1};
+    if (coll->fold)
+        snprintf(detail.reduction, sizeof detail.reduction, "%.8s",
+                 weft_reduction_name(coll->ask.reduction));
+    weft_i_record_note(weft_i_group_record(coll->group), coll->number, &detail);
+}
+
 void weft_i_enter_open(weft_i_coll *coll, int way)
 {
     size_t bytes = coll->ask.in_bytes ? coll->ask.in_bytes : coll->ask.out_bytes;
@@ -52,6 +66,8 @@ void weft_i_enter_open(weft_i_coll *coll, int way)
     coll->number = weft_i_record_begin_named(
         weft_i_group_record(coll->group), weft_i_coll_record_name(coll->ask.kind), coll->group->id,
         bytes, weft_i_record_turn(entries + 1), way);
+    if (weft_i_record_wants_details(weft_i_group_record(coll->group)))
+        note_details(coll);
 }
 
 /* ---- eager data ---- */

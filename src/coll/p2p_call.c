@@ -92,6 +92,11 @@ static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind
     uint64_t number =
         weft_i_record_begin_named(record, weft_i_coll_record_name(kind), requests->group->id,
                                   requests->bytes, requests->peer, -1);
+    if (weft_i_record_wants_details(record))
+        weft_i_record_note(
+            record, number,
+            &(weft_i_record_detail){.count = requests->bytes / weft_dtype_size(requests->dtype),
+                                    .dtype = (int)requests->dtype});
     weft_i_bundle bundle = {.requests = requests, .count = count};
     bool native = weft_i_carrier_is_worlds(requests->group);
     weft_status status = native ? run_carried(&bundle) : open_lane(requests, count);

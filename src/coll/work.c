@@ -419,6 +419,8 @@ static weft_status hand_over(weft_work *work)
     WEFT_TRY(weft_i_lane_of(coll->group, &coll->lane));
     WEFT_TRY(queue_of(coll->lane, coll->group->world, &queue));
     WEFT_ASSERT(!work->lock && !work->next);
+    if (weft_i_record_wants_details(weft_i_group_record(coll->group)))
+        coll->posted = weft_i_os_ticks();
     weft_i_object_hold(work);
     work->lock = &queue->lock;
     /* Relaxed: weft_finish is called by the thread that posts, or after it. */

@@ -4,6 +4,7 @@
 #ifndef WEFT_FABRIC_GROUP_H
 #define WEFT_FABRIC_GROUP_H
 
+#include "base/status.h"
 #include "fabric/limit.h"
 #include "fabric/lineage.h"
 #include "fabric/world.h"

@@ -220,6 +220,34 @@ void weft_i_job_quit(weft_i_rank_record *mine, uint32_t id)
     }
 }
 
+static bool name_of(const void *arg, uint32_t id, char *out, size_t bytes)
+{
+    const weft_i_rank_record *rank_record = arg;
+    snprintf(out, bytes, "0");
+    if (id == 0)
+        return true;
+    for (int i = 0; i < WEFT_I_JOB_GROUPS; i++) {
+        const weft_i_membership *group = &rank_record->groups[i];
+        /* Pairs with the release of who entered it. */
+        if (atomic_load_explicit(&group->id, memory_order_acquire) != id)
+            continue;
+        snprintf(out, bytes, "%.*s", (int)sizeof group->name, group->name);
+        return true;
+    }
+    return false;
+}
+
+weft_status weft_i_job_write_trace(const weft_i_rank_record *rank_record, int rank,
+                                   const char *path)
+{
+    weft_i_trace trace = {.record = &rank_record->record,
+                          .rank = rank,
+                          .process = WEFT_I_READ_ONCE(rank_record->address.process),
+                          .group_name = name_of,
+                          .arg = rank_record};
+    return weft_i_trace_write(&trace, path);
+}
+
 void weft_i_job_note_failed(int fd, int local_rank)
 {
     weft_i_job job;

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFT_I_JOB_LAYOUT = 5,
+    WEFT_I_JOB_LAYOUT = 6,
     WEFT_I_JOB_LINE = 128,
     WEFT_I_JOB_MAX_RANKS = WEFT_I_BOARD_RANKS,
     WEFT_I_JOB_REFUSALS = 4,
@@ -162,6 +162,10 @@ void weft_i_job_close(weft_i_segment *page);
 void weft_i_job_join(weft_i_rank_record *mine, uint32_t id, const char *name, const int *members,
                      int count);
 void weft_i_job_quit(weft_i_rank_record *mine, uint32_t id);
+
+/* Writes the rank's record as a trace (WEFT_TRACE), also when the rank is dead. */
+weft_status weft_i_job_write_trace(const weft_i_rank_record *rank_record, int rank,
+                                   const char *path);
 
 /* A rank that could not even map the page says so through its descriptor.  Best effort. */
 void weft_i_job_note_failed(int fd, int local_rank);

@@ -342,7 +342,7 @@ static void write_trace(const weft_group *world)
     if (!*path || !world->world->mine)
         return;
     weft_i_errors_save(&before);
-    if (weft_i_record_write_trace(&world->world->mine->record, world->world->rank, path) < 0)
+    if (weft_i_job_write_trace(world->world->mine, world->world->rank, path) < 0)
         weft_i_log(WEFT_LOG_WARN, "%s", weft_last_error());
     weft_i_errors_restore(&before);
 }

@@ -45,6 +45,8 @@ static void fill_address(weft_i_world *world)
              weft_i_fdpass_name(world->fdpass));
     weft_i_os_core_mask(rank_record->address.cores);
     weft_i_record_init(&rank_record->record);
+    if (*weft_i_env_text(WEFT_I_ENV_TRACE))
+        weft_i_record_want_details(&rank_record->record);
 }
 
 /* Ranks may be bound to a core each, so the cores of one say nothing: all of them together count.

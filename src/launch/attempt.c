@@ -447,3 +447,29 @@ void weft_i_attempt_tell_record(weft_i_attempt *attempt, int rank, size_t count)
         weft_i_lines_say(&attempt->lines, "weft:   | %s",
                          weft_i_record_text(record, &entries[found], text, sizeof text));
 }
+
+/* The ranks' own setting, which may be given to them alone. */
+static const char *trace_path(const weft_i_attempt *attempt)
+{
+    const char *path = "";
+    for (char *const *entry = attempt->env.list; *entry; entry++)
+        if (!strncmp(*entry, "WEFT_TRACE=", 11))
+            path = *entry + 11;
+    return path;
+}
+
+void weft_i_attempt_write_traces(weft_i_attempt *attempt)
+{
+    const char *path = trace_path(attempt);
+    for (int rank = 0; *path && rank < attempt->opts->ranks; rank++) {
+        const weft_i_rank_record *record = weft_i_job_rank(weft_i_job_of(attempt->job), rank);
+        weft_i_errors before;
+        if (!attempt->endings[rank].deserted)
+            continue;
+        weft_i_errors_save(&before);
+        if (weft_i_job_write_trace(record, rank, path) < 0)
+            weft_i_lines_say(&attempt->lines, "weft: no trace of rank %d: %s", rank,
+                             weft_last_error());
+        weft_i_errors_restore(&before);
+    }
+}

@@ -71,6 +71,9 @@ weft_status weft_i_attempt_run(weft_i_attempt *attempt);
  */
 void weft_i_attempt_close(weft_i_attempt *attempt);
 
+/* Writes the traces (WEFT_TRACE) of ranks that could not do it: those that ended in the job. */
+void weft_i_attempt_write_traces(weft_i_attempt *attempt);
+
 /* What a rank was doing, from its flight record: at most `count` lines to standard error. */
 void weft_i_attempt_tell_record(weft_i_attempt *attempt, int rank, size_t count);
 

@@ -173,6 +173,7 @@ static int conclude(weft_i_attempt *attempt, weft_launch_end *end)
                              .interrupted = attempt->interrupted,
                              .restarts = attempt->restarts};
     tell(attempt, first);
+    weft_i_attempt_write_traces(attempt);
     return attempt->timed_out ? WEFT_LAUNCH_TIMED_OUT : weft_i_cause_code(status);
 }
 

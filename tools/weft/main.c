@@ -16,7 +16,7 @@ static const struct {
     {"info", weft_cmd_info, "what this build and this machine offer, and every setting [--json]"},
     {"run", weft_cmd_run, "starts the ranks of a program: weft run -n 4 ./program"},
     {"trace", weft_cmd_trace,
-     "merges the traces of ranks into one: weft trace merge a.json b.json"},
+     "merges the traces of ranks into one, or sums them up: weft trace summary a.json b.json"},
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };

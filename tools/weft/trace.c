@@ -5,6 +5,7 @@
  * hosts' clocks that the traces note. Reads any Chrome trace: an object with traceEvents, or a bare
  * array of events.
  */
+#include "trace.h"
 #include "command.h"
 #include "json.h"
 
@@ -18,23 +19,17 @@
 
 static const char help[] =
     "usage: weft trace merge [-o FILE] trace.json...\n"
+    "       weft trace summary trace.json...\n"
     "\n"
     "Merges Chrome traces of several ranks (WEFT_TRACE) into one that Perfetto and "
     "chrome://tracing\n"
     "open, to standard output or FILE.  Ranks of one host share its monotonic clock; those of "
     "other\n"
-    "hosts are moved to the clock of the first file by the wall-clock times noted in the traces.\n";
-
-typedef struct trace {
-    const char *path;
-    char *text;
-    size_t bytes;
-    json_cursor events; /* inside the brackets of the array */
-    char host[96];
-    int has_clock;
-    int64_t wall_minus_monotonic; /* ns */
-    int64_t shift;                /* ns to add to its time stamps */
-} trace;
+    "hosts are moved to the clock of the first file by the wall-clock times noted in the traces.\n"
+    "\n"
+    "summary prints, for every operation, calls, bytes, total time, median, 99th percentile and "
+    "the\n"
+    "longest call, and for whom the longest calls waited.\n";
 
 /* Whose clock the trace is of, if it says so. */
 static void read_clock(trace *t, json_cursor whole)
@@ -76,7 +71,7 @@ static int open_trace(trace *t, const char *path)
 }
 
 /* Microseconds with decimals as ns; exact where a double would not be. */
-static int64_t read_ns(json_cursor value)
+int64_t trace_ns(json_cursor value)
 {
     int negative = value.at < value.end && *value.at == '-', decimals = -1;
     int64_t ns = 0;
@@ -96,7 +91,7 @@ static int64_t read_ns(json_cursor value)
 
 static void write_moved(FILE *out, json_cursor event, json_cursor stamp, int64_t shift)
 {
-    int64_t ns = read_ns(stamp) + shift;
+    int64_t ns = trace_ns(stamp) + shift;
     uint64_t size = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
     fwrite(event.at, 1, (size_t)(stamp.at - event.at), out);
     fprintf(out, "%s%" PRIu64 ".%03u", ns < 0 ? "-" : "", size / 1000, (unsigned)(size % 1000));
@@ -152,7 +147,9 @@ static int write_merged(const char *path, const trace *traces, int count)
     return failed != 0;
 }
 
-static int merge(const char *output, char **paths, int count)
+/* Opens all, on one clock, and hands them to `use`. */
+static int with_traces(char **paths, int count, int (*use)(const char *, const trace *, int),
+                       const char *output)
 {
     trace *traces = calloc((size_t)count, sizeof *traces);
     int failed = !traces;
@@ -160,7 +157,7 @@ static int merge(const char *output, char **paths, int count)
         failed = !open_trace(&traces[i], paths[i]);
     if (!failed) {
         align(traces, count);
-        failed = write_merged(output, traces, count);
+        failed = use(output, traces, count);
     }
     for (int i = 0; traces && i < count; i++)
         free(traces[i].text);
@@ -178,9 +175,11 @@ int weft_cmd_trace(int argc, char **argv)
         output = argv[3];
         at = 4;
     }
-    if (argc <= at || strcmp(argv[1], "merge") != 0 || argv[at][0] == '-') {
+    int summary = argc > 1 && !strcmp(argv[1], "summary");
+    if (argc <= at || (!summary && strcmp(argv[1], "merge") != 0) || argv[at][0] == '-' ||
+        (summary && output)) {
         fputs(help, stderr);
         return 2;
     }
-    return merge(output, argv + at, argc - at);
+    return with_traces(argv + at, argc - at, summary ? trace_summarize : write_merged, output);
 }
