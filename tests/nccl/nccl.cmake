@@ -7,9 +7,12 @@ target_include_directories(weft_nccl_standin PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
 target_compile_options(weft_nccl_standin PRIVATE "SHELL:-iquote ${CMAKE_CURRENT_SOURCE_DIR}/cuda")
 
 weft_cuda_test(nccl THREADS)
-if(TARGET test_nccl)
-  target_sources(test_nccl PRIVATE $<TARGET_OBJECTS:weft_nccl_standin>)
-endif()
+weft_cuda_test(nccl_symm THREADS SECONDS 120)
+foreach(program test_nccl test_nccl_symm)
+  if(TARGET ${program})
+    target_sources(${program} PRIVATE $<TARGET_OBJECTS:weft_nccl_standin>)
+  endif()
+endforeach()
 
 weft_test(nccl_abi LIGHT)
 find_path(WEFT_NCCL_INCLUDE nccl.h HINTS $ENV{NCCL_HOME}/include $ENV{CUDA_HOME}/include /usr/local/cuda/include)

@@ -168,6 +168,8 @@ weft_i_nccl_result standin_ncclCommGetAsyncError(weft_i_nccl_raw raw, weft_i_ncc
     if (*out)
         return 0;
     *out = comm->made ? atomic_load(&comm->failed) : look_for_all(comm);
+    if (*out == 0 && comm->window)
+        *out = standin.stuck ? WEFT_I_ncclInProgress : standin_poll_window(comm);
     if (*out == 0 && comm->pending) {
         *out = WEFT_I_ncclInProgress;
         if (!standin.stuck && comm->polls-- == 0)
@@ -190,6 +192,7 @@ static void end(standin_comm *comm)
         sched_yield();
     atomic_store(&comm->with->rank[comm->rank].left, 1);
     unlink(comm->path); /* if not all came */
+    standin_end_windows(comm);
     munmap(comm->with, sizeof(shared));
     free(comm->pending);
     free(comm);

@@ -43,6 +43,7 @@ typedef struct standin_comm {
     bool made;
     int polls; /* until what was given is enqueued */
     struct standin_job *pending;
+    void *window;            /* that is being registered */
     weft_i_cu_stream stream; /* it goes to */
 } standin_comm;
 

@@ -6,7 +6,6 @@
 #include "standin_window.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +24,14 @@ typedef struct window {
     weft_i_nccl_window_head head;
     memory *of;
     int size;
+    standin_comm *comm;
+    struct window *next; /* of all */
 } window;
 
 static const size_t stride = (size_t)4 << 30;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static memory *first;
+static window *windows;
 
 weft_i_nccl_result standin_ncclMemAlloc(void **out, size_t bytes)
 {
@@ -42,7 +44,9 @@ weft_i_nccl_result standin_ncclMemAlloc(void **out, size_t bytes)
     m->base = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
     if (m->base == MAP_FAILED)
         return WEFT_I_ncclSystemError;
-    memset(m->base, 0xcd, m->bytes); /* NCCL does not clear it */
+    if (m->bytes <=
+        (size_t)16 << 20) /* NCCL does not clear it; a large one is not to take memory */
+        memset(m->base, 0xcd, m->bytes);
     pthread_mutex_lock(&lock);
     m->next = first;
     first = m;
@@ -80,19 +84,19 @@ weft_i_nccl_result standin_ncclMemFree(void *at)
     return 0;
 }
 
-/* All ranks of the communicator have come here; false if it was aborted. */
-static bool meet(standin_comm *comm)
+/* Have all ranks of the communicator come so far? */
+static bool met(const standin_comm *comm)
+{
+    for (int rank = 0; rank < comm->size; rank++)
+        if (atomic_load_explicit(&comm->with->rank[rank].met, memory_order_acquire) < comm->met)
+            return false;
+    return true;
+}
+
+static void come(standin_comm *comm)
 {
     comm->met++;
     atomic_store_explicit(&comm->with->rank[comm->rank].met, comm->met, memory_order_release);
-    for (int rank = 0; rank < comm->size; rank++)
-        while (atomic_load_explicit(&comm->with->rank[rank].met, memory_order_acquire) <
-               comm->met) {
-            if (atomic_load(&comm->aborted) || atomic_load(&comm->with->rank[rank].left))
-                return false;
-            sched_yield();
-        }
-    return true;
 }
 
 static bool map_all(standin_comm *comm, char *flat, uint64_t bytes)
@@ -130,27 +134,73 @@ weft_i_nccl_result standin_ncclCommWindowRegister(weft_i_nccl_raw raw, void *at,
     window *w = calloc(1, sizeof *w);
     w->of = m;
     w->size = comm->size;
+    w->comm = comm;
     char *flat = mmap(NULL, stride * (size_t)comm->size, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (flat == MAP_FAILED)
+        return WEFT_I_ncclSystemError;
     w->head = (weft_i_nccl_window_head){w, flat, standin.apart ? 0 : comm->rank, comm->rank, 1};
-    bool fine = flat != MAP_FAILED && meet(comm) && map_all(comm, flat, m->bytes) && meet(comm);
     standin_born(1);
+    pthread_mutex_lock(&lock);
+    w->next = windows;
+    windows = w;
+    pthread_mutex_unlock(&lock);
     *out = (weft_i_nccl_window)(void *)w;
-    return fine ? 0 : WEFT_I_ncclSystemError;
+    comm->window = w;
+    come(comm);
+    return WEFT_I_ncclInProgress;
+}
+
+/* All have come, then all have mapped. */
+int standin_poll_window(standin_comm *comm)
+{
+    window *w = comm->window;
+    if (!met(comm))
+        return WEFT_I_ncclInProgress;
+    if (comm->met % 2 == 0) {
+        comm->window = NULL;
+        return 0;
+    }
+    if (!map_all(comm, w->head.flat, w->of->bytes))
+        return WEFT_I_ncclSystemError;
+    come(comm);
+    return WEFT_I_ncclInProgress;
+}
+
+/* Under the lock. */
+static void unlist(window *w)
+{
+    window **at = &windows;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    w->of->windows--;
+    munmap(w->head.flat, stride * (size_t)w->size);
+    free(w);
+    standin_born(-1);
 }
 
 weft_i_nccl_result standin_ncclCommWindowDeregister(weft_i_nccl_raw comm, weft_i_nccl_window raw)
 {
     window *w = (window *)(void *)raw;
-    (void)comm;
     STANDIN_ENTER(ncclCommWindowDeregister);
+    if (w->comm != (standin_comm *)(void *)comm)
+        return WEFT_I_ncclInvalidUsage;
     pthread_mutex_lock(&lock);
-    w->of->windows--;
+    unlist(w);
     pthread_mutex_unlock(&lock);
-    munmap(w->head.flat, stride * (size_t)w->size);
-    free(w);
-    standin_born(-1);
     return 0;
+}
+
+void standin_end_windows(const standin_comm *comm)
+{
+    pthread_mutex_lock(&lock);
+    for (window *w = windows, *next; w; w = next) {
+        next = w->next;
+        if (w->comm == comm)
+            unlist(w);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 weft_i_nccl_result standin_ncclGetLsaDevicePointer(weft_i_nccl_window raw, size_t offset, int peer,
@@ -158,7 +208,7 @@ weft_i_nccl_result standin_ncclGetLsaDevicePointer(weft_i_nccl_window raw, size_
 {
     const window *w = (const window *)(const void *)raw;
     STANDIN_ENTER(ncclGetLsaDevicePointer);
-    if (peer < 0 || peer >= w->size)
+    if (peer < 0 || peer >= (standin.apart ? 1 : w->size))
         return WEFT_I_ncclInvalidArgument;
     *out = w->head.flat + (size_t)peer * stride + offset;
     return 0;

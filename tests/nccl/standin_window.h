@@ -11,6 +11,8 @@
 #undef FN
 #undef OPTIONAL
 
+int standin_poll_window(standin_comm *comm);
+void standin_end_windows(const standin_comm *comm);
 int standin_enter(const char *name);
 void standin_born(int by);
 

@@ -40,7 +40,7 @@ weft_status weft_i_nccl_carrier_open(const weft_i_circle *circle, void **out)
 {
     carrier opened = {.cuda = weft_i_backend_named("cuda"),
                       .always = !strcasecmp(weft_i_env_text(WEFT_I_ENV_NCCL), "always")};
-    weft_status comm = weft_i_nccl_comm_open(circle, &opened.comm);
+    weft_status comm = weft_i_nccl_comm_open(circle, WEFT_I_NCCL_COLLECTIVES, &opened.comm);
     if (comm < 0)
         weft_i_log(WEFT_LOG_INFO, "group \"%s\": no NCCL: %s", circle->name, weft_last_error());
     weft_status site = opened.cuda->open(circle, &opened.site);

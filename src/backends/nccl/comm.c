@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "tensor/stream.h"
+#include "window.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -42,9 +43,15 @@ typedef union shown {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and the references */
 static weft_i_nccl_comm *first;
 
-static weft_i_nccl_comm *find(const weft_i_circle *circle)
+static weft_i_key key_of(const weft_i_circle *circle, weft_i_nccl_use use)
 {
     weft_i_key group = weft_i_circle_key(circle);
+    return use == WEFT_I_NCCL_WINDOWS ? weft_i_key_of(group, "windows", 7) : group;
+}
+
+static weft_i_nccl_comm *find(const weft_i_circle *circle, weft_i_nccl_use use)
+{
+    weft_i_key group = key_of(circle, use);
     pthread_mutex_lock(&lock);
     weft_i_nccl_comm *found = first;
     /* Acquire pairs with the release in condemn; nobody goes on with one that has a verdict. */
@@ -202,7 +209,7 @@ static weft_status meet(const weft_i_circle *circle, const weft_i_nccl_id *id,
 }
 
 static weft_i_nccl_comm *allocate(const weft_i_circle *circle, weft_i_cuda_device *device,
-                                  weft_i_key token)
+                                  weft_i_nccl_use use, weft_i_key token)
 {
     weft_i_nccl_comm *comm = WEFT_OS->alloc(sizeof *comm);
     if (!comm)
@@ -211,7 +218,8 @@ static weft_i_nccl_comm *allocate(const weft_i_circle *circle, weft_i_cuda_devic
     *comm = (weft_i_nccl_comm){.device = device,
                                .rank = circle->rank,
                                .size = circle->size,
-                               .group = weft_i_circle_key(circle),
+                               .has_windows = use == WEFT_I_NCCL_WINDOWS,
+                               .group = key_of(circle, use),
                                .token = token,
                                .references = 1,
                                .due = INT64_MAX,
@@ -236,9 +244,9 @@ static void discard(weft_i_nccl_comm *comm)
 }
 
 static weft_status make(const weft_i_circle *circle, weft_i_cuda_device *device,
-                        const invitation *from, weft_i_nccl_comm **out)
+                        weft_i_nccl_use use, const invitation *from, weft_i_nccl_comm **out)
 {
-    *out = allocate(circle, device, from->token);
+    *out = allocate(circle, device, use, from->token);
     if (!*out)
         return weft_last_status();
     WEFT_TRY(meet(circle, &from->id, *out));
@@ -266,8 +274,8 @@ static weft_status agree(const weft_i_circle *circle, weft_status mine, shown *a
 }
 
 /* A new one: the first member invites, all meet, all agree. */
-static weft_status make_all(const weft_i_circle *circle, weft_i_cuda_device *device, shown *all,
-                            weft_i_nccl_comm **out)
+static weft_status make_all(const weft_i_circle *circle, weft_i_cuda_device *device,
+                            weft_i_nccl_use use, shown *all, weft_i_nccl_comm **out)
 {
     invitation mine = {0}, *from = &all->invitation;
     weft_i_nccl_comm *made = NULL;
@@ -280,7 +288,7 @@ static weft_status make_all(const weft_i_circle *circle, weft_i_cuda_device *dev
                    : weft_i_fail((weft_status)from->status,
                                  "group \"%s\": rank 0 cannot invite the others (%s)", circle->name,
                                  weft_strerror((weft_status)from->status));
-    weft_status status = make(circle, device, from, &made);
+    weft_status status = make(circle, device, use, from, &made);
     status = agree(circle, status, all);
     if (status == WEFT_OK)
         enlist(*out = made);
@@ -291,23 +299,24 @@ static weft_status make_all(const weft_i_circle *circle, weft_i_cuda_device *dev
 
 /* `old`, which is held, if all have it; else a new one. */
 static weft_status open_with(const weft_i_circle *circle, weft_i_cuda_device *device,
-                             const entry *mine, shown *all, weft_i_nccl_comm *old,
-                             weft_i_nccl_comm **out)
+                             weft_i_nccl_use use, const entry *mine, shown *all,
+                             weft_i_nccl_comm *old, weft_i_nccl_comm **out)
 {
     WEFT_TRY(circle->exchange(circle, mine, sizeof *mine, all));
     WEFT_TRY(compare(circle, &all->entry));
     if (!have_all(circle, &all->entry))
-        return make_all(circle, device, all, out);
+        return make_all(circle, device, use, all, out);
     *out = old;
     return WEFT_OK;
 }
 
-weft_status weft_i_nccl_comm_open(const weft_i_circle *circle, weft_i_nccl_comm **out)
+weft_status weft_i_nccl_comm_open(const weft_i_circle *circle, weft_i_nccl_use use,
+                                  weft_i_nccl_comm **out)
 {
     weft_i_cuda_device *device = NULL;
     entry mine = {0};
     shown *all = WEFT_OS->alloc((size_t)circle->size * sizeof *all);
-    weft_i_nccl_comm *old = find(circle);
+    weft_i_nccl_comm *old = find(circle, use);
     *out = NULL;
     mine.status =
         all ? fill(circle, &device, &mine)
@@ -315,7 +324,7 @@ weft_status weft_i_nccl_comm_open(const weft_i_circle *circle, weft_i_nccl_comm 
     mine.have = old ? old->token : mine.have;
     weft_status status = (weft_status)mine.status;
     if (all)
-        status = open_with(circle, device, &mine, all, old, out);
+        status = open_with(circle, device, use, &mine, all, old, out);
     else
         weft_i_circle_decline(circle, &mine, sizeof mine);
     WEFT_OS->free(all);
@@ -407,10 +416,17 @@ static void end_all(void)
     pthread_mutex_unlock(&lock);
     for (weft_i_nccl_comm *comm = all; comm; comm = comm->next) {
         weft_i_post_close(comm->post);
-        if (comm->raw)
+        if (comm->raw && !comm->has_windows)
             end(comm);
         comm->raw = NULL; /* one that did not end goes with the process */
     }
+}
+
+void weft_i_nccl_comm_hold(weft_i_nccl_comm *comm)
+{
+    pthread_mutex_lock(&lock);
+    comm->references++;
+    pthread_mutex_unlock(&lock);
 }
 
 void weft_i_nccl_comm_close(weft_i_nccl_comm *comm)
@@ -427,6 +443,9 @@ void weft_i_nccl_comm_close(weft_i_nccl_comm *comm)
         return;
     weft_i_post_close(comm->post); /* from here on nobody condemns it */
     comm->post = NULL;
+    if (comm->doomed)
+        weft_i_nccl_abort(comm, comm->doomed);
+    weft_i_nccl_window_end_all(comm);
     if (comm->raw)
         end(comm);
     discard(comm);

@@ -16,16 +16,21 @@
 
 typedef struct weft_i_nccl_comm {
     weft_i_cuda_device *device;
+    bool has_windows; /* it is for windows */
     int rank, size;
     weft_i_key group, token; /* the token is this communicator's own, equal on all members */
     weft_i_post *post;
-    struct weft_i_nccl_comm *next; /* of the process */
-    int references;                /* under the lock of the list */
+    struct weft_i_nccl_comm *next;         /* of the process */
+    int references;                        /* under the lock of the list */
+    struct weft_i_nccl_window_of *windows; /* under the lock of window.c */
+    uint32_t registered;                   /* how many there have been */
 
     /* Guards what follows, and each call of NCCL on `raw`; none of them blocks. */
     pthread_mutex_t lock;
-    weft_i_nccl_raw raw; /* NULL: aborted */
-    bool inside;         /* a call is being made */
+    weft_i_nccl_raw raw;    /* NULL: it has a verdict */
+    weft_i_nccl_raw doomed; /* of windows: what is still to be aborted */
+    bool inside;            /* a call is being made */
+    bool enqueues;          /* ... which gives something to a stream */
     uint64_t given, marked, reached;
     int64_t due, marked_due; /* deadlines of what is beyond the mark, and of what is before it */
     weft_i_cuda_stream *last;
@@ -44,11 +49,21 @@ typedef struct weft_i_nccl_comm {
 } weft_i_nccl_comm;
 
 /*
+ * What a communicator is for.  Collectives and windows have one each: to end kernels of NCCL's that
+ * hang, the first is aborted at once; but that would unmap windows under kernels of weft's.  So the
+ * second, which never runs a kernel, is aborted when nothing uses its windows any more.
+ */
+typedef enum weft_i_nccl_use { WEFT_I_NCCL_COLLECTIVES, WEFT_I_NCCL_WINDOWS } weft_i_nccl_use;
+
+/*
  * The group's communicator on this rank's device, made if there is none.  Collective over the
  * circle: all have it, or nobody; WEFT_ERR_UNSUPPORTED with the reason where NCCL cannot serve the
  * group.  Held for the caller.
  */
-weft_status weft_i_nccl_comm_open(const weft_i_circle *circle, weft_i_nccl_comm **out);
+weft_status weft_i_nccl_comm_open(const weft_i_circle *circle, weft_i_nccl_use use,
+                                  weft_i_nccl_comm **out);
+
+void weft_i_nccl_comm_hold(weft_i_nccl_comm *comm);
 
 /* Drops it.  With the last holder it goes: what is under way may take CLOSE_MS, then it is aborted.
  */
@@ -63,7 +78,7 @@ weft_status weft_i_nccl_comm_ask(weft_i_nccl_comm *comm);
 /*
  * Before and after calls of NCCL on `comm->raw`.  Between them the lock is held.  `leave` gives back
  * the lock and waits until NCCL has enqueued what it was given, at most until the limit;
- * `result` is what the calls gave.
+ * `result` is what the calls gave.  Without a stream, a call of the host alone.
  */
 weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
                                    const char *op);

@@ -3,7 +3,9 @@
 #include "backends/cuda/driver.h"
 #include "base/status.h"
 #include "carrier.h"
+#include "symm.h"
 #include "symm/backend.h"
+#include "window.h"
 
 #include <stdio.h>
 
@@ -36,6 +38,9 @@ const weft_i_backend weft_i_backend_nccl = {
     .device_kind = 2,
     .sharing = WEFT_I_SERVES_PROCESSES | WEFT_I_SERVES_THREADS,
     .probe = probe,
+    .allocate = weft_i_nccl_memory_allocate,
+    .publish = weft_i_nccl_publish,
+    .memory = &weft_i_nccl_device_memory,
     .open = weft_i_nccl_carrier_open,
     .close = weft_i_nccl_carrier_close,
     .takes = weft_i_nccl_carrier_takes,

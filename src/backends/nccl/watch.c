@@ -73,7 +73,10 @@ static void condemn(weft_i_nccl_comm *comm, weft_status status, int rank, weft_i
     comm->late = late;
     /* Pairs with the acquire in weft_i_nccl_comm_check. */
     atomic_store_explicit(&comm->fate, status, memory_order_release);
-    weft_i_nccl_abort(comm, raw);
+    if (comm->has_windows)
+        comm->doomed = raw; /* with the last of its windows */
+    else
+        weft_i_nccl_abort(comm, raw);
 }
 
 void weft_i_nccl_condemn(weft_i_nccl_comm *comm, weft_status status, int rank,
@@ -215,6 +218,16 @@ weft_status weft_i_nccl_comm_ask(weft_i_nccl_comm *comm)
     return weft_i_nccl_comm_check(comm);
 }
 
+static void note_stream(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream)
+{
+    uint64_t bit = (uint64_t)1 << stream->number % 64;
+    /* Relaxed: whoever waits for the stream has enqueued there, or has been told by who did. */
+    if (!(atomic_load_explicit(&comm->streams, memory_order_relaxed) & bit))
+        atomic_fetch_or_explicit(&comm->streams, bit, memory_order_relaxed);
+    comm->last = stream;
+    comm->last_number = stream->number;
+}
+
 weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
                                    const char *op)
 {
@@ -224,14 +237,11 @@ weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *s
         pthread_mutex_unlock(&comm->lock);
         return weft_i_nccl_comm_check(comm);
     }
-    uint64_t bit = (uint64_t)1 << stream->number % 64;
-    /* Relaxed: whoever waits for the stream has enqueued there, or has been told by who did. */
-    if (!(atomic_load_explicit(&comm->streams, memory_order_relaxed) & bit))
-        atomic_fetch_or_explicit(&comm->streams, bit, memory_order_relaxed);
     comm->inside = true;
+    comm->enqueues = stream != NULL;
     comm->op = op;
-    comm->last = stream;
-    comm->last_number = stream->number;
+    if (stream)
+        note_stream(comm, stream);
     weft_i_post_note_work(comm->post);
     return WEFT_OK;
 }
@@ -271,8 +281,10 @@ weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_nccl_result re
             condemn(comm, WEFT_ERR_TIMEOUT, -1, WEFT_I_ncclInProgress, comm->op);
     }
     comm->inside = false;
-    comm->due = comm->due < deadline ? comm->due : deadline;
-    comm->given++;
+    if (comm->enqueues) {
+        comm->due = comm->due < deadline ? comm->due : deadline;
+        comm->given++;
+    }
     bool gone = !comm->raw;
     if (!gone)
         status = weft_i_nccl_fail(c.result, comm->raw, "%s by NCCL on cuda:%d", comm->op,
