@@ -393,7 +393,7 @@ RANKS_TEST(test_nccl_missing, 2)
     end(world);
 }
 
-/* One rank has another version, or none: nobody uses NCCL, and all agree. */
+/* One rank has another version, none, or another setting: nobody uses NCCL, and all agree. */
 RANKS_TEST(test_nccl_versions, 2)
 {
     ONLY_STANDIN();
@@ -411,6 +411,13 @@ RANKS_TEST(test_nccl_versions, 2)
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, again));
     CHECK(weft_item(x, 9) == 4 && !comm_of(again));
     weft_release(again);
+    weft_i_nccl_forget();
+    standin.no_library = 0;
+    setenv("WEFT_NCCL", rank ? "auto" : "always", 1);
+    weft_group *other = weft_group_new(world, (int[]){0, 1}, 2, "other");
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, other));
+    CHECK(weft_item(x, 9) == 8 && !comm_of(other));
+    weft_release(other);
     end(world);
 }
 
@@ -551,6 +558,30 @@ RANKS_TEST(test_nccl_kill, 3)
     weft_finish(world);
     weft_clear_error();
     weft_release(world);
+}
+
+/* A group that is revoked while an all_reduce waits. */
+RANKS_TEST(test_nccl_revoked, 2)
+{
+    weft_group *world = begin(rank, 30000);
+    weft_tensor *x = weft_ones(WEFT_F32, GPU, WEFT_SHAPE(1000));
+    weft_group *group = weft_group_new(world, (int[]){0, 1}, 2, "revoked");
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+    CHECK(weft_item(x, 9) == 2);
+    CHECK_OK(weft_group_barrier(world, 30000));
+    if (rank == 0) {
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+        harness_mark();
+        CHECK_STATUS(weft_stream_sync(weft_stream_current(GPU), 20000), WEFT_ERR_REVOKED);
+        CHECK_CONTAINS(weft_last_error(), "rank 0 of 2 in group \"revoked\"");
+        weft_clear_error();
+    } else {
+        CHECK(harness_await(0, 1));
+        CHECK_OK(weft_group_revoke(group));
+    }
+    CHECK_OK(weft_group_barrier(world, 30000)); /* the world goes on */
+    weft_release(group);
+    end(world);
 }
 
 /* A rank that leaves while another's all_reduce waits for it. */

@@ -2,15 +2,11 @@
 /* Who carries what: NCCL, weft's own kernels, or nobody; see carrier.h. */
 #include "carrier.h"
 
-#include "backends/cuda/capture.h"
+#include "backends/cuda/carrier.h"
 #include "backends/cuda/stream.h"
-#include "base/env.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
-
-#include <string.h>
-#include <strings.h>
 
 enum { K = 1 << 10, M = 1 << 20 };
 
@@ -22,10 +18,9 @@ static const size_t from[WEFT_I_COLL_KINDS][4] = {
 };
 
 typedef struct carrier {
-    weft_i_nccl_comm *comm;     /* NULL: NCCL cannot serve this group */
-    const weft_i_backend *cuda; /* whose kernels carry the rest */
-    void *site;                 /* its part; NULL: it cannot serve this group */
-    bool always;                /* whatever NCCL can carry goes there */
+    weft_i_nccl_comm *comm; /* NULL: NCCL cannot serve this group */
+    void *site;             /* of weft's own kernels; NULL: they cannot */
+    bool always;            /* whatever NCCL can carry goes there */
 } carrier;
 
 static void give_up(carrier *c)
@@ -33,17 +28,25 @@ static void give_up(carrier *c)
     if (c->comm)
         weft_i_nccl_comm_close(c->comm);
     if (c->site)
-        c->cuda->close(c->site);
+        weft_i_cuda_carrier_close(c->site);
+}
+
+/* One rank alone gains nothing from it. */
+static weft_status open_comm(const weft_i_circle *circle, carrier *out)
+{
+    if (circle->size == 1 && !out->always)
+        return WEFT_ERR_UNSUPPORTED;
+    weft_status status = weft_i_nccl_comm_open(circle, WEFT_I_NCCL_COLLECTIVES, &out->comm);
+    if (status < 0)
+        weft_i_log(WEFT_LOG_INFO, "group \"%s\": no NCCL: %s", circle->name, weft_last_error());
+    return status;
 }
 
 weft_status weft_i_nccl_carrier_open(const weft_i_circle *circle, void **out)
 {
-    carrier opened = {.cuda = weft_i_backend_named("cuda"),
-                      .always = !strcasecmp(weft_i_env_text(WEFT_I_ENV_NCCL), "always")};
-    weft_status comm = weft_i_nccl_comm_open(circle, WEFT_I_NCCL_COLLECTIVES, &opened.comm);
-    if (comm < 0)
-        weft_i_log(WEFT_LOG_INFO, "group \"%s\": no NCCL: %s", circle->name, weft_last_error());
-    weft_status site = opened.cuda->open(circle, &opened.site);
+    carrier opened = {.always = weft_i_nccl_is_always()};
+    weft_status comm = open_comm(circle, &opened);
+    weft_status site = weft_i_cuda_carrier_open(circle, &opened.site);
     if (comm < 0 && site < 0)
         return site;
     carrier *made = WEFT_OS->alloc(sizeof *made);
@@ -73,18 +76,12 @@ weft_status weft_i_nccl_carrier_check(void *what)
     carrier *c = what;
     if (c->comm)
         WEFT_TRY(weft_i_nccl_comm_ask(c->comm));
-    return c->site ? c->cuda->check(c->site) : WEFT_OK;
-}
-
-static bool kernels_take(const weft_i_request *request)
-{
-    const weft_i_backend *cuda = weft_i_backend_named("cuda");
-    return cuda->takes(request);
+    return c->site ? weft_i_cuda_carrier_check(c->site) : WEFT_OK;
 }
 
 bool weft_i_nccl_carrier_takes(const weft_i_request *request)
 {
-    return kernels_take(request) || weft_i_nccl_has(request);
+    return weft_i_cuda_carrier_takes(request) || weft_i_nccl_has(request);
 }
 
 /* Bytes that the choice goes by: all members have the same there. */
@@ -105,7 +102,7 @@ static size_t bytes_of(const weft_i_request *request)
 /* Only what all members know alike decides. */
 static bool prefers_nccl(const carrier *c, const weft_i_request *request)
 {
-    if (!c->site || !kernels_take(request))
+    if (!c->site || !weft_i_cuda_carrier_takes(request))
         return true;
     int ranks = request->size;
     int column = ranks <= 2 ? 0 : ranks <= 4 ? 1 : ranks <= 8 ? 2 : 3;
@@ -115,8 +112,8 @@ static bool prefers_nccl(const carrier *c, const weft_i_request *request)
 /* NCCL's threads would break a capture; weft's own kernels do not. */
 static weft_status run_captured(carrier *c, const weft_i_request *request)
 {
-    if (c->site && kernels_take(request))
-        return c->cuda->collective(c->site, request);
+    if (c->site && weft_i_cuda_carrier_takes(request))
+        return weft_i_cuda_carrier_run(c->site, request);
     return weft_i_fail(
         WEFT_ERR_STATE,
         "%s: it would go by NCCL, which weft does not capture; end the capture first", request->op);
@@ -133,6 +130,6 @@ weft_status weft_i_nccl_carrier_run(void *what, const weft_i_request *request)
             return run_captured(c, request);
         return weft_i_nccl_run(c->comm, request);
     }
-    return c->site && kernels_take(request) ? c->cuda->collective(c->site, request)
-                                            : WEFT_ERR_UNSUPPORTED;
+    return c->site && weft_i_cuda_carrier_takes(request) ? weft_i_cuda_carrier_run(c->site, request)
+                                                         : WEFT_ERR_UNSUPPORTED;
 }

@@ -21,6 +21,7 @@ enum { CLOSE_MS = 5000 };
 /* What a member shows of itself. */
 typedef struct entry {
     int32_t status, version;
+    uint32_t always;  /* its WEFT_NCCL */
     uint32_t host_id; /* 1: NCCL_HOSTID sets this rank apart from others of its host */
     weft_i_card card;
     weft_i_key have; /* the token of the communicator it has already; 0: none */
@@ -85,6 +86,7 @@ static weft_status fill(const weft_i_circle *circle, weft_i_cuda_device **device
     WEFT_TRY(open_device(circle->device, device));
     weft_i_cuda_card(*device, &mine->card);
     mine->version = nccl->version;
+    mine->always = weft_i_nccl_is_always();
     mine->host_id = getenv("NCCL_HOSTID") != NULL;
     return WEFT_OK;
 }
@@ -105,6 +107,10 @@ static weft_status compare_pair(const weft_i_circle *circle, const entry *all, i
                            circle->name, a,
                            weft_i_nccl_version_text(all[a].version, one, sizeof one), b,
                            weft_i_nccl_version_text(all[b].version, other, sizeof other));
+    if (all[a].always != all[b].always)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "group \"%s\": WEFT_NCCL is \"always\" on rank %d, but not on rank %d",
+                           circle->name, all[a].always ? a : b, all[a].always ? b : a);
     if (!(all[a].host_id && all[b].host_id) &&
         !memcmp(all[a].card.uuid, all[b].card.uuid, sizeof all[a].card.uuid))
         return weft_i_fail(

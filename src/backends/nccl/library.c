@@ -78,6 +78,11 @@ static weft_status find_functions(const char *name, void *found)
     return WEFT_OK;
 }
 
+bool weft_i_nccl_is_always(void)
+{
+    return !strcasecmp(weft_i_env_text(WEFT_I_ENV_NCCL), "always");
+}
+
 static weft_status load(void)
 {
     const char *name = weft_i_env_text(WEFT_I_ENV_NCCL_LIBRARY);
@@ -140,8 +145,8 @@ weft_status weft_i_nccl_status_of(weft_i_nccl_result result)
         return WEFT_OK;
     case WEFT_I_ncclInvalidArgument:
         return WEFT_ERR_INVALID_ARG;
-    case WEFT_I_ncclInvalidUsage:
-        return WEFT_ERR_UNSUPPORTED;
+    case WEFT_I_ncclInvalidUsage: /* not UNSUPPORTED, after which this rank alone would go another way */
+        return WEFT_ERR_STATE;
     case WEFT_I_ncclSystemError:
     case WEFT_I_ncclRemoteError:
         return WEFT_ERR_UNREACHABLE;

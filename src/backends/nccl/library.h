@@ -11,6 +11,7 @@
 #include "weft/status.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -102,6 +103,9 @@ typedef struct weft_i_nccl {
  * missing function.
  */
 weft_status weft_i_nccl_load(const weft_i_nccl **out);
+
+/* WEFT_NCCL=always */
+bool weft_i_nccl_is_always(void);
 
 /* After weft_i_nccl_load has succeeded once. */
 const weft_i_nccl *weft_i_nccl_library(void);

@@ -9,7 +9,7 @@
 #include "base/wait.h"
 #include "tensor/stream.h"
 
-enum { ABORT_MS = 5000 };
+enum { END_MS = 5000 };
 
 /* ---- memory ---- */
 
@@ -90,13 +90,29 @@ weft_i_cuda_device *weft_i_nccl_memory_device(const weft_i_segment *segment)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the lists and `idle` */
 
+/* Is nothing of the communicator's in progress? */
+static bool is_quiet(void *arg)
+{
+    weft_i_nccl_comm *comm = arg;
+    weft_i_nccl_result result = WEFT_I_ncclSuccess;
+    pthread_mutex_lock(&comm->lock);
+    if (comm->raw)
+        weft_i_nccl_library()->ncclCommGetAsyncError(comm->raw, &result);
+    pthread_mutex_unlock(&comm->lock);
+    return result != WEFT_I_ncclInProgress;
+}
+
 /* The window is off its list; its communicator may be gone, and its part of NCCL with it. */
 static void deregister(weft_i_nccl_comm *comm, weft_i_nccl_window_of *window)
 {
+    weft_i_nccl_result result = WEFT_I_ncclSuccess;
+    bool ours = weft_i_cuda_use(comm->device) == WEFT_OK;
     pthread_mutex_lock(&comm->lock);
-    if (comm->raw && window->raw)
-        weft_i_nccl_library()->ncclCommWindowDeregister(comm->raw, window->raw);
+    if (ours && comm->raw && window->raw)
+        result = weft_i_nccl_library()->ncclCommWindowDeregister(comm->raw, window->raw);
     pthread_mutex_unlock(&comm->lock);
+    if (result == WEFT_I_ncclInProgress)
+        weft_i_wait_until(is_quiet, comm, weft_i_os_deadline(END_MS));
     weft_i_segment_drop(window->memory);
     WEFT_OS->free(window);
 }
@@ -124,7 +140,7 @@ static bool has_aborted(void *arg)
 void weft_i_nccl_window_end_all(weft_i_nccl_comm *comm)
 {
     if (comm->windows && !comm->raw) /* an abort unmaps them, and the memory must not go before */
-        weft_i_wait_until(has_aborted, NULL, weft_i_os_deadline(ABORT_MS));
+        weft_i_wait_until(has_aborted, NULL, weft_i_os_deadline(END_MS));
     for (weft_i_nccl_window_of *window = take(comm, 0); window; window = take(comm, 0))
         deregister(comm, window);
 }
@@ -206,6 +222,11 @@ static weft_status read_reach(const weft_i_nccl_window_of *window, weft_i_cuda_r
 
 weft_status weft_i_nccl_window_reach(const weft_i_nccl_window_of *window, weft_i_cuda_reach *out)
 {
+    if (!window->raw) /* NCCL says so where it has no symmetric memory at all */
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "NCCL has registered no window: cuda:%d, or NCCL's settings, have no "
+                           "symmetric memory",
+                           window->comm->device->ordinal);
     WEFT_TRY(weft_i_cuda_use(window->comm->device));
     return weft_i_nccl_library()->ncclGetLsaDevicePointer ? ask_reach(window, out)
                                                           : read_reach(window, out);
