@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all_to_all with sizes in memory, and tiles, on symmetric memory of backend cuda; ranks as processes
+ * all_to_all with sizes in memory, tiles, puts and gets on symmetric memory of backend cuda; ranks as processes
  * and as threads.  On the software driver, or on a GPU with WEFT_TEST_CUDA=real.
  */
 #define HARNESS_LABEL(backend_) cuda_label(backend_)
@@ -51,6 +51,11 @@ RANKS_TEST(test_symm_tile_reduce, 4)
 RANKS_TEST(test_symm_multi_root_tile_reduce, 4)
 {
     scene_multi_root(rank, size);
+}
+
+RANKS_TEST(test_symm_put_get, 3)
+{
+    scene_put_get(rank, size, false);
 }
 
 int main(int argc, char **argv)

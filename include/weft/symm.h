@@ -149,12 +149,16 @@ WEFT_API bool weft_symm_has_multicast(weft_device device);
 /* Whether multicast operations work on this handle by writing to each rank in turn. */
 WEFT_API bool weft_symm_emulates_multicast(const weft_symm *mem);
 
-/* The backend for symmetric memory of a device: "shm", "threads", "cuda"; NULL if there is none
- * (meta). */
+/* The backend for symmetric memory of a device: "shm", "threads", "cuda", "nvshmem"; NULL if there
+ * is none (meta). */
 WEFT_API const char *weft_symm_backend(weft_device device);
 
-/* Chooses it for this thread.  WEFT_ERR_NOT_FOUND for an unknown name, WEFT_ERR_STATE after the
- * first allocation. */
+/*
+ * Chooses it for this thread.  WEFT_ERR_NOT_FOUND for an unknown name, WEFT_ERR_STATE after the
+ * first allocation with another.  "nvshmem" is started by this: a call of all ranks of the world,
+ * after weft_init, and so are allocations from then on (docs/nvshmem.md).  WEFT_ERR_UNSUPPORTED on
+ * all if one rank cannot.
+ */
 WEFT_API weft_status weft_symm_set_backend(weft_device device, const char *name);
 
 /* Which ranks reach which: a matrix of link counts, 0 on the diagonal. */

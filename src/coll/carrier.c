@@ -44,8 +44,8 @@ static weft_i_registration *find_counterparts(const weft_i_coll *coll, const wef
 {
     const weft_i_lease *lease = x ? weft_i_block_lease_of(x) : NULL;
     weft_i_registration *found = lease ? weft_i_registration_of(lease->block, coll->group) : NULL;
-    if (found && found->joined)
-        *out = (weft_i_counterparts){found->joined, found->serial,
+    if (found && found->joined && found->memory->strided)
+        *out = (weft_i_counterparts){found->memory, found->joined, found->serial,
                                      (size_t)(weft_i_tensor_data(x) - lease->block->segment->base)};
     return found;
 }
@@ -71,8 +71,8 @@ static weft_status run(const weft_i_coll *coll, const weft_i_carrier *carrier,
 {
     if (coll->reach) {
         const weft_i_registration *registration = coll->reach->registration;
-        request->in_counterparts =
-            (weft_i_counterparts){registration->joined, registration->serial, coll->reach->offset};
+        request->in_counterparts = (weft_i_counterparts){registration->memory, registration->joined,
+                                                         registration->serial, coll->reach->offset};
         request->local = request->exchange || request->tiles ? NULL : coll->plan;
         request->digest = coll->digest;
     } else if (!weft_i_device_is_host(request->device) && !coll->list) {

@@ -30,6 +30,7 @@ void weft_i_world_drop(weft_i_world *world)
 {
     if (!world || atomic_fetch_sub_explicit(&world->references, 1, memory_order_acq_rel) != 1)
         return;
+    weft_i_world_forget(world);
     weft_i_world_leave(world);
     weft_i_fdpass_drop(world->fdpass);
     weft_i_segment_drop(world->job);

@@ -11,6 +11,45 @@
 #include <stdio.h>
 #include <string.h>
 
+static pthread_mutex_t worlds_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
+static weft_i_world *worlds;
+
+static void remember(weft_i_world *world)
+{
+    pthread_mutex_lock(&worlds_lock);
+    world->next = worlds;
+    worlds = world;
+    pthread_mutex_unlock(&worlds_lock);
+}
+
+void weft_i_world_forget(weft_i_world *world)
+{
+    pthread_mutex_lock(&worlds_lock);
+    weft_i_world **at = &worlds;
+    while (*at && *at != world)
+        at = &(*at)->next;
+    if (*at)
+        *at = world->next;
+    pthread_mutex_unlock(&worlds_lock);
+}
+
+weft_group *weft_i_world_group(void)
+{
+    weft_group *found = NULL;
+    int count = 0;
+    pthread_mutex_lock(&worlds_lock);
+    for (weft_i_world *world = worlds; world; world = world->next) {
+        /* Acquire: pairs with the release of weft_finish. */
+        if (world->generation != weft_i_os_generation() || world->fake || !world->registry.root ||
+            atomic_load_explicit(&world->finished, memory_order_acquire))
+            continue;
+        found = world->registry.root;
+        count++;
+    }
+    pthread_mutex_unlock(&worlds_lock);
+    return count == 1 ? found : NULL;
+}
+
 weft_status weft_i_world_new(int rank, int size, weft_i_world **out)
 {
     weft_i_world *world = WEFT_OS->alloc(sizeof *world);
@@ -29,6 +68,7 @@ weft_status weft_i_world_new(int rank, int size, weft_i_world **out)
     world->peers = peers;
     world->generation = weft_i_os_generation();
     world->timeout_ms = weft_i_env_number_or_default(WEFT_I_ENV_TIMEOUT);
+    remember(world);
     *out = world;
     return WEFT_OK;
 }

@@ -57,6 +57,7 @@ typedef struct weft_i_world {
     weft_i_registry registry;
     struct weft_i_sentinel *sentinel; /* tells idle ranks of lost members; see group_event.h */
     weft_i_losses losses;             /* of its groups, whichever thread met them */
+    struct weft_i_world *next;        /* of the process; see weft_i_world_group */
     atomic_int unwaited;  /* relaxed: results of posted operations that nobody has waited for yet */
     atomic_int under_way; /* posted collectives; release when one is over, acquire by weft_finish */
 } weft_i_world;
@@ -77,6 +78,11 @@ void weft_i_world_count_cores(weft_i_world *world);
 
 /* Leaves the job in order.  Harmless if it never entered. */
 void weft_i_world_leave(weft_i_world *world);
+
+/* The world group of this process; NULL if it has none, or several.  For what can only be one in a
+ * process.  Borrowed: the caller's rank must not leave meanwhile. */
+weft_group *weft_i_world_group(void);
+void weft_i_world_forget(weft_i_world *world); /* it is going */
 
 weft_i_world *weft_i_world_hold(weft_i_world *world);
 void weft_i_world_drop(weft_i_world *world);

@@ -95,9 +95,10 @@ static bool serves(const weft_i_backend *table, int kind, weft_i_sharing sharing
     return table && table->device_kind == kind && table->sharing >> sharing & 1;
 }
 
+/* Without being started first. */
 static bool makes_memory(const weft_i_backend *table)
 {
-    return table->allocate;
+    return table->allocate && !table->start;
 }
 
 static bool carries(const weft_i_backend *table)
@@ -187,6 +188,18 @@ const char *weft_symm_backend(weft_device device)
     return find(device, &backend) >= 0 && backend ? backend->name : NULL;
 }
 
+/* All ranks of the world start it together. */
+static weft_status start(const weft_i_backend *backend, weft_device device)
+{
+    weft_i_circle world;
+    WEFT_TRY(weft_i_circle_of_world(device, "starting a backend", &world));
+    if (!weft_i_circle_is_served(&world, backend->sharing))
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "backend %s has one rank in a process; these ranks are threads of one",
+                           backend->name);
+    return backend->start(&world);
+}
+
 weft_status weft_symm_set_backend(weft_device device, const char *name)
 {
     const weft_i_backend *wanted = name ? weft_i_backend_named(name) : NULL;
@@ -203,6 +216,8 @@ weft_status weft_symm_set_backend(weft_device device, const char *name)
         return weft_i_fail(WEFT_ERR_STATE,
                            "this thread has already allocated symmetric memory with backend %s",
                            now);
+    if (wanted->start)
+        WEFT_TRY(start(wanted, device));
     mine[kind].chosen = wanted;
     return WEFT_OK;
 }

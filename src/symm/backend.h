@@ -21,6 +21,7 @@ enum {
 /* The members of a group, for a backend that is to carry its collectives. */
 typedef struct weft_i_circle {
     const char *name;
+    const char *what; /* they exchange for; NULL: opening a carrier */
     int rank, size;
     weft_device device; /* of this rank's operands */
     int64_t limit_ms, deadline;
@@ -35,6 +36,7 @@ typedef struct weft_i_card {
     unsigned char uuid[16];
     uint32_t facts; /* WEFT_I_CARD_... */
     int32_t ordinal;
+    uint32_t own[3]; /* what else its backend shows */
 } weft_i_card;
 
 enum {
@@ -52,6 +54,14 @@ typedef struct weft_i_joining {
     int channels;
     weft_i_segment **blocks; /* this rank's is there; the others' are to be filled in */
 } weft_i_joining;
+
+/* Memory of all members: the first one's address and the step to the next; or `shifts`, a table in
+ * device memory of how far each is from the first. */
+typedef struct weft_i_device_reach {
+    char *base;
+    size_t step;
+    const int64_t *shifts;
+} weft_i_device_reach;
 
 typedef enum weft_i_signal_kind {
     WEFT_I_SIGNAL_BARRIER,
@@ -80,6 +90,15 @@ typedef struct weft_i_device_memory {
     /* Makes this rank's part usable again; between two meetings of all members. */
     weft_status (*await)(void *joined, int64_t limit_ms); /* all that this rank enqueued there */
     weft_status (*reset)(void *joined);
+    bool strided; /* everybody's blocks lie at one step, on all members */
+    /* What kernels of this rank are given to reach byte `offset` of everybody's block.
+     * WEFT_ERR_UNSUPPORTED, with the reason, where memory of a member has no address here. */
+    weft_status (*reach)(const void *joined, size_t offset, weft_i_device_reach *out);
+    /* Copies on a stream, to or from byte `offset` of a member's block; a put may be followed by a
+     * signal, channel -1: none. */
+    weft_status (*put)(void *joined, void *stream, int rank, size_t offset, const void *from,
+                       size_t bytes, int channel, int64_t limit_ms);
+    weft_status (*get)(void *joined, void *stream, int rank, size_t offset, void *to, size_t bytes);
     /* 32-bit words; `ordered`: one, which is seen after all that the stream wrote before. */
     weft_status (*write)(void *stream, uint32_t *words, uint32_t value, size_t count, bool ordered);
     /* Whether a device has hardware multicast; `reason` says why not. */
@@ -97,6 +116,12 @@ typedef struct weft_i_backend {
     /* Not NULL: it carries collectives around the backend of that name, which it hands those to that
      * it does not carry itself; that one's carrier is then always this. */
     const char *wraps;
+
+    /*
+     * Starts it on a device, once, with all ranks of the world: weft_symm_set_backend does.  It is
+     * never chosen by itself then, and makes no memory before.  NULL: it needs no start.
+     */
+    weft_status (*start)(const weft_i_circle *world);
 
     /* 0: cannot be used here, `reason` says why.  Otherwise a score; `reason` may say what it
      * offers. */
@@ -154,6 +179,13 @@ weft_status weft_i_circle_lost(const weft_i_circle *circle);
 weft_status weft_i_circle_exchange(const weft_i_circle *circle, const void *mine, size_t bytes,
                                    void *all);
 void weft_i_circle_decline(const weft_i_circle *circle, const void *mine, size_t bytes);
+
+/* This process's world, for what can only be one in a process; WEFT_ERR_STATE if it has none, or
+ * several. */
+weft_status weft_i_circle_of_world(weft_device device, const char *what, weft_i_circle *out);
+
+/* Are its ranks such (WEFT_I_SERVES_...)? */
+bool weft_i_circle_is_served(const weft_i_circle *circle, unsigned sharing);
 
 /* The group's key; where this rank publishes; and whether its peers are nowhere. */
 weft_i_key weft_i_circle_key(const weft_i_circle *circle);

@@ -60,12 +60,41 @@ static const char opening[] = "opening a carrier";
 weft_status weft_i_circle_exchange(const weft_i_circle *circle, const void *mine, size_t bytes,
                                    void *all)
 {
-    return weft_i_group_exchange(circle->group, opening, mine, bytes, all, circle->limit_ms);
+    return weft_i_group_exchange(circle->group, circle->what ? circle->what : opening, mine, bytes,
+                                 all, circle->limit_ms);
 }
 
 void weft_i_circle_decline(const weft_i_circle *circle, const void *mine, size_t bytes)
 {
-    weft_i_group_show(circle->group, opening, mine, bytes);
+    weft_i_group_show(circle->group, circle->what ? circle->what : opening, mine, bytes);
+}
+
+weft_status weft_i_circle_of_world(weft_device device, const char *what, weft_i_circle *out)
+{
+    weft_group *world = weft_i_world_group();
+    if (!world)
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "%s: this is done by all ranks of the world, and this process has no "
+                           "world, or several; call weft_init first",
+                           what);
+    WEFT_TRY(weft_i_group_usable(world));
+    int64_t limit = weft_i_group_limit(world, WEFT_DEFAULT);
+    *out = (weft_i_circle){.name = world->name,
+                           .what = what,
+                           .rank = world->rank,
+                           .size = world->size,
+                           .device = device,
+                           .limit_ms = limit,
+                           .deadline = weft_i_os_deadline(limit),
+                           .exchange = weft_i_circle_exchange,
+                           .group = world};
+    return WEFT_OK;
+}
+
+bool weft_i_circle_is_served(const weft_i_circle *circle, unsigned sharing)
+{
+    const weft_group *group = circle->group;
+    return sharing >> group->world->sharing & 1;
 }
 
 weft_i_key weft_i_circle_key(const weft_i_circle *circle)

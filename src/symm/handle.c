@@ -198,10 +198,17 @@ static void drop_handle(void *mem)
     weft_i_object_drop(mem);
 }
 
-/* A tensor over `bytes` at `data`, which lies in memory of the registration; holds the handle. */
-static weft_tensor *over(weft_symm *mem, char *data, size_t bytes, weft_dtype dtype,
-                         weft_shape shape, const int64_t *strides)
+/* A tensor over `bytes` bytes from `at` on of `base`, memory of the registration that is `rank`'s;
+ * holds the handle. */
+static weft_tensor *over(weft_symm *mem, int rank, char *base, size_t at, size_t bytes,
+                         weft_dtype dtype, weft_shape shape, const int64_t *strides)
 {
+    if (!base)
+        return weft_i_null(WEFT_ERR_UNSUPPORTED,
+                           "memory of rank %d in group \"%s\" has no address on this rank; "
+                           "weft_symm_put and weft_symm_get reach it",
+                           rank, mem->group->name);
+    char *data = base + at;
     weft_storage *storage =
         weft_i_storage_wrap(data, bytes, mem->block->device, drop_handle, weft_i_object_hold(mem));
     if (!storage) {
@@ -240,7 +247,7 @@ weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_d
     if (check_rank(mem, "weft_symm_buffer", rank) < 0 ||
         place("weft_symm_buffer", shape, dtype, offset, mem->block->bytes, &at, &bytes) < 0)
         return NULL;
-    return over(mem, mem->registration->blocks[rank]->base + at, bytes, dtype, shape, NULL);
+    return over(mem, rank, mem->registration->blocks[rank]->base, at, bytes, dtype, shape, NULL);
 }
 
 weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype)
@@ -256,7 +263,7 @@ weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape,
             "weft_symm_remote_tensor: byte %zu, where the tensor begins, is no place "
             "for elements of %s",
             mem->offset, weft_dtype_name(dtype));
-    return over(mem, mem->registration->blocks[rank]->base + mem->offset, bytes, dtype, shape,
+    return over(mem, rank, mem->registration->blocks[rank]->base, mem->offset, bytes, dtype, shape,
                 NULL);
 }
 
@@ -264,7 +271,7 @@ weft_tensor *weft_symm_tensor(weft_symm *mem, int rank)
 {
     if (check_rank(mem, "weft_symm_tensor", rank) < 0)
         return NULL;
-    return over(mem, mem->registration->blocks[rank]->base + mem->offset,
+    return over(mem, rank, mem->registration->blocks[rank]->base, mem->offset,
                 mem->block->bytes - mem->offset, mem->dtype, mem->shape, mem->strides);
 }
 
@@ -280,6 +287,6 @@ weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape, we
         shape = WEFT_SHAPE(limit / item - (size_t)offset);
     if (place("weft_symm_signal_pad", shape, dtype, offset, limit, &at, &bytes) < 0)
         return NULL;
-    return over(mem, weft_i_registration_pad(mem->registration, rank) + at, bytes, dtype, shape,
-                NULL);
+    return over(mem, rank, weft_i_registration_pad(mem->registration, rank), at, bytes, dtype,
+                shape, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "symm/registration.h"
+#include "tensor/stream.h"
 
 #include <string.h>
 
@@ -31,13 +32,16 @@ static weft_status check_handle(const char *op, const weft_symm *mem, int peer)
 
 /* Finds the peer's memory for `x`: as many bytes, `offset` elements from the handle's tensor on. */
 static weft_status find(const char *op, const weft_symm *mem, int peer, const weft_tensor *x,
-                        int64_t offset, char **there, size_t *bytes)
+                        int64_t offset, size_t *at, size_t *bytes)
 {
     WEFT_TRY(check_handle(op, mem, peer));
     if (!x)
         return weft_i_missing("%s: the tensor is NULL", op);
-    if (!weft_i_device_is_host(weft_i_tensor_device(x)))
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the tensor is not on the CPU", op);
+    char here[16], theirs[16];
+    if (weft_i_tensor_device(x) != mem->block->device)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the tensor is on %s, the symmetric memory on %s", op,
+                           weft_device_name(weft_i_tensor_device(x), here),
+                           weft_device_name(mem->block->device, theirs));
     if (!weft_i_tensor_is_contiguous(x))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the tensor must be contiguous", op);
     WEFT_TRY(weft_i_tensor_check_fits(op, x));
@@ -50,40 +54,83 @@ static weft_status find(const char *op, const weft_symm *mem, int peer, const we
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: %zu elements of %s at offset %lld: that exceeds the %zu there are",
                            op, count, weft_dtype_name(x->dtype), (long long)offset, room);
-    *there = mem->registration->blocks[peer]->base + mem->offset + (size_t)offset * item;
+    *at = mem->offset + (size_t)offset * item;
     *bytes = count * item;
     return WEFT_OK;
 }
 
-static void transfer(const char *op, const weft_symm *mem, int peer, char *to, const char *from,
-                     size_t bytes)
+/* Where the host reaches it. */
+static char *place_of(const weft_symm *mem, int peer, size_t at)
 {
-    weft_i_record *record = weft_i_group_record(mem->group);
-    uint64_t number = weft_i_record_begin(record, op, mem->group->id, bytes, peer, -1);
+    return mem->registration->blocks[peer]->base + at;
+}
+
+static void move(char *to, const char *from, size_t bytes)
+{
     if (bytes)
         memmove(to, from, bytes); /* peer and we may be the same, and the ranges overlap */
-    weft_i_record_end(record, number, WEFT_OK);
+}
+
+/* On a device: given to the current stream, with a signal behind it unless `channel` is -1. */
+static weft_status put_there(const weft_symm *mem, int peer, weft_tensor *from, size_t at,
+                             size_t bytes, int channel, int64_t limit_ms)
+{
+    weft_i_registration *registration = mem->registration;
+    weft_stream *stream = weft_i_stream_current(mem->block->device);
+    if (!stream)
+        return weft_last_status();
+    WEFT_TRY(weft_i_storage_ready(from->storage, false));
+    return registration->memory->put(registration->joined, stream->own, peer, at,
+                                     weft_i_tensor_data(from), bytes, channel, limit_ms);
+}
+
+static weft_status put(const char *op, weft_symm *mem, int peer, weft_tensor *from, int64_t offset,
+                       int channel, int64_t limit_ms)
+{
+    size_t at = 0, bytes = 0;
+    weft_status status = WEFT_OK;
+    WEFT_TRY(find(op, mem, peer, from, offset, &at, &bytes));
+    weft_i_record *record = weft_i_group_record(mem->group);
+    uint64_t number = weft_i_record_begin(record, op, mem->group->id, bytes, peer, -1);
+    if (mem->registration->memory)
+        status = put_there(mem, peer, from, at, bytes, channel, limit_ms);
+    else
+        move(place_of(mem, peer, at), weft_i_tensor_data(from), bytes);
+    weft_i_record_end(record, number, status);
+    return status;
 }
 
 weft_status weft_symm_put(weft_symm *mem, int peer, weft_tensor *from, int64_t offset)
 {
-    char *there = NULL;
-    size_t bytes = 0;
-    WEFT_TRY(find("put", mem, peer, from, offset, &there, &bytes));
-    transfer("put", mem, peer, there, weft_i_tensor_data(from), bytes);
-    return WEFT_OK;
+    return put("put", mem, peer, from, offset, -1, WEFT_DEFAULT);
+}
+
+static weft_status get_there(const weft_symm *mem, int peer, weft_tensor *to, size_t at,
+                             size_t bytes)
+{
+    weft_i_registration *registration = mem->registration;
+    weft_stream *stream = weft_i_stream_current(mem->block->device);
+    return stream ? registration->memory->get(registration->joined, stream->own, peer, at,
+                                              weft_i_tensor_data(to), bytes)
+                  : weft_last_status();
 }
 
 weft_status weft_symm_get(weft_tensor *to, weft_symm *mem, int peer, int64_t offset)
 {
-    char *there = NULL;
-    size_t bytes = 0;
-    WEFT_TRY(find("get", mem, peer, to, offset, &there, &bytes));
+    size_t at = 0, bytes = 0;
+    weft_status status = WEFT_OK;
+    WEFT_TRY(find("get", mem, peer, to, offset, &at, &bytes));
     if (to->storage->read_only)
         return weft_i_fail(WEFT_ERR_STATE, "get: the tensor is read-only memory");
     WEFT_TRY(weft_i_storage_ready(to->storage, true));
-    transfer("get", mem, peer, weft_i_tensor_data(to), there, bytes);
-    return WEFT_OK;
+    weft_i_record *record = weft_i_group_record(mem->group);
+    uint64_t number = weft_i_record_begin(record, "get", mem->group->id, bytes, peer, -1);
+    if (mem->registration->memory)
+        status = get_there(mem, peer, to, at, bytes);
+    else
+        move(weft_i_tensor_data(to), place_of(mem, peer, at), bytes);
+    weft_i_record_end(record, number, status);
+    return status;
 }
 
 weft_status weft_symm_put_with_signal(weft_symm *mem, int peer, weft_tensor *from, int64_t offset,
@@ -93,6 +140,10 @@ weft_status weft_symm_put_with_signal(weft_symm *mem, int peer, weft_tensor *fro
     if (channel < 0 || channel >= mem->registration->pads.channels)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "put_with_signal: channel %d must be in [0, %d)",
                            channel, mem->registration->pads.channels);
+    WEFT_TRY(weft_i_group_check_limit("put_with_signal", timeout_ms));
+    if (mem->registration->memory)
+        return put("put_with_signal", mem, peer, from, offset, channel,
+                   weft_i_group_limit(mem->group, timeout_ms));
     WEFT_TRY(weft_symm_put(mem, peer, from, offset));
     return weft_symm_put_signal(mem, peer, channel, timeout_ms);
 }

@@ -21,7 +21,9 @@ typedef struct weft_i_operands {
 } weft_i_operands;
 
 /* Where the counterparts of an operand lie that is symmetric memory of a device. */
+struct weft_i_device_memory;
 typedef struct weft_i_counterparts {
+    const struct weft_i_device_memory *memory; /* whose `joined` is */
     const void *joined; /* what the members have joined there; NULL: it is ordinary memory */
     uint32_t serial;    /* of the registration, the same on all ranks */
     size_t offset;      /* of the operand in everybody's block */

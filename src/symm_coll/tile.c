@@ -195,9 +195,9 @@ static weft_i_tiles describe(const tiles *plan, weft_tensor *const *in, int coun
     }
     if (!plan->mine)
         return t;
-    t.mine =
-        (weft_i_counterparts){plan->mine->reach.registration->joined,
-                              plan->mine->reach.registration->serial, plan->mine->reach.offset};
+    const weft_i_registration *registration = plan->mine->reach.registration;
+    t.mine = (weft_i_counterparts){registration->memory, registration->joined, registration->serial,
+                                   plan->mine->reach.offset};
     for (int d = 0; d < 2; d++) {
         t.length[d] = plan->mine->in.length[d];
         t.in_stride[d] = plan->mine->in.stride[d];

@@ -230,8 +230,9 @@ static weft_status open_reaches(weft_i_coll *coll, weft_i_exchange *ex, weft_ten
 {
     WEFT_TRY(weft_i_reach_open(coll, in, &reach[0]));
     WEFT_TRY(weft_i_reach_open(coll, splits, &reach[1]));
-    ex->splits = (weft_i_counterparts){reach[1].registration->joined, reach[1].registration->serial,
-                                       reach[1].offset};
+    const weft_i_registration *registration = reach[1].registration;
+    ex->splits = (weft_i_counterparts){registration->memory, registration->joined,
+                                       registration->serial, reach[1].offset};
     ex->most_bytes = reach[0].registration->blocks[coll->group->rank]->bytes - reach[0].offset;
     return WEFT_OK;
 }

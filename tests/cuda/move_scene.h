@@ -12,6 +12,9 @@
 
 enum { SCENE_WIDTH = 3, SCENE_ROOM = 200 };
 
+/* How a scene gets its world: backends that must be started do that here. */
+static weft_group *(*scene_begin)(int64_t timeout_ms) = join;
+
 static weft_status scene_sync(void)
 {
     return weft_stream_sync(weft_stream_current(SCENE_GPU), 30000);
@@ -122,7 +125,7 @@ static void scene_dispatch(int rank, int size, int experts, int64_t align, weft_
 
 static void scene_vdev(int rank, int size)
 {
-    weft_group *world = join(30000);
+    weft_group *world = scene_begin(30000);
     weft_tensor *in = scene_symmetric(WEFT_F32, WEFT_SHAPE(SCENE_ROOM, SCENE_WIDTH));
     weft_tensor *splits = scene_symmetric(WEFT_I64, WEFT_SHAPE(size + 1));
     splits = weft_slice(splits, 0, 1, size + 1, 1);
@@ -152,7 +155,7 @@ static void scene_vdev(int rank, int size)
 static void scene_vdev_refused(int rank, int size)
 {
     static const int64_t bad[][3] = {{-1, 2, 2}, {4, 4, 5}, {INT64_MAX, INT64_MAX, 2}, {0, 12, 0}};
-    weft_group *world = join(30000);
+    weft_group *world = scene_begin(30000);
     weft_tensor *in = scene_symmetric(WEFT_F32, WEFT_SHAPE(12, 2));
     weft_tensor *out = weft_full(WEFT_F32, SCENE_GPU, WEFT_SHAPE(12, 2), 7);
     weft_tensor *splits = scene_symmetric(WEFT_I64, WEFT_SHAPE(3));
@@ -207,7 +210,7 @@ static weft_tensor *scene_tile(weft_tensor *grid, int kind)
 
 static void scene_tile_reduce(int rank, int size)
 {
-    weft_group *world = join(30000);
+    weft_group *world = scene_begin(30000);
     weft_tensor *grid = scene_symmetric(WEFT_F32, WEFT_SHAPE(16, 24));
     for (int kind = 0; kind < 5; kind++) {
         scene_fill_grid(grid, rank);
@@ -238,7 +241,7 @@ static void scene_tile_reduce(int rank, int size)
 static void scene_multi_root(int rank, int size)
 {
     static const int roots[] = {3, 0, 2}; /* rank 1 is root of none */
-    weft_group *world = join(30000);
+    weft_group *world = scene_begin(30000);
     weft_tensor *grid = scene_symmetric(WEFT_BF16, WEFT_SHAPE(16, 16));
     CHECK_OK(weft_fill(grid, rank + 1));
     weft_tensor *tiles[3], *out = weft_zeros(WEFT_BF16, SCENE_GPU, WEFT_SHAPE(8, 8));
@@ -262,6 +265,68 @@ static void scene_multi_root(int rank, int size)
     weft_clear_error();
     CHECK_OK(weft_symm_tile_reduce(rank == 0 ? out : NULL, tiles[rank == 1], WEFT_SUM, 0, world));
     CHECK_STATUS(scene_sync(), WEFT_ERR_MISMATCH);
+    finish(world);
+}
+
+/* ---- one-sided ---- */
+
+static void scene_barrier(weft_symm *mem, int channel)
+{
+    CHECK_OK(weft_symm_barrier(mem, channel, WEFT_DEFAULT));
+    CHECK_OK(scene_sync());
+}
+
+/* `counts`: signals that come with data do not wait until the last is taken. */
+static void scene_put_get(int rank, int size, bool counts)
+{
+    weft_group *world = scene_begin(30000);
+    weft_tensor *t = weft_symm_empty(WEFT_I32, SCENE_GPU, WEFT_SHAPE(64));
+    weft_symm *mem = weft_symm_rendezvous(weft_slice(t, 0, 16, 48, 1), world);
+    if (!mem)
+        FAIL("%s", weft_last_error());
+    int next = (rank + 1) % size, last = (rank + size - 1) % size;
+    weft_tensor *mine = weft_full(WEFT_I32, SCENE_GPU, WEFT_SHAPE(8), 100 + rank);
+    CHECK_OK(weft_symm_put(mem, next, mine, 24)); /* the last 8 of the view */
+    scene_barrier(mem, 0);
+    for (int64_t i = 36; i < 52; i++)
+        CHECK_INT(weft_item_int(t, i), i >= 40 && i < 48 ? 100 + last : 0);
+    weft_tensor *got = weft_zeros(WEFT_I32, SCENE_GPU, WEFT_SHAPE(2, 4));
+    CHECK_OK(weft_symm_get(got, mem, next, 24));
+    CHECK_INT(weft_item_int(got, 7), 100 + rank);
+    scene_barrier(mem, 0);
+    int channels[] = {0, 1, weft_symm_channels(mem) - 1};
+    for (int round = 0; round < 6; round++) {
+        int channel = channels[round % 3];
+        CHECK_OK(weft_fill(mine, rank * 1000 + round));
+        CHECK_OK(weft_symm_put_with_signal(mem, next, mine, 0, channel, WEFT_DEFAULT));
+        CHECK_OK(weft_symm_wait_for_signal(mem, last, channel, WEFT_DEFAULT));
+        CHECK_OK(scene_sync());
+        CHECK_INT(weft_item_int(t, 16), last * 1000 + round);
+        CHECK_INT(weft_item_int(t, 23), last * 1000 + round);
+        scene_barrier(mem, 0);
+    }
+    for (int i = 0; counts && i < 2; i++)
+        CHECK_OK(weft_symm_put_with_signal(mem, next, mine, 8 * i, 1, WEFT_DEFAULT));
+    CHECK_OK(scene_sync());
+    scene_barrier(mem, 0);
+    for (int i = 0; counts && i < 2; i++)
+        CHECK_OK(weft_symm_wait_for_signal(mem, last, 1, WEFT_DEFAULT));
+    CHECK_OK(scene_sync());
+    CHECK_OK(weft_symm_put_signal(mem, next, 2, WEFT_DEFAULT));
+    CHECK_OK(weft_symm_wait_signal(mem, last, 2, WEFT_DEFAULT));
+    CHECK_OK(scene_sync());
+    weft_tensor *host = weft_zeros(WEFT_I32, WEFT_CPU, WEFT_SHAPE(8));
+    CHECK_STATUS(weft_symm_put(mem, next, host, 0), WEFT_ERR_TYPE);
+    CHECK_STATUS(weft_symm_put(mem, next, mine, 25), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_get(got, mem, size, 0), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_put_with_signal(mem, next, mine, 0, -1, 0), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    CHECK_OK(weft_symm_wait_for_signal(mem, last, 3, 50)); /* which nobody sends */
+    CHECK_STATUS(scene_sync(), WEFT_ERR_TIMEOUT);
+    CHECK_CONTAINS(weft_last_error(), "channel 3");
+    weft_clear_error();
+    CHECK_OK(weft_symm_reset(mem, WEFT_DEFAULT));
+    scene_barrier(mem, 0);
     finish(world);
 }
 

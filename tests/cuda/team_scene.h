@@ -186,7 +186,8 @@ __attribute__((unused)) static void scene_run(void (*body)(int rank, void *arg),
 /* Memory of all ranks at `offset` of the operands. */
 __attribute__((unused)) static weft_i_cuda_reach scene_reach(size_t offset)
 {
-    return (weft_i_cuda_reach){weft_i_cuda_span_of(&scene.data, 0) + offset, scene.data.stride};
+    return (weft_i_cuda_reach){weft_i_cuda_span_of(&scene.data, 0) + offset, scene.data.stride,
+                               NULL};
 }
 
 /* After a failure: all work ends, all reset, all meet. */

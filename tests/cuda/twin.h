@@ -18,6 +18,7 @@
 #define WEFT_K_UNROLL
 #define WEFT_K_UNROLL_TWO
 #define WEFT_K_NO_UNROLL
+#define WEFT_K_ASSUME(x_) ((void)0)
 #define WEFT_KERNEL(threads_, name_, type_, parameter_) \
     void name_(const type_ parameter_);                 \
     void name_(const type_ parameter_)
@@ -86,6 +87,11 @@ WEFT_K uint64_t weft_k_load_acquire(const uint64_t *word)
 }
 
 WEFT_K uint64_t weft_k_load(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+WEFT_K uint32_t weft_k_load32(const uint32_t *word)
 {
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }

@@ -49,14 +49,14 @@ static weft_status reduce(weft_i_cuda_team *team, const weft_i_request *request,
                            .factor = request->factor,
                            .count = request->count,
                            .out = request->out,
-                           .from = weft_i_cuda_reach_of(&request->in_counterparts),
                            .place = weft_i_cuda_place_of(&request->in_counterparts),
                            .way = two ? WEFT_I_CUDA_TWO_SHOT : WEFT_I_CUDA_ONE_SHOT,
                            .limit_ms = request->limit_ms};
+    WEFT_TRY(weft_i_cuda_reach_of(&request->in_counterparts, &sum.from));
     if (request->kind == WEFT_I_REDUCE_SCATTER)
         return weft_i_cuda_reduce_scatter(team, request->stream, &sum);
     if (two) {
-        sum.to = weft_i_cuda_reach_of(&request->out_counterparts);
+        WEFT_TRY(weft_i_cuda_reach_of(&request->out_counterparts, &sum.to));
         sum.place += 31 * weft_i_cuda_place_of(&request->out_counterparts);
     }
     return weft_i_cuda_all_reduce(team, request->stream, &sum);
@@ -72,14 +72,13 @@ static weft_status move(weft_i_cuda_team *team, const weft_i_request *request,
                              .bytes = request->count * weft_dtype_size(request->dtype),
                              .place = weft_i_cuda_place_of(of),
                              .limit_ms = request->limit_ms};
+    WEFT_TRY(weft_i_cuda_reach_of(of, pulls ? &move.from : &move.to));
     if (pulls) {
-        move.from = weft_i_cuda_reach_of(of);
         move.out = request->out;
         move.root = request->root;
         return weft_i_cuda_broadcast(team, request->stream, &move);
     }
     move.in = request->in;
-    move.to = weft_i_cuda_reach_of(of);
     return request->kind == WEFT_I_ALL_GATHER
                ? weft_i_cuda_all_gather(team, request->stream, &move)
                : weft_i_cuda_all_to_all(team, request->stream, &move);

@@ -85,8 +85,7 @@ static void warn_of_slices(const weft_i_circle *circle, const weft_i_card *cards
  */
 static void poison_dead(const weft_i_cuda_pads *pads, int rank)
 {
-    weft_i_cu_ptr word =
-        (weft_i_cu_ptr)(uintptr_t)(pads->team.group.pads + (size_t)rank * pads->team.group.stride);
+    weft_i_cu_ptr word = (weft_i_cu_ptr)(uintptr_t)weft_i_cuda_team_pad(&pads->team, rank);
     uint64_t value = WEFT_K_POISON(WEFT_K_VERDICT, WEFT_ERR_PEER_DEAD, rank, pads->team.group.rank);
     if (weft_i_cuda_use(pads->team.device) == WEFT_OK) /* pairs with weft_k_look_for_poison */
         weft_i_cuda_driver()->cuStreamWriteValue64(pads->spare->raw, word, value, 0);
@@ -168,12 +167,14 @@ static weft_status map(const weft_i_circle *circle, const weft_i_key *keys,
     return weft_i_cuda_range_open(circle, pads->team.device, keys[0], pads->blocks, &pads->range);
 }
 
-/* The team on pads that are mapped. */
-static weft_status meet(const weft_i_circle *circle, const weft_i_card *cards, weft_i_cuda_reach at,
-                        const weft_i_cuda_sizes *sizes, weft_i_cuda_pads *out)
+static weft_status open_team(const weft_i_circle *circle, weft_i_cuda_device *device,
+                             const weft_i_card *cards, const weft_i_cuda_sizes *sizes,
+                             const weft_i_cuda_mapped *mapped, weft_i_cuda_pads *out)
 {
-    WEFT_TRY(weft_i_cuda_team_open(out->team.device, circle->rank, circle->size, at.base, at.step,
-                                   most_sharing(circle, cards), sizes, &out->team));
+    WEFT_TRY(weft_i_cuda_team_open(device, circle->rank, circle->size, mapped->first,
+                                   mapped->stride, most_sharing(circle, cards), sizes, &out->team));
+    out->team.shifts = mapped->shifts;
+    out->team.group.shifts = mapped->shifts_there;
     weft_i_post_duty duty = {condemn, is_waiting, out};
     WEFT_TRY(weft_i_post_open(circle, &duty, &out->team.post));
     warn_of_slices(circle, cards);
@@ -189,18 +190,18 @@ static weft_status fill(const weft_i_circle *circle, weft_i_cuda_device *device,
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the pads of %d ranks", circle->size);
     WEFT_TRY(find_spare(device, &out->spare));
     WEFT_TRY(map(circle, keys, sizes, out));
-    weft_i_cuda_reach at = {weft_i_cuda_span_of(out->range.span, 0), out->range.span->stride};
-    return meet(circle, cards, at, sizes, out);
+    weft_i_cuda_mapped mapped = {weft_i_cuda_span_of(out->range.span, 0), out->range.span->stride,
+                                 NULL, NULL};
+    return open_team(circle, device, cards, sizes, &mapped, out);
 }
 
-weft_status weft_i_cuda_pads_open_at(const weft_i_circle *circle, weft_i_cuda_device *device,
-                                     const weft_i_card *cards, weft_i_cuda_reach at,
-                                     const weft_i_cuda_sizes *sizes, weft_i_cuda_pads *out)
+weft_status weft_i_cuda_pads_over(const weft_i_circle *circle, weft_i_cuda_device *device,
+                                  const weft_i_card *cards, const weft_i_cuda_sizes *sizes,
+                                  const weft_i_cuda_mapped *mapped, weft_i_cuda_pads *out)
 {
     *out = (weft_i_cuda_pads){.size = circle->size};
-    out->team.device = device;
     WEFT_TRY(find_spare(device, &out->spare));
-    return meet(circle, cards, at, sizes, out);
+    return open_team(circle, device, cards, sizes, mapped, out);
 }
 
 weft_status weft_i_cuda_pads_open(const weft_i_circle *circle, weft_i_cuda_device *device,

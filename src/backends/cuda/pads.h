@@ -27,10 +27,19 @@ typedef struct weft_i_cuda_pads {
 weft_status weft_i_cuda_pads_open(const weft_i_circle *circle, weft_i_cuda_device *device,
                                   const weft_i_key *keys, const weft_i_card *cards,
                                   const weft_i_cuda_sizes *sizes, weft_i_cuda_pads *out);
-/* The same in memory of others, zeroed, which lies at `at` and stays until it is closed. */
-weft_status weft_i_cuda_pads_open_at(const weft_i_circle *circle, weft_i_cuda_device *device,
-                                     const weft_i_card *cards, weft_i_cuda_reach at,
-                                     const weft_i_cuda_sizes *sizes, weft_i_cuda_pads *out);
+/* Where pads lie that somebody else has mapped: the first member's, and the stride to the next; or a
+ * table of how far each is from the first, on the host and on the device. */
+typedef struct weft_i_cuda_mapped {
+    char *first;
+    size_t stride;
+    const int64_t *shifts, *shifts_there;
+} weft_i_cuda_mapped;
+
+/* The same over such memory, which is zeroed; it stays the caller's. */
+weft_status weft_i_cuda_pads_over(const weft_i_circle *circle, weft_i_cuda_device *device,
+                                  const weft_i_card *cards, const weft_i_cuda_sizes *sizes,
+                                  const weft_i_cuda_mapped *mapped, weft_i_cuda_pads *out);
+
 void weft_i_cuda_pads_settle(weft_i_cuda_pads *pads);
 /* Also, like settling, after an opening that failed. */
 void weft_i_cuda_pads_close(weft_i_cuda_pads *pads);

@@ -41,9 +41,9 @@ weft_i_cuda_team *weft_i_cuda_site_team(weft_i_cuda_site *site);
 weft_status weft_i_cuda_site_await_all(weft_i_key group, int rank, int64_t limit_ms);
 weft_status weft_i_cuda_site_reset_all(weft_i_key group, int rank);
 
-/* Byte `offset` of everybody's block of a rendezvous on CUDA devices (the `joined` of its
- * registration): what kernels are given for operands in symmetric memory. */
-weft_i_cuda_reach weft_i_cuda_reach_of(const weft_i_counterparts *of);
+/* Byte `offset` of everybody's block of a rendezvous, whichever backend made it: what kernels are
+ * given for operands in symmetric memory. */
+weft_status weft_i_cuda_reach_of(const weft_i_counterparts *of, weft_i_cuda_reach *out);
 uint64_t weft_i_cuda_place_of(const weft_i_counterparts *of);
 
 #endif

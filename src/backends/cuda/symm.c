@@ -109,8 +109,8 @@ static weft_status join(const weft_i_circle *circle, const weft_i_joining *with,
 
 char *weft_i_cuda_joined_pad(const void *what, int rank)
 {
-    const weft_k_group *group = &((const weft_i_cuda_joined *)what)->pads.team.group;
-    return group->pads + (size_t)rank * group->stride + group->semaphores_at;
+    const weft_i_cuda_team *team = &((const weft_i_cuda_joined *)what)->pads.team;
+    return weft_i_cuda_team_pad(team, rank) + team->group.semaphores_at;
 }
 
 weft_status weft_i_cuda_joined_signal(void *what, void *stream, weft_i_signal_kind kind, int rank,
@@ -174,17 +174,34 @@ bool weft_i_cuda_has_multicast(weft_device device, char *reason, size_t bytes)
     return opened->multicast && cu->cuMulticastCreate;
 }
 
-weft_i_cuda_reach weft_i_cuda_reach_of(const weft_i_counterparts *of)
+weft_status weft_i_cuda_joined_reach(const void *what, size_t offset, weft_i_device_reach *out)
 {
-    if (!of->joined)
-        return (weft_i_cuda_reach){0};
-    weft_i_cuda_reach blocks = ((const weft_i_cuda_joined *)of->joined)->blocks;
-    return (weft_i_cuda_reach){blocks.base + of->offset, blocks.step};
+    weft_i_cuda_reach blocks = ((const weft_i_cuda_joined *)what)->blocks;
+    *out = (weft_i_device_reach){blocks.base + offset, blocks.step, NULL};
+    return WEFT_OK;
 }
 
-uint64_t weft_i_cuda_place_of(const weft_i_counterparts *of)
+static char *place_of(const weft_i_cuda_joined *all, int rank, size_t offset)
 {
-    return (uint64_t)of->serial << 40 ^ of->offset;
+    return all->blocks.base + (size_t)rank * all->blocks.step + offset;
+}
+
+weft_status weft_i_cuda_joined_put(void *what, void *stream, int rank, size_t offset,
+                                   const void *from, size_t bytes, int channel, int64_t limit_ms)
+{
+    weft_i_cuda_joined *all = what;
+    WEFT_TRY(weft_i_cuda_team_enter(&all->pads.team, stream));
+    WEFT_TRY(weft_i_cuda_copy(stream, place_of(all, rank, offset), from, bytes));
+    return channel < 0 ? WEFT_OK
+                       : weft_i_cuda_put_signal(&all->pads.team, stream, rank, channel, limit_ms);
+}
+
+weft_status weft_i_cuda_joined_get(void *what, void *stream, int rank, size_t offset, void *to,
+                                   size_t bytes)
+{
+    weft_i_cuda_joined *all = what;
+    WEFT_TRY(weft_i_cuda_team_enter(&all->pads.team, stream));
+    return weft_i_cuda_copy(stream, to, place_of(all, rank, offset), bytes);
 }
 
 const weft_i_device_memory weft_i_cuda_device_memory = {
@@ -197,6 +214,10 @@ const weft_i_device_memory weft_i_cuda_device_memory = {
     .signal = weft_i_cuda_joined_signal,
     .await = weft_i_cuda_joined_await,
     .reset = weft_i_cuda_joined_reset,
+    .strided = true,
+    .reach = weft_i_cuda_joined_reach,
+    .put = weft_i_cuda_joined_put,
+    .get = weft_i_cuda_joined_get,
     .write = weft_i_cuda_write_words,
     .has_multicast = weft_i_cuda_has_multicast,
     .connection = "nvlink",

@@ -23,6 +23,12 @@ weft_status weft_i_cuda_joined_signal(void *joined, void *stream, weft_i_signal_
                                       int channel, int64_t limit_ms);
 weft_status weft_i_cuda_joined_await(void *joined, int64_t limit_ms);
 weft_status weft_i_cuda_joined_reset(void *joined);
+weft_status weft_i_cuda_joined_reach(const void *joined, size_t offset, weft_i_device_reach *out);
+weft_status weft_i_cuda_joined_put(void *joined, void *stream, int rank, size_t offset,
+                                   const void *from, size_t bytes, int channel, int64_t limit_ms);
+weft_status weft_i_cuda_joined_get(void *joined, void *stream, int rank, size_t offset, void *to,
+                                   size_t bytes);
+/* Entries that any backend of such memory has. */
 weft_status weft_i_cuda_write_words(void *stream, uint32_t *words, uint32_t value, size_t count,
                                     bool ordered);
 bool weft_i_cuda_has_multicast(weft_device device, char *reason, size_t bytes);

@@ -37,6 +37,19 @@ static weft_status refuse_multimem(const weft_i_cuda_team *team, const weft_i_re
                                                : "the device has no hardware multicast");
 }
 
+weft_status weft_i_cuda_reach_of(const weft_i_counterparts *of, weft_i_cuda_reach *out)
+{
+    weft_i_device_reach reach = {0};
+    WEFT_TRY(of->memory->reach(of->joined, of->offset, &reach));
+    *out = (weft_i_cuda_reach){reach.base, reach.step, reach.shifts};
+    return WEFT_OK;
+}
+
+uint64_t weft_i_cuda_place_of(const weft_i_counterparts *of)
+{
+    return (uint64_t)of->serial << 40 ^ of->offset;
+}
+
 static weft_i_cuda_sum sum_of(const weft_i_request *request, weft_i_cuda_reach reach)
 {
     return (weft_i_cuda_sum){.card = weft_i_cuda_label_of(request),
@@ -66,7 +79,13 @@ weft_status weft_i_cuda_symmetric(weft_i_cuda_team *team, const weft_i_request *
         return weft_i_cuda_vdev(team, request);
     if (request->tiles)
         return weft_i_cuda_tile(team, request);
-    weft_i_cuda_reach reach = weft_i_cuda_reach_of(&request->in_counterparts);
+    weft_i_cuda_reach reach;
+    WEFT_TRY(weft_i_cuda_reach_of(&request->in_counterparts, &reach));
+    if (reach.shifts)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "%s: the memory of the ranks is not mapped at one stride here; vdev, "
+                           "tile_reduce and plain collectives do not need that",
+                           request->op);
     weft_i_cuda_sum sum = sum_of(request, reach);
     switch (request->kind) {
     case WEFT_I_ONE_SHOT_ALL_REDUCE_COPY:

@@ -385,7 +385,7 @@ weft_status weft_i_cuda_team_await(weft_i_cuda_team *team, int64_t limit_ms)
 weft_status weft_i_cuda_team_reset(weft_i_cuda_team *team, weft_i_cuda_stream *stream)
 {
     WEFT_TRY(weft_i_cuda_use(team->device));
-    char *pad = team->group.pads + (size_t)team->group.rank * team->group.stride;
+    char *pad = weft_i_cuda_team_pad(team, team->group.rank);
     WEFT_CUDA_TRY(weft_i_cuda_driver()->cuMemsetD8Async((weft_i_cu_ptr)(uintptr_t)pad, 0,
                                                         team->pad_bytes,
                                                         weft_i_cuda_stream_raw(stream)),

@@ -14,6 +14,7 @@
 typedef struct weft_i_cuda_team {
     weft_i_cuda_device *device;
     weft_k_group group;
+    const int64_t *shifts; /* those of the group, on the host */
     weft_k_record *record; /* host's view of the record */
     uint64_t *verdict;     /* and of the verdict word */
     int sharing;           /* ranks of the team that run on this device */
@@ -36,6 +37,14 @@ typedef struct weft_i_cuda_sizes {
 
 /* Bytes of one pad, the same on all ranks; fills the places in `group`. */
 size_t weft_i_cuda_team_layout(int ranks, const weft_i_cuda_sizes *sizes, weft_k_group *group);
+
+/* A rank's pad. */
+static inline char *weft_i_cuda_team_pad(const weft_i_cuda_team *team, int rank)
+{
+    const weft_k_group *group = &team->group;
+    return group->pads +
+           (team->shifts ? team->shifts[rank] : (int64_t)((size_t)rank * group->stride));
+}
 
 /* `pads` is rank 0's, zeroed before any rank opens; `sharing` of the ranks run on this device.  The
  * team must not move until it is closed. */
@@ -69,10 +78,12 @@ weft_status weft_i_cuda_team_await(weft_i_cuda_team *team, int64_t limit_ms);
  */
 weft_status weft_i_cuda_team_reset(weft_i_cuda_team *team, weft_i_cuda_stream *stream);
 
-/* Memory of all ranks: rank 0's address and the step to the next rank's. */
+/* Memory of all ranks: rank 0's address and the step to the next rank's; or a table instead of the
+ * step, which vdev and tiles alone take. */
 typedef struct weft_i_cuda_reach {
     char *base;
     size_t step;
+    const int64_t *shifts; /* device memory; NULL: at one step */
 } weft_i_cuda_reach;
 
 /* What all ranks of a call agree on, and the limit of its waits (WEFT_FOREVER: none). */

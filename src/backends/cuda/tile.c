@@ -19,6 +19,7 @@ static void lay_out(const weft_i_tiles *tiles, size_t item, weft_k_tile *t)
 /* Can it be summed by words of 16 bytes? */
 static bool is_aligned(const weft_k_tile *t, size_t item)
 {
+    /* Tables have steps of whole blocks, which begin at multiples of more than 16. */
     uint64_t bits = (uint64_t)(uintptr_t)t->call.from | (uint64_t)(uintptr_t)t->call.out |
                     t->call.from_step | t->from_stride[0] | t->out_stride[0] | t->length[1] * item;
     return t->from_stride[1] == item && t->out_stride[1] == item && (bits & 15) == 0;
@@ -60,9 +61,11 @@ weft_status weft_i_cuda_tile(weft_i_cuda_team *team, const weft_i_request *reque
     WEFT_TRY(weft_i_cuda_team_enter(team, request->stream));
     weft_k_tile t = {.call = weft_i_cuda_call_of(team, request)};
     if (tiles->mine.joined) {
-        weft_i_cuda_reach reach = weft_i_cuda_reach_of(&tiles->mine);
+        weft_i_cuda_reach reach;
+        WEFT_TRY(weft_i_cuda_reach_of(&tiles->mine, &reach));
         t.call.from = reach.base;
         t.call.from_step = reach.step;
+        t.call.from_shifts = reach.shifts;
         t.call.out = request->out;
         lay_out(tiles, request->item, &t);
     }

@@ -41,14 +41,17 @@ weft_status weft_i_cuda_vdev(weft_i_cuda_team *team, const weft_i_request *reque
                      .align = ex->align,
                      .experts = ex->experts,
                      .by_expert = ex->by_expert};
-    weft_i_cuda_reach in = weft_i_cuda_reach_of(&request->in_counterparts);
-    weft_i_cuda_reach splits = weft_i_cuda_reach_of(&ex->splits);
+    weft_i_cuda_reach in, splits;
+    WEFT_TRY(weft_i_cuda_reach_of(&request->in_counterparts, &in));
+    WEFT_TRY(weft_i_cuda_reach_of(&ex->splits, &splits));
     WEFT_TRY(plan(team, ex, &v, &threads, &blocks));
     v.call.from = in.base;
     v.call.from_step = in.step;
+    v.call.from_shifts = in.shifts;
     v.call.count = request->row;
     v.call.out = request->out;
     v.splits = splits.base;
     v.splits_step = splits.step;
+    v.splits_shifts = splits.shifts;
     return weft_i_cuda_launch(request->stream, WEFT_I_CUDA_vdev, blocks, threads, &v, true);
 }

@@ -80,8 +80,9 @@ static weft_status map(const weft_i_circle *circle, const weft_i_joining *with,
     if (circle->size == 1) /* there is no step, but pads must fit it */
         at.step = pads->bytes;
     WEFT_TRY(wrap_peers(circle, with, out->first.blocks));
-    return weft_i_cuda_pads_open_at(circle, out->comm->device, with->cards, at, sizes,
-                                    &out->first.pads);
+    weft_i_cuda_mapped mapped = {at.base, at.step, NULL, NULL};
+    return weft_i_cuda_pads_over(circle, out->comm->device, with->cards, sizes, &mapped,
+                                 &out->first.pads);
 }
 
 static weft_status join_all(const weft_i_circle *circle, const weft_i_joining *with, joined *out)
@@ -155,6 +156,10 @@ const weft_i_device_memory weft_i_nccl_device_memory = {
     .signal = weft_i_cuda_joined_signal,
     .await = weft_i_cuda_joined_await,
     .reset = weft_i_cuda_joined_reset,
+    .strided = true,
+    .reach = weft_i_cuda_joined_reach,
+    .put = weft_i_cuda_joined_put,
+    .get = weft_i_cuda_joined_get,
     .write = weft_i_cuda_write_words,
     .has_multicast = weft_i_cuda_has_multicast,
 };

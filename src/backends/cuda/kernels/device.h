@@ -22,6 +22,7 @@
 #define WEFT_K_UNROLL     _Pragma("unroll")
 #define WEFT_K_UNROLL_TWO _Pragma("unroll 2")
 #define WEFT_K_NO_UNROLL  _Pragma("unroll 1")
+#define WEFT_K_ASSUME(x_) __builtin_assume(x_)
 /* A kernel: its most threads a block, its name, its one parameter. */
 #define WEFT_KERNEL(threads_, name_, type_, parameter_)       \
     extern "C" __global__ void __launch_bounds__(threads_, 2) \
@@ -84,6 +85,13 @@ WEFT_K uint64_t weft_k_load(const uint64_t *word)
 {
     uint64_t value;
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+WEFT_K uint32_t weft_k_load32(const uint32_t *word)
+{
+    uint32_t value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
     return value;
 }
 

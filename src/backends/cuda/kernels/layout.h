@@ -80,6 +80,9 @@ typedef struct weft_k_record {
 typedef struct weft_k_group {
     char *pads;      /* of rank 0 */
     uint64_t stride; /* to the next rank's */
+    /* NULL, or for every rank how far from rank 0's memory its own is: for memory that is not mapped
+     * at one stride. */
+    const int64_t *shifts;
     int32_t rank, size;
     uint32_t lines, channels;
     uint64_t channels_at, semaphores_at, packets_at, stage_at; /* in a pad */
@@ -102,6 +105,7 @@ typedef struct weft_k_call {
     char *out;
     const char *from; /* rank 0's, and the step to the next rank's */
     uint64_t from_step;
+    const int64_t *from_shifts; /* or, of vdev and tiles, a table instead; see weft_k_group */
     char *to;
     uint64_t to_step;
     uint64_t rows,
@@ -122,6 +126,7 @@ typedef struct weft_k_vdev {
     weft_k_call call;
     const char *splits; /* rank 0's table, and the step to the next rank's */
     uint64_t splits_step;
+    const int64_t *splits_shifts;
     int64_t *table; /* of this rank: what it received, and where that lies */
     int64_t in_rows, out_rows;
     int64_t align; /* of experts in the output; 0: packed */

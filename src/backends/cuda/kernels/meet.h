@@ -21,9 +21,15 @@ enum {
     WEFT_K_LONG_NS = 50000   /* a wait worth telling */
 };
 
+/* How far rank `rank`'s memory is from rank 0's. */
+WEFT_K int64_t weft_k_shift(uint64_t step, const int64_t *shifts, int rank)
+{
+    return shifts ? shifts[rank] : (int64_t)((uint64_t)rank * step);
+}
+
 WEFT_K char *weft_k_pad(const weft_k_group *g, int rank)
 {
-    return g->pads + (uint64_t)rank * g->stride;
+    return g->pads + weft_k_shift(g->stride, g->shifts, rank);
 }
 
 WEFT_K uint64_t *weft_k_poison_word(const weft_k_group *g, int rank)
@@ -246,6 +252,7 @@ WEFT_K void weft_k_set_epoch(const weft_k_meeting *m)
  * it is there when the block arrives. */
 WEFT_K weft_k_meeting weft_k_next_meeting(const weft_k_call *c)
 {
+    WEFT_K_ASSUME(c->group.shifts == 0); /* sites have a stride: it saves registers */
     weft_k_meeting m = {c, WEFT_K_LINE, weft_k_block(), 0, c->digest, WEFT_K_COLLECTIVE, 0};
     m.epoch = weft_k_epoch(c, m.at, m.line) + 1;
     if (weft_k_thread() < WEFT_K_CARD_WORDS) /* pairs with the loads in weft_k_show_calls */

@@ -97,7 +97,8 @@ WEFT_K uint64_t weft_k_place(const weft_k_range *range, uint64_t at)
 }
 
 /* Folds one element of every rank, of which `from` is rank 0's: any dtype, any op. */
-WEFT_K uint64_t weft_k_fold_element(const weft_k_meeting *m, const char *from, uint64_t from_step)
+WEFT_K uint64_t weft_k_fold_element(const weft_k_meeting *m, const char *from, uint64_t from_step,
+                                    const int64_t *shifts)
 {
     const weft_k_call *c = m->call;
     const int ranks = c->group.size, dtype = c->dtype, op = c->op;
@@ -109,7 +110,8 @@ WEFT_K uint64_t weft_k_fold_element(const weft_k_meeting *m, const char *from, u
     sum = weft_k_fold_first(dtype, op, sum, weighted ? weft_k_factor_of(m, 0) : 1);
     WEFT_K_NO_UNROLL
     for (int r = 1; r < ranks; r++)
-        sum = weft_k_fold_next(dtype, op, sum, weft_k_get(from + (uint64_t)r * from_step, size),
+        sum = weft_k_fold_next(dtype, op, sum,
+                               weft_k_get(from + weft_k_shift(from_step, shifts, r), size),
                                weighted ? weft_k_factor_of(m, r) : 1);
     return weft_k_fold_last(dtype, op, sum, ranks);
 }
@@ -122,7 +124,7 @@ WEFT_K void weft_k_fold_elements(const weft_k_meeting *m, const weft_k_range *ra
     WEFT_K_NO_UNROLL
     for (uint64_t end = at + bytes; at < end; at += size) {
         uint64_t sum =
-            weft_k_fold_element(m, range->from + weft_k_place(range, at), range->from_step);
+            weft_k_fold_element(m, range->from + weft_k_place(range, at), range->from_step, 0);
         for (int k = 0; k < sink.copies; k++)
             weft_k_put(sink.to + (uint64_t)k * sink.step + at, size, sum);
     }

@@ -51,9 +51,15 @@ WEFT_K void weft_k_run_wait(const weft_k_call *c)
     if (weft_k_thread() != 0 || weft_k_is_poisoned(&m))
         return;
     uint32_t *word = weft_k_semaphore(&c->group, c->group.rank, c->channel, c->peer);
-    while (!weft_k_swap32_acquire(word, 1, 0)) /* pairs with the release in weft_k_run_put */
+    /* Pairs with the release in weft_k_run_put.  There may be more than one, of those that come with
+     * data from a library (backends/nvshmem). */
+    uint32_t count = 1;
+    while (!weft_k_swap32_acquire(word, count, count - 1)) {
+        uint32_t seen = weft_k_load32(word);
+        count = seen ? seen : 1;
         if (weft_k_must_stop(&m, &p, c->peer))
             break;
+    }
     weft_k_waited(&m, &p);
     if (p.why)
         weft_k_give_up(&m, &p);

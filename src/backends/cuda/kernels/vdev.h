@@ -90,7 +90,8 @@ WEFT_K void weft_k_fetch_tables(const weft_k_meeting *m, const weft_k_vdev *v,
     int64_t size = v->call.group.size, all = size * p->words;
     WEFT_K_NO_UNROLL
     for (int64_t i = weft_k_thread(); i < all; i += weft_k_threads()) {
-        const char *table = v->splits + (uint64_t)(i / p->words) * v->splits_step;
+        const char *table =
+            v->splits + weft_k_shift(v->splits_step, v->splits_shifts, (int)(i / p->words));
         p->splits[i] = ((const int64_t *)(const void *)table)[i % p->words];
     }
     WEFT_K_NO_UNROLL
@@ -282,8 +283,8 @@ WEFT_K void weft_k_pull_part(const weft_k_vdev *v, const weft_k_parts *p, int so
     int64_t part = (int64_t)source * v->experts + expert;
     uint64_t row = v->call.count, blocks = weft_k_blocks();
     uint64_t bytes = (uint64_t)weft_k_split(v, p, source, v->call.group.rank, expert) * row;
-    const char *from =
-        v->call.from + (uint64_t)source * v->call.from_step + (uint64_t)p->from[part] * row;
+    const char *from = v->call.from + weft_k_shift(v->call.from_step, v->call.from_shifts, source) +
+                       (uint64_t)p->from[part] * row;
     weft_k_sink sink = {v->call.out + (uint64_t)p->to[part] * row, 0, 1, 0};
     if (bytes)
         weft_k_spread(sink, from, bytes, weft_k_element_size(from, sink.to, bytes),
