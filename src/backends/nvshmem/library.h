@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NVSHMEM's host library, loaded at run time.  Its types and constants are declared here, so that
- * weft builds without its headers; tests/test_nvshmem_abi.c compares them where there are any.
+ * weft builds without its headers, which are C++.  Structures carry their size, which the library
+ * checks.
  */
 #ifndef WEFT_NVSHMEM_LIBRARY_H
 #define WEFT_NVSHMEM_LIBRARY_H
