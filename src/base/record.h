@@ -191,14 +191,14 @@ char *weft_i_record_text(const weft_i_record *record, const weft_i_record_entry 
 weft_status weft_i_record_write_trace(const weft_i_record *record, int rank, const char *path);
 
 /* The same of another process, which may be dead, and with names of groups. */
-typedef struct weft_i_trace {
+typedef struct weft_i_record_trace {
     const weft_i_record *record;
     int rank, process; /* 0: this one */
     /* The name of a group; false if it is not known. */
     bool (*group_name)(const void *arg, uint32_t group, char *out, size_t bytes);
     const void *arg;
-} weft_i_trace;
+} weft_i_record_trace;
 
-weft_status weft_i_trace_write(const weft_i_trace *trace, const char *path);
+weft_status weft_i_record_trace_write(const weft_i_record_trace *trace, const char *path);
 
 #endif

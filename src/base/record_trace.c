@@ -58,7 +58,7 @@ static int lane_of(int64_t free_from[LANES], int64_t begin, int64_t end)
     return lane;
 }
 
-static void write_detail(weft_i_json *json, const weft_i_trace *trace,
+static void write_detail(weft_i_json *json, const weft_i_record_trace *trace,
                          const weft_i_record_clock *clock, const weft_i_record_entry *entry)
 {
     weft_i_record_detail detail;
@@ -78,7 +78,7 @@ static void write_detail(weft_i_json *json, const weft_i_trace *trace,
     weft_i_json_integer(json, "thread", detail.thread);
 }
 
-static void write_entry(weft_i_json *json, const weft_i_trace *trace,
+static void write_entry(weft_i_json *json, const weft_i_record_trace *trace,
                         const weft_i_record_clock *clock, int64_t free_from[LANES],
                         const weft_i_record_entry *entry)
 {
@@ -149,7 +149,7 @@ static uint64_t dropped(const weft_i_record *record)
     return begun > WEFT_I_RECORD_ENTRIES ? begun - WEFT_I_RECORD_ENTRIES : 0;
 }
 
-static weft_status write_all(const weft_i_trace *trace, const weft_i_record_entry *entries,
+static weft_status write_all(const weft_i_record_trace *trace, const weft_i_record_entry *entries,
                              size_t count, int fd)
 {
     weft_i_json json;
@@ -178,10 +178,10 @@ static weft_status write_all(const weft_i_trace *trace, const weft_i_record_entr
 
 weft_status weft_i_record_write_trace(const weft_i_record *record, int rank, const char *path)
 {
-    return weft_i_trace_write(&(weft_i_trace){.record = record, .rank = rank}, path);
+    return weft_i_record_trace_write(&(weft_i_record_trace){.record = record, .rank = rank}, path);
 }
 
-weft_status weft_i_trace_write(const weft_i_trace *trace, const char *path)
+weft_status weft_i_record_trace_write(const weft_i_record_trace *trace, const char *path)
 {
     char expanded[1024];
     int rank = trace->rank;

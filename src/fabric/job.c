@@ -240,12 +240,12 @@ static bool name_of(const void *arg, uint32_t id, char *out, size_t bytes)
 weft_status weft_i_job_write_trace(const weft_i_rank_record *rank_record, int rank,
                                    const char *path)
 {
-    weft_i_trace trace = {.record = &rank_record->record,
-                          .rank = rank,
-                          .process = WEFT_I_READ_ONCE(rank_record->address.process),
-                          .group_name = name_of,
-                          .arg = rank_record};
-    return weft_i_trace_write(&trace, path);
+    weft_i_record_trace trace = {.record = &rank_record->record,
+                                 .rank = rank,
+                                 .process = WEFT_I_READ_ONCE(rank_record->address.process),
+                                 .group_name = name_of,
+                                 .arg = rank_record};
+    return weft_i_record_trace_write(&trace, path);
 }
 
 void weft_i_job_note_failed(int fd, int local_rank)

@@ -2,6 +2,7 @@
 /* The rules of rules.def, given to their rows by the recorder when the library is loaded. */
 #include "grad/rules.h"
 #include "functional/ops.h"
+#include "symm_coll/ops.h"
 #include "tensor/ops.h"
 
 #include <math.h>

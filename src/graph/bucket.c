@@ -9,7 +9,7 @@
 #include "base/env.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "graph/order.h"
 #include "graph/pass.h"
 #include "graph/replay.h"

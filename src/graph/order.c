@@ -3,8 +3,9 @@
 #include "graph/order.h"
 
 #include "base/os.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "grad/ops.h"
+#include "symm_coll/ops.h"
 
 #include <string.h>
 

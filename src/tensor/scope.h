@@ -72,12 +72,12 @@ void *weft_i_object_new_with(weft_i_kind kind, size_t bytes, size_t room,
                              void (*destroy)(weft_i_object *));
 
 /* Makes a handle with one reference, owned by nobody, of a zeroed part of another's block. */
-static inline void weft_i_object_start(weft_i_object *object, weft_i_kind kind,
+static inline void weft_i_object_start(weft_i_object *self, weft_i_kind kind,
                                        void (*destroy)(weft_i_object *))
 {
-    object->kind = (uint16_t)kind;
-    object->destroy = destroy;
-    atomic_init(&object->references, 1);
+    self->kind = (uint16_t)kind;
+    self->destroy = destroy;
+    atomic_init(&self->references, 1);
 }
 
 /* Gives an object that nobody's scope owns to the current one; NULL and an error, and the object is
@@ -99,17 +99,17 @@ static inline bool weft_i_object_give_up(atomic_int *references)
  */
 static inline void *weft_i_object_hold(void *pointer)
 {
-    weft_i_object *object = pointer;
-    if (object)
-        atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
-    return object;
+    weft_i_object *self = pointer;
+    if (self)
+        atomic_fetch_add_explicit(&self->references, 1, memory_order_relaxed);
+    return self;
 }
 
 static inline void weft_i_object_drop(void *pointer)
 {
-    weft_i_object *object = pointer;
-    if (object && weft_i_object_give_up(&object->references))
-        object->destroy(object);
+    weft_i_object *self = pointer;
+    if (self && weft_i_object_give_up(&self->references))
+        self->destroy(self);
 }
 
 /* Drops a reference unless it is the last one; false then.  For who must not destroy the object

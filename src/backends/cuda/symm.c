@@ -68,7 +68,7 @@ static weft_status join_all(const weft_i_circle *circle, const weft_i_joining *w
     if (status == WEFT_OK) {
         WEFT_TRY(weft_i_cuda_range_open(circle, device, key, with->blocks, &out->range));
         const weft_i_cuda_span *span = out->range.span;
-        out->first.blocks = (weft_i_cuda_reach){weft_i_cuda_span_of(span, 0), span->stride};
+        out->first.blocks = (weft_i_cuda_reach){weft_i_cuda_span_of(span, 0), span->stride, NULL};
         return WEFT_OK;
     }
     weft_i_cuda_range_refuse(circle, key, status, &out->range);

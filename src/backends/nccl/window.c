@@ -188,7 +188,7 @@ static weft_status ask_reach(const weft_i_nccl_window_of *window, weft_i_cuda_re
         if (nccl->ncclGetLsaDevicePointer(window->raw, 0, rank, &at) != WEFT_I_ncclSuccess || !at)
             return fail_apart(window->comm);
         if (rank == 0)
-            *out = (weft_i_cuda_reach){at, 0};
+            *out = (weft_i_cuda_reach){at, 0, NULL};
         else if (rank == 1)
             out->step = (size_t)((char *)at - before);
         else if ((char *)at != before + out->step)
@@ -216,7 +216,7 @@ static weft_status read_reach(const weft_i_nccl_window_of *window, weft_i_cuda_r
             head.world_rank, comm->rank);
     if (head.lsa_rank != comm->rank)
         return fail_apart(comm);
-    *out = (weft_i_cuda_reach){head.flat, (size_t)head.stride_4g << 32};
+    *out = (weft_i_cuda_reach){head.flat, (size_t)head.stride_4g << 32, NULL};
     return WEFT_OK;
 }
 
