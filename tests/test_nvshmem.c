@@ -408,6 +408,32 @@ RANKS_TEST(test_nvshmem_full, 2)
 
 /* ---- faults ---- */
 
+/* A rank runs out of host memory at any place of an allocation: nobody hangs, and the next works. */
+RANKS_TEST(test_nvshmem_no_memory, 2)
+{
+    if (is_real())
+        SKIP("faults need the stand-in");
+    weft_group *world = begin(3000);
+    for (int n = 1; n <= 8; n++) {
+        weft_scope_open();
+        nvshmem_model.no_alloc = rank == 1 ? n : 0;
+        weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64));
+        bool fired = nvshmem_model.no_alloc == 0;
+        nvshmem_model.no_alloc = 0;
+        if (rank == 1 && fired)
+            CHECK(!x && weft_last_status() == WEFT_ERR_NO_MEMORY);
+        else if (rank == 1)
+            CHECK(x);
+        weft_clear_error();
+        CHECK_OK(weft_group_barrier(world, 20000)); /* who waited for a rank that failed is back */
+        weft_tensor *y = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(128));
+        if (!y)
+            FAIL("after allocation %d failed: %s", n, weft_last_error());
+        weft_scope_close();
+    }
+    finish(world);
+}
+
 static void refused(const char *because)
 {
     CHECK(weft_last_status() == WEFT_ERR_UNSUPPORTED);

@@ -35,14 +35,14 @@ weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group
     const weft_i_backend *backend = weft_i_backend_for(device);
     if (!backend)
         return weft_last_status();
+    weft_i_segment *segment;
+    WEFT_TRY(backend->allocate(device, bytes, &segment)); /* first: it may be a call of all ranks */
     weft_i_block *block = WEFT_OS->alloc(sizeof *block);
-    if (!block)
+    if (!block) {
+        weft_i_segment_drop(segment);
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for the record of a symmetric block");
-    weft_status status = backend->allocate(device, bytes, &block->segment);
-    if (status < 0) {
-        WEFT_OS->free(block);
-        return status;
     }
+    block->segment = segment;
     atomic_init(&block->references, 1);
     pthread_mutex_init(&block->lock, NULL);
     block->backend = backend;

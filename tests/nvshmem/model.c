@@ -323,11 +323,19 @@ static void *find_symbol(void *handle, const char *name)
     return found;
 }
 
+static void *alloc(size_t bytes)
+{
+    if (nvshmem_model.no_alloc > 0 && --nvshmem_model.no_alloc == 0)
+        return NULL;
+    return before->alloc(bytes);
+}
+
 void nvshmem_install(void)
 {
     before = WEFT_OS;
     table = *before;
     table.dlopen = find_library;
     table.dlsym = find_symbol;
+    table.alloc = alloc;
     weft_i_os_now = &table;
 }

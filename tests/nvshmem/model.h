@@ -22,6 +22,7 @@ typedef struct nvshmem_wishes {
     int scattered;     /* peers' heaps are mapped at no stride */
     int no_pointers;   /* peers' heaps have no address */
     int full;          /* the heap has no room */
+    int no_alloc;      /* weft's n-th allocation from now on fails; counted down to 0 */
 } nvshmem_wishes;
 extern nvshmem_wishes nvshmem_model;
 

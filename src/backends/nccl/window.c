@@ -161,11 +161,13 @@ weft_status weft_i_nccl_window_new(const weft_i_circle *circle, weft_i_nccl_comm
     pthread_mutex_unlock(&lock);
     *out = window; /* also if it fails: NCCL may still write to it */
     WEFT_TRY(weft_i_nccl_comm_enter(comm, NULL, "registering a window"));
-    return weft_i_nccl_comm_leave(comm,
-                                  weft_i_nccl_library()->ncclCommWindowRegister(
-                                      comm->raw, segment->base, round_up(segment->bytes),
-                                      &window->raw, WEFT_I_NCCL_WIN_COLL_SYMMETRIC),
-                                  weft_i_os_ms_until(circle->deadline));
+    weft_i_nccl_result result = weft_i_nccl_library()->ncclCommWindowRegister(
+        comm->raw, segment->base, round_up(segment->bytes), &window->raw,
+        WEFT_I_NCCL_WIN_COLL_SYMMETRIC);
+    /* NCCL may say that it is well while its thread is still at it: the communicator knows. */
+    if (result == WEFT_I_ncclSuccess)
+        result = WEFT_I_ncclInProgress;
+    return weft_i_nccl_comm_leave(comm, result, weft_i_os_ms_until(circle->deadline));
 }
 
 /* ---- where they lie ---- */

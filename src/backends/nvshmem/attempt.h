@@ -10,7 +10,7 @@
 #include "backends/cuda/device.h"
 #include "symm/backend.h"
 
-/* What is called, with room for what it needs and gives; copied, so that it outlives the caller. */
+/* What is called, with room for what it needs and gives. */
 typedef struct weft_i_nvshmem_attempt {
     void (*run)(struct weft_i_nvshmem_attempt *attempt);
     const char *what;  /* for messages */
@@ -20,11 +20,22 @@ typedef struct weft_i_nvshmem_attempt {
     void *made;
     int rank, ranks, result;
     char id[128];
+
+    /* the thread */
+    weft_i_cuda_device *device;
+    weft_status ready;     /* whether it could use the device */
+    _Atomic uint32_t done; /* release by the thread, acquire by the caller */
+    atomic_int holders;    /* acq_rel: caller and thread; the last one frees it */
 } weft_i_nvshmem_attempt;
 
+/* Made before the ranks agree to call: who has no memory for it can still say so. */
+weft_i_nvshmem_attempt *weft_i_nvshmem_attempt_new(const char *what);
+void weft_i_nvshmem_attempt_drop(weft_i_nvshmem_attempt *attempt);
+
 /*
- * Runs it on the device's context.  WEFT_ERR_TIMEOUT at the circle's deadline, WEFT_ERR_PEER_DEAD
- * or WEFT_ERR_PEER_LEFT if a member is lost meanwhile: then the call is still under way.
+ * Runs it on the device's context, once.  WEFT_ERR_TIMEOUT at the circle's deadline,
+ * WEFT_ERR_PEER_DEAD or WEFT_ERR_PEER_LEFT if a member is lost meanwhile: then the call is still
+ * under way, and what it gives is not to be looked at.
  */
 weft_status weft_i_nvshmem_try(const weft_i_circle *circle, weft_i_cuda_device *device,
                                weft_i_nvshmem_attempt *attempt);

@@ -132,27 +132,51 @@ static void run_change(weft_i_nvshmem_attempt *a)
     a->made = a->bytes ? nv->nvshmem_malloc(a->bytes) : NULL;
 }
 
-/* Frees what can go, and allocates `total` bytes (0: none) with all ranks. */
-static weft_status change(const weft_i_circle *world, weft_i_cuda_device *device, const note *mine,
-                          size_t total, note *all, void **out)
+/* What a meeting needs: the notes of all, and the call. */
+typedef struct meeting {
+    const weft_i_circle *world;
+    weft_i_cuda_device *device;
+    note *all;
+    weft_i_nvshmem_attempt *attempt;
+} meeting;
+
+/* Who has no memory for it tells the others. */
+static weft_status open_meeting(const weft_i_circle *world, weft_i_cuda_device *device,
+                                meeting *out)
 {
-    WEFT_TRY(world->exchange(world, mine, sizeof *mine, all));
-    WEFT_TRY(compare(world, all));
-    weft_i_nvshmem_attempt *attempt = WEFT_OS->alloc(sizeof *attempt);
-    weft_status status;
-    if (!attempt) { /* the others go on without us */
-        status = weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for a call", world->what);
-    } else {
-        attempt->run = run_change;
-        attempt->what = world->what;
-        attempt->bytes = total;
-        take_released(world, all, attempt);
-        status = attempt->count || total ? weft_i_nvshmem_try(world, device, attempt) : WEFT_OK;
-        *out = attempt->made;
-    }
+    *out = (meeting){.world = world, .device = device};
+    out->all = WEFT_OS->alloc((size_t)world->size * sizeof *out->all);
+    out->attempt = out->all ? weft_i_nvshmem_attempt_new(world->what) : NULL;
+    if (out->attempt)
+        return WEFT_OK;
+    note mine = {.status = WEFT_ERR_NO_MEMORY};
+    weft_i_circle_decline(world, &mine, sizeof mine);
+    WEFT_OS->free(out->all);
+    return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %d ranks", world->what, world->size);
+}
+
+static void close_meeting(const meeting *m)
+{
+    weft_i_nvshmem_attempt_drop(m->attempt);
+    WEFT_OS->free(m->all);
+}
+
+/* Frees what can go, and allocates `total` bytes (0: none) with all ranks. */
+static weft_status change(const meeting *m, const note *mine, size_t total, void **out)
+{
+    weft_i_nvshmem_attempt *attempt = m->attempt;
+    WEFT_TRY(m->world->exchange(m->world, mine, sizeof *mine, m->all));
+    WEFT_TRY(compare(m->world, m->all));
+    attempt->run = run_change;
+    attempt->bytes = total;
+    take_released(m->world, m->all, attempt);
+    if (!attempt->count && !total)
+        return WEFT_OK;
+    weft_status status = weft_i_nvshmem_try(m->world, m->device, attempt);
     if (status < 0)
         weft_i_nvshmem_break(status);
-    WEFT_OS->free(attempt);
+    else
+        *out = attempt->made;
     return status;
 }
 
@@ -223,12 +247,12 @@ static weft_status check_made(const weft_i_circle *world, const void *made, size
                               world->what, total);
 }
 
-static weft_status make(const weft_i_circle *world, weft_i_cuda_device *device, size_t bytes,
-                        note *all, weft_i_nvshmem_block *block)
+static weft_status make(const meeting *m, size_t bytes, weft_i_nvshmem_block *block)
 {
+    const weft_i_circle *world = m->world;
     note mine = {.bytes = bytes, .pad_bytes = weft_symm_signal_pad_size()};
     block->bytes = bytes;
-    block->device = device;
+    block->device = m->device;
     block->places_at = round_up(bytes);
     block->place_bytes = place_bytes_of(world->size, mine.pad_bytes);
     size_t total = block->places_at + WEFT_I_NVSHMEM_SLOTS * block->place_bytes;
@@ -236,16 +260,38 @@ static weft_status make(const weft_i_circle *world, weft_i_cuda_device *device, 
         mine.status = weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: %zu bytes", world->what, bytes);
     show(&mine);
     void *made = NULL;
-    WEFT_TRY(change(world, device, &mine, total, all, &made));
+    WEFT_TRY(change(m, &mine, total, &made));
     weft_status status = check_made(world, made, total);
     if (status == WEFT_OK)
-        status = clear(device, made, total);
+        status = clear(m->device, made, total);
     block->base = made;
     if (made) /* it is the same on all ranks also if somebody failed: then all let go of it */
         enlist(block);
-    status = agree(world, status, all);
+    status = agree(world, status, m->all);
     if (status < 0 && made)
         let_go(block);
+    return status;
+}
+
+static weft_status allocate_with(const weft_i_circle *world, weft_i_cuda_device *device,
+                                 size_t bytes, weft_i_nvshmem_block **out)
+{
+    meeting m;
+    weft_i_nvshmem_block *block = WEFT_OS->alloc(sizeof *block);
+    if (!block) {
+        note mine = {.status = WEFT_ERR_NO_MEMORY};
+        weft_i_circle_decline(world, &mine, sizeof mine);
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for its record", world->what);
+    }
+    *block = (weft_i_nvshmem_block){0};
+    weft_status status = open_meeting(world, device, &m);
+    if (status == WEFT_OK) {
+        status = make(&m, bytes, block);
+        close_meeting(&m);
+    }
+    if (status < 0 && !block->base)
+        WEFT_OS->free(block);
+    *out = block;
     return status;
 }
 
@@ -255,20 +301,8 @@ weft_status weft_i_nvshmem_allocate(weft_device device, size_t bytes, weft_i_seg
     weft_i_cuda_device *opened = NULL;
     WEFT_TRY(weft_i_nvshmem_world(device, "allocating symmetric memory", &world, &opened));
     weft_i_cuda_reap();
-    note *all = WEFT_OS->alloc((size_t)world.size * sizeof *all);
-    weft_i_nvshmem_block *block = WEFT_OS->alloc(sizeof *block);
-    weft_status status = WEFT_ERR_NO_MEMORY;
-    if (all && block) {
-        *block = (weft_i_nvshmem_block){0};
-        status = make(&world, opened, bytes, all, block);
-    } else {
-        note mine = {.status = status};
-        weft_i_circle_decline(&world, &mine, sizeof mine);
-        weft_i_fail(status, "%s: no memory for its record", world.what);
-    }
-    WEFT_OS->free(all);
-    if (status < 0 && (!block || !block->base))
-        WEFT_OS->free(block);
+    weft_i_nvshmem_block *block = NULL;
+    weft_status status = allocate_with(&world, opened, bytes, &block);
     WEFT_TRY(status);
     status = weft_i_segment_wrap(block->base, bytes, -1, release, block, out);
     if (status < 0)
@@ -279,17 +313,12 @@ weft_status weft_i_nvshmem_allocate(weft_device device, size_t bytes, weft_i_seg
 weft_status weft_i_nvshmem_collect(const weft_i_circle *world, weft_i_cuda_device *device)
 {
     note mine = {.bytes = 0};
-    weft_i_cuda_reap();
-    note *all = WEFT_OS->alloc((size_t)world->size * sizeof *all);
-    if (!all) {
-        mine.status = WEFT_ERR_NO_MEMORY;
-        weft_i_circle_decline(world, &mine, sizeof mine);
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %d ranks", world->what,
-                           world->size);
-    }
-    show(&mine);
+    meeting m;
     void *none = NULL;
-    weft_status status = change(world, device, &mine, 0, all, &none);
-    WEFT_OS->free(all);
+    weft_i_cuda_reap();
+    WEFT_TRY(open_meeting(world, device, &m));
+    show(&mine);
+    weft_status status = change(&m, &mine, 0, &none);
+    close_meeting(&m);
     return status;
 }

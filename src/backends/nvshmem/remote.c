@@ -56,9 +56,8 @@ static uint64_t *word_at(const weft_i_nvshmem_remote *remote, bool signals, int 
     return remote->words + half + (size_t)channel * (size_t)remote->size + (size_t)source;
 }
 
-uint64_t *weft_i_nvshmem_remote_word(const weft_i_nvshmem_remote *remote, int rank, int channel)
+uint64_t *weft_i_nvshmem_remote_word(const weft_i_nvshmem_remote *remote, int channel)
 {
-    (void)rank; /* memory is symmetric: the address is ours, the PE says whose it is */
     return word_at(remote, true, channel, remote->rank);
 }
 
@@ -240,16 +239,13 @@ void weft_i_nvshmem_remote_close(weft_i_nvshmem_remote *remote)
 
 /* ---- signals ---- */
 
-/* Notes that the stream waits from here on; under the lock. */
-static weft_status look_after(weft_i_nvshmem_remote *remote, weft_i_cuda_stream *stream,
-                              const wait *like)
+/* The stream waits from here on: `w` is looked after, or the wait is let through at once.  Under the
+ * lock. */
+static weft_status look_after(weft_i_nvshmem_remote *remote, weft_i_cuda_stream *stream, wait *w)
 {
-    wait *w = WEFT_OS->alloc(sizeof *w);
-    if (!w)
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory to look after it", like->what);
-    *w = *like;
     weft_status status = weft_i_cuda_mark_set(&w->mark, stream);
     if (status < 0) {
+        give_up(remote, status, weft_last_error());
         WEFT_OS->free(w);
         return status;
     }
@@ -282,7 +278,7 @@ static const char *enqueue(weft_i_nvshmem_remote *remote, void *raw, weft_i_sign
         return "barrier";
     }
     if (kind == WEFT_I_SIGNAL_PUT) {
-        nv->nvshmemx_signal_op_on_stream(weft_i_nvshmem_remote_word(remote, rank, channel), 1,
+        nv->nvshmemx_signal_op_on_stream(weft_i_nvshmem_remote_word(remote, channel), 1,
                                          WEFT_I_NVSHMEM_SIGNAL_ADD, remote->pes[rank], raw);
         return NULL; /* waits for nobody */
     }
@@ -299,13 +295,20 @@ weft_status weft_i_nvshmem_remote_signal(weft_i_nvshmem_remote *remote, weft_i_c
     WEFT_TRY(weft_i_nvshmem_remote_check(remote));
     WEFT_TRY(weft_i_cuda_refuse_capture(stream, "a signal of NVSHMEM, which the host counts,"));
     WEFT_TRY(weft_i_cuda_use(remote->device));
+    wait *w = WEFT_OS->alloc(sizeof *w); /* before anything waits: what waits is looked after */
+    if (!w)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to look after a signal");
+    *w = (wait){.deadline = weft_i_os_deadline(limit_ms),
+                .rank = kind == WEFT_I_SIGNAL_BARRIER ? -1 : rank,
+                .channel = channel};
     pthread_mutex_lock(&remote->lock);
     remote->streams |= (uint64_t)1 << stream->number % 64;
-    wait like = {.deadline = weft_i_os_deadline(limit_ms),
-                 .rank = kind == WEFT_I_SIGNAL_BARRIER ? -1 : rank,
-                 .channel = channel,
-                 .what = enqueue(remote, weft_i_cuda_stream_raw(stream), kind, rank, channel)};
-    weft_status status = like.what ? look_after(remote, stream, &like) : WEFT_OK;
+    w->what = enqueue(remote, weft_i_cuda_stream_raw(stream), kind, rank, channel);
+    weft_status status = WEFT_OK;
+    if (w->what)
+        status = look_after(remote, stream, w);
+    else
+        WEFT_OS->free(w);
     pthread_mutex_unlock(&remote->lock);
     weft_i_post_note_work(remote->post);
     return status;

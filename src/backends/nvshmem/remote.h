@@ -29,8 +29,9 @@ weft_status weft_i_nvshmem_remote_signal(weft_i_nvshmem_remote *remote, weft_i_c
 /* Why nothing works, or WEFT_OK. */
 weft_status weft_i_nvshmem_remote_check(weft_i_nvshmem_remote *remote);
 
-/* The word that a put with data is to count up, in member `rank`'s memory. */
-uint64_t *weft_i_nvshmem_remote_word(const weft_i_nvshmem_remote *remote, int rank, int channel);
+/* The word that a put with data is to count up.  Memory is symmetric: the address is this rank's,
+ * the PE says whose word it is. */
+uint64_t *weft_i_nvshmem_remote_word(const weft_i_nvshmem_remote *remote, int channel);
 
 /* This rank's part of a reset, between two meetings. */
 weft_status weft_i_nvshmem_remote_await(weft_i_nvshmem_remote *remote, int64_t limit_ms);

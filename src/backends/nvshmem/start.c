@@ -123,23 +123,24 @@ static weft_status agree(const weft_i_circle *world, weft_status mine, note *all
 
 /* Meets the others inside NVSHMEM. */
 static weft_status enter(const weft_i_circle *world, weft_i_cuda_device *device,
-                         const weft_i_nvshmem_id *id)
+                         const weft_i_nvshmem_id *id, weft_i_nvshmem_attempt *attempt)
 {
-    weft_i_nvshmem_attempt attempt = {
-        .run = run_start, .what = "starting NVSHMEM", .rank = world->rank, .ranks = world->size};
-    memcpy(attempt.id, id, sizeof attempt.id);
-    WEFT_TRY(weft_i_nvshmem_try(world, device, &attempt));
-    if (attempt.result)
+    attempt->run = run_start;
+    attempt->rank = world->rank;
+    attempt->ranks = world->size;
+    memcpy(attempt->id, id, sizeof attempt->id);
+    WEFT_TRY(weft_i_nvshmem_try(world, device, attempt));
+    if (attempt->result)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED,
                            "starting NVSHMEM: it fails with %d on rank %d (ranks that share a GPU "
                            "need MPS with an equal share of threads each; NVSHMEM_DEBUG=INFO tells "
                            "more)",
-                           attempt.result, world->rank);
+                           attempt->result, world->rank);
     return WEFT_OK;
 }
 
 static weft_status meet(const weft_i_circle *world, weft_i_cuda_device *device, const note *mine,
-                        note *all)
+                        weft_i_nvshmem_attempt *attempt, note *all)
 {
     WEFT_TRY(world->exchange(world, mine, sizeof *mine, all));
     if (mine->status < 0)
@@ -147,15 +148,26 @@ static weft_status meet(const weft_i_circle *world, weft_i_cuda_device *device, 
     WEFT_TRY(compare(world, all));
     if (mine->again)
         return WEFT_OK;
-    weft_status status = agree(world, enter(world, device, &all[0].id), all);
+    weft_status status = agree(world, enter(world, device, &all[0].id, attempt), all);
     if (status < 0)
         weft_i_nvshmem_break(status); /* some may have it, which cannot be undone */
     return status;
 }
 
+/* What holds now: why nothing works, and whether it was started. */
+static weft_status look(bool *was_started)
+{
+    pthread_mutex_lock(&lock);
+    weft_status status = broken;
+    *was_started = started;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* Of one that was started, which does not change any more. */
 static bool is_same_world(const weft_i_circle *world)
 {
-    return started && weft_i_key_equal(world_key, weft_i_circle_key(world)) &&
+    return weft_i_key_equal(world_key, weft_i_circle_key(world)) &&
            generation == weft_i_os_generation();
 }
 
@@ -170,25 +182,36 @@ static void note_started(const weft_i_circle *world, weft_i_cuda_device *device)
     pthread_mutex_unlock(&lock);
 }
 
-static weft_status start_with(const weft_i_circle *world, note *all)
+/* May it be started in this world, or was it? */
+static weft_status check_world(const weft_i_circle *world, bool again)
+{
+    if (again && !is_same_world(world))
+        return weft_i_fail(WEFT_ERR_STATE, "NVSHMEM can be started once in a process, and was, by "
+                                           "the ranks of another world");
+    if (again && world->device != world_device)
+        return weft_i_fail(WEFT_ERR_STATE, "NVSHMEM is started on another device, and can only "
+                                           "have one in a process");
+    return WEFT_OK;
+}
+
+static weft_status start_with(const weft_i_circle *world, weft_i_nvshmem_attempt *attempt,
+                              note *all)
 {
     weft_i_cuda_device *device = NULL;
-    note mine = {.again = started};
-    if (broken < 0)
+    bool again;
+    weft_status failed = look(&again);
+    note mine = {.again = again};
+    if (failed < 0)
         mine.status =
-            weft_i_fail(broken, "starting NVSHMEM: it has failed before, and works no more");
+            weft_i_fail(failed, "starting NVSHMEM: it has failed before, and works no more");
     else
         mine.status = prepare(world, &device, &mine);
-    if (mine.status == WEFT_OK && started && !is_same_world(world))
-        mine.status = weft_i_fail(WEFT_ERR_STATE, "NVSHMEM can be started once in a process, and "
-                                                  "was, by the ranks of another world");
-    if (mine.status == WEFT_OK && started && world->device != world_device)
-        mine.status = weft_i_fail(WEFT_ERR_STATE, "NVSHMEM is started on another device, and can "
-                                                  "only have one in a process");
-    weft_status status = meet(world, device, &mine, all);
-    if (status == WEFT_OK && !mine.again)
+    if (mine.status == WEFT_OK)
+        mine.status = check_world(world, again);
+    weft_status status = meet(world, device, &mine, attempt, all);
+    if (status == WEFT_OK && !again)
         note_started(world, device);
-    return status == WEFT_OK && mine.again ? weft_i_nvshmem_collect(world, device) : status;
+    return status == WEFT_OK && again ? weft_i_nvshmem_collect(world, device) : status;
 }
 
 weft_status weft_i_nvshmem_start(const weft_i_circle *world)
@@ -197,13 +220,16 @@ weft_status weft_i_nvshmem_start(const weft_i_circle *world)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED,
                            "NVSHMEM needs 2 ranks or more; backend cuda serves one");
     note *all = WEFT_OS->alloc((size_t)world->size * sizeof *all);
-    if (!all) {
-        note mine = {.status = WEFT_ERR_NO_MEMORY};
+    weft_i_nvshmem_attempt *attempt = all ? weft_i_nvshmem_attempt_new("starting NVSHMEM") : NULL;
+    weft_status status = WEFT_ERR_NO_MEMORY;
+    if (attempt) {
+        status = start_with(world, attempt, all);
+    } else {
+        note mine = {.status = status};
         weft_i_circle_decline(world, &mine, sizeof mine);
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "starting NVSHMEM: no memory for %d ranks",
-                           world->size);
+        weft_i_fail(status, "starting NVSHMEM: no memory for %d ranks", world->size);
     }
-    weft_status status = start_with(world, all);
+    weft_i_nvshmem_attempt_drop(attempt);
     WEFT_OS->free(all);
     return status;
 }
@@ -212,9 +238,11 @@ weft_status weft_i_nvshmem_world(weft_device device, const char *what, weft_i_ci
                                  weft_i_cuda_device **out)
 {
     char name[16];
-    if (broken < 0)
-        return weft_i_fail(broken, "%s: NVSHMEM has failed before, and works no more", what);
-    if (!started)
+    bool was_started;
+    weft_status failed = look(&was_started);
+    if (failed < 0)
+        return weft_i_fail(failed, "%s: NVSHMEM has failed before, and works no more", what);
+    if (!was_started)
         return weft_i_fail(WEFT_ERR_STATE,
                            "%s: backend nvshmem is not started; all ranks of the world call "
                            "weft_symm_set_backend(device, \"nvshmem\") first",
@@ -240,10 +268,4 @@ void weft_i_nvshmem_break(weft_status why)
 int weft_i_nvshmem_pe(void)
 {
     return weft_i_nvshmem_functions()->nvshmem_my_pe();
-}
-
-void weft_i_nvshmem_forget(void)
-{
-    started = false;
-    broken = WEFT_OK;
 }

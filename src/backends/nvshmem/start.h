@@ -27,7 +27,4 @@ int weft_i_nvshmem_pe(void);
 /* Maps variables of NCCL that are set to those of NVSHMEM that are not. */
 void weft_i_nvshmem_map_variables(void);
 
-/* As if it had never been started.  For tests. */
-void weft_i_nvshmem_forget(void);
-
 #endif

@@ -89,26 +89,31 @@ static weft_status find_blocks(const weft_i_joining *with, const joined *all, ch
     return WEFT_OK;
 }
 
-/* Do all members reach all?  Everybody says what it sees. */
-static weft_status agree_on_reach(const weft_i_circle *circle, char *const *at, bool *out)
+/* Which addresses a member has for the blocks: not for all; for all; for all, and at one step, which
+ * may be negative. */
+enum { SOME_APART = 0, REACHED, STRIDED };
+
+static int look_at(char *const *at, int size)
 {
-    int32_t mine = 1, all[WEFT_K_RANKS_MOST];
-    for (int rank = 0; rank < circle->size; rank++)
-        mine &= at[rank] != NULL;
-    WEFT_TRY(circle->exchange(circle, &mine, sizeof mine, all));
-    *out = true;
-    for (int rank = 0; rank < circle->size; rank++)
-        *out &= all[rank] == 1;
-    return WEFT_OK;
+    uintptr_t step = size > 1 ? (uintptr_t)at[1] - (uintptr_t)at[0] : 1;
+    bool strided = true;
+    for (int rank = 0; rank < size; rank++) {
+        if (!at[rank])
+            return SOME_APART;
+        strided &= (uintptr_t)at[rank] == (uintptr_t)at[0] + (uintptr_t)rank * step;
+    }
+    return strided ? STRIDED : REACHED;
 }
 
-static bool is_strided(const int64_t *shifts, int size)
+/* The least of what all see: kernels that need one step run on all members or on none. */
+static weft_status agree_on_reach(const weft_i_circle *circle, char *const *at, int *out)
 {
-    int64_t step = size > 1 ? shifts[1] : 1;
-    bool strided = step > 0;
-    for (int rank = 0; rank < size; rank++)
-        strided &= shifts[rank] == rank * step;
-    return strided;
+    int32_t mine = look_at(at, circle->size), all[WEFT_K_RANKS_MOST];
+    WEFT_TRY(circle->exchange(circle, &mine, sizeof mine, all));
+    *out = STRIDED;
+    for (int rank = 0; rank < circle->size; rank++)
+        *out = all[rank] < *out ? all[rank] : *out;
+    return WEFT_OK;
 }
 
 static size_t table_bytes(int size)
@@ -139,7 +144,6 @@ static weft_status open_pads(const weft_i_circle *circle, const weft_i_joining *
     for (int rank = 0; rank < circle->size; rank++)
         all->shifts[rank] = (int64_t)((uintptr_t)at[rank] - (uintptr_t)at[0]);
     all->first = at[0];
-    all->strided = is_strided(all->shifts, circle->size);
     weft_i_cuda_mapped mapped = {
         all->first + pad_at, all->strided && circle->size > 1 ? (size_t)all->shifts[1] : SIZE_MAX,
         all->shifts, (const int64_t *)(void *)(block->base + table_at)};
@@ -155,19 +159,20 @@ static weft_status join_all(const weft_i_circle *circle, const weft_i_joining *w
 {
     const weft_i_nvshmem *nv = weft_i_nvshmem_functions();
     char *at[WEFT_K_RANKS_MOST];
-    bool reached = false;
+    int reach = SOME_APART;
     for (int rank = 0; rank < circle->size; rank++)
         at[rank] = rank == circle->rank
                        ? all->block->base
                        : nv->nvshmem_ptr(all->block->base, (int)with->cards[rank].own[PE]);
-    WEFT_TRY(agree_on_reach(circle, at, &reached));
+    WEFT_TRY(agree_on_reach(circle, at, &reach));
     all->pes = WEFT_OS->alloc((size_t)circle->size * sizeof *all->pes);
     if (!all->pes)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "rendezvous: no memory for %d ranks", circle->size);
     for (int rank = 0; rank < circle->size; rank++)
         all->pes[rank] = (int)with->cards[rank].own[PE];
     WEFT_TRY(find_blocks(with, all, at));
-    if (reached)
+    all->strided = reach == STRIDED;
+    if (reach > SOME_APART)
         return open_pads(circle, with, at, all);
     return weft_i_nvshmem_remote_open(circle, all->block->device, all->block->base + all->slot_at,
                                       with->channels, all->pes, &all->remote);
@@ -277,12 +282,12 @@ static weft_status check(joined *all, weft_i_cuda_stream *stream)
  * The word that counts up with the data.  A semaphore of weft's has 32 bits; the library adds to
  * 64: to the pair in which the semaphore lies, what counts its half up by one.
  */
-static uint64_t *signal_word(const joined *all, int rank, int channel, uint64_t *add)
+static uint64_t *signal_word(const joined *all, int channel, uint64_t *add)
 {
     const weft_k_group *group = &all->pads.team.group;
     *add = 1;
     if (all->remote)
-        return weft_i_nvshmem_remote_word(all->remote, rank, channel);
+        return weft_i_nvshmem_remote_word(all->remote, channel);
     size_t word = (size_t)channel * (size_t)all->size + (size_t)all->rank;
     if (word % 2)
         *add = (uint64_t)1 << 32;
@@ -299,7 +304,7 @@ static weft_status put(void *what, void *on, int rank, size_t offset, const void
     void *raw = weft_i_cuda_stream_raw(on);
     WEFT_TRY(check(all, on));
     if (channel >= 0 && bytes) {
-        uint64_t add, *word = signal_word(all, rank, channel, &add);
+        uint64_t add, *word = signal_word(all, channel, &add);
         nv->nvshmemx_putmem_signal_on_stream(to, from, bytes, word, add, WEFT_I_NVSHMEM_SIGNAL_ADD,
                                              all->pes[rank], raw);
         return WEFT_OK;
