@@ -7,7 +7,7 @@ target_include_directories(weft_nccl_standin PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
 target_compile_options(weft_nccl_standin PRIVATE "SHELL:-iquote ${CMAKE_CURRENT_SOURCE_DIR}/cuda")
 
 weft_cuda_test(nccl THREADS)
-weft_cuda_test(nccl_symm THREADS SECONDS 120)
+weft_cuda_test(nccl_symm SECONDS 120) # windows of 4 GiB a rank do not fit what ThreadSanitizer leaves of the addresses
 foreach(program test_nccl test_nccl_symm)
   if(TARGET ${program})
     target_sources(${program} PRIVATE $<TARGET_OBJECTS:weft_nccl_standin>)

@@ -60,7 +60,8 @@ int standin_enter(const char *name)
     pthread_mutex_lock(&lock);
     ++*count_of(name);
     pthread_mutex_unlock(&lock);
-    return standin.fail && !strcmp(standin.fail, name) ? standin.fail_with : 0;
+    const char *fail = standin.fail;
+    return fail && !strcmp(fail, name) ? standin.fail_with : 0;
 }
 
 /* ---- communicators ---- */
@@ -403,7 +404,8 @@ static void *find_symbol(void *library, const char *name)
     if (library != &nccl_library)
         return before->dlsym(library, name);
     int version = standin.version ? standin.version : 22907;
-    if ((standin.lacks && !strcmp(standin.lacks, name)) ||
+    const char *lacks = standin.lacks;
+    if ((lacks && !strcmp(lacks, name)) ||
         (version < 22902 && !strcmp(name, "ncclGetLsaDevicePointer")))
         return NULL;
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)

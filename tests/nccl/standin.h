@@ -13,16 +13,16 @@
 #ifndef WEFT_TESTS_NCCL_STANDIN_H
 #define WEFT_TESTS_NCCL_STANDIN_H
 
-/* What the next tests want of it; written while no other thread uses it. */
+/* What the next tests want of it.  All ranks of a process may wish the same at once. */
 typedef struct standin_wishes {
-    int no_library;    /* libnccl.so.2 is not found */
-    const char *lacks; /* a function it does not have */
-    int version;       /* what it tells; 0: 22907 */
-    const char *fail;  /* this function fails ... */
-    int fail_with;     /* ... with this result */
-    int stuck;         /* what it is given stays in progress for ever */
-    int apart;         /* ranks do not reach each other's windows */
-    _Atomic int error; /* what ncclCommGetAsyncError tells from now on; 0: the truth */
+    _Atomic int no_library;    /* libnccl.so.2 is not found */
+    const char *_Atomic lacks; /* a function it does not have */
+    _Atomic int version;       /* what it tells; 0: 22907 */
+    const char *_Atomic fail;  /* this function fails ... */
+    _Atomic int fail_with;     /* ... with this result */
+    _Atomic int stuck;         /* what it is given stays in progress for ever */
+    _Atomic int apart;         /* ranks do not reach each other's windows */
+    _Atomic int error;         /* what ncclCommGetAsyncError tells from now on; 0: the truth */
 } standin_wishes;
 extern standin_wishes standin;
 
