@@ -4,7 +4,7 @@
  * They have the same row, group, reduction, dtype and device, and together at most WEFT_BUCKET
  * bytes; no other collective stands between them, so none is swapped.  A bucket is started where
  * its last member stood; who needs the others comes after it.  If that needs more memory at the
- * peak, the largest bucket is given up, until it does not.
+ * peak, the largest bucket is halved, until it does not.
  */
 #include "base/env.h"
 #include "base/os.h"
@@ -16,12 +16,11 @@
 
 #include <string.h>
 
-enum { TRIES = 16 }; /* buckets that are given up before all of them are */
+enum { TRIES = 32 }; /* buckets that are halved before all of them are given up */
 
 typedef struct bucket {
     int first, last, count; /* nodes */
     size_t bytes;
-    bool given_up;
 } bucket;
 
 typedef struct bucketing {
@@ -32,6 +31,7 @@ typedef struct bucketing {
     int *of;          /* of each node: the bucket that it is a member of; -1 */
     int *needs;       /* of each node: the last bucket that it needs a member of; -1 */
     int *result;      /* the new order; members of a bucket stand together */
+    bool *cut;        /* of each node: it begins a bucket, or the peak would be higher */
     const char **why; /* of each collective that could have been in a bucket: why it is in none */
     int64_t most;
     weft_i_trace trace;
@@ -112,6 +112,8 @@ static const char *cannot_join(const bucketing *b, const bucket *to, int i, bool
         return "the one before it is of another kind, group, reduction or dtype";
     if (b->needs[i] == b->count - 1)
         return "it needs the result of the one before it";
+    if (b->cut[i])
+        return "together with those before it, it would need more memory";
     if (to->bytes + bytes_of(b->graph, node) > (size_t)b->most)
         return "together with those before it, it is larger than WEFT_BUCKET";
     return NULL;
@@ -121,6 +123,8 @@ static const char *cannot_join(const bucketing *b, const bucket *to, int i, bool
 static void fill(bucketing *b)
 {
     bool between = false; /* a collective that fits no bucket came since the last one */
+    memset(b->of, 0xff, ((size_t)b->graph->node_count + 1) * sizeof *b->of);
+    b->count = 0;
     for (int i = 0; i < b->graph->node_count; i++) {
         const weft_i_graph_node *node = &b->graph->nodes[i];
         b->needs[i] = needed_by(b, i, 0);
@@ -138,7 +142,7 @@ static void fill(bucketing *b)
             last->count++;
             last->bytes += bytes_of(b->graph, node);
         } else {
-            b->buckets[b->count++] = (bucket){i, i, 1, bytes_of(b->graph, node), false};
+            b->buckets[b->count++] = (bucket){i, i, 1, bytes_of(b->graph, node)};
         }
         b->of[i] = b->count - 1;
     }
@@ -148,7 +152,7 @@ static void fill(bucketing *b)
 
 static bool is_bucket(const bucketing *b, int k)
 {
-    return k >= 0 && b->buckets[k].count > 1 && !b->buckets[k].given_up;
+    return k >= 0 && b->buckets[k].count > 1;
 }
 
 /* Members, and who needs them, wait for the last member.  A later bucket is closed later, so who
@@ -174,23 +178,36 @@ static void arrange(bucketing *b)
     }
 }
 
-static weft_status choose(bucketing *b, size_t *before, size_t *after)
+/* The largest bucket begins anew with the later half of its members. */
+static void halve(bucketing *b)
 {
-    WEFT_TRY(weft_i_graph_order_peak(b->graph, NULL, before));
+    int worst = -1, seen = 0;
+    for (int k = 0; k < b->count; k++)
+        if (is_bucket(b, k) && (worst < 0 || b->buckets[k].bytes > b->buckets[worst].bytes))
+            worst = k;
+    for (int i = 0; worst >= 0 && i < b->graph->node_count; i++)
+        if (b->of[i] == worst && seen++ == b->buckets[worst].count / 2)
+            b->cut[i] = true;
+}
+
+/* The order with as many buckets as do not raise the peak; whether there are any. */
+static weft_status choose(bucketing *b, bool *any)
+{
+    size_t before, after;
+    WEFT_TRY(weft_i_graph_order_peak(b->graph, NULL, &before));
     for (int round = 0;; round++) {
+        *any = false;
+        fill(b);
         arrange(b);
-        WEFT_TRY(weft_i_graph_order_peak(b->graph, b->result, after));
-        if (*after <= *before)
+        for (int k = 0; k < b->count; k++)
+            *any |= is_bucket(b, k);
+        WEFT_TRY(weft_i_graph_order_peak(b->graph, b->result, &after));
+        if (after <= before || !*any)
             return WEFT_OK;
-        int worst = -1;
-        for (int k = 0; k < b->count; k++) {
-            if (round == TRIES)
-                b->buckets[k].given_up = true;
-            if (is_bucket(b, k) && (worst < 0 || b->buckets[k].bytes > b->buckets[worst].bytes))
-                worst = k;
-        }
-        if (worst >= 0)
-            b->buckets[worst].given_up = true;
+        if (round < TRIES)
+            halve(b);
+        else
+            memset(b->cut, true, (size_t)b->graph->node_count);
     }
 }
 
@@ -278,8 +295,7 @@ static weft_graph *rewrite(bucketing *b)
 static void put_bucket(weft_i_text *s, const bucketing *b, int k)
 {
     const bucket *from = &b->buckets[k];
-    weft_i_text_put(s, "  %s: %d %s, %zu bytes, of",
-                    from->given_up ? "no bucket, it would need more memory" : "bucket", from->count,
+    weft_i_text_put(s, "  bucket: %d %s, %zu bytes, of", from->count,
                     b->graph->nodes[from->first].op->name, from->bytes);
     for (int i = from->first; i <= from->last; i++)
         if (b->of[i] == k)
@@ -322,13 +338,8 @@ static weft_tensor *find_none(weft_i_replay *replay, int value)
 
 static weft_graph *put_together(bucketing *b)
 {
-    size_t before, after;
-    bool any = false;
-    memset(b->of, 0xff, ((size_t)b->graph->node_count + 1) * sizeof *b->of);
-    fill(b);
-    for (int k = 0; k < b->count; k++)
-        any |= b->buckets[k].count > 1;
-    if (any && choose(b, &before, &after) < 0)
+    bool any;
+    if (choose(b, &any) < 0)
         return NULL;
     weft_graph *to = any ? rewrite(b) : weft_i_graph_rebuild(b->graph, NULL);
     if (to && note(b, to) < 0) {
@@ -355,13 +366,14 @@ weft_graph *weft_i_graph_pass_bucket(weft_graph *graph)
     if (weft_i_graph_order_find(graph, WEFT_I_CHAIN_COLLECTIVES, &b.order) < 0)
         return NULL;
     b.buckets = WEFT_OS->alloc(nodes * sizeof *b.buckets);
-    b.why = WEFT_OS->alloc(nodes * (sizeof *b.why + 3 * sizeof *b.of));
+    b.why = WEFT_OS->alloc(nodes * (sizeof *b.why + 3 * sizeof *b.of + sizeof *b.cut));
     weft_tensor **fakes = WEFT_OS->alloc(values * sizeof *fakes);
     weft_graph *to = NULL;
     if (b.buckets && b.why && fakes) {
         b.of = (int *)(void *)(b.why + nodes);
         b.needs = b.of + nodes;
         b.result = b.needs + nodes;
+        b.cut = (bool *)(b.result + nodes);
         b.replay = (weft_i_replay){graph, &b.trace, fakes, find_none, NULL};
         to = put_together(&b);
     } else
