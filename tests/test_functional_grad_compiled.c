@@ -175,6 +175,47 @@ RANKS_TEST(test_agreement_of_graphs, 2)
     leave(j.world);
 }
 
+FUNCTION(doubled_sum)
+{
+    const job *j = user;
+    weft_tensor *x = in[0];
+    if (weft_mul_scalar_into(x, x, 2) < 0)
+        return weft_last_status();
+    out[0] = weft_all_reduce(x, WEFT_SUM, j->world);
+    return WEFT_OK;
+}
+
+/* A rank goes, or leaves, before the others agree: they are told, long before the time is up, and
+ * nothing has run. */
+RANKS_TEST(test_agreement_with_a_dead_rank, 3)
+{
+    job j = {.world = join(30000), .rank = rank};
+    weft_tensor *t = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), *y = NULL;
+    weft_compiled *fast = compile(doubled_sum, &j, "c");
+    if (rank == 2) {
+        for (int i = 0; i < 2; i++)
+            CHECK(harness_await(i, 1));
+        if (!harness_in_threads) {
+            harness_rank_dies();
+            raise(SIGKILL);
+        }
+        weft_release(fast);
+        weft_finish(j.world);
+        return;
+    }
+    harness_mark();
+    long long begin = harness_now();
+    CHECK(weft_compiled_call(fast, &t, 1, &y, 1) < 0);
+    CHECK(harness_now() - begin < 20000000000LL);
+    CHECK_CONTAINS(weft_last_error(), "group \"0\""); /* who learned of it first has gone, too */
+    weft_clear_error();
+    CHECK_ALL(t, WEFT_SHAPE(4), 1);
+    CHECK_INT(weft_tensor_version(t), 0);
+    weft_release(fast);
+    weft_finish(j.world);
+    weft_clear_error();
+}
+
 int main(int argc, char **argv)
 {
     harness_cache_open();
