@@ -113,7 +113,8 @@ static void count_free(void *memory)
  * other thread of the process allocates meanwhile but the helper, which frees what it was given. */
 static size_t peak_of(training *t)
 {
-    weft_i_os table = weft_i_os_linux;
+    static weft_i_os table; /* the helper may still be in it when the step is over */
+    table = weft_i_os_linux;
     table.alloc = count_alloc;
     table.alloc_aligned = count_aligned;
     table.resize = count_resize;
