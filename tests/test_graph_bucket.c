@@ -4,6 +4,7 @@
  * what ranks do whose graphs put them together differently; and how functional collectives stand in
  * the text of a graph.
  */
+#include "fault.h"
 #include "functional_jobs.h"
 #include "graph/graph.h"
 #include "graph/order.h"
@@ -245,6 +246,52 @@ FAKE_TEST(test_bucket_of_thousands_of_nodes, 2)
     CHECK(raw && raw->node_count > 2900);
     CHECK(weft_i_graph_pass_run(raw, STAGES) != NULL);
     weft_finish(world);
+}
+
+/* ---- the n-th call to the system fails ---- */
+
+FUNCTION(everything)
+{
+    weft_tensor *own = weft_symm_one_shot_all_reduce(in[0], WEFT_SUM, world);
+    weft_tensor *a = weft_all_gather_tensor(in[1], 0, world);
+    weft_tensor *b = weft_all_gather_tensor(in[2], 0, world);
+    weft_tensor *sum = weft_all_reduce(weft_neg(in[3]), WEFT_SUM, world);
+    weft_tensor *all = weft_add(weft_add(a, b), weft_add(own, sum));
+    out[0] =
+        weft_matmul(weft_reshape(all, WEFT_SHAPE(16, 1)), weft_reshape(all, WEFT_SHAPE(1, 16)));
+    return WEFT_OK;
+}
+
+/* Alone, as what fails in one of several ranks ends the group. */
+RANKS_TEST(test_bucket_shortage, 1)
+{
+    weft_group *world = join(30000);
+    weft_tensor *in[4], *own, *out;
+    bool fired = true;
+    for (int i = 0; i < 4; i++)
+        in[i] = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4));
+    setenv("WEFT_CC", "/nowhere", 1);
+    for (int n = 1; fired; n += 1 + n / 60) {
+        weft_compile_opts opts = WEFT_COMPILE_OPTS;
+        opts.backend = "c";
+        opts.fullgraph = true;
+        CHECK_OK(weft_scope_open());
+        weft_compiled *compiled = weft_compile(everything, world, &opts);
+        fault_arm(n);
+        weft_status status = weft_compiled_call(compiled, in, 4, &out, 1);
+        fired = fault_disarm();
+        if (status < 0 && !fired)
+            FAIL("%s", weft_last_error());
+        weft_clear_error();
+        if (weft_compiled_call(compiled, in, 4, &own, 1) < 0)
+            FAIL("after call %d failed: %s", n, weft_last_error());
+        CHECK(status < 0 || weft_equal(own, out));
+        weft_release(compiled);
+        CHECK_OK(weft_scope_close());
+        CHECK(n < 20000);
+    }
+    unsetenv("WEFT_CC");
+    leave(world);
 }
 
 /* ---- values ---- */

@@ -7,6 +7,7 @@
  * peak, the largest bucket is halved, until it does not.
  */
 #include "base/env.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "functional/ops.h"
@@ -317,6 +318,11 @@ static void put_notes(weft_i_text *s, const bucketing *b)
 
 static weft_status note(const bucketing *b, weft_graph *to)
 {
+    for (int k = 0; k < b->count; k++)
+        if (is_bucket(b, k))
+            weft_i_log(WEFT_LOG_INFO, "graph \"%s\": a bucket of %d %s, %zu bytes", b->graph->name,
+                       b->buckets[k].count, b->graph->nodes[b->buckets[k].first].op->name,
+                       b->buckets[k].bytes);
     weft_i_text s = {NULL, 0, 0};
     put_notes(&s, b);
     s.room = s.used + 1;

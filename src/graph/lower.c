@@ -274,8 +274,17 @@ static void put_notes(const lowering *l, weft_i_text *s)
                             graph->nodes[i].op->name, graph->nodes[i].terms[0].value, l->why[i]);
 }
 
+static void log_reasons(const lowering *l)
+{
+    for (int i = 0; i < l->graph->node_count; i++)
+        if (l->why[i])
+            weft_i_log(WEFT_LOG_INFO, "graph \"%s\": %s of %%%d is not lowered: %s", l->graph->name,
+                       l->graph->nodes[i].op->name, l->graph->nodes[i].terms[0].value, l->why[i]);
+}
+
 static weft_status note(const lowering *l, weft_graph *to)
 {
+    log_reasons(l);
     weft_i_text s = {NULL, 0, 0};
     put_notes(l, &s);
     s.room = s.used + 1;
