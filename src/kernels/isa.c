@@ -17,7 +17,8 @@ bool weft_i_isa_avx2(void)
 {
     unsigned a, b, c = 0, d; /* __builtin_cpu_supports of some compilers knows no F16C */
     __builtin_cpu_init();
-    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C && __builtin_cpu_supports("avx2");
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C && c & bit_FMA &&
+           __builtin_cpu_supports("avx2");
 }
 
 /* The first processors with AVX-512 run slower while they use it; VBMI2 came with those that do

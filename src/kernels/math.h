@@ -2,8 +2,10 @@
 /*
  * exp, log, tanh, erf, erfc, sin and cos without branches, so that compilers make vectors of loops
  * over them.  They consist of sums, products, divisions and operations on bits only, in a fixed
- * order and without fused multiply-add: the same argument gives the same bits on every machine, in
- * every vector length.  A NaN result is the positive quiet one without payload.
+ * order: the same argument gives the same bits on every machine, in every vector length.  A product
+ * and a sum are rounded once together only where the text says so (weft_i_fma_f32); a processor
+ * without that instruction computes the same bits in f64.  A NaN result is the positive quiet one
+ * without payload.
  *
  * exp, log, tanh, erf, sin and cos are off by at most 2 units in the last place for every argument,
  * erfc by at most 8 (test_math.c).  sin and cos have two forms: weft_i_sin_f32 is right up to
@@ -64,6 +66,32 @@ WEFT_I_MATH double weft_i_f64_from_bits(uint64_t u)
     } pun;
     pun.u = u;
     return pun.f;
+}
+
+/*
+ * a b + c rounded once, by f64, where the product is exact.  The sum is rounded to odd, away from
+ * the even neighbour if it is not exact: then rounding to f32 sees on which side the rest lies.
+ */
+WEFT_I_MATH float weft_i_fma_wide_f32(float a, float b, float c)
+{
+    double product = (double)a * (double)b, sum = product + c, part = sum - product;
+    double rest = (product - (sum - part)) + (c - part);
+    uint64_t bits = weft_i_f64_bits(sum), even = ~bits & 1;
+    uint64_t up = (rest > 0) & even, down = (rest < 0) & even, negative = bits >> 63;
+    uint64_t away = negative ? down : up, back = negative ? up : down;
+    return (float)weft_i_f64_from_bits(bits + away - back);
+}
+
+/* Processors of x86-64 before 2013 have no such instruction. */
+WEFT_I_MATH float weft_i_fma_f32(float a, float b, float c)
+{
+#ifdef __CUDACC__
+    return fmaf(a, b, c);
+#elif defined(__FMA__) || defined(__aarch64__)
+    return __builtin_fmaf(a, b, c);
+#else
+    return weft_i_fma_wide_f32(a, b, c);
+#endif
 }
 
 /* The smaller and the larger one; b if a is NaN.  One instruction each; written with a comparison,

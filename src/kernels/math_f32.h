@@ -8,48 +8,49 @@
 
 #define WEFT_I_SIN_REACH_F32 0x1p27f
 
-/* e^(r + rest) for |r| <= ln 2 / 2 and a tiny rest: 1 + r + r^2 q(r), off by 2^-28. */
-WEFT_I_MATH float weft_i_exp_rest_f32(float r, float rest)
+/* e^r for |r| <= ln 2 / 2: 1 + r (1 + r q(r)), off by 2^-28. */
+WEFT_I_MATH float weft_i_exp_rest_f32(float r)
 {
     float r2 = r * r;
-    float q = (0.49999993294f + 0.16666520813f * r) +
-              r2 * ((0.041668422049f + 0.0083687098783f * r) + r2 * 0.0013812910265f);
-    return 1 + (r + (rest + r2 * q));
+    float low = weft_i_fma_f32(0.16666520813f, r, 0.49999993294f);
+    float high = weft_i_fma_f32(0.0083687098783f, r, 0.041668422049f);
+    float q = weft_i_fma_f32(r2, weft_i_fma_f32(r2, 0.0013812910265f, high), low);
+    return weft_i_fma_f32(r, weft_i_fma_f32(r, q, 1), 1);
+}
+
+/* x - k ln 2, of which ln 2 is two numbers. */
+WEFT_I_MATH float weft_i_less_ln2_f32(float x, float k)
+{
+    return weft_i_fma_f32(k, -0x1.7f7d1cp-20f, weft_i_fma_f32(k, -0x1.62e4p-1f, x));
 }
 
 /*
- * e^(high + low), |low| much smaller than 1, without care for NaN.  Reduced to |r| <= ln 2 / 2.
- * The power of two is multiplied in two steps, so that results below the normal ones round once and
- * others overflow.
+ * The power of two is multiplied in two steps: first 2^(k + 32), then 2^-32 if x is negative, else
+ * the other way round.  So results below the normal ones round once and others overflow.  Integers
+ * cut x off at 105, as in weft_i_gelu_f32.
  */
-WEFT_I_MATH float weft_i_exp_parts_f32(float high, float low)
-{
-    high = WEFT_I_LEAST(f, high, 89); /* NaN too */
-    high = WEFT_I_MOST(f, high, -105);
-    float rounded = high * 0x1.715476p0f + WEFT_I_ROUND_F32, k = rounded - WEFT_I_ROUND_F32;
-    float r_high = high - k * 0x1.62e4p-1f, r_low = k * 0x1.7f7d1cp-20f - low;
-    float r = r_high - r_low, power = weft_i_exp_rest_f32(r, (r_high - r) - r_low);
-    float half = k * 0.5f + WEFT_I_ROUND_F32;
-    uint32_t first = weft_i_f32_bits(half), second = weft_i_f32_bits(rounded) - first;
-    return power * weft_i_f32_from_bits((first + 127) << 23) *
-           weft_i_f32_from_bits((second + 127) << 23);
-}
-
 WEFT_I_MATH float weft_i_exp_f32(float x)
 {
-    float y = weft_i_exp_parts_f32(x, 0);
-    return x == x ? y : WEFT_I_NAN_F32;
+    const float round = WEFT_I_ROUND_F32 + (127 - 32);
+    uint32_t bits = weft_i_f32_bits(x), sign = bits & 0x80000000;
+    int32_t magnitude = (int32_t)(bits & 0x7fffffff), most = 0x42d20000; /* 105 */
+    float a = weft_i_f32_from_bits((uint32_t)(magnitude < most ? magnitude : most) | sign);
+    float rounded = weft_i_fma_f32(a, 0x1.715476p0f, round), k = rounded - round;
+    float power = weft_i_exp_rest_f32(weft_i_less_ln2_f32(a, k));
+    uint32_t first = (weft_i_f32_bits(rounded) << 23) + (sign >> 2); /* 2^64 more */
+    uint32_t second = 0x4f800000 - (sign >> 2);                      /* 2^32, or 2^-32 */
+    float y = power * weft_i_f32_from_bits(first) * weft_i_f32_from_bits(second);
+    return magnitude <= 0x7f800000 ? y : WEFT_I_NAN_F32;
 }
 
-/* The same for x <= 0, not NaN, in fewer steps: a result that is below the normal ones is 2^32 times
- * as large until it is rounded. */
+/* The same for x <= 0, not NaN, in fewer steps. */
 WEFT_I_MATH float weft_i_exp_below_f32(float x)
 {
+    const float round = WEFT_I_ROUND_F32 + (127 + 32);
     x = WEFT_I_MOST(f, x, -105);
-    float rounded = x * 0x1.715476p0f + WEFT_I_ROUND_F32, k = rounded - WEFT_I_ROUND_F32;
-    float r_high = x - k * 0x1.62e4p-1f, r_low = k * 0x1.7f7d1cp-20f;
-    float r = r_high - r_low, power = weft_i_exp_rest_f32(r, (r_high - r) - r_low);
-    return power * weft_i_f32_from_bits((weft_i_f32_bits(rounded) + (127 + 32)) << 23) * 0x1p-32f;
+    float rounded = weft_i_fma_f32(x, 0x1.715476p0f, round), k = rounded - round;
+    float power = weft_i_exp_rest_f32(weft_i_less_ln2_f32(x, k));
+    return power * weft_i_f32_from_bits(weft_i_f32_bits(rounded) << 23) * 0x1p-32f;
 }
 
 /*
@@ -88,12 +89,13 @@ WEFT_I_MATH float weft_i_tanh_f32(float x)
     uint32_t bits = weft_i_f32_bits(x), sign = bits & 0x80000000;
     int32_t magnitude = (int32_t)(bits & 0x7fffffff), most = 0x41200000; /* 10 */
     float a = weft_i_f32_from_bits((uint32_t)(magnitude < most ? magnitude : most));
-    float rounded = (a * 0x1.715476p1f - 0.35f) + round, k = rounded - round;
-    float y = (a - k * 0x1.62e4p-2f) - k * 0x1.7f7d1cp-21f, z = y * y;
-    float t = y + (y * z) * (-0.3333329094f + z * (0.1332452269f + z * -0.05123028283f));
+    float rounded = weft_i_fma_f32(a, 0x1.715476p1f, -0.35f) + round, k = rounded - round;
+    float y = weft_i_fma_f32(k, -0x1.7f7d1cp-21f, weft_i_fma_f32(k, -0x1.62e4p-2f, a)), z = y * y;
+    float q = weft_i_fma_f32(z, weft_i_fma_f32(z, -0.05123028283f, 0.1332452269f), -0.3333329094f);
+    float t = weft_i_fma_f32(y * z, q, y);
     float p = weft_i_f32_from_bits(weft_i_f32_bits(rounded) << 23);
     float m = WEFT_I_LEAST(f, k, 2), c = 0.5f * m, cm = c * m;
-    float quotient = (((2 + m) - cm) * t - cm) / ((p + 1) + (p - 1) * t);
+    float quotient = weft_i_fma_f32((2 + m) - cm, t, -cm) / weft_i_fma_f32(p - 1, t, p + 1);
     float result = weft_i_f32_from_bits(weft_i_f32_bits(c + quotient) | sign);
     return magnitude <= 0x7f800000 ? result : WEFT_I_NAN_F32;
 }
@@ -114,20 +116,21 @@ WEFT_I_MATH float weft_i_erfc_scaled_f32(float a)
     return (even + u * odd) * ((a + 2) * inverse);
 }
 
-/*
- * e^(-factor a^2) for a >= 0 and a factor that is a power of two.  The square is the exact one of
- * a's upper bits and a small rest: its error, a^2 times as large, would be the result's.
- */
-WEFT_I_MATH float weft_i_exp_square_f32(float a, float factor)
+/* e^(-a^2) for 0 <= a < 10.24.  The square is rounded, and what it lacks is added to the rest: its
+ * error, a^2 times as large, would be the result's. */
+WEFT_I_MATH float weft_i_exp_square_f32(float a)
 {
-    float upper = weft_i_f32_from_bits(weft_i_f32_bits(a) & 0xfffff000);
-    return weft_i_exp_parts_f32(upper * upper * -factor, (upper - a) * (upper + a) * factor);
+    const float round = WEFT_I_ROUND_F32 + (127 + 32);
+    float square = a * a, lacks = weft_i_fma_f32(a, a, -square);
+    float rounded = weft_i_fma_f32(square, -0x1.715476p0f, round), k = rounded - round;
+    float power = weft_i_exp_rest_f32(weft_i_less_ln2_f32(-square, k) - lacks);
+    return power * weft_i_f32_from_bits(weft_i_f32_bits(rounded) << 23) * 0x1p-32f;
 }
 
 WEFT_I_MATH float weft_i_erfc_positive_f32(float a)
 {
     a = WEFT_I_LEAST(f, a, 10.2f);
-    return weft_i_exp_square_f32(a, 1) * weft_i_erfc_scaled_f32(a);
+    return weft_i_exp_square_f32(a) * weft_i_erfc_scaled_f32(a);
 }
 
 WEFT_I_MATH float weft_i_erfc_f32(float x)
@@ -153,33 +156,34 @@ WEFT_I_MATH float weft_i_erf_f32(float x)
  * terms are positive: no digits are lost. */
 WEFT_I_MATH float weft_i_gelu_numerator_f32(float b)
 {
-    float b2 = b * b;
-    return (0.73850507f + 0.6443245f * b) +
-           b2 * ((0.26819947f + 0.059139792f * b) + b2 * 0.0059354836f);
+    float b2 = b * b, low = weft_i_fma_f32(0.6443245f, b, 0.73850507f);
+    float high = weft_i_fma_f32(0.059139792f, b, 0.26819947f);
+    return weft_i_fma_f32(b2, weft_i_fma_f32(b2, 0.0059354836f, high), low);
 }
 
 WEFT_I_MATH float weft_i_gelu_denominator_f32(float b)
 {
-    float b2 = b * b;
-    return (0x1p30f * 1.4770101f + 0x1p30f * 2.4671328f * b) +
-           b2 * ((0x1p30f * 1.766377f + 0x1p30f * 0.68692714f * b) +
-                 b2 * (0x1p30f * 0.14825118f + 0x1p30f * 0.014877873f * b));
+    float b2 = b * b, low = weft_i_fma_f32(0x1p30f * 2.4671328f, b, 0x1p30f * 1.4770101f);
+    float middle = weft_i_fma_f32(0x1p30f * 0.68692714f, b, 0x1p30f * 1.766377f);
+    float high = weft_i_fma_f32(0x1p30f * 0.014877873f, b, 0x1p30f * 0.14825118f);
+    return weft_i_fma_f32(b2, weft_i_fma_f32(b2, high, middle), low);
 }
 
 /*
  * 2^30 e^(-b^2 / 2), times `*above` / `*below`, for 0 <= b < 14.7.  It is 2^k e^(-r / 2), and
- * e^(-r / 2) = (1 - t) / (1 + t) with t = tanh(r / 4), a fraction, off by 2^-29.  b^2 is the exact
- * square of b's upper bits and a small rest.
+ * e^(-r / 2) = (1 - t) / (1 + t) with t = tanh(r / 4), a fraction, off by 2^-29.  The square is
+ * rounded, and what it lacks is added to r.
  */
 WEFT_I_MATH float weft_i_gelu_power_f32(float b, float *above, float *below)
 {
     const float round = WEFT_I_ROUND_F32 + 127 + 30;
-    float upper = weft_i_f32_from_bits(weft_i_f32_bits(b) & 0xfffff000), square = upper * upper;
-    float rounded = square * -0x1.715476p-1f + round, k = rounded - round;
-    float r = (square + k * 0x1.62e4p0f) + (k * 0x1.7f7d1cp-19f + (b - upper) * (b + upper));
-    float z = r * r, even = 1 + 0.024993065f * z, odd = r * (0.25f + 0.0010399413f * z);
-    *above = even - odd;
-    *below = even + odd;
+    float square = b * b, lacks = weft_i_fma_f32(b, b, -square);
+    float rounded = weft_i_fma_f32(square, -0x1.715476p-1f, round), k = rounded - round;
+    float r = weft_i_fma_f32(k, 0x1.7f7d1cp-19f, weft_i_fma_f32(k, 0x1.62e4p0f, square) + lacks);
+    float z = r * r, even = weft_i_fma_f32(0.024993065f, z, 1);
+    float slope = weft_i_fma_f32(0.0010399413f, z, 0.25f);
+    *above = weft_i_fma_f32(-slope, r, even);
+    *below = weft_i_fma_f32(slope, r, even);
     return weft_i_f32_from_bits(weft_i_f32_bits(rounded) << 23);
 }
 
@@ -206,10 +210,11 @@ WEFT_I_MATH float weft_i_gelu_f32(float a)
 /* The numerator less b phi(0) times the denominator. */
 WEFT_I_MATH float weft_i_gelu_slope_numerator_f32(float b)
 {
-    float b2 = b * b;
-    return (0.73850507f + 0.0550827225f * b) +
-           b2 * ((-0.716044115f + -0.645542676f * b) +
-                 b2 * ((-0.268108796f + -0.0591436638f * b) + b2 * -0.00593541258f));
+    float b2 = b * b, low = weft_i_fma_f32(0.0550827225f, b, 0.73850507f);
+    float middle = weft_i_fma_f32(-0.645542676f, b, -0.716044115f);
+    float high = weft_i_fma_f32(-0.0591436638f, b, -0.268108796f);
+    high = weft_i_fma_f32(b2, -0.00593541258f, high);
+    return weft_i_fma_f32(b2, weft_i_fma_f32(b2, high, middle), low);
 }
 
 /* The slopes of gelu and of its approximation: Phi(x) + x phi(x), of the normal distribution; and
