@@ -137,6 +137,54 @@ RANKS_TEST(test_ranks_train_at_once, 4)
     CHECK_INT(weft_finish(world), 0);
 }
 
+/* Every parameter's gradient is reduced by its own hook. */
+static void reduce_all(weft_module *net, weft_group *world)
+{
+    weft_named params[16];
+    int count = weft_module_params(net, params, 16);
+    CHECK_INT(count, 6);
+    for (int i = 0; i < count; i++)
+        CHECK(weft_tensor_hook(params[i].tensor, reduce, world, WEFT_HOLD()) > 0);
+}
+
+static void check_equal_everywhere(weft_module *net, weft_group *world)
+{
+    weft_named params[16];
+    int count = weft_module_params(net, params, 16);
+    for (int i = 0; i < count; i++) {
+        weft_tensor *own = weft_detach(params[i].tensor);
+        CHECK(weft_equal(weft_all_reduce(own, WEFT_MIN, world), own));
+        CHECK(weft_equal(weft_all_reduce(own, WEFT_MAX, world), own));
+    }
+}
+
+/* Modules, layers and optimizers on all ranks at once: the same weights, other data and other draws
+ * of dropout; gradients are reduced while backward goes on.  For ThreadSanitizer above all. */
+RANKS_TEST(test_modules_train_at_once, 3)
+{
+    weft_group *world = join_and_meet();
+    weft_seed(11);
+    weft_module *net =
+        weft_nn_sequential(weft_nn_linear(6, 16), weft_nn_layer_norm(16), weft_nn_op(weft_gelu),
+                           weft_nn_dropout(0.25), weft_nn_linear(16, 3));
+    weft_optim *adam = weft_optim_adamw(net, 1e-2);
+    weft_tensor *before = weft_clone(weft_detach(weft_module_param(net, "0.weight")));
+    reduce_all(net, world);
+    weft_seed(100 + (uint64_t)rank);
+    for (int step = 0; step < 5; step++) {
+        CHECK_OK(weft_scope_open());
+        weft_tensor *x = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 6));
+        weft_tensor *label = weft_randint(WEFT_I64, WEFT_CPU, WEFT_SHAPE(8), 0, 3);
+        CHECK_OK(weft_backward(weft_cross_entropy(weft_module_call(net, x), label)));
+        CHECK_OK(weft_optim_step(adam));
+        CHECK_OK(weft_scope_close());
+    }
+    check_equal_everywhere(net, world);
+    CHECK(!weft_equal(weft_detach(weft_module_param(net, "0.weight")), before));
+    (void)size;
+    CHECK_INT(weft_finish(world), 0);
+}
+
 /* ---- a rank that dies in the middle ---- */
 
 static weft_status die(weft_tensor **grad, weft_tensor *const *held, void *user)
