@@ -13,12 +13,36 @@
     v_ name_;                  \
     memcpy(&name_, from_, sizeof name_);
 
+/*
+ * The largest element, or NaN if there is one.  Integers find it: the largest float is
+ * the largest integer if the bits of negative ones, but for the sign, are flipped; and a comparison
+ * of integers takes a fourth of the time until the next can begin.
+ */
+static inline float largest_float(const float *x, size_t n)
+{
+    int32_t most = INT32_MIN, magnitude = 0;
+    WEFT_I_VECTOR_LOOP
+    for (size_t i = 0; i < n; i++) {
+        int32_t bits = (int32_t)weft_i_f32_bits(x[i]), bare = bits & 0x7fffffff;
+        int32_t key = bits ^ ((bits >> 31) & 0x7fffffff);
+        most = key > most ? key : most;
+        magnitude = bare > magnitude ? bare : magnitude;
+    }
+    most ^= (most >> 31) & 0x7fffffff;
+    return weft_i_f32_from_bits(magnitude <= 0x7f800000 ? (uint32_t)most : (uint32_t)magnitude);
+}
+
+static inline double largest_double(const double *x, size_t n)
+{
+    return run_max_double(n, x);
+}
+
 /* Exponentials of differences from the largest element.  If that is finite, none is above 0 or NaN,
  * and a shorter form of the same bits will do. */
 #define SOFTMAX_LOOPS(type_, exp_, exp_below_, log_)                                     \
     static type_ softmax_start_##type_(type_ *out, const type_ *x, size_t n, type_ *sum) \
     {                                                                                    \
-        type_ largest = run_max_##type_(n, x);                                           \
+        type_ largest = largest_##type_(x, n);                                           \
         if (__builtin_isfinite(largest)) {                                               \
             VECTOR_LOOP_OF(type_, exp_below_(x[i] - largest))                            \
         } else {                                                                         \
