@@ -34,6 +34,8 @@ static const struct {
      "4 ranks: start, first barrier, exit; beside an empty fork and exit of 4 processes"},
     {"overlap", bench_overlap,
      "an all_reduce of 64 MiB behind matrix products: how much is hidden"},
+    {"fused", bench_fused,
+     "products fused with all_gather and reduce_scatter, beside the product alone"},
     {"op", bench_op, "operations on tensors, beside copying the bytes, and PyTorch where it is"},
     {"compile", bench_compile,
      "compiled graphs, beside copying the bytes, eager, and PyTorch where it is"},

@@ -52,6 +52,7 @@ int bench_death(bench_style *style);
 int bench_kill(bench_style *style);
 int bench_launch(bench_style *style);
 int bench_overlap(bench_style *style);
+int bench_fused(bench_style *style);
 int bench_op(bench_style *style);
 int bench_compile(bench_style *style);
 int bench_train(bench_style *style);
