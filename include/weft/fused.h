@@ -92,6 +92,13 @@ typedef enum weft_fused_way {
  * gone is not: the flight record tells which one was. */
 WEFT_API void weft_fused_use(weft_fused_way way);
 
+/*
+ * Whether functions that this thread compiles from now on (weft_compile with backend "c") have
+ * gathers in front of products, and products in front of scatters, replaced by fused operations; off
+ * at first.  weft_compiled_explain tells what was fused, and why other collectives were not.
+ */
+WEFT_API void weft_fused_rewrite(bool on);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pass that fuses products and collectives: MicroPipelineTPTest of the reference under its own
+ * names, on fake groups; then that the rewritten graph gives what the captured one gives, with real
+ * ranks, and why other collectives are left alone.
+ */
+#include "functional_jobs.h"
+
+#include "graph/pass.h"
+#include "parallel/fuse.h"
+
+enum { TEXT = 1 << 14 };
+#define PURE (WEFT_I_STAGE_CLEAN | WEFT_I_STAGE_PURE)
+
+typedef struct job {
+    weft_group *group, *other;
+    int dim;
+    bool keep, rows;
+} job;
+
+#define FUNCTION(name_)                                                               \
+    static weft_status name_(weft_tensor *const *in, __attribute__((unused)) int ins, \
+                             weft_tensor **out, __attribute__((unused)) int outs, void *user)
+
+static weft_group *fake(int size)
+{
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, size);
+    weft_group *world = weft_fake_init(&opts);
+    CHECK(world);
+    return world;
+}
+
+static void end(weft_group *world)
+{
+    weft_clear_error();
+    CHECK(!weft_finish(world));
+}
+
+static weft_tensor *some(weft_dtype dtype, weft_shape shape)
+{
+    return weft_to_dtype(weft_rand(WEFT_F32, WEFT_CPU, shape), dtype);
+}
+
+/* The captured graph as the pass gets it, and what the pass makes of it. */
+static weft_graph *captured(weft_graph_function function, job *j, weft_tensor *const *in, int ins,
+                            int outs)
+{
+    weft_graph *graph = weft_graph_capture("fn", function, j, in, ins, outs);
+    graph = graph ? weft_i_graph_pass_run(graph, PURE) : NULL;
+    if (!graph)
+        FAIL("%s", weft_last_error());
+    return graph;
+}
+
+static weft_graph *fused(weft_graph *graph, char *text)
+{
+    weft_graph *after = weft_i_fuse(graph);
+    if (!after)
+        FAIL("%s", weft_last_error());
+    CHECK(weft_graph_text(after, text, TEXT) < TEXT);
+    return after;
+}
+
+/* Runs both: equal values, and the strides that the function has eagerly. */
+static void check_same(weft_graph *a, weft_graph *b, weft_tensor *const *in, int ins, int outs)
+{
+    weft_tensor *x[4] = {NULL}, *y[4] = {NULL};
+    CHECK_OK(weft_graph_run(a, in, ins, x, outs));
+    CHECK_OK(weft_graph_run(b, in, ins, y, outs));
+    for (int i = 0; i < outs; i++) {
+        CHECK(weft_i_shape_equal(weft_i_tensor_shape(x[i]), weft_i_tensor_shape(y[i])));
+        CHECK_INT(x[i]->dtype, y[i]->dtype);
+        for (int d = 0; d < x[i]->ndim; d++)
+            CHECK(x[i]->dim[d] < 2 || x[i]->stride[d] == y[i]->stride[d]);
+        CHECK(weft_allclose(weft_to_dtype(x[i], WEFT_F32), weft_to_dtype(y[i], WEFT_F32), 1e-2,
+                            1e-4, true));
+    }
+}
+
+/* ---- finding ---- */
+
+static weft_tensor *gather_bytes(weft_tensor *x, int dim, weft_group *group)
+{
+    weft_tensor *bytes = weft_all_gather_tensor(weft_view_dtype(x, WEFT_U8), dim, group);
+    return weft_view_dtype(weft_wait_tensor(bytes), weft_tensor_dtype(x));
+}
+
+FUNCTION(gathers)
+{
+    const job *j = user;
+    out[0] = weft_all_gather_tensor(in[0], 0, j->group);
+    out[1] = weft_all_gather_tensor(in[0], 1, j->group);
+    out[2] = gather_bytes(in[1], 0, j->group);
+    out[3] = gather_bytes(in[1], 1, j->group);
+    return out[3] ? WEFT_OK : weft_last_status();
+}
+
+TEST(test_find_all_gather_patterns)
+{
+    job j = {.group = fake(2)};
+    weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(64, 32)), some(WEFT_F8E4M3, WEFT_SHAPE(64, 32))};
+    weft_graph *graph = captured(gathers, &j, in, 2, 4);
+    weft_i_fuse_match found[64];
+    CHECK_INT(weft_i_fuse_find_gathers(graph, found), 4);
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(found[i].dim, i % 2);
+        CHECK(!strcmp(found[i].group->group.name, weft_group_name(j.group)));
+        CHECK_INT(found[i].operand, graph->inputs[i / 2].value);
+        CHECK_INT(found[i].result, graph->outputs[i]);
+    }
+    CHECK_INT(weft_i_fuse_find_scatters(graph, found), 0);
+    end(j.group);
+}
+
+FUNCTION(scatters)
+{
+    const job *j = user;
+    out[0] = weft_reduce_scatter_tensor(in[0], WEFT_SUM, 0, j->group);
+    out[1] = weft_reduce_scatter_tensor(in[0], WEFT_AVG, 1, j->group);
+    return out[1] ? WEFT_OK : weft_last_status();
+}
+
+TEST(test_find_reduce_scatter_patterns)
+{
+    job j = {.group = fake(2)};
+    weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(64, 32))};
+    weft_graph *graph = captured(scatters, &j, in, 1, 2);
+    weft_i_fuse_match found[64];
+    CHECK_INT(weft_i_fuse_find_scatters(graph, found), 2);
+    CHECK(found[0].op == WEFT_SUM && found[1].op == WEFT_AVG);
+    CHECK(found[0].dim == 0 && found[1].dim == 1);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(found[i].operand, graph->inputs[0].value);
+        CHECK_INT(found[i].result, graph->outputs[i]);
+    }
+    end(j.group);
+}
+
+/* ---- gathers ---- */
+
+FUNCTION(gather_matmul)
+{
+    const job *j = user;
+    weft_tensor *a = weft_all_gather_tensor(in[0], j->dim, j->group);
+    out[0] = weft_matmul(a, in[1]);
+    out[1] = weft_matmul(a, in[2]);
+    out[2] = j->keep ? a : weft_neg(in[1]);
+    return out[2] ? WEFT_OK : weft_last_status();
+}
+
+static void check_gather(weft_group *group, int ndim, int dim, bool keep)
+{
+    char text[TEXT];
+    job j = {.group = group, .dim = dim, .keep = keep};
+    weft_shape shape = ndim == 2 ? WEFT_SHAPE(64, 32) : WEFT_SHAPE(2, 64, 32);
+    bool last = dim == ndim - 1;
+    int64_t inner = 32 * (last ? weft_size(group) : 1);
+    weft_tensor *in[] = {some(WEFT_F32, shape), some(WEFT_F32, WEFT_SHAPE(inner, 16)),
+                         some(WEFT_F32, WEFT_SHAPE(inner, 8))};
+    weft_graph *graph = captured(gather_matmul, &j, in, 3, 3), *after = fused(graph, text);
+    CHECK(!!strstr(text, "all_gather_matmul") == !last);
+    CHECK(!!strstr(text, "all_gather_into_tensor") == last);
+    if (last)
+        CHECK_CONTAINS(after->notes, "not fused");
+    else
+        CHECK_CONTAINS(text, keep ? "keep=true" : "keep=false");
+    check_same(graph, after, in, 3, 3);
+}
+
+static void check_gathers(weft_group *group)
+{
+    for (int ndim = 2; ndim <= 3; ndim++)
+        for (int dim = 0; dim < ndim; dim++)
+            for (int keep = 0; keep < 2; keep++)
+                check_gather(group, ndim, dim, keep);
+}
+
+TEST(test_fuse_all_gather_matmul)
+{
+    weft_group *group = fake(2);
+    check_gathers(group);
+    end(group);
+}
+
+FUNCTION(gather_scaled)
+{
+    const job *j = user;
+    weft_tensor *a = weft_all_gather_tensor(in[0], j->dim, j->group);
+    weft_tensor *flat = weft_reshape(a, WEFT_SHAPE(-1, 32 * (j->dim == a->ndim - 1 ? 2 : 1)));
+    weft_tensor *product = weft_scaled_mm(flat, in[1], in[2], in[2], NULL, NULL, WEFT_BF16);
+    weft_shape shape = weft_i_tensor_shape(a);
+    shape.dim[shape.ndim - 1] = 16;
+    out[0] = product ? weft_view(product, shape) : NULL;
+    return out[0] ? WEFT_OK : weft_last_status();
+}
+
+TEST(test_fuse_all_gather_scaled_matmul)
+{
+    char text[TEXT];
+    job j = {.group = fake(2)};
+    for (int ndim = 2; ndim <= 3; ndim++)
+        for (j.dim = 0; j.dim < ndim; j.dim++) {
+            bool last = j.dim == ndim - 1;
+            weft_shape shape = ndim == 2 ? WEFT_SHAPE(64, 32) : WEFT_SHAPE(2, 64, 32);
+            weft_tensor *in[] = {some(WEFT_F8E4M3, shape),
+                                 some(WEFT_F8E4M3, WEFT_SHAPE(last ? 64 : 32, 16)),
+                                 weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.1)};
+            weft_graph *graph = captured(gather_scaled, &j, in, 3, 1), *after = fused(graph, text);
+            CHECK(!!strstr(text, "all_gather_scaled_matmul") == !last);
+            CHECK(!!strstr(text, "all_gather_into_tensor") == last);
+            check_same(graph, after, in, 3, 1);
+        }
+    end(j.group);
+}
+
+/* ---- scatters ---- */
+
+FUNCTION(matmul_scatter)
+{
+    const job *j = user;
+    weft_tensor *product = weft_matmul(in[0], in[1]);
+    out[0] = weft_reduce_scatter_tensor(product, WEFT_AVG, j->dim, j->group);
+    return out[0] ? WEFT_OK : weft_last_status();
+}
+
+static void check_scatters(weft_group *group)
+{
+    char text[TEXT];
+    job j = {.group = group};
+    for (int ndim = 2; ndim <= 3; ndim++)
+        for (j.dim = 0; j.dim < ndim; j.dim++) {
+            weft_shape shape = ndim == 2 ? WEFT_SHAPE(64, 32) : WEFT_SHAPE(2, 64, 32);
+            weft_tensor *in[] = {some(WEFT_F32, shape), some(WEFT_F32, WEFT_SHAPE(32, 16))};
+            weft_graph *graph = captured(matmul_scatter, &j, in, 2, 1), *after = fused(graph, text);
+            CHECK_CONTAINS(text, "matmul_reduce_scatter");
+            CHECK(!strstr(text, "reduce_scatter_tensor"));
+            check_same(graph, after, in, 2, 1);
+        }
+}
+
+TEST(test_fuse_matmul_reduce_scatter)
+{
+    weft_group *group = fake(2);
+    check_scatters(group);
+    end(group);
+}
+
+/* Row-wise scales, whose reciprocals are taken after the reshape. */
+FUNCTION(scaled_scatter)
+{
+    const job *j = user;
+    weft_tensor *a = in[0], *flat = weft_reshape(a, WEFT_SHAPE(-1, 32));
+    weft_tensor *scale = in[2];
+    if (j->rows)
+        scale = weft_scalar_div(1, weft_reshape(in[2], WEFT_SHAPE(-1, 1)));
+    weft_tensor *product = weft_scaled_mm(flat, in[1], scale, in[3], NULL, NULL, WEFT_BF16);
+    weft_shape shape = weft_i_tensor_shape(a);
+    shape.dim[shape.ndim - 1] = in[1]->dim[1];
+    out[0] = weft_reduce_scatter_tensor(product ? weft_view(product, shape) : NULL,
+                                        j->rows ? WEFT_SUM : WEFT_AVG, j->dim, j->group);
+    return out[0] ? WEFT_OK : weft_last_status();
+}
+
+static void check_scaled_scatter(job *j, weft_tensor *const *in, bool expected)
+{
+    char text[TEXT];
+    weft_graph *graph = captured(scaled_scatter, j, in, 4, 1), *after = fused(graph, text);
+    CHECK(!!strstr(text, "scaled_matmul_reduce_scatter") == expected);
+    CHECK(!!strstr(text, "reduce_scatter_tensor") != expected);
+    check_same(graph, after, in, 4, 1);
+}
+
+TEST(test_fuse_scaled_matmul_reduce_scatter)
+{
+    job j = {.group = fake(2)};
+    weft_tensor *one = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.1);
+    weft_tensor *in[] = {some(WEFT_F8E4M3, WEFT_SHAPE(2, 64, 32)),
+                         some(WEFT_F8E4M3, WEFT_SHAPE(32, 16)), one, one};
+    for (j.dim = 0; j.dim < 3; j.dim++)
+        check_scaled_scatter(&j, in, j.dim < 2);
+    end(j.group);
+}
+
+TEST(test_fuse_scaled_matmul_reduce_scatter_rowwise_scales_reshape_mm_reshape)
+{
+    job j = {.group = fake(2), .rows = true};
+    weft_tensor *in[] = {some(WEFT_F8E4M3, WEFT_SHAPE(2, 16, 32)),
+                         some(WEFT_F8E4M3, WEFT_SHAPE(32, 64)),
+                         weft_add_scalar(some(WEFT_F32, WEFT_SHAPE(2, 16, 1)), 1),
+                         some(WEFT_F32, WEFT_SHAPE(1, 64))};
+    for (j.dim = 0; j.dim < 2; j.dim++)
+        check_scaled_scatter(&j, in, true);
+    end(j.group);
+}
+
+/* ---- whole layers ---- */
+
+/* A sequence-parallel MLP: column-wise, then row-wise. */
+FUNCTION(mlp)
+{
+    const job *j = user;
+    weft_tensor *a = weft_all_gather_tensor(in[0], j->dim, j->group);
+    weft_tensor *y = weft_relu(weft_matmul(a, in[1]));
+    out[0] = weft_reduce_scatter_tensor(weft_matmul(y, in[2]), WEFT_SUM, j->dim, j->group);
+    return out[0] ? WEFT_OK : weft_last_status();
+}
+
+static void check_mlp(weft_group *group)
+{
+    char text[TEXT];
+    job j = {.group = group};
+    for (j.dim = 0; j.dim < 2; j.dim++) {
+        weft_tensor *in[] = {some(WEFT_F32, j.dim ? WEFT_SHAPE(2, 8, 10) : WEFT_SHAPE(8, 10)),
+                             some(WEFT_F32, WEFT_SHAPE(10, 16)),
+                             some(WEFT_F32, WEFT_SHAPE(16, 10))};
+        weft_graph *graph = captured(mlp, &j, in, 3, 1), *after = fused(graph, text);
+        CHECK_CONTAINS(text, "all_gather_matmul");
+        CHECK_CONTAINS(text, "matmul_reduce_scatter");
+        CHECK(!strstr(text, "all_gather_into_tensor") && !strstr(text, "reduce_scatter_tensor"));
+        check_same(graph, after, in, 3, 1);
+    }
+}
+
+TEST(test_dtensor_seq_par)
+{
+    weft_group *group = fake(2);
+    check_mlp(group);
+    end(group);
+}
+
+/* The same with real ranks: graphs give the same, fused or not. */
+RANKS_TEST(test_fuse_with_ranks, 2)
+{
+    weft_group *world = join(30000);
+    weft_seed(7);
+    check_gathers(world);
+    check_scatters(world);
+    check_mlp(world);
+    leave(world);
+}
+
+/* ---- what is left alone ---- */
+
+FUNCTION(awkward)
+{
+    const job *j = user;
+    weft_tensor *a = weft_all_gather_tensor(in[0], 0, j->group);
+    out[0] = weft_mm(weft_transpose(in[0], 0, 1), weft_narrow(a, 0, 0, 8)); /* on the right */
+    weft_tensor *b = weft_all_gather_tensor(in[0], 0, j->group);
+    out[1] = weft_mm(b, weft_narrow(b, 0, 0, 8)); /* by what comes from it */
+    weft_tensor *product = weft_mm(in[0], in[0]);
+    out[2] = weft_reduce_scatter_tensor(product, WEFT_SUM, 0, j->group);
+    out[3] = weft_neg(product); /* the product has another use */
+    return out[3] ? WEFT_OK : weft_last_status();
+}
+
+TEST(test_fuse_says_why_not)
+{
+    char text[TEXT];
+    job j = {.group = fake(2)};
+    weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(8, 8))};
+    weft_graph *graph = captured(awkward, &j, in, 1, 4), *after = fused(graph, text);
+    CHECK(after == graph && !strstr(text, "matmul_reduce"));
+    CHECK_CONTAINS(after->notes, "nothing multiplies its result from the right");
+    CHECK_CONTAINS(after->notes, "needs what is computed from it");
+    CHECK_CONTAINS(after->notes, "no product that nobody else uses");
+    end(j.group);
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
