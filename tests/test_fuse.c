@@ -5,6 +5,7 @@
  * ranks, and why other collectives are left alone.
  */
 #include "functional_jobs.h"
+#include "harness_cache.h"
 
 #include "graph/pass.h"
 #include "parallel/fuse.h"
@@ -95,7 +96,7 @@ FUNCTION(gathers)
     return out[3] ? WEFT_OK : weft_last_status();
 }
 
-TEST(test_find_all_gather_patterns)
+FAKE_TEST(test_find_all_gather_patterns, 2)
 {
     job j = {.group = fake(2)};
     weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(64, 32)), some(WEFT_F8E4M3, WEFT_SHAPE(64, 32))};
@@ -120,7 +121,7 @@ FUNCTION(scatters)
     return out[1] ? WEFT_OK : weft_last_status();
 }
 
-TEST(test_find_reduce_scatter_patterns)
+FAKE_TEST(test_find_reduce_scatter_patterns, 2)
 {
     job j = {.group = fake(2)};
     weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(64, 32))};
@@ -133,6 +134,36 @@ TEST(test_find_reduce_scatter_patterns)
         CHECK_INT(found[i].operand, graph->inputs[0].value);
         CHECK_INT(found[i].result, graph->outputs[i]);
     }
+    end(j.group);
+}
+
+FUNCTION(exposed)
+{
+    const job *j = user;
+    weft_tensor *turned = weft_transpose(in[0], 0, 1);
+    out[0] = weft_mm(in[0], turned);
+    weft_tensor *b = weft_all_gather_tensor(in[0], 0, j->group);
+    out[1] = weft_mm(b, turned);
+    weft_tensor *d = weft_reduce_scatter_tensor(b, WEFT_SUM, 0, j->group);
+    out[2] = weft_all_gather_tensor(d, 0, j->group);
+    return out[2] ? WEFT_OK : weft_last_status();
+}
+
+FAKE_TEST(test_get_unexposed_collectives, 2)
+{
+    job j = {.group = fake(2)};
+    weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(64, 32))};
+    weft_graph *graph = captured(exposed, &j, in, 1, 3);
+    weft_i_fuse_match gathered[64], scattered[64];
+    bool hidden[64];
+    CHECK_INT(weft_i_fuse_find_gathers(graph, gathered), 2);
+    CHECK_INT(weft_i_fuse_find_scatters(graph, scattered), 1);
+    CHECK_OK(weft_i_fuse_find_hidden(graph, hidden));
+    CHECK(hidden[gathered[0].node] && hidden[scattered[0].node] && !hidden[gathered[1].node]);
+    char text[TEXT];
+    weft_graph *after = fused(graph, text); /* what hides already is not cut */
+    CHECK(after == graph);
+    CHECK_CONTAINS(after->notes, "hides behind a product");
     end(j.group);
 }
 
@@ -175,7 +206,7 @@ static void check_gathers(weft_group *group)
                 check_gather(group, ndim, dim, keep);
 }
 
-TEST(test_fuse_all_gather_matmul)
+FAKE_TEST(test_fuse_all_gather_matmul, 2)
 {
     weft_group *group = fake(2);
     check_gathers(group);
@@ -194,7 +225,7 @@ FUNCTION(gather_scaled)
     return out[0] ? WEFT_OK : weft_last_status();
 }
 
-TEST(test_fuse_all_gather_scaled_matmul)
+FAKE_TEST(test_fuse_all_gather_scaled_matmul, 2)
 {
     char text[TEXT];
     job j = {.group = fake(2)};
@@ -238,7 +269,7 @@ static void check_scatters(weft_group *group)
         }
 }
 
-TEST(test_fuse_matmul_reduce_scatter)
+FAKE_TEST(test_fuse_matmul_reduce_scatter, 2)
 {
     weft_group *group = fake(2);
     check_scatters(group);
@@ -270,7 +301,7 @@ static void check_scaled_scatter(job *j, weft_tensor *const *in, bool expected)
     check_same(graph, after, in, 4, 1);
 }
 
-TEST(test_fuse_scaled_matmul_reduce_scatter)
+FAKE_TEST(test_fuse_scaled_matmul_reduce_scatter, 2)
 {
     job j = {.group = fake(2)};
     weft_tensor *one = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.1);
@@ -281,7 +312,7 @@ TEST(test_fuse_scaled_matmul_reduce_scatter)
     end(j.group);
 }
 
-TEST(test_fuse_scaled_matmul_reduce_scatter_rowwise_scales_reshape_mm_reshape)
+FAKE_TEST(test_fuse_scaled_matmul_reduce_scatter_rowwise_scales_reshape_mm_reshape, 2)
 {
     job j = {.group = fake(2), .rows = true};
     weft_tensor *in[] = {some(WEFT_F8E4M3, WEFT_SHAPE(2, 16, 32)),
@@ -321,11 +352,44 @@ static void check_mlp(weft_group *group)
     }
 }
 
-TEST(test_dtensor_seq_par)
+FAKE_TEST(test_dtensor_seq_par, 2)
 {
     weft_group *group = fake(2);
     check_mlp(group);
     end(group);
+}
+
+/* Gathers and scatters of another group, which no product touches, stay. */
+FUNCTION(two_groups)
+{
+    const job *j = user;
+    weft_tensor *y = weft_matmul(weft_all_gather_tensor(in[0], 0, j->group), in[1]);
+    weft_tensor *wide = weft_all_gather_tensor(y, 0, j->other);
+    wide = weft_div(wide, weft_sum(wide, NULL, 0, false));
+    y = weft_matmul(weft_reduce_scatter_tensor(wide, WEFT_SUM, 0, j->other), in[2]);
+    out[0] = weft_reduce_scatter_tensor(y, WEFT_SUM, 0, j->group);
+    return out[0] ? WEFT_OK : weft_last_status();
+}
+
+FAKE_TEST(test_extra_collectives, 4)
+{
+    char text[TEXT];
+    weft_group *world = fake(4);
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 2), "tp,other");
+    job j = {.group = group_named_by(world, weft_ranks_mesh_dim(mesh, 0)),
+             .other = group_named_by(world, weft_ranks_mesh_dim(mesh, 1))};
+    weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(8, 10)), some(WEFT_F32, WEFT_SHAPE(10, 7)),
+                         some(WEFT_F32, WEFT_SHAPE(7, 10))};
+    weft_graph *graph = captured(two_groups, &j, in, 3, 1), *after = fused(graph, text);
+    CHECK_CONTAINS(text, "all_gather_matmul");
+    CHECK_CONTAINS(text, "matmul_reduce_scatter");
+    weft_i_fuse_match found[64];
+    CHECK_INT(weft_i_fuse_find_gathers(after, found), 1);
+    CHECK(!strcmp(found[0].group->group.name, weft_group_name(j.other)));
+    CHECK_INT(weft_i_fuse_find_scatters(after, found), 1);
+    CHECK(!strcmp(found[0].group->group.name, weft_group_name(j.other)));
+    check_same(graph, after, in, 3, 1);
+    end(world);
 }
 
 /* The same with real ranks: graphs give the same, fused or not. */
@@ -336,6 +400,51 @@ RANKS_TEST(test_fuse_with_ranks, 2)
     check_gathers(world);
     check_scatters(world);
     check_mlp(world);
+    leave(world);
+}
+
+/* ---- compiled ---- */
+
+/* Output and gradients of a step. */
+static void step(weft_compiled *compiled, job *j, weft_tensor *in[3], weft_tensor *result[4])
+{
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(weft_set_grad(in[i], NULL));
+    CHECK_OK(compiled ? weft_compiled_call(compiled, in, 3, result, 1) : mlp(in, 3, result, 1, j));
+    CHECK_OK(weft_backward(weft_sum(weft_mul(result[0], result[0]), NULL, 0, false)));
+    for (int i = 0; i < 3; i++)
+        result[1 + i] = weft_clone(weft_grad(in[i]));
+}
+
+/* Forward and backward of a compiled MLP, with and without the pass, against the eager one. */
+RANKS_TEST(test_fuse_compiled, 2)
+{
+    weft_group *world = join(30000);
+    job j = {.group = world};
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    weft_tensor *in[3], *eager[4], *got[4];
+    char text[TEXT];
+    weft_seed(3 + (uint64_t)rank);
+    const weft_shape shapes[] = {WEFT_SHAPE(8, 10), WEFT_SHAPE(10, 16), WEFT_SHAPE(16, 10)};
+    for (int i = 0; i < 3; i++) {
+        in[i] = some(WEFT_F32, shapes[i]);
+        CHECK_OK(weft_require_grad(in[i], true));
+    }
+    step(NULL, &j, in, eager);
+    opts.backend = "c";
+    opts.fullgraph = true;
+    for (int on = 0; on < 2; on++) {
+        weft_fused_rewrite(on);
+        weft_compiled *compiled = weft_compile(mlp, &j, &opts);
+        for (int times = 0; times < 2; times++) {
+            step(compiled, &j, in, got);
+            for (int k = 0; k < 4; k++)
+                CHECK(weft_allclose(got[k], eager[k], 1e-4, 1e-4, false));
+        }
+        CHECK(weft_compiled_explain(compiled, text, TEXT) < TEXT);
+        CHECK(!!strstr(text, "  fused: %") == on);
+    }
+    weft_fused_rewrite(false);
     leave(world);
 }
 
@@ -369,5 +478,8 @@ TEST(test_fuse_says_why_not)
 
 int main(int argc, char **argv)
 {
-    return harness_main(argc, argv);
+    harness_cache_open();
+    int code = harness_main(argc, argv);
+    harness_cache_close();
+    return code;
 }

@@ -10,7 +10,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "coll/ops.h"
+#include "functional/ops.h"
 #include "graph/pass.h"
 #include "graph/trace.h"
 #include "parallel/fused.h"
@@ -30,8 +30,8 @@ typedef struct rewriting {
     int *match_of;       /* of a node that begins one */
     int *products;       /* of each node: the match that takes it as its product; -1: none */
     weft_i_fuse_match *matches;
-    bool *keep; /* of each match: others use what is gathered */
-    int match_count;
+    bool *keep;   /* of each match: others use what is gathered */
+    bool *hidden; /* of each node: a product beside it hides it already */
     weft_i_text notes;
 } rewriting;
 
@@ -77,7 +77,7 @@ static bool is_free(const rewriting *r, int value, int at, int result)
 static const char *refuse(rewriting *r, const weft_i_fuse_match *match, const char *why)
 {
     const weft_i_graph_node *node = &r->old->nodes[match->node];
-    weft_i_text_put(&r->notes, "    not fused: %%%d = %s: %s\n", node->first, node->op->name, why);
+    weft_i_text_put(&r->notes, "  not fused: %%%d = %s: %s\n", node->first, node->op->name, why);
     return why;
 }
 
@@ -156,6 +156,8 @@ static const char *check_gather(const rewriting *r, int m, int at, int count)
     if (!count)
         return "nothing multiplies its result from the right";
     const char *why = check_operands(r, m, at);
+    if (!why && r->hidden[match->node])
+        why = "it hides behind a product that does not need it";
     if (why || match->dim != shard->ndim - 1)
         return why;
     if (is_scaled(first_product(r, m)))
@@ -219,6 +221,8 @@ static void plan_scatter(rewriting *r, int m)
         why = "its product is viewed with other columns";
     else if (is_scaled(&r->old->nodes[product]) && match->dim == shape->ndim - 1)
         why = "it scatters columns of a product that has scales";
+    else if (r->hidden[match->node])
+        why = "it hides behind a product that does not need it";
     if (why) {
         refuse(r, match, why);
         return;
@@ -404,7 +408,7 @@ static weft_status emit_gather(rewriting *r, int m)
             return weft_last_status();
         r->done[l.nodes[i]] = true;
     }
-    weft_i_text_put(&r->notes, "    fused: %%%d = all_gather_into_tensor with %zu product%s\n",
+    weft_i_text_put(&r->notes, "  fused: %%%d = all_gather_into_tensor with %zu product%s\n",
                     r->old->nodes[r->matches[m].node].first, l.count, l.count == 1 ? "" : "s");
     if (r->keep[m]) {
         r->fakes[r->matches[m].result] = packed(r, l.outs[l.count]);
@@ -453,7 +457,7 @@ static weft_status emit_scatter(rewriting *r, int m)
     WEFT_TRY(weft_i_trace_wait(&r->trace, out));
     r->fakes[match->result] = out;
     r->done[match->node] = true;
-    weft_i_text_put(&r->notes, "    fused: %%%d = reduce_scatter_tensor with its product\n",
+    weft_i_text_put(&r->notes, "  fused: %%%d = reduce_scatter_tensor with its product\n",
                     r->old->nodes[match->node].first);
     return WEFT_OK;
 }
@@ -524,19 +528,20 @@ static weft_status make_room(rewriting *r)
     r->fakes = WEFT_OS->alloc(values * sizeof *r->fakes);
     r->done = WEFT_OS->alloc(nodes);
     r->keep = WEFT_OS->alloc(nodes);
+    r->hidden = WEFT_OS->alloc(nodes);
     r->roles = WEFT_OS->alloc(nodes * sizeof *r->roles);
     r->match_of = WEFT_OS->alloc(2 * nodes * sizeof *r->match_of);
     r->matches = WEFT_OS->alloc(nodes * sizeof *r->matches);
     r->notes.out = WEFT_OS->alloc(NOTES);
     r->notes.room = NOTES;
-    if (!r->fakes || !r->done || !r->keep || !r->roles || !r->match_of || !r->matches ||
-        !r->notes.out)
+    if (!r->fakes || !r->done || !r->keep || !r->hidden || !r->roles || !r->match_of ||
+        !r->matches || !r->notes.out)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to fuse %zu nodes", nodes);
     r->products = r->match_of + nodes;
     for (size_t i = 0; i < nodes; i++)
         r->products[i] = -1;
     weft_i_text_put(&r->notes, "%s", r->old->notes ? r->old->notes : "");
-    return WEFT_OK;
+    return weft_i_fuse_find_hidden(r->old, r->hidden);
 }
 
 static void give_room_back(rewriting *r)
@@ -544,6 +549,7 @@ static void give_room_back(rewriting *r)
     WEFT_OS->free(r->fakes);
     WEFT_OS->free(r->done);
     WEFT_OS->free(r->keep);
+    WEFT_OS->free(r->hidden);
     WEFT_OS->free(r->roles);
     WEFT_OS->free(r->match_of);
     WEFT_OS->free(r->matches);

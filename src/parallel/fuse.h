@@ -26,6 +26,12 @@ typedef struct weft_i_fuse_match {
 int weft_i_fuse_find_gathers(const weft_graph *graph, weft_i_fuse_match *out);
 int weft_i_fuse_find_scatters(const weft_graph *graph, weft_i_fuse_match *out);
 
+/*
+ * Which collectives hide behind a product that neither needs them nor is needed by them, each behind
+ * one of its own: of each node, in `hidden`, of which there are as many as nodes.
+ */
+weft_status weft_i_fuse_find_hidden(const weft_graph *graph, bool *hidden);
+
 /* The only node that reads a value, which is no output; -1: none, or several. */
 int weft_i_fuse_only_user(const weft_graph *graph, int value);
 bool weft_i_fuse_is_output(const weft_graph *graph, int value);

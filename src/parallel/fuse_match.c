@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding collectives that could be fused; see fuse.h. */
-#include "coll/ops.h"
+#include "base/os.h"
+#include "base/status.h"
+#include "functional/ops.h"
 #include "parallel/fuse.h"
 #include "tensor/ops.h"
 
@@ -84,4 +86,58 @@ int weft_i_fuse_find_scatters(const weft_graph *graph, weft_i_fuse_match *out)
             match_collective(graph, i, 3, &out[count]))
             out[count++].op = (weft_reduction)graph->nodes[i].terms[1].integer;
     return count;
+}
+
+/* ---- what hides ---- */
+
+/* Marks the node, and all that need what it makes. */
+static void mark_below(const weft_graph *graph, int node, bool *marks)
+{
+    int read;
+    marks[node] = true;
+    for (int i = node + 1; i < graph->node_count; i++)
+        for (size_t at = 0; !marks[i] && weft_i_graph_node_next(&graph->nodes[i], &at, &read);) {
+            int maker_of = graph->values[read].node;
+            marks[i] = maker_of >= 0 && marks[maker_of] && maker_of >= node;
+        }
+}
+
+/* The same with all that it needs. */
+static void mark_above(const weft_graph *graph, int node, bool *marks)
+{
+    int read;
+    marks[node] = true;
+    for (int i = node; i >= 0; i--)
+        for (size_t at = 0; marks[i] && weft_i_graph_node_next(&graph->nodes[i], &at, &read);)
+            if (graph->values[read].node >= 0)
+                marks[graph->values[read].node] = true;
+}
+
+static bool is_product(const weft_i_graph_node *node)
+{
+    return node->op == &weft_i_op_mm || node->op == &weft_i_op_bmm ||
+           node->op == &weft_i_op_scaled_mm;
+}
+
+weft_status weft_i_fuse_find_hidden(const weft_graph *graph, bool *hidden)
+{
+    size_t nodes = (size_t)graph->node_count + 1;
+    bool *room = WEFT_OS->alloc(3 * nodes), *taken = room, *below = room ? room + nodes : NULL;
+    if (!room)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %zu nodes", nodes);
+    for (int i = 0; i < graph->node_count; i++) {
+        bool *above = below + nodes;
+        hidden[i] = false;
+        if (!weft_i_graph_node_is_collective(&graph->nodes[i]))
+            continue;
+        for (size_t k = 0; k < 2 * nodes; k++)
+            below[k] = false;
+        mark_below(graph, i, below);
+        mark_above(graph, i, above);
+        for (int k = 0; !hidden[i] && k < graph->node_count; k++)
+            if (is_product(&graph->nodes[k]) && !taken[k] && !below[k] && !above[k])
+                hidden[i] = taken[k] = true;
+    }
+    WEFT_OS->free(room);
+    return WEFT_OK;
 }
