@@ -9,11 +9,11 @@
  */
 #include "base/record.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #define TAG(number_) ((uint64_t)(number_) << 33)
@@ -29,6 +29,7 @@ void weft_i_record_init(weft_i_record *record)
 
 static weft_i_record_slot *slot_of(const weft_i_record *record, uint64_t number)
 {
+    WEFT_ASSERT(number > 0);
     return (weft_i_record_slot *)&record->slots[(number - 1) % WEFT_I_RECORD_ENTRIES];
 }
 
@@ -163,6 +164,7 @@ const char *weft_i_record_way_name(int channel)
 {
     static const char *const names[] = {"inline", "eager", "zero-copy", "cma",      "pipelined",
                                         "device", "host",  "pair",      "multicast"};
+    _Static_assert(sizeof names / sizeof *names == WEFT_I_WAY_END - WEFT_I_WAY, "a name for each");
     return channel >= WEFT_I_WAY && channel < WEFT_I_WAY_END ? names[channel - WEFT_I_WAY] : NULL;
 }
 
@@ -279,58 +281,47 @@ int64_t weft_i_record_clock_ns(const weft_i_record_clock *clock, uint64_t ticks)
     return ns > -9e17 && ns < 9e17 ? clock->origin_ns + (int64_t)ns : clock->now_ns;
 }
 
-static void add(char *out, size_t bytes, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void add(char *out, size_t bytes, const char *format, ...)
-{
-    size_t used = strlen(out);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(out + used, bytes - used, format, args);
-    va_end(args);
-}
-
-static void add_duration(char *out, size_t bytes, int64_t ns)
+static void put_duration(weft_i_text *text, int64_t ns)
 {
     double value = ns > 0 ? (double)ns : 0;
     if (value < 1e6)
-        add(out, bytes, "%.1f us", value / 1e3);
+        weft_i_text_put(text, "%.1f us", value / 1e3);
     else if (value < 1e9)
-        add(out, bytes, "%.1f ms", value / 1e6);
+        weft_i_text_put(text, "%.1f ms", value / 1e6);
     else
-        add(out, bytes, "%.1f s", value / 1e9);
+        weft_i_text_put(text, "%.1f s", value / 1e9);
 }
 
 char *weft_i_record_text(const weft_i_record *record, const weft_i_record_entry *entry, char *out,
                          size_t bytes)
 {
-    if (!bytes)
-        return out;
-    *out = 0;
-    add(out, bytes, "%s #%llu on group %x", entry->name, (unsigned long long)entry->number,
-        entry->group);
+    weft_i_text text = {out, bytes, 0};
+    weft_i_text_put(&text, "%s #%llu on group %x", entry->name, (unsigned long long)entry->number,
+                    entry->group);
     if (entry->turn)
-        add(out, bytes, " operation %u", entry->turn);
+        weft_i_text_put(&text, " operation %u", entry->turn);
     if (weft_i_record_way_name(entry->channel))
-        add(out, bytes, " (%s)", weft_i_record_way_name(entry->channel));
+        weft_i_text_put(&text, " (%s)", weft_i_record_way_name(entry->channel));
     else if (entry->channel >= 0)
-        add(out, bytes, " channel %d", entry->channel);
+        weft_i_text_put(&text, " channel %d", entry->channel);
     if (entry->peer >= 0)
-        add(out, bytes, " with rank %d", entry->peer);
+        weft_i_text_put(&text, " with rank %d", entry->peer);
     /* Times of heartbeats say roughly when, but not how long. */
     bool rough = get(&record->coarse) != 0;
-    add(out, bytes, ", %llu bytes, begun %s", (unsigned long long)entry->bytes,
-        rough ? "about " : "");
+    weft_i_text_put(&text, ", %llu bytes, begun %s", (unsigned long long)entry->bytes,
+                    rough ? "about " : "");
     weft_i_record_clock clock = weft_i_record_clock_of(record);
     int64_t begin = weft_i_record_clock_ns(&clock, entry->begin);
-    add_duration(out, bytes, clock.now_ns - begin);
-    add(out, bytes, " ago, %s", !entry->finished ? "not finished" : rough ? "finished" : "took ");
+    put_duration(&text, clock.now_ns - begin);
+    weft_i_text_put(&text, " ago, %s",
+                    !entry->finished ? "not finished"
+                    : rough          ? "finished"
+                                     : "took ");
     if (entry->finished && !rough)
-        add_duration(out, bytes, weft_i_record_clock_ns(&clock, entry->end) - begin);
+        put_duration(&text, weft_i_record_clock_ns(&clock, entry->end) - begin);
     if (!entry->finished)
         return out;
     if (entry->status < 0)
-        add(out, bytes, ", %s", weft_status_name((weft_status)entry->status));
+        weft_i_text_put(&text, ", %s", weft_status_name((weft_status)entry->status));
     return out;
 }

@@ -362,16 +362,12 @@ static bool is_behind(const weft_i_point *point, int rank)
 bool weft_i_lane_name_missing(const weft_i_lane *lane, const weft_group *group, char *out,
                               size_t bytes)
 {
-    size_t used = 0;
+    weft_i_text list = {out, bytes, 0};
     out[0] = 0;
-    for (int rank = 0; rank < lane->size && used + 8 < bytes; rank++) {
-        if (!is_behind(&lane->entry, rank) && !is_behind(&lane->steps, rank))
-            continue;
-        used += (size_t)snprintf(out + used, bytes - used, "%s", used ? ", " : "");
-        weft_i_world_describe(group->world, group->members[rank], out + used, bytes - used);
-        used = strlen(out);
-    }
-    return used > 0;
+    for (int rank = 0; rank < lane->size && list.used + 8 < bytes; rank++)
+        if (is_behind(&lane->entry, rank) || is_behind(&lane->steps, rank))
+            weft_i_world_list(group->world, group->members[rank], &list);
+    return list.used > 0;
 }
 
 typedef struct straggling {

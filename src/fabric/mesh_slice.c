@@ -8,6 +8,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,12 +70,12 @@ weft_mesh *weft_mesh_slice(weft_mesh *mesh, const char *names)
 static weft_status name_flat(const weft_mesh *mesh, const char *given, char out[WEFT_I_DIM_NAME])
 {
     char joined[WEFT_MAX_DIMS * WEFT_I_DIM_NAME] = "";
+    weft_i_text text = {joined, sizeof joined, 0};
     for (int dim = 0; !given && dim < mesh->ndim; dim++) {
         if (!*mesh->dim[dim].name)
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
                                "weft_mesh_flatten: a mesh without names needs one");
-        size_t used = strlen(joined);
-        snprintf(joined + used, sizeof joined - used, "%s%s", dim ? "_" : "", mesh->dim[dim].name);
+        weft_i_text_put(&text, "%s%s", dim ? "_" : "", mesh->dim[dim].name);
     }
     const char *name = given ? given : joined;
     if (!*name || strlen(name) >= WEFT_I_DIM_NAME || strchr(name, ','))

@@ -69,21 +69,20 @@ static bool name_missing(const vigil *v, const weft_i_meeting *meeting, bool all
                          char *out, size_t bytes)
 {
     const weft_group *group = v->call.group;
-    size_t used = 0;
+    weft_i_text list = {out, bytes, 0};
     out[0] = 0;
-    for (int rank = 0; rank < group->size && (all || !used) && used + 48 < bytes; rank++) {
+    for (int rank = 0; rank < group->size && (all || !list.used) && list.used + 48 < bytes;
+         rank++) {
         int world = group->members[rank];
         weft_status fate = weft_i_world_fate(group->world, world);
         if (!is_missing(v, meeting, rank) || (!all && why != WEFT_ERR_TIMEOUT && fate != why))
             continue;
-        used += (size_t)snprintf(out + used, bytes - used, "%s", used ? ", " : "");
+        weft_i_text_put(&list, "%s", list.used ? ", " : "");
         if (world != rank)
-            used +=
-                (size_t)snprintf(out + used, bytes - used, "rank %d of the group, world ", rank);
-        weft_i_world_describe(group->world, world, out + used, bytes - used);
-        used = strlen(out);
+            weft_i_text_put(&list, "rank %d of the group, world ", rank);
+        weft_i_world_put(group->world, world, &list);
     }
-    return used > 0;
+    return list.used > 0;
 }
 
 /* Tells the others that this rank waits no longer. */

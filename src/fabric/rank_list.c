@@ -2,12 +2,15 @@
 /* Lists of ranks as text; see rank_list.h. */
 #include "fabric/rank_list.h"
 
+#include "base/text.h"
+
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 void weft_i_rank_list_text(const int *ranks, int count, char *out, size_t bytes)
 {
-    size_t used = 0;
+    weft_i_text text = {out, bytes, 0};
     *out = 0;
     for (int i = 0, last; i < count; i = last + 1) {
         char piece[32];
@@ -17,10 +20,9 @@ void weft_i_rank_list_text(const int *ranks, int count, char *out, size_t bytes)
             snprintf(piece, sizeof piece, "%s%d-%d", i ? "," : "", ranks[i], ranks[last]);
         else
             snprintf(piece, sizeof piece, "%s%d", i ? "," : "", ranks[i]);
-        if (used + strlen(piece) + 4 >= bytes) {
-            snprintf(out + used, bytes - used, "...");
+        bool fits = text.used + strlen(piece) + 4 < bytes;
+        weft_i_text_put(&text, "%s", fits ? piece : "...");
+        if (!fits)
             return;
-        }
-        used += (size_t)snprintf(out + used, bytes - used, "%s", piece);
     }
 }

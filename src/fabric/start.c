@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,17 +74,17 @@ static weft_status read_int(const char *name, int *out)
 
 static void name_job(const launcher *from, char *out, size_t bytes)
 {
-    size_t used = (size_t)snprintf(out, bytes, "%s", from->name);
+    weft_i_text name = {out, bytes, 0};
     bool named = false;
+    weft_i_text_put(&name, "%s", from->name);
     for (int i = 0; i < 4 && from->job[i]; i++) {
         const char *text = getenv(from->job[i]);
-        if (text && used < bytes) {
-            used += (size_t)snprintf(out + used, bytes - used, "/%s", text);
-            named = true;
-        }
+        if (text)
+            weft_i_text_put(&name, "/%s", text);
+        named |= text != NULL;
     }
-    if (!named && used < bytes) /* launchers start the ranks of a host from one process */
-        snprintf(out + used, bytes - used, "/started by %d", weft_i_os_parent());
+    if (!named) /* launchers start the ranks of a host from one process */
+        weft_i_text_put(&name, "/started by %d", weft_i_os_parent());
 }
 
 static weft_status check(const weft_i_start *start)

@@ -10,7 +10,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -160,13 +159,14 @@ weft_i_fate weft_i_watch_fate(const weft_i_rank_record *rank_record)
     return (word & FUTEX_OWNER_DIED) || seen ? WEFT_I_DEAD : WEFT_I_ALIVE;
 }
 
-static int describe_exit(uint32_t seen, char *out, size_t bytes)
+static void describe_exit(uint32_t seen, weft_i_text *out)
 {
     int status = (int)(seen & 0xffff);
     if (WIFSIGNALED(status))
-        return snprintf(out, bytes, "killed by signal %d (%s)", WTERMSIG(status),
+        weft_i_text_put(out, "killed by signal %d (%s)", WTERMSIG(status),
                         strsignal(WTERMSIG(status)));
-    return snprintf(out, bytes, "its process exited with status %d", WEXITSTATUS(status));
+    else
+        weft_i_text_put(out, "its process exited with status %d", WEXITSTATUS(status));
 }
 
 bool weft_i_watch_is_stopped(const weft_i_rank_record *rank_record)
@@ -176,35 +176,36 @@ bool weft_i_watch_is_stopped(const weft_i_rank_record *rank_record)
     return state == 'T' || state == 't';
 }
 
-static int describe_alive(const weft_i_rank_record *rank_record, char *out, size_t bytes)
+static void describe_alive(const weft_i_rank_record *rank_record, weft_i_text *out)
 {
     int64_t beat_ns = atomic_load_explicit(&rank_record->heart.beat_ns, memory_order_relaxed);
     double silent = beat_ns ? ((double)WEFT_OS->clock_ns() - (double)beat_ns) * 1e-9 : 0;
     if (weft_i_watch_is_stopped(rank_record))
-        return snprintf(out, bytes, "stopped by a signal (no sign of life for %.1f s)", silent);
-    if (beat_ns && silent * 1e9 > SILENCE_NS)
-        return snprintf(out, bytes, "silent for %.1f s: stopped or starved of processor time",
-                        silent);
-    return snprintf(out, bytes, "alive");
+        weft_i_text_put(out, "stopped by a signal (no sign of life for %.1f s)", silent);
+    else if (beat_ns && silent * 1e9 > SILENCE_NS)
+        weft_i_text_put(out, "silent for %.1f s: stopped or starved of processor time", silent);
+    else
+        weft_i_text_put(out, "alive");
 }
 
-static int describe_state(const weft_i_rank_record *rank_record, char *out, size_t bytes)
+static void describe_state(const weft_i_rank_record *rank_record, weft_i_text *out)
 {
     uint32_t seen = atomic_load_explicit(&rank_record->life.exit, memory_order_acquire);
     uint32_t state = atomic_load_explicit(&rank_record->life.state, memory_order_acquire);
     if (state == WEFT_I_RANK_LEFT)
-        return snprintf(out, bytes, "left the job");
-    if (state == WEFT_I_RANK_FAILED)
-        return snprintf(out, bytes, "could not enter the job: its weft_init failed");
-    if (seen)
-        return describe_exit(seen, out, bytes);
-    if (weft_i_watch_fate(rank_record) == WEFT_I_DEAD)
-        return snprintf(out, bytes, "died, or exited without weft_finish");
-    if (state == WEFT_I_RANK_AWAITED)
-        return snprintf(out, bytes, "never called weft_init");
-    if (state == WEFT_I_RANK_ENTERING)
-        return snprintf(out, bytes, "is entering the job");
-    return describe_alive(rank_record, out, bytes);
+        weft_i_text_put(out, "left the job");
+    else if (state == WEFT_I_RANK_FAILED)
+        weft_i_text_put(out, "could not enter the job: its weft_init failed");
+    else if (seen)
+        describe_exit(seen, out);
+    else if (weft_i_watch_fate(rank_record) == WEFT_I_DEAD)
+        weft_i_text_put(out, "died, or exited without weft_finish");
+    else if (state == WEFT_I_RANK_AWAITED)
+        weft_i_text_put(out, "never called weft_init");
+    else if (state == WEFT_I_RANK_ENTERING)
+        weft_i_text_put(out, "is entering the job");
+    else
+        describe_alive(rank_record, out);
 }
 
 /* The operation a rank is in, if it is in one (an operation may have finished parts that are
@@ -221,22 +222,20 @@ static bool last_operation(const weft_i_record *record, weft_i_record_entry *out
     return count > 0;
 }
 
-void weft_i_watch_describe(const weft_i_rank_record *rank_record, char *out, size_t bytes)
+void weft_i_watch_describe(const weft_i_rank_record *rank_record, weft_i_text *out)
 {
-    int n = describe_state(rank_record, out, bytes);
+    describe_state(rank_record, out);
     /* Until then the rank still writes its address and its record; pairs with its release. */
     uint32_t state = atomic_load_explicit(&rank_record->life.state, memory_order_acquire);
     if (state == WEFT_I_RANK_AWAITED || state == WEFT_I_RANK_ENTERING)
         return;
     int process = WEFT_I_READ_ONCE(rank_record->address.process);
-    if (n > 0 && (size_t)n < bytes && process) {
-        int m = snprintf(out + n, bytes - (size_t)n, ", process %d", process);
-        n += m;
-    }
+    if (process)
+        weft_i_text_put(out, ", process %d", process);
     weft_i_record_entry last;
-    if (n < 0 || (size_t)n >= bytes || !last_operation(&rank_record->record, &last))
+    if (!last_operation(&rank_record->record, &last))
         return;
     char text[256];
     weft_i_record_text(&rank_record->record, &last, text, sizeof text);
-    snprintf(out + n, bytes - (size_t)n, "; its last operation: %s", text);
+    weft_i_text_put(out, "; its last operation: %s", text);
 }

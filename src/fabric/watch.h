@@ -10,6 +10,7 @@
 #define WEFT_FABRIC_WATCH_H
 
 #include "base/fdpass.h"
+#include "base/text.h"
 #include "fabric/job.h"
 
 typedef struct weft_i_watch weft_i_watch;
@@ -32,6 +33,6 @@ bool weft_i_watch_is_stopped(const weft_i_rank_record *rank_record);
  * Writes what is known of a rank: "killed by signal 9", "stopped (SIGSTOP) for 1.2 s", and its last
  * operation. For messages; reads /proc.
  */
-void weft_i_watch_describe(const weft_i_rank_record *rank_record, char *out, size_t bytes);
+void weft_i_watch_describe(const weft_i_rank_record *rank_record, weft_i_text *out);
 
 #endif

@@ -189,25 +189,28 @@ static const char *told_of(const weft_i_peer *peer)
                                  : "";
 }
 
-void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_t bytes)
+void weft_i_world_put(const weft_i_world *world, int rank, weft_i_text *out)
 {
     const weft_i_peer *peer = &world->peers[rank];
-    int n = snprintf(out, bytes, "rank %d (", rank);
-    if (n < 0 || (size_t)n >= bytes)
-        return;
+    weft_i_text_put(out, "rank %d (", rank);
     if (peer->rank_record)
-        weft_i_watch_describe(peer->rank_record, out + n, bytes - (size_t)n);
+        weft_i_watch_describe(peer->rank_record, out);
     else
-        snprintf(out + n, bytes - (size_t)n, "on host %.40s%s", peer->host, told_of(peer));
-    size_t length = strlen(out);
-    snprintf(out + length, bytes - length, ")");
+        weft_i_text_put(out, "on host %.40s%s", peer->host, told_of(peer));
+    weft_i_text_put(out, ")");
+}
+
+void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_t bytes)
+{
+    weft_i_text text = {out, bytes, 0};
+    weft_i_world_put(world, rank, &text);
 }
 
 void weft_i_world_list(const weft_i_world *world, int rank, weft_i_text *list)
 {
-    char one[512];
-    weft_i_world_describe(world, rank, one, sizeof one);
-    weft_i_text_put(list, "%s%s", list->used ? ", " : "", one);
+    if (list->used)
+        weft_i_text_put(list, ", ");
+    weft_i_world_put(world, rank, list);
 }
 
 weft_status weft_i_world_fate(const weft_i_world *world, int rank)

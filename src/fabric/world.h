@@ -98,6 +98,8 @@ weft_status weft_i_world_lost(const weft_i_world *world, int rank, const char *w
 
 /* "rank 3 (stopped ...; its last operation: ...)" for messages. */
 void weft_i_world_describe(const weft_i_world *world, int rank, char *out, size_t bytes);
+/* The same behind what the text holds. */
+void weft_i_world_put(const weft_i_world *world, int rank, weft_i_text *out);
 /* One more of those in a list of them, which begins empty. */
 void weft_i_world_list(const weft_i_world *world, int rank, weft_i_text *list);
 

@@ -8,6 +8,7 @@
 #include "base/env.h"
 #include "base/room.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "launch/attempt.h"
 
 #include <errno.h>
@@ -87,18 +88,18 @@ static void tell_others(weft_i_attempt *attempt, int first)
     for (int rank = 0; rank < ranks; rank++) {
         const weft_i_ending *ending = &attempt->endings[rank];
         char list[512] = "", how[160];
+        weft_i_text text = {list, sizeof list, 0};
         bool told = rank == first || !weft_i_cause_failed(ending->status);
         for (int i = 0; i < rank && !told; i++)
             told = i != first && attempt->endings[i].status == ending->status;
         for (int i = rank; i < ranks && !told; i++) {
-            size_t used = strlen(list);
             if (i == first || attempt->endings[i].status != ending->status)
                 continue;
-            if (used > sizeof list - 24) {
-                snprintf(list + used, sizeof list - used, " ...");
+            if (text.used > sizeof list - 24) {
+                weft_i_text_put(&text, " ...");
                 break;
             }
-            snprintf(list + used, sizeof list - used, " %d", i);
+            weft_i_text_put(&text, " %d", i);
         }
         if (told)
             continue;

@@ -3,6 +3,7 @@
 #include "nn/module.h"
 
 #include "base/os.h"
+#include "base/text.h"
 #include "nn/ops.h"
 #include "tensor/eye.h"
 
@@ -120,13 +121,12 @@ static weft_i_entry *find(const weft_module *module, const char *name)
 static weft_status refuse_name(const weft_module *module, const char *what, const char *name)
 {
     char list[512] = "";
-    size_t used = 0;
-    for (int i = 0; i < module->count && used < sizeof list - WEFT_I_NAME_PART - 8; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s\"%s\"%s", i ? ", " : "",
-                                 module->entries[i].name,
-                                 module->entries[i].kind == WEFT_I_ENTRY_CHILD ? " (a child)" : "");
+    weft_i_text text = {list, sizeof list, 0};
+    for (int i = 0; i < module->count && text.used < sizeof list - WEFT_I_NAME_PART - 8; i++)
+        weft_i_text_put(&text, "%s\"%s\"%s", i ? ", " : "", module->entries[i].name,
+                        module->entries[i].kind == WEFT_I_ENTRY_CHILD ? " (a child)" : "");
     return weft_i_fail(WEFT_ERR_NOT_FOUND, "%s: the %s has no \"%s\"; it has %s", what,
-                       module->kind, name, used ? list : "nothing");
+                       module->kind, name, text.used ? list : "nothing");
 }
 
 /* The entry of this name and kind; NULL and an error if there is none. */

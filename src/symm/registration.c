@@ -280,15 +280,15 @@ static weft_status open_registration(weft_group *group, const weft_i_block *bloc
 static weft_status fail_for(const weft_group *group, int rank, weft_status why)
 {
     char whom[512] = "";
+    weft_i_text text = {whom, sizeof whom, 0};
     /* Relaxed: for the message only. */
     uint32_t fetches =
         why == WEFT_ERR_TIMEOUT && group->board && !group->world->fake
             ? atomic_load_explicit(&group->board->row[rank].fetches, memory_order_relaxed)
             : 0;
     if (fetches && fetches <= (uint32_t)group->size) {
-        snprintf(whom, sizeof whom, ", waiting for ");
-        weft_i_world_describe(group->world, group->members[fetches - 1], whom + strlen(whom),
-                              sizeof whom - strlen(whom));
+        weft_i_text_put(&text, ", waiting for ");
+        weft_i_world_put(group->world, group->members[fetches - 1], &text);
     }
     weft_i_group_concerns(group);
     return weft_i_fail(why,
