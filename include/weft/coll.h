@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collectives.  All ranks of a group call the same one with the same shapes; each takes any dtype,
- * any count (0 too), any alignment.  Operands may lie anywhere; in symmetric memory (weft/symm.h)
- * that was rendezvoused in the group they are used in place, without a copy.  Results have
- * identical bits on all ranks: reductions fold in rank order, and floats of 8 and 16 bits
- * accumulate in float32 and are rounded once.
+ * Collectives.  All ranks of a group call the same collective with the same shapes.  The operands
+ * are contiguous tensors of any dtype, any number of elements (none, too) and any alignment.
+ * Symmetric memory (weft/symm.h) that has met in the group is used in place, without a copy.
  *
- * `_into` functions block and write to the caller's tensors; an output may be its input itself (in
- * place), but must not overlap it otherwise.  `_start` functions post the same operation and return
- * work to wait for (weft/work.h). Every call carries its order, kind, shape and dtype to the other
- * ranks: if they differ, all get WEFT_ERR_MISMATCH. All block for the group's time limit at most.
- * Operands must be contiguous.
+ * All ranks get the same bits.  Reductions fold the inputs in the order of the ranks.  Floats of 8
+ * and 16 bits accumulate in float32 and are rounded once.
  *
- * The first operation of a group makes what all of them share: that one, also if it is posted, a
- * send or a receive (weft/p2p.h), waits until every rank of the group has called its first.
+ * An `_into` function writes to the caller's tensors and returns when it is done, or after the
+ * group's time limit.  The output may be the input itself (in place).  Otherwise the two must not
+ * overlap.  A `_start` function posts the same operation and returns work to wait for
+ * (weft/work.h).
+ *
+ * Each rank tells the others what it calls: how many calls came before, the kind, the shape and the
+ * dtype.  If the ranks call different things, all of them get WEFT_ERR_MISMATCH.
+ *
+ * The first operation of a group sets up the memory that later ones use.  It waits until every rank
+ * has called its first, even if it is posted, or is a send or a receive (weft/p2p.h).
  */
 #ifndef WEFT_COLL_H
 #define WEFT_COLL_H
@@ -28,36 +31,36 @@ extern "C" {
 
 typedef enum weft_reduction {
     WEFT_SUM,
-    WEFT_AVG, /* the sum divided by the number of ranks; integers are cut towards zero */
+    WEFT_AVG, /* the sum divided by the number of ranks; integers are rounded towards zero */
     WEFT_PRODUCT,
     WEFT_MIN, /* NaN wins in MIN and MAX */
     WEFT_MAX,
-    WEFT_BAND, /* bits: integers and bool */
+    WEFT_BAND, /* bitwise, for integers and bool */
     WEFT_BOR,
     WEFT_BXOR,
-    WEFT_PREMUL_SUM, /* each rank's input is multiplied by its factor first: weft_set_premul */
+    WEFT_PREMUL_SUM, /* each rank first multiplies its input by a factor: weft_set_premul */
     WEFT_REDUCTIONS  /* how many there are */
 } weft_reduction;
 
 WEFT_API const char *weft_reduction_name(weft_reduction reduction); /* "sum" */
 
-/* The factor of this rank for WEFT_PREMUL_SUM in calls of this thread from now on; 1 at first.
- * Floats only. */
+/* Sets the factor by which this rank multiplies its input for WEFT_PREMUL_SUM.  It holds for later
+ * calls of this thread.  A thread starts with 1.  Only floats have this reduction. */
 WEFT_API void weft_set_premul(double factor);
 
-/* Every rank gets the reduction of all inputs.  out and in: same dtype and count. */
+/* Every rank gets the reduction of all inputs.  `out` and `in` have the same dtype and count. */
 WEFT_API weft_status weft_all_reduce_into(weft_tensor *out, weft_tensor *in, weft_reduction op,
                                           weft_group *group);
 
-/* The same, at `root` only; `out` may be NULL elsewhere. */
+/* Only `root` gets the reduction.  On other ranks `out` may be NULL. */
 WEFT_API weft_status weft_reduce_into(weft_tensor *out, weft_tensor *in, weft_reduction op,
                                       int root, weft_group *group);
 
-/* `x` of `root` becomes everybody's. */
+/* Copies `x` of `root` to `x` of all other ranks. */
 WEFT_API weft_status weft_broadcast_into(weft_tensor *x, int root, weft_group *group);
 
-/* out = the inputs of all ranks one after the other: count of `out` is the count of `in` times the
- * size. */
+/* Puts the inputs of all ranks one after the other into `out`, which has the count of `in` times
+ * the number of ranks.  weft_gather_into does so on `root` only. */
 WEFT_API weft_status weft_all_gather_into(weft_tensor *out, weft_tensor *in, weft_group *group);
 WEFT_API weft_status weft_gather_into(weft_tensor *out, weft_tensor *in, int root,
                                       weft_group *group);
@@ -71,20 +74,20 @@ WEFT_API weft_status weft_reduce_scatter_into(weft_tensor *out, weft_tensor *in,
                                               weft_group *group);
 
 /*
- * Part q of `in` goes to rank q; part q of `out` comes from rank q.  Splits count rows (elements of
- * dim 0; elements of 1-d tensors); NULL means equal parts.
+ * Part q of `in` goes to rank q, and part q of `out` comes from rank q.  Splits say how many rows
+ * (entries of dimension 0) each part has.  Without splits, both NULL, the parts are equal.
  */
 WEFT_API weft_status weft_all_to_all_into(weft_tensor *out, weft_tensor *in,
                                           const int64_t *out_splits, const int64_t *in_splits,
                                           weft_group *group);
 
-/* The list form: in[q] goes to rank q, out[q] comes from rank q; counts may differ, dtypes may not.
- */
+/* The same with a tensor for each part: in[q] goes to rank q, and out[q] comes from rank q.  Their
+ * counts may differ, their dtypes may not. */
 WEFT_API weft_status weft_all_to_all_list_into(weft_tensor *const *out, weft_tensor *const *in,
                                                weft_group *group);
 
-/* Several tensors as one operation: item by item as the plain forms, but one entry and one check
- * for the list.  Dtypes may be mixed; no output may overlap an operand of another item. */
+/* Several tensors in one operation.  Each item works as in the plain form, but the ranks meet once
+ * for the whole list.  Dtypes may be mixed.  No output may overlap an operand of another item. */
 WEFT_API weft_status weft_all_reduce_list_into(weft_tensor *const *out, weft_tensor *const *in,
                                                int count, weft_reduction op, weft_group *group);
 WEFT_API weft_status weft_all_gather_list_into(weft_tensor *const *out, weft_tensor *const *in,

@@ -9,13 +9,14 @@
  *     weft_backward(loss);
  *     weft_print(weft_grad(w), stdout);                     // cos(w)
  *
- * A leaf is a tensor that no recorded operation made.  Only tensors of floating dtypes carry
- * gradients.  The graph belongs to its results: it lives as long as one of them, also when the
- * scope of what lies between has closed.  What an operation needs for its gradient it keeps by
- * reference; if that is written before backward comes to it, backward fails and says so.
+ * A leaf is a tensor that no recorded operation made.  Only tensors of floating dtypes have
+ * gradients.  The record belongs to the results: it lives as long as one of them does, even after
+ * the scopes of the tensors in between have closed.  An operation keeps references to the tensors
+ * that its gradient needs.  If one of them is written before backward gets there, backward fails
+ * and says so.
  *
- * backward works in the calling thread.  Modes are the thread's own.  A graph is used by one thread
- * at a time, as tensors are.
+ * Backward runs in the calling thread.  Modes belong to the thread.  One thread at a time may use a
+ * graph, as with tensors.
  */
 // clang-format on
 #ifndef WEFT_GRAD_H
@@ -31,50 +32,52 @@ extern "C" {
 /* ---- tensors that require gradients ---- */
 
 /*
- * From now on operations on the leaf `x` are recorded, or no longer.  WEFT_ERR_TYPE unless its
- * dtype is a float; WEFT_ERR_STATE for a tensor that an operation made (detach it first).
+ * Says whether operations on the leaf `x` are recorded from now on.  Returns WEFT_ERR_TYPE unless
+ * its dtype is a float, and WEFT_ERR_STATE if a recorded operation made `x`: detach it first.
  */
 WEFT_API weft_status weft_require_grad(weft_tensor *x, bool required);
-/* Whether gradients pass through x: a leaf that requires them, or computed from one. */
+/* Whether `x` requires gradients: it is such a leaf, or was computed from one. */
 WEFT_API bool weft_requires_grad(weft_tensor *x);
 WEFT_API bool weft_is_leaf(weft_tensor *x);
 
 /*
- * The gradient that backward has added up for a leaf, or for another tensor after weft_retain_grad.
- * NULL, without an error, if there is none.  It belongs to x: weft_keep it to have it longer.
+ * The gradient that backward has accumulated for a leaf, or for another tensor after
+ * weft_retain_grad.  It is NULL, without an error, if there is none.  The gradient belongs to `x`;
+ * weft_keep it if you need it for longer.
  */
 WEFT_API weft_tensor *weft_grad(weft_tensor *x);
 /*
- * Replaces the gradient of a leaf by an alias of `grad`, without its history; NULL drops it.  Same
- * shape, dtype and device as x.  What was
- * computed with `create_graph` holds the graph, and through it x: drop such gradients by this call,
- * or x never dies.
+ * Replaces the gradient of a leaf by an alias of `grad`, without its history.  `grad` has the shape,
+ * dtype and device of `x`, or is NULL, which drops the gradient.  A gradient that was computed with
+ * `create_graph` holds the graph, and the graph holds `x`: drop it by this call, or `x` lives
+ * forever.
  */
 WEFT_API weft_status weft_set_grad(weft_tensor *x, weft_tensor *grad);
-/* Lets backward keep the gradient of x, which is no leaf (of a leaf it is kept anyway). */
+/* Makes backward keep the gradient of `x`, which need not be a leaf.  Those of leaves are kept
+ * anyway. */
 WEFT_API weft_status weft_retain_grad(weft_tensor *x);
 
 /* ---- modes ---- */
 
 typedef enum weft_grad_mode {
-    WEFT_GRAD_RECORDING, /* as every thread begins */
+    WEFT_GRAD_RECORDING, /* every thread starts with this one */
     WEFT_GRAD_OFF,       /* nothing is recorded */
-    WEFT_GRAD_INFERENCE  /* nor can recording be turned on, gradients asked for, or backward run */
+    WEFT_GRAD_INFERENCE  /* nothing can be: no recording, no gradients, no backward */
 } weft_grad_mode;
 
 WEFT_API weft_grad_mode weft_grad_mode_now(void);
 
 /*
- * WEFT_NO_GRAD { ... }: nothing inside is recorded.  WEFT_ENABLE_GRAD { ... }: the opposite.
- * WEFT_INFERENCE { ... }: see above.  They nest; return, break and goto out of them are safe.
- * A `break` or `continue` inside belongs to the block itself.
+ * WEFT_NO_GRAD { ... } records nothing inside its braces, WEFT_ENABLE_GRAD { ... } records again,
+ * and WEFT_INFERENCE { ... } is the third mode.  Blocks nest.  You may leave one by return, break or
+ * goto; a `break` or `continue` inside leaves the block, not a loop around it.
  */
 #define WEFT_NO_GRAD     WEFT_GRAD_BLOCK(WEFT_GRAD_OFF, __LINE__)
 #define WEFT_ENABLE_GRAD WEFT_GRAD_BLOCK(WEFT_GRAD_RECORDING, __LINE__)
 #define WEFT_INFERENCE   WEFT_GRAD_BLOCK(WEFT_GRAD_INFERENCE, __LINE__)
 
-/* What the blocks are made of: from `enter` to `leave`, which nest, the mode is another.  Inside
- * inference it stays that. */
+/* What the blocks are made of.  `enter` sets the mode and `leave` puts the old one back.  Inside
+ * inference the mode stays inference. */
 typedef struct weft_grad_block {
     weft_grad_mode before;
     bool open;
@@ -92,14 +95,14 @@ WEFT_API void weft_grad_block_leave(weft_grad_block *block);
 
 /* ---- backward ---- */
 
-/* Zero fields are the defaults.  Start from WEFT_BACKWARD_OPTS. */
+/* Options of backward.  Start from WEFT_BACKWARD_OPTS; zero means the default. */
 typedef struct weft_backward_opts {
     size_t size; /* of this struct */
-    weft_tensor *const
-        *seeds;        /* gradient of each output; NULL, or NULL in it: 1, for one element */
-    bool retain_graph; /* keep what the graph saved: it can be walked again */
-    bool create_graph; /* record backward itself, for higher derivatives; retains too */
-    bool allow_unused; /* an input that no output depends on: NULL instead of an error */
+    /* The gradient of each output.  NULL, for all or for one: it has one element, and that is 1. */
+    weft_tensor *const *seeds;
+    bool retain_graph; /* keep what the graph saved, so that backward can run again */
+    bool create_graph; /* record backward itself, for higher derivatives; implies retain_graph */
+    bool allow_unused; /* give NULL for an input that no output depends on, not an error */
 } weft_backward_opts;
 
 #define WEFT_BACKWARD_OPTS                                 \
@@ -107,15 +110,16 @@ typedef struct weft_backward_opts {
         sizeof(weft_backward_opts), 0, false, false, false \
     }
 
-/* The gradients of `loss`, which has one element, are added to all leaves it depends on. */
+/* Computes the gradients of `loss`, which has one element, and adds them to those of all leaves that
+ * it depends on. */
 WEFT_API weft_status weft_backward(weft_tensor *loss);
 /* The same from several outputs at once.  `opts` may be NULL. */
 WEFT_API weft_status weft_backward_all(weft_tensor *const *outputs, size_t count,
                                        const weft_backward_opts *opts);
 /*
- * The gradients of the outputs' sum for chosen tensors, leaves or not: out[i] that of inputs[i], in
- * the current scope.  Adds to no leaf, and runs only what leads to the inputs.  All of them or
- * none.
+ * Computes the gradients of the sum of the outputs for chosen tensors, leaves or not.  out[i] is the
+ * one for inputs[i], a tensor of the current scope.  Nothing is added to any leaf, and only the part
+ * of the graph that leads to the inputs runs.  On failure there are no results at all.
  */
 WEFT_API weft_status weft_gradients(weft_tensor **out, weft_tensor *const *inputs,
                                     size_t input_count, weft_tensor *const *outputs, size_t count,
@@ -124,17 +128,18 @@ WEFT_API weft_status weft_gradients(weft_tensor **out, weft_tensor *const *input
 /* ---- hooks ---- */
 
 /*
- * What runs when a gradient is there.  It may read *grad, and put another of the same shape in its
- * place; NULL there is the error that made it NULL.  A negative status ends backward with it.
- * `held` are the tensors that were named when the hook was added.  Nothing is recorded inside,
- * unless backward creates a graph.
+ * A hook runs when a gradient is complete.  It may read *grad, and replace it by another tensor of
+ * the same shape.  If it leaves NULL there, backward fails with the error that made it NULL; if it
+ * returns a negative status, backward fails with that.  `held` are the tensors named when the hook
+ * was added.  Nothing inside a hook is recorded, unless backward creates a graph.
  */
 typedef weft_status (*weft_hook)(weft_tensor **grad, weft_tensor *const *held, void *user);
 
 /*
  * The tensors that a hook uses: WEFT_HOLD(a, b), or WEFT_HOLD() for none.  The library holds them
- * as long as the hook is there.  One that was computed from the hooked tensor is held without its
- * history, or the graph would hold itself.  (Two leaves whose hooks hold each other do.)
+ * as long as the hook exists.  A tensor that was computed from the hooked one is held without its
+ * history; otherwise the graph would keep itself alive.  Two leaves whose hooks hold each other do
+ * keep each other alive.
  */
 typedef struct weft_held {
     weft_tensor *const *tensors;
@@ -157,29 +162,29 @@ extern "C" {
 #endif
 
 /*
- * Runs `hook` with the whole gradient of x before anybody uses it: before it is added to a leaf,
- * before it goes on to what made x.  Hooks of one tensor run in the order in which they were added.
- * One of a tensor that is written in place later stays with the old value.  Returns a number
- * for weft_unhook, or a negative status.
+ * Adds a hook that runs with the complete gradient of `x` before anybody uses it: before it is added
+ * to a leaf, or passed on to the operation that made `x`.  Hooks of one tensor run in the order in
+ * which they were added.  If `x` is written in place later, the hook stays with the old value.
+ * Returns a number for weft_unhook, or a negative status.
  */
 WEFT_API int64_t weft_tensor_hook(weft_tensor *x, weft_hook hook, void *user, weft_held held);
 /*
- * Runs `hook` each time after something was added to the gradient of the leaf x; *grad is that
- * gradient, and what is put there becomes it.
+ * Adds a hook that runs each time after backward has added to the gradient of the leaf `x`.  *grad
+ * is that gradient, and a tensor put there replaces it.
  */
 WEFT_API int64_t weft_accumulated_hook(weft_tensor *x, weft_hook hook, void *user, weft_held held);
-/* WEFT_ERR_NOT_FOUND if x has no such hook. */
+/* Removes a hook.  Returns WEFT_ERR_NOT_FOUND if `x` has no hook of this number. */
 WEFT_API weft_status weft_unhook(weft_tensor *x, int64_t number);
 /*
- * To be called while backward runs (by hooks): runs `hook`, with NULL for grad, once, after all of
- * it.  Callbacks run in the order in which they were queued, and may queue more.  Nested backwards
- * have callbacks of their own.  WEFT_ERR_STATE outside of backward.
+ * Queues `hook` to run once, with NULL for grad, when the backward that is running has done all
+ * else.  Hooks call this; outside of backward it returns WEFT_ERR_STATE.  Queued hooks run in their
+ * order and may queue more.  A backward inside another has a queue of its own.
  */
 WEFT_API weft_status weft_backward_then(weft_hook hook, void *user, weft_held held);
 
 /* ---- checking ---- */
 
-/* What is checked: makes its results out of `inputs`.  Returns one tensor; called many times. */
+/* The function to check.  It computes one tensor from `inputs`, and is called many times. */
 typedef weft_tensor *(*weft_function)(weft_tensor *const *inputs, void *user);
 
 typedef struct weft_gradcheck_opts {
@@ -195,8 +200,8 @@ typedef struct weft_gradcheck_opts {
     }
 
 /*
- * Compares the gradients of `function` with central differences.  Those of `inputs` are checked
- * that require gradients; they must be f64.  WEFT_ERR_NUMERIC if they differ: the message has the
+ * Compares the gradients of `function` with central differences, for all `inputs` that require
+ * gradients.  These must be f64.  Returns WEFT_ERR_NUMERIC if the two differ; the message names the
  * input, the element and both values.  `opts` may be NULL.
  */
 WEFT_API weft_status weft_gradcheck(weft_function function, void *user, weft_tensor *const *inputs,
