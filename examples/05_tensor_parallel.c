@@ -32,7 +32,7 @@ int main(void)
     weft_module_add(net, "up", m.up);
     weft_module_add(net, "down", m.down);
 
-    weft_optim *sgd = weft_optim_sgd(net, 5);
+    weft_optim *sgd = weft_optim_sgd(net, 5, NULL);
     for (int step = 0; step < 4; step++) {
         weft_tensor *y = weft_module_call(net, x);
         weft_tensor *loss = weft_mean(weft_mul(y, y), NULL, 0, false);

@@ -101,7 +101,7 @@ int main(int argc, char **argv)
     int steps = argc > 1 ? atoi(argv[1]) : STEPS + 1;
     weft_seed(42);
     weft_module *net = new_gpt();
-    weft_optim *adam = weft_optim_adamw(net, 3e-3);
+    weft_optim *adam = weft_optim_adamw(net, 3e-3, NULL);
     for (int step = 0; step < steps; step++) {
         weft_scope_open();
         weft_tensor *batch = draw_batch();

@@ -447,11 +447,11 @@ static void set_threshold(const bench *b, const one_case *c)
         return;
     if (!c->tune)
         bytes = c->op == BROADCAST ? 32 << 10 : 2 << 10;
-    CHECK_OK(weft_tune_set(op_names[c->op], b->size, bytes));
-    CHECK_OK(weft_tune_set_cma(op_names[c->op], b->size,
-                               c->tune == 2   ? 1
-                               : c->tune == 3 ? SIZE_MAX
-                                              : 16 << 10));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, op_names[c->op], b->size, bytes));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, op_names[c->op], b->size,
+                           c->tune == 2   ? 1
+                           : c->tune == 3 ? SIZE_MAX
+                                          : 16 << 10));
 }
 
 static void poison(const operand *o, unsigned char byte)

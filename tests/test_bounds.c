@@ -6,6 +6,7 @@
  */
 #include "coll_values.h"
 #include "jobs.h"
+#include "symm_info.h"
 
 #include <limits.h>
 #include <math.h>
@@ -220,30 +221,34 @@ TEST(test_bounds_tune)
     char path[] = "/tmp/weft-tune-XXXXXX";
     int fd = mkstemp(path);
     CHECK(fd >= 0);
-    size_t staged = weft_tune_eager("all_reduce", 2), direct = weft_tune_zero_copy("all_reduce", 2),
-           single = weft_tune_cma("all_reduce", 2);
+    size_t staged = weft_tune_get(WEFT_TUNE_EAGER, "all_reduce", 2),
+           direct = weft_tune_get(WEFT_TUNE_ZERO_COPY, "all_reduce", 2),
+           single = weft_tune_get(WEFT_TUNE_CMA, "all_reduce", 2);
     static const char text[] = "# ours\nall_reduce 2 4096 8192 65536\n";
     CHECK(write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
     CHECK_OK(weft_tune_load(path));
-    CHECK_INT(weft_tune_eager("all_reduce", 2), 4096);
-    CHECK_INT(weft_tune_zero_copy("all_reduce", 2), 8192);
-    CHECK_INT(weft_tune_cma("all_reduce", 2), 65536);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "all_reduce", 2), 4096);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_ZERO_COPY, "all_reduce", 2), 8192);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_CMA, "all_reduce", 2), 65536);
     CHECK(write(fd, "all_reduce 2 1 2 3\nnonsense\n", 28) == 28);
     CHECK(weft_tune_load(path) < 0); /* and nothing has changed */
-    CHECK_INT(weft_tune_eager("all_reduce", 2), 4096);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "all_reduce", 2), 4096);
     close(fd);
     unlink(path);
     CHECK(weft_tune_load(path) < 0 && weft_tune_load(NULL) < 0);
-    CHECK_OK(weft_tune_set_zero_copy("all_reduce", 2, 1024));
-    CHECK_INT(weft_tune_zero_copy("all_reduce", 2), 1024);
-    CHECK_INT(weft_tune_eager("all_reduce", 2), 4096);
-    CHECK(weft_tune_set_zero_copy("all_reduce", 2, SIZE_MAX) < 0 || direct);
-    CHECK_STATUS(weft_tune_set_zero_copy("no such op", 2, 1), WEFT_ERR_NOT_FOUND);
-    CHECK_INT(weft_tune_zero_copy("no such op", 2), 0);
-    CHECK_INT(weft_tune_cma("no such op", 2), 0);
-    CHECK_OK(weft_tune_set("all_reduce", 2, staged));
-    CHECK_OK(weft_tune_set_zero_copy("all_reduce", 2, direct));
-    CHECK_OK(weft_tune_set_cma("all_reduce", 2, single));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_ZERO_COPY, "all_reduce", 2, 1024));
+    CHECK_INT(weft_tune_get(WEFT_TUNE_ZERO_COPY, "all_reduce", 2), 1024);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "all_reduce", 2), 4096);
+    CHECK(weft_tune_set(WEFT_TUNE_ZERO_COPY, "all_reduce", 2, SIZE_MAX) < 0 || direct);
+    CHECK_STATUS(weft_tune_set(WEFT_TUNE_ZERO_COPY, "no such op", 2, 1), WEFT_ERR_NOT_FOUND);
+    CHECK_STATUS(weft_tune_set((weft_threshold)3, "all_reduce", 2, 1), WEFT_ERR_INVALID_ARG);
+    CHECK_INT(weft_tune_get((weft_threshold)-1, "all_reduce", 2), 0);
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_ZERO_COPY, "no such op", 2), 0);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_CMA, "no such op", 2), 0);
+    CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, "all_reduce", 2, staged));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_ZERO_COPY, "all_reduce", 2, direct));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, "all_reduce", 2, single));
     weft_clear_error();
 }
 
@@ -352,8 +357,7 @@ RANKS_TEST(test_bounds_symm_is, 2)
     CHECK(!weft_symm_is(NULL) && !weft_symm_is(numbers(4)) && !weft_symm_is(weft_clone(x)));
     CHECK(!weft_symm_is(weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(4))));
     weft_symm *mem = weft_symm_rendezvous(x, world);
-    CHECK(mem && weft_symm_is(x) && weft_symm_group(mem) == world);
-    CHECK(!weft_symm_group(NULL));
+    CHECK(mem && weft_symm_is(x) && symm_info(mem).group == world);
     finish(world);
 }
 
@@ -428,19 +432,19 @@ TEST(test_bounds_pool_is_zeroed)
 RANKS_TEST(test_bounds_workspace, 2)
 {
     weft_group *world = join(20000);
-    weft_symm *first = weft_symm_workspace(world, 5000);
+    weft_symm *first = weft_symm_workspace(world, WEFT_CPU, 5000);
     CHECK(first);
     void *place = weft_symm_buffer_ptr(first, rank);
     static const size_t again[] = {5000, 4999, 1};
     for (int i = 0; i < 3 && rank == 0; i++) {
         weft_limit_open(500);
-        weft_symm *same = weft_symm_workspace(world, again[i]);
+        weft_symm *same = weft_symm_workspace(world, WEFT_CPU, again[i]);
         weft_limit_close();
         CHECK(same);
         CHECK(weft_symm_buffer_ptr(same, rank) == place);
     }
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-    CHECK(weft_symm_workspace(world, 5001)); /* grows on all */
+    CHECK(weft_symm_workspace(world, WEFT_CPU, 5001)); /* grows on all */
     finish(world);
 }
 

@@ -341,11 +341,12 @@ TEST(test_coll_args_choice)
 {
     static const int columns[] = {1, 2, 3, 4, 5, 8, 9, 100}, column[] = {0, 0, 1, 1, 2, 2, 3, 3};
     for (int i = 0; i < 8; i++)
-        CHECK_OK(weft_tune_set("all_gather", columns[i], 2000 + 1000 * (size_t)column[i]));
+        CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, "all_gather", columns[i],
+                               2000 + 1000 * (size_t)column[i]));
     for (int i = 0; i < 8; i++) {
         size_t staged = 2000 + 1000 * (size_t)column[i];
-        CHECK_INT(weft_tune_eager("all_gather", columns[i]), staged);
-        CHECK_INT(weft_tune_zero_copy("all_gather", columns[i]), staged);
+        CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "all_gather", columns[i]), staged);
+        CHECK_INT(weft_tune_get(WEFT_TUNE_ZERO_COPY, "all_gather", columns[i]), staged);
         expect_choice("all_gather", columns[i], 0, "inline");
         expect_choice("all_gather", columns[i], WEFT_TUNE_INLINE, "inline");
         expect_choice("all_gather", columns[i], WEFT_TUNE_INLINE + 1, "eager");
@@ -359,12 +360,13 @@ TEST(test_coll_args_choice)
     CHECK_INT(weft_last_status(), WEFT_ERR_NOT_FOUND);
     CHECK(!weft_tune_choice(NULL, 2, 1) && !weft_tune_choice("all_gather", 0, 1));
     CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
-    CHECK_OK(weft_tune_set("all_gather", 2, 64 << 10));
-    CHECK_STATUS(weft_tune_set("all_gather", 2, (64 << 10) + 1), WEFT_ERR_INVALID_ARG);
-    CHECK_INT(weft_tune_eager("all_gather", 2), 64 << 10);
-    CHECK_STATUS(weft_tune_set("all_gather", 0, 1), WEFT_ERR_INVALID_ARG);
-    CHECK_OK(weft_tune_set_cma("all_gather", 2, SIZE_MAX)); /* never */
-    CHECK(weft_tune_cma("all_gather", 2) == SIZE_MAX);
+    CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, "all_gather", 2, 64 << 10));
+    CHECK_STATUS(weft_tune_set(WEFT_TUNE_EAGER, "all_gather", 2, (64 << 10) + 1),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "all_gather", 2), 64 << 10);
+    CHECK_STATUS(weft_tune_set(WEFT_TUNE_EAGER, "all_gather", 0, 1), WEFT_ERR_INVALID_ARG);
+    CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, "all_gather", 2, SIZE_MAX)); /* never */
+    CHECK(weft_tune_get(WEFT_TUNE_CMA, "all_gather", 2) == SIZE_MAX);
     weft_clear_error();
 }
 
@@ -398,14 +400,17 @@ TEST(test_coll_args_files)
                  {"broadcast 2 700 65537\n", false, 0, 0, 0},
                  {"broadcast 2 700\nbroadcats 2 700\n", false, 0, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK_OK(weft_tune_set("broadcast", 2, 650));
-        CHECK_OK(weft_tune_set_cma("broadcast", 2, 900));
+        CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, "broadcast", 2, 650));
+        CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, "broadcast", 2, 900));
         weft_status status = load(cases[i].text);
         if ((status == WEFT_OK) != cases[i].right)
             FAIL("\"%s\" gives %d", cases[i].text, status);
-        CHECK_INT(weft_tune_eager("broadcast", 2), cases[i].right ? cases[i].staged : 650);
-        CHECK_INT(weft_tune_zero_copy("broadcast", 2), cases[i].right ? cases[i].direct : 650);
-        CHECK_INT(weft_tune_cma("broadcast", 2), cases[i].right ? cases[i].single : 900);
+        CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "broadcast", 2),
+                  cases[i].right ? cases[i].staged : 650);
+        CHECK_INT(weft_tune_get(WEFT_TUNE_ZERO_COPY, "broadcast", 2),
+                  cases[i].right ? cases[i].direct : 650);
+        CHECK_INT(weft_tune_get(WEFT_TUNE_CMA, "broadcast", 2),
+                  cases[i].right ? cases[i].single : 900);
         if (!cases[i].right)
             CHECK_INT(status, WEFT_ERR_INVALID_ARG);
     }

@@ -180,7 +180,7 @@ RANKS_TEST(test_coll_fault_tune, 2)
     weft_group *world = join(20000);
     act a = {.kind = ACT_ALL_REDUCE, .dtype = WEFT_F32, .count = WEFT_TUNE_INLINE};
     if (rank)
-        CHECK_OK(weft_tune_set("all_reduce", size, 0));
+        CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, "all_reduce", size, 0));
     act_operands o = act_prepare(&a, rank, size);
     CHECK_STATUS(act_run(&a, &o, world), WEFT_ERR_MISMATCH);
     CHECK_CONTAINS(weft_last_error(), "algorithm");
@@ -364,7 +364,7 @@ RANKS_TEST(test_coll_fault_late_other_data, 3)
     static const int64_t counts_of_parts[] = {20000, 100000}; /* large: nobody goes one way */
     weft_group *world = join(20000), *group = group_of_first(world, size);
     for (int i = 0; i < 4 && (rank == 0 || !harness_in_threads); i++)
-        CHECK_OK(weft_tune_set_cma(names[i], size, 4096));
+        CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, names[i], size, 4096));
     CHECK_OK(weft_group_barrier(world, 20000));
     act warm = {.kind = ACT_ALL_GATHER, .dtype = WEFT_F32, .count = 20000};
     act_perform(&warm, rank, size, group);

@@ -8,6 +8,7 @@
 #define HARNESS_LABEL(backend_) cuda_label(backend_)
 static const char *cuda_label(const char *backend);
 #include "jobs.h"
+#include "symm_info.h"
 
 #include "cuda/model.h"
 #include "symm/registration.h"
@@ -103,7 +104,7 @@ RANKS_TEST(test_get_signal_pad, 4)
 {
     weft_group *world = join(0);
     weft_symm *mem = make(world, 1);
-    size_t pad_bytes = weft_symm_pad_bytes(mem);
+    size_t pad_bytes = symm_info(mem).pad_bytes;
     int peer = (rank + 1) % size;
     CHECK(weft_tensor_data(weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0)) ==
           weft_symm_signal_pad_ptr(mem, rank));
@@ -192,8 +193,8 @@ RANKS_TEST(test_allow_overlapping_devices, 2)
     weft_symm *mem = weft_symm_rendezvous(x, world);
     if (!mem)
         FAIL("%s", weft_last_error());
-    CHECK_INT(weft_symm_rank(mem), rank);
-    CHECK_INT(weft_symm_size(mem), size);
+    CHECK_INT(symm_info(mem).rank, rank);
+    CHECK_INT(symm_info(mem).size, size);
     for (int peer = 0; peer < size; peer++) {
         weft_tensor *theirs = weft_symm_buffer(mem, peer, WEFT_SHAPE(64), WEFT_F32, 0);
         CHECK(theirs);
@@ -259,10 +260,10 @@ RANKS_TEST(test_subgroup, 4)
     weft_symm *wide = weft_symm_rendezvous(x, world), *narrow = weft_symm_rendezvous(x, half);
     if (!wide || !narrow)
         FAIL("%s", weft_last_error());
-    CHECK_INT(weft_symm_size(wide), 4);
-    CHECK_INT(weft_symm_rank(wide), rank);
-    CHECK_INT(weft_symm_size(narrow), 2);
-    CHECK_INT(weft_symm_rank(narrow), rank % 2);
+    CHECK_INT(symm_info(wide).size, 4);
+    CHECK_INT(symm_info(wide).rank, rank);
+    CHECK_INT(symm_info(narrow).size, 2);
+    CHECK_INT(symm_info(narrow).rank, rank % 2);
     CHECK_OK(weft_fill(x, rank));
     BARRIER(wide, 0);
     int next = (rank + 1) % 4, beside = (rank % 2 + 1) % 2;
@@ -285,12 +286,12 @@ RANKS_TEST(test_subgroup, 4)
 /* The reference's check of a handle, with every signal taken. */
 static void verify_symmetric_memory(weft_symm *mem, int rank, int size)
 {
-    CHECK_INT(weft_symm_size(mem), size);
-    size_t count = weft_symm_bytes(mem) / 4;
+    CHECK_INT(symm_info(mem).size, size);
+    size_t count = symm_info(mem).bytes / 4;
     weft_tensor *first = weft_symm_buffer(mem, 0, WEFT_SHAPE(count), WEFT_F32, 0);
     CHECK(first);
     CHECK_INT(weft_tensor_offset(first), 0);
-    CHECK_INT(weft_storage_bytes(weft_tensor_storage(first)), weft_symm_bytes(mem));
+    CHECK_INT(weft_storage_bytes(weft_tensor_storage(first)), symm_info(mem).bytes);
     if (rank == 0) {
         for (int peer = 1; peer < size; peer++)
             CHECK_OK(weft_symm_wait_signal(mem, peer, 0, WEFT_DEFAULT));
@@ -550,13 +551,13 @@ RANKS_TEST(test_cuda_pool_and_workspace, 2)
     weft_release(b);
     b = weft_symm_pool_empty(pool, WEFT_I32, WEFT_SHAPE(50));
     CHECK(all_equal(b, 0) && all_equal(a, 9));
-    weft_symm *scratch = weft_symm_workspace_on(world, GPU, 1000);
-    weft_symm *host = weft_symm_workspace(world, 1000);
-    CHECK(scratch && host && weft_symm_bytes(scratch) >= 1000);
+    weft_symm *scratch = weft_symm_workspace(world, GPU, 1000);
+    weft_symm *host = weft_symm_workspace(world, WEFT_CPU, 1000);
+    CHECK(scratch && host && symm_info(scratch).bytes >= 1000);
     CHECK_INT(weft_tensor_device(weft_symm_tensor(scratch, rank)), GPU);
     CHECK_INT(weft_tensor_device(weft_symm_tensor(host, rank)), WEFT_CPU);
-    weft_symm *more = weft_symm_workspace_on(world, GPU, 100000);
-    CHECK(more && weft_symm_bytes(more) >= 100000);
+    weft_symm *more = weft_symm_workspace(world, GPU, 100000);
+    CHECK(more && symm_info(more).bytes >= 100000);
     BARRIER(more, 0);
     finish(world);
 }

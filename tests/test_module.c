@@ -734,7 +734,7 @@ static weft_status train_once(void)
     weft_module *net = weft_nn_sequential(weft_nn_embedding(5, 4), attention, weft_nn_op(weft_gelu),
                                           weft_nn_linear(4, 5));
     weft_tensor *x = weft_randint(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, 3), 0, 5);
-    weft_optim *adam = weft_optim_adamw(net, 1e-2);
+    weft_optim *adam = weft_optim_adamw(net, 1e-2, NULL);
     weft_status status = adam ? WEFT_OK : weft_last_status();
     for (int i = 0; i < WEFT_HOOK_BACKWARD + 1 && status >= 0; i++)
         if (weft_module_hook_add(attention, (weft_hook_point)i, 0, pass_by, "", WEFT_HOLD(x)) < 0)

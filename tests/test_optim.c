@@ -57,7 +57,7 @@ static void check_sgd(weft_dtype dtype, bool turned, double momentum, double dec
     weft_sgd_opts opts = WEFT_SGD_OPTS_INIT;
     opts.momentum = momentum;
     opts.decay = decay;
-    run(weft_optim_sgd_with(module, 0.1, &opts), p);
+    run(weft_optim_sgd(module, 0.1, &opts), p);
     for (int i = 0; i < N; i++) {
         double x = i + 0.5, v = 0;
         for (int k = 0; k < STEPS; k++) {
@@ -85,7 +85,7 @@ static void check_adamw(weft_dtype dtype, bool turned, double decay, double near
     weft_tensor *p = weft_module_param(module, "p");
     weft_adamw_opts opts = WEFT_ADAMW_OPTS_INIT;
     opts.decay = decay;
-    run(weft_optim_adamw_with(module, 0.1, &opts), p);
+    run(weft_optim_adamw(module, 0.1, &opts), p);
     for (int i = 0; i < N; i++) {
         double x = i + 0.5, m = 0, v = 0;
         for (int k = 0; k < STEPS; k++) {
@@ -113,7 +113,7 @@ TEST(test_optim_leaves_out_what_has_no_gradient)
 {
     weft_scope_open();
     weft_module *net = weft_nn_sequential(weft_nn_linear(3, 3), weft_nn_linear(3, 3));
-    weft_optim *adam = weft_optim_adamw(net, 0.1);
+    weft_optim *adam = weft_optim_adamw(net, 0.1, NULL);
     weft_tensor *idle = weft_module_param(net, "1.weight"), *before = weft_clone(weft_detach(idle));
     int64_t version = weft_tensor_version(idle);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1, 3));
@@ -132,18 +132,18 @@ TEST(test_optim_rate)
     weft_scope_open();
     weft_module *module = one_param(WEFT_F64, false);
     weft_tensor *p = weft_module_param(module, "p"), *before = weft_clone(weft_detach(p));
-    weft_optim *sgd = weft_optim_sgd(module, 1);
+    weft_optim *sgd = weft_optim_sgd(module, 1, NULL);
     CHECK_OK(weft_optim_set_rate(sgd, 0));
     run(sgd, p);
     CHECK(weft_equal(p, before));
     CHECK_STATUS(weft_optim_set_rate(sgd, -1), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_optim_set_rate(sgd, NAN), WEFT_ERR_INVALID_ARG);
-    CHECK(!weft_optim_sgd(module, -0.5) && !weft_optim_adamw(NULL, 1));
+    CHECK(!weft_optim_sgd(module, -0.5, NULL) && !weft_optim_adamw(NULL, 1, NULL));
     weft_adamw_opts opts = WEFT_ADAMW_OPTS_INIT;
     opts.beta1 = 1;
-    CHECK(!weft_optim_adamw_with(module, 1, &opts));
+    CHECK(!weft_optim_adamw(module, 1, &opts));
     weft_sgd_opts few = {.size = 3};
-    CHECK(!weft_optim_sgd_with(module, 1, &few));
+    CHECK(!weft_optim_sgd(module, 1, &few));
     weft_clear_error();
     weft_scope_close();
 }
@@ -154,7 +154,7 @@ TEST(test_optim_freed_parameter)
     weft_scope_open();
     weft_module *module = one_param(WEFT_F32, false);
     weft_tensor *p = weft_module_param(module, "p");
-    weft_optim *sgd = weft_optim_sgd(module, 1);
+    weft_optim *sgd = weft_optim_sgd(module, 1, NULL);
     set_gradient(p, 0);
     CHECK_OK(weft_resize_storage(p, 0));
     CHECK_STATUS(weft_optim_step(sgd), WEFT_ERR_STATE);
@@ -171,7 +171,7 @@ TEST(test_optim_learns)
     weft_seed(11);
     weft_module *net =
         weft_nn_sequential(weft_nn_linear(2, 16), weft_nn_op(weft_tanh), weft_nn_linear(16, 1));
-    weft_optim *adam = weft_optim_adamw(net, 0.05);
+    weft_optim *adam = weft_optim_adamw(net, 0.05, NULL);
     weft_tensor *x =
                     weft_tensor_from(WEFT_F32, WEFT_SHAPE(4, 2), (float[]){0, 0, 0, 1, 1, 0, 1, 1}),
                 *y = weft_tensor_from(WEFT_F32, WEFT_SHAPE(4, 1), (float[]){0, 1, 1, 0});

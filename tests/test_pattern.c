@@ -421,7 +421,7 @@ static weft_tensor *train_unsharded(int size)
 {
     weft_seed(7);
     weft_module *module = weft_nn_linear_plain(REAL_WIDTH, REAL_OUT);
-    weft_optim *sgd = weft_optim_sgd(module, 0.5);
+    weft_optim *sgd = weft_optim_sgd(module, 0.5, NULL);
     for (int k = 0; k < REAL_STEPS; k++) {
         for (int r = 0; r < size; r++)
             CHECK_OK(weft_backward(loss_of(module, data_of(r))));
@@ -445,7 +445,7 @@ SIZES_TEST(test_pattern_sharded_module_trains_as_unsharded)
     sharded s = {.group = world, .module = weft_nn_linear_plain(REAL_WIDTH, REAL_OUT)};
     s.by_set = rank % 2; /* ranks need not agree on how they write */
     shard(&s);
-    weft_optim *sgd = weft_optim_sgd(s.module, 0.5); /* of the shard: it is bound now */
+    weft_optim *sgd = weft_optim_sgd(s.module, 0.5, NULL); /* of the shard: it is bound now */
     for (int k = 0; k < REAL_STEPS; k++) {
         weft_scope_open();
         weft_tensor *x = data_of(rank);
@@ -480,7 +480,8 @@ SIZES_TEST(test_pattern_data_parallel_trains_as_one)
     weft_seed(7);
     weft_module *net = weft_nn_sequential(weft_nn_linear(REAL_WIDTH, 16), weft_nn_op(weft_tanh),
                                           weft_nn_linear(16, REAL_OUT));
-    weft_optim *one = weft_optim_adamw(alone, 1e-2), *many = weft_optim_adamw(net, 1e-2);
+    weft_optim *one = weft_optim_adamw(alone, 1e-2, NULL),
+               *many = weft_optim_adamw(net, 1e-2, NULL);
     weft_named param[4], other[4];
     CHECK_INT(weft_module_params(net, param, 4), 4);
     CHECK_INT(weft_module_params(alone, other, 4), 4);

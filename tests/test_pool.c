@@ -3,6 +3,7 @@
  * one too far. */
 #include "fault.h"
 #include "jobs.h"
+#include "symm_info.h"
 
 #include <weft/weft.h>
 
@@ -219,7 +220,7 @@ static void check_buffer(weft_symm *mem, int peer, weft_dtype type, int64_t offs
 
 static void check_pad(weft_symm *mem, weft_dtype type)
 {
-    int64_t pad = (int64_t)weft_symm_pad_bytes(mem), item = (int64_t)weft_dtype_size(type);
+    int64_t pad = (int64_t)symm_info(mem).pad_bytes, item = (int64_t)weft_dtype_size(type);
     int64_t most = pad / item;
     for (int64_t less = -1; less <= 1; less++) {
         weft_tensor *x = weft_symm_signal_pad(mem, 0, WEFT_SHAPE(most - less), type, 0);
@@ -243,12 +244,14 @@ static void check_handle(weft_symm *mem, weft_group *world, int rank, int size)
     CHECK(!weft_symm_remote_tensor(mem, 0, WEFT_SHAPE(1), (weft_dtype)99));
     CHECK(!weft_symm_buffer(NULL, 0, WEFT_SHAPE(1), WEFT_U8, 0));
     CHECK(!weft_symm_tensor(NULL, 0) && !weft_symm_buffer_ptr(NULL, 0));
-    CHECK(weft_symm_rank(mem) == rank && weft_symm_size(mem) == size);
-    CHECK(weft_symm_bytes(mem) == 24 && weft_symm_offset(mem) == 4);
-    CHECK(weft_symm_group(mem) == world && weft_symm_channels(mem) > 0);
-    CHECK(weft_symm_rank(NULL) == -1 && weft_symm_size(NULL) == -1 && !weft_symm_group(NULL));
-    CHECK(!weft_symm_bytes(NULL) && !weft_symm_offset(NULL) && !weft_symm_pad_bytes(NULL));
-    CHECK(!weft_symm_channels(NULL));
+    CHECK(symm_info(mem).rank == rank && symm_info(mem).size == size);
+    CHECK(symm_info(mem).bytes == 24 && symm_info(mem).offset == 4);
+    CHECK(symm_info(mem).group == world && symm_info(mem).channels > 0);
+    weft_clear_error();
+    weft_symm_info info = {.channels = 77};
+    CHECK_STATUS(weft_symm_describe(NULL, &info), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_describe(mem, NULL), WEFT_ERR_INVALID_ARG);
+    CHECK_INT(info.channels, 77);
 }
 
 RANKS_TEST(test_pool_handle_bounds, 2)

@@ -5,6 +5,7 @@
  * read in full, so that no number or name in them is wrong.
  */
 #include "refusals.h"
+#include "symm_info.h"
 
 static const char long_name[] = "0123456789012345678901234567890123456789012345678901234567890123";
 
@@ -686,9 +687,11 @@ TEST(test_refusals_symm_buffer)
     NO(weft_symm_tensor(NULL, 0), WEFT_ERR_INVALID_ARG, "weft_symm_tensor: the handle is NULL");
     NO(weft_symm_tensor(mem, 8), WEFT_ERR_INVALID_ARG,
        "weft_symm_tensor: invalid peer: rank 8 must be in [0, 8)");
-    CHECK_INT(weft_symm_offset(NULL), 0);
-    CHECK_INT(weft_symm_offset(part), 1);
-    CHECK_INT(weft_symm_bytes(NULL), 0);
+    CHECK_INT(symm_info(part).offset, 1);
+    BAD(weft_symm_describe(NULL, NULL), WEFT_ERR_INVALID_ARG,
+        "weft_symm_describe: the handle is NULL");
+    BAD(weft_symm_describe(part, NULL), WEFT_ERR_INVALID_ARG,
+        "weft_symm_describe: the result is NULL");
     close_world();
 }
 
@@ -731,7 +734,7 @@ TEST(test_refusals_symm_backend)
         "this thread has already allocated symmetric memory with backend shm");
     BAD(weft_symm_detect_connectivity(world, WEFT_CPU, "string", &links), WEFT_ERR_NOT_FOUND,
         "there is no detector of connection \"string\" for cpu");
-    NO(weft_symm_workspace(NULL, 5), WEFT_ERR_INVALID_ARG, "the group is NULL");
+    NO(weft_symm_workspace(NULL, WEFT_CPU, 5), WEFT_ERR_INVALID_ARG, "the group is NULL");
     close_world();
 }
 

@@ -45,7 +45,7 @@ static int use_memory(weft_group *world)
 {
     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3000));
     int status = weft_symm_rendezvous(x, world) ? 0 : (int)weft_last_status();
-    if (status == 0 && !weft_symm_workspace(world, 5000))
+    if (status == 0 && !weft_symm_workspace(world, WEFT_CPU, 5000))
         status = weft_last_status();
     return status;
 }

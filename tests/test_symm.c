@@ -5,6 +5,7 @@
  * ranks follows.
  */
 #include "jobs.h"
+#include "symm_info.h"
 
 #include "symm/registration.h"
 #include <weft/weft.h>
@@ -50,7 +51,7 @@ RANKS_TEST(test_get_signal_pad, 4)
     weft_symm *mem =
         weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
     CHECK(mem);
-    size_t pad_bytes = weft_symm_pad_bytes(mem);
+    size_t pad_bytes = symm_info(mem).pad_bytes;
     int peer = (rank + 1) % size;
     CHECK(weft_tensor_data(weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0)) ==
           weft_symm_signal_pad_ptr(mem, rank));
@@ -106,7 +107,7 @@ RANKS_TEST(test_has_multicast_support, 1)
     weft_group *world = weft_init(NULL);
     weft_symm *mem =
         weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), world);
-    CHECK(mem && weft_symm_emulates_multicast(mem));
+    CHECK(mem && symm_info(mem).emulates_multicast);
     CHECK(!weft_finish(world));
 }
 
@@ -135,8 +136,8 @@ RANKS_TEST(test_allow_overlapping_devices, 4)
     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
     weft_symm *mem = weft_symm_rendezvous(x, world);
     CHECK(mem);
-    CHECK_INT(weft_symm_rank(mem), rank);
-    CHECK_INT(weft_symm_size(mem), size);
+    CHECK_INT(symm_info(mem).rank, rank);
+    CHECK_INT(symm_info(mem).size, size);
     for (int peer = 0; peer < size; peer++) {
         weft_tensor *theirs = weft_symm_buffer(mem, peer, WEFT_SHAPE(64), WEFT_F32, 0);
         CHECK(theirs);
@@ -159,10 +160,10 @@ RANKS_TEST(test_subgroup, 4)
     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
     weft_symm *wide = weft_symm_rendezvous(x, world), *narrow = weft_symm_rendezvous(x, half);
     CHECK(wide && narrow);
-    CHECK_INT(weft_symm_size(wide), 4);
-    CHECK_INT(weft_symm_rank(wide), rank);
-    CHECK_INT(weft_symm_size(narrow), 2);
-    CHECK_INT(weft_symm_rank(narrow), rank % 2);
+    CHECK_INT(symm_info(wide).size, 4);
+    CHECK_INT(symm_info(wide).rank, rank);
+    CHECK_INT(symm_info(narrow).size, 2);
+    CHECK_INT(symm_info(narrow).rank, rank % 2);
     weft_fill(x, rank);
     CHECK_OK(weft_symm_barrier(wide, 0, WEFT_DEFAULT));
     int next = (rank + 1) % 4, beside = (rank % 2 + 1) % 2;
@@ -181,12 +182,12 @@ RANKS_TEST(test_subgroup, 4)
 /* The reference's check of a handle, with every signal taken (it leaves those of ranks above 1). */
 static void verify_symmetric_memory(weft_symm *mem, int rank, int size)
 {
-    CHECK_INT(weft_symm_size(mem), size);
-    size_t count = weft_symm_bytes(mem) / 4;
+    CHECK_INT(symm_info(mem).size, size);
+    size_t count = symm_info(mem).bytes / 4;
     weft_tensor *first = weft_symm_buffer(mem, 0, WEFT_SHAPE(count), WEFT_F32, 0);
     CHECK(first);
     CHECK_INT(weft_tensor_offset(first), 0);
-    CHECK_INT(weft_storage_bytes(weft_tensor_storage(first)), weft_symm_bytes(mem));
+    CHECK_INT(weft_storage_bytes(weft_tensor_storage(first)), symm_info(mem).bytes);
     if (rank == 0) {
         for (int peer = 1; peer < size; peer++)
             CHECK_OK(weft_symm_wait_signal(mem, peer, 0, WEFT_DEFAULT));

@@ -5,6 +5,7 @@
  * them refuses.
  */
 #include "jobs.h"
+#include "symm_info.h"
 
 #include <weft/weft.h>
 
@@ -298,13 +299,13 @@ RANKS_TEST(test_symm_put_get, 3)
         CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
     }
 
-    const int channels[] = {0, weft_symm_channels(mem) - 1}; /* the first and the last */
+    const int channels[] = {0, symm_info(mem).channels - 1}; /* the first and the last */
     for (int i = 0; i < 2; i++) {
         CHECK_OK(weft_symm_put_with_signal(mem, next, mine, 0, channels[i], WEFT_DEFAULT));
         CHECK_OK(weft_symm_wait_for_signal(mem, last, channels[i], WEFT_DEFAULT));
     }
     CHECK_STATUS(weft_symm_put_with_signal(mem, next, mine, 0, -1, 0), WEFT_ERR_INVALID_ARG);
-    CHECK_STATUS(weft_symm_put_with_signal(mem, next, mine, 0, weft_symm_channels(mem), 0),
+    CHECK_STATUS(weft_symm_put_with_signal(mem, next, mine, 0, symm_info(mem).channels, 0),
                  WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_symm_get(got, mem, size, 0), WEFT_ERR_INVALID_ARG);
     CHECK_CONTAINS(weft_last_error(), "invalid peer");

@@ -47,7 +47,7 @@ static void replace(ssize_t (*read_process)(pid_t, void *, uint64_t, size_t))
 
 static bool is_denied(weft_group *world, weft_tensor *out, weft_tensor *in)
 {
-    CHECK_OK(weft_tune_set_cma("all_to_all", RANKS, 1));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, "all_to_all", RANKS, 1));
     CHECK_OK(weft_all_to_all_into(out, in, NULL, NULL, world));
     return newest_way(world, "all_to_all") != WEFT_I_WAY_CMA;
 }
@@ -102,7 +102,7 @@ RANKS_TEST(test_trial_tries_again, RANKS)
 RANKS_TEST(test_trial_leaves_what_is_set, RANKS)
 {
     (void)size;
-    CHECK_OK(weft_tune_set_cma("all_gather", RANKS, 1));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, "all_gather", RANKS, 1));
     with_reads(read_slowly, 2, 2, rank);
 }
 

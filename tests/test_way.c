@@ -111,11 +111,11 @@ RANKS_TEST(test_way_of_every_size, RANKS)
     static const int64_t counts[] = {1, 52, 53, 158, 159, 341, 342, 1024, 1025, 30000};
     for (int op = 0; op < OPS; op++) {
         uint32_t turn = 0;
-        CHECK_OK(weft_tune_set(names[op], RANKS, STAGED));
+        CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, names[op], RANKS, STAGED));
         for (int single = 0; single < 2; single++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                 for (int symmetric = 0; symmetric < 2; symmetric++) {
-                    CHECK_OK(weft_tune_set_cma(names[op], RANKS, single ? 1 : SIZE_MAX));
+                    CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, names[op], RANKS, single ? 1 : SIZE_MAX));
                     CHECK_OK(weft_scope_open());
                     check_one(op, counts[c], symmetric, single, rank, world);
                     uint32_t now = newest(world, names[op]).turn;

@@ -4,6 +4,7 @@
  * test for each weakness that a CPU can have.
  */
 #include "jobs.h"
+#include "symm_info.h"
 
 #include <weft/weft.h>
 
@@ -123,7 +124,7 @@ RANKS_TEST(test_weakness_channels_are_the_users, 3)
                 *part = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8));
     weft_symm *mem = weft_symm_rendezvous(x, world);
     CHECK(mem && all);
-    int channels = weft_symm_channels(mem), next = (rank + 1) % size, before = (rank + 2) % size;
+    int channels = symm_info(mem).channels, next = (rank + 1) % size, before = (rank + 2) % size;
     for (int channel = 0; channel < channels; channel++)
         CHECK_OK(weft_symm_put_signal(mem, next, channel, WEFT_DEFAULT));
     CHECK_OK(weft_symm_two_shot_all_reduce(x, WEFT_SUM, world));
@@ -148,8 +149,8 @@ RANKS_TEST(test_weakness_bounds, 3)
     weft_tensor *x = floats(10);
     weft_symm *mem = weft_symm_rendezvous(x, world);
     CHECK(mem);
-    int last = weft_symm_channels(mem) - 1;
-    CHECK_INT(last + 1, weft_symm_pad_bytes(mem) / 4 / 3);
+    int last = symm_info(mem).channels - 1;
+    CHECK_INT(last + 1, symm_info(mem).pad_bytes / 4 / 3);
     CHECK_OK(weft_symm_barrier(mem, last, WEFT_DEFAULT));
     CHECK_OK(weft_symm_put_signal(mem, (rank + 1) % size, last, WEFT_DEFAULT));
     CHECK_OK(weft_symm_wait_signal(mem, (rank + 2) % size, last, WEFT_DEFAULT));
@@ -200,9 +201,9 @@ RANKS_TEST(test_weakness_pad_size, 2)
     weft_symm *small = weft_symm_rendezvous(before, world);
     weft_symm *large = weft_symm_rendezvous(floats(4), world);
     CHECK(small && large);
-    CHECK_INT(weft_symm_pad_bytes(small), usual);
-    CHECK_INT(weft_symm_pad_bytes(large), 2 * usual);
-    CHECK_INT(weft_symm_channels(large), 2 * weft_symm_channels(small));
+    CHECK_INT(symm_info(small).pad_bytes, usual);
+    CHECK_INT(symm_info(large).pad_bytes, 2 * usual);
+    CHECK_INT(symm_info(large).channels, 2 * symm_info(small).channels);
     const size_t wrong[] = {0, 63, 65, ((size_t)1 << 30) + 8};
     for (int i = 0; i < 4; i++)
         CHECK_STATUS(weft_symm_set_signal_pad_size(wrong[i]), WEFT_ERR_INVALID_ARG);
@@ -243,8 +244,8 @@ RANKS_TEST(test_weakness_views, 2)
     weft_tensor *part = weft_slice(x, 0, 16, 32, 1);
     weft_symm *mem = weft_symm_rendezvous(part, world);
     CHECK(mem);
-    CHECK_INT(weft_symm_offset(mem), 64);
-    CHECK_INT(weft_symm_bytes(mem), 256);
+    CHECK_INT(symm_info(mem).offset, 64);
+    CHECK_INT(symm_info(mem).bytes, 256);
     CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
     int peer = 1 - rank;
     CHECK_INT(weft_item(weft_symm_tensor(mem, peer), 0), 100 * peer + 16);
@@ -255,7 +256,7 @@ RANKS_TEST(test_weakness_views, 2)
     CHECK_INT(weft_item(weft_symm_buffer(mem, peer, WEFT_SHAPE(2), WEFT_F32, 3), 1),
               100 * peer + 4);
     weft_symm *whole = weft_symm_rendezvous(x, world); /* cached: the same block */
-    CHECK(whole && weft_symm_offset(whole) == 0);
+    CHECK(whole && symm_info(whole).offset == 0);
     CHECK(weft_symm_buffer_ptr(whole, peer) == weft_symm_buffer_ptr(mem, peer));
     CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
     finish(world);
@@ -362,11 +363,11 @@ RANKS_TEST(test_weakness_memory_returns, 2)
         CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
         weft_scope_close();
     }
-    CHECK(weft_symm_workspace(world, 1000));
-    CHECK(weft_symm_workspace(world, 500)); /* no smaller one is made */
-    CHECK_INT(weft_symm_bytes(weft_symm_workspace(world, 10)), 1000);
-    weft_symm *grown = weft_symm_workspace(world, 4000);
-    CHECK(grown && weft_symm_bytes(grown) == 4000);
+    CHECK(weft_symm_workspace(world, WEFT_CPU, 1000));
+    CHECK(weft_symm_workspace(world, WEFT_CPU, 500)); /* no smaller one is made */
+    CHECK_INT(symm_info(weft_symm_workspace(world, WEFT_CPU, 10)).bytes, 1000);
+    weft_symm *grown = weft_symm_workspace(world, WEFT_CPU, 4000);
+    CHECK(grown && symm_info(grown).bytes == 4000);
     CHECK_OK(weft_symm_barrier(grown, 0, WEFT_DEFAULT));
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     CHECK(count_mappings(&mapped_after) <=

@@ -10,7 +10,7 @@
  *                                 they never change its dtype; beside an integer tensor a whole
  *                                 number keeps the dtype, any other number gives f32
  *     weft_add_into(out, a, b)    writes a tensor of yours, of the result's shape; `out` may be `a`
- *                                 or `b` (in place)
+ *                                 or `b` (in place).  For what has no such form: weft_copy(out, ...)
  *
  * Functions that return weft_status act on their first argument.
  */
@@ -57,11 +57,10 @@ WEFT_API weft_status weft_integers(weft_tensor *x, int64_t low, int64_t high);
     WEFT_API weft_tensor *weft_##name_(weft_tensor *x); \
     WEFT_API weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *x);
 #define WEFT_BINARY(name_) WEFT_API weft_tensor *weft_##name_(weft_tensor *a, weft_tensor *b);
-#define WEFT_COMPARE(name_) \
-    WEFT_BINARY(name_)      \
+#define WEFT_OPERATOR(name_) \
+    WEFT_BINARY(name_)       \
     WEFT_API weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b);
-#define WEFT_ARITHMETIC(name_)                                                                  \
-    WEFT_COMPARE(name_)                                                                         \
+#define WEFT_INTO(name_)                                                                        \
     WEFT_API weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b); \
     WEFT_API weft_status weft_##name_##_scalar_into(weft_tensor *out, weft_tensor *a, double b);
 
@@ -80,25 +79,26 @@ WEFT_UNARY(gelu)      /* x/2 (1 + erf(x / sqrt 2)) */
 WEFT_UNARY(gelu_tanh) /* the tanh approximation */
 WEFT_UNARY(logical_not)
 
-WEFT_ARITHMETIC(add)
-WEFT_ARITHMETIC(sub)
-WEFT_ARITHMETIC(mul)
-WEFT_ARITHMETIC(div) /* true division: integers become f32 */
-WEFT_ARITHMETIC(
-    pow) /* integer powers of integers wrap; negative exponents of integers cut towards 0 */
-WEFT_ARITHMETIC(maximum) /* NaN wins */
-WEFT_ARITHMETIC(minimum)
+WEFT_OPERATOR(add)
+WEFT_OPERATOR(sub)
+WEFT_OPERATOR(mul)
+WEFT_OPERATOR(div)     /* true division: integers become f32 */
+WEFT_OPERATOR(pow)     /* of integers: powers wrap, and negative exponents round towards 0 */
+WEFT_OPERATOR(maximum) /* NaN wins */
+WEFT_OPERATOR(minimum)
+WEFT_INTO(add)
+WEFT_INTO(mul)
 /* A number on the left, where the order matters: 1 - x, 1 / x, 2 ^ x. */
 WEFT_API weft_tensor *weft_scalar_sub(double a, weft_tensor *b);
 WEFT_API weft_tensor *weft_scalar_div(double a, weft_tensor *b);
 WEFT_API weft_tensor *weft_scalar_pow(double a, weft_tensor *b);
 /* give bool */
-WEFT_COMPARE(eq)
-WEFT_COMPARE(ne)
-WEFT_COMPARE(lt)
-WEFT_COMPARE(le)
-WEFT_COMPARE(gt)
-WEFT_COMPARE(ge)
+WEFT_OPERATOR(eq)
+WEFT_OPERATOR(ne)
+WEFT_OPERATOR(lt)
+WEFT_OPERATOR(le)
+WEFT_OPERATOR(gt)
+WEFT_OPERATOR(ge)
 WEFT_BINARY(logical_and)
 WEFT_BINARY(logical_or)
 WEFT_BINARY(logical_xor)
@@ -138,8 +138,8 @@ WEFT_API weft_tensor *weft_argmin_all(weft_tensor *x);
 
 #undef WEFT_UNARY
 #undef WEFT_BINARY
-#undef WEFT_COMPARE
-#undef WEFT_ARITHMETIC
+#undef WEFT_OPERATOR
+#undef WEFT_INTO
 #undef WEFT_REDUCE
 
 /* ---- networks ---- */

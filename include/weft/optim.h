@@ -2,7 +2,7 @@
 /*
  * Optimizers change the parameters of a module by their gradients.
  *
- *     weft_optim *adam = weft_optim_adamw(net, 1e-3);
+ *     weft_optim *adam = weft_optim_adamw(net, 1e-3, NULL);
  *     ...
  *     weft_backward(loss);
  *     weft_optim_step(adam);
@@ -43,13 +43,10 @@ typedef struct weft_adamw_opts {
         sizeof(weft_adamw_opts), 0.9, 0.999, 1e-8, 1e-2 \
     }
 
-/* A handle of the current scope.  NULL options are those of INIT. */
-WEFT_API weft_optim *weft_optim_sgd(weft_module *module, double rate);
-WEFT_API weft_optim *weft_optim_sgd_with(weft_module *module, double rate,
-                                         const weft_sgd_opts *opts);
-WEFT_API weft_optim *weft_optim_adamw(weft_module *module, double rate);
-WEFT_API weft_optim *weft_optim_adamw_with(weft_module *module, double rate,
-                                           const weft_adamw_opts *opts);
+/* Makes an optimizer, a handle of the current scope.  Without options, NULL, those of INIT hold. */
+WEFT_API weft_optim *weft_optim_sgd(weft_module *module, double rate, const weft_sgd_opts *opts);
+WEFT_API weft_optim *weft_optim_adamw(weft_module *module, double rate,
+                                      const weft_adamw_opts *opts);
 
 /* One update of every parameter that has a gradient; then clears the gradients.  If it fails, the
  * gradients of what was not updated are still there. */

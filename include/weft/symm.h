@@ -62,13 +62,18 @@ WEFT_API weft_status weft_symm_set_signal_pad_size(size_t bytes);
  */
 WEFT_API weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group);
 
-WEFT_API int weft_symm_rank(const weft_symm *mem);
-WEFT_API int weft_symm_size(const weft_symm *mem);
-WEFT_API weft_group *weft_symm_group(const weft_symm *mem); /* borrowed */
-WEFT_API size_t weft_symm_bytes(const weft_symm *mem);      /* of the block, as asked for */
-WEFT_API size_t weft_symm_offset(const weft_symm *mem); /* of the tensor in the block, in bytes */
-WEFT_API size_t weft_symm_pad_bytes(const weft_symm *mem);
-WEFT_API int weft_symm_channels(const weft_symm *mem); /* channels 0 to this less one can be used */
+/* What a handle is about. */
+typedef struct weft_symm_info {
+    weft_group *group;       /* borrowed */
+    int rank, size;          /* of the group */
+    size_t bytes;            /* of the block, as asked for */
+    size_t offset;           /* of the tensor in the block, in bytes */
+    size_t pad_bytes;        /* of a signal pad */
+    int channels;            /* channels 0 to this less one can be used */
+    bool emulates_multicast; /* multicast operations write to each rank in turn */
+} weft_symm_info;
+
+WEFT_API weft_status weft_symm_describe(const weft_symm *mem, weft_symm_info *out);
 
 /* Address of a rank's block, or of its signal pad, in this process; NULL outside the group. */
 WEFT_API void *weft_symm_buffer_ptr(const weft_symm *mem, int rank);
@@ -146,9 +151,6 @@ WEFT_API bool weft_symm_allows_overlap(void);
 /* Hardware multicast of a device; false, never an error, on a CPU. */
 WEFT_API bool weft_symm_has_multicast(weft_device device);
 
-/* Whether multicast operations work on this handle by writing to each rank in turn. */
-WEFT_API bool weft_symm_emulates_multicast(const weft_symm *mem);
-
 /* The backend for symmetric memory of a device: "shm", "threads", "cuda", "nvshmem"; NULL if there
  * is none (meta). */
 WEFT_API const char *weft_symm_backend(weft_device device);
@@ -182,12 +184,9 @@ WEFT_API void weft_symm_free_connectivity(weft_connectivity *connectivity);
 
 /* ---- scratch and pools ---- */
 
-/* The group's scratch block, grown to at least `bytes`.  Collective whenever it grows; all ranks
- * ask for the same. */
-WEFT_API weft_symm *weft_symm_workspace(weft_group *group, size_t bytes);
-
-/* The same on another device; a group has one for each kind of device. */
-WEFT_API weft_symm *weft_symm_workspace_on(weft_group *group, weft_device device, size_t bytes);
+/* The group's scratch block on a device, grown to at least `bytes`.  There is one for each kind of
+ * device.  Collective whenever it grows; all ranks ask for the same. */
+WEFT_API weft_symm *weft_symm_workspace(weft_group *group, weft_device device, size_t bytes);
 
 typedef struct weft_symm_pool weft_symm_pool;
 

@@ -31,24 +31,22 @@ enum { WEFT_TUNE_INLINE = 632 };
  * unknown operation. */
 WEFT_API const char *weft_tune_choice(const char *op, int ranks, size_t bytes);
 
-/* The largest ordinary operand that is sent eagerly; 0 and an error for an unknown operation. */
-WEFT_API size_t weft_tune_eager(const char *op, int ranks);
+/* The thresholds of an operation, in bytes. */
+typedef enum weft_threshold {
+    WEFT_TUNE_EAGER,     /* the largest ordinary operand that is sent eagerly, at most 64 KiB */
+    WEFT_TUNE_ZERO_COPY, /* the same for symmetric operands: larger ones are used where they lie */
+    WEFT_TUNE_CMA        /* from here on, from one rank to another, the kernel copies (CMA) */
+} weft_threshold;
 
-/* The same for symmetric operands.  Larger ones are used where they lie. */
-WEFT_API size_t weft_tune_zero_copy(const char *op, int ranks);
+/* A threshold in a world of so many ranks.  0 and an error for an unknown operation. */
+WEFT_API size_t weft_tune_get(weft_threshold which, const char *op, int ranks);
 
-/* Sets both thresholds in this process, for groups of about as many ranks (2, 3-4, 5-8, more).  At
- * most 64 KiB, the size of an eager buffer. */
-WEFT_API weft_status weft_tune_set(const char *op, int ranks, size_t eager_up_to);
-
-/* Sets only the threshold of symmetric operands. */
-WEFT_API weft_status weft_tune_set_zero_copy(const char *op, int ranks, size_t beyond);
-
-/* From how many bytes, from one rank to another, the kernel copies ordinary operands (CMA) where it
- * may, instead of weft in chunks.  Unless it is set, a group begins with this and finds out by
- * itself, call by call, which of the two is faster here. */
-WEFT_API size_t weft_tune_cma(const char *op, int ranks);
-WEFT_API weft_status weft_tune_set_cma(const char *op, int ranks, size_t from);
+/*
+ * Sets a threshold in this process, for groups of about as many ranks (2, 3-4, 5-8, more).
+ * WEFT_TUNE_EAGER sets WEFT_TUNE_ZERO_COPY too.  Unless WEFT_TUNE_CMA is set, a group begins with
+ * the built-in one and finds out by itself, call by call, whether CMA or chunks are faster here.
+ */
+WEFT_API weft_status weft_tune_set(weft_threshold which, const char *op, int ranks, size_t bytes);
 
 /* Reads lines "<op> <ranks> <eager up to> [<zero-copy beyond> [<CMA from>]]"; '#' starts a
  * comment.  Nothing changes if a line is wrong. */

@@ -134,36 +134,30 @@ static weft_status set(weft_i_threshold which, const char *op, int ranks, size_t
     return WEFT_OK;
 }
 
-size_t weft_tune_eager(const char *op, int ranks)
+_Static_assert((int)WEFT_TUNE_EAGER == WEFT_I_EAGER_UP_TO &&
+                   (int)WEFT_TUNE_ZERO_COPY == WEFT_I_ZERO_COPY_BEYOND &&
+                   (int)WEFT_TUNE_CMA == WEFT_I_CMA_FROM,
+               "thresholds are the same, in the same order");
+
+static weft_status check_threshold(weft_threshold which)
 {
-    return tell(WEFT_I_EAGER_UP_TO, op, ranks);
+    return (unsigned)which <= WEFT_TUNE_CMA
+               ? WEFT_OK
+               : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_tune: %d is no threshold", (int)which);
 }
 
-size_t weft_tune_zero_copy(const char *op, int ranks)
+size_t weft_tune_get(weft_threshold which, const char *op, int ranks)
 {
-    return tell(WEFT_I_ZERO_COPY_BEYOND, op, ranks);
+    return check_threshold(which) < 0 ? 0 : tell((weft_i_threshold)which, op, ranks);
 }
 
-size_t weft_tune_cma(const char *op, int ranks)
+weft_status weft_tune_set(weft_threshold which, const char *op, int ranks, size_t bytes)
 {
-    return tell(WEFT_I_CMA_FROM, op, ranks);
-}
-
-weft_status weft_tune_set(const char *op, int ranks, size_t bytes)
-{
-    WEFT_TRY(set(WEFT_I_EAGER_UP_TO, op, ranks, bytes));
-    return set(WEFT_I_ZERO_COPY_BEYOND, op, ranks, bytes);
-}
-
-weft_status weft_tune_set_zero_copy(const char *op, int ranks, size_t beyond)
-{
-    return set(WEFT_I_ZERO_COPY_BEYOND, op, ranks, beyond);
-}
-
-weft_status weft_tune_set_cma(const char *op, int ranks, size_t from)
-{
-    WEFT_TRY(set(WEFT_I_CMA_FROM, op, ranks, from));
-    return set(WEFT_I_CMA_SET, op, ranks, 1);
+    WEFT_TRY(check_threshold(which));
+    WEFT_TRY(set((weft_i_threshold)which, op, ranks, bytes));
+    if (which == WEFT_TUNE_EAGER)
+        return set(WEFT_I_ZERO_COPY_BEYOND, op, ranks, bytes);
+    return which == WEFT_TUNE_CMA ? set(WEFT_I_CMA_SET, op, ranks, 1) : WEFT_OK;
 }
 
 /* Reads the lines of `text`; with `apply` sets them, otherwise only checks. */
@@ -194,11 +188,11 @@ static weft_status read_lines(const char *path, char *text, bool apply)
                 "%s:%d: wants \"<op> <ranks> <bytes> [<bytes> [<bytes>]]\", not \"%s\"", path,
                 number, copy);
         if (apply)
-            weft_tune_set(op, ranks, (size_t)bytes);
+            weft_tune_set(WEFT_TUNE_EAGER, op, ranks, (size_t)bytes);
         if (apply && fields >= 4)
-            weft_tune_set_zero_copy(op, ranks, (size_t)direct);
+            weft_tune_set(WEFT_TUNE_ZERO_COPY, op, ranks, (size_t)direct);
         if (apply && fields == 5)
-            weft_tune_set_cma(op, ranks, (size_t)single);
+            weft_tune_set(WEFT_TUNE_CMA, op, ranks, (size_t)single);
     }
     return WEFT_OK;
 }

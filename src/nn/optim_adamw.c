@@ -16,12 +16,7 @@ static weft_status step(const weft_optim *optim, weft_i_trained *trained, weft_t
     return weft_i_op_apply_list(&weft_i_op_adamw_, outs, args);
 }
 
-weft_optim *weft_optim_adamw(weft_module *module, double rate)
-{
-    return weft_optim_adamw_with(module, rate, NULL);
-}
-
-weft_optim *weft_optim_adamw_with(weft_module *module, double rate, const weft_adamw_opts *given)
+weft_optim *weft_optim_adamw(weft_module *module, double rate, const weft_adamw_opts *given)
 {
     weft_adamw_opts opts = WEFT_ADAMW_OPTS_INIT;
     if (weft_i_opts_copy(&opts, sizeof opts, given, "weft_optim_adamw") < 0)

@@ -18,12 +18,7 @@ static weft_status step(const weft_optim *optim, weft_i_trained *trained, weft_t
     return weft_i_op_apply_list(&weft_i_op_sgd_, outs, args);
 }
 
-weft_optim *weft_optim_sgd(weft_module *module, double rate)
-{
-    return weft_optim_sgd_with(module, rate, NULL);
-}
-
-weft_optim *weft_optim_sgd_with(weft_module *module, double rate, const weft_sgd_opts *given)
+weft_optim *weft_optim_sgd(weft_module *module, double rate, const weft_sgd_opts *given)
 {
     weft_sgd_opts opts = WEFT_SGD_OPTS_INIT;
     if (weft_i_opts_copy(&opts, sizeof opts, given, "weft_optim_sgd") < 0)

@@ -115,44 +115,21 @@ weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
 
 /* ---- asking ---- */
 
-int weft_symm_rank(const weft_symm *mem)
+weft_status weft_symm_describe(const weft_symm *mem, weft_symm_info *out)
 {
-    return mem ? mem->group->rank : -1;
-}
-
-int weft_symm_size(const weft_symm *mem)
-{
-    return mem ? mem->group->size : -1;
-}
-
-weft_group *weft_symm_group(const weft_symm *mem)
-{
-    return mem ? mem->group : NULL;
-}
-
-size_t weft_symm_bytes(const weft_symm *mem)
-{
-    return mem ? mem->block->bytes : 0;
-}
-
-size_t weft_symm_offset(const weft_symm *mem)
-{
-    return mem ? mem->offset : 0;
-}
-
-size_t weft_symm_pad_bytes(const weft_symm *mem)
-{
-    return mem ? mem->registration->pads.pad_bytes : 0;
-}
-
-int weft_symm_channels(const weft_symm *mem)
-{
-    return mem ? mem->registration->pads.channels : 0;
-}
-
-bool weft_symm_emulates_multicast(const weft_symm *mem)
-{
-    return mem && !mem->block->backend->multicast;
+    if (!mem)
+        return weft_i_missing("weft_symm_describe: the handle is NULL");
+    if (!out)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_symm_describe: the result is NULL");
+    *out = (weft_symm_info){.group = mem->group,
+                            .rank = mem->group->rank,
+                            .size = mem->group->size,
+                            .bytes = mem->block->bytes,
+                            .offset = mem->offset,
+                            .pad_bytes = mem->registration->pads.pad_bytes,
+                            .channels = mem->registration->pads.channels,
+                            .emulates_multicast = !mem->block->backend->multicast};
+    return WEFT_OK;
 }
 
 bool weft_symm_has_multicast(weft_device device)

@@ -5,18 +5,13 @@
 #include "symm/block.h"
 #include "weft/symm.h"
 
-weft_symm *weft_symm_workspace(weft_group *group, size_t bytes)
-{
-    return weft_symm_workspace_on(group, WEFT_CPU, bytes);
-}
-
-weft_symm *weft_symm_workspace_on(weft_group *group, weft_device device, size_t bytes)
+weft_symm *weft_symm_workspace(weft_group *group, weft_device device, size_t bytes)
 {
     char name[16];
     if (weft_i_group_usable(group) < 0)
         return NULL;
     if (!weft_i_device_find(device))
-        return weft_i_null(WEFT_ERR_UNSUPPORTED, "weft_symm_workspace_on: there is no device %s",
+        return weft_i_null(WEFT_ERR_UNSUPPORTED, "weft_symm_workspace: there is no device %s",
                            weft_device_name(device, name));
     void **place = &group->workspace[weft_i_device_kind(device)];
     weft_tensor *scratch = *place;

@@ -225,14 +225,13 @@ bool weft_i_pointwise_quick(weft_i_op_call *call)
     {                                                         \
         return WEFT_I_APPLY(name_, T(a), T(b));               \
     }
-#define COMPARE(name_)                                           \
+#define OPERATOR(name_)                                          \
     BINARY(name_)                                                \
     weft_tensor *weft_##name_##_scalar(weft_tensor *a, double b) \
     {                                                            \
         return WEFT_I_APPLY(name_, T(a), N(b));                  \
     }
-#define ARITHMETIC(name_)                                                              \
-    COMPARE(name_)                                                                     \
+#define INTO(name_)                                                                    \
     weft_status weft_##name_##_into(weft_tensor *out, weft_tensor *a, weft_tensor *b)  \
     {                                                                                  \
         return WEFT_I_APPLY_INTO(name_, out, T(a), T(b));                              \
@@ -260,22 +259,24 @@ UNARY(sqrt)
 UNARY(gelu)
 UNARY(gelu_tanh)
 UNARY(logical_not)
-ARITHMETIC(add)
-ARITHMETIC(sub)
-ARITHMETIC(mul)
-ARITHMETIC(div)
-ARITHMETIC(pow)
-ARITHMETIC(maximum)
-ARITHMETIC(minimum)
-COMPARE(eq)
-COMPARE(ne)
-COMPARE(lt)
-COMPARE(le)
-COMPARE(gt)
-COMPARE(ge)
+OPERATOR(add)
+OPERATOR(sub)
+OPERATOR(mul)
+OPERATOR(div)
+OPERATOR(pow)
+OPERATOR(maximum)
+OPERATOR(minimum)
+OPERATOR(eq)
+OPERATOR(ne)
+OPERATOR(lt)
+OPERATOR(le)
+OPERATOR(gt)
+OPERATOR(ge)
 BINARY(logical_and)
 BINARY(logical_or)
 BINARY(logical_xor)
+INTO(add)
+INTO(mul)
 FROM_SCALAR(sub)
 FROM_SCALAR(div)
 FROM_SCALAR(pow)

@@ -72,7 +72,7 @@ static void make_others(void)
     add_work(weft_barrier_start(me->groups.item[3]));
     add_module(weft_nn_sequential(weft_nn_linear(3, 3), weft_nn_dropout(0.5)));
     add_module(weft_nn_linear_plain(2, 3));
-    add_optim(weft_optim_adamw(me->modules.item[0], 1e-3));
+    add_optim(weft_optim_adamw(me->modules.item[0], 1e-3, NULL));
 }
 
 static void put_all_back(void)

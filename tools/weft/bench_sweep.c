@@ -90,8 +90,8 @@ int bench_sweep_open(bench_sweep *sweep, const bench_options *options, int op)
     board->budget_ns = (int64_t)options->budget_ms * 1000000;
     plan_rows(board, options, op);
     if (op != PLAN_BARRIER && op != PLAN_SEND_RECV) {
-        sweep->eager = weft_tune_eager(plan_op_name(op), ranks);
-        sweep->direct = weft_tune_zero_copy(plan_op_name(op), ranks);
+        sweep->eager = weft_tune_get(WEFT_TUNE_EAGER, plan_op_name(op), ranks);
+        sweep->direct = weft_tune_get(WEFT_TUNE_ZERO_COPY, plan_op_name(op), ranks);
     }
     return 0;
 }
@@ -142,9 +142,9 @@ static int measure_weft(member *me, int row, int column, int repeat)
     meter_contender who = bench_weft_contender(&rank);
     /* All ranks are between two repetitions, so that none is in a call with another threshold. */
     if (c->eager >= 0)
-        weft_tune_set(plan_op_name(me->sweep->op), rank.ranks, (size_t)c->eager);
+        weft_tune_set(WEFT_TUNE_EAGER, plan_op_name(me->sweep->op), rank.ranks, (size_t)c->eager);
     if (c->cma >= 0)
-        weft_tune_set_cma(plan_op_name(me->sweep->op), rank.ranks, (size_t)c->cma);
+        weft_tune_set(WEFT_TUNE_CMA, plan_op_name(me->sweep->op), rank.ranks, (size_t)c->cma);
     int status = meter_measure(&me->meter, row, column, repeat, &who);
     if (status < 0 && weft_last_status() < 0)
         fprintf(stderr, "weft bench %s: %s\n", plan_op_name(me->sweep->op), weft_last_error());

@@ -52,7 +52,7 @@ static int make_network(network *n)
     parts[LAYERS + 1] = weft_nn_layer_norm(WIDTH);
     parts[LAYERS + 2] = weft_nn_linear(WIDTH, SYMBOLS);
     n->net = weft_nn_sequential_of(parts, LAYERS + 3);
-    n->adam = weft_optim_adamw(n->net, 1e-4);
+    n->adam = weft_optim_adamw(n->net, 1e-4, NULL);
     n->in = weft_randint(WEFT_I64, WEFT_CPU, WEFT_SHAPE(BATCH, TIME), 0, SYMBOLS);
     n->out = weft_randint(WEFT_I64, WEFT_CPU, WEFT_SHAPE(BATCH, TIME), 0, SYMBOLS);
     return n->adam && n->out ? 0 : -1;

@@ -116,9 +116,9 @@ static int tune_one(bench_options *options, int op, FILE *out)
     fprintf(out, "%-16s %3d %8zu %8zu %zu\n", name, options->ranks, found.eager, found.direct,
             found.cma);
     printf(" %-16s %5d %10zu %10zu %10zu %10zu %12zd %12zd\n", name, options->ranks,
-           weft_tune_eager(name, options->ranks), found.eager,
-           weft_tune_zero_copy(name, options->ranks), found.direct,
-           (ssize_t)weft_tune_cma(name, options->ranks), (ssize_t)found.cma);
+           weft_tune_get(WEFT_TUNE_EAGER, name, options->ranks), found.eager,
+           weft_tune_get(WEFT_TUNE_ZERO_COPY, name, options->ranks), found.direct,
+           (ssize_t)weft_tune_get(WEFT_TUNE_CMA, name, options->ranks), (ssize_t)found.cma);
     fflush(stdout);
     return 0;
 }

@@ -203,9 +203,7 @@ static const char *const tuned_ops[] = {"all_reduce", "reduce",  "broadcast",   
                                         "gather",     "scatter", "reduce_scatter", "all_to_all"};
 static const int tuned_ranks[] = {2, 4, 8, 16};
 
-typedef size_t threshold(const char *op, int ranks);
-
-static void print_thresholds(const char *title, threshold *of)
+static void print_thresholds(const char *title, weft_threshold which)
 {
     printf("%s\n  %-16s", title, "ranks");
     for (int n = 0; n < 4; n++)
@@ -213,7 +211,7 @@ static void print_thresholds(const char *title, threshold *of)
     for (int op = 0; op < 8; op++) {
         printf("\n  %-16s", tuned_ops[op]);
         for (int n = 0; n < 4; n++) {
-            size_t bytes = of(tuned_ops[op], tuned_ranks[n]);
+            size_t bytes = weft_tune_get(which, tuned_ops[op], tuned_ranks[n]);
             if (bytes == 0 || bytes == SIZE_MAX)
                 printf("%10s", "never");
             else
@@ -227,23 +225,23 @@ static int print_algorithms(void)
 {
     printf("algorithms: inline up to %d bytes; ", (int)WEFT_TUNE_INLINE);
     print_thresholds("ordinary operands eager up to this many bytes, then cma or pipelined",
-                     weft_tune_eager);
+                     WEFT_TUNE_EAGER);
     print_thresholds("symmetric operands eager up to this many bytes, then direct",
-                     weft_tune_zero_copy);
+                     WEFT_TUNE_ZERO_COPY);
     print_thresholds("cma (cma copies of ordinary operands) from this many bytes between two "
                      "ranks",
-                     weft_tune_cma);
+                     WEFT_TUNE_CMA);
     return fflush(stdout) != 0 || ferror(stdout);
 }
 
-static void json_thresholds(weft_i_json *j, const char *name, threshold *of)
+static void json_thresholds(weft_i_json *j, const char *name, weft_threshold which)
 {
     weft_i_json_open(j, name, '{');
     for (int op = 0; op < 8; op++) {
         weft_i_json_open(j, tuned_ops[op], '{');
         for (int n = 0; n < 4; n++) {
             char ranks[16];
-            size_t bytes = of(tuned_ops[op], tuned_ranks[n]);
+            size_t bytes = weft_tune_get(which, tuned_ops[op], tuned_ranks[n]);
             snprintf(ranks, sizeof ranks, "%d", tuned_ranks[n]);
             weft_i_json_integer(j, ranks, bytes == SIZE_MAX ? -1 : (int64_t)bytes);
         }
@@ -254,9 +252,9 @@ static void json_thresholds(weft_i_json *j, const char *name, threshold *of)
 
 static void json_algorithms(weft_i_json *j)
 {
-    json_thresholds(j, "eager_up_to", weft_tune_eager);
-    json_thresholds(j, "direct_beyond", weft_tune_zero_copy);
-    json_thresholds(j, "cma_from", weft_tune_cma);
+    json_thresholds(j, "eager_up_to", WEFT_TUNE_EAGER);
+    json_thresholds(j, "direct_beyond", WEFT_TUNE_ZERO_COPY);
+    json_thresholds(j, "cma_from", WEFT_TUNE_CMA);
 }
 
 static int print_all(const weft_version_info *build)
