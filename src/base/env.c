@@ -260,6 +260,8 @@ int weft_env_count(void)
 weft_status weft_env_describe(int index, weft_env_info *out)
 {
     static const char *const kinds[] = {"string", "secret", "int", "bool", "ms", "bytes", "choice"};
+    _Static_assert(sizeof kinds / sizeof *kinds == WEFT_I_ENV_KIND_CHOICE + 1,
+                   "a name for each kind");
     if (!out || index < 0 || index >= WEFT_I_ENV_COUNT)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "weft_env_describe: index %d of %d variables, out %s", index,

@@ -28,6 +28,7 @@ static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 static int file = -1;
 
 static const char *const level_names[] = {"NONE", "WARN", "INFO", "TRACE"};
+_Static_assert(sizeof level_names / sizeof *level_names == WEFT_LOG_TRACE + 1, "a name for each");
 
 static int read_level(void)
 {

@@ -6,6 +6,7 @@
  */
 #include "base/status.h"
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "base/loss.h"
 
@@ -37,11 +38,24 @@ static const struct {
 #undef STATUS
 };
 
+/* A status without a row is a warning here, which is an error in development builds. */
+static inline bool has_row(weft_status status)
+{
+    switch (status) {
+#define STATUS(name_, scope_, text_) case WEFT_##name_:
+#include "base/status.def"
+#undef STATUS
+        return true;
+    }
+    return false;
+}
+
 static int row_of(weft_status status)
 {
     for (int row = 0; row < (int)(sizeof table / sizeof *table); row++)
         if (table[row].code == status)
             return row;
+    WEFT_ASSERT(!has_row(status));
     return -1;
 }
 

@@ -101,6 +101,7 @@ weft_status weft_i_wait_for(const weft_i_wait *wait)
 weft_i_wait_mode weft_i_wait_mode_for(int ranks, int cores)
 {
     static const char *const names[] = {"spin", "yield", "sleep"};
+    _Static_assert(sizeof names / sizeof *names == WEFT_I_WAIT_SLEEP + 1, "a name for each mode");
     const char *text = weft_i_env_text(WEFT_I_ENV_WAIT);
     for (int mode = 0; mode < 3; mode++)
         if (!strcasecmp(text, names[mode]))

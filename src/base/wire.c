@@ -6,6 +6,8 @@
  */
 #include "base/wire.h"
 
+#include "base/assert.h"
+
 #include <string.h>
 
 weft_i_wire_writer weft_i_wire_write(void *bytes, size_t capacity)
@@ -20,6 +22,7 @@ weft_i_wire_reader weft_i_wire_read(const void *bytes, size_t count)
 
 static uint8_t *room(weft_i_wire_writer *to, size_t count)
 {
+    WEFT_ASSERT(to->at <= to->capacity);
     if (to->bad || count > to->capacity - to->at) {
         to->bad = true;
         return NULL;
@@ -30,6 +33,7 @@ static uint8_t *room(weft_i_wire_writer *to, size_t count)
 
 static const uint8_t *take(weft_i_wire_reader *from, size_t count)
 {
+    WEFT_ASSERT(from->at <= from->count);
     if (from->bad || count > from->count - from->at) {
         from->bad = true;
         return NULL;

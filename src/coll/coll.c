@@ -17,6 +17,7 @@ const char *weft_reduction_name(weft_reduction reduction)
 {
     static const char *const names[] = {"sum",  "avg", "product", "min",       "max",
                                         "band", "bor", "bxor",    "premul_sum"};
+    _Static_assert(sizeof names / sizeof *names == WEFT_REDUCTIONS, "a name for each reduction");
     return (unsigned)reduction < WEFT_REDUCTIONS ? names[reduction] : "unknown";
 }
 

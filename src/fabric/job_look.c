@@ -317,5 +317,6 @@ const char *weft_job_state_name(weft_job_state state)
 {
     static const char *const names[] = {"awaited", "alive",  "stopped", "silent",
                                         "left",    "failed", "dead"};
+    _Static_assert(sizeof names / sizeof *names == WEFT_JOB_DEAD + 1, "a name for each state");
     return (unsigned)state < sizeof names / sizeof *names ? names[state] : "unknown";
 }

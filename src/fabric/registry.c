@@ -2,6 +2,7 @@
 /* Names and tags of a rank's groups; see registry.h. */
 #include "fabric/registry.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/group.h"
@@ -58,6 +59,7 @@ static weft_status enter(weft_i_registry *registry, weft_group *group)
         registry->group = wider;
         registry->room = room;
     }
+    WEFT_ASSERT(registry->count < registry->room);
     registry->group[registry->count++] = group;
     return WEFT_OK;
 }

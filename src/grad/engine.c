@@ -2,6 +2,7 @@
 /* One backward; see engine.h. */
 #include "grad/engine.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "grad/ops.h"
 
@@ -160,6 +161,7 @@ static weft_status arrive(weft_i_run *run, const weft_i_edge *edge, weft_tensor 
         WEFT_TRY(sum(run, task, at, g));
     else if (g)
         *at = weft_i_object_hold(g);
+    WEFT_ASSERT(task->pending > 0);
     if (--task->pending == 0)
         make_ready(run, task);
     return WEFT_OK;
@@ -256,6 +258,7 @@ static weft_status unpack(weft_i_run *run, weft_i_node *node, weft_tensor **resu
         weft_tensor *x = weft_i_slot_get(node, slot, run->create);
         if (!x)
             return weft_last_status();
+        WEFT_ASSERT(slot->place >= -node->outputs);
         if (slot->place < 0)
             results[-1 - slot->place] = x;
         else if (slot->place < node->op->arity)
@@ -281,6 +284,7 @@ static void pack(weft_i_node *node)
 static weft_status run_rule(weft_i_run *run, weft_i_task *task, weft_i_node *node)
 {
     weft_tensor **grads = run->room, **results = grads + node->edges;
+    WEFT_ASSERT((size_t)(node->edges + node->outputs) <= run->widest);
     memset(grads, 0, (size_t)(node->edges + node->outputs) * sizeof *grads);
     weft_i_back c = {.op = node->op,
                      .arg = node->arg,
@@ -424,6 +428,7 @@ weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_te
     running = run;
     weft_i_grad_mode = run->create ? WEFT_GRAD_RECORDING : WEFT_GRAD_OFF;
     weft_status status = run_all(run, roots, seeds, count);
+    WEFT_ASSERT(running == run);
     weft_i_grad_mode = mode;
     running = run->outer;
     weft_i_task_end_all(run);

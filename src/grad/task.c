@@ -4,6 +4,7 @@
  * to it; the task remembers the one before, so that a backward inside a hook of another may walk
  * the same graph.
  */
+#include "base/assert.h"
 #include "base/os.h"
 #include "grad/engine.h"
 
@@ -34,6 +35,7 @@ static struct entry *new_entry(weft_i_run *run)
         chunk->next = run->chunks;
         run->chunks = chunk;
     }
+    WEFT_ASSERT(chunk->used < CHUNK);
     return &chunk->entry[chunk->used++];
 }
 
@@ -84,6 +86,7 @@ static void end(weft_i_task *task)
         weft_i_object_drop(task->g[k]);
     if (task->g != &task->only)
         WEFT_OS->free(task->g);
+    WEFT_ASSERT(*weft_i_task_field(task->target) == task); /* runs end in turn */
     *weft_i_task_field(task->target) = task->outer;
     weft_i_object_drop(task->target);
 }
@@ -106,6 +109,7 @@ void weft_i_task_end_all(weft_i_run *run)
 
 void weft_i_heap_push(weft_i_run *run, weft_i_task *task)
 {
+    WEFT_ASSERT(run->heap_count < run->task_count);
     size_t at = run->heap_count++;
     for (; at && run->heap[(at - 1) / 2]->order < task->order; at = (at - 1) / 2)
         run->heap[at] = run->heap[(at - 1) / 2];

@@ -31,6 +31,7 @@ static const char *stored_type(weft_dtype dtype)
         [WEFT_I32] = "int32_t",   [WEFT_I64] = "int64_t",  [WEFT_U8] = "uint8_t",
         [WEFT_U16] = "uint16_t",  [WEFT_U32] = "uint32_t", [WEFT_U64] = "uint64_t",
         [WEFT_BOOL] = "uint8_t"};
+    _Static_assert(sizeof types / sizeof *types == WEFT_DTYPE_COUNT, "a type for each dtype");
     return types[dtype];
 }
 
@@ -370,6 +371,8 @@ static void put_loop(writing *w, bool blocks, const char *from, const char *to, 
 static const char *combiner_of(const writing *w, const weft_i_emit_member *m)
 {
     static const char *const names[] = {"sum", "prod", "max", "min"};
+    _Static_assert(sizeof names / sizeof *names == WEFT_I_REDUCE_COUNT,
+                   "a name for each reduction");
     return names[node_of(w, m)->op->kernel & 0xff];
 }
 

@@ -2,6 +2,7 @@
 /* Graphs as data: making room, holding, and what is asked of a node; see graph.h. */
 #include "graph/graph.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 
 #include <string.h>
@@ -62,6 +63,7 @@ void *weft_i_graph_alloc(weft_graph *graph, size_t bytes)
         chunk->next = graph->chunks;
         graph->chunks = chunk;
     }
+    WEFT_ASSERT(chunk->room - chunk->used >= need);
     void *at = chunk->bytes + chunk->used;
     chunk->used += need;
     return at;
@@ -96,6 +98,7 @@ weft_status weft_i_graph_add_notes(weft_graph *graph, const char *more)
 /* Room for one more of `size` bytes behind `count` of them. */
 static weft_status grow(void *array, int count, int *room, size_t size)
 {
+    WEFT_ASSERT(count >= 0 && count <= *room);
     void **at = array;
     if (count < *room)
         return WEFT_OK;
@@ -122,6 +125,7 @@ int weft_i_graph_add_node(weft_graph *graph, const weft_i_graph_node *node)
 {
     if (grow(&graph->nodes, graph->node_count, &graph->node_room, sizeof *node) < 0)
         return -1;
+    WEFT_ASSERT(node->op);
     graph->nodes[graph->node_count] = *node;
     return graph->node_count++;
 }

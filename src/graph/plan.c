@@ -2,6 +2,7 @@
 /* Placing values in an arena, by a linear scan over the nodes; see plan.h. */
 #include "graph/plan.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "graph/emit.h"
 #include "tensor/ops.h"
@@ -144,6 +145,7 @@ static void put(planning *p, int storage)
         i++;
     }
     memmove(p->live + i + 1, p->live + i, (size_t)(p->live_count - i) * sizeof *p->live);
+    WEFT_ASSERT(p->live_count < p->graph->storages && at % ALIGNMENT == 0);
     p->live[i] = (place){at, bytes, storage};
     p->live_count++;
     p->placed[storage] = (int64_t)at;

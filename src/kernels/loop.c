@@ -3,6 +3,8 @@
  * run. */
 #include "kernels/loop.h"
 
+#include "base/assert.h"
+
 #include <string.h>
 
 /* Whether dimension `a` belongs outside dimension `b`: the first operand whose strides differ
@@ -76,6 +78,8 @@ static void join(weft_i_loop *loop)
 
 void weft_i_loop_join(weft_i_loop *loop)
 {
+    WEFT_ASSERT(loop->ndim >= 0 && loop->ndim <= WEFT_I_LOOP_DIMS && loop->operands > 0 &&
+                loop->operands <= WEFT_I_LOOP_OPERANDS);
     drop_ones(loop);
     order(loop);
     join(loop);

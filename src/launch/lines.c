@@ -7,6 +7,7 @@
  */
 #include "launch/lines.h"
 
+#include "base/assert.h"
 #include "base/file.h"
 #include "base/status.h"
 
@@ -47,6 +48,7 @@ static bool reserve(weft_i_sink *sink, size_t more)
 
 static void append(weft_i_sink *sink, const char *bytes, size_t count)
 {
+    WEFT_ASSERT(sink->start + sink->used + count <= sink->room); /* reserved before */
     memcpy(sink->bytes + sink->start + sink->used, bytes, count);
     sink->used += count;
 }
@@ -62,6 +64,7 @@ static bool take_chunk(weft_i_sink *sink)
         sink->error = n == 0 ? EIO : errno == EPIPE ? 0 : errno;
         return false;
     }
+    WEFT_ASSERT((size_t)n <= count);
     sink->used -= (size_t)n;
     sink->start = sink->used ? sink->start + (size_t)n : 0;
     return true;

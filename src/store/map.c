@@ -6,6 +6,7 @@
  */
 #include "store/map.h"
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -51,6 +52,7 @@ static uint64_t hash_of(weft_i_view key)
 
 static weft_i_store_entry **place_of(const weft_i_store_map *map, weft_i_view key, uint64_t hash)
 {
+    WEFT_ASSERT(map->bucket_count && !(map->bucket_count & (map->bucket_count - 1)));
     weft_i_store_entry **at = &map->buckets[hash & (map->bucket_count - 1)];
     while (*at && ((*at)->hash != hash || (*at)->key_bytes != key.bytes ||
                    memcmp((*at)->key, key.data, key.bytes) != 0))
@@ -121,6 +123,7 @@ static void forget_if_empty(weft_i_store_map *map, weft_i_store_entry *entry)
     if (!entry || present(entry) || entry->waiters)
         return;
     weft_i_view key = {entry->key, entry->key_bytes};
+    WEFT_ASSERT(find(map, key) == entry && map->entries > 0);
     *place_of(map, key, entry->hash) = entry->next;
     map->entries--;
     map->bytes -= entry_bytes(entry->key_bytes);
@@ -129,6 +132,7 @@ static void forget_if_empty(weft_i_store_map *map, weft_i_store_entry *entry)
 
 static void empty_entry(weft_i_store_map *map, weft_i_store_entry *entry)
 {
+    WEFT_ASSERT(!present(entry) || (map->keys > 0 && !entry->waiters));
     if (present(entry))
         map->keys--;
     if (entry->has_value)
@@ -170,6 +174,7 @@ void weft_i_store_map_close(weft_i_store_map *map)
 
 static void hang(weft_i_store_entry *entry, weft_i_store_waiter *waiter)
 {
+    WEFT_ASSERT(!present(entry) && !waiter->link);
     waiter->entry = entry;
     waiter->next = NULL;
     waiter->link = entry->waiters_end;
@@ -196,6 +201,7 @@ static void wake(weft_i_store_map *map, weft_i_store_entry *entry)
 
 static void cut(weft_i_store_map *map, weft_i_store_waiter *waiter)
 {
+    WEFT_ASSERT(*waiter->link == waiter);
     *waiter->link = waiter->next;
     if (waiter->next)
         waiter->next->link = waiter->link;

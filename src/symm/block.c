@@ -57,6 +57,7 @@ weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group
 
 weft_i_block *weft_i_block_hold(weft_i_block *block)
 {
+    WEFT_ASSERT(atomic_load_explicit(&block->references, memory_order_relaxed) > 0);
     atomic_fetch_add_explicit(&block->references, 1, memory_order_relaxed);
     return block;
 }
@@ -75,6 +76,7 @@ void weft_i_block_drop(weft_i_block *block)
 void weft_i_block_end_lease(void *argument)
 {
     weft_i_lease *lease = argument;
+    WEFT_ASSERT(atomic_load_explicit(&lease->block->leases, memory_order_relaxed) > 0);
     atomic_fetch_sub_explicit(&lease->block->leases, 1,
                               memory_order_acq_rel); /* pairs with persistent.c */
     if (lease->ended)
@@ -98,6 +100,8 @@ weft_tensor *weft_i_block_tensor(const weft_i_lease *from, weft_dtype dtype, wef
             from->ended(&copy);
         return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a symmetric tensor");
     }
+    WEFT_ASSERT(from->offset <= from->block->bytes &&
+                from->bytes <= from->block->bytes - from->offset);
     *lease = *from;
     weft_i_block_hold(lease->block);
     atomic_fetch_add_explicit(&lease->block->leases, 1, memory_order_relaxed);

@@ -4,6 +4,7 @@
  * that fits is taken, so ranks that cut alike get alike offsets, and a tensor freed and made again
  * returns to its place.
  */
+#include "base/assert.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "symm/block.h"
@@ -72,6 +73,7 @@ static bool take(weft_symm_pool *pool, size_t bytes, size_t *at)
         gap *first = &pool->gaps[i];
         if (first->bytes < bytes)
             continue;
+        WEFT_ASSERT(first->at % UNIT == 0 && bytes % UNIT == 0);
         *at = first->at;
         first->at += bytes;
         first->bytes -= bytes;
@@ -88,6 +90,9 @@ static void give_back(weft_symm_pool *pool, size_t at, size_t bytes)
     size_t i = 0;
     while (i < pool->count && pool->gaps[i].at < at)
         i++;
+    WEFT_ASSERT(pool->tensors > 0 && bytes % UNIT == 0);
+    WEFT_ASSERT(i == pool->count || at + bytes <= pool->gaps[i].at); /* it was no gap */
+    WEFT_ASSERT(i == 0 || pool->gaps[i - 1].at + pool->gaps[i - 1].bytes <= at);
     bool joins_left = i > 0 && pool->gaps[i - 1].at + pool->gaps[i - 1].bytes == at;
     bool joins_right = i < pool->count && at + bytes == pool->gaps[i].at;
     if (joins_left && joins_right) {
@@ -99,6 +104,7 @@ static void give_back(weft_symm_pool *pool, size_t at, size_t bytes)
         pool->gaps[i].at = at;
         pool->gaps[i].bytes += bytes;
     } else {
+        WEFT_ASSERT(pool->count < pool->room);
         memmove(&pool->gaps[i + 1], &pool->gaps[i], (pool->count++ - i) * sizeof(gap));
         pool->gaps[i] = (gap){at, bytes};
     }

@@ -2,6 +2,7 @@
 /* The cache; see cache.h. */
 #include "tensor/cache.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 
 #include <pthread.h>
@@ -30,6 +31,7 @@ static size_t mapped_bytes(size_t bytes)
 
 static board take_out(int index)
 {
+    WEFT_ASSERT(index >= 0 && index < count && total >= kept[index].bytes);
     board out = kept[index];
     total -= out.bytes;
     count--;
@@ -83,6 +85,7 @@ void weft_i_cache_give(void *memory, size_t bytes)
     }
     while (count == PLACES || total + given.bytes > KEPT_MOST)
         unmap(take_out(0));
+    WEFT_ASSERT(count < PLACES && total + given.bytes <= KEPT_MOST);
     kept[count++] = given;
     total += given.bytes;
     pthread_mutex_unlock(&lock);

@@ -6,6 +6,7 @@
  */
 #include "tensor/op.h"
 
+#include "base/assert.h"
 #include "tensor/eye.h"
 #include "tensor/fake.h"
 #include "tensor/ops.h"
@@ -61,6 +62,7 @@ static void read_kinds(weft_i_op *op)
 
 void weft_i_op_add_table(weft_i_op_table *table)
 {
+    WEFT_ASSERT(table->rows && !table->next);
     for (size_t i = 0; i < table->count; i++)
         read_kinds(table->rows[i]);
     table->next = weft_i_op_tables();
@@ -69,6 +71,7 @@ void weft_i_op_add_table(weft_i_op_table *table)
 
 void weft_i_op_add_column(int kind, const weft_i_op_column *rows, size_t count)
 {
+    WEFT_ASSERT(kind >= 0 && kind < WEFT_I_DEVICE_KINDS);
     for (size_t i = 0; i < count; i++)
         rows[i].op->run[kind] = rows[i].run;
 }
@@ -95,11 +98,13 @@ void weft_i_mode_push(weft_i_mode *mode)
 
 void weft_i_mode_pop(weft_i_mode *mode)
 {
+    WEFT_ASSERT(innermost == mode); /* they nest */
     innermost = mode->outer;
 }
 
 const char *weft_i_op_param_name(const weft_i_op *op, int i, int *length)
 {
+    WEFT_ASSERT(i >= 0 && i < op->arity);
     const char *at = op->params;
     while (i-- > 0)
         at = strchr(at, ' ') + 1;

@@ -6,6 +6,7 @@
  */
 #include "tensor/scope.h"
 
+#include "base/assert.h"
 #include "base/status.h"
 #include "tensor/shelf.h"
 
@@ -41,6 +42,7 @@ void weft_i_object_free(weft_i_object *object)
 
 static void leave_scope(weft_i_object *object)
 {
+    WEFT_ASSERT(object->scope && (object->newer || object->scope->newest == object));
     if (object->newer)
         object->newer->older = object->older;
     else
@@ -53,6 +55,7 @@ static void leave_scope(weft_i_object *object)
 
 static void enter_scope(weft_i_object *object, weft_i_scope *scope)
 {
+    WEFT_ASSERT(!object->scope && !object->newer && !object->older);
     object->scope = scope;
     object->older = scope->newest;
     if (scope->newest)
@@ -145,6 +148,7 @@ weft_status weft_scope_close(void)
             WEFT_ERR_STATE,
             "weft_scope_close: no scope is open (the root scope closes with its thread)");
     empty(scope);
+    WEFT_ASSERT(current == scope);
     current = scope->outer;
     free_scope(scope);
     return WEFT_OK;
@@ -195,6 +199,7 @@ void *weft_i_object_new_with(weft_i_kind kind, size_t bytes, size_t room,
     weft_i_object *object = weft_i_shelf_take(bytes + room, bytes, &units);
     if (!object)
         return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a handle of %zu bytes", bytes);
+    WEFT_ASSERT(destroy && bytes >= sizeof *object);
     object->units = (uint16_t)units;
     weft_i_object_start(object, kind, destroy);
     return object;

@@ -6,6 +6,7 @@
  */
 #include "tensor/storage.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "tensor/cache.h"
@@ -35,6 +36,7 @@ static void *own_stream(const weft_storage *storage)
 
 static void free_data(weft_storage *storage)
 {
+    WEFT_ASSERT(storage->table);
     /* Addresses would not tell: a block of its own may begin where this one ends. */
     if (storage->data && !storage->within)
         storage->table->free(storage->device, own_stream(storage), storage->data, storage->bytes);
@@ -51,6 +53,7 @@ static void destroy(weft_i_object *object)
     weft_storage *storage = (weft_storage *)object;
     weft_i_claim_end_all(storage);
     pthread_mutex_destroy(&storage->claims_lock);
+    WEFT_ASSERT(!atomic_load_explicit(&storage->claims, memory_order_relaxed));
     if (storage->ordered)
         weft_i_storage_leave(storage);
     if (storage->table)
@@ -115,6 +118,7 @@ weft_storage *weft_i_storage_new_with(weft_device device, size_t bytes, size_t e
         weft_i_object_drop(storage);
         return NULL;
     }
+    WEFT_ASSERT(!bytes || storage->data || !table->alloc);
     storage->bytes = bytes;
     return storage;
 }
@@ -227,6 +231,7 @@ weft_status weft_i_storage_resize(weft_storage *storage, size_t bytes)
         storage->table->free(storage->device, own_stream(storage), data, bytes);
         return status;
     }
+    WEFT_ASSERT(!bytes || data || !storage->table->alloc);
     free_data(storage);
     storage->data = data;
     storage->within = false;

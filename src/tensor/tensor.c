@@ -6,6 +6,7 @@
  */
 #include "tensor/tensor.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "tensor/shelf.h"
@@ -114,6 +115,7 @@ static bool holds_version(const weft_tensor *x)
 
 void weft_i_tensor_set_storage(weft_tensor *x, weft_storage *storage)
 {
+    WEFT_ASSERT(storage && x->storage);
     weft_storage *old = x->storage;
     if (!holds_version(x))
         weft_i_object_hold(x->version);

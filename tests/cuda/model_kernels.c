@@ -4,6 +4,26 @@
 
 #include "kernels.cu"
 
+#include "kernels/fold.h"
+
+/* The kernels have dtypes and folds of their own, in the same order. */
+#define DTYPE(name_, text_, type_, kind_) \
+    _Static_assert((int)WEFT_K_##name_ == (int)WEFT_##name_, #name_ " is another dtype");
+#include "weft/dtype.def"
+#undef DTYPE
+#define SAME_FOLD(name_) \
+    _Static_assert((int)WEFT_K_##name_ == (int)WEFT_I_FOLD_##name_, #name_ " is another fold")
+SAME_FOLD(SUM);
+SAME_FOLD(AVG);
+SAME_FOLD(PRODUCT);
+SAME_FOLD(MIN);
+SAME_FOLD(MAX);
+SAME_FOLD(BAND);
+SAME_FOLD(BOR);
+SAME_FOLD(BXOR);
+SAME_FOLD(PREMUL_SUM);
+_Static_assert(WEFT_K_PREMUL_SUM + 1 == WEFT_I_FOLD_OPS, "a fold that kernels do not have");
+
 #include <stdlib.h>
 
 _Thread_local twin_place twin_here;

@@ -11,7 +11,7 @@
 #include "device.h"
 #include "kernels/small.h"
 
-/* As weft_dtype and weft_i_fold_op; src/backends/cuda/module.c compares them. */
+/* As weft_dtype and weft_i_fold_op; tests/cuda/model_kernels.c compares them. */
 enum {
     WEFT_K_F64,
     WEFT_K_F32,
