@@ -254,8 +254,8 @@ static weft_status unpack(weft_i_run *run, weft_i_node *node, weft_tensor **resu
     if (node->slots && node->released)
         return refuse_second(node);
     for (int i = 0; i < node->slots; i++) {
-        const weft_i_rank_record *slot = &node->slot[i];
-        weft_tensor *x = weft_i_slot_get(node, slot, run->create);
+        const weft_i_saved *slot = &node->slot[i];
+        weft_tensor *x = weft_i_saved_get(node, slot, run->create);
         if (!x)
             return weft_last_status();
         WEFT_ASSERT(slot->place >= -node->outputs);

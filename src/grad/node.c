@@ -50,7 +50,7 @@ void weft_i_edge_drop(weft_i_edge *edge)
 
 /* ---- death ---- */
 
-static void drop_slot(weft_i_rank_record *slot)
+static void drop_slot(weft_i_saved *slot)
 {
     count_saved(slot->tensor, -1);
     weft_i_object_drop(slot->tensor);
@@ -202,7 +202,7 @@ weft_i_node *weft_i_node_new(const weft_i_node_plan *plan)
         return NULL;
     node->edge = (weft_i_edge *)(void *)(node + 1);
     node->output = (weft_i_meta *)(void *)(node->edge + edges);
-    node->slot = (weft_i_rank_record *)(void *)(node->output + outputs);
+    node->slot = (weft_i_saved *)(void *)(node->output + outputs);
     node->arg = (weft_i_arg *)(void *)(node->slot + slots);
     node->item = (weft_tensor **)(void *)(node->arg + arity);
     node->listed = (weft_i_meta *)(void *)(node->item + tally.items);
@@ -223,7 +223,7 @@ void weft_i_node_output(weft_i_node *node, const weft_tensor *x)
         describe(node, meta, x);
 }
 
-static void save_memory(weft_i_rank_record *slot, const weft_tensor *x)
+static void save_memory(weft_i_saved *slot, const weft_tensor *x)
 {
     slot->storage = weft_i_object_hold(x->storage);
     if (x->version != &x->storage->version)
@@ -232,7 +232,7 @@ static void save_memory(weft_i_rank_record *slot, const weft_tensor *x)
 
 void weft_i_node_save(weft_i_node *node, int place, weft_tensor *x, bool by_reference)
 {
-    weft_i_rank_record *slot = &node->slot[node->slots++];
+    weft_i_saved *slot = &node->slot[node->slots++];
     int output;
     slot->place = place;
     slot->count = weft_i_tensor_version(x);
@@ -286,7 +286,7 @@ bool weft_i_node_reaches(weft_i_node *from, const weft_i_object *to)
 }
 
 /* Memory and layout stay; what is written to x from now on is seen through them as well. */
-static void untie_slot(weft_i_rank_record *slot, weft_tensor *x)
+static void untie_slot(weft_i_saved *slot, weft_tensor *x)
 {
     if (slot->tensor != x)
         return;
@@ -319,7 +319,7 @@ void weft_i_node_untie(weft_i_node *from, weft_tensor *x)
 
 /* ---- what was saved ---- */
 
-static const char *place_text(const weft_i_node *node, const weft_i_rank_record *slot, char out[96])
+static const char *place_text(const weft_i_node *node, const weft_i_saved *slot, char out[96])
 {
     int length, i = slot->place;
     if (i < 0) {
@@ -333,8 +333,7 @@ static const char *place_text(const weft_i_node *node, const weft_i_rank_record 
     return out;
 }
 
-static weft_status refuse_written(const weft_i_node *node, const weft_i_rank_record *slot,
-                                  int64_t now)
+static weft_status refuse_written(const weft_i_node *node, const weft_i_saved *slot, int64_t now)
 {
     char shape[WEFT_I_SHAPE_TEXT], place[96], maker[64] = "a leaf";
     weft_shape sizes = {slot->meta.ndim, {0}};
@@ -354,7 +353,7 @@ static weft_status refuse_written(const weft_i_node *node, const weft_i_rank_rec
                        (long long)now, (long long)slot->count);
 }
 
-static weft_tensor *from_memory(weft_i_node *node, const weft_i_rank_record *slot)
+static weft_tensor *from_memory(weft_i_node *node, const weft_i_saved *slot)
 {
     weft_shape shape = {slot->meta.ndim, {0}};
     memcpy(shape.dim, slot->meta.sizes, (size_t)slot->meta.ndim * sizeof *shape.dim);
@@ -367,7 +366,7 @@ static weft_tensor *from_memory(weft_i_node *node, const weft_i_rank_record *slo
     return x;
 }
 
-weft_status weft_i_slot_check(const weft_i_node *node, const weft_i_rank_record *slot)
+weft_status weft_i_saved_check(const weft_i_node *node, const weft_i_saved *slot)
 {
     const weft_i_version *version = slot->tensor    ? slot->tensor->version
                                     : slot->version ? slot->version
@@ -376,9 +375,9 @@ weft_status weft_i_slot_check(const weft_i_node *node, const weft_i_rank_record 
     return slot->count >= 0 && now != slot->count ? refuse_written(node, slot, now) : WEFT_OK;
 }
 
-weft_tensor *weft_i_slot_get(weft_i_node *node, const weft_i_rank_record *slot, bool history)
+weft_tensor *weft_i_saved_get(weft_i_node *node, const weft_i_saved *slot, bool history)
 {
-    if (weft_i_slot_check(node, slot) < 0)
+    if (weft_i_saved_check(node, slot) < 0)
         return NULL;
     weft_storage *storage = slot->tensor ? slot->tensor->storage : slot->storage;
     if (storage->fake)

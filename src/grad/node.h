@@ -36,7 +36,7 @@ typedef struct weft_i_meta {
  * reads is what it is then, also if it was given another storage (weft_set).  All others are held
  * as memory and layout, so that they may get a history that leads here without a cycle.
  */
-typedef struct weft_i_rank_record {
+typedef struct weft_i_saved {
     int place;           /* argument, or arity + item of the list, or -1 - result */
     weft_tensor *tensor; /* itself, or NULL */
     weft_storage *storage;
@@ -45,7 +45,7 @@ typedef struct weft_i_rank_record {
     int64_t value;           /* of a fake: the value that it was */
     weft_tensor *unpacked;   /* what stands for it while a backward is captured; borrowed */
     weft_i_meta meta;
-} weft_i_rank_record;
+} weft_i_saved;
 
 /* A gradient that backward keeps for a tensor which is no leaf; shared by tensor and node. */
 typedef struct weft_i_retained {
@@ -68,7 +68,7 @@ struct weft_i_node {
     bool released; /* backward has let go of what was saved */
     weft_i_meta *output;
     weft_i_edge *edge; /* one for each argument, then one for each tensor of the list */
-    weft_i_rank_record *slot;
+    weft_i_saved *slot;
     weft_i_arg *arg;     /* tensors only while the rule runs */
     weft_tensor **item;  /* of the list argument, likewise */
     weft_i_meta *listed; /* what they are */
@@ -106,10 +106,10 @@ void weft_i_node_save(weft_i_node *node, int place, weft_tensor *x, bool by_refe
 void weft_i_node_release(weft_i_node *node);
 
 /* Fails if what was saved was written since. */
-weft_status weft_i_slot_check(const weft_i_node *node, const weft_i_rank_record *slot);
+weft_status weft_i_saved_check(const weft_i_node *node, const weft_i_saved *slot);
 /* A tensor like the saved one, in the current scope or the saved tensor itself (borrowed).  Fails
  * if it was written since. */
-weft_tensor *weft_i_slot_get(weft_i_node *node, const weft_i_rank_record *slot, bool history);
+weft_tensor *weft_i_saved_get(weft_i_node *node, const weft_i_saved *slot, bool history);
 
 void weft_i_edge_hold(weft_i_edge *edge, weft_i_object *to, int output);
 void weft_i_edge_drop(weft_i_edge *edge);

@@ -136,7 +136,7 @@ static weft_status put_edge(weft_i_route *r, const weft_i_edge *edge)
 static weft_status put_slots(weft_i_route *r, const weft_i_node *node, int stop)
 {
     for (int i = 0; i < node->slots; i++) {
-        const weft_i_rank_record *slot = &node->slot[i];
+        const weft_i_saved *slot = &node->slot[i];
         WEFT_TRY(put_number(r, slot->place));
         WEFT_TRY(put_meta(r, &slot->meta));
         if (slot->tensor)
@@ -235,7 +235,7 @@ weft_tensor *weft_i_route_tensor(const weft_i_route *route, weft_i_place place)
     weft_i_node *node = node_at(route, place.stop);
     if (place.kind == WEFT_I_PLACE_LEAF)
         return (weft_tensor *)route->stops[place.stop];
-    return place.kind == WEFT_I_PLACE_SLOT ? weft_i_slot_get(node, &node->slot[place.index], false)
+    return place.kind == WEFT_I_PLACE_SLOT ? weft_i_saved_get(node, &node->slot[place.index], false)
                                            : held_at(route, place);
 }
 
@@ -244,8 +244,8 @@ weft_status weft_i_route_unpack(weft_i_route *route)
     for (int i = 0; i < route->count; i++) {
         weft_i_node *node = node_at(route, i);
         for (int k = 0; node && k < node->slots; k++) {
-            weft_i_rank_record *slot = &node->slot[k];
-            if (!(slot->unpacked = weft_i_slot_get(node, slot, false)))
+            weft_i_saved *slot = &node->slot[k];
+            if (!(slot->unpacked = weft_i_saved_get(node, slot, false)))
                 return weft_last_status();
             size_t before = route->bytes; /* the key is complete without them */
             if (!slot->tensor)
@@ -271,7 +271,7 @@ weft_status weft_i_route_check(const weft_i_route *route)
     for (int i = 0; i < route->count; i++) {
         const weft_i_node *node = node_at(route, i);
         for (int k = 0; node && k < node->slots; k++)
-            WEFT_TRY(weft_i_slot_check(node, &node->slot[k]));
+            WEFT_TRY(weft_i_saved_check(node, &node->slot[k]));
     }
     return WEFT_OK;
 }
