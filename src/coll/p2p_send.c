@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sending: requests go into the ring of their peer, in order; see ring.h for how. */
+/* Sending: requests go into the ring of their peer, in order; see p2p_ring.h for how. */
 #include "coll/p2p.h"
 
 #include "base/assert.h"

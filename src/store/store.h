@@ -2,7 +2,7 @@
 /*
  * What all kinds of store have in common: a call is one request and one answer, and a kind is a
  * table with a function that performs any request.  The public functions (store.c) check arguments,
- * build the request and word the errors; store_map.c gives requests their meaning; the kinds only
+ * build the request and word the errors; map.c gives requests their meaning; the kinds only
  * carry them there.
  */
 #ifndef WEFT_STORE_STORE_H

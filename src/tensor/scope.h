@@ -118,7 +118,7 @@ bool weft_i_object_drop_shared(void *object);
 
 /*
  * Closes all scopes of the calling thread, as its end does; without `release` what they own is left
- * as it is.  For simulated threads (backends/fake/simulator.h), which may die anywhere.
+ * as it is.  For simulated threads (tests/simulator/turns.h), which may die anywhere.
  */
 void weft_i_scope_abandon(bool release);
 

@@ -36,7 +36,7 @@ WEFT_K void weft_k_send(const weft_k_meeting *m, uint32_t flag, uint64_t slot, u
     WEFT_K_NO_UNROLL
     for (int k = 1; k < g->size; k++) {
         r = r + 1 < g->size ? r + 1 : 0;
-        /* Pairs with the loads in weft_k_receive and weft_k_receive_all. */
+        /* Pairs with the loads in weft_k_receive. */
         weft_k_store_pair(weft_k_packets(m, r, g->rank) + 2 * slot, (uint32_t)data | high,
                           data >> 32 | high);
     }
