@@ -23,16 +23,15 @@ const char *weft_reduction_name(weft_reduction reduction)
 
 /* ---- filling calls ---- */
 
-static weft_status check_equal(const weft_i_coll *coll)
+static weft_status fail_unequal(const weft_i_coll *coll)
 {
-    if (coll->ask.in_bytes == coll->ask.out_bytes)
-        return WEFT_OK;
     return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the input has %zu bytes, the output %zu",
                        coll->ask.op, coll->ask.in_bytes, coll->ask.out_bytes);
 }
 
 /* A part for each rank, or as many bytes; in place only where the parts are the same. */
-static inline weft_status check_operands(const weft_i_coll *coll, uint32_t facts)
+__attribute__((always_inline)) static inline weft_status check_operands(const weft_i_coll *coll,
+                                                                        uint32_t facts)
 {
     size_t in = coll->ask.in_bytes, out = coll->ask.out_bytes, rank = (size_t)coll->ask.rank;
     if (facts & WEFT_I_PLACES_PARTS) {
@@ -43,7 +42,8 @@ static inline weft_status check_operands(const weft_i_coll *coll, uint32_t facts
         WEFT_TRY(weft_i_request_check_counts(coll, in, out, "input"));
         return weft_i_request_check_overlap(coll, rank * out, 0);
     }
-    WEFT_TRY(check_equal(coll));
+    if (in != out)
+        return fail_unequal(coll);
     return weft_i_request_check_overlap(coll, 0, 0);
 }
 
@@ -146,7 +146,8 @@ weft_status weft_i_request_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_
         return fill_uneven(coll, out_splits, in_splits);
     if (in_splits || out_splits)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "all_to_all: give both splits or neither");
-    WEFT_TRY(check_equal(coll));
+    if (coll->ask.in_bytes != coll->ask.out_bytes)
+        return fail_unequal(coll);
     size_t part = coll->ask.in_bytes / (size_t)group->size;
     WEFT_TRY(weft_i_request_check_counts(coll, coll->ask.in_bytes, part, "input"));
     return weft_i_request_accept(coll, part);
@@ -250,7 +251,7 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
 
 CAPTURED_FORMS(all_reduce,
                (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-               weft_i_request_plain(&coll, WEFT_I_ALL_REDUCE, out, in, op, 0, group),
+               fill(&coll, WEFT_I_ALL_REDUCE, WEFT_I_REDUCES, out, in, op, 0, group),
                all_reduce(out, in, op, group))
 BOTH_FORMS(reduce,
            (weft_tensor * out, weft_tensor *in, weft_reduction op, int root, weft_group *group),
