@@ -29,22 +29,16 @@ static weft_status fail_unequal(const weft_i_coll *coll)
                        coll->ask.op, coll->ask.in_bytes, coll->ask.out_bytes);
 }
 
-/* A part for each rank, or as many bytes; in place only where the parts are the same. */
-__attribute__((always_inline)) static inline weft_status check_operands(const weft_i_coll *coll,
-                                                                        uint32_t facts)
+/* The larger operand has a part for each rank; in place only where the parts are the same. */
+static weft_status check_parts(const weft_i_coll *coll, uint32_t facts)
 {
     size_t in = coll->ask.in_bytes, out = coll->ask.out_bytes, rank = (size_t)coll->ask.rank;
     if (facts & WEFT_I_PLACES_PARTS) {
         WEFT_TRY(weft_i_request_check_counts(coll, out, in, "output"));
         return weft_i_request_check_overlap(coll, 0, rank * in);
     }
-    if (facts & WEFT_I_HAS_PARTS) {
-        WEFT_TRY(weft_i_request_check_counts(coll, in, out, "input"));
-        return weft_i_request_check_overlap(coll, rank * out, 0);
-    }
-    if (in != out)
-        return fail_unequal(coll);
-    return weft_i_request_check_overlap(coll, 0, 0);
+    WEFT_TRY(weft_i_request_check_counts(coll, in, out, "input"));
+    return weft_i_request_check_overlap(coll, rank * out, 0);
 }
 
 /* In line, so that the facts of all_reduce are constants: that saves 8 of 180 ns of a small call. */
@@ -63,8 +57,13 @@ __attribute__((always_inline)) static inline weft_status fill(weft_i_coll *coll,
         WEFT_TRY(weft_i_request_input(coll, in));
     if (takes)
         WEFT_TRY(weft_i_request_output(coll, out));
-    if (gives && takes)
-        WEFT_TRY(check_operands(coll, facts));
+    bool both = gives && takes, parts = facts & (WEFT_I_HAS_PARTS | WEFT_I_PLACES_PARTS);
+    if (both && parts)
+        WEFT_TRY(check_parts(coll, facts));
+    else if (both && coll->ask.in_bytes != coll->ask.out_bytes)
+        return fail_unequal(coll);
+    else if (both)
+        WEFT_TRY(weft_i_request_check_overlap(coll, 0, 0));
     coll->in_tensor = in;
     coll->out_tensor = out;
     if (facts & WEFT_I_REDUCES)

@@ -35,8 +35,9 @@ weft_i_location weft_i_locations_find(weft_i_coll *coll, weft_i_locations *locat
             find_place(coll->group, coll->out_tensor, &mine.out_serial, &mine.out_offset);
     locations->cma = lane->cma == WEFT_I_CMA_KERNEL && transfer && transfer >= coll->cma_from;
     mine.attempt = ++lane->attempts ? lane->attempts : ++lane->attempts;
-    weft_i_trial_begin(coll, transfer);
-    if (coll->trial) {
+    coll->trial = NULL;
+    if (weft_i_trial_takes(coll, transfer)) {
+        weft_i_trial_begin(coll, transfer);
         locations->cma = weft_i_trial_expects_cma(coll, mine.attempt);
         mine.times = weft_i_trial_times(coll);
     }

@@ -6,17 +6,16 @@
 #include "coll/locations.h"
 
 enum {
-    FROM = 64 << 10, /* bytes; reading the clock must not matter */
-    COLD = 2,        /* runs that touch new pages, of the operands and of the bounce buffers */
-    RUNS = 6,        /* of each way before its time counts */
-    MARGIN = 4,      /* a quarter is what times differ by without a reason */
-    AGAIN = 128      /* calls after which the slower way is tried again */
+    COLD = 2,   /* runs that touch new pages, of the operands and of the bounce buffers */
+    RUNS = 6,   /* of each way before its time counts */
+    MARGIN = 4, /* a quarter is what times differ by without a reason */
+    AGAIN = 128 /* calls after which the slower way is tried again */
 };
 
-/* The class of a size: its power of two, from FROM on. */
+/* The class of a size: its power of two, from the least on. */
 static int size_class(size_t transfer)
 {
-    int class = 63 - __builtin_clzll(transfer / FROM);
+    int class = 63 - __builtin_clzll(transfer / WEFT_I_TRIAL_FROM);
     return class < WEFT_I_TRIAL_SIZES ? class : WEFT_I_TRIAL_SIZES - 1;
 }
 
@@ -24,11 +23,6 @@ void weft_i_trial_begin(weft_i_coll *coll, size_t transfer)
 {
     weft_i_lane *lane = coll->lane;
     int kind = (int)weft_i_kinds[coll->ask.kind].as - WEFT_I_ALL_REDUCE;
-    coll->trial = NULL;
-    /* A factor lies where the times would. */
-    if (lane->cma != WEFT_I_CMA_KERNEL || transfer < FROM || transfer == SIZE_MAX ||
-        coll->cma_from == SIZE_MAX || coll->cma_fixed || coll->ask.reduction == WEFT_PREMUL_SUM)
-        return;
     WEFT_ASSERT(kind >= 0 && kind < WEFT_I_TRIAL_KINDS);
     coll->trial = &lane->trials[kind][size_class(transfer)];
     coll->trial_by_table = transfer >= coll->cma_from;

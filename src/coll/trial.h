@@ -14,8 +14,18 @@
 
 #include "coll/call.h"
 
-/* Begins to time a call that moves `transfer` bytes from one rank to another, if it is one that
- * takes part: sets coll->trial, or leaves it NULL. */
+enum { WEFT_I_TRIAL_FROM = 64 << 10 }; /* bytes; reading the clock must not matter */
+
+/* Does a call that moves `transfer` bytes from one rank to another take part? */
+static inline bool weft_i_trial_takes(const weft_i_coll *coll, size_t transfer)
+{
+    /* A factor lies where the times would. */
+    return transfer >= WEFT_I_TRIAL_FROM && transfer != SIZE_MAX &&
+           coll->lane->cma == WEFT_I_CMA_KERNEL && coll->cma_from != SIZE_MAX && !coll->cma_fixed &&
+           coll->ask.reduction != WEFT_PREMUL_SUM;
+}
+
+/* Begins to time it: sets coll->trial. */
 void weft_i_trial_begin(weft_i_coll *coll, size_t transfer);
 
 /* Before the entry: what this rank knows, to be shown, and which way it expects. */
