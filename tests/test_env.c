@@ -40,7 +40,7 @@ TEST(test_env_value)
     setenv("WEFT_TIMEOUT", "250", 1);
     CHECK(!strcmp(find("WEFT_TIMEOUT").value, "250"));
     CHECK(find("WEFT_TIMEOUT").valid);
-    CHECK(!strcmp(find("WEFT_TIMEOUT").kind, "ms"));
+    CHECK(!strcmp(find("WEFT_TIMEOUT").kind, "limit"));
     setenv("WEFT_TIMEOUT", "soon", 1);
     CHECK(!find("WEFT_TIMEOUT").valid);
     setenv("WEFT_TIMEOUT", "-1", 1);

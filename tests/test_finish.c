@@ -166,8 +166,49 @@ static int traced(void)
     return weft_finish(world);
 }
 
+/* Waits until rank 0 has said in its log that it waits. */
+static bool is_told(const char *log)
+{
+    char line[4096];
+    for (int ms = 0; ms < 20000; ms++) {
+        FILE *file = fopen(log, "r");
+        bool told = false;
+        while (file && !told && fgets(line, sizeof line, file))
+            told = strstr(line, "has waited") != NULL;
+        if (file)
+            fclose(file);
+        if (told)
+            return true;
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    return false;
+}
+
+/* Rank 1 comes late to everything, once rank 0 has complained. */
+static int late(const char *what)
+{
+    weft_group *world = weft_init(NULL);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    weft_all_reduce_into(x, x, WEFT_SUM, world);
+    if (weft_rank(world) == 1 && !is_told(getenv("LOG")))
+        return 94;
+    if (!strcmp(what, "late_barrier"))
+        weft_group_barrier(world, WEFT_DEFAULT);
+    else if (!strcmp(what, "late_reduce"))
+        weft_all_reduce_into(x, x, WEFT_SUM, world);
+    else if (!strcmp(what, "late_signal"))
+        weft_rank(world) ? weft_symm_put_signal(mem, 0, 0, WEFT_DEFAULT)
+                         : weft_symm_wait_signal(mem, 1, 0, WEFT_DEFAULT);
+    else
+        weft_rank(world) ? weft_send(x, 0, world) : weft_recv(x, 1, world);
+    return weft_finish(world);
+}
+
 static int rank_main(const char *what)
 {
+    if (!strncmp(what, "late", 4))
+        return late(what);
     if (!strcmp(what, "traced"))
         return traced();
     if (!strcmp(what, "thread"))
@@ -274,6 +315,38 @@ TEST(test_finish_traces_the_dead)
     CHECK_INT(shell("$W trace summary $D/t.0.json $D/t.1.json"), 0);
     CHECK_CONTAINS(out, "group_barrier ");
     CHECK_CONTAINS(out, " earlier operations are not in these traces.");
+}
+
+/* A rank that waits long says so once, names whom it waits for, and goes on. */
+TEST(test_finish_warns_of_long_waits)
+{
+    static const char *const calls[][2] = {{"late_barrier", "group_barrier: has waited 0.1 s for "},
+                                           {"late_reduce", "all_reduce: has waited 0.1 s for "},
+                                           {"late_signal", "channel 0: has waited 0.1 s for "},
+                                           {"late_recv", "recv: has waited 0.1 s for "}};
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(
+            shell("rm -f $D/log.*; LOG=$D/log.0 WEFT_WARN_AFTER=100 WEFT_DEBUG_FILE=$D/log.%%r "
+                  "$W run -n 2 $S %s; s=$?; cat $D/log.0 >&2; exit $s",
+                  calls[i][0]),
+            0);
+        CHECK_CONTAINS(err, calls[i][1]);
+        CHECK_CONTAINS(err, "rank 1 (alive, process ");
+        CHECK_INT(count(err, "has waited"), 1);
+    }
+}
+
+/* `forever` can be said of every limit, and 0 of none. */
+TEST(test_finish_limits_are_checked)
+{
+    static const char *const names[] = {"WEFT_TIMEOUT", "WEFT_WARN_AFTER", "WEFT_MEET_TIMEOUT",
+                                        "WEFT_STORE_TIMEOUT", "WEFT_CC_TIMEOUT"};
+    for (int i = 0; i < 5; i++) {
+        CHECK_INT(shell("%s=forever $W run -n 2 $S one", names[i]), 0);
+        CHECK(!*err);
+        CHECK(shell("%s=0 $W run -n 2 $S one", names[i]) != 0);
+        CHECK_CONTAINS(err, "milliseconds from 1 on, or forever");
+    }
 }
 
 int main(int argc, char **argv)

@@ -31,7 +31,7 @@ RANKS_TEST(test_group_world, 4)
         CHECK_INT(weft_group_world_rank(world, i), i);
         CHECK_INT(weft_group_rank_of(world, i), i);
     }
-    CHECK_INT(weft_group_timeout(world), 30000);
+    CHECK_INT(weft_group_timeout(world), 600000);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     finish(world);
 }

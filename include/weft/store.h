@@ -99,7 +99,7 @@ WEFT_API weft_store *weft_store_clone(weft_store *store);
 /* The TCP port of the store's server, 0 for other kinds. */
 WEFT_API int weft_store_port(const weft_store *store);
 
-/* The deadline of WEFT_DEFAULT, at first WEFT_STORE_TIMEOUT (300 s); 0 waits for ever.  A
+/* The deadline of WEFT_DEFAULT, at first WEFT_STORE_TIMEOUT (300 s); 0 and WEFT_FOREVER wait for ever.  A
  * prefix asks its store. */
 WEFT_API int64_t weft_store_timeout(const weft_store *store);
 WEFT_API weft_status weft_store_set_timeout(weft_store *store, int64_t timeout_ms);

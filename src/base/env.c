@@ -89,6 +89,14 @@ static int parse_bool(const char *text, int64_t *out)
     return 0;
 }
 
+static int parse_limit(const char *text, int64_t *out)
+{
+    const char *end = NULL;
+    if (!strcasecmp(text, "forever"))
+        return *out = WEFT_FOREVER, 1;
+    return parse_integer(text, out, &end) && !*end && *out > 0;
+}
+
 static int parse(weft_i_env_kind kind, const char *text, int64_t *out)
 {
     const char *end = NULL;
@@ -97,6 +105,8 @@ static int parse(weft_i_env_kind kind, const char *text, int64_t *out)
         return parse_bool(text, out);
     case WEFT_I_ENV_KIND_BYTES:
         return weft_i_env_parse_bytes(text, out);
+    case WEFT_I_ENV_KIND_LIMIT:
+        return parse_limit(text, out);
     case WEFT_I_ENV_KIND_MS:
         return parse_integer(text, out, &end) && !*end && *out >= 0;
     default: /* the only whole number is a descriptor */
@@ -157,6 +167,8 @@ static weft_status refuse(weft_i_env variable)
     static const char *const forms[] = {[WEFT_I_ENV_KIND_INT] = ", a number",
                                         [WEFT_I_ENV_KIND_BOOL] = ", 0 or 1",
                                         [WEFT_I_ENV_KIND_MS] = ", milliseconds from 0 on",
+                                        [WEFT_I_ENV_KIND_LIMIT] =
+                                            ", milliseconds from 1 on, or forever",
                                         [WEFT_I_ENV_KIND_BYTES] = ", bytes, with K, M or G",
                                         [WEFT_I_ENV_KIND_CHOICE] = ""};
     return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s=\"%s\" is not a valid value (%s%s; default %s)",
@@ -259,7 +271,8 @@ int weft_env_count(void)
 
 weft_status weft_env_describe(int index, weft_env_info *out)
 {
-    static const char *const kinds[] = {"string", "secret", "int", "bool", "ms", "bytes", "choice"};
+    static const char *const kinds[] = {"string", "secret", "int",   "bool",
+                                        "ms",     "limit",  "bytes", "choice"};
     _Static_assert(sizeof kinds / sizeof *kinds == WEFT_I_ENV_KIND_CHOICE + 1,
                    "a name for each kind");
     if (!out || index < 0 || index >= WEFT_I_ENV_COUNT)

@@ -21,6 +21,7 @@ typedef enum weft_i_env_kind {
     WEFT_I_ENV_KIND_INT,
     WEFT_I_ENV_KIND_BOOL,
     WEFT_I_ENV_KIND_MS,
+    WEFT_I_ENV_KIND_LIMIT, /* ms from 1 on, or "forever", which is WEFT_FOREVER */
     WEFT_I_ENV_KIND_BYTES,
     WEFT_I_ENV_KIND_CHOICE
 } weft_i_env_kind;
@@ -37,7 +38,7 @@ const weft_i_env_row *weft_i_env_row_of(weft_i_env variable);
 /* The text of the variable, or its default.  An empty variable counts as unset. */
 const char *weft_i_env_text(weft_i_env variable);
 
-/* The number of an INT, BOOL, MS or BYTES variable.  A malformed value is WEFT_ERR_INVALID_ARG
+/* The number of an INT, BOOL, MS, LIMIT or BYTES variable.  A malformed value is WEFT_ERR_INVALID_ARG
  * naming it. */
 weft_status weft_i_env_number(weft_i_env variable, int64_t *out);
 

@@ -11,6 +11,7 @@
 #include "coll/carrier.h"
 #include "coll/posted.h"
 
+#include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
 
@@ -394,6 +395,17 @@ static weft_status fail_timeout(const weft_i_p2p_request *request, int64_t timeo
                        request->bytes, request->tag, (long long)timeout_ms, who);
 }
 
+static void warn_late(const weft_i_p2p_request *request)
+{
+    const weft_group *group = request->group;
+    char who[640] = "any other rank";
+    if (request->peer != WEFT_ANY)
+        weft_i_world_describe(group->world, group->members[request->peer], who, sizeof who);
+    weft_i_log(WEFT_LOG_WARN, "rank %d of %d in group \"%s\", %s: has waited %.3g s for %s",
+               group->rank, group->size, group->name, weft_i_coll_name(request->kind),
+               (double)group->world->warn_ns * 1e-9, who);
+}
+
 /* Can the request still arrive?  Without a message: it may have come just before its peer was lost.
  * A receive from any rank ends when one of them dies, or when all have left. */
 static weft_status request_fate(const weft_i_p2p_request *request, int *culprit)
@@ -569,6 +581,7 @@ static bool are_over(void *arg)
 typedef struct outlook {
     weft_i_bundle *bundle;
     weft_i_p2p_request *lost;
+    int64_t late; /* of weft_i_world_is_late */
 } outlook;
 
 static bool outlook_over(void *arg)
@@ -586,6 +599,9 @@ static weft_status outlook_lost(void *arg)
         if (weft_i_p2p_request_status(on->lost) == WEFT_IN_PROGRESS)
             WEFT_TRY(request_fate(on->lost, &culprit));
     }
+    const weft_i_p2p_request *request = first_under_way(bundle);
+    if (request && weft_i_world_is_late(request->group->world, &on->late, WEFT_OS->clock_ns()))
+        warn_late(request);
     return WEFT_OK;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "fabric/group.h"
 
+#include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -204,12 +205,6 @@ weft_status weft_i_group_lost(const weft_i_label *call, int rank)
     return weft_i_world_lost(group->world, group->members[root_cause(group, rank)], what);
 }
 
-/* Without a message: the meeting may turn out to have succeeded. */
-static weft_status point_lost(void *arg, uint64_t missing)
-{
-    return weft_i_vigil_look(arg, (int)missing);
-}
-
 /* Others whose deadline passes a moment later must not take us for one who never came. */
 static void note_giving_up(void *arg)
 {
@@ -278,6 +273,29 @@ static bool name_missing(const weft_i_vigil *vigil, const weft_i_meeting *meetin
         if (is_to_blame(vigil, meeting, rank))
             weft_i_world_list(group->world, group->members[rank], &text);
     return text.used > 0;
+}
+
+/* "all_reduce has waited 30 s ...": once, long before the limit. */
+static void warn_late(const weft_i_vigil *vigil)
+{
+    weft_i_meeting meeting = {.epoch = vigil->turn, .culprit = -1};
+    const weft_group *group = vigil->call->group;
+    char what[160], names[1400];
+    weft_i_label_text(vigil->call, what, sizeof what);
+    if (name_missing(vigil, &meeting, names, sizeof names))
+        weft_i_log(WEFT_LOG_WARN, "%s: has waited %.3g s for %s", what,
+                   (double)group->world->warn_ns * 1e-9, names);
+}
+
+/* Without a message: the meeting may turn out to have succeeded. */
+static weft_status point_lost(void *arg, uint64_t missing)
+{
+    weft_i_vigil *vigil = arg;
+    weft_status status = weft_i_vigil_look(vigil, (int)missing);
+    if (status == WEFT_OK &&
+        weft_i_world_is_late(vigil->call->group->world, &vigil->late, WEFT_OS->clock_ns()))
+        warn_late(vigil);
+    return status;
 }
 
 static weft_status fail_timeout(const weft_i_vigil *vigil, const weft_i_meeting *meeting,

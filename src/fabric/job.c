@@ -231,7 +231,10 @@ static bool name_of(const void *arg, uint32_t id, char *out, size_t bytes)
         /* Pairs with the release of who entered it. */
         if (atomic_load_explicit(&group->id, memory_order_acquire) != id)
             continue;
-        snprintf(out, bytes, "%.*s", (int)sizeof group->name, group->name);
+        char name[sizeof group->name]; /* a copy, which nobody changes */
+        for (size_t c = 0; c < sizeof name; c++)
+            name[c] = WEFT_I_READ_ONCE(group->name[c]);
+        snprintf(out, bytes, "%.*s", (int)sizeof name, name);
         return true;
     }
     return false;

@@ -68,6 +68,8 @@ weft_status weft_i_world_new(int rank, int size, weft_i_world **out)
     world->peers = peers;
     world->generation = weft_i_os_generation();
     world->timeout_ms = weft_i_env_number_or_default(WEFT_I_ENV_TIMEOUT);
+    int64_t warn_ms = weft_i_env_number_or_default(WEFT_I_ENV_WARN_AFTER);
+    world->warn_ns = warn_ms < 0 ? WEFT_I_NEVER : warn_ms * 1000000;
     remember(world);
     *out = world;
     return WEFT_OK;

@@ -46,6 +46,7 @@ typedef struct weft_i_world {
     atomic_int server;                   /* relaxed: the rank whose server is in use */
     atomic_uint moves;  /* to another server; release by who moves, acquire by who compares */
     int64_t timeout_ms; /* default deadline of operations */
+    int64_t warn_ns;    /* a wait that takes longer is told; WEFT_I_NEVER: never */
     weft_i_wait_mode mode;
     int cores;            /* that the ranks of this host may use, all together; 0: not counted */
     unsigned generation;  /* of forks: see weft_i_os_generation */
@@ -92,6 +93,18 @@ weft_status weft_i_world_usable(const weft_i_world *world);
 
 /* Whether `rank` can still take part: WEFT_OK, or PEER_DEAD or PEER_LEFT without a message. */
 weft_status weft_i_world_fate(const weft_i_world *world, int rank);
+
+/* How long a wait may take until it is told of, in ns: `begin` is kept for the caller, 0 before the
+ * first look.  True once. */
+static inline bool weft_i_world_is_late(const weft_i_world *world, int64_t *begin, int64_t now)
+{
+    if (*begin == 0)
+        *begin = now;
+    if (*begin < 0 || now - *begin < world->warn_ns)
+        return false;
+    *begin = -1; /* told */
+    return true;
+}
 
 /* The same with a message that starts with `what`. */
 weft_status weft_i_world_lost(const weft_i_world *world, int rank, const char *what);

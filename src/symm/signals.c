@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Barriers and signals on a handle, and 32-bit writes.  The protocol itself is in base/signal.h. */
+#include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "symm/registration.h"
@@ -91,6 +92,7 @@ typedef struct semaphore {
     _Atomic uint32_t *word;
     int peer;
     bool (*act)(_Atomic uint32_t *word); /* put or take */
+    int64_t late;                        /* of weft_i_world_is_late */
 } semaphore;
 
 static bool try_act(void *arg)
@@ -103,8 +105,19 @@ static bool try_act(void *arg)
  * has acted.  Hence without a message. */
 static weft_status peer_fate(void *arg)
 {
-    const semaphore *box = arg;
-    return weft_i_group_fate(box->call.group, box->peer);
+    semaphore *box = arg;
+    const weft_group *group = box->call.group;
+    weft_status fate = weft_i_group_fate(group, box->peer);
+    if (fate == WEFT_OK && weft_i_world_is_late(group->world, &box->late, WEFT_OS->clock_ns())) {
+        char who[640];
+        weft_i_world_describe(group->world, group->members[box->peer], who, sizeof who);
+        weft_i_log(WEFT_LOG_WARN,
+                   "rank %d of %d in group \"%s\", %s on channel %d: has waited "
+                   "%.3g s for %s",
+                   group->rank, group->size, group->name, box->call.op, box->call.channel,
+                   (double)group->world->warn_ns * 1e-9, who);
+    }
+    return fate;
 }
 
 static weft_status fail_timeout(const semaphore *box, int64_t timeout_ms)
