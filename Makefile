@@ -52,7 +52,7 @@ conformance: setup-test dev ## one line per test of the specifications; writes d
 bench: setup-demo release ## the benchmarks, beside their floors
 	build/release/weft bench
 
-bench-peers: setup-peers release ## weft beside Open MPI, MPICH and Gloo, N=4 ranks; figures and plot in build/
+bench-peers: setup-peers release ## weft beside Open MPI and MPICH, N=4 ranks; figures and plot in build/
 	build/release/weft bench --peers -n $(N) --sizes $(SIZES) --save build/peers-$(N).json --plot build/peers-$(N).svg
 
 install: release ## install to PREFIX (default /usr/local), below DESTDIR if given

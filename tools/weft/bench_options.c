@@ -255,7 +255,7 @@ static const struct {
     {"--inplace", NULL, set_in_place, 1, "in place as well, where the operation can be"},
     {"--async", NULL, set_async, 1, "posted and waited for, instead of the plain call"},
     {"--floor", NULL, set_floor, 1, "beside each row what bare prototypes take, in the same run"},
-    {"--peers", NULL, set_peers, 0, "against Open MPI, MPICH and Gloo, beside weft and the floor"},
+    {"--peers", NULL, set_peers, 0, "against Open MPI and MPICH, beside weft and the floor"},
     {"--overhead", NULL, set_overhead, 0, "nanoseconds of calls that wait for nobody"},
     {"--tune", "FILE", set_tune, 0,
      "find the thresholds between algorithms, for WEFT_TUNE (-n, or 2, 4, 8 ...)"},

@@ -4,7 +4,6 @@
 
 #include <weft/weft.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -26,19 +25,34 @@ static const bench_peer all_peers[BENCH_PEERS] = {
     /* It spins without giving way; what it takes when ranks share cores is the scheduler's. */
     {.key = "ompi sm", .family = "openmpi", .library = "Open MPI", .way = " coll/sm"},
     {.key = "mpich", .family = "mpich", .library = "MPICH", .way = "", .crowded = 1},
-    {.key = "gloo", .family = "gloo", .library = "Gloo", .way = "", .crowded = 1},
 };
 
-/* The folder for programs and logs: beside the command, so that a build's peers go with it. */
+/* Makes a folder and those above it. */
+static int make_folders(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        int failed = mkdir(path, 0777) != 0 && errno != EEXIST;
+        *slash = '/';
+        if (failed)
+            return -1;
+    }
+    return mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -1;
+}
+
+/* The folder for programs and logs: in the user's cache, since the command's own may be the
+ * system's. */
 static int own_folder(char *out, size_t room)
 {
-    ssize_t length = readlink("/proc/self/exe", out, room - 16);
-    if (length <= 0)
-        return -1;
-    out[length] = 0;
-    char *slash = strrchr(out, '/');
-    snprintf(slash, room - (size_t)(slash - out), "/peers");
-    if (mkdir(out, 0777) == 0 || errno == EEXIST)
+    const char *own = getenv("WEFT_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    if (own && *own)
+        snprintf(out, room, "%s/peers", own);
+    else if (cache && *cache)
+        snprintf(out, room, "%s/weft/peers", cache);
+    else
+        snprintf(out, room, "%s/.cache/weft/peers", home && *home ? home : "/tmp");
+    if (make_folders(out) == 0)
         return 0;
     fprintf(stderr, "weft bench: no place for the programs of the peers: %s: %s\n", out,
             strerror(errno));
@@ -91,16 +105,6 @@ static int find_mpi(bench_peer *peer)
     return 0;
 }
 
-static int find_gloo(bench_peer *peer)
-{
-    char text[256];
-    first_words("echo '#include <gloo/allreduce.h>' | c++ -E -x c++ - >/dev/null 2>&1 && echo yes",
-                text, sizeof text);
-    snprintf(peer->name, sizeof peer->name, "Gloo");
-    snprintf(peer->compiler, sizeof peer->compiler, "c++");
-    return *text == 'y';
-}
-
 /* Runs a program with its output in files of `folder`; its exit status. */
 static int run_quietly(char *const *argv, int ranks, const char *folder, int64_t timeout_ms,
                        const char *const *env)
@@ -117,23 +121,21 @@ static int run_quietly(char *const *argv, int ranks, const char *folder, int64_t
 
 static int build(bench_peer *peer, const char *folder)
 {
-    int gloo = !strcmp(peer->family, "gloo");
     char include[4096], source[4096], tree[4096], log[4200];
     snprintf(peer->program, sizeof peer->program, "%.4000s/%s", folder, peer->family);
     snprintf(tree, sizeof tree, "-I%s", WEFT_SOURCE);
     snprintf(include, sizeof include, "-I%s/include", WEFT_SOURCE);
-    snprintf(source, sizeof source, "%s/bench/peers/%s", WEFT_SOURCE, gloo ? "gloo.cc" : "mpi.c");
+    snprintf(source, sizeof source, "%s/bench/peers/mpi.c", WEFT_SOURCE);
     snprintf(log, sizeof log, "%s/%s.build", folder, peer->family);
     if (access(source, R_OK) != 0) {
         snprintf(peer->missing, sizeof peer->missing, "its program is in weft's source tree only");
         return -1;
     }
-    char *argv[] = {peer->compiler, "-O2",  "-D_GNU_SOURCE",         include,     tree, "-o",
-                    peer->program,  source, gloo ? "-lgloo" : "-lm", "-lpthread", NULL};
+    char *argv[] = {peer->compiler, "-O2",  "-D_GNU_SOURCE", include,     tree, "-o",
+                    peer->program,  source, "-lm",           "-lpthread", NULL};
     if (run_quietly(argv, 1, log, 120000, NULL) == 0)
         return 0;
-    snprintf(peer->missing, sizeof peer->missing, "could not be built, see peers/%s.build",
-             peer->family);
+    snprintf(peer->missing, sizeof peer->missing, "could not be built, see %.80s", log);
     return -1;
 }
 
@@ -145,9 +147,8 @@ int bench_peer_find_all(bench_peer peers[BENCH_PEERS])
     memcpy(peers, all_peers, sizeof all_peers);
     for (int i = 0; i < BENCH_PEERS; i++) {
         bench_peer *peer = &peers[i];
-        int gloo = !strcmp(peer->family, "gloo");
         snprintf(peer->name, sizeof peer->name, "%s%s", peer->library, peer->way);
-        if (!(gloo ? find_gloo(peer) : find_mpi(peer)))
+        if (!find_mpi(peer))
             snprintf(peer->missing, sizeof peer->missing,
                      "not installed (scripts/setup peers installs it)");
         else if (i && !strcmp(peers[i - 1].family, peer->family)) {
@@ -173,8 +174,6 @@ int bench_peer_can(const bench_peer *peer, const bench_options *options, int op)
     int reduction = plan_op_reduces(op) ? options->reduction : (int)WEFT_SUM;
     if (*peer->missing || (bench_crowded(options) && !peer->crowded))
         return 0;
-    if (!strcmp(peer->family, "gloo"))
-        return options->dtype == WEFT_F32 && reduction == WEFT_SUM && op != PLAN_REDUCE_SCATTER;
     return mpi_has(options->dtype) && reduction != WEFT_AVG && reduction != WEFT_PREMUL_SUM;
 }
 
@@ -207,32 +206,6 @@ static int launcher_words(const bench_peer *peer, const bench_sweep *sweep, char
     return n;
 }
 
-/* Gloo's ranks meet through files of a folder. */
-static void remove_folder(const char *path)
-{
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        if (entry->d_name[0] != '.' || !strchr("./", entry->d_name[1]))
-            unlinkat(dirfd(folder), entry->d_name, 0);
-    if (folder)
-        closedir(folder);
-    rmdir(path);
-}
-
-static int run_gloo(const bench_peer *peer, bench_sweep *sweep, char *board, const char *log,
-                    int64_t timeout_ms)
-{
-    char folder[4200];
-    snprintf(folder, sizeof folder, "%s.meet.%d", peer->program, (int)getpid());
-    if (mkdir(folder, 0700) != 0)
-        return -1;
-    char *argv[] = {(char *)peer->program, board, folder, NULL};
-    sweep->board->wait = METER_SLEEP;
-    int status = run_quietly(argv, sweep->board->ranks, log, timeout_ms, NULL);
-    remove_folder(folder);
-    return status;
-}
-
 int bench_peer_run(const bench_peer *peer, bench_sweep *sweep)
 {
     static const char *const env[] = {
@@ -246,13 +219,8 @@ int bench_peer_run(const bench_peer *peer, bench_sweep *sweep)
     snprintf(board, sizeof board, "/proc/%d/fd/%d", (int)getpid(), sweep->board_fd);
     snprintf(ranks, sizeof ranks, "%d", b->ranks);
     snprintf(log, sizeof log, "%s.%s", peer->program, plan_op_name(sweep->op));
-    int status;
-    if (!strcmp(peer->family, "gloo")) {
-        status = run_gloo(peer, sweep, board, log, timeout_ms);
-    } else {
-        launcher_words(peer, sweep, ranks, board, argv);
-        status = run_quietly(argv, 1, log, timeout_ms, env);
-    }
+    launcher_words(peer, sweep, ranks, board, argv);
+    int status = run_quietly(argv, 1, log, timeout_ms, env);
     if (status)
         fprintf(stderr, "weft bench: %s, %s: %s after %u of %d sizes%s%s (see %s)\n", peer->name,
                 plan_op_name(sweep->op),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One peer: how it is found, built and started.  Its program lies in bench/peers and is built when
- * it is needed, beside the weft command. */
+ * it is needed, in the user's cache (WEFT_CACHE_DIR). */
 #ifndef WEFT_TOOLS_BENCH_PEER_H
 #define WEFT_TOOLS_BENCH_PEER_H
 
@@ -8,7 +8,7 @@
 
 typedef struct bench_peer {
     const char *key;     /* "ompi" */
-    const char *family;  /* "openmpi", "mpich" or "gloo" */
+    const char *family;  /* "openmpi" or "mpich" */
     const char *library; /* "Open MPI" */
     const char *way;     /* " coll/sm", or "" */
     int crowded;         /* is it measured when ranks share cores? */
@@ -19,7 +19,7 @@ typedef struct bench_peer {
     char program[4096];
 } bench_peer;
 
-enum { BENCH_PEERS = 4 };
+enum { BENCH_PEERS = 3 };
 
 /* Finds and builds all peers; those that are not there say why.  0, or -1 after a message if there
  * is no place for their programs. */
