@@ -23,7 +23,10 @@
 extern "C" {
 #endif
 
-enum { WEFT_ANY = -1 }; /* as the source of a receive: whoever sends first; all get their turn */
+enum {
+    WEFT_ANY = -1,   /* as the source of a receive: whoever sends first; all get their turn */
+    WEFT_NOBODY = -2 /* as a peer: nothing is sent or received, the operand stays as it is */
+};
 
 /* Blocks until `x` may be changed (send), or has come (receive). */
 WEFT_API weft_status weft_send(weft_tensor *x, int to, weft_group *group);
@@ -60,7 +63,8 @@ typedef struct weft_p2p_op {
 /*
  * Posts sends and receives together, in this order; one work is about them all: it is over when
  * all are, and failed if one has.  NULL, and nothing is posted, if one of them is wrong:
- * WEFT_ERR_INVALID_ARG for another kind, another group, a rank that is not in the group.
+ * WEFT_ERR_INVALID_ARG for another kind, another group, a rank that is not in the group.  A batch of
+ * none (ops may be NULL then) is over at once.
  */
 WEFT_API weft_work *weft_batch_start(const weft_p2p_op *ops, int count);
 

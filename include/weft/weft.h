@@ -29,6 +29,7 @@
 #include "weft/optim.h"
 #include "weft/p2p.h"
 #include "weft/parts.h"
+#include "weft/pointer.h"
 #include "weft/ranks.h"
 #include "weft/scope.h"
 #include "weft/spawn.h"

@@ -133,7 +133,8 @@ weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier)
         return hand_over_list(coll, carrier);
     weft_i_operands item = {coll->ask.in, coll->ask.out, coll->ask.in_bytes, coll->ask.out_bytes,
                             coll->ask.dtype};
-    return hand_over(coll, carrier, &item, coll->in_tensor || coll->out_tensor);
+    return hand_over(coll, carrier, &item,
+                     coll->in_tensor || coll->out_tensor || coll->ask.in || coll->ask.out);
 }
 
 weft_status weft_i_carrier_check(const weft_i_coll *coll)

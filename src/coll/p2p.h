@@ -20,6 +20,7 @@ struct weft_i_p2p_request {
     weft_i_coll_kind kind; /* WEFT_I_SEND or WEFT_I_RECV */
     weft_dtype dtype;
     int peer;   /* WEFT_ANY: the first that comes */
+    int op;     /* its number in a batch */
     int source; /* of a receive that has met its message; -1 */
     int tag;
     uint32_t digest; /* of dtype and count: the same at both ends */
@@ -219,6 +220,9 @@ weft_status weft_i_bundle_wait(weft_i_bundle *bundle, int64_t timeout_ms);
 
 /* How requests that are over ended, with the message of the first that failed. */
 weft_status weft_i_bundle_outcome(const weft_i_bundle *bundle);
+
+/* Sends or receives as one call of the user's, after a look at the peer. */
+weft_status weft_i_p2p_exchange(weft_i_p2p_request *request);
 
 /* Runs requests that nobody owns to their end, in the calling thread. */
 weft_status weft_i_bundle_carry(weft_i_bundle *bundle);

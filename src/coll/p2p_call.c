@@ -16,7 +16,7 @@
 static weft_status check_peer(const char *op, weft_i_coll_kind kind, const weft_group *group,
                               int peer, int tag)
 {
-    if (peer != WEFT_ANY || kind != WEFT_I_RECV)
+    if (peer != WEFT_NOBODY && (peer != WEFT_ANY || kind != WEFT_I_RECV))
         WEFT_TRY(weft_i_request_check_root(op, group, peer));
     if (tag < 0)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: tag %d is negative", op, tag);
@@ -48,15 +48,18 @@ static weft_status fill(weft_i_p2p_request *request, weft_i_coll_kind kind, weft
 }
 
 /* A rank that waits for itself would wait for ever. */
+static weft_status fail_self(weft_i_coll_kind kind, int peer)
+{
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: rank %d cannot exchange with itself but by posted work",
+                       weft_i_coll_name(kind), peer);
+}
+
 static weft_status fill_plain(weft_i_p2p_request *request, weft_i_coll_kind kind, weft_tensor *x,
                               int peer, int tag, weft_group *group)
 {
     WEFT_TRY(fill(request, kind, x, peer, tag, group));
-    if (peer == group->rank)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "%s: rank %d cannot exchange with itself but by posted work",
-                           weft_i_coll_name(kind), peer);
-    return WEFT_OK;
+    return peer == group->rank ? fail_self(kind, peer) : WEFT_OK;
 }
 
 /* ---- plain ---- */
@@ -82,8 +85,21 @@ static weft_status run_carried(weft_i_bundle *bundle)
     return status;
 }
 
+/* Leaves out what has nobody on its other end; how many are left. */
+static int real_ones(weft_i_p2p_request *requests, int count)
+{
+    int left = 0;
+    for (int i = 0; i < count; i++)
+        if (requests[i].peer != WEFT_NOBODY)
+            requests[left++] = requests[i];
+    return left;
+}
+
 static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind kind)
 {
+    weft_i_label call = {requests->group, weft_i_coll_name(kind), -1};
+    if (!(count = real_ones(requests, count)))
+        return weft_i_group_check_revoked(&call);
     if (weft_i_coalesce_is_open(requests->group)) {
         weft_i_coll coll = weft_i_p2p_as_coll(requests);
         return weft_i_coalesce_add(&coll, WEFT_OK);
@@ -104,6 +120,15 @@ static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind
         status = weft_i_bundle_carry(&bundle);
     weft_i_record_end(record, number, status);
     return status;
+}
+
+weft_status weft_i_p2p_exchange(weft_i_p2p_request *request)
+{
+    WEFT_TRY(check_peer(weft_i_coll_name(request->kind), request->kind, request->group,
+                        request->peer, request->tag));
+    if (request->peer == request->group->rank)
+        return fail_self(request->kind, request->peer);
+    return run(request, 1, request->kind);
 }
 
 weft_status weft_send_tag(weft_tensor *x, int to, int tag, weft_group *group)
@@ -147,7 +172,8 @@ weft_status weft_send_recv(weft_tensor *out, int from, weft_tensor *in, int to, 
     weft_i_p2p_request *sending = &requests[0], *receiving = &requests[1];
     WEFT_TRY(fill(sending, WEFT_I_SEND, in, to, 0, group));
     WEFT_TRY(fill(receiving, WEFT_I_RECV, out, from, 0, group));
-    if (sending->data < receiving->data + receiving->bytes &&
+    if (to != WEFT_NOBODY && from != WEFT_NOBODY &&
+        sending->data < receiving->data + receiving->bytes &&
         receiving->data < sending->data + sending->bytes)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "send_recv: input and output overlap");
     return run(requests, 2, WEFT_I_SEND_RECV);
@@ -169,9 +195,9 @@ static weft_work *start(weft_i_coll_kind kind, weft_tensor *x, int peer, int tag
     weft_i_p2p_request request;
     if (fill(&request, kind, x, peer, tag, group) < 0 || is_coalesced(&request))
         return NULL;
-    weft_work *work = weft_i_work_new_p2p(group, 1);
-    if (!work)
-        return NULL;
+    weft_work *work = weft_i_work_new_p2p(group, peer != WEFT_NOBODY);
+    if (!work || peer == WEFT_NOBODY)
+        return work;
     weft_i_work_set_request(work, 0, &request);
     return weft_i_work_enqueue_p2p(work);
 }
@@ -210,30 +236,48 @@ static weft_status fill_op(weft_i_p2p_request *request, const weft_p2p_op *ops, 
                 op->tag, op->group);
 }
 
+/* Checks all ops; how many have somebody on their other end, or a negative status. */
+static int check_ops(const weft_p2p_op *ops, int count)
+{
+    weft_i_p2p_request request;
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+        WEFT_TRY(fill_op(&request, ops, i));
+        left += ops[i].peer != WEFT_NOBODY;
+    }
+    return is_coalesced(&request) ? (int)weft_last_status() : left;
+}
+
 weft_work *weft_batch_start(const weft_p2p_op *ops, int count)
 {
     weft_i_p2p_request request;
-    if (!ops || count < 1)
+    if (count == 0)
+        return weft_i_work_new_p2p(NULL, 0);
+    if (!ops || count < 0)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "batch: %d ops at %p", count, (const void *)ops);
-    if (fill_op(&request, ops, 0) < 0 || is_coalesced(&request)) /* knows the group is one */
-        return NULL;
-    weft_work *work = weft_i_work_new_p2p(ops->group, count);
-    for (int i = 0; work && i < count; i++) {
+    int left = check_ops(ops, count);
+    weft_work *work = left < 0 ? NULL : weft_i_work_new_p2p(ops->group, left);
+    for (int i = 0, at = 0; work && i < count; i++) {
+        if (ops[i].peer == WEFT_NOBODY)
+            continue;
         if (fill_op(&request, ops, i) < 0) {
             weft_release(work);
             return NULL;
         }
-        weft_i_work_set_request(work, i, &request);
+        request.op = i;
+        weft_i_work_set_request(work, at++, &request);
     }
-    return work ? weft_i_work_enqueue_p2p(work) : NULL;
+    return work && left ? weft_i_work_enqueue_p2p(work) : work;
 }
 
 int weft_batch_source(const weft_work *work, int op)
 {
-    if (!work || op < 0 || op >= work->bundle.count)
-        return -1;
-    const weft_i_p2p_request *request = &work->requests[op];
-    return weft_i_p2p_request_status(request) == WEFT_OK ? request->source : -1;
+    for (int i = 0; work && i < work->bundle.count; i++) {
+        const weft_i_p2p_request *request = &work->requests[i];
+        if (request->op == op)
+            return weft_i_p2p_request_status(request) == WEFT_OK ? request->source : -1;
+    }
+    return -1;
 }
 
 int weft_work_source(const weft_work *work)

@@ -689,14 +689,14 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
     if (!work)
         return weft_i_missing("the work is NULL");
     WEFT_TRY(weft_i_group_check_limit("weft_work_wait", timeout_ms));
+    if (!work->bundle.count && done(work)) /* an empty batch has no group */
+        return outcome(work);
     int64_t limit = weft_i_group_limit(work->coll.group, timeout_ms);
     if (work->bundle.count) {
         if (weft_i_bundle_status(&work->bundle) == WEFT_IN_PROGRESS)
             WEFT_TRY(weft_i_bundle_wait(&work->bundle, limit));
         return outcome(work);
     }
-    if (done(work))
-        return outcome(work);
     if (work->event)
         return wait_on_stream(work, limit);
     bool mine = is_patient(work, limit);
@@ -772,6 +772,10 @@ char *weft_work_describe(const weft_work *work, char *out, size_t bytes)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_work_describe: the text is NULL");
     if (!work) {
         snprintf(out, bytes, "no work");
+        return out;
+    }
+    if (!work->bundle.count && !work->coll.ask.op) {
+        snprintf(out, bytes, "no sends or receives: done");
         return out;
     }
     char what[WEFT_I_SIGNATURE_TEXT], peer[32] = "";

@@ -48,6 +48,56 @@ static void custom_weft_launch(void)
     (void)weft_launch(one_in(9) ? NULL : &opts);
 }
 
+/* Memory that is as large as they say; sends and receives without a peer. */
+static char plain_in[4096] __attribute__((aligned(16)));
+static char plain_out[4096] __attribute__((aligned(16)));
+
+static void *pick_plain(char *memory)
+{
+    return one_in(9) ? NULL : memory + (one_in(9) ? 1 : 0);
+}
+
+static size_t pick_plain_count(void)
+{
+    return one_in(9) ? pick_size() | SIZE_MAX >> 1 : (size_t)pick_choice(8);
+}
+
+static void custom_weft_all_reduce_ptr(void)
+{
+    (void)weft_all_reduce_ptr(pick_plain(plain_out), pick_plain(plain_in), pick_plain_count(),
+                              pick_dtype(), (weft_reduction)pick_int(), pick_group());
+}
+
+static void custom_weft_broadcast_ptr(void)
+{
+    (void)weft_broadcast_ptr(pick_plain(plain_out), pick_plain_count(), pick_dtype(), pick_int(),
+                             pick_group());
+}
+
+static void custom_weft_all_gather_ptr(void)
+{
+    (void)weft_all_gather_ptr(pick_plain(plain_out), pick_plain(plain_in), pick_plain_count(),
+                              pick_dtype(), pick_group());
+}
+
+static void custom_weft_reduce_scatter_ptr(void)
+{
+    (void)weft_reduce_scatter_ptr(pick_plain(plain_out), pick_plain(plain_in), pick_plain_count(),
+                                  pick_dtype(), (weft_reduction)pick_int(), pick_group());
+}
+
+static void custom_weft_send_ptr(void)
+{
+    (void)weft_send_ptr(pick_plain(plain_in), pick_plain_count(), pick_dtype(),
+                        one_in(2) ? WEFT_NOBODY : pick_int(), pick_group());
+}
+
+static void custom_weft_recv_ptr(void)
+{
+    (void)weft_recv_ptr(pick_plain(plain_out), pick_plain_count(), pick_dtype(),
+                        one_in(2) ? WEFT_NOBODY : pick_int(), pick_group());
+}
+
 /* Handles are given back only by who got them. */
 static void custom_weft_release(void)
 {

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives on pointers: requests are filled without tensors; see weft/pointer.h. */
+#include "weft/pointer.h"
+
+#include "base/status.h"
+#include "coll/coalesce.h"
+#include "coll/p2p.h"
+#include "coll/request.h"
+#include "coll/work.h"
+#include "tensor/eye.h"
+#include "weft/p2p.h"
+
+/* Begins a request; refuses what a pointer cannot stand for. */
+static weft_status begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_dtype dtype,
+                         weft_group *group)
+{
+    weft_i_coll_empty(coll);
+    WEFT_TRY(weft_i_not_captured(weft_i_coll_name(kind)));
+    WEFT_TRY(weft_i_request_begin(coll, kind, group));
+    if (!weft_dtype_size(dtype))
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: %d is not a dtype", coll->ask.op, (int)dtype);
+    coll->ask.device = WEFT_CPU;
+    coll->ask.dtype = dtype;
+    coll->ask.item = weft_dtype_size(dtype);
+    return WEFT_OK;
+}
+
+/* `parts` times `count` elements at `data`. */
+static weft_status note(const weft_i_coll *coll, const char *which, const void *data, size_t count,
+                        size_t parts, char **at, size_t *bytes)
+{
+    size_t item = coll->ask.item;
+    if (count > (size_t)PTRDIFF_MAX / item / parts)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the %s has %zu elements for each of %zu ranks", coll->ask.op, which,
+                           count, parts);
+    if (count && !data)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s is NULL but has %zu elements",
+                           coll->ask.op, which, count);
+    if ((uintptr_t)data % item)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s at %p is not aligned for %s",
+                           coll->ask.op, which, data, weft_dtype_name(coll->ask.dtype));
+    *at = (char *)(uintptr_t)data;
+    *bytes = count * parts * item;
+    return WEFT_OK;
+}
+
+static weft_status take_in(weft_i_coll *coll, const void *in, size_t count, size_t parts)
+{
+    return note(coll, "input", in, count, parts, &coll->ask.in, &coll->ask.in_bytes);
+}
+
+static weft_status take_out(weft_i_coll *coll, void *out, size_t count, size_t parts)
+{
+    return note(coll, "output", out, count, parts, &coll->ask.out, &coll->ask.out_bytes);
+}
+
+static weft_status run(weft_i_coll *coll)
+{
+    if (weft_i_coalesce_is_open(coll->group))
+        return weft_i_coalesce_refuse(coll, WEFT_OK);
+    return weft_i_work_now(coll);
+}
+
+weft_status weft_all_reduce_ptr(void *out, const void *in, size_t count, weft_dtype dtype,
+                                weft_reduction op, weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, WEFT_I_ALL_REDUCE, dtype, group));
+    WEFT_TRY(take_in(&coll, in, count, 1));
+    WEFT_TRY(take_out(&coll, out, count, 1));
+    WEFT_TRY(weft_i_request_check_overlap(&coll, 0, 0));
+    WEFT_TRY(weft_i_request_reduction(&coll, op));
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
+    return run(&coll);
+}
+
+weft_status weft_broadcast_ptr(void *data, size_t count, weft_dtype dtype, int root,
+                               weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, WEFT_I_BROADCAST, dtype, group));
+    WEFT_TRY(weft_i_request_check_root("broadcast", group, root));
+    WEFT_TRY(take_in(&coll, data, count, 1));
+    WEFT_TRY(take_out(&coll, data, count, 1));
+    coll.ask.root = root;
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
+    return run(&coll);
+}
+
+weft_status weft_all_gather_ptr(void *out, const void *in, size_t count, weft_dtype dtype,
+                                weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, WEFT_I_ALL_GATHER, dtype, group));
+    WEFT_TRY(take_in(&coll, in, count, 1));
+    WEFT_TRY(take_out(&coll, out, count, (size_t)group->size));
+    WEFT_TRY(weft_i_request_check_overlap(&coll, 0, (size_t)group->rank * coll.ask.in_bytes));
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
+    return run(&coll);
+}
+
+weft_status weft_reduce_scatter_ptr(void *out, const void *in, size_t count, weft_dtype dtype,
+                                    weft_reduction op, weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, WEFT_I_REDUCE_SCATTER, dtype, group));
+    WEFT_TRY(take_in(&coll, in, count, (size_t)group->size));
+    WEFT_TRY(take_out(&coll, out, count, 1));
+    WEFT_TRY(weft_i_request_check_overlap(&coll, (size_t)group->rank * coll.ask.out_bytes, 0));
+    WEFT_TRY(weft_i_request_reduction(&coll, op));
+    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.out_bytes));
+    return run(&coll);
+}
+
+/* ---- messages ---- */
+
+static weft_status exchange(weft_i_coll_kind kind, const void *data, size_t count, weft_dtype dtype,
+                            int peer, weft_group *group)
+{
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, kind, dtype, group));
+    WEFT_TRY(take_in(&coll, data, count, 1));
+    weft_i_p2p_request request = {.group = group,
+                                  .kind = kind,
+                                  .dtype = dtype,
+                                  .peer = peer,
+                                  .source = -1,
+                                  .data = coll.ask.in,
+                                  .bytes = coll.ask.in_bytes,
+                                  .limit_ms = coll.ask.limit_ms};
+    request.digest = weft_i_digest(weft_i_digest(1, (uint64_t)dtype), request.bytes);
+    return weft_i_p2p_exchange(&request);
+}
+
+weft_status weft_send_ptr(const void *data, size_t count, weft_dtype dtype, int to,
+                          weft_group *group)
+{
+    return exchange(WEFT_I_SEND, data, count, dtype, to, group);
+}
+
+weft_status weft_recv_ptr(void *data, size_t count, weft_dtype dtype, int from, weft_group *group)
+{
+    return exchange(WEFT_I_RECV, data, count, dtype, from, group);
+}
