@@ -310,6 +310,16 @@ static weft_group *join(const weft_init_opts *opts, int64_t deadline)
     return group;
 }
 
+/* What weft_init has failed of is its last error; before it come steps that were tried again. */
+static void keep_last_error(void)
+{
+    weft_i_errors errors;
+    weft_i_errors_save(&errors);
+    errors.first = errors.last;
+    memcpy(errors.first_text, errors.last_text, sizeof errors.first_text);
+    weft_i_errors_restore(&errors);
+}
+
 weft_group *weft_init(const weft_init_opts *given)
 {
     weft_init_opts opts = {.size = sizeof opts};
@@ -325,8 +335,10 @@ weft_group *weft_init(const weft_init_opts *given)
     int64_t before = weft_i_store_until(weft_i_store_late(deadline));
     weft_group *group = join(&opts, deadline);
     weft_i_store_until(before);
-    if (!group)
+    if (!group) {
+        keep_last_error();
         return NULL;
+    }
     weft_clear_error(); /* waiting in slices left traces */
     weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s", group->size,
                group->world->local_size,
@@ -393,7 +405,7 @@ int weft_finish(weft_group *world)
     }
     char text[WEFT_I_MESSAGE_BYTES];
     weft_status first = first_error(world, text);
-    if (weft_status_scope(first) >= WEFT_SCOPE_GROUP) /* its message is in the log already */
+    if (weft_status_scope(first) == WEFT_SCOPE_GROUP) /* its message is in the log already */
         weft_i_log(WEFT_LOG_WARN, "finished after an error (%s)", weft_status_name(first));
     else if (first < 0)
         weft_i_log(WEFT_LOG_WARN, "finished after an error: %s (%s)", text,

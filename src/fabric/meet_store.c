@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ADDRESS_MAGIC = 0x64726163, SLICE_MS = 50, FAREWELL_MS = 2000 };
+enum { ADDRESS_MAGIC = 0x64726163, SLICE_MS = 50, FAREWELL_MS = 2000, HINT_MS = 2000 };
 
 /* Plain bytes of fixed layout: what travels through the store. */
 typedef struct address {
@@ -322,12 +322,21 @@ weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t
 
 /* ---- finding the store of a foreign launcher ---- */
 
+/* An address that means every host's own: whoever has it is here. */
+static bool is_this_host(const char *name)
+{
+    return !strncmp(name, "127.", 4) || !strcmp(name, "localhost") || !strcmp(name, "::1");
+}
+
 static bool all_on_one_host(const weft_i_start *start)
 {
     const char *nodes = getenv("SLURM_NNODES");
     if (start->local_size >= 0)
         return start->local_size == start->size || (nodes && !strcmp(nodes, "1"));
-    return !getenv("MASTER_ADDR") && !*weft_i_env_text(WEFT_I_ENV_STORE_ADDR);
+    if (*weft_i_env_text(WEFT_I_ENV_STORE_ADDR))
+        return false;
+    const char *master = getenv("MASTER_ADDR");
+    return !master || is_this_host(master);
 }
 
 static void wait_a_little(void)
@@ -394,18 +403,31 @@ static weft_store *serve_local(const weft_i_start *start, int64_t deadline)
         weft_i_store_unix_owner(name), WEFT_I_MEET_NAMES);
 }
 
+/* Ranks that nothing but their parent process joins: in two shells they are two jobs. */
+static const char by_hand[] =
+    "; ranks that are started by hand in several shells find each other if all have "
+    "MASTER_ADDR=127.0.0.1 (and the same MASTER_PORT, if there are several such jobs)";
+
 static weft_store *find_local(const weft_i_start *start, int64_t deadline)
 {
     char name[WEFT_I_MEET_NAME];
+    int64_t hint_at = weft_i_os_deadline(HINT_MS);
     for (;;) {
         for (int number = 0; number < WEFT_I_MEET_NAMES; number++) {
             weft_i_meet_local_name(start, number, name);
             if (weft_i_store_unix_owner(name) == weft_i_os_user())
                 return weft_store_unix_connect(name, left_ms(deadline));
         }
-        if (WEFT_OS->clock_ns() >= deadline)
-            return weft_i_null(WEFT_ERR_UNREACHABLE, "nobody of user %d listens at @%s or its like",
-                               weft_i_os_user(), name);
+        int64_t now = WEFT_OS->clock_ns();
+        if (now >= deadline)
+            return weft_i_null(WEFT_ERR_UNREACHABLE,
+                               "nobody of user %d listens at @%s or its like%s", weft_i_os_user(),
+                               name, start->by_parent ? by_hand : "");
+        if (start->by_parent && hint_at && now >= hint_at) {
+            weft_i_log(WEFT_LOG_WARN, "weft_init: rank %d of %d waits for rank 0%s", start->rank,
+                       start->size, by_hand);
+            hint_at = 0;
+        }
         wait_a_little();
     }
 }
@@ -458,7 +480,8 @@ static weft_store *remote_store(const weft_i_start *start, int64_t deadline)
         return weft_i_null(
             WEFT_ERR_AUTH,
             "weft_init: ranks on several hosts need the job's secret: set WEFT_TOKEN to "
-            "the same 64 hex digits on all of them");
+            "the same 64 hex digits on all of them; `weft token` prints some, so type "
+            "export WEFT_TOKEN=$(weft token) on one host and what it gave on the others");
     return start->rank == 0 ? weft_store_tcp_serve(host, port, token)
                             : weft_store_tcp_connect(host, port, token, left_ms(deadline));
 }

@@ -72,7 +72,7 @@ static weft_status read_int(const char *name, int *out)
     return WEFT_OK;
 }
 
-static void name_job(const launcher *from, char *out, size_t bytes)
+static bool name_job(const launcher *from, char *out, size_t bytes)
 {
     weft_i_text name = {out, bytes, 0};
     bool named = false;
@@ -85,6 +85,7 @@ static void name_job(const launcher *from, char *out, size_t bytes)
     }
     if (!named) /* launchers start the ranks of a host from one process */
         weft_i_text_put(&name, "/started by %d", weft_i_os_parent());
+    return named;
 }
 
 static weft_status check(const weft_i_start *start)
@@ -111,7 +112,9 @@ static weft_status read_from(const launcher *from, weft_i_start *out)
         out->local_rank = -1;
     if (read_int(from->local_size, &out->local_size) < 0)
         out->local_size = -1;
-    name_job(from, out->job, sizeof out->job);
+    out->by_parent = !name_job(from, out->job, sizeof out->job);
+    if (from == launchers && !getenv("TORCHELASTIC_RUN_ID"))
+        out->launcher = "started by hand"; /* torchrun's names, but not by torchrun */
     return check(out);
 }
 

@@ -9,6 +9,7 @@
 int weft_cmd_bench(int argc, char **argv);
 int weft_cmd_info(int argc, char **argv);
 int weft_cmd_run(int argc, char **argv);
+int weft_cmd_token(int argc, char **argv);
 int weft_cmd_trace(int argc, char **argv);
 
 #endif

@@ -15,6 +15,7 @@ static const struct {
     {"bench", weft_cmd_bench, "what things cost on this machine, beside their floors [--json]"},
     {"info", weft_cmd_info, "what this build and this machine offer, and every setting [--json]"},
     {"run", weft_cmd_run, "starts the ranks of a program: weft run -n 4 ./program"},
+    {"token", weft_cmd_token, "prints a new secret for ranks on several hosts (WEFT_TOKEN)"},
     {"trace", weft_cmd_trace,
      "merges the traces of ranks into one, or sums them up: weft trace summary a.json b.json"},
 };

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that are started by hand, each in a shell of its own, and what they are told. */
+#include "launch_shell.h"
+
+#include <weft/weft.h>
+
+static int rank_main(const char *what)
+{
+    (void)what;
+    weft_group *world = weft_init(NULL);
+    float x = 1;
+    if (world && weft_all_reduce_ptr(&x, &x, 1, WEFT_F32, WEFT_SUM, world) == WEFT_OK)
+        printf("rank %d has %g\n", weft_rank(world), x);
+    return weft_finish(world);
+}
+
+/* Both ranks, each with a shell as its parent; `env` goes before them. */
+static int two_shells(const char *env)
+{
+    return shell(
+        "export WORLD_SIZE=2 WEFT_MEET_TIMEOUT=10000 %s; "
+        "{ RANK=1 sh -c \"$S x; exit \\$?\"; } & p=$!; RANK=0 sh -c \"$S x; exit \\$?\"; s=$?; "
+        "wait $p || s=$?; exit $s",
+        env);
+}
+
+TEST(test_by_hand_on_one_host)
+{
+    static const char *const addresses[] = {"MASTER_ADDR=127.0.0.1", "MASTER_ADDR=localhost",
+                                            "MASTER_ADDR=127.0.0.1 MASTER_PORT=29533"};
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(two_shells(addresses[i]), 0);
+        CHECK_CONTAINS(out, "rank 0 has 2");
+        CHECK_CONTAINS(out, "rank 1 has 2");
+        CHECK(!*err);
+    }
+}
+
+/* An address of another host: the message says what to type, and does not speak of torchrun. */
+TEST(test_by_hand_on_several_hosts)
+{
+    CHECK_INT(two_shells("MASTER_ADDR=192.0.2.1 MASTER_PORT=29533"), -WEFT_ERR_AUTH);
+    CHECK_CONTAINS(err, "export WEFT_TOKEN=$(weft token)");
+    CHECK_INT(count(err, "torchrun"), 0);
+    CHECK_INT(two_shells("MASTER_ADDR=192.0.2.1"), -WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(err, "MASTER_ADDR and MASTER_PORT");
+    CHECK_CONTAINS(err, "(started by hand, rank 0 of 2)");
+    CHECK_INT(count(err, "torchrun"), 0);
+}
+
+/* Without any address two shells are two jobs: nobody waits in silence. */
+TEST(test_by_hand_without_address)
+{
+    CHECK_INT(shell("RANK=1 WORLD_SIZE=2 WEFT_MEET_TIMEOUT=2500 $S x"), -WEFT_ERR_MISSING);
+    CHECK_CONTAINS(err, "rank 1 of 2 waits for rank 0; ranks that are started by hand in several "
+                        "shells find each other if all have MASTER_ADDR=127.0.0.1");
+    CHECK_CONTAINS(err, "rank 0 never came to the meeting");
+}
+
+TEST(test_by_hand_token)
+{
+    CHECK_INT(shell("a=$($W token) && b=$($W token) && echo $a && [ $a != $b ]"), 0);
+    CHECK_INT(strspn(out, "0123456789abcdef"), 64);
+    CHECK(!strcmp(out + 64, "\n"));
+    CHECK_INT(shell("$W token --help"), 0);
+    CHECK_INT(shell("$W token now"), 2);
+}
+
+int main(int argc, char **argv)
+{
+    return launch_main(argc, argv, rank_main);
+}
