@@ -416,7 +416,7 @@ RANKS_TEST(test_p2p_arguments, 2)
     weft_clear_error();
     CHECK(!weft_batch_start(NULL, 1) && weft_last_status() == WEFT_ERR_INVALID_ARG);
     weft_clear_error();
-    CHECK(!weft_batch_start(&good, 0) && weft_last_status() == WEFT_ERR_INVALID_ARG);
+    CHECK(!weft_batch_start(&good, -1) && weft_last_status() == WEFT_ERR_INVALID_ARG);
     weft_clear_error();
     CHECK_STATUS(weft_recv_any(y, 0, world, NULL), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_send_tag(x, 1 - rank, -1, world), WEFT_ERR_INVALID_ARG);

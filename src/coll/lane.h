@@ -150,13 +150,17 @@ typedef struct weft_i_lane {
 } weft_i_lane;
 
 /* The group's lane, made at first use.  Collective then, because every collective begins with it.
- */
-static inline weft_status weft_i_lane_of(weft_group *group, weft_i_lane **out)
+ * `op` is what the user called: it stands in messages, not the steps of the making. */
+static inline weft_status weft_i_lane_of(weft_group *group, const char *op, weft_i_lane **out)
 {
-    if (!group->lane)
-        WEFT_TRY(weft_i_group_make_lane(group));
+    weft_status status = WEFT_OK;
+    if (!group->lane) {
+        group->making_for = op;
+        status = weft_i_group_make_lane(group);
+        group->making_for = NULL;
+    }
     *out = group->lane;
-    return WEFT_OK;
+    return status;
 }
 
 static inline weft_i_lane_head *weft_i_lane_head_of(const weft_i_lane *lane, int rank)

@@ -67,7 +67,7 @@ static weft_status fill_plain(weft_i_p2p_request *request, weft_i_coll_kind kind
 static weft_status open_lane(weft_i_p2p_request *requests, int count)
 {
     weft_i_label call = {requests->group, weft_i_coll_name(requests->kind), -1};
-    weft_status status = weft_i_lane_of(requests->group, &requests->lane);
+    weft_status status = weft_i_lane_of(requests->group, call.op, &requests->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", call.op);
     for (int i = 1; i < count; i++)

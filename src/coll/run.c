@@ -45,7 +45,7 @@ static weft_status run_on_lane(weft_i_coll *coll)
 {
     if (!coll->group->lane)
         weft_i_enter_note(coll);
-    weft_status status = weft_i_lane_of(coll->group, &coll->lane);
+    weft_status status = weft_i_lane_of(coll->group, coll->ask.op, &coll->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", coll->ask.op);
     if (!weft_i_lane_has_room(coll->lane)) {

@@ -416,7 +416,7 @@ static weft_status hand_over(weft_work *work)
 {
     weft_i_queue *queue = NULL;
     weft_i_coll *coll = &work->coll;
-    WEFT_TRY(weft_i_lane_of(coll->group, &coll->lane));
+    WEFT_TRY(weft_i_lane_of(coll->group, coll->ask.op, &coll->lane));
     WEFT_TRY(queue_of(coll->lane, coll->group->world, &queue));
     WEFT_ASSERT(!work->lock && !work->next);
     if (weft_i_record_wants_details(weft_i_group_record(coll->group)))
@@ -548,7 +548,7 @@ static weft_status hand_over_p2p(weft_work *work)
     weft_i_lane *lane = NULL;
     weft_group *group = work->coll.group;
     weft_i_label call = {group, weft_i_coll_name(work->requests->kind), -1};
-    WEFT_TRY(weft_i_lane_of(group, &lane));
+    WEFT_TRY(weft_i_lane_of(group, call.op, &lane));
     WEFT_TRY(queue_of(lane, group->world, &queue));
     WEFT_TRY(weft_i_group_check_revoked(&call));
     for (int i = 0; i < work->bundle.count; i++)

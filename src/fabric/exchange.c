@@ -619,11 +619,12 @@ static weft_status exchange_alone(weft_group *group, const char *what, bool late
         return weft_i_fail(WEFT_ERR_INTERNAL, "an exchange of %zu bytes does not fit a note",
                            bytes);
     WEFT_TRY(weft_i_group_check_limit(what, timeout_ms));
-    weft_i_label call = {group, what, -1};
+    const char *shown = group->making_lane && group->making_for ? group->making_for : what;
+    weft_i_label call = {group, shown, -1};
     int64_t limit = weft_i_group_limit(group, timeout_ms);
     uint32_t digest = digest_of(what, bytes);
     group->sequence++;
-    uint64_t number = weft_i_record_begin(weft_i_group_record(group), what, group->id, bytes,
+    uint64_t number = weft_i_record_begin(weft_i_group_record(group), shown, group->id, bytes,
                                           weft_i_record_turn(next_turn(group)), -1);
     weft_status status =
         group->world->fake ? exchange_with_self(&call, mine, bytes, all)

@@ -63,6 +63,7 @@ struct weft_group {
     /* Whose call is on its board and on its lane now: the thread's, 0: nobody's.  Relaxed: it finds
      * programs that break the rule of one thread at a time, and orders nothing. */
     _Atomic uintptr_t on_board, on_lane;
+    const char *making_for;   /* what the user called meanwhile; NULL: nothing that needs it */
     bool making_lane;         /* its exchanges are about making its lane (coll/lane.c) */
     const char *shown_op;     /* what the board says that we call: a name that stays where it is */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
