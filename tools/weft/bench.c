@@ -13,6 +13,7 @@
 
 #include <weft/weft.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,30 @@ static int wants_sweep(const bench_options *options, const char *const *names)
     return options->ops > 1 || (options->ops == 1 && options->op[0] != PLAN_BARRIER);
 }
 
+/* Can the file be written?  One that was not there is taken away again. */
+static int check_file(const char *path)
+{
+    int there = access(path, F_OK) == 0;
+    FILE *file = fopen(path, "ab");
+    if (!file) {
+        fprintf(stderr, "weft bench: %s cannot be written: %s\n", path, strerror(errno));
+        return 1;
+    }
+    fclose(file);
+    if (!there)
+        unlink(path);
+    return 0;
+}
+
+/* What cannot be drawn or saved is refused before minutes of measuring. */
+static int check_outputs(const bench_options *options)
+{
+    if (options->plot && bench_plot_refuses(options->plot))
+        return 1;
+    return (options->plot && check_file(options->plot)) ||
+           (options->save && check_file(options->save));
+}
+
 int weft_cmd_bench(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -215,6 +240,8 @@ int weft_cmd_bench(int argc, char **argv)
     if (!names)
         return 1;
     int status = bench_options_read(&options, argc, argv, names);
+    if (status == 0)
+        status = check_outputs(&options);
     if (status == 0) {
         if (options.from)
             status = bench_replay(&options);

@@ -123,6 +123,20 @@ static void put_panel(FILE *to, const bench_report *report, const names *series,
     fprintf(to, "\n");
 }
 
+int bench_plot_refuses(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    if (!dot || (strcmp(dot, ".svg") != 0 && strcmp(dot, ".png") != 0)) {
+        fprintf(stderr, "weft bench: --plot %s: a plot is a .svg or a .png file\n", path);
+        return 1;
+    }
+    if (system("command -v gnuplot >/dev/null 2>&1") == 0)
+        return 0;
+    fprintf(stderr, "weft bench: --plot needs gnuplot (Debian: gnuplot-nox; `scripts/setup "
+                    "peers` installs it)\n");
+    return 1;
+}
+
 int bench_plot(const bench_report *report, const char *path)
 {
     names series = {.count = 0}, ops = {.count = 0};
@@ -132,11 +146,8 @@ int bench_plot(const bench_report *report, const char *path)
         fprintf(stderr, "weft bench: there is nothing to plot\n");
         return 1;
     }
-    if (system("command -v gnuplot >/dev/null 2>&1") != 0) {
-        fprintf(stderr, "weft bench: --plot needs gnuplot (Debian: gnuplot-nox; `scripts/setup "
-                        "peers` installs it)\n");
+    if (bench_plot_refuses(path))
         return 1;
-    }
     void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* gnuplot may end early; pclose tells */
     FILE *to = popen("gnuplot", "w");
     if (!to)

@@ -60,5 +60,7 @@ int bench_compare(const bench_report *old, const bench_report *now, double thres
 
 /* Draws time over size, one panel per operation; 0, or 1 after a message on standard error. */
 int bench_plot(const bench_report *report, const char *path);
+/* 1, after a message, if nothing can be drawn there at all. */
+int bench_plot_refuses(const char *path);
 
 #endif

@@ -292,13 +292,18 @@ int weft_cmd_info(int argc, char **argv)
             return weft_info_job(argc, argv);
     if (argc == 2 && !strcmp(argv[1], "--algo"))
         return print_algorithms();
+    if (argc == 2 && (!strcmp(argv[1], "--env") || !strcmp(argv[1], "--machine"))) {
+        argv[1][2] == 'e' ? print_variables() : print_machine();
+        return fflush(stdout) != 0 || ferror(stdout);
+    }
     if (argc > 1 && !json) {
         int asked = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
         fprintf(asked ? stdout : stderr,
-                "usage: weft info [--json | --algo]\n"
+                "usage: weft info [--json | --algo | --env | --machine]\n"
                 "       weft info --job [PROCESS | PROGRAM] [--json]\n"
                 "Version, build, machine, backends and every setting;\n"
                 "--algo: which algorithm collectives take at which size;\n"
+                "--env: the settings alone; --machine: the machine alone;\n"
                 "--job: the running jobs of this user, or what each rank of one is doing and whom "
                 "it waits for.\n");
         return asked ? 0 : 2;
