@@ -28,7 +28,7 @@ static int train(const char *backend, double *losses, int steps)
     weft_seed(1234);
     weft_module *net = weft_nn_sequential(weft_nn_linear(784, 128), weft_nn_op(weft_relu),
                                           weft_nn_linear(128, 10));
-    weft_optim *adam = weft_optim_adamw(net, 1e-3);
+    weft_optim *adam = weft_optim_adamw(net, 1e-3, NULL);
     weft_tensor *in[] = {weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 784)),
                          weft_randint(WEFT_I64, WEFT_CPU, WEFT_SHAPE(64), 0, 10)};
     weft_tensor_hook(weft_module_param(net, "0.weight"), clip, NULL, WEFT_HOLD());

@@ -56,7 +56,7 @@ int main(void)
     opts.backend = "c";
     opts.agree = true;
     weft_compiled *fast = weft_compile(step, &m, &opts);
-    weft_optim *sgd = weft_optim_sgd(m.net, 5);
+    weft_optim *sgd = weft_optim_sgd(m.net, 5, NULL);
     for (int i = 0; i < 4; i++) {
         weft_tensor *loss = NULL;
         weft_compiled_call(fast, &x, 1, &loss, 1);

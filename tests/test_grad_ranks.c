@@ -167,7 +167,7 @@ RANKS_TEST(test_modules_train_at_once, 3)
     weft_module *net =
         weft_nn_sequential(weft_nn_linear(6, 16), weft_nn_layer_norm(16), weft_nn_op(weft_gelu),
                            weft_nn_dropout(0.25), weft_nn_linear(16, 3));
-    weft_optim *adam = weft_optim_adamw(net, 1e-2);
+    weft_optim *adam = weft_optim_adamw(net, 1e-2, NULL);
     weft_tensor *before = weft_clone(weft_detach(weft_module_param(net, "0.weight")));
     reduce_all(net, world);
     weft_seed(100 + (uint64_t)rank);

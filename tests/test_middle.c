@@ -404,7 +404,7 @@ RANKS_TEST(test_middle_of_rendezvous_fifos, RANKS)
 {
     part = FIFO_PART;
     for (int i = 1; i < 4; i++) /* a reduction goes through a pipeline then */
-        CHECK_OK(weft_tune_set(ops[flowing[i]].tuned, RANKS, 4096));
+        CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, ops[flowing[i]].tuned, RANKS, 4096));
     run_pipelines(rank, "spin", flowing + 1, 3);
 }
 
@@ -425,7 +425,7 @@ RANKS_TEST(test_middle_of_zero_copy, RANKS)
     weft_group *world = join(20000);
     for (int what = 0; what <= ALL_TO_ALL_SPLITS; what++) {
         if (what != ALL_TO_ALL_SPLITS)
-            CHECK_OK(weft_tune_set(ops[what].tuned, RANKS, 4096));
+            CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, ops[what].tuned, RANKS, 4096));
         for (int root = 0; root < 2; root++)
             for (int out = 0; out < 2; out++)
                 if ((!root || ops[what].facts & ROOTED) && touches((op)what, out, root) &&
@@ -546,7 +546,7 @@ static int run_refusals(op what, char *in, char *out, int rank, weft_group *worl
     weft_scope_open();
     operands o = operands_of(what, in, out);
     fill(&o, rank);
-    CHECK_OK(weft_tune_set_cma(ops[what].tuned, RANKS, 1));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, ops[what].tuned, RANKS, 1));
     CHECK_OK(run(what, &o, root, rank, world));
     char *right = WEFT_OS->alloc((size_t)RANKS * PART * sizeof(float));
     CHECK(right);
@@ -599,7 +599,7 @@ RANKS_TEST(test_middle_of_cma_broadcast, RANKS)
         SKIP("threads copy for themselves");
     weft_group *world = join(20000);
     need_cma(world);
-    CHECK_OK(weft_tune_set_cma("broadcast", RANKS, 1));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, "broadcast", RANKS, 1));
     for (int how = DENIED; how <= SHORT; how++) {
         weft_scope_open();
         weft_group *group = fresh_group(world);

@@ -92,7 +92,7 @@ static void signal_pad(int rank, int size)
 {
     weft_group *world = begin(0);
     weft_symm *mem = make(world, 1);
-    size_t pad_bytes = weft_symm_pad_bytes(mem);
+    size_t pad_bytes = symm_info(mem).pad_bytes;
     int peer = (rank + 1) % size;
     CHECK(weft_tensor_data(weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0)) ==
           weft_symm_signal_pad_ptr(mem, rank));
@@ -128,8 +128,8 @@ static void subgroup(int rank)
     weft_symm *wide = weft_symm_rendezvous(x, world), *narrow = weft_symm_rendezvous(x, half);
     if (!wide || !narrow)
         FAIL("%s", weft_last_error());
-    CHECK_INT(weft_symm_size(wide), 4);
-    CHECK_INT(weft_symm_size(narrow), 2);
+    CHECK_INT(symm_info(wide).size, 4);
+    CHECK_INT(symm_info(narrow).size, 2);
     CHECK_OK(weft_fill(x, rank));
     BARRIER(wide, 0);
     int next = (rank + 1) % 4, beside = 1 - weft_rank(half);

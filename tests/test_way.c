@@ -136,8 +136,8 @@ RANKS_TEST(test_way_of_a_long_own_part, RANKS)
     weft_group *world = join(0);
     for (int i = 0; i < 4; i++) {
         CHECK_OK(weft_scope_open());
-        CHECK_OK(weft_tune_set(names[moved[i]], RANKS, STAGED));
-        CHECK_OK(weft_tune_set_cma(names[moved[i]], RANKS, SIZE_MAX));
+        CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, names[moved[i]], RANKS, STAGED));
+        CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, names[moved[i]], RANKS, SIZE_MAX));
         check_one(moved[i], (1 << 20) + 1000, false, false, rank, world);
         CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
         CHECK_OK(weft_scope_close());
@@ -158,7 +158,7 @@ RANKS_TEST(test_way_asked_first, 1)
     unlink(path);
     CHECK(below && !strcmp(below, "eager"));
     CHECK(!strcmp(weft_tune_choice("all_reduce", 2, 4097), "rendezvous"));
-    CHECK_INT(weft_tune_eager("all_reduce", 2), 4096);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "all_reduce", 2), 4096);
 }
 
 /* Other operations tell their peer or channel. */

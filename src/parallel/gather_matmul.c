@@ -196,7 +196,7 @@ static weft_status find_place(gather_run *run, weft_i_pipe_entry *entry)
         return weft_last_status();
     entry->way = WEFT_I_WAY_ZERO_COPY;
     entry->place[0] = met->serial;
-    entry->place[1] = weft_symm_offset(run->in_place);
+    entry->place[1] = run->in_place->offset;
     return WEFT_OK;
 }
 

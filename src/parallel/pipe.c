@@ -8,6 +8,7 @@
 #include "coll/work.h"
 #include "kernels/fold.h"
 #include "symm/backend.h"
+#include "symm/registration.h"
 #include "tensor/ops.h"
 
 bool weft_i_pipe_can(const weft_group *group, weft_device device)
@@ -72,7 +73,7 @@ weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry)
                           .size = entry->group->size,
                           .device = weft_i_tensor_device(entry->operand)};
     WEFT_TRY(agree(entry));
-    pipe->mem = weft_keep(weft_symm_workspace_on(entry->group, pipe->device, entry->bytes));
+    pipe->mem = weft_keep(weft_symm_workspace(entry->group, pipe->device, entry->bytes));
     if (!pipe->mem)
         return weft_last_status(); /* on all ranks */
     pipe->number =
@@ -130,7 +131,7 @@ weft_status weft_i_pipe_fork(weft_i_pipe *pipe)
 /* The last channels: users of the workspace begin with the first. */
 static int channel_of(const weft_i_pipe *pipe, weft_i_word word)
 {
-    return weft_symm_channels(pipe->mem) - 1 - (int)word;
+    return pipe->mem->registration->pads.channels - 1 - (int)word;
 }
 
 weft_status weft_i_pipe_tell(weft_i_pipe *pipe, int rank, weft_i_word word)

@@ -7,6 +7,7 @@
 #define WEFT_TESTS_CUDA_MOVE_SCENE_H
 
 #include "jobs.h"
+#include "symm_info.h"
 
 #define SCENE_GPU WEFT_CUDA(0)
 
@@ -294,7 +295,7 @@ static void scene_put_get(int rank, int size, bool counts)
     CHECK_OK(weft_symm_get(got, mem, next, 24));
     CHECK_INT(weft_item_int(got, 7), 100 + rank);
     scene_barrier(mem, 0);
-    int channels[] = {0, 1, weft_symm_channels(mem) - 1};
+    int channels[] = {0, 1, symm_info(mem).channels - 1};
     for (int round = 0; round < 6; round++) {
         int channel = channels[round % 3];
         CHECK_OK(weft_fill(mine, rank * 1000 + round));

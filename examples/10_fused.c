@@ -4,7 +4,7 @@
  * weight and its rows of the second.  The gather in front of the first product and the scatter
  * behind the second are fused with them, forward and backward, so that communication hides behind
  * the products; then the same one after the other.  WEFT_TRACE=fused.json shows the chunks.
- * Run: weft run -n 2 08_fused
+ * Run: weft run -n 2 10_fused
  */
 #include <stdio.h>
 #include <weft/weft.h>
