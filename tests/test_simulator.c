@@ -11,6 +11,7 @@
  *     WEFT_SIM_SEEDS=n test_simulator    so many, from WEFT_SIM_FIRST or 1 on
  */
 #include "coll/posted.h"
+#include "fabric/world.h"
 #include "simulator/scene.h"
 
 #include "base/wait.h"
@@ -257,6 +258,7 @@ static bool run_seed(uint64_t seed)
     int result = weft_spawn(now.ranks, rank_body, NULL);
     weft_i_sim_end(&now.result);
     weft_i_posted_forget(); /* ranks that died left theirs there */
+    weft_i_world_forget_all();
     if (result)
         complain("weft_spawn gives %d", result);
     check_scene();

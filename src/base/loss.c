@@ -42,6 +42,13 @@ void weft_i_losses_close(weft_i_losses *losses)
     pthread_mutex_unlock(&lock);
 }
 
+void weft_i_losses_forget(void)
+{
+    pthread_mutex_lock(&lock);
+    books = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
 weft_status weft_i_losses_first(const weft_i_losses *losses, char text[WEFT_I_MESSAGE_BYTES])
 {
     pthread_mutex_lock(&lock);

@@ -31,6 +31,9 @@ typedef struct weft_i_losses {
 void weft_i_losses_open(weft_i_losses *losses);
 void weft_i_losses_close(weft_i_losses *losses);
 
+/* Forgets all books: those of ranks that died in a simulator, where their memory is gone. */
+void weft_i_losses_forget(void);
+
 /* A posted operation failed; and: its error was taken by somebody, or dropped with the operation. */
 void weft_i_losses_owe(weft_i_losses *losses, weft_status status, const char *text);
 void weft_i_losses_tell(weft_i_losses *losses);

@@ -147,7 +147,8 @@ weft_status weft_i_request_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "all_to_all: give both splits or neither");
     if (coll->ask.in_bytes != coll->ask.out_bytes)
         return fail_unequal(coll);
-    size_t part = coll->ask.in_bytes / (size_t)group->size;
+    size_t item = weft_i_dtype_size(coll->ask.dtype); /* parts are whole elements */
+    size_t part = coll->ask.in_bytes / item / (size_t)group->size * item;
     WEFT_TRY(weft_i_request_check_counts(coll, coll->ask.in_bytes, part, "input"));
     return weft_i_request_accept(coll, part);
 }

@@ -33,6 +33,14 @@ void weft_i_world_forget(weft_i_world *world)
     pthread_mutex_unlock(&worlds_lock);
 }
 
+void weft_i_world_forget_all(void)
+{
+    pthread_mutex_lock(&worlds_lock);
+    worlds = NULL;
+    pthread_mutex_unlock(&worlds_lock);
+    weft_i_losses_forget();
+}
+
 weft_group *weft_i_world_group(void)
 {
     weft_group *found = NULL;

@@ -84,6 +84,8 @@ void weft_i_world_leave(weft_i_world *world);
  * process.  Borrowed: the caller's rank must not leave meanwhile. */
 weft_group *weft_i_world_group(void);
 void weft_i_world_forget(weft_i_world *world); /* it is going */
+/* All of them: those of ranks that died in a simulator, where their memory is gone. */
+void weft_i_world_forget_all(void);
 
 weft_i_world *weft_i_world_hold(weft_i_world *world);
 void weft_i_world_drop(weft_i_world *world);

@@ -5,6 +5,7 @@
  */
 #include "symm.h"
 
+#include "backends/cuda/nvlink.h"
 #include "backends/cuda/symm.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -162,4 +163,6 @@ const weft_i_device_memory weft_i_nccl_device_memory = {
     .get = weft_i_cuda_joined_get,
     .write = weft_i_cuda_write_words,
     .has_multicast = weft_i_cuda_has_multicast,
+    .connection = "nvlink",
+    .count_links = weft_i_cuda_nvlink,
 };

@@ -7,6 +7,7 @@
  */
 #include "symm.h"
 
+#include "backends/cuda/nvlink.h"
 #include "backends/cuda/pads.h"
 #include "backends/cuda/site.h"
 #include "backends/cuda/stream.h"
@@ -339,4 +340,6 @@ const weft_i_device_memory weft_i_nvshmem_device_memory = {
     .get = get,
     .write = weft_i_cuda_write_words,
     .has_multicast = weft_i_cuda_has_multicast,
+    .connection = "nvlink",
+    .count_links = weft_i_cuda_nvlink,
 };
