@@ -13,7 +13,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Programs that measure, fill the memory, take minutes, or test the tests.
-LEFT_OUT = re.compile(r'test_(bench|large|harness|torch|cuda\w*)')
+FLOORS = {'base', 'kernels', 'tensor', 'store', 'fabric', 'symm', 'coll'}
+LEFT_OUT = re.compile(r'test_(bench|large|harness|torch|carrier|cuda\w*)')
 SIMULATOR = re.compile(r'test_simulator\w*')
 # Programs that are asked as a whole, and how they are called; {weft} is the command.
 WHOLE = {'test_fuzz_api': ['--seed', '1', '--calls', '20000'], 'test-command': ['{weft}']}
@@ -88,7 +89,7 @@ class Tree:
         self.sanitize = ['-fsanitize=' + sanitize] if sanitize else []
         self.libraries = ['-lm', '-lpthread', '-ldl']
         self.launcher = ['ccache'] if shutil.which('ccache') else []
-        self.floors = set(options.floor.split(','))
+        self.floors = FLOORS  # all of them, whatever --floor chooses, so that another choice builds nothing anew
         self.wanted = options.tests
         self.jobs = options.build_jobs
         self.simulators = None if sanitize else Simulators(self)
