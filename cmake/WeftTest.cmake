@@ -13,7 +13,7 @@ if(WEFT_SANITIZE)
   set(WEFT_TEST_LEVEL -O0)
 endif()
 
-# weft_test(noun [LIGHT] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name]) builds tests/test_<noun>.c with the static
+# weft_test(noun [LIGHT] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file]) builds tests/test_<noun>.c with the static
 # library, so that internals can be reached.
 #   LIGHT    needs one core
 #   ALONE    measures, or takes much memory: nothing runs beside it
@@ -23,11 +23,15 @@ endif()
 #   SECONDS  time limit, default 60; ten times what it takes on two cores, and more where that is little.  tests/run
 #            triples it with AddressSanitizer and takes it five times with ThreadSanitizer
 #   PROGRAM  its name, if not test_<noun>
+#   SOURCE   its source, if that has another name
 function(weft_test noun)
-  cmake_parse_arguments(arg "LIGHT;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
   set(program test_${noun})
   if(arg_PROGRAM)
     set(program ${arg_PROGRAM})
+  endif()
+  if(NOT arg_SOURCE)
+    set(arg_SOURCE ${program}.c)
   endif()
   if(WEFT_SANITIZE MATCHES "thread" AND NOT arg_THREADS)
     return()
@@ -35,9 +39,9 @@ function(weft_test noun)
   if(WEFT_SANITIZE MATCHES "address|undefined" AND arg_NO_ASAN)
     return()
   endif()
-  add_executable(${program} ${program}.c)
+  add_executable(${program} ${arg_SOURCE})
   if(NOT arg_COMPUTES)
-    set_source_files_properties(${program}.c PROPERTIES COMPILE_OPTIONS ${WEFT_TEST_LEVEL})
+    set_source_files_properties(${arg_SOURCE} PROPERTIES COMPILE_OPTIONS ${WEFT_TEST_LEVEL})
   endif()
   target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${program} PRIVATE weft_static Threads::Threads m)

@@ -157,7 +157,7 @@ static int harness_wanted(const char *name, int argc, char **argv)
     return argc < 2;
 }
 
-static int harness_main(int argc, char **argv)
+__attribute__((unused)) static int harness_main(int argc, char **argv)
 {
     int failures = 0;
     argc = harness_read_options(argc, argv);
