@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `weft bench`: what things cost on this machine, beside the floor measured in the same run. */
 #include "bench.h"
+#include "bench_device.h"
 #include "bench_options.h"
 #include "bench_overhead.h"
 #include "bench_peers.h"
@@ -219,6 +220,8 @@ int weft_cmd_bench(int argc, char **argv)
             status = bench_peers(&options);
         else if (options.tune)
             status = bench_tune(&options);
+        else if (options.device)
+            status = bench_device(&options);
         else if (options.overhead)
             status = bench_overhead(&options);
         else if (wants_sweep(&options, names))

@@ -119,6 +119,12 @@ static int set_backend(reader *r, const char *text)
     return !strcmp(text, "shm") || !strcmp(text, "threads");
 }
 
+static int set_device(reader *r, const char *text)
+{
+    r->into->device = text;
+    return !strcmp(text, "cuda");
+}
+
 static int set_algo(reader *r, const char *text)
 {
     r->into->eager = !strcmp(text, "eager") ? BENCH_EAGER_MOST : 0;
@@ -240,6 +246,8 @@ static const struct {
     {"--op", "NAME", set_reduction, 1,
      "sum, avg, product, min, max, band, bor, bxor, premul_sum (sum)"},
     {"--backend", "NAME", set_backend, 1, "ranks as processes (shm) or threads (shm)"},
+    {"--device", "cuda", set_device, 1,
+     "tensors on a GPU: host time, eager and replayed from a captured graph"},
     {"--algo", "eager|rendezvous", set_algo, 1,
      "this algorithm wherever it is possible (weft info --algo)"},
     {"--memory", "KIND", set_memory, 1, "operands from malloc, weft (weft_empty) or symm (malloc)"},

@@ -17,6 +17,7 @@ typedef struct bench_options {
     int sizes;
     int dtype, reduction;
     const char *backend;
+    const char *device; /* NULL: the CPU */
     int64_t eager; /* --algo: weft sends operands eagerly up to this size; -1: as its table says */
     int in_place, symm, async, floor;
     int weft_memory; /* ordinary operands from weft_empty instead of malloc */
