@@ -52,6 +52,11 @@ static void check_way(weft_group *world, const char *way)
         FAIL("%s went by way of \"%s\", not \"%s\"", last.name, name ? name : "(none)", way);
 }
 
+static void sync_fails(weft_status status)
+{
+    CHECK_STATUS(weft_stream_sync(weft_stream_current(GPU), 30000), status);
+}
+
 /* The same calls on the CPU and on a device give the same bits. */
 RANKS_TEST(test_cuda_ranks_collectives, 3)
 {
@@ -271,6 +276,73 @@ RANKS_TEST(test_cuda_ranks_symmetric, 2)
     finish(world);
 }
 
+static weft_tensor *met(weft_tensor *like, weft_group *world)
+{
+    weft_tensor *x = weft_symm_empty(weft_tensor_dtype(like), GPU, weft_tensor_shape(like));
+    if (!x || !weft_symm_rendezvous(x, world))
+        FAIL("%s", weft_last_error());
+    CHECK_OK(weft_copy(x, like));
+    return x;
+}
+
+/* All plain collectives once, on operands that are given. */
+static void call_all(weft_tensor *in, weft_tensor *out, weft_tensor *part, weft_tensor *parts,
+                     weft_group *world)
+{
+    int size = weft_size(world);
+    CHECK_OK(weft_all_reduce_into(out, in, WEFT_SUM, world));
+    CHECK_OK(weft_reduce_scatter_into(part, in, WEFT_MAX, world));
+    CHECK_OK(weft_all_gather_into(parts, part, world));
+    CHECK_OK(weft_all_reduce_into(parts, parts, WEFT_AVG, world));
+    CHECK_OK(weft_all_to_all_into(in, parts, NULL, NULL, world));
+    CHECK_OK(weft_broadcast_into(weft_select(in, 0, size - 1), size - 1, world));
+    /* In place: this rank's part of the output is the input. */
+    CHECK_OK(weft_all_gather_into(out, weft_select(out, 0, weft_rank(world)), world));
+}
+
+/* Plain collectives whose operands are symmetric do the same without a stage. */
+RANKS_TEST(test_cuda_ranks_direct, 3)
+{
+    static const int64_t columns[] = {5, 35000};
+    weft_group *world = join(30000);
+    for (int k = 0; k < 2; k++) {
+        weft_scope_open();
+        weft_shape shape = WEFT_SHAPE(size, columns[k]);
+        weft_tensor *small = operand(WEFT_F32, rank, WEFT_SHAPE(size, 5), WEFT_CPU), *all[2][4];
+        weft_tensor *row = weft_view(small, WEFT_SHAPE(size, 1, 5));
+        weft_tensor *in = weft_contiguous(
+            weft_reshape(weft_expand(row, WEFT_SHAPE(size, columns[k] / 5, 5)), shape));
+        all[0][0] = in;
+        all[0][1] = weft_zeros(WEFT_F32, WEFT_CPU, shape);
+        all[0][2] = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(columns[k]));
+        all[0][3] = weft_zeros(WEFT_F32, WEFT_CPU, shape);
+        for (int i = 0; i < 4; i++)
+            all[1][i] = met(all[0][i], world);
+        for (int on = 0; on < 2; on++)
+            call_all(all[on][0], all[on][1], all[on][2], all[on][3], world);
+        for (int i = 0; i < 4; i++)
+            check_same("an operand", all[1][i], all[0][i]);
+        weft_scope_close();
+    }
+    finish(world);
+}
+
+/* One rank's operand is symmetric, another's is not: both are told, and nothing is written. */
+RANKS_TEST(test_cuda_ranks_direct_mixed, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *plain = weft_ones(WEFT_F32, GPU, WEFT_SHAPE(90000));
+    weft_tensor *there = met(plain, world);
+    weft_tensor *x = rank ? there : plain;
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    sync_fails(WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "all_reduce of 90000 f32, sum in symmetric memory");
+    weft_clear_error();
+    CHECK(weft_item(x, 0) == 1);
+    weft_clear_error();
+    finish(world);
+}
+
 /* Lists, and the dimensions of a mesh. */
 RANKS_TEST(test_cuda_ranks_mesh, 4)
 {
@@ -332,11 +404,6 @@ RANKS_TEST(test_cuda_ranks_capture, 2)
     CHECK(weft_item(small, 39) == 16);
     CHECK(weft_item(whole, 79) == 16);
     finish(world);
-}
-
-static void sync_fails(weft_status status)
-{
-    CHECK_STATUS(weft_stream_sync(weft_stream_current(GPU), 30000), status);
 }
 
 /* Ranks that call different things all learn it, with both calls, and nothing is written. */

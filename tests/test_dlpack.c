@@ -161,8 +161,10 @@ TEST(test_dlpack_import_refuses)
     CHECK(!weft_dlpack_import(&d));
     d = describe(memory, 2, shape, NULL);
     d.tensor.device_type = WEFT_DLPACK_CUDA;
+    d.tensor.device_id = 999; /* there may be a GPU */
     CHECK(!weft_dlpack_import(&d));
-    CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
+    CHECK(weft_last_status() == WEFT_ERR_UNSUPPORTED || weft_last_status() == WEFT_ERR_NOT_FOUND);
+    d.tensor.device_id = 0;
     d.tensor.device_type = WEFT_DLPACK_CPU;
     d.tensor.lanes = 4;
     CHECK(!weft_dlpack_import(&d));

@@ -45,9 +45,9 @@ TEST(test_tensor_bad_shapes)
     CHECK(!weft_empty((weft_dtype)99, WEFT_CPU, WEFT_SHAPE(2)));
     CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
     CHECK(!weft_empty(WEFT_F32, WEFT_CPU, ((weft_shape){9, {0}})));
-    CHECK(!weft_empty(WEFT_F32, WEFT_CUDA(0), WEFT_SHAPE(2)));
-    CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
-    CHECK_CONTAINS(weft_last_error(), "cuda:0");
+    CHECK(!weft_empty(WEFT_F32, WEFT_CUDA(999), WEFT_SHAPE(2))); /* there may be a GPU */
+    CHECK(weft_last_status() == WEFT_ERR_UNSUPPORTED || weft_last_status() == WEFT_ERR_NOT_FOUND);
+    CHECK_CONTAINS(weft_last_error(), "cuda:999");
     CHECK(!weft_empty_strided(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 2), (int64_t[]){-1, 1}));
     weft_clear_error();
 }

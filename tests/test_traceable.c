@@ -37,7 +37,7 @@ SIZES_TEST(test_all_reduce_coalesced_eager)
                           weft_full(WEFT_F32, DEVICE, WEFT_SHAPE(6), 3)},
                 *out[2];
     CHECK_OK(weft_all_reduce_coalesced(out, in, 2, WEFT_SUM, world));
-    CHECK_INT(weft_unwaited(world), 2);
+    CHECK_INT(weft_unwaited(world), DEVICE == WEFT_CPU ? 2 : 0); /* else streams order them */
     CHECK_ALL(out[0], WEFT_SHAPE(4), size);
     CHECK_ALL(out[1], WEFT_SHAPE(6), 3 * size);
     CHECK_ALL(in[1], WEFT_SHAPE(6), 3);

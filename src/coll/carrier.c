@@ -38,6 +38,48 @@ static weft_status follow_last(weft_i_carrier *carrier, weft_stream *stream)
     return WEFT_OK;
 }
 
+/* Where the operand's counterparts lie, if it has met in the group; the registration to drop. */
+static weft_i_registration *find_counterparts(const weft_i_coll *coll, const weft_tensor *x,
+                                              weft_i_counterparts *out)
+{
+    const weft_i_lease *lease = x ? weft_i_block_lease_of(x) : NULL;
+    weft_i_registration *found = lease ? weft_i_registration_of(lease->block, coll->group) : NULL;
+    if (found && found->joined)
+        *out = (weft_i_counterparts){found->joined, found->serial,
+                                     (size_t)(weft_i_tensor_data(x) - lease->block->segment->base)};
+    return found;
+}
+
+/* The operands of a plain call may be symmetric too; then a backend can do without its stage. */
+static weft_status run_with_counterparts(const weft_i_coll *coll, const weft_i_carrier *carrier,
+                                         weft_i_request *request)
+{
+    weft_i_registration *in = find_counterparts(coll, coll->in_tensor, &request->in_counterparts);
+    weft_i_registration *out =
+        find_counterparts(coll, coll->out_tensor, &request->out_counterparts);
+    if (request->in_counterparts.joined || request->out_counterparts.joined)
+        weft_i_choose_on_device(coll->group->size, true, &request->packets_up_to,
+                                &request->one_shot_up_to);
+    weft_status status = carrier->backend->collective(carrier->state, request);
+    weft_i_registration_drop(in);
+    weft_i_registration_drop(out);
+    return status;
+}
+
+static weft_status run(const weft_i_coll *coll, const weft_i_carrier *carrier,
+                       weft_i_request *request)
+{
+    if (coll->reach) {
+        const weft_i_registration *registration = coll->reach->registration;
+        request->in_counterparts =
+            (weft_i_counterparts){registration->joined, registration->serial, coll->reach->offset};
+        request->local = coll->plan;
+    } else if (!weft_i_device_is_host(request->device) && !coll->list) {
+        return run_with_counterparts(coll, carrier, request);
+    }
+    return carrier->backend->collective(carrier->state, request);
+}
+
 static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
                              const weft_i_operands *items, size_t count)
 {
@@ -50,15 +92,9 @@ static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
     request.stream = stream->own;
     weft_i_choose_on_device(coll->group->size, false, &request.packets_up_to,
                             &request.one_shot_up_to);
-    if (coll->reach) {
-        request.joined = coll->reach->registration->joined;
-        request.serial = coll->reach->registration->serial;
-        request.offset = coll->reach->offset;
-        request.local = coll->plan;
-    }
     request.items = items;
     request.items_count = count;
-    weft_status status = carrier->backend->collective(carrier->state, &request);
+    weft_status status = run(coll, carrier, &request);
     return status == WEFT_ERR_UNSUPPORTED && weft_i_carrier_is_worlds(coll->group)
                ? weft_i_fail(status, "%s: backend %s does not carry it", request.op,
                              carrier->backend->name)

@@ -19,6 +19,13 @@ typedef struct weft_i_operands {
     weft_dtype dtype;
 } weft_i_operands;
 
+/* Where the counterparts of an operand lie that is symmetric memory of a device. */
+typedef struct weft_i_counterparts {
+    const void *joined; /* what the members have joined there; NULL: it is ordinary memory */
+    uint32_t serial;    /* of the registration, the same on all ranks */
+    size_t offset;      /* of the operand in everybody's block */
+} weft_i_counterparts;
+
 typedef struct weft_i_request {
     const char *op; /* its name in messages */
     weft_i_coll_kind kind;
@@ -40,12 +47,8 @@ typedef struct weft_i_request {
     int64_t limit_ms;
     /* For a carrier with several ways: bytes of an all_reduce up to which each pays. */
     size_t packets_up_to, one_shot_up_to;
-    /* Of operations on symmetric memory of a device: what the members have joined there, and the
-     * offset of the operand that others reach; and what is copied to the buffer first. */
-    const void *joined;
-    uint32_t serial; /* of the registration, the same on all ranks */
-    size_t offset;
-    const char *local;
+    weft_i_counterparts in_counterparts, out_counterparts;
+    const char *local; /* of operations on symmetric memory: copied to the buffer first */
     /*
      * Several operands, as one operation; only while a backend has the request.  Of kinds with a
      * tensor per rank there is one pair for each rank: the input of a gather is this rank's, and so

@@ -80,8 +80,10 @@ weft_status weft_i_cuda_carrier_run(void *carrier, const weft_i_request *request
                            "%s: the operands are on cuda:%d; collectives of this group run on "
                            "cuda:%d, where this rank called the first",
                            request->op, device->ordinal, team->device->ordinal);
-    if (request->joined)
+    if (weft_i_cuda_is_symmetric(request->kind))
         return weft_i_cuda_symmetric(team, request);
+    if (weft_i_cuda_is_direct(request))
+        return weft_i_cuda_direct(team, request);
     for (size_t i = 0; i < request->items_count; i++) {
         weft_i_request one = request_of(request, &request->items[i]);
         WEFT_TRY(weft_i_cuda_stage(team, request->stream, &one));

@@ -261,7 +261,7 @@ weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_strea
     WEFT_TRY(weft_i_cuda_team_enter(team, stream));
     WEFT_TRY(check_sum(team, sum));
     size_t bytes = sum->count * weft_dtype_size(sum->dtype), rows = sum->rows ? sum->rows : 1;
-    if (!sum->from.base || !sum->out || bytes % rows)
+    if (!sum->from.base || (bytes && !sum->out) || bytes % rows)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "reduce_scatter needs a symmetric operand, a place "
                            "for the result and rows of one length");
@@ -327,7 +327,7 @@ static weft_status launch_move(weft_i_cuda_team *team, weft_i_cuda_stream *strea
     call->group = team->group;
     call->limit_ns = limit_of(move->limit_ms);
     uint32_t digest = digest_of(kind + 0x200, &move->card, WEFT_U8, 0, move->bytes);
-    call->digest = weft_i_digest(digest, (uint64_t)move->root);
+    call->digest = weft_i_digest(weft_i_digest(digest, (uint64_t)move->root), move->place);
     call->card[0] = sealed(call->digest, &move->card);
     call->card[1] = move->card.what;
     call->card[2] = move->card.count;

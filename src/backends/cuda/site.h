@@ -43,6 +43,7 @@ weft_status weft_i_cuda_site_reset_all(weft_i_key group, int rank);
 
 /* Byte `offset` of everybody's block of a rendezvous on CUDA devices (the `joined` of its
  * registration): what kernels are given for operands in symmetric memory. */
-weft_i_cuda_reach weft_i_cuda_reach_of(const void *joined, size_t offset);
+weft_i_cuda_reach weft_i_cuda_reach_of(const weft_i_counterparts *of);
+uint64_t weft_i_cuda_place_of(const weft_i_counterparts *of);
 
 #endif

@@ -30,10 +30,13 @@ char *weft_i_cuda_label_text(weft_i_cuda_label card, char *out, size_t bytes)
                         (unsigned long long)card.count,
                         weft_dtype_name((weft_dtype)(card.what >> 8 & 0xff)));
     size_t at = used < 0 ? 0 : (size_t)used < bytes ? (size_t)used : bytes;
+    const char *where = card.what & WEFT_I_CUDA_LABEL_DIRECT ? " in symmetric memory" : "";
     if (weft_i_kind_is(kind, WEFT_I_REDUCES))
-        snprintf(out + at, bytes - at, ", %s", weft_reduction_name(reduction));
+        snprintf(out + at, bytes - at, ", %s%s", weft_reduction_name(reduction), where);
     else if (weft_i_kind_is(kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT))
-        snprintf(out + at, bytes - at, ", root %d", (int)(card.what >> 32 & 0x7fffffff));
+        snprintf(out + at, bytes - at, ", root %d%s", (int)(card.what >> 32 & 0x7fffffff), where);
+    else
+        snprintf(out + at, bytes - at, "%s", where);
     return out;
 }
 

@@ -19,6 +19,13 @@ weft_i_cuda_label weft_i_cuda_label_of(const weft_i_request *request);
 bool weft_i_cuda_is_symmetric(weft_i_coll_kind kind);
 weft_status weft_i_cuda_symmetric(weft_i_cuda_team *team, const weft_i_request *request);
 
+/* Plain collectives of symmetric operands, and whether a request is one. */
+bool weft_i_cuda_is_direct(const weft_i_request *request);
+weft_status weft_i_cuda_direct(weft_i_cuda_team *team, const weft_i_request *request);
+
+/* Of a label: the operand that others reach is symmetric memory. */
+#define WEFT_I_CUDA_LABEL_DIRECT ((uint64_t)1 << 24)
+
 /* "all_reduce of 4 f32, sum"; returns `out`. */
 char *weft_i_cuda_label_text(weft_i_cuda_label card, char *out, size_t bytes);
 

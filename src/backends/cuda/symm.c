@@ -170,10 +170,17 @@ static bool has_multicast(weft_device device, char *reason, size_t bytes)
     return opened->multicast && cu->cuMulticastCreate;
 }
 
-weft_i_cuda_reach weft_i_cuda_reach_of(const void *of, size_t offset)
+weft_i_cuda_reach weft_i_cuda_reach_of(const weft_i_counterparts *of)
 {
-    const weft_i_cuda_span *span = ((const joined *)of)->range.span;
-    return (weft_i_cuda_reach){weft_i_cuda_span_of(span, 0) + offset, span->stride};
+    if (!of->joined)
+        return (weft_i_cuda_reach){0};
+    const weft_i_cuda_span *span = ((const joined *)of->joined)->range.span;
+    return (weft_i_cuda_reach){weft_i_cuda_span_of(span, 0) + of->offset, span->stride};
+}
+
+uint64_t weft_i_cuda_place_of(const weft_i_counterparts *of)
+{
+    return (uint64_t)of->serial << 40 ^ of->offset;
 }
 
 const weft_i_device_memory weft_i_cuda_device_memory = {

@@ -41,7 +41,7 @@ static weft_i_cuda_sum sum_of(const weft_i_request *request, weft_i_cuda_reach r
                              .count = request->count,
                              .out = request->out,
                              .from = reach,
-                             .place = (uint64_t)request->serial << 40 ^ request->offset,
+                             .place = weft_i_cuda_place_of(&request->in_counterparts),
                              .way = WEFT_I_CUDA_ONE_SHOT,
                              .limit_ms = request->limit_ms};
 }
@@ -57,7 +57,7 @@ static weft_status scatter(weft_i_cuda_team *team, const weft_i_request *request
 
 weft_status weft_i_cuda_symmetric(weft_i_cuda_team *team, const weft_i_request *request)
 {
-    weft_i_cuda_reach reach = weft_i_cuda_reach_of(request->joined, request->offset);
+    weft_i_cuda_reach reach = weft_i_cuda_reach_of(&request->in_counterparts);
     weft_i_cuda_sum sum = sum_of(request, reach);
     switch (request->kind) {
     case WEFT_I_ONE_SHOT_ALL_REDUCE_COPY:

@@ -119,6 +119,7 @@ typedef struct weft_i_cuda_move {
     weft_i_cuda_reach from; /* or everybody's, to pull from */
     void *out;
     weft_i_cuda_reach to; /* or everybody's, to push to */
+    uint64_t place;       /* names the symmetric operand: all ranks mean the same */
     int root;
     int blocks;
     int64_t limit_ms;
