@@ -11,11 +11,11 @@
 
 enum {
     MS = 1000 * 1000,
-    QUICK_NS = MS,
+    QUICK_NS = MS / 4, /* a kernel that waits costs more than these looks */
     SLOW_NS = 50 * MS,
     RECENT_NS = 1000 * MS, /* work that was enqueued this long ago may still wait */
     LEFT_NS = 100 * MS,    /* what a rank enqueued before it left may still arrive */
-    LINGER = 40            /* looks without a post before the thread ends */
+    LINGER = 160           /* looks without a post before the thread ends */
 };
 
 struct weft_i_post {
