@@ -131,6 +131,33 @@ RANKS_TEST(test_has_multicast_support, 1)
     CHECK(is_real() || !has);
 }
 
+/* Links to the next device, a broken one, and those to switches: of two the smaller number. */
+RANKS_TEST(test_cuda_nvlink_connectivity_detection, 2)
+{
+    weft_group *world = join(0);
+    weft_connectivity found;
+    if (!is_real() && !harness_in_threads) {
+        model.nvlinks = 2;
+        model.switch_links = 3;
+    }
+    CHECK_OK(weft_symm_detect_connectivity(world, GPU, "nvlink", &found));
+    CHECK(found.device == GPU && !strcmp(found.connection, "nvlink") && found.size > 0);
+    for (int i = 0; i < found.size; i++)
+        CHECK_INT(found.links[i * found.size + i], 0);
+    if (model.nvlinks) {
+        CHECK_INT(found.size, 2);
+        CHECK(found.links[1] == 5 && found.links[2] == 5); /* 2 of their own, 3 through switches */
+        weft_symm_free_connectivity(&found);
+        model.lacks = "nvmlDeviceGetNvLinkState"; /* a warning, and what is known */
+        CHECK_OK(weft_symm_detect_connectivity(world, GPU, "nvlink", &found));
+        CHECK(found.size == 2 && found.links[1] == 0);
+        model.lacks = NULL;
+    }
+    weft_symm_free_connectivity(&found);
+    CHECK_STATUS(weft_symm_detect_connectivity(world, GPU, "shm", &found), WEFT_ERR_NOT_FOUND);
+    finish(world);
+}
+
 RANKS_TEST(test_allow_overlapping_devices, 2)
 {
     weft_group *world = join(0);

@@ -165,9 +165,11 @@ typedef struct weft_connectivity {
 } weft_connectivity;
 
 /*
- * Between the ranks of a group: connection "shm" counts 1 where two ranks share memory.
+ * On the CPU, connection "shm" counts 1 where two ranks of the group share memory.  Of CUDA devices,
+ * "nvlink" counts the links between those that this process sees; switches are taken to be
+ * connected.  If NVML does not answer, there is a warning, and the links known so far.
  * WEFT_ERR_NOT_FOUND for a connection without a detector, WEFT_ERR_UNSUPPORTED for hardware that is
- * not here, and for "nvlink", which this version does not detect.
+ * not here.
  */
 WEFT_API weft_status weft_symm_detect_connectivity(weft_group *group, weft_device device,
                                                    const char *connection, weft_connectivity *out);

@@ -84,6 +84,10 @@ typedef struct weft_i_device_memory {
     weft_status (*write)(void *stream, uint32_t *words, uint32_t value, size_t count, bool ordered);
     /* Whether a device has hardware multicast; `reason` says why not. */
     bool (*has_multicast)(weft_device device, char *reason, size_t bytes);
+    /* The connection between devices that it can count, and the matrix of those that this process
+     * sees: *size * *size, of WEFT_OS->alloc. */
+    const char *connection;
+    weft_status (*count_links)(int *size, int **links);
 } weft_i_device_memory;
 
 typedef struct weft_i_backend {

@@ -567,7 +567,7 @@ static const struct {
 
 static weft_i_os table;
 static const weft_i_os *before;
-static char driver_library, rtc_library, blas_library;
+static char driver_library, rtc_library, blas_library, nvml_library;
 
 static void *find_library(const char *name)
 {
@@ -577,6 +577,8 @@ static void *find_library(const char *name)
         return model.no_nvrtc ? NULL : &rtc_library;
     if (!strncmp(name, "libcublasLt.so", 14))
         return model.no_blas ? NULL : &blas_library;
+    if (!strcmp(name, "libnvidia-ml.so.1"))
+        return model.no_nvml ? NULL : &nvml_library;
     return before->dlopen(name);
 }
 
@@ -589,6 +591,8 @@ static void *find_symbol(void *library, const char *name)
             return rtc[i].function;
     if (library == &blas_library)
         return model_blas_symbol(name);
+    if (library == &nvml_library)
+        return model_nvml_symbol(name);
     return library == &rtc_library ? NULL : before->dlsym(library, name);
 }
 

@@ -36,6 +36,10 @@ typedef struct model_wishes {
     int no_nvrtc;        /* libnvrtc.so neither */
     int no_blas;         /* nor libcublasLt.so */
     int no_blas_handle;  /* cublasLtCreate fails */
+    int no_nvml;         /* libnvidia-ml.so.1 is not found */
+    int nvml_fails;      /* what nvmlInit_v2 returns */
+    int nvlinks;         /* of each device to the next */
+    int switch_links;    /* of device 0; each further one has one more.  0: none has */
     int version;         /* what it tells; 0: 13000 */
     int devices;         /* -1: none; 0: 2 */
     const char *lacks;   /* a function it does not have */

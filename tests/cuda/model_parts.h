@@ -22,6 +22,8 @@ int model_call(weft_i_cu_stream stream, void (*run)(void *parameter), void *para
 
 /* A function of the stand-in for libcublasLt.so; NULL if it has none of that name. */
 void *model_blas_symbol(const char *name);
+/* The same of libnvidia-ml.so.1. */
+void *model_nvml_symbol(const char *name);
 
 /* Every function of the driver. */
 #define FN(name_, version_, parameters_)       weft_i_cu_result model_##name_ parameters_;

@@ -5,6 +5,7 @@
  * memory of their own.
  */
 #include "symm.h"
+#include "nvlink.h"
 
 #include "base/os.h"
 #include "pads.h"
@@ -195,4 +196,6 @@ const weft_i_device_memory weft_i_cuda_device_memory = {
     .reset = reset,
     .write = write_words,
     .has_multicast = has_multicast,
+    .connection = "nvlink",
+    .count_links = weft_i_cuda_nvlink,
 };
