@@ -205,6 +205,19 @@ static weft_group *fresh_group(weft_group *world)
     return group;
 }
 
+/* The same in symmetric memory of the group: others reach it where it lies. */
+static operands symmetric_of(op what, int rank, weft_group *group)
+{
+    operands o = {0};
+    o.in = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ops[what].ins * part));
+    o.out = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ops[what].outs * part));
+    CHECK(weft_symm_rendezvous(o.in, group) && weft_symm_rendezvous(o.out, group));
+    o.in_data = weft_tensor_data(o.in);
+    o.out_data = weft_tensor_data(o.out);
+    weft_fill(o.in, rank + 1);
+    return o;
+}
+
 /* ---- a rank that stops in the middle ---- */
 
 static char *wire;       /* a page: who touches it stops there */
@@ -315,6 +328,25 @@ static void run_place(op what, place p, char *in, char *out, int rank, weft_grou
     weft_scope_close();
 }
 
+/* Others read the victim's input without it, so that it stops in the part that is its own. */
+static void run_symmetric(op what, bool out, int root, int rank, weft_group *world)
+{
+    weft_scope_open();
+    weft_group *group = fresh_group(world);
+    operands o = symmetric_of(what, rank, group);
+    size_t bytes = (size_t)((out ? ops[what].outs : ops[what].ins) * part) * sizeof(float);
+    bool gives_last = what == BROADCAST && root == VICTIM; /* the others take the rest themselves */
+    place p = {out, gives_last ? bytes - 1 : bytes / 2, root};
+    CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+    if (rank == VICTIM)
+        be_victim(what, &o, p, group, false);
+    else
+        be_other(what, &o, p, rank, group, false);
+    weft_clear_error();
+    trips++;
+    weft_scope_close();
+}
+
 static bool touches(op what, bool out, int root)
 {
     int facts = ops[what].facts, all = out ? WRITES : READS,
@@ -372,6 +404,24 @@ RANKS_TEST(test_middle_of_long_fifos, RANKS)
     SKIP("long operands go through pipelines on this machine");
 #endif
     run_pipelines(rank, "spin", flowing, 4);
+}
+
+RANKS_TEST(test_middle_of_zero_copy, RANKS)
+{
+    if (harness_in_threads)
+        SKIP("threads stop each other's copies");
+    part = FIFO_PART;
+    weft_group *world = join(20000);
+    for (int what = 0; what <= ALL_TO_ALL_SPLITS; what++) {
+        if (what != ALL_TO_ALL_SPLITS)
+            CHECK_OK(weft_tune_set(ops[what].tuned, RANKS, 4096));
+        for (int root = 0; root < 2; root++)
+            for (int out = 0; out < 2; out++)
+                if ((!root || ops[what].facts & ROOTED) && touches((op)what, out, root) &&
+                    (what != GATHER || root == VICTIM)) /* the root takes the others' parts */
+                    run_symmetric((op)what, out, root, rank, world);
+    }
+    finish(world);
 }
 
 /* ---- copies that the kernel refuses ---- */
