@@ -7,7 +7,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "symm/block.h"
-#include "tensor/stream.h"
+#include "tensor/device.h"
 #include "weft/symm.h"
 
 #include <string.h>
@@ -110,20 +110,6 @@ static size_t units(size_t bytes)
     return bytes ? (bytes + UNIT - 1) / UNIT * UNIT : UNIT;
 }
 
-/* A device does it in the order of the current stream. */
-static weft_status clear(const weft_i_block *block, size_t at, size_t bytes)
-{
-    const weft_i_device *table = weft_i_device_find(block->device);
-    if (table->host) {
-        memset(block->segment->base + at, 0, bytes);
-        return WEFT_OK;
-    }
-    weft_stream *stream = weft_i_stream_current(block->device);
-    if (!stream)
-        return weft_last_status();
-    return table->fill(block->device, stream->own, block->segment->base + at, 0, bytes);
-}
-
 static void ended(weft_i_lease *lease)
 {
     weft_symm_pool *pool = lease->pool;
@@ -149,7 +135,7 @@ weft_tensor *weft_symm_pool_empty(weft_symm_pool *pool, weft_dtype dtype, weft_s
         return weft_i_null(
             WEFT_ERR_NO_SPACE, "no gap of %zu bytes for %s of shape %s in a pool of %zu bytes",
             bytes, weft_dtype_name(dtype), weft_i_shape_text(shape, text), pool->block->bytes);
-    if (clear(pool->block, at, bytes) < 0) {
+    if (weft_i_device_fill(pool->block->device, pool->block->segment->base + at, 0, bytes) < 0) {
         pthread_mutex_lock(&pool->lock);
         give_back(pool, at, units(bytes));
         pthread_mutex_unlock(&pool->lock);
