@@ -135,7 +135,7 @@ RANKS_TEST(test_coalesce_refused, 2)
     weft_tensor *x = full(0, 10, rank + 1), *y = full(0, 10, rank + 1), *wide = full(0, 20, 1);
     weft_tensor *z = full(0, 10, 1), *list[2] = {x, y};
     weft_bytes word = {"word", 4};
-    for (int what = 0; what < 9; what++) {
+    for (int what = 0; what < 10; what++) {
         weft_clear_error();
         CHECK_OK(weft_coalesce_open(world));
         CHECK_OK(weft_all_reduce_into(x, x, what == 8 ? WEFT_PREMUL_SUM : WEFT_SUM, world));
@@ -164,6 +164,9 @@ RANKS_TEST(test_coalesce_refused, 2)
             break;
         case 7: /* a wrong argument */
             status = weft_all_reduce_into(wide, y, WEFT_SUM, world);
+            break;
+        case 9: /* a posted message */
+            status = weft_send_start(y, 1 - rank, world) ? WEFT_OK : weft_last_status();
             break;
         default:
             weft_set_premul(3);

@@ -550,6 +550,21 @@ RANKS_TEST(test_cuda_release_early, 2)
     finish(world);
 }
 
+/* A local operand on another device than the buffer it is to be copied to. */
+RANKS_TEST(test_cuda_operands_on_two_devices, 2)
+{
+    weft_group *world = join(0);
+    weft_tensor *buffer = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64));
+    CHECK(weft_symm_rendezvous(buffer, world));
+    weft_tensor *here = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
+    CHECK(!weft_symm_one_shot_all_reduce_copy(buffer, here, WEFT_SUM, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    CHECK_CONTAINS(weft_last_error(), "buffer and local input are on two devices");
+    weft_clear_error();
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
 RANKS_TEST(test_memset32, 1)
 {
     weft_tensor *x = weft_symm_empty(WEFT_U32, GPU, WEFT_SHAPE(64));

@@ -434,6 +434,25 @@ TEST(test_fake_threads)
     }
 }
 
+/* `weft info --job` shows its one rank alive. */
+TEST(test_fake_is_seen)
+{
+    weft_scope_open();
+    weft_fake_opts opts = WEFT_FAKE_OPTS(2, 5);
+    weft_group *world = weft_fake_init(&opts);
+    weft_job *job = weft_job_open(getpid());
+    weft_job_info info;
+    weft_job_rank rank;
+    CHECK(world && job);
+    CHECK_OK(weft_job_describe(job, &info));
+    CHECK_OK(weft_job_describe_rank(job, 0, &rank));
+    CHECK(info.ranks == 1 && info.threads);
+    CHECK_INT(rank.state, WEFT_JOB_ALIVE);
+    CHECK_INT(rank.process, getpid());
+    CHECK(!weft_finish(world));
+    weft_scope_close();
+}
+
 TEST(test_fake_backend_is_listed)
 {
     weft_backend_info info = {0};

@@ -399,6 +399,42 @@ TEST(test_fault_closed)
     }
 }
 
+/* ---- the end of the watch ---- */
+
+static weft_i_os ending_table;
+static atomic_int ending_writes; /* of eight bytes, as an eventfd wants them; relaxed: counts */
+static bool ending_unwoken;
+
+static ssize_t ending_write(int fd, const void *bytes, size_t count)
+{
+    if (count == sizeof(uint64_t))
+        atomic_fetch_add_explicit(&ending_writes, 1, memory_order_relaxed);
+    return weft_i_os_linux.write(fd, bytes, count);
+}
+
+static void ending_join(pthread_t thread)
+{
+    ending_unwoken |= !atomic_load_explicit(&ending_writes, memory_order_relaxed);
+    weft_i_os_linux.thread_join(thread);
+}
+
+/* weft_finish wakes the watch: it does not wait for its next beat. */
+RANKS_TEST(test_fault_finish_wakes_the_watch, 1)
+{
+    if (harness_in_threads)
+        SKIP("ranks that are threads have no watch");
+    weft_group *world = weft_init(NULL);
+    CHECK(world);
+    ending_table = weft_i_os_linux;
+    ending_table.write = ending_write;
+    ending_table.thread_join = ending_join;
+    weft_i_os_now = &ending_table;
+    CHECK(!weft_finish(world));
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK(!ending_unwoken);
+    (void)rank, (void)size;
+}
+
 /* ---- left ---- */
 
 RANKS_TEST(test_fault_left, 4)

@@ -417,6 +417,28 @@ TEST(test_pass_sees_all_gradients)
     CHECK(!strcmp(events, "pass done "));
 }
 
+/* The very tensor that a hook was given may be kept: the leaf has a gradient of its own. */
+static weft_status keep(weft_tensor **grad, weft_tensor *const *held, void *user)
+{
+    (void)held;
+    *(weft_tensor **)user = weft_keep(*grad);
+    return WEFT_OK;
+}
+
+TEST(test_grad_hook_keeps_its_gradient)
+{
+    weft_tensor *x = leaf(ones(5)), *kept = NULL, *first;
+    CHECK(weft_tensor_hook(x, keep, &kept, WEFT_HOLD()) > 0);
+    CHECK_OK(weft_backward(total(weft_mul_scalar(x, 3))));
+    first = kept;
+    CHECK(first && weft_tensor_data(first) != weft_tensor_data(weft_grad(x)));
+    CHECK_OK(weft_backward(total(weft_mul_scalar(x, 4))));
+    check_all(weft_grad(x), 7, 0);
+    check_all(first, 3, 0);
+    weft_release(first);
+    weft_release(kept);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

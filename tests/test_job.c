@@ -9,6 +9,8 @@
 #include "fabric/job.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
 
 static void rest(void)
 {
@@ -88,6 +90,30 @@ RANKS_TEST(test_job_hang, 3)
         CHECK(look_until(getpid(), 0, "all_reduce", 5, &other));
     }
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_MAX, world));
+    CHECK_INT(weft_finish(world), 0);
+}
+
+/* The list of who is missing has room for a last rank that begins a new byte. */
+RANKS_TEST(test_job_hang_9, 9)
+{
+    weft_group *world = weft_init(NULL);
+    CHECK(world);
+    if (rank == 8) {
+        weft_job_rank other;
+        for (int peer = 0; peer < 8; peer++) {
+            int who[9], count = 0;
+            weft_job *job = look_until(getpid(), peer, "group_barrier", 0, &other);
+            CHECK(job);
+            count = weft_job_missing(job, peer, who, 9);
+            CHECK(count >= 1 && who[count - 1] == 8 && who[0] != peer);
+            weft_release(job);
+        }
+        weft_job *job = look_until(getpid(), 0, "group_barrier", 0, &other);
+        for (int peer = 0; peer < 8; peer++)
+            CHECK(job && misses_only(job, peer, 8));
+        weft_release(job);
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     CHECK_INT(weft_finish(world), 0);
 }
 
@@ -338,6 +364,94 @@ TEST(test_job_damaged)
     CHECK_OK(weft_job_describe_rank(job, 0, &rank));
     weft_release(job);
     weft_i_segment_drop(page);
+}
+
+/* Threads of a rank that join groups at the same time have an entry each. */
+typedef struct joining {
+    weft_i_rank_record *mine;
+    pthread_barrier_t *meet;
+    uint32_t id;
+} joining;
+
+enum { JOINS = 15, CROWD = 1 << 20 }; /* a long list takes a while to fill in */
+
+static void *join_and_quit(void *arg)
+{
+    const joining *j = arg;
+    static const int members[CROWD];
+    for (int i = 0; i < JOINS; i++) {
+        pthread_barrier_wait(j->meet);
+        weft_i_job_join(j->mine, j->id, "one", members, CROWD);
+        pthread_barrier_wait(j->meet); /* looked at */
+        pthread_barrier_wait(j->meet);
+        weft_i_job_quit(j->mine, j->id);
+    }
+    return NULL;
+}
+
+static int entries_of(weft_i_rank_record *mine, uint32_t id)
+{
+    int count = 0;
+    for (int i = 0; i < WEFT_I_JOB_GROUPS; i++)
+        count += mine->groups[i].id == id;
+    return count;
+}
+
+TEST(test_job_joined_at_once)
+{
+    weft_i_segment *page = NULL;
+    CHECK_OK(weft_i_job_new(1, WEFT_I_BETWEEN_PROCESSES, &page));
+    weft_i_rank_record *mine = weft_i_job_rank(weft_i_job_of(page), 0);
+    pthread_barrier_t meet;
+    pthread_t threads[2];
+    int missing = 0;
+    CHECK(!pthread_barrier_init(&meet, NULL, 3));
+    joining both[2] = {{mine, &meet, 77}, {mine, &meet, 99}};
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&threads[i], NULL, join_and_quit, &both[i]));
+    for (int i = 0; i < JOINS; i++) {
+        pthread_barrier_wait(&meet);
+        pthread_barrier_wait(&meet);
+        missing += entries_of(mine, 77) != 1 || entries_of(mine, 99) != 1;
+        pthread_barrier_wait(&meet);
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    pthread_barrier_destroy(&meet);
+    CHECK_INT(missing, 0);
+    CHECK_INT(entries_of(mine, 0), WEFT_I_JOB_GROUPS);
+    weft_i_segment_drop(page);
+}
+
+/* A rank whose weft_init fails early says so in the page: in its own slot, if the page has one, and
+ * if nobody is there yet. */
+TEST(test_job_failed_early)
+{
+    weft_i_segment *page = NULL;
+    CHECK_OK(weft_i_job_new(2, WEFT_I_BETWEEN_PROCESSES, &page));
+    const weft_i_job *head = weft_i_job_of(page);
+    weft_i_job forged = *head;
+    size_t slot = head->slot_bytes, past = head->slots_at + slot * WEFT_I_JOB_MAX_RANKS;
+    off_t state = (off_t)(past + offsetof(weft_i_rank_record, life.state));
+    uint32_t seen = 0;
+    weft_i_job_note_failed(page->fd, 1);
+    weft_i_job_note_failed(page->fd, -1);
+    weft_i_job_note_failed(page->fd, 2);
+    CHECK_INT(weft_i_job_rank(weft_i_job_of(page), 0)->life.state, WEFT_I_RANK_AWAITED);
+    CHECK_INT(weft_i_job_rank(weft_i_job_of(page), 1)->life.state, WEFT_I_RANK_FAILED);
+    weft_i_job_rank(weft_i_job_of(page), 0)->life.state = WEFT_I_RANK_HERE;
+    weft_i_job_note_failed(page->fd, 0); /* another process has the place */
+    CHECK_INT(weft_i_job_rank(weft_i_job_of(page), 0)->life.state, WEFT_I_RANK_HERE);
+    weft_i_segment_drop(page);
+    /* A page that says it has more ranks than there can be. */
+    int fd = memfd_create("forged", MFD_CLOEXEC);
+    forged.ranks = WEFT_I_JOB_MAX_RANKS + 1;
+    CHECK(fd >= 0 && !ftruncate(fd, (off_t)(past + slot)));
+    CHECK(pwrite(fd, &forged, sizeof forged, 0) == (ssize_t)sizeof forged);
+    weft_i_job_note_failed(fd, WEFT_I_JOB_MAX_RANKS);
+    CHECK(pread(fd, &seen, sizeof seen, state) == (ssize_t)sizeof seen);
+    CHECK_INT(seen, WEFT_I_RANK_AWAITED);
+    close(fd);
 }
 
 /* Whatever fails while looking is told, and nothing is left behind. */

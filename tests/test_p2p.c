@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "coll_values.h"
 #include "jobs.h"
+#include "standing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -171,6 +172,28 @@ RANKS_TEST(test_p2p_any_order, 2)
             CHECK_OK(weft_work_wait(works[i], WEFT_DEFAULT));
             CHECK(holds(got[i], i));
         }
+    finish(world);
+}
+
+/* A receive from any rank goes on while one of them is there, and ends when all have left. */
+RANKS_TEST(test_p2p_any_left, 3)
+{
+    weft_group *world = join(30000);
+    CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT)); /* makes what it shares */
+    if (rank == 0) {
+        weft_tensor *x = message(SMALL, -1);
+        while (weft_i_group_fate(world, 2) != WEFT_ERR_PEER_LEFT)
+            rest_us(500);
+        standing_mark(world);
+        harness_mark();
+        CHECK_OK(weft_recv(x, WEFT_ANY, world));
+        CHECK(holds(x, 1));
+        CHECK_STATUS(weft_recv(x, WEFT_ANY, world), WEFT_ERR_PEER_LEFT);
+    } else if (rank == 1) {
+        CHECK(harness_await(0, 1));
+        CHECK(standing_await(world, 0, "recv", true));
+        CHECK_OK(weft_send(message(SMALL, 1), 0, world));
+    }
     finish(world);
 }
 

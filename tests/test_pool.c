@@ -329,6 +329,9 @@ RANKS_TEST(test_pool_backends, 1)
     for (int i = 0; i < count; i++) {
         CHECK_OK(weft_backend_describe(i, &info));
         CHECK(info.name && info.device && info.usable == (info.score > 0));
+        bool on_device = !strcmp(info.name, "cuda") || !strncmp(info.name, "nv", 2) ||
+                         !strcmp(info.name, "nccl");
+        CHECK(!strcmp(info.device, on_device ? "cuda" : "cpu"));
         usable += info.usable;
         for (int other = 0; other < i; other++) {
             weft_backend_info before;

@@ -55,6 +55,22 @@ RANKS_TEST(test_rendezvous_pad_sizes, 3)
     finish(world);
 }
 
+/* Memory that processes share is not for threads, and the other way round. */
+RANKS_TEST(test_rendezvous_of_another_backend, 2)
+{
+    weft_group *world = join(20000);
+    const char *other = harness_in_threads ? "shm" : "threads";
+    CHECK_OK(weft_symm_set_backend(WEFT_CPU, other));
+    CHECK(!weft_symm_rendezvous(memory(), world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    char text[96];
+    snprintf(text, sizeof text, "memory of backend %s cannot be shared between %s", other,
+             harness_in_threads ? "threads of weft_spawn" : "processes");
+    CHECK_CONTAINS(weft_last_error(), text);
+    (void)rank, (void)size;
+    finish(world);
+}
+
 RANKS_TEST(test_rendezvous_offsets, 3)
 {
     weft_group *world = join(20000);

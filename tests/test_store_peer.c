@@ -5,6 +5,9 @@
 
 #include "store/address.h"
 
+#include <netinet/in.h>
+#include <poll.h>
+
 /* ---- who is let in ---- */
 
 TEST(test_store_peer_hello)
@@ -293,6 +296,8 @@ TEST(test_store_peer_patience)
     now += patience - 1;
     greet(&c, &hello);
     CHECK_INT(heard(&c, &out), WEFT_I_STORE_CHALLENGE);
+    weft_i_store_server_step(server, -1); /* the proof is all it waits for */
+    CHECK_INT(last_timeout, 5000);
     attach(&d);
     weft_i_store_server_step(server, -1);
     CHECK_INT(last_timeout, 5000);
@@ -331,6 +336,45 @@ TEST(test_store_peer_silence_of_clients)
     step();
     nothing_left();
     stop();
+}
+
+/* A connection on which something was said that nobody has read is not closed while what we said
+ * is under way: closing would take that back. */
+TEST(test_store_peer_may_close)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof at;
+    static char many[1 << 16];
+    int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), theirs, small = 4096;
+    CHECK(door >= 0 && !bind(door, (struct sockaddr *)&at, length) && !listen(door, 1));
+    CHECK(!getsockname(door, (struct sockaddr *)&at, &length));
+    theirs = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(!setsockopt(theirs, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
+    CHECK(!connect(theirs, (struct sockaddr *)&at, length));
+    weft_i_store_peer peer = {.line = {.fd = accept4(door, NULL, NULL, SOCK_NONBLOCK)}};
+    CHECK(peer.line.fd >= 0 && weft_i_store_peer_may_close(&peer));
+    peer.unsent = 1;
+    CHECK(!weft_i_store_peer_may_close(&peer));
+    peer.unsent = 0;
+    while (write(peer.line.fd, many, sizeof many) > 0) /* more than the other end has room for */
+        continue;
+    CHECK(weft_i_store_peer_may_close(&peer)); /* the kernel goes on sending */
+    CHECK(write(theirs, "x", 1) == 1);
+    struct pollfd unread = {.fd = peer.line.fd, .events = POLLIN};
+    CHECK_INT(poll(&unread, 1, 20000), 1);
+    CHECK(!weft_i_store_peer_may_close(&peer));
+    CHECK(!shutdown(peer.line.fd, SHUT_WR));
+    while (read(theirs, many, sizeof many) > 0)
+        continue;
+    bool may = weft_i_store_peer_may_close(&peer);
+    for (int ms = 0; ms < 20000 && !may; ms++) { /* until the last word that it came is here */
+        usleep(1000);
+        may = weft_i_store_peer_may_close(&peer);
+    }
+    CHECK(may);
+    close(theirs);
+    close(peer.line.fd);
+    close(door);
 }
 
 /* ---- requests that wait ---- */

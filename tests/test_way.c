@@ -128,6 +128,22 @@ RANKS_TEST(test_way_of_every_size, RANKS)
     CHECK(!weft_finish(world));
 }
 
+/* Whatever is asked first, the file that WEFT_TUNE names has been read. */
+RANKS_TEST(test_way_asked_first, 1)
+{
+    char path[] = "/tmp/weft-way-XXXXXX";
+    static const char text[] = "all_reduce 2 4096 4096 65536\n";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
+    close(fd);
+    setenv("WEFT_TUNE", path, 1);
+    const char *below = weft_tune_choice("all_reduce", 2, 4096);
+    unlink(path);
+    CHECK(below && !strcmp(below, "eager"));
+    CHECK(!strcmp(weft_tune_choice("all_reduce", 2, 4097), "rendezvous"));
+    CHECK_INT(weft_tune_eager("all_reduce", 2), 4096);
+}
+
 /* Other operations tell their peer or channel. */
 RANKS_TEST(test_way_others, 2)
 {
