@@ -126,6 +126,22 @@ TEST(test_page_changes_while_looked_at)
     CHECK(shown && refused && atomic_load(&rounds) > 10); /* it did change meanwhile */
 }
 
+/* ---- a process that wants to cut memory off under the others ---- */
+
+/* What ranks have mapped cannot be made shorter, so that touching it raises no SIGBUS. */
+TEST(test_page_cannot_be_cut)
+{
+    weft_i_segment *page = NULL;
+    CHECK_OK(weft_i_job_new(RANKS, WEFT_I_BETWEEN_PROCESSES, &page));
+    for (off_t bytes = 0; bytes <= 1 << 30; bytes += 1 << 29) {
+        CHECK(ftruncate(page->fd, bytes) < 0 && errno == EPERM);
+        CHECK(fcntl(page->fd, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+    }
+    CHECK(fallocate(page->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0);
+    CHECK_INT(weft_i_job_of(page)->ranks, 0); /* a hole reads as zeros */
+    weft_i_segment_drop(page);
+}
+
 /* ---- a rank that writes over the whole page ---- */
 
 /* What it writes: nothing but ones, zeros, noise, or an offset that leads far away. */

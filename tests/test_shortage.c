@@ -7,6 +7,7 @@
 #include "crew.h"
 #include "fault.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 
 enum { SOON_MS = 8000, TRIES = 3 };
@@ -287,6 +288,55 @@ static int no_descriptors_crew(int rank, void *arg)
 TEST(test_shortage_no_descriptors)
 {
     crew_run("no descriptors", 3, no_descriptors_crew, NULL, -1);
+}
+
+/* ---- a system without the usual files ---- */
+
+static weft_i_os bare_table;
+static atomic_int bare_refused; /* relaxed: a count */
+
+/* Neither /proc nor /sys nor /dev/shm; nothing can be written anywhere. */
+static int bare_open(const char *path, int flags, mode_t mode)
+{
+    static const char *const none[] = {"/proc", "/sys", "/dev/shm"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (!strncmp(path, none[i], strlen(none[i]))) {
+            atomic_fetch_add_explicit(&bare_refused, 1, memory_order_relaxed);
+            errno = ENOENT;
+            return -1;
+        }
+    if (flags & (O_WRONLY | O_RDWR | O_CREAT)) {
+        errno = EROFS;
+        return -1;
+    }
+    return weft_i_os_linux.open(path, flags, mode);
+}
+
+static int bare_mkdir(const char *path, mode_t mode)
+{
+    (void)path, (void)mode;
+    errno = EROFS;
+    return -1;
+}
+
+RANKS_TEST(test_shortage_of_files, 3)
+{
+    if (harness_in_threads)
+        SKIP("ranks that are threads share their calls to the system");
+    bare_table = weft_i_os_linux;
+    bare_table.open = bare_open;
+    bare_table.mkdir = bare_mkdir;
+    weft_i_os_now = &bare_table;
+    weft_group *world = weft_init(NULL);
+    if (!world)
+        FAIL("weft_init: %s", weft_last_error());
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(50000), rank + 1);
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    CHECK(weft_item(x, 0) == size * (size + 1) / 2 && weft_item(x, 49999) == weft_item(x, 0));
+    CHECK(!use_memory(world) && !use_groups(world, size));
+    CHECK(!weft_finish(world));
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK(atomic_load_explicit(&bare_refused, memory_order_relaxed));
 }
 
 int main(int argc, char **argv)

@@ -249,6 +249,65 @@ RANKS_TEST(test_storm_forks, 2)
     finish(world);
 }
 
+/* ---- pads that somebody writes over ---- */
+
+typedef struct scribbler {
+    weft_symm *mem;
+    int size;
+    atomic_bool over; /* relaxed: when to stop */
+} scribbler;
+
+/* Random words in every rank's pad.  A pad is the users' memory, and they may have gone mad. */
+static void *scribble(void *arg)
+{
+    scribbler *s = arg;
+    unsigned seed = 5;
+    size_t words = weft_symm_signal_pad_size() / sizeof(uint32_t);
+    while (!atomic_load_explicit(&s->over, memory_order_relaxed)) {
+        for (int i = 0; i < 2000; i++) {
+            uint32_t *pad = weft_symm_signal_pad_ptr(s->mem, (int)next_random(&seed) % s->size);
+            uint32_t word = next_random(&seed) << (next_random(&seed) % 32);
+            __atomic_store_n(&pad[next_random(&seed) % words], word, __ATOMIC_RELAXED);
+        }
+        rest(20);
+    }
+    return NULL;
+}
+
+/* Calls may succeed, or fail, but all of them end; and other memory is not touched by it. */
+RANKS_TEST(test_storm_scribbled_pads, 3)
+{
+    enum { CALLS = 40, LIMIT_MS = 10 };
+    weft_group *world = join(20000);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16)), world);
+    weft_symm *sane =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16)), world);
+    scribbler s = {mem, size, false};
+    pthread_t thread;
+    long long worst = 0;
+    CHECK(mem && sane && (rank || !pthread_create(&thread, NULL, scribble, &s)));
+    for (int i = 0; i < CALLS; i++) {
+        int peer = (rank + 1) % size, from = (rank + size - 1) % size, channel = i % 3;
+        long long begin = harness_now();
+        if (i % 3 == 0)
+            weft_symm_barrier(mem, channel, LIMIT_MS);
+        else if (i % 3 == 1)
+            weft_symm_put_signal(mem, peer, channel, LIMIT_MS);
+        else
+            weft_symm_wait_signal(mem, from, channel, LIMIT_MS);
+        worst = harness_now() - begin > worst ? harness_now() - begin : worst;
+        weft_clear_error();
+    }
+    atomic_store_explicit(&s.over, true, memory_order_relaxed);
+    CHECK(rank || !pthread_join(thread, NULL));
+    if (worst > 2000 * 1000000LL) /* of a loaded machine, but no hang */
+        FAIL("a call with a limit of %d ms took %lld ms", (int)LIMIT_MS, worst / 1000000);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    CHECK_OK(weft_symm_barrier(sane, 0, WEFT_DEFAULT));
+    finish(world);
+}
+
 /* ---- more ranks than cores ---- */
 
 static void run_crowd(int rank, int size)
