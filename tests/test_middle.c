@@ -25,6 +25,7 @@ enum {
     LIMIT_MS = 30
 };
 static int64_t part = PART;
+static bool one_way; /* operands are small enough to be sent eagerly */
 
 /* Which ranks read their input, and which write their output. */
 enum {
@@ -316,7 +317,7 @@ static void run_place(op what, place p, char *in, char *out, int rank, weft_grou
     weft_group *group = fresh_group(world);
     bool last = p.at + 1 == (size_t)(ops[what].outs * part) * sizeof(float);
     bool may = p.out && (ops[what].facts & STREAM || (ops[what].facts & COLLECTS && last));
-    if (part == FIFO_PART)
+    if (one_way)
         may = rank == VICTIM || !needs_victim(what, p.root, rank);
     if (rank == VICTIM)
         be_victim(what, &o, p, group, may);
@@ -394,7 +395,17 @@ static const op flowing[] = {REDUCE, BROADCAST, GATHER, SCATTER};
 RANKS_TEST(test_middle_of_fifos, RANKS)
 {
     part = FIFO_PART;
+    one_way = true;
     run_pipelines(rank, "spin", flowing, 4);
+}
+
+/* The same after a rendezvous: all wait for each other at the end. */
+RANKS_TEST(test_middle_of_rendezvous_fifos, RANKS)
+{
+    part = FIFO_PART;
+    for (int i = 1; i < 4; i++) /* a reduction goes through a pipeline then */
+        CHECK_OK(weft_tune_set(ops[flowing[i]].tuned, RANKS, 4096));
+    run_pipelines(rank, "spin", flowing + 1, 3);
 }
 
 /* Long ones, on machines where that pays. */
