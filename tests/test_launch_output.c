@@ -150,6 +150,7 @@ static int run_unread(const char *options, const char *program, int signal_to_se
         dup2(to, 2);
         close(ends[0]);
         close(ends[1]);
+        signal(SIGINT, SIG_DFL); /* a shell in the background ignores it for us */
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(126);
     }
