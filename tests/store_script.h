@@ -20,6 +20,7 @@ typedef struct script {
     weft_store store;
     weft_store *data; /* held: what the others see too */
     int requests;     /* so far */
+    int64_t deadline; /* of the last one */
     int fails_at;     /* the number of the request that fails; 0: none */
     weft_status fails_with;
     void (*before)(struct script *script, int request); /* NULL: nothing happens */
@@ -30,6 +31,7 @@ static weft_status script_perform(weft_store *store, const weft_i_store_request 
 {
     script *s = (script *)store;
     s->requests++;
+    s->deadline = deadline;
     if (s->before)
         s->before(s, s->requests);
     if (s->requests == s->fails_at)

@@ -310,6 +310,26 @@ TEST(test_meet_store_news)
     lonely_close(&l);
 }
 
+/* Who leaves because its weft_init has failed takes no longer for that than weft_init may; who leaves
+ * otherwise has the limit of its operations. */
+TEST(test_meet_store_leaves_in_time)
+{
+    guest g = guest_open(ME);
+    CHECK_OK(weft_i_news_open(g.world));
+    g.world->timeout_ms = 5000;
+    int64_t now = WEFT_OS->clock_ns(), soon = now + 3000000, before = weft_i_store_until(soon);
+    int requests = g.script->requests;
+    CHECK(g.world->told);
+    weft_i_news_leave(g.world);
+    CHECK_INT(weft_i_store_until(before), soon); /* as it was */
+    CHECK(g.script->requests > requests);
+    CHECK_INT(g.script->deadline, soon);
+    weft_i_news_leave(g.world);
+    CHECK_INT(weft_i_store_until(before), before);
+    CHECK(g.script->deadline > now + 1000000000 && g.script->deadline < now + 60000000000);
+    guest_close(&g);
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* errors are the point here */

@@ -220,11 +220,17 @@ static void await_others(weft_i_world *world, int64_t deadline)
     }
 }
 
-static int64_t leaving_deadline(const weft_i_world *world)
+/* The limit of leaving, also for calls of the store; a weft_init that fails has its own, and that is
+ * not made longer.  `*before` is what to set back. */
+static int64_t leaving_deadline(const weft_i_world *world, int64_t *before)
 {
     int64_t longest = WEFT_OS->clock_ns() + longest_ns;
     int64_t wanted = weft_i_os_deadline(world->timeout_ms);
-    return wanted < longest ? wanted : longest;
+    int64_t deadline = wanted < longest ? wanted : longest;
+    *before = weft_i_store_until(deadline);
+    if (*before < deadline)
+        weft_i_store_until(deadline = *before);
+    return deadline;
 }
 
 void weft_i_news_leave(weft_i_world *world)
@@ -233,7 +239,7 @@ void weft_i_news_leave(weft_i_world *world)
         return;
     weft_i_errors before;
     weft_i_errors_save(&before);
-    int64_t deadline = leaving_deadline(world), until = weft_i_store_until(deadline);
+    int64_t until, deadline = leaving_deadline(world, &until);
     weft_status status = tell(world, world->rank, WEFT_I_LEFT);
     if (status == WEFT_ERR_UNREACHABLE && weft_i_news_move(world, deadline) == WEFT_OK)
         status = tell(world, world->rank, WEFT_I_LEFT);
@@ -249,7 +255,7 @@ void weft_i_news_see_off(weft_i_world *world)
         return;
     weft_i_errors before;
     weft_i_errors_save(&before);
-    int64_t deadline = leaving_deadline(world), until = weft_i_store_until(deadline);
+    int64_t until, deadline = leaving_deadline(world, &until);
     await_others(world, deadline);
     weft_i_store_until(until);
     weft_i_errors_restore(&before);
