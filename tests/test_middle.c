@@ -640,11 +640,13 @@ RANKS_TEST(test_middle_of_cma_messages, RANKS)
     finish(world);
 }
 
-/* If one rank may not read another's memory when their lane is made, none of them uses CMA. */
+/* If one rank may not read another's memory when their lane is made, none of them uses CMA; and if
+ * one sleeps while it waits, all do. */
 RANKS_TEST(test_middle_of_cma_agreement, RANKS)
 {
     if (harness_in_threads)
         SKIP("threads copy for themselves");
+    setenv("WEFT_WAIT", rank == VICTIM ? "sleep" : "yield", 1);
     weft_group *world = join(20000);
     for (int n = 1; n <= 2; n++) {
         weft_scope_open();
@@ -652,7 +654,9 @@ RANKS_TEST(test_middle_of_cma_agreement, RANKS)
             replace_kernel(DENIED, n);
         weft_group *group = fresh_group(world);
         weft_i_os_now = &weft_i_os_linux;
-        CHECK(((weft_i_lane *)group->lane)->cma == WEFT_I_CMA_NONE);
+        const weft_i_lane *lane = group->lane;
+        CHECK(lane->cma == WEFT_I_CMA_NONE);
+        CHECK(lane->mode == WEFT_I_WAIT_SLEEP); /* of the most patient rank */
         CHECK(rank != VICTIM || kernel.fired);
         weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(PART), rank + 1);
         CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));

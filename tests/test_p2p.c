@@ -197,6 +197,30 @@ RANKS_TEST(test_p2p_any_left, 3)
     finish(world);
 }
 
+/* A posted message that nobody waits for gets on, also after this rank has waited for another. */
+RANKS_TEST(test_p2p_pushed_after_a_wait, 2)
+{
+    set_cma("off"); /* in pieces: somebody must push */
+    weft_group *world = join(30000);
+    weft_tensor *first = message(SMALL, rank), *large = message(LARGE, rank);
+    CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT)); /* makes what it shares */
+    standing_mark(world);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank == 0) {
+        CHECK_OK(weft_recv(first, 1, world));
+        weft_work *work = weft_send_start(large, 1, world);
+        CHECK(work && harness_await(1, 1)); /* it is not weft that this rank waits in */
+        CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+    } else {
+        CHECK(standing_await(world, 0, "recv", true));
+        CHECK_OK(weft_send(first, 0, world));
+        CHECK_OK(weft_recv(large, 0, world));
+        CHECK(holds(large, 0));
+        harness_mark();
+    }
+    finish(world);
+}
+
 /* ---- oneself, both at once, batches ---- */
 
 RANKS_TEST(test_p2p_self, 2)

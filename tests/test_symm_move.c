@@ -258,6 +258,13 @@ RANKS_TEST(test_symm_multi_root_tile_reduce, 4)
     CHECK_STATUS(weft_symm_tile_reduce(out, tiles[0], WEFT_SUM, 4, world), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_symm_tile_reduce(tiles[1], tiles[0], WEFT_SUM, rank, world),
                  WEFT_ERR_INVALID_ARG);
+    weft_tensor *whole = weft_zeros(WEFT_I32, WEFT_CPU, WEFT_SHAPE(8, 8));
+    CHECK_STATUS(weft_symm_tile_reduce(whole, tiles[0], WEFT_SUM, rank, world), WEFT_ERR_TYPE);
+    CHECK_CONTAINS(weft_last_error(), "the input is f32, the output i32");
+    weft_tensor *narrow = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 7));
+    CHECK_STATUS(weft_symm_tile_reduce(narrow, tiles[0], WEFT_SUM, rank, world),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "expected out shape [8, 8], not [8, 7]");
     FINISH(world);
 }
 
