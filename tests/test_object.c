@@ -171,7 +171,7 @@ RANKS_TEST(test_object_limit, 3)
     if (harness_in_threads)
         SKIP("ranks that are threads share their environment");
     weft_group *world = join(20000);
-    char some[600] = {0};
+    char some[1000] = {0};
     if (rank == 2)
         setenv("WEFT_OBJECT_LIMIT", "1000", 1);
     CHECK(weft_all_gather_object((weft_bytes){some, 300}, world));
@@ -190,6 +190,12 @@ RANKS_TEST(test_object_limit, 3)
     list[1].length = 600;
     weft_clear_error();
     CHECK(weft_scatter_object(rank == 0 ? list : NULL, 0, world)); /* each may have that much */
+    for (int i = 0; i < 3; i++)
+        list[i].length = 1000;
+    CHECK(weft_scatter_object(rank == 0 ? list : NULL, 0, world)); /* all of them the most */
+    list[2].length = 1001;
+    CHECK(!weft_scatter_object(rank == 0 ? list : NULL, 0, world));
+    CHECK_CONTAINS(weft_last_error(), "1001 bytes, is for rank 2");
     finish(world);
 }
 

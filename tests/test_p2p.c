@@ -528,6 +528,8 @@ RANKS_TEST(test_p2p_timeout, 2)
         CHECK_OK(weft_group_set_timeout(world, 30));
         CHECK_STATUS(weft_recv_any(x, 5, world, &source), WEFT_ERR_TIMEOUT);
         CHECK_CONTAINS(weft_last_error(), "any other rank");
+        weft_tensor *never = message(SMALL, 77);
+        CHECK_STATUS(weft_recv_any(never, 7, world, &source), WEFT_ERR_TIMEOUT);
         CHECK_STATUS(weft_recv_tag(x, 0, 5, world), WEFT_ERR_TIMEOUT);
         CHECK_CONTAINS(weft_last_error(), "tag 5");
         weft_work *work = weft_recv_tag_start(x, 0, 6, world);
@@ -539,9 +541,12 @@ RANKS_TEST(test_p2p_timeout, 2)
         CHECK(holds(x, 6));
         CHECK_OK(weft_recv_tag(x, 0, 5, world));
         CHECK(holds(x, 5));
+        CHECK_OK(weft_recv_any(x, 7, world, &source)); /* not by the one that gave up */
+        CHECK(holds(x, 7) && source == 0 && holds(never, 77));
     } else {
         CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
         CHECK_OK(weft_send_tag(message(SMALL, 5), 1, 5, world));
+        CHECK_OK(weft_send_tag(message(SMALL, 7), 1, 7, world));
         CHECK_OK(weft_send_tag(message(SMALL, 6), 1, 6, world));
     }
     finish(world);

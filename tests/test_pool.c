@@ -347,6 +347,10 @@ RANKS_TEST(test_pool_backends, 1)
     CHECK_CONTAINS(weft_last_error(), words);
     CHECK_STATUS(weft_backend_describe(0, NULL), WEFT_ERR_INVALID_ARG);
     weft_clear_error();
+    CHECK(!weft_symm_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(3)));
+    CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(weft_last_error(), "no backend of this build makes symmetric memory on meta");
+    weft_clear_error();
 }
 
 /* Without memory nothing is made and nothing stays behind. */

@@ -265,6 +265,7 @@ RANKS_TEST(test_symm_multi_root_tile_reduce, 4)
     CHECK_STATUS(weft_symm_tile_reduce(narrow, tiles[0], WEFT_SUM, rank, world),
                  WEFT_ERR_INVALID_ARG);
     CHECK_CONTAINS(weft_last_error(), "expected out shape [8, 8], not [8, 7]");
+    CHECK_STATUS(weft_symm_tile_reduce(out, tiles[0], WEFT_BAND, rank, world), WEFT_ERR_TYPE);
     FINISH(world);
 }
 
