@@ -128,6 +128,23 @@ RANKS_TEST(test_way_of_every_size, RANKS)
     CHECK(!weft_finish(world));
 }
 
+/* A part so long that no rank copies its own before the others have come. */
+RANKS_TEST(test_way_of_a_long_own_part, RANKS)
+{
+    (void)size;
+    static const int moved[] = {ALL_GATHER, GATHER, SCATTER, ALL_TO_ALL};
+    weft_group *world = join(0);
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(weft_scope_open());
+        CHECK_OK(weft_tune_set(names[moved[i]], RANKS, STAGED));
+        CHECK_OK(weft_tune_set_cma(names[moved[i]], RANKS, SIZE_MAX));
+        check_one(moved[i], (1 << 20) + 1000, false, false, rank, world);
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        CHECK_OK(weft_scope_close());
+    }
+    CHECK(!weft_finish(world));
+}
+
 /* Whatever is asked first, the file that WEFT_TUNE names has been read. */
 RANKS_TEST(test_way_asked_first, 1)
 {
