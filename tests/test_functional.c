@@ -126,6 +126,12 @@ SIZES_TEST(test_functional_out)
         CHECK(all_are(weft_narrow(out, 0, 2 * i, 2), 10 + i));
     CHECK(weft_reduce_scatter_tensor_out(own, out, WEFT_MAX, 0, world) == own);
     CHECK(all_are(own, 10 + rank));
+    /* From a part that is another rank's: it is read before it is overwritten. */
+    weft_tensor *other = weft_narrow(out, 0, 2 * ((rank + 1) % size), 2);
+    CHECK_OK(weft_fill(other, 20 + rank));
+    CHECK(weft_all_gather_into_tensor_out(out, other, 0, world) == out);
+    for (int i = 0; i < size; i++)
+        CHECK(all_are(weft_narrow(out, 0, 2 * i, 2), 20 + i));
     CHECK(!weft_all_gather_into_tensor_out(x, x, 0, world));
     CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
     leave(world);

@@ -173,10 +173,11 @@ RANKS_TEST(test_way_others, 2)
     CHECK(entry.channel == 3 && entry.peer == -1 && entry.bytes == 0 && entry.finished);
     CHECK_OK(weft_symm_put_signal(mem, 1 - rank, 2, WEFT_DEFAULT));
     entry = newest(world, "put_signal");
-    CHECK(entry.channel == 2 && entry.peer == 1 - rank && entry.finished);
+    CHECK(entry.channel == 2 && entry.peer == 1 - rank && entry.bytes == 0 && entry.finished);
     CHECK_OK(weft_symm_wait_signal(mem, 1 - rank, 2, WEFT_DEFAULT));
     entry = newest(world, "wait_signal");
-    CHECK(entry.channel == 2 && entry.peer == 1 - rank && entry.status == WEFT_OK);
+    CHECK(entry.channel == 2 && entry.peer == 1 - rank && entry.bytes == 0);
+    CHECK(entry.status == WEFT_OK);
     if (rank == 0)
         CHECK_OK(weft_send(x, 1, world));
     else
