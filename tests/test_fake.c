@@ -313,7 +313,7 @@ static void make_mistakes(weft_group *group, mistakes *made)
     note(made, weft_all_to_all_into(numbers(4), x, right, splits, group));
     note(made, weft_all_to_all_into(x, x, NULL, NULL, group));
     note(made, weft_send(x, weft_rank(group), group));
-    note(made, weft_recv(x, -2, group)); /* -1 is WEFT_ANY */
+    note(made, weft_recv(x, -3, group)); /* -1 is WEFT_ANY, -2 WEFT_NOBODY */
     note(made, weft_all_reduce_into(square, weft_transpose(square, 0, 1), WEFT_SUM, group));
     note(made, weft_scatter_into(x, y, weft_rank(group), group));
 }

@@ -171,7 +171,7 @@ RANKS_TEST(test_object_limit, 3)
     if (harness_in_threads)
         SKIP("ranks that are threads share their environment");
     weft_group *world = join(20000);
-    char some[1000] = {0};
+    char some[1001] = {0};
     if (rank == 2)
         setenv("WEFT_OBJECT_LIMIT", "1000", 1);
     CHECK(weft_all_gather_object((weft_bytes){some, 300}, world));

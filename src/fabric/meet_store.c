@@ -432,11 +432,6 @@ static weft_store *find_local(const weft_i_start *start, int64_t deadline)
     }
 }
 
-static weft_store *local_store(const weft_i_start *start, int64_t deadline)
-{
-    return start->rank == 0 ? serve_local(start, deadline) : find_local(start, deadline);
-}
-
 static weft_status read_port(const char *name, const char *text, int *port)
 {
     char *end = NULL;
@@ -447,6 +442,21 @@ static weft_status read_port(const char *name, const char *text, int *port)
                            name);
     *port = (int)value;
     return WEFT_OK;
+}
+
+/* On one host the port is a part of the job's name; junk there is a mistake all the same. */
+static weft_status check_port(void)
+{
+    const char *port = getenv("MASTER_PORT");
+    int unused;
+    return port && getenv("MASTER_ADDR") ? read_port("MASTER_PORT", port, &unused) : WEFT_OK;
+}
+
+static weft_store *local_store(const weft_i_start *start, int64_t deadline)
+{
+    if (check_port() < 0)
+        return NULL;
+    return start->rank == 0 ? serve_local(start, deadline) : find_local(start, deadline);
 }
 
 /* "host:port" from WEFT_STORE_ADDR, or MASTER_ADDR and MASTER_PORT.  An address of IPv6 stands in
