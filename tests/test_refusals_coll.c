@@ -104,7 +104,7 @@ TEST(test_refusals_coll_all_to_all)
         "all_to_all: the input has 64 bytes, the output 8");
     BAD(weft_all_to_all_into(weft_narrow(y, 0, 0, 15), weft_narrow(x, 0, 0, 15), NULL, NULL, w),
         WEFT_ERR_INVALID_ARG,
-        "all_to_all: the input has 60 bytes, which must be divisible among 8 ranks of 7 bytes "
+        "all_to_all: the input has 60 bytes, which must be divisible among 8 ranks of 4 bytes "
         "each");
     close_world();
 }

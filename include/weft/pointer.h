@@ -4,8 +4,8 @@
  * dtype instead of tensors, so that nothing is made and nothing has to be released.  They do what
  * the forms on tensors do (weft/coll.h, weft/p2p.h), and other ranks may call those.  The memory
  * must be aligned for the dtype and stay until the call returns; NULL is fine for 0 elements.
- * WEFT_ERR_UNSUPPORTED while a function is captured, WEFT_ERR_STATE between weft_coalesce_begin and
- * its end.
+ * WEFT_ERR_UNSUPPORTED while a function is captured, WEFT_ERR_STATE between weft_coalesce_open
+ * and its close.
  */
 #ifndef WEFT_POINTER_H
 #define WEFT_POINTER_H

@@ -171,11 +171,17 @@ typedef struct sought {
     int rank;
 } sought;
 
+static uint32_t shown_at(const sought *it)
+{
+    /* Pairs with the release in weft_i_lane_await: the signature is complete. */
+    return atomic_load_explicit(&it->signature->shown, memory_order_acquire);
+}
+
+/* Also if the rank has gone on already, and its next signature has taken the place. */
 static bool is_shown(void *arg)
 {
     const sought *it = arg;
-    /* Pairs with the release in weft_i_lane_await: the signature is complete. */
-    return atomic_load_explicit(&it->signature->shown, memory_order_acquire) == it->epoch;
+    return (int32_t)(shown_at(it) - it->epoch) >= 0;
 }
 
 static weft_status is_gone(void *arg)
@@ -196,7 +202,7 @@ static bool waits_for_signature(const weft_i_lane *lane, const weft_group *group
                         .arg = &it,
                         .deadline = weft_i_os_deadline(MOMENT_MS),
                         .mode = WEFT_I_WAIT_YIELD};
-    return weft_i_wait_for(&wait) == WEFT_OK;
+    return weft_i_wait_for(&wait) == WEFT_OK && shown_at(&it) == epoch;
 }
 
 /* A rank that calls something else than we do; -1 if the others only differ among themselves. */
@@ -316,7 +322,7 @@ weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_
     weft_status status = arrival->status;
     if (arrival->signature == &arrival->unshown)
         return tell_end(lane, call, arrival->signature);
-    /* Pairs with the acquire in is_shown. */
+    /* Pairs with the acquire in shown_at. */
     atomic_store_explicit(&arrival->signature->shown, lane->epoch + 1, memory_order_release);
     if (status == WEFT_OK && arrival->whom != WEFT_I_FOR_NOBODY)
         status = weft_i_group_await(call, arrival->point, &lane->at_entry, timeout_ms,

@@ -16,7 +16,7 @@ WEFT_I_MATH double weft_i_exp_rest_f64(double r, double rest)
     return 1 + (r + (rest + r2 * q));
 }
 
-/* As weft_i_exp_parts_f32; q is off by 2^-58. */
+/* exp(high + low), where low is a rest of high; q is off by 2^-58. */
 WEFT_I_MATH double weft_i_exp_parts_f64(double high, double low)
 {
     high = WEFT_I_LEAST(, high, 710); /* NaN too */
