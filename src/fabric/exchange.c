@@ -47,7 +47,8 @@ weft_status weft_i_group_member_fate(const weft_group *group, int rank)
     return fate < 0 ? fate : has_left(group, rank) ? WEFT_ERR_PEER_LEFT : WEFT_OK;
 }
 
-uint64_t weft_i_group_new_refusal(const weft_group *group, int rank)
+/* A member's word that it cannot take part in making this group, if we have not acted on it yet. */
+static uint64_t refusal_of(const weft_group *group, int rank)
 {
     weft_i_peer *peer = &group->world->peers[group->members[rank]];
     uint64_t refusal =
@@ -55,6 +56,16 @@ uint64_t weft_i_group_new_refusal(const weft_group *group, int rank)
     uint16_t heard = atomic_load_explicit(&peer->heard[weft_i_job_refusal_class(group->list)],
                                           memory_order_relaxed);
     return refusal && weft_i_job_refusal_number(refusal) != heard ? refusal : 0;
+}
+
+uint64_t weft_i_group_new_refusal(const weft_group *group, int *who)
+{
+    uint64_t refusal = 0;
+    for (int rank = 0; group->making && !refusal && rank < group->size; rank++) {
+        refusal = refusal_of(group, rank);
+        *who = rank;
+    }
+    return refusal;
 }
 
 bool weft_i_group_hear_refusals(const weft_group *group)
@@ -87,7 +98,8 @@ weft_status weft_i_group_fate(const weft_group *group, int rank)
 {
     if (weft_i_group_has_ended(group) || weft_i_quarrel_told_above(group))
         return WEFT_ERR_REVOKED;
-    uint64_t refusal = weft_i_group_new_refusal(group, rank);
+    int refuser = -1;
+    uint64_t refusal = weft_i_group_new_refusal(group, &refuser);
     if (refusal)
         return weft_i_job_refusal_status(refusal);
     if (has_left(group, rank))
@@ -194,9 +206,10 @@ weft_status weft_i_group_lost(const weft_i_label *call, int rank)
     weft_i_label_text(call, what, sizeof what);
     if (weft_i_quarrel_told_above(group))
         return weft_i_fail(WEFT_ERR_MISMATCH, "%s: %s", what, weft_i_quarrel_told_above(group));
-    uint64_t refusal = weft_i_group_new_refusal(group, rank);
+    int refuser = -1;
+    uint64_t refusal = weft_i_group_new_refusal(group, &refuser);
     if (refusal)
-        return fail_refusal(group, what, rank, weft_i_job_refusal_status(refusal));
+        return fail_refusal(group, what, refuser, weft_i_job_refusal_status(refusal));
     if (has_left(group, rank))
         return fail_left(group, what, rank);
     int lost = lost_while_making(group);

@@ -173,8 +173,9 @@ weft_status weft_i_group_lost(const weft_i_label *call, int rank);
 /* Has member `rank` died, left the job or destroyed the group?  Whatever became of the group. */
 weft_status weft_i_group_member_fate(const weft_group *group, int rank);
 
-/* A member's word that it cannot take part in making this group, if we have not acted on it yet. */
-uint64_t weft_i_group_new_refusal(const weft_group *group, int rank);
+/* The word of some member, `*who`, that it cannot take part in making this group, if we have not
+ * acted on it yet; 0: there is none.  One such word ends the making for all. */
+uint64_t weft_i_group_new_refusal(const weft_group *group, int *who);
 
 /* Whether a member has refused to take part in making this local group.  Afterwards its words count
  * as heard: they are no news for the next try. */

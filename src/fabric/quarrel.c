@@ -228,8 +228,9 @@ void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigi
         return;
     if (vigil && has_come(vigil, rank))
         return; /* to the new group, and has gone on from there since we looked for it */
-    if (weft_i_group_new_refusal(group, rank))
-        return; /* it could not make the group, has said so, and may go on */
+    int refuser;
+    if (weft_i_group_new_refusal(group, &refuser))
+        return; /* somebody could not make the group: whoever has heard that may go on */
     char call[WEFT_I_LABEL_BYTES];
     if (read_call(theirs, where, call))
         weft_i_quarrel_tell(above, "group_new", there, call);
