@@ -140,27 +140,6 @@ int bench_style_close(bench_style *style)
     return json_finish(&style->json);
 }
 
-static int usage(FILE *out)
-{
-    fprintf(out,
-            "usage: weft bench [read|death|kill|launch|barrier|overlap|op|train] [--json]\n"
-            "       weft bench COLLECTIVE ... [options]\n"
-            "       weft bench --peers [COLLECTIVE ...] [options]\n"
-            "       weft bench --tune FILE [COLLECTIVE ...] [-n RANKS]\n"
-            "       weft bench --overhead [--json]\n"
-            "\n"
-            "Without a name, and with the names above, small measurements beside their floors:\n");
-    for (int i = 0; i < BENCHES; i++)
-        fprintf(out, "  %-20s %s\n", benches[i].name, benches[i].text);
-    fprintf(out, "\nCollectives (`barrier` is one with any of the options below but --json):\n ");
-    for (int op = 0; op < PLAN_OPS; op++)
-        fprintf(out, " %s", plan_op_name(op));
-    fprintf(out, "\n\n");
-    bench_options_help(out);
-    fprintf(out, "\ndocs/bench.md tells how it measures and how to read it.\n");
-    return out == stdout ? 0 : 2;
-}
-
 static int find(const char *name)
 {
     for (int i = 0; i < BENCHES; i++)
@@ -169,16 +148,59 @@ static int find(const char *name)
     return -1;
 }
 
+/* Small measurements first, then the collectives; `barrier` is both. */
+static const char *bench_word(int index, const char **text)
+{
+    static const char *const texts[PLAN_OPS] = {
+        [PLAN_ALL_REDUCE] = "every rank has a vector and gets the sum of all",
+        [PLAN_ALL_GATHER] = "every rank has a part and gets all parts",
+        [PLAN_REDUCE_SCATTER] = "every rank has a vector and gets a part of the sum",
+        [PLAN_ALL_TO_ALL] = "every rank has a part for every rank",
+        [PLAN_BROADCAST] = "one rank's vector goes to all",
+        [PLAN_REDUCE] = "one rank gets the sum of all vectors",
+        [PLAN_GATHER] = "one rank gets a part of every rank",
+        [PLAN_SCATTER] = "one rank has a part for every rank",
+        [PLAN_SEND_RECV] = "every rank sends to the next, round a ring",
+        [PLAN_BARRIER] = "nobody goes on before all are there",
+    };
+    *text = NULL;
+    if (index < BENCHES) {
+        *text = benches[index].text;
+        return benches[index].name;
+    }
+    for (int op = 0, at = BENCHES; op < PLAN_OPS; op++)
+        if (find(plan_op_name(op)) < 0 && at++ == index) {
+            *text = texts[op];
+            return plan_op_name(op);
+        }
+    return NULL;
+}
+
+static const char *name_of(const void *unused, int index)
+{
+    const char *text;
+    (void)unused;
+    return bench_word(index, &text);
+}
+
+static int unknown(const char *word)
+{
+    const char *guess = command_nearest(word, name_of, NULL);
+    if (guess)
+        return command_wrong(&weft_command_bench,
+                             "there is nothing called \"%s\".  Did you mean \"%s\"?", word, guess);
+    return command_wrong(&weft_command_bench, "there is nothing called \"%s\"", word);
+}
+
 /* The small measurements: those named, or all of them. */
-static int run_small(const bench_options *options, const char *const *names)
+static int run_small(const bench_options *options, char *const *names)
 {
     bench_style style;
     int wanted[BENCHES] = {0}, named = 0, failed = 0;
     for (; *names; names++) {
         int which = find(*names);
         if (which < 0) {
-            fprintf(stderr, "weft bench: there is nothing called \"%s\"\n", *names);
-            return usage(stderr);
+            return unknown(*names);
         }
         wanted[which] = named = 1;
     }
@@ -194,7 +216,7 @@ static int run_small(const bench_options *options, const char *const *names)
 
 /* `barrier` alone, and nothing at all, are small measurements unless an option of sweeps is given.
  */
-static int wants_sweep(const bench_options *options, const char *const *names)
+static int wants_sweep(const bench_options *options, char *const *names)
 {
     if (*names)
         return 0;
@@ -227,37 +249,55 @@ static int check_outputs(const bench_options *options)
            (options->save && check_file(options->save));
 }
 
-int weft_cmd_bench(int argc, char **argv)
+static int measure(const bench_options *options, char *const *names)
 {
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--launched-rank"))
-            return bench_launch_rank();
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return usage(stdout);
-    }
+    if (check_outputs(options))
+        return 1;
+    if (options->from)
+        return bench_replay(options);
+    if (options->peers)
+        return bench_peers(options);
+    if (options->tune)
+        return bench_tune(options);
+    if (options->device)
+        return bench_device(options);
+    if (options->overhead)
+        return bench_overhead(options);
+    return wants_sweep(options, names) ? bench_collectives(options) : run_small(options, names);
+}
+
+static int run(int argc, char **argv)
+{
+    /* How `weft bench launch` starts its ranks; nothing for users. */
+    if (argc == 2 && !strcmp(argv[1], "--launched-rank"))
+        return bench_launch_rank();
     bench_options options;
-    const char **names = calloc((size_t)argc + 1, sizeof *names);
+    char **names = calloc((size_t)argc + 1, sizeof *names);
     if (!names)
         return 1;
     int status = bench_options_read(&options, argc, argv, names);
-    if (status == 0)
-        status = check_outputs(&options);
-    if (status == 0) {
-        if (options.from)
-            status = bench_replay(&options);
-        else if (options.peers)
-            status = bench_peers(&options);
-        else if (options.tune)
-            status = bench_tune(&options);
-        else if (options.device)
-            status = bench_device(&options);
-        else if (options.overhead)
-            status = bench_overhead(&options);
-        else if (wants_sweep(&options, names))
-            status = bench_collectives(&options);
-        else
-            status = run_small(&options, names);
-    }
+    if (status == COMMAND_GOES_ON)
+        status = measure(&options, names);
     free(names);
     return status;
 }
+
+const subcommand weft_command_bench = {
+    .name = "bench",
+    .text = "what things cost on this machine, beside their floors [--json]",
+    .usage = "[NAME ...] [--json]\n"
+             "COLLECTIVE ... [options]\n"
+             "--peers [COLLECTIVE ...] [options]\n"
+             "--tune FILE [COLLECTIVE ...] [-n RANKS]\n"
+             "--overhead [--json]",
+    .about = "Measures collectives over sizes, as nccl-tests does.  Without a name, and with those "
+             "below that are no collectives, small measurements beside their floors.  `barrier` is "
+             "a collective with any option of sweeps, such as -n.",
+    .options = bench_options_table,
+    .word = bench_word,
+    .words = "Names",
+    .after = "docs/bench.md tells how it measures and how to read it.",
+    .exits = "0; 1 when an element came out wrong, something could not be measured or written, or "
+             "was slower than --threshold allows; 2 wrong use.",
+    .run = run,
+};

@@ -3,6 +3,7 @@
 #include "bench_options.h"
 
 #include "bench_report.h"
+#include "command.h"
 
 #include <weft/weft.h>
 
@@ -17,17 +18,6 @@ typedef struct reader {
     double factor;
     const char *sizes;
 } reader;
-
-static int read_int(const char *text, int low, int high, int *out)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < low || value > high)
-        return 0;
-    *out = (int)value;
-    return 1;
-}
 
 /* "64", "64K", "64M", "64G"; powers of 1024. */
 static int read_size(const char *text, uint64_t *out)
@@ -49,41 +39,48 @@ static int read_size(const char *text, uint64_t *out)
     return 1;
 }
 
-static int set_begin(reader *r, const char *text)
+/* Each takes the value of an option into the reader; 0 refuses it. */
+#define SET(name_) static int set_##name_(void *into, const char *text, long number)
+#define READER        \
+    reader *r = into; \
+    (void)text, (void)number, (void)r
+
+SET(begin)
 {
+    READER;
     return read_size(text, &r->begin);
 }
 
-static int set_end(reader *r, const char *text)
+SET(end)
 {
+    READER;
     return read_size(text, &r->end);
 }
 
-static int set_factor(reader *r, const char *text)
+SET(factor)
 {
+    READER;
     char *end;
     r->factor = strtod(text, &end);
     return end != text && !*end && r->factor > 1 && r->factor <= 1e9;
 }
 
-static int set_step(reader *r, const char *text)
+SET(step)
 {
+    READER;
     return read_size(text, &r->step) && r->step;
 }
 
-static int set_sizes(reader *r, const char *text)
+SET(sizes)
 {
+    READER;
     r->sizes = text;
     return *text != 0;
 }
 
-static int set_ranks(reader *r, const char *text)
+SET(dtype)
 {
-    return read_int(text, 1, METER_RANKS, &r->into->ranks);
-}
-
-static int set_dtype(reader *r, const char *text)
-{
+    READER;
     static const struct {
         const char *name;
         int dtype;
@@ -103,8 +100,9 @@ static int set_dtype(reader *r, const char *text)
     return 0;
 }
 
-static int set_reduction(reader *r, const char *text)
+SET(reduction)
 {
+    READER;
     for (int o = 0; o < WEFT_REDUCTIONS; o++)
         if (!strcmp(text, weft_reduction_name((weft_reduction)o))) {
             r->into->reduction = o;
@@ -113,104 +111,82 @@ static int set_reduction(reader *r, const char *text)
     return 0;
 }
 
-static int set_backend(reader *r, const char *text)
+SET(backend)
 {
+    READER;
     r->into->backend = text;
     return !strcmp(text, "shm") || !strcmp(text, "threads");
 }
 
-static int set_device(reader *r, const char *text)
+SET(device)
 {
+    READER;
     r->into->device = text;
     return !strcmp(text, "cuda");
 }
 
-static int set_algo(reader *r, const char *text)
+SET(algo)
 {
+    READER;
     r->into->eager = !strcmp(text, "eager") ? BENCH_EAGER_MOST : 0;
     return r->into->eager || !strcmp(text, "rendezvous");
 }
 
-static int set_iters(reader *r, const char *text)
+SET(bind)
 {
-    return read_int(text, 1, METER_CALLS, &r->into->iters);
-}
-
-static int set_warmup(reader *r, const char *text)
-{
-    return read_int(text, 0, 1000000, &r->into->warmup);
-}
-
-static int set_repeats(reader *r, const char *text)
-{
-    return read_int(text, 1, METER_REPEATS, &r->into->repeats);
-}
-
-static int set_rounds(reader *r, const char *text)
-{
-    return read_int(text, 1, BENCH_ROUNDS, &r->into->rounds);
-}
-
-static int set_budget(reader *r, const char *text)
-{
-    return read_int(text, 1, 600000, &r->into->budget_ms);
-}
-
-static int set_bind(reader *r, const char *text)
-{
+    READER;
     r->into->bind = !strcmp(text, "core");
     return r->into->bind || !strcmp(text, "none");
 }
 
-static int set_memory(reader *r, const char *text)
+SET(memory)
 {
+    READER;
     r->into->symm = !strcmp(text, "symm");
     r->into->weft_memory = !strcmp(text, "weft");
     return r->into->symm || r->into->weft_memory || !strcmp(text, "malloc");
 }
 
-static int set_compare(reader *r, const char *text)
+SET(threshold)
 {
-    r->into->compare = text;
-    return *text != 0;
-}
-
-static int set_from(reader *r, const char *text)
-{
-    r->into->from = text;
-    return *text != 0;
-}
-
-static int set_save(reader *r, const char *text)
-{
-    r->into->save = text;
-    return *text != 0;
-}
-
-static int set_threshold(reader *r, const char *text)
-{
+    READER;
     char *end;
     r->into->threshold = strtod(text, &end);
     return end != text && !*end && r->into->threshold >= 1;
 }
 
-static int set_tune(reader *r, const char *text)
-{
-    r->into->tune = text;
-    return *text != 0;
-}
+#define NUMBER_OF(name_)              \
+    SET(name_)                        \
+    {                                 \
+        READER;                       \
+        r->into->name_ = (int)number; \
+        return 1;                     \
+    }
+NUMBER_OF(ranks)
+NUMBER_OF(iters)
+NUMBER_OF(warmup)
+NUMBER_OF(repeats)
+NUMBER_OF(rounds)
+NUMBER_OF(budget_ms)
 
-static int set_plot(reader *r, const char *text)
-{
-    r->into->plot = text;
-    return *text != 0;
-}
+#define TEXT_OF(name_)         \
+    SET(name_)                 \
+    {                          \
+        READER;                \
+        r->into->name_ = text; \
+        return *text != 0;     \
+    }
+TEXT_OF(compare)
+TEXT_OF(from)
+TEXT_OF(save)
+TEXT_OF(tune)
+TEXT_OF(plot)
 
-#define FLAG_OF(name_)                                  \
-    static int set_##name_(reader *r, const char *text) \
-    {                                                   \
-        (void)text;                                     \
-        return r->into->name_ = 1;                      \
+#define FLAG_OF(name_)             \
+    SET(name_)                     \
+    {                              \
+        READER;                    \
+        return r->into->name_ = 1; \
     }
 FLAG_OF(in_place)
 FLAG_OF(symm)
@@ -222,104 +198,85 @@ FLAG_OF(peers)
 FLAG_OF(overhead)
 
 /* Results are always compared: reading them is part of the method.  nccl-tests has the option. */
-static int set_check(reader *r, const char *text)
+SET(check)
 {
-    (void)r;
-    (void)text;
+    READER;
     return 1;
 }
 
-static const struct {
-    const char *name, *value; /* value: what it takes, NULL for none */
-    int (*set)(reader *r, const char *text);
-    int sweep; /* makes `barrier` the collective */
-    const char *text;
-} table[] = {
-    {"-n", "RANKS", set_ranks, 1, "number of ranks (the cores, 2 to 8)"},
-    {"-b", "BYTES", set_begin, 1, "first size (8); K, M and G count in 1024"},
-    {"-e", "BYTES", set_end, 1, "last size (64M)"},
-    {"-f", "FACTOR", set_factor, 1, "from one size to the next (2)"},
-    {"-i", "BYTES", set_step, 1, "step from one size to the next, instead of -f"},
-    {"--sizes", "LIST", set_sizes, 1, "just these: 8,1K,64M"},
-    {"--dtype", "NAME", set_dtype, 1,
-     "f32, f64, f16, bf16, f8e4m3, f8e5m2, i8 ... u64, bool (f32)"},
-    {"--op", "NAME", set_reduction, 1,
-     "sum, avg, product, min, max, band, bor, bxor, premul_sum (sum)"},
-    {"--backend", "NAME", set_backend, 1, "ranks as processes (shm) or threads (shm)"},
-    {"--device", "cuda", set_device, 1,
-     "tensors on a GPU: host time, eager and replayed from a captured graph"},
-    {"--algo", "eager|rendezvous", set_algo, 1,
-     "this algorithm wherever it is possible (weft info --algo)"},
-    {"--memory", "KIND", set_memory, 1, "operands from malloc, weft (weft_empty) or symm (malloc)"},
-    {"--symm", NULL, set_symm, 1, "the same as --memory symm"},
-    {"--inplace", NULL, set_in_place, 1, "in place as well, where the operation can be"},
-    {"--async", NULL, set_async, 1, "posted and waited for, instead of the plain call"},
-    {"--floor", NULL, set_floor, 1, "beside each row what bare prototypes take, in the same run"},
-    {"--peers", NULL, set_peers, 0, "against Open MPI and MPICH, beside weft and the floor"},
-    {"--overhead", NULL, set_overhead, 0, "nanoseconds of calls that wait for nobody"},
-    {"--tune", "FILE", set_tune, 0,
-     "find the thresholds between algorithms, for WEFT_TUNE (-n, or 2, 4, 8 ...)"},
-    {"--check", NULL, set_check, 1, "compare every result; always so"},
-    {"--iters", "N", set_iters, 1, "calls of a repetition at most (2000)"},
-    {"--warmup", "N", set_warmup, 1, "calls before each repetition (4)"},
-    {"--repeats", "N", set_repeats, 1, "repetitions; the median of their medians counts (3)"},
-    {"--rounds", "N", set_rounds, 1,
-     "with --peers: all take turns, the middle turn of each counts (3)"},
-    {"--budget", "MS", set_budget, 1, "time of a repetition (40)"},
-    {"--bind", "core|none", set_bind, 1, "one core a rank, counted round (core)"},
-    {"--json", NULL, set_json, 0, "print JSON"},
-    {"--csv", NULL, set_csv, 1, "print CSV"},
-    {"--save", "FILE.json", set_save, 0, "write JSON to a file, beside what is printed"},
-    {"--from", "FILE.json", set_from, 0, "take the figures from a file instead of measuring"},
-    {"--compare", "OLD.json", set_compare, 0, "ratios to older figures; fails past the threshold"},
-    {"--threshold", "RATIO", set_threshold, 0, "how much slower is too slow (1.3)"},
-    {"--plot", "OUT.svg", set_plot, 0, "draw time over size with gnuplot (.svg or .png)"},
+enum { SWEEP = 1 }; /* a mark: the option makes `barrier` the collective */
+
+#define SIZE      "a size such as 8, 64K or 1M"
+#define FILE_NAME "the name of a file"
+
+const command_option bench_options_table[] = {
+    {'n', "ranks", "N", 1, METER_RANKS, NULL, "number of ranks, 1 to 64 (the cores, 2 to 8)", SWEEP,
+     set_ranks},
+    {'b', "begin", "BYTES", 0, 0, SIZE, "first size (8); K, M and G count in 1024", SWEEP,
+     set_begin},
+    {'e', "end", "BYTES", 0, 0, SIZE, "last size (64M)", SWEEP, set_end},
+    {'f', "factor", "FACTOR", 0, 0, "a number above 1", "from one size to the next (2)", SWEEP,
+     set_factor},
+    {'i', "step", "BYTES", 0, 0, SIZE " from 1 on", "step from one size to the next, instead of -f",
+     SWEEP, set_step},
+    {0, "sizes", "LIST", 0, 0, "sizes such as 8,1K,64M", "just these: 8,1K,64M", SWEEP, set_sizes},
+    {0, "dtype", "NAME", 0, 0, "f32|f64|f16|bf16|f8e4m3|f8e5m2|i8|i16|i32|i64|u8|u16|u32|u64|bool",
+     "f32, f64, f16, bf16, f8e4m3, f8e5m2, i8 ... u64, bool (f32)", SWEEP, set_dtype},
+    {0, "op", "NAME", 0, 0, "sum|avg|product|min|max|band|bor|bxor|premul_sum",
+     "sum, avg, product, min, max, band, bor, bxor, premul_sum (sum)", SWEEP, set_reduction},
+    {0, "backend", "NAME", 0, 0, "shm|threads", "ranks as processes (shm) or threads (shm)", SWEEP,
+     set_backend},
+    {0, "device", "cuda", 0, 0, "cuda",
+     "tensors on a GPU: host time, eager and replayed from a captured graph", SWEEP, set_device},
+    {0, "algo", "eager|rendezvous", 0, 0, "eager|rendezvous",
+     "this algorithm wherever it is possible (weft info --algo)", SWEEP, set_algo},
+    {0, "memory", "KIND", 0, 0, "malloc|weft|symm",
+     "operands from malloc, weft (weft_empty) or symm (malloc)", SWEEP, set_memory},
+    {0, "symm", NULL, 0, 0, NULL, "the same as --memory symm", SWEEP, set_symm},
+    {0, "inplace", NULL, 0, 0, NULL, "in place as well, where the operation can be", SWEEP,
+     set_in_place},
+    {0, "async", NULL, 0, 0, NULL, "posted and waited for, instead of the plain call", SWEEP,
+     set_async},
+    {0, "floor", NULL, 0, 0, NULL, "beside each row what bare prototypes take, in the same run",
+     SWEEP, set_floor},
+    {0, "peers", NULL, 0, 0, NULL, "against Open MPI and MPICH, beside weft and the floor", 0,
+     set_peers},
+    {0, "overhead", NULL, 0, 0, NULL, "nanoseconds of calls that wait for nobody", 0, set_overhead},
+    {0, "tune", "FILE", 0, 0, FILE_NAME,
+     "find the thresholds between algorithms, for WEFT_TUNE (-n, or 2, 4, 8 ...)", 0, set_tune},
+    {0, "check", NULL, 0, 0, NULL, "compare every result; always so", SWEEP, set_check},
+    {0, "iters", "N", 1, METER_CALLS, NULL, "calls of a repetition at most, 1 to 2000 (2000)",
+     SWEEP, set_iters},
+    {0, "warmup", "N", 0, 1000000, NULL, "calls before each repetition, 0 to 1000000 (4)", SWEEP,
+     set_warmup},
+    {0, "repeats", "N", 1, METER_REPEATS, NULL,
+     "repetitions, 1 to 9; the median of their medians counts (3)", SWEEP, set_repeats},
+    {0, "rounds", "N", 1, BENCH_ROUNDS, NULL,
+     "with --peers: all take turns, the middle turn of each counts, 1 to 15 (3)", SWEEP,
+     set_rounds},
+    {0, "budget", "MS", 1, 600000, NULL, "time of a repetition, 1 to 600000 (40)", SWEEP,
+     set_budget_ms},
+    {0, "bind", "core|none", 0, 0, "core|none", "one core a rank, counted round (core)", SWEEP,
+     set_bind},
+    {0, "json", NULL, 0, 0, NULL, "print JSON", 0, set_json},
+    {0, "csv", NULL, 0, 0, NULL, "print CSV", SWEEP, set_csv},
+    {0, "save", "FILE.json", 0, 0, FILE_NAME, "write JSON to a file, beside what is printed", 0,
+     set_save},
+    {0, "from", "FILE.json", 0, 0, FILE_NAME, "take the figures from a file instead of measuring",
+     0, set_from},
+    {0, "compare", "OLD.json", 0, 0, FILE_NAME, "ratios to older figures; fails past the threshold",
+     0, set_compare},
+    {0, "threshold", "RATIO", 0, 0, "a number from 1 on", "how much slower is too slow (1.3)", 0,
+     set_threshold},
+    {0, "plot", "OUT.svg", 0, 0, FILE_NAME, "draw time over size with gnuplot (.svg or .png)", 0,
+     set_plot},
+    {0},
 };
-
-enum { OPTIONS = sizeof table / sizeof *table };
-
-void bench_options_help(FILE *out)
-{
-    for (int i = 0; i < OPTIONS; i++) {
-        char head[32];
-        snprintf(head, sizeof head, "%s%s%s", table[i].name, table[i].value ? " " : "",
-                 table[i].value ? table[i].value : "");
-        fprintf(out, "  %-20s %s\n", head, table[i].text);
-    }
-}
-
-static int wrong(const char *word, const char *problem)
-{
-    fprintf(stderr, "weft bench: %s %s\nTry `weft bench --help`.\n", word, problem);
-    return 2;
-}
-
-/* The option of the word at argv[*at] and its value ("-n4", "-n 4", "--op=sum", "--op sum"). */
-static int take(reader *r, int argc, char **argv, int *at)
-{
-    const char *word = argv[*at];
-    for (int i = 0; i < OPTIONS; i++) {
-        size_t length = strlen(table[i].name);
-        const char *rest = word + length;
-        if (strncmp(word, table[i].name, length) != 0 ||
-            (*rest && (!table[i].value || (table[i].name[1] == '-' && *rest != '='))))
-            continue;
-        const char *value = *rest == '=' ? rest + 1 : rest;
-        if (table[i].value && !*rest) {
-            if (*at + 1 >= argc)
-                return wrong(word, "needs a value");
-            value = argv[++*at];
-        }
-        r->into->sweep |= table[i].sweep;
-        return table[i].set(r, value) ? 0 : wrong(word, "cannot take that value");
-    }
-    return wrong(word, "is not an option");
-}
 
 static int add_size(bench_options *options, uint64_t bytes)
 {
     if (options->sizes == METER_ROWS)
-        return wrong("that", "makes more than 64 sizes");
+        return command_wrong(&weft_command_bench, "that makes more than 64 sizes");
     options->size[options->sizes++] = bytes;
     return 0;
 }
@@ -332,7 +289,9 @@ static int list_sizes(reader *r)
         uint64_t bytes;
         snprintf(word, sizeof word, "%.*s", (int)length, at);
         if (!read_size(word, &bytes))
-            return wrong("--sizes", "takes sizes like 8,1K,64M");
+            return command_wrong(&weft_command_bench,
+                                 "--sizes cannot take \"%s\": it takes sizes such as 8,1K,64M",
+                                 r->sizes);
         if (add_size(r->into, bytes))
             return 2;
         at += length + (at[length] == ',');
@@ -355,9 +314,8 @@ static int count_sizes(reader *r)
     return 0;
 }
 
-int bench_options_read(bench_options *options, int argc, char **argv, const char **others)
+static void set_defaults(bench_options *options)
 {
-    reader r = {options, 8, 64 << 20, 0, 2, NULL};
     memset(options, 0, sizeof *options);
     options->dtype = WEFT_F32;
     options->reduction = WEFT_SUM;
@@ -370,19 +328,27 @@ int bench_options_read(bench_options *options, int argc, char **argv, const char
     options->bind = 1;
     options->eager = -1;
     options->threshold = 1.3;
-    for (int i = 1; i < argc; i++) {
-        int op = plan_op_find(argv[i]);
-        if (argv[i][0] == '-') {
-            if (take(&r, argc, argv, &i))
-                return 2;
-        } else if (op < 0) {
-            *others++ = argv[i];
-        } else if (options->ops < PLAN_OPS) {
+}
+
+int bench_options_read(bench_options *options, int argc, char **argv, char **others)
+{
+    reader r = {options, 8, 64 << 20, 0, 2, NULL};
+    unsigned marks = 0;
+    set_defaults(options);
+    int status = command_read(&weft_command_bench, argc, argv, &r, others, &marks);
+    if (status != COMMAND_GOES_ON)
+        return status;
+    options->sweep = (marks & SWEEP) != 0;
+    char **kept = others;
+    for (char **word = others; *word; word++) {
+        int op = plan_op_find(*word);
+        if (op < 0)
+            *kept++ = *word;
+        else if (options->ops < PLAN_OPS)
             options->op[options->ops++] = op;
-        }
     }
-    *others = NULL;
-    return count_sizes(&r);
+    *kept = NULL;
+    return count_sizes(&r) ? COMMAND_WRONG_USE : COMMAND_GOES_ON;
 }
 
 char *bench_size_text(uint64_t bytes, char out[24])

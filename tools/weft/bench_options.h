@@ -4,6 +4,7 @@
 #define WEFT_TOOLS_BENCH_OPTIONS_H
 
 #include "bench/meter.h"
+#include "command.h"
 
 #include <stdio.h>
 
@@ -31,13 +32,14 @@ typedef struct bench_options {
     int sweep;        /* an option was given that only a sweep of collectives has */
 } bench_options;
 
-/*
- * Reads the words after "bench"; names that are no collective go to `others` (room for argc words).
- * 0, or 2 after a message on standard error.
- */
-int bench_options_read(bench_options *options, int argc, char **argv, const char **others);
+/* Its rows in the table of options. */
+extern const command_option bench_options_table[];
 
-void bench_options_help(FILE *out);
+/*
+ * Reads the words after "bench"; names that are no collective go to `others` (room for argc + 1
+ * words).  COMMAND_GOES_ON, or the exit status after --help or a message on standard error.
+ */
+int bench_options_read(bench_options *options, int argc, char **argv, char **others);
 
 /* "64M" for 64 MiB, "8" for 8: as -b takes it. */
 char *bench_size_text(uint64_t bytes, char out[24]);

@@ -12,6 +12,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -284,32 +285,76 @@ static int json_all(const weft_version_info *build)
     return json_finish(&j);
 }
 
-int weft_cmd_info(int argc, char **argv)
+/* ---- the command ---- */
+
+enum { JSON = 1, ALGO = 2, ENV = 4, MACHINE = 8, JOB = 16 };
+
+/* Its options are marks and nothing else. */
+static int set_mark(void *into, const char *text, long number)
 {
-    int json = argc == 2 && !strcmp(argv[1], "--json");
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--job"))
-            return weft_info_job(argc, argv);
-    if (argc == 2 && !strcmp(argv[1], "--algo"))
+    (void)into, (void)text, (void)number;
+    return 1;
+}
+
+static const command_option options[] = {
+    {0, "json", NULL, 0, 0, NULL, "for programs; with --job too", JSON, set_mark},
+    {0, "algo", NULL, 0, 0, NULL, "which algorithm collectives take at which size", ALGO, set_mark},
+    {0, "env", NULL, 0, 0, NULL, "the settings alone", ENV, set_mark},
+    {0, "machine", NULL, 0, 0, NULL, "the machine alone", MACHINE, set_mark},
+    {0, "job", NULL, 0, 0, NULL,
+     "the running jobs of this user; with a process or program, what each rank of one is doing and "
+     "whom it waits for",
+     JOB, set_mark},
+    {0},
+};
+
+static int print_part(unsigned part)
+{
+    if (part == ALGO)
         return print_algorithms();
-    if (argc == 2 && (!strcmp(argv[1], "--env") || !strcmp(argv[1], "--machine"))) {
-        argv[1][2] == 'e' ? print_variables() : print_machine();
-        return fflush(stdout) != 0 || ferror(stdout);
-    }
-    if (argc > 1 && !json) {
-        int asked = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
-        fprintf(asked ? stdout : stderr,
-                "usage: weft info [--json | --algo | --env | --machine]\n"
-                "       weft info --job [PROCESS | PROGRAM] [--json]\n"
-                "Version, build, machine, backends and every setting;\n"
-                "--algo: which algorithm collectives take at which size;\n"
-                "--env: the settings alone; --machine: the machine alone;\n"
-                "--job: the running jobs of this user, or what each rank of one is doing and whom "
-                "it waits for.\n");
-        return asked ? 0 : 2;
-    }
+    if (part == ENV)
+        print_variables();
+    else
+        print_machine();
+    return fflush(stdout) != 0 || ferror(stdout);
+}
+
+static int print_what(unsigned marks, char **words)
+{
     weft_version_info build;
+    if (words[0] && (!(marks & JOB) || words[1]))
+        return command_wrong(&weft_command_info,
+                             marks & JOB ? "one job at a time, not also \"%s\""
+                                         : "what is \"%s\"?  Jobs need --job",
+                             words[marks & JOB ? 1 : 0]);
+    if (marks & JOB && !(marks & ~(unsigned)(JOB | JSON)))
+        return weft_info_job(words[0], marks & JSON);
+    if (marks == ALGO || marks == ENV || marks == MACHINE)
+        return print_part(marks);
+    if (marks & ~(unsigned)JSON)
+        return command_wrong(&weft_command_info, "one of --algo, --env, --machine and --job at a "
+                                                 "time; --json alone has them all");
     if (weft_version_describe(&build) != WEFT_OK)
         return 1;
-    return json ? json_all(&build) : print_all(&build);
+    return marks & JSON ? json_all(&build) : print_all(&build);
 }
+
+static int run(int argc, char **argv)
+{
+    unsigned marks;
+    char **words = calloc((size_t)argc + 1, sizeof *words);
+    int status = words ? command_read(&weft_command_info, argc, argv, NULL, words, &marks) : 1;
+    if (status == COMMAND_GOES_ON)
+        status = print_what(marks, words);
+    free(words);
+    return status;
+}
+
+const subcommand weft_command_info = {
+    .name = "info",
+    .text = "what this build and this machine offer, and every setting [--json]",
+    .usage = "[--json | --algo | --env | --machine]\n--job [PROCESS | PROGRAM] [--json]",
+    .about = "Version, build, machine, backends and every setting.",
+    .options = options,
+    .run = run,
+};

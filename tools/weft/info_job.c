@@ -313,23 +313,9 @@ static int find(const char *which, weft_job **jobs)
     return found < 0 || (which && !count) ? -1 : count;
 }
 
-int weft_info_job(int argc, char **argv)
+int weft_info_job(const char *which, int json)
 {
-    const char *which = NULL;
-    int json = 0, wrong = 0;
     static weft_job *jobs[JOBS];
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--json"))
-            json = 1;
-        else if (strcmp(argv[i], "--job") && (argv[i][0] == '-' || which))
-            wrong = 1;
-        else if (strcmp(argv[i], "--job"))
-            which = argv[i];
-    }
-    if (wrong) {
-        fprintf(stderr, "usage: weft info --job [PROCESS | PROGRAM] [--json]\n");
-        return 2;
-    }
     int count = find(which, jobs);
     if (count < 0)
         return 1;

@@ -3,7 +3,7 @@
 #ifndef WEFT_TOOLS_INFO_JOB_H
 #define WEFT_TOOLS_INFO_JOB_H
 
-/* Takes the arguments of `weft info`; returns the exit status. */
-int weft_info_job(int argc, char **argv);
+/* The job of a process or program, or NULL for all of this user; returns the exit status. */
+int weft_info_job(const char *which, int json);
 
 #endif

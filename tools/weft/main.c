@@ -1,76 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `weft` command: finds the subcommand in one table and hands the arguments over. */
+/* The `weft` command: finds the subcommand in the table and hands the arguments over. */
 #include "command.h"
 
 #include <weft/weft.h>
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *text;
-} commands[] = {
-    {"bench", weft_cmd_bench, "what things cost on this machine, beside their floors [--json]"},
-    {"info", weft_cmd_info, "what this build and this machine offer, and every setting [--json]"},
-    {"run", weft_cmd_run, "starts the ranks of a program: weft run -n 4 ./program"},
-    {"token", weft_cmd_token, "prints a new secret for ranks on several hosts (WEFT_TOKEN)"},
-    {"trace", weft_cmd_trace,
-     "merges the traces of ranks into one, or sums them up: weft trace summary a.json b.json"},
-};
-
-enum { COMMANDS = sizeof commands / sizeof *commands };
-
-static int print_help(FILE *out)
+static int print_list(FILE *out)
 {
     fprintf(out, "weft %s: symmetric memory and collectives for the ranks of a parallel job\n\n",
             weft_version());
-    for (int i = 0; i < COMMANDS; i++)
-        fprintf(out, "  weft %-8s %s\n", commands[i].name, commands[i].text);
-    fprintf(out, "  weft %-8s this list\n", "help");
-    fprintf(out, "\n`weft <command> --help` tells more about one of them.\n");
-    return out == stdout ? 0 : 2;
+    for (int i = 0; weft_commands[i]; i++)
+        fprintf(out, "  weft %-11s %s\n", weft_commands[i]->name, weft_commands[i]->text);
+    fprintf(out, "\n`weft help <command>` tells more about one of them.\n");
+    return out == stdout ? fflush(out) != 0 || ferror(out) : COMMAND_WRONG_USE;
 }
 
-static int is_one_of(const char *word, const char *first, const char *second, const char *third)
+static const char *name_of(const void *list, int index)
 {
-    return !strcmp(word, first) || !strcmp(word, second) || !strcmp(word, third);
+    const subcommand *const *commands = list;
+    return commands[index] ? commands[index]->name : NULL;
 }
 
-/* The command that shares the longest beginning with a mistyped one; NULL if none shares two
- * letters. */
-static const char *nearest(const char *word)
+static int unknown(const char *word)
 {
-    const char *best = NULL;
-    size_t best_length = 1;
-    for (int i = 0; i < COMMANDS; i++) {
-        size_t length = 0;
-        while (word[length] && word[length] == commands[i].name[length])
-            length++;
-        if (length > best_length) {
-            best = commands[i].name;
-            best_length = length;
-        }
+    const char *guess = command_nearest(word, name_of, weft_commands);
+    fprintf(stderr, "weft: there is no command \"%s\".", word);
+    if (guess)
+        fprintf(stderr, "  Did you mean \"%s\"?", guess);
+    fprintf(stderr, "  `weft help` lists them.\n");
+    return COMMAND_WRONG_USE;
+}
+
+/* ---- weft help ---- */
+
+static int set_manual(void *into, const char *text, long number)
+{
+    (void)text, (void)number;
+    return *(int *)into = 1;
+}
+
+static const char *command_word(int index, const char **text)
+{
+    const subcommand *command = weft_commands[index];
+    *text = command ? command->text : NULL;
+    return command ? command->name : NULL;
+}
+
+static int help(int argc, char **argv)
+{
+    int manual = 0;
+    char **words = calloc((size_t)argc + 1, sizeof *words);
+    int status = words ? command_read(&weft_command_help, argc, argv, &manual, words, NULL) : 1;
+    if (status == COMMAND_GOES_ON) {
+        const subcommand *command = words[0] ? command_find(words[0]) : NULL;
+        if (words[0] && words[1])
+            status = command_wrong(&weft_command_help, "one command at a time");
+        else if (words[0] && !command)
+            status = unknown(words[0]);
+        else if (!command)
+            status = manual ? command_manual_of_all(stdout) : print_list(stdout);
+        else
+            status = manual ? command_manual(command, stdout) : command_help(command, stdout);
     }
-    return best;
+    free(words);
+    return status;
 }
+
+static const command_option help_options[] = {
+    {0, "man", NULL, 0, 0, NULL, "as a manual page, for man -l -", 0, set_manual},
+    {0},
+};
+
+const subcommand weft_command_help = {
+    .name = "help",
+    .text = "lists the commands, or tells more about one",
+    .usage = "[--man] [COMMAND]",
+    .about = "Without a name, the list of commands; with one, what `weft COMMAND --help` prints.",
+    .options = help_options,
+    .word = command_word,
+    .words = "Commands",
+    .run = help,
+};
 
 int main(int argc, char **argv)
 {
     if (argc < 2)
-        return print_help(stderr);
-    if (is_one_of(argv[1], "help", "--help", "-h"))
-        return print_help(stdout);
-    if (is_one_of(argv[1], "version", "--version", "-V"))
+        return print_list(stderr);
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+        return print_list(stdout);
+    if (!strcmp(argv[1], "version") || !strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
         return printf("weft %s\n", weft_version()) < 0;
-    for (int i = 0; i < COMMANDS; i++)
-        if (!strcmp(argv[1], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    const char *guess = nearest(argv[1]);
-    fprintf(stderr, "weft: there is no command \"%s\".", argv[1]);
-    if (guess)
-        fprintf(stderr, "  Did you mean \"%s\"?", guess);
-    fprintf(stderr, "  `weft help` lists them.\n");
-    return 2;
+    const subcommand *command = command_find(argv[1]);
+    return command ? command->run(argc - 1, argv + 1) : unknown(argv[1]);
 }

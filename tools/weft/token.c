@@ -3,26 +3,20 @@
 #include "command.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-static const char help[] =
-    "usage: weft token\n"
-    "\n"
-    "Prints a new secret of 64 hex digits.  Ranks on several hosts meet only if all have the "
-    "same:\n"
-    "\n"
-    "    export WEFT_TOKEN=$(weft token)      on one host; the value on all others\n";
-
-int weft_cmd_token(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     unsigned char secret[32];
-    if (argc > 1) {
-        int asked = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
-        fputs(help, asked ? stdout : stderr);
-        return asked ? 0 : 2;
-    }
+    char **words = calloc((size_t)argc + 1, sizeof *words);
+    int status = words ? command_read(&weft_command_token, argc, argv, NULL, words, NULL) : 1;
+    if (status == COMMAND_GOES_ON && words[0])
+        status = command_wrong(&weft_command_token, "it takes no words, not \"%s\"", words[0]);
+    free(words);
+    if (status != COMMAND_GOES_ON)
+        return status;
     if (getrandom(secret, sizeof secret, 0) != (ssize_t)sizeof secret) {
         fprintf(stderr, "weft token: no random numbers: %s\n", strerror(errno));
         return 1;
@@ -31,3 +25,17 @@ int weft_cmd_token(int argc, char **argv)
         printf("%02x", secret[i]);
     return putchar('\n') == EOF || fflush(stdout) != 0;
 }
+
+static const command_option options[] = {{0}};
+
+const subcommand weft_command_token = {
+    .name = "token",
+    .text = "prints a new secret for ranks on several hosts (WEFT_TOKEN)",
+    .usage = "",
+    .about = "Prints a new secret of 64 hex digits.  Ranks on several hosts meet only if all have "
+             "the same:\n"
+             "\n"
+             "    export WEFT_TOKEN=$(weft token)      # on one host; the value on all others",
+    .options = options,
+    .run = run,
+};

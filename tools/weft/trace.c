@@ -17,20 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: weft trace merge [-o FILE] trace.json...\n"
-    "       weft trace summary trace.json...\n"
-    "\n"
-    "Merges Chrome traces of several ranks (WEFT_TRACE) into one that Perfetto and "
-    "chrome://tracing\n"
-    "open, to standard output or FILE.  Ranks of one host share its monotonic clock; those of "
-    "other\n"
-    "hosts are moved to the clock of the first file by the wall-clock times noted in the traces.\n"
-    "\n"
-    "summary prints, for every operation, calls, bytes, total time, median, 99th percentile and "
-    "the\n"
-    "longest call, and for whom the longest calls waited.\n";
-
 /* Whose clock the trace is of, if it says so. */
 static void read_clock(trace *t, json_cursor whole)
 {
@@ -165,21 +151,64 @@ static int with_traces(char **paths, int count, int (*use)(const char *, const t
     return failed;
 }
 
-int weft_cmd_trace(int argc, char **argv)
+static const char *what_word(int index, const char **text)
+{
+    static const char *const names[] = {"merge", "summary"};
+    *text = index == 0 ? "puts the traces into one, to standard output or FILE"
+                       : "prints, for every operation, calls, bytes, total time, median, 99th "
+                         "percentile and the longest call, and for whom the longest calls waited";
+    return index < 2 ? names[index] : NULL;
+}
+
+static int set_output(void *into, const char *text, long number)
+{
+    (void)number;
+    *(const char **)into = text;
+    return *text != 0;
+}
+
+static const command_option options[] = {
+    {'o', "output", "FILE", 0, 0, "the name of a file", "with merge: write there", 0, set_output},
+    {0},
+};
+
+static int merge_or_sum_up(char **words, const char *output)
+{
+    int count = 0, summary = words[0] && !strcmp(words[0], "summary");
+    if (!words[0] || (!summary && strcmp(words[0], "merge") != 0))
+        return command_wrong(&weft_command_trace, "what first: merge or summary?");
+    if (summary && output)
+        return command_wrong(&weft_command_trace, "-o is for merge; a summary is printed");
+    while (words[1 + count])
+        count++;
+    if (!count)
+        return command_wrong(&weft_command_trace,
+                             "which traces?  WEFT_TRACE makes ranks write them");
+    return with_traces(words + 1, count, summary ? trace_summarize : write_merged, output);
+}
+
+static int run(int argc, char **argv)
 {
     const char *output = NULL;
-    int at = 2;
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
-        return fputs(help, stdout) < 0;
-    if (argc > 3 && !strcmp(argv[2], "-o")) {
-        output = argv[3];
-        at = 4;
-    }
-    int summary = argc > 1 && !strcmp(argv[1], "summary");
-    if (argc <= at || (!summary && strcmp(argv[1], "merge") != 0) || argv[at][0] == '-' ||
-        (summary && output)) {
-        fputs(help, stderr);
-        return 2;
-    }
-    return with_traces(argv + at, argc - at, summary ? trace_summarize : write_merged, output);
+    char **words = calloc((size_t)argc + 1, sizeof *words);
+    int status = words ? command_read(&weft_command_trace, argc, argv, &output, words, NULL) : 1;
+    if (status == COMMAND_GOES_ON)
+        status = merge_or_sum_up(words, output);
+    free(words);
+    return status;
 }
+
+const subcommand weft_command_trace = {
+    .name = "trace",
+    .text =
+        "merges the traces of ranks into one, or sums them up: weft trace summary a.json b.json",
+    .usage = "merge [-o FILE] trace.json...\nsummary trace.json...",
+    .about = "Takes the Chrome traces of several ranks (WEFT_TRACE), which Perfetto and "
+             "chrome://tracing open.  Ranks of one host share its monotonic clock; those of other "
+             "hosts are moved to the clock of the first file by the wall-clock times noted in the "
+             "traces.",
+    .options = options,
+    .word = what_word,
+    .words = "What it does",
+    .run = run,
+};
