@@ -8,6 +8,7 @@
 #include "harness.h"
 #include "harness_cache.h"
 
+#include "base/cache_folder.h"
 #include "graph/code_cache.h"
 #include "graph/emit.h"
 #include "tensor/tensor.h"
@@ -159,18 +160,18 @@ TEST(test_cache_folder_of_others_is_refused)
     char why[400], path[600];
     begin();
     CHECK_INT(chmod(harness_cache, 0755), 0);
-    CHECK(!weft_i_code_cache_folder(path, sizeof path, why, sizeof why));
+    CHECK(!weft_i_cache_folder(path, sizeof path, why, sizeof why));
     CHECK_CONTAINS(why, "mode 0700");
     CHECK_INT(in_child(4), 8);
     CHECK_INT(chmod(harness_cache, 0700), 0);
     snprintf(path, sizeof path, "%s.link", harness_cache);
     CHECK_INT(symlink(harness_cache, path), 0);
     setenv("WEFT_CACHE_DIR", path, 1);
-    CHECK(!weft_i_code_cache_folder(path, sizeof path, why, sizeof why));
+    CHECK(!weft_i_cache_folder(path, sizeof path, why, sizeof why));
     CHECK_CONTAINS(why, "link");
     CHECK_INT(unlink(path), 0);
     setenv("WEFT_CACHE_DIR", "relative", 1);
-    CHECK(!weft_i_code_cache_folder(path, sizeof path, why, sizeof why));
+    CHECK(!weft_i_cache_folder(path, sizeof path, why, sizeof why));
     setenv("WEFT_CACHE_DIR", harness_cache, 1);
 }
 

@@ -20,6 +20,7 @@
 #include "weft/status.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,6 +52,21 @@ WEFT_API weft_status weft_tune_set(weft_threshold which, const char *op, int ran
 /* Reads lines "<op> <ranks> <eager up to> [<zero-copy beyond> [<CMA from>]]"; '#' starts a
  * comment.  Nothing changes if a line is wrong. */
 WEFT_API weft_status weft_tune_load(const char *path);
+
+/* What a large call took on this machine in earlier jobs: through bounce buffers, and by CMA. */
+typedef struct weft_tune_time {
+    const char *op;
+    size_t bytes; /* from one rank to another: from here to twice as many */
+    int64_t staged_ns, cma_ns;
+} weft_tune_time;
+
+/*
+ * How much is known of groups of so many ranks, and row `index` of it.  It comes from the cache folder
+ * (WEFT_CACHE_DIR), where the first large calls of a job leave it; groups begin with it.  Local; reads
+ * a file.  WEFT_ERR_INVALID_ARG if there is no such row or `out` is NULL.
+ */
+WEFT_API int weft_tune_count(int ranks);
+WEFT_API weft_status weft_tune_describe(int ranks, int index, weft_tune_time *out);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,8 @@ static void destroy(weft_i_object *object)
 {
     weft_i_lane *lane = (weft_i_lane *)object;
     weft_i_queue_free(lane->queue);
+    if (lane->learned && lane->me == 0)
+        weft_i_trial_keep(lane->size, lane->trials);
     weft_i_p2p_free(lane->p2p, lane->size);
     weft_i_registration_drop(lane->registration);
     weft_i_block_drop(lane->block);

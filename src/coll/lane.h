@@ -37,6 +37,7 @@
 #include "base/assert.h"
 #include "coll/p2p_ring.h"
 #include "coll/signature.h"
+#include "coll/trial_file.h"
 #include "fabric/quarrel.h"
 #include "symm/registration.h"
 #include "weft/tune.h"
@@ -94,13 +95,6 @@ typedef struct weft_i_times {
     uint32_t of[2];
 } weft_i_times;
 
-typedef struct weft_i_trial {
-    uint32_t mean[2];
-    uint8_t runs[2];
-} weft_i_trial;
-
-enum { WEFT_I_TRIAL_KINDS = WEFT_I_ALL_TO_ALL - WEFT_I_ALL_REDUCE + 1, WEFT_I_TRIAL_SIZES = 12 };
-
 /* Where a rank's operands lie, as it shows beside its arrival (locations.h).  Serial 0 is ordinary
  * memory. */
 typedef struct weft_i_location {
@@ -141,8 +135,9 @@ typedef struct weft_i_lane {
     weft_i_sample *samples;      /* of memory, by rank: whose process is which */
     weft_i_location *prefetched; /* by rank: what was used before the entry (prefetch.h) */
     uint32_t attempts;           /* entries with locations that were tried so far */
-    weft_i_trial trials[WEFT_I_TRIAL_KINDS][WEFT_I_TRIAL_SIZES]; /* trial.h */
-    weft_i_queue *queue; /* NULL until something is posted */
+    weft_i_trials trials;        /* trial.h */
+    bool remembers, learned;     /* has read what earlier jobs learned; knows more (trial_file.h) */
+    weft_i_queue *queue;         /* NULL until something is posted */
     atomic_bool aside; /* the helper runs beside who needs its core: it sleeps instead of spinning.
                           Relaxed: a hint */
     weft_i_p2p *p2p;   /* requests under way */

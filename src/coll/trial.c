@@ -6,8 +6,8 @@
 #include "coll/locations.h"
 
 enum {
-    COLD = 2,   /* runs that touch new pages, of the operands and of the bounce buffers */
-    RUNS = 6,   /* of each way before its time counts */
+    COLD = 2, /* runs that touch new pages, of the operands and of the bounce buffers */
+    RUNS = WEFT_I_TRIAL_RUNS,
     MARGIN = 4, /* a quarter is what times differ by without a reason */
     AGAIN = 128 /* calls after which the slower way is tried again */
 };
@@ -24,6 +24,9 @@ void weft_i_trial_begin(weft_i_coll *coll, size_t transfer)
     weft_i_lane *lane = coll->lane;
     int kind = (int)weft_i_kinds[coll->ask.kind].as - WEFT_I_ALL_REDUCE;
     WEFT_ASSERT(kind >= 0 && kind < WEFT_I_TRIAL_KINDS);
+    if (!lane->remembers)
+        weft_i_trial_remember(lane->size, lane->trials);
+    lane->remembers = true;
     coll->trial = &lane->trials[kind][size_class(transfer)];
     coll->trial_by_table = transfer >= coll->cma_from;
     coll->trial_began = WEFT_OS->clock_ns();
@@ -91,7 +94,14 @@ void weft_i_trial_end(weft_i_coll *coll)
         took = took > 2 * mean ? 2 * mean : took;
         took = mean + (took - mean) / 4;
     }
+    bool before = trial->mean[1] < trial->mean[0];
     trial->mean[way] = (uint32_t)took;
-    if (trial->runs[way] < RUNS)
-        trial->runs[way]++;
+    if (trial->runs[way] ==
+        RUNS) { /* of two that are near each other now one leads, now the other */
+        coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);
+        return;
+    }
+    /* Kept now, because most programs end without an end of their lanes. */
+    if (++trial->runs[way] == RUNS && trial->runs[!way] == RUNS && coll->lane->me == 0)
+        weft_i_trial_keep(coll->lane->size, coll->lane->trials);
 }

@@ -4,7 +4,7 @@
  * buffers?  That depends on the processor, the kernel and the pages of the memory, by a factor of
  * two either way, and no table knows them.  So a lane times its first large calls of every kind and
  * size, six of each way, and takes what is clearly faster from then on.  Now and then it tries
- * the other again.
+ * the other again.  What it has learned is kept for later jobs (trial_file.h).
  *
  * Each rank shows its own times beside its arrival.  All ranks conclude from what all have shown,
  * so they agree even if one of them has lost count.
@@ -13,8 +13,6 @@
 #define WEFT_COLL_TRIAL_H
 
 #include "coll/call.h"
-
-enum { WEFT_I_TRIAL_FROM = 64 << 10 }; /* bytes; reading the clock must not matter */
 
 /* Does a call that moves `transfer` bytes from one rank to another take part? */
 static inline bool weft_i_trial_takes(const weft_i_coll *coll, size_t transfer)

@@ -7,6 +7,7 @@
  */
 #include "graph/code_cache.h"
 
+#include "base/cache_folder.h"
 #include "base/env.h"
 #include "base/os.h"
 
@@ -30,61 +31,6 @@ static bool fail(const entry *e, const char *what, const char *path)
 {
     snprintf(e->why, e->bytes, "%s %s: %s", what, path, strerror(errno));
     return false;
-}
-
-/* ---- the folder ---- */
-
-static bool make_folder(const char *path)
-{
-    char part[PATH];
-    for (const char *at = path + 1;; at++) {
-        if (*at && *at != '/')
-            continue;
-        snprintf(part, sizeof part, "%.*s", (int)(at - path), path);
-        if (WEFT_OS->mkdir(part, 0700) && errno != EEXIST && !*at)
-            return false;
-        if (!*at)
-            return true;
-    }
-}
-
-static bool check_folder(const char *path, char *why, size_t bytes)
-{
-    struct stat about;
-    int fd = WEFT_OS->open(path, O_PATH | O_NOFOLLOW | O_DIRECTORY, 0);
-    bool seen = fd >= 0 && !WEFT_OS->fstat(fd, &about);
-    int error = errno;
-    if (fd >= 0)
-        WEFT_OS->close(fd);
-    if (!seen)
-        snprintf(why, bytes, "cache folder %s: %s", path,
-                 error == ENOTDIR || error == ELOOP ? "is a link or no folder" : strerror(error));
-    else if ((int)about.st_uid != weft_i_os_user() || about.st_mode & 077)
-        snprintf(why, bytes,
-                 "cache folder %s: must be the user's own with mode 0700, is of user %u with %04o",
-                 path, (unsigned)about.st_uid, (unsigned)about.st_mode & 07777);
-    return seen && (int)about.st_uid == weft_i_os_user() && !(about.st_mode & 077);
-}
-
-bool weft_i_code_cache_folder(char *out, size_t bytes, char *why, size_t why_bytes)
-{
-    const char *own = weft_i_env_text(WEFT_I_ENV_CACHE_DIR), *cache = getenv("XDG_CACHE_HOME"),
-               *home = getenv("HOME");
-    int length = own[0]                     ? snprintf(out, bytes, "%s", own)
-                 : cache && cache[0] == '/' ? snprintf(out, bytes, "%s/weft", cache)
-                 : home && home[0] == '/'   ? snprintf(out, bytes, "%s/.cache/weft", home)
-                                            : -1;
-    if (length < 0 || (size_t)length >= bytes || out[0] != '/') {
-        snprintf(why, why_bytes,
-                 length < 0 ? "no HOME for a cache folder"
-                            : "the cache folder's path is too long or not absolute");
-        return false;
-    }
-    if (!make_folder(out)) {
-        snprintf(why, why_bytes, "cache folder %s: %s", out, strerror(errno));
-        return false;
-    }
-    return check_folder(out, why, why_bytes);
 }
 
 /* ---- files ---- */
@@ -243,7 +189,7 @@ weft_i_code_cache_end weft_i_code_cache_open(const weft_i_compiler *compiler, co
     char key[WEFT_I_DIGEST_TEXT];
     int64_t limit = weft_i_env_number_or_default(WEFT_I_ENV_CC_TIMEOUT);
     *library = NULL;
-    if (!weft_i_code_cache_folder(e.folder, sizeof e.folder, why, bytes))
+    if (!weft_i_cache_folder(e.folder, sizeof e.folder, why, bytes))
         return WEFT_I_CODE_CACHE_FAILED;
     key_of(compiler, source, key);
     snprintf(e.object, PATH, "%s/%s.so", e.folder, key);

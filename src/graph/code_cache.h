@@ -15,9 +15,6 @@ typedef enum weft_i_code_cache_end {
     WEFT_I_CODE_CACHE_FAILED
 } weft_i_code_cache_end;
 
-/* The folder, made and checked: the user's own, no link, closed to others. */
-bool weft_i_code_cache_folder(char *out, size_t bytes, char *why, size_t why_bytes);
-
 /*
  * The library of this source: found, or compiled.  One rank compiles while others wait for it, for
  * as long as the compiler may take; then they compile themselves.  A file that is not what was

@@ -6,6 +6,7 @@
  */
 #include "graph/emit.h"
 
+#include "base/cache_folder.h"
 #include "base/digest.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -333,7 +334,7 @@ weft_status weft_compiler_describe(weft_compiler_info *out)
     pthread_mutex_unlock(&lock);
     if (weft_i_compiler_find(&compiler, out->reason, sizeof out->reason))
         snprintf(out->program, sizeof out->program, "%s", compiler.path);
-    if (!weft_i_code_cache_folder(out->folder, sizeof out->folder, out->reason, sizeof out->reason))
+    if (!weft_i_cache_folder(out->folder, sizeof out->folder, out->reason, sizeof out->reason))
         out->folder[0] = 0;
     return WEFT_OK;
 }

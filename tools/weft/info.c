@@ -6,6 +6,7 @@
  */
 #include "command.h"
 #include "info_job.h"
+#include "info_ways.h"
 #include "json.h"
 
 #include <weft/weft.h>
@@ -232,6 +233,7 @@ static int print_algorithms(void)
     print_thresholds("cma (cma copies of ordinary operands) from this many bytes between two "
                      "ranks",
                      WEFT_TUNE_CMA);
+    info_ways_print();
     return fflush(stdout) != 0 || ferror(stdout);
 }
 
@@ -265,6 +267,7 @@ static int print_all(const weft_version_info *build)
     print_backends();
     print_matmul();
     print_compiler();
+    info_ways_print();
     print_variables();
     return fflush(stdout) != 0 || ferror(stdout);
 }
@@ -281,6 +284,7 @@ static int json_all(const weft_version_info *build)
     json_compiler(&j);
     json_variables(&j);
     json_algorithms(&j);
+    info_ways_json(&j);
     weft_i_json_close(&j);
     return json_finish(&j);
 }
