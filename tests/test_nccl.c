@@ -49,17 +49,22 @@ static weft_group *begin(int rank, int64_t limit_ms)
     return world;
 }
 
-/* Leaves, and everything of NCCL's has been given back. */
-static void end(weft_group *world)
+/* A rank that has left: everything of NCCL's has been given back. */
+static void let_go(weft_group *world)
 {
-    weft_scope_close();
-    weft_clear_error();
-    CHECK(!weft_finish(world));
     weft_release(world);
     for (int ms = 0; ms < 10000 && weft_i_nccl_aborting(); ms++)
         rest_us(1000);
     if (!is_real() && !harness_in_threads)
         CHECK_INT(standin_live(), 0);
+}
+
+static void end(weft_group *world)
+{
+    weft_scope_close();
+    weft_clear_error();
+    CHECK(!weft_finish(world));
+    let_go(world);
 }
 
 static weft_tensor *operand(weft_dtype dtype, int of, weft_shape shape, weft_device device)
@@ -603,6 +608,60 @@ RANKS_TEST(test_nccl_left, 2)
         CHECK(harness_await(0, 1));
     }
     weft_release(group);
+    end(world);
+}
+
+/* A rank that leaves when its part is done: the others' end all the same, however late. */
+RANKS_TEST(test_nccl_left_done, 2)
+{
+    weft_group *world = begin(rank, 30000);
+    weft_tensor *x = weft_ones(WEFT_F32, GPU, WEFT_SHAPE(1000));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    CHECK(weft_item(x, 9) == 2);
+    CHECK_OK(weft_group_barrier(world, 30000));
+    standin.held = 1 + 1; /* rank 1's stream */
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    if (rank == 0) {
+        CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 20000));
+        CHECK(!weft_finish(world));
+        CHECK(comm_of(world)->finalized);
+        harness_mark();
+        weft_scope_close();
+        let_go(world);
+        return;
+    }
+    CHECK(harness_await(0, 1));
+    for (int ms = 0; ms < 400; ms++) { /* a rank that is missed is told after 100 */
+        CHECK_OK(weft_i_nccl_comm_check(comm_of(world)));
+        rest_us(1000);
+    }
+    standin.held = 0;
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 20000));
+    CHECK(weft_item(x, 999) == 4);
+    end(world);
+}
+
+/* A rank that leaves with calls under way waits for their end. */
+RANKS_TEST(test_nccl_left_early, 2)
+{
+    weft_group *world = begin(rank, 30000);
+    weft_tensor *x = weft_ones(WEFT_F32, GPU, WEFT_SHAPE(1000));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    CHECK(weft_item(x, 9) == 2);
+    CHECK_OK(weft_group_barrier(world, 30000));
+    if (rank == 0) {
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+        harness_mark();
+        CHECK(!weft_finish(world));
+        CHECK(comm_of(world)->finalized);
+        weft_scope_close();
+        let_go(world);
+        return;
+    }
+    CHECK(harness_await(0, 1));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 20000));
+    CHECK(weft_item(x, 999) == 4);
     end(world);
 }
 

@@ -50,6 +50,9 @@ typedef struct weft_i_board_row {
     _Atomic uint32_t
         given_up; /* monitored barriers that it did not see succeed (fabric/monitor.c) */
     _Atomic uint64_t gave_up; /* when it last took an arrival back; see weft_i_stamp */
+    /* Calls that it has given to its device and that need all members (symm/sentry.h).  Release by the
+     * member, acquire by who finds that it has left. */
+    _Atomic uint64_t enqueued;
     _Atomic uint32_t fetches; /* 1 + the member whose memory it waits for, or did last; relaxed:
                                   for messages only */
     _Alignas(WEFT_I_LINE) unsigned char note[2][WEFT_I_NOTE_BYTES]; /* by parity of the epoch */

@@ -10,6 +10,24 @@
 #include "store/server.h"
 #include "tensor/scope.h"
 
+enum { FAREWELLS_MOST = 2 };
+static void (*farewells[FAREWELLS_MOST])(const weft_i_world *world); /* set before main */
+
+void weft_i_world_before_leaving(void (*farewell)(const weft_i_world *world))
+{
+    for (int i = 0; i < FAREWELLS_MOST; i++)
+        if (!farewells[i]) {
+            farewells[i] = farewell;
+            return;
+        }
+}
+
+void weft_i_world_say_farewell(const weft_i_world *world)
+{
+    for (int i = 0; i < FAREWELLS_MOST && farewells[i]; i++)
+        farewells[i](world);
+}
+
 void weft_i_world_leave(weft_i_world *world)
 {
     if (atomic_exchange_explicit(&world->finished, true, memory_order_acq_rel) || !world->mine)

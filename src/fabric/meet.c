@@ -399,6 +399,7 @@ int weft_finish(weft_group *world)
     if (world && weft_i_world_usable(world->world) == WEFT_OK) {
         tell_unwaited(world->world);
         see_posted_off(world->world);
+        weft_i_world_say_farewell(world->world);
         write_trace(world);
         weft_i_world_leave(world->world);
         weft_i_news_see_off(world->world);

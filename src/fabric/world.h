@@ -77,6 +77,13 @@ void weft_i_world_tell_failed(weft_i_rank_record *rank_record);
 /* Chooses how to wait, when everybody's address can be read. */
 void weft_i_world_count_cores(weft_i_world *world);
 
+/*
+ * Called by weft_finish while the peers still take this rank for one that is here: what its devices
+ * do for them comes to its end, within a bound.  Backends register from a constructor.
+ */
+void weft_i_world_before_leaving(void (*farewell)(const weft_i_world *world));
+void weft_i_world_say_farewell(const weft_i_world *world);
+
 /* Leaves the job in order.  Harmless if it never entered. */
 void weft_i_world_leave(weft_i_world *world);
 

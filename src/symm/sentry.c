@@ -44,15 +44,27 @@ static unsigned generation; /* of forks: in a child there is no thread */
 static _Atomic uint32_t bell;
 static atomic_bool slow; /* relaxed: `bell` is rung after it */
 
+/* Is a member that has left missed?  Not if it has enqueued all that waits here: that ends without
+ * it. */
+static bool is_missed(const weft_i_post *post, int rank)
+{
+    const weft_i_post_duty *duty = &post->duty;
+    /* Pairs with weft_i_post_show; what a member enqueued it did before it left. */
+    return !duty->needs || atomic_load_explicit(&post->board->row[rank].enqueued,
+                                                memory_order_acquire) < duty->needs(duty->arg);
+}
+
 /* Has the member gone, or the group ended? */
 static weft_status fate_of(const weft_i_post *post, int rank)
 {
     weft_status fate = weft_i_world_fate(post->world, post->members[rank]);
-    if (fate < 0 || !post->board)
+    if (fate == WEFT_ERR_PEER_DEAD || !post->board)
         return fate;
     /* Both pair with the releases of who writes them. */
     if (atomic_load_explicit(&post->board->row[rank].left, memory_order_acquire))
-        return WEFT_ERR_PEER_LEFT;
+        fate = WEFT_ERR_PEER_LEFT;
+    if (fate == WEFT_ERR_PEER_LEFT && is_missed(post, rank))
+        return fate;
     return atomic_load_explicit(&post->board->revoked, memory_order_acquire) ? WEFT_ERR_REVOKED
                                                                              : WEFT_OK;
 }
@@ -236,6 +248,18 @@ void weft_i_post_note_work(weft_i_post *post)
         atomic_store_explicit(&slow, false, memory_order_relaxed);
         ring();
     }
+}
+
+void weft_i_post_show(weft_i_post *post, uint64_t enqueued)
+{
+    if (post->board) /* pairs with the acquire in is_missed */
+        atomic_store_explicit(&post->board->row[post->rank].enqueued, enqueued,
+                              memory_order_release);
+}
+
+bool weft_i_post_is_of(const weft_i_post *post, const weft_i_world *world)
+{
+    return post->world == world;
 }
 
 void weft_i_post_renew(weft_i_post *post)

@@ -14,12 +14,19 @@
 #include <stdatomic.h>
 
 typedef struct weft_i_post weft_i_post;
+struct weft_i_world;
 
 /* Who is told.  Both are called by the sentry's thread, and never after weft_i_post_close. */
 typedef struct weft_i_post_duty {
     void (*condemn)(void *arg, weft_status status, int rank); /* `rank` will not come */
     bool (*is_waiting)(void *arg); /* does a kernel wait for long already? */
     void *arg;
+    /*
+     * How many calls a member must have enqueued (weft_i_post_show) for all that waits here to end,
+     * as of the last is_waiting.  One that has left after so many is not missed: its part is done, or
+     * its device does it.  NULL: who has left is missed.
+     */
+    uint64_t (*needs)(void *arg);
 } weft_i_post_duty;
 
 /* For a member of the circle's group; does not hold the group, and may outlive it. */
@@ -29,6 +36,12 @@ void weft_i_post_close(weft_i_post *post);
 
 /* Work that may wait for members is about to be enqueued. */
 void weft_i_post_note_work(weft_i_post *post);
+
+/* This member has enqueued so many calls that need all members.  One duty of a group counts them. */
+void weft_i_post_show(weft_i_post *post, uint64_t enqueued);
+
+/* Is it of a group in this world? */
+bool weft_i_post_is_of(const weft_i_post *post, const struct weft_i_world *world);
 
 /* What was told is forgotten: it is told again if it is still so. */
 void weft_i_post_renew(weft_i_post *post);

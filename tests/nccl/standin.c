@@ -171,6 +171,8 @@ weft_i_nccl_result standin_ncclCommGetAsyncError(weft_i_nccl_raw raw, weft_i_ncc
     *out = comm->made ? atomic_load(&comm->failed) : look_for_all(comm);
     if (*out == 0 && comm->window)
         *out = standin.stuck ? WEFT_I_ncclInProgress : standin_poll_window(comm);
+    if (*out == 0 && comm->finalized && atomic_load(&comm->jobs))
+        *out = WEFT_I_ncclInProgress;
     if (*out == 0 && comm->pending) {
         *out = WEFT_I_ncclInProgress;
         if (!standin.stuck && comm->polls-- == 0)
@@ -181,9 +183,12 @@ weft_i_nccl_result standin_ncclCommGetAsyncError(weft_i_nccl_raw raw, weft_i_ncc
 
 weft_i_nccl_result standin_ncclCommFinalize(weft_i_nccl_raw raw)
 {
-    (void)raw;
+    standin_comm *comm = (standin_comm *)(void *)raw;
     STANDIN_ENTER(ncclCommFinalize);
-    return 0;
+    if (!comm->made || comm->finalized)
+        return WEFT_I_ncclInvalidUsage;
+    comm->finalized = true;
+    return WEFT_I_ncclInProgress;
 }
 
 /* Kernels that run end first. */
@@ -250,8 +255,8 @@ weft_i_nccl_result standin_ncclGroupEnd(void)
 static weft_i_nccl_result add(weft_i_nccl_raw raw, weft_i_cu_stream stream, standin_op op)
 {
     standin_comm *comm = (standin_comm *)(void *)raw;
-    if (!comm->made || (comm->pending && comm != in_group) || op.peer >= comm->size ||
-        model_ordinal() != comm->with->rank[comm->rank].device)
+    if (!comm->made || comm->finalized || (comm->pending && comm != in_group) ||
+        op.peer >= comm->size || model_ordinal() != comm->with->rank[comm->rank].device)
         return WEFT_I_ncclInvalidUsage;
     standin_job *job = comm->pending;
     if (!job || job->count == job->room) {

@@ -21,6 +21,7 @@ typedef struct standin_wishes {
     const char *_Atomic fail;  /* this function fails ... */
     _Atomic int fail_with;     /* ... with this result */
     _Atomic int stuck;         /* what it is given stays in progress for ever */
+    _Atomic int held;          /* 1 + the rank whose streams stay in what is done already */
     _Atomic int apart;         /* ranks do not reach each other's windows */
     _Atomic int error;         /* what ncclCommGetAsyncError tells from now on; 0: the truth */
 } standin_wishes;

@@ -40,7 +40,7 @@ typedef struct standin_comm {
     _Atomic int aborted, failed, jobs; /* jobs: that a stream has; the end waits for them */
     uint64_t shown;                    /* chunks so far; by the stream's thread */
     uint64_t met;
-    bool made;
+    bool made, finalized;
     int polls; /* until what was given is enqueued */
     struct standin_job *pending;
     void *window;            /* that is being registered */

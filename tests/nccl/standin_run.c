@@ -157,5 +157,7 @@ void standin_run(void *what)
             fine = run_collective(comm, &job->ops[i]);
     if (fine)
         run_exchange(job);
+    while (atomic_load(&standin.held) == 1 + comm->rank && !atomic_load(&comm->aborted))
+        sched_yield();                /* as a GPU that other processes have their turn on */
     atomic_fetch_sub(&comm->jobs, 1); /* from here on it may be gone */
 }

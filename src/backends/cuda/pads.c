@@ -175,7 +175,7 @@ static weft_status open_team(const weft_i_circle *circle, weft_i_cuda_device *de
                                    mapped->stride, most_sharing(circle, cards), sizes, &out->team));
     out->team.shifts = mapped->shifts;
     out->team.group.shifts = mapped->shifts_there;
-    weft_i_post_duty duty = {condemn, is_waiting, out};
+    weft_i_post_duty duty = {condemn, is_waiting, out, NULL};
     WEFT_TRY(weft_i_post_open(circle, &duty, &out->team.post));
     warn_of_slices(circle, cards);
     return WEFT_OK;

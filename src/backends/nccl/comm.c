@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/wait.h"
+#include "fabric/world.h"
 #include "tensor/stream.h"
 #include "window.h"
 
@@ -354,6 +355,19 @@ static void enlist(weft_i_nccl_comm *comm)
     pthread_mutex_unlock(&lock);
 }
 
+uint64_t weft_i_nccl_given(void)
+{
+    uint64_t given = 0;
+    pthread_mutex_lock(&lock);
+    for (weft_i_nccl_comm *comm = first; comm; comm = comm->next) {
+        pthread_mutex_lock(&comm->lock);
+        given += comm->given;
+        pthread_mutex_unlock(&comm->lock);
+    }
+    pthread_mutex_unlock(&lock);
+    return given;
+}
+
 /* The next of those that carried work on the stream, of whose verdict nobody was told yet; held.
  * `last` was the one before, NULL for the first. */
 static weft_i_nccl_comm *next_on(const weft_i_cuda_stream *stream, const weft_i_nccl_comm *last)
@@ -394,22 +408,77 @@ __attribute__((constructor)) static void register_check(void)
 
 /* ---- the end ---- */
 
+/* Is nothing under way any more?  Also if it was aborted. */
+static bool is_over(void *arg)
+{
+    weft_i_nccl_comm *comm = arg;
+    weft_i_nccl_result result = WEFT_I_ncclInProgress;
+    pthread_mutex_lock(&comm->lock);
+    if (comm->raw)
+        weft_i_nccl_library()->ncclCommGetAsyncError(comm->raw, &result);
+    comm->finalized = comm->raw && result == WEFT_I_ncclSuccess;
+    bool over = !comm->raw || result != WEFT_I_ncclInProgress;
+    pthread_mutex_unlock(&comm->lock);
+    return over;
+}
+
 /* Lets what is under way come to its end: a peer may still need what this rank sends. */
+static void finalize(weft_i_nccl_comm *comm, int64_t deadline)
+{
+    weft_i_nccl_result result = WEFT_I_ncclInvalidUsage;
+    pthread_mutex_lock(&comm->lock);
+    if (comm->raw && !comm->finalized)
+        result = weft_i_nccl_library()->ncclCommFinalize(comm->raw);
+    pthread_mutex_unlock(&comm->lock);
+    if (weft_i_nccl_is_fine(result))
+        weft_i_wait_until(is_over, comm, deadline);
+}
+
 static void end(weft_i_nccl_comm *comm)
 {
-    const weft_i_nccl *nccl = weft_i_nccl_library();
-    making m = {NULL, comm->raw, WEFT_I_ncclInProgress};
     weft_i_errors before;
     weft_i_errors_save(&before);
     bool ours = weft_i_cuda_use(comm->device) == WEFT_OK; /* not so in a forked child */
-    if (ours && weft_i_nccl_is_fine(nccl->ncclCommFinalize(comm->raw)) &&
-        weft_i_wait_until(is_made, &m, weft_i_os_deadline(CLOSE_MS)) &&
-        m.result == WEFT_I_ncclSuccess) {
-        nccl->ncclCommDestroy(comm->raw);
-        comm->raw = NULL;
-    }
-    comm->raw = ours ? comm->raw : NULL;
+    if (ours)
+        finalize(comm, weft_i_os_deadline(CLOSE_MS));
+    if (ours && comm->finalized)
+        weft_i_nccl_library()->ncclCommDestroy(comm->raw);
+    comm->raw = ours && !comm->finalized ? comm->raw : NULL;
     weft_i_errors_restore(&before);
+}
+
+/* The next of the world's that carries collectives; held, as next_on. */
+static weft_i_nccl_comm *next_of(const weft_i_world *world, const weft_i_nccl_comm *last)
+{
+    pthread_mutex_lock(&lock);
+    weft_i_nccl_comm *found = last ? last->next : first;
+    while (found && (found->has_windows || !weft_i_post_is_of(found->post, world)))
+        found = found->next;
+    if (found)
+        found->references++;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* The rank leaves, and its process may end by _exit: what its peers wait for goes out first. */
+static void see_off(const weft_i_world *world)
+{
+    int64_t deadline = weft_i_os_deadline(CLOSE_MS);
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    for (weft_i_nccl_comm *comm = next_of(world, NULL); comm;) {
+        if (weft_i_cuda_use(comm->device) == WEFT_OK)
+            finalize(comm, deadline);
+        weft_i_nccl_comm *next = next_of(world, comm);
+        weft_i_nccl_comm_close(comm);
+        comm = next;
+    }
+    weft_i_errors_restore(&before);
+}
+
+__attribute__((constructor)) static void register_farewell(void)
+{
+    weft_i_world_before_leaving(see_off);
 }
 
 /* When the process exits with groups that nobody has released: a peer may still need what this rank

@@ -36,6 +36,8 @@ typedef struct weft_i_nccl_comm {
     weft_i_cuda_stream *last;
     unsigned last_number; /* of that stream: it may go, and another come at its address */
     weft_i_cuda_mark mark;
+    uint64_t needed;       /* of each member, by what waits here; the sentry's own */
+    bool finalized;        /* nothing is under way any more, and nothing can be given to it */
     int64_t failing_since; /* NCCL has told of an error whose cause may be a rank's death */
 
     /* The verdict.  `fate` is stored with release when the others are there; acquire in check. */
@@ -96,7 +98,9 @@ void weft_i_nccl_abort(weft_i_nccl_comm *comm, weft_i_nccl_raw raw);
 
 weft_status weft_i_nccl_watch(const weft_i_circle *circle, weft_i_nccl_comm *comm);
 
-/* How many aborts are under way.  For tests. */
+/* How many aborts are under way, and how many calls this process's communicators were given.  For
+ * tests. */
 int weft_i_nccl_aborting(void);
+uint64_t weft_i_nccl_given(void);
 
 #endif

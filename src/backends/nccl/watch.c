@@ -158,6 +158,7 @@ static bool is_waiting(void *arg)
     if (comm->raw)
         look_at_limit(comm, now);
     bool waits = comm->raw && (comm->inside || comm->given > comm->reached);
+    comm->needed = comm->given + (comm->inside && comm->enqueues);
     pthread_mutex_unlock(&comm->lock);
     weft_i_errors_restore(&before);
     return waits;
@@ -168,10 +169,20 @@ static void told(void *arg, weft_status status, int rank)
     weft_i_nccl_condemn(arg, status, rank, WEFT_I_ncclSuccess, NULL);
 }
 
+/* A member that has given NCCL as many calls as this one may leave: NCCL ends them. */
+static uint64_t needs(void *arg)
+{
+    const weft_i_nccl_comm *comm = arg;
+    return comm->needed;
+}
+
 weft_status weft_i_nccl_watch(const weft_i_circle *circle, weft_i_nccl_comm *comm)
 {
-    weft_i_post_duty duty = {told, is_waiting, comm};
-    return weft_i_post_open(circle, &duty, &comm->post);
+    weft_i_post_duty duty = {told, is_waiting, comm, comm->has_windows ? NULL : needs};
+    WEFT_TRY(weft_i_post_open(circle, &duty, &comm->post));
+    if (!comm->has_windows)
+        weft_i_post_show(comm->post, 0); /* nobody calls before all agree to have it */
+    return WEFT_OK;
 }
 
 /* ---- calls ---- */
@@ -284,6 +295,7 @@ weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_nccl_result re
     if (comm->enqueues) {
         comm->due = comm->due < deadline ? comm->due : deadline;
         comm->given++;
+        weft_i_post_show(comm->post, comm->given);
     }
     bool gone = !comm->raw;
     if (!gone)

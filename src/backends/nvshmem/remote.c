@@ -177,7 +177,7 @@ static weft_status fill(const weft_i_circle *circle, const int *pes, weft_i_nvsh
     memset(remote->barriers, 0, channels * sizeof *remote->barriers);
     memset(remote->taken, 0, channels * size * sizeof *remote->taken);
     WEFT_TRY(weft_i_cuda_stream_new(remote->device, true, &remote->spare));
-    weft_i_post_duty duty = {condemn, is_waiting, remote};
+    weft_i_post_duty duty = {condemn, is_waiting, remote, NULL};
     return weft_i_post_open(circle, &duty, &remote->post);
 }
 
