@@ -4,6 +4,8 @@
 #ifndef WEFT_TESTS_FUNCTIONAL_JOBS_H
 #define WEFT_TESTS_FUNCTIONAL_JOBS_H
 
+#include "device.h"
+
 #include "jobs.h"
 #include "tensor/tensor.h"
 
@@ -28,6 +30,7 @@ static void leave(weft_group *world)
 {
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     weft_clear_error();
+    CHECK(device_was_used());
     CHECK(!weft_finish(world));
 }
 

@@ -4,8 +4,6 @@
  * with 4 ranks (TestTraceableCollectives, TestCollectivesWithDistributedBackend).  They are
  * compiled once for each kind of device.
  */
-#include "device.h"
-
 #include "functional_jobs.h"
 
 SIZES_TEST(test_broadcast)

@@ -6,6 +6,10 @@ target_include_directories(weft_nccl_standin PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
   ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(weft_nccl_standin PRIVATE "SHELL:-iquote ${CMAKE_CURRENT_SOURCE_DIR}/cuda")
 
+weft_nccl_twin(traceable THREADS)
+weft_nccl_twin(functional_grad_backend THREADS)
+weft_nccl_twin(tracing THREADS)
+
 weft_cuda_test(nccl THREADS)
 weft_cuda_test(nccl_symm SECONDS 120) # windows of 4 GiB a rank do not fit what ThreadSanitizer leaves of the addresses
 foreach(program test_nccl test_nccl_symm)
