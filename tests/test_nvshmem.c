@@ -248,6 +248,53 @@ RANKS_TEST(test_nvshmem_remote_put_get, 3)
     CHECK(nvshmem_calls("nvshmemx_signal_wait_until_on_stream") > 0);
 }
 
+/*
+ * Groups without addresses need no team of NVSHMEM: any list of ranks meets, in any order, on its
+ * own words, and barriers of two groups and of two channels are under way at once on two streams.
+ */
+RANKS_TEST(test_nvshmem_remote_groups, 4)
+{
+    want(WITHOUT_POINTERS);
+    weft_group *world = begin(30000);
+    int outer[] = {3, 0}, inner[] = {2, 0, 1}; /* rank 0 is in both */
+    weft_group *pair = rank % 3 == 0 ? weft_group_new(world, outer, 2, "outer") : NULL;
+    weft_group *three = rank < 3 ? weft_group_new(world, inner, 3, "inner") : NULL;
+    weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(8));
+    weft_symm *wide = weft_symm_rendezvous(x, world);
+    weft_symm *in_pair = pair ? weft_symm_rendezvous(x, pair) : NULL;
+    weft_symm *in_three = three ? weft_symm_rendezvous(x, three) : NULL;
+    if (!wide || !in_pair != !pair || !in_three != !three)
+        FAIL("%s", weft_last_error());
+    weft_stream *one = weft_keep(weft_stream_current(GPU)), *other = weft_stream_new(GPU, false);
+    for (int turn = 0; turn < 3; turn++) {
+        /* Rank 0's streams wait for different ranks, and come to each other's channels crosswise. */
+        CHECK_OK(weft_stream_use(one));
+        if (in_pair)
+            CHECK_OK(weft_symm_barrier(in_pair, 0, WEFT_DEFAULT));
+        CHECK_OK(weft_symm_barrier(wide, 0, WEFT_DEFAULT));
+        CHECK_OK(weft_stream_use(other));
+        if (in_three)
+            CHECK_OK(weft_symm_barrier(in_three, 0, WEFT_DEFAULT));
+        CHECK_OK(weft_symm_barrier(wide, 1, WEFT_DEFAULT));
+    }
+    CHECK_OK(scene_sync());
+    CHECK_OK(weft_stream_use(one));
+    CHECK_OK(weft_fill(x, rank));
+    BARRIER(wide, 0);
+    weft_tensor *got = weft_empty(WEFT_F32, GPU, WEFT_SHAPE(8));
+    if (in_pair) { /* ranks are those of the group: 0 is rank 3 of the world */
+        CHECK_OK(weft_symm_get(got, in_pair, 1 - weft_rank(pair), 0));
+        CHECK(all_equal(got, 3 - rank));
+    }
+    if (in_three) {
+        CHECK_OK(weft_symm_get(got, in_three, 0, 0));
+        CHECK(all_equal(got, 2));
+    }
+    BARRIER(wide, 1);
+    weft_release(one);
+    finish(world);
+}
+
 /* What needs addresses is refused, not silently empty. */
 RANKS_TEST(test_nvshmem_remote_refuses, 2)
 {
