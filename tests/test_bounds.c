@@ -223,13 +223,21 @@ TEST(test_bounds_tune)
     CHECK(fd >= 0);
     size_t staged = weft_tune_get(WEFT_TUNE_EAGER, "all_reduce", 2),
            direct = weft_tune_get(WEFT_TUNE_ZERO_COPY, "all_reduce", 2),
-           single = weft_tune_get(WEFT_TUNE_CMA, "all_reduce", 2);
-    static const char text[] = "# ours\nall_reduce 2 4096 8192 65536\n";
+           single = weft_tune_get(WEFT_TUNE_CMA, "all_reduce", 2),
+           library = weft_tune_get(WEFT_TUNE_NCCL, "all_reduce", 2);
+    CHECK(library > 777);
+    static const char text[] = "# ours\nall_reduce 2 4096 8192 65536\nall_reduce 2 nccl 777\n";
     CHECK(write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
     CHECK_OK(weft_tune_load(path));
     CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "all_reduce", 2), 4096);
     CHECK_INT(weft_tune_get(WEFT_TUNE_ZERO_COPY, "all_reduce", 2), 8192);
     CHECK_INT(weft_tune_get(WEFT_TUNE_CMA, "all_reduce", 2), 65536);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_NCCL, "all_reduce", 2), 777);
+    CHECK(weft_tune_get(WEFT_TUNE_NCCL, "all_reduce", 3) > 777); /* another column */
+    CHECK(write(fd, "all_reduce 2 nccl 5\nall_reduce 2 nccl x\n", 40) == 40);
+    CHECK(weft_tune_load(path) < 0);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_NCCL, "all_reduce", 2), 777);
+    CHECK(ftruncate(fd, (off_t)sizeof text - 1) == 0 && lseek(fd, 0, SEEK_END) > 0);
     CHECK(write(fd, "all_reduce 2 1 2 3\nnonsense\n", 28) == 28);
     CHECK(weft_tune_load(path) < 0); /* and nothing has changed */
     CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "all_reduce", 2), 4096);
@@ -241,7 +249,7 @@ TEST(test_bounds_tune)
     CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "all_reduce", 2), 4096);
     CHECK(weft_tune_set(WEFT_TUNE_ZERO_COPY, "all_reduce", 2, SIZE_MAX) < 0 || direct);
     CHECK_STATUS(weft_tune_set(WEFT_TUNE_ZERO_COPY, "no such op", 2, 1), WEFT_ERR_NOT_FOUND);
-    CHECK_STATUS(weft_tune_set((weft_threshold)3, "all_reduce", 2, 1), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_tune_set((weft_threshold)4, "all_reduce", 2, 1), WEFT_ERR_INVALID_ARG);
     CHECK_INT(weft_tune_get((weft_threshold)-1, "all_reduce", 2), 0);
     CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
     CHECK_INT(weft_tune_get(WEFT_TUNE_ZERO_COPY, "no such op", 2), 0);
@@ -249,6 +257,9 @@ TEST(test_bounds_tune)
     CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, "all_reduce", 2, staged));
     CHECK_OK(weft_tune_set(WEFT_TUNE_ZERO_COPY, "all_reduce", 2, direct));
     CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, "all_reduce", 2, single));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_NCCL, "all_reduce", 2, library));
+    CHECK_STATUS(weft_tune_set(WEFT_TUNE_NCCL, "no such op", 2, 1), WEFT_ERR_NOT_FOUND);
+    CHECK_INT(weft_tune_get(WEFT_TUNE_NCCL, "no such op", 2), 0);
     weft_clear_error();
 }
 

@@ -346,6 +346,14 @@ RANKS_TEST(test_nccl_work, 2)
 
 /* ---- choices ---- */
 
+/* The threshold is set, as WEFT_TUNE does, between two calls of all ranks. */
+static void set_threshold(weft_group *world, size_t bytes)
+{
+    CHECK_OK(weft_group_barrier(world, 30000));
+    CHECK_OK(weft_tune_set(WEFT_TUNE_NCCL, "all_reduce", 2, bytes));
+    CHECK_OK(weft_group_barrier(world, 30000));
+}
+
 /* By size; in a capture weft's own kernels. */
 RANKS_TEST(test_nccl_choice, 2)
 {
@@ -370,6 +378,18 @@ RANKS_TEST(test_nccl_choice, 2)
     CHECK_OK(weft_replay_run(replay));
     check_same("captured", out, want);
     CHECK_GIVEN(world, 0, 1);
+    size_t usual = weft_tune_get(WEFT_TUNE_NCCL, "all_reduce", 2);
+    CHECK(usual > 400 && usual <= 4400000);
+    set_threshold(world, 401);
+    CHECK_OK(weft_all_reduce_into(small, small, WEFT_SUM, world)); /* of 400 bytes */
+    CHECK_GIVEN(world, 0, 1);
+    set_threshold(world, 400);
+    CHECK_OK(weft_all_reduce_into(small, small, WEFT_SUM, world));
+    CHECK_GIVEN(world, 0, 2);
+    set_threshold(world, SIZE_MAX);
+    check_same("never", weft_all_reduce(x, WEFT_SUM, world), want);
+    CHECK_GIVEN(world, 0, 2);
+    set_threshold(world, usual);
     end(world);
 }
 

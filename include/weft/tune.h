@@ -36,7 +36,9 @@ WEFT_API const char *weft_tune_choice(const char *op, int ranks, size_t bytes);
 typedef enum weft_threshold {
     WEFT_TUNE_EAGER,     /* the largest ordinary operand that is sent eagerly, at most 64 KiB */
     WEFT_TUNE_ZERO_COPY, /* the same for symmetric operands: larger ones are used where they lie */
-    WEFT_TUNE_CMA        /* from here on, from one rank to another, the kernel copies (CMA) */
+    WEFT_TUNE_CMA,       /* from here on, from one rank to another, the kernel copies (CMA) */
+    WEFT_TUNE_NCCL /* of CUDA tensors, all parts of the larger operand: from here on NCCL carries
+                      them, if it can; smaller ones weft's own kernels */
 } weft_threshold;
 
 /* A threshold in a world of so many ranks.  0 and an error for an unknown operation. */
@@ -50,7 +52,7 @@ WEFT_API size_t weft_tune_get(weft_threshold which, const char *op, int ranks);
 WEFT_API weft_status weft_tune_set(weft_threshold which, const char *op, int ranks, size_t bytes);
 
 /* Reads lines "<op> <ranks> <eager up to> [<zero-copy beyond> [<CMA from>]]"; '#' starts a
- * comment.  Nothing changes if a line is wrong. */
+ * comment.  "<op> <ranks> nccl <bytes>" is WEFT_TUNE_NCCL.  Nothing changes if a line is wrong. */
 WEFT_API weft_status weft_tune_load(const char *path);
 
 /* What a large call took on this machine in earlier jobs: through bounce buffers, and by CMA. */

@@ -56,6 +56,13 @@ static struct {
 #undef SYMMETRIC_ONE_SHOT
 };
 
+/* Of devices with NCCL, by kind and number of ranks. */
+static atomic_size_t library_from[WEFT_I_COLL_KINDS][WEFT_I_CHOOSE_COLUMNS] = {
+#define FROM(kind_, ...) [WEFT_I_##kind_] = {__VA_ARGS__},
+#include "coll/thresholds_nccl.def"
+#undef FROM
+};
+
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
 const char *weft_i_algorithm_name(weft_i_algorithm algorithm)
@@ -82,6 +89,13 @@ void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets, size_t 
     int column = weft_i_choose_column(ranks);
     *packets = atomic_load_explicit(&on_device.packets[column], memory_order_relaxed);
     *one_shot = atomic_load_explicit(&on_device.one_shot[symmetric][column], memory_order_relaxed);
+}
+
+size_t weft_i_choose_library(weft_i_coll_kind kind, int ranks)
+{
+    /* Relaxed: as weft_i_threshold_of. */
+    return atomic_load_explicit(&library_from[kind][weft_i_choose_column(ranks)],
+                                memory_order_relaxed);
 }
 
 /* ---- public ---- */
@@ -141,23 +155,78 @@ _Static_assert((int)WEFT_TUNE_EAGER == WEFT_I_EAGER_UP_TO &&
 
 static weft_status check_threshold(weft_threshold which)
 {
-    return (unsigned)which <= WEFT_TUNE_CMA
+    return (unsigned)which <= WEFT_TUNE_NCCL
                ? WEFT_OK
                : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_tune: %d is no threshold", (int)which);
 }
 
 size_t weft_tune_get(weft_threshold which, const char *op, int ranks)
 {
-    return check_threshold(which) < 0 ? 0 : tell((weft_i_threshold)which, op, ranks);
+    int kind;
+    if (check_threshold(which) < 0)
+        return 0;
+    if (which != WEFT_TUNE_NCCL)
+        return tell((weft_i_threshold)which, op, ranks);
+    weft_i_choose_load();
+    return check(op, ranks, 0, &kind) < 0 ? 0
+                                          : weft_i_choose_library((weft_i_coll_kind)kind, ranks);
+}
+
+static weft_status set_library(const char *op, int ranks, size_t bytes)
+{
+    int kind;
+    WEFT_TRY(check(op, ranks, 0, &kind));
+    atomic_store_explicit(&library_from[kind][weft_i_choose_column(ranks)], bytes,
+                          memory_order_relaxed);
+    return WEFT_OK;
 }
 
 weft_status weft_tune_set(weft_threshold which, const char *op, int ranks, size_t bytes)
 {
     WEFT_TRY(check_threshold(which));
+    if (which == WEFT_TUNE_NCCL)
+        return set_library(op, ranks, bytes);
     WEFT_TRY(set((weft_i_threshold)which, op, ranks, bytes));
     if (which == WEFT_TUNE_EAGER)
         return set(WEFT_I_ZERO_COPY_BEYOND, op, ranks, bytes);
     return which == WEFT_TUNE_CMA ? set(WEFT_I_CMA_SET, op, ranks, 1) : WEFT_OK;
+}
+
+/* Reads "<op> <ranks> nccl <bytes>". */
+static weft_status read_library(const char *line, bool apply, bool *is_one)
+{
+    char op[32];
+    int ranks, kind, end = 0;
+    unsigned long long bytes;
+    *is_one = sscanf(line, "%31s %d nccl %llu %n", op, &ranks, &bytes, &end) == 3 && !line[end];
+    if (!*is_one)
+        return WEFT_OK;
+    return apply ? set_library(op, ranks, (size_t)bytes) : check(op, ranks, 0, &kind);
+}
+
+/* One line without its comment; with `apply` sets what it says, otherwise only checks. */
+static weft_status read_line(const char *line, bool apply)
+{
+    char op[32];
+    int ranks, kind, end = 0;
+    unsigned long long bytes, single = 0, direct = 0;
+    bool is_library;
+    weft_status status = read_library(line, apply, &is_library);
+    if (is_library)
+        return status;
+    int fields = sscanf(line, "%31s %d %llu %n%llu %n%llu %n", op, &ranks, &bytes, &end, &direct,
+                        &end, &single, &end);
+    if (fields < 3 || line[end])
+        return WEFT_ERR_INVALID_ARG;
+    WEFT_TRY(check(op, ranks, (size_t)bytes, &kind));
+    WEFT_TRY(check(op, ranks, (size_t)direct, &kind));
+    if (apply)
+        weft_tune_set(WEFT_TUNE_EAGER, op, ranks, (size_t)bytes);
+    if (apply && fields >= 4)
+        weft_tune_set(WEFT_TUNE_ZERO_COPY, op, ranks, (size_t)direct);
+    if (apply && fields == 5)
+        weft_tune_set(WEFT_TUNE_CMA, op, ranks, (size_t)single);
+    return WEFT_OK;
 }
 
 /* Reads the lines of `text`; with `apply` sets them, otherwise only checks. */
@@ -167,9 +236,7 @@ static weft_status read_lines(const char *path, char *text, bool apply)
     for (char *line = text, *next; line; line = next) {
         next = strchr(line, '\n');
         size_t length = next ? (size_t)(next - line) : strlen(line);
-        char copy[256], op[32];
-        int ranks, kind, end = 0;
-        unsigned long long bytes, single = 0, direct = 0;
+        char copy[256];
         number++;
         next = next ? next + 1 : NULL;
         if (length >= sizeof copy)
@@ -179,20 +246,11 @@ static weft_status read_lines(const char *path, char *text, bool apply)
         copy[strcspn(copy, "#")] = 0;
         if (!copy[strspn(copy, " \t\r")])
             continue;
-        int fields = sscanf(copy, "%31s %d %llu %n%llu %n%llu %n", op, &ranks, &bytes, &end,
-                            &direct, &end, &single, &end);
-        if (fields < 3 || copy[end] || check(op, ranks, (size_t)bytes, &kind) < 0 ||
-            check(op, ranks, (size_t)direct, &kind) < 0)
-            return weft_i_fail(
-                WEFT_ERR_INVALID_ARG,
-                "%s:%d: wants \"<op> <ranks> <bytes> [<bytes> [<bytes>]]\", not \"%s\"", path,
-                number, copy);
-        if (apply)
-            weft_tune_set(WEFT_TUNE_EAGER, op, ranks, (size_t)bytes);
-        if (apply && fields >= 4)
-            weft_tune_set(WEFT_TUNE_ZERO_COPY, op, ranks, (size_t)direct);
-        if (apply && fields == 5)
-            weft_tune_set(WEFT_TUNE_CMA, op, ranks, (size_t)single);
+        if (read_line(copy, apply) < 0)
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "%s:%d: wants \"<op> <ranks> <bytes> [<bytes> [<bytes>]]\" or "
+                               "\"<op> <ranks> nccl <bytes>\", not \"%s\"",
+                               path, number, copy);
     }
     return WEFT_OK;
 }

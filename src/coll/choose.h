@@ -28,6 +28,9 @@ const char *weft_i_algorithm_name(weft_i_algorithm algorithm);
 /* For a carrier on devices: bytes of an all_reduce up to which packets and one-shot pay. */
 void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets, size_t *one_shot);
 
+/* For a carrier that has a library beside its own kernels: bytes from which that carries a kind. */
+size_t weft_i_choose_library(weft_i_coll_kind kind, int ranks);
+
 /* Reads the thresholds that WEFT_TUNE names; once, before anything is chosen. */
 void weft_i_choose_load(void);
 

@@ -69,6 +69,8 @@ typedef struct weft_i_request {
     int64_t limit_ms;
     /* For a carrier with several ways: bytes of an all_reduce up to which each pays. */
     size_t packets_up_to, one_shot_up_to;
+    /* For a carrier with a library beside its own kernels: bytes from which that is to carry it. */
+    size_t library_from;
     weft_i_counterparts in_counterparts, out_counterparts;
     const char *local; /* of operations on symmetric memory: copied to the buffer first */
     const weft_i_exchange *exchange; /* of all_to_all_vdev */

@@ -257,10 +257,10 @@ static int measure(const bench_options *options, char *const *names)
         return bench_replay(options);
     if (options->peers)
         return bench_peers(options);
-    if (options->tune)
-        return bench_tune(options);
     if (options->device)
         return bench_device(options);
+    if (options->tune)
+        return bench_tune(options);
     if (options->overhead)
         return bench_overhead(options);
     return wants_sweep(options, names) ? bench_collectives(options) : run_small(options, names);
@@ -288,7 +288,7 @@ const subcommand weft_command_bench = {
     .usage = "[NAME ...] [--json]\n"
              "COLLECTIVE ... [options]\n"
              "--peers [COLLECTIVE ...] [options]\n"
-             "--tune FILE [COLLECTIVE ...] [-n RANKS]\n"
+             "--tune FILE [COLLECTIVE ...] [-n RANKS] [--device cuda]\n"
              "--overhead [--json]",
     .about = "Measures collectives over sizes, as nccl-tests does.  Without a name, and with those "
              "below that are no collectives, small measurements beside their floors.  `barrier` is "

@@ -373,6 +373,8 @@ int bench_device(const bench_options *given)
     int status = choose_ops(&options);
     if (status)
         return status;
+    if (options.tune)
+        return bench_device_tune(&options);
     device_board *board =
         mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED) {

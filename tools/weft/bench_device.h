@@ -8,4 +8,7 @@
 /* 0, or 1 after a message. */
 int bench_device(const bench_options *options);
 
+/* Finds from which size on NCCL is faster than weft's kernels; `options` has the collectives. */
+int bench_device_tune(const bench_options *options);
+
 #endif

@@ -243,7 +243,9 @@ const command_option bench_options_table[] = {
      set_peers},
     {0, "overhead", NULL, 0, 0, NULL, "nanoseconds of calls that wait for nobody", 0, set_overhead},
     {0, "tune", "FILE", 0, 0, FILE_NAME,
-     "find the thresholds between algorithms, for WEFT_TUNE (-n, or 2, 4, 8 ...)", 0, set_tune},
+     "find the thresholds between algorithms, for WEFT_TUNE (-n, or 2, 4, 8 ...); with --device "
+     "cuda, between weft's kernels and NCCL",
+     0, set_tune},
     {0, "check", NULL, 0, 0, NULL, "compare every result; always so", SWEEP, set_check},
     {0, "iters", "N", 1, METER_CALLS, NULL, "calls of a repetition at most, 1 to 2000 (2000)",
      SWEEP, set_iters},

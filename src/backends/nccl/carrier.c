@@ -8,15 +8,6 @@
 #include "base/os.h"
 #include "base/status.h"
 
-enum { K = 1 << 10, M = 1 << 20 };
-
-/* Of kinds that weft's kernels have: bytes from which NCCL is faster. */
-static const size_t from[WEFT_I_COLL_KINDS][4] = {
-#define FROM(kind_, ...) [WEFT_I_##kind_] = {__VA_ARGS__},
-#include "thresholds.def"
-#undef FROM
-};
-
 typedef struct carrier {
     weft_i_nccl_comm *comm; /* NULL: NCCL cannot serve this group */
     void *site;             /* of weft's own kernels; NULL: they cannot */
@@ -104,9 +95,7 @@ static bool prefers_nccl(const carrier *c, const weft_i_request *request)
 {
     if (!c->site || !weft_i_cuda_carrier_takes(request))
         return true;
-    int ranks = request->size;
-    int column = ranks <= 2 ? 0 : ranks <= 4 ? 1 : ranks <= 8 ? 2 : 3;
-    return c->always || bytes_of(request) >= from[weft_i_kinds[request->kind].as][column];
+    return c->always || bytes_of(request) >= request->library_from;
 }
 
 /* NCCL's threads would break a capture; weft's own kernels do not. */
