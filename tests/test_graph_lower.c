@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LoweringTest: all_reduces of compiled functions on symmetric memory.  Which of them are lowered,
+ * LoweringTest: all_reduces and gathers of compiled functions on symmetric memory.  Which are lowered,
  * in how many buffers, what is never placed there; operations and users' own rows that ask for
  * symmetric memory; and that every result is that of the function itself.
  */
@@ -366,6 +366,158 @@ RANKS_TEST(test_comm_buffer_inplace_prevention, 2)
     leave(world);
 }
 
+/* ---- gathers ---- */
+
+FUNCTION(named_gather)
+{
+    weft_work *work;
+    out[0] = weft_symm_low_contention_all_gather(in[0], world, &work);
+    CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+    weft_release(work);
+    return WEFT_OK;
+}
+
+/* The result stays inside: nothing is copied. */
+FUNCTION(named_gather_used)
+{
+    weft_tensor *all;
+    CHECK_OK(named_gather(in, 1, &all, 1, world));
+    out[0] = weft_mul_scalar(all, 2);
+    return WEFT_OK;
+}
+
+static unsigned long long id_in(const char *all)
+{
+    const char *at = strstr(all, ", id ");
+    return at ? strtoull(at + 5, NULL, 16) : 0;
+}
+
+RANKS_TEST(test_low_contention_all_gather_planned_output, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 8), rank);
+    for (int used = 0; used < 2; used++) {
+        weft_graph_function function = used ? named_gather_used : named_gather;
+        weft_compiled *compiled = compile(function, world);
+        weft_tensor *out;
+        unsigned long long id = 0;
+        for (int round = 0; round < 3; round++) {
+            CHECK_OK(weft_compiled_call(compiled, &x, 1, &out, 1));
+            CHECK_INT(weft_tensor_size(out, 0), 8 * size);
+            CHECK_INT(weft_tensor_size(out, 1), 8);
+            const float *data = weft_tensor_data(out);
+            for (int i = 0; i < 64 * size; i++)
+                CHECK(data[i] == (float)((i / 64) * (1 + used)));
+            CHECK(!weft_symm_is(out));
+            unsigned long long now = id_in(explain(compiled));
+            CHECK(now && (!id || id == now));
+            id = now;
+        }
+        CHECK_INT(count_of(text, "symmetric buffer"), 1);
+        CHECK_INT(count_of(text, "= low_contention_all_gather %"), 1);
+        CHECK_INT(count_of(text, "= wait_tensor"), 0);
+        CHECK_INT(count_of(text, "copied: low_contention_all_gather"), !used);
+        check_same(compiled, function, world, &x, 1);
+        weft_release(compiled);
+    }
+    leave(world);
+}
+
+static _Thread_local weft_tensor *given;
+
+FUNCTION(gather_to_given)
+{
+    CHECK_OK(weft_symm_multimem_all_gather_out(given, weft_add_scalar(in[0], 1), world));
+    out[0] = weft_mul_scalar(in[0], 3);
+    return WEFT_OK;
+}
+
+FUNCTION(plain_to_given)
+{
+    CHECK_OK(weft_all_gather_into(given, weft_add_scalar(in[0], 1), world));
+    out[0] = weft_mul_scalar(in[0], 3);
+    return WEFT_OK;
+}
+
+/* What was there is read first, so it must not be written before. */
+FUNCTION(given_is_read)
+{
+    weft_tensor *all = weft_all_gather_tensor(in[0], 0, world);
+    out[0] = weft_add(weft_wait_tensor(all), given);
+    return weft_copy(given, all);
+}
+
+static void check_given(weft_group *world, weft_tensor *x, float base)
+{
+    int rank = weft_rank(world), size = weft_size(world);
+    const float *data = weft_tensor_data(given);
+    for (int i = 0; i < 64 * size; i++)
+        CHECK(data[i] == (float)(i / 64) + base);
+    CHECK(*(const float *)weft_tensor_data(x) == (float)rank);
+}
+
+RANKS_TEST(test_low_contention_all_gather_keeps_out, 2)
+{
+    static const weft_graph_function functions[] = {gather_to_given, plain_to_given};
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 8), rank), *out;
+    given = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8 * size, 8));
+    for (int i = 0; i < 2; i++) {
+        weft_compiled *compiled = compile(functions[i], world);
+        for (int round = 0; round < 2; round++) {
+            const void *before = weft_tensor_data(given);
+            CHECK_OK(weft_fill(given, -1));
+            int64_t version = weft_tensor_version(given);
+            CHECK_OK(weft_compiled_call(compiled, &x, 1, &out, 1));
+            CHECK(weft_tensor_data(given) == before);
+            CHECK(weft_symm_is(given));
+            CHECK_INT(weft_tensor_version(given), version + 1);
+            check_given(world, x, 1);
+        }
+        const char *all = explain(compiled);
+        CHECK_INT(count_of(all, i ? "= all_gather_into_tensor_out %"
+                                  : "= low_contention_all_gather_out %"),
+                  1);
+        CHECK_INT(count_of(all, "= copy %"), 0);
+        CHECK_INT(count_of(all, "symmetric buffer"), 0);
+        weft_release(compiled);
+    }
+    weft_compiled *compiled = compile(given_is_read, world);
+    CHECK_OK(weft_fill(given, 5));
+    CHECK_OK(weft_compiled_call(compiled, &x, 1, &out, 1));
+    CHECK(((const float *)weft_tensor_data(out))[64] == 6);
+    check_given(world, x, 0);
+    CHECK_INT(count_of(explain(compiled), "all_gather_into_tensor_out"), 0);
+    weft_release(compiled);
+    weft_release(given);
+    leave(world);
+}
+
+/* Plain gathers: those that would go through a bounce buffer, and whose result stays inside. */
+FUNCTION(plain_gather)
+{
+    weft_tensor *all = weft_all_gather_tensor(in[0], 0, world);
+    out[0] = weft_mul_scalar(all, 2);
+    return WEFT_OK;
+}
+
+RANKS_TEST(test_lowering_plain_gathers, 2)
+{
+    weft_group *world = join(30000);
+    static const int sides[] = {8, 400, 1100};
+    for (int i = 0; i < 3; i++) {
+        weft_tensor *x = random_of(sides[i], rank);
+        weft_compiled *compiled = compile(plain_gather, world);
+        check_same(compiled, plain_gather, world, &x, 1);
+        CHECK_INT(count_of(explain(compiled), "= low_contention_all_gather %"), i == 1);
+        CHECK_INT(count_of(text, "symmetric buffer"), i == 1);
+        if (i != 1)
+            CHECK_CONTAINS(text, i ? "rather runs behind" : "goes along with the entry");
+        weft_release(compiled);
+    }
+    leave(world);
+}
+
 /* ---- users' rows ---- */
 
 static _Thread_local weft_group *here;
@@ -420,12 +572,6 @@ RANKS_TEST(test_custom_op_symm_mem_realization, 2)
 }
 
 /* ---- ids ---- */
-
-static unsigned long long id_in(const char *all)
-{
-    const char *at = strstr(all, ", id ");
-    return at ? strtoull(at + 5, NULL, 16) : 0;
-}
 
 RANKS_TEST(test_symm_mem_alloc_id_no_collision_after_reseed, 2)
 {

@@ -249,5 +249,6 @@ int weft_i_graph_node_symmetric(const weft_i_graph_node *node, int from)
 
 bool weft_i_graph_node_is_posted(const weft_i_graph_node *node)
 {
-    return weft_i_graph_node_is_collective(node) && weft_i_graph_node_symmetric(node, 0) < 0;
+    return weft_i_graph_node_is_collective(node) && weft_i_graph_node_symmetric(node, 0) < 0 &&
+           !(node->op->flags & WEFT_I_OP_PLACED);
 }

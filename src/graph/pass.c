@@ -23,6 +23,7 @@ __attribute__((constructor)) static void add_passes(void)
         {"dead", WEFT_I_STAGE_PURE, weft_i_graph_pass_drop_dead, NULL},
         {"lower", WEFT_I_STAGE_COLLECTIVES, weft_i_graph_pass_lower, NULL},
         {"bucket", WEFT_I_STAGE_COLLECTIVES, weft_i_graph_pass_bucket, NULL},
+        {"gather", WEFT_I_STAGE_COLLECTIVES, weft_i_graph_pass_gather, NULL},
         {"schedule", WEFT_I_STAGE_SCHEDULE, weft_i_graph_pass_schedule, NULL},
         {"emit", WEFT_I_STAGE_LOWER, weft_i_graph_pass_emit, NULL}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)

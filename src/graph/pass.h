@@ -37,6 +37,7 @@ weft_graph *weft_i_graph_pass_drop_dead(weft_graph *graph);
 weft_graph *weft_i_graph_pass_make_pure(weft_graph *graph);
 weft_graph *weft_i_graph_pass_lower(weft_graph *graph);
 weft_graph *weft_i_graph_pass_bucket(weft_graph *graph);
+weft_graph *weft_i_graph_pass_gather(weft_graph *graph);
 weft_graph *weft_i_graph_pass_schedule(weft_graph *graph);
 weft_graph *weft_i_graph_pass_emit(weft_graph *graph);
 

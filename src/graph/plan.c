@@ -82,6 +82,8 @@ static void want(planning *p, const weft_i_graph_node *node)
 {
     for (int i = -1; (i = weft_i_graph_node_symmetric(node, i + 1)) >= 0;)
         p->wanted[p->graph->values[node->terms[i].value].storage] = node;
+    if (node->op->flags & WEFT_I_OP_PLACED && !node->op->changes)
+        p->wanted[p->graph->values[node->first].storage] = node;
 }
 
 static void look_at(planning *p, int i)

@@ -8,6 +8,7 @@
 #include "graph/pass.h"
 #include "graph/replay.h"
 #include "nn/ops.h"
+#include "symm_coll/ops.h"
 #include "tensor/ops.h"
 
 #include <string.h>
@@ -191,7 +192,7 @@ static weft_tensor *drawn(weft_i_pure *p, const weft_i_graph_node *node)
     return x ? weft_i_pure_call(p, node->op, args) : NULL;
 }
 
-/* The functional form of a collective in place, and its wait. */
+/* The functional form of a collective in place, and its wait, unless it is done by itself. */
 static weft_tensor *communicated(weft_i_pure *p, const weft_i_graph_node *node, const weft_i_op *op,
                                  int skip)
 {
@@ -201,7 +202,9 @@ static weft_tensor *communicated(weft_i_pure *p, const weft_i_graph_node *node, 
             0)
             return NULL;
     weft_tensor *out = weft_i_pure_call(p, op, args);
-    return out && weft_i_trace_wait(&p->trace, out) >= 0 ? out : NULL;
+    if (out && !(op->flags & WEFT_I_OP_PLACED) && weft_i_trace_wait(&p->trace, out) < 0)
+        return NULL;
+    return out;
 }
 
 static weft_tensor *filled(weft_i_pure *p, const weft_i_graph_node *node)
@@ -228,6 +231,8 @@ static weft_tensor *written(weft_i_pure *p, const weft_i_graph_node *node)
         return communicated(p, node, &weft_i_op_all_gather_into_tensor, 1);
     if (node->op == &weft_i_op_reduce_scatter_tensor_out)
         return communicated(p, node, &weft_i_op_reduce_scatter_tensor, 1);
+    if (node->op == &weft_i_op_low_contention_all_gather_out)
+        return communicated(p, node, &weft_i_op_low_contention_all_gather, 1);
     return drawn(p, node);
 }
 

@@ -11,6 +11,8 @@
 #include "coll/request.h"
 #include "coll/work.h"
 #include "symm_coll/reach.h"
+#include "symm_coll/traced.h"
+#include "tensor/eye.h"
 
 /* My bytes into everybody's output at my place. */
 weft_status weft_i_symm_push(weft_i_coll *coll)
@@ -38,6 +40,8 @@ static weft_shape gathered(const weft_tensor *x, const weft_group *group)
 
 weft_status weft_symm_multimem_all_gather_out(weft_tensor *out, weft_tensor *x, weft_group *group)
 {
+    if (weft_i_eye_open)
+        return weft_i_traced_symm_gather_out(out, x, group);
     weft_i_coll coll;
     char expected[WEFT_I_SHAPE_TEXT], given[WEFT_I_SHAPE_TEXT];
     WEFT_TRY(weft_i_request_begin(&coll, WEFT_I_MULTIMEM_ALL_GATHER, group));
@@ -100,6 +104,8 @@ static weft_status fill_gather(weft_i_coll *coll, weft_tensor **out, weft_tensor
 weft_tensor *weft_symm_low_contention_all_gather(weft_tensor *x, weft_group *group,
                                                  weft_work **work)
 {
+    if (weft_i_eye_open)
+        return weft_i_traced_symm_gather(x, group, work);
     weft_i_coll coll;
     weft_tensor *out = NULL;
     weft_status filled = fill_gather(&coll, &out, x, group);

@@ -5,6 +5,7 @@
 #include "functional/ops.h"
 
 #define EFFECT  WEFT_I_OP_EFFECT
+#define PLACED  WEFT_I_OP_PLACED
 #define STRIDED WEFT_I_OP_STRIDED
 
 #define OP(name_, params_, flags_, shape_, run_)      \

@@ -64,6 +64,37 @@ weft_status weft_i_symm_row_symm_scatter_shape(weft_i_op_call *call)
     return give(call, x->dtype, shape);
 }
 
+static weft_status gather_rule(weft_i_op_call *call, const weft_tensor *x)
+{
+    const weft_i_arg *group = &call->args[call->op->arity - 1];
+    weft_shape shape = x->ndim ? weft_i_tensor_shape(x) : WEFT_SHAPE(1);
+    if (!group->count || !group->group.name ||
+        __builtin_mul_overflow(shape.dim[0], (int64_t)group->count, &shape.dim[0]))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %zu ranks are none or too many",
+                           call->op->name, group->count);
+    WEFT_TRY(weft_i_shape_check(call->op->name, x->dtype, shape, NULL));
+    return give(call, x->dtype, shape);
+}
+
+weft_status weft_i_symm_row_gather_shape(weft_i_op_call *call)
+{
+    return gather_rule(call, call->args[0].tensor);
+}
+
+weft_status weft_i_symm_row_gather_out_shape(weft_i_op_call *call)
+{
+    const weft_tensor *out = call->args[0].tensor;
+    char expected[WEFT_I_SHAPE_TEXT], given[WEFT_I_SHAPE_TEXT];
+    WEFT_TRY(gather_rule(call, call->args[1].tensor));
+    if (out->dtype == call->result.dtype &&
+        weft_i_shape_equal(call->result.shape, weft_i_tensor_shape(out)))
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: expected out %s%s, not %s%s", call->op->name,
+                       weft_dtype_name(call->result.dtype),
+                       weft_i_shape_text(call->result.shape, expected), weft_dtype_name(out->dtype),
+                       weft_i_shape_text(weft_i_tensor_shape(out), given));
+}
+
 /* ---- running ---- */
 
 typedef struct running {
@@ -184,4 +215,41 @@ weft_status weft_i_symm_row_two_shot_run(weft_i_op_call *call)
     weft_release(kept);
     weft_release(slice);
     return end(call, &r, status);
+}
+
+/* Into symmetric memory every rank puts its own part of everybody's result; else a plain gather. */
+static weft_status gather(weft_i_op_call *call, weft_tensor *out, weft_tensor *x)
+{
+    weft_group *group = weft_i_functional_group(call);
+    bool apart = weft_i_tensor_ranges_meet(x, out);
+    weft_tensor *in = group ? weft_i_functional_contiguous(x, apart) : NULL;
+    if (!in)
+        return weft_last_status();
+    weft_status status = weft_symm_is(out) ? weft_symm_multimem_all_gather_out(out, in, group)
+                                           : weft_all_gather_into(out, in, group);
+    weft_i_object_drop(in);
+    return status;
+}
+
+static weft_status gather_into(weft_i_op_call *call, weft_tensor *out, weft_tensor *x)
+{
+    if (weft_i_tensor_is_contiguous(out))
+        return gather(call, out, x);
+    weft_tensor *whole =
+        weft_i_tensor_new(out->dtype, weft_i_tensor_device(out), weft_i_tensor_shape(out), NULL);
+    weft_status status = whole ? gather(call, whole, x) : weft_last_status();
+    if (status >= 0)
+        status = weft_i_tensor_copy(out, whole);
+    weft_release(whole);
+    return status;
+}
+
+weft_status weft_i_symm_row_gather_run(weft_i_op_call *call)
+{
+    return gather_into(call, call->out, call->args[0].tensor);
+}
+
+weft_status weft_i_symm_row_gather_out_run(weft_i_op_call *call)
+{
+    return gather_into(call, call->args[0].tensor, call->args[1].tensor);
 }

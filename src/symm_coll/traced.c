@@ -4,6 +4,7 @@
 
 #include "coll/request.h"
 #include "coll/traced.h"
+#include "coll/work.h"
 #include "fabric/group.h"
 #include "symm_coll/ops.h"
 #include "tensor/eye.h"
@@ -50,4 +51,28 @@ weft_status weft_i_traced_symm_scatter(weft_tensor *out, weft_tensor *x, bool sp
     return weft_i_traced_put(out, WEFT_I_APPLY(symm_reduce_scatter, WEFT_I_TENSOR_ARG(x),
                                                WEFT_I_INTEGER_ARG(split_last), REDUCTION_ARGS(op),
                                                GROUP_ARG(group)));
+}
+
+weft_tensor *weft_i_traced_symm_gather(weft_tensor *x, weft_group *group, weft_work **work)
+{
+    const char *what = weft_i_op_low_contention_all_gather.name;
+    if (!group || !work)
+        return fail_null(what, group ? "place of the work" : "group");
+    *work = weft_i_work_new_p2p(NULL, 0);
+    weft_tensor *out =
+        *work ? WEFT_I_APPLY(low_contention_all_gather, WEFT_I_TENSOR_ARG(x), GROUP_ARG(group))
+              : NULL;
+    if (!out) {
+        weft_release(*work);
+        *work = NULL;
+    }
+    return out;
+}
+
+weft_status weft_i_traced_symm_gather_out(weft_tensor *out, weft_tensor *x, weft_group *group)
+{
+    if (!group || !out)
+        return fail_null("multimem_all_gather_out", group ? "output" : "group"), weft_last_status();
+    return WEFT_I_ACT(low_contention_all_gather_out, WEFT_I_TENSOR_ARG(out), WEFT_I_TENSOR_ARG(x),
+                      GROUP_ARG(group));
 }

@@ -19,4 +19,8 @@ weft_status weft_i_traced_symm_out(const weft_i_op *row, weft_tensor *out, weft_
 weft_status weft_i_traced_symm_scatter(weft_tensor *out, weft_tensor *x, bool split_last,
                                        weft_reduction op, weft_group *group);
 
+/* Gathers: a new tensor and work that is done, since a graph waits by itself; or into `out`. */
+weft_tensor *weft_i_traced_symm_gather(weft_tensor *x, weft_group *group, weft_work **work);
+weft_status weft_i_traced_symm_gather_out(weft_tensor *out, weft_tensor *x, weft_group *group);
+
 #endif

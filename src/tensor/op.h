@@ -104,7 +104,10 @@ enum {
     WEFT_I_OP_WITHIN = 128 | WEFT_I_OP_VIEW,
     /* Its tensors, the result included, may be on different devices; one that is not the CPU runs
      * it. */
-    WEFT_I_OP_MIXED = 256
+    WEFT_I_OP_MIXED = 256,
+    /* A collective that is done when it returns and writes its result into the memory of all ranks,
+     * if that is symmetric: a graph that places memory places it there. */
+    WEFT_I_OP_PLACED = 512
 };
 
 struct weft_i_op {
