@@ -7,6 +7,7 @@
 
 #include <weft/weft.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
@@ -60,7 +61,7 @@ TEST(test_cache_again)
     CHECK(!is_mapped(first) && !is_mapped(second) && !is_mapped(other));
 }
 
-/* Neither much nor many are kept: the oldest go first, very large ones at once. */
+/* Neither much nor many are kept: the oldest go first. */
 TEST(test_cache_limits)
 {
     need_cache();
@@ -77,10 +78,91 @@ TEST(test_cache_limits)
     CHECK(!is_mapped(large[0]) && is_mapped(large[1]) && is_mapped(large[2]));
     CHECK(!is_mapped(small[19]));
     CHECK_INT(weft_i_cache_clear(), 60 * MIB);
-    void *huge = weft_i_cache_take(33 * MIB);
-    CHECK(huge);
-    weft_i_cache_give(huge, 33 * MIB);
+}
+
+static int advised; /* how often pages were offered to the kernel */
+static int refused; /* so many mappings are refused */
+
+static int count_advice(void *memory, size_t bytes, int advice)
+{
+    advised += advice == MADV_FREE;
+    return weft_i_os_linux.madvise(memory, bytes, advice);
+}
+
+static void *refuse_mapping(void *at, size_t bytes, int protection, int flags, int file,
+                            off_t offset)
+{
+    if (refused && refused--) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return weft_i_os_linux.mmap(at, bytes, protection, flags, file, offset);
+}
+
+/* Large ones are kept up to the setting, beside the others, and offered to the kernel. */
+TEST(test_cache_large)
+{
+    need_cache();
+    setenv("WEFT_TENSOR_CACHE", "100M", 1);
+    weft_i_cache_clear();
+    weft_i_os table = weft_i_os_linux;
+    table.madvise = count_advice;
+    const weft_i_os *own = WEFT_OS;
+    weft_i_os_now = &table;
+    advised = 0;
+    unsigned char *large[3], *small = weft_i_cache_take(20 * MIB), *most;
+    for (int i = 0; i < 3; i++)
+        CHECK((large[i] = weft_i_cache_take(48 * MIB)));
+    CHECK((most = weft_i_cache_take(102 * MIB)));
+    weft_i_cache_give(small, 20 * MIB);
+    CHECK_INT(advised, 0);
+    for (int i = 0; i < 3; i++)
+        weft_i_cache_give(large[i], 48 * MIB);
+    CHECK_INT(advised, 3);
+    weft_i_cache_give(most, 102 * MIB);
+    CHECK_INT(advised, 3); /* more than is kept: gone at once */
+    weft_i_os_now = own;
+    CHECK(!is_mapped(large[0]) && is_mapped(large[1]) && is_mapped(large[2]) && is_mapped(small));
+    CHECK(weft_i_cache_take(48 * MIB) == large[2]);
+    large[2][0] = large[2][48 * MIB - 1] = 1; /* it is memory as any other */
+    weft_i_cache_give(large[2], 48 * MIB);
+    CHECK_INT(weft_i_cache_clear(), 116 * MIB);
+    unsetenv("WEFT_TENSOR_CACHE");
+    weft_i_cache_clear();
+}
+
+TEST(test_cache_off)
+{
+    need_cache();
+    setenv("WEFT_TENSOR_CACHE", "0", 1);
+    weft_i_cache_clear();
+    weft_i_cache_give(weft_i_cache_take(2 * MIB), 2 * MIB);
+    weft_i_cache_give(weft_i_cache_take(48 * MIB), 48 * MIB);
     CHECK_INT(weft_i_cache_clear(), 0);
+    unsetenv("WEFT_TENSOR_CACHE");
+    weft_i_cache_clear();
+}
+
+/* What is kept goes before a tensor is refused. */
+TEST(test_cache_scarce)
+{
+    need_cache();
+    void *kept[2] = {weft_i_cache_take(48 * MIB), weft_i_cache_take(4 * MIB)};
+    weft_i_cache_give(kept[0], 48 * MIB);
+    weft_i_cache_give(kept[1], 4 * MIB);
+    weft_i_os table = weft_i_os_linux;
+    table.mmap = refuse_mapping;
+    const weft_i_os *own = WEFT_OS;
+    weft_i_os_now = &table;
+    refused = 1;
+    void *got = weft_i_cache_take(6 * MIB);
+    refused = 1;
+    void *none = weft_i_cache_take(8 * MIB); /* nothing is left to give */
+    refused = 0;
+    weft_i_os_now = own;
+    CHECK(got && !none);
+    weft_i_cache_give(got, 6 * MIB);
+    CHECK_INT(weft_i_cache_clear(), 6 * MIB);
 }
 
 /* Tensors lie there, from 2 MiB on, and new ones are what they say, whoever had the memory. */

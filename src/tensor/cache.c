@@ -3,25 +3,33 @@
 #include "tensor/cache.h"
 
 #include "base/assert.h"
+#include "base/env.h"
 #include "base/os.h"
 
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
-enum { PLACES = 16, LARGEST = 32 << 20, KEPT_MOST = 64 << 20 };
+enum { PLACES = 16, WARM_UP_TO = 32 << 20, WARM_MOST = 64 << 20 };
 
 typedef struct board {
     void *memory;
     size_t bytes;
 } board;
 
+/* Boards up to WARM_UP_TO are kept as they are.  Larger ones are kept cold: the kernel may take their
+ * pages when it is short of memory, and until then they need not be cleared again. */
+typedef struct rack {
+    board kept[PLACES]; /* the oldest first */
+    int count;
+    size_t total;
+} rack;
+
 /* Guards what follows.  Nobody waits for it: without the cache memory is mapped and unmapped, also
  * in a child that was forked while somebody had it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static board kept[PLACES]; /* the oldest first */
-static int count;
-static size_t total;
+static rack warm, cold;
+static int64_t limit = -1; /* of the cold ones, as the setting was when first read; -1: not read */
 
 /* Whole huge pages, so that tensors of about the same size can follow each other. */
 static size_t mapped_bytes(size_t bytes)
@@ -29,33 +37,72 @@ static size_t mapped_bytes(size_t bytes)
     return (bytes + WEFT_I_HUGE_PAGE - 1) / WEFT_I_HUGE_PAGE * WEFT_I_HUGE_PAGE;
 }
 
-static board take_out(int index)
+static rack *rack_of(size_t bytes)
 {
-    WEFT_ASSERT(index >= 0 && index < count && total >= kept[index].bytes);
-    board out = kept[index];
-    total -= out.bytes;
-    count--;
-    for (int i = index; i < count; i++)
-        kept[i] = kept[i + 1];
+    return bytes > WARM_UP_TO ? &cold : &warm;
+}
+
+static size_t most_of(const rack *r)
+{
+    if (limit < 0)
+        limit = weft_i_env_number_or_default(WEFT_I_ENV_TENSOR_CACHE);
+    return r == &warm && limit > WARM_MOST ? WARM_MOST : (size_t)limit;
+}
+
+static board take_out(rack *r, int index)
+{
+    WEFT_ASSERT(index >= 0 && index < r->count && r->total >= r->kept[index].bytes);
+    board out = r->kept[index];
+    r->total -= out.bytes;
+    r->count--;
+    for (int i = index; i < r->count; i++)
+        r->kept[i] = r->kept[i + 1];
     return out;
 }
 
 /* The newest of that size: most of it may still be in a cache. */
 static void *find(size_t bytes)
 {
+    rack *r = rack_of(bytes);
     if (pthread_mutex_trylock(&lock))
         return NULL;
-    int index = count - 1;
-    while (index >= 0 && kept[index].bytes != bytes)
+    int index = r->count - 1;
+    while (index >= 0 && r->kept[index].bytes != bytes)
         index--;
-    void *memory = index < 0 ? NULL : take_out(index).memory;
+    void *memory = index < 0 ? NULL : take_out(r, index).memory;
     pthread_mutex_unlock(&lock);
     return memory;
 }
 
+static void unmap(board out)
+{
+    WEFT_OS->munmap(out.memory, out.bytes);
+}
+
+static size_t drop_all(void)
+{
+    size_t bytes = warm.total + cold.total;
+    while (warm.count)
+        unmap(take_out(&warm, 0));
+    while (cold.count)
+        unmap(take_out(&cold, 0));
+    return bytes;
+}
+
+/* Where there is no room for another mapping, those that are kept go first. */
+static char *map_pages(size_t bytes)
+{
+    char *memory = weft_i_pages_map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (memory != MAP_FAILED || pthread_mutex_trylock(&lock))
+        return memory;
+    size_t dropped = drop_all();
+    pthread_mutex_unlock(&lock);
+    return dropped ? weft_i_pages_map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1) : memory;
+}
+
 static void *map(size_t bytes)
 {
-    char *memory = weft_i_pages_map(mapped_bytes(bytes), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    char *memory = map_pages(mapped_bytes(bytes));
     if (memory == MAP_FAILED)
         return NULL;
     if (weft_i_pages_want_huge(bytes)) /* but for the rest at the end */
@@ -71,32 +118,39 @@ void *weft_i_cache_take(size_t bytes)
     return memory ? memory : map(bytes);
 }
 
-static void unmap(board out)
+/* Whether it is kept; what had to make room for it is unmapped. */
+static bool keep(board given)
 {
-    WEFT_OS->munmap(out.memory, out.bytes);
+    rack *r = rack_of(given.bytes);
+    size_t most = most_of(r);
+    if (given.bytes > most ||
+        (r == &cold && WEFT_OS->madvise(given.memory, given.bytes, MADV_FREE) != 0))
+        return false;
+    while (r->count == PLACES || r->total + given.bytes > most)
+        unmap(take_out(r, 0));
+    WEFT_ASSERT(r->count < PLACES && r->total + given.bytes <= most);
+    r->kept[r->count++] = given;
+    r->total += given.bytes;
+    return true;
 }
 
 void weft_i_cache_give(void *memory, size_t bytes)
 {
     board given = {memory, mapped_bytes(bytes)};
-    if (given.bytes > LARGEST || pthread_mutex_trylock(&lock)) {
-        unmap(given);
-        return;
+    bool kept = false;
+    if (!pthread_mutex_trylock(&lock)) {
+        kept = keep(given);
+        pthread_mutex_unlock(&lock);
     }
-    while (count == PLACES || total + given.bytes > KEPT_MOST)
-        unmap(take_out(0));
-    WEFT_ASSERT(count < PLACES && total + given.bytes <= KEPT_MOST);
-    kept[count++] = given;
-    total += given.bytes;
-    pthread_mutex_unlock(&lock);
+    if (!kept)
+        unmap(given);
 }
 
 size_t weft_i_cache_clear(void)
 {
     pthread_mutex_lock(&lock);
-    size_t bytes = total;
-    while (count)
-        unmap(take_out(0));
+    size_t bytes = drop_all();
+    limit = -1;
     pthread_mutex_unlock(&lock);
     return bytes;
 }

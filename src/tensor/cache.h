@@ -3,7 +3,8 @@
  * The cache: memory of large tensors.  Each is a mapping of its own on huge pages, because the
  * allocator's heap hands out memory that was touched page by page before.  Mappings that are given
  * back are kept for the next tensor of the same size: the kernel clears new ones, which takes as
- * long as a collective.  Few are kept, and none that is very large.
+ * long as a collective.  64 MiB are kept of those up to 32 MiB; of larger ones WEFT_TENSOR_CACHE, whose
+ * pages the kernel may take when it is short of memory.  All go before a tensor is refused.
  */
 #ifndef WEFT_TENSOR_CACHE_H
 #define WEFT_TENSOR_CACHE_H
@@ -20,7 +21,7 @@ static inline bool weft_i_cache_has(size_t bytes)
 void *weft_i_cache_take(size_t bytes);
 void weft_i_cache_give(void *memory, size_t bytes);
 
-/* Returns what is kept to the system; how many bytes that were. */
+/* Returns what is kept to the system, how many bytes that were; the setting is read anew. */
 size_t weft_i_cache_clear(void);
 
 #endif
