@@ -179,6 +179,16 @@ FUNCTION(block)
     return WEFT_OK;
 }
 
+/* Gradients of rows: of what is computed here, of what comes from outside, and of two in a row. */
+FUNCTION(slopes)
+{
+    weft_tensor *g = weft_mul(in[0], in[1]), *y = weft_softmax(in[0], -1);
+    weft_tensor *slope = weft_softmax_grad(g, y, -1);
+    out[0] = weft_mul_scalar(weft_softmax_grad(slope, in[1], 1), 3);
+    out[1] = weft_add(weft_log_softmax_grad(in[1], weft_log_softmax(weft_neg(in[0]), 1), -1), g);
+    return WEFT_OK;
+}
+
 static const int64_t widths[] = {1, 5, 513, 1500};
 
 TEST(test_emit_rows)
@@ -197,13 +207,16 @@ TEST(test_emit_rows)
                 if (pass == 0) { /* only makes the rows */
                     weft_tensor *outs[2];
                     weft_compiled *a = compile(by_hand, NULL), *b = compile(block, NULL);
+                    weft_compiled *c = compile(slopes, NULL);
                     CHECK_STATUS(weft_compiled_call(a, in, 4, outs, 2), WEFT_ERR_STATE);
                     CHECK_STATUS(weft_compiled_call(b, in, 4, outs, 2), WEFT_ERR_STATE);
+                    CHECK_STATUS(weft_compiled_call(c, in, 4, outs, 2), WEFT_ERR_STATE);
                     weft_clear_error();
                     continue;
                 }
                 CHECK_INT(check_same("by hand", by_hand, in, 4, 2, NULL), 1);
                 CHECK_INT(check_same("block", block, in, 4, 2, NULL), 1);
+                CHECK_INT(check_same("slopes", slopes, in, 4, 2, NULL), 1);
             }
         weft_i_emit_hold(false);
         CHECK(weft_i_emit_build());

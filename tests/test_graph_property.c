@@ -28,7 +28,7 @@ enum { LINES = 14, REGISTERS = 40, INPUTS = 4, OUTPUTS = 3, TEXT = 1 << 16 };
     X(rand) X(free_and_fill) X(free) X(set) X(version) X(hide) \
     X(preserve) X(all_reduce) X(all_reduce_) X(gather) X(scatter) X(plain_reduce) \
     X(softmax) X(coalesced) X(exp) X(gelu) X(choose) X(largest) X(layer_norm) X(log_softmax) \
-    X(sum_last) X(div) X(mean_last) X(square)
+    X(softmax_grad) X(log_softmax_grad) X(sum_last) X(div) X(mean_last) X(square)
 /* clang-format on */
 #define NAME(name_) DEED_##name_,
 typedef enum deed { DEEDS(NAME) DEED_COUNT } deed;
@@ -213,6 +213,10 @@ static weft_tensor *fold(const line *l, weft_tensor *a, weft_tensor *b)
         return weft_layer_norm(a, 1, NULL, NULL, 1e-5);
     case DEED_log_softmax:
         return weft_log_softmax(a, -1);
+    case DEED_softmax_grad:
+        return weft_softmax_grad(a, b, -1);
+    case DEED_log_softmax_grad:
+        return weft_log_softmax_grad(a, b, -1);
     case DEED_sum_last:
         return weft_sum(a, (int[]){-1}, 1, l->n % 2);
     case DEED_mean_last:

@@ -28,7 +28,8 @@ typedef enum weft_i_emit_kind {
     WEFT_I_EMIT_COPY,     /* clone, contiguous, to */
     WEFT_I_EMIT_REDUCE,
     WEFT_I_EMIT_SOFTMAX,
-    WEFT_I_EMIT_LAYER
+    WEFT_I_EMIT_LAYER,
+    WEFT_I_EMIT_SOFTMAX_GRAD /* of log_softmax, too; reads two rows */
 } weft_i_emit_kind;
 
 /* What the node is to the emitter; if nothing, `*why` says why. */
@@ -36,6 +37,15 @@ weft_i_emit_kind weft_i_emit_kind_of(const weft_graph *graph, const weft_i_graph
                                      const char **why);
 /* The dtype in which the node computes: f32, f64, an integer, bool. */
 weft_dtype weft_i_emit_compute(const weft_graph *graph, const weft_i_graph_node *node);
+/* Whether a member of the kind works on whole rows, as arrays; and of how many operands. */
+static inline bool weft_i_emit_is_rows(weft_i_emit_kind kind)
+{
+    return kind > WEFT_I_EMIT_REDUCE;
+}
+static inline int weft_i_emit_arrays(weft_i_emit_kind kind)
+{
+    return weft_i_emit_is_rows(kind) ? 1 + (kind == WEFT_I_EMIT_SOFTMAX_GRAD) : 0;
+}
 /* Of reductions, softmax and layer_norm: how many of the last dimensions are the row; 0: others
  * than the last are, too. */
 int weft_i_emit_row_dims(const weft_graph *graph, const weft_i_graph_node *node);

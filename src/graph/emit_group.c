@@ -80,12 +80,16 @@ static bool row_node_fits(const finding *f, int g, const weft_i_graph_node *node
                           weft_i_emit_kind kind)
 {
     const weft_i_emit_group *group = &f->out->at[g];
-    int inner = weft_i_emit_row_dims(f->graph, node), x = node->terms[0].value;
+    int inner = weft_i_emit_row_dims(f->graph, node);
     weft_i_emit_group rows = {.shape = group->shape, .inner = inner};
-    if (!same_shape(&f->graph->values[x].shape, &group->shape) ||
-        (group->inner && group->inner != inner) ||
-        (group_of(f, x) == g && !f->out->wide[f->graph->values[x].node]))
+    if (group->inner && group->inner != inner)
         return false;
+    for (int i = 0; i < 1 + (kind == WEFT_I_EMIT_SOFTMAX_GRAD); i++) {
+        int x = node->terms[i].value;
+        if (!same_shape(&f->graph->values[x].shape, &group->shape) ||
+            (group_of(f, x) == g && !f->out->wide[f->graph->values[x].node]))
+            return false;
+    }
     if (kind == WEFT_I_EMIT_REDUCE)
         return true;
     for (int i = 2; kind == WEFT_I_EMIT_LAYER && i <= 3; i++)

@@ -114,7 +114,9 @@ int weft_i_emit_row_dims(const weft_graph *graph, const weft_i_graph_node *node)
     unsigned gone = 0;
     if (node->op->run[0] == weft_i_layer_norm_run)
         return (int)dims->integer;
-    if (node->op->run[0] == weft_i_softmax_run)
+    if (node->op->run[0] == weft_i_softmax_grad_run)
+        dims = &node->terms[2];
+    if (node->op->run[0] == weft_i_softmax_run || node->op->run[0] == weft_i_softmax_grad_run)
         return shape->ndim && (dims->integer == -1 || dims->integer == shape->ndim - 1);
     if (!dims->count || !shape->ndim)
         return shape->ndim;
@@ -161,6 +163,8 @@ static weft_i_emit_kind normalisation(const weft_graph *graph, const weft_i_grap
             return WEFT_I_EMIT_NOT;
         }
     }
+    if (node->op->run[0] == weft_i_softmax_grad_run)
+        return WEFT_I_EMIT_SOFTMAX_GRAD;
     return layer ? WEFT_I_EMIT_LAYER : WEFT_I_EMIT_SOFTMAX;
 }
 
@@ -206,8 +210,8 @@ weft_i_emit_kind weft_i_emit_kind_of(const weft_graph *graph, const weft_i_graph
     if (node->into >= 0 || node->count != 1 || node->op->changes)
         return WEFT_I_EMIT_NOT;
     bool known = run == weft_i_pointwise_run || run == weft_i_reduce_row_run ||
-                 run == weft_i_softmax_run || run == weft_i_layer_norm_run ||
-                 run == weft_i_full_run || run == weft_i_clone_run;
+                 run == weft_i_softmax_run || run == weft_i_softmax_grad_run ||
+                 run == weft_i_layer_norm_run || run == weft_i_full_run || run == weft_i_clone_run;
     if (!known || !is_plain(graph, node, why))
         return WEFT_I_EMIT_NOT;
     if (run == weft_i_pointwise_run)

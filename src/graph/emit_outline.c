@@ -72,7 +72,7 @@ static void note_kept(weft_i_emit_outline *o)
     for (int i = 0; i < o->count; i++) {
         const weft_i_emit_member *m = &o->members[i];
         const weft_i_graph_node *node = &o->graph->nodes[m->node];
-        bool rows = m->kind == WEFT_I_EMIT_SOFTMAX || m->kind == WEFT_I_EMIT_LAYER;
+        bool rows = weft_i_emit_is_rows(m->kind);
         for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);) {
             weft_i_emit_member *from = inside(o, value);
             if (from && from->wide && from->kind < WEFT_I_EMIT_REDUCE &&
@@ -288,7 +288,7 @@ static void give_slots(weft_i_emit_outline *o)
     for (int i = 0; i < o->count; i++) {
         weft_i_emit_member *m = &o->members[i];
         int k = m->out < 0 ? -1 : weft_i_emit_operand_of(o, m->value, true, true);
-        rows += m->kind == WEFT_I_EMIT_SOFTMAX || m->kind == WEFT_I_EMIT_LAYER;
+        rows += weft_i_emit_arrays(m->kind);
         if (m->kept) {
             m->listed = k >= 0 && o->operands[k].inner == 1 && !is_small(m->dtype);
             m->slot = m->listed ? -1 : o->slots++;

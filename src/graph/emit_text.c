@@ -217,10 +217,11 @@ static void put_store(writing *w, const weft_i_emit_member *m, const char *index
 
 /* ---- what a loop reads ---- */
 
-/* The array of a row that softmax or layer_norm reads, if it exists already: its name, into `out`. */
-static bool array_of(const writing *w, const weft_i_emit_member *m, char out[24])
+/* The array of a row that softmax, layer_norm or a gradient reads as operand `at`, if it exists
+ * already: its name, into `out`. */
+static bool array_of(const writing *w, const weft_i_emit_member *m, int at, char out[24])
 {
-    int value = node_of(w, m)->terms[0].value;
+    int value = node_of(w, m)->terms[at].value;
     const weft_i_emit_member *from = weft_i_emit_member_of(w->o, value);
     int k = weft_i_emit_operand_of(w->o, value, true, false);
     bool exists = dtype_of(w, value) == m->compute && (from || w->o->operands[k].inner == 1);
@@ -231,16 +232,25 @@ static bool array_of(const writing *w, const weft_i_emit_member *m, char out[24]
 
 static bool is_rows(const weft_i_emit_member *m)
 {
-    return m->kind == WEFT_I_EMIT_SOFTMAX || m->kind == WEFT_I_EMIT_LAYER;
+    return weft_i_emit_is_rows(m->kind);
+}
+
+/* Whether an array that the member reads is yet to be filled. */
+static bool needs_array(const writing *w, const weft_i_emit_member *m)
+{
+    char name[24];
+    for (int at = 0; at < weft_i_emit_arrays(m->kind); at++)
+        if (!array_of(w, m, at, name))
+            return true;
+    return false;
 }
 
 /* Whether the loop of this phase works for the member: computes it, feeds its sum or fills its
  * array, or stores what was made as an array. */
 static bool is_looped(const writing *w, const weft_i_emit_member *m)
 {
-    char name[24];
     if (is_rows(m))
-        return (m->phase == w->phase && !array_of(w, m, name)) ||
+        return (m->phase == w->phase && needs_array(w, m)) ||
                (m->ready == w->phase && m->out >= 0 && !m->listed);
     return m->phase == w->phase && (m->wide || m->kind == WEFT_I_EMIT_REDUCE);
 }
@@ -317,6 +327,17 @@ static void put_arrays(writing *w, const char *indent)
 
 /* ---- one phase ---- */
 
+/* The element goes into the array that a row is read from. */
+static void put_fill(writing *w, const weft_i_emit_member *m, int at, bool blocks,
+                     const char *indent)
+{
+    bool rows = is_rows(m);
+    put(w->s, "%s%c%d[i%s] = ", indent, rows ? "ac"[at] : 'b', number_of(w, m),
+        blocks && !rows ? " - start" : "");
+    put_converted(w, node_of(w, m)->terms[at].value, true, m->compute);
+    put(w->s, ";\n");
+}
+
 static void put_body(writing *w, bool blocks, const char *indent)
 {
     put_loads(w, false, indent);
@@ -338,12 +359,9 @@ static void put_body(writing *w, bool blocks, const char *indent)
             }
             continue;
         }
-        if (is_rows(m) && array_of(w, m, name))
-            continue;
-        put(w->s, "%s%s%d[i%s] = ", indent, is_rows(m) ? "a" : "b", i,
-            blocks && !is_rows(m) ? " - start" : "");
-        put_converted(w, node_of(w, m)->terms[0].value, true, m->compute);
-        put(w->s, ";\n");
+        for (int at = 0; at < (is_rows(m) ? weft_i_emit_arrays(m->kind) : 1); at++)
+            if (!is_rows(m) || !array_of(w, m, at, name))
+                put_fill(w, m, at, blocks, indent);
     }
 }
 
@@ -438,18 +456,25 @@ static void put_sums(writing *w)
     put(w->s, "        }\n");
 }
 
+/* A call of eager's own loop over the row. */
 static void put_rows(writing *w, const weft_i_emit_member *m)
 {
     const weft_i_graph_node *node = node_of(w, m);
     int i = number_of(w, m);
-    char name[24];
-    if (!array_of(w, m, name))
+    char name[24], second[24];
+    if (!array_of(w, m, 0, name))
         snprintf(name, sizeof name, "a%d", i);
     const char *type = stored_type(m->compute);
-    if (m->kind == WEFT_I_EMIT_SOFTMAX) {
-        put(w->s, "        %ssoftmax_%s(r%d, %s, %lld);\n",
-            node->op->kernel == WEFT_I_NORMALIZE_LOG_SOFTMAX ? "log_" : "", type, i, name,
+    const char *log = node->op->kernel == WEFT_I_NORMALIZE_LOG_SOFTMAX ? "log_" : "";
+    if (m->kind == WEFT_I_EMIT_SOFTMAX_GRAD) {
+        if (!array_of(w, m, 1, second))
+            snprintf(second, sizeof second, "c%d", i);
+        put(w->s, "        %ssoftmax_grad_%s(r%d, %s, %s, %lld);\n", log, type, i, name, second,
             (long long)w->o->n);
+        return;
+    }
+    if (m->kind == WEFT_I_EMIT_SOFTMAX) {
+        put(w->s, "        %ssoftmax_%s(r%d, %s, %lld);\n", log, type, i, name, (long long)w->o->n);
         return;
     }
     put(w->s, "        layer_%s(r%d, %s, %lld", type, i, name, (long long)w->o->n);
@@ -542,8 +567,10 @@ static void put_array_pointers(writing *w)
         else if (m->kept)
             put(w->s, "        %s *r%d = (%s *)(scratch + %lld);\n", type, i, type,
                 m->slot * bytes);
-        if (is_rows(m) && !array_of(w, m, name))
-            put(w->s, "        %s *a%d = (%s *)(scratch + %lld);\n", type, i, type, slot++ * bytes);
+        for (int at = 0; at < weft_i_emit_arrays(m->kind); at++)
+            if (!array_of(w, m, at, name))
+                put(w->s, "        %s *%c%d = (%s *)(scratch + %lld);\n", type, "ac"[at], i, type,
+                    slot++ * bytes);
     }
 }
 

@@ -58,7 +58,7 @@ static bool is_ours(const weft_i_graph_node *node)
            node->op == &weft_i_op_embedding || node->op == &weft_i_op_layer_norm ||
            node->op == &weft_i_op_layer_norm_grad || node->op->run[0] == weft_i_pointwise_run ||
            node->op->run[0] == weft_i_reduce_row_run || node->op->run[0] == weft_i_softmax_run ||
-           node->op->run[0] == weft_i_clone_run;
+           node->op->run[0] == weft_i_softmax_grad_run || node->op->run[0] == weft_i_clone_run;
 }
 
 bool weft_i_plan_is_told(const weft_i_graph_node *node)
