@@ -332,6 +332,140 @@ RANKS_TEST(test_mesh_arguments, 4)
     finish(world);
 }
 
+/* ---- limits ---- */
+
+static const char eight[] = "a,b,c,d,e,f,g,h";
+
+/* Two entries in that many dimensions; only the first is longer than one. */
+static weft_shape deep(int ndim)
+{
+    weft_shape shape = {.ndim = ndim};
+    for (int dim = 0; dim < WEFT_MAX_DIMS; dim++)
+        shape.dim[dim] = dim ? 1 : 2;
+    return shape;
+}
+
+RANKS_TEST(test_mesh_of_eight_dims, 2)
+{
+    weft_group *world = join(0), *groups[WEFT_MAX_DIMS + 1] = {0};
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, deep(WEFT_MAX_DIMS), eight);
+    CHECK(mesh && weft_mesh_ndim(mesh) == WEFT_MAX_DIMS && weft_mesh_rank(mesh) == rank);
+    for (int dim = 0; dim < WEFT_MAX_DIMS; dim++) {
+        groups[dim] = weft_mesh_group(mesh, dim);
+        CHECK_INT(weft_size(groups[dim]), dim ? 1 : size);
+        CHECK_INT(weft_mesh_dim_name(mesh, dim)[0], 'a' + dim);
+    }
+    weft_mesh *again =
+        weft_mesh_from_groups(groups, WEFT_MAX_DIMS, WEFT_CPU, deep(WEFT_MAX_DIMS), all, eight);
+    CHECK(again && weft_mesh_equal(again, mesh) && weft_mesh_group(again, 7) == groups[7]);
+    check_null(weft_mesh_from_groups(groups, 9, WEFT_CPU, deep(8), all, eight),
+               WEFT_ERR_INVALID_ARG, "1 to 8 groups, not 9");
+    check_null(weft_mesh_from_groups(NULL, 8, WEFT_CPU, deep(8), all, eight), WEFT_ERR_INVALID_ARG,
+               "1 to 8 groups, not 0");
+    check_null(weft_mesh_init(world, WEFT_CPU, deep(9), NULL), WEFT_ERR_INVALID_ARG,
+               "1 to 8 dimensions, not 9");
+    check_null(weft_mesh_unflatten(mesh, 7, WEFT_SHAPE(1, 1), "x,y"), WEFT_ERR_INVALID_ARG,
+               "2 dimensions in place of one of 8");
+    weft_mesh *other = weft_mesh_unflatten(mesh, 7, WEFT_SHAPE(1), "z"); /* one for one */
+    CHECK(other && weft_mesh_ndim(other) == 8 && !strcmp(weft_mesh_dim_name(other, 7), "z"));
+    weft_mesh *seven = weft_mesh_slice(mesh, "a,b,c,d,e,f,g");
+    other = weft_mesh_unflatten(seven, 0, WEFT_SHAPE(1, 2), "x,y");
+    CHECK(other && weft_mesh_ndim(other) == 8);
+    check_text(other, "mesh of 1 x 2 x 1 x 1 x 1 x 1 x 1 x 1 on cpu (x, y, b, c, d, e, f, g): "
+                      "[[[[[[[[0]]]]]], [[[[[[1]]]]]]]]");
+    CHECK(weft_mesh_group_named(other, "y") == groups[0]);
+    CHECK(weft_mesh_flatten(weft_mesh_slice(mesh, "g,h"), NULL));
+    check_null(weft_mesh_slice(mesh, "a,b,c,d,e,f,g,h,g_h"), WEFT_ERR_INVALID_ARG,
+               "at most 8 dimensions");
+    finish(world);
+}
+
+RANKS_TEST(test_mesh_names, 2)
+{
+    static const char longest[] = "abcdefghijklmnopqrstuvwxyz01234",
+                      longer[] = /* 31, 32 */
+                      "abcdefghijklmnopqrstuvwxyz012345";
+    weft_group *world = join(0), *one[] = {world, NULL};
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2), longest);
+    CHECK(mesh && weft_mesh_dim(mesh, longest) == 0);
+    check_null(weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2), longer), WEFT_ERR_INVALID_ARG,
+               "1 to 31 characters, not 32");
+    check_null(weft_mesh_flatten(mesh, longer), WEFT_ERR_INVALID_ARG, "cannot be");
+    check_null(weft_mesh_flatten(mesh, ""), WEFT_ERR_INVALID_ARG, "cannot be");
+    weft_mesh *pair = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 1), "p,q");
+    weft_mesh *flat = weft_mesh_flatten(pair, longest);
+    CHECK(flat && !strcmp(weft_mesh_dim_name(flat, 0), longest));
+    CHECK(weft_mesh_group_named(pair, longest) == world);
+    CHECK(!*weft_mesh_dim_name(pair, -1) && !*weft_mesh_dim_name(pair, 2));
+    CHECK(!*weft_mesh_dim_name(NULL, 0));
+    CHECK_INT(weft_mesh_dim(pair, NULL), -1);
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_NOT_FOUND);
+    CHECK_INT(weft_mesh_dim(pair, ""), -1);
+    CHECK_CONTAINS(weft_last_error(), "no dimension \"\" in the mesh of 2 x 1");
+    weft_clear_error();
+    CHECK_INT(weft_mesh_dim(NULL, "p"), -1);
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    check_null(weft_mesh_group_named(pair, NULL), WEFT_ERR_NOT_FOUND, "no dimension");
+    weft_mesh *row = weft_mesh_slice(pair, "q"); /* what the whole was flattened to is not its */
+    check_null(weft_mesh_group_named(row, longest), WEFT_ERR_NOT_FOUND, longest);
+    check_null(weft_mesh_slice(row, longest), WEFT_ERR_NOT_FOUND, longest);
+    /* One group needs nothing else, and only the first of the list is looked at. */
+    weft_mesh *line = weft_mesh_from_groups(one, 1, WEFT_META, WEFT_SCALAR, NULL, NULL);
+    CHECK(line && weft_mesh_device(line) == WEFT_META && !*weft_mesh_dim_name(line, 0));
+    weft_mesh *cards = weft_mesh_init(world, WEFT_CUDA(0), WEFT_SHAPE(2), "x");
+    CHECK(cards && weft_mesh_device(cards) == WEFT_CUDA(rank));
+    check_text(cards, "mesh of 2 on cuda (x): [0, 1]");
+    check_null(weft_mesh_unflatten(pair, -1, WEFT_SHAPE(2), "x"), WEFT_ERR_INVALID_ARG, "[0, 2)");
+    check_null(weft_mesh_unflatten(pair, 2, WEFT_SHAPE(2), "x"), WEFT_ERR_INVALID_ARG, "[0, 2)");
+    check_null(weft_mesh_unflatten(pair, 0, WEFT_SHAPE(0, 2), "x,y"), WEFT_ERR_INVALID_ARG,
+               "must be 2");
+    check_null(weft_mesh_unflatten(pair, 0, WEFT_SCALAR, "x"), WEFT_ERR_INVALID_ARG,
+               "0 dimensions in place of one of 2");
+    CHECK_STATUS(weft_mesh_coordinate(pair, NULL), WEFT_ERR_INVALID_ARG);
+    finish(world);
+}
+
+/* Meshes that differ in one thing are not equal, hash differently and read differently. */
+RANKS_TEST(test_mesh_each_differs, 4)
+{
+    enum { KINDS = 9 };
+    static const int turned[] = {0, 1, 3, 2};
+    weft_group *world = join(0);
+    (void)rank;
+    weft_mesh *kind[KINDS] = {
+        weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(2, 2), all, "dp,tp"),
+        weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(2, 2), all, "dp,tq"),
+        weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(2, 2), all, "dq,tp"),
+        weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(2, 2), all, NULL),
+        weft_mesh_new(world, WEFT_META, WEFT_SHAPE(2, 2), all, "dp,tp"),
+        weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(2, 2), turned, "dp,tp"),
+        weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(1, 4), all, "dp,tp"),
+        weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(1, 2), all, "dp,tp"),
+        weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(4), all, "dp"),
+    };
+    for (int i = 0; i < KINDS; i++) {
+        char text[100], part[100];
+        CHECK(kind[i]);
+        int length = weft_mesh_text(kind[i], text, sizeof text);
+        CHECK_INT(weft_mesh_text(kind[i], NULL, 0), length);
+        for (size_t bytes = 1; bytes < sizeof part; bytes++) { /* what does not fit is cut off */
+            memset(part, '#', sizeof part);
+            CHECK_INT(weft_mesh_text(kind[i], part, bytes), length);
+            CHECK(!strncmp(part, text, bytes - 1) && memchr(part, 0, bytes));
+            CHECK(bytes + 1 >= sizeof part || part[bytes] == '#');
+        }
+        for (int k = 0; k < KINDS; k++) {
+            CHECK(weft_mesh_equal(kind[i], kind[k]) == (i == k));
+            CHECK((weft_mesh_hash(kind[i]) == weft_mesh_hash(kind[k])) == (i == k));
+            weft_mesh_text(kind[k], part, sizeof part);
+            CHECK(!strcmp(text, part) == (i == k));
+        }
+    }
+    CHECK(!weft_mesh_equal(NULL, kind[0]) && !weft_mesh_hash(NULL));
+    finish(world);
+}
+
 RANKS_TEST(test_mesh_current, 4)
 {
     weft_group *world = join(0);
