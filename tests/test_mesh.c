@@ -265,6 +265,20 @@ RANKS_TEST(test_mesh_from_groups, 4)
     finish(world);
 }
 
+/* The ranks of a line compare what they gave. */
+RANKS_TEST(test_mesh_from_groups_mismatch, 2)
+{
+    weft_group *world = join(0);
+    CHECK_INT(weft_size(world), size);
+    check_null(weft_mesh_from_groups(&world, 1, WEFT_CPU, WEFT_SHAPE(2), all, rank ? "x" : "y"),
+               WEFT_ERR_MISMATCH, "different meshes: rank 0 the mesh of 2 on cpu (y)");
+    check_null(
+        weft_mesh_from_groups(&world, 1, rank ? WEFT_CPU : WEFT_META, WEFT_SCALAR, NULL, NULL),
+        WEFT_ERR_MISMATCH, "rank 1 the mesh of 2 on cpu: [0, 1]");
+    CHECK(weft_mesh_from_groups(&world, 1, WEFT_CPU, WEFT_SCALAR, NULL, NULL)); /* it lives */
+    finish(world);
+}
+
 /* Ranks that give different meshes, in shape, ranks, names or device: all learn it, none hangs. */
 RANKS_TEST(test_mesh_mismatch, 4)
 {
@@ -380,6 +394,27 @@ RANKS_TEST(test_mesh_of_eight_dims, 2)
     finish(world);
 }
 
+/* The longest line there is, whole. */
+RANKS_TEST(test_mesh_longest_names, 2)
+{
+    char names[8 * 32 + 1] = "", text[600], printed[600] = "";
+    for (int dim = 0; dim < 8; dim++)
+        snprintf(names + 32 * dim, 33, "%c23456789012345678901234567890%d,", 'a' + dim, dim);
+    names[8 * 32 - 1] = 0; /* the last comma */
+    weft_group *world = join(0);
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, deep(8), names);
+    CHECK(mesh && weft_mesh_rank(mesh) == rank && weft_size(world) == size);
+    CHECK_INT(strlen(weft_mesh_dim_name(mesh, 7)), 31);
+    int length = weft_mesh_text(mesh, text, sizeof text);
+    CHECK(length > 8 * 32 && length < (int)sizeof text - 1);
+    FILE *file = fmemopen(printed, sizeof printed, "w");
+    CHECK(file);
+    CHECK_OK(weft_mesh_print(mesh, file));
+    fclose(file);
+    CHECK(!strncmp(printed, text, (size_t)length) && !strcmp(printed + length, "\n"));
+    finish(world);
+}
+
 RANKS_TEST(test_mesh_names, 2)
 {
     static const char longest[] = "abcdefghijklmnopqrstuvwxyz01234",
@@ -423,6 +458,11 @@ RANKS_TEST(test_mesh_names, 2)
     check_null(weft_mesh_unflatten(pair, 0, WEFT_SCALAR, "x"), WEFT_ERR_INVALID_ARG,
                "0 dimensions in place of one of 2");
     CHECK_STATUS(weft_mesh_coordinate(pair, NULL), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_mesh_coordinate(NULL, (int[1]){0}), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    weft_mesh *twice[] = {pair, flat}, *none[] = {NULL, pair};
+    check_null(weft_mesh_concatenate(twice, 2), WEFT_ERR_INVALID_ARG, "it has 2 entries in all");
+    check_null(weft_mesh_concatenate(none, 2), WEFT_ERR_INVALID_ARG, "mesh is NULL");
     finish(world);
 }
 
