@@ -6,6 +6,8 @@
 #include "coll_acts.h"
 #include "jobs.h"
 
+#include "coll/fifo.h"
+
 static const act_kind kinds[] = {ACT_BROADCAST, ACT_GATHER, ACT_REDUCE, ACT_SCATTER};
 
 /* Bytes of an operand around every border: one chunk, the show slot, one round of the bounce
@@ -13,6 +15,32 @@ static const act_kind kinds[] = {ACT_BROADCAST, ACT_GATHER, ACT_REDUCE, ACT_SCAT
 static const int64_t sizes_of_u8[] = {4096,   4097,   8191,   8192,       16384,  16385,
                                       40000,  65535,  65536,  65537,      131072, 262143,
                                       262144, 262145, 300000, 1000 * 999, 3 << 20};
+
+/* Only for ranks that spin, for more than one of them, and between two sizes. */
+TEST(test_flow_pays)
+{
+    static const struct {
+        weft_i_wait_mode mode;
+        int size;
+        size_t bytes;
+        bool pays;
+    } cases[] = {
+        {WEFT_I_WAIT_SPIN, 2, 4096, false},  {WEFT_I_WAIT_SPIN, 2, 4097, true},
+        {WEFT_I_WAIT_SPIN, 1, 4097, false},  {WEFT_I_WAIT_SPIN, 2, WEFT_I_EAGER, true},
+        {WEFT_I_WAIT_YIELD, 2, 4097, false}, {WEFT_I_WAIT_SLEEP, 2, 4097, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_i_lane lane = {.mode = cases[i].mode, .size = cases[i].size};
+        if (weft_i_fifo_pays(&lane, cases[i].bytes) != cases[i].pays)
+            FAIL("case %zu: %zu bytes among %d", i, cases[i].bytes, cases[i].size);
+    }
+    weft_i_lane pair = {.mode = WEFT_I_WAIT_SPIN, .size = 2};
+#if defined(__aarch64__)
+    CHECK(!weft_i_fifo_pays(&pair, WEFT_I_EAGER + 1));
+#else
+    CHECK(weft_i_fifo_pays(&pair, SIZE_MAX));
+#endif
+}
 
 static void run_sizes(int rank, int size, act_kind kind)
 {

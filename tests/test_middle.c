@@ -396,6 +396,8 @@ RANKS_TEST(test_middle_of_fifos, RANKS)
 {
     part = FIFO_PART;
     one_way = true;
+    for (int i = 0; i < 4; i++) /* on every machine */
+        CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, ops[flowing[i]].tuned, RANKS, 64 << 10));
     run_pipelines(rank, "spin", flowing, 4);
 }
 
@@ -441,7 +443,8 @@ typedef enum refusal {
     DENIED, /* from the n-th copy on */
     HALVED, /* the same, after the first half of that one */
     GONE,   /* there is no such process any more */
-    SHORT   /* nothing is refused, but no copy is as long as it was asked for */
+    SHORT,  /* nothing is refused, but no copy is as long as it was asked for */
+    FALSE   /* as long as asked for, but of something else: another process has the number */
 } refusal;
 
 static struct {
@@ -469,6 +472,11 @@ static ssize_t refusing_read(pid_t process, void *to, uint64_t from, size_t byte
     }
     if (kernel.left-- > 0)
         return weft_i_os_linux.read_process(process, to, from, bytes);
+    if (kernel.how == FALSE) {
+        kernel.fired = true;
+        memset(to, 0x5a, bytes);
+        return (ssize_t)bytes;
+    }
     if (kernel.how == HALVED && kernel.left == -1)
         return weft_i_os_linux.read_process(process, to, from, bytes / 2);
     return refuse();
@@ -658,16 +666,17 @@ RANKS_TEST(test_middle_of_cma_agreement, RANKS)
     setenv("WEFT_WAIT", rank == VICTIM ? "sleep" : "yield", 1);
     weft_group *world = join(20000);
     need_cma(world);
-    for (int n = 1; n <= 2; n++) {
+    static const refusal hows[] = {DENIED, HALVED, FALSE};
+    for (int i = 0; i < 6; i++) {
         weft_scope_open();
         if (rank == VICTIM)
-            replace_kernel(DENIED, n);
+            replace_kernel(hows[i / 2], 1 + i % 2);
         weft_group *group = fresh_group(world);
         weft_i_os_now = &weft_i_os_linux;
         const weft_i_lane *lane = group->lane;
         CHECK(lane->cma == WEFT_I_CMA_NONE);
         CHECK(lane->mode == WEFT_I_WAIT_SLEEP); /* of the most patient rank */
-        CHECK(rank != VICTIM || kernel.fired);
+        CHECK(rank != VICTIM || kernel.fired || hows[i / 2] == HALVED);
         weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(PART), rank + 1);
         CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
         CHECK(weft_item(x, 0) == 6 && weft_item(x, PART - 1) == 6);
