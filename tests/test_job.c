@@ -141,8 +141,15 @@ RANKS_TEST(test_job_hang_in_group, 4)
         CHECK_INT(other.now.peer, 1);
         weft_release(job);
         CHECK_OK(weft_send(x, 0, group));
+        CHECK_OK(weft_recv(x, 0, group));
     } else if (rank == 3) {
         CHECK_OK(weft_recv(x, 1, group));
+        /* The first of the group is awaited: nobody who has no rank there. */
+        weft_job *job = look_until(getpid(), 1, "recv", 0, &other);
+        CHECK(job && misses_only(job, 1, 3));
+        CHECK_INT(other.now.peer, 0);
+        weft_release(job);
+        CHECK_OK(weft_send(x, 1, group));
     }
     weft_release(group);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));

@@ -134,6 +134,28 @@ RANKS_TEST(test_monitor_late, 3)
     finish(world);
 }
 
+/* Rank 1 came, gave up and makes a group now.  That is no quarrel with rank 0, which comes after it:
+ * rank 0's own limit ends its wait. */
+RANKS_TEST(test_monitor_given_up_before, 2)
+{
+    static const int both[] = {0, 1};
+    weft_group *world = join(20000), *group = group_of_all(world, size), *child;
+    CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT)); /* rank 0 has begun no other call */
+    if (rank == 1) {
+        CHECK_STATUS(weft_monitored_barrier(group, 20, false), WEFT_ERR_TIMEOUT);
+        harness_mark();
+    } else {
+        CHECK(harness_await(1, 1));
+        CHECK_STATUS(weft_monitored_barrier(group, 200, false), WEFT_ERR_TIMEOUT);
+    }
+    weft_clear_error();
+    child = weft_group_new(group, both, 2, NULL);
+    if (!child)
+        FAIL("weft_group_new: %s", weft_last_error());
+    CHECK_OK(weft_group_barrier(child, WEFT_DEFAULT));
+    finish(world);
+}
+
 RANKS_TEST(test_monitor_tries_once, 2)
 {
     (void)size;

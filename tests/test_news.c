@@ -15,8 +15,9 @@ enum { LIMIT_MS = 20000, SOON_MS = 2000 };
 
 typedef struct scene {
     int port, size, per_host;
-    unsigned dying; /* a bit for each rank that dies */
-    int way;        /* how */
+    unsigned dying;  /* a bit for each rank that dies */
+    int way;         /* how */
+    const char *log; /* NULL: nothing is logged */
 } scene;
 
 enum { BY_SIGNAL, BY_EXIT, WHILE_OTHERS_SLEEP, WAYS };
@@ -41,7 +42,7 @@ static weft_group *join(int rank, const scene *s)
     char host[16];
     unsetenv("WEFT_JOB_FD");
     unsetenv("GROUP_RANK");
-    setenv("WEFT_DEBUG", "NONE", 1);
+    setenv("WEFT_DEBUG", s->log ? "INFO" : "NONE", 1);
     set_number("RANK", rank);
     set_number("WORLD_SIZE", s->size);
     set_number("LOCAL_RANK", rank % s->per_host);
@@ -221,6 +222,32 @@ TEST(test_news_of_a_death)
 TEST(test_news_of_the_death_of_the_server)
 {
     run_deaths("the server's death", 4, 2, 1u << 0);
+}
+
+/* Who serves the store from now on is in the log, once on each host that goes on. */
+TEST(test_news_log_of_a_new_server)
+{
+    char pattern[] = "/tmp/weft-test-news-XXXXXX", path[64], text[4096];
+    CHECK(mkdtemp(pattern));
+    snprintf(path, sizeof path, "%s/%%r", pattern);
+    setenv("WEFT_DEBUG", "INFO", 1); /* before anything is logged */
+    setenv("WEFT_DEBUG_FILE", path, 1);
+    scene s = {.size = 3, .per_host = 1, .dying = 1u << 0, .log = path};
+    s.port = free_port();
+    if (!s.port)
+        SKIP("no TCP store here: %s", weft_last_error());
+    crew_run_without("a logged death", 3, dying_crew, &s, s.dying);
+    for (int rank = 1; rank < 3; rank++) {
+        snprintf(path, sizeof path, "%s/%d", pattern, rank);
+        FILE *file = fopen(path, "r");
+        CHECK(file);
+        text[fread(text, 1, sizeof text - 1, file)] = 0;
+        fclose(file);
+        remove(path);
+        CHECK_CONTAINS(text, "rank 0, which served the store, is gone; rank 1 serves it now");
+    }
+    snprintf(path, sizeof path, "rm -r %s", pattern);
+    CHECK(!system(path));
 }
 
 TEST(test_news_of_the_death_of_a_host)
