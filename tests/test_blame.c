@@ -234,6 +234,57 @@ RANKS_TEST(test_blame_stopped, 3)
     finish(world);
 }
 
+/* ---- a rank that fetches in vain ---- */
+
+static weft_i_os vain_table;
+static _Atomic(const weft_group *) vain_in; /* NULL: not now; relaxed, for its own thread */
+static int vain_calls;
+
+/* Rank 2's queue is full for this caller, until long after its limit. */
+static int vain_connect(int fd, const struct sockaddr *to, socklen_t length)
+{
+    const weft_group *group = atomic_load_explicit(&vain_in, memory_order_relaxed);
+    if (!group || vain_calls++ == 0) /* rank 1 comes first */
+        return weft_i_os_linux.connect(fd, to, length);
+    standing_await(group, 1, "rendezvous end", true);
+    standing_await(group, 2, "rendezvous end", true);
+    errno = EAGAIN;
+    return -1;
+}
+
+/* Rank 0 alone is impatient, and has waited for rank 2, the last one, in vain.  The others are told
+ * for whom; and nothing of that is left for the next operation. */
+RANKS_TEST(test_blame_fetch, 3)
+{
+    if (harness_in_threads)
+        SKIP("threads fetch nothing");
+    if (rank == 0) { /* before any thread of the library is there */
+        vain_table = weft_i_os_linux;
+        vain_table.connect = vain_connect;
+        weft_i_os_now = &vain_table;
+    }
+    weft_group *world = join(20000);
+    _Atomic uint32_t *fetches = &world->board->row[rank].fetches;
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    standing_mark(world);
+    CHECK_OK(weft_group_set_timeout(world, rank ? 20000 : 100));
+    if (rank == 0)
+        atomic_store_explicit(&vain_in, world, memory_order_relaxed);
+    CHECK(!weft_symm_rendezvous(x, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
+    CHECK_CONTAINS(weft_last_error(), rank ? "rank 0 failed (" : "no answer from rank 2 (");
+    if (rank)
+        CHECK_CONTAINS(weft_last_error(), ", waiting for rank 2 (");
+    CHECK_INT(atomic_load_explicit(fetches, memory_order_relaxed), rank ? 0 : 3);
+    harness_mark();
+    CHECK(rank || (harness_await(1, 1) && harness_await(2, 1))); /* they have read it */
+    CHECK_OK(weft_group_set_timeout(world, 20000));
+    CHECK(weft_group_split(world, 0, 0)); /* has a later meeting, too */
+    CHECK_INT(atomic_load_explicit(fetches, memory_order_relaxed), 0);
+    finish(world);
+}
+
 /* ---- a rank that is slow to enter the job ---- */
 
 static weft_i_os slow_table;
