@@ -389,6 +389,13 @@ TEST(test_device_claims_order)
     CHECK(weft_item(x, 0) == weft_item(x, 0)); /* the second does not ask again */
     CHECK(op.ordered == 2 && !op.waited && op.ended == 1);
     CHECK_TOLD("W21 C2> C2> ");
+    operation several[3]; /* one use is ordered behind all of them */
+    for (int i = 0; i < 3; i++)
+        claim_on(&several[i], x, i == 1 ? &waits : &orders, i == 2);
+    CHECK_OK(weft_copy(x, y));
+    for (int i = 0; i < 3; i++)
+        CHECK(several[i].ended == 1 && several[i].ordered == (i == 1 ? 0 : 2) &&
+              several[i].waited == (i == 1));
     claim_on(&op, x, &waits, true); /* one that cannot order is waited for */
     CHECK(weft_tensor_data(x) != NULL);
     CHECK(op.waited == 1 && op.ended == 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products against a triple loop in double, through CBLAS and without, in every layout an operand
  * can have. */
+#include "fault.h"
 #include "harness.h"
 
 #include "kernels/blas.h"
@@ -339,6 +340,44 @@ TEST(test_matmul_describe)
         CHECK_CONTAINS(info.config, "OpenBLAS");
     CHECK_STATUS(weft_matmul_describe(NULL), WEFT_ERR_INVALID_ARG);
     weft_clear_error();
+}
+
+/* ---- shortage ---- */
+
+/* Whatever cannot be had: the product is right, or there is none and an error. */
+static void check_shortage(weft_dtype dtype, bool turned, bool with_bias)
+{
+    weft_scope_open();
+    weft_shape shape = turned ? WEFT_SHAPE(3, 2, 4) : WEFT_SHAPE(2, 3, 4);
+    weft_tensor *x = weft_full(dtype, WEFT_CPU, shape, 2), *weight, *bias;
+    x = turned ? weft_transpose(x, 0, 1) : x;
+    weight = weft_full(dtype, WEFT_CPU, WEFT_SHAPE(5, 4), 0.5);
+    bias = with_bias ? weft_full(dtype, WEFT_CPU, WEFT_SHAPE(5), 1) : NULL;
+    int failed = 0;
+    bool fired = true;
+    for (int n = 1; fired; n++) {
+        weft_scope_open();
+        fault_arm(n);
+        weft_tensor *y = weft_linear(x, weight, bias);
+        fired = fault_disarm();
+        CHECK(y || fired);
+        if (y)
+            CHECK(weft_item(y, 0) == 4 + with_bias && weft_item(y, 29) == 4 + with_bias);
+        else
+            CHECK_STATUS(weft_last_status(), WEFT_ERR_NO_MEMORY);
+        failed += !y;
+        weft_clear_error();
+        weft_scope_close();
+    }
+    CHECK(failed >= (dtype == WEFT_F16 ? 2 : 1)); /* for the result, and within the product */
+    weft_scope_close();
+}
+
+TEST(test_matmul_linear_shortage)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F16, WEFT_BF16};
+    for (int i = 0; i < 12; i++)
+        check_shortage(dtypes[i % 3], i / 3 % 2, i / 6);
 }
 
 int main(int argc, char **argv)
