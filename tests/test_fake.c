@@ -462,15 +462,16 @@ TEST(test_fake_backend_is_listed)
     CHECK_CONTAINS(info.reason, "weft_fake_init");
 }
 
-/* Whatever runs out, the caller is told and nothing is lost. */
+/* Whatever runs out, the caller is told and nothing is lost.  The first time all goes well: what is
+ * looked up once, such as the machine's caches, may be missing without harm. */
 TEST(test_fake_shortage)
 {
     bool fired = true;
-    int n = 1;
+    int n = 0;
     for (; fired && n < 200; n++) {
         weft_scope_open();
         weft_clear_error();
-        fault_arm(n);
+        fault_arm(n ? n : 10000);
         weft_fake_opts opts = WEFT_FAKE_OPTS(1, 4);
         weft_group *world = weft_fake_init(&opts);
         weft_group *pair = weft_group_new(world, (const int[]){0, 1}, 2, NULL);
@@ -480,12 +481,13 @@ TEST(test_fake_shortage)
         if (status == WEFT_OK)
             status = weft_work_wait(work, WEFT_DEFAULT);
         fired = fault_disarm();
-        if ((status == WEFT_OK) == fired)
+        if ((status == WEFT_OK) == fired || (!n && fired))
             FAIL("call %d (%s) failed, and the result is %d", n, fault_name, (int)status);
         weft_clear_error();
         weft_scope_close();
+        fired |= !n;
     }
-    CHECK(n > 10);
+    CHECK(n > 10 && n < 200);
 }
 
 int main(int argc, char **argv)

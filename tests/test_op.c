@@ -20,6 +20,9 @@ TEST(test_op_every_row_has_a_sample)
             /* Collectives, which need a group, have theirs in test_functional.c. */
             if (strchr(table->rows[i]->kinds, 'g') || table->rows[i]->flags & WEFT_I_OP_EFFECT)
                 continue;
+            /* Of floors above, where the whole library is loaded: test_module.c, test_grad_hooks.c. */
+            if (!strcmp(table->rows[i]->name, "parameter") || !strcmp(table->rows[i]->name, "pass"))
+                continue;
             if (!found && weft_i_op_find(table->rows[i]->name) == table->rows[i])
                 FAIL("no sample for %s", table->rows[i]->name);
         }
@@ -337,8 +340,11 @@ TEST(test_op_messages_name_the_operation)
     CHECK(!weft_mean(weft_ones(WEFT_I32, WEFT_CPU, WEFT_SHAPE(2)), NULL, 0, false));
     CHECK(!weft_max(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 0)), (int[]){1}, 1, false));
     CHECK(!weft_sum(a, (int[]){0, 0}, 2, false) && !weft_sum(a, (int[]){2}, 1, false));
-    if (!weft_to(a, WEFT_F32, WEFT_CUDA(0))) /* where there is no GPU */
-        CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
+    if (!weft_to(a, WEFT_F32, WEFT_CUDA(0))) { /* without a GPU, or what its driver needs */
+        weft_status status = weft_last_status();
+        CHECK(status == WEFT_ERR_UNSUPPORTED || status == WEFT_ERR_DEVICE ||
+              status == WEFT_ERR_NO_MEMORY);
+    }
     weft_clear_error();
 }
 
