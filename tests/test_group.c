@@ -606,6 +606,37 @@ RANKS_TEST(test_group_lists, 4)
     finish(world);
 }
 
+/* Options that were not started from WEFT_GROUP_OPTS_INIT, or have a bad name, whoever reads them. */
+RANKS_TEST(test_group_opts_of_all, 2)
+{
+    weft_group *world = join(0);
+    char longest[64], longer[65]; /* names: 63 characters, 64 */
+    memset(longest, 'n', sizeof longest);
+    memset(longer, 'n', sizeof longer);
+    longest[63] = longer[64] = 0;
+    weft_rank_list list = {every, size};
+    weft_group_opts bad[] = {WEFT_GROUP_OPTS_INIT, WEFT_GROUP_OPTS_INIT, WEFT_GROUP_OPTS_INIT};
+    bad[0].size = 3;
+    bad[1].name = longer;
+    bad[2].description = longer;
+    for (int i = 0; i < 12; i++) {
+        const weft_group_opts *opts = &bad[i % 3];
+        weft_clear_error();
+        weft_group *made = i / 3 == 0   ? weft_group_new_with(world, every, size, opts)
+                           : i / 3 == 1 ? weft_group_new_blocks(world, size, opts)
+                           : i / 3 == 2 ? weft_group_new_lists(world, &list, 1, opts)
+                                        : weft_group_split_lists(world, &list, 1, opts);
+        CHECK(!made);
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), i % 3 ? "at most 63 characters" : "WEFT_GROUP_OPTS_INIT");
+    }
+    weft_group_opts good = WEFT_GROUP_OPTS_INIT;
+    good.name = longest;
+    weft_group *named = weft_group_new_with(world, every, size, &good);
+    CHECK(named && !strcmp(weft_group_name(named), longest) && weft_rank(named) == rank);
+    finish(world);
+}
+
 /* ---- the end of a group ---- */
 
 RANKS_TEST(test_group_destroy, 4)

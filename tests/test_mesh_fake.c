@@ -107,6 +107,28 @@ TEST(test_mesh_fake_unflattened)
     }
 }
 
+/* Groups of two jobs make no mesh, whichever of them is the odd one. */
+TEST(test_mesh_fake_of_two_jobs)
+{
+    CHECK_OK(weft_scope_open());
+    static const int zero[] = {0};
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 1);
+    weft_group *a = weft_fake_init(&opts), *b = weft_fake_init(&opts);
+    weft_group *lists[][3] = {{a, b, b}, {a, a, b}, {a, b, a}};
+    static const char *const words[] = {"groups 0 and 1 are", "groups 0 and 2 are",
+                                        "groups 0 and 1 are"};
+    CHECK(a && b && a != b);
+    for (int i = 0; i < 3; i++) {
+        CHECK(!weft_mesh_from_groups(lists[i], 3, WEFT_CPU, WEFT_SHAPE(1, 1, 1), zero, "x,y,z"));
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), words[i]);
+        weft_clear_error();
+    }
+    weft_group *same[] = {a, a, a};
+    CHECK(weft_mesh_from_groups(same, 3, WEFT_CPU, WEFT_SHAPE(1, 1, 1), zero, "x,y,z"));
+    CHECK_OK(weft_scope_close());
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0);

@@ -40,6 +40,7 @@ RANKS_TEST(test_expand_1d_rank_list, 4)
     weft_group *world = join(0);
     check_expand(world, weft_ranks_list(all, 4), "", "", all, 4, 4);
     check_expand(NULL, weft_ranks_list(all, 4), "bla", "bla", all, 4, 4);
+    check_expand(NULL, weft_ranks_list(all + 3, 1), NULL, "", all + 3, 1, 1);
     check_refused(world, weft_ranks_list(all, 0), WEFT_ERR_INVALID_ARG, "empty");
     check_refused(world, weft_ranks_list(NULL, 4), WEFT_ERR_INVALID_ARG, "empty");
     finish(world);
@@ -54,7 +55,11 @@ RANKS_TEST(test_expand_2d_rank_list, 4)
     check_expand(world, weft_ranks_rows(rows, 2), "blu", "blu", all, 4, 2);
     check_refused(world, weft_ranks_rows(ragged, 2), WEFT_ERR_INVALID_ARG,
                   "group sizes must be identical");
+    weft_rank_list lone[] = {{all, 1}, {all + 2, 1}, {all + 1, 1}}, null[] = {{NULL, 2}, {all, 2}};
+    check_expand(NULL, weft_ranks_rows(lone, 3), "", "", (const int[]){0, 2, 1}, 3, 1);
     check_refused(world, weft_ranks_rows(hole, 2), WEFT_ERR_INVALID_ARG, "row 1");
+    check_refused(world, weft_ranks_rows(null, 2), WEFT_ERR_INVALID_ARG, "row 0");
+    check_refused(world, weft_ranks_rows(NULL, 2), WEFT_ERR_INVALID_ARG, "rows of ranks is empty");
     check_refused(world, weft_ranks_rows(rows, 0), WEFT_ERR_INVALID_ARG, "empty");
     finish(world);
 }
@@ -79,6 +84,19 @@ RANKS_TEST(test_expand_process_group, 4)
     check_expand(world, weft_ranks_group(mine), "", "my_pg", &rank, 1, 1);
     check_expand(world, weft_ranks_group(mine), "bla", "bla", &rank, 1, 1);
     check_refused(world, weft_ranks_group(NULL), WEFT_ERR_INVALID_ARG, "group is NULL");
+    weft_expansion x = {.count = 7};
+    CHECK_STATUS(weft_ranks_expand(NULL, weft_ranks_group(weft_group_stand_in("s", 2)), "", &x),
+                 WEFT_ERR_STATE);
+    CHECK_CONTAINS(weft_last_error(), "stand-in, whose ranks are not known");
+    CHECK(!x.ranks && !x.count);
+    char tag[WEFT_TAG_BYTES + 1];
+    memset(tag, 't', sizeof tag);
+    tag[WEFT_TAG_BYTES] = 0; /* one too long */
+    CHECK_STATUS(weft_ranks_expand(NULL, weft_ranks_group(world), tag, &x), WEFT_ERR_INVALID_ARG);
+    tag[WEFT_TAG_BYTES - 1] = 0;
+    check_expand(NULL, weft_ranks_group(world), tag, tag, all, 4, 4);
+    CHECK_STATUS(weft_ranks_expand(NULL, weft_ranks_group(world), "", NULL), WEFT_ERR_INVALID_ARG);
+    weft_expansion_clear(NULL);
     finish(world);
 }
 
@@ -92,6 +110,21 @@ RANKS_TEST(test_expand_device_mesh, 4)
         weft_group *group = weft_mesh_group(mesh, 0);
         check_expand(world, weft_ranks_mesh(mesh), "", weft_group_tag(group), all, 4, 4);
         CHECK(weft_group_of(world, weft_ranks_mesh(mesh), "") == group);
+    }
+    finish(world);
+}
+
+/* A rank outside a mesh is in no group of it. */
+RANKS_TEST(test_expand_device_mesh_outside, 2)
+{
+    weft_group *world = join(0);
+    weft_mesh *mesh = weft_mesh_new(world, WEFT_CPU, WEFT_SHAPE(1), all + 1, "x");
+    CHECK(mesh && weft_size(world) == size);
+    if (rank == 0) {
+        check_refused(world, weft_ranks_mesh(mesh), WEFT_ERR_STATE, "rank 0 is not in the mesh");
+        check_refused(world, weft_ranks_mesh_dim(mesh, 0), WEFT_ERR_STATE, "is not in the mesh");
+    } else {
+        check_expand(world, weft_ranks_mesh_dim(mesh, 0), "t", "t", all + 1, 1, 1);
     }
     finish(world);
 }
