@@ -153,7 +153,7 @@ static void run_sum(scene_sum s)
     scene_run(sum_body, &s);
 }
 
-static const weft_i_cuda_sizes small_sizes = {8, 4, 512, 4096, 0};
+static const weft_i_cuda_sizes small_sizes = {8, 4, 512, 4096, 0, false};
 
 static void by_packets(weft_dtype dtype, weft_i_fold_op op, size_t count, size_t offset)
 {

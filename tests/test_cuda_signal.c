@@ -8,7 +8,7 @@
 #include "kernels/fold.h"
 
 enum { BYTES = 1 << 20, LONG_MS = 20000, SHORT_MS = 200 };
-static const weft_i_cuda_sizes sizes = {8, 4, 512, 4096, 0};
+static const weft_i_cuda_sizes sizes = {8, 4, 512, 4096, 0, false};
 
 /* What one rank writes before a barrier, the others read after it. */
 static void barrier_body(int rank, void *arg)

@@ -10,6 +10,9 @@
  * functions post the same and return work to wait for (weft/work.h).  A rank can send to itself by
  * the posted forms only.  Ranks are those of the group.
  *
+ * Tensors may be on a device: then the call is enqueued on the current stream, messages between two
+ * ranks are taken in their order, and WEFT_ANY is WEFT_ERR_UNSUPPORTED (docs/cuda.md).
+ *
  * As of every operation, the first of a group waits until every rank of it has called its first.
  */
 #ifndef WEFT_P2P_H

@@ -121,7 +121,7 @@ weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier)
 {
     weft_i_coll_kind kind = coll->ask.kind;
     WEFT_TRY(weft_i_group_check_revoked(&coll->call));
-    if (kind != WEFT_I_SEND && kind != WEFT_I_RECV)
+    if (kind != WEFT_I_SEND && kind != WEFT_I_RECV && !coll->ask.messages)
         WEFT_TRY(weft_i_group_check_mute(&coll->call));
     if (weft_i_kind_is(kind, WEFT_I_IS_OBJECT))
         return weft_i_carrier_run_object(coll, carrier);

@@ -201,6 +201,7 @@ weft_i_coll weft_i_p2p_as_coll(const weft_i_p2p_request *request)
                                  .rank = request->group->rank,
                                  .size = request->group->size,
                                  .dtype = request->dtype,
+                                 .device = request->device,
                                  .root = request->peer,
                                  .in = send ? request->data : NULL,
                                  .out = send ? NULL : request->data,

@@ -19,6 +19,7 @@ struct weft_i_p2p_request {
     weft_i_lane *lane;
     weft_i_coll_kind kind; /* WEFT_I_SEND or WEFT_I_RECV */
     weft_dtype dtype;
+    weft_device device;
     int peer;   /* WEFT_ANY: the first that comes */
     int op;     /* its number in a batch */
     int source; /* of a receive that has met its message; -1 */
@@ -226,5 +227,24 @@ weft_status weft_i_p2p_exchange(weft_i_p2p_request *request);
 
 /* Runs requests that nobody owns to their end, in the calling thread. */
 weft_status weft_i_bundle_carry(weft_i_bundle *bundle);
+
+/* The same after the group's lane was opened. */
+weft_status weft_i_p2p_run_on_lane(weft_i_bundle *bundle);
+
+/* ---- of tensors on a device: p2p_device.c ---- */
+
+static inline bool weft_i_p2p_is_on_host(const weft_i_p2p_request *request)
+{
+    return weft_i_device_is_host(request->device);
+}
+
+/* What goes together is on one device; and on a device a receive names its source. */
+weft_status weft_i_p2p_check_devices(const char *op, const weft_i_p2p_request *requests, int count);
+
+/* Gives them to the group's carrier, or moves them through host memory. */
+weft_status weft_i_p2p_run_on_device(weft_i_bundle *bundle, uint64_t number);
+
+/* Gives posted ones to the carrier; `*coll` is the call. */
+weft_status weft_i_p2p_post_on_device(weft_i_bundle *bundle, weft_i_coll *coll);
 
 #endif

@@ -29,12 +29,13 @@ static weft_status fill(weft_i_p2p_request *request, weft_i_coll_kind kind, weft
     const char *op = weft_i_coll_name(kind);
     WEFT_TRY(weft_i_request_check_group(op, group));
     WEFT_TRY(check_peer(op, kind, group, peer, tag));
-    WEFT_TRY(kind == WEFT_I_SEND ? weft_i_request_check_operand(op, "input", x)
+    WEFT_TRY(kind == WEFT_I_SEND ? weft_i_request_check_anywhere(op, "input", x)
                                  : weft_i_request_check_output(op, x));
     *request = (weft_i_p2p_request){
         .group = group,
         .kind = kind,
         .dtype = x->dtype,
+        .device = weft_i_tensor_device(x),
         .peer = peer,
         .source = -1,
         .tag = tag,
@@ -95,11 +96,18 @@ static int real_ones(weft_i_p2p_request *requests, int count)
     return left;
 }
 
+weft_status weft_i_p2p_run_on_lane(weft_i_bundle *bundle)
+{
+    WEFT_TRY(open_lane(bundle->requests, bundle->count));
+    return weft_i_bundle_carry(bundle);
+}
+
 static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind kind)
 {
     weft_i_label call = {requests->group, weft_i_coll_name(kind), -1};
     if (!(count = real_ones(requests, count)))
         return weft_i_group_check_revoked(&call);
+    WEFT_TRY(weft_i_p2p_check_devices(weft_i_coll_name(kind), requests, count));
     if (weft_i_coalesce_is_open(requests->group)) {
         weft_i_coll coll = weft_i_p2p_as_coll(requests);
         return weft_i_coalesce_add(&coll, WEFT_OK);
@@ -114,10 +122,10 @@ static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind
             &(weft_i_record_detail){.count = requests->bytes / weft_dtype_size(requests->dtype),
                                     .dtype = (int)requests->dtype});
     weft_i_bundle bundle = {.requests = requests, .count = count};
-    bool native = weft_i_carrier_is_worlds(requests->group);
-    weft_status status = native ? run_carried(&bundle) : open_lane(requests, count);
-    if (!native && status == WEFT_OK)
-        status = weft_i_bundle_carry(&bundle);
+    weft_status status = weft_i_carrier_is_worlds(requests->group) ? run_carried(&bundle)
+                         : weft_i_p2p_is_on_host(requests)
+                             ? weft_i_p2p_run_on_lane(&bundle)
+                             : weft_i_p2p_run_on_device(&bundle, number);
     weft_i_record_end(record, number, status);
     return status;
 }
@@ -193,7 +201,8 @@ static bool is_coalesced(const weft_i_p2p_request *request)
 static weft_work *start(weft_i_coll_kind kind, weft_tensor *x, int peer, int tag, weft_group *group)
 {
     weft_i_p2p_request request;
-    if (fill(&request, kind, x, peer, tag, group) < 0 || is_coalesced(&request))
+    if (fill(&request, kind, x, peer, tag, group) < 0 || is_coalesced(&request) ||
+        weft_i_p2p_check_devices(weft_i_coll_name(kind), &request, 1) < 0)
         return NULL;
     weft_work *work = weft_i_work_new_p2p(group, peer != WEFT_NOBODY);
     if (!work || peer == WEFT_NOBODY)
@@ -266,6 +275,10 @@ weft_work *weft_batch_start(const weft_p2p_op *ops, int count)
         }
         request.op = i;
         weft_i_work_set_request(work, at++, &request);
+    }
+    if (work && weft_i_p2p_check_devices("batch", work->requests, left) < 0) {
+        weft_release(work);
+        return NULL;
     }
     return work && left ? weft_i_work_enqueue_p2p(work) : work;
 }

@@ -62,12 +62,12 @@ weft_status weft_i_request_refuse_operand(const char *op, const char *which,
     return check_layout(op, which, tensor);
 }
 
-weft_status weft_i_request_check_anywhere(const weft_i_coll *coll, const char *which,
+weft_status weft_i_request_check_anywhere(const char *op, const char *which,
                                           const weft_tensor *tensor)
 {
     if (!tensor || weft_i_request_is_fine(tensor) || weft_i_tensor_device(tensor) == WEFT_META)
-        return weft_i_request_check_operand(coll->ask.op, which, tensor);
-    return check_layout(coll->ask.op, which, tensor);
+        return weft_i_request_check_operand(op, which, tensor);
+    return check_layout(op, which, tensor);
 }
 
 static weft_status check_writable(const char *op, const weft_tensor *tensor)
@@ -79,14 +79,14 @@ static weft_status check_writable(const char *op, const weft_tensor *tensor)
 
 weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor)
 {
-    WEFT_TRY(weft_i_request_check_operand(op, "output", tensor));
+    WEFT_TRY(weft_i_request_check_anywhere(op, "output", tensor));
     return check_writable(op, tensor);
 }
 
 /* An operand for which the short check is not enough: it is wrong, under way, or on a device. */
 static weft_status check_closely(const weft_i_coll *coll, const weft_tensor *x, bool written)
 {
-    WEFT_TRY(weft_i_request_check_anywhere(coll, written ? "output" : "input", x));
+    WEFT_TRY(weft_i_request_check_anywhere(coll->ask.op, written ? "output" : "input", x));
     return written ? check_writable(coll->ask.op, x) : WEFT_OK;
 }
 

@@ -49,7 +49,7 @@ static inline weft_status weft_i_request_check_operand(const char *op, const cha
 }
 
 /* The operand may be anywhere but on meta. */
-weft_status weft_i_request_check_anywhere(const weft_i_coll *coll, const char *which,
+weft_status weft_i_request_check_anywhere(const char *op, const char *which,
                                           const weft_tensor *tensor);
 weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor);
 weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in);

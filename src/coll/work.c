@@ -560,8 +560,26 @@ static weft_status hand_over_p2p(weft_work *work)
     return WEFT_OK;
 }
 
+/* Of tensors on a device: the carrier enqueues them all at once. */
+static weft_work *enqueue_on_device(weft_work *work)
+{
+    weft_i_coll coll;
+    if (weft_i_p2p_post_on_device(&work->bundle, &coll) < 0 ||
+        (work->coll.ask = coll.ask, mark_end(work)) < 0) {
+        weft_release(work);
+        return NULL;
+    }
+    work->carried = true;
+    /* Pairs with the acquire in `done`. */
+    atomic_store_explicit(&work->status, work->event ? WEFT_IN_PROGRESS : WEFT_OK,
+                          memory_order_release);
+    return work;
+}
+
 weft_work *weft_i_work_enqueue_p2p(weft_work *work)
 {
+    if (!weft_i_carrier_is_worlds(work->coll.group) && !weft_i_p2p_is_on_host(work->requests))
+        return enqueue_on_device(work);
     if (weft_i_carrier_is_worlds(work->coll.group)) {
         for (int i = 0; i < work->bundle.count; i++)
             weft_i_p2p_request_carry(&work->requests[i]);
@@ -591,9 +609,15 @@ weft_status weft_i_work_now(weft_i_coll *coll)
 
 /* ---- waiting ---- */
 
+/* Does its end follow from requests that the host moves? */
+static bool has_requests(const weft_work *work)
+{
+    return work->bundle.count && !work->carried;
+}
+
 static weft_status outcome(weft_work *work)
 {
-    if (work->bundle.count)
+    if (has_requests(work))
         return weft_i_bundle_outcome(&work->bundle);
     weft_status status = (weft_status)atomic_load_explicit(&work->status, memory_order_acquire);
     if (status >= 0)
@@ -689,10 +713,10 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
     if (!work)
         return weft_i_missing("the work is NULL");
     WEFT_TRY(weft_i_group_check_limit("weft_work_wait", timeout_ms));
-    if (!work->bundle.count && done(work)) /* an empty batch has no group */
+    if (!has_requests(work) && done(work)) /* an empty batch has no group */
         return outcome(work);
     int64_t limit = weft_i_group_limit(work->coll.group, timeout_ms);
-    if (work->bundle.count) {
+    if (has_requests(work)) {
         if (weft_i_bundle_status(&work->bundle) == WEFT_IN_PROGRESS)
             WEFT_TRY(weft_i_bundle_wait(&work->bundle, limit));
         return outcome(work);
@@ -724,7 +748,7 @@ weft_status weft_work_test(weft_work *work)
 {
     if (!work)
         return weft_i_missing("the work is NULL");
-    if (work->bundle.count && work->coll.lane) {
+    if (has_requests(work) && work->coll.lane) {
         weft_i_p2p_push(work->coll.lane);
         weft_i_p2p_sweep(work->coll.lane);
     } else if (work->event) {
@@ -741,7 +765,7 @@ weft_status weft_work_status(const weft_work *work)
 {
     if (!work)
         return weft_last_status() < 0 ? weft_last_status() : WEFT_ERR_INVALID_ARG;
-    if (work->bundle.count)
+    if (has_requests(work))
         return weft_i_bundle_status(&work->bundle);
     look_at_stream((weft_work *)(uintptr_t)work);
     /* Pairs with the release in `finish`. */
@@ -764,36 +788,4 @@ uint64_t weft_work_sequence(const weft_work *work)
 {
     bool known = work && !work->bundle.count && weft_work_status(work) != WEFT_IN_PROGRESS;
     return known ? work->sequence : 0;
-}
-
-char *weft_work_describe(const weft_work *work, char *out, size_t bytes)
-{
-    if (!out)
-        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_work_describe: the text is NULL");
-    if (!work) {
-        snprintf(out, bytes, "no work");
-        return out;
-    }
-    if (!work->bundle.count && !work->coll.ask.op) {
-        snprintf(out, bytes, "no sends or receives: done");
-        return out;
-    }
-    char what[WEFT_I_SIGNATURE_TEXT], peer[32] = "";
-    weft_i_coll coll = work->bundle.count ? weft_i_p2p_as_coll(work->requests) : work->coll;
-    coll.reach = NULL; /* the caller's, and perhaps gone */
-    weft_i_signature signature;
-    weft_i_coll_put_signature(&signature, &coll);
-    weft_status status = weft_work_status(work);
-    if (work->bundle.count && coll.ask.root == WEFT_ANY)
-        snprintf(peer, sizeof peer, " from any rank");
-    else if (work->bundle.count)
-        snprintf(peer, sizeof peer, " %s rank %d", coll.ask.kind == WEFT_I_SEND ? "to" : "from",
-                 coll.ask.root);
-    snprintf(out, bytes, "%s%s in group \"%s\": %s%s%s",
-             weft_i_signature_text(&signature, what, sizeof what), peer, work->coll.group->name,
-             status == WEFT_IN_PROGRESS ? "under way"
-             : status == WEFT_OK        ? "done"
-                                        : weft_status_name(status),
-             status < 0 ? ", " : "", status < 0 ? weft_work_error(work) : "");
-    return out;
 }

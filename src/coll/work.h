@@ -21,6 +21,7 @@ struct weft_work {
     weft_i_completion *completion; /* held until it was run; may be NULL */
     weft_i_bundle bundle;          /* sends and receives; without requests: a collective */
     int64_t *splits;               /* own copy; may be NULL */
+    bool carried;          /* its requests were given to a stream: it is over at its event */
     bool claimed;          /* its operands are claimed (tensor/claim.h) instead of looked for */
     pthread_mutex_t *lock; /* held while its end is told; NULL: not posted, or requests */
     _Atomic int32_t

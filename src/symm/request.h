@@ -48,6 +48,16 @@ typedef struct weft_i_tiles {
     size_t most; /* elements of the largest tile: the same on all ranks */
 } weft_i_tiles;
 
+/* A send or a receive of a tensor. */
+typedef struct weft_i_message {
+    bool sends;
+    int peer, tag; /* of the group; 0 or more */
+    weft_dtype dtype;
+    char *data;
+    size_t bytes;
+    uint32_t digest; /* of dtype and bytes */
+} weft_i_message;
+
 typedef struct weft_i_request {
     const char *op; /* its name in messages */
     weft_i_coll_kind kind;
@@ -83,6 +93,9 @@ typedef struct weft_i_request {
      */
     const weft_i_operands *items;
     size_t items_count;
+    /* Sends and receives that are posted together, on a device; NULL: it is no such call. */
+    const weft_i_message *messages;
+    size_t messages_count;
 } weft_i_request;
 
 #endif

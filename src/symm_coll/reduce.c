@@ -135,7 +135,7 @@ static weft_status one_shot(weft_i_coll_kind kind, weft_tensor *out, weft_tensor
 static weft_status check_buffer(weft_i_coll *coll, weft_tensor *buffer)
 {
     const char *op = coll->ask.op;
-    WEFT_TRY(weft_i_request_check_anywhere(coll, "symmetric buffer", buffer));
+    WEFT_TRY(weft_i_request_check_anywhere(coll->ask.op, "symmetric buffer", buffer));
     WEFT_TRY(weft_i_reach_check(op, "buffer", buffer));
     if (weft_i_tensor_device(buffer) != coll->ask.device)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: buffer and local input are on two devices", op);

@@ -161,7 +161,7 @@ static int64_t rows_in(const weft_tensor *x)
 static weft_status check_table(const weft_i_coll *coll, const char *which, const weft_tensor *table,
                                int parts, int64_t entries)
 {
-    WEFT_TRY(weft_i_request_check_anywhere(coll, which, table));
+    WEFT_TRY(weft_i_request_check_anywhere(coll->ask.op, which, table));
     char text[WEFT_I_SHAPE_TEXT], a[16], b[16];
     if (weft_i_tensor_device(table) != coll->ask.device)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the %s is on %s, the input on %s", coll->ask.op,

@@ -5,12 +5,13 @@
  */
 #include "carrier.h"
 
+#include "mail.h"
 #include "site.h"
 #include "staged.h"
 #include "stream.h"
 
 /* Two halves of 8 MiB: a place of 128 KiB for each of the blocks. */
-static const weft_i_cuda_sizes sizes = {.stage_bytes = 8 << 20};
+static const weft_i_cuda_sizes sizes = {.stage_bytes = 8 << 20, .mail = true};
 
 weft_status weft_i_cuda_carrier_open(const weft_i_circle *circle, void **out)
 {
@@ -47,7 +48,7 @@ static weft_i_coll_kind kind_of_items(const weft_i_request *request)
 
 bool weft_i_cuda_carrier_takes(const weft_i_request *request)
 {
-    return weft_i_cuda_is_symmetric(request->kind) ||
+    return weft_i_cuda_is_symmetric(request->kind) || request->messages ||
            (!request->in_splits && weft_i_cuda_stages(kind_of_items(request)));
 }
 
@@ -80,6 +81,8 @@ weft_status weft_i_cuda_carrier_run(void *carrier, const weft_i_request *request
                            "%s: the operands are on cuda:%d; collectives of this group run on "
                            "cuda:%d, where this rank called the first",
                            request->op, device->ordinal, team->device->ordinal);
+    if (request->messages)
+        return weft_i_cuda_exchange(team, request);
     if (weft_i_cuda_is_symmetric(request->kind))
         return weft_i_cuda_symmetric(team, request);
     if (weft_i_cuda_is_direct(request))

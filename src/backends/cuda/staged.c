@@ -30,6 +30,11 @@ char *weft_i_cuda_label_text(weft_i_cuda_label card, char *out, size_t bytes)
                         (unsigned long long)card.count,
                         weft_dtype_name((weft_dtype)(card.what >> 8 & 0xff)));
     size_t at = used < 0 ? 0 : (size_t)used < bytes ? (size_t)used : bytes;
+    if (kind == WEFT_I_SEND || kind == WEFT_I_RECV) { /* see weft_i_cuda_exchange */
+        snprintf(out + at, bytes - at, " %s rank %d, tag %d", kind == WEFT_I_SEND ? "to" : "from",
+                 (int)(card.what >> 25 & 0x7f), (int)(card.what >> 32 & 0x7fffffff));
+        return out;
+    }
     const char *where = card.what & WEFT_I_CUDA_LABEL_DIRECT ? " in symmetric memory" : "";
     if (weft_i_kind_is(kind, WEFT_I_REDUCES))
         snprintf(out + at, bytes - at, ", %s%s", weft_reduction_name(reduction), where);

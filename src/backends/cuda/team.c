@@ -19,14 +19,22 @@ static size_t round_up(size_t bytes, size_t to)
 
 static void fill_sizes(int ranks, const weft_i_cuda_sizes *sizes, weft_k_group *group)
 {
-    static const weft_i_cuda_sizes usual = {64, 32, 1024, 4 << 20, 0};
-    const weft_i_cuda_sizes none = {0, 0, 0, 0, 0};
+    static const weft_i_cuda_sizes usual = {64, 32, 1024, 4 << 20, 0, false};
+    const weft_i_cuda_sizes none = {0, 0, 0, 0, 0, false};
     const weft_i_cuda_sizes *given = sizes ? sizes : &none;
     group->size = ranks;
     group->lines = given->lines ? given->lines : usual.lines;
     group->channels = given->channels ? given->channels : usual.channels;
     group->packet_units = given->packet_units ? given->packet_units : usual.packet_units;
     group->stage_bytes = round_up(given->stage_bytes ? given->stage_bytes : usual.stage_bytes, 16);
+}
+
+/* Lanes from each source: 8 MiB of slots for up to 64 ranks. */
+static uint64_t lanes_for(int ranks)
+{
+    enum { ALL = 64, MOST = 32 };
+    int lanes = ALL / ranks;
+    return lanes < 1 ? 1 : lanes > MOST ? MOST : (uint64_t)lanes;
 }
 
 size_t weft_i_cuda_team_layout(int ranks, const weft_i_cuda_sizes *sizes, weft_k_group *group)
@@ -38,10 +46,14 @@ size_t weft_i_cuda_team_layout(int ranks, const weft_i_cuda_sizes *sizes, weft_k
     size_t semaphores = 4 * (size_t)group->channels * (size_t)ranks;
     if (sizes && sizes->semaphore_bytes > semaphores)
         semaphores = sizes->semaphore_bytes;
-    group->packets_at = round_up(group->semaphores_at + semaphores, WEFT_K_LINE);
+    group->mail_lanes = sizes && sizes->mail ? lanes_for(ranks) : 0;
+    group->boxes_at = round_up(group->semaphores_at + semaphores, WEFT_K_LINE);
+    size_t boxes = (size_t)ranks * group->mail_lanes;
+    group->packets_at = group->boxes_at + boxes * WEFT_K_MAIL_BOX;
     group->stage_at =
         group->packets_at + 2 * (size_t)group->lines * (size_t)ranks * group->packet_units * 16;
-    return group->stage_at + 2 * group->stage_bytes;
+    group->mail_at = group->stage_at + 2 * group->stage_bytes;
+    return group->mail_at + boxes * WEFT_K_MAIL_SLOTS * WEFT_K_MAIL_PIECE;
 }
 
 /* ---- records ---- */
@@ -163,6 +175,9 @@ static void tell_operation(const weft_k_record *record, char *out, size_t bytes)
     static const char *const names[] = {"a collective", "barrier", "put_signal", "wait_signal"};
     if (record->what == WEFT_K_COLLECTIVE)
         snprintf(out, bytes, "meeting %u of the collectives", (unsigned)record->epoch);
+    else if (record->what == WEFT_K_MESSAGE)
+        weft_i_cuda_label_text((weft_i_cuda_label){record->my_card[1], record->my_card[2]}, out,
+                               bytes);
     else
         snprintf(out, bytes, "%s on channel %u", names[record->what & 3],
                  (unsigned)record->channel);
@@ -171,7 +186,7 @@ static void tell_operation(const weft_k_record *record, char *out, size_t bytes)
 /* "rank 0 of 2 in group "0", barrier on channel 3 of cuda:0" */
 static void tell_call(const weft_i_cuda_team *team, char *out, size_t bytes)
 {
-    char who[128] = "", operation[64];
+    char who[128] = "", operation[96];
     if (team->post)
         weft_i_post_text(team->post, who, sizeof who);
     else
@@ -190,6 +205,23 @@ static void tell_rank(const weft_i_cuda_team *team, int rank, char *out, size_t 
 }
 
 #define RESET "nothing works on this memory until all ranks call weft_symm_reset"
+
+/* "..., send of 3 f32 to rank 1, tag 0 of cuda:0: rank 1 called recv of 4 f32 from rank 0, tag 0" */
+static weft_status tell_messages(const weft_i_cuda_team *team, const char *call)
+{
+    const weft_k_record *record = team->record;
+    char theirs[96];
+    if (!record->their_card[1])
+        return weft_i_fail(WEFT_ERR_MISMATCH,
+                           "%s: rank %d found that the two ends of a message differ; " RESET, call,
+                           (int)record->peer);
+    weft_i_cuda_label label = {record->their_card[1], record->their_card[2]};
+    return weft_i_fail(WEFT_ERR_MISMATCH,
+                       "%s: the two ends of a message differ: rank %d called %s (on a device "
+                       "messages between two ranks are taken in their order); " RESET,
+                       call, (int)record->peer,
+                       weft_i_cuda_label_text(label, theirs, sizeof theirs));
+}
 
 /* "this rank called A, rank 1 B" */
 static weft_status tell_mismatch(const weft_i_cuda_team *team, const char *call)
@@ -225,6 +257,8 @@ static weft_status tell_poison(const weft_i_cuda_team *team, const char *call)
     case WEFT_K_MISMATCH:
         if (team->record->what == WEFT_K_COLLECTIVE && team->record->my_card[1])
             return tell_mismatch(team, call);
+        if (team->record->what == WEFT_K_MESSAGE)
+            return tell_messages(team, call);
         return weft_i_fail(WEFT_ERR_MISMATCH,
                            "%s: rank %d found that %s had called something else; " RESET, call,
                            peer, who);
@@ -247,6 +281,8 @@ static weft_status tell(const weft_i_cuda_team *team, uint64_t why)
     case WEFT_K_MISMATCH:
         if (record->what == WEFT_K_COLLECTIVE && record->my_card[1])
             return tell_mismatch(team, call);
+        if (record->what == WEFT_K_MESSAGE)
+            return tell_messages(team, call);
         return weft_i_fail(WEFT_ERR_MISMATCH,
                            "%s: rank %d called something else (digest %08x, ours is %08x); " RESET,
                            call, (int)record->peer, (unsigned)record->theirs,

@@ -56,6 +56,7 @@ typedef struct weft_k_meeting {
     uint64_t at, line; /* which lines, which of them */
     uint32_t epoch, digest;
     uint32_t what, channel;
+    const weft_k_message *message; /* of WEFT_K_MESSAGE: the one under way */
 } weft_k_meeting;
 
 /* A wait under way, and why it ended if it did. */
@@ -92,6 +93,62 @@ WEFT_K void weft_k_show_calls(const weft_k_meeting *m, const weft_k_patience *p)
     }
 }
 
+/*
+ * Box of messages between the pad's owner and `peer`, on a lane.  The peer writes all words but the
+ * two counts: an arrival for each slot, how many pieces it has taken of what the owner sent, and
+ * the cards of what it sends and receives.
+ */
+enum {
+    WEFT_K_BOX_TAKEN = WEFT_K_MAIL_SLOTS,
+    WEFT_K_BOX_SENT, /* pieces that the owner has sent and received, ever */
+    WEFT_K_BOX_RECEIVED,
+    WEFT_K_BOX_SENDS = 8, /* cards */
+    WEFT_K_BOX_RECEIVES = WEFT_K_BOX_SENDS + WEFT_K_CARD_WORDS
+};
+
+WEFT_K uint64_t *weft_k_box(const weft_k_group *g, int owner, int peer, uint64_t lane)
+{
+    return (uint64_t *)(void *)(weft_k_pad(g, owner) + g->boxes_at +
+                                ((uint32_t)peer * g->mail_lanes + lane) * WEFT_K_MAIL_BOX);
+}
+
+/* Shows the peer of a message what this rank calls. */
+WEFT_K void weft_k_show_message(const weft_k_meeting *m)
+{
+    const weft_k_message *x = m->message;
+    uint64_t *card = weft_k_box(&m->call->group, x->peer, m->call->group.rank, m->line) +
+                     (x->sends ? WEFT_K_BOX_SENDS : WEFT_K_BOX_RECEIVES);
+    weft_k_store(card, WEFT_K_CARD_SEAL(x->card[0], x->card[1]) << 32 | x->digest);
+    weft_k_store(card + 1, x->card[0]);
+    weft_k_store(card + 2, x->card[1]); /* pairs with the loads in weft_k_show_messages */
+}
+
+/* What this rank does; and of messages that differ, what their other end does, whose card may come
+ * a little later. */
+WEFT_K void weft_k_show_messages(const weft_k_meeting *m, const weft_k_patience *p)
+{
+    const weft_k_message *x = m->message;
+    weft_k_record *record = m->call->group.record;
+    for (int k = 0; k < 2; k++)
+        weft_k_store(&record->my_card[k + 1], x->card[k]);
+    if (p->why == WEFT_K_MISMATCH)
+        weft_k_show_message(m);
+    else if (p->why != WEFT_K_POISONED || p->peer != x->peer)
+        return;
+    const uint64_t *card = weft_k_box(&m->call->group, m->call->group.rank, x->peer, m->line) +
+                           (x->sends ? WEFT_K_BOX_RECEIVES : WEFT_K_BOX_SENDS);
+    WEFT_K_NO_UNROLL
+    for (int i = 0; i < 1000; i++) {
+        uint64_t seal = weft_k_load(card), what = weft_k_load(card + 1),
+                 count = weft_k_load(card + 2); /* pairs with the stores in weft_k_show_message */
+        weft_k_store(&record->their_card[1], what);
+        weft_k_store(&record->their_card[2], count);
+        if (what && seal >> 32 == WEFT_K_CARD_SEAL(what, count))
+            break;
+        weft_k_poll();
+    }
+}
+
 WEFT_K void weft_k_give_up(const weft_k_meeting *m, const weft_k_patience *p)
 {
     const weft_k_group *g = &m->call->group;
@@ -108,6 +165,8 @@ WEFT_K void weft_k_give_up(const weft_k_meeting *m, const weft_k_patience *p)
     weft_k_store(&record->waited_ns, p->began ? weft_k_clock() - p->began : 0);
     if (m->what == WEFT_K_COLLECTIVE)
         weft_k_show_calls(m, p);
+    if (m->what == WEFT_K_MESSAGE)
+        weft_k_show_messages(m, p);
     weft_k_store_release(&record->why, (uint64_t)p->why); /* pairs with the host's look */
     if (p->why == WEFT_K_POISONED)
         return; /* everybody knows */
@@ -253,7 +312,7 @@ WEFT_K void weft_k_set_epoch(const weft_k_meeting *m)
 WEFT_K weft_k_meeting weft_k_next_meeting(const weft_k_call *c)
 {
     WEFT_K_ASSUME(c->group.shifts == 0); /* sites have a stride: it saves registers */
-    weft_k_meeting m = {c, WEFT_K_LINE, weft_k_block(), 0, c->digest, WEFT_K_COLLECTIVE, 0};
+    weft_k_meeting m = {c, WEFT_K_LINE, weft_k_block(), 0, c->digest, WEFT_K_COLLECTIVE, 0, 0};
     m.epoch = weft_k_epoch(c, m.at, m.line) + 1;
     if (weft_k_thread() < WEFT_K_CARD_WORDS) /* pairs with the loads in weft_k_show_calls */
         weft_k_store(weft_k_card_of(&c->group, c->group.rank) + weft_k_thread(),

@@ -12,7 +12,7 @@ WEFT_K void weft_k_run_barrier(const weft_k_call *c)
 {
     weft_k_begin();
     weft_k_meeting m = {c,         c->group.channels_at, c->channel, 0,
-                        c->digest, WEFT_K_BARRIER,       c->channel};
+                        c->digest, WEFT_K_BARRIER,       c->channel, 0};
     m.epoch = weft_k_epoch(c, m.at, m.line) + 1;
     if (!weft_k_sync_all(!weft_k_is_poisoned(&m)))
         return;
@@ -30,7 +30,7 @@ WEFT_K uint32_t *weft_k_semaphore(const weft_k_group *g, int owner, uint32_t cha
 WEFT_K void weft_k_run_put(const weft_k_call *c)
 {
     weft_k_begin();
-    weft_k_meeting m = {c, 0, 0, 0, c->digest, WEFT_K_PUT, c->channel};
+    weft_k_meeting m = {c, 0, 0, 0, c->digest, WEFT_K_PUT, c->channel, 0};
     weft_k_patience p = {0, 0, 0, 0, 0, 0, 0};
     if (weft_k_thread() != 0 || weft_k_is_poisoned(&m))
         return;
@@ -46,7 +46,7 @@ WEFT_K void weft_k_run_put(const weft_k_call *c)
 WEFT_K void weft_k_run_wait(const weft_k_call *c)
 {
     weft_k_begin();
-    weft_k_meeting m = {c, 0, 0, 0, c->digest, WEFT_K_WAIT, c->channel};
+    weft_k_meeting m = {c, 0, 0, 0, c->digest, WEFT_K_WAIT, c->channel, 0};
     weft_k_patience p = {0, 0, 0, 0, 0, 0, 0};
     if (weft_k_thread() != 0 || weft_k_is_poisoned(&m))
         return;

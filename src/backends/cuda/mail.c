@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages between two ranks: one kernel carries all that are posted together, so that a ring of
+ * sends and receives cannot get stuck.  What a rank sends to itself is copied.
+ */
+#include "mail.h"
+
+#include "base/signal.h"
+
+_Static_assert(sizeof(weft_k_mail_many) <= 4096, "what the parameters of a kernel may have");
+
+/* What is told of a message: kind, dtype, peer, tag; see weft_i_cuda_label_text. */
+static uint64_t card_of(const weft_i_message *message)
+{
+    return (uint64_t)(message->sends ? WEFT_I_SEND : WEFT_I_RECV) | (uint64_t)message->dtype << 8 |
+           (uint64_t)(uint32_t)message->peer << 25 | (uint64_t)(uint32_t)message->tag << 32 |
+           (uint64_t)1 << 63;
+}
+
+/* Blocks that may be resident at once, as of every kernel that waits for other ranks. */
+static int most_blocks(const weft_i_cuda_team *team)
+{
+    return team->resident[WEFT_I_CUDA_mail_many] / (2 * team->sharing);
+}
+
+/*
+ * Both ends must say the same, so only the bytes and what is equal on all ranks decide; and there
+ * must be blocks for messages from and to all ranks at once.
+ */
+static int lanes_for(const weft_i_cuda_team *team, size_t bytes)
+{
+    enum { LANE = 64 << 10 };
+    int channels = 2 * (team->group.size - 1), most = most_blocks(team) / channels;
+    most = most < (int)team->group.mail_lanes ? most : (int)team->group.mail_lanes;
+    size_t pay = bytes / LANE + 1;
+    return most < 1 ? 1 : pay < (size_t)most ? (int)pay : most;
+}
+
+/* Sends to oneself, each to the receive that it meets: the k-th of the one is the k-th of the
+ * other. */
+static weft_status copy_own(const weft_i_cuda_team *team, const weft_i_request *request, bool check)
+{
+    const weft_i_message *all = request->messages, *end = all + request->messages_count;
+    const weft_i_message *to = all;
+    for (const weft_i_message *from = all; from < end; from++) {
+        if (from->peer != team->group.rank || !from->sends)
+            continue;
+        while (to < end && (to->peer != team->group.rank || to->sends))
+            to++;
+        if (to == end || to->digest != from->digest || to->tag != from->tag)
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "%s: on a device what a rank sends to itself must meet its receive, "
+                               "of the same count, dtype and tag, in the same batch",
+                               request->op);
+        if (!check && from->bytes)
+            WEFT_TRY(weft_i_cuda_copy(request->stream, to->data, from->data, from->bytes));
+        to++;
+    }
+    for (; to < end; to++)
+        if (to->peer == team->group.rank && !to->sends)
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "%s: on a device what a rank receives from itself must meet its "
+                               "send in the same batch",
+                               request->op);
+    return WEFT_OK;
+}
+
+/* The channel of a message: that of those before with its peer and direction, or a new one. */
+static uint16_t channel_of(const weft_k_mail_many *mail, const weft_k_message *x, int *channels)
+{
+    for (uint32_t i = 0; i < mail->count; i++)
+        if (mail->messages[i].peer == x->peer && mail->messages[i].sends == x->sends)
+            return mail->messages[i].channel;
+    return (uint16_t)(*channels)++;
+}
+
+static void add(const weft_i_cuda_team *team, const weft_i_message *message, weft_k_mail_many *mail,
+                int *channels)
+{
+    weft_k_message x = {
+        .data = message->data,
+        .bytes = message->bytes,
+        .card = {card_of(message), message->bytes / weft_dtype_size(message->dtype)},
+        .digest = weft_i_digest(message->digest, (uint64_t)message->tag),
+        .peer = (int16_t)message->peer,
+        .lanes = (uint16_t)lanes_for(team, message->bytes),
+        .sends = message->sends,
+        .dtype = (uint8_t)message->dtype,
+    };
+    x.channel = channel_of(mail, &x, channels);
+    mail->lanes = x.lanes > mail->lanes ? x.lanes : mail->lanes;
+    mail->messages[mail->count++] = x;
+}
+
+static weft_status launch(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                          const weft_k_mail_many *mail, int blocks)
+{
+    int threads = team->device->kernel_threads[WEFT_I_CUDA_mail];
+    if (mail->count > WEFT_K_MESSAGES_FEW)
+        return weft_i_cuda_launch(stream, WEFT_I_CUDA_mail_many, blocks, threads, mail, true);
+    weft_k_mail few = {.call = mail->call, .count = mail->count, .lanes = mail->lanes};
+    for (uint32_t i = 0; i < mail->count; i++)
+        few.messages[i] = mail->messages[i];
+    return weft_i_cuda_launch(stream, WEFT_I_CUDA_mail, blocks, threads, &few, true);
+}
+
+static weft_status check(weft_i_cuda_team *team, const weft_i_request *request, size_t others)
+{
+    WEFT_TRY(copy_own(team, request, true));
+    if (others > WEFT_K_MESSAGES)
+        return weft_i_fail(WEFT_ERR_LIMIT, "%s: %zu messages at once on a device; %d are the most",
+                           request->op, others, WEFT_K_MESSAGES);
+    return weft_i_cuda_team_enter(team, request->stream);
+}
+
+weft_status weft_i_cuda_exchange(weft_i_cuda_team *team, const weft_i_request *request)
+{
+    weft_k_mail_many mail = {.call = {.group = team->group,
+                                      .limit_ns = request->limit_ms < 0
+                                                      ? 0
+                                                      : (uint64_t)request->limit_ms * 1000000 + 1}};
+    size_t others = 0;
+    int channels = 0;
+    for (size_t i = 0; i < request->messages_count; i++)
+        others += request->messages[i].peer != team->group.rank;
+    WEFT_TRY(check(team, request, others));
+    for (size_t i = 0; i < request->messages_count; i++)
+        if (request->messages[i].peer != team->group.rank)
+            add(team, &request->messages[i], &mail, &channels);
+    int blocks = channels * (int)mail.lanes;
+    if (blocks > most_blocks(team))
+        return weft_i_fail(WEFT_ERR_LIMIT,
+                           "%s: messages with %d ranks and directions at once; %d fit cuda:%d",
+                           request->op, channels, most_blocks(team), team->device->ordinal);
+    WEFT_TRY(copy_own(team, request, false));
+    return others ? launch(team, request->stream, &mail, blocks) : WEFT_OK;
+}
