@@ -45,6 +45,15 @@ weft_cuda_test(carrier THREADS)
 weft_cuda_test(cuda_op THREADS COMPUTES)
 weft_cuda_test(cuda_tensor THREADS)
 
+# `weft bench` on the software driver: the command's own files, with the test for a main.
+if(TARGET weft_command)
+  weft_cuda_test(cuda_bench SECONDS 90)
+  if(TARGET test_cuda_bench)
+    target_sources(test_cuda_bench PRIVATE
+      "$<FILTER:$<TARGET_OBJECTS:weft_command>,EXCLUDE,/main\\.c\\.o>")
+  endif()
+endif()
+
 weft_test(cuda_abi LIGHT)
 weft_test(cuda_kernels SECONDS 300 NO_ASAN COMPUTES)
 if(WEFT_NVCC_PROGRAM AND WEFT_NVCC AND TARGET test_cuda_kernels)

@@ -207,11 +207,29 @@ static int run_small(const bench_options *options, char *const *names)
     if (options->ops)
         wanted[find("barrier")] = named = 1;
     bench_style_open(&style, options->json);
+    style.options = options;
     for (int i = 0; i < BENCHES; i++)
         if (wanted[i] || !named)
             failed |= benches[i].run(&style);
     failed |= bench_style_close(&style);
     return failed ? 1 : 0;
+}
+
+/* On a GPU: products that are fused with collectives, or collectives. */
+static int run_on_device(const bench_options *options, char *const *names)
+{
+    if (!*names)
+        return bench_device(options);
+    if (strcmp(*names, "fused") != 0 || names[1]) {
+        fprintf(stderr, "weft bench: --device cuda has collectives, or `fused`; not \"%s\"\n",
+                strcmp(*names, "fused") != 0 ? *names : names[1]);
+        return 2;
+    }
+    bench_style style = {.is_json = options->json, .options = options};
+    if (options->json)
+        bench_style_open(&style, 1);
+    int failed = bench_fused(&style);
+    return bench_style_close(&style) || failed ? 1 : 0;
 }
 
 /* `barrier` alone, and nothing at all, are small measurements unless an option of sweeps is given.
@@ -258,7 +276,7 @@ static int measure(const bench_options *options, char *const *names)
     if (options->peers)
         return bench_peers(options);
     if (options->device)
-        return bench_device(options);
+        return run_on_device(options, names);
     if (options->tune)
         return bench_tune(options);
     if (options->overhead)

@@ -25,6 +25,7 @@ typedef struct bench_board {
 /* How the rows of a benchmark are printed: as lines, or as an array of JSON. */
 typedef struct bench_style {
     int is_json;
+    const struct bench_options *options; /* what was asked for */
     weft_i_json json;
 } bench_style;
 

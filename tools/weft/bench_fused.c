@@ -1,124 +1,363 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fused products: all_gather in front of one and reduce_scatter behind one, fused, as the two
- * operations one after the other, and the product alone, which is the floor.  The three are timed
- * in turns from a common start; the slowest rank's median counts.
+ * `weft bench fused`: all_gather in front of a product and reduce_scatter behind one, beside the
+ * product alone, which is the floor, and beside the two calls one after the other.
+ *
+ *     product    the whole product alone, on all ranks at the same time: they share what they share
+ *     fused      the fused operation as it chooses its way
+ *     in place   the same with a shard in symmetric memory, which nobody copies first
+ *     pipelined  the pipeline, also where it does not choose it
+ *     pair       the collective and the product by calls of their own
+ *
+ * All take turns from a common start, so that whatever slows the machine slows them all; the slowest
+ * rank's median counts.  On a GPU a turn is up to 8 calls (--iters) and one wait for
+ * the stream; there are 11 turns, or fewer (--repeats).
  */
 #include "bench.h"
+#include "bench_options.h"
 
 #include <weft/weft.h>
 
 #include <stdio.h>
+#include <string.h>
 
-enum { TURNS = 11, ROWS = 1024, INNER = 1024, COLUMNS = 512 };
-typedef enum what { PRODUCT, FUSED, PAIR, WHATS } what;
+enum { TURNS = 11, CALLS = 8, PATIENCE_MS = 60000, CORNER = 16 };
+typedef enum what { PRODUCT, FUSED, IN_PLACE, PIPELINED, PAIR, WHATS } what;
 typedef enum side { GATHER, SCATTER, SIDES } side;
 
+/* What is multiplied: floats as they are, or floats of 8 bits with one scale or one for each row. */
+typedef struct form {
+    weft_dtype dtype;
+    bool by_rows;
+    const char *name;
+} form;
+
+static const form forms[] = {{WEFT_F32, false, "f32"},
+                             {WEFT_BF16, false, "bf16"},
+                             {WEFT_F8E4M3, false, "f8e4m3"},
+                             {WEFT_F8E4M3, true, "f8e4m3, scales of rows"}};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+/* One run of all ranks.  `sample` of the board: by side, what and turn. */
 typedef struct fused {
     bench_board *board;
-    weft_dtype dtype;
+    const form *form;
+    bench_shape shape;
+    weft_device device;
+    int ranks, turns, calls; /* calls of a turn */
+    bool threads;
 } fused;
 
 typedef struct rank_state {
+    const fused *bench;
     weft_group *world;
-    weft_tensor *shard, *whole, *b;
+    weft_tensor *shard, *shared, *whole, *b; /* shared: the shard, in symmetric memory */
+    weft_tensor *shard_scale, *whole_scale;  /* NULL: unscaled */
+    weft_scaled right;
 } rank_state;
+
+/* ---- what is timed ---- */
+
+static weft_tensor *product(const rank_state *r, weft_tensor *a, weft_tensor *scale)
+{
+    return scale ? weft_scaled_mm(a, r->b, scale, r->right.scale, NULL, NULL, WEFT_BF16)
+                 : weft_mm(a, r->b);
+}
+
+static weft_tensor *gather_pair(const rank_state *r)
+{
+    weft_tensor *all = weft_all_gather_tensor(r->shard, 0, r->world), *scale = r->shard_scale;
+    if (r->bench->form->by_rows)
+        scale = weft_all_gather_tensor(scale, 0, r->world);
+    return all && (scale || !r->shard_scale) ? product(r, all, scale) : NULL;
+}
 
 static weft_tensor *gather(const rank_state *r, what which)
 {
-    weft_tensor *out = NULL;
+    weft_tensor *out = NULL, *shard = which == IN_PLACE ? r->shared : r->shard;
     if (which == PRODUCT)
-        return weft_mm(r->whole, r->b);
+        return product(r, r->whole, r->whole_scale);
     if (which == PAIR)
-        return weft_mm(weft_all_gather_tensor(r->shard, 0, r->world), r->b);
-    return weft_all_gather_matmul(NULL, &out, r->shard, &r->b, 1, 0, r->world) < 0 ? NULL : out;
+        return gather_pair(r);
+    weft_status status = r->shard_scale
+                             ? weft_all_gather_scaled_matmul(NULL, &out, shard, r->shard_scale,
+                                                             &r->right, 1, 0, r->world)
+                             : weft_all_gather_matmul(NULL, &out, shard, &r->b, 1, 0, r->world);
+    return status < 0 ? NULL : out;
 }
 
 static weft_tensor *scatter(const rank_state *r, what which)
 {
-    if (which == FUSED)
-        return weft_matmul_reduce_scatter(r->whole, r->b, WEFT_SUM, 0, r->world);
-    weft_tensor *product = weft_mm(r->whole, r->b);
     if (which == PRODUCT)
-        return product;
-    return weft_wait_tensor(weft_reduce_scatter_tensor(product, WEFT_SUM, 0, r->world));
+        return product(r, r->whole, r->whole_scale);
+    if (which == PAIR) {
+        weft_tensor *all = product(r, r->whole, r->whole_scale);
+        return all ? weft_wait_tensor(weft_reduce_scatter_tensor(all, WEFT_SUM, 0, r->world))
+                   : NULL;
+    }
+    if (!r->whole_scale)
+        return weft_matmul_reduce_scatter(r->whole, r->b, WEFT_SUM, 0, r->world);
+    return weft_scaled_matmul_reduce_scatter(r->whole, r->whole_scale, &r->right, WEFT_SUM, 0,
+                                             r->world);
 }
 
-/* Milliseconds, or -1. */
-static double time_once(const rank_state *r, side end, what which)
+static weft_tensor *call_once(const rank_state *r, side end, what which)
 {
-    if (weft_scope_open() < 0 || weft_group_barrier(r->world, WEFT_DEFAULT) < 0)
+    weft_fused_use(which == PIPELINED ? WEFT_FUSED_PIPELINE : WEFT_FUSED_CHOOSE);
+    weft_tensor *out = end == GATHER ? gather(r, which) : scatter(r, which);
+    weft_fused_use(WEFT_FUSED_CHOOSE);
+    return out;
+}
+
+static weft_status settle(const rank_state *r)
+{
+    return weft_stream_sync(weft_stream_current(r->bench->device), PATIENCE_MS);
+}
+
+/* ---- a rank ---- */
+
+/* Milliseconds of a call, or -1. */
+static double time_turn(const rank_state *r, side end, what which)
+{
+    int calls = r->bench->calls;
+    if (settle(r) < 0 || weft_group_barrier(r->world, WEFT_DEFAULT) < 0)
         return -1;
     int64_t start = bench_ns();
-    weft_tensor *out = end == GATHER ? gather(r, which) : scatter(r, which);
-    double ms = (double)(bench_ns() - start) * 1e-6;
-    weft_scope_close();
-    return out ? ms : -1;
+    for (int i = 0; i < calls; i++) {
+        if (weft_scope_open() < 0)
+            return -1;
+        weft_tensor *out = call_once(r, end, which);
+        weft_scope_close();
+        if (!out)
+            return -1;
+    }
+    if (settle(r) < 0)
+        return -1;
+    return (double)(bench_ns() - start) * 1e-6 / calls;
 }
 
-static weft_tensor *random_matrix(weft_dtype dtype, int64_t rows, int64_t columns)
+/* The first and the last rows, on the host. */
+static weft_tensor *corner(weft_tensor *x, bool last)
 {
-    return weft_to_dtype(weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(rows, columns)), dtype);
+    int64_t all = weft_tensor_size(x, 0), rows = all < CORNER ? all : CORNER;
+    weft_tensor *part = weft_narrow(x, 0, last ? all - rows : 0, rows);
+    return part ? weft_to(weft_contiguous(part), WEFT_F32, WEFT_CPU) : NULL;
 }
 
-static int body(int rank, void *arg)
+/* What is fast and wrong is worth nothing. */
+static bool is_right(const rank_state *r, side end, what which)
 {
-    const fused *bench = arg;
-    rank_state r = {.world = weft_init(NULL)};
-    int size = weft_size(r.world);
-    r.shard = random_matrix(bench->dtype, ROWS / (size > 0 ? size : 1), INNER);
-    r.whole = random_matrix(bench->dtype, ROWS, INNER);
-    r.b = random_matrix(bench->dtype, INNER, COLUMNS);
-    for (int turn = -1; r.b && turn < TURNS; turn++) /* the first makes what later ones find */
+    weft_tensor *expected = call_once(r, end, PAIR), *out = call_once(r, end, which);
+    bool right = expected && out;
+    for (int last = 0; last < 2 && right; last++) {
+        weft_tensor *x = corner(out, last), *y = corner(expected, last);
+        right = x && y && weft_allclose(x, y, 2e-2, 1e-2, false);
+    }
+    if (!right && weft_last_status() >= 0)
+        fprintf(stderr, "weft bench fused: rank %d: wrong results\n", weft_rank(r->world));
+    return right;
+}
+
+static weft_tensor *random_matrix(const fused *bench, int64_t rows, int64_t columns)
+{
+    weft_tensor *x = weft_rand(WEFT_F32, bench->device, WEFT_SHAPE(rows, columns));
+    return x ? weft_to_dtype(x, bench->form->dtype) : NULL;
+}
+
+static weft_tensor *scale_of(const fused *bench, int64_t rows, int64_t columns)
+{
+    weft_shape each = WEFT_SHAPE(rows, columns), one = WEFT_SCALAR;
+    return weft_full(WEFT_F32, bench->device, bench->form->by_rows ? each : one, 0.5);
+}
+
+static bool make_scales(rank_state *r)
+{
+    const fused *bench = r->bench;
+    r->shard_scale = scale_of(bench, bench->shape.m / bench->ranks, 1);
+    r->whole_scale = scale_of(bench, bench->shape.m, 1);
+    r->right =
+        (weft_scaled){.b = r->b, .scale = scale_of(bench, 1, bench->shape.n), .dtype = WEFT_BF16};
+    return r->shard_scale && r->whole_scale && r->right.scale;
+}
+
+static bool make_operands(rank_state *r)
+{
+    const fused *bench = r->bench;
+    const bench_shape *s = &bench->shape;
+    bool scaled = bench->form->dtype == WEFT_F8E4M3;
+    weft_symm_allow_overlap(true); /* where there are fewer GPUs than ranks */
+    r->shard = random_matrix(bench, s->m / bench->ranks, s->k);
+    r->whole = random_matrix(bench, s->m, s->k);
+    /* The layout that products of 8 bits want: the inner dimension last in memory. */
+    r->b = scaled ? random_matrix(bench, s->n, s->k) : random_matrix(bench, s->k, s->n);
+    if (scaled && r->b)
+        r->b = weft_transpose(r->b, 0, 1);
+    if (!r->shard || !r->whole || !r->b)
+        return false;
+    r->shared = weft_symm_empty(bench->form->dtype, bench->device, weft_tensor_shape(r->shard));
+    if (!r->shared || !weft_symm_rendezvous(r->shared, r->world) ||
+        weft_copy(r->shared, r->shard) < 0)
+        return false;
+    return !scaled || make_scales(r);
+}
+
+/* A scatter has no shard that could lie anywhere. */
+static bool is_timed(side end, what which)
+{
+    return end == GATHER || which != IN_PLACE;
+}
+
+static bool take_turns(rank_state *r)
+{
+    for (int turn = -1; turn < r->bench->turns; turn++) /* the first makes what later ones find */
         for (int i = 0; i < SIDES * WHATS; i++) {
-            double ms = time_once(&r, (side)(i / WHATS), (what)(i % WHATS));
-            bench->board->sample[rank][i * TURNS + (turn < 0 ? 0 : turn)] = ms;
+            side end = (side)(i / WHATS);
+            what which = (what)(i % WHATS);
+            if (!is_timed(end, which))
+                continue;
+            if (turn < 0 && which != PRODUCT && which != PAIR && !is_right(r, end, which))
+                return false;
+            double ms = time_turn(r, end, which);
             if (ms < 0)
-                atomic_store_explicit(&bench->board->failed, 1, memory_order_relaxed);
+                return false;
+            if (turn >= 0)
+                r->bench->board->sample[weft_rank(r->world)][i * TURNS + turn] = ms;
         }
-    return weft_finish(r.world);
+    return true;
 }
 
-static double slowest(fused *bench, int ranks, int i)
+static int be_rank(const fused *bench)
+{
+    rank_state r = {.bench = bench, .world = weft_init(NULL)};
+    bool done = r.world && make_operands(&r) && take_turns(&r);
+    if (!done) {
+        fprintf(stderr, "weft bench fused: %s\n", weft_last_error());
+        /* Relaxed: the parent reads it when the rank has ended. */
+        atomic_store_explicit(&bench->board->failed, 1, memory_order_relaxed);
+    }
+    int finished = weft_finish(r.world);
+    return done ? finished : 1;
+}
+
+static int process_body(int rank, void *arg)
+{
+    (void)rank;
+    return be_rank(arg);
+}
+
+static int thread_body(void *arg)
+{
+    return be_rank(arg);
+}
+
+/* ---- what is printed ---- */
+
+static double slowest(fused *bench, int i)
 {
     double worst = 0;
-    for (int rank = 0; rank < ranks; rank++) {
-        double median = bench_quantile(bench->board->sample[rank] + i * TURNS, TURNS, 0.5);
+    for (int rank = 0; rank < bench->ranks; rank++) {
+        double median = bench_quantile(bench->board->sample[rank] + i * TURNS, bench->turns, 0.5);
         worst = median > worst ? median : worst;
     }
     return worst;
 }
 
-static int measure(bench_style *style, int ranks, weft_dtype dtype)
+static void print_row(bench_style *style, fused *bench, side end, what which)
 {
-    static const char *const names[SIDES][WHATS] = {
-        {"product", "gather+product fused", "  one after the other"},
-        {"product", "product+scatter fused", "  one after the other"}};
-    fused bench = {.board = bench_board_new(), .dtype = dtype};
-    char name[80];
-    if (!bench.board)
-        return 1;
-    /* Pairs with the relaxed store of a rank, which has ended since. */
-    int failed = bench_ranks(ranks, body, &bench) != 0 ||
-                 atomic_load_explicit(&bench.board->failed, memory_order_relaxed);
-    for (int i = 0; !failed && i < SIDES * WHATS; i++) {
-        double floor = slowest(&bench, ranks, i / WHATS * WHATS);
-        snprintf(name, sizeof name, "%s, %s", names[i / WHATS][i % WHATS], weft_dtype_name(dtype));
-        if (i != SCATTER * WHATS + PRODUCT) /* the same product again */
-            bench_row(style, name, ranks, "ms", slowest(&bench, ranks, i),
-                      i % WHATS == PRODUCT ? 0 : floor);
+    static const char *const names[] = {"product", "fused", "in place", "pipelined", "pair"};
+    static const char *const sides[] = {"gather", "scatter"};
+    char name[96];
+    double ms = slowest(bench, end * WHATS + which);
+    double floor = slowest(bench, end * WHATS + PRODUCT);
+    double pair = slowest(bench, end * WHATS + PAIR);
+    if (style->is_json) {
+        snprintf(name, sizeof name, "%s %lldx%lldx%lld %s, %s", sides[end],
+                 (long long)bench->shape.m, (long long)bench->shape.n, (long long)bench->shape.k,
+                 bench->form->name, names[which]);
+        bench_row(style, name, bench->ranks, "ms", ms, which == PRODUCT ? 0 : floor);
+        return;
     }
-    bench_board_free(bench.board);
+    printf("  %-8s %-10s %12.4f ms %8.1f %%", sides[end], names[which], ms, 100 * floor / ms);
+    printf(which == PRODUCT ? "\n" : " %8.1f %%\n", 100 * pair / ms);
+    fflush(stdout);
+}
+
+static void print_rows(bench_style *style, fused *bench)
+{
+    if (!style->is_json) {
+        char device[16];
+        printf("%lld x %lld x %lld %s, %d ranks as %s, %s\n", (long long)bench->shape.m,
+               (long long)bench->shape.n, (long long)bench->shape.k, bench->form->name,
+               bench->ranks, bench->threads ? "threads" : "processes",
+               weft_device_name(bench->device, device));
+        printf("  %-8s %-10s %15s %10s %10s\n", "", "", "a call", "of product", "of pair");
+    }
+    for (int i = 0; i < SIDES * WHATS; i++)
+        if (is_timed((side)(i / WHATS), (what)(i % WHATS)))
+            print_row(style, bench, (side)(i / WHATS), (what)(i % WHATS));
+}
+
+static int measure(bench_style *style, fused *bench)
+{
+    if (bench->shape.m % bench->ranks) {
+        fprintf(stderr, "weft bench fused: %d ranks do not divide %lld rows\n", bench->ranks,
+                (long long)bench->shape.m);
+        return 1;
+    }
+    bench->board = bench_board_new();
+    if (!bench->board)
+        return 1;
+    fflush(stdout);
+    int failed = bench->threads ? weft_spawn(bench->ranks, thread_body, bench)
+                                : bench_ranks(bench->ranks, process_body, bench);
+    /* Pairs with the relaxed store of a rank, which has ended since. */
+    failed |= atomic_load_explicit(&bench->board->failed, memory_order_relaxed);
+    if (!failed)
+        print_rows(style, bench);
+    bench_board_free(bench->board);
+    return failed;
+}
+
+/* ---- what is asked for ---- */
+
+/* Without a word about dtypes: those that count there. */
+static bool is_wanted(const bench_options *options, weft_dtype dtype)
+{
+    if (options->typed)
+        return dtype == (weft_dtype)options->dtype;
+    return options->device ? dtype != WEFT_F32 : weft_dtype_size(dtype) > 1;
+}
+
+static int measure_shape(bench_style *style, const bench_options *options, bench_shape shape)
+{
+    int failed = 0, most = options->device ? 2 : 4;
+    int turns = options->repeated && options->repeats < TURNS ? options->repeats : TURNS;
+    int calls = !options->device ? 1 : options->iters < CALLS ? options->iters : CALLS;
+    for (int ranks = options->ranks ? options->ranks : 2; ranks <= most || ranks == options->ranks;
+         ranks = options->ranks ? most + ranks : 2 * ranks)
+        for (int i = 0; i < FORMS; i++)
+            if (is_wanted(options, forms[i].dtype)) {
+                fused bench = {.form = &forms[i],
+                               .shape = shape,
+                               .device = options->device ? WEFT_CUDA(0) : WEFT_CPU,
+                               .ranks = ranks,
+                               .turns = turns,
+                               .calls = calls,
+                               .threads = !strcmp(options->backend, "threads")};
+                failed |= measure(style, &bench);
+            }
     return failed;
 }
 
 int bench_fused(bench_style *style)
 {
+    static const bench_shape usual = {1024, 512, 1024}, large = {4096, 8192, 8192};
+    const bench_options *options = style->options;
     int failed = 0;
-    for (int ranks = 2; ranks <= 4; ranks *= 2) {
-        failed |= measure(style, ranks, WEFT_F32);
-        failed |= measure(style, ranks, WEFT_BF16);
-    }
+    for (int i = 0; i < options->shapes; i++)
+        failed |= measure_shape(style, options, options->shape[i]);
+    if (!options->shapes)
+        failed = measure_shape(style, options, options->device ? large : usual);
     if (failed)
         fprintf(stderr, "weft bench fused: a rank failed\n");
     return failed;

@@ -90,12 +90,12 @@ SET(dtype)
     for (int d = 0; d < WEFT_DTYPE_COUNT; d++)
         if (!strcmp(text, weft_dtype_name((weft_dtype)d))) {
             r->into->dtype = d;
-            return 1;
+            return r->into->typed = 1;
         }
     for (size_t i = 0; i < sizeof also / sizeof *also; i++)
         if (!strcmp(text, also[i].name)) {
             r->into->dtype = also[i].dtype;
-            return 1;
+            return r->into->typed = 1;
         }
     return 0;
 }
@@ -108,6 +108,23 @@ SET(reduction)
             r->into->reduction = o;
             return 1;
         }
+    return 0;
+}
+
+/* "4096x8192x8192,...": rows, columns and the inner dimension of products. */
+SET(shape)
+{
+    READER;
+    bench_options *o = r->into;
+    long long m, n, k;
+    int used = 0;
+    for (o->shapes = 0; o->shapes < BENCH_SHAPES; text += used + 1) {
+        if (sscanf(text, "%8lldx%8lldx%8lld%n", &m, &n, &k, &used) != 3 || m < 1 || n < 1 || k < 1)
+            return 0;
+        o->shape[o->shapes++] = (bench_shape){m, n, k};
+        if (text[used] != ',')
+            return !text[used];
+    }
     return 0;
 }
 
@@ -165,9 +182,15 @@ SET(threshold)
 NUMBER_OF(ranks)
 NUMBER_OF(iters)
 NUMBER_OF(warmup)
-NUMBER_OF(repeats)
 NUMBER_OF(rounds)
 NUMBER_OF(budget_ms)
+
+SET(repeats)
+{
+    READER;
+    r->into->repeats = (int)number;
+    return r->into->repeated = 1;
+}
 
 #define TEXT_OF(name_)         \
     SET(name_)                 \
@@ -228,6 +251,8 @@ const command_option bench_options_table[] = {
      set_backend},
     {0, "device", "cuda", 0, 0, "cuda",
      "tensors on a GPU: host time, eager and replayed from a captured graph", SWEEP, set_device},
+    {0, "shape", "MxNxK,...", 0, 0, "shapes such as 4096x8192x8192",
+     "of `fused`: [M, K] times [K, N], one or several", 0, set_shape},
     {0, "algo", "eager|rendezvous", 0, 0, "eager|rendezvous",
      "this algorithm wherever it is possible (weft info --algo)", SWEEP, set_algo},
     {0, "memory", "KIND", 0, 0, "malloc|weft|symm",

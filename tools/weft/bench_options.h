@@ -11,12 +11,21 @@
 /* The largest operand weft sends eagerly: weft/tune.h. */
 enum { BENCH_EAGER_MOST = 64 << 10 };
 
+/* A product [m, k] times [k, n]. */
+typedef struct bench_shape {
+    int64_t m, n, k;
+} bench_shape;
+enum { BENCH_SHAPES = 16 };
+
 typedef struct bench_options {
     int op[PLAN_OPS], ops; /* which, and how many */
     int ranks;             /* 0: not said */
     uint64_t size[METER_ROWS];
     int sizes;
     int dtype, reduction;
+    int typed, repeated;             /* the dtype was said, the repetitions were */
+    bench_shape shape[BENCH_SHAPES]; /* of matrix products */
+    int shapes;                      /* 0: not said */
     const char *backend;
     const char *device; /* NULL: the CPU */
     int64_t eager; /* --algo: weft sends operands eagerly up to this size; -1: as its table says */
