@@ -374,6 +374,30 @@ TEST(test_cuda_op_reduce_dtypes)
     end();
 }
 
+/* What few_2, few_4 and few_8 sum, and beside it what just misses them: the bits of the CPU, a
+ * negative zero and a NaN among them. */
+TEST(test_cuda_op_reduce_few)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_F64, WEFT_F8E4M3};
+    static const int first = 0;
+    begin();
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (int n = 1; n <= 9; n++)
+            for (int wide = 0; wide < 2; wide++) {
+                char how[40];
+                int64_t each = wide ? 40 * 64 : 37; /* whole units, or not */
+                CHECK_OK(weft_scope_open());
+                snprintf(how, sizeof how, "%d of %lld", n, (long long)each);
+                weft_tensor *x = weft_view(bumpy(dtypes[d], n * each, n == 3), WEFT_SHAPE(n, each));
+                CHECK_OK(weft_fill(weft_narrow(x, 1, 5, 2), -0.0));
+                weft_tensor *u = there(x);
+                check_same(how, weft_sum(u, &first, 1, false), weft_sum(x, &first, 1, false));
+                check_same(how, weft_mean(u, &first, 1, false), weft_mean(x, &first, 1, false));
+                CHECK_OK(weft_scope_close());
+            }
+    end();
+}
+
 /* -- rows that are normalised -- */
 
 static void check_softmax(weft_tensor *x, int dim, const char *how)

@@ -86,6 +86,28 @@ uint32_t weft_i_cuda_span(uint64_t elements, bool columns)
     return span;
 }
 
+/* Up to 8 packed operands of a sum, each in units of 16 bytes: what ranks add up. */
+static bool few_pay(const weft_k_reduce *c)
+{
+    int64_t size = (int64_t)weft_dtype_size((weft_dtype)c->in);
+    bool types = c->in == c->out && c->compute == WEFT_F32 &&
+                 (c->in == WEFT_F32 || c->in == WEFT_BF16 || c->in == WEFT_F16);
+    bool packed = c->kept == 1 && c->reduced == 1 && c->kept_in[0] == size &&
+                  c->kept_out[0] == size && c->results * (uint64_t)size % 16 == 0;
+    bool even = ((uintptr_t)c->from | (uintptr_t)c->to | (uintptr_t)c->reduced_in[0]) % 16 == 0;
+    return types && packed && even && c->which == WEFT_I_REDUCE_SUM && c->count >= 2 &&
+           c->count <= 8;
+}
+
+static weft_status run_few(weft_i_cuda_stream *stream, const weft_k_reduce *c)
+{
+    uint64_t units = c->results * weft_dtype_size((weft_dtype)c->in) / 16;
+    if (c->count == 2) /* two units a thread */
+        return weft_i_cuda_launch_threads(stream, WEFT_I_CUDA_few_2, (units + 1) / 2, c);
+    return weft_i_cuda_launch_threads(stream, c->count <= 4 ? WEFT_I_CUDA_few_4 : WEFT_I_CUDA_few_8,
+                                      units, c);
+}
+
 static weft_status run(weft_i_op_call *call, bool index)
 {
     static const weft_i_cuda_kernel kernels[2][3] = {
@@ -97,6 +119,8 @@ static weft_status run(weft_i_op_call *call, bool index)
     if (c.results == 0)
         return WEFT_OK;
     WEFT_TRY(weft_i_cuda_stream_of(call, &stream));
+    if (!index && few_pay(&c))
+        return run_few(stream, &c);
     c.columns = columns_pay(&c, (int64_t)weft_dtype_size(what.in));
     c.span = weft_i_cuda_span(c.count, c.columns);
     uint64_t blocks = (c.count + WEFT_K_BLOCK - 1) / WEFT_K_BLOCK, per = WEFT_K_UNITS / c.span;

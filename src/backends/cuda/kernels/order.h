@@ -13,6 +13,7 @@
 #define WEFT_CUDA_KERNELS_ORDER_H
 
 #include "expressions.h"
+#include "sums.h"
 
 /* As WEFT_I_REDUCE_SUM and so on; src/backends/cuda/reduce.c compares them. */
 enum { WEFT_K_REDUCE_SUM, WEFT_K_REDUCE_PROD, WEFT_K_REDUCE_MAX, WEFT_K_REDUCE_MIN };
@@ -273,6 +274,75 @@ WEFT_K void weft_k_run_reduce(const weft_k_reduce *c, int compute, int index)
         }
         weft_k_sync();
     }
+}
+
+/* Sums `x` of all lanes, of which `count` have something, in the order of weft_k_join_lanes. */
+WEFT_K weft_k_vector weft_k_sum_lanes(const weft_k_reduce *c, const int dtype, const int lanes,
+                                      const weft_k_vector *x)
+{
+    weft_k_sums s[8];
+    WEFT_K_UNROLL
+    for (int r = 0; r < lanes; r++) {
+        WEFT_K_UNROLL
+        for (int i = 0; i < 4; i++)
+            weft_k_sums_first(dtype, &s[r], i, (uint64_t)r < c->count ? x[r].word[i] : 0);
+        WEFT_K_UNROLL
+        for (int i = 0; i < (dtype == WEFT_K_F32 ? 4 : 8); i++)
+            s[r].x[i] += 0; /* a lane begins with 0, which a negative zero does not survive */
+    }
+    WEFT_K_UNROLL
+    for (int half = lanes / 2; half; half /= 2) {
+        WEFT_K_UNROLL
+        for (int r = 0; r < half; r++) {
+            WEFT_K_UNROLL
+            for (int i = 0; i < (dtype == WEFT_K_F32 ? 4 : 8); i++)
+                s[r].x[i] += s[r + half].x[i];
+        }
+    }
+    weft_k_vector sum;
+    WEFT_K_UNROLL
+    for (int i = 0; i < 4; i++)
+        sum.word[i] = weft_k_sums_last(dtype, &s[0], i, c->mean ? (int)c->count : 0);
+    return sum;
+}
+
+/* Sums of few elements that lie far apart, as the partial results of ranks do: 16 bytes of
+ * neighbouring results at a time, all loads of `width` such units before the first use. */
+WEFT_K void weft_k_sum_few(const weft_k_reduce *c, const int dtype, const int lanes,
+                           const int width)
+{
+    uint64_t units = c->results * weft_k_size_of(dtype) / 16;
+    uint64_t threads = (uint64_t)weft_k_blocks() * weft_k_threads();
+    uint64_t first = (uint64_t)weft_k_block() * weft_k_threads() + weft_k_thread();
+    WEFT_K_NO_UNROLL
+    for (uint64_t u = first; u < units; u += threads * (uint64_t)width) {
+        weft_k_vector x[2][8];
+        WEFT_K_UNROLL
+        for (int j = 0; j < width; j++) {
+            uint64_t at = u + (uint64_t)j * threads;
+            WEFT_K_UNROLL
+            for (int r = 0; r < lanes; r++)
+                if (at < units && (uint64_t)r < c->count)
+                    x[j][r] = weft_k_load16(c->from + r * c->reduced_in[0] + 16 * at);
+        }
+        WEFT_K_UNROLL
+        for (int j = 0; j < width; j++) {
+            uint64_t at = u + (uint64_t)j * threads;
+            if (at < units)
+                weft_k_store16(c->to + 16 * at, weft_k_sum_lanes(c, dtype, lanes, x[j]));
+        }
+    }
+}
+
+WEFT_K void weft_k_run_few(const weft_k_reduce *c, const int lanes)
+{
+    const int width = lanes == 2 ? 2 : 1;
+    if (c->in == WEFT_K_BF16)
+        weft_k_sum_few(c, WEFT_K_BF16, lanes, width);
+    else if (c->in == WEFT_K_F16)
+        weft_k_sum_few(c, WEFT_K_F16, lanes, width);
+    else
+        weft_k_sum_few(c, WEFT_K_F32, lanes, width);
 }
 
 /* The nodes of every result, level by level, where they are. */
