@@ -75,14 +75,16 @@ static int way_of(weft_group *group, const char *name)
     return -1;
 }
 
-/* The ranks whose chunks were multiplied, the last `count` of them, oldest first. */
+/* The ranks whose chunks were multiplied, the last `count` of them, oldest first.  A chunk may have
+ * been multiplied in several pieces, one after the other. */
 static void chunk_order(weft_group *group, int count, int *ranks)
 {
     weft_i_record_entry entries[256];
     size_t n = weft_i_record_newest(weft_i_group_record(group), entries, 256);
+    int newer = -1;
     for (size_t i = 0; i < n && count; i++)
-        if (!strcmp(entries[i].name, "chunk"))
-            ranks[--count] = entries[i].peer;
+        if (!strcmp(entries[i].name, "chunk") && entries[i].peer != newer)
+            ranks[--count] = newer = entries[i].peer;
     CHECK_INT(count, 0);
 }
 

@@ -79,6 +79,47 @@ RANKS_TEST(test_fused_matmul_reduce_scatter_captured, 2)
     leave(world);
 }
 
+/* Products since the newest operation of that name began. */
+static int pieces_of(weft_group *group, const char *name)
+{
+    weft_i_record_entry entries[256];
+    size_t count = weft_i_record_newest(weft_i_group_record(group), entries, 256);
+    int pieces = 0;
+    for (size_t i = 0; i < count && strcmp(entries[i].name, name) != 0; i++)
+        pieces += !strcmp(entries[i].name, "chunk");
+    return pieces;
+}
+
+/* Large chunks go in pieces, two for each of two ranks; odd ones too, with A and scales of rows. */
+RANKS_TEST(test_fused_pieces, 2)
+{
+    weft_group *world = begin(rank);
+    const int64_t rows = 1037;
+    weft_tensor *shard = uniform(WEFT_F32, WEFT_SHAPE(rows, 16)), *all, *out, *a = NULL;
+    weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(16, 8));
+    for (int keep = 0; keep < 2; keep++) {
+        CHECK_OK(weft_all_gather_matmul(keep ? &a : NULL, &out, shard, &b, 1, 0, world));
+        CHECK_INT(pieces_of(world, "ag_matmul"), 4);
+        all = weft_all_gather_tensor(shard, 0, world);
+        CHECK(is_close(out, weft_mm(all, b)) && (!keep || weft_equal(here(a), here(all))));
+    }
+    out = weft_matmul_reduce_scatter(all, b, WEFT_SUM, 0, world);
+    CHECK_INT(pieces_of(world, "matmul_rs"), 4);
+    CHECK(is_close(out, weft_reduce_scatter_tensor(weft_mm(all, b), WEFT_SUM, 0, world)));
+    weft_tensor *small = uniform(WEFT_F8E4M3, WEFT_SHAPE(rows, 16));
+    weft_tensor *scale = weft_add_scalar(uniform(WEFT_F32, WEFT_SHAPE(rows, 1)), 0.5);
+    weft_scaled right = {.b = column_major(uniform(WEFT_F8E4M3, WEFT_SHAPE(16, 16))),
+                         .scale = full_of(WEFT_SHAPE(1, 16), 0.1),
+                         .dtype = WEFT_F32};
+    CHECK_OK(weft_all_gather_scaled_matmul(NULL, &out, small, scale, &right, 1, 0, world));
+    CHECK_INT(pieces_of(world, "ag_scaled_mm"), 4);
+    weft_tensor *left = weft_mul(weft_to_dtype(small, WEFT_F32), scale);
+    left = weft_all_gather_tensor(left, 0, world);
+    weft_tensor *exact = weft_mul_scalar(weft_mm(left, weft_to_dtype(right.b, WEFT_F32)), 0.1);
+    CHECK(weft_allclose(here(out), here(exact), 1e-4, 1e-4, false));
+    leave(world);
+}
+
 int main(int argc, char **argv)
 {
     if (!is_real())

@@ -26,6 +26,7 @@ typedef struct gather_run {
     weft_group *group;
     weft_i_pipe pipe;
     int64_t rows, inner; /* of a shard as a matrix */
+    int pieces;          /* in which a shard is copied and multiplied */
     size_t scale_at;     /* byte of the slot where its scales begin */
     weft_symm *in_place; /* the shard's own memory is where the others read; NULL: a slot is */
     weft_tensor *shard;  /* with the gathered dimension in front */
@@ -88,18 +89,28 @@ static weft_tensor *scale_of(const gather_run *run, int rank)
     return run->scale && rows ? block(run->scale, rank, run->rows) : run->scale;
 }
 
-/* The shard of `rank`, here or there, times everything. */
-static weft_status multiply(gather_run *run, int rank, weft_tensor *shard, weft_tensor *scale)
+/* A piece of the shard of `rank`, here or there, times everything. */
+static weft_status multiply(gather_run *run, int rank, weft_tensor *shard, int piece)
 {
     const weft_i_gathering *g = run->g;
+    weft_tensor *scale = scale_of(run, rank), *rows = weft_i_pipe_piece(shard, run->pieces, piece);
+    if (scale && g->scaling != WEFT_I_TENSOR_WISE)
+        scale = weft_i_pipe_piece(scale, run->pieces, piece);
     for (int i = 0; i < g->count; i++) {
         weft_tensor *b = g->last ? block(g->b[i], rank, run->inner) : g->b[i];
         weft_i_scales scales = {0};
         if (g->scaling)
             scales = (weft_i_scales){g->b_scale[i], g->bias[i], g->result_scale[i]};
-        WEFT_TRY(
-            weft_i_pipe_product(&run->pipe, rank, target(run, i, rank), shard, b, scale, &scales));
+        weft_tensor *out = weft_i_pipe_piece(target(run, i, rank), run->pieces, piece);
+        WEFT_TRY(weft_i_pipe_product(&run->pipe, rank, out, rows, b, scale, &scales));
     }
+    return WEFT_OK;
+}
+
+static weft_status multiply_all(gather_run *run, int rank, weft_tensor *shard)
+{
+    for (int piece = 0; piece < run->pieces; piece++)
+        WEFT_TRY(multiply(run, rank, shard, piece));
     return WEFT_OK;
 }
 
@@ -120,11 +131,16 @@ static weft_status show(gather_run *run)
     return weft_i_pipe_tell_all(&run->pipe, WEFT_I_WORD_READY);
 }
 
-/* Copies what has come from `rank` to where it is wanted. */
-static weft_status land(gather_run *run, int rank, weft_tensor *from)
+/* Copies a piece of what has come from `rank` to where it is wanted, and with the first whatever
+ * comes once. */
+static weft_status land(gather_run *run, int rank, weft_tensor *from, int piece)
 {
+    weft_tensor *to = run->whole ? block(run->whole, rank, run->rows) : NULL;
     if (run->whole)
-        WEFT_TRY(weft_i_pipe_copy(block(run->whole, rank, run->rows), from));
+        WEFT_TRY(weft_i_pipe_copy(weft_i_pipe_piece(to, run->pieces, piece),
+                                  weft_i_pipe_piece(from, run->pieces, piece)));
+    if (piece)
+        return WEFT_OK;
     if (run->g->scaling == WEFT_I_ROWS_SHARDED)
         WEFT_TRY(weft_i_pipe_copy(scale_of(run, rank), source_scale(run, rank)));
     return run->g->last && run->g->keep ? weft_i_pipe_copy(columns_of(run, rank), from) : WEFT_OK;
@@ -136,15 +152,18 @@ static weft_status take(gather_run *run, int rank)
     weft_tensor *from = source(run, rank);
     if (!from)
         return weft_last_status();
-    WEFT_TRY(weft_i_pipe_aside(pipe));
-    WEFT_TRY(weft_i_pipe_hear(pipe, rank, WEFT_I_WORD_READY));
-    WEFT_TRY(land(run, rank, from));
-    if (run->whole)
-        WEFT_TRY(weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READ));
-    WEFT_TRY(weft_i_pipe_back(pipe));
-    WEFT_TRY(weft_i_pipe_join(pipe));
     weft_tensor *here = run->whole ? block(run->whole, rank, run->rows) : from;
-    WEFT_TRY(multiply(run, rank, here, scale_of(run, rank)));
+    for (int piece = 0; piece < run->pieces; piece++) {
+        WEFT_TRY(weft_i_pipe_aside(pipe));
+        if (piece == 0)
+            WEFT_TRY(weft_i_pipe_hear(pipe, rank, WEFT_I_WORD_READY));
+        WEFT_TRY(land(run, rank, from, piece));
+        if (run->whole && piece == run->pieces - 1)
+            WEFT_TRY(weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READ));
+        WEFT_TRY(weft_i_pipe_back(pipe));
+        WEFT_TRY(weft_i_pipe_join(pipe));
+        WEFT_TRY(multiply(run, rank, here, piece));
+    }
     return run->whole ? WEFT_OK : weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READ);
 }
 
@@ -169,9 +188,10 @@ static weft_status add_up(gather_run *run)
 static weft_status pump(gather_run *run)
 {
     weft_i_pipe *pipe = &run->pipe;
+    run->pieces = weft_i_pipe_pieces(pipe, run->rows);
     WEFT_TRY(show(run));
     WEFT_TRY(weft_i_pipe_fork(pipe)); /* copies come behind the words of this rank */
-    WEFT_TRY(multiply(run, pipe->me, source(run, pipe->me), scale_of(run, pipe->me)));
+    WEFT_TRY(multiply_all(run, pipe->me, source(run, pipe->me)));
     for (int step = 1; step < pipe->size; step++)
         WEFT_TRY(take(run, (pipe->me + step) % pipe->size));
     WEFT_TRY(weft_i_pipe_aside(pipe));
@@ -297,10 +317,11 @@ static weft_status pump_multicast(gather_run *run)
         weft_view(weft_view_dtype(weft_narrow(scratch, 0, 0, bytes), g->shard->dtype), shape);
     if (!all)
         return weft_last_status();
+    run->pieces = weft_i_pipe_pieces(&run->pipe, run->rows);
     WEFT_TRY(weft_symm_multimem_all_gather_out(all, g->shard, run->group));
     for (int step = 0; step < g->ranks; step++) {
         int rank = (run->pipe.me + step) % g->ranks;
-        WEFT_TRY(multiply(run, rank, block(as_matrix(run, all), rank, run->rows), NULL));
+        WEFT_TRY(multiply_all(run, rank, block(as_matrix(run, all), rank, run->rows)));
     }
     return WEFT_OK;
 }

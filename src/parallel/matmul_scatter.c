@@ -25,6 +25,7 @@ typedef struct scatter_run {
     weft_i_pipe pipe;
     weft_tensor *a, *scale; /* with the scattered dimension in front; by columns: as matrices */
     int64_t rows, columns;  /* of a part */
+    int pieces;             /* in which a part is multiplied and copied */
     size_t slot;            /* bytes */
     weft_tensor *stage;     /* [ranks, rows, columns] on a device: products on their way */
 } scatter_run;
@@ -47,10 +48,13 @@ static weft_tensor *columns_of(const scatter_run *run, weft_tensor *x, int dim, 
     return all ? x : weft_narrow(x, dim, rank * run->columns, run->columns);
 }
 
-static weft_status multiply(scatter_run *run, int rank, weft_tensor *out)
+/* A piece of the product that `rank` is to have, into the piece `out`. */
+static weft_status multiply(scatter_run *run, int rank, weft_tensor *out, int piece)
 {
     const weft_i_scattering *s = run->s;
-    weft_tensor *scale = s->by_rows ? rows_of(run, run->scale, rank) : run->scale;
+    weft_tensor *scale = run->scale;
+    if (s->by_rows)
+        scale = weft_i_pipe_piece(rows_of(run, run->scale, rank), run->pieces, piece);
     weft_i_scales scales = s->scales;
     if (s->scale && weft_i_tensor_numel(scales.b) > 1)
         scales.b = columns_of(run, scales.b, 1, rank);
@@ -58,8 +62,9 @@ static weft_status multiply(scatter_run *run, int rank, weft_tensor *out)
         scales.bias = columns_of(run, scales.bias, 0, rank);
     if (s->scale && (!scales.b || (s->scales.bias && !scales.bias)))
         return weft_last_status();
-    return weft_i_pipe_product(&run->pipe, rank, out, rows_of(run, run->a, rank),
-                               columns_of(run, s->b, 1, rank), scale, &scales);
+    weft_tensor *a = weft_i_pipe_piece(rows_of(run, run->a, rank), run->pieces, piece);
+    return weft_i_pipe_product(&run->pipe, rank, out, a, columns_of(run, s->b, 1, rank), scale,
+                               &scales);
 }
 
 /* The slot of `from` in the workspace of `at`. */
@@ -76,13 +81,27 @@ static weft_status send_part(scatter_run *run, int rank)
     weft_i_pipe *pipe = &run->pipe;
     weft_tensor *there = slot_of(run, rank, pipe->me);
     weft_tensor *here = run->stage ? weft_select(run->stage, 0, rank) : there;
-    WEFT_TRY(multiply(run, rank, here));
-    WEFT_TRY(weft_i_pipe_fork(pipe));
-    WEFT_TRY(weft_i_pipe_aside(pipe));
-    if (run->stage)
-        WEFT_TRY(weft_i_pipe_copy(there, here));
-    WEFT_TRY(weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READY));
-    return weft_i_pipe_back(pipe);
+    for (int piece = 0; piece < run->pieces; piece++) {
+        weft_tensor *rows = weft_i_pipe_piece(here, run->pieces, piece);
+        WEFT_TRY(multiply(run, rank, rows, piece));
+        WEFT_TRY(weft_i_pipe_fork(pipe));
+        WEFT_TRY(weft_i_pipe_aside(pipe));
+        if (run->stage)
+            WEFT_TRY(weft_i_pipe_copy(weft_i_pipe_piece(there, run->pieces, piece), rows));
+        if (piece == run->pieces - 1)
+            WEFT_TRY(weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READY));
+        WEFT_TRY(weft_i_pipe_back(pipe));
+    }
+    return WEFT_OK;
+}
+
+static weft_status multiply_own(scatter_run *run)
+{
+    int me = run->pipe.me;
+    weft_tensor *own = slot_of(run, me, me);
+    for (int piece = 0; piece < run->pieces; piece++)
+        WEFT_TRY(multiply(run, me, weft_i_pipe_piece(own, run->pieces, piece), piece));
+    return WEFT_OK;
 }
 
 /* All slots, as they lie behind each other. */
@@ -112,9 +131,10 @@ static weft_status reduce(scatter_run *run)
 static weft_status pump(scatter_run *run)
 {
     weft_i_pipe *pipe = &run->pipe;
+    run->pieces = weft_i_pipe_pieces(pipe, run->rows);
     for (int step = 1; step < pipe->size; step++)
         WEFT_TRY(send_part(run, (pipe->me + step) % pipe->size));
-    WEFT_TRY(multiply(run, pipe->me, slot_of(run, pipe->me, pipe->me)));
+    WEFT_TRY(multiply_own(run));
     WEFT_TRY(weft_i_pipe_hear_all(pipe, WEFT_I_WORD_READY));
     WEFT_TRY(reduce(run));
     if (weft_i_device_is_host(pipe->device)) /* the next operation begins with a meeting */

@@ -2,6 +2,7 @@
 /* Entering and leaving a pipe, its signals and what it computes; see pipe.h. */
 #include "parallel/pipe.h"
 
+#include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "coll/request.h"
@@ -10,6 +11,8 @@
 #include "symm/backend.h"
 #include "symm/registration.h"
 #include "tensor/ops.h"
+
+enum { CHUNKS_MOST = 64 };
 
 bool weft_i_pipe_can(const weft_group *group, weft_device device)
 {
@@ -159,6 +162,24 @@ weft_status weft_i_pipe_hear_all(weft_i_pipe *pipe, weft_i_word word)
 }
 
 /* ---- memory and computation ---- */
+
+int weft_i_pipe_pieces(const weft_i_pipe *pipe, int64_t rows)
+{
+    enum { ROWS_LEAST = 512 };
+    int64_t wanted = weft_i_env_number_or_default(WEFT_I_ENV_FUSED_CHUNKS) / pipe->size;
+    if (weft_i_device_is_host(pipe->device))
+        return 1;
+    wanted = wanted * ROWS_LEAST > rows ? rows / ROWS_LEAST : wanted;
+    return wanted < 1 ? 1 : wanted > CHUNKS_MOST ? CHUNKS_MOST : (int)wanted;
+}
+
+weft_tensor *weft_i_pipe_piece(weft_tensor *x, int pieces, int i)
+{
+    if (!x || pieces == 1)
+        return x;
+    int64_t each = (x->dim[0] + pieces - 1) / pieces, first = each * i;
+    return weft_narrow(x, 0, first, i == pieces - 1 ? x->dim[0] - first : each);
+}
 
 weft_tensor *weft_i_pipe_slot(weft_i_pipe *pipe, int rank, size_t at, int64_t rows, int64_t columns,
                               weft_dtype dtype)

@@ -81,6 +81,15 @@ weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, w
 /* Entry by entry over dimension 0 of `stack`, in its order and in f32 for small floats. */
 weft_status weft_i_pipe_reduce(weft_tensor *out, weft_tensor *stack, weft_reduction op);
 
+/*
+ * In how many pieces a rank's chunk of `rows` rows is copied and multiplied.  On a device a product
+ * in about WEFT_FUSED_CHUNKS parts in all takes as long as a whole one; fewer have less to hide
+ * copies behind, more are too small.  On the CPU a chunk is one piece.
+ */
+int weft_i_pipe_pieces(const weft_i_pipe *pipe, int64_t rows);
+/* The rows of piece i; x itself if there is one. */
+weft_tensor *weft_i_pipe_piece(weft_tensor *x, int pieces, int i);
+
 /* The next place for a chunk of so many bytes. */
 static inline size_t weft_i_pipe_round(size_t bytes)
 {
