@@ -3,11 +3,13 @@
  * AsyncTPTest of the reference, on the device that a program defines as FUSED_DEVICE: each fused
  * operation against the collective and the product one after the other, which are weft's own plain
  * operations and its fallback alike.  The program also says how many ranks a test has (FUSED_TEST)
- * and how large the large products are (FUSED_ROWS, FUSED_INNER).
+ * and how large the large products are (FUSED_ROWS, FUSED_INNER), and checks that
+ * nothing of the device is left when all is over (FUSED_LEFT).
  */
 #ifndef WEFT_TESTS_FUSED_JOBS_H
 #define WEFT_TESTS_FUSED_JOBS_H
 
+#include "doom.h"
 #include "functional_jobs.h"
 
 #include "fabric/group.h"
@@ -275,6 +277,201 @@ FUSED_TEST(test_fused_matmul_reduce_scatter_bfloat16_custom_reduce)
     CHECK(same_layout(out, plain));
     CHECK(weft_allclose(here(out), here(plain), 1e-2, 1e-2, false));
     leave(world);
+}
+
+/* ---- ranks that disagree ---- */
+
+typedef enum disagreement {
+    OTHER_ROWS,
+    OTHER_OPERATION,
+    OTHER_REDUCTION,
+    OTHER_WAY,
+    OTHER_WIDTH,
+    OTHER_DTYPE,
+    OTHER_SCALES,       /* one for all, and one for each row that the ranks have already */
+    OTHER_SCALE_SHARDS, /* one for all, and one for each row of the shard */
+    OTHER_SCATTER_SCALES,
+    DISAGREEMENTS
+} disagreement;
+
+static weft_status part_of(weft_tensor *part)
+{
+    return part ? WEFT_OK : weft_last_status();
+}
+
+static weft_status disagree_scaled(weft_group *group, disagreement how, bool odd)
+{
+    int64_t size = weft_size(group), rows = how == OTHER_SCALE_SHARDS ? 4 : 4 * size;
+    bool scatters = how == OTHER_SCATTER_SCALES;
+    weft_tensor *a = uniform(WEFT_F8E4M3, WEFT_SHAPE(scatters ? 4 * size : 4, 16)), *out;
+    weft_tensor *scale = full_of(odd ? WEFT_SHAPE(rows, 1) : WEFT_SCALAR, 0.1);
+    weft_scaled b = {.b = column_major(uniform(WEFT_F8E4M3, WEFT_SHAPE(16, 16))),
+                     .scale = full_of(odd ? WEFT_SHAPE(1, 16) : WEFT_SCALAR, 0.1),
+                     .dtype = WEFT_BF16};
+    if (scatters)
+        return part_of(weft_scaled_matmul_reduce_scatter(a, scale, &b, WEFT_SUM, 0, group));
+    return weft_all_gather_scaled_matmul(NULL, &out, a, scale, &b, 1, 0, group);
+}
+
+static weft_status disagree(weft_group *group, disagreement how, bool odd)
+{
+    if (how >= OTHER_SCALES)
+        return disagree_scaled(group, how, odd);
+    weft_dtype dtype = how == OTHER_DTYPE && odd ? WEFT_F64 : WEFT_F32;
+    int64_t rows = 4 * weft_size(group) / (how == OTHER_ROWS && odd ? 2 : 1);
+    weft_tensor *a = uniform(dtype, WEFT_SHAPE(rows, 8)), *out = NULL;
+    weft_tensor *b = uniform(dtype, WEFT_SHAPE(8, how == OTHER_WIDTH && odd ? 12 : 4));
+    if (how == OTHER_WAY && odd)
+        weft_fused_use(WEFT_FUSED_PAIR);
+    bool scatters = how == OTHER_REDUCTION || how == OTHER_WIDTH || (how == OTHER_OPERATION && odd);
+    weft_reduction op = how == OTHER_REDUCTION && odd ? WEFT_AVG : WEFT_SUM;
+    weft_status status = scatters ? part_of(weft_matmul_reduce_scatter(a, b, op, 0, group))
+                                  : weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, group);
+    weft_fused_use(WEFT_FUSED_CHOOSE);
+    return status;
+}
+
+/* An error on all ranks, before anything moves; the group is lost, and the next one works. */
+RANKS_TEST(test_fused_mismatch, 4)
+{
+    weft_group *world = begin(rank);
+    for (int how = 0; how < DISAGREEMENTS; how++) {
+        weft_group *group = weft_group_new(world, (int[]){0, 1, 2, 3}, size, NULL);
+        CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+        weft_status status = disagree(group, (disagreement)how, rank == 1);
+        if (status != WEFT_ERR_MISMATCH)
+            FAIL("disagreement %d: %d, %s", how, status, weft_last_error());
+        CHECK_CONTAINS(weft_last_error(), how == OTHER_WAY && rank == 1 ? "all_gather" : "matmul");
+        weft_clear_error();
+    }
+    check_gather(world, 0);
+    leave(world);
+}
+
+/* Two groups of the same ranks, and not all mean the same: there is nobody to compare with, so the
+ * limit ends it, with the name of one who did not come. */
+RANKS_TEST(test_fused_other_group, 2)
+{
+    weft_group *world = join(1000);
+    weft_group *groups[2];
+    for (int i = 0; i < 2; i++)
+        groups[i] = weft_group_new(world, (int[]){0, 1}, 2, NULL);
+    weft_tensor *a = uniform(WEFT_F32, WEFT_SHAPE(4, 8)), *b = uniform(WEFT_F32, WEFT_SHAPE(8, 4));
+    weft_tensor *out = NULL;
+    CHECK_OK(weft_group_barrier(world, 30000));
+    CHECK_STATUS(weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, groups[rank]), WEFT_ERR_TIMEOUT);
+    CHECK(!out);
+    CHECK_CONTAINS(weft_last_error(), rank ? "rank 0" : "rank 1");
+    weft_clear_error();
+    CHECK_OK(weft_group_barrier(world, 30000));
+    finish(world);
+}
+
+/* ---- ranks that die ---- */
+
+static weft_status both(weft_group *group, weft_tensor *a, weft_tensor *b)
+{
+    weft_tensor *out = NULL;
+    WEFT_TRY(weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, group));
+    return weft_matmul_reduce_scatter(out, b, WEFT_SUM, 0, group) ? WEFT_OK : weft_last_status();
+}
+
+/* The same, and what was only enqueued has ended. */
+static weft_status both_done(weft_group *group, weft_tensor *a, weft_tensor *b)
+{
+    weft_status status = weft_scope_open();
+    if (status >= 0)
+        status = both(group, a, b);
+    weft_status ended = weft_stream_sync(weft_stream_current(FUSED_DEVICE), 30000);
+    weft_scope_close();
+    return status < 0 ? status : ended;
+}
+
+/* Rank 1 dies `quarter` quarters into its steps; as a thread it leaves instead. */
+static void be_lost(weft_group *world, weft_tensor *a, weft_tensor *b, int steps, int quarter)
+{
+    if (harness_in_threads) {
+        weft_clear_error();
+        CHECK(!weft_finish(world));
+        return;
+    }
+    harness_rank_dies();
+    doom_arm(1 + steps * quarter / 4);
+    both_done(world, a, b);
+    FAIL("rank 1 was to die within %d steps", 1 + steps * quarter / 4);
+}
+
+/* The steps of this process in one run of both operations. */
+static int steps_of(weft_group *world, weft_tensor *a, weft_tensor *b)
+{
+    const weft_i_os *before = weft_i_os_now;
+    if (!harness_in_threads)
+        doom_arm(1 << 30);
+    int begun = atomic_load_explicit(&doom_steps, memory_order_relaxed);
+    CHECK_OK(both_done(world, a, b));
+    weft_i_os_now = before;
+    return atomic_load_explicit(&doom_steps, memory_order_relaxed) - begun;
+}
+
+/* The others are told, at once and by name; and go on without it, with a group of their own whose
+ * results are right. */
+static void go_on(weft_group *world, weft_tensor *a, weft_tensor *b)
+{
+    weft_status lost = harness_in_threads ? WEFT_ERR_PEER_LEFT : WEFT_ERR_PEER_DEAD;
+    long long began = harness_now();
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 100 && status >= 0; i++)
+        status = both_done(world, a, b);
+    CHECK(status == lost || status == WEFT_ERR_REVOKED);
+    CHECK_CONTAINS(weft_last_error(), "rank 1");
+    CHECK(harness_now() - began < 15 * 1000000000LL); /* not the limit's 30 s */
+    weft_clear_error();
+    weft_group *rest = weft_group_shrink(world);
+    CHECK(rest && weft_size(rest) == weft_size(world) - 1);
+    for (int i = 0; i < 3; i++) {
+        weft_tensor *out = NULL;
+        CHECK_OK(weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, rest));
+        CHECK_INT(way_of(rest, "ag_matmul"), WEFT_I_WAY_PIPELINED);
+        weft_tensor *all = weft_all_gather_tensor(a, 0, rest);
+        CHECK(is_close(out, weft_mm(all, b)));
+        out = weft_matmul_reduce_scatter(all, b, WEFT_SUM, 0, rest);
+        CHECK(is_close(out, weft_reduce_scatter_tensor(weft_mm(all, b), WEFT_SUM, 0, rest)));
+    }
+    CHECK_OK(weft_group_barrier(rest, WEFT_DEFAULT));
+}
+
+static void check_death(int rank, int quarter)
+{
+    CHECK_OK(weft_scope_open());
+    weft_group *world = begin(rank);
+    weft_tensor *a = uniform(WEFT_F32, WEFT_SHAPE(4, 12)),
+                *b = uniform(WEFT_F32, WEFT_SHAPE(12, 12));
+    CHECK_OK(both_done(world, a, b));
+    int steps = steps_of(world, a, b);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank == 1) {
+        be_lost(world, a, b, steps, quarter);
+        return;
+    }
+    go_on(world, a, b);
+    finish(world);
+    CHECK_OK(weft_scope_close());
+    FUSED_LEFT();
+}
+
+RANKS_TEST(test_fused_death_early, 3)
+{
+    check_death(rank, 0);
+}
+
+RANKS_TEST(test_fused_death_in_the_middle, 4)
+{
+    check_death(rank, 2);
+}
+
+RANKS_TEST(test_fused_death_late, 3)
+{
+    check_death(rank, 3);
 }
 
 #endif

@@ -10,6 +10,7 @@ static const char *cuda_label(const char *backend);
 #define FUSED_ROWS        (is_real() ? 4096 : 64) /* the software driver multiplies slowly */
 #define FUSED_INNER       (is_real() ? 1024 : 16)
 #define FUSED_TEST(name_) RANKS_TEST(name_, 2)
+#define FUSED_LEFT()      nothing_left()
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -21,7 +22,10 @@ static bool is_real(void)
     return wanted && !strcmp(wanted, "real");
 }
 
+static void nothing_left(void);
 #include "fused_jobs.h"
+
+#include "backends/cuda/device.h"
 
 #include "cuda/model.h"
 
@@ -32,6 +36,17 @@ static const char *cuda_label(const char *backend)
     return is_real() ? threads ? "cuda-threads" : "cuda"
            : threads ? "softcuda-threads"
                      : "softcuda";
+}
+
+/* No memory, streams, events or modules: neither this rank's nor what it had mapped of others.  Of a
+ * process with several ranks the last one cannot know. */
+static void nothing_left(void)
+{
+    weft_i_stream_forget();
+    if (is_real() || harness_in_threads)
+        return;
+    weft_i_cuda_close_all();
+    CHECK_INT(model_live(), 0);
 }
 
 /* Gives what is noted to the stream, `times` times, with zeroed results before each. */

@@ -7,9 +7,9 @@
 #define FUSED_ROWS   512 /* the reference's 4096 take a CPU too long */
 #define FUSED_INNER  1024
 #define FUSED_TEST   SIZES_TEST
+#define FUSED_LEFT() /* the harness looks after processes, descriptors and memory */
 #include "fused_jobs.h"
 
-#include "doom.h"
 #include "fault.h"
 
 #include <math.h>
@@ -522,90 +522,7 @@ RANKS_TEST(test_fused_bad_input, 2)
     leave(world);
 }
 
-/* ---- ranks that disagree ---- */
-
-static weft_status disagree(weft_group *group, int how, int rank)
-{
-    bool odd = rank == 1;
-    weft_tensor *a = of(WEFT_F32, how == 0 && odd ? WEFT_SHAPE(2, 8) : WEFT_SHAPE(4, 8));
-    weft_tensor *b = of(WEFT_F32, WEFT_SHAPE(8, how == 4 && odd ? 12 : 4)), *out = NULL;
-    if (how == 3 && odd)
-        weft_fused_use(WEFT_FUSED_MULTICAST);
-    weft_status status = WEFT_OK;
-    if (how < 2 || how == 3)
-        status = how == 1 && odd
-                     ? (weft_matmul_reduce_scatter(a, b, WEFT_SUM, 0, group) ? WEFT_OK
-                                                                             : weft_last_status())
-                     : weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, group);
-    else
-        status = weft_matmul_reduce_scatter(a, b, how == 2 && odd ? WEFT_AVG : WEFT_SUM, 0, group)
-                     ? WEFT_OK
-                     : weft_last_status();
-    weft_fused_use(WEFT_FUSED_CHOOSE);
-    return status;
-}
-
-/* Shapes, operations, reductions, ways, widths: an error on all ranks, before anything moves. */
-RANKS_TEST(test_fused_mismatch, 4)
-{
-    weft_group *world = begin(rank);
-    for (int how = 0; how < 5; how++) {
-        weft_group *group = weft_group_new(world, (int[]){0, 1, 2, 3}, size, NULL);
-        CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
-        CHECK_INT(disagree(group, how, rank), WEFT_ERR_MISMATCH);
-        CHECK_CONTAINS(weft_last_error(), "matmul");
-    }
-    weft_clear_error();
-    check_both(world, some(WEFT_F32, WEFT_SHAPE(2, 5)), some(WEFT_F32, WEFT_SHAPE(5, 4)), 0,
-               WEFT_SUM);
-    leave(world);
-}
-
-/* ---- ranks that die, or have no memory ---- */
-
-static weft_status both(weft_group *group, weft_tensor *a, weft_tensor *b)
-{
-    weft_tensor *out = NULL;
-    WEFT_TRY(weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, group));
-    return weft_matmul_reduce_scatter(out, b, WEFT_SUM, 0, group) ? WEFT_OK : weft_last_status();
-}
-
-/* Rank 1 dies at its n-th step; the others learn it at once, by name, wherever they are. */
-static void check_death(int rank, int steps)
-{
-    if (harness_in_threads)
-        SKIP("threads do not die alone");
-    weft_group *world = begin(rank);
-    weft_tensor *a = of(WEFT_F32, WEFT_SHAPE(8, 8)), *b = of(WEFT_F32, WEFT_SHAPE(8, 8));
-    CHECK_OK(both(world, a, b));
-    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
-    if (rank == 1) {
-        harness_rank_dies();
-        doom_arm_with(steps, SIGKILL);
-    }
-    weft_status status = WEFT_OK;
-    for (int i = 0; i < 1000 && status >= 0; i++)
-        status = both(world, a, b);
-    CHECK(rank != 1);
-    CHECK(status == WEFT_ERR_PEER_DEAD || status == WEFT_ERR_REVOKED);
-    CHECK_CONTAINS(weft_last_error(), "rank");
-    finish(world);
-}
-
-RANKS_TEST(test_fused_death_early, 2)
-{
-    check_death(rank, 3);
-}
-
-RANKS_TEST(test_fused_death_in_the_middle, 4)
-{
-    check_death(rank, 17);
-}
-
-RANKS_TEST(test_fused_death_late, 2)
-{
-    check_death(rank, 42);
-}
+/* ---- ranks that have no memory; those that die: fused_jobs.h ---- */
 
 /* Rank 1 cannot have its n-th allocation.  It fails, and nobody hangs or is told a wrong result;
  * the group is lost, and the next one works. */

@@ -290,6 +290,7 @@ static weft_i_pipe_entry entry_of(const gather_run *run, int way)
                                .operand = g->shard,
                                .dim = g->dim,
                                .way = way,
+                               .scaling = g->scaling,
                                .bytes = run->scale_at +
                                         (scales ? (size_t)run->rows * sizeof(float) : 0)};
 }

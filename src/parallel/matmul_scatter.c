@@ -182,6 +182,9 @@ static weft_status run_pipeline(scatter_run *run)
                                .reduction = run->s->reduction,
                                .dim = run->s->dim,
                                .way = WEFT_I_WAY_PIPELINED,
+                               .scaling = !run->s->scale    ? WEFT_I_UNSCALED
+                                          : run->s->by_rows ? WEFT_I_ROWS_REPLICATED
+                                                            : WEFT_I_TENSOR_WISE,
                                .bytes = (size_t)run->s->ranks * run->slot};
     WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
     return weft_i_pipe_close(&run->pipe, pump(run));

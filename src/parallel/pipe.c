@@ -38,6 +38,7 @@ static weft_status agree(const weft_i_pipe_entry *entry)
     coll.ask.root = entry->dim;
     WEFT_TRY(weft_i_request_accept(&coll, weft_i_pipe_bytes(entry->operand)));
     coll.digest = weft_i_digest(coll.digest, (uint64_t)entry->way);
+    coll.digest = weft_i_digest(coll.digest, (uint64_t)entry->scaling);
     coll.digest = weft_i_digest(coll.digest, entry->bytes);
     for (int i = 0; i < 2; i++)
         coll.digest = weft_i_digest(coll.digest, entry->place[i]);

@@ -33,6 +33,7 @@ typedef struct weft_i_pipe_entry {
     weft_reduction reduction;
     int dim;
     int way;           /* WEFT_I_WAY_... */
+    int scaling;       /* a weft_i_scaling */
     size_t bytes;      /* of the workspace */
     uint64_t place[2]; /* of an operand that is used in place: serial and offset; else 0 */
 } weft_i_pipe_entry;
