@@ -123,8 +123,8 @@ static weft_status show(gather_run *run)
     bool scales = run->g->scaling == WEFT_I_ROWS_SHARDED;
     if (!run->in_place) {
         weft_tensor *slot = source(run, me);
-        WEFT_TRY(weft_i_pipe_copy(slot ? weft_view(slot, weft_i_tensor_shape(run->shard)) : NULL,
-                                  run->shard));
+        slot = slot ? weft_view(slot, weft_i_tensor_shape(run->shard)) : NULL;
+        WEFT_TRY(weft_i_pipe_move(&run->pipe, me, slot, run->shard));
     }
     if (scales)
         WEFT_TRY(weft_i_pipe_copy(source_scale(run, me), scale_of(run, me)));
@@ -137,7 +137,7 @@ static weft_status land(gather_run *run, int rank, weft_tensor *from, int piece)
 {
     weft_tensor *to = run->whole ? block(run->whole, rank, run->rows) : NULL;
     if (run->whole)
-        WEFT_TRY(weft_i_pipe_copy(weft_i_pipe_piece(to, run->pieces, piece),
+        WEFT_TRY(weft_i_pipe_move(&run->pipe, rank, weft_i_pipe_piece(to, run->pieces, piece),
                                   weft_i_pipe_piece(from, run->pieces, piece)));
     if (piece)
         return WEFT_OK;

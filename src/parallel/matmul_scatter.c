@@ -87,7 +87,8 @@ static weft_status send_part(scatter_run *run, int rank)
         WEFT_TRY(weft_i_pipe_fork(pipe));
         WEFT_TRY(weft_i_pipe_aside(pipe));
         if (run->stage)
-            WEFT_TRY(weft_i_pipe_copy(weft_i_pipe_piece(there, run->pieces, piece), rows));
+            WEFT_TRY(
+                weft_i_pipe_move(pipe, rank, weft_i_pipe_piece(there, run->pieces, piece), rows));
         if (piece == run->pieces - 1)
             WEFT_TRY(weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READY));
         WEFT_TRY(weft_i_pipe_back(pipe));

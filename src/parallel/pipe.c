@@ -198,6 +198,16 @@ weft_status weft_i_pipe_copy(weft_tensor *to, weft_tensor *from)
     return weft_i_op_run(&call);
 }
 
+weft_status weft_i_pipe_move(weft_i_pipe *pipe, int rank, weft_tensor *to, weft_tensor *from)
+{
+    weft_i_record *record = weft_i_group_record(pipe->group);
+    size_t bytes = from ? weft_i_pipe_bytes(from) : 0;
+    uint64_t number = weft_i_record_begin(record, "chunk_copy", pipe->group->id, bytes, rank, -1);
+    weft_status status = weft_i_pipe_copy(to, from);
+    weft_i_record_end(record, number, status);
+    return status;
+}
+
 weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
                                 weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales)
 {

@@ -76,6 +76,8 @@ weft_tensor *weft_i_pipe_slot(weft_i_pipe *pipe, int rank, size_t at, int64_t ro
 
 /* Given to the current stream as they are: who orders them is the pipeline. */
 weft_status weft_i_pipe_copy(weft_tensor *to, weft_tensor *from);
+/* The same with a line in the flight record: of a chunk of `rank`. */
+weft_status weft_i_pipe_move(weft_i_pipe *pipe, int rank, weft_tensor *to, weft_tensor *from);
 /* `scale` NULL: a plain product.  `rank`: whose chunk it is, for the flight record. */
 weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
                                 weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales);

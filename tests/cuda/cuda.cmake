@@ -32,6 +32,7 @@ endfunction()
 # Not with ThreadSanitizer, whose memory for traces does not suffice for a thread per block of all these kernels.
 weft_cuda_twin(symm_coll SECONDS 120)
 weft_cuda_twin(traceable THREADS)
+weft_cuda_twin(fused_mlp)
 
 weft_cuda_test(cuda THREADS)
 weft_cuda_test(cuda_coll THREADS SECONDS 120 COMPUTES)
