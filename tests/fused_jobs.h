@@ -62,6 +62,7 @@ static weft_tensor *column_major(weft_tensor *x)
 static weft_group *begin(int rank)
 {
     weft_group *world = join(30000);
+    weft_fused_use(WEFT_FUSED_PIPELINE); /* small operands too */
     weft_seed(42 + (uint64_t)rank);
     return world;
 }
@@ -106,11 +107,11 @@ static void check_gather(weft_group *world, int dim)
     for (int i = 0; i < FUSED_RIGHTS; i++)
         b[i] = uniform(WEFT_F32, WEFT_SHAPE(32, 16));
     for (int i = 0; i < 2; i++) {
-        weft_fused_use(i ? WEFT_FUSED_PAIR : WEFT_FUSED_CHOOSE);
+        weft_fused_use(i ? WEFT_FUSED_PAIR : WEFT_FUSED_PIPELINE);
         CHECK_OK(weft_all_gather_matmul(&a[i], out[i], shard, b, FUSED_RIGHTS, dim, world));
         CHECK_INT(way_of(world, "ag_matmul"), i ? WEFT_I_WAY_PAIR : WEFT_I_WAY_PIPELINED);
     }
-    weft_fused_use(WEFT_FUSED_CHOOSE);
+    weft_fused_use(WEFT_FUSED_PIPELINE);
     weft_tensor *plain = weft_all_gather_tensor(shard, dim, world);
     CHECK(weft_equal(here(a[0]), here(plain)) && weft_equal(here(a[1]), here(plain)));
     CHECK(same_layout(a[0], a[1]));
@@ -188,12 +189,12 @@ static void check_scaled_gather(weft_group *world, int dim, scale_mode mode)
             .scale = full_of(mode == TENSOR_WISE ? WEFT_SCALAR : WEFT_SHAPE(1, 16), 0.1),
             .dtype = mode == TENSOR_WISE ? dtypes[i] : (int)WEFT_BF16};
     for (int i = 0; i < 2; i++) {
-        weft_fused_use(i ? WEFT_FUSED_PAIR : WEFT_FUSED_CHOOSE);
+        weft_fused_use(i ? WEFT_FUSED_PAIR : WEFT_FUSED_PIPELINE);
         CHECK_OK(weft_all_gather_scaled_matmul(&a[i], out[i], shard, scale, right, FUSED_RIGHTS,
                                                dim, world));
         CHECK_INT(way_of(world, "ag_scaled_mm"), i ? WEFT_I_WAY_PAIR : WEFT_I_WAY_PIPELINED);
     }
-    weft_fused_use(WEFT_FUSED_CHOOSE);
+    weft_fused_use(WEFT_FUSED_PIPELINE);
     CHECK(same_layout(a[0], a[1]) && is_close(a[0], a[1]));
     weft_tensor *plain = weft_to_dtype(here(weft_all_gather_tensor(shard, dim, world)), WEFT_F32);
     for (int i = 0; i < FUSED_RIGHTS; i++) {
@@ -221,11 +222,11 @@ static void check_scaled_scatter(weft_group *world, int dim, bool rows)
                          .dtype = WEFT_BF16};
     weft_tensor *scale = full_of(rows ? WEFT_SHAPE(8, 64, 1) : WEFT_SCALAR, 0.1);
     for (int i = 0; i < 2; i++) {
-        weft_fused_use(i ? WEFT_FUSED_PAIR : WEFT_FUSED_CHOOSE);
+        weft_fused_use(i ? WEFT_FUSED_PAIR : WEFT_FUSED_PIPELINE);
         out[i] = weft_scaled_matmul_reduce_scatter(a, scale, &right, WEFT_AVG, dim, world);
         CHECK_INT(way_of(world, "scaled_mm_rs"), i ? WEFT_I_WAY_PAIR : WEFT_I_WAY_PIPELINED);
     }
-    weft_fused_use(WEFT_FUSED_CHOOSE);
+    weft_fused_use(WEFT_FUSED_PIPELINE);
     weft_shape shape = shard_of(WEFT_SHAPE(8, 64, 16), dim, weft_size(world));
     CHECK(out[0] && weft_i_shape_equal(weft_i_tensor_shape(out[0]), shape));
     CHECK(same_layout(out[0], out[1]) && is_close(out[0], out[1]));
@@ -248,11 +249,11 @@ static void check_scatter(weft_group *world, int dim)
     weft_tensor *a = uniform(WEFT_F32, WEFT_SHAPE(8, 64, FUSED_INNER)), *out[2];
     weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(FUSED_INNER, 16));
     for (int i = 0; i < 2; i++) {
-        weft_fused_use(i ? WEFT_FUSED_PAIR : WEFT_FUSED_CHOOSE);
+        weft_fused_use(i ? WEFT_FUSED_PAIR : WEFT_FUSED_PIPELINE);
         out[i] = weft_matmul_reduce_scatter(a, b, WEFT_AVG, dim, world);
         CHECK_INT(way_of(world, "matmul_rs"), i ? WEFT_I_WAY_PAIR : WEFT_I_WAY_PIPELINED);
     }
-    weft_fused_use(WEFT_FUSED_CHOOSE);
+    weft_fused_use(WEFT_FUSED_PIPELINE);
     weft_tensor *plain = weft_reduce_scatter_tensor(weft_matmul(a, b), WEFT_AVG, dim, world);
     CHECK(is_close(out[0], plain) && is_close(out[1], plain));
     CHECK(same_layout(out[0], plain) && same_layout(out[1], plain));
@@ -276,6 +277,35 @@ FUSED_TEST(test_fused_matmul_reduce_scatter_bfloat16_custom_reduce)
     weft_tensor *plain = weft_reduce_scatter_tensor(weft_mm(a, b), WEFT_AVG, 0, world);
     CHECK(same_layout(out, plain));
     CHECK(weft_allclose(here(out), here(plain), 1e-2, 1e-2, false));
+    leave(world);
+}
+
+/* ---- the choice ---- */
+
+/* Small operands go as a pair, large ones in chunks; who wishes for a way gets it. */
+FUSED_TEST(test_fused_choice)
+{
+    weft_group *world = begin(rank);
+    for (int large = 0; large < 2; large++)
+        for (int wish = WEFT_FUSED_CHOOSE;
+             wish <= (large ? WEFT_FUSED_CHOOSE : WEFT_FUSED_PIPELINE); wish++) {
+            bool pair = wish == WEFT_FUSED_PAIR || (wish == WEFT_FUSED_CHOOSE && !large);
+            int way = pair ? WEFT_I_WAY_PAIR : WEFT_I_WAY_PIPELINED;
+            int64_t rows = large ? 8192 : 64, inner = large ? 256 : 8; /* 8 MiB, and 2 KiB */
+            weft_tensor *shard = uniform(WEFT_F32, WEFT_SHAPE(rows / size, inner)), *out = NULL;
+            weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(inner, 1)), *wide;
+            CHECK_OK(weft_scope_open());
+            weft_fused_use((weft_fused_way)wish);
+            CHECK_OK(weft_all_gather_matmul(NULL, &out, shard, &b, 1, 0, world));
+            CHECK_INT(way_of(world, "ag_matmul"), way);
+            CHECK(is_close(out, weft_mm(weft_all_gather_tensor(shard, 0, world), b)));
+            wide = uniform(WEFT_F32, WEFT_SHAPE(1, inner));
+            weft_tensor *plain = weft_reduce_scatter_tensor(weft_mm(out, wide), WEFT_SUM, 0, world);
+            out = weft_matmul_reduce_scatter(out, wide, WEFT_SUM, 0, world);
+            CHECK(is_close(out, plain));
+            CHECK_INT(way_of(world, "matmul_rs"), way);
+            CHECK_OK(weft_scope_close());
+        }
     leave(world);
 }
 
@@ -327,7 +357,7 @@ static weft_status disagree(weft_group *group, disagreement how, bool odd)
     weft_reduction op = how == OTHER_REDUCTION && odd ? WEFT_AVG : WEFT_SUM;
     weft_status status = scatters ? part_of(weft_matmul_reduce_scatter(a, b, op, 0, group))
                                   : weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, group);
-    weft_fused_use(WEFT_FUSED_CHOOSE);
+    weft_fused_use(WEFT_FUSED_PIPELINE);
     return status;
 }
 
@@ -353,6 +383,7 @@ RANKS_TEST(test_fused_mismatch, 4)
 RANKS_TEST(test_fused_other_group, 2)
 {
     weft_group *world = join(1000);
+    weft_fused_use(WEFT_FUSED_PIPELINE);
     weft_group *groups[2];
     for (int i = 0; i < 2; i++)
         groups[i] = weft_group_new(world, (int[]){0, 1}, 2, NULL);

@@ -31,7 +31,7 @@ RANKS_TEST(test_multimem_all_gather_matmul, 2)
     weft_tensor *a = NULL;
     weft_fused_use(WEFT_FUSED_MULTICAST);
     CHECK_OK(weft_all_gather_matmul(&a, &out[1], shard, &b, 1, 0, world));
-    CHECK_INT(way_of(world, "ag_matmul"), WEFT_I_WAY_PIPELINED);
+    CHECK_INT(way_of(world, "ag_matmul"), WEFT_I_WAY_PAIR);
     CHECK(a && is_close(out[0], out[1]));
     leave(world);
 }

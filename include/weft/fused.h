@@ -81,7 +81,7 @@ WEFT_API weft_tensor *weft_restride_for_scatter(weft_tensor *a, int dim);
 /* ---- ways ---- */
 
 typedef enum weft_fused_way {
-    WEFT_FUSED_CHOOSE,   /* the best there is for the operands and the group */
+    WEFT_FUSED_CHOOSE,   /* by the size of the operands, what the device has and the group */
     WEFT_FUSED_PAIR,     /* the collective and the product one after the other */
     WEFT_FUSED_PIPELINE, /* in parts, through symmetric memory */
     WEFT_FUSED_MULTICAST /* of all_gather, along dimension 0 with A not wanted: by multicast, which

@@ -22,6 +22,17 @@ weft_fused_way weft_i_fused_wish(void)
     return wish;
 }
 
+/* By `weft bench fused`: a gather's pipeline meets twice more than the pair does, a scatter's once
+ * less.  On a GPU a pipeline is a dozen launches. */
+bool weft_i_fused_pays(bool gathers, weft_device device, int64_t bytes)
+{
+    enum { HOST_GATHER = 1 << 20, HOST_SCATTER = 64 << 10, DEVICE = 8 << 20 };
+    if (wish == WEFT_FUSED_PIPELINE)
+        return true;
+    int64_t least = !weft_i_device_is_host(device) ? DEVICE : gathers ? HOST_GATHER : HOST_SCATTER;
+    return wish != WEFT_FUSED_PAIR && bytes >= least;
+}
+
 /* NULL comes from an earlier failure, whose error stays; without one it is the caller's mistake. */
 static weft_status check(const char *op, const char *which, const void *pointer)
 {

@@ -58,4 +58,9 @@ weft_dtype weft_i_gathering_dtype(const weft_i_gathering *g, int i);
 /* The way that the user wishes (weft_fused_use). */
 weft_fused_way weft_i_fused_wish(void);
 
+/* Is a pipeline faster than the pair, for so many bytes that are gathered or scattered in all?  Asked
+ * of nothing that may differ between ranks: neither of widths of right-hand sides nor of the inner
+ * dimension of a scatter.  A pipeline that was wished for always is. */
+bool weft_i_fused_pays(bool gathers, weft_device device, int64_t bytes);
+
 #endif

@@ -408,10 +408,11 @@ static weft_status run_best(gather_run *run)
     weft_fused_way wish = weft_i_fused_wish();
     bool can = weft_i_tensor_numel(run->g->shard) &&
                weft_i_pipe_can(run->group, weft_i_tensor_device(run->g->shard));
-    if (!can || wish == WEFT_FUSED_PAIR)
-        return run_pair(run);
-    return wish == WEFT_FUSED_MULTICAST && suits_multicast(run->g) ? run_multicast(run)
-                                                                   : run_pipeline(run);
+    if (can && wish == WEFT_FUSED_MULTICAST && suits_multicast(run->g))
+        return run_multicast(run);
+    int64_t bytes = run->g->ranks * (int64_t)weft_i_pipe_bytes(run->g->shard);
+    bool pays = weft_i_fused_pays(true, weft_i_tensor_device(run->g->shard), bytes);
+    return can && pays ? run_pipeline(run) : run_pair(run);
 }
 
 static weft_status run_gather(weft_i_op_call *call)

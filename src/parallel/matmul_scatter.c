@@ -232,9 +232,10 @@ static weft_status run_scatter(weft_i_op_call *call)
         return weft_last_status();
     bool can = weft_i_tensor_numel(call->out) && s.a->ndim < WEFT_MAX_DIMS &&
                weft_i_pipe_can(run.group, weft_i_tensor_device(s.a));
+    bool pays = weft_i_fused_pays(false, weft_i_tensor_device(s.a),
+                                  s.ranks * (int64_t)weft_i_pipe_bytes(call->out));
     WEFT_TRY(weft_scope_open());
-    weft_status status =
-        can && weft_i_fused_wish() != WEFT_FUSED_PAIR ? run_pipeline(&run) : run_pair(&run);
+    weft_status status = can && pays ? run_pipeline(&run) : run_pair(&run);
     weft_scope_close();
     return status;
 }
