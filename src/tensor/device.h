@@ -10,6 +10,7 @@
 #ifndef WEFT_TENSOR_DEVICE_H
 #define WEFT_TENSOR_DEVICE_H
 
+#include "tensor/code.h"
 #include "weft/storage.h"
 
 #include <stdbool.h>
@@ -68,6 +69,8 @@ typedef struct weft_i_device {
     weft_status (*capture_end)(void *stream, void **replay); /* `replay` NULL: throws it away */
     weft_status (*replay_run)(void *replay, void *stream);
     void (*replay_free)(void *replay);
+
+    const weft_i_code *code; /* NULL: nothing is compiled for it while the program runs */
 } weft_i_device;
 
 extern const weft_i_device weft_i_device_cpu, weft_i_device_meta;

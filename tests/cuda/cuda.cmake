@@ -2,8 +2,9 @@
 # Tests of CUDA: on the software driver of this folder, or on a GPU with WEFT_TEST_CUDA=real (scripts/gpu-check).
 # The kernels' folder is given by -iquote: it has a signal.h, which is not the system's.
 add_library(weft_cuda_model OBJECT EXCLUDE_FROM_ALL cuda/model.c cuda/model_stream.c cuda/model_kernels.c
-  cuda/model_tensor.c cuda/model_blas.c cuda/model_nvml.c)
+  cuda/model_tensor.c cuda/model_blas.c cuda/model_nvml.c cuda/model_nvrtc.c)
 target_include_directories(weft_cuda_model PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_compile_definitions(weft_cuda_model PRIVATE WEFT_TEST_SOURCE="${PROJECT_SOURCE_DIR}")
 target_compile_options(weft_cuda_model PRIVATE -fno-strict-aliasing
   "SHELL:-iquote ${CMAKE_CURRENT_SOURCE_DIR}/cuda" "SHELL:-iquote ${PROJECT_SOURCE_DIR}/src/backends/cuda/kernels")
 
@@ -65,9 +66,11 @@ if(WEFT_NVCC_PROGRAM AND WEFT_NVCC AND TARGET test_cuda_kernels)
   target_compile_definitions(test_cuda_kernels PRIVATE WEFT_NVCC_FOUND)
 endif()
 find_library(WEFT_NVRTC_LIBRARY nvrtc HINTS $ENV{CUDA_HOME}/lib64 /usr/local/cuda/lib64 /usr/local/cuda/lib)
-if(WEFT_NVRTC_LIBRARY AND TARGET test_cuda_kernels)
-  target_compile_definitions(test_cuda_kernels PRIVATE WEFT_NVRTC_LIBRARY="${WEFT_NVRTC_LIBRARY}")
-endif()
+foreach(test test_cuda_kernels test_cuda_graph)
+  if(WEFT_NVRTC_LIBRARY AND TARGET ${test})
+    target_compile_definitions(${test} PRIVATE WEFT_NVRTC_LIBRARY="${WEFT_NVRTC_LIBRARY}")
+  endif()
+endforeach()
 find_path(WEFT_CUDA_INCLUDE cuda.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
 if(WEFT_CUDA_INCLUDE AND TARGET test_cuda_abi)
   target_include_directories(test_cuda_abi SYSTEM PRIVATE ${WEFT_CUDA_INCLUDE})

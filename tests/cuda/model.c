@@ -276,7 +276,13 @@ weft_i_cu_result model_cuModuleLoadData(weft_i_cu_module *out, const void *image
     MODEL_ENTER(cuModuleLoadData, MODEL_CURRENT);
     if (!image)
         return WEFT_I_CUDA_ERROR_INVALID_IMAGE;
-    *out = (weft_i_cu_module)(void *)&module_object;
+    if (!memcmp(image, "\177ELF", 4)) {
+        *out = (weft_i_cu_module)(void *)model_module_load(image);
+        if (!*out)
+            return WEFT_I_CUDA_ERROR_INVALID_IMAGE;
+    } else {
+        *out = (weft_i_cu_module)(void *)&module_object;
+    }
     model_born();
     return 0;
 }
@@ -284,7 +290,8 @@ weft_i_cu_result model_cuModuleLoadData(weft_i_cu_module *out, const void *image
 weft_i_cu_result model_cuModuleUnload(weft_i_cu_module module)
 {
     MODEL_ENTER(cuModuleUnload, MODEL_CURRENT);
-    (void)module;
+    if ((void *)module != &module_object)
+        model_module_free((void *)module);
     model_gone();
     return 0;
 }
@@ -293,8 +300,11 @@ weft_i_cu_result model_cuModuleGetFunction(weft_i_cu_function *out, weft_i_cu_mo
                                            const char *name)
 {
     MODEL_ENTER(cuModuleGetFunction, MODEL_CURRENT);
-    if ((void *)module != &module_object)
-        return WEFT_I_CUDA_ERROR_INVALID_HANDLE;
+    if ((void *)module != &module_object) {
+        const model_kernel *found = model_module_find((void *)module, name);
+        *out = (weft_i_cu_function)(void *)(uintptr_t)found;
+        return found ? 0 : WEFT_I_CUDA_ERROR_NOT_FOUND;
+    }
     const model_kernel *const tables[] = {model_kernels, model_tensor_kernels};
     for (int i = 0; i < 2; i++)
         for (const model_kernel *k = tables[i]; k->name; k++)
@@ -521,50 +531,6 @@ static weft_i_cu_result get_address(const char *name, void **out, int version, u
     return 0;
 }
 
-/* NVRTC, which compiles the text of the kernels to itself. */
-static int rtc_create(void **program, const char *source, const char *name, int count,
-                      const char *const *headers, const char *const *names)
-{
-    (void)name, (void)headers, (void)names;
-    *program = strdup(source);
-    return count > 0 && (strstr(source, "kernels.def") || strstr(source, "tensor.def")) ? 0 : 1;
-}
-
-static int rtc_destroy(void **program)
-{
-    free(*program);
-    return 0;
-}
-
-static int rtc_compile(void *program, int count, const char *const *options)
-{
-    (void)program;
-    return count > 0 && !strcmp(options[0], "--gpu-architecture=sm_90") ? 0 : 5;
-}
-
-static int rtc_size(void *program, size_t *out)
-{
-    *out = strlen(program) + 1;
-    return 0;
-}
-
-static int rtc_text(void *program, char *out)
-{
-    strcpy(out, program);
-    return 0;
-}
-
-static const struct {
-    const char *name;
-    void *function;
-} rtc[] = {{"nvrtcCreateProgram", (void *)(uintptr_t)rtc_create},
-           {"nvrtcDestroyProgram", (void *)(uintptr_t)rtc_destroy},
-           {"nvrtcCompileProgram", (void *)(uintptr_t)rtc_compile},
-           {"nvrtcGetProgramLogSize", (void *)(uintptr_t)rtc_size},
-           {"nvrtcGetProgramLog", (void *)(uintptr_t)rtc_text},
-           {"nvrtcGetCUBINSize", (void *)(uintptr_t)rtc_size},
-           {"nvrtcGetCUBIN", (void *)(uintptr_t)rtc_text}};
-
 static weft_i_os table;
 static const weft_i_os *before;
 static char driver_library, rtc_library, blas_library, nvml_library;
@@ -588,14 +554,13 @@ static void *find_symbol(void *library, const char *name)
 {
     if (library == &driver_library)
         return strcmp(name, "cuGetProcAddress_v2") ? NULL : (void *)(uintptr_t)get_address;
-    for (size_t i = 0; library == &rtc_library && i < sizeof rtc / sizeof *rtc; i++)
-        if (!strcmp(rtc[i].name, name))
-            return rtc[i].function;
+    if (library == &rtc_library)
+        return model_nvrtc_symbol(name);
     if (library == &blas_library)
         return model_blas_symbol(name);
     if (library == &nvml_library)
         return model_nvml_symbol(name);
-    return library == &rtc_library ? NULL : before->dlsym(library, name);
+    return before->dlsym(library, name);
 }
 
 void model_install(void)

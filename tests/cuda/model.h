@@ -19,11 +19,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct twin_place;
+
 typedef struct model_kernel {
     const char *name;
     size_t bytes; /* of its parameter */
     int threads;
     void (*run)(const void *parameter);
+    /* Of a module: the same in a library that has its own place of a thread. */
+    void (*enter)(const void *parameter, const struct twin_place *place);
+    struct model_kernel *next;
 } model_kernel;
 
 extern const model_kernel model_kernels[], model_tensor_kernels[]; /* the last has no name */
@@ -34,6 +39,9 @@ void model_run(const model_kernel *kernel, const void *parameter, unsigned block
 typedef struct model_wishes {
     int no_library;      /* libcuda.so.1 is not found */
     int no_nvrtc;        /* libnvrtc.so neither */
+    int nvrtc_version;   /* 10 * major + minor; 0: 130 */
+    int nvrtc_fails;     /* what nvrtcCompileProgram returns */
+    int nvrtc_compiles;  /* how often it was called */
     int no_blas;         /* nor libcublasLt.so */
     int no_blas_handle;  /* cublasLtCreate fails */
     int no_nvml;         /* libnvidia-ml.so.1 is not found */
@@ -59,6 +67,9 @@ void model_uninstall(void);
 
 /* Objects and allocations that live; 0 when everything was given back. */
 int model_live(void);
+
+/* The source of a graph's functions that its NVRTC was given last; NULL: none. */
+const char *model_nvrtc_source(void);
 
 /* How often a function was called. */
 int model_calls(const char *name);

@@ -38,10 +38,10 @@ _Thread_local twin_place twin_here;
 
 const model_kernel model_kernels[] = {
 #define KERNEL(name_, threads_, type_, body_) \
-    {"weft_kernel_" #name_, sizeof(type_), threads_, run_##name_},
+    {"weft_kernel_" #name_, sizeof(type_), threads_, run_##name_, NULL, NULL},
 #include "kernels.def"
 #undef KERNEL
-    {NULL, 0, 0, NULL},
+    {NULL, 0, 0, NULL, NULL, NULL},
 };
 
 struct worker {
@@ -55,7 +55,10 @@ static void *work(void *arg)
 {
     struct worker *worker = arg;
     twin_here = worker->place;
-    worker->kernel->run(worker->parameter);
+    if (worker->kernel->enter)
+        worker->kernel->enter(worker->parameter, &worker->place);
+    else
+        worker->kernel->run(worker->parameter);
     return NULL;
 }
 

@@ -22,6 +22,12 @@ int model_call(weft_i_cu_stream stream, void (*run)(void *parameter), void *para
 
 /* A function of the stand-in for libcublasLt.so; NULL if it has none of that name. */
 void *model_blas_symbol(const char *name);
+/* The same of libnvrtc.so; and the modules that it makes.  NULL: not one of its images. */
+void *model_nvrtc_symbol(const char *name);
+typedef struct model_module model_module;
+model_module *model_module_load(const void *image);
+const model_kernel *model_module_find(model_module *module, const char *name);
+void model_module_free(model_module *module);
 /* The same of libnvidia-ml.so.1. */
 void *model_nvml_symbol(const char *name);
 

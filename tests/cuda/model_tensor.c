@@ -16,8 +16,8 @@
 
 const model_kernel model_tensor_kernels[] = {
 #define KERNEL(name_, threads_, type_, body_) \
-    {"weft_kernel_" #name_, sizeof(type_), threads_, run_##name_},
+    {"weft_kernel_" #name_, sizeof(type_), threads_, run_##name_, NULL, NULL},
 #include "tensor.def"
 #undef KERNEL
-    {NULL, 0, 0, NULL},
+    {NULL, 0, 0, NULL, NULL, NULL},
 };

@@ -5,11 +5,10 @@
  */
 #include "device.h"
 
+#include "nvrtc.h"
+
 #include "base/log.h"
 #include "base/os.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* Puts a file into the read-only data, between two labels, with a 0 behind it. */
 #define EMBED(label_, file_)                    \
@@ -129,97 +128,27 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     text_stdint};
 enum { TEXTS = sizeof texts / sizeof *texts };
 
-/* NVRTC, as much as is needed of it; its functions return 0 for success. */
-typedef struct nvrtc {
-    int (*create)(void **program, const char *source, const char *name, int count,
-                  const char *const *headers, const char *const *include_names);
-    int (*destroy)(void **program);
-    int (*compile)(void *program, int count, const char *const *options);
-    int (*log_size)(void *program, size_t *out);
-    int (*log)(void *program, char *out);
-    int (*code_size)(void *program, size_t *out);
-    int (*code)(void *program, char *out);
-} nvrtc;
-
-static weft_status load_nvrtc(nvrtc *out)
-{
-    static const char *const libraries[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-    const struct {
-        const char *name;
-        void *to;
-    } wanted[] = {
-        {"nvrtcCreateProgram", &out->create},   {"nvrtcDestroyProgram", &out->destroy},
-        {"nvrtcCompileProgram", &out->compile}, {"nvrtcGetProgramLogSize", &out->log_size},
-        {"nvrtcGetProgramLog", &out->log},      {"nvrtcGetCUBINSize", &out->code_size},
-        {"nvrtcGetCUBIN", &out->code}};
-    void *library = NULL;
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && !library; i++)
-        library = WEFT_OS->dlopen(libraries[i]);
-    if (!library)
-        return weft_i_fail(
-            WEFT_ERR_UNSUPPORTED,
-            "weft was built without nvcc, and there is no libnvrtc.so to compile its "
-            "kernels with (it comes with the CUDA toolkit)");
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        void *found = WEFT_OS->dlsym(library, wanted[i].name);
-        if (!found)
-            return weft_i_fail(WEFT_ERR_UNSUPPORTED, "libnvrtc.so has no %s", wanted[i].name);
-        memcpy(wanted[i].to, &found, sizeof found);
-    }
-    return WEFT_OK;
-}
-
-static weft_status fetch_code(const nvrtc *rtc, void *program, void **out)
-{
-    size_t bytes = 0;
-    if (rtc->code_size(program, &bytes) != 0 || bytes == 0)
-        return weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC compiled weft's kernels to nothing");
-    char *code = WEFT_OS->alloc(bytes);
-    if (!code)
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes of compiled kernels",
-                           bytes);
-    if (rtc->code(program, code) != 0) {
-        WEFT_OS->free(code);
-        return weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC does not hand its code over");
-    }
-    *out = code;
-    return WEFT_OK;
-}
-
-static weft_status tell_log(const nvrtc *rtc, void *program, int result)
-{
-    size_t bytes = 0;
-    char *log = rtc->log_size(program, &bytes) == 0 && bytes ? WEFT_OS->alloc(bytes + 1) : NULL;
-    if (log)
-        rtc->log(program, log);
-    weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC does not compile weft's kernels (%d): %.1500s", result,
-                log ? log : "it gives no reason");
-    WEFT_OS->free(log);
-    return WEFT_ERR_INTERNAL;
-}
-
 const char *weft_i_cuda_compile_option;
+
+int weft_i_cuda_headers(const char *const **out_texts, const char *const **out_names)
+{
+    *out_texts = texts;
+    *out_names = names;
+    return TEXTS;
+}
 
 weft_status weft_i_cuda_compile(int image, int major, int minor, void **out)
 {
     static const char *const sources[] = {weft_i_cuda_text_kernels, weft_i_cuda_text_tensor};
     static const char *const titles[] = {"kernels.cu", "tensor.cu"};
-    nvrtc rtc;
-    void *program = NULL;
-    char arch[40];
-    *out = NULL;
-    WEFT_TRY(load_nvrtc(&rtc));
-    snprintf(arch, sizeof arch, "--gpu-architecture=sm_%d%d", major, minor);
-    const char *options[] = {arch, "--fmad=false", "--std=c++17", "--device-int128",
-                             weft_i_cuda_compile_option};
-    int count = 4 + (weft_i_cuda_compile_option != NULL);
-    int result = rtc.create(&program, sources[image], titles[image], TEXTS, texts, names);
-    if (result != 0)
-        return weft_i_fail(WEFT_ERR_INTERNAL, "NVRTC takes no program (%d)", result);
-    result = rtc.compile(program, count, options);
-    weft_status status = result ? tell_log(&rtc, program, result) : fetch_code(&rtc, program, out);
-    rtc.destroy(&program);
-    return status;
+    size_t bytes;
+    weft_i_nvrtc_job job = {.source = sources[image],
+                            .title = titles[image],
+                            .what = "weft's kernels",
+                            .major = major,
+                            .minor = minor,
+                            .deadline = WEFT_I_NEVER};
+    return weft_i_nvrtc_compile(&job, out, &bytes);
 }
 
 const void *weft_i_cuda_embedded(int image)

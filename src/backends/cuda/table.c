@@ -8,6 +8,7 @@
 
 #include "base/os.h"
 #include "capture.h"
+#include "code.h"
 #include "launch.h"
 #include "stream.h"
 
@@ -243,6 +244,7 @@ const weft_i_device weft_i_device_cuda = {
     .capture_end = capture_end,
     .replay_run = replay_run,
     .replay_free = replay_free,
+    .code = &weft_i_cuda_code,
 };
 
 weft_status weft_i_cuda_current(weft_device device, weft_i_cuda_stream **out)

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NVRTC for the software driver.  The library's own kernels are compiled to their text, since the
+ * driver has their twins; functions of graphs are compiled by the C compiler to a shared object,
+ * against the headers of the kernels and the twin of this folder, and loaded by cuModuleLoadData.
+ */
+#include "model_parts.h"
+#include "twin.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct program {
+    char *source, *code;
+    size_t bytes;
+    char log[400];
+} program;
+
+static char *last_source; /* of a graph */
+
+const char *model_nvrtc_source(void)
+{
+    return last_source;
+}
+
+static int is_graph(const char *source)
+{
+    return strstr(source, "#define FUSED ") != NULL;
+}
+
+static int rtc_version(int *major, int *minor)
+{
+    *major = model.nvrtc_version ? model.nvrtc_version / 10 : 13;
+    *minor = model.nvrtc_version % 10;
+    return 0;
+}
+
+static int rtc_create(void **out, const char *source, const char *name, int count,
+                      const char *const *headers, const char *const *names)
+{
+    (void)name, (void)headers, (void)names;
+    if (count == 0 ||
+        (!is_graph(source) && !strstr(source, "kernels.def") && !strstr(source, "tensor.def")))
+        return 1;
+    program *made = calloc(1, sizeof *made);
+    made->source = strdup(source);
+    if (is_graph(source)) {
+        free(last_source);
+        last_source = strdup(source);
+    }
+    *out = made;
+    return 0;
+}
+
+static int rtc_destroy(void **at)
+{
+    program *old = *at;
+    free(old->source);
+    free(old->code);
+    free(old);
+    *at = NULL;
+    return 0;
+}
+
+/* Behind the source: for each kernel the bytes of its parameter, and how a thread enters it. */
+static void put_entries(FILE *out, const char *source)
+{
+    static const char start[] = "#define FUSED ";
+    for (const char *at = source; (at = strstr(at, start)); at++) {
+        const char *name = at + sizeof start - 1;
+        int length = (int)strcspn(name, "\n");
+        fprintf(out,
+                "const unsigned long bytes_%.*s = sizeof(%.*s_addresses);\n"
+                "void run_%.*s(const void *parameter, const twin_place *place)\n"
+                "{\n    twin_here = *place;\n    %.*s(*(const %.*s_addresses *)parameter);\n}\n",
+                length, name, length, name, length, name, length, name, length, name);
+    }
+}
+
+static int compile_c(program *p, const char *folder)
+{
+    char command[4000];
+    snprintf(command, sizeof command, "%s/fused.c", folder);
+    FILE *out = fopen(command, "w");
+    if (!out)
+        return 1;
+    fprintf(out, "%s\n#include \"kernels/math.c\"\n_Thread_local twin_place twin_here;\n",
+            p->source);
+    put_entries(out, p->source);
+    fclose(out);
+    snprintf(command, sizeof command,
+             "cc -std=gnu11 -O1 -w -Werror=implicit-function-declaration -fPIC -shared "
+             "-ffp-contract=off -fno-math-errno "
+             "-fno-strict-aliasing -Wl,-z,defs -iquote %s/tests/cuda -iquote "
+             "%s/src/backends/cuda/kernels "
+             "-I%s/src -I%s/include -o %s/fused.so %s/fused.c -lm 2>%s/fused.log",
+             WEFT_TEST_SOURCE, WEFT_TEST_SOURCE, WEFT_TEST_SOURCE, WEFT_TEST_SOURCE, folder, folder,
+             folder);
+    return system(command); /* NOLINT: paths of this build */
+}
+
+static char *read_file(const char *folder, const char *name, size_t *bytes)
+{
+    char path[300];
+    struct stat about;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_RDONLY);
+    if (fd < 0 || fstat(fd, &about))
+        return NULL;
+    char *all = calloc(1, (size_t)about.st_size + 1);
+    *bytes = read(fd, all, (size_t)about.st_size) == about.st_size ? (size_t)about.st_size : 0;
+    close(fd);
+    unlink(path);
+    return all;
+}
+
+static int compile_graph(program *p)
+{
+    char folder[] = "/tmp/weft-test-nvrtc-XXXXXX", path[64];
+    size_t bytes = 0;
+    if (!mkdtemp(folder))
+        return 6;
+    int failed = compile_c(p, folder);
+    char *words = read_file(folder, "fused.log", &bytes);
+    snprintf(p->log, sizeof p->log, "%s", words ? words : "");
+    free(words);
+    if (!failed)
+        p->code = read_file(folder, "fused.so", &p->bytes);
+    snprintf(path, sizeof path, "%s/fused.c", folder);
+    unlink(path);
+    rmdir(folder);
+    return p->code ? 0 : 6;
+}
+
+static int rtc_compile(void *raw, int count, const char *const *options)
+{
+    program *p = raw;
+    char wanted[40];
+    int capability = model.capability ? model.capability : 90;
+    snprintf(wanted, sizeof wanted, "--gpu-architecture=sm_%d", capability);
+    if (count == 0 || strcmp(options[0], wanted) != 0)
+        return 5;
+    model.nvrtc_compiles++;
+    if (model.nvrtc_fails) {
+        snprintf(p->log, sizeof p->log, "fused.cu(1): error: as the test wishes");
+        return model.nvrtc_fails;
+    }
+    if (is_graph(p->source))
+        return compile_graph(p);
+    p->code = strdup(p->source);
+    p->bytes = strlen(p->source) + 1;
+    return 0;
+}
+
+static int rtc_log_size(void *raw, size_t *out)
+{
+    *out = strlen(((program *)raw)->log) + 1;
+    return 0;
+}
+
+static int rtc_log(void *raw, char *out)
+{
+    strcpy(out, ((program *)raw)->log);
+    return 0;
+}
+
+static int rtc_size(void *raw, size_t *out)
+{
+    *out = ((program *)raw)->bytes;
+    return 0;
+}
+
+static int rtc_code(void *raw, char *out)
+{
+    memcpy(out, ((program *)raw)->code, ((program *)raw)->bytes);
+    return 0;
+}
+
+void *model_nvrtc_symbol(const char *name)
+{
+    static const struct {
+        const char *name;
+        void *function;
+    } rtc[] = {{"nvrtcVersion", (void *)(uintptr_t)rtc_version},
+               {"nvrtcCreateProgram", (void *)(uintptr_t)rtc_create},
+               {"nvrtcDestroyProgram", (void *)(uintptr_t)rtc_destroy},
+               {"nvrtcCompileProgram", (void *)(uintptr_t)rtc_compile},
+               {"nvrtcGetProgramLogSize", (void *)(uintptr_t)rtc_log_size},
+               {"nvrtcGetProgramLog", (void *)(uintptr_t)rtc_log},
+               {"nvrtcGetCUBINSize", (void *)(uintptr_t)rtc_size},
+               {"nvrtcGetCUBIN", (void *)(uintptr_t)rtc_code}};
+    for (size_t i = 0; i < sizeof rtc / sizeof *rtc; i++)
+        if (!strcmp(rtc[i].name, name))
+            return rtc[i].function;
+    return NULL;
+}
+
+/* ---- modules ---- */
+
+/* The size of a shared object, from where its table of sections ends. */
+static size_t object_bytes(const unsigned char *image)
+{
+    uint64_t table;
+    uint16_t size, count;
+    memcpy(&table, image + 40, sizeof table);
+    memcpy(&size, image + 58, sizeof size);
+    memcpy(&count, image + 60, sizeof count);
+    return (size_t)table + (size_t)size * count;
+}
+
+struct model_module {
+    void *library;
+    model_kernel *kernels; /* that were asked for */
+    struct model_module *next;
+};
+
+model_module *model_module_load(const void *image)
+{
+    char path[] = "/tmp/weft-test-module-XXXXXX";
+    if (memcmp(image, "\177ELF", 4))
+        return NULL;
+    int fd = mkstemp(path);
+    size_t bytes = object_bytes(image);
+    void *library = NULL;
+    if (fd >= 0 && write(fd, image, bytes) == (ssize_t)bytes)
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (fd >= 0)
+        close(fd);
+    unlink(path);
+    if (!library)
+        return NULL;
+    model_module *made = calloc(1, sizeof *made);
+    made->library = library;
+    return made;
+}
+
+/* The library stays: a captured launch may still be told to run. */
+void model_module_free(model_module *module)
+{
+    while (module->kernels) {
+        model_kernel *old = module->kernels;
+        module->kernels = old->next;
+        free((char *)(uintptr_t)old->name);
+        free(old);
+    }
+    free(module);
+}
+
+const model_kernel *model_module_find(model_module *module, const char *name)
+{
+    char symbol[100];
+    snprintf(symbol, sizeof symbol, "bytes_%s", name);
+    const unsigned long *bytes = dlsym(module->library, symbol);
+    snprintf(symbol, sizeof symbol, "run_%s", name);
+    void *run = dlsym(module->library, symbol);
+    if (!bytes || !run)
+        return NULL;
+    model_kernel *made = calloc(1, sizeof *made);
+    made->name = strdup(name);
+    made->bytes = *bytes;
+    made->threads = 512;
+    memcpy(&made->enter, &run, sizeof run);
+    made->next = module->kernels;
+    module->kernels = made;
+    return made;
+}
