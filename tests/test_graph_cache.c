@@ -184,7 +184,7 @@ TEST(test_compiler_is_absent_or_fails)
     setenv("WEFT_CC", "none", 1);
     CHECK(!check_run(5));
     CHECK(!check_run(6));
-    weft_i_emit_describe(what, sizeof what);
+    weft_i_emit_describe(WEFT_CPU, what, sizeof what);
     CHECK_CONTAINS(what, "none: WEFT_CC is none");
     weft_compiler_info info;
     CHECK_OK(weft_compiler_describe(&info));
@@ -194,7 +194,7 @@ TEST(test_compiler_is_absent_or_fails)
     CHECK(!check_run(7));
     use_compiler("echo broken >&2; exit 1");
     CHECK(!check_run(8));
-    weft_i_emit_describe(what, sizeof what);
+    weft_i_emit_describe(WEFT_CPU, what, sizeof what);
     CHECK_CONTAINS(what, "broken");
     use_compiler("exit 0"); /* and makes nothing */
     CHECK(!check_run(9));

@@ -122,6 +122,7 @@ typedef struct weft_compiler_info {
     char program[1024]; /* "": none */
     char folder[1200];  /* "": none that may be used */
     char reason[1200];
+    char cuda[1200]; /* the compiler for functions on GPUs, or "none: " and why */
 } weft_compiler_info;
 WEFT_API weft_status weft_compiler_describe(weft_compiler_info *out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cache of compiled graphs; see code_cache.h.  A file is the shared object and behind it, where the
+ * The cache of compiled graphs; see code_cache.h.  A file is the code and behind it, where the
  * loader does not look, a mark and the digest of all before.  It gets its name by a rename when it
  * is complete, so there is never half of one.  Whoever compiles holds a lock, which goes with its
  * process; what it leaves behind has a name that the next one overwrites.
@@ -10,6 +10,8 @@
 #include "base/cache_folder.h"
 #include "base/env.h"
 #include "base/os.h"
+#include "base/status.h"
+#include "tensor/device.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +25,7 @@ static const char mark[MARK + 1] = "weft so\n";
 typedef struct entry {
     char folder[PATH - 100];
     char object[PATH], part[PATH], text[PATH], lock[PATH];
+    const weft_i_code_maker *maker;
     char *why;
     size_t bytes;
 } entry;
@@ -61,29 +64,51 @@ static bool digest_of(const entry *e, int fd, int64_t count, uint8_t out[WEFT_I_
     return read;
 }
 
-/* Whether the open file is one that was written here, whole. */
-static bool is_whole(const entry *e, int fd)
+/* The bytes of code in the open file, if it is one that was written here, whole; else -1. */
+static int64_t whole_bytes(const entry *e, int fd)
 {
     struct stat about;
     char trailer[TRAILER];
     uint8_t digest[WEFT_I_DIGEST_BYTES];
     if (WEFT_OS->fstat(fd, &about) || !S_ISREG(about.st_mode) ||
         (int)about.st_uid != weft_i_os_user() || about.st_mode & 022 || about.st_size < TRAILER)
-        return false;
+        return -1;
     int64_t count = about.st_size - TRAILER;
-    return WEFT_OS->pread(fd, trailer, TRAILER, (off_t)count) == TRAILER &&
-           !memcmp(trailer, mark, MARK) && digest_of(e, fd, count, digest) &&
-           !memcmp(trailer + MARK, digest, sizeof digest);
+    bool whole = WEFT_OS->pread(fd, trailer, TRAILER, (off_t)count) == TRAILER &&
+                 !memcmp(trailer, mark, MARK) && digest_of(e, fd, count, digest) &&
+                 !memcmp(trailer + MARK, digest, sizeof digest);
+    return whole ? count : -1;
 }
 
-/* By its name, which nobody but the user can give to another file: the loader takes the descriptors
+/* Into the device; a module that it does not take is compiled anew. */
+static void *load_module(const entry *e, int fd, int64_t count)
+{
+    weft_device device = e->maker->device;
+    weft_i_errors before;
+    void *module = NULL;
+    char *image = WEFT_OS->alloc((size_t)count + 1);
+    int64_t at = 0;
+    for (ssize_t got = 1; image && at < count && got > 0; at += got > 0 ? got : 0)
+        got = WEFT_OS->pread(fd, image + at, (size_t)(count - at), (off_t)at);
+    weft_i_errors_save(&before);
+    if (image && at == count && weft_i_device_find(device)->code->load(device, image, &module) < 0)
+        snprintf(e->why, e->bytes, "%s", weft_last_error());
+    weft_i_errors_restore(&before);
+    WEFT_OS->free(image);
+    return module;
+}
+
+/* A shared object by its name, which nobody but the user can give to another file: the loader takes the descriptors
  * of two files for one library if their numbers are the same. */
 static void *load(const entry *e)
 {
     int fd = WEFT_OS->open(e->object, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0)
         return NULL;
-    void *library = is_whole(e, fd) ? WEFT_OS->dlopen(e->object) : NULL;
+    int64_t count = whole_bytes(e, fd);
+    void *library = count < 0            ? NULL
+                    : e->maker->compiler ? WEFT_OS->dlopen(e->object)
+                                         : load_module(e, fd, count);
     WEFT_OS->close(fd);
     return library;
 }
@@ -100,14 +125,14 @@ static bool write_all(int fd, const char *bytes, size_t count)
     return true;
 }
 
-static bool write_source(const entry *e, const char *source)
+static bool write_text(const entry *e, const char *path, const char *bytes, size_t count)
 {
-    WEFT_OS->unlink(e->text); /* what a killed rank left, or a link */
-    int fd = WEFT_OS->open(e->text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-    bool written = fd >= 0 && write_all(fd, source, strlen(source));
+    WEFT_OS->unlink(path); /* what a killed rank left, or a link */
+    int fd = WEFT_OS->open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    bool written = fd >= 0 && write_all(fd, bytes, count);
     if (fd >= 0 && WEFT_OS->close(fd))
         written = false;
-    return written ? true : fail(e, "cannot write", e->text);
+    return written ? true : fail(e, "cannot write", path);
 }
 
 static bool seal_object(const entry *e)
@@ -124,21 +149,44 @@ static bool seal_object(const entry *e)
     return sealed ? true : fail(e, "cannot write", e->part);
 }
 
-static bool build(const entry *e, const weft_i_compiler *compiler, const char *source,
-                  int64_t deadline)
+static bool build_object(const entry *e, const char *source, int64_t deadline)
 {
-    bool built = write_source(e, source);
-    WEFT_OS->unlink(e->part);
-    if (built) {
-        char words[400];
-        built = weft_i_compiler_run(compiler, e->text, e->part, deadline, words, sizeof words);
-        if (!built)
-            snprintf(e->why, e->bytes, "%s: %s", compiler->path, words);
+    char words[400];
+    bool built = write_text(e, e->text, source, strlen(source));
+    if (built &&
+        !weft_i_compiler_run(e->maker->compiler, e->text, e->part, deadline, words, sizeof words)) {
+        snprintf(e->why, e->bytes, "%s: %s", e->maker->compiler->path, words);
+        built = false;
     }
+    WEFT_OS->unlink(e->text);
+    return built;
+}
+
+static bool build_module(const entry *e, const char *source, int64_t deadline)
+{
+    weft_i_errors before;
+    void *image = NULL;
+    size_t bytes = 0;
+    weft_device device = e->maker->device;
+    weft_i_errors_save(&before);
+    bool built =
+        weft_i_device_find(device)->code->compile(device, source, deadline, &image, &bytes) >= 0;
+    if (!built)
+        snprintf(e->why, e->bytes, "%s", weft_last_error());
+    weft_i_errors_restore(&before);
+    built = built && write_text(e, e->part, image, bytes);
+    WEFT_OS->free(image);
+    return built;
+}
+
+static bool build(const entry *e, const char *source, int64_t deadline)
+{
+    WEFT_OS->unlink(e->part);
+    bool built =
+        e->maker->compiler ? build_object(e, source, deadline) : build_module(e, source, deadline);
     built = built && seal_object(e);
     if (built && WEFT_OS->rename(e->part, e->object))
         built = fail(e, "cannot rename to", e->object);
-    WEFT_OS->unlink(e->text);
     if (!built)
         WEFT_OS->unlink(e->part);
     return built;
@@ -170,29 +218,29 @@ static void name_parts(entry *e, bool locked, const char *key)
     snprintf(e->text, PATH, "%s/%s%s.c", e->folder, key, own);
 }
 
-static void key_of(const weft_i_compiler *compiler, const char *source,
-                   char out[WEFT_I_DIGEST_TEXT])
+static void key_of(const weft_i_code_maker *maker, const char *source, char out[WEFT_I_DIGEST_TEXT])
 {
     weft_i_digest digest;
     uint8_t bytes[WEFT_I_DIGEST_BYTES];
     weft_i_digest_begin(&digest);
-    weft_i_digest_add(&digest, compiler->identity, strlen(compiler->identity) + 1);
+    weft_i_digest_add(&digest, maker->identity, strlen(maker->identity) + 1);
     weft_i_digest_add(&digest, source, strlen(source));
     weft_i_digest_end(&digest, bytes);
     weft_i_digest_text(bytes, out);
 }
 
-weft_i_code_cache_end weft_i_code_cache_open(const weft_i_compiler *compiler, const char *source,
+weft_i_code_cache_end weft_i_code_cache_open(const weft_i_code_maker *maker, const char *source,
                                              void **library, char *why, size_t bytes)
 {
-    entry e = {.why = why, .bytes = bytes};
+    entry e = {.maker = maker, .why = why, .bytes = bytes};
     char key[WEFT_I_DIGEST_TEXT];
     int64_t limit = weft_i_env_number_or_default(WEFT_I_ENV_CC_TIMEOUT);
     *library = NULL;
+    why[0] = 0;
     if (!weft_i_cache_folder(e.folder, sizeof e.folder, why, bytes))
         return WEFT_I_CODE_CACHE_FAILED;
-    key_of(compiler, source, key);
-    snprintf(e.object, PATH, "%s/%s.so", e.folder, key);
+    key_of(maker, source, key);
+    snprintf(e.object, PATH, "%s/%s%s", e.folder, key, maker->suffix);
     snprintf(e.lock, PATH, "%s/%s.lock", e.folder, key);
     if ((*library = load(&e)))
         return WEFT_I_CODE_CACHE_FOUND;
@@ -202,11 +250,35 @@ weft_i_code_cache_end weft_i_code_cache_open(const weft_i_compiler *compiler, co
         return WEFT_I_CODE_CACHE_FOUND;
     }
     name_parts(&e, lock >= 0, key);
-    if (build(&e, compiler, source, weft_i_os_deadline(limit)) && !(*library = load(&e)))
-        snprintf(why, bytes, "%s was compiled but cannot be loaded", e.object);
+    if (build(&e, source, weft_i_os_deadline(limit)) && !(*library = load(&e)))
+        snprintf(why + strlen(why), bytes - strlen(why), "%s%s was compiled but cannot be loaded",
+                 why[0] ? "; " : "", e.object);
     if (lock >= 0) {
         WEFT_OS->unlink(e.lock); /* who waits for it, finds the object, or compiles too */
         WEFT_OS->close(lock);
     }
     return *library ? WEFT_I_CODE_CACHE_BUILT : WEFT_I_CODE_CACHE_FAILED;
+}
+
+/* ---- makers ---- */
+
+void weft_i_code_maker_c(const weft_i_compiler *compiler, weft_i_code_maker *out)
+{
+    *out = (weft_i_code_maker){.suffix = ".so", .compiler = compiler, .device = WEFT_CPU};
+    snprintf(out->title, sizeof out->title, "%s", compiler->path);
+    snprintf(out->identity, sizeof out->identity, "%s", compiler->identity);
+}
+
+bool weft_i_code_maker_of(weft_device device, weft_i_code_maker *out, char *why, size_t bytes)
+{
+    weft_i_errors before;
+    *out = (weft_i_code_maker){.suffix = ".cubin", .device = device};
+    weft_i_errors_save(&before);
+    const weft_i_code *code = weft_i_device_find(device)->code;
+    bool there = code->identity(device, out->identity, sizeof out->identity) >= 0;
+    if (!there)
+        snprintf(why, bytes, "%s", weft_last_error());
+    weft_i_errors_restore(&before);
+    snprintf(out->title, sizeof out->title, "%.1000s", out->identity);
+    return there;
 }

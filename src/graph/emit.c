@@ -3,6 +3,7 @@
 #include "graph/emit.h"
 
 #include "base/os.h"
+#include "graph/emit_kernel.h"
 #include "graph/pass.h"
 
 #include <string.h>
@@ -48,7 +49,9 @@ static weft_status make_rows(emitting *e)
     for (int g = 0; g < e->groups.count; g++) {
         if (!e->groups.at[g].count)
             continue;
-        if (weft_i_emit_outline_make(e->graph, &e->groups.at[g], e->outside, &e->outline, &why)) {
+        if (weft_i_emit_outline_make(e->graph, &e->groups.at[g], e->outside, &e->outline, &why) &&
+            (weft_i_emit_device(&e->outline) == WEFT_CPU ||
+             weft_i_emit_kernel_fits(&e->outline, &why))) {
             WEFT_TRY(make_step(e, &e->fused[g]));
             e->rows++;
         } else
@@ -57,18 +60,21 @@ static weft_status make_rows(emitting *e)
     return WEFT_OK;
 }
 
-/* Whether all rows have code: with some of them missing, none is used. */
-static bool are_ready(const emitting *e)
+/* Groups without code are rows again.  Returns the device of the last of them, or -1. */
+static int dissolve_broken(emitting *e)
 {
+    int broken = -1;
     for (int g = 0; g < e->groups.count; g++)
-        if (e->groups.at[g].count && !weft_i_emit_row_ready(e->fused[g].op))
-            return false;
-    return true;
+        if (e->groups.at[g].count && !weft_i_emit_row_ready(e->fused[g].op)) {
+            broken = (int)weft_i_emit_row_device(e->fused[g].op);
+            weft_i_emit_groups_dissolve(&e->groups, g, "nothing is compiled here");
+        }
+    return broken;
 }
 
 /* ---- what there is to say ---- */
 
-static void put_notes(weft_i_text *s, const emitting *e, bool emitted)
+static void put_notes(weft_i_text *s, const emitting *e, int broken)
 {
     const weft_graph *graph = e->graph;
     weft_i_text_put(s, "%s", graph->notes ? graph->notes : "");
@@ -77,24 +83,24 @@ static void put_notes(weft_i_text *s, const emitting *e, bool emitted)
             weft_i_text_put(s, "  not fused: %%%d = %s: %s\n", graph->nodes[i].first,
                             graph->nodes[i].op->name, e->groups.why[i]);
     for (int g = 0; g < e->groups.count; g++)
-        if (e->groups.at[g].count && emitted)
+        if (e->groups.at[g].count)
             weft_i_text_put(s, "  %s:\n%s", e->fused[g].op->name,
                             weft_i_emit_row_text(e->fused[g].op));
-    if (!emitted) {
+    if (broken >= 0) {
         char why[1100];
-        weft_i_emit_describe(why, sizeof why);
+        weft_i_emit_describe((weft_device)broken, why, sizeof why);
         weft_i_text_put(s, "  not compiled: %s\n", why);
     }
 }
 
-static weft_status note(const emitting *e, weft_graph *to, bool emitted)
+static weft_status note(const emitting *e, weft_graph *to, int broken)
 {
     weft_i_text s = {NULL, 0, 0};
-    put_notes(&s, e, emitted);
+    put_notes(&s, e, broken);
     s.room = s.used + 1;
     s.used = 0;
     if ((s.out = weft_i_graph_alloc(to, s.room))) {
-        put_notes(&s, e, emitted);
+        put_notes(&s, e, broken);
         to->notes = s.out;
     }
     return s.out ? WEFT_OK : weft_last_status();
@@ -104,10 +110,8 @@ static weft_status note(const emitting *e, weft_graph *to, bool emitted)
 
 static weft_graph *rewrite(emitting *e)
 {
-    bool built = weft_i_emit_build() && are_ready(e);
-    if (!built) /* rows that stay alone need no order */
-        for (int g = 0; g < e->groups.count; g++)
-            weft_i_emit_groups_dissolve(&e->groups, g, "nothing is compiled here");
+    weft_i_emit_build();
+    int broken = dissolve_broken(e); /* rows that stay alone need no order */
     if (weft_i_emit_groups_order(e->graph, &e->groups) < 0)
         return NULL;
     for (int i = 0; i < e->groups.units; i++) {
@@ -118,7 +122,7 @@ static weft_graph *rewrite(emitting *e)
     if (!to)
         return NULL;
     to->planned = true;
-    if (note(e, to, built) >= 0)
+    if (note(e, to, broken) >= 0)
         return to;
     weft_release(to);
     return NULL;

@@ -9,8 +9,10 @@
  *     emit_group.c    which nodes go together
  *     emit_outline.c  the order inside a row, and how operands lie
  *     emit_text.c     the C text
- *     emit_row.c      a function as a row of the interpreter; all that are new are compiled
- *                     together (code_cache.h has what was compiled before)
+ *     emit_kernel.c   the same for GPUs, with emit_element.c
+ *     emit_row.c      a function as a row of the interpreter
+ *     emit_build.c    all that are new are compiled together (code_cache.h has what was compiled
+ *                     before)
  *     emit.c          the pass
  */
 #ifndef WEFT_GRAPH_EMIT_H
@@ -123,6 +125,8 @@ bool weft_i_emit_outline_make(const weft_graph *graph, const weft_i_emit_group *
 const weft_i_emit_member *weft_i_emit_member_of(const weft_i_emit_outline *outline, int value);
 int weft_i_emit_operand_of(const weft_i_emit_outline *outline, int value, bool wide, bool written);
 size_t weft_i_emit_scratch(const weft_i_emit_outline *outline);
+/* Where all of it lies. */
+weft_device weft_i_emit_device(const weft_i_emit_outline *outline);
 
 /* The group as a C function. */
 void weft_i_emit_function(weft_i_text *s, const weft_i_emit_outline *outline, const char *name);
@@ -144,6 +148,7 @@ typedef struct weft_i_emit_row weft_i_emit_row;
  * captures may name it.  NULL and an error if memory runs out. */
 const weft_i_op *weft_i_emit_row_make(const weft_i_emit_outline *outline);
 bool weft_i_emit_row_is(const weft_i_op *op);
+weft_device weft_i_emit_row_device(const weft_i_op *op);
 /* Whether it has code, or will have some. */
 bool weft_i_emit_row_ready(const weft_i_op *op);
 /* The row's text, for people. */
@@ -164,7 +169,7 @@ bool weft_i_emit_row_in_place(const weft_i_op *op);
 bool weft_i_emit_build(void);
 void weft_i_emit_hold(bool hold);
 
-/* For `weft info`: the compiler, or why there is none. */
-void weft_i_emit_describe(char *out, size_t bytes);
+/* The compiler for a device, or why there is none. */
+void weft_i_emit_describe(weft_device device, char *out, size_t bytes);
 
 #endif

@@ -119,6 +119,7 @@ void weft_i_emit_prelude(weft_i_text *s)
                        "#if defined(__AVX512F__)\n#define VECTOR_BYTES 64\n"
                        "#elif defined(__AVX__)\n#define VECTOR_BYTES 32\n"
                        "#else\n#define VECTOR_BYTES 16\n#endif\n"
+                       "#define EXPRESSION static inline\n"
                        "#define NEGATIVE(a_) ((a_) < (T)1 && (a_) != (T)0)\n");
     include(s, "#include \"kernels/math.h\"\n", &seen);
     seen &= ~(1u << MATH_ANGLE);
@@ -148,7 +149,7 @@ static void put_function(weft_i_text *s, const expression *e, weft_dtype compute
     weft_i_text_put(s, "#define T %s\n#define U uint%d_t\n#define F(f_) f_%s\n", types[compute],
                     weft_i_dtype_size(compute) == 8 ? 64 : 32, compute == WEFT_F32 ? "##f" : "");
     weft_i_text_put(s, "#define M(f_) weft_i_##f_##_%s\n", compute == WEFT_F32 ? "f32" : "f64");
-    weft_i_text_put(s, "static inline %s %s%s_%s(T a%s)\n{\n    return (%s)(%s);\n}\n",
+    weft_i_text_put(s, "EXPRESSION %s %s%s_%s(T a%s)\n{\n    return (%s)(%s);\n}\n",
                     e->truth ? "uint8_t" : types[compute], e->name, any ? "_any" : "",
                     weft_dtype_name(compute), e->operands == 2 ? ", T b" : "",
                     e->truth ? "uint8_t" : types[compute],

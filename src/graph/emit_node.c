@@ -4,6 +4,7 @@
 
 #include "kernels/normalize.h"
 #include "kernels/pointwise.h"
+#include "tensor/device.h"
 #include "tensor/ops.h"
 
 #include <math.h>
@@ -126,6 +127,15 @@ int weft_i_emit_row_dims(const weft_graph *graph, const weft_i_graph_node *node)
     return gone == ((1u << count) - 1) << (shape->ndim - count) ? count : 0;
 }
 
+static int64_t row_length(const weft_graph *graph, const weft_i_graph_node *node)
+{
+    const weft_shape *shape = &graph->values[node->terms[0].value].shape;
+    int64_t length = 1;
+    for (int i = shape->ndim - weft_i_emit_row_dims(graph, node); i < shape->ndim; i++)
+        length *= shape->dim[i];
+    return length;
+}
+
 static weft_i_emit_kind reduction(const weft_graph *graph, const weft_i_graph_node *node,
                                   const char **why)
 {
@@ -136,6 +146,11 @@ static weft_i_emit_kind reduction(const weft_graph *graph, const weft_i_graph_no
     }
     if (!weft_i_emit_row_dims(graph, node)) {
         *why = "it reduces dimensions that are not the last";
+        return WEFT_I_EMIT_NOT;
+    }
+    if (graph->values[node->first].device != WEFT_CPU &&
+        row_length(graph, node) > WEFT_I_EMIT_ROW) {
+        *why = "its rows are longer than what one block of threads sums";
         return WEFT_I_EMIT_NOT;
     }
     return WEFT_I_EMIT_REDUCE;
@@ -177,13 +192,19 @@ static weft_i_emit_kind copying(const weft_graph *graph, const weft_i_graph_node
     return cast ? WEFT_I_EMIT_COPY : WEFT_I_EMIT_NOT;
 }
 
+static bool has_compiler(weft_device device)
+{
+    const weft_i_device *table = weft_i_device_find(device);
+    return device == WEFT_CPU || (table && table->code);
+}
+
 /* What holds for every value that a function reads or makes. */
 static bool is_plain(const weft_graph *graph, const weft_i_graph_node *node, const char **why)
 {
     int value;
     for (int k = 0; k < node->count; k++) {
         const weft_i_graph_value *made = &graph->values[node->first + k];
-        *why = made->device != WEFT_CPU               ? "it is not on the CPU"
+        *why = !has_compiler(made->device)            ? "nothing is compiled for its device"
                : !is_known(made->dtype)               ? "of its dtype"
                : weft_i_emit_numel(&made->shape) == 0 ? "it has no elements"
                                                       : NULL;
@@ -192,10 +213,10 @@ static bool is_plain(const weft_graph *graph, const weft_i_graph_node *node, con
     }
     for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);) {
         const weft_i_graph_value *read = &graph->values[value];
-        *why = read->device != WEFT_CPU               ? "an operand is not on the CPU"
-               : !is_known(read->dtype)               ? "of an operand's dtype"
-               : weft_i_emit_numel(&read->shape) == 0 ? "an operand has no elements"
-                                                      : NULL;
+        *why = read->device != graph->values[node->first].device ? "an operand is on another device"
+               : !is_known(read->dtype)                          ? "of an operand's dtype"
+               : weft_i_emit_numel(&read->shape) == 0            ? "an operand has no elements"
+                                                                 : NULL;
         if (*why)
             return false;
     }

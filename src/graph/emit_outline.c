@@ -297,6 +297,11 @@ static void give_slots(weft_i_emit_outline *o)
     o->slots += rows; /* what they read, unless that is an array already */
 }
 
+weft_device weft_i_emit_device(const weft_i_emit_outline *outline)
+{
+    return outline->graph->values[outline->members[0].value].device;
+}
+
 size_t weft_i_emit_scratch(const weft_i_emit_outline *outline)
 {
     return ((size_t)outline->n * 8 + 64) * (size_t)outline->slots;

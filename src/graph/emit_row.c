@@ -1,48 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions as rows of the interpreter, and the units in which they are compiled.  Equal texts are
- * one row for the whole process; its name is made of the digest of its text, so all ranks give it
- * the same.
+ * Functions as rows of the interpreter.  Equal texts are one row for the whole process; its name is
+ * made of the digest of its text, so all ranks give it the same.
  */
 #include "graph/emit.h"
 
-#include "base/cache_folder.h"
 #include "base/digest.h"
-#include "base/log.h"
 #include "base/os.h"
-#include "graph/code_cache.h"
+#include "graph/emit_row.h"
+#include "tensor/device.h"
 
 #include <stdio.h>
 #include <string.h>
 
-typedef struct made {
-    weft_dtype dtype;
-    weft_shape shape;
-    int64_t stride[WEFT_MAX_DIMS];
-} made;
-
-struct weft_i_emit_row {
-    weft_i_op op; /* first: dispatch knows only this */
-    char name[40];
-    char *text;
-    bool used[WEFT_I_EMIT_EXPRESSIONS];
-    size_t ins, outs, scratch;
-    bool in_place, broken; /* cannot be compiled */
-    made *results;
-    /* Release, pairs with the acquire of who runs it: the library's code is there. */
-    _Atomic(weft_i_emit_code *) code;
-    weft_i_emit_row *next;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and what follows */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
 static weft_i_emit_row *rows;
-static bool held, warned;
-static char state[1100]; /* of the compiler, for people */
+
+weft_i_emit_row *weft_i_emit_rows_lock(void)
+{
+    pthread_mutex_lock(&lock);
+    return rows;
+}
+
+void weft_i_emit_rows_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
 
 static weft_status row_shape(weft_i_op_call *call)
 {
     const weft_i_emit_row *row = (const weft_i_emit_row *)call->op;
-    const made *result = &row->results[call->which];
+    const weft_i_emit_made *result = &row->results[call->which];
     if (call->args[0].count != row->ins)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %zu operands, not %zu", row->name,
                            call->args[0].count, row->ins);
@@ -52,25 +40,44 @@ static weft_status row_shape(weft_i_op_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_emit_row_run(const weft_i_op *op, weft_tensor *const *ins, size_t count,
-                                weft_tensor *const *outs)
+static weft_status run_code(const weft_i_emit_row *row, char *const *addresses)
 {
-    const weft_i_emit_row *row = (const weft_i_emit_row *)op;
-    char *addresses[2 * WEFT_I_EMIT_OPERANDS], *scratch = NULL;
+    char *scratch = NULL;
     weft_i_emit_code *code = atomic_load_explicit(&row->code, memory_order_acquire);
-    if (!code || count != row->ins)
-        return weft_i_fail(WEFT_ERR_STATE, "%s: %s", row->name,
-                           code ? "wrong number of operands" : "was not compiled");
-    for (size_t i = 0; i < row->ins; i++)
-        addresses[i] = weft_i_tensor_data(ins[i]);
-    for (size_t i = 0; i < row->outs; i++)
-        addresses[row->ins + i] = weft_i_tensor_data(outs[i]);
+    if (!code)
+        return weft_i_fail(WEFT_ERR_STATE, "%s: was not compiled", row->name);
     if (row->scratch && !(scratch = WEFT_OS->alloc_aligned(64, (row->scratch + 63) / 64 * 64)))
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for rows of %zu bytes", row->name,
                            row->scratch);
     code(addresses, scratch);
     WEFT_OS->free(scratch);
     return WEFT_OK;
+}
+
+static weft_status run_kernel(const weft_i_emit_row *row, weft_tensor *const *outs,
+                              char *const *addresses)
+{
+    const weft_i_code *code = weft_i_device_find(row->device)->code;
+    if (!weft_i_emit_row_has_code(row))
+        return weft_i_fail(WEFT_ERR_STATE, "%s: was not compiled, or its device was closed",
+                           row->name);
+    for (size_t i = 0; i < row->outs; i++)
+        WEFT_TRY(weft_i_storage_ready(outs[i]->storage, true));
+    return code->launch(row->device, &row->kernel, row->launch.tasks, addresses);
+}
+
+weft_status weft_i_emit_row_run(const weft_i_op *op, weft_tensor *const *ins, size_t count,
+                                weft_tensor *const *outs)
+{
+    const weft_i_emit_row *row = (const weft_i_emit_row *)op;
+    char *addresses[2 * WEFT_I_EMIT_OPERANDS];
+    if (count != row->ins)
+        return weft_i_fail(WEFT_ERR_STATE, "%s: wrong number of operands", row->name);
+    for (size_t i = 0; i < row->ins; i++)
+        addresses[i] = weft_i_tensor_data(ins[i]);
+    for (size_t i = 0; i < row->outs; i++)
+        addresses[row->ins + i] = weft_i_tensor_data(outs[i]);
+    return row->device == WEFT_CPU ? run_code(row, addresses) : run_kernel(row, outs, addresses);
 }
 
 static weft_status row_run(weft_i_op_call *call)
@@ -82,6 +89,20 @@ static weft_status row_run(weft_i_op_call *call)
 bool weft_i_emit_row_is(const weft_i_op *op)
 {
     return op->shape == row_shape;
+}
+
+weft_device weft_i_emit_row_device(const weft_i_op *op)
+{
+    return ((const weft_i_emit_row *)op)->device;
+}
+
+/* Acquire, pairs with the release of who compiled it. */
+bool weft_i_emit_row_has_code(const weft_i_emit_row *row)
+{
+    if (row->device == WEFT_CPU)
+        return atomic_load_explicit(&row->code, memory_order_acquire);
+    return atomic_load_explicit(&row->loaded, memory_order_acquire) &&
+           weft_i_device_find(row->device)->code->is_loaded(row->device, &row->kernel);
 }
 
 const char *weft_i_emit_row_text(const weft_i_op *op)
@@ -119,7 +140,10 @@ static void put_text(weft_i_text *s, const weft_i_emit_outline *o)
     for (int i = 0; i < o->outs; i++)
         put_layout(s, &o->graph->values[o->out[i]]);
     weft_i_text_put(s, " */\n");
-    weft_i_emit_function(s, o, "FUSED");
+    if (weft_i_emit_device(o) == WEFT_CPU)
+        weft_i_emit_function(s, o, "FUSED");
+    else
+        weft_i_emit_kernel(s, o);
 }
 
 static char *text_of(const weft_i_emit_outline *o)
@@ -145,13 +169,15 @@ static void fill_row(weft_i_emit_row *row, const weft_i_emit_outline *o)
     snprintf(row->name, sizeof row->name, "fused_%.12s", hex);
     row->ins = (size_t)o->ins;
     row->outs = (size_t)o->outs;
-    row->scratch = weft_i_emit_scratch(o);
-    row->in_place = o->group->inner == 0 && !o->angles;
+    row->device = weft_i_emit_device(o);
+    row->scratch = row->device == WEFT_CPU ? weft_i_emit_scratch(o) : 0;
+    row->launch = weft_i_emit_kernel_launch(o);
+    row->in_place = o->group->inner == 0 && (!o->angles || row->device != WEFT_CPU);
     weft_i_emit_uses(o, row->used);
-    row->results = (made *)(row + 1);
+    row->results = (weft_i_emit_made *)(row + 1);
     for (int i = 0; i < o->outs; i++) {
         const weft_i_graph_value *value = &o->graph->values[o->out[i]];
-        row->results[i] = (made){value->dtype, value->shape, {0}};
+        row->results[i] = (weft_i_emit_made){value->dtype, value->shape, {0}};
         memcpy(row->results[i].stride, value->stride, sizeof value->stride);
     }
     row->op = (weft_i_op){.name = row->name,
@@ -162,15 +188,22 @@ static void fill_row(weft_i_emit_row *row, const weft_i_emit_outline *o)
                           .arity = 1,
                           .kinds = "l",
                           .takes = {1 << WEFT_I_ARG_TENSORS}};
-    row->op.run[0] = row_run;
+    row->op.run[weft_i_device_kind(row->device)] = row_run;
 }
 
-static weft_i_emit_row *find_row(const char *text)
+static weft_i_emit_row *find_row(const char *text, weft_device device)
 {
     for (weft_i_emit_row *row = rows; row; row = row->next)
-        if (!strcmp(row->text, text))
+        if (row->device == device && !strcmp(row->text, text))
             return row;
     return NULL;
+}
+
+/* A row whose device was closed meanwhile needs its code again. */
+static void revive(weft_i_emit_row *row)
+{
+    if (row->device != WEFT_CPU && !weft_i_emit_row_has_code(row))
+        atomic_store_explicit(&row->loaded, false, memory_order_release);
 }
 
 const weft_i_op *weft_i_emit_row_make(const weft_i_emit_outline *outline)
@@ -178,8 +211,8 @@ const weft_i_op *weft_i_emit_row_make(const weft_i_emit_outline *outline)
     char *text = text_of(outline);
     weft_i_emit_row *row = NULL;
     pthread_mutex_lock(&lock);
-    if (text && !(row = find_row(text))) {
-        row = WEFT_OS->alloc(sizeof *row + (size_t)outline->outs * sizeof(made));
+    if (text && !(row = find_row(text, weft_i_emit_device(outline)))) {
+        row = WEFT_OS->alloc(sizeof *row + (size_t)outline->outs * sizeof(weft_i_emit_made));
         if (row) {
             row->text = text;
             text = NULL;
@@ -188,153 +221,12 @@ const weft_i_op *weft_i_emit_row_make(const weft_i_emit_outline *outline)
             rows = row;
         }
     }
+    if (row)
+        revive(row);
     pthread_mutex_unlock(&lock);
     WEFT_OS->free(text);
     if (!row)
         return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a function of %d nodes",
                            outline->count);
     return &row->op;
-}
-
-/* ---- compiling ---- */
-
-static bool is_pending(const weft_i_emit_row *row)
-{
-    return !row->broken && !atomic_load_explicit(&row->code, memory_order_relaxed);
-}
-
-static void put_source(weft_i_text *s)
-{
-    bool used[WEFT_I_EMIT_EXPRESSIONS] = {false};
-    weft_i_emit_prelude(s);
-    for (weft_i_emit_row *row = rows; row; row = row->next)
-        for (int i = 0; is_pending(row) && i < WEFT_I_EMIT_EXPRESSIONS; i++)
-            used[i] |= row->used[i];
-    weft_i_emit_expressions(s, used);
-    for (weft_i_emit_row *row = rows; row; row = row->next)
-        if (is_pending(row))
-            weft_i_text_put(s, "#define FUSED weft_%s\n%s#undef FUSED\n", row->name, row->text);
-}
-
-static char *source_of(void)
-{
-    weft_i_text s = {NULL, 0, 0};
-    put_source(&s);
-    s.room = s.used + 1;
-    s.used = 0;
-    if ((s.out = WEFT_OS->alloc(s.room)))
-        put_source(&s);
-    return s.out;
-}
-
-/* Gives the rows their code. */
-static bool take_code(void *library)
-{
-    bool all = true;
-    for (weft_i_emit_row *row = rows; row; row = row->next) {
-        char symbol[64];
-        if (!is_pending(row))
-            continue;
-        snprintf(symbol, sizeof symbol, "weft_%s", row->name);
-        void *at = WEFT_OS->dlsym(library, symbol);
-        weft_i_emit_code *code;
-        memcpy(&code, &at, sizeof code);
-        atomic_store_explicit(&row->code, code, memory_order_release);
-        row->broken = !at;
-        all &= at != NULL;
-    }
-    return all;
-}
-
-static bool build_source(const char *source, char *why, size_t bytes)
-{
-    weft_i_compiler compiler;
-    void *library;
-    if (!weft_i_compiler_find(&compiler, why, bytes))
-        return false;
-    int64_t start = WEFT_OS->clock_ns();
-    weft_i_code_cache_end end = weft_i_code_cache_open(&compiler, source, &library, why, bytes);
-    if (end == WEFT_I_CODE_CACHE_FAILED)
-        return false;
-    snprintf(state, sizeof state, "%s", compiler.path);
-    weft_i_log(WEFT_LOG_INFO, "graph: %zu bytes of C were %s by %s, %.1f ms", strlen(source),
-               end == WEFT_I_CODE_CACHE_FOUND ? "compiled before" : "compiled", compiler.path,
-               (double)(WEFT_OS->clock_ns() - start) / 1e6);
-    snprintf(why, bytes, "a function is missing in what was compiled");
-    return take_code(library);
-}
-
-static bool build_locked(void)
-{
-    char why[1024] = "no memory for the source";
-    bool pending = false;
-    for (weft_i_emit_row *row = rows; row && !pending; row = row->next)
-        pending = is_pending(row);
-    if (!pending)
-        return true;
-    char *source = source_of();
-    bool built = source && build_source(source, why, sizeof why);
-    WEFT_OS->free(source);
-    if (built)
-        return true;
-    for (weft_i_emit_row *row = rows; row; row = row->next)
-        row->broken |= is_pending(row);
-    snprintf(state, sizeof state, "none: %s", why);
-    weft_i_log(warned ? WEFT_LOG_INFO : WEFT_LOG_WARN,
-               "graphs are interpreted, with the same results: no code: %s", why);
-    warned = true;
-    return false;
-}
-
-bool weft_i_emit_build(void)
-{
-    pthread_mutex_lock(&lock);
-    bool built = held || build_locked();
-    pthread_mutex_unlock(&lock);
-    return built;
-}
-
-void weft_i_emit_hold(bool hold)
-{
-    pthread_mutex_lock(&lock);
-    held = hold;
-    pthread_mutex_unlock(&lock);
-}
-
-bool weft_i_emit_row_ready(const weft_i_op *op)
-{
-    const weft_i_emit_row *row = (const weft_i_emit_row *)op;
-    pthread_mutex_lock(&lock);
-    bool ready = held || atomic_load_explicit(&row->code, memory_order_acquire);
-    pthread_mutex_unlock(&lock);
-    return ready;
-}
-
-void weft_i_emit_describe(char *out, size_t bytes)
-{
-    weft_i_compiler compiler;
-    char why[256];
-    pthread_mutex_lock(&lock);
-    snprintf(out, bytes, "%s", state);
-    pthread_mutex_unlock(&lock);
-    if (!out[0] && weft_i_compiler_find(&compiler, why, sizeof why))
-        snprintf(out, bytes, "%s", compiler.path);
-    else if (!out[0])
-        snprintf(out, bytes, "none: %s", why);
-}
-
-weft_status weft_compiler_describe(weft_compiler_info *out)
-{
-    weft_i_compiler compiler;
-    if (!out)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_compiler_describe: the result is NULL");
-    *out = (weft_compiler_info){.reason = ""};
-    pthread_mutex_lock(&lock);
-    snprintf(out->reason, sizeof out->reason, "%s", warned ? state : "");
-    pthread_mutex_unlock(&lock);
-    if (weft_i_compiler_find(&compiler, out->reason, sizeof out->reason))
-        snprintf(out->program, sizeof out->program, "%s", compiler.path);
-    if (!weft_i_cache_folder(out->folder, sizeof out->folder, out->reason, sizeof out->reason))
-        out->folder[0] = 0;
-    return WEFT_OK;
 }

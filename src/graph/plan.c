@@ -21,11 +21,12 @@ typedef struct planning {
     weft_i_plan *out;
     bool *fixed; /* of each storage: it has memory of its own */
     int *first,
-        *last;       /* of each storage: who makes it, who uses it last; -1: it is not made here */
-    size_t *bytes;   /* of each storage */
-    int64_t *placed; /* of each storage; -1: nowhere yet */
-    int *comm;       /* of each storage: its communication buffer; -1: none */
-    size_t top;      /* the arena up to here was in use before */
+        *last;     /* of each storage: who makes it, who uses it last; -1: it is not made here */
+    size_t *bytes; /* of each storage */
+    weft_device *devices;             /* of each storage that is made here */
+    int64_t *placed;                  /* of each storage; -1: nowhere yet */
+    int *comm;                        /* of each storage: its communication buffer; -1: none */
+    size_t top;                       /* the arena up to here was in use before */
     const weft_i_graph_node **wanted; /* of each storage: who wants it in symmetric memory */
     place *live;                      /* places in use, by where they are */
     int live_count;
@@ -106,7 +107,8 @@ static void look_at(planning *p, int i)
         if (p->first[made->storage] < 0) {
             p->first[made->storage] = i;
             p->bytes[made->storage] = made->bytes;
-            if (!told || made->offset || made->device != WEFT_CPU || !made->bytes)
+            p->devices[made->storage] = made->device;
+            if (!told || made->offset || made->device != p->out->device || !made->bytes)
                 p->fixed[made->storage] = true;
         }
         p->last[made->storage] = i > p->last[made->storage] ? i : p->last[made->storage];
@@ -115,9 +117,20 @@ static void look_at(planning *p, int i)
     }
 }
 
+/* The device whose memory the arena is of: the one that is not the CPU, if there is one. */
+static weft_device arena_device(const weft_graph *graph)
+{
+    for (int i = 0; i < graph->value_count; i++)
+        if (graph->values[i].node >= 0 && !graph->values[i].absent &&
+            graph->values[i].device != WEFT_CPU && graph->values[i].device != WEFT_META)
+            return graph->values[i].device;
+    return WEFT_CPU;
+}
+
 static void look_at_all(planning *p)
 {
     const weft_graph *graph = p->graph;
+    p->out->device = arena_device(graph);
     for (int i = 0; i < graph->input_count; i++)
         fix(p, graph->inputs[i].value);
     for (int i = 0; i < graph->constant_count; i++)
@@ -237,7 +250,7 @@ static void put_symmetric(planning *p, int storage, int i)
     const weft_i_graph_term *group = weft_i_graph_node_group(p->wanted[storage]);
     weft_i_comm_buffer like = {.group = group ? group->group.handle : NULL,
                                .name = group ? group->group.name : "",
-                               .device = WEFT_CPU,
+                               .device = p->devices[storage],
                                .bytes = rounded(p->bytes[storage])};
     int at = free_buffer(p, &like, i);
     if (at < 0) {
@@ -329,7 +342,7 @@ static weft_status make_room(planning *p)
                          .symmetric = WEFT_OS->alloc(storages * sizeof *out->symmetric)};
     p->live =
         WEFT_OS->alloc(storages * (sizeof *p->live + sizeof *p->wanted + sizeof *p->bytes +
-                                   sizeof *p->placed + 3 * sizeof *p->first + sizeof *p->fixed));
+                                   sizeof *p->placed + 4 * sizeof *p->first + sizeof *p->fixed));
     if (!p->live || !out->at || !out->symmetric)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to plan %d values", graph->value_count);
     out->comm = (int *)(out->at + values);
@@ -339,7 +352,8 @@ static weft_status make_room(planning *p)
     p->first = (int *)(p->placed + storages);
     p->last = p->first + storages;
     p->comm = p->last + storages;
-    p->fixed = (bool *)(p->comm + storages);
+    p->devices = p->comm + storages;
+    p->fixed = (bool *)(p->devices + storages);
     memset(p->placed, 0xff, storages * (sizeof *p->placed + 3 * sizeof *p->first));
     memset(out->at, 0xff, values * (sizeof *out->at + sizeof *out->comm));
     return WEFT_OK;

@@ -14,9 +14,10 @@
 #include "graph/graph.h"
 
 typedef struct weft_i_plan {
-    size_t bytes;    /* of the arena; 0: nothing is planned */
-    int from, until; /* the first and the last node that need it */
-    int64_t *at;     /* of each value: where its storage lies in the arena; -1: not there */
+    size_t bytes;       /* of the arena; 0: nothing is planned */
+    weft_device device; /* of the arena; values on others have memory of their own */
+    int from, until;    /* the first and the last node that need it */
+    int64_t *at;        /* of each value: where its storage lies in the arena; -1: not there */
     int buffers, in_place, reused;
     int *comm; /* of each value: the communication buffer in which it lies; -1: none */
     weft_i_comm_buffer *symmetric;

@@ -353,7 +353,7 @@ static weft_status run_all(run *r, weft_tensor *const *inputs, weft_tensor **out
     WEFT_TRY(begin(r, inputs));
     for (int i = 0; i < graph->node_count; i++) {
         if (r->planned && plan->bytes && i == plan->from &&
-            !(r->arena = weft_i_storage_new(WEFT_CPU, plan->bytes)))
+            !(r->arena = weft_i_storage_new(plan->device, plan->bytes)))
             return weft_last_status();
         WEFT_TRY(run_quietly(r, &graph->nodes[i], i));
         let_go_after(r, i);

@@ -50,6 +50,7 @@ weft_cuda_test(cuda_fused THREADS SECONDS 120 COMPUTES)
 weft_cuda_test(carrier THREADS)
 weft_cuda_test(cuda_op THREADS COMPUTES)
 weft_cuda_test(cuda_tensor THREADS)
+weft_cuda_test(cuda_graph THREADS SECONDS 120 COMPUTES)
 
 # `weft bench` on the software driver: the command's own files, with the test for a main.
 if(TARGET weft_command)

@@ -153,6 +153,7 @@ static void print_compiler(void)
     printf("  %-24s%s\n", "cache", *compiler.folder ? compiler.folder : "none: interpreted");
     if (*compiler.reason)
         printf("  %-24s%s\n", "because", compiler.reason);
+    printf("  %-24s%s\n", "for GPUs", compiler.cuda);
 }
 
 static void json_compiler(weft_i_json *j)
@@ -164,6 +165,7 @@ static void json_compiler(weft_i_json *j)
     weft_i_json_text(j, "program", *compiler.program ? compiler.program : NULL);
     weft_i_json_text(j, "cache", *compiler.folder ? compiler.folder : NULL);
     weft_i_json_text(j, "reason", compiler.reason);
+    weft_i_json_text(j, "cuda", compiler.cuda);
     weft_i_json_close(j);
 }
 
