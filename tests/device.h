@@ -101,6 +101,13 @@ static inline void device_install(void)
 
 #endif
 
+/* A software device of few threads, so that a launch costs little. */
+static inline void device_shrink(void)
+{
+    model.multiprocessors = 1;
+    model.threads_most = 3;
+}
+
 #else
 
 #define DEVICE WEFT_CPU
@@ -111,6 +118,10 @@ static inline bool device_was_used(void)
 }
 
 static inline void device_install(void)
+{
+}
+
+static inline void device_shrink(void)
 {
 }
 

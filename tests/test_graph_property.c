@@ -5,6 +5,8 @@
  * graph reads as itself.  A program that fails is cut down until every line of it matters, and
  * printed with its seed; run it alone by `--seed N`.
  */
+#include "device.h"
+
 #include "harness.h"
 #include "harness_cache.h"
 
@@ -146,6 +148,11 @@ static weft_tensor *shaped(weft_tensor *x, unsigned n)
                               : weft_reshape(x, WEFT_SHAPE(2, -1));
 }
 
+static weft_tensor *on_device(weft_tensor *x)
+{
+    return DEVICE == WEFT_CPU ? x : weft_to(x, weft_tensor_dtype(x), DEVICE);
+}
+
 static weft_tensor *compute(const line *l, weft_tensor *a, weft_tensor *b)
 {
     switch (l->what) {
@@ -184,11 +191,12 @@ static weft_tensor *compute(const line *l, weft_tensor *a, weft_tensor *b)
     case DEED_to_f64:
         return weft_to_dtype(a, l->n % 2 ? WEFT_F64 : WEFT_F32);
     case DEED_full:
-        return weft_full(WEFT_F32, WEFT_CPU, weft_tensor_shape(a), l->n % 9);
+        return weft_full(WEFT_F32, DEVICE, weft_tensor_shape(a), l->n % 9);
     case DEED_from:
-        return weft_tensor_from(WEFT_F32, WEFT_SHAPE(4), (float[]){1, (float)l->n, -3, 0.25f});
+        return on_device(
+            weft_tensor_from(WEFT_F32, WEFT_SHAPE(4), (float[]){1, (float)l->n, -3, 0.25f}));
     case DEED_rand:
-        return weft_rand(WEFT_F32, WEFT_CPU, weft_tensor_shape(a));
+        return weft_rand(WEFT_F32, DEVICE, weft_tensor_shape(a));
     default:
         return NULL;
     }
@@ -349,13 +357,13 @@ typedef struct outcome {
 static void make_inputs(const program *p, weft_tensor **in)
 {
     weft_seed(17);
-    in[0] = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4));
-    in[1] = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4));
+    in[0] = weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(4, 4));
+    in[1] = weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(4, 4));
     in[2] = p->layout & 1   ? weft_slice(in[0], 0, 1, 3, 1)
             : p->layout & 2 ? weft_transpose(in[1], 0, 1)
-                            : weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
-    in[3] = p->layout & 4 ? weft_narrow(weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 4)), 0, 2, 4)
-                          : weft_rand(WEFT_F64, WEFT_CPU, WEFT_SHAPE(4, 4));
+                            : weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(4));
+    in[3] = p->layout & 4 ? weft_narrow(weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(8, 4)), 0, 2, 4)
+                          : weft_rand(WEFT_F64, DEVICE, WEFT_SHAPE(4, 4));
 }
 
 /* The first difference of two tensors, or NULL. */
@@ -372,7 +380,8 @@ static const char *difference(weft_tensor *a, weft_tensor *b)
         return "size of the storage";
     if (a->end > a->storage->bytes)
         return NULL; /* freed, both */
-    weft_tensor *x = weft_clone(weft_contiguous(a)), *y = weft_clone(weft_contiguous(b));
+    weft_tensor *x = weft_to(weft_clone(weft_contiguous(a)), a->dtype, WEFT_CPU);
+    weft_tensor *y = weft_to(weft_clone(weft_contiguous(b)), b->dtype, WEFT_CPU);
     return x->numel && memcmp(weft_tensor_data(weft_contiguous(x)),
                               weft_tensor_data(weft_contiguous(y)), weft_tensor_bytes(x))
                ? "bits"
@@ -505,7 +514,7 @@ static void print_graphs(program *p)
 }
 
 static uint64_t only_seed;
-static int programs = 2000;
+static int programs = DEVICE == WEFT_CPU ? 2000 : 40;
 
 FAKE_TEST(test_graph_random_programs, 2)
 {
@@ -590,7 +599,7 @@ static void report(uint64_t seed, program p, char *what)
     FAIL("seed %llu: %s: %s", (unsigned long long)seed, what, line_text);
 }
 
-static int compiled_programs = 400;
+static int compiled_programs = DEVICE == WEFT_CPU ? 400 : 60;
 
 /* All of them share one compilation. */
 FAKE_TEST(test_graph_random_programs_compiled, 2)
@@ -633,6 +642,8 @@ int main(int argc, char **argv)
     setenv("WEFT_DEBUG", "NONE", 0); /* results that nobody waits for are part of it */
     setenv("WEFT_CC_TIMEOUT", "300000", 0);
     harness_cache_open();
+    device_install();
+    device_shrink();
     for (int i = 1; i + 1 < argc; i++)
         if (!strcmp(argv[i], "--seed") || !strcmp(argv[i], "--programs")) {
             *(argv[i][2] == 's' ? &only_seed : &(uint64_t){0}) = strtoull(argv[i + 1], NULL, 10);
