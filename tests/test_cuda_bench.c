@@ -28,7 +28,7 @@ static int bench(const char *const *words, char *text)
         kept[i] = dup(1 + i);
         dup2(fileno(file), 1 + i);
     }
-    int status = weft_cmd_bench(argc, argv);
+    int status = weft_command_bench.run(argc, argv);
     fflush(stdout);
     for (int i = 0; i < 2; i++) {
         dup2(kept[i], 1 + i);
