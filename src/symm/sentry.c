@@ -257,6 +257,11 @@ void weft_i_post_show(weft_i_post *post, uint64_t enqueued)
                               memory_order_release);
 }
 
+void weft_i_post_before_leaving(void (*farewell)(const weft_i_world *world))
+{
+    weft_i_world_before_leaving(farewell);
+}
+
 bool weft_i_post_is_of(const weft_i_post *post, const weft_i_world *world)
 {
     return post->world == world;

@@ -40,7 +40,12 @@ void weft_i_post_note_work(weft_i_post *post);
 /* This member has enqueued so many calls that need all members.  One duty of a group counts them. */
 void weft_i_post_show(weft_i_post *post, uint64_t enqueued);
 
-/* Is it of a group in this world? */
+/*
+ * What a rank does for its peers before it leaves its world: called by weft_finish, within a bound,
+ * while they take it for one that is here.  Registered from a constructor.  The second says which
+ * posts are of that world.
+ */
+void weft_i_post_before_leaving(void (*farewell)(const struct weft_i_world *world));
 bool weft_i_post_is_of(const weft_i_post *post, const struct weft_i_world *world);
 
 /* What was told is forgotten: it is told again if it is still so. */

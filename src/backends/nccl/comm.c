@@ -8,7 +8,6 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/wait.h"
-#include "fabric/world.h"
 #include "tensor/stream.h"
 #include "window.h"
 
@@ -448,7 +447,7 @@ static void end(weft_i_nccl_comm *comm)
 }
 
 /* The next of the world's that carries collectives; held, as next_on. */
-static weft_i_nccl_comm *next_of(const weft_i_world *world, const weft_i_nccl_comm *last)
+static weft_i_nccl_comm *next_of(const struct weft_i_world *world, const weft_i_nccl_comm *last)
 {
     pthread_mutex_lock(&lock);
     weft_i_nccl_comm *found = last ? last->next : first;
@@ -461,7 +460,7 @@ static weft_i_nccl_comm *next_of(const weft_i_world *world, const weft_i_nccl_co
 }
 
 /* The rank leaves, and its process may end by _exit: what its peers wait for goes out first. */
-static void see_off(const weft_i_world *world)
+static void see_off(const struct weft_i_world *world)
 {
     int64_t deadline = weft_i_os_deadline(CLOSE_MS);
     weft_i_errors before;
@@ -478,7 +477,7 @@ static void see_off(const weft_i_world *world)
 
 __attribute__((constructor)) static void register_farewell(void)
 {
-    weft_i_world_before_leaving(see_off);
+    weft_i_post_before_leaving(see_off);
 }
 
 /* When the process exits with groups that nobody has released: a peer may still need what this rank
