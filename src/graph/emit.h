@@ -31,7 +31,8 @@ typedef enum weft_i_emit_kind {
     WEFT_I_EMIT_REDUCE,
     WEFT_I_EMIT_SOFTMAX,
     WEFT_I_EMIT_LAYER,
-    WEFT_I_EMIT_SOFTMAX_GRAD /* of log_softmax, too; reads two rows */
+    WEFT_I_EMIT_SOFTMAX_GRAD, /* of log_softmax, too; reads two rows */
+    WEFT_I_EMIT_COLUMNS /* a sum over all dimensions before the row: carried from row to row */
 } weft_i_emit_kind;
 
 /* What the node is to the emitter; if nothing, `*why` says why. */
@@ -42,19 +43,25 @@ weft_dtype weft_i_emit_compute(const weft_graph *graph, const weft_i_graph_node 
 /* Whether a member of the kind works on whole rows, as arrays; and of how many operands. */
 static inline bool weft_i_emit_is_rows(weft_i_emit_kind kind)
 {
-    return kind > WEFT_I_EMIT_REDUCE;
+    return kind > WEFT_I_EMIT_REDUCE && kind < WEFT_I_EMIT_COLUMNS;
 }
 static inline int weft_i_emit_arrays(weft_i_emit_kind kind)
 {
     return weft_i_emit_is_rows(kind) ? 1 + (kind == WEFT_I_EMIT_SOFTMAX_GRAD) : 0;
 }
 /* Of reductions, softmax and layer_norm: how many of the last dimensions are the row; 0: others
- * than the last are, too. */
+ * than the last are, too.  Of sums of columns: how many are kept. */
 int weft_i_emit_row_dims(const weft_graph *graph, const weft_i_graph_node *node);
 int64_t weft_i_emit_numel(const weft_shape *shape);
 
 /* Rows of more elements are summed, but not worked on a second time: they leave the cache. */
 enum { WEFT_I_EMIT_ROW = 16384 };
+/* So many columns are summed at most: their partial sums lie beside, in 16 rows and more. */
+enum {
+    WEFT_I_EMIT_COLUMN_MOST = 4096,
+    WEFT_I_EMIT_COLUMN_BLOCK = 512,
+    WEFT_I_EMIT_COLUMN_LANES = 16
+};
 
 /* Nodes that go together, in order. */
 typedef struct weft_i_emit_group {
@@ -124,6 +131,9 @@ bool weft_i_emit_outline_make(const weft_graph *graph, const weft_i_emit_group *
                               const bool *outside, weft_i_emit_outline *out, const char **why);
 const weft_i_emit_member *weft_i_emit_member_of(const weft_i_emit_outline *outline, int value);
 int weft_i_emit_operand_of(const weft_i_emit_outline *outline, int value, bool wide, bool written);
+/* Of a group with columns: how many rows it has, and the rows of partial sums for each member. */
+int64_t weft_i_emit_row_count(const weft_i_emit_outline *outline);
+int weft_i_emit_partials(const weft_i_emit_outline *outline);
 size_t weft_i_emit_scratch(const weft_i_emit_outline *outline);
 /* Where all of it lies. */
 weft_device weft_i_emit_device(const weft_i_emit_outline *outline);

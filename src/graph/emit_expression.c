@@ -101,6 +101,38 @@ static void include(weft_i_text *s, const char *line, unsigned *seen)
     put_include(s, line, strlen(line), seen);
 }
 
+/* Sums of columns in the order of reduce.c: LANES rows of n partial sums, and behind them a row for
+ * each level of the tree of blocks. */
+static const char columns[] =
+    "#define COLUMNS(type_) \\\n"
+    "static void columns_clear_##type_(void *lanes_, size_t n) \\\n"
+    "{ \\\n"
+    "    type_ *lanes = lanes_; \\\n"
+    "    for (size_t i = 0; i < LANES * n; i++) \\\n"
+    "        lanes[i] = identity_sum_##type_; \\\n"
+    "} \\\n"
+    "static void columns_push_##type_(void *lanes_, size_t n, uint64_t blocks) \\\n"
+    "{ \\\n"
+    "    type_ *lanes = lanes_, *level = lanes + LANES * n; \\\n"
+    "    int depth = __builtin_popcountll(blocks); \\\n"
+    "    for (size_t half = LANES / 2; half; half /= 2) \\\n"
+    "        fold_sum_##type_(half * n, lanes, lanes + half * n); \\\n"
+    "    memcpy(level + depth * n, lanes, n * sizeof *lanes); \\\n"
+    "    for (uint64_t bits = blocks + 1; !(bits & 1); bits >>= 1, depth--) \\\n"
+    "        fold_sum_##type_(n, level + (depth - 1) * n, level + depth * n); \\\n"
+    "    columns_clear_##type_(lanes, n); \\\n"
+    "} \\\n"
+    "static const type_ *columns_end_##type_(void *lanes_, size_t n, uint64_t rows) \\\n"
+    "{ \\\n"
+    "    type_ *level = (type_ *)lanes_ + LANES * n; \\\n"
+    "    if (rows % BLOCK) \\\n"
+    "        columns_push_##type_(lanes_, n, rows / BLOCK); \\\n"
+    "    int depth = __builtin_popcountll((rows + BLOCK - 1) / BLOCK) - 1; \\\n"
+    "    for (; depth > 0; depth--) \\\n"
+    "        fold_sum_##type_(n, level + (depth - 1) * n, level + depth * n); \\\n"
+    "    return level; \\\n"
+    "}\n";
+
 void weft_i_emit_prelude(weft_i_text *s)
 {
     enum { MATH_ANGLE = 5 };          /* its place among the headers */
@@ -126,6 +158,7 @@ void weft_i_emit_prelude(weft_i_text *s)
     include(s, "#include \"kernels/math_angle.h\"\n", &seen);
     include(s, "#include \"kernels/reduce_loops.h\"\n", &seen);
     include(s, "#include \"kernels/normalize_loops.h\"\n", &seen);
+    weft_i_text_put(s, "%sCOLUMNS(float)\nCOLUMNS(double)\n", columns);
 }
 
 void weft_i_emit_uses(const weft_i_emit_outline *outline, bool *used)

@@ -56,6 +56,18 @@ static bool is_row_node(weft_i_emit_kind kind)
     return kind >= WEFT_I_EMIT_REDUCE;
 }
 
+static bool is_column_sum(const finding *f, int node)
+{
+    const char *why;
+    return weft_i_emit_kind_of(f->graph, &f->graph->nodes[node], &why) == WEFT_I_EMIT_COLUMNS;
+}
+
+/* Whether it has an element for each of the loop's. */
+static bool is_wide_kind(weft_i_emit_kind kind)
+{
+    return kind != WEFT_I_EMIT_REDUCE && kind != WEFT_I_EMIT_COLUMNS;
+}
+
 /* Whether all operands from inside the group are what a node of this width can read. */
 static bool operands_fit(const finding *f, int g, const weft_i_graph_node *node, bool wide)
 {
@@ -66,6 +78,8 @@ static bool operands_fit(const finding *f, int g, const weft_i_graph_node *node,
         const weft_shape *shape = &f->graph->values[value].shape;
         if (group_of(f, value) != g)
             continue;
+        if (is_column_sum(f, f->graph->values[value].node))
+            return false; /* not there before the last row */
         bool from_wide = f->out->wide[f->graph->values[value].node];
         bool aligned = shape->ndim == group->shape.ndim || shape->ndim == 0;
         if (wide ? !from_wide && (!aligned || row_length(group) > WEFT_I_EMIT_ROW)
@@ -95,7 +109,8 @@ static bool row_node_fits(const finding *f, int g, const weft_i_graph_node *node
     for (int i = 2; kind == WEFT_I_EMIT_LAYER && i <= 3; i++)
         if (node->terms[i].kind == WEFT_I_ARG_TENSOR && group_of(f, node->terms[i].value) == g)
             return false;
-    return row_length(&rows) <= WEFT_I_EMIT_ROW;
+    return row_length(&rows) <=
+           (kind == WEFT_I_EMIT_COLUMNS ? WEFT_I_EMIT_COLUMN_MOST : WEFT_I_EMIT_ROW);
 }
 
 static bool fits(const finding *f, int g, const weft_i_graph_node *node, weft_i_emit_kind kind,
@@ -105,7 +120,7 @@ static bool fits(const finding *f, int g, const weft_i_graph_node *node, weft_i_
     const weft_shape *shape = &f->graph->values[node->first].shape;
     if (group->count == WEFT_I_EMIT_MEMBERS)
         return false;
-    *wide = kind != WEFT_I_EMIT_REDUCE;
+    *wide = is_wide_kind(kind);
     if (is_row_node(kind))
         return row_node_fits(f, g, node, kind);
     *wide = same_shape(shape, &group->shape);
@@ -247,7 +262,7 @@ static void start_group(finding *f, int i, weft_i_emit_kind kind)
     int like = is_row_node(kind) ? node->terms[0].value : node->first;
     int g = f->out->count++;
     f->out->at[g] = (weft_i_emit_group){.shape = f->graph->values[like].shape};
-    join(f, g, i, kind, kind != WEFT_I_EMIT_REDUCE);
+    join(f, g, i, kind, is_wide_kind(kind));
 }
 
 /* The groups of the node's operands that it fits: the first takes it, the others are united. */

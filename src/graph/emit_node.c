@@ -108,6 +108,25 @@ static weft_i_emit_kind pointwise(const weft_graph *graph, const weft_i_graph_no
     return WEFT_I_EMIT_POINTWISE;
 }
 
+/* Sums of floats, in the order of reduce.h. */
+static bool is_column_sum(const weft_graph *graph, const weft_i_graph_node *node)
+{
+    weft_dtype compute = weft_i_emit_compute(graph, node);
+    return (node->op->kernel & 0xff) == WEFT_I_REDUCE_SUM &&
+           (compute == WEFT_F32 || compute == WEFT_F64);
+}
+
+/* Whether the row dimensions are those that are kept. */
+static bool keeps_last(const weft_graph *graph, const weft_i_graph_node *node)
+{
+    const weft_shape *shape = &graph->values[node->terms[0].value].shape;
+    const weft_i_graph_term *dims = &node->terms[1];
+    for (size_t i = 0; i < dims->count; i++)
+        if (dims->integers[i] == -1 || dims->integers[i] == shape->ndim - 1)
+            return false;
+    return dims->count && shape->ndim;
+}
+
 int weft_i_emit_row_dims(const weft_graph *graph, const weft_i_graph_node *node)
 {
     const weft_shape *shape = &graph->values[node->terms[0].value].shape;
@@ -124,6 +143,8 @@ int weft_i_emit_row_dims(const weft_graph *graph, const weft_i_graph_node *node)
     for (size_t i = 0; i < dims->count; i++)
         gone |= 1u << (dims->integers[i] < 0 ? dims->integers[i] + shape->ndim : dims->integers[i]);
     int count = (int)dims->count;
+    if (gone == (1u << count) - 1 && count < shape->ndim && is_column_sum(graph, node))
+        return shape->ndim - count;
     return gone == ((1u << count) - 1) << (shape->ndim - count) ? count : 0;
 }
 
@@ -148,12 +169,16 @@ static weft_i_emit_kind reduction(const weft_graph *graph, const weft_i_graph_no
         *why = "it reduces dimensions that are not the last";
         return WEFT_I_EMIT_NOT;
     }
-    if (graph->values[node->first].device != WEFT_CPU &&
-        row_length(graph, node) > WEFT_I_EMIT_ROW) {
+    bool there = graph->values[node->first].device != WEFT_CPU;
+    if (there && row_length(graph, node) > WEFT_I_EMIT_ROW) {
         *why = "its rows are longer than what one block of threads sums";
         return WEFT_I_EMIT_NOT;
     }
-    return WEFT_I_EMIT_REDUCE;
+    if (there && keeps_last(graph, node)) {
+        *why = "kernels of a GPU do not carry sums from row to row";
+        return WEFT_I_EMIT_NOT;
+    }
+    return keeps_last(graph, node) ? WEFT_I_EMIT_COLUMNS : WEFT_I_EMIT_REDUCE;
 }
 
 /* layer_norm needs weight and bias as they are. */
@@ -178,8 +203,11 @@ static weft_i_emit_kind normalisation(const weft_graph *graph, const weft_i_grap
             return WEFT_I_EMIT_NOT;
         }
     }
-    if (node->op->run[0] == weft_i_softmax_grad_run)
-        return WEFT_I_EMIT_SOFTMAX_GRAD;
+    if (node->op->run[0] == weft_i_softmax_grad_run) {
+        bool there = graph->values[node->first].device != WEFT_CPU;
+        *why = there ? "kernels of a GPU read one row each" : NULL;
+        return there ? WEFT_I_EMIT_NOT : WEFT_I_EMIT_SOFTMAX_GRAD;
+    }
     return layer ? WEFT_I_EMIT_LAYER : WEFT_I_EMIT_SOFTMAX;
 }
 

@@ -33,7 +33,8 @@ int weft_i_emit_operand_of(const weft_i_emit_outline *outline, int value, bool w
 static bool is_wide(const weft_i_emit_outline *o, const weft_i_emit_member *m)
 {
     const weft_shape *shape = &o->graph->values[m->value].shape;
-    return m->kind != WEFT_I_EMIT_REDUCE && shape->ndim == o->group->shape.ndim &&
+    return m->kind != WEFT_I_EMIT_REDUCE && m->kind != WEFT_I_EMIT_COLUMNS &&
+           shape->ndim == o->group->shape.ndim &&
            !memcmp(shape->dim, o->group->shape.dim, (size_t)shape->ndim * sizeof *shape->dim);
 }
 
@@ -55,7 +56,7 @@ static void add_member(weft_i_emit_outline *o, int i)
         if (from && from->ready > m->phase)
             m->phase = from->ready;
     }
-    m->ready = m->phase + (m->kind >= WEFT_I_EMIT_REDUCE);
+    m->ready = m->phase + (m->kind >= WEFT_I_EMIT_REDUCE && m->kind != WEFT_I_EMIT_COLUMNS);
     o->phases = m->ready + 1 > o->phases ? m->ready + 1 : o->phases;
     o->count++;
 }
@@ -156,7 +157,7 @@ static bool row_operand_fits(const weft_i_emit_outline *o, const weft_i_emit_mem
 static bool add_reads(weft_i_emit_outline *o, const weft_i_emit_member *m, const char **why)
 {
     const weft_i_graph_node *node = &o->graph->nodes[m->node];
-    bool wide = m->wide || m->kind == WEFT_I_EMIT_REDUCE;
+    bool wide = m->wide || m->kind == WEFT_I_EMIT_REDUCE || m->kind == WEFT_I_EMIT_COLUMNS;
     int value, seen = 0;
     for (size_t at = 0; weft_i_graph_node_next(node, &at, &value); seen++) {
         if (weft_i_emit_member_of(o, value))
@@ -176,6 +177,20 @@ static bool add_reads(weft_i_emit_outline *o, const weft_i_emit_member *m, const
     return true;
 }
 
+/* A row of results that stays where it is; false if it has gaps. */
+static bool set_columns(weft_i_emit_outline *o, const weft_i_emit_member *m)
+{
+    const weft_i_graph_value *v = &o->graph->values[m->value];
+    weft_i_emit_operand *operand = &o->operands[weft_i_emit_operand_of(o, m->value, false, true)];
+    int64_t stride[WEFT_MAX_DIMS];
+    weft_i_shape_strides(v->shape, stride);
+    memset(operand->outer, 0, sizeof operand->outer);
+    for (int d = 0; d < v->shape.ndim; d++)
+        if (v->shape.dim[d] != 1 && v->stride[d] != stride[d])
+            return false;
+    return true;
+}
+
 static bool add_writes(weft_i_emit_outline *o, const bool *outside, const char **why)
 {
     for (int i = 0; i < o->count; i++) {
@@ -186,7 +201,8 @@ static bool add_writes(weft_i_emit_outline *o, const bool *outside, const char *
         if ((m->out = index_in(o->out, &o->outs, m->value)) < 0)
             return false;
         *why = "a result's last dimensions do not follow each other in memory";
-        if (!add_operand(o, m->value, m->out, m->wide, true))
+        if (!add_operand(o, m->value, m->out, m->wide, true) ||
+            (m->kind == WEFT_I_EMIT_COLUMNS && !set_columns(o, m)))
             return false;
     }
     return true;
@@ -295,6 +311,29 @@ static void give_slots(weft_i_emit_outline *o)
         }
     }
     o->slots += rows; /* what they read, unless that is an array already */
+    for (int i = 0; i < o->count; i++)
+        if (o->members[i].kind == WEFT_I_EMIT_COLUMNS) {
+            o->members[i].slot = o->slots;
+            o->slots += weft_i_emit_partials(o);
+        }
+}
+
+int64_t weft_i_emit_row_count(const weft_i_emit_outline *outline)
+{
+    int64_t rows = 1;
+    for (int i = 0; i < outline->outer; i++)
+        rows *= outline->dim[i];
+    return rows;
+}
+
+/* The lanes, and as many levels as there are bits in the number of blocks, and one more. */
+int weft_i_emit_partials(const weft_i_emit_outline *outline)
+{
+    int levels = 2;
+    for (int64_t blocks = weft_i_emit_row_count(outline) / WEFT_I_EMIT_COLUMN_BLOCK; blocks;
+         blocks /= 2)
+        levels++;
+    return WEFT_I_EMIT_COLUMN_LANES + levels;
 }
 
 weft_device weft_i_emit_device(const weft_i_emit_outline *outline)

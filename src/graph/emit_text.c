@@ -252,7 +252,8 @@ static bool is_looped(const writing *w, const weft_i_emit_member *m)
     if (is_rows(m))
         return (m->phase == w->phase && needs_array(w, m)) ||
                (m->ready == w->phase && m->out >= 0 && !m->listed);
-    return m->phase == w->phase && (m->wide || m->kind == WEFT_I_EMIT_REDUCE);
+    return m->phase == w->phase &&
+           (m->wide || m->kind == WEFT_I_EMIT_REDUCE || m->kind == WEFT_I_EMIT_COLUMNS);
 }
 
 static bool reads(const writing *w, const weft_i_emit_member *m, int value)
@@ -338,6 +339,15 @@ static void put_fill(writing *w, const weft_i_emit_member *m, int at, bool block
     put(w->s, ";\n");
 }
 
+/* The element joins those above it, in the lane of this row. */
+static void put_column(writing *w, const weft_i_emit_member *m, const char *indent)
+{
+    int i = number_of(w, m);
+    put(w->s, "%ss%d[i] = one_sum_%s(s%d[i], ", indent, i, stored_type(m->compute), i);
+    put_converted(w, node_of(w, m)->terms[0].value, true, m->compute);
+    put(w->s, ");\n");
+}
+
 static void put_body(writing *w, bool blocks, const char *indent)
 {
     put_loads(w, false, indent);
@@ -357,6 +367,10 @@ static void put_body(writing *w, bool blocks, const char *indent)
                 put(w->s, "%s", indent);
                 put_store(w, m, "i");
             }
+            continue;
+        }
+        if (m->kind == WEFT_I_EMIT_COLUMNS) {
+            put_column(w, m, indent);
             continue;
         }
         for (int at = 0; at < (is_rows(m) ? weft_i_emit_arrays(m->kind) : 1); at++)
@@ -556,7 +570,8 @@ static void put_array_pointers(writing *w)
     int slot = 0;
     char name[24];
     for (int i = 0; i < o->count; i++)
-        slot = o->members[i].slot >= slot ? o->members[i].slot + 1 : slot;
+        if (o->members[i].kind != WEFT_I_EMIT_COLUMNS)
+            slot = o->members[i].slot >= slot ? o->members[i].slot + 1 : slot;
     for (int i = 0; i < o->count; i++) {
         const weft_i_emit_member *m = &o->members[i];
         const char *type = is_rows(m) ? stored_type(m->compute) : type_of(m->dtype);
@@ -574,22 +589,87 @@ static void put_array_pointers(writing *w)
     }
 }
 
+/* ---- columns: partial sums go from row to row ---- */
+
+/* For each sum: a call before the rows, behind each of them, or behind all. */
+typedef void column_text(writing *w, const weft_i_emit_member *m, long long at, long long n);
+
+static void put_columns(writing *w, column_text *text)
+{
+    const weft_i_emit_outline *o = w->o;
+    for (int i = 0; i < o->count; i++)
+        if (o->members[i].kind == WEFT_I_EMIT_COLUMNS)
+            text(w, &o->members[i], o->members[i].slot * ((long long)o->n * 8 + 64),
+                 (long long)o->n);
+}
+
+static void put_clear(writing *w, const weft_i_emit_member *m, long long at, long long n)
+{
+    put(w->s, "    columns_clear_%s(scratch + %lld, %lld);\n", stored_type(m->compute), at, n);
+}
+
+static void put_lane(writing *w, const weft_i_emit_member *m, long long at, long long n)
+{
+    const char *type = stored_type(m->compute);
+    put(w->s, "        %s *s%d = (%s *)(scratch + %lld) + row %% LANES * %lld;\n", type,
+        number_of(w, m), type, at, n);
+}
+
+static void put_next(writing *w, const weft_i_emit_member *m, long long at, long long n)
+{
+    put(w->s,
+        "        if (row %% BLOCK == BLOCK - 1)\n"
+        "            columns_push_%s(scratch + %lld, %lld, (uint64_t)row / BLOCK);\n",
+        stored_type(m->compute), at, n);
+}
+
+static void put_total(writing *w, const weft_i_emit_member *m, long long at, long long n)
+{
+    const char *type = stored_type(m->compute), *out = stored_type(m->dtype);
+    bool mean = node_of(w, m)->op->kernel & WEFT_I_REDUCE_MEAN, small = is_small(m->dtype);
+    int k = weft_i_emit_operand_of(w->o, m->value, false, true);
+    if (k < 0)
+        return;
+    long long rows = (long long)weft_i_emit_row_count(w->o);
+    put(w->s,
+        "    {\n        const %s *sums = columns_end_%s(scratch + %lld, %lld, %lld);\n"
+        "        %s *out = (%s *)addresses[%d];\n"
+        "        for (int64_t i = 0; i < %lld; i++)\n            out[i] = ",
+        type, type, at, n, rows, out, out, w->o->operands[k].at + w->o->ins, n);
+    if (small)
+        put(w->s, "weft_i_f32_to_%s(", weft_dtype_name(m->dtype));
+    if (mean)
+        put(w->s, "sums[i] / (%s)%lld", type, rows);
+    else
+        put(w->s, "sums[i]");
+    put(w->s, small ? ");\n    }\n" : ";\n    }\n");
+}
+
 void weft_i_emit_function(weft_i_text *s, const weft_i_emit_outline *outline, const char *name)
 {
     writing w = {.s = s, .o = outline};
-    put(s, "void %s(char *const *addresses, char *scratch)\n{\n    (void)scratch;\n", name);
+    put(s,
+        "void %s(char *const *addresses, char *scratch)\n{\n    (void)scratch;\n"
+        "    int64_t row = 0;\n",
+        name);
+    put_columns(&w, put_clear);
     for (int d = 0; d < outline->outer; d++)
         put(s, "    for (int64_t i%d = 0; i%d < %lld; i%d++)\n", d, d, (long long)outline->dim[d],
             d);
     put(s, "    {\n");
     put_pointers(&w);
     put_array_pointers(&w);
+    put_columns(&w, put_lane);
     for (; w.phase < outline->phases; w.phase++)
         put_phase(&w);
     for (int i = 0; i < outline->count; i++)
-        if (!outline->members[i].wide && outline->members[i].out >= 0) {
+        if (!outline->members[i].wide && outline->members[i].out >= 0 &&
+            outline->members[i].kind != WEFT_I_EMIT_COLUMNS) {
             put(s, "        ");
             put_store(&w, &outline->members[i], "0");
         }
-    put(s, "    }\n}\n");
+    put_columns(&w, put_next);
+    put(s, "        row++;\n    }\n");
+    put_columns(&w, put_total);
+    put(s, "}\n");
 }
