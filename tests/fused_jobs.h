@@ -302,6 +302,8 @@ FUSED_TEST(test_fused_choice)
             wide = uniform(WEFT_F32, WEFT_SHAPE(1, inner));
             weft_tensor *plain = weft_reduce_scatter_tensor(weft_mm(out, wide), WEFT_SUM, 0, world);
             out = weft_matmul_reduce_scatter(out, wide, WEFT_SUM, 0, world);
+            /* Whatever the way, it ends with the call.  Relaxed: this thread's own claims. */
+            CHECK(out && !atomic_load_explicit(&out->storage->claims, memory_order_relaxed));
             CHECK(is_close(out, plain));
             CHECK_INT(way_of(world, "matmul_rs"), way);
             CHECK_OK(weft_scope_close());

@@ -216,6 +216,8 @@ static weft_status run_pair(scatter_run *run)
     weft_tensor *part = product ? weft_reduce_scatter_tensor_out(run->call->out, product,
                                                                  s->reduction, s->dim, run->group)
                                 : NULL;
+    if (part) /* as the pipeline does, it ends with the call */
+        part = weft_wait_tensor(part);
     weft_status status = part ? WEFT_OK : weft_last_status();
     weft_i_record_end(weft_i_group_record(run->group), number, status);
     return status;
