@@ -26,7 +26,7 @@ weft_fused_way weft_i_fused_wish(void)
  * less.  On a GPU a pipeline is a dozen launches. */
 bool weft_i_fused_pays(bool gathers, weft_device device, int64_t bytes)
 {
-    enum { HOST_GATHER = 1 << 20, HOST_SCATTER = 64 << 10, DEVICE = 8 << 20 };
+    enum { HOST_GATHER = 1 << 20, HOST_SCATTER = 256 << 10, DEVICE = 8 << 20 };
     if (wish == WEFT_FUSED_PIPELINE)
         return true;
     int64_t least = !weft_i_device_is_host(device) ? DEVICE : gathers ? HOST_GATHER : HOST_SCATTER;
