@@ -3,6 +3,9 @@
 
 #include "tensor/scope.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static int destroyed;
 
 static void count(weft_i_object *object)
@@ -27,6 +30,51 @@ TEST(test_scope_owns)
     CHECK_INT(destroyed, 1);
     CHECK_OK(weft_scope_close());
     CHECK_INT(destroyed, 3);
+}
+
+/* In a child, whose standard error is a pipe: `many` objects in one scope, then as many in turns that
+ * have scopes of their own, and a second pile. */
+static void pile_up(void)
+{
+    for (int turn = 0; turn < 4; turn++) {
+        weft_scope_open();
+        for (int i = 0; i < WEFT_I_SCOPE_MANY / 2; i++)
+            make();
+        weft_scope_close();
+    }
+    fputs("piles:", stderr);
+    for (int pile = 0; pile < 2; pile++) {
+        weft_scope_open();
+        for (int i = 0; i < WEFT_I_SCOPE_MANY + 5; i++)
+            make();
+        weft_scope_close();
+    }
+    _exit(0);
+}
+
+TEST(test_scope_warns_of_piles)
+{
+    int ends[2];
+    char text[4096] = "";
+    size_t length = 0;
+    CHECK(!pipe(ends));
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], 2);
+        setvbuf(stderr, NULL, _IONBF, 0);
+        pile_up();
+    }
+    close(ends[1]);
+    for (ssize_t got; (got = read(ends[0], text + length, sizeof text - 1 - length)) > 0;)
+        length += (size_t)got;
+    text[length] = 0;
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+    CHECK(!strncmp(text, "piles:", 6)); /* turns with scopes of their own are no reason */
+    CHECK_CONTAINS(text, "a scope holds 100000 objects");
+    CHECK_CONTAINS(text, "weft_scope_open()");
+    CHECK(!strstr(strstr(text, "a scope holds") + 1, "a scope holds")); /* once */
 }
 
 TEST(test_scope_keep_and_release)

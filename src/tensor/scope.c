@@ -7,6 +7,7 @@
 #include "tensor/scope.h"
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "tensor/shelf.h"
 
@@ -18,6 +19,7 @@ struct weft_i_scope {
     weft_i_object *newest;
     pthread_t owner;
     unsigned units; /* of its block on the shelf */
+    size_t count;   /* of its objects */
 };
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -49,8 +51,22 @@ static void leave_scope(weft_i_object *object)
         object->scope->newest = object->older;
     if (object->older)
         object->older->newer = object->newer;
+    object->scope->count--;
     object->scope = NULL;
     object->newer = object->older = NULL;
+}
+
+/* A loop without a scope of its own leaks until the program ends.  Said once in a process: relaxed,
+ * because nothing else depends on it. */
+static void warn_of(size_t count)
+{
+    static atomic_bool told;
+    if (!atomic_exchange_explicit(&told, true, memory_order_relaxed))
+        weft_i_log(WEFT_LOG_WARN,
+                   "a scope holds %zu objects that nobody has released.  If a loop makes them, let "
+                   "each turn begin with weft_scope_open() and end with weft_scope_close(), or "
+                   "weft_release() them (docs/scope.md)",
+                   count);
 }
 
 static void enter_scope(weft_i_object *object, weft_i_scope *scope)
@@ -61,6 +77,8 @@ static void enter_scope(weft_i_object *object, weft_i_scope *scope)
     if (scope->newest)
         scope->newest->newer = object;
     scope->newest = object;
+    if (++scope->count == WEFT_I_SCOPE_MANY)
+        warn_of(scope->count);
 }
 
 static void empty(weft_i_scope *scope)

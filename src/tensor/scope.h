@@ -12,6 +12,9 @@
 
 typedef struct weft_i_scope weft_i_scope;
 
+/* So many objects of one scope are taken for a leak: 40 to 60 MB of handles. */
+enum { WEFT_I_SCOPE_MANY = 100000 };
+
 /* What kind of handle this is, for checks of void pointers. */
 typedef enum weft_i_kind {
     WEFT_I_TENSOR = 0x7e01,
