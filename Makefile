@@ -39,6 +39,7 @@ test-all: setup-test dev ## `make test`, then larger models, the undefined-behav
 	@WEFT_TEST_MODELS=all tests/run build/dev build/asan build/tsan build/ubsan build/clang
 	@WEFT_TEST_ALL=1 tests/run -t 'test_(backend_ops|large|stop)' build/dev
 	@build/dev/tests/math_sweep -s 1023
+	@tests/test-readme
 
 soak: dev ## random operations on random groups, 8 ranks, SECONDS=600
 	SOAK_SECONDS=$(SECONDS) build/dev/tests/soak
