@@ -88,6 +88,23 @@ static int read_rows(bench_report *report, json_cursor text)
     return 0;
 }
 
+/* The figures of a file keep the machine that they are of. */
+static void read_machine(bench_report *report, json_cursor text)
+{
+    static const char *const names[] = {"weft", "model", "architecture", "cores", "kernel"};
+    char value[5][64];
+    json_cursor whole, member;
+    if (!json_value(text, &whole))
+        return;
+    for (int i = 0; i < 5; i++) {
+        snprintf(value[i], sizeof value[i], "?");
+        if (json_member(whole, names[i], &member) == 1)
+            json_copy(member, value[i], sizeof value[i]);
+    }
+    snprintf(report->machine, sizeof report->machine, "weft %s on %s (%s), %s cores, Linux %s",
+             value[0], value[1], value[2], value[3], value[4]);
+}
+
 int bench_report_read(bench_report *report, const char *path)
 {
     size_t bytes;
@@ -97,6 +114,8 @@ int bench_report_read(bench_report *report, const char *path)
         return -1;
     }
     int status = read_rows(report, (json_cursor){text, text + bytes});
+    if (status == 0)
+        read_machine(report, (json_cursor){text, text + bytes});
     if (status < 0)
         fprintf(stderr, "weft bench: %s is not what `weft bench --json` writes\n", path);
     free(text);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time over size, drawn by gnuplot, which is fed through a pipe.  One panel per operation; a line
- * per contender, the same colour in every panel; floors are dashed.
+ * Time over size, drawn by gnuplot, which is fed through a pipe.  Two panels per operation: time, and
+ * below it the time of the others in that of weft, on a linear axis, where equal is 1.  A line per
+ * contender, the same colour in every panel, and one legend for all.  The bare prototypes (the
+ * "floor" of tables) are dashed.
  */
 #include "bench_report.h"
 
@@ -53,74 +55,164 @@ static void list_names(const bench_report *report, names *series, names *ops, do
         }
 }
 
-/* The points of one line as a named block; returns how many. */
+/* weft with ordinary operands, or with what it was measured with. */
+static const char *base_of(const bench_report *report)
+{
+    const char *base = NULL;
+    for (int i = 0; i < report->count; i++)
+        if (!strcmp(report->figure[i].who, "weft"))
+            return "weft";
+        else if (!base && !strncmp(report->figure[i].who, "weft", 4))
+            base = report->figure[i].who;
+    return base;
+}
+
+/* The points of one line as a named block: size, time, time in that of weft.  Returns how many. */
 static int put_points(FILE *to, const bench_report *report, const char *op, const char *series,
                       int panel, int line)
 {
     char name[64];
     int points = 0;
+    const char *base = base_of(report);
     fprintf(to, "$p%d_%d << END\n", panel, line);
     for (int i = 0; i < report->count; i++) {
         const bench_figure *f = &report->figure[i];
-        if (drawable(f) && !strcmp(f->op, op) && !strcmp(series_of(f, name), series)) {
-            fprintf(to, "%" PRIu64 " %.5f\n", f->bytes, f->p50);
-            points++;
-        }
+        if (!drawable(f) || strcmp(f->op, op) != 0 || strcmp(series_of(f, name), series) != 0)
+            continue;
+        const bench_figure *ours = base ? bench_report_find(report, op, base, 0, f->bytes) : NULL;
+        if (ours && ours->p50 > 0)
+            fprintf(to, "%" PRIu64 " %.5f %.5f\n", f->bytes, f->p50, f->p50 / ours->p50);
+        else
+            fprintf(to, "%" PRIu64 " %.5f NaN\n", f->bytes, f->p50);
+        points++;
     }
     fprintf(to, "END\n");
     return points;
 }
 
-static void put_style(FILE *to, const char *path, int panels, double least, double most)
+static void put_quoted(FILE *to, const char *text)
+{
+    fputc('\'', to);
+    for (; *text; text++)
+        fprintf(to, *text == '\'' ? "''" : "%c", *text);
+    fputc('\'', to);
+}
+
+/* What it is, where and with how many ranks it was measured. */
+static void put_title(FILE *to, const bench_report *report)
+{
+    char machine[400], title[480];
+    bench_report_machine(machine, sizeof machine);
+    snprintf(title, sizeof title, "Time of collectives over size, %d ranks: %s",
+             report->count ? report->figure[0].ranks : 0,
+             *report->machine ? report->machine : machine);
+    put_quoted(to, title);
+}
+
+static void put_style(FILE *to, const bench_report *report, const char *path, int panels,
+                      double least, double most)
 {
     size_t length = strlen(path);
     int columns = panels > 1 ? 2 : 1, rows = (panels + columns - 1) / columns;
-    int png = length > 4 && !strcmp(path + length - 4, ".png");
-    fprintf(to, "set terminal %s size %d,%d font 'Helvetica,12' %s\n", png ? "pngcairo" : "svg",
-            860 * columns, 460 * rows, png ? "" : "background 'white'");
-    fprintf(to, "set output '");
-    for (const char *c = path; *c; c++)
-        fprintf(to, *c == '\'' ? "''" : "%c", *c);
+    int png = length > 4 && !strcmp(path + length - 4, ".png"), height = 720 * rows + 120;
+    fprintf(to, "set terminal %s size %d,%d font 'Helvetica,12' %s\nset output ",
+            png ? "pngcairo" : "svg", 700 * columns, height, png ? "" : "background 'white'");
+    put_quoted(to, path);
     fprintf(to,
-            "'\n"
+            "\n"
             "set logscale x 2\n"
-            "set logscale y 10\n"
-            "set xlabel 'size'\n"
-            "set ylabel 'time'\n"
             "set xtics ('8 B' 8, '64 B' 64, '512 B' 512, '4 KiB' 4096, '32 KiB' 32768, "
             "'256 KiB' 262144, '2 MiB' 2097152, '16 MiB' 16777216, '128 MiB' 134217728, "
             "'1 GiB' 1073741824)\n"
-            "set ytics ('10 ns' 0.01, '100 ns' 0.1, '1 us' 1, '10 us' 10, '100 us' 100, '1 ms' "
-            "1e3, '10 ms' 1e4, '100 ms' 1e5, '1 s' 1e6, '10 s' 1e7)\n"
             "set grid xtics ytics lt 1 lw 1 lc rgb '#cccccc'\n"
-            "set key outside right center reverse Left samplen 2\n"
             "set border 3\n"
             "set tics nomirror\n"
             "set xrange [%g:%g]\n"
-            "set multiplot layout %d,%d\n",
-            least / 1.4, most * 1.4, rows, columns);
+            "set multiplot layout %d,%d margins %g,0.97,%g,%g spacing 0.11,%g title ",
+            least / 1.4, most * 1.4, 2 * rows, columns, columns > 1 ? 0.085 : 0.15, 90.0 / height,
+            1 - 70.0 / height, 85.0 / height);
+    put_title(to, report);
+    fprintf(to, " noenhanced\n");
 }
 
-static void put_panel(FILE *to, const bench_report *report, const names *series, const char *op,
-                      int panel)
+/* The legend stands below all panels; the first one draws it, with the lines that it lacks. */
+static void put_lines(FILE *to, const names *series, const int *drawn, int panel, int column,
+                      int legend)
 {
     static const char *const colours[] = {"#0072b2", "#009e73", "#d55e00", "#cc79a7",
                                           "#e69f00", "#56b4e9", "#8a6d00", "#aa3377"};
-    int drawn[SERIES_MAX] = {0}, first = 1, next = 0;
-    for (int i = 0; i < series->count; i++)
-        drawn[i] = put_points(to, report, op, series->text[i], panel, i);
-    fprintf(to, "set title '%s' noenhanced\nplot ", op);
+    int next = 0;
+    fprintf(to, "plot NaN notitle");
     for (int i = 0; i < series->count; i++) {
         int bare = !strcmp(series->text[i], "floor");
         const char *colour = bare ? "#555555" : colours[next++ % 8];
-        if (!drawn[i])
+        if (drawn[i])
+            fprintf(to, ", $p%d_%d using 1:%d", panel, i, column);
+        else if (legend)
+            fprintf(to, ", NaN");
+        else
             continue;
-        fprintf(to,
-                "%s$p%d_%d using 1:2 with linespoints lw 2 pt 7 ps 0.4 lc rgb '%s'%s title '%s'",
-                first ? "" : ", ", panel, i, colour, bare ? " dt 2" : "", series->text[i]);
-        first = 0;
+        fprintf(to, " with linespoints lw 2 pt 7 ps 0.4 lc rgb '%s'%s ", colour,
+                bare ? " dt 2" : "");
+        if (legend) {
+            fprintf(to, "title ");
+            put_quoted(to, bare ? "prototype" : series->text[i]);
+        } else {
+            fprintf(to, "notitle");
+        }
     }
     fprintf(to, "\n");
+}
+
+static void put_time(FILE *to, const names *series, const int *drawn, const char *op, int panel)
+{
+    if (panel == 0)
+        fprintf(to, "set key at screen 0.5,screen 0.005 center bottom horizontal Left reverse "
+                    "samplen 2 noenhanced\n");
+    else
+        fprintf(to, "unset key\n");
+    fprintf(to,
+            "set title '%s' noenhanced\n"
+            "set xlabel ''\n"
+            "set ylabel 'time'\n"
+            "set logscale y 10\n"
+            "set yrange [*:*]\n"
+            "set ytics ('10 ns' 0.01, '100 ns' 0.1, '1 us' 1, '10 us' 10, '100 us' 100, '1 ms' "
+            "1e3, '10 ms' 1e4, '100 ms' 1e5, '1 s' 1e6, '10 s' 1e7)\n",
+            op);
+    put_lines(to, series, drawn, panel, 2, panel == 0);
+}
+
+static void put_ratio(FILE *to, const names *series, const int *drawn, int panel)
+{
+    fprintf(to, "unset key\n"
+                "set title ''\n"
+                "set xlabel ''\n"
+                "set ylabel 'peer / weft'\n"
+                "unset logscale y\n"
+                "set yrange [0:4]\n"
+                "set ytics 0,1,4\n");
+    put_lines(to, series, drawn, panel, 3, 0);
+}
+
+/* Two operations side by side: their times, then their ratios. */
+static void put_panels(FILE *to, const bench_report *report, const names *series, const names *ops)
+{
+    static int drawn[PANELS_MAX][SERIES_MAX];
+    for (int op = 0; op < ops->count; op++)
+        for (int i = 0; i < series->count; i++)
+            drawn[op][i] = put_points(to, report, ops->text[op], series->text[i], op, i);
+    for (int first = 0; first < ops->count; first += 2) {
+        int both = first + 1 < ops->count;
+        put_time(to, series, drawn[first], ops->text[first], first);
+        if (both)
+            put_time(to, series, drawn[first + 1], ops->text[first + 1], first + 1);
+        else if (ops->count > 1)
+            fprintf(to, "set multiplot next\n");
+        put_ratio(to, series, drawn[first], first);
+        if (both)
+            put_ratio(to, series, drawn[first + 1], first + 1);
+    }
 }
 
 int bench_plot_refuses(const char *path)
@@ -152,9 +244,8 @@ int bench_plot(const bench_report *report, const char *path)
     FILE *to = popen("gnuplot", "w");
     if (!to)
         return 1;
-    put_style(to, path, ops.count, least, most);
-    for (int i = 0; i < ops.count; i++)
-        put_panel(to, report, &series, ops.text[i], i);
+    put_style(to, report, path, ops.count, least, most);
+    put_panels(to, report, &series, &ops);
     fprintf(to, "unset multiplot\n");
     int status = pclose(to);
     signal(SIGPIPE, before);

@@ -142,6 +142,14 @@ void bench_print_machine(FILE *out, int ranks, const char *binding)
         fprintf(out, "# %d ranks, %s\n", ranks, binding);
 }
 
+void bench_report_machine(char *out, size_t bytes)
+{
+    weft_machine_fact model, kernel, cores, architecture;
+    snprintf(out, bytes, "weft %s on %s (%s), %s cores, Linux %s", weft_version(),
+             fact("model", &model), fact("architecture", &architecture),
+             fact("cores usable", &cores), fact("kernel", &kernel));
+}
+
 static void write_row(weft_i_json *j, const bench_figure *f)
 {
     enum { DIGITS = 8 };

@@ -24,6 +24,7 @@ typedef struct bench_figure {
 typedef struct bench_report {
     bench_figure *figure;
     int count, room;
+    char machine[400]; /* where it was measured, in words; empty: here */
 } bench_report;
 
 /* 0, or -1 if there is no memory. */
@@ -48,6 +49,9 @@ const bench_figure *bench_report_find(const bench_report *report, const char *op
 /* "# key: value" lines about machine and binding, or the same as members of a JSON object. */
 void bench_print_machine(FILE *out, int ranks, const char *binding);
 
+/* "weft 0.1.0 on Neoverse-N1 (aarch64), 2 cores, Linux 6.1": of this machine. */
+void bench_report_machine(char *out, size_t bytes);
+
 int bench_report_json(const bench_report *report, FILE *out, const char *binding);
 void bench_report_csv(const bench_report *report, FILE *out);
 
@@ -58,7 +62,8 @@ int bench_report_read(bench_report *report, const char *path);
  * the threshold, -1 if no figure is in both. */
 int bench_compare(const bench_report *old, const bench_report *now, double threshold, FILE *out);
 
-/* Draws time over size, one panel per operation; 0, or 1 after a message on standard error. */
+/* Draws time over size, and below it the others' time in that of weft; a column per operation.  0, or 1 after a
+ * message on standard error. */
 int bench_plot(const bench_report *report, const char *path);
 /* 1, after a message, if nothing can be drawn there at all. */
 int bench_plot_refuses(const char *path);
