@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "weft/env.h"
+#include "weft/version.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -292,4 +293,19 @@ weft_status weft_env_describe(int index, weft_env_info *out)
         .valid = !value || is_valid((weft_i_env)index, value),
     };
     return WEFT_OK;
+}
+
+void weft_i_env_tell(void)
+{
+    weft_version_info build;
+    weft_env_info env;
+    if (!weft_i_log_wants(WEFT_LOG_INFO))
+        return;
+    if (weft_version_describe(&build) == WEFT_OK)
+        weft_i_log(WEFT_LOG_INFO, "weft %s, %s %s, %s", build.version, build.compiler, build.flags,
+                   build.target);
+    for (int i = 0; i < weft_env_count() && weft_env_describe(i, &env) == WEFT_OK; i++)
+        if (env.value && strcmp(env.value, env.fallback) != 0)
+            weft_i_log(WEFT_LOG_INFO, "%s=%s (default %s)", env.name, env.value,
+                       *env.fallback ? env.fallback : "none");
 }

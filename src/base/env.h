@@ -53,6 +53,9 @@ int64_t weft_i_env_number_or_default(weft_i_env variable);
  */
 weft_status weft_i_env_check(void);
 
+/* What one pastes into a bug report, at WEFT_DEBUG=INFO: version, build, settings that differ. */
+void weft_i_env_tell(void);
+
 /* Parses "12", "64K", "2G"; returns false on anything else or overflow. */
 int weft_i_env_parse_bytes(const char *text, int64_t *out);
 

@@ -10,10 +10,13 @@
 #include "base/record.h"
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TAG(number_) ((uint64_t)(number_) << 33)
@@ -80,6 +83,26 @@ static inline uint64_t seal(uint64_t number, uint64_t begin, uint64_t bytes, uin
     return mixed & ~BYTES;
 }
 
+/* WEFT_DEBUG=TRACE: every call, as it begins and as it ends. */
+static void log_begin(const weft_i_record_name *name, uint64_t number, uint32_t group, size_t bytes,
+                      int peer)
+{
+    char with[32] = "";
+    if (peer >= 0)
+        snprintf(with, sizeof with, ", peer %d", peer);
+    weft_i_log(WEFT_LOG_TRACE, "call %" PRIu64 ": %.15s of %zu bytes in group %u%s", number,
+               name->text, bytes, group, with);
+}
+
+static void log_end(uint64_t number, const weft_i_record_slot *slot, int way, int status)
+{
+    uint64_t name[2] = {atomic_load_explicit(&slot->name[0], memory_order_relaxed),
+                        atomic_load_explicit(&slot->name[1], memory_order_relaxed)};
+    const char *by = weft_i_record_way_name(way);
+    weft_i_log(WEFT_LOG_TRACE, "call %" PRIu64 ": %.15s ends%s%s: %s", number, (const char *)name,
+               by ? ", " : "", by ? by : "", weft_status_name((weft_status)status));
+}
+
 uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_name *name,
                                    uint32_t group, size_t bytes, int peer, int channel)
 {
@@ -107,6 +130,8 @@ uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_na
                           memory_order_release);
     atomic_store_explicit(&slot->number, number, memory_order_release);
     __builtin_prefetch(slot + 1, 1); /* the record is larger than the first cache */
+    if (weft_i_log_wants(WEFT_LOG_TRACE))
+        log_begin(name, number, group, bytes, peer);
     return number;
 }
 
@@ -197,6 +222,8 @@ void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
     atomic_store_explicit(&slot->outcome,
                           (outcome & ~UINT64_C(0xffff)) | FINISHED | (uint16_t)status,
                           memory_order_release);
+    if (weft_i_log_wants(WEFT_LOG_TRACE))
+        log_end(number, slot, (int16_t)(uint16_t)(outcome >> 16), status);
 }
 
 /* Copies entry `number`; false if its slot is being rewritten or holds another one by now. */

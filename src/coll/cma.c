@@ -3,6 +3,7 @@
 #include "coll/cma.h"
 
 #include "base/env.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
 
@@ -48,6 +49,12 @@ weft_status weft_i_cma_agree(weft_i_lane *lane, weft_group *group)
         if (lane->samples[rank].mode > (int)lane->mode)
             lane->mode = (weft_i_wait_mode)lane->samples[rank].mode;
     }
+    if (lane->me == 0)
+        weft_i_log(WEFT_LOG_INFO, "group \"%s\": large copies of ordinary memory %s",
+                   weft_group_name(group),
+                   lane->cma == WEFT_I_CMA_KERNEL
+                       ? "by the kernel (cma) or through bounce buffers, as measured"
+                       : "through bounce buffers: ranks may not read each other's memory");
     return WEFT_OK;
 }
 

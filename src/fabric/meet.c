@@ -340,9 +340,12 @@ weft_group *weft_init(const weft_init_opts *given)
         return NULL;
     }
     weft_clear_error(); /* waiting in slices left traces */
-    weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s", group->size,
+    if (group->rank == 0)
+        weft_i_env_tell();
+    weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s, %s", group->size,
                group->world->local_size,
-               group->world->mode == WEFT_I_WAIT_SPIN ? "a core each" : "sharing cores");
+               group->world->mode == WEFT_I_WAIT_SPIN ? "a core each" : "sharing cores",
+               group->world->sharing == WEFT_I_BETWEEN_THREADS ? "backend threads" : "backend shm");
     return group;
 }
 
