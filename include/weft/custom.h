@@ -78,7 +78,7 @@ typedef struct weft_custom_opts {
     /* dtype and shape of the result; both are preset to those of the first tensor.  NULL: they stay
      * so.  Sees shapes, not elements: the tensors may be on meta. */
     weft_status (*shape)(weft_custom_result *out, const weft_value *in, void *user);
-    /* Fills `out`, which is row-major, on the CPU.  The arguments are tensors of any layout that
+    /* Fills `out`, which is row-major, on the CPU unless `any_device` says otherwise.  The arguments are tensors of any layout that
      * nobody writes meanwhile. */
     weft_status (*run)(weft_tensor *out, const weft_value *in, void *user);
     /*
@@ -93,6 +93,9 @@ typedef struct weft_custom_opts {
      * arguments. */
     unsigned save;
     void *user;
+    /* Not 0: `run` takes tensors of other devices too, all on one, and works on them by operations
+     * of the library or in the order of the device's current stream. */
+    int any_device;
 } weft_custom_opts;
 
 enum { WEFT_CUSTOM_RESULT = 1 << 16, WEFT_CUSTOM_NOTHING = 1 << 18 };

@@ -8,6 +8,7 @@
 #include "base/opts.h"
 #include "base/os.h"
 #include "grad/rule.h"
+#include "tensor/device.h"
 #include "weft/symm.h"
 
 #include <ctype.h>
@@ -170,7 +171,9 @@ static weft_custom *make(const weft_custom_opts *opts)
     custom->op.name = copy_text(&at, opts->name);
     custom->op.params = copy_text(&at, opts->params);
     custom->op.shape = find_shape;
-    custom->op.run[0] = run;
+    custom->op.run[WEFT_I_KIND_CPU] = run;
+    if (opts->any_device)
+        custom->op.run[WEFT_I_KIND_CUDA] = run;
     /* It talks to other ranks: never left out, nor swapped with others that do. */
     custom->op.flags = strstr(opts->params, ":y") ? WEFT_I_OP_EFFECT : 0;
     custom->op.gradient = &custom->gradient;
