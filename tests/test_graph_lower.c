@@ -4,6 +4,8 @@
  * in how many buffers, what is never placed there; operations and users' own rows that ask for
  * symmetric memory; and that every result is that of the function itself.
  */
+#include "device.h"
+
 #include "functional_jobs.h"
 #include "graph/lower.h"
 #include "harness_cache.h"
@@ -56,7 +58,7 @@ static int values_in(const char *all, int n)
 static weft_tensor *random_of(int64_t n, int rank)
 {
     weft_seed((uint64_t)(42 + rank));
-    return weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(n, n));
+    return weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(n, n));
 }
 
 /* Calls it twice; both results are the function's own, bit for bit, and no symmetric memory comes
@@ -311,7 +313,7 @@ RANKS_TEST(test_output_buffer_reuse_copy_variant, 2)
 {
     weft_group *world = join(30000);
     weft_tensor *in[2] = {random_of(8, rank), random_of(8, rank + 2)}, *own, *out;
-    staging = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64));
+    staging = weft_symm_empty(WEFT_F32, DEVICE, WEFT_SHAPE(64));
     check_layers(three_staged_layers, world, in);
     /* Interpreted, it stages where it was told to. */
     weft_compile_opts opts = WEFT_COMPILE_OPTS;
@@ -536,7 +538,7 @@ static weft_custom *total_row(void)
     weft_custom *row = weft_custom_find("test_total");
     weft_clear_error();
     weft_custom_opts opts = {
-        .size = sizeof opts, .name = "test_total", .params = "x:y", .run = total};
+        .size = sizeof opts, .name = "test_total", .params = "x:y", .run = total, .any_device = 1};
     if (!row && !(row = weft_custom_new(&opts))) {
         row = weft_custom_find("test_total"); /* another thread was first */
         weft_clear_error();
@@ -580,14 +582,14 @@ RANKS_TEST(test_symm_mem_alloc_id_no_collision_after_reseed, 2)
     unsigned long long ids[2];
     for (int i = 0; i < 2; i++) {
         weft_seed(42);
-        weft_tensor *x = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4 << i, 4 << i));
+        weft_tensor *x = weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(4 << i, 4 << i));
         compiled[i] = compile(func_3, world);
         check_same(compiled[i], func_3, world, &x, 1);
         ids[i] = id_in(explain(compiled[i]));
     }
     CHECK(ids[0] && ids[1] && ids[0] != ids[1]);
     /* They are the library's own, so no user has them by chance, or can forget them. */
-    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(4), NULL, WEFT_F32, WEFT_CPU, world, ids[0]));
+    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(4), NULL, WEFT_F32, DEVICE, world, ids[0]));
     CHECK_STATUS(weft_last_status(), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_symm_forget(ids[0]), WEFT_ERR_NOT_FOUND);
     weft_clear_error();
@@ -599,6 +601,7 @@ RANKS_TEST(test_symm_mem_alloc_id_no_collision_after_reseed, 2)
 int main(int argc, char **argv)
 {
     harness_cache_open();
+    device_install();
     int failed = harness_main(argc, argv);
     harness_cache_close();
     return failed;

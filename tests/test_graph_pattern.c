@@ -5,12 +5,24 @@
  * modules, hooks that close over tensors, hidden writes, parameters made inside.  Every test
  * compares with eager execution and with the closed form.
  */
+#include "device.h"
+
 #include "graph_pattern.h"
 #include "harness_cache.h"
 
 #include "tensor/tensor.h"
 
 #include <math.h>
+
+/* On a GPU, those that need modules of the CPU are left out; the others bear its name. */
+#ifdef WEFT_TEST_ON_CUDA
+#include "harness_ranks.h"
+#undef TEST
+#define TEST(name_)        __attribute__((unused)) static void name_(void)
+#define DEVICE_TEST(name_) RANKS_TEST(name_, 1)
+#else
+#define DEVICE_TEST(name_) TEST(name_)
+#endif
 
 static weft_compiled *compile_backward(const char *backend)
 {
@@ -298,7 +310,7 @@ static void init_module_bw_hooks(hooked *h, bool allow_eager)
 static weft_tensor *new_input(int64_t rows, int64_t columns)
 {
     weft_seed(77);
-    weft_tensor *x = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(rows, columns));
+    weft_tensor *x = weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(rows, columns));
     CHECK_OK(weft_require_grad(x, true));
     return x;
 }
@@ -498,7 +510,8 @@ static void init_fake_distributed(sharded *s, bool by_set)
     weft_seed(1234);
     s->linear = weft_nn_linear_plain(20, 10);
     s->by_set = by_set;
-    s->shard = weft_parameter(reduce_scatter(weft_module_param(s->linear, "weight")), true);
+    weft_tensor *part = reduce_scatter(weft_module_param(s->linear, "weight"));
+    s->shard = weft_parameter(DEVICE == WEFT_CPU ? part : weft_to(part, WEFT_F32, DEVICE), true);
     s->full = weft_parameter(all_gather(s->shard), true);
     CHECK_OK(weft_resize_storage(s->full, 0));
     weft_module *m = s->linear;
@@ -555,7 +568,7 @@ TEST(test_fake_distributed_aot_eager)
     check_fake_distributed("aot_eager", "aot_eager", false);
 }
 
-TEST(test_fake_distributed_inductor)
+DEVICE_TEST(test_fake_distributed_inductor)
 {
     check_fake_distributed("c", NULL, false);
     check_fake_distributed("c", "c", false);
@@ -569,9 +582,69 @@ TEST(test_fake_distributed_by_set)
     check_fake_distributed("aot_eager", "eager", true);
 }
 
+#ifdef WEFT_TEST_ON_CUDA
+
+/* ---- storages of a GPU ---- */
+
+FUNCTION(free_input)
+{
+    weft_tensor *y = weft_sin(in[0]);
+    WEFT_TRY(weft_storage_resize(weft_tensor_storage(in[0]), 0));
+    out[0] = weft_cos(y);
+    return WEFT_OK;
+}
+
+DEVICE_TEST(test_storage_resize_zero_gpu)
+{
+    static const char *const backends[] = {"eager", "aot_eager", "c"};
+    for (int k = 0; k < 3; k++) {
+        weft_compiled *compiled = compile(free_input, NULL, backends[k]);
+        for (int i = 0; i < 2; i++) {
+            weft_tensor *x = weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(10)), *y = NULL;
+            weft_tensor *expected = weft_cos(weft_sin(x));
+            CHECK_OK(weft_compiled_call(compiled, ARGS(x), 1, &y, 1));
+            CHECK(weft_equal(y, expected));
+            CHECK_INT(weft_storage_bytes(weft_tensor_storage(x)), 0);
+        }
+        CHECK_INT(info_of(compiled).frames, 1);
+        weft_release(compiled);
+    }
+}
+
+FUNCTION(fill_freed)
+{
+    weft_tensor *x = in[0], *result = in[1], *y = weft_sin(x);
+    WEFT_TRY(weft_storage_resize(weft_tensor_storage(result),
+                                 weft_storage_bytes(weft_tensor_storage(x))));
+    WEFT_TRY(weft_copy(result, weft_cos(y)));
+    out[0] = result;
+    return WEFT_OK;
+}
+
+DEVICE_TEST(test_storage_resize_nonzero_gpu)
+{
+    static const char *const backends[] = {"eager", "aot_eager", "c"};
+    for (int k = 0; k < 3; k++) {
+        weft_compiled *compiled = compile(fill_freed, NULL, backends[k]);
+        for (int i = 0; i < 2; i++) {
+            weft_tensor *x = weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(10)), *y = NULL;
+            weft_tensor *result = weft_empty(WEFT_F32, DEVICE, WEFT_SHAPE(10));
+            CHECK_OK(weft_resize_storage(result, 0));
+            CHECK_OK(weft_compiled_call(compiled, ARGS(x, result), 2, &y, 1));
+            CHECK(y == result);
+            CHECK_INT(weft_storage_bytes(weft_tensor_storage(result)), 40);
+            CHECK(weft_equal(result, weft_cos(weft_sin(x))));
+        }
+        weft_release(compiled);
+    }
+}
+
+#endif
+
 int main(int argc, char **argv)
 {
     harness_cache_open();
+    device_install();
     int code = harness_main(argc, argv);
     harness_cache_close();
     return code;

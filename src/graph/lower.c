@@ -126,8 +126,8 @@ static const char *cannot_place(const lowering *l, int value, int own)
     const home *h = &l->homes[v->storage];
     if (h->maker < 0)
         return "its operand is an input of the graph";
-    if (v->device != WEFT_CPU)
-        return "its operand is not on the CPU";
+    if (v->device == WEFT_META)
+        return "its operand has no memory";
     if (!v->bytes || weft_i_shape_numel(v->shape) == 0)
         return "its operand is empty";
     if (!is_lowered(l, h->maker) && !weft_i_plan_is_told(&l->graph->nodes[h->maker]))
@@ -213,7 +213,7 @@ static weft_tensor *copied(lowering *l, weft_tensor *x)
 static weft_status place(lowering *l, int i, int value, weft_i_arg *arg)
 {
     const weft_i_graph_value *v = &l->graph->values[value];
-    if (v->device != WEFT_CPU || !weft_i_shape_numel(v->shape))
+    if (v->device == WEFT_META || !weft_i_shape_numel(v->shape))
         return WEFT_OK;
     l->why[i] = cannot_place(l, value, 0);
     return !l->why[i] || (arg->tensor = copied(l, arg->tensor)) ? WEFT_OK : weft_last_status();

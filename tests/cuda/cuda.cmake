@@ -39,6 +39,8 @@ if(TARGET test_cuda_pattern)
   target_compile_definitions(test_cuda_pattern PRIVATE WEFT_TEST_ON_CUDA)
 endif()
 weft_cuda_twin(graph_property COMPUTES)
+weft_cuda_twin(graph_lower SECONDS 120)
+weft_cuda_twin(graph_pattern SECONDS 60)
 
 weft_cuda_test(cuda THREADS)
 weft_cuda_test(cuda_coll THREADS SECONDS 120 COMPUTES)
