@@ -115,7 +115,7 @@ FUNCTION(choices)
 {
     weft_tensor *less = weft_lt(in[0], in[1]);
     weft_tensor *zero = weft_full(in[0]->dtype, GPU, weft_tensor_shape(in[0]), -INFINITY);
-    out[0] = weft_where(weft_logical_not(less), weft_mul(in[0], in[0]), zero);
+    out[0] = weft_where(weft_logical_not(less), weft_pow_scalar(in[0], 2), zero);
     out[1] = weft_to_dtype(less, WEFT_I32);
     out[2] = weft_add_scalar(weft_mul(out[1], out[1]), 7);
     out[3] = weft_maximum(weft_to_dtype(in[0], WEFT_F64), weft_to_dtype(in[1], WEFT_F64));
