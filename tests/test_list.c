@@ -252,6 +252,71 @@ RANKS_TEST(test_list_refused, 2)
     FINISH(world);
 }
 
+/* ---- overlap ---- */
+
+enum { ITEMS = 3, SLOTS = 12, LAYOUTS = 150 };
+
+typedef struct layout {
+    int in[ITEMS], out[ITEMS], length[ITEMS]; /* in slots of one memory */
+} layout;
+
+static bool meet(int a, int a_length, int b, int b_length)
+{
+    return a < b + b_length && b < a + a_length;
+}
+
+/* Each item works in place or apart; across items anything may be. */
+static layout layout_of(unsigned seed)
+{
+    layout l;
+    for (int i = 0; i < ITEMS; i++) {
+        seed = seed * 1103515245u + 12345u;
+        l.length[i] = 1 + (int)(seed >> 16) % 3;
+        l.out[i] = (int)(seed >> 18) % (SLOTS - 3);
+        l.in[i] = (int)(seed >> 24) % (SLOTS - 3);
+        if (meet(l.in[i], l.length[i], l.out[i], l.length[i]))
+            l.in[i] = l.out[i];
+    }
+    return l;
+}
+
+static bool clashes(const layout *l)
+{
+    for (int i = 0; i < ITEMS; i++)
+        for (int k = 0; k < ITEMS; k++)
+            if (i != k && (meet(l->out[i], l->length[i], l->in[k], l->length[k]) ||
+                           meet(l->out[i], l->length[i], l->out[k], l->length[k])))
+                return true;
+    return false;
+}
+
+/* An output may lie where another item's operand is not: each layout against counting. */
+RANKS_TEST(test_list_overlap, 2)
+{
+    weft_group *world = weft_init(NULL);
+    weft_tensor *memory = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(SLOTS), rank);
+    int refused = 0;
+    for (unsigned seed = 1; seed <= LAYOUTS; seed++) {
+        weft_scope_open();
+        layout l = layout_of(seed * 2654435761u);
+        weft_tensor *in[ITEMS], *out[ITEMS];
+        for (int i = 0; i < ITEMS; i++) {
+            in[i] = weft_narrow(memory, 0, l.in[i], l.length[i]);
+            out[i] = weft_narrow(memory, 0, l.out[i], l.length[i]);
+        }
+        weft_status status = weft_all_reduce_list_into(out, in, ITEMS, WEFT_MAX, world);
+        if (status != (clashes(&l) ? WEFT_ERR_INVALID_ARG : WEFT_OK))
+            FAIL("layout %u gives %d: %s", seed, (int)status, weft_last_error());
+        if (status < 0)
+            CHECK_CONTAINS(weft_last_error(), "overlaps an operand of another tensor");
+        refused += status < 0;
+        weft_clear_error();
+        weft_scope_close();
+    }
+    CHECK(refused > LAYOUTS / 4 && refused < LAYOUTS && weft_size(world) == size);
+    FINISH(world);
+}
+
 /* The digest covers the whole list. */
 static void mismatch(int what, int rank, weft_group *world)
 {

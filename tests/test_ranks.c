@@ -57,7 +57,7 @@ RANKS_TEST(test_expand_2d_rank_list, 4)
                   "group sizes must be identical");
     weft_rank_list lone[] = {{all, 1}, {all + 2, 1}, {all + 1, 1}}, null[] = {{NULL, 2}, {all, 2}};
     check_expand(NULL, weft_ranks_rows(lone, 3), "", "", (const int[]){0, 2, 1}, 3, 1);
-    check_refused(world, weft_ranks_rows(hole, 2), WEFT_ERR_INVALID_ARG, "row 1");
+    check_refused(world, weft_ranks_rows(hole, 2), WEFT_ERR_INVALID_ARG, "row 1 of ranks is empty");
     check_refused(world, weft_ranks_rows(null, 2), WEFT_ERR_INVALID_ARG, "row 0");
     check_refused(world, weft_ranks_rows(NULL, 2), WEFT_ERR_INVALID_ARG, "rows of ranks is empty");
     check_refused(world, weft_ranks_rows(rows, 0), WEFT_ERR_INVALID_ARG, "empty");
@@ -93,6 +93,7 @@ RANKS_TEST(test_expand_process_group, 4)
     memset(tag, 't', sizeof tag);
     tag[WEFT_TAG_BYTES] = 0; /* one too long */
     CHECK_STATUS(weft_ranks_expand(NULL, weft_ranks_group(world), tag, &x), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "at most 63 characters");
     tag[WEFT_TAG_BYTES - 1] = 0;
     check_expand(NULL, weft_ranks_group(world), tag, tag, all, 4, 4);
     CHECK_STATUS(weft_ranks_expand(NULL, weft_ranks_group(world), "", NULL), WEFT_ERR_INVALID_ARG);
