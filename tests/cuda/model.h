@@ -40,8 +40,8 @@ typedef struct model_wishes {
     int no_library;      /* libcuda.so.1 is not found */
     int no_nvrtc;        /* libnvrtc.so neither */
     int nvrtc_version;   /* 10 * major + minor; 0: 130 */
-    int nvrtc_fails;     /* what nvrtcCompileProgram returns */
-    int nvrtc_compiles;  /* how often it was called */
+    int nvrtc_fails;     /* what nvrtcCompileProgram returns for functions of graphs */
+    int nvrtc_compiles;  /* how often it was called for them */
     int no_blas;         /* nor libcublasLt.so */
     int no_blas_handle;  /* cublasLtCreate fails */
     int no_nvml;         /* libnvidia-ml.so.1 is not found */
