@@ -20,7 +20,7 @@ release dev:
 	@scripts/build $@ $(JOBS)
 
 demo: setup-demo ## build what it needs, then let N=4 ranks share memory and measure it
-	@scripts/build release $(JOBS) weft demo
+	@scripts/build release $(JOBS) weft_command demo
 	build/release/weft run -n $(N) build/release/examples/demo
 
 check: setup-test dev ## the quick tests of one build, under a minute: for the inner loop
