@@ -4,24 +4,10 @@
  * memory, there and back; tiles of every kind of stride; puts, gets and signals; and what each of
  * them refuses.
  */
-#include "jobs.h"
 #include "symm_info.h"
+#include "symm_jobs.h"
 
 #include <weft/weft.h>
-
-#define FINISH(world_)                 \
-    do {                               \
-        weft_clear_error();            \
-        CHECK(!weft_finish((world_))); \
-    } while (0)
-
-static weft_tensor *symmetric(weft_dtype dtype, int64_t count)
-{
-    weft_tensor *x = weft_symm_empty(dtype, WEFT_CPU, WEFT_SHAPE(count));
-    if (!x)
-        FAIL("weft_symm_empty: %s", weft_last_error());
-    return x;
-}
 
 /* ---- all_to_all with sizes in memory ---- */
 
@@ -105,7 +91,7 @@ static void dispatch(int rank, int size, int experts, int64_t align, weft_group 
 
 static void vdev(int rank, int size)
 {
-    weft_group *world = join(0);
+    weft_group *world = join(rank);
     weft_tensor *in = rows_tensor(), *splits = symmetric(WEFT_I64, size + 1);
     splits = weft_slice(splits, 0, 1, size + 1, 1);
     /* What others do not read may lie anywhere. */
@@ -151,7 +137,7 @@ RANKS_TEST(test_symm_vdev_4, 4)
 /* What is wrong in one rank's splits is refused on all, and the group goes on. */
 RANKS_TEST(test_symm_vdev_refused, 3)
 {
-    weft_group *world = join(0);
+    weft_group *world = join(rank);
     weft_tensor *in = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12, 2));
     weft_tensor *out = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12, 2), 7);
     weft_tensor *splits = symmetric(WEFT_I64, 3);
@@ -200,7 +186,7 @@ static double grid_sum(int size, int64_t width, int64_t i, int64_t j)
 
 RANKS_TEST(test_symm_tile_reduce, 4)
 {
-    weft_group *world = join(0);
+    weft_group *world = join(rank);
     weft_tensor *grid = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16, 24));
     for (int kind = 0; kind < 4; kind++) {
         fill_grid(grid, rank);
@@ -235,7 +221,7 @@ RANKS_TEST(test_symm_tile_reduce, 4)
 
 RANKS_TEST(test_symm_multi_root_tile_reduce, 4)
 {
-    weft_group *world = join(0);
+    weft_group *world = join(rank);
     weft_tensor *grid = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16, 16));
     fill_grid(grid, rank);
     static const int roots[] = {3, 0, 2}; /* rank 1 is root of none */
@@ -274,7 +260,7 @@ RANKS_TEST(test_symm_multi_root_tile_reduce, 4)
 
 RANKS_TEST(test_symm_put_get, 3)
 {
-    weft_group *world = join(0);
+    weft_group *world = join(rank);
     weft_tensor *t = symmetric(WEFT_I32, 64);
     weft_tensor *view = weft_slice(t, 0, 16, 48, 1);
     weft_symm *mem = weft_symm_rendezvous(view, world);

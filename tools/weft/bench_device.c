@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "bench_report.h"
+#include "bench_weft.h"
 #include "json.h"
 
 #include <weft/weft.h>
@@ -55,19 +56,7 @@ static weft_tensor *make(const member *me, uint64_t bytes)
 
 static weft_status call_once(const member *me)
 {
-    weft_reduction op = (weft_reduction)me->what.reduction;
-    switch (me->what.op) {
-    case PLAN_ALL_REDUCE:
-        return weft_all_reduce_into(me->out, me->in, op, me->world);
-    case PLAN_ALL_GATHER:
-        return weft_all_gather_into(me->out, me->in, me->world);
-    case PLAN_REDUCE_SCATTER:
-        return weft_reduce_scatter_into(me->out, me->in, op, me->world);
-    case PLAN_ALL_TO_ALL:
-        return weft_all_to_all_into(me->out, me->in, NULL, NULL, me->world);
-    default:
-        return weft_broadcast_into(me->in, 0, me->world);
-    }
+    return bench_weft_call(&me->what, me->in, me->out, 0, me->world);
 }
 
 static weft_status sync_all(const member *me)
@@ -153,6 +142,8 @@ static double expected(const member *me, uint64_t at)
         return ranks * (ranks + 1) / 2.0;
     case PLAN_BROADCAST:
         return 1;
+    case PLAN_SEND_RECV:
+        return (me->rank + ranks - 1) % ranks + 1;
     default:
         return (double)(at / part + 1);
     }
@@ -350,17 +341,17 @@ static int any_wrong(const device_board *board)
     return 0;
 }
 
-/* The collectives that were named, or the five that devices have. */
+/* The operations that were named, or the five collectives that devices have. */
 static int choose_ops(bench_options *options)
 {
     if (!options->ops)
         for (int op = PLAN_ALL_REDUCE; op <= PLAN_BROADCAST; op++)
             options->op[options->ops++] = op;
     for (int i = 0; i < options->ops; i++)
-        if (options->op[i] > PLAN_BROADCAST) {
+        if (options->op[i] > PLAN_BROADCAST && options->op[i] != PLAN_SEND_RECV) {
             fprintf(stderr,
                     "weft bench: --device cuda has no %s; it has all_reduce, all_gather, "
-                    "reduce_scatter, all_to_all and broadcast\n",
+                    "reduce_scatter, all_to_all, broadcast and send_recv\n",
                     plan_op_name(options->op[i]));
             return 2;
         }

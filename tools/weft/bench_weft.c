@@ -54,41 +54,41 @@ static weft_status wait_for(weft_work *work)
 }
 
 /* Round the ring. */
-static weft_status send_recv(bench_weft *me)
+static weft_status post_ring(bench_weft *me)
 {
     int next = (me->rank + 1) % me->ranks, last = (me->rank + me->ranks - 1) % me->ranks;
-    if (!me->async)
-        return weft_send_recv(me->out, last, me->in, next, me->world);
     weft_work *sent = weft_send_start(me->in, next, me->world);
     weft_status status = wait_for(weft_recv_start(me->out, last, me->world));
     weft_status also = wait_for(sent);
     return status < 0 ? status : also;
 }
 
-static weft_status call_plain(bench_weft *me, int root)
+weft_status bench_weft_call(const plan_case *what, weft_tensor *in, weft_tensor *out, int root,
+                            weft_group *world)
 {
-    weft_reduction op = (weft_reduction)me->what.reduction;
-    switch (me->what.op) {
+    weft_reduction op = (weft_reduction)what->reduction;
+    int rank = weft_rank(world), ranks = weft_size(world);
+    switch (what->op) {
     case PLAN_ALL_REDUCE:
-        return weft_all_reduce_into(me->out, me->in, op, me->world);
+        return weft_all_reduce_into(out, in, op, world);
     case PLAN_ALL_GATHER:
-        return weft_all_gather_into(me->out, me->in, me->world);
+        return weft_all_gather_into(out, in, world);
     case PLAN_REDUCE_SCATTER:
-        return weft_reduce_scatter_into(me->out, me->in, op, me->world);
+        return weft_reduce_scatter_into(out, in, op, world);
     case PLAN_ALL_TO_ALL:
-        return weft_all_to_all_into(me->out, me->in, NULL, NULL, me->world);
+        return weft_all_to_all_into(out, in, NULL, NULL, world);
     case PLAN_BROADCAST:
-        return weft_broadcast_into(me->in, root, me->world);
+        return weft_broadcast_into(in, root, world);
     case PLAN_REDUCE:
-        return weft_reduce_into(me->out, me->in, op, root, me->world);
+        return weft_reduce_into(out, in, op, root, world);
     case PLAN_GATHER:
-        return weft_gather_into(me->out, me->in, root, me->world);
+        return weft_gather_into(out, in, root, world);
     case PLAN_SCATTER:
-        return weft_scatter_into(me->out, me->in, root, me->world);
-    case PLAN_SEND_RECV:
-        return send_recv(me);
+        return weft_scatter_into(out, in, root, world);
+    case PLAN_SEND_RECV: /* round the ring */
+        return weft_send_recv(out, (rank + ranks - 1) % ranks, in, (rank + 1) % ranks, world);
     default:
-        return weft_group_barrier(me->world, WEFT_DEFAULT);
+        return weft_group_barrier(world, WEFT_DEFAULT);
     }
 }
 
@@ -113,7 +113,7 @@ static weft_status call_posted(bench_weft *me, int root)
     case PLAN_SCATTER:
         return wait_for(weft_scatter_start(me->out, me->in, root, me->world));
     case PLAN_SEND_RECV:
-        return send_recv(me);
+        return post_ring(me);
     default:
         return wait_for(weft_barrier_start(me->world));
     }
@@ -124,7 +124,9 @@ static int call(void *self, void *in, void *out, int root)
     bench_weft *me = self;
     (void)in;
     (void)out;
-    return (me->async ? call_posted(me, root) : call_plain(me, root)) < 0;
+    weft_status status = me->async ? call_posted(me, root)
+                                   : bench_weft_call(&me->what, me->in, me->out, root, me->world);
+    return status < 0;
 }
 
 meter_contender bench_weft_contender(bench_weft *rank)

@@ -15,6 +15,10 @@ typedef struct bench_weft {
     weft_tensor *in, *out;
 } bench_weft;
 
+/* One call of a case, in the form that blocks. */
+weft_status bench_weft_call(const plan_case *what, weft_tensor *in, weft_tensor *out, int root,
+                            weft_group *world);
+
 meter_contender bench_weft_contender(bench_weft *rank);
 
 #endif
