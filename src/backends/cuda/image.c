@@ -33,6 +33,7 @@ EMBED(text_tensor_def, WEFT_CUDA_TEXT "/tensor.def");
 EMBED(text_device, WEFT_CUDA_TEXT "/device.h");
 EMBED(text_index, WEFT_CUDA_TEXT "/index.h");
 EMBED(text_layout, WEFT_CUDA_TEXT "/layout.h");
+EMBED(text_mail, WEFT_CUDA_TEXT "/mail.h");
 EMBED(text_make, WEFT_CUDA_TEXT "/make.h");
 EMBED(text_meet, WEFT_CUDA_TEXT "/meet.h");
 EMBED(text_move, WEFT_CUDA_TEXT "/move.h");
@@ -71,6 +72,7 @@ static const char *const names[] = {"kernels.def",
                                     "device.h",
                                     "index.h",
                                     "layout.h",
+                                    "mail.h",
                                     "make.h",
                                     "meet.h",
                                     "move.h",
@@ -101,6 +103,7 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_device,
                                     weft_i_cuda_text_index,
                                     weft_i_cuda_text_layout,
+                                    weft_i_cuda_text_mail,
                                     weft_i_cuda_text_make,
                                     weft_i_cuda_text_meet,
                                     weft_i_cuda_text_move,
