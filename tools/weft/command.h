@@ -40,6 +40,11 @@ typedef struct subcommand {
 extern const subcommand weft_command_bench, weft_command_completion, weft_command_help,
     weft_command_info, weft_command_run, weft_command_token, weft_command_trace;
 
+/* What `weft help` prints; 0, or what the command ends with. */
+int command_list(FILE *out);
+/* There is no such command: says so, and which one may be meant. */
+int command_unknown(const char *word);
+
 /* All of them, by name; NULL behind the last. */
 extern const subcommand *const weft_commands[];
 const subcommand *command_find(const char *name);
