@@ -140,5 +140,6 @@ int main(int argc, char **argv)
     if (!is_real())
         model_install();
     weft_symm_allow_overlap(true);
+    setenv("WEFT_FUSED_CHUNKS", "4", 1);
     return harness_main(argc, argv);
 }

@@ -495,6 +495,8 @@ RANKS_TEST(test_low_contention_all_gather_keeps_out, 2)
     leave(world);
 }
 
+#ifndef WEFT_TEST_ON_CUDA /* gathers of a GPU stay as they are */
+
 /* Plain gathers: those that would go through a bounce buffer, and whose result stays inside. */
 FUNCTION(plain_gather)
 {
@@ -519,6 +521,7 @@ RANKS_TEST(test_lowering_plain_gathers, 2)
     }
     leave(world);
 }
+#endif
 
 /* ---- users' rows ---- */
 
