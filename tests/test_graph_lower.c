@@ -368,6 +368,8 @@ RANKS_TEST(test_comm_buffer_inplace_prevention, 2)
     leave(world);
 }
 
+#ifndef WEFT_TEST_ON_CUDA /* gathers of a GPU stay as they are */
+
 /* ---- gathers ---- */
 
 FUNCTION(named_gather)
@@ -494,8 +496,6 @@ RANKS_TEST(test_low_contention_all_gather_keeps_out, 2)
     weft_release(given);
     leave(world);
 }
-
-#ifndef WEFT_TEST_ON_CUDA /* gathers of a GPU stay as they are */
 
 /* Plain gathers: those that would go through a bounce buffer, and whose result stays inside. */
 FUNCTION(plain_gather)
