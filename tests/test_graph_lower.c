@@ -368,6 +368,12 @@ RANKS_TEST(test_comm_buffer_inplace_prevention, 2)
     leave(world);
 }
 
+static unsigned long long id_in(const char *all)
+{
+    const char *at = strstr(all, ", id ");
+    return at ? strtoull(at + 5, NULL, 16) : 0;
+}
+
 #ifndef WEFT_TEST_ON_CUDA /* gathers of a GPU stay as they are */
 
 /* ---- gathers ---- */
@@ -388,12 +394,6 @@ FUNCTION(named_gather_used)
     CHECK_OK(named_gather(in, 1, &all, 1, world));
     out[0] = weft_mul_scalar(all, 2);
     return WEFT_OK;
-}
-
-static unsigned long long id_in(const char *all)
-{
-    const char *at = strstr(all, ", id ");
-    return at ? strtoull(at + 5, NULL, 16) : 0;
 }
 
 RANKS_TEST(test_low_contention_all_gather_planned_output, 2)
