@@ -185,8 +185,8 @@ TEST(test_meet_store_missing_with_the_store)
     g.script->before = lose_store;
     g.script->fails_with = WEFT_ERR_NO_MEMORY;
     said(meet(&g, 1), WEFT_ERR_MISSING,
-         "weft_init: of 3 ranks these never came: 0 (perhaps more: rank 0, which serves the "
-         "store, left)");
+         "weft_init: of 3 ranks these never came: 0 (perhaps more: the store of rank 0 "
+         "did not answer)");
     guest_close(&g);
 }
 

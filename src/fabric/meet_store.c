@@ -137,7 +137,7 @@ static weft_status fail_missing(const weft_i_world *world, weft_store *store, in
     }
     return weft_i_fail(WEFT_ERR_MISSING, "weft_init: of %d ranks these never came: %s%s",
                        world->size, names,
-                       known ? "" : " (perhaps more: rank 0, which serves the store, left)");
+                       known ? "" : " (perhaps more: the store of rank 0 did not answer)");
 }
 
 static weft_status check_address(const weft_i_world *world, int rank, const weft_store_value *value)
