@@ -171,7 +171,8 @@ static void fill_row(weft_i_emit_row *row, const weft_i_emit_outline *o)
     row->outs = (size_t)o->outs;
     row->device = weft_i_emit_device(o);
     row->scratch = row->device == WEFT_CPU ? weft_i_emit_scratch(o) : 0;
-    row->launch = weft_i_emit_kernel_launch(o);
+    if (row->device != WEFT_CPU) /* rows of the CPU may be longer than a block of threads sums */
+        row->launch = weft_i_emit_kernel_launch(o);
     row->in_place = o->group->inner == 0 && (!o->angles || row->device != WEFT_CPU);
     weft_i_emit_uses(o, row->used);
     row->results = (weft_i_emit_made *)(row + 1);
