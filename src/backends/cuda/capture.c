@@ -241,7 +241,8 @@ weft_status weft_i_cuda_capture_begin(weft_i_cuda_stream *stream)
         weft_i_cuda_replay_drop(replay);
         return weft_i_cuda_fail(result, "capturing a stream of cuda:%d", device->ordinal);
     }
-    stream->capture = replay;
+    /* Relaxed, here and where streams join: other threads only compare it, in forget_capture. */
+    __atomic_store_n(&stream->capture, replay, __ATOMIC_RELAXED);
     return WEFT_OK;
 }
 
@@ -250,8 +251,8 @@ static void forget_capture(weft_i_cuda_device *device, const weft_i_cuda_replay 
 {
     pthread_mutex_lock(&device->lock);
     for (weft_i_cuda_stream *stream = device->streams; stream; stream = stream->next)
-        if (stream->capture == replay)
-            stream->capture = NULL;
+        if (__atomic_load_n(&stream->capture, __ATOMIC_RELAXED) == replay) /* others' too */
+            __atomic_store_n(&stream->capture, NULL, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&device->lock);
 }
 

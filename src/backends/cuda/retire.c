@@ -77,7 +77,8 @@ static void mark_streams(weft_i_cuda_device *device, retired *into, size_t room)
 {
     pthread_mutex_lock(&device->lock);
     for (weft_i_cuda_stream *s = device->streams; s && into->count < room; s = s->next)
-        if (!s->capture && weft_i_cuda_mark_set(&into->marks[into->count].mark, s) == WEFT_OK)
+        if (!weft_i_cuda_is_captured(s) &&
+            weft_i_cuda_mark_set(&into->marks[into->count].mark, s) == WEFT_OK)
             into->marks[into->count++].device = device;
     pthread_mutex_unlock(&device->lock);
 }

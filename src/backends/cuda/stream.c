@@ -299,7 +299,7 @@ weft_status weft_i_cuda_order(weft_i_cuda_stream *stream, weft_i_cuda_stream *ot
         status = weft_i_cuda_after(stream, &mark);
     weft_i_cuda_mark_release(&mark);
     if (status == WEFT_OK && other->capture)
-        stream->capture = other->capture; /* it has joined */
+        __atomic_store_n(&stream->capture, other->capture, __ATOMIC_RELAXED); /* it has joined */
     return status;
 }
 

@@ -25,4 +25,10 @@ struct weft_i_cuda_stream {
     weft_i_cuda_stream *next;
 };
 
+/* Relaxed: the thread that captures decides, others only look. */
+static inline bool weft_i_cuda_is_captured(const weft_i_cuda_stream *stream)
+{
+    return __atomic_load_n(&stream->capture, __ATOMIC_RELAXED) != NULL;
+}
+
 #endif

@@ -395,8 +395,8 @@ static int mark_next(const weft_i_cuda_team *team, int from, weft_i_cuda_mark *m
     const weft_i_cuda_stream *found = NULL;
     pthread_mutex_lock(&device->lock);
     for (weft_i_cuda_stream *s = device->streams; s; s = s->next)
-        if ((int)s->number >= from && streams >> s->number % 64 & 1 && !s->capture &&
-            (!found || s->number < found->number))
+        if ((int)s->number >= from && streams >> s->number % 64 & 1 &&
+            !weft_i_cuda_is_captured(s) && (!found || s->number < found->number))
             found = s;
     int number =
         found && weft_i_cuda_mark_set(mark, (weft_i_cuda_stream *)(uintptr_t)found) == WEFT_OK

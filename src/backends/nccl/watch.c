@@ -109,7 +109,7 @@ static bool mark_last(weft_i_nccl_comm *comm)
     pthread_mutex_lock(&device->lock);
     for (weft_i_cuda_stream *s = device->streams; s && !marked; s = s->next)
         if (s == comm->last && s->number == comm->last_number)
-            marked = !s->capture && weft_i_cuda_mark_set(&comm->mark, s) == WEFT_OK;
+            marked = !weft_i_cuda_is_captured(s) && weft_i_cuda_mark_set(&comm->mark, s) == WEFT_OK;
     pthread_mutex_unlock(&device->lock);
     return marked;
 }
