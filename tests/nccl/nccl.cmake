@@ -6,7 +6,7 @@ target_include_directories(weft_nccl_standin PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
   ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(weft_nccl_standin PRIVATE "SHELL:-iquote ${CMAKE_CURRENT_SOURCE_DIR}/cuda")
 
-weft_nccl_twin(traceable THREADS)
+weft_nccl_twin(traceable) # ThreadSanitizer sees the carrier in test_nccl, and the bodies in test_cuda_traceable
 weft_nccl_twin(functional_grad_backend THREADS)
 weft_nccl_twin(tracing THREADS)
 
