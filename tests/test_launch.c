@@ -125,7 +125,7 @@ TEST(test_launch_code_127)
     CHECK(file && fputs("#!/no/such/interpreter\n", file) >= 0 && !fclose(file));
     CHECK(!chmod(script, 0755));
     snprintf(command, sizeof command, "$W run %s", script);
-    CHECK_INT(shell(command), 127);
+    CHECK_INT(shell("%s", command), 127);
     CHECK_CONTAINS(err, "the interpreter of \"");
     CHECK(!strstr(err, "there is no program"));
 }

@@ -87,23 +87,23 @@ static const struct {
     uint8_t keys, values, answers;
     bool counts;
 } shapes[WEFT_I_STORE_OPS] = {
-    [WEFT_I_STORE_SET] = {1, 1},
-    [WEFT_I_STORE_GET] = {1, 0, 1},
-    [WEFT_I_STORE_ADD] = {1, 0},
+    [WEFT_I_STORE_SET] = {1, 1, 0, false},
+    [WEFT_I_STORE_GET] = {1, 0, 1, false},
+    [WEFT_I_STORE_ADD] = {1, 0, 0, false},
     [WEFT_I_STORE_COMPARE_SET] = {1, 2, 1, COUNTS},
-    [WEFT_I_STORE_APPEND] = {1, 1},
+    [WEFT_I_STORE_APPEND] = {1, 1, 0, false},
     [WEFT_I_STORE_CHECK] = {MANY, 0, 0, COUNTS},
-    [WEFT_I_STORE_WAIT] = {MANY, 0},
+    [WEFT_I_STORE_WAIT] = {MANY, 0, 0, false},
     [WEFT_I_STORE_DELETE] = {1, 0, 0, COUNTS},
     [WEFT_I_STORE_NUM_KEYS] = {1, 0, 0, COUNTS},
-    [WEFT_I_STORE_MULTI_GET] = {MANY, 0, MANY},
-    [WEFT_I_STORE_MULTI_SET] = {MANY, MANY},
-    [WEFT_I_STORE_PUSH] = {1, 1},
-    [WEFT_I_STORE_POP] = {1, 0, 1},
+    [WEFT_I_STORE_MULTI_GET] = {MANY, 0, MANY, false},
+    [WEFT_I_STORE_MULTI_SET] = {MANY, MANY, 0, false},
+    [WEFT_I_STORE_PUSH] = {1, 1, 0, false},
+    [WEFT_I_STORE_POP] = {1, 0, 1, false},
     [WEFT_I_STORE_LENGTH] = {1, 0, 0, COUNTS},
-    [WEFT_I_STORE_CANCEL] = {0, 0},
-    [WEFT_I_STORE_TAKEN] = {0, 0},
-    [WEFT_I_STORE_WILL] = {1, 1},
+    [WEFT_I_STORE_CANCEL] = {0, 0, 0, false},
+    [WEFT_I_STORE_TAKEN] = {0, 0, 0, false},
+    [WEFT_I_STORE_WILL] = {1, 1, 0, false},
 };
 
 static bool shape_fits(unsigned op, size_t keys, size_t values)
