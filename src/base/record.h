@@ -128,9 +128,8 @@ uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t g
                              int peer, int channel);
 
 /*
- * What to pass as `peer` for an operation of the whole group: the group's how manieth it is, as all
- * members count it, so that who looks at several records can tell who has entered it and who has
- * not.
+ * What to pass as `peer` for an operation of the whole group: its number in the group, which all
+ * members count alike.  Whoever looks at several records can then tell who has entered it.
  */
 static inline int weft_i_record_turn(uint32_t turn)
 {

@@ -477,7 +477,7 @@ static unsigned char *note_of(const weft_group *group, int rank, uint32_t epoch)
     return group->making_lane ? row->lane_note[epoch & 1] : row->note[epoch & 1];
 }
 
-/* The how manieth meeting on its board comes next. */
+/* The number of the next meeting on its board. */
 static uint32_t next_epoch(const weft_group *group)
 {
     const weft_i_board_row *row = &group->board->row[group->rank];
@@ -619,7 +619,7 @@ static weft_status exchange_with_self(const weft_i_label *call, const void *mine
     return WEFT_OK;
 }
 
-/* The how manieth exchange on its board comes next; 0 without a board. */
+/* The number of the next exchange on its board; 0 without a board. */
 static uint32_t next_turn(const weft_group *group)
 {
     return group->board && !group->world->fake ? next_epoch(group) : 0;
