@@ -111,6 +111,58 @@ RANKS_TEST(test_carrier_closes, 1)
     finish(world);
 }
 
+/* ---- which backend makes memory ---- */
+
+static int asked_one, asked_other, other_score;
+
+static int probe_one(char *reason, size_t bytes)
+{
+    asked_one++;
+    return mock_probe(reason, bytes);
+}
+
+static int probe_other(char *reason, size_t bytes)
+{
+    (void)reason;
+    (void)bytes;
+    asked_other++;
+    return other_score;
+}
+
+static weft_status make_nothing(weft_device device, size_t bytes, weft_i_segment **out)
+{
+    (void)device;
+    (void)bytes;
+    *out = NULL;
+    return WEFT_ERR_UNSUPPORTED;
+}
+
+/* A usable one is asked once, since calls ask each time; one that is not may become so. */
+TEST(test_backend_probed_once)
+{
+    const uint32_t both = WEFT_I_SERVES_PROCESSES | WEFT_I_SERVES_THREADS;
+    const weft_i_backend one = {.name = "one",
+                                .device_kind = WEFT_I_KIND_CUDA,
+                                .sharing = both,
+                                .probe = probe_one,
+                                .allocate = make_nothing};
+    weft_i_backend other = one;
+    other.probe = probe_other;
+    const weft_i_backend *nccl = weft_i_backend_replace("nccl", &one);
+    const weft_i_backend *nvshmem = weft_i_backend_replace("nvshmem", &other);
+    for (int i = 0; i < 3; i++)
+        CHECK(weft_i_backend_for(GPU) == &one);
+    CHECK_INT(asked_one, 1);
+    CHECK_INT(asked_other, 3);
+    other_score = 9;
+    for (int i = 0; i < 3; i++)
+        CHECK(weft_i_backend_for(GPU) == &other);
+    CHECK_INT(asked_one, 1);
+    CHECK_INT(asked_other, 4);
+    weft_i_backend_replace("nccl", nccl);
+    CHECK(weft_i_backend_replace("nvshmem", nvshmem) == &other);
+}
+
 int main(int argc, char **argv)
 {
     model_install();

@@ -21,9 +21,10 @@
 static struct row {
     const weft_i_backend *table; /* NULL: planned */
     const char *name, *device, *text;
+    atomic_int score; /* once it is positive.  Relaxed: it publishes nothing else */
 } rows[] = {
-#define BACKEND(name_)                 {&weft_i_backend_##name_, #name_, NULL, ""},
-#define PLANNED(name_, device_, text_) {NULL, #name_, device_, text_},
+#define BACKEND(name_)                 {&weft_i_backend_##name_, #name_, NULL, "", 0},
+#define PLANNED(name_, device_, text_) {NULL, #name_, device_, text_, 0},
 #include "symm/backends.def"
 #undef BACKEND
 #undef PLANNED
@@ -85,6 +86,7 @@ const weft_i_backend *weft_i_backend_replace(const char *name, const weft_i_back
         if (!strcasecmp(rows[i].name, name)) {
             const weft_i_backend *old = rows[i].table;
             rows[i].table = table;
+            atomic_store_explicit(&rows[i].score, 0, memory_order_relaxed);
             return old;
         }
     return NULL;
@@ -106,22 +108,35 @@ static bool carries(const weft_i_backend *table)
     return table->collective && !table->wraps;
 }
 
+/* A probe opens files, which calls that ask for a backend each time must not pay.  What is usable
+ * stays so; what is not may become so. */
+static int score_of(struct row *row)
+{
+    char reason[192];
+    int score = atomic_load_explicit(&row->score, memory_order_relaxed);
+    if (score > 0)
+        return score;
+    score = row->table->probe(reason, sizeof reason);
+    atomic_store_explicit(&row->score, score, memory_order_relaxed);
+    return score;
+}
+
 /* The one of the highest score.  Who is alone is not asked for one: its own refusal says more. */
 static const weft_i_backend *best(int kind, weft_i_sharing sharing,
                                   bool (*fits)(const weft_i_backend *table))
 {
-    const weft_i_backend *fitting[ROWS], *found = NULL;
-    char reason[192];
+    struct row *fitting[ROWS];
+    const weft_i_backend *found = NULL;
     int count = 0, highest = 0;
     for (int i = 0; i < ROWS; i++)
         if (serves(rows[i].table, kind, sharing) && fits(rows[i].table))
-            fitting[count++] = rows[i].table;
+            fitting[count++] = &rows[i];
     for (int i = 0; count > 1 && i < count; i++) {
-        int score = fitting[i]->probe(reason, sizeof reason);
-        found = score > highest ? fitting[i] : found;
+        int score = score_of(fitting[i]);
+        found = score > highest ? fitting[i]->table : found;
         highest = score > highest ? score : highest;
     }
-    return count == 1 ? fitting[0] : found;
+    return count == 1 ? fitting[0]->table : found;
 }
 
 const weft_i_backend *weft_i_backend_carrier(weft_device device, weft_i_sharing sharing)

@@ -44,9 +44,9 @@ static int probe(char *reason, size_t bytes)
         weft_i_errors_restore(&before); /* a machine without CUDA is no error */
         return 0;
     }
+    int nodes = count_nodes();
     snprintf(reason, bytes, "driver of CUDA %d.%d, %d device node%s, kernels %s",
-             cu->version / 1000, cu->version % 1000 / 10, count_nodes(),
-             count_nodes() == 1 ? "" : "s",
+             cu->version / 1000, cu->version % 1000 / 10, nodes, nodes == 1 ? "" : "s",
              weft_i_cuda_embedded(WEFT_I_CUDA_IMAGE_KERNELS) ? "compiled" : "as text, for NVRTC");
     return 30;
 }
