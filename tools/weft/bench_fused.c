@@ -207,10 +207,21 @@ static bool is_timed(side end, what which)
     return end == GATHER || which != IN_PLACE;
 }
 
+/* Which one comes at `place` of a turn.  A GPU that has just worked hard is slower, so each comes
+ * after others in other turns; the steps have no factor in common with the number of rows. */
+static int at_place(int turn, int place)
+{
+    static const int steps[] = {1, 3, 7, 9};
+    enum { ROWS = SIDES * WHATS };
+    _Static_assert(ROWS == 10, "the steps are for 10 rows");
+    return turn < 0 ? place : (turn + place * steps[turn % 4]) % ROWS;
+}
+
 static bool take_turns(rank_state *r)
 {
     for (int turn = -1; turn < r->bench->turns; turn++) /* the first makes what later ones find */
-        for (int i = 0; i < SIDES * WHATS; i++) {
+        for (int place = 0; place < SIDES * WHATS; place++) {
+            int i = at_place(turn, place);
             side end = (side)(i / WHATS);
             what which = (what)(i % WHATS);
             if (!is_timed(end, which))
