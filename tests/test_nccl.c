@@ -646,7 +646,7 @@ RANKS_TEST(test_nccl_left_done, 2)
     if (rank == 0) {
         CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 20000));
         CHECK(!weft_finish(world));
-        CHECK(comm_of(world)->finalized);
+        CHECK(comm_of(world)->finalized && !comm_of(world)->raw); /* and destroyed */
         harness_mark();
         weft_scope_close();
         let_go(world);
@@ -675,7 +675,7 @@ RANKS_TEST(test_nccl_left_early, 2)
         CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
         harness_mark();
         CHECK(!weft_finish(world));
-        CHECK(comm_of(world)->finalized);
+        CHECK(comm_of(world)->finalized && !comm_of(world)->raw); /* and destroyed */
         weft_scope_close();
         let_go(world);
         return;
@@ -685,6 +685,51 @@ RANKS_TEST(test_nccl_left_early, 2)
     CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 20000));
     CHECK(weft_item(x, 999) == 4);
     end(world);
+}
+
+/* What a root has given to NCCL reaches the others also when its process is gone at once. */
+RANKS_TEST(test_nccl_left_root, 2)
+{
+    enum { ROWS = 16000 }; /* 64 MB */
+    weft_group *world = begin(rank, 60000);
+    weft_tensor *x = large(WEFT_F32, rank, ROWS, GPU);
+    CHECK_OK(weft_broadcast_into(x, 0, world));
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 60000));
+    if (rank == 0) {
+        CHECK(!weft_finish(world));
+        CHECK(!comm_of(world)->raw);
+        CHECK_STATUS(weft_i_nccl_comm_enter(comm_of(world), NULL, "broadcast"), WEFT_ERR_STATE);
+        CHECK_CONTAINS(weft_last_error(), "this rank has left its world");
+        weft_clear_error();
+        weft_scope_close();
+        let_go(world);
+        return;
+    }
+    check_same("broadcast", x, large(WEFT_F32, 0, ROWS, WEFT_CPU));
+    end(world);
+}
+
+/* A peer that never reads what was sent keeps nobody from leaving. */
+RANKS_TEST(test_nccl_left_unread, 1)
+{
+    ONLY_STANDIN();
+    if (harness_in_threads)
+        SKIP("it takes 5 s, and processes show it");
+    weft_group *world = begin(rank, 30000);
+    weft_tensor *x = weft_ones(WEFT_F32, GPU, WEFT_SHAPE(1000));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    weft_scope_close();
+    standin.unread = 1;
+    int64_t began = WEFT_OS->clock_ns();
+    CHECK(!weft_finish(world));
+    int64_t ms = (WEFT_OS->clock_ns() - began) / 1000000;
+    CHECK(ms >= 4900 && ms < 20000);
+    CHECK(standin_live() > 0);
+    standin.unread = 0;
+    weft_release(world);
+    for (ms = 0; ms < 10000 && standin_live(); ms++)
+        rest_us(1000);
+    CHECK_INT(standin_live(), 0);
 }
 
 int main(int argc, char **argv)

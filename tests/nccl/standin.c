@@ -208,6 +208,8 @@ static void end(standin_comm *comm)
 weft_i_nccl_result standin_ncclCommDestroy(weft_i_nccl_raw raw)
 {
     STANDIN_ENTER(ncclCommDestroy);
+    while (standin.unread)
+        usleep(1000);
     end((standin_comm *)(void *)raw);
     return 0;
 }

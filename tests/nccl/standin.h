@@ -22,6 +22,7 @@ typedef struct standin_wishes {
     _Atomic int fail_with;     /* ... with this result */
     _Atomic int stuck;         /* what it is given stays in progress for ever */
     _Atomic int held;          /* 1 + the rank whose streams stay in what is done already */
+    _Atomic int unread;        /* ncclCommDestroy does not return: a peer does not read */
     _Atomic int apart;         /* ranks do not reach each other's windows */
     _Atomic int error;         /* what ncclCommGetAsyncError tells from now on; 0: the truth */
 } standin_wishes;

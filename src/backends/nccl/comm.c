@@ -433,16 +433,27 @@ static void finalize(weft_i_nccl_comm *comm, int64_t deadline)
         weft_i_wait_until(is_over, comm, deadline);
 }
 
+/* Finalizing says that NCCL's kernels have ended.  What they sent may still be on its way, by
+ * threads of NCCL's that only a destruction waits for. */
+static void end_by(weft_i_nccl_comm *comm, int64_t deadline)
+{
+    finalize(comm, deadline);
+    pthread_mutex_lock(&comm->lock);
+    weft_i_nccl_raw raw = comm->finalized ? comm->raw : NULL;
+    comm->raw = raw ? NULL : comm->raw;
+    pthread_mutex_unlock(&comm->lock);
+    if (raw)
+        weft_i_nccl_destroy(comm, raw, deadline);
+}
+
 static void end(weft_i_nccl_comm *comm)
 {
     weft_i_errors before;
     weft_i_errors_save(&before);
-    bool ours = weft_i_cuda_use(comm->device) == WEFT_OK; /* not so in a forked child */
-    if (ours)
-        finalize(comm, weft_i_os_deadline(CLOSE_MS));
-    if (ours && comm->finalized)
-        weft_i_nccl_library()->ncclCommDestroy(comm->raw);
-    comm->raw = ours && !comm->finalized ? comm->raw : NULL;
+    if (weft_i_cuda_use(comm->device) == WEFT_OK)
+        end_by(comm, weft_i_os_deadline(CLOSE_MS));
+    else
+        comm->raw = NULL; /* in a forked child it is not ours */
     weft_i_errors_restore(&before);
 }
 
@@ -467,7 +478,7 @@ static void see_off(const struct weft_i_world *world)
     weft_i_errors_save(&before);
     for (weft_i_nccl_comm *comm = next_of(world, NULL); comm;) {
         if (weft_i_cuda_use(comm->device) == WEFT_OK)
-            finalize(comm, deadline);
+            end_by(comm, deadline);
         weft_i_nccl_comm *next = next_of(world, comm);
         weft_i_nccl_comm_close(comm);
         comm = next;

@@ -27,7 +27,7 @@ typedef struct weft_i_nccl_comm {
 
     /* Guards what follows, and each call of NCCL on `raw`; none of them blocks. */
     pthread_mutex_t lock;
-    weft_i_nccl_raw raw;    /* NULL: it has a verdict */
+    weft_i_nccl_raw raw;    /* NULL: it has a verdict, or the rank has left */
     weft_i_nccl_raw doomed; /* of windows: what is still to be aborted */
     bool inside;            /* a call is being made */
     bool enqueues;          /* ... which gives something to a stream */
@@ -87,7 +87,7 @@ weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *s
 weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_nccl_result result,
                                    int64_t limit_ms);
 
-/* ---- for watch.c and comm.c ---- */
+/* ---- for watch.c, ending.c and comm.c ---- */
 
 /* The first verdict stands.  Aborts the communicator, by a thread of its own. */
 void weft_i_nccl_condemn(weft_i_nccl_comm *comm, weft_status status, int rank,
@@ -95,6 +95,10 @@ void weft_i_nccl_condemn(weft_i_nccl_comm *comm, weft_status status, int rank,
 
 /* Aborts what is not a group's communicator yet, or no longer. */
 void weft_i_nccl_abort(weft_i_nccl_comm *comm, weft_i_nccl_raw raw);
+
+/* Destroys what has been finalized, and waits for that until `deadline`: NCCL may still have to send
+ * what a peer has not received yet. */
+void weft_i_nccl_destroy(weft_i_nccl_comm *comm, weft_i_nccl_raw raw, int64_t deadline);
 
 weft_status weft_i_nccl_watch(const weft_i_circle *circle, weft_i_nccl_comm *comm);
 

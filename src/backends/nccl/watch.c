@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What ends a communicator before its time: a lost rank, the group's end, an error that NCCL tells
- * of, a limit that has passed.  The sentry's thread looks; a thread of its own aborts, since that
- * may take a while.
+ * of, a limit that has passed.  The sentry's thread looks.
  */
 #include "comm.h"
 
@@ -18,47 +17,6 @@ enum {
     PATIENCE_MS = 500, /* after an error of NCCL: who died may be known only then */
     MARKS_MOST = 200   /* beyond so many calls a mark might wait for room on the stream */
 };
-
-/* ---- aborting ---- */
-
-typedef struct abortion {
-    weft_i_nccl_raw raw;
-    weft_i_cuda_device *device;
-} abortion;
-
-static atomic_int aborting; /* relaxed: a count that is only told */
-
-static void *run_abort(void *arg)
-{
-    abortion *what = arg;
-    WEFT_OS->thread_detach();
-    if (weft_i_cuda_use(what->device) == WEFT_OK)
-        weft_i_nccl_library()->ncclCommAbort(what->raw);
-    WEFT_OS->free(what);
-    atomic_fetch_sub_explicit(&aborting, 1, memory_order_relaxed);
-    return NULL;
-}
-
-int weft_i_nccl_aborting(void)
-{
-    return atomic_load_explicit(&aborting, memory_order_relaxed);
-}
-
-void weft_i_nccl_abort(weft_i_nccl_comm *comm, weft_i_nccl_raw raw)
-{
-    pthread_t thread;
-    abortion *what = WEFT_OS->alloc(sizeof *what);
-    atomic_fetch_add_explicit(&aborting, 1, memory_order_relaxed);
-    if (what) {
-        *what = (abortion){raw, comm->device};
-        if (WEFT_OS->thread_create(&thread, run_abort, what) == 0)
-            return;
-    }
-    WEFT_OS->free(what); /* without memory or a thread it has to be done here */
-    if (weft_i_cuda_use(comm->device) == WEFT_OK)
-        weft_i_nccl_library()->ncclCommAbort(raw);
-    atomic_fetch_sub_explicit(&aborting, 1, memory_order_relaxed);
-}
 
 /* Under the communicator's lock. */
 static void condemn(weft_i_nccl_comm *comm, weft_status status, int rank, weft_i_nccl_result result,
@@ -246,7 +204,8 @@ weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *s
     pthread_mutex_lock(&comm->lock);
     if (!comm->raw) {
         pthread_mutex_unlock(&comm->lock);
-        return weft_i_nccl_comm_check(comm);
+        WEFT_TRY(weft_i_nccl_comm_check(comm));
+        return weft_i_fail(WEFT_ERR_STATE, "%s by NCCL: this rank has left its world", op);
     }
     comm->inside = true;
     comm->enqueues = stream != NULL;
