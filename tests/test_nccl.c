@@ -445,6 +445,18 @@ RANKS_TEST(test_nccl_versions, 2)
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, other));
     CHECK(weft_item(x, 9) == 8 && !comm_of(other));
     weft_release(other);
+    setenv("WEFT_NCCL", "always", 1);
+    size_t usual = weft_tune_get(WEFT_TUNE_NCCL, "all_gather", 2);
+    CHECK_OK(weft_tune_set(WEFT_TUNE_NCCL, "all_gather", 2, usual + (size_t)rank));
+    weft_group *tuned = weft_group_new(world, (int[]){0, 1}, 2, "tuned");
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, tuned));
+    CHECK(weft_item(x, 9) == 16 && !comm_of(tuned));
+    weft_release(tuned);
+    CHECK_OK(weft_tune_set(WEFT_TUNE_NCCL, "all_gather", 2, usual));
+    weft_group *alike = weft_group_new(world, (int[]){0, 1}, 2, "alike");
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, alike));
+    CHECK(weft_item(x, 9) == 32 && comm_of(alike));
+    weft_release(alike);
     end(world);
 }
 

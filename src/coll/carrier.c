@@ -200,6 +200,7 @@ static weft_status open_carrier(weft_group *group, weft_device device, weft_i_ca
                             .rank = group->rank,
                             .size = group->size,
                             .device = device,
+                            .tuned = weft_i_choose_library_digest(group->size),
                             .limit_ms = weft_i_group_limit(group, WEFT_DEFAULT),
                             .deadline = weft_i_os_deadline(weft_i_group_limit(group, WEFT_DEFAULT)),
                             .exchange = weft_i_circle_exchange,

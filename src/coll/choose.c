@@ -98,6 +98,15 @@ size_t weft_i_choose_library(weft_i_coll_kind kind, int ranks)
                                 memory_order_relaxed);
 }
 
+uint32_t weft_i_choose_library_digest(int ranks)
+{
+    uint32_t digest = 0;
+    weft_i_choose_load();
+    for (int kind = 0; kind < WEFT_I_COLL_KINDS; kind++)
+        digest = weft_i_digest(digest, weft_i_choose_library((weft_i_coll_kind)kind, ranks));
+    return digest;
+}
+
 /* ---- public ---- */
 
 /* Would a world of that many ranks on this machine have more ranks than cores? */

@@ -31,6 +31,9 @@ void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets, size_t 
 /* For a carrier that has a library beside its own kernels: bytes from which that carries a kind. */
 size_t weft_i_choose_library(weft_i_coll_kind kind, int ranks);
 
+/* A digest of these thresholds: ranks whose WEFT_TUNE differ do not choose alike. */
+uint32_t weft_i_choose_library_digest(int ranks);
+
 /* Reads the thresholds that WEFT_TUNE names; once, before anything is chosen. */
 void weft_i_choose_load(void);
 

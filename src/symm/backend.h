@@ -24,6 +24,7 @@ typedef struct weft_i_circle {
     const char *what; /* they exchange for; NULL: opening a carrier */
     int rank, size;
     weft_device device; /* of this rank's operands */
+    uint32_t tuned;     /* opening a carrier: a digest of the thresholds that the members share */
     int64_t limit_ms, deadline;
     /* Shows `bytes` bytes to all and gets theirs, by rank.  All members call it. */
     weft_status (*exchange)(const struct weft_i_circle *circle, const void *mine, size_t bytes,

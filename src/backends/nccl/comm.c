@@ -22,6 +22,7 @@ enum { CLOSE_MS = 5000 };
 typedef struct entry {
     int32_t status, version;
     uint32_t always;  /* its WEFT_NCCL */
+    uint32_t tuned;   /* a digest of its thresholds */
     uint32_t host_id; /* 1: NCCL_HOSTID sets this rank apart from others of its host */
     weft_i_card card;
     weft_i_key have; /* the token of the communicator it has already; 0: none */
@@ -87,6 +88,7 @@ static weft_status fill(const weft_i_circle *circle, weft_i_cuda_device **device
     weft_i_cuda_card(*device, &mine->card);
     mine->version = nccl->version;
     mine->always = weft_i_nccl_is_always();
+    mine->tuned = circle->tuned;
     mine->host_id = getenv("NCCL_HOSTID") != NULL;
     return WEFT_OK;
 }
@@ -111,6 +113,11 @@ static weft_status compare_pair(const weft_i_circle *circle, const entry *all, i
         return weft_i_fail(WEFT_ERR_UNSUPPORTED,
                            "group \"%s\": WEFT_NCCL is \"always\" on rank %d, but not on rank %d",
                            circle->name, all[a].always ? a : b, all[a].always ? b : a);
+    if (all[a].tuned != all[b].tuned)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "group \"%s\": ranks %d and %d have different thresholds for NCCL "
+                           "(WEFT_TUNE, weft_tune_set), and would not choose alike",
+                           circle->name, a, b);
     if (!(all[a].host_id && all[b].host_id) &&
         !memcmp(all[a].card.uuid, all[b].card.uuid, sizeof all[a].card.uuid))
         return weft_i_fail(
