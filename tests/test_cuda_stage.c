@@ -326,6 +326,54 @@ TEST(test_cuda_stage_mismatch)
     scene_close();
 }
 
+/* ---- passages that meet first ---- */
+
+static void set_meets_first(int ranks, size_t from)
+{
+    for (int r = 0; r < ranks; r++)
+        scene.rank[r].team.meets_first_from = from;
+}
+
+/* Long ones wait with one block, and only then take the device: one kernel more on each rank. */
+TEST(test_cuda_stage_meets_first)
+{
+    enum { RANKS = 3, COUNT = 100, FROM = 4 * COUNT * RANKS };
+    scene_open(RANKS, BYTES, &small_sizes);
+    CHECK_INT(scene.rank[0].team.meets_first_from, 8 << 20);
+    set_meets_first(RANKS, FROM);
+    for (int k = 0; k < KINDS; k++)
+        for (int less = 0; less < 2; less++) {
+            passing p = {.kind = kinds[k], .dtype = WEFT_F32, .count = COUNT, .root = 2};
+            p.count = is(&p, WEFT_I_HAS_PARTS) ? COUNT : COUNT * RANKS;
+            p.count -= (size_t)less;
+            int before = scene.real ? 0 : model_calls("cuLaunchKernelEx");
+            run_pass(p);
+            if (!scene.real)
+                CHECK_INT(model_calls("cuLaunchKernelEx") - before, less ? RANKS : 2 * RANKS);
+            p.op = WEFT_PREMUL_SUM;
+            if (is(&p, WEFT_I_REDUCES))
+                run_pass(p);
+        }
+    scene_close();
+}
+
+/* Ranks of which only one meets first do not wait for each other: they are told both calls. */
+TEST(test_cuda_stage_meets_first_mismatch)
+{
+    const passing longer = {.kind = WEFT_I_ALL_GATHER, .dtype = WEFT_F32, .count = 41};
+    passing shorter = longer;
+    shorter.count = 40;
+    quarrel quarrels[] = {
+        {{longer, shorter}, {"all_gather of 41 f32", "all_gather of 40 f32"}},
+        {{shorter, longer}, {"all_gather of 40 f32", "all_gather of 41 f32"}},
+    };
+    scene_open(2, BYTES, &small_sizes);
+    set_meets_first(2, 4 * 41);
+    for (size_t i = 0; i < sizeof quarrels / sizeof *quarrels; i++)
+        scene_run(quarrel_body, &quarrels[i]);
+    scene_close();
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

@@ -196,7 +196,7 @@ static weft_status launch_sum(const weft_i_cuda_team *team, weft_i_cuda_stream *
     plan(team, sum, row, units, &threads, &blocks);
     lay_out_stage(team, blocks, call);
     weft_i_cuda_kernel kernel = kernel_for(row, sum->dtype, sum->op, team->group.size, aligned);
-    return weft_i_cuda_launch(stream, kernel, blocks, threads, call, true);
+    return weft_i_cuda_launch(stream, kernel, blocks, threads, call, !sum->late);
 }
 
 /* Do the packets of every block fit its part of the pad? */
@@ -297,18 +297,44 @@ weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_strea
     return launch_sum(team, stream, sum, REDUCE_SCATTER, &call, aligned, (bytes + 15) / 16);
 }
 
+/*
+ * Blocks that wait keep their processors, and with them the work of other ranks on the same device,
+ * which may be what they wait for: a matrix product took twice as long.  So before a long passage
+ * one block waits for all ranks, and the others start when it has ended.
+ */
+static bool meets_first(const weft_i_cuda_team *team, const weft_i_cuda_passage *p)
+{
+    return p->count * weft_dtype_size(p->dtype) * (size_t)p->parts >= team->meets_first_from;
+}
+
+/* A passage of nothing, with the card of the call: ranks that call something else are found here. */
+static weft_status meet_first(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                              const weft_k_call *call)
+{
+    weft_k_call empty = *call;
+    empty.count = 0;
+    empty.op = WEFT_I_FOLD_SUM;
+    empty.fills = empty.peers = 0;
+    lay_out_stage(team, 1, &empty);
+    return weft_i_cuda_launch(stream, WEFT_I_CUDA_staged_move, 1,
+                              team->device->kernel_threads[WEFT_I_CUDA_staged_move], &empty, true);
+}
+
 /* The grid does not depend on alignment, which may differ between ranks. */
 static weft_status launch_passage(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                   const weft_i_cuda_passage *p, weft_k_call *call)
 {
     uint64_t units = (p->count * weft_dtype_size(p->dtype) + 15) / 16;
+    bool late = meets_first(team, p);
+    if (late)
+        WEFT_TRY(meet_first(team, stream, call));
     if (p->op < 0) {
         int threads = team->device->kernel_threads[WEFT_I_CUDA_staged_move];
         int blocks = blocks_for(team, WEFT_I_CUDA_staged_move, units, threads, p->blocks);
         lay_out_stage(team, blocks, call);
-        return weft_i_cuda_launch(stream, WEFT_I_CUDA_staged_move, blocks, threads, call, true);
+        return weft_i_cuda_launch(stream, WEFT_I_CUDA_staged_move, blocks, threads, call, !late);
     }
-    weft_i_cuda_sum sum = {.dtype = p->dtype, .op = p->op, .blocks = p->blocks};
+    weft_i_cuda_sum sum = {.dtype = p->dtype, .op = p->op, .blocks = p->blocks, .late = late};
     return launch_sum(team, stream, &sum, p->two_shot ? STAGED_TWO : STAGED, call,
                       is_aligned(p->out, NULL, 0), units);
 }

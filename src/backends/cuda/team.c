@@ -121,7 +121,10 @@ weft_status weft_i_cuda_team_open(weft_i_cuda_device *device, int rank, int rank
                                   size_t stride, int sharing, const weft_i_cuda_sizes *sizes,
                                   weft_i_cuda_team *out)
 {
-    *out = (weft_i_cuda_team){.device = device, .sharing = sharing};
+    enum { MEETS_FIRST_FROM = 8 << 20 };
+    *out = (weft_i_cuda_team){.device = device,
+                              .sharing = sharing,
+                              .meets_first_from = sharing > 1 ? MEETS_FIRST_FROM : SIZE_MAX};
     if (ranks < 1 || ranks > WEFT_K_RANKS_MOST || rank < 0 || rank >= ranks)
         return weft_i_fail(WEFT_ERR_LIMIT, "rank %d of a team of %d; %d are the most", rank, ranks,
                            WEFT_K_RANKS_MOST);

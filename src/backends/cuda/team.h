@@ -14,10 +14,11 @@
 typedef struct weft_i_cuda_team {
     weft_i_cuda_device *device;
     weft_k_group group;
-    const int64_t *shifts; /* those of the group, on the host */
-    weft_k_record *record; /* host's view of the record */
-    uint64_t *verdict;     /* and of the verdict word */
-    int sharing;           /* ranks of the team that run on this device */
+    const int64_t *shifts;   /* those of the group, on the host */
+    weft_k_record *record;   /* host's view of the record */
+    uint64_t *verdict;       /* and of the verdict word */
+    int sharing;             /* ranks of the team that run on this device */
+    size_t meets_first_from; /* bytes from which a passage waits before it takes the device */
     int resident
         [WEFT_I_CUDA_KERNELS];     /* blocks that fit the least of the members' devices at once */
     uint64_t pad_bytes;            /* to be zeroed by a reset */
@@ -113,6 +114,7 @@ typedef struct weft_i_cuda_sum {
     size_t rows, pitch; /* reduce_scatter by columns: rows, and bytes from row to row */
     weft_i_cuda_way way;
     int blocks, threads; /* 0: as many as pay */
+    bool late;           /* it starts when what is before it on the stream has ended */
     int64_t limit_ms;
 } weft_i_cuda_sum;
 
