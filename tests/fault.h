@@ -13,8 +13,13 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+/* Whose calls are counted: all of the process, or with _Thread_local those of the thread that arms. */
+#ifndef FAULT_OF
+#define FAULT_OF
+#endif
+
 static weft_i_os fault_table;
-static atomic_int fault_left; /* relaxed: counts calls, orders nothing */
+static FAULT_OF atomic_int fault_left; /* relaxed: counts calls, orders nothing */
 
 static _Atomic(const char *) fault_name; /* the call that was made to fail */
 
