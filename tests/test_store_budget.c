@@ -3,6 +3,20 @@
  * and memory that runs out. */
 #include "store_steps.h"
 
+/* A client that rests can take bytes again, a few: some go out, but it is not read. */
+static void rests_unread(client *c)
+{
+    size_t unsent = server->unsent;
+    int64_t heard = server->known.first->heard;
+    now += 1000;
+    for (int i = 0; i < 5; i++)
+        CHECK_OK(weft_i_store_link_fill(&c->line, 64 << 20));
+    step();
+    CHECK(server->unsent < unsent);
+    CHECK_INT(server->paused, 1);
+    CHECK_INT(server->known.first->heard, heard);
+}
+
 /* A client that does not read its answers is paused at its own limit, is not read any further, and
  * goes when its patience is over; one that reads a little stays. */
 TEST(test_store_peer_unread_answers)
@@ -33,6 +47,8 @@ TEST(test_store_peer_unread_answers)
     size_t unsent = server->unsent;
     ask(&c, WEFT_I_STORE_GET, "big", NOTHING, 0, false); /* stays where it is */
     CHECK_INT(server->unsent, unsent);
+    rests_unread(&c);
+    unsent = server->unsent;
     set(&d, "k", "v");           /* others are served */
     CHECK_INT(last_timeout, 10); /* and the server looks often, while somebody rests */
     now += server->patience - 1;
