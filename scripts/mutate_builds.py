@@ -13,7 +13,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Programs that measure, fill the memory, take minutes, or test the tests.
-FLOORS = {'base', 'kernels', 'tensor', 'store', 'fabric', 'symm', 'coll'}
+FLOORS = {'base', 'kernels', 'tensor', 'store', 'fabric', 'symm', 'coll', 'parts', 'symm_coll', 'functional'}
 LEFT_OUT = re.compile(r'test_(bench|large|harness|torch|carrier|cuda\w*|nccl\w*|nvshmem)')
 SIMULATOR = re.compile(r'test_simulator\w*')
 # Programs that are asked as a whole, and how they are called; {weft} is the command.
