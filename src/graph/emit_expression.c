@@ -3,7 +3,7 @@
  * Eager's own text: the expressions of kernels/pointwise.def as functions of one element, and the
  * headers that they and the sums of rows are made of.
  */
-#include "graph/emit.h"
+#include "graph/emit_value.h"
 
 #include "base/dtype.h"
 #include "kernels/pointwise.h"
@@ -133,6 +133,26 @@ static const char columns[] =
     "    return level; \\\n"
     "}\n";
 
+/* The words of emit_value.h. */
+static const char words[] =
+    "#define SMALL(name_) \\\n"
+    "static inline float widen_##name_(uint16_t x) { return weft_i_##name_##_to_f32(x); } \\\n"
+    "static inline uint16_t narrow_##name_(float x) { return weft_i_f32_to_##name_(x); } \\\n"
+    "static inline float round_##name_(float x) { return widen_##name_(narrow_##name_(x)); }\n"
+    "SMALL(f16)\nSMALL(bf16)\n"
+    "static inline float float_bits(uint32_t bits)\n"
+    "{\n"
+    "    float x;\n"
+    "    memcpy(&x, &bits, sizeof x);\n"
+    "    return x;\n"
+    "}\n"
+    "static inline double double_bits(uint64_t bits)\n"
+    "{\n"
+    "    double x;\n"
+    "    memcpy(&x, &bits, sizeof x);\n"
+    "    return x;\n"
+    "}\n";
+
 void weft_i_emit_prelude(weft_i_text *s)
 {
     enum { MATH_ANGLE = 5 };          /* its place among the headers */
@@ -158,7 +178,7 @@ void weft_i_emit_prelude(weft_i_text *s)
     include(s, "#include \"kernels/math_angle.h\"\n", &seen);
     include(s, "#include \"kernels/reduce_loops.h\"\n", &seen);
     include(s, "#include \"kernels/normalize_loops.h\"\n", &seen);
-    weft_i_text_put(s, "%sCOLUMNS(float)\nCOLUMNS(double)\n", columns);
+    weft_i_text_put(s, "%sCOLUMNS(float)\nCOLUMNS(double)\n%s", columns, words);
 }
 
 void weft_i_emit_uses(const weft_i_emit_outline *outline, bool *used)
@@ -173,19 +193,15 @@ void weft_i_emit_uses(const weft_i_emit_outline *outline, bool *used)
 
 static void put_function(weft_i_text *s, const expression *e, weft_dtype compute, bool any)
 {
-    static const char *const types[] = {
-        [WEFT_F64] = "double",   [WEFT_F32] = "float",    [WEFT_I8] = "int8_t",
-        [WEFT_I16] = "int16_t",  [WEFT_I32] = "int32_t",  [WEFT_I64] = "int64_t",
-        [WEFT_U8] = "uint8_t",   [WEFT_U16] = "uint16_t", [WEFT_U32] = "uint32_t",
-        [WEFT_U64] = "uint64_t", [WEFT_BOOL] = "uint8_t"};
+    const char *type = weft_i_emit_variable(compute);
     bool floats = weft_i_dtype_is_float(compute);
-    weft_i_text_put(s, "#define T %s\n#define U uint%d_t\n#define F(f_) f_%s\n", types[compute],
+    weft_i_text_put(s, "#define T %s\n#define U uint%d_t\n#define F(f_) f_%s\n", type,
                     weft_i_dtype_size(compute) == 8 ? 64 : 32, compute == WEFT_F32 ? "##f" : "");
     weft_i_text_put(s, "#define M(f_) weft_i_##f_##_%s\n", compute == WEFT_F32 ? "f32" : "f64");
     weft_i_text_put(s, "EXPRESSION %s %s%s_%s(T a%s)\n{\n    return (%s)(%s);\n}\n",
-                    e->truth ? "uint8_t" : types[compute], e->name, any ? "_any" : "",
+                    e->truth ? "uint8_t" : type, e->name, any ? "_any" : "",
                     weft_dtype_name(compute), e->operands == 2 ? ", T b" : "",
-                    e->truth ? "uint8_t" : types[compute],
+                    e->truth ? "uint8_t" : type,
                     any      ? e->any
                     : floats ? e->floats
                              : e->integers);

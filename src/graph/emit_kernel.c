@@ -30,14 +30,18 @@ static const char prelude[] =
     "four_##type_;\n"
     "FOUR(double, 16) FOUR(float, 16) FOUR(int64_t, 16) FOUR(uint64_t, 16) FOUR(int32_t, 16)\n"
     "FOUR(uint32_t, 16) FOUR(int16_t, 8) FOUR(uint16_t, 8) FOUR(int8_t, 4) FOUR(uint8_t, 4)\n"
-    "WEFT_K float round_bf16(float x)\n"
-    "{\n"
-    "    return weft_k_half(1, (uint32_t)weft_k_narrow(WEFT_K_BF16, x));\n"
-    "}\n"
-    "WEFT_K float round_f16(float x)\n"
-    "{\n"
-    "    return weft_k_half(0, (uint32_t)weft_k_narrow(WEFT_K_F16, x));\n"
-    "}\n"
+    /* The words of emit_value.h. */
+    "#define SMALL(name_, dtype_, bf16_) \\\n"
+    "    WEFT_K float widen_##name_(uint16_t x) { return weft_k_half(bf16_, x); } \\\n"
+    "    WEFT_K uint16_t narrow_##name_(float x) \\\n"
+    "    { \\\n"
+    "        return (uint16_t)weft_k_narrow(dtype_, x); \\\n"
+    "    } \\\n"
+    "    WEFT_K float round_##name_(float x) { return widen_##name_(narrow_##name_(x)); }\n"
+    "SMALL(f16, WEFT_K_F16, 0)\n"
+    "SMALL(bf16, WEFT_K_BF16, 1)\n"
+    "#define float_bits weft_k_float\n"
+    "#define double_bits weft_k_double\n"
     /* Powers are the library's for any exponent, as in the eager kernels: a constant one must not
      * be seen. */
     "#if defined(__CUDACC__)\n"
@@ -505,7 +509,7 @@ static void put_rows(weft_i_emit_writing *w)
 
 void weft_i_emit_kernel(weft_i_text *s, const weft_i_emit_outline *outline)
 {
-    weft_i_emit_writing w = {.s = s, .o = outline, .width = 1};
+    weft_i_emit_writing w = {.s = s, .o = outline, .any = true, .width = 1};
     bool rows = outline->group->inner;
     put(s, "typedef struct FUSED_ADDRESSES { char *at[%d]; } FUSED_ADDRESSES;\n",
         outline->ins + outline->outs);

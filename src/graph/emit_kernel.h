@@ -6,7 +6,7 @@
 #ifndef WEFT_GRAPH_EMIT_KERNEL_H
 #define WEFT_GRAPH_EMIT_KERNEL_H
 
-#include "graph/emit.h"
+#include "graph/emit_value.h"
 
 /* How a kernel is launched. */
 typedef struct weft_i_emit_launch {
@@ -28,14 +28,6 @@ void weft_i_emit_kernel_prelude(weft_i_text *s);
 
 /* ---- its two files ---- */
 
-typedef struct weft_i_emit_writing {
-    weft_i_text *s;
-    const weft_i_emit_outline *o;
-    int width; /* elements that a thread takes at a time */
-    bool members[WEFT_I_EMIT_MEMBERS];
-    bool operands[3 * WEFT_I_EMIT_OPERANDS];
-} weft_i_emit_writing;
-
 /* Forgets what is needed; notes that a value is, and all it is made of. */
 void weft_i_emit_need_nothing(weft_i_emit_writing *w);
 void weft_i_emit_need(weft_i_emit_writing *w, int value, bool wide);
@@ -43,14 +35,7 @@ void weft_i_emit_need_member(weft_i_emit_writing *w, const weft_i_emit_member *m
 /* What is needed: of each row, once; and of an element `i`. */
 void weft_i_emit_put_row_values(weft_i_emit_writing *w, const char *indent);
 void weft_i_emit_put_elements(weft_i_emit_writing *w, const char *indent);
-/* The value as `to`; a member's element into its result. */
-void weft_i_emit_put_as(weft_i_emit_writing *w, int value, bool wide, weft_dtype to);
+/* A member's element into its result. */
 void weft_i_emit_put_result(weft_i_emit_writing *w, const weft_i_emit_member *m, const char *to);
-/* Types in memory, and of variables; the number of a member; its node. */
-const char *weft_i_emit_stored(weft_dtype dtype);
-const char *weft_i_emit_variable(weft_dtype dtype);
-int weft_i_emit_number(const weft_i_emit_writing *w, const weft_i_emit_member *m);
-const weft_i_graph_node *weft_i_emit_node(const weft_i_emit_writing *w,
-                                          const weft_i_emit_member *m);
 
 #endif

@@ -3,192 +3,26 @@
  * One group as a C function.  Names in it: v3 is what member 3 of the group makes, r3 its array, a3
  * the array it reads as a whole row; p5 is where operand 5 lies for this row, x5 its element.
  */
-#include "graph/emit.h"
+#include "graph/emit_value.h"
 
 #include "base/dtype.h"
-#include "kernels/convert.h"
 #include "kernels/normalize.h"
 #include "kernels/pointwise.h"
 #include "tensor/ops.h"
 
-#include <math.h>
+#include <stdio.h>
 
 #define put weft_i_text_put
 
-typedef struct writing {
-    weft_i_text *s;
-    const weft_i_emit_outline *o;
-    int phase;
-    bool any; /* angles of any size */
-} writing;
+typedef weft_i_emit_writing writing;
 
-/* In memory; and as a variable. */
-static const char *stored_type(weft_dtype dtype)
-{
-    static const char *const types[] = {
-        [WEFT_F64] = "double",    [WEFT_F32] = "float",    [WEFT_F16] = "uint16_t",
-        [WEFT_BF16] = "uint16_t", [WEFT_I8] = "int8_t",    [WEFT_I16] = "int16_t",
-        [WEFT_I32] = "int32_t",   [WEFT_I64] = "int64_t",  [WEFT_U8] = "uint8_t",
-        [WEFT_U16] = "uint16_t",  [WEFT_U32] = "uint32_t", [WEFT_U64] = "uint64_t",
-        [WEFT_BOOL] = "uint8_t"};
-    _Static_assert(sizeof types / sizeof *types == WEFT_DTYPE_COUNT, "a type for each dtype");
-    return types[dtype];
-}
-
-static bool is_small(weft_dtype dtype)
-{
-    return weft_i_dtype_is_small_float(dtype);
-}
-
-static const char *type_of(weft_dtype dtype)
-{
-    return is_small(dtype) ? "float" : stored_type(dtype);
-}
-
-static int number_of(const writing *w, const weft_i_emit_member *m)
-{
-    return (int)(m - w->o->members);
-}
-
-static weft_dtype dtype_of(const writing *w, int value)
-{
-    return w->o->graph->values[value].dtype;
-}
-
-static const weft_i_graph_node *node_of(const writing *w, const weft_i_emit_member *m)
-{
-    return &w->o->graph->nodes[m->node];
-}
-
-/* ---- expressions ---- */
-
-static void put_float(writing *w, double x, bool narrow)
-{
-    if (isfinite(x))
-        put(w->s, narrow ? "%af" : "%a", x);
-    else
-        put(w->s, "(%s__builtin_%s%s(%s))", signbit(x) ? "-" : "", isnan(x) ? "nan" : "inf",
-            narrow ? "f" : "", isnan(x) ? "\"\"" : "");
-}
-
-/* The number as the dtype has it. */
-static void put_number(writing *w, weft_dtype dtype, double number)
-{
-    union {
-        uint64_t bits;
-        float f;
-        double d;
-        int64_t i;
-    } as = {0};
-    weft_dtype shown = weft_i_dtype_is_float(dtype) ? WEFT_F64
-                       : dtype == WEFT_U64          ? dtype
-                                                    : WEFT_I64;
-    uint64_t element = 0;
-    weft_i_convert(dtype, &element, WEFT_F64, &number, 1);
-    weft_i_convert(shown, &as, dtype, &element, 1);
-    if (shown == WEFT_F64)
-        put_float(w, as.d, dtype != WEFT_F64);
-    else if (shown == WEFT_U64)
-        put(w->s, "%lluu", (unsigned long long)as.bits);
-    else if (as.i == INT64_MIN)
-        put(w->s, "INT64_MIN");
-    else
-        put(w->s, "((%s)%lldll)", type_of(dtype), (long long)as.i);
-}
-
-/* The element of a value, in a variable. */
-static void put_value(writing *w, int value, bool wide)
-{
-    const weft_i_emit_member *from = weft_i_emit_member_of(w->o, value);
-    if (from)
-        put(w->s, "v%d", number_of(w, from));
-    else
-        put(w->s, "x%d", weft_i_emit_operand_of(w->o, value, wide, false));
-}
-
-static void open_round(writing *w, weft_dtype dtype)
-{
-    const char *name = weft_dtype_name(dtype);
-    if (is_small(dtype))
-        put(w->s, "weft_i_%s_to_f32(weft_i_f32_to_%s(", name, name);
-}
-
-static void close_round(writing *w, weft_dtype dtype)
-{
-    if (is_small(dtype))
-        put(w->s, "))");
-}
-
-/* The value as `to`. */
-static void put_converted(writing *w, int value, bool wide, weft_dtype to)
-{
-    weft_dtype from = dtype_of(w, value);
-    bool round = is_small(to) && from != to;
-    if (round)
-        open_round(w, to);
-    if (to == WEFT_BOOL && from != WEFT_BOOL) {
-        put(w->s, "(uint8_t)(");
-        put_value(w, value, wide);
-        put(w->s, " != 0)");
-    } else {
-        if (type_of(to) != type_of(from))
-            put(w->s, "(%s)", type_of(to));
-        put_value(w, value, wide);
-    }
-    if (round)
-        close_round(w, to);
-}
-
-static void put_term(writing *w, const weft_i_emit_member *m, int i, weft_dtype to)
-{
-    const weft_i_graph_term *term = &node_of(w, m)->terms[i];
-    if (term->kind == WEFT_I_ARG_NUMBER)
-        put_number(w, to, term->number);
-    else
-        put_converted(w, term->value, m->wide, to);
-}
-
-static bool is_angle(const writing *w, const weft_i_emit_member *m)
-{
-    int kernel = node_of(w, m)->op->kernel;
-    return m->kind == WEFT_I_EMIT_POINTWISE &&
-           (kernel == WEFT_I_POINTWISE_sin || kernel == WEFT_I_POINTWISE_cos);
-}
-
-static void put_pointwise(writing *w, const weft_i_emit_member *m)
-{
-    const weft_i_graph_node *node = node_of(w, m);
-    if (node->op->shape == weft_i_where_shape) {
-        put_term(w, m, 0, WEFT_BOOL);
-        put(w->s, " ? ");
-        put_term(w, m, 1, m->dtype);
-        put(w->s, " : ");
-        put_term(w, m, 2, m->dtype);
-        return;
-    }
-    bool round = m->dtype != m->compute && is_small(m->dtype);
-    if (round)
-        open_round(w, m->dtype);
-    put(w->s, "%s%s_%s(", node->op->name, w->any && is_angle(w, m) ? "_any" : "",
-        weft_dtype_name(m->compute));
-    for (int i = 0; i < node->op->arity; i++) {
-        put(w->s, i ? ", " : "");
-        put_term(w, m, i, m->compute);
-    }
-    put(w->s, ")");
-    if (round)
-        close_round(w, m->dtype);
-}
+/* ---- elements ---- */
 
 static void put_element(writing *w, const weft_i_emit_member *m, const char *indent)
 {
-    put(w->s, "%sconst %s v%d = ", indent, type_of(m->dtype), number_of(w, m));
-    if (m->kind == WEFT_I_EMIT_POINTWISE)
-        put_pointwise(w, m);
-    else if (m->kind == WEFT_I_EMIT_CONSTANT)
-        put_number(w, m->dtype, node_of(w, m)->terms[3].number);
-    else
-        put_converted(w, node_of(w, m)->terms[0].value, m->wide, m->dtype);
+    put(w->s, "%sconst %s v%d = ", indent, weft_i_emit_variable(m->dtype),
+        weft_i_emit_number(w, m));
+    weft_i_emit_put_expression(w, m);
     put(w->s, ";\n");
 }
 
@@ -197,7 +31,7 @@ static void put_far(writing *w, const weft_i_emit_member *m, const char *indent)
 {
     bool narrow = m->compute == WEFT_F32;
     put(w->s, "%sfar |= __builtin_fabs%s(", indent, narrow ? "f" : "");
-    put_term(w, m, 0, m->compute);
+    weft_i_emit_put_term(w, m, 0, m->compute);
     put(w->s, ") >= WEFT_I_SIN_REACH_%s;\n", narrow ? "F32" : "F64");
 }
 
@@ -209,10 +43,7 @@ static void put_store(writing *w, const weft_i_emit_member *m, const char *index
         put(w->s, "p%d[%s * %lld] = ", k, index, (long long)operand->inner);
     else
         put(w->s, "p%d[%s] = ", k, m->wide ? index : "0");
-    if (is_small(m->dtype))
-        put(w->s, "weft_i_f32_to_%s(v%d);\n", weft_dtype_name(m->dtype), number_of(w, m));
-    else
-        put(w->s, "v%d;\n", number_of(w, m));
+    weft_i_emit_put_stored(w, m);
 }
 
 /* ---- what a loop reads ---- */
@@ -221,12 +52,13 @@ static void put_store(writing *w, const weft_i_emit_member *m, const char *index
  * already: its name, into `out`. */
 static bool array_of(const writing *w, const weft_i_emit_member *m, int at, char out[24])
 {
-    int value = node_of(w, m)->terms[at].value;
+    int value = weft_i_emit_node(w, m)->terms[at].value;
     const weft_i_emit_member *from = weft_i_emit_member_of(w->o, value);
     int k = weft_i_emit_operand_of(w->o, value, true, false);
-    bool exists = dtype_of(w, value) == m->compute && (from || w->o->operands[k].inner == 1);
+    bool exists =
+        weft_i_emit_dtype(w, value) == m->compute && (from || w->o->operands[k].inner == 1);
     if (exists)
-        snprintf(out, 24, from ? "r%d" : "p%d", from ? number_of(w, from) : k);
+        snprintf(out, 24, from ? "r%d" : "p%d", from ? weft_i_emit_number(w, from) : k);
     return exists;
 }
 
@@ -259,7 +91,7 @@ static bool is_looped(const writing *w, const weft_i_emit_member *m)
 static bool reads(const writing *w, const weft_i_emit_member *m, int value)
 {
     int read, seen = 0;
-    for (size_t at = 0; weft_i_graph_node_next(node_of(w, m), &at, &read); seen++)
+    for (size_t at = 0; weft_i_graph_node_next(weft_i_emit_node(w, m), &at, &read); seen++)
         if (read == value && !(m->kind == WEFT_I_EMIT_LAYER && seen > 0))
             return true;
     return false;
@@ -276,22 +108,6 @@ static bool is_read(const writing *w, int value)
     return false;
 }
 
-static void put_load(writing *w, int k, const char *index, const char *indent)
-{
-    const weft_i_emit_operand *operand = &w->o->operands[k];
-    weft_dtype dtype = dtype_of(w, operand->value);
-    put(w->s, "%sconst %s x%d = ", indent, type_of(dtype), k);
-    if (is_small(dtype))
-        put(w->s, "weft_i_%s_to_f32(", weft_dtype_name(dtype));
-    if (!index || operand->inner == 0 || !operand->wide)
-        put(w->s, "p%d[0]", k);
-    else if (operand->inner == 1)
-        put(w->s, "p%d[%s]", k, index);
-    else
-        put(w->s, "p%d[%s * %lld]", k, index, (long long)operand->inner);
-    put(w->s, is_small(dtype) ? ");\n" : ";\n");
-}
-
 /* Loads that are the same for the whole row (`once`), or for each element. */
 static void put_loads(writing *w, bool once, const char *indent)
 {
@@ -299,7 +115,7 @@ static void put_loads(writing *w, bool once, const char *indent)
         const weft_i_emit_operand *operand = &w->o->operands[k];
         if (!operand->written && operand->wide && (operand->inner == 0) == once &&
             is_read(w, operand->value))
-            put_load(w, k, "i", indent);
+            weft_i_emit_put_load(w, k, indent);
     }
 }
 
@@ -312,12 +128,12 @@ static void put_arrays(writing *w, const char *indent)
         bool earlier = m->wide && (is_rows(m) ? m->ready <= w->phase : m->phase < w->phase);
         if (!earlier || !(stored || is_read(w, m->value)))
             continue;
-        put(w->s, "%sconst %s v%d = ", indent, type_of(m->dtype), i);
+        put(w->s, "%sconst %s v%d = ", indent, weft_i_emit_variable(m->dtype), i);
         if (is_rows(m))
-            open_round(w, m->dtype);
+            weft_i_emit_open_round(w, m->dtype);
         put(w->s, "r%d[i]", i);
         if (is_rows(m))
-            close_round(w, m->dtype);
+            weft_i_emit_close_round(w, m->dtype);
         put(w->s, ";\n");
         if (stored) {
             put(w->s, "%s", indent);
@@ -333,18 +149,18 @@ static void put_fill(writing *w, const weft_i_emit_member *m, int at, bool block
                      const char *indent)
 {
     bool rows = is_rows(m);
-    put(w->s, "%s%c%d[i%s] = ", indent, rows ? "ac"[at] : 'b', number_of(w, m),
+    put(w->s, "%s%c%d[i%s] = ", indent, rows ? "ac"[at] : 'b', weft_i_emit_number(w, m),
         blocks && !rows ? " - start" : "");
-    put_converted(w, node_of(w, m)->terms[at].value, true, m->compute);
+    weft_i_emit_put_as(w, weft_i_emit_node(w, m)->terms[at].value, true, m->compute);
     put(w->s, ";\n");
 }
 
 /* The element joins those above it, in the lane of this row. */
 static void put_column(writing *w, const weft_i_emit_member *m, const char *indent)
 {
-    int i = number_of(w, m);
-    put(w->s, "%ss%d[i] = one_sum_%s(s%d[i], ", indent, i, stored_type(m->compute), i);
-    put_converted(w, node_of(w, m)->terms[0].value, true, m->compute);
+    int i = weft_i_emit_number(w, m);
+    put(w->s, "%ss%d[i] = one_sum_%s(s%d[i], ", indent, i, weft_i_emit_stored(m->compute), i);
+    weft_i_emit_put_as(w, weft_i_emit_node(w, m)->terms[0].value, true, m->compute);
     put(w->s, ");\n");
 }
 
@@ -357,7 +173,7 @@ static void put_body(writing *w, bool blocks, const char *indent)
         char name[24];
         if (m->phase != w->phase || !is_looped(w, m))
             continue;
-        if (is_angle(w, m) && !w->any)
+        if (weft_i_emit_is_angle(w, m) && !w->any)
             put_far(w, m, indent);
         if (m->kind < WEFT_I_EMIT_REDUCE) {
             put_element(w, m, indent);
@@ -383,8 +199,8 @@ static void put_loop(writing *w, bool blocks, const char *from, const char *to, 
 {
     bool angles = false;
     for (int i = 0; i < w->o->count; i++)
-        angles |= w->o->members[i].phase == w->phase && is_angle(w, &w->o->members[i]) &&
-                  w->o->members[i].wide;
+        angles |= w->o->members[i].phase == w->phase &&
+                  weft_i_emit_is_angle(w, &w->o->members[i]) && w->o->members[i].wide;
     for (int any = 0; any <= angles; any++) {
         w->any = any;
         if (any)
@@ -405,7 +221,7 @@ static const char *combiner_of(const writing *w, const weft_i_emit_member *m)
     static const char *const names[] = {"sum", "prod", "max", "min"};
     _Static_assert(sizeof names / sizeof *names == WEFT_I_REDUCE_COUNT,
                    "a name for each reduction");
-    return names[node_of(w, m)->op->kernel & 0xff];
+    return names[weft_i_emit_node(w, m)->op->kernel & 0xff];
 }
 
 static bool is_summed(const writing *w, const weft_i_emit_member *m)
@@ -416,8 +232,8 @@ static bool is_summed(const writing *w, const weft_i_emit_member *m)
 /* The sums of one block join those before, in the order of reduce.h. */
 static void put_push(writing *w, const weft_i_emit_member *m)
 {
-    int i = number_of(w, m);
-    const char *op = combiner_of(w, m), *type = stored_type(m->compute);
+    int i = weft_i_emit_number(w, m);
+    const char *op = combiner_of(w, m), *type = weft_i_emit_stored(m->compute);
     put(w->s, "            l%d[d%d++] = sum_block_%s_%s((size_t)(end - start), b%d);\n", i, i, op,
         type, i);
     put(w->s,
@@ -428,17 +244,17 @@ static void put_push(writing *w, const weft_i_emit_member *m)
 
 static void put_finish(writing *w, const weft_i_emit_member *m)
 {
-    int i = number_of(w, m);
-    const char *op = combiner_of(w, m), *type = stored_type(m->compute);
-    bool mean = node_of(w, m)->op->kernel & WEFT_I_REDUCE_MEAN;
+    int i = weft_i_emit_number(w, m);
+    const char *op = combiner_of(w, m), *type = weft_i_emit_stored(m->compute);
+    bool mean = weft_i_emit_node(w, m)->op->kernel & WEFT_I_REDUCE_MEAN;
     put(w->s,
         "        for (; d%d > 1; d%d--)\n"
         "            l%d[d%d - 2] = one_%s_%s(l%d[d%d - 2], l%d[d%d - 1]);\n",
         i, i, i, i, op, type, i, i, i, i);
     put(w->s, "        v%d = ", i);
-    open_round(w, m->dtype);
+    weft_i_emit_open_round(w, m->dtype);
     put(w->s, mean ? "l%d[0] / (%s)%lld" : "l%d[0]", i, type, (long long)w->o->n);
-    close_round(w, m->dtype);
+    weft_i_emit_close_round(w, m->dtype);
     put(w->s, ";\n");
 }
 
@@ -446,13 +262,13 @@ static void put_sums(writing *w)
 {
     for (int i = 0; i < w->o->count; i++)
         if (is_summed(w, &w->o->members[i]))
-            put(w->s, "        %s v%d;\n", type_of(w->o->members[i].dtype), i);
+            put(w->s, "        %s v%d;\n", weft_i_emit_variable(w->o->members[i].dtype), i);
     put(w->s, "        {\n");
     put_loads(w, true, "        ");
     for (int i = 0; i < w->o->count; i++)
         if (is_summed(w, &w->o->members[i]))
             put(w->s, "        %s l%d[WEFT_I_REDUCE_LEVELS], b%d[BLOCK];\n        int d%d = 0;\n",
-                stored_type(w->o->members[i].compute), i, i, i);
+                weft_i_emit_stored(w->o->members[i].compute), i, i, i);
     put(w->s,
         "        uint64_t blocks = 0;\n"
         "        for (int64_t start = 0; start < %lld; start += BLOCK) {\n"
@@ -473,12 +289,12 @@ static void put_sums(writing *w)
 /* A call of eager's own loop over the row. */
 static void put_rows(writing *w, const weft_i_emit_member *m)
 {
-    const weft_i_graph_node *node = node_of(w, m);
-    int i = number_of(w, m);
+    const weft_i_graph_node *node = weft_i_emit_node(w, m);
+    int i = weft_i_emit_number(w, m);
     char name[24], second[24];
     if (!array_of(w, m, 0, name))
         snprintf(name, sizeof name, "a%d", i);
-    const char *type = stored_type(m->compute);
+    const char *type = weft_i_emit_stored(m->compute);
     const char *log = node->op->kernel == WEFT_I_NORMALIZE_LOG_SOFTMAX ? "log_" : "";
     if (m->kind == WEFT_I_EMIT_SOFTMAX_GRAD) {
         if (!array_of(w, m, 1, second))
@@ -510,7 +326,7 @@ static void put_row_elements(writing *w)
 {
     for (int k = 0; k < w->o->operand_count && w->phase == 0; k++)
         if (!w->o->operands[k].wide && !w->o->operands[k].written)
-            put_load(w, k, NULL, "        ");
+            weft_i_emit_put_load(w, k, "        ");
     for (int i = 0; i < w->o->count; i++) {
         const weft_i_emit_member *m = &w->o->members[i];
         if (m->wide || m->phase != w->phase || m->kind >= WEFT_I_EMIT_REDUCE)
@@ -553,7 +369,7 @@ static void put_pointers(writing *w)
     const weft_i_emit_outline *o = w->o;
     for (int k = 0; k < o->operand_count; k++) {
         const weft_i_emit_operand *operand = &o->operands[k];
-        const char *type = stored_type(dtype_of(w, operand->value));
+        const char *type = weft_i_emit_stored(weft_i_emit_dtype(w, operand->value));
         put(w->s, "        %s%s *p%d = (%s%s *)addresses[%d]", operand->written ? "" : "const ",
             type, k, operand->written ? "" : "const ", type,
             operand->at + (operand->written ? o->ins : 0));
@@ -574,7 +390,8 @@ static void put_array_pointers(writing *w)
             slot = o->members[i].slot >= slot ? o->members[i].slot + 1 : slot;
     for (int i = 0; i < o->count; i++) {
         const weft_i_emit_member *m = &o->members[i];
-        const char *type = is_rows(m) ? stored_type(m->compute) : type_of(m->dtype);
+        const char *type =
+            is_rows(m) ? weft_i_emit_stored(m->compute) : weft_i_emit_variable(m->dtype);
         long long bytes = (long long)o->n * 8 + 64;
         if (m->kept && m->listed)
             put(w->s, "        %s *r%d = p%d;\n", type, i,
@@ -605,14 +422,15 @@ static void put_columns(writing *w, column_text *text)
 
 static void put_clear(writing *w, const weft_i_emit_member *m, long long at, long long n)
 {
-    put(w->s, "    columns_clear_%s(scratch + %lld, %lld);\n", stored_type(m->compute), at, n);
+    put(w->s, "    columns_clear_%s(scratch + %lld, %lld);\n", weft_i_emit_stored(m->compute), at,
+        n);
 }
 
 static void put_lane(writing *w, const weft_i_emit_member *m, long long at, long long n)
 {
-    const char *type = stored_type(m->compute);
+    const char *type = weft_i_emit_stored(m->compute);
     put(w->s, "        %s *s%d = (%s *)(scratch + %lld) + row %% LANES * %lld;\n", type,
-        number_of(w, m), type, at, n);
+        weft_i_emit_number(w, m), type, at, n);
 }
 
 static void put_next(writing *w, const weft_i_emit_member *m, long long at, long long n)
@@ -620,13 +438,14 @@ static void put_next(writing *w, const weft_i_emit_member *m, long long at, long
     put(w->s,
         "        if (row %% BLOCK == BLOCK - 1)\n"
         "            columns_push_%s(scratch + %lld, %lld, (uint64_t)row / BLOCK);\n",
-        stored_type(m->compute), at, n);
+        weft_i_emit_stored(m->compute), at, n);
 }
 
 static void put_total(writing *w, const weft_i_emit_member *m, long long at, long long n)
 {
-    const char *type = stored_type(m->compute), *out = stored_type(m->dtype);
-    bool mean = node_of(w, m)->op->kernel & WEFT_I_REDUCE_MEAN, small = is_small(m->dtype);
+    const char *type = weft_i_emit_stored(m->compute), *out = weft_i_emit_stored(m->dtype);
+    bool mean = weft_i_emit_node(w, m)->op->kernel & WEFT_I_REDUCE_MEAN,
+         small = weft_i_dtype_is_small_float(m->dtype);
     int k = weft_i_emit_operand_of(w->o, m->value, false, true);
     if (k < 0)
         return;
@@ -637,7 +456,7 @@ static void put_total(writing *w, const weft_i_emit_member *m, long long at, lon
         "        for (int64_t i = 0; i < %lld; i++)\n            out[i] = ",
         type, type, at, n, rows, out, out, w->o->operands[k].at + w->o->ins, n);
     if (small)
-        put(w->s, "weft_i_f32_to_%s(", weft_dtype_name(m->dtype));
+        put(w->s, "narrow_%s(", weft_dtype_name(m->dtype));
     if (mean)
         put(w->s, "sums[i] / (%s)%lld", type, rows);
     else
@@ -647,7 +466,7 @@ static void put_total(writing *w, const weft_i_emit_member *m, long long at, lon
 
 void weft_i_emit_function(weft_i_text *s, const weft_i_emit_outline *outline, const char *name)
 {
-    writing w = {.s = s, .o = outline};
+    writing w = {.s = s, .o = outline, .width = 1};
     put(s,
         "void %s(char *const *addresses, char *scratch)\n{\n    (void)scratch;\n"
         "    int64_t row = 0;\n",
