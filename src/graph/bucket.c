@@ -266,10 +266,9 @@ static weft_status start(bucketing *b, int k)
     return WEFT_OK;
 }
 
-static weft_status walk(bucketing *b)
+static weft_status walk(void *user)
 {
-    WEFT_TRY(weft_i_trace_begin(&b->trace, b->graph->name));
-    WEFT_TRY(weft_i_replay_begin(&b->replay));
+    bucketing *b = user;
     for (int at = 0; at < b->graph->node_count; at++) {
         int i = b->result[at], k = b->of[i];
         if (!is_bucket(b, k))
@@ -278,17 +277,6 @@ static weft_status walk(bucketing *b)
             WEFT_TRY(start(b, k));
     }
     return WEFT_OK;
-}
-
-static weft_graph *rewrite(bucketing *b)
-{
-    if (weft_scope_open() < 0)
-        return NULL;
-    weft_graph *to = walk(b) < 0 ? NULL : weft_keep(weft_i_replay_end(&b->replay));
-    if (b->trace.graph)
-        weft_i_trace_abandon(&b->trace);
-    weft_scope_close();
-    return to ? weft_i_object_scope(to) : NULL;
 }
 
 /* ---- what there is to say ---- */
@@ -304,8 +292,9 @@ static void put_bucket(weft_i_text *s, const bucketing *b, int k)
     weft_i_text_put(s, "\n");
 }
 
-static void put_notes(weft_i_text *s, const bucketing *b)
+static void put_notes(weft_i_text *s, const void *about)
 {
+    const bucketing *b = about;
     weft_i_text_put(s, "%s", b->graph->notes ? b->graph->notes : "");
     for (int k = 0; k < b->count; k++)
         if (b->buckets[k].count > 1)
@@ -323,31 +312,18 @@ static weft_status note(const bucketing *b, weft_graph *to)
             weft_i_log(WEFT_LOG_INFO, "graph \"%s\": a bucket of %d %s, %zu bytes", b->graph->name,
                        b->buckets[k].count, b->graph->nodes[b->buckets[k].first].op->name,
                        b->buckets[k].bytes);
-    weft_i_text s = {NULL, 0, 0};
-    put_notes(&s, b);
-    s.room = s.used + 1;
-    s.used = 0;
-    if (!(s.out = weft_i_graph_alloc(to, s.room)))
-        return weft_last_status();
-    put_notes(&s, b);
-    to->notes = s.out;
-    return WEFT_OK;
+    return weft_i_graph_write_notes(to, put_notes, b);
 }
 
 /* ---- the pass ---- */
-
-static weft_tensor *find_none(weft_i_replay *replay, int value)
-{
-    (void)replay;
-    return weft_i_null(WEFT_ERR_INTERNAL, "value %%%d of a graph is nowhere", value);
-}
 
 static weft_graph *put_together(bucketing *b)
 {
     bool any;
     if (choose(b, &any) < 0)
         return NULL;
-    weft_graph *to = any ? rewrite(b) : weft_i_graph_rebuild(b->graph, NULL);
+    weft_graph *to =
+        any ? weft_i_replay_rewrite(&b->replay, walk) : weft_i_graph_rebuild(b->graph, NULL);
     if (to && note(b, to) < 0) {
         weft_release(to);
         to = NULL;
@@ -380,7 +356,7 @@ weft_graph *weft_i_graph_pass_bucket(weft_graph *graph)
         b.needs = b.of + nodes;
         b.result = b.needs + nodes;
         b.cut = (bool *)(b.result + nodes);
-        b.replay = (weft_i_replay){graph, &b.trace, fakes, find_none, NULL};
+        b.replay = (weft_i_replay){graph, &b.trace, fakes, NULL, &b};
         to = put_together(&b);
     } else
         weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for buckets of %d nodes", graph->node_count);

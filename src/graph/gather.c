@@ -249,11 +249,10 @@ static bool is_idle(const gathering *g, const weft_i_graph_node *node)
     return maker >= 0 && g->ways[maker] != AS_IT_IS;
 }
 
-static weft_status walk(gathering *g)
+static weft_status walk(void *user)
 {
+    gathering *g = user;
     const weft_graph *graph = g->graph;
-    WEFT_TRY(weft_i_trace_begin(&g->trace, graph->name));
-    WEFT_TRY(weft_i_replay_begin(&g->replay));
     for (int i = 0; i < graph->node_count; i++) {
         const weft_i_graph_node *node = &graph->nodes[i];
         g->trace.quiet = node->quiet;
@@ -269,8 +268,9 @@ static weft_status walk(gathering *g)
 
 /* ---- what there is to say ---- */
 
-static void put_notes(const gathering *g, weft_i_text *s)
+static void put_notes(weft_i_text *s, const void *about)
 {
+    const gathering *g = about;
     weft_i_text_put(s, "%s", g->graph->notes ? g->graph->notes : "");
     weft_i_text_put(s, "  gathers: %d into symmetric memory, %d into inputs, %d copies\n",
                     g->placed, g->kept, g->copies);
@@ -283,38 +283,19 @@ static void put_notes(const gathering *g, weft_i_text *s)
 
 static weft_status note(const gathering *g, weft_graph *to)
 {
-    weft_i_text s = {NULL, 0, 0};
-    put_notes(g, &s);
-    s.room = s.used + 1;
-    s.used = 0;
-    if (!(s.out = weft_i_graph_alloc(to, s.room)))
-        return weft_last_status();
-    put_notes(g, &s);
-    to->notes = s.out;
-    return WEFT_OK;
+    return weft_i_graph_write_notes(to, put_notes, g);
 }
 
 /* ---- the pass ---- */
 
 static weft_graph *rewrite(gathering *g)
 {
-    if (weft_scope_open() < 0)
-        return NULL;
-    weft_graph *to = walk(g) < 0 ? NULL : weft_keep(weft_i_replay_end(&g->replay));
-    if (g->trace.graph)
-        weft_i_trace_abandon(&g->trace);
-    weft_scope_close();
-    if (to && note(g, weft_i_object_scope(to)) < 0) {
+    weft_graph *to = weft_i_replay_rewrite(&g->replay, walk);
+    if (to && note(g, to) < 0) {
         weft_release(to);
         to = NULL;
     }
     return to;
-}
-
-static weft_tensor *find_none(weft_i_replay *replay, int value)
-{
-    (void)replay;
-    return weft_i_null(WEFT_ERR_INTERNAL, "value %%%d of a graph is nowhere", value);
 }
 
 static bool is_asked(const weft_graph *graph)
@@ -339,7 +320,7 @@ weft_graph *weft_i_graph_pass_gather(weft_graph *graph)
         g.ways = (gather_way *)(void *)(g.why + nodes);
         g.outs = (int *)(g.ways + nodes);
         g.gone = (bool *)(g.outs + nodes);
-        g.replay = (weft_i_replay){graph, &g.trace, fakes, find_none, NULL};
+        g.replay = (weft_i_replay){graph, &g.trace, fakes, NULL, &g};
         for (int i = 0; i < graph->node_count; i++)
             decide(&g, i);
         to = rewrite(&g);

@@ -95,6 +95,21 @@ weft_status weft_i_graph_add_notes(weft_graph *graph, const char *more)
     return WEFT_OK;
 }
 
+weft_status weft_i_graph_write_notes(weft_graph *graph,
+                                     void (*put)(weft_i_text *s, const void *about),
+                                     const void *about)
+{
+    weft_i_text s = {NULL, 0, 0};
+    put(&s, about);
+    s.room = s.used + 1;
+    s.used = 0;
+    if (!(s.out = weft_i_graph_alloc(graph, s.room)))
+        return weft_last_status();
+    put(&s, about);
+    graph->notes = s.out;
+    return WEFT_OK;
+}
+
 /* Room for one more of `size` bytes behind `count` of them. */
 static weft_status grow(void *array, int count, int *room, size_t size)
 {

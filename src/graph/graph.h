@@ -16,6 +16,7 @@
 #ifndef WEFT_GRAPH_GRAPH_H
 #define WEFT_GRAPH_GRAPH_H
 
+#include "base/text.h"
 #include "tensor/op.h"
 #include "weft/graph.h"
 
@@ -122,6 +123,10 @@ const char *weft_i_graph_string(weft_graph *graph, const char *text);
 
 /* Adds to what there is to say about it. */
 weft_status weft_i_graph_add_notes(weft_graph *graph, const char *more);
+/* What there is to say becomes what `put` says of `about`, which it is asked twice. */
+weft_status weft_i_graph_write_notes(weft_graph *graph,
+                                     void (*put)(weft_i_text *s, const void *about),
+                                     const void *about);
 
 /* Each makes room for one more and counts it; -1 and an error if memory runs out. */
 int weft_i_graph_add_value(weft_graph *graph, const weft_i_graph_value *value);

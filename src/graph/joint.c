@@ -173,17 +173,11 @@ static weft_status begin_forward(splitting *s)
     return WEFT_OK;
 }
 
-static weft_tensor *find_none(weft_i_replay *replay, int value)
-{
-    (void)replay;
-    return weft_i_null(WEFT_ERR_INTERNAL, "value %%%d of a joint graph is nowhere", value);
-}
-
 /* Nodes up to the boundary; `outputs` gets their values. */
 static weft_status walk_forward(splitting *s, int *outputs)
 {
     const weft_graph *j = s->joint;
-    s->old = (weft_i_replay){j, &s->trace, s->old.fakes, find_none, s};
+    s->old = (weft_i_replay){j, &s->trace, s->old.fakes, NULL, s};
     WEFT_TRY(weft_i_trace_begin(&s->trace, j->name));
     WEFT_TRY(begin_forward(s));
     for (int i = 0; i < s->how->split; i++)

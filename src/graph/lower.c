@@ -239,11 +239,10 @@ static weft_status call_symmetric(lowering *l, int i)
                : weft_last_status();
 }
 
-static weft_status walk(lowering *l)
+static weft_status walk(void *user)
 {
+    lowering *l = user;
     const weft_graph *graph = l->graph;
-    WEFT_TRY(weft_i_trace_begin(&l->trace, graph->name));
-    WEFT_TRY(weft_i_replay_begin(&l->replay));
     for (int i = 0; i < graph->node_count; i++) {
         const weft_i_graph_node *node = &graph->nodes[i];
         bool wait = node->op == &weft_i_op_wait_tensor;
@@ -261,8 +260,9 @@ static weft_status walk(lowering *l)
 
 /* ---- what there is to say ---- */
 
-static void put_notes(const lowering *l, weft_i_text *s)
+static void put_notes(weft_i_text *s, const void *about)
 {
+    const lowering *l = about;
     const weft_graph *graph = l->graph;
     weft_i_text_put(s, "%s", graph->notes ? graph->notes : "");
     weft_i_text_put(s, "  lowered: %d collectives, %d copies\n", l->lowered, l->copies);
@@ -285,15 +285,7 @@ static void log_reasons(const lowering *l)
 static weft_status note(const lowering *l, weft_graph *to)
 {
     log_reasons(l);
-    weft_i_text s = {NULL, 0, 0};
-    put_notes(l, &s);
-    s.room = s.used + 1;
-    s.used = 0;
-    if (!(s.out = weft_i_graph_alloc(to, s.room)))
-        return weft_last_status();
-    put_notes(l, &s);
-    to->notes = s.out;
-    return WEFT_OK;
+    return weft_i_graph_write_notes(to, put_notes, l);
 }
 
 /* ---- the pass ---- */
@@ -309,23 +301,12 @@ static bool is_asked(const weft_graph *graph)
 
 static weft_graph *rewrite(lowering *l)
 {
-    if (weft_scope_open() < 0)
-        return NULL;
-    weft_graph *to = walk(l) < 0 ? NULL : weft_keep(weft_i_replay_end(&l->replay));
-    if (l->trace.graph)
-        weft_i_trace_abandon(&l->trace);
-    weft_scope_close();
-    if (to && note(l, weft_i_object_scope(to)) < 0) {
+    weft_graph *to = weft_i_replay_rewrite(&l->replay, walk);
+    if (to && note(l, to) < 0) {
         weft_release(to);
         to = NULL;
     }
     return to;
-}
-
-static weft_tensor *find_none(weft_i_replay *replay, int value)
-{
-    (void)replay;
-    return weft_i_null(WEFT_ERR_INTERNAL, "value %%%d of a graph is nowhere", value);
 }
 
 weft_graph *weft_i_graph_pass_lower(weft_graph *graph)
@@ -340,7 +321,7 @@ weft_graph *weft_i_graph_pass_lower(weft_graph *graph)
     weft_graph *to = NULL;
     if (l.homes && l.why && fakes) {
         l.ways = (weft_i_lower_way *)(void *)(l.why + nodes);
-        l.replay = (weft_i_replay){graph, &l.trace, fakes, find_none, NULL};
+        l.replay = (weft_i_replay){graph, &l.trace, fakes, NULL, &l};
         look(&l);
         for (int i = 0; i < graph->node_count; i++)
             decide(&l, i);

@@ -2,13 +2,17 @@
 /* Nodes on other fakes; see replay.h. */
 #include "graph/replay.h"
 
+#include "base/status.h"
 #include "functional/ops.h"
 #include "tensor/ops.h"
 
 weft_tensor *weft_i_replay_value(weft_i_replay *replay, int value)
 {
     if (!replay->fakes[value])
-        replay->fakes[value] = replay->find(replay, value);
+        replay->fakes[value] =
+            replay->find ? replay->find(replay, value)
+                         : weft_i_null(WEFT_ERR_INTERNAL, "value %%%d of graph \"%s\" is nowhere",
+                                       value, replay->from->name);
     return replay->fakes[value];
 }
 
@@ -112,4 +116,22 @@ weft_graph *weft_i_replay_end(weft_i_replay *replay)
         outputs[i] = (int)out->node;
     }
     return weft_i_trace_end(replay->trace, outputs, from->output_count);
+}
+
+static weft_status walk_all(weft_i_replay *replay, weft_status (*walk)(void *user))
+{
+    WEFT_TRY(weft_i_trace_begin(replay->trace, replay->from->name));
+    WEFT_TRY(weft_i_replay_begin(replay));
+    return walk(replay->user);
+}
+
+weft_graph *weft_i_replay_rewrite(weft_i_replay *replay, weft_status (*walk)(void *user))
+{
+    if (weft_scope_open() < 0)
+        return NULL;
+    weft_graph *to = walk_all(replay, walk) < 0 ? NULL : weft_keep(weft_i_replay_end(replay));
+    if (replay->trace->graph)
+        weft_i_trace_abandon(replay->trace);
+    weft_scope_close();
+    return to ? weft_i_object_scope(to) : NULL;
 }

@@ -10,15 +10,19 @@ typedef struct weft_i_replay {
     const weft_graph *from;
     weft_i_trace *trace;
     weft_tensor **fakes; /* of each value of `from`; NULL: not there yet */
-    /* The fake of a value that is not there; NULL and an error. */
+    /* The fake of a value that is not there; NULL and an error.  NULL: there must be one. */
     weft_tensor *(*find)(struct weft_i_replay *replay, int value);
-    void *user;
+    void *user; /* whose replay it is */
 } weft_i_replay;
 
 /* For a graph that is walked as a whole: its inputs, constants and arguments; and what was traced,
  * with its outputs, in the current scope. */
 weft_status weft_i_replay_begin(weft_i_replay *replay);
 weft_graph *weft_i_replay_end(weft_i_replay *replay);
+
+/* The same in one: begins the trace, lets `walk` call the nodes as `user` wants them, and ends it.
+ */
+weft_graph *weft_i_replay_rewrite(weft_i_replay *replay, weft_status (*walk)(void *user));
 
 /* The fake of a value. */
 weft_tensor *weft_i_replay_value(weft_i_replay *replay, int value);
