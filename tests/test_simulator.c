@@ -10,7 +10,6 @@
  *     WEFT_SIM_SEED=n test_simulator     one seed again, with its story
  *     WEFT_SIM_SEEDS=n test_simulator    so many, from WEFT_SIM_FIRST or 1 on
  */
-#include "coll/posted.h"
 #include "fabric/world.h"
 #include "simulator/scene.h"
 
@@ -257,7 +256,6 @@ static bool run_seed(uint64_t seed)
     weft_i_sim_begin(&now.plan);
     int result = weft_spawn(now.ranks, rank_body, NULL);
     weft_i_sim_end(&now.result);
-    weft_i_posted_forget(); /* ranks that died left theirs there */
     weft_i_world_forget_all();
     if (result)
         complain("weft_spawn gives %d", result);

@@ -9,37 +9,12 @@
 #include "coll/p2p.h"
 #include "base/assert.h"
 #include "coll/carrier.h"
-#include "coll/posted.h"
 
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
 
 #include <stdio.h>
-
-static bool uses(const weft_i_p2p_request *first, const weft_storage *storage,
-                 const weft_tensor *tensor)
-{
-    for (; first; first = first->next)
-        if (weft_i_posted_is(first->tensor, storage, tensor))
-            return true;
-    return false;
-}
-
-bool weft_i_p2p_uses(const weft_i_lane *lane, const weft_storage *storage,
-                     const weft_tensor *tensor)
-{
-    const weft_i_p2p *p2p = lane->p2p;
-    bool found = uses(p2p->any, storage, tensor);
-    for (int rank = 0; rank < lane->size && !found; rank++) {
-        const weft_i_p2p_peer *pair = &p2p->pairs[rank];
-        found = uses(pair->sends, storage, tensor) || uses(pair->receives, storage, tensor) ||
-                (pair->taking && weft_i_posted_is(pair->taking->tensor, storage, tensor));
-        for (int i = 0; i < WEFT_I_RING_RTS_MAX && !found; i++)
-            found = pair->rts[i] && weft_i_posted_is(pair->rts[i]->tensor, storage, tensor);
-    }
-    return found;
-}
 
 /* ---- p2p ---- */
 
@@ -135,6 +110,8 @@ void weft_i_p2p_request_end(weft_i_p2p_request *request, weft_status status)
         weft_i_group_spoil(request->group,
                            weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
     count_under_way(lane->p2p, -1);
+    if (request->bundle->owner)
+        weft_i_tensor_unpin(request->tensor);
     WEFT_ASSERT(request->bundle->left > 0);
     if (--request->bundle->left == 0)
         end_bundle(lane->p2p, request->bundle);
@@ -336,6 +313,8 @@ static void post(weft_i_p2p_request *request)
     /* Relaxed: nobody else knows the request yet. */
     atomic_store_explicit(&request->status, WEFT_IN_PROGRESS, memory_order_relaxed);
     count_under_way(p2p, 1);
+    if (request->bundle->owner)
+        weft_i_tensor_pin(request->tensor);
     if (request->peer == WEFT_ANY) {
         post_any(lane, request);
         return;

@@ -139,10 +139,6 @@ const weft_i_p2p_request *weft_i_bundle_failed(const weft_i_bundle *bundle);
 
 /* ---- under the lock of requests ---- */
 
-/* Is the storage, or just that tensor unless it is NULL, that of a request under way? */
-bool weft_i_p2p_uses(const weft_i_lane *lane, const weft_storage *storage,
-                     const weft_tensor *tensor);
-
 /* Tells that a request is over.  It is in no list any more, and if nobody owns it nothing may touch
  * it after this. */
 void weft_i_p2p_request_end(weft_i_p2p_request *request, weft_status status);

@@ -10,7 +10,6 @@
 #include "base/assert.h"
 #include "coll/carrier.h"
 #include "coll/list.h"
-#include "coll/posted.h"
 
 #include "base/os.h"
 #include "base/status.h"
@@ -37,7 +36,6 @@ struct weft_i_queue {
     int rank;
     bool crowded; /* the helper shares a core with the rank */
     pthread_t helper;
-    weft_i_posted posted;
     _Atomic uint32_t alarm; /* counts wake-ups of the helper; release, pairs with its acquire */
     atomic_bool stop;       /* release, pairs with the helper's acquire */
 };
@@ -104,6 +102,20 @@ static void let_go(weft_work *work)
     work->completion = NULL;
 }
 
+/* The memory of operands stays where it is until the work is over.  Claimed ones are waited for. */
+static void pin(const weft_work *work, void (*each)(weft_tensor *x))
+{
+    const weft_i_list *list = work->coll.list;
+    if (work->claimed)
+        return;
+    each(work->coll.in_tensor);
+    each(work->coll.out_tensor);
+    for (size_t i = 0; list && i < list->count; i++) {
+        each(list->items[i].in_tensor);
+        each(list->items[i].out_tensor);
+    }
+}
+
 /* Written under the queue's lock alone: needs no locked instruction. */
 static void change_posted(weft_group *group, int by, memory_order order)
 {
@@ -123,6 +135,7 @@ static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
         keep_message(work);
         owe(work, status);
     }
+    pin(work, weft_i_tensor_unpin);
     if (work->completion)
         let_go(work);
     pthread_mutex_lock(&queue->lock);
@@ -260,7 +273,6 @@ static weft_status queue_of(weft_i_lane *lane, const weft_i_world *world, weft_i
             return weft_i_fail_errno(error, "cannot start the helper thread of a group");
         }
         lane->queue = queue;
-        weft_i_posted_add(&queue->posted, queue);
     }
     *out = lane->queue;
     return WEFT_OK;
@@ -276,41 +288,10 @@ bool weft_i_queue_keeps_rank(const weft_i_lane *lane)
     return awaited;
 }
 
-/* ---- whose operands must stay where they are ---- */
-
-static bool uses(const weft_i_coll *coll, const weft_storage *storage, const weft_tensor *tensor)
-{
-    for (size_t i = 0; coll->list && i < coll->list->count; i++)
-        if (weft_i_posted_is(coll->list->items[i].in_tensor, storage, tensor) ||
-            weft_i_posted_is(coll->list->items[i].out_tensor, storage, tensor))
-            return true;
-    return weft_i_posted_is(coll->in_tensor, storage, tensor) ||
-           weft_i_posted_is(coll->out_tensor, storage, tensor);
-}
-
-/* Work that is claimed lets its operands go before it leaves the list, without the lock. */
-bool weft_i_queue_uses(const weft_i_queue *queue, const weft_storage *storage,
-                       const weft_tensor *tensor)
-{
-    bool found = false;
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&queue->lock;
-    pthread_mutex_lock(lock);
-    for (const weft_work *work = queue->first; work && !found; work = work->next)
-        found = !work->claimed && uses(&work->coll, storage, tensor);
-    pthread_mutex_unlock(lock);
-    if (found)
-        return true;
-    weft_i_p2p_lock(queue->lane);
-    found = weft_i_p2p_uses(queue->lane, storage, tensor);
-    weft_i_p2p_unlock(queue->lane);
-    return found;
-}
-
 void weft_i_queue_free(weft_i_queue *queue)
 {
     if (!queue)
         return;
-    weft_i_posted_remove(&queue->posted);
     if (helping == queue) {
         helping = NULL;
         WEFT_OS->thread_detach();
@@ -423,6 +404,7 @@ static weft_status hand_over(weft_work *work)
         coll->posted = weft_i_os_ticks();
     weft_i_object_hold(work);
     work->lock = &queue->lock;
+    pin(work, weft_i_tensor_pin);
     /* Relaxed: weft_finish is called by the thread that posts, or after it. */
     atomic_fetch_add_explicit(&coll->group->world->under_way, 1, memory_order_relaxed);
     if (append(queue, work))

@@ -22,7 +22,7 @@ struct weft_work {
     weft_i_bundle bundle;          /* sends and receives; without requests: a collective */
     int64_t *splits;               /* own copy; may be NULL */
     bool carried;          /* its requests were given to a stream: it is over at its event */
-    bool claimed;          /* its operands are claimed (tensor/claim.h) instead of looked for */
+    bool claimed;          /* its operands are claimed (tensor/claim.h) instead of pinned */
     pthread_mutex_t *lock; /* held while its end is told; NULL: not posted, or requests */
     _Atomic int32_t
         status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */

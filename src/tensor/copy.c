@@ -199,7 +199,7 @@ weft_status weft_i_set_shape(weft_i_op_call *call)
 weft_status weft_i_set_run(weft_i_op_call *call)
 {
     weft_tensor *x = call->args[0].tensor, *source = call->args[1].tensor;
-    WEFT_TRY(weft_i_storage_check_posted("weft_set", x->storage, x));
+    WEFT_TRY(weft_i_storage_check_pinned("weft_set", x->storage, &x->pinned));
     weft_i_tensor_set_storage(x, source->storage);
     weft_i_object_drop(x->base); /* no view of that any more */
     x->base = NULL;

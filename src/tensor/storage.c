@@ -181,19 +181,11 @@ static weft_status check_resize(const weft_storage *storage)
     return WEFT_OK;
 }
 
-static _Atomic(weft_i_storage_is_posted *) is_posted; /* NULL: nothing was ever posted */
-
-void weft_i_storage_watch_posted(weft_i_storage_is_posted *asked)
+weft_status weft_i_storage_check_pinned(const char *what, const weft_storage *storage,
+                                        const atomic_int *pinned)
 {
-    /* Relaxed: a function; what it reads has locks of its own. */
-    atomic_store_explicit(&is_posted, asked, memory_order_relaxed);
-}
-
-weft_status weft_i_storage_check_posted(const char *what, const weft_storage *storage,
-                                        const weft_tensor *tensor)
-{
-    weft_i_storage_is_posted *asked = atomic_load_explicit(&is_posted, memory_order_relaxed);
-    if (!asked || !asked(storage, tensor))
+    /* Pairs with the release in weft_i_tensor_unpin. */
+    if (!atomic_load_explicit(pinned, memory_order_acquire))
         return WEFT_OK;
     return weft_i_fail(WEFT_ERR_STATE,
                        "%s: the memory of %zu bytes is an operand of posted work; wait for that "
@@ -218,7 +210,7 @@ weft_status weft_i_storage_resize(weft_storage *storage, size_t bytes)
         return WEFT_OK;
     if (!storage->fake)
         WEFT_TRY(weft_i_storage_ready(storage, true));
-    WEFT_TRY(weft_i_storage_check_posted("weft_storage_resize", storage, NULL));
+    WEFT_TRY(weft_i_storage_check_pinned("weft_storage_resize", storage, &storage->pinned));
     void *data;
     WEFT_TRY(alloc_data(storage, bytes, &data));
     size_t kept = bytes < storage->bytes ? bytes : storage->bytes;

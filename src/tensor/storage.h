@@ -38,6 +38,7 @@ struct weft_storage {
     void (*release)(
         void *argument); /* external memory: called once when the storage goes; may be NULL */
     void *release_argument;
+    atomic_int pinned;              /* posted operations on it: weft_i_tensor_pin */
     _Atomic(weft_i_claim *) claims; /* under way: release, pairs with weft_i_storage_ready */
     pthread_mutex_t claims_lock;    /* guards the list, and `reader` */
     struct weft_i_fake *fake;       /* no memory: it belongs to a capture (fake.h), else NULL */
@@ -96,16 +97,9 @@ static inline weft_status weft_i_storage_ready(weft_storage *storage, bool write
                                                           : weft_i_storage_settle(storage, write);
 }
 
-/*
- * Operations that were posted with a tensor know where its bytes lie.  The floor that runs them
- * says whether the storage, or just that tensor of it unless it is NULL, is an operand of one that
- * is not over; asked before memory moves.
- */
-typedef bool weft_i_storage_is_posted(const weft_storage *storage, const weft_tensor *tensor);
-void weft_i_storage_watch_posted(weft_i_storage_is_posted *is_posted);
-
-/* WEFT_ERR_STATE, in the name of `what`, if it is. */
-weft_status weft_i_storage_check_posted(const char *what, const weft_storage *storage,
-                                        const weft_tensor *tensor);
+/* WEFT_ERR_STATE, in the name of `what`, if `pinned`, the count of the storage or of a tensor of it,
+ * is not 0 (weft_i_tensor_pin).  Asked before memory moves. */
+weft_status weft_i_storage_check_pinned(const char *what, const weft_storage *storage,
+                                        const atomic_int *pinned);
 
 #endif

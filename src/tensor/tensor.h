@@ -3,6 +3,7 @@
 #ifndef WEFT_TENSOR_TENSOR_H
 #define WEFT_TENSOR_TENSOR_H
 
+#include "base/assert.h"
 #include "base/dtype.h"
 #include "base/status.h"
 #include "tensor/scope.h"
@@ -19,6 +20,7 @@ struct weft_tensor {
     weft_tensor *base;   /* of a view that gradients pass: what it is a view of; held.  Else NULL */
     int64_t seen;        /* the version at which it became a view, or its history was made */
     atomic_int saved;    /* how often a graph holds it; relaxed: a hint for its own thread */
+    atomic_int pinned;   /* posted operations on it: weft_i_tensor_pin */
     int64_t node;        /* of a fake: the value that it is now in its capture */
     weft_dtype dtype;
     int ndim;
@@ -38,6 +40,30 @@ struct weft_tensor {
 static inline int64_t weft_i_tensor_version(const weft_tensor *x)
 {
     return atomic_load_explicit(&x->version->count, memory_order_relaxed);
+}
+
+/*
+ * A posted operation knows where the bytes of its operands lie, and nothing tells it of a move.  So
+ * it pins them until it is over, and whoever would give a tensor other memory, or resize its
+ * storage, is refused (weft_i_storage_check_pinned).  NULL is no operand.
+ */
+static inline void weft_i_tensor_pin(weft_tensor *x)
+{
+    if (!x)
+        return;
+    /* Relaxed: the poster's own later calls see it. */
+    atomic_fetch_add_explicit(&x->pinned, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&x->storage->pinned, 1, memory_order_relaxed);
+}
+
+static inline void weft_i_tensor_unpin(weft_tensor *x)
+{
+    if (!x)
+        return;
+    WEFT_ASSERT(atomic_load_explicit(&x->pinned, memory_order_relaxed) > 0);
+    /* Pairs with the acquire in weft_i_storage_check_pinned: the operation is over. */
+    atomic_fetch_sub_explicit(&x->storage->pinned, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&x->pinned, 1, memory_order_release);
 }
 
 /* Gives the tensor another storage; its counter stays. */
