@@ -142,6 +142,62 @@ TEST(test_lines_prefixed)
     end();
 }
 
+/* Equal messages of the library become one line; a rank's other lines keep their place behind them,
+ * on either stream, and logs have every byte. */
+TEST(test_lines_equal_messages)
+{
+    char folder[64] = "/tmp/weft-lines-XXXXXX", path[96];
+    CHECK(mkdtemp(folder));
+    begin(3, true, folder, true);
+    write_text(err[0], "weft WARN [rank 0]: rank 0 is lonely\nweft WARN [rank 0]: bye\n");
+    run();
+    expect_written(0, "");
+    CHECK(weft_i_lines_due(&lines) != WEFT_I_NEVER);
+    write_text(err[2], "weft WARN [rank 2]: rank 2 is lonely\nweft WARN [rank 2]: bye\n");
+    write_text(out[1], "I am not\n");
+    run();
+    expect_written(0, "[1] I am not\n");
+    write_text(out[2], "and that is all\n"); /* after all that rank 2 said before */
+    run();
+    expect_written(0, "[0,2] weft WARN: this rank is lonely\n[0,2] weft WARN: bye\n"
+                      "[2] and that is all\n");
+    for (int rank = 0; rank < 3; rank++) /* said by all: nothing to wait for */
+        write_text(err[rank], "weft WARN: all\n");
+    write_text(out[0], "weft WARN: not where messages are\n");
+    run();
+    expect_written(0, "[0] weft WARN: not where messages are\n[0-2] weft WARN: all\n");
+    CHECK(weft_i_lines_due(&lines) == WEFT_I_NEVER);
+    write_text(err[1], "weft WARN [rank 1]: late\n");
+    run();
+    expect_written(0, "");
+    usleep((WEFT_I_CHORUS_MS + 1) * 1000);
+    run();
+    expect_written(0, "[1] weft WARN [rank 1]: late\n");
+    write_text(err[1], "weft WARN [rank 1]: later\n");
+    run();
+    weft_i_lines_say(&lines, "the end");
+    run();
+    expect_written(0, "[1] weft WARN [rank 1]: later\nthe end\n");
+    write_text(err[0], "weft WARN [rank 0]: nobody reads this\n");
+    run();
+    end();
+    for (int i = 0; i < 6; i++) {
+        struct stat state;
+        snprintf(path, sizeof path, "%s/rank_%d.%s", folder, i / 2, i % 2 ? "err" : "out");
+        CHECK(!stat(path, &state));
+        if (i == 5)
+            CHECK_INT(state.st_size, 37 + 24 + 15);
+        CHECK(!unlink(path));
+    }
+    CHECK(!rmdir(folder));
+    begin(2, false, NULL, true); /* without prefixes not a byte changes */
+    for (int rank = 0; rank < 2; rank++)
+        write_text(err[rank], "weft WARN: all\n");
+    run();
+    expect_written(0, "weft WARN: all\nweft WARN: all\n");
+    end();
+}
+
 /* A carriage return ends a line, but not the one before a newline; and a part of a line that stands
  * last gets its end from whoever writes next. */
 TEST(test_lines_progress_and_parts)

@@ -345,6 +345,7 @@ static int64_t earlier(int64_t a, int64_t b)
 static int time_left(const weft_i_attempt *attempt)
 {
     int64_t next = earlier(attempt->deadline, attempt->wake_at);
+    next = earlier(next, weft_i_lines_due(&attempt->lines));
     if (attempt->press != WEFT_I_PRESS_NONE)
         next = earlier(next, attempt->press_until);
     for (int rank = 0; rank < attempt->opts->ranks; rank++)
@@ -389,6 +390,7 @@ weft_status weft_i_attempt_run(weft_i_attempt *attempt)
         status = turn(attempt);
     if (status < 0)
         kill_all(attempt);
+    weft_i_lines_flush(&attempt->lines);
     return status;
 }
 

@@ -110,15 +110,23 @@ static void tell_others(weft_i_attempt *attempt, int first)
     }
 }
 
+/* Messages of the library are not repeated where they have been shown with their ranks. */
 static void tell_last_lines(weft_i_attempt *attempt, int rank)
 {
     char tail[WEFT_I_LINES_TAIL + 1], *state = NULL;
+    unsigned flags = attempt->opts->flags;
+    bool shown = (!attempt->opts->log_dir || flags & WEFT_LAUNCH_TEE) &&
+                 !(flags & (WEFT_LAUNCH_NO_PREFIX | WEFT_LAUNCH_NO_CAPTURE));
+    int told = 0;
     weft_i_lines_tail(&attempt->lines, rank, 5, tail);
-    if (!*tail)
-        return;
-    weft_i_lines_say(&attempt->lines, "weft: the last lines of rank %d on standard error:", rank);
-    for (char *line = strtok_r(tail, "\n", &state); line; line = strtok_r(NULL, "\n", &state))
+    for (char *line = strtok_r(tail, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+        if (shown && weft_i_chorus_knows(line, strlen(line)))
+            continue;
+        if (!told++)
+            weft_i_lines_say(&attempt->lines,
+                             "weft: the last lines of rank %d on standard error:", rank);
         weft_i_lines_say(&attempt->lines, "weft:   | %s", line);
+    }
 }
 
 /* The kernel kills without a word to the process. */

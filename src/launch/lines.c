@@ -70,13 +70,16 @@ static bool take_chunk(weft_i_sink *sink)
     return true;
 }
 
-/* One line, or a piece of one that is too long; never cut by lines of others. */
-static void emit(weft_i_lines *lines, weft_i_stream *stream, const char *bytes, size_t count)
+/* One line, or a piece of one that is too long; never cut by lines of others.  `named` NULL: the
+ * stream's own prefix. */
+static void emit_as(weft_i_lines *lines, weft_i_stream *stream, const char *named,
+                    const char *bytes, size_t count)
 {
     weft_i_sink *sink = stream->sink;
     if (!sink || sink->broken || !count)
         return;
-    size_t prefix = lines->prefixes ? strlen(stream->prefix) : 0;
+    named = named ? named : stream->prefix;
+    size_t prefix = lines->prefixes ? strlen(named) : 0;
     /* Without memory for the queue, what is queued goes first, as far as it goes without waiting.
      */
     while (!reserve(sink, prefix + count + 2)) {
@@ -88,12 +91,36 @@ static void emit(weft_i_lines *lines, weft_i_stream *stream, const char *bytes, 
     }
     if (sink->mid_line && sink->mid_line != stream)
         append(sink, "\n", 1);
-    append(sink, stream->prefix, prefix);
+    append(sink, named, prefix);
     append(sink, bytes, count);
     bool complete = bytes[count - 1] == '\n' || bytes[count - 1] == '\r';
     if (!complete && lines->prefixes)
         append(sink, "\n", 1);
     sink->mid_line = complete || lines->prefixes ? NULL : stream;
+}
+
+/* Writes the `count` oldest of the messages that are held back. */
+static void emit_held(weft_i_lines *lines, int count)
+{
+    char named[WEFT_I_CHORUS_PREFIX], text[WEFT_I_CHORUS_TEXT];
+    while (count-- > 0) {
+        int rank = weft_i_chorus_leave(&lines->chorus, named, text);
+        emit_as(lines, &lines->streams[2 * rank + 1], *named ? named : NULL, text, strlen(text));
+    }
+}
+
+/* A message of the library on standard error waits for ranks that say the same; any other line of a
+ * rank comes after its messages. */
+static void emit(weft_i_lines *lines, weft_i_stream *stream, const char *bytes, size_t count)
+{
+    int at = (int)(stream - lines->streams), rank = at / 2;
+    if (!stream->sink || !count)
+        return;
+    if (at % 2 && lines->prefixes &&
+        weft_i_chorus_take(&lines->chorus, rank, bytes, count, WEFT_OS->clock_ns()))
+        return;
+    emit_held(lines, weft_i_chorus_before(&lines->chorus, rank));
+    emit_as(lines, stream, NULL, bytes, count);
 }
 
 /* Length of the first complete line, 0 if there is none.  A lone carriage return ends one: progress
@@ -246,6 +273,18 @@ void weft_i_lines_take(weft_i_lines *lines, const struct pollfd *fds, size_t cou
         if (fds[i].revents && at < 2 * lines->ranks)
             read_stream(lines, &lines->streams[at]);
     }
+    if (lines->chorus.used)
+        emit_held(lines, weft_i_chorus_ripe(&lines->chorus, WEFT_OS->clock_ns()));
+}
+
+int64_t weft_i_lines_due(const weft_i_lines *lines)
+{
+    return weft_i_chorus_due(&lines->chorus);
+}
+
+void weft_i_lines_flush(weft_i_lines *lines)
+{
+    emit_held(lines, lines->chorus.used);
 }
 
 bool weft_i_lines_ended(const weft_i_lines *lines, int rank)
@@ -317,6 +356,7 @@ void weft_i_lines_say(weft_i_lines *lines, const char *format, ...)
     va_start(args, format);
     int n = vsnprintf(text, sizeof text - 1, format, args);
     va_end(args);
+    weft_i_lines_flush(lines);
     if (n < 0 || sink->broken)
         return;
     size_t length = strlen(text);
@@ -422,8 +462,10 @@ static weft_status open_streams(weft_i_lines *lines, const char *log_dir, bool a
 weft_status weft_i_lines_open(weft_i_lines *lines, int ranks, bool prefixes, const char *log_dir,
                               bool append_to, bool show)
 {
-    *lines =
-        (weft_i_lines){.ranks = ranks, .prefixes = prefixes, .sinks = {{.fd = -1}, {.fd = -1}}};
+    *lines = (weft_i_lines){.ranks = ranks,
+                            .prefixes = prefixes,
+                            .chorus = {.ranks = ranks},
+                            .sinks = {{.fd = -1}, {.fd = -1}}};
     lines->streams = WEFT_OS->alloc(2 * (size_t)ranks * sizeof *lines->streams);
     if (!lines->streams) {
         lines->ranks = 0;
@@ -479,6 +521,7 @@ void weft_i_lines_leave(weft_i_lines *lines)
 void weft_i_lines_close(weft_i_lines *lines)
 {
     weft_i_lines_leave(lines);
+    weft_i_chorus_close(&lines->chorus);
     for (int i = 0; i < 2 * lines->ranks; i++)
         WEFT_OS->free(lines->streams[i].bytes);
     WEFT_OS->free(lines->streams);

@@ -9,6 +9,7 @@
 #define WEFT_LAUNCH_LINES_H
 
 #include "base/os.h"
+#include "launch/chorus.h"
 #include "weft/status.h"
 
 enum { WEFT_I_LINES_TAIL = 2048 };
@@ -42,6 +43,7 @@ typedef struct weft_i_lines {
     bool prefixes;
     int log_error;          /* errno of the first log write that failed */
     weft_i_stream *streams; /* 2 * rank: standard output; 2 * rank + 1: standard error */
+    weft_i_chorus chorus;   /* messages that wait for others that are equal */
     weft_i_sink sinks[2];   /* the second is not used if both are one file */
 } weft_i_lines;
 
@@ -58,6 +60,11 @@ weft_status weft_i_lines_add(weft_i_lines *lines, int rank, int *out, int *err);
  * them. */
 size_t weft_i_lines_poll(const weft_i_lines *lines, struct pollfd *fds);
 void weft_i_lines_take(weft_i_lines *lines, const struct pollfd *fds, size_t count);
+
+/* When _take wants to be called though nothing came, because a message has waited for equal ones
+ * long enough; WEFT_I_NEVER: not at all.  _flush: nobody else will say them. */
+int64_t weft_i_lines_due(const weft_i_lines *lines);
+void weft_i_lines_flush(weft_i_lines *lines);
 
 /* True when both pipes of a rank are at their end; _end takes what is in them and closes them. */
 bool weft_i_lines_ended(const weft_i_lines *lines, int rank);
