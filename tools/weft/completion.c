@@ -2,6 +2,7 @@
 /* `weft completion`: how bash and zsh complete the words of `weft`, made of the table of commands. */
 #include "command.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +20,11 @@ static source source_of(const command_option *option)
         return SOURCE_WORDS;
     if (!strcmp(option->value, "DIR"))
         return SOURCE_FOLDERS;
-    /* FILE, FILE.json, OLD.json, OUT.svg */
-    return !strncmp(option->value, "FILE", 4) || strchr(option->value, '.') ? SOURCE_FILES
-                                                                            : SOURCE_NONE;
+    /* FILE, FILE.json, OLD.json, OUT.svg; but not a list, "MxNxK,..." */
+    const char *dot = strchr(option->value, '.');
+    return !strncmp(option->value, "FILE", 4) || (dot && isalpha((unsigned char)dot[1]))
+               ? SOURCE_FILES
+               : SOURCE_NONE;
 }
 
 /* "core|none" as "core none". */
