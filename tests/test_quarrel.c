@@ -176,7 +176,7 @@ TEST(test_quarrel_between_lane_and_board)
 /* The other way round; a call as long as its place is cut, and no word behind it is read. */
 TEST(test_quarrel_between_board_and_lane)
 {
-    char call[2 * WEFT_I_LABEL_BYTES], want[2 * WEFT_I_LABEL_BYTES];
+    char call[2 * WEFT_I_LABEL_BYTES], want[3 * WEFT_I_LABEL_BYTES];
     open_all();
     weft_i_point point = point_of(hand.row, HAND_SIZE);
     weft_i_vigil vigil = vigil_of(&point, &on_board, 5);
