@@ -354,13 +354,24 @@ static void set_threshold(weft_group *world, size_t bytes)
     CHECK_OK(weft_group_barrier(world, 30000));
 }
 
+/* Ranks that are threads share their environment: one changes it, once all are in the test and
+ * before any of them goes on, for nobody may read it meanwhile. */
+static void set_shared(int rank, int size, const char *name, const char *value)
+{
+    harness_mark();
+    for (int other = 0; other < size; other++)
+        CHECK(harness_await(other, 1));
+    if (rank == 0 || !harness_in_threads)
+        setenv(name, value, 1);
+    harness_mark();
+    CHECK(harness_await(0, 2));
+}
+
 /* By size; in a capture weft's own kernels. */
 RANKS_TEST(test_nccl_choice, 2)
 {
     ONLY_STANDIN();
-    if (harness_in_threads)
-        SKIP("ranks that are threads share their environment");
-    setenv("WEFT_NCCL", "auto", 1);
+    set_shared(rank, size, "WEFT_NCCL", "auto");
     weft_group *world = begin(rank, 30000);
     weft_tensor *small = operand(WEFT_F32, rank, WEFT_SHAPE(100), GPU);
     weft_tensor *x = large(WEFT_F32, rank, 1100, GPU); /* 4.4 MB */
