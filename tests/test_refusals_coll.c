@@ -106,6 +106,56 @@ TEST(test_refusals_coll_all_to_all)
         WEFT_ERR_INVALID_ARG,
         "all_to_all: the input has 60 bytes, which must be divisible among 8 ranks of 4 bytes "
         "each");
+    static const int64_t few[] = {2, 2, 2, 2, 2, 2, 2, 1};
+    BAD(weft_all_to_all_into(y, x, even, few, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all: the input splits add up to 15 rows of 16");
+    BAD(weft_all_to_all_into(y, x, few, even, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all: the output splits add up to 15 rows of 16");
+    BAD(weft_all_to_all_into(y, weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16, 3)), even, even, w),
+        WEFT_ERR_INVALID_ARG, "all_to_all: a row of the input has 12 bytes, one of the output 4");
+    weft_tensor *big = flat(WEFT_F32, 31);
+    BAD(weft_all_to_all_into(weft_narrow(big, 0, 0, 16), weft_narrow(big, 0, 15, 16), NULL, NULL,
+                             w),
+        WEFT_ERR_INVALID_ARG, "all_to_all: input and output overlap without being the same");
+    close_world();
+}
+
+/* One tensor for each rank, of any size but of one dtype. */
+TEST(test_refusals_coll_all_to_all_list)
+{
+    weft_group *w = open_world();
+    weft_tensor *in[8], *out[8];
+    for (int i = 0; i < 8; i++) {
+        in[i] = flat(i == 3 ? WEFT_I64 : WEFT_F32, 2 + i);
+        out[i] = flat(i == 3 ? WEFT_I64 : WEFT_F32, 2 + i);
+    }
+    BAD(weft_all_to_all_list_into(out, in, w), WEFT_ERR_TYPE,
+        "all_to_all_list: f32 for rank 0, i64 for rank 3");
+    NO(weft_all_to_all_list_start(out, in, w), WEFT_ERR_TYPE,
+       "all_to_all_list: f32 for rank 0, i64 for rank 3");
+    in[3] = flat(WEFT_F32, 5);
+    BAD(weft_all_to_all_list_into(out, in, w), WEFT_ERR_TYPE,
+        "all_to_all_list: the input is f32, the output i64");
+    out[3] = in[3];
+    BAD(weft_all_to_all_list_into(out, in, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_list: input and output overlap without being the same");
+    out[3] = NULL;
+    BAD(weft_all_to_all_list_into(out, in, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_list: the output is NULL");
+    out[3] = flat(WEFT_F32, 5);
+    CHECK_OK(weft_all_to_all_list_into(out, in, w));
+    in[7] = NULL;
+    BAD(weft_all_to_all_list_into(out, in, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_list: the input is NULL");
+    BAD(weft_all_to_all_list_into(out, in, NULL), WEFT_ERR_INVALID_ARG,
+        "all_to_all_list: the group is NULL");
+    CHECK_STATUS(weft_all_to_all_list_into(NULL, in, w), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "all_to_all_list: a list of 8 tensors at ");
+    CHECK_STATUS(weft_all_to_all_list_into(out, NULL, w), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_all_reduce_list_into(out, in, -1, WEFT_SUM, w), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "all_reduce_list: a list of -1 tensors at ");
+    weft_clear_error();
+    CHECK_OK(weft_all_reduce_list_into(NULL, NULL, 0, WEFT_SUM, w)); /* of none */
     close_world();
 }
 
