@@ -293,6 +293,8 @@ TEST(test_exchange_names_the_missing)
     hand.row[3].gave_up = weft_i_stamp(WEFT_OS->clock_ns() - 1000000000, 0); /* long before */
     misses(false, "rank 0 (alive), rank 3 (alive)");
     CHECK(hand.row[HAND_ME].gave_up != 0 && hand.row[HAND_ME].arrival == 0); /* taken back */
+    CHECK_INT(hand.row[HAND_ME].stuck.quit[WEFT_I_ON_BOARD], 1);
+    CHECK_INT(hand.row[HAND_ME].stuck.where, 0);
     hand_close();
 }
 
@@ -312,6 +314,10 @@ TEST(test_exchange_names_whom_the_missing_await)
     hand.row[3].fetches = 0;
     hand.row[2].fetches = 0;
     misses(true, "rank 0 (alive), rank 3 (alive)");
+    hand.row[3].arrival = arrival("op", 0, 2, true);
+    hand.row[0].arrival = arrival("op", 0, 1, false);
+    hand.row[2].fetches = 1 + 0; /* both are behind, and one waits for the other */
+    misses(true, "rank 4 (alive)");
     hand_close();
 }
 
@@ -357,6 +363,18 @@ TEST(test_exchange_names_whom_leavers_awaited)
     hand_kill(3); /* a death is always the news */
     hand_said(exchange(false), WEFT_ERR_PEER_DEAD,
               ME_IN ": rank 3 (died, or exited without weft_finish) will not come");
+    hand_revive(3);
+    hand_kill(4); /* of the first member, too */
+    hand_said(exchange(false), WEFT_ERR_PEER_DEAD,
+              ME_IN ": rank 4 (died, or exited without weft_finish) will not come");
+    hand_revive(4);
+    hand_revive(0);
+    hand_leave(4); /* and who has left may be the first */
+    hand.row[0].arrival = 0;
+    hand.row[0].gave_up = weft_i_stamp(WEFT_OS->clock_ns() + 1000000000, 0);
+    hand.row[2].arrival = arrival("op", 0, 1, false);
+    hand_said(exchange(false), WEFT_ERR_PEER_LEFT,
+              ME_IN ": rank 4 (left the job) waited in vain, as we do, for rank 3 (alive)");
     hand_close();
 }
 
@@ -379,6 +397,8 @@ TEST(test_exchange_notes)
         CHECK(!strcmp((char *)hand.row[HAND_ME].note[epoch & 1], "me"));
         CHECK(!strcmp(hand.row[HAND_ME].op, "op"));
         CHECK_INT(weft_i_arrival_epoch(hand.row[HAND_ME].arrival), epoch);
+        for (int rank = 0; rank < HAND_SIZE; rank++)
+            CHECK((hand.row[rank].pass != 0) == (rank == HAND_ME));
         for (int rank = 0; rank < HAND_SIZE; rank++) {
             char want[3];
             snprintf(want, sizeof want, "%u%d", epoch, rank);
@@ -410,6 +430,94 @@ TEST(test_exchange_mismatch)
     hand_said(exchange(false), WEFT_ERR_MISMATCH, text);
     CHECK_INT(hand.group->board->failure, WEFT_ERR_MISMATCH);
     CHECK(weft_i_quarrel_told(hand.group) && !strncmp(weft_i_quarrel_told(hand.group), told, 40));
+    hand_close();
+}
+
+/* Without peers, everybody shows what we show. */
+TEST(test_exchange_with_self)
+{
+    hand_open();
+    char mine[3] = "me", all[HAND_SIZE + 1][3] = {{0}};
+    hand.world->fake = true;
+    CHECK_OK(weft_i_group_exchange(hand.group, "op", mine, 3, all, 5000));
+    for (int rank = 0; rank < HAND_SIZE; rank++)
+        CHECK(!strcmp(all[rank], "me"));
+    CHECK(!all[HAND_SIZE][0]);
+    CHECK_OK(weft_i_group_exchange(hand.group, "op", NULL, 0, NULL, 5000));
+    ended(2, WEFT_OK);
+    CHECK_STATUS(weft_i_group_exchange(hand.group, "op", mine, 3, all, 5000), WEFT_ERR_REVOKED);
+    hand.world->fake = false;
+    hand_close();
+}
+
+/* ---- what is noted ---- */
+
+TEST(test_exchange_is_recorded)
+{
+    weft_i_record_entry last;
+    hand_open();
+    const weft_i_record *record = weft_i_group_record(hand.group);
+    CHECK_STATUS(weft_group_barrier(hand.group, SHORT_MS), WEFT_ERR_TIMEOUT);
+    CHECK(weft_i_record_last(record, &last) && !strcmp(last.name, "group_barrier"));
+    CHECK(last.finished && last.status == WEFT_ERR_TIMEOUT && last.turn == 1 && last.group == 77);
+    CHECK_STATUS(exchange(false), WEFT_ERR_TIMEOUT);
+    CHECK(weft_i_record_last(record, &last) && !strcmp(last.name, "op") && last.finished);
+    CHECK(last.status == WEFT_ERR_TIMEOUT && last.turn == 1 && last.number == 2);
+    for (int rank = 0; rank < HAND_SIZE; rank++)
+        if (rank != HAND_ME)
+            hand.row[rank].arrival = arrival("op", 0, 1, false);
+    CHECK_OK(exchange(false));
+    CHECK(weft_i_record_last(record, &last) && last.finished && last.status == WEFT_OK);
+    CHECK_INT(hand.group->sequence, 3);
+    hand_close();
+}
+
+/* One thread at a time: another's address stands at the door meanwhile, and ours only then. */
+TEST(test_exchange_of_another_thread)
+{
+    hand_open();
+    const char *text =
+        "%s in group \"g\": another thread of rank 1 is in a call on this group; one "
+        "thread at a time may use a group, so give each thread one of its own "
+        "(weft_group_new)";
+    char want[256];
+    hand.group->on_board = 1;
+    snprintf(want, sizeof want, text, "group_barrier");
+    hand_said(weft_group_barrier(hand.group, SHORT_MS), WEFT_ERR_STATE, want);
+    snprintf(want, sizeof want, text, "op");
+    hand_said(exchange(false), WEFT_ERR_STATE, want);
+    CHECK_INT(hand.group->on_board, 1);
+    hand.group->on_board = 0;
+    CHECK_STATUS(weft_group_barrier(hand.group, SHORT_MS), WEFT_ERR_TIMEOUT);
+    CHECK_INT(hand.group->on_board, 0);
+    CHECK_STATUS(exchange(false), WEFT_ERR_TIMEOUT);
+    CHECK_INT(hand.group->on_board, 0);
+    hand_close();
+}
+
+/* ---- waiting for who has gone on ---- */
+
+TEST(test_exchange_settles)
+{
+    hand_open();
+    weft_i_point point = {.me = HAND_ME,
+                          .size = HAND_SIZE,
+                          .words = (char *)&hand.row[0].arrival,
+                          .passes = (char *)&hand.row[0].pass,
+                          .bells = (char *)&hand.row[0].bell,
+                          .stride = sizeof *hand.row};
+    hand.row[HAND_ME].arrival = hand.row[0].arrival = (uint64_t)1 << 32;
+    hand_said(weft_i_group_settle(&hand.call, &point, NULL, 1, SHORT_MS), WEFT_ERR_TIMEOUT,
+              ME_IN ": waited 20 ms for rank 0 (alive), rank 3 (alive)");
+    hand_kill(3);
+    hand_said(weft_i_group_settle(&hand.call, &point, NULL, 1, 5000), WEFT_ERR_PEER_DEAD,
+              ME_IN ": rank 3 (died, or exited without weft_finish) will not come");
+    hand.row[3].arrival = (uint64_t)2 << 32; /* it had come before, and further */
+    hand.row[2].arrival = (uint64_t)1 << 32;
+    CHECK_OK(weft_i_group_settle(&hand.call, &point, NULL, 1, 5000));
+    ended(2, WEFT_OK);
+    hand_said(weft_i_group_settle(&hand.call, &point, NULL, 1, 5000), WEFT_ERR_REVOKED,
+              ME_IN ": rank 2 revoked the group");
     hand_close();
 }
 

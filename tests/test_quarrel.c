@@ -96,7 +96,10 @@ TEST(test_quarrel_settles_in)
     weft_i_point point = point_of(hand.row, HAND_SIZE);
     weft_i_vigil vigil = vigil_of(&point, &on_board, 9);
     weft_i_stuck *mine = &hand.row[HAND_ME].stuck;
+    mine->quit[0] = 5; /* lies behind the words */
+    mine->quit[1] = 6;
     weft_i_quarrel_settle_in(&vigil);
+    CHECK(mine->quit[0] == 5 && mine->quit[1] == 6);
     CHECK(mine->where == ((uint64_t)WEFT_I_ON_BOARD << 32 | 9));
     CHECK(!strcmp((const char *)(const void *)mine->call, "op"));
     mine->call[0] = 0; /* said once: it is not written again */
@@ -341,6 +344,12 @@ TEST(test_quarrel_vigil_looks)
     now += 1;
     CHECK_INT(weft_i_vigil_look(&vigil, 2), WEFT_ERR_REVOKED);
     CHECK(hand.row[HAND_ME].stuck.where && quarrels(hand.group) && !vigil.wanted);
+    make_up(hand.group);
+    hand_make(); /* it looks above as well */
+    stick(&hand.row[2].stuck, 0, 0, "");
+    stick(&hand.row_above[0].stuck, WEFT_I_ON_BOARD, 1, "barrier");
+    CHECK_INT(weft_i_vigil_look(&vigil, 2), WEFT_ERR_REVOKED);
+    CHECK(quarrels(hand.above) && !quarrels(hand.group));
     close_all();
 }
 

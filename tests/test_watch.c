@@ -11,8 +11,15 @@
 
 #include <weft/status.h>
 
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -182,6 +189,10 @@ TEST(test_watch_last_operation)
     CHECK_CONTAINS(words(), "not finished");
     weft_i_record_end(&mine->record, weft_i_record_begin(&mine->record, "part", 1, 0, -1, -1), 0);
     begins("alive; its last operation: part #11"); /* too far back */
+    uint64_t inner = weft_i_record_begin(&mine->record, "inner", 1, 0, -1, -1);
+    weft_i_record_begin(&mine->record, "innermost", 1, 0, -1, -1);
+    begins("alive; its last operation: innermost #13"); /* of several the newest */
+    weft_i_record_end(&mine->record, inner, 0);
     weft_i_record_end(&mine->record, outer, 0);
     close_record();
 }
@@ -193,6 +204,13 @@ static int64_t now_ms(void)
     return WEFT_OS->clock_ns() / 1000000;
 }
 
+static int next_descriptor(void)
+{
+    int fd = dup(1);
+    close(fd);
+    return fd;
+}
+
 TEST(test_watch_thread)
 {
     weft_i_fdpass *fdpass = NULL;
@@ -201,6 +219,7 @@ TEST(test_watch_thread)
     for (int i = 0; i < 8; i++) {
         weft_i_watch *watch = NULL;
         open_record();
+        int unused = next_descriptor();
         CHECK_OK(weft_i_watch_start(mine, fdpass, &watch));
         uint32_t holder = mine->life.word;
         CHECK(holder && holder != (uint32_t)weft_i_os_thread()); /* the thread, and it holds it */
@@ -217,11 +236,72 @@ TEST(test_watch_thread)
         weft_i_watch_stop(watch);
         soonest = now_ms() - began < soonest ? now_ms() - began : soonest;
         CHECK_INT(mine->life.word, 0); /* let go, not marked */
+        CHECK_INT(next_descriptor(), unused);
         close_record();
     }
     CHECK(soonest < 60); /* it is woken, and does not wait for its next beat */
     weft_i_watch_stop(NULL);
     weft_i_fdpass_drop(fdpass);
+}
+
+/* A program may run without standard input: then 0 is a descriptor like any other. */
+TEST(test_watch_descriptor_0)
+{
+    weft_i_fdpass *fdpass = NULL;
+    weft_i_watch *watch = NULL;
+    CHECK_OK(weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &fdpass));
+    open_record();
+    int input = dup(0);
+    close(0);
+    weft_status status = weft_i_watch_start(mine, fdpass, &watch);
+    bool taken = fcntl(0, F_GETFD) >= 0;
+    if (status == WEFT_OK)
+        weft_i_watch_stop(watch);
+    bool given_back = fcntl(0, F_GETFD) < 0;
+    dup2(input, 0);
+    close(input);
+    CHECK_OK(status);
+    CHECK(taken && given_back);
+    close_record();
+    weft_i_fdpass_drop(fdpass);
+}
+
+/* A kernel, or a sandbox, without robust futexes: deaths could not be told, so nothing starts. */
+static int start_without_robust_futexes(weft_i_fdpass *fdpass)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_set_robust_list, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    weft_i_watch *watch = NULL;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+        return 77;
+    int unused = next_descriptor();
+    if (weft_i_watch_start(mine, fdpass, &watch) != WEFT_ERR_UNSUPPORTED || watch)
+        return 1;
+    if (!strstr(weft_last_error(), "refuses robust futexes (set_robust_list)"))
+        return 2;
+    return mine->life.word ? 3 : next_descriptor() != unused ? 4 : 0;
+}
+
+TEST(test_watch_without_robust_futexes)
+{
+    weft_i_fdpass *fdpass = NULL;
+    CHECK_OK(weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &fdpass));
+    open_record();
+    int child = fork(), status = 0;
+    if (child == 0)
+        _exit(start_without_robust_futexes(fdpass));
+    waitpid(child, &status, 0);
+    close_record();
+    weft_i_fdpass_drop(fdpass);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        SKIP("system calls cannot be filtered here");
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), 0);
 }
 
 /* ---- the world's words ---- */
@@ -278,7 +358,9 @@ TEST(test_watch_world_fates)
     CHECK_INT(weft_i_world_fate(world, 1), WEFT_OK);
     CHECK_INT(weft_i_world_fate(world, 2), WEFT_ERR_PEER_LEFT);
     CHECK_INT(weft_i_world_fate(world, 3), WEFT_ERR_PEER_DEAD);
+    weft_clear_error();
     CHECK_INT(weft_i_world_lost(world, 0, "op"), WEFT_OK);
+    CHECK(!*weft_last_error());
     CHECK_INT(weft_i_world_lost(world, 2, "op"), WEFT_ERR_PEER_LEFT);
     CHECK(!strcmp(weft_last_error(), "op: rank 2 (on host host2: left the job) will not come"));
     CHECK_INT(weft_last_status(), WEFT_ERR_PEER_LEFT);
