@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One collective call from the inside: what was asked for, after all checks.  The public functions
- * fill it (coll.c), work runs it (work.c), the algorithms read it (reduce.c, gather.c, move.c).
+ * fill it (coll.c), work runs it (work.c), the algorithms read it (reduce.c, move.c).
  */
 #ifndef WEFT_COLL_CALL_H
 #define WEFT_COLL_CALL_H
@@ -88,11 +88,9 @@ weft_status weft_i_coll_barrier(weft_i_coll *coll);
 weft_status weft_i_coll_all_reduce(weft_i_coll *coll);
 weft_status weft_i_coll_reduce(weft_i_coll *coll);
 weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll);
-weft_status weft_i_coll_broadcast(weft_i_coll *coll);
-weft_status weft_i_coll_all_gather(weft_i_coll *coll);
-weft_status weft_i_coll_gather(weft_i_coll *coll);
-weft_status weft_i_coll_scatter(weft_i_coll *coll);
+weft_status weft_i_coll_move(weft_i_coll *coll);
 weft_status weft_i_coll_all_to_all(weft_i_coll *coll);
+weft_status weft_i_coll_all_to_all_splits(weft_i_coll *coll);
 
 weft_status weft_i_list_all_reduce(weft_i_coll *coll);
 weft_status weft_i_list_all_gather(weft_i_coll *coll);

@@ -1,93 +1,117 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moving: broadcast, scatter and all_to_all.  As in gather.c: shown at the entry when small, pulled
- * from symmetric memory when large, in pieces through the bounce buffer otherwise.
+ * Moving parts from rank to rank: broadcast, gather, all_gather, scatter and all_to_all.  They
+ * differ in who gives and who takes, and in whether an operand is one part or one for each rank;
+ * all that is in the facts of the kind.  Small parts are shown at the entry.  Large ones are pulled
+ * from symmetric inputs or pushed into symmetric outputs.  Ordinary ones are copied by CMA, or go
+ * through bounce buffers: piece by piece with syncs, or in a fifo where they go one way.
  */
 #include "coll/enter.h"
-#include "coll/list.h"
 #include "coll/pipeline.h"
-
-#include "base/os.h"
-#include "base/status.h"
 
 enum { PIECE_LEAST = 16 << 10 };
 
-/* The root shows its input and goes on, the others wait for it alone. */
-static weft_status show_from_root(weft_i_coll *coll)
+typedef struct moving {
+    bool from_root, to_root;      /* it goes one way; else from all to all */
+    bool gives, takes;            /* this rank; `gives` is of others' parts */
+    size_t part;                  /* bytes from one rank to another */
+    size_t in_stride, out_stride; /* from part to part of an operand; 0: there is one */
+    int givers, first_giver;      /* counted round from the first: ourselves, or the root */
+    int takers, first_taker;
+    size_t piece; /* bytes of a part in a chunk of the pipeline */
+} moving;
+
+static moving moving_of(const weft_i_coll *coll)
 {
-    bool root = coll->lane->me == coll->ask.root;
-    return weft_i_enter_eager(coll, root, root ? WEFT_I_FOR_NOBODY : coll->ask.root);
+    int me = coll->lane->me, size = coll->lane->size, root = coll->ask.root;
+    uint32_t facts = weft_i_kinds[weft_i_kinds[coll->ask.kind].as].facts;
+    bool from_root = facts & WEFT_I_FROM_ROOT, to_root = facts & WEFT_I_TO_ROOT;
+    bool kept = from_root && !(facts & WEFT_I_HAS_PARTS); /* the root of a broadcast has it all */
+    size_t part = coll->ask.count * coll->ask.item;
+    return (moving){.from_root = from_root,
+                    .to_root = to_root,
+                    .gives = from_root ? me == root : !to_root || me != root,
+                    .takes = to_root ? me == root : !kept || me != root,
+                    .part = part,
+                    .in_stride = facts & WEFT_I_HAS_PARTS ? part : 0,
+                    .out_stride = facts & WEFT_I_PLACES_PARTS ? part : 0,
+                    .givers = from_root ? 1 : size,
+                    .first_giver = from_root ? root : me,
+                    .takers = to_root ? 1 : size,
+                    .first_taker = to_root ? root : me};
 }
 
-static weft_i_gift gift_of_root(const weft_i_coll *coll)
+static int rank_at(const weft_i_coll *coll, int first, int i)
 {
-    return coll->lane->me == coll->ask.root ? WEFT_I_GIVES : WEFT_I_GIVES_NOTHING;
+    int rank = first + i;
+    return rank < coll->lane->size ? rank : rank - coll->lane->size;
 }
 
-/* ---- broadcast ---- */
-
-/* Bytes of a piece where one rank copies in what others copy out at the same time: several pieces
- * even of a short operand, so that they do work at the same time. */
-static size_t piece_for(const weft_i_lane *lane, size_t total, size_t most)
+/* This rank's own part, or `bytes` of it from byte `at` on. */
+static void put_own(const weft_i_coll *coll, const moving *m, size_t at, size_t bytes)
 {
-    if (lane->mode != WEFT_I_WAIT_SPIN)
-        return most; /* there are too few cores, and a sync costs more than a copy */
-    size_t quarter = (total / 4 + WEFT_I_LINE - 1) / WEFT_I_LINE * WEFT_I_LINE;
-    size_t least = weft_i_coll_min(PIECE_LEAST, most);
-    return weft_i_coll_min(quarter > least ? quarter : least, most);
+    size_t me = (size_t)coll->lane->me;
+    weft_i_coll_put_own(coll, coll->ask.out + me * m->out_stride + at,
+                        coll->ask.in + me * m->in_stride + at, bytes);
 }
 
-static weft_status broadcast_flow(weft_i_coll *coll)
+/* ---- shown at the entry ---- */
+
+static weft_status take_shown(weft_i_coll *coll, const moving *m)
 {
-    weft_i_fifo fifo = weft_i_fifo_long(coll->lane, coll->ask.in_bytes);
-    if (coll->lane->me == coll->ask.root)
-        WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->ask.in, -1));
-    else
-        WEFT_TRY(weft_i_fifo_read(coll, &fifo, coll->ask.root, coll->ask.out));
+    for (int i = 0; m->takes && i < m->givers; i++) {
+        int rank = rank_at(coll, m->first_giver, i);
+        char *to = coll->ask.out + (size_t)rank * m->out_stride;
+        if (rank == coll->lane->me)
+            put_own(coll, m, 0, m->part);
+        else if (m->in_stride)
+            weft_i_coll_put(to, weft_i_eager_of(coll, rank) + (size_t)coll->lane->me * m->in_stride,
+                            m->part);
+        else
+            WEFT_TRY(weft_i_eager_take(coll, rank, to));
+    }
+    return WEFT_OK;
+}
+
+/* Whoever takes nothing from others goes on.  Whoever does waits for those who give. */
+static weft_status move_shown(weft_i_coll *coll, const moving *m)
+{
+    bool alone = m->from_root ? m->gives : !m->takes;
+    int whom = alone ? WEFT_I_FOR_NOBODY : m->from_root ? m->first_giver : WEFT_I_FOR_ALL;
+    WEFT_TRY(weft_i_enter_eager(coll, m->gives, whom));
+    return take_shown(coll, m);
+}
+
+/* ---- where they lie ---- */
+
+/* Every taker copies its part from where the givers have it. */
+static weft_status pull(weft_i_coll *coll, const moving *m, const weft_i_locations *locations)
+{
+    size_t at = (size_t)coll->lane->me * m->in_stride;
+    for (int i = 0; m->takes && i < m->givers; i++) {
+        int rank = rank_at(coll, m->first_giver, i);
+        WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, at,
+                                   coll->ask.out + (size_t)rank * m->out_stride, m->part));
+    }
     return weft_i_coll_sync(coll);
 }
 
-static size_t piece_bytes_of(const weft_i_coll *coll, size_t piece, size_t k)
+/* Every giver copies its parts to where the takers want them. */
+static weft_status push(weft_i_coll *coll, const moving *m, const weft_i_locations *locations)
 {
-    return weft_i_coll_min(coll->ask.in_bytes - k * piece, piece);
-}
-
-static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
-{
-    size_t piece = *(const size_t *)arg;
-    memcpy(weft_i_lane_chunk(coll->lane, coll->lane->me, k), coll->ask.in + k * piece,
-           piece_bytes_of(coll, piece, k));
-}
-
-static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
-{
-    size_t piece = *(const size_t *)arg;
-    memcpy(coll->ask.out + k * piece, weft_i_lane_chunk(coll->lane, coll->ask.root, k),
-           piece_bytes_of(coll, piece, k));
-}
-
-static weft_status broadcast_pipeline(weft_i_coll *coll)
-{
-    bool root = coll->lane->me == coll->ask.root;
-    size_t piece = piece_for(coll->lane, coll->ask.in_bytes, WEFT_I_CHUNK);
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->ask.in_bytes, piece),
-                            .put = root ? put_piece : NULL,
-                            .take = root ? NULL : take_piece,
-                            .arg = &piece};
-    return weft_i_pipeline_run(coll, &line);
-}
-
-/* My output is what lies at byte `at` of the root's input. */
-static weft_status pull_from_root(weft_i_coll *coll, const weft_i_locations *locations, size_t at)
-{
-    WEFT_TRY(
-        weft_i_coll_fetch(coll, locations, coll->ask.root, at, coll->ask.out, coll->ask.out_bytes));
+    WEFT_ASSERT(!m->from_root);
+    size_t at = (size_t)coll->lane->me * m->out_stride;
+    for (int i = 0; i < m->takers; i++) {
+        int rank = rank_at(coll, m->first_taker, i);
+        weft_i_coll_deliver(coll, locations, rank, at, coll->ask.in + (size_t)rank * m->in_stride,
+                            m->part);
+    }
     return weft_i_coll_sync(coll);
 }
 
 /*
- * Where all can touch the data: others take all but the last slice from the root, who meanwhile
- * gives that one to each of them: everybody copies the same number of bytes.
+ * A broadcast that all can touch: others take all but the last slice from the root, who meanwhile
+ * gives that one to each of them, so everybody copies the same number of bytes.
  */
 static weft_status broadcast_copies(weft_i_coll *coll, const weft_i_locations *locations)
 {
@@ -96,375 +120,212 @@ static weft_status broadcast_copies(weft_i_coll *coll, const weft_i_locations *l
     if (lane->me != coll->ask.root)
         WEFT_TRY(weft_i_coll_fetch(coll, locations, coll->ask.root, 0, coll->ask.out, last.first));
     for (int i = 1; i < lane->size && lane->me == coll->ask.root; i++)
-        weft_i_coll_deliver(coll, locations, (lane->me + i) % lane->size, last.first,
+        weft_i_coll_deliver(coll, locations, rank_at(coll, lane->me, i), last.first,
                             coll->ask.in + last.first, last.count);
     return weft_i_coll_sync(coll);
 }
 
-weft_status weft_i_coll_broadcast(weft_i_coll *coll)
+/* ---- pieces through the bounce buffer ---- */
+
+/*
+ * Bytes of a piece.  Where one rank copies in what others copy out at the same time, there are
+ * several pieces even of a short part, so that they do work at the same time.
+ */
+static size_t piece_for(const weft_i_lane *lane, const moving *m)
 {
-    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
-        WEFT_TRY(show_from_root(coll));
-        return weft_i_eager_take(coll, coll->ask.root, coll->ask.out);
-    }
-    weft_i_locations locations;
-    WEFT_TRY(weft_i_enter_located(coll, &locations, coll->ask.in_bytes, gift_of_root(coll)));
-    if (locations.all_shown)
-        return weft_i_eager_take(coll, coll->ask.root, coll->ask.out);
-    if (locations.all_in)
-        return broadcast_copies(coll, &locations);
-    if (locations.cma)
-        return pull_from_root(coll, &locations, 0);
-    if (weft_i_fifo_pays(coll->lane, coll->ask.in_bytes))
-        return broadcast_flow(coll);
-    return broadcast_pipeline(coll);
+    size_t most = m->in_stride ? WEFT_I_CHUNK / (size_t)lane->size : WEFT_I_CHUNK;
+    if (!m->from_root || lane->mode != WEFT_I_WAIT_SPIN)
+        return most; /* there are too few cores, and a sync costs more than a copy */
+    size_t quarter = (m->part / 4 + WEFT_I_LINE - 1) / WEFT_I_LINE * WEFT_I_LINE;
+    size_t least = weft_i_coll_min(PIECE_LEAST, most);
+    return weft_i_coll_min(quarter > least ? quarter : least, most);
 }
 
-/* ---- parts: what scatter and all_to_all send, piece by piece ---- */
-
-typedef struct dealing {
-    bool from_root; /* one rank gives (scatter), or everybody (all_to_all) */
-    bool gives;     /* this rank */
-    size_t part, piece;
-} dealing;
-
-static size_t dealt_bytes(const dealing *d, size_t k)
+static size_t piece_bytes(const moving *m, size_t k)
 {
-    return weft_i_coll_min(d->part - k * d->piece, d->piece);
+    return weft_i_coll_min(m->part - k * m->piece, m->piece);
 }
 
 /* Copies piece k of every part of the input, but for my own, into my chunk. */
-static void put_parts(weft_i_coll *coll, const void *arg, size_t k)
+static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
-    const dealing *d = arg;
-    size_t bytes = dealt_bytes(d, k);
+    const moving *m = arg;
+    size_t bytes = piece_bytes(m, k), first = k * m->piece;
     char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, k);
-    for (int part = 0; part < coll->lane->size; part++)
+    if (!m->in_stride)
+        memcpy(chunk, coll->ask.in + first, bytes);
+    for (int part = 0; m->in_stride && part < coll->lane->size; part++)
         if (part != coll->lane->me)
-            memcpy(chunk + (size_t)part * bytes,
-                   coll->ask.in + (size_t)part * d->part + k * d->piece, bytes);
+            memcpy(chunk + (size_t)part * bytes, coll->ask.in + (size_t)part * m->in_stride + first,
+                   bytes);
 }
 
-static void take_parts(weft_i_coll *coll, const void *arg, size_t k)
+static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
-    const dealing *d = arg;
-    const weft_i_lane *lane = coll->lane;
-    size_t first = k * d->piece, bytes = dealt_bytes(d, k);
-    for (int i = 0; i < lane->size; i++) {
-        int rank = (lane->me + i) % lane->size;
-        char *to = coll->ask.out + (d->from_root ? 0 : (size_t)rank * d->part) + first;
-        if (rank == lane->me && d->gives)
-            weft_i_coll_put_own(coll, to, coll->ask.in + (size_t)rank * d->part + first, bytes);
-        else if (!d->from_root || rank == coll->ask.root)
-            memcpy(to, weft_i_lane_chunk(lane, rank, k) + (size_t)lane->me * bytes, bytes);
+    const moving *m = arg;
+    size_t bytes = piece_bytes(m, k), first = k * m->piece;
+    size_t mine = m->in_stride ? (size_t)coll->lane->me * bytes : 0;
+    for (int i = 0; i < m->givers; i++) {
+        int rank = rank_at(coll, m->first_giver, i);
+        if (rank == coll->lane->me)
+            put_own(coll, m, first, bytes);
+        else
+            memcpy(coll->ask.out + (size_t)rank * m->out_stride + first,
+                   weft_i_lane_chunk(coll->lane, rank, k) + mine, bytes);
     }
 }
 
-/* Equal parts: from the root alone (scatter), or from everybody (all_to_all). */
-static weft_status parts_pipeline(weft_i_coll *coll, bool from_root)
+static weft_status pipeline(weft_i_coll *coll, moving *m)
 {
-    weft_i_lane *lane = coll->lane;
-    size_t part = coll->ask.count * coll->ask.item, most = WEFT_I_CHUNK / (size_t)lane->size;
-    dealing d = {from_root, !from_root || lane->me == coll->ask.root, part,
-                 from_root ? piece_for(lane, part, most) : most};
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(part, d.piece),
-                            .put = d.gives ? put_parts : NULL,
-                            .take = take_parts,
-                            .arg = &d};
+    m->piece = piece_for(coll->lane, m);
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(m->part, m->piece),
+                            .put = m->gives ? put_piece : NULL,
+                            .take = m->takes ? take_piece : NULL,
+                            .arg = m};
     return weft_i_pipeline_run(coll, &line);
 }
 
+/* ---- fifos ---- */
+
+/* A whole input to all, or the inputs of all to the root at the same time. */
+static weft_status flow(weft_i_coll *coll, const moving *m)
+{
+    weft_i_fifo fifo = weft_i_fifo_long(coll->lane, m->part);
+    WEFT_ASSERT(m->from_root != m->to_root && !m->in_stride);
+    if (m->gives)
+        WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->ask.in, m->to_root ? coll->ask.root : -1));
+    for (size_t k = 0; !m->gives && k < weft_i_fifo_chunks(&fifo); k++) {
+        size_t at = k * fifo.chunk, bytes = weft_i_fifo_bytes(&fifo, k);
+        for (int i = 0; i < m->givers; i++) {
+            int rank = rank_at(coll, m->first_giver, i);
+            if (rank == coll->lane->me) {
+                put_own(coll, m, at, bytes);
+                continue;
+            }
+            WEFT_TRY(weft_i_fifo_await(coll, &fifo, rank, k));
+            memcpy(coll->ask.out + (size_t)rank * m->out_stride + at,
+                   weft_i_fifo_chunk(&fifo, coll->lane, rank, k), bytes);
+        }
+        weft_i_fifo_drain(coll, &fifo, k);
+    }
+    return weft_i_coll_sync(coll);
+}
+
 /*
- * Some parts flow through the root's bounce buffer, the others are copied by the kernel meanwhile,
- * by those whom they are for: the root alone would be too slow, and so would copies of one rank's
- * memory by all at once.
+ * Some parts of a scatter flow through the root's bounce buffer, the others are copied by the
+ * kernel meanwhile, by those whom they are for: the root alone would be too slow, and so would
+ * copies of one rank's memory by all at once.
  */
 typedef struct sharing {
-    int served;          /* ranks behind the root to whom parts flow */
-    size_t part, pieces; /* bytes of a part, chunks of it */
-    weft_i_fifo fifo;    /* a chunk for each of them in turn */
+    int served;       /* ranks behind the root to whom parts flow */
+    size_t pieces;    /* chunks of a part */
+    weft_i_fifo fifo; /* a chunk for each of them in turn */
 } sharing;
 
-static sharing share(const weft_i_coll *coll)
+static sharing share(const weft_i_coll *coll, const moving *m)
 {
-    sharing s = {.served = coll->lane->size / 2, .part = coll->ask.count * coll->ask.item};
-    s.fifo = weft_i_fifo_long(coll->lane, s.part);
+    sharing s = {.served = coll->lane->size / 2, .fifo = weft_i_fifo_long(coll->lane, m->part)};
     s.pieces = weft_i_fifo_chunks(&s.fifo);
     s.fifo.total = s.pieces * (size_t)s.served * s.fifo.chunk;
     return s;
 }
 
-static size_t piece_bytes(const sharing *s, size_t piece)
+static size_t shared_bytes(const sharing *s, const moving *m, size_t piece)
 {
-    return weft_i_coll_min(s->fifo.chunk, s->part - piece * s->fifo.chunk);
+    return weft_i_coll_min(s->fifo.chunk, m->part - piece * s->fifo.chunk);
 }
 
-static weft_status serve(weft_i_coll *coll, const sharing *s)
+static weft_status serve(weft_i_coll *coll, const moving *m, const sharing *s)
 {
-    const weft_i_lane *lane = coll->lane;
-    size_t around = weft_i_fifo_around(&s->fifo);
-    for (size_t k = 0; k < s->pieces * (size_t)s->served; k++) {
-        size_t piece = k / (size_t)s->served;
-        int rank = (lane->me + 1 + (int)(k % (size_t)s->served)) % lane->size;
+    size_t around = weft_i_fifo_around(&s->fifo), served = (size_t)s->served;
+    for (size_t k = 0; k < s->pieces * served; k++) {
+        size_t piece = k / served;
+        int rank = rank_at(coll, coll->lane->me, 1 + (int)(k % served));
         if (k >= around) {
-            int last = (lane->me + 1 + (int)((k - around) % (size_t)s->served)) % lane->size;
+            int last = rank_at(coll, coll->lane->me, 1 + (int)((k - around) % served));
             WEFT_TRY(weft_i_fifo_await_drained(coll, &s->fifo, k - around, last));
         }
         weft_i_fifo_put(coll, &s->fifo, k,
-                        coll->ask.in + (size_t)rank * s->part + piece * s->fifo.chunk,
-                        piece_bytes(s, piece));
+                        coll->ask.in + (size_t)rank * m->part + piece * s->fifo.chunk,
+                        shared_bytes(s, m, piece));
     }
-    weft_i_coll_put_own(coll, coll->ask.out, coll->ask.in + (size_t)lane->me * s->part, s->part);
+    put_own(coll, m, 0, m->part);
     return WEFT_OK;
 }
 
-static weft_status be_served(weft_i_coll *coll, const sharing *s, int place)
+static weft_status be_served(weft_i_coll *coll, const moving *m, const sharing *s, int place)
 {
     for (size_t piece = 0; piece < s->pieces; piece++) {
         size_t k = piece * (size_t)s->served + (size_t)place;
         WEFT_TRY(weft_i_fifo_await(coll, &s->fifo, coll->ask.root, k));
         memcpy(coll->ask.out + piece * s->fifo.chunk,
-               weft_i_fifo_chunk(&s->fifo, coll->lane, coll->ask.root, k), piece_bytes(s, piece));
+               weft_i_fifo_chunk(&s->fifo, coll->lane, coll->ask.root, k),
+               shared_bytes(s, m, piece));
         weft_i_fifo_drain(coll, &s->fifo, k);
     }
     return WEFT_OK;
 }
 
-static weft_status scatter_shared(weft_i_coll *coll, const weft_i_locations *locations)
+static weft_status scatter_shared(weft_i_coll *coll, const moving *m,
+                                  const weft_i_locations *locations)
 {
-    const weft_i_lane *lane = coll->lane;
-    sharing s = share(coll);
-    int place =
-        (lane->me - coll->ask.root + lane->size - 1) % lane->size; /* the root is the last */
-    if (lane->me == coll->ask.root)
-        WEFT_TRY(serve(coll, &s));
+    int size = coll->lane->size, root = coll->ask.root;
+    int place = (coll->lane->me - root + size - 1) % size; /* the root is the last */
+    sharing s = share(coll, m);
+    if (m->gives)
+        WEFT_TRY(serve(coll, m, &s));
     else if (place < s.served)
-        WEFT_TRY(be_served(coll, &s, place));
+        WEFT_TRY(be_served(coll, m, &s, place));
     else
-        WEFT_TRY(weft_i_coll_fetch(coll, locations, coll->ask.root, (size_t)lane->me * s.part,
-                                   coll->ask.out, s.part));
+        return pull(coll, m, locations);
     return weft_i_coll_sync(coll);
 }
 
-/* Of what the root has shown. */
-static weft_status take_my_part(const weft_i_coll *coll)
+/* ---- the collectives ---- */
+
+/* Of a gather or scatter all touch the root's operand alone: it lies where theirs do, or in the
+ * memory of all their other operands. */
+static void look_at_root(const weft_i_coll *coll, const moving *m, weft_i_locations *locations)
 {
-    size_t part = coll->ask.count * coll->ask.item;
-    const char *from = weft_i_eager_of(coll, coll->ask.root) + (size_t)coll->lane->me * part;
-    if (coll->lane->me == coll->ask.root)
-        weft_i_coll_put_own(coll, coll->ask.out, from, part);
-    else
-        weft_i_coll_put(coll->ask.out, from, part);
-    return WEFT_OK;
+    weft_i_registration *in = locations->all_in ? locations->in : NULL;
+    weft_i_registration *out = locations->all_out ? locations->out : NULL;
+    if (m->to_root) {
+        locations->out = out ? out : in;
+        locations->all_out = weft_i_touch_out(coll, locations->out, coll->ask.root) != NULL;
+    } else if (m->from_root && m->in_stride) {
+        locations->in = in ? in : out;
+        locations->all_in = weft_i_touch_in(coll, locations->in, coll->ask.root) != NULL;
+    }
 }
 
-weft_status weft_i_coll_scatter(weft_i_coll *coll)
+weft_status weft_i_coll_move(weft_i_coll *coll)
 {
-    const weft_i_lane *lane = coll->lane;
-    size_t part = coll->ask.count * coll->ask.item, mine = (size_t)lane->me * part;
-    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
-        WEFT_TRY(show_from_root(coll));
-        return take_my_part(coll);
-    }
     weft_i_locations locations;
-    WEFT_TRY(weft_i_enter_located(coll, &locations, part, gift_of_root(coll)));
-    /* Others touch the root's input if theirs lie there too, or in the memory of all outputs. */
-    const weft_i_registration *common = locations.all_in    ? locations.in
-                                        : locations.all_out ? locations.out
-                                                            : NULL;
-    weft_i_locations root = {.in = (weft_i_registration *)common,
-                             .all_in = weft_i_touch_in(coll, common, coll->ask.root) != NULL};
+    moving m = moving_of(coll);
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS)
+        return move_shown(coll, &m);
+    WEFT_TRY(weft_i_enter_located(coll, &locations, m.part,
+                                  m.gives ? WEFT_I_GIVES : WEFT_I_GIVES_NOTHING));
     if (locations.all_shown)
-        return take_my_part(coll);
-    if (root.all_in || locations.cma)
-        return pull_from_root(coll, &root, mine);
-    if (lane->cma == WEFT_I_CMA_KERNEL && weft_i_fifo_pays(lane, part))
-        return scatter_shared(coll, &root);
-    return parts_pipeline(coll, true);
-}
-
-/* ---- all_to_all ---- */
-
-static weft_status pull_equal(weft_i_coll *coll, const weft_i_locations *locations)
-{
-    const weft_i_lane *lane = coll->lane;
-    size_t part = coll->ask.count * coll->ask.item;
-    for (int i = 0; i < lane->size; i++) {
-        int rank = (lane->me + i) % lane->size;
-        WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, (size_t)lane->me * part,
-                                   coll->ask.out + (size_t)rank * part, part));
-    }
-    return weft_i_coll_sync(coll);
-}
-
-static weft_status push_equal(weft_i_coll *coll, const weft_i_locations *locations)
-{
-    const weft_i_lane *lane = coll->lane;
-    size_t part = coll->ask.count * coll->ask.item;
-    for (int i = 0; i < lane->size; i++) {
-        int rank = (lane->me + i) % lane->size;
-        weft_i_coll_deliver(coll, locations, rank, (size_t)lane->me * part,
-                            coll->ask.in + (size_t)rank * part, part);
-    }
-    return weft_i_coll_sync(coll);
-}
-
-/* Takes this rank's part of what all have shown. */
-static weft_status take_shown(const weft_i_coll *coll)
-{
-    const weft_i_lane *lane = coll->lane;
-    size_t part = coll->ask.count * coll->ask.item, mine = (size_t)lane->me * part;
-    weft_i_coll_put_own(coll, coll->ask.out + mine, coll->ask.in + mine, part);
-    for (int i = 1; i < lane->size; i++) {
-        int rank = (lane->me + i) % lane->size;
-        weft_i_coll_put(coll->ask.out + (size_t)rank * part, weft_i_eager_of(coll, rank) + mine,
-                        part);
-    }
-    return WEFT_OK;
-}
-
-static weft_status all_to_all_equal(weft_i_coll *coll)
-{
-    size_t part = coll->ask.count * coll->ask.item;
-    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
-        WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
-        return take_shown(coll);
-    }
-    weft_i_locations locations;
-    WEFT_TRY(weft_i_enter_located(coll, &locations, part, WEFT_I_GIVES));
-    if (locations.all_shown)
-        return take_shown(coll);
-    if (weft_i_locations_push(&locations, part))
-        return push_equal(coll, &locations);
+        return take_shown(coll, &m);
+    look_at_root(coll, &m, &locations);
+    if (m.to_root ? locations.all_out : !m.from_root && weft_i_locations_push(&locations, m.part))
+        return push(coll, &m, &locations);
+    if (m.from_root && !m.in_stride && locations.all_in)
+        return broadcast_copies(coll, &locations);
     if (locations.all_in || locations.cma)
-        return pull_equal(coll, &locations);
-    return parts_pipeline(coll, false);
-}
-
-/* Table row of a rank: bytes it sends to each, then bytes it expects from each. */
-static void write_splits(weft_i_coll *coll)
-{
-    weft_i_lane *lane = coll->lane;
-    uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
-    for (int rank = 0; rank < lane->size; rank++) {
-        const weft_i_list_item *item = coll->list ? &coll->list->items[rank] : NULL;
-        row[rank] = item ? item->bytes : (uint64_t)coll->ask.in_splits[rank] * coll->ask.row;
-        row[lane->size + rank] =
-            item ? item->out_bytes : (uint64_t)coll->ask.out_splits[rank] * coll->ask.row;
+        return pull(coll, &m, &locations);
+    if ((m.from_root || m.to_root) && weft_i_fifo_pays(coll->lane, m.part)) {
+        if (!m.in_stride)
+            return flow(coll, &m);
+        if (coll->lane->cma == WEFT_I_CMA_KERNEL)
+            return scatter_shared(coll, &m, &locations);
     }
-}
-
-static size_t sends(const weft_i_coll *coll, int from, int to)
-{
-    return weft_i_lane_splits(coll->lane, from, coll->lane->epoch)[to];
-}
-
-/* Everybody checks every pair, so that a difference is an error on all ranks. */
-static weft_status check_splits(const weft_i_coll *coll, size_t *largest)
-{
-    const weft_i_lane *lane = coll->lane;
-    *largest = 0;
-    for (int from = 0; from < lane->size; from++)
-        for (int to = 0; to < lane->size; to++) {
-            size_t sent = sends(coll, from, to), expected = sends(coll, to, lane->size + from);
-            if (sent != expected) {
-                weft_i_group_spoil(coll->group, WEFT_ERR_MISMATCH);
-                return weft_i_fail(
-                    WEFT_ERR_MISMATCH,
-                    "all_to_all in group \"%s\": rank %d sends rank %d %zu bytes, which "
-                    "expects %zu",
-                    coll->group->name, from, to, sent, expected);
-            }
-            if (sent > *largest)
-                *largest = sent;
-        }
-    return WEFT_OK;
-}
-
-/* Where the part for `to` starts in the input of `from`. */
-static size_t part_offset(const weft_i_coll *coll, int from, int to)
-{
-    size_t offset = 0;
-    for (int rank = 0; rank < to; rank++)
-        offset += sends(coll, from, rank);
-    return offset;
-}
-
-static weft_status pull_uneven(weft_i_coll *coll, const weft_i_locations *locations)
-{
-    const weft_i_lane *lane = coll->lane;
-    char *out = coll->ask.out;
-    for (int rank = 0; rank < lane->size; rank++) {
-        size_t bytes = sends(coll, rank, lane->me);
-        if (bytes)
-            WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, part_offset(coll, rank, lane->me),
-                                       out, bytes));
-        out = bytes ? out + bytes : out;
-    }
-    return weft_i_coll_sync(coll);
-}
-
-/* Bytes of piece k of a part. */
-static size_t piece_of(size_t part, size_t piece, size_t k)
-{
-    return part > k * piece ? weft_i_coll_min(part - k * piece, piece) : 0;
-}
-
-static void put_uneven(weft_i_coll *coll, const void *arg, size_t k)
-{
-    const weft_i_lane *lane = coll->lane;
-    size_t piece = *(const size_t *)arg;
-    const char *from = coll->ask.in;
-    for (int to = 0; to < lane->size; to++) {
-        if (coll->list)
-            from = coll->list->items[to].in;
-        size_t part = sends(coll, lane->me, to), bytes = piece_of(part, piece, k);
-        if (bytes)
-            memcpy(weft_i_lane_chunk(lane, lane->me, k) + (size_t)to * piece, from + k * piece,
-                   bytes);
-        from = part ? from + part : from;
-    }
-}
-
-static void take_uneven(weft_i_coll *coll, const void *arg, size_t k)
-{
-    const weft_i_lane *lane = coll->lane;
-    size_t piece = *(const size_t *)arg;
-    char *out = coll->ask.out;
-    for (int rank = 0; rank < lane->size; rank++) {
-        if (coll->list)
-            out = coll->list->items[rank].out;
-        size_t part = sends(coll, rank, lane->me), bytes = piece_of(part, piece, k);
-        if (bytes)
-            memcpy(out + k * piece, weft_i_lane_chunk(lane, rank, k) + (size_t)lane->me * piece,
-                   bytes);
-        out = part ? out + part : out;
-    }
-}
-
-static weft_status uneven_pipeline(weft_i_coll *coll, size_t largest)
-{
-    size_t piece = WEFT_I_CHUNK / (size_t)coll->lane->size;
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(largest, piece),
-                            .put = put_uneven,
-                            .take = take_uneven,
-                            .arg = &piece};
-    return weft_i_pipeline_run(coll, &line);
-}
-
-static weft_status all_to_all_uneven(weft_i_coll *coll)
-{
-    weft_i_locations locations;
-    size_t largest = 0;
-    write_splits(coll);
-    WEFT_TRY(weft_i_enter_located(coll, &locations, coll->list ? 0 : SIZE_MAX, WEFT_I_NEVER_SHOWN));
-    WEFT_TRY(check_splits(coll, &largest));
-    bool cma = locations.cma && largest >= coll->cma_from;
-    return !coll->list && (locations.all_in || cma) ? pull_uneven(coll, &locations)
-                                                    : uneven_pipeline(coll, largest);
+    return pipeline(coll, &m);
 }
 
 weft_status weft_i_coll_all_to_all(weft_i_coll *coll)
 {
-    return coll->ask.in_splits || coll->list ? all_to_all_uneven(coll) : all_to_all_equal(coll);
+    bool splits = coll->ask.in_splits || coll->list;
+    return splits ? weft_i_coll_all_to_all_splits(coll) : weft_i_coll_move(coll);
 }

@@ -190,6 +190,11 @@ static weft_status scatter_copies(weft_i_coll *coll, const weft_i_locations *loc
 
 /* ---- pieces through the bounce buffer ---- */
 
+typedef struct folding {
+    const weft_i_locations *locations;
+    bool wanted; /* by this rank */
+} folding;
+
 typedef struct piece {
     uint64_t turn;
     size_t first, count; /* elements */
@@ -206,8 +211,10 @@ static piece piece_at(const weft_i_coll *coll, size_t k)
 }
 
 /* Copies what others fold of my input into my chunk. */
-static void put_in_chunk(const weft_i_coll *coll, piece p)
+static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
+    (void)arg;
+    piece p = piece_at(coll, k);
     char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, p.turn);
     const char *in = coll->ask.in + p.first * coll->ask.item;
     size_t before = p.mine.first * coll->ask.item, end = before + p.mine.count * coll->ask.item;
@@ -269,8 +276,11 @@ static void fold_owning(weft_i_coll *coll, int outputs, size_t count)
 }
 
 /* Folds my slice: into my output if I want it, and into my result chunk if others do. */
-static void fold_piece(weft_i_coll *coll, const weft_i_locations *locations, piece p, bool wanted)
+static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
+    const folding *f = arg;
+    const weft_i_locations *locations = f->locations;
+    piece p = piece_at(coll, k);
     weft_i_lane *lane = coll->lane;
     size_t at = (p.first + p.mine.first) * coll->ask.item;
     if (locations->all_in)
@@ -278,9 +288,9 @@ static void fold_piece(weft_i_coll *coll, const weft_i_locations *locations, pie
     else
         aim_at_chunks(coll, p.turn, p.mine.first, coll->ask.in + at);
     int outputs = 0;
-    if (wanted)
+    if (f->wanted)
         lane->targets[outputs++] = coll->ask.out + at;
-    if (!wanted || coll->ask.kind != WEFT_I_REDUCE)
+    if (!f->wanted || coll->ask.kind != WEFT_I_REDUCE)
         lane->targets[outputs++] = result_of(coll, locations, lane->me, p);
     if (goes_back(coll, locations))
         fold_owning(coll, outputs, p.mine.count);
@@ -289,38 +299,17 @@ static void fold_piece(weft_i_coll *coll, const weft_i_locations *locations, pie
 }
 
 /* Copies the others' slices of a result from their result chunks to my output. */
-static void collect(const weft_i_coll *coll, const weft_i_locations *locations, piece p)
+static void collect_piece(weft_i_coll *coll, const void *arg, size_t k)
 {
+    const folding *f = arg;
+    piece p = piece_at(coll, k);
     const weft_i_lane *lane = coll->lane;
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
         weft_i_span part = weft_i_coll_slice(p.count, lane->size, rank, coll->ask.item);
         weft_i_coll_put(coll->ask.out + (p.first + part.first) * coll->ask.item,
-                        result_of(coll, locations, rank, p), part.count * coll->ask.item);
+                        result_of(coll, f->locations, rank, p), part.count * coll->ask.item);
     }
-}
-
-typedef struct folding {
-    const weft_i_locations *locations;
-    bool wanted; /* by this rank */
-} folding;
-
-static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
-{
-    (void)arg;
-    put_in_chunk(coll, piece_at(coll, k));
-}
-
-static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
-{
-    const folding *f = arg;
-    fold_piece(coll, f->locations, piece_at(coll, k), f->wanted);
-}
-
-static void collect_piece(weft_i_coll *coll, const void *arg, size_t k)
-{
-    const folding *f = arg;
-    collect(coll, f->locations, piece_at(coll, k));
 }
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The multicast all_gather, and the low-contention collectives.  These are the pull algorithms of
- * gather.c and reduce.c: from symmetric inputs in place, else through the bounce buffer, which is
+ * move.c and reduce.c: from symmetric inputs in place, else through the bounce buffer, which is
  * the group's own scratch memory; so nothing they use is shared with work in the user's workspace.
  */
 #include "weft/symm_coll.h"
