@@ -6,10 +6,10 @@ BUILD   ?= build/release
 N       ?= 4
 JOBS    ?= $(shell nproc)
 SECONDS ?= 600
-SIZES   ?= 8,64,512,1K,4K,16K,64K,256K,1M,4M,16M,64M
+RANKS   ?=
 
 .PHONY: all help release dev demo check test test-all asan tsan ubsan conformance bench bench-peers soak install fmt fmt-check clean \
-	setup-demo setup-test setup-peers
+	setup-demo setup-test
 
 all: release ## build the library and the weft command in build/release
 
@@ -54,8 +54,9 @@ conformance: setup-test dev ## one line per test of the specifications; writes d
 bench: setup-demo release ## the benchmarks, beside their floors
 	build/release/weft bench
 
-bench-peers: setup-peers release ## weft beside Open MPI and MPICH, N=4 ranks; figures and plot in build/
-	build/release/weft bench --peers -n $(N) --sizes $(SIZES) --save build/peers-$(N).json --plot build/peers-$(N).svg
+bench-peers: release ## weft beside Open MPI and MPICH, RANKS="2 4 8 16" where there are cores, under 9 minutes; plots in build/
+	-@scripts/setup peers
+	@scripts/bench-peers build/release/weft build $(RANKS)
 
 install: release ## install to PREFIX (default /usr/local), below DESTDIR if given
 	DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"
@@ -69,5 +70,5 @@ fmt-check: ## say which sources are not formatted
 clean: ## remove build/
 	rm -rf build
 
-setup-demo setup-test setup-peers:
+setup-demo setup-test:
 	@scripts/setup $(@:setup-%=%)

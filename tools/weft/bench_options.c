@@ -184,6 +184,7 @@ NUMBER_OF(iters)
 NUMBER_OF(warmup)
 NUMBER_OF(rounds)
 NUMBER_OF(budget_ms)
+NUMBER_OF(limit_s)
 
 SET(repeats)
 {
@@ -281,6 +282,9 @@ const command_option bench_options_table[] = {
     {0, "rounds", "N", 1, BENCH_ROUNDS, NULL,
      "with --peers: all take turns, the middle turn of each counts, 1 to 15 (3)", SWEEP,
      set_rounds},
+    {0, "limit", "SECONDS", 1, 86400, NULL,
+     "with --peers: fewer rounds, but one at least, where all would take longer", SWEEP,
+     set_limit_s},
     {0, "budget", "MS", 1, 600000, NULL, "time of a repetition, 1 to 600000 (40)", SWEEP,
      set_budget_ms},
     {0, "bind", "core|none", 0, 0, "core|none", "one core a rank, counted round (core)", SWEEP,

@@ -33,7 +33,8 @@ typedef struct bench_options {
     int weft_memory; /* ordinary operands from weft_empty instead of malloc */
     int json, csv;
     int iters, warmup, repeats, rounds, budget_ms;
-    int bind; /* one core a rank */
+    int limit_s; /* of the tables of --peers; 0: none */
+    int bind;    /* one core a rank */
     const char *compare, *from, *save, *plot;
     double threshold;
     int peers, overhead;

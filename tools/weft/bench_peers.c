@@ -17,10 +17,20 @@ enum { SYMM, PLAIN, FLOOR, FIRST_PEER, COLUMNS = FIRST_PEER + BENCH_PEERS };
  * not be behind any peer. */
 static const double FLOOR_GOAL = 1.3;
 
+/* The ratios of one operation, a row each: the best peer's time in that of ordinary operands, and
+ * that of symmetric operands in the floor's.  NAN: not known. */
+typedef struct ratios {
+    int rows;
+    uint64_t bytes[METER_ROWS];
+    double peer[METER_ROWS], floor[METER_ROWS];
+} ratios;
+
 typedef struct table {
     const bench_options *options;
     bench_peer peer[BENCH_PEERS];
     bench_report report;
+    ratios of[PLAN_OPS];
+    int64_t until;     /* ns; no other round begins after it */
     int behind, above; /* rows that miss a goal */
 } table;
 
@@ -66,12 +76,12 @@ static int run_peer(table *t, bench_report *round, const bench_peer *peer, int o
 static int run_rounds(table *t, int op)
 {
     bench_report round[BENCH_ROUNDS] = {0};
-    int rounds = t->options->rounds, status = 0;
-    for (int r = 0; r < rounds; r++) {
-        status |= run_weft(t, &round[r], op);
+    int rounds = 0, status = 0;
+    do {
+        status |= run_weft(t, &round[rounds], op);
         for (int p = 0; p < BENCH_PEERS; p++)
-            status |= run_peer(t, &round[r], &t->peer[p], op);
-    }
+            status |= run_peer(t, &round[rounds], &t->peer[p], op);
+    } while (++rounds < t->options->rounds && meter_ns() < t->until);
     status |= bench_report_merge(&t->report, round, rounds) < 0;
     for (int r = 0; r < rounds; r++)
         bench_report_free(&round[r]);
@@ -111,6 +121,10 @@ static void print_row(table *t, int op, uint64_t bytes)
     print_number(best / us[PLAIN], 11, 2);
     print_number(best / us[SYMM], 10, 2);
     print_number(us[SYMM] / us[FLOOR], 11, 2);
+    ratios *kept = &t->of[op];
+    kept->bytes[kept->rows] = bytes;
+    kept->peer[kept->rows] = best / us[PLAIN];
+    kept->floor[kept->rows++] = us[SYMM] / us[FLOOR];
     int behind = best / us[PLAIN]<1, above = us[SYMM] / us[FLOOR]> FLOOR_GOAL;
     printf("%s%s\n", behind ? "  behind a peer" : "", above ? "  above the floor" : "");
     t->behind += behind;
@@ -120,6 +134,7 @@ static void print_row(table *t, int op, uint64_t bytes)
 static void print_op(table *t, int op)
 {
     uint64_t last = UINT64_MAX;
+    t->of[op].rows = 0; /* an operation may be asked for twice */
     printf("\n# %s (us)\n#%8s %9s %9s %9s", plan_op_name(op), "size", "symm", "plain", "floor");
     for (int i = 0; i < BENCH_PEERS; i++)
         printf(" %9s", t->peer[i].key);
@@ -135,14 +150,71 @@ static void print_op(table *t, int op)
     fflush(stdout);
 }
 
+/* The middle of those that are known; NAN if none is. */
+static double middle(const double *values, int count)
+{
+    double known[METER_ROWS];
+    int used = 0;
+    for (int i = 0; i < count; i++)
+        if (!isnan(values[i]))
+            known[used++] = values[i];
+    return used ? meter_quantile(known, used, 0.5) : NAN;
+}
+
+/* A cell with the sizes whose ratio is below `least` or above `most`. */
+static void print_sizes(const ratios *of, const double *values, double least, double most)
+{
+    int told = 0;
+    printf(" |");
+    for (int i = 0; i < of->rows; i++) {
+        char size[24];
+        if (isnan(values[i]) || (values[i] >= least && values[i] <= most))
+            continue;
+        printf("%s %s", told++ ? "," : "",
+               of->bytes[i] ? bench_size_text(of->bytes[i], size) : "any");
+    }
+    printf("%s", told ? "" : " none");
+}
+
+/* One line per operation, as a table of Markdown. */
+static void print_summary(const table *t)
+{
+    printf("\n| ranks | op | worst (at) | median | behind at | symm/floor | above %.1f at |\n"
+           "|---|---|---|---|---|---|---|\n",
+           FLOOR_GOAL);
+    for (int op = 0; op < PLAN_OPS; op++) {
+        const ratios *of = &t->of[op];
+        int worst = -1;
+        char size[24] = "any";
+        for (int i = 0; i < of->rows; i++)
+            if (!isnan(of->peer[i]) && (worst < 0 || of->peer[i] < of->peer[worst]))
+                worst = i;
+        if (!of->rows)
+            continue;
+        printf("| %d | %s | ", bench_ranks_of(t->options), plan_op_name(op));
+        if (worst < 0)
+            printf("no peer | -");
+        else
+            printf("%.2f (%s) | %.2f", of->peer[worst],
+                   of->bytes[worst] ? bench_size_text(of->bytes[worst], size) : size,
+                   middle(of->peer, of->rows));
+        print_sizes(of, of->peer, 1, INFINITY);
+        printf(" | %.2f", middle(of->floor, of->rows));
+        print_sizes(of, of->floor, 0, FLOOR_GOAL);
+        printf(" |\n");
+    }
+}
+
 static void print_head(const table *t)
 {
     bench_print_machine(stdout, bench_ranks_of(t->options), bench_binding(t->options));
-    printf(
-        "# %s %s; medians, the middle of %d rounds; symm and plain: weft with symmetric and with "
-        "ordinary operands\n",
-        weft_dtype_name((weft_dtype)t->options->dtype),
-        weft_reduction_name((weft_reduction)t->options->reduction), t->options->rounds);
+    printf("# %s %s; medians, the middle of %s%d rounds; symm and plain: weft with symmetric "
+           "operands and "
+           "with ordinary ones from %s\n",
+           weft_dtype_name((weft_dtype)t->options->dtype),
+           weft_reduction_name((weft_reduction)t->options->reduction),
+           t->options->limit_s ? "at most " : "", t->options->rounds,
+           t->options->weft_memory ? "weft_empty" : "malloc");
     for (int i = 0; i < BENCH_PEERS; i++) {
         const bench_peer *p = &t->peer[i];
         printf("# %s: %s%s%s\n", p->key, p->name, *p->missing ? ": " : "",
@@ -165,14 +237,19 @@ int bench_peers(const bench_options *options)
         return 1;
     if (text)
         print_head(&t);
-    for (int i = 0; i < (options->ops ? options->ops : PLAN_OPS); i++) {
+    int64_t begin = meter_ns(), ops = options->ops ? options->ops : PLAN_OPS;
+    for (int i = 0; i < ops; i++) {
         int op = options->ops ? options->op[i] : i;
+        t.until = options->limit_s ? begin + options->limit_s * INT64_C(1000000000) * (i + 1) / ops
+                                   : INT64_MAX;
         if (op == PLAN_SEND_RECV && bench_ranks_of(options) < 2)
             continue;
         status |= run_rounds(&t, op);
         if (text)
             print_op(&t, op);
     }
+    if (text)
+        print_summary(&t);
     if (text)
         printf("\n# rows in which ordinary operands are behind the best peer: %d\n"
                "# rows in which symmetric operands take more than %.1f times the floor: %d\n",
