@@ -26,7 +26,8 @@
 typedef struct twin_block {
     pthread_barrier_t barrier;
     int no[3]; /* by turns: a vote, the last one's readers, the next one's zero */
-    _Alignas(16) char memory[16384]; /* what its threads share */
+    float shuffled[512];
+    _Alignas(16) char memory[20480]; /* what its threads share */
 } twin_block;
 
 typedef struct twin_place {
@@ -75,6 +76,18 @@ WEFT_K int weft_k_sync_all(int yes)
         __atomic_store_n(&no[(turn + 1) % 3], 0, __ATOMIC_RELAXED);
     weft_k_sync();
     return !__atomic_load_n(&no[turn], __ATOMIC_RELAXED);
+}
+
+/* Threads that are not there have what is not looked at. */
+enum { WEFT_K_WARP = 32 };
+WEFT_K float weft_k_shuffle(float x, unsigned from)
+{
+    float *all = twin_here.shared->shuffled;
+    all[twin_here.thread] = x;
+    weft_k_sync();
+    float got = all[twin_here.thread / WEFT_K_WARP * WEFT_K_WARP + from];
+    weft_k_sync();
+    return got;
 }
 
 WEFT_K void weft_k_begin(void)

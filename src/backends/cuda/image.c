@@ -31,6 +31,7 @@ EMBED(text_tensor, WEFT_CUDA_TEXT "/tensor.cu");
 EMBED(text_def, WEFT_CUDA_TEXT "/kernels.def");
 EMBED(text_tensor_def, WEFT_CUDA_TEXT "/tensor.def");
 EMBED(text_device, WEFT_CUDA_TEXT "/device.h");
+EMBED(text_held, WEFT_CUDA_TEXT "/held.h");
 EMBED(text_index, WEFT_CUDA_TEXT "/index.h");
 EMBED(text_layout, WEFT_CUDA_TEXT "/layout.h");
 EMBED(text_mail, WEFT_CUDA_TEXT "/mail.h");
@@ -70,6 +71,7 @@ static const char text_stdint[] =
 static const char *const names[] = {"kernels.def",
                                     "tensor.def",
                                     "device.h",
+                                    "held.h",
                                     "index.h",
                                     "layout.h",
                                     "mail.h",
@@ -101,6 +103,7 @@ static const char *const names[] = {"kernels.def",
 static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_tensor_def,
                                     weft_i_cuda_text_device,
+                                    weft_i_cuda_text_held,
                                     weft_i_cuda_text_index,
                                     weft_i_cuda_text_layout,
                                     weft_i_cuda_text_mail,

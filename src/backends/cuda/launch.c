@@ -26,6 +26,14 @@ weft_status weft_i_cuda_launch_threads(weft_i_cuda_stream *stream, weft_i_cuda_k
     return weft_i_cuda_launch_blocks(stream, kernel, blocks, parameter);
 }
 
+uint64_t weft_i_cuda_held_rows(const weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
+                               uint32_t span)
+{
+    uint32_t threads = (uint32_t)stream->device->kernel_threads[kernel], unit = WEFT_K_LANES / 2;
+    uint32_t units = threads % unit ? 0 : threads / unit;
+    return units <= WEFT_K_UNITS && units % span == 0 ? units / span : 0;
+}
+
 weft_tensor *weft_i_cuda_room(weft_device device, uint64_t bytes)
 {
     if (bytes > INT64_MAX)

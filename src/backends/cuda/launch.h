@@ -25,6 +25,11 @@ weft_status weft_i_cuda_launch_loop(weft_i_cuda_stream *stream, weft_i_cuda_kern
 weft_status weft_i_cuda_copy_loop(weft_i_cuda_stream *stream, weft_i_loop loop, weft_dtype to,
                                   weft_dtype from);
 
+/* How many rows of `span` units a block of `kernel` holds in its registers (kernels/held.h); 0: the
+ * block is too small. */
+uint64_t weft_i_cuda_held_rows(const weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
+                               uint32_t span);
+
 /* x as packed elements of `dtype` on its device: itself with another reference, or a copy. */
 weft_tensor *weft_i_cuda_packed(weft_tensor *x, weft_dtype dtype);
 

@@ -14,8 +14,45 @@ _Static_assert((int)WEFT_K_SOFTMAX == (int)WEFT_I_NORMALIZE_SOFTMAX &&
                    WEFT_K_LOG_SOFTMAX_GRAD - WEFT_K_SOFTMAX_GRAD == WEFT_K_LOG_SOFTMAX,
                "as in kernels/normalize.h");
 
+/* Do pairs of elements lie adjacent and aligned, so that rows can be held in registers? */
+static bool has_pairs(const weft_k_rows *c)
+{
+    int64_t size = (int64_t)weft_dtype_size((weft_dtype)c->dtype), pair = 2 * size;
+    bool even = c->in_step == size && c->out_step == size && c->length % 2 == 0 &&
+                ((uintptr_t)c->from | (uintptr_t)c->to) % (uintptr_t)pair == 0;
+    for (int d = 0; d < c->kept; d++)
+        even = even && c->kept_in[d] % pair == 0 && c->kept_out[d] % pair == 0;
+    return even && c->length <= WEFT_K_UNITS * WEFT_K_BLOCK;
+}
+
+/* Rows that fit the registers of a block go through memory once; false: these do not. */
+static bool held_by(const weft_i_cuda_stream *stream, const weft_k_rows *c, weft_i_cuda_kernel *out,
+                    uint64_t *per)
+{
+    bool layer = c->which == WEFT_K_LAYER;
+    switch (c->dtype) {
+    case WEFT_F32:
+        *out = layer ? WEFT_I_CUDA_layer_f32 : WEFT_I_CUDA_softmax_f32;
+        break;
+    case WEFT_BF16:
+        *out = layer ? WEFT_I_CUDA_layer_bf16 : WEFT_I_CUDA_softmax_bf16;
+        break;
+    case WEFT_F16:
+        *out = layer ? WEFT_I_CUDA_layer_f16 : WEFT_I_CUDA_softmax_f16;
+        break;
+    default:
+        return false;
+    }
+    *per = weft_i_cuda_held_rows(stream, *out, c->span);
+    return *per && (layer || c->which <= WEFT_K_LOG_SOFTMAX) && has_pairs(c);
+}
+
 static weft_status launch(weft_i_cuda_stream *stream, weft_k_rows *c)
 {
+    weft_i_cuda_kernel held;
+    uint64_t rows;
+    if (held_by(stream, c, &held, &rows))
+        return weft_i_cuda_launch_blocks(stream, held, (c->rows + rows - 1) / rows, c);
     uint64_t per = WEFT_K_UNITS / c->span;
     return weft_i_cuda_launch_blocks(
         stream, c->dtype == (int32_t)WEFT_F64 ? WEFT_I_CUDA_rows_f64 : WEFT_I_CUDA_rows_f32,

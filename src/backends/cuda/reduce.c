@@ -108,6 +108,24 @@ static weft_status run_few(weft_i_cuda_stream *stream, const weft_k_reduce *c)
                                       units, c);
 }
 
+/* Sums of neighbours in memory, two at a time (kernels/held.h); false: these are not. */
+static bool held_by(const weft_i_cuda_stream *stream, const weft_k_reduce *c,
+                    weft_i_cuda_kernel *out, uint64_t *per)
+{
+    int64_t size = (int64_t)weft_dtype_size((weft_dtype)c->in), pair = 2 * size;
+    if (c->in != WEFT_F32 && c->in != WEFT_BF16 && c->in != WEFT_F16)
+        return false;
+    *out = c->in == WEFT_F32    ? WEFT_I_CUDA_sums_f32
+           : c->in == WEFT_BF16 ? WEFT_I_CUDA_sums_bf16
+                                : WEFT_I_CUDA_sums_f16;
+    *per = weft_i_cuda_held_rows(stream, *out, c->span);
+    bool even = c->reduced == 1 && c->reduced_in[0] == size && c->count % 2 == 0 &&
+                (uintptr_t)c->from % (uintptr_t)pair == 0;
+    for (int d = 0; d < c->kept; d++)
+        even = even && (c->kept_in[d] % pair == 0 || c->kept_dim[d] == 1);
+    return *per && even && c->which == WEFT_I_REDUCE_SUM && c->compute == WEFT_F32 && c->count;
+}
+
 static weft_status run(weft_i_op_call *call, bool index)
 {
     static const weft_i_cuda_kernel kernels[2][3] = {
@@ -135,8 +153,14 @@ static weft_status run(weft_i_op_call *call, bool index)
         c.places = index ? c.nodes + nodes : NULL;
     }
     int type = c.compute == WEFT_F32 ? 0 : c.compute == WEFT_F64 ? 1 : 2;
+    weft_i_cuda_kernel kernel = kernels[index][type], held;
+    uint64_t rows;
+    if (!index && held_by(stream, &c, &held, &rows)) {
+        kernel = held;
+        per = rows;
+    }
     uint64_t tasks = (c.results + per - 1) / per * c.node_count;
-    weft_status status = weft_i_cuda_launch_blocks(stream, kernels[index][type], tasks, &c);
+    weft_status status = weft_i_cuda_launch_blocks(stream, kernel, tasks, &c);
     if (status >= 0 && room)
         status = weft_i_cuda_launch_blocks(stream, WEFT_I_CUDA_reduce_nodes, c.results, &c);
     weft_i_object_drop(room);

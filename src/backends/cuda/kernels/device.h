@@ -62,6 +62,13 @@ WEFT_K int weft_k_sync_all(int yes)
     return __syncthreads_and(yes);
 }
 
+/* What thread `from` of the warp has; all threads of the block call it. */
+enum { WEFT_K_WARP = 32 };
+WEFT_K float weft_k_shuffle(float x, unsigned from)
+{
+    return __shfl_sync(0xffffffffu, x, (int)from);
+}
+
 /*
  * Programmatic dependent launch: the kernel is resident before the one ahead of it in its stream
  * has ended.  From here on that one is over and its writes are visible; and the next may come.

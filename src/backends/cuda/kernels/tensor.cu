@@ -4,6 +4,7 @@
 #include "index.h"
 #include "make.h"
 #include "rows.h"
+#include "held.h"
 #include "order.h"
 #include "expressions.h"
 
