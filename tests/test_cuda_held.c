@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows that a block holds in its registers (kernels/held.h), bit by bit as the CPU's.  On the software driver a block has up to 64 threads here, which hold 8
+ * Rows that a block holds in its registers (kernels/held.h) and copies that turn (kernels/turn.h),
+ * bit by bit as the CPU's.  On the software driver a block has up to 64 threads here, which hold 8
  * units; on a GPU (WEFT_TEST_CUDA=real) it has 256 and holds rows of 16384 elements.
  */
 #include "cuda/op_scene.h"
@@ -118,6 +119,38 @@ TEST(test_cuda_held_sums_of_negative_zeros)
         weft_tensor *x = weft_full(held[d], WEFT_CPU, WEFT_SHAPE(2, 1030), -0.0);
         weft_tensor *sum = weft_sum(there(x), &last, 1, false);
         check_same("sum", sum, weft_sum(x, &last, 1, false));
+    }
+    end();
+}
+
+/* -- copies that turn -- */
+
+static void check_turn(weft_tensor *x, int a, int b)
+{
+    weft_tensor *u = there(x);
+    check_same("a turned copy", weft_contiguous(weft_transpose(u, a, b)),
+               weft_contiguous(weft_transpose(x, a, b)));
+    weft_tensor *back = weft_empty_like(weft_contiguous(weft_transpose(u, a, b)));
+    CHECK_OK(weft_copy(back, weft_transpose(u, a, b)));
+    CHECK_OK(weft_copy(u, weft_transpose(back, a, b)));
+    check_same("turned twice", u, x);
+}
+
+TEST(test_cuda_held_turns)
+{
+    static const weft_dtype dtypes[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64, WEFT_I64};
+    begin_with(7);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        CHECK_OK(weft_scope_open());
+        check_turn(rows_of(dtypes[d], 16, 16), 0, 1);
+        check_turn(rows_of(dtypes[d], 64, 64), 0, 1);
+        check_turn(rows_of(dtypes[d], 65, 131), 0, 1);
+        check_turn(rows_of(dtypes[d], 15, 200), 0, 1); /* too narrow for tiles */
+        weft_tensor *x = weft_view(bumpy(dtypes[d], 3 * 40 * 70, false), WEFT_SHAPE(3, 40, 70));
+        check_turn(x, 1, 2);
+        check_turn(weft_view(x, WEFT_SHAPE(40, 3, 70)), 0, 2);
+        check_turn(weft_slice(x, 2, 3, 60, 1), 1, 2);
+        CHECK_OK(weft_scope_close());
     }
     end();
 }

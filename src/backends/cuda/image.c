@@ -51,6 +51,7 @@ EMBED(text_staged, WEFT_CUDA_TEXT "/staged.h");
 EMBED(text_sums, WEFT_CUDA_TEXT "/sums.h");
 EMBED(text_tensor_layout, WEFT_CUDA_TEXT "/tensor_layout.h");
 EMBED(text_tile, WEFT_CUDA_TEXT "/tile.h");
+EMBED(text_turn, WEFT_CUDA_TEXT "/turn.h");
 EMBED(text_vdev, WEFT_CUDA_TEXT "/vdev.h");
 EMBED(text_draw, WEFT_CUDA_SHARED "/draw.h");
 EMBED(text_math, WEFT_CUDA_SHARED "/math.h");
@@ -90,6 +91,7 @@ static const char *const names[] = {"kernels.def",
                                     "staged.h",
                                     "sums.h",
                                     "tile.h",
+                                    "turn.h",
                                     "vdev.h",
                                     "tensor_layout.h",
                                     "kernels/draw.h",
@@ -122,6 +124,7 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_staged,
                                     weft_i_cuda_text_sums,
                                     weft_i_cuda_text_tile,
+                                    weft_i_cuda_text_turn,
                                     weft_i_cuda_text_vdev,
                                     weft_i_cuda_text_tensor_layout,
                                     weft_i_cuda_text_draw,

@@ -54,6 +54,45 @@ static bool is_wide(const weft_i_loop *loop, int64_t size)
     return true;
 }
 
+/* The dimension along which operand k is adjacent, if it is long enough for tiles; else -1. */
+static int adjacent(const weft_i_loop *loop, int k, int64_t size)
+{
+    enum { LEAST = 16 };
+    for (int d = loop->ndim - 1; d >= 0; d--)
+        if (loop->stride[k][d] == size && loop->dim[d] >= LEAST)
+            return d;
+    return -1;
+}
+
+/* Elements that are adjacent along different dimensions of the two operands go by tiles
+ * (kernels/turn.h); false: these are not, or there are none. */
+static bool turns(const weft_i_loop *loop, int64_t size, weft_k_turn *c)
+{
+    int column = adjacent(loop, 0, size), row = adjacent(loop, 1, size);
+    uint64_t side = size == 8 ? 32 : 64;
+    if (column < 0 || row < 0 || column == row || loop->stride[1][column] == size)
+        return false;
+    *c = (weft_k_turn){.to = loop->data[0],
+                       .from = loop->data[1],
+                       .rows = (uint64_t)loop->dim[row],
+                       .columns = (uint64_t)loop->dim[column],
+                       .to_step = loop->stride[0][row],
+                       .from_step = loop->stride[1][column],
+                       .size = (int32_t)size};
+    c->tasks = ((c->rows + side - 1) / side) * ((c->columns + side - 1) / side);
+    for (int d = 0; d < loop->ndim; d++) {
+        if (d == column || d == row)
+            continue;
+        c->dim[c->ndim] = (uint64_t)loop->dim[d];
+        c->to_stride[c->ndim] = loop->stride[0][d];
+        c->from_stride[c->ndim++] = loop->stride[1][d];
+        c->tasks *= (uint64_t)loop->dim[d];
+    }
+    if (c->ndim == 0)
+        c->dim[c->ndim++] = 1;
+    return c->tasks > 0;
+}
+
 static bool is_up_to_f32(weft_dtype dtype)
 {
     return weft_i_dtype_is_float(dtype) && dtype != WEFT_F64;
@@ -67,7 +106,10 @@ weft_status weft_i_cuda_copy_loop(weft_i_cuda_stream *stream, weft_i_loop loop, 
     weft_k_pointwise c = {.op = WEFT_K_COPY, .inputs = 1};
     int64_t size = (int64_t)weft_dtype_size(to);
     bool floats = to != from && is_up_to_f32(to) && is_up_to_f32(from);
+    weft_k_turn turn;
     weft_i_loop_join(&loop);
+    if (to == from && turns(&loop, size, &turn))
+        return weft_i_cuda_launch_blocks(stream, WEFT_I_CUDA_turn, turn.tasks, &turn);
     if (to == from && is_wide(&loop, size)) {
         int last = loop.ndim - 1;
         loop.dim[last] = loop.dim[last] * size / 8;

@@ -6,6 +6,7 @@
 #include "rows.h"
 #include "held.h"
 #include "order.h"
+#include "turn.h"
 #include "expressions.h"
 
 #define KERNEL(name_, threads_, type_, body_)        \

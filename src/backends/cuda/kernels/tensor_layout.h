@@ -42,6 +42,18 @@ typedef struct weft_k_pointwise {
     int64_t stride[WEFT_K_INPUTS + 1][WEFT_K_DIMS];
 } weft_k_pointwise;
 
+/* A copy that turns: neighbours of the source are rows of the result, at one step; see turn.h. */
+typedef struct weft_k_turn {
+    char *to;
+    const char *from;
+    uint64_t tasks;             /* tiles */
+    uint64_t rows, columns;     /* of the result, whose columns are adjacent */
+    int64_t to_step, from_step; /* from row to row, and from column to column */
+    int32_t size, ndim;         /* of an element; dimensions outside */
+    uint64_t dim[WEFT_K_DIMS];
+    int64_t to_stride[WEFT_K_DIMS], from_stride[WEFT_K_DIMS];
+} weft_k_turn;
+
 /* A reduction, or rows that are normalised: every row is a result, its elements are reduced. */
 typedef struct weft_k_reduce {
     const char *from;
