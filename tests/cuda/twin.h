@@ -119,6 +119,17 @@ WEFT_K void weft_k_store(uint64_t *word, uint64_t value)
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
+/* A process has one scope. */
+WEFT_K uint64_t weft_k_load_acquire_near(const uint64_t *word)
+{
+    return weft_k_load_acquire(word);
+}
+
+WEFT_K void weft_k_store_release_near(uint64_t *word, uint64_t value)
+{
+    weft_k_store_release(word, value);
+}
+
 WEFT_K void weft_k_store_entry(uint64_t *word, uint64_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);

@@ -17,6 +17,10 @@ static size_t round_up(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
+/* Whether ranks that all share one device meet at its scope instead of the system's; false turns
+ * that off. */
+static const bool near = true;
+
 static void fill_sizes(int ranks, const weft_i_cuda_sizes *sizes, weft_k_group *group)
 {
     static const weft_i_cuda_sizes usual = {64, 32, 1024, 4 << 20, 0, false};
@@ -149,6 +153,7 @@ weft_status weft_i_cuda_team_open(weft_i_cuda_device *device, int rank, int rank
     out->group.pads = pads;
     out->group.stride = stride;
     out->group.rank = rank;
+    out->group.near = near && sharing == ranks;
     pthread_mutex_lock(&lock);
     out->next = teams;
     teams = out;

@@ -6,7 +6,7 @@
  * driver of the tests runs.  Everything that only one of them knows is in this file: memory order,
  * who a thread is, block barriers, clocks.  Names begin with weft_k_.
  *
- * Orders are those of the PTX memory model at system scope.  In the twin the same word is a C
+ * Orders are those of the PTX memory model at system scope, unless a name ends in `near`.  In the twin the same word is a C
  * atomic of that order, so ThreadSanitizer sees whether the orders suffice.
  */
 #ifndef WEFT_CUDA_KERNELS_DEVICE_H
@@ -110,6 +110,25 @@ WEFT_K void weft_k_store_release(uint64_t *word, uint64_t value)
 WEFT_K void weft_k_store(uint64_t *word, uint64_t value)
 {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+/*
+ * The same two at device scope, for words and data of ranks that all run on this device.  A release
+ * then waits until this thread's writes, and those it has seen, are in the cache that the device's
+ * multiprocessors share; at system scope it also waits for all that the device has under way to
+ * other devices and the host.  Both partners have to be on the device: a pair of which one is
+ * outside the other's scope orders nothing.
+ */
+WEFT_K uint64_t weft_k_load_acquire_near(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+WEFT_K void weft_k_store_release_near(uint64_t *word, uint64_t value)
+{
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
 
 /* An arrival before which this kernel has written nothing: what earlier kernels of the stream

@@ -97,6 +97,7 @@ typedef struct weft_k_group {
     uint64_t stage_bytes;  /* of a half */
     uint64_t boxes_at, mail_at;
     uint64_t mail_lanes; /* of each source; 0: no messages */
+    uint64_t near;       /* all ranks run on one device: their meetings are ordered at its scope */
     uint64_t *verdict;   /* host memory: 0, or status << 32 | rank + 1 */
     weft_k_record *record;
 } weft_k_group;

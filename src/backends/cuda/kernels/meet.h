@@ -245,15 +245,27 @@ WEFT_K void weft_k_waited(const weft_k_meeting *m, const weft_k_patience *p)
         weft_k_store(&m->call->group.record->waiting, 0);
 }
 
+/*
+ * Arrivals are released and acquired at the scope of the device if all ranks run there.  What the
+ * block's other threads read and wrote comes before the release by the block's barrier, and after
+ * the acquire by the next one, so data of all threads is ordered by one thread's pair.  Poison,
+ * verdict and record stay at system scope: the host is their partner.
+ */
+WEFT_K uint64_t weft_k_see_arrival(const weft_k_group *g, const uint64_t *word)
+{
+    /* pairs with the store in weft_k_arrive */
+    return g->near ? weft_k_load_acquire_near(word) : weft_k_load_acquire(word);
+}
+
 /* Waits for the arrival of `peer`; 0 if it will not come. */
 WEFT_K int weft_k_await(const weft_k_meeting *m, int peer)
 {
     const weft_k_group *g = &m->call->group;
     const uint64_t *word = weft_k_arrival(weft_k_line(g, g->rank, m->at, m->line), peer);
     weft_k_patience p = {0, 0, 0, 0, 0, 0, 0};
-    uint64_t seen = weft_k_load_acquire(word); /* pairs with the store in weft_k_arrive */
+    uint64_t seen = weft_k_see_arrival(g, word);
     while ((int32_t)((uint32_t)(seen >> 32) - m->epoch) < 0 && !weft_k_must_stop(m, &p, peer))
-        seen = weft_k_load_acquire(word); /* pairs with the store in weft_k_arrive */
+        seen = weft_k_see_arrival(g, word);
     weft_k_waited(m, &p);
     if (!p.why && (uint32_t)(seen >> 32) == m->epoch && (uint32_t)seen != m->digest) {
         p.why = WEFT_K_MISMATCH;
@@ -271,8 +283,10 @@ WEFT_K void weft_k_arrive(const weft_k_meeting *m, int peer, int release)
     const weft_k_group *g = &m->call->group;
     uint64_t *word = weft_k_arrival(weft_k_line(g, peer, m->at, m->line), g->rank);
     uint64_t value = (uint64_t)m->epoch << 32 | m->digest;
-    if (release)
-        weft_k_store_release(word, value); /* pairs with the load in weft_k_await */
+    if (release && g->near)
+        weft_k_store_release_near(word, value); /* pairs with the load in weft_k_see_arrival */
+    else if (release)
+        weft_k_store_release(word, value); /* likewise */
     else
         weft_k_store_entry(word, value);
 }
