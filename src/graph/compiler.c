@@ -17,6 +17,9 @@ static const char *const flags[] = {"-x",
                                     "-std=gnu11",
                                     "-O3",
                                     "-march=native",
+#ifdef __x86_64__
+                                    "-mprefer-vector-width=512", /* gcc takes 256 otherwise */
+#endif
                                     "-ffp-contract=off",
                                     "-fno-math-errno",
                                     "-fno-trapping-math",
