@@ -2,11 +2,12 @@
 /*
  * Compiled graphs in one thread: a chain of 8 element-wise operations over 64 MiB and a block of
  * softmax and layer norm, compiled and eagerly, beside a copy into new memory, which reads and
- * writes as much; a small network, beside its matrix products; and what a call, a
- * capture and a compilation cost.  Where Python has PyTorch, the same in PyTorch, eagerly and by
+ * writes as much; a small network, beside its matrix products; what a call, a capture and a
+ * compilation cost; and the steps of bench_step.c.  Where Python has PyTorch, the same in PyTorch, eagerly and by
  * torch.compile, by bench/peers/torch_compile.py.
  */
 #include "bench.h"
+#include "bench_step.h"
 
 #include <weft/weft.h>
 
@@ -242,7 +243,7 @@ static int run(bench_style *style)
     failed |= print_pair(style, "norm, softmax, 64 MiB", block, in, 3, copy, torch + 4);
     double floor = measure(products, NULL, net, 2, 1);
     failed |= print_pair(style, "network of 2 products", network, net, 3, floor, torch + 6);
-    return failed;
+    return failed || bench_step_gpt(style);
 }
 
 int bench_compile(bench_style *style)
@@ -253,5 +254,5 @@ int bench_compile(bench_style *style)
     if (failed)
         fprintf(stderr, "weft bench compile: %s\n", weft_last_error());
     weft_scope_close();
-    return failed;
+    return failed || bench_step_parallel(style);
 }

@@ -7,113 +7,15 @@
  * longer than without them.
  */
 #include "bench.h"
+#include "bench_gpt.h"
 
 #include <weft/weft.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LAYERS = 4, WIDTH = 256, HEADS = 8, TIME = 64, BATCH = 4, SYMBOLS = 64 };
-enum { TOKENS = BATCH * TIME, HEAD = WIDTH / HEADS, TURNS = 15, PARAMS = 128 };
+enum { TURNS = 15, PARAMS = 128 };
 static const double UNDISTURBED = 0.1; /* the lowest tenth of the turns counts */
-
-/* -- the network -- */
-
-typedef struct network {
-    weft_module *net;
-    weft_optim *adam;
-    weft_tensor *in, *out;
-} network;
-
-static weft_tensor *block(weft_module *self, weft_tensor *x, void *user)
-{
-    (void)user;
-    x = weft_add(x, weft_module_call(weft_module_child(self, "attention"), x));
-    return weft_add(x, weft_module_call(weft_module_child(self, "mlp"), x));
-}
-
-static weft_module *new_block(void)
-{
-    weft_module *module = weft_module_new(block, NULL);
-    weft_module_add(
-        module, "attention",
-        weft_nn_sequential(weft_nn_layer_norm(WIDTH), weft_nn_attention(WIDTH, HEADS, 0)));
-    weft_module_add(module, "mlp",
-                    weft_nn_sequential(weft_nn_layer_norm(WIDTH), weft_nn_linear(WIDTH, 4 * WIDTH),
-                                       weft_nn_op(weft_gelu), weft_nn_linear(4 * WIDTH, WIDTH)));
-    return module;
-}
-
-static int make_network(network *n)
-{
-    weft_module *parts[LAYERS + 3] = {weft_nn_embedding(SYMBOLS, WIDTH)};
-    for (int i = 0; i < LAYERS; i++)
-        parts[i + 1] = new_block();
-    parts[LAYERS + 1] = weft_nn_layer_norm(WIDTH);
-    parts[LAYERS + 2] = weft_nn_linear(WIDTH, SYMBOLS);
-    n->net = weft_nn_sequential_of(parts, LAYERS + 3);
-    n->adam = weft_optim_adamw(n->net, 1e-4, NULL);
-    n->in = weft_randint(WEFT_I64, WEFT_CPU, WEFT_SHAPE(BATCH, TIME), 0, SYMBOLS);
-    n->out = weft_randint(WEFT_I64, WEFT_CPU, WEFT_SHAPE(BATCH, TIME), 0, SYMBOLS);
-    return n->adam && n->out ? 0 : -1;
-}
-
-static int step(const network *n)
-{
-    if (weft_scope_open() < 0)
-        return -1;
-    weft_tensor *loss = weft_cross_entropy(weft_module_call(n->net, n->in), n->out);
-    int failed = !loss || weft_backward(loss) < 0 || weft_optim_step(n->adam) < 0;
-    weft_scope_close();
-    return failed ? -1 : 0;
-}
-
-/* -- its products -- */
-
-/* Products of the step: m x k by k x n, `times` of them, in batches of `batch`. */
-typedef struct product {
-    int batch, m, k, n, times;
-    weft_tensor *a, *b, *out;
-} product;
-
-/* Forward, and both gradients: the same work in three shapes. */
-static const product forward_products[] = {
-    {1, TOKENS, WIDTH, WIDTH, 4 * LAYERS, NULL, NULL, NULL},
-    {1, TOKENS, WIDTH, 4 * WIDTH, LAYERS, NULL, NULL, NULL},
-    {1, TOKENS, 4 * WIDTH, WIDTH, LAYERS, NULL, NULL, NULL},
-    {BATCH * HEADS, TIME, HEAD, TIME, LAYERS, NULL, NULL, NULL},
-    {BATCH * HEADS, TIME, TIME, HEAD, LAYERS, NULL, NULL, NULL},
-    {1, TOKENS, WIDTH, SYMBOLS, 1, NULL, NULL, NULL},
-};
-enum { SHAPES = sizeof forward_products / sizeof *forward_products, PRODUCTS = 3 * SHAPES };
-
-static int make_products(product *out)
-{
-    for (int i = 0; i < PRODUCTS; i++) {
-        product p = forward_products[i / 3];
-        int m = p.m, k = p.k, n = p.n;
-        if (i % 3 == 1) /* of the left operand: [m, n] by [n, k] */
-            p.k = n, p.n = k;
-        if (i % 3 == 2) /* of the right one: [k, m] by [m, n] */
-            p.m = k, p.k = m;
-        p.a = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(p.batch, p.m, p.k));
-        p.b = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(p.batch, p.k, p.n));
-        p.out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(p.batch, p.m, p.n));
-        if (!p.a || !p.b || !p.out)
-            return -1;
-        out[i] = p;
-    }
-    return 0;
-}
-
-static int multiply(const product *products)
-{
-    for (int i = 0; i < PRODUCTS; i++)
-        for (int k = 0; k < products[i].times; k++)
-            if (weft_bmm_into(products[i].out, products[i].a, products[i].b) < 0)
-                return -1;
-    return 0;
-}
 
 /* -- one rank -- */
 
@@ -131,18 +33,18 @@ static double ask_torch(void)
 
 static int measure_one(bench_style *style)
 {
-    network n;
-    product products[PRODUCTS];
+    bench_gpt n = {0};
+    bench_product products[BENCH_GPT_PRODUCTS];
     double steps[TURNS], bare[TURNS];
     weft_seed(1);
-    if (make_network(&n) < 0 || make_products(products) < 0 || step(&n) < 0)
+    if (bench_gpt_make(&n) < 0 || bench_gpt_make_products(products) < 0 || bench_gpt_step(&n) < 0)
         return -1;
     for (int turn = 0; turn < TURNS; turn++) {
         int64_t start = bench_ns(), middle;
-        if (step(&n) < 0)
+        if (bench_gpt_step(&n) < 0)
             return -1;
         middle = bench_ns();
-        if (multiply(products) < 0)
+        if (bench_gpt_multiply(products) < 0)
             return -1;
         steps[turn] = (double)(middle - start) * 1e-6;
         bare[turn] = (double)(bench_ns() - middle) * 1e-6;
@@ -161,7 +63,7 @@ enum { ALONE, TOGETHER, BARE, KINDS };
 
 typedef struct parallel {
     weft_group *world;
-    network n;
+    bench_gpt n;
     weft_named params[PARAMS];
     int count;
     bool averaging;
@@ -193,7 +95,7 @@ static double time_once(parallel *p, int kind)
         return -1;
     p->averaging = kind == TOGETHER;
     int64_t start = bench_ns();
-    int failed = kind == BARE ? reduce_all(p) : step(&p->n);
+    int failed = kind == BARE ? reduce_all(p) : bench_gpt_step(&p->n);
     double ms = (double)(bench_ns() - start) * 1e-6;
     weft_scope_close();
     return failed ? -1 : ms;
@@ -204,7 +106,7 @@ static int body(int rank, void *arg)
     bench_board *board = arg;
     parallel p = {.world = weft_init(NULL)};
     weft_seed(1);
-    int failed = make_network(&p.n) < 0;
+    int failed = bench_gpt_make(&p.n) < 0;
     p.count = failed ? 0 : weft_module_params(p.n.net, p.params, PARAMS);
     for (int i = 0; i < p.count; i++)
         failed |= weft_tensor_hook(p.params[i].tensor, average, &p, WEFT_HOLD()) < 0;

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rows of `weft bench compile` that train: a step of the GPT of bench_gpt.h, compiled and
+ * plainly, beside its bare matrix products; and a tensor-parallel network of two layers, forward and
+ * backward, on one rank and on two.
+ */
+#include "bench_step.h"
+
+#include "bench_gpt.h"
+
+#include <stdio.h>
+
+enum { TURNS = 15, WIDTH = 512, HIDDEN = 4 * WIDTH, ROWS = 256 };
+enum { PLAIN, COMPILED, WAYS };
+static const double UNDISTURBED = 0.1; /* the lowest tenth of the turns counts */
+
+/* -- the GPT -- */
+
+/* Steps of both ways and the products take turns: whatever slows the machine slows them all. */
+static int take_turns(bench_gpt *ways, const bench_product *products, double ms[][TURNS])
+{
+    for (int turn = -1; turn < TURNS; turn++) /* the first compiles */
+        for (int way = 0; way <= WAYS; way++) {
+            int64_t start = bench_ns();
+            if ((way < WAYS ? bench_gpt_step(&ways[way]) : bench_gpt_multiply(products)) < 0)
+                return -1;
+            if (turn >= 0)
+                ms[way][turn] = (double)(bench_ns() - start) * 1e-6;
+        }
+    return 0;
+}
+
+int bench_step_gpt(bench_style *style)
+{
+    bench_gpt ways[WAYS];
+    bench_product products[BENCH_GPT_PRODUCTS];
+    double ms[WAYS + 1][TURNS];
+    weft_seed(1);
+    if (bench_gpt_make(&ways[PLAIN]) < 0 || bench_gpt_make(&ways[COMPILED]) < 0 ||
+        bench_gpt_compile(&ways[COMPILED]) < 0 || bench_gpt_make_products(products) < 0 ||
+        take_turns(ways, products, ms) < 0)
+        return 1;
+    double floor = bench_quantile(ms[WAYS], TURNS, UNDISTURBED);
+    bench_row(style, "GPT step beside its products, c", 1, "ms",
+              bench_quantile(ms[COMPILED], TURNS, UNDISTURBED), floor);
+    bench_row(style, "  eager", 1, "ms", bench_quantile(ms[PLAIN], TURNS, UNDISTURBED), floor);
+    return 0;
+}
+
+/* -- tensor parallel -- */
+
+typedef struct mlp {
+    weft_module *up, *down;
+    weft_group *world;
+    weft_tensor *x;
+    weft_compiled *fast;
+} mlp;
+
+static weft_status loss_of(weft_tensor *const *in, int ins, weft_tensor **out, int outs, void *user)
+{
+    const mlp *m = user;
+    (void)ins, (void)outs;
+    weft_tensor *part = weft_module_call(m->down, weft_gelu(weft_module_call(m->up, in[0])));
+    weft_tensor *y = weft_all_reduce(part, WEFT_SUM, m->world);
+    out[0] = weft_mean(weft_mul(y, y), NULL, 0, false);
+    return WEFT_OK;
+}
+
+static int make_mlp(mlp *m)
+{
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    int n = weft_size(m->world);
+    if (n < 1)
+        return -1;
+    opts.backend = "c";
+    opts.fullgraph = opts.agree = true;
+    weft_seed(7);
+    m->x = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ROWS, WIDTH)); /* the same everywhere */
+    m->up = weft_nn_linear_plain(WIDTH, HIDDEN / n);
+    m->down = weft_nn_linear_plain(HIDDEN / n, WIDTH);
+    m->fast = weft_compile(loss_of, m, &opts);
+    return m->x && m->down && m->fast ? 0 : -1;
+}
+
+/* Milliseconds of forward and backward, from a common start; -1 if they fail. */
+static double time_once(mlp *m, int way)
+{
+    weft_tensor *loss = NULL;
+    if (weft_scope_open() < 0 || weft_group_barrier(m->world, WEFT_DEFAULT) < 0)
+        return -1;
+    int64_t start = bench_ns();
+    weft_status status = way == COMPILED ? weft_compiled_call(m->fast, &m->x, 1, &loss, 1)
+                                         : loss_of(&m->x, 1, &loss, 1, m);
+    int failed = status < 0 || !loss || weft_backward(loss) < 0;
+    double ms = (double)(bench_ns() - start) * 1e-6;
+    weft_scope_close();
+    return failed ? -1 : ms;
+}
+
+static int body(int rank, void *arg)
+{
+    bench_board *board = arg;
+    mlp m = {.world = weft_init(NULL)};
+    int failed = make_mlp(&m) < 0;
+    for (int turn = -1; turn < TURNS && !failed; turn++)
+        for (int way = 0; way < WAYS && !failed; way++) {
+            double ms = time_once(&m, way);
+            failed = ms < 0;
+            if (turn >= 0)
+                board->sample[rank][way * TURNS + turn] = ms;
+        }
+    if (failed)
+        fprintf(stderr, "weft bench compile: %s\n", weft_last_error());
+    weft_release(m.fast);
+    return weft_finish(m.world) < 0 || failed;
+}
+
+/* The slowest rank's best turns, of both ways. */
+static int measure(bench_board *board, int ranks, double *ms)
+{
+    if (bench_ranks(ranks, body, board))
+        return -1;
+    for (int way = 0; way < WAYS; way++) {
+        ms[way] = 0;
+        for (int rank = 0; rank < ranks; rank++) {
+            double own = bench_quantile(board->sample[rank] + way * TURNS, TURNS, UNDISTURBED);
+            ms[way] = own > ms[way] ? own : ms[way];
+        }
+    }
+    return 0;
+}
+
+int bench_step_parallel(bench_style *style)
+{
+    double one[WAYS], two[WAYS];
+    bench_board *board = bench_board_new();
+    int failed = !board || measure(board, 1, one) < 0 || measure(board, 2, two) < 0;
+    if (board)
+        bench_board_free(board);
+    if (failed)
+        return 1;
+    bench_row(style, "parallel layers beside 1 rank, c", 2, "ms", two[COMPILED], one[COMPILED]);
+    bench_row(style, "  eager", 2, "ms", two[PLAIN], one[PLAIN]);
+    return 0;
+}
