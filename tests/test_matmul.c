@@ -4,6 +4,7 @@
 #include "fault.h"
 #include "harness.h"
 
+#include "kernels/bf16.h"
 #include "kernels/blas.h"
 #include "kernels/dnnl.h"
 #include "kernels/matmul.h"
@@ -159,15 +160,149 @@ TEST(test_matmul_dnnl_is_used)
 
 TEST(test_matmul_dnnl)
 {
-    const char *model = "WEFT_DNNL='" MODEL_DNNL "'";
+    const char *model = "WEFT_BF16=dnnl WEFT_DNNL='" MODEL_DNNL "'";
     if (access(MODEL_DNNL, R_OK))
         SKIP("the stand-in of oneDNN is not built");
     CHECK_INT(run_again(model, "test_matmul_dnnl_is_used | grep -q pass"), 0);
     CHECK_INT(run_again(model, "test_matmul_every_layout >/dev/null"), 0);
     CHECK_INT(run_again(model, "test_matmul_small_floats_round_once >/dev/null"), 0);
     CHECK_INT(run_again(model, "test_matmul_panels >/dev/null"), 0);
-    CHECK_INT(run_again("WEFT_DNNL=/no/such/library", "test_matmul_panels >/dev/null"), 0);
+    CHECK_INT(
+        run_again("WEFT_BF16=dnnl WEFT_DNNL=/no/such/library", "test_matmul_panels >/dev/null"), 0);
     CHECK_INT(run_again("WEFT_DNNL=none", "test_matmul_dnnl_is_used | grep -q skip"), 0);
+}
+
+/* A result in the middle of a larger matrix, whose other elements must stay as they are. */
+enum { MARGIN = 3, SENTINEL = -77 };
+static weft_tensor *framed(weft_tensor **frame, int64_t rows, int64_t columns, bool turned)
+{
+    int64_t m = turned ? columns : rows, n = turned ? rows : columns;
+    *frame = weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(m + 2 * MARGIN, n + 2 * MARGIN), SENTINEL);
+    weft_tensor *inside = weft_narrow(weft_narrow(*frame, 0, MARGIN, m), 1, MARGIN, n);
+    return turned ? weft_transpose(inside, 0, 1) : inside;
+}
+
+static void check_frame(weft_tensor *frame)
+{
+    int64_t rows = weft_tensor_size(frame, 0), columns = weft_tensor_size(frame, 1);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++)
+            if (i < MARGIN || j < MARGIN || i >= rows - MARGIN || j >= columns - MARGIN)
+                CHECK(weft_item(frame, i * columns + j) == SENTINEL);
+}
+
+/* Sums of whole numbers are exact, so the result is the exact one rounded once, whatever the way.
+ * Sizes below, at and above those of tiles, blocks, slices and parts of k. */
+TEST(test_matmul_bf16_every_layout)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},    {2, 3, 5},     {16, 32, 16},
+                                       {31, 33, 47}, {33, 64, 65},  {70, 1100, 33},
+                                       {5, 40, 530}, {70, 100, 70}, {2100, 1030, 3}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int layout = 0; layout < (s < 7 ? LAYOUTS * LAYOUTS : 2); layout++) {
+            CHECK_OK(weft_scope_open());
+            int64_t m = sizes[s][0], k = sizes[s][1], n = sizes[s][2];
+            weft_tensor *a = dressed(numbers(WEFT_BF16, m, k, 1), layout % LAYOUTS),
+                        *b = dressed(numbers(WEFT_BF16, k, n, 5), layout / LAYOUTS), *frame;
+            weft_tensor *out = framed(&frame, m, n, layout % 2);
+            weft_tensor *exact = weft_mm(weft_to_dtype(a, WEFT_F64), weft_to_dtype(b, WEFT_F64));
+            CHECK_OK(weft_mm_into(out, a, b));
+            if (!weft_equal(out, weft_to_dtype(exact, WEFT_BF16)))
+                FAIL("[%lld, %lld] by [%lld, %lld], layout %d", (long long)m, (long long)k,
+                     (long long)k, (long long)n, layout);
+            check_frame(frame);
+            CHECK_OK(weft_scope_close());
+        }
+}
+
+/* Real numbers: a sum of k products is off by at most k roundings of f32, of which most cancel. */
+TEST(test_matmul_bf16_is_close)
+{
+    weft_seed(11);
+    for (int64_t k = 5; k <= 3000; k = k * 5 + 3) {
+        weft_tensor *a = weft_randn(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(77, k)),
+                    *b = weft_randn(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(k, 45));
+        weft_tensor *out = weft_mm(a, b),
+                    *exact = weft_mm(weft_to_dtype(a, WEFT_F64), weft_to_dtype(b, WEFT_F64));
+        double slack = 4 * sqrt((double)k) * 0x1p-24 * sqrt((double)k);
+        for (int64_t i = 0; i < 77 * 45; i++)
+            CHECK_NEAR(weft_item(out, i), weft_item(exact, i),
+                       fabs(weft_item(exact, i)) * 0x1p-8 + slack);
+    }
+}
+
+/* Infinities and NaN stay in their row or column; padding brings none. */
+TEST(test_matmul_bf16_infinities)
+{
+    weft_tensor *a = weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(40, 35)),
+                *b = weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(35, 37));
+    CHECK_OK(weft_fill(weft_select(weft_select(a, 0, 7), 0, 34), INFINITY));
+    CHECK_OK(weft_fill(weft_select(weft_select(b, 0, 34), 0, 5), NAN));
+    weft_tensor *out = weft_mm(a, b);
+    for (int64_t i = 0; i < 40; i++)
+        for (int64_t j = 0; j < 37; j++) {
+            double x = weft_item(out, i * 37 + j);
+            CHECK(j == 5 ? isnan(x) : i == 7 ? isinf(x) && x > 0 : x == 35);
+        }
+}
+
+/* Each way that this machine has, and the one that is chosen without a word. */
+TEST(test_matmul_bf16_ways)
+{
+    static const char *const tests[] = {"test_matmul_bf16_every_layout",
+                                        "test_matmul_bf16_is_close", "test_matmul_bf16_infinities",
+                                        "test_matmul_bf16_no_memory"};
+    char setting[64], test[128];
+    for (int i = -2; i < 0 || weft_i_bf16_variant(i); i++) {
+        const char *name = i == -2 ? "f32" : i == -1 ? "dnnl" : weft_i_bf16_variant(i)->name;
+        if (i >= 0 && !weft_i_bf16_variant(i)->usable())
+            continue;
+        snprintf(setting, sizeof setting, "WEFT_BF16=%s", name);
+        for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
+            snprintf(test, sizeof test, "%s >/dev/null", tests[t]);
+            if (run_again(setting, test))
+                FAIL("%s fails with %s", tests[t], setting);
+        }
+        snprintf(test, sizeof test, "test_matmul_bf16_names_its_way | grep -q pass");
+        if (i >= 0)
+            CHECK_INT(run_again(setting, test), 0);
+    }
+}
+
+/* The name that weft_matmul_describe tells is the one that WEFT_BF16 asked for. */
+TEST(test_matmul_bf16_names_its_way)
+{
+    const char *name = getenv("WEFT_BF16");
+    weft_matmul_info info;
+    CHECK_OK(weft_matmul_describe(&info));
+    if (!name)
+        SKIP("WEFT_BF16 is not set");
+    for (int i = 0; weft_i_bf16_variant(i); i++)
+        if (!strcmp(weft_i_bf16_variant(i)->name, name))
+            CHECK(!strcmp(info.bf16, weft_i_bf16_variant(i)->text));
+    if (!strcmp(name, "f32"))
+        CHECK(!*info.bf16);
+}
+
+/* Without memory for its tiles a way leaves the product to f32, which may find some or says so. */
+TEST(test_matmul_bf16_no_memory)
+{
+    weft_tensor *a = numbers(WEFT_BF16, 5, 40, 1), *b = numbers(WEFT_BF16, 40, 6, 2);
+    weft_tensor *out = weft_zeros(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(5, 6));
+    CHECK_OK(weft_mm_into(out, a, b)); /* the libraries are there now */
+    bool fired = true;
+    for (int n = 1; fired && n < 30; n++) {
+        CHECK_OK(weft_fill(out, SENTINEL));
+        fault_arm(n);
+        weft_status status = weft_mm_into(out, a, b);
+        fired = fault_disarm();
+        if (status == WEFT_OK)
+            check_product(out, a, b, "without some memory");
+        else
+            CHECK(status == WEFT_ERR_NO_MEMORY && weft_item(out, 0) == SENTINEL);
+        weft_clear_error();
+    }
+    CHECK(!fired);
 }
 
 TEST(test_matmul_integers)
@@ -183,7 +318,8 @@ TEST(test_matmul_integers)
     CHECK_INT(weft_item_int(weft_mm(eight, eight), 0), (int8_t)20000); /* wraps */
 }
 
-/* 16- and 8-bit floats: the f32 product, rounded once. */
+/* 16- and 8-bit floats: the f32 product, rounded once.  Instructions for bf16 add in another order,
+ * which may change the last bit. */
 TEST(test_matmul_small_floats_round_once)
 {
     weft_seed(3);
@@ -193,8 +329,10 @@ TEST(test_matmul_small_floats_round_once)
         weft_tensor *b =
             weft_to_dtype(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 7)), (weft_dtype)dtype);
         weft_tensor *wide = weft_mm(weft_to_dtype(a, WEFT_F32), weft_to_dtype(b, WEFT_F32));
-        CHECK(weft_equal(weft_mm(a, b), weft_to_dtype(wide, (weft_dtype)dtype)));
-        CHECK_INT(weft_tensor_dtype(weft_mm(a, b)), dtype);
+        weft_tensor *out = weft_mm(a, b), *rounded = weft_to_dtype(wide, (weft_dtype)dtype);
+        CHECK(dtype == WEFT_BF16 ? weft_allclose(out, rounded, 0x1p-7, 1e-6, false)
+                                 : weft_equal(out, rounded));
+        CHECK_INT(weft_tensor_dtype(out), dtype);
     }
 }
 

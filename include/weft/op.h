@@ -208,7 +208,7 @@ typedef struct weft_matmul_info {
     const char *library;      /* "libopenblas.so.0"; "" if there is none and products are loops */
     const char *config;       /* what the library says about itself; "" if it says nothing */
     const char *small_floats; /* how floats of 16 and 8 bits are multiplied */
-    const char *bf16;         /* the library for bf16, if another: "libdnnl.so.2"; else "" */
+    const char *bf16;         /* what multiplies bf16, if not f32: "AMX", "libdnnl.so.2"; else "" */
     bool slow;                /* no library, or one that may be the reference BLAS */
 } weft_matmul_info;
 

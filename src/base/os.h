@@ -135,6 +135,9 @@ int weft_i_os_user(void);        /* geteuid */
 int weft_i_os_cores(void);       /* cores this process may run on */
 int64_t weft_i_os_wall_ns(void); /* since 1970; only for showing, never for deadlines */
 
+/* Leave to use the registers of AMX, for the whole process; false if the system does not give it. */
+bool weft_i_os_allow_tiles(void);
+
 /* The child's side: descriptors, process group, signals, core.  Its program or function follows.
  * errno value. */
 int weft_i_os_child_settle(const weft_i_os_child *child);

@@ -146,6 +146,18 @@ void weft_i_os_barrier_everywhere(void)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
+/* Tiles are 8 KiB of registers: Linux wants to be asked before a process uses them, and refuses if
+ * a thread has a signal stack that they do not fit on. */
+bool weft_i_os_allow_tiles(void)
+{
+#if defined(__x86_64__)
+    enum { ASK = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM, which not all headers have */
+    return syscall(SYS_arch_prctl, ASK, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
 static pthread_once_t generation_once = PTHREAD_ONCE_INIT;
 atomic_uint weft_i_os_forks; /* relaxed: changes only in a child, before it has threads */
 

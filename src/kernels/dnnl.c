@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * oneDNN has one function for this that versions 2 and 3 share; it is exported but in no header, so
- * its prototype is here.  The library is used where the processor multiplies bf16 itself (AVX-512
- * BF16 or AMX): there a product takes a fourth of the time it takes in f32.  Elsewhere the library
- * widens the operands as we do, or refuses.
+ * its prototype is here.  On processors it has no code for, the library is slow or refuses.
  */
 #include "kernels/dnnl.h"
 
 #include "base/env.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "kernels/isa.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -51,7 +48,6 @@ static bool load(const char *name)
         take(library, "omp_set_num_threads", &dnnl.set_threads);
     }
     dnnl.name = name;
-    weft_i_log(WEFT_LOG_INFO, "products of bf16 by %s", name);
     return true;
 }
 
@@ -65,7 +61,7 @@ static void find(void)
                        chosen);
         return;
     }
-    for (size_t i = 0; weft_i_isa_bf16() && i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (load(names[i]))
             return;
 }

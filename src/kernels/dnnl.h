@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of bf16 by oneDNN, loaded at the first such product. */
+/* Products of bf16 by oneDNN, loaded when asked for. */
 #ifndef WEFT_KERNELS_DNNL_H
 #define WEFT_KERNELS_DNNL_H
 
@@ -16,7 +16,7 @@ typedef struct weft_i_dnnl_product {
     int64_t ldc;
 } weft_i_dnnl_product;
 
-/* The library, or NULL if there is none or this processor multiplies bf16 no faster by it. */
+/* The library, or NULL if there is none. */
 const char *weft_i_dnnl_name(void);
 
 /* False if the library is not there or cannot do it; then `c` is undefined. */

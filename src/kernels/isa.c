@@ -3,8 +3,12 @@
  * processors that have it. */
 #include "kernels/isa.h"
 
+#include "base/os.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 bool weft_i_isa_always(void)
@@ -30,13 +34,19 @@ bool weft_i_isa_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2");
 }
 
-bool weft_i_isa_bf16(void)
+bool weft_i_isa_avx512_bf16(void)
 {
-    enum { AVX512_BF16 = 1 << 5, AMX_BF16 = 1 << 22 };
-    unsigned a, b, c, d = 0, ones = 0;
-    __get_cpuid_count(7, 0, &a, &b, &c, &d);
-    __get_cpuid_count(7, 1, &ones, &b, &c, &a);
-    return weft_i_isa_avx512() && (ones & AVX512_BF16 || d & AMX_BF16);
+    enum { AVX512_BF16 = 1 << 5 };
+    unsigned a = 0, b, c, d;
+    return weft_i_isa_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & AVX512_BF16;
+}
+
+bool weft_i_isa_amx(void)
+{
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+    unsigned a, b, c, d = 0;
+    return weft_i_isa_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & AMX_BF16 &&
+           d & AMX_TILE && weft_i_os_allow_tiles();
 }
 #else
 bool weft_i_isa_avx2(void)
@@ -49,8 +59,23 @@ bool weft_i_isa_avx512(void)
     return false;
 }
 
-bool weft_i_isa_bf16(void)
+bool weft_i_isa_avx512_bf16(void)
+{
+    return false;
+}
+
+bool weft_i_isa_amx(void)
 {
     return false;
 }
 #endif
+
+bool weft_i_isa_bfmmla(void)
+{
+#if defined(__aarch64__)
+    enum { BF16 = 1 << 14 }; /* HWCAP2_BF16, which not all headers have */
+    return getauxval(AT_HWCAP2) & BF16;
+#else
+    return false;
+#endif
+}

@@ -10,7 +10,9 @@
 bool weft_i_isa_always(void);
 bool weft_i_isa_avx2(void);
 bool weft_i_isa_avx512(void);
-/* Multiplies bf16: AVX-512 BF16 or AMX. */
-bool weft_i_isa_bf16(void);
+/* Those that multiply bf16.  For AMX the system's leave is asked, and had until the process ends. */
+bool weft_i_isa_avx512_bf16(void);
+bool weft_i_isa_amx(void);
+bool weft_i_isa_bfmmla(void); /* of Arm */
 
 #endif

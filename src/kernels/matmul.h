@@ -3,17 +3,8 @@
 #ifndef WEFT_KERNELS_MATMUL_H
 #define WEFT_KERNELS_MATMUL_H
 
-#include "base/dtype.h"
+#include "kernels/matrix.h"
 #include "weft/status.h"
-
-#include <stdint.h>
-
-typedef struct weft_i_matrix {
-    weft_dtype dtype;
-    char *data;
-    int64_t rows, columns;
-    int64_t row_stride, column_stride; /* elements */
-} weft_i_matrix;
 
 /*
  * out = a b.  Floats go to CBLAS if there is one, the small ones by way of f32 with one rounding at
@@ -22,6 +13,10 @@ typedef struct weft_i_matrix {
  * had; then `out` is untouched.
  */
 weft_status weft_i_matmul(const weft_i_matrix *out, const weft_i_matrix *a, const weft_i_matrix *b);
+
+/* The same without instructions that multiply bf16, which round sums otherwise. */
+weft_status weft_i_matmul_by_f32(const weft_i_matrix *out, const weft_i_matrix *a,
+                                 const weft_i_matrix *b);
 
 /* The same without CBLAS: what it is tested against, and what runs where there is none. */
 weft_status weft_i_matmul_by_loops(const weft_i_matrix *out, const weft_i_matrix *a,

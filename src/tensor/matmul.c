@@ -3,7 +3,7 @@
 #include "kernels/matmul.h"
 
 #include "kernels/blas.h"
-#include "kernels/dnnl.h"
+#include "kernels/matmul_bf16.h"
 #include "tensor/eye.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"
@@ -173,11 +173,10 @@ weft_status weft_matmul_describe(weft_matmul_info *out)
     if (!out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the result is NULL", __func__);
     const weft_i_blas *blas = weft_i_blas_get();
-    const char *dnnl = weft_i_dnnl_name();
     *out = (weft_matmul_info){.library = blas ? blas->name : "",
                               .config = blas ? blas->config : "",
                               .small_floats = blas ? "as f32, a panel of rows at a time" : "as f32",
-                              .bf16 = dnnl ? dnnl : "",
+                              .bf16 = weft_i_matmul_bf16_way(),
                               .slow = !blas || !*blas->config};
     return WEFT_OK;
 }
