@@ -165,6 +165,60 @@ RANKS_TEST(test_cuda_ranks_functional, 2)
     finish(world);
 }
 
+/*
+ * Posted work does not hold up the stream of who posts it: while the other rank has not come, the
+ * current stream gets its own work done.  Who uses an operand afterwards is behind the collective
+ * without waiting for it.
+ */
+RANKS_TEST(test_cuda_ranks_work_runs_beside, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(5000), GPU), *out = weft_empty_like(x);
+    weft_tensor *host = weft_to(x, WEFT_F32, WEFT_CPU), *sum = weft_empty_like(host);
+    CHECK_OK(weft_all_reduce_into(sum, host, WEFT_SUM, world));
+    CHECK_OK(weft_all_reduce_into(out, x, WEFT_SUM, world)); /* opens the group's site */
+    weft_tensor *y = weft_full(WEFT_F32, GPU, WEFT_SHAPE(100), 2);
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+    CHECK_OK(weft_group_barrier(world, 30000));
+    if (rank == 1)
+        nanosleep(&(struct timespec){0, 300000000}, NULL);
+    weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, world);
+    CHECK(work);
+    weft_tensor *twice = weft_add(y, y);
+    if (rank == 0) {
+        CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 100));
+        CHECK_INT(weft_work_test(work), WEFT_IN_PROGRESS);
+    }
+    weft_tensor *more = weft_add(out, out); /* on the current stream */
+    CHECK_OK(weft_fill(x, 0));              /* behind the one that reads it */
+    check_same("beside", twice, weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100), 4));
+    check_same("behind", more, weft_add(sum, sum));
+    CHECK_OK(weft_work_wait(work, 30000));
+    check_same("posted", out, sum);
+    finish(world);
+}
+
+/* Memory of what is posted may go at once: who gets it next is behind the collective. */
+RANKS_TEST(test_cuda_ranks_work_is_left_alone, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *out = weft_empty(WEFT_F32, GPU, WEFT_SHAPE(3000));
+    weft_tensor *host = operand(WEFT_F32, rank, WEFT_SHAPE(3000), WEFT_CPU);
+    weft_tensor *sum = weft_empty_like(host);
+    CHECK_OK(weft_all_reduce_into(sum, host, WEFT_SUM, world));
+    for (int i = 0; i < 20; i++) {
+        weft_scope_open();
+        weft_tensor *x = weft_to(host, WEFT_F32, GPU);
+        CHECK(weft_all_reduce_start(out, x, WEFT_SUM, world));
+        weft_scope_close(); /* x and the work are gone */
+        weft_scope_open();
+        CHECK(weft_full(WEFT_F32, GPU, WEFT_SHAPE(3000), 7)); /* perhaps where x was */
+        check_same("left alone", out, sum);
+        weft_scope_close();
+    }
+    finish(world);
+}
+
 /* Posted work is done when its stream has come to it; the host may wait, or another stream. */
 RANKS_TEST(test_cuda_ranks_work, 2)
 {

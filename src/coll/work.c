@@ -8,6 +8,7 @@
  */
 #include "coll/work.h"
 #include "base/assert.h"
+#include "coll/beside.h"
 #include "coll/carrier.h"
 #include "coll/list.h"
 
@@ -422,24 +423,32 @@ static weft_status mark_end(weft_work *work)
     if (!stream->table->event_record)
         return WEFT_OK;
     work->stream = weft_i_object_hold(stream);
-    weft_i_errors before;
-    weft_i_errors_save(&before);
-    bool captured = stream->table->stream_query(stream->own) == WEFT_ERR_STATE;
-    weft_i_errors_restore(&before);
-    return captured ? WEFT_OK : stream->table->event_record(&work->event, stream->own);
+    return weft_i_beside_is_captured(stream)
+               ? WEFT_OK
+               : stream->table->event_record(&work->event, stream->own);
+}
+
+/* On a stream beside the thread's current one; over at its event. */
+static weft_status run_beside(weft_work *work)
+{
+    weft_stream *back;
+    WEFT_TRY(weft_i_beside_begin(&work->coll, &back));
+    weft_status status = weft_i_coll_run(&work->coll);
+    if (status >= 0)
+        status = mark_end(work);
+    return weft_i_beside_end(back, status);
 }
 
 /*
  * A backend that carries collectives itself has run it when it returns, or enqueued it on a stream.
- * What has a completion is ordered by the streams of its tensors; other work is over at its event.
+ * What has a completion is ordered by the streams of its tensors.
  */
 static void run_carried(weft_work *work)
 {
-    weft_status status = weft_i_coll_run(&work->coll);
+    bool beside = !work->completion && !weft_i_device_is_host(work->coll.ask.device);
+    weft_status status = beside ? run_beside(work) : weft_i_coll_run(&work->coll);
     if (work->completion)
         status = work->completion->follow(work->completion, status);
-    else if (status >= 0 && !weft_i_device_is_host(work->coll.ask.device))
-        status = mark_end(work);
     if (status < 0)
         keep_message(work);
     if (work->completion)
