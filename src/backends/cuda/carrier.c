@@ -5,13 +5,13 @@
  */
 #include "carrier.h"
 
-#include "mail.h"
+#include "p2p.h"
 #include "site.h"
 #include "staged.h"
 #include "stream.h"
 
 /* Two halves of 8 MiB: a place of 128 KiB for each of the blocks. */
-static const weft_i_cuda_sizes sizes = {.stage_bytes = 8 << 20, .mail = true};
+static const weft_i_cuda_sizes sizes = {.stage_bytes = 8 << 20, .p2p = true};
 
 weft_status weft_i_cuda_carrier_open(const weft_i_circle *circle, void **out)
 {

@@ -34,7 +34,7 @@ EMBED(text_device, WEFT_CUDA_TEXT "/device.h");
 EMBED(text_held, WEFT_CUDA_TEXT "/held.h");
 EMBED(text_index, WEFT_CUDA_TEXT "/index.h");
 EMBED(text_layout, WEFT_CUDA_TEXT "/layout.h");
-EMBED(text_mail, WEFT_CUDA_TEXT "/mail.h");
+EMBED(text_p2p, WEFT_CUDA_TEXT "/p2p.h");
 EMBED(text_make, WEFT_CUDA_TEXT "/make.h");
 EMBED(text_meet, WEFT_CUDA_TEXT "/meet.h");
 EMBED(text_move, WEFT_CUDA_TEXT "/move.h");
@@ -75,7 +75,7 @@ static const char *const names[] = {"kernels.def",
                                     "held.h",
                                     "index.h",
                                     "layout.h",
-                                    "mail.h",
+                                    "p2p.h",
                                     "make.h",
                                     "meet.h",
                                     "move.h",
@@ -108,7 +108,7 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_held,
                                     weft_i_cuda_text_index,
                                     weft_i_cuda_text_layout,
-                                    weft_i_cuda_text_mail,
+                                    weft_i_cuda_text_p2p,
                                     weft_i_cuda_text_make,
                                     weft_i_cuda_text_meet,
                                     weft_i_cuda_text_move,

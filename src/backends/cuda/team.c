@@ -50,14 +50,14 @@ size_t weft_i_cuda_team_layout(int ranks, const weft_i_cuda_sizes *sizes, weft_k
     size_t semaphores = 4 * (size_t)group->channels * (size_t)ranks;
     if (sizes && sizes->semaphore_bytes > semaphores)
         semaphores = sizes->semaphore_bytes;
-    group->mail_lanes = sizes && sizes->mail ? lanes_for(ranks) : 0;
-    group->boxes_at = round_up(group->semaphores_at + semaphores, WEFT_K_LINE);
-    size_t boxes = (size_t)ranks * group->mail_lanes;
-    group->packets_at = group->boxes_at + boxes * WEFT_K_MAIL_BOX;
+    group->p2p_lanes = sizes && sizes->p2p ? lanes_for(ranks) : 0;
+    group->p2p_channels_at = round_up(group->semaphores_at + semaphores, WEFT_K_LINE);
+    size_t channels = (size_t)ranks * group->p2p_lanes;
+    group->packets_at = group->p2p_channels_at + channels * WEFT_K_P2P_CHANNEL;
     group->stage_at =
         group->packets_at + 2 * (size_t)group->lines * (size_t)ranks * group->packet_units * 16;
-    group->mail_at = group->stage_at + 2 * group->stage_bytes;
-    return group->mail_at + boxes * WEFT_K_MAIL_SLOTS * WEFT_K_MAIL_PIECE;
+    group->p2p_slots_at = group->stage_at + 2 * group->stage_bytes;
+    return group->p2p_slots_at + channels * WEFT_K_P2P_SLOTS * WEFT_K_P2P_PIECE;
 }
 
 /* ---- records ---- */

@@ -34,7 +34,7 @@ typedef struct weft_i_cuda_sizes {
     uint32_t lines, channels;
     uint64_t packet_units, stage_bytes;
     uint64_t semaphore_bytes; /* at least; 0: as the channels need */
-    bool mail;                /* room for messages between two ranks */
+    bool p2p;                 /* room for messages between two ranks */
 } weft_i_cuda_sizes;
 
 /* Bytes of one pad, the same on all ranks; fills the places in `group`. */

@@ -2,10 +2,10 @@
 // All kernels, as one source: nvcc and NVRTC compile it for GPUs, the C compiler for the software driver of the tests.
 #include "device.h"
 #include "layout.h"
-#include "mail.h"
 #include "meet.h"
 #include "move.h"
 #include "number.h"
+#include "p2p.h"
 #include "packet.h"
 #include "reduce.h"
 #include "signal.h"

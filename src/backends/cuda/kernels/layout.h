@@ -12,10 +12,10 @@
  *                digest) and two factors
  *     channels   the same per channel of barriers
  *     semaphores  a 32-bit word per channel and source, for put and wait
- *     boxes      of messages between two ranks, see mail.h: per source and lane
+ *     p2p        channels of messages between two ranks, see p2p.h: per source and lane
  *     packets    two turns: per block and source, data with flags
  *     stage      two halves: copies of operands that are not symmetric memory
- *     mail       per source and lane, slots with the pieces of messages
+ *     slots      per source and lane, with the pieces of messages
  *
  * Epochs are counted on the device and never by the host, so that a captured graph can be replayed.
  * Each block counts its own: block b meets the blocks b of the other ranks and no others.
@@ -32,10 +32,10 @@ enum {
     WEFT_K_CARD_AT = 16, /* of the card, in a head */
     WEFT_K_CARD_WORDS = 3,
     WEFT_K_RANKS_MOST = 72,
-    WEFT_K_MAIL_BOX = 128,        /* bytes: words that mail.h names */
-    WEFT_K_MAIL_SLOTS = 4,        /* of a lane, from one source */
-    WEFT_K_MAIL_PIECE = 32 << 10, /* bytes of a slot */
-    WEFT_K_MESSAGES = 72,         /* of a batch: parameters have 4 KiB */
+    WEFT_K_P2P_CHANNEL = 128,    /* bytes: words that meet.h names */
+    WEFT_K_P2P_SLOTS = 4,        /* of a lane, from one source */
+    WEFT_K_P2P_PIECE = 32 << 10, /* bytes of a slot */
+    WEFT_K_MESSAGES = 72,        /* of a batch: parameters have 4 KiB */
     WEFT_K_MESSAGES_FEW = 2,
     WEFT_K_THREADS = 512,      /* of a block, at most */
     WEFT_K_THREADS_HALF = 256, /* of kernels that need more registers */
@@ -95,10 +95,10 @@ typedef struct weft_k_group {
     uint64_t channels_at, semaphores_at, packets_at, stage_at; /* in a pad */
     uint64_t packet_units; /* of 8 bytes of data, per block, source and turn */
     uint64_t stage_bytes;  /* of a half */
-    uint64_t boxes_at, mail_at;
-    uint64_t mail_lanes; /* of each source; 0: no messages */
-    uint64_t near;       /* all ranks run on one device: their meetings are ordered at its scope */
-    uint64_t *verdict;   /* host memory: 0, or status << 32 | rank + 1 */
+    uint64_t p2p_channels_at, p2p_slots_at;
+    uint64_t p2p_lanes; /* of each source; 0: no messages */
+    uint64_t near;      /* all ranks run on one device: their meetings are ordered at its scope */
+    uint64_t *verdict;  /* host memory: 0, or status << 32 | rank + 1 */
     weft_k_record *record;
 } weft_k_group;
 
@@ -130,30 +130,30 @@ typedef struct weft_k_call {
     uint64_t card[WEFT_K_CARD_WORDS]; /* seal and digest; kind, dtype, operation, root; count */
 } weft_k_call;
 
-/* A message that this rank sends or receives; see mail.h. */
+/* A message that this rank sends or receives; see p2p.h. */
 typedef struct weft_k_message {
     char *data;
     uint64_t bytes;
     uint64_t card[2]; /* as that of a call, without the seal */
     uint32_t digest;  /* the same at both ends */
     int16_t peer;
-    uint16_t channel; /* of this call: a peer and a direction */
-    uint16_t lanes;   /* among which it is cut: the same at both ends */
+    uint16_t route; /* of this call: a peer and a direction */
+    uint16_t lanes; /* among which it is cut: the same at both ends */
     uint8_t sends, dtype;
 } weft_k_message;
 
-/* Messages that go at the same time, those of a channel in their order. */
-typedef struct weft_k_mail {
+/* Messages that go at the same time, those of a route in their order. */
+typedef struct weft_k_p2p {
     weft_k_call call;
-    uint32_t count, lanes; /* lanes of a channel in this grid */
+    uint32_t count, lanes; /* lanes of a route in this grid */
     weft_k_message messages[WEFT_K_MESSAGES_FEW];
-} weft_k_mail;
+} weft_k_p2p;
 
-typedef struct weft_k_mail_many {
+typedef struct weft_k_p2p_many {
     weft_k_call call;
     uint32_t count, lanes;
     weft_k_message messages[WEFT_K_MESSAGES];
-} weft_k_mail_many;
+} weft_k_p2p_many;
 
 /* all_to_all with sizes in memory; see vdev.h.  `call.from` is rank 0's input, `call.count` the bytes
  * of a row. */

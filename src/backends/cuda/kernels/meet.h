@@ -94,30 +94,30 @@ WEFT_K void weft_k_show_calls(const weft_k_meeting *m, const weft_k_patience *p)
 }
 
 /*
- * Box of messages between the pad's owner and `peer`, on a lane.  The peer writes all words but the
- * two counts: an arrival for each slot, how many pieces it has taken of what the owner sent, and
- * the cards of what it sends and receives.
+ * The channel of messages between the pad's owner and `peer`, on a lane.  The peer writes all words
+ * but the two counts: an arrival for each slot, how many pieces it has taken of what the owner sent,
+ * and the cards of what it sends and receives.
  */
 enum {
-    WEFT_K_BOX_TAKEN = WEFT_K_MAIL_SLOTS,
-    WEFT_K_BOX_SENT, /* pieces that the owner has sent and received, ever */
-    WEFT_K_BOX_RECEIVED,
-    WEFT_K_BOX_SENDS = 8, /* cards */
-    WEFT_K_BOX_RECEIVES = WEFT_K_BOX_SENDS + WEFT_K_CARD_WORDS
+    WEFT_K_P2P_TAKEN = WEFT_K_P2P_SLOTS,
+    WEFT_K_P2P_SENT, /* pieces that the owner has sent and received, ever */
+    WEFT_K_P2P_RECEIVED,
+    WEFT_K_P2P_SENDS = 8, /* cards */
+    WEFT_K_P2P_RECEIVES = WEFT_K_P2P_SENDS + WEFT_K_CARD_WORDS
 };
 
-WEFT_K uint64_t *weft_k_box(const weft_k_group *g, int owner, int peer, uint64_t lane)
+WEFT_K uint64_t *weft_k_p2p_channel(const weft_k_group *g, int owner, int peer, uint64_t lane)
 {
-    return (uint64_t *)(void *)(weft_k_pad(g, owner) + g->boxes_at +
-                                ((uint32_t)peer * g->mail_lanes + lane) * WEFT_K_MAIL_BOX);
+    return (uint64_t *)(void *)(weft_k_pad(g, owner) + g->p2p_channels_at +
+                                ((uint32_t)peer * g->p2p_lanes + lane) * WEFT_K_P2P_CHANNEL);
 }
 
 /* Shows the peer of a message what this rank calls. */
 WEFT_K void weft_k_show_message(const weft_k_meeting *m)
 {
     const weft_k_message *x = m->message;
-    uint64_t *card = weft_k_box(&m->call->group, x->peer, m->call->group.rank, m->line) +
-                     (x->sends ? WEFT_K_BOX_SENDS : WEFT_K_BOX_RECEIVES);
+    uint64_t *card = weft_k_p2p_channel(&m->call->group, x->peer, m->call->group.rank, m->line) +
+                     (x->sends ? WEFT_K_P2P_SENDS : WEFT_K_P2P_RECEIVES);
     weft_k_store(card, WEFT_K_CARD_SEAL(x->card[0], x->card[1]) << 32 | x->digest);
     weft_k_store(card + 1, x->card[0]);
     weft_k_store(card + 2, x->card[1]); /* pairs with the loads in weft_k_show_messages */
@@ -135,8 +135,9 @@ WEFT_K void weft_k_show_messages(const weft_k_meeting *m, const weft_k_patience 
         weft_k_show_message(m);
     else if (p->why != WEFT_K_POISONED || p->peer != x->peer)
         return;
-    const uint64_t *card = weft_k_box(&m->call->group, m->call->group.rank, x->peer, m->line) +
-                           (x->sends ? WEFT_K_BOX_RECEIVES : WEFT_K_BOX_SENDS);
+    const uint64_t *card =
+        weft_k_p2p_channel(&m->call->group, m->call->group.rank, x->peer, m->line) +
+        (x->sends ? WEFT_K_P2P_RECEIVES : WEFT_K_P2P_SENDS);
     WEFT_K_NO_UNROLL
     for (int i = 0; i < 1000; i++) {
         uint64_t seal = weft_k_load(card), what = weft_k_load(card + 1),

@@ -3,11 +3,11 @@
  * Messages between two ranks: one kernel carries all that are posted together, so that a ring of
  * sends and receives cannot get stuck.  What a rank sends to itself is copied.
  */
-#include "mail.h"
+#include "p2p.h"
 
 #include "base/signal.h"
 
-_Static_assert(sizeof(weft_k_mail_many) <= 4096, "what the parameters of a kernel may have");
+_Static_assert(sizeof(weft_k_p2p_many) <= 4096, "what the parameters of a kernel may have");
 
 /* What is told of a message: kind, dtype, peer, tag; see weft_i_cuda_label_text. */
 static uint64_t card_of(const weft_i_message *message)
@@ -20,7 +20,7 @@ static uint64_t card_of(const weft_i_message *message)
 /* Blocks that may be resident at once, as of every kernel that waits for other ranks. */
 static int most_blocks(const weft_i_cuda_team *team)
 {
-    return team->resident[WEFT_I_CUDA_mail_many] / (2 * team->sharing);
+    return team->resident[WEFT_I_CUDA_p2p_many] / (2 * team->sharing);
 }
 
 /*
@@ -30,8 +30,8 @@ static int most_blocks(const weft_i_cuda_team *team)
 static int lanes_for(const weft_i_cuda_team *team, size_t bytes)
 {
     enum { LANE = 64 << 10 };
-    int channels = 2 * (team->group.size - 1), most = most_blocks(team) / channels;
-    most = most < (int)team->group.mail_lanes ? most : (int)team->group.mail_lanes;
+    int routes = 2 * (team->group.size - 1), most = most_blocks(team) / routes;
+    most = most < (int)team->group.p2p_lanes ? most : (int)team->group.p2p_lanes;
     size_t pay = bytes / LANE + 1;
     return most < 1 ? 1 : pay < (size_t)most ? (int)pay : most;
 }
@@ -65,17 +65,17 @@ static weft_status copy_own(const weft_i_cuda_team *team, const weft_i_request *
     return WEFT_OK;
 }
 
-/* The channel of a message: that of those before with its peer and direction, or a new one. */
-static uint16_t channel_of(const weft_k_mail_many *mail, const weft_k_message *x, int *channels)
+/* The route of a message: that of those before with its peer and direction, or a new one. */
+static uint16_t route_of(const weft_k_p2p_many *batch, const weft_k_message *x, int *routes)
 {
-    for (uint32_t i = 0; i < mail->count; i++)
-        if (mail->messages[i].peer == x->peer && mail->messages[i].sends == x->sends)
-            return mail->messages[i].channel;
-    return (uint16_t)(*channels)++;
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->messages[i].peer == x->peer && batch->messages[i].sends == x->sends)
+            return batch->messages[i].route;
+    return (uint16_t)(*routes)++;
 }
 
-static void add(const weft_i_cuda_team *team, const weft_i_message *message, weft_k_mail_many *mail,
-                int *channels)
+static void add(const weft_i_cuda_team *team, const weft_i_message *message, weft_k_p2p_many *batch,
+                int *routes)
 {
     weft_k_message x = {
         .data = message->data,
@@ -87,21 +87,21 @@ static void add(const weft_i_cuda_team *team, const weft_i_message *message, wef
         .sends = message->sends,
         .dtype = (uint8_t)message->dtype,
     };
-    x.channel = channel_of(mail, &x, channels);
-    mail->lanes = x.lanes > mail->lanes ? x.lanes : mail->lanes;
-    mail->messages[mail->count++] = x;
+    x.route = route_of(batch, &x, routes);
+    batch->lanes = x.lanes > batch->lanes ? x.lanes : batch->lanes;
+    batch->messages[batch->count++] = x;
 }
 
 static weft_status launch(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,
-                          const weft_k_mail_many *mail, int blocks)
+                          const weft_k_p2p_many *batch, int blocks)
 {
-    int threads = team->device->kernel_threads[WEFT_I_CUDA_mail];
-    if (mail->count > WEFT_K_MESSAGES_FEW)
-        return weft_i_cuda_launch(stream, WEFT_I_CUDA_mail_many, blocks, threads, mail, true);
-    weft_k_mail few = {.call = mail->call, .count = mail->count, .lanes = mail->lanes};
-    for (uint32_t i = 0; i < mail->count; i++)
-        few.messages[i] = mail->messages[i];
-    return weft_i_cuda_launch(stream, WEFT_I_CUDA_mail, blocks, threads, &few, true);
+    int threads = team->device->kernel_threads[WEFT_I_CUDA_p2p];
+    if (batch->count > WEFT_K_MESSAGES_FEW)
+        return weft_i_cuda_launch(stream, WEFT_I_CUDA_p2p_many, blocks, threads, batch, true);
+    weft_k_p2p few = {.call = batch->call, .count = batch->count, .lanes = batch->lanes};
+    for (uint32_t i = 0; i < batch->count; i++)
+        few.messages[i] = batch->messages[i];
+    return weft_i_cuda_launch(stream, WEFT_I_CUDA_p2p, blocks, threads, &few, true);
 }
 
 static weft_status check(weft_i_cuda_team *team, const weft_i_request *request, size_t others)
@@ -115,23 +115,23 @@ static weft_status check(weft_i_cuda_team *team, const weft_i_request *request, 
 
 weft_status weft_i_cuda_exchange(weft_i_cuda_team *team, const weft_i_request *request)
 {
-    weft_k_mail_many mail = {.call = {.group = team->group,
+    weft_k_p2p_many batch = {.call = {.group = team->group,
                                       .limit_ns = request->limit_ms < 0
                                                       ? 0
                                                       : (uint64_t)request->limit_ms * 1000000 + 1}};
     size_t others = 0;
-    int channels = 0;
+    int routes = 0;
     for (size_t i = 0; i < request->messages_count; i++)
         others += request->messages[i].peer != team->group.rank;
     WEFT_TRY(check(team, request, others));
     for (size_t i = 0; i < request->messages_count; i++)
         if (request->messages[i].peer != team->group.rank)
-            add(team, &request->messages[i], &mail, &channels);
-    int blocks = channels * (int)mail.lanes;
+            add(team, &request->messages[i], &batch, &routes);
+    int blocks = routes * (int)batch.lanes;
     if (blocks > most_blocks(team))
         return weft_i_fail(WEFT_ERR_LIMIT,
                            "%s: messages with %d ranks and directions at once; %d fit cuda:%d",
-                           request->op, channels, most_blocks(team), team->device->ordinal);
+                           request->op, routes, most_blocks(team), team->device->ordinal);
     WEFT_TRY(copy_own(team, request, false));
-    return others ? launch(team, request->stream, &mail, blocks) : WEFT_OK;
+    return others ? launch(team, request->stream, &batch, blocks) : WEFT_OK;
 }

@@ -7,11 +7,11 @@
  *
  * Between two ranks messages are taken in the order in which they are sent.  Which lanes a message
  * has follows from its bytes, so both ends agree; lane 0 has a piece of every message, so it finds
- * those that differ.  Pieces are counted in the box of the lane, and never by the host: a captured
- * send can be replayed.
+ * those that differ.  Pieces are counted in the channel of the lane, and never by the host: a
+ * captured send can be replayed.
  */
-#ifndef WEFT_CUDA_KERNELS_MAIL_H
-#define WEFT_CUDA_KERNELS_MAIL_H
+#ifndef WEFT_CUDA_KERNELS_P2P_H
+#define WEFT_CUDA_KERNELS_P2P_H
 
 #include "staged.h"
 
@@ -19,8 +19,8 @@ WEFT_K char *weft_k_slot(const weft_k_group *g, int owner, int source, uint64_t 
                          uint32_t piece)
 {
     uint64_t slot =
-        ((uint32_t)source * g->mail_lanes + lane) * WEFT_K_MAIL_SLOTS + piece % WEFT_K_MAIL_SLOTS;
-    return weft_k_pad(g, owner) + g->mail_at + slot * WEFT_K_MAIL_PIECE;
+        ((uint32_t)source * g->p2p_lanes + lane) * WEFT_K_P2P_SLOTS + piece % WEFT_K_P2P_SLOTS;
+    return weft_k_pad(g, owner) + g->p2p_slots_at + slot * WEFT_K_P2P_PIECE;
 }
 
 /* The bytes of a message that its lane moves, from `*at` on. */
@@ -71,20 +71,20 @@ WEFT_K int weft_k_carry(weft_k_meeting *m)
 {
     const weft_k_message *x = m->message;
     const weft_k_group *g = &m->call->group;
-    uint64_t *mine = weft_k_box(g, g->rank, x->peer, m->line);
-    uint64_t *theirs = weft_k_box(g, x->peer, g->rank, m->line);
-    uint64_t *count = mine + (x->sends ? WEFT_K_BOX_SENT : WEFT_K_BOX_RECEIVED);
+    uint64_t *mine = weft_k_p2p_channel(g, g->rank, x->peer, m->line);
+    uint64_t *theirs = weft_k_p2p_channel(g, x->peer, g->rank, m->line);
+    uint64_t *count = mine + (x->sends ? WEFT_K_P2P_SENT : WEFT_K_P2P_RECEIVED);
     uint32_t piece = (uint32_t)weft_k_load(count); /* of this rank's last kernel, or message */
     uint64_t at, left = weft_k_lane_bytes(x, m->line, &at);
     if (x->sends && weft_k_thread() == 0)
         weft_k_show_message(m);
     for (int go = left != 0 || m->line == 0; go; go = left != 0) {
-        uint64_t bytes = left < WEFT_K_MAIL_PIECE ? left : WEFT_K_MAIL_PIECE;
-        uint32_t slot = piece % WEFT_K_MAIL_SLOTS;
+        uint64_t bytes = left < WEFT_K_P2P_PIECE ? left : WEFT_K_P2P_PIECE;
+        uint32_t slot = piece % WEFT_K_P2P_SLOTS;
         m->epoch = piece + 1;
         if (x->sends) {
             /* Pairs with the release of the receiver, below. */
-            if (!weft_k_block_awaits(m, mine + WEFT_K_BOX_TAKEN, piece + 1 - WEFT_K_MAIL_SLOTS, 0))
+            if (!weft_k_block_awaits(m, mine + WEFT_K_P2P_TAKEN, piece + 1 - WEFT_K_P2P_SLOTS, 0))
                 return 0;
             weft_k_copy_piece(x, weft_k_slot(g, x->peer, g->rank, m->line, piece), x->data + at,
                               bytes);
@@ -98,24 +98,24 @@ WEFT_K int weft_k_carry(weft_k_meeting *m)
         weft_k_sync(); /* what the threads copied comes before the word */
         piece++;
         if (weft_k_thread() == 0)
-            weft_k_store_release(theirs + (x->sends ? slot : WEFT_K_BOX_TAKEN),
+            weft_k_store_release(theirs + (x->sends ? slot : WEFT_K_P2P_TAKEN),
                                  (uint64_t)piece << 32 | x->digest);
         at += bytes;
         left -= bytes;
     }
     if (weft_k_thread() == 0)
         weft_k_store(count, piece);
-    weft_k_sync(); /* the next message of the channel counts on */
+    weft_k_sync(); /* the next message of the route counts on */
     return 1;
 }
 
-/* Blocks are dealt out to channels, and the blocks of a channel to its lanes. */
-WEFT_K void weft_k_run_mail(const weft_k_call *c, const weft_k_message *messages, uint32_t count,
-                            uint32_t lanes)
+/* Blocks are dealt out to routes, and the blocks of a route to its lanes. */
+WEFT_K void weft_k_run_p2p(const weft_k_call *c, const weft_k_message *messages, uint32_t count,
+                           uint32_t lanes)
 {
     weft_k_begin();
     WEFT_K_ASSUME(c->group.shifts == 0); /* as in weft_k_next_meeting */
-    uint32_t channel = weft_k_block() / lanes, lane = weft_k_block() % lanes;
+    uint32_t route = weft_k_block() / lanes, lane = weft_k_block() % lanes;
     weft_k_meeting m = {c, 0, lane, 0, 0, WEFT_K_MESSAGE, 0, messages};
     if (!weft_k_sync_all(!weft_k_is_poisoned(&m)))
         return;
@@ -123,7 +123,7 @@ WEFT_K void weft_k_run_mail(const weft_k_call *c, const weft_k_message *messages
     for (uint32_t i = 0; i < count; i++) {
         m.message = messages + i;
         m.digest = m.message->digest;
-        if (m.message->channel == channel && lane < m.message->lanes && !weft_k_carry(&m))
+        if (m.message->route == route && lane < m.message->lanes && !weft_k_carry(&m))
             return;
     }
 }
