@@ -257,6 +257,37 @@ TEST(test_cuda_marks)
     CHECK_OK(weft_i_cuda_stream_release(b));
 }
 
+/* What a stream that waits has freed makes no other stream wait that gets it next. */
+TEST(test_cuda_pool_orders_nothing)
+{
+    enum { BYTES = 8 << 20 };
+    weft_i_cuda_stream *a, *b;
+    weft_i_cu_ptr x = 0, y = 0;
+    void *gate;
+    scene_driver();
+    const weft_i_cuda *cu = weft_i_cuda_driver();
+    if (!scene.real) { /* its streams free at once */
+        CHECK_INT(model_pool_orders(), 0);
+        return;
+    }
+    CHECK_OK(weft_i_cuda_stream_new(scene.device, false, &a));
+    CHECK_OK(weft_i_cuda_stream_new(scene.device, false, &b));
+    CHECK_OK(weft_i_cuda_pinned(scene.device, 64, &gate));
+    weft_i_cu_stream raw_a = weft_i_cuda_stream_raw(a), raw_b = weft_i_cuda_stream_raw(b);
+    CHECK_INT(cu->cuMemAllocAsync(&x, BYTES, raw_a), 0);
+    CHECK_INT(cu->cuStreamWaitValue64(raw_a, (weft_i_cu_ptr)(uintptr_t)gate, 1, 0), 0);
+    CHECK_INT(cu->cuMemFreeAsync(x, raw_a), 0);
+    CHECK_INT(cu->cuMemAllocAsync(&y, BYTES, raw_b), 0);
+    CHECK_INT(cu->cuMemsetD8Async(y, 7, 64, raw_b), 0);
+    CHECK_OK(weft_i_cuda_stream_sync(b, 20000));
+    __atomic_store_n((uint64_t *)gate, 1, __ATOMIC_RELEASE);
+    CHECK_INT(cu->cuMemFreeAsync(y, raw_b), 0);
+    CHECK_OK(weft_i_cuda_stream_sync(b, 20000));
+    CHECK_OK(weft_i_cuda_stream_release(a));
+    CHECK_OK(weft_i_cuda_stream_release(b));
+    weft_i_cuda_unpin(gate);
+}
+
 TEST(test_cuda_wrapped_stream)
 {
     weft_i_cuda_stream *ours, *theirs;

@@ -74,4 +74,7 @@ const char *model_nvrtc_source(void);
 /* How often a function was called. */
 int model_calls(const char *name);
 
+/* Whether memory of the pool may make one stream wait for another. */
+int model_pool_orders(void);
+
 #endif

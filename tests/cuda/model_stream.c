@@ -520,12 +520,22 @@ weft_i_cu_result model_cuMemFreeAsync(weft_i_cu_ptr memory, weft_i_cu_stream raw
     return 0;
 }
 
+static _Atomic int pool_orders = 1;
+
+int model_pool_orders(void)
+{
+    return pool_orders;
+}
+
 weft_i_cu_result model_cuMemPoolSetAttribute(weft_i_cu_pool pool, int attribute, void *value)
 {
     MODEL_ENTER(cuMemPoolSetAttribute, MODEL_STARTED);
-    (void)pool, (void)value;
-    return attribute == WEFT_I_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? 0
-                                                                 : WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    (void)pool;
+    if (attribute == WEFT_I_CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+        pool_orders = *(int *)value;
+    else if (attribute != WEFT_I_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    return 0;
 }
 
 weft_i_cu_result model_cuMemPoolTrimTo(weft_i_cu_pool pool, size_t keep)

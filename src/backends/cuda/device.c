@@ -152,6 +152,25 @@ static weft_status load_kernels(const weft_i_cuda *cu, weft_i_cuda_device *devic
     return WEFT_OK;
 }
 
+/*
+ * Freed memory stays in the pool: giving it back to the system would wait for the device.  And the
+ * pool orders no streams: memory that one stream frees behind a kernel that waits for a rank would
+ * make a stream of that rank, which gets it next, wait for that kernel.
+ */
+static weft_status set_up_pool(const weft_i_cuda *cu, weft_i_cuda_device *device)
+{
+    weft_i_cu_pool pool;
+    uint64_t keep = UINT64_MAX;
+    int orders = 0;
+    WEFT_CUDA_TRY(cu->cuDeviceGetDefaultMemPool(&pool, device->handle), "memory pool");
+    WEFT_CUDA_TRY(cu->cuMemPoolSetAttribute(pool, WEFT_I_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+                  "memory pool");
+    WEFT_CUDA_TRY(cu->cuMemPoolSetAttribute(
+                      pool, WEFT_I_CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &orders),
+                  "memory pool");
+    return WEFT_OK;
+}
+
 static weft_status prepare(const weft_i_cuda *cu, weft_i_cuda_device *device)
 {
     WEFT_TRY(read_properties(cu, device));
@@ -169,12 +188,7 @@ static weft_status prepare(const weft_i_cuda *cu, weft_i_cuda_device *device)
     WEFT_CUDA_TRY(cu->cuMemGetAllocationGranularity(&device->granularity, &prop,
                                                     WEFT_I_CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
                   "granularity of memory on cuda:%d", device->ordinal);
-    /* Freed memory stays in the pool: giving it back to the system would wait for the device. */
-    weft_i_cu_pool pool;
-    uint64_t keep = UINT64_MAX;
-    WEFT_CUDA_TRY(cu->cuDeviceGetDefaultMemPool(&pool, device->handle), "memory pool");
-    WEFT_CUDA_TRY(cu->cuMemPoolSetAttribute(pool, WEFT_I_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
-                  "memory pool");
+    WEFT_TRY(set_up_pool(cu, device));
     void *fault = NULL;
     WEFT_TRY(weft_i_cuda_pinned(device, sizeof *device->fault, &fault));
     device->fault = fault;

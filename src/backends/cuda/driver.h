@@ -170,6 +170,7 @@ typedef union weft_i_cu_mem_op {
     X_(CU_MEMORYTYPE_UNIFIED, 4)                                     \
     X_(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                          \
     X_(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                       \
+    X_(CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 3)         \
     X_(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4)                         \
     X_(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 3)                        \
     X_(CU_FUNC_ATTRIBUTE_NUM_REGS, 4)                                \
