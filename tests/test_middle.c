@@ -426,8 +426,10 @@ RANKS_TEST(test_middle_of_zero_copy, RANKS)
     part = FIFO_PART;
     weft_group *world = join(20000);
     for (int what = 0; what <= ALL_TO_ALL_SPLITS; what++) {
-        if (what != ALL_TO_ALL_SPLITS)
+        if (what != ALL_TO_ALL_SPLITS) { /* by the ranks themselves: the kernel meets no wire */
             CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, ops[what].tuned, RANKS, 4096));
+            CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, ops[what].tuned, RANKS, SIZE_MAX));
+        }
         for (int root = 0; root < 2; root++)
             for (int out = 0; out < 2; out++)
                 if ((!root || ops[what].facts & ROOTED) && touches((op)what, out, root) &&
