@@ -495,6 +495,27 @@ TEST(test_exchange_of_another_thread)
     hand_close();
 }
 
+/* Help with the lane of the group above is given in slices, and leaves no trace when it is in vain:
+ * the deadline of the group that is made counts. */
+TEST(test_exchange_helps_above)
+{
+    hand_open();
+    hand_make();
+    CHECK_INT(weft_i_fail(WEFT_ERR_IO, "before"), WEFT_ERR_IO);
+    int64_t began = WEFT_OS->clock_ns();
+    CHECK_INT(weft_i_group_help_above(hand.group, weft_i_os_deadline(60000)), WEFT_OK);
+    CHECK(WEFT_OS->clock_ns() - began < INT64_C(30000000000));
+    CHECK(hand.group->help_after > began + 100 * 1000000);
+    CHECK(weft_last_status() == WEFT_ERR_IO && !strcmp(weft_last_error(), "before"));
+    CHECK_INT(weft_i_group_help_above(hand.group, weft_i_os_deadline(5)), WEFT_ERR_TIMEOUT);
+    ended(2, WEFT_OK); /* of the group itself: told to who needs it */
+    weft_clear_error();
+    CHECK_INT(weft_i_fail(WEFT_ERR_IO, "before"), WEFT_ERR_IO);
+    CHECK_INT(weft_i_group_help_make_lane(hand.group, weft_i_os_deadline(60000)), WEFT_OK);
+    CHECK(weft_last_status() == WEFT_ERR_IO && !strcmp(weft_last_error(), "before"));
+    hand_close();
+}
+
 /* ---- waiting for who has gone on ---- */
 
 TEST(test_exchange_settles)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What operations between ranks refuse, and what they say then; see refusals.h. */
+#include "coll/request.h"
 #include "refusals.h"
+#include "tensor/tensor.h"
 
 static weft_tensor *flat(weft_dtype dtype, int64_t count)
 {
@@ -393,6 +395,10 @@ TEST(test_refusals_symm_coll_parts)
        "low_contention_all_gather: there is nowhere to put the work");
     NO(weft_symm_low_contention_reduce_scatter(odd, WEFT_SUM, w, &work), WEFT_ERR_INVALID_ARG,
        "low_contention_reduce_scatter: dim 0, of 3, must be divisible by the 8 ranks");
+    weft_tensor *point = weft_symm_empty(WEFT_F32, WEFT_CPU, (weft_shape){0});
+    CHECK(point && weft_symm_rendezvous(point, w));
+    NO(weft_symm_low_contention_reduce_scatter(point, WEFT_SUM, w, &work), WEFT_ERR_INVALID_ARG,
+       "low_contention_reduce_scatter: dim 0, of 1, must be divisible by the 8 ranks");
     BAD(weft_symm_all_to_all_vdev(x, x, x, x, w), WEFT_ERR_TYPE,
         "all_to_all_vdev: the table of splits must be i64, not f32");
     BAD(weft_symm_all_to_all_vdev_2d(x, x, x, x, 0, w), WEFT_ERR_INVALID_ARG,
@@ -401,6 +407,47 @@ TEST(test_refusals_symm_coll_parts)
         "tile_reduce: the input tile has 1 dimensions, not 2");
     BAD(weft_symm_tile_reduce(plain, x, WEFT_SUM, 8, w), WEFT_ERR_INVALID_ARG,
         "tile_reduce: the input tile has 1 dimensions, not 2");
+    close_world();
+}
+
+/* Memory that others gave us to read, as a DLPack capsule may. */
+TEST(test_refusals_read_only)
+{
+    weft_group *w = open_world();
+    weft_tensor *fixed = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4)),
+                *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4)),
+                *words = weft_zeros(WEFT_U32, WEFT_CPU, WEFT_SHAPE(8));
+    weft_symm *mem = weft_symm_rendezvous(x, w);
+    CHECK(fixed && mem);
+    fixed->storage->read_only = words->storage->read_only = true;
+    BAD(weft_symm_tile_reduce(fixed, x, WEFT_SUM, ME, w), WEFT_ERR_STATE,
+        "tile_reduce: the output is read-only memory");
+    BAD(weft_symm_get(fixed, mem, ME, 0), WEFT_ERR_STATE, "get: the tensor is read-only memory");
+    CHECK_OK(weft_symm_put(mem, ME, fixed, 0)); /* it may be read */
+    BAD(weft_symm_memset32(words, 0, 1, 1), WEFT_ERR_STATE,
+        "weft_symm_memset32: the tensor is read-only memory");
+    BAD(weft_symm_stream_write_value32(words, 0, 1), WEFT_ERR_STATE,
+        "weft_symm_stream_write_value32: the tensor is read-only memory");
+    BAD(weft_all_reduce_into(fixed, fixed, WEFT_SUM, w), WEFT_ERR_STATE,
+        "all_reduce: the output is read-only memory");
+    BAD(weft_recv(fixed, 0, w), WEFT_ERR_STATE, "recv: the output is read-only memory");
+    BAD(weft_broadcast_into(fixed, ME, w), WEFT_ERR_STATE,
+        "broadcast: the output is read-only memory");
+    CHECK_OK(weft_reduce_into(NULL, fixed, WEFT_SUM, 0, w)); /* and given */
+    fixed->storage->read_only = words->storage->read_only = false;
+    CHECK_OK(weft_symm_memset32(words, 0, 1, 1));
+    close_world();
+}
+
+/* What every call has from the beginning: no channel, the group's rank and limit. */
+TEST(test_refusals_begin)
+{
+    weft_group *w = open_world();
+    weft_i_coll coll;
+    CHECK_OK(weft_group_set_timeout(w, 77));
+    CHECK_OK(weft_i_request_begin(&coll, WEFT_I_GATHER, w));
+    CHECK(coll.call.group == w && !strcmp(coll.call.op, "gather") && coll.call.channel == -1);
+    CHECK(coll.ask.rank == ME && coll.ask.size == WORLD && coll.ask.limit_ms == 77);
     close_world();
 }
 

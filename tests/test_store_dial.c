@@ -244,6 +244,43 @@ TEST(test_store_dial_nonces_differ)
     CLOSE();
 }
 
+/* A connect to a free port of this host can meet itself.  That is no server: one more try. */
+static struct sockaddr_in target;
+static int meetings;
+
+static int meet_itself(int fd, struct sockaddr *where, socklen_t *length)
+{
+    if (meetings-- <= 0)
+        return weft_i_os_linux.getsockname(fd, where, length);
+    memcpy(where, &target, sizeof target);
+    *length = sizeof target;
+    return 0;
+}
+
+TEST(test_store_dial_meets_itself)
+{
+    if (weft_i_keyed_load() == WEFT_ERR_UNSUPPORTED)
+        SKIP("no libcrypto.so.3");
+    OPEN();
+    door d;
+    door_open(&d, WELCOMES);
+    target = (struct sockaddr_in){.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)d.port),
+                                  .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    weft_i_os table = weft_i_os_linux;
+    table.getsockname = meet_itself;
+    weft_i_os_now = &table;
+    meetings = 2;
+    weft_store *s = weft_store_tcp_connect("127.0.0.1", d.port, TOKEN, 20000);
+    weft_i_os_now = &weft_i_os_linux;
+    if (!s)
+        FAIL("%s", weft_last_error());
+    weft_release(s);
+    door_close(&d);
+    CHECK_INT(d.came, 3);
+    CLOSE();
+}
+
 TEST(test_store_dial_refused)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);

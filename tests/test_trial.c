@@ -242,6 +242,9 @@ TEST(test_trial_described)
     CHECK_INT(weft_tune_describe(RANKS, -1, &time), WEFT_ERR_INVALID_ARG);
     CHECK_INT(weft_tune_describe(RANKS, 0, NULL), WEFT_ERR_INVALID_ARG);
     CHECK_INT(weft_tune_count(-1), 0);
+    CHECK_INT(weft_tune_count(RANKS + 5), 0); /* of which nothing is written */
+    CHECK_INT(weft_tune_describe(RANKS + 5, 0, &time), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "weft_tune_describe: row 0 of");
 }
 
 TEST(test_trial_file_cut_or_changed)

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations on symmetric memory as rows of a graph (symm_coll/row.c, traced.c): captured with one
+ * reduction and factor, run under another factor, on symmetric and on ordinary memory.  The results
+ * are those of the plain collectives, and what was read is as it was.
+ */
+#include "coll/request.h"
+#include "jobs.h"
+
+#include <weft/weft.h>
+
+enum { RANKS = 2, ROWS = 8, COLUMNS = 8 };
+
+typedef struct deed {
+    weft_group *group;
+    weft_reduction op;
+    bool split;
+} deed;
+
+typedef weft_tensor *captured(const deed *d, weft_tensor *x, weft_tensor *local);
+
+static weft_tensor *when(weft_status status, weft_tensor *out)
+{
+    return status < 0 ? NULL : out;
+}
+
+static weft_tensor *blank(int64_t rows, int64_t columns)
+{
+    return weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(rows, columns));
+}
+
+static weft_tensor *one_shot(const deed *d, weft_tensor *x, weft_tensor *local)
+{
+    (void)local;
+    return weft_symm_one_shot_all_reduce(x, d->op, d->group);
+}
+
+static weft_tensor *one_shot_out(const deed *d, weft_tensor *x, weft_tensor *local)
+{
+    (void)local;
+    weft_tensor *out = blank(ROWS, COLUMNS);
+    return when(weft_symm_one_shot_all_reduce_out(out, x, d->op, d->group), out);
+}
+
+static weft_tensor *copied(const deed *d, weft_tensor *x, weft_tensor *local)
+{
+    return weft_symm_one_shot_all_reduce_copy(x, local, d->op, d->group);
+}
+
+static weft_tensor *two_shot(const deed *d, weft_tensor *x, weft_tensor *local)
+{
+    (void)local;
+    weft_tensor *own = weft_clone(x);
+    return when(weft_symm_two_shot_all_reduce(own, d->op, d->group), own);
+}
+
+static weft_tensor *two_shot_out(const deed *d, weft_tensor *x, weft_tensor *local)
+{
+    (void)local;
+    weft_tensor *out = blank(ROWS, COLUMNS);
+    return when(weft_symm_two_shot_all_reduce_out(out, x, d->op, d->group), out);
+}
+
+static weft_tensor *multimem(const deed *d, weft_tensor *x, weft_tensor *local)
+{
+    (void)local;
+    return weft_symm_multimem_one_shot_all_reduce(x, d->op, d->group);
+}
+
+static weft_tensor *multimem_out(const deed *d, weft_tensor *x, weft_tensor *local)
+{
+    (void)local;
+    weft_tensor *out = blank(ROWS, COLUMNS);
+    return when(weft_symm_multimem_one_shot_all_reduce_out(out, x, d->op, d->group), out);
+}
+
+static weft_tensor *scattered(const deed *d, weft_tensor *x, weft_tensor *local)
+{
+    (void)local;
+    weft_tensor *out = d->split ? blank(ROWS, COLUMNS / RANKS) : blank(ROWS / RANKS, COLUMNS);
+    return when(weft_symm_reduce_scatter_out(out, x, d->split, d->op, d->group), out);
+}
+
+static const struct {
+    const char *name;
+    captured *run;
+    bool scatters, of_local;
+} kinds[] = {{"one_shot", one_shot, false, false},
+             {"one_shot_out", one_shot_out, false, false},
+             {"copy", copied, false, true},
+             {"two_shot", two_shot, false, false},
+             {"two_shot_out", two_shot_out, false, false},
+             {"multimem", multimem, false, false},
+             {"multimem_out", multimem_out, false, false},
+             {"scatter", scattered, true, false}};
+
+typedef struct job {
+    deed d;
+    captured *run;
+} job;
+
+static weft_status function(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
+                            void *user)
+{
+    const job *j = user;
+    (void)ins;
+    (void)outs;
+    out[0] = j->run(&j->d, in[0], in[1]);
+    return out[0] ? WEFT_OK : weft_last_status();
+}
+
+static void fill(weft_tensor *x, int rank, int more)
+{
+    float *data = weft_tensor_data(x);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        data[i] = (float)((i * 7 + rank * 3 + more) % 11 - 5);
+}
+
+/* The part of this rank, or all of it, of what the plain collective gives. */
+static weft_tensor *wanted(const deed *d, weft_tensor *x, bool scatters, int rank)
+{
+    weft_tensor *sum = weft_clone(x);
+    CHECK_OK(weft_all_reduce_into(sum, sum, d->op, d->group));
+    int dim = d->split, part = d->split ? COLUMNS / RANKS : ROWS / RANKS;
+    return scatters ? weft_contiguous(weft_narrow(sum, dim, rank * part, part)) : sum;
+}
+
+static void check_kind(size_t k, const deed *d, weft_tensor *x, weft_tensor *local, int rank)
+{
+    job j = {*d, kinds[k].run};
+    weft_tensor *in[2] = {x, local}, *out = NULL;
+    weft_tensor *before = weft_clone(x), *own = weft_clone(local);
+    weft_set_premul(3);
+    weft_tensor *want = wanted(d, kinds[k].of_local ? local : x, kinds[k].scatters, rank);
+    weft_graph *graph = weft_graph_capture(kinds[k].name, function, &j, in, 2, 1);
+    if (!graph)
+        FAIL("%s, %s: %s", kinds[k].name, weft_reduction_name(d->op), weft_last_error());
+    weft_set_premul(7);
+    if (d->split &&
+        !weft_symm_is(x)) { /* a split of the last dimension there is no plain one for */
+        CHECK_STATUS(weft_graph_run(graph, in, 2, &out, 1), WEFT_ERR_TYPE);
+        weft_clear_error();
+        CHECK(weft_i_request_premul() == 7);
+    }
+    for (int round = 0; round < 2 && (!d->split || weft_symm_is(x)); round++) {
+        CHECK_OK(weft_graph_run(graph, in, 2, &out, 1));
+        if (!weft_equal(out, want))
+            FAIL("%s, %s, split %d, round %d: a wrong result", kinds[k].name,
+                 weft_reduction_name(d->op), d->split, round);
+        if (!kinds[k].of_local && !weft_equal(x, before)) /* which is there for copies */
+            FAIL("%s, %s: the input has changed", kinds[k].name, weft_reduction_name(d->op));
+        CHECK(weft_equal(local, own));
+        CHECK(weft_i_request_premul() == 7);
+        fill(x, rank, 0);
+    }
+    weft_set_premul(1);
+    weft_release(graph);
+}
+
+static void check_all(weft_group *world, weft_tensor *x, int rank)
+{
+    static const weft_reduction ops[] = {WEFT_SUM, WEFT_MAX, WEFT_PREMUL_SUM, WEFT_AVG};
+    weft_tensor *local = blank(ROWS, COLUMNS);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+            for (int split = 0; split <= kinds[k].scatters; split++) {
+                CHECK_OK(weft_scope_open());
+                fill(x, rank, 0);
+                fill(local, rank, 2);
+                check_kind(k, &(deed){world, ops[o], split}, x, local, rank);
+                CHECK_OK(weft_scope_close());
+            }
+}
+
+RANKS_TEST(test_symm_coll_rows_of_symmetric_memory, RANKS)
+{
+    (void)size;
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ROWS, COLUMNS));
+    CHECK(x && weft_symm_rendezvous(x, world));
+    check_all(world, x, rank);
+    finish(world);
+}
+
+RANKS_TEST(test_symm_coll_rows_of_ordinary_memory, RANKS)
+{
+    (void)size;
+    weft_group *world = join(30000);
+    check_all(world, blank(ROWS, COLUMNS), rank);
+    finish(world);
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
