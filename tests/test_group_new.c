@@ -176,6 +176,63 @@ RANKS_TEST(test_group_new_refusal_is_heard_once, SIZE)
     CHECK_OK(weft_finish(world));
 }
 
+/* ---- parents that have ended ---- */
+
+static weft_status call_late(weft_group *group, int what)
+{
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
+    switch (what) {
+    case 0:
+        return make_group(group);
+    case 1:
+        return weft_group_split(group, 0, 0) ? WEFT_OK : weft_last_status();
+    case 2:
+        return weft_group_barrier(group, LIMIT_MS);
+    default:
+        return weft_all_reduce_into(x, x, WEFT_SUM, group);
+    }
+}
+
+static weft_status quarrel(weft_group *group, bool on_board)
+{
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
+    return on_board ? weft_group_barrier(group, LIMIT_MS)
+                    : weft_all_reduce_into(x, x, WEFT_SUM, group);
+}
+
+/* A rank that comes when the others have quarrelled hears of it at once, whatever it calls, and does
+ * not wait for members that have gone on.  Then all know, and can make a group of the same ranks. */
+RANKS_TEST(test_group_new_late_to_a_quarrel, SIZE)
+{
+    weft_group *world = weft_init(NULL);
+    weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
+    opts.timeout_ms = LIMIT_MS;
+    for (int round = 0; round < 8; round++) {
+        CHECK_OK(weft_scope_open());
+        /* The last member: the others miss each other first. */
+        int late = list[SIZE - 1], first = list[round % 2];
+        weft_group *group = weft_group_new_with(world, list, SIZE, &opts);
+        CHECK(group != NULL);
+        CHECK_OK(quarrel(group, false)); /* now there is a lane */
+        for (int other = 0; rank == late && other < SIZE; other++)
+            if (other != late)
+                CHECK(harness_await(other, round + 1));
+        long long began = harness_now();
+        weft_status status =
+            rank == late ? call_late(group, round / 2) : quarrel(group, rank == first);
+        if (status != WEFT_ERR_MISMATCH)
+            FAIL("round %d: %d: %s", round, status, weft_last_error());
+        CHECK_CONTAINS(weft_last_error(), "calls group_barrier");
+        CHECK_CONTAINS(weft_last_error(), "calls all_reduce of 3 f32, sum");
+        CHECK((harness_now() - began) / 1000000 < LIMIT_MS / 2);
+        harness_mark();
+        CHECK_OK(make_group(group)); /* knowing that it has ended */
+        CHECK_OK(weft_scope_close());
+    }
+    weft_clear_error();
+    CHECK_OK(weft_finish(world));
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* errors are the point here */

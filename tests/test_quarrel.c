@@ -142,6 +142,39 @@ TEST(test_quarrel_quits)
     close_all();
 }
 
+/* ---- who knows of it ---- */
+
+TEST(test_quarrel_is_heard)
+{
+    open_all();
+    CHECK(!weft_i_quarrel_is_heard(hand.group) && !weft_i_quarrel_is_news(hand.group));
+    weft_i_quarrel_hear(hand.group); /* of a mismatch that was told otherwise */
+    CHECK(!weft_i_quarrel_is_heard(hand.group) && !weft_i_quarrel_is_news(hand.group));
+    hand.row[HAND_ME].stuck.heard = 0;
+    hand.group->board->quarrel = 2; /* by another member, which is about to end the board */
+    CHECK(!weft_i_quarrel_is_heard(hand.group) && !weft_i_quarrel_is_news(hand.group));
+    hand.group->board->revoked = 3;
+    hand.group->board->failure = WEFT_ERR_MISMATCH;
+    CHECK(!weft_i_quarrel_is_heard(hand.group) && weft_i_quarrel_is_news(hand.group));
+    CHECK_INT(weft_i_group_tell_revoked(&hand.call), WEFT_ERR_MISMATCH);
+    CHECK(weft_i_quarrel_is_heard(hand.group) && !weft_i_quarrel_is_news(hand.group));
+    for (int rank = 0; rank < HAND_SIZE; rank++)
+        CHECK_INT(hand.row[rank].stuck.heard, rank == HAND_ME);
+    weft_i_quarrel_tell(hand.above, "mine", 2, "theirs"); /* who tells knows */
+    CHECK(weft_i_quarrel_is_heard(hand.above) && !weft_i_quarrel_is_news(hand.above));
+    hand.row_above[HAND_ME].stuck.heard = 0;
+    hand_make();
+    CHECK_INT(weft_i_group_lost(&(weft_i_label){hand.group, "op", -1}, 0), WEFT_ERR_MISMATCH);
+    make_up(hand.group);
+    CHECK_INT(weft_i_group_lost(&(weft_i_label){hand.group, "op", -1}, 0), WEFT_ERR_MISMATCH);
+    CHECK(weft_i_quarrel_is_heard(hand.above)); /* and who makes a group from it hears there */
+    weft_i_board *board = hand.group->board;
+    hand.group->board = NULL; /* of several hosts */
+    CHECK(!weft_i_quarrel_is_news(hand.group));
+    hand.group->board = board;
+    close_all();
+}
+
 /* ---- looking at another's ---- */
 
 TEST(test_quarrel_between_lane_and_board)
@@ -179,7 +212,7 @@ TEST(test_quarrel_between_lane_and_board)
 /* The other way round; a call as long as its place is cut, and no word behind it is read. */
 TEST(test_quarrel_between_board_and_lane)
 {
-    char call[2 * WEFT_I_LABEL_BYTES], want[3 * WEFT_I_LABEL_BYTES];
+    char call[WEFT_I_LABEL_BYTES], want[2 * WEFT_I_LABEL_BYTES];
     open_all();
     weft_i_point point = point_of(hand.row, HAND_SIZE);
     weft_i_vigil vigil = vigil_of(&point, &on_board, 5);

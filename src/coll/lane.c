@@ -256,6 +256,7 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_label *ca
     if (weft_i_quarrel_told(call->group))
         return weft_i_group_check_revoked(call);
     char mine[WEFT_I_SIGNATURE_TEXT];
+    weft_i_quarrel_hear(call->group);
     weft_i_group_concerns(call->group);
     return weft_i_fail(WEFT_ERR_MISMATCH,
                        "group \"%s\", operation %u: rank %d calls %s; the ranks choose different "

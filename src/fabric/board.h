@@ -29,6 +29,7 @@ typedef struct weft_i_stuck {
     _Atomic uint64_t call[WEFT_I_LABEL_BYTES / sizeof(uint64_t)];
     _Atomic uint32_t quit[3]; /* by place: the last meeting that it came to and gave up; relaxed:
                                  read by itself */
+    _Atomic uint32_t heard;   /* 1: it was told of the group's quarrel; relaxed: read by itself */
 } weft_i_stuck;
 
 /* A member's part in agreements, see group_agree.c.  Two of everything, by parity of the round. */

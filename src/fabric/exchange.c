@@ -126,8 +126,10 @@ static weft_status fail_refusal(const weft_group *group, const char *what, int r
         return weft_i_world_lost(group->world, group->members[dead], what);
     const weft_group *above = why == WEFT_ERR_MISMATCH ? group->made_from : NULL;
     const char *told = above && above->board ? weft_i_quarrel_told(above) : NULL;
-    if (told)
+    if (told) {
+        weft_i_quarrel_hear(above);
         return weft_i_fail(why, "%s: %s", what, told);
+    }
     return weft_i_fail(why, "%s: rank %d of the world could not take part (%s)", what,
                        group->members[rank], weft_strerror(why));
 }
@@ -172,8 +174,10 @@ weft_status weft_i_group_tell_revoked(const weft_i_label *call)
     weft_status why =
         (weft_status)atomic_load_explicit(&group->board->failure, memory_order_relaxed);
     const char *quarrel = why == WEFT_ERR_MISMATCH ? weft_i_quarrel_told(group) : NULL;
-    if (quarrel)
+    if (quarrel) {
+        weft_i_quarrel_hear(group);
         return weft_i_fail(WEFT_ERR_MISMATCH, "%s: %s", what, quarrel);
+    }
     if (why == WEFT_ERR_TIMEOUT && group->making)
         return fail_unmade(group, what, (int)revoked - 1);
     if (why < 0 && group->making)
@@ -204,8 +208,10 @@ weft_status weft_i_group_lost(const weft_i_label *call, int rank)
     WEFT_TRY(weft_i_group_check_revoked(call));
     char what[160];
     weft_i_label_text(call, what, sizeof what);
-    if (weft_i_quarrel_told_above(group))
+    if (weft_i_quarrel_told_above(group)) {
+        weft_i_quarrel_hear(group->made_from);
         return weft_i_fail(WEFT_ERR_MISMATCH, "%s: %s", what, weft_i_quarrel_told_above(group));
+    }
     int refuser = -1;
     uint64_t refusal = weft_i_group_new_refusal(group, &refuser);
     if (refusal)
@@ -526,6 +532,7 @@ weft_status weft_i_group_fail_quarrel(const weft_i_label *call, const weft_i_mee
     int other = meeting->culprit;
     char what[160];
     weft_i_label_text(call, what, sizeof what);
+    weft_i_quarrel_hear(group);
     if (told)
         return weft_i_fail(WEFT_ERR_MISMATCH, "%s: %s", what, told);
     if (other < 0 || other == group->rank || group->making_lane) {

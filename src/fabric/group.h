@@ -34,7 +34,7 @@ struct weft_group {
     weft_i_key list;       /* of the parent and the members: known before the group is made */
     bool making;           /* weft_group_new is under way */
     weft_group *made_from; /* its parent, meanwhile; NULL while it shrinks */
-    bool old_quarrel;      /* that one had ended by a mismatch before */
+    bool old_quarrel;      /* that one had ended by a mismatch, as this rank knew before */
     int64_t help_after;    /* while it is made: when to help with the lane above again; 0: now */
     uint32_t id;           /* for the flight record: 0 is the world */
     uint32_t times;        /* groups made of this list before */

@@ -284,7 +284,7 @@ static weft_status open_local(weft_group *group, weft_group *parent, int64_t lim
 {
     group->making = true;
     group->old_quarrel =
-        group->made_from && group->made_from->board && weft_i_quarrel_told(group->made_from);
+        group->made_from && group->made_from->board && weft_i_quarrel_is_heard(group->made_from);
     weft_i_job_allow(group->world->mine, group->list);
     weft_status status = meet_on_board(group, parent, limit, mine, all);
     bool told = status < 0 && weft_i_group_hear_refusals(group); /* the others hear it too */
@@ -527,6 +527,10 @@ weft_group *weft_i_group_make(weft_group *parent, const int *ranks, int count,
         return NULL;
     weft_i_label call = {parent, how->shrinks ? "group_shrink" : "group_new", -1};
     if (!how->shrinks && weft_i_group_is_recalled(parent) && weft_i_group_tell_revoked(&call) < 0)
+        return NULL;
+    /* Who comes late to a quarrel of the parent hears of it here, as in any call of that group, and
+     * does not wait for members that have gone on.  Who has heard may make a group of them. */
+    if (!how->shrinks && weft_i_quarrel_is_news(parent) && weft_i_group_tell_revoked(&call) < 0)
         return NULL;
     weft_group *found = *tag ? weft_i_registry_find(&parent->world->registry, tag, &w.ranks) : NULL;
     return found ? found : make(&w, how);

@@ -135,6 +135,7 @@ void weft_i_quarrel_tell(const weft_group *group, const char *mine, int rank, co
 {
     weft_i_board *board = group->board;
     uint32_t nobody = 0;
+    weft_i_quarrel_hear(group);
     /* Acquire: pairs with nothing but keeps the text after it; the first one writes. */
     if (!atomic_compare_exchange_strong_explicit(&board->quarrel, &nobody, 1, memory_order_acquire,
                                                  memory_order_relaxed))
@@ -152,6 +153,24 @@ const char *weft_i_quarrel_told(const weft_group *group)
     /* Pairs with the release in weft_i_quarrel_tell. */
     return atomic_load_explicit(&board->quarrel, memory_order_acquire) == 2 ? board->quarrel_text
                                                                             : NULL;
+}
+
+void weft_i_quarrel_hear(const weft_group *group)
+{
+    atomic_store_explicit(&stuck_of(group, group->rank)->heard, 1, memory_order_relaxed);
+}
+
+bool weft_i_quarrel_is_heard(const weft_group *group)
+{
+    return weft_i_quarrel_told(group) &&
+           atomic_load_explicit(&stuck_of(group, group->rank)->heard, memory_order_relaxed);
+}
+
+bool weft_i_quarrel_is_news(const weft_group *group)
+{
+    /* Relaxed: until it is there, the quarrel is not over. */
+    return group->board && weft_i_quarrel_told(group) && !weft_i_quarrel_is_heard(group) &&
+           atomic_load_explicit(&group->board->failure, memory_order_relaxed) == WEFT_ERR_MISMATCH;
 }
 
 /* Is the rank making the lane, without us? */

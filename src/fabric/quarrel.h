@@ -79,4 +79,12 @@ void weft_i_quarrel_tell(const weft_group *group, const char *mine, int rank, co
 /* Both calls, once the group has ended with WEFT_ERR_MISMATCH; NULL if they are not known. */
 const char *weft_i_quarrel_told(const weft_group *group);
 
+/* A call of this rank is about to fail with them.  Whatever it calls after that it calls knowing
+ * that the group has ended, such as weft_group_new with the group as a parent. */
+void weft_i_quarrel_hear(const weft_group *group);
+bool weft_i_quarrel_is_heard(const weft_group *group);
+
+/* Has the group ended so before this rank came, which was not told yet? */
+bool weft_i_quarrel_is_news(const weft_group *group);
+
 #endif
