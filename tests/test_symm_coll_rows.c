@@ -15,6 +15,7 @@ typedef struct deed {
     weft_group *group;
     weft_reduction op;
     bool split;
+    double factor;
 } deed;
 
 typedef weft_tensor *captured(const deed *d, weft_tensor *x, weft_tensor *local);
@@ -130,7 +131,7 @@ static void check_kind(size_t k, const deed *d, weft_tensor *x, weft_tensor *loc
     job j = {*d, kinds[k].run};
     weft_tensor *in[2] = {x, local}, *out = NULL;
     weft_tensor *before = weft_clone(x), *own = weft_clone(local);
-    weft_set_premul(3);
+    weft_set_premul(d->factor);
     weft_tensor *want = wanted(d, kinds[k].of_local ? local : x, kinds[k].scatters, rank);
     weft_graph *graph = weft_graph_capture(kinds[k].name, function, &j, in, 2, 1);
     if (!graph)
@@ -159,7 +160,7 @@ static void check_kind(size_t k, const deed *d, weft_tensor *x, weft_tensor *loc
 
 static void check_all(weft_group *world, weft_tensor *x, int rank)
 {
-    static const weft_reduction ops[] = {WEFT_SUM, WEFT_MAX, WEFT_PREMUL_SUM, WEFT_AVG};
+    static const weft_reduction ops[] = {WEFT_SUM, WEFT_MAX, WEFT_PREMUL_SUM, WEFT_PREMUL_SUM};
     weft_tensor *local = blank(ROWS, COLUMNS);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
@@ -167,9 +168,57 @@ static void check_all(weft_group *world, weft_tensor *x, int rank)
                 CHECK_OK(weft_scope_open());
                 fill(x, rank, 0);
                 fill(local, rank, 2);
-                check_kind(k, &(deed){world, ops[o], split}, x, local, rank);
+                /* The last once more by nothing: a factor of 0 is no less a factor. */
+                check_kind(k, &(deed){world, ops[o], split, o == 3 ? 0 : 3}, x, local, rank);
                 CHECK_OK(weft_scope_close());
             }
+}
+
+/* ---- gathers: fresh, into memory that is given, and into a view of it ---- */
+
+enum { FRESH, GIVEN, VIEWED, GATHERS };
+
+static int how;
+
+static weft_status gathers(weft_tensor *const *in, int ins, weft_tensor **out, int outs, void *user)
+{
+    (void)ins, (void)outs;
+    weft_work *work = NULL;
+    if (how == FRESH) {
+        out[0] = weft_symm_low_contention_all_gather(in[0], user, &work);
+        weft_status status = out[0] ? weft_work_wait(work, WEFT_DEFAULT) : weft_last_status();
+        weft_release(work);
+        return status;
+    }
+    out[0] = how == GIVEN ? blank(RANKS * ROWS, COLUMNS)
+                          : weft_transpose(blank(COLUMNS, RANKS * ROWS), 0, 1);
+    return weft_symm_multimem_all_gather_out(out[0], in[0], user);
+}
+
+RANKS_TEST(test_symm_coll_rows_of_gathers, RANKS)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ROWS, COLUMNS));
+    weft_tensor *want = blank(RANKS * ROWS, COLUMNS), *out = NULL, *before = blank(ROWS, COLUMNS);
+    CHECK(x && weft_symm_rendezvous(x, world));
+    fill(x, rank, 0);
+    fill(before, rank, 0);
+    for (int other = 0; other < size; other++)
+        fill(weft_narrow(want, 0, other * ROWS, ROWS), other, 0);
+    for (int kind = 0; kind < GATHERS; kind++) {
+        CHECK_OK(weft_group_barrier(world, 30000));
+        if (rank == 0 || !harness_in_threads)
+            how = kind; /* threads share it */
+        CHECK_OK(weft_group_barrier(world, 30000));
+        weft_graph *graph = weft_graph_capture("gather", gathers, world, &x, 1, 1);
+        CHECK(graph != NULL);
+        for (int round = 0; round < 2; round++) {
+            CHECK_OK(weft_graph_run(graph, &x, 1, &out, 1));
+            CHECK(weft_equal(out, want) && weft_equal(x, before));
+        }
+        weft_release(graph);
+    }
+    finish(world);
 }
 
 RANKS_TEST(test_symm_coll_rows_of_symmetric_memory, RANKS)
