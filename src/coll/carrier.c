@@ -93,7 +93,8 @@ static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
     request.stream = stream->own;
     weft_i_choose_on_device(coll->group->size, false, &request.packets_up_to,
                             &request.one_shot_up_to);
-    request.library_from = weft_i_choose_library(weft_i_kinds[request.kind].as, coll->group->size);
+    request.library_from = weft_i_threshold_of(WEFT_I_LIBRARY_FROM, weft_i_kinds[request.kind].as,
+                                               coll->group->size, false);
     request.items = items;
     request.items_count = count;
     weft_status status = run(coll, carrier, &request);

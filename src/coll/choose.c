@@ -40,6 +40,11 @@ weft_i_thresholds weft_i_thresholds_of[2][WEFT_I_COLL_KINDS] = {
 #include THRESHOLDS
 #undef ROOMY
 #undef CROWDED
+#define LIBRARY(crowded_, kind_, ...) \
+    [crowded_][WEFT_I_##kind_].bytes[WEFT_I_LIBRARY_FROM] = {__VA_ARGS__}
+#define FROM(kind_, ...) LIBRARY(0, kind_, __VA_ARGS__), LIBRARY(1, kind_, __VA_ARGS__),
+#include "coll/thresholds_nccl.def"
+#undef FROM
 };
 
 /* Of devices, by number of ranks. */
@@ -54,13 +59,6 @@ static struct {
 #undef PACKETS
 #undef ONE_SHOT
 #undef SYMMETRIC_ONE_SHOT
-};
-
-/* Of devices with NCCL, by kind and number of ranks. */
-static atomic_size_t library_from[WEFT_I_COLL_KINDS][WEFT_I_CHOOSE_COLUMNS] = {
-#define FROM(kind_, ...) [WEFT_I_##kind_] = {__VA_ARGS__},
-#include "coll/thresholds_nccl.def"
-#undef FROM
 };
 
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
@@ -91,19 +89,13 @@ void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets, size_t 
     *one_shot = atomic_load_explicit(&on_device.one_shot[symmetric][column], memory_order_relaxed);
 }
 
-size_t weft_i_choose_library(weft_i_coll_kind kind, int ranks)
-{
-    /* Relaxed: as weft_i_threshold_of. */
-    return atomic_load_explicit(&library_from[kind][weft_i_choose_column(ranks)],
-                                memory_order_relaxed);
-}
-
 uint32_t weft_i_choose_library_digest(int ranks)
 {
     uint32_t digest = 0;
     weft_i_choose_load();
     for (int kind = 0; kind < WEFT_I_COLL_KINDS; kind++)
-        digest = weft_i_digest(digest, weft_i_choose_library((weft_i_coll_kind)kind, ranks));
+        digest = weft_i_digest(
+            digest, weft_i_threshold_of(WEFT_I_LIBRARY_FROM, (weft_i_coll_kind)kind, ranks, false));
     return digest;
 }
 
@@ -137,29 +129,10 @@ const char *weft_tune_choice(const char *op, int ranks, size_t bytes)
         weft_i_choose((weft_i_coll_kind)kind, ranks, is_crowded(ranks), bytes));
 }
 
-static size_t tell(weft_i_threshold which, const char *op, int ranks)
-{
-    int kind;
-    weft_i_choose_load();
-    if (check(op, ranks, 0, &kind) < 0)
-        return 0;
-    return weft_i_threshold_of(which, (weft_i_coll_kind)kind, ranks, is_crowded(ranks));
-}
-
-static weft_status set(weft_i_threshold which, const char *op, int ranks, size_t bytes)
-{
-    int kind;
-    WEFT_TRY(check(op, ranks, which == WEFT_I_CMA_FROM ? 0 : bytes, &kind));
-    for (int crowded = 0; crowded < 2; crowded++)
-        atomic_store_explicit(
-            &weft_i_thresholds_of[crowded][kind].bytes[which][weft_i_choose_column(ranks)], bytes,
-            memory_order_relaxed);
-    return WEFT_OK;
-}
-
 _Static_assert((int)WEFT_TUNE_EAGER == WEFT_I_EAGER_UP_TO &&
                    (int)WEFT_TUNE_ZERO_COPY == WEFT_I_ZERO_COPY_BEYOND &&
-                   (int)WEFT_TUNE_CMA == WEFT_I_CMA_FROM,
+                   (int)WEFT_TUNE_CMA == WEFT_I_CMA_FROM &&
+                   (int)WEFT_TUNE_NCCL == WEFT_I_LIBRARY_FROM,
                "thresholds are the same, in the same order");
 
 static weft_status check_threshold(weft_threshold which)
@@ -172,45 +145,32 @@ static weft_status check_threshold(weft_threshold which)
 size_t weft_tune_get(weft_threshold which, const char *op, int ranks)
 {
     int kind;
-    if (check_threshold(which) < 0)
-        return 0;
-    if (which != WEFT_TUNE_NCCL)
-        return tell((weft_i_threshold)which, op, ranks);
     weft_i_choose_load();
-    return check(op, ranks, 0, &kind) < 0 ? 0
-                                          : weft_i_choose_library((weft_i_coll_kind)kind, ranks);
+    if (check_threshold(which) < 0 || check(op, ranks, 0, &kind) < 0)
+        return 0;
+    return weft_i_threshold_of((weft_i_threshold)which, (weft_i_coll_kind)kind, ranks,
+                               is_crowded(ranks));
 }
 
-static weft_status set_library(const char *op, int ranks, size_t bytes)
+static void set(weft_i_threshold which, int kind, int ranks, size_t bytes)
 {
-    int kind;
-    WEFT_TRY(check(op, ranks, 0, &kind));
-    atomic_store_explicit(&library_from[kind][weft_i_choose_column(ranks)], bytes,
-                          memory_order_relaxed);
-    return WEFT_OK;
+    for (int crowded = 0; crowded < 2; crowded++)
+        atomic_store_explicit(
+            &weft_i_thresholds_of[crowded][kind].bytes[which][weft_i_choose_column(ranks)], bytes,
+            memory_order_relaxed);
 }
 
 weft_status weft_tune_set(weft_threshold which, const char *op, int ranks, size_t bytes)
 {
+    int kind;
     WEFT_TRY(check_threshold(which));
-    if (which == WEFT_TUNE_NCCL)
-        return set_library(op, ranks, bytes);
-    WEFT_TRY(set((weft_i_threshold)which, op, ranks, bytes));
+    WEFT_TRY(check(op, ranks, which >= WEFT_TUNE_CMA ? 0 : bytes, &kind));
+    set((weft_i_threshold)which, kind, ranks, bytes);
     if (which == WEFT_TUNE_EAGER)
-        return set(WEFT_I_ZERO_COPY_BEYOND, op, ranks, bytes);
-    return which == WEFT_TUNE_CMA ? set(WEFT_I_CMA_SET, op, ranks, 1) : WEFT_OK;
-}
-
-/* Reads "<op> <ranks> nccl <bytes>". */
-static weft_status read_library(const char *line, bool apply, bool *is_one)
-{
-    char op[32];
-    int ranks, kind, end = 0;
-    unsigned long long bytes;
-    *is_one = sscanf(line, "%31s %d nccl %llu %n", op, &ranks, &bytes, &end) == 3 && !line[end];
-    if (!*is_one)
-        return WEFT_OK;
-    return apply ? set_library(op, ranks, (size_t)bytes) : check(op, ranks, 0, &kind);
+        set(WEFT_I_ZERO_COPY_BEYOND, kind, ranks, bytes);
+    if (which == WEFT_TUNE_CMA)
+        set(WEFT_I_CMA_SET, kind, ranks, 1);
+    return WEFT_OK;
 }
 
 /* One line without its comment; with `apply` sets what it says, otherwise only checks. */
@@ -218,23 +178,18 @@ static weft_status read_line(const char *line, bool apply)
 {
     char op[32];
     int ranks, kind, end = 0;
-    unsigned long long bytes, single = 0, direct = 0;
-    bool is_library;
-    weft_status status = read_library(line, apply, &is_library);
-    if (is_library)
-        return status;
-    int fields = sscanf(line, "%31s %d %llu %n%llu %n%llu %n", op, &ranks, &bytes, &end, &direct,
-                        &end, &single, &end);
+    unsigned long long bytes[3] = {0};
+    if (sscanf(line, "%31s %d nccl %llu %n", op, &ranks, bytes, &end) == 3 && !line[end])
+        return apply ? weft_tune_set(WEFT_TUNE_NCCL, op, ranks, (size_t)bytes[0])
+                     : check(op, ranks, 0, &kind);
+    int fields = sscanf(line, "%31s %d %llu %n%llu %n%llu %n", op, &ranks, bytes, &end, bytes + 1,
+                        &end, bytes + 2, &end);
     if (fields < 3 || line[end])
         return WEFT_ERR_INVALID_ARG;
-    WEFT_TRY(check(op, ranks, (size_t)bytes, &kind));
-    WEFT_TRY(check(op, ranks, (size_t)direct, &kind));
-    if (apply)
-        weft_tune_set(WEFT_TUNE_EAGER, op, ranks, (size_t)bytes);
-    if (apply && fields >= 4)
-        weft_tune_set(WEFT_TUNE_ZERO_COPY, op, ranks, (size_t)direct);
-    if (apply && fields == 5)
-        weft_tune_set(WEFT_TUNE_CMA, op, ranks, (size_t)single);
+    for (int i = WEFT_TUNE_EAGER; i < WEFT_TUNE_CMA; i++)
+        WEFT_TRY(check(op, ranks, (size_t)bytes[i], &kind));
+    for (int i = WEFT_TUNE_EAGER; apply && i < fields - 2; i++)
+        weft_tune_set((weft_threshold)i, op, ranks, (size_t)bytes[i]);
     return WEFT_OK;
 }
 

@@ -28,10 +28,7 @@ const char *weft_i_algorithm_name(weft_i_algorithm algorithm);
 /* For a carrier on devices: bytes of an all_reduce up to which packets and one-shot pay. */
 void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets, size_t *one_shot);
 
-/* For a carrier that has a library beside its own kernels: bytes from which that carries a kind. */
-size_t weft_i_choose_library(weft_i_coll_kind kind, int ranks);
-
-/* A digest of these thresholds: ranks whose WEFT_TUNE differ do not choose alike. */
+/* A digest of WEFT_I_LIBRARY_FROM: ranks whose WEFT_TUNE differ do not choose alike. */
 uint32_t weft_i_choose_library_digest(int ranks);
 
 /* Reads the thresholds that WEFT_TUNE names; once, before anything is chosen. */
@@ -42,7 +39,9 @@ typedef enum weft_i_threshold {
     WEFT_I_EAGER_UP_TO,      /* an ordinary operand is shown whole at the entry */
     WEFT_I_ZERO_COPY_BEYOND, /* a symmetric one is used where it lies, which costs another sync */
     WEFT_I_CMA_FROM,         /* of one transfer: CMA copies instead of the pipeline */
-    WEFT_I_CMA_SET,          /* not bytes, but a mark: the user has set that, so nobody tries
+    WEFT_I_LIBRARY_FROM, /* on devices: a carrier that has a library beside its own kernels uses it
+                              */
+    WEFT_I_CMA_SET,      /* not bytes, but a mark: the user has set that, so nobody tries
                               * whether it is right (trial.h)
                               */
     WEFT_I_THRESHOLDS

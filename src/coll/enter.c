@@ -161,24 +161,27 @@ weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, siz
     return status;
 }
 
-weft_status weft_i_enter(weft_i_coll *coll)
+static weft_status enter_with_factor(weft_i_coll *coll, int whom)
 {
     weft_i_location factor = {.factor = coll->ask.factor};
     bool scales = coll->ask.reduction == WEFT_PREMUL_SUM;
-    WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &factor, scales ? sizeof factor : 0));
+    return weft_i_enter_with(coll, whom, &factor, scales ? sizeof factor : 0);
+}
+
+weft_status weft_i_enter(weft_i_coll *coll)
+{
+    WEFT_TRY(enter_with_factor(coll, WEFT_I_FOR_ALL));
     weft_i_coll_read_factors(coll);
     return WEFT_OK;
 }
 
 weft_status weft_i_enter_eager(weft_i_coll *coll, bool gives, int whom)
 {
-    weft_i_location factor = {.factor = coll->ask.factor};
-    bool scales = coll->ask.reduction == WEFT_PREMUL_SUM;
     if (coll->algorithm == WEFT_I_ALGO_INLINE)
         return weft_i_enter_with(coll, whom, coll->ask.in, gives ? coll->ask.in_bytes : 0);
     if (gives)
         put_eager(coll);
-    return weft_i_enter_with(coll, whom, &factor, scales ? sizeof factor : 0);
+    return enter_with_factor(coll, whom);
 }
 
 /* Is this rank's input to be shown?  What others can touch where it is they need not be shown,

@@ -254,11 +254,21 @@ static window window_of(const weft_i_coll *coll, size_t piece, size_t k)
     return (window){from, from + weft_i_coll_min(total - from, piece)};
 }
 
-static void put_list(weft_i_coll *coll, const void *arg, size_t k)
+/* What a rank takes of [from, to), which lies in everybody's chunk, `stride` bytes from part to
+ * part. */
+typedef void taking(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride);
+
+typedef struct showing {
+    int parts;
+    size_t piece;
+    taking *take;
+} showing;
+
+static void put_shown(weft_i_coll *coll, const void *arg, size_t k)
 {
-    (void)arg;
-    window w = window_of(coll, WEFT_I_CHUNK, k);
-    put_in_chunk(coll, k, w.from, w.to, 1, 0);
+    const showing *s = arg;
+    window w = window_of(coll, s->piece, k);
+    put_in_chunk(coll, k, w.from, w.to, s->parts, s->piece);
 }
 
 static void fold_list(weft_i_coll *coll, const void *arg, size_t k)
@@ -295,28 +305,13 @@ weft_status weft_i_list_all_reduce(weft_i_coll *coll)
         return WEFT_OK;
     }
     WEFT_TRY(weft_i_enter(coll));
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, WEFT_I_CHUNK),
-                            .put = put_list,
+    showing s = {1, WEFT_I_CHUNK, NULL};
+    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, s.piece),
+                            .put = put_shown,
                             .take = fold_list,
-                            .collect = collect_list};
+                            .collect = collect_list,
+                            .arg = &s};
     return weft_i_pipeline_run(coll, &line);
-}
-
-/* What a rank takes of [from, to), which lies in everybody's chunk, `stride` bytes from part to
- * part. */
-typedef void taking(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride);
-
-typedef struct showing {
-    int parts;
-    size_t piece;
-    taking *take;
-} showing;
-
-static void put_shown(weft_i_coll *coll, const void *arg, size_t k)
-{
-    const showing *s = arg;
-    window w = window_of(coll, s->piece, k);
-    put_in_chunk(coll, k, w.from, w.to, s->parts, s->piece);
 }
 
 static void take_shown(weft_i_coll *coll, const void *arg, size_t k)

@@ -45,72 +45,45 @@ static weft_status note(const weft_i_coll *coll, const char *which, const void *
     return WEFT_OK;
 }
 
-static weft_status take_in(weft_i_coll *coll, const void *in, size_t count, size_t parts)
+/* A collective by the facts of its kind: `count` elements are a part. */
+static weft_status run(weft_i_coll_kind kind, void *out, const void *in, size_t count,
+                       weft_dtype dtype, weft_reduction op, int root, weft_group *group)
 {
-    return note(coll, "input", in, count, parts, &coll->ask.in, &coll->ask.in_bytes);
-}
-
-static weft_status take_out(weft_i_coll *coll, void *out, size_t count, size_t parts)
-{
-    return note(coll, "output", out, count, parts, &coll->ask.out, &coll->ask.out_bytes);
-}
-
-static weft_status run(weft_i_coll *coll)
-{
-    if (weft_i_coalesce_is_open(coll->group))
-        return weft_i_coalesce_refuse(coll, WEFT_OK);
-    return weft_i_work_now(coll);
+    weft_i_coll coll;
+    WEFT_TRY(begin(&coll, kind, dtype, group));
+    size_t size = (size_t)group->size;
+    WEFT_TRY(note(&coll, "input", in, count, weft_i_kind_is(kind, WEFT_I_HAS_PARTS) ? size : 1,
+                  &coll.ask.in, &coll.ask.in_bytes));
+    WEFT_TRY(note(&coll, "output", out, count, weft_i_kind_is(kind, WEFT_I_PLACES_PARTS) ? size : 1,
+                  &coll.ask.out, &coll.ask.out_bytes));
+    WEFT_TRY(weft_i_request_finish(&coll, op, root));
+    if (weft_i_coalesce_is_open(group))
+        return weft_i_coalesce_refuse(&coll, WEFT_OK);
+    return weft_i_work_now(&coll);
 }
 
 weft_status weft_all_reduce_ptr(void *out, const void *in, size_t count, weft_dtype dtype,
                                 weft_reduction op, weft_group *group)
 {
-    weft_i_coll coll;
-    WEFT_TRY(begin(&coll, WEFT_I_ALL_REDUCE, dtype, group));
-    WEFT_TRY(take_in(&coll, in, count, 1));
-    WEFT_TRY(take_out(&coll, out, count, 1));
-    WEFT_TRY(weft_i_request_check_overlap(&coll, 0, 0));
-    WEFT_TRY(weft_i_request_reduction(&coll, op));
-    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
-    return run(&coll);
+    return run(WEFT_I_ALL_REDUCE, out, in, count, dtype, op, 0, group);
 }
 
 weft_status weft_broadcast_ptr(void *data, size_t count, weft_dtype dtype, int root,
                                weft_group *group)
 {
-    weft_i_coll coll;
-    WEFT_TRY(begin(&coll, WEFT_I_BROADCAST, dtype, group));
-    WEFT_TRY(weft_i_request_check_root("broadcast", group, root));
-    WEFT_TRY(take_in(&coll, data, count, 1));
-    WEFT_TRY(take_out(&coll, data, count, 1));
-    coll.ask.root = root;
-    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
-    return run(&coll);
+    return run(WEFT_I_BROADCAST, data, data, count, dtype, WEFT_SUM, root, group);
 }
 
 weft_status weft_all_gather_ptr(void *out, const void *in, size_t count, weft_dtype dtype,
                                 weft_group *group)
 {
-    weft_i_coll coll;
-    WEFT_TRY(begin(&coll, WEFT_I_ALL_GATHER, dtype, group));
-    WEFT_TRY(take_in(&coll, in, count, 1));
-    WEFT_TRY(take_out(&coll, out, count, (size_t)group->size));
-    WEFT_TRY(weft_i_request_check_overlap(&coll, 0, (size_t)group->rank * coll.ask.in_bytes));
-    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
-    return run(&coll);
+    return run(WEFT_I_ALL_GATHER, out, in, count, dtype, WEFT_SUM, 0, group);
 }
 
 weft_status weft_reduce_scatter_ptr(void *out, const void *in, size_t count, weft_dtype dtype,
                                     weft_reduction op, weft_group *group)
 {
-    weft_i_coll coll;
-    WEFT_TRY(begin(&coll, WEFT_I_REDUCE_SCATTER, dtype, group));
-    WEFT_TRY(take_in(&coll, in, count, (size_t)group->size));
-    WEFT_TRY(take_out(&coll, out, count, 1));
-    WEFT_TRY(weft_i_request_check_overlap(&coll, (size_t)group->rank * coll.ask.out_bytes, 0));
-    WEFT_TRY(weft_i_request_reduction(&coll, op));
-    WEFT_TRY(weft_i_request_accept(&coll, coll.ask.out_bytes));
-    return run(&coll);
+    return run(WEFT_I_REDUCE_SCATTER, out, in, count, dtype, op, 0, group);
 }
 
 /* ---- messages ---- */
@@ -120,7 +93,7 @@ static weft_status exchange(weft_i_coll_kind kind, const void *data, size_t coun
 {
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, kind, dtype, group));
-    WEFT_TRY(take_in(&coll, data, count, 1));
+    WEFT_TRY(note(&coll, "input", data, count, 1, &coll.ask.in, &coll.ask.in_bytes));
     weft_i_p2p_request request = {.group = group,
                                   .kind = kind,
                                   .dtype = dtype,

@@ -77,6 +77,9 @@ size_t weft_i_request_row_bytes(const weft_tensor *x);
 
 /* ---- whole calls (coll.c), as the public functions of their names ---- */
 
+/* The rest of a call whose operands are both noted, by the facts of its kind. */
+weft_status weft_i_request_finish(weft_i_coll *coll, weft_reduction op, int root);
+
 /* all_reduce, reduce, all_gather, gather, scatter and reduce_scatter, by the facts of their kind.
  * Without a reduction WEFT_SUM, without a root 0. */
 weft_status weft_i_request_plain(weft_i_coll *coll, weft_i_coll_kind kind, weft_tensor *out,

@@ -9,17 +9,20 @@
 #include "weft/op.h"
 #include "weft/view.h"
 
-static weft_status check(const char *what, const weft_tensor *out, const weft_tensor *in,
-                         const weft_group *group)
+/* Both as the capture sees them, checked. */
+static weft_status see(const char *what, weft_tensor **out, weft_tensor **in,
+                       const weft_group *group)
 {
-    if (!out || !in || !group)
+    *out = weft_i_see(*out);
+    *in = weft_i_see(*in);
+    if (!*out || !*in || !group)
         return weft_i_missing("%s: the %s is NULL", what,
-                              !out  ? "output"
-                              : !in ? "input"
-                                    : "group");
-    if (out->dtype != in->dtype)
+                              !*out  ? "output"
+                              : !*in ? "input"
+                                     : "group");
+    if ((*out)->dtype != (*in)->dtype)
         return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is of %s, the output of %s", what,
-                           weft_dtype_name(in->dtype), weft_dtype_name(out->dtype));
+                           weft_dtype_name((*in)->dtype), weft_dtype_name((*out)->dtype));
     return WEFT_OK;
 }
 
@@ -39,17 +42,13 @@ weft_status weft_i_traced_put(weft_tensor *out, weft_tensor *result)
 weft_status weft_i_traced_all_reduce(weft_tensor *out, weft_tensor *in, weft_reduction op,
                                      weft_group *group)
 {
-    out = weft_i_see(out);
-    in = weft_i_see(in);
-    WEFT_TRY(check("all_reduce", out, in, group));
+    WEFT_TRY(see("all_reduce", &out, &in, group));
     return weft_i_traced_put(out, weft_all_reduce(in, op, group));
 }
 
 weft_status weft_i_traced_all_gather(weft_tensor *out, weft_tensor *in, weft_group *group)
 {
-    out = weft_i_see(out);
-    in = weft_i_see(in);
-    WEFT_TRY(check("all_gather", out, in, group));
+    WEFT_TRY(see("all_gather", &out, &in, group));
     return weft_i_traced_put(out, weft_all_gather_tensor(in, 0, group));
 }
 
@@ -57,9 +56,7 @@ weft_status weft_i_traced_all_gather(weft_tensor *out, weft_tensor *in, weft_gro
 weft_status weft_i_traced_reduce_scatter(weft_tensor *out, weft_tensor *in, weft_reduction op,
                                          weft_group *group)
 {
-    out = weft_i_see(out);
-    in = weft_i_see(in);
-    WEFT_TRY(check("reduce_scatter", out, in, group));
+    WEFT_TRY(see("reduce_scatter", &out, &in, group));
     if (in->ndim && in->dim[0] % group->size == 0)
         return weft_i_traced_put(out, weft_reduce_scatter_tensor(in, op, 0, group));
     weft_tensor *flat = weft_view(in, WEFT_SHAPE(in->numel));
@@ -73,8 +70,6 @@ weft_status weft_i_traced_reduce_scatter(weft_tensor *out, weft_tensor *in, weft
 weft_status weft_i_traced_all_to_all(weft_tensor *out, weft_tensor *in, const int64_t *out_splits,
                                      const int64_t *in_splits, weft_group *group)
 {
-    out = weft_i_see(out);
-    in = weft_i_see(in);
-    WEFT_TRY(check("all_to_all", out, in, group));
+    WEFT_TRY(see("all_to_all", &out, &in, group));
     return weft_i_traced_put(out, weft_all_to_all_single(in, out_splits, in_splits, group));
 }

@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -246,34 +247,35 @@ void weft_i_trial_keep(int ranks, weft_i_trials trials)
 
 /* ---- for users ---- */
 
-int weft_tune_count(int ranks)
+/* Row `index` of what earlier jobs have learned, if it is there; how many there are up to it. */
+static int find_row(int ranks, int index, weft_tune_time *out)
 {
     weft_i_trials trials;
-    memset(trials, 0, sizeof trials);
     int rows = 0;
+    memset(trials, 0, sizeof trials);
     weft_i_trial_file_read(ranks, trials);
-    for (int i = 0; i < WEFT_I_TRIAL_KINDS * WEFT_I_TRIAL_SIZES; i++)
-        rows += is_known(&trials[i / WEFT_I_TRIAL_SIZES][i % WEFT_I_TRIAL_SIZES]);
+    for (int i = 0; i < WEFT_I_TRIAL_KINDS * WEFT_I_TRIAL_SIZES && rows <= index; i++) {
+        int kind = i / WEFT_I_TRIAL_SIZES, class = i % WEFT_I_TRIAL_SIZES;
+        const weft_i_trial *trial = &trials[kind][class];
+        if (is_known(trial) && rows++ == index)
+            *out = (weft_tune_time){
+                .op = weft_i_coll_name((weft_i_coll_kind)(kind + WEFT_I_ALL_REDUCE)),
+                .bytes = (size_t)WEFT_I_TRIAL_FROM << class,
+                .staged_ns = trial->mean[0],
+                .cma_ns = trial->mean[1]};
+    }
     return rows;
+}
+
+int weft_tune_count(int ranks)
+{
+    return find_row(ranks, INT_MAX, NULL);
 }
 
 weft_status weft_tune_describe(int ranks, int index, weft_tune_time *out)
 {
-    weft_i_trials trials;
-    memset(trials, 0, sizeof trials);
-    if (out)
-        weft_i_trial_file_read(ranks, trials);
-    for (int i = 0, row = 0; out && i < WEFT_I_TRIAL_KINDS * WEFT_I_TRIAL_SIZES; i++) {
-        int kind = i / WEFT_I_TRIAL_SIZES, class = i % WEFT_I_TRIAL_SIZES;
-        const weft_i_trial *trial = &trials[kind][class];
-        if (!is_known(trial) || row++ != index)
-            continue;
-        out->op = weft_i_coll_name((weft_i_coll_kind)(kind + WEFT_I_ALL_REDUCE));
-        out->bytes = (size_t)WEFT_I_TRIAL_FROM << class;
-        out->staged_ns = trial->mean[0];
-        out->cma_ns = trial->mean[1];
+    if (out && index >= 0 && find_row(ranks, index, out) > index)
         return WEFT_OK;
-    }
     return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_tune_describe: row %d of %d ranks, out %s",
                        index, ranks, out ? "given" : "NULL");
 }

@@ -488,14 +488,10 @@ static void look_at_stream(weft_work *work)
     weft_i_errors_restore(&before);
 }
 
-weft_work *weft_i_work_enqueue(const weft_i_coll *coll)
-{
-    return weft_i_work_enqueue_then(coll, NULL);
-}
-
-static weft_work *post(const weft_i_coll *coll, weft_i_completion *completion)
+weft_work *weft_i_work_enqueue_then(const weft_i_coll *coll, weft_i_completion *completion)
 {
     weft_i_carrier *carrier = NULL;
+    weft_i_coll_count(coll);
     if (weft_i_carrier_of(coll, &carrier) < 0)
         return NULL;
     weft_work *work = new_work(coll, completion);
@@ -509,10 +505,9 @@ static weft_work *post(const weft_i_coll *coll, weft_i_completion *completion)
     return NULL;
 }
 
-weft_work *weft_i_work_enqueue_then(const weft_i_coll *coll, weft_i_completion *completion)
+weft_work *weft_i_work_enqueue(const weft_i_coll *coll)
 {
-    weft_i_coll_count(coll);
-    return post(coll, completion);
+    return weft_i_work_enqueue_then(coll, NULL);
 }
 
 weft_work *weft_i_work_new_p2p(weft_group *group, int count)
