@@ -5,6 +5,7 @@
  * core, 1.4 to 3.7 us by futex.
  */
 #include "base/wait.h"
+#include "base/assert.h"
 
 #include "base/env.h"
 #include "base/os.h"
@@ -75,6 +76,7 @@ static bool sleep_until_rung(const weft_i_wait *wait, int64_t slice)
 
 weft_status weft_i_wait_for(const weft_i_wait *wait)
 {
+    WEFT_ASSERT(wait->ready);
     int looks = wait->mode == WEFT_I_WAIT_SPIN ? LOOKS : FEW_LOOKS;
     if (look(wait, looks))
         return WEFT_OK;

@@ -5,6 +5,7 @@
  */
 #include "fabric/group.h"
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -96,6 +97,7 @@ static int lost_while_making(const weft_group *group)
 
 weft_status weft_i_group_fate(const weft_group *group, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < group->size);
     if (weft_i_group_has_ended(group) || weft_i_quarrel_told_above(group))
         return WEFT_ERR_REVOKED;
     int refuser = -1;

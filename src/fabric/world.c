@@ -2,6 +2,7 @@
 /* Entering and leaving a job, and what is known of its ranks; see world.h. */
 #include "fabric/world.h"
 
+#include "base/assert.h"
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -225,6 +226,7 @@ void weft_i_world_list(const weft_i_world *world, int rank, weft_i_text *list)
 
 weft_status weft_i_world_fate(const weft_i_world *world, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < world->size);
     const weft_i_peer *peer = &world->peers[rank];
     weft_i_fate fate = peer->rank_record
                            ? weft_i_watch_fate(peer->rank_record)

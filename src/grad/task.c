@@ -130,5 +130,6 @@ weft_i_task *weft_i_heap_pop(weft_i_run *run)
         run->heap[at] = run->heap[child];
     }
     run->heap[at] = last;
+    WEFT_ASSERT(!run->heap_count || top->order >= run->heap[0]->order); /* the newest comes first */
     return top;
 }

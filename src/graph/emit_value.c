@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/emit_value.h"
 
+#include "base/assert.h"
 #include "base/dtype.h"
 #include "kernels/convert.h"
 #include "kernels/pointwise.h"
@@ -101,10 +102,9 @@ static void put_number(weft_i_emit_writing *w, weft_dtype dtype, double number)
 static void put_value(weft_i_emit_writing *w, int value, bool wide)
 {
     const weft_i_emit_member *from = weft_i_emit_member_of(w->o, value);
-    if (from)
-        put(w->s, "v%d", weft_i_emit_number(w, from));
-    else
-        put(w->s, "x%d", weft_i_emit_operand_of(w->o, value, wide, false));
+    int k = from ? -1 : weft_i_emit_operand_of(w->o, value, wide, false);
+    WEFT_ASSERT(from || k >= 0); /* the outline has all that is read */
+    put(w->s, from ? "v%d" : "x%d", from ? weft_i_emit_number(w, from) : k);
 }
 
 void weft_i_emit_open_round(weft_i_emit_writing *w, weft_dtype dtype)
@@ -203,6 +203,7 @@ void weft_i_emit_put_load(weft_i_emit_writing *w, int k, const char *indent)
 void weft_i_emit_put_stored(weft_i_emit_writing *w, const weft_i_emit_member *m)
 {
     int i = weft_i_emit_number(w, m);
+    WEFT_ASSERT(i >= 0 && i < w->o->count);
     if (is_small(m->dtype))
         put(w->s, "narrow_%s(v%d);\n", weft_dtype_name(m->dtype), i);
     else

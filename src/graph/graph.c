@@ -161,6 +161,7 @@ int weft_i_graph_add_constant(weft_graph *graph, weft_tensor *tensor, int value)
     if (grow(&graph->constants, graph->constant_count, &graph->constant_room,
              sizeof *graph->constants) < 0)
         return -1;
+    WEFT_ASSERT(value >= 0 && value < graph->value_count && graph->values[value].node < 0);
     graph->constants[graph->constant_count] =
         (weft_i_graph_constant){weft_i_object_hold(tensor), value};
     return graph->constant_count++;

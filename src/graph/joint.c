@@ -2,6 +2,7 @@
 /* Taking a joint graph apart; see joint.h. */
 #include "graph/joint.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 #include "grad/ops.h"
 #include "graph/cut.h"
@@ -124,6 +125,7 @@ static void find_crossing(splitting *s)
             int root = s->roots[value];
             if (leaf || !crosses(s, value) || s->places[root] >= 0)
                 continue;
+            WEFT_ASSERT(s->crossing_count < j->value_count);
             s->places[root] = s->joint->output_count + s->crossing_count;
             s->crossing[s->crossing_count++] = root;
         }
@@ -185,6 +187,7 @@ static weft_status walk_forward(splitting *s, int *outputs)
     for (int i = 0; i < j->output_count + s->crossing_count; i++) {
         int value =
             i < j->output_count ? j->outputs[i] : s->latest[s->crossing[i - j->output_count]];
+        WEFT_ASSERT(value < s->boundary && s->old.fakes[value]); /* the forward half makes it */
         outputs[i] = (int)s->old.fakes[value]->node;
     }
     return WEFT_OK;

@@ -159,6 +159,8 @@ static void put(planning *p, int storage)
         at = p->live[i].at + p->live[i].bytes;
         i++;
     }
+    WEFT_ASSERT(i == p->live_count ||
+                at + bytes <= p->live[i].at); /* nothing that lives lies there */
     memmove(p->live + i + 1, p->live + i, (size_t)(p->live_count - i) * sizeof *p->live);
     WEFT_ASSERT(p->live_count < p->graph->storages && at % ALIGNMENT == 0);
     p->live[i] = (place){at, bytes, storage};
@@ -258,6 +260,7 @@ static void put_symmetric(planning *p, int storage, int i)
         p->out->symmetric[at] = like;
     }
     weft_i_comm_buffer *b = &p->out->symmetric[at];
+    WEFT_ASSERT(!b->values || b->until < i); /* what lay there is not needed any more */
     b->bytes = like.bytes > b->bytes ? like.bytes : b->bytes;
     b->until = p->last[storage];
     b->values++;

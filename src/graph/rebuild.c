@@ -2,6 +2,7 @@
 /* Copying a graph with other numbers; see weft_i_graph_rebuild. */
 #include "graph/graph.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 
 #include <string.h>
@@ -53,6 +54,7 @@ static weft_status copy_term(struct copying *c, weft_i_graph_term *term)
 {
     switch (term->kind) {
     case WEFT_I_ARG_TENSOR:
+        WEFT_ASSERT(c->values[term->value] >= 0); /* what is kept uses nothing that is not */
         term->value = c->values[term->value];
         return WEFT_OK;
     case WEFT_I_ARG_TENSORS:
@@ -168,8 +170,10 @@ static weft_status copy_all(struct copying *c, const bool *keep, const weft_i_gr
     if (c->from->notes && !(c->to->notes = weft_i_graph_string(c->to, c->from->notes)))
         return weft_last_status();
     WEFT_TRY(weft_i_graph_set_outputs(c->to, c->from->outputs, c->from->output_count));
-    for (int i = 0; i < c->to->output_count; i++)
+    for (int i = 0; i < c->to->output_count; i++) {
+        WEFT_ASSERT(c->values[c->to->outputs[i]] >= 0); /* outputs are kept */
         c->to->outputs[i] = c->values[c->to->outputs[i]];
+    }
     return WEFT_OK;
 }
 

@@ -2,12 +2,14 @@
 /* Nodes on other fakes; see replay.h. */
 #include "graph/replay.h"
 
+#include "base/assert.h"
 #include "base/status.h"
 #include "functional/ops.h"
 #include "tensor/ops.h"
 
 weft_tensor *weft_i_replay_value(weft_i_replay *replay, int value)
 {
+    WEFT_ASSERT(value >= 0 && value < replay->from->value_count);
     if (!replay->fakes[value])
         replay->fakes[value] =
             replay->find ? replay->find(replay, value)

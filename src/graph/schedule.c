@@ -10,6 +10,7 @@
  * needs more all the same, only waits are sunk; if that does too, the order stays.  A node is pushed
  * and drawn once in each heap, so the time grows like n log n.
  */
+#include "base/assert.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "functional/ops.h"
@@ -57,6 +58,7 @@ static bool goes_first(const scheduling *s, const heap *h, int a, int b)
 
 static void push(const scheduling *s, heap *h, int node)
 {
+    WEFT_ASSERT(h->count < s->graph->node_count); /* each node comes once */
     int i = h->count++;
     for (; i > 0 && goes_first(s, h, node, h->at[(i - 1) / 2]); i = (i - 1) / 2)
         h->at[i] = h->at[(i - 1) / 2];
@@ -112,6 +114,7 @@ static void count_uses(scheduling *s, const weft_i_graph_node *node, int by)
     for (size_t at = 0; node && weft_i_graph_node_next(node, &at, &value);) {
         const weft_i_graph_value *v = &s->graph->values[value];
         s->uses[v->storage] += by;
+        WEFT_ASSERT(s->uses[v->storage] >= 0);
         if (by < 0 && !s->uses[v->storage] && s->made[v->storage])
             s->now -= v->bytes < s->now ? v->bytes : s->now;
     }
@@ -170,6 +173,7 @@ static void arrange(scheduling *s, bool raise)
         int node = top(s, &s->wished); /* there is one: the order has no circles */
         if (s->now + made_by(s, node) > s->most)
             node = top(s, &s->plain);
+        WEFT_ASSERT(node >= 0 && !s->done[node] && !s->missing[node]);
         s->result[at] = node;
         finish(s, node);
     }

@@ -2,6 +2,7 @@
 /* The hooks of modules: their lists, and how a list runs. */
 #include "nn/module.h"
 
+#include "base/assert.h"
 #include "base/os.h"
 
 #include <string.h>
@@ -80,6 +81,7 @@ int64_t weft_module_hook_add(weft_module *module, weft_hook_point point, unsigne
     hook->user = user;
     hook->flags = flags;
     weft_i_module_hook **list = module->hooks[point];
+    WEFT_ASSERT(module->hook_count[point] < WEFT_I_HOOKS_MAX); /* check_new */
     int count = module->hook_count[point]++, at = flags & WEFT_HOOK_PREPEND ? 0 : count;
     memmove(list + at + 1, list + at, (size_t)(count - at) * sizeof *list);
     list[at] = hook;

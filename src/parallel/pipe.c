@@ -2,6 +2,7 @@
 /* Entering and leaving a pipe, its signals and what it computes; see pipe.h. */
 #include "parallel/pipe.h"
 
+#include "base/assert.h"
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -66,6 +67,8 @@ static weft_status open_streams(weft_i_pipe *pipe)
 uint64_t weft_i_pipe_note(const weft_group *group, weft_i_coll_kind kind, size_t bytes, int way)
 {
     static const char *const names[] = {"ag_matmul", "ag_scaled_mm", "matmul_rs", "scaled_mm_rs"};
+    WEFT_ASSERT(kind >= WEFT_I_ALL_GATHER_MATMUL &&
+                (size_t)(kind - WEFT_I_ALL_GATHER_MATMUL) < sizeof names / sizeof *names);
     return weft_i_record_begin(weft_i_group_record(group), names[kind - WEFT_I_ALL_GATHER_MATMUL],
                                group->id, bytes, -1, way);
 }

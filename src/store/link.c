@@ -5,6 +5,7 @@
  */
 #include "store/link.h"
 
+#include "base/assert.h"
 #include "base/nofork.h"
 #include "base/os.h"
 
@@ -96,6 +97,7 @@ static bool buffer_reserve(weft_i_store_buffer *buffer, size_t more)
 
 static void buffer_consume(weft_i_store_buffer *buffer, size_t bytes)
 {
+    WEFT_ASSERT(bytes <= buffer->end - buffer->start && buffer->end <= buffer->capacity);
     buffer->start += bytes;
     if (buffer->start != buffer->end)
         return;
@@ -196,6 +198,7 @@ weft_status weft_i_store_link_fill(weft_i_store_link *link, size_t limit)
 {
     size_t held = link->in.end - link->in.start, wants = weft_i_store_link_wants(link);
     size_t room = wants > held + PIECE ? wants - held : PIECE;
+    WEFT_ASSERT(held <= limit);
     if (room > limit - held)
         room = limit - held;
     if (!room)
