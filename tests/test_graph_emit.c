@@ -4,61 +4,13 @@
  * is run plainly and compiled, in several dtypes, and the text that explains it says what was fused
  * and why the rest was not.
  */
-#include "harness.h"
+#include "graph_both.h"
 #include "harness_cache.h"
+#include "memory_count.h"
 
-#include "base/os.h"
 #include "graph/emit.h"
-#include "tensor/tensor.h"
 
-#include <weft/weft.h>
-
-#include <malloc.h>
 #include <math.h>
-
-enum { TEXT = 1 << 18 };
-
-#define FUNCTION(name_)                                                          \
-    static weft_status name_(__attribute__((unused)) weft_tensor *const *in,     \
-                             __attribute__((unused)) int ins, weft_tensor **out, \
-                             __attribute__((unused)) int outs, __attribute__((unused)) void *user)
-
-static char text[TEXT];
-
-static weft_compiled *compile(weft_graph_function function, void *user)
-{
-    weft_compile_opts opts = WEFT_COMPILE_OPTS;
-    opts.backend = "c";
-    opts.fullgraph = true;
-    opts.name = "fn";
-    weft_compiled *compiled = weft_compile(function, user, &opts);
-    if (!compiled)
-        FAIL("%s", weft_last_error());
-    return compiled;
-}
-
-static void check_bits(const char *what, weft_tensor *a, weft_tensor *b)
-{
-    CHECK_INT(a->dtype, b->dtype);
-    CHECK(weft_i_shape_equal(weft_i_tensor_shape(a), weft_i_tensor_shape(b)));
-    for (int i = 0; i < a->ndim; i++)
-        CHECK(a->dim[i] == 1 || a->stride[i] == b->stride[i]);
-    weft_tensor *x = weft_contiguous(a), *y = weft_contiguous(b);
-    const unsigned char *p = weft_tensor_data(x), *q = weft_tensor_data(y);
-    size_t size = weft_dtype_size(a->dtype);
-    for (size_t i = 0; i < (size_t)a->numel * size; i++)
-        if (p[i] != q[i])
-            FAIL("%s: element %zu of %lld differs in byte %zu", what, i / size, (long long)a->numel,
-                 i % size);
-}
-
-static int count_of(const char *part)
-{
-    int count = 0;
-    for (const char *at = text; (at = strstr(at, part)); at++)
-        count++;
-    return count;
-}
 
 /* Runs it both ways; `text` explains it afterwards.  Returns how many rows were fused ones. */
 static int check_same(const char *what, weft_graph_function function, weft_tensor *const *in,
@@ -77,14 +29,6 @@ static int check_same(const char *what, weft_graph_function function, weft_tenso
 }
 
 /* ---- element by element ---- */
-
-FUNCTION(chain)
-{
-    weft_tensor *x = weft_mul(weft_add(in[0], in[1]), in[0]);
-    x = weft_gelu(weft_sub_scalar(weft_relu(x), 0.25));
-    out[0] = weft_tanh(weft_div(x, weft_add_scalar(weft_abs(in[1]), 1)));
-    return WEFT_OK;
-}
 
 static const weft_dtype floats[] = {WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_F16};
 
@@ -159,25 +103,6 @@ TEST(test_emit_choices_and_conversions)
 }
 
 /* ---- rows ---- */
-
-FUNCTION(by_hand)
-{
-    int last = -1;
-    weft_tensor *largest = weft_max(in[0], &last, 1, true);
-    weft_tensor *e = weft_exp(weft_sub(in[0], largest));
-    out[0] = weft_div(e, weft_sum(e, &last, 1, true));
-    out[1] = weft_mean(weft_mul(in[0], in[0]), &last, 1, false);
-    return WEFT_OK;
-}
-
-FUNCTION(block)
-{
-    weft_tensor *x = weft_add(in[0], in[1]);
-    weft_tensor *n = weft_layer_norm(x, 1, in[2], in[3], 1e-5);
-    out[0] = weft_softmax(weft_mul_scalar(n, 0.5), -1);
-    out[1] = weft_log_softmax(weft_neg(x), 1);
-    return WEFT_OK;
-}
 
 /* Gradients of rows: of what is computed here, of what comes from outside, and of two in a row. */
 FUNCTION(slopes)
@@ -332,38 +257,6 @@ TEST(test_emit_writes_of_inputs_come_last)
 }
 
 /* ---- memory ---- */
-
-/* Bytes in use and the most there were, of what the library allocates. */
-static size_t in_use, most;
-
-static void *counted(void *memory)
-{
-    in_use += memory ? malloc_usable_size(memory) : 0;
-    most = in_use > most ? in_use : most;
-    return memory;
-}
-
-static void *count_alloc(size_t bytes)
-{
-    return counted(weft_i_os_linux.alloc(bytes));
-}
-
-static void *count_aligned(size_t alignment, size_t bytes)
-{
-    return counted(weft_i_os_linux.alloc_aligned(alignment, bytes));
-}
-
-static void *count_resize(void *old, size_t bytes)
-{
-    in_use -= old ? malloc_usable_size(old) : 0;
-    return counted(weft_i_os_linux.resize(old, bytes));
-}
-
-static void count_free(void *memory)
-{
-    in_use -= memory ? malloc_usable_size(memory) : 0;
-    weft_i_os_linux.free(memory);
-}
 
 FUNCTION(layers)
 {

@@ -6,10 +6,7 @@
  */
 #include "functional_jobs.h"
 #include "harness_cache.h"
-
-#include "base/os.h"
-
-#include <malloc.h>
+#include "memory_count.h"
 
 enum { TEXT = 1 << 17, RANKS = 4, WIDE = 64, ROWS = 16 };
 
@@ -77,37 +74,6 @@ static void drop(training *t)
 }
 
 /* ---- memory ---- */
-
-static size_t in_use, most;
-
-static void *counted(void *memory)
-{
-    in_use += memory ? malloc_usable_size(memory) : 0;
-    most = in_use > most ? in_use : most;
-    return memory;
-}
-
-static void *count_alloc(size_t bytes)
-{
-    return counted(weft_i_os_linux.alloc(bytes));
-}
-
-static void *count_aligned(size_t alignment, size_t bytes)
-{
-    return counted(weft_i_os_linux.alloc_aligned(alignment, bytes));
-}
-
-static void *count_resize(void *old, size_t bytes)
-{
-    in_use -= old ? malloc_usable_size(old) : 0;
-    return counted(weft_i_os_linux.resize(old, bytes));
-}
-
-static void count_free(void *memory)
-{
-    in_use -= memory ? malloc_usable_size(memory) : 0;
-    weft_i_os_linux.free(memory);
-}
 
 /* The most that the step has beyond what was there.  One step at a time goes through the table: no
  * other thread of the process allocates meanwhile but the helper, which frees what it was given. */

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counts what the library allocates, through a table of its own; one thread at a time. */
+#ifndef WEFT_TESTS_MEMORY_COUNT_H
+#define WEFT_TESTS_MEMORY_COUNT_H
+
+#include "base/os.h"
+
+#include <malloc.h>
+
+/* Bytes in use and the most there were, of what the library allocates. */
+static size_t in_use, most;
+
+static void *counted(void *memory)
+{
+    in_use += memory ? malloc_usable_size(memory) : 0;
+    most = in_use > most ? in_use : most;
+    return memory;
+}
+
+static void *count_alloc(size_t bytes)
+{
+    return counted(weft_i_os_linux.alloc(bytes));
+}
+
+static void *count_aligned(size_t alignment, size_t bytes)
+{
+    return counted(weft_i_os_linux.alloc_aligned(alignment, bytes));
+}
+
+static void *count_resize(void *old, size_t bytes)
+{
+    in_use -= old ? malloc_usable_size(old) : 0;
+    return counted(weft_i_os_linux.resize(old, bytes));
+}
+
+static void count_free(void *memory)
+{
+    in_use -= memory ? malloc_usable_size(memory) : 0;
+    weft_i_os_linux.free(memory);
+}
+
+#endif
