@@ -61,10 +61,10 @@ int weft_i_file_try(const char *path, bool append, mode_t mode, char *why, size_
     return fd;
 }
 
-bool weft_i_file_read(const char *path, char *text, size_t bytes)
+/* Reads to the end, or until the text is full; closes. */
+static size_t read_text(int fd, char *text, size_t bytes)
 {
     size_t length = 0;
-    int fd = WEFT_OS->open(path, O_RDONLY | O_NONBLOCK, 0);
     while (fd >= 0 && length < bytes - 1) {
         ssize_t n = WEFT_OS->read(fd, text + length, bytes - 1 - length);
         if (n <= 0)
@@ -74,5 +74,42 @@ bool weft_i_file_read(const char *path, char *text, size_t bytes)
     if (fd >= 0)
         WEFT_OS->close(fd);
     text[length] = 0;
-    return length > 0;
+    return length;
+}
+
+bool weft_i_file_read(const char *path, char *text, size_t bytes)
+{
+    return read_text(WEFT_OS->open(path, O_RDONLY | O_NONBLOCK, 0), text, bytes) > 0;
+}
+
+size_t weft_i_file_read_own(const char *path, char *text, size_t bytes)
+{
+    struct stat about;
+    int fd = WEFT_OS->open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    bool own = fd >= 0 && !WEFT_OS->fstat(fd, &about) && S_ISREG(about.st_mode) &&
+               (int)about.st_uid == weft_i_os_user() && !(about.st_mode & 022) &&
+               about.st_size < (off_t)bytes;
+    return read_text(fd, text, own ? bytes : 1);
+}
+
+bool weft_i_file_write_all(int fd, const char *bytes, size_t count)
+{
+    while (count) {
+        ssize_t done = WEFT_OS->write(fd, bytes, count);
+        if (done <= 0)
+            return false;
+        bytes += done;
+        count -= (size_t)done;
+    }
+    return true;
+}
+
+bool weft_i_file_make_own(const char *path, const char *bytes, size_t count)
+{
+    WEFT_OS->unlink(path); /* what a killed rank left, or a link */
+    int fd = WEFT_OS->open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    bool written = fd >= 0 && weft_i_file_write_all(fd, bytes, count);
+    if (fd >= 0 && WEFT_OS->close(fd))
+        written = false;
+    return written;
 }

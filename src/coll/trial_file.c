@@ -14,6 +14,7 @@
 
 #include "base/cache_folder.h"
 #include "base/env.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -22,7 +23,6 @@
 #include "weft/version.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -83,27 +83,6 @@ bool weft_i_trial_file_path(int ranks, char path[WEFT_I_TRIAL_PATH])
 
 /* ---- reading ---- */
 
-/* The whole file; 0 if it is no regular file of the user's own that nobody else can write to. */
-static size_t read_text(const char *path, char text[TEXT])
-{
-    struct stat about;
-    size_t length = 0;
-    int fd = WEFT_OS->open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-    if (fd < 0)
-        return 0;
-    if (!WEFT_OS->fstat(fd, &about) && S_ISREG(about.st_mode) &&
-        (int)about.st_uid == weft_i_os_user() && !(about.st_mode & 022) && about.st_size < TEXT)
-        while (length < TEXT - 1) {
-            ssize_t got = WEFT_OS->read(fd, text + length, TEXT - 1 - length);
-            if (got <= 0)
-                break;
-            length += (size_t)got;
-        }
-    WEFT_OS->close(fd);
-    text[length] = 0;
-    return length;
-}
-
 /* Cuts the last line off if it is the digest of all before, and the first lines are this machine's.
  * Where the rows begin; NULL if the text is not what was written here. */
 static char *check(char *text, size_t length)
@@ -145,7 +124,8 @@ int weft_i_trial_file_read(int ranks, weft_i_trials trials)
 {
     char path[WEFT_I_TRIAL_PATH], text[TEXT];
     int count = 0;
-    size_t length = weft_i_trial_file_path(ranks, path) ? read_text(path, text) : 0;
+    size_t length =
+        weft_i_trial_file_path(ranks, path) ? weft_i_file_read_own(path, text, sizeof text) : 0;
     char *row = length ? check(text, length) : NULL;
     if (length && !row)
         weft_i_log(WEFT_LOG_INFO, "%s is not what weft wrote here; it is not used", path);
@@ -184,18 +164,7 @@ static bool put(const char *path, const char *text, size_t length)
 {
     char part[WEFT_I_TRIAL_PATH + 32];
     snprintf(part, sizeof part, "%s.%d", path, weft_i_os_process());
-    WEFT_OS->unlink(part); /* what a killed rank left, or a link */
-    int fd = WEFT_OS->open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return false;
-    size_t done = 0;
-    while (done < length) {
-        ssize_t wrote = WEFT_OS->write(fd, text + done, length - done);
-        if (wrote <= 0)
-            break;
-        done += (size_t)wrote;
-    }
-    bool written = !WEFT_OS->close(fd) && done == length && !WEFT_OS->rename(part, path);
+    bool written = weft_i_file_make_own(part, text, length) && !WEFT_OS->rename(part, path);
     if (!written)
         WEFT_OS->unlink(part);
     return written;

@@ -9,6 +9,7 @@
 
 #include "base/cache_folder.h"
 #include "base/env.h"
+#include "base/file.h"
 #include "base/os.h"
 #include "base/status.h"
 #include "tensor/device.h"
@@ -113,26 +114,9 @@ static void *load(const entry *e)
     return library;
 }
 
-static bool write_all(int fd, const char *bytes, size_t count)
-{
-    while (count) {
-        ssize_t done = WEFT_OS->write(fd, bytes, count);
-        if (done <= 0)
-            return false;
-        bytes += done;
-        count -= (size_t)done;
-    }
-    return true;
-}
-
 static bool write_text(const entry *e, const char *path, const char *bytes, size_t count)
 {
-    WEFT_OS->unlink(path); /* what a killed rank left, or a link */
-    int fd = WEFT_OS->open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-    bool written = fd >= 0 && write_all(fd, bytes, count);
-    if (fd >= 0 && WEFT_OS->close(fd))
-        written = false;
-    return written ? true : fail(e, "cannot write", path);
+    return weft_i_file_make_own(path, bytes, count) ? true : fail(e, "cannot write", path);
 }
 
 static bool seal_object(const entry *e)
@@ -143,7 +127,8 @@ static bool seal_object(const entry *e)
     bool sealed = fd >= 0 && !WEFT_OS->fstat(fd, &about) &&
                   digest_of(e, fd, about.st_size, (uint8_t *)trailer + MARK);
     memcpy(trailer, mark, MARK);
-    sealed = sealed && WEFT_OS->lseek(fd, 0, SEEK_END) >= 0 && write_all(fd, trailer, TRAILER);
+    sealed = sealed && WEFT_OS->lseek(fd, 0, SEEK_END) >= 0 &&
+             weft_i_file_write_all(fd, trailer, TRAILER);
     if (fd >= 0 && WEFT_OS->close(fd))
         sealed = false;
     return sealed ? true : fail(e, "cannot write", e->part);
