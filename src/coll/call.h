@@ -44,6 +44,7 @@ typedef struct weft_i_coll {
     weft_i_trial *trial; /* NULL: it is not timed (trial.h) */
     int64_t trial_began;
     size_t shown_up_to; /* bytes of an ordinary input that is shown at the entry */
+    bool is_short;      /* small and one way: in the short eager buffers (lane.h), or inline */
     bool flows;         /* the input goes chunk by chunk after the arrival: enter.h */
     bool own_done;      /* this rank's own part is where it belongs */
     const struct weft_i_locations *prefetch; /* others' parts may be copied before all have come */

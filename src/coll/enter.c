@@ -77,11 +77,12 @@ void weft_i_enter_open(weft_i_coll *coll, int way)
 static void put_eager(weft_i_coll *coll)
 {
     const weft_i_lane *lane = coll->lane;
-    char *buffer = weft_i_lane_eager(lane, lane->me, lane->epoch + 1);
-    coll->flows = weft_i_eager_is_chunked(coll);
+    char *buffer = coll->is_short ? weft_i_lane_short(lane, lane->me, lane->epoch + 1)
+                                  : weft_i_lane_eager(lane, lane->me, lane->epoch + 1);
+    coll->flows = !coll->is_short && weft_i_eager_is_chunked(coll);
     if (coll->flows)
         return;
-    WEFT_ASSERT(coll->ask.in_bytes <= WEFT_I_EAGER);
+    WEFT_ASSERT(coll->ask.in_bytes <= (coll->is_short ? WEFT_I_SHORT : WEFT_I_EAGER));
     if (!weft_i_kind_is(coll->ask.kind, WEFT_I_HAS_PARTS)) {
         weft_i_coll_put(buffer, coll->ask.in, coll->ask.in_bytes);
         return;
@@ -107,7 +108,7 @@ weft_status weft_i_eager_take(weft_i_coll *coll, int rank, char *to)
         weft_i_coll_put_own(coll, to, coll->ask.in, bytes);
         return WEFT_OK;
     }
-    if (!weft_i_eager_is_chunked(coll)) {
+    if (coll->is_short || !weft_i_eager_is_chunked(coll)) {
         weft_i_coll_put(to, weft_i_eager_of(coll, rank), bytes);
         return WEFT_OK;
     }

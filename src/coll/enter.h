@@ -73,8 +73,10 @@ static inline const char *weft_i_eager_of(const weft_i_coll *coll, int rank)
     const weft_i_lane *lane = coll->lane;
     if (rank == lane->me)
         return coll->ask.in;
-    return coll->algorithm == WEFT_I_ALGO_INLINE ? (const char *)weft_i_lane_payload(lane, rank)
-                                                 : weft_i_lane_eager(lane, rank, lane->epoch);
+    if (coll->algorithm == WEFT_I_ALGO_INLINE)
+        return (const char *)weft_i_lane_payload(lane, rank);
+    return coll->is_short ? weft_i_lane_short(lane, rank, lane->epoch)
+                          : weft_i_lane_eager(lane, rank, lane->epoch);
 }
 
 /* Copies all of the eager data of `rank` to `to`. */

@@ -31,7 +31,7 @@ weft_i_fifo weft_i_fifo_eager(uint32_t epoch, size_t total)
 {
     return (weft_i_fifo){.total = total,
                          .chunk = total <= 4 * SHORT_CHUNK ? SHORT_CHUNK : CHUNK,
-                         .at = (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_EAGER,
+                         .at = (epoch % WEFT_I_EAGERS) * (size_t)WEFT_I_EAGER,
                          .room = WEFT_I_EAGER,
                          .epoch = epoch};
 }

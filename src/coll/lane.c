@@ -104,7 +104,7 @@ static void make_points(weft_i_lane *lane)
  * the lane. */
 static weft_status meet(weft_i_lane *lane, weft_group *group)
 {
-    size_t bounce = 4 * WEFT_I_CHUNK + (size_t)group->size * weft_i_ring_bytes(group->size);
+    size_t bounce = WEFT_I_RINGS_AT + (size_t)group->size * weft_i_ring_bytes(group->size);
     weft_status can = weft_i_block_new(WEFT_CPU, bounce, NULL, &lane->block);
     if (can == WEFT_OK)
         lane->block->pad_bytes = lane->splits_at + WEFT_I_TURNS * lane->splits_stride;
@@ -274,10 +274,11 @@ static weft_i_point *entry_point(weft_i_lane *lane, int whom)
     return &lane->entry;
 }
 
-weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, int64_t timeout_ms)
+weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, uint32_t turns,
+                                  int64_t timeout_ms)
 {
     weft_i_point *point = entry_point(lane, 0);
-    uint32_t needed = lane->epoch + 1 - (WEFT_I_TURNS - 1), newest = lane->epoch;
+    uint32_t needed = lane->epoch + 1 - (turns - 1), newest = lane->epoch;
     weft_status status = weft_i_group_settle(call, point, &lane->for_room, needed, timeout_ms);
     if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* as in weft_i_lane_await */
@@ -291,7 +292,7 @@ weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, i
 void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, uint32_t digest,
                         weft_i_arrival *out)
 {
-    WEFT_ASSERT(weft_i_lane_has_room(lane) && whom < lane->size);
+    WEFT_ASSERT(weft_i_lane_has_room(lane, WEFT_I_TURNS) && whom < lane->size);
     out->whom = whom;
     out->digest = weft_i_digest(lane->chain, digest);
     out->meeting.culprit = -1;

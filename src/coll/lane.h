@@ -7,17 +7,19 @@
  *     +--------------------------------------+    0 KiB  +----------------+----------------+
  *     | entry 0: arrival word, 632 bytes     |           | eager buffer 0 |                |
  *     | entry 1                              |   64 KiB  +----------------+ input chunk 0  |
- *     | entry 2        four, by turns        |           | eager buffer 1 |                |
- *     | entry 3                              |  128 KiB  +----------------+----------------+
+ *     | ...            16, by turns          |           | eager buffer 1 |                |
+ *     | entry 15                             |  128 KiB  +----------------+----------------+
  *     +--------------------------------------+           | eager buffer 2 |                |
  *     | step word: syncs in an operation     |  192 KiB  +----------------+ input chunk 1  |
  *     | filled, drained: counts of the fifo  |           | eager buffer 3 |                |
  *     +--------------------------------------+  256 KiB  +----------------+----------------+
  *     | pass words, bells                    |           | result chunk 0                  |
- *     | signature 0 ... 3: what was called   |  384 KiB  +---------------------------------+
+ *     | signature 0 ... 15: what was called  |  384 KiB  +---------------------------------+
  *     +--------------------------------------+           | result chunk 1                  |
- *     | tables of splits 0 ... 3             |  512 KiB  +---------------------------------+
- *     +--------------------------------------+           | a p2p ring for each rank        |
+ *     | tables of splits 0 ... 15            |  512 KiB  +---------------------------------+
+ *     +--------------------------------------+           | short eager buffer 0 ... 15     |
+ *                                               768 KiB  +---------------------------------+
+ *                                                        | a p2p ring for each rank        |
  *                                                        +---------------------------------+
  *
  * An operand that is sent eagerly lies in an eager buffer before its owner arrives.  An operand that
@@ -25,9 +27,12 @@
  * operation uses one or the other.  A peer reads an entry as one cache line, or as a few adjacent
  * lines, which cores fetch together.
  *
- * By turns: what a rank wrote for entry e is overwritten for entry e + 4.  By then every rank has
- * entered e + 1, which it does only after it has left e.  Where all ranks wait for all, that is so
- * anyway.  A rank that went on without waiting makes sure of it first (weft_i_lane_make_room).
+ * By turns: what a rank wrote for entry e is overwritten for entry e + 16, and an eager buffer for
+ * entry e + 4.  By then every rank has entered e + 1, which it does only after it has left e.  Where
+ * all ranks wait for all, that is so anyway.  A rank that went on without waiting makes sure of it
+ * first (weft_i_lane_make_room).  Small data that goes one way has the short buffers to itself, so
+ * that its giver and its takers get as far ahead of a slow rank as there are entries: where ranks
+ * share cores, every wait is a switch to another one.
  *
  * Digests are chained: two ranks that agree at an entry agree about all entries before it.
  */
@@ -47,7 +52,12 @@ enum {
     WEFT_I_CHUNK =
         128 << 10, /* bytes of an input or result chunk: two and a result fit a core's own cache */
     WEFT_I_EAGER = WEFT_I_CHUNK / 2, /* bytes of an eager buffer */
-    WEFT_I_TURNS = 4
+    WEFT_I_EAGERS = 4,               /* of them, by turns */
+    WEFT_I_SHORT = 16 << 10,         /* bytes of a short eager buffer; one for each entry */
+    WEFT_I_TURNS = 16,               /* entries */
+    /* in a rank's block */
+    WEFT_I_SHORTS_AT = 4 * WEFT_I_CHUNK,
+    WEFT_I_RINGS_AT = WEFT_I_SHORTS_AT + WEFT_I_TURNS * WEFT_I_SHORT
 };
 
 typedef struct weft_i_entry {
@@ -210,7 +220,15 @@ static inline uint64_t *weft_i_lane_splits(const weft_i_lane *lane, int rank, ui
 static inline char *weft_i_lane_eager(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
     WEFT_ASSERT(rank >= 0 && rank < lane->size);
-    return lane->registration->blocks[rank]->base + (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_EAGER;
+    return lane->registration->blocks[rank]->base + (epoch % WEFT_I_EAGERS) * (size_t)WEFT_I_EAGER;
+}
+
+/* The same of small data that goes one way. */
+static inline char *weft_i_lane_short(const weft_i_lane *lane, int rank, uint32_t epoch)
+{
+    WEFT_ASSERT(rank >= 0 && rank < lane->size);
+    return lane->registration->blocks[rank]->base + WEFT_I_SHORTS_AT +
+           (epoch % WEFT_I_TURNS) * (size_t)WEFT_I_SHORT;
 }
 
 /* Input chunk `turn` & 1 of a rank's bounce buffer; result chunks follow. */
@@ -229,19 +247,20 @@ static inline char *weft_i_lane_result(const weft_i_lane *lane, int rank, uint64
 static inline weft_i_ring *weft_i_lane_ring(const weft_i_lane *lane, int from, int to)
 {
     WEFT_ASSERT(from >= 0 && from < lane->size && to >= 0 && to < lane->size);
-    char *rings = lane->registration->blocks[from]->base + 4 * WEFT_I_CHUNK;
+    char *rings = lane->registration->blocks[from]->base + WEFT_I_RINGS_AT;
     return (weft_i_ring *)(void *)(rings + (size_t)to * weft_i_ring_bytes(lane->size));
 }
 
-/* May something be written for the next entry?  Otherwise the second waits until nobody needs what
- * was there. */
-static inline bool weft_i_lane_has_room(const weft_i_lane *lane)
+/* May something be written for the next entry where there is room for `turns` of them?  Otherwise
+ * the second waits until nobody needs what was there. */
+static inline bool weft_i_lane_has_room(const weft_i_lane *lane, uint32_t turns)
 {
-    WEFT_ASSERT(lane->epoch - lane->settled <= WEFT_I_TURNS);
-    return lane->epoch - lane->settled < WEFT_I_TURNS - 1;
+    WEFT_ASSERT(lane->epoch - lane->settled <= WEFT_I_TURNS && turns <= WEFT_I_TURNS);
+    return lane->epoch - lane->settled < turns - 1;
 }
 
-weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, int64_t timeout_ms);
+weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, uint32_t turns,
+                                  int64_t timeout_ms);
 
 /* For whom an entry waits: all; nobody; or, if not negative, one rank. */
 enum { WEFT_I_FOR_ALL = -1, WEFT_I_FOR_NOBODY = -2 };

@@ -19,6 +19,15 @@ static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
 #undef COLL
 };
 
+/* Does the data go one way, whole, in the short eager buffers or inline?  The same on all ranks. */
+static bool is_short(const weft_i_coll *coll)
+{
+    return weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT) &&
+           weft_i_kinds[coll->ask.kind].as == coll->ask.kind &&
+           coll->algorithm != WEFT_I_ALGO_RENDEZVOUS && weft_i_enter_bytes(coll) <= WEFT_I_SHORT &&
+           !weft_i_eager_is_chunked(coll);
+}
+
 static void choose(weft_i_coll *coll)
 {
     bool crowded = coll->lane->mode != WEFT_I_WAIT_SPIN;
@@ -29,6 +38,7 @@ static void choose(weft_i_coll *coll)
     if (coll->algorithm == WEFT_I_ALGO_INLINE &&
         (coll->ask.reduction == WEFT_PREMUL_SUM || coll->list))
         coll->algorithm = WEFT_I_ALGO_EAGER;
+    coll->is_short = is_short(coll);
     if (coll->algorithm == WEFT_I_ALGO_RENDEZVOUS) {
         coll->cma_from =
             weft_i_threshold_of(WEFT_I_CMA_FROM, weft_i_kinds[coll->ask.kind].as, size, crowded);
@@ -48,11 +58,12 @@ static weft_status run_on_lane(weft_i_coll *coll)
     weft_status status = weft_i_lane_of(coll->group, coll->ask.op, &coll->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", coll->ask.op);
-    if (!weft_i_lane_has_room(coll->lane)) {
-        weft_i_enter_note(coll);
-        WEFT_TRY(weft_i_lane_make_room(coll->lane, &coll->call, coll->ask.limit_ms));
-    }
     choose(coll);
+    uint32_t turns = coll->is_short ? WEFT_I_TURNS : WEFT_I_EAGERS;
+    if (!weft_i_lane_has_room(coll->lane, turns)) {
+        weft_i_enter_note(coll);
+        WEFT_TRY(weft_i_lane_make_room(coll->lane, &coll->call, turns, coll->ask.limit_ms));
+    }
     if (coll->algorithm != WEFT_I_ALGO_INLINE)
         weft_i_enter_note_way(coll);
     status = runners[coll->ask.kind](coll);
