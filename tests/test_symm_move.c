@@ -7,6 +7,8 @@
 #include "symm_info.h"
 #include "symm_jobs.h"
 
+#include "fabric/group.h"
+
 #include <weft/weft.h>
 
 /* ---- all_to_all with sizes in memory ---- */
@@ -309,6 +311,50 @@ RANKS_TEST(test_symm_put_get, 3)
                  WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_symm_wait_for_signal(mem, next, 2, 50), WEFT_ERR_TIMEOUT);
     CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    FINISH(world);
+}
+
+/* What is put is waited for: the result of an operation that others have not come to yet. */
+RANKS_TEST(test_symm_put_of_pending, 2)
+{
+    enum { COUNT = 4096 };
+    weft_group *world = join(rank);
+    weft_tensor *x = symmetric(WEFT_F32, COUNT),
+                *ones = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(COUNT));
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    for (int i = 0; i < 2; i++) { /* without a signal, and with one */
+        CHECK_OK(weft_fill(x, 0));
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        if (rank == 0)
+            usleep(50000);
+        weft_tensor *sum = weft_all_reduce(ones, WEFT_SUM, world);
+        CHECK(sum);
+        CHECK_OK(i ? weft_symm_put_with_signal(mem, rank, sum, 0, 0, WEFT_DEFAULT)
+                   : weft_symm_put(mem, rank, sum, 0));
+        if (i)
+            CHECK_OK(weft_symm_wait_for_signal(mem, rank, 0, WEFT_DEFAULT));
+        CHECK(weft_item(x, 0) == 2 && weft_item(x, COUNT - 1) == 2);
+    }
+    FINISH(world);
+}
+
+/* It is one operation: a put that cannot signal says so by its own name, with its bytes in the
+ * record. */
+RANKS_TEST(test_symm_put_with_signal_is_told, 2)
+{
+    weft_group *world = join(rank);
+    weft_tensor *x = symmetric(WEFT_F32, 8), *two = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    weft_i_record_entry entry;
+    if (rank == 0) {
+        CHECK_OK(weft_symm_put_with_signal(mem, 1, two, 0, 3, WEFT_DEFAULT));
+        CHECK(weft_i_record_last(weft_i_group_record(world), &entry));
+        CHECK(!strcmp(entry.name, "put_with_signal") && entry.bytes == 8);
+        CHECK_STATUS(weft_symm_put_with_signal(mem, 1, two, 0, 3, 20), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "put_with_signal on channel 3: waited 20 ms for ");
+        CHECK_CONTAINS(weft_last_error(), "to take its last signal");
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     FINISH(world);
 }
 

@@ -144,8 +144,10 @@ weft_status weft_symm_put_with_signal(weft_symm *mem, int peer, weft_tensor *fro
     if (mem->registration->memory)
         return put("put_with_signal", mem, peer, from, offset, channel,
                    weft_i_group_limit(mem->group, timeout_ms));
-    WEFT_TRY(weft_symm_put(mem, peer, from, offset));
-    return weft_symm_put_signal(mem, peer, channel, timeout_ms);
+    size_t at = 0, bytes = 0;
+    WEFT_TRY(find("put_with_signal", mem, peer, from, offset, &at, &bytes));
+    weft_i_copy copy = {place_of(mem, peer, at), weft_i_tensor_data(from), bytes};
+    return weft_i_symm_copy_and_signal(mem, peer, channel, &copy, timeout_ms);
 }
 
 weft_status weft_symm_wait_for_signal(weft_symm *mem, int peer, int channel, int64_t timeout_ms)

@@ -72,6 +72,17 @@ static inline char *weft_i_pads_part(const weft_i_pads *pads, int rank)
     return pads->segment->base + (size_t)rank * pads->stride;
 }
 
+/* What is copied to a peer before it is signalled. */
+typedef struct weft_i_copy {
+    char *to;
+    const char *from;
+    size_t bytes;
+} weft_i_copy;
+
+/* Copies and signals as one operation (signals.c).  Memory of the host; everything is checked. */
+weft_status weft_i_symm_copy_and_signal(weft_symm *mem, int peer, int channel,
+                                        const weft_i_copy *copy, int64_t timeout_ms);
+
 /* The users' pad of a member. */
 static inline char *weft_i_pads_of(const weft_i_pads *pads, int rank)
 {

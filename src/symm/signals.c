@@ -7,6 +7,7 @@
 #include "tensor/stream.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { BARRIER_DIGEST = 0x62617272 }; /* even: a first meeting, see base/signal.h */
 
@@ -91,6 +92,7 @@ typedef struct semaphore {
     weft_i_label call;
     _Atomic uint32_t *word;
     int peer;
+    const weft_i_copy *copy;             /* goes before the signal; NULL: nothing does */
     bool (*act)(_Atomic uint32_t *word); /* put or take */
     int64_t late;                        /* of weft_i_world_is_late */
 } semaphore;
@@ -135,17 +137,31 @@ static weft_status fail_timeout(const semaphore *box, int64_t timeout_ms)
                        (long long)timeout_ms, who, wanted);
 }
 
+/* The peer holds the line of the word, as it does those that are copied to.  It is asked for first,
+ * so that the two travel at the same time. */
+static void copy(const semaphore *box)
+{
+    __builtin_prefetch((const void *)box->word, 1);
+    if (box->copy->bytes)
+        memmove(box->copy->to, box->copy->from, box->copy->bytes); /* perhaps to ourselves */
+}
+
 static weft_status act_or_wait(const weft_symm *mem, semaphore *box, int64_t timeout_ms)
 {
     weft_group *group = mem->group;
     WEFT_TRY(weft_i_group_check_revoked(&box->call));
+    if (group->world->fake && box->copy)
+        copy(box);
     if (group->world->fake)
         return WEFT_OK;
     int64_t limit = weft_i_group_limit(group, timeout_ms);
     weft_i_record *record = weft_i_group_record(group);
     uint64_t number =
-        weft_i_record_begin(record, box->call.op, group->id, 0, box->peer, box->call.channel);
+        weft_i_record_begin(record, box->call.op, group->id, box->copy ? box->copy->bytes : 0,
+                            box->peer, box->call.channel);
     weft_status status = WEFT_OK;
+    if (box->copy)
+        copy(box);
     if (!box->act(box->word)) {
         weft_i_wait wait = {.ready = try_act,
                             .lost = peer_fate,
@@ -184,6 +200,17 @@ weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel, int64_t 
     semaphore box = {.call = {mem->group, "put_signal", channel},
                      .word = word_of(mem, rank, mem->group->rank, channel),
                      .peer = rank,
+                     .act = weft_i_signal_put};
+    return act_or_wait(mem, &box, timeout_ms);
+}
+
+weft_status weft_i_symm_copy_and_signal(weft_symm *mem, int peer, int channel,
+                                        const weft_i_copy *what, int64_t timeout_ms)
+{
+    semaphore box = {.call = {mem->group, "put_with_signal", channel},
+                     .word = word_of(mem, peer, mem->group->rank, channel),
+                     .peer = peer,
+                     .copy = what,
                      .act = weft_i_signal_put};
     return act_or_wait(mem, &box, timeout_ms);
 }
