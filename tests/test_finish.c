@@ -267,6 +267,10 @@ TEST(test_finish_counts_unused_results)
     CHECK_INT(shell("$W run -n 2 $S mismatch"), -WEFT_ERR_MISMATCH);
     CHECK_CONTAINS(err, "all_reduce of 0 f32, sum, shape [0, 4], but rank 1 calls all_reduce of 0 "
                         "f64");
+    /* Its last operations are those that the user called, not their steps. */
+    CHECK_CONTAINS(err, "\nweft:   | all_reduce #");
+    CHECK_INT(count(err, "rendezvous end"), 0);
+    CHECK_INT(count(err, "cma #"), 0);
     CHECK_INT(shell("$W run -n 2 $S empty"), 0);
     CHECK(!*err);
     CHECK_INT(shell("$W run -n 2 $S one"), 0);

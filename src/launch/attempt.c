@@ -439,15 +439,27 @@ void weft_i_attempt_close(weft_i_attempt *attempt)
     give_back(attempt);
 }
 
+/* A step of an operation that has its own line.  One that is not finished is what the rank hangs
+ * in. */
+static bool is_step(const weft_i_record_entry *entry)
+{
+    return entry->finished &&
+           (!strcmp(entry->name, "rendezvous end") || !strcmp(entry->name, "cma"));
+}
+
 void weft_i_attempt_tell_record(weft_i_attempt *attempt, int rank, size_t count)
 {
-    weft_i_record_entry entries[8];
+    enum { LOOKED_AT = 24 };
+    weft_i_record_entry entries[LOOKED_AT];
     char text[256];
     const weft_i_record *record = &weft_i_job_rank(weft_i_job_of(attempt->job), rank)->record;
-    size_t found = weft_i_record_newest(record, entries, count < 8 ? count : 8);
-    while (found--) /* oldest first, as they happened */
+    size_t found = weft_i_record_newest(record, entries, LOOKED_AT), kept = 0;
+    for (size_t i = 0; i < found && kept < count; i++)
+        if (!is_step(&entries[i]))
+            entries[kept++] = entries[i];
+    while (kept--) /* oldest first, as they happened */
         weft_i_lines_say(&attempt->lines, "weft:   | %s",
-                         weft_i_record_text(record, &entries[found], text, sizeof text));
+                         weft_i_record_text(record, &entries[kept], text, sizeof text));
 }
 
 /* The ranks' own setting, which may be given to them alone. */
