@@ -181,7 +181,7 @@ RANKS_TEST(test_cuda_ranks_work_runs_beside, 2)
     CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
     CHECK_OK(weft_group_barrier(world, 30000));
     if (rank == 1)
-        nanosleep(&(struct timespec){0, 300000000}, NULL);
+        rest_us(300000);
     weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, world);
     CHECK(work);
     weft_tensor *twice = weft_add(y, y);
@@ -216,6 +216,21 @@ RANKS_TEST(test_cuda_ranks_work_is_left_alone, 2)
         check_same("left alone", out, sum);
         weft_scope_close();
     }
+    finish(world);
+}
+
+/* Who leaves with work enqueued that nobody has waited for leaves nothing behind: neither its
+ * memory, nor a peer that comes later and waits for it. */
+RANKS_TEST(test_cuda_ranks_leave_unread, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(500), GPU), *out = weft_empty_like(x);
+    CHECK_OK(weft_all_reduce_into(out, x, WEFT_SUM, world));
+    if (rank == 1)
+        rest_us(1500000); /* longer than the harness lets descriptors live */
+    CHECK_OK(weft_all_reduce_into(out, x, WEFT_SUM, world));
+    CHECK(weft_all_reduce_start(out, x, WEFT_SUM, world));
+    CHECK(weft_add(out, x));
     finish(world);
 }
 

@@ -426,6 +426,39 @@ weft_status weft_i_cuda_team_await(weft_i_cuda_team *team, int64_t limit_ms)
     return status;
 }
 
+/* Number n of the teams of a world; NULL: it has fewer.  Its rank closes them, which leaves now. */
+static weft_i_cuda_team *team_of(const struct weft_i_world *world, int n)
+{
+    pthread_mutex_lock(&lock);
+    weft_i_cuda_team *found = teams;
+    while (found && (!found->post || !weft_i_post_is_of(found->post, world) || n-- > 0))
+        found = found->next;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/*
+ * A rank that leaves sees off what it has enqueued: its process may end next, and kernels of others
+ * wait for its own.  Those end at the limits of their operations; where these have none, after a
+ * while nobody counts on this rank.
+ */
+static void see_off(const struct weft_i_world *world)
+{
+    enum { WHILE_MS = 10000 };
+    weft_i_errors before;
+    int64_t deadline = weft_i_os_deadline(WHILE_MS);
+    weft_i_errors_save(&before);
+    weft_i_cuda_team *team = weft_i_cuda_check_process() < 0 ? NULL : team_of(world, 0);
+    for (int n = 1; team; team = team_of(world, n++))
+        weft_i_cuda_team_await(team, weft_i_os_ms_until(deadline)); /* what failed was told */
+    weft_i_errors_restore(&before);
+}
+
+__attribute__((constructor)) static void register_farewell(void)
+{
+    weft_i_post_before_leaving(see_off);
+}
+
 weft_status weft_i_cuda_team_reset(weft_i_cuda_team *team, weft_i_cuda_stream *stream)
 {
     WEFT_TRY(weft_i_cuda_use(team->device));
