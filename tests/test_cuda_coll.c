@@ -220,6 +220,26 @@ TEST(test_cuda_sums_8)
     compiled_sums(8);
 }
 
+/* Packets in blocks of one warp: all ranks, or some of them beside wide ones; also operands that are
+ * cut or not aligned, and an average, which goes in wide blocks. */
+TEST(test_cuda_narrow)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
+    static const size_t counts[] = {1, 2, 3, 7, 33, 300};
+    static const unsigned masks[] = {0xff, 1, 2};
+    for (int i = 0; i < 9; i++) {
+        scene_open(2 + i % 3, BYTES, &small_sizes);
+        scene_hurry(masks[i / 3]);
+        for (int k = 0; k < 3 * 6; k++) {
+            weft_dtype dtype = dtypes[k % 3];
+            by_packets(dtype, WEFT_I_FOLD_SUM, counts[k / 3], 0);
+            by_packets(dtype, WEFT_I_FOLD_SUM, counts[k / 3], weft_dtype_size(dtype));
+        }
+        by_packets(WEFT_F32, WEFT_I_FOLD_AVG, 300, 0);
+        scene_close();
+    }
+}
+
 /* Every pair of dtype and operation, by the general kernels: as packets, and in one of the ways that
  * share another fold, by turns. */
 TEST(test_cuda_every_fold)

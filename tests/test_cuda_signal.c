@@ -157,6 +157,13 @@ TEST(test_cuda_absent)
         scene_run(absent_body, &way);
         scene_close();
     }
+    for (unsigned narrow = 1; narrow < 8; narrow++) {
+        weft_i_cuda_way way = WEFT_I_CUDA_PACKETS;
+        scene_open(3, BYTES, &sizes);
+        scene_hurry(narrow);
+        scene_run(absent_body, &way);
+        scene_close();
+    }
 }
 
 /* The ranks call different things: all learn it, long before the deadline. */
@@ -204,6 +211,13 @@ TEST(test_cuda_mismatch)
             scene_run(mismatch_body, &d);
             scene_close();
         }
+    for (int i = 0; i < 6; i++) {
+        difference d = {WEFT_I_CUDA_PACKETS, others[i % 3]};
+        scene_open(3, BYTES, &sizes);
+        scene_hurry(i < 3 ? 7 : 1);
+        scene_run(mismatch_body, &d);
+        scene_close();
+    }
 }
 
 /* A host thread says that a rank is gone: the kernel ends, and names it. */
@@ -231,6 +245,43 @@ static void verdict_body(int rank, void *arg)
         RANK(status == WEFT_ERR_PEER_DEAD, "%d: %s", status, weft_last_error());
     }
     after_reset(rank);
+}
+
+/* The same for packets in narrow blocks. */
+static void narrow_verdict_body(int rank, void *arg)
+{
+    scene_rank *me = &scene.rank[rank];
+    (void)arg;
+    if (rank == 0) {
+        weft_i_cuda_sum sum = {.dtype = WEFT_F32,
+                               .count = 300,
+                               .way = WEFT_I_CUDA_PACKETS,
+                               .limit_ms = 2 * LONG_MS,
+                               .in = me->data,
+                               .out = me->data};
+        RANK_OK(weft_i_cuda_all_reduce(&me->team, me->stream, &sum));
+        int64_t deadline = weft_i_os_deadline(LONG_MS);
+        while (weft_i_cuda_team_waits_for(&me->team) < 0 && WEFT_OS->clock_ns() < deadline)
+            WEFT_OS->sleep_ns(100000);
+        int awaited = weft_i_cuda_team_waits_for(&me->team);
+        RANK(awaited == 1 || awaited == 2, "waits for %d", awaited);
+        weft_i_cuda_team_condemn(&me->team, WEFT_ERR_PEER_DEAD, 2);
+        weft_status status = weft_i_cuda_stream_sync(me->stream, LONG_MS);
+        RANK(status == WEFT_ERR_PEER_DEAD, "%d: %s", status, weft_last_error());
+        status = weft_i_cuda_team_check(&me->team);
+        RANK(strstr(weft_last_error(), "rank 2 will not come"), "%s", weft_last_error());
+        RANK(weft_i_cuda_team_waits_for(&me->team) < 0, "still waits");
+    }
+    scene_meet();
+    after_reset(rank);
+}
+
+TEST(test_cuda_narrow_verdict)
+{
+    scene_open(3, BYTES, &sizes);
+    scene_hurry(1);
+    scene_run(narrow_verdict_body, NULL);
+    scene_close();
 }
 
 TEST(test_cuda_verdict)

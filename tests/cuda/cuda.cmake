@@ -103,6 +103,9 @@ target_link_libraries(cuda_op_bench PRIVATE weft_static Threads::Threads m)
 add_executable(cuda_kill_bench EXCLUDE_FROM_ALL cuda/kill_bench.c $<TARGET_OBJECTS:weft_cuda_model>)
 target_include_directories(cuda_kill_bench PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(cuda_kill_bench PRIVATE weft_static Threads::Threads m)
+add_executable(cuda_beside_bench EXCLUDE_FROM_ALL cuda/beside_bench.c)
+target_link_libraries(cuda_beside_bench PRIVATE weft_static Threads::Threads m)
+
 # Backend nvshmem, on a stand-in over the same driver.
 weft_cuda_test(nvshmem SECONDS 60)
 if(TARGET test_nvshmem)

@@ -193,6 +193,16 @@ WEFT_K void weft_k_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b)
     *b = __atomic_load_n(from + 1, __ATOMIC_ACQUIRE);
 }
 
+WEFT_K void weft_k_store_word(uint64_t *to, uint64_t word)
+{
+    __atomic_store_n(to, word, __ATOMIC_RELEASE);
+}
+
+WEFT_K uint64_t weft_k_load_word(const uint64_t *from)
+{
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+
 WEFT_K uint64_t weft_k_clock(void)
 {
     struct timespec now;

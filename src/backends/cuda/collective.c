@@ -188,6 +188,23 @@ static void lay_out_stage(const weft_i_cuda_team *team, int blocks, weft_k_call 
     call->each = call->each < call->room ? call->each : call->room;
 }
 
+/*
+ * On an urgent stream, which is to run beside others, packets go in blocks of one warp: wide ones
+ * wait until a matrix product has left a whole multiprocessor.  The grid and the places of units are
+ * the same, so ranks need not agree on it.  Narrow waits count the time in 32 bits.
+ */
+static bool is_narrow(const weft_i_cuda_team *team, const weft_i_cuda_stream *stream,
+                      const weft_i_cuda_sum *sum, weft_i_cuda_kernel *out)
+{
+    enum { HOUR_MS = 3600 * 1000 };
+    *out = sum->dtype == WEFT_F32    ? WEFT_I_CUDA_narrow_f32
+           : sum->dtype == WEFT_BF16 ? WEFT_I_CUDA_narrow_bf16
+                                     : WEFT_I_CUDA_narrow_f16;
+    bool types = sum->dtype == WEFT_F32 || sum->dtype == WEFT_BF16 || sum->dtype == WEFT_F16;
+    return weft_i_cuda_stream_is_urgent(stream) && types && sum->op == WEFT_I_FOLD_SUM &&
+           team->group.size > 1 && sum->limit_ms <= HOUR_MS;
+}
+
 static weft_status launch_sum(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                               const weft_i_cuda_sum *sum, int row, weft_k_call *call, bool aligned,
                               uint64_t units)
@@ -195,7 +212,13 @@ static weft_status launch_sum(const weft_i_cuda_team *team, weft_i_cuda_stream *
     int threads, blocks;
     plan(team, sum, row, units, &threads, &blocks);
     lay_out_stage(team, blocks, call);
-    weft_i_cuda_kernel kernel = kernel_for(row, sum->dtype, sum->op, team->group.size, aligned);
+    weft_i_cuda_kernel kernel = kernel_for(row, sum->dtype, sum->op, team->group.size, aligned),
+                       narrow;
+    if (row == PACKETS && is_narrow(team, stream, sum, &narrow)) {
+        call->width = (uint32_t)threads;
+        kernel = narrow;
+        threads = team->device->kernel_threads[narrow];
+    }
     return weft_i_cuda_launch(stream, kernel, blocks, threads, call, !sum->late);
 }
 

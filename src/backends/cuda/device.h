@@ -94,6 +94,7 @@ weft_status weft_i_cuda_stream_new(weft_i_cuda_device *device, bool urgent,
 weft_status weft_i_cuda_stream_wrap(weft_i_cuda_device *device, weft_i_cu_stream raw,
                                     weft_i_cuda_stream **out);
 weft_i_cu_stream weft_i_cuda_stream_raw(const weft_i_cuda_stream *stream);
+bool weft_i_cuda_stream_is_urgent(const weft_i_cuda_stream *stream);
 weft_i_cuda_device *weft_i_cuda_stream_device(const weft_i_cuda_stream *stream);
 
 /* Waits for all that was enqueued.  WEFT_ERR_TIMEOUT after `timeout_ms` (WEFT_FOREVER: never). */

@@ -67,6 +67,8 @@ weft_status weft_i_cuda_stream_new(weft_i_cuda_device *device, bool urgent,
     weft_status status = make(device, raw, true, out);
     if (status != WEFT_OK)
         cu->cuStreamDestroy(raw);
+    else
+        (*out)->urgent = urgent;
     return status;
 }
 
@@ -83,24 +85,33 @@ weft_i_cu_stream weft_i_cuda_stream_raw(const weft_i_cuda_stream *stream)
     return stream->raw;
 }
 
+bool weft_i_cuda_stream_is_urgent(const weft_i_cuda_stream *stream)
+{
+    return stream->urgent;
+}
+
 weft_i_cuda_device *weft_i_cuda_stream_device(const weft_i_cuda_stream *stream)
 {
     return stream->device;
 }
 
 /* A kernel's wait has a deadline, so work ends; a limit is kept by asking again and again.  Of a
- * stream, or of an event if there is one. */
+ * stream, or of an event if there is one.  Small collectives are over before a sleep would be. */
 static weft_status sync_within(weft_i_cu_stream stream, weft_i_cu_event event, int64_t deadline)
 {
+    enum { AWAKE_NS = 100 * 1000 };
     const weft_i_cuda *cu = weft_i_cuda_driver();
-    int64_t pause = 1000;
+    int64_t pause = 1000, awake_until = WEFT_OS->clock_ns() + AWAKE_NS;
     for (;;) {
         weft_i_cu_result result = event ? cu->cuEventQuery(event) : cu->cuStreamQuery(stream);
         if (result != WEFT_I_CUDA_ERROR_NOT_READY)
             return weft_i_cuda_fail(result, "work on a stream");
-        if (WEFT_OS->clock_ns() >= deadline)
+        int64_t now = WEFT_OS->clock_ns();
+        if (now >= deadline)
             return weft_i_fail(WEFT_ERR_TIMEOUT,
                                "work enqueued on a stream has not ended by the deadline");
+        if (now < awake_until)
+            continue;
         WEFT_OS->sleep_ns(pause);
         pause = pause < 100000 ? 2 * pause : pause;
     }

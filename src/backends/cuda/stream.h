@@ -17,6 +17,7 @@ struct weft_i_cuda_stream {
     weft_i_cuda_device *device;
     weft_i_cu_stream raw;
     bool ours;            /* made by us, so destroyed by us */
+    bool urgent;          /* of the highest priority */
     unsigned number;      /* the lowest that no other stream of the device has */
     pthread_mutex_t lock; /* guards the lists */
     weft_i_cuda_block *free[WEFT_I_CUDA_CLASSES];

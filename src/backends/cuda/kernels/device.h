@@ -23,9 +23,10 @@
 #define WEFT_K_UNROLL_TWO _Pragma("unroll 2")
 #define WEFT_K_NO_UNROLL  _Pragma("unroll 1")
 #define WEFT_K_ASSUME(x_) __builtin_assume(x_)
-/* A kernel: its most threads a block, its name, its one parameter. */
-#define WEFT_KERNEL(threads_, name_, type_, parameter_)       \
-    extern "C" __global__ void __launch_bounds__(threads_, 2) \
+/* A kernel: its most threads a block, its name, its one parameter.  Those of one warp are compiled
+ * as if two blocks of 1024 threads had to fit, which leaves a thread 32 registers. */
+#define WEFT_KERNEL(threads_, name_, type_, parameter_)                                   \
+    extern "C" __global__ void __launch_bounds__((threads_) == 32 ? 1024 : (threads_), 2) \
         name_(const __grid_constant__ type_ parameter_)
 #define WEFT_K_SHARED(type_, name_) \
     __shared__ type_ name_##_block; \
@@ -222,6 +223,17 @@ WEFT_K void weft_k_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b)
                  : "=l"(*a), "=l"(*b)
                  : "l"(from)
                  : "memory");
+}
+
+/* One of them. */
+WEFT_K void weft_k_store_word(uint64_t *to, uint64_t word)
+{
+    weft_k_store(to, word);
+}
+
+WEFT_K uint64_t weft_k_load_word(const uint64_t *from)
+{
+    return weft_k_load(from);
 }
 
 /* Nanoseconds of a clock that all blocks of the device share. */

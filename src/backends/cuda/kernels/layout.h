@@ -127,6 +127,7 @@ typedef struct weft_k_call {
     uint64_t in_step;
     uint64_t place, room, each; /* bytes of a block's place, of a part in it, and of a part that a
                                    block moves in a round */
+    uint32_t width, pad;        /* of narrow.h: threads whose work a block does */
     uint64_t card[WEFT_K_CARD_WORDS]; /* seal and digest; kind, dtype, operation, root; count */
 } weft_k_call;
 

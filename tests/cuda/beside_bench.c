@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long a posted all_reduce takes beside a running matrix product: from the call to its end, as
+ * the host sees it.  Ranks as processes: `weft run -n 2 cuda_beside_bench`, with MPS if they share a
+ * GPU.  The product is on a stream of its own, long enough to run all the while; that it still ran
+ * when the all_reduce was over is checked, and rounds in which it did not are left out.
+ */
+#include <weft/weft.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { ROUNDS = 40, SIDE = 8192, PRODUCTS = 4, PATIENCE_MS = 30000 };
+
+static double now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct scene {
+    weft_group *world;
+    weft_device device;
+    weft_stream *mine, *other;
+    weft_tensor *a, *b, *product;
+} scene;
+
+static int multiply(const scene *s)
+{
+    if (weft_stream_use(s->other) < 0)
+        return 1;
+    for (int i = 0; i < PRODUCTS; i++)
+        if (weft_mm_into(s->product, s->a, s->b) < 0)
+            return 1;
+    nanosleep(&(struct timespec){0, 300000}, NULL); /* until it runs */
+    return weft_stream_use(s->mine) < 0;
+}
+
+/* Microseconds of a call; 0: the product was over before it; below 0: an error. */
+static double call_once(const scene *s, weft_tensor *out, weft_tensor *x, int beside)
+{
+    if (weft_stream_sync(s->mine, PATIENCE_MS) < 0 || weft_stream_sync(s->other, PATIENCE_MS) < 0 ||
+        weft_group_barrier(s->world, PATIENCE_MS) < 0 || (beside && multiply(s)))
+        return -1;
+    weft_scope_open();
+    double start = now_us();
+    weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, s->world);
+    weft_status status = work ? weft_work_wait(work, PATIENCE_MS) : weft_last_status();
+    double took = now_us() - start;
+    weft_scope_close();
+    if (status < 0)
+        return -1;
+    return beside && weft_stream_test(s->other) != WEFT_IN_PROGRESS ? 0 : took;
+}
+
+static int measure(const scene *s, int64_t bytes, int beside)
+{
+    double all[ROUNDS];
+    int count = 0;
+    weft_tensor *x = weft_full(WEFT_BF16, s->device, WEFT_SHAPE(bytes / 2), 1);
+    weft_tensor *out = x ? weft_empty_like(x) : NULL;
+    if (!out)
+        return 1;
+    for (int i = -5; i < ROUNDS; i++) {
+        double us = call_once(s, out, x, beside);
+        if (us < 0)
+            return 1;
+        if (i >= 0 && us > 0)
+            all[count++] = us;
+    }
+    qsort(all, (size_t)count, sizeof *all, by_size);
+    if (weft_rank(s->world) == 0 && count)
+        printf("  all_reduce of %4lld KiB %-17s %8.1f us (median of %d; most %.1f)\n",
+               (long long)(bytes >> 10), beside ? "beside a product" : "alone", all[count / 2],
+               count, all[count - 1]);
+    else if (weft_rank(s->world) == 0)
+        printf("  all_reduce of %4lld KiB: the product was always over before it\n",
+               (long long)(bytes >> 10));
+    return 0;
+}
+
+int main(void)
+{
+    scene s = {.world = weft_init(NULL), .device = WEFT_CUDA(0)};
+    weft_symm_allow_overlap(true); /* where there are fewer GPUs than ranks */
+    s.mine = s.world ? weft_keep(weft_stream_current(s.device)) : NULL;
+    s.other = s.mine ? weft_stream_new(s.device, false) : NULL;
+    s.a = s.other ? weft_to_dtype(weft_rand(WEFT_F32, s.device, WEFT_SHAPE(SIDE, SIDE)), WEFT_BF16)
+                  : NULL;
+    s.b = s.a ? weft_clone(s.a) : NULL;
+    s.product = s.b ? weft_empty_like(s.a) : NULL;
+    int failed = !s.product;
+    for (int64_t bytes = 4 << 10; !failed && bytes <= 256 << 10; bytes *= 8)
+        for (int beside = 0; !failed && beside < 2; beside++)
+            failed = measure(&s, bytes, beside);
+    if (failed)
+        fprintf(stderr, "beside_bench: %s\n", weft_last_error());
+    weft_release(s.mine);
+    int finished = weft_finish(s.world);
+    return failed || finished;
+}
