@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MIB = 1 << 20 };
+enum { KIB = 1 << 10, MIB = 1 << 20 };
 
 static void need_cache(void)
 {
@@ -34,7 +34,13 @@ static bool is_mapped(const void *memory)
 TEST(test_cache_sizes)
 {
     need_cache();
-    CHECK(!weft_i_cache_has(2 * MIB - 1) && weft_i_cache_has(2 * MIB));
+    CHECK(!weft_i_cache_has(128 * KIB - 1) && weft_i_cache_has(128 * KIB));
+    for (size_t bytes = 128 * KIB; bytes < 2 * MIB; bytes += 70001) {
+        unsigned char *memory = weft_i_cache_take(bytes);
+        CHECK(memory && (uintptr_t)memory % 4096 == 0);
+        memory[0] = memory[bytes - 1] = 1;
+        weft_i_cache_give(memory, bytes);
+    }
     for (size_t bytes = 2 * MIB; bytes < 9 * MIB; bytes += 700001) {
         unsigned char *memory = weft_i_cache_take(bytes);
         CHECK(memory && (uintptr_t)memory % WEFT_I_HUGE_PAGE == 0);
@@ -78,6 +84,34 @@ TEST(test_cache_limits)
     CHECK(!is_mapped(large[0]) && is_mapped(large[1]) && is_mapped(large[2]));
     CHECK(!is_mapped(small[19]));
     CHECK_INT(weft_i_cache_clear(), 60 * MIB);
+}
+
+/* Those below a huge page: of 16 KiB more or less, in a rack of their own, up to a limit. */
+TEST(test_cache_small)
+{
+    need_cache();
+    enum { COUNT = 300 };
+    static void *many[COUNT];
+    void *first = weft_i_cache_take(250 * KIB), *large = weft_i_cache_take(2 * MIB);
+    weft_i_cache_give(first, 250 * KIB);
+    weft_i_cache_give(large, 2 * MIB);
+    CHECK(weft_i_cache_take(2 * MIB) == large && weft_i_cache_take(256 * KIB) == first);
+    weft_i_cache_give(large, 2 * MIB);
+    for (int i = 0; i < COUNT; i++)
+        CHECK((many[i] = weft_i_cache_take(128 * KIB)));
+    for (int i = 0; i < COUNT; i++)
+        weft_i_cache_give(many[i], 128 * KIB);
+    CHECK(!is_mapped(many[COUNT - 257]) && is_mapped(many[COUNT - 256]) && is_mapped(large));
+    void *wide[80];
+    for (int i = 0; i < 80; i++)
+        CHECK((wide[i] = weft_i_cache_take(MIB)));
+    for (int i = 0; i < 80; i++)
+        weft_i_cache_give(wide[i], MIB);
+    CHECK(!is_mapped(many[COUNT - 1]) && !is_mapped(wide[15]) && is_mapped(wide[16]));
+    CHECK_INT(weft_i_cache_clear(), 66 * MIB);
+    CHECK(!is_mapped(wide[79]) && !is_mapped(large));
+    weft_i_cache_give(first, 250 * KIB);
+    CHECK_INT(weft_i_cache_clear(), 256 * KIB);
 }
 
 static int advised; /* how often pages were offered to the kernel */

@@ -10,16 +10,20 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-enum { PLACES = 16, WARM_UP_TO = 32 << 20, WARM_MOST = 64 << 20 };
+enum { PLACES = 256, WARM_UP_TO = 32 << 20, WARM_MOST = 64 << 20, GRAIN = 16 << 10 };
 
 typedef struct board {
     void *memory;
     size_t bytes;
 } board;
 
-/* Boards up to WARM_UP_TO are kept as they are.  Larger ones are kept cold: the kernel may take their
- * pages when it is short of memory, and until then they need not be cleared again. */
+/*
+ * Boards up to WARM_UP_TO are kept as they are, those below a huge page in a rack of their own, in
+ * which there are more.  Larger ones are kept cold: the kernel may take their pages when it is short
+ * of memory, and until then they need not be cleared again.
+ */
 typedef struct rack {
+    int places;
     board kept[PLACES]; /* the oldest first */
     int count;
     size_t total;
@@ -28,25 +32,28 @@ typedef struct rack {
 /* Guards what follows.  Nobody waits for it: without the cache memory is mapped and unmapped, also
  * in a child that was forked while somebody had it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static rack warm, cold;
+static rack small = {.places = PLACES}, warm = {.places = 16}, cold = {.places = 16};
+static rack *const racks[] = {&small, &warm, &cold};
+enum { RACKS = sizeof racks / sizeof *racks };
 static int64_t limit = -1; /* of the cold ones, as the setting was when first read; -1: not read */
 
-/* Whole huge pages, so that tensors of about the same size can follow each other. */
+/* Whole huge pages, or grains, so that tensors of about the same size can follow each other. */
 static size_t mapped_bytes(size_t bytes)
 {
-    return (bytes + WEFT_I_HUGE_PAGE - 1) / WEFT_I_HUGE_PAGE * WEFT_I_HUGE_PAGE;
+    size_t unit = bytes < WEFT_I_HUGE_PAGE ? GRAIN : WEFT_I_HUGE_PAGE;
+    return (bytes + unit - 1) / unit * unit;
 }
 
 static rack *rack_of(size_t bytes)
 {
-    return bytes > WARM_UP_TO ? &cold : &warm;
+    return bytes > WARM_UP_TO ? &cold : bytes >= WEFT_I_HUGE_PAGE ? &warm : &small;
 }
 
 static size_t most_of(const rack *r)
 {
     if (limit < 0)
         limit = weft_i_env_number_or_default(WEFT_I_ENV_TENSOR_CACHE);
-    return r == &warm && limit > WARM_MOST ? WARM_MOST : (size_t)limit;
+    return r != &cold && limit > WARM_MOST ? WARM_MOST : (size_t)limit;
 }
 
 static board take_out(rack *r, int index)
@@ -81,11 +88,12 @@ static void unmap(board out)
 
 static size_t drop_all(void)
 {
-    size_t bytes = warm.total + cold.total;
-    while (warm.count)
-        unmap(take_out(&warm, 0));
-    while (cold.count)
-        unmap(take_out(&cold, 0));
+    size_t bytes = 0;
+    for (int i = 0; i < RACKS; i++) {
+        bytes += racks[i]->total;
+        while (racks[i]->count)
+            unmap(take_out(racks[i], racks[i]->count - 1));
+    }
     return bytes;
 }
 
@@ -126,9 +134,9 @@ static bool keep(board given)
     if (given.bytes > most ||
         (r == &cold && WEFT_OS->madvise(given.memory, given.bytes, MADV_FREE) != 0))
         return false;
-    while (r->count == PLACES || r->total + given.bytes > most)
+    while (r->count == r->places || r->total + given.bytes > most)
         unmap(take_out(r, 0));
-    WEFT_ASSERT(r->count < PLACES && r->total + given.bytes <= most);
+    WEFT_ASSERT(r->count < r->places && r->total + given.bytes <= most);
     r->kept[r->count++] = given;
     r->total += given.bytes;
     return true;
