@@ -90,8 +90,9 @@ static inline uint64_t values_float(int exponent, int fraction, values_kind kind
     uint64_t last = (UINT64_C(1) << exponent) - 1, ones = (UINT64_C(1) << fraction) - 1;
     uint64_t one = (last >> 1) << fraction;
     if (kind == VALUES_WHOLE) {
-        uint64_t magnitude = random % 3;
-        return sign | (magnitude == 2 ? one + (UINT64_C(1) << fraction) : magnitude * one);
+        /* 0, 1 or 2, without a branch that nobody could foresee */
+        uint64_t magnitude = random % 3, two = one + (UINT64_C(1) << fraction);
+        return sign | (magnitude * one + (magnitude >> 1) * (two - 2 * one));
     }
     const uint64_t special[] = {
         last << fraction | ones, last << fraction, 0, 1, ones, (last - 1) << fraction | ones, one,
@@ -106,7 +107,19 @@ static inline uint64_t values_integer(int bits, values_kind kind, uint64_t rando
     return kind == VALUES_SPECIAL ? special[(random >> 32) % 6] : random;
 }
 
-/* Elements [first, first + count) of what `rank` brings. */
+/* One element's bits, of which the lowest count. */
+static inline uint64_t values_bits(weft_dtype dtype, int item, int exponent, int fraction,
+                                   values_kind kind, uint64_t random)
+{
+    if (dtype == WEFT_BOOL)
+        return random & 1;
+    if (exponent)
+        return kind == VALUES_ANY ? random : values_float(exponent, fraction, kind, random);
+    return values_integer(8 * item, kind, random);
+}
+
+/* Elements [first, first + count) of what `rank` brings.  A loop for each size: tests spend most of
+ * their time here. */
 static inline void values_put(weft_dtype dtype, values_kind kind, uint64_t seed, int rank,
                               size_t first, size_t count, char *out)
 {
@@ -114,20 +127,21 @@ static inline void values_put(weft_dtype dtype, values_kind kind, uint64_t seed,
     int exponent, fraction;
     values_format(dtype, &exponent, &fraction);
     uint64_t base = values_random(seed, (uint64_t)rank + 1000);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bits = values_mix(base + (first + i) * UINT64_C(0x2545f4914f6cdd1d));
-        if (dtype == WEFT_BOOL)
-            bits &= 1;
-        else if (exponent && kind != VALUES_ANY)
-            bits = values_float(exponent, fraction, kind, bits);
-        else if (!exponent)
-            bits = values_integer(8 * (int)item, kind, bits);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        memcpy(out + i * item, &bits, item);
-#else
-        memcpy(out + i * item, (char *)&bits + 8 - item, item);
-#endif
+#define VALUES_LOOP(type_)                                                                       \
+    for (size_t i = 0; i < count; i++) {                                                         \
+        uint64_t random = values_mix(base + (first + i) * UINT64_C(0x2545f4914f6cdd1d));         \
+        type_ bits = (type_)values_bits(dtype, sizeof(type_), exponent, fraction, kind, random); \
+        memcpy(out + i * sizeof bits, &bits, sizeof bits);                                       \
     }
+    if (item == 1)
+        VALUES_LOOP(uint8_t)
+    else if (item == 2)
+        VALUES_LOOP(uint16_t)
+    else if (item == 4)
+        VALUES_LOOP(uint32_t)
+    else
+        VALUES_LOOP(uint64_t)
+#undef VALUES_LOOP
 }
 
 static inline bool values_has_meaning(weft_dtype dtype, weft_reduction op)
