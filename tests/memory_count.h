@@ -6,6 +6,7 @@
 #include "base/os.h"
 
 #include <malloc.h>
+#include <sys/mman.h>
 
 /* Bytes in use and the most there were, of what the library allocates. */
 static size_t in_use, most;
@@ -37,6 +38,22 @@ static void count_free(void *memory)
 {
     in_use -= memory ? malloc_usable_size(memory) : 0;
     weft_i_os_linux.free(memory);
+}
+
+/* Memory of the cache, which keeps none: the program sets WEFT_TENSOR_CACHE to 0. */
+static void *count_map(void *at, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    void *memory = weft_i_os_linux.mmap(at, bytes, protection, flags, file, offset);
+    bool own = memory != MAP_FAILED && file < 0 && protection != PROT_NONE;
+    in_use += own ? bytes : 0;
+    most = in_use > most ? in_use : most;
+    return memory;
+}
+
+static int count_unmap(void *memory, size_t bytes)
+{
+    in_use -= bytes;
+    return weft_i_os_linux.munmap(memory, bytes);
 }
 
 #endif

@@ -85,6 +85,8 @@ static size_t peak_of(training *t)
     table.alloc_aligned = count_aligned;
     table.resize = count_resize;
     table.free = count_free;
+    table.mmap = count_map;
+    table.munmap = count_unmap;
     in_use = most = (size_t)1 << 40;
     weft_i_os_now = &table;
     CHECK_OK(weft_scope_open());
@@ -201,6 +203,7 @@ RANKS_TEST(test_parallel_sharded_layers, RANKS)
 
 int main(int argc, char **argv)
 {
+    setenv("WEFT_TENSOR_CACHE", "0", 1); /* what goes is gone, and counted */
     harness_cache_open();
     int failed = harness_main(argc, argv);
     harness_cache_close();
