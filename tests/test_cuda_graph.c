@@ -363,6 +363,56 @@ TEST(test_cuda_graph_is_captured)
     end();
 }
 
+/* ---- modules ---- */
+
+FUNCTION(module_loss)
+{
+    (void)ins;
+    weft_tensor *y = weft_module_call(user, in[0]);
+    out[0] = weft_mean(weft_mul(y, y), NULL, 0, false);
+    return WEFT_OK;
+}
+
+/* A module that was made on the CPU runs on the device, compiled and plainly, with its gradients, and
+ * comes back as it is then. */
+TEST(test_cuda_graph_module_moves)
+{
+    begin();
+    weft_seed(3);
+    weft_module *net = weft_nn_sequential(weft_nn_linear(8, 12), weft_nn_op(weft_gelu),
+                                          weft_nn_layer_norm(12), weft_nn_linear(12, 4));
+    weft_tensor *x = weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(6, 8));
+    weft_tensor *weight = weft_module_param(net, "0.weight");
+    weft_tensor *before = weft_clone(weft_detach(weight)), *plain, *fast;
+    CHECK_OK(module_loss(&x, 1, &plain, 1, net));
+    CHECK_OK(weft_backward(plain));
+    weft_tensor *slope = weft_clone(weft_grad(weight));
+    CHECK_OK(weft_module_to(net, GPU));
+    CHECK(weft_module_param(net, "0.weight") == weight);
+    CHECK_INT(weft_tensor_device(weight), GPU);
+    check_bits("weight", weft_to(weft_detach(weight), WEFT_F32, WEFT_CPU), before);
+    check_bits("gradient", weft_to(weft_grad(weight), WEFT_F32, WEFT_CPU), slope);
+    x = weft_to(x, WEFT_F32, GPU);
+    CHECK_OK(weft_set_grad(weight, NULL));
+    CHECK_OK(module_loss(&x, 1, &plain, 1, net));
+    CHECK_OK(weft_backward(plain));
+    slope = weft_clone(weft_grad(weight));
+    CHECK_OK(weft_set_grad(weight, NULL));
+    weft_compiled *step = compile(module_loss, net);
+    CHECK_OK(weft_compiled_call(step, &x, 1, &fast, 1));
+    check_bits("loss", weft_detach(fast), weft_detach(plain));
+    CHECK_OK(weft_backward(fast));
+    check_bits("gradient", weft_grad(weight), slope);
+    WEFT_NO_GRAD
+    {
+        CHECK_OK(weft_copy(weight, weft_mul_scalar(weight, 2)));
+    }
+    CHECK_OK(weft_module_to(net, WEFT_CPU));
+    check_bits("weight", weft_detach(weight), weft_mul_scalar(before, 2));
+    weft_release(step);
+    end();
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_CC_TIMEOUT", "300000", 0);

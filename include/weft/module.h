@@ -102,6 +102,13 @@ WEFT_API int weft_module_state(const weft_module *module, weft_named *out, int r
  * sides and shapes too: WEFT_ERR_INVALID_ARG says what is missing, and nothing was copied.
  */
 WEFT_API weft_status weft_module_load(weft_module *module, const weft_named *in, int count);
+/*
+ * Moves parameters, buffers and gradients to the device; what is there already stays.  The tensors
+ * are the same ones, with other memory: handles, hooks and optimizers keep them.  An optimizer that
+ * has stepped has state of its own on the old device, so make it afterwards.  Tensors that shared
+ * memory share none afterwards.  If it fails, nothing has moved.
+ */
+WEFT_API weft_status weft_module_to(weft_module *module, weft_device device);
 
 /* ---- calling ---- */
 

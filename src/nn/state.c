@@ -3,6 +3,7 @@
 #include "nn/module.h"
 
 #include "base/os.h"
+#include "tensor/eye.h"
 #include "weft/op.h"
 
 #include <string.h>
@@ -148,20 +149,101 @@ static weft_status copy_all(const weft_named *own, int owned, const weft_named *
     return status;
 }
 
+/* The module's state, to be freed. */
+static weft_named *own_state(const char *what, const weft_module *module, int *count)
+{
+    *count = weft_module_state(module, NULL, 0);
+    if (*count < 0)
+        return NULL;
+    weft_named *own = WEFT_OS->alloc((size_t)(*count ? *count : 1) * sizeof *own);
+    if (!own)
+        weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %d names", what, *count);
+    else
+        weft_module_state(module, own, *count);
+    return own;
+}
+
 weft_status weft_module_load(weft_module *module, const weft_named *in, int count)
 {
-    int owned = weft_module_state(module, NULL, 0);
-    if (owned < 0)
-        return (weft_status)owned;
+    int owned;
+    WEFT_TRY(weft_i_module_check("weft_module_load", module));
     if (count < 0 || (count && !in))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: no state");
-    weft_named *own = WEFT_OS->alloc((size_t)(owned ? owned : 1) * sizeof *own);
+    weft_named *own = own_state("weft_module_load", module, &owned);
     if (!own)
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_module_load: no memory for %d names", owned);
-    weft_module_state(module, own, owned);
+        return weft_last_status();
     weft_status status = check_all(own, owned, in, count);
     if (status >= 0)
         status = copy_all(own, owned, in, count);
+    WEFT_OS->free(own);
+    return status;
+}
+
+/* -- another device -- */
+
+/* What a tensor is to have: copies of its elements and of its gradient's, or NULL. */
+typedef struct moved {
+    weft_tensor *data, *grad;
+} moved;
+
+/* Copies what is elsewhere.  A tensor by its second name is copied twice, and set once. */
+static weft_status copy_away(const weft_named *own, weft_device device, moved *out)
+{
+    weft_tensor *x = own->tensor, *grad = weft_grad(x);
+    if (weft_i_tensor_device(x) == device)
+        return WEFT_OK;
+    WEFT_TRY(weft_i_storage_check_posted("weft_module_to", x->storage, x));
+    out->data = weft_to(x, x->dtype, device);
+    out->grad = grad ? weft_to(grad, grad->dtype, device) : NULL;
+    return out->data && (!grad || out->grad) ? WEFT_OK : weft_last_status();
+}
+
+static weft_status put_in_place(weft_tensor *x, weft_device device, const moved *to)
+{
+    if (!to->data || weft_i_tensor_device(x) == device)
+        return WEFT_OK;
+    if (to->grad) /* one of another device would fit no more */
+        WEFT_TRY(weft_set_grad(x, NULL));
+    weft_i_tensor_take_over(x, to->data); /* weft_set keeps to one device */
+    weft_i_tensor_bump(x);
+    return to->grad ? weft_set_grad(x, to->grad) : WEFT_OK;
+}
+
+/* All copies first: putting them in place needs no memory. */
+static weft_status move_all(const weft_named *own, int count, weft_device device, moved *to)
+{
+    weft_status status = WEFT_OK;
+    WEFT_NO_GRAD
+    {
+        for (int i = 0; i < count && status >= 0; i++)
+            if ((status = copy_away(&own[i], device, &to[i])) < 0)
+                weft_i_explain(status, "weft_module_to: \"%s\"", own[i].name);
+        for (int i = 0; i < count && status >= 0; i++)
+            status = put_in_place(own[i].tensor, device, &to[i]);
+    }
+    return status;
+}
+
+weft_status weft_module_to(weft_module *module, weft_device device)
+{
+    int count;
+    WEFT_TRY(weft_i_module_check("weft_module_to", module));
+    if (weft_i_eye_open)
+        return weft_i_fail(WEFT_ERR_STATE, "weft_module_to: a module cannot move while a function "
+                                           "that uses it is captured; move it before");
+    weft_named *own = own_state("weft_module_to", module, &count);
+    if (!own)
+        return weft_last_status();
+    moved *to = WEFT_OS->alloc((size_t)(count ? count : 1) * sizeof *to);
+    weft_status status = to ? weft_scope_open() : WEFT_ERR_NO_MEMORY;
+    if (!to)
+        weft_i_fail(status, "weft_module_to: no memory for %d tensors", count);
+    if (status >= 0) {
+        memset(to, 0, (size_t)(count ? count : 1) * sizeof *to);
+        status = move_all(own, count, device, to);
+        weft_scope_close();
+    }
+    WEFT_OS->free(to);
     WEFT_OS->free(own);
     return status;
 }

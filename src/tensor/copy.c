@@ -196,10 +196,8 @@ weft_status weft_i_set_shape(weft_i_op_call *call)
     return WEFT_OK;
 }
 
-weft_status weft_i_set_run(weft_i_op_call *call)
+void weft_i_tensor_take_over(weft_tensor *x, const weft_tensor *source)
 {
-    weft_tensor *x = call->args[0].tensor, *source = call->args[1].tensor;
-    WEFT_TRY(weft_i_storage_check_pinned("weft_set", x->storage, &x->pinned));
     weft_i_tensor_set_storage(x, source->storage);
     weft_i_object_drop(x->base); /* no view of that any more */
     x->base = NULL;
@@ -208,6 +206,13 @@ weft_status weft_i_set_run(weft_i_op_call *call)
     memcpy(x->dim, source->dim, sizeof x->dim);
     memcpy(x->stride, source->stride, sizeof x->stride);
     weft_i_tensor_measure(x);
+}
+
+weft_status weft_i_set_run(weft_i_op_call *call)
+{
+    weft_tensor *x = call->args[0].tensor, *source = call->args[1].tensor;
+    WEFT_TRY(weft_i_storage_check_pinned("weft_set", x->storage, &x->pinned));
+    weft_i_tensor_take_over(x, source);
     return WEFT_OK;
 }
 

@@ -68,6 +68,8 @@ static inline void weft_i_tensor_unpin(weft_tensor *x)
 
 /* Gives the tensor another storage; its counter stays. */
 void weft_i_tensor_set_storage(weft_tensor *x, weft_storage *storage);
+/* Gives it storage, shape, strides and offset of another of its dtype, perhaps on another device. */
+void weft_i_tensor_take_over(weft_tensor *x, const weft_tensor *source);
 
 /* `view` is a view of x, or of what x is a view of, from now on. */
 static inline void weft_i_tensor_link(weft_tensor *view, weft_tensor *x)
