@@ -205,6 +205,46 @@ TEST(test_cuda_graph_gradients_are_eager)
     end();
 }
 
+FUNCTION(soft_loss)
+{
+    weft_tensor *a = weft_softmax(weft_mul_scalar(in[0], 0.5), -1);
+    weft_tensor *b = weft_log_softmax(weft_mul(in[0], in[0]), -1);
+    out[0] = weft_sum(weft_mul(a, b), NULL, 0, false);
+    return WEFT_OK;
+}
+
+/* The backward of softmax reads two rows; it belongs to a group with what is around it. */
+TEST(test_cuda_graph_softmax_gradients)
+{
+    static const struct {
+        weft_dtype dtype;
+        int64_t rows, length;
+    } cases[] = {{WEFT_F32, 3, 5}, {WEFT_F32, 2, 1500}, {WEFT_F64, 2, 513}, {WEFT_BF16, 3, 24}};
+    begin();
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        weft_tensor *grads[2], *out;
+        weft_compiled *fast = compile(soft_loss, NULL);
+        for (int way = 0; way < 2; way++) {
+            weft_seed(5);
+            weft_tensor *x =
+                weft_to(weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(cases[k].rows, cases[k].length)),
+                        cases[k].dtype, GPU);
+            CHECK_OK(weft_require_grad(x, true));
+            CHECK_OK(way ? weft_compiled_call(fast, &x, 1, &out, 1)
+                         : soft_loss(&x, 1, &out, 1, NULL));
+            CHECK_OK(weft_backward(out));
+            grads[way] = weft_grad(x);
+        }
+        check_bits("gradient", grads[0], grads[1]);
+        CHECK(weft_compiled_explain(fast, text, sizeof text) < TEXT);
+        const char *back = strstr(text, "backward: run");
+        CHECK(back && strstr(back, " = fused_"));
+        CHECK(!strstr(back, "= softmax_grad") && !strstr(back, "= log_softmax_grad"));
+        weft_release(fast);
+    }
+    end();
+}
+
 /* ---- the cache and what goes wrong ---- */
 
 typedef struct scaled {

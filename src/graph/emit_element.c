@@ -54,6 +54,22 @@ static void put_softmax(weft_i_emit_writing *w, const weft_i_emit_member *m)
     put(w->s, " - known->largest%d) %s known->sum%d", k, logarithm ? "-" : "*", k);
 }
 
+static void put_softmax_grad(weft_i_emit_writing *w, const weft_i_emit_member *m)
+{
+    const weft_i_graph_node *node = weft_i_emit_node(w, m);
+    bool logarithm = node->op->kernel == WEFT_I_NORMALIZE_LOG_SOFTMAX;
+    int k = weft_i_emit_number(w, m);
+    put(w->s, logarithm ? "" : "(");
+    weft_i_emit_put_as(w, node->terms[0].value, true, m->compute);
+    if (logarithm)
+        put(w->s, " - weft_i_exp_%s(", weft_dtype_name(m->compute));
+    else
+        put(w->s, " - known->sum%d) * ", k);
+    weft_i_emit_put_as(w, node->terms[1].value, true, m->compute);
+    if (logarithm)
+        put(w->s, ") * known->sum%d", k);
+}
+
 /* An argument of layer_norm that is read as it is; -1: there is none. */
 static int address_of(const weft_i_emit_writing *w, const weft_i_graph_term *term)
 {
@@ -87,9 +103,12 @@ static void put_member(weft_i_emit_writing *w, const weft_i_emit_member *m, cons
         put(w->s, "known->v%d", weft_i_emit_number(w, m));
         break;
     case WEFT_I_EMIT_SOFTMAX:
+    case WEFT_I_EMIT_SOFTMAX_GRAD:
     case WEFT_I_EMIT_LAYER:
         weft_i_emit_open_round(w, m->dtype);
-        (m->kind == WEFT_I_EMIT_LAYER ? put_layer : put_softmax)(w, m);
+        (m->kind == WEFT_I_EMIT_LAYER     ? put_layer
+         : m->kind == WEFT_I_EMIT_SOFTMAX ? put_softmax
+                                          : put_softmax_grad)(w, m);
         weft_i_emit_close_round(w, m->dtype);
         break;
     default:

@@ -351,27 +351,32 @@ static const char *identity_of(int which, weft_dtype compute)
     return largest ? "(int64_t)0x8000000000000000ull" : "0x7fffffffffffffffll";
 }
 
-/* One sum of all rows: its terms, of `a`, which is what the member reads; and what it tells, of
- * `sum` and the row's length n. */
+/* One sum of all rows: its terms, of `a` and, where it is of a product, `b`, which are what the
+ * member reads; and what it tells, of `sum` and the row's length n. */
 typedef struct sum {
     const weft_i_emit_member *m;
     int which;
+    bool product;
     char term[160], finish[400];
 } sum;
 
 static void put_walk_sum(weft_i_emit_writing *w, const sum *one, const char *type)
 {
-    int value = weft_i_emit_node(w, one->m)->terms[0].value;
+    const weft_i_graph_term *terms = weft_i_emit_node(w, one->m)->terms;
     char first[160];
     weft_i_emit_need_nothing(w);
-    weft_i_emit_need(w, value, true);
+    for (int k = 0; k <= one->product; k++)
+        weft_i_emit_need(w, terms[k].value, true);
     snprintf(first, sizeof first, "            %s sum = %s;\n", type,
              identity_of(one->which, one->m->compute));
     open_walk(w, false, first);
-    put(w->s, "                const %s a = ", type);
-    weft_i_emit_put_as(w, value, true, one->m->compute);
+    for (int k = 0; k <= one->product; k++) {
+        put(w->s, "                const %s %c = ", type, "ab"[k]);
+        weft_i_emit_put_as(w, terms[k].value, true, one->m->compute);
+        put(w->s, ";\n");
+    }
     put(w->s,
-        ";\n                sum = combine_%s(%d, sum, %s);\n            }\n            }\n"
+        "                sum = combine_%s(%d, sum, %s);\n            }\n            }\n"
         "            lanes[lane * WEFT_K_PITCH + unit] = sum;\n        }\n",
         type, one->which, one->term);
 }
@@ -420,6 +425,16 @@ static void put_softmax_sums(weft_i_emit_writing *w, const weft_i_emit_member *m
     put_sum(w, &all);
 }
 
+/* Of the gradient times the result, or of the gradient alone. */
+static void put_softmax_grad_sum(weft_i_emit_writing *w, const weft_i_emit_member *m)
+{
+    bool logarithm = weft_i_emit_node(w, m)->op->kernel == WEFT_I_NORMALIZE_LOG_SOFTMAX;
+    sum s = {.m = m, .which = WEFT_I_REDUCE_SUM, .product = !logarithm};
+    snprintf(s.term, sizeof s.term, logarithm ? "a" : "a * b");
+    snprintf(s.finish, sizeof s.finish, "known->sum%d = sum;", weft_i_emit_number(w, m));
+    put_sum(w, &s);
+}
+
 static void put_layer_sums(weft_i_emit_writing *w, const weft_i_emit_member *m)
 {
     int k = weft_i_emit_number(w, m);
@@ -452,6 +467,8 @@ static void put_shared(weft_i_emit_writing *w)
             put(w->s, "    %s v%d;\n", weft_i_emit_variable(m->dtype), i);
         else if (m->kind == WEFT_I_EMIT_SOFTMAX)
             put(w->s, "    %s largest%d, sum%d;\n", type, i, i);
+        else if (m->kind == WEFT_I_EMIT_SOFTMAX_GRAD)
+            put(w->s, "    %s sum%d;\n", type, i);
         else if (m->kind == WEFT_I_EMIT_LAYER)
             put(w->s, "    %s mean%d, sum%d, rest%d, factor%d;\n", type, i, i, i, i);
     }
@@ -495,6 +512,8 @@ static void put_rows(weft_i_emit_writing *w)
             put_reduction(w, m);
         else if (m->kind == WEFT_I_EMIT_SOFTMAX)
             put_softmax_sums(w, m);
+        else if (m->kind == WEFT_I_EMIT_SOFTMAX_GRAD)
+            put_softmax_grad_sum(w, m);
         else if (m->kind == WEFT_I_EMIT_LAYER)
             put_layer_sums(w, m);
     }

@@ -203,11 +203,8 @@ static weft_i_emit_kind normalisation(const weft_graph *graph, const weft_i_grap
             return WEFT_I_EMIT_NOT;
         }
     }
-    if (node->op->run[0] == weft_i_softmax_grad_run) {
-        bool there = graph->values[node->first].device != WEFT_CPU;
-        *why = there ? "kernels of a GPU read one row each" : NULL;
-        return there ? WEFT_I_EMIT_NOT : WEFT_I_EMIT_SOFTMAX_GRAD;
-    }
+    if (node->op->run[0] == weft_i_softmax_grad_run)
+        return WEFT_I_EMIT_SOFTMAX_GRAD;
     return layer ? WEFT_I_EMIT_LAYER : WEFT_I_EMIT_SOFTMAX;
 }
 
