@@ -10,6 +10,8 @@
 #include "graph/pass.h"
 #include "tensor/ops.h"
 
+#include <string.h>
+
 typedef struct life {
     const weft_graph *graph;
     bool *keep;                         /* of nodes */
@@ -99,7 +101,9 @@ weft_graph *weft_i_graph_pass_drop_dead(weft_graph *graph)
               .counters = room + nodes + 2 * values + storages};
     begin(&l);
     walk(&l);
-    weft_graph *rest = weft_i_graph_rebuild(graph, l.keep);
+    /* With constants some of these may be dead although no node is. */
+    bool whole = !graph->constant_count && !memchr(l.keep, false, nodes);
+    weft_graph *rest = whole ? graph : weft_i_graph_rebuild(graph, l.keep);
     WEFT_OS->free(room);
     return rest;
 }
