@@ -374,7 +374,49 @@ static unsigned long long id_in(const char *all)
     return at ? strtoull(at + 5, NULL, 16) : 0;
 }
 
-#ifndef WEFT_TEST_ON_CUDA /* gathers of a GPU stay as they are */
+/* A plain gather whose result goes to an input writes it at once, on every device. */
+static _Thread_local weft_tensor *whole;
+
+FUNCTION(gather_to_whole)
+{
+    CHECK_OK(weft_all_gather_into(whole, weft_add_scalar(in[0], 1), world));
+    out[0] = weft_mul_scalar(in[0], 3);
+    return WEFT_OK;
+}
+
+/* It is read first, so it must not be written before. */
+FUNCTION(whole_is_read)
+{
+    weft_tensor *all = weft_all_gather_tensor(in[0], 0, world);
+    out[0] = weft_add(weft_wait_tensor(all), whole);
+    return weft_copy(whole, all);
+}
+
+RANKS_TEST(test_plain_gather_into_input, 2)
+{
+    static const weft_graph_function functions[] = {gather_to_whole, whole_is_read};
+    weft_group *world = join(30000);
+    weft_tensor *x = random_of(8, rank), *out, *own;
+    for (int i = 0; i < 2; i++) {
+        weft_compiled *compiled = compile(functions[i], world);
+        whole = weft_full(WEFT_F32, DEVICE, WEFT_SHAPE(8 * size, 8), 5);
+        CHECK_OK(functions[i](&x, 1, &own, 1, world));
+        weft_tensor *expected = weft_clone(whole);
+        for (int round = 0; round < 2; round++) {
+            CHECK_OK(weft_fill(whole, 5));
+            int64_t version = weft_tensor_version(whole);
+            CHECK_OK(weft_compiled_call(compiled, &x, 1, &out, 1));
+            CHECK(weft_equal(out, own) && weft_equal(whole, expected));
+            CHECK_INT(weft_tensor_version(whole), version + 1);
+        }
+        CHECK_INT(count_of(explain(compiled), "= all_gather_into_tensor_out %"), i == 0);
+        CHECK_INT(count_of(text, "= copy %"), i == 1);
+        weft_release(compiled);
+    }
+    leave(world);
+}
+
+#ifndef WEFT_TEST_ON_CUDA /* no other gathers of a GPU are placed */
 
 /* ---- gathers ---- */
 

@@ -187,14 +187,19 @@ static void decide(gathering *g, int i)
     const weft_i_graph_node *node = &g->graph->nodes[i];
     const weft_i_graph_value *made = &g->graph->values[node->first];
     g->outs[i] = -1;
-    if (!is_gather(node) || made->device != WEFT_CPU || !made->bytes)
+    if (!is_gather(node) || made->device == WEFT_META || !made->bytes)
         return;
+    bool there = made->device != WEFT_CPU;
     int clone = -1;
+    if (there && is_explicit(node))
+        return; /* its row meets on memory of the CPU */
     g->outs[i] = find_out(g->graph, i, &clone);
     if (g->outs[i] >= 0) {
         g->gone[g->outs[i]] = true;
         if (clone >= 0)
             g->gone[clone] = true;
+    } else if (there) {
+        g->why[i] = "on a device only what goes to an input is placed";
     } else if (!(g->why[i] = cannot_meet(node))) {
         g->why[i] = cannot_stay(g->graph, i);
         if (!g->why[i] && !is_explicit(node))
