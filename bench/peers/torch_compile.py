@@ -38,7 +38,7 @@ def measure(call, args):
 
 
 large, weight, bias = torch.randn(16384, 1024), torch.rand(1024), torch.rand(1024)
-net = (torch.randn(256, 1024), torch.randn(1024, 1024), weight)
+net = (torch.randn(256, 1024), torch.randn(1024, 1024) / 32, weight)
 for call, args in (chain, (large,)), (chain_tanh, (large,)), (block, (large, weight, bias)), (network, net):
     print(measure(call, args), flush=True)
     try:
