@@ -192,7 +192,7 @@ static weft_status copy_away(const weft_named *own, weft_device device, moved *o
     weft_tensor *x = own->tensor, *grad = weft_grad(x);
     if (weft_i_tensor_device(x) == device)
         return WEFT_OK;
-    WEFT_TRY(weft_i_storage_check_posted("weft_module_to", x->storage, x));
+    WEFT_TRY(weft_i_storage_check_pinned("weft_module_to", x->storage, &x->pinned));
     out->data = weft_to(x, x->dtype, device);
     out->grad = grad ? weft_to(grad, grad->dtype, device) : NULL;
     return out->data && (!grad || out->grad) ? WEFT_OK : weft_last_status();
