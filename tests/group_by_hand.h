@@ -61,6 +61,7 @@ static void hand_open(void)
     CHECK_OK(weft_i_job_new(HAND_WORLD, WEFT_I_BETWEEN_PROCESSES, &job));
     CHECK_OK(weft_i_world_new(HAND_ME, HAND_WORLD, &hand.world));
     hand.world->job = job;
+    CHECK_OK(weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &hand.world->fdpass));
     hand.world->local_size = HAND_WORLD;
     for (int rank = 0; rank < HAND_WORLD; rank++) {
         weft_i_rank_record *record = weft_i_job_rank(weft_i_job_of(job), rank);
