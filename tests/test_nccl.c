@@ -358,13 +358,21 @@ static void set_threshold(weft_group *world, size_t bytes)
  * before any of them goes on, for nobody may read it meanwhile. */
 static void set_shared(int rank, int size, const char *name, const char *value)
 {
+    static atomic_bool is_set;
+    if (!harness_in_threads) {
+        setenv(name, value, 1);
+        return;
+    }
     harness_mark();
     for (int other = 0; other < size; other++)
         CHECK(harness_await(other, 1));
-    if (rank == 0 || !harness_in_threads)
+    if (rank == 0) {
         setenv(name, value, 1);
-    harness_mark();
-    CHECK(harness_await(0, 2));
+        atomic_store_explicit(&is_set, true, memory_order_release);
+    }
+    /* Pairs with the release above: the others see what was set. */
+    while (!atomic_load_explicit(&is_set, memory_order_acquire))
+        rest_us(100);
 }
 
 /* By size; in a capture weft's own kernels. */
