@@ -176,7 +176,9 @@ static weft_status open_team(const weft_i_circle *circle, weft_i_cuda_device *de
     out->team.shifts = mapped->shifts;
     out->team.group.shifts = mapped->shifts_there;
     weft_i_post_duty duty = {condemn, is_waiting, out, NULL};
-    WEFT_TRY(weft_i_post_open(circle, &duty, &out->team.post));
+    weft_i_post *post = NULL;
+    WEFT_TRY(weft_i_post_open(circle, &duty, &post));
+    weft_i_cuda_team_attend(&out->team, post);
     warn_of_slices(circle, cards);
     return WEFT_OK;
 }
@@ -231,7 +233,9 @@ void weft_i_cuda_pads_settle(weft_i_cuda_pads *pads)
 void weft_i_cuda_pads_close(weft_i_cuda_pads *pads)
 {
     weft_i_cuda_pads_settle(pads);
-    weft_i_post_close(pads->team.post);
+    weft_i_post *post = pads->team.post;
+    weft_i_cuda_team_attend(&pads->team, NULL); /* other ranks' threads look at it */
+    weft_i_post_close(post);
     weft_i_cuda_team_close(&pads->team);
     weft_i_cuda_range_close(&pads->range);
     for (int rank = 0; pads->blocks && rank < pads->size; rank++)

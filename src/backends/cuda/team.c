@@ -175,6 +175,13 @@ void weft_i_cuda_team_close(weft_i_cuda_team *team)
     *team = (weft_i_cuda_team){0};
 }
 
+void weft_i_cuda_team_attend(weft_i_cuda_team *team, struct weft_i_post *post)
+{
+    pthread_mutex_lock(&lock);
+    team->post = post;
+    pthread_mutex_unlock(&lock);
+}
+
 /* ---- what a failed kernel left behind ---- */
 
 /* "barrier on channel 3" */

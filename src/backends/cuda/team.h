@@ -55,6 +55,9 @@ weft_status weft_i_cuda_team_open(weft_i_cuda_device *device, int rank, int rank
                                   weft_i_cuda_team *out);
 void weft_i_cuda_team_close(weft_i_cuda_team *team);
 
+/* Who looks out for its ranks from now on; NULL: nobody. */
+void weft_i_cuda_team_attend(weft_i_cuda_team *team, struct weft_i_post *post);
+
 /*
  * Has a kernel given up?  WEFT_OK; or WEFT_ERR_TIMEOUT, WEFT_ERR_MISMATCH, WEFT_ERR_PEER_DEAD ...
  * with what, who, where and how long; the same again until a reset.
