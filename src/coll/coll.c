@@ -62,18 +62,12 @@ IN_LINE weft_status finish(weft_i_coll *coll, uint32_t facts, bool both, weft_re
                                                                 : coll->ask.in_bytes);
 }
 
-IN_LINE weft_status check_rooted(const weft_i_coll *coll, uint32_t facts, int root)
-{
-    return facts & (WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT)
-               ? weft_i_request_check_root(coll->ask.op, coll->group, root)
-               : WEFT_OK;
-}
-
 IN_LINE weft_status fill(weft_i_coll *coll, weft_i_coll_kind kind, uint32_t facts, weft_tensor *out,
                          weft_tensor *in, weft_reduction op, int root, weft_group *group)
 {
     WEFT_TRY(weft_i_request_begin(coll, kind, group));
-    WEFT_TRY(check_rooted(coll, facts, root));
+    if (facts & (WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT))
+        WEFT_TRY(weft_i_request_check_root(coll->ask.op, group, root));
     bool gives = !(facts & WEFT_I_FROM_ROOT) || group->rank == root;
     bool takes = !(facts & WEFT_I_TO_ROOT) || group->rank == root;
     if (gives)
@@ -88,7 +82,8 @@ IN_LINE weft_status fill(weft_i_coll *coll, weft_i_coll_kind kind, uint32_t fact
 weft_status weft_i_request_finish(weft_i_coll *coll, weft_reduction op, int root)
 {
     uint32_t facts = weft_i_kinds[coll->ask.kind].facts;
-    WEFT_TRY(check_rooted(coll, facts, root));
+    if (facts & (WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT))
+        WEFT_TRY(weft_i_request_check_root(coll->ask.op, coll->group, root));
     return finish(coll, facts, true, op, root);
 }
 
