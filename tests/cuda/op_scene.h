@@ -88,7 +88,7 @@ static inline void check_same(const char *what, weft_tensor *there, weft_tensor 
     check_near(what, there, here, 0);
 }
 
-static weft_tensor *there(weft_tensor *x)
+static inline weft_tensor *there(weft_tensor *x)
 {
     weft_tensor *copy = weft_empty_strided(x->dtype, GPU, weft_i_tensor_shape(x), x->stride);
     CHECK_OK(weft_copy(copy, x));
@@ -96,7 +96,7 @@ static weft_tensor *there(weft_tensor *x)
 }
 
 /* Values that do not overflow in products and whose sums depend on the order; ties and a NaN. */
-static weft_tensor *bumpy(weft_dtype dtype, int64_t n, bool with_nan)
+static inline weft_tensor *bumpy(weft_dtype dtype, int64_t n, bool with_nan)
 {
     weft_tensor *wide = weft_empty(WEFT_F64, WEFT_CPU, WEFT_SHAPE(n));
     double *at = (double *)(void *)weft_i_tensor_data(wide);
