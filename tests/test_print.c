@@ -43,6 +43,22 @@ TEST(test_print_numbers)
                "tensor([9223372036854775808], dtype=u64)");
 }
 
+/* All elements decide how numbers look, not only those of the first row or the first of all. */
+TEST(test_print_looks_at_all)
+{
+    double values[] = {1, 2, 3, 4.5, 1e9, 6};
+    check_text(weft_tensor_from(WEFT_F64, WEFT_SHAPE(2), values + 2),
+               "tensor([3.0000, 4.5000], dtype=f64)");
+    check_text(weft_tensor_from(WEFT_F64, WEFT_SHAPE(2, 2), values),
+               "tensor([[1.0000, 2.0000],\n        [3.0000, 4.5000]], dtype=f64)");
+    check_text(weft_tensor_from(WEFT_F64, WEFT_SHAPE(2, 1, 2), values),
+               "tensor([[[1.0000, 2.0000]],\n\n        [[3.0000, 4.5000]]], dtype=f64)");
+    check_text(weft_slice(weft_tensor_from(WEFT_F64, WEFT_SHAPE(6), values), 0, 0, 6, 4),
+               "tensor([1.0000e+00, 1.0000e+09], dtype=f64)");
+    check_text(weft_slice(weft_tensor_from(WEFT_F64, WEFT_SHAPE(6), values), 0, 1, 6, 4),
+               "tensor([2., 6.], dtype=f64)"); /* what lies between does not count */
+}
+
 TEST(test_print_empty_and_meta)
 {
     check_text(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(0, 3)),
