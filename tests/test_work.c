@@ -3,6 +3,7 @@
  * Posted work: many at once, waited for in any order and from any thread, polled, dropped, left
  * behind by their group; its errors; sends and receives that pass each other.
  */
+#include "base/os.h"
 #include "coll_acts.h"
 #include "jobs.h"
 
@@ -561,6 +562,105 @@ RANKS_TEST(test_work_asked, 2)
     CHECK_STATUS(weft_work_status(NULL), WEFT_ERR_INVALID_ARG);
     CHECK_INT(weft_work_sequence(NULL), 0);
     CHECK_CONTAINS(weft_work_describe(NULL, text, sizeof text), "no work");
+    (void)size;
+    finish(world);
+}
+
+/* The whole text: what is over without an error says nothing more. */
+RANKS_TEST(test_work_described_whole, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 5));
+    char text[512], expected[1024];
+    weft_work *sum = weft_all_reduce_start(x, x, WEFT_SUM, world);
+    CHECK_OK(weft_work_wait(sum, WEFT_DEFAULT));
+    CHECK(!strcmp(weft_work_describe(sum, text, sizeof text),
+                  "all_reduce of 10 f32, sum, shape [2, 5] in group \"0\": done"));
+    weft_work *pair = rank ? weft_recv_start(x, 0, world) : NULL;
+    if (rank)
+        CHECK(!strcmp(weft_work_describe(pair, text, sizeof text),
+                      "recv of 10 f32, shape [2, 5] from rank 0 in group \"0\": under way"));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (!rank)
+        pair = weft_send_start(x, 1, world);
+    CHECK_OK(weft_work_wait(pair, WEFT_DEFAULT));
+    CHECK(!strcmp(weft_work_describe(pair, text, sizeof text),
+                  rank ? "recv of 10 f32, shape [2, 5] from rank 0 in group \"0\": done"
+                       : "send of 10 f32, shape [2, 5] to rank 1 in group \"0\": done"));
+    weft_work *wrong = weft_all_reduce_start(x, x, rank ? WEFT_SUM : WEFT_MAX, world);
+    CHECK_STATUS(weft_work_wait(wrong, WEFT_DEFAULT), WEFT_ERR_MISMATCH);
+    snprintf(expected, sizeof expected,
+             "all_reduce of 10 f32, %s, shape [2, 5] in group \"0\": WEFT_ERR_MISMATCH, %.200s",
+             rank ? "sum" : "max", weft_work_error(wrong));
+    weft_work_describe(wrong, text, sizeof text);
+    CHECK(!strncmp(text, expected, strlen(expected)));
+    (void)size;
+    finish(world);
+}
+
+/* ---- who wakes the helper ---- */
+
+static weft_i_os watched;
+static _Atomic(_Atomic uint32_t *) dozing_at; /* relaxed: only whether it has happened */
+static atomic_int woken;                      /* relaxed: counts */
+static pthread_t own_thread;
+
+/* The helper dozes for a second at a time; nobody else but it waits so. */
+static void watch_wait(_Atomic uint32_t *word, uint32_t expected, int64_t duration)
+{
+    if (!pthread_equal(pthread_self(), own_thread) && duration == 1000000000)
+        atomic_store_explicit(&dozing_at, word, memory_order_relaxed);
+    weft_i_os_linux.futex_wait(word, expected, duration);
+}
+
+static void watch_wake(_Atomic uint32_t *word, int count)
+{
+    if (pthread_equal(pthread_self(), own_thread) &&
+        word == atomic_load_explicit(&dozing_at, memory_order_relaxed))
+        atomic_fetch_add_explicit(&woken, 1, memory_order_relaxed);
+    weft_i_os_linux.futex_wake(word, count);
+}
+
+static void await_doze(void)
+{
+    atomic_store_explicit(&dozing_at, NULL, memory_order_relaxed);
+    for (int ms = 0; ms < 20000 && !atomic_load_explicit(&dozing_at, memory_order_relaxed); ms++)
+        rest_us(1000);
+    CHECK(atomic_load_explicit(&dozing_at, memory_order_relaxed));
+    atomic_store_explicit(&woken, 0, memory_order_relaxed);
+}
+
+/* A helper that dozes is woken for a receive that must wait, and not for a message that is gone. */
+RANKS_TEST(test_work_wakes_the_helper, 2)
+{
+    if (harness_in_threads)
+        SKIP("the table of system calls belongs to the whole process");
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10), rank);
+    own_thread = pthread_self();
+    watched = weft_i_os_linux;
+    watched.futex_wait = watch_wait;
+    watched.futex_wake = watch_wake;
+    weft_i_os_now = &watched;
+    if (rank == 0) {
+        CHECK_OK(weft_work_wait(weft_send_start(x, 1, world), WEFT_DEFAULT)); /* makes the helper */
+        await_doze();
+        weft_work *sent = weft_send_start(x, 1, world);
+        CHECK_INT(weft_work_status(sent), WEFT_OK);
+        CHECK_INT(woken, 0);
+        weft_work *received = weft_recv_start(x, 1, world);
+        CHECK_INT(weft_work_status(received), WEFT_IN_PROGRESS);
+        CHECK_INT(woken, 1);
+        CHECK_OK(weft_send(x, 1, world));
+        CHECK_OK(weft_work_wait(received, WEFT_DEFAULT));
+        CHECK(weft_item(x, 9) == 1);
+    } else {
+        weft_tensor *y = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
+        for (int i = 0; i < 3; i++)
+            CHECK_OK(weft_recv(y, 0, world));
+        CHECK_OK(weft_send(x, 0, world));
+    }
+    weft_i_os_now = &weft_i_os_linux;
     (void)size;
     finish(world);
 }
