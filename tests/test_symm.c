@@ -232,6 +232,113 @@ RANKS_TEST(test_empty_strided_p2p, 2)
     FINISH(world);
 }
 
+/* Every order of dimensions, and sizes of 1 with any stride, is dense; gaps and overlaps are not. */
+RANKS_TEST(test_empty_strided_p2p_layouts, 1)
+{
+    static const struct {
+        int64_t dim[3], stride[3];
+        bool dense;
+    } rows[] = {
+        {{2, 3, 4}, {12, 4, 1}, true},  {{2, 3, 4}, {1, 2, 6}, true},
+        {{2, 3, 4}, {4, 8, 1}, true},   {{2, 3, 4}, {3, 1, 6}, true},
+        {{1, 3, 4}, {99, 4, 1}, true},  {{3, 1, 4}, {4, 7, 1}, true},
+        {{3, 4, 1}, {4, 1, 5}, true},   {{1, 1, 4}, {0, 9, 1}, true},
+        {{1, 2, 2}, {1, 1, 2}, true},   {{2, 1, 2}, {1, 1, 2}, true},
+        {{2, 2, 1}, {2, 1, 1}, true},   {{1, 1, 1}, {5, 0, 3}, true},
+        {{2, 2, 2}, {1, 1, 2}, false},  {{2, 2, 2}, {2, 1, 1}, false},
+        {{2, 3, 4}, {12, 4, 2}, false}, {{2, 3, 4}, {13, 4, 1}, false},
+        {{2, 3, 4}, {12, 3, 1}, false}, {{1, 3, 4}, {12, 5, 1}, false},
+        {{2, 1, 2}, {1, 2, 1}, false},  {{2, 2, 1}, {0, 1, 2}, false},
+        {{1, 2, 2}, {1, 2, 2}, false},  {{1, 1, 2}, {1, 1, 2}, false},
+    };
+    weft_group *world = join(0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        weft_shape shape = WEFT_SHAPE(rows[i].dim[0], rows[i].dim[1], rows[i].dim[2]);
+        weft_clear_error();
+        weft_tensor *x =
+            weft_symm_empty_strided_p2p(shape, rows[i].stride, WEFT_F32, WEFT_CPU, world, 0);
+        if (rows[i].dense != (x != NULL))
+            FAIL("row %zu is %s: %s", i, x ? "dense" : "not dense", weft_last_error());
+        if (x)
+            CHECK_INT(weft_tensor_stride(x, 1), rows[i].stride[1]);
+        else
+            CHECK_CONTAINS(weft_last_error(), "leave gaps or overlap");
+    }
+    (void)rank, (void)size;
+    FINISH(world);
+}
+
+/* Signals lie in the pad of whom they are for: a row of words for each channel, one for each rank
+ * that signals.  All of them at once, and nothing else of the pad is touched. */
+RANKS_TEST(test_signals_in_the_pad, 3)
+{
+    enum { CHANNELS = 3 };
+    weft_group *world = join(0);
+    weft_symm *mem =
+        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
+    CHECK(mem);
+    size_t words = symm_info(mem).pad_bytes / sizeof(uint32_t);
+    int last = symm_info(mem).channels - 1;
+    const int channels[CHANNELS] = {0, 1, last};
+    const uint32_t *pad = weft_symm_signal_pad_ptr(mem, rank);
+    CHECK((size_t)(last + 1) * (size_t)size <= words);
+    for (int to = 0; to < size; to++) /* also to itself, and not the same to everybody */
+        for (int c = 0; c < CHANNELS; c++)
+            if ((rank + to + c) % 3)
+                CHECK_OK(weft_symm_put_signal(mem, to, channels[c], WEFT_DEFAULT));
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    for (size_t i = 0; i < words; i++) {
+        int channel = (int)(i / (size_t)size), from = (int)(i % (size_t)size), c = 0;
+        while (c < CHANNELS && channels[c] != channel)
+            c++;
+        if (pad[i] != (c < CHANNELS && (from + rank + c) % 3 ? 1u : 0u))
+            FAIL("word %zu, of channel %d from rank %d, is %u", i, channel, from, pad[i]);
+    }
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT)); /* all have looked */
+    for (int from = 0; from < size; from++)
+        for (int c = 0; c < CHANNELS; c++)
+            if ((from + rank + c) % 3)
+                CHECK_OK(weft_symm_wait_signal(mem, from, channels[c], WEFT_DEFAULT));
+            else
+                CHECK_STATUS(weft_symm_wait_signal(mem, from, channels[c], 1), WEFT_ERR_TIMEOUT);
+    for (size_t i = 0; i < words; i++)
+        CHECK_INT(pad[i], 0);
+    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT)); /* who waits in vain waits for the living */
+    FINISH(world);
+}
+
+/* A block is to be had as long as a rendezvous of it is under way, however many there are. */
+RANKS_TEST(test_block_published, 1)
+{
+    weft_group *world = join(0);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(16));
+    weft_i_block *block = weft_i_block_lease_of(x)->block;
+    weft_i_fdpass *fdpass = world->world->fdpass;
+    weft_i_segment *segment = NULL;
+    weft_i_fdpass_order order = {.own = fdpass,
+                                 .peer = world->world->peers[rank].fdpass,
+                                 .key = block->segment->key,
+                                 .bytes = block->segment->bytes};
+    static const bool publishes[] = {true, true, false, true, false, false, true, false};
+    int times = 0;
+    for (size_t i = 0; i < sizeof publishes; i++) {
+        if (publishes[i])
+            CHECK_OK(weft_i_block_publish(block, fdpass));
+        else
+            weft_i_block_withdraw(block, fdpass);
+        times += publishes[i] ? 1 : -1;
+        order.deadline = weft_i_os_deadline(times ? 20000 : 20);
+        CHECK_INT(weft_i_fdpass_fetch(&order, &segment), times ? WEFT_OK : WEFT_ERR_TIMEOUT);
+        if (times)
+            weft_i_segment_drop(segment);
+    }
+    CHECK(weft_symm_rendezvous(x, world)); /* which publishes it and takes it back */
+    order.deadline = weft_i_os_deadline(20);
+    CHECK_INT(weft_i_fdpass_fetch(&order, &segment), WEFT_ERR_TIMEOUT);
+    (void)size;
+    FINISH(world);
+}
+
 RANKS_TEST(test_empty_strided_p2p_persistent, 2)
 {
     weft_group *world = join(0);

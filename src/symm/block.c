@@ -141,14 +141,15 @@ void weft_i_block_withdraw(weft_i_block *block, weft_i_fdpass *fdpass)
 
 static bool is_dense(weft_shape shape, const int64_t *strides)
 {
-    /* Dense: sorted by stride, each stride is the product of the sizes before it. */
+    /* Dense: sorted by stride, each stride is the product of the sizes before it.  It does not
+     * matter which is taken where several would do: sizes of 1 fit anywhere, and of two others with
+     * the same stride the second never fits. */
     int64_t expected = 1;
     bool taken[WEFT_MAX_DIMS] = {false};
     for (int n = 0; n < shape.ndim; n++) {
         int next = -1;
         for (int d = 0; d < shape.ndim; d++)
-            if (!taken[d] && (shape.dim[d] == 1 || strides[d] == expected) &&
-                (next < 0 || shape.dim[d] == 1))
+            if (!taken[d] && (shape.dim[d] == 1 || strides[d] == expected))
                 next = d;
         if (next < 0)
             return false;
