@@ -291,6 +291,74 @@ RANKS_TEST(test_symm_coll_mismatch, 2)
     FINISH(world);
 }
 
+/* What else must be the same on all ranks, one thing at a time; `odd` ranks have it otherwise. */
+static weft_status differ(int what, bool odd, weft_group *group)
+{
+    weft_tensor *t = symmetric(WEFT_F32, 64), *n = symmetric(WEFT_I64, 4);
+    CHECK(weft_symm_rendezvous(t, group) && weft_symm_rendezvous(n, group));
+    weft_tensor *x = weft_view(t, WEFT_SHAPE(8, 8)), *plain = weft_zeros_like(t);
+    weft_tensor *a = weft_narrow(weft_narrow(x, 0, 0, 2), 1, 0, 4);
+    weft_tensor *b = weft_narrow(weft_narrow(x, 0, 4, 2), 1, 0, 4);
+    weft_tensor *out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 4)), *two[] = {a, b};
+    weft_tensor *table = weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, odd && what == 8 ? 4 : 2));
+    int roots[] = {0, 1}, turned[] = {1, 0};
+    weft_work *work = NULL;
+    switch (what) {
+    case 0: /* rows of the layout by the last dimension */
+        x = weft_view(t, odd ? WEFT_SHAPE(2, 32) : WEFT_SHAPE(4, 16));
+        out = weft_zeros(WEFT_F32, WEFT_CPU, odd ? WEFT_SHAPE(2, 16) : WEFT_SHAPE(4, 8));
+        return weft_symm_reduce_scatter_out(out, x, true, WEFT_SUM, group);
+    case 1: /* the root */
+        return weft_symm_multimem_one_shot_reduce_out(plain, t, WEFT_SUM, odd, group);
+    case 2: /* whether the input is symmetric */
+        if (!weft_symm_low_contention_all_gather(odd ? t : plain, group, &work))
+            return weft_last_status();
+        return weft_work_wait(work, WEFT_DEFAULT);
+    case 3: /* the root of a tile */
+        return weft_symm_tile_reduce(out, a, WEFT_SUM, odd, group);
+    case 4: /* the roots of tiles */
+        return weft_symm_multi_root_tile_reduce(out, two, odd ? roots : turned, 2, WEFT_SUM, group);
+    case 5: /* how many tiles there are */
+        return weft_symm_multi_root_tile_reduce(out, two, roots, odd ? 0 : 2, WEFT_SUM, group);
+    case 6: /* the extents of a tile */
+        a = weft_narrow(weft_narrow(x, 0, 0, 4), 1, 0, 2);
+        out = odd ? weft_reshape(out, WEFT_SHAPE(4, 2)) : out;
+        return weft_symm_tile_reduce(out, odd ? a : two[0], WEFT_SUM, 0, group);
+    case 7: /* the strides of a tile */
+        a = weft_narrow(weft_view(t, WEFT_SHAPE(16, 4)), 0, 0, 2);
+        return weft_symm_tile_reduce(out, odd ? a : two[0], WEFT_SUM, 0, group);
+    case 8: /* how many experts a rank has */
+        return weft_symm_all_to_all_vdev_2d(plain, table, t, odd ? n : weft_narrow(n, 0, 0, 2), 1,
+                                            group);
+    default: /* the alignment */
+        return weft_symm_all_to_all_vdev_2d(plain, table, t, weft_narrow(n, 0, 0, 2), 1 + odd,
+                                            group);
+    }
+}
+
+RANKS_TEST(test_symm_coll_told_apart, 2)
+{
+    static const int both[] = {0, 1};
+    weft_group *world = join(rank);
+    for (int what = 0; what < 10; what++) {
+        weft_scope_open();
+        weft_group *group = weft_group_new(world, both, 2, NULL);
+        weft_status status = differ(what, rank == 1, group);
+        if (status != WEFT_ERR_MISMATCH)
+            FAIL("case %d: %d, not a mismatch: %s", what, status, weft_last_error());
+        CHECK_CONTAINS(weft_last_error(), "calls");
+        if (what == 5) /* none are no bytes */
+            CHECK_CONTAINS(weft_last_error(), "multi_root_tile_reduce of 0 u8");
+        weft_clear_error();
+        group = weft_group_new(world, both, 2, NULL); /* alike it is right */
+        for (int odd = 0; odd < 2; odd++)
+            CHECK_OK(differ(what, odd, group));
+        weft_scope_close();
+    }
+    (void)size;
+    FINISH(world);
+}
+
 /* ---- what runs out ---- */
 
 /* A little of everything that takes memory; the first error. */
@@ -331,6 +399,8 @@ RANKS_TEST(test_symm_coll_shortage, 1)
         weft_status status = use_everything(group);
         fired = fault_disarm();
         CHECK(status == WEFT_OK || (fired && weft_last_error()[0]));
+        /* A call that goes well has not met an error on its way and passed over it. */
+        CHECK(status < 0 || weft_last_status() == WEFT_OK);
         weft_clear_error();
         status = use_everything(group); /* all of it works when there is enough */
         if (status < 0)

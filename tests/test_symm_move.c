@@ -258,6 +258,58 @@ RANKS_TEST(test_symm_multi_root_tile_reduce, 4)
     FINISH(world);
 }
 
+/* One thing is wrong with each call, and all of them are refused before anything happens. */
+RANKS_TEST(test_symm_tile_args, 2)
+{
+    weft_group *world = join(rank);
+    weft_tensor *grid = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 8));
+    weft_tensor *ints = weft_symm_empty(WEFT_I32, WEFT_CPU, WEFT_SHAPE(4, 4));
+    fill_grid(grid, rank);
+    weft_tensor *tile = weft_narrow(weft_narrow(grid, 0, 0, 4), 1, 0, 4);
+    weft_tensor *second = weft_narrow(weft_narrow(grid, 0, 4, 4), 1, 4, 4);
+    weft_tensor *out = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4), -7);
+    weft_tensor *meta = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(4, 4));
+    weft_tensor *flat = weft_reshape(out, WEFT_SHAPE(16));
+    weft_tensor *row = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1, 4), -7);
+    weft_tensor *folded = weft_expand(row, WEFT_SHAPE(4, 4));
+    weft_tensor *mixed[] = {tile, ints}, *holes[] = {tile, NULL}, *two[] = {tile, second};
+    const int roots[] = {rank, 1 - rank}, beyond[] = {rank, 2};
+#define REFUSED(call_, status_, text_)              \
+    do {                                            \
+        weft_clear_error();                         \
+        CHECK_STATUS((call_), (status_));           \
+        CHECK_CONTAINS(weft_last_error(), (text_)); \
+        CHECK(weft_item(out, 5) == -7);             \
+    } while (0)
+#define ONE(out_, in_) weft_symm_tile_reduce((out_), (in_), WEFT_SUM, rank, world)
+#define MANY(out_, in_, roots_, count_) \
+    weft_symm_multi_root_tile_reduce((out_), (in_), (roots_), (count_), WEFT_SUM, world)
+    REFUSED(ONE(out, NULL), WEFT_ERR_INVALID_ARG, "the input tile is NULL");
+    REFUSED(ONE(NULL, tile), WEFT_ERR_INVALID_ARG, "the output tile is NULL");
+    REFUSED(ONE(out, meta), WEFT_ERR_UNSUPPORTED, "the input tile is on meta");
+    REFUSED(ONE(meta, tile), WEFT_ERR_UNSUPPORTED, "the output tile is on meta");
+    REFUSED(ONE(flat, tile), WEFT_ERR_INVALID_ARG, "the output tile has 1 dimensions, not 2");
+    REFUSED(ONE(out, weft_select(grid, 0, 0)), WEFT_ERR_INVALID_ARG, "the input tile has 1 dim");
+    REFUSED(ONE(folded, tile), WEFT_ERR_INVALID_ARG, "the output overlaps itself");
+    REFUSED(ONE(weft_transpose(tile, 0, 1), tile), WEFT_ERR_INVALID_ARG, "apart from input tile 0");
+    REFUSED(MANY(second, two, roots, 2), WEFT_ERR_INVALID_ARG, "apart from input tile 1");
+    REFUSED(MANY(out, mixed, roots, 2), WEFT_ERR_TYPE, "tiles of f32 and i32");
+    REFUSED(MANY(out, holes, roots, 2), WEFT_ERR_INVALID_ARG, "the input tile is NULL");
+    REFUSED(MANY(out, two, beyond, 2), WEFT_ERR_INVALID_ARG, "root");
+    REFUSED(MANY(out, two, roots, -1), WEFT_ERR_INVALID_ARG, "-1 tiles");
+    REFUSED(MANY(out, NULL, roots, 1), WEFT_ERR_INVALID_ARG, "1 tiles");
+    REFUSED(MANY(out, two, NULL, 1), WEFT_ERR_INVALID_ARG, "1 tiles");
+#undef REFUSED
+    weft_clear_error();
+    CHECK(weft_item(row, 0) == -7 && weft_item(second, 0) == 4 * 8 + 4 + rank);
+    static const int agreed[] = {1, 0};
+    CHECK_OK(MANY(out, two, agreed, 2)); /* nothing has left a mark */
+    CHECK(weft_item(out, 0) == grid_sum(size, 8, rank ? 0 : 4, rank ? 0 : 4));
+#undef MANY
+#undef ONE
+    FINISH(world);
+}
+
 /* ---- one-sided ---- */
 
 RANKS_TEST(test_symm_put_get, 3)
