@@ -469,6 +469,29 @@ RANKS_TEST(test_low_contention_all_gather_planned_output, 2)
     leave(world);
 }
 
+/* The first dimension grows, whatever the others are. */
+RANKS_TEST(test_low_contention_all_gather_shapes, 2)
+{
+    const weft_shape shapes[] = {WEFT_SHAPE(3, 5), WEFT_SHAPE(5, 3), WEFT_SHAPE(7),
+                                 WEFT_SHAPE(2, 1, 4), WEFT_SCALAR};
+    weft_group *world = join(30000);
+    for (int i = 0; i < 5; i++) {
+        weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, shapes[i], rank + 1), *out;
+        int64_t count = weft_tensor_numel(x);
+        weft_compiled *compiled = compile(named_gather, world);
+        CHECK_OK(weft_compiled_call(compiled, &x, 1, &out, 1));
+        CHECK_INT(weft_tensor_ndim(out), shapes[i].ndim ? shapes[i].ndim : 1);
+        CHECK_INT(weft_tensor_size(out, 0), (shapes[i].ndim ? shapes[i].dim[0] : 1) * size);
+        for (int d = 1; d < shapes[i].ndim; d++)
+            CHECK_INT(weft_tensor_size(out, d), shapes[i].dim[d]);
+        for (int64_t at = 0; at < count * size; at++)
+            CHECK(weft_item(out, at) == (double)(at / count + 1));
+        check_same(compiled, named_gather, world, &x, 1);
+        weft_release(compiled);
+    }
+    leave(world);
+}
+
 static _Thread_local weft_tensor *given;
 
 FUNCTION(gather_to_given)
