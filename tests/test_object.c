@@ -199,6 +199,62 @@ RANKS_TEST(test_object_limit, 3)
     finish(world);
 }
 
+static weft_i_os meddling;
+static weft_bytes *victim; /* whose lengths change at the next allocation */
+static size_t new_lengths[2];
+
+/* Between the sum of the lengths and the first that is shown there is an allocation. */
+static void *meddle(size_t bytes)
+{
+    if (victim) {
+        victim[0].length = new_lengths[0];
+        victim[1].length = new_lengths[1];
+        victim = NULL;
+    }
+    return weft_i_os_linux.alloc(bytes);
+}
+
+/* Lists whose lengths are not those that were announced: all ranks refuse them, and are in step
+ * afterwards. */
+RANKS_TEST(test_object_changed_under_way, 2)
+{
+    static const size_t lengths[][2] = {
+        {8, 12}, /* the first alone is all there is */
+        {2, 2},  /* bytes are left over */
+        {4, 5},  /* the last is too long */
+        {0, 0},  {9, 0},
+    };
+    if (harness_in_threads)
+        SKIP("ranks that are threads share their calls to the system");
+    weft_group *world = join(20000);
+    meddling = weft_i_os_linux;
+    meddling.alloc = meddle;
+    for (size_t i = 0; i <= sizeof lengths / sizeof *lengths; i++) {
+        bool good = i == sizeof lengths / sizeof *lengths; /* the last is left as it is */
+        weft_bytes list[2] = {make(0, 4), make(1, 4)};
+        weft_clear_error();
+        if (rank == 0 && !good) {
+            memcpy(new_lengths, lengths[i], sizeof new_lengths);
+            victim = list;
+            weft_i_os_now = &meddling;
+        }
+        weft_blobs *got = weft_broadcast_object(rank ? NULL : list, rank ? 0 : 2, 0, world);
+        weft_i_os_now = &weft_i_os_linux;
+        CHECK(!victim);
+        if (good != (got != NULL))
+            FAIL("lengths %zu: %s", i, got ? "accepted" : weft_last_error());
+        if (good) {
+            check(got, 0, 0, 4);
+            check(got, 1, 1, 4);
+            continue;
+        }
+        CHECK_STATUS(weft_last_status(), WEFT_ERR_PROTOCOL);
+        CHECK_CONTAINS(weft_last_error(), "the list of rank 0 does not add up");
+    }
+    (void)size;
+    finish(world);
+}
+
 /* Nobody but the rank without memory notices, and all are in step afterwards. */
 RANKS_TEST(test_object_shortage, 3)
 {
