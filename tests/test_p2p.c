@@ -363,6 +363,29 @@ RANKS_TEST(test_p2p_symmetric, 2)
     finish(world);
 }
 
+/* Ordinary memory of more than one copy: every element at its place, nothing behind the last. */
+RANKS_TEST(test_p2p_several_copies, 2)
+{
+    enum { COUNT = (9 << 20) + 3 }; /* of 4 bytes: 16 MiB are copied between two looks */
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_arange(WEFT_I32, WEFT_CPU, 0, rank ? COUNT + 5 : COUNT, 1);
+    CHECK(x);
+    if (rank) {
+        weft_fill(x, -1);
+        CHECK_OK(weft_recv(weft_narrow(x, 0, 0, COUNT), 0, world));
+        const int32_t *data = weft_tensor_data(x);
+        for (int i = 0; i < COUNT; i++)
+            if (data[i] != i)
+                FAIL("element %d is %d", i, data[i]);
+        for (int i = COUNT; i < COUNT + 5; i++)
+            CHECK_INT(data[i], -1);
+    } else {
+        CHECK_OK(weft_send(x, 1, world));
+    }
+    (void)size;
+    finish(world);
+}
+
 /* 32 KiB find room before anybody receives, wherever the last message ended. */
 RANKS_TEST(test_p2p_send_first, 2)
 {
