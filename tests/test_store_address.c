@@ -260,8 +260,16 @@ static int test_connect(int fd, const struct sockaddr *to, socklen_t length)
     return connect_error ? -1 : 0;
 }
 
+static int user_error, user_is; /* what is told of the server's user: an error, or a number */
+
 static int test_getsockopt(int fd, int level, int name, void *value, socklen_t *length)
 {
+    if (name == SO_PEERCRED) {
+        errno = user_error;
+        if (!user_error)
+            *(struct ucred *)value = (struct ucred){.uid = (uid_t)user_is};
+        return user_error ? -1 : 0;
+    }
     if (name == SO_ERROR) {
         *(int *)value = so_error;
         return 0;
@@ -317,6 +325,29 @@ TEST(test_store_address_dial_pauses)
         CHECK_INT(connects, 1);
     }
     weft_i_os_now = &weft_i_os_linux;
+}
+
+/* Without a token the server is known by its user: another's, or one that is not told, gets no
+ * word. */
+TEST(test_store_address_dial_user)
+{
+    weft_i_store_link line;
+    weft_i_store_dial dial = dial_to("127.0.0.1:9");
+    use_table();
+    connect_error = 0;
+    user_error = ENOBUFS;
+    CHECK(weft_i_store_dial_connect(&dial, now + 1000000000, &line) < 0);
+    CHECK_CONTAINS(weft_last_error(), "store tcp there: cannot read the server's user");
+    CHECK_CONTAINS(weft_last_error(), strerror(ENOBUFS));
+    CHECK(connects == 1 && sleeps == 0);
+    use_table();
+    connect_error = user_error = 0;
+    user_is = (int)getuid() + 1;
+    CHECK_STATUS(weft_i_store_dial_connect(&dial, now + 1000000000, &line), WEFT_ERR_AUTH);
+    CHECK_CONTAINS(weft_last_error(), "the socket belongs to user ");
+    CHECK(connects == 1 && sleeps == 0);
+    weft_i_os_now = &weft_i_os_linux;
+    weft_clear_error();
 }
 
 /* An attempt that hears nothing has a tenth of a second, the next twice that, up to the patience.
