@@ -296,6 +296,26 @@ TEST(test_store_client_without_memory)
     CHECK(failed >= 3 && failed < 29);
 }
 
+/* Keys in words: none at all, eight, and more than are told. */
+TEST(test_store_client_keys_text)
+{
+    enum { MANY = 10 };
+    weft_i_view keys[MANY];
+    char text[640];
+    for (int i = 0; i < MANY; i++)
+        keys[i] = (weft_i_view){"abcdefghij" + i, 1};
+    weft_i_store_request request = {.key = keys};
+    memset(text, 'x', sizeof text);
+    CHECK(!strcmp(weft_i_store_keys_text(&request, text, sizeof text), ""));
+    request.keys = 1;
+    CHECK(!strcmp(weft_i_store_keys_text(&request, text, sizeof text), "\"a\""));
+    request.keys = 8;
+    CHECK(!strcmp(weft_i_store_keys_text(&request, text, sizeof text),
+                  "\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\""));
+    request.keys = 9;
+    CHECK_CONTAINS(weft_i_store_keys_text(&request, text, sizeof text), "\"h\" and 1 more");
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* errors are the point here */
