@@ -162,6 +162,30 @@ static weft_status write_and_fail(void *argument)
     return WEFT_ERR_CANCELLED;
 }
 
+static weft_status write_two(void *argument)
+{
+    weft_tensor *const *list = argument;
+    WEFT_TRY(weft_fill(list[0], 1));
+    return weft_fill(list[1], 2);
+}
+
+/* A version that cannot be put back, because its count has run over, is an error wherever it stands
+ * in the list; the others are put back. */
+TEST(test_storage_preserve_version_run_over)
+{
+    for (int bad = 0; bad < 2; bad++) {
+        weft_tensor *list[] = {weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2)),
+                               weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3))};
+        atomic_store_explicit(&list[bad]->version->count, -5, memory_order_relaxed);
+        weft_clear_error();
+        CHECK_STATUS(weft_tensor_preserve_version(list, 2, write_two, list), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), "version -5 is negative");
+        CHECK_INT(weft_tensor_version(list[!bad]), 0);
+        CHECK(weft_item(list[0], 1) == 1 && weft_item(list[1], 2) == 2);
+    }
+    weft_clear_error();
+}
+
 TEST(test_storage_unsafe_preserve_version)
 {
     weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
