@@ -15,7 +15,6 @@
 
 #include <math.h>
 
-
 enum { INPUTS = 5, OUTPUTS = 4 };
 
 /* ---- functions ---- */
