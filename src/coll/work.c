@@ -110,7 +110,8 @@ static void pin(const weft_work *work, void (*each)(weft_tensor *x))
     if (work->claimed)
         return;
     each(work->coll.in_tensor);
-    each(work->coll.out_tensor);
+    if (work->coll.out_tensor != work->coll.in_tensor) /* a locked instruction is dear */
+        each(work->coll.out_tensor);
     for (size_t i = 0; list && i < list->count; i++) {
         each(list->items[i].in_tensor);
         each(list->items[i].out_tensor);
