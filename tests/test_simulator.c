@@ -470,7 +470,7 @@ int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0);
     setenv("WEFT_TENSOR_CACHE", "0", 1); /* what a seed leaves behind is counted */
-    if (weft_spawn(2, warm_up, NULL)) /* what is made once in a process is made now */
+    if (weft_spawn(2, warm_up, NULL))    /* what is made once in a process is made now */
         return 1;
     return harness_main(argc, argv);
 }
