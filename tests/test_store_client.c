@@ -303,7 +303,7 @@ TEST(test_store_client_keys_text)
     weft_i_view keys[MANY];
     char text[640];
     for (int i = 0; i < MANY; i++)
-        keys[i] = (weft_i_view){"abcdefghij" + i, 1};
+        keys[i] = (weft_i_view){&"abcdefghij"[i], 1};
     weft_i_store_request request = {.key = keys};
     memset(text, 'x', sizeof text);
     CHECK(!strcmp(weft_i_store_keys_text(&request, text, sizeof text), ""));
