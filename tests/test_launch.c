@@ -60,9 +60,23 @@ static int count_cores(void)
     return sched_getaffinity(0, sizeof set, &set) ? -1 : CPU_COUNT(&set);
 }
 
+/* Says what it is told, and stays.  A shell may lose a signal that comes while it starts a program. */
+static int be_told(void)
+{
+    char word[32];
+    if (fgets(word, sizeof word, stdin)) {
+        printf("got %s", word);
+        fflush(stdout);
+    }
+    sleep(60);
+    return 0;
+}
+
 static int rank_main(const char *what)
 {
     int rank = atoi(getenv("RANK"));
+    if (!strcmp(what, "listen"))
+        return be_told();
     if (!strcmp(what, "signals"))
         return rank_awaits_signals(rank);
     if (!strcmp(what, "cores"))
@@ -407,8 +421,7 @@ TEST(test_launch_terminal)
         signal(SIGINT, SIG_DFL);
         signal(SIGTSTP, SIG_DFL);
         unsetenv("NO_COLOR");
-        execl(WEFT_COMMAND, "weft", "run", "-n", "2", "sh", "-c", "read x && echo got $x; sleep 60",
-              NULL);
+        execl(WEFT_COMMAND, "weft", "run", "-n", "2", self, "rank", "listen", NULL);
         _exit(126);
     }
     out[0] = 0;
