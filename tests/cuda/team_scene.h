@@ -14,6 +14,8 @@
 #include "backends/cuda/team.h"
 #include "base/os.h"
 #include "model.h"
+#include "tensor/stream.h"
+#include "weft/scope.h"
 
 enum { SCENE_MOST = 8 };
 
@@ -115,13 +117,27 @@ __attribute__((unused)) static void scene_open(int ranks, size_t bytes,
     pthread_cond_init(&scene.changed, NULL);
 }
 
-/* Ranks whose bit is set get urgent streams, on which packets go in narrow blocks. */
+/* After operations on tensors: their scope goes, the thread's streams go, and nothing of the driver
+ * is left. */
+__attribute__((unused)) static void scene_end_scope(void)
+{
+    weft_scope_close();
+    weft_i_stream_forget();
+    weft_clear_error();
+    if (scene.real)
+        return;
+    weft_i_cuda_close_all();
+    CHECK_INT(model_live(), 0);
+}
+
+/* Ranks whose bit is set get urgent streams, on which packets may go in narrow blocks. */
 __attribute__((unused)) static void scene_hurry(unsigned ranks)
 {
     for (int r = 0; r < scene.ranks; r++)
         if (ranks >> r & 1) {
             CHECK_OK(weft_i_cuda_stream_release(scene.rank[r].stream));
             CHECK_OK(weft_i_cuda_stream_new(scene.device, true, &scene.rank[r].stream));
+            scene.rank[r].team.narrow = true;
         }
 }
 

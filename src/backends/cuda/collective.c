@@ -201,8 +201,8 @@ static bool is_narrow(const weft_i_cuda_team *team, const weft_i_cuda_stream *st
            : sum->dtype == WEFT_BF16 ? WEFT_I_CUDA_narrow_bf16
                                      : WEFT_I_CUDA_narrow_f16;
     bool types = sum->dtype == WEFT_F32 || sum->dtype == WEFT_BF16 || sum->dtype == WEFT_F16;
-    return weft_i_cuda_stream_is_urgent(stream) && types && sum->op == WEFT_I_FOLD_SUM &&
-           team->group.size > 1 && sum->limit_ms <= HOUR_MS;
+    return team->narrow && weft_i_cuda_stream_is_urgent(stream) && types &&
+           sum->op == WEFT_I_FOLD_SUM && team->group.size > 1 && sum->limit_ms <= HOUR_MS;
 }
 
 static weft_status launch_sum(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,

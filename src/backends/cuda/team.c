@@ -2,6 +2,7 @@
 /* Teams: where things lie in a pad, what a failed kernel left behind, reset, and signals. */
 #include "team.h"
 
+#include "base/env.h"
 #include "base/os.h"
 #include "base/signal.h"
 #include "retire.h"
@@ -128,7 +129,8 @@ weft_status weft_i_cuda_team_open(weft_i_cuda_device *device, int rank, int rank
     enum { MEETS_FIRST_FROM = 8 << 20 };
     *out = (weft_i_cuda_team){.device = device,
                               .sharing = sharing,
-                              .meets_first_from = sharing > 1 ? MEETS_FIRST_FROM : SIZE_MAX};
+                              .meets_first_from = sharing > 1 ? MEETS_FIRST_FROM : SIZE_MAX,
+                              .narrow = weft_i_env_number_or_default(WEFT_I_ENV_CUDA_NARROW) != 0};
     if (ranks < 1 || ranks > WEFT_K_RANKS_MOST || rank < 0 || rank >= ranks)
         return weft_i_fail(WEFT_ERR_LIMIT, "rank %d of a team of %d; %d are the most", rank, ranks,
                            WEFT_K_RANKS_MOST);

@@ -19,6 +19,7 @@ typedef struct weft_i_cuda_team {
     uint64_t *verdict;       /* and of the verdict word */
     int sharing;             /* ranks of the team that run on this device */
     size_t meets_first_from; /* bytes from which a passage waits before it takes the device */
+    bool narrow;             /* packets may go in blocks of one warp: WEFT_CUDA_NARROW */
     int resident
         [WEFT_I_CUDA_KERNELS];     /* blocks that fit the least of the members' devices at once */
     uint64_t pad_bytes;            /* to be zeroed by a reset */

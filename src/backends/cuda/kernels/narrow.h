@@ -5,8 +5,8 @@
  * one: it goes through the `width` threads that packet.h would have, so units lie in the same slots
  * and a rank may take either.  All units are sent before the first is waited for.
  *
- * Sums alone: a division would take too many registers.  A wait keeps little: what it found is read again when it gives up, and where there were long waits
- * the record says so each time.
+ * Sums alone: a division would take too many registers.  For the same reason a wait keeps little:
+ * what it found is read again when it gives up, and each long wait is noted in the record.
  */
 #ifndef WEFT_CUDA_KERNELS_NARROW_H
 #define WEFT_CUDA_KERNELS_NARROW_H
