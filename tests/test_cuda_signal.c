@@ -220,24 +220,33 @@ TEST(test_cuda_mismatch)
     }
 }
 
-/* A host thread says that a rank is gone: the kernel ends, and names it. */
+/* When the rank's kernel waits, a host thread says that rank 2 is gone: the kernel ends, and names
+ * it. */
+static void condemn_peer(int rank)
+{
+    scene_rank *me = &scene.rank[rank];
+    int64_t deadline = weft_i_os_deadline(LONG_MS);
+    while (weft_i_cuda_team_waits_for(&me->team) < 0 && WEFT_OS->clock_ns() < deadline)
+        WEFT_OS->sleep_ns(100000);
+    int awaited = weft_i_cuda_team_waits_for(&me->team);
+    RANK(awaited == 1 || awaited == 2, "waits for %d", awaited);
+    weft_i_cuda_team_condemn(&me->team, WEFT_ERR_PEER_DEAD, 2);
+    weft_status status = weft_i_cuda_stream_sync(me->stream, LONG_MS);
+    RANK(status == WEFT_ERR_PEER_DEAD, "%d: %s", status, weft_last_error());
+    status = weft_i_cuda_team_check(&me->team);
+    RANK(status == WEFT_ERR_PEER_DEAD, "%d: %s", status, weft_last_error());
+    RANK(strstr(weft_last_error(), "rank 2 will not come"), "%s", weft_last_error());
+    RANK(weft_i_cuda_team_waits_for(&me->team) < 0, "still waits");
+}
+
+/* In a barrier. */
 static void verdict_body(int rank, void *arg)
 {
     scene_rank *me = &scene.rank[rank];
     (void)arg;
     if (rank == 0) {
         RANK_OK(weft_i_cuda_barrier(&me->team, me->stream, 0, 2 * LONG_MS));
-        int64_t deadline = weft_i_os_deadline(LONG_MS);
-        while (weft_i_cuda_team_waits_for(&me->team) < 0 && WEFT_OS->clock_ns() < deadline)
-            WEFT_OS->sleep_ns(100000);
-        int awaited = weft_i_cuda_team_waits_for(&me->team);
-        RANK(awaited == 1 || awaited == 2, "waits for %d", awaited);
-        weft_i_cuda_team_condemn(&me->team, WEFT_ERR_PEER_DEAD, 2);
-        weft_status status = weft_i_cuda_stream_sync(me->stream, LONG_MS);
-        RANK(status == WEFT_ERR_PEER_DEAD, "%d: %s", status, weft_last_error());
-        status = weft_i_cuda_team_check(&me->team);
-        RANK(status == WEFT_ERR_PEER_DEAD, "%d: %s", status, weft_last_error());
-        RANK(strstr(weft_last_error(), "rank 2 will not come"), "%s", weft_last_error());
+        condemn_peer(rank);
     }
     scene_meet();
     if (rank == 1) {
@@ -260,17 +269,7 @@ static void narrow_verdict_body(int rank, void *arg)
                                .in = me->data,
                                .out = me->data};
         RANK_OK(weft_i_cuda_all_reduce(&me->team, me->stream, &sum));
-        int64_t deadline = weft_i_os_deadline(LONG_MS);
-        while (weft_i_cuda_team_waits_for(&me->team) < 0 && WEFT_OS->clock_ns() < deadline)
-            WEFT_OS->sleep_ns(100000);
-        int awaited = weft_i_cuda_team_waits_for(&me->team);
-        RANK(awaited == 1 || awaited == 2, "waits for %d", awaited);
-        weft_i_cuda_team_condemn(&me->team, WEFT_ERR_PEER_DEAD, 2);
-        weft_status status = weft_i_cuda_stream_sync(me->stream, LONG_MS);
-        RANK(status == WEFT_ERR_PEER_DEAD, "%d: %s", status, weft_last_error());
-        status = weft_i_cuda_team_check(&me->team);
-        RANK(strstr(weft_last_error(), "rank 2 will not come"), "%s", weft_last_error());
-        RANK(weft_i_cuda_team_waits_for(&me->team) < 0, "still waits");
+        condemn_peer(rank);
     }
     scene_meet();
     after_reset(rank);

@@ -19,16 +19,9 @@ static void begin(void)
     weft_scope_open();
 }
 
-/* The scope goes, the thread's streams go, and nothing of the driver is left. */
 static void end(void)
 {
-    weft_scope_close();
-    weft_i_stream_forget();
-    weft_clear_error();
-    if (scene.real)
-        return;
-    weft_i_cuda_close_all();
-    CHECK_INT(model_live(), 0);
+    scene_end_scope();
 }
 
 static void only_software(void)

@@ -34,13 +34,7 @@ static inline void begin(void)
 
 static void end(void)
 {
-    weft_scope_close();
-    weft_i_stream_forget();
-    weft_clear_error();
-    if (scene.real)
-        return;
-    weft_i_cuda_close_all();
-    CHECK_INT(model_live(), 0);
+    scene_end_scope();
 }
 
 static double number_at(const weft_tensor *x, int64_t i)
