@@ -327,6 +327,16 @@ weft_i_cu_result model_cuFuncLoad(weft_i_cu_function function)
     return function ? 0 : WEFT_I_CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* As the driver has it: lazily unless the environment wants it otherwise. */
+weft_i_cu_result model_cuModuleGetLoadingMode(int *out)
+{
+    MODEL_ENTER(cuModuleGetLoadingMode, MODEL_STARTED);
+    const char *wanted = getenv("CUDA_MODULE_LOADING");
+    *out = wanted && !strcmp(wanted, "EAGER") ? WEFT_I_CU_MODULE_EAGER_LOADING
+                                              : WEFT_I_CU_MODULE_LAZY_LOADING;
+    return 0;
+}
+
 weft_i_cu_result model_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
                                                                    weft_i_cu_function function,
                                                                    int threads, size_t shared)

@@ -6,6 +6,7 @@
 #include "driver.h"
 
 #include "base/os.h"
+#include "fabric/spawn.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -140,9 +141,29 @@ static void want_queues(void)
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 0);
 }
 
+/*
+ * Ranks that are threads share a context, and there loading code may wait until no kernel runs.  A
+ * rank that is the first to use one of a library's kernels, a matrix product's, would wait for
+ * another rank's kernel, which waits for that rank.  So all code is loaded when it is opened.
+ */
+static void want_code(void)
+{
+    const weft_i_seat *seat = weft_i_spawn_seat();
+    if (seat && seat->size > 1)
+        setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
+bool weft_i_cuda_loads_late(void)
+{
+    int mode = 0;
+    return driver.cuModuleGetLoadingMode(&mode) == WEFT_I_CUDA_SUCCESS &&
+           mode == WEFT_I_CU_MODULE_LAZY_LOADING;
+}
+
 static weft_status start(void)
 {
     want_queues();
+    want_code();
     weft_i_cu_result result = driver.cuInit(0);
     if (result == WEFT_I_CUDA_ERROR_NO_DEVICE)
         return weft_i_fail(

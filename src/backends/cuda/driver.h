@@ -182,6 +182,8 @@ typedef union weft_i_cu_mem_op {
     X_(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)                        \
     X_(CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)                          \
     X_(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, 1)                      \
+    X_(CU_MODULE_EAGER_LOADING, 1)                                   \
+    X_(CU_MODULE_LAZY_LOADING, 2)                                    \
     X_(CU_GET_PROC_ADDRESS_DEFAULT, 0)
 
 enum {
@@ -235,6 +237,9 @@ weft_status weft_i_cuda_fail(weft_i_cu_result result, const char *format, ...)
         if (__builtin_expect(try_result_ != WEFT_I_CUDA_SUCCESS, 0)) \
             return weft_i_cuda_fail(try_result_, __VA_ARGS__);       \
     } while (0)
+
+/* Is code loaded at its first use, which may wait until no kernel of the process runs? */
+bool weft_i_cuda_loads_late(void);
 
 /* Does the driver keep giving this result until the process ends? */
 bool weft_i_cuda_is_sticky(weft_i_cu_result result);

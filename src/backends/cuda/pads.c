@@ -79,6 +79,21 @@ static void warn_of_slices(const weft_i_circle *circle, const weft_i_card *cards
                circle->name, count_sharing(circle, cards));
 }
 
+/* Somebody started CUDA before the ranks were there, or wants it so; see want_code of driver.c. */
+static void warn_of_late_code(const weft_i_circle *circle, const weft_i_card *cards)
+{
+    static atomic_bool warned; /* relaxed: once is enough, twice does no harm */
+    if (!weft_i_cuda_is_among_threads(weft_i_circle_server(circle)) ||
+        count_sharing(circle, cards) < 2 || !weft_i_cuda_loads_late() ||
+        atomic_exchange_explicit(&warned, true, memory_order_relaxed))
+        return;
+    weft_i_log(WEFT_LOG_WARN,
+               "group \"%s\": %d ranks are threads on one GPU, and CUDA loads code at its first "
+               "use, which may wait for a kernel that waits for that rank; set "
+               "CUDA_MODULE_LOADING=EAGER before CUDA starts",
+               circle->name, count_sharing(circle, cards));
+}
+
 /* ---- lost members ---- */
 
 /* The dead rank's kernels may still run and wait on its own pad: they end, and the device is free.
@@ -180,6 +195,7 @@ static weft_status open_team(const weft_i_circle *circle, weft_i_cuda_device *de
     WEFT_TRY(weft_i_post_open(circle, &duty, &post));
     weft_i_cuda_team_attend(&out->team, post);
     warn_of_slices(circle, cards);
+    warn_of_late_code(circle, cards);
     return WEFT_OK;
 }
 
