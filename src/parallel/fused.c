@@ -45,12 +45,17 @@ static weft_status check(const char *op, const char *which, const void *pointer)
 
 /* ---- gathers ---- */
 
+/* Lists of up to so many tensors need no memory of their own. */
+enum { FEW = 8 };
+
 /* Calls a row and hands out its results: the products, then the gathered tensor. */
 static weft_status call_row(const weft_i_op *op, weft_i_arg *args, weft_tensor **a,
                             weft_tensor **out)
 {
     size_t count = args[0].count;
-    weft_tensor **results = WEFT_OS->alloc(count * sizeof *results);
+    weft_tensor *few[FEW], **results = few;
+    if (count > FEW)
+        results = WEFT_OS->alloc(count * sizeof *results);
     if (!results)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for %zu results", op->name, count);
     weft_status status = weft_i_op_apply_list(op, results, args);
@@ -60,7 +65,8 @@ static weft_status call_row(const weft_i_op *op, weft_i_arg *args, weft_tensor *
         if (a)
             *a = results[count - 1];
     }
-    WEFT_OS->free(results);
+    if (results != few)
+        WEFT_OS->free(results);
     return status;
 }
 
@@ -81,7 +87,9 @@ weft_status weft_all_gather_matmul(weft_tensor **a, weft_tensor **out, weft_tens
 {
     WEFT_TRY(check_gather("all_gather_matmul", a_shard, b, count, out, group));
     size_t all = (size_t)count + 1;
-    weft_tensor **list = WEFT_OS->alloc(all * sizeof *list);
+    weft_tensor *few[FEW], **list = few;
+    if (all > FEW)
+        list = WEFT_OS->alloc(all * sizeof *list);
     if (!list)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "all_gather_matmul: no memory for %d tensors",
                            count);
@@ -91,7 +99,8 @@ weft_status weft_all_gather_matmul(weft_tensor **a, weft_tensor **out, weft_tens
     weft_i_arg args[] = {WEFT_I_TENSORS_ARG(list, all), WEFT_I_INTEGER_ARG(dim),
                          WEFT_I_INTEGER_ARG(a != NULL), GROUP_ARG(group)};
     weft_status status = call_row(&weft_i_op_all_gather_matmul, args, a, out);
-    WEFT_OS->free(list);
+    if (list != few)
+        WEFT_OS->free(list);
     return status;
 }
 

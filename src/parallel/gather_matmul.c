@@ -37,16 +37,17 @@ typedef struct gather_run {
 
 /* ---- views ---- */
 
+/* x itself if the dimension is there already. */
 static weft_tensor *in_front(const gather_run *run, weft_tensor *x)
 {
-    return run->g->last ? x : weft_movedim(x, run->g->dim, 0);
+    return run->g->last || run->g->dim == 0 ? x : weft_movedim(x, run->g->dim, 0);
 }
 
 /* x, contiguous once the dimension is in front, as a matrix. */
 static weft_tensor *as_matrix(const gather_run *run, weft_tensor *x)
 {
     weft_tensor *moved = in_front(run, x);
-    return moved ? weft_view(moved, weft_i_pipe_matrix(moved)) : NULL;
+    return moved && moved->ndim != 2 ? weft_view(moved, weft_i_pipe_matrix(moved)) : moved;
 }
 
 static weft_tensor *block(weft_tensor *x, int rank, int64_t rows)
@@ -89,6 +90,12 @@ static weft_tensor *scale_of(const gather_run *run, int rank)
     return run->scale && rows ? block(run->scale, rank, run->rows) : run->scale;
 }
 
+static weft_i_scales scales_of(const weft_i_gathering *g, int i)
+{
+    return g->scaling ? (weft_i_scales){g->b_scale[i], g->bias[i], g->result_scale[i]}
+                      : (weft_i_scales){0};
+}
+
 /* A piece of the shard of `rank`, here or there, times everything. */
 static weft_status multiply(gather_run *run, int rank, weft_tensor *shard, int piece)
 {
@@ -98,9 +105,7 @@ static weft_status multiply(gather_run *run, int rank, weft_tensor *shard, int p
         scale = weft_i_pipe_piece(scale, run->pieces, piece);
     for (int i = 0; i < g->count; i++) {
         weft_tensor *b = g->last ? block(g->b[i], rank, run->inner) : g->b[i];
-        weft_i_scales scales = {0};
-        if (g->scaling)
-            scales = (weft_i_scales){g->b_scale[i], g->bias[i], g->result_scale[i]};
+        weft_i_scales scales = scales_of(g, i);
         weft_tensor *out = weft_i_pipe_piece(target(run, i, rank), run->pieces, piece);
         WEFT_TRY(weft_i_pipe_product(&run->pipe, rank, out, rows, b, scale, &scales));
     }
@@ -338,50 +343,53 @@ static weft_status run_multicast(gather_run *run)
 
 /* ---- one after the other ---- */
 
+/* Everybody's `from` in `all`, where the products may read it.  Where nothing has to be put in order
+ * that is a plain collective, which makes no object that somebody could wait for. */
+static weft_status gather_all(const gather_run *run, weft_tensor *all, weft_tensor *from)
+{
+    int at = run->g->last ? run->g->dim : 0;
+    if (!all || !from)
+        return weft_last_status();
+    if (at == 0 && weft_i_tensor_is_contiguous(from))
+        WEFT_TRY(weft_all_gather_into(all, from, run->group));
+    else if (!weft_all_gather_into_tensor_out(all, from, at, run->group))
+        return weft_last_status();
+    return weft_i_storage_ready(all->storage, false);
+}
+
 /* The gathered tensor with the dimension in front, and the same of sharded scales. */
 static weft_status gather_pair(gather_run *run)
 {
     const weft_i_gathering *g = run->g;
-    weft_shape shape = weft_i_tensor_shape(in_front(run, g->shard));
+    weft_tensor *shard = in_front(run, g->shard), *scale = g->scale;
+    if (!shard)
+        return weft_last_status();
+    weft_shape shape = weft_i_tensor_shape(shard);
     shape.dim[g->last ? g->dim : 0] *= g->ranks;
-    weft_tensor *all =
+    run->shard =
         g->keep ? in_front(run, run->call->outs[run->g->count])
                 : weft_i_tensor_new(g->shard->dtype, weft_i_tensor_device(g->shard), shape, NULL);
-    int at = g->last ? g->dim : 0;
-    run->shard = weft_all_gather_into_tensor_out(all, in_front(run, g->shard), at, run->group);
-    run->scale = g->scale;
-    if (g->scaling == WEFT_I_ROWS_REPLICATED)
-        run->scale = in_front(run, g->scale);
+    WEFT_TRY(gather_all(run, run->shard, shard));
+    if (g->scaling > WEFT_I_TENSOR_WISE)
+        scale = in_front(run, g->scale);
     if (g->scaling == WEFT_I_ROWS_SHARDED)
-        run->scale = weft_all_gather_tensor(in_front(run, g->scale), 0, run->group);
-    return run->shard && (!g->scaling || run->scale) ? WEFT_OK : weft_last_status();
-}
-
-/* As the user would: by calls that wait for what they need. */
-static weft_status multiply_pair(gather_run *run, int i, weft_tensor *a, weft_tensor *scale)
-{
-    const weft_i_gathering *g = run->g;
-    weft_tensor *out = as_matrix(run, run->call->outs[i]);
-    if (!out || !a)
-        return weft_last_status();
-    if (!g->scaling)
-        return weft_mm_into(out, a, g->b[i]);
-    return WEFT_I_APPLY_INTO(
-        scaled_mm, out, WEFT_I_TENSOR_ARG(a), WEFT_I_TENSOR_ARG(g->b[i]), WEFT_I_TENSOR_ARG(scale),
-        WEFT_I_TENSOR_ARG(g->b_scale[i]), WEFT_I_OPTIONAL_ARG(g->bias[i]),
-        WEFT_I_OPTIONAL_ARG(g->result_scale[i]), WEFT_I_INTEGER_ARG(out->dtype));
+        scale = weft_wait_tensor(weft_all_gather_tensor(scale, 0, run->group));
+    run->scale = scale;
+    return !g->scaling || scale ? WEFT_OK : weft_last_status();
 }
 
 static weft_status multiply_pairs(gather_run *run)
 {
     const weft_i_gathering *g = run->g;
     WEFT_TRY(gather_pair(run));
-    weft_tensor *a = weft_view(run->shard, weft_i_pipe_matrix(run->shard));
-    bool by_rows = g->scaling > WEFT_I_TENSOR_WISE;
-    weft_tensor *scale =
-        by_rows ? weft_reshape(run->scale, weft_i_pipe_matrix(run->scale)) : run->scale;
-    for (int i = 0; i < g->count; i++)
-        WEFT_TRY(multiply_pair(run, i, a, scale));
+    weft_tensor *a = weft_i_pipe_flat(run->shard), *scale = run->scale;
+    if (g->scaling > WEFT_I_TENSOR_WISE)
+        scale = weft_i_pipe_flat(scale);
+    for (int i = 0; i < g->count; i++) {
+        weft_i_scales scales = scales_of(g, i);
+        weft_tensor *out = as_matrix(run, run->call->outs[i]);
+        WEFT_TRY(weft_i_pipe_multiply(out, a, g->b[i], scale, &scales));
+    }
     return WEFT_OK;
 }
 
@@ -406,13 +414,13 @@ static bool suits_multicast(const weft_i_gathering *g)
 static weft_status run_best(gather_run *run)
 {
     weft_fused_way wish = weft_i_fused_wish();
-    bool can = weft_i_tensor_numel(run->g->shard) &&
-               weft_i_pipe_can(run->group, weft_i_tensor_device(run->g->shard));
-    if (can && wish == WEFT_FUSED_MULTICAST && suits_multicast(run->g))
-        return run_multicast(run);
     int64_t bytes = run->g->ranks * (int64_t)weft_i_pipe_bytes(run->g->shard);
+    bool multicast = wish == WEFT_FUSED_MULTICAST && suits_multicast(run->g);
     bool pays = weft_i_fused_pays(true, weft_i_tensor_device(run->g->shard), bytes);
-    return can && pays ? run_pipeline(run) : run_pair(run);
+    if (!bytes || !(multicast || pays) ||
+        !weft_i_pipe_can(run->group, weft_i_tensor_device(run->g->shard)))
+        return run_pair(run);
+    return multicast ? run_multicast(run) : run_pipeline(run);
 }
 
 static weft_status run_gather(weft_i_op_call *call)

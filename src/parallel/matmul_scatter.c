@@ -196,15 +196,28 @@ static weft_status run_pipeline(scatter_run *run)
 static weft_tensor *whole_product(scatter_run *run)
 {
     const weft_i_scattering *s = run->s;
-    weft_tensor *a = weft_reshape(s->a, weft_i_pipe_matrix(s->a));
-    weft_tensor *scale =
-        s->by_rows ? weft_reshape(s->scale, weft_i_pipe_matrix(s->scale)) : s->scale;
+    weft_tensor *a = weft_i_pipe_flat(s->a);
+    weft_tensor *scale = s->by_rows ? weft_i_pipe_flat(s->scale) : s->scale;
     weft_tensor *product = s->scale ? weft_scaled_mm(a, s->b, scale, s->scales.b, s->scales.bias,
                                                      s->scales.result, s->dtype)
                                     : weft_mm(a, s->b);
     weft_shape shape = weft_i_tensor_shape(s->a);
     shape.dim[shape.ndim - 1] = s->b->dim[1];
-    return weft_view(product, shape);
+    return product && shape.ndim != 2 ? weft_view(product, shape) : product;
+}
+
+/* Ends with the call, as the pipeline does.  Along dimension 0 there is nothing to put in order, and
+ * it is a plain collective, which makes no object that somebody could wait for. */
+static weft_status scatter_all(const scatter_run *run, weft_tensor *product)
+{
+    const weft_i_scattering *s = run->s;
+    weft_tensor *out = run->call->out;
+    if (!product)
+        return weft_last_status();
+    if (s->dim == 0)
+        return weft_reduce_scatter_into(out, product, s->reduction, run->group);
+    out = weft_reduce_scatter_tensor_out(out, product, s->reduction, s->dim, run->group);
+    return out && weft_wait_tensor(out) ? WEFT_OK : weft_last_status();
 }
 
 static weft_status run_pair(scatter_run *run)
@@ -212,13 +225,7 @@ static weft_status run_pair(scatter_run *run)
     const weft_i_scattering *s = run->s;
     uint64_t number = weft_i_pipe_note(run->group, kind_of(s), weft_i_pipe_bytes(run->call->out),
                                        WEFT_I_WAY_PAIR);
-    weft_tensor *product = whole_product(run);
-    weft_tensor *part = product ? weft_reduce_scatter_tensor_out(run->call->out, product,
-                                                                 s->reduction, s->dim, run->group)
-                                : NULL;
-    if (part) /* as the pipeline does, it ends with the call */
-        part = weft_wait_tensor(part);
-    weft_status status = part ? WEFT_OK : weft_last_status();
+    weft_status status = scatter_all(run, whole_product(run));
     weft_i_record_end(weft_i_group_record(run->group), number, status);
     return status;
 }
@@ -232,12 +239,12 @@ static weft_status run_scatter(weft_i_op_call *call)
     scatter_run run = {.s = &s, .call = call, .group = weft_i_functional_group(call)};
     if (!run.group)
         return weft_last_status();
-    bool can = weft_i_tensor_numel(call->out) && s.a->ndim < WEFT_MAX_DIMS &&
-               weft_i_pipe_can(run.group, weft_i_tensor_device(s.a));
-    bool pays = weft_i_fused_pays(false, weft_i_tensor_device(s.a),
-                                  s.ranks * (int64_t)weft_i_pipe_bytes(call->out));
+    int64_t bytes = s.ranks * (int64_t)weft_i_pipe_bytes(call->out);
+    bool pipes = bytes && s.a->ndim < WEFT_MAX_DIMS &&
+                 weft_i_fused_pays(false, weft_i_tensor_device(s.a), bytes) &&
+                 weft_i_pipe_can(run.group, weft_i_tensor_device(s.a));
     WEFT_TRY(weft_scope_open());
-    weft_status status = can && pays ? run_pipeline(&run) : run_pair(&run);
+    weft_status status = pipes ? run_pipeline(&run) : run_pair(&run);
     weft_scope_close();
     return status;
 }

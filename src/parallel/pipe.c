@@ -211,8 +211,8 @@ weft_status weft_i_pipe_move(weft_i_pipe *pipe, int rank, weft_tensor *to, weft_
     return status;
 }
 
-weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
-                                weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales)
+weft_status weft_i_pipe_multiply(weft_tensor *out, weft_tensor *a, weft_tensor *b,
+                                 weft_tensor *scale, const weft_i_scales *scales)
 {
     if (!out || !a || !b || (scales->b && !scale))
         return weft_last_status();
@@ -225,10 +225,16 @@ weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, w
                          WEFT_I_INTEGER_ARG(out->dtype)};
     weft_i_op_call call = {
         .op = scales->b ? &weft_i_op_scaled_mm : &weft_i_op_mm, .args = args, .out = out};
+    return weft_i_op_run(&call);
+}
+
+weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
+                                weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales)
+{
     weft_i_record *record = weft_i_group_record(pipe->group);
-    uint64_t number =
-        weft_i_record_begin(record, "chunk", pipe->group->id, weft_i_pipe_bytes(out), rank, -1);
-    weft_status status = weft_i_op_run(&call);
+    size_t bytes = out ? weft_i_pipe_bytes(out) : 0;
+    uint64_t number = weft_i_record_begin(record, "chunk", pipe->group->id, bytes, rank, -1);
+    weft_status status = weft_i_pipe_multiply(out, a, b, scale, scales);
     weft_i_record_end(record, number, status);
     return status;
 }

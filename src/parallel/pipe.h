@@ -78,7 +78,11 @@ weft_tensor *weft_i_pipe_slot(weft_i_pipe *pipe, int rank, size_t at, int64_t ro
 weft_status weft_i_pipe_copy(weft_tensor *to, weft_tensor *from);
 /* The same with a line in the flight record: of a chunk of `rank`. */
 weft_status weft_i_pipe_move(weft_i_pipe *pipe, int rank, weft_tensor *to, weft_tensor *from);
-/* `scale` NULL: a plain product.  `rank`: whose chunk it is, for the flight record. */
+/* out = a b; scales->b NULL: a plain product.  Operands are matrices and ready; a NULL one is what an
+ * earlier call could not make. */
+weft_status weft_i_pipe_multiply(weft_tensor *out, weft_tensor *a, weft_tensor *b,
+                                 weft_tensor *scale, const weft_i_scales *scales);
+/* The same with a line in the flight record; `rank`: whose chunk it is. */
 weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
                                 weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales);
 /* Entry by entry over dimension 0 of `stack`, in its order and in f32 for small floats. */
@@ -111,6 +115,12 @@ static inline weft_shape weft_i_pipe_matrix(const weft_tensor *x)
     for (int i = 0; i < x->ndim - 1; i++)
         rows *= x->dim[i];
     return WEFT_SHAPE(rows, x->dim[x->ndim - 1]);
+}
+
+/* All dimensions but the last as one: x itself, a view, or a copy if it lies badly. */
+static inline weft_tensor *weft_i_pipe_flat(weft_tensor *x)
+{
+    return x && x->ndim != 2 ? weft_reshape(x, weft_i_pipe_matrix(x)) : x;
 }
 
 #endif
