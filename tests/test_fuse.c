@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The pass that fuses products and collectives: MicroPipelineTPTest of the reference under its own
- * names, on fake groups; then that the rewritten graph gives what the captured one gives, with real
- * ranks, and why other collectives are left alone.
+ * names, on fake groups and with real ranks: the rewritten graph gives what the captured one gives.
+ * Then compiled functions, and why other collectives are left alone.
  */
 #include "functional_jobs.h"
 #include "harness_cache.h"
@@ -36,6 +36,40 @@ static void end(weft_group *world)
     weft_clear_error();
     CHECK(!weft_finish(world));
 }
+
+/* A test that runs on a fake world, with processes and with threads, under one name. */
+#define PASS_TEST(name_, ranks_)                                             \
+    static void name_(weft_group *world);                                    \
+    static void name_##_alone(void)                                          \
+    {                                                                        \
+        weft_group *world = fake(ranks_);                                    \
+        name_(world);                                                        \
+        end(world);                                                          \
+    }                                                                        \
+    static void name_##_together(int rank, __attribute__((unused)) int size) \
+    {                                                                        \
+        weft_group *world = join(30000);                                     \
+        weft_seed(7 + (uint64_t)rank);                                       \
+        name_(world);                                                        \
+        leave(world);                                                        \
+    }                                                                        \
+    __attribute__((constructor)) static void harness_register_##name_(void)  \
+    {                                                                        \
+        static harness_test tests[2] = {{.name = #name_,                     \
+                                         .body = name_##_alone,              \
+                                         .run = harness_run_alone,           \
+                                         .backend = "fake",                  \
+                                         .ranks = (ranks_)},                 \
+                                        {.name = #name_,                     \
+                                         .ranks = (ranks_),                  \
+                                         .ranks_body = name_##_together,     \
+                                         .run = harness_run_ranks}};         \
+        for (int i = 0; i < 2; i++) {                                        \
+            *harness_last = &tests[i];                                       \
+            harness_last = &tests[i].next;                                   \
+        }                                                                    \
+    }                                                                        \
+    static void name_(weft_group *world)
 
 static weft_tensor *some(weft_dtype dtype, weft_shape shape)
 {
@@ -96,9 +130,9 @@ FUNCTION(gathers)
     return out[3] ? WEFT_OK : weft_last_status();
 }
 
-FAKE_TEST(test_find_all_gather_patterns, 2)
+PASS_TEST(test_find_all_gather_patterns, 2)
 {
-    job j = {.group = fake(2)};
+    job j = {.group = world};
     weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(64, 32)), some(WEFT_F8E4M3, WEFT_SHAPE(64, 32))};
     weft_graph *graph = captured(gathers, &j, in, 2, 4);
     weft_i_fuse_match found[64];
@@ -110,7 +144,6 @@ FAKE_TEST(test_find_all_gather_patterns, 2)
         CHECK_INT(found[i].result, graph->outputs[i]);
     }
     CHECK_INT(weft_i_fuse_find_scatters(graph, found), 0);
-    end(j.group);
 }
 
 FUNCTION(scatters)
@@ -121,9 +154,9 @@ FUNCTION(scatters)
     return out[1] ? WEFT_OK : weft_last_status();
 }
 
-FAKE_TEST(test_find_reduce_scatter_patterns, 2)
+PASS_TEST(test_find_reduce_scatter_patterns, 2)
 {
-    job j = {.group = fake(2)};
+    job j = {.group = world};
     weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(64, 32))};
     weft_graph *graph = captured(scatters, &j, in, 1, 2);
     weft_i_fuse_match found[64];
@@ -134,7 +167,6 @@ FAKE_TEST(test_find_reduce_scatter_patterns, 2)
         CHECK_INT(found[i].operand, graph->inputs[0].value);
         CHECK_INT(found[i].result, graph->outputs[i]);
     }
-    end(j.group);
 }
 
 FUNCTION(exposed)
@@ -149,9 +181,9 @@ FUNCTION(exposed)
     return out[2] ? WEFT_OK : weft_last_status();
 }
 
-FAKE_TEST(test_get_unexposed_collectives, 2)
+PASS_TEST(test_get_unexposed_collectives, 2)
 {
-    job j = {.group = fake(2)};
+    job j = {.group = world};
     weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(64, 32))};
     weft_graph *graph = captured(exposed, &j, in, 1, 3);
     weft_i_fuse_match gathered[64], scattered[64];
@@ -164,7 +196,6 @@ FAKE_TEST(test_get_unexposed_collectives, 2)
     weft_graph *after = fused(graph, text); /* what hides already is not cut */
     CHECK(after == graph);
     CHECK_CONTAINS(after->notes, "hides behind a product");
-    end(j.group);
 }
 
 /* ---- gathers ---- */
@@ -206,11 +237,9 @@ static void check_gathers(weft_group *group)
                 check_gather(group, ndim, dim, keep);
 }
 
-FAKE_TEST(test_fuse_all_gather_matmul, 2)
+PASS_TEST(test_fuse_all_gather_matmul, 2)
 {
-    weft_group *group = fake(2);
-    check_gathers(group);
-    end(group);
+    check_gathers(world);
 }
 
 FUNCTION(gather_scaled)
@@ -225,10 +254,10 @@ FUNCTION(gather_scaled)
     return out[0] ? WEFT_OK : weft_last_status();
 }
 
-FAKE_TEST(test_fuse_all_gather_scaled_matmul, 2)
+PASS_TEST(test_fuse_all_gather_scaled_matmul, 2)
 {
     char text[TEXT];
-    job j = {.group = fake(2)};
+    job j = {.group = world};
     for (int ndim = 2; ndim <= 3; ndim++)
         for (j.dim = 0; j.dim < ndim; j.dim++) {
             bool last = j.dim == ndim - 1;
@@ -241,7 +270,6 @@ FAKE_TEST(test_fuse_all_gather_scaled_matmul, 2)
             CHECK(!!strstr(text, "all_gather_into_tensor") == last);
             check_same(graph, after, in, 3, 1);
         }
-    end(j.group);
 }
 
 /* ---- scatters ---- */
@@ -269,11 +297,9 @@ static void check_scatters(weft_group *group)
         }
 }
 
-FAKE_TEST(test_fuse_matmul_reduce_scatter, 2)
+PASS_TEST(test_fuse_matmul_reduce_scatter, 2)
 {
-    weft_group *group = fake(2);
-    check_scatters(group);
-    end(group);
+    check_scatters(world);
 }
 
 /* Row-wise scales, whose reciprocals are taken after the reshape. */
@@ -301,27 +327,25 @@ static void check_scaled_scatter(job *j, weft_tensor *const *in, bool expected)
     check_same(graph, after, in, 4, 1);
 }
 
-FAKE_TEST(test_fuse_scaled_matmul_reduce_scatter, 2)
+PASS_TEST(test_fuse_scaled_matmul_reduce_scatter, 2)
 {
-    job j = {.group = fake(2)};
+    job j = {.group = world};
     weft_tensor *one = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.1);
     weft_tensor *in[] = {some(WEFT_F8E4M3, WEFT_SHAPE(2, 64, 32)),
                          some(WEFT_F8E4M3, WEFT_SHAPE(32, 16)), one, one};
     for (j.dim = 0; j.dim < 3; j.dim++)
         check_scaled_scatter(&j, in, j.dim < 2);
-    end(j.group);
 }
 
-FAKE_TEST(test_fuse_scaled_matmul_reduce_scatter_rowwise_scales_reshape_mm_reshape, 2)
+PASS_TEST(test_fuse_scaled_matmul_reduce_scatter_rowwise_scales_reshape_mm_reshape, 2)
 {
-    job j = {.group = fake(2), .rows = true};
+    job j = {.group = world, .rows = true};
     weft_tensor *in[] = {some(WEFT_F8E4M3, WEFT_SHAPE(2, 16, 32)),
                          some(WEFT_F8E4M3, WEFT_SHAPE(32, 64)),
                          weft_add_scalar(some(WEFT_F32, WEFT_SHAPE(2, 16, 1)), 1),
                          some(WEFT_F32, WEFT_SHAPE(1, 64))};
     for (j.dim = 0; j.dim < 2; j.dim++)
         check_scaled_scatter(&j, in, true);
-    end(j.group);
 }
 
 /* ---- whole layers ---- */
@@ -352,11 +376,9 @@ static void check_mlp(weft_group *group)
     }
 }
 
-FAKE_TEST(test_dtensor_seq_par, 2)
+PASS_TEST(test_dtensor_seq_par, 2)
 {
-    weft_group *group = fake(2);
-    check_mlp(group);
-    end(group);
+    check_mlp(world);
 }
 
 /* Gathers and scatters of another group, which no product touches, stay. */
@@ -371,10 +393,9 @@ FUNCTION(two_groups)
     return out[0] ? WEFT_OK : weft_last_status();
 }
 
-FAKE_TEST(test_extra_collectives, 4)
+PASS_TEST(test_extra_collectives, 4)
 {
     char text[TEXT];
-    weft_group *world = fake(4);
     weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 2), "tp,other");
     job j = {.group = group_named_by(world, weft_ranks_mesh_dim(mesh, 0)),
              .other = group_named_by(world, weft_ranks_mesh_dim(mesh, 1))};
@@ -389,18 +410,6 @@ FAKE_TEST(test_extra_collectives, 4)
     CHECK_INT(weft_i_fuse_find_scatters(after, found), 1);
     CHECK(!strcmp(found[0].group->group.name, weft_group_name(j.other)));
     check_same(graph, after, in, 3, 1);
-    end(world);
-}
-
-/* The same with real ranks: graphs give the same, fused or not. */
-RANKS_TEST(test_fuse_with_ranks, 2)
-{
-    weft_group *world = join(30000);
-    weft_seed(7);
-    check_gathers(world);
-    check_scatters(world);
-    check_mlp(world);
-    leave(world);
 }
 
 /* ---- compiled ---- */
@@ -474,6 +483,96 @@ TEST(test_fuse_says_why_not)
     CHECK_CONTAINS(after->notes, "needs what is computed from it");
     CHECK_CONTAINS(after->notes, "no product that nobody else uses");
     end(j.group);
+}
+
+/* Every other reason, each from a function of its own; j->dim says which. */
+typedef enum reason {
+    FLAT,
+    TWO_KINDS,
+    TWO_SCALES,
+    SUMS_SCALED,
+    SUMS_KEPT,
+    SUMS_SHORT,
+    GATHERED,
+    LARGEST,
+    OTHER_COLUMNS,
+    SCALED_COLUMNS,
+    REASONS
+} reason;
+
+static const char *const reasons[REASONS] = {
+    [FLAT] = "all_gather_into_tensor: it has less than 2 dimensions",
+    [TWO_KINDS] = "its products are of two kinds",
+    [TWO_SCALES] = "its products scale it differently",
+    [SUMS_SCALED] = "the product sums over the gathered dimension, and has scales",
+    [SUMS_KEPT] = "the product sums over the gathered dimension, and others use the result",
+    [SUMS_SHORT] = "the product sums over the gathered dimension, which is short",
+    [GATHERED] = "reduce_scatter_tensor: its product is fused with a gather",
+    [LARGEST] = "only sum and avg are fused",
+    [OTHER_COLUMNS] = "its product is viewed with other columns",
+    [SCALED_COLUMNS] = "it scatters columns of a product that has scales"};
+
+static weft_tensor *scaled(weft_tensor *a, weft_tensor *b, weft_tensor *scale)
+{
+    return weft_scaled_mm(a, b, scale, scale, NULL, NULL, WEFT_BF16);
+}
+
+/* in: f32 [8, 8]; f8 [16, 16]; f8 [32, 16]; two scales. */
+static void gather_for(const job *j, weft_tensor *const *in, weft_tensor **out)
+{
+    bool sums = j->dim >= SUMS_SCALED, wide = j->dim <= SUMS_SCALED;
+    weft_tensor *from = j->dim == FLAT ? weft_view(in[0], WEFT_SHAPE(64)) : in[wide ? 1 : 0];
+    weft_tensor *a = weft_all_gather_tensor(from, sums, j->group);
+    weft_tensor *tall = weft_cat((weft_tensor *[]){in[0], in[0]}, 2, 0);
+    out[1] = j->dim == SUMS_KEPT ? a : weft_neg(in[0]);
+    if (j->dim == FLAT)
+        out[0] = weft_mm(weft_view(a, WEFT_SHAPE(16, 8)), in[0]);
+    else if (j->dim == SUMS_SCALED)
+        out[0] = scaled(a, in[2], in[3]);
+    else
+        out[0] = sums ? weft_mm(a, tall) : scaled(a, in[1], in[3]);
+    if (j->dim == TWO_KINDS)
+        out[1] = weft_mm(a, in[1]);
+    else if (j->dim == TWO_SCALES)
+        out[1] = scaled(a, in[1], in[4]);
+}
+
+static void scatter_for(const job *j, weft_tensor *const *in, weft_tensor **out)
+{
+    bool columns = j->dim == SCALED_COLUMNS;
+    weft_tensor *a = j->dim == GATHERED ? weft_all_gather_tensor(in[0], 0, j->group) : in[0];
+    weft_tensor *product = columns ? scaled(in[1], in[1], in[3]) : weft_mm(a, in[0]);
+    if (j->dim == OTHER_COLUMNS)
+        product = weft_view(product, WEFT_SHAPE(4, 16));
+    out[0] = weft_reduce_scatter_tensor(product, j->dim == LARGEST ? WEFT_MAX : WEFT_SUM, columns,
+                                        j->group);
+    out[1] = weft_neg(in[0]);
+}
+
+FUNCTION(refused)
+{
+    const job *j = user;
+    if (j->dim < GATHERED)
+        gather_for(j, in, out);
+    else
+        scatter_for(j, in, out);
+    return out[0] && out[1] ? WEFT_OK : weft_last_status();
+}
+
+PASS_TEST(test_fuse_says_every_why, 2)
+{
+    char text[TEXT];
+    job j = {.group = world};
+    weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(8, 8)), some(WEFT_F8E4M3, WEFT_SHAPE(16, 16)),
+                         some(WEFT_F8E4M3, WEFT_SHAPE(32, 16)),
+                         weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.1),
+                         weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.2)};
+    for (j.dim = 0; j.dim < REASONS; j.dim++) {
+        weft_graph *graph = captured(refused, &j, in, 5, 2), *after = fused(graph, text);
+        CHECK_CONTAINS(after->notes, reasons[j.dim]);
+        CHECK((after == graph) == (j.dim != GATHERED)); /* whose gather is fused */
+        check_same(graph, after, in, 5, 2);
+    }
 }
 
 int main(int argc, char **argv)
