@@ -78,6 +78,17 @@ static int way_of(weft_group *group, const char *name)
     return -1;
 }
 
+/* How many operations of that name the flight record still has. */
+static int calls_of(weft_group *group, const char *name)
+{
+    weft_i_record_entry entries[256];
+    size_t count = weft_i_record_newest(weft_i_group_record(group), entries, 256);
+    int calls = 0;
+    for (size_t i = 0; i < count; i++)
+        calls += !strcmp(entries[i].name, name);
+    return calls;
+}
+
 /* The ranks whose chunks were multiplied, the last `count` of them, oldest first.  A chunk may have
  * been multiplied in several pieces, one after the other. */
 static void chunk_order(weft_group *group, int count, int *ranks)
@@ -276,16 +287,31 @@ FUSED_TEST(test_fused_matmul_reduce_scatter)
     leave(world);
 }
 
+/* in: a and b.  What the next test runs as it is, and captured. */
+static weft_status average_rows(weft_tensor *const *in, __attribute__((unused)) int ins,
+                                weft_tensor **out, __attribute__((unused)) int outs, void *user)
+{
+    out[0] = weft_matmul_reduce_scatter(in[0], in[1], WEFT_AVG, 0, user);
+    return out[0] ? WEFT_OK : weft_last_status();
+}
+
+/* The same captured and run again and again, as the program's device does it: three times what the
+ * plain operations give, with their layout, into results that were zeroed before. */
+static void check_reduce_captured(weft_group *world, weft_tensor *a, weft_tensor *b,
+                                  weft_tensor *plain);
+
 /* Sums of small floats are taken in f32 and rounded once. */
 FUSED_TEST(test_fused_matmul_reduce_scatter_bfloat16_custom_reduce)
 {
     weft_group *world = begin(rank);
     weft_tensor *a = uniform(WEFT_BF16, WEFT_SHAPE(64, FUSED_INNER));
     weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(FUSED_INNER, 32));
-    weft_tensor *out = weft_matmul_reduce_scatter(a, b, WEFT_AVG, 0, world);
+    weft_tensor *out = NULL, *in[] = {a, b};
+    CHECK_OK(average_rows(in, 2, &out, 1, world));
     weft_tensor *plain = weft_reduce_scatter_tensor(weft_mm(a, b), WEFT_AVG, 0, world);
     CHECK(same_layout(out, plain));
     CHECK(weft_allclose(here(out), here(plain), 1e-2, 1e-2, false));
+    check_reduce_captured(world, a, b, plain);
     leave(world);
 }
 
@@ -329,6 +355,8 @@ typedef enum disagreement {
     OTHER_WAY,
     OTHER_WIDTH,
     OTHER_DTYPE,
+    OTHER_DIM,          /* of the same shape */
+    OTHER_PLACE,        /* in symmetric memory that the others could read, and not */
     OTHER_SCALES,       /* one for all, and one for each row that the ranks have already */
     OTHER_SCALE_SHARDS, /* one for all, and one for each row of the shard */
     OTHER_SCATTER_SCALES,
@@ -354,10 +382,25 @@ static weft_status disagree_scaled(weft_group *group, disagreement how, bool odd
     return weft_all_gather_scaled_matmul(NULL, &out, a, scale, &b, 1, 0, group);
 }
 
+/* Operands whose elements are as many, and lie elsewhere or in another order. */
+static weft_status disagree_placed(weft_group *group, disagreement how, bool odd)
+{
+    weft_tensor *a = uniform(WEFT_F32, WEFT_SHAPE(4, 4, 8)), *out = NULL;
+    weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(8, 4));
+    weft_tensor *shared = weft_symm_empty(WEFT_F32, FUSED_DEVICE, WEFT_SHAPE(4, 4, 8));
+    if (!weft_symm_rendezvous(shared, group))
+        return weft_last_status();
+    if (how == OTHER_PLACE && !odd)
+        a = shared;
+    return weft_all_gather_matmul(NULL, &out, a, &b, 1, how == OTHER_DIM && odd, group);
+}
+
 static weft_status disagree(weft_group *group, disagreement how, bool odd)
 {
     if (how >= OTHER_SCALES)
         return disagree_scaled(group, how, odd);
+    if (how >= OTHER_DIM)
+        return disagree_placed(group, how, odd);
     weft_dtype dtype = how == OTHER_DTYPE && odd ? WEFT_F64 : WEFT_F32;
     int64_t rows = 4 * weft_size(group) / (how == OTHER_ROWS && odd ? 2 : 1);
     weft_tensor *a = uniform(dtype, WEFT_SHAPE(rows, 8)), *out = NULL;

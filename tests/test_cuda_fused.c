@@ -70,27 +70,48 @@ RANKS_TEST(test_fused_all_gather_matmul_native_graph_capture, 2)
     weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(16, 16)), *out = NULL, *expected = NULL;
     CHECK_OK(weft_all_gather_matmul(NULL, &expected, shard, &b, 1, 0, world));
     CHECK_OK(weft_stream_sync(stream, 20000));
+    int before = calls_of(world, "ag_matmul");
     CHECK_OK(weft_capture_begin(stream));
     weft_status status = weft_all_gather_matmul(NULL, &out, shard, &b, 1, 0, world);
     weft_replay *noted = weft_capture_end(stream);
     CHECK_OK(status);
+    CHECK_INT(calls_of(world, "ag_matmul"),
+              before + 1); /* what is noted has its line, and its way */
+    CHECK_INT(way_of(world, "ag_matmul"), WEFT_I_WAY_PIPELINED);
     replay(noted, out, expected, 3);
     leave(world);
 }
 
-RANKS_TEST(test_fused_matmul_reduce_scatter_captured, 2)
+/* On the stream, three times. */
+static void check_reduce_captured(weft_group *world, weft_tensor *a, weft_tensor *b,
+                                  weft_tensor *plain)
 {
-    weft_group *world = begin(rank);
     weft_stream *stream = weft_stream_current(FUSED_DEVICE);
-    weft_tensor *a = uniform(WEFT_BF16, WEFT_SHAPE(FUSED_ROWS, 16));
-    weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(16, 16));
-    weft_tensor *expected = weft_matmul_reduce_scatter(a, b, WEFT_AVG, 0, world);
+    weft_tensor *out = NULL, *in[] = {a, b};
+    int before = calls_of(world, "matmul_rs");
     CHECK_OK(weft_stream_sync(stream, 20000));
     CHECK_OK(weft_capture_begin(stream));
-    weft_tensor *out = weft_matmul_reduce_scatter(a, b, WEFT_AVG, 0, world);
+    weft_status status = average_rows(in, 2, &out, 1, world);
     weft_replay *noted = weft_capture_end(stream);
-    CHECK(out);
-    replay(noted, out, expected, 3);
+    CHECK_OK(status);
+    CHECK_INT(calls_of(world, "matmul_rs"), before + 1);
+    CHECK_INT(way_of(world, "matmul_rs"), WEFT_I_WAY_PIPELINED);
+    CHECK(same_layout(out, plain));
+    replay(noted, out, plain, 3);
+}
+
+/* Hardware multicast is asked for, and weft has no kernels for it: the call goes another way, says
+ * so, and is right. */
+RANKS_TEST(test_fused_multicast_asked, 2)
+{
+    weft_group *world = begin(rank);
+    weft_tensor *shard = uniform(WEFT_BF16, WEFT_SHAPE(FUSED_ROWS / size, 16)), *out = NULL;
+    weft_tensor *b = uniform(WEFT_BF16, WEFT_SHAPE(16, 16));
+    weft_fused_use(WEFT_FUSED_MULTICAST);
+    CHECK_OK(weft_all_gather_matmul(NULL, &out, shard, &b, 1, 0, world));
+    CHECK_INT(way_of(world, "ag_matmul"), WEFT_I_WAY_PAIR); /* it is small */
+    CHECK(is_close(out, weft_mm(weft_all_gather_tensor(shard, 0, world), b)));
+    weft_fused_use(WEFT_FUSED_PIPELINE);
     leave(world);
 }
 

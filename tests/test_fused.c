@@ -16,7 +16,7 @@
 
 /* ---- AsyncTPTest: what a GPU cannot do, or does not need ---- */
 
-RANKS_TEST(test_multimem_all_gather_matmul, 2)
+SIZES_TEST(test_multimem_all_gather_matmul)
 {
     weft_group *world = begin(rank);
     weft_tensor *shard = uniform(WEFT_BF16, WEFT_SHAPE(256 / size, 128));
@@ -193,7 +193,7 @@ RANKS_TEST(test_fused_gradients_of_one, 2)
 RANKS_TEST(test_fused_scaled_has_no_gradient, 2)
 {
     weft_group *world = begin(rank);
-    weft_tensor *a = uniform(WEFT_F8E4M3, WEFT_SHAPE(4, 16)),
+    weft_tensor *a = uniform(WEFT_F8E4M3, WEFT_SHAPE(4, 16)), *out = NULL,
                 *scale = leaf(full_of(WEFT_SCALAR, 1));
     weft_scaled b = {.b = uniform(WEFT_F8E4M3, WEFT_SHAPE(16, 16)),
                      .scale = full_of(WEFT_SCALAR, 1),
@@ -201,6 +201,11 @@ RANKS_TEST(test_fused_scaled_has_no_gradient, 2)
     CHECK(!weft_scaled_matmul_reduce_scatter(a, scale, &b, WEFT_SUM, 0, world));
     CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
     CHECK_CONTAINS(weft_last_error(), "8 bits");
+    weft_clear_error();
+    CHECK_STATUS(weft_all_gather_scaled_matmul(NULL, &out, a, scale, &b, 1, 0, world),
+                 WEFT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(weft_last_error(), "8 bits");
+    CHECK(!out);
     leave(world);
 }
 
@@ -274,7 +279,7 @@ RANKS_TEST(test_fused_mlp, 2)
 }
 
 /* The graph has the fused rows, and three runs of it give what the plain product gives. */
-RANKS_TEST(test_fused_all_gather_matmul_native_graph_capture, 2)
+SIZES_TEST(test_fused_all_gather_matmul_native_graph_capture)
 {
     weft_group *world = begin(rank);
     mlp_job job = {world, true};
@@ -288,11 +293,94 @@ RANKS_TEST(test_fused_all_gather_matmul_native_graph_capture, 2)
     CHECK_CONTAINS(text, "all_gather_matmul");
     CHECK_CONTAINS(text, "matmul_reduce_scatter");
     CHECK_OK(mlp(in, 3, &expected, 1, &(mlp_job){world, false}));
+    int before = calls_of(world, "ag_matmul");
     for (int times = 0; times < 3; times++) {
         CHECK_OK(weft_graph_run(graph, in, 3, &out, 1));
         CHECK(is_close(out, expected));
         CHECK_OK(weft_fill(out, 0));
+        CHECK_INT(calls_of(world, "ag_matmul"), before + times + 1); /* with the way of each */
+        CHECK_INT(way_of(world, "ag_matmul"), WEFT_I_WAY_PIPELINED);
+        CHECK_INT(way_of(world, "matmul_rs"), WEFT_I_WAY_PIPELINED);
     }
+    leave(world);
+}
+
+/* As a graph, three times. */
+static void check_reduce_captured(weft_group *world, weft_tensor *a, weft_tensor *b,
+                                  weft_tensor *plain)
+{
+    weft_tensor *in[] = {a, b}, *out = NULL;
+    weft_graph *graph = weft_graph_capture("reduce", average_rows, world, in, 2, 1);
+    if (!graph)
+        FAIL("%s", weft_last_error());
+    for (int times = 0; times < 3; times++) {
+        CHECK_OK(weft_graph_run(graph, in, 2, &out, 1));
+        CHECK(same_layout(out, plain) && weft_allclose(out, plain, 1e-2, 1e-2, false));
+        CHECK_OK(weft_fill(out, 0));
+    }
+}
+
+/* ---- scaled operations captured ---- */
+
+typedef struct scaled_job {
+    weft_group *world;
+    scale_mode mode;
+} scaled_job;
+
+/* in: a, its scale, b, its scale.  A gather, a scatter, and what is gathered. */
+static weft_status scaled_both(weft_tensor *const *in, __attribute__((unused)) int ins,
+                               weft_tensor **out, __attribute__((unused)) int outs, void *user)
+{
+    const scaled_job *job = user;
+    weft_scaled b = {.b = in[2], .scale = in[3], .dtype = WEFT_F32};
+    WEFT_TRY(weft_all_gather_scaled_matmul(&out[1], &out[0], in[0], in[1], &b, 1, 0, job->world));
+    /* One scale for each row of what is scattered: of what was gathered, if all ranks have them. */
+    weft_tensor *scale = job->mode == ROWS_SHARDED
+                             ? weft_wait_tensor(weft_all_gather_tensor(in[1], 0, job->world))
+                             : in[1];
+    out[2] = weft_scaled_matmul_reduce_scatter(out[1], scale, &b, WEFT_AVG, 0, job->world);
+    return out[2] ? WEFT_OK : weft_last_status();
+}
+
+/* The graph has their rows, with the shapes, strides and dtypes that they have eagerly, and gives
+ * what they give; so do compiled functions. */
+static void check_scaled_captured(weft_group *world, scale_mode mode)
+{
+    scaled_job job = {world, mode};
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    int size = weft_size(world);
+    weft_shape whole = WEFT_SHAPE(4 * size, 16);
+    bool rows = mode != TENSOR_WISE;
+    weft_tensor *in[] = {uniform(WEFT_F8E4M3, shard_of(whole, 0, size)),
+                         scale_for(whole, 0, size, mode),
+                         column_major(uniform(WEFT_F8E4M3, WEFT_SHAPE(16, 16))),
+                         full_of(rows ? WEFT_SHAPE(1, 16) : WEFT_SCALAR, 0.1)};
+    weft_tensor *eager[3] = {NULL}, *got[3] = {NULL};
+    char text[4096];
+    CHECK_OK(scaled_both(in, 4, eager, 3, &job));
+    weft_graph *graph = weft_graph_capture("scaled", scaled_both, &job, in, 4, 3);
+    if (!graph)
+        FAIL("%s", weft_last_error());
+    CHECK(weft_graph_text(graph, text, sizeof text) < (int)sizeof text);
+    CHECK_CONTAINS(text, "all_gather_scaled_matmul");
+    CHECK_CONTAINS(text, "scaled_matmul_reduce_scatter");
+    opts.backend = "aot_eager";
+    opts.fullgraph = true;
+    weft_compiled *compiled = weft_compile(scaled_both, &job, &opts);
+    for (int times = 0; times < 4; times++) {
+        CHECK_OK(times % 2 ? weft_compiled_call(compiled, in, 4, got, 3)
+                           : weft_graph_run(graph, in, 4, got, 3));
+        CHECK_INT(way_of(world, "ag_scaled_mm"), WEFT_I_WAY_PIPELINED);
+        for (int i = 0; i < 3; i++)
+            CHECK(same_layout(got[i], eager[i]) && is_close(got[i], eager[i]));
+    }
+}
+
+RANKS_TEST(test_fused_scaled_captured, 2)
+{
+    weft_group *world = begin(rank);
+    for (int mode = 0; mode < SCALE_MODES; mode++)
+        check_scaled_captured(world, (scale_mode)mode);
     leave(world);
 }
 
@@ -378,6 +466,18 @@ RANKS_TEST(test_fused_uneven_rights, 2)
     weft_tensor *out = NULL;
     CHECK_OK(weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, world));
     CHECK(weft_equal(out, weft_mm(weft_all_gather_tensor(a, 0, world), b)));
+    leave(world);
+}
+
+/* Ranks lay out their shards as they like: what differs is not told to the others. */
+RANKS_TEST(test_fused_uneven_layouts, 3)
+{
+    weft_group *world = begin(rank);
+    weft_tensor *x = some(WEFT_F32, WEFT_SHAPE(6, 6)), *b = some(WEFT_F32, WEFT_SHAPE(6, 6));
+    weft_tensor *wide = weft_narrow(some(WEFT_F32, WEFT_SHAPE(6, 9)), 1, 2, 6);
+    weft_tensor *a = rank == 0 ? x : rank == 1 ? column_major(x) : wide;
+    for (int dim = 0; dim < 2; dim++)
+        check_both(world, a, rank == 1 ? b : column_major(b), dim, WEFT_SUM);
     leave(world);
 }
 
