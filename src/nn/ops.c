@@ -4,7 +4,6 @@
 
 #include "grad/rule.h"
 
-#define LIST   WEFT_I_OP_LIST
 #define EFFECT WEFT_I_OP_EFFECT
 #define WITHIN WEFT_I_OP_WITHIN
 #define LAYOUT WEFT_I_OP_LAYOUT
@@ -26,18 +25,12 @@ static weft_i_op *const rows[] = {
 
 static weft_i_op_table table = {rows, sizeof rows / sizeof *rows, NULL};
 
-static const weft_i_gradient step = {
-    .why = "a step of an optimizer is not differentiated; do it inside WEFT_NO_GRAD",
-    .refused = true};
-
 static const weft_i_gradient leaf = {.why = "a parameter is a leaf"};
 static const weft_i_gradient binding = {.why = "it computes nothing"};
 
 __attribute__((constructor)) static void add_rows(void)
 {
     weft_i_op_add_table(&table);
-    weft_i_rule_set(&weft_i_op_sgd_, &step);
-    weft_i_rule_set(&weft_i_op_adamw_, &step);
     weft_i_rule_set(&weft_i_op_parameter, &leaf);
     weft_i_rule_set(&weft_i_op_bind, &binding);
 }

@@ -3,7 +3,7 @@
 #include "nn/optim.h"
 
 #include "base/opts.h"
-#include "nn/ops.h"
+#include "tensor/ops.h"
 
 static weft_status step(const weft_optim *optim, weft_i_trained *trained, weft_tensor *grad)
 {

@@ -17,6 +17,7 @@
 #define RANDOM      WEFT_I_OP_RANDOM
 #define EFFECT      WEFT_I_OP_EFFECT
 #define MIXED       WEFT_I_OP_MIXED
+#define LIST        WEFT_I_OP_LIST
 
 #define OP(name_, params_, flags_, shape_, run_, kernel_)            \
     weft_i_op weft_i_op_##name_ = {.name = #name_,                   \

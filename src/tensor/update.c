@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows that are one step of an optimizer, from tensors to the loops of kernels/update.h. */
-#include "kernels/update.h"
+#include "tensor/update.h"
 
 #include "kernels/copy.h"
-#include "nn/ops.h"
 #include "tensor/loops.h"
+#include "tensor/ops.h"
 
 #include <math.h>
 
@@ -92,25 +92,36 @@ static weft_status run(update *u)
     return WEFT_OK;
 }
 
-weft_status weft_i_sgd_run(weft_i_op_call *call)
+weft_i_sgd weft_i_sgd_of(const weft_i_op_call *call)
 {
     const weft_i_arg *arg = call->args;
-    update u = {.call = call,
-                .sgd = {arg[2].number, arg[3].number, arg[4].number, arg[5].integer != 0}};
+    return (weft_i_sgd){.rate = arg[2].number,
+                        .momentum = arg[3].number,
+                        .decay = arg[4].number,
+                        .first = arg[5].integer != 0};
+}
+
+weft_i_adamw weft_i_adamw_of(const weft_i_op_call *call)
+{
+    const weft_i_arg *arg = call->args;
+    double rate = arg[2].number, beta1 = arg[3].number, beta2 = arg[4].number,
+           step_number = (double)arg[7].integer;
+    return (weft_i_adamw){.shrink = 1 - rate * arg[6].number,
+                          .beta1 = beta1,
+                          .beta2 = beta2,
+                          .epsilon = arg[5].number,
+                          .rate = rate / (1 - pow(beta1, step_number)),
+                          .root = sqrt(1 - pow(beta2, step_number))};
+}
+
+weft_status weft_i_sgd_run(weft_i_op_call *call)
+{
+    update u = {.call = call, .sgd = weft_i_sgd_of(call)};
     return run(&u);
 }
 
 weft_status weft_i_adamw_run(weft_i_op_call *call)
 {
-    const weft_i_arg *arg = call->args;
-    double rate = arg[2].number, beta1 = arg[3].number, beta2 = arg[4].number,
-           step_number = (double)arg[7].integer;
-    update u = {.call = call,
-                .adamw = {.shrink = 1 - rate * arg[6].number,
-                          .beta1 = beta1,
-                          .beta2 = beta2,
-                          .epsilon = arg[5].number,
-                          .rate = rate / (1 - pow(beta1, step_number)),
-                          .root = sqrt(1 - pow(beta2, step_number))}};
+    update u = {.call = call, .adamw = weft_i_adamw_of(call)};
     return run(&u);
 }
