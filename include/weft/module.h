@@ -104,9 +104,9 @@ WEFT_API int weft_module_state(const weft_module *module, weft_named *out, int r
 WEFT_API weft_status weft_module_load(weft_module *module, const weft_named *in, int count);
 /*
  * Moves parameters, buffers and gradients to the device; what is there already stays.  The tensors
- * are the same ones, with other memory: handles, hooks and optimizers keep them.  An optimizer that
- * has stepped has state of its own on the old device, so make it afterwards.  Tensors that shared
- * memory share none afterwards.  If it fails, nothing has moved.
+ * are the same ones, with other memory: handles, hooks and optimizers keep them.  The state of an
+ * optimizer that has stepped follows at its next step.  Tensors that shared memory share none
+ * afterwards.  If it fails, nothing has moved.
  */
 WEFT_API weft_status weft_module_to(weft_module *module, weft_device device);
 

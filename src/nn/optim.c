@@ -3,6 +3,7 @@
 #include "nn/optim.h"
 
 #include "base/os.h"
+#include "weft/op.h"
 
 static weft_status check(const char *what, const weft_optim *optim)
 {
@@ -51,12 +52,22 @@ weft_optim *weft_i_optim_new(const char *kind, weft_module *module, double rate)
     return optim;
 }
 
-/* The states are made when they are needed first: parameters that get no gradient have none. */
+/* The states are made when they are needed first: parameters that get no gradient have none.  They
+ * follow a parameter that has moved to another device (weft_module_to). */
 static weft_status make_states(const weft_optim *optim, weft_i_trained *trained)
 {
-    for (int k = 0; k < optim->states; k++)
-        if (!trained->state[k] && !(trained->state[k] = weft_keep(weft_zeros_like(trained->param))))
+    weft_device device = weft_tensor_device(trained->param);
+    for (int k = 0; k < optim->states; k++) {
+        weft_tensor *old = trained->state[k];
+        if (old && weft_tensor_device(old) == device)
+            continue;
+        weft_tensor *state =
+            old ? weft_to(old, weft_tensor_dtype(old), device) : weft_zeros_like(trained->param);
+        if (!state)
             return weft_last_status();
+        trained->state[k] = weft_keep(state);
+        weft_i_object_drop(old);
+    }
     return WEFT_OK;
 }
 

@@ -42,6 +42,7 @@ EMBED(text_move, WEFT_CUDA_TEXT "/move.h");
 EMBED(text_rows, WEFT_CUDA_TEXT "/rows.h");
 EMBED(text_rows_type, WEFT_CUDA_TEXT "/rows_type.h");
 EMBED(text_number, WEFT_CUDA_TEXT "/number.h");
+EMBED(text_optim, WEFT_CUDA_TEXT "/optim.h");
 EMBED(text_order, WEFT_CUDA_TEXT "/order.h");
 EMBED(text_packet, WEFT_CUDA_TEXT "/packet.h");
 EMBED(text_expression_groups, WEFT_CUDA_TEXT "/expressions.h");
@@ -61,6 +62,7 @@ EMBED(text_math_f32, WEFT_CUDA_SHARED "/math_f32.h");
 EMBED(text_math_f64, WEFT_CUDA_SHARED "/math_f64.h");
 EMBED(text_expressions, WEFT_CUDA_SHARED "/pointwise.def");
 EMBED(text_small, WEFT_CUDA_SHARED "/small.h");
+EMBED(text_update_step, WEFT_CUDA_SHARED "/update_step.h");
 
 /* NVRTC has no standard headers. */
 static const char text_stdint[] =
@@ -84,6 +86,7 @@ static const char *const names[] = {"kernels.def",
                                     "rows.h",
                                     "rows_type.h",
                                     "number.h",
+                                    "optim.h",
                                     "order.h",
                                     "packet.h",
                                     "expressions.h",
@@ -103,6 +106,7 @@ static const char *const names[] = {"kernels.def",
                                     "kernels/math_f64.h",
                                     "kernels/pointwise.def",
                                     "kernels/small.h",
+                                    "kernels/update_step.h",
                                     "stdint.h"};
 static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_tensor_def,
@@ -118,6 +122,7 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_rows,
                                     weft_i_cuda_text_rows_type,
                                     weft_i_cuda_text_number,
+                                    weft_i_cuda_text_optim,
                                     weft_i_cuda_text_order,
                                     weft_i_cuda_text_packet,
                                     weft_i_cuda_text_expression_groups,
@@ -137,6 +142,7 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_math_f64,
                                     weft_i_cuda_text_expressions,
                                     weft_i_cuda_text_small,
+                                    weft_i_cuda_text_update_step,
                                     text_stdint};
 enum { TEXTS = sizeof texts / sizeof *texts };
 

@@ -21,6 +21,8 @@ weft_status weft_i_cuda_launch_threads(weft_i_cuda_stream *stream, weft_i_cuda_k
 /* Element-wise kernels over a loop; `what` has everything but tasks, dimensions and operands. */
 weft_status weft_i_cuda_launch_loop(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
                                     const weft_k_pointwise *what, weft_i_loop loop);
+/* Tasks, dimensions and operands alone, of `group` elements a task; false: there are no elements. */
+bool weft_i_cuda_lay_out(weft_k_pointwise *c, weft_i_loop loop, uint64_t group);
 /* Operand 0 of the loop becomes operand 1, converted; the memory of the two does not overlap. */
 weft_status weft_i_cuda_copy_loop(weft_i_cuda_stream *stream, weft_i_loop loop, weft_dtype to,
                                   weft_dtype from);

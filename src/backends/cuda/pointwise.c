@@ -12,28 +12,35 @@ _Static_assert((int)WEFT_K_DIMS == (int)WEFT_I_LOOP_DIMS, "the kernels' loops ar
 _Static_assert(WEFT_K_INPUTS + 1 == WEFT_I_LOOP_OPERANDS, "the kernels' loops are weft's");
 _Static_assert((int)WEFT_K_COPY > (int)WEFT_I_POINTWISE_COUNT, "a copy is none of them");
 
+bool weft_i_cuda_lay_out(weft_k_pointwise *c, weft_i_loop loop, uint64_t group)
+{
+    for (int d = 0; d < loop.ndim; d++)
+        if (loop.dim[d] == 0)
+            return false;
+    weft_i_loop_join(&loop);
+    c->ndim = loop.ndim ? loop.ndim : 1;
+    c->dim[0] = 1;
+    c->tasks = 1;
+    for (int d = 0; d < loop.ndim; d++) {
+        c->dim[d] = (uint64_t)loop.dim[d];
+        c->tasks *= d < loop.ndim - 1 ? c->dim[d] : 1;
+        for (int k = 0; k < loop.operands; k++)
+            c->stride[k][d] = loop.stride[k][d];
+    }
+    c->groups = (c->dim[c->ndim - 1] + group - 1) / group;
+    c->tasks *= c->groups;
+    for (int k = 0; k < loop.operands; k++)
+        c->data[k] = loop.data[k];
+    return true;
+}
+
 weft_status weft_i_cuda_launch_loop(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
                                     const weft_k_pointwise *what, weft_i_loop loop)
 {
     weft_k_pointwise c = *what;
     uint64_t group = kernel == WEFT_I_CUDA_pointwise_f32 ? WEFT_K_GROUP_F32 : WEFT_K_GROUP;
-    for (int d = 0; d < loop.ndim; d++)
-        if (loop.dim[d] == 0)
-            return WEFT_OK;
-    weft_i_loop_join(&loop);
-    c.ndim = loop.ndim ? loop.ndim : 1;
-    c.dim[0] = 1;
-    c.tasks = 1;
-    for (int d = 0; d < loop.ndim; d++) {
-        c.dim[d] = (uint64_t)loop.dim[d];
-        c.tasks *= d < loop.ndim - 1 ? c.dim[d] : 1;
-        for (int k = 0; k < loop.operands; k++)
-            c.stride[k][d] = loop.stride[k][d];
-    }
-    c.groups = (c.dim[c.ndim - 1] + group - 1) / group;
-    c.tasks *= c.groups;
-    for (int k = 0; k < loop.operands; k++)
-        c.data[k] = loop.data[k];
+    if (!weft_i_cuda_lay_out(&c, loop, group))
+        return WEFT_OK;
     return weft_i_cuda_launch_threads(stream, kernel, c.tasks, &c);
 }
 

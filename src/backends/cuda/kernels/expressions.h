@@ -115,42 +115,45 @@ WEFT_K void weft_k_take_half(int bf16, const char *p, int64_t stride, int n, flo
         x[j] = weft_k_half(bf16, j < n ? *(const uint16_t *)(const void *)(p + j * stride) : 0);
 }
 
+/* Up to WEFT_K_GROUP_F32 floats of a dtype that is computed in f32, or of f64. */
+WEFT_K void weft_k_read_f32(int dtype, const char *p, int64_t stride, int n, float *x)
+{
+    uint32_t size = weft_k_size_of(dtype);
+    switch (dtype) {
+    case WEFT_K_F32:
+        weft_k_take_f32(p, stride, n, x);
+        break;
+    case WEFT_K_BF16:
+        weft_k_take_half(1, p, stride, n, x);
+        break;
+    case WEFT_K_F16:
+        weft_k_take_half(0, p, stride, n, x);
+        break;
+    default:
+        WEFT_K_UNROLL
+        for (int j = 0; j < WEFT_K_N; j++)
+            x[j] = j < n ? weft_k_float((uint32_t)weft_k_convert_out(
+                               WEFT_K_F32, dtype, weft_k_get(p + j * stride, size)))
+                         : 0;
+    }
+}
+
 WEFT_K void weft_k_load_f32(const weft_k_pointwise *c, int k, const weft_k_place *place, float *x)
 {
-    const char *p = c->data[k + 1] + place->at[k + 1];
-    int64_t stride = c->stride[k + 1][c->ndim - 1];
-    uint32_t size = weft_k_size_of(c->in[k]);
     if (c->constants >> k & 1) {
         WEFT_K_UNROLL
         for (int j = 0; j < WEFT_K_N; j++)
             x[j] = weft_k_float((uint32_t)c->number[k]);
         return;
     }
-    switch (c->in[k]) {
-    case WEFT_K_F32:
-        weft_k_take_f32(p, stride, place->n, x);
-        break;
-    case WEFT_K_BF16:
-        weft_k_take_half(1, p, stride, place->n, x);
-        break;
-    case WEFT_K_F16:
-        weft_k_take_half(0, p, stride, place->n, x);
-        break;
-    default:
-        WEFT_K_UNROLL
-        for (int j = 0; j < WEFT_K_N; j++)
-            x[j] = j < place->n ? weft_k_float((uint32_t)weft_k_convert_out(
-                                      WEFT_K_F32, c->in[k], weft_k_get(p + j * stride, size)))
-                                : 0;
-    }
+    weft_k_read_f32(c->in[k], c->data[k + 1] + place->at[k + 1], c->stride[k + 1][c->ndim - 1],
+                    place->n, x);
 }
 
-WEFT_K void weft_k_store_f32(const weft_k_pointwise *c, const weft_k_place *place, const float *x)
+WEFT_K void weft_k_write_f32(int dtype, char *p, int64_t stride, int n, const float *x)
 {
-    char *p = c->data[0] + place->at[0];
-    int64_t stride = c->stride[0][c->ndim - 1];
-    uint32_t size = weft_k_size_of(c->out);
-    if (c->out == WEFT_K_F32 && weft_k_is_whole(p, stride, 4, place->n, WEFT_K_N)) {
+    uint32_t size = weft_k_size_of(dtype);
+    if (dtype == WEFT_K_F32 && weft_k_is_whole(p, stride, 4, n, WEFT_K_N)) {
         weft_k_vector v, w;
         WEFT_K_UNROLL
         for (int j = 0; j < 4; j++) {
@@ -161,19 +164,24 @@ WEFT_K void weft_k_store_f32(const weft_k_pointwise *c, const weft_k_place *plac
         weft_k_store16(p + 16, w);
         return;
     }
-    if (size == 2 && weft_k_is_whole(p, stride, 2, place->n, WEFT_K_N)) {
+    if (size == 2 && weft_k_is_whole(p, stride, 2, n, WEFT_K_N)) {
         weft_k_vector v;
         WEFT_K_UNROLL
         for (int j = 0; j < 4; j++)
-            v.word[j] = (uint32_t)weft_k_narrow(c->out, x[2 * j]) |
-                        (uint32_t)weft_k_narrow(c->out, x[2 * j + 1]) << 16;
+            v.word[j] = (uint32_t)weft_k_narrow(dtype, x[2 * j]) |
+                        (uint32_t)weft_k_narrow(dtype, x[2 * j + 1]) << 16;
         weft_k_store16(p, v);
         return;
     }
     WEFT_K_UNROLL
     for (int j = 0; j < WEFT_K_N; j++)
-        if (j < place->n)
-            weft_k_put(p + j * stride, size, weft_k_narrow(c->out, x[j]));
+        if (j < n)
+            weft_k_put(p + j * stride, size, weft_k_narrow(dtype, x[j]));
+}
+
+WEFT_K void weft_k_store_f32(const weft_k_pointwise *c, const weft_k_place *place, const float *x)
+{
+    weft_k_write_f32(c->out, c->data[0] + place->at[0], c->stride[0][c->ndim - 1], place->n, x);
 }
 
 /* Truth: bytes of 0 and 1. */
@@ -227,17 +235,14 @@ WEFT_K void weft_k_take_bits(const char *p, int64_t stride, uint32_t size, int n
 #define WEFT_K_LEAVE(type_)            \
     WEFT_K_UNROLL                      \
     for (int j = 0; j < WEFT_K_N; j++) \
-        if (j < place->n)              \
+        if (j < n)                     \
             *(type_ *)(void *)(p + j * stride) = (type_)x[j];
 
-WEFT_K void weft_k_leave_bits(const weft_k_pointwise *c, const weft_k_place *place,
-                              const uint64_t *x)
+WEFT_K void weft_k_write_bits(char *p, int64_t stride, uint32_t size, int n, const uint64_t *x)
 {
-    char *p = c->data[0] + place->at[0];
-    int64_t stride = c->stride[0][c->ndim - 1];
-    switch (weft_k_size_of(c->out)) {
+    switch (size) {
     case 8:
-        if (weft_k_is_whole(p, stride, 8, place->n, WEFT_K_N)) {
+        if (weft_k_is_whole(p, stride, 8, n, WEFT_K_N)) {
             weft_k_vector v, w;
             WEFT_K_UNROLL
             for (int j = 0; j < 2; j++) {
@@ -261,6 +266,13 @@ WEFT_K void weft_k_leave_bits(const weft_k_pointwise *c, const weft_k_place *pla
     default:
         WEFT_K_LEAVE(uint8_t)
     }
+}
+
+WEFT_K void weft_k_leave_bits(const weft_k_pointwise *c, const weft_k_place *place,
+                              const uint64_t *x)
+{
+    weft_k_write_bits(c->data[0] + place->at[0], c->stride[0][c->ndim - 1], weft_k_size_of(c->out),
+                      place->n, x);
 }
 
 /* The bits of input k in the dtype the expression takes; integers are extended. */

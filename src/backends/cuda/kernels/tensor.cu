@@ -8,6 +8,7 @@
 #include "order.h"
 #include "turn.h"
 #include "expressions.h"
+#include "optim.h"
 
 #define KERNEL(name_, threads_, type_, body_)        \
     WEFT_KERNEL(threads_, weft_kernel_##name_, type_, c) \

@@ -6,6 +6,7 @@
 #ifndef WEFT_CUDA_KERNELS_TENSOR_LAYOUT_H
 #define WEFT_CUDA_KERNELS_TENSOR_LAYOUT_H
 
+#include "kernels/update_step.h"
 #include "layout.h"
 
 enum {
@@ -41,6 +42,15 @@ typedef struct weft_k_pointwise {
     char *data[WEFT_K_INPUTS + 1];
     int64_t stride[WEFT_K_INPUTS + 1][WEFT_K_DIMS];
 } weft_k_pointwise;
+
+/* A step of an optimizer.  Operands of the loop: the parameter, its gradient, then its velocity or
+ * its two moments; all but the gradient have the dtype `out`. */
+enum { WEFT_K_SGD, WEFT_K_MOMENTUM, WEFT_K_ADAMW };
+typedef struct weft_k_update {
+    weft_k_pointwise loop;
+    weft_i_sgd sgd;
+    weft_i_adamw adamw;
+} weft_k_update;
 
 /* A copy that turns: neighbours of the source are rows of the result, at one step; see turn.h. */
 typedef struct weft_k_turn {
