@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A small GPT that learns a text by heart, character by character, and then writes it down.
- * 06_gpt.py is the same in PyTorch.  Run: 06_gpt, or "06_gpt 20" for the losses of 20 steps.
+ * 06_gpt.py is the same in PyTorch.  Run: 06_gpt, or "06_gpt 20" for the losses of 20 steps, or
+ * "06_gpt 20 cuda" for those of the same steps on a GPU.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,8 @@ static weft_module *new_block(void)
 static weft_tensor *gpt(weft_module *self, weft_tensor *x, void *user)
 {
     (void)user;
-    weft_tensor *place = weft_arange(WEFT_I64, WEFT_CPU, 0, (double)weft_tensor_size(x, 1), 1);
+    weft_device here = weft_tensor_device(x);
+    weft_tensor *place = weft_arange(WEFT_I64, here, 0, (double)weft_tensor_size(x, 1), 1);
     weft_tensor *h = weft_add(weft_module_call(weft_module_child(self, "symbol"), x),
                               weft_module_call(weft_module_child(self, "place"), place));
     return weft_module_call(weft_module_child(self, "body"), h);
@@ -99,12 +101,15 @@ static void write_down(weft_module *net)
 int main(int argc, char **argv)
 {
     int steps = argc > 1 ? atoi(argv[1]) : STEPS + 1;
+    weft_device where = argc > 2 && !strcmp(argv[2], "cuda") ? WEFT_CUDA(0) : WEFT_CPU;
     weft_seed(42);
-    weft_module *net = new_gpt();
+    weft_module *net = new_gpt(); /* its numbers are drawn on the CPU: the same wherever it runs */
+    if (weft_module_to(net, where) < 0)
+        return fprintf(stderr, "%s\n", weft_last_error()), 1;
     weft_optim *adam = weft_optim_adamw(net, 3e-3, NULL);
     for (int step = 0; step < steps; step++) {
         weft_scope_open();
-        weft_tensor *batch = draw_batch();
+        weft_tensor *batch = weft_to(draw_batch(), WEFT_I64, where);
         weft_tensor *logits = weft_module_call(net, weft_narrow(batch, 1, 0, TIME));
         weft_tensor *loss = weft_cross_entropy(logits, weft_narrow(batch, 1, 1, TIME));
         weft_backward(loss);
