@@ -13,17 +13,21 @@ static const char *cuda_label(const char *backend);
 #include "cuda/model.h"
 #include "symm/registration.h"
 
-/* Other programs run the same tests on other backends of this memory: see test_nccl_symm.c. */
+/* Other programs run the same tests on other backends of this memory: see test_nccl_symm.c and
+ * test_nvshmem_symm.c.  SYMM_ALONE is how many ranks a test of one rank has there, SYMM_REAL the
+ * variable that asks for a GPU and the library. */
+#ifndef SYMM_ALONE
+#define SYMM_ALONE 1
+#endif
+#ifndef SYMM_REAL
+#define SYMM_REAL "WEFT_TEST_CUDA"
+#endif
 #ifndef SYMM_BACKEND
 #define SYMM_BACKEND "cuda"
 static const char *const labels[] = {"cuda", "cuda-threads", "softcuda", "softcuda-threads"};
 static weft_device gpu(void)
 {
     return WEFT_CUDA(0);
-}
-static bool is_cuda(void)
-{
-    return true;
 }
 static void install_standin(void)
 {
@@ -33,18 +37,19 @@ static const char *const labels[] = {SYMM_BACKEND, SYMM_BACKEND "-threads", "sof
                                      "soft" SYMM_BACKEND "-threads"};
 static weft_device gpu(void);      /* of this rank; chooses the backend */
 static void install_standin(void); /* of its library */
-static bool is_cuda(void)
-{
-    return false;
-}
 #endif
+
+static bool is_backend(const char *name)
+{
+    return !strcmp(SYMM_BACKEND, name);
+}
 
 #define GPU   gpu()
 #define LIMIT ((int64_t)200) /* ms: no race on a loaded machine, short enough for a test */
 
 static bool is_real(void)
 {
-    const char *wanted = getenv("WEFT_TEST_CUDA");
+    const char *wanted = getenv(SYMM_REAL);
     return wanted && !strcmp(wanted, "real");
 }
 
@@ -87,8 +92,22 @@ static weft_symm *make(weft_group *world, int64_t count)
     return mem;
 }
 
+/* A test of one rank needs no world, unless its memory does. */
+static weft_group *begin_alone(void)
+{
+    return SYMM_ALONE > 1 ? join(0) : NULL;
+}
+
+static void end_alone(weft_group *world)
+{
+    if (world)
+        finish(world);
+}
+
 RANKS_TEST(test_large_alloc, 1)
 {
+    if (is_backend("nvshmem"))
+        SKIP("its world has two ranks, and its stand-in no room for 2 GiB of each");
     int64_t bytes = (int64_t)2 * 1024 * 1024 * 1024;
     weft_tensor *x = weft_symm_empty(WEFT_U8, GPU, WEFT_SHAPE(bytes));
     if (!x)
@@ -138,6 +157,7 @@ RANKS_TEST(test_get_signal_pad, 4)
 
 RANKS_TEST(test_get_backend, 2)
 {
+    weft_group *world = join(0);
     const char *name = weft_symm_backend(GPU);
     CHECK(name && !strcmp(name, SYMM_BACKEND));
     CHECK_OK(weft_symm_set_backend(GPU, SYMM_BACKEND));
@@ -146,15 +166,20 @@ RANKS_TEST(test_get_backend, 2)
     CHECK_STATUS(weft_symm_set_backend(GPU, "no such"), WEFT_ERR_NOT_FOUND);
     CHECK(weft_symm_empty(WEFT_U8, GPU, WEFT_SHAPE(1)));
     CHECK_OK(weft_symm_set_backend(GPU, SYMM_BACKEND));
-    CHECK_STATUS(weft_symm_set_backend(GPU, is_cuda() ? "nccl" : "cuda"), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_symm_set_backend(GPU, is_backend("cuda") ? "nccl" : "cuda"), WEFT_ERR_STATE);
+    weft_clear_error();
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
 }
 
-RANKS_TEST(test_has_multicast_support, 1)
+RANKS_TEST(test_has_multicast_support, SYMM_ALONE)
 {
+    weft_group *world = begin_alone();
     CHECK(!weft_symm_has_multicast(WEFT_CPU));
     bool has = weft_symm_has_multicast(GPU);
     CHECK(weft_last_status() == WEFT_OK);
     CHECK(is_real() || !has);
+    end_alone(world);
 }
 
 /* Links to the next device, a broken one, and those to switches: of two the smaller number. */
@@ -189,8 +214,8 @@ RANKS_TEST(test_cuda_nvlink_connectivity_detection, 2)
 
 RANKS_TEST(test_allow_overlapping_devices, 2)
 {
-    if (!is_cuda())
-        return; /* each rank has a device of its own there */
+    if (!is_backend("cuda"))
+        SKIP("whose ranks may share a device is the library's choice");
     weft_group *world = join(0);
     weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64));
     weft_symm *mem = weft_symm_rendezvous(x, world);
@@ -212,8 +237,8 @@ RANKS_TEST(test_allow_overlapping_devices, 2)
 /* Whoever does not allow it is refused with all others, who are told why and what to do. */
 RANKS_TEST(test_cuda_overlap_refused, 2)
 {
-    if (!is_cuda())
-        return; /* each rank has a device of its own there */
+    if (!is_backend("cuda"))
+        SKIP("whose ranks may share a device is the library's choice");
     weft_group *world = join(0);
     bool allows = !harness_in_threads && rank == 0;
     weft_symm_allow_overlap(allows);
@@ -237,6 +262,8 @@ RANKS_TEST(test_cuda_two_devices, 2)
 {
     if (is_real())
         SKIP("needs two GPUs");
+    if (is_backend("nvshmem"))
+        SKIP("it was started on one device");
     weft_group *world = join(0);
     weft_symm_allow_overlap(false);
     weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CUDA(rank), WEFT_SHAPE(64));
@@ -444,6 +471,8 @@ RANKS_TEST(test_cuda_kill, 3)
 {
     if (harness_in_threads)
         return; /* a thread cannot die alone */
+    if (is_backend("nvshmem"))
+        SKIP("after a death nobody allocates: see test_nvshmem_kill");
     weft_group *world = join(30000);
     weft_symm *mem = make(world, 16);
     weft_group *rest = weft_group_new(world, (int[]){0, 1}, 2, "rest");
@@ -491,6 +520,8 @@ RANKS_TEST(test_cuda_left, 2)
 
 RANKS_TEST(test_cuda_mismatch_of_memory, 2)
 {
+    if (is_backend("nvshmem"))
+        SKIP("all ranks allocate together: see test_nvshmem_mismatch");
     weft_group *world = join(0);
     weft_tensor *x = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64 + 64 * rank));
     CHECK(!weft_symm_rendezvous(x, world));
@@ -507,8 +538,8 @@ RANKS_TEST(test_cuda_mismatch_of_memory, 2)
 /* One member's driver fails in the middle: nobody has the memory, and the next try works. */
 RANKS_TEST(test_cuda_rendezvous_fault, 2)
 {
-    if (!is_cuda())
-        return; /* other calls are made there */
+    if (!is_backend("cuda"))
+        SKIP("other calls are made there");
     static const char *const calls[] = {
         "cuMemCreate",    "cuMemAddressReserve",          "cuMemMap",
         "cuMemSetAccess", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"};
@@ -602,8 +633,9 @@ RANKS_TEST(test_cuda_operands_on_two_devices, 2)
     finish(world);
 }
 
-RANKS_TEST(test_memset32, 1)
+RANKS_TEST(test_memset32, SYMM_ALONE)
 {
+    weft_group *world = begin_alone();
     weft_tensor *x = weft_symm_empty(WEFT_U32, GPU, WEFT_SHAPE(64));
     CHECK_OK(weft_symm_memset32(x, 32, 1, 16));
     for (int i = 0; i < 64; i++)
@@ -622,10 +654,12 @@ RANKS_TEST(test_memset32, 1)
     CHECK_OK(weft_symm_memset32(x, 0, 3, 64));
     CHECK_OK(weft_symm_memset32(x, 63, 4, 1));
     CHECK(weft_item(x, 0) == 3 && weft_item(x, 62) == 3 && weft_item(x, 63) == 4);
+    end_alone(world);
 }
 
-RANKS_TEST(test_stream_write_value32, 1)
+RANKS_TEST(test_stream_write_value32, SYMM_ALONE)
 {
+    weft_group *world = begin_alone();
     weft_tensor *x = weft_symm_empty(WEFT_U32, GPU, WEFT_SHAPE(4));
     for (int i = 0; i < 4; i++) {
         CHECK_OK(weft_symm_stream_write_value32(x, i, 1));
@@ -635,6 +669,8 @@ RANKS_TEST(test_stream_write_value32, 1)
     CHECK(weft_symm_stream_write_value32(x, -1, 1) < 0);
     CHECK(weft_symm_stream_write_value32(x, 4, 1) < 0);
     CHECK(weft_symm_stream_write_value32(x, 0, (int64_t)1 << 32) < 0);
+    weft_clear_error();
+    end_alone(world);
 }
 
 int main(int argc, char **argv)

@@ -85,6 +85,8 @@ RANKS_TEST(test_get_backend, 2)
     CHECK_OK(weft_symm_set_backend(GPU, "nvshmem"));
     CHECK_STATUS(weft_symm_set_backend(GPU, "cuda"), WEFT_ERR_STATE);
     CHECK_STATUS(weft_symm_set_backend(WEFT_CPU, "nvshmem"), WEFT_ERR_NOT_FOUND);
+    if (!is_real()) /* it was started once, and made one id to meet by */
+        CHECK_INT(nvshmem_calls("nvshmemx_get_uniqueid"), rank == 0);
     finish(world);
 }
 

@@ -58,7 +58,8 @@ static weft_status prepare(const weft_i_circle *world, weft_i_cuda_device **devi
     weft_i_nvshmem_map_variables();
     WEFT_TRY(weft_i_cuda_use(*device));
     mine->id.version = WEFT_I_NVSHMEM_VERSION(1, weft_i_nvshmem_id);
-    if (world->rank == 0 && nv->nvshmemx_get_uniqueid(&mine->id))
+    /* An id has somebody who listens for the ranks: only those who will come get one. */
+    if (world->rank == 0 && !mine->again && nv->nvshmemx_get_uniqueid(&mine->id))
         return weft_i_fail(WEFT_ERR_INTERNAL, "nvshmemx_get_uniqueid fails: see what NVSHMEM says "
                                               "with NVSHMEM_DEBUG=INFO");
     return WEFT_OK;
