@@ -31,6 +31,7 @@ EMBED(text_tensor, WEFT_CUDA_TEXT "/tensor.cu");
 EMBED(text_def, WEFT_CUDA_TEXT "/kernels.def");
 EMBED(text_tensor_def, WEFT_CUDA_TEXT "/tensor.def");
 EMBED(text_device, WEFT_CUDA_TEXT "/device.h");
+EMBED(text_column_sums, WEFT_CUDA_TEXT "/column_sums.h");
 EMBED(text_held, WEFT_CUDA_TEXT "/held.h");
 EMBED(text_index, WEFT_CUDA_TEXT "/index.h");
 EMBED(text_layout, WEFT_CUDA_TEXT "/layout.h");
@@ -75,6 +76,7 @@ static const char text_stdint[] =
 static const char *const names[] = {"kernels.def",
                                     "tensor.def",
                                     "device.h",
+                                    "column_sums.h",
                                     "held.h",
                                     "index.h",
                                     "layout.h",
@@ -111,6 +113,7 @@ static const char *const names[] = {"kernels.def",
 static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_tensor_def,
                                     weft_i_cuda_text_device,
+                                    weft_i_cuda_text_column_sums,
                                     weft_i_cuda_text_held,
                                     weft_i_cuda_text_index,
                                     weft_i_cuda_text_layout,

@@ -60,19 +60,23 @@ weft_status weft_i_cuda_gather_run(weft_i_op_call *call)
     return weft_i_cuda_launch_threads(stream, WEFT_I_CUDA_gather, c.count, &c);
 }
 
-/* Rows whose bytes are adjacent and a multiple of 8 are moved by words of that size. */
+/* Rows whose bytes are adjacent are moved by the largest words, up to 16 bytes, that all of them
+ * consist of. */
 static void widen(weft_k_gather *c)
 {
     int last = c->ndim - 1;
     uint64_t bytes = c->dim[last] * (uint64_t)c->size;
-    bool wide = c->from_stride[last] == c->size && bytes % 8 == 0 && c->by_index % 8 == 0 &&
-                ((uintptr_t)c->from | (uintptr_t)c->to) % 8 == 0;
-    if (!wide || c->size == 8)
+    uint64_t together = (uintptr_t)c->from | (uintptr_t)c->to | (uint64_t)c->by_index | bytes | 16;
+    for (int d = 0; d < last; d++)
+        together |= (uint64_t)c->to_stride[d];
+    uint64_t word = together & -together; /* its lowest bit: the largest that divides them all */
+    if (c->from_stride[last] != c->size || c->to_stride[last] != c->size ||
+        word <= (uint64_t)c->size)
         return;
-    c->count = c->count / c->dim[last] * (bytes / 8);
-    c->dim[last] = bytes / 8;
-    c->size = 8;
-    c->from_stride[last] = c->to_stride[last] = 8;
+    c->count = c->count / c->dim[last] * (bytes / word);
+    c->dim[last] = bytes / word;
+    c->size = (int32_t)word;
+    c->from_stride[last] = c->to_stride[last] = (int64_t)word;
 }
 
 weft_status weft_i_cuda_embedding_run(weft_i_op_call *call)

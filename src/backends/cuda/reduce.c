@@ -126,11 +126,39 @@ static bool held_by(const weft_i_cuda_stream *stream, const weft_k_reduce *c,
     return *per && even && c->which == WEFT_I_REDUCE_SUM && c->compute == WEFT_F32 && c->count;
 }
 
-static weft_status run(weft_i_op_call *call, bool index)
+/* Sums over the rows of a packed matrix, 16 bytes at a time (kernels/column_sums.h); false: these
+ * are not. */
+static bool columns_by(const weft_k_reduce *c, weft_i_cuda_kernel *out, uint64_t *per)
+{
+    int64_t size = (int64_t)weft_dtype_size((weft_dtype)c->in), together = 16 / size;
+    if (c->in != WEFT_F32 && c->in != WEFT_BF16 && c->in != WEFT_F16)
+        return false;
+    *out = c->in == WEFT_F32    ? WEFT_I_CUDA_columns_f32
+           : c->in == WEFT_BF16 ? WEFT_I_CUDA_columns_bf16
+                                : WEFT_I_CUDA_columns_f16;
+    *per = (uint64_t)(WEFT_K_ACROSS * together);
+    bool packed = c->kept == 1 && c->reduced == 1 && c->kept_in[0] == size &&
+                  c->results % (uint64_t)together == 0;
+    bool even = ((uintptr_t)c->from | (uintptr_t)c->reduced_in[0]) % 16 == 0;
+    return packed && even && c->which == WEFT_I_REDUCE_SUM && c->compute == WEFT_F32 && c->count;
+}
+
+/* The kernel, and how many results a task of it makes. */
+static weft_i_cuda_kernel kernel_of(const weft_i_cuda_stream *stream, const weft_k_reduce *c,
+                                    bool index, uint64_t *per)
 {
     static const weft_i_cuda_kernel kernels[2][3] = {
         {WEFT_I_CUDA_reduce_f32, WEFT_I_CUDA_reduce_f64, WEFT_I_CUDA_reduce_i64},
         {WEFT_I_CUDA_index_f32, WEFT_I_CUDA_index_f64, WEFT_I_CUDA_index_i64}};
+    weft_i_cuda_kernel better;
+    if (!index && (c->columns ? columns_by(c, &better, per) : held_by(stream, c, &better, per)))
+        return better;
+    *per = WEFT_K_UNITS / c->span;
+    return kernels[index][c->compute == WEFT_F32 ? 0 : c->compute == WEFT_F64 ? 1 : 2];
+}
+
+static weft_status run(weft_i_op_call *call, bool index)
+{
     weft_i_cuda_stream *stream;
     weft_i_reduce what = weft_i_reduce_describe(call);
     weft_k_reduce c = parameter_of(&what);
@@ -141,7 +169,7 @@ static weft_status run(weft_i_op_call *call, bool index)
         return run_few(stream, &c);
     c.columns = columns_pay(&c, (int64_t)weft_dtype_size(what.in));
     c.span = weft_i_cuda_span(c.count, c.columns);
-    uint64_t blocks = (c.count + WEFT_K_BLOCK - 1) / WEFT_K_BLOCK, per = WEFT_K_UNITS / c.span;
+    uint64_t blocks = (c.count + WEFT_K_BLOCK - 1) / WEFT_K_BLOCK, per;
     c.node_count = blocks ? (blocks + c.span - 1) / c.span : 1;
     weft_tensor *room = NULL;
     if (c.node_count > 1) {
@@ -152,13 +180,7 @@ static weft_status run(weft_i_op_call *call, bool index)
         c.nodes = (uint64_t *)(void *)weft_i_tensor_data(room);
         c.places = index ? c.nodes + nodes : NULL;
     }
-    int type = c.compute == WEFT_F32 ? 0 : c.compute == WEFT_F64 ? 1 : 2;
-    weft_i_cuda_kernel kernel = kernels[index][type], held;
-    uint64_t rows;
-    if (!index && held_by(stream, &c, &held, &rows)) {
-        kernel = held;
-        per = rows;
-    }
+    weft_i_cuda_kernel kernel = kernel_of(stream, &c, index, &per);
     uint64_t tasks = (c.results + per - 1) / per * c.node_count;
     weft_status status = weft_i_cuda_launch_blocks(stream, kernel, tasks, &c);
     if (status >= 0 && room)

@@ -75,10 +75,8 @@ WEFT_K void weft_k_leave_pair(const int dtype, char *to, float low, float high)
 {
     if (dtype == WEFT_K_F32)
         *(uint64_t *)(void *)to = weft_k_bits(low) | (uint64_t)weft_k_bits(high) << 32;
-    else if (dtype == WEFT_K_BF16)
-        *(uint32_t *)(void *)to = weft_k_pack_bf16(low, high);
     else
-        *(uint32_t *)(void *)to = weft_k_pack_f16(low, high);
+        *(uint32_t *)(void *)to = weft_k_narrow_pair(dtype == WEFT_K_BF16, low, high);
 }
 
 WEFT_K float weft_k_held_take(const int most, float a, float b)

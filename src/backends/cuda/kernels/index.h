@@ -47,10 +47,19 @@ WEFT_K void weft_k_run_gather(const weft_k_gather *c)
         }
         int64_t index = weft_k_index_at(c->index + at, c->index_dtype);
         int fits = (uint64_t)index < c->limit;
-        if (!fits)
-            weft_k_complain(c->fault, c->ticket, c->op, index, i, c->limit);
-        weft_k_put(c->to + to, (uint32_t)c->size,
-                   fits ? weft_k_get(c->from + from + index * c->by_index, (uint32_t)c->size) : 0);
+        if (!fits) /* the entry of the index: an embedding takes a row for each */
+            weft_k_complain(c->fault, c->ticket, c->op, index,
+                            c->op == WEFT_K_AT_EMBEDDING ? i / c->dim[c->ndim - 1] : i, c->limit);
+        from += fits ? index * c->by_index : 0;
+        if (c->size == 16) {
+            weft_k_vector v = {{0, 0, 0, 0}};
+            if (fits)
+                v = weft_k_read16(c->from + from);
+            weft_k_store16(c->to + to, v);
+        } else {
+            weft_k_put(c->to + to, (uint32_t)c->size,
+                       fits ? weft_k_get(c->from + from, (uint32_t)c->size) : 0);
+        }
     }
 }
 

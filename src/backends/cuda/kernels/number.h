@@ -145,6 +145,19 @@ WEFT_K uint64_t weft_k_narrow(int dtype, float x)
     }
 }
 
+/* Two floats as a word of bf16 or f16: what weft_k_narrow gives, by the hardware's conversion, which
+ * has a NaN of its own. */
+WEFT_K uint32_t weft_k_narrow_pair(int bf16, float low, float high)
+{
+    uint32_t word = bf16 ? weft_k_pack_bf16(low, high) : weft_k_pack_f16(low, high);
+    uint32_t nan = bf16 ? 0x7fc0 : 0x7e00;
+    if (low != low)
+        word = (word & 0xffff0000u) | nan | (weft_k_bits(low) >> 16 & 0x8000u);
+    if (high != high)
+        word = (word & 0xffffu) | nan << 16 | (weft_k_bits(high) & 0x80000000u);
+    return word;
+}
+
 /* The accumulator of one element; `factor` is for PREMUL_SUM. */
 WEFT_K uint64_t weft_k_fold_first(int dtype, int op, uint64_t bits, double factor)
 {

@@ -5,6 +5,7 @@
 #include "make.h"
 #include "rows.h"
 #include "held.h"
+#include "column_sums.h"
 #include "order.h"
 #include "turn.h"
 #include "expressions.h"

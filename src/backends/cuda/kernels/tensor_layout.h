@@ -15,6 +15,7 @@ enum {
     WEFT_K_GROUP = 4,     /* ... of f32 and of wider types */
     WEFT_K_UNITS = 32,    /* blocks of 512 elements that a block of threads reduces at a time */
     WEFT_K_LANES = 16,
+    WEFT_K_ACROSS = 16, /* threads side by side that sum columns, 16 bytes each */
     WEFT_K_BLOCK = 512,
     WEFT_K_LEVELS = 56,
     WEFT_K_COPY = 1000, /* beside the operations of kernels/pointwise.def */
