@@ -28,6 +28,7 @@ static void destroy(weft_i_object *object)
     WEFT_OS->free(lane->factors);
     WEFT_OS->free(lane->samples);
     WEFT_OS->free(lane->prefetched);
+    WEFT_OS->free(lane->splits);
     weft_i_object_free(object);
 }
 
@@ -50,14 +51,32 @@ static weft_i_lane *allocate(const weft_group *group)
     lane->factors = WEFT_OS->alloc(size * sizeof *lane->factors);
     lane->samples = WEFT_OS->alloc(size * sizeof *lane->samples);
     lane->prefetched = WEFT_OS->alloc(size * sizeof *lane->prefetched);
+    lane->splits = WEFT_OS->alloc(size * 2 * size * sizeof *lane->splits);
     lane->p2p = weft_i_p2p_new(group->size);
     lane->splits_at = round_up(sizeof(weft_i_lane_head), WEFT_I_LINE);
     lane->splits_stride = round_up(2 * size * sizeof(uint64_t), WEFT_I_LINE);
     if (lane->sources && lane->targets && lane->factors && lane->samples && lane->prefetched &&
-        lane->p2p)
+        lane->splits && lane->p2p)
         return lane;
     weft_i_object_drop(lane);
     return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for the lane of %d ranks", group->size);
+}
+
+/* ---- tables of splits ---- */
+
+void weft_i_lane_show_splits(weft_i_lane *lane)
+{
+    memcpy(weft_i_lane_shown_splits(lane, lane->me, lane->epoch + 1),
+           weft_i_lane_splits(lane, lane->me), 2 * (size_t)lane->size * sizeof(uint64_t));
+}
+
+void weft_i_lane_read_splits(weft_i_lane *lane)
+{
+    for (int rank = 0; rank < lane->size; rank++)
+        if (rank != lane->me) /* nobody else's word counts for our own */
+            memcpy(weft_i_lane_splits(lane, rank),
+                   weft_i_lane_shown_splits(lane, rank, lane->epoch),
+                   2 * (size_t)lane->size * sizeof(uint64_t));
 }
 
 /* ---- for those who wait for us on the board ---- */

@@ -138,6 +138,7 @@ typedef struct weft_i_lane {
     char *heads;                    /* rank 0's; the others' follow */
     size_t head_stride;
     size_t splits_at, splits_stride; /* in a head */
+    uint64_t *splits;                /* everybody's, in private memory */
     const void **sources;            /* room for one pointer per rank, for folds */
     void **targets;
     double *factors;
@@ -209,12 +210,25 @@ static inline unsigned char *weft_i_lane_next_payload(const weft_i_lane *lane)
     return weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) % WEFT_I_TURNS].payload;
 }
 
-/* Table of 2 * size numbers of `rank`, for entry number `epoch`. */
-static inline uint64_t *weft_i_lane_splits(const weft_i_lane *lane, int rank, uint32_t epoch)
+/*
+ * Tables of 2 * size numbers, one for each rank.  A rank fills its own and shows it with its next
+ * arrival.  After the entry it copies the tables of the others, once: what is checked is then what
+ * is used, even if another process writes to the shared ones meanwhile.
+ */
+static inline uint64_t *weft_i_lane_splits(const weft_i_lane *lane, int rank)
+{
+    return lane->splits + (size_t)rank * 2 * (size_t)lane->size;
+}
+
+/* Where `rank` shows its table at entry number `epoch`. */
+static inline uint64_t *weft_i_lane_shown_splits(const weft_i_lane *lane, int rank, uint32_t epoch)
 {
     return (uint64_t *)(void *)((char *)weft_i_lane_head_of(lane, rank) + lane->splits_at +
                                 (epoch % WEFT_I_TURNS) * lane->splits_stride);
 }
+
+void weft_i_lane_show_splits(weft_i_lane *lane);
+void weft_i_lane_read_splits(weft_i_lane *lane);
 
 /* What `rank` shows, or shall show, whole at entry `epoch`. */
 static inline char *weft_i_lane_eager(const weft_i_lane *lane, int rank, uint32_t epoch)

@@ -14,18 +14,19 @@
 static void write_splits(weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
-    uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
+    uint64_t *row = weft_i_lane_splits(lane, lane->me);
     for (int rank = 0; rank < lane->size; rank++) {
         const weft_i_list_item *item = coll->list ? &coll->list->items[rank] : NULL;
         row[rank] = item ? item->bytes : (uint64_t)coll->ask.in_splits[rank] * coll->ask.row;
         row[lane->size + rank] =
             item ? item->out_bytes : (uint64_t)coll->ask.out_splits[rank] * coll->ask.row;
     }
+    weft_i_lane_show_splits(lane);
 }
 
 static size_t sends(const weft_i_coll *coll, int from, int to)
 {
-    return weft_i_lane_splits(coll->lane, from, coll->lane->epoch)[to];
+    return weft_i_lane_splits(coll->lane, from)[to];
 }
 
 /* Everybody checks every pair, so that a difference is an error on all ranks. */
@@ -127,6 +128,7 @@ weft_status weft_i_coll_all_to_all_splits(weft_i_coll *coll)
     size_t largest = 0;
     write_splits(coll);
     WEFT_TRY(weft_i_enter_located(coll, &locations, coll->list ? 0 : SIZE_MAX, WEFT_I_NEVER_SHOWN));
+    weft_i_lane_read_splits(coll->lane);
     WEFT_TRY(check_splits(coll, &largest));
     bool cma = locations.cma && largest >= coll->cma_from;
     return !coll->list && (locations.all_in || cma) ? pull_uneven(coll, &locations)

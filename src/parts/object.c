@@ -102,9 +102,9 @@ static size_t own_limit(void)
 
 static void write_row(const weft_i_coll *coll)
 {
-    const weft_i_lane *lane = coll->lane;
+    weft_i_lane *lane = coll->lane;
     const parcel *p = parcel_of(coll);
-    uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
+    uint64_t *row = weft_i_lane_splits(lane, lane->me);
     for (int rank = 0; rank < lane->size; rank++)
         row[rank] = 0;
     if (coll->ask.kind == WEFT_I_SCATTER_OBJECT)
@@ -113,6 +113,7 @@ static void write_row(const weft_i_coll *coll)
     else
         row[lane->me] = p->size;
     row[lane->size] = own_limit();
+    weft_i_lane_show_splits(lane);
 }
 
 /* What `rank` shows; of a scatter, what the root shows for it. */
@@ -124,7 +125,7 @@ static size_t shown_by(const weft_i_coll *coll, int rank)
     if (p->alone)
         return coll->ask.kind != WEFT_I_BROADCAST_OBJECT || rank == coll->ask.root ? p->size : 0;
     int row = coll->ask.kind == WEFT_I_SCATTER_OBJECT ? coll->ask.root : rank;
-    return weft_i_lane_splits(coll->lane, row, coll->lane->epoch)[rank];
+    return weft_i_lane_splits(coll->lane, row)[rank];
 }
 
 static size_t least_limit(const weft_i_coll *coll)
@@ -132,7 +133,7 @@ static size_t least_limit(const weft_i_coll *coll)
     const weft_i_lane *lane = coll->lane;
     size_t least = parcel_of(coll)->alone ? own_limit() : SIZE_MAX;
     for (int rank = 0; lane && rank < lane->size; rank++)
-        least = weft_i_coll_min(least, weft_i_lane_splits(lane, rank, lane->epoch)[lane->size]);
+        least = weft_i_coll_min(least, weft_i_lane_splits(lane, rank)[lane->size]);
     return least;
 }
 
@@ -328,6 +329,7 @@ weft_status weft_i_coll_object(weft_i_coll *coll)
         stream.runs = 0; /* refused in any case: a nonsense length must not be read */
     write_row(coll);
     WEFT_TRY(weft_i_gatherv_enter(coll, &stream));
+    weft_i_lane_read_splits(coll->lane);
     return receive(coll, &stream, p);
 }
 

@@ -143,21 +143,22 @@ static weft_status fill_reduce_scatter(weft_i_coll *coll, weft_tensor *out, weft
 static void write_row(const weft_i_coll *coll)
 {
     weft_i_lane *lane = coll->lane;
-    uint64_t *row = weft_i_lane_splits(lane, lane->me, lane->epoch + 1);
+    uint64_t *row = weft_i_lane_splits(lane, lane->me);
     for (int rank = 0; rank < lane->size; rank++) {
         row[rank] = coll->list->items[rank].bytes;
         row[lane->size + rank] = coll->list->items[rank].out_bytes;
     }
+    weft_i_lane_show_splits(lane);
 }
 
 static size_t gives(const weft_i_coll *coll, int rank, int part)
 {
-    return weft_i_lane_splits(coll->lane, rank, coll->lane->epoch)[part];
+    return weft_i_lane_splits(coll->lane, rank)[part];
 }
 
 static size_t expects(const weft_i_coll *coll, int rank, int part)
 {
-    return weft_i_lane_splits(coll->lane, rank, coll->lane->epoch)[coll->lane->size + part];
+    return weft_i_lane_splits(coll->lane, rank)[coll->lane->size + part];
 }
 
 static bool is_gather(const weft_i_coll *coll)
@@ -271,6 +272,7 @@ weft_status weft_i_coll_parts(weft_i_coll *coll)
     weft_i_gatherv stream = {.run = part_run, .runs = coll->list->count};
     write_row(coll);
     WEFT_TRY(weft_i_gatherv_enter(coll, &stream));
+    weft_i_lane_read_splits(coll->lane);
     WEFT_TRY(check_rows(coll));
     return weft_i_gatherv_take(coll, &stream, longest_stream(coll),
                                is_gather(coll)                          ? take_all
