@@ -8,6 +8,7 @@
  * Ranks are processes; the time of those who wait stands still until the situation is there.
  */
 #include "jobs.h"
+#include "wire.h"
 
 #include "base/os.h"
 #include "coll/lane.h"
@@ -221,50 +222,14 @@ static operands symmetric_of(op what, int rank, weft_group *group)
 
 /* ---- a rank that stops in the middle ---- */
 
-static char *wire;       /* a page: who touches it stops there */
-static size_t wire_page; /* its size */
-static int trips;        /* so far, on all ranks: each has made a mark for each */
-static weft_i_os frozen_table;
-static _Atomic int64_t frozen_at, thawed_at; /* this rank may have other threads */
+static int trips; /* so far, on all ranks: each has made a mark for each */
 
 /* The victim tells that it stands in the middle, and goes on when all others have come out. */
-static void trip(int number, siginfo_t *info, void *machine)
+static void trip(void)
 {
-    (void)machine;
-    uintptr_t at = (uintptr_t)info->si_addr, page = (uintptr_t)wire;
-    if (at < page || at >= page + wire_page)
-        _exit(128 + number);
     harness_mark();
     for (int rank = 0; rank < RANKS; rank++)
         harness_await(rank, trips + 1);
-    mprotect(wire, wire_page, PROT_READ | PROT_WRITE);
-}
-
-static void stretch(char *data, size_t at)
-{
-    struct sigaction action = {.sa_sigaction = trip, .sa_flags = SA_SIGINFO};
-    wire_page = (size_t)sysconf(_SC_PAGESIZE);
-    wire = data + at / wire_page * wire_page;
-    sigaction(SIGSEGV, &action, NULL);
-    CHECK(!mprotect(wire, wire_page, PROT_NONE));
-}
-
-/* Time stands still until the victim stands, for 20 s at most. */
-static int64_t frozen_clock(void)
-{
-    int64_t now = weft_i_os_linux.clock_ns();
-    if (!thawed_at && (harness_marks_of(VICTIM) > trips || now - frozen_at > 20000000000))
-        thawed_at = now;
-    return thawed_at ? frozen_at + (now - thawed_at) : frozen_at;
-}
-
-static void freeze(void)
-{
-    frozen_table = weft_i_os_linux;
-    frozen_table.clock_ns = frozen_clock;
-    thawed_at = 0;
-    frozen_at = weft_i_os_linux.clock_ns();
-    weft_i_os_now = &frozen_table;
 }
 
 typedef struct place {
@@ -276,7 +241,7 @@ typedef struct place {
 /* The victim's call has met the wire, and has failed as well. */
 static void be_victim(op what, const operands *o, place p, weft_group *group, bool others_may)
 {
-    stretch(p.out ? o->out_data : o->in_data, p.at);
+    wire_stretch(p.out ? o->out_data : o->in_data, p.at, trip);
     weft_status status = run(what, o, p.root, VICTIM, group);
     signal(SIGSEGV, SIG_DFL);
     if (harness_marks_of(VICTIM) != trips + 1)
@@ -291,7 +256,7 @@ static void be_victim(op what, const operands *o, place p, weft_group *group, bo
 static void be_other(op what, const operands *o, place p, int rank, weft_group *group, bool may)
 {
     CHECK_OK(weft_group_set_timeout(group, LIMIT_MS));
-    freeze();
+    wire_freeze(VICTIM, trips + 1);
     weft_status status = run(what, o, p.root, rank, group);
     weft_i_os_now = &weft_i_os_linux;
     bool told = status == WEFT_ERR_TIMEOUT || status == WEFT_ERR_REVOKED || (may && !status);

@@ -4,12 +4,12 @@
  * has checked them and before it uses them, at the worst moment: it must use what it checked.
  */
 #include "jobs.h"
+#include "wire.h"
 
 #include "base/os.h"
 #include "coll/lane.h"
 #include "fabric/group.h"
 
-#include <stdint.h>
 #include <sys/mman.h>
 
 enum {
@@ -22,8 +22,6 @@ enum {
 /* ---- the liar ---- */
 
 static const weft_i_lane *lane; /* of the group that is lied to */
-static char *wire;              /* a page of the output: who touches it is lied to */
-static size_t wire_page;
 static bool lied;
 static int turn;     /* so far, on all ranks: each has made a mark for each */
 static uint32_t old; /* the lane's last entry before the call */
@@ -45,25 +43,10 @@ static void lie(void)
     }
 }
 
-static void trip(int number, siginfo_t *info, void *machine)
-{
-    (void)machine;
-    uintptr_t at = (uintptr_t)info->si_addr, page = (uintptr_t)wire;
-    if (at < page || at >= page + wire_page)
-        _exit(128 + number);
-    lie();
-    mprotect(wire, wire_page, PROT_READ | PROT_WRITE);
-}
-
 static void stretch(float *at)
 {
-    struct sigaction action = {.sa_sigaction = trip, .sa_flags = SA_SIGINFO};
-    wire_page = (size_t)sysconf(_SC_PAGESIZE);
-    wire = (char *)at;
-    CHECK((uintptr_t)wire % wire_page == 0);
-    sigaction(SIGSEGV, &action, NULL);
-    CHECK(!mprotect(wire, wire_page, PROT_NONE));
     lied = false;
+    wire_stretch((char *)at, 0, lie);
 }
 
 /* ---- operands ---- */
