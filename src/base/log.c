@@ -22,8 +22,7 @@
 
 enum { PATIENCE_MS = 10 }; /* with whoever reads the log */
 
-static atomic_int
-    level_plus_one; /* 0: not read yet.  Relaxed: a plain setting, publishes nothing else. */
+atomic_int weft_i_log_level;
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 static int file = -1;
 
@@ -39,14 +38,11 @@ static int read_level(void)
     return WEFT_LOG_WARN;
 }
 
-bool weft_i_log_wants(weft_log_level level)
+int weft_i_log_read_level(void)
 {
-    int known = atomic_load_explicit(&level_plus_one, memory_order_relaxed);
-    if (!known) {
-        known = read_level() + 1;
-        atomic_store_explicit(&level_plus_one, known, memory_order_relaxed);
-    }
-    return (int)level < known;
+    int level = read_level() + 1;
+    atomic_store_explicit(&weft_i_log_level, level, memory_order_relaxed);
+    return level;
 }
 
 /*

@@ -4,6 +4,7 @@
 #ifndef WEFT_BASE_LOG_H
 #define WEFT_BASE_LOG_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 typedef enum weft_log_level {
@@ -13,8 +14,16 @@ typedef enum weft_log_level {
     WEFT_LOG_TRACE
 } weft_log_level;
 
+/* The level plus one; 0: not read yet.  Relaxed: a plain setting, publishes nothing else. */
+extern atomic_int weft_i_log_level;
+int weft_i_log_read_level(void);
+
 /* Cheap enough for the hot path: one relaxed load. */
-bool weft_i_log_wants(weft_log_level level);
+static inline bool weft_i_log_wants(weft_log_level level)
+{
+    int known = atomic_load_explicit(&weft_i_log_level, memory_order_relaxed);
+    return (int)level < (known ? known : weft_i_log_read_level());
+}
 
 void weft_i_log(weft_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

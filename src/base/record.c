@@ -9,7 +9,6 @@
  */
 #include "base/record.h"
 
-#include "base/assert.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -28,12 +27,6 @@ void weft_i_record_init(weft_i_record *record)
     memset(record, 0, sizeof *record);
     record->origin_ticks = weft_i_os_ticks();
     record->origin_ns = WEFT_OS->clock_ns();
-}
-
-static weft_i_record_slot *slot_of(const weft_i_record *record, uint64_t number)
-{
-    WEFT_ASSERT(number > 0);
-    return (weft_i_record_slot *)&record->slots[(number - 1) % WEFT_I_RECORD_ENTRIES];
 }
 
 /*
@@ -113,7 +106,7 @@ uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_na
     memcpy(&high, name->text + sizeof low, sizeof high);
     /* Relaxed: only hands out numbers; the slot's own words order the rest. */
     uint64_t number = atomic_fetch_add_explicit(&record->head, 1, memory_order_relaxed) + 1;
-    weft_i_record_slot *slot = slot_of(record, number);
+    weft_i_record_slot *slot = &record->slots[weft_i_record_index(number)];
     /* Relaxed: the release stores that follow carry it. */
     atomic_store_explicit(&slot->number, 0, memory_order_relaxed);
     uint64_t ticks = now(record), where = (uint64_t)group << 32 | (uint32_t)peer;
@@ -150,17 +143,12 @@ void weft_i_record_want_details(weft_i_record *record)
     atomic_store_explicit(&record->detailed, 1, memory_order_relaxed);
 }
 
-static weft_i_record_extra *extra_of(const weft_i_record *record, uint64_t number)
-{
-    return (weft_i_record_extra *)&record->extras[(number - 1) % WEFT_I_RECORD_ENTRIES];
-}
-
 /* As slots are: emptied, filled, published, each word with release order. */
 void weft_i_record_note(weft_i_record *record, uint64_t number, const weft_i_record_detail *detail)
 {
     if (!weft_i_record_wants_details(record) || !number)
         return;
-    weft_i_record_extra *extra = extra_of(record, number);
+    weft_i_record_extra *extra = &record->extras[weft_i_record_index(number)];
     uint64_t rest = (uint64_t)weft_i_os_thread() << 32 | (uint32_t)(detail->dtype + 1);
     atomic_store_explicit(&extra->number, 0, memory_order_release);
     atomic_store_explicit(&extra->posted, detail->posted, memory_order_release);
@@ -173,7 +161,7 @@ void weft_i_record_note(weft_i_record *record, uint64_t number, const weft_i_rec
 
 bool weft_i_record_noted(const weft_i_record *record, uint64_t number, weft_i_record_detail *out)
 {
-    const weft_i_record_extra *extra = extra_of(record, number);
+    const weft_i_record_extra *extra = &record->extras[weft_i_record_index(number)];
     if (get(&extra->number) != number)
         return false;
     uint64_t reduction = get(&extra->reduction), rest = get(&extra->rest);
@@ -197,7 +185,7 @@ void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
 {
     if (!record || !number)
         return;
-    weft_i_record_slot *slot = slot_of(record, number);
+    weft_i_record_slot *slot = &record->slots[weft_i_record_index(number)];
     uint64_t outcome =
         atomic_load_explicit(&slot->outcome, memory_order_relaxed); /* as in weft_i_record_end */
     if ((outcome & ~UINT64_C(0xffffffff)) == TAG(number))
@@ -211,7 +199,7 @@ void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
 {
     if (!record || !number)
         return;
-    weft_i_record_slot *slot = slot_of(record, number);
+    weft_i_record_slot *slot = &record->slots[weft_i_record_index(number)];
     /* Relaxed: written by weft_i_record_begin of the same operation, so by this thread or one it
      * waited for. */
     uint64_t outcome = atomic_load_explicit(&slot->outcome, memory_order_relaxed);
@@ -229,7 +217,7 @@ void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
 /* Copies entry `number`; false if its slot is being rewritten or holds another one by now. */
 static bool copy_entry(const weft_i_record *record, uint64_t number, weft_i_record_entry *out)
 {
-    const weft_i_record_slot *slot = slot_of(record, number);
+    const weft_i_record_slot *slot = &record->slots[weft_i_record_index(number)];
     if (get(&slot->number) != number)
         return false;
     uint64_t outcome =

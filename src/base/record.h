@@ -8,6 +8,7 @@
 #ifndef WEFT_BASE_RECORD_H
 #define WEFT_BASE_RECORD_H
 
+#include "base/assert.h"
 #include "weft/status.h"
 
 #include <stdatomic.h>
@@ -38,8 +39,7 @@ typedef struct weft_i_record_extra {
 } weft_i_record_extra;
 
 typedef struct weft_i_record {
-    _Atomic uint64_t
-        head; /* operations begun so far; slot of number n is (n - 1) % WEFT_I_RECORD_ENTRIES */
+    _Atomic uint64_t head; /* operations begun so far */
     uint64_t origin_ticks; /* one moment on both clocks, for the conversion of ticks to time */
     int64_t origin_ns;
     _Atomic uint64_t coarse; /* ticks of the last heartbeat, taken for the time of an operation; 0:
@@ -54,6 +54,13 @@ _Static_assert(sizeof(weft_i_record_slot) == 64, "an entry is one cache line");
 _Static_assert(sizeof(weft_i_record) == 64 * (WEFT_I_RECORD_ENTRIES + 1) +
                                             WEFT_I_RECORD_ENTRIES * sizeof(weft_i_record_extra),
                "fixed layout");
+
+/* Where operation `number` lies in the slots, and in the extras. */
+static inline size_t weft_i_record_index(uint64_t number)
+{
+    WEFT_ASSERT(number > 0);
+    return (size_t)((number - 1) % WEFT_I_RECORD_ENTRIES);
+}
 
 /* Ways an operation may take, noted once it is known; told instead of a channel. */
 enum {

@@ -159,16 +159,12 @@ void weft_i_signal_ring(const weft_i_point *point)
             weft_i_wait_ring(weft_i_point_bell(point, rank));
 }
 
-static _Atomic uint64_t *my_word(const looking *look)
-{
-    return weft_i_point_turn(look->point, look->point->me, look->meeting->epoch);
-}
-
 static void arrive(const looking *look)
 {
-    uint64_t word = (uint64_t)look->meeting->epoch << 32 | look->meeting->digest;
+    uint32_t epoch = look->meeting->epoch;
     /* Pairs with the acquire in word_of. */
-    atomic_store_explicit(my_word(look), word, memory_order_release);
+    atomic_store_explicit(weft_i_point_turn(look->point, look->point->me, epoch),
+                          (uint64_t)epoch << 32 | look->meeting->digest, memory_order_release);
     weft_i_signal_ring(look->point);
 }
 
@@ -213,7 +209,8 @@ static weft_status give_up(looking *look, weft_status why)
     atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(point, epoch, BARRED),
                           memory_order_relaxed);
     /* Pairs with the acquire in word_of, as the arrival that it restores. */
-    atomic_store_explicit(my_word(look), look->meeting->before, memory_order_release);
+    atomic_store_explicit(weft_i_point_turn(point, point->me, epoch), look->meeting->before,
+                          memory_order_release);
     weft_i_os_barrier_everywhere();
     weft_status found = find_out(look);
     if (found == WEFT_IN_PROGRESS)
@@ -246,9 +243,11 @@ static weft_status wait_for_all(looking *look, int64_t deadline_ms)
 /* Whom the mismatch was with, for a rank that calls again: our word still says what we called. */
 static weft_status mismatch_again(const looking *look)
 {
-    look->meeting->digest =
-        weft_i_arrival_digest(atomic_load_explicit(my_word(look), memory_order_relaxed));
-    for (int rank = 0; rank < look->point->size; rank++)
+    const weft_i_point *point = look->point;
+    uint64_t mine = atomic_load_explicit(weft_i_point_turn(point, point->me, look->meeting->epoch),
+                                         memory_order_relaxed);
+    look->meeting->digest = weft_i_arrival_digest(mine);
+    for (int rank = 0; rank < point->size; rank++)
         if (see(look->meeting, word_of(look, rank)) == DIFFERENT || look->meeting->culprit < 0)
             look->meeting->culprit = rank;
     return WEFT_ERR_MISMATCH;
@@ -263,25 +262,21 @@ static bool others_are_here(const looking *look)
     return true;
 }
 
-/* Odd for later meetings, see signal.h. */
-static uint32_t digest_for(const weft_i_point *point, uint32_t digest)
-{
-    return point->later ? digest | 1u : digest & ~1u;
-}
-
 weft_status weft_i_signal_come(const weft_i_point *point, uint32_t digest, weft_i_meeting *meeting)
 {
     /* Our own words: only the pass word may be changed by others, and not now. */
     uint64_t last = atomic_load_explicit(weft_i_point_word(point, point->me), memory_order_relaxed);
     uint64_t pass = atomic_load_explicit(weft_i_point_pass(point, point->me), memory_order_relaxed);
     uint32_t epoch = point->turn_stride ? point->epoch : weft_i_arrival_epoch(last);
-    *meeting = (weft_i_meeting){epoch + 1, digest_for(point, digest), -1, 0};
+    digest = (digest & ~1u) | point->later; /* odd for later meetings: see signal.h */
+    *meeting = (weft_i_meeting){epoch + 1, digest, -1, 0};
     looking look = {.point = point, .meeting = meeting};
     if (((uint32_t)pass & STEP_MASK) == MISMATCHED) {
         meeting->epoch = (uint32_t)(pass >> 32);
         return mismatch_again(&look);
     }
-    meeting->before = atomic_load_explicit(my_word(&look), memory_order_relaxed);
+    meeting->before =
+        atomic_load_explicit(weft_i_point_turn(point, point->me, epoch + 1), memory_order_relaxed);
     look_anew(&look);
     arrive(&look);
     return WEFT_OK;
@@ -326,7 +321,8 @@ weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64
 
 void weft_i_signal_arrive(const weft_i_point *point, uint32_t digest)
 {
-    weft_i_meeting meeting = {point->epoch + 1, digest_for(point, digest), -1, 0};
+    digest = (digest & ~1u) | point->later;
+    weft_i_meeting meeting = {point->epoch + 1, digest, -1, 0};
     looking look = {.point = point, .meeting = &meeting};
     arrive(&look);
 }

@@ -111,12 +111,9 @@ weft_i_wait_mode weft_i_wait_mode_for(int ranks, int cores)
     return ranks <= cores ? WEFT_I_WAIT_SPIN : WEFT_I_WAIT_YIELD;
 }
 
-void weft_i_wait_ring(_Atomic uint32_t *bell)
+void weft_i_wait_wake(_Atomic uint32_t *bell)
 {
-    /* Relaxed: the caller's fence orders it. */
-    if (atomic_load_explicit(bell, memory_order_relaxed)) {
-        /* Relaxed: the wake-up follows, a system call. */
-        atomic_store_explicit(bell, 0, memory_order_relaxed);
-        WEFT_OS->futex_wake(bell, INT32_MAX);
-    }
+    /* Relaxed: the wake-up follows, a system call. */
+    atomic_store_explicit(bell, 0, memory_order_relaxed);
+    WEFT_OS->futex_wake(bell, INT32_MAX);
 }

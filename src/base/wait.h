@@ -51,12 +51,20 @@ static inline bool weft_i_wait_until(bool (*ready)(void *arg), void *arg, int64_
 /* What WEFT_WAIT says, or for "auto": spin if there is a core for each of the ranks, else yield. */
 weft_i_wait_mode weft_i_wait_mode_for(int ranks, int cores);
 
+/* Silences a bell and wakes its owner. */
+void weft_i_wait_wake(_Atomic uint32_t *bell);
+
 /*
  * Wakes the owner of a bell if it sleeps.  Where waits may sleep, the ringer's store of the value
  * and this look at the bell need a full fence between them (the sleeper has one between setting its
  * bell and its last look); a ringer that goes without may miss a sleeper, who then wakes at the end
  * of its slice.
  */
-void weft_i_wait_ring(_Atomic uint32_t *bell);
+static inline void weft_i_wait_ring(_Atomic uint32_t *bell)
+{
+    /* Relaxed: the caller's fence orders it. */
+    if (atomic_load_explicit(bell, memory_order_relaxed))
+        weft_i_wait_wake(bell);
+}
 
 #endif

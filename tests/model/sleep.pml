@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sleeping and ringing: sleep_until_rung and weft_i_wait_ring of src/base/wait.c.  A sleeper sets
+ * Sleeping and ringing: sleep_until_rung, weft_i_wait_ring and weft_i_wait_wake of src/base/wait.h and wait.c.  A sleeper sets
  * its bell, passes a full fence, looks again, and sleeps in the kernel unless the bell was cleared;
  * a ringer stores its value, passes a full fence, looks at the bell, clears it and wakes.  The
  * sleeper waits for RINGERS values, one from each ringer.
@@ -20,8 +20,8 @@
  *   @ src/base/wait.c sleep_until_rung store relaxed -> -
  *   @ src/base/wait.c sleep_until_rung thread_fence seq_cst -> weft_i_signal_ring
  *   @ src/base/wait.c sleep_until_rung store relaxed -> -
- *   @ src/base/wait.c weft_i_wait_ring load relaxed -> -
- *   @ src/base/wait.c weft_i_wait_ring store relaxed -> -
+ *   @ src/base/wait.h weft_i_wait_ring load relaxed -> -
+ *   @ src/base/wait.c weft_i_wait_wake store relaxed -> -
  */
 #ifndef N
 #define N 3
