@@ -368,17 +368,6 @@ weft_status weft_i_group_mismatch(const weft_i_label *call, const weft_i_meeting
                        who);
 }
 
-weft_status weft_i_group_meet(const weft_i_label *call, weft_i_point *point, uint32_t digest,
-                              int64_t timeout_ms, weft_i_meeting *meeting)
-{
-    meeting->culprit = -1;
-    WEFT_TRY(weft_i_group_check_revoked(call));
-    if (call->group->world->fake)
-        return weft_i_group_check_mute(call);
-    WEFT_TRY(weft_i_signal_come(point, digest, meeting));
-    return weft_i_group_await(call, point, NULL, timeout_ms, meeting);
-}
-
 /* The wait is about to begin, or over. */
 static void open_vigil(weft_i_vigil *vigil, weft_i_point *point)
 {

@@ -106,18 +106,13 @@ weft_status weft_i_group_usable(const weft_group *group)
                : WEFT_OK;
 }
 
-weft_status weft_i_group_enter(weft_group *group, _Atomic uintptr_t *door, const char *op)
+weft_status weft_i_group_fail_shared(const weft_group *group, const char *op)
 {
-    static _Thread_local char mine; /* its address is the thread's number */
-    uintptr_t other = atomic_load_explicit(door, memory_order_relaxed);
-    if (other && other != (uintptr_t)&mine)
-        return weft_i_fail(WEFT_ERR_STATE,
-                           "%s in group \"%s\": another thread of rank %d is in a call on this "
-                           "group; one thread at a time may use a group, so give each thread one "
-                           "of its own (weft_group_new)",
-                           op, group->name, group->rank);
-    atomic_store_explicit(door, (uintptr_t)&mine, memory_order_relaxed);
-    return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_STATE,
+                       "%s in group \"%s\": another thread of rank %d is in a call on this group; "
+                       "one thread at a time may use a group, so give each thread one of its own "
+                       "(weft_group_new)",
+                       op, group->name, group->rank);
 }
 
 /* ---- asking ---- */

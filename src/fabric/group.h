@@ -12,6 +12,8 @@
 #include "tensor/scope.h"
 #include "weft/group.h"
 
+#include <pthread.h>
+
 typedef struct weft_i_creation {
     weft_i_key ranks;
     uint32_t times;
@@ -214,8 +216,20 @@ weft_status weft_i_group_make_lane(weft_group *group);
 /* WEFT_ERR_STATE in a fake world where collectives are errors. */
 weft_status weft_i_group_check_mute(const weft_i_label *call);
 
-/* WEFT_ERR_STATE if another thread's call is there. */
-weft_status weft_i_group_enter(weft_group *group, _Atomic uintptr_t *door, const char *op);
+weft_status weft_i_group_fail_shared(const weft_group *group, const char *op);
+
+/* WEFT_ERR_STATE if another thread's call is there.  Relaxed: it detects a mistake, and orders
+ * nothing. */
+static inline weft_status weft_i_group_enter(const weft_group *group, _Atomic uintptr_t *door,
+                                             const char *op)
+{
+    uintptr_t me = (uintptr_t)pthread_self(),
+              other = atomic_load_explicit(door, memory_order_relaxed);
+    if (other && other != me)
+        return weft_i_group_fail_shared(group, op);
+    atomic_store_explicit(door, me, memory_order_relaxed);
+    return WEFT_OK;
+}
 
 static inline void weft_i_group_leave(_Atomic uintptr_t *door)
 {
@@ -231,15 +245,8 @@ static inline void weft_i_group_concerns(const weft_group *group)
 /* "rank 1 of 4 in group "0", barrier on channel 2"; also says that the next error is about it. */
 void weft_i_label_text(const weft_i_label *call, char *out, size_t bytes);
 
-/*
- * weft_i_signal_meet with a message for every failure but WEFT_ERR_MISMATCH, which the caller can
- * tell better, or by weft_i_group_mismatch; `meeting` names the culprit.
- */
-weft_status weft_i_group_meet(const weft_i_label *call, weft_i_point *point, uint32_t digest,
-                              int64_t timeout_ms, weft_i_meeting *meeting);
-
-/* Its second half, after weft_i_group_check_revoked and weft_i_signal_come; `stay` (quarrel.h) says
- * where that is, NULL: in a place of its own. */
+/* The second half of weft_i_group_meet, after weft_i_group_check_revoked and weft_i_signal_come;
+ * `stay` (quarrel.h) says where that is, NULL: in a place of its own. */
 typedef struct weft_i_stay weft_i_stay;
 weft_status weft_i_group_keep_vigil(const weft_i_label *call, weft_i_point *point,
                                     const weft_i_stay *stay, int64_t timeout_ms,
@@ -253,6 +260,22 @@ static inline weft_status weft_i_group_await(const weft_i_label *call, weft_i_po
     if (status != WEFT_IN_PROGRESS)
         return status;
     return weft_i_group_keep_vigil(call, point, stay, timeout_ms, meeting); /* a longer wait */
+}
+
+/*
+ * weft_i_signal_meet with a message for every failure but WEFT_ERR_MISMATCH, which the caller can
+ * tell better, or by weft_i_group_mismatch; `meeting` names the culprit.
+ */
+static inline weft_status weft_i_group_meet(const weft_i_label *call, weft_i_point *point,
+                                            uint32_t digest, int64_t timeout_ms,
+                                            weft_i_meeting *meeting)
+{
+    meeting->culprit = -1;
+    WEFT_TRY(weft_i_group_check_revoked(call));
+    if (call->group->world->fake)
+        return weft_i_group_check_mute(call);
+    WEFT_TRY(weft_i_signal_come(point, digest, meeting));
+    return weft_i_group_await(call, point, NULL, timeout_ms, meeting);
 }
 
 weft_status weft_i_group_mismatch(const weft_i_label *call, const weft_i_meeting *meeting);
