@@ -203,7 +203,7 @@ weft_status weft_i_enter_located(weft_i_coll *coll, weft_i_locations *locations,
     mine.shown = is_shown(coll, locations, gift);
     if (mine.shown && gift == WEFT_I_GIVES)
         put_eager(coll);
-    if (!mine.shown)
+    if (!mine.shown && weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS))
         weft_i_prefetch_prepare(coll, locations);
     WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &mine, sizeof mine));
     weft_i_locations_compare(coll, &mine, locations);

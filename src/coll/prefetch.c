@@ -8,7 +8,8 @@
 void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_locations *locations)
 {
     const weft_i_lane *lane = coll->lane;
-    bool pulls = weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS) && !coll->ask.in_splits;
+    WEFT_ASSERT(weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS));
+    bool pulls = !coll->ask.in_splits;
     size_t part = coll->ask.count * coll->ask.item;
     if (weft_i_kind_is(coll->ask.kind, WEFT_I_TO_ROOT)) /* the others give, the root takes */
         pulls = pulls && lane->me == coll->ask.root;

@@ -11,8 +11,8 @@
 
 #include "coll/locations.h"
 
-/* Before the arrival: forgets what was prefetched for the last entry, and notes whether this call
- * can prefetch. */
+/* Before the arrival of a kind that pulls: forgets what was prefetched for the last entry, and
+ * notes whether this call can prefetch. */
 void weft_i_prefetch_prepare(weft_i_coll *coll, const weft_i_locations *locations);
 
 /* After the arrival: copies from those that have come. */

@@ -117,9 +117,7 @@ static weft_status fail_different(const weft_i_coll *coll, const weft_tensor *x)
                        weft_dtype_name(coll->ask.dtype), weft_dtype_name(x->dtype));
 }
 
-/* Checks an operand and notes where its elements lie; they are contiguous. */
-static weft_status note_operand(weft_i_coll *coll, const weft_tensor *x, bool written, char **at,
-                                size_t *bytes)
+weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool written)
 {
     if (!x || !weft_i_request_is_fine(x) || (written && x->storage->read_only))
         WEFT_TRY(check_closely(coll, x, written));
@@ -128,22 +126,10 @@ static weft_status note_operand(weft_i_coll *coll, const weft_tensor *x, bool wr
         return fail_different(coll, x);
     coll->ask.device = device;
     coll->ask.dtype = x->dtype;
-    *at = weft_i_tensor_data(x);
-    *bytes = (size_t)weft_i_tensor_numel(x) * weft_i_dtype_size(x->dtype);
-    return WEFT_OK;
-}
-
-weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in)
-{
-    WEFT_TRY(note_operand(coll, in, false, &coll->ask.in, &coll->ask.in_bytes));
-    coll->in_tensor = in;
-    return WEFT_OK;
-}
-
-weft_status weft_i_request_output(weft_i_coll *coll, weft_tensor *out)
-{
-    WEFT_TRY(note_operand(coll, out, true, &coll->ask.out, &coll->ask.out_bytes));
-    coll->out_tensor = out;
+    *(written ? &coll->ask.out : &coll->ask.in) = weft_i_tensor_data(x);
+    *(written ? &coll->ask.out_bytes : &coll->ask.in_bytes) =
+        (size_t)weft_i_tensor_numel(x) * weft_i_dtype_size(x->dtype);
+    *(written ? &coll->out_tensor : &coll->in_tensor) = x;
     return WEFT_OK;
 }
 

@@ -52,8 +52,19 @@ static inline weft_status weft_i_request_check_operand(const char *op, const cha
 weft_status weft_i_request_check_anywhere(const char *op, const char *which,
                                           const weft_tensor *tensor);
 weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor);
-weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in);
-weft_status weft_i_request_output(weft_i_coll *coll, weft_tensor *out);
+
+/* Checks an operand and notes where its elements lie; they are contiguous. */
+weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool written);
+
+static inline weft_status weft_i_request_input(weft_i_coll *coll, weft_tensor *in)
+{
+    return weft_i_request_operand(coll, in, false);
+}
+
+static inline weft_status weft_i_request_output(weft_i_coll *coll, weft_tensor *out)
+{
+    return weft_i_request_operand(coll, out, true);
+}
 
 /* Input and output may share bytes only if byte `in_at` of the one is byte `out_at` of the other.
  */

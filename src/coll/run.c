@@ -19,42 +19,42 @@ static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
 #undef COLL
 };
 
-/* Does the data go one way, whole, in the short eager buffers or inline?  The same on all ranks. */
-static bool is_short(const weft_i_coll *coll)
-{
-    return weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT) &&
-           weft_i_kinds[coll->ask.kind].as == coll->ask.kind &&
-           coll->algorithm != WEFT_I_ALGO_RENDEZVOUS && weft_i_enter_bytes(coll) <= WEFT_I_SHORT &&
-           !weft_i_eager_is_chunked(coll);
-}
-
+/* Chooses the protocol.  The same on all ranks. */
 static void choose(weft_i_coll *coll)
 {
     bool crowded = coll->lane->mode != WEFT_I_WAIT_SPIN;
     int size = coll->group->size;
-    coll->algorithm = weft_i_choose(coll->ask.kind, size, crowded, weft_i_enter_bytes(coll));
+    weft_i_coll_kind as = weft_i_kinds[coll->ask.kind].as;
+    size_t bytes = weft_i_enter_bytes(coll);
+    coll->algorithm = weft_i_choose(coll->ask.kind, size, crowded, bytes);
     /* The factor travels beside the arrival word, where tiny data would be; lists are packed in
      * the bounce buffer. */
     if (coll->algorithm == WEFT_I_ALGO_INLINE &&
         (coll->ask.reduction == WEFT_PREMUL_SUM || coll->list))
         coll->algorithm = WEFT_I_ALGO_EAGER;
-    coll->is_short = is_short(coll);
     if (coll->algorithm == WEFT_I_ALGO_RENDEZVOUS) {
-        coll->cma_from =
-            weft_i_threshold_of(WEFT_I_CMA_FROM, weft_i_kinds[coll->ask.kind].as, size, crowded);
-        coll->cma_fixed =
-            weft_i_threshold_of(WEFT_I_CMA_SET, weft_i_kinds[coll->ask.kind].as, size, crowded);
+        coll->cma_from = weft_i_threshold_of(WEFT_I_CMA_FROM, as, size, crowded);
+        coll->cma_fixed = weft_i_threshold_of(WEFT_I_CMA_SET, as, size, crowded);
         coll->shown_up_to = weft_i_threshold_of(WEFT_I_EAGER_UP_TO, coll->ask.kind, size, crowded);
+    } else {
+        coll->is_short = weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT) &&
+                         as == coll->ask.kind && bytes <= WEFT_I_SHORT &&
+                         !weft_i_eager_is_chunked(coll);
     }
     coll->digest =
         weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ (uint64_t)coll->cma_fixed << 2 ^
                                         coll->cma_from << 3);
 }
 
-static weft_status run_on_lane(weft_i_coll *coll)
+/* Operands that the host can touch: by the carrier, if there is one, else on the lane. */
+static weft_status run_on_host(weft_i_coll *coll)
 {
-    if (!coll->group->lane)
+    weft_i_carrier *carrier;
+    WEFT_TRY(weft_i_carrier_of(coll, &carrier));
+    if (carrier || !coll->group->lane)
         weft_i_enter_note(coll);
+    if (carrier)
+        return weft_i_carrier_run(coll, carrier);
     weft_status status = weft_i_lane_of(coll->group, coll->ask.op, &coll->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", coll->ask.op);
@@ -70,17 +70,6 @@ static weft_status run_on_lane(weft_i_coll *coll)
     if (coll->trial && status == WEFT_OK)
         weft_i_trial_end(coll);
     return status;
-}
-
-/* Operands that the host can touch. */
-static weft_status run_on_host(weft_i_coll *coll)
-{
-    weft_i_carrier *carrier;
-    WEFT_TRY(weft_i_carrier_of(coll, &carrier));
-    if (!carrier)
-        return run_on_lane(coll);
-    weft_i_enter_note(coll);
-    return weft_i_carrier_run(coll, carrier);
 }
 
 /* What nobody carries there goes through the host; a carrier that a world names knows no device. */

@@ -578,14 +578,12 @@ weft_work *weft_i_work_enqueue_p2p(weft_work *work)
     return NULL;
 }
 
-weft_status weft_i_work_now(weft_i_coll *coll)
+weft_status weft_i_work_in_turn(weft_i_coll *coll)
 {
-    const weft_i_lane *lane = coll->group->lane;
-    if (!lane || !lane->queue)
-        return weft_i_coll_run_alone(coll);
-    pthread_mutex_lock(&lane->queue->lock);
-    bool idle = !lane->queue->first;
-    pthread_mutex_unlock(&lane->queue->lock);
+    weft_i_queue *queue = ((const weft_i_lane *)coll->group->lane)->queue;
+    pthread_mutex_lock(&queue->lock);
+    bool idle = !queue->first;
+    pthread_mutex_unlock(&queue->lock);
     if (idle)
         return weft_i_coll_run_alone(coll);
     weft_work *work = weft_i_work_enqueue(coll);
