@@ -242,18 +242,6 @@ static void put_in_chunk(const weft_i_coll *coll, uint64_t turn, size_t from, si
         pack(coll->list, from, to, part, chunk + (size_t)part * stride);
 }
 
-/* Bytes [from, to) of the packed buffer: piece k. */
-typedef struct window {
-    size_t from, to;
-} window;
-
-static window window_of(const weft_i_coll *coll, size_t piece, size_t k)
-{
-    size_t total = coll->list->bytes, from = k * piece;
-    WEFT_ASSERT(from < total);
-    return (window){from, from + weft_i_coll_min(total - from, piece)};
-}
-
 /* What a rank takes of [from, to), which lies in everybody's chunk, `stride` bytes from part to
  * part. */
 typedef void taking(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride);
@@ -264,33 +252,31 @@ typedef struct showing {
     taking *take;
 } showing;
 
-static void put_shown(weft_i_coll *coll, const void *arg, size_t k)
+static void put_shown(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     const showing *s = arg;
-    window w = window_of(coll, s->piece, k);
-    put_in_chunk(coll, k, w.from, w.to, s->parts, s->piece);
+    put_in_chunk(coll, turn, piece.first, piece.first + piece.count, s->parts, s->piece);
 }
 
-static void fold_list(weft_i_coll *coll, const void *arg, size_t k)
+static void fold_list(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     (void)arg;
     weft_i_lane *lane = coll->lane;
-    window w = window_of(coll, WEFT_I_CHUNK, k);
-    weft_i_span mine = weft_i_coll_slice(w.to - w.from, lane->size, lane->me, 1);
-    fold_range(coll, k, w.from + mine.first, w.from + mine.first + mine.count, mine.first,
-               weft_i_lane_result(lane, lane->me, k));
+    weft_i_span mine = weft_i_coll_slice(piece.count, lane->size, lane->me, 1);
+    size_t from = piece.first + mine.first;
+    fold_range(coll, turn, from, from + mine.count, mine.first,
+               weft_i_lane_result(lane, lane->me, turn));
 }
 
-static void collect_list(weft_i_coll *coll, const void *arg, size_t k)
+static void collect_list(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     (void)arg;
     weft_i_lane *lane = coll->lane;
-    window w = window_of(coll, WEFT_I_CHUNK, k);
     for (int i = 0; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_span part = weft_i_coll_slice(w.to - w.from, lane->size, rank, 1);
-        unpack(coll->list, w.from + part.first, w.from + part.first + part.count, 0,
-               weft_i_lane_result(lane, rank, k));
+        weft_i_span slice = weft_i_coll_slice(piece.count, lane->size, rank, 1);
+        size_t from = piece.first + slice.first;
+        unpack(coll->list, from, from + slice.count, 0, weft_i_lane_result(lane, rank, turn));
     }
 }
 
@@ -306,7 +292,8 @@ weft_status weft_i_list_all_reduce(weft_i_coll *coll)
     }
     WEFT_TRY(weft_i_enter(coll));
     showing s = {1, WEFT_I_CHUNK, NULL};
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, s.piece),
+    weft_i_pipeline line = {.total = total,
+                            .piece = s.piece,
                             .put = put_shown,
                             .take = fold_list,
                             .collect = collect_list,
@@ -314,11 +301,10 @@ weft_status weft_i_list_all_reduce(weft_i_coll *coll)
     return weft_i_pipeline_run(coll, &line);
 }
 
-static void take_shown(weft_i_coll *coll, const void *arg, size_t k)
+static void take_shown(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     const showing *s = arg;
-    window w = window_of(coll, s->piece, k);
-    s->take(coll, k, w.from, w.to, s->piece);
+    s->take(coll, turn, piece.first, piece.first + piece.count, s->piece);
 }
 
 static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
@@ -333,10 +319,8 @@ static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
     }
     WEFT_TRY(weft_i_enter(coll));
     showing s = {parts, WEFT_I_CHUNK / (size_t)parts / ALIGN * ALIGN, take};
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(total, s.piece),
-                            .put = put_shown,
-                            .take = take_shown,
-                            .arg = &s};
+    weft_i_pipeline line = {
+        .total = total, .piece = s.piece, .put = put_shown, .take = take_shown, .arg = &s};
     return weft_i_pipeline_run(coll, &line);
 }
 

@@ -18,7 +18,6 @@ typedef struct moving {
     size_t in_stride, out_stride; /* from part to part of an operand; 0: there is one */
     int givers, first_giver;      /* counted round from the first: ourselves, or the root */
     int takers, first_taker;
-    size_t piece; /* bytes of a part in a chunk of the pipeline */
 } moving;
 
 static moving moving_of(const weft_i_coll *coll)
@@ -141,44 +140,38 @@ static size_t piece_for(const weft_i_lane *lane, const moving *m)
     return weft_i_coll_min(quarter > least ? quarter : least, most);
 }
 
-static size_t piece_bytes(const moving *m, size_t k)
-{
-    return weft_i_coll_min(m->part - k * m->piece, m->piece);
-}
-
-/* Copies piece k of every part of the input, but for my own, into my chunk. */
-static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
+/* Copies a piece of every part of the input, but for my own, into my chunk. */
+static void put_piece(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     const moving *m = arg;
-    size_t bytes = piece_bytes(m, k), first = k * m->piece;
-    char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, k);
+    char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, turn);
+    const char *in = coll->ask.in + piece.first;
     if (!m->in_stride)
-        memcpy(chunk, coll->ask.in + first, bytes);
+        memcpy(chunk, in, piece.count);
     for (int part = 0; m->in_stride && part < coll->lane->size; part++)
         if (part != coll->lane->me)
-            memcpy(chunk + (size_t)part * bytes, coll->ask.in + (size_t)part * m->in_stride + first,
-                   bytes);
+            memcpy(chunk + (size_t)part * piece.count, in + (size_t)part * m->in_stride,
+                   piece.count);
 }
 
-static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
+static void take_piece(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     const moving *m = arg;
-    size_t bytes = piece_bytes(m, k), first = k * m->piece;
-    size_t mine = m->in_stride ? (size_t)coll->lane->me * bytes : 0;
+    size_t mine = m->in_stride ? (size_t)coll->lane->me * piece.count : 0;
     for (int i = 0; i < m->givers; i++) {
         int rank = rank_at(coll, m->first_giver, i);
         if (rank == coll->lane->me)
-            put_own(coll, m, first, bytes);
+            put_own(coll, m, piece.first, piece.count);
         else
-            memcpy(coll->ask.out + (size_t)rank * m->out_stride + first,
-                   weft_i_lane_chunk(coll->lane, rank, k) + mine, bytes);
+            memcpy(coll->ask.out + (size_t)rank * m->out_stride + piece.first,
+                   weft_i_lane_chunk(coll->lane, rank, turn) + mine, piece.count);
     }
 }
 
-static weft_status pipeline(weft_i_coll *coll, moving *m)
+static weft_status pipeline(weft_i_coll *coll, const moving *m)
 {
-    m->piece = piece_for(coll->lane, m);
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(m->part, m->piece),
+    weft_i_pipeline line = {.total = m->part,
+                            .piece = piece_for(coll->lane, m),
                             .put = m->gives ? put_piece : NULL,
                             .take = m->takes ? take_piece : NULL,
                             .arg = m};

@@ -4,26 +4,26 @@
 
 #include "base/assert.h"
 
-static void step(weft_i_coll *coll, const weft_i_pipeline *line, weft_i_pipeline_step *what,
-                 size_t k)
-{
-    if (what && k < line->pieces)
-        what(coll, line->arg, k);
-}
-
 weft_status weft_i_pipeline_run(weft_i_coll *coll, const weft_i_pipeline *line)
 {
-    WEFT_ASSERT(line->put || line->take || line->direct);
-    step(coll, line, line->put, 0);
+    WEFT_ASSERT(line->piece && (line->put || line->take || line->direct));
+    weft_i_span next = {0, weft_i_coll_min(line->piece, line->total)};
+    if (line->put && next.count)
+        line->put(coll, line->arg, 0, next);
     if (!line->direct)
         WEFT_TRY(weft_i_coll_sync(coll));
-    for (size_t k = 0; k < line->pieces; k++) {
-        bool last = k + 1 == line->pieces;
-        step(coll, line, line->take, k);
-        step(coll, line, line->put, k + 1);
-        if (!last || !line->in_results || line->collect)
+    for (uint64_t turn = 0; next.count; turn++) {
+        weft_i_span piece = next;
+        next.first += piece.count;
+        next.count = weft_i_coll_min(line->piece, line->total - next.first);
+        if (line->take)
+            line->take(coll, line->arg, turn, piece);
+        if (line->put && next.count)
+            line->put(coll, line->arg, turn + 1, next);
+        if (next.count || !line->in_results || line->collect)
             WEFT_TRY(weft_i_coll_sync(coll));
-        step(coll, line, line->collect, k);
+        if (line->collect)
+            line->collect(coll, line->arg, turn, piece);
     }
     return WEFT_OK;
 }

@@ -12,18 +12,19 @@
 #ifndef WEFT_COLL_PIPELINE_H
 #define WEFT_COLL_PIPELINE_H
 
-#include "base/assert.h"
 #include "coll/call.h"
 
-typedef void weft_i_pipeline_step(weft_i_coll *coll, const void *arg, size_t k);
+/* What is done with a piece; `turn` counts them. */
+typedef void weft_i_pipeline_step(weft_i_coll *coll, const void *arg, uint64_t turn,
+                                  weft_i_span piece);
 
 typedef struct weft_i_pipeline {
-    size_t pieces;
-    /* Copies piece k into this rank's buffer.  NULL where this rank gives nothing. */
+    size_t total, piece; /* of what goes through it: bytes or elements, whichever the steps count */
+    /* Copies a piece into this rank's buffer.  NULL where this rank gives nothing. */
     weft_i_pipeline_step *put;
-    /* Uses piece k of every rank's buffer.  NULL where this rank takes nothing. */
+    /* Uses a piece of every rank's buffer.  NULL where this rank takes nothing. */
     weft_i_pipeline_step *take;
-    /* Uses what other ranks made of piece k when they took it.  NULL where there is nothing. */
+    /* Uses what other ranks made of a piece when they took it.  NULL where there is nothing. */
     weft_i_pipeline_step *collect;
     /* Pieces are taken from where the operands lie.  Nothing is put, so nobody waits for it. */
     bool direct;
@@ -35,13 +36,7 @@ typedef struct weft_i_pipeline {
     const void *arg; /* of the steps */
 } weft_i_pipeline;
 
-/* Runs the pipeline, after the entry.  Every rank runs one with the same number of pieces. */
+/* Runs the pipeline, after the entry.  Every rank runs one with the same pieces. */
 weft_status weft_i_pipeline_run(weft_i_coll *coll, const weft_i_pipeline *line);
-
-static inline size_t weft_i_pipeline_pieces(size_t total, size_t piece)
-{
-    WEFT_ASSERT(piece > 0);
-    return (total + piece - 1) / piece;
-}
 
 #endif

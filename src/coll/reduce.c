@@ -192,82 +192,47 @@ static weft_status scatter_copies(weft_i_coll *coll, const weft_i_locations *loc
 
 typedef struct folding {
     const weft_i_locations *locations;
-    bool wanted; /* by this rank */
+    bool wanted;    /* by this rank */
+    bool goes_back; /* in the very lines that the input came in */
 } folding;
 
-typedef struct piece {
-    uint64_t turn;
-    size_t first, count; /* elements */
-    weft_i_span mine;    /* of the piece: what this rank folds */
-} piece;
-
-static piece piece_at(const weft_i_coll *coll, size_t k)
-{
-    size_t most = WEFT_I_CHUNK / coll->ask.item, first = k * most;
-    WEFT_ASSERT(first < coll->ask.count);
-    size_t count = weft_i_coll_min(most, coll->ask.count - first);
-    return (piece){k, first, count,
-                   weft_i_coll_slice(count, coll->lane->size, coll->lane->me, coll->ask.item)};
-}
-
 /* Copies what others fold of my input into my chunk. */
-static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
+static void put_piece(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     (void)arg;
-    piece p = piece_at(coll, k);
-    char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, p.turn);
-    const char *in = coll->ask.in + p.first * coll->ask.item;
-    size_t before = p.mine.first * coll->ask.item, end = before + p.mine.count * coll->ask.item;
+    const weft_i_lane *lane = coll->lane;
+    size_t item = coll->ask.item;
+    weft_i_span mine = weft_i_coll_slice(piece.count, lane->size, lane->me, item);
+    char *chunk = weft_i_lane_chunk(lane, lane->me, turn);
+    const char *in = coll->ask.in + piece.first * item;
+    size_t before = mine.first * item, end = before + mine.count * item;
     weft_i_coll_put(chunk, in, before);
-    weft_i_coll_put(chunk + end, in + end, p.count * coll->ask.item - end);
-}
-
-/*
- * Two ranks: the result goes back in the very lines that the input came in.  Without
- * that 64 KiB take half as long again on x86_64; with it, on a Neoverse N1.
- */
-static bool goes_back(const weft_i_coll *coll, const weft_i_locations *locations)
-{
-#if defined(__aarch64__)
-    enum { PAYS = 0 };
-#else
-    enum { PAYS = 1 };
-#endif
-    return PAYS && coll->lane->size == 2 && !locations->all_in;
+    weft_i_coll_put(chunk + end, in + end, piece.count * item - end);
 }
 
 /* Where the slice of a result lies that `rank` folds, for others to see. */
-static char *result_of(const weft_i_coll *coll, const weft_i_locations *locations, int rank,
-                       piece p)
+static char *result_of(const weft_i_coll *coll, bool goes_back, int rank, uint64_t turn,
+                       weft_i_span slice)
 {
     const weft_i_lane *lane = coll->lane;
-    if (!goes_back(coll, locations))
-        return weft_i_lane_result(lane, rank, p.turn);
-    weft_i_span slice = weft_i_coll_slice(p.count, 2, rank, coll->ask.item);
-    return weft_i_lane_chunk(lane, 1 - rank, p.turn) + slice.first * coll->ask.item;
+    return goes_back ? weft_i_lane_chunk(lane, 1 - rank, turn) + slice.first * coll->ask.item
+                     : weft_i_lane_result(lane, rank, turn);
 }
 
-enum { STEP = 2048 }; /* bytes of lines that are on their way at once */
-
-static void own_lines(const char *at, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(at + i, 1);
-}
-
-/* A fold into lines that are read first: fetched to be written, so that they cross once. */
+/* A fold into lines that are read first: fetched to be written, a step ahead, so that they cross
+ * once. */
 static void fold_owning(weft_i_coll *coll, int outputs, size_t count)
 {
+    enum { STEP = 2048, LINE = 64 };
     weft_i_lane *lane = coll->lane;
-    size_t step = STEP / coll->ask.item;
     const char *other = lane->sources[1 - lane->me];
-    own_lines(other, STEP);
-    for (size_t done = 0; done < count; done += step) {
-        size_t n = weft_i_coll_min(step, count - done);
-        if (done + step < count)
-            own_lines(other + STEP, STEP);
-        coll->fold(lane->targets, outputs, lane->sources, 2, n, lane->factors);
-        other += STEP;
+    size_t bytes = count * coll->ask.item, fetched = 0;
+    for (size_t done = 0; done < bytes; done += STEP) {
+        size_t ahead = weft_i_coll_min(done + 2 * STEP, bytes);
+        for (; fetched < ahead; fetched += LINE)
+            __builtin_prefetch(other + fetched, 1);
+        coll->fold(lane->targets, outputs, lane->sources, 2,
+                   weft_i_coll_min(STEP, bytes - done) / coll->ask.item, lane->factors);
         for (int i = 0; i < 2; i++)
             lane->sources[i] = (const char *)lane->sources[i] + STEP;
         for (int i = 0; i < outputs; i++)
@@ -276,39 +241,38 @@ static void fold_owning(weft_i_coll *coll, int outputs, size_t count)
 }
 
 /* Folds my slice: into my output if I want it, and into my result chunk if others do. */
-static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
+static void take_piece(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     const folding *f = arg;
-    const weft_i_locations *locations = f->locations;
-    piece p = piece_at(coll, k);
     weft_i_lane *lane = coll->lane;
-    size_t at = (p.first + p.mine.first) * coll->ask.item;
-    if (locations->all_in)
-        aim_at_inputs(coll, locations, p.first + p.mine.first);
+    weft_i_span mine = weft_i_coll_slice(piece.count, lane->size, lane->me, coll->ask.item);
+    size_t first = piece.first + mine.first, at = first * coll->ask.item;
+    if (f->locations->all_in)
+        aim_at_inputs(coll, f->locations, first);
     else
-        aim_at_chunks(coll, p.turn, p.mine.first, coll->ask.in + at);
+        aim_at_chunks(coll, turn, mine.first, coll->ask.in + at);
     int outputs = 0;
     if (f->wanted)
         lane->targets[outputs++] = coll->ask.out + at;
     if (!f->wanted || coll->ask.kind != WEFT_I_REDUCE)
-        lane->targets[outputs++] = result_of(coll, locations, lane->me, p);
-    if (goes_back(coll, locations))
-        fold_owning(coll, outputs, p.mine.count);
+        lane->targets[outputs++] = result_of(coll, f->goes_back, lane->me, turn, mine);
+    if (f->goes_back)
+        fold_owning(coll, outputs, mine.count);
     else
-        weft_i_coll_fold(coll, outputs, p.mine.count);
+        weft_i_coll_fold(coll, outputs, mine.count);
 }
 
 /* Copies the others' slices of a result from their result chunks to my output. */
-static void collect_piece(weft_i_coll *coll, const void *arg, size_t k)
+static void collect_piece(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     const folding *f = arg;
-    piece p = piece_at(coll, k);
     const weft_i_lane *lane = coll->lane;
     for (int i = 1; i < lane->size; i++) {
         int rank = (lane->me + i) % lane->size;
-        weft_i_span part = weft_i_coll_slice(p.count, lane->size, rank, coll->ask.item);
-        weft_i_coll_put(coll->ask.out + (p.first + part.first) * coll->ask.item,
-                        result_of(coll, f->locations, rank, p), part.count * coll->ask.item);
+        weft_i_span slice = weft_i_coll_slice(piece.count, lane->size, rank, coll->ask.item);
+        weft_i_coll_put(coll->ask.out + (piece.first + slice.first) * coll->ask.item,
+                        result_of(coll, f->goes_back, rank, turn, slice),
+                        slice.count * coll->ask.item);
     }
 }
 
@@ -316,17 +280,26 @@ static void collect_piece(weft_i_coll *coll, const void *arg, size_t k)
  * Per piece: copy in what others fold, fold my slice of all inputs, copy their slices out.  Inputs
  * that all can touch need no copy in.  Their outputs may be written only when all have read that
  * piece of the input, because an output may lie in an input.
+ *
+ * Two ranks: the result goes back in the very lines that the input came in.  Without that 64 KiB
+ * take half as long again on x86_64; with it, on a Neoverse N1.
  */
 static weft_status pipeline(weft_i_coll *coll, const weft_i_locations *locations, bool wanted)
 {
-    folding f = {locations, wanted};
-    weft_i_pipeline line = {
-        .pieces = weft_i_pipeline_pieces(coll->ask.count, WEFT_I_CHUNK / coll->ask.item),
-        .put = locations->all_in ? NULL : put_piece,
-        .take = take_piece,
-        .collect = wanted ? collect_piece : NULL,
-        .direct = locations->all_in,
-        .arg = &f};
+#if defined(__aarch64__)
+    enum { GOING_BACK_PAYS = 0 };
+#else
+    enum { GOING_BACK_PAYS = 1 };
+#endif
+    bool direct = locations->all_in;
+    folding f = {locations, wanted, GOING_BACK_PAYS && coll->lane->size == 2 && !direct};
+    weft_i_pipeline line = {.total = coll->ask.count,
+                            .piece = WEFT_I_CHUNK / coll->ask.item,
+                            .put = direct ? NULL : put_piece,
+                            .take = take_piece,
+                            .collect = wanted ? collect_piece : NULL,
+                            .direct = direct,
+                            .arg = &f};
     return weft_i_pipeline_run(coll, &line);
 }
 
@@ -398,45 +371,32 @@ static weft_status scatter_direct(weft_i_coll *coll, const weft_i_locations *loc
     return weft_i_coll_sync(coll);
 }
 
-/* Elements of a part that fit a chunk beside those of the other parts. */
-static size_t part_piece(const weft_i_coll *coll)
-{
-    return WEFT_I_CHUNK / coll->ask.item / (size_t)coll->lane->size;
-}
-
-static weft_i_span part_span(const weft_i_coll *coll, size_t k)
-{
-    size_t most = part_piece(coll), first = k * most;
-    WEFT_ASSERT(first < coll->ask.count);
-    return (weft_i_span){first, weft_i_coll_min(most, coll->ask.count - first)};
-}
-
-/* Copies piece k of every part of the input, but for my own, into my chunk. */
-static void put_parts(weft_i_coll *coll, const void *arg, size_t k)
+/* Copies a piece of every part of the input, but for my own, into my chunk. */
+static void put_parts(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     (void)arg;
-    weft_i_span span = part_span(coll, k);
-    char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, k);
+    char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, turn);
     for (int part = 0; part < coll->lane->size; part++)
         if (part != coll->lane->me)
-            memcpy(chunk + (size_t)part * span.count * coll->ask.item,
-                   coll->ask.in + ((size_t)part * coll->ask.count + span.first) * coll->ask.item,
-                   span.count * coll->ask.item);
+            memcpy(chunk + (size_t)part * piece.count * coll->ask.item,
+                   coll->ask.in + ((size_t)part * coll->ask.count + piece.first) * coll->ask.item,
+                   piece.count * coll->ask.item);
 }
 
-static void fold_part(weft_i_coll *coll, const void *arg, size_t k)
+static void fold_part(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     (void)arg;
-    weft_i_span span = part_span(coll, k);
     size_t me = (size_t)coll->lane->me;
-    aim_at_chunks(coll, k, me * span.count,
-                  coll->ask.in + (me * coll->ask.count + span.first) * coll->ask.item);
-    weft_i_coll_fold_to(coll, coll->ask.out + span.first * coll->ask.item, span.count);
+    aim_at_chunks(coll, turn, me * piece.count,
+                  coll->ask.in + (me * coll->ask.count + piece.first) * coll->ask.item);
+    weft_i_coll_fold_to(coll, coll->ask.out + piece.first * coll->ask.item, piece.count);
 }
 
+/* A chunk has a piece of every part. */
 static weft_status scatter_pipeline(weft_i_coll *coll)
 {
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(coll->ask.count, part_piece(coll)),
+    weft_i_pipeline line = {.total = coll->ask.count,
+                            .piece = WEFT_I_CHUNK / coll->ask.item / (size_t)coll->lane->size,
                             .put = put_parts,
                             .take = fold_part};
     return weft_i_pipeline_run(coll, &line);

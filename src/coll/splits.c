@@ -74,51 +74,49 @@ static weft_status pull_uneven(weft_i_coll *coll, const weft_i_locations *locati
     return weft_i_coll_sync(coll);
 }
 
-/* Bytes of piece k of a part. */
-static size_t piece_of(size_t part, size_t piece, size_t k)
+/* Bytes of a piece in a part; the piece is of the largest. */
+static size_t bytes_of(weft_i_span piece, size_t part)
 {
-    return part > k * piece ? weft_i_coll_min(part - k * piece, piece) : 0;
+    return part > piece.first ? weft_i_coll_min(part - piece.first, piece.count) : 0;
 }
 
-static void put_uneven(weft_i_coll *coll, const void *arg, size_t k)
+static void put_uneven(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t piece = *(const size_t *)arg;
+    size_t apart = *(const size_t *)arg;
     const char *from = coll->ask.in;
     for (int to = 0; to < lane->size; to++) {
         if (coll->list)
             from = coll->list->items[to].in;
-        size_t part = sends(coll, lane->me, to), bytes = piece_of(part, piece, k);
+        size_t part = sends(coll, lane->me, to), bytes = bytes_of(piece, part);
         if (bytes)
-            memcpy(weft_i_lane_chunk(lane, lane->me, k) + (size_t)to * piece, from + k * piece,
+            memcpy(weft_i_lane_chunk(lane, lane->me, turn) + (size_t)to * apart, from + piece.first,
                    bytes);
         from = part ? from + part : from;
     }
 }
 
-static void take_uneven(weft_i_coll *coll, const void *arg, size_t k)
+static void take_uneven(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t piece = *(const size_t *)arg;
+    size_t apart = *(const size_t *)arg;
     char *out = coll->ask.out;
     for (int rank = 0; rank < lane->size; rank++) {
         if (coll->list)
             out = coll->list->items[rank].out;
-        size_t part = sends(coll, rank, lane->me), bytes = piece_of(part, piece, k);
+        size_t part = sends(coll, rank, lane->me), bytes = bytes_of(piece, part);
         if (bytes)
-            memcpy(out + k * piece, weft_i_lane_chunk(lane, rank, k) + (size_t)lane->me * piece,
-                   bytes);
+            memcpy(out + piece.first,
+                   weft_i_lane_chunk(lane, rank, turn) + (size_t)lane->me * apart, bytes);
         out = part ? out + part : out;
     }
 }
 
 static weft_status uneven_pipeline(weft_i_coll *coll, size_t largest)
 {
-    size_t piece = WEFT_I_CHUNK / (size_t)coll->lane->size;
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(largest, piece),
-                            .put = put_uneven,
-                            .take = take_uneven,
-                            .arg = &piece};
+    size_t apart = WEFT_I_CHUNK / (size_t)coll->lane->size; /* in a chunk, from part to part */
+    weft_i_pipeline line = {
+        .total = largest, .piece = apart, .put = put_uneven, .take = take_uneven, .arg = &apart};
     return weft_i_pipeline_run(coll, &line);
 }
 

@@ -39,23 +39,22 @@ weft_status weft_i_gatherv_enter(weft_i_coll *coll, weft_i_gatherv *stream)
 
 typedef struct rest {
     weft_i_gatherv *stream;
-    size_t longest;
     weft_i_taking *take;
 } rest;
 
-static void put_piece(weft_i_coll *coll, const void *arg, size_t k)
+static void put_piece(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span span)
 {
+    (void)span;
     const rest *r = arg;
-    show(coll, r->stream, weft_i_lane_result(coll->lane, coll->lane->me, k), WEFT_I_CHUNK);
+    show(coll, r->stream, weft_i_lane_result(coll->lane, coll->lane->me, turn), WEFT_I_CHUNK);
 }
 
-static void take_piece(weft_i_coll *coll, const void *arg, size_t k)
+static void take_piece(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span span)
 {
+    (void)turn;
     const rest *r = arg;
-    size_t from = WEFT_I_EAGER + k * WEFT_I_CHUNK;
-    WEFT_ASSERT(from < r->longest);
-    weft_i_piece piece = {coll->lane, from,
-                          from + weft_i_coll_min(r->longest - from, WEFT_I_CHUNK)};
+    size_t from = WEFT_I_EAGER + span.first;
+    weft_i_piece piece = {coll->lane, from, from + span.count};
     r->take(coll, &piece);
 }
 
@@ -68,8 +67,9 @@ weft_status weft_i_gatherv_take(weft_i_coll *coll, weft_i_gatherv *stream, size_
     take(coll, &first);
     if (longest <= WEFT_I_EAGER)
         return WEFT_OK;
-    rest r = {stream, longest, take};
-    weft_i_pipeline line = {.pieces = weft_i_pipeline_pieces(longest - WEFT_I_EAGER, WEFT_I_CHUNK),
+    rest r = {stream, take};
+    weft_i_pipeline line = {.total = longest - WEFT_I_EAGER,
+                            .piece = WEFT_I_CHUNK,
                             .put = put_piece,
                             .take = take_piece,
                             .in_results = true,
