@@ -44,12 +44,6 @@ static const weft_i_fold_table *choose(void)
     return variants[i].table;
 }
 
-static inline const weft_i_fold_table *table(void)
-{
-    const weft_i_fold_table *t = atomic_load_explicit(&chosen, memory_order_relaxed);
-    return t ? t : choose();
-}
-
 const char *weft_i_fold_variant(int i)
 {
     return i >= 0 && i < VARIANTS ? variants[i].table->name : NULL;
@@ -80,14 +74,10 @@ struct fold {
 
 static const int arity[WEFT_I_FOLD_ARITIES] = {1, 2, 3, 4, 8};
 
-/* The pass that takes exactly `inputs`; -1 if none does. */
-static inline int exact_pass(int inputs)
-{
-    static const signed char of[WEFT_I_FOLD_WIDEST + 1] = {
-        -1, WEFT_I_FOLD_OF_1, WEFT_I_FOLD_OF_2, WEFT_I_FOLD_OF_3, WEFT_I_FOLD_OF_4, -1, -1,
-        -1, WEFT_I_FOLD_OF_8};
-    return inputs <= WEFT_I_FOLD_WIDEST ? of[inputs] : -1;
-}
+/* The pass that takes exactly so many inputs; -1 if none does. */
+static const signed char exact_pass[WEFT_I_FOLD_WIDEST + 1] = {
+    -1, WEFT_I_FOLD_OF_1, WEFT_I_FOLD_OF_2, WEFT_I_FOLD_OF_3, WEFT_I_FOLD_OF_4, -1, -1,
+    -1, WEFT_I_FOLD_OF_8};
 
 static int widest_pass(const weft_i_fold_passes *passes, int inputs)
 {
@@ -222,7 +212,9 @@ __attribute__((noinline)) static void fold_all(weft_dtype dtype, weft_i_fold_op 
         copy(out, outputs, in[0], bytes);
         return;
     }
-    const weft_i_fold_table *t = table();
+    const weft_i_fold_table *t = atomic_load_explicit(&chosen, memory_order_relaxed);
+    if (!t)
+        t = choose();
     bool small = weft_i_dtype_is_small_float(dtype);
     const double scale[WEFT_I_FOLD_WIDEST] = {op == WEFT_I_FOLD_AVG ? 1.0 / inputs : 1};
     struct fold fold = {.table = t,
@@ -236,7 +228,7 @@ __attribute__((noinline)) static void fold_all(weft_dtype dtype, weft_i_fold_op 
                         .factors = op == WEFT_I_FOLD_PREMUL_SUM ? factors
                                    : small                      ? scale
                                                                 : NULL};
-    int exact = exact_pass(inputs);
+    int exact = inputs <= WEFT_I_FOLD_WIDEST ? exact_pass[inputs] : -1;
     bool divided = !small && op == WEFT_I_FOLD_AVG && t->divide[dtype];
     if (small && !sums_at_once(&fold, exact))
         fold_small(&fold, count);
