@@ -181,6 +181,14 @@ weft_status weft_i_circle_exchange(const weft_i_circle *circle, const void *mine
                                    void *all);
 void weft_i_circle_decline(const weft_i_circle *circle, const void *mine, size_t bytes);
 
+/*
+ * All have it, or nobody has: tells the others how this rank fared, and fails if any member did.
+ * This rank's own error stays; another's is told as "rank 2 <how> (...)".  `room` has 4 bytes for
+ * each member.
+ */
+weft_status weft_i_circle_agree(const weft_i_circle *circle, weft_status mine, const char *how,
+                                void *room);
+
 /* This process's world, for what can only be one in a process; WEFT_ERR_STATE if it has none, or
  * several. */
 weft_status weft_i_circle_of_world(weft_device device, const char *what, weft_i_circle *out);

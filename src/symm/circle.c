@@ -69,6 +69,25 @@ void weft_i_circle_decline(const weft_i_circle *circle, const void *mine, size_t
     weft_i_group_show(circle->group, circle->what ? circle->what : opening, mine, bytes);
 }
 
+weft_status weft_i_circle_agree(const weft_i_circle *circle, weft_status mine, const char *how,
+                                void *room)
+{
+    int32_t shown = mine, *all = room;
+    weft_i_errors reason;
+    weft_i_errors_save(&reason);
+    weft_status status = circle->exchange(circle, &shown, sizeof shown, all);
+    if (mine < 0) {
+        weft_i_errors_restore(&reason);
+        return mine;
+    }
+    WEFT_TRY(status);
+    for (int rank = 0; rank < circle->size; rank++)
+        if (all[rank] < 0)
+            return weft_i_fail((weft_status)all[rank], "group \"%s\": rank %d %s (%s)",
+                               circle->name, rank, how, weft_strerror((weft_status)all[rank]));
+    return WEFT_OK;
+}
+
 weft_status weft_i_circle_of_world(weft_device device, const char *what, weft_i_circle *out)
 {
     weft_group *world = weft_i_world_group();

@@ -84,25 +84,6 @@ static void take_least(weft_i_cuda_team *team, const entry *all)
                 team->resident[k] = all[rank].resident[k];
 }
 
-static weft_status agree(const weft_i_circle *circle, weft_status mine, entry *all)
-{
-    weft_i_errors reason;
-    int32_t shown = mine, *shows = (int32_t *)(void *)all; /* smaller than what it held */
-    weft_i_errors_save(&reason);
-    weft_status status = circle->exchange(circle, &shown, sizeof shown, shows);
-    if (mine < 0) {
-        weft_i_errors_restore(&reason);
-        return mine;
-    }
-    WEFT_TRY(status);
-    for (int rank = 0; rank < circle->size; rank++)
-        if (shows[rank] < 0)
-            return weft_i_fail((weft_status)shows[rank],
-                               "group \"%s\": rank %d has no memory for collectives (%s)",
-                               circle->name, rank, weft_strerror((weft_status)shows[rank]));
-    return WEFT_OK;
-}
-
 /* Room for what all members show. */
 typedef struct tables {
     entry *all;
@@ -120,7 +101,7 @@ static weft_status meet(const weft_i_circle *circle, weft_i_cuda_device *device,
         weft_i_cuda_pads_open(circle, device, room->keys, room->cards, sizes, &site->pads);
     if (status == WEFT_OK)
         take_least(&site->pads.team, room->all);
-    status = agree(circle, status, room->all);
+    status = weft_i_circle_agree(circle, status, "has no memory for collectives", room->all);
     weft_i_cuda_pads_settle(&site->pads);
     return status;
 }

@@ -266,26 +266,6 @@ static weft_status make(const weft_i_circle *circle, weft_i_cuda_device *device,
     return weft_i_nccl_watch(circle, *out);
 }
 
-/* All have it, or nobody has. */
-static weft_status agree(const weft_i_circle *circle, weft_status mine, shown *all)
-{
-    weft_i_errors reason;
-    int32_t status_shown = mine, *shows = &all->status; /* smaller than what it held */
-    weft_i_errors_save(&reason);
-    weft_status status = circle->exchange(circle, &status_shown, sizeof status_shown, shows);
-    if (mine < 0) {
-        weft_i_errors_restore(&reason);
-        return mine;
-    }
-    WEFT_TRY(status);
-    for (int rank = 0; rank < circle->size; rank++)
-        if (shows[rank] < 0)
-            return weft_i_fail((weft_status)shows[rank],
-                               "group \"%s\": rank %d has no communicator (%s)", circle->name, rank,
-                               weft_strerror((weft_status)shows[rank]));
-    return WEFT_OK;
-}
-
 /* A new one: the first member invites, all meet, all agree. */
 static weft_status make_all(const weft_i_circle *circle, weft_i_cuda_device *device,
                             weft_i_nccl_use use, shown *all, weft_i_nccl_comm **out)
@@ -302,7 +282,7 @@ static weft_status make_all(const weft_i_circle *circle, weft_i_cuda_device *dev
                                  "group \"%s\": rank 0 cannot invite the others (%s)", circle->name,
                                  weft_strerror((weft_status)from->status));
     weft_status status = make(circle, device, use, from, &made);
-    status = agree(circle, status, all);
+    status = weft_i_circle_agree(circle, status, "has no communicator", all);
     if (status == WEFT_OK)
         enlist(*out = made);
     else if (made)

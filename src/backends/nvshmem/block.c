@@ -219,25 +219,6 @@ static void enlist(weft_i_nvshmem_block *block)
     pthread_mutex_unlock(&lock);
 }
 
-/* All have it and it is zero, or nobody keeps it. */
-static weft_status agree(const weft_i_circle *world, weft_status mine, note *all)
-{
-    note shown = {.status = mine};
-    weft_i_errors reason;
-    weft_i_errors_save(&reason);
-    weft_status status = world->exchange(world, &shown, sizeof shown, all);
-    if (mine < 0) {
-        weft_i_errors_restore(&reason);
-        return mine;
-    }
-    WEFT_TRY(status);
-    for (int rank = 0; rank < world->size; rank++)
-        if (all[rank].status < 0)
-            return weft_i_fail((weft_status)all[rank].status, "%s: rank %d failed (%s)",
-                               world->what, rank, weft_strerror((weft_status)all[rank].status));
-    return WEFT_OK;
-}
-
 static weft_status check_made(const weft_i_circle *world, const void *made, size_t total)
 {
     return made ? WEFT_OK
@@ -267,7 +248,7 @@ static weft_status make(const meeting *m, size_t bytes, weft_i_nvshmem_block *bl
     block->base = made;
     if (made) /* it is the same on all ranks also if somebody failed: then all let go of it */
         enlist(block);
-    status = agree(world, status, m->all);
+    status = weft_i_circle_agree(world, status, "could not allocate memory of NVSHMEM", m->all);
     if (status < 0 && made)
         let_go(block);
     return status;

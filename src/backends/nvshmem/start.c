@@ -102,26 +102,6 @@ static void run_start(weft_i_nvshmem_attempt *a)
         a->result = -1;
 }
 
-/* All have it, or nobody has. */
-static weft_status agree(const weft_i_circle *world, weft_status mine, note *all)
-{
-    note shown = {.status = mine};
-    weft_i_errors reason;
-    weft_i_errors_save(&reason);
-    weft_status status = world->exchange(world, &shown, sizeof shown, all);
-    if (mine < 0) {
-        weft_i_errors_restore(&reason);
-        return mine;
-    }
-    WEFT_TRY(status);
-    for (int rank = 0; rank < world->size; rank++)
-        if (all[rank].status < 0)
-            return weft_i_fail((weft_status)all[rank].status,
-                               "starting NVSHMEM: rank %d failed (%s)", rank,
-                               weft_strerror((weft_status)all[rank].status));
-    return WEFT_OK;
-}
-
 /* Meets the others inside NVSHMEM. */
 static weft_status enter(const weft_i_circle *world, weft_i_cuda_device *device,
                          const weft_i_nvshmem_id *id, weft_i_nvshmem_attempt *attempt)
@@ -149,7 +129,8 @@ static weft_status meet(const weft_i_circle *world, weft_i_cuda_device *device, 
     WEFT_TRY(compare(world, all));
     if (mine->again)
         return WEFT_OK;
-    weft_status status = agree(world, enter(world, device, &all[0].id, attempt), all);
+    weft_status status = weft_i_circle_agree(world, enter(world, device, &all[0].id, attempt),
+                                             "could not start NVSHMEM", all);
     if (status < 0)
         weft_i_nvshmem_break(status); /* some may have it, which cannot be undone */
     return status;
