@@ -154,8 +154,10 @@ static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
     change_posted(group, -1, memory_order_release);
     /* Pairs with the acquire in `done`: the waiter sees the outputs and the message. */
     atomic_store_explicit(&work->status, status, memory_order_release);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of a sleeper */
-    weft_i_wait_ring(&work->bell);
+    if (queue->waiters) { /* whoever is not counted yet finds it done, once it has the lock */
+        atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence of a sleeper */
+        weft_i_wait_ring(&work->bell);
+    }
     /* Pairs with the acquire of weft_finish.  Still under the lock, for which the world's end
      * waits. */
     atomic_fetch_sub_explicit(&world->under_way, 1, memory_order_release);
@@ -176,6 +178,7 @@ static bool run_first(weft_i_queue *queue)
     pthread_mutex_unlock(&queue->lock);
     if (!work)
         return false;
+    work->runner = pthread_self();
     weft_i_coll coll = work->coll; /* it may change on its way; the work drops what it holds */
     uint64_t next = (uint64_t)queue->lane->epoch + 1;
     weft_status status = weft_i_coll_run(&coll);
@@ -311,7 +314,8 @@ void weft_i_queue_free(weft_i_queue *queue)
 static void destroy(weft_i_object *object)
 {
     weft_work *work = (weft_work *)object;
-    if (work->lock) { /* whoever told its end may not have left it yet */
+    if (work->lock && !pthread_equal(work->runner, pthread_self())) {
+        /* Whoever told its end may not have left it yet. */
         pthread_mutex_lock(work->lock);
         pthread_mutex_unlock(work->lock);
     } else if (work->bundle.count && work->coll.lane) {
@@ -711,7 +715,7 @@ weft_status weft_work_wait(weft_work *work, int64_t timeout_ms)
     bool mine = is_patient(work, limit);
     int64_t deadline = weft_i_os_deadline(mine && limit >= 0 ? limit + VERDICT_MS : limit);
     while (mine && !done(work) && run_first(work->coll.lane->queue))
-        mine = WEFT_OS->clock_ns() < deadline;
+        mine = done(work) || WEFT_OS->clock_ns() < deadline; /* a clock is dear */
     return done(work) ? outcome(work) : wait_for_others(work, limit, deadline);
 }
 

@@ -24,6 +24,7 @@ struct weft_work {
     bool carried;          /* its requests were given to a stream: it is over at its event */
     bool claimed;          /* its operands are claimed (tensor/claim.h) instead of pinned */
     pthread_mutex_t *lock; /* held while its end is told; NULL: not posted, or requests */
+    pthread_t runner;      /* who ran it; stored before `status` */
     _Atomic int32_t
         status; /* WEFT_IN_PROGRESS until done: release by whoever ran it, acquire by the waiter */
     _Atomic uint32_t bell;
