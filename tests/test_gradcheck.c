@@ -6,7 +6,12 @@
 #include "fault.h"
 #include "op_samples.h"
 
+#include "functional/ops.h"
+#include "grad/ops.h"
 #include "grad/rule.h"
+#include "nn/ops.h"
+#include "parallel/ops.h"
+#include "symm_coll/ops.h"
 
 /* ---- one row ---- */
 
@@ -121,6 +126,11 @@ TEST(test_gradcheck_every_row)
     }
 }
 
+/* A row of every floor: a static link leaves out floors that nobody names. */
+static weft_i_op *const floors[] = {&weft_i_op_add,      &weft_i_op_all_reduce,
+                                    &weft_i_op_bind,     &weft_i_op_one_shot_all_reduce,
+                                    &weft_i_op_set_grad, &weft_i_op_all_gather_matmul};
+
 /* A row with neither a rule nor a reason could not be recorded, and nobody would know why. */
 static const char *find_row_without(void)
 {
@@ -135,6 +145,8 @@ static const char *find_row_without(void)
 
 TEST(test_gradcheck_every_row_has_a_rule_or_a_reason)
 {
+    for (size_t i = 0; i < sizeof floors / sizeof *floors; i++)
+        CHECK(weft_i_op_find(floors[i]->name) == floors[i]);
     if (find_row_without())
         FAIL("%s has neither a gradient nor a reason", find_row_without());
     weft_i_op *sine = weft_i_op_find("sin");
@@ -339,6 +351,69 @@ static weft_shape meta_gradient(const sample *s, weft_tensor *x)
         FAIL("%s on meta: %s", s->op, weft_last_error());
     CHECK_INT(weft_tensor_device(grad), WEFT_META);
     return weft_tensor_shape(grad);
+}
+
+/* Arguments of the right kinds, whose tensors are `x`. */
+static void made_up(const weft_i_op *op, weft_tensor **x, weft_i_arg *args)
+{
+    static const int64_t none[1];
+    for (int i = 0; i < op->arity; i++)
+        switch (op->kinds[i]) {
+        case 't':
+        case 'y':
+        case 'w':
+        case 'r':
+            args[i] = WEFT_I_TENSOR_ARG(*x);
+            break;
+        case 'm':
+        case 'l':
+        case 'L':
+            args[i] = WEFT_I_TENSORS_ARG(x, 1);
+            break;
+        case 'o':
+            args[i] = WEFT_I_OPTIONAL_ARG(NULL);
+            break;
+        case 's':
+        case 'n':
+            args[i] = WEFT_I_NUMBER_ARG(0);
+            break;
+        case 'I':
+            args[i] = WEFT_I_INTEGERS_ARG(none, 0);
+            break;
+        case 'g':
+            args[i] = WEFT_I_GROUP_ARG(NULL, "nobody", 1);
+            break;
+        default:
+            args[i] = WEFT_I_INTEGER_ARG(0);
+        }
+}
+
+/* Every row that is refused is refused when it is called, before anything is looked at or done. */
+TEST(test_gradcheck_every_refused_row_is_refused)
+{
+    int refused = 0;
+    weft_tensor *x = leaf_of(WEFT_SHAPE(2), (double[]){1, 2}), *y = weft_mul_scalar(x, 2), *outs[1];
+    int64_t version = weft_tensor_version(y);
+    for (weft_i_op_table *table = weft_i_op_tables(); table; table = table->next)
+        for (size_t i = 0; i < table->count; i++) {
+            const weft_i_op *op = table->rows[i];
+            if (!op->gradient->refused)
+                continue;
+            weft_i_arg args[WEFT_I_OP_ARGS];
+            made_up(op, &y, args);
+            bool list = op->flags & WEFT_I_OP_LIST;
+            weft_status status = list ? weft_i_op_apply_list(op, outs, args) : WEFT_OK;
+            if (list ? status >= 0 : weft_i_op_apply(op, NULL, args) != NULL)
+                FAIL("%s was not refused", op->name);
+            CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
+            CHECK_CONTAINS(weft_last_error(), op->name);
+            CHECK_CONTAINS(weft_last_error(), op->gradient->why);
+            CHECK_CONTAINS(weft_last_error(), "weft_detach");
+            weft_clear_error();
+            refused++;
+        }
+    CHECK_INT(refused, 13);
+    CHECK(weft_tensor_version(y) == version && weft_item(y, 1) == 4);
 }
 
 TEST(test_gradcheck_meta)
