@@ -102,6 +102,61 @@ TEST(test_emit_choices_and_conversions)
     CHECK(check_same("choices", choices, in, 2, 4, NULL) >= 1);
 }
 
+/* ---- results that no cache holds ---- */
+
+/* Results of two sizes, an operand that is repeated, and angles, of which some are too large. */
+FUNCTION(vast)
+{
+    weft_tensor *x = weft_add(in[0], in[1]);
+    out[0] = weft_maximum_scalar(weft_mul(weft_sin(x), x), 0.5);
+    out[1] = weft_lt(x, in[0]);
+    return WEFT_OK;
+}
+
+/* Four pages at a time and the rest; rows that begin anywhere; a row too small for that. */
+TEST(test_emit_vast_results)
+{
+    static const int64_t shapes[][2] = {{1, (4 << 20) + 77}, {4099, 1027}, {1 << 16, 65}, {64, 77}};
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < (i == 1 ? 3 : 1); k++) {
+            weft_scope_open();
+            weft_seed(i);
+            weft_shape whole = WEFT_SHAPE(shapes[i][0], shapes[i][1]);
+            weft_tensor *in[2] = {weft_randn(WEFT_F32, WEFT_CPU, whole),
+                                  weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(shapes[i][1]))};
+            float *x = weft_tensor_data(in[0]);
+            x[0] = NAN, x[70] = -0.0f, x[4 * 1024] = 1e30f, x[64 * 77 - 1] = -INFINITY;
+            for (int j = 0; j < 2; j++)
+                in[j] = weft_to_dtype(in[j], floats[k]);
+            CHECK_INT(check_same("vast", vast, in, 2, 2, NULL), 1);
+#ifdef __x86_64__
+            CHECK_INT(count_of("weft_i_far_end();"), i < 3);
+            CHECK_INT(count_of("weft_i_far_store("), i == 3 ? 0 : i == 0 ? 4 : 2);
+#else
+            CHECK_INT(count_of("weft_i_far_"), 0);
+#endif
+            weft_scope_close();
+        }
+}
+
+/* An element-wise function may write over its operand. */
+FUNCTION(vast_in_place)
+{
+    weft_tensor *x = weft_matmul(in[0], in[1]);
+    out[0] = weft_matmul(weft_relu(weft_add_scalar(x, 1)), in[2]);
+    return WEFT_OK;
+}
+
+TEST(test_emit_vast_results_in_place)
+{
+    weft_seed(6);
+    weft_tensor *in[3] = {weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2048, 2)),
+                          weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 1031)),
+                          weft_randn(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1031, 2))};
+    CHECK_INT(check_same("in place", vast_in_place, in, 3, 1, NULL), 1);
+    CHECK_CONTAINS(text, " 1 in place");
+}
+
 /* ---- rows ---- */
 
 /* Gradients of rows: of what is computed here, of what comes from outside, and of two in a row. */

@@ -8,7 +8,7 @@
  *     emit_node.c     what can be emitted, and why the rest cannot
  *     emit_group.c    which nodes go together
  *     emit_outline.c  the order inside a row, and how operands lie
- *     emit_text.c     the C text
+ *     emit_text.c     the C text, with emit_columns.c
  *     emit_kernel.c   the same for GPUs, with emit_element.c
  *     emit_row.c      a function as a row of the interpreter
  *     emit_build.c    all that are new are compiled together (code_cache.h has what was compiled
@@ -62,6 +62,10 @@ enum {
     WEFT_I_EMIT_COLUMN_BLOCK = 512,
     WEFT_I_EMIT_COLUMN_LANES = 16
 };
+
+/* Results of so many bytes and more go past the caches, so many elements at a time.  On Sapphire
+ * Rapids that pays from 2 MiB on, and from 8 MiB on even if somebody reads them at once. */
+enum { WEFT_I_EMIT_FAR = 8 << 20, WEFT_I_EMIT_FAR_CHUNK = 64 };
 
 /* Nodes that go together, in order. */
 typedef struct weft_i_emit_group {
@@ -124,6 +128,7 @@ typedef struct weft_i_emit_outline {
     int64_t dim[WEFT_MAX_DIMS], n;
     int slots; /* arrays of n elements of 8 bytes that it needs beside */
     bool angles;
+    bool far; /* results go past the caches, in chunks; see kernels/far.h */
 } weft_i_emit_outline;
 
 /* False if the group cannot be one function; `*why` says why. */
@@ -135,6 +140,8 @@ int weft_i_emit_operand_of(const weft_i_emit_outline *outline, int value, bool w
 int64_t weft_i_emit_row_count(const weft_i_emit_outline *outline);
 int weft_i_emit_partials(const weft_i_emit_outline *outline);
 size_t weft_i_emit_scratch(const weft_i_emit_outline *outline);
+/* Of a group whose results go past the caches: elements of a page. */
+int64_t weft_i_emit_far_page(const weft_i_emit_outline *outline);
 /* Where all of it lies. */
 weft_device weft_i_emit_device(const weft_i_emit_outline *outline);
 

@@ -51,6 +51,7 @@ EMBED(reduce_loops, WEFT_EMIT_KERNELS "/reduce_loops.h");
 EMBED(vector_step, WEFT_EMIT_KERNELS "/vector_step.h");
 EMBED(normalize_table, WEFT_EMIT_KERNELS "/normalize_table.h");
 EMBED(normalize_loops, WEFT_EMIT_KERNELS "/normalize_loops.h");
+EMBED(far, WEFT_EMIT_KERNELS "/far.h");
 
 static const struct {
     const char *name, *text;
@@ -64,7 +65,8 @@ static const struct {
                {"kernels/reduce_loops.h", weft_i_emit_reduce_loops},
                {"kernels/vector_step.h", weft_i_emit_vector_step},
                {"kernels/normalize_table.h", weft_i_emit_normalize_table},
-               {"kernels/normalize_loops.h", weft_i_emit_normalize_loops}};
+               {"kernels/normalize_loops.h", weft_i_emit_normalize_loops},
+               {"kernels/far.h", weft_i_emit_far}};
 
 static void put_header(weft_i_text *s, const char *text, unsigned *seen);
 
@@ -178,6 +180,7 @@ void weft_i_emit_prelude(weft_i_text *s)
     include(s, "#include \"kernels/math_angle.h\"\n", &seen);
     include(s, "#include \"kernels/reduce_loops.h\"\n", &seen);
     include(s, "#include \"kernels/normalize_loops.h\"\n", &seen);
+    include(s, "#include \"kernels/far.h\"\n", &seen);
     weft_i_text_put(s, "%sCOLUMNS(float)\nCOLUMNS(double)\n%s", columns, words);
 }
 

@@ -318,6 +318,35 @@ static void give_slots(weft_i_emit_outline *o)
         }
 }
 
+int64_t weft_i_emit_far_page(const weft_i_emit_outline *outline)
+{
+    enum { PAGE = 4096 };
+    size_t least = sizeof(float); /* of 8 bytes: two pages */
+    for (int k = 0; k < outline->operand_count; k++) {
+        size_t size = weft_dtype_size(outline->graph->values[outline->operands[k].value].dtype);
+        least = size < least ? size : least;
+    }
+    return PAGE / (int64_t)least;
+}
+
+/* Whether results go past the caches: they are large, nothing is needed twice, and all lies one
+ * behind the other.  An Arm64 processor finds out by itself that whole lines are written. */
+static bool goes_far(const weft_i_emit_outline *o)
+{
+    size_t bytes = 0, elements = (size_t)weft_i_emit_numel(&o->group->shape);
+#ifndef __x86_64__
+    return false;
+#endif
+    for (int k = 0; k < o->operand_count; k++) {
+        const weft_i_emit_operand *operand = &o->operands[k];
+        if (operand->inner != 1 && (operand->written || operand->inner != 0))
+            return false;
+        if (operand->written)
+            bytes += elements * weft_dtype_size(o->graph->values[operand->value].dtype);
+    }
+    return !o->group->inner && o->n >= WEFT_I_EMIT_FAR_CHUNK && bytes >= WEFT_I_EMIT_FAR;
+}
+
 int64_t weft_i_emit_row_count(const weft_i_emit_outline *outline)
 {
     int64_t rows = 1;
@@ -362,5 +391,6 @@ bool weft_i_emit_outline_make(const weft_graph *graph, const weft_i_emit_group *
         return false;
     make_loops(out);
     give_slots(out);
+    out->far = goes_far(out);
     return true;
 }

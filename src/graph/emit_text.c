@@ -39,7 +39,9 @@ static void put_store(writing *w, const weft_i_emit_member *m, const char *index
 {
     int k = weft_i_emit_operand_of(w->o, m->value, m->wide, true);
     const weft_i_emit_operand *operand = &w->o->operands[k];
-    if (m->wide && operand->inner != 1)
+    if (w->o->far)
+        put(w->s, "f%d[i - start] = ", k);
+    else if (m->wide && operand->inner != 1)
         put(w->s, "p%d[%s * %lld] = ", k, index, (long long)operand->inner);
     else
         put(w->s, "p%d[%s] = ", k, m->wide ? index : "0");
@@ -216,6 +218,59 @@ static void put_loop(writing *w, bool blocks, const char *from, const char *to, 
     w->any = false;
 }
 
+/* ---- past the caches ---- */
+
+/* One chunk: asks for what is read `ahead` elements later, computes, and stores the results. */
+static void put_far_chunk(writing *w, const char *end, long long ahead)
+{
+    const weft_i_emit_outline *o = w->o;
+    put(w->s, "            const int64_t end = %s;\n", end);
+    for (int k = 0; k < o->operand_count; k++)
+        if (!o->operands[k].written && o->operands[k].inner == 1)
+            put(w->s, "            weft_i_far_ask(p%d + start + %lld, %d * sizeof *p%d);\n", k,
+                ahead, WEFT_I_EMIT_FAR_CHUNK, k);
+    put_loop(w, true, "start", "end", "            ");
+    for (int k = 0; k < o->operand_count; k++)
+        if (o->operands[k].written)
+            put(w->s,
+                "            weft_i_far_store(p%d + start, f%d, (end - start) * sizeof *p%d);\n", k,
+                k, k);
+    put(w->s, "        }\n");
+}
+
+/*
+ * The processor asks memory by itself for what follows in a page, but not for the next page.  So
+ * four pages are walked at once, a chunk of each in turn.  What is left is walked as it lies.
+ */
+static void put_far_loops(writing *w)
+{
+    const weft_i_emit_outline *o = w->o;
+    long long chunk = WEFT_I_EMIT_FAR_CHUNK, page = weft_i_emit_far_page(o), n = (long long)o->n;
+    long long whole = n - n % (4 * page);
+    char end[80];
+    for (int k = 0; k < o->operand_count; k++)
+        if (o->operands[k].written)
+            put(w->s, "        %s f%d[%lld] __attribute__((aligned(64)));\n",
+                weft_i_emit_stored(weft_i_emit_dtype(w, o->operands[k].value)), k, chunk);
+    if (whole) {
+        put(w->s,
+            "        for (int64_t at = 0; at < %lld; at += %lld)\n"
+            "        for (int64_t from = at; from < at + %lld; from += %lld)\n"
+            "        for (int64_t start = from; start < at + %lld; start += %lld) {\n",
+            whole, 4 * page, page, chunk, 4 * page, page);
+        snprintf(end, sizeof end, "start + %lld", chunk);
+        put_far_chunk(w, end, 4 * page);
+    }
+    if (whole == n)
+        return;
+    put(w->s, "        for (int64_t start = %lld; start < %lld; start += %lld) {\n", whole, n,
+        chunk);
+    snprintf(end, sizeof end, "start + %lld < %lld ? start + %lld : %lld", chunk, n, chunk, n);
+    put_far_chunk(w, end, page);
+}
+
+/* ---- sums ---- */
+
 static const char *combiner_of(const writing *w, const weft_i_emit_member *m)
 {
     static const char *const names[] = {"sum", "prod", "max", "min"};
@@ -353,7 +408,10 @@ static void put_phase(writing *w)
         } else { /* the names of its loads are its own */
             put(w->s, "        {\n");
             put_loads(w, true, "        ");
-            put_loop(w, false, "0", n, "        ");
+            if (w->o->far)
+                put_far_loops(w);
+            else
+                put_loop(w, false, "0", n, "        ");
             put(w->s, "        }\n");
         }
     }
@@ -406,64 +464,6 @@ static void put_array_pointers(writing *w)
     }
 }
 
-/* ---- columns: partial sums go from row to row ---- */
-
-/* For each sum: a call before the rows, behind each of them, or behind all. */
-typedef void column_text(writing *w, const weft_i_emit_member *m, long long at, long long n);
-
-static void put_columns(writing *w, column_text *text)
-{
-    const weft_i_emit_outline *o = w->o;
-    for (int i = 0; i < o->count; i++)
-        if (o->members[i].kind == WEFT_I_EMIT_COLUMNS)
-            text(w, &o->members[i], o->members[i].slot * ((long long)o->n * 8 + 64),
-                 (long long)o->n);
-}
-
-static void put_clear(writing *w, const weft_i_emit_member *m, long long at, long long n)
-{
-    put(w->s, "    columns_clear_%s(scratch + %lld, %lld);\n", weft_i_emit_stored(m->compute), at,
-        n);
-}
-
-static void put_lane(writing *w, const weft_i_emit_member *m, long long at, long long n)
-{
-    const char *type = weft_i_emit_stored(m->compute);
-    put(w->s, "        %s *s%d = (%s *)(scratch + %lld) + row %% LANES * %lld;\n", type,
-        weft_i_emit_number(w, m), type, at, n);
-}
-
-static void put_next(writing *w, const weft_i_emit_member *m, long long at, long long n)
-{
-    put(w->s,
-        "        if (row %% BLOCK == BLOCK - 1)\n"
-        "            columns_push_%s(scratch + %lld, %lld, (uint64_t)row / BLOCK);\n",
-        weft_i_emit_stored(m->compute), at, n);
-}
-
-static void put_total(writing *w, const weft_i_emit_member *m, long long at, long long n)
-{
-    const char *type = weft_i_emit_stored(m->compute), *out = weft_i_emit_stored(m->dtype);
-    bool mean = weft_i_emit_node(w, m)->op->kernel & WEFT_I_REDUCE_MEAN,
-         small = weft_i_dtype_is_small_float(m->dtype);
-    int k = weft_i_emit_operand_of(w->o, m->value, false, true);
-    if (k < 0)
-        return;
-    long long rows = (long long)weft_i_emit_row_count(w->o);
-    put(w->s,
-        "    {\n        const %s *sums = columns_end_%s(scratch + %lld, %lld, %lld);\n"
-        "        %s *out = (%s *)addresses[%d];\n"
-        "        for (int64_t i = 0; i < %lld; i++)\n            out[i] = ",
-        type, type, at, n, rows, out, out, w->o->operands[k].at + w->o->ins, n);
-    if (small)
-        put(w->s, "narrow_%s(", weft_dtype_name(m->dtype));
-    if (mean)
-        put(w->s, "sums[i] / (%s)%lld", type, rows);
-    else
-        put(w->s, "sums[i]");
-    put(w->s, small ? ");\n    }\n" : ";\n    }\n");
-}
-
 void weft_i_emit_function(weft_i_text *s, const weft_i_emit_outline *outline, const char *name)
 {
     writing w = {.s = s, .o = outline, .width = 1};
@@ -471,14 +471,14 @@ void weft_i_emit_function(weft_i_text *s, const weft_i_emit_outline *outline, co
         "void %s(char *const *addresses, char *scratch)\n{\n    (void)scratch;\n"
         "    int64_t row = 0;\n",
         name);
-    put_columns(&w, put_clear);
+    weft_i_emit_put_columns(&w, WEFT_I_EMIT_BEFORE);
     for (int d = 0; d < outline->outer; d++)
         put(s, "    for (int64_t i%d = 0; i%d < %lld; i%d++)\n", d, d, (long long)outline->dim[d],
             d);
     put(s, "    {\n");
     put_pointers(&w);
     put_array_pointers(&w);
-    put_columns(&w, put_lane);
+    weft_i_emit_put_columns(&w, WEFT_I_EMIT_ROW_BEGINS);
     for (; w.phase < outline->phases; w.phase++)
         put_phase(&w);
     for (int i = 0; i < outline->count; i++)
@@ -487,8 +487,8 @@ void weft_i_emit_function(weft_i_text *s, const weft_i_emit_outline *outline, co
             put(s, "        ");
             put_store(&w, &outline->members[i], "0");
         }
-    put_columns(&w, put_next);
-    put(s, "        row++;\n    }\n");
-    put_columns(&w, put_total);
+    weft_i_emit_put_columns(&w, WEFT_I_EMIT_ROW_ENDS);
+    put(s, "        row++;\n    }\n%s", outline->far ? "    weft_i_far_end();\n" : "");
+    weft_i_emit_put_columns(&w, WEFT_I_EMIT_AFTER);
     put(s, "}\n");
 }

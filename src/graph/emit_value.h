@@ -43,6 +43,14 @@ void weft_i_emit_put_term(weft_i_emit_writing *w, const weft_i_emit_member *m, i
 void weft_i_emit_put_expression(weft_i_emit_writing *w, const weft_i_emit_member *m);
 /* A line: x5 is the element of operand 5, which lies at p5. */
 void weft_i_emit_put_load(weft_i_emit_writing *w, int k, const char *indent);
+/* Sums of columns: the text before all rows, around each, and behind all. */
+typedef enum weft_i_emit_stage {
+    WEFT_I_EMIT_BEFORE,
+    WEFT_I_EMIT_ROW_BEGINS,
+    WEFT_I_EMIT_ROW_ENDS,
+    WEFT_I_EMIT_AFTER
+} weft_i_emit_stage;
+void weft_i_emit_put_columns(weft_i_emit_writing *w, weft_i_emit_stage stage);
 /* The end of `p5[i] = `: what member `m` made. */
 void weft_i_emit_put_stored(weft_i_emit_writing *w, const weft_i_emit_member *m);
 
