@@ -174,6 +174,7 @@ void weft_i_emit_prelude(weft_i_text *s)
                        "#elif defined(__AVX__)\n#define VECTOR_BYTES 32\n"
                        "#else\n#define VECTOR_BYTES 16\n#endif\n"
                        "#define EXPRESSION static inline\n"
+                       "#define WEFT_I_ASK_MOST 0\n"
                        "#define NEGATIVE(a_) ((a_) < (T)1 && (a_) != (T)0)\n");
     include(s, "#include \"kernels/math.h\"\n", &seen);
     seen &= ~(1u << MATH_ANGLE);

@@ -392,6 +392,29 @@ static void put_row_elements(writing *w)
     }
 }
 
+/*
+ * Asks for a part of the next row while this one is computed, since memory would be idle: for each
+ * operand whose rows lie one behind the other.  Between the phases it is known only that the row
+ * has been read.
+ */
+static void put_ask(writing *w)
+{
+    enum { LINE = 64, MOST = 32 << 10 };
+    const weft_i_emit_outline *o = w->o;
+    int parts = o->phases - 1;
+    for (int k = 0; k < o->operand_count && w->phase < parts && o->outer; k++) {
+        const weft_i_emit_operand *operand = &o->operands[k];
+        long long lines = (long long)o->n *
+                          (long long)weft_dtype_size(weft_i_emit_dtype(w, operand->value)) / LINE;
+        long long from = lines * w->phase / parts, to = lines * (w->phase + 1) / parts;
+        if (operand->written || !operand->wide || operand->inner != 1 ||
+            operand->outer[o->outer - 1] != o->n || lines * LINE > MOST || from == to)
+            continue;
+        put(w->s, "        weft_i_far_ask((const char *)(p%d + %lld) + %lld, %lld);\n", k,
+            (long long)o->n, from * LINE, (to - from) * LINE);
+    }
+}
+
 static void put_phase(writing *w)
 {
     bool summed = false, looped = false;
@@ -415,6 +438,7 @@ static void put_phase(writing *w)
             put(w->s, "        }\n");
         }
     }
+    put_ask(w);
     for (int i = 0; i < w->o->count; i++)
         if (is_rows(&w->o->members[i]) && w->o->members[i].phase == w->phase)
             put_rows(w, &w->o->members[i]);

@@ -13,6 +13,11 @@
     v_ name_;                  \
     memcpy(&name_, from_, sizeof name_);
 
+/* Rows of at most so many bytes are asked for; 0 in compiled graphs, which ask by themselves. */
+#ifndef WEFT_I_ASK_MOST
+#define WEFT_I_ASK_MOST (32 << 10)
+#endif
+
 /*
  * Asks for a third of the row that lies behind this one, most likely the next: while this one is
  * computed, memory would be idle.  The processor's own prefetching ends with the page, often the
@@ -20,7 +25,7 @@
  */
 static inline void ask_for_third(const void *row, size_t bytes, int third)
 {
-    enum { LINE = 64, MOST = 32 << 10 };
+    enum { LINE = 64, MOST = WEFT_I_ASK_MOST };
     uintptr_t begin = (uintptr_t)row + bytes + bytes / 3 * (size_t)third, end = begin + bytes / 3;
     if (bytes <= MOST)
         for (uintptr_t at = begin; at < end; at += LINE)
