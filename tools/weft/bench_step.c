@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of `weft bench compile` that train: a step of the GPT of bench_gpt.h, compiled and
- * plainly, beside its bare matrix products; and a tensor-parallel network of two layers, forward and
- * backward, on one rank and on two.
+ * plainly, beside its bare matrix products; a tensor-parallel network of two layers, forward and
+ * backward, and a step of the tensor-parallel GPT of bench_shard.h, on one rank and on two.
  */
 #include "bench_step.h"
 
 #include "bench_gpt.h"
+#include "bench_shard.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { TURNS = 15, WIDTH = 512, HIDDEN = 4 * WIDTH, ROWS = 256 };
@@ -97,7 +99,7 @@ static double time_once(mlp *m, int way)
     return failed ? -1 : ms;
 }
 
-static int body(int rank, void *arg)
+static int mlp_body(int rank, void *arg)
 {
     bench_board *board = arg;
     mlp m = {.world = weft_init(NULL)};
@@ -116,7 +118,7 @@ static int body(int rank, void *arg)
 }
 
 /* The slowest rank's best turns, of both ways. */
-static int measure(bench_board *board, int ranks, double *ms)
+static int measure(bench_board *board, int (*body)(int rank, void *arg), int ranks, double *ms)
 {
     if (bench_ranks(ranks, body, board))
         return -1;
@@ -130,16 +132,84 @@ static int measure(bench_board *board, int ranks, double *ms)
     return 0;
 }
 
+/* -- the GPT, tensor parallel -- */
+
+/* Where a rank leaves the last loss of each way, behind its turns. */
+enum { LOSSES = WAYS * TURNS };
+
+static double time_step(bench_shard *s, double *loss)
+{
+    if (weft_group_barrier(s->world, WEFT_DEFAULT) < 0)
+        return -1;
+    int64_t start = bench_ns();
+    return bench_shard_step(s, loss) < 0 ? -1 : (double)(bench_ns() - start) * 1e-6;
+}
+
+static int gpt_body(int rank, void *arg)
+{
+    bench_board *board = arg;
+    double *own = board->sample[rank];
+    weft_group *world = weft_init(NULL);
+    bench_shard ways[WAYS] = {{.world = world}, {.world = world}};
+    int failed = bench_shard_make(&ways[PLAIN]) < 0 || bench_shard_make(&ways[COMPILED]) < 0 ||
+                 bench_shard_compile(&ways[COMPILED]) < 0;
+    for (int turn = -1; turn < TURNS && !failed; turn++)
+        for (int way = 0; way < WAYS && !failed; way++) {
+            double ms = time_step(&ways[way], &own[LOSSES + way]);
+            failed = ms < 0;
+            if (turn >= 0)
+                own[way * TURNS + turn] = ms;
+        }
+    if (failed)
+        fprintf(stderr, "weft bench compile: %s\n", weft_last_error());
+    weft_release(ways[COMPILED].fast);
+    return weft_finish(world) < 0 || failed;
+}
+
+/* A step that computes something else would be no comparison: both ways have the same loss on all
+ * ranks, which is about `*loss`, the loss of one rank; 0: not known yet. */
+static int check_losses(const bench_board *board, int ranks, double *loss)
+{
+    double first = board->sample[0][LOSSES];
+    for (int rank = 0; rank < ranks; rank++)
+        for (int way = 0; way < WAYS; way++)
+            if (board->sample[rank][LOSSES + way] != first || !(first > 0)) {
+                fprintf(stderr, "weft bench compile: rank %d, %s: the loss is %.9g, not %.9g\n",
+                        rank, way == COMPILED ? "compiled" : "eager",
+                        board->sample[rank][LOSSES + way], first);
+                return -1;
+            }
+    if (*loss > 0 && fabs(*loss - first) > 1e-3 * *loss) {
+        fprintf(stderr, "weft bench compile: the loss of %d ranks is %.9g, of one %.9g\n", ranks,
+                first, *loss);
+        return -1;
+    }
+    *loss = first;
+    return 0;
+}
+
+/* -- both -- */
+
+static int print_parallel(bench_style *style, const char *name, bench_board *board,
+                          int (*body)(int rank, void *arg))
+{
+    double ms[2][WAYS], loss = 0;
+    for (int ranks = 1; ranks <= 2; ranks++)
+        if (measure(board, body, ranks, ms[ranks - 1]) < 0 ||
+            (body == gpt_body && check_losses(board, ranks, &loss) < 0))
+            return 1;
+    bench_row(style, name, 2, "ms", ms[1][COMPILED], ms[0][COMPILED]);
+    bench_row(style, "  eager", 2, "ms", ms[1][PLAIN], ms[0][PLAIN]);
+    return 0;
+}
+
 int bench_step_parallel(bench_style *style)
 {
-    double one[WAYS], two[WAYS];
     bench_board *board = bench_board_new();
-    int failed = !board || measure(board, 1, one) < 0 || measure(board, 2, two) < 0;
+    int failed = !board ||
+                 print_parallel(style, "parallel layers beside 1 rank, c", board, mlp_body) ||
+                 print_parallel(style, "parallel GPT beside 1 rank, c", board, gpt_body);
     if (board)
         bench_board_free(board);
-    if (failed)
-        return 1;
-    bench_row(style, "parallel layers beside 1 rank, c", 2, "ms", two[COMPILED], one[COMPILED]);
-    bench_row(style, "  eager", 2, "ms", two[PLAIN], one[PLAIN]);
-    return 0;
+    return failed;
 }

@@ -7,7 +7,7 @@
 
 /* A training step in one thread.  In a scope of the caller's. */
 int bench_step_gpt(bench_style *style);
-/* Forward and backward of two layers on 1 and on 2 ranks. */
+/* Forward and backward of two layers, and a step of a GPT, on 1 and on 2 ranks. */
 int bench_step_parallel(bench_style *style);
 
 #endif
