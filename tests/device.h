@@ -7,7 +7,12 @@
  *
  * The program of weft_nccl_twin has the same devices, but NCCL carries its collectives: the stand-in
  * of tests/nccl, with a device for each rank, or NCCL itself on one GPU.  There each rank needs an
- * NCCL_HOSTID before its first collective.  The results are those of softnccl or nccl.
+ * NCCL_HOSTID before its first collective.  The results are those of softnccl or nccl.  With
+ * WEFT_TEST_NCCL_MEMORY symmetric memory is in NCCL's windows too.
+ *
+ * The program of weft_nvshmem_twin has its symmetric memory from NVSHMEM: the stand-in of
+ * tests/nvshmem, or with WEFT_TEST_NVSHMEM=real the library, and ranks that are processes.  A test
+ * names DEVICE on all ranks, after it has joined the world: that starts NVSHMEM.
  */
 #ifndef WEFT_TESTS_DEVICE_H
 #define WEFT_TESTS_DEVICE_H
@@ -26,20 +31,75 @@
 
 #define HARNESS_LABEL(backend_) device_label(backend_)
 
+#ifdef WEFT_TEST_ON_NVSHMEM
+#define DEVICE_REAL "WEFT_TEST_NVSHMEM"
+#else
+#define DEVICE_REAL "WEFT_TEST_CUDA"
+#endif
+
 static inline bool device_is_real(void)
 {
-    const char *wanted = getenv("WEFT_TEST_CUDA");
+    const char *wanted = getenv(DEVICE_REAL);
     return wanted && !strcmp(wanted, "real");
 }
 
-#ifdef WEFT_TEST_ON_NCCL
+/* The device, with its symmetric memory from that backend from now on; one that is not there if that
+ * cannot be, so that whatever is done with it fails. */
+static inline weft_device device_with(weft_device device, const char *backend)
+{
+    static _Thread_local weft_device chosen, given;
+    if (chosen != device) {
+        chosen = device;
+        given = weft_symm_set_backend(device, backend) < 0 ? WEFT_CUDA(63) : device;
+    }
+    return given;
+}
+
+static inline bool device_has(weft_device device, const char *backend)
+{
+    const char *name = weft_symm_backend(device);
+    return name && !strcmp(name, backend);
+}
+
+#if defined WEFT_TEST_ON_NVSHMEM
+
+#include "nvshmem/model.h"
+
+#define DEVICE device_with(WEFT_CUDA(0), "nvshmem")
+
+static inline const char *device_label(const char *backend)
+{
+    (void)backend;
+    return device_is_real() ? "nvshmem" : "softnvshmem";
+}
+
+static inline bool device_was_used(void)
+{
+    return device_has(WEFT_CUDA(0), "nvshmem");
+}
+
+static inline void device_install(void)
+{
+    setenv("WEFT_TEST_BACKENDS", "shm", 1); /* one rank in a process */
+    weft_symm_allow_overlap(true);
+    if (device_is_real())
+        return;
+    model_install();
+    nvshmem_install();
+}
+
+#elif defined WEFT_TEST_ON_NCCL
 
 #include "backends/nccl/comm.h"
 #include "nccl/standin.h"
 
 #include <stdio.h>
 
+#ifdef WEFT_TEST_NCCL_MEMORY
+#define DEVICE device_with(device_of(harness_this_rank), "nccl")
+#else
 #define DEVICE device_of(harness_this_rank)
+#endif
 
 static inline weft_device device_of(int rank)
 {
@@ -57,11 +117,15 @@ static inline const char *device_label(const char *backend)
     return device_is_real() ? "nccl" : threads ? "softnccl-threads" : "softnccl";
 }
 
-/* Was it NCCL that carried this process's collectives so far? */
+/* Was it NCCL that carried this process's collectives so far, or has its memory? */
+#ifdef WEFT_TEST_NCCL_MEMORY
+#define device_was_used() device_has(DEVICE, "nccl")
+#else
 static inline bool device_was_used(void)
 {
     return weft_i_nccl_given() > 0;
 }
+#endif
 
 static inline void device_install(void)
 {

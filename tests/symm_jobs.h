@@ -21,6 +21,7 @@ static weft_group *join(int rank)
 #define FINISH(world_)                 \
     do {                               \
         weft_clear_error();            \
+        CHECK(device_was_used());      \
         CHECK(!weft_finish((world_))); \
     } while (0)
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Backend nvshmem, ranks as processes: on the stand-in of tests/nvshmem, or with the library and a
- * GPU where WEFT_TEST_NVSHMEM=real (scripts/gpu-check).  The tests that bear the names of the
- * reference, and those of rows and tiles, have the bodies that backend cuda's have.
+ * GPU where WEFT_TEST_NVSHMEM=real (scripts/gpu-check).  The tests of rows and tiles have the bodies
+ * that backend cuda's have.  The names of the reference are in test_nvshmem_symm.c and
+ * test_symm_coll.c, which backend cuda runs too.
  */
 #define HARNESS_LABEL(backend_) nvshmem_label(backend_)
 static const char *nvshmem_label(const char *backend);
@@ -73,9 +74,9 @@ static bool all_equal(weft_tensor *x, double value)
     return true;
 }
 
-/* ---- the names of the reference ---- */
+/* ---- memory and groups ---- */
 
-RANKS_TEST(test_get_backend, 2)
+RANKS_TEST(test_nvshmem_backend, 2)
 {
     weft_group *world = join(0);
     CHECK_INT(strcmp(weft_symm_backend(GPU), "cuda"), 0); /* never by itself */
@@ -115,7 +116,7 @@ static void signal_pad(int rank, int size)
     finish(world);
 }
 
-RANKS_TEST(test_get_signal_pad, 2)
+RANKS_TEST(test_nvshmem_signal_pad, 2)
 {
     signal_pad(rank, size);
 }
@@ -143,7 +144,7 @@ static void subgroup(int rank)
     finish(world);
 }
 
-RANKS_TEST(test_subgroup, 4)
+RANKS_TEST(test_nvshmem_subgroup, 4)
 {
     subgroup(rank);
 }

@@ -9,6 +9,10 @@ target_compile_options(weft_nccl_standin PRIVATE "SHELL:-iquote ${CMAKE_CURRENT_
 weft_nccl_twin(traceable) # ThreadSanitizer sees the carrier in test_nccl, and the bodies in test_cuda_traceable
 weft_nccl_twin(functional_grad_backend THREADS)
 weft_nccl_twin(tracing THREADS)
+weft_nccl_twin(symm_coll SECONDS 120) # as test_nccl_symm: not with ThreadSanitizer
+if(TARGET test_nccl_symm_coll)
+  target_compile_definitions(test_nccl_symm_coll PRIVATE WEFT_TEST_NCCL_MEMORY)
+endif()
 
 weft_cuda_test(nccl THREADS)
 weft_cuda_test(nccl_symm SECONDS 120) # windows of 4 GiB a rank do not fit what ThreadSanitizer leaves of the addresses
