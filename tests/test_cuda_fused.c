@@ -115,6 +115,59 @@ RANKS_TEST(test_fused_multicast_asked, 2)
     leave(world);
 }
 
+/* Calls of the driver so far that a thread makes to give a device work. */
+static int driver_calls(void)
+{
+    static const char *const names[] = {
+        "cuLaunchKernelEx", "cuMemcpyAsync",     "cuMemsetD8Async", "cuEventCreate",
+        "cuEventRecord",    "cuStreamWaitEvent", "cuMemAllocAsync", "cuStreamIsCapturing"};
+    int calls = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        CHECK(model_calls(names[i]) >= 0);
+        calls += model_calls(names[i]);
+    }
+    return calls;
+}
+
+/* A fused call, or the two calls, on small operands. */
+static weft_tensor *small_call(int which, weft_group *world, weft_tensor *a, weft_tensor *b)
+{
+    weft_tensor *out = NULL;
+    if (which == 0)
+        CHECK_OK(weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, world));
+    else if (which == 1)
+        out = weft_mm(weft_all_gather_tensor(a, 0, world), b);
+    else if (which == 2)
+        out = weft_matmul_reduce_scatter(a, b, WEFT_SUM, 0, world);
+    else
+        out = weft_wait_tensor(weft_reduce_scatter_tensor(weft_mm(a, b), WEFT_SUM, 0, world));
+    return out;
+}
+
+/* A small call is the two calls, and asks no more of the driver than they do. */
+RANKS_TEST(test_fused_small_calls, 2)
+{
+    if (is_real() || harness_in_threads)
+        SKIP("the software driver counts the calls of a process");
+    weft_group *world = begin(rank);
+    weft_tensor *a = uniform(WEFT_F32, WEFT_SHAPE(16, 16)),
+                *b = uniform(WEFT_F32, WEFT_SHAPE(16, 16));
+    int calls[4] = {0};
+    weft_fused_use(WEFT_FUSED_CHOOSE);
+    for (int i = 0; i < 12; i++) { /* the first ones make what the others use */
+        CHECK_OK(weft_scope_open());
+        int before = driver_calls();
+        CHECK(small_call(i % 4, world, a, b));
+        calls[i % 4] = driver_calls() - before;
+        CHECK_OK(weft_stream_sync(weft_stream_current(FUSED_DEVICE), 20000));
+        CHECK_OK(weft_scope_close());
+    }
+    CHECK_INT(way_of(world, "ag_matmul"), WEFT_I_WAY_PAIR);
+    CHECK(calls[0] > 0 && calls[0] <= calls[1]);
+    CHECK(calls[2] > 0 && calls[2] <= calls[3]);
+    leave(world);
+}
+
 /* Products since the newest operation of that name began. */
 static int pieces_of(weft_group *group, const char *name)
 {

@@ -483,13 +483,13 @@ static weft_status dispatch(weft_i_op_call *call)
     call->result.offset = 0;
     call->result.fresh_version = false;
     WEFT_TRY(check_arguments(call));
+    if (has_several(call->op) && !call->into && !changed(call))
+        return run_several(call); /* which finds the shapes, one after the other */
     for (size_t i = 0, count = weft_i_op_result_count(call); i < count; i++)
         WEFT_TRY(find_shape(call, i));
     if (call->into)
         return run_into(call);
-    if (changed(call))
-        return run_change(call);
-    return has_several(call->op) ? run_several(call) : run_new(call);
+    return changed(call) ? run_change(call) : run_new(call);
 }
 
 void weft_i_op_set_recorder(weft_i_recorder *function)
