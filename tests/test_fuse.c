@@ -4,6 +4,7 @@
  * names, on fake groups and with real ranks: the rewritten graph gives what the captured one gives.
  * Then compiled functions, and why other collectives are left alone.
  */
+#include "device.h"
 #include "functional_jobs.h"
 #include "harness_cache.h"
 
@@ -37,7 +38,14 @@ static void end(weft_group *world)
     CHECK(!weft_finish(world));
 }
 
-/* A test that runs on a fake world, with processes and with threads, under one name. */
+#ifdef WEFT_TEST_ON_CUDA
+enum { DEVICE_FORKS = 1 };
+#else
+enum { DEVICE_FORKS = 0 };
+#endif
+
+/* A test that runs on a fake world, with processes and with threads, under one name.  On CUDA not on
+ * a fake one: whoever has used a device cannot fork ranks that do. */
 #define PASS_TEST(name_, ranks_)                                             \
     static void name_(weft_group *world);                                    \
     static void name_##_alone(void)                                          \
@@ -64,7 +72,7 @@ static void end(weft_group *world)
                                          .ranks = (ranks_),                  \
                                          .ranks_body = name_##_together,     \
                                          .run = harness_run_ranks}};         \
-        for (int i = 0; i < 2; i++) {                                        \
+        for (int i = DEVICE_FORKS; i < 2; i++) {                             \
             *harness_last = &tests[i];                                       \
             harness_last = &tests[i].next;                                   \
         }                                                                    \
@@ -73,7 +81,8 @@ static void end(weft_group *world)
 
 static weft_tensor *some(weft_dtype dtype, weft_shape shape)
 {
-    return weft_to_dtype(weft_rand(WEFT_F32, WEFT_CPU, shape), dtype);
+    weft_tensor *x = weft_to_dtype(weft_rand(WEFT_F32, WEFT_CPU, shape), dtype);
+    return weft_to(x, dtype, DEVICE);
 }
 
 /* The captured graph as the pass gets it, and what the pass makes of it. */
@@ -264,7 +273,7 @@ PASS_TEST(test_fuse_all_gather_scaled_matmul, 2)
             weft_shape shape = ndim == 2 ? WEFT_SHAPE(64, 32) : WEFT_SHAPE(2, 64, 32);
             weft_tensor *in[] = {some(WEFT_F8E4M3, shape),
                                  some(WEFT_F8E4M3, WEFT_SHAPE(last ? 64 : 32, 16)),
-                                 weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.1)};
+                                 weft_full(WEFT_F32, DEVICE, WEFT_SCALAR, 0.1)};
             weft_graph *graph = captured(gather_scaled, &j, in, 3, 1), *after = fused(graph, text);
             CHECK(!!strstr(text, "all_gather_scaled_matmul") == !last);
             CHECK(!!strstr(text, "all_gather_into_tensor") == last);
@@ -330,7 +339,7 @@ static void check_scaled_scatter(job *j, weft_tensor *const *in, bool expected)
 PASS_TEST(test_fuse_scaled_matmul_reduce_scatter, 2)
 {
     job j = {.group = world};
-    weft_tensor *one = weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.1);
+    weft_tensor *one = weft_full(WEFT_F32, DEVICE, WEFT_SCALAR, 0.1);
     weft_tensor *in[] = {some(WEFT_F8E4M3, WEFT_SHAPE(2, 64, 32)),
                          some(WEFT_F8E4M3, WEFT_SHAPE(32, 16)), one, one};
     for (j.dim = 0; j.dim < 3; j.dim++)
@@ -472,17 +481,16 @@ FUNCTION(awkward)
     return out[3] ? WEFT_OK : weft_last_status();
 }
 
-TEST(test_fuse_says_why_not)
+PASS_TEST(test_fuse_says_why_not, 2)
 {
     char text[TEXT];
-    job j = {.group = fake(2)};
+    job j = {.group = world};
     weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(8, 8))};
     weft_graph *graph = captured(awkward, &j, in, 1, 4), *after = fused(graph, text);
     CHECK(after == graph && !strstr(text, "matmul_reduce"));
     CHECK_CONTAINS(after->notes, "nothing multiplies its result from the right");
     CHECK_CONTAINS(after->notes, "needs what is computed from it");
     CHECK_CONTAINS(after->notes, "no product that nobody else uses");
-    end(j.group);
 }
 
 /* Every other reason, each from a function of its own; j->dim says which. */
@@ -565,8 +573,8 @@ PASS_TEST(test_fuse_says_every_why, 2)
     job j = {.group = world};
     weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(8, 8)), some(WEFT_F8E4M3, WEFT_SHAPE(16, 16)),
                          some(WEFT_F8E4M3, WEFT_SHAPE(32, 16)),
-                         weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.1),
-                         weft_full(WEFT_F32, WEFT_CPU, WEFT_SCALAR, 0.2)};
+                         weft_full(WEFT_F32, DEVICE, WEFT_SCALAR, 0.1),
+                         weft_full(WEFT_F32, DEVICE, WEFT_SCALAR, 0.2)};
     for (j.dim = 0; j.dim < REASONS; j.dim++) {
         weft_graph *graph = captured(refused, &j, in, 5, 2), *after = fused(graph, text);
         CHECK_CONTAINS(after->notes, reasons[j.dim]);
@@ -577,6 +585,7 @@ PASS_TEST(test_fuse_says_every_why, 2)
 
 int main(int argc, char **argv)
 {
+    device_install();
     harness_cache_open();
     int code = harness_main(argc, argv);
     harness_cache_close();
