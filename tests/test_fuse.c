@@ -466,6 +466,45 @@ RANKS_TEST(test_fuse_compiled, 2)
     leave(world);
 }
 
+#ifdef WEFT_TEST_ON_CUDA
+/* A compiled function with fused operations as one device graph, by pairs and by pipelines. */
+RANKS_TEST(test_fuse_compiled_replayed, 2)
+{
+    weft_group *world = join(30000);
+    weft_stream *stream = weft_stream_current(DEVICE);
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    job j = {.group = world};
+    weft_seed(3 + (uint64_t)rank);
+    weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(8, 10)), some(WEFT_F32, WEFT_SHAPE(10, 16)),
+                         some(WEFT_F32, WEFT_SHAPE(16, 10))};
+    opts.backend = "c";
+    opts.fullgraph = true;
+    weft_fused_rewrite(true);
+    for (int way = WEFT_FUSED_PAIR; way <= WEFT_FUSED_PIPELINE; way++) {
+        weft_tensor *expected = NULL, *out = NULL;
+        weft_fused_use((weft_fused_way)way);
+        weft_compiled *compiled = weft_compile(mlp, &j, &opts);
+        CHECK_OK(weft_compiled_call(compiled, in, 3, &expected, 1)); /* makes what captures need */
+        CHECK_OK(weft_stream_sync(stream, 20000));
+        CHECK_OK(weft_capture_begin(stream));
+        weft_status status = weft_compiled_call(compiled, in, 3, &out, 1);
+        weft_replay *noted = weft_capture_end(stream);
+        CHECK_OK(status);
+        if (!noted)
+            FAIL("%s", weft_last_error());
+        for (int times = 0; times < 3; times++) {
+            CHECK_OK(weft_fill(out, 0));
+            CHECK_OK(weft_replay_run(noted));
+            CHECK(weft_allclose(out, expected, 1e-5, 1e-5, false));
+        }
+        weft_release(noted);
+    }
+    weft_fused_use(WEFT_FUSED_CHOOSE);
+    weft_fused_rewrite(false);
+    leave(world);
+}
+#endif
+
 /* ---- what is left alone ---- */
 
 FUNCTION(awkward)
