@@ -20,7 +20,7 @@ typedef struct retired {
 
 /* Guards the list, and is held while something ends: a device that closes waits for that. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static retired *first;
+static retired *first, **end_of_list = &first;
 
 static bool is_done(const retired *old)
 {
@@ -39,20 +39,18 @@ static void finish(retired *old)
     WEFT_OS->free(old);
 }
 
-/* Those that are done, or all.  Is nothing left? */
+/* Those that are done, or all, in the order in which they came: memory that something else is bound
+ * to goes after it.  Is nothing left? */
 static bool finish_some(bool all)
 {
     weft_i_errors before;
     weft_i_errors_save(&before);
     pthread_mutex_lock(&lock);
-    for (retired **at = &first; *at;) {
-        retired *here = *at;
-        if (all || is_done(here)) {
-            *at = here->next;
-            finish(here);
-        } else {
-            at = &here->next;
-        }
+    while (first && (all || is_done(first))) {
+        retired *old = first;
+        first = old->next;
+        end_of_list = first ? end_of_list : &first;
+        finish(old);
     }
     bool empty = !first;
     pthread_mutex_unlock(&lock);
@@ -114,8 +112,8 @@ void weft_i_cuda_retire(void (*end)(void *what), void *what)
             if (weft_i_cuda_opened(i))
                 mark_streams(weft_i_cuda_opened(i), old, room);
         pthread_mutex_lock(&lock);
-        old->next = first;
-        first = old;
+        *end_of_list = old;
+        end_of_list = &old->next;
         pthread_mutex_unlock(&lock);
         weft_i_cuda_reap();
     } /* without memory for the note the memory stays: better than under a running kernel's feet */

@@ -8,7 +8,7 @@
 
 #include "device.h"
 
-/* Calls end(what) when all that the streams of this process have been given so far is done: now, or
+/* Calls end(what), after those of earlier calls, when all that the streams of this process have been given so far is done: now, or
  * by the sentry's thread. */
 void weft_i_cuda_retire(void (*end)(void *what), void *what);
 
