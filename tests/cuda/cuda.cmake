@@ -2,7 +2,7 @@
 # Tests of CUDA: on the software driver of this folder, or on a GPU with WEFT_TEST_CUDA=real (scripts/gpu-check).
 # The kernels' folder is given by -iquote: it has a signal.h, which is not the system's.
 add_library(weft_cuda_model OBJECT EXCLUDE_FROM_ALL cuda/model.c cuda/model_stream.c cuda/model_kernels.c
-  cuda/model_tensor.c cuda/model_blas.c cuda/model_nvml.c cuda/model_nvrtc.c)
+  cuda/model_tensor.c cuda/model_multicast.c cuda/model_blas.c cuda/model_nvml.c cuda/model_nvrtc.c)
 target_include_directories(weft_cuda_model PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_compile_definitions(weft_cuda_model PRIVATE WEFT_TEST_SOURCE="${PROJECT_SOURCE_DIR}")
 target_compile_options(weft_cuda_model PRIVATE -fno-strict-aliasing

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 model_wishes model;
-static atomic_int live, started_in; /* started_in: the process that called cuInit */
+static atomic_int live, mapped, started_in; /* started_in: the process that called cuInit */
 static pthread_mutex_t faults = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local weft_i_cu_ctx current;
 
@@ -37,6 +37,23 @@ void model_gone(void)
 int model_live(void)
 {
     return atomic_load_explicit(&live, memory_order_relaxed);
+}
+
+void model_mapped_born(void)
+{
+    model_born();
+    atomic_fetch_add_explicit(&mapped, 1, memory_order_relaxed); /* counts only */
+}
+
+void model_mapped_gone(void)
+{
+    model_gone();
+    atomic_fetch_sub_explicit(&mapped, 1, memory_order_relaxed);
+}
+
+int model_mapped(void)
+{
+    return atomic_load_explicit(&mapped, memory_order_relaxed);
 }
 
 static int index_of(const char *name)
@@ -179,6 +196,9 @@ weft_i_cu_result model_cuDeviceGetAttribute(int *out, int attribute, weft_i_cu_d
     case WEFT_I_CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     case WEFT_I_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
         *out = 1;
+        return 0;
+    case WEFT_I_CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+        *out = model.multicast;
         return 0;
     default:
         *out = 0;
@@ -350,19 +370,12 @@ weft_i_cu_result model_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
 
 /* ---- memory that is mapped ---- */
 
-typedef struct block {
-    int fd;
-    size_t bytes;
-} block;
-
-static const size_t granularity = 1 << 16;
-
 weft_i_cu_result model_cuMemGetAllocationGranularity(size_t *out, const weft_i_cu_memory *prop,
                                                      int option)
 {
     MODEL_ENTER(cuMemGetAllocationGranularity, MODEL_STARTED);
     (void)option;
-    *out = granularity;
+    *out = MODEL_GRANULARITY;
     return prop->type == WEFT_I_CU_MEM_ALLOCATION_TYPE_PINNED ? 0 : WEFT_I_CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -370,25 +383,27 @@ weft_i_cu_result model_cuMemCreate(weft_i_cu_handle *out, size_t bytes,
                                    const weft_i_cu_memory *prop, unsigned long long flags)
 {
     MODEL_ENTER(cuMemCreate, MODEL_CURRENT);
-    if (bytes == 0 || bytes % granularity || flags || prop->location.id < 100)
+    if (bytes == 0 || bytes % MODEL_GRANULARITY || flags || prop->location.id < 100)
         return WEFT_I_CUDA_ERROR_INVALID_VALUE;
-    block *made = calloc(1, sizeof *made);
+    model_block *made = calloc(1, sizeof *made);
     made->fd = memfd_create("software-device", MFD_CLOEXEC);
     made->bytes = bytes;
+    made->device = prop->location.id;
     if (made->fd < 0 || ftruncate(made->fd, (off_t)bytes) != 0)
         return WEFT_I_CUDA_ERROR_OUT_OF_MEMORY;
     *out = (weft_i_cu_handle)(uintptr_t)made;
-    model_born();
+    model_mapped_born();
     return 0;
 }
 
 weft_i_cu_result model_cuMemRelease(weft_i_cu_handle handle)
 {
     MODEL_ENTER(cuMemRelease, MODEL_STARTED);
-    block *old = (block *)(uintptr_t)handle;
+    model_block *old = (model_block *)(uintptr_t)handle;
+    model_multicast_release(old);
     close(old->fd);
     free(old);
-    model_gone();
+    model_mapped_gone();
     return 0;
 }
 
@@ -398,7 +413,7 @@ weft_i_cu_result model_cuMemExportToShareableHandle(void *out, weft_i_cu_handle 
     MODEL_ENTER(cuMemExportToShareableHandle, MODEL_STARTED);
     if (kind != WEFT_I_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
         return WEFT_I_CUDA_ERROR_INVALID_VALUE;
-    *(int *)out = dup(((block *)(uintptr_t)handle)->fd);
+    *(int *)out = dup(((model_block *)(uintptr_t)handle)->fd);
     return *(int *)out < 0 ? WEFT_I_CUDA_ERROR_OPERATING_SYSTEM : 0;
 }
 
@@ -409,12 +424,12 @@ weft_i_cu_result model_cuMemImportFromShareableHandle(weft_i_cu_handle *out, voi
     int fd = (int)(intptr_t)shared;
     if (kind != WEFT_I_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(fd, &of) != 0)
         return WEFT_I_CUDA_ERROR_INVALID_VALUE;
-    block *made = calloc(1, sizeof *made);
+    model_block *made = calloc(1, sizeof *made);
     made->fd = dup(fd);
     made->bytes = (size_t)of.st_size;
     *out = (weft_i_cu_handle)(uintptr_t)made;
-    model_born();
-    return 0;
+    model_mapped_born();
+    return model_multicast_import(made);
 }
 
 weft_i_cu_result model_cuMemAddressReserve(weft_i_cu_ptr *out, size_t bytes, size_t alignment,
@@ -422,20 +437,20 @@ weft_i_cu_result model_cuMemAddressReserve(weft_i_cu_ptr *out, size_t bytes, siz
 {
     MODEL_ENTER(cuMemAddressReserve, MODEL_CURRENT);
     (void)alignment, (void)hint, (void)flags;
-    if (bytes == 0 || bytes % granularity)
+    if (bytes == 0 || bytes % MODEL_GRANULARITY)
         return WEFT_I_CUDA_ERROR_INVALID_VALUE;
     void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     *out = (weft_i_cu_ptr)(uintptr_t)at;
     if (at == MAP_FAILED)
         return WEFT_I_CUDA_ERROR_OUT_OF_MEMORY;
-    model_born();
+    model_mapped_born();
     return 0;
 }
 
 weft_i_cu_result model_cuMemAddressFree(weft_i_cu_ptr range, size_t bytes)
 {
     MODEL_ENTER(cuMemAddressFree, MODEL_CURRENT);
-    model_gone();
+    model_mapped_gone();
     return munmap((void *)(uintptr_t)range, bytes) ? WEFT_I_CUDA_ERROR_INVALID_VALUE : 0;
 }
 
@@ -444,22 +459,28 @@ weft_i_cu_result model_cuMemMap(weft_i_cu_ptr at, size_t bytes, size_t offset,
                                 weft_i_cu_handle handle, unsigned long long flags)
 {
     MODEL_ENTER(cuMemMap, MODEL_CURRENT);
-    block *of = (block *)(uintptr_t)handle;
+    model_block *of = (model_block *)(uintptr_t)handle;
+    if (of->page && model_multicast_map(of, at, bytes))
+        return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    if (of->page)
+        return model_mapped_born(), 0;
     if (offset || flags || bytes > of->bytes)
         return WEFT_I_CUDA_ERROR_INVALID_VALUE;
     if (mmap((void *)(uintptr_t)at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, of->fd, 0) ==
         MAP_FAILED)
         return WEFT_I_CUDA_ERROR_OUT_OF_MEMORY;
-    model_born();
+    model_multicast_note(of, (void *)(uintptr_t)at);
+    model_mapped_born();
     return 0;
 }
 
 weft_i_cu_result model_cuMemUnmap(weft_i_cu_ptr at, size_t bytes)
 {
     MODEL_ENTER(cuMemUnmap, MODEL_CURRENT);
+    model_multicast_unmap(at);
     void *empty = mmap((void *)(uintptr_t)at, bytes, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    model_gone();
+    model_mapped_gone();
     return empty == MAP_FAILED ? WEFT_I_CUDA_ERROR_INVALID_VALUE : 0;
 }
 
@@ -469,48 +490,11 @@ weft_i_cu_result model_cuMemSetAccess(weft_i_cu_ptr at, size_t bytes,
     MODEL_ENTER(cuMemSetAccess, MODEL_CURRENT);
     if (count != 1 || access->flags != WEFT_I_CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    if (model_multicast_is(at))
+        return 0; /* only kernels reach it, by functions of their own */
     return mprotect((void *)(uintptr_t)at, bytes, PROT_READ | PROT_WRITE)
                ? WEFT_I_CUDA_ERROR_INVALID_VALUE
                : 0;
-}
-
-weft_i_cu_result model_cuMulticastCreate(weft_i_cu_handle *out, const weft_i_cu_multicast *prop)
-{
-    MODEL_ENTER(cuMulticastCreate, MODEL_CURRENT);
-    (void)out, (void)prop;
-    return WEFT_I_CUDA_ERROR_NOT_SUPPORTED;
-}
-
-weft_i_cu_result model_cuMulticastAddDevice(weft_i_cu_handle handle, weft_i_cu_device device)
-{
-    MODEL_ENTER(cuMulticastAddDevice, MODEL_CURRENT);
-    (void)handle, (void)device;
-    return WEFT_I_CUDA_ERROR_NOT_SUPPORTED;
-}
-
-weft_i_cu_result model_cuMulticastBindMem(weft_i_cu_handle handle, size_t offset,
-                                          weft_i_cu_handle memory, size_t memory_offset,
-                                          size_t bytes, unsigned long long flags)
-{
-    MODEL_ENTER(cuMulticastBindMem, MODEL_CURRENT);
-    (void)handle, (void)offset, (void)memory, (void)memory_offset, (void)bytes, (void)flags;
-    return WEFT_I_CUDA_ERROR_NOT_SUPPORTED;
-}
-
-weft_i_cu_result model_cuMulticastUnbind(weft_i_cu_handle handle, weft_i_cu_device device,
-                                         size_t offset, size_t bytes)
-{
-    MODEL_ENTER(cuMulticastUnbind, MODEL_CURRENT);
-    (void)handle, (void)device, (void)offset, (void)bytes;
-    return WEFT_I_CUDA_ERROR_NOT_SUPPORTED;
-}
-
-weft_i_cu_result model_cuMulticastGetGranularity(size_t *out, const weft_i_cu_multicast *prop,
-                                                 int option)
-{
-    MODEL_ENTER(cuMulticastGetGranularity, MODEL_STARTED);
-    (void)out, (void)prop, (void)option;
-    return WEFT_I_CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* ---- how it is found ---- */

@@ -54,6 +54,7 @@ typedef struct model_wishes {
     int capability;      /* 10 * major + minor; 0: 90 */
     int multiprocessors; /* 0: 8 */
     int threads_most;    /* of a block; 0: 8 */
+    int multicast;       /* devices have it */
     size_t capacity;     /* bytes of device memory for cuMemAllocAsync; 0: 1 GiB */
     const char *fail;    /* this function fails ... */
     int fail_at;         /* ... at its n-th call from now, counted down; 0: never */
@@ -67,6 +68,9 @@ void model_uninstall(void);
 
 /* Objects and allocations that live; 0 when everything was given back. */
 int model_live(void);
+
+/* Of those, what is mapped or can be: blocks, multicast objects, addresses, mappings, bindings. */
+int model_mapped(void);
 
 /* The source of a graph's functions that its NVRTC was given last; NULL: none. */
 const char *model_nvrtc_source(void);

@@ -14,11 +14,32 @@ weft_i_cu_result model_enter(const char *name, int level);
 int model_ordinal(void); /* of the current context's device */
 void model_born(void);
 void model_gone(void);
+void model_mapped_born(void); /* the same, of what model_mapped counts */
+void model_mapped_gone(void);
 
 /* Runs `run(parameter)` in the order of the stream; the parameter, of malloc, becomes the stream's.
  */
 int model_call(weft_i_cu_stream stream, void (*run)(void *parameter), void *parameter,
                size_t bytes);
+
+/* Memory that is mapped, or a multicast object, which has a page instead. */
+enum { MODEL_GRANULARITY = 1 << 16 };
+typedef struct model_block {
+    int fd;
+    size_t bytes;
+    int device; /* 0: imported */
+    struct model_page *page;
+} model_block;
+
+/* Of multicast: an imported block becomes an object if it is one, and a released one ends; an object
+ * is mapped; an address is no longer mapped; whether it is one of multicast; and where a block was
+ * mapped. */
+weft_i_cu_result model_multicast_import(model_block *block);
+void model_multicast_release(model_block *block);
+weft_i_cu_result model_multicast_map(const model_block *block, uintptr_t at, size_t bytes);
+void model_multicast_unmap(uintptr_t at);
+bool model_multicast_is(uintptr_t at);
+void model_multicast_note(const model_block *block, void *at);
 
 /* A function of the stand-in for libcublasLt.so; NULL if it has none of that name. */
 void *model_blas_symbol(const char *name);

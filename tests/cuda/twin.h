@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -270,6 +271,92 @@ WEFT_K float weft_k_low_f16(uint32_t word)
 WEFT_K float weft_k_high_f16(uint32_t word)
 {
     return weft_i_f16_to_f32((uint16_t)(word >> 16));
+}
+
+/* ---- multicast ---- */
+
+/* The memory of device number `which` behind a multicast address; NULL: there are no more of them. */
+void *twin_multi(const void *at, int which);
+
+/* At an address that no instruction takes the kernel faults. */
+WEFT_K int twin_multi_count(const void *at, uintptr_t unit)
+{
+    int count = 0;
+    if ((uintptr_t)at % unit)
+        abort();
+    while (twin_multi(at, count))
+        count++;
+    return count;
+}
+
+/* From the last device to the first: the order is the switch's own, and no caller may know it. */
+#define TWIN_MULTI_SUMS(name_)                                                 \
+    WEFT_K uint32_t weft_k_multi_sum4_##name_(const void *from)                \
+    {                                                                          \
+        float low = 0, high = 0;                                               \
+        for (int k = twin_multi_count(from, 4) - 1; k >= 0; k--) {             \
+            uint32_t word;                                                     \
+            memcpy(&word, twin_multi(from, k), 4);                             \
+            low += weft_k_low_##name_(word);                                   \
+            high += weft_k_high_##name_(word);                                 \
+        }                                                                      \
+        return weft_k_pack_##name_(low, high);                                 \
+    }                                                                          \
+    WEFT_K weft_k_vector weft_k_multi_sum16_##name_(const void *from)          \
+    {                                                                          \
+        weft_k_vector v;                                                       \
+        twin_multi_count(from, 16);                                            \
+        for (int i = 0; i < 4; i++)                                            \
+            v.word[i] = weft_k_multi_sum4_##name_((const char *)from + 4 * i); \
+        return v;                                                              \
+    }
+
+WEFT_K float weft_k_low_f32(uint32_t word)
+{
+    return weft_k_float(word);
+}
+
+WEFT_K float weft_k_high_f32(uint32_t word)
+{
+    (void)word;
+    return 0;
+}
+
+WEFT_K uint32_t weft_k_pack_f32(float low, float high)
+{
+    (void)high;
+    return weft_k_bits(low);
+}
+
+WEFT_K float weft_k_low_bf16(uint32_t word)
+{
+    return weft_i_bf16_to_f32((uint16_t)word);
+}
+
+WEFT_K float weft_k_high_bf16(uint32_t word)
+{
+    return weft_i_bf16_to_f32((uint16_t)(word >> 16));
+}
+
+TWIN_MULTI_SUMS(f32)
+TWIN_MULTI_SUMS(f16)
+TWIN_MULTI_SUMS(bf16)
+#undef TWIN_MULTI_SUMS
+
+WEFT_K void twin_multi_store(void *to, const void *from, size_t bytes)
+{
+    for (int k = twin_multi_count(to, bytes) - 1; k >= 0; k--)
+        memcpy(twin_multi(to, k), from, bytes);
+}
+
+WEFT_K void weft_k_multi_store16(void *to, weft_k_vector v)
+{
+    twin_multi_store(to, &v, 16);
+}
+
+WEFT_K void weft_k_multi_store4(void *to, uint32_t word)
+{
+    twin_multi_store(to, &word, 4);
 }
 
 #endif
