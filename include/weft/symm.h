@@ -70,7 +70,9 @@ typedef struct weft_symm_info {
     size_t offset;           /* of the tensor in the block, in bytes */
     size_t pad_bytes;        /* of a signal pad */
     int channels;            /* channels 0 to this less one can be used */
-    bool emulates_multicast; /* multicast operations write to each rank in turn */
+    bool emulates_multicast; /* on the CPU: multicast operations write to each rank in turn */
+    void *multicast_ptr;     /* of the tensor: for kernels of the device; NULL: there is none */
+    const char *why_no_multicast; /* then the reason, as long as the handle lives; else NULL */
 } weft_symm_info;
 
 WEFT_API weft_status weft_symm_describe(const weft_symm *mem, weft_symm_info *out);

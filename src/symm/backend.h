@@ -104,6 +104,9 @@ typedef struct weft_i_device_memory {
     weft_status (*write)(void *stream, uint32_t *words, uint32_t value, size_t count, bool ordered);
     /* Whether a device has hardware multicast; `reason` says why not. */
     bool (*has_multicast)(weft_device device, char *reason, size_t bytes);
+    /* The multicast address for byte 0 of everybody's block; NULL: there is none, and why.  All
+     * members have one, or none has.  NULL as an entry: never. */
+    char *(*multicast)(const void *joined, const char **why_not);
     /* The connection between devices that it can count, and the matrix of those that this process
      * sees: *size * *size, of WEFT_OS->alloc. */
     const char *connection;
@@ -138,8 +141,6 @@ typedef struct weft_i_backend {
      * device, see `memory`. */
     weft_status (*import)(const weft_i_fdpass_order *order, weft_i_segment **out);
     const weft_i_device_memory *memory; /* NULL: the host reaches it */
-
-    bool multicast; /* stores to all peers in hardware */
 
     /*
      * Carries a collective: runs it to its end, or gives it to the request's stream.  Returns
@@ -179,6 +180,9 @@ weft_status weft_i_circle_lost(const weft_i_circle *circle);
 /* The usual `exchange`; and telling the others that this rank cannot go on, without their notes. */
 weft_status weft_i_circle_exchange(const weft_i_circle *circle, const void *mine, size_t bytes,
                                    void *all);
+/* Another one of the same call, for what the circle's `what` says, until its deadline. */
+weft_status weft_i_circle_exchange_later(const weft_i_circle *circle, const void *mine,
+                                         size_t bytes, void *all);
 void weft_i_circle_decline(const weft_i_circle *circle, const void *mine, size_t bytes);
 
 /*

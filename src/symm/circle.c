@@ -64,6 +64,13 @@ weft_status weft_i_circle_exchange(const weft_i_circle *circle, const void *mine
                                  all, circle->limit_ms);
 }
 
+weft_status weft_i_circle_exchange_later(const weft_i_circle *circle, const void *mine,
+                                         size_t bytes, void *all)
+{
+    return weft_i_group_exchange_later(circle->group, circle->what, mine, bytes, all,
+                                       weft_i_os_ms_until(circle->deadline));
+}
+
 void weft_i_circle_decline(const weft_i_circle *circle, const void *mine, size_t bytes)
 {
     weft_i_group_show(circle->group, circle->what ? circle->what : opening, mine, bytes);

@@ -115,6 +115,16 @@ weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
 
 /* ---- asking ---- */
 
+/* CPUs emulate multicast, which is no address. */
+static void *multicast_of(const weft_symm *mem, const char **why_not)
+{
+    const weft_i_registration *r = mem->registration;
+    *why_not = r->memory ? "its backend has none" : "the CPU emulates it";
+    char *base =
+        r->memory && r->memory->multicast ? r->memory->multicast(r->joined, why_not) : NULL;
+    return base ? base + mem->offset : NULL;
+}
+
 weft_status weft_symm_describe(const weft_symm *mem, weft_symm_info *out)
 {
     if (!mem)
@@ -128,7 +138,8 @@ weft_status weft_symm_describe(const weft_symm *mem, weft_symm_info *out)
                             .offset = mem->offset,
                             .pad_bytes = mem->registration->pads.pad_bytes,
                             .channels = mem->registration->pads.channels,
-                            .emulates_multicast = !mem->block->backend->multicast};
+                            .emulates_multicast = !mem->registration->memory};
+    out->multicast_ptr = multicast_of(mem, &out->why_no_multicast);
     return WEFT_OK;
 }
 

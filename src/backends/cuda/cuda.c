@@ -8,6 +8,7 @@
  */
 #include "driver.h"
 
+#include "base/env.h"
 #include "base/os.h"
 #include "carrier.h"
 #include "device.h"
@@ -33,6 +34,16 @@ static int count_nodes(void)
     return count;
 }
 
+/* Whether there may be hardware multicast, as far as it can be told without starting CUDA. */
+static const char *multicast_of(const weft_i_cuda *cu, int nodes)
+{
+    if (!weft_i_env_number_or_default(WEFT_I_ENV_CUDA_MULTICAST))
+        return "off by WEFT_CUDA_MULTICAST";
+    if (!cu->cuMulticastCreate)
+        return "no: not in this driver";
+    return nodes == 1 ? "no: it joins several GPUs" : "if the GPUs have it";
+}
+
 static int probe(char *reason, size_t bytes)
 {
     const weft_i_cuda *cu;
@@ -45,9 +56,10 @@ static int probe(char *reason, size_t bytes)
         return 0;
     }
     int nodes = count_nodes();
-    snprintf(reason, bytes, "driver of CUDA %d.%d, %d device node%s, kernels %s",
+    snprintf(reason, bytes, "driver of CUDA %d.%d, %d device node%s, kernels %s, multicast %s",
              cu->version / 1000, cu->version % 1000 / 10, nodes, nodes == 1 ? "" : "s",
-             weft_i_cuda_embedded(WEFT_I_CUDA_IMAGE_KERNELS) ? "compiled" : "as text, for NVRTC");
+             weft_i_cuda_embedded(WEFT_I_CUDA_IMAGE_KERNELS) ? "compiled" : "as text, for NVRTC",
+             multicast_of(cu, nodes));
     return 30;
 }
 

@@ -171,6 +171,21 @@ static weft_status set_up_pool(const weft_i_cuda *cu, weft_i_cuda_device *device
     return WEFT_OK;
 }
 
+/* Blocks that are to be bound to multicast objects consist of units of those too. */
+static void add_multicast_unit(const weft_i_cuda *cu, weft_i_cuda_device *device)
+{
+    size_t unit = 0;
+    weft_i_cu_multicast prop = {.numDevices = 2,
+                                .size = device->granularity,
+                                .handleTypes = WEFT_I_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    if (device->multicast && cu->cuMulticastGetGranularity)
+        device->multicast =
+            cu->cuMulticastGetGranularity(&unit, &prop, WEFT_I_CU_MULTICAST_GRANULARITY_MINIMUM) ==
+            WEFT_I_CUDA_SUCCESS;
+    if (device->multicast && unit > device->granularity)
+        device->granularity = unit;
+}
+
 static weft_status prepare(const weft_i_cuda *cu, weft_i_cuda_device *device)
 {
     WEFT_TRY(read_properties(cu, device));
@@ -188,6 +203,7 @@ static weft_status prepare(const weft_i_cuda *cu, weft_i_cuda_device *device)
     WEFT_CUDA_TRY(cu->cuMemGetAllocationGranularity(&device->granularity, &prop,
                                                     WEFT_I_CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
                   "granularity of memory on cuda:%d", device->ordinal);
+    add_multicast_unit(cu, device);
     WEFT_TRY(set_up_pool(cu, device));
     void *fault = NULL;
     WEFT_TRY(weft_i_cuda_pinned(device, sizeof *device->fault, &fault));

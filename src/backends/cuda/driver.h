@@ -184,6 +184,7 @@ typedef union weft_i_cu_mem_op {
     X_(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, 1)                      \
     X_(CU_MODULE_EAGER_LOADING, 1)                                   \
     X_(CU_MODULE_LAZY_LOADING, 2)                                    \
+    X_(CU_MULTICAST_GRANULARITY_MINIMUM, 0)                          \
     X_(CU_GET_PROC_ADDRESS_DEFAULT, 0)
 
 enum {

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "multicast.h"
 #include "stream.h"
 #include "weft/symm.h"
 
@@ -14,11 +15,13 @@
 
 void weft_i_cuda_card(const weft_i_cuda_device *device, weft_i_card *out)
 {
+    char reason[WEFT_I_CUDA_WHY_BYTES];
     *out = (weft_i_card){.ordinal = device->ordinal};
     memcpy(out->uuid, device->uuid.bytes, sizeof out->uuid);
-    out->facts = (weft_symm_allows_overlap() ? WEFT_I_CARD_OVERLAPS : 0) |
-                 (device->multicast ? WEFT_I_CARD_MULTICAST : 0) |
-                 (device->mps ? 0 : WEFT_I_CARD_SLICED);
+    out->facts =
+        (weft_symm_allows_overlap() ? WEFT_I_CARD_OVERLAPS : 0) |
+        (weft_i_cuda_multicast_usable(device, reason, sizeof reason) ? WEFT_I_CARD_MULTICAST : 0) |
+        (device->mps ? 0 : WEFT_I_CARD_SLICED);
 }
 
 static bool is_one_device(const weft_i_card *a, const weft_i_card *b)

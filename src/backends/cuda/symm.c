@@ -8,6 +8,7 @@
 #include "nvlink.h"
 
 #include "base/os.h"
+#include "multicast.h"
 #include "pads.h"
 #include "site.h"
 #include "stream.h"
@@ -18,7 +19,9 @@
 
 typedef struct joined {
     weft_i_cuda_joined first;
-    weft_i_cuda_range range; /* of the blocks */
+    weft_i_cuda_range range;          /* of the blocks */
+    weft_i_cuda_multicast *multicast; /* NULL: there is none, because ... */
+    char why_not[WEFT_I_CUDA_WHY_BYTES];
 } joined;
 
 static weft_status show(const weft_i_segment *block, weft_i_card *out)
@@ -85,9 +88,30 @@ static void settle(void *what)
 static void part(void *what)
 {
     joined *all = what;
+    weft_i_cuda_multicast_close(all->multicast);
     weft_i_cuda_pads_close(&all->first.pads);
     weft_i_cuda_range_close(&all->range);
     WEFT_OS->free(all);
+}
+
+/* Also by who has failed before: the others are told there.  The first reason stays. */
+static weft_status join_multicast(const weft_i_circle *circle, const weft_i_joining *with,
+                                  const weft_i_key *keys, weft_status before, joined *all)
+{
+    weft_i_cuda_multicast *multicast = NULL;
+    weft_i_errors reason;
+    char why_not[WEFT_I_CUDA_WHY_BYTES] = "";
+    weft_i_errors_save(&reason);
+    weft_status status = weft_i_cuda_multicast_open(circle, with->blocks[circle->rank], with->cards,
+                                                    keys ? keys[0] : (weft_i_key){{0, 0}}, before,
+                                                    &multicast, why_not);
+    if (all) {
+        all->multicast = multicast;
+        memcpy(all->why_not, why_not, sizeof why_not);
+    }
+    if (before < 0)
+        weft_i_errors_restore(&reason);
+    return before < 0 ? before : status;
 }
 
 static weft_status join(const weft_i_circle *circle, const weft_i_joining *with, void **out)
@@ -102,6 +126,7 @@ static weft_status join(const weft_i_circle *circle, const weft_i_joining *with,
         all->first.group = weft_i_circle_key(circle);
         status = join_all(circle, with, keys, all);
     }
+    status = join_multicast(circle, with, keys, status, all);
     WEFT_OS->free(keys);
     *out = all; /* also if it failed: what was published is withdrawn when all know */
     return status;
@@ -160,18 +185,19 @@ weft_status weft_i_cuda_write_words(void *on, uint32_t *words, uint32_t value, s
 
 bool weft_i_cuda_has_multicast(weft_device device, char *reason, size_t bytes)
 {
-    const weft_i_cuda *cu = weft_i_cuda_driver();
     weft_i_cuda_device *opened;
     if (weft_i_cuda_open(weft_i_device_index(device), &opened) < 0) {
         snprintf(reason, bytes, "%s", weft_last_error());
         return false;
     }
-    if (!opened->multicast)
-        snprintf(reason, bytes, "%s has no multicast", opened->name);
-    else if (!cu->cuMulticastCreate)
-        snprintf(reason, bytes, "the driver, of CUDA %d.%d, has no multicast", cu->version / 1000,
-                 cu->version % 1000 / 10);
-    return opened->multicast && cu->cuMulticastCreate;
+    return weft_i_cuda_multicast_usable(opened, reason, bytes);
+}
+
+static char *multicast_of(const void *what, const char **why_not)
+{
+    const joined *all = what;
+    *why_not = all->multicast ? NULL : all->why_not;
+    return all->multicast ? weft_i_cuda_multicast_base(all->multicast) : NULL;
 }
 
 weft_status weft_i_cuda_joined_reach(const void *what, size_t offset, weft_i_device_reach *out)
@@ -220,6 +246,7 @@ const weft_i_device_memory weft_i_cuda_device_memory = {
     .get = weft_i_cuda_joined_get,
     .write = weft_i_cuda_write_words,
     .has_multicast = weft_i_cuda_has_multicast,
+    .multicast = multicast_of,
     .connection = "nvlink",
     .count_links = weft_i_cuda_nvlink,
 };
