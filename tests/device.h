@@ -23,6 +23,7 @@
 
 #ifdef WEFT_TEST_ON_CUDA
 
+#include "backends/cuda/device.h"
 #include "cuda/model.h"
 #include <weft/symm.h>
 
@@ -140,7 +141,9 @@ static inline void device_install(void)
 
 #else
 
-#define DEVICE WEFT_CUDA(0)
+#define DEVICE device_mine
+
+static _Thread_local weft_device device_mine = WEFT_CUDA(0);
 
 static inline const char *device_label(const char *backend)
 {
@@ -155,12 +158,27 @@ static inline bool device_was_used(void)
     return true;
 }
 
-/* All ranks share the one device. */
+/* All ranks share the one device, unless they spread. */
 static inline void device_install(void)
 {
-    if (!device_is_real())
+    if (!device_is_real()) {
         model_install();
+        model.devices = 4;
+        model.multicast = 1;
+    }
     weft_symm_allow_overlap(true);
+}
+
+/* From here on this rank has a device of its own, which multicast needs; NULL, or why it has not. */
+static inline const char *device_spread(int rank, int size)
+{
+    int count = 0;
+    if (!weft_symm_has_multicast(WEFT_CUDA(0)))
+        return "the device has no hardware multicast";
+    if (weft_i_cuda_count(&count) < 0 || count < size)
+        return "hardware multicast wants a GPU for each rank";
+    device_mine = WEFT_CUDA(rank);
+    return NULL;
 }
 
 #endif
@@ -175,6 +193,13 @@ static inline void device_shrink(void)
 #else
 
 #define DEVICE WEFT_CPU
+
+/* CPUs emulate multicast. */
+static inline const char *device_spread(int rank, int size)
+{
+    (void)rank, (void)size;
+    return NULL;
+}
 
 static inline bool device_was_used(void)
 {

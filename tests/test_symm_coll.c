@@ -79,11 +79,11 @@ static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16};
 
 static const int64_t usual[] = {4, 8192, 8196};
 
-/* CPUs emulate multicast; a GPU has it or not. */
-static void need_multicast(void)
+static void need_multicast(int rank, int size)
 {
-    if (DEVICE != WEFT_CPU && !weft_symm_has_multicast(DEVICE))
-        SKIP("the device has no hardware multicast");
+    const char *why_not = device_spread(rank, size);
+    if (why_not)
+        SKIP("%s", why_not);
 }
 
 static void one_shot(weft_dtype dtype, int64_t count, int copy, int64_t offset, int size,
@@ -197,7 +197,7 @@ RANKS_TEST(test_reduce_scatter_corner_cases, 4)
 
 RANKS_TEST(test_multimem_all_reduce, 4)
 {
-    need_multicast();
+    need_multicast(rank, size);
     weft_group *world = join(rank);
     FOR_DTYPES_AND_SIZES(usual, {
         for (int64_t align = 4; align <= 16; align *= 2) {
@@ -216,7 +216,7 @@ RANKS_TEST(test_multimem_all_reduce, 4)
 
 RANKS_TEST(test_multimem_one_shot_all_reduce, 4)
 {
-    need_multicast();
+    need_multicast(rank, size);
     weft_group *world = join(rank);
     FOR_DTYPES_AND_SIZES(usual, {
         for (int64_t align = 4; align <= 16; align *= 2) {
@@ -233,7 +233,7 @@ RANKS_TEST(test_multimem_one_shot_all_reduce, 4)
 
 RANKS_TEST(test_multimem_one_shot_reduce_out, 4)
 {
-    need_multicast();
+    need_multicast(rank, size);
     weft_group *world = join(rank);
     FOR_DTYPES_AND_SIZES(usual, {
         weft_tensor *x = symmetric(dtype, count);
@@ -249,7 +249,7 @@ RANKS_TEST(test_multimem_one_shot_reduce_out, 4)
 
 RANKS_TEST(test_multimem_all_gather, 4)
 {
-    need_multicast();
+    need_multicast(rank, size);
     weft_group *world = join(rank);
     for (int64_t align = 4; align <= 16; align *= 2) {
         int64_t shift = align / 4;

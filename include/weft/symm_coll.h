@@ -62,7 +62,14 @@ WEFT_API weft_status weft_symm_reduce_scatter_out(weft_tensor *out, weft_tensor 
                                                   bool split_last_dim, weft_reduction op,
                                                   weft_group *group);
 
-/* ---- multicast, emulated by reading from and writing to each rank in turn ---- */
+/* ---- multicast ---- */
+
+/*
+ * On a device by its switch, which adds f32, bf16 and f16 in an order of its own: in place all ranks
+ * get the same bits, in one shot they may differ in the last.  WEFT_ERR_UNSUPPORTED, on all ranks, if
+ * the memory has no multicast (weft_symm_describe says why), or for what the switch cannot add.  CPUs
+ * emulate it by reading from and writing to each rank in turn, and take every dtype and reduction.
+ */
 
 WEFT_API weft_status weft_symm_multimem_all_reduce(weft_tensor *x, weft_reduction op,
                                                    weft_group *group); /* in place */

@@ -30,6 +30,10 @@ weft_status weft_i_cuda_direct(weft_i_cuda_team *team, const weft_i_request *req
 weft_status weft_i_cuda_vdev(weft_i_cuda_team *team, const weft_i_request *request);
 weft_status weft_i_cuda_tile(weft_i_cuda_team *team, const weft_i_request *request);
 
+/* By multicast (multimem.c); `reach` is that of the operand which lies there. */
+weft_status weft_i_cuda_multimem(weft_i_cuda_team *team, const weft_i_request *request,
+                                 weft_i_cuda_reach reach);
+
 /* For those: a call without its operands, with a digest of all that the ranks agreed on; and how
  * many blocks may meet. */
 weft_k_call weft_i_cuda_call_of(const weft_i_cuda_team *team, const weft_i_request *request);

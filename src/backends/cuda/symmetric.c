@@ -28,15 +28,6 @@ bool weft_i_cuda_is_symmetric(weft_i_coll_kind kind)
     }
 }
 
-/* What only hardware multicast does as it is named is refused: the other forms give the same. */
-static weft_status refuse_multimem(const weft_i_cuda_team *team, const weft_i_request *request)
-{
-    return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: %s; the one_shot and two_shot forms do the same",
-                       request->op,
-                       team->device->multicast ? "weft has no kernels for hardware multicast yet"
-                                               : "the device has no hardware multicast");
-}
-
 weft_status weft_i_cuda_reach_of(const weft_i_counterparts *of, weft_i_cuda_reach *out)
 {
     weft_i_device_reach reach = {0};
@@ -106,6 +97,6 @@ weft_status weft_i_cuda_symmetric(weft_i_cuda_team *team, const weft_i_request *
     case WEFT_I_REDUCE_SCATTER_OUT:
         return scatter(team, request, &sum);
     default:
-        return refuse_multimem(team, request);
+        return weft_i_cuda_multimem(team, request, reach);
     }
 }

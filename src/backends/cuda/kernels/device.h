@@ -236,6 +236,75 @@ WEFT_K uint64_t weft_k_load_word(const uint64_t *from)
     return weft_k_load(from);
 }
 
+/*
+ * Multicast: at such an address the switch has the memory of all ranks at once.  A load adds what
+ * they have, in an order that the switch defines, 16-bit floats with accumulators of 32 bits; a
+ * store goes to all.  No device before sm_90 has this, and the host launches nothing of it there.
+ */
+#if __CUDA_ARCH__ >= 900
+#define WEFT_K_MULTI_SUMS(name_, wide_, word_)                                                     \
+    WEFT_K weft_k_vector weft_k_multi_sum16_##name_(const void *from)                              \
+    {                                                                                              \
+        weft_k_vector v;                                                                           \
+        asm volatile("multimem.ld_reduce.relaxed.sys.global.add." wide_ " {%0, %1, %2, %3}, [%4];" \
+                     : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])          \
+                     : "l"(from)                                                                   \
+                     : "memory");                                                                  \
+        return v;                                                                                  \
+    }                                                                                              \
+    WEFT_K uint32_t weft_k_multi_sum4_##name_(const void *from)                                    \
+    {                                                                                              \
+        uint32_t word;                                                                             \
+        asm volatile("multimem.ld_reduce.relaxed.sys.global.add." word_ " %0, [%1];"               \
+                     : "=r"(word)                                                                  \
+                     : "l"(from)                                                                   \
+                     : "memory");                                                                  \
+        return word;                                                                               \
+    }
+WEFT_K_MULTI_SUMS(f32, "v4.f32", "f32")
+WEFT_K_MULTI_SUMS(f16, "acc::f32.v4.f16x2", "acc::f32.f16x2")
+WEFT_K_MULTI_SUMS(bf16, "acc::f32.v4.bf16x2", "acc::f32.bf16x2")
+
+WEFT_K void weft_k_multi_store16(void *to, weft_k_vector v)
+{
+    asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
+                 "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
+                 : "memory");
+}
+
+WEFT_K void weft_k_multi_store4(void *to, uint32_t word)
+{
+    asm volatile("multimem.st.relaxed.sys.global.b32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+#else
+#define WEFT_K_MULTI_SUMS(name_)                                      \
+    WEFT_K weft_k_vector weft_k_multi_sum16_##name_(const void *from) \
+    {                                                                 \
+        weft_k_vector none = {{0, 0, 0, 0}};                          \
+        (void)from;                                                   \
+        return none;                                                  \
+    }                                                                 \
+    WEFT_K uint32_t weft_k_multi_sum4_##name_(const void *from)       \
+    {                                                                 \
+        (void)from;                                                   \
+        return 0;                                                     \
+    }
+WEFT_K_MULTI_SUMS(f32)
+WEFT_K_MULTI_SUMS(f16)
+WEFT_K_MULTI_SUMS(bf16)
+
+WEFT_K void weft_k_multi_store16(void *to, weft_k_vector v)
+{
+    (void)to, (void)v;
+}
+
+WEFT_K void weft_k_multi_store4(void *to, uint32_t word)
+{
+    (void)to, (void)word;
+}
+#endif
+#undef WEFT_K_MULTI_SUMS
+
 /* Nanoseconds of a clock that all blocks of the device share. */
 WEFT_K uint64_t weft_k_clock(void)
 {

@@ -4,6 +4,7 @@
 #include "layout.h"
 #include "meet.h"
 #include "move.h"
+#include "multimem.h"
 #include "narrow.h"
 #include "number.h"
 #include "p2p.h"
