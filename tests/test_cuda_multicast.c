@@ -11,6 +11,8 @@
 #include "symm_info.h"
 
 #include "backends/cuda/retire.h"
+#include "base/record.h"
+#include "fabric/group.h"
 #include "symm/registration.h"
 
 static void need_multicast(int rank, int size)
@@ -263,6 +265,54 @@ RANKS_TEST(test_cuda_multimem_capture, 2)
     CHECK(weft_item(x, 99) == 16 && weft_item(out, 0) == 32);
     CHECK(weft_item(all, 0) == 32 && weft_item(all, 199) == 32);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
+/* The way of the newest operation of that name in the flight record. */
+static int way_of(weft_group *group, const char *name)
+{
+    weft_i_record_entry entries[256];
+    size_t count = weft_i_record_newest(weft_i_group_record(group), entries, 256);
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(entries[i].name, name))
+            return entries[i].channel;
+    return -1;
+}
+
+RANKS_TEST(test_multimem_all_gather_matmul, 2)
+{
+    need_multicast(rank, size);
+    weft_group *world = join(30000);
+    int64_t n = device_is_real() ? 1024 : 48;
+    weft_tensor *shard = weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(n / size, n));
+    weft_tensor *b = weft_rand(WEFT_F32, DEVICE, WEFT_SHAPE(n, n)), *out[3] = {NULL}, *a = NULL;
+    shard = weft_to_dtype(shard, WEFT_BF16);
+    b = weft_to_dtype(b, WEFT_BF16);
+    weft_fused_use(WEFT_FUSED_MULTICAST);
+    CHECK_OK(weft_all_gather_matmul(NULL, &out[0], shard, &b, 1, 0, world));
+    CHECK_INT(way_of(world, "ag_matmul"), WEFT_I_WAY_MULTICAST);
+    weft_fused_use(WEFT_FUSED_PAIR);
+    CHECK_OK(weft_all_gather_matmul(NULL, &out[1], shard, &b, 1, 0, world));
+    CHECK(weft_allclose(weft_to(out[0], WEFT_F32, WEFT_CPU), weft_to(out[1], WEFT_F32, WEFT_CPU),
+                        1.6e-2, 1e-5, false));
+    /* A way that cannot be gone is not: A is wanted here. */
+    weft_fused_use(WEFT_FUSED_MULTICAST);
+    CHECK_OK(weft_all_gather_matmul(&a, &out[2], shard, &b, 1, 0, world));
+    CHECK(a && way_of(world, "ag_matmul") != WEFT_I_WAY_MULTICAST);
+    finish(world);
+}
+
+/* Ranks that share a GPU take another way. */
+RANKS_TEST(test_cuda_multicast_not_fused, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *shard = weft_ones(WEFT_F32, DEVICE, WEFT_SHAPE(8, 16));
+    weft_tensor *b = weft_ones(WEFT_F32, DEVICE, WEFT_SHAPE(16, 4)), *out = NULL;
+    weft_fused_use(WEFT_FUSED_MULTICAST);
+    CHECK_OK(weft_all_gather_matmul(NULL, &out, shard, &b, 1, 0, world));
+    CHECK(way_of(world, "ag_matmul") != WEFT_I_WAY_MULTICAST);
+    CHECK(weft_item(weft_view(out, WEFT_SHAPE(64)), 63) == 16);
+    CHECK_INT(weft_last_status(), WEFT_OK);
     finish(world);
 }
 

@@ -407,8 +407,24 @@ static weft_status run_pair(gather_run *run)
 static bool suits_multicast(const weft_i_gathering *g)
 {
     return !g->scaling && !g->last && g->dim == 0 && !g->keep &&
-           weft_i_tensor_is_contiguous(g->shard) &&
-           weft_i_device_is_host(weft_i_tensor_device(g->shard)); /* no multicast kernels yet */
+           weft_i_tensor_is_contiguous(g->shard);
+}
+
+/* The CPU emulates it; of a device the workspace tells, for all ranks alike. */
+static bool has_multicast(const gather_run *run)
+{
+    weft_device device = weft_i_tensor_device(run->g->shard);
+    if (weft_i_device_is_host(device))
+        return true;
+    size_t bytes = (size_t)run->g->ranks * weft_i_pipe_bytes(run->g->shard);
+    weft_symm_info info = {0};
+    weft_i_errors before;
+    weft_i_errors_save(&before);
+    weft_symm *mem = weft_keep(weft_symm_workspace(run->group, device, bytes));
+    bool has = mem && weft_symm_describe(mem, &info) == WEFT_OK && info.multicast_ptr;
+    weft_release(mem);
+    weft_i_errors_restore(&before); /* there are other ways */
+    return has;
 }
 
 static weft_status run_best(gather_run *run)
@@ -420,7 +436,9 @@ static weft_status run_best(gather_run *run)
     if (!bytes || !(multicast || pays) ||
         !weft_i_pipe_can(run->group, weft_i_tensor_device(run->g->shard)))
         return run_pair(run);
-    return multicast ? run_multicast(run) : run_pipeline(run);
+    if (multicast && has_multicast(run))
+        return run_multicast(run);
+    return pays ? run_pipeline(run) : run_pair(run);
 }
 
 static weft_status run_gather(weft_i_op_call *call)
