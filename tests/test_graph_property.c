@@ -514,14 +514,19 @@ static void print_graphs(program *p)
 }
 
 static uint64_t only_seed;
-static int programs = DEVICE == WEFT_CPU ? 2000 : 40;
+static int wanted; /* --programs; 0: as many as the device has time for */
+
+static int how_many(int on_cpu, int on_device)
+{
+    return only_seed ? 1 : wanted ? wanted : DEVICE == WEFT_CPU ? on_cpu : on_device;
+}
 
 FAKE_TEST(test_graph_random_programs, 2)
 {
     weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
     weft_group *world = weft_fake_init(&opts);
-    for (uint64_t seed = only_seed ? only_seed : 1, i = 0; i < (only_seed ? 1 : (uint64_t)programs);
-         i++, seed++) {
+    uint64_t programs = (uint64_t)how_many(2000, 40);
+    for (uint64_t seed = only_seed ? only_seed : 1, i = 0; i < programs; i++, seed++) {
         char what[1024], text[2048];
         program p = make(seed, world);
         if (!check_in_scope(&p, what))
@@ -599,14 +604,12 @@ static void report(uint64_t seed, program p, char *what)
     FAIL("seed %llu: %s: %s", (unsigned long long)seed, what, line_text);
 }
 
-static int compiled_programs = DEVICE == WEFT_CPU ? 400 : 60;
-
 /* All of them share one compilation. */
 FAKE_TEST(test_graph_random_programs_compiled, 2)
 {
     weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
     weft_group *world = weft_fake_init(&opts);
-    int count = only_seed ? 1 : compiled_programs;
+    int count = how_many(400, 60);
     uint64_t first = only_seed ? only_seed : 1;
     program *p = calloc((size_t)count, sizeof *p);
     weft_graph **graphs = calloc((size_t)count, sizeof(weft_graph *));
@@ -648,7 +651,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "--seed") || !strcmp(argv[i], "--programs")) {
             *(argv[i][2] == 's' ? &only_seed : &(uint64_t){0}) = strtoull(argv[i + 1], NULL, 10);
             if (argv[i][2] == 'p')
-                programs = compiled_programs = atoi(argv[i + 1]);
+                wanted = atoi(argv[i + 1]);
             memmove(argv + i, argv + i + 2, (size_t)(argc - i - 1) * sizeof *argv);
             argc -= 2;
             i--;
