@@ -8,6 +8,8 @@
 #include "fabric/meet.h"
 #include "fabric/news.h"
 
+#include <pthread.h>
+
 enum { SIZE = 3, ME = 1, ADDRESS_MAGIC = 0x64726163 };
 
 /* As it travels; other builds read its beginning, up to the host. */
@@ -218,6 +220,98 @@ TEST(test_meet_store_no_page)
           status == WEFT_ERR_PEER_DEAD);
     CHECK_CONTAINS(weft_last_error(), "weft_init");
     CHECK_CONTAINS(weft_last_error(), "rank 0");
+    guest_close(&g);
+}
+
+/* ---- the page of a host ---- */
+
+typedef struct serving {
+    weft_i_fdpass *office;
+    int stop[2];
+} serving;
+
+static void *serve(void *arg)
+{
+    serving *s = arg;
+    weft_i_fdpass_serve(s->office, s->stop[0], 20000);
+    return NULL;
+}
+
+/* Rank 0 is on our host, and hands out this page; without one it says that it has none yet. */
+static weft_status meet_with(guest *g, weft_i_segment *page)
+{
+    serving s = {.office = NULL};
+    pthread_t thread;
+    wire_address a = address_of(0);
+    weft_i_key key = {{a.nonce[0], a.nonce[1]}};
+    CHECK_OK(weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &s.office));
+    weft_i_os_host_id(a.host);
+    snprintf(a.fdpass, sizeof a.fdpass, "%s", weft_i_fdpass_name(s.office));
+    put_address(g, 0, &a, sizeof a);
+    if (page)
+        CHECK_OK(weft_i_fdpass_publish(s.office, key, page, WEFT_OK));
+    CHECK(!pipe(s.stop) && !pthread_create(&thread, NULL, serve, &s));
+    weft_status status = meet(g, page ? 20000 : 100);
+    CHECK(write(s.stop[1], "", 1) == 1 && !pthread_join(thread, NULL));
+    close(s.stop[0]);
+    close(s.stop[1]);
+    weft_i_fdpass_drop(s.office);
+    return status;
+}
+
+static weft_i_segment *page_of_two(void)
+{
+    weft_i_segment *page = NULL;
+    CHECK_OK(weft_i_job_new(2, WEFT_I_BETWEEN_PROCESSES, &page));
+    return page;
+}
+
+/* Nobody enters a page that is damaged, or of another job; and the others are told. */
+TEST(test_meet_store_page)
+{
+    enum { GOOD, MAGIC, LAYOUT, OTHER, CASES };
+    static const weft_status wanted[CASES] = {WEFT_OK, WEFT_ERR_PROTOCOL, WEFT_ERR_VERSION,
+                                              WEFT_ERR_PROTOCOL};
+    for (int how = 0; how < CASES; how++) {
+        guest g = guest_open(ME);
+        weft_i_segment *page = page_of_two(), *other = NULL;
+        weft_i_job *job = weft_i_job_of(page);
+        CHECK_OK(weft_i_job_new(1, WEFT_I_BETWEEN_PROCESSES, &other));
+        if (how == OTHER) /* its head is that of a page for one rank */
+            memcpy(job, weft_i_job_of(other), sizeof *job);
+        job->magic += how == MAGIC;
+        job->layout += how == LAYOUT;
+        weft_status status = meet_with(&g, page);
+        CHECK_STATUS(status, wanted[how]);
+        CHECK_INT(g.world->mine != NULL, how == GOOD);
+        CHECK_INT(g.world->peers[0].rank_record != NULL, how == GOOD);
+        if (how == GOOD) {
+            CHECK(g.world->local_rank == 1 && g.world->local_size == 2);
+        } else {
+            wire_pair told = {ME, status};
+            weft_store_value value = {0};
+            CHECK_OK(weft_store_get(g.data, "meet/failed", WEFT_STORE_NOW, &value));
+            CHECK(value.bytes == sizeof told && !memcmp(value.data, &told, sizeof told));
+            weft_store_value_clear(&value);
+        }
+        if (how == OTHER)
+            CHECK_CONTAINS(weft_last_error(),
+                           "weft_init: the job page of rank 0 has 1 ranks, not 2");
+        weft_i_segment_drop(page);
+        weft_i_segment_drop(other);
+        guest_close(&g);
+    }
+}
+
+/* It is not our fault then, and nobody is told that we failed. */
+TEST(test_meet_store_page_is_not_handed_out)
+{
+    guest g = guest_open(ME);
+    weft_store_value value = {0};
+    said(meet_with(&g, NULL), WEFT_ERR_MISSING,
+         "weft_init: rank 0 did not hand out the job page of this host in time");
+    CHECK(!g.world->mine);
+    CHECK(weft_store_get(g.data, "meet/failed", WEFT_STORE_NOW, &value) < 0);
     guest_close(&g);
 }
 

@@ -382,7 +382,7 @@ static weft_status entry_of(const weft_group *group, const weft_i_block *block, 
 /* Tells the others that this rank cannot take part, and why; needs no memory. */
 static weft_status decline(weft_group *group, weft_status why)
 {
-    entry mine = {.status = why, .serial = group->registrations + 1};
+    entry mine = {.status = why}; /* no number: nothing will bear it */
     weft_i_group_show(group, "rendezvous", &mine, sizeof mine);
     return why;
 }
