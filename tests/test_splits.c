@@ -23,8 +23,9 @@ enum {
 
 static const weft_i_lane *lane; /* of the group that is lied to */
 static bool lied;
-static int turn;     /* so far, on all ranks: each has made a mark for each */
-static uint32_t old; /* the lane's last entry before the call */
+static int64_t *in_memory[RANKS]; /* tables that lie in symmetric memory instead */
+static int turn;                  /* so far, on all ranks: each has made a mark for each */
+static uint32_t old;              /* the lane's last entry before the call */
 
 /* When all ranks have read the tables that are shown, every number in them becomes larger, also in
  * the one of the rank itself. */
@@ -37,6 +38,8 @@ static void lie(void)
     for (int rank = 0; rank < lane->size; rank++)
         harness_await(rank, turn + 1);
     for (int rank = 0; rank < lane->size; rank++) {
+        for (int i = 0; in_memory[rank] && i < lane->size; i++)
+            in_memory[rank][i] += in_memory[rank][i] / 4;
         uint64_t *row = weft_i_lane_shown_splits(lane, rank, lane->epoch);
         for (int i = 0; i < 2 * lane->size; i++)
             row[i] += row[i] / 4;
@@ -177,6 +180,34 @@ RANKS_TEST(test_splits_change_in_a_scatter, RANKS)
     CHECK_OK(weft_scatter_parts_into(wrap(out, PART), rank == 0 ? ins : NULL, 0, world));
     CHECK(lied == (rank == 1));
     check_parts(out, 0, 1, rank);
+    finish(world);
+}
+
+/* ---- tables in symmetric memory ---- */
+
+RANKS_TEST(test_splits_change_in_a_vdev, RANKS)
+{
+    weft_group *world = begin("off");
+    weft_tensor *in = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4 * RANKS * PART));
+    weft_tensor *splits = weft_symm_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(RANKS));
+    weft_tensor *table = weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, RANKS));
+    float *out = room();
+    CHECK(weft_symm_rendezvous(in, world));
+    weft_symm *mem = weft_symm_rendezvous(splits, world);
+    CHECK(mem);
+    weft_fill(splits, PART);
+    fill(in, rank);
+    for (int peer = 0; peer < size; peer++)
+        in_memory[peer] =
+            weft_tensor_data(weft_symm_buffer(mem, peer, WEFT_SHAPE(RANKS), WEFT_I64, 0));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    stretch(out);
+    CHECK_OK(weft_symm_all_to_all_vdev(wrap(out, RANKS * PART), table, in, splits, world));
+    CHECK(lied);
+    check_parts(out, 0, RANKS, rank);
+    for (int peer = 0; peer < size; peer++)
+        CHECK(weft_item_int(table, peer) == PART &&
+              weft_item_int(table, size + peer) == peer * PART);
     finish(world);
 }
 

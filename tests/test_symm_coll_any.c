@@ -361,6 +361,17 @@ RANKS_TEST(test_symm_coll_told_apart, 2)
 
 /* ---- what runs out ---- */
 
+static weft_status exchange_rows(weft_tensor *x, weft_group *world)
+{
+    weft_tensor *splits = weft_symm_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(1));
+    weft_tensor *table = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, 1)),
+                *out = weft_empty_like(x);
+    if (!splits || !table || !out)
+        return weft_last_status();
+    *(int64_t *)weft_tensor_data(splits) = 8;
+    return weft_symm_all_to_all_vdev(out, table, x, splits, world);
+}
+
 /* A little of everything that takes memory; the first error. */
 static weft_status use_everything(weft_group *world)
 {
@@ -378,6 +389,8 @@ static weft_status use_everything(weft_group *world)
     weft_tensor *tiles[2] = {x, x};
     if (status == WEFT_OK)
         status = weft_symm_multi_root_tile_reduce(x, tiles, roots, 1, WEFT_SUM, world);
+    if (status == WEFT_OK)
+        status = exchange_rows(x, world);
     if (status == WEFT_OK)
         status = weft_all_reduce_list_into(list, list, 2, WEFT_SUM, world);
     work = status == WEFT_OK ? weft_all_reduce_list_start(list, list, 2, WEFT_SUM, world) : NULL;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all_to_all with sizes in symmetric memory.  After the entry every rank reads everybody's table of
- * splits, so all know the whole exchange and judge it alike; then each pulls what is meant for it
+ * all_to_all with sizes in symmetric memory.  After the entry every rank copies everybody's table of
+ * splits, once, so all know the whole exchange and judge it alike, and what a rank has checked is
+ * what it uses even if somebody writes to a table meanwhile; then each pulls what is meant for it
  * and writes where that came to lie.  One walk over "what comes to a rank, in the order of its
  * output" serves the check of all ranks, the table and the copies.
  */
 #include "weft/symm_coll.h"
 
+#include "base/os.h"
 #include "base/status.h"
 #include "coll/enter.h"
 #include "coll/request.h"
@@ -18,15 +20,50 @@ typedef struct rows {
     int64_t in, out;
 } rows;
 
+/* The plan of a call: what all ranks have shown, in private memory. */
+typedef struct tables {
+    size_t length; /* numbers in a table of splits, offsets included */
+    int64_t *splits;
+    rows *rows;
+} tables;
+
 static const rows *rows_of(const weft_i_coll *coll, int rank)
 {
-    return (const rows *)(const void *)weft_i_lane_payload(coll->lane, rank);
+    return &((const tables *)coll->plan)->rows[rank];
+}
+
+static const int64_t *splits_of(const weft_i_coll *coll, int rank)
+{
+    const tables *all = coll->plan;
+    return all->splits + (size_t)rank * all->length;
 }
 
 /* A call has two reaches: that of the input, and that of its table of splits. */
-static const int64_t *splits_of(const weft_i_coll *coll, int rank)
+static void read_tables(const weft_i_coll *coll, rows mine)
 {
-    return (const int64_t *)(const void *)weft_i_reach_of(&coll->reach[1], rank, 0);
+    const tables *all = coll->plan;
+    for (int rank = 0; rank < coll->lane->size; rank++) {
+        memcpy(all->splits + (size_t)rank * all->length, weft_i_reach_of(&coll->reach[1], rank, 0),
+               all->length * sizeof *all->splits);
+        memcpy(&all->rows[rank],
+               rank == coll->lane->me ? (const void *)&mine : weft_i_lane_payload(coll->lane, rank),
+               sizeof mine);
+    }
+}
+
+/* On a device its kernel reads the tables. */
+static weft_status make_tables(const weft_i_coll *coll, const weft_i_exchange *ex, tables *out)
+{
+    size_t size = (size_t)coll->group->size;
+    if (!weft_i_device_is_host(coll->ask.device))
+        return WEFT_OK;
+    out->length = size * (size_t)ex->experts * (ex->by_expert ? 2 : 1);
+    out->splits = WEFT_OS->alloc(size * (out->length * sizeof *out->splits + sizeof *out->rows));
+    if (!out->splits)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for the tables of %d ranks",
+                           coll->ask.op, coll->group->size);
+    out->rows = (rows *)(void *)(out->splits + size * out->length);
+    return WEFT_OK;
 }
 
 /* Entries of a table: one for each expert of each rank. */
@@ -139,13 +176,14 @@ weft_status weft_i_symm_vdev(weft_i_coll *coll)
     const weft_i_exchange *ex = coll->ask.exchange;
     rows mine = {ex->in_rows, ex->out_rows};
     WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &mine, sizeof mine));
+    read_tables(coll, mine);
     weft_status status = check(coll, ex);
     if (status == WEFT_OK) {
         lay_out(coll, ex, coll->lane->me, ex->table);
         for (int i = 0; i < coll->lane->size; i++)
             pull_from(coll, ex, (coll->lane->me + i) % coll->lane->size);
     }
-    /* Also after a refusal: the others may still read our splits. */
+    /* Also after a refusal: the others may still read our splits and our input. */
     weft_status synced = weft_i_coll_sync(coll);
     return status < 0 ? status : synced;
 }
@@ -243,16 +281,20 @@ static weft_status run(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *tab
     weft_i_coll coll;
     weft_i_exchange ex = {.kind = kind, .align = align};
     weft_i_reach reach[2] = {{0}, {0}};
+    tables all = {0};
     WEFT_TRY(weft_i_request_begin(&coll, kind, group));
     WEFT_TRY(fill(&coll, &ex, out, table, in, splits));
+    WEFT_TRY(make_tables(&coll, &ex, &all));
     weft_status status = open_reaches(&coll, &ex, in, splits, reach);
     if (status == WEFT_OK) {
         coll.reach = reach;
+        coll.plan = &all;
         coll.ask.exchange = &ex;
         status = weft_i_work_now(&coll);
     }
     weft_i_reach_close(&reach[0]);
     weft_i_reach_close(&reach[1]);
+    WEFT_OS->free(all.splits);
     return status;
 }
 
