@@ -239,6 +239,85 @@ RANKS_TEST(test_symm_coll_rows_of_ordinary_memory, RANKS)
     finish(world);
 }
 
+/* ---- rows that fail ---- */
+
+/* The graph was captured; `how_it_fails`: the ranks differ, or the group was revoked. */
+static void run_failing(const char *name, weft_graph *graph, weft_tensor *const *in, int ins,
+                        weft_status how_it_fails)
+{
+    weft_tensor *out = NULL;
+    if (!graph)
+        FAIL("%s: %s", name, weft_last_error());
+    weft_set_premul(7);
+    weft_status status = weft_graph_run(graph, in, ins, &out, 1);
+    if (status != how_it_fails)
+        FAIL("%s: %d, not %d: %s", name, (int)status, (int)how_it_fails, weft_last_error());
+    CHECK(!out);
+    CHECK(weft_i_request_premul() == 7);
+    weft_clear_error();
+    weft_set_premul(1);
+    weft_release(graph);
+}
+
+/* A group of its own for each, because an error spoils it. */
+static weft_group *group_for(weft_group *world, weft_tensor *x)
+{
+    static const int both[RANKS] = {0, 1};
+    weft_group *group = weft_group_new(world, both, RANKS, NULL);
+    CHECK(group);
+    if (weft_symm_is(x))
+        CHECK(weft_symm_rendezvous(x, group));
+    return group;
+}
+
+static void fail_kind(size_t k, weft_tensor *x, bool revoked, int rank, weft_group *world)
+{
+    weft_group *group = group_for(world, x);
+    weft_reduction op = rank && !revoked ? WEFT_MAX : WEFT_SUM;
+    job j = {{group, op, false, 1}, kinds[k].run};
+    weft_tensor *in[2] = {x, blank(ROWS, COLUMNS)}, *before = weft_clone(x);
+    weft_graph *graph = weft_graph_capture(kinds[k].name, function, &j, in, 2, 1);
+    if (revoked)
+        CHECK_OK(weft_group_revoke(group));
+    run_failing(kinds[k].name, graph, in, 2, revoked ? WEFT_ERR_REVOKED : WEFT_ERR_MISMATCH);
+    if (!kinds[k].of_local)
+        CHECK(weft_equal(x, before));
+}
+
+static void fail_gather(weft_tensor *x, bool revoked, int rank, weft_group *world)
+{
+    weft_group *group = group_for(world, x);
+    weft_tensor *in = rank && !revoked ? weft_narrow(x, 0, 0, ROWS / 2) : x;
+    weft_graph *graph = weft_graph_capture("gather", gathers, group, &in, 1, 1);
+    if (revoked)
+        CHECK_OK(weft_group_revoke(group));
+    run_failing("gather", graph, &in, 1, revoked ? WEFT_ERR_REVOKED : WEFT_ERR_MISMATCH);
+}
+
+RANKS_TEST(test_symm_coll_rows_fail, RANKS)
+{
+    (void)size;
+    weft_group *world = join(30000);
+    weft_tensor *memory[] = {weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ROWS, COLUMNS)),
+                             blank(ROWS, COLUMNS)};
+    for (int m = 0; m < 4; m++) {
+        bool revoked = m > 1;
+        fill(memory[m % 2], rank, 0);
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            CHECK_OK(weft_scope_open());
+            fail_kind(k, memory[m % 2], revoked, rank, world);
+            CHECK_OK(weft_scope_close());
+        }
+        CHECK_OK(weft_scope_open());
+        if (rank == 0 || !harness_in_threads)
+            how = FRESH;
+        CHECK_OK(weft_group_barrier(world, 30000));
+        fail_gather(memory[m % 2], revoked, rank, world);
+        CHECK_OK(weft_scope_close());
+    }
+    finish(world);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);
