@@ -116,6 +116,25 @@ TEST(test_bounds_strides_of_one)
     weft_scope_close();
 }
 
+/* Nothing lies in it, but its strides are numbers all the same: what cannot be made anew cannot be
+ * seen either. */
+TEST(test_bounds_empty_and_long)
+{
+    weft_scope_open();
+    weft_tensor *none = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(0));
+    weft_shape most = WEFT_SHAPE(INT64_MAX / 8, 0, 2), more = WEFT_SHAPE(INT64_MAX / 8 + 1, 0, 2);
+    weft_tensor *x = weft_reshape(none, most);
+    CHECK(x && weft_tensor_is_contiguous(x) && weft_equal(x, weft_empty(WEFT_F32, WEFT_CPU, most)));
+    CHECK_INT(weft_tensor_numel(x), 0);
+    CHECK(!weft_empty(WEFT_F32, WEFT_CPU, more) && !weft_view(none, more));
+    CHECK(!weft_reshape(none, WEFT_SHAPE(INT64_MAX, 0, 2)));
+    CHECK_STATUS(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "view: a tensor of shape [9223372036854775807, 0, 2] of f32 "
+                                      "has more bytes than can be counted");
+    weft_clear_error();
+    weft_scope_close();
+}
+
 TEST(test_bounds_words_count_as_writes)
 {
     weft_scope_open();

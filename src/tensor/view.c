@@ -125,6 +125,7 @@ weft_status weft_i_view_shape(weft_i_op_call *call)
     result->offset = x->offset;
     WEFT_TRY(weft_i_shape_argument(call, 1, &result->shape));
     WEFT_TRY(infer(call, &result->shape, x->numel));
+    WEFT_TRY(weft_i_shape_check(call->op->name, x->dtype, result->shape, NULL));
     if (has_shape(x, &result->shape))
         memcpy(result->stride, x->stride, sizeof x->stride);
     else if (x->packed)
