@@ -5,6 +5,7 @@
  * are those of the plain collectives, and what was read is as it was.
  */
 #include "coll/request.h"
+#include "fault.h"
 #include "jobs.h"
 
 #include <weft/weft.h>
@@ -79,6 +80,14 @@ static weft_tensor *scattered(const deed *d, weft_tensor *x, weft_tensor *local)
 {
     (void)local;
     weft_tensor *out = d->split ? blank(ROWS, COLUMNS / RANKS) : blank(ROWS / RANKS, COLUMNS);
+    return when(weft_symm_reduce_scatter_out(out, x, d->split, d->op, d->group), out);
+}
+
+/* Of a group of one rank. */
+static weft_tensor *scattered_whole(const deed *d, weft_tensor *x, weft_tensor *local)
+{
+    (void)local;
+    weft_tensor *out = blank(ROWS, COLUMNS);
     return when(weft_symm_reduce_scatter_out(out, x, d->split, d->op, d->group), out);
 }
 
@@ -314,6 +323,129 @@ RANKS_TEST(test_symm_coll_rows_fail, RANKS)
         CHECK_OK(weft_group_barrier(world, 30000));
         fail_gather(memory[m % 2], revoked, rank, world);
         CHECK_OK(weft_scope_close());
+    }
+    finish(world);
+}
+
+/* ---- what is refused while it is captured ---- */
+
+#define REFUSED(call_, status_)           \
+    do {                                  \
+        CHECK_STATUS((call_), (status_)); \
+        weft_clear_error();               \
+    } while (0)
+
+static weft_status of(const void *object)
+{
+    return object ? WEFT_OK : weft_last_status();
+}
+
+static weft_status refusing(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
+                            void *user)
+{
+    weft_group *group = user;
+    weft_tensor *x = in[0], *local = in[1], *none = NULL;
+    weft_tensor *wrong = blank(ROWS, COLUMNS + 1), *all = blank(RANKS * ROWS, COLUMNS);
+    weft_work *work = NULL;
+    (void)ins, (void)outs;
+    REFUSED(weft_symm_one_shot_all_reduce_out(none, x, WEFT_SUM, group), WEFT_ERR_INVALID_ARG);
+    REFUSED(weft_symm_two_shot_all_reduce_out(none, x, WEFT_SUM, group), WEFT_ERR_INVALID_ARG);
+    REFUSED(weft_symm_multimem_one_shot_all_reduce_out(none, x, WEFT_SUM, group),
+            WEFT_ERR_INVALID_ARG);
+    REFUSED(weft_symm_one_shot_all_reduce_copy_out(none, x, local, WEFT_SUM, group),
+            WEFT_ERR_INVALID_ARG);
+    REFUSED(weft_symm_reduce_scatter_out(none, x, false, WEFT_SUM, group), WEFT_ERR_INVALID_ARG);
+    REFUSED(weft_symm_multimem_all_gather_out(none, x, group), WEFT_ERR_INVALID_ARG);
+    REFUSED(weft_symm_one_shot_all_reduce_out(wrong, x, WEFT_SUM, group), WEFT_ERR_INVALID_ARG);
+    REFUSED(weft_symm_multimem_all_gather_out(wrong, x, group), WEFT_ERR_INVALID_ARG);
+    REFUSED(weft_symm_multimem_all_gather_out(all, none, group), WEFT_ERR_INVALID_ARG);
+    REFUSED(of(weft_symm_one_shot_all_reduce(none, WEFT_SUM, group)), WEFT_ERR_INVALID_ARG);
+    REFUSED(of(weft_symm_one_shot_all_reduce_copy(x, none, WEFT_SUM, group)), WEFT_ERR_INVALID_ARG);
+    REFUSED(of(weft_symm_one_shot_all_reduce_copy(none, local, WEFT_SUM, group)),
+            WEFT_ERR_INVALID_ARG);
+    REFUSED(of(weft_symm_low_contention_all_gather(none, group, &work)), WEFT_ERR_INVALID_ARG);
+    REFUSED(of(weft_symm_one_shot_all_reduce_copy(x, all, WEFT_SUM, group)), WEFT_ERR_INVALID_ARG);
+    for (int op = 0; op < 2; op++) { /* no meaning for floats, and none at all */
+        weft_reduction bad = op ? (weft_reduction)WEFT_REDUCTIONS : WEFT_BXOR;
+        weft_status how_refused = op ? WEFT_ERR_INVALID_ARG : WEFT_ERR_TYPE;
+        REFUSED(of(weft_symm_one_shot_all_reduce(x, bad, group)), how_refused);
+        REFUSED(of(weft_symm_multimem_one_shot_all_reduce(x, bad, group)), how_refused);
+        REFUSED(of(weft_symm_one_shot_all_reduce_copy(x, local, bad, group)), how_refused);
+        REFUSED(weft_symm_two_shot_all_reduce(weft_clone(x), bad, group), how_refused);
+        REFUSED(weft_symm_reduce_scatter_out(blank(ROWS / RANKS, COLUMNS), x, false, bad, group),
+                how_refused);
+    }
+    out[0] = weft_symm_one_shot_all_reduce(x, WEFT_SUM, group);
+    return of(out[0]);
+}
+
+RANKS_TEST(test_symm_coll_rows_refused, RANKS)
+{
+    (void)size;
+    weft_group *world = join(30000);
+    weft_tensor *in[2] = {weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ROWS, COLUMNS)),
+                          blank(ROWS, COLUMNS)};
+    CHECK(in[0] && weft_symm_rendezvous(in[0], world));
+    fill(in[0], rank, 0);
+    weft_tensor *sum = weft_clone(in[0]), *out = NULL;
+    CHECK_OK(weft_all_reduce_into(sum, sum, WEFT_SUM, world));
+    weft_graph *graph = weft_graph_capture("refusing", refusing, world, in, 2, 1);
+    if (!graph)
+        FAIL("%s", weft_last_error());
+    CHECK_OK(weft_graph_run(graph, in, 2, &out, 1)); /* nothing else has come into it */
+    CHECK(weft_equal(out, sum));
+    weft_release(graph);
+    finish(world);
+}
+
+/* ---- what runs out ---- */
+
+static void run_short(const char *name, weft_graph *graph, weft_tensor *const *in, int ins,
+                      weft_tensor *want)
+{
+    bool fired = true;
+    if (!graph)
+        FAIL("%s: %s", name, weft_last_error());
+    weft_set_premul(7);
+    for (int n = 1; fired; n++) {
+        weft_tensor *out = NULL;
+        CHECK(n < 200);
+        fault_arm(n);
+        weft_status status = weft_graph_run(graph, in, ins, &out, 1);
+        fired = fault_disarm();
+        if (status < 0 ? !fired || !weft_last_error()[0] : weft_last_status() != WEFT_OK)
+            FAIL("%s, call %d: %d: %s", name, n, (int)status, weft_last_error());
+        CHECK(status < 0 || weft_equal(out, want));
+        CHECK(weft_i_request_premul() == 7);
+        weft_clear_error();
+        weft_release(out);
+    }
+    weft_set_premul(1);
+    weft_release(graph);
+}
+
+/* Alone, so that nobody else waits: the result is the input. */
+RANKS_TEST(test_symm_coll_rows_shortage, 1)
+{
+    if (harness_in_threads)
+        SKIP("the table of system calls belongs to the whole process");
+    (void)size;
+    weft_group *world = join(30000);
+    weft_tensor *memory[] = {weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(ROWS, COLUMNS)),
+                             blank(ROWS, COLUMNS)};
+    CHECK(weft_symm_rendezvous(memory[0], world));
+    for (int m = 0; m < 2; m++) {
+        weft_tensor *in[2] = {memory[m], blank(ROWS, COLUMNS)};
+        fill(in[0], rank, 0);
+        fill(in[1], rank, 0);
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            job j = {{world, WEFT_SUM, false, 1},
+                     kinds[k].scatters ? scattered_whole : kinds[k].run};
+            run_short(kinds[k].name, weft_graph_capture(kinds[k].name, function, &j, in, 2, 1), in,
+                      2, in[0]);
+        }
+        how = FRESH;
+        run_short("gather", weft_graph_capture("gather", gathers, world, in, 1, 1), in, 1, in[0]);
     }
     finish(world);
 }

@@ -183,15 +183,22 @@ weft_status weft_i_symm_row_symm_scatter_run(weft_i_op_call *call)
                    : weft_reduce_scatter_into(r.out, x, r.op, r.group));
 }
 
-/* The slice of the input in which the rank's own result is left, as a tensor; NULL: nothing is. */
-static weft_tensor *own_slice(weft_tensor *x, const weft_group *group)
+/* The slice of the input in which the rank's own result is left, and a copy of what lies there; both
+ * stay NULL if nothing is left there. */
+static weft_status keep_slice(weft_tensor *x, const weft_group *group, weft_tensor **slice,
+                              weft_tensor **kept)
 {
     weft_i_span mine =
         weft_i_coll_slice((size_t)x->numel, group->size, group->rank, weft_dtype_size(x->dtype));
     if (!mine.count || !weft_i_device_is_host(weft_i_tensor_device(x)))
-        return NULL;
-    return weft_i_tensor_new_view(x->storage, x->version, x->dtype, WEFT_SHAPE((int64_t)mine.count),
-                                  NULL, x->offset + (int64_t)mine.first);
+        return WEFT_OK;
+    *slice =
+        weft_i_tensor_new_view(x->storage, x->version, x->dtype, WEFT_SHAPE((int64_t)mine.count),
+                               NULL, x->offset + (int64_t)mine.first);
+    *kept = *slice ? weft_i_tensor_new(x->dtype, weft_i_tensor_device(x),
+                                       weft_i_tensor_shape(*slice), NULL)
+                   : NULL;
+    return *kept ? weft_i_tensor_copy(*kept, *slice) : weft_last_status();
 }
 
 /* Nobody looks into the input after the operation, so it may be put right then. */
@@ -203,11 +210,8 @@ weft_status weft_i_symm_row_two_shot_run(weft_i_op_call *call)
     if (!weft_symm_is(x))
         return end(call, &r, reduce_plainly(&r, x));
     weft_status status = WEFT_OK;
-    if (call->args[3].integer && weft_i_tensor_is_contiguous(x) && (slice = own_slice(x, r.group)))
-        if (!(kept = weft_i_tensor_new(x->dtype, weft_i_tensor_device(x),
-                                       weft_i_tensor_shape(slice), NULL)) ||
-            weft_i_tensor_copy(kept, slice) < 0)
-            status = weft_last_status();
+    if (call->args[3].integer && weft_i_tensor_is_contiguous(x))
+        status = keep_slice(x, r.group, &slice, &kept);
     if (status >= 0)
         status = weft_symm_two_shot_all_reduce_out(r.out, x, r.op, r.group);
     if (status >= 0 && kept)
