@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/beside.h"
 #include "coll/choose.h"
 #include "coll/list.h"
 
@@ -222,12 +223,8 @@ static weft_status refuse_capture(const weft_group *group, weft_device device)
 {
     const weft_i_device *table = weft_i_device_find(device);
     weft_stream *stream = table && table->stream_query ? weft_i_stream_current(device) : NULL;
-    weft_i_errors before;
-    weft_i_errors_save(&before);
-    weft_status state = stream ? table->stream_query(stream->own) : WEFT_OK;
-    weft_i_errors_restore(&before);
     char name[16];
-    return state != WEFT_ERR_STATE
+    return !stream || !weft_i_beside_is_captured(stream)
                ? WEFT_OK
                : weft_i_fail(WEFT_ERR_STATE,
                              "the first collective of group \"%s\" on %s cannot be captured: "

@@ -138,20 +138,15 @@ weft_status weft_coalesce_open(weft_group *group)
 /* One call of everything that was collected. */
 static weft_status fill(weft_i_coll *coll, const coalesce *c, weft_group *group)
 {
-    uint32_t digest = 0;
     weft_i_coll_kind kind = c->count ? (weft_i_coll_kind)weft_i_kind_list_of(c->calls->ask.kind)
                                      : WEFT_I_ALL_REDUCE_LIST;
     WEFT_TRY(weft_i_request_begin(coll, kind, group));
     coll->list = weft_i_list_new(c->count);
     if (!coll->list)
         return weft_last_status();
-    for (size_t i = 0; i < c->count; i++) {
+    for (size_t i = 0; i < c->count; i++)
         WEFT_TRY(weft_i_list_add(coll, &c->calls[i]));
-        digest = weft_i_digest(digest, c->calls[i].digest);
-        coll->ask.factor = c->calls[i].ask.factor;
-        coll->ask.reduction = c->calls[i].ask.reduction;
-    }
-    return weft_i_list_accept(coll, digest);
+    return weft_i_list_accept(coll);
 }
 
 static weft_work *launch(const coalesce *c, weft_group *group)

@@ -192,16 +192,13 @@ weft_status weft_i_request_list(weft_i_coll *coll, weft_i_coll_kind kind, weft_t
                                 weft_group *group)
 {
     WEFT_TRY(open_list(coll, kind, out, in, count, group));
-    uint32_t digest = 0;
+    coll->ask.reduction = op;
     for (int i = 0; i < count; i++) {
         weft_i_coll one;
         WEFT_TRY(weft_i_request_plain(&one, weft_i_kinds[kind].as, out[i], in[i], op, 0, group));
         WEFT_TRY(weft_i_list_add(coll, &one));
-        digest = weft_i_digest(digest, one.digest);
-        coll->ask.factor = one.ask.factor;
     }
-    coll->ask.reduction = op;
-    return weft_i_list_accept(coll, digest);
+    return weft_i_list_accept(coll);
 }
 
 weft_status weft_i_request_all_to_all_list(weft_i_coll *coll, weft_tensor *const *out,

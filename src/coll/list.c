@@ -69,6 +69,9 @@ weft_status weft_i_list_add(weft_i_coll *coll, const weft_i_coll *one)
                            .start = list->bytes,
                            .fold = one->fold};
     list->bytes += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    list->digest = weft_i_digest(list->digest, one->digest);
+    coll->ask.reduction = one->ask.reduction;
+    coll->ask.factor = one->ask.factor;
     return WEFT_OK;
 }
 
@@ -135,14 +138,14 @@ weft_status weft_i_list_check_overlap(const weft_i_list *list, const char *op)
                : WEFT_OK;
 }
 
-weft_status weft_i_list_accept(weft_i_coll *coll, uint32_t digest)
+weft_status weft_i_list_accept(weft_i_coll *coll)
 {
     const weft_i_list *list = coll->list;
     WEFT_TRY(weft_i_list_check_overlap(list, coll->ask.op));
     coll->ask.dtype = WEFT_U8;
     coll->ask.in_bytes = list->bytes;
     WEFT_TRY(weft_i_request_accept(coll, list->bytes));
-    coll->digest = weft_i_digest(weft_i_digest(coll->digest, list->count), digest);
+    coll->digest = weft_i_digest(weft_i_digest(coll->digest, list->count), list->digest);
     return WEFT_OK;
 }
 

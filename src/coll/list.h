@@ -21,20 +21,22 @@ typedef struct weft_i_list_item {
 struct weft_i_list {
     weft_i_object object;
     size_t count;
-    size_t bytes; /* of the packed buffer */
+    size_t bytes;    /* of the packed buffer */
+    uint32_t digest; /* of the digests of the calls that were added */
     weft_i_list_item items[];
 };
 
 /* An empty list with room for `room` items. */
 weft_i_list *weft_i_list_new(size_t room);
 
-/* Appends the operands of a filled call to the list of `coll`; all are on one device. */
+/* Appends the operands of a filled call to the list of `coll`, which reduces as it does; all are on
+ * one device. */
 weft_status weft_i_list_add(weft_i_coll *coll, const weft_i_coll *one);
 
 /* WEFT_ERR_INVALID_ARG if an output shares bytes with an operand of another item. */
 weft_status weft_i_list_check_overlap(const weft_i_list *list, const char *op);
 
-/* The last step of filling a call with a list; `digest` is of the digests of its items. */
-weft_status weft_i_list_accept(weft_i_coll *coll, uint32_t digest);
+/* The last step of filling a call with a list. */
+weft_status weft_i_list_accept(weft_i_coll *coll);
 
 #endif

@@ -48,21 +48,6 @@ static weft_status fill(weft_i_p2p_request *request, weft_i_coll_kind kind, weft
     return WEFT_OK;
 }
 
-/* A rank that waits for itself would wait for ever. */
-static weft_status fail_self(weft_i_coll_kind kind, int peer)
-{
-    return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                       "%s: rank %d cannot exchange with itself but by posted work",
-                       weft_i_coll_name(kind), peer);
-}
-
-static weft_status fill_plain(weft_i_p2p_request *request, weft_i_coll_kind kind, weft_tensor *x,
-                              int peer, int tag, weft_group *group)
-{
-    WEFT_TRY(fill(request, kind, x, peer, tag, group));
-    return peer == group->rank ? fail_self(kind, peer) : WEFT_OK;
-}
-
 /* ---- plain ---- */
 
 static weft_status open_lane(weft_i_p2p_request *requests, int count)
@@ -130,27 +115,35 @@ static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind
     return status;
 }
 
+/* A rank that waits for itself would wait for ever. */
+static weft_status run_one(weft_i_p2p_request *request)
+{
+    return request->peer != request->group->rank
+               ? run(request, 1, request->kind)
+               : weft_i_fail(WEFT_ERR_INVALID_ARG,
+                             "%s: rank %d cannot exchange with itself but by posted work",
+                             weft_i_coll_name(request->kind), request->peer);
+}
+
 weft_status weft_i_p2p_exchange(weft_i_p2p_request *request)
 {
     WEFT_TRY(check_peer(weft_i_coll_name(request->kind), request->kind, request->group,
                         request->peer, request->tag));
-    if (request->peer == request->group->rank)
-        return fail_self(request->kind, request->peer);
-    return run(request, 1, request->kind);
+    return run_one(request);
 }
 
 weft_status weft_send_tag(weft_tensor *x, int to, int tag, weft_group *group)
 {
     weft_i_p2p_request request;
-    WEFT_TRY(fill_plain(&request, WEFT_I_SEND, x, to, tag, group));
-    return run(&request, 1, WEFT_I_SEND);
+    WEFT_TRY(fill(&request, WEFT_I_SEND, x, to, tag, group));
+    return run_one(&request);
 }
 
 weft_status weft_recv_tag(weft_tensor *x, int from, int tag, weft_group *group)
 {
     weft_i_p2p_request request;
-    WEFT_TRY(fill_plain(&request, WEFT_I_RECV, x, from, tag, group));
-    return run(&request, 1, WEFT_I_RECV);
+    WEFT_TRY(fill(&request, WEFT_I_RECV, x, from, tag, group));
+    return run_one(&request);
 }
 
 weft_status weft_send(weft_tensor *x, int to, weft_group *group)
@@ -168,8 +161,8 @@ weft_status weft_recv_any(weft_tensor *x, int tag, weft_group *group, int *out_s
     weft_i_p2p_request request;
     if (!out_source)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "recv_any: no place for the source");
-    WEFT_TRY(fill_plain(&request, WEFT_I_RECV, x, WEFT_ANY, tag, group));
-    WEFT_TRY(run(&request, 1, WEFT_I_RECV));
+    WEFT_TRY(fill(&request, WEFT_I_RECV, x, WEFT_ANY, tag, group));
+    WEFT_TRY(run_one(&request));
     *out_source = request.source;
     return WEFT_OK;
 }

@@ -7,15 +7,12 @@
 #include "coll/p2p.h"
 #include "coll/request.h"
 #include "coll/work.h"
-#include "tensor/eye.h"
 #include "weft/p2p.h"
 
 /* Begins a request; refuses what a pointer cannot stand for. */
 static weft_status begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_dtype dtype,
                          weft_group *group)
 {
-    weft_i_coll_empty(coll);
-    WEFT_TRY(weft_i_not_captured(weft_i_coll_name(kind)));
     WEFT_TRY(weft_i_request_begin(coll, kind, group));
     if (!weft_dtype_size(dtype))
         return weft_i_fail(WEFT_ERR_TYPE, "%s: %d is not a dtype", coll->ask.op, (int)dtype);

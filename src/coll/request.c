@@ -52,22 +52,14 @@ static weft_status check_layout(const char *op, const char *which, const weft_te
     return weft_i_tensor_check_fits(op, tensor);
 }
 
-weft_status weft_i_request_refuse_operand(const char *op, const char *which,
+weft_status weft_i_request_check_anywhere(const char *op, const char *which,
                                           const weft_tensor *tensor)
 {
     if (!tensor)
         return weft_i_missing("%s: the %s is NULL", op, which);
-    if (!weft_i_device_is_host(weft_i_tensor_device(tensor)))
+    if (weft_i_tensor_device(tensor) == WEFT_META)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
-    return check_layout(op, which, tensor);
-}
-
-weft_status weft_i_request_check_anywhere(const char *op, const char *which,
-                                          const weft_tensor *tensor)
-{
-    if (!tensor || weft_i_request_is_fine(tensor) || weft_i_tensor_device(tensor) == WEFT_META)
-        return weft_i_request_check_operand(op, which, tensor);
-    return check_layout(op, which, tensor);
+    return weft_i_request_is_fine(tensor) ? WEFT_OK : check_layout(op, which, tensor);
 }
 
 static weft_status check_writable(const char *op, const weft_tensor *tensor)

@@ -24,10 +24,6 @@ static inline weft_status weft_i_request_check_group(const char *op, weft_group 
 
 weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root);
 
-/* Finds out what is wrong with an operand, or waits for what is under way on it. */
-weft_status weft_i_request_refuse_operand(const char *op, const char *which,
-                                          const weft_tensor *tensor);
-
 /* A contiguous tensor on the CPU, inside its storage, on which nothing is under way? */
 static inline bool weft_i_request_is_fine(const weft_tensor *x)
 {
@@ -40,15 +36,8 @@ static inline bool weft_i_request_is_fine(const weft_tensor *x)
            atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
 }
 
-static inline weft_status weft_i_request_check_operand(const char *op, const char *which,
-                                                       const weft_tensor *tensor)
-{
-    return tensor && weft_i_request_is_fine(tensor)
-               ? WEFT_OK
-               : weft_i_request_refuse_operand(op, which, tensor);
-}
-
-/* The operand may be anywhere but on meta. */
+/* Finds out what is wrong with an operand, or waits for what is under way on it.  It may be
+ * anywhere but on meta. */
 weft_status weft_i_request_check_anywhere(const char *op, const char *which,
                                           const weft_tensor *tensor);
 weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor);
