@@ -9,10 +9,9 @@
  *
  * Between the two, calls of this thread to weft_all_reduce_into, weft_all_gather_into and
  * weft_reduce_scatter_into on that group are collected: they check their arguments, return WEFT_OK
- * and do nothing yet.  All must be of one kind, with one reduction and one premul factor; every
- * other operation of weft/coll.h, weft/parts.h and weft/object.h on the group is refused with
- * WEFT_ERR_STATE.  Calls on other
- * groups, and of other threads, run as always.
+ * and do nothing yet.  All of them must be of one kind, with one reduction and one premul factor.
+ * Every other operation of weft/coll.h, weft/parts.h and weft/object.h on the group fails with
+ * WEFT_ERR_STATE.  Calls on other groups, and by other threads, run as usual.
  */
 #ifndef WEFT_COALESCE_H
 #define WEFT_COALESCE_H
@@ -29,9 +28,9 @@ WEFT_API weft_status weft_coalesce_open(weft_group *group);
 
 /*
  * Ends collecting and posts what was collected as one operation; returns its work.  Operands must
- * not be touched until that is done.  Outputs must not overlap operands of other calls.  If any
- * call in between failed, nothing is launched and the result is NULL, with the error of the first
- * that did.
+ * not be touched until it is done.  Outputs must not overlap operands of other calls.  If any
+ * call in between failed, nothing is posted, and the result is NULL with the error of the first
+ * one that failed.
  */
 WEFT_API weft_work *weft_coalesce_close(weft_group *group);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Collectives.  All ranks of a group call the same collective with the same shapes.  The operands
- * are contiguous tensors of any dtype, any number of elements (none, too) and any alignment.
+ * are contiguous tensors of any dtype, number of elements (zero included) and alignment.
  * Symmetric memory (weft/symm.h) that has met in the group is used in place, without a copy.
  *
  * All ranks get the same bits.  Reductions fold the inputs in the order of the ranks.  Floats of 8

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Functional collectives: they never change their inputs, return fresh contiguous tensors, and
- * return at once.  The result is waited for by whatever uses it first: an operation, reading an
- * element, asking for its memory, printing it; in any thread.  Asking about its shape does not
- * wait, nor do views of it.  If the operation failed, every use returns its error.
+ * return at once.  Whatever uses the result first waits for it, in any thread: an operation, reading
+ * an element, asking for its memory, printing it.  Asking about its shape does not wait, and taking
+ * a view does not either.  If the operation failed, every use of the result returns its error.
  *
  *     weft_tensor *sum = weft_all_reduce(x, WEFT_SUM, world);
  *     ... compute something else ...
  *     weft_tensor *y = weft_add(sum, b);                        // waits here
  *
- * All ranks of the group make the same calls in the same order; every rank's results belong to its
- * current scope.  Any layout, any dtype, tensors without elements or dimensions.  `x` may be
- * written after the call: what writes it waits if it must.  (Not so through a pointer taken before
- * the call: that is to be left alone until the result was waited for.)  Ranks are ranks of the
- * group.
+ * All ranks of the group make the same calls in the same order.  A rank's results belong to its
+ * current scope.  Operands may have any layout and dtype, and no elements or dimensions at all.  `x`
+ * may be written after the call, because the write waits if it must.  Writing through a pointer
+ * that was taken before the call does not wait: leave that memory alone until somebody has waited
+ * for the result.  Ranks are ranks of the group.
  *
  * On meta tensors the same calls give shape, dtype, strides and errors, and nothing is sent; a
  * stand-in for the group will do (weft_group_stand_in).
@@ -48,15 +48,15 @@ WEFT_API weft_tensor *weft_reduce_scatter_tensor(weft_tensor *x, weft_reduction 
 WEFT_API weft_tensor *weft_all_to_all_single(weft_tensor *x, const int64_t *out_splits,
                                              const int64_t *in_splits, weft_group *group);
 
-/* x of rank `src`, everywhere; what the others pass tells shape and dtype. */
+/* x of rank `src`, on all ranks.  Of what the others pass, only shape and dtype matter. */
 WEFT_API weft_tensor *weft_broadcast(weft_tensor *x, int src, weft_group *group);
 
 /* Rank m's x goes to rank src_dst[m]; `src_dst` is a permutation of the ranks. */
 WEFT_API weft_tensor *weft_permute_tensor(weft_tensor *x, const int *src_dst, weft_group *group);
 
 /*
- * Waits and returns x itself.  Harmless if there is nothing to wait for.  If the operation failed:
- * NULL and its error, and from then on the tensor may be used again, its content being undefined.
+ * Waits and returns x itself, at once if there is nothing to wait for.  If the operation failed,
+ * returns NULL with its error.  After that the tensor may be used again; its content is undefined.
  */
 WEFT_API weft_tensor *weft_wait_tensor(weft_tensor *x);
 

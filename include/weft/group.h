@@ -45,16 +45,17 @@ typedef struct weft_init_opts {
 WEFT_API weft_group *weft_init(const weft_init_opts *opts);
 
 /*
- * Leaves the job and returns 0, or the negated status of this thread's first error since weft_init,
- * or else of the first that lost a group in another thread of the rank; logs it unless the log has
- * it: `return weft_finish(world);` is a fit end of main.  A try that found nothing (a limit of 0, a
- * name or key that is not there) is no error, and weft_clear_error takes back those of its thread.
- * Collectives that
- * this rank has posted end first, each within its own time limit; otherwise local, never blocks,
- * except between hosts: the rank that serves the store waits there until the others have left or
- * died, at most as long as an operation may take (WEFT_TIMEOUT).
- * Peers that still wait for this rank get WEFT_ERR_PEER_LEFT.  A NULL world is fine: the error that
- * made it NULL is reported.
+ * Leaves the job.  Returns 0, or the negated status of this thread's first error since weft_init; if
+ * it had none, of the first error in another thread of the rank that lost a group.  The error is
+ * logged unless it has been already, so `return weft_finish(world);` is a good end of main.  A try
+ * that found nothing (a limit of 0, a name or key that does not exist) does not count as an error,
+ * and weft_clear_error takes back the errors of its thread.
+ *
+ * Collectives that this rank has posted end first, each within its own time limit.  Apart from that
+ * the call is local and does not block, with one exception: in a job of several hosts, the rank
+ * that serves the store waits until the others have left or died, for WEFT_TIMEOUT at most.  Peers
+ * that still wait for this rank get WEFT_ERR_PEER_LEFT.  If the world is NULL, the error that made
+ * it NULL is reported.
  */
 WEFT_API int weft_finish(weft_group *world);
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Point to point: one rank sends, another receives.  A receive gets the oldest message of its
- * source with its tag; of several receives that fit a message the one posted first gets it.
- * Sender and receiver name the same count and dtype: if they differ the receiver gets
- * WEFT_ERR_MISMATCH, the sender too if it still waits, and the group is lost.
+ * source that has its tag.  If several receives fit a message, the one posted first gets it.
+ * Sender and receiver must agree on count and dtype.  If they do not, the receiver gets
+ * WEFT_ERR_MISMATCH, so does the sender if it still waits, and the group is lost.
  *
  * A send of up to 32 KiB does not wait for its receiver, as long as no more than that is on its way
- * to the same rank; a larger one does.  All block for the group's time limit at most.  `_start`
+ * to the same rank.  A larger send does.  All block for the group's time limit at most.  `_start`
  * functions post the same and return work to wait for (weft/work.h).  A rank can send to itself by
  * the posted forms only.  Ranks are those of the group.
  *
  * Tensors may be on a device: then the call is enqueued on the current stream, messages between two
  * ranks are taken in their order, and WEFT_ANY is WEFT_ERR_UNSUPPORTED (docs/cuda.md).
  *
- * As of every operation, the first of a group waits until every rank of it has called its first.
+ * As with every operation, the first one of a group waits until every rank has called its first.
  */
 #ifndef WEFT_P2P_H
 #define WEFT_P2P_H
@@ -64,15 +64,15 @@ typedef struct weft_p2p_op {
 } weft_p2p_op;
 
 /*
- * Posts sends and receives together, in this order; one work is about them all: it is over when
- * all are, and failed if one has.  NULL, and nothing is posted, if one of them is wrong:
- * WEFT_ERR_INVALID_ARG for another kind, another group, a rank that is not in the group.  A batch of
- * none (ops may be NULL then) is over at once.
+ * Posts sends and receives together, in this order, as one work.  The work is done when all of them
+ * are, and has failed if one of them has.  If an op is wrong (WEFT_ERR_INVALID_ARG: an unknown kind,
+ * another group than the first op's, a rank outside the group), the result is NULL and nothing is
+ * posted.  A batch of zero ops is done at once, and `ops` may be NULL then.
  */
 WEFT_API weft_work *weft_batch_start(const weft_p2p_op *ops, int count);
 
-/* The rank that sent what was received: by posted work of one receive, by op number `op` of a
- * batch. -1 while it is not known, and if it is no receive. */
+/* The rank whose message was received, by the work of a single receive or by op `op` of a batch.
+ * -1 until that is known, and for a send. */
 WEFT_API int weft_work_source(const weft_work *work);
 WEFT_API int weft_batch_source(const weft_work *work, int op);
 

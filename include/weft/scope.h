@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Scopes own temporaries.  Every object a function returns (tensor, group, symmetric handle ...)
- * belongs to the calling thread's current scope and is released when that scope closes. weft_keep()
+ * belongs to the calling thread's current scope and is released when that scope closes.  weft_keep()
  * takes an object out of its scope and gives it to the caller; weft_release() drops it.  A root
  * scope always exists; it closes with its thread.
  */
@@ -30,7 +30,7 @@ WEFT_API void *weft_keep(void *object);
 
 /*
  * Drops one reference.  An object that a scope of this thread owns leaves that scope.  Local, never
- * blocks, NULL is fine. The object goes when its last reference goes.
+ * blocks; NULL is fine.  The object is freed with its last reference.
  */
 WEFT_API void weft_release(void *object);
 

@@ -10,10 +10,10 @@ extern "C" {
 #endif
 
 /*
- * Runs `fn(arg)` in `ranks` threads, each a rank of a job of its own: weft_init() inside returns
- * that job's world. Blocks until all have returned.  Returns 0, or the result of the rank
- * that failed first (one that only reports another's end, as WEFT_ERR_PEER_LEFT does, counts last),
- * which is logged, or a negative weft_status if the ranks could not be started.  A rank that
+ * Runs `fn(arg)` in `ranks` threads.  Each is a rank of a new job, whose world weft_init() returns
+ * inside `fn`.  Blocks until all have returned.  Returns 0, or the result of the rank that failed
+ * first, which is logged, or a negative weft_status if the ranks could not be started.  A rank that
+ * only reports the end of another, for example with WEFT_ERR_PEER_LEFT, counts last.  A rank that
  * returns early ends the waits of the others.
  */
 WEFT_API int weft_spawn(int ranks, int (*fn)(void *arg), void *arg);

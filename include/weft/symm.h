@@ -39,8 +39,8 @@ WEFT_API weft_tensor *weft_symm_empty_strided_p2p(weft_shape shape, const int64_
                                                   weft_dtype dtype, weft_device device,
                                                   weft_group *group, uint64_t alloc_id);
 
-/* Forgets a persistent id, so that its memory goes with its last tensor and handle.
- * WEFT_ERR_NOT_FOUND. */
+/* Forgets a persistent id: its memory is freed with its last tensor and handle.
+ * WEFT_ERR_NOT_FOUND if there is no such id. */
 WEFT_API weft_status weft_symm_forget(uint64_t alloc_id);
 
 /* Does the tensor lie in symmetric memory of this rank? */
@@ -102,33 +102,33 @@ WEFT_API weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape 
 /* ---- signals ---- */
 
 /*
- * On a device the three signals are given to the current stream and return at once; the waits are
- * the kernel's.  One that gives up, at its limit or because a rank is gone, is told by the next call
- * on the memory, and to who waits for the stream; see weft_symm_reset.  A barrier there may succeed
- * on one rank and fail on another, which learns of it at its next operation.
+ * Returns when all ranks have called it on this channel.  After it, all see what each rank wrote
+ * before it.  On WEFT_ERR_TIMEOUT no rank has passed because of this call, and the channel can be
+ * used again at once.
  *
- * Returns when all ranks have called it on this channel: what each wrote before is seen by all
- * after.  On WEFT_ERR_TIMEOUT nobody has passed on the strength of this call, and the channel can
- * be used again at once.
+ * On a device this barrier and the two signals below are enqueued on the current stream and return
+ * at once; a kernel waits there.  If it gives up, at its limit or because a rank is gone, the next
+ * call on the memory fails, and so does waiting for the stream; see weft_symm_reset.  Such a barrier
+ * may succeed on one rank and fail on another, which learns of it at its next operation.
  */
 WEFT_API weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms);
 
 /*
- * Makes memory usable again after a failure of a signal or collective on a device: there, when a
- * kernel gives up, all work of all ranks on the memory ends and fails until then.  All ranks of the
- * handle's group call it.  It waits for what this rank has enqueued on the memory, meets the other
- * ranks on the host and clears the signal pads, so that signals which nobody has taken are lost.
- * Collectives of the group on such devices work again too.  On a CPU, where a failed call leaves
- * nothing behind, it is a meeting of all ranks alone.
+ * Makes memory usable again after a signal or collective has failed on a device.  When a kernel
+ * gives up there, everything that any rank does on the memory fails until this is called.  All ranks
+ * of the handle's group call it.  It waits for what this rank has enqueued on the memory, meets the
+ * other ranks on the host and clears the signal pads, so that signals which nobody has taken are
+ * lost.  After that, collectives of the group on such devices work again too.  On the CPU a failed
+ * call leaves nothing behind, so this is only a barrier.
  */
 WEFT_API weft_status weft_symm_reset(weft_symm *mem, int64_t timeout_ms);
 
-/* Puts one signal for `rank` into its semaphore on the channel; waits while the last one is not
- * taken.  Nothing on error. */
+/* Puts one signal for `rank` into its semaphore on the channel.  Waits until the last one has been
+ * taken.  On an error nothing is put. */
 WEFT_API weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel,
                                           int64_t timeout_ms);
 
-/* Takes the signal of `rank`, waiting for it.  Nothing is taken on error. */
+/* Waits for the signal of `rank` and takes it.  On an error nothing is taken. */
 WEFT_API weft_status weft_symm_wait_signal(weft_symm *mem, int rank, int channel,
                                            int64_t timeout_ms);
 
@@ -150,7 +150,7 @@ WEFT_API weft_status weft_symm_stream_write_value32(weft_tensor *tensor, int64_t
 WEFT_API void weft_symm_allow_overlap(bool allow);
 WEFT_API bool weft_symm_allows_overlap(void);
 
-/* Hardware multicast of a device; false, never an error, on a CPU. */
+/* Does the device have hardware multicast?  On the CPU false, never an error. */
 WEFT_API bool weft_symm_has_multicast(weft_device device);
 
 /* The backend for symmetric memory of a device: "shm", "threads", "cuda", "nvshmem"; NULL if there

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work: an operation that was posted and may still be under way.  It is run by the group's helper
- * thread, or by whoever waits for it first, so that posting and waiting at once costs no more than
- * the plain call, and posting, computing and waiting overlaps.  On a device it is enqueued on a
- * stream; weft_work_wait waits for it there, weft_work_order lets a stream wait.  The tensors of an
- * operation must not be written (outputs: not read either) until it is done.  Until then they keep
- * their memory: weft_set of one of them, and resizing its storage, are refused with WEFT_ERR_STATE.
+ * Work: an operation that was posted and may still be under way.  The group's helper thread runs
+ * it, or the thread that waits for it first.  So posting an operation and waiting for it right away
+ * costs little more than the plain call, and whatever is computed in between overlaps with it.  On
+ * a device it is enqueued on a stream: weft_work_wait blocks until it is done there, and
+ * weft_work_order makes a stream wait for it.
+ *
+ * Until the operation is done, its inputs must not be written, and its outputs neither written nor
+ * read.  They keep their memory that long: weft_set on one of these tensors, and resizing its
+ * storage, fail with WEFT_ERR_STATE.
  */
 #ifndef WEFT_WORK_H
 #define WEFT_WORK_H
@@ -25,7 +28,7 @@ typedef struct weft_work weft_work;
 
 /*
  * Blocks until the operation is done and returns how it ended; may be called again.
- * WEFT_ERR_TIMEOUT after `timeout_ms` means that it goes on.  NULL returns the thread's last error.
+ * WEFT_ERR_TIMEOUT after `timeout_ms` means that it is still under way.  NULL returns the thread's last error.
  */
 WEFT_API weft_status weft_work_wait(weft_work *work, int64_t timeout_ms);
 
@@ -40,12 +43,12 @@ WEFT_API weft_status weft_work_order(weft_work *work, weft_stream *stream);
 WEFT_API weft_status weft_work_test(weft_work *work);
 
 /*
- * Does not block: how it ended, as weft_work_test, but without helping it on and without setting
- * the thread's error: for a thread that only wants to know.
+ * As weft_work_test, for a thread that only wants to know: it does not push the operation on, and
+ * does not set the thread's error.
  */
 WEFT_API weft_status weft_work_status(const weft_work *work);
 
-/* Why it failed; "" if it has not.  Valid as long as the work, in any thread. */
+/* Why it failed; "" if it has not.  The text lives as long as the work.  Any thread may read it. */
 WEFT_API const char *weft_work_error(const weft_work *work);
 
 /*
