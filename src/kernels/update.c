@@ -1,52 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of optimizers: every array is read and written once. */
+/* Steps of optimizers, by the loops for this processor. */
 #include "kernels/update.h"
 
-#include "kernels/convert.h"
-
-#define LOOPS(type_, suffix_)                                                                \
-    static void sgd_##suffix_(type_ *param, type_ *velocity, const type_ *grad, size_t n,    \
-                              const weft_i_sgd *sgd)                                         \
-    {                                                                                        \
-        weft_i_sgd_##suffix_ s = weft_i_sgd_in_##suffix_(sgd);                               \
-        if (!velocity) {                                                                     \
-            WEFT_I_VECTOR_LOOP                                                               \
-            for (size_t i = 0; i < n; i++)                                                   \
-                weft_i_sgd_step_##suffix_(&param[i], grad[i], s);                            \
-            return;                                                                          \
-        }                                                                                    \
-        if (sgd->first)                                                                      \
-            for (size_t i = 0; i < n; i++)                                                   \
-                velocity[i] = 0;                                                             \
-        WEFT_I_VECTOR_LOOP                                                                   \
-        for (size_t i = 0; i < n; i++)                                                       \
-            weft_i_momentum_step_##suffix_(&param[i], &velocity[i], grad[i], s);             \
-    }                                                                                        \
-    static void adamw_##suffix_(type_ *param, type_ *mean, type_ *square, const type_ *grad, \
-                                size_t n, const weft_i_adamw *adamw)                         \
-    {                                                                                        \
-        weft_i_adamw_##suffix_ s = weft_i_adamw_in_##suffix_(adamw);                         \
-        WEFT_I_VECTOR_LOOP                                                                   \
-        for (size_t i = 0; i < n; i++)                                                       \
-            weft_i_adamw_step_##suffix_(&param[i], &mean[i], &square[i], grad[i], s);        \
-    }
-LOOPS(float, f32)
-LOOPS(double, f64)
+#include "kernels/vector.h"
 
 void weft_i_update_sgd(weft_dtype compute, void *param, void *velocity, const void *grad, size_t n,
                        const weft_i_sgd *sgd)
 {
+    const weft_i_update_loops *loops = weft_i_vector()->update;
     if (compute == WEFT_F64)
-        sgd_f64(param, velocity, grad, n, sgd);
+        loops->sgd_f64(param, velocity, grad, n, sgd);
     else
-        sgd_f32(param, velocity, grad, n, sgd);
+        loops->sgd_f32(param, velocity, grad, n, sgd);
 }
 
 void weft_i_update_adamw(weft_dtype compute, void *param, void *mean, void *square,
                          const void *grad, size_t n, const weft_i_adamw *adamw)
 {
+    const weft_i_update_loops *loops = weft_i_vector()->update;
     if (compute == WEFT_F64)
-        adamw_f64(param, mean, square, grad, n, adamw);
+        loops->adamw_f64(param, mean, square, grad, n, adamw);
     else
-        adamw_f32(param, mean, square, grad, n, adamw);
+        loops->adamw_f32(param, mean, square, grad, n, adamw);
 }

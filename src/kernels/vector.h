@@ -9,6 +9,7 @@
 #include "kernels/normalize_table.h"
 #include "kernels/pointwise.h"
 #include "kernels/reduce.h"
+#include "kernels/update.h"
 
 #include <stdatomic.h>
 
@@ -18,6 +19,7 @@ typedef struct weft_i_vector_table {
     weft_i_pointwise_kernel *const (*pointwise)[WEFT_DTYPE_COUNT];
     const weft_i_reduce_loops (*reduce)[WEFT_DTYPE_COUNT];
     const weft_i_normalize_loops *normalize[WEFT_DTYPE_COUNT]; /* f32 and f64 only */
+    const weft_i_update_loops *update;
 } weft_i_vector_table;
 
 /* NULL until somebody asks.  Relaxed, without a partner: it leads to constants only, and threads

@@ -16,8 +16,11 @@
 
 #include "kernels/normalize_loops.h"
 
+#include "kernels/update_loops.h"
+
 const weft_i_vector_table TABLE = {
     .name = NAME_OF_TABLE,
     .pointwise = pointwise,
     .reduce = reduce,
-    .normalize = {[WEFT_F32] = &normalize_float, [WEFT_F64] = &normalize_double}};
+    .normalize = {[WEFT_F32] = &normalize_float, [WEFT_F64] = &normalize_double},
+    .update = &update};
