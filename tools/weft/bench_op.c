@@ -76,6 +76,11 @@ static weft_status add_in_place(const inputs *in)
     return weft_add_into(in->sum, in->sum, in->few);
 }
 
+static weft_status neg_into(const inputs *in)
+{
+    return weft_neg_into(in->out, in->large);
+}
+
 static weft_status exp_into(const inputs *in)
 {
     return weft_exp_into(in->out, in->large);
@@ -165,6 +170,7 @@ static const struct {
     {"view of 16 elements", SMALL, view, NULL},
     {"add, 1 element, recorded", SMALL, add_recorded, NULL},
     {"backward, a node", CHAIN, NULL, walk_chain},
+    {"neg, 16 MiB", LARGE, NULL, neg_into},
     {"exp, 16 MiB", LARGE, NULL, exp_into},
     {"tanh, 16 MiB", LARGE, NULL, tanh_into},
     {"gelu, 16 MiB", LARGE, NULL, gelu_into},
