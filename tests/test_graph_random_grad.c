@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random functions with gradients: shared weights, views, writes in place, hidden writes, freed
- * storages, hooks.  By itself, in frames and with a compiled backward each gives the same bits of
- * results, gradients and inputs, the same versions and sizes, and adds to its leaves in the same
- * order.  A function that fails is cut down and printed; `--seed N` runs it alone.  And: every
+ * Random functions with gradients, in f32 and f64: modules that share weights, views, writes in
+ * place, hidden writes, freed storages, random draws, collectives, hooks.  By itself, in frames and
+ * with a compiled backward, by all backends, each gives the same bits of results, gradients and
+ * inputs, the same versions and sizes, and adds to its leaves in the same order.  A function that fails is cut down and printed; `--seed N` runs it alone.  And: every
  * allocation fails once.
  */
 #include "fault.h"
 #include "graph_pattern.h"
+#include "harness_cache.h"
 
+#include "graph/emit.h"
 #include "tensor/tensor.h"
 
 enum { LINES = 10, LEAVES = 3, REGISTERS = 40, LOG = 64 };
@@ -30,11 +32,18 @@ typedef enum deed {
     QUIET,
     HIDE,
     REFILL,
+    GELU,
+    NORM,
+    DRAW,
+    ALL_REDUCE,
+    GATHER,
+    MODULE,
     DEEDS
 } deed;
-static const char *const names[] = {"sin",  "exp",   "mul",     "add",   "matmul", "transpose",
-                                    "rows", "relu",  "softmax", "sum",   "clone",  "scale_into",
-                                    "hook", "quiet", "hide",    "refill"};
+static const char *const names[] = {
+    "sin",     "exp",  "mul",   "add",        "matmul", "transpose", "rows", "relu",
+    "softmax", "sum",  "clone", "scale_into", "hook",   "quiet",     "hide", "refill",
+    "gelu",    "norm", "draw",  "all_reduce", "gather", "module"};
 
 typedef struct line {
     deed what;
@@ -44,7 +53,10 @@ typedef struct line {
 typedef struct program {
     line lines[LINES];
     int count;
+    weft_dtype dtype;
+    weft_group *world;
     weft_tensor *buffer; /* found elsewhere: filled and freed */
+    weft_module *net;    /* has one layer twice */
 } program;
 
 static uint64_t state;
@@ -84,7 +96,7 @@ static weft_tensor *refill(weft_tensor *x, weft_tensor *buffer)
     filling f = {buffer, x};
     weft_tensor *y = NULL;
     if (!weft_i_shape_equal(weft_tensor_shape(x), weft_tensor_shape(buffer)) ||
-        weft_resize_storage(buffer, 64) < 0)
+        weft_resize_storage(buffer, 16 * weft_dtype_size(weft_tensor_dtype(buffer))) < 0)
         return NULL;
     if (weft_tensor_preserve_version(&buffer, 1, fill_hidden, &f) >= 0)
         y = weft_add(weft_clone(buffer), x);
@@ -132,6 +144,20 @@ static weft_tensor *act(const program *p, const line *l, weft_tensor *a, weft_te
                        weft_tensor_preserve_version(&a, 1, fill_hidden, &f) < 0
                    ? NULL
                    : weft_sin(a);
+    case GELU:
+        return weft_gelu(a);
+    case NORM:
+        return weft_layer_norm(a, 1, NULL, NULL, 1e-5);
+    case DRAW:
+        return weft_mul(a, weft_rand(p->dtype, WEFT_CPU, weft_tensor_shape(a)));
+    case ALL_REDUCE:
+        return weft_mul_scalar(weft_all_reduce(a, WEFT_SUM, p->world), 0.5);
+    case GATHER:
+        return weft_tensor_ndim(a) ? weft_narrow(weft_all_gather_tensor(a, 0, p->world), 0, 0,
+                                                 weft_tensor_size(a, 0))
+                                   : NULL;
+    case MODULE:
+        return weft_module_call(p->net, a);
     default:
         return refill(a, p->buffer);
     }
@@ -164,7 +190,7 @@ static weft_status run(weft_tensor *const *in, int ins, weft_tensor **out, int o
 /* ---- one way of running it ---- */
 
 typedef struct outcome {
-    weft_tensor *leaf[LEAVES], *input, *out[2], *buffer;
+    weft_tensor *leaf[LEAVES], *input, *out[2], *buffer, *param[2];
     weft_status status;
     int order[LOG], count; /* leaves, as they were added to */
 } outcome;
@@ -179,35 +205,49 @@ static weft_status note(weft_tensor **grad, weft_tensor *const *held, void *user
     return WEFT_OK;
 }
 
+static void prepare_net(outcome *o, program *p)
+{
+    weft_module *layer = weft_nn_linear(4, 4);
+    p->net = weft_nn_sequential(layer, weft_nn_op(weft_sin), layer);
+    o->param[0] = weft_module_param(layer, "weight");
+    o->param[1] = weft_module_param(layer, "bias");
+    CHECK(p->net && o->param[0] && o->param[1]);
+}
+
 static void prepare(outcome *o, program *p)
 {
     *o = (outcome){.status = WEFT_OK};
     weft_seed(5);
+    prepare_net(o, p);
     for (int i = 0; i < LEAVES; i++) {
-        o->leaf[i] = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4));
+        o->leaf[i] = weft_rand(p->dtype, WEFT_CPU, WEFT_SHAPE(4, 4));
         CHECK_OK(weft_require_grad(o->leaf[i], true));
         CHECK(weft_accumulated_hook(o->leaf[i], note, (void *)(intptr_t)i, WEFT_HOLD()) > 0);
     }
     o->input = weft_mul_scalar(o->leaf[0], 2); /* has a history */
-    p->buffer = o->buffer = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 4));
+    p->buffer = o->buffer = weft_zeros(p->dtype, WEFT_CPU, WEFT_SHAPE(4, 4));
     CHECK_OK(weft_resize_storage(o->buffer, 0));
+}
+
+static void step_once(outcome *o, program *p, weft_compiled *fast, weft_compiled *back)
+{
+    weft_tensor *input = weft_clone(o->input);
+    weft_tensor *in[] = {o->leaf[0], o->leaf[1], o->leaf[2], input}, *loss;
+    weft_seed(9);
+    o->status = fast ? weft_compiled_call(fast, in, 4, o->out, 2) : run(in, 4, o->out, 2, p);
+    if (o->status < 0)
+        return;
+    loss = weft_add(sum_of(weft_mul(o->out[0], o->out[0])), sum_of(o->out[1]));
+    loss = weft_add(loss, sum_of(weft_mul(input, o->leaf[1]))); /* a second path */
+    o->status = back ? weft_compiled_backward(back, &loss, 1, NULL) : weft_backward(loss);
 }
 
 /* Two steps: without gradients and with them. */
 static void go(outcome *o, program *p, weft_compiled *fast, weft_compiled *back)
 {
     logging = o;
-    for (int step = 0; step < 2 && o->status >= 0; step++) {
-        weft_tensor *input = weft_clone(o->input);
-        weft_tensor *in[] = {o->leaf[0], o->leaf[1], o->leaf[2], input}, *loss;
-        weft_seed(9);
-        o->status = fast ? weft_compiled_call(fast, in, 4, o->out, 2) : run(in, 4, o->out, 2, p);
-        if (o->status < 0)
-            return;
-        loss = weft_add(sum_of(weft_mul(o->out[0], o->out[0])), sum_of(o->out[1]));
-        loss = weft_add(loss, sum_of(weft_mul(input, o->leaf[1]))); /* a second path */
-        o->status = back ? weft_compiled_backward(back, &loss, 1, NULL) : weft_backward(loss);
-    }
+    for (int step = 0; step < 2 && o->status >= 0; step++)
+        step_once(o, p, fast, back);
 }
 
 /* How often a gradient was added to in place is nobody's business. */
@@ -243,6 +283,8 @@ static const char *compare(const outcome *a, const outcome *b, bool order)
     for (int i = 0; i < 2; i++)
         if (differ(a->out[i], b->out[i]))
             return "a result";
+        else if (grads_differ(a->param[i], b->param[i]))
+            return "the gradient of a shared weight";
     if (differ(a->buffer, b->buffer))
         return "the buffer";
     if (order &&
@@ -251,35 +293,55 @@ static const char *compare(const outcome *a, const outcome *b, bool order)
     return NULL;
 }
 
+static bool with_c; /* which ways are checked */
+static int fused;   /* functions of which something was compiled */
+
+static void note_fused(const weft_compiled *compiled)
+{
+    static char text[1 << 18];
+    if (weft_compiled_explain(compiled, text, sizeof text) > 0)
+        fused += strstr(text, " = fused_") != NULL;
+}
+
+/* A backend for the forward, one for the backward; NULL: as it is. */
+typedef const char *way[2];
+static const way ways[] = {{"eager", NULL},        {"aot_eager", NULL}, {NULL, "eager"},
+                           {"aot_eager", "eager"}, {NULL, "aot_eager"}, {"aot_eager", "aot_eager"}};
+static const way fast_ways[] = {{"c", NULL}, {NULL, "c"}};
+
+static const char *check_way(program *p, const way how, const outcome *plain, char *text)
+{
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    outcome here;
+    prepare(&here, p);
+    opts.backend = how[0];
+    weft_compiled *fast = how[0] ? weft_compile(run, p, &opts) : NULL;
+    opts.backend = how[1];
+    weft_compiled *back = how[1] ? weft_compile_backward(&opts) : NULL;
+    go(&here, p, fast, back);
+    /* Hooks of leaves are entered once a capture by a compiled backward: not each time. */
+    const char *what = compare(plain, &here, !back);
+    if (with_c)
+        note_fused(fast ? fast : back);
+    if (what)
+        sprintf(text, "%s forward, %s backward: %.300s", how[0] ? how[0] : "plain",
+                how[1] ? how[1] : "plain", what);
+    weft_clear_error();
+    weft_release(fast);
+    weft_release(back);
+    return what ? text : NULL;
+}
+
 static const char *check(program *p, char *text)
 {
-    static const char *const ways[][2] = {{"eager", NULL},     {"aot_eager", NULL},
-                                          {NULL, "eager"},     {"aot_eager", "eager"},
-                                          {NULL, "aot_eager"}, {"aot_eager", "aot_eager"}};
-    outcome plain, here;
+    const char *what = NULL;
+    outcome plain;
     prepare(&plain, p);
     go(&plain, p, NULL, NULL);
     weft_clear_error();
-    for (int k = 0; k < 6; k++) {
-        weft_compile_opts opts = WEFT_COMPILE_OPTS;
-        prepare(&here, p);
-        opts.backend = ways[k][0];
-        weft_compiled *fast = ways[k][0] ? weft_compile(run, p, &opts) : NULL;
-        opts.backend = ways[k][1];
-        weft_compiled *back = ways[k][1] ? weft_compile_backward(&opts) : NULL;
-        go(&here, p, fast, back);
-        /* Hooks of leaves are entered once a capture by a compiled backward: not each time. */
-        const char *what = compare(&plain, &here, !back);
-        if (what)
-            sprintf(text, "%s forward, %s backward: %.300s", ways[k][0] ? ways[k][0] : "plain",
-                    ways[k][1] ? ways[k][1] : "plain", what);
-        weft_clear_error();
-        weft_release(fast);
-        weft_release(back);
-        if (what)
-            return text;
-    }
-    return NULL;
+    for (size_t k = 0; k < (with_c ? sizeof fast_ways : sizeof ways) / sizeof *ways && !what; k++)
+        what = check_way(p, with_c ? fast_ways[k] : ways[k], &plain, text);
+    return what;
 }
 
 static const char *check_in_scope(program *p, char *text)
@@ -311,17 +373,80 @@ static void report(uint64_t seed, program p, char *what)
 
 static uint64_t only_seed;
 
-TEST(test_graph_random_gradients)
+static program make(uint64_t seed, weft_group *world)
 {
-    for (uint64_t seed = only_seed ? only_seed : 1; seed <= (only_seed ? only_seed : 600); seed++) {
+    state = seed * 104729 + 3;
+    program p = {
+        .count = 1 + (int)draw(LINES), .world = world, .dtype = seed % 4 ? WEFT_F32 : WEFT_F64};
+    for (int i = 0; i < p.count; i++)
+        p.lines[i] = (line){(deed)draw(DEEDS), draw(1000), draw(1000)};
+    return p;
+}
+
+/* Of each seed up to `last`, or of the one that was asked for. */
+static void check_seeds(uint64_t last, weft_group *world)
+{
+    for (uint64_t seed = only_seed ? only_seed : 1; seed <= (only_seed ? only_seed : last);
+         seed++) {
         char what[1024];
-        state = seed * 104729 + 3;
-        program p = {.count = 1 + (int)draw(LINES)};
-        for (int i = 0; i < p.count; i++)
-            p.lines[i] = (line){(deed)draw(DEEDS), draw(1000), draw(1000)};
+        program p = make(seed, world);
         if (check_in_scope(&p, what))
             report(seed, p, what);
     }
+}
+
+FAKE_TEST(test_graph_random_gradients, 2)
+{
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
+    weft_group *world = weft_fake_init(&opts);
+    check_seeds(1000, world);
+    weft_finish(world);
+}
+
+/* ---- backend c: all functions share one compilation ---- */
+
+/* Captures what the check will, so that its functions are known; they cannot run yet.  A compiled
+ * backward is captured for leaves without gradients, and for leaves with them. */
+static void make_known(program *p)
+{
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    outcome o;
+    opts.backend = "c";
+    weft_compiled *fast = weft_compile(run, p, &opts), *back = weft_compile_backward(&opts);
+    prepare(&o, p);
+    go(&o, p, fast, NULL);
+    for (int step = 0; step < 2; step++) {
+        prepare(&o, p);
+        logging = &o;
+        for (int k = 0; k <= step; k++)
+            step_once(&o, p, NULL, k == step ? back : NULL);
+    }
+    weft_clear_error();
+    weft_release(fast);
+    weft_release(back);
+}
+
+FAKE_TEST(test_graph_random_gradients_compiled, 2)
+{
+    enum { PROGRAMS = 400 };
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
+    weft_group *world = weft_fake_init(&opts);
+    harness_cache_open();
+    weft_i_emit_hold(true);
+    for (uint64_t seed = 1; seed <= PROGRAMS && !only_seed; seed++) {
+        program p = make(seed, world);
+        weft_scope_open();
+        make_known(&p);
+        weft_scope_close();
+    }
+    weft_i_emit_hold(false);
+    CHECK(weft_i_emit_build());
+    with_c = true;
+    check_seeds(PROGRAMS, world);
+    with_c = false;
+    CHECK(only_seed || fused > PROGRAMS / 2);
+    harness_cache_close();
+    weft_finish(world);
 }
 
 /* ---- the n-th allocation fails ---- */
@@ -356,6 +481,7 @@ TEST(test_graph_shortage_of_gradients)
 {
     program p = {
         .count = 5,
+        .dtype = WEFT_F32,
         .lines = {{SIN, 0, 0}, {HOOK, 0, 0}, {REFILL, 4, 0}, {MATMUL, 6, 1}, {RELU, 7, 0}}};
     for (int k = 0; k < 2; k++) {
         bool fired = true;
