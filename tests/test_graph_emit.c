@@ -116,7 +116,7 @@ FUNCTION(vast)
 /* Four pages at a time and the rest; rows that begin anywhere; a row too small for that. */
 TEST(test_emit_vast_results)
 {
-    static const int64_t shapes[][2] = {{1, (4 << 20) + 77}, {4099, 1027}, {1 << 16, 65}, {64, 77}};
+    static const int64_t shapes[][2] = {{1, (2 << 20) + 77}, {2900, 1027}, {1 << 15, 65}, {64, 77}};
     for (size_t i = 0; i < 4; i++)
         for (size_t k = 0; k < (i == 1 ? 3 : 1); k++) {
             weft_scope_open();
