@@ -32,7 +32,11 @@ typedef struct model_kernel {
 } model_kernel;
 
 extern const model_kernel model_kernels[], model_tensor_kernels[]; /* the last has no name */
-void model_run(const model_kernel *kernel, const void *parameter, unsigned blocks,
+/* The threads that run the kernels of a stream. */
+typedef struct model_crew model_crew;
+model_crew *model_crew_new(void);
+void model_crew_free(model_crew *crew);
+void model_run(model_crew *crew, const model_kernel *kernel, const void *parameter, unsigned blocks,
                unsigned threads);
 
 /* What the next tests want of the driver; written while no other thread uses it. */

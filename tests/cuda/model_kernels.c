@@ -44,47 +44,148 @@ const model_kernel model_kernels[] = {
     {NULL, 0, 0, NULL, NULL, NULL},
 };
 
-struct worker {
+/*
+ * A stream keeps the threads that ran its last kernels: to make a thread costs more than most
+ * kernels, with ThreadSanitizer by far.  A worker and its stream meet at a lock of their own, so
+ * that the threads of a kernel are ordered by nothing but the kernel, as if they were new.
+ */
+enum { KEPT = 64 }; /* threads; a kernel of more makes the rest and joins them */
+
+typedef enum worker_state { IDLE, GIVEN, ENDING } worker_state;
+
+typedef struct worker {
     const model_kernel *kernel;
     const void *parameter;
     twin_place place;
     pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    worker_state state; /* under the lock */
+} worker;
+
+struct model_crew {
+    worker *kept[KEPT];
+    size_t count;
 };
 
-static void *work(void *arg)
+static void run_thread(const worker *w)
 {
-    struct worker *worker = arg;
-    twin_here = worker->place;
-    if (worker->kernel->enter)
-        worker->kernel->enter(worker->parameter, &worker->place);
+    twin_here = w->place;
+    if (w->kernel->enter)
+        w->kernel->enter(w->parameter, &w->place);
     else
-        worker->kernel->run(worker->parameter);
+        w->kernel->run(w->parameter);
+}
+
+static void *run_once(void *arg)
+{
+    run_thread(arg);
     return NULL;
 }
 
-/* All blocks at once, as the host promises that they fit. */
-void model_run(const model_kernel *kernel, const void *parameter, unsigned blocks, unsigned threads)
+static void *serve(void *arg)
 {
-    size_t all = (size_t)blocks * threads;
-    twin_block *shared = calloc(blocks, sizeof *shared);
-    struct worker *workers = calloc(all, sizeof *workers);
+    worker *w = arg;
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        while (w->state == IDLE)
+            pthread_cond_wait(&w->changed, &w->lock);
+        if (w->state == ENDING)
+            break;
+        pthread_mutex_unlock(&w->lock);
+        run_thread(w);
+        pthread_mutex_lock(&w->lock);
+        w->state = IDLE;
+        pthread_cond_signal(&w->changed);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static void start(worker *w, void *(*body)(void *))
+{
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, 256 << 10);
+    if (pthread_create(&w->thread, &attr, body, w) != 0)
+        abort(); /* the machine is out of threads: no test can go on */
+    pthread_attr_destroy(&attr);
+}
+
+static worker *keep(model_crew *crew)
+{
+    worker *w = calloc(1, sizeof *w);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    start(w, serve);
+    return crew->kept[crew->count++] = w;
+}
+
+static void give(worker *w, const worker *what)
+{
+    pthread_mutex_lock(&w->lock);
+    w->kernel = what->kernel;
+    w->parameter = what->parameter;
+    w->place = what->place;
+    w->state = GIVEN;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void await(worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    while (w->state == GIVEN)
+        pthread_cond_wait(&w->changed, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+}
+
+model_crew *model_crew_new(void)
+{
+    return calloc(1, sizeof(model_crew));
+}
+
+void model_crew_free(model_crew *crew)
+{
+    for (size_t i = 0; i < crew->count; i++) {
+        worker *w = crew->kept[i];
+        pthread_mutex_lock(&w->lock);
+        w->state = ENDING;
+        pthread_cond_signal(&w->changed);
+        pthread_mutex_unlock(&w->lock);
+        pthread_join(w->thread, NULL);
+        pthread_cond_destroy(&w->changed);
+        pthread_mutex_destroy(&w->lock);
+        free(w);
+    }
+    free(crew);
+}
+
+/* All blocks at once, as the host promises that they fit. */
+void model_run(model_crew *crew, const model_kernel *kernel, const void *parameter, unsigned blocks,
+               unsigned threads)
+{
+    size_t all = (size_t)blocks * threads;
+    twin_block *shared = calloc(blocks, sizeof *shared);
+    worker *more = calloc(all, sizeof *more);
     for (unsigned b = 0; b < blocks; b++)
         pthread_barrier_init(&shared[b].barrier, NULL, threads);
     for (size_t i = 0; i < all; i++) {
         unsigned block = (unsigned)(i / threads), thread = (unsigned)(i % threads);
-        workers[i] = (struct worker){.kernel = kernel, .parameter = parameter};
-        workers[i].place = (twin_place){thread, threads, block, blocks, 0, &shared[block]};
-        if (pthread_create(&workers[i].thread, &attr, work, &workers[i]) != 0)
-            abort(); /* the machine is out of threads: no test can go on */
+        more[i] = (worker){.kernel = kernel, .parameter = parameter};
+        more[i].place = (twin_place){thread, threads, block, blocks, 0, &shared[block]};
+        if (i < KEPT)
+            give(i < crew->count ? crew->kept[i] : keep(crew), &more[i]);
+        else
+            start(&more[i], run_once);
     }
     for (size_t i = 0; i < all; i++)
-        pthread_join(workers[i].thread, NULL);
+        if (i < KEPT)
+            await(crew->kept[i]);
+        else
+            pthread_join(more[i].thread, NULL);
     for (unsigned b = 0; b < blocks; b++)
         pthread_barrier_destroy(&shared[b].barrier);
-    pthread_attr_destroy(&attr);
-    free(workers);
+    free(more);
     free(shared);
 }

@@ -4,12 +4,13 @@
  * thread that takes tasks from a list; a stream that is captured puts them into a graph instead.
  */
 #include "model_parts.h"
+#include "twin_pause.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 typedef struct event {
     pthread_mutex_t lock;
@@ -146,16 +147,31 @@ static void give_back(char *memory)
     model_gone();
 }
 
-static void run_task(const task *t)
+/* Zeros need no memory: of a large piece of a memory file all but the beginning, where the words
+ * lie at which kernels meet, is given back.  A sanitizer looks at each byte that is written. */
+static void clear(char *to, size_t bytes)
+{
+    enum { BEGINNING = 1 << 20, LARGE = 4 << 20 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t hole = bytes < LARGE ? 0 : (bytes - BEGINNING) / page * page;
+    if (hole && ((uintptr_t)to % page || madvise(to + BEGINNING, hole, MADV_REMOVE)))
+        hole = 0;
+    memset(to, 0, hole ? BEGINNING : bytes);
+    if (hole)
+        memset(to + BEGINNING + hole, 0, bytes - BEGINNING - hole);
+}
+
+static void run_task(const task *t, model_crew *crew)
 {
     switch (t->kind) {
     case COPY:
         memmove(t->to, t->from, t->bytes);
         break;
     case SET8:
-        /* Large blocks are memory files: zeros need no memory. */
-        if (t->value || t->bytes < ((size_t)64 << 20) || madvise(t->to, t->bytes, MADV_REMOVE))
+        if (t->value)
             memset(t->to, (int)t->value, t->bytes);
+        else
+            clear(t->to, t->bytes);
         break;
     case SET32:
         for (size_t i = 0; i < t->bytes; i++)
@@ -165,7 +181,7 @@ static void run_task(const task *t)
         give_back(t->to);
         break;
     case LAUNCH:
-        model_run(t->kernel, t->parameter, t->blocks, t->threads);
+        model_run(crew, t->kernel, t->parameter, t->blocks, t->threads);
         break;
     case CALL:
         t->run(t->parameter);
@@ -184,7 +200,7 @@ static void run_task(const task *t)
         break;
     case AWAIT64:
         while ((int64_t)(__atomic_load_n((uint64_t *)t->to, __ATOMIC_ACQUIRE) - t->value) < 0)
-            sched_yield();
+            twin_pause();
         break;
     case END:
         break;
@@ -200,6 +216,7 @@ static void free_task(task *t)
 static void *serve(void *arg)
 {
     stream *s = arg;
+    model_crew *crew = model_crew_new();
     for (int ended = 0; !ended;) {
         pthread_mutex_lock(&s->lock);
         while (!s->tasks.first)
@@ -209,7 +226,7 @@ static void *serve(void *arg)
         if (!t->next)
             s->tasks.last = &s->tasks.first;
         pthread_mutex_unlock(&s->lock);
-        run_task(t);
+        run_task(t, crew);
         ended = t->kind == END;
         free_task(t);
         pthread_mutex_lock(&s->lock);
@@ -217,6 +234,7 @@ static void *serve(void *arg)
         pthread_cond_broadcast(&s->changed);
         pthread_mutex_unlock(&s->lock);
     }
+    model_crew_free(crew);
     return NULL;
 }
 

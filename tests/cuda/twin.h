@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "twin_pause.h"
+
 #define WEFT_K        static inline __attribute__((unused))
 #define WEFT_K_OUT    static __attribute__((unused, noinline))
 #define WEFT_K_GLOBAL static
@@ -217,10 +219,9 @@ WEFT_K void weft_k_rest(void)
     nanosleep(&duration, NULL);
 }
 
-/* Threads share few cores. */
 WEFT_K void weft_k_poll(void)
 {
-    sched_yield();
+    twin_pause();
 }
 
 WEFT_K float weft_k_float(uint32_t bits)

@@ -3,6 +3,7 @@
  * standin_window.c. */
 #include "standin_parts.h"
 #include "standin_window.h"
+#include "twin_pause.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -195,7 +196,7 @@ weft_i_nccl_result standin_ncclCommFinalize(weft_i_nccl_raw raw)
 static void end(standin_comm *comm)
 {
     while (atomic_load(&comm->jobs))
-        sched_yield();
+        twin_pause();
     atomic_store(&comm->with->rank[comm->rank].left, 1);
     unlink(comm->path); /* if not all came */
     standin_end_windows(comm);

@@ -4,8 +4,8 @@
 #include "standin_parts.h"
 
 #include "fold_reference.h"
+#include "twin_pause.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 static const struct {
@@ -37,7 +37,7 @@ static bool await(standin_comm *comm, size_t at, uint64_t value)
                 return false;
             if (atomic_load(&comm->with->rank[rank].left)) /* told, but a kernel waits on */
                 atomic_store(&comm->failed, WEFT_I_ncclRemoteError);
-            sched_yield();
+            twin_pause();
         }
     }
     return true;
@@ -142,7 +142,7 @@ static bool run_exchange(standin_job *job)
                 over &= push(job->comm, &job->ops[i]);
         if (atomic_load(&job->comm->aborted))
             return false;
-        sched_yield();
+        twin_pause();
     }
     return true;
 }
@@ -158,6 +158,6 @@ void standin_run(void *what)
     if (fine)
         run_exchange(job);
     while (atomic_load(&standin.held) == 1 + comm->rank && !atomic_load(&comm->aborted))
-        sched_yield();                /* as a GPU that other processes have their turn on */
+        twin_pause();                 /* as a GPU that other processes have their turn on */
     atomic_fetch_sub(&comm->jobs, 1); /* from here on it may be gone */
 }

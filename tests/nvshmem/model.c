@@ -3,11 +3,11 @@
 #include "model.h"
 
 #include "cuda/model_parts.h"
+#include "cuda/twin_pause.h"
 
 #include "backends/nvshmem/library.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,7 +235,7 @@ static void run_wait(void *parameter)
 {
     const order *o = parameter;
     while (__atomic_load_n(o->word, __ATOMIC_SEQ_CST) < o->value)
-        sched_yield();
+        twin_pause();
 }
 
 static void *theirs(const void *memory, int pe)
