@@ -13,7 +13,7 @@
 static inline void twin_pause(void)
 {
     static _Thread_local unsigned steps;
-    if (++steps % 32)
+    if (++steps % 8)
         sched_yield();
     else
         nanosleep(&(struct timespec){0, 50000}, NULL);
