@@ -168,25 +168,34 @@ WEFT_K int weft_k_fold_unit8(const weft_k_meeting *m, weft_k_patience *p, uint32
     return 1;
 }
 
-/* The body of all kernels of packets; `ranks` is 0 where dtype, operation and ranks are anything.
- * Every thread waits for its own units, so no thread waits for another before the end. */
+/*
+ * The body of all kernels of packets; `ranks` is 0 where dtype, operation and ranks are anything.
+ * Every thread waits for its own units, so no thread waits for another before the end.  It sends all
+ * of them before it waits for the first, so that several cost one hop; each has a place of its own.
+ * The first is loaded before anything else, beside the words of the meeting.
+ */
 WEFT_K void weft_k_run_packets(const weft_k_call *c, const int dtype, const int ranks)
 {
     weft_k_begin();
+    uint64_t bytes = c->count * weft_k_size_of(c->dtype), slot = weft_k_thread();
+    uint64_t start = 8 * ((uint64_t)weft_k_block() * weft_k_threads() + weft_k_thread());
+    uint64_t step = 8 * (uint64_t)weft_k_blocks() * weft_k_threads();
+    uint64_t first = start < bytes ? weft_k_get8(c->in + start, bytes - start) : 0;
     weft_k_meeting m = weft_k_next_meeting(c);
     weft_k_patience p = {0, 0, 0, 0, 0, 0, 0};
     int fine = !weft_k_look_for_poison(&m, &p);
-    uint64_t bytes = c->count * weft_k_size_of(c->dtype), slot = weft_k_thread();
-    uint64_t step = (uint64_t)weft_k_blocks() * weft_k_threads();
     uint32_t flag = weft_k_flag(&m);
     WEFT_K_NO_UNROLL
     for (int r = (int)weft_k_thread(); fine && r < c->group.size; r += (int)weft_k_threads())
         if (r != c->group.rank)
             weft_k_arrive(&m, r, 0);
-    for (uint64_t at = 8 * ((uint64_t)weft_k_block() * weft_k_threads() + weft_k_thread());
-         fine && at < bytes; at += 8 * step, slot += weft_k_threads()) {
-        uint64_t data = weft_k_get8(c->in + at, bytes - at);
-        weft_k_send(&m, flag, slot, data);
+    WEFT_K_NO_UNROLL
+    for (uint64_t at = start; fine && at < bytes; at += step, slot += weft_k_threads())
+        weft_k_send(&m, flag, slot, at == start ? first : weft_k_get8(c->in + at, bytes - at));
+    slot = weft_k_thread();
+    WEFT_K_NO_UNROLL
+    for (uint64_t at = start; fine && at < bytes; at += step, slot += weft_k_threads()) {
+        uint64_t data = at == start ? first : weft_k_get8(c->in + at, bytes - at);
         fine = ranks ? weft_k_sum_unit(&m, &p, dtype, ranks, flag, slot, &data)
                      : weft_k_fold_unit8(&m, &p, flag, slot, &data);
         if (fine)
