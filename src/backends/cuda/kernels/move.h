@@ -38,11 +38,15 @@ WEFT_K void weft_k_spread(weft_k_sink sink, const char *from, uint64_t bytes, ui
                 weft_k_pour(sink, 16 * (deal.at + (uint64_t)j * deal.next), x[j], shape.streamed);
         }
     }
+    /* What is left of a lot: without tiles its units follow as those of any lot do. */
+    const int lot = shape.tiled ? shape.width : 1;
     WEFT_K_NO_UNROLL
-    for (; deal.at < units; deal.at += deal.step) {
+    for (; deal.at < units; deal.at += shape.tiled ? deal.step : deal.next) {
         WEFT_K_NO_UNROLL
-        for (int j = 0; j < shape.width; j++) {
+        for (int j = 0; j < lot; j++) {
             uint64_t u = deal.at + (uint64_t)j * deal.next;
+            if (u >= units)
+                break;
             if (aligned && u < whole)
                 weft_k_pour(sink, 16 * u, weft_k_load16(from + 16 * u), shape.streamed);
             else
