@@ -13,7 +13,7 @@
 
 typedef struct variant {
     const char *name, *what;
-    int ranks;
+    int ranks, blocks;
     bool is_sum;
     weft_i_cu_function function;
 } variant;
@@ -21,8 +21,8 @@ typedef struct variant {
 #define VARIANT_IS_SUM    true
 #define VARIANT_IS_GATHER false
 static variant variants[] = {
-#define VARIANT(name_, kind_, ranks_, width_, tiled_, streamed_, what_) \
-    {"weft_variant_" #name_, what_, ranks_, VARIANT_IS_##kind_, NULL},
+#define VARIANT(name_, kind_, ranks_, width_, tiled_, streamed_, blocks_, what_) \
+    {"weft_variant_" #name_, what_, ranks_, blocks_, VARIANT_IS_##kind_, NULL},
 #include "variants.def"
 #undef VARIANT
 };
@@ -81,6 +81,7 @@ static weft_status variant_launch(const variant *v, weft_i_cuda_team *team,
     weft_i_cuda_kernel like = v->is_sum ? WEFT_I_CUDA_two_shot_bf16_4 : WEFT_I_CUDA_move;
     int blocks = team->resident[like] / (2 * team->sharing);
     blocks = blocks < (int)team->group.lines ? blocks : (int)team->group.lines;
+    blocks = v->blocks && v->blocks < blocks ? v->blocks : blocks;
     weft_k_call call = {.group = team->group,
                         .limit_ns = (uint64_t)10000 * 1000000,
                         .digest = weft_i_digest(0x700, bytes),
