@@ -40,6 +40,7 @@ EMBED(text_make, WEFT_CUDA_TEXT "/make.h");
 EMBED(text_meet, WEFT_CUDA_TEXT "/meet.h");
 EMBED(text_narrow, WEFT_CUDA_TEXT "/narrow.h");
 EMBED(text_move, WEFT_CUDA_TEXT "/move.h");
+EMBED(text_multimem, WEFT_CUDA_TEXT "/multimem.h");
 EMBED(text_rows, WEFT_CUDA_TEXT "/rows.h");
 EMBED(text_rows_type, WEFT_CUDA_TEXT "/rows_type.h");
 EMBED(text_number, WEFT_CUDA_TEXT "/number.h");
@@ -84,6 +85,7 @@ static const char *const names[] = {"kernels.def",
                                     "make.h",
                                     "meet.h",
                                     "move.h",
+                                    "multimem.h",
                                     "narrow.h",
                                     "rows.h",
                                     "rows_type.h",
@@ -121,6 +123,7 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_make,
                                     weft_i_cuda_text_meet,
                                     weft_i_cuda_text_move,
+                                    weft_i_cuda_text_multimem,
                                     weft_i_cuda_text_narrow,
                                     weft_i_cuda_text_rows,
                                     weft_i_cuda_text_rows_type,
