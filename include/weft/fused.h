@@ -11,10 +11,10 @@
  *
  * Results are those of the collective and the product one after the other (within rounding: a
  * product in parts may be rounded differently), with the same dtypes and the strides that are named
- * below.  All ranks of the group make the same call; what contradicts is WEFT_ERR_MISMATCH on all
- * of them.  Tensors may be on the CPU or on a GPU, where the call returns when the work is enqueued.
- * All differentiate, but for the scaled ones, and can be captured.  The flight record tells the way
- * each call took.
+ * below.  All ranks of the group make the same call; if their calls differ, all of them get
+ * WEFT_ERR_MISMATCH.  Tensors may be on the CPU or on a GPU, where the call returns when the work is enqueued.
+ * All differentiate, but for the scaled ones, and can be captured.  The flight record says which
+ * way each call took.
  */
 #ifndef WEFT_FUSED_H
 #define WEFT_FUSED_H
@@ -56,9 +56,10 @@ typedef struct weft_scaled {
 } weft_scaled;
 
 /*
- * As weft_all_gather_matmul, along any dimension but the last.  The scale of A is told by its
- * shape: that of a_shard with 1 as its last size: it is gathered with it; one element: for all; that
- * of A with 1 as its last size: the ranks have all of it already.
+ * As weft_all_gather_matmul, along any dimension but the last.  The shape of
+ * a_scale says what it is: one element scales all of A; the shape of a_shard with 1 as its last size
+ * is this rank's part of the scales, which are gathered with A; the shape of A with 1 as its last
+ * size is the whole, which every rank has already.
  */
 WEFT_API weft_status weft_all_gather_scaled_matmul(weft_tensor **a, weft_tensor **out,
                                                    weft_tensor *a_shard, weft_tensor *a_scale,
@@ -88,8 +89,8 @@ typedef enum weft_fused_way {
                             the CPU emulates; others take what they would choose */
 } weft_fused_way;
 
-/* How fused operations of this thread work from now on; all ranks do alike.  A way that cannot be
- * gone is not: the flight record tells which one was. */
+/* Sets the way that fused operations of this thread take from now on.  All ranks set the same one.
+ * Where it cannot be taken, another is; the flight record says which. */
 WEFT_API void weft_fused_use(weft_fused_way way);
 
 /*

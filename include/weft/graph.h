@@ -9,8 +9,8 @@
  * tensors stay as they were.  A function that asks for a value (weft_item, weft_tensor_data,
  * printing, comparing) cannot be captured: nobody knows it yet.
  *
- *     static weft_status step(weft_tensor *const *in, int ins, weft_tensor **out, int outs, void
- * *user)
+ *     static weft_status step(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
+ *                             void *user)
  *     {
  *         (void)ins, (void)outs;
  *         out[0] = weft_add(weft_all_reduce(in[0], WEFT_SUM, user), in[1]);

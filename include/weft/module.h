@@ -54,7 +54,7 @@ WEFT_API weft_status weft_module_own_user(weft_module *module, void (*release)(v
 /*
  * Names have 1 to 63 characters and no dot, and are taken once in a module (WEFT_ERR_EXISTS).  A
  * parameter is what weft_parameter makes; a child must not have the module among its own children.
- * The tensor or child is returned by nobody: the module holds it, besides whoever has it.
+ * The module takes a reference of its own to the tensor or child; the caller keeps its own.
  */
 WEFT_API weft_status weft_module_add_param(weft_module *module, const char *name,
                                            weft_tensor *param);

@@ -41,7 +41,7 @@ typedef enum weft_threshold {
                       them, if it can; smaller ones weft's own kernels */
 } weft_threshold;
 
-/* A threshold in a world of so many ranks.  0 and an error for an unknown operation. */
+/* A threshold in a world of `ranks` ranks.  0 and an error for an unknown operation. */
 WEFT_API size_t weft_tune_get(weft_threshold which, const char *op, int ranks);
 
 /*
@@ -63,9 +63,9 @@ typedef struct weft_tune_time {
 } weft_tune_time;
 
 /*
- * How much is known of groups of so many ranks, and row `index` of it.  It comes from the cache folder
- * (WEFT_CACHE_DIR), where the first large calls of a job leave it; groups begin with it.  Local; reads
- * a file.  WEFT_ERR_INVALID_ARG if there is no such row or `out` is NULL.
+ * What is known about groups of `ranks` ranks: the number of rows, and row `index`.  Groups begin
+ * with it.  It comes from the cache folder (WEFT_CACHE_DIR), where the first large calls of a job
+ * leave it.  Local; reads a file.  WEFT_ERR_INVALID_ARG if there is no such row or `out` is NULL.
  */
 WEFT_API int weft_tune_count(int ranks);
 WEFT_API weft_status weft_tune_describe(int ranks, int index, weft_tune_time *out);
