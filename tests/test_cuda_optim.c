@@ -162,7 +162,7 @@ static weft_optim *new_optim(weft_module *net, bool adam)
     return adam ? weft_optim_adamw(net, 1e-2, NULL) : weft_optim_sgd(net, 0.05, &opts);
 }
 
-/* Products add in another order on a GPU. */
+/* Products add in another order on a GPU, and AdamW makes steps of one size of small gradients. */
 static void check_training(bool adam)
 {
     enum { STEPS = 6 };
@@ -173,7 +173,8 @@ static void check_training(bool adam)
     double first = 0, last = 0;
     for (int k = 0; k < STEPS; k++) {
         last = train_once(here, on_cpu, 0, WEFT_CPU);
-        CHECK_NEAR(train_once(there, on_gpu, 0, GPU), last, 1e-5 * fabs(last));
+        CHECK_NEAR(train_once(there, on_gpu, 0, GPU), last,
+                   (scene.real ? 1e-4 : 1e-5) * fabs(last));
         first = k ? first : last;
     }
     CHECK(last < first); /* it learns */
