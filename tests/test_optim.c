@@ -2,6 +2,7 @@
 /* Optimizers, against their formulas written down plainly. */
 #include "harness.h"
 
+#include "kernels/update.h"
 #include "kernels/vector.h"
 
 #include <weft/weft.h>

@@ -9,18 +9,6 @@
 
 #include <stddef.h>
 
-/* The loops of one instruction set (vector.h); every array is read and written once. */
-typedef struct weft_i_update_loops {
-    void (*sgd_f32)(float *param, float *velocity, const float *grad, size_t n,
-                    const weft_i_sgd *sgd);
-    void (*sgd_f64)(double *param, double *velocity, const double *grad, size_t n,
-                    const weft_i_sgd *sgd);
-    void (*adamw_f32)(float *param, float *mean, float *square, const float *grad, size_t n,
-                      const weft_i_adamw *adamw);
-    void (*adamw_f64)(double *param, double *mean, double *square, const double *grad, size_t n,
-                      const weft_i_adamw *adamw);
-} weft_i_update_loops;
-
 /* `velocity` is NULL without momentum. */
 void weft_i_update_sgd(weft_dtype compute, void *param, void *velocity, const void *grad, size_t n,
                        const weft_i_sgd *sgd);

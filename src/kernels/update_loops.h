@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps of optimizers over adjacent elements, as the table `update`; included by vector_loops.h. */
-#include "kernels/update.h"
+#include "kernels/update_table.h"
 
 #define LOOPS(type_, suffix_)                                                                \
     static void sgd_##suffix_(type_ *param, type_ *velocity, const type_ *grad, size_t n,    \

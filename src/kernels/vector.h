@@ -9,7 +9,7 @@
 #include "kernels/normalize_table.h"
 #include "kernels/pointwise.h"
 #include "kernels/reduce.h"
-#include "kernels/update.h"
+#include "kernels/update_table.h"
 
 #include <stdatomic.h>
 
