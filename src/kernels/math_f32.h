@@ -8,20 +8,30 @@
 
 #define WEFT_I_SIN_REACH_F32 0x1p27f
 
+/* The coefficients of exp, and 1 / ln 2; exp_avx512.h has them too. */
+#define WEFT_I_EXP_F32_2   0.49999993294f
+#define WEFT_I_EXP_F32_3   0.16666520813f
+#define WEFT_I_EXP_F32_4   0.041668422049f
+#define WEFT_I_EXP_F32_5   0.0083687098783f
+#define WEFT_I_EXP_F32_6   0.0013812910265f
+#define WEFT_I_LN2_HIGH    0x1.62e4p-1f
+#define WEFT_I_LN2_LOW     0x1.7f7d1cp-20f
+#define WEFT_I_PER_LN2_F32 0x1.715476p0f
+
 /* e^r for |r| <= ln 2 / 2: 1 + r (1 + r q(r)), off by 2^-28. */
 WEFT_I_MATH float weft_i_exp_rest_f32(float r)
 {
     float r2 = r * r;
-    float low = weft_i_fma_f32(0.16666520813f, r, 0.49999993294f);
-    float high = weft_i_fma_f32(0.0083687098783f, r, 0.041668422049f);
-    float q = weft_i_fma_f32(r2, weft_i_fma_f32(r2, 0.0013812910265f, high), low);
+    float low = weft_i_fma_f32(WEFT_I_EXP_F32_3, r, WEFT_I_EXP_F32_2);
+    float high = weft_i_fma_f32(WEFT_I_EXP_F32_5, r, WEFT_I_EXP_F32_4);
+    float q = weft_i_fma_f32(r2, weft_i_fma_f32(r2, WEFT_I_EXP_F32_6, high), low);
     return weft_i_fma_f32(r, weft_i_fma_f32(r, q, 1), 1);
 }
 
 /* x - k ln 2, of which ln 2 is two numbers. */
 WEFT_I_MATH float weft_i_less_ln2_f32(float x, float k)
 {
-    return weft_i_fma_f32(k, -0x1.7f7d1cp-20f, weft_i_fma_f32(k, -0x1.62e4p-1f, x));
+    return weft_i_fma_f32(k, -WEFT_I_LN2_LOW, weft_i_fma_f32(k, -WEFT_I_LN2_HIGH, x));
 }
 
 /*
@@ -35,7 +45,7 @@ WEFT_I_MATH float weft_i_exp_f32(float x)
     uint32_t bits = weft_i_f32_bits(x), sign = bits & 0x80000000;
     int32_t magnitude = (int32_t)(bits & 0x7fffffff), most = 0x42d20000; /* 105 */
     float a = weft_i_f32_from_bits((uint32_t)(magnitude < most ? magnitude : most) | sign);
-    float rounded = weft_i_fma_f32(a, 0x1.715476p0f, round), k = rounded - round;
+    float rounded = weft_i_fma_f32(a, WEFT_I_PER_LN2_F32, round), k = rounded - round;
     float power = weft_i_exp_rest_f32(weft_i_less_ln2_f32(a, k));
     uint32_t first = (weft_i_f32_bits(rounded) << 23) + (sign >> 2); /* 2^64 more */
     uint32_t second = 0x4f800000 - (sign >> 2);                      /* 2^32, or 2^-32 */

@@ -127,6 +127,11 @@ WHERE_LOOP(uint16_t)
 WHERE_LOOP(uint32_t)
 WHERE_LOOP(uint64_t)
 
+#if defined(__AVX512F__)
+#include "kernels/exp_avx512.h"
+#define exp_F32 exp_by_scale /* in the table */
+#endif
+
 #define FLOATS(name_) [WEFT_F64] = name_##_F64, [WEFT_F32] = name_##_F32
 #define INTEGERS(name_)                                                         \
     [WEFT_I8] = name_##_I8, [WEFT_I16] = name_##_I16, [WEFT_I32] = name_##_I32, \
@@ -149,3 +154,4 @@ static weft_i_pointwise_kernel *const pointwise[WEFT_I_POINTWISE_COUNT][WEFT_DTY
         [WEFT_I32] = where_uint32_t, [WEFT_I64] = where_uint64_t, [WEFT_U8] = where_uint8_t,
         [WEFT_U16] = where_uint16_t, [WEFT_U32] = where_uint32_t, [WEFT_U64] = where_uint64_t,
         [WEFT_BOOL] = where_uint8_t)};
+#undef exp_F32
