@@ -75,6 +75,13 @@ int64_t bench_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+int64_t bench_own_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static int ascending(const void *left, const void *right)
 {
     double a = *(const double *)left, b = *(const double *)right;

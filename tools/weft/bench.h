@@ -36,6 +36,8 @@ void bench_board_free(bench_board *board);
 int bench_ranks(int ranks, int (*body)(int rank, void *arg), void *arg);
 
 int64_t bench_ns(void);
+/* Time that this thread has had a core, for what one thread does: other programs do not count. */
+int64_t bench_own_ns(void);
 double bench_quantile(double *values, int count, double quantile); /* sorts */
 
 /* Before the first row and after the last: the machine and the heads of the columns, or brackets.

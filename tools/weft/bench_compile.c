@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BYTES = 64 << 20, WIDTH = 1024, BATCH = 256, TURNS = 7, CALLS = 1000, ARGUMENTS = 20 };
@@ -74,14 +73,6 @@ static weft_status copy(weft_tensor *const *in, int ins, weft_tensor **out, int 
     (void)ins, (void)outs, (void)user;
     out[0] = weft_clone(in[0]);
     return out[0] ? WEFT_OK : weft_last_status();
-}
-
-/* Time of this thread alone, for what one thread does: other programs on its core do not count. */
-static int64_t own_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
 /* Inputs of which it needs two: what remains are the guards. */
@@ -175,7 +166,6 @@ typedef struct contest {
     function *what, *floor;
     weft_tensor *const *in;
     int ins;
-    int64_t (*clock)(void);
 } contest;
 enum { FLOOR, FAST, PLAIN, WAYS, CONTEST_TURNS = 15 };
 
@@ -185,10 +175,10 @@ static double once(const contest *c, function *what, weft_compiled *compiled)
     weft_tensor *out;
     if (weft_scope_open() < 0)
         return -1;
-    int64_t start = c->clock();
+    int64_t start = bench_own_ns();
     weft_status status = compiled ? weft_compiled_call(compiled, c->in, c->ins, &out, 1)
                                   : what(c->in, c->ins, &out, 1, NULL);
-    double ns = (double)(c->clock() - start);
+    double ns = (double)(bench_own_ns() - start);
     weft_scope_close();
     return status < 0 ? -1 : ns;
 }
@@ -290,14 +280,13 @@ static int run(bench_style *style)
     int failed = print_cold(style, small);
     failed |= print_costs(style, small);
     ask_torch(torch);
+    failed |= print_contest(style, (contest){"8 operations, 64 MiB", chain, copy, in, 1}, torch);
     failed |=
-        print_contest(style, (contest){"8 operations, 64 MiB", chain, copy, in, 1, own_ns}, torch);
-    failed |= print_contest(style, (contest){"with tanh, 64 MiB", chain_exp, copy, in, 1, own_ns},
-                            torch + 2);
-    failed |= print_contest(style, (contest){"norm, softmax, 64 MiB", block, copy, in, 3, own_ns},
-                            torch + 4);
-    failed |= print_contest(
-        style, (contest){"network of 2 products", network, products, net, 3, bench_ns}, torch + 6);
+        print_contest(style, (contest){"with tanh, 64 MiB", chain_exp, copy, in, 1}, torch + 2);
+    failed |=
+        print_contest(style, (contest){"norm, softmax, 64 MiB", block, copy, in, 3}, torch + 4);
+    failed |= print_contest(style, (contest){"network of 2 products", network, products, net, 3},
+                            torch + 6);
     return failed || bench_step_gpt(style);
 }
 
