@@ -126,6 +126,9 @@ TEST(test_bounds_empty_and_long)
     weft_tensor *x = weft_reshape(none, most);
     CHECK(x && weft_tensor_is_contiguous(x) && weft_equal(x, weft_empty(WEFT_F32, WEFT_CPU, most)));
     CHECK_INT(weft_tensor_numel(x), 0);
+    const int64_t stride[] = {2};
+    weft_tensor *three = numbers(3);
+    CHECK(weft_equal(weft_view_scatter(three, none, WEFT_SHAPE(0), stride, INT64_MAX), three));
     CHECK(!weft_empty(WEFT_F32, WEFT_CPU, more) && !weft_view(none, more));
     CHECK(!weft_reshape(none, WEFT_SHAPE(INT64_MAX, 0, 2)));
     CHECK_STATUS(weft_last_status(), WEFT_ERR_INVALID_ARG);

@@ -232,7 +232,7 @@ static weft_status region_of(const weft_i_op_call *call, weft_tensor *region)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "view_scatter: offset %lld and %lld elements do not fit %lld elements",
                            (long long)offset, (long long)reach, (long long)x->numel);
-    region->offset = offset;
+    region->offset = reach ? offset : 0; /* nothing lies there, wherever it is */
     weft_i_tensor_measure(region);
     return WEFT_OK;
 }
