@@ -240,6 +240,13 @@ RANKS_TEST(test_symm_coll_refused, 2)
     weft_tensor *odd = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
     CHECK(!weft_symm_low_contention_reduce_scatter(odd, WEFT_SUM, world, &work) && !work);
     CHECK_CONTAINS(weft_last_error(), "divisible");
+    CHECK(!weft_symm_low_contention_reduce_scatter(x, WEFT_BXOR, world, &work) && !work);
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    CHECK(!weft_symm_low_contention_reduce_scatter(x, (weft_reduction)77, world, &work) && !work);
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    CHECK(!weft_symm_low_contention_all_gather(x, world, NULL));
+    CHECK_CONTAINS(weft_last_error(), "there is nowhere to put the work");
     weft_clear_error();
     CHECK(!weft_symm_one_shot_all_reduce(NULL, WEFT_SUM, world));
     CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);

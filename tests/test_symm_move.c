@@ -160,6 +160,9 @@ RANKS_TEST(test_symm_vdev_refused, 3)
         split[to] = 4;
     CHECK_OK(weft_symm_all_to_all_vdev(out, table, in, splits, world));
 
+    weft_tensor *wider = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12, 3), 7);
+    CHECK_STATUS(weft_symm_all_to_all_vdev(wider, table, in, splits, world), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "a row of the input has 8 bytes, one of the output 12");
     weft_tensor *ordinary = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12, 2));
     CHECK_STATUS(weft_symm_all_to_all_vdev(out, table, ordinary, splits, world), WEFT_ERR_TYPE);
     CHECK_STATUS(weft_symm_all_to_all_vdev(out, table, in, symmetric(WEFT_I32, 3), world),
@@ -169,6 +172,37 @@ RANKS_TEST(test_symm_vdev_refused, 3)
     CHECK_STATUS(weft_symm_all_to_all_vdev(in, table, in, splits, world), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_symm_all_to_all_vdev_2d(out, table, in, splits, 0, world),
                  WEFT_ERR_INVALID_ARG);
+    FINISH(world);
+}
+
+/* The same of the offsets, which the other form has; those of no rows are not looked at. */
+RANKS_TEST(test_symm_vdev_offsets_refused, 2)
+{
+    weft_group *world = join(rank);
+    weft_tensor *in = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_tensor *splits = weft_symm_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, 2));
+    weft_tensor *out = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), 7);
+    weft_tensor *table = weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, 2), 7);
+    int64_t *split = weft_tensor_data(splits);
+    static const int64_t offsets[] = {-1, 4, 5, INT64_MAX, INT64_MIN, 3};
+    enum { CASES = sizeof offsets / sizeof *offsets };
+    weft_fill(in, rank);
+    for (int i = 0; i < CASES; i++) {
+        split[0] = 0;
+        split[2] = rank == 1 ? offsets[i] : 77; /* of no rows */
+        split[1] = 1;
+        split[3] = rank == 1 ? offsets[i] : 0;
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        weft_status status = weft_symm_all_to_all_vdev_2d_offset(out, table, in, splits, world);
+        CHECK_STATUS(status, i == CASES - 1 ? WEFT_OK : WEFT_ERR_INVALID_ARG);
+        if (status < 0) {
+            CHECK_CONTAINS(weft_last_error(), "rank 1 sends 1 rows from row");
+            CHECK(weft_item(out, 0) == 7 && weft_item_int(table, 0) == 7);
+        }
+    }
+    if (rank == 1) /* a row from each */
+        CHECK(weft_item(out, 0) == 0 && weft_item(out, 1) == 1 && weft_item(out, 2) == 7);
+    (void)size;
     FINISH(world);
 }
 
