@@ -64,7 +64,8 @@ enum {
 };
 
 /* Results of so many bytes and more go past the caches, so many elements at a time.  On Sapphire
- * Rapids that pays from 2 MiB on, and from 8 MiB on even if somebody reads them at once. */
+ * Rapids (2 MiB of second cache) that pays even if somebody reads them at once; at 4 MiB it does
+ * not. */
 enum { WEFT_I_EMIT_FAR = 8 << 20, WEFT_I_EMIT_FAR_CHUNK = 64 };
 
 /* Nodes that go together, in order. */
