@@ -516,6 +516,38 @@ RANKS_TEST(test_cuda_multicast_faults, 2)
     finish(world);
 }
 
+/* A rank that dies in a stage: the others are told who, at once, and go on without it. */
+RANKS_TEST(test_cuda_multicast_death, 3)
+{
+    static const char *const calls[] = {"cuMulticastAddDevice", "cuMulticastBindMem"};
+    if (device_is_real() || harness_in_threads)
+        return; /* a thread cannot die alone */
+    need_multicast(rank, size);
+    weft_group *world = join(30000);
+    weft_group *rest = weft_group_new(world, (int[]){0, 1}, 2, "rest");
+    weft_tensor *x = symmetric(WEFT_F32, 64);
+    meet(symmetric(WEFT_F32, 16), world);
+    if (rank == 2) {
+        harness_rank_dies();
+        model.fail = calls[getpid() % 2];
+        model.fail_with = MODEL_DIES;
+        model.fail_at = 1;
+    }
+    long long began = harness_now();
+    CHECK(!weft_symm_rendezvous(x, world));
+    CHECK_INT(weft_last_status(), WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(), "rank 2");
+    CHECK(harness_now() - began < 10 * 1000000000LL); /* not the limit's 30 s */
+    weft_clear_error();
+    CHECK(symm_info(meet(x, rest)).multicast_ptr); /* two of the three devices */
+    set(x, rank);
+    CHECK_OK(weft_symm_multimem_all_reduce(x, WEFT_SUM, rest));
+    check_sums("all_reduce", x, 0, 64, 2, 0);
+    weft_clear_error();
+    weft_finish(world);
+    weft_clear_error();
+}
+
 /* The same among threads: one of them is hit, whichever, and all do without. */
 RANKS_TEST(test_cuda_multicast_faults_of_threads, 3)
 {

@@ -4,6 +4,7 @@
 #include "model_parts.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,8 @@ weft_i_cu_result model_enter(const char *name, int level)
     if (model.fail && !strcmp(model.fail, name) && model.fail_at > 0 && --model.fail_at == 0)
         result = model.fail_with;
     pthread_mutex_unlock(&faults);
+    if (result == MODEL_DIES)
+        kill(getpid(), SIGKILL);
     if (result)
         return result;
     int process = atomic_load_explicit(&started_in, memory_order_relaxed);

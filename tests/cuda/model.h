@@ -40,6 +40,7 @@ void model_run(model_crew *crew, const model_kernel *kernel, const void *paramet
                unsigned threads);
 
 /* What the next tests want of the driver; written while no other thread uses it. */
+enum { MODEL_DIES = -1 };
 typedef struct model_wishes {
     int no_library;      /* libcuda.so.1 is not found */
     int no_nvrtc;        /* libnvrtc.so neither */
@@ -62,7 +63,7 @@ typedef struct model_wishes {
     size_t capacity;     /* bytes of device memory for cuMemAllocAsync; 0: 1 GiB */
     const char *fail;    /* this function fails ... */
     int fail_at;         /* ... at its n-th call from now, counted down; 0: never */
-    int fail_with;       /* ... with this result */
+    int fail_with;       /* ... with this result, or, MODEL_DIES, takes the process along */
     int broken;          /* not 0: every call on the device gives this result */
 } model_wishes;
 extern model_wishes model;

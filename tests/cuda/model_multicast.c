@@ -38,7 +38,8 @@ typedef struct mapping {
 static mapping mappings[MAPPINGS_MOST];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards changes, and what follows */
 
-/* Where blocks of this process are mapped: the first place of each is what a tensor has. */
+/* Where blocks that this process made are mapped: the first place of each is what a tensor has, and
+ * stays until the block goes. */
 typedef struct place {
     ino_t file;
     char *at;
@@ -178,6 +179,8 @@ weft_i_cu_result model_cuMulticastUnbind(weft_i_cu_handle handle, weft_i_cu_devi
 void model_multicast_note(const model_block *block, void *at)
 {
     struct stat of;
+    if (!block->device)
+        return; /* imported: it may be mapped for less long than multicast */
     place *made = calloc(1, sizeof *made);
     fstat(block->fd, &of);
     *made = (place){of.st_ino, at, NULL};
