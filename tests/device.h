@@ -141,7 +141,8 @@ static inline void device_install(void)
 
 #else
 
-#define DEVICE device_mine
+#define DEVICE         device_mine
+#define DEVICE_SPREADS /* a rank can have a device of its own */
 
 static _Thread_local weft_device device_mine = WEFT_CUDA(0);
 
@@ -169,9 +170,12 @@ static inline void device_install(void)
     weft_symm_allow_overlap(true);
 }
 
+#endif
+
 /* From here on this rank has a device of its own, which multicast needs; NULL, or why it has not. */
 static inline const char *device_spread(int rank, int size)
 {
+#ifdef DEVICE_SPREADS
     int count = 0;
     if (!weft_symm_has_multicast(WEFT_CUDA(0)))
         return "the device has no hardware multicast";
@@ -179,9 +183,11 @@ static inline const char *device_spread(int rank, int size)
         return "hardware multicast wants a GPU for each rank";
     device_mine = WEFT_CUDA(rank);
     return NULL;
-}
-
+#else
+    (void)rank, (void)size;
+    return "the device has no hardware multicast";
 #endif
+}
 
 /* A software device of few threads, so that a launch costs little. */
 static inline void device_shrink(void)
