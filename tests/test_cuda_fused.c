@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fused operations on a CUDA device that the ranks share, as processes and as threads: AsyncTPTest of
- * the reference on the software driver, or on a GPU with WEFT_TEST_CUDA=real.  In test_cuda_fused_apart,
- * with FUSED_APART, each rank has a software device of its own.
+ * the reference on the software driver, or on a GPU with WEFT_TEST_CUDA=real.
  */
 #define HARNESS_LABEL(backend_) cuda_label(backend_)
 static const char *cuda_label(const char *backend);
 
-#ifdef FUSED_APART
-#define FUSED_DEVICE WEFT_CUDA(harness_this_rank)
-#define FUSED_COPIES true
-#else
-#define FUSED_DEVICE WEFT_CUDA(0)
-#define FUSED_COPIES false
-#endif
+#define FUSED_DEVICE      WEFT_CUDA(0)
 #define FUSED_ROWS        (is_real() ? 4096 : 64) /* the software driver multiplies slowly */
 #define FUSED_INNER       (is_real() ? 1024 : 16)
 #define FUSED_TEST(name_) RANKS_TEST(name_, 2)
@@ -175,44 +168,15 @@ RANKS_TEST(test_fused_small_calls, 2)
     leave(world);
 }
 
-/* Lines of one name since the newest operation of another began. */
-static int lines_of(weft_group *group, const char *line, const char *name)
+/* Products since the newest operation of that name began. */
+static int pieces_of(weft_group *group, const char *name)
 {
     weft_i_record_entry entries[256];
     size_t count = weft_i_record_newest(weft_i_group_record(group), entries, 256);
     int pieces = 0;
     for (size_t i = 0; i < count && strcmp(entries[i].name, name) != 0; i++)
-        pieces += !strcmp(entries[i].name, line);
+        pieces += !strcmp(entries[i].name, "chunk");
     return pieces;
-}
-
-static int pieces_of(weft_group *group, const char *name)
-{
-    return lines_of(group, "chunk", name);
-}
-
-/* On a device that all share chunks are multiplied from where they lie, and to where they belong,
- * once the group has a workspace; from one device to another they are copied. */
-RANKS_TEST(test_fused_copies, 3)
-{
-    weft_group *world = begin(rank);
-    weft_tensor *shard = uniform(WEFT_F32, WEFT_SHAPE(4, 8)),
-                *b = uniform(WEFT_F32, WEFT_SHAPE(8, 6));
-    for (int times = 0; times < 2; times++) {
-        weft_tensor *a = NULL, *out = NULL;
-        int others = times == 0 || FUSED_COPIES ? size - 1 : 0;
-        CHECK_OK(weft_all_gather_matmul(NULL, &out, shard, &b, 1, 0, world));
-        CHECK_INT(lines_of(world, "chunk_copy", "ag_matmul"), 1 + others); /* and its own shard */
-        weft_tensor *all = weft_all_gather_tensor(shard, 0, world);
-        CHECK(is_close(out, weft_mm(all, b)));
-        out = weft_matmul_reduce_scatter(all, b, WEFT_SUM, 0, world);
-        CHECK_INT(lines_of(world, "chunk_copy", "matmul_rs"), FUSED_COPIES ? size - 1 : 0);
-        CHECK(is_close(out, weft_reduce_scatter_tensor(weft_mm(all, b), WEFT_SUM, 0, world)));
-        CHECK_OK(weft_all_gather_matmul(&a, &out, shard, &b, 1, 0, world)); /* A is wanted */
-        CHECK_INT(lines_of(world, "chunk_copy", "ag_matmul"), size);
-        CHECK(weft_equal(here(a), here(all)) && is_close(out, weft_mm(all, b)));
-    }
-    leave(world);
 }
 
 /* Large chunks go in pieces, two for each of two ranks; odd ones too, with A and scales of rows. */
@@ -249,9 +213,6 @@ int main(int argc, char **argv)
 {
     if (!is_real())
         model_install();
-#ifdef FUSED_APART
-    model.devices = 4;
-#endif
     weft_symm_allow_overlap(true);
     setenv("WEFT_FUSED_CHUNKS", "4", 1);
     return harness_main(argc, argv);

@@ -3,8 +3,7 @@
  * all_gather and products as one.  Each rank puts its shard where the others see it, says so, and
  * multiplies it; then it takes the others' in cyclic order, each as soon as its word is set.  On a
  * device a shard is copied by the second stream while the first multiplies the one before.  On the
- * CPU, and on a device that all ranks share, it is multiplied where it lies, unless the gathered
- * tensor is wanted.
+ * CPU it is multiplied where it lies, unless the gathered tensor is wanted.
  *
  * The dimension that is gathered goes to the front, so that a shard is a block of rows: rows [q
  * rows, (q + 1) rows) of everything belong to rank q.  Along the dimension that the products sum
@@ -268,7 +267,7 @@ static weft_status prepare(gather_run *run)
     run->scale_at = weft_i_pipe_round(weft_i_pipe_bytes(g->shard));
     if (!(run->shard = in_front(run, g->shard)))
         return weft_last_status();
-    bool apart = (g->last || !g->keep) && !weft_i_pipe_is_near(run->group, device);
+    bool apart = !weft_i_device_is_host(device) && (g->last || !g->keep);
     if (g->keep && !g->last)
         run->whole = as_matrix(run, run->call->outs[run->g->count]);
     else if (apart)

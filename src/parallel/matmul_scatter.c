@@ -5,9 +5,8 @@
  * its own in the workspace of the rank that is to have it, and a word says so.  With all of them
  * there the rank reduces its slots, in rank order.
  *
- * On the CPU, and on a device that all ranks share, the product is written straight into the other's
- * slot.  On a device of its own it is written here, and copied there by the second stream while the
- * first goes on multiplying.
+ * On the CPU the product is written straight into the other's slot.  On a device it is written here,
+ * and copied there by the second stream while the first goes on multiplying.
  *
  * The scattered dimension goes to the front, so that a part is a block of rows; along the last
  * dimension it is a block of columns of b.
@@ -28,7 +27,7 @@ typedef struct scatter_run {
     int64_t rows, columns;  /* of a part */
     int pieces;             /* in which a part is multiplied and copied */
     size_t slot;            /* bytes */
-    weft_tensor *stage;     /* [ranks, rows, columns]: products on their way; NULL: none are */
+    weft_tensor *stage;     /* [ranks, rows, columns] on a device: products on their way */
 } scatter_run;
 
 /* ---- one part ---- */
@@ -162,7 +161,7 @@ static weft_status prepare(scatter_run *run)
                              : weft_movedim(s->scale, s->dim, 0);
     if (!run->a || (s->scale && !run->scale))
         return weft_last_status();
-    if (weft_i_pipe_is_near(run->group, device))
+    if (weft_i_device_is_host(device))
         return WEFT_OK;
     run->stage =
         weft_i_tensor_new(s->dtype, device, WEFT_SHAPE(s->ranks, run->rows, run->columns), NULL);

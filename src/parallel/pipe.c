@@ -26,19 +26,6 @@ bool weft_i_pipe_can(const weft_group *group, weft_device device)
     return backend && backend->sharing >> group->world->sharing & 1;
 }
 
-bool weft_i_pipe_is_near(const weft_group *group, weft_device device)
-{
-    if (weft_i_device_is_host(device))
-        return true;
-    const weft_tensor *scratch = group->workspace[weft_i_device_kind(device)];
-    const weft_i_lease *lease = weft_i_block_lease_of(scratch);
-    if (!lease || weft_i_tensor_device(scratch) != device)
-        return false;
-    const weft_i_registration *met = weft_i_registration_find(lease->block, group);
-    return met && met->memory && met->memory->is_one_device &&
-           met->memory->is_one_device(met->joined);
-}
-
 /* ---- in and out ---- */
 
 /* All ranks come, with the same call, or nobody begins. */

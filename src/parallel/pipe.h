@@ -50,13 +50,6 @@ typedef struct weft_i_pipe {
 /* Can the group's ranks share memory of the device?  Not asked of the others. */
 bool weft_i_pipe_can(const weft_group *group, weft_device device);
 
-/*
- * Do products read and write chunks where they lie in the workspaces of others?  On the CPU, and where
- * all ranks are on one device: there is no link behind which a copy could hide.  It is known of a
- * group that has a workspace; each rank may do as it likes.
- */
-bool weft_i_pipe_is_near(const weft_group *group, weft_device device);
-
 weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry);
 /* Returns how it all ended, `status` if that is a failure. */
 weft_status weft_i_pipe_close(weft_i_pipe *pipe, weft_status status);

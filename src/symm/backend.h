@@ -92,8 +92,6 @@ typedef struct weft_i_device_memory {
     weft_status (*await)(void *joined, int64_t limit_ms); /* all that this rank enqueued there */
     weft_status (*reset)(void *joined);
     bool strided; /* everybody's blocks lie at one step, on all members */
-    /* Is the memory of all members that of this rank's device?  NULL: it is not known. */
-    bool (*is_one_device)(const void *joined);
     /* What kernels of this rank are given to reach byte `offset` of everybody's block.
      * WEFT_ERR_UNSUPPORTED, with the reason, where memory of a member has no address here. */
     weft_status (*reach)(const void *joined, size_t offset, weft_i_device_reach *out);

@@ -207,12 +207,6 @@ weft_status weft_i_cuda_joined_reach(const void *what, size_t offset, weft_i_dev
     return WEFT_OK;
 }
 
-static bool is_one_device(const void *what)
-{
-    const weft_i_cuda_team *team = &((const weft_i_cuda_joined *)what)->pads.team;
-    return team->sharing == (int)team->group.size;
-}
-
 static char *place_of(const weft_i_cuda_joined *all, int rank, size_t offset)
 {
     return all->blocks.base + (size_t)rank * all->blocks.step + offset;
@@ -247,7 +241,6 @@ const weft_i_device_memory weft_i_cuda_device_memory = {
     .await = weft_i_cuda_joined_await,
     .reset = weft_i_cuda_joined_reset,
     .strided = true,
-    .is_one_device = is_one_device,
     .reach = weft_i_cuda_joined_reach,
     .put = weft_i_cuda_joined_put,
     .get = weft_i_cuda_joined_get,
