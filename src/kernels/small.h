@@ -38,7 +38,7 @@ WEFT_I_SMALL float weft_i_f32_from_bits(uint32_t u)
 
 /* `a` if the condition holds, else `b`, without a branch that could keep a loop from being
  * vectorised. */
-WEFT_I_SMALL uint32_t weft_i_choose(int condition, uint32_t a, uint32_t b)
+WEFT_I_SMALL uint32_t weft_i_small_choose(int condition, uint32_t a, uint32_t b)
 {
     uint32_t mask = 0 - (uint32_t)condition;
     return (a & mask) | (b & ~mask);
@@ -58,7 +58,7 @@ WEFT_I_SMALL uint32_t weft_i_round_bits(uint32_t u, int mantissa, int bias)
     uint32_t half = (1u << (shift - 1)) - 1 + (u >> shift & 1);
     uint32_t normal = (u - smallest_normal + (1u << 23) + half) >> shift;
     uint32_t tiny = weft_i_f32_bits(weft_i_f32_from_bits(u) + weft_i_f32_from_bits(magic)) - magic;
-    return weft_i_choose((int32_t)u < (int32_t)smallest_normal, tiny, normal);
+    return weft_i_small_choose((int32_t)u < (int32_t)smallest_normal, tiny, normal);
 }
 
 /* The f32 bits of a small float's magnitude, infinities and NaN aside; the subtraction normalises
@@ -70,15 +70,15 @@ WEFT_I_SMALL uint32_t weft_i_widen_bits(uint32_t magnitude, int mantissa, int bi
     uint32_t normal = moved + smallest_normal - (1u << 23);
     uint32_t tiny = weft_i_f32_bits(weft_i_f32_from_bits(moved + smallest_normal) -
                                     weft_i_f32_from_bits(smallest_normal));
-    return weft_i_choose((int32_t)magnitude < 1 << mantissa, tiny, normal);
+    return weft_i_small_choose((int32_t)magnitude < 1 << mantissa, tiny, normal);
 }
 
 WEFT_I_SMALL uint16_t weft_i_f32_to_f16(float x)
 {
     uint32_t u = weft_i_f32_bits(x), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
     uint32_t r = weft_i_round_bits(magnitude, 10, 15);
-    r = weft_i_choose((int32_t)r > 0x7c00, 0x7c00, r);
-    r = weft_i_choose((int32_t)magnitude > 0x7f800000, 0x7e00, r);
+    r = weft_i_small_choose((int32_t)r > 0x7c00, 0x7c00, r);
+    r = weft_i_small_choose((int32_t)magnitude > 0x7f800000, 0x7e00, r);
     return (uint16_t)(sign | r);
 }
 
@@ -86,7 +86,8 @@ WEFT_I_SMALL float weft_i_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
     uint32_t r = weft_i_widen_bits(magnitude, 10, 15);
-    r = weft_i_choose((int32_t)magnitude >= 0x7c00, 0x7f800000 | (magnitude & 0x3ff) << 13, r);
+    r = weft_i_small_choose((int32_t)magnitude >= 0x7c00, 0x7f800000 | (magnitude & 0x3ff) << 13,
+                            r);
     return weft_i_f32_from_bits(sign | r);
 }
 
@@ -94,8 +95,8 @@ WEFT_I_SMALL uint16_t weft_i_f32_to_bf16(float x)
 {
     uint32_t u = weft_i_f32_bits(x);
     uint32_t r = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    return (uint16_t)weft_i_choose((int32_t)(u & 0x7fffffff) > 0x7f800000,
-                                   (u >> 16 & 0x8000) | 0x7fc0, r);
+    return (uint16_t)weft_i_small_choose((int32_t)(u & 0x7fffffff) > 0x7f800000,
+                                         (u >> 16 & 0x8000) | 0x7fc0, r);
 }
 
 WEFT_I_SMALL float weft_i_bf16_to_f32(uint16_t h)
@@ -108,13 +109,14 @@ WEFT_I_SMALL uint8_t weft_i_f32_to_f8e4m3(float x)
 {
     uint32_t u = weft_i_f32_bits(x), sign = u >> 24 & 0x80, magnitude = u & 0x7fffffff;
     uint32_t r = weft_i_round_bits(magnitude, 3, 7);
-    return (uint8_t)(sign | weft_i_choose((int32_t)r > 0x7e, 0x7f, r));
+    return (uint8_t)(sign | weft_i_small_choose((int32_t)r > 0x7e, 0x7f, r));
 }
 
 WEFT_I_SMALL float weft_i_f8e4m3_to_f32(uint8_t b)
 {
     uint32_t sign = (uint32_t)(b & 0x80) << 24, magnitude = b & 0x7f;
-    uint32_t r = weft_i_choose(magnitude == 0x7f, 0x7fc00000, weft_i_widen_bits(magnitude, 3, 7));
+    uint32_t r =
+        weft_i_small_choose(magnitude == 0x7f, 0x7fc00000, weft_i_widen_bits(magnitude, 3, 7));
     return weft_i_f32_from_bits(sign | r);
 }
 
@@ -122,8 +124,8 @@ WEFT_I_SMALL uint8_t weft_i_f32_to_f8e5m2(float x)
 {
     uint32_t u = weft_i_f32_bits(x), sign = u >> 24 & 0x80, magnitude = u & 0x7fffffff;
     uint32_t r = weft_i_round_bits(magnitude, 2, 15);
-    r = weft_i_choose((int32_t)r > 0x7c, 0x7c, r);
-    r = weft_i_choose((int32_t)magnitude > 0x7f800000, 0x7e, r);
+    r = weft_i_small_choose((int32_t)r > 0x7c, 0x7c, r);
+    r = weft_i_small_choose((int32_t)magnitude > 0x7f800000, 0x7e, r);
     return (uint8_t)(sign | r);
 }
 
