@@ -226,7 +226,8 @@ static weft_status call_held(weft_module *module, weft_tensor **out, int outs,
 {
     weft_tensor *in[WEFT_MODULE_VALUES] = {NULL};
     weft_hook_event event = {.in = in, .out = out, .ins = ins, .outs = outs};
-    memcpy(in, given, (size_t)ins * sizeof *in);
+    if (ins) /* there may be no list of none */
+        memcpy(in, given, (size_t)ins * sizeof *in);
     memset(out, 0, (size_t)outs * sizeof *out);
     WEFT_TRY(weft_scope_open());
     weft_i_object_hold(module);
