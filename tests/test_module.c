@@ -211,26 +211,6 @@ static weft_status swap(weft_module *self, weft_tensor *const *in, int ins, weft
     return WEFT_OK;
 }
 
-static weft_status source(weft_module *self, weft_tensor *const *in, int ins, weft_tensor **out,
-                          int outs, void *user)
-{
-    (void)self, (void)in, (void)user;
-    if (ins != 0 || outs != 1)
-        return WEFT_ERR_INTERNAL;
-    out[0] = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1), 5);
-    return WEFT_OK;
-}
-
-/* Nobody need have a list of no inputs. */
-TEST(test_module_of_no_inputs)
-{
-    weft_scope_open();
-    weft_tensor *out = NULL;
-    CHECK_OK(weft_module_call_list(weft_module_new_list(source, NULL), &out, 1, NULL, 0));
-    CHECK(weft_item(out, 0) == 5);
-    weft_scope_close();
-}
-
 TEST(test_module_of_several_values)
 {
     weft_scope_open();
