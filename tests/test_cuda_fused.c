@@ -100,6 +100,33 @@ static void check_reduce_captured(weft_group *world, weft_tensor *a, weft_tensor
     replay(noted, out, plain, 3);
 }
 
+/* A rank that is slow to copy still reads another's shard when the third has long begun to scatter,
+ * and writes into the workspace in which that shard lies. */
+RANKS_TEST(test_fused_slow_reader, 3)
+{
+    weft_group *world = begin(rank);
+    weft_tensor *shard = uniform(WEFT_F32, WEFT_SHAPE(16, 16)), *y = NULL;
+    weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(16, 16));
+    weft_tensor *a = uniform(WEFT_F32, WEFT_SHAPE(16 * size, 16));
+    weft_tensor *gathered = weft_mm(weft_all_gather_tensor(shard, 0, world), b);
+    weft_tensor *scattered =
+        weft_wait_tensor(weft_reduce_scatter_tensor(weft_mm(a, b), WEFT_SUM, 0, world));
+    CHECK(gathered && scattered);
+    CHECK_OK(weft_stream_sync(weft_stream_current(FUSED_DEVICE), 20000));
+    if (rank == 2 && !is_real() && !harness_in_threads)
+        model.copy_pause_us = 20000;
+    for (int k = 0; k < 2; k++) {
+        CHECK_OK(weft_all_gather_matmul(NULL, &y, shard, &b, 1, 0, world));
+        weft_tensor *z = weft_matmul_reduce_scatter(a, b, WEFT_SUM, 0, world);
+        CHECK(is_close(y, gathered));
+        CHECK(is_close(z, scattered));
+    }
+    CHECK_OK(weft_stream_sync(weft_stream_current(FUSED_DEVICE), 20000));
+    if (!harness_in_threads)
+        model.copy_pause_us = 0;
+    leave(world);
+}
+
 /* Hardware multicast is asked for, and weft has no kernels for it: the call goes another way, says
  * so, and is right. */
 RANKS_TEST(test_fused_multicast_asked, 2)

@@ -86,6 +86,8 @@ static weft_status send_part(scatter_run *run, int rank)
         WEFT_TRY(multiply(run, rank, rows, piece));
         WEFT_TRY(weft_i_pipe_fork(pipe));
         WEFT_TRY(weft_i_pipe_aside(pipe));
+        if (run->stage && piece == 0)
+            WEFT_TRY(weft_i_pipe_hear(pipe, rank, WEFT_I_WORD_FREE));
         if (run->stage)
             WEFT_TRY(
                 weft_i_pipe_move(pipe, rank, weft_i_pipe_piece(there, run->pieces, piece), rows));
@@ -133,16 +135,15 @@ static weft_status pump(scatter_run *run)
 {
     weft_i_pipe *pipe = &run->pipe;
     run->pieces = weft_i_pipe_pieces(pipe, run->rows);
+    /* On a device the meeting was one of hosts.  The rank whose workspace it is knows by the order
+     * of its stream that it and all others have read what an earlier operation left there. */
+    if (!weft_i_device_is_host(pipe->device))
+        WEFT_TRY(weft_i_pipe_tell_all(pipe, WEFT_I_WORD_FREE));
     for (int step = 1; step < pipe->size; step++)
         WEFT_TRY(send_part(run, (pipe->me + step) % pipe->size));
     WEFT_TRY(multiply_own(run));
     WEFT_TRY(weft_i_pipe_hear_all(pipe, WEFT_I_WORD_READY));
-    WEFT_TRY(reduce(run));
-    if (weft_i_device_is_host(pipe->device)) /* the next operation begins with a meeting */
-        return WEFT_OK;
-    /* On a device that is one of hosts: the slots are free when all have read theirs. */
-    WEFT_TRY(weft_i_pipe_tell_all(pipe, WEFT_I_WORD_READ));
-    return weft_i_pipe_hear_all(pipe, WEFT_I_WORD_READ);
+    return reduce(run);
 }
 
 /* All memory is there before the others are met, but for copies of parts that lie badly. */

@@ -21,6 +21,7 @@
 typedef enum weft_i_word {
     WEFT_I_WORD_READY, /* a chunk is there */
     WEFT_I_WORD_READ,  /* it has been read */
+    WEFT_I_WORD_FREE,  /* nobody reads the sender's workspace any more: it may be written */
     WEFT_I_WORDS
 } weft_i_word;
 

@@ -64,6 +64,7 @@ typedef struct model_wishes {
     const char *fail;    /* this function fails ... */
     int fail_at;         /* ... at its n-th call from now, counted down; 0: never */
     int fail_with;       /* ... with this result, or, MODEL_DIES, takes the process along */
+    int copy_pause_us;   /* how long a stream waits before each copy */
     int broken;          /* not 0: every call on the device gives this result */
 } model_wishes;
 extern model_wishes model;

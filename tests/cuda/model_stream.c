@@ -165,6 +165,8 @@ static void run_task(const task *t, model_crew *crew)
 {
     switch (t->kind) {
     case COPY:
+        if (model.copy_pause_us)
+            weft_i_os_linux.sleep_ns((int64_t)model.copy_pause_us * 1000);
         memmove(t->to, t->from, t->bytes);
         break;
     case SET8:
