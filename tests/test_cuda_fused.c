@@ -100,6 +100,21 @@ static void check_reduce_captured(weft_group *world, weft_tensor *a, weft_tensor
     replay(noted, out, plain, 3);
 }
 
+/* In a process with several ranks no code is loaded late: the first use of a product's kernel would
+ * wait for another rank's kernel.  A process with one rank keeps what the driver does by itself. */
+RANKS_TEST(test_fused_code_is_there, 2)
+{
+    weft_group *world = begin(rank);
+    weft_tensor *x = uniform(WEFT_F32, WEFT_SHAPE(4, 4));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    if (harness_in_threads)
+        CHECK(!weft_i_cuda_loads_late());
+    else
+        CHECK(!getenv("CUDA_MODULE_LOADING"));
+    CHECK_OK(weft_all_reduce_into(weft_mm(x, x), x, WEFT_SUM, world));
+    leave(world);
+}
+
 /* A rank that is slow to copy still reads another's shard when the third has long begun to scatter,
  * and writes into the workspace in which that shard lies. */
 RANKS_TEST(test_fused_slow_reader, 3)

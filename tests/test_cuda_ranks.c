@@ -7,12 +7,10 @@
 #include "harness_ranks.h"
 #include "jobs.h"
 
-#include "backends/cuda/driver.h"
 #include "base/record.h"
 #include "base/status.h"
 #include "cuda/model.h"
 #include "fabric/group.h"
-#include "fabric/spawn.h"
 #include "weft/weft.h"
 
 #define GPU WEFT_CUDA(0)
@@ -777,23 +775,6 @@ RANKS_TEST(test_cuda_ranks_refuses, 2)
         CHECK_CONTAINS(weft_last_error(), "cuda:0");
     }
     weft_clear_error();
-    finish(world);
-}
-
-/*
- * In a process with several ranks no code is loaded late: the first use of a product's kernel would
- * wait for another rank's kernel.  A process with one rank keeps what the driver does by itself.
- */
-RANKS_TEST(test_cuda_ranks_code_is_there, 2)
-{
-    weft_group *world = join(30000);
-    weft_tensor *x = weft_ones(WEFT_F32, GPU, WEFT_SHAPE(4, 4));
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
-    if (weft_i_spawn_seat())
-        CHECK(!weft_i_cuda_loads_late());
-    else
-        CHECK(!getenv("CUDA_MODULE_LOADING"));
-    CHECK_OK(weft_all_reduce_into(weft_mm(x, x), x, WEFT_SUM, world));
     finish(world);
 }
 

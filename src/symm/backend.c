@@ -181,6 +181,12 @@ static weft_status find(weft_device device, const weft_i_backend **out)
     return WEFT_OK;
 }
 
+bool weft_i_backend_among_threads(void)
+{
+    const weft_i_seat *seat = weft_i_spawn_seat();
+    return seat && seat->size > 1;
+}
+
 const weft_i_backend *weft_i_backend_for(weft_device device)
 {
     const weft_i_backend *backend;

@@ -211,6 +211,9 @@ const weft_i_backend *weft_i_backend_named(const char *name);
 /* The backend this thread uses for a kind of device; NULL and an error if none is usable. */
 const weft_i_backend *weft_i_backend_for(weft_device device);
 
+/* Are there other ranks in this process, as far as the calling thread knows? */
+bool weft_i_backend_among_threads(void);
+
 /* Notes that this thread has allocated there: from now on its choice for the kind is fixed. */
 void weft_i_backend_used(weft_device device);
 

@@ -6,7 +6,7 @@
 #include "driver.h"
 
 #include "base/os.h"
-#include "fabric/spawn.h"
+#include "symm/backend.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -148,8 +148,7 @@ static void want_queues(void)
  */
 static void want_code(void)
 {
-    const weft_i_seat *seat = weft_i_spawn_seat();
-    if (seat && seat->size > 1)
+    if (weft_i_backend_among_threads())
         setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
