@@ -68,17 +68,10 @@ WEFT_K weft_k_place weft_k_place_of(const weft_k_pointwise *c, uint64_t task, in
     return p;
 }
 
-/* Whether a whole group of `n` elements of `size` bytes lies packed at a multiple of `word`. */
-WEFT_K int weft_k_is_packed(const void *p, int64_t stride, uint32_t size, int n, int group,
-                            uint32_t word)
-{
-    return n == group && stride == (int64_t)size && ((uintptr_t)p & (word - 1)) == 0;
-}
-
-/* The same of words of 16 bytes. */
+/* Whether `n` elements of `size` bytes at p are whole words of 16 bytes. */
 WEFT_K int weft_k_is_whole(const void *p, int64_t stride, uint32_t size, int n, int group)
 {
-    return weft_k_is_packed(p, stride, size, n, group, 16);
+    return n == group && stride == (int64_t)size && ((uintptr_t)p & 15) == 0;
 }
 
 /* ---- f32 ---- */
@@ -228,34 +221,13 @@ WEFT_K void weft_k_take_bits(const char *p, int64_t stride, uint32_t size, int n
         }
         break;
     case 4:
-        if (weft_k_is_whole(p, stride, 4, n, WEFT_K_N)) {
-            weft_k_vector v = weft_k_read16(p);
-            WEFT_K_UNROLL
-            for (int j = 0; j < WEFT_K_N; j++)
-                x[j] = v.word[j];
-        } else {
-            WEFT_K_TAKE(uint32_t)
-        }
+        WEFT_K_TAKE(uint32_t)
         break;
     case 2:
-        if (weft_k_is_packed(p, stride, 2, n, WEFT_K_N, 8)) {
-            uint64_t v = *(const uint64_t *)(const void *)p;
-            WEFT_K_UNROLL
-            for (int j = 0; j < WEFT_K_N; j++)
-                x[j] = v >> 16 * j & 0xffff;
-        } else {
-            WEFT_K_TAKE(uint16_t)
-        }
+        WEFT_K_TAKE(uint16_t)
         break;
     default:
-        if (weft_k_is_packed(p, stride, 1, n, WEFT_K_N, 4)) {
-            uint32_t v = *(const uint32_t *)(const void *)p;
-            WEFT_K_UNROLL
-            for (int j = 0; j < WEFT_K_N; j++)
-                x[j] = v >> 8 * j & 0xff;
-        } else {
-            WEFT_K_TAKE(uint8_t)
-        }
+        WEFT_K_TAKE(uint8_t)
     }
 }
 
@@ -285,37 +257,13 @@ WEFT_K void weft_k_write_bits(char *p, int64_t stride, uint32_t size, int n, con
         }
         break;
     case 4:
-        if (weft_k_is_whole(p, stride, 4, n, WEFT_K_N)) {
-            weft_k_vector v;
-            WEFT_K_UNROLL
-            for (int j = 0; j < WEFT_K_N; j++)
-                v.word[j] = (uint32_t)x[j];
-            weft_k_store16(p, v);
-        } else {
-            WEFT_K_LEAVE(uint32_t)
-        }
+        WEFT_K_LEAVE(uint32_t)
         break;
     case 2:
-        if (weft_k_is_packed(p, stride, 2, n, WEFT_K_N, 8)) {
-            uint64_t v = 0;
-            WEFT_K_UNROLL
-            for (int j = 0; j < WEFT_K_N; j++)
-                v |= (x[j] & 0xffff) << 16 * j;
-            *(uint64_t *)(void *)p = v;
-        } else {
-            WEFT_K_LEAVE(uint16_t)
-        }
+        WEFT_K_LEAVE(uint16_t)
         break;
     default:
-        if (weft_k_is_packed(p, stride, 1, n, WEFT_K_N, 4)) {
-            uint32_t v = 0;
-            WEFT_K_UNROLL
-            for (int j = 0; j < WEFT_K_N; j++)
-                v |= (uint32_t)(x[j] & 0xff) << 8 * j;
-            *(uint32_t *)(void *)p = v;
-        } else {
-            WEFT_K_LEAVE(uint8_t)
-        }
+        WEFT_K_LEAVE(uint8_t)
     }
 }
 
