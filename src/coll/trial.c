@@ -79,6 +79,13 @@ bool weft_i_trial_is_cma(const weft_i_coll *coll)
     return choose(coll->trial_by_table, weft_i_coll_location(coll, 0)->attempt, worst);
 }
 
+/* A way that takes half of what it took when an earlier job timed the other: the machine was busy
+ * then, and those times say nothing of the machine as it is. */
+static bool is_outdated(const weft_i_trial *trial, int way)
+{
+    return trial->mean[way] < trial->beside[!way] / 2;
+}
+
 /*
  * The mean of the last few calls, without the cold ones; one that was kept off its core counts as
  * twice the mean.  Not the least: ranks that come one by one copy undisturbed by each other, and
@@ -96,6 +103,11 @@ void weft_i_trial_end(weft_i_coll *coll)
     }
     bool before = trial->mean[1] < trial->mean[0];
     trial->mean[way] = (uint32_t)took;
+    trial->beside[way] = 0;
+    if (is_outdated(trial, way)) {
+        *trial = (weft_i_trial){{0}, {0}, {0}};
+        return;
+    }
     if (trial->runs[way] ==
         RUNS) { /* of two that are near each other now one leads, now the other */
         coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);

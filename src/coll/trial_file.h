@@ -29,6 +29,7 @@ enum {
 typedef struct weft_i_trial {
     uint32_t mean[2]; /* ns */
     uint8_t runs[2];
+    uint32_t beside[2]; /* of a way that only an earlier job has timed: the other's mean then */
 } weft_i_trial;
 
 /* By kind, from all_reduce on, and power of two of the bytes. */
