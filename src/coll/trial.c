@@ -6,10 +6,11 @@
 #include "coll/locations.h"
 
 enum {
-    COLD = 2, /* runs that touch new pages, of the operands and of the bounce buffers */
+    COLD = WEFT_I_TRIAL_COLD,
     RUNS = WEFT_I_TRIAL_RUNS,
-    MARGIN = 4, /* a quarter is what times differ by without a reason */
-    AGAIN = 128 /* calls after which the slower way is tried again */
+    MARGIN = 4,  /* a quarter is what times differ by without a reason */
+    AGAIN = 128, /* calls after which the slower way is tried again */
+    SOON = 16    /* the same if only an earlier job has timed it */
 };
 
 /* The class of a size: its power of two, from the least on. */
@@ -32,9 +33,11 @@ void weft_i_trial_begin(weft_i_coll *coll, size_t transfer)
     coll->trial_began = WEFT_OS->clock_ns();
 }
 
+/* Nanoseconds, the last bit of which says that an earlier job has measured them; 0: not known. */
 static uint32_t known(const weft_i_trial *trial, int way)
 {
-    return trial->runs[way] >= RUNS ? trial->mean[way] : 0;
+    uint32_t even = (trial->mean[way] | 1) + 1;
+    return trial->runs[way] < RUNS ? 0 : trial->kept[way] ? even | 1 : even;
 }
 
 weft_i_times weft_i_trial_times(const weft_i_coll *coll)
@@ -52,7 +55,7 @@ static bool choose(bool by_table, uint32_t attempt, weft_i_times times)
     if (!others)
         return !by_table;
     bool cma = others + others / MARGIN < tables ? !by_table : by_table;
-    return attempt % AGAIN ? cma : !cma;
+    return attempt % (times.of[!cma] & 1 ? SOON : AGAIN) ? cma : !cma;
 }
 
 bool weft_i_trial_expects_cma(const weft_i_coll *coll, uint32_t attempt)
@@ -64,32 +67,26 @@ bool weft_i_trial_expects_cma(const weft_i_coll *coll, uint32_t attempt)
 bool weft_i_trial_is_cma(const weft_i_coll *coll)
 {
     weft_i_times worst = {{0, 0}};
-    bool unknown[2] = {false, false};
+    bool unknown[2] = {false, false}, kept[2] = {false, false};
     for (int rank = 0; rank < coll->lane->size; rank++) {
         weft_i_times theirs = weft_i_coll_location(coll, rank)->times;
         for (int way = 0; way < 2; way++) {
             unknown[way] |= !theirs.of[way];
+            kept[way] |= theirs.of[way] & 1;
             if (theirs.of[way] > worst.of[way])
                 worst.of[way] = theirs.of[way];
         }
     }
     for (int way = 0; way < 2; way++)
-        if (unknown[way])
-            worst.of[way] = 0;
+        worst.of[way] = unknown[way] ? 0 : worst.of[way] | kept[way];
     return choose(coll->trial_by_table, weft_i_coll_location(coll, 0)->attempt, worst);
-}
-
-/* A way that takes half of what it took when an earlier job timed the other: the machine was busy
- * then, and those times say nothing of the machine as it is. */
-static bool is_outdated(const weft_i_trial *trial, int way)
-{
-    return trial->mean[way] < trial->beside[!way] / 2;
 }
 
 /*
  * The mean of the last few calls, without the cold ones; one that was kept off its core counts as
  * twice the mean.  Not the least: ranks that come one by one copy undisturbed by each other, and
- * that is not how long a call takes.
+ * that is not how long a call takes.  An earlier job's mean gives way to the first warm call: the
+ * machine may have been busy then.
  */
 void weft_i_trial_end(weft_i_coll *coll)
 {
@@ -97,17 +94,17 @@ void weft_i_trial_end(weft_i_coll *coll)
     int way = coll->trial_way;
     int64_t took = WEFT_OS->clock_ns() - coll->trial_began, mean = trial->mean[way];
     took = took < 1 ? 1 : took > INT32_MAX ? INT32_MAX : took;
+    bool before = trial->mean[1] < trial->mean[0];
+    if (trial->kept[way]) {
+        trial->mean[way] = --trial->kept[way] ? trial->mean[way] : (uint32_t)took;
+        coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);
+        return;
+    }
     if (trial->runs[way] >= COLD) {
         took = took > 2 * mean ? 2 * mean : took;
         took = mean + (took - mean) / 4;
     }
-    bool before = trial->mean[1] < trial->mean[0];
     trial->mean[way] = (uint32_t)took;
-    trial->beside[way] = 0;
-    if (is_outdated(trial, way)) {
-        *trial = (weft_i_trial){{0}, {0}, {0}};
-        return;
-    }
     if (trial->runs[way] ==
         RUNS) { /* of two that are near each other now one leads, now the other */
         coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);

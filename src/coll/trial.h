@@ -4,8 +4,8 @@
  * buffers?  That depends on the processor, the kernel and the pages of the memory, by a factor of
  * two either way, and no table knows them.  So a lane times its first large calls of every kind and
  * size, six of each way, and takes what is clearly faster from then on.  Now and then it tries
- * the other again.  What it has learned is kept for later jobs (trial_file.h); one that finds the
- * machine much faster begins anew, because it was busy when that was learned.
+ * the other again.  What it has learned is kept for later jobs (trial_file.h), where it decides
+ * until they have times of their own: the machine may have been busy when it was learned.
  *
  * Each rank shows its own times beside its arrival.  All ranks conclude from what all have shown,
  * so they agree even if one of them has lost count.

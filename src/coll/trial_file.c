@@ -116,8 +116,9 @@ static bool take_row(const char *row, weft_i_trials trials)
     if (kind < 0 || kind >= WEFT_I_TRIAL_KINDS || class == WEFT_I_TRIAL_SIZES || !staged || !cma ||
         staged > INT32_MAX || cma > INT32_MAX)
         return false;
-    trials[kind][class] =
-        (weft_i_trial){{staged, cma}, {WEFT_I_TRIAL_RUNS, WEFT_I_TRIAL_RUNS}, {cma, staged}};
+    trials[kind][class] = (weft_i_trial){{staged, cma},
+                                         {WEFT_I_TRIAL_RUNS, WEFT_I_TRIAL_RUNS},
+                                         {WEFT_I_TRIAL_COLD, WEFT_I_TRIAL_COLD}};
     return true;
 }
 

@@ -22,6 +22,7 @@ enum {
     WEFT_I_TRIAL_RUNS = 6,        /* of each way before its time counts */
     WEFT_I_TRIAL_KINDS = WEFT_I_ALL_TO_ALL - WEFT_I_ALL_REDUCE + 1,
     WEFT_I_TRIAL_SIZES = 12,
+    WEFT_I_TRIAL_COLD = 2, /* runs that touch new pages, of the operands and the bounce buffers */
     WEFT_I_TRIAL_PATH = 1300
 };
 
@@ -29,7 +30,7 @@ enum {
 typedef struct weft_i_trial {
     uint32_t mean[2]; /* ns */
     uint8_t runs[2];
-    uint32_t beside[2]; /* of a way that only an earlier job has timed: the other's mean then */
+    uint8_t kept[2]; /* of a mean that an earlier job has left: runs until this job has its own */
 } weft_i_trial;
 
 /* By kind, from all_reduce on, and power of two of the bytes. */
