@@ -82,6 +82,13 @@ bool weft_i_trial_is_cma(const weft_i_coll *coll)
     return choose(coll->trial_by_table, weft_i_coll_location(coll, 0)->attempt, worst);
 }
 
+/* Kept once both ways are known, because most programs end without an end of their lanes. */
+static void keep_if(const weft_i_coll *coll, bool both)
+{
+    if (both && coll->lane->me == 0)
+        weft_i_trial_keep(coll->lane->size, coll->lane->trials);
+}
+
 /*
  * The mean of the last few calls, without the cold ones; one that was kept off its core counts as
  * twice the mean.  Not the least: ranks that come one by one copy undisturbed by each other, and
@@ -94,12 +101,12 @@ void weft_i_trial_end(weft_i_coll *coll)
     int way = coll->trial_way;
     int64_t took = WEFT_OS->clock_ns() - coll->trial_began, mean = trial->mean[way];
     took = took < 1 ? 1 : took > INT32_MAX ? INT32_MAX : took;
-    bool before = trial->mean[1] < trial->mean[0];
     if (trial->kept[way]) {
         trial->mean[way] = --trial->kept[way] ? trial->mean[way] : (uint32_t)took;
-        coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);
+        keep_if(coll, !trial->kept[0] && !trial->kept[1]);
         return;
     }
+    bool before = trial->mean[1] < trial->mean[0];
     if (trial->runs[way] >= COLD) {
         took = took > 2 * mean ? 2 * mean : took;
         took = mean + (took - mean) / 4;
@@ -110,7 +117,5 @@ void weft_i_trial_end(weft_i_coll *coll)
         coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);
         return;
     }
-    /* Kept now, because most programs end without an end of their lanes. */
-    if (++trial->runs[way] == RUNS && trial->runs[!way] == RUNS && coll->lane->me == 0)
-        weft_i_trial_keep(coll->lane->size, coll->lane->trials);
+    keep_if(coll, ++trial->runs[way] == RUNS && trial->runs[!way] == RUNS);
 }
