@@ -11,6 +11,7 @@
 
 #include "doom.h"
 #include "functional_jobs.h"
+#include "way_of.h"
 
 #include "fabric/group.h"
 
@@ -65,17 +66,6 @@ static weft_group *begin(int rank)
     weft_fused_use(WEFT_FUSED_PIPELINE); /* small operands too */
     weft_seed(42 + (uint64_t)rank);
     return world;
-}
-
-/* The way of the newest operation of that name in the flight record. */
-static int way_of(weft_group *group, const char *name)
-{
-    weft_i_record_entry entries[256];
-    size_t count = weft_i_record_newest(weft_i_group_record(group), entries, 256);
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(entries[i].name, name))
-            return entries[i].channel;
-    return -1;
 }
 
 /* How many operations of that name the flight record still has. */

@@ -25,6 +25,20 @@ __attribute__((unused)) static void finish(weft_group *world)
     CHECK(!weft_finish(world));
 }
 
+/* A new group of all ranks of the world, whose lane is there. */
+__attribute__((unused)) static weft_group *fresh_group(weft_group *world)
+{
+    int all[HARNESS_RANKS_MAX], ranks = weft_size(world);
+    for (int rank = 0; rank < ranks; rank++)
+        all[rank] = rank;
+    weft_group *group = weft_group_new(world, all, ranks, NULL);
+    if (!group)
+        FAIL("weft_group_new: %s", weft_last_error());
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group)); /* makes the lane */
+    return group;
+}
+
 __attribute__((unused)) static void rest_us(long us)
 {
     struct timespec pause = {us / 1000000, us % 1000000 * 1000};

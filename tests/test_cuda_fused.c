@@ -142,8 +142,8 @@ RANKS_TEST(test_fused_slow_reader, 3)
     leave(world);
 }
 
-/* Hardware multicast is asked for, and weft has no kernels for it: the call goes another way, says
- * so, and is right. */
+/* Multicast is asked for, and ranks that share a device have none: the call goes another way, says so,
+ * and is right.  test_cuda_multicast.c has devices with it. */
 RANKS_TEST(test_fused_multicast_asked, 2)
 {
     weft_group *world = begin(rank);

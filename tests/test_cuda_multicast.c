@@ -9,6 +9,7 @@
 
 #include "jobs.h"
 #include "symm_info.h"
+#include "way_of.h"
 
 #include "backends/cuda/retire.h"
 #include "base/record.h"
@@ -266,17 +267,6 @@ RANKS_TEST(test_cuda_multimem_capture, 2)
     CHECK(weft_item(all, 0) == 32 && weft_item(all, 199) == 32);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     finish(world);
-}
-
-/* The way of the newest operation of that name in the flight record. */
-static int way_of(weft_group *group, const char *name)
-{
-    weft_i_record_entry entries[256];
-    size_t count = weft_i_record_newest(weft_i_group_record(group), entries, 256);
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(entries[i].name, name))
-            return entries[i].channel;
-    return -1;
 }
 
 RANKS_TEST(test_multimem_all_gather_matmul, 2)

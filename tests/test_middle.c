@@ -195,18 +195,6 @@ static weft_status run(op what, const operands *o, int root, int rank, weft_grou
     }
 }
 
-/* A group of all, whose lane is there. */
-static weft_group *fresh_group(weft_group *world)
-{
-    static const int all[RANKS] = {0, 1, 2};
-    weft_group *group = weft_group_new(world, all, RANKS, NULL);
-    if (!group)
-        FAIL("weft_group_new: %s", weft_last_error());
-    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
-    return group;
-}
-
 /* The same in symmetric memory of the group: others reach it where it lies. */
 static operands symmetric_of(op what, int rank, weft_group *group)
 {

@@ -144,17 +144,6 @@ static void check_untouched(op what, const operands *o, int rank, bool came)
         FAIL("%s: the symmetric memory was written", names[what]);
 }
 
-static weft_group *fresh_group(weft_group *world)
-{
-    static const int all[RANKS] = {0, 1, 2};
-    weft_group *group = weft_group_new(world, all, RANKS, NULL);
-    if (!group)
-        FAIL("weft_group_new: %s", weft_last_error());
-    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group)); /* makes the lane */
-    return group;
-}
-
 /* ---- a rank that does not come ---- */
 
 RANKS_TEST(test_symm_middle_absent, RANKS)
