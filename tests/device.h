@@ -86,6 +86,7 @@ static inline void device_install(void)
     if (device_is_real())
         return;
     model_install();
+    nvshmem_model.scattered = true; /* as the library maps more than two ranks */
     nvshmem_install();
 }
 

@@ -29,6 +29,13 @@ weft_status weft_i_cuda_direct(weft_i_cuda_team *team, const weft_i_request *req
 /* The two of them whose sizes or strides are particular (vdev.c, tile.c). */
 weft_status weft_i_cuda_vdev(weft_i_cuda_team *team, const weft_i_request *request);
 weft_status weft_i_cuda_tile(weft_i_cuda_team *team, const weft_i_request *request);
+/* Reduces `t`; no rank's tile has more than `most` elements, and all ranks name the same number. */
+weft_status weft_i_cuda_tile_launch(const weft_i_cuda_team *team, const weft_i_request *request,
+                                    const weft_k_tile *t, uint64_t most);
+
+/* Sums in memory that is not mapped at one stride (scattered.c); `reach` has a table. */
+weft_status weft_i_cuda_scattered(weft_i_cuda_team *team, const weft_i_request *request,
+                                  const weft_i_cuda_reach *reach);
 
 /* By multicast (multimem.c); `reach` is that of the operand which lies there. */
 weft_status weft_i_cuda_multimem(weft_i_cuda_team *team, const weft_i_request *request,

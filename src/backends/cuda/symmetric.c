@@ -73,10 +73,7 @@ weft_status weft_i_cuda_symmetric(weft_i_cuda_team *team, const weft_i_request *
     weft_i_cuda_reach reach;
     WEFT_TRY(weft_i_cuda_reach_of(&request->in_counterparts, &reach));
     if (reach.shifts)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
-                           "%s: the memory of the ranks is not mapped at one stride here; vdev, "
-                           "tile_reduce and plain collectives do not need that",
-                           request->op);
+        return weft_i_cuda_scattered(team, request, &reach);
     weft_i_cuda_sum sum = sum_of(request, reach);
     switch (request->kind) {
     case WEFT_I_ONE_SHOT_ALL_REDUCE_COPY:

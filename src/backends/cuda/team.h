@@ -85,7 +85,7 @@ weft_status weft_i_cuda_team_await(weft_i_cuda_team *team, int64_t limit_ms);
 weft_status weft_i_cuda_team_reset(weft_i_cuda_team *team, weft_i_cuda_stream *stream);
 
 /* Memory of all ranks: rank 0's address and the step to the next rank's; or a table instead of the
- * step, which vdev and tiles alone take. */
+ * step, which the kernels of vdev and of tiles take. */
 typedef struct weft_i_cuda_reach {
     char *base;
     size_t step;

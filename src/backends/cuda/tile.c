@@ -55,6 +55,14 @@ static int blocks_for(const weft_i_cuda_team *team, uint64_t elements, int threa
     return least;
 }
 
+weft_status weft_i_cuda_tile_launch(const weft_i_cuda_team *team, const weft_i_request *request,
+                                    const weft_k_tile *t, uint64_t most)
+{
+    int threads = team->device->kernel_threads[WEFT_I_CUDA_tile];
+    return weft_i_cuda_launch(request->stream, kernel_for(request, t),
+                              blocks_for(team, most, threads), threads, t, true);
+}
+
 weft_status weft_i_cuda_tile(weft_i_cuda_team *team, const weft_i_request *request)
 {
     const weft_i_tiles *tiles = request->tiles;
@@ -69,7 +77,5 @@ weft_status weft_i_cuda_tile(weft_i_cuda_team *team, const weft_i_request *reque
         t.call.out = request->out;
         lay_out(tiles, request->item, &t);
     }
-    int threads = team->device->kernel_threads[WEFT_I_CUDA_tile];
-    return weft_i_cuda_launch(request->stream, kernel_for(request, &t),
-                              blocks_for(team, tiles->most, threads), threads, &t, true);
+    return weft_i_cuda_tile_launch(team, request, &t, tiles->most);
 }
