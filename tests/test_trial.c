@@ -289,6 +289,216 @@ TEST(test_trial_own_times)
     weft_i_os_now = &weft_i_os_linux;
 }
 
+/* ---- choosing, without ranks ---- */
+
+/* A lane of two ranks in private memory; rank 0 or 1 is us. */
+typedef struct bare {
+    weft_i_lane lane;
+    weft_i_lane_head heads[RANKS];
+    weft_i_trial trial;
+    weft_i_coll coll;
+} bare;
+
+static bare *bare_new(int me, uint32_t staged, uint32_t cma)
+{
+    bare *it =
+        aligned_alloc(WEFT_I_LINE, (sizeof *it + WEFT_I_LINE - 1) / WEFT_I_LINE * WEFT_I_LINE);
+    CHECK(it);
+    memset(it, 0, sizeof *it);
+    it->lane.me = me;
+    it->lane.size = RANKS;
+    it->lane.epoch = 17;
+    it->lane.heads = (char *)it->heads;
+    it->lane.head_stride = sizeof it->heads[0];
+    it->trial = (weft_i_trial){
+        {staged, cma}, {staged ? WEFT_I_TRIAL_RUNS : 0, cma ? WEFT_I_TRIAL_RUNS : 0}, {0, 0}};
+    it->coll.lane = &it->lane;
+    it->coll.trial = &it->trial;
+    it->coll.ask.kind = WEFT_I_ALL_GATHER;
+    it->coll.cma_from = 1 << 20;
+    return it;
+}
+
+/* Calls by powers of two have a place each, the largest one together. */
+TEST(test_trial_places)
+{
+    enum { FROM = WEFT_I_TRIAL_FROM, LAST = WEFT_I_TRIAL_SIZES - 1 };
+    static const struct {
+        size_t bytes;
+        int class;
+    } cases[] = {{FROM, 0},
+                 {2 * FROM - 1, 0},
+                 {2 * FROM, 1},
+                 {16 * FROM, 4},
+                 {((size_t)FROM << LAST) - 1, LAST - 1},
+                 {(size_t)FROM << LAST, LAST},
+                 {(size_t)FROM << (LAST + 1), LAST},
+                 {(size_t)FROM << (LAST + 3), LAST}};
+    bare *it = bare_new(1, 0, 0);
+    it->lane.remembers = true;
+    slow = weft_i_os_linux;
+    slow.clock_ns = stopped_clock;
+    weft_i_os_now = &slow;
+    clock_now = 4711;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_i_trial_begin(&it->coll, cases[i].bytes);
+        CHECK(it->coll.trial ==
+              &it->lane.trials[WEFT_I_ALL_GATHER - WEFT_I_ALL_REDUCE][cases[i].class]);
+        CHECK_INT(it->coll.trial_by_table, cases[i].bytes >= 1 << 20);
+        CHECK_INT(it->coll.trial_began, 4711);
+    }
+    it->coll.ask.kind = WEFT_I_ALL_GATHER_LIST; /* other forms of a kind are timed with it */
+    weft_i_trial_begin(&it->coll, FROM);
+    CHECK(it->coll.trial == &it->lane.trials[WEFT_I_ALL_GATHER - WEFT_I_ALL_REDUCE][0]);
+    it->coll.ask.kind = WEFT_I_ALL_REDUCE;
+    weft_i_trial_begin(&it->coll, FROM);
+    CHECK(it->coll.trial == &it->lane.trials[0][0]);
+    it->coll.ask.kind = WEFT_I_ALL_TO_ALL;
+    weft_i_trial_begin(&it->coll, FROM);
+    CHECK(it->coll.trial == &it->lane.trials[WEFT_I_TRIAL_KINDS - 1][0]);
+    weft_i_os_now = &weft_i_os_linux;
+    free(it);
+}
+
+static bool expects(bool by_table, uint32_t staged, uint32_t cma, uint32_t attempt)
+{
+    bare *it = bare_new(0, staged, cma);
+    it->coll.trial_by_table = by_table;
+    bool is_cma = weft_i_trial_expects_cma(&it->coll, attempt);
+    free(it);
+    return is_cma;
+}
+
+/* The table's way first, then the other; then the other only if it is faster by more than a
+ * quarter.  Times are even numbers. */
+TEST(test_trial_choice)
+{
+    CHECK(!expects(false, 0, 0, 1) && expects(true, 0, 0, 1));
+    CHECK(!expects(false, 0, 10, 1) && expects(true, 10, 0, 1)); /* the table's is not known */
+    CHECK(expects(false, 10, 0, 1) && !expects(true, 0, 10, 1));
+    CHECK(!expects(false, 0, 10, 128) && expects(false, 10, 0, 128)); /* nothing to try again */
+    CHECK(!expects(false, 1249, 999, 1) && expects(false, 1251, 999, 1));
+    CHECK(expects(true, 999, 1249, 1) && !expects(true, 999, 1251, 1));
+    CHECK(!expects(false, 1000, 2000, 127) && expects(false, 1000, 2000, 128));
+    CHECK(!expects(false, 1000, 2000, 129) && expects(false, 1000, 2000, 256));
+    CHECK(!expects(false, 1000, 2000, 16) && !expects(false, 1000, 2000, 64));
+    CHECK(expects(true, 2000, 1000, 127) && !expects(true, 2000, 1000, 128));
+}
+
+/* What only an earlier job has timed is tried again sooner; what this one has, not. */
+TEST(test_trial_choice_of_kept)
+{
+    bare *it = bare_new(0, 1000, 2000);
+    it->trial.kept[1] = 1;
+    CHECK(!weft_i_trial_expects_cma(&it->coll, 15) && weft_i_trial_expects_cma(&it->coll, 16));
+    CHECK(!weft_i_trial_expects_cma(&it->coll, 17) && weft_i_trial_expects_cma(&it->coll, 32));
+    it->trial.kept[0] = 1;
+    it->trial.kept[1] = 0;
+    CHECK(!weft_i_trial_expects_cma(&it->coll, 16) && weft_i_trial_expects_cma(&it->coll, 128));
+    free(it);
+}
+
+/* Of the times that ranks show the worst counts, way by way; what one does not know nobody does. */
+static bool agrees(weft_i_times first, weft_i_times second, uint32_t attempt)
+{
+    bool found[RANKS];
+    for (int me = 0; me < RANKS; me++) {
+        bare *it = bare_new(me, 0, 0);
+        for (int rank = 0; rank < RANKS; rank++) {
+            weft_i_location *shown =
+                (weft_i_location *)(void *)it->heads[rank].entry[17 % WEFT_I_TURNS].payload;
+            shown->times = rank ? second : first;
+            shown->attempt = rank ? 5 : attempt; /* rank 0's counts */
+        }
+        found[me] = weft_i_trial_is_cma(&it->coll);
+        free(it);
+    }
+    CHECK_INT(found[0], found[1]);
+    return found[0];
+}
+
+TEST(test_trial_agreement)
+{
+    const weft_i_times none = {{0, 0}}, quick = {{2000, 1000}}, slower = {{1200, 1000}};
+    CHECK(!agrees(none, none, 1) && !agrees(quick, none, 1) && !agrees(none, quick, 1));
+    CHECK(agrees(quick, quick, 1) && agrees(quick, slower, 1) && agrees(slower, quick, 1));
+    CHECK(!agrees(slower, slower, 1));
+    CHECK(!agrees(quick, (weft_i_times){{1000, 1700}}, 1)); /* 2000 against 1700 */
+    CHECK(!agrees((weft_i_times){{1000, 1700}}, quick, 1));
+    CHECK(agrees(quick, (weft_i_times){{10, 0}}, 1)); /* the other is not known to all: tried */
+    CHECK(!agrees(quick, (weft_i_times){{0, 10}}, 1));
+    CHECK(!agrees(quick, quick, 128) && agrees(quick, quick, 16));
+    CHECK(!agrees(quick, (weft_i_times){{1001, 1000}}, 16)); /* kept by one rank: tried soon */
+    CHECK(!agrees((weft_i_times){{1001, 1000}}, quick, 16));
+    CHECK(agrees(quick, (weft_i_times){{1000, 1001}}, 16)); /* the faster one is not */
+    const weft_i_times staged = {{1000, 2000}}, half = {{1000, 0}}, other_half = {{0, 1000}};
+    CHECK(!agrees(staged, staged, 16) && agrees(staged, (weft_i_times){{1000, 1001}}, 16));
+    CHECK(agrees(staged, half, 1) && agrees(half, half, 128) && !agrees(other_half, quick, 128));
+    CHECK(!agrees(none, none, 128));
+}
+
+static int rows_kept(void)
+{
+    weft_i_trials kept;
+    memset(kept, 0, sizeof kept);
+    return weft_i_trial_file_read(RANKS, kept);
+}
+
+/* Rank 0 keeps the times when both ways are known, and not before; so it does when both are its
+ * own instead of an earlier job's. */
+TEST(test_trial_keeping)
+{
+    setenv("WEFT_LEARN", "1", 1);
+    for (int round = 0; round < 2 * RANKS; round++) {
+        int me = round % RANKS, first = round / RANKS; /* which way is tried first */
+        harness_cache_each(harness_cache_remove);
+        bare *it = bare_new(me, 0, 0);
+        it->coll.trial = &it->lane.trials[1][1];
+        it->coll.trial_began = weft_i_os_linux.clock_ns();
+        for (int run = 0; run < 2 * WEFT_I_TRIAL_RUNS; run++) {
+            CHECK_INT(harness_cache_each(NULL), 0); /* not even a file without rows */
+            it->coll.trial_way = first ^ (run >= WEFT_I_TRIAL_RUNS);
+            weft_i_trial_end(&it->coll);
+        }
+        CHECK_INT(rows_kept(), me == 0);
+        harness_cache_each(harness_cache_remove);
+        weft_i_trial_end(&it->coll); /* no news */
+        for (int way = 0; way < 2; way++)
+            it->coll.trial->kept[way] = WEFT_I_TRIAL_COLD;
+        for (int run = 0; run < 2 * WEFT_I_TRIAL_COLD; run++) {
+            CHECK_INT(harness_cache_each(NULL), 0);
+            it->coll.trial_way = first ^ (run >= WEFT_I_TRIAL_COLD);
+            weft_i_trial_end(&it->coll);
+        }
+        CHECK_INT(rows_kept(), me == 0);
+        free(it);
+    }
+    unsetenv("WEFT_LEARN");
+}
+
+/* A lane has learned something when the other way leads. */
+TEST(test_trial_learned)
+{
+    bare *it = bare_new(1, 1000, 1100);
+    slow = weft_i_os_linux;
+    slow.clock_ns = stopped_clock;
+    weft_i_os_now = &slow;
+    it->coll.trial_way = true;
+    CHECK_INT(mean_after(&it->coll, 1060), 1090);
+    CHECK(!it->lane.learned);
+    CHECK_INT(mean_after(&it->coll, 730), 1000); /* as fast is not faster */
+    CHECK(!it->lane.learned);
+    CHECK_INT(mean_after(&it->coll, 900), 975);
+    CHECK(it->lane.learned);
+    CHECK_INT(mean_after(&it->coll, 975), 975);
+    CHECK(it->lane.learned); /* and stays so */
+    it->lane.learned = false;
+    CHECK_INT(mean_after(&it->coll, 1375), 1075);
+    CHECK(it->lane.learned);
+    weft_i_os_now = &weft_i_os_linux;
+    free(it);
+}
+
 static void fill(weft_i_trials trials)
 {
     memset(trials, 0, sizeof(weft_i_trials));
@@ -394,6 +604,56 @@ TEST(test_trial_file_cut_or_changed)
     CHECK_INT(known(), 2);
 }
 
+/* Only where WEFT_LEARN asks for it; and what the lane does not know stays in the file. */
+TEST(test_trial_file_merged)
+{
+    weft_i_trials mine, all;
+    memset(mine, 0, sizeof mine);
+    mine[0][0] = (weft_i_trial){{70, 50}, {6, 6}, {0, 0}};
+    mine[WEFT_I_TRIAL_KINDS - 1][WEFT_I_TRIAL_SIZES - 1] =
+        (weft_i_trial){{INT32_MAX, 1}, {6, 6}, {0, 0}};
+    mine[2][2] = (weft_i_trial){{7, 7}, {5, 6}, {0, 0}}; /* not yet */
+    mine[2][3] = (weft_i_trial){{7, 7}, {6, 5}, {0, 0}};
+    fill(all);
+    harness_cache_each(harness_cache_remove);
+    CHECK(weft_i_trial_file_write(RANKS, all));
+    setenv("WEFT_LEARN", "0", 1);
+    weft_i_trial_keep(RANKS, mine);
+    memset(all, 0, sizeof all);
+    weft_i_trial_remember(RANKS, all);
+    CHECK_INT(all[0][0].runs[0], 0);
+    setenv("WEFT_LEARN", "1", 1);
+    weft_i_trial_remember(RANKS, all);
+    CHECK_INT(all[0][0].mean[0], 7);
+    weft_i_trial_keep(RANKS, mine);
+    unsetenv("WEFT_LEARN");
+    memset(all, 0, sizeof all);
+    CHECK_INT(weft_i_trial_file_read(RANKS, all), 3);
+    CHECK(all[0][0].mean[0] == 70 && all[0][0].mean[1] == 50 && all[0][0].runs[0] == 6);
+    CHECK(all[0][0].kept[0] == WEFT_I_TRIAL_COLD && all[0][0].kept[1] == WEFT_I_TRIAL_COLD);
+    CHECK_INT(all[WEFT_I_ALL_GATHER - WEFT_I_ALL_REDUCE][3].mean[1], 2000);
+    const weft_i_trial *last = &all[WEFT_I_TRIAL_KINDS - 1][WEFT_I_TRIAL_SIZES - 1];
+    CHECK(last->mean[0] == INT32_MAX && last->mean[1] == 1 && last->runs[1] == 6);
+}
+
+/* A lane reads it once, at its first large call. */
+TEST(test_trial_file_at_first_use)
+{
+    weft_i_trials out;
+    fill(out);
+    CHECK(weft_i_trial_file_write(RANKS, out));
+    setenv("WEFT_LEARN", "1", 1);
+    bare *it = bare_new(0, 0, 0);
+    it->coll.ask.kind = WEFT_I_ALL_REDUCE;
+    weft_i_trial_begin(&it->coll, WEFT_I_TRIAL_FROM);
+    CHECK(it->lane.remembers && it->coll.trial->mean[0] == 7);
+    it->coll.trial->mean[0] = 8;
+    weft_i_trial_begin(&it->coll, WEFT_I_TRIAL_FROM);
+    CHECK_INT(it->coll.trial->mean[0], 8);
+    unsetenv("WEFT_LEARN");
+    free(it);
+}
+
 /* Rows that make no sense are passed over; a file of another machine is not read at all. */
 TEST(test_trial_file_foreign)
 {
@@ -406,8 +666,14 @@ TEST(test_trial_file_foreign)
     *rows = 0;
     snprintf(body, sizeof body,
              "%sall_gather 65536 0 5\nall_gather 65536 5 4294967295\nall_gather 65537 5 5\n"
-             "send 65536 5 5\nnothing 65536 5 5\nall_gather -1 5 5\nall_gather\n\n%s",
-             text, "all_gather 131072 5 5\n");
+             "send 65536 5 5\nnothing 65536 5 5\nall_gather -1 5 5\nall_gather\n\n%s%s",
+             text,
+             "barrier 65536 5 5\nall_gather 268435456 5 5\nall_gather 65536 2147483648 5\n"
+             "all_gather 65536 5 0\nall_gather 32768 5 5\nall_gather 65536 5 2147483648\n",
+             "all_gather 131072 5 5\n");
+    write_sealed(path, body);
+    CHECK_INT(known(), 1);
+    snprintf(body, sizeof body, "%sall_gather 134217728 5 2147483647\n", text);
     write_sealed(path, body);
     CHECK_INT(known(), 1);
     snprintf(body, sizeof body, "weft trials 1\nmachine another\nall_gather 131072 5 5\n");
