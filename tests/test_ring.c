@@ -192,7 +192,7 @@ static void check_piece(int slot, weft_i_ring_slot_kind kind, size_t bytes, size
 /* Pieces of a quarter of the room, cut at its end; the room of whole lines is free again when its slot is taken. */
 TEST(test_ring_pieces)
 {
-    enum { FIRST = 300, LINES = 384 };
+    enum { FIRST = 257, LINES = 384 }; /* one byte in the last line */
     open_ends(WEFT_I_CMA_NONE);
     CHECK(is_over(put(0, ME, 1, 0, FIRST)));
     letter *big = put(0, ME, 2, 1, ROOM);
@@ -219,6 +219,84 @@ TEST(test_ring_pieces)
     CHECK(is_over(take(ME, 0, 3, 2, WEFT_I_RING_SHORT + 1)));
     check_bytes(2, 2, WEFT_I_RING_SHORT + 1);
     CHECK_INT(pair_of(0, ME)->used, ROOM + LINES + WEFT_I_LINE);
+    close_ends();
+}
+
+static bool rings(int rank)
+{
+    return !atomic_exchange(&all.heads[rank].p2p_bell, 1);
+}
+
+/* Whoever moves something wakes the other end, and who waits for the request here; nobody is woken for nothing. */
+TEST(test_ring_bells)
+{
+    open_ends(WEFT_I_CMA_THREADS);
+    for (int rank = 0; rank < HAND_SIZE; rank++)
+        CHECK(!rings(rank) || atomic_load(&all.heads[rank].p2p_bell));
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = i == 0 ? 8 : i == 1 ? 1000 : ROOM; /* a slot, a piece, an RTS */
+        letter *from = put(0, ME, 1, 0, bytes);
+        CHECK(rings(ME) && rings(0) == (i < 2) && !rings(2));
+        weft_i_p2p_push(&all.lane[ME]);
+        CHECK(!rings(ME) && !rings(0)); /* no receive, nothing moves */
+        CHECK(is_over(take(ME, 0, 1, 0, bytes)));
+        CHECK(rings(ME) && rings(0) && !rings(2) && !rings(3));
+        weft_i_p2p_push(&all.lane[0]);
+        CHECK(is_over(from) && rings(0) == (i == 2) && !rings(ME));
+    }
+    close_ends();
+}
+
+static int yields;
+
+static void yield_then_unlock(void)
+{
+    if (++yields == 3)
+        weft_i_p2p_unlock(&all.lane[ME]);
+}
+
+/* Who finds the lock taken waits until it is given back. */
+TEST(test_ring_lock)
+{
+    static weft_i_os table;
+    open_ends(WEFT_I_CMA_NONE);
+    table = weft_i_os_linux;
+    table.yield = yield_then_unlock;
+    weft_i_os_now = &table;
+    weft_i_p2p_lock(&all.lane[ME]);
+    CHECK_INT(yields, 0);
+    weft_i_p2p_lock(&all.lane[ME]);
+    CHECK_INT(yields, 3);
+    CHECK(!weft_i_p2p_try_lock(&all.lane[ME]));
+    weft_i_p2p_unlock(&all.lane[ME]);
+    weft_i_os_now = &weft_i_os_linux;
+    close_ends();
+}
+
+static int frees;
+
+static void count_free(void *memory)
+{
+    frees += memory != NULL;
+    weft_i_os_linux.free(memory);
+}
+
+/* What was put aside for receives that never came goes with the lane. */
+TEST(test_ring_freed)
+{
+    static weft_i_os table;
+    open_ends(WEFT_I_CMA_NONE);
+    for (int rank = 0; rank < HAND_SIZE; rank += 3) {
+        put(rank, ME, 1, 0, 8), put(rank, ME, 1, 0, 8), put(rank, ME, 2, 0, 8);
+        CHECK(is_over(take(ME, rank, 2, 0, 8)));
+    }
+    table = weft_i_os_linux;
+    table.free = count_free;
+    weft_i_os_now = &table;
+    weft_i_p2p_free(all.lane[ME].p2p, HAND_SIZE);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(frees, 2 * 2 + 1);
+    all.lane[ME].p2p = NULL;
     close_ends();
 }
 
