@@ -7,7 +7,6 @@
  * HARNESS_SEED repeats a run.
  */
 #include "coll/lane.h"
-#include "coll/signature.h"
 #include "coll_acts.h"
 #include "fabric/quarrel.h"
 #include "jobs.h"
@@ -742,33 +741,6 @@ RANKS_TEST(test_mismatch_not_slow, 2)
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
     (void)size;
     finish(world);
-}
-
-/* Whatever numbers another rank's memory holds, the text is one, and of what there is. */
-TEST(test_mismatch_signature_text)
-{
-    char text[WEFT_I_SIGNATURE_TEXT];
-    weft_i_signature s = {.kind = WEFT_I_FIRST_USE, .dtype = WEFT_F32, .count = 3};
-#define TEXT_IS(expected_) CHECK(!strcmp(weft_i_signature_text(&s, text, sizeof text), expected_))
-    s.root = WEFT_I_ALL_REDUCE;
-    TEXT_IS("all_reduce of 3 f32, with symmetric memory not used before");
-    s.root = WEFT_I_COLL_KINDS - 1;
-    CHECK_CONTAINS(weft_i_signature_text(&s, text, sizeof text), "not used before");
-    for (unsigned beyond = 0; beyond < 3; beyond++) { /* no operation has that number */
-        s.root = beyond < 2 ? WEFT_I_COLL_KINDS + beyond : UINT32_MAX;
-        s.kind = WEFT_I_FIRST_USE;
-        TEXT_IS("first_use of 3 f32, sum");
-        s.kind = s.root;
-        TEXT_IS("something unknown");
-    }
-    s = (weft_i_signature){
-        .kind = WEFT_I_ALL_REDUCE, .dtype = WEFT_I64, .count = 24, .dims = 4, .dim = {1, 2, 3, 4}};
-    TEXT_IS("all_reduce of 24 i64, sum, shape [1, 2, 3, 4]");
-    s.dims = 5; /* only the first four are there */
-    TEXT_IS("all_reduce of 24 i64, sum, shape [1, 2, 3, 4, ...]");
-    s = (weft_i_signature){.kind = WEFT_I_BARRIER, .block = 2, .offset = 64};
-    TEXT_IS("barrier, at byte 64 of symmetric block 2");
-#undef TEXT_IS
 }
 
 /* Roots are ranks of the group; the message helps who gave one of the world. */
