@@ -188,6 +188,20 @@ TEST(test_ring_receive_in_pieces)
     close_ends();
 }
 
+/* To oneself one push moves as much as goes: in, out, and in again. */
+TEST(test_ring_self)
+{
+    open_ends(WEFT_I_CMA_THREADS);
+    for (int i = 0; i < WEFT_I_RING_RTS_MAX; i++) /* so that what follows goes in pieces */
+        CHECK(put(ME, ME, 1, 0, ROOM)->request.rts_sent);
+    letter *from = put(ME, ME, 2, 0, 2 * BIG), *to = take(ME, ME, 2, 0, 2 * BIG);
+    CHECK(from->request.done == ROOM && to->request.done == ROOM);
+    CHECK(weft_i_p2p_push(&all.lane[ME]) && is_over(from) && !is_over(to));
+    weft_i_p2p_push(&all.lane[ME]);
+    CHECK(is_over(to) && !memcmp(got, sent, 2 * BIG) && to->request.source == ME);
+    close_ends();
+}
+
 /* ---- ready to send ---- */
 
 /* More than half a room stays where it is, where the ranks can read each other's memory. */
@@ -226,23 +240,23 @@ TEST(test_ring_rts_all_taken)
         CHECK(large[i]->request.rts_sent);
         CHECK_INT(large[i]->request.rts, i);
     }
-    letter *ninth = put(0, ME, 1, 1, ROOM);
-    CHECK(!ninth->request.rts_sent && ninth->request.done == ROOM && is_over(ninth));
+    letter *ninth = put(0, ME, 1, 1, BIG);
+    CHECK(!ninth->request.rts_sent && ninth->request.done == ROOM && !is_over(ninth));
     for (int i = 0; i < WEFT_I_RING_RTS_MAX; i++) {
         CHECK(is_over(take(ME, 0, 1, 0, ROOM)));
         check_bytes(0, i % 4, ROOM);
-        CHECK(weft_i_p2p_push(&all.lane[0]) == (i < WEFT_I_RING_RTS_MAX - 1) && is_over(large[i]));
-        if (i == 2) {
-            letter *tenth = put(0, ME, 2, 3, ROOM); /* in the place of the first */
-            CHECK(tenth->request.rts_sent && tenth->request.rts == 0);
-            CHECK(weft_i_ring_withdraw(all.ring[0][ME], 0, false)); /* not part of this */
-            pair_of(0, ME)->rts[0] = NULL;
-            pair_of(0, ME)->rts_count--;
-            atomic_fetch_sub(&all.lane[0].p2p->under_way, 1);
-        }
+        CHECK(weft_i_p2p_push(&all.lane[0]) && is_over(large[i]));
+        CHECK(!ninth->request.rts_sent); /* it has begun in pieces */
     }
-    CHECK(is_over(take(ME, 0, 1, 0, ROOM)));
-    check_bytes(0, 1, ROOM);
+    letter *tenth = put(0, ME, 2, 3, ROOM); /* behind it, though there would be room */
+    CHECK(!tenth->request.rts_sent && pair_of(0, ME)->rts_count == 0);
+    letter *last = take(ME, 0, 1, 0, BIG);
+    CHECK(weft_i_p2p_push(&all.lane[0]) && is_over(ninth));
+    CHECK(tenth->request.rts_sent && tenth->request.rts == 0); /* in the place of the first */
+    CHECK(!weft_i_p2p_push(&all.lane[ME]) && is_over(last));
+    check_bytes(0, 1, BIG);
+    CHECK(is_over(take(ME, 0, 2, 1, ROOM)));
+    check_bytes(1, 3, ROOM);
     close_ends();
 }
 

@@ -215,6 +215,35 @@ RANKS_TEST(test_trial_kept_by_a_busy_job, RANKS)
     CHECK_INT(changed, rank ? WEFT_I_TRIAL_SIZES : 1); /* for the next job */
 }
 
+/* What a lane has learned since is kept when it ends, by rank 0, and not what is no news. */
+RANKS_TEST(test_trial_kept_at_the_end, RANKS)
+{
+    (void)size;
+    weft_i_trials kept;
+    setenv("WEFT_LEARN", "1", 1);
+    if (harness_in_threads)
+        SKIP("thread ranks copy by themselves");
+    if (rank == 0)
+        harness_cache_each(harness_cache_remove);
+    weft_group *world = join(0);
+    for (int round = 0; round < 2; round++) {
+        weft_group *group = weft_group_new(world, (int[]){0, 1}, RANKS, NULL);
+        weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+        weft_i_lane *lane = group->lane;
+        lane->learned = round == 1;
+        lane->trials[0][0] = (weft_i_trial){
+            {100 + (uint32_t)rank, 7}, {WEFT_I_TRIAL_RUNS, WEFT_I_TRIAL_RUNS}, {0, 0}};
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        weft_release(group);
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        memset(kept, 0, sizeof kept);
+        CHECK_INT(weft_i_trial_file_read(RANKS, kept), round);
+        CHECK_INT(kept[0][0].mean[0], round ? 100 : 0);
+    }
+    finish(world);
+}
+
 /* ---- the mean ---- */
 
 static int64_t clock_now;
