@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backends this library knows: which can be used on this machine, and why the others cannot. */
+/* The backends this library has: which ones this machine can use, and why it cannot use the
+ * others. */
 #ifndef WEFT_BACKEND_H
 #define WEFT_BACKEND_H
 
@@ -13,16 +14,16 @@ extern "C" {
 
 typedef struct weft_backend_info {
     const char *name;
-    const char *device; /* kind of device whose memory it shares: "cpu", "cuda" */
+    const char *device; /* the kind of device whose memory it shares: "cpu", "cuda" */
     bool usable;
-    int score;        /* the highest usable one is taken */
+    int score;        /* the usable backend with the highest score is chosen */
     char reason[192]; /* why it cannot be used, or what it offers */
 } weft_backend_info;
 
 WEFT_API int weft_backend_count(void);
 
-/* Fills `out` for backend `index`; probes the machine.  WEFT_ERR_INVALID_ARG outside 0 to count
- * less one. */
+/* Describes backend `index`, from 0 to weft_backend_count() - 1.  Probes the machine.
+ * WEFT_ERR_INVALID_ARG if the index is out of range. */
 WEFT_API weft_status weft_backend_describe(int index, weft_backend_info *out);
 
 #ifdef __cplusplus

@@ -12,11 +12,12 @@
  * overlap.  A `_start` function posts the same operation and returns work to wait for
  * (weft/work.h).
  *
- * Each rank tells the others what it calls: how many calls came before, the kind, the shape and the
- * dtype.  If the ranks call different things, all of them get WEFT_ERR_MISMATCH.
+ * Each rank shows the others what it calls: the number of calls before this one, the kind, the
+ * shape and the dtype.  If the ranks call different things, all of them get WEFT_ERR_MISMATCH.
  *
  * The first operation of a group sets up the memory that later ones use.  It waits until every rank
- * has called its first, even if it is posted, or is a send or a receive (weft/p2p.h).
+ * has begun its first operation in the group.  This also holds for a posted operation, and for a
+ * send or a receive (weft/p2p.h).
  */
 #ifndef WEFT_COLL_H
 #define WEFT_COLL_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // clang-format off
 /*
- * Operations of your own.  Once declared, one takes the same path as the library's: dtypes, devices
- * and memory are checked, results under way are waited for, meta tensors get shapes, gradients are
- * recorded, hooks and weft_gradcheck work on it.
+ * Your own operations.  Once declared, an operation is handled like the library's: dtypes, devices
+ * and memory are checked, unfinished results are waited for, meta tensors get shapes, gradients are
+ * recorded, and hooks and weft_gradcheck work.
  *
  *     static weft_status run(weft_tensor *out, const weft_value *in, void *user)
  *     {
@@ -34,14 +34,14 @@
 extern "C" {
 #endif
 
-/* One argument; the operation's `params` say which field counts. */
+/* One argument.  The `params` of the operation say which field applies. */
 typedef struct weft_value {
     weft_tensor *tensor;
     double number;
     int64_t integer;
 } weft_value;
 
-/* Only in C: an array of values, and one of each kind. */
+/* For C only: an array of values, and one value of each kind. */
 #define WEFT_VALUES(...) ((const weft_value[]){__VA_ARGS__})
 #define WEFT_T(x_)                                \
     {                                             \
@@ -56,7 +56,7 @@ typedef struct weft_value {
         .tensor = (weft_tensor *)0, .number = 0, .integer = (x_) \
     }
 
-/* What the result is like. */
+/* Dtype and shape of the result. */
 typedef struct weft_custom_result {
     weft_dtype dtype;
     weft_shape shape; /* row-major */
@@ -68,46 +68,48 @@ typedef struct weft_custom_opts {
     size_t size;      /* of this struct */
     const char *name; /* letters, digits and _; not that of another operation */
     /*
-     * Name and kind of each parameter, of which there are up to 16: "x:t weight:o eps:n dim:i".
-     * t tensor, o tensor or NULL, n number, i integer.  The first is a tensor.
-     * y is a tensor in symmetric memory (WEFT_ERR_TYPE for another), for operations between ranks,
-     * which meet for it themselves (weft_symm_rendezvous).  A graph that is compiled by backend "c"
-     * puts it there, in a buffer that is the operation's until it returns.
+     * Name and kind of each parameter, up to 16 of them: "x:t weight:o eps:n dim:i".  t is a
+     * tensor, o a tensor or NULL, n a number, i an integer.  The first is a tensor.  y is a tensor
+     * in symmetric memory (any other is WEFT_ERR_TYPE), for operations between ranks.  Such an
+     * operation performs the rendezvous itself (weft_symm_rendezvous).  A graph compiled by backend
+     * "c" puts the tensor into symmetric memory, in a buffer that belongs to the operation until it
+     * returns.
      */
     const char *params;
-    /* dtype and shape of the result; both are preset to those of the first tensor.  NULL: they stay
-     * so.  Sees shapes, not elements: the tensors may be on meta. */
+    /* Sets dtype and shape of the result.  Both are preset to those of the first tensor; if this
+     * function is NULL, they stay so.  It sees shapes, not elements: the tensors may be on meta. */
     weft_status (*shape)(weft_custom_result *out, const weft_value *in, void *user);
-    /* Fills `out`, which is row-major, on the CPU unless `any_device` says otherwise.  The arguments are tensors of any layout that
-     * nobody writes meanwhile. */
+    /* Fills `out`, which is row-major.  It is on the CPU unless `any_device` is set.  The arguments
+     * are tensors of any layout; nobody writes them meanwhile. */
     weft_status (*run)(weft_tensor *out, const weft_value *in, void *user);
     /*
-     * Leaves in grads[i] the gradient of argument i, NULL for none, given that of the result, g.
-     * Written with operations of the library, it has gradients itself.  Shapes that were broadcast
-     * and other dtypes are put right afterwards.  `out` and the tensors in `in` are there as far as
-     * they were saved.  NULL: arguments that require gradients are refused.
+     * Stores in grads[i] the gradient for argument i, or NULL if there is none, given the gradient
+     * `g` of the result.  If it uses operations of the library, it can be differentiated too.
+     * Gradients of broadcast shapes or other dtypes are corrected afterwards.  `out` and the
+     * tensors in `in` are available if they were saved.  If this function is NULL, arguments that
+     * require gradients are refused.
      */
     weft_status (*gradient)(weft_tensor **grads, weft_tensor *g, weft_tensor *out,
                             const weft_value *in, void *user);
-    /* What is saved for it: bit i for argument i, WEFT_CUSTOM_RESULT for the result.  0: all
-     * arguments. */
+    /* What is saved for `gradient`: bit i for argument i, WEFT_CUSTOM_RESULT for the result.  0
+     * saves all arguments. */
     unsigned save;
     void *user;
-    /* Not 0: `run` takes tensors of other devices too, all on one, and works on them by operations
-     * of the library or in the order of the device's current stream. */
+    /* If not 0, `run` also accepts tensors of other devices, all on the same one.  It must use
+     * operations of the library, or follow the order of the device's current stream. */
     int any_device;
 } weft_custom_opts;
 
 enum { WEFT_CUSTOM_RESULT = 1 << 16, WEFT_CUSTOM_NOTHING = 1 << 18 };
 
 /*
- * Adds the operation.  It stays until the process ends, as the library's do; the strings are
- * copied.  WEFT_ERR_EXISTS if there is one of that name.  Any thread.
+ * Adds the operation.  Like the library's own, it stays until the process ends.  The strings are
+ * copied.  WEFT_ERR_EXISTS if there is one of that name.  May be called from any thread.
  */
 WEFT_API weft_custom *weft_custom_new(const weft_custom_opts *opts);
-/* The one of that name; NULL and WEFT_ERR_NOT_FOUND if nobody added it. */
+/* Finds an operation by name.  NULL and WEFT_ERR_NOT_FOUND if there is none. */
 WEFT_API weft_custom *weft_custom_find(const char *name);
-/* Runs it; `in` has one value for each parameter. */
+/* Runs the operation.  `in` has one value for each parameter. */
 WEFT_API weft_tensor *weft_custom_call(weft_custom *op, const weft_value *in);
 
 #ifdef __cplusplus

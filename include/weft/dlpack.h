@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exchange of tensors with other libraries in one process, without a copy, through the DLPack ABI
- * (both its first form and the versioned form 1.x).  The structs below have the documented layout
- * of DLManagedTensor and DLManagedTensorVersioned; cast to and from the names of your DLPack
+ * Exchanges tensors with other libraries in the same process, without a copy, through the DLPack
+ * ABI (its first form and the versioned form 1.x).  The structs below have the documented layout of
+ * DLManagedTensor and DLManagedTensorVersioned.  Cast them to and from the types of your DLPack
  * header.
  */
 #ifndef WEFT_DLPACK_H
@@ -30,8 +30,7 @@ typedef struct weft_dlpack_tensor {
 typedef struct weft_dlpack {
     weft_dlpack_tensor tensor;
     void *context;
-    void (*deleter)(
-        struct weft_dlpack *self); /* called once by whoever took the tensor; may be NULL */
+    void (*deleter)(struct weft_dlpack *self); /* the consumer calls it once; may be NULL */
 } weft_dlpack;
 
 typedef struct weft_dlpack_versioned {
@@ -43,20 +42,21 @@ typedef struct weft_dlpack_versioned {
 } weft_dlpack_versioned;
 
 /*
- * A description of x that keeps its storage alive until its deleter is called, from any thread.
- * Memory of a GPU is ready in the order of the thread's current stream (weft/stream.h), on which
- * the consumer works, or for which it waits.  NULL on failure: meta tensors, storages that do not
- * hold the view, and, in the first form, read-only tensors, which it cannot express.
+ * Returns a description of `x` that keeps its storage alive until its deleter is called, from any
+ * thread.  Memory of a GPU is ready in the order of the thread's current stream (weft/stream.h);
+ * the consumer works on that stream or waits for it.  NULL on failure: for meta tensors, for
+ * storages too small for the view, and, in the first form, for read-only tensors, which it cannot
+ * express.
  */
 WEFT_API weft_dlpack *weft_dlpack_export(weft_tensor *x);
 WEFT_API weft_dlpack_versioned *weft_dlpack_export_versioned(weft_tensor *x);
 
 /*
- * A tensor over the memory described; it takes the description over and calls its deleter when the
- * last tensor on that memory goes.  Memory of a GPU is taken to be ready in the order of the
- * thread's current stream.  On failure (NULL) the description stays the caller's.  Fails for
- * devices other than the CPU and CUDA, for element types weft has not, for negative strides, for
- * misaligned data and for another major version.
+ * Returns a tensor over the memory described.  It takes over the description and calls its deleter
+ * when the last tensor on that memory is gone.  Memory of a GPU is assumed to be ready in the order
+ * of the thread's current stream.  On failure the function returns NULL, and the description still
+ * belongs to the caller.  Fails for devices other than the CPU and CUDA, for element types that
+ * weft does not have, for negative strides, for misaligned data and for another major version.
  */
 WEFT_API weft_tensor *weft_dlpack_import(weft_dlpack *description);
 WEFT_API weft_tensor *weft_dlpack_import_versioned(weft_dlpack_versioned *description);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element types: what the elements of a tensor are.  dtype.def lists them:
+ * Element types of tensors.  dtype.def lists them:
  *
  *   floats    WEFT_F64, WEFT_F32, WEFT_F16, WEFT_BF16, WEFT_F8E4M3, WEFT_F8E5M2
  *   integers  WEFT_I8 to WEFT_I64, WEFT_U8 to WEFT_U64
@@ -26,15 +26,15 @@ typedef enum weft_dtype {
     WEFT_DTYPE_COUNT
 } weft_dtype;
 
-/* The name, "bf16" for WEFT_BF16.  A number that is no dtype is called "unknown dtype". */
+/* Returns the name of a dtype, "bf16" for WEFT_BF16, or "unknown dtype" for any other number. */
 WEFT_API const char *weft_dtype_name(weft_dtype dtype);
 
-/* The bytes of one element.  A number that is no dtype has 0. */
+/* Returns the size of one element in bytes, or 0 for a number that is not a dtype. */
 WEFT_API size_t weft_dtype_size(weft_dtype dtype);
 
 /*
- * Finds the dtype of an operation on values of `a` and `b`.  docs/tensor.md has the table.  Returns
- * WEFT_ERR_TYPE if no dtype can hold both, as for u64 and a signed integer.
+ * Finds the dtype that results from combining `a` and `b`.  The table is in docs/tensor.md.
+ * Returns WEFT_ERR_TYPE if no dtype can hold both, as for u64 and a signed integer.
  */
 WEFT_API weft_status weft_dtype_promote(weft_dtype a, weft_dtype b, weft_dtype *out);
 

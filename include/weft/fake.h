@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fake group: one process or thread pretends to be a rank of a world of any size.  There are no
- * peers, nothing is communicated, and every operation is complete at once; arguments are checked as
- * in a real group.  For tracing, sizing, and tests of programs.
+ * A fake group: one process or thread acts as a rank of a world of any size.  There are no peers,
+ * nothing is communicated, and every operation completes at once.  Arguments are checked as in a
+ * real group.  Useful for tracing, for estimating sizes, and for testing programs.
  */
 #ifndef WEFT_FAKE_H
 #define WEFT_FAKE_H
@@ -20,9 +20,9 @@ extern "C" {
 typedef struct weft_fake_opts {
     size_t size; /* of this struct */
     int rank, world_size;
-    bool error_on_collective; /* every collective is WEFT_ERR_STATE, to prove that code has none;
-                                 sends and receives are not */
-    weft_store *store;        /* may be NULL; a fake or any other store, which is held, not used */
+    bool error_on_collective; /* every collective fails with WEFT_ERR_STATE, to prove that the
+                                 program makes none; sends and receives work */
+    weft_store *store;        /* may be NULL; any store, also a fake one; held but not used */
 } weft_fake_opts;
 
 /* weft_fake_opts opts = WEFT_FAKE_OPTS(0, 1000); */
@@ -32,14 +32,14 @@ typedef struct weft_fake_opts {
     }
 
 /*
- * The world group of a rank that has no peers.  Local.  NULL opts: rank 0 of 1.  Groups made of it
- * are fake as well.  What operations do to their operands is in docs/fake.md: a rank sees its own
- * data wherever another rank's would be.  Ended by weft_finish.  WEFT_ERR_INVALID_ARG,
- * WEFT_ERR_NO_MEMORY.
+ * Returns the world group of a rank that has no peers.  Local.  If `opts` is NULL, it is rank 0 of
+ * 1.  Groups made from it are fake as well.  docs/fake.md says what operations do to their
+ * operands: a rank sees its own data wherever another rank's would be.  End it with weft_finish.
+ * WEFT_ERR_INVALID_ARG, WEFT_ERR_NO_MEMORY.
  */
 WEFT_API weft_group *weft_fake_init(const weft_fake_opts *opts);
 
-/* Is this a fake group? */
+/* Whether this is a fake group. */
 WEFT_API bool weft_fake_is(const weft_group *group);
 
 #ifdef __cplusplus

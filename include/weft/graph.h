@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs: what a function of tensors does, captured without running it, printed, and run again;
- * and compiled functions, which do that behind the caller's back.
+ * Graphs: what a function of tensors does, captured without running it, to be printed and run
+ * again; and compiled functions, which capture and run graphs automatically.
  *
- * A function is captured by calling it on stand-ins.  It may use all of the tensor API; its plain C
- * (loops, branches on shapes, numbers) is taken as it is now.  Tensors that it finds outside its
- * arguments become inputs too.  What it writes, resizes or frees is written down, and the real
- * tensors stay as they were.  A function that asks for a value (weft_item, weft_tensor_data,
- * printing, comparing) cannot be captured: nobody knows it yet.
+ * A function is captured by calling it on stand-ins.  It may use the whole tensor API.  Its plain C
+ * code (loops, branches on shapes, numbers) is fixed as it ran during the capture.  Tensors that it
+ * uses beside its arguments become inputs too.  Writes, resizes and frees are recorded, and the
+ * real tensors stay as they were.  A function that asks for a value (weft_item, weft_tensor_data,
+ * printing, comparing) cannot be captured, because the value is not known yet.
  *
  *     static weft_status step(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
  *                             void *user)
  *     {
  *         (void)ins, (void)outs;
  *         out[0] = weft_add(weft_all_reduce(in[0], WEFT_SUM, user), in[1]);
- *         return WEFT_OK;                     // a NULL result is the error it stands for
+ *         return WEFT_OK;                     // a NULL result makes the call fail
  *     }
  *     ...
  *     weft_compiled *fast = weft_compile(step, world, NULL);
@@ -32,48 +32,49 @@ extern "C" {
 typedef struct weft_graph weft_graph;
 typedef struct weft_compiled weft_compiled;
 
-/* Takes `ins` tensors, puts `outs` results into `out`.  An argument may be a result. */
+/* Takes `ins` tensors and stores `outs` results in `out`.  A result may be one of the arguments. */
 typedef weft_status (*weft_graph_function)(weft_tensor *const *in, int ins, weft_tensor **out,
                                            int outs, void *user);
 
-/* Whether this thread is capturing: tensors are stand-ins, nothing runs. */
+/* Whether this thread is capturing: tensors are stand-ins, and nothing runs. */
 WEFT_API bool weft_tracing(void);
 
 /*
- * Called while capturing: what was captured depends on these bytes, which are neither tensors nor
- * arguments.  A compiled function compares them before it runs what it has, and captures anew if
- * they differ.  The memory must stay readable as long as the compiled function lives.  At other
- * times it does nothing.
+ * Declares, during a capture, that the captured function depends on these bytes, which are neither
+ * tensors nor arguments.  A compiled function compares them before it runs a capture, and captures
+ * again if they differ.  The memory must stay readable as long as the compiled function exists.
+ * Outside a capture this does nothing.
  */
 WEFT_API weft_status weft_watch(const void *memory, size_t bytes);
 
 /* Captures one call.  The graph belongs to the current scope. */
 WEFT_API weft_graph *weft_graph_capture(const char *name, weft_graph_function function, void *user,
                                         weft_tensor *const *in, int ins, int outs);
-/* Runs it: `in` are the arguments, in their order.  Tensors that the function found elsewhere are
- * taken from where they were found. */
+/* Runs the graph.  `in` holds the arguments, in order.  Tensors that the function used beside its
+ * arguments are taken from where they were found. */
 WEFT_API weft_status weft_graph_run(weft_graph *graph, weft_tensor *const *in, int ins,
                                     weft_tensor **out, int outs);
 
-/* The graph as text into `out`, as snprintf does: returns the length of the whole text, or a
- * negative status.  weft_graph_parse reads it; its errors name the line. */
+/* Writes the graph as text to `out`, as snprintf does.  Returns the length of the whole text, or a
+ * negative status.  weft_graph_parse reads the text; its errors name the line. */
 WEFT_API int weft_graph_text(const weft_graph *graph, char *out, size_t bytes);
 WEFT_API weft_graph *weft_graph_parse(const char *text);
 
 /* How to compile.  Start from WEFT_COMPILE_OPTS. */
 typedef struct weft_compile_opts {
-    size_t size;         /* of this struct */
-    const char *name;    /* of the graphs; NULL: "function" */
-    const char *backend; /* NULL: "eager", operations one by one; "aot_eager": without writes in
-                            place, these at the end, and gradients by a backward of their own;
-                            "c": that, compiled by the C compiler */
-    bool fullgraph;      /* what cannot be captured is an error; otherwise it runs as it is */
-    bool agree;          /* ranks compare the collectives of a capture before its first run; they
-                            must capture together, or wait for each other until the time is up */
-    bool as_captured; /* collectives stay as they were captured.  Otherwise backend "c" puts small
-                            ones together, and all_reduces on symmetric memory, which all ranks of a
-                            group must do alike: for functions that have the same collectives on all
-                            ranks but compute something else between them (WEFT_ERR_MISMATCH) */
+    size_t size;      /* of this struct */
+    const char *name; /* of the graphs; NULL: "function" */
+    const char
+        *backend;   /* NULL or "eager": operations one by one.  "aot_eager": in-place writes are
+                            moved to the end, and gradients have a captured backward.  "c": the
+                            same, compiled by the C compiler */
+    bool fullgraph; /* it is an error if the function cannot be captured; otherwise it runs as is */
+    bool agree;     /* ranks compare the collectives of a capture before its first run.  They
+                            must capture together; otherwise they wait until the time limit */
+    bool as_captured; /* keep collectives as captured.  Otherwise backend "c" combines small ones
+                            and moves all_reduces to symmetric memory.  All ranks of a group must
+                            do the same, so set this if the ranks have the same collectives but
+                            compute different things between them (else WEFT_ERR_MISMATCH) */
 } weft_compile_opts;
 
 /* weft_compile_opts opts = WEFT_COMPILE_OPTS; */
@@ -83,10 +84,10 @@ typedef struct weft_compile_opts {
     }
 
 /*
- * A function that is captured when it is called for the first time, and again when what was
- * captured does not fit the arguments: their dtypes, shapes, strides, devices, which of them share
- * memory or are the same, which are freed; or watched memory.  It keeps at most 8 captures and runs
- * the function itself beyond that.  Calls take one thread at a time.
+ * Makes a function that is captured when it is first called, and again when no capture fits the
+ * arguments: their dtypes, shapes, strides and devices, which of them share memory or are the same,
+ * which are freed, or the content of watched memory.  It keeps at most 8 captures; beyond that it
+ * runs the function itself.  Only one thread at a time may call it.
  */
 WEFT_API weft_compiled *weft_compile(weft_graph_function function, void *user,
                                      const weft_compile_opts *opts);
@@ -94,15 +95,16 @@ WEFT_API weft_status weft_compiled_call(weft_compiled *compiled, weft_tensor *co
                                         weft_tensor **out, int outs);
 
 /*
- * A backward that is captured when it runs for the first time, and again when the graph of
- * gradients is another one: other operations, shapes, hooks, or a leaf that had no gradient and has
- * one now.  Everything on the way becomes part of it: compiled functions, adding to leaves, and
- * hooks, which are called while capturing only; what they do is done each time.  So a hook must not
- * ask for values, and must know by weft_tracing() that nothing is being computed.  A hook whose
- * `user` is another pointer is another hook.  weft_retain_grad and create_graph run as they are.
+ * Makes a backward that is captured when it first runs, and again when the graph of gradients
+ * differs: other operations, shapes or hooks, or a leaf that had no gradient and has one now.
+ * Everything on the way becomes part of it: compiled functions, accumulation into leaves, and
+ * hooks.  A hook is called only during the capture, and what it did then is repeated each time.  So
+ * a hook must not ask for values; it can check weft_tracing() to see that nothing is being
+ * computed.  A hook with a different `user` pointer is a different hook.  With weft_retain_grad or
+ * create_graph, backward runs uncompiled.
  */
 WEFT_API weft_compiled *weft_compile_backward(const weft_compile_opts *opts);
-/* As weft_backward_all. */
+/* Like weft_backward_all. */
 WEFT_API weft_status weft_compiled_backward(weft_compiled *compiled, weft_tensor *const *outputs,
                                             size_t count, const weft_backward_opts *opts);
 
@@ -112,21 +114,22 @@ typedef struct weft_compiled_info {
     int entries;    /* captures that are kept */
     uint64_t calls; /* of the compiled function */
     uint64_t plain; /* calls that ran the function itself */
-    char miss[256]; /* the guard that failed last; "" if none did */
+    char miss[256]; /* the last guard that failed; "" if none has */
 } weft_compiled_info;
 WEFT_API weft_status weft_compiled_describe(const weft_compiled *compiled, weft_compiled_info *out);
 
-/* The C compiler that backend "c" uses, and the folder of what was compiled; `reason` says why there
- * is none, and graphs are interpreted. */
+/* The C compiler that backend "c" uses, and the folder for compiled code.  If there is no compiler,
+ * `reason` says why, and graphs are interpreted. */
 typedef struct weft_compiler_info {
-    char program[1024]; /* "": none */
-    char folder[1200];  /* "": none that may be used */
+    char program[1024]; /* "" if there is none */
+    char folder[1200];  /* "": none is usable */
     char reason[1200];
-    char cuda[1200]; /* the compiler for functions on GPUs, or "none: " and why */
+    char cuda[1200]; /* the compiler for GPU functions, or "none: " and the reason */
 } weft_compiler_info;
 WEFT_API weft_status weft_compiler_describe(weft_compiler_info *out);
 
-/* Everything that is known about it, as text for people: as weft_graph_text. */
+/* Writes everything that is known about the function as text for people, as weft_graph_text
+ * does. */
 WEFT_API int weft_compiled_explain(const weft_compiled *compiled, char *out, size_t bytes);
 
 #ifdef __cplusplus

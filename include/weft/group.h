@@ -122,9 +122,9 @@ typedef struct weft_group_opts {
     }
 
 /*
- * As weft_group_new, with options.  If `ranks` is NULL, all ranks of the parent are meant.  The error
- * is WEFT_ERR_EXISTS if this rank has a group of that name, WEFT_ERR_MISMATCH if the members give
- * different names or tags, and WEFT_ERR_TIMEOUT, naming them, if some do not come.
+ * As weft_group_new, with options.  If `ranks` is NULL, all ranks of the parent are meant.  Returns
+ * NULL and WEFT_ERR_EXISTS if this rank has a group of that name, WEFT_ERR_MISMATCH if the members
+ * give different names or tags, and WEFT_ERR_TIMEOUT, naming them, if some do not arrive.
  *
  * Without a tag the group is always new.  With one, a group that this rank has under the tag, with
  * the same ranks in any order, is returned instead.  A tagged group belongs to the job, not to a
@@ -176,10 +176,10 @@ WEFT_API weft_group *weft_group_stand_in(const char *name, int size);
 WEFT_API weft_status weft_group_barrier(weft_group *group, int64_t timeout_ms);
 
 /*
- * Ends every wait in this group with WEFT_ERR_REVOKED, on every rank, now and later.  The same goes
- * for all groups that were made from it, or are being made, but for those that shrinking makes.
- * After that only weft_group_shrink and weft_group_agree work with the group.  The call is local and
- * never blocks.  The others hear of it within milliseconds.
+ * Ends every wait in this group with WEFT_ERR_REVOKED, on every rank, now and later.  The same
+ * holds for all groups made from it, or being made from it, except those made by weft_group_shrink.
+ * After that only weft_group_shrink and weft_group_agree work with the group.  The call is local
+ * and never blocks.  The others learn of it within milliseconds.
  */
 WEFT_API weft_status weft_group_revoke(weft_group *group);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starts the ranks of a job on this machine and sees them through to their end: what `weft run`
- * does, for programs that launch themselves.  Ranks are a program (argv) or a function run in
+ * Starts the ranks of a job on this machine and watches them until they end.  This is what `weft
+ * run` does, for programs that launch themselves.  The ranks run a program (argv), or a function in
  * forked children.  See docs/run.md.
  */
 #ifndef WEFT_LAUNCH_H
@@ -17,41 +17,38 @@ extern "C" {
 #endif
 
 enum {
-    WEFT_LAUNCH_SIGNALS =
-        1, /* pass SIGINT, SIGTERM ... of this process on to the ranks while they run */
-    WEFT_LAUNCH_QUIET = 2,     /* no report of failures on standard error */
-    WEFT_LAUNCH_NO_PREFIX = 4, /* lines without "[rank] " in front */
-    WEFT_LAUNCH_TEE = 8,       /* with log_dir: output to the terminal as well */
-    WEFT_LAUNCH_NO_CAPTURE =
-        16,               /* ranks write to this process' standard output and error directly */
-    WEFT_LAUNCH_BIND = 32 /* each rank to one core, counted round */
+    WEFT_LAUNCH_SIGNALS = 1,     /* forward SIGINT, SIGTERM ... of this process to the ranks */
+    WEFT_LAUNCH_QUIET = 2,       /* do not report failures on standard error */
+    WEFT_LAUNCH_NO_PREFIX = 4,   /* lines without the prefix "[rank] " */
+    WEFT_LAUNCH_TEE = 8,         /* with log_dir: write output to the terminal as well */
+    WEFT_LAUNCH_NO_CAPTURE = 16, /* ranks write directly to this process's standard streams */
+    WEFT_LAUNCH_BIND = 32        /* bind each rank to one core, round-robin */
 };
 
 enum { WEFT_LAUNCH_RANKS_MAX = 1024, WEFT_LAUNCH_OUTPUT_LOST = 123, WEFT_LAUNCH_TIMED_OUT = 124 };
 
-/* How a job ended, for callers who want more than its exit status. */
+/* How a job ended, for callers that need more than its exit status. */
 typedef struct weft_launch_end {
     int first_rank;  /* the rank that failed first, -1 if none did */
     int exit_code;   /* its exit code, -1 if a signal ended it */
     int signal;      /* the signal that ended it, 0 if none */
     int timed_out;   /* 1: the job's deadline passed */
     int interrupted; /* the signal to this process that ended the job, 0 if none */
-    int restarts;    /* how often all ranks were started again */
+    int restarts;    /* how often all ranks were restarted */
 } weft_launch_end;
 
 typedef struct weft_launch_opts {
     size_t size; /* of this struct: set by WEFT_LAUNCH_OPTS_INIT */
     int ranks;
     unsigned flags;    /* WEFT_LAUNCH_... */
-    char *const *argv; /* program (looked up in PATH) and arguments, NULL at the end; or */
-    int (*body)(int rank, void *arg); /* a function: its result is the exit code of the rank */
+    char *const *argv; /* the program (searched in PATH) and its arguments, NULL at the end; or */
+    int (*body)(int rank, void *arg); /* a function, whose result is the rank's exit code */
     void *arg;
     const char *const *env; /* NAME=VALUE to add or replace, NULL at the end; may be NULL */
-    const char
-        *log_dir; /* write output to log_dir/rank_<r>.out and .err; made if missing; NULL: do not */
-    int64_t timeout_ms;   /* of the whole job; negative: none */
-    int max_restarts;     /* after a failure start all ranks again, at most so often */
-    weft_launch_end *end; /* filled if not NULL */
+    const char *log_dir;    /* folder for rank_<r>.out and .err, made if missing; NULL: none */
+    int64_t timeout_ms;     /* of the whole job; negative: none */
+    int max_restarts;       /* how often to start all ranks again after a failure, at most */
+    weft_launch_end *end;   /* filled if not NULL */
 } weft_launch_opts;
 
 #define WEFT_LAUNCH_OPTS_INIT                                                     \
@@ -60,16 +57,15 @@ typedef struct weft_launch_opts {
     }
 
 /*
- * Runs the job and returns its exit status: 0, or that of the rank that failed first (128 + the
- * signal if one ended it), 124 after the deadline, 123 if all went well but output of the ranks
- * could not be written.  A negative result is a weft_status: the job
- * could not be started or watched, and no rank is left.  Blocks until every rank has ended.  Not
- * collective.
+ * Runs the job and returns its exit status: 0; or that of the rank that failed first (128 + the
+ * signal if one ended it); 124 if the deadline passed; 123 if all ranks succeeded but some of their
+ * output could not be written.  A negative result is a weft_status: the job could not be started or
+ * watched, and no rank is left.  Blocks until every rank has ended.  Not collective.
  *
- * When a rank fails, the others have WEFT_KILL_GRACE to end by themselves, then get SIGTERM, then
- * SIGKILL.  Ranks are leaders of process groups of their own, and die with the thread that called
- * this.  WEFT_LAUNCH_SIGNALS blocks the signals in the calling thread meanwhile; other threads of
- * the program must block them too.
+ * When a rank fails, the others have WEFT_KILL_GRACE to end by themselves.  Then they get SIGTERM,
+ * and later SIGKILL.  Each rank is the leader of its own process group, and dies with the thread
+ * that called this function.  With WEFT_LAUNCH_SIGNALS the calling thread blocks the signals
+ * meanwhile; other threads of the program must block them too.
  */
 WEFT_API int weft_launch(const weft_launch_opts *opts);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the machine offers to the ranks on it: processor, memory, limits; one fact a row. */
+/* Facts about the machine that the ranks run on: processor, memory, limits.  Each fact is one
+ * row. */
 #ifndef WEFT_MACHINE_H
 #define WEFT_MACHINE_H
 
@@ -15,18 +16,18 @@ typedef struct weft_machine_fact {
     const char *part;    /* "processor", "memory", "limits" or "system" */
     const char *name;    /* "cores usable" */
     const char *meaning; /* one sentence */
-    int is_number;       /* 1: `number` holds the value, of which `text` is the decimal form */
+    int is_number;       /* 1: the value is `number`, and `text` is its decimal form */
     int64_t number;      /* INT64_MAX: unlimited */
-    char text[256];      /* empty if the system does not tell */
+    char text[256];      /* empty if the system does not provide it */
 } weft_machine_fact;
 
-/* How many facts there are; the same on every machine.  Local. */
+/* Returns the number of facts, which is the same on every machine.  Local. */
 WEFT_API int weft_machine_count(void);
 
 /*
- * Looks up fact `index` of weft_machine_count() now.  Local; reads files of the kernel.
- * WEFT_ERR_INVALID_ARG if the index is out of range or `out` is NULL; a fact the system does not
- * tell is no error but an empty text.
+ * Looks up fact `index`, from 0 to weft_machine_count() - 1.  Local; reads files of the kernel.
+ * WEFT_ERR_INVALID_ARG if the index is out of range or `out` is NULL.  If the system does not
+ * provide a fact, its text is empty; that is not an error.
  */
 WEFT_API weft_status weft_machine_describe(int index, weft_machine_fact *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A barrier that tells who did not come: for finding the rank at which a job hangs. */
+/* A barrier that says which ranks did not arrive, for finding the rank at which a job hangs. */
 #ifndef WEFT_MONITOR_H
 #define WEFT_MONITOR_H
 
@@ -13,10 +13,11 @@ extern "C" {
 
 /*
  * Returns when all ranks of the group have called it.  Collective; blocks for `timeout_ms` at most.
- * When the limit of the first rank passes, all ranks that wait here get WEFT_ERR_TIMEOUT at once,
- * and the message names the first rank that has not come, or, with `wait_all`, all of them, and
- * what each does instead.  The group goes on, and the barrier may be called again.  If a rank is
- * dead or has left: WEFT_ERR_PEER_DEAD or WEFT_ERR_PEER_LEFT at once, which name it.
+ * When the limit of the first rank expires, all ranks that wait here get WEFT_ERR_TIMEOUT at once.
+ * The message names the first rank that has not arrived or, with `wait_all`, all of them, and says
+ * what each is doing instead.  The group stays usable, and the barrier may be called again.  If a
+ * rank is dead or has left, all get WEFT_ERR_PEER_DEAD or WEFT_ERR_PEER_LEFT at once, with a
+ * message that names it.
  */
 WEFT_API weft_status weft_monitored_barrier(weft_group *group, int64_t timeout_ms, bool wait_all);
 

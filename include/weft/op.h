@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // clang-format off
 /*
- * Operations on tensors, with the names and rules of PyTorch.  Operands broadcast; dtypes meet by
- * the table in docs/tensor.md; floats of 16 and 8 bits compute in f32 and round once per operation.
+ * Operations on tensors, with the names and rules of PyTorch.  Operands broadcast.  docs/tensor.md
+ * has the table of dtypes of results.  Floats of 16 and 8 bits compute in f32 and are rounded once
+ * per operation.
  *
- *     weft_add(a, b)              a new tensor in the current scope; NULL on failure; NULL inputs
- *                                 pass through
- *     weft_add_scalar(a, 2)       the same with a number.  Numbers are weak: beside a float tensor
- *                                 they never change its dtype; beside an integer tensor a whole
- *                                 number keeps the dtype, any other number gives f32
- *     weft_add_into(out, a, b)    writes a tensor of yours, of the result's shape; `out` may be `a`
- *                                 or `b` (in place).  For what has no such form: weft_copy(out, ...)
+ *     weft_add(a, b)              returns a new tensor in the current scope; NULL on failure, or if
+ *                                 an input is NULL
+ *     weft_add_scalar(a, 2)       the same with a number.  A number never changes the dtype of a
+ *                                 float tensor.  With an integer tensor, a whole number keeps the
+ *                                 dtype, and any other number gives f32
+ *     weft_add_into(out, a, b)    writes to your tensor, which has the shape of the result; `out`
+ *                                 may be `a` or `b` (in place).  Operations without this form can
+ *                                 use weft_copy(out, ...)
  *
  * Functions that return weft_status act on their first argument.
  */
@@ -27,26 +29,27 @@ extern "C" {
 /* ---- moving elements ---- */
 
 WEFT_API weft_status weft_fill(weft_tensor *x, double value);
-/* Copies elements, broadcasting and converting; source and target may overlap. */
+/* Copies elements, with broadcasting and conversion.  Source and target may overlap. */
 WEFT_API weft_status weft_copy(weft_tensor *to, weft_tensor *from);
-/* A copy with memory of its own; keeps the strides if the memory has no gaps. */
+/* A copy with its own memory.  It keeps the strides of `x` if the memory of `x` has no gaps. */
 WEFT_API weft_tensor *weft_clone(weft_tensor *x);
-/* Row-major; an alias of x if it already is. */
+/* A row-major copy, or an alias of `x` if it is row-major already. */
 WEFT_API weft_tensor *weft_contiguous(weft_tensor *x);
-/* Another dtype or device; an alias of x if nothing changes.  Data moves from the CPU to meta only,
- * which drops it. */
+/* Converts to another dtype or device.  The result is an alias of `x` if nothing changes.  Moving a
+ * tensor to meta drops its data. */
 WEFT_API weft_tensor *weft_to(weft_tensor *x, weft_dtype dtype, weft_device device);
 WEFT_API weft_tensor *weft_to_dtype(weft_tensor *x, weft_dtype dtype);
-/* Joins along dimension `dim`, or along a new one. */
+/* Joins tensors along dimension `dim` (cat), or along a new dimension (stack). */
 WEFT_API weft_tensor *weft_cat(weft_tensor *const *tensors, size_t count, int dim);
 WEFT_API weft_tensor *weft_stack(weft_tensor *const *tensors, size_t count, int dim);
-/* x takes over storage, shape, strides and offset of `source` (same dtype); counts as one write. */
+/* Gives `x` the storage, shape, strides and offset of `source`, which has the same dtype.  Counts
+ * as one write. */
 WEFT_API weft_status weft_set(weft_tensor *x, weft_tensor *source);
-/* weft_storage_resize of x's storage, as an operation that can be captured.  Not counted as a
- * write. */
+/* weft_storage_resize for the storage of `x`, as an operation that can be captured.  It does not
+ * count as a write. */
 WEFT_API weft_status weft_resize_storage(weft_tensor *x, int64_t bytes);
 
-/* Random numbers in place, from the thread's generator (weft_seed). */
+/* Fills `x` with random numbers from the thread's generator (weft_seed). */
 WEFT_API weft_status weft_uniform(weft_tensor *x, double low, double high);
 WEFT_API weft_status weft_normal(weft_tensor *x, double mean, double deviation);
 WEFT_API weft_status weft_integers(weft_tensor *x, int64_t low, int64_t high);
@@ -67,7 +70,7 @@ WEFT_API weft_status weft_integers(weft_tensor *x, int64_t low, int64_t high);
 WEFT_UNARY(neg)
 WEFT_UNARY(abs)
 WEFT_UNARY(relu)
-/* integers become f32 */
+/* integers are converted to f32 */
 WEFT_UNARY(sin)
 WEFT_UNARY(cos)
 WEFT_UNARY(exp)
@@ -82,8 +85,8 @@ WEFT_UNARY(logical_not)
 WEFT_OPERATOR(add)
 WEFT_OPERATOR(sub)
 WEFT_OPERATOR(mul)
-WEFT_OPERATOR(div)     /* true division: integers become f32 */
-WEFT_OPERATOR(pow)     /* of integers: powers wrap, and negative exponents round towards 0 */
+WEFT_OPERATOR(div)     /* true division: integers are converted to f32 */
+WEFT_OPERATOR(pow)     /* integer powers wrap; negative exponents round towards 0 */
 WEFT_OPERATOR(maximum) /* NaN wins */
 WEFT_OPERATOR(minimum)
 WEFT_INTO(add)
@@ -92,7 +95,7 @@ WEFT_INTO(mul)
 WEFT_API weft_tensor *weft_scalar_sub(double a, weft_tensor *b);
 WEFT_API weft_tensor *weft_scalar_div(double a, weft_tensor *b);
 WEFT_API weft_tensor *weft_scalar_pow(double a, weft_tensor *b);
-/* give bool */
+/* the result is bool */
 WEFT_OPERATOR(eq)
 WEFT_OPERATOR(ne)
 WEFT_OPERATOR(lt)
@@ -103,11 +106,11 @@ WEFT_BINARY(logical_and)
 WEFT_BINARY(logical_or)
 WEFT_BINARY(logical_xor)
 
-/* The gradients of gelu and gelu_tanh for x, given that of their result. */
+/* The gradients of gelu and gelu_tanh with respect to x, from the gradient of the result. */
 WEFT_API weft_tensor *weft_gelu_grad(weft_tensor *grad, weft_tensor *x);
 WEFT_API weft_tensor *weft_gelu_tanh_grad(weft_tensor *grad, weft_tensor *x);
 
-/* a where `condition` (bool) holds, else b. */
+/* `a` where `condition` (bool) is true, `b` elsewhere. */
 WEFT_API weft_tensor *weft_where(weft_tensor *condition, weft_tensor *a, weft_tensor *b);
 WEFT_API weft_status weft_where_into(weft_tensor *out, weft_tensor *condition, weft_tensor *a,
                                      weft_tensor *b);
@@ -115,10 +118,10 @@ WEFT_API weft_status weft_where_into(weft_tensor *out, weft_tensor *condition, w
 /* ---- reductions ---- */
 
 /*
- * Over the `count` dimensions in `dims`, or over all if count is 0.  `keepdim` leaves size 1 where
- * a dimension went. The order of additions is fixed: the same input gives the same bits every time.
- * sum and prod of integers and bool give i64; max and min of nothing, and mean of integers, are
- * errors; NaN wins in max and min.
+ * Reductions over the `count` dimensions in `dims`, or over all if `count` is 0.  With `keepdim` a
+ * reduced dimension stays, with size 1.  The order of additions is fixed, so the same input always
+ * gives the same bits.  sum and prod of integers and bool give i64.  max and min of an empty
+ * tensor, and mean of integers, are errors.  NaN wins in max and min.
  */
 #define WEFT_REDUCE(name_) \
     WEFT_API weft_tensor *weft_##name_(weft_tensor *x, const int *dims, int count, bool keepdim);
@@ -129,7 +132,7 @@ WEFT_REDUCE(max)
 WEFT_REDUCE(min)
 WEFT_REDUCE(any)
 WEFT_REDUCE(all)
-/* The index (i64) of the first largest or smallest element along one dimension, or in the flattened
+/* The index (i64) of the first largest or smallest element, along one dimension or in the flattened
  * tensor. */
 WEFT_API weft_tensor *weft_argmax(weft_tensor *x, int dim, bool keepdim);
 WEFT_API weft_tensor *weft_argmin(weft_tensor *x, int dim, bool keepdim);
@@ -146,45 +149,50 @@ WEFT_API weft_tensor *weft_argmin_all(weft_tensor *x);
 
 WEFT_API weft_tensor *weft_softmax(weft_tensor *x, int dim);
 WEFT_API weft_tensor *weft_log_softmax(weft_tensor *x, int dim);
-/* Their gradients for x, given that of their result and the result, y, which have the same shape and
- * dtype. */
+/* The gradients of softmax and log_softmax with respect to x, from the gradient of the result and
+ * the result `y`.  Both have the same shape and dtype. */
 WEFT_API weft_tensor *weft_softmax_grad(weft_tensor *grad, weft_tensor *y, int dim);
 WEFT_API weft_tensor *weft_log_softmax_grad(weft_tensor *grad, weft_tensor *y, int dim);
-/* Normalises over the last `dims` dimensions; weight and bias have their shape, or are NULL. */
+/* Normalises over the last `dims` dimensions.  `weight` and `bias` have the shape of these
+ * dimensions, or are NULL. */
 WEFT_API weft_tensor *weft_layer_norm(weft_tensor *x, int dims, weft_tensor *weight,
                                       weft_tensor *bias, double epsilon);
-/* Its gradients, given that of its result: out[0] for x, out[1] for the weight (NULL without one),
- * out[2] for the bias (NULL unless `bias`).  All of them or none. */
+/* The gradients of layer_norm, from the gradient of the result: out[0] for x, out[1] for the weight
+ * (NULL if there is none), out[2] for the bias (NULL unless `bias` is true).  Gives all of them or
+ * none. */
 WEFT_API weft_status weft_layer_norm_grad(weft_tensor *grad, weft_tensor *x, int dims,
                                           weft_tensor *weight, double epsilon, bool bias,
                                           weft_tensor *out[3]);
-/* Row indices[i] (integers) of `weight` [rows, width] for every i: shape of indices, then width. */
+/* Looks up row indices[i] of `weight` [rows, width] for every i.  The result has the shape of
+ * `indices` (integers), followed by `width`. */
 WEFT_API weft_tensor *weft_embedding(weft_tensor *weight, weft_tensor *indices);
-/* Its gradient for the weight: zeros [rows, width], to whose row indices[i] row i of `grad` is
- * added, in order. */
+/* The gradient of embedding with respect to the weight: starts from zeros [rows, width] and adds
+ * row i of `grad` to row indices[i], in order. */
 WEFT_API weft_tensor *weft_embedding_grad(weft_tensor *grad, weft_tensor *indices, int64_t rows);
 
 /* ---- elements by index ---- */
 
 /*
- * `index` (integers, none negative) has as many dimensions as x and is nowhere larger, but along
- * `dim`.  In each place it says which element along `dim` is meant; the other coordinates are its
- * own.  An index out of range is WEFT_ERR_INVALID_ARG.
+ * In these functions `index` holds integers that are not negative.  It has as many dimensions as
+ * `x`, and no dimension other than `dim` is larger than that of `x`.  Each of its entries selects
+ * an element along `dim`; the other coordinates are those of the entry itself.  An index out of
+ * range is WEFT_ERR_INVALID_ARG.
  */
 
-/* These elements, in the shape of the index. */
+/* The selected elements, in the shape of `index`. */
 WEFT_API weft_tensor *weft_gather(weft_tensor *x, int dim, weft_tensor *index);
-/* A copy of x to whose elements those of `source` are added, in the order of the index, which is
- * nowhere larger than `source`.  Small floats are summed in f32 and rounded once. */
+/* A copy of `x` with the elements of `source` added to the selected ones, in the order of `index`.
+ * No dimension of `index` is larger than that of `source`.  Floats of 8 and 16 bits are summed in
+ * f32 and rounded once. */
 WEFT_API weft_tensor *weft_scatter_add(weft_tensor *x, int dim, weft_tensor *index,
                                        weft_tensor *source);
-/* A row-major copy of x in which the elements at offset + sum of i[d] * strides[d] (counted in the
- * copy) are those of `source`, which has `shape`.  The region must not overlap itself. */
+/* A row-major copy of `x` in which `source`, of shape `shape`, replaces the elements at offset +
+ * sum of i[d] * strides[d], counted in the copy.  The region must not overlap itself. */
 WEFT_API weft_tensor *weft_view_scatter(weft_tensor *x, weft_tensor *source, weft_shape shape,
                                         const int64_t *strides, int64_t offset);
 
-/* [m, k] x [k, n]; with a batch dimension in front; and by the rules of PyTorch for 1 to 8
- * dimensions. */
+/* Matrix products: mm of [m, k] and [k, n]; bmm with a batch dimension in front; matmul by
+ * PyTorch's rules for 1 to 8 dimensions. */
 WEFT_API weft_tensor *weft_mm(weft_tensor *a, weft_tensor *b);
 WEFT_API weft_status weft_mm_into(weft_tensor *out, weft_tensor *a, weft_tensor *b);
 WEFT_API weft_tensor *weft_bmm(weft_tensor *a, weft_tensor *b);
@@ -194,35 +202,35 @@ WEFT_API weft_tensor *weft_matmul(weft_tensor *a, weft_tensor *b);
 WEFT_API weft_tensor *weft_linear(weft_tensor *x, weft_tensor *weight, weft_tensor *bias);
 
 /*
- * (a * scale_a) (b * scale_b) + bias, times result_scale, as `dtype`, for floats of 8 bits: a [m, k]
- * and b [k, n].  Scales are f32: one element for all, or [m, 1] for the rows of a, [1, n] for the
- * columns of b.  `bias` [n] and `result_scale` (one element) may be NULL.  Sums are f32; the result
- * is rounded once.
+ * ((a * scale_a) (b * scale_b) + bias) * result_scale, as `dtype`, for floats of 8 bits.  `a` is
+ * [m, k] and `b` is [k, n].  Scales are f32: one element for the whole matrix, or [m, 1] for the
+ * rows of `a` and [1, n] for the columns of `b`.  `bias` [n] and `result_scale` (one element) may
+ * be NULL.  Sums are f32; the result is rounded once.
  */
 WEFT_API weft_tensor *weft_scaled_mm(weft_tensor *a, weft_tensor *b, weft_tensor *scale_a,
                                      weft_tensor *scale_b, weft_tensor *bias,
                                      weft_tensor *result_scale, weft_dtype dtype);
 
-/* What matrix products on the CPU are done by. */
+/* What computes matrix products on the CPU. */
 typedef struct weft_matmul_info {
-    const char *library;      /* "libopenblas.so.0"; "" if there is none and products are loops */
-    const char *config;       /* what the library says about itself; "" if it says nothing */
+    const char *library;      /* "libopenblas.so.0"; "" if there is none: then plain loops */
+    const char *config;       /* the library's own description, or "" */
     const char *small_floats; /* how floats of 16 and 8 bits are multiplied */
-    const char *bf16;         /* what multiplies bf16, if not f32: "AMX", "libdnnl.so.2"; else "" */
+    const char *bf16;         /* what multiplies bf16, if not f32: "AMX", "libdnnl.so.2", or "" */
     bool slow;                /* no library, or one that may be the reference BLAS */
 } weft_matmul_info;
 
-/* Looks for the library if no product has been done yet.  Local.  WEFT_ERR_INVALID_ARG if `out` is
- * NULL. */
+/* Describes it.  Loads the library first if no product has been computed yet.  Local.
+ * WEFT_ERR_INVALID_ARG if `out` is NULL. */
 WEFT_API weft_status weft_matmul_describe(weft_matmul_info *out);
 
 /* ---- comparing tensors ---- */
 
-/* Same shape, dtype and elements (NaN differs from itself).  False and an error if they cannot be
- * compared. */
+/* Whether shape, dtype and all elements are equal.  NaN differs from itself.  Returns false and
+ * sets the error if the two cannot be compared. */
 WEFT_API bool weft_equal(weft_tensor *a, weft_tensor *b);
-/* Same shape, and |a - b| <= absolute + relative |b| for all elements; `equal_nan`: NaN is close to
- * NaN. */
+/* Whether the shapes are equal and |a - b| <= absolute + relative |b| for all elements.  With
+ * `equal_nan`, NaN is close to NaN. */
 WEFT_API bool weft_allclose(weft_tensor *a, weft_tensor *b, double relative, double absolute,
                             bool equal_nan);
 

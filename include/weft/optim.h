@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Optimizers change the parameters of a module by their gradients.
+ * Optimizers update the parameters of a module from their gradients.
  *
  *     weft_optim *adam = weft_optim_adamw(net, 1e-3, NULL);
  *     ...
  *     weft_backward(loss);
  *     weft_optim_step(adam);
  *
- * The parameters are those the module has when the optimizer is made, each once; the optimizer
- * holds them.  Their dtype is that of the update's state; floats of 16 and 8 bits compute in f32.
+ * The parameters are those that the module has when the optimizer is made, each once.  The
+ * optimizer holds them.  Its state has the dtype of the parameter; floats of 16 and 8 bits compute
+ * in f32.
  */
 #ifndef WEFT_OPTIM_H
 #define WEFT_OPTIM_H
@@ -43,16 +44,17 @@ typedef struct weft_adamw_opts {
         sizeof(weft_adamw_opts), 0.9, 0.999, 1e-8, 1e-2 \
     }
 
-/* Makes an optimizer, a handle of the current scope.  Without options, NULL, those of INIT hold. */
+/* Makes an optimizer, a handle in the current scope.  If `opts` is NULL, the values of the INIT
+ * macro apply. */
 WEFT_API weft_optim *weft_optim_sgd(weft_module *module, double rate, const weft_sgd_opts *opts);
 WEFT_API weft_optim *weft_optim_adamw(weft_module *module, double rate,
                                       const weft_adamw_opts *opts);
 
-/* One update of every parameter that has a gradient; then clears the gradients.  If it fails, the
- * gradients of what was not updated are still there. */
+/* Updates every parameter that has a gradient, then clears the gradients.  If it fails, the
+ * gradients of parameters that were not updated are still there. */
 WEFT_API weft_status weft_optim_step(weft_optim *optim);
 
-/* For schedules: the rate of the steps to come. */
+/* Sets the rate of the following steps, for schedules. */
 WEFT_API weft_status weft_optim_set_rate(weft_optim *optim, double rate);
 
 #ifdef __cplusplus

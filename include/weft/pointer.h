@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls that everybody uses, on plain memory of the CPU: a pointer, a number of elements and a
- * dtype instead of tensors, so that nothing is made and nothing has to be released.  They do what
- * the forms on tensors do (weft/coll.h, weft/p2p.h), and other ranks may call those.  The memory
- * must be aligned for the dtype and stay until the call returns; NULL is fine for 0 elements.
- * WEFT_ERR_UNSUPPORTED while a function is captured, WEFT_ERR_STATE between weft_coalesce_open
- * and its close.
+ * The most common calls on plain CPU memory.  They take a pointer, a number of elements and a dtype
+ * instead of tensors, so there is nothing to make and nothing to release.  They do the same as the
+ * forms on tensors (weft/coll.h, weft/p2p.h), and other ranks may call those forms.  The memory
+ * must be aligned for the dtype and stay valid until the call returns.  NULL is allowed for 0
+ * elements.  WEFT_ERR_UNSUPPORTED while a function is being captured, WEFT_ERR_STATE between
+ * weft_coalesce_open and weft_coalesce_close.
  */
 #ifndef WEFT_POINTER_H
 #define WEFT_POINTER_H
@@ -27,11 +27,11 @@ WEFT_API weft_status weft_all_reduce_ptr(void *out, const void *in, size_t count
 WEFT_API weft_status weft_broadcast_ptr(void *data, size_t count, weft_dtype dtype, int root,
                                         weft_group *group);
 
-/* `count` elements of every rank; `out` has room for those of all. */
+/* `count` elements from every rank.  `out` has room for those of all ranks. */
 WEFT_API weft_status weft_all_gather_ptr(void *out, const void *in, size_t count, weft_dtype dtype,
                                          weft_group *group);
 
-/* `in` has `count` elements for every rank; `out` gets the sum of those for this one. */
+/* `in` has `count` elements for every rank.  `out` gets the reduction of those for this rank. */
 WEFT_API weft_status weft_reduce_scatter_ptr(void *out, const void *in, size_t count,
                                              weft_dtype dtype, weft_reduction op,
                                              weft_group *group);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scopes own temporaries.  Every object a function returns (tensor, group, symmetric handle ...)
- * belongs to the calling thread's current scope and is released when that scope closes.  weft_keep()
- * takes an object out of its scope and gives it to the caller; weft_release() drops it.  A root
- * scope always exists; it closes with its thread.
+ * Scopes own temporaries.  Every object that a function returns (a tensor, a group, a symmetric
+ * handle ...)  belongs to the calling thread's current scope and is released when that scope
+ * closes.  weft_keep() takes an object out of its scope and makes it the caller's; weft_release()
+ * drops it.  A thread always has a root scope, which closes when the thread ends.
  */
 #ifndef WEFT_SCOPE_H
 #define WEFT_SCOPE_H
@@ -17,20 +17,20 @@ extern "C" {
 /* Opens a scope inside the current one.  Scopes nest without limit. */
 WEFT_API weft_status weft_scope_open(void);
 
-/* Closes the innermost scope and releases what it owns, newest first.  WEFT_ERR_STATE in the root
- * scope. */
+/* Closes the innermost scope and releases what it owns, newest first.  WEFT_ERR_STATE if only the
+ * root scope is open. */
 WEFT_API weft_status weft_scope_close(void);
 
 /*
- * Takes `object` (any handle of weft; NULL passes through) out of the scope that owns it, so that
- * it lives until weft_release().  If no scope of this thread owns it, takes one more reference.
- * Returns `object`.
+ * Takes `object`, any handle of weft, out of the scope that owns it.  It then lives until
+ * weft_release().  If no scope of this thread owns the object, takes one more reference.  Returns
+ * `object`; NULL gives NULL.
  */
 WEFT_API void *weft_keep(void *object);
 
 /*
- * Drops one reference.  An object that a scope of this thread owns leaves that scope.  Local, never
- * blocks; NULL is fine.  The object is freed with its last reference.
+ * Drops one reference to `object` and frees it if that was the last one.  If a scope of this thread
+ * owns the object, it leaves that scope.  Local; never blocks.  NULL is allowed.
  */
 WEFT_API void weft_release(void *object);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks as threads of one process: the same code as process ranks, one address space. */
+/* Ranks as threads of one process.  They run the same code as process ranks, in one address
+ * space. */
 #ifndef WEFT_SPAWN_H
 #define WEFT_SPAWN_H
 
@@ -10,11 +11,12 @@ extern "C" {
 #endif
 
 /*
- * Runs `fn(arg)` in `ranks` threads.  Each is a rank of a new job, whose world weft_init() returns
- * inside `fn`.  Blocks until all have returned.  Returns 0, or the result of the rank that failed
- * first, which is logged, or a negative weft_status if the ranks could not be started.  A rank that
- * only reports the end of another, for example with WEFT_ERR_PEER_LEFT, counts last.  A rank that
- * returns early ends the waits of the others.
+ * Runs `fn(arg)` in `ranks` threads.  Each thread is a rank of a new job; weft_init() returns the
+ * world of that job inside `fn`.  Blocks until all have returned.  Returns 0, or the result of the
+ * rank that failed first, which is logged, or a negative weft_status if the ranks could not be
+ * started.  A rank that only reports the failure of another, for example with WEFT_ERR_PEER_LEFT,
+ * is not taken as the first unless no other failed.  When a rank returns early, the waits of the
+ * others end.
  */
 WEFT_API int weft_spawn(int ranks, int (*fn)(void *arg), void *arg);
 

@@ -2,10 +2,10 @@
 /*
  * Status codes and the thread's last error.
  *
- * Actions return a weft_status: 0 is success, 1 "still under way", negative an error.  Functions
- * that make an object return a pointer and NULL on failure; they pass NULL inputs through, so that
- * a chain of expressions needs one check at its end.  The code carries its scope, which says what
- * is still usable afterwards.
+ * A function that acts returns a weft_status: 0 for success, 1 for "still in progress", and a
+ * negative value for an error.  A function that makes an object returns a pointer, or NULL on
+ * failure.  It also returns NULL if an input is NULL, so a chain of calls needs only one check, at
+ * its end.  The scope of a status code says what is still usable after the error.
  */
 #ifndef WEFT_STATUS_H
 #define WEFT_STATUS_H
@@ -16,8 +16,8 @@ extern "C" {
 
 #define WEFT_API __attribute__((visibility("default")))
 
-/* Time limits are in milliseconds everywhere; 0 tries once.  A rank that dies or leaves ends every
- * wait. */
+/* All time limits are in milliseconds.  A limit of 0 tries once without waiting.  Every wait ends
+ * at once if a rank that it waits for dies or leaves. */
 #define WEFT_FOREVER (-1) /* no limit */
 #define WEFT_DEFAULT (-2) /* the group's or the store's own limit */
 
@@ -30,13 +30,13 @@ typedef enum weft_status {
     WEFT_ERR_NO_MEMORY = -3,   /* private memory ran out */
     WEFT_ERR_NO_SPACE = -4,    /* shared memory or a file system is full */
     WEFT_ERR_LIMIT = -5,       /* descriptors, threads or another limit of the system */
-    WEFT_ERR_STATE = -6,       /* not in this state: finished, forked, already open */
+    WEFT_ERR_STATE = -6,       /* not allowed in this state: finished, forked, already open */
     WEFT_ERR_TYPE = -7,        /* wrong kind: dtype, device or object */
     WEFT_ERR_NOT_FOUND = -8,   /* no such key, name or group */
     WEFT_ERR_EMPTY = -9,       /* nothing queued */
     WEFT_ERR_EXISTS = -10,     /* the name is taken */
     WEFT_ERR_IO = -11,         /* the system refused a read, write or open */
-    /* scope OP: this operation failed, the group is usable */
+    /* scope OP: this operation failed, the group stays usable */
     WEFT_ERR_CANCELLED = -20,
     WEFT_ERR_NUMERIC = -21,
     WEFT_ERR_TIMEOUT = -22, /* the deadline passed; the message names who was missing */
@@ -45,15 +45,15 @@ typedef enum weft_status {
     WEFT_ERR_PEER_LEFT = -41, /* a rank finished, or left its function, before this call */
     WEFT_ERR_MISMATCH = -42,  /* the ranks called different things */
     WEFT_ERR_REVOKED = -43,
-    WEFT_ERR_PROTOCOL = -44, /* a message that no rank of ours sends */
-    WEFT_ERR_DEVICE = -45,   /* a device failed: this process can use it no more */
-    /* scope START: meeting failed, nobody has a group */
+    WEFT_ERR_PROTOCOL = -44, /* a message that no rank of weft sends */
+    WEFT_ERR_DEVICE = -45,   /* a device failed: this process can no longer use it */
+    /* scope START: the ranks did not meet, nobody has a group */
     WEFT_ERR_AUTH = -60,
     WEFT_ERR_UNREACHABLE = -61,
     WEFT_ERR_VERSION = -62,
     WEFT_ERR_ADDR_IN_USE = -63,
-    WEFT_ERR_MISSING = -64, /* ranks that never came; the message lists them */
-    /* scope BUG: a broken invariant of ours; please report it */
+    WEFT_ERR_MISSING = -64, /* ranks that never arrived; the message lists them */
+    /* scope BUG: a broken invariant of weft; please report it */
     WEFT_ERR_INTERNAL = -80
 } weft_status;
 
@@ -67,22 +67,24 @@ typedef enum weft_scope_of_error {
     WEFT_SCOPE_BUG
 } weft_scope_of_error;
 
-/* "WEFT_ERR_TIMEOUT" for -22; "unknown status" for a number that is none. */
+/* Returns the name of a status, "WEFT_ERR_TIMEOUT" for -22, or "unknown status" for any other
+ * number. */
 WEFT_API const char *weft_status_name(weft_status status);
 
-/* One sentence about the code, the same for every occurrence. */
+/* Returns one sentence that describes the code.  It is the same every time. */
 WEFT_API const char *weft_strerror(weft_status status);
 
 WEFT_API weft_scope_of_error weft_status_scope(weft_status status);
 
 /*
- * The calling thread's last error: what happened, which rank, which operation, the likely cause.
- * Never NULL; empty if nothing failed yet.  The text stays valid until the thread's next error.
+ * Returns the calling thread's last error: what happened, on which rank, in which operation, and
+ * the likely cause.  Never NULL; empty if nothing has failed yet.  The text stays valid until the
+ * thread's next error.
  */
 WEFT_API const char *weft_last_error(void);
 WEFT_API weft_status weft_last_status(void);
 
-/* Forgets the thread's last and first error. */
+/* Clears the calling thread's first and last error. */
 WEFT_API void weft_clear_error(void);
 
 #ifdef __cplusplus

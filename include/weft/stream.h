@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams: the order of work on a device.  Operations on tensors of a GPU are given to the calling
- * thread's current stream of that GPU and return at once; what one stream is given runs in that
- * order, different streams run beside each other.  Memory knows the streams that used it: a tensor
- * that is used on another stream makes that stream wait for the first, so results are right without
- * a word here.  Streams are for those who want work to overlap, to meet code of others, or to
- * replay it.
+ * Streams: the order of work on a device.  An operation on tensors of a GPU is enqueued on the
+ * calling thread's current stream of that GPU and returns at once.  Work on one stream runs in
+ * order; different streams run concurrently.  Memory remembers the streams that used it: if a
+ * tensor is used on another stream, that stream waits for the first.  Results are therefore correct
+ * without any call from this header.  Use streams to make work overlap, to cooperate with other
+ * libraries, or to replay work.
  *
- * Work on the CPU is done when its call returns, so a stream of the CPU is always done and orders
- * by itself.  weft_item, weft_print, copies to the CPU and weft_stream_sync wait for a device;
- * little else does.
+ * Work on the CPU is done when its call returns, so a CPU stream is always idle and always in
+ * order.  weft_item, weft_print, copies to the CPU and weft_stream_sync wait for a device; little
+ * else does.
  */
 #ifndef WEFT_STREAM_H
 #define WEFT_STREAM_H
@@ -26,53 +26,59 @@ typedef struct weft_stream weft_stream;
 typedef struct weft_event weft_event;
 typedef struct weft_replay weft_replay;
 
-/* A new stream of the device, in the current scope.  `urgent`: before others, where a device can.
- */
+/* A new stream of the device, in the current scope.  An `urgent` stream runs before others, if the
+ * device supports that. */
 WEFT_API weft_stream *weft_stream_new(weft_device device, bool urgent);
 
 /*
- * A stream of another library (`native` is a CUstream or cudaStream_t), which stays theirs and must
- * live longer than this one and the tensors that were made on it.
+ * Wraps a stream of another library.  `native` is a CUstream or cudaStream_t.  It still belongs to
+ * that library, and must live longer than this handle and the tensors made on it.
  */
 WEFT_API weft_stream *weft_stream_wrap(weft_device device, void *native);
 
-/* The stream as the device's own library knows it; NULL on the CPU. */
+/* Returns the stream as the device's own library knows it, or NULL on the CPU. */
 WEFT_API void *weft_stream_native(const weft_stream *stream);
 WEFT_API weft_device weft_stream_device(const weft_stream *stream);
 
-/* The calling thread's stream of the device, borrowed.  Each thread begins with one of its own. */
+/* Returns the calling thread's current stream of the device, borrowed.  Each thread starts with its
+ * own. */
 WEFT_API weft_stream *weft_stream_current(weft_device device);
 
-/* Makes it the calling thread's stream of its device, until the next use or the thread's end. */
+/* Makes `stream` the calling thread's current stream of its device, until the next such call or the
+ * end of the thread. */
 WEFT_API weft_status weft_stream_use(weft_stream *stream);
 
-/* Waits for all that the stream was given; WEFT_ERR_TIMEOUT after `timeout_ms`. */
+/* Waits for all work on the stream.  WEFT_ERR_TIMEOUT after `timeout_ms`. */
 WEFT_API weft_status weft_stream_sync(weft_stream *stream, int64_t timeout_ms);
 
-/* Does not wait: WEFT_OK if all is done, WEFT_IN_PROGRESS, or the error of a device that failed. */
+/* Returns WEFT_OK if all work on the stream is done, WEFT_IN_PROGRESS if not, or the error of a
+ * device that failed.  Does not wait. */
 WEFT_API weft_status weft_stream_test(weft_stream *stream);
 
-/* What `stream` is given from now on waits for what `other` was given before; the host does not. */
+/* Work enqueued on `stream` from now on waits for the work already on `other`.  The host does not
+ * wait. */
 WEFT_API weft_status weft_stream_after(weft_stream *stream, weft_stream *other);
 
-/* An event stands for all that a stream was given before it, in the current scope. */
+/* Records an event: it stands for all work on the stream so far.  It belongs to the current
+ * scope. */
 WEFT_API weft_event *weft_event_record(weft_stream *stream);
-/* What `stream` is given from now on waits for the event; the host does not. */
+/* Work enqueued on `stream` from now on waits for the event.  The host does not wait. */
 WEFT_API weft_status weft_stream_after_event(weft_stream *stream, const weft_event *event);
 WEFT_API weft_status weft_event_sync(const weft_event *event, int64_t timeout_ms);
 WEFT_API weft_status weft_event_test(const weft_event *event);
 
 /*
- * Capture: from begin to end, what the stream is given is noted and not run.  Tensors that are made
- * meanwhile have no content before the first run; their memory stays the replay's.  All that is
+ * Capture.  Between begin and end, work on the stream is recorded instead of run.  Tensors made
+ * meanwhile have no content before the first run; the replay owns their memory.  Everything that is
  * used must have been used on the stream before, and must live as long as the replay.  Reading to
- * the host is WEFT_ERR_STATE.  The CPU has no captures (WEFT_ERR_UNSUPPORTED).
+ * the host fails with WEFT_ERR_STATE.  The CPU has no captures (WEFT_ERR_UNSUPPORTED).
  */
 WEFT_API weft_status weft_capture_begin(weft_stream *stream);
-/* In the current scope; NULL if what was captured cannot be run. */
+/* Returns the captured work, in the current scope, or NULL if it cannot be run. */
 WEFT_API weft_replay *weft_capture_end(weft_stream *stream);
 
-/* Gives it all to the thread's current stream of the device once more; does not wait. */
+/* Enqueues the captured work once more on the thread's current stream of the device.  Does not
+ * wait. */
 WEFT_API weft_status weft_replay_run(weft_replay *replay);
 
 #ifdef __cplusplus
