@@ -131,6 +131,38 @@ TEST(test_joint_returns_inputs)
     weft_release(compiled);
 }
 
+/* A write that the counter does not see, to what only a gradient rule has saved. */
+static weft_status refill(void *argument)
+{
+    WEFT_NO_GRAD
+    {
+        return weft_fill(argument, 5);
+    }
+    return WEFT_OK;
+}
+
+FUNCTION(refills_saved)
+{
+    weft_tensor *y = weft_mul_scalar(in[0], 2);
+    out[0] = weft_mul(y, in[1]); /* saves y */
+    return weft_tensor_preserve_version(&y, 1, refill, y);
+}
+
+TEST(test_joint_hidden_writes_that_only_backward_sees)
+{
+    for (int k = 0; k < 2; k++) {
+        weft_compiled *compiled = compile(refills_saved, NULL, backends[k]);
+        weft_tensor *x = vector(4, 1), *y = vector(4, 1), *z;
+        CHECK_OK(weft_require_grad(x, true));
+        CHECK_OK(weft_require_grad(y, true));
+        CHECK_OK(weft_compiled_call(compiled, ARGS(x, y), 2, &z, 1));
+        CHECK_OK(weft_backward(sum_of(z)));
+        CHECK_NEAR(weft_item(weft_grad(y), 3), 5, 0); /* not 2 * 4 */
+        CHECK_NEAR(weft_item(weft_grad(x), 3), 8, 0);
+        weft_release(compiled);
+    }
+}
+
 /* What was saved must not be written before backward comes; what was not may be. */
 TEST(test_joint_checks_versions)
 {

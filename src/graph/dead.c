@@ -3,7 +3,9 @@
  * Leaving out what has no use.  From the last node to the first: a node stays if it has an effect,
  * if a node that stays (or the output) needs what it gives, or if it changes what somebody will
  * look at: memory, sizes and counters of inputs and outputs, or those that a node that stays reads
- * later.  A wait is an effect, so a collective whose result nobody uses stays by its wait: another
+ * later.  Where gradients are recorded, a rule may have saved what a node reads or makes, and
+ * backward looks at that, and at its counter, when the program is done.
+ * A wait is an effect, so a collective whose result nobody uses stays by its wait: another
  * rank's program may need this rank in it.
  */
 #include "base/os.h"
@@ -23,6 +25,36 @@ static void look_at(life *l, int value)
 {
     l->values[value] = true;
     l->storages[l->graph->values[value].storage] = true;
+}
+
+static bool is_recorded(const weft_graph *graph)
+{
+    for (int i = 0; i < graph->input_count; i++)
+        if (graph->inputs[i].flags & WEFT_I_INPUT_GRAD)
+            return true;
+    return false;
+}
+
+static void note_saved(life *l, const weft_i_graph_node *node, int value)
+{
+    const weft_i_graph_value *v = &l->graph->values[value];
+    if (v->absent || node->quiet)
+        return;
+    l->storages[v->storage] = true;
+    l->counters[v->counter] = true;
+}
+
+/* What backward may look at; all of it is made or read by a node that is recorded. */
+static void look_for_backward(life *l)
+{
+    int value;
+    for (int i = 0; i < l->graph->node_count; i++) {
+        const weft_i_graph_node *node = &l->graph->nodes[i];
+        for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);)
+            note_saved(l, node, value);
+        for (int k = 0; k < node->count; k++)
+            note_saved(l, node, node->first + k);
+    }
 }
 
 static void begin(life *l)
@@ -47,6 +79,8 @@ static void begin(life *l)
             l->argued[value] = true;
             l->storages[graph->values[value].storage] = true; /* perhaps it was given to it */
         }
+    if (is_recorded(graph))
+        look_for_backward(l);
 }
 
 /* The node changes `value`, and somebody will see it. */
