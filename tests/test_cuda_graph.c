@@ -402,6 +402,50 @@ TEST(test_cuda_graph_is_captured)
     end();
 }
 
+/* ---- opaque hooks ---- */
+
+static weft_status count_positive(weft_tensor **grad, weft_tensor *const *held, void *user)
+{
+    (void)held;
+    int *count = user;
+    if (weft_item(weft_sum(*grad, NULL, 0, false), 0) > 0)
+        ++*count;
+    *grad = weft_mul_scalar(*grad, *count);
+    return WEFT_OK;
+}
+
+/* It sees the gradient on the GPU, and a stream that captures has no place for it. */
+TEST(test_cuda_graph_opaque_hook)
+{
+    begin();
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    opts.backend = "c";
+    opts.fullgraph = true;
+    weft_compiled *back = weft_compile_backward(&opts);
+    weft_tensor *x = weft_to(weft_arange(WEFT_F32, WEFT_CPU, 1, 13, 1), WEFT_F32, GPU), *loss;
+    int count = 0;
+    CHECK_OK(weft_require_grad(x, true));
+    for (int i = 0; i < 4; i++) {
+        weft_tensor *y = weft_mul(weft_exp(weft_neg(x)), x);
+        CHECK(weft_hook_opaque(y, weft_tensor_hook(y, count_positive, &count, WEFT_HOLD())) > 0);
+        loss = weft_sum(weft_sin(y), NULL, 0, false);
+        weft_stream *stream = weft_stream_current(GPU);
+        if (i < 3) {
+            CHECK_OK(weft_compiled_backward(back, &loss, 1, NULL));
+            CHECK_INT(count, i + 1);
+            continue;
+        }
+        CHECK_OK(weft_capture_begin(stream));
+        CHECK_STATUS(weft_compiled_backward(back, &loss, 1, NULL), WEFT_ERR_UNSUPPORTED);
+        CHECK_CONTAINS(weft_last_error(), "cannot be captured by a stream");
+        weft_release(weft_capture_end(stream));
+        weft_clear_error();
+        CHECK_INT(count, 3);
+    }
+    weft_release(back);
+    end();
+}
+
 /* ---- modules ---- */
 
 FUNCTION(module_loss)

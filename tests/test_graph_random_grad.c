@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random functions with gradients, in f32 and f64: modules that share weights, views, writes in
- * place, hidden writes, freed storages, random draws, collectives, hooks.  By itself, in frames and
- * with a compiled backward, by all backends, each gives the same bits of results, gradients and
- * inputs, the same versions and sizes, and adds to its leaves in the same order.  A function that fails is cut down and printed; `--seed N` runs it alone.  And: every
- * allocation fails once.
+ * place, hidden writes, freed storages, random draws, collectives, hooks, entered and opaque ones.
+ * By itself, in frames and with a compiled backward, by all backends, each gives the same bits of
+ * results, gradients and inputs, the same versions and sizes, adds to its leaves in the same order,
+ * and shows its opaque hooks the same gradients.  A function that fails is cut down and printed;
+ * `--seed N` runs it alone.  And: every allocation fails once.
  */
 #include "fault.h"
 #include "graph_pattern.h"
@@ -38,12 +39,13 @@ typedef enum deed {
     ALL_REDUCE,
     GATHER,
     MODULE,
+    OPAQUE,
     DEEDS
 } deed;
 static const char *const names[] = {
-    "sin",     "exp",  "mul",   "add",        "matmul", "transpose", "rows", "relu",
-    "softmax", "sum",  "clone", "scale_into", "hook",   "quiet",     "hide", "refill",
-    "gelu",    "norm", "draw",  "all_reduce", "gather", "module"};
+    "sin",     "exp",  "mul",   "add",        "matmul", "transpose", "rows",  "relu",
+    "softmax", "sum",  "clone", "scale_into", "hook",   "quiet",     "hide",  "refill",
+    "gelu",    "norm", "draw",  "all_reduce", "gather", "module",    "opaque"};
 
 typedef struct line {
     deed what;
@@ -57,6 +59,7 @@ typedef struct program {
     weft_group *world;
     weft_tensor *buffer; /* found elsewhere: filled and freed */
     weft_module *net;    /* has one layer twice */
+    bool opaque;         /* hooks of leaves are called at every run */
 } program;
 
 static uint64_t state;
@@ -73,6 +76,29 @@ static weft_status triple(weft_tensor **grad, weft_tensor *const *held, void *us
 {
     (void)user;
     *grad = weft_add(weft_mul_scalar(*grad, 3), held[0]);
+    return WEFT_OK;
+}
+
+static void note_number(int number);
+
+/* Looks at the gradient: what it does depends on that.  It is called with real ones only. */
+static weft_status judge(weft_tensor **grad, weft_tensor *const *held, void *user)
+{
+    (void)user;
+    CHECK(!weft_tracing());
+    weft_tensor *all = weft_sum(*grad, NULL, 0, false);
+    if (!all)
+        return weft_last_status();
+    double sum = weft_item(all, 0);
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    note_number((int)(bits >> 32 ^ bits) | 1 << 20);
+    if (sum > 2)
+        *grad = weft_mul(*grad, weft_tanh(held[0]));
+    else if (sum > 0)
+        *grad = weft_to(weft_neg(*grad), WEFT_F64, WEFT_CPU); /* comes back to its dtype */
+    else if (sum < -2)
+        *grad = weft_clone(held[0]);
     return WEFT_OK;
 }
 
@@ -133,6 +159,10 @@ static weft_tensor *act(const program *p, const line *l, weft_tensor *a, weft_te
         return weft_mul_scalar_into(a, a, 1.5) < 0 ? NULL : weft_sin(a);
     case HOOK:
         return weft_tensor_hook(a, triple, NULL, WEFT_HOLD(a)) < 0 ? NULL : weft_sin(a);
+    case OPAQUE:
+        return weft_hook_opaque(a, weft_tensor_hook(a, judge, NULL, WEFT_HOLD(a))) < 0
+                   ? NULL
+                   : weft_mul_scalar(a, 0.75);
     case QUIET:
         WEFT_NO_GRAD
         {
@@ -173,9 +203,10 @@ static weft_status run(weft_tensor *const *in, int ins, weft_tensor **out, int o
     for (int i = 0; i < p->count; i++) {
         const line *l = &p->lines[i];
         /* Hooks are for what the function makes. */
-        unsigned own = l->what == HOOK && count > ins ? (unsigned)ins : 0;
+        bool hooks = l->what == HOOK || l->what == OPAQUE;
+        unsigned own = hooks && count > ins ? (unsigned)ins : 0;
         weft_tensor *a = at[own + l->a % ((unsigned)count - own)], *b = at[l->b % (unsigned)count];
-        weft_tensor *made = l->what == HOOK && !own ? NULL : act(p, l, a, b);
+        weft_tensor *made = hooks && !own ? NULL : act(p, l, a, b);
         if (weft_last_status() == WEFT_ERR_NO_MEMORY)
             return WEFT_ERR_NO_MEMORY;
         weft_clear_error(); /* what fails, fails in all ways of running it */
@@ -192,16 +223,21 @@ static weft_status run(weft_tensor *const *in, int ins, weft_tensor **out, int o
 typedef struct outcome {
     weft_tensor *leaf[LEAVES], *input, *out[2], *buffer, *param[2];
     weft_status status;
-    int order[LOG], count; /* leaves, as they were added to */
+    int order[LOG], count; /* leaves, as they were added to, and what opaque hooks saw */
 } outcome;
 
 static outcome *logging;
 
+static void note_number(int number)
+{
+    if (logging->count < LOG)
+        logging->order[logging->count++] = number;
+}
+
 static weft_status note(weft_tensor **grad, weft_tensor *const *held, void *user)
 {
     (void)grad, (void)held;
-    if (logging->count < LOG)
-        logging->order[logging->count++] = (int)(intptr_t)user;
+    note_number((int)(intptr_t)user);
     return WEFT_OK;
 }
 
@@ -222,7 +258,8 @@ static void prepare(outcome *o, program *p)
     for (int i = 0; i < LEAVES; i++) {
         o->leaf[i] = weft_rand(p->dtype, WEFT_CPU, WEFT_SHAPE(4, 4));
         CHECK_OK(weft_require_grad(o->leaf[i], true));
-        CHECK(weft_accumulated_hook(o->leaf[i], note, (void *)(intptr_t)i, WEFT_HOLD()) > 0);
+        int64_t hook = weft_accumulated_hook(o->leaf[i], note, (void *)(intptr_t)i, WEFT_HOLD());
+        CHECK(hook > 0 && (!p->opaque || weft_hook_opaque(o->leaf[i], hook) == hook));
     }
     o->input = weft_mul_scalar(o->leaf[0], 2); /* has a history */
     p->buffer = o->buffer = weft_zeros(p->dtype, WEFT_CPU, WEFT_SHAPE(4, 4));
@@ -289,7 +326,7 @@ static const char *compare(const outcome *a, const outcome *b, bool order)
         return "the buffer";
     if (order &&
         (a->count != b->count || memcmp(a->order, b->order, (size_t)a->count * sizeof *a->order)))
-        return "the order of leaves";
+        return "the order of leaves, or what hooks saw";
     return NULL;
 }
 
@@ -319,8 +356,9 @@ static const char *check_way(program *p, const way how, const outcome *plain, ch
     opts.backend = how[1];
     weft_compiled *back = how[1] ? weft_compile_backward(&opts) : NULL;
     go(&here, p, fast, back);
-    /* Hooks of leaves are entered once a capture by a compiled backward: not each time. */
-    const char *what = compare(plain, &here, !back);
+    /* A compiled backward enters hooks of leaves once a capture, not each time, unless they are
+     * opaque. */
+    const char *what = compare(plain, &here, !back || p->opaque);
     if (with_c)
         note_fused(fast ? fast : back);
     if (what)
@@ -378,6 +416,7 @@ static program make(uint64_t seed, weft_group *world)
     state = seed * 104729 + 3;
     program p = {
         .count = 1 + (int)draw(LINES), .world = world, .dtype = seed % 4 ? WEFT_F32 : WEFT_F64};
+    p.opaque = draw(2);
     for (int i = 0; i < p.count; i++)
         p.lines[i] = (line){(deed)draw(DEEDS), draw(1000), draw(1000)};
     return p;
@@ -483,10 +522,15 @@ static void shortage(program *p, bool compiled_back, int n, bool *fired)
 
 TEST(test_graph_shortage_of_gradients)
 {
-    program p = {
-        .count = 5,
-        .dtype = WEFT_F32,
-        .lines = {{SIN, 0, 0}, {HOOK, 0, 0}, {REFILL, 4, 0}, {MATMUL, 6, 1}, {RELU, 7, 0}}};
+    program p = {.count = 6,
+                 .dtype = WEFT_F32,
+                 .opaque = true,
+                 .lines = {{SIN, 0, 0},
+                           {HOOK, 0, 0},
+                           {REFILL, 4, 0},
+                           {MATMUL, 6, 1},
+                           {OPAQUE, 3, 0},
+                           {RELU, 8, 0}}};
     for (int k = 0; k < 2; k++) {
         bool fired = true;
         for (int n = 1; fired; n += 1 + n / 40) {

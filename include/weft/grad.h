@@ -173,6 +173,20 @@ WEFT_API int64_t weft_tensor_hook(weft_tensor *x, weft_hook hook, void *user, we
  * is that gradient, and a tensor put there replaces it.
  */
 WEFT_API int64_t weft_accumulated_hook(weft_tensor *x, weft_hook hook, void *user, weft_held held);
+/*
+ * Makes a hook of `x` opaque, and returns its number; a negative number passes through, so
+ *
+ *     weft_hook_opaque(x, weft_tensor_hook(x, look, &seen, WEFT_HOLD()));
+ *
+ * A compiled backward (weft/graph.h) does not enter such a hook while it captures, but calls it at
+ * every run, with the gradient of that run and in the order of the others.  So it may ask for
+ * values, branch on them, print and count.  It must not write in place to the gradient nor to what
+ * it holds, compiled or not: backward fails with WEFT_ERR_STATE then.  It sees the tensors that it
+ * holds as they are at that moment; what it reaches by other ways may not be up to date.  A hook that
+ * it adds or removes counts from the next backward on.  What it queues by weft_backward_then runs
+ * behind all else.  The function and `user` must live as long as what was compiled with them.
+ */
+WEFT_API int64_t weft_hook_opaque(weft_tensor *x, int64_t number);
 /* Removes a hook.  Returns WEFT_ERR_NOT_FOUND if `x` has no hook of this number. */
 WEFT_API weft_status weft_unhook(weft_tensor *x, int64_t number);
 /*

@@ -136,7 +136,10 @@ typedef enum weft_hook_point {
 
 enum {
     WEFT_HOOK_PREPEND = 1, /* before the existing hooks, not after them */
-    WEFT_HOOK_ALWAYS = 2   /* WEFT_HOOK_FORWARD: also if forward failed; `out` is then all NULL */
+    WEFT_HOOK_ALWAYS = 2,  /* WEFT_HOOK_FORWARD: also if forward failed; `out` is then all NULL */
+    /* Captures do not enter it: compiled code calls it at every run, as weft_hook_opaque says.  It
+     * writes to nothing in place, and in forward it replaces nothing. */
+    WEFT_HOOK_OPAQUE = 4
 };
 
 /* What a hook sees.  To replace a value, the hook stores another one in the array; a gradient must

@@ -219,6 +219,14 @@ weft_status weft_i_set_grad_shape(weft_i_op_call *call)
     return WEFT_OK;
 }
 
+/* Whether it is the gradient already, by another handle: whoever has that keeps it. */
+static bool is_there(const weft_i_history *history, const weft_tensor *grad)
+{
+    const weft_tensor *old = history->grad;
+    return old && grad && old->storage == grad->storage && old->version == grad->version &&
+           weft_i_tensor_same_view(old, grad);
+}
+
 weft_status weft_i_set_grad_run(weft_i_op_call *call)
 {
     weft_tensor *x = call->args[0].tensor;
@@ -228,6 +236,8 @@ weft_status weft_i_set_grad_run(weft_i_op_call *call)
         return grad ? weft_last_status() : WEFT_OK;
     if (call->fake)
         return put(history, grad);
+    if (is_there(history, grad))
+        return WEFT_OK;
     if (!grad && history->retained) {
         weft_i_object_drop(history->retained->grad);
         history->retained->grad = NULL;

@@ -420,14 +420,17 @@ static weft_status run_all(weft_i_run *run, const weft_i_edge *roots, weft_tenso
     return run_callbacks(run);
 }
 
-weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_tensor *const *seeds,
-                              size_t count)
+static weft_grad_mode begin(weft_i_run *run)
 {
     weft_grad_mode mode = weft_i_grad_mode;
     run->outer = running;
     running = run;
     weft_i_grad_mode = run->create ? WEFT_GRAD_RECORDING : WEFT_GRAD_OFF;
-    weft_status status = run_all(run, roots, seeds, count);
+    return mode;
+}
+
+static void end(weft_i_run *run, weft_grad_mode mode)
+{
     WEFT_ASSERT(running == run);
     weft_i_grad_mode = mode;
     running = run->outer;
@@ -435,5 +438,23 @@ weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_te
     weft_i_hook_free_all(&run->finally);
     WEFT_OS->free(run->room);
     run->room = NULL;
+}
+
+weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_tensor *const *seeds,
+                              size_t count)
+{
+    weft_grad_mode mode = begin(run);
+    weft_status status = run_all(run, roots, seeds, count);
+    end(run, mode);
+    return status;
+}
+
+weft_status weft_i_engine_run_by(weft_i_run *run, weft_status (*body)(void *user), void *user)
+{
+    weft_grad_mode mode = begin(run);
+    weft_status status = body(user);
+    if (status >= 0)
+        status = run_callbacks(run);
+    end(run, mode);
     return status;
 }

@@ -50,6 +50,9 @@ typedef struct weft_i_run {
 /* Runs from the roots, with one seed each (in the current scope). */
 weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_tensor *const *seeds,
                               size_t count);
+/* `body` is the backward, instead of nodes: hooks that it calls may queue callbacks, which run behind
+ * it, and hooks that they remove stay till the end. */
+weft_status weft_i_engine_run_by(weft_i_run *run, weft_status (*body)(void *user), void *user);
 /* As weft_backward_all, by another engine (NULL: this one): what it starts from is found and
  * checked. */
 typedef weft_status weft_i_engine(void *user, weft_i_run *run, const weft_i_edge *roots,

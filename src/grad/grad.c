@@ -151,6 +151,7 @@ static int64_t add_hook(const char *what, weft_tensor *x, weft_hook hook, void *
     if (!made)
         return weft_last_status();
     made->output = edge.output;
+    made->accumulated = accumulated;
     weft_i_history *leaf = node ? NULL : weft_i_history_if(x);
     int64_t number = made->number;
     if (weft_i_eye_open)
@@ -167,6 +168,31 @@ int64_t weft_tensor_hook(weft_tensor *x, weft_hook hook, void *user, weft_held h
 int64_t weft_accumulated_hook(weft_tensor *x, weft_hook hook, void *user, weft_held held)
 {
     return add_hook(__func__, x, hook, user, held, true);
+}
+
+static weft_i_hook *find_hook(weft_tensor *x, int64_t number)
+{
+    int output;
+    weft_i_node *node = weft_i_history_node(x, &output);
+    weft_i_history *history = weft_i_history_if(x);
+    weft_i_hook *hook = node ? weft_i_hook_find(node->hooks, number) : NULL;
+    if (!hook && history)
+        hook = weft_i_hook_find(history->hooks, number);
+    return hook || !history ? hook : weft_i_hook_find(history->accumulated, number);
+}
+
+int64_t weft_hook_opaque(weft_tensor *x, int64_t number)
+{
+    if (number < 0)
+        return number;
+    if (!x || !(x = weft_i_see(x)))
+        return refuse_null(__func__);
+    weft_i_hook *hook = find_hook(x, number);
+    if (!hook)
+        return weft_i_fail(WEFT_ERR_NOT_FOUND, "%s: the tensor has no hook %lld", __func__,
+                           (long long)number);
+    hook->opaque = true;
+    return number;
 }
 
 weft_status weft_unhook(weft_tensor *x, int64_t number)

@@ -8,6 +8,8 @@
 #include "base/os.h"
 #include "grad/engine.h"
 #include "grad/node.h"
+#include "grad/opaque.h"
+#include "tensor/eye.h"
 
 static int64_t next_number(void)
 {
@@ -87,7 +89,7 @@ void weft_i_hook_free_all(weft_i_hook **list)
     }
 }
 
-static bool is_removed(const weft_i_hook *hook)
+bool weft_i_hook_is_removed(const weft_i_hook *hook)
 {
     return !hook->hook && !hook->on_all;
 }
@@ -96,7 +98,7 @@ static void sweep(weft_i_hook **list)
 {
     while (*list) {
         weft_i_hook *hook = *list;
-        if (is_removed(hook)) {
+        if (weft_i_hook_is_removed(hook)) {
             *list = hook->next;
             weft_i_hook_free(hook);
         } else {
@@ -105,11 +107,16 @@ static void sweep(weft_i_hook **list)
     }
 }
 
+weft_i_hook *weft_i_hook_find(weft_i_hook *list, int64_t number)
+{
+    while (list && (list->number != number || weft_i_hook_is_removed(list)))
+        list = list->next;
+    return list;
+}
+
 bool weft_i_hook_remove(weft_i_hook **list, int64_t number)
 {
-    weft_i_hook *hook = *list;
-    while (hook && (hook->number != number || is_removed(hook)))
-        hook = hook->next;
+    weft_i_hook *hook = weft_i_hook_find(*list, number);
     if (!hook)
         return false;
     hook->hook = NULL;
@@ -130,21 +137,71 @@ static weft_status check_replacement(weft_tensor *before, weft_tensor **grad)
                            "a hook replaced a gradient of shape %s by one of shape %s",
                            weft_i_shape_text(weft_i_tensor_shape(before), was),
                            weft_i_shape_text(weft_i_tensor_shape(*grad), is));
+    if (weft_i_tensor_device(before) != weft_i_tensor_device(*grad))
+        return weft_i_fail(WEFT_ERR_TYPE, "a hook replaced a gradient on %s by one on %s",
+                           weft_device_name(weft_i_tensor_device(before), was),
+                           weft_device_name(weft_i_tensor_device(*grad), is));
     if ((*grad)->dtype != before->dtype && !(*grad = weft_to_dtype(*grad, before->dtype)))
         return weft_last_status();
     return WEFT_OK;
 }
 
-static weft_status run_one(const weft_i_hook *hook, weft_tensor **grad)
+/* What is called, of a hook that may be gone when a graph calls it again. */
+typedef struct called {
+    weft_i_opaque head;
+    weft_hook hook;
+    void *user;
+} called;
+
+static weft_status call_hook(weft_hook hook, void *user, weft_tensor **grad,
+                             weft_tensor *const *held)
 {
     weft_tensor *before = *grad;
-    weft_status status = hook->hook(grad, hook->held, hook->user);
+    weft_i_eye *eye = weft_i_eye_open;
+    if (eye)
+        eye->entered++;
+    weft_status status = hook(grad, held, user);
+    if (eye)
+        eye->entered--;
     if (status < 0)
         return weft_last_status() == status
                    ? weft_i_explain(status, "a hook of a gradient")
                    : weft_i_fail(status, "a hook of a gradient returned %s",
                                  weft_status_name(status));
     return before && *grad != before ? check_replacement(before, grad) : WEFT_OK;
+}
+
+static weft_status call_again(const weft_i_opaque *self, weft_tensor **x, weft_tensor *const *held)
+{
+    const called *c = (const called *)self;
+    return call_hook(c->hook, c->user, x, held);
+}
+
+/* The graph gets a call in the place of what the hook does. */
+static weft_status write_down(const weft_i_hook *hook, weft_tensor **grad)
+{
+    called *c = weft_i_opaque_new(sizeof *c, weft_i_object_free, call_again,
+                                  hook->accumulated ? "hook of an accumulated gradient"
+                                                    : "hook of a gradient");
+    if (!c)
+        return weft_last_status();
+    c->hook = hook->hook;
+    c->user = hook->user;
+    weft_status status = weft_i_opaque_write(&c->head, grad, 1, hook->held, hook->count);
+    weft_i_object_drop(c);
+    return status;
+}
+
+static weft_status run_one(const weft_i_hook *hook, weft_tensor **grad)
+{
+    if (!hook->opaque)
+        return call_hook(hook->hook, hook->user, grad, hook->held);
+    if (weft_i_eye_open)
+        return write_down(hook, grad);
+    weft_tensor *given = *grad;
+    weft_i_opaque_mark before = weft_i_opaque_mark_of(&given, 1, hook->held, hook->count);
+    WEFT_TRY(call_hook(hook->hook, hook->user, grad, hook->held));
+    return weft_i_opaque_check(before, weft_i_opaque_mark_of(&given, 1, hook->held, hook->count));
 }
 
 /* Hooks that are added meanwhile wait for the next gradient. */

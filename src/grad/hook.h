@@ -18,6 +18,8 @@ typedef struct weft_i_hook {
     struct weft_i_hook *next;
     int64_t number;
     int output;                     /* of the node it is on */
+    bool opaque;                    /* a capture does not enter it (opaque.h) */
+    bool accumulated;               /* it runs behind the addition to a leaf */
     weft_hook hook;                 /* or: */
     weft_i_node_hook on_all;        /* of the whole node */
     weft_i_hook_identity *identity; /* of those; NULL: `user` itself */
@@ -36,6 +38,10 @@ void weft_i_hook_append(weft_i_hook **list, weft_i_hook *hook);
 bool weft_i_hook_remove(weft_i_hook **list, int64_t number);
 void weft_i_hook_free(weft_i_hook *hook);
 void weft_i_hook_free_all(weft_i_hook **list);
+
+/* The hook of this number; NULL: it is not there, or was removed. */
+weft_i_hook *weft_i_hook_find(weft_i_hook *list, int64_t number);
+bool weft_i_hook_is_removed(const weft_i_hook *hook);
 
 /* Runs those of `output` on *grad; checks what they leave there. */
 weft_status weft_i_hook_run(const weft_i_hook *list, int output, weft_tensor **grad);

@@ -8,6 +8,7 @@
 #define VIEW   WEFT_I_OP_VIEW
 #define LAYOUT WEFT_I_OP_LAYOUT
 #define EFFECT WEFT_I_OP_EFFECT
+#define MIXED  WEFT_I_OP_MIXED
 
 static weft_status pass_back(weft_i_back *c)
 {
@@ -20,6 +21,7 @@ static const weft_i_gradient pass_gradient = {.back = pass_back};
 static const weft_i_gradient accumulate_gradient = {.why = "it is what gradients end in"};
 static const weft_i_gradient grad_gradient = {.why = "it is what gradients end in"};
 static const weft_i_gradient hand_out_gradient = {.why = "it is what gradients end in"};
+static const weft_i_gradient opaque_gradient = {.why = "nobody knows what it computes"};
 static const weft_i_gradient set_grad_gradient = {.why = "it is what gradients end in"};
 
 #define OP(name_, params_, flags_)                                  \

@@ -219,13 +219,17 @@ static entry *add_entry(walk *w, weft_status *status)
 
 /* ---- running ---- */
 
+static weft_status run_program(void *user)
+{
+    entry *e = user;
+    e->runs++;
+    return weft_i_program_run(e->program, e->inputs, NULL);
+}
+
 static weft_status run_entry(walk *w, entry *e)
 {
     WEFT_TRY(weft_i_route_check(&w->route));
-    weft_grad_block block = weft_grad_block_enter(WEFT_GRAD_OFF);
-    e->runs++;
-    weft_status status = weft_i_program_run(e->program, e->inputs, NULL);
-    weft_grad_block_leave(&block);
+    weft_status status = weft_i_engine_run_by(w->run, run_program, e);
     if (status >= 0 && !w->run->retain)
         weft_i_route_release(&w->route);
     return status;

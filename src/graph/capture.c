@@ -22,7 +22,12 @@ static void broken(weft_i_eye *eye)
     if (c->status < 0)
         return;
     c->status = weft_last_status();
-    snprintf(c->message, sizeof c->message, "%s", weft_last_error());
+    bool opaque = eye->entered && c->status != WEFT_ERR_NO_MEMORY;
+    snprintf(c->message, sizeof c->message, "%s%s", weft_last_error(),
+             opaque
+                 ? " (in a hook: weft_hook_opaque, of a module WEFT_HOOK_OPAQUE, would make it a "
+                   "call that captures leave alone)"
+                 : "");
 }
 
 static weft_status refuse(weft_i_eye *eye, const char *what)
@@ -529,7 +534,7 @@ weft_graph *weft_i_capture(const char *name, weft_graph_function function, void 
 {
     weft_i_capture_how none = {0};
     weft_i_capture_state c = {.eye = {see, see_storage, apply, read_version, read_bytes, resize,
-                                      constant, broken, refuse, read_grad, depend, undo, false},
+                                      constant, broken, refuse, read_grad, depend, undo, false, 0},
                               .mode = {.handle = handle},
                               .how = how ? how : &none,
                               .guards = how ? how->guards : NULL,

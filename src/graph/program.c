@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "grad/engine.h"
+#include "grad/opaque.h"
 #include "grad/ops.h"
 #include "graph/emit.h"
 #include "graph/plan.h"
@@ -207,6 +208,40 @@ static weft_status read_gradient(run *r, const weft_i_graph_node *node)
     return x ? WEFT_OK : weft_last_status();
 }
 
+/* Laid out as the capture supposed; `x` goes if another takes its place. */
+static weft_tensor *as_captured(weft_tensor *x, const weft_i_graph_value *like)
+{
+    bool same = x->offset == like->offset;
+    for (int i = 0; same && i < x->ndim; i++)
+        same = x->dim[i] == 1 || x->stride[i] == like->stride[i];
+    if (same)
+        return x;
+    weft_tensor *copy = weft_empty_strided(x->dtype, like->device, like->shape, like->stride);
+    if (copy && weft_copy(copy, x) < 0) {
+        weft_release(copy);
+        copy = NULL;
+    }
+    weft_release(x);
+    return copy;
+}
+
+/* The user's function, with the tensors of this run. */
+static weft_status call_opaque(run *r, const weft_i_graph_node *node)
+{
+    weft_tensor **lists = r->lists, **out = r->values + node->first;
+    weft_i_arg x = argument(r, &node->terms[0], &lists),
+               held = argument(r, &node->terms[1], &lists);
+    const weft_i_opaque *opaque = node->terms[2].group.handle;
+    if (!opaque)
+        return weft_i_fail(WEFT_ERR_STATE, "opaque: \"%s\" is only a name in this graph",
+                           node->terms[2].group.name);
+    WEFT_TRY(weft_i_opaque_run_now(opaque, x.tensors, x.count, held.tensors, held.count, out));
+    for (int k = 0; k < node->count; k++)
+        if (!(out[k] = as_captured(out[k], &r->program->graph->values[node->first + k])))
+            return weft_last_status();
+    return WEFT_OK;
+}
+
 /* Calls the row of one node; its results are noted. */
 static weft_status run_node(run *r, const weft_i_graph_node *node)
 {
@@ -290,6 +325,8 @@ static weft_status run_any(run *r, const weft_i_graph_node *node, int i)
         return add_up(r, node, i);
     if (node->op == &weft_i_op_grad)
         return read_gradient(r, node);
+    if (node->op == &weft_i_op_opaque && !weft_i_eye_open)
+        return call_opaque(r, node);
     return node->op == &weft_i_op_parameter ? make_leaf(r, node) : run_planned(r, node);
 }
 
@@ -413,8 +450,29 @@ weft_status weft_i_program_run_back(weft_i_program *program, weft_tensor *const 
     return status;
 }
 
+static void put_values(weft_i_text *s, const char *what, const weft_i_graph_term *term)
+{
+    for (size_t i = 0; i < term->count; i++)
+        weft_i_text_put(s, "%s%%%d", i ? ", " : what, term->values[i]);
+}
+
+static void put_opaque(weft_i_text *s, const weft_graph *graph)
+{
+    for (int i = 0; i < graph->node_count; i++) {
+        const weft_i_graph_node *node = &graph->nodes[i];
+        if (node->op != &weft_i_op_opaque)
+            continue;
+        weft_i_text_put(s, "  opaque: %%%d: every run calls a %s", node->first,
+                        node->terms[2].group.name);
+        put_values(s, ", which sees ", &node->terms[0]);
+        put_values(s, " and holds ", &node->terms[1]);
+        weft_i_text_put(s, "; no collective, gradient or effect passes it\n");
+    }
+}
+
 void weft_i_program_text(const weft_i_program *program, weft_i_text *s)
 {
+    put_opaque(s, program->graph);
     if (program->graph->planned)
         weft_i_plan_text(&program->plan, program->graph, s);
 }

@@ -89,13 +89,18 @@ static weft_status put_hooks(weft_i_route *r, const weft_i_hook *hook, int stop,
 {
     for (; hook; hook = hook->next) {
         int64_t number = 0;
+        if (weft_i_hook_is_removed(hook)) { /* it is there until somebody sweeps */
+            *held += (int)hook->count;
+            continue;
+        }
         const void *what = hook->identity ? hook->identity(hook->user, &number) : hook->user;
         /* Functions as bytes: they are no objects. */
         WEFT_TRY(put(r, &hook->hook, sizeof hook->hook));
         WEFT_TRY(put(r, &hook->on_all, sizeof hook->on_all));
         WEFT_TRY(put_pointer(r, what));
         WEFT_TRY(put_number(r, number));
-        WEFT_TRY(put_number(r, (int64_t)hook->output << 32 | (int64_t)hook->count));
+        WEFT_TRY(put_number(r, (int64_t)hook->output << 32 | (int64_t)hook->count << 1 |
+                                   (int64_t)hook->opaque));
         for (size_t i = 0; i < hook->count; i++)
             WEFT_TRY(
                 put_tensor(r, hook->held[i], (weft_i_place){WEFT_I_PLACE_HELD, stop, (*held)++}));

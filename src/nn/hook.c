@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/os.h"
+#include "tensor/eye.h"
 
 #include <string.h>
 
@@ -29,12 +30,12 @@ static weft_status check_new(const weft_module *module, weft_hook_point point, u
     if ((int)point < 0 || (int)point >= WEFT_I_HOOK_POINTS || !hook)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_hook_add: %s",
                            hook ? "there is no such point" : "no function");
-    if (flags & ~(unsigned)(WEFT_HOOK_PREPEND | WEFT_HOOK_ALWAYS) ||
+    if (flags & ~(unsigned)(WEFT_HOOK_PREPEND | WEFT_HOOK_ALWAYS | WEFT_HOOK_OPAQUE) ||
         (flags & WEFT_HOOK_ALWAYS && point != WEFT_HOOK_FORWARD))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "weft_module_hook_add: flags %#x; WEFT_HOOK_ALWAYS is for "
-                           "WEFT_HOOK_FORWARD, and there are no others than it and "
-                           "WEFT_HOOK_PREPEND",
+                           "WEFT_HOOK_FORWARD, and there are no others than it, "
+                           "WEFT_HOOK_PREPEND and WEFT_HOOK_OPAQUE",
                            flags);
     if (module->hook_count[point] == WEFT_I_HOOKS_MAX)
         return weft_i_fail(WEFT_ERR_LIMIT, "weft_module_hook_add: the %s has %d %s hooks already",
@@ -151,21 +152,35 @@ static weft_status check_value(weft_hook_point point, int i, weft_tensor *old, w
     return is_backward(point) ? check_gradient(i, old, new) : WEFT_OK;
 }
 
-static weft_status run_one(weft_module *module, weft_hook_point point, weft_i_module_hook *hook,
-                           weft_hook_event *event)
+static weft_status enter(weft_module *module, weft_hook_point point, weft_i_module_hook *hook,
+                         weft_hook_event *event, weft_tensor *const *held)
 {
     weft_tensor *before[WEFT_MODULE_VALUES];
     int count;
     weft_tensor **values = values_of(point, event, &count);
     memcpy(before, values, (size_t)count * sizeof *values);
     event->module = module;
-    event->held = hook->held;
+    event->held = held;
     event->user = hook->user;
+    weft_i_eye *eye = weft_i_eye_open;
+    if (eye)
+        eye->entered++;
     weft_status status = hook->hook(event);
+    if (eye)
+        eye->entered--;
     if (status < 0 && weft_last_status() != status) /* the hook's own; it has no message */
         weft_i_fail(status, "returned %s", weft_status_name(status));
     for (int i = 0; i < count && status >= 0; i++)
         status = check_value(point, i, before[i], values[i]);
+    return status;
+}
+
+static weft_status run_one(weft_module *module, weft_hook_point point, weft_i_module_hook *hook,
+                           weft_hook_event *event)
+{
+    weft_status status = hook->flags & WEFT_HOOK_OPAQUE
+                             ? weft_i_module_hook_opaque(module, point, hook, event, enter)
+                             : enter(module, point, hook, event, hook->held);
     return status < 0 ? weft_i_explain(status, "%s hook %lld of a %s", points[point],
                                        (long long)hook->number, module->kind)
                       : WEFT_OK;

@@ -83,6 +83,15 @@ weft_tensor *weft_i_module_call_held(weft_module *module, weft_tensor *x);
  */
 weft_status weft_i_module_run_hooks(weft_module *module, weft_hook_point point,
                                     weft_hook_event *event, int *ran);
+/* Calls one hook on the event, with these tensors for those that it holds, and checks what it put
+ * into it. */
+typedef weft_status weft_i_module_enter(weft_module *module, weft_hook_point point,
+                                        weft_i_module_hook *hook, weft_hook_event *event,
+                                        weft_tensor *const *held);
+/* The same for a hook that captures do not enter: it is called, or becomes a node (opaque.c). */
+weft_status weft_i_module_hook_opaque(weft_module *module, weft_hook_point point,
+                                      weft_i_module_hook *hook, weft_hook_event *event,
+                                      weft_i_module_enter *enter);
 /* After a failure: those hooks of WEFT_HOOK_FORWARD that run always, without the first `from`.  The
  * thread's errors stay as they are. */
 void weft_i_module_run_always(weft_module *module, weft_hook_event *event, int from);

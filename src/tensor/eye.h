@@ -44,6 +44,7 @@ typedef struct weft_i_eye {
                         void (*put_back)(void *object, const char *name, void *old),
                         const char *name, void *old);
     bool hooked; /* a hook was put on a stand-in */
+    int entered; /* hooks that are running: what they ask for, an opaque one might */
 } weft_i_eye;
 
 /* NULL unless the thread is capturing. */

@@ -34,6 +34,7 @@ typedef enum weft_i_kind {
     WEFT_I_NODE,
     WEFT_I_HISTORY,
     WEFT_I_RETAINED,
+    WEFT_I_OPAQUE,
     WEFT_I_MODULE,
     WEFT_I_MODULE_HOOK,
     WEFT_I_MODULE_CALL,

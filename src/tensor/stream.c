@@ -305,7 +305,9 @@ weft_status weft_capture_begin(weft_stream *stream)
     if (!stream->own)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: work on %s runs at once", __func__,
                            weft_device_name(stream->device, name));
-    return stream->table->capture_begin(stream->own);
+    WEFT_TRY(stream->table->capture_begin(stream->own));
+    stream->captures = true;
+    return WEFT_OK;
 }
 
 weft_replay *weft_capture_end(weft_stream *stream)
@@ -314,6 +316,7 @@ weft_replay *weft_capture_end(weft_stream *stream)
         return NULL;
     if (!stream->own)
         return weft_i_null(WEFT_ERR_STATE, "%s: nothing is being captured", __func__);
+    stream->captures = false;
     weft_replay *replay = weft_i_object_new(WEFT_I_REPLAY, sizeof *replay, destroy_replay);
     if (!replay) { /* the stream must not stay as it is */
         stream->table->capture_end(stream->own, NULL);

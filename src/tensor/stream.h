@@ -15,7 +15,8 @@ struct weft_stream {
     weft_i_object head;
     weft_device device;
     const weft_i_device *table;
-    void *own; /* the device's part; NULL on the CPU */
+    void *own;     /* the device's part; NULL on the CPU */
+    bool captures; /* between weft_capture_begin and weft_capture_end */
 };
 
 /* The thread's current stream of the device, borrowed; NULL and an error if there can be none. */
