@@ -42,6 +42,32 @@ static void need_nvrtc(void)
         SKIP("there is no libnvrtc.so");
 }
 
+static void *find_nothing(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+/* A device older than all that nvcc made code for gets what NVRTC makes, not code that it cannot
+ * load. */
+TEST(test_cuda_older_device)
+{
+    static weft_i_os table;
+    const weft_i_cuda_device newer = {.major = 9}, older = {.major = 7, .minor = 5};
+    const void *code = NULL;
+    void *release = NULL;
+    table = weft_i_os_linux;
+    table.dlopen = find_nothing;
+    weft_i_os_now = &table;
+    if (weft_i_cuda_embedded(0)) {
+        CHECK_OK(weft_i_cuda_image(&newer, 0, &code, &release));
+        CHECK(code == weft_i_cuda_embedded(0) && release == NULL);
+    }
+    CHECK(weft_i_cuda_image(&older, 0, &code, &release) < 0);
+    CHECK(release == NULL);
+    CHECK_CONTAINS(weft_last_error(), "libnvrtc.so");
+}
+
 /* NVRTC needs no GPU.  Of the sums that differ in dtype and ranks alone two are enough: nvcc
  * compiles all of them for the library. */
 TEST(test_cuda_nvrtc)

@@ -171,8 +171,8 @@ weft_status weft_i_cuda_convert(weft_i_cuda_stream *stream, const weft_k_copy *c
 weft_status weft_i_cuda_launch(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel, int blocks,
                                int threads, const void *parameter, bool early);
 
-/* The kernels' code for the device: the embedded binary, or what NVRTC makes of the embedded text;
- * then `release` is to be freed when it is loaded. */
+/* The kernels' code for the device: the embedded binary, or, where there is none for so old a
+ * device, what NVRTC makes of the embedded text; then `release` is to be freed when it is loaded. */
 weft_status weft_i_cuda_image(const weft_i_cuda_device *device, int image, const void **out,
                               void **release);
 

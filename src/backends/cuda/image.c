@@ -25,6 +25,8 @@
 #ifdef WEFT_CUDA_FATBIN
 EMBED(fatbin_kernels, WEFT_CUDA_FATBIN "/kernels.fatbin");
 EMBED(fatbin_tensor, WEFT_CUDA_FATBIN "/tensor.fatbin");
+#else
+#define WEFT_CUDA_OLDEST 0
 #endif
 EMBED(text_kernels, WEFT_CUDA_TEXT "/kernels.cu");
 EMBED(text_tensor, WEFT_CUDA_TEXT "/tensor.cu");
@@ -190,10 +192,11 @@ weft_status weft_i_cuda_image(const weft_i_cuda_device *device, int image, const
                               void **release)
 {
     *release = NULL;
-    *out = weft_i_cuda_embedded(image);
+    *out =
+        device->major * 10 + device->minor < WEFT_CUDA_OLDEST ? NULL : weft_i_cuda_embedded(image);
     if (*out)
         return WEFT_OK;
-    weft_i_log(WEFT_LOG_INFO, "no compiled kernels in this library: NVRTC makes them for %s",
+    weft_i_log(WEFT_LOG_INFO, "no compiled kernels for %s in this library: NVRTC makes them",
                device->name);
     WEFT_TRY(weft_i_cuda_compile(image, device->major, device->minor, release));
     *out = *release;
