@@ -7,10 +7,15 @@ function(weft_test_line weight seconds command)
 endfunction()
 
 # Compiling the tests takes longer than running most of them, so their own files are hardly optimised: with a sanitizer
-# not at all, otherwise as far as the compiler needs for its warnings.  The library is built as the preset says.
+# not at all, otherwise as far as the compiler needs for its warnings.  The library is built as the preset says.  Beside
+# AddressSanitizer the undefined behaviour of the library alone is looked for; that of the tests is by `make ubsan`.
 set(WEFT_TEST_LEVEL -O1)
 if(WEFT_SANITIZE)
   set(WEFT_TEST_LEVEL -O0)
+endif()
+set(WEFT_TEST_CHECKS)
+if(WEFT_SANITIZE MATCHES "address.*undefined")
+  set(WEFT_TEST_CHECKS -fno-sanitize=undefined)
 endif()
 
 # weft_test(noun [LIGHT] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file]) builds tests/test_<noun>.c with the static
@@ -40,12 +45,14 @@ function(weft_test noun)
     return()
   endif()
   add_executable(${program} ${arg_SOURCE})
+  set(options ${WEFT_TEST_CHECKS})
   if(NOT arg_COMPUTES)
-    set_source_files_properties(${arg_SOURCE} PROPERTIES COMPILE_OPTIONS ${WEFT_TEST_LEVEL})
+    list(APPEND options ${WEFT_TEST_LEVEL})
   endif()
+  set_source_files_properties(${arg_SOURCE} PROPERTIES COMPILE_OPTIONS "${options}")
   target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${program} PRIVATE weft_static Threads::Threads m)
-  if(TARGET weft_command)
+  if(TARGET weft_command AND NOT WEFT_SANITIZE MATCHES "thread")
     target_compile_definitions(${program} PRIVATE WEFT_COMMAND="$<TARGET_FILE:weft_command>")
     add_dependencies(${program} weft_command)
   endif()
