@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `tests/run` runs: one line "<light|heavy|alone|after> <seconds> <command>" for each program in <build>/tests.list.
-# Three run at a time, the longest limits first; then those that want the machine alone, then those that read all results.
+# What `tests/run` runs: one line "<light|heavy|memory|alone|after> <seconds> <command>" for each program in
+# <build>/tests.list.  Three run at a time, the longest limits first, and beside them one that takes much memory; then
+# those that want the machine alone, then those that read all results.
 set_property(GLOBAL PROPERTY WEFT_TEST_LINES "")
 function(weft_test_line weight seconds command)
   set_property(GLOBAL APPEND PROPERTY WEFT_TEST_LINES "${weight} ${seconds} ${command}")
@@ -18,10 +19,11 @@ if(WEFT_SANITIZE MATCHES "address.*undefined")
   set(WEFT_TEST_CHECKS -fno-sanitize=undefined)
 endif()
 
-# weft_test(noun [LIGHT] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file]) builds tests/test_<noun>.c with the static
-# library, so that internals can be reached.
+# weft_test(noun [LIGHT] [MEMORY] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file])
+# builds tests/test_<noun>.c with the static library, so that internals can be reached.
 #   LIGHT    needs one core
-#   ALONE    measures, or takes much memory: nothing runs beside it
+#   MEMORY   takes gigabytes: no other that does runs beside it
+#   ALONE    measures: nothing runs beside it
 #   THREADS  has ranks, or other work, on threads of one process: also built and run with ThreadSanitizer
 #   NO_ASAN  too slow for the builds with AddressSanitizer or UndefinedBehaviorSanitizer: left out of them
 #   COMPUTES spends its time in its own loops, as one does that compares large results: optimised as the library is
@@ -30,7 +32,7 @@ endif()
 #   PROGRAM  its name, if not test_<noun>
 #   SOURCE   its source, if that has another name
 function(weft_test noun)
-  cmake_parse_arguments(arg "LIGHT;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;MEMORY;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
   set(program test_${noun})
   if(arg_PROGRAM)
     set(program ${arg_PROGRAM})
@@ -59,6 +61,8 @@ function(weft_test noun)
   set(weight heavy)
   if(arg_LIGHT)
     set(weight light)
+  elseif(arg_MEMORY)
+    set(weight memory)
   elseif(arg_ALONE)
     set(weight alone)
   endif()
