@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache of compiled graphs for one test program, gone with it. */
+/*
+ * A cache of compiled graphs for one test program, gone with it; or, for a program that asks
+ * nothing of the cache, the one that tests/run has for all builds (WEFT_TEST_CACHE): what the C
+ * compiler makes of a graph is the same in each of them.
+ */
 #ifndef WEFT_TESTS_HARNESS_CACHE_H
 #define WEFT_TESTS_HARNESS_CACHE_H
 
@@ -16,6 +20,15 @@ static inline void harness_cache_open(void)
     strcpy(harness_cache, "/tmp/weft-test-cache-XXXXXX");
     if (mkdtemp(harness_cache))
         setenv("WEFT_CACHE_DIR", harness_cache, 1);
+}
+
+static inline void harness_cache_share(void)
+{
+    const char *shared = getenv("WEFT_TEST_CACHE");
+    if (shared && *shared)
+        setenv("WEFT_CACHE_DIR", shared, 1);
+    else
+        harness_cache_open();
 }
 
 /* Calls `each` with the path of every file in it; returns how many there are. */
@@ -44,6 +57,8 @@ static inline void harness_cache_remove(const char *path)
 
 static inline void harness_cache_close(void)
 {
+    if (!*harness_cache)
+        return;
     harness_cache_each(harness_cache_remove);
     rmdir(harness_cache);
 }

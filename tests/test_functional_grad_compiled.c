@@ -218,7 +218,7 @@ RANKS_TEST(test_agreement_with_a_dead_rank, 3)
 
 int main(int argc, char **argv)
 {
-    harness_cache_open();
+    harness_cache_share();
     int code = harness_main(argc, argv);
     harness_cache_close();
     return code;

@@ -625,7 +625,7 @@ PASS_TEST(test_fuse_says_every_why, 2)
 int main(int argc, char **argv)
 {
     device_install();
-    harness_cache_open();
+    harness_cache_share();
     int code = harness_main(argc, argv);
     harness_cache_close();
     return code;

@@ -500,7 +500,7 @@ RANKS_TEST(test_text_operands_live_until_the_wait, 2)
 
 int main(int argc, char **argv)
 {
-    harness_cache_open();
+    harness_cache_share();
     int failed = harness_main(argc, argv);
     harness_cache_close();
     return failed;

@@ -403,7 +403,7 @@ TEST(test_emit_gradients_equal_eager)
 int main(int argc, char **argv)
 {
     setenv("WEFT_TENSOR_CACHE", "0", 1); /* what goes is gone, and counted */
-    harness_cache_open();
+    harness_cache_share();
     int code = harness_main(argc, argv);
     harness_cache_close();
     return code;

@@ -668,7 +668,7 @@ RANKS_TEST(test_symm_mem_alloc_id_no_collision_after_reseed, 2)
 
 int main(int argc, char **argv)
 {
-    harness_cache_open();
+    harness_cache_share();
     device_install();
     int failed = harness_main(argc, argv);
     harness_cache_close();

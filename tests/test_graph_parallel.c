@@ -204,7 +204,7 @@ RANKS_TEST(test_parallel_sharded_layers, RANKS)
 int main(int argc, char **argv)
 {
     setenv("WEFT_TENSOR_CACHE", "0", 1); /* what goes is gone, and counted */
-    harness_cache_open();
+    harness_cache_share();
     int failed = harness_main(argc, argv);
     harness_cache_close();
     return failed;

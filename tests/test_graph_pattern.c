@@ -643,7 +643,7 @@ DEVICE_TEST(test_storage_resize_nonzero_gpu)
 
 int main(int argc, char **argv)
 {
-    harness_cache_open();
+    harness_cache_share();
     device_install();
     int code = harness_main(argc, argv);
     harness_cache_close();

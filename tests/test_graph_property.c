@@ -644,7 +644,7 @@ int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* results that nobody waits for are part of it */
     setenv("WEFT_CC_TIMEOUT", "300000", 0);
-    harness_cache_open();
+    harness_cache_share();
     device_install();
     device_shrink();
     for (int i = 1; i + 1 < argc; i++)

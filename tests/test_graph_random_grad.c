@@ -472,7 +472,7 @@ FAKE_TEST(test_graph_random_gradients_compiled, 2)
     enum { PROGRAMS = 200 };
     weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
     weft_group *world = weft_fake_init(&opts);
-    harness_cache_open();
+    harness_cache_share();
     for (int again = 0; again < 2; again++) {
         weft_i_emit_hold(true);
         for (uint64_t seed = 1; seed <= PROGRAMS && !only_seed; seed++) {
