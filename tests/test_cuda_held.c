@@ -20,8 +20,8 @@ static void check_held(weft_i_cuda_kernel kernel, int64_t length)
     CHECK(weft_i_cuda_held_rows(stream, kernel, span) > 0);
 }
 
-/* Lengths with a part of a unit, an odd number of units, and one row alone. */
-static const int64_t lengths[] = {2, 14, 16, 18, 510, 512, 514, 1400, 2562, 4096};
+/* Lengths with a part of a unit, an odd number of units, whole or not, and one row alone. */
+static const int64_t lengths[] = {2, 14, 16, 18, 510, 512, 514, 1400, 1536, 2562, 4096};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 static weft_tensor *rows_of(weft_dtype dtype, int64_t rows, int64_t length)
@@ -66,6 +66,26 @@ TEST(test_cuda_held_softmax_of_what_is_not_finite)
     end();
 }
 
+/* Which sign the largest has, where it is zero, shows in a logarithm that is zero. */
+TEST(test_cuda_held_softmax_of_zeros)
+{
+    begin_with(64);
+    for (int d = 0; d < HELD; d++)
+        for (int k = 0; k < 4; k++) {
+            CHECK_OK(weft_scope_open());
+            weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 1024), -INFINITY);
+            float *at = (float *)(void *)weft_i_tensor_data(x);
+            at[5] = k & 1 ? -0.0f : 0.0f;
+            at[1024 + 7] = -0.0f;
+            at[1024 + 40 + 16 * k] = 0.0f;
+            x = weft_to_dtype(x, held[d]);
+            check_same("softmax", weft_softmax(there(x), 1), weft_softmax(x, 1));
+            check_same("log_softmax", weft_log_softmax(there(x), 1), weft_log_softmax(x, 1));
+            CHECK_OK(weft_scope_close());
+        }
+    end();
+}
+
 TEST(test_cuda_held_layer_norm)
 {
     begin_with(64);
@@ -81,6 +101,10 @@ TEST(test_cuda_held_layer_norm)
                    weft_layer_norm(x, 1, w, NULL, 1e-5));
         check_same("layer_norm, both", weft_layer_norm(u, 1, there(w), there(b), 1e-5),
                    weft_layer_norm(x, 1, w, b, 1e-5));
+        weft_tensor *odd = bumpy(WEFT_F32, n + 1, false); /* pairs of it are not aligned */
+        check_same("layer_norm, odd weight",
+                   weft_layer_norm(u, 1, weft_slice(there(odd), 0, 1, n + 1, 1), NULL, 1e-5),
+                   weft_layer_norm(x, 1, weft_slice(odd, 0, 1, n + 1, 1), NULL, 1e-5));
         CHECK_OK(weft_scope_close());
     }
     end();
@@ -150,6 +174,24 @@ TEST(test_cuda_held_turns)
         check_turn(x, 1, 2);
         check_turn(weft_view(x, WEFT_SHAPE(40, 3, 70)), 0, 2);
         check_turn(weft_slice(x, 2, 3, 60, 1), 1, 2);
+        CHECK_OK(weft_scope_close());
+    }
+    end();
+}
+
+/* Whole tiles, of which rows begin at multiples of 16 bytes, or just not. */
+TEST(test_cuda_held_turns_of_whole_tiles)
+{
+    static const weft_dtype dtypes[] = {WEFT_BF16, WEFT_F32, WEFT_I16};
+    begin_with(48);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        CHECK_OK(weft_scope_open());
+        check_turn(rows_of(dtypes[d], 64, 192), 0, 1);
+        check_turn(rows_of(dtypes[d], 192, 64), 0, 1);
+        weft_tensor *x = weft_view(bumpy(dtypes[d], 2 * 64 * 140, false), WEFT_SHAPE(2, 64, 140));
+        check_turn(weft_slice(x, 2, 8, 136, 1), 1, 2);
+        check_turn(weft_slice(x, 2, 1, 129, 1), 1, 2);
+        check_turn(weft_slice(weft_view(x, WEFT_SHAPE(64, 2, 140)), 2, 0, 128, 1), 0, 2);
         CHECK_OK(weft_scope_close());
     }
     end();

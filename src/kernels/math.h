@@ -96,7 +96,10 @@ WEFT_I_MATH float weft_i_fma_f32(float a, float b, float c)
 
 /* The smaller and the larger one; b if a is NaN.  One instruction each; written with a comparison,
  * gcc makes branches of it on Arm64 and computes both sides of them. */
-#if defined(__aarch64__) && !defined(__CUDACC__)
+#if defined(__CUDACC__)
+#define WEFT_I_LEAST(suffix_, a_, b_) fmin##suffix_(a_, b_)
+#define WEFT_I_MOST(suffix_, a_, b_)  fmax##suffix_(a_, b_)
+#elif defined(__aarch64__)
 #define WEFT_I_LEAST(suffix_, a_, b_) __builtin_fmin##suffix_(a_, b_)
 #define WEFT_I_MOST(suffix_, a_, b_)  __builtin_fmax##suffix_(a_, b_)
 #else

@@ -19,8 +19,8 @@ WEFT_I_MATH double weft_i_exp_rest_f64(double r, double rest)
 /* exp(high + low), where low is a rest of high; q is off by 2^-58. */
 WEFT_I_MATH double weft_i_exp_parts_f64(double high, double low)
 {
-    high = WEFT_I_LEAST(, high, 710); /* NaN too */
-    high = WEFT_I_MOST(, high, -750);
+    high = WEFT_I_LEAST(, high, 710.0); /* NaN too */
+    high = WEFT_I_MOST(, high, -750.0);
     double rounded = high * 0x1.71547652b82fep+0 + WEFT_I_ROUND_F64, k = rounded - WEFT_I_ROUND_F64;
     double r_high = high - k * 0x1.62e42feep-1, r_low = k * 0x1.a39ef35793c76p-33 - low;
     double r = r_high - r_low, rest = (r_high - r) - r_low;
@@ -40,7 +40,7 @@ WEFT_I_MATH double weft_i_exp_f64(double x)
 /* As weft_i_exp_below_f32. */
 WEFT_I_MATH double weft_i_exp_below_f64(double x)
 {
-    x = WEFT_I_MOST(, x, -750);
+    x = WEFT_I_MOST(, x, -750.0);
     double rounded = x * 0x1.71547652b82fep+0 + WEFT_I_ROUND_F64, k = rounded - WEFT_I_ROUND_F64;
     double r_high = x - k * 0x1.62e42feep-1, r_low = k * 0x1.a39ef35793c76p-33;
     double r = r_high - r_low, rest = (r_high - r) - r_low;

@@ -264,6 +264,26 @@ WEFT_K uint32_t weft_k_pack_bf16(float low, float high)
     return weft_i_f32_to_bf16(low) | (uint32_t)weft_i_f32_to_bf16(high) << 16;
 }
 
+WEFT_K float weft_k_most(float a, float b)
+{
+    return a != a || a > b ? a : b;
+}
+
+WEFT_K uint32_t weft_k_mask_pair(uint32_t bytes)
+{
+    return (bytes & 0xff ? 0xffffu : 0) | (bytes & 0xff00 ? 0xffff0000u : 0);
+}
+
+WEFT_K uint32_t weft_k_low_halves(uint32_t first, uint32_t second)
+{
+    return (first & 0xffff) | second << 16;
+}
+
+WEFT_K uint32_t weft_k_high_halves(uint32_t first, uint32_t second)
+{
+    return first >> 16 | (second & 0xffff0000u);
+}
+
 WEFT_K float weft_k_low_f16(uint32_t word)
 {
     return weft_i_f16_to_f32((uint16_t)word);

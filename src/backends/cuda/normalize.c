@@ -14,9 +14,12 @@ _Static_assert((int)WEFT_K_SOFTMAX == (int)WEFT_I_NORMALIZE_SOFTMAX &&
                    WEFT_K_LOG_SOFTMAX_GRAD - WEFT_K_SOFTMAX_GRAD == WEFT_K_LOG_SOFTMAX,
                "as in kernels/normalize.h");
 
-/* Do pairs of elements lie adjacent and aligned, so that rows can be held in registers? */
+/* Do pairs of elements lie adjacent and aligned, so that rows can be held in registers?  Of weights
+ * too. */
 static bool has_pairs(const weft_k_rows *c)
 {
+    if (((uintptr_t)c->weight | (uintptr_t)c->bias) % 8)
+        return false;
     int64_t size = (int64_t)weft_dtype_size((weft_dtype)c->dtype), pair = 2 * size;
     bool even = c->in_step == size && c->out_step == size && c->length % 2 == 0 &&
                 ((uintptr_t)c->from | (uintptr_t)c->to) % (uintptr_t)pair == 0;
@@ -47,12 +50,26 @@ static bool held_by(const weft_i_cuda_stream *stream, const weft_k_rows *c, weft
     return *per && (layer || c->which <= WEFT_K_LOG_SOFTMAX) && has_pairs(c);
 }
 
+/* Blocks are as small as a row allows, and there is one for every row or some rows: while one waits
+ * for memory others compute. */
+static weft_status launch_held(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
+                               const weft_k_rows *c)
+{
+    enum { UNIT = WEFT_K_LANES / 2, LEAST = 64, MOST_BLOCKS = 1 << 30 };
+    uint32_t threads = c->span * UNIT;
+    uint32_t most = (uint32_t)stream->device->kernel_threads[kernel];
+    threads = threads > LEAST ? threads : most < LEAST ? most : LEAST;
+    uint64_t rows = threads / UNIT / c->span, blocks = (c->rows + rows - 1) / rows;
+    return weft_i_cuda_launch(stream, kernel, blocks < MOST_BLOCKS ? (int)blocks : MOST_BLOCKS,
+                              (int)threads, c, false);
+}
+
 static weft_status launch(weft_i_cuda_stream *stream, weft_k_rows *c)
 {
     weft_i_cuda_kernel held;
     uint64_t rows;
     if (held_by(stream, c, &held, &rows))
-        return weft_i_cuda_launch_blocks(stream, held, (c->rows + rows - 1) / rows, c);
+        return launch_held(stream, held, c);
     uint64_t per = WEFT_K_UNITS / c->span;
     return weft_i_cuda_launch_blocks(
         stream, c->dtype == (int32_t)WEFT_F64 ? WEFT_I_CUDA_rows_f64 : WEFT_I_CUDA_rows_f32,

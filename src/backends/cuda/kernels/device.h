@@ -358,6 +358,32 @@ WEFT_K uint32_t weft_k_pack_bf16(float low, float high)
     return word;
 }
 
+/* The larger one; NaN if one is. */
+WEFT_K float weft_k_most(float a, float b)
+{
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+    return most;
+}
+
+/* Two masks of 16 bits, all ones where the byte in the same place of the lower half is not 0. */
+WEFT_K uint32_t weft_k_mask_pair(uint32_t bytes)
+{
+    uint32_t signs = ((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) | bytes;
+    return __byte_perm(signs, 0, 0x9988); /* a selector above 7 repeats a byte's highest bit */
+}
+
+/* The lower halves of two words, and the upper ones, as one each. */
+WEFT_K uint32_t weft_k_low_halves(uint32_t first, uint32_t second)
+{
+    return __byte_perm(first, second, 0x5410);
+}
+
+WEFT_K uint32_t weft_k_high_halves(uint32_t first, uint32_t second)
+{
+    return __byte_perm(first, second, 0x7632);
+}
+
 WEFT_K float weft_k_low_f16(uint32_t word)
 {
     float x;

@@ -33,8 +33,9 @@ typedef struct weft_k_seat {
     uint64_t blocks; /* of elements, in a row or from this node on */
 } weft_k_seat;
 
+/* Bits: of f32 in both words, of bf16 and f16 the pair in the first. */
 typedef struct weft_k_held {
-    float low[WEFT_K_PAIRS], high[WEFT_K_PAIRS];
+    uint32_t low[WEFT_K_PAIRS], high[WEFT_K_PAIRS];
     unsigned count; /* pairs that are there */
 } weft_k_held;
 
@@ -56,27 +57,60 @@ WEFT_K unsigned weft_k_pairs_left(uint64_t start, uint64_t length)
     return left < WEFT_K_PAIRS ? (unsigned)left : WEFT_K_PAIRS;
 }
 
-WEFT_K void weft_k_hold_pairs(const int dtype, const char *from, weft_k_held *h)
+WEFT_K float weft_k_held_low(const int dtype, const weft_k_held *h, unsigned j)
+{
+    return weft_k_low(dtype, h->low[j]);
+}
+
+WEFT_K float weft_k_held_high(const int dtype, const weft_k_held *h, unsigned j)
+{
+    return dtype == WEFT_K_F32 ? weft_k_float(h->high[j]) : weft_k_high(dtype, h->low[j]);
+}
+
+/* With `full`, all of a thread's pairs are there, or it may read others in their place. */
+WEFT_K void weft_k_hold_pairs(const int dtype, const int full, const char *from, weft_k_held *h)
 {
     const uint32_t step = WEFT_K_LANES * (dtype == WEFT_K_F32 ? 4 : 2);
     WEFT_K_UNROLL
     for (unsigned j = 0; j < WEFT_K_PAIRS; j++) {
         uint64_t bits = 0;
-        if (j < h->count)
+        if (full || j < h->count)
             bits = dtype == WEFT_K_F32 ? *(const uint64_t *)(const void *)(from + j * step)
                                        : *(const uint32_t *)(const void *)(from + j * step);
-        h->low[j] = weft_k_low(dtype, (uint32_t)bits);
-        h->high[j] = dtype == WEFT_K_F32 ? weft_k_float((uint32_t)(bits >> 32))
-                                         : weft_k_high(dtype, (uint32_t)bits);
+        h->low[j] = (uint32_t)bits;
+        h->high[j] = (uint32_t)(bits >> 32);
     }
 }
 
-WEFT_K void weft_k_leave_pair(const int dtype, char *to, float low, float high)
+/* Pairs j to j + 3 of a row's results.  A NaN is rare: whether there is one is asked once. */
+enum { WEFT_K_LEAVE = 4 };
+WEFT_K void weft_k_leave_pairs(const int dtype, char *to, unsigned j, unsigned count,
+                               const float *low, const float *high)
 {
-    if (dtype == WEFT_K_F32)
-        *(uint64_t *)(void *)to = weft_k_bits(low) | (uint64_t)weft_k_bits(high) << 32;
-    else
-        *(uint32_t *)(void *)to = weft_k_narrow_pair(dtype == WEFT_K_BF16, low, high);
+    const uint32_t step = WEFT_K_LANES * (dtype == WEFT_K_F32 ? 4 : 2);
+    uint32_t word[WEFT_K_LEAVE];
+    int nan = 0;
+    WEFT_K_UNROLL
+    for (unsigned k = 0; k < WEFT_K_LEAVE; k++) {
+        word[k] = dtype == WEFT_K_BF16  ? weft_k_pack_bf16(low[k], high[k])
+                  : dtype == WEFT_K_F16 ? weft_k_pack_f16(low[k], high[k])
+                                        : weft_k_bits(low[k]);
+        nan |= low[k] != low[k] || high[k] != high[k];
+    }
+    if (dtype != WEFT_K_F32 && nan) {
+        WEFT_K_UNROLL
+        for (unsigned k = 0; k < WEFT_K_LEAVE; k++)
+            word[k] = weft_k_narrow_pair(dtype == WEFT_K_BF16, low[k], high[k]);
+    }
+    WEFT_K_UNROLL
+    for (unsigned k = 0; k < WEFT_K_LEAVE; k++)
+        if (j + k < count) {
+            if (dtype == WEFT_K_F32)
+                *(uint64_t *)(void *)(to + (j + k) * step) =
+                    word[k] | (uint64_t)weft_k_bits(high[k]) << 32;
+            else
+                *(uint32_t *)(void *)(to + (j + k) * step) = word[k];
+        }
 }
 
 WEFT_K float weft_k_held_take(const int most, float a, float b)
@@ -124,57 +158,83 @@ WEFT_K float weft_k_held_sum(weft_k_seat *s, const int most, float low, float hi
 
 /* ---- softmax ---- */
 
-WEFT_K float weft_k_held_largest(weft_k_seat *s, const weft_k_held *h)
+/* Where largest elements are zeros, their order decides which sign the largest has.  The logarithm
+ * shows it; exponentials do not. */
+WEFT_K float weft_k_held_largest(const int dtype, const int full, const int is_log, weft_k_seat *s,
+                                 const weft_k_held *h)
 {
     float low = -WEFT_I_INF_F32, high = low;
     WEFT_K_UNROLL
     for (unsigned j = 0; j < WEFT_K_PAIRS; j++)
-        if (j < h->count) {
-            low = weft_k_held_take(1, low, h->low[j]);
-            high = weft_k_held_take(1, high, h->high[j]);
+        if (full || j < h->count) {
+            float a = weft_k_held_low(dtype, h, j), b = weft_k_held_high(dtype, h, j);
+            low = is_log ? weft_k_held_take(1, low, a) : weft_k_most(low, a);
+            high = is_log ? weft_k_held_take(1, high, b) : weft_k_most(high, b);
         }
     return weft_k_held_sum(s, 1, low, high);
 }
 
-/* log_softmax needs the row itself afterwards, softmax its exponentials. */
-WEFT_K void weft_k_held_softmax(const weft_k_rows *c, const int dtype, weft_k_seat *s,
-                                weft_k_held *h, char *to)
+/* Exponentials in the place of the elements, and their sums; log_softmax keeps the differences.
+ * Where the largest is finite, no difference is above 0 or NaN.  Else they are NaN, or -inf. */
+WEFT_K void weft_k_held_exp(const int dtype, const int full, const int is_log, const int finite,
+                            float largest, weft_k_held *h, float *sums)
 {
-    const uint32_t step = WEFT_K_LANES * (dtype == WEFT_K_F32 ? 4 : 2);
-    const int is_log = c->which == WEFT_K_LOG_SOFTMAX;
-    float largest = weft_k_held_largest(s, h), low = 0, high = 0;
+    float low = 0, high = 0;
     WEFT_K_UNROLL
     for (unsigned j = 0; j < WEFT_K_PAIRS; j++)
-        if (j < h->count) {
-            float a = h->low[j] - largest, b = h->high[j] - largest;
-            float e = weft_i_exp_f32(a), f = weft_i_exp_f32(b);
+        if (full || j < h->count) {
+            float a = weft_k_held_low(dtype, h, j) - largest;
+            float b = weft_k_held_high(dtype, h, j) - largest;
+            float e = finite ? weft_i_exp_below_f32(a) : a != a ? a : 0;
+            float f = finite ? weft_i_exp_below_f32(b) : b != b ? b : 0;
             low += e;
             high += f;
-            h->low[j] = is_log ? a : e;
-            h->high[j] = is_log ? b : f;
+            h->low[j] = weft_k_bits(is_log ? a : e);
+            h->high[j] = weft_k_bits(is_log ? b : f);
         }
-    float sum = weft_k_held_sum(s, 0, low, high);
+    sums[0] = low;
+    sums[1] = high;
+}
+
+WEFT_K void weft_k_held_softmax(const int dtype, const int full, const int is_log, weft_k_seat *s,
+                                weft_k_held *h, char *to)
+{
+    float largest = weft_k_held_largest(dtype, full, is_log, s, h), sums[2];
+    if ((weft_k_bits(largest) & 0x7f800000) != 0x7f800000)
+        weft_k_held_exp(dtype, full, is_log, 1, largest, h, sums);
+    else
+        weft_k_held_exp(dtype, full, is_log, 0, largest, h, sums);
+    float sum = weft_k_held_sum(s, 0, sums[0], sums[1]);
     sum = is_log ? weft_i_log_f32(sum) : 1 / sum;
+    if (full && h->count == 0)
+        return;
     WEFT_K_UNROLL
-    for (unsigned j = 0; j < WEFT_K_PAIRS; j++)
-        if (j < h->count)
-            weft_k_leave_pair(dtype, to + j * step, is_log ? h->low[j] - sum : h->low[j] * sum,
-                              is_log ? h->high[j] - sum : h->high[j] * sum);
+    for (unsigned j = 0; j < WEFT_K_PAIRS; j += WEFT_K_LEAVE) {
+        float low[WEFT_K_LEAVE], high[WEFT_K_LEAVE];
+        WEFT_K_UNROLL
+        for (unsigned k = 0; k < WEFT_K_LEAVE; k++) {
+            float a = weft_k_float(h->low[j + k]), b = weft_k_float(h->high[j + k]);
+            low[k] = is_log ? a - sum : a * sum;
+            high[k] = is_log ? b - sum : b * sum;
+        }
+        weft_k_leave_pairs(dtype, to, j, full ? WEFT_K_PAIRS : h->count, low, high);
+    }
 }
 
 /* ---- layer_norm ---- */
 
 /* Differences from the mean and their squares, summed at once; one thread of the row takes the
  * root, in f64 as the CPU does. */
-WEFT_K void weft_k_held_spread(const weft_k_rows *c, weft_k_seat *s, const weft_k_held *h,
-                               float mean)
+WEFT_K void weft_k_held_spread(const weft_k_rows *c, const int dtype, const int full,
+                               weft_k_seat *s, const weft_k_held *h, float mean)
 {
     float low = 0, high = 0, low_square = 0, high_square = 0;
     unsigned row = s->unit / s->span;
     WEFT_K_UNROLL
     for (unsigned j = 0; j < WEFT_K_PAIRS; j++)
-        if (j < h->count) {
-            float a = h->low[j] - mean, b = h->high[j] - mean;
+        if (full || j < h->count) {
+            float a = weft_k_held_low(dtype, h, j) - mean;
+            float b = weft_k_held_high(dtype, h, j) - mean;
             low += a;
             high += b;
             low_square += a * a;
@@ -201,63 +261,91 @@ WEFT_K void weft_k_held_spread(const weft_k_rows *c, weft_k_seat *s, const weft_
     weft_k_sync();
 }
 
-/* `at` is the place of the thread's first element in its row. */
-WEFT_K void weft_k_held_layer(const weft_k_rows *c, const int dtype, weft_k_seat *s,
-                              const weft_k_held *h, char *to, uint64_t at)
+/* Results j to j + 3 of a thread, from its pairs; weight and bias begin where the thread does. */
+WEFT_K void weft_k_held_scale(const int dtype, const weft_k_held *h, unsigned j, const float *by,
+                              const float *weight, const float *bias, float *low, float *high)
 {
-    const uint32_t step = WEFT_K_LANES * (dtype == WEFT_K_F32 ? 4 : 2);
-    const float *weight = (const float *)(const void *)c->weight;
-    const float *bias = (const float *)(const void *)c->bias;
+    WEFT_K_UNROLL
+    for (unsigned k = 0; k < WEFT_K_LEAVE; k++) {
+        low[k] = ((weft_k_held_low(dtype, h, j + k) - by[0]) - by[1]) * by[2];
+        high[k] = ((weft_k_held_high(dtype, h, j + k) - by[0]) - by[1]) * by[2];
+        if (weight && j + k < h->count) {
+            uint64_t pair = *(const uint64_t *)(const void *)(weight + WEFT_K_LANES * (j + k));
+            low[k] *= weft_k_float((uint32_t)pair);
+            high[k] *= weft_k_float((uint32_t)(pair >> 32));
+        }
+        if (bias && j + k < h->count) {
+            uint64_t pair = *(const uint64_t *)(const void *)(bias + WEFT_K_LANES * (j + k));
+            low[k] += weft_k_float((uint32_t)pair);
+            high[k] += weft_k_float((uint32_t)(pair >> 32));
+        }
+    }
+}
+
+/* `at` is the place of the thread's first element in its row. */
+WEFT_K void weft_k_held_layer(const weft_k_rows *c, const int dtype, const int full, weft_k_seat *s,
+                              weft_k_held *h, char *to, uint64_t at)
+{
+    const float *weight = c->weight ? (const float *)(const void *)c->weight + at : 0;
+    const float *bias = c->bias ? (const float *)(const void *)c->bias + at : 0;
     float low = 0, high = 0;
     WEFT_K_UNROLL
     for (unsigned j = 0; j < WEFT_K_PAIRS; j++)
-        if (j < h->count) {
-            low += h->low[j];
-            high += h->high[j];
+        if (full || j < h->count) {
+            low += weft_k_held_low(dtype, h, j);
+            high += weft_k_held_high(dtype, h, j);
         }
     float mean = weft_k_held_sum(s, 0, low, high) / (float)(int64_t)c->length;
-    weft_k_held_spread(c, s, h, mean);
-    float rest = s->room->rest[s->unit / s->span], factor = s->room->factor[s->unit / s->span];
+    weft_k_held_spread(c, dtype, full, s, h, mean);
+    float by[3] = {mean, s->room->rest[s->unit / s->span], s->room->factor[s->unit / s->span]};
+    if (full && h->count == 0)
+        return;
+    h->count = full ? WEFT_K_PAIRS : h->count;
     WEFT_K_UNROLL
-    for (unsigned j = 0; j < WEFT_K_PAIRS; j++)
-        if (j < h->count) {
-            uint64_t i = at + WEFT_K_LANES * j;
-            float a = ((h->low[j] - mean) - rest) * factor;
-            float b = ((h->high[j] - mean) - rest) * factor;
-            if (weight) {
-                a *= weight[i];
-                b *= weight[i + 1];
-            }
-            if (bias) {
-                a += bias[i];
-                b += bias[i + 1];
-            }
-            weft_k_leave_pair(dtype, to + j * step, a, b);
-        }
+    for (unsigned j = 0; j < WEFT_K_PAIRS; j += WEFT_K_LEAVE) {
+        float lows[WEFT_K_LEAVE], highs[WEFT_K_LEAVE];
+        weft_k_held_scale(dtype, h, j, by, weight, bias, lows, highs);
+        weft_k_leave_pairs(dtype, to, j, h->count, lows, highs);
+    }
 }
 
-/* Rows of at most as many units as a block has: 8 threads each. */
-WEFT_K void weft_k_run_held(const weft_k_rows *c, const int dtype, const int layer)
+/* Rows of at most as many units as a block has: 8 threads each.  With `full`, rows are whole units;
+ * a thread without elements computes with those of the first row, and leaves nothing. */
+WEFT_K void weft_k_run_held_rows(const weft_k_rows *c, const int dtype, const int which,
+                                 const int full, weft_k_held_room *room)
 {
-    WEFT_K_SHARED(weft_k_held_room, room);
     const uint32_t size = dtype == WEFT_K_F32 ? 4 : 2;
     uint64_t blocks = (c->length + WEFT_K_BLOCK - 1) / WEFT_K_BLOCK;
     weft_k_seat s = weft_k_take_seat(room, c->span, blocks);
     uint64_t per_task = s.units / c->span, at = s.unit % c->span * WEFT_K_BLOCK + s.lane;
-    uint64_t tasks = (c->rows + per_task - 1) / per_task;
+    unsigned pairs = weft_k_pairs_left(at, c->length);
     WEFT_K_NO_UNROLL
-    for (uint64_t task = weft_k_block(); task < tasks; task += weft_k_blocks()) {
-        uint64_t row = task * per_task + s.unit / c->span;
+    for (uint64_t first = weft_k_block() * per_task; first < c->rows;
+         first += weft_k_blocks() * per_task) {
+        uint64_t row = first + s.unit / c->span;
         weft_k_held h;
-        h.count = row < c->rows ? weft_k_pairs_left(at, c->length) : 0;
+        h.count = row < c->rows ? pairs : 0;
         row = h.count ? row : 0;
-        weft_k_hold_pairs(dtype, c->from + weft_k_row_offset(c, c->kept_in, row) + at * size, &h);
-        char *to = c->to + weft_k_row_offset(c, c->kept_out, row) + at * size;
-        if (layer)
-            weft_k_held_layer(c, dtype, &s, &h, to, at);
+        uint64_t place = h.count ? at : 0;
+        weft_k_hold_pairs(dtype, full,
+                          c->from + weft_k_row_offset(c, c->kept_in, row) + place * size, &h);
+        char *to = c->to + weft_k_row_offset(c, c->kept_out, row) + place * size;
+        if (which == WEFT_K_LAYER)
+            weft_k_held_layer(c, dtype, full, &s, &h, to, place);
         else
-            weft_k_held_softmax(c, dtype, &s, &h, to);
+            weft_k_held_softmax(dtype, full, which == WEFT_K_LOG_SOFTMAX, &s, &h, to);
     }
+}
+
+WEFT_K void weft_k_run_held(const weft_k_rows *c, const int dtype, const int layer)
+{
+    WEFT_K_SHARED(weft_k_held_room, room);
+    if (!layer && c->which == WEFT_K_LOG_SOFTMAX)
+        weft_k_run_held_rows(c, dtype, WEFT_K_LOG_SOFTMAX, 0, room);
+    else if (c->length % WEFT_K_BLOCK == 0)
+        weft_k_run_held_rows(c, dtype, layer ? WEFT_K_LAYER : WEFT_K_SOFTMAX, 1, room);
+    else
+        weft_k_run_held_rows(c, dtype, layer ? WEFT_K_LAYER : WEFT_K_SOFTMAX, 0, room);
 }
 
 /* ---- sums ---- */
@@ -282,15 +370,15 @@ WEFT_K void weft_k_run_held_sums(const weft_k_reduce *c, const int dtype)
         if (h.count == 0)
             at = 0;
         weft_k_hold_pairs(
-            dtype,
+            dtype, 0,
             c->from + at * size +
                 (h.count ? weft_k_offset(c->kept, c->kept_dim, c->kept_in, result) : 0),
             &h);
         WEFT_K_UNROLL
         for (unsigned j = 0; j < WEFT_K_PAIRS; j++)
             if (j < h.count) {
-                low += h.low[j];
-                high += h.high[j];
+                low += weft_k_held_low(dtype, &h, j);
+                high += weft_k_held_high(dtype, &h, j);
             }
         uint64_t sum = weft_k_bits(weft_k_held_sum(&s, 0, low, high));
         if (s.lane != 0 || s.unit % c->span != 0 || result >= c->results)
