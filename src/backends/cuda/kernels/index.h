@@ -30,36 +30,70 @@ WEFT_K int64_t weft_k_index_at(const char *p, int dtype)
     return (int64_t)weft_k_extend(dtype, weft_k_get(p, weft_k_size_of(dtype)));
 }
 
+/* Where element i of the result is, and where its source is; NULL: the index is out of range. */
+typedef struct weft_k_pick {
+    char *to;
+    const char *from;
+} weft_k_pick;
+
+WEFT_K weft_k_pick weft_k_pick_of(const weft_k_gather *c, uint64_t i)
+{
+    uint64_t rest = i;
+    int64_t to = 0, from = 0, at = 0;
+    WEFT_K_NO_UNROLL
+    for (int d = c->ndim - 1; d >= 0; d--) {
+        uint64_t next = d ? rest / c->dim[d] : 0;
+        int64_t k = (int64_t)(rest - next * c->dim[d]);
+        to += k * c->to_stride[d];
+        from += k * c->from_stride[d];
+        at += k * c->index_stride[d];
+        rest = next;
+    }
+    int64_t index = weft_k_index_at(c->index + at, c->index_dtype);
+    int fits = (uint64_t)index < c->limit;
+    if (!fits) /* the entry of the index: an embedding takes a row for each */
+        weft_k_complain(c->fault, c->ticket, c->op, index,
+                        c->op == WEFT_K_AT_EMBEDDING ? i / c->dim[c->ndim - 1] : i, c->limit);
+    weft_k_pick pick = {c->to + to, fits ? c->from + from + index * c->by_index : 0};
+    return pick;
+}
+
+/* Words of 16 bytes: a thread asks for several before it stores the first. */
+enum { WEFT_K_PICKS = 4 };
+WEFT_K void weft_k_gather_vectors(const weft_k_gather *c)
+{
+    uint64_t step = weft_k_grid_step();
+    for (uint64_t i = weft_k_grid_first(); i < c->count; i += WEFT_K_PICKS * step) {
+        weft_k_pick pick[WEFT_K_PICKS];
+        weft_k_vector v[WEFT_K_PICKS];
+        WEFT_K_UNROLL
+        for (unsigned k = 0; k < WEFT_K_PICKS; k++) {
+            weft_k_pick none = {0, 0};
+            pick[k] = i + k * step < c->count ? weft_k_pick_of(c, i + k * step) : none;
+        }
+        WEFT_K_UNROLL
+        for (unsigned k = 0; k < WEFT_K_PICKS; k++) {
+            weft_k_vector zeros = {{0, 0, 0, 0}};
+            v[k] = pick[k].from ? weft_k_load16(pick[k].from) : zeros;
+        }
+        WEFT_K_UNROLL
+        for (unsigned k = 0; k < WEFT_K_PICKS; k++)
+            if (pick[k].to)
+                weft_k_store16(pick[k].to, v[k]);
+    }
+}
+
 /* An element without a place is zeros. */
 WEFT_K void weft_k_run_gather(const weft_k_gather *c)
 {
+    if (c->size == 16) {
+        weft_k_gather_vectors(c);
+        return;
+    }
     for (uint64_t i = weft_k_grid_first(); i < c->count; i += weft_k_grid_step()) {
-        uint64_t rest = i;
-        int64_t to = 0, from = 0, at = 0;
-        WEFT_K_NO_UNROLL
-        for (int d = c->ndim - 1; d >= 0; d--) {
-            uint64_t next = rest / c->dim[d];
-            int64_t k = (int64_t)(rest - next * c->dim[d]);
-            to += k * c->to_stride[d];
-            from += k * c->from_stride[d];
-            at += k * c->index_stride[d];
-            rest = next;
-        }
-        int64_t index = weft_k_index_at(c->index + at, c->index_dtype);
-        int fits = (uint64_t)index < c->limit;
-        if (!fits) /* the entry of the index: an embedding takes a row for each */
-            weft_k_complain(c->fault, c->ticket, c->op, index,
-                            c->op == WEFT_K_AT_EMBEDDING ? i / c->dim[c->ndim - 1] : i, c->limit);
-        from += fits ? index * c->by_index : 0;
-        if (c->size == 16) {
-            weft_k_vector v = {{0, 0, 0, 0}};
-            if (fits)
-                v = weft_k_read16(c->from + from);
-            weft_k_store16(c->to + to, v);
-        } else {
-            weft_k_put(c->to + to, (uint32_t)c->size,
-                       fits ? weft_k_get(c->from + from, (uint32_t)c->size) : 0);
-        }
+        weft_k_pick pick = weft_k_pick_of(c, i);
+        weft_k_put(pick.to, (uint32_t)c->size,
+                   pick.from ? weft_k_get(pick.from, (uint32_t)c->size) : 0);
     }
 }
 
