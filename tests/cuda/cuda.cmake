@@ -52,6 +52,7 @@ weft_cuda_test(carrier THREADS)
 weft_cuda_test(cuda_op THREADS COMPUTES)
 weft_cuda_test(cuda_optim THREADS SECONDS 60 COMPUTES)
 weft_cuda_test(cuda_held THREADS SECONDS 60 COMPUTES)
+weft_cuda_test(cuda_packed THREADS SECONDS 60 COMPUTES)
 weft_cuda_test(cuda_tensor THREADS)
 weft_cuda_test(cuda_graph THREADS SECONDS 120 COMPUTES)
 

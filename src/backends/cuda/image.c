@@ -48,6 +48,7 @@ EMBED(text_rows_type, WEFT_CUDA_TEXT "/rows_type.h");
 EMBED(text_number, WEFT_CUDA_TEXT "/number.h");
 EMBED(text_optim, WEFT_CUDA_TEXT "/optim.h");
 EMBED(text_order, WEFT_CUDA_TEXT "/order.h");
+EMBED(text_packed, WEFT_CUDA_TEXT "/packed.h");
 EMBED(text_packet, WEFT_CUDA_TEXT "/packet.h");
 EMBED(text_expression_groups, WEFT_CUDA_TEXT "/expressions.h");
 EMBED(text_expressions_type, WEFT_CUDA_TEXT "/expressions_type.h");
@@ -94,6 +95,7 @@ static const char *const names[] = {"kernels.def",
                                     "number.h",
                                     "optim.h",
                                     "order.h",
+                                    "packed.h",
                                     "packet.h",
                                     "expressions.h",
                                     "expressions_type.h",
@@ -132,6 +134,7 @@ static const char *const texts[] = {weft_i_cuda_text_def,
                                     weft_i_cuda_text_number,
                                     weft_i_cuda_text_optim,
                                     weft_i_cuda_text_order,
+                                    weft_i_cuda_text_packed,
                                     weft_i_cuda_text_packet,
                                     weft_i_cuda_text_expression_groups,
                                     weft_i_cuda_text_expressions_type,

@@ -61,6 +61,78 @@ static bool is_wide(const weft_i_loop *loop, int64_t size)
     return true;
 }
 
+/* ---- operands that all lie packed (kernels/packed.h) ---- */
+
+/* Do all operands lie packed in one line, aligned?  The truth of a choice is smaller than the rest:
+ * it goes with the elements of 16 bytes. */
+static bool is_line(const weft_i_loop *loop, const weft_k_pointwise *c, int64_t size)
+{
+    bool choice = c->op == WEFT_I_POINTWISE_where;
+    if (loop->ndim != 1 || (uintptr_t)loop->data[0] % 16 || loop->stride[0][0] != size)
+        return false;
+    for (int k = 0; k < c->inputs; k++) {
+        int64_t of = choice && k == 0 ? 1 : size;
+        if (c->constants >> k & 1)
+            continue;
+        if (c->in[k] != (of == size ? c->out : (int32_t)WEFT_BOOL) ||
+            loop->stride[k + 1][0] != of ||
+            (uintptr_t)loop->data[k + 1] % (uintptr_t)(16 * of / size))
+            return false;
+    }
+    return !(choice && c->constants & 1);
+}
+
+/* From how many bytes on a block looks up more elements than it computes for its table. */
+enum { GELU_BYTES = 16 << 20 };
+
+/* The kernel for elements that lie in a line; false: there is none. */
+static bool packed_kernel(const weft_k_pointwise *c, weft_i_cuda_kernel general, int64_t bytes,
+                          weft_i_cuda_kernel *out)
+{
+    int64_t size = (int64_t)weft_dtype_size((weft_dtype)c->out);
+    if (c->op == WEFT_I_POINTWISE_where) {
+        *out = size == 2 ? WEFT_I_CUDA_choose_2 : WEFT_I_CUDA_choose_4;
+        return (size == 2 || size == 4) && c->made == c->out &&
+               ((c->constants & 2) || c->taken[1] == c->out) &&
+               ((c->constants & 4) || c->taken[2] == c->out);
+    }
+    if (general != WEFT_I_CUDA_pointwise_f32 || c->made == (int32_t)WEFT_BOOL)
+        return false;
+    *out = c->out == (int32_t)WEFT_F32    ? WEFT_I_CUDA_packed_f32
+           : c->out == (int32_t)WEFT_BF16 ? WEFT_I_CUDA_packed_bf16
+                                          : WEFT_I_CUDA_packed_f16;
+    if (c->out == (int32_t)WEFT_BF16 && c->op == WEFT_I_POINTWISE_gelu && bytes >= GELU_BYTES)
+        *out = WEFT_I_CUDA_gelu_bf16;
+    return c->out == (int32_t)WEFT_F32 || c->out == (int32_t)WEFT_BF16 ||
+           c->out == (int32_t)WEFT_F16;
+}
+
+static uint64_t filling_word(uint64_t number, int64_t size)
+{
+    return size == 2 ? (number & 0xffff) * 0x10001 : number;
+}
+
+static weft_status launch_packed(weft_i_cuda_stream *stream, weft_i_cuda_kernel kernel,
+                                 const weft_k_pointwise *what, const weft_i_loop *loop,
+                                 int64_t size)
+{
+    weft_k_packed c = {.bytes = (uint64_t)(loop->dim[0] * size),
+                       .to = loop->data[0],
+                       .op = what->op,
+                       .inputs = what->inputs,
+                       .constants = what->constants};
+    for (int k = 0; k < what->inputs; k++) {
+        c.from[k] = loop->data[k + 1];
+        c.number[k] = what->op == WEFT_I_POINTWISE_where ? filling_word(what->number[k], size)
+                                                         : what->number[k];
+    }
+    bool wide = kernel == WEFT_I_CUDA_packed_f32; /* 16 elements of 4 bytes */
+    uint64_t each = (uint64_t)stream->device->kernel_threads[kernel] * 16 * (wide ? 4 : 2);
+    return weft_i_cuda_launch_blocks(stream, kernel, (c.bytes + each - 1) / each, &c);
+}
+
+/* ---- copies that turn ---- */
+
 /* The dimension along which operand k is adjacent, if it is long enough for tiles; else -1. */
 static int adjacent(const weft_i_loop *loop, int k, int64_t size)
 {
@@ -100,6 +172,23 @@ static bool turns(const weft_i_loop *loop, int64_t size, weft_k_turn *c)
     return c->tasks > 0;
 }
 
+/* Whether tiles are whole and all of their rows begin at multiples of 16 bytes. */
+static bool is_whole(const weft_k_turn *c)
+{
+    uint64_t all =
+        (uintptr_t)c->to | (uintptr_t)c->from | (uint64_t)c->to_step | (uint64_t)c->from_step;
+    for (int d = 0; d < c->ndim; d++)
+        all |= (uint64_t)c->to_stride[d] | (uint64_t)c->from_stride[d];
+    return (c->rows | c->columns) % WEFT_K_TURN_SIDE == 0 && all % 16 == 0;
+}
+
+static weft_i_cuda_kernel turn_kernel(const weft_k_turn *c)
+{
+    if ((c->size != 2 && c->size != 4) || !is_whole(c))
+        return WEFT_I_CUDA_turn;
+    return c->size == 2 ? WEFT_I_CUDA_turn_2 : WEFT_I_CUDA_turn_4;
+}
+
 static bool is_up_to_f32(weft_dtype dtype)
 {
     return weft_i_dtype_is_float(dtype) && dtype != WEFT_F64;
@@ -116,7 +205,7 @@ weft_status weft_i_cuda_copy_loop(weft_i_cuda_stream *stream, weft_i_loop loop, 
     weft_k_turn turn;
     weft_i_loop_join(&loop);
     if (to == from && turns(&loop, size, &turn))
-        return weft_i_cuda_launch_blocks(stream, WEFT_I_CUDA_turn, turn.tasks, &turn);
+        return weft_i_cuda_launch_blocks(stream, turn_kernel(&turn), turn.tasks, &turn);
     if (to == from && is_wide(&loop, size)) {
         int last = loop.ndim - 1;
         loop.dim[last] = loop.dim[last] * size / 8;
@@ -169,5 +258,10 @@ weft_status weft_i_cuda_pointwise_run(weft_i_op_call *call)
     weft_i_loop loop = weft_i_loop_over(call->out);
     for (int i = 0; i < call->op->arity; i++)
         add_input(call, i, &c, &loop);
-    return weft_i_cuda_launch_loop(stream, kernel_for(call), &c, loop);
+    weft_i_cuda_kernel kernel = kernel_for(call), packed;
+    int64_t size = (int64_t)weft_dtype_size(call->out->dtype);
+    weft_i_loop_join(&loop);
+    if (packed_kernel(&c, kernel, call->out->numel * size, &packed) && is_line(&loop, &c, size))
+        return launch_packed(stream, packed, &c, &loop, size);
+    return weft_i_cuda_launch_loop(stream, kernel, &c, loop);
 }

@@ -337,6 +337,12 @@ WEFT_K_OUT double weft_k_pow_f64(double a, double b)
 #define NAME(x_) x_##_f32
 #define GROUP    WEFT_K_GROUP_F32
 #include "expressions_type.h"
+#undef NAME
+#undef GROUP
+#define NAME(x_)  x_##_together /* the same for packed.h */
+#define GROUP     WEFT_K_TOGETHER
+#define LONG_NAME weft_k_long_f32
+#include "expressions_type.h"
 #undef T
 #undef F
 #undef M

@@ -2,7 +2,8 @@
 /*
  * The expressions of kernels/pointwise.def on groups of one type; included once per type by
  * expressions.h, which defines T, U, F, M, NAME, GROUP and IS_FLOAT.  What is short is written out
- * for all elements of a group, what is long is a function that is called for each.
+ * for all elements of a group, what is long is a function that is called for each: LONG_NAME where
+ * that is defined already, else one of its own.
  */
 #define SHORT1(name_, expression_)        \
     case WEFT_K_##name_:                  \
@@ -30,6 +31,7 @@
         break;
 
 #if IS_FLOAT
+#ifndef LONG_NAME
 #define LONG(name_, expression_) \
     case WEFT_K_##name_:         \
         return expression_;
@@ -50,6 +52,8 @@ WEFT_K_OUT T NAME(weft_k_long)(int op, T a, T b)
     }
 }
 #undef LONG
+#define LONG_NAME NAME(weft_k_long)
+#endif
 #define UNARY(name_, float_, integer_) SHORT1(name_, float_)
 #define UNARY_F(name_, float_)
 #define UNARY_ANGLE(name_, float_, any_)
@@ -60,7 +64,7 @@ WEFT_K_OUT T NAME(weft_k_long)(int op, T a, T b)
 #define OTHERS                      \
     WEFT_K_UNROLL                   \
     for (int j = 0; j < GROUP; j++) \
-    x[j] = NAME(weft_k_long)(op, x[j], y[j])
+    x[j] = LONG_NAME(op, x[j], y[j])
 #else
 #define UNARY(name_, float_, integer_) SHORT1(name_, integer_)
 #define UNARY_F(name_, float_)
@@ -87,6 +91,7 @@ WEFT_K uint32_t NAME(weft_k_apply)(int op, T *x, const T *y)
     return truth;
 }
 #undef OTHERS
+#undef LONG_NAME
 #undef SHORT1
 #undef SHORT2
 #undef TRUTH

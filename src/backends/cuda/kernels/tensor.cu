@@ -8,7 +8,7 @@
 #include "column_sums.h"
 #include "order.h"
 #include "turn.h"
-#include "expressions.h"
+#include "packed.h"
 #include "optim.h"
 
 #define KERNEL(name_, threads_, type_, body_)        \

@@ -13,13 +13,15 @@ enum {
     WEFT_K_INPUTS = 3,
     WEFT_K_GROUP_F32 = 8, /* elements along the last dimension that a thread takes at a time ... */
     WEFT_K_GROUP = 4,     /* ... of f32 and of wider types */
+    WEFT_K_TOGETHER = 16, /* ... of packed operands of f32, bf16 or f16 */
     WEFT_K_UNITS = 32,    /* blocks of 512 elements that a block of threads reduces at a time */
     WEFT_K_LANES = 16,
     WEFT_K_ACROSS = 16, /* threads side by side that sum columns, 16 bytes each */
     WEFT_K_BLOCK = 512,
     WEFT_K_LEVELS = 56,
-    WEFT_K_COPY = 1000, /* beside the operations of kernels/pointwise.def */
-    WEFT_K_SCAN = 512   /* entries of an index that are compared with each other */
+    WEFT_K_TURN_SIDE = 64, /* of a tile of elements of up to 4 bytes */
+    WEFT_K_COPY = 1000,    /* beside the operations of kernels/pointwise.def */
+    WEFT_K_SCAN = 512      /* entries of an index that are compared with each other */
 };
 
 /*
@@ -43,6 +45,17 @@ typedef struct weft_k_pointwise {
     char *data[WEFT_K_INPUTS + 1];
     int64_t stride[WEFT_K_INPUTS + 1][WEFT_K_DIMS];
 } weft_k_pointwise;
+
+/* The same of operands that all lie packed, in one dtype, at multiples of 16 bytes: see packed.h.
+ * Numbers of a choice fill 32 bits; its truth lies at a multiple of as many bytes as it has for a
+ * vector. */
+typedef struct weft_k_packed {
+    uint64_t bytes; /* of the result */
+    char *to;
+    const char *from[WEFT_K_INPUTS];
+    uint64_t number[WEFT_K_INPUTS];
+    int32_t op, inputs, constants, pad;
+} weft_k_packed;
 
 /* A step of an optimizer.  Operands of the loop: the parameter, its gradient, then its velocity or
  * its two moments; all but the gradient have the dtype `out`. */
