@@ -78,10 +78,11 @@ WEFT_K void weft_k_run_move_shaped(const weft_k_call *c, const weft_k_shape shap
     weft_k_leave(&m);
 }
 
-/* The shapes that were fastest on an H200: docs/gpu.md. */
+/* The shapes that were fastest on an H200: docs/gpu.md.  A part that is written to all places has
+ * few loads under way: its stores are as many times more. */
 WEFT_K void weft_k_run_move(const weft_k_call *c)
 {
-    const weft_k_shape parts = {4, 0, 0}, pair = {8, 0, 0}, many = {4, 1, 0};
+    const weft_k_shape parts = {4, 0, 0}, pair = {2, 0, 0}, many = {1, 0, 0};
     if (c->from_step != 0 || c->peers != c->group.size)
         weft_k_run_move_shaped(c, parts);
     else if (c->peers == 2)
