@@ -354,9 +354,9 @@ static void print_shapes(void)
         size_t bytes;
         int blocks[4], threads[4];
     } rows[] = {
-        {WEFT_I_CUDA_PACKETS, 4 << 10, {0, 0, 0, 0}, {32, 64, 128, 256}},
-        {WEFT_I_CUDA_PACKETS, 64 << 10, {0, 0, 0, 0}, {32, 64, 128, 256}},
-        {WEFT_I_CUDA_PACKETS, 256 << 10, {0, 0, 0, 0}, {32, 64, 128, 256}},
+        {WEFT_I_CUDA_PACKETS, 4 << 10, {0, 0, 0, 0}, {64, 128, 256, 512}},
+        {WEFT_I_CUDA_PACKETS, 64 << 10, {0, 0, 0, 0}, {64, 128, 256, 512}},
+        {WEFT_I_CUDA_PACKETS, 256 << 10, {0, 0, 0, 0}, {64, 128, 256, 512}},
         {WEFT_I_CUDA_ONE_SHOT, 1 << 20, {8, 16, 32, 64}, {512, 512, 512, 512}},
         {WEFT_I_CUDA_ONE_SHOT, 1 << 20, {8, 16, 32, 64}, {256, 256, 256, 256}},
         {WEFT_I_CUDA_TWO_SHOT, 16 << 20, {8, 16, 32, 64}, {512, 512, 512, 512}},
