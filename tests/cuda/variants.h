@@ -18,11 +18,11 @@ typedef struct variant {
     weft_i_cu_function function;
 } variant;
 
-#define VARIANT_IS_SUM     true
-#define VARIANT_IS_GATHER  false
-#define VARIANT_IS_FREE    false
-#define VARIANT_IS_TURNED  false
-#define VARIANT_IS_SPLIT   false
+#define VARIANT_IS_SUM    true
+#define VARIANT_IS_GATHER false
+#define VARIANT_IS_FREE   false
+#define VARIANT_IS_TURNED false
+#define VARIANT_IS_SPLIT  false
 static variant variants[] = {
 #define VARIANT(name_, kind_, ranks_, width_, tiled_, streamed_, blocks_, what_) \
     {"weft_variant_" #name_, what_, ranks_, blocks_, VARIANT_IS_##kind_, NULL},
