@@ -5,6 +5,8 @@
  */
 #include "ring_by_hand.h"
 
+#include <errno.h>
+
 /* ---- giving up ---- */
 
 static int64_t looks, done_at;
@@ -33,7 +35,9 @@ TEST(test_bundle_withdrawn)
     hand.group->board->revoked = 0;
     done_at = looks;
     looks = 0;
-    CHECK_OK(weft_i_bundle_carry(&prepare(ME, WEFT_I_SEND, 0, 1, sent[0], ROOM)->bundle));
+    letter *taken = prepare(ME, WEFT_I_SEND, 0, 1, sent[0], ROOM);
+    CHECK_INT(weft_i_bundle_carry(&taken->bundle), WEFT_OK);
+    CHECK_INT(all.lane[ME].p2p->under_way, 0);
     CHECK(looks == done_at && !pair_of(ME, 0)->rts_count && !weft_i_group_has_ended(hand.group));
     done_at = 0;
     letter *late = prepare(ME, WEFT_I_SEND, 0, 2, sent[0], ROOM);
@@ -49,6 +53,82 @@ TEST(test_bundle_withdrawn)
     CHECK(!is_over(take(0, ME, 1, 0, ROOM)) && !is_over(to));
     check_bytes(1, 1, 0);
     close_ends();
+}
+
+static int64_t clock_ms;
+static int turns, die_at, reads, quick_reads;
+
+static int64_t clock_by_ms(void)
+{
+    return clock_ms += 1000000;
+}
+
+static void turn_then_die(void)
+{
+    if (++turns == die_at)
+        hand_kill(hand_members[0]);
+}
+
+/* The first reads succeed by 16 MiB; then the kernel refuses. */
+static ssize_t refuse_read(pid_t process, void *to, uint64_t from, size_t bytes)
+{
+    (void)process, (void)to, (void)from;
+    if (reads++ < quick_reads)
+        return (ssize_t)bytes;
+    errno = EPERM;
+    return -1;
+}
+
+/* Takes a message of two parts that cannot be read, or of which the second cannot. */
+static weft_status take_unreadable(weft_i_ring **ring)
+{
+    static weft_i_os table;
+    static weft_i_sample samples[HAND_SIZE];
+    enum { LARGE = (16 << 20) + 5 };
+    open_ends(WEFT_I_CMA_KERNEL);
+    all.lane[ME].samples = samples;
+    letter *from = prepare(0, WEFT_I_SEND, ME, 1, sent[0], LARGE);
+    weft_i_bundle_enqueue(&from->bundle);
+    table = weft_i_os_linux;
+    table.clock_ns = clock_by_ms;
+    table.yield = turn_then_die;
+    table.read_process = refuse_read;
+    weft_i_os_now = &table;
+    turns = reads = 0;
+    letter *to = prepare(ME, WEFT_I_RECV, 0, 1, got[0], LARGE);
+    weft_i_bundle_enqueue(&to->bundle);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK(pair_of(ME, 0)->broken && !pair_of(ME, 0)->taking && to->request.source == 0);
+    CHECK_INT(to->request.done, quick_reads ? 16 << 20 : 0);
+    CHECK(weft_i_group_has_ended(hand.group) && !all.lane[ME].p2p->under_way);
+    *ring = all.ring[0][ME];
+    return weft_i_bundle_outcome(&to->bundle);
+}
+
+/* A peer whose memory cannot be read fails the receive; and if it is dead, which may show a moment
+ * later, that is the news. */
+TEST(test_bundle_unreadable)
+{
+    weft_i_ring *ring;
+    die_at = quick_reads = 0;
+    weft_status status = take_unreadable(&ring);
+    CHECK(status < 0 && status != WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(),
+                   "16777216 bytes between this rank's memory and that of rank 0");
+    CHECK_INT(atomic_load(&ring->rts[0].state), WEFT_I_RTS_READY); /* its sender may withdraw it */
+    CHECK(turns >= 90); /* some time for its cause to show */
+    int all_turns = turns;
+    weft_clear_error();
+    close_ends();
+    for (int i = 0; i < 2; i++) {
+        die_at = i ? all_turns - 20 : 1;
+        quick_reads = 1;
+        CHECK_INT(take_unreadable(&ring), WEFT_ERR_PEER_DEAD);
+        CHECK_CONTAINS(weft_last_error(), "recv: rank 4 (");
+        CHECK(i || turns < 20); /* it does not wait for more */
+        weft_clear_error();
+        close_ends();
+    }
 }
 
 /* Out of each list in which a request may wait; those around it stay. */
@@ -283,12 +363,16 @@ TEST(test_bundle_posted)
     weft_tensor *x = weft_zeros(WEFT_U8, WEFT_CPU, WEFT_SHAPE(8));
     weft_work *work = post(WEFT_I_RECV, 0, 1, x);
     CHECK(references(work) == 2 && references(x) == 2);
+    CHECK_STATUS(weft_resize_storage(x, 64), WEFT_ERR_STATE); /* the memory stays */
+    weft_clear_error();
     CHECK_INT(weft_work_status(work), WEFT_IN_PROGRESS);
+    CHECK(weft_i_p2p_is_left_alone(&all.lane[ME])); /* one is enough */
     put(0, ME, 1, 0, 8);
     CHECK(!weft_i_p2p_push(&all.lane[ME]));
     CHECK_INT(references(work), 1);
     CHECK_OK(weft_work_status(work));
     CHECK_INT(weft_work_source(work), 0);
+    CHECK_OK(weft_resize_storage(x, 64));
     weft_release(work);
     CHECK_INT(references(x), 1);
     work = post(WEFT_I_RECV, 0, 1, x); /* nobody has it when it ends: who sweeps drops it */
@@ -297,6 +381,8 @@ TEST(test_bundle_posted)
     CHECK(!weft_i_p2p_push(&all.lane[ME]));
     CHECK_INT(references(x), 2);
     weft_i_p2p_sweep(&all.lane[ME]);
+    CHECK_INT(references(x), 1);
+    weft_i_p2p_sweep(&all.lane[ME]); /* once */
     CHECK_INT(references(x), 1);
     close_ends();
 }
@@ -321,7 +407,10 @@ TEST(test_bundle_sorted_out)
     table.clock_ns = stopped_clock;
     weft_i_os_now = &table;
     clock_now = 1000;
-    CHECK(weft_i_p2p_is_left_alone(&all.lane[ME]));
+    CHECK(weft_i_p2p_is_left_alone(&all.lane[ME]) && !weft_i_p2p_is_left_alone(&all.lane[0]));
+    atomic_store(&all.lane[ME].p2p->waiters, 1); /* who waits pushes */
+    CHECK(!weft_i_p2p_is_left_alone(&all.lane[ME]));
+    atomic_store(&all.lane[ME].p2p->waiters, 0);
     weft_release(left);
     weft_i_p2p_sort_out(&all.lane[ME]); /* from now on */
     clock_now += 50 * 1000000 - 1;

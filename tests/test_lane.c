@@ -166,6 +166,14 @@ RANKS_TEST(test_lane_points, 2)
     CHECK(lane->entered == &world->entries && world->entries == lane->epoch);
     CHECK(lane->at_entry.tell && !lane->for_room.tell && lane->for_room.is_kept(lane));
     CHECK(!world->making_lane && !world->making_for);
+    weft_i_signature *next = weft_i_lane_signature(lane, rank, lane->epoch + 1);
+    next->kind = WEFT_I_ALL_GATHER; /* what it would tell of a call that it stands in */
+    next->dtype = WEFT_I64;
+    next->count = 4711;
+    next->dims = next->block = 0;
+    char text[64];
+    lane->at_entry.tell(lane, text, sizeof text);
+    CHECK(!strcmp(text, "all_gather of 4711 i64"));
     finish(world);
 }
 
@@ -288,6 +296,11 @@ TEST(test_lane_entry_late)
     CHECK(!strstr(weft_last_error(), "rank 4") && !strstr(weft_last_error(), "rank 0 ("));
     CHECK(bare.epoch == 40 && bare.settled == 40 && bare.chain == 7 && !hand.group->entries);
     CHECK(!weft_i_group_has_ended(hand.group));
+    CHECK_INT(atomic_load(&heads[HAND_ME].signature[41 % WEFT_I_TURNS].shown), 41);
+    weft_i_arrival again; /* the signature does not count until it is filled anew */
+    weft_i_lane_arrive(&bare, &hand.call, WEFT_I_FOR_ALL, 100, &again);
+    CHECK_INT(atomic_load(&heads[HAND_ME].signature[41 % WEFT_I_TURNS].shown), 40);
+    CHECK_INT(weft_i_lane_await(&bare, &hand.call, &again, 1), WEFT_ERR_TIMEOUT);
     weft_clear_error();
     come(3, 41, 7, 100, 5);
     CHECK_OK(enter(WEFT_I_FOR_ALL, 100, 5, 0));
@@ -313,6 +326,21 @@ TEST(test_lane_mismatch)
     hand_said(enter(WEFT_I_FOR_ALL, 100, 5, 20000), WEFT_ERR_MISMATCH, five_and_six);
     CHECK(weft_i_group_has_ended(hand.group) && bare.epoch == 40 && bare.chain == 7);
     CHECK_INT(hand.group->board->failure, WEFT_ERR_MISMATCH);
+    CHECK(hand.group->board->quarrel == 2); /* for who cannot see it any more */
+    close_lane();
+    open_lane(WEFT_I_CMA_KERNEL);
+    come_all(41, 7, 102, 6);
+    hand_said(enter(WEFT_I_FOR_ALL, 100, 5, 20000), WEFT_ERR_MISMATCH,
+              "group \"g\", operation 41: rank 1 calls all_reduce of 5 f32, sum, but rank 0 calls "
+              "all_reduce of 6 f32, sum");
+    close_lane();
+    open_lane(WEFT_I_CMA_KERNEL); /* it was told before, by who could see it */
+    weft_i_quarrel_tell(hand.group, "one thing", 3, "another");
+    come_all(41, 7, 102, 5);
+    hand.group->board->revoked = 0; /* a moment before that is seen */
+    CHECK_INT(enter(WEFT_I_FOR_ALL, 100, 5, 20000), WEFT_ERR_MISMATCH);
+    CHECK(!strstr(weft_last_error(), "choose"));
+    weft_clear_error();
     close_lane();
     open_lane(WEFT_I_CMA_KERNEL); /* different digests, but no different calls: settings differ */
     come_all(41, 7, 100, 5);
@@ -345,6 +373,14 @@ TEST(test_lane_mismatch_before)
     }
 }
 
+static int pauses;
+
+static void show_rank_0(void)
+{
+    if (++pauses == 3)
+        atomic_store(&heads[0].signature[41 % WEFT_I_TURNS].shown, 41);
+}
+
 /* A signature that has not been shown is waited for; not that of a rank that died before it. */
 TEST(test_lane_mismatch_unshown)
 {
@@ -353,6 +389,20 @@ TEST(test_lane_mismatch_unshown)
     atomic_store(&heads[0].signature[41 % WEFT_I_TURNS].shown, 40);
     hand_kill(hand_members[0]);
     hand_said(enter(WEFT_I_FOR_ALL, 100, 5, 20000), WEFT_ERR_MISMATCH, five_and_six);
+    close_lane();
+    static weft_i_os table;
+    open_lane(WEFT_I_CMA_KERNEL); /* a moment later it is there */
+    come_all(41, 7, 102, 6);
+    atomic_store(&heads[0].signature[41 % WEFT_I_TURNS].shown, 40);
+    table = weft_i_os_linux;
+    table.yield = show_rank_0;
+    weft_i_os_now = &table;
+    pauses = 0;
+    weft_status status = enter(WEFT_I_FOR_ALL, 100, 5, 20000);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(status, WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "but rank 0 calls all_reduce of 6 f32");
+    weft_clear_error();
     close_lane();
     open_lane(WEFT_I_CMA_KERNEL); /* it has gone on: that one is of another entry */
     come_all(41, 7, 102, 6);
@@ -371,6 +421,13 @@ TEST(test_lane_mismatch_late)
     hand_said(enter(WEFT_I_FOR_ALL, 100, 5, 20000), WEFT_ERR_MISMATCH, five_and_six);
     CHECK(!atomic_load(&heads[HAND_ME].entry[41 % WEFT_I_TURNS].arrival));
     CHECK(!atomic_load(&heads[HAND_ME].signature[41 % WEFT_I_TURNS].shown));
+    close_lane();
+    open_lane(WEFT_I_CMA_KERNEL); /* or with what is known of it */
+    come_all(41, 7, 100, 5);
+    weft_i_group_spoil(hand.group, WEFT_ERR_MISMATCH);
+    CHECK_INT(enter(WEFT_I_FOR_ALL, 100, 5, 20000), WEFT_ERR_MISMATCH);
+    CHECK(!strstr(weft_last_error(), "choose"));
+    weft_clear_error();
     close_lane();
     open_lane(WEFT_I_CMA_KERNEL); /* of any other end, that */
     come_all(41, 7, 100, 5);
@@ -490,8 +547,6 @@ TEST(test_lane_sync)
     weft_clear_error();
     close_lane();
 }
-
-static int pauses;
 
 /* Rank 0 comes after a while; rank 3, which has died, never. */
 static void let_rank_0_out(void)

@@ -311,8 +311,68 @@ TEST(test_ring_kept_in_pieces)
         check_bytes(0, 0, BIG);
         check_bytes(1, 1, 8);
         CHECK(!pair_of(ME, 0)->kept && pair_of(ME, 0)->last_kept == &pair_of(ME, 0)->kept);
+        CHECK(!pair_of(ME, 0)->receives && !all.lane[ME].p2p->under_way);
         close_ends();
     }
+}
+
+/* One that stays where it is is only noted; and one push reads on behind it. */
+TEST(test_ring_kept_rts)
+{
+    open_ends(WEFT_I_CMA_THREADS);
+    letter *large = put(0, ME, 1, 0, ROOM);
+    put(0, ME, 2, 1, 8);
+    CHECK(is_over(take(ME, 0, 2, 1, 8)));
+    CHECK(weft_i_p2p_push(&all.lane[0]) && !is_over(large));
+    CHECK(is_over(take(ME, 0, 1, 0, ROOM)) && !weft_i_p2p_push(&all.lane[0]) && is_over(large));
+    check_bytes(0, 0, ROOM);
+    letter *first = take(ME, 0, 3, 0, ROOM), *second = take(ME, 0, 4, 1, 8);
+    put(0, ME, 3, 1, ROOM), put(0, ME, 4, 2, 8);
+    CHECK(!weft_i_p2p_push(&all.lane[ME]) && is_over(first) && is_over(second));
+    check_bytes(0, 1, ROOM);
+    check_bytes(1, 2, 8);
+    close_ends();
+}
+
+/* Of two receives that fit, the one posted first. */
+TEST(test_ring_order)
+{
+    open_ends(WEFT_I_CMA_NONE);
+    letter *any = take(ME, WEFT_ANY, 1, 0, 8), *own = take(ME, 0, 1, 1, 8);
+    put(0, ME, 1, 2, 8);
+    CHECK(weft_i_p2p_push(&all.lane[ME]) && is_over(any) && !is_over(own));
+    any = take(ME, WEFT_ANY, 1, 0, 8);
+    put(0, ME, 1, 3, 8);
+    CHECK(weft_i_p2p_push(&all.lane[ME]) && is_over(own) && !is_over(any));
+    check_bytes(1, 3, 8);
+    put(2, ME, 1, 2, 8);
+    CHECK(!weft_i_p2p_push(&all.lane[ME]) && is_over(any) && any->request.source == 2);
+    check_bytes(0, 2, 8);
+    close_ends();
+}
+
+/* Receives from any rank begin behind the last one served; a message in pieces gets all of them. */
+TEST(test_ring_any_turns)
+{
+    static const int sources[] = {0, 2, 3, 0};
+    open_ends(WEFT_I_CMA_NONE);
+    put(0, ME, 1, 0, 8), put(2, ME, 1, 2, 8);
+    for (int i = 0; i < 4; i++) {
+        letter *any = take(ME, WEFT_ANY, 1, 0, 8);
+        CHECK(is_over(any));
+        CHECK_INT(any->request.source, sources[i]);
+        CHECK_INT(all.lane[ME].p2p->turn, (sources[i] + 1) % HAND_SIZE);
+        check_bytes(0, sources[i], 8);
+        if (i == 1)
+            put(0, ME, 1, 0, 8), put(3, ME, 1, 3, 8);
+    }
+    letter *big = put(3, ME, 1, 3, BIG), *any = take(ME, WEFT_ANY, 1, 0, BIG);
+    CHECK(!is_over(any) && !is_over(big) && any->request.source == 3);
+    CHECK_INT(all.lane[ME].p2p->turn, 0);
+    CHECK(!weft_i_p2p_push(&all.lane[3]) && is_over(big));
+    CHECK(!weft_i_p2p_push(&all.lane[ME]) && is_over(any));
+    check_bytes(0, 3, BIG);
+    close_ends();
 }
 
 /* From the middle and from both ends of what was put aside, and by a receive from any rank; oldest first. */

@@ -314,7 +314,6 @@ void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, u
     WEFT_ASSERT(weft_i_lane_has_room(lane, WEFT_I_TURNS) && whom < lane->size);
     out->whom = whom;
     out->digest = weft_i_digest(lane->chain, digest);
-    out->meeting.culprit = -1;
     out->status = WEFT_OK;
     out->came = false;
     out->signature = &out->unshown;
