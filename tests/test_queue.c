@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The queue of posted work, step by step: one rank, whose works stop where the test wants them to,
+ * or a queue without a helper thread, so that nothing runs but what the test runs.
+ */
+#include "harness_ranks.h"
+#include "jobs.h"
+
+#include "base/os.h"
+#include "base/status.h"
+#include "coll/request.h"
+#include "coll/work.h"
+
+#include <weft/weft.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What follows a work: says that it is there, and goes on when it may. */
+typedef struct stop {
+    weft_i_completion completion;
+    const weft_i_lane *lane;
+    atomic_bool begun, may_go; /* seq_cst: between two threads */
+    bool aside, keeps;         /* what it found */
+    pthread_t runner;
+    int order;
+    weft_status ends;
+} stop;
+
+static atomic_int ended;
+
+static weft_status follow(weft_i_completion *completion, weft_status status)
+{
+    stop *it = (stop *)completion;
+    CHECK_INT(status, WEFT_OK);
+    it->aside = atomic_load(&it->lane->aside);
+    it->keeps = weft_i_queue_keeps_rank(it->lane);
+    it->runner = pthread_self();
+    atomic_store(&it->begun, true);
+    while (!atomic_load(&it->may_go))
+        rest_us(200);
+    it->order = ++ended;
+    return it->ends < 0 ? weft_i_fail(it->ends, "it ends so") : status;
+}
+
+static void keep(weft_i_object *object)
+{
+    (void)object;
+}
+
+static weft_i_coll barrier_of(weft_group *group)
+{
+    weft_i_coll coll;
+    CHECK_OK(weft_i_request_begin(&coll, WEFT_I_BARRIER, group));
+    coll.ask.dtype = WEFT_U8;
+    CHECK_OK(weft_i_request_accept(&coll, 0));
+    return coll;
+}
+
+static weft_work *post(stop *it, weft_group *group, bool may_go)
+{
+    memset(it, 0, sizeof *it);
+    weft_i_object_start(&it->completion.object, WEFT_I_WORK, keep);
+    it->completion.follow = follow;
+    it->lane = group->lane;
+    atomic_store(&it->may_go, may_go);
+    weft_i_coll coll = barrier_of(group);
+    weft_work *work = weft_i_work_enqueue_then(&coll, &it->completion);
+    CHECK(work);
+    return work;
+}
+
+static int references(const void *object)
+{
+    return atomic_load(&((const weft_i_object *)object)->references);
+}
+
+static void await_begin(const stop *it)
+{
+    for (int ms = 0; ms < 20000 && !atomic_load(&it->begun); ms++)
+        rest_us(1000);
+    CHECK(atomic_load(&it->begun));
+}
+
+/* What a wait for so long says, of work with so many before it. */
+static void check_miss(weft_work *work, int64_t limit, int before)
+{
+    char text[300], after[40] = "", behind[40] = "";
+    if (limit)
+        snprintf(after, sizeof after, " after %lld ms", (long long)limit);
+    if (before)
+        snprintf(behind, sizeof behind, ", behind %d posted before it", before);
+    snprintf(text, sizeof text, "barrier in group \"%s\" is still under way%s%s%s",
+             weft_group_name(work->coll.group), after, behind,
+             limit ? ": all ranks have come" : "");
+    weft_clear_error();
+    CHECK_STATUS(weft_work_wait(work, limit), WEFT_ERR_TIMEOUT);
+    if (strcmp(weft_last_error(), text) != 0)
+        FAIL("\"%s\" is not \"%s\"", weft_last_error(), text);
+    weft_clear_error();
+}
+
+/* One runs, two wait behind it: what each says, and what is counted. */
+RANKS_TEST(test_queue_order, 1)
+{
+    (void)rank, (void)size;
+    weft_group *world = join(30000), *group = fresh_group(world);
+    stop stops[3];
+    weft_work *works[3];
+    ended = 0;
+    uint64_t before = weft_group_sequence(group);
+    works[0] = post(&stops[0], group, false);
+    await_begin(&stops[0]);
+    works[1] = post(&stops[1], group, true);
+    works[2] = post(&stops[2], group, true);
+    CHECK_INT(weft_group_sequence(group), before + 3);
+    CHECK(atomic_load(&group->posted) == 3 && atomic_load(&group->world->under_way) == 3);
+    CHECK(!pthread_equal(stops[0].runner, pthread_self()) && !stops[0].keeps);
+    CHECK(weft_i_queue_keeps_rank(group->lane)); /* this thread is nobody's helper */
+    for (int i = 0; i < 3; i++) {
+        CHECK(weft_work_status(works[i]) == WEFT_IN_PROGRESS && !weft_work_sequence(works[i]));
+        check_miss(works[i], 0, i);
+    }
+    check_miss(works[1], 3, 1);
+    CHECK(!atomic_load(&stops[1].begun));
+    atomic_store(&stops[0].may_go, true);
+    CHECK_OK(weft_work_wait(works[2], WEFT_DEFAULT));
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(stops[i].order, i + 1);
+        CHECK_INT(weft_work_status(works[i]), WEFT_OK);
+        CHECK_INT(weft_work_sequence(works[i]), weft_work_sequence(works[0]) + (uint64_t)i);
+        CHECK_INT(stops[i].completion.object.references, 1); /* given back */
+        CHECK(!works[i]->completion && !atomic_load(&works[i]->holds));
+    }
+    CHECK(!atomic_load(&group->posted) && !atomic_load(&group->world->under_way));
+    finish(world);
+}
+
+/* Work that the helper runs while nobody waits leaves the core to others where the rank has no
+ * second one; and it does not keep the rank. */
+RANKS_TEST(test_queue_aside, 1)
+{
+    (void)rank, (void)size;
+    weft_group *world = join(30000);
+    int cores = weft_i_os_cores();
+    for (int all = 1; all <= 3; all++) {
+        world->world->cores = all;
+        weft_group *group = fresh_group(world);
+        stop alone, waited;
+        weft_work *work = post(&alone, group, false);
+        await_begin(&alone);
+        CHECK_INT(alone.aside, all < 2 || cores < 2);
+        const weft_i_lane *lane = group->lane;
+        CHECK_INT(atomic_load(&lane->aside), all < 2 || cores < 2);
+        check_miss(work, 1, 0);
+        CHECK(!atomic_load(&lane->aside)); /* somebody has waited: no more */
+        atomic_store(&alone.may_go, true);
+        CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+        work = post(&waited, group, true);
+        CHECK_OK(weft_work_wait(work, WEFT_DEFAULT)); /* by whoever is first */
+        CHECK(!atomic_load(&lane->aside));
+        if (pthread_equal(waited.runner, pthread_self()))
+            CHECK(!waited.aside && waited.keeps);
+        weft_release(group);
+    }
+    finish(world);
+}
+
+/* What failed is owed until somebody takes the error, or drops the work. */
+RANKS_TEST(test_queue_owed, 1)
+{
+    (void)rank, (void)size;
+    weft_group *world = join(30000), *group = fresh_group(world);
+    const weft_i_losses *losses = &world->world->losses;
+    stop it;
+    for (int how = 0; how < 3; how++) {
+        weft_work *work = post(&it, group, false);
+        it.ends = WEFT_ERR_NUMERIC;
+        atomic_store(&it.may_go, true);
+        for (int ms = 0; ms < 20000 && atomic_load(&world->world->under_way); ms++)
+            rest_us(1000);
+        CHECK_INT(losses->untold, 1);
+        CHECK_INT(losses->untold_first, WEFT_ERR_NUMERIC);
+        CHECK_CONTAINS(losses->untold_text, "it ends so");
+        if (how == 0) {
+            CHECK_STATUS(weft_work_wait(work, WEFT_DEFAULT), WEFT_ERR_NUMERIC);
+            CHECK(!strcmp(weft_last_error(), "it ends so"));
+            CHECK(!strcmp(weft_work_error(work), "it ends so"));
+        } else if (how == 1) {
+            CHECK_INT(weft_work_status(work), WEFT_ERR_NUMERIC);
+        } else {
+            weft_release(work);
+        }
+        CHECK_INT(losses->untold, 0);
+        if (how < 2) {
+            CHECK_INT(weft_work_status(work), WEFT_ERR_NUMERIC); /* told twice, paid once */
+            CHECK_INT(losses->untold, 0);
+            CHECK(weft_work_sequence(work) > 0);
+        }
+        weft_clear_error();
+    }
+    finish(world);
+}
+
+/* ---- without a helper ---- */
+
+static weft_i_os table;
+static int helpers, joined, wakes;
+
+static int start_nobody(pthread_t *thread, void *(*body)(void *), void *arg)
+{
+    (void)body, (void)arg;
+    *thread = pthread_self();
+    helpers++;
+    return 0;
+}
+
+static void join_nobody(pthread_t thread)
+{
+    CHECK(pthread_equal(thread, pthread_self()));
+    joined++;
+}
+
+static void count_wake(_Atomic uint32_t *word, int count)
+{
+    wakes++;
+    weft_i_os_linux.futex_wake(word, count);
+}
+
+static weft_group *join_alone(void)
+{
+    if (harness_in_threads)
+        SKIP("the table of system calls belongs to the whole process");
+    weft_group *world = join(30000);
+    CHECK_OK(weft_scope_open());
+    weft_group *group = fresh_group(world);
+    helpers = joined = wakes = ended = 0;
+    table = weft_i_os_linux;
+    table.thread_create = start_nobody;
+    table.thread_join = join_nobody;
+    table.futex_wake = count_wake;
+    weft_i_os_now = &table;
+    return group;
+}
+
+static void finish_alone(weft_group *group)
+{
+    weft_group *world = weft_group_world(group);
+    CHECK_OK(weft_scope_close()); /* works, group, lane and queue */
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK(helpers == 1 && joined == 1);
+    finish(world);
+}
+
+/* Who waits at least as long as the operation may take runs it, and what is before it, no more. */
+RANKS_TEST(test_queue_patience, 1)
+{
+    (void)rank, (void)size;
+    weft_group *group = join_alone();
+    stop stops[4];
+    weft_work *works[4];
+    for (int i = 0; i < 4; i++)
+        works[i] = post(&stops[i], group, true);
+    CHECK_INT(atomic_load(&group->posted), 4);
+    check_miss(works[1], 0, 1);
+    check_miss(works[1], 1, 1);
+    CHECK(!stops[0].begun);
+    works[1]->coll.ask.limit_ms = 5;
+    check_miss(works[1], 4, 1);
+    CHECK(!stops[0].begun);
+    CHECK_OK(weft_work_wait(works[1], 5));
+    CHECK(stops[0].begun && stops[1].begun && !stops[2].begun);
+    CHECK(pthread_equal(stops[0].runner, pthread_self()) && !stops[0].aside && stops[0].keeps);
+    works[2]->coll.ask.limit_ms = WEFT_FOREVER; /* longer than anything but that */
+    check_miss(works[2], 1, 0);
+    CHECK(!stops[2].begun);
+    CHECK_OK(weft_work_wait(works[2], WEFT_FOREVER));
+    CHECK(stops[2].begun && !stops[3].begun && atomic_load(&group->posted) == 1);
+    wakes = 0;
+    CHECK_INT(weft_work_test(works[3]), WEFT_IN_PROGRESS); /* asks for somebody who runs it */
+    CHECK_INT(wakes, 1);
+    CHECK_INT(weft_work_status(works[3]), WEFT_IN_PROGRESS);
+    CHECK_INT(wakes, 1);
+    weft_i_coll coll = barrier_of(group); /* a plain call runs what is posted before it */
+    uint64_t sequence = weft_group_sequence(group);
+    CHECK_OK(weft_i_work_now(&coll));
+    CHECK(stops[3].begun && !atomic_load(&group->posted));
+    CHECK_INT(weft_group_sequence(group), sequence + 1);
+    CHECK_OK(weft_i_work_now(&coll)); /* and itself, if there is nothing */
+    CHECK_INT(weft_group_sequence(group), sequence + 2);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(stops[i].order, i + 1);
+    wakes = 0;
+    CHECK_INT(weft_work_test(works[3]), WEFT_OK);
+    CHECK_INT(wakes, 0);
+    finish_alone(group);
+}
+
+/* The helper is woken for work that is worth it: input and output of 32 KiB. */
+RANKS_TEST(test_queue_wakes, 1)
+{
+    (void)rank, (void)size;
+    weft_group *group = join_alone();
+    weft_tensor *small = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4095));
+    weft_tensor *large = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4096));
+    weft_work *works[2];
+    CHECK(works[0] = weft_all_reduce_start(small, small, WEFT_SUM, group));
+    CHECK_INT(wakes, 0);
+    CHECK(works[1] = weft_all_reduce_start(large, large, WEFT_SUM, group));
+    CHECK_INT(wakes, 1);
+    CHECK(references(small) > 1 && references(large) > 1); /* held */
+    CHECK_OK(weft_work_wait(works[1], WEFT_DEFAULT));
+    CHECK_INT(weft_work_status(works[0]), WEFT_OK);
+    weft_release(works[0]);
+    weft_release(works[1]);
+    CHECK(references(small) == 1 && references(large) == 1);
+    finish_alone(group);
+}
+
+/* Splits are copied: the caller's may go. */
+RANKS_TEST(test_queue_splits, 1)
+{
+    (void)rank, (void)size;
+    weft_group *group = join_alone();
+    weft_tensor *in = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3), 4);
+    weft_tensor *out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
+    int64_t out_splits[] = {3}, in_splits[] = {3};
+    weft_work *work = weft_all_to_all_start(out, in, out_splits, in_splits, group);
+    CHECK(work);
+    out_splits[0] = in_splits[0] = -1;
+    CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+    CHECK(weft_item(out, 2) == 4);
+    CHECK(work->splits[0] == 3 && work->splits[1] == 3);
+    finish_alone(group);
+}
+
+static int fail_to_start(pthread_t *thread, void *(*body)(void *), void *arg)
+{
+    (void)thread, (void)body, (void)arg;
+    return EAGAIN;
+}
+
+/* Without a thread nothing is posted, and the next try may have one. */
+RANKS_TEST(test_queue_no_thread, 1)
+{
+    (void)rank, (void)size;
+    weft_group *group = join_alone();
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    table.thread_create = fail_to_start;
+    CHECK(!weft_barrier_start(group) && weft_last_status() == WEFT_ERR_LIMIT);
+    CHECK_CONTAINS(weft_last_error(), "helper thread");
+    CHECK(!weft_send_start(x, 0, group) && !weft_all_reduce_start(x, x, WEFT_SUM, group));
+    weft_clear_error();
+    CHECK(!((const weft_i_lane *)group->lane)->queue && !atomic_load(&group->posted));
+    CHECK(references(x) == 1 && !atomic_load(&group->world->under_way));
+    table.thread_create = start_nobody;
+    CHECK_OK(weft_work_wait(weft_barrier_start(group), WEFT_DEFAULT));
+    finish_alone(group);
+}
+
+int main(int argc, char **argv)
+{
+    setenv("WEFT_DEBUG", "NONE", 0);
+    return harness_main(argc, argv);
+}
