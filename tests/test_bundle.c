@@ -73,34 +73,44 @@ static void turn_then_die(void)
 static ssize_t refuse_read(pid_t process, void *to, uint64_t from, size_t bytes)
 {
     (void)process, (void)to, (void)from;
-    if (reads++ < quick_reads)
+    if (quick_reads < 0) /* its sender gives up meanwhile */
+        atomic_store(&all.ring[0][ME]->rts[0].state, WEFT_I_RTS_WITHDRAWN);
+    if (reads++ < quick_reads || quick_reads < 0)
         return (ssize_t)bytes;
     errno = EPERM;
     return -1;
 }
 
+static weft_i_os unreadable;
+static weft_i_sample samples[HAND_SIZE];
+
 /* Takes a message of two parts that cannot be read, or of which the second cannot. */
-static weft_status take_unreadable(weft_i_ring **ring)
+static letter *take_large(void)
 {
-    static weft_i_os table;
-    static weft_i_sample samples[HAND_SIZE];
     enum { LARGE = (16 << 20) + 5 };
     open_ends(WEFT_I_CMA_KERNEL);
     all.lane[ME].samples = samples;
     letter *from = prepare(0, WEFT_I_SEND, ME, 1, sent[0], LARGE);
     weft_i_bundle_enqueue(&from->bundle);
-    table = weft_i_os_linux;
-    table.clock_ns = clock_by_ms;
-    table.yield = turn_then_die;
-    table.read_process = refuse_read;
-    weft_i_os_now = &table;
+    unreadable = weft_i_os_linux;
+    unreadable.clock_ns = clock_by_ms;
+    unreadable.yield = turn_then_die;
+    unreadable.read_process = refuse_read;
+    weft_i_os_now = &unreadable;
     turns = reads = 0;
     letter *to = prepare(ME, WEFT_I_RECV, 0, 1, got[0], LARGE);
     weft_i_bundle_enqueue(&to->bundle);
     weft_i_os_now = &weft_i_os_linux;
-    CHECK(pair_of(ME, 0)->broken && !pair_of(ME, 0)->taking && to->request.source == 0);
+    CHECK(pair_of(ME, 0)->broken && to->request.source == 0);
+    return to;
+}
+
+static weft_status take_unreadable(weft_i_ring **ring)
+{
+    letter *to = take_large();
+    CHECK(!pair_of(ME, 0)->taking && !all.lane[ME].p2p->under_way);
     CHECK_INT(to->request.done, quick_reads ? 16 << 20 : 0);
-    CHECK(weft_i_group_has_ended(hand.group) && !all.lane[ME].p2p->under_way);
+    CHECK(weft_i_group_has_ended(hand.group));
     *ring = all.ring[0][ME];
     return weft_i_bundle_outcome(&to->bundle);
 }
@@ -129,6 +139,16 @@ TEST(test_bundle_unreadable)
         weft_clear_error();
         close_ends();
     }
+}
+
+/* What was withdrawn while it was read does not count: the receive waits for the group's end. */
+TEST(test_bundle_withdrawn_while_read)
+{
+    quick_reads = -1;
+    letter *to = take_large();
+    CHECK(!is_over(to) && pair_of(ME, 0)->taking == &to->request);
+    CHECK(!weft_i_group_has_ended(hand.group) && reads == 1);
+    close_ends();
 }
 
 /* Out of each list in which a request may wait; those around it stay. */
@@ -269,6 +289,11 @@ TEST(test_bundle_lost)
     put(0, ME, 1, 2, 8);
     CHECK_INT(receive_from(WEFT_ANY), WEFT_OK);
     hand_revive(hand_members[ME]);
+    hand.group->size = 2; /* of which this rank is the last */
+    hand_leave(hand_members[0]);
+    CHECK_INT(receive_from(WEFT_ANY), WEFT_ERR_PEER_LEFT);
+    CHECK_CONTAINS(weft_last_error(), "recv: rank 4 (");
+    hand.group->size = HAND_SIZE;
     weft_clear_error();
     close_ends();
 }

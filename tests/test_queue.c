@@ -207,6 +207,8 @@ RANKS_TEST(test_queue_owed, 1)
 
 static weft_i_os table;
 static int helpers, joined, wakes;
+static _Atomic uint32_t *alarm_at; /* the first word that anybody was woken at */
+static uint32_t alarm_was;
 
 static int start_nobody(pthread_t *thread, void *(*body)(void *), void *arg)
 {
@@ -224,7 +226,11 @@ static void join_nobody(pthread_t thread)
 
 static void count_wake(_Atomic uint32_t *word, int count)
 {
-    wakes++;
+    alarm_at = alarm_at ? alarm_at : word;
+    if (word == alarm_at) {
+        wakes += count > 0 && atomic_load(word) != alarm_was;
+        alarm_was = atomic_load(word);
+    }
     weft_i_os_linux.futex_wake(word, count);
 }
 
@@ -236,6 +242,8 @@ static weft_group *join_alone(void)
     CHECK_OK(weft_scope_open());
     weft_group *group = fresh_group(world);
     helpers = joined = wakes = ended = 0;
+    alarm_at = NULL;
+    alarm_was = 0;
     table = weft_i_os_linux;
     table.thread_create = start_nobody;
     table.thread_join = join_nobody;
@@ -278,8 +286,10 @@ RANKS_TEST(test_queue_patience, 1)
     CHECK_OK(weft_work_wait(works[2], WEFT_FOREVER));
     CHECK(stops[2].begun && !stops[3].begun && atomic_load(&group->posted) == 1);
     wakes = 0;
-    CHECK_INT(weft_work_test(works[3]), WEFT_IN_PROGRESS); /* asks for somebody who runs it */
-    CHECK_INT(wakes, 1);
+    _Atomic uint32_t *bell = &weft_i_lane_head_of(group->lane, 0)->p2p_bell;
+    atomic_store(bell, 1);
+    CHECK_INT(weft_work_test(works[3]), WEFT_IN_PROGRESS); /* asks for somebody who runs it, */
+    CHECK(wakes == 1 && !atomic_load(bell));               /* who may sleep for requests */
     CHECK_INT(weft_work_status(works[3]), WEFT_IN_PROGRESS);
     CHECK_INT(wakes, 1);
     weft_i_coll coll = barrier_of(group); /* a plain call runs what is posted before it */
@@ -294,6 +304,33 @@ RANKS_TEST(test_queue_patience, 1)
     wakes = 0;
     CHECK_INT(weft_work_test(works[3]), WEFT_OK);
     CHECK_INT(wakes, 0);
+    finish_alone(group);
+}
+
+/* Operands are held until the work is over, and counted for who wants to know how often. */
+RANKS_TEST(test_queue_holds, 1)
+{
+    (void)rank, (void)size;
+    weft_group *group = join_alone();
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_tensor *y = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    for (int twice = 0; twice < 2; twice++) {
+        weft_i_coll coll;
+        weft_tensor *in = twice ? y : x;
+        CHECK_OK(weft_i_request_plain(&coll, WEFT_I_ALL_REDUCE, y, in, WEFT_SUM, 0, group));
+        stop it = {.lane = group->lane, .may_go = true};
+        weft_i_object_start(&it.completion.object, WEFT_I_WORK, keep);
+        it.completion.follow = follow;
+        weft_work *work = weft_i_work_enqueue_then(&coll, &it.completion);
+        CHECK(work && work->claimed && references(&it.completion) == 2);
+        CHECK_INT(atomic_load(&work->holds), 1 + twice);
+        CHECK(references(y) == 2 + twice && references(x) == 2 - twice);
+        CHECK_OK(weft_resize_storage(y, 16)); /* claimed operands are waited for, not pinned */
+        CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+        CHECK(!atomic_load(&work->holds) && references(&it.completion) == 1);
+        CHECK(references(x) == 1 && references(y) == 1);
+        weft_release(work);
+    }
     finish_alone(group);
 }
 

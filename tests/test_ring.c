@@ -324,7 +324,10 @@ TEST(test_ring_kept_rts)
     put(0, ME, 2, 1, 8);
     CHECK(is_over(take(ME, 0, 2, 1, 8)));
     CHECK(weft_i_p2p_push(&all.lane[0]) && !is_over(large));
-    CHECK(is_over(take(ME, 0, 1, 0, ROOM)) && !weft_i_p2p_push(&all.lane[0]) && is_over(large));
+    atomic_store(&all.heads[0].p2p_bell, 1);
+    CHECK(is_over(take(ME, 0, 1, 0, ROOM)));
+    CHECK(!atomic_load(&all.heads[0].p2p_bell)); /* its sender may sleep */
+    CHECK(!weft_i_p2p_push(&all.lane[0]) && is_over(large));
     check_bytes(0, 0, ROOM);
     letter *first = take(ME, 0, 3, 0, ROOM), *second = take(ME, 0, 4, 1, 8);
     put(0, ME, 3, 1, ROOM), put(0, ME, 4, 2, 8);
