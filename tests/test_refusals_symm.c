@@ -160,6 +160,419 @@ TEST(test_refusals_symm_plain)
     close_world();
 }
 
+/* ---- every check of the operations on symmetric memory ---- */
+
+static weft_tensor *x, *all, *wide, *scalar, *counts, *more, *both, *long_in, *longs, *table,
+    *large_table, *plain_counts, *meta, *tiles[2], *mixed[2];
+static const int roots[] = {ME, ME + 1}, turned[] = {ME + 1, ME}, same[] = {ME, ME};
+
+static weft_tensor *half(int64_t rows, int64_t columns)
+{
+    return weft_zeros(WEFT_F16, WEFT_CPU, WEFT_SHAPE(rows, columns));
+}
+
+static weft_tensor *symm(weft_dtype dtype, weft_shape shape)
+{
+    weft_tensor *made = weft_symm_empty(dtype, WEFT_CPU, shape);
+    CHECK(made);
+    return made;
+}
+
+static void open_operands(void)
+{
+    w = open_world();
+    x = symm(WEFT_F32, WEFT_SHAPE(8, 8));
+    all = symm(WEFT_F32, WEFT_SHAPE(64, 8));
+    wide = symm(WEFT_F32, WEFT_SHAPE(8, 32));
+    scalar = symm(WEFT_F32, WEFT_SCALAR);
+    counts = symm(WEFT_I64, WEFT_SHAPE(8));
+    more = symm(WEFT_I64, WEFT_SHAPE(16));
+    both = symm(WEFT_I64, WEFT_SHAPE(2, 8));
+    long_in = symm(WEFT_I64, WEFT_SHAPE(8, 8));
+    longs = weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(8, 8));
+    table = weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, 8));
+    large_table = weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, 16));
+    plain_counts = weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(8));
+    meta = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(8, 8));
+    tiles[0] = mixed[0] = x;
+    tiles[1] = weft_narrow(all, 0, 8, 8);
+    mixed[1] = symm(WEFT_I32, WEFT_SHAPE(8, 8));
+}
+
+/* What is allowed comes as far as the backend, which says so. */
+#define FINE(call_, op_) \
+    BAD(call_, WEFT_ERR_UNSUPPORTED, op_ ": backend fake has no operations on symmetric memory")
+
+TEST(test_refusals_symm_one_shot)
+{
+    open_operands();
+    BAD(weft_symm_one_shot_all_reduce_out(blank(8, 8), blank(8, 8), WEFT_SUM, w), WEFT_ERR_TYPE,
+        "one_shot_all_reduce: the input is not symmetric memory; make it with weft_symm_empty");
+    BAD(weft_symm_one_shot_all_reduce_out(blank(8, 7), x, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "one_shot_all_reduce: expected out shape [8, 8], not [8, 7]");
+    BAD(weft_symm_one_shot_all_reduce_out(half(8, 8), x, WEFT_SUM, w), WEFT_ERR_TYPE,
+        "one_shot_all_reduce: the input is f32, the output f16");
+    BAD(weft_symm_one_shot_all_reduce_out(x, x, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "one_shot_all_reduce: the output overlaps the symmetric input, which other ranks read");
+    BAD(weft_symm_one_shot_all_reduce_out(weft_narrow(all, 0, 0, 8), weft_narrow(all, 0, 7, 8),
+                                          WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "one_shot_all_reduce: the output overlaps the symmetric input, which other ranks read");
+    BAD(weft_symm_one_shot_all_reduce_out(weft_narrow(all, 0, 8, 8), weft_narrow(all, 0, 1, 8),
+                                          WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "one_shot_all_reduce: the output overlaps the symmetric input, which other ranks read");
+    BAD(weft_symm_one_shot_all_reduce_out(blank(8, 8), x, WEFT_BAND, w), WEFT_ERR_TYPE,
+        "one_shot_all_reduce: reduction band has no meaning for f32");
+    BAD(weft_symm_one_shot_all_reduce_out(blank(8, 8), x, (weft_reduction)77, w),
+        WEFT_ERR_INVALID_ARG, "one_shot_all_reduce: 77 is not a reduction");
+    BAD(weft_symm_one_shot_all_reduce_out(blank(8, 8), NULL, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "one_shot_all_reduce: the input is NULL");
+    BAD(weft_symm_multimem_one_shot_reduce_out(blank(8, 8), x, WEFT_SUM, 8, w),
+        WEFT_ERR_INVALID_ARG,
+        "multimem_one_shot_reduce_out: rank 8 must be in [0, 8): ranks are those of group \"0\"");
+    BAD(weft_symm_multimem_one_shot_reduce_out(blank(8, 8), x, WEFT_SUM, -1, w),
+        WEFT_ERR_INVALID_ARG,
+        "multimem_one_shot_reduce_out: rank -1 must be in [0, 8): ranks are those of group \"0\"");
+    BAD(weft_symm_multimem_one_shot_reduce_out(NULL, x, WEFT_SUM, ME, w), WEFT_ERR_INVALID_ARG,
+        "multimem_one_shot_reduce_out: the output is NULL");
+    BAD(weft_symm_multimem_one_shot_reduce_out(blank(8, 7), x, WEFT_SUM, ME, w),
+        WEFT_ERR_INVALID_ARG,
+        "multimem_one_shot_reduce_out: expected out shape [8, 8], not [8, 7]");
+    BAD(weft_symm_multimem_one_shot_reduce_out(weft_narrow(all, 0, 0, 8), weft_narrow(all, 0, 7, 8),
+                                               WEFT_SUM, ME, w),
+        WEFT_ERR_INVALID_ARG,
+        "multimem_one_shot_reduce_out: input and output overlap without being the same");
+    BAD(weft_symm_multimem_one_shot_reduce_out(NULL, x, WEFT_BAND, ME + 1, w), WEFT_ERR_TYPE,
+        "multimem_one_shot_reduce_out: reduction band has no meaning for f32");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(blank(8, 8), NULL, blank(8, 8), WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG, "one_shot_all_reduce_copy: the symmetric buffer is NULL");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(blank(8, 8), x, NULL, WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG, "one_shot_all_reduce_copy: the input is NULL");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(NULL, x, blank(8, 8), WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG, "one_shot_all_reduce_copy: the output is NULL");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(blank(8, 7), x, blank(8, 8), WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG, "one_shot_all_reduce_copy: expected out shape [8, 8], not [8, 7]");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(blank(8, 8), blank(8, 8), blank(8, 8), WEFT_SUM, w),
+        WEFT_ERR_TYPE,
+        "one_shot_all_reduce_copy: the buffer is not symmetric memory; make it with "
+        "weft_symm_empty");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(blank(9, 8), x, blank(9, 8), WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "one_shot_all_reduce_copy: the local input of 288 bytes exceeds the buffer of 256");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(half(8, 8), x, half(8, 8), WEFT_SUM, w),
+        WEFT_ERR_TYPE, "one_shot_all_reduce_copy: the buffer is f32, the local input f16");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(blank(8, 8), x, blank(8, 8), WEFT_BAND, w),
+        WEFT_ERR_TYPE, "one_shot_all_reduce_copy: reduction band has no meaning for f32");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(blank(8, 8), weft_narrow(all, 0, 0, 8),
+                                               weft_narrow(all, 0, 7, 8), WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG, "one_shot_all_reduce_copy: the local input overlaps the buffer");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(weft_narrow(all, 0, 4, 8), weft_narrow(all, 0, 0, 8),
+                                               blank(8, 8), WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "one_shot_all_reduce_copy: the output overlaps the symmetric input, which other ranks "
+        "read");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(weft_narrow(all, 0, 4, 8), x,
+                                               weft_narrow(all, 0, 0, 8), WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "one_shot_all_reduce_copy: input and output overlap without being the same");
+    BAD(weft_symm_one_shot_all_reduce_copy_out(blank(8, 8), x, blank(8, 8), WEFT_SUM, NULL),
+        WEFT_ERR_INVALID_ARG, "one_shot_all_reduce_copy: the group is NULL");
+    close_world();
+}
+
+TEST(test_refusals_symm_one_shot_fine)
+{
+    open_operands();
+    FINE(weft_symm_one_shot_all_reduce_out(weft_narrow(all, 0, 8, 8), weft_narrow(all, 0, 0, 8),
+                                           WEFT_SUM, w),
+         "one_shot_all_reduce");
+    FINE(weft_symm_one_shot_all_reduce_out(weft_narrow(all, 0, 0, 8), weft_narrow(all, 0, 8, 8),
+                                           WEFT_SUM, w),
+         "one_shot_all_reduce");
+    FINE(weft_symm_one_shot_all_reduce_copy_out(blank(8, 8), x, x, WEFT_SUM, w),
+         "one_shot_all_reduce_copy");
+    FINE(weft_symm_one_shot_all_reduce_copy_out(blank(2, 8), x, blank(2, 8), WEFT_SUM, w),
+         "one_shot_all_reduce_copy");
+    FINE(weft_symm_one_shot_all_reduce_copy_out(blank(8, 8), x, blank(8, 8), WEFT_SUM, w),
+         "one_shot_all_reduce_copy");
+    FINE(weft_symm_multimem_one_shot_reduce_out(x, x, WEFT_SUM, ME, w),
+         "multimem_one_shot_reduce_out");
+    FINE(weft_symm_multimem_one_shot_reduce_out(NULL, x, WEFT_SUM, 0, w),
+         "multimem_one_shot_reduce_out");
+    FINE(weft_symm_multimem_one_shot_reduce_out(NULL, x, WEFT_SUM, 7, w),
+         "multimem_one_shot_reduce_out");
+    close_world();
+}
+
+TEST(test_refusals_symm_two_shot)
+{
+    open_operands();
+    BAD(weft_symm_two_shot_all_reduce(blank(8, 8), WEFT_SUM, w), WEFT_ERR_TYPE,
+        "two_shot_all_reduce: the input is not symmetric memory; make it with weft_symm_empty");
+    BAD(weft_symm_two_shot_all_reduce(x, WEFT_BAND, w), WEFT_ERR_TYPE,
+        "two_shot_all_reduce: reduction band has no meaning for f32");
+    BAD(weft_symm_multimem_all_reduce(blank(8, 8), WEFT_SUM, w), WEFT_ERR_TYPE,
+        "multimem_all_reduce: the input is not symmetric memory; make it with weft_symm_empty");
+    BAD(weft_symm_two_shot_all_reduce_out(NULL, x, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "two_shot_all_reduce_out: the output is NULL");
+    BAD(weft_symm_two_shot_all_reduce_out(blank(8, 8), blank(8, 8), WEFT_SUM, w), WEFT_ERR_TYPE,
+        "two_shot_all_reduce_out: the input is not symmetric memory; make it with weft_symm_empty");
+    BAD(weft_symm_two_shot_all_reduce_out(blank(8, 7), x, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "two_shot_all_reduce_out: expected out shape [8, 8], not [8, 7]");
+    BAD(weft_symm_two_shot_all_reduce_out(blank(8, 8), x, WEFT_BAND, w), WEFT_ERR_TYPE,
+        "two_shot_all_reduce_out: reduction band has no meaning for f32");
+    BAD(weft_symm_two_shot_all_reduce_out(weft_narrow(all, 0, 0, 8), weft_narrow(all, 0, 7, 8),
+                                          WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "two_shot_all_reduce_out: input and output overlap without being the same");
+    BAD(weft_symm_two_shot_all_reduce_out(blank(8, 8), x, WEFT_SUM, NULL), WEFT_ERR_INVALID_ARG,
+        "two_shot_all_reduce_out: the group is NULL");
+    close_world();
+}
+
+TEST(test_refusals_symm_two_shot_fine)
+{
+    open_operands();
+    FINE(weft_symm_multimem_all_reduce(x, WEFT_SUM, w), "multimem_all_reduce");
+    FINE(weft_symm_two_shot_all_reduce_out(x, x, WEFT_SUM, w), "two_shot_all_reduce_out");
+    close_world();
+}
+
+TEST(test_refusals_symm_scatter_gather)
+{
+    open_operands();
+    BAD(weft_symm_reduce_scatter_out(blank(1, 8), blank(8, 8), false, WEFT_SUM, w), WEFT_ERR_TYPE,
+        "reduce_scatter_out: the input is not symmetric memory; make it with weft_symm_empty");
+    BAD(weft_symm_reduce_scatter_out(blank(1, 8), x, false, WEFT_BAND, w), WEFT_ERR_TYPE,
+        "reduce_scatter_out: reduction band has no meaning for f32");
+    BAD(weft_symm_reduce_scatter_out(blank(2, 8), x, false, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "reduce_scatter_out: the input has 256 bytes, which must be divisible among 8 ranks of 64 "
+        "bytes each");
+    BAD(weft_symm_reduce_scatter_out(blank(8, 1), x, true, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "reduce_scatter_out: the last dimension, 8 elements, must be divisible by 8 ranks times "
+        "vectors of 4 elements");
+    BAD(weft_symm_reduce_scatter_out(blank(8, 4), wide, true, WEFT_BAND, w), WEFT_ERR_TYPE,
+        "reduce_scatter_out: reduction band has no meaning for f32");
+    BAD(weft_symm_reduce_scatter_out(blank(4, 8), wide, true, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "reduce_scatter_out: expected out shape [8, 4], not [4, 8]");
+    BAD(weft_symm_reduce_scatter_out(NULL, wide, true, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "reduce_scatter_out: the output is NULL");
+    BAD(weft_symm_reduce_scatter_out(scalar, scalar, true, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
+        "reduce_scatter_out: a tensor without dimensions has no last one to split");
+    BAD(weft_symm_reduce_scatter_out(
+            blank(1, 7), weft_narrow(weft_view(x, WEFT_SHAPE(64)), 0, 0, 56), false, WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "reduce_scatter_out: the input, 56 elements, must be divisible by 8 ranks times vectors of "
+        "4 elements");
+    BAD(weft_symm_reduce_scatter_out(
+            blank(1, 1), weft_narrow(weft_view(x, WEFT_SHAPE(64)), 0, 2, 8), false, WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "reduce_scatter_out: the input, 8 elements, must be divisible by 8 ranks times vectors of "
+        "2 elements");
+    BAD(weft_symm_reduce_scatter_out(
+            blank(1, 1), weft_narrow(weft_view(x, WEFT_SHAPE(64)), 0, 4, 9), false, WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "reduce_scatter_out: the input, 9 elements, must be divisible by 8 ranks times vectors of "
+        "1 elements");
+    BAD(weft_symm_reduce_scatter_out(
+            weft_view(weft_narrow(weft_view(wide, WEFT_SHAPE(256)), 0, 0, 32), WEFT_SHAPE(8, 4)),
+            wide, true, WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "reduce_scatter_out: the output overlaps the symmetric input, which other ranks read");
+    BAD(weft_symm_multimem_all_gather_out(blank(64, 8), x, w), WEFT_ERR_TYPE,
+        "multimem_all_gather_out: the output is not symmetric memory; make it with "
+        "weft_symm_empty");
+    BAD(weft_symm_multimem_all_gather_out(all, blank(8, 7), w), WEFT_ERR_INVALID_ARG,
+        "multimem_all_gather_out: expected out shape [64, 7], not [64, 8]");
+    BAD(weft_symm_multimem_all_gather_out(all, half(8, 8), w), WEFT_ERR_TYPE,
+        "multimem_all_gather_out: the input is f16, the output f32");
+    BAD(weft_symm_multimem_all_gather_out(weft_view(all, WEFT_SHAPE(512)), scalar, w),
+        WEFT_ERR_INVALID_ARG, "multimem_all_gather_out: expected out shape [8], not [512]");
+    close_world();
+}
+
+TEST(test_refusals_symm_scatter_gather_fine)
+{
+    open_operands();
+    FINE(weft_symm_reduce_scatter_out(
+             blank(1, 1), weft_narrow(weft_view(x, WEFT_SHAPE(64)), 0, 1, 8), false, WEFT_SUM, w),
+         "reduce_scatter_out");
+    FINE(weft_symm_reduce_scatter_out(weft_narrow(all, 0, 8 * ME, 8), all, false, WEFT_SUM, w),
+         "reduce_scatter_out");
+    FINE(weft_symm_reduce_scatter_out(blank(8, 4), wide, true, WEFT_SUM, w), "reduce_scatter_out");
+    FINE(weft_symm_multimem_all_gather_out(all, weft_narrow(all, 0, 8 * ME, 8), w),
+         "multimem_all_gather_out");
+    FINE(weft_symm_multimem_all_gather_out(weft_narrow(weft_view(all, WEFT_SHAPE(512)), 0, 0, 8),
+                                           scalar, w),
+         "multimem_all_gather_out");
+    close_world();
+}
+
+TEST(test_refusals_symm_tiles)
+{
+    open_operands();
+    BAD(weft_symm_tile_reduce(blank(8, 8), weft_view(x, WEFT_SHAPE(64)), WEFT_SUM, ME, w),
+        WEFT_ERR_INVALID_ARG, "tile_reduce: the input tile has 1 dimensions, not 2");
+    BAD(weft_symm_tile_reduce(blank(8, 8), blank(8, 8), WEFT_SUM, ME, w), WEFT_ERR_TYPE,
+        "tile_reduce: the input tile is not symmetric memory; make it with weft_symm_empty");
+    BAD(weft_symm_tile_reduce(blank(8, 8), meta, WEFT_SUM, ME, w), WEFT_ERR_UNSUPPORTED,
+        "tile_reduce: the input tile is on meta");
+    BAD(weft_symm_tile_reduce(meta, x, WEFT_SUM, ME, w), WEFT_ERR_UNSUPPORTED,
+        "tile_reduce: the output tile is on meta");
+    BAD(weft_symm_tile_reduce(weft_view(blank(8, 8), WEFT_SHAPE(64)), x, WEFT_SUM, ME, w),
+        WEFT_ERR_INVALID_ARG, "tile_reduce: the output tile has 1 dimensions, not 2");
+    BAD(weft_symm_tile_reduce(blank(8, 7), x, WEFT_SUM, ME, w), WEFT_ERR_INVALID_ARG,
+        "tile_reduce: expected out shape [8, 8], not [8, 7]");
+    BAD(weft_symm_tile_reduce(half(8, 8), x, WEFT_SUM, ME, w), WEFT_ERR_TYPE,
+        "tile_reduce: the input is f32, the output f16");
+    BAD(weft_symm_tile_reduce(blank(8, 8), x, WEFT_SUM, 8, w), WEFT_ERR_INVALID_ARG,
+        "tile_reduce: rank 8 must be in [0, 8): ranks are those of group \"0\"");
+    BAD(weft_symm_tile_reduce(blank(8, 8), x, WEFT_SUM, -1, w), WEFT_ERR_INVALID_ARG,
+        "tile_reduce: rank -1 must be in [0, 8): ranks are those of group \"0\"");
+    BAD(weft_symm_tile_reduce(blank(8, 8), x, WEFT_BAND, ME, w), WEFT_ERR_TYPE,
+        "tile_reduce: reduction band has no meaning for f32");
+    BAD(weft_symm_tile_reduce(weft_expand(blank(1, 8), WEFT_SHAPE(8, 8)), x, WEFT_SUM, ME, w),
+        WEFT_ERR_INVALID_ARG, "tile_reduce: the output overlaps itself");
+    BAD(weft_symm_tile_reduce(weft_narrow(all, 0, 4, 8), weft_narrow(all, 0, 0, 8), WEFT_SUM, ME,
+                              w),
+        WEFT_ERR_INVALID_ARG, "tile_reduce: the output tile does not lie apart from input tile 0");
+    BAD(weft_symm_tile_reduce(blank(8, 8), x, WEFT_SUM, ME, NULL), WEFT_ERR_INVALID_ARG,
+        "tile_reduce: the group is NULL");
+    BAD(weft_symm_multi_root_tile_reduce(blank(8, 8), tiles, same, 2, WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG, "multi_root_tile_reduce: rank 3 is the root of tiles 0 and 1");
+    BAD(weft_symm_multi_root_tile_reduce(blank(8, 8), mixed, roots, 2, WEFT_SUM, w), WEFT_ERR_TYPE,
+        "multi_root_tile_reduce: tiles of f32 and i32");
+    BAD(weft_symm_multi_root_tile_reduce(tiles[1], tiles, roots, 2, WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "multi_root_tile_reduce: the output tile does not lie apart from input tile 1");
+    BAD(weft_symm_multi_root_tile_reduce(tiles[0], tiles, turned, 2, WEFT_SUM, w),
+        WEFT_ERR_INVALID_ARG,
+        "multi_root_tile_reduce: the output tile does not lie apart from input tile 0");
+    CHECK_STATUS(weft_symm_multi_root_tile_reduce(blank(8, 8), tiles, roots, -1, WEFT_SUM, w),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "multi_root_tile_reduce: -1 tiles at 0x");
+    CHECK_STATUS(weft_symm_multi_root_tile_reduce(blank(8, 8), NULL, roots, 2, WEFT_SUM, w),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "multi_root_tile_reduce: 2 tiles at (nil) and 0x");
+    CHECK_STATUS(weft_symm_multi_root_tile_reduce(blank(8, 8), tiles, NULL, 2, WEFT_SUM, w),
+                 WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), " and (nil)");
+    weft_clear_error();
+    close_world();
+}
+
+TEST(test_refusals_symm_tiles_fine)
+{
+    open_operands();
+    FINE(weft_symm_tile_reduce(x, x, WEFT_SUM, ME, w), "tile_reduce");
+    FINE(weft_symm_tile_reduce(NULL, x, WEFT_SUM, ME + 1, w), "tile_reduce");
+    FINE(weft_symm_multi_root_tile_reduce(tiles[0], tiles, roots, 2, WEFT_SUM, w),
+         "multi_root_tile_reduce");
+    FINE(weft_symm_multi_root_tile_reduce(NULL, NULL, NULL, 0, WEFT_SUM, w),
+         "multi_root_tile_reduce");
+    close_world();
+}
+
+TEST(test_refusals_symm_vdev)
+{
+    open_operands();
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), table, blank(8, 8), counts, w), WEFT_ERR_TYPE,
+        "all_to_all_vdev: the input is not symmetric memory; make it with weft_symm_empty");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), table, x, plain_counts, w), WEFT_ERR_TYPE,
+        "all_to_all_vdev: the table of splits is not symmetric memory; make it with "
+        "weft_symm_empty");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), table, x, NULL, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev: the table of splits is NULL");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), NULL, x, counts, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev: the table of output splits is NULL");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), table, x, x, w), WEFT_ERR_TYPE,
+        "all_to_all_vdev: the table of splits must be i64, not f32");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), blank(2, 8), x, counts, w), WEFT_ERR_TYPE,
+        "all_to_all_vdev: the table of output splits must be i64, not f32");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), table, x, weft_narrow(counts, 0, 0, 7), w),
+        WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev: the table of splits has shape [7], which does not fit 8 ranks and the "
+        "splits of the input");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), table, x, more, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev: the table of splits has shape [16], which does not fit 8 ranks and the "
+        "splits of the input");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), weft_narrow(table, 0, 0, 1), x, counts, w),
+        WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev: the table of output splits has shape [1, 8], which does not fit 8 ranks "
+        "and the splits of the input");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), weft_view(table, WEFT_SHAPE(16)), x, counts, w),
+        WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev: the table of output splits has shape [16], which does not fit 8 ranks "
+        "and the splits of the input");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 7), table, x, counts, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev: a row of the input has 32 bytes, one of the output 28");
+    BAD(weft_symm_all_to_all_vdev(x, table, x, counts, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev: two of the operands overlap");
+    BAD(weft_symm_all_to_all_vdev(half(8, 8), table, x, counts, w), WEFT_ERR_TYPE,
+        "all_to_all_vdev: the input is f32, the output f16");
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), table, x, counts, NULL), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev: the group is NULL");
+    BAD(weft_symm_all_to_all_vdev_2d(blank(8, 8), table, x, counts, 0, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev_2d: the alignment must be 1 or more, not 0");
+    BAD(weft_symm_all_to_all_vdev_2d(blank(8, 8), table, x, more, 1, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev_2d: the table of output splits has shape [2, 8], which does not fit 8 "
+        "ranks and the splits of the input");
+    BAD(weft_symm_all_to_all_vdev_2d(blank(8, 8), table, x, weft_narrow(more, 0, 0, 12), 1, w),
+        WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev_2d: the table of splits has shape [12], which does not fit 8 ranks");
+    BAD(weft_symm_all_to_all_vdev_2d(blank(8, 8), table, x, weft_narrow(more, 0, 0, 0), 1, w),
+        WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev_2d: the table of splits has shape [0], which does not fit 8 ranks");
+    BAD(weft_symm_all_to_all_vdev_2d(blank(8, 8), table, x, both, 1, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev_2d: the table of splits has shape [2, 8], which does not fit 8 ranks");
+    BAD(weft_symm_all_to_all_vdev_2d_offset(blank(8, 8), table, x, counts, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev_2d_offset: the table of splits has shape [8], which does not fit 8 ranks");
+    BAD(weft_symm_all_to_all_vdev_2d_offset(blank(8, 8), both, x, both, w), WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev_2d_offset: two of the operands overlap");
+    BAD(weft_symm_all_to_all_vdev_2d_offset(weft_narrow(all, 0, 0, 8), table,
+                                            weft_narrow(all, 0, 7, 8), both, w),
+        WEFT_ERR_INVALID_ARG, "all_to_all_vdev_2d_offset: two of the operands overlap");
+    BAD(weft_symm_all_to_all_vdev_2d(blank(8, 8), large_table, x, counts, 1, w),
+        WEFT_ERR_INVALID_ARG,
+        "all_to_all_vdev_2d: the table of output splits has shape [2, 16], which does not fit 8 "
+        "ranks and the splits of the input");
+    BAD(weft_symm_all_to_all_vdev(longs, weft_narrow(longs, 0, 0, 2), long_in, counts, w),
+        WEFT_ERR_INVALID_ARG, "all_to_all_vdev: two of the operands overlap");
+    BAD(weft_symm_all_to_all_vdev(weft_view(counts, WEFT_SHAPE(1, 8)), table, long_in, counts, w),
+        WEFT_ERR_INVALID_ARG, "all_to_all_vdev: two of the operands overlap");
+    BAD(weft_symm_all_to_all_vdev(longs, weft_narrow(long_in, 0, 6, 2), long_in, counts, w),
+        WEFT_ERR_INVALID_ARG, "all_to_all_vdev: two of the operands overlap");
+    close_world();
+}
+
+TEST(test_refusals_symm_vdev_fine)
+{
+    open_operands();
+    FINE(weft_symm_all_to_all_vdev(weft_narrow(all, 0, 8, 8), table, weft_narrow(all, 0, 0, 8),
+                                   counts, w),
+         "all_to_all_vdev");
+    FINE(weft_symm_all_to_all_vdev_2d(blank(8, 8), table, x, counts, 1, w), "all_to_all_vdev_2d");
+    FINE(weft_symm_all_to_all_vdev_2d(blank(8, 8), large_table, x, more, 1, w),
+         "all_to_all_vdev_2d");
+    FINE(weft_symm_all_to_all_vdev_2d_offset(blank(8, 8), table, x, both, w),
+         "all_to_all_vdev_2d_offset");
+    FINE(weft_symm_all_to_all_vdev(longs, table, long_in, counts, w), "all_to_all_vdev");
+    close_world();
+}
+
+/* In place at the root, also if that is rank 0. */
+TEST(test_refusals_symm_first_root)
+{
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, WORLD);
+    CHECK_OK(weft_scope_open());
+    weft_group *first = weft_fake_init(&opts);
+    weft_tensor *in = symm(WEFT_F32, WEFT_SHAPE(8, 8));
+    FINE(weft_symm_multimem_one_shot_reduce_out(in, in, WEFT_SUM, 0, first),
+         "multimem_one_shot_reduce_out");
+    close_world();
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* errors are the point here */
