@@ -131,9 +131,10 @@ RANKS_TEST(test_queue_order, 1)
         CHECK_INT(weft_work_status(works[i]), WEFT_OK);
         CHECK_INT(weft_work_sequence(works[i]), weft_work_sequence(works[0]) + (uint64_t)i);
         CHECK_INT(stops[i].completion.object.references, 1); /* given back */
-        CHECK(!works[i]->completion && !atomic_load(&works[i]->holds));
+        CHECK(!works[i]->completion && !atomic_load(&works[i]->holds) && !works[i]->message);
     }
     CHECK(!atomic_load(&group->posted) && !atomic_load(&group->world->under_way));
+    CHECK(!group->world->losses.untold);
     finish(world);
 }
 
