@@ -90,7 +90,7 @@ static weft_status fail(const following *f, weft_status status, int64_t timeout_
         weft_i_fail(WEFT_ERR_TIMEOUT, "%s in group \"%s\": waited %lld ms in its middle for %s",
                     f->call->op, group->name, (long long)timeout_ms, who);
     }
-    weft_i_group_spoil(group, weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+    weft_i_group_spoil(group, status);
     return status;
 }
 

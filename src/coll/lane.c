@@ -441,8 +441,7 @@ weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_label *call, int64_
                               memory_order_release);
     weft_status status = weft_i_group_meet(call, &lane->steps, SYNC_DIGEST, timeout_ms, &meeting);
     if (status < 0) /* the others are in the middle of it: there is no trying again */
-        weft_i_group_spoil(call->group,
-                           weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+        weft_i_group_spoil(call->group, status);
     if (status < 0 && threads)
         wait_for_stragglers(lane, call);
     return status;

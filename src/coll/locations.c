@@ -70,11 +70,11 @@ void weft_i_locations_compare(weft_i_coll *coll, const weft_i_location *mine,
 }
 
 /* A copy by CMA that fails leaves the others in the middle of the operation. */
-static weft_status check_copied(const weft_i_coll *coll, weft_status status)
+static weft_status copy(const weft_i_coll *coll, int rank, char *to, uint64_t from, size_t bytes)
 {
+    weft_status status = weft_i_cma(coll->lane, &coll->call, rank, to, from, bytes);
     if (status < 0)
-        weft_i_group_spoil(coll->group,
-                           weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+        weft_i_group_spoil(coll->group, status);
     return status;
 }
 
@@ -88,18 +88,14 @@ weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_locations *l
     else if (locations->all_in)
         weft_i_coll_put(to, weft_i_touch_in(coll, locations->in, rank) + at, bytes);
     else
-        return check_copied(coll,
-                            weft_i_cma(coll->lane, &coll->call, rank, to,
-                                       weft_i_coll_location(coll, rank)->in_address + at, bytes));
+        return copy(coll, rank, to, weft_i_coll_location(coll, rank)->in_address + at, bytes);
     return WEFT_OK;
 }
 
 weft_status weft_i_coll_fetch_result(const weft_i_coll *coll, int rank, size_t at, char *to,
                                      size_t bytes)
 {
-    return check_copied(coll,
-                        weft_i_cma(coll->lane, &coll->call, rank, to,
-                                   weft_i_coll_location(coll, rank)->out_address + at, bytes));
+    return copy(coll, rank, to, weft_i_coll_location(coll, rank)->out_address + at, bytes);
 }
 
 void weft_i_coll_deliver(const weft_i_coll *coll, const weft_i_locations *locations, int rank,

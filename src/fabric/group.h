@@ -311,7 +311,8 @@ weft_status weft_i_group_exchange_later(weft_group *group, const char *what, con
 /* Marks the board as ended: revoked, or (`why` negative) because the group could not be made. */
 void weft_i_group_end_board(const weft_group *group, weft_status why);
 
-/* Revokes the group because an operation broke off in its middle: `why`, which all will be told. */
+/* Revokes the group because an operation broke off in its middle.  All ranks get `why`, unless its
+ * scope is less than the group: such an error is this rank's alone. */
 void weft_i_group_spoil(const weft_group *group, weft_status why);
 
 /*

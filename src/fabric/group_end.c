@@ -33,7 +33,7 @@ void weft_i_group_end_board(const weft_group *group, weft_status why)
 void weft_i_group_spoil(const weft_group *group, weft_status why)
 {
     if (group->board)
-        weft_i_group_end_board(group, why);
+        weft_i_group_end_board(group, weft_status_scope(why) < WEFT_SCOPE_GROUP ? WEFT_OK : why);
 }
 
 static weft_status revoke_in_store(const weft_group *group)

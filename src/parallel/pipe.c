@@ -102,8 +102,7 @@ weft_status weft_i_pipe_close(weft_i_pipe *pipe, weft_status status)
     else
         weft_i_errors_restore(&reason);
     if (status < 0) /* the others are in the middle of it: there is no trying again */
-        weft_i_group_spoil(pipe->group,
-                           weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+        weft_i_group_spoil(pipe->group, status);
     weft_i_record_end(weft_i_group_record(pipe->group), pipe->number, status);
     weft_i_object_drop(pipe->main);
     weft_i_object_drop(pipe->side);
