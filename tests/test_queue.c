@@ -66,7 +66,7 @@ static weft_work *post(stop *it, weft_group *group, bool may_go)
     it->lane = group->lane;
     atomic_store(&it->may_go, may_go);
     weft_i_coll coll = barrier_of(group);
-    weft_work *work = weft_i_work_enqueue_then(&coll, &it->completion);
+    weft_work *work = weft_i_work_enqueue(&coll, &it->completion);
     CHECK(work);
     return work;
 }
@@ -322,7 +322,7 @@ RANKS_TEST(test_queue_holds, 1)
         stop it = {.lane = group->lane, .may_go = true};
         weft_i_object_start(&it.completion.object, WEFT_I_WORK, keep);
         it.completion.follow = follow;
-        weft_work *work = weft_i_work_enqueue_then(&coll, &it.completion);
+        weft_work *work = weft_i_work_enqueue(&coll, &it.completion);
         CHECK(work && work->claimed && references(&it.completion) == 2);
         CHECK_INT(atomic_load(&work->holds), 1 + twice);
         CHECK(references(y) == 2 + twice && references(x) == 2 - twice);

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/loss.h"
+#include "base/os.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -142,6 +143,13 @@ void weft_i_errors_restore(const weft_i_errors *saved)
     if (error_record.noted && !saved->noted)
         weft_i_loss_forget(concern.thread);
     error_record = *saved;
+}
+
+char *weft_i_error_copy(void)
+{
+    size_t bytes = strlen(error_record.last_text) + 1;
+    char *copy = WEFT_OS->alloc(bytes);
+    return copy ? memcpy(copy, error_record.last_text, bytes) : NULL;
 }
 
 weft_status weft_i_first_error(const char **message)

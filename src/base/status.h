@@ -85,4 +85,7 @@ typedef struct weft_i_errors {
 void weft_i_errors_save(weft_i_errors *out);
 void weft_i_errors_restore(const weft_i_errors *saved);
 
+/* A copy of the thread's last message, for WEFT_OS->free; NULL if there is no memory for it. */
+char *weft_i_error_copy(void);
+
 #endif

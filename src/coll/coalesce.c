@@ -156,7 +156,7 @@ static weft_work *launch(const coalesce *c, weft_group *group)
                            group->name, c->message);
     weft_i_coll coll = {0};
     weft_status filled = fill(&coll, c, group);
-    weft_work *work = filled < 0 ? NULL : weft_i_work_enqueue(&coll);
+    weft_work *work = filled < 0 ? NULL : weft_i_work_enqueue(&coll, NULL);
     weft_i_object_drop(coll.list); /* the work holds it */
     return work;
 }

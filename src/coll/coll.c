@@ -237,7 +237,7 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
 {
     if (weft_i_coalesce_is_open(coll->group))
         filled = weft_i_coalesce_refuse(coll, filled);
-    return filled < 0 ? NULL : weft_i_work_enqueue(coll);
+    return filled < 0 ? NULL : weft_i_work_enqueue(coll, NULL);
 }
 
 #define INTO_FORM(name_, parameters_, run_)     \

@@ -107,8 +107,7 @@ void weft_i_p2p_request_end(weft_i_p2p_request *request, weft_status status)
                 weft_i_p2p_request_status(request) == WEFT_IN_PROGRESS);
     weft_i_lane *lane = request->lane;
     if (status < 0 && request->begun) /* the pair's bytes are out of step */
-        weft_i_group_spoil(request->group,
-                           weft_status_scope(status) < WEFT_SCOPE_GROUP ? WEFT_OK : status);
+        weft_i_group_spoil(request->group, status);
     count_under_way(lane->p2p, -1);
     if (request->bundle->owner)
         weft_i_tensor_unpin(request->tensor);
@@ -120,17 +119,9 @@ void weft_i_p2p_request_end(weft_i_p2p_request *request, weft_status status)
     weft_i_p2p_wake(lane, lane->me); /* another thread of ours may sleep for it */
 }
 
-static void note_failure(weft_i_p2p_request *request)
-{
-    enum { TEXT = 512 };
-    request->message = WEFT_OS->alloc(TEXT);
-    if (request->message)
-        snprintf(request->message, TEXT, "%s", weft_last_error());
-}
-
 void weft_i_p2p_request_end_failed(weft_i_p2p_request *request)
 {
-    note_failure(request);
+    request->message = weft_i_error_copy();
     weft_i_p2p_request_end(request, weft_last_status());
 }
 
@@ -202,7 +193,7 @@ void weft_i_p2p_request_carry(weft_i_p2p_request *request)
     if (status >= 0)
         status = weft_i_carrier_run(&coll, carrier);
     if (status < 0)
-        note_failure(request);
+        request->message = weft_i_error_copy();
     request->source = request->peer;
     /* Pairs with the acquire in weft_i_p2p_request_status. */
     atomic_store_explicit(&request->status, status, memory_order_release);
@@ -359,31 +350,37 @@ bool weft_i_p2p_is_left_alone(const weft_i_lane *lane)
            !atomic_load_explicit(&lane->p2p->waiters, memory_order_relaxed);
 }
 
+/* Whom the request waits for. */
+static const char *describe_peer(const weft_i_p2p_request *request, char *out, size_t bytes)
+{
+    const weft_group *group = request->group;
+    if (request->peer == WEFT_ANY)
+        return "any other rank";
+    weft_i_world_describe(group->world, group->members[request->peer], out, bytes);
+    return out;
+}
+
 static weft_status fail_timeout(const weft_i_p2p_request *request, int64_t timeout_ms)
 {
     const weft_group *group = request->group;
-    char who[640] = "any other rank";
+    char who[640];
     if (timeout_ms == 0) /* a try: nothing was promised */
         return weft_i_miss(WEFT_ERR_TIMEOUT, "%s of %zu bytes, tag %d, is still under way",
                            weft_i_coll_name(request->kind), request->bytes, request->tag);
-    if (request->peer != WEFT_ANY)
-        weft_i_world_describe(group->world, group->members[request->peer], who, sizeof who);
-    return weft_i_fail(WEFT_ERR_TIMEOUT,
-                       "rank %d of %d in group \"%s\", %s of %zu bytes, tag %d: waited %lld ms for "
-                       "%s",
-                       group->rank, group->size, group->name, weft_i_coll_name(request->kind),
-                       request->bytes, request->tag, (long long)timeout_ms, who);
+    return weft_i_fail(
+        WEFT_ERR_TIMEOUT,
+        "rank %d of %d in group \"%s\", %s of %zu bytes, tag %d: waited %lld ms for %s",
+        group->rank, group->size, group->name, weft_i_coll_name(request->kind), request->bytes,
+        request->tag, (long long)timeout_ms, describe_peer(request, who, sizeof who));
 }
 
 static void warn_late(const weft_i_p2p_request *request)
 {
     const weft_group *group = request->group;
-    char who[640] = "any other rank";
-    if (request->peer != WEFT_ANY)
-        weft_i_world_describe(group->world, group->members[request->peer], who, sizeof who);
+    char who[640];
     weft_i_log(WEFT_LOG_WARN, "rank %d of %d in group \"%s\", %s: has waited %.3g s for %s",
                group->rank, group->size, group->name, weft_i_coll_name(request->kind),
-               (double)group->world->warn_ns * 1e-9, who);
+               (double)group->world->warn_ns * 1e-9, describe_peer(request, who, sizeof who));
 }
 
 /* Can the request still arrive?  Without a message: it may have come just before its peer was lost.
@@ -527,6 +524,14 @@ weft_status weft_i_bundle_outcome(const weft_i_bundle *bundle)
     return weft_i_fail(status, "%s", request->message ? request->message : weft_strerror(status));
 }
 
+weft_status weft_i_bundle_close(const weft_i_bundle *bundle)
+{
+    weft_status status = weft_i_bundle_outcome(bundle);
+    for (int i = 0; i < bundle->count; i++)
+        WEFT_OS->free(bundle->requests[i].message);
+    return status;
+}
+
 static weft_i_p2p_request *first_under_way(const weft_i_bundle *bundle)
 {
     for (int i = 0; i < bundle->count; i++)
@@ -585,22 +590,15 @@ static weft_status outlook_lost(void *arg)
     return WEFT_OK;
 }
 
-/* The thread's last error ends the request, unless it is over. */
-static void fail_late(weft_i_lane *lane, weft_i_p2p_request *request)
+/* Ends the request, unless it is over: with what became of its peer, or else with the thread's last
+ * error. */
+static void give_up(weft_i_p2p_request *request, bool lost)
 {
-    weft_i_p2p_lock(lane);
-    if (weft_i_p2p_request_status(request) == WEFT_IN_PROGRESS)
+    weft_i_p2p_lock(request->lane);
+    if (weft_i_p2p_request_status(request) == WEFT_IN_PROGRESS &&
+        (!lost || request_lost(request) < 0))
         fail(request);
-    weft_i_p2p_unlock(lane);
-}
-
-/* The same with what became of its peer. */
-static void fail_lost(weft_i_lane *lane, weft_i_p2p_request *request)
-{
-    weft_i_p2p_lock(lane);
-    if (weft_i_p2p_request_status(request) == WEFT_IN_PROGRESS && request_lost(request) < 0)
-        fail(request);
-    weft_i_p2p_unlock(lane);
+    weft_i_p2p_unlock(request->lane);
 }
 
 /* Waits for one thing after the other: all requests over, one lost, time up. */
@@ -618,7 +616,7 @@ static weft_status wait_on(weft_i_bundle *bundle, int64_t deadline)
     do {
         status = weft_i_wait_for(&wait);
         if (status < 0 && status != WEFT_ERR_TIMEOUT)
-            fail_lost(lane, on.lost);
+            give_up(on.lost, true);
     } while (status != WEFT_ERR_TIMEOUT && first_under_way(bundle));
     return status == WEFT_ERR_TIMEOUT ? status : WEFT_OK;
 }
@@ -655,9 +653,6 @@ weft_status weft_i_bundle_carry(weft_i_bundle *bundle)
     if (weft_i_bundle_status(bundle) == WEFT_IN_PROGRESS &&
         weft_i_bundle_wait(bundle, bundle->requests->limit_ms) < 0)
         for (int i = 0; i < bundle->count; i++)
-            fail_late(bundle->requests[i].lane, &bundle->requests[i]);
-    weft_status status = weft_i_bundle_outcome(bundle);
-    for (int i = 0; i < bundle->count; i++)
-        WEFT_OS->free(bundle->requests[i].message);
-    return status;
+            give_up(&bundle->requests[i], false);
+    return weft_i_bundle_close(bundle);
 }

@@ -218,13 +218,23 @@ weft_status weft_i_bundle_wait(weft_i_bundle *bundle, int64_t timeout_ms);
 /* How requests that are over ended, with the message of the first that failed. */
 weft_status weft_i_bundle_outcome(const weft_i_bundle *bundle);
 
+/* The same, and frees the messages of requests that nobody owns. */
+weft_status weft_i_bundle_close(const weft_i_bundle *bundle);
+
+/* A request of this thread's limit.  Peer, tag, device and tensor are still to be set. */
+weft_i_p2p_request weft_i_p2p_request_of(weft_group *group, weft_i_coll_kind kind, weft_dtype dtype,
+                                         char *data, size_t bytes);
+
 /* Sends or receives as one call of the user's, after a look at the peer. */
 weft_status weft_i_p2p_exchange(weft_i_p2p_request *request);
 
 /* Runs requests that nobody owns to their end, in the calling thread. */
 weft_status weft_i_bundle_carry(weft_i_bundle *bundle);
 
-/* The same after the group's lane was opened. */
+/* Opens the group's lane for the requests of a bundle. */
+weft_status weft_i_bundle_open_lane(const weft_i_bundle *bundle);
+
+/* Opens it, and carries the bundle. */
 weft_status weft_i_p2p_run_on_lane(weft_i_bundle *bundle);
 
 /* ---- of tensors on a device: p2p_device.c ---- */

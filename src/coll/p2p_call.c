@@ -4,7 +4,6 @@
  * several; the plain form runs them, the `_start` form posts them.  All checks come before the
  * first side effect.
  */
-#include "base/os.h"
 #include "base/status.h"
 #include "coll/carrier.h"
 #include "coll/coalesce.h"
@@ -23,6 +22,19 @@ static weft_status check_peer(const char *op, weft_i_coll_kind kind, const weft_
     return WEFT_OK;
 }
 
+weft_i_p2p_request weft_i_p2p_request_of(weft_group *group, weft_i_coll_kind kind, weft_dtype dtype,
+                                         char *data, size_t bytes)
+{
+    return (weft_i_p2p_request){.group = group,
+                                .kind = kind,
+                                .dtype = dtype,
+                                .source = -1,
+                                .digest = weft_i_digest(weft_i_digest(1, (uint64_t)dtype), bytes),
+                                .data = data,
+                                .bytes = bytes,
+                                .limit_ms = weft_i_group_limit(group, WEFT_DEFAULT)};
+}
+
 static weft_status fill(weft_i_p2p_request *request, weft_i_coll_kind kind, weft_tensor *x,
                         int peer, int tag, weft_group *group)
 {
@@ -31,32 +43,25 @@ static weft_status fill(weft_i_p2p_request *request, weft_i_coll_kind kind, weft
     WEFT_TRY(check_peer(op, kind, group, peer, tag));
     WEFT_TRY(kind == WEFT_I_SEND ? weft_i_request_check_anywhere(op, "input", x)
                                  : weft_i_request_check_output(op, x));
-    *request = (weft_i_p2p_request){
-        .group = group,
-        .kind = kind,
-        .dtype = x->dtype,
-        .device = weft_i_tensor_device(x),
-        .peer = peer,
-        .source = -1,
-        .tag = tag,
-        .data = weft_i_tensor_data(x),
-        .bytes = (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype),
-        .tensor = x,
-        .limit_ms = weft_i_group_limit(group, WEFT_DEFAULT),
-    };
-    request->digest = weft_i_digest(weft_i_digest(1, (uint64_t)x->dtype), request->bytes);
+    *request = weft_i_p2p_request_of(group, kind, x->dtype, weft_i_tensor_data(x),
+                                     (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype));
+    request->device = weft_i_tensor_device(x);
+    request->peer = peer;
+    request->tag = tag;
+    request->tensor = x;
     return WEFT_OK;
 }
 
 /* ---- plain ---- */
 
-static weft_status open_lane(weft_i_p2p_request *requests, int count)
+weft_status weft_i_bundle_open_lane(const weft_i_bundle *bundle)
 {
+    weft_i_p2p_request *requests = bundle->requests;
     weft_i_label call = {requests->group, weft_i_coll_name(requests->kind), -1};
     weft_status status = weft_i_lane_of(requests->group, call.op, &requests->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", call.op);
-    for (int i = 1; i < count; i++)
+    for (int i = 1; i < bundle->count; i++)
         requests[i].lane = requests->lane;
     return weft_i_group_check_revoked(&call);
 }
@@ -65,10 +70,7 @@ static weft_status run_carried(weft_i_bundle *bundle)
 {
     for (int i = 0; i < bundle->count; i++)
         weft_i_p2p_request_carry(&bundle->requests[i]);
-    weft_status status = weft_i_bundle_outcome(bundle);
-    for (int i = 0; i < bundle->count; i++)
-        WEFT_OS->free(bundle->requests[i].message);
-    return status;
+    return weft_i_bundle_close(bundle);
 }
 
 /* Leaves out what has nobody on its other end; how many are left. */
@@ -83,7 +85,7 @@ static int real_ones(weft_i_p2p_request *requests, int count)
 
 weft_status weft_i_p2p_run_on_lane(weft_i_bundle *bundle)
 {
-    WEFT_TRY(open_lane(bundle->requests, bundle->count));
+    WEFT_TRY(weft_i_bundle_open_lane(bundle));
     return weft_i_bundle_carry(bundle);
 }
 

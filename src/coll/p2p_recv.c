@@ -237,6 +237,14 @@ static bool keep(weft_i_lane *lane, weft_i_p2p_peer *pair, const weft_i_ring_slo
 
 /* ---- slots ---- */
 
+static void count_slot(weft_i_p2p_peer *pair)
+{
+    uint32_t taken = weft_i_p2p_taken(pair) + 1;
+    /* Relaxed: under the lock. */
+    atomic_store_explicit(&pair->taken, taken, memory_order_relaxed);
+    weft_i_ring_take(pair->in_ring, taken);
+}
+
 static void take_piece(weft_i_p2p_peer *pair, weft_i_p2p_request *request,
                        const weft_i_ring_slot *slot)
 {
@@ -246,12 +254,12 @@ static void take_piece(weft_i_p2p_peer *pair, weft_i_p2p_request *request,
     pair->taking = request->done < request->bytes ? request : NULL;
 }
 
-static void count_slot(weft_i_p2p_peer *pair)
+/* The slot was read; the message may be complete with it. */
+static void end_slot(weft_i_p2p_peer *pair, weft_i_p2p_request *request)
 {
-    uint32_t taken = weft_i_p2p_taken(pair) + 1;
-    /* Relaxed: under the lock. */
-    atomic_store_explicit(&pair->taken, taken, memory_order_relaxed);
-    weft_i_ring_take(pair->in_ring, taken);
+    count_slot(pair);
+    if (!pair->taking)
+        weft_i_p2p_request_end(request, WEFT_OK);
 }
 
 /* A message begins, and a receive waits for it. */
@@ -273,9 +281,7 @@ static bool open_for(weft_i_lane *lane, weft_i_p2p_peer *pair, weft_i_p2p_reques
         weft_i_coll_put(request->data, (const char *)slot->text, request->bytes);
     else
         take_piece(pair, request, slot);
-    count_slot(pair);
-    if (!pair->taking)
-        weft_i_p2p_request_end(request, WEFT_OK);
+    end_slot(pair, request);
     return true;
 }
 
@@ -286,9 +292,7 @@ static bool read_slot(weft_i_lane *lane, weft_i_p2p_peer *pair, const weft_i_rin
     weft_i_p2p_request *request = pair->taking;
     if (request) {
         take_piece(pair, request, slot);
-        count_slot(pair);
-        if (!pair->taking)
-            weft_i_p2p_request_end(request, WEFT_OK);
+        end_slot(pair, request);
         return true;
     }
     if (pair->keeping) {

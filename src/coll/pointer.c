@@ -91,15 +91,9 @@ static weft_status exchange(weft_i_coll_kind kind, const void *data, size_t coun
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, kind, dtype, group));
     WEFT_TRY(note(&coll, "input", data, count, 1, &coll.ask.in, &coll.ask.in_bytes));
-    weft_i_p2p_request request = {.group = group,
-                                  .kind = kind,
-                                  .dtype = dtype,
-                                  .peer = peer,
-                                  .source = -1,
-                                  .data = coll.ask.in,
-                                  .bytes = coll.ask.in_bytes,
-                                  .limit_ms = coll.ask.limit_ms};
-    request.digest = weft_i_digest(weft_i_digest(1, (uint64_t)dtype), request.bytes);
+    weft_i_p2p_request request =
+        weft_i_p2p_request_of(group, kind, dtype, coll.ask.in, coll.ask.in_bytes);
+    request.peer = peer;
     return weft_i_p2p_exchange(&request);
 }
 

@@ -60,13 +60,6 @@ static bool done(void *work)
            WEFT_IN_PROGRESS;
 }
 
-static void keep_message(weft_work *work)
-{
-    const char *message = weft_last_error();
-    if ((work->message = WEFT_OS->alloc(strlen(message) + 1)))
-        strcpy(work->message, message);
-}
-
 /* Until somebody takes the error, or drops the work, the rank owes it to weft_finish. */
 static void owe(weft_work *work, weft_status status)
 {
@@ -87,8 +80,7 @@ static void stand_aside(weft_i_queue *queue, bool aside)
     atomic_store_explicit(&queue->lane->aside, aside && queue->crowded, memory_order_relaxed);
 }
 
-/* What ran needs its operands no more; where it has a completion, they may be what holds the work.
- */
+/* What ran needs its operands no more; with a completion, they may be what holds the work. */
 static void let_go(weft_work *work)
 {
     /* Release, pairs with the acquire in functional/pending.c: who counts a reference less sees
@@ -134,7 +126,7 @@ static void change_posted(weft_group *group, int by, memory_order order)
 static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
 {
     if (status < 0) {
-        keep_message(work);
+        work->message = weft_i_error_copy();
         owe(work, status);
     }
     pin(work, weft_i_tensor_unpin);
@@ -455,7 +447,7 @@ static void run_carried(weft_work *work)
     if (work->completion)
         status = work->completion->follow(work->completion, status);
     if (status < 0)
-        keep_message(work);
+        work->message = weft_i_error_copy();
     if (work->completion)
         let_go(work);
     /* Pairs with the acquire in `done`. */
@@ -473,7 +465,7 @@ static void end_on_stream(weft_work *work, weft_status status)
     if (!done(work)) {
         status = status >= 0 ? weft_i_carrier_check(&work->coll) : status;
         if (status < 0)
-            keep_message(work);
+            work->message = weft_i_error_copy();
         /* Pairs with the acquire in `done`. */
         atomic_store_explicit(&work->status, status, memory_order_release);
     }
@@ -493,7 +485,7 @@ static void look_at_stream(weft_work *work)
     weft_i_errors_restore(&before);
 }
 
-weft_work *weft_i_work_enqueue_then(const weft_i_coll *coll, weft_i_completion *completion)
+weft_work *weft_i_work_enqueue(const weft_i_coll *coll, weft_i_completion *completion)
 {
     weft_i_carrier *carrier = NULL;
     weft_i_coll_count(coll);
@@ -508,11 +500,6 @@ weft_work *weft_i_work_enqueue_then(const weft_i_coll *coll, weft_i_completion *
         return work;
     weft_release(work);
     return NULL;
-}
-
-weft_work *weft_i_work_enqueue(const weft_i_coll *coll)
-{
-    return weft_i_work_enqueue_then(coll, NULL);
 }
 
 weft_work *weft_i_work_new_p2p(weft_group *group, int count)
@@ -536,15 +523,9 @@ void weft_i_work_set_request(weft_work *work, int index, const weft_i_p2p_reques
 static weft_status hand_over_p2p(weft_work *work)
 {
     weft_i_queue *queue = NULL;
-    weft_i_lane *lane = NULL;
-    weft_group *group = work->coll.group;
-    weft_i_label call = {group, weft_i_coll_name(work->requests->kind), -1};
-    WEFT_TRY(weft_i_lane_of(group, call.op, &lane));
-    WEFT_TRY(queue_of(lane, group->world, &queue));
-    WEFT_TRY(weft_i_group_check_revoked(&call));
-    for (int i = 0; i < work->bundle.count; i++)
-        work->requests[i].lane = lane;
-    work->coll.lane = lane;
+    WEFT_TRY(weft_i_bundle_open_lane(&work->bundle));
+    WEFT_TRY(queue_of(work->requests->lane, work->coll.group->world, &queue));
+    work->coll.lane = work->requests->lane;
     weft_i_bundle_enqueue(&work->bundle);
     if (weft_i_bundle_status(&work->bundle) == WEFT_IN_PROGRESS && is_dozing(queue))
         wake_helper(queue);
@@ -590,7 +571,7 @@ weft_status weft_i_work_in_turn(weft_i_coll *coll)
     pthread_mutex_unlock(&queue->lock);
     if (idle)
         return weft_i_coll_run_alone(coll);
-    weft_work *work = weft_i_work_enqueue(coll);
+    weft_work *work = weft_i_work_enqueue(coll, NULL);
     weft_status status = work ? weft_work_wait(work, WEFT_FOREVER) : weft_last_status();
     weft_release(work);
     return status;

@@ -40,11 +40,8 @@ struct weft_work {
     weft_i_p2p_request requests[]; /* of the bundle; they hold their tensors */
 };
 
-/* Posts a checked call. */
-weft_work *weft_i_work_enqueue(const weft_i_coll *coll);
-
-/* The same with a completion, of which it takes its own reference. */
-weft_work *weft_i_work_enqueue_then(const weft_i_coll *coll, weft_i_completion *completion);
+/* Posts a checked call.  `completion` may be NULL; the work takes its own reference. */
+weft_work *weft_i_work_enqueue(const weft_i_coll *coll, weft_i_completion *completion);
 
 /* New work of `count` requests, each to be set; then all are posted. */
 weft_work *weft_i_work_new_p2p(weft_group *group, int count);

@@ -166,7 +166,7 @@ weft_status weft_i_pending_enqueue(weft_i_pending *pending, weft_i_coll *coll)
     weft_status status = WEFT_OK;
     if (coll->group->size == 1) { /* nobody to wait for */
         status = follow(&pending->completion, weft_i_work_now(coll));
-    } else if ((pending->work = weft_keep(weft_i_work_enqueue_then(coll, &pending->completion)))) {
+    } else if ((pending->work = weft_keep(weft_i_work_enqueue(coll, &pending->completion)))) {
         if (is_enqueued(pending->work))
             status = weft_work_wait(pending->work, 0);
         else

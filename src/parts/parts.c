@@ -295,7 +295,7 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
 {
     if (weft_i_coalesce_is_open(coll->group))
         filled = weft_i_coalesce_add(coll, filled); /* refuses it */
-    weft_work *work = filled < 0 ? NULL : weft_i_work_enqueue(coll);
+    weft_work *work = filled < 0 ? NULL : weft_i_work_enqueue(coll, NULL);
     weft_i_object_drop(coll->list); /* the work holds it */
     return work;
 }

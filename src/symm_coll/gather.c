@@ -83,7 +83,7 @@ static weft_tensor *post(weft_i_coll *coll, weft_status filled, weft_tensor *out
         weft_release(out);
         return NULL;
     }
-    *work = filled < 0 ? NULL : weft_i_work_enqueue(coll);
+    *work = filled < 0 ? NULL : weft_i_work_enqueue(coll, NULL);
     if (*work)
         return out;
     weft_release(out);
