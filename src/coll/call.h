@@ -85,26 +85,13 @@ weft_status weft_i_coll_run(weft_i_coll *coll);
 weft_status weft_i_coll_run_alone(weft_i_coll *coll);
 
 /* The algorithms of kinds.def. */
-weft_status weft_i_coll_barrier(weft_i_coll *coll);
-weft_status weft_i_coll_all_reduce(weft_i_coll *coll);
-weft_status weft_i_coll_reduce(weft_i_coll *coll);
-weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll);
-weft_status weft_i_coll_move(weft_i_coll *coll);
-weft_status weft_i_coll_all_to_all(weft_i_coll *coll);
-weft_status weft_i_coll_all_to_all_splits(weft_i_coll *coll);
-
-weft_status weft_i_list_all_reduce(weft_i_coll *coll);
-weft_status weft_i_list_all_gather(weft_i_coll *coll);
-weft_status weft_i_list_reduce_scatter(weft_i_coll *coll);
-weft_status weft_i_coll_parts(weft_i_coll *coll);
-weft_status weft_i_coll_object(weft_i_coll *coll);
-weft_status weft_i_symm_one_shot(weft_i_coll *coll);
-weft_status weft_i_symm_two_shot(weft_i_coll *coll);
-weft_status weft_i_symm_two_shot_out(weft_i_coll *coll);
-weft_status weft_i_symm_reduce_scatter(weft_i_coll *coll);
-weft_status weft_i_symm_push(weft_i_coll *coll);
-weft_status weft_i_symm_vdev(weft_i_coll *coll);
-weft_status weft_i_symm_tiles(weft_i_coll *coll);
+typedef weft_status weft_i_runner(weft_i_coll *coll);
+weft_i_runner weft_i_coll_barrier, weft_i_coll_all_reduce, weft_i_coll_reduce,
+    weft_i_coll_reduce_scatter, weft_i_coll_move, weft_i_coll_all_to_all, weft_i_coll_parts,
+    weft_i_coll_object, weft_i_coll_all_to_all_splits;
+weft_i_runner weft_i_list_all_reduce, weft_i_list_all_gather, weft_i_list_reduce_scatter;
+weft_i_runner weft_i_symm_one_shot, weft_i_symm_two_shot, weft_i_symm_two_shot_out,
+    weft_i_symm_reduce_scatter, weft_i_symm_push, weft_i_symm_vdev, weft_i_symm_tiles;
 
 /* ---- what the algorithms share ---- */
 
@@ -129,13 +116,21 @@ static inline void weft_i_coll_put_own(const weft_i_coll *coll, char *to, const 
         weft_i_coll_put(to, from, bytes);
 }
 
+/* Copies `bytes` of each part but this rank's own; in the input they are `stride` bytes apart. */
+static inline void weft_i_coll_put_parts(const weft_i_coll *coll, char *to, const char *from,
+                                         size_t bytes, size_t stride)
+{
+    for (int part = 0; part < coll->lane->size; part++)
+        if (part != coll->lane->me)
+            memcpy(to + (size_t)part * bytes, from + (size_t)part * stride, bytes);
+}
+
 /* A range of elements. */
 typedef struct weft_i_span {
     size_t first, count;
 } weft_i_span;
 
-/* Part `index` of `count` elements in `parts` nearly equal spans that start on lines of their own.
- */
+/* Part `index` of `count` elements in `parts` nearly equal spans, each on lines of its own. */
 static inline weft_i_span weft_i_coll_slice(size_t count, int parts, int index, size_t item)
 {
     WEFT_ASSERT(parts > 0 && index >= 0 && index < parts && item && WEFT_I_LINE % item == 0);

@@ -17,9 +17,7 @@
 typedef enum weft_i_algorithm {
     WEFT_I_ALGO_INLINE,     /* data beside the arrival word: one line each way, one sync */
     WEFT_I_ALGO_EAGER,      /* whole operand through one eager buffer by turns: one sync */
-    WEFT_I_ALGO_RENDEZVOUS, /* direct where operands are symmetric, otherwise pipelined through the
-                             * bounce buffer
-                             */
+    WEFT_I_ALGO_RENDEZVOUS, /* zero-copy between symmetric operands; else by CMA or pipelined */
     WEFT_I_ALGORITHMS
 } weft_i_algorithm;
 
@@ -39,11 +37,8 @@ typedef enum weft_i_threshold {
     WEFT_I_EAGER_UP_TO,      /* an ordinary operand is shown whole at the entry */
     WEFT_I_ZERO_COPY_BEYOND, /* a symmetric one is used where it lies, which costs another sync */
     WEFT_I_CMA_FROM,         /* of one transfer: CMA copies instead of the pipeline */
-    WEFT_I_LIBRARY_FROM, /* on devices: a carrier that has a library beside its own kernels uses it
-                              */
-    WEFT_I_CMA_SET,      /* not bytes, but a mark: the user has set that, so nobody tries
-                              * whether it is right (trial.h)
-                              */
+    WEFT_I_LIBRARY_FROM,     /* on devices: a carrier uses its library, not its own kernels */
+    WEFT_I_CMA_SET, /* not bytes, but a mark: the user has set it, so no trials (trial.h) */
     WEFT_I_THRESHOLDS
 } weft_i_threshold;
 

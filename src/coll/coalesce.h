@@ -5,9 +5,6 @@
 
 #include "coll/call.h"
 
-/* Does the calling thread collect the calls of this group?  NULL (a refused call): no. */
-static inline bool weft_i_coalesce_is_open(const weft_group *group);
-
 /* Collects a call, or what was wrong with it. */
 weft_status weft_i_coalesce_add(const weft_i_coll *coll, weft_status filled);
 
@@ -16,6 +13,7 @@ weft_status weft_i_coalesce_refuse(const weft_i_coll *coll, weft_status filled);
 
 bool weft_i_coalesce_is_mine(const weft_group *group);
 
+/* Does the calling thread collect the calls of this group?  NULL (a refused call): no. */
 static inline bool weft_i_coalesce_is_open(const weft_group *group)
 {
     return group && group->coalesce && weft_i_coalesce_is_mine(group);

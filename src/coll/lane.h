@@ -298,8 +298,7 @@ typedef struct weft_i_arrival {
 void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, uint32_t digest,
                         weft_i_arrival *out);
 
-/* Shows the signature and waits until those have arrived too.  On a timeout nothing has happened.
- */
+/* Shows the signature and waits until those have arrived too.  A timeout changes nothing. */
 weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_i_arrival *arrival,
                               int64_t timeout_ms);
 

@@ -283,36 +283,17 @@ static void collect_list(weft_i_coll *coll, const void *arg, uint64_t turn, weft
     }
 }
 
-weft_status weft_i_list_all_reduce(weft_i_coll *coll)
-{
-    weft_i_lane *lane = coll->lane;
-    size_t total = coll->list->bytes;
-    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
-        put_in_chunk(coll, lane->epoch + 1, 0, total, 1, 0);
-        WEFT_TRY(weft_i_enter(coll));
-        fold_range(coll, lane->epoch, 0, total, 0, NULL);
-        return WEFT_OK;
-    }
-    WEFT_TRY(weft_i_enter(coll));
-    showing s = {1, WEFT_I_CHUNK, NULL};
-    weft_i_pipeline line = {.total = total,
-                            .piece = s.piece,
-                            .put = put_shown,
-                            .take = fold_list,
-                            .collect = collect_list,
-                            .arg = &s};
-    return weft_i_pipeline_run(coll, &line);
-}
-
 static void take_shown(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     const showing *s = arg;
     s->take(coll, turn, piece.first, piece.first + piece.count, s->piece);
 }
 
-static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
+/* A small list is taken whole; a large one goes through `line`, whose steps on what was put are
+ * given. */
+static weft_status run(weft_i_coll *coll, int parts, taking *take, weft_i_pipeline line)
 {
-    weft_i_lane *lane = coll->lane;
+    const weft_i_lane *lane = coll->lane;
     size_t total = coll->list->bytes;
     if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         put_in_chunk(coll, lane->epoch + 1, 0, total, parts, total);
@@ -322,8 +303,10 @@ static weft_status show_and_take(weft_i_coll *coll, int parts, taking *take)
     }
     WEFT_TRY(weft_i_enter(coll));
     showing s = {parts, WEFT_I_CHUNK / (size_t)parts / ALIGN * ALIGN, take};
-    weft_i_pipeline line = {
-        .total = total, .piece = s.piece, .put = put_shown, .take = take_shown, .arg = &s};
+    line.total = total;
+    line.piece = s.piece;
+    line.put = put_shown;
+    line.arg = &s;
     return weft_i_pipeline_run(coll, &line);
 }
 
@@ -342,12 +325,23 @@ static void take_mine(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, 
     fold_range(coll, turn, from, to, (size_t)coll->lane->me * stride, NULL);
 }
 
+static void take_sum(weft_i_coll *coll, uint64_t turn, size_t from, size_t to, size_t stride)
+{
+    (void)stride;
+    fold_range(coll, turn, from, to, 0, NULL);
+}
+
+weft_status weft_i_list_all_reduce(weft_i_coll *coll)
+{
+    return run(coll, 1, take_sum, (weft_i_pipeline){.take = fold_list, .collect = collect_list});
+}
+
 weft_status weft_i_list_all_gather(weft_i_coll *coll)
 {
-    return show_and_take(coll, 1, take_all);
+    return run(coll, 1, take_all, (weft_i_pipeline){.take = take_shown});
 }
 
 weft_status weft_i_list_reduce_scatter(weft_i_coll *coll)
 {
-    return show_and_take(coll, coll->lane->size, take_mine);
+    return run(coll, coll->lane->size, take_mine, (weft_i_pipeline){.take = take_shown});
 }

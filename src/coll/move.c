@@ -146,12 +146,10 @@ static void put_piece(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_
     const moving *m = arg;
     char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, turn);
     const char *in = coll->ask.in + piece.first;
-    if (!m->in_stride)
+    if (m->in_stride)
+        weft_i_coll_put_parts(coll, chunk, in, piece.count, m->in_stride);
+    else
         memcpy(chunk, in, piece.count);
-    for (int part = 0; m->in_stride && part < coll->lane->size; part++)
-        if (part != coll->lane->me)
-            memcpy(chunk + (size_t)part * piece.count, in + (size_t)part * m->in_stride,
-                   piece.count);
 }
 
 static void take_piece(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)

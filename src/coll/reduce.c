@@ -11,8 +11,7 @@
 #include "coll/enter.h"
 #include "coll/pipeline.h"
 
-/* Bytes, times the ranks squared: up to here loads of others' lines take less than stores to them.
- */
+/* Bytes times the ranks squared: up to here loads of others' lines cost less than stores. */
 #if defined(__aarch64__)
 enum { ONE_SHOT = 8 << 10 };
 #else
@@ -40,8 +39,8 @@ static weft_status fold_flowing(weft_i_coll *coll)
     return WEFT_OK;
 }
 
-/* One-shot: folds `count` elements from `first` on of what all have shown. */
-static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
+/* One-shot: folds what all have shown, from element `first` on. */
+static weft_status fold_shown(weft_i_coll *coll, size_t first)
 {
     weft_i_lane *lane = coll->lane;
     WEFT_ASSERT(coll->ask.in_bytes <= WEFT_I_EAGER);
@@ -50,7 +49,7 @@ static weft_status fold_shown(weft_i_coll *coll, size_t first, size_t count)
         return fold_flowing(coll);
     for (int rank = 0; rank < lane->size; rank++)
         lane->sources[rank] = weft_i_eager_of(coll, rank) + first * coll->ask.item;
-    weft_i_coll_fold_to(coll, coll->ask.out, count);
+    weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
     return WEFT_OK;
 }
 
@@ -110,13 +109,13 @@ static bool is_one_shot(const weft_i_coll *coll)
     return coll->ask.in_bytes * size * size <= ONE_SHOT;
 }
 
-/* One-shot, direct: everything from all inputs into my own output, which nobody else can reach. */
-static weft_status pull(weft_i_coll *coll, const weft_i_locations *locations, bool wanted)
+/* One-shot, direct: all inputs, from element `first` on, into my own output, which nobody else can
+ * reach. */
+static weft_status pull(weft_i_coll *coll, const weft_i_locations *locations, size_t first)
 {
     WEFT_ASSERT(locations->all_in);
-    aim_at_inputs(coll, locations, 0);
-    if (wanted)
-        weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
+    aim_at_inputs(coll, locations, first);
+    weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
     return weft_i_coll_sync(coll);
 }
 
@@ -303,8 +302,7 @@ static weft_status pipeline(weft_i_coll *coll, const weft_i_locations *locations
     return weft_i_pipeline_run(coll, &line);
 }
 
-/* If only the output is symmetric, the input may as well be there: then the operation is in place.
- */
+/* If only the output is symmetric, the input may as well be there: then it is in place. */
 static void move_in(weft_i_coll *coll)
 {
     if (coll->lane->cma != WEFT_I_CMA_THREADS && coll->ask.in != coll->ask.out &&
@@ -319,7 +317,7 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
 {
     if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
-        return fold_shown(coll, 0, coll->ask.count);
+        return fold_shown(coll, 0);
     }
     weft_i_locations locations;
     if (coll->ask.in_bytes > coll->shown_up_to)
@@ -328,15 +326,15 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
                                   WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
     if (locations.all_shown)
-        return fold_shown(coll, 0, coll->ask.count);
+        return fold_shown(coll, 0);
     if (locations.all_in && is_one_shot(coll) && !any_in_place(coll))
-        return pull(coll, &locations, true);
+        return pull(coll, &locations, 0);
     if (locations.all_in && locations.all_out)
         return two_shot(coll, &locations, false);
     if (locations.cma)
         return two_shot_copies(coll, &locations);
     if (locations.all_in && coll->lane->size == 2 && !any_in_place(coll))
-        return pull(coll, &locations, true);
+        return pull(coll, &locations, 0);
     return pipeline(coll, &locations, true);
 }
 
@@ -345,7 +343,7 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
     bool wanted = coll->lane->me == coll->ask.root;
     if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         WEFT_TRY(weft_i_enter_eager(coll, !wanted, wanted ? WEFT_I_FOR_ALL : WEFT_I_FOR_NOBODY));
-        return wanted ? fold_shown(coll, 0, coll->ask.count) : WEFT_OK;
+        return wanted ? fold_shown(coll, 0) : WEFT_OK;
     }
     weft_i_locations locations;
     WEFT_TRY(
@@ -355,7 +353,7 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
     weft_i_registration *common = locations.all_out ? locations.out : locations.in;
     weft_i_locations root = {.in = locations.in, .out = common};
     if (locations.all_shown)
-        return wanted ? fold_shown(coll, 0, coll->ask.count) : WEFT_OK;
+        return wanted ? fold_shown(coll, 0) : WEFT_OK;
     if (locations.all_in && weft_i_touch_out(coll, common, coll->ask.root))
         return two_shot(coll, &root, true);
     return pipeline(coll, &locations, wanted);
@@ -363,24 +361,13 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
 
 /* ---- reduce_scatter ---- */
 
-/* My part straight from everybody's input. */
-static weft_status scatter_direct(weft_i_coll *coll, const weft_i_locations *locations)
-{
-    aim_at_inputs(coll, locations, (size_t)coll->lane->me * coll->ask.count);
-    weft_i_coll_fold_to(coll, coll->ask.out, coll->ask.count);
-    return weft_i_coll_sync(coll);
-}
-
 /* Copies a piece of every part of the input, but for my own, into my chunk. */
 static void put_parts(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
 {
     (void)arg;
-    char *chunk = weft_i_lane_chunk(coll->lane, coll->lane->me, turn);
-    for (int part = 0; part < coll->lane->size; part++)
-        if (part != coll->lane->me)
-            memcpy(chunk + (size_t)part * piece.count * coll->ask.item,
-                   coll->ask.in + ((size_t)part * coll->ask.count + piece.first) * coll->ask.item,
-                   piece.count * coll->ask.item);
+    weft_i_coll_put_parts(coll, weft_i_lane_chunk(coll->lane, coll->lane->me, turn),
+                          coll->ask.in + piece.first * coll->ask.item, piece.count * coll->ask.item,
+                          coll->ask.count * coll->ask.item);
 }
 
 static void fold_part(weft_i_coll *coll, const void *arg, uint64_t turn, weft_i_span piece)
@@ -404,16 +391,17 @@ static weft_status scatter_pipeline(weft_i_coll *coll)
 
 weft_status weft_i_coll_reduce_scatter(weft_i_coll *coll)
 {
+    size_t mine = (size_t)coll->lane->me * coll->ask.count;
     if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS) {
         WEFT_TRY(weft_i_enter_eager(coll, true, WEFT_I_FOR_ALL));
-        return fold_shown(coll, (size_t)coll->lane->me * coll->ask.count, coll->ask.count);
+        return fold_shown(coll, mine);
     }
     weft_i_locations locations;
     WEFT_TRY(weft_i_enter_located(coll, &locations, coll->ask.out_bytes, WEFT_I_GIVES));
     weft_i_coll_read_factors(coll);
     if (locations.all_shown)
-        return fold_shown(coll, (size_t)coll->lane->me * coll->ask.count, coll->ask.count);
+        return fold_shown(coll, mine);
     if (locations.all_in)
-        return scatter_direct(coll, &locations);
+        return pull(coll, &locations, mine);
     return locations.cma ? scatter_copies(coll, &locations) : scatter_pipeline(coll);
 }

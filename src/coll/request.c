@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of arguments, one by one, in the order in which the calls fill themselves; see request.h.
- */
+/* Checks of arguments, in the order in which the calls fill themselves; see request.h. */
 #include "coll/request.h"
 #include "base/assert.h"
 
@@ -62,24 +61,12 @@ weft_status weft_i_request_check_anywhere(const char *op, const char *which,
     return weft_i_request_is_fine(tensor) ? WEFT_OK : check_layout(op, which, tensor);
 }
 
-static weft_status check_writable(const char *op, const weft_tensor *tensor)
-{
-    if (tensor->storage->read_only)
-        return weft_i_fail(WEFT_ERR_STATE, "%s: the output is read-only memory", op);
-    return weft_i_storage_ready(tensor->storage, true);
-}
-
 weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor)
 {
     WEFT_TRY(weft_i_request_check_anywhere(op, "output", tensor));
-    return check_writable(op, tensor);
-}
-
-/* An operand for which the short check is not enough: it is wrong, under way, or on a device. */
-static weft_status check_closely(const weft_i_coll *coll, const weft_tensor *x, bool written)
-{
-    WEFT_TRY(weft_i_request_check_anywhere(coll->ask.op, written ? "output" : "input", x));
-    return written ? check_writable(coll->ask.op, x) : WEFT_OK;
+    if (tensor->storage->read_only)
+        return weft_i_fail(WEFT_ERR_STATE, "%s: the output is read-only memory", op);
+    return weft_i_storage_ready(tensor->storage, true);
 }
 
 weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root)
@@ -112,7 +99,8 @@ static weft_status fail_different(const weft_i_coll *coll, const weft_tensor *x)
 weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool written)
 {
     if (!x || !weft_i_request_is_fine(x) || (written && x->storage->read_only))
-        WEFT_TRY(check_closely(coll, x, written));
+        WEFT_TRY(written ? weft_i_request_check_output(coll->ask.op, x)
+                         : weft_i_request_check_anywhere(coll->ask.op, "input", x));
     weft_device device = weft_i_tensor_device(x);
     if (coll->in_tensor && (device != coll->ask.device || x->dtype != coll->ask.dtype))
         return fail_different(coll, x);

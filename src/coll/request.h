@@ -55,16 +55,14 @@ static inline weft_status weft_i_request_output(weft_i_coll *coll, weft_tensor *
     return weft_i_request_operand(coll, out, true);
 }
 
-/* Input and output may share bytes only if byte `in_at` of the one is byte `out_at` of the other.
- */
+/* Input and output may share bytes only if byte `in_at` of one is byte `out_at` of the other. */
 weft_status weft_i_request_check_overlap(const weft_i_coll *coll, size_t in_at, size_t out_at);
 
 /* `larger` bytes are one part of `smaller` bytes for each rank. */
 weft_status weft_i_request_check_counts(const weft_i_coll *coll, size_t larger, size_t smaller,
                                         const char *which);
 
-/* After the operands: the dtype must be known.  The factor is the thread's, weft_i_request_premul.
- */
+/* After the operands: the dtype must be known.  The factor is weft_i_request_premul. */
 weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op);
 
 double weft_i_request_premul(void);

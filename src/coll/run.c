@@ -13,7 +13,7 @@ weft_status weft_i_coll_barrier(weft_i_coll *coll)
     return weft_i_enter(coll);
 }
 
-static weft_status (*const runners[WEFT_I_COLL_KINDS])(weft_i_coll *coll) = {
+static weft_i_runner *const runners[WEFT_I_COLL_KINDS] = {
 #define COLL(name_, text_, record_, as_, runner_, facts_) [WEFT_I_##name_] = runner_,
 #include "symm/kinds.def"
 #undef COLL
@@ -72,6 +72,12 @@ static weft_status run_on_host(weft_i_coll *coll)
     return status;
 }
 
+static void note_way(weft_i_coll *coll, int way)
+{
+    weft_i_enter_note(coll);
+    weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
+}
+
 /* What nobody carries there goes through the host; a carrier that a world names knows no device. */
 static weft_status run_on_device(weft_i_coll *coll)
 {
@@ -80,8 +86,7 @@ static weft_status run_on_device(weft_i_coll *coll)
     if (!weft_i_carrier_is_worlds(coll->group))
         WEFT_TRY(weft_i_carrier_of(coll, &carrier));
     if (carrier && weft_i_carrier_takes(carrier, coll)) {
-        weft_i_enter_note(coll);
-        weft_i_record_way(weft_i_group_record(coll->group), coll->number, WEFT_I_WAY_DEVICE);
+        note_way(coll, WEFT_I_WAY_DEVICE);
         status = weft_i_carrier_run(coll, carrier);
     }
     if (status != WEFT_ERR_UNSUPPORTED)
@@ -90,8 +95,7 @@ static weft_status run_on_device(weft_i_coll *coll)
         return carrier ? status
                        : weft_i_fail(status, "%s: nobody carries it on this device", coll->ask.op);
     status = weft_i_through_host(coll, run_on_host);
-    weft_i_enter_note(coll);
-    weft_i_record_way(weft_i_group_record(coll->group), coll->number, WEFT_I_WAY_HOST);
+    note_way(coll, WEFT_I_WAY_HOST);
     return status;
 }
 
