@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain collectives as functional ones, for captures; see traced.h. */
+/* Plain collectives as functional ones, for captures; see coll/traced.h. */
 #include "coll/traced.h"
 
 #include "fabric/group.h"
