@@ -141,6 +141,50 @@ TEST(test_bundle_unreadable)
     }
 }
 
+static int waits;
+
+/* At the deadline the receiver copies a part; it gives the RTS back a little later. */
+static int64_t clock_then_taking(void)
+{
+    if (++looks == done_at)
+        atomic_store(&all.ring[ME][0]->rts[0].state, WEFT_I_RTS_TAKING);
+    return looks;
+}
+
+static void give_back_later(void)
+{
+    if (looks >= done_at && ++waits == 3)
+        atomic_store(&all.ring[ME][0]->rts[0].state, WEFT_I_RTS_READY);
+}
+
+/* A thread that copies is waited for, a process is not: it may have been stopped. */
+TEST(test_bundle_withdrawn_from_a_copy)
+{
+    static weft_i_os table;
+    for (int threads = 0; threads < 2; threads++) {
+        int64_t last = 0;
+        for (int round = 0; round < 2; round++) { /* the first counts looks at the clock */
+            open_ends(threads ? WEFT_I_CMA_THREADS : WEFT_I_CMA_KERNEL);
+            letter *it = prepare(ME, WEFT_I_SEND, 0, 1, sent[0], ROOM);
+            table = weft_i_os_linux;
+            table.clock_ns = clock_then_taking;
+            table.yield = give_back_later;
+            looks = waits = 0;
+            done_at = round ? last : INT64_MAX;
+            weft_i_os_now = &table;
+            weft_status status = weft_i_bundle_carry(&it->bundle);
+            weft_i_os_now = &weft_i_os_linux;
+            it->request.message = NULL;
+            CHECK_INT(status, WEFT_ERR_TIMEOUT);
+            CHECK_INT(atomic_load(&all.ring[ME][0]->rts[0].state), WEFT_I_RTS_WITHDRAWN);
+            CHECK_INT(waits, round && threads ? 3 : 0);
+            last = looks;
+            weft_clear_error();
+            close_ends();
+        }
+    }
+}
+
 /* What was withdrawn while it was read does not count: the receive waits for the group's end. */
 TEST(test_bundle_withdrawn_while_read)
 {
