@@ -13,6 +13,8 @@
 #include "tensor/device.h"
 #include "weft/weft.h"
 
+#include <pthread.h>
+
 #define GPU WEFT_CUDA(0)
 
 static atomic_int opened, closed, carried;
@@ -161,6 +163,190 @@ TEST(test_backend_probed_once)
     CHECK_INT(asked_other, 4);
     weft_i_backend_replace("nccl", nccl);
     CHECK(weft_i_backend_replace("nvshmem", nvshmem) == &other);
+}
+
+/* Three backends of a device, as the test wants them. */
+static int scores[3], probes[3];
+
+static int probe_0(char *reason, size_t bytes)
+{
+    snprintf(reason, bytes, "says 0");
+    probes[0]++;
+    return scores[0];
+}
+
+static int probe_1(char *reason, size_t bytes)
+{
+    snprintf(reason, bytes, "says 1");
+    probes[1]++;
+    return scores[1];
+}
+
+static int probe_2(char *reason, size_t bytes)
+{
+    snprintf(reason, bytes, "says 2");
+    probes[2]++;
+    return scores[2];
+}
+
+static weft_status carry_nothing(void *carrier, const weft_i_request *request)
+{
+    (void)carrier, (void)request;
+    return WEFT_ERR_UNSUPPORTED;
+}
+
+static weft_status start_nothing(const weft_i_circle *circle)
+{
+    (void)circle;
+    return WEFT_OK;
+}
+
+static const char *const rigged_names[3] = {"cuda", "nccl", "nvshmem"};
+static weft_i_backend rigged[3];
+static const weft_i_backend *rows_before[3];
+
+static void rig(int a, int b, int c)
+{
+    static int (*const asks[3])(char *, size_t) = {probe_0, probe_1, probe_2};
+    int wanted[] = {a, b, c};
+    for (int i = 0; i < 3; i++) {
+        rigged[i] = (weft_i_backend){.name = rigged_names[i],
+                                     .device_kind = WEFT_I_KIND_CUDA,
+                                     .sharing = WEFT_I_SERVES_PROCESSES | WEFT_I_SERVES_THREADS,
+                                     .probe = asks[i],
+                                     .allocate = make_nothing,
+                                     .collective = carry_nothing};
+        scores[i] = wanted[i];
+        probes[i] = 0;
+        rows_before[i] = weft_i_backend_replace(rigged_names[i], &rigged[i]);
+    }
+}
+
+static void unrig(void)
+{
+    for (int i = 0; i < 3; i++)
+        CHECK(weft_i_backend_replace(rigged_names[i], rows_before[i]) == &rigged[i]);
+}
+
+static const weft_i_backend *carrier(void)
+{
+    return weft_i_backend_carrier(GPU, WEFT_I_BETWEEN_PROCESSES);
+}
+
+/* The highest score, the first of equal ones; none without one; and who is alone is not asked. */
+TEST(test_backend_of_the_highest_score)
+{
+    rig(3, 5, 5);
+    CHECK(carrier() == &rigged[1] && weft_i_backend_for(GPU) == &rigged[1]);
+    unrig();
+    rig(7, 5, 6);
+    CHECK(carrier() == &rigged[0]);
+    rigged[0].sharing = WEFT_I_SERVES_THREADS; /* not among processes */
+    CHECK(carrier() == &rigged[2]);
+    CHECK(weft_i_backend_carrier(GPU, WEFT_I_BETWEEN_THREADS) == &rigged[0]);
+    rigged[1].wraps = "nvshmem"; /* stands before the one it wraps, and is none by itself */
+    CHECK(carrier() == &rigged[1]);
+    rigged[1].wraps = "cuda";
+    CHECK(carrier() == &rigged[2]);
+    CHECK(weft_i_backend_carrier(GPU, WEFT_I_BETWEEN_THREADS) == &rigged[1]);
+    rigged[2].device_kind = weft_i_device_kind(WEFT_CPU);
+    CHECK(!carrier());
+    unrig();
+    rig(0, 0, 0);
+    CHECK(!carrier() && probes[0] && probes[1] && probes[2]);
+    rigged[0].collective = rigged[2].collective = NULL;
+    probes[1] = 0;
+    CHECK(carrier() == &rigged[1] && !probes[1]);
+    rigged[0].start = start_nothing; /* is never chosen by itself to make memory */
+    rigged[1].allocate = NULL;
+    CHECK(weft_i_backend_for(GPU) == &rigged[2]);
+    rigged[2].start = start_nothing;
+    CHECK(!weft_i_backend_for(GPU) && weft_last_status() == WEFT_ERR_UNSUPPORTED);
+    CHECK(!strcmp(weft_last_error(), "no backend of this build makes symmetric memory on cuda:0"));
+    weft_clear_error();
+    CHECK(!weft_symm_backend(GPU) && weft_last_status() == WEFT_OK);
+    unrig();
+}
+
+TEST(test_backend_described)
+{
+    weft_backend_info info;
+    int found = 0;
+    rig(3, 0, 5);
+    for (int i = 0; i < weft_backend_count(); i++) {
+        CHECK_OK(weft_backend_describe(i, &info));
+        for (int r = 0; r < 3; r++)
+            if (!strcmp(info.name, rigged_names[r])) {
+                CHECK(info.score == scores[r] && info.usable == (scores[r] > 0));
+                CHECK(!strcmp(info.device, "cuda") && info.reason[5] == '0' + r);
+                found++;
+            }
+        if (!strcmp(info.name, "ucx")) { /* planned */
+            CHECK(!info.usable && !info.score && !strcmp(info.device, "cpu"));
+            CHECK_CONTAINS(info.reason, "UCX");
+            found++;
+        }
+    }
+    CHECK_INT(found, 4);
+    CHECK_STATUS(weft_backend_describe(-1, &info), WEFT_ERR_INVALID_ARG);
+    CHECK(!strcmp(weft_last_error(), "there are backends 0 to 6, not -1"));
+    CHECK_STATUS(weft_backend_describe(weft_backend_count(), &info), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_backend_describe(0, NULL), WEFT_ERR_INVALID_ARG);
+    CHECK(weft_i_backend_named("NCCL") == &rigged[1] && !weft_i_backend_named("nothing"));
+    CHECK(!weft_i_backend_named("ucx") && !weft_i_backend_replace("nothing", &mock));
+    weft_clear_error();
+    unrig();
+}
+
+static void *choose(void *arg)
+{
+    (void)arg;
+    static const struct {
+        weft_device device;
+        const char *name, *text;
+    } bad[] = {
+        {WEFT_CPU, NULL, "\"(null)\" is not a backend of this build that makes memory on cpu"},
+        {WEFT_CPU, "ucx", "\"ucx\" is not a backend of this build that makes memory on cpu"},
+        {WEFT_CPU, "cuda", "\"cuda\" is not a backend of this build that makes memory on cpu"},
+        {GPU, "shm", "\"shm\" is not a backend of this build that makes memory on cuda:0"},
+        {GPU, "nccl", "\"nccl\" is not a backend of this build that makes memory on cuda:0"}};
+    bool right = true;
+    rigged[1].allocate = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        right &= weft_symm_set_backend(bad[i].device, bad[i].name) == WEFT_ERR_NOT_FOUND &&
+                 !strcmp(weft_last_error(), bad[i].text);
+    right &= !strcmp(weft_symm_backend(GPU), "nvshmem"); /* by its score */
+    right &= weft_symm_set_backend(GPU, "CUDA") == WEFT_OK;
+    right &= !strcmp(weft_symm_backend(GPU), "cuda");
+    weft_i_backend_used(GPU);
+    right &= weft_symm_set_backend(GPU, "cuda") == WEFT_OK; /* the same again */
+    right &= weft_symm_set_backend(GPU, "nvshmem") == WEFT_ERR_STATE &&
+             !strcmp(weft_last_error(),
+                     "this thread has already allocated symmetric memory with backend cuda");
+    right &= !strcmp(weft_symm_backend(GPU), "cuda");
+    weft_clear_error();
+    return right ? choose : NULL;
+}
+
+/* A thread chooses for itself, until it has used one; WEFT_SYMM_BACKEND for all. */
+TEST(test_backend_chosen)
+{
+    pthread_t thread;
+    void *right = NULL;
+    rig(3, 4, 5);
+    CHECK(!pthread_create(&thread, NULL, choose, NULL) && !pthread_join(thread, &right) && right);
+    CHECK(!strcmp(weft_symm_backend(GPU), "nvshmem")); /* no other thread's choice */
+    setenv("WEFT_SYMM_BACKEND", "Cuda", 1);
+    CHECK(!strcmp(weft_symm_backend(GPU), "cuda") && !strcmp(weft_symm_backend(WEFT_CPU), "shm"));
+    setenv("WEFT_SYMM_BACKEND", "nccl", 1); /* which makes none */
+    CHECK(!weft_i_backend_for(GPU) && weft_last_status() == WEFT_ERR_NOT_FOUND);
+    CHECK(!strcmp(weft_last_error(),
+                  "WEFT_SYMM_BACKEND=\"nccl\" is not a backend of this build that makes memory"));
+    setenv("WEFT_SYMM_BACKEND", "nothing", 1);
+    CHECK(!weft_symm_backend(WEFT_CPU) && weft_last_status() == WEFT_ERR_NOT_FOUND);
+    unsetenv("WEFT_SYMM_BACKEND");
+    weft_clear_error();
+    unrig();
 }
 
 int main(int argc, char **argv)
