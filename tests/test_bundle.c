@@ -500,6 +500,8 @@ TEST(test_bundle_sorted_out)
     CHECK(references(y) == 2 && weft_work_status(held) == WEFT_IN_PROGRESS && !is_over(plain));
     CHECK_INT(all.lane[ME].p2p->under_way, 2);
     CHECK_INT(weft_last_status(), WEFT_OK); /* the message is the request's */
+    put(0, ME, 1, 0, 8), put(0, ME, 1, 0, 8);
+    CHECK(!weft_i_p2p_push(&all.lane[ME]) && references(held) == 1);
     close_ends();
 }
 

@@ -272,7 +272,7 @@ TEST(test_backend_described)
 {
     weft_backend_info info;
     int found = 0;
-    rig(3, 0, 5);
+    rig(1, 0, 5);
     for (int i = 0; i < weft_backend_count(); i++) {
         CHECK_OK(weft_backend_describe(i, &info));
         for (int r = 0; r < 3; r++)
@@ -293,9 +293,26 @@ TEST(test_backend_described)
     CHECK_STATUS(weft_backend_describe(weft_backend_count(), &info), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_backend_describe(0, NULL), WEFT_ERR_INVALID_ARG);
     CHECK(weft_i_backend_named("NCCL") == &rigged[1] && !weft_i_backend_named("nothing"));
+    const weft_i_backend *shm = weft_i_backend_named("shm"); /* the first row */
+    CHECK(shm && !strcmp(shm->name, "shm") && weft_i_backend_replace("shm", shm) == shm);
     CHECK(!weft_i_backend_named("ucx") && !weft_i_backend_replace("nothing", &mock));
     weft_clear_error();
     unrig();
+}
+
+/* What the environment says, until the program says something. */
+TEST(test_backend_overlap)
+{
+    setenv("WEFT_ALLOW_OVERLAP", "1", 1);
+    CHECK(weft_symm_allows_overlap());
+    setenv("WEFT_ALLOW_OVERLAP", "0", 1);
+    CHECK(!weft_symm_allows_overlap());
+    weft_symm_allow_overlap(true);
+    CHECK(weft_symm_allows_overlap());
+    setenv("WEFT_ALLOW_OVERLAP", "1", 1);
+    weft_symm_allow_overlap(false);
+    CHECK(!weft_symm_allows_overlap());
+    unsetenv("WEFT_ALLOW_OVERLAP");
 }
 
 static void *choose(void *arg)
