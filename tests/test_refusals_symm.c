@@ -3,7 +3,7 @@
  * then; see refusals.h. */
 #include "refusals.h"
 
-enum { CASES = 18 };
+enum { CASES = 21 };
 
 static weft_group *w;
 static int number;
@@ -61,8 +61,14 @@ static weft_status act(weft_tensor *x)
         return weft_symm_reduce_scatter_out(blank(1, 8), x, false, WEFT_BAND, w);
     case 16:
         return of(weft_symm_one_shot_all_reduce_copy(x, NULL, WEFT_SUM, w));
-    default:
+    case 17:
         return weft_symm_one_shot_all_reduce_copy_out(NULL, x, out, WEFT_SUM, w);
+    case 18:
+        return weft_symm_reduce_scatter_out(out, weft_narrow(x, 0, 0, 7), false, WEFT_SUM, w);
+    case 19:
+        return weft_symm_reduce_scatter_out(out, weft_narrow(x, 1, 0, 7), true, WEFT_SUM, w);
+    default:
+        return weft_symm_reduce_scatter_out(out, weft_sum(x, NULL, 0, false), true, WEFT_SUM, w);
     }
 }
 
@@ -100,7 +106,13 @@ TEST(test_refusals_symm_captured)
         {WEFT_ERR_TYPE, "one_shot_all_reduce: reduction band has no meaning for f32"},
         {WEFT_ERR_TYPE, "symm_reduce_scatter: reduction band has no meaning for f32"},
         {WEFT_ERR_INVALID_ARG, "one_shot_all_reduce_copy: a tensor argument is NULL"},
-        {WEFT_ERR_INVALID_ARG, "one_shot_all_reduce_copy: the output is NULL"}};
+        {WEFT_ERR_INVALID_ARG, "one_shot_all_reduce_copy: the output is NULL"},
+        {WEFT_ERR_INVALID_ARG,
+         "symm_reduce_scatter: dimension 0 of 2 has no parts for each of 8 ranks"},
+        {WEFT_ERR_INVALID_ARG,
+         "symm_reduce_scatter: dimension 1 of 2 has no parts for each of 8 ranks"},
+        {WEFT_ERR_INVALID_ARG,
+         "symm_reduce_scatter: dimension -1 of 0 has no parts for each of 8 ranks"}};
     w = open_world();
     weft_tensor *x = blank(8, 8);
     for (number = 0; number < CASES; number++) {
@@ -112,6 +124,32 @@ TEST(test_refusals_symm_captured)
         weft_clear_error();
     }
     close_world();
+}
+
+static weft_status scatters(weft_tensor *const *in, int ins, weft_tensor **out, int outs,
+                            void *user)
+{
+    (void)ins, (void)outs, (void)user;
+    int64_t part = 8 / weft_size(w);
+    weft_tensor *rows = blank(part, 16), *columns = blank(8, 2 * part);
+    CHECK_OK(weft_symm_reduce_scatter_out(rows, in[0], false, WEFT_SUM, w));
+    CHECK_OK(weft_symm_reduce_scatter_out(columns, in[0], true, WEFT_SUM, w));
+    out[0] = columns;
+    return WEFT_OK;
+}
+
+/* Parts of the first dimension, or of the last, for eight ranks and for one. */
+TEST(test_refusals_symm_captured_fine)
+{
+    for (int ranks = 1; ranks <= WORLD; ranks += WORLD - 1) {
+        weft_fake_opts opts = WEFT_FAKE_OPTS(0, ranks);
+        CHECK_OK(weft_scope_open());
+        CHECK(w = weft_fake_init(&opts));
+        weft_tensor *in = blank(8, 16);
+        if (!weft_graph_capture("f", scatters, NULL, &in, 1, 1))
+            FAIL("%s", weft_last_error());
+        close_world();
+    }
 }
 
 TEST(test_refusals_symm_plain)
