@@ -14,6 +14,7 @@ enum { MS = 1000 * 1000, QUICK = MS / 4, SLOW = 50 * MS, LINGER = 160 };
 static weft_i_os table;
 static void *(*body)(void *arg);
 static int threads, wakes, steps, idle_looks;
+static uint32_t bell_was;
 static int64_t now, rest_ns;
 static void (*const *script)(void); /* ends with NULL */
 static weft_i_post *post;
@@ -65,7 +66,8 @@ static int64_t test_clock(void)
 
 static void count_wake(_Atomic uint32_t *word, int count)
 {
-    (void)word;
+    CHECK(atomic_load(word) != bell_was); /* or who is about to rest would not see it */
+    bell_was = atomic_load(word);
     wakes += count;
 }
 
@@ -86,6 +88,7 @@ static void open_post(bool counts)
     hand_open();
     memset(&told, 0, sizeof told);
     threads = wakes = steps = idle_looks = 0;
+    bell_was = UINT32_MAX;
     now = 5000 * (int64_t)MS;
     table = weft_i_os_linux;
     table.thread_create = take_body;
