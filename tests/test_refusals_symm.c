@@ -3,7 +3,7 @@
  * then; see refusals.h. */
 #include "refusals.h"
 
-enum { CASES = 21 };
+enum { CASES = 23 };
 
 static weft_group *w;
 static int number;
@@ -18,6 +18,12 @@ static weft_tensor *blank(int64_t rows, int64_t columns)
 static weft_status of(const void *result)
 {
     return result ? WEFT_OK : weft_last_status();
+}
+
+/* So many elements, all in one place. */
+static weft_tensor *long_one(weft_tensor *x, int64_t count)
+{
+    return weft_expand(weft_view(weft_sum(x, NULL, 0, false), WEFT_SHAPE(1)), WEFT_SHAPE(count));
 }
 
 /* ---- captured ---- */
@@ -67,8 +73,12 @@ static weft_status act(weft_tensor *x)
         return weft_symm_reduce_scatter_out(out, weft_narrow(x, 0, 0, 7), false, WEFT_SUM, w);
     case 19:
         return weft_symm_reduce_scatter_out(out, weft_narrow(x, 1, 0, 7), true, WEFT_SUM, w);
-    default:
+    case 20:
         return weft_symm_reduce_scatter_out(out, weft_sum(x, NULL, 0, false), true, WEFT_SUM, w);
+    case 21:
+        return of(weft_symm_low_contention_all_gather(long_one(x, (int64_t)1 << 60), w, &work));
+    default:
+        return of(weft_symm_low_contention_all_gather(long_one(x, (int64_t)1 << 58), w, &work));
     }
 }
 
@@ -112,7 +122,11 @@ TEST(test_refusals_symm_captured)
         {WEFT_ERR_INVALID_ARG,
          "symm_reduce_scatter: dimension 1 of 2 has no parts for each of 8 ranks"},
         {WEFT_ERR_INVALID_ARG,
-         "symm_reduce_scatter: dimension -1 of 0 has no parts for each of 8 ranks"}};
+         "symm_reduce_scatter: dimension -1 of 0 has no parts for each of 8 ranks"},
+        {WEFT_ERR_INVALID_ARG, "low_contention_all_gather: 8 ranks are none or too many"},
+        {WEFT_ERR_INVALID_ARG,
+         "low_contention_all_gather: a tensor of shape [2305843009213693952] of f32 has more bytes "
+         "than can be counted"}};
     w = open_world();
     weft_tensor *x = blank(8, 8);
     for (number = 0; number < CASES; number++) {
@@ -134,6 +148,13 @@ static weft_status scatters(weft_tensor *const *in, int ins, weft_tensor **out, 
     weft_tensor *rows = blank(part, 16), *columns = blank(8, 2 * part);
     CHECK_OK(weft_symm_reduce_scatter_out(rows, in[0], false, WEFT_SUM, w));
     CHECK_OK(weft_symm_reduce_scatter_out(columns, in[0], true, WEFT_SUM, w));
+    weft_work *work = NULL;
+    weft_tensor *rows_of_all = weft_symm_low_contention_all_gather(in[0], w, &work);
+    CHECK(rows_of_all && work && weft_tensor_ndim(rows_of_all) == 2);
+    CHECK_INT(weft_tensor_size(rows_of_all, 0), 8 * weft_size(w));
+    weft_tensor *sums =
+        weft_symm_low_contention_all_gather(weft_sum(in[0], NULL, 0, false), w, &work);
+    CHECK(sums && weft_tensor_ndim(sums) == 1 && weft_tensor_numel(sums) == weft_size(w));
     out[0] = columns;
     return WEFT_OK;
 }
