@@ -369,8 +369,10 @@ WEFT_K float weft_k_most(float a, float b)
 /* Two masks of 16 bits, all ones where the byte in the same place of the lower half is not 0. */
 WEFT_K uint32_t weft_k_mask_pair(uint32_t bytes)
 {
-    uint32_t signs = ((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) | bytes;
-    return __byte_perm(signs, 0, 0x9988); /* a selector above 7 repeats a byte's highest bit */
+    uint32_t signs = ((bytes & 0x7f7f7f7fu) + 0x7f7f7f7fu) | bytes, mask;
+    /* A selector above 7 repeats a byte's highest bit; __byte_perm would not do that. */
+    asm("prmt.b32 %0, %1, 0, 0x9988;" : "=r"(mask) : "r"(signs));
+    return mask;
 }
 
 /* The lower halves of two words, and the upper ones, as one each. */
