@@ -375,11 +375,11 @@ WEFT_K void weft_k_run_held_sums(const weft_k_reduce *c, const int dtype)
                 (h.count ? weft_k_offset(c->kept, c->kept_dim, c->kept_in, result) : 0),
             &h);
         WEFT_K_UNROLL
-        for (unsigned j = 0; j < WEFT_K_PAIRS; j++)
-            if (j < h.count) {
-                low += weft_k_held_low(dtype, &h, j);
-                high += weft_k_held_high(dtype, &h, j);
-            }
+        for (unsigned j = 0; j < WEFT_K_PAIRS; j++) {
+            float a = weft_k_held_low(dtype, &h, j), b = weft_k_held_high(dtype, &h, j);
+            low = j < h.count ? low + a : low;
+            high = j < h.count ? high + b : high;
+        }
         uint64_t sum = weft_k_bits(weft_k_held_sum(&s, 0, low, high));
         if (s.lane != 0 || s.unit % c->span != 0 || result >= c->results)
             continue;
