@@ -161,6 +161,10 @@ static weft_k_call call_for(const weft_i_cuda_team *team, const weft_i_cuda_sum 
     };
 }
 
+/* From so many units on packets go in blocks of 512 threads where there are such: below, 256 are
+ * faster.  Measured on an H200 (docs/gpu.md). */
+enum { WIDE_UNITS = 4096 };
+
 /*
  * How many blocks of how many threads.  Alignment may differ between ranks, the grid must not: it
  * is one that suits the general kernel as well.
@@ -170,7 +174,10 @@ static void plan(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int r
 {
     weft_i_cuda_kernel fast = kernel_for(row, sum->dtype, sum->op, team->group.size, true);
     weft_i_cuda_kernel any = (weft_i_cuda_kernel)table[row].any;
+    int most = row == PACKETS && units < WIDE_UNITS ? WEFT_K_THREADS_HALF : WEFT_K_THREADS;
     *threads = team->device->kernel_threads[fast];
+    if (*threads > most)
+        *threads = most;
     if (sum->threads > 0 && sum->threads < *threads)
         *threads = sum->threads;
     int a = blocks_for(team, fast, units, *threads, sum->blocks);
