@@ -161,19 +161,23 @@ void model_crew_free(model_crew *crew)
     free(crew);
 }
 
-/* All blocks at once, as the host promises that they fit. */
-void model_run(model_crew *crew, const model_kernel *kernel, const void *parameter, unsigned blocks,
-               unsigned threads)
+enum { AT_ONCE = 64 };
+
+/* Blocks that are on the device at the same time: from `first` on. */
+static void run_wave(model_crew *crew, const worker *what, unsigned first, unsigned wave)
 {
-    size_t all = (size_t)blocks * threads;
-    twin_block *shared = calloc(blocks, sizeof *shared);
+    unsigned threads = what->place.threads;
+    size_t all = (size_t)wave * threads;
+    twin_block *shared = calloc(wave, sizeof *shared);
     worker *more = calloc(all, sizeof *more);
-    for (unsigned b = 0; b < blocks; b++)
+    for (unsigned b = 0; b < wave; b++)
         pthread_barrier_init(&shared[b].barrier, NULL, threads);
     for (size_t i = 0; i < all; i++) {
-        unsigned block = (unsigned)(i / threads), thread = (unsigned)(i % threads);
-        more[i] = (worker){.kernel = kernel, .parameter = parameter};
-        more[i].place = (twin_place){thread, threads, block, blocks, 0, &shared[block]};
+        unsigned block = (unsigned)(i / threads);
+        more[i] = *what;
+        more[i].place.thread = (unsigned)(i % threads);
+        more[i].place.block = first + block;
+        more[i].place.shared = &shared[block];
         if (i < KEPT)
             give(i < crew->count ? crew->kept[i] : keep(crew), &more[i]);
         else
@@ -184,8 +188,19 @@ void model_run(model_crew *crew, const model_kernel *kernel, const void *paramet
             await(crew->kept[i]);
         else
             pthread_join(more[i].thread, NULL);
-    for (unsigned b = 0; b < blocks; b++)
+    for (unsigned b = 0; b < wave; b++)
         pthread_barrier_destroy(&shared[b].barrier);
     free(more);
     free(shared);
+}
+
+/* Blocks that do not fit at once wait for others to end, as on a device.  Those that meet are far
+ * fewer: the driver says of few that they fit. */
+void model_run(model_crew *crew, const model_kernel *kernel, const void *parameter, unsigned blocks,
+               unsigned threads)
+{
+    worker what = {.kernel = kernel, .parameter = parameter};
+    what.place = (twin_place){0, threads, 0, blocks, 0, NULL};
+    for (unsigned first = 0; first < blocks; first += AT_ONCE)
+        run_wave(crew, &what, first, blocks - first < AT_ONCE ? blocks - first : AT_ONCE);
 }
