@@ -8,6 +8,8 @@
 #include "weft/op.h"
 #include "weft/view.h"
 
+#include <string.h>
+
 /* Rounds to a dtype by way of one element, which test_dtype.c checks on its own. */
 static double rounded(weft_dtype dtype, double x)
 {
@@ -455,6 +457,42 @@ TEST(test_pointwise_gelu_slopes)
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         check_slope(weft_gelu, weft_gelu_grad, dtypes[i].dtype, dtypes[i].tolerance);
         check_slope(weft_gelu_tanh, weft_gelu_tanh_grad, dtypes[i].dtype, dtypes[i].tolerance);
+    }
+}
+
+/* `part` has the bits of as many elements of `whole` from `first` on. */
+static void check_part(const weft_tensor *whole, const weft_tensor *part, int64_t first)
+{
+    size_t size = weft_dtype_size(weft_tensor_dtype(part));
+    CHECK(whole && part);
+    CHECK(!memcmp((const char *)weft_tensor_data(whole) + (size_t)first * size,
+                  weft_tensor_data(part), (size_t)weft_tensor_numel(part) * size));
+}
+
+/* Large operands are computed piece by piece; the last piece is a rest.  Nothing changes but the
+ * time: the same elements by themselves, and in place, give the same bits. */
+static void check_large(weft_dtype dtype, int64_t count)
+{
+    weft_tensor *x = weft_rand(dtype, WEFT_CPU, WEFT_SHAPE(count)), *y = weft_add_scalar(x, 0.5);
+    weft_tensor *gelu = weft_gelu(x), *quotient = weft_div(x, y), *target = weft_clone(x);
+    for (int64_t first = 0; first < count; first += 1000) {
+        int64_t end = first + 1000 < count ? first + 1000 : count;
+        weft_tensor *a = weft_clone(weft_slice(x, 0, first, end, 1));
+        weft_tensor *b = weft_clone(weft_slice(y, 0, first, end, 1));
+        check_part(gelu, weft_gelu(a), first);
+        check_part(quotient, weft_div(a, b), first);
+    }
+    CHECK_OK(weft_gelu_into(target, target));
+    check_part(target, gelu, 0);
+}
+
+TEST(test_pointwise_large_operands)
+{
+    static const int64_t counts[] = {65535, 65536, 65537, 100003};
+    weft_seed(7);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        check_large(WEFT_F32, counts[i]);
+        check_large(WEFT_F64, counts[i]);
     }
 }
 

@@ -18,6 +18,17 @@ static uint64_t power(uint64_t base, uint64_t exponent, bool negative)
     return result;
 }
 
+/* Bytes that are asked for at a time, and from how many on: less is in a cache, or soon there. */
+enum { ASKED = 512, ASK_FROM = 256 << 10 };
+#define ONE_COPY __attribute__((noinline)) /* not one more for each length that is known */
+
+static inline void ask_for_piece(const void *from)
+{
+    enum { LINE = 64 };
+    for (int at = 0; at < ASKED; at += LINE)
+        __builtin_prefetch((const char *)from + at);
+}
+
 /* The compute types: suffix, C type, wrapping type, whether float. */
 #define NEGATIVE(a_) ((a_) < (T)1 && (a_) != (T)0)
 

@@ -50,28 +50,52 @@
         }                                                                \
     }
 
-/* The same for expressions that are long: functions of math.h. */
-#define LONG_UNARY_LOOP(name_, expression_)                              \
-    static inline T NAME(one_##name_)(T a)                               \
-    {                                                                    \
-        return (expression_);                                            \
-    }                                                                    \
-    static void NAME(name_)(size_t n, void *out_, const void *const *in) \
-    {                                                                    \
-        T *out = out_;                                                   \
-        const T *x = in[0];                                              \
-        VECTOR_LOOP_OF(T, NAME(one_##name_)(x[i]))                       \
+/*
+ * The same for expressions that are long: functions of math.h.  A core that computes looks a few
+ * vectors ahead, which is too late for memory: large operands are asked for a piece ahead.
+ */
+#define LONG_UNARY_LOOP(name_, expression_)                                        \
+    static inline T NAME(one_##name_)(T a)                                         \
+    {                                                                              \
+        return (expression_);                                                      \
+    }                                                                              \
+    static ONE_COPY void NAME(piece_##name_)(size_t n, T * out, const T *x)        \
+    {                                                                              \
+        VECTOR_LOOP_OF(T, NAME(one_##name_)(x[i]))                                 \
+    }                                                                              \
+    static void NAME(name_)(size_t n, void *out_, const void *const *in)           \
+    {                                                                              \
+        enum { PIECE = ASKED / sizeof(T) };                                        \
+        T *out = out_;                                                             \
+        const T *x = in[0];                                                        \
+        for (bool ask = n * sizeof *x >= ASK_FROM; ask && n > PIECE; n -= PIECE) { \
+            ask_for_piece(x + PIECE);                                              \
+            NAME(piece_##name_)(PIECE, out, x);                                    \
+            x += PIECE, out += PIECE;                                              \
+        }                                                                          \
+        NAME(piece_##name_)(n, out, x);                                            \
     }
-#define LONG_BINARY_LOOP(name_, expression_)                             \
-    static inline T NAME(one_##name_)(T a, T b)                          \
-    {                                                                    \
-        return (expression_);                                            \
-    }                                                                    \
-    static void NAME(name_)(size_t n, void *out_, const void *const *in) \
-    {                                                                    \
-        T *out = out_;                                                   \
-        const T *x = in[0], *y = in[1];                                  \
-        VECTOR_LOOP_OF(T, NAME(one_##name_)(x[i], y[i]))                 \
+#define LONG_BINARY_LOOP(name_, expression_)                                            \
+    static inline T NAME(one_##name_)(T a, T b)                                         \
+    {                                                                                   \
+        return (expression_);                                                           \
+    }                                                                                   \
+    static ONE_COPY void NAME(piece_##name_)(size_t n, T * out, const T *x, const T *y) \
+    {                                                                                   \
+        VECTOR_LOOP_OF(T, NAME(one_##name_)(x[i], y[i]))                                \
+    }                                                                                   \
+    static void NAME(name_)(size_t n, void *out_, const void *const *in)                \
+    {                                                                                   \
+        enum { PIECE = ASKED / sizeof(T) };                                             \
+        T *out = out_;                                                                  \
+        const T *x = in[0], *y = in[1];                                                 \
+        for (bool ask = n * sizeof *x >= ASK_FROM; ask && n > PIECE; n -= PIECE) {      \
+            ask_for_piece(x + PIECE);                                                   \
+            ask_for_piece(y + PIECE);                                                   \
+            NAME(piece_##name_)(PIECE, out, x, y);                                      \
+            x += PIECE, y += PIECE, out += PIECE;                                       \
+        }                                                                               \
+        NAME(piece_##name_)(n, out, x, y);                                              \
     }
 
 #if IS_FLOAT
