@@ -104,6 +104,35 @@ TEST(test_emit_choices_and_conversions)
 
 /* ---- results that no cache holds ---- */
 
+/* Rows that are made beside and stored when they are done: one that is worked on, one that is not. */
+FUNCTION(vast_rows)
+{
+    weft_tensor *n = weft_layer_norm(weft_mul_scalar(in[0], 0.5), 1, NULL, NULL, 1e-5);
+    out[0] = weft_softmax(weft_add(n, in[0]), -1);
+    out[1] = weft_mul(out[0], in[1]);
+    out[2] = weft_sum(out[1], (int[]){-1}, 1, false);
+    return WEFT_OK;
+}
+
+TEST(test_emit_vast_rows)
+{
+    static const int64_t widths[] = {512, 1024, 514}; /* the last is no multiple of a line */
+    for (int i = 0; i < 6; i++) {
+        int64_t width = widths[i % 3], rows = (5 << 20) / 4 / width;
+        weft_dtype dtype = i < 3 ? WEFT_F32 : WEFT_F64;
+        weft_scope_open();
+        weft_seed(i);
+        weft_tensor *in[2] = {weft_randn(dtype, WEFT_CPU, WEFT_SHAPE(rows, width)),
+                              weft_randn(dtype, WEFT_CPU, WEFT_SHAPE(width))};
+        CHECK_INT(check_same("vast rows", vast_rows, in, 2, 3, NULL), 1);
+#ifdef __x86_64__
+        CHECK_INT(count_of("weft_i_far_store("), i % 3 < 2 ? 2 : 0);
+        CHECK_INT(count_of("weft_i_far_end();"), i % 3 < 2);
+#endif
+        weft_scope_close();
+    }
+}
+
 /* Results of two sizes, an operand that is repeated, and angles, of which some are too large. */
 FUNCTION(vast)
 {

@@ -129,6 +129,14 @@ static weft_tensor *refill(weft_tensor *x, weft_tensor *buffer)
     return weft_resize_storage(buffer, 0) < 0 ? NULL : y;
 }
 
+static weft_tensor *hooked(weft_tensor *x, bool opaque)
+{
+    int64_t number = weft_tensor_hook(x, opaque ? judge : triple, NULL, WEFT_HOLD(x));
+    if (opaque)
+        number = weft_hook_opaque(x, number);
+    return number < 0 ? NULL : weft_sin(x);
+}
+
 static weft_tensor *act(const program *p, const line *l, weft_tensor *a, weft_tensor *b)
 {
     filling f = {a, b};
@@ -158,11 +166,8 @@ static weft_tensor *act(const program *p, const line *l, weft_tensor *a, weft_te
     case SCALE_INTO:
         return weft_mul_scalar_into(a, a, 1.5) < 0 ? NULL : weft_sin(a);
     case HOOK:
-        return weft_tensor_hook(a, triple, NULL, WEFT_HOLD(a)) < 0 ? NULL : weft_sin(a);
     case OPAQUE:
-        return weft_hook_opaque(a, weft_tensor_hook(a, judge, NULL, WEFT_HOLD(a))) < 0
-                   ? NULL
-                   : weft_mul_scalar(a, 0.75);
+        return hooked(a, l->what == OPAQUE);
     case QUIET:
         WEFT_NO_GRAD
         {

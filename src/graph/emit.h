@@ -129,7 +129,8 @@ typedef struct weft_i_emit_outline {
     int64_t dim[WEFT_MAX_DIMS], n;
     int slots; /* arrays of n elements of 8 bytes that it needs beside */
     bool angles;
-    bool far; /* results go past the caches, in chunks; see kernels/far.h */
+    bool far;      /* results go past the caches, in chunks; see kernels/far.h */
+    bool far_rows; /* the same of a group with rows: each, when it is done */
 } weft_i_emit_outline;
 
 /* False if the group cannot be one function; `*why` says why. */

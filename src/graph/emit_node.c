@@ -171,7 +171,8 @@ static weft_i_emit_kind reduction(const weft_graph *graph, const weft_i_graph_no
     }
     bool there = graph->values[node->first].device != WEFT_CPU;
     if (there && row_length(graph, node) > WEFT_I_EMIT_ROW) {
-        *why = "its rows are longer than what one block of threads sums";
+        *why = "its rows are longer than what one block of threads sums; its row spreads each over "
+               "the device";
         return WEFT_I_EMIT_NOT;
     }
     if (there && keeps_last(graph, node)) {
@@ -248,11 +249,21 @@ static bool is_plain(const weft_graph *graph, const weft_i_graph_node *node, con
     return true;
 }
 
+/* Of rows that no loop over elements or rows can be made of. */
+static const char *why_a_row(const weft_i_op *op)
+{
+    if (op == &weft_i_op_layer_norm_grad)
+        return "its results have two shapes; its row walks its operands once for all of them";
+    if (op == &weft_i_op_embedding_grad)
+        return "only its indices say where it adds to, and its row has no operand to compute first";
+    return "its row is not emitted";
+}
+
 weft_i_emit_kind weft_i_emit_kind_of(const weft_graph *graph, const weft_i_graph_node *node,
                                      const char **why)
 {
     weft_status (*run)(weft_i_op_call *) = node->op->run[0];
-    *why = "its row is not emitted";
+    *why = why_a_row(node->op);
     if (node->into >= 0 || node->count != 1 || node->op->changes)
         return WEFT_I_EMIT_NOT;
     bool known = run == weft_i_pointwise_run || run == weft_i_reduce_row_run ||

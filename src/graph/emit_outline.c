@@ -297,6 +297,32 @@ static bool is_small(weft_dtype dtype)
     return weft_i_dtype_is_small_float(dtype);
 }
 
+/*
+ * Whether the rows of results go past the caches.  A row is made beside, where it is worked on, and
+ * stored when it is done: were it made in its place, each of its lines would be read from memory
+ * first, which is half as much again as must move.
+ */
+static bool rows_go_far(const weft_i_emit_outline *o)
+{
+    enum { LINE = 64 };
+    size_t bytes = 0, elements = (size_t)weft_i_emit_numel(&o->group->shape);
+#ifndef __x86_64__
+    return false;
+#endif
+    for (int k = 0; k < o->operand_count; k++) {
+        const weft_i_emit_operand *operand = &o->operands[k];
+        weft_dtype dtype = o->graph->values[operand->value].dtype;
+        if (!operand->written || !operand->wide)
+            continue;
+        if (operand->inner != 1 || (dtype != WEFT_F32 && dtype != WEFT_F64) ||
+            (size_t)o->n * weft_dtype_size(dtype) % LINE)
+            return false;
+        bytes += elements * weft_dtype_size(dtype);
+    }
+    return o->group->inner && o->n <= WEFT_I_EMIT_ROW && bytes >= WEFT_I_EMIT_FAR &&
+           weft_i_emit_device(o) == WEFT_CPU;
+}
+
 /* Arrays: a result that lies like one is its own. */
 static void give_slots(weft_i_emit_outline *o)
 {
@@ -305,10 +331,10 @@ static void give_slots(weft_i_emit_outline *o)
         weft_i_emit_member *m = &o->members[i];
         int k = m->out < 0 ? -1 : weft_i_emit_operand_of(o, m->value, true, true);
         rows += weft_i_emit_arrays(m->kind);
-        if (m->kept) {
+        if (m->kept)
             m->listed = k >= 0 && o->operands[k].inner == 1 && !is_small(m->dtype);
-            m->slot = m->listed ? -1 : o->slots++;
-        }
+        if ((m->kept && !m->listed) || (o->far_rows && k >= 0))
+            m->slot = o->slots++;
     }
     o->slots += rows; /* what they read, unless that is an array already */
     for (int i = 0; i < o->count; i++)
@@ -390,6 +416,7 @@ bool weft_i_emit_outline_make(const weft_graph *graph, const weft_i_emit_group *
     if (!add_writes(out, outside, why))
         return false;
     make_loops(out);
+    out->far_rows = rows_go_far(out);
     give_slots(out);
     out->far = goes_far(out);
     return true;

@@ -41,6 +41,8 @@ static void put_store(writing *w, const weft_i_emit_member *m, const char *index
     const weft_i_emit_operand *operand = &w->o->operands[k];
     if (w->o->far)
         put(w->s, "f%d[i - start] = ", k);
+    else if (w->o->far_rows && m->wide)
+        put(w->s, "q%d[%s] = ", k, index);
     else if (m->wide && operand->inner != 1)
         put(w->s, "p%d[%s * %lld] = ", k, index, (long long)operand->inner);
     else
@@ -393,25 +395,27 @@ static void put_row_elements(writing *w)
 }
 
 /*
- * Asks for a part of the next row while this one is computed, since memory would be idle: for each
- * operand whose rows lie one behind the other.  Between the phases it is known only that the row
- * has been read.
+ * Asks for a part of a later row while this one is computed, since memory would be idle: for each
+ * operand whose rows lie one behind the other.  In small parts, two for each phase: the first cache
+ * can wait for few lines at a time, and what comes behind them stands still.  If results go past the
+ * caches it is the row after the next, for the second cache; otherwise the next.
  */
-static void put_ask(writing *w)
+static void put_ask(writing *w, int half)
 {
     enum { LINE = 64, MOST = 32 << 10 };
     const weft_i_emit_outline *o = w->o;
-    int parts = o->phases - 1;
-    for (int k = 0; k < o->operand_count && w->phase < parts && o->outer; k++) {
+    int parts = 2 * (o->phases - 1), part = 2 * w->phase + half;
+    for (int k = 0; k < o->operand_count && part < parts && o->outer; k++) {
         const weft_i_emit_operand *operand = &o->operands[k];
         long long lines = (long long)o->n *
                           (long long)weft_dtype_size(weft_i_emit_dtype(w, operand->value)) / LINE;
-        long long from = lines * w->phase / parts, to = lines * (w->phase + 1) / parts;
+        long long from = lines * part / parts, to = lines * (part + 1) / parts;
         if (operand->written || !operand->wide || operand->inner != 1 ||
             operand->outer[o->outer - 1] != o->n || lines * LINE > MOST || from == to)
             continue;
-        put(w->s, "        weft_i_far_ask((const char *)(p%d + %lld) + %lld, %lld);\n", k,
-            (long long)o->n, from * LINE, (to - from) * LINE);
+        put(w->s, "        weft_i_far_ask%s((const char *)(p%d + %lld) + %lld, %lld);\n",
+            o->far_rows ? "_early" : "", k, (o->far_rows ? 2 : 1) * (long long)o->n, from * LINE,
+            (to - from) * LINE);
     }
 }
 
@@ -419,6 +423,7 @@ static void put_phase(writing *w)
 {
     bool summed = false, looped = false;
     put_row_elements(w);
+    put_ask(w, 0);
     for (int i = 0; i < w->o->count; i++) {
         summed |= is_summed(w, &w->o->members[i]);
         looped |= is_looped(w, &w->o->members[i]);
@@ -438,7 +443,7 @@ static void put_phase(writing *w)
             put(w->s, "        }\n");
         }
     }
-    put_ask(w);
+    put_ask(w, 1);
     for (int i = 0; i < w->o->count; i++)
         if (is_rows(&w->o->members[i]) && w->o->members[i].phase == w->phase)
             put_rows(w, &w->o->members[i]);
@@ -475,9 +480,12 @@ static void put_array_pointers(writing *w)
         const char *type =
             is_rows(m) ? weft_i_emit_stored(m->compute) : weft_i_emit_variable(m->dtype);
         long long bytes = (long long)o->n * 8 + 64;
+        int k = weft_i_emit_operand_of(o, m->value, true, true);
+        if (o->far_rows && k >= 0)
+            put(w->s, "        %s *q%d = (%s *)(scratch + %lld);\n", type, k, type,
+                m->slot * bytes);
         if (m->kept && m->listed)
-            put(w->s, "        %s *r%d = p%d;\n", type, i,
-                weft_i_emit_operand_of(o, m->value, true, true));
+            put(w->s, "        %s *r%d = %c%d;\n", type, i, o->far_rows ? 'q' : 'p', k);
         else if (m->kept)
             put(w->s, "        %s *r%d = (%s *)(scratch + %lld);\n", type, i, type,
                 m->slot * bytes);
@@ -486,6 +494,16 @@ static void put_array_pointers(writing *w)
                 put(w->s, "        %s *%c%d = (%s *)(scratch + %lld);\n", type, "ac"[at], i, type,
                     slot++ * bytes);
     }
+}
+
+/* Rows that are done go past the caches. */
+static void put_far_rows(writing *w)
+{
+    const weft_i_emit_outline *o = w->o;
+    for (int k = 0; k < o->operand_count && o->far_rows; k++)
+        if (o->operands[k].written && o->operands[k].wide)
+            put(w->s, "        weft_i_far_store(p%d, q%d, %lld * sizeof *p%d);\n", k, k,
+                (long long)o->n, k);
 }
 
 void weft_i_emit_function(weft_i_text *s, const weft_i_emit_outline *outline, const char *name)
@@ -511,8 +529,10 @@ void weft_i_emit_function(weft_i_text *s, const weft_i_emit_outline *outline, co
             put(s, "        ");
             put_store(&w, &outline->members[i], "0");
         }
+    put_far_rows(&w);
     weft_i_emit_put_columns(&w, WEFT_I_EMIT_ROW_ENDS);
-    put(s, "        row++;\n    }\n%s", outline->far ? "    weft_i_far_end();\n" : "");
+    put(s, "        row++;\n    }\n%s",
+        outline->far || outline->far_rows ? "    weft_i_far_end();\n" : "");
     weft_i_emit_put_columns(&w, WEFT_I_EMIT_AFTER);
     put(s, "}\n");
 }

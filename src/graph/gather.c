@@ -199,7 +199,8 @@ static void decide(gathering *g, int i)
         if (clone >= 0)
             g->gone[clone] = true;
     } else if (there) {
-        g->why[i] = "on a device only what goes to an input is placed";
+        g->why[i] =
+            "on a device only what goes to an input is placed; the row for buffers is the CPU's";
     } else if (!(g->why[i] = cannot_meet(node))) {
         g->why[i] = cannot_stay(g->graph, i);
         if (!g->why[i] && !is_explicit(node))
