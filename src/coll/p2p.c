@@ -551,9 +551,15 @@ static bool stirs(const weft_i_p2p_request *request)
     return weft_i_ring_look(pair->in_ring, weft_i_p2p_taken(pair), &digest) != NULL;
 }
 
+typedef struct outlook {
+    weft_i_bundle *bundle;
+    weft_i_p2p_request *lost;
+    int64_t late; /* of weft_i_world_is_late */
+} outlook;
+
 static bool are_over(void *arg)
 {
-    const weft_i_bundle *bundle = arg;
+    const weft_i_bundle *bundle = ((const outlook *)arg)->bundle;
     const weft_i_p2p_request *request = first_under_way(bundle);
     if (!request)
         return true;
@@ -561,17 +567,6 @@ static bool are_over(void *arg)
         return false;
     weft_i_p2p_push(request->lane);
     return !first_under_way(bundle);
-}
-
-typedef struct outlook {
-    weft_i_bundle *bundle;
-    weft_i_p2p_request *lost;
-    int64_t late; /* of weft_i_world_is_late */
-} outlook;
-
-static bool outlook_over(void *arg)
-{
-    return are_over(((outlook *)arg)->bundle);
 }
 
 static weft_status outlook_lost(void *arg)
@@ -602,13 +597,12 @@ static void give_up(weft_i_p2p_request *request, bool lost)
 }
 
 /* Waits for one thing after the other: all requests over, one lost, time up. */
-static weft_status wait_on(weft_i_bundle *bundle, int64_t deadline)
+static weft_status wait_on(outlook *on, int64_t deadline)
 {
-    weft_i_lane *lane = bundle->requests->lane;
-    outlook on = {.bundle = bundle};
-    weft_i_wait wait = {.ready = outlook_over,
+    weft_i_lane *lane = on->bundle->requests->lane;
+    weft_i_wait wait = {.ready = are_over,
                         .lost = outlook_lost,
-                        .arg = &on,
+                        .arg = on,
                         .bell = &weft_i_lane_head_of(lane, lane->me)->p2p_bell,
                         .deadline = deadline,
                         .mode = lane->mode};
@@ -616,18 +610,18 @@ static weft_status wait_on(weft_i_bundle *bundle, int64_t deadline)
     do {
         status = weft_i_wait_for(&wait);
         if (status < 0 && status != WEFT_ERR_TIMEOUT)
-            give_up(on.lost, true);
-    } while (status != WEFT_ERR_TIMEOUT && first_under_way(bundle));
+            give_up(on->lost, true);
+    } while (status != WEFT_ERR_TIMEOUT && first_under_way(on->bundle));
     return status == WEFT_ERR_TIMEOUT ? status : WEFT_OK;
 }
 
 /* Looks for a moment without pausing: a message that comes now is a hop away. */
-static bool come_at_once(weft_i_bundle *bundle)
+static bool come_at_once(outlook *on)
 {
     enum { LOOKS = 200 };
-    int looks = bundle->requests->lane->mode == WEFT_I_WAIT_SPIN ? LOOKS : 1;
+    int looks = on->bundle->requests->lane->mode == WEFT_I_WAIT_SPIN ? LOOKS : 1;
     for (int i = 0; i < looks; i++)
-        if (are_over(bundle))
+        if (are_over(on))
             return true;
     return false;
 }
@@ -636,10 +630,11 @@ weft_status weft_i_bundle_wait(weft_i_bundle *bundle, int64_t timeout_ms)
 {
     weft_i_lane *lane = bundle->requests->lane;
     weft_status status = WEFT_OK;
-    if (!come_at_once(bundle)) {
+    outlook on = {.bundle = bundle};
+    if (!come_at_once(&on)) {
         /* Relaxed: while somebody waits, and so pushes, the helper need not. */
         atomic_fetch_add_explicit(&lane->p2p->waiters, 1, memory_order_relaxed);
-        status = wait_on(bundle, weft_i_os_deadline(timeout_ms));
+        status = wait_on(&on, weft_i_os_deadline(timeout_ms));
         atomic_fetch_sub_explicit(&lane->p2p->waiters, 1, memory_order_relaxed);
     }
     weft_i_p2p_sweep(lane);
@@ -649,6 +644,7 @@ weft_status weft_i_bundle_wait(weft_i_bundle *bundle, int64_t timeout_ms)
 
 weft_status weft_i_bundle_carry(weft_i_bundle *bundle)
 {
+    WEFT_TRY(weft_i_bundle_open_lane(bundle));
     post_bundle(bundle);
     if (weft_i_bundle_status(bundle) == WEFT_IN_PROGRESS &&
         weft_i_bundle_wait(bundle, bundle->requests->limit_ms) < 0)

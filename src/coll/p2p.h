@@ -228,14 +228,11 @@ weft_i_p2p_request weft_i_p2p_request_of(weft_group *group, weft_i_coll_kind kin
 /* Sends or receives as one call of the user's, after a look at the peer. */
 weft_status weft_i_p2p_exchange(weft_i_p2p_request *request);
 
-/* Runs requests that nobody owns to their end, in the calling thread. */
-weft_status weft_i_bundle_carry(weft_i_bundle *bundle);
-
 /* Opens the group's lane for the requests of a bundle. */
 weft_status weft_i_bundle_open_lane(const weft_i_bundle *bundle);
 
-/* Opens it, and carries the bundle. */
-weft_status weft_i_p2p_run_on_lane(weft_i_bundle *bundle);
+/* The same, and runs requests that nobody owns to their end, in the calling thread. */
+weft_status weft_i_bundle_carry(weft_i_bundle *bundle);
 
 /* ---- of tensors on a device: p2p_device.c ---- */
 

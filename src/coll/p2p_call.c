@@ -83,12 +83,6 @@ static int real_ones(weft_i_p2p_request *requests, int count)
     return left;
 }
 
-weft_status weft_i_p2p_run_on_lane(weft_i_bundle *bundle)
-{
-    WEFT_TRY(weft_i_bundle_open_lane(bundle));
-    return weft_i_bundle_carry(bundle);
-}
-
 static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind kind)
 {
     weft_i_label call = {requests->group, weft_i_coll_name(kind), -1};
@@ -109,9 +103,9 @@ static weft_status run(weft_i_p2p_request *requests, int count, weft_i_coll_kind
             &(weft_i_record_detail){.count = requests->bytes / weft_dtype_size(requests->dtype),
                                     .dtype = (int)requests->dtype});
     weft_i_bundle bundle = {.requests = requests, .count = count};
-    weft_status status = weft_i_carrier_is_worlds(requests->group) ? run_carried(&bundle)
+    weft_status status = requests->group->world->carrier ? run_carried(&bundle)
                          : weft_i_p2p_is_on_host(requests)
-                             ? weft_i_p2p_run_on_lane(&bundle)
+                             ? weft_i_bundle_carry(&bundle)
                              : weft_i_p2p_run_on_device(&bundle, number);
     weft_i_record_end(record, number, status);
     return status;
@@ -240,42 +234,32 @@ static weft_status fill_op(weft_i_p2p_request *request, const weft_p2p_op *ops, 
                 op->tag, op->group);
 }
 
-/* Checks all ops; how many have somebody on their other end, or a negative status. */
-static int check_ops(const weft_p2p_op *ops, int count)
+/* Sets the requests of all ops that have somebody on their other end. */
+static weft_status fill_batch(weft_work *work, const weft_p2p_op *ops, int count)
 {
     weft_i_p2p_request request;
-    int left = 0;
+    work->bundle.count = 0;
     for (int i = 0; i < count; i++) {
         WEFT_TRY(fill_op(&request, ops, i));
-        left += ops[i].peer != WEFT_NOBODY;
+        request.op = i;
+        if (request.peer != WEFT_NOBODY)
+            weft_i_work_set_request(work, work->bundle.count++, &request);
     }
-    return is_coalesced(&request) ? (int)weft_last_status() : left;
+    if (count && is_coalesced(&request))
+        return weft_last_status();
+    return weft_i_p2p_check_devices("batch", work->requests, work->bundle.count);
 }
 
 weft_work *weft_batch_start(const weft_p2p_op *ops, int count)
 {
-    weft_i_p2p_request request;
-    if (count == 0)
-        return weft_i_work_new_p2p(NULL, 0);
-    if (!ops || count < 0)
+    if (count < 0 || (count && !ops))
         return weft_i_null(WEFT_ERR_INVALID_ARG, "batch: %d ops at %p", count, (const void *)ops);
-    int left = check_ops(ops, count);
-    weft_work *work = left < 0 ? NULL : weft_i_work_new_p2p(ops->group, left);
-    for (int i = 0, at = 0; work && i < count; i++) {
-        if (ops[i].peer == WEFT_NOBODY)
-            continue;
-        if (fill_op(&request, ops, i) < 0) {
-            weft_release(work);
-            return NULL;
-        }
-        request.op = i;
-        weft_i_work_set_request(work, at++, &request);
-    }
-    if (work && weft_i_p2p_check_devices("batch", work->requests, left) < 0) {
+    weft_work *work = weft_i_work_new_p2p(count ? ops->group : NULL, count);
+    if (work && fill_batch(work, ops, count) < 0) {
         weft_release(work);
         return NULL;
     }
-    return work && left ? weft_i_work_enqueue_p2p(work) : work;
+    return work && work->bundle.count ? weft_i_work_enqueue_p2p(work) : work;
 }
 
 int weft_batch_source(const weft_work *work, int op)

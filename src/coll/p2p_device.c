@@ -135,7 +135,7 @@ static weft_status run_through_host(weft_i_bundle *bundle)
         status = bring(&bundle->requests[brought]);
     }
     if (status == WEFT_OK)
-        status = weft_i_p2p_run_on_lane(bundle);
+        status = weft_i_bundle_carry(bundle);
     return take_back(bundle, there, brought, status);
 }
 

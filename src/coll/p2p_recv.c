@@ -13,13 +13,6 @@
 
 #include <stdio.h>
 
-enum { GRACE_NS = 100 * 1000 * 1000 }; /* within which a death shows, with much to spare */
-
-static weft_i_label call_of(const weft_i_p2p_request *request)
-{
-    return (weft_i_label){request->group, weft_i_coll_name(request->kind), -1};
-}
-
 /* ---- the end of a message ---- */
 
 /* The segment in which the message of an RTS lies, held, if this process has mapped it; or NULL. */
@@ -40,7 +33,7 @@ static weft_status copy_rts(weft_i_lane *lane, const weft_i_p2p_peer *pair,
                             weft_i_p2p_request *request, uint64_t address, const char *near)
 {
     enum { PART = 16 << 20 }; /* between looks at whether the RTS still stands */
-    weft_i_label call = call_of(request);
+    weft_i_label call = {request->group, weft_i_coll_name(request->kind), -1};
     weft_status status = WEFT_OK;
     while (request->done < request->bytes) {
         size_t part = weft_i_coll_min(request->bytes - request->done, PART);
@@ -59,18 +52,6 @@ static weft_status copy_rts(weft_i_lane *lane, const weft_i_p2p_peer *pair,
     return WEFT_OK;
 }
 
-/* A peer that cannot be read may be dead, which shows a moment later: that is the news then. */
-static weft_status find_cause(const weft_i_p2p_peer *pair, const weft_i_p2p_request *request,
-                              weft_status status)
-{
-    weft_i_label call = call_of(request);
-    int64_t end = WEFT_OS->clock_ns() + GRACE_NS;
-    while (weft_i_group_fate(request->group, pair->rank) == WEFT_OK && WEFT_OS->clock_ns() < end)
-        WEFT_OS->yield();
-    WEFT_TRY(weft_i_group_lost(&call, pair->rank));
-    return status;
-}
-
 static void take_rts(weft_i_lane *lane, weft_i_p2p_peer *pair, weft_i_p2p_request *request,
                      const weft_i_ring_piece *piece)
 {
@@ -87,7 +68,7 @@ static void take_rts(weft_i_lane *lane, weft_i_p2p_peer *pair, weft_i_p2p_reques
         return;
     }
     pair->broken = true;
-    if (status < 0 && find_cause(pair, request, status) < 0)
+    if (status < 0)
         weft_i_p2p_request_end_failed(request);
     else
         pair->taking = request; /* withdrawn: the group is lost, which whoever waits will find */

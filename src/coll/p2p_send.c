@@ -97,16 +97,6 @@ static const weft_i_lease *lease_of(const weft_i_p2p_request *request)
     return request->tensor ? weft_i_block_lease_of(request->tensor) : NULL;
 }
 
-/* Where the message lies, for those who have mapped that memory too. */
-static void tell_segment(weft_i_ring_piece *piece, const weft_i_p2p_request *request)
-{
-    const weft_i_lease *lease = lease_of(request);
-    if (!lease)
-        return;
-    piece->segment = lease->block->segment->key;
-    piece->offset = (uint64_t)(request->data - lease->block->segment->base);
-}
-
 /* Shows the receiver where the message lies; false if that cannot be: then it goes in pieces. */
 static bool put_rts(weft_i_p2p_peer *pair, weft_i_p2p_request *request)
 {
@@ -119,7 +109,11 @@ static bool put_rts(weft_i_p2p_peer *pair, weft_i_p2p_request *request)
     slot->piece = (weft_i_ring_piece){.bytes = request->bytes,
                                       .address = (uint64_t)(uintptr_t)request->data,
                                       .rts = (uint32_t)rts};
-    tell_segment(&slot->piece, request);
+    const weft_i_lease *lease = lease_of(request);
+    if (lease) { /* for a receiver that has mapped that memory too */
+        slot->piece.segment = lease->block->segment->key;
+        slot->piece.offset = (uint64_t)(request->data - lease->block->segment->base);
+    }
     request->rts = (uint32_t)rts;
     request->rts_sent = request->begun = true;
     pair->rts[rts] = request;

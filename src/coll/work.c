@@ -383,14 +383,6 @@ static bool append(weft_i_queue *queue, weft_work *work)
     return dozing || work->coll.ask.in_bytes + work->coll.ask.out_bytes >= WAKE_FROM;
 }
 
-static bool is_dozing(weft_i_queue *queue)
-{
-    pthread_mutex_lock(&queue->lock);
-    bool dozing = queue->dozing;
-    pthread_mutex_unlock(&queue->lock);
-    return dozing;
-}
-
 static weft_status hand_over(weft_work *work)
 {
     weft_i_queue *queue = NULL;
@@ -527,7 +519,12 @@ static weft_status hand_over_p2p(weft_work *work)
     WEFT_TRY(queue_of(work->requests->lane, work->coll.group->world, &queue));
     work->coll.lane = work->requests->lane;
     weft_i_bundle_enqueue(&work->bundle);
-    if (weft_i_bundle_status(&work->bundle) == WEFT_IN_PROGRESS && is_dozing(queue))
+    if (weft_i_bundle_status(&work->bundle) != WEFT_IN_PROGRESS)
+        return WEFT_OK;
+    pthread_mutex_lock(&queue->lock);
+    bool dozing = queue->dozing;
+    pthread_mutex_unlock(&queue->lock);
+    if (dozing)
         wake_helper(queue);
     return WEFT_OK;
 }
@@ -550,9 +547,9 @@ static weft_work *enqueue_on_device(weft_work *work)
 
 weft_work *weft_i_work_enqueue_p2p(weft_work *work)
 {
-    if (!weft_i_carrier_is_worlds(work->coll.group) && !weft_i_p2p_is_on_host(work->requests))
+    if (!work->coll.group->world->carrier && !weft_i_p2p_is_on_host(work->requests))
         return enqueue_on_device(work);
-    if (weft_i_carrier_is_worlds(work->coll.group)) {
+    if (work->coll.group->world->carrier) {
         for (int i = 0; i < work->bundle.count; i++)
             weft_i_p2p_request_carry(&work->requests[i]);
         return work;
