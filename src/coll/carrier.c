@@ -89,7 +89,7 @@ static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
     weft_stream *stream = weft_i_stream_current(request.device);
     if (!stream)
         return weft_last_status();
-    if (!weft_i_device_is_host(request.device) && !weft_i_carrier_is_worlds(coll->group))
+    if (!weft_i_device_is_host(request.device) && !coll->group->world->carrier)
         WEFT_TRY(follow_last(carrier, stream));
     request.stream = stream->own;
     weft_i_choose_on_device(coll->group->size, false, &request.packets_up_to,
@@ -99,7 +99,7 @@ static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
     request.items = items;
     request.items_count = count;
     weft_status status = run(coll, carrier, &request);
-    return status == WEFT_ERR_UNSUPPORTED && weft_i_carrier_is_worlds(coll->group)
+    return status == WEFT_ERR_UNSUPPORTED && coll->group->world->carrier
                ? weft_i_fail(status, "%s: backend %s does not carry it", request.op,
                              carrier->backend->name)
                : status;

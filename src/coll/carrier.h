@@ -20,12 +20,6 @@ typedef struct weft_i_carrier {
     weft_stream *stream;           /* the one that was given a call last; held */
 } weft_i_carrier;
 
-/* Does the group's world name a carrier for everything? */
-static inline bool weft_i_carrier_is_worlds(const weft_group *group)
-{
-    return group->world->carrier;
-}
-
 weft_status weft_i_carrier_find(weft_group *group, weft_device device, weft_i_carrier **out);
 
 /*

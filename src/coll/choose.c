@@ -63,12 +63,6 @@ static struct {
 
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
-const char *weft_i_algorithm_name(weft_i_algorithm algorithm)
-{
-    static const char *const algorithms[WEFT_I_ALGORITHMS] = {"inline", "eager", "rendezvous"};
-    return algorithms[algorithm];
-}
-
 static void load_from_environment(void)
 {
     const char *path = weft_i_env_text(WEFT_I_ENV_TUNE);
@@ -121,12 +115,12 @@ static weft_status check(const char *op, int ranks, size_t bytes, int *kind)
 
 const char *weft_tune_choice(const char *op, int ranks, size_t bytes)
 {
+    static const char *const algorithms[WEFT_I_ALGORITHMS] = {"inline", "eager", "rendezvous"};
     int kind;
     weft_i_choose_load();
     if (check(op, ranks, 0, &kind) < 0)
         return NULL;
-    return weft_i_algorithm_name(
-        weft_i_choose((weft_i_coll_kind)kind, ranks, is_crowded(ranks), bytes));
+    return algorithms[weft_i_choose((weft_i_coll_kind)kind, ranks, is_crowded(ranks), bytes)];
 }
 
 _Static_assert((int)WEFT_TUNE_EAGER == WEFT_I_EAGER_UP_TO &&

@@ -21,8 +21,6 @@ typedef enum weft_i_algorithm {
     WEFT_I_ALGORITHMS
 } weft_i_algorithm;
 
-const char *weft_i_algorithm_name(weft_i_algorithm algorithm);
-
 /* For a carrier on devices: bytes of an all_reduce up to which packets and one-shot pay. */
 void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets, size_t *one_shot);
 

@@ -161,20 +161,12 @@ static weft_work *launch(const coalesce *c, weft_group *group)
     return work;
 }
 
-/* Takes the collection of this thread away from the group. */
-static coalesce *take(weft_group *group)
-{
-    coalesce *c = group ? group->coalesce : NULL;
-    if (!c || !weft_i_coalesce_is_mine(group))
-        return NULL;
-    group->coalesce = NULL;
-    return c;
-}
-
 weft_work *weft_coalesce_close(weft_group *group)
 {
     weft_status usable = weft_i_group_usable(group);
-    coalesce *c = take(group);
+    coalesce *c = weft_i_coalesce_is_open(group) ? group->coalesce : NULL;
+    if (c)
+        group->coalesce = NULL;
     if (usable < 0) {
         weft_i_object_drop(c); /* its tensors may hold the group */
         return NULL;

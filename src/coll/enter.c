@@ -40,12 +40,6 @@ void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *c
         signature->dim[i] = (uint32_t)tensor->dim[i];
 }
 
-/*
- * Opening a line takes a locked instruction.  That waits until all earlier stores are in the cache,
- * and stores into bounce buffers go to lines that others hold.  So the line is opened before an
- * operand is copied there.  An inline call opens it while its arrival travels, and every call
- * before it may have to wait.
- */
 /* What only a trace shows. */
 static void note_details(const weft_i_coll *coll)
 {
@@ -58,6 +52,11 @@ static void note_details(const weft_i_coll *coll)
     weft_i_record_note(weft_i_group_record(coll->group), coll->number, &detail);
 }
 
+/*
+ * Opening a line takes a locked instruction, which waits until all earlier stores are in the cache.
+ * Stores into bounce buffers go to lines that others hold, so the line is opened before them.  An
+ * inline call opens it while its arrival travels, and every call before it may have to wait.
+ */
 void weft_i_enter_open(weft_i_coll *coll, int way)
 {
     size_t bytes = coll->ask.in_bytes ? coll->ask.in_bytes : coll->ask.out_bytes;
@@ -92,13 +91,6 @@ static void put_eager(weft_i_coll *coll)
     size_t first = (size_t)lane->me * part, end = first + part;
     weft_i_coll_put(buffer, coll->ask.in, first);
     weft_i_coll_put(buffer + end, coll->ask.in + end, coll->ask.in_bytes - end);
-}
-
-/* After the arrival: copies it chunk by chunk. */
-static void put_chunks(weft_i_coll *coll)
-{
-    weft_i_fifo fifo = weft_i_fifo_eager(coll->lane->epoch + 1, coll->ask.in_bytes);
-    weft_i_fifo_write(coll, &fifo, coll->ask.in, -1); /* there is room for all: it cannot fail */
 }
 
 weft_status weft_i_eager_take(weft_i_coll *coll, int rank, char *to)
@@ -142,14 +134,16 @@ weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, siz
     weft_i_lane *lane = coll->lane;
     weft_i_arrival arrival;
     if (bytes)
-        memcpy(weft_i_lane_next_payload(lane), data, bytes);
+        memcpy(weft_i_lane_next_payload(lane, lane->me), data, bytes);
     weft_i_lane_arrive(lane, &coll->call, whom, coll->digest, &arrival);
     weft_i_coll_put_signature(arrival.signature, coll);
     if (coll->algorithm == WEFT_I_ALGO_INLINE)
         weft_i_enter_note_way(coll);
     WEFT_ASSERT(coll->number || !weft_i_group_record(coll->group));
-    if (arrival.came && coll->flows)
-        put_chunks(coll);
+    if (arrival.came && coll->flows) {
+        weft_i_fifo fifo = weft_i_fifo_eager(lane->epoch + 1, coll->ask.in_bytes);
+        weft_i_fifo_write(coll, &fifo, coll->ask.in, -1); /* there is room: it cannot fail */
+    }
     if (arrival.came && weft_i_kind_is(coll->ask.kind, WEFT_I_PULLS))
         copy_own(coll);
     if (arrival.came && coll->prefetch)

@@ -20,16 +20,6 @@
 /* What a rank gives to the others, should inputs be eager. */
 typedef enum weft_i_gift { WEFT_I_GIVES_NOTHING, WEFT_I_GIVES, WEFT_I_NEVER_SHOWN } weft_i_gift;
 
-/* The way that follows from the protocol; -1 if it depends on where the operands lie. */
-static inline int weft_i_enter_way(const weft_i_coll *coll)
-{
-    if (coll->reach)
-        return WEFT_I_WAY_ZERO_COPY;
-    if (coll->algorithm == WEFT_I_ALGO_RENDEZVOUS)
-        return coll->list ? WEFT_I_WAY_PIPELINED : -1;
-    return coll->algorithm == WEFT_I_ALGO_INLINE ? WEFT_I_WAY_INLINE : WEFT_I_WAY_EAGER;
-}
-
 /* Opens the call's line in the flight record.  `way` (base/record.h) may follow later: -1. */
 void weft_i_enter_open(weft_i_coll *coll, int way);
 
@@ -40,10 +30,15 @@ static inline void weft_i_enter_note(weft_i_coll *coll)
         weft_i_enter_open(coll, -1);
 }
 
-/* Notes the way that follows from the protocol, in a line that may be open. */
+/* Notes the way that follows from the protocol, in a line that may be open; -1: it depends on where
+ * the operands lie. */
 static inline void weft_i_enter_note_way(weft_i_coll *coll)
 {
-    int way = weft_i_enter_way(coll);
+    bool located = coll->algorithm == WEFT_I_ALGO_RENDEZVOUS;
+    int way = coll->reach                             ? WEFT_I_WAY_ZERO_COPY
+              : located                               ? (coll->list ? WEFT_I_WAY_PIPELINED : -1)
+              : coll->algorithm == WEFT_I_ALGO_INLINE ? WEFT_I_WAY_INLINE
+                                                      : WEFT_I_WAY_EAGER;
     if (!coll->number)
         weft_i_enter_open(coll, way);
     else if (way >= 0)

@@ -123,7 +123,7 @@ weft_status weft_i_fifo_await_drained(weft_i_coll *coll, const weft_i_fifo *fifo
 static weft_status make_room(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k, int reader)
 {
     const weft_i_lane *lane = coll->lane;
-    size_t around = weft_i_fifo_around(fifo);
+    size_t around = fifo->room / fifo->chunk; /* chunks until it comes round to the same place */
     for (int rank = 0; rank < lane->size && k >= around; rank++)
         if (rank != lane->me && (reader < 0 || rank == reader))
             WEFT_TRY(weft_i_fifo_await_drained(coll, fifo, k - around, rank));

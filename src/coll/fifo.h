@@ -51,12 +51,6 @@ static inline size_t weft_i_fifo_bytes(const weft_i_fifo *fifo, size_t k)
     return weft_i_coll_min(fifo->chunk, fifo->total - k * fifo->chunk);
 }
 
-/* After how many chunks the fifo comes round to the same place. */
-static inline size_t weft_i_fifo_around(const weft_i_fifo *fifo)
-{
-    return fifo->room / fifo->chunk;
-}
-
 /* Fills chunk `k` and counts it.  The place must be free. */
 void weft_i_fifo_put(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k, const char *from,
                      size_t bytes);

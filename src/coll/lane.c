@@ -95,13 +95,6 @@ static void tell_stuck(const void *who, char *out, size_t bytes)
                                    sizeof text));
 }
 
-static void make_stays(weft_i_lane *lane)
-{
-    lane->for_room = (weft_i_stay){.place = WEFT_I_ON_LANE, .is_kept = is_kept, .who = lane};
-    lane->at_entry = lane->for_room;
-    lane->at_entry.tell = tell_stuck;
-}
-
 /* The lane's two points are made once: filling one for each call takes as long as a hop. */
 static void make_points(weft_i_lane *lane)
 {
@@ -131,7 +124,9 @@ static weft_status meet(weft_i_lane *lane, weft_group *group)
     lane->heads = weft_i_pads_of(&lane->registration->pads, 0);
     lane->head_stride = lane->registration->pads.stride;
     make_points(lane);
-    make_stays(lane);
+    lane->for_room = (weft_i_stay){.place = WEFT_I_ON_LANE, .is_kept = is_kept, .who = lane};
+    lane->at_entry = lane->for_room;
+    lane->at_entry.tell = tell_stuck;
     weft_i_p2p_open(lane);
     return weft_i_cma_agree(lane, group);
 }
@@ -330,20 +325,15 @@ void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, u
     out->came = out->status == WEFT_OK;
 }
 
-/* Says why the group has ended. */
-static weft_status tell_end(weft_i_lane *lane, const weft_i_label *call,
-                            const weft_i_signature *signature)
-{
-    weft_status status = weft_i_group_check_revoked(call);
-    return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, signature, true) : status;
-}
-
 weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_i_arrival *arrival,
                               int64_t timeout_ms)
 {
     weft_status status = arrival->status;
-    if (arrival->signature == &arrival->unshown)
-        return tell_end(lane, call, arrival->signature);
+    if (arrival->signature == &arrival->unshown) { /* the group has ended: say why */
+        status = weft_i_group_check_revoked(call);
+        return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, arrival->signature, true)
+                                           : status;
+    }
     /* Pairs with the acquire in shown_at. */
     atomic_store_explicit(&arrival->signature->shown, lane->epoch + 1, memory_order_release);
     if (status == WEFT_OK && arrival->whom != WEFT_I_FOR_NOBODY)
@@ -420,16 +410,10 @@ static bool are_out(void *arg)
 }
 
 /*
- * Threads fold and copy straight from and to each other's tensors.  Who breaks an operation off
- * must not give its own back to the caller while a slower rank still does; that one is in the
- * middle of a copy, so the wait is as long as that.
+ * Threads fold and copy straight from and to each other's tensors.  So a rank that breaks an
+ * operation off keeps its own until slower ranks are out.  They are in the middle of a copy, and
+ * the wait is as long as that.
  */
-static void wait_for_stragglers(weft_i_lane *lane, const weft_i_label *call)
-{
-    straggling who = {lane, call->group};
-    weft_i_wait_until(are_out, &who, WEFT_I_NEVER);
-}
-
 weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_label *call, int64_t timeout_ms)
 {
     weft_i_meeting meeting;
@@ -442,7 +426,8 @@ weft_status weft_i_lane_sync(weft_i_lane *lane, const weft_i_label *call, int64_
     weft_status status = weft_i_group_meet(call, &lane->steps, SYNC_DIGEST, timeout_ms, &meeting);
     if (status < 0) /* the others are in the middle of it: there is no trying again */
         weft_i_group_spoil(call->group, status);
+    straggling who = {lane, call->group};
     if (status < 0 && threads)
-        wait_for_stragglers(lane, call);
+        weft_i_wait_until(are_out, &who, WEFT_I_NEVER);
     return status;
 }

@@ -199,15 +199,10 @@ static inline unsigned char *weft_i_lane_payload(const weft_i_lane *lane, int ra
  * is there, until it takes the arrival back. */
 bool weft_i_lane_has_come(const weft_i_lane *lane, int rank);
 
-static inline const unsigned char *weft_i_lane_coming_payload(const weft_i_lane *lane, int rank)
+/* The payload of the next entry.  A rank fills its own, then enters. */
+static inline unsigned char *weft_i_lane_next_payload(const weft_i_lane *lane, int rank)
 {
     return weft_i_lane_head_of(lane, rank)->entry[(lane->epoch + 1) % WEFT_I_TURNS].payload;
-}
-
-/* This rank's payload for the next entry: fill it, then enter. */
-static inline unsigned char *weft_i_lane_next_payload(const weft_i_lane *lane)
-{
-    return weft_i_lane_head_of(lane, lane->me)->entry[(lane->epoch + 1) % WEFT_I_TURNS].payload;
 }
 
 /*

@@ -193,14 +193,6 @@ static bool step(const weft_i_list *list, size_t from, size_t to, size_t *next, 
     size_t next_ = find((list_), (from_)); \
     for (stretch s; step((list_), (from_), (to_), &next_, &s);)
 
-/* Packs [from, to) of part `part` of the inputs. */
-static void pack(const weft_i_list *list, size_t from, size_t to, int part, char *room)
-{
-    WEFT_ASSERT(from <= to);
-    FOR_STRETCHES(list, from, to)
-    memcpy(room + s.place, s.item->in + (size_t)part * s.item->bytes + s.at, s.bytes);
-}
-
 /* Unpacks [from, to) to part `part` of the outputs. */
 static void unpack(const weft_i_list *list, size_t from, size_t to, int part, const char *room)
 {
@@ -241,8 +233,10 @@ static void put_in_chunk(const weft_i_coll *coll, uint64_t turn, size_t from, si
 {
     char *chunk = chunk_of(coll, coll->lane->me, turn);
     WEFT_ASSERT(to >= from && (parts == 1 || to - from <= stride));
-    for (int part = 0; part < parts; part++)
-        pack(coll->list, from, to, part, chunk + (size_t)part * stride);
+    for (size_t part = 0; part < (size_t)parts; part++) {
+        FOR_STRETCHES(coll->list, from, to)
+        memcpy(chunk + part * stride + s.place, s.item->in + part * s.item->bytes + s.at, s.bytes);
+    }
 }
 
 /* What a rank takes of [from, to), which lies in everybody's chunk, `stride` bytes from part to

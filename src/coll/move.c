@@ -228,7 +228,7 @@ static size_t shared_bytes(const sharing *s, const moving *m, size_t piece)
 
 static weft_status serve(weft_i_coll *coll, const moving *m, const sharing *s)
 {
-    size_t around = weft_i_fifo_around(&s->fifo), served = (size_t)s->served;
+    size_t around = s->fifo.room / s->fifo.chunk, served = (size_t)s->served;
     for (size_t k = 0; k < s->pieces * served; k++) {
         size_t piece = k / served;
         int rank = rank_at(coll, coll->lane->me, 1 + (int)(k % served));

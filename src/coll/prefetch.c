@@ -68,7 +68,7 @@ static void take_from(weft_i_coll *coll, int rank)
     if (!part || !weft_i_lane_has_come(lane, rank))
         return;
     weft_i_location location =
-        *(const weft_i_location *)(const void *)weft_i_lane_coming_payload(lane, rank);
+        *(const weft_i_location *)(const void *)weft_i_lane_next_payload(lane, rank);
     /* Once more: what was read between two arrivals would be of both. */
     if (weft_i_lane_has_come(lane, rank) && !location.shown &&
         copy(coll, rank, &location, at, to, part))

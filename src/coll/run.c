@@ -83,7 +83,7 @@ static weft_status run_on_device(weft_i_coll *coll)
 {
     weft_i_carrier *carrier = NULL;
     weft_status status = WEFT_ERR_UNSUPPORTED;
-    if (!weft_i_carrier_is_worlds(coll->group))
+    if (!coll->group->world->carrier)
         WEFT_TRY(weft_i_carrier_of(coll, &carrier));
     if (carrier && weft_i_carrier_takes(carrier, coll)) {
         note_way(coll, WEFT_I_WAY_DEVICE);

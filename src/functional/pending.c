@@ -158,7 +158,7 @@ static void put_claims(weft_i_pending *pending, weft_i_world *world)
 static bool is_enqueued(const weft_work *work)
 {
     return !work->lock && !weft_i_device_is_host(work->coll.ask.device) &&
-           !weft_i_carrier_is_worlds(work->coll.group);
+           !work->coll.group->world->carrier;
 }
 
 weft_status weft_i_pending_enqueue(weft_i_pending *pending, weft_i_coll *coll)
