@@ -8,10 +8,9 @@
 #define HARNESS_LABEL(backend_) cuda_label(backend_)
 static const char *cuda_label(const char *backend);
 #include "jobs.h"
-#include "symm_info.h"
+#include "symm_scene.h"
 
 #include "cuda/model.h"
-#include "symm/registration.h"
 
 /* Other programs run the same tests on other backends of this memory: see test_nccl_symm.c and
  * test_nvshmem_symm.c.  SYMM_ALONE is how many ranks a test of one rank has there, SYMM_REAL the
@@ -58,18 +57,6 @@ static const char *cuda_label(const char *backend)
 {
     bool threads = !strcmp(backend, "threads");
     return labels[(is_real() ? 0 : 2) + threads];
-}
-
-static bool all_equal(weft_tensor *x, double value)
-{
-    weft_tensor *here = x ? weft_to(x, weft_tensor_dtype(x), WEFT_CPU) : NULL;
-    if (!here)
-        return false;
-    weft_tensor *flat = weft_view(weft_contiguous(here), WEFT_SHAPE(weft_tensor_numel(here)));
-    for (int64_t i = 0; i < weft_tensor_numel(flat); i++)
-        if (weft_item(flat, i) != value)
-            return false;
-    return true;
 }
 
 static weft_status sync_stream(void)
@@ -122,36 +109,7 @@ RANKS_TEST(test_large_alloc, 1)
 RANKS_TEST(test_get_signal_pad, 4)
 {
     weft_group *world = join(0);
-    weft_symm *mem = make(world, 1);
-    size_t pad_bytes = symm_info(mem).pad_bytes;
-    int peer = (rank + 1) % size;
-    CHECK(weft_tensor_data(weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0)) ==
-          weft_symm_signal_pad_ptr(mem, rank));
-    weft_tensor *pad = weft_symm_signal_pad(mem, peer, WEFT_SCALAR, WEFT_U32, 0);
-    CHECK_INT(weft_tensor_dtype(pad), WEFT_U32);
-    CHECK_INT(weft_tensor_device(pad), GPU);
-    CHECK_INT(weft_tensor_numel(pad), pad_bytes / 4);
-    pad = weft_symm_signal_pad(mem, peer, WEFT_SHAPE(8, 8), WEFT_U64, 0);
-    CHECK(weft_tensor_dtype(pad) == WEFT_U64 && weft_tensor_numel(pad) == 64);
-
-    /* Buffer and pad do not overlap. */
-    weft_tensor *fresh = weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(1));
-    mem = weft_symm_rendezvous(fresh, world);
-    pad = weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0);
-    CHECK_OK(weft_fill(pad, 42));
-    CHECK_OK(weft_fill(fresh, 0));
-    CHECK(all_equal(pad, 42));
-    BARRIER(mem, 0);
-    CHECK(all_equal(pad, 42)); /* nor do the barrier's own words */
-    CHECK_OK(weft_fill(pad, 0));
-
-    CHECK(!weft_symm_signal_pad(mem, peer, WEFT_SHAPE(pad_bytes / 4 + 1), WEFT_U32, 0));
-    CHECK_CONTAINS(weft_last_error(), "exceeds");
-    CHECK(!weft_symm_signal_pad(mem, peer, WEFT_SHAPE(1), WEFT_U32, -1));
-    CHECK_CONTAINS(weft_last_error(), "non-negative");
-    CHECK(!weft_symm_signal_pad(mem, size, WEFT_SCALAR, WEFT_U32, 0));
-    CHECK_CONTAINS(weft_last_error(), "must be in [0");
-    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    scene_signal_pad(world, GPU, rank, size);
     finish(world);
 }
 
@@ -313,75 +271,17 @@ RANKS_TEST(test_subgroup, 4)
     finish(world);
 }
 
-/* The reference's check of a handle, with every signal taken. */
-static void verify_symmetric_memory(weft_symm *mem, int rank, int size)
-{
-    CHECK_INT(symm_info(mem).size, size);
-    size_t count = symm_info(mem).bytes / 4;
-    weft_tensor *first = weft_symm_buffer(mem, 0, WEFT_SHAPE(count), WEFT_F32, 0);
-    CHECK(first);
-    CHECK_INT(weft_tensor_offset(first), 0);
-    CHECK_INT(weft_storage_bytes(weft_tensor_storage(first)), symm_info(mem).bytes);
-    if (rank == 0) {
-        for (int peer = 1; peer < size; peer++)
-            CHECK_OK(weft_symm_wait_signal(mem, peer, 0, WEFT_DEFAULT));
-        CHECK(all_equal(first, 42));
-    } else {
-        if (rank == 1)
-            CHECK_OK(weft_fill(first, 42));
-        CHECK_OK(weft_symm_put_signal(mem, 0, 0, WEFT_DEFAULT));
-    }
-    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
-    if (rank == 1)
-        CHECK_OK(weft_fill(first, 43));
-    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
-    if (rank == 0)
-        CHECK(all_equal(first, 43));
-    BARRIER(mem, 0);
-}
-
 RANKS_TEST(test_empty_strided_p2p, 2)
 {
     weft_group *world = join(0);
-    CHECK(!weft_symm_rendezvous(weft_empty(WEFT_F32, GPU, WEFT_SHAPE(64, 64)), NULL));
-    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
-    int64_t strides[] = {64, 1};
-    weft_tensor *x =
-        weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, GPU, world, 0);
-    CHECK(all_equal(x, 0));
-    weft_symm *mem = weft_symm_rendezvous(x, NULL);
-    CHECK(mem);
-    weft_release(x); /* the handle keeps the memory */
-    verify_symmetric_memory(mem, rank, size);
-    int64_t gaps[] = {128, 1};
-    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), gaps, WEFT_F32, GPU, world, 0));
-    CHECK_CONTAINS(weft_last_error(), "dense");
+    scene_strided(world, GPU, rank, size);
     finish(world);
 }
 
 RANKS_TEST(test_empty_strided_p2p_persistent, 2)
 {
     weft_group *world = join(0);
-    uint64_t id = 42 + (uint64_t)rank * 1000;
-    weft_tensor *x =
-        weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), NULL, WEFT_F32, GPU, world, id);
-    CHECK(x);
-    void *data = weft_tensor_data(x);
-    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), NULL, WEFT_F32, GPU, world, id));
-    CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
-    weft_release(x);
-    x = weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), NULL, WEFT_F32, GPU, world, id);
-    CHECK(x && weft_tensor_data(x) == data);
-    weft_symm *mem = weft_symm_rendezvous(x, NULL);
-    CHECK(mem);
-    weft_release(x);
-    verify_symmetric_memory(mem, rank, size);
-    x = weft_symm_empty_strided_p2p(WEFT_SHAPE(4096), NULL, WEFT_F32, GPU, world, id);
-    weft_symm *again = weft_symm_rendezvous(x, NULL); /* cached: one rank may do it alone */
-    CHECK(again && again->registration == mem->registration);
-    weft_release(x);
-    CHECK_OK(weft_symm_forget(id));
-    CHECK_STATUS(weft_symm_forget(id), WEFT_ERR_NOT_FOUND);
+    scene_persistent(world, GPU, rank, size);
     finish(world);
 }
 
@@ -636,40 +536,14 @@ RANKS_TEST(test_cuda_operands_on_two_devices, 2)
 RANKS_TEST(test_memset32, SYMM_ALONE)
 {
     weft_group *world = begin_alone();
-    weft_tensor *x = weft_symm_empty(WEFT_U32, GPU, WEFT_SHAPE(64));
-    CHECK_OK(weft_symm_memset32(x, 32, 1, 16));
-    for (int i = 0; i < 64; i++)
-        CHECK_INT(weft_item(x, i), i >= 32 && i < 48);
-    CHECK(weft_symm_memset32(weft_view(x, WEFT_SHAPE(8, 8)), 0, 1, 1) < 0);
-    CHECK_CONTAINS(weft_last_error(), "flat, contiguous uint32");
-    CHECK(weft_symm_memset32(weft_symm_empty(WEFT_F32, GPU, WEFT_SHAPE(64)), 0, 1, 1) < 0);
-    CHECK(weft_symm_memset32(x, -1, 1, 1) < 0);
-    CHECK(weft_symm_memset32(x, 0, (int64_t)1 << 32, 1) < 0);
-    CHECK(weft_symm_memset32(x, 0, 1, -1) < 0);
-    CHECK(weft_symm_memset32(x, 0, 1, 0) < 0);
-    CHECK(weft_symm_memset32(x, 64, 1, 1) < 0);
-    CHECK(weft_symm_memset32(x, 0, 1, 65) < 0);
-    CHECK_CONTAINS(weft_last_error(), "exceeded the numel");
-    weft_clear_error();
-    CHECK_OK(weft_symm_memset32(x, 0, 3, 64));
-    CHECK_OK(weft_symm_memset32(x, 63, 4, 1));
-    CHECK(weft_item(x, 0) == 3 && weft_item(x, 62) == 3 && weft_item(x, 63) == 4);
+    scene_memset32(GPU);
     end_alone(world);
 }
 
 RANKS_TEST(test_stream_write_value32, SYMM_ALONE)
 {
     weft_group *world = begin_alone();
-    weft_tensor *x = weft_symm_empty(WEFT_U32, GPU, WEFT_SHAPE(4));
-    for (int i = 0; i < 4; i++) {
-        CHECK_OK(weft_symm_stream_write_value32(x, i, 1));
-        for (int j = 0; j < 4; j++)
-            CHECK_INT(weft_item(x, j), j <= i);
-    }
-    CHECK(weft_symm_stream_write_value32(x, -1, 1) < 0);
-    CHECK(weft_symm_stream_write_value32(x, 4, 1) < 0);
-    CHECK(weft_symm_stream_write_value32(x, 0, (int64_t)1 << 32) < 0);
-    weft_clear_error();
+    scene_write_value32(GPU);
     end_alone(world);
 }
 

@@ -5,30 +5,11 @@
  * ranks follows.
  */
 #include "jobs.h"
-#include "symm_info.h"
-
-#include "symm/registration.h"
-#include <weft/weft.h>
+#include "symm_scene.h"
 
 #define LIMIT \
     ((int64_t)200) /* ms: long enough on a loaded machine to be no race, short enough for a test \
                     */
-
-static bool all_equal(weft_tensor *x, double value)
-{
-    if (!x)
-        return false;
-    for (int64_t i = 0; i < weft_tensor_numel(x); i++)
-        if (weft_item(x, i) != value)
-            return false;
-    return true;
-}
-
-#define FINISH(world_)                 \
-    do {                               \
-        weft_clear_error();            \
-        CHECK(!weft_finish((world_))); \
-    } while (0)
 
 RANKS_TEST(test_large_alloc, 1)
 {
@@ -48,42 +29,8 @@ RANKS_TEST(test_large_alloc, 1)
 RANKS_TEST(test_get_signal_pad, 4)
 {
     weft_group *world = join(0);
-    weft_symm *mem =
-        weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1)), world);
-    CHECK(mem);
-    size_t pad_bytes = symm_info(mem).pad_bytes;
-    int peer = (rank + 1) % size;
-    CHECK(weft_tensor_data(weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0)) ==
-          weft_symm_signal_pad_ptr(mem, rank));
-    weft_tensor *pad = weft_symm_signal_pad(mem, peer, WEFT_SCALAR, WEFT_U32, 0);
-    CHECK_INT(weft_tensor_dtype(pad), WEFT_U32);
-    CHECK_INT(weft_tensor_numel(pad), pad_bytes / 4);
-    pad = weft_symm_signal_pad(mem, peer, WEFT_SHAPE(8, 8), WEFT_U32, 0);
-    CHECK(weft_tensor_dtype(pad) == WEFT_U32 && weft_tensor_numel(pad) == 64 &&
-          weft_tensor_ndim(pad) == 2);
-    pad = weft_symm_signal_pad(mem, peer, WEFT_SCALAR, WEFT_U64, 0);
-    CHECK(weft_tensor_dtype(pad) == WEFT_U64 && weft_tensor_numel(pad) == (int64_t)pad_bytes / 8);
-    pad = weft_symm_signal_pad(mem, peer, WEFT_SHAPE(8, 8), WEFT_U64, 0);
-    CHECK(weft_tensor_dtype(pad) == WEFT_U64 && weft_tensor_numel(pad) == 64);
-
-    /* Buffer and pad do not overlap. */
-    weft_tensor *fresh = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
-    mem = weft_symm_rendezvous(fresh, world);
-    pad = weft_symm_signal_pad(mem, rank, WEFT_SCALAR, WEFT_U32, 0);
-    weft_fill(pad, 42);
-    weft_fill(fresh, 0);
-    CHECK(all_equal(pad, 42));
-    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
-    weft_fill(pad, 0);
-
-    /* Bounds. */
-    CHECK(!weft_symm_signal_pad(mem, peer, WEFT_SHAPE(pad_bytes / 4 + 1), WEFT_U32, 0));
-    CHECK_CONTAINS(weft_last_error(), "exceeds");
-    CHECK(!weft_symm_signal_pad(mem, peer, WEFT_SHAPE(1), WEFT_U32, -1));
-    CHECK_CONTAINS(weft_last_error(), "non-negative");
-    CHECK(!weft_symm_signal_pad(mem, size, WEFT_SCALAR, WEFT_U32, 0));
-    CHECK_CONTAINS(weft_last_error(), "must be in [0");
-    FINISH(world);
+    scene_signal_pad(world, WEFT_CPU, rank, size);
+    finish(world);
 }
 
 RANKS_TEST(test_get_backend, 2)
@@ -134,7 +81,7 @@ RANKS_TEST(test_cuda_nvlink_connectivity_detection, 4)
     } else if (status != WEFT_ERR_DEVICE && status != WEFT_ERR_NO_MEMORY) { /* of the driver */
         CHECK_STATUS(status, WEFT_ERR_UNSUPPORTED);
     }
-    FINISH(world);
+    finish(world);
 }
 
 RANKS_TEST(test_allow_overlapping_devices, 4)
@@ -152,7 +99,7 @@ RANKS_TEST(test_allow_overlapping_devices, 4)
         if (peer == rank)
             CHECK(weft_tensor_data(theirs) == weft_tensor_data(x));
     }
-    FINISH(world);
+    finish(world);
 }
 
 RANKS_TEST(test_subgroup, 4)
@@ -183,53 +130,14 @@ RANKS_TEST(test_subgroup, 4)
     CHECK_STATUS(weft_symm_wait_signal(narrow, beside, 0, 20), WEFT_ERR_TIMEOUT);
     CHECK_OK(weft_symm_wait_signal(wide, rank ^ 1, 0, WEFT_DEFAULT));
     CHECK_OK(weft_symm_barrier(narrow, 0, WEFT_DEFAULT));
-    FINISH(world);
-}
-
-/* The reference's check of a handle, with every signal taken (it leaves those of ranks above 1). */
-static void verify_symmetric_memory(weft_symm *mem, int rank, int size)
-{
-    CHECK_INT(symm_info(mem).size, size);
-    size_t count = symm_info(mem).bytes / 4;
-    weft_tensor *first = weft_symm_buffer(mem, 0, WEFT_SHAPE(count), WEFT_F32, 0);
-    CHECK(first);
-    CHECK_INT(weft_tensor_offset(first), 0);
-    CHECK_INT(weft_storage_bytes(weft_tensor_storage(first)), symm_info(mem).bytes);
-    if (rank == 0) {
-        for (int peer = 1; peer < size; peer++)
-            CHECK_OK(weft_symm_wait_signal(mem, peer, 0, WEFT_DEFAULT));
-        CHECK(all_equal(first, 42));
-    } else {
-        if (rank == 1)
-            weft_fill(first, 42);
-        CHECK_OK(weft_symm_put_signal(mem, 0, 0, WEFT_DEFAULT));
-    }
-    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
-    if (rank == 1)
-        weft_fill(first, 43);
-    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
-    if (rank == 0)
-        CHECK(all_equal(first, 43));
-    CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
+    finish(world);
 }
 
 RANKS_TEST(test_empty_strided_p2p, 2)
 {
     weft_group *world = join(0);
-    CHECK(!weft_symm_rendezvous(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64, 64)), NULL));
-    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
-    int64_t strides[] = {64, 1};
-    weft_tensor *x =
-        weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, 0);
-    CHECK(all_equal(x, 0));
-    weft_symm *mem = weft_symm_rendezvous(x, NULL);
-    CHECK(mem);
-    weft_release(x); /* the handle keeps the memory */
-    verify_symmetric_memory(mem, rank, size);
-    int64_t gaps[] = {128, 1};
-    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), gaps, WEFT_F32, WEFT_CPU, world, 0));
-    CHECK_CONTAINS(weft_last_error(), "dense");
-    FINISH(world);
+    scene_strided(world, WEFT_CPU, rank, size);
+    finish(world);
 }
 
 /* Every order of dimensions, and sizes of 1 with any stride, is dense; gaps and overlaps are not. */
@@ -265,7 +173,7 @@ RANKS_TEST(test_empty_strided_p2p_layouts, 1)
             CHECK_CONTAINS(weft_last_error(), "leave gaps or overlap");
     }
     (void)rank, (void)size;
-    FINISH(world);
+    finish(world);
 }
 
 /* Signals lie in the pad of whom they are for: a row of words for each channel, one for each rank
@@ -304,7 +212,7 @@ RANKS_TEST(test_signals_in_the_pad, 3)
     for (size_t i = 0; i < words; i++)
         CHECK_INT(pad[i], 0);
     CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT)); /* who waits in vain waits for the living */
-    FINISH(world);
+    finish(world);
 }
 
 /* A block is to be had as long as a rendezvous of it is under way, however many there are. */
@@ -336,38 +244,14 @@ RANKS_TEST(test_block_published, 1)
     order.deadline = weft_i_os_deadline(20);
     CHECK_INT(weft_i_fdpass_fetch(&order, &segment), WEFT_ERR_TIMEOUT);
     (void)size;
-    FINISH(world);
+    finish(world);
 }
 
 RANKS_TEST(test_empty_strided_p2p_persistent, 2)
 {
     weft_group *world = join(0);
-    uint64_t id =
-        42 + (uint64_t)rank * 1000; /* an id is local: it need not be the same on all ranks */
-    int64_t strides[] = {64, 1};
-    weft_tensor *x =
-        weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, id);
-    CHECK(x);
-    void *data = weft_tensor_data(x);
-    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, id));
-    CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
-    weft_release(x);
-    CHECK(!weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 65), NULL, WEFT_F32, WEFT_CPU, world, id));
-    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
-    x = weft_symm_empty_strided_p2p(WEFT_SHAPE(64, 64), strides, WEFT_F32, WEFT_CPU, world, id);
-    CHECK(x && weft_tensor_data(x) == data);
-    weft_symm *mem = weft_symm_rendezvous(x, NULL);
-    CHECK(mem);
-    weft_release(x);
-    verify_symmetric_memory(mem, rank, size);
-    x = weft_symm_empty_strided_p2p(WEFT_SHAPE(4096), NULL, WEFT_F32, WEFT_CPU, world, id);
-    weft_symm *again =
-        weft_symm_rendezvous(x, NULL); /* cached: no communication, so one rank may do it alone */
-    CHECK(again && again->registration == mem->registration);
-    weft_release(x);
-    CHECK_OK(weft_symm_forget(id));
-    CHECK_STATUS(weft_symm_forget(id), WEFT_ERR_NOT_FOUND);
-    FINISH(world);
+    scene_persistent(world, WEFT_CPU, rank, size);
+    finish(world);
 }
 
 RANKS_TEST(test_barrier_timeout, 2)
@@ -385,7 +269,7 @@ RANKS_TEST(test_barrier_timeout, 2)
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     for (int i = 0; i < 10; i++)
         CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
-    FINISH(world);
+    finish(world);
 }
 
 RANKS_TEST(test_put_signal_timeout, 2)
@@ -405,7 +289,7 @@ RANKS_TEST(test_put_signal_timeout, 2)
         CHECK_STATUS(weft_symm_wait_signal(mem, 0, 0, 20), WEFT_ERR_TIMEOUT);
     }
     CHECK_OK(weft_symm_barrier(mem, 0, WEFT_DEFAULT));
-    FINISH(world);
+    finish(world);
 }
 
 RANKS_TEST(test_wait_signal_timeout, 2)
@@ -424,47 +308,17 @@ RANKS_TEST(test_wait_signal_timeout, 2)
         CHECK_OK(weft_symm_wait_signal(mem, 1, 0, WEFT_DEFAULT));
     else
         CHECK_OK(weft_symm_put_signal(mem, 0, 0, WEFT_DEFAULT));
-    FINISH(world);
+    finish(world);
 }
 
 RANKS_TEST(test_memset32, 1)
 {
-    weft_tensor *x = weft_symm_empty(WEFT_U32, WEFT_CPU, WEFT_SHAPE(64));
-    CHECK_OK(weft_symm_memset32(x, 32, 1, 16));
-    for (int i = 0; i < 64; i++)
-        CHECK_INT(weft_item(x, i), i >= 32 && i < 48);
-    CHECK(weft_symm_memset32(weft_view(x, WEFT_SHAPE(8, 8)), 0, 1, 1) < 0);
-    CHECK_CONTAINS(weft_last_error(), "flat, contiguous uint32");
-    CHECK(weft_symm_memset32(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(64)), 0, 1, 1) < 0);
-    CHECK_CONTAINS(weft_last_error(), "flat, contiguous uint32");
-    CHECK(weft_symm_memset32(x, -1, 1, 1) < 0);
-    CHECK_CONTAINS(weft_last_error(), "greater than or equal to 0");
-    CHECK(weft_symm_memset32(x, 0, (int64_t)1 << 32, 1) < 0);
-    CHECK_CONTAINS(weft_last_error(), "uint32 range");
-    CHECK(weft_symm_memset32(x, 0, 1, -1) < 0);
-    CHECK_CONTAINS(weft_last_error(), "positive integer");
-    CHECK(weft_symm_memset32(x, 0, 1, 0) < 0);
-    CHECK_CONTAINS(weft_last_error(), "positive integer");
-    CHECK(weft_symm_memset32(x, 64, 1, 1) < 0);
-    CHECK_CONTAINS(weft_last_error(), "exceeded the numel");
-    CHECK(weft_symm_memset32(x, 0, 1, 65) < 0);
-    CHECK_CONTAINS(weft_last_error(), "exceeded the numel");
-    CHECK_OK(weft_symm_memset32(x, 0, 3, 64));
-    CHECK_OK(weft_symm_memset32(x, 63, 4, 1));
-    CHECK(weft_item(x, 0) == 3 && weft_item(x, 62) == 3 && weft_item(x, 63) == 4);
+    scene_memset32(WEFT_CPU);
 }
 
 RANKS_TEST(test_stream_write_value32, 1)
 {
-    weft_tensor *x = weft_symm_empty(WEFT_U32, WEFT_CPU, WEFT_SHAPE(4));
-    for (int i = 0; i < 4; i++) {
-        CHECK_OK(weft_symm_stream_write_value32(x, i, 1));
-        for (int j = 0; j < 4; j++)
-            CHECK_INT(weft_item(x, j), j <= i);
-    }
-    CHECK(weft_symm_stream_write_value32(x, -1, 1) < 0);
-    CHECK(weft_symm_stream_write_value32(x, 4, 1) < 0);
-    CHECK(weft_symm_stream_write_value32(x, 0, (int64_t)1 << 32) < 0);
+    scene_write_value32(WEFT_CPU);
 }
 
 int main(int argc, char **argv)
