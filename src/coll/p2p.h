@@ -221,9 +221,9 @@ weft_status weft_i_bundle_outcome(const weft_i_bundle *bundle);
 /* The same, and frees the messages of requests that nobody owns. */
 weft_status weft_i_bundle_close(const weft_i_bundle *bundle);
 
-/* A request of this thread's limit.  Peer, tag, device and tensor are still to be set. */
-weft_i_p2p_request weft_i_p2p_request_of(weft_group *group, weft_i_coll_kind kind, weft_dtype dtype,
-                                         char *data, size_t bytes);
+/* Fills a request of this thread's limit.  Tag, device and tensor are still to be set. */
+void weft_i_p2p_request_fill(weft_i_p2p_request *request, weft_group *group, weft_i_coll_kind kind,
+                             weft_dtype dtype, int peer, char *data, size_t bytes);
 
 /* Sends or receives as one call of the user's, after a look at the peer. */
 weft_status weft_i_p2p_exchange(weft_i_p2p_request *request);

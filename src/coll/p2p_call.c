@@ -22,17 +22,18 @@ static weft_status check_peer(const char *op, weft_i_coll_kind kind, const weft_
     return WEFT_OK;
 }
 
-weft_i_p2p_request weft_i_p2p_request_of(weft_group *group, weft_i_coll_kind kind, weft_dtype dtype,
-                                         char *data, size_t bytes)
+void weft_i_p2p_request_fill(weft_i_p2p_request *request, weft_group *group, weft_i_coll_kind kind,
+                             weft_dtype dtype, int peer, char *data, size_t bytes)
 {
-    return (weft_i_p2p_request){.group = group,
-                                .kind = kind,
-                                .dtype = dtype,
-                                .source = -1,
-                                .digest = weft_i_digest(weft_i_digest(1, (uint64_t)dtype), bytes),
-                                .data = data,
-                                .bytes = bytes,
-                                .limit_ms = weft_i_group_limit(group, WEFT_DEFAULT)};
+    *request = (weft_i_p2p_request){.group = group,
+                                    .kind = kind,
+                                    .dtype = dtype,
+                                    .peer = peer,
+                                    .source = -1,
+                                    .data = data,
+                                    .bytes = bytes,
+                                    .limit_ms = weft_i_group_limit(group, WEFT_DEFAULT)};
+    request->digest = weft_i_digest(weft_i_digest(1, (uint64_t)dtype), bytes);
 }
 
 static weft_status fill(weft_i_p2p_request *request, weft_i_coll_kind kind, weft_tensor *x,
@@ -43,10 +44,9 @@ static weft_status fill(weft_i_p2p_request *request, weft_i_coll_kind kind, weft
     WEFT_TRY(check_peer(op, kind, group, peer, tag));
     WEFT_TRY(kind == WEFT_I_SEND ? weft_i_request_check_anywhere(op, "input", x)
                                  : weft_i_request_check_output(op, x));
-    *request = weft_i_p2p_request_of(group, kind, x->dtype, weft_i_tensor_data(x),
-                                     (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype));
+    weft_i_p2p_request_fill(request, group, kind, x->dtype, peer, weft_i_tensor_data(x),
+                            (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype));
     request->device = weft_i_tensor_device(x);
-    request->peer = peer;
     request->tag = tag;
     request->tensor = x;
     return WEFT_OK;

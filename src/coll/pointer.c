@@ -91,9 +91,8 @@ static weft_status exchange(weft_i_coll_kind kind, const void *data, size_t coun
     weft_i_coll coll;
     WEFT_TRY(begin(&coll, kind, dtype, group));
     WEFT_TRY(note(&coll, "input", data, count, 1, &coll.ask.in, &coll.ask.in_bytes));
-    weft_i_p2p_request request =
-        weft_i_p2p_request_of(group, kind, dtype, coll.ask.in, coll.ask.in_bytes);
-    request.peer = peer;
+    weft_i_p2p_request request;
+    weft_i_p2p_request_fill(&request, group, kind, dtype, peer, coll.ask.in, coll.ask.in_bytes);
     return weft_i_p2p_exchange(&request);
 }
 
