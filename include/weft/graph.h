@@ -64,17 +64,19 @@ WEFT_API weft_graph *weft_graph_parse(const char *text);
 typedef struct weft_compile_opts {
     size_t size;      /* of this struct */
     const char *name; /* of the graphs; NULL: "function" */
-    const char
-        *backend;   /* NULL or "eager": operations one by one.  "aot_eager": in-place writes are
-                            moved to the end, and gradients have a captured backward.  "c": the
-                            same, compiled by the C compiler */
-    bool fullgraph; /* it is an error if the function cannot be captured; otherwise it runs as is */
-    bool agree;     /* ranks compare the collectives of a capture before its first run.  They
-                            must capture together; otherwise they wait until the time limit */
-    bool as_captured; /* keep collectives as captured.  Otherwise backend "c" combines small ones
-                            and moves all_reduces to symmetric memory.  All ranks of a group must
-                            do the same, so set this if the ranks have the same collectives but
-                            compute different things between them (else WEFT_ERR_MISMATCH) */
+    /* NULL or "eager": operations run one by one.  "aot_eager": in-place writes are moved to the
+     * end, and gradients have a captured backward.  "c": the same, compiled by the C compiler. */
+    const char *backend;
+    /* It is an error if the function cannot be captured.  Otherwise it then runs uncompiled. */
+    bool fullgraph;
+    /* Ranks compare the collectives of a capture before its first run.  They must capture together;
+     * otherwise they wait for each other until the time limit. */
+    bool agree;
+    /* Keeps collectives as captured.  Otherwise backend "c" combines small ones and moves
+     * all_reduces to symmetric memory, and all ranks of a group must do the same.  Set this if the
+     * ranks have the same collectives but compute different things between them: that would be
+     * WEFT_ERR_MISMATCH. */
+    bool as_captured;
 } weft_compile_opts;
 
 /* weft_compile_opts opts = WEFT_COMPILE_OPTS; */

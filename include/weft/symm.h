@@ -66,16 +66,15 @@ WEFT_API weft_symm *weft_symm_rendezvous(weft_tensor *tensor, weft_group *group)
 
 /* What a handle refers to. */
 typedef struct weft_symm_info {
-    weft_group *group;       /* borrowed */
-    int rank, size;          /* of the group */
-    size_t bytes;            /* of the block, as requested */
-    size_t offset;           /* of the tensor in the block, in bytes */
-    size_t pad_bytes;        /* of a signal pad */
-    int channels;            /* channels 0 to channels - 1 can be used */
-    bool emulates_multicast; /* CPU: multicast operations write to each rank in turn */
-    void *multicast_ptr;     /* of the tensor, for device kernels; NULL if there is none */
-    const char
-        *why_no_multicast; /* the reason if there is none, else NULL; lives as long as the handle */
+    weft_group *group;            /* borrowed */
+    int rank, size;               /* of the group */
+    size_t bytes;                 /* of the block, as requested */
+    size_t offset;                /* of the tensor in the block, in bytes */
+    size_t pad_bytes;             /* of a signal pad */
+    int channels;                 /* channels 0 to channels - 1 can be used */
+    bool emulates_multicast;      /* CPU: multicast operations write to each rank in turn */
+    void *multicast_ptr;          /* of the tensor, for device kernels; NULL if there is none */
+    const char *why_no_multicast; /* why there is none, or NULL; lives as long as the handle */
 } weft_symm_info;
 
 WEFT_API weft_status weft_symm_describe(const weft_symm *mem, weft_symm_info *out);

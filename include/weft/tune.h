@@ -37,8 +37,9 @@ typedef enum weft_threshold {
     WEFT_TUNE_EAGER,     /* the largest ordinary operand that is sent eagerly, at most 64 KiB */
     WEFT_TUNE_ZERO_COPY, /* the same for symmetric operands: larger ones are used where they lie */
     WEFT_TUNE_CMA,       /* from this size, from one rank to another, the kernel copies (CMA) */
-    WEFT_TUNE_NCCL       /* for CUDA tensors, counting all parts of the larger operand: NCCL carries
-                      operands of at least this size if it can, weft's own kernels smaller ones */
+    /* CUDA tensors, all parts of the larger operand: from this size NCCL carries them if it can, and
+     * weft's own kernels carry smaller ones. */
+    WEFT_TUNE_NCCL
 } weft_threshold;
 
 /* Returns a threshold in a world of `ranks` ranks, or 0 and an error for an unknown operation. */
