@@ -35,7 +35,13 @@ typedef enum values_kind {
     VALUES_KINDS
 } values_kind;
 
-static inline uint64_t values_mix(uint64_t x)
+/* Makes values in memory of its own: a sanitizer has nothing to see there and would take most of
+ * the time of a test. */
+#define VALUES_UNSEEN                                                            \
+    __attribute__((always_inline, no_sanitize("thread"), no_sanitize("address"), \
+                   no_sanitize("undefined"))) static inline
+
+VALUES_UNSEEN uint64_t values_mix(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -74,7 +80,7 @@ __attribute__((unused)) static void values_choose_seed(void)
 }
 
 /* Bits of the exponent and of the fraction; 0 exponent bits: an integer. */
-static inline void values_format(weft_dtype dtype, int *exponent, int *fraction)
+VALUES_UNSEEN void values_format(weft_dtype dtype, int *exponent, int *fraction)
 {
     static const int table[][2] = {
         [WEFT_F64] = {11, 52}, [WEFT_F32] = {8, 23},   [WEFT_F16] = {5, 10},
@@ -84,7 +90,7 @@ static inline void values_format(weft_dtype dtype, int *exponent, int *fraction)
     *fraction = is_float ? table[dtype][1] : 0;
 }
 
-static inline uint64_t values_float(int exponent, int fraction, values_kind kind, uint64_t random)
+VALUES_UNSEEN uint64_t values_float(int exponent, int fraction, values_kind kind, uint64_t random)
 {
     uint64_t sign = (random >> 60 & 1) << (exponent + fraction);
     uint64_t last = (UINT64_C(1) << exponent) - 1, ones = (UINT64_C(1) << fraction) - 1;
@@ -100,7 +106,7 @@ static inline uint64_t values_float(int exponent, int fraction, values_kind kind
     return sign | special[random % 8];
 }
 
-static inline uint64_t values_integer(int bits, values_kind kind, uint64_t random)
+VALUES_UNSEEN uint64_t values_integer(int bits, values_kind kind, uint64_t random)
 {
     uint64_t top = UINT64_C(1) << (bits - 1);
     const uint64_t special[] = {0, 1, top, top - 1, UINT64_MAX, random};
@@ -108,7 +114,7 @@ static inline uint64_t values_integer(int bits, values_kind kind, uint64_t rando
 }
 
 /* One element's bits, of which the lowest count. */
-static inline uint64_t values_bits(weft_dtype dtype, int item, int exponent, int fraction,
+VALUES_UNSEEN uint64_t values_bits(weft_dtype dtype, int item, int exponent, int fraction,
                                    values_kind kind, uint64_t random)
 {
     if (dtype == WEFT_BOOL)
@@ -118,38 +124,60 @@ static inline uint64_t values_bits(weft_dtype dtype, int item, int exponent, int
     return values_integer(8 * item, kind, random);
 }
 
-/* Elements [first, first + count) of what `rank` brings.  A loop for each size: tests spend most of
- * their time here. */
-static inline void values_put(weft_dtype dtype, values_kind kind, uint64_t seed, int rank,
-                              size_t first, size_t count, char *out)
+enum { VALUES_BLOCK = 2048, VALUES_RANKS = 16 };
+
+typedef union values_block {
+    uint8_t of_1[VALUES_BLOCK];
+    uint16_t of_2[VALUES_BLOCK];
+    uint32_t of_4[VALUES_BLOCK];
+    uint64_t of_8[VALUES_BLOCK];
+} values_block;
+
+/* At most VALUES_BLOCK elements from `first` on.  A loop for each size: tests spend most of their
+ * time here. */
+__attribute__((unused, noinline, no_sanitize("thread"), no_sanitize("address"),
+               no_sanitize("undefined"))) static void
+values_make(weft_dtype dtype, values_kind kind, uint64_t base, size_t first, size_t count,
+            values_block *out)
 {
     size_t item = weft_dtype_size(dtype);
     int exponent, fraction;
     values_format(dtype, &exponent, &fraction);
-    uint64_t base = values_random(seed, (uint64_t)rank + 1000);
-#define VALUES_LOOP(type_)                                                                       \
-    for (size_t i = 0; i < count; i++) {                                                         \
-        uint64_t random = values_mix(base + (first + i) * UINT64_C(0x2545f4914f6cdd1d));         \
-        type_ bits = (type_)values_bits(dtype, sizeof(type_), exponent, fraction, kind, random); \
-        memcpy(out + i * sizeof bits, &bits, sizeof bits);                                       \
+#define VALUES_LOOP(type_, field_)                                                       \
+    for (size_t i = 0; i < count; i++) {                                                 \
+        uint64_t random = values_mix(base + (first + i) * UINT64_C(0x2545f4914f6cdd1d)); \
+        out->field_[i] =                                                                 \
+            (type_)values_bits(dtype, sizeof(type_), exponent, fraction, kind, random);  \
     }
     if (item == 1)
-        VALUES_LOOP(uint8_t)
+        VALUES_LOOP(uint8_t, of_1)
     else if (item == 2)
-        VALUES_LOOP(uint16_t)
+        VALUES_LOOP(uint16_t, of_2)
     else if (item == 4)
-        VALUES_LOOP(uint32_t)
+        VALUES_LOOP(uint32_t, of_4)
     else
-        VALUES_LOOP(uint64_t)
+        VALUES_LOOP(uint64_t, of_8)
 #undef VALUES_LOOP
+}
+
+/* Elements [first, first + count) of what `rank` brings.  Sanitizers see the copy. */
+static inline void values_put(weft_dtype dtype, values_kind kind, uint64_t seed, int rank,
+                              size_t first, size_t count, char *out)
+{
+    uint64_t base = values_random(seed, (uint64_t)rank + 1000);
+    size_t item = weft_dtype_size(dtype);
+    values_block block;
+    for (size_t done = 0; done < count; done += VALUES_BLOCK) {
+        size_t some = count - done < VALUES_BLOCK ? count - done : VALUES_BLOCK;
+        values_make(dtype, kind, base, first + done, some, &block);
+        memcpy(out + done * item, &block, some * item);
+    }
 }
 
 static inline bool values_has_meaning(weft_dtype dtype, weft_reduction op)
 {
     return weft_i_fold_find(dtype, (weft_i_fold_op)op) != NULL;
 }
-
-enum { VALUES_BLOCK = 2048, VALUES_RANKS = 16 };
 
 /* A program whose threads never run at once may say otherwise. */
 #ifndef VALUES_LOCAL
