@@ -3,6 +3,8 @@
  * allowed; see refusals.h. */
 #include "refusals.h"
 
+#include "tensor/tensor.h"
+
 static weft_group *w;
 static weft_tensor *x, *row, *words, *meta;
 static weft_symm *h, *behind; /* of `x`, and of its second element on */
@@ -283,11 +285,18 @@ TEST(test_refusals_handle_places)
           data + 1);
     weft_tensor *same = weft_symm_tensor(behind, ME);
     CHECK(weft_tensor_data(same) == data + 1 && weft_tensor_numel(same) == 8);
+    CHECK_INT(same->storage->bytes, 252);
+    const atomic_int *holders = &((const weft_i_object *)(const void *)behind)->references;
+    int held = atomic_load(holders);
+    weft_release(same);
+    CHECK_INT(atomic_load(holders), held - 1); /* it held the handle */
+    CHECK(!weft_symm_has_multicast(WEFT_CPU) && weft_last_status() == WEFT_OK);
     int64_t pads = (int64_t)info.pad_bytes / 4;
     weft_tensor *pad = weft_symm_signal_pad(h, ME, WEFT_SCALAR, WEFT_U32, 10);
     CHECK_INT(weft_tensor_numel(pad), pads - 10);
     CHECK(weft_tensor_data(pad) == (uint32_t *)weft_symm_signal_pad_ptr(h, ME) + 10);
     CHECK_INT(weft_tensor_numel(weft_symm_signal_pad(h, ME, WEFT_SCALAR, WEFT_U32, pads)), 0);
+    CHECK_INT(weft_tensor_numel(weft_symm_signal_pad(h, ME, WEFT_SCALAR, WEFT_U32, 0)), pads);
     CHECK_INT(weft_tensor_numel(weft_symm_signal_pad(h, ME, WEFT_SHAPE(pads), WEFT_U32, 0)), pads);
     close_world();
 }
