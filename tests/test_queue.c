@@ -242,7 +242,8 @@ static weft_group *join_alone(void)
     weft_group *world = join(30000);
     CHECK_OK(weft_scope_open());
     weft_group *group = fresh_group(world);
-    helpers = joined = wakes = ended = 0;
+    helpers = joined = wakes = 0;
+    ended = 0;
     alarm_at = NULL;
     alarm_was = 0;
     table = weft_i_os_linux;
