@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `tests/run` runs: one line "<light|heavy|memory|alone|after> <seconds> <command>" for each program in
-# <build>/tests.list.  Three run at a time, the longest limits first, and beside them one that takes much memory; then
+# <build>/tests.list.  A few run at a time, the longest limits first, and beside them one that takes much memory; then
 # those that want the machine alone, then those that read all results.
 set_property(GLOBAL PROPERTY WEFT_TEST_LINES "")
 function(weft_test_line weight seconds command)
