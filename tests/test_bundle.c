@@ -380,6 +380,24 @@ TEST(test_bundle_timeout)
     close_ends();
 }
 
+/* Of requests that were posted together the first that failed says why. */
+TEST(test_bundle_of_two)
+{
+    open_ends(WEFT_I_CMA_NONE);
+    weft_i_p2p_request two[] = {request_of(ME, WEFT_I_RECV, 0, 1, got[0], 8),
+                                request_of(ME, WEFT_I_RECV, 0, 2, got[1], 8)};
+    weft_i_bundle bundle = {.count = 2, .requests = two};
+    put(0, ME, 1, 3, 8);
+    memset(got, 0xee, sizeof got);
+    hand_said(weft_i_bundle_carry(&bundle), WEFT_ERR_TIMEOUT,
+              "recv of 8 bytes, tag 2, is still under way");
+    CHECK_INT(weft_i_p2p_request_status(&two[0]), WEFT_OK);
+    CHECK(weft_i_bundle_failed(&bundle) == &two[1] && bundle.left == 0);
+    check_bytes(0, 3, 8); /* the other one has arrived */
+    check_bytes(1, 0, 0);
+    close_ends();
+}
+
 /* ---- as a call ---- */
 
 /* For messages and for backends that carry messages themselves. */

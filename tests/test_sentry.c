@@ -55,8 +55,11 @@ static int take_body(pthread_t *thread, void *(*given)(void *), void *arg)
     return 0;
 }
 
+static int detached;
+
 static void stay_attached(void)
 {
+    detached++;
 }
 
 static int64_t test_clock(void)
@@ -88,6 +91,7 @@ static void open_post(bool counts)
     hand_open();
     memset(&told, 0, sizeof told);
     threads = wakes = steps = idle_looks = 0;
+    detached = 0;
     bell_was = UINT32_MAX;
     now = 5000 * (int64_t)MS;
     table = weft_i_os_linux;
@@ -109,6 +113,7 @@ static void stand(void (*const *wanted)(void))
     script = wanted;
     CHECK(!body(NULL) && !script[steps]);
     CHECK_INT(idle_looks, LINGER);
+    CHECK_INT(detached, 1); /* nobody joins it */
     weft_i_os_now = &weft_i_os_linux;
     hand_close();
 }
@@ -212,6 +217,11 @@ static void told_that_it_left(void)
     CHECK_INT(rest_ns, QUICK);
     again();
     told.waiting = true;
+}
+
+static void well_then_leave(void)
+{
+    check_told(0, WEFT_OK, 0);
     hand.row[0].left = 1; /* the group, not the job */
 }
 
@@ -254,9 +264,17 @@ static void told_of_revoking(void)
 
 TEST(test_sentry_left)
 {
-    static void (*const steps_of_it[])(void) = {
-        leave_unwaited,       much_later,    now_it_waits,     told_that_it_left, left_just_now,
-        left_almost_long_ago, told_of_group, revoked_long_ago, told_of_revoking,  NULL};
+    static void (*const steps_of_it[])(void) = {leave_unwaited,
+                                                much_later,
+                                                now_it_waits,
+                                                told_that_it_left,
+                                                well_then_leave,
+                                                left_just_now,
+                                                left_almost_long_ago,
+                                                told_of_group,
+                                                revoked_long_ago,
+                                                told_of_revoking,
+                                                NULL};
     open_post(false);
     stand(steps_of_it);
 }
