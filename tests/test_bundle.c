@@ -29,19 +29,19 @@ TEST(test_bundle_withdrawn)
     weft_i_os_now = &table;
     looks = done_at = 0; /* how often it looks at the clock before it gives up */
     letter *trial = prepare(ME, WEFT_I_SEND, 3, 1, sent[0], ROOM);
-    CHECK_INT(weft_i_bundle_carry(&trial->bundle), WEFT_ERR_TIMEOUT);
+    CHECK_INT(carry(&trial->bundle), WEFT_ERR_TIMEOUT);
     trial->request.message = NULL;
     weft_clear_error();
     hand.group->board->revoked = 0;
     done_at = looks;
     looks = 0;
     letter *taken = prepare(ME, WEFT_I_SEND, 0, 1, sent[0], ROOM);
-    CHECK_INT(weft_i_bundle_carry(&taken->bundle), WEFT_OK);
+    CHECK_INT(carry(&taken->bundle), WEFT_OK);
     CHECK_INT(all.lane[ME].p2p->under_way, 0);
     CHECK(looks == done_at && !pair_of(ME, 0)->rts_count && !weft_i_group_has_ended(hand.group));
     done_at = 0;
     letter *late = prepare(ME, WEFT_I_SEND, 0, 2, sent[0], ROOM);
-    weft_status status = weft_i_bundle_carry(&late->bundle);
+    weft_status status = carry(&late->bundle);
     weft_i_os_now = &weft_i_os_linux;
     late->request.message = NULL;
     hand_said(status, WEFT_ERR_TIMEOUT, "send of 131072 bytes, tag 2, is still under way");
@@ -58,15 +58,12 @@ TEST(test_bundle_withdrawn)
 static int64_t clock_ms;
 static int turns, die_at, reads, quick_reads;
 
+/* A millisecond a look; at one of them the sender dies. */
 static int64_t clock_by_ms(void)
-{
-    return clock_ms += 1000000;
-}
-
-static void turn_then_die(void)
 {
     if (++turns == die_at)
         hand_kill(hand_members[0]);
+    return clock_ms += 1000000;
 }
 
 /* The first reads succeed by 16 MiB; then the kernel refuses. */
@@ -94,7 +91,6 @@ static letter *take_large(void)
     weft_i_bundle_enqueue(&from->bundle);
     unreadable = weft_i_os_linux;
     unreadable.clock_ns = clock_by_ms;
-    unreadable.yield = turn_then_die;
     unreadable.read_process = refuse_read;
     weft_i_os_now = &unreadable;
     turns = reads = 0;
@@ -172,7 +168,7 @@ TEST(test_bundle_withdrawn_from_a_copy)
             looks = waits = 0;
             done_at = round ? last : INT64_MAX;
             weft_i_os_now = &table;
-            weft_status status = weft_i_bundle_carry(&it->bundle);
+            weft_status status = carry(&it->bundle);
             weft_i_os_now = &weft_i_os_linux;
             it->request.message = NULL;
             CHECK_INT(status, WEFT_ERR_TIMEOUT);
@@ -202,7 +198,7 @@ TEST(test_bundle_given_up)
     letter *before = take(ME, 0, 1, 0, 8), *any = take(ME, WEFT_ANY, 2, 1, 8);
     for (int i = 0; i < 2; i++) {
         letter *late = prepare(ME, WEFT_I_RECV, i ? WEFT_ANY : 0, 1 + i, got[2], 8);
-        weft_status status = weft_i_bundle_carry(&late->bundle);
+        weft_status status = carry(&late->bundle);
         late->request.message = NULL;
         hand_said(status, WEFT_ERR_TIMEOUT,
                   i ? "recv of 8 bytes, tag 2, is still under way"
@@ -217,7 +213,7 @@ TEST(test_bundle_given_up)
     CHECK(!weft_i_group_has_ended(hand.group)); /* nothing had begun */
     letter *half = prepare(ME, WEFT_I_RECV, WEFT_ANY, 4, got[0], BIG);
     CHECK(!is_over(put(0, ME, 4, 0, BIG)));
-    weft_status status = weft_i_bundle_carry(&half->bundle);
+    weft_status status = carry(&half->bundle);
     half->request.message = NULL;
     CHECK_INT(status, WEFT_ERR_TIMEOUT);
     CHECK(!pair_of(ME, 0)->taking && pair_of(ME, 0)->broken && weft_i_group_has_ended(hand.group));
@@ -276,8 +272,10 @@ TEST(test_bundle_refused_sender)
     letter *it = prepare(ME, WEFT_I_SEND, 2, 1, sent[0], ROOM);
     it->request.limit_ms = 20000;
     atomic_store(&all.ring[ME][2]->refused, 17);
+    weft_i_bundle_enqueue(&it->bundle);
     weft_i_group_spoil(hand.group, WEFT_ERR_MISMATCH);
-    weft_status status = weft_i_bundle_carry(&it->bundle);
+    CHECK_OK(weft_i_bundle_wait(&it->bundle, it->request.limit_ms));
+    weft_status status = weft_i_bundle_close(&it->bundle);
     it->request.message = NULL;
     hand_said(status, WEFT_ERR_MISMATCH,
               "send in group \"g\": rank 1 sends 131072 bytes of u8, rank 2 expects 16 bytes, or "
@@ -288,7 +286,7 @@ TEST(test_bundle_refused_sender)
     it->request.limit_ms = 20000;
     atomic_store(&all.ring[ME][2]->refused, 17);
     hand_kill(hand_members[2]);
-    status = weft_i_bundle_carry(&it->bundle);
+    status = carry(&it->bundle);
     it->request.message = NULL;
     CHECK_INT(status, WEFT_ERR_PEER_DEAD);
     CHECK_CONTAINS(weft_last_error(), "in group \"g\", send: rank 0 (");
@@ -304,7 +302,7 @@ static weft_status receive_from(int peer)
 {
     letter *it = prepare(ME, WEFT_I_RECV, peer, 1, got[0], 8);
     it->request.limit_ms = patience;
-    weft_status status = weft_i_bundle_carry(&it->bundle);
+    weft_status status = carry(&it->bundle);
     it->request.message = NULL;
     return status;
 }
@@ -389,7 +387,7 @@ TEST(test_bundle_of_two)
     weft_i_bundle bundle = {.count = 2, .requests = two};
     put(0, ME, 1, 3, 8);
     memset(got, 0xee, sizeof got);
-    hand_said(weft_i_bundle_carry(&bundle), WEFT_ERR_TIMEOUT,
+    hand_said(carry(&bundle), WEFT_ERR_TIMEOUT,
               "recv of 8 bytes, tag 2, is still under way");
     CHECK_INT(weft_i_p2p_request_status(&two[0]), WEFT_OK);
     CHECK(weft_i_bundle_failed(&bundle) == &two[1] && bundle.left == 0);

@@ -22,7 +22,7 @@ TEST(test_ring_slots)
     CHECK(!is_over(put(0, 2, 1, 0, BIG)) &&
           is_over(put(0, 3, 1, 0, 8)));                           /* other rings are others' */
     letter *gone = prepare(0, WEFT_I_SEND, ME, 79, sent[3], 200); /* larger, without a slot */
-    weft_status status = weft_i_bundle_carry(&gone->bundle);
+    weft_status status = carry(&gone->bundle);
     gone->request.message = NULL;
     hand_said(status, WEFT_ERR_TIMEOUT, "send of 200 bytes, tag 79, is still under way");
     CHECK(!gone->request.begun && !weft_i_group_has_ended(hand.group));
