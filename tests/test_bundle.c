@@ -387,8 +387,7 @@ TEST(test_bundle_of_two)
     weft_i_bundle bundle = {.count = 2, .requests = two};
     put(0, ME, 1, 3, 8);
     memset(got, 0xee, sizeof got);
-    hand_said(carry(&bundle), WEFT_ERR_TIMEOUT,
-              "recv of 8 bytes, tag 2, is still under way");
+    hand_said(carry(&bundle), WEFT_ERR_TIMEOUT, "recv of 8 bytes, tag 2, is still under way");
     CHECK_INT(weft_i_p2p_request_status(&two[0]), WEFT_OK);
     CHECK(weft_i_bundle_failed(&bundle) == &two[1] && bundle.left == 0);
     check_bytes(0, 3, 8); /* the other one has arrived */
