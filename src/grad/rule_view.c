@@ -14,11 +14,12 @@ weft_status weft_i_view_back(weft_i_back *c)
     return done(c->grad[0] = weft_reshape(c->g[0], SHAPE(0)));
 }
 
-/* Bytes that are read as other floats: only integers may come of them. */
+/* Bytes that are read as other floats: only integers may come of them.  This comes before the row's
+ * own checks: what is no dtype is for those. */
 weft_status weft_i_view_dtype_refuse(const weft_i_op_call *call)
 {
     weft_dtype from = call->args[0].tensor->dtype, to = (weft_dtype)call->args[1].integer;
-    if (from == to || weft_i_dtype_kind_of(to) != WEFT_I_KIND_FLOAT)
+    if (from == to || !weft_i_dtype_valid(to) || weft_i_dtype_kind_of(to) != WEFT_I_KIND_FLOAT)
         return WEFT_OK;
     return weft_i_fail(WEFT_ERR_UNSUPPORTED,
                        "view_dtype: bytes of %s read as %s have no gradient; detach the tensor "
