@@ -116,6 +116,30 @@ TEST(test_bounds_strides_of_one)
     weft_scope_close();
 }
 
+/* The same in operations on rows, whose kernels have strides of their own. */
+TEST(test_bounds_rows_of_one)
+{
+    weft_scope_open();
+    const int64_t strides[] = {INT64_MAX, 1}, columns[] = {1, INT64_MAX};
+    weft_tensor *x = weft_as_strided(numbers(3), WEFT_SHAPE(1, 3), strides, 0);
+    weft_tensor *y = weft_as_strided(numbers(3), WEFT_SHAPE(3, 1), columns, 0);
+    CHECK(x && y);
+    CHECK_NEAR(weft_item(weft_softmax(x, 0), 2), 1, 0);
+    CHECK_NEAR(weft_item(weft_log_softmax(y, 1), 2), 0, 0);
+    CHECK_NEAR(weft_item(weft_layer_norm(x, 1, NULL, NULL, 0), 1), 0, 1e-6);
+    const int64_t last = 2;
+    weft_tensor *index = weft_tensor_from(WEFT_I64, WEFT_SHAPE(1), &last);
+    CHECK_NEAR(weft_item(weft_embedding(y, index), 0), weft_item(y, 2), 0);
+    weft_tensor *bytes = weft_view_dtype(x, WEFT_U8);
+    CHECK(bytes && weft_tensor_size(bytes, 1) == 12);
+    CHECK_NEAR(weft_item(weft_mm(x, y), 0), weft_item(weft_sum(weft_mul(x, x), NULL, 0, false), 0),
+               1e-6);
+    CHECK_OK(weft_require_grad(x, true));
+    CHECK_OK(weft_backward(weft_sum(weft_softmax(x, 0), NULL, 0, false)));
+    CHECK_NEAR(weft_item(weft_grad(x), 1), 0, 1e-6);
+    weft_scope_close();
+}
+
 /* Nothing lies in it, but its strides are numbers all the same: what cannot be made anew cannot be
  * seen either. */
 TEST(test_bounds_empty_and_long)

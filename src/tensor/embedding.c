@@ -49,8 +49,8 @@ static void take_rows(const weft_tensor *out, const weft_tensor *weight, const i
     for (int64_t i = 0; i < count && width; i++)
         weft_i_copy_elements((size_t)size, (size_t)width,
                              weft_i_tensor_data(out) + i * width * size, size,
-                             weft_i_tensor_data(weight) + index[i] * weight->stride[0] * size,
-                             weight->stride[1] * size);
+                             weft_i_tensor_data(weight) + index[i] * weft_i_tensor_step(weight, 0),
+                             weft_i_tensor_step(weight, 1));
 }
 
 weft_status weft_i_embedding_run(weft_i_op_call *call)

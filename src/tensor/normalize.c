@@ -85,8 +85,8 @@ static struct rows rows_along(const weft_tensor *out, const weft_tensor *x, int 
     weft_i_loop_add(&rows.loop, x);
     if (x->ndim) {
         rows.length = x->dim[dim];
-        rows.in_stride = x->stride[dim] * size;
-        rows.out_stride = out->stride[dim] * size;
+        rows.in_stride = weft_i_tensor_step(x, dim);
+        rows.out_stride = weft_i_tensor_step(out, dim);
         rows.loop.dim[dim] = rows.length ? 1 : 0;
     }
     return rows;

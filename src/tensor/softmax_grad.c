@@ -64,7 +64,7 @@ static void set_rows(struct rows *rows, weft_i_loop *loop, weft_tensor *const *o
     int64_t size = (int64_t)weft_i_dtype_size(rows->dtype);
     rows->length = 1;
     for (int k = 0; k < OPERANDS; k++)
-        rows->stride[k] = dim < 0 ? size : operands[k]->stride[dim] * size;
+        rows->stride[k] = dim < 0 ? size : weft_i_tensor_step(operands[k], dim);
     if (dim < 0)
         return;
     rows->length = (size_t)operands[0]->dim[dim];

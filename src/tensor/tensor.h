@@ -149,6 +149,14 @@ static inline weft_device weft_i_tensor_device(const weft_tensor *x)
     return x->storage->device;
 }
 
+/* Bytes from an element to the next along a dimension.  Of one element or none, whose stride may be
+ * anything: as if they were adjacent. */
+static inline int64_t weft_i_tensor_step(const weft_tensor *x, int dim)
+{
+    int64_t size = (int64_t)weft_dtype_size(x->dtype);
+    return x->dim[dim] > 1 ? x->stride[dim] * size : size;
+}
+
 static inline int64_t weft_i_tensor_numel(const weft_tensor *x)
 {
     int64_t numel = 1;

@@ -166,7 +166,8 @@ static weft_status to_smaller(weft_i_op_call *call, int64_t factor)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "view_dtype: the last dimension must be contiguous");
     for (int i = 0; i < last; i++)
-        result->stride[i] *= factor;
+        if (result->shape.dim[i] > 1) /* else it is never used, and may be too large for that */
+            result->stride[i] *= factor;
     result->stride[last] = 1;
     result->shape.dim[last] *= factor;
     result->offset *= factor;
