@@ -150,7 +150,8 @@ TEST(test_bounds_empty_and_long)
     weft_tensor *x = weft_reshape(none, most);
     CHECK(x && weft_tensor_is_contiguous(x) && weft_equal(x, weft_empty(WEFT_F32, WEFT_CPU, most)));
     CHECK_INT(weft_tensor_numel(x), 0);
-    const int64_t stride[] = {2};
+    const int64_t far[] = {INT64_MAX, INT64_MAX}, stride[] = {2};
+    CHECK_INT(weft_tensor_numel(weft_as_strided(none, WEFT_SHAPE(0, 0), far, 1)), 0);
     weft_tensor *three = numbers(3);
     CHECK(weft_equal(weft_view_scatter(three, none, WEFT_SHAPE(0), stride, INT64_MAX), three));
     CHECK(!weft_empty(WEFT_F32, WEFT_CPU, more) && !weft_view(none, more));

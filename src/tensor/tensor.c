@@ -157,11 +157,12 @@ static weft_i_version *new_version(void)
 
 void weft_i_tensor_measure(weft_tensor *x)
 {
-    int64_t step = 1, last = x->offset;
+    int64_t step = 1;
+    uint64_t last = (uint64_t)x->offset; /* unsigned: of no elements it means nothing */
     bool packed = true;
     for (int i = x->ndim - 1; i >= 0; i--) {
         packed &= x->dim[i] == 1 || x->stride[i] == step;
-        last += (x->dim[i] - 1) * x->stride[i];
+        last += (uint64_t)(x->dim[i] - 1) * (uint64_t)x->stride[i];
         step *= x->dim[i];
     }
     x->numel = step;
