@@ -334,7 +334,8 @@ TEST(test_gradcheck_refused_calls)
     CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
     CHECK_STATUS(weft_set(y, x), WEFT_ERR_UNSUPPORTED);
     weft_clear_error();
-    for (int no = -1; no <= WEFT_DTYPE_COUNT; no += WEFT_DTYPE_COUNT + 1) { /* before it looks for a rule */
+    for (int no = -1; no <= WEFT_DTYPE_COUNT;
+         no += WEFT_DTYPE_COUNT + 1) { /* before it looks for a rule */
         CHECK(!weft_view_dtype(x, (weft_dtype)no));
         CHECK_CONTAINS(weft_last_error(), "view_dtype");
         CHECK(weft_last_status() != WEFT_ERR_UNSUPPORTED);
