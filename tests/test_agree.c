@@ -68,7 +68,7 @@ RANKS_TEST(test_agree_late, 3)
     uint64_t flags = 0xf0u | (1u << rank);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank != 1) {
-        CHECK_STATUS(weft_group_agree(world, &flags, 300), WEFT_ERR_TIMEOUT);
+        CHECK_STATUS(weft_group_agree(world, &flags, 2000), WEFT_ERR_TIMEOUT);
         CHECK_CONTAINS(weft_last_error(), "rank 1 (");
         CHECK(!strstr(weft_last_error(), "rank 0 (") && !strstr(weft_last_error(), "rank 2 ("));
         CHECK(flags == (0xf0u | (1u << rank)));
