@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "grad/ops.h"
+#include "tensor/ops.h"
 #include "tensor/stream.h"
 #include "weft/grad.h"
 #include "weft/view.h"
@@ -24,17 +25,12 @@ void *weft_i_opaque_new(size_t bytes, void (*destroy)(weft_i_object *),
 
 /* ---- the row ---- */
 
-/* A result lies as what it may take the place of, unless elements of that share memory. */
+/* A result lies as what it may take the place of. */
 weft_status weft_i_opaque_shape(weft_i_op_call *call)
 {
     const weft_tensor *x = call->args[0].tensors[call->which];
-    call->result.dtype = x->dtype;
+    weft_i_result_like(&call->result, x);
     call->result.device = weft_i_tensor_device(x);
-    call->result.shape = weft_i_tensor_shape(x);
-    if (weft_i_tensor_is_dense(x))
-        memcpy(call->result.stride, x->stride, sizeof x->stride);
-    else
-        weft_i_shape_strides(call->result.shape, call->result.stride);
     return WEFT_OK;
 }
 

@@ -98,16 +98,19 @@ weft_tensor *weft_i_tensor_here(const char *what, const weft_tensor *x)
     return here;
 }
 
-/* Same layout where the memory has no gaps, else row-major. */
+void weft_i_result_like(weft_i_result *result, const weft_tensor *x)
+{
+    result->dtype = x->dtype;
+    result->shape = weft_i_tensor_shape(x);
+    if (weft_i_tensor_is_dense(x))
+        memcpy(result->stride, x->stride, sizeof x->stride);
+    else
+        weft_i_shape_strides(result->shape, result->stride);
+}
+
 weft_status weft_i_clone_shape(weft_i_op_call *call)
 {
-    weft_tensor *x = call->args[0].tensor;
-    call->result.dtype = x->dtype;
-    call->result.shape = weft_i_tensor_shape(x);
-    if (weft_i_tensor_is_dense(x))
-        memcpy(call->result.stride, x->stride, sizeof x->stride);
-    else
-        weft_i_shape_strides(call->result.shape, call->result.stride);
+    weft_i_result_like(&call->result, call->args[0].tensor);
     return WEFT_OK;
 }
 

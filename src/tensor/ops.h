@@ -20,6 +20,10 @@
 bool weft_i_pointwise_quick(weft_i_op_call *call);
 bool weft_i_view_quick(weft_i_op_call *call);
 
+/* A result with the dtype and shape of `x`, laid out as `x` is where its memory has no gaps and no
+ * element twice, else row-major. */
+void weft_i_result_like(weft_i_result *result, const weft_tensor *x);
+
 /* Reads an argument of sizes; the sizes themselves are not checked. */
 weft_status weft_i_shape_argument(const weft_i_op_call *call, int i, weft_shape *out);
 
