@@ -16,9 +16,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FLOORS = {'base', 'kernels', 'tensor', 'store', 'fabric', 'symm', 'coll', 'parts', 'symm_coll', 'functional'}
 LEFT_OUT = re.compile(r'test_(bench|large|harness|torch|cuda_(abi|bench|kernels|fused\w*|graph\w*)|'
                       r'nccl_(abi|functional_grad_backend|tracing))')
-# Objects that programs take besides their own: the software driver, and the stand-in of NCCL over it.
-SHARED = {'weft_cuda_model': re.compile(r'test_(carrier|cuda\w*|nccl\w*|nvshmem)'),
-          'weft_nccl_standin': re.compile(r'test_nccl\w*')}
+# Objects that programs are linked with besides their own: the software driver, and the stand-in of NCCL over it.
+SHARED = ('weft_cuda_model', 'weft_nccl_standin')
 SIMULATOR = re.compile(r'test_simulator\w*')
 # Programs that are asked as a whole, and how they are called; {weft} is the command.
 WHOLE = {'test_fuzz_api': ['--seed', '1', '--calls', '20000'], 'test-command': ['{weft}']}
@@ -104,7 +103,7 @@ class Tree:
         run_quietly(['cmake', '-S', ROOT, '-B', build, '-G', 'Unix Makefiles', '-DCMAKE_BUILD_TYPE=RelWithDebInfo',
                      '-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O2 -g', '-DWEFT_NVCC=OFF', '-DCMAKE_C_COMPILER_LAUNCHER=',
                      '-DWEFT_SANITIZE=' + ''.join(self.sanitize).replace('-fsanitize=', '')])
-        self.sources, self.programs, self.command_sources, shared = {}, {}, [], {}
+        self.sources, self.programs, self.command_sources, shared, linked = {}, {}, [], {}, {}
         for entry in json.load(open(os.path.join(build, 'compile_commands.json'))):
             words = shlex.split(entry['command'])
             path = os.path.relpath(entry['file'], ROOT)
@@ -120,12 +119,13 @@ class Tree:
                     self.simulators.add(target, path, words[0], options)
             elif re.match('test_|soak$', target) and not LEFT_OUT.fullmatch(target):
                 self.programs.setdefault(target, []).append((path, words[0], options))
+                linked[target] = os.path.join(entry['directory'], 'CMakeFiles', target + '.dir', 'link.txt')
             elif target in SHARED:
                 shared.setdefault(target, []).append((path, words[0], options))
         self.programs = {p: s for p, s in self.programs.items() if re.search(self.wanted, p)}
         for name, sources in self.programs.items():
-            for target, users in SHARED.items():
-                sources += shared.get(target, []) if users.fullmatch(name) else []
+            line = open(linked[name]).read()
+            sources += [source for target in SHARED if '/%s.dir/' % target in line for source in shared[target]]
         self.compiler = next(iter(self.sources.values()))[0]
 
     def has(self, name):
