@@ -646,6 +646,40 @@ RANKS_TEST(test_mismatch_board_3, 3)
     run_board_pairs(rank, size);
 }
 
+/*
+ * The first call of the group is a collective of one rank, which waits for all to make the lane.
+ * The others make a group, in which that rank is missed first, and help from there.  They come at
+ * different times: the second one when the first has helped for longer than its patience once was,
+ * and had gone back to wait for twice as long.
+ */
+RANKS_TEST(test_mismatch_board_late_helper, 3)
+{
+    enum { LATE_US = 75000 };
+    weft_group *world = join(20000);
+    call c = {.form = LIST_ALL_REDUCE, .a = {.dtype = WEFT_F32, .count = 5}, .tensors = 2};
+    for (int number = 0; number < 3; number++) {
+        int early = number, odd = (number + 1) % 3, late = (number + 2) % 3;
+        weft_group *group = new_group(world, size);
+        _Atomic uint64_t *helps = &group->board->row[early].lane_arrival;
+        char text[160];
+        weft_clear_error();
+        if (rank == late) { /* relaxed: only whether it has begun */
+            for (int ms = 0; ms < 10000 && !atomic_load_explicit(helps, memory_order_relaxed); ms++)
+                rest_us(1000);
+            rest_us(LATE_US);
+        }
+        weft_status status = rank == odd ? run_call(&c, rank, size, group)
+                             : weft_group_new(group, (int[]){early, odd, late}, 3, NULL)
+                                 ? WEFT_OK
+                                 : weft_last_status();
+        CHECK_STATUS(status, WEFT_ERR_MISMATCH);
+        check_both("group_new", text_of(&c, text, sizeof text), number);
+        check_fate(group, rank, size);
+        weft_clear_error();
+    }
+    finish(world);
+}
+
 /* Posted work is no quarrel with a barrier, however long it is under way. */
 RANKS_TEST(test_mismatch_not_posted, 2)
 {

@@ -6,6 +6,8 @@
  */
 #include "group_by_hand.h"
 
+#include "symm/backend.h"
+
 static weft_i_os table;
 static int64_t now = 5000000000;
 
@@ -334,29 +336,73 @@ TEST(test_quarrel_wants_lane_above)
 {
     open_all();
     hand_make();
-    CHECK(!weft_i_quarrel_wants_lane_above(hand.group, 0));
-    hand.row_above[4].lane_arrival = (uint64_t)1 << 32;
-    CHECK(weft_i_quarrel_wants_lane_above(hand.group, 0)); /* world rank 4 */
-    CHECK(!weft_i_quarrel_wants_lane_above(hand.group, 3));
-    hand.group->help_after = now + 1000000;
-    CHECK(!weft_i_quarrel_wants_lane_above(hand.group, 0));
-    now += 1000000;
-    CHECK(weft_i_quarrel_wants_lane_above(hand.group, 0));
+    CHECK(!weft_i_quarrel_wants_lane_above(hand.group));
+    for (int there = 0; there < HAND_WORLD; there++) { /* 2 is not in the new group */
+        hand.row_above[there].lane_need = weft_i_group_lane_need(NULL);
+        CHECK(weft_i_quarrel_wants_lane_above(hand.group) == (there != HAND_ME && there != 2));
+        hand.row_above[there].lane_need = weft_i_group_lane_need(hand.group); /* helps, as we do */
+        CHECK(!weft_i_quarrel_wants_lane_above(hand.group));
+        hand.row_above[there].lane_need = 0;
+    }
+    /* One that helps on the way to another group needs us as well. */
+    hand.row_above[0].lane_need = weft_i_group_lane_need(hand.group);
+    hand.row_above[4].lane_need = weft_i_group_lane_need(hand.group) + 4;
+    CHECK(weft_i_quarrel_wants_lane_above(hand.group));
     hand_leave(2);
-    CHECK(!weft_i_quarrel_wants_lane_above(hand.group, 0));
+    CHECK(!weft_i_quarrel_wants_lane_above(hand.group));
     hand_revive(2);
-    hand.above->making_lane = true;
-    CHECK(!weft_i_quarrel_wants_lane_above(hand.group, 0));
-    hand.above->making_lane = false;
-    hand.row_above[HAND_ME].lane_arrival = (uint64_t)1 << 32; /* we have been there */
-    CHECK(!weft_i_quarrel_wants_lane_above(hand.group, 0));
-    hand.row_above[4].lane_arrival = (uint64_t)2 << 32;
-    CHECK(weft_i_quarrel_wants_lane_above(hand.group, 0));
     hand.above->lane = hand.above; /* there is one */
-    CHECK(!weft_i_quarrel_wants_lane_above(hand.group, 0));
+    CHECK(!weft_i_quarrel_wants_lane_above(hand.group));
     hand.above->lane = NULL;
     hand.group->making = false;
-    CHECK(!weft_i_quarrel_wants_lane_above(hand.group, 0));
+    CHECK(!weft_i_quarrel_wants_lane_above(hand.group));
+    close_all();
+}
+
+/* What is told of a member that makes the lane: never 0, and not what a call of the group tells. */
+TEST(test_quarrel_lane_need)
+{
+    open_all();
+    CHECK_INT(weft_i_group_lane_need(NULL), 1);
+    for (uint64_t word = 0; word < 4; word++) {
+        hand.group->list.word[0] = word;
+        CHECK_INT(weft_i_group_lane_need(hand.group), word | 2);
+    }
+    weft_i_group_show_lane_need(hand.above, 7);
+    CHECK_INT(hand.row_above[HAND_ME].lane_need, 7);
+    weft_i_group_show_lane_need(hand.above, 0);
+    CHECK_INT(hand.row_above[HAND_ME].lane_need, 0);
+    close_all();
+}
+
+/* Who only helps goes when the last member that needs the lane has given up, wherever it waits. */
+TEST(test_quarrel_helps_in_vain)
+{
+    open_all();
+    hand_make();
+    weft_i_point point = point_of(hand.row_above, HAND_WORLD);
+    weft_i_label call = {hand.above, "op", -1};
+    weft_i_vigil vigil = {.call = &call, .point = &point, .turn = 1};
+    CHECK(!weft_i_quarrel_helps_in_vain(hand.above)); /* it makes the lane for itself */
+    CHECK_INT(weft_i_vigil_look(&vigil, 4), WEFT_OK);
+    hand.above->lane_for = hand.group;
+    hand.row_above[3].lane_need = 1;
+    CHECK(!weft_i_quarrel_helps_in_vain(hand.above));
+    CHECK_INT(weft_i_vigil_look(&vigil, 4), WEFT_OK);
+    hand.row_above[3].lane_need = 0;
+    hand.row_above[0].lane_need = weft_i_group_lane_need(hand.group);
+    CHECK(weft_i_quarrel_helps_in_vain(hand.above));
+    CHECK_INT(weft_i_vigil_look(&vigil, 4), WEFT_ERR_CANCELLED);
+    CHECK(!vigil.wanted);
+    weft_i_circle circle = {.size = HAND_WORLD, .group = hand.above};
+    hand_said(weft_i_circle_lost(&circle), WEFT_ERR_TIMEOUT,
+              "rendezvous: nobody needs the lane any more");
+    hand.row_above[3].lane_need = 1;
+    CHECK_OK(weft_i_circle_lost(&circle));
+    hand.row_above[3].lane_need = 0;
+    hand_kill(4); /* a death is the better reason */
+    CHECK_INT(weft_i_vigil_look(&vigil, 4), WEFT_ERR_PEER_DEAD);
+    hand.above->lane_for = NULL;
     close_all();
 }
 

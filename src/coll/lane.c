@@ -155,7 +155,9 @@ static weft_status make_lane(weft_group *group)
 weft_status weft_i_group_make_lane(weft_group *group)
 {
     group->making_lane = true;
+    weft_i_group_show_lane_need(group, weft_i_group_lane_need(group->lane_for));
     weft_status status = make_lane(group);
+    weft_i_group_show_lane_need(group, 0);
     group->making_lane = false;
     return status;
 }

@@ -500,20 +500,24 @@ weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline)
 
 weft_status weft_i_group_help_above(weft_group *group, int64_t deadline)
 {
-    enum { SLICE_MS = 50 };
+    weft_group *above = group->made_from;
     weft_i_errors before;
-    int64_t slice = weft_i_os_deadline(SLICE_MS);
     weft_i_errors_save(&before);
-    weft_status status =
-        weft_i_group_help_make_lane(group->made_from, slice < deadline ? slice : deadline);
-    if (status == WEFT_ERR_TIMEOUT && slice < deadline) {
+    above->lane_for = group;
+    weft_status status = weft_i_group_help_make_lane(above, deadline);
+    above->lane_for = NULL;
+    if (status == WEFT_ERR_TIMEOUT && weft_i_os_ms_until(deadline) != 0) { /* nobody needs it */
         weft_i_errors_restore(&before);
-        /* Two that help each other, and nobody else, would never meet to make their group.  Twice
-         * as long apart as together: then their waits overlap, however they lie. */
-        group->help_after = weft_i_os_deadline(2 * SLICE_MS);
         return WEFT_OK;
     }
     return status;
+}
+
+void weft_i_group_show_lane_need(const weft_group *group, uint64_t need)
+{
+    if (group->board && !group->world->fake) /* pairs with the acquire in needs_lane */
+        atomic_store_explicit(&group->board->row[group->rank].lane_need, need,
+                              memory_order_release);
 }
 
 weft_status weft_i_group_fail_quarrel(const weft_i_label *call, const weft_i_meeting *meeting)

@@ -37,7 +37,6 @@ struct weft_group {
     bool making;           /* weft_group_new is under way */
     weft_group *made_from; /* its parent, meanwhile; NULL while it shrinks */
     bool old_quarrel;      /* that one had ended by a mismatch, as this rank knew before */
-    int64_t help_after;    /* while it is made: when to help with the lane above again; 0: now */
     uint32_t id;           /* for the flight record: 0 is the world */
     uint32_t times;        /* groups made of this list before */
     uint64_t sequence;     /* collectives and exchanges begun so far */
@@ -65,8 +64,9 @@ struct weft_group {
     /* Whose call is on its board and on its lane now: the thread's, 0: nobody's.  Relaxed: it finds
      * programs that break the rule of one thread at a time, and orders nothing. */
     _Atomic uintptr_t on_board, on_lane;
-    const char *making_for;   /* what the user called meanwhile; NULL: nothing that needs it */
-    bool making_lane;         /* its exchanges are about making its lane (coll/lane.c) */
+    const char *making_for;     /* what the user called meanwhile; NULL: nothing that needs it */
+    bool making_lane;           /* its exchanges are about making its lane (coll/lane.c) */
+    const weft_group *lane_for; /* it is made for who makes that one; NULL: for a call of its own */
     const char *shown_op;     /* what the board says that we call: a name that stays where it is */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
     _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
@@ -213,6 +213,19 @@ static inline weft_status weft_i_group_check_revoked(const weft_i_label *call)
  * Collective. */
 weft_status weft_i_group_make_lane(weft_group *group);
 
+/*
+ * For what a member makes the lane: 0: it does not; 1: for a call of this group; otherwise only to
+ * help others on the way to a group that it makes from this one.  That is told by the new group:
+ * its members who help must not take each other for somebody who needs the lane.
+ */
+static inline uint64_t weft_i_group_lane_need(const weft_group *made)
+{
+    return made ? made->list.word[0] | 2 : 1;
+}
+
+/* Tells the others for what this member makes the lane, or (0) that it does not any more. */
+void weft_i_group_show_lane_need(const weft_group *group, uint64_t need);
+
 /* WEFT_ERR_STATE in a fake world where collectives are errors. */
 weft_status weft_i_group_check_mute(const weft_i_label *call);
 
@@ -286,9 +299,9 @@ weft_status weft_i_group_mismatch(const weft_i_label *call, const weft_i_meeting
 void weft_i_group_show_op(weft_group *group, const char *op);
 weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline);
 
-/* While a group is made: helps to make the lane of the group that it is made from, for which one
- * of its members waits; not for long, because that one may give up and come here. WEFT_ERR_TIMEOUT:
- * the deadline has passed. */
+/* While a group is made: helps to make the lane of the group that it is made from, for as long as
+ * one of its members needs that, which may give up and come here.  WEFT_ERR_TIMEOUT: the deadline
+ * has passed. */
 weft_status weft_i_group_help_above(weft_group *group, int64_t deadline);
 weft_status weft_i_group_fail_quarrel(const weft_i_label *call, const weft_i_meeting *meeting);
 

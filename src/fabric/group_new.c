@@ -148,11 +148,11 @@ static weft_status lost_member(void *arg)
 }
 
 /* Can the first member still make the board?  Not if it waits for us in the parent;
- * WEFT_ERR_CANCELLED if it waits there for the lane to be made. */
+ * WEFT_ERR_CANCELLED if any member waits there for the lane to be made. */
 static weft_status lost_first(void *arg)
 {
     const weft_i_label *call = arg;
-    if (weft_i_quarrel_wants_lane_above(call->group, 0))
+    if (weft_i_quarrel_wants_lane_above(call->group))
         return WEFT_ERR_CANCELLED;
     weft_i_quarrel_look_above(call->group, NULL, 0);
     return lost_member(arg);

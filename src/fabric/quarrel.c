@@ -190,7 +190,7 @@ static bool wants_lane(const weft_i_vigil *vigil, int rank)
 {
     const weft_group *group = vigil->call->group;
     return vigil->stay->place == WEFT_I_ON_BOARD &&
-           (lacks_lane(group, rank) || weft_i_quarrel_wants_lane_above(group, rank));
+           (lacks_lane(group, rank) || weft_i_quarrel_wants_lane_above(group));
 }
 
 /* ---- while a group is made ---- */
@@ -225,13 +225,31 @@ static bool is_ending(const weft_group *above)
     return false;
 }
 
-bool weft_i_quarrel_wants_lane_above(const weft_group *group, int rank)
+/* Does a rank of the group above, which is in this one too, make the lane there for anything else
+ * than to get on with this one? */
+static bool needs_lane(const weft_group *group, const weft_group *above, int there)
 {
-    if (group->help_after && weft_i_os_ms_until(group->help_after) > 0)
-        return false; /* it has just helped in vain */
+    /* Pairs with the release in weft_i_group_show_lane_need. */
+    uint64_t need = atomic_load_explicit(&above->board->row[there].lane_need, memory_order_acquire);
+    return need && need != weft_i_group_lane_need(group) && there != above->rank &&
+           weft_group_rank_of(group, above->members[there]) >= 0;
+}
+
+/* All are asked, not only the first that is missing: that may be one that helps. */
+bool weft_i_quarrel_wants_lane_above(const weft_group *group)
+{
     const weft_group *above = group_above(group);
-    return above && lacks_lane(above, weft_group_rank_of(above, group->members[rank])) &&
-           !is_ending(above);
+    if (!above || above->lane)
+        return false;
+    for (int there = 0; there < above->size; there++)
+        if (needs_lane(group, above, there))
+            return !is_ending(above);
+    return false;
+}
+
+bool weft_i_quarrel_helps_in_vain(const weft_group *group)
+{
+    return group->lane_for && !weft_i_quarrel_wants_lane_above(group->lane_for);
 }
 
 void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigil, int rank)
@@ -269,6 +287,8 @@ weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing)
     weft_status fate = weft_i_group_fate(call->group, missing);
     if (!vigil->begin)
         vigil->begin = now;
+    if (fate == WEFT_OK && weft_i_quarrel_helps_in_vain(call->group))
+        return WEFT_ERR_CANCELLED;
     if (fate < 0 || !vigil->stay)
         return fate;
     if (wants_lane(vigil, missing)) {

@@ -67,8 +67,12 @@ void weft_i_quarrel_look(const weft_i_vigil *vigil, int rank);
  */
 void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigil, int rank);
 
-/* Meanwhile: does `rank` wait for us to make the lane of that group? */
-bool weft_i_quarrel_wants_lane_above(const weft_group *group, int rank);
+/* Meanwhile: does any member of it need us to make the lane of that group?  Not one that helps
+ * there on its way to this one, as we do. */
+bool weft_i_quarrel_wants_lane_above(const weft_group *group);
+
+/* Do we make the lane of this group to help on the way to another one, and nobody needs it now? */
+bool weft_i_quarrel_helps_in_vain(const weft_group *group);
 
 /* Both calls, if such a look, of any member, has ended that group since we began. */
 const char *weft_i_quarrel_told_above(const weft_group *group);

@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/group.h"
+#include "fabric/quarrel.h"
 #include "symm/backend.h"
 
 /* If any member is lost nobody will have the memory, and the owner may have stopped offering it. */
@@ -13,7 +14,9 @@ static weft_status lost(void *arg)
     for (int rank = 0; rank < circle->size; rank++)
         if (weft_i_group_fate(call.group, rank) < 0)
             return weft_i_group_lost(&call, rank);
-    return WEFT_OK;
+    return weft_i_quarrel_helps_in_vain(call.group)
+               ? weft_i_fail(WEFT_ERR_TIMEOUT, "rendezvous: nobody needs the lane any more")
+               : WEFT_OK;
 }
 
 /* Those who wait for us meanwhile are to name the one whom we wait for; see exchange.c. */
