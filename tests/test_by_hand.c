@@ -48,13 +48,23 @@ TEST(test_by_hand_on_several_hosts)
     CHECK_INT(count(err, "torchrun"), 0);
 }
 
-/* Without any address two shells are two jobs: nobody waits in silence. */
+/* Without any address two shells are two jobs: nobody waits in silence, nor fails without saying
+ * what to do. */
 TEST(test_by_hand_without_address)
 {
-    CHECK_INT(shell("RANK=1 WORLD_SIZE=2 WEFT_MEET_TIMEOUT=2500 $S x"), -WEFT_ERR_MISSING);
-    CHECK_CONTAINS(err, "rank 1 of 2 waits for rank 0; ranks that are started by hand in several "
-                        "shells find each other if all have MASTER_ADDR=127.0.0.1");
+    static const char hint[] = "ranks that are started by hand in several shells find each other "
+                               "if all have MASTER_ADDR=127.0.0.1";
+    CHECK_INT(shell("RANK=1 WORLD_SIZE=2 WEFT_MEET_TIMEOUT=50 $S x"), -WEFT_ERR_MISSING);
     CHECK_CONTAINS(err, "rank 0 never came to the meeting");
+    CHECK_CONTAINS(err, hint);
+    CHECK(!strstr(err, "waits for rank 0"));
+    /* It says so while it waits, long before its limit. */
+    CHECK_INT(shell("RANK=1 WORLD_SIZE=2 WEFT_MEET_TIMEOUT=600000 $S x & p=$!; "
+                    "until grep -q MASTER_ADDR $D/err; do kill -0 $p || exit 1; sleep 0.05; done; "
+                    "kill $p; wait $p"),
+              128 + SIGTERM);
+    CHECK_CONTAINS(err, "rank 1 of 2 waits for rank 0; ");
+    CHECK_CONTAINS(err, hint);
 }
 
 TEST(test_by_hand_token)

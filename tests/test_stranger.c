@@ -250,7 +250,7 @@ static double join_ms(int port)
 {
     CHECK_OK(weft_scope_open());
     int64_t begin = WEFT_OS->clock_ns();
-    weft_store *s = weft_store_tcp_connect(NULL, port, TOKEN, 5000);
+    weft_store *s = weft_store_tcp_connect(NULL, port, TOKEN, 30000);
     CHECK(s);
     CHECK_OK(set(s, "rank", "here"));
     expect(s, "rank", "here");
@@ -259,17 +259,28 @@ static double join_ms(int port)
     return ms;
 }
 
+/* How much longer that takes at one server than at another, as both are busy at the same time: a
+ * busy machine delays one of them now and then, strangers would delay it always. */
+static double delay_ms(int port, int other)
+{
+    enum { TRIES = 10, MUCH = 200 };
+    double least = 1e9;
+    for (int i = 0; i < TRIES && least > MUCH; i++) {
+        double ms = join_ms(port) - join_ms(other);
+        least = ms < least ? ms : least;
+    }
+    return least;
+}
+
 TEST(test_stranger_a_thousand_idle_connections)
 {
     OPEN();
     enum { STRANGERS = 1000 };
-    int port, fds[STRANGERS];
+    int port, quiet_port, fds[STRANGERS];
     pid_t server = serve_elsewhere(TCP, NULL, &port);
-    double alone = join_ms(port);
-    for (int i = 0; i < 4; i++) {
-        double ms = join_ms(port);
-        alone = ms < alone ? ms : alone;
-    }
+    pid_t quiet = serve_elsewhere(TCP, NULL, &quiet_port);
+    join_ms(port);
+    join_ms(quiet_port);
     long before = resident_kib(server);
     weft_i_store_greeting hello = hello_of(WEFT_I_STORE_VERSION);
     double slowest = 0;
@@ -278,25 +289,25 @@ TEST(test_stranger_a_thousand_idle_connections)
         CHECK(fds[i] >= 0);
         if (i % 2)
             raw_greet(fds[i], &hello); /* half of them say hello and stop there */
-        if (i % 100 == 50) {
-            double ms = join_ms(port);
+        if (i % 100 == 50 || i == STRANGERS - 1) {
+            double ms = delay_ms(port, quiet_port);
             slowest = ms > slowest ? ms : slowest;
         }
     }
-    double among = join_ms(port);
-    slowest = among > slowest ? among : slowest;
     long grown = resident_kib(server) - before;
-    printf("# server grew %ld KiB with %d strangers; joining took %.2f ms alone, at most %.2f ms "
-           "among them\n",
-           grown, STRANGERS, alone, slowest);
+    printf("# server grew %ld KiB with %d strangers; joining took at most %.2f ms more than "
+           "without them\n",
+           grown, STRANGERS, slowest);
     if (grown > 1024 + SANITIZER_KIB / 16)
         FAIL("the server grew by %ld KiB", grown);
-    if (slowest > alone + 200)
-        FAIL("joining took %.1f ms among strangers, %.1f ms alone", slowest, alone);
+    if (slowest > 200)
+        FAIL("joining took %.1f ms more among strangers than without them", slowest);
     for (int i = 0; i < STRANGERS; i++)
         close(fds[i]);
     kill(server, SIGKILL);
     waitpid(server, NULL, 0);
+    kill(quiet, SIGKILL);
+    waitpid(quiet, NULL, 0);
     CLOSE();
 }
 
