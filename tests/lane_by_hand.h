@@ -202,6 +202,7 @@ static void lane_others_come(void)
         head->entry[epoch % WEFT_I_TURNS].arrival =
             (uint64_t)epoch << 32 | (weft_i_digest(scene.lane.chain, scene.coll.digest) & ~1u);
         head->step = (uint64_t)1000 << 32;
+        head->syncs = 1000;
         head->filled = head->drained = (uint64_t)(epoch + 1) << 32;
     }
 }
@@ -245,6 +246,17 @@ static weft_i_coll *lane_call(weft_i_coll_kind kind, size_t count, size_t item, 
     weft_i_enter_note(coll);
     lane_others_come();
     return coll;
+}
+
+/* Every rank shows its input at the entry, though it could be fetched. */
+__attribute__((unused)) static void lane_shown(void)
+{
+    scene.coll.shown_up_to = SIZE_MAX;
+    for (int rank = 0; rank < scene.size; rank++)
+        ((weft_i_location *)(void *)scene.heads[rank]
+             .entry[(LANE_EPOCH + 1) % WEFT_I_TURNS]
+             .payload)
+            ->shown = 1;
 }
 
 /* What lies in `memory` is what a place of `rank` has from `at` on. */
@@ -292,6 +304,29 @@ __attribute__((unused)) static void lane_others_untouched(bool outputs)
         if (outputs)
             lane_expect(scene.out[rank], LANE_OUT, rank, 0, LANE_BYTES + LANE_GUARD);
     }
+}
+
+/* The last rank does not come to sync `n` of the call that follows, or (0) not to its entry, and
+ * nobody waits for long. */
+__attribute__((unused)) static void lane_break(unsigned n)
+{
+    weft_i_lane_head *last = &scene.heads[scene.size - 1 == scene.me ? 0 : scene.size - 1];
+    enum { SYNC_DIGEST = 0x73796e62 }; /* what a sync shows */
+    if (n)
+        last->step = (uint64_t)(n - 1) << 32 | SYNC_DIGEST;
+    else
+        last->entry[(LANE_EPOCH + 1) % WEFT_I_TURNS].arrival = 0;
+    scene.coll.ask.limit_ms = 1;
+}
+
+/* It was told so, there.  In its middle the group has ended, as it shall not have for the next. */
+__attribute__((unused)) static void lane_broken(weft_status status, unsigned n)
+{
+    CHECK_INT(status, WEFT_ERR_TIMEOUT);
+    CHECK_INT(scene.lane.syncs, n);
+    CHECK(weft_i_group_has_ended(scene.group) == (scene.lane.epoch > LANE_EPOCH));
+    scene.group->board->revoked = 0;
+    weft_clear_error();
 }
 
 /* All that was done, in this order. */

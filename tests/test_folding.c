@@ -83,6 +83,27 @@ TEST(test_folding_shown)
     lane_close();
 }
 
+/* Also if they could be fetched, but all have been shown. */
+TEST(test_folding_shown_beside_locations)
+{
+    enum { COUNT = 4000, AT = EPOCH % WEFT_I_EAGERS * WEFT_I_EAGER };
+    lane_open(RANKS, WEFT_I_CMA_NONE, WEFT_I_WAIT_YIELD);
+    for (int i = 0; i < 4; i++) {
+        call(i == 0   ? WEFT_I_ALL_REDUCE
+             : i == 1 ? WEFT_I_REDUCE_SCATTER
+                      : WEFT_I_REDUCE,
+             COUNT, i == 2 ? ME : 0);
+        lane_shown();
+        CHECK_OK(i == 0   ? weft_i_coll_all_reduce(&scene.coll)
+                 : i == 1 ? weft_i_coll_reduce_scatter(&scene.coll)
+                          : weft_i_coll_reduce(&scene.coll));
+        if (i < 3)
+            want_shown(COUNT, AT, i == 1 ? ME * COUNT * ITEM : 0, 0);
+        lane_done(0, wanted);
+    }
+    lane_close();
+}
+
 /* What goes one way and is not short is folded chunk by chunk. */
 TEST(test_folding_shown_in_chunks)
 {
@@ -350,6 +371,38 @@ TEST(test_folding_direct)
     want_direct(ME * 500, 500);
     want(" to out%d+0\n", ME);
     lane_done(1, wanted);
+    lane_close();
+}
+
+/* ---- what breaks off in the middle is told ---- */
+
+static void breaks(weft_i_coll_kind kind, size_t count, int root, size_t cma_from, unsigned syncs)
+{
+    for (unsigned n = 0; n <= syncs; n++) {
+        call(kind, count, root)->cma_from = cma_from;
+        lane_break(n);
+        lane_broken(kind == WEFT_I_ALL_REDUCE ? weft_i_coll_all_reduce(&scene.coll)
+                    : kind == WEFT_I_REDUCE   ? weft_i_coll_reduce(&scene.coll)
+                                              : weft_i_coll_reduce_scatter(&scene.coll),
+                    n);
+    }
+}
+
+TEST(test_folding_breaks_off)
+{
+    lane_open(RANKS, WEFT_I_CMA_NONE, WEFT_I_WAIT_YIELD);
+    breaks(WEFT_I_ALL_REDUCE, 70000, 0, SIZE_MAX, 4);
+    breaks(WEFT_I_REDUCE, 70000, 2, SIZE_MAX, 4);
+    breaks(WEFT_I_REDUCE_SCATTER, 20000, 0, SIZE_MAX, 4);
+    lane_close();
+    lane_open(RANKS, WEFT_I_CMA_KERNEL, WEFT_I_WAIT_YIELD);
+    breaks(WEFT_I_ALL_REDUCE, 70000, 0, 1, 2);
+    breaks(WEFT_I_REDUCE_SCATTER, 20000, 0, 1, 1);
+    lane_close();
+    lane_open(RANKS, WEFT_I_CMA_THREADS, WEFT_I_WAIT_YIELD);
+    breaks(WEFT_I_ALL_REDUCE, 100, 0, SIZE_MAX, 1);
+    breaks(WEFT_I_ALL_REDUCE, 70000, 0, SIZE_MAX, 1);
+    breaks(WEFT_I_REDUCE, 100, 2, SIZE_MAX, 1);
     lane_close();
 }
 

@@ -78,15 +78,17 @@ TEST(test_move_pieces)
         lane_as_model();
         lane_done(syncs_of(PART, WEFT_I_CHUNK), "");
     }
-    run(WEFT_I_ALL_GATHER, PART, 0);
-    for (int rank = 0; rank < RANKS; rank++)
-        if (rank != ME)
-            came_in_pieces(scene.out[ME] + rank * PART, rank, PART, WEFT_I_CHUNK, 0);
-    lane_expect(scene.out[ME] + ME * PART, LANE_IN, ME, 0, PART);
-    lane_untouched(RANKS * PART);
-    put_in_pieces(PART, WEFT_I_CHUNK, false);
-    lane_as_model();
-    lane_done(syncs_of(PART, WEFT_I_CHUNK), "");
+    for (int form = 0; form < 2; form++) { /* our own part at the entry, or with each piece */
+        run(form ? WEFT_I_LOW_CONTENTION_ALL_GATHER : WEFT_I_ALL_GATHER, PART, 0);
+        for (int rank = 0; rank < RANKS; rank++)
+            if (rank != ME)
+                came_in_pieces(scene.out[ME] + rank * PART, rank, PART, WEFT_I_CHUNK, 0);
+        lane_expect(scene.out[ME] + ME * PART, LANE_IN, ME, 0, PART);
+        lane_untouched(RANKS * PART);
+        put_in_pieces(PART, WEFT_I_CHUNK, false);
+        lane_as_model();
+        lane_done(syncs_of(PART, WEFT_I_CHUNK), "");
+    }
     lane_close();
 }
 
@@ -496,6 +498,13 @@ TEST(test_move_shown)
     shown_one_way(1, true);
     shown_one_way(WEFT_I_SHORT / RANKS, true);
     shown_one_way(WEFT_I_EAGER / RANKS, false);
+    lane_call(WEFT_I_ALL_GATHER, 3000, 1, 0);
+    lane_shown();
+    CHECK_OK(weft_i_coll_move(&scene.coll));
+    for (int rank = 0; rank < RANKS; rank++)
+        lane_expect(scene.out[ME] + rank * 3000, rank == ME ? LANE_IN : LANE_BOUNCE, rank,
+                    rank == ME ? 0 : eager_at(false), 3000);
+    lane_done(0, "");
     for (int gather = 0; gather < 2; gather++) { /* beside the arrival words */
         enum { FEW = WEFT_I_INLINE / RANKS };
         CHECK_OK(show(gather ? WEFT_I_ALL_GATHER : WEFT_I_ALL_TO_ALL, FEW, 0, WEFT_I_ALGO_INLINE,
@@ -537,6 +546,67 @@ TEST(test_move_shown_in_chunks)
         scene.heads[0].filled = (uint64_t)EPOCH << 32 | (chunks - 1);
         CHECK_INT(weft_i_coll_move(&scene.coll), WEFT_ERR_TIMEOUT);
         scene.group->board->revoked = 0;
+    }
+    lane_close();
+}
+
+/* ---- what breaks off in the middle is told ---- */
+
+static void breaks(weft_i_coll_kind kind, size_t part, int root, size_t cma_from, unsigned syncs)
+{
+    for (unsigned n = 0; n <= syncs; n++) {
+        lane_call(kind, part, 1, root)->cma_from = cma_from;
+        lane_break(n);
+        lane_broken(weft_i_coll_move(&scene.coll), n);
+    }
+}
+
+TEST(test_move_breaks_off)
+{
+    lane_open(RANKS, WEFT_I_CMA_NONE, WEFT_I_WAIT_YIELD);
+    breaks(WEFT_I_ALL_GATHER, 300000, 0, SIZE_MAX, 4);
+    lane_close();
+    lane_open(RANKS, WEFT_I_CMA_KERNEL, WEFT_I_WAIT_SPIN);
+    breaks(WEFT_I_ALL_GATHER, 70000, 0, 1, 1);
+    breaks(WEFT_I_BROADCAST, 20000, 2, SIZE_MAX, 1);
+    breaks(WEFT_I_GATHER, 20000, 2, SIZE_MAX, 1);
+    for (int root = 0; root < RANKS; root++)
+        breaks(WEFT_I_SCATTER, 20000, root, SIZE_MAX, 1);
+    lane_close();
+    lane_open(RANKS, WEFT_I_CMA_THREADS, WEFT_I_WAIT_YIELD);
+    breaks(WEFT_I_ALL_GATHER, 3000, 0, SIZE_MAX, 1);
+    for (int root = 0; root < 2; root++) {
+        breaks(WEFT_I_BROADCAST, 3000, root, SIZE_MAX, 1);
+        breaks(WEFT_I_GATHER, 3000, root, SIZE_MAX, 1);
+    }
+    lane_close();
+}
+
+/* A chunk that is not filled, or a place that is not free. */
+TEST(test_move_fifo_breaks_off)
+{
+    lane_open(RANKS, WEFT_I_CMA_KERNEL, WEFT_I_WAIT_SPIN);
+#if defined(__aarch64__)
+    lane_close();
+    SKIP("fifos of this length do not pay here");
+#endif
+    for (size_t chunk = 0; chunk < 20; chunk += 6) {
+        static const weft_i_coll_kind kinds[] = {WEFT_I_BROADCAST, WEFT_I_SCATTER, WEFT_I_GATHER};
+        for (int i = 0; i < 3; i++) { /* they give */
+            lane_call(kinds[i], i == 1 ? LONG_FIFO / 2 : LONG_FIFO, 1, i == 2 ? ME : 0);
+            scene.coll.ask.limit_ms = 1;
+            scene.heads[0].filled = (uint64_t)EPOCH << 32 | chunk;
+            lane_broken(weft_i_coll_move(&scene.coll), 0);
+        }
+        for (int i = 0; i < 3; i++) { /* we do, and rank 2 takes */
+            if (chunk > 2)
+                continue; /* there is room for 16 of 19 or 20 */
+            lane_call(kinds[i], i == 1 ? LONG_FIFO / 2 : LONG_FIFO, 1, i == 2 ? 2 : ME);
+            scene.coll.ask.limit_ms = 1;
+            scene.heads[2].drained = (uint64_t)EPOCH << 32 | chunk;
+            lane_broken(weft_i_coll_move(&scene.coll), 0);
+            CHECK_INT(scene.heads[ME].filled, (uint64_t)EPOCH << 32 | (16 + chunk));
+        }
     }
     lane_close();
 }

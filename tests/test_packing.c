@@ -254,6 +254,24 @@ TEST(test_packing_large_scatter)
     lane_close();
 }
 
+/* What breaks off in the middle is told. */
+TEST(test_packing_breaks_off)
+{
+    static weft_i_runner *const runners[] = {weft_i_list_all_reduce, weft_i_list_all_gather,
+                                             weft_i_list_reduce_scatter};
+    static const weft_i_coll_kind kinds[] = {WEFT_I_ALL_REDUCE_LIST, WEFT_I_ALL_GATHER_LIST,
+                                             WEFT_I_REDUCE_SCATTER_LIST};
+    lane_open(RANKS, WEFT_I_CMA_NONE, WEFT_I_WAIT_YIELD);
+    for (int i = 0; i < 3; i++)
+        for (unsigned n = 0; n <= 3; n++) { /* at the entry, and at each sync */
+            call(kinds[i], large, i == 2 ? RANKS : 1, i == 1 ? RANKS : 1);
+            lane_break(n);
+            lane_broken(runners[i](&scene.coll), n);
+            weft_i_object_drop(scene.coll.list);
+        }
+    lane_close();
+}
+
 /* ---- what the ranks must agree on ---- */
 
 TEST(test_packing_accepted)
