@@ -167,40 +167,64 @@ TEST(test_store_peer_large_requests)
     free(big);
 }
 
+/* ---- memory that runs out ---- */
+
+/* Says it and does not wait: the client's own buffers are there, so what fails is the server's. */
+static void put(client *c, const weft_i_store_request *request)
+{
+    size_t bytes = weft_i_store_request_bytes(request);
+    weft_i_store_request_encode(request, weft_i_store_link_begin(&c->line, ++c->id, bytes), bytes);
+    CHECK_OK(weft_i_store_link_commit(&c->line, bytes));
+    CHECK_OK(weft_i_store_link_flush(&c->line));
+}
+
+/* The server goes on while its n-th call for memory fails; false if it did not make so many. */
+static bool step_without(int n)
+{
+    fault_table.clock_ns = test_clock;
+    fault_table.epoll_wait = test_epoll_wait;
+    fault_table.recvmsg = weft_i_os_linux.recvmsg;
+    fault_table.sendmsg = weft_i_os_linux.sendmsg;
+    fault_arm(n);
+    step();
+    bool fired = fault_disarm();
+    fault_fill();
+    weft_i_os_now = &table;
+    step();
+    return fired;
+}
+
+/* What came of it: the status that the client was told, or 1, and then the client is gone: nobody
+ * waits for an answer that will not come. */
+static int outcome_of(client *c, char *text)
+{
+    int status = answer_to(c, c->id, text);
+    CHECK(status == WEFT_OK || status == WEFT_ERR_NO_MEMORY || status == 1);
+    if (status == 1 && !is_gone(c))
+        FAIL("the server neither answers nor closes");
+    return status;
+}
+
 /* Every allocation of every request may fail: the peer is told or dropped, and nothing is lost or
  * counted twice. */
 TEST(test_store_peer_without_memory)
 {
-    int failed = 0;
-    for (int n = 1; n < 40; n++) {
+    int told = 0, n = 1;
+    for (bool fired = true; fired; n++) {
         client c, d;
         serve(NULL);
         join(&c);
         join(&d);
         push(&d, "q", "1");
         size_t bytes = weft_i_store_server_census(server).bytes;
-        /* The client's own buffers are there already: what fails is the server's. */
         weft_i_view key = {"q", 1};
-        weft_i_store_request pop = {.op = WEFT_I_STORE_POP, .keys = 1, .key = &key};
-        size_t size = weft_i_store_request_bytes(&pop);
-        weft_i_store_request_encode(&pop, weft_i_store_link_begin(&c.line, ++c.id, size), size);
-        CHECK_OK(weft_i_store_link_commit(&c.line, size));
-        CHECK_OK(weft_i_store_link_flush(&c.line));
-        fault_arm(n);
-        fault_table.clock_ns = test_clock;
-        fault_table.epoll_wait = test_epoll_wait;
-        fault_table.recvmsg = weft_i_os_linux.recvmsg;
-        fault_table.sendmsg = weft_i_os_linux.sendmsg;
-        step();
-        bool fired = fault_disarm();
-        fault_fill();
-        weft_i_os_now = &table;
-        step();
+        put(&c, &(weft_i_store_request){.op = WEFT_I_STORE_POP, .keys = 1, .key = &key});
+        fired = step_without(n);
         char text[64] = "";
-        int status = answer_to(&c, c.id, text);
+        int status = outcome_of(&c, text);
         if (status == WEFT_OK)
             CHECK(!strcmp(text, "1"));
-        CHECK(status == WEFT_OK || status == WEFT_ERR_NO_MEMORY || status == 1);
+        told += status == WEFT_ERR_NO_MEMORY;
         CHECK_INT(weft_i_store_server_census(server).granted, status == WEFT_OK);
         detach(&c);
         step();
@@ -210,11 +234,160 @@ TEST(test_store_peer_without_memory)
         step();
         nothing_left();
         stop();
-        failed += fired;
-        if (!fired)
-            break;
     }
-    CHECK(failed > 1 && failed < 39);
+    CHECK(told > 0 && n > 2 && n < 40);
+}
+
+/* A value and many keys: the answer is whole, or an error that is told. */
+TEST(test_store_peer_values_without_memory)
+{
+    enum { MANY = 40 };
+    static char long_value[600];
+    weft_i_view keys[MANY];
+    int told[2] = {0};
+    memset(long_value, 'v', sizeof long_value - 1);
+    for (int i = 0; i < MANY; i++)
+        keys[i] = (weft_i_view){"k", 1};
+    for (int many = 0; many < 2; many++) {
+        int n = 1;
+        for (bool fired = true; fired; n++) {
+            client c;
+            serve(NULL);
+            join(&c);
+            expect(&c, ask(&c, WEFT_I_STORE_SET, "k", TEXT(long_value), 0, false), "");
+            put(&c, &(weft_i_store_request){.op = many ? WEFT_I_STORE_MULTI_GET : WEFT_I_STORE_GET,
+                                            .keys = many ? MANY : 1,
+                                            .key = keys});
+            fired = step_without(n);
+            told[many] += outcome_of(&c, NULL) == WEFT_ERR_NO_MEMORY;
+            detach(&c);
+            step();
+            nothing_left();
+            stop();
+        }
+        CHECK(n > 2 && n < 40);
+    }
+    CHECK(told[0] > 0 && told[1] > 0);
+}
+
+/* A will that cannot be kept leaves the one before. */
+TEST(test_store_peer_will_without_memory)
+{
+    int told = 0, n = 1;
+    for (bool fired = true; fired; n++) {
+        client c, d;
+        serve(NULL);
+        join(&c);
+        join(&d);
+        expect(&c, ask(&c, WEFT_I_STORE_WILL, "w", TEXT("old"), 0, false), "");
+        weft_i_view key = {"w", 1}, value = {"newer", 5};
+        put(&c, &(weft_i_store_request){
+                    .op = WEFT_I_STORE_WILL, .keys = 1, .key = &key, .values = 1, .value = &value});
+        fired = step_without(n);
+        int status = outcome_of(&c, NULL);
+        told += status == WEFT_ERR_NO_MEMORY;
+        detach(&c);
+        step();
+        uint64_t id = ask(&d, WEFT_I_STORE_GET, "w", NOTHING, 0, false);
+        if (status != 1)
+            expect(&d, id, status == WEFT_OK ? "newer" : "old");
+        detach(&d);
+        step();
+        nothing_left();
+        stop();
+    }
+    CHECK(told > 0 && n > 1 && n < 40);
+}
+
+/* A request that waits: it hangs, is told that it cannot, or its peer goes; the same once what it
+ * waits for has come. */
+TEST(test_store_peer_waits_without_memory)
+{
+    weft_i_view key = {"q", 1}, value = {"1", 1};
+    weft_i_store_request pop = {.op = WEFT_I_STORE_POP, .may_block = true, .keys = 1, .key = &key},
+                         pushes = {.op = WEFT_I_STORE_PUSH,
+                                   .keys = 1,
+                                   .key = &key,
+                                   .values = 1,
+                                   .value = &value};
+    int told[2] = {0};
+    for (int woken = 0; woken < 2; woken++) {
+        int n = 1;
+        for (bool fired = true; fired; n++) {
+            client c, d;
+            serve(NULL);
+            join(&c);
+            join(&d);
+            put(&c, &pop);
+            if (woken)
+                step();
+            else
+                fired = step_without(n);
+            bool waits = server->waiting == 1;
+            put(&d, &pushes);
+            if (woken)
+                fired = step_without(n);
+            else
+                step();
+            int pushed = outcome_of(&d, NULL);
+            if (waits && (pushed == WEFT_OK || weft_i_store_server_census(server).granted)) {
+                char text[64] = "";
+                int status = outcome_of(&c, text);
+                CHECK(status != WEFT_OK || !strcmp(text, "1"));
+                CHECK_INT(weft_i_store_server_census(server).granted, status == WEFT_OK);
+                CHECK_INT(server->waiting, 0);
+                told[woken] += status == WEFT_ERR_NO_MEMORY;
+            } else if (!waits) {
+                told[woken] += outcome_of(&c, NULL) == WEFT_ERR_NO_MEMORY;
+            }
+            detach(&c);
+            detach(&d);
+            step();
+            CHECK_INT(weft_i_store_server_census(server).keys, pushed != WEFT_ERR_NO_MEMORY);
+            nothing_left();
+            stop();
+        }
+        CHECK(n > 2 && n < 40);
+    }
+    CHECK(told[0] > 0 && told[1] > 0);
+}
+
+/* ---- connections that break ---- */
+
+static int fail_at;
+
+static ssize_t broken_pipe(int fd, const struct msghdr *message, int flags)
+{
+    if (fd != fail_at)
+        return weft_i_os_linux.sendmsg(fd, message, flags);
+    errno = EPIPE;
+    return -1;
+}
+
+/* A client that cannot be answered any more is gone at once, whatever it says later. */
+TEST(test_store_peer_broken_line)
+{
+    client c, d;
+    serve(NULL);
+    join(&d);
+    join(&c);
+    weft_i_view key = {"k", 1}, value = {"v", 1};
+    put(&c, &(weft_i_store_request){
+                .op = WEFT_I_STORE_SET, .keys = 1, .key = &key, .values = 1, .value = &value});
+    fail_at = server->known.first->line.fd;
+    if (server->known.first->next) /* the newer one is at the end */
+        fail_at = server->known.first->next->line.fd;
+    table.sendmsg = broken_pipe;
+    weft_i_store_server_step(server, 0);
+    CHECK_INT(server->known.count, 1);
+    table.sendmsg = weft_i_os_linux.sendmsg;
+    CHECK(is_gone(&c) && !is_gone(&d));
+    expect(&d, ask(&d, WEFT_I_STORE_GET, "k", NOTHING, 0, false), "v"); /* it was done */
+    detach(&c);
+    detach(&d);
+    step();
+    nothing_left();
+    stop();
 }
 
 int main(int argc, char **argv)

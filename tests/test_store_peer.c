@@ -5,6 +5,7 @@
 
 #include "store/address.h"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
 
@@ -375,6 +376,52 @@ TEST(test_store_peer_may_close)
     close(theirs);
     close(peer.line.fd);
     close(door);
+}
+
+/* The kernel's answers to the two questions that decide it, one by one. */
+static ssize_t unread;
+static struct tcp_info under_way;
+static int asked;
+
+static ssize_t peek(int fd, struct msghdr *message, int flags)
+{
+    (void)fd;
+    CHECK_INT(flags, MSG_PEEK);
+    CHECK_INT(message->msg_iovlen, 1);
+    CHECK_INT(message->msg_iov->iov_len, 1);
+    return unread;
+}
+
+static int tell_under_way(int fd, int level, int name, void *value, socklen_t *length)
+{
+    (void)fd;
+    CHECK(level == IPPROTO_TCP && name == TCP_INFO && *length == sizeof under_way);
+    asked++;
+    memcpy(value, &under_way, sizeof under_way);
+    return 0;
+}
+
+TEST(test_store_peer_may_close_by_the_book)
+{
+    weft_i_store_peer peer = {.line = {.fd = -1}};
+    table = weft_i_os_linux;
+    table.recvmsg = peek;
+    table.getsockopt = tell_under_way;
+    weft_i_os_now = &table;
+    under_way.tcpi_unacked = 1;
+    unread = -1; /* nothing there */
+    CHECK(weft_i_store_peer_may_close(&peer));
+    unread = 0; /* the other end has closed: nothing can be reset */
+    CHECK(weft_i_store_peer_may_close(&peer));
+    CHECK_INT(asked, 0);
+    unread = 1;
+    CHECK(!weft_i_store_peer_may_close(&peer));
+    under_way.tcpi_unacked = 0;
+    CHECK(weft_i_store_peer_may_close(&peer));
+    under_way.tcpi_notsent_bytes = 1;
+    CHECK(!weft_i_store_peer_may_close(&peer));
+    CHECK_INT(asked, 3);
+    weft_i_os_now = &weft_i_os_linux;
 }
 
 /* ---- requests that wait ---- */
