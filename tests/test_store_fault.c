@@ -61,6 +61,35 @@ TEST(test_store_forked_child_is_told)
     }
 }
 
+/* What a child opens gets the numbers that the parent's stores have.  Releasing those in the child
+ * closes nothing that is the child's. */
+TEST(test_store_forked_child_keeps_its_own)
+{
+    enum { FDS = 64 };
+    FOR_ALL(kind)
+    {
+        OPEN();
+        pair p = make(kind);
+        CHECK_OK(set(p.a, "k", "v"));
+        pid_t child = fork();
+        if (!child) {
+            int fd, last = 0, closed = 0;
+            while ((fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0 && fd < FDS)
+                last = fd;
+            weft_scope_close();
+            for (fd = 3; fd <= last; fd++)
+                closed += fcntl(fd, F_GETFD) < 0;
+            _exit(last < 10 || closed);
+        }
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        expect(p.a, "k", "v");
+        expect(p.b, "k", "v");
+        CLOSE();
+    }
+}
+
 TEST(test_store_death_of_the_server)
 {
     for (int kind = UNIX; kind <= TCP; kind++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The log of a file store, byte by byte: what is no record, what another weft has written, files
  * that give and take in pieces, locks that are taken, and how long a store waits for them. */
+#include "fault.h"
 #include "store_kinds.h"
 
 #include <errno.h>
@@ -42,6 +43,17 @@ static bool has(weft_store *s, const char *key)
     bool there = false;
     CHECK_OK(weft_store_check(s, 1, &key, &there));
     return there;
+}
+
+/* The last error of the store, word by word. */
+static void says(weft_status status, const char *what)
+{
+    char wanted[300];
+    snprintf(wanted, sizeof wanted, "store file %s: %s", path, what);
+    CHECK_INT(weft_last_status(), status);
+    if (strcmp(weft_last_error(), wanted) != 0)
+        FAIL("it says \"%s\", not \"%s\"", weft_last_error(), wanted);
+    weft_clear_error();
 }
 
 /* ---- records ---- */
@@ -313,6 +325,13 @@ TEST(test_store_log_pauses)
     weft_store *t = weft_store_file(path, 0);
     CHECK(t);
     expect(t, "k", "y");
+    unlocks = 0;
+    unlock_failures = 100;
+    CHECK_OK(set(s, "k", "z"));
+    CHECK_INT(unlocks, 3);
+    unlock_failures = 0;
+    expect(s, "k", "z"); /* and now it is free for others */
+    expect(t, "k", "z");
     weft_i_os_now = &weft_i_os_linux;
     CLOSE();
     unlink(path);
@@ -397,6 +416,66 @@ TEST(test_store_log_locks)
     unlink(path);
 }
 
+/* Whether somebody lives is a lock that can be had at any time by those who read.  If it cannot, the
+ * store is not opened. */
+static int refuse_the_living(int fd, short kind, off_t byte)
+{
+    if (kind == F_RDLCK && byte == 2)
+        return errno = lock_error, -1;
+    return weft_i_os_linux.lock_byte(fd, kind, byte);
+}
+
+TEST(test_store_log_lock_of_the_living)
+{
+    OPEN();
+    use_table();
+    weft_store *s = fresh(0);
+    table.lock_byte = refuse_the_living;
+    CHECK(!weft_store_file(path, 0));
+    says(WEFT_ERR_IO, "lock of the living is taken");
+    lock_error = ENOLCK;
+    CHECK(!weft_store_file(path, 0));
+    CHECK_CONTAINS(weft_last_error(), ": lock: ");
+    table.lock_byte = test_lock;
+    weft_clear_error();
+    CHECK_OK(set(s, "k", "v"));
+    weft_store *t = weft_store_file(path, 0);
+    expect(t, "k", "v");
+    weft_i_os_now = &weft_i_os_linux;
+    CLOSE();
+    unlink(path);
+}
+
+/* A call that is small enough, of keys with a prefix that makes it too large for a record: nothing
+ * of it is there, and the next one is. */
+TEST(test_store_log_largest_record)
+{
+    enum { LARGE = 7 << 20, MANY = 300, PREFIX_BYTES = 8000 };
+    char prefix[PREFIX_BYTES + 1], names[MANY][4], *big = calloc(1, LARGE);
+    const char *keys[MANY];
+    const void *data[MANY];
+    size_t bytes[MANY] = {LARGE, LARGE}, size;
+    uint8_t before[64], after[64];
+    memset(prefix, 'p', PREFIX_BYTES);
+    prefix[PREFIX_BYTES] = 0;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "%d", i);
+        keys[i] = names[i], data[i] = big;
+    }
+    OPEN();
+    weft_store *s = fresh(0), *long_keys = weft_store_prefix(prefix, s);
+    size = read_file(before, sizeof before);
+    CHECK_STATUS(weft_store_multi_set(long_keys, MANY, keys, data, bytes), WEFT_ERR_LIMIT);
+    says(WEFT_ERR_LIMIT, "a record over 16 MiB");
+    CHECK_INT(read_file(after, sizeof after), size);
+    CHECK(!has(long_keys, "0") && !has(long_keys, "299"));
+    CHECK_OK(weft_store_multi_set(long_keys, 2, keys, data, bytes));
+    CHECK(has(long_keys, "1") && !has(long_keys, "2"));
+    CLOSE();
+    unlink(path);
+    free(big);
+}
+
 /* ---- calls that fail: the store says so, and the next call works ---- */
 
 static int reads_left, seeks_left, stats_left, lock_left;
@@ -436,6 +515,7 @@ TEST(test_store_log_failing_calls)
 {
     int *const counters[] = {&reads_left, &seeks_left, &stats_left, &lock_left};
     static const int least[] = {2, 2, 2, 3};
+    static const char *const said[] = {": read: ", ": seek: ", ": stat: ", ": lock: "};
     OPEN();
     weft_store *s = fresh(0);
     CHECK_OK(set(s, "k", "v"));
@@ -448,6 +528,8 @@ TEST(test_store_log_failing_calls)
             weft_store *t = weft_store_file(path, 0);
             bool fired = *counters[which] < 0;
             weft_status status = t ? WEFT_OK : weft_last_status();
+            if (!t)
+                CHECK_CONTAINS(weft_last_error(), said[which]);
             fail_never();
             if (t)
                 expect(t, "k", "v");
@@ -485,6 +567,46 @@ TEST(test_store_log_failing_reads)
         expect(s, "k", which % 2 ? "v" : "w");
         weft_i_os_now = &weft_i_os_linux;
     }
+    CLOSE();
+    unlink(path);
+}
+
+/* Memory for any part of a file that is read: the store is whole or not there. */
+TEST(test_store_log_without_memory)
+{
+    enum { MANY = 40 };
+    const char *keys[MANY];
+    const void *data[MANY];
+    size_t bytes[MANY];
+    char names[MANY][4];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "%d", i);
+        keys[i] = names[i], data[i] = "v", bytes[i] = 1;
+    }
+    OPEN();
+    weft_store *s = fresh(0);
+    CHECK_OK(weft_store_multi_set(s, MANY, keys, data, bytes));
+    CHECK_OK(set(s, "last", "v"));
+    int n = 1;
+    for (bool fired = true; fired; n++) {
+        CHECK_OK(weft_scope_open());
+        weft_clear_error();
+        fault_arm(n);
+        weft_store *t = weft_store_file(path, 0);
+        fired = fault_disarm();
+        if (t) {
+            size_t count = 0;
+            CHECK_OK(weft_store_num_keys(t, &count));
+            CHECK_INT(count, MANY + 1);
+            expect(t, "39", "v");
+            expect(t, "last", "v");
+        } else if (weft_last_status() != WEFT_ERR_NO_MEMORY && !strcmp(fault_name, "alloc")) {
+            FAIL("call %d: %d: %s", n, weft_last_status(), weft_last_error());
+        }
+        CHECK(t || weft_last_error()[0]);
+        CHECK_OK(weft_scope_close());
+    }
+    CHECK(n > MANY && n < 400);
     CLOSE();
     unlink(path);
 }
