@@ -7,6 +7,8 @@
 #include "store/client.h"
 #include "store/link.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 static weft_i_store_link line; /* the server's end */
@@ -314,6 +316,266 @@ TEST(test_store_client_keys_text)
                   "\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\""));
     request.keys = 9;
     CHECK_CONTAINS(weft_i_store_keys_text(&request, text, sizeof text), "\"h\" and 1 more");
+}
+
+/* ---- calls that wait for each other ---- */
+
+static weft_i_os table;
+static int64_t still; /* what the clock shows, if it stands still */
+static int polls, poll_errno, timeouts[8];
+static atomic_int looks; /* relaxed: at the clock, by all threads */
+
+static int64_t counted_clock(void)
+{
+    atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed);
+    return weft_i_os_linux.clock_ns();
+}
+
+static int single_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    CHECK_INT(count, 1);
+    return weft_i_os_linux.poll(fds, count, timeout_ms);
+}
+
+/* Reads all that comes until a whole request is there, however large. */
+static heard hear_large(void)
+{
+    heard h = {0};
+    for (int i = 0; i < 20000 && !h.op; i++) {
+        CHECK_OK(weft_i_store_link_fill(&line, (size_t)2 * WEFT_I_STORE_MESSAGE_BYTES));
+        h = hear(0);
+        usleep(100);
+    }
+    return h;
+}
+
+typedef struct large_set {
+    weft_store *store;
+    char *bytes;
+    weft_status status;
+} large_set;
+
+static void *set_large(void *argument)
+{
+    large_set *l = argument;
+    l->status = weft_store_set(l->store, "large", l->bytes, WEFT_STORE_VALUE_BYTES);
+    return NULL;
+}
+
+/* One thread waits for an answer and reads for all.  Another has more to say than the line takes at
+ * once: it waits for room itself, and is answered while the first one still waits. */
+TEST(test_store_client_pushes)
+{
+    char *big = calloc(1, WEFT_STORE_VALUE_BYTES);
+    begin();
+    table = weft_i_os_linux;
+    table.poll = single_poll;
+    weft_i_os_now = &table;
+    waiter reads = {.store = store, .key = "a", .timeout_ms = 20000};
+    start(&reads);
+    heard first = hear(2000);
+    CHECK_INT(first.op, WEFT_I_STORE_GET);
+    pthread_t thread;
+    large_set large = {store, big, WEFT_IN_PROGRESS};
+    CHECK(!pthread_create(&thread, NULL, set_large, &large));
+    heard second = hear_large();
+    CHECK(second.op == WEFT_I_STORE_SET && !strcmp(second.key, "large"));
+    say(second.id, WEFT_OK, NULL, 0);
+    pthread_join(thread, NULL);
+    CHECK_INT(large.status, WEFT_OK);
+    CHECK(!reads.done);
+    say(first.id, WEFT_OK, "one", 0);
+    wait_for(&reads);
+    CHECK(reads.status == WEFT_OK && !strcmp(reads.text, "one"));
+    weft_i_os_now = &weft_i_os_linux;
+    end();
+    free(big);
+}
+
+/* One that follows ends at its own deadline, asleep until then, not at the leader's; and one without
+ * a deadline is answered. */
+TEST(test_store_client_follows)
+{
+    begin();
+    waiter leads = {.store = store, .key = "a", .timeout_ms = 20000},
+           follows = {.store = store, .key = "b", .timeout_ms = 60},
+           patient = {.store = store, .key = "c", .timeout_ms = WEFT_FOREVER};
+    start(&leads);
+    heard first = hear(2000);
+    start(&patient);
+    heard third = hear(2000);
+    table = weft_i_os_linux;
+    table.clock_ns = counted_clock;
+    looks = 0;
+    weft_i_os_now = &table;
+    start(&follows);
+    CHECK_INT(hear(2000).op, WEFT_I_STORE_GET);
+    wait_for(&follows);
+    CHECK(looks < 500);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(follows.status, WEFT_ERR_TIMEOUT);
+    CHECK(!leads.done && !patient.done);
+    CHECK_INT(hear(2000).op, WEFT_I_STORE_CANCEL);
+    say(third.id, WEFT_OK, "three", 0);
+    wait_for(&patient);
+    CHECK(patient.status == WEFT_OK && !strcmp(patient.text, "three") && !leads.done);
+    say(first.id, WEFT_OK, "one", 0);
+    wait_for(&leads);
+    CHECK_INT(leads.status, WEFT_OK);
+    end();
+}
+
+/* The lead passes on: when the reader has its answer, another one reads. */
+TEST(test_store_client_lead_passes)
+{
+    enum { MANY = 4 };
+    begin();
+    waiter w[MANY];
+    heard asked[MANY];
+    for (int i = 0; i < MANY; i++) {
+        w[i] = (waiter){.store = store, .key = &"a\0b\0c\0d"[2 * i], .timeout_ms = 20000};
+        start(&w[i]);
+        asked[i] = hear(2000);
+        CHECK_INT(asked[i].op, WEFT_I_STORE_GET);
+    }
+    for (int i = 0; i < MANY; i++) { /* the first of them is the leader */
+        say(asked[i].id, WEFT_OK, asked[i].key, 0);
+        wait_for(&w[i]);
+        CHECK(w[i].status == WEFT_OK && !strcmp(w[i].text, w[i].key));
+        for (int j = i + 1; j < MANY; j++)
+            CHECK(!w[j].done);
+    }
+    end();
+}
+
+/* ---- the system ---- */
+
+static int64_t still_clock(void)
+{
+    return still;
+}
+
+static int noted_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    (void)fds, (void)count;
+    if (polls < 8)
+        timeouts[polls++] = timeout_ms;
+    if (poll_errno)
+        return errno = poll_errno, -1;
+    fds->revents = 0;
+    still += timeout_ms < 0 ? 0 : (int64_t)timeout_ms * 1000000;
+    return 0;
+}
+
+/* How long one waits for the socket: what is left, rounded up to milliseconds. */
+TEST(test_store_client_poll)
+{
+    weft_store_value got = {0};
+    begin();
+    table = weft_i_os_linux;
+    table.clock_ns = still_clock;
+    table.poll = noted_poll;
+    weft_i_os_now = &table;
+    still = 5000000000;
+    CHECK_STATUS(weft_store_get(store, "k", 30, &got), WEFT_ERR_TIMEOUT);
+    CHECK_INT(polls, 1);
+    CHECK_INT(timeouts[0], 30);
+    polls = 0;
+    CHECK_STATUS(weft_store_get(store, "k", INT64_C(3000000000), &got), WEFT_ERR_TIMEOUT);
+    CHECK_INT(polls, 2);
+    CHECK_INT(timeouts[0], INT32_MAX);
+    CHECK_INT(timeouts[1], INT64_C(3000000000) - INT32_MAX);
+    static const struct {
+        int error;
+        weft_status status;
+    } failures[] = {{ENOMEM, WEFT_ERR_NO_MEMORY}, {EBADF, WEFT_ERR_IO}};
+    for (int i = 0; i < 2; i++) {
+        char wanted[200];
+        polls = 0;
+        poll_errno = failures[i].error;
+        CHECK_STATUS(weft_store_get(store, "k", 30, &got), failures[i].status);
+        CHECK_INT(polls, 1);
+        snprintf(wanted, sizeof wanted, "store adopted: get(\"k\"): %s in this process",
+                 weft_strerror(failures[i].status));
+        if (strcmp(weft_last_error(), wanted) != 0)
+            FAIL("it says \"%s\"", weft_last_error());
+        poll_errno = 0;
+    }
+    weft_i_os_now = &weft_i_os_linux;
+    for (int i = 0; i < 4; i++) { /* each was called off */
+        heard get = hear(2000), cancel = hear(2000);
+        CHECK(get.op == WEFT_I_STORE_GET && cancel.op == WEFT_I_STORE_CANCEL &&
+              cancel.number == (int64_t)get.id);
+    }
+    CHECK_INT(hear(10).op, 0);
+    CHECK(!weft_i_store_client_is_broken(store));
+    end();
+}
+
+static void *no_memory(size_t bytes)
+{
+    (void)bytes;
+    return errno = ENOMEM, NULL;
+}
+
+static int fill_then_fail(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    table.alloc = no_memory;
+    return weft_i_os_linux.poll(fds, count, timeout_ms);
+}
+
+/* No memory for what arrives: the call says so at once, and does not try until its deadline. */
+TEST(test_store_client_cannot_read)
+{
+    weft_store_value got = {0};
+    begin();
+    say(1, WEFT_OK, "value", 0);
+    table = weft_i_os_linux;
+    table.poll = fill_then_fail;
+    weft_i_os_now = &table;
+    CHECK_STATUS(weft_store_get(store, "k", 20000, &got), WEFT_ERR_NO_MEMORY);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK(!got.data);
+    CHECK_INT(hear(2000).op, WEFT_I_STORE_GET);
+    end();
+}
+
+/* A server that has answered and ended: the last answer counts, though nothing can be sent. */
+TEST(test_store_client_last_answer)
+{
+    begin();
+    say(1, WEFT_OK, NULL, 0);
+    close(line.fd);
+    line.fd = -1;
+    CHECK_OK(set(store, "k", "v"));
+    CHECK_STATUS(set(store, "k", "v"), WEFT_ERR_UNREACHABLE);
+    CHECK(!strcmp(weft_last_error(),
+                  "set(\"k\"): store adopted: the server is gone: it ended, died "
+                  "or dropped this client"));
+    end();
+}
+
+/* A request that a prefix makes too large is refused here; nothing of it is sent. */
+TEST(test_store_client_too_large)
+{
+    enum { MANY = 300, PREFIX_BYTES = 8000, LARGE = 7 << 20 };
+    char prefix[PREFIX_BYTES + 1], *big = calloc(1, LARGE);
+    const char *keys[MANY];
+    const void *data[MANY];
+    size_t bytes[MANY] = {LARGE, LARGE};
+    memset(prefix, 'p', PREFIX_BYTES);
+    prefix[PREFIX_BYTES] = 0;
+    for (int i = 0; i < MANY; i++)
+        keys[i] = "k", data[i] = big;
+    begin();
+    weft_store *long_keys = weft_store_prefix(prefix, store);
+    CHECK_STATUS(weft_store_multi_set(long_keys, MANY, keys, data, bytes), WEFT_ERR_LIMIT);
+    CHECK_CONTAINS(weft_last_error(), "a message over 16 MiB");
+    CHECK_INT(hear(10).op, 0);
+    say(1, WEFT_OK, NULL, 0);
+    CHECK_OK(set(store, "k", "v"));
+    end();
+    free(big);
 }
 
 int main(int argc, char **argv)

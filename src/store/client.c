@@ -81,6 +81,8 @@ static void break_all(client *c, weft_status status)
         return;
     c->broken = status;
     for (slot *s = c->slots; s; s = s->next) {
+        if (s->done)
+            continue; /* it has its answer, and its thread only has to wake */
         s->done = true;
         s->status = status;
         pthread_cond_signal(&s->turn);
