@@ -9,6 +9,8 @@
 #include "store/dial.h"
 #include "weft/version.h"
 
+#include <errno.h>
+#include <linux/tcp.h>
 #include <pthread.h>
 
 enum {
@@ -338,6 +340,214 @@ TEST(test_store_dial_without_means)
             break;
     }
     CHECK(told >= 4);
+}
+
+/* ---- a server that takes the connection and says nothing, on a clock of the test's own ---- */
+
+static struct mute {
+    int64_t now;
+    int polls, timeouts[16];
+    short events[16];
+    int ready;   /* what poll returns: 0 after its time */
+    int unacked; /* what the server's kernel has not taken; -1: it is not told */
+    int infos;   /* how often that was asked */
+    int connects, tuned, sends, send_error, random_error, ends[16];
+    bool no_memory;
+} mute;
+static weft_i_os mute_table;
+
+static int64_t mute_clock(void)
+{
+    return mute.now;
+}
+
+static void mute_sleep(int64_t ns)
+{
+    mute.now += ns;
+}
+
+static int mute_socket(int domain, int type, int protocol)
+{
+    int fds[2];
+    (void)domain, (void)protocol;
+    CHECK(mute.connects < 16);
+    CHECK(!socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fds));
+    mute.ends[mute.connects] = fds[1];
+    return fds[0];
+}
+
+static int mute_connect(int fd, const struct sockaddr *to, socklen_t length)
+{
+    (void)fd, (void)to, (void)length;
+    mute.connects++;
+    return 0;
+}
+
+static int mute_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    CHECK_INT(count, 1);
+    if (mute.polls < 16) {
+        mute.events[mute.polls] = fds->events;
+        mute.timeouts[mute.polls++] = timeout_ms;
+    }
+    if (mute.ready < 0)
+        return errno = ENOMEM, -1;
+    if (!mute.ready)
+        mute.now += (int64_t)timeout_ms * 1000000;
+    return mute.ready;
+}
+
+static int mute_getsockopt(int fd, int level, int name, void *value, socklen_t *length)
+{
+    if (name == SO_PEERCRED)
+        return weft_i_os_linux.getsockopt(fd, level, name, value, length);
+    CHECK(level == IPPROTO_TCP && name == TCP_INFO && *length == sizeof(struct tcp_info));
+    mute.infos++;
+    ((struct tcp_info *)value)->tcpi_unacked = (uint32_t)mute.unacked;
+    return mute.unacked < 0 ? -1 : 0;
+}
+
+static int mute_setsockopt(int fd, int level, int option, const void *value, socklen_t length)
+{
+    (void)fd, (void)level, (void)value, (void)length;
+    mute.tuned += level == IPPROTO_TCP && option == TCP_NODELAY;
+    return 0;
+}
+
+static ssize_t mute_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    mute.sends++;
+    if (mute.send_error) {
+        errno = mute.send_error;
+        mute.send_error = errno == EAGAIN ? 0 : errno; /* there is room the next time */
+        return -1;
+    }
+    return weft_i_os_linux.sendmsg(fd, message, flags);
+}
+
+static int mute_random(void *bytes, size_t count)
+{
+    return mute.random_error ? (errno = EIO, -1) : weft_i_os_linux.random_bytes(bytes, count);
+}
+
+static void *mute_alloc(size_t bytes)
+{
+    return mute.no_memory && bytes >= 100 ? (errno = ENOMEM, NULL) : weft_i_os_linux.alloc(bytes);
+}
+
+static weft_i_store_dial mute_dial(bool with_token)
+{
+    weft_i_store_dial dial = {
+        .addresses = {.count = 1}, .name = "there", .has_token = with_token, .token = {1, 2}};
+    if (with_token && weft_i_keyed_load() == WEFT_ERR_UNSUPPORTED)
+        SKIP("no libcrypto.so.3");
+    CHECK(weft_i_store_address_read("127.0.0.1:9", &dial.addresses.list[0]));
+    mute_table = weft_i_os_linux;
+    mute_table.clock_ns = mute_clock;
+    mute_table.sleep_ns = mute_sleep;
+    mute_table.socket = mute_socket;
+    mute_table.connect = mute_connect;
+    mute_table.poll = mute_poll;
+    mute_table.getsockopt = mute_getsockopt;
+    mute_table.setsockopt = mute_setsockopt;
+    mute_table.sendmsg = mute_sendmsg;
+    mute_table.random_bytes = mute_random;
+    mute_table.alloc = mute_alloc;
+    mute = (struct mute){.now = 1000000000};
+    weft_clear_error();
+    return dial;
+}
+
+/* Dials for so long; the connections that it made are closed at its end. */
+static weft_status dial_for(const weft_i_store_dial *dial, int ms)
+{
+    weft_i_store_link line;
+    weft_i_os_now = &mute_table;
+    weft_status status = weft_i_store_dial_connect(dial, mute.now + (int64_t)ms * 1000000, &line);
+    weft_i_os_now = &weft_i_os_linux;
+    for (int i = 0; i < mute.connects; i++) {
+        char bytes[512];
+        while (read(mute.ends[i], bytes, sizeof bytes) > 0)
+            continue;
+        CHECK_INT(read(mute.ends[i], bytes, 1), 0); /* the other end is closed */
+        close(mute.ends[i]);
+    }
+    return status;
+}
+
+static void ends_with(weft_status got, weft_status wanted, const char *message)
+{
+    CHECK_INT(got, wanted);
+    if (strcmp(weft_last_error(), message) != 0)
+        FAIL("it says \"%s\", not \"%s\"", weft_last_error(), message);
+    weft_clear_error();
+}
+
+static const char silent[] =
+    "store there: cannot be reached before the deadline: something accepts "
+    "connections there but does not greet";
+
+/* A hello that lies in the server's queue is waited for with the server's patience; one that was
+ * not taken is said again after a tenth of a second. */
+TEST(test_store_dial_silence)
+{
+    weft_i_store_dial dial = mute_dial(true);
+    ends_with(dial_for(&dial, 1000), WEFT_ERR_UNREACHABLE, silent);
+    CHECK(mute.connects == 1 && mute.infos == 1 && mute.tuned == 1);
+    CHECK_INT(mute.polls, 2);
+    CHECK_INT(mute.timeouts[0], 100);
+    CHECK_INT(mute.timeouts[1], 900);
+    CHECK(mute.events[0] == POLLIN && mute.events[1] == POLLIN);
+    dial = mute_dial(true);
+    ends_with(dial_for(&dial, 9000), WEFT_ERR_UNREACHABLE, silent);
+    CHECK_INT(mute.timeouts[0], 100);
+    CHECK_INT(mute.timeouts[1], 4900); /* the patience */
+    dial = mute_dial(true);
+    ends_with(dial_for(&dial, 100), WEFT_ERR_UNREACHABLE, silent);
+    CHECK(mute.polls == 1 && mute.infos == 0 && mute.timeouts[0] == 100);
+    for (int how = 0; how < 3; how++) { /* not taken, not told, not over TCP */
+        dial = mute_dial(how != 2);
+        mute.unacked = how == 0 ? 1 : how == 1 ? -1 : 0;
+        ends_with(dial_for(&dial, 250), WEFT_ERR_UNREACHABLE, silent);
+        CHECK_INT(mute.connects, 2);
+        CHECK_INT(mute.polls, 2);
+        CHECK_INT(mute.timeouts[0], 100);
+        CHECK(mute.timeouts[1] > 100 && mute.timeouts[1] < 150);
+        CHECK_INT(mute.infos, how == 2 ? 0 : 1); /* the second has no longer time to give */
+        CHECK_INT(mute.tuned, how == 2 ? 0 : 2);
+    }
+}
+
+TEST(test_store_dial_calls_fail)
+{
+    char wanted[200];
+    weft_i_store_dial dial = mute_dial(true);
+    mute.ready = -1;
+    snprintf(wanted, sizeof wanted, "store there: poll: %s", strerror(ENOMEM));
+    CHECK_STATUS(dial_for(&dial, 1000), WEFT_ERR_NO_MEMORY);
+    CHECK_CONTAINS(weft_last_error(), wanted);
+    CHECK_INT(mute.connects, 1);
+    dial = mute_dial(true);
+    mute.random_error = 1;
+    CHECK(dial_for(&dial, 1000) < 0);
+    CHECK_CONTAINS(weft_last_error(), "store there: no random bytes: ");
+    CHECK(mute.connects == 1 && mute.sends == 0);
+    dial = mute_dial(true);
+    mute.no_memory = true;
+    ends_with(dial_for(&dial, 1000), WEFT_ERR_NO_MEMORY, "store there: no memory to connect");
+    CHECK(mute.connects == 1 && mute.sends == 0);
+    dial = mute_dial(true);
+    mute.send_error = EPIPE; /* tried again, up to the deadline */
+    ends_with(
+        dial_for(&dial, 10), WEFT_ERR_UNREACHABLE,
+        "store there: cannot be reached before the deadline: the connection closed during the "
+        "handshake");
+    CHECK(mute.connects > 1 && mute.sends == mute.connects && mute.polls == 0);
+    dial = mute_dial(true);
+    mute.send_error = EAGAIN; /* no room: it is waited for, and then nobody answers */
+    ends_with(dial_for(&dial, 100), WEFT_ERR_UNREACHABLE, silent);
+    CHECK(mute.connects == 1 && mute.sends == 1);
+    CHECK(mute.polls == 1 && mute.events[0] == POLLOUT);
 }
 
 int main(int argc, char **argv)
