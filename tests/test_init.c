@@ -173,10 +173,23 @@ TEST(test_init_limits)
 
 /* ---- alone ---- */
 
+static weft_i_os table;
+static int servers;
+
+static int note_server(void)
+{
+    servers++;
+    return weft_i_os_linux.epoll_create();
+}
+
 static void alone(void *arg)
 {
     (void)arg;
+    table = weft_i_os_linux;
+    table.epoll_create = note_server;
+    weft_i_os_now = &table;
     weft_release(weft_init(NULL)); /* what is opened once stays */
+    MUST(servers == 0);            /* one that is alone needs no store */
     int before = open_descriptors();
     weft_group *world = weft_init(NULL);
     MUST(world && weft_rank(world) == 0 && weft_size(world) == 1);
@@ -200,9 +213,28 @@ TEST(test_init_alone)
     CHECK_CONTAINS(said, "WEFT_DEBUG=INFO (default ");
 }
 
+/* A trace that is written is no reason for a word; one that cannot be is told, and no error. */
+TEST(test_init_trace)
+{
+    char said[4000], path[64];
+    snprintf(path, sizeof path, "/tmp/weft-test-init-%d", getpid());
+    setenv("WEFT_DEBUG", "WARN", 1);
+    setenv("WEFT_TRACE", path, 1);
+    in_child(alone, NULL, said, sizeof said);
+    CHECK_INT(strlen(said), 0);
+    snprintf(path, sizeof path, "/tmp/weft-test-init-%d.0", getpid()); /* of rank 0 */
+    CHECK(!unlink(path));
+    snprintf(path, sizeof path, "/tmp/weft-test-init-%d/none", getpid());
+    setenv("WEFT_TRACE", path, 1);
+    in_child(alone, NULL, said, sizeof said);
+    CHECK_CONTAINS(said, "WARN");
+    CHECK_CONTAINS(said, path);
+    unsetenv("WEFT_TRACE");
+    setenv("WEFT_DEBUG", "NONE", 1);
+}
+
 /* ---- with a page of weft run ---- */
 
-static weft_i_os table;
 static int sockets_fail;
 
 static int no_socket(int domain, int type, int protocol)
@@ -335,6 +367,21 @@ static void meets_a_failed_rank(void *arg)
     weft_i_segment_drop(page);
 }
 
+/* A rank gave up and left: those whom it waited for are the news. */
+static void meets_one_that_gave_up(void *arg)
+{
+    (void)arg;
+    weft_i_segment *page = page_for(4);
+    launched(page, 1, 4);
+    atomic_store(&weft_i_job_rank(weft_i_job_of(page), 2)->life.state, WEFT_I_RANK_LEFT);
+    setenv("WEFT_MEET_TIMEOUT", "20000", 1);
+    MUST(!weft_init(NULL) && weft_last_status() == WEFT_ERR_MISSING);
+    static const char wanted[] = "weft_init: waited for rank 0 (never called weft_init), rank 3 "
+                                 "(never called weft_init): ";
+    MUST(!strncmp(weft_last_error(), wanted, strlen(wanted)));
+    weft_i_segment_drop(page);
+}
+
 TEST(test_init_with_a_page)
 {
     in_child(enters_its_page, NULL, NULL, 0);
@@ -349,6 +396,7 @@ TEST(test_init_others_do_not_come)
 {
     in_child(meets_a_failed_rank, NULL, NULL, 0);
     in_child(meets_a_failed_rank, "failed", NULL, 0);
+    in_child(meets_one_that_gave_up, NULL, NULL, 0);
 }
 
 int main(int argc, char **argv)

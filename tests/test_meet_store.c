@@ -3,11 +3,13 @@
  * Meeting through a store, one rank at a time: addresses of every kind, ranks that do not come or
  * tell that they cannot, and a store that fails at any request.  And the news of who is gone.
  */
+#include "fault.h"
 #include "store_script.h"
 
 #include "fabric/meet.h"
 #include "fabric/news.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 
 enum { SIZE = 3, ME = 1, ADDRESS_MAGIC = 0x64726163 };
@@ -225,6 +227,14 @@ TEST(test_meet_store_no_page)
 
 /* ---- the page of a host ---- */
 
+static int open_descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
 typedef struct serving {
     weft_i_fdpass *office;
     int stop[2];
@@ -272,6 +282,7 @@ TEST(test_meet_store_page)
     enum { GOOD, MAGIC, LAYOUT, OTHER, CASES };
     static const weft_status wanted[CASES] = {WEFT_OK, WEFT_ERR_PROTOCOL, WEFT_ERR_VERSION,
                                               WEFT_ERR_PROTOCOL};
+    int before = open_descriptors();
     for (int how = 0; how < CASES; how++) {
         guest g = guest_open(ME);
         weft_i_segment *page = page_of_two(), *other = NULL;
@@ -300,6 +311,7 @@ TEST(test_meet_store_page)
         weft_i_segment_drop(page);
         weft_i_segment_drop(other);
         guest_close(&g);
+        CHECK_INT(open_descriptors(), before);
     }
 }
 
@@ -367,6 +379,97 @@ TEST(test_meet_store_fails_anywhere)
         }
         CHECK(n >= 6);
     }
+}
+
+/* Whatever the system denies: the meeting fails with a reason or is whole, and nothing stays open. */
+TEST(test_meet_store_without_means)
+{
+    int n = 1, failed = 0, before = open_descriptors();
+    for (bool fired = true; fired; n++) {
+        guest g = guest_open(ME);
+        fault_arm(n);
+        weft_status status = meet(&g, 5000);
+        fired = fault_disarm();
+        if (status < 0)
+            CHECK(weft_last_status() == status && weft_last_error()[0] && fired);
+        else
+            CHECK(g.world->mine && g.world->local_size == 1);
+        failed += status < 0;
+        guest_close(&g);
+        CHECK_INT(open_descriptors(), before);
+    }
+    CHECK(failed > 10 && n < 200);
+}
+
+static size_t denied;
+
+static void *deny(size_t bytes)
+{
+    return bytes == denied ? NULL : weft_i_os_linux.alloc(bytes);
+}
+
+/* A rank that has no memory for the others' addresses says so to all of them. */
+TEST(test_meet_store_without_memory)
+{
+    static const size_t sizes[] = {SIZE * sizeof(wire_address), SIZE * sizeof(int)};
+    for (int i = 0; i < 2; i++) {
+        guest g = guest_open(ME);
+        wire_pair told = {ME, WEFT_ERR_NO_MEMORY};
+        weft_store_value value = {0};
+        weft_i_os table = weft_i_os_linux;
+        table.alloc = deny;
+        denied = sizes[i];
+        weft_i_os_now = &table;
+        weft_status status = meet(&g, 5000);
+        weft_i_os_now = &weft_i_os_linux;
+        said(status, WEFT_ERR_NO_MEMORY, "weft_init: no memory for 3 addresses");
+        CHECK_OK(weft_store_get(g.data, "meet/failed", WEFT_STORE_NOW, &value));
+        CHECK(value.bytes == sizeof told && !memcmp(value.data, &told, sizeof told));
+        weft_store_value_clear(&value);
+        guest_close(&g);
+    }
+}
+
+/* Between two looks for a rank the store is asked whether one has failed; when it cannot say, that
+ * is told.  Once all are here nobody asks. */
+TEST(test_meet_store_failure_cannot_be_read)
+{
+    wire_pair no = {2, WEFT_ERR_LIMIT};
+    for (int there = 0; there < 2; there++) {
+        guest g = guest_open(ME);
+        CHECK_OK(weft_store_delete_key(g.data, "meet/2", NULL));
+        if (there)
+            CHECK_OK(weft_store_set(g.data, "meet/failed", &no, sizeof no));
+        g.script->fails_at = 7 + there; /* will, list, own address, three others; then these */
+        g.script->fails_with = WEFT_ERR_NO_MEMORY;
+        CHECK_STATUS(meet(&g, 20000), WEFT_ERR_NO_MEMORY);
+        CHECK_INT(g.script->requests, 7 + there);
+        guest_close(&g);
+    }
+    guest g = guest_open(ME);
+    CHECK_OK(weft_store_set(g.data, "meet/failed", &no, sizeof no));
+    CHECK_OK(meet(&g, 5000));
+    guest_close(&g);
+}
+
+/* Fields without an end are cut where they end. */
+TEST(test_meet_store_full_fields)
+{
+    guest g = guest_open(ME);
+    wire_address a = address_of(2);
+    memset(a.host, 'h', sizeof a.host);
+    memset(a.fdpass, 'f', sizeof a.fdpass);
+    memset(a.store, 's', sizeof a.store);
+    put_address(&g, 2, &a, sizeof a);
+    CHECK_OK(meet(&g, 5000));
+    const weft_i_peer *peer = &g.world->peers[2];
+    CHECK_INT(strspn(peer->host, "h"), 64);
+    CHECK_INT(strlen(peer->host), 64);
+    CHECK_INT(strspn(peer->fdpass, "f"), 63);
+    CHECK_INT(strlen(peer->fdpass), 63);
+    CHECK_INT(strspn(peer->store, "s"), 63);
+    CHECK_INT(strlen(peer->store), 63);
+    guest_close(&g);
 }
 
 /* ---- news ---- */

@@ -98,8 +98,7 @@ weft_status weft_i_meet_check(const weft_i_world *world)
 
 static weft_status show_address(weft_i_world *world, weft_store *store, address *mine)
 {
-    memset(mine, 0, sizeof *mine);
-    mine->magic = ADDRESS_MAGIC;
+    mine->magic = ADDRESS_MAGIC; /* the rest is zero, as allocated */
     mine->layout = WEFT_I_JOB_LAYOUT;
     WEFT_TRY(weft_i_key_new(&mine->nonce));
     snprintf(mine->version, sizeof mine->version, "%s", WEFT_VERSION);
