@@ -157,6 +157,23 @@ RANKS_TEST(test_fused_multicast_asked, 2)
     leave(world);
 }
 
+/* Ranks on one GPU that they may not share have no workspace there: the pair goes through the host. */
+RANKS_TEST(test_fused_without_sharing, 2)
+{
+    weft_symm_allow_overlap(false);
+    weft_group *world = begin(rank);
+    weft_tensor *a = uniform(WEFT_F32, WEFT_SHAPE(16, 16)), *y = NULL, *all = NULL,
+                *b = uniform(WEFT_F32, WEFT_SHAPE(16, 16));
+    CHECK_OK(weft_all_gather_matmul(&all, &y, a, &b, 1, 0, world));
+    CHECK_INT(way_of(world, "ag_matmul"), WEFT_I_WAY_PAIR);
+    CHECK(is_close(all, weft_all_gather_tensor(a, 0, world)) && is_close(y, weft_mm(all, b)));
+    weft_tensor *part = weft_matmul_reduce_scatter(a, b, WEFT_SUM, 0, world);
+    CHECK(part && is_close(part, weft_reduce_scatter_tensor(weft_mm(a, b), WEFT_SUM, 0, world)));
+    CHECK_INT(way_of(world, "matmul_rs"), WEFT_I_WAY_PAIR);
+    leave(world);
+    weft_symm_allow_overlap(true);
+}
+
 /* Calls of the driver so far that a thread makes to give a device work. */
 static int driver_calls(void)
 {

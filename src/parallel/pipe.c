@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "coll/carrier.h"
 #include "coll/request.h"
 #include "coll/work.h"
 #include "kernels/fold.h"
@@ -15,15 +16,25 @@
 
 enum { CHUNKS_MOST = 64 };
 
-bool weft_i_pipe_can(const weft_group *group, weft_device device)
+/* Ranks that may not share their GPU have no carrier there, and none of its memory in common. */
+static bool has_carrier(weft_group *group, weft_device device)
+{
+    weft_i_carrier *carrier = NULL;
+    return weft_i_device_is_host(device) ||
+           (weft_i_carrier_find(group, device, &carrier) >= 0 && carrier);
+}
+
+bool weft_i_pipe_can(weft_group *group, weft_device device)
 {
     if (!group->local || group->size < 2 || group->world->fake)
         return false;
     weft_i_errors before;
     weft_i_errors_save(&before);
     const weft_i_backend *backend = weft_i_backend_for(device);
+    bool can =
+        backend && backend->sharing >> group->world->sharing & 1 && has_carrier(group, device);
     weft_i_errors_restore(&before); /* a device without one is no error: there are other ways */
-    return backend && backend->sharing >> group->world->sharing & 1;
+    return can;
 }
 
 /* ---- in and out ---- */

@@ -48,8 +48,9 @@ typedef struct weft_i_pipe {
     uint64_t number;          /* in the flight record */
 } weft_i_pipe;
 
-/* Can the group's ranks share memory of the device?  Not asked of the others. */
-bool weft_i_pipe_can(const weft_group *group, weft_device device);
+/* Can the group's ranks share memory of the device?  The same on all of them; the first call of a
+ * group on a device opens its carrier there, as its first collective would. */
+bool weft_i_pipe_can(weft_group *group, weft_device device);
 
 weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry);
 /* Returns how it all ended, `status` if that is a failure. */
