@@ -416,9 +416,13 @@ RANKS_TEST(test_plain_gather_into_input, 2)
     leave(world);
 }
 
-#ifndef WEFT_TEST_ON_CUDA /* no other gathers of a GPU are placed */
-
 /* ---- gathers ---- */
+
+/* The elements, wherever they lie. */
+static const float *floats_of(weft_tensor *x)
+{
+    return weft_tensor_data(weft_to(x, WEFT_F32, WEFT_CPU));
+}
 
 FUNCTION(named_gather)
 {
@@ -441,7 +445,7 @@ FUNCTION(named_gather_used)
 RANKS_TEST(test_low_contention_all_gather_planned_output, 2)
 {
     weft_group *world = join(30000);
-    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 8), rank);
+    weft_tensor *x = weft_full(WEFT_F32, DEVICE, WEFT_SHAPE(8, 8), rank);
     for (int used = 0; used < 2; used++) {
         weft_graph_function function = used ? named_gather_used : named_gather;
         weft_compiled *compiled = compile(function, world);
@@ -451,7 +455,7 @@ RANKS_TEST(test_low_contention_all_gather_planned_output, 2)
             CHECK_OK(weft_compiled_call(compiled, &x, 1, &out, 1));
             CHECK_INT(weft_tensor_size(out, 0), 8 * size);
             CHECK_INT(weft_tensor_size(out, 1), 8);
-            const float *data = weft_tensor_data(out);
+            const float *data = floats_of(out);
             for (int i = 0; i < 64 * size; i++)
                 CHECK(data[i] == (float)((i / 64) * (1 + used)));
             CHECK(!weft_symm_is(out));
@@ -476,7 +480,7 @@ RANKS_TEST(test_low_contention_all_gather_shapes, 2)
                                  WEFT_SHAPE(2, 1, 4), WEFT_SCALAR};
     weft_group *world = join(30000);
     for (int i = 0; i < 5; i++) {
-        weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, shapes[i], rank + 1), *out;
+        weft_tensor *x = weft_full(WEFT_F32, DEVICE, shapes[i], rank + 1), *out;
         int64_t count = weft_tensor_numel(x);
         weft_compiled *compiled = compile(named_gather, world);
         CHECK_OK(weft_compiled_call(compiled, &x, 1, &out, 1));
@@ -519,18 +523,18 @@ FUNCTION(given_is_read)
 static void check_given(weft_group *world, weft_tensor *x, float base)
 {
     int rank = weft_rank(world), size = weft_size(world);
-    const float *data = weft_tensor_data(given);
+    const float *data = floats_of(given);
     for (int i = 0; i < 64 * size; i++)
         CHECK(data[i] == (float)(i / 64) + base);
-    CHECK(*(const float *)weft_tensor_data(x) == (float)rank);
+    CHECK(*floats_of(x) == (float)rank);
 }
 
 RANKS_TEST(test_low_contention_all_gather_keeps_out, 2)
 {
     static const weft_graph_function functions[] = {gather_to_given, plain_to_given};
     weft_group *world = join(30000);
-    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8, 8), rank), *out;
-    given = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8 * size, 8));
+    weft_tensor *x = weft_full(WEFT_F32, DEVICE, WEFT_SHAPE(8, 8), rank), *out;
+    given = weft_symm_empty(WEFT_F32, DEVICE, WEFT_SHAPE(8 * size, 8));
     for (int i = 0; i < 2; i++) {
         weft_compiled *compiled = compile(functions[i], world);
         for (int round = 0; round < 2; round++) {
@@ -554,7 +558,7 @@ RANKS_TEST(test_low_contention_all_gather_keeps_out, 2)
     weft_compiled *compiled = compile(given_is_read, world);
     CHECK_OK(weft_fill(given, 5));
     CHECK_OK(weft_compiled_call(compiled, &x, 1, &out, 1));
-    CHECK(((const float *)weft_tensor_data(out))[64] == 6);
+    CHECK(floats_of(out)[64] == 6);
     check_given(world, x, 0);
     CHECK_INT(count_of(explain(compiled), "all_gather_into_tensor_out"), 0);
     weft_release(compiled);
@@ -562,7 +566,8 @@ RANKS_TEST(test_low_contention_all_gather_keeps_out, 2)
     leave(world);
 }
 
-/* Plain gathers: those that would go through a bounce buffer, and whose result stays inside. */
+/* Plain gathers: those that would go through a bounce buffer or a stage, and whose result stays
+ * inside.  On the CPU small ones need neither. */
 FUNCTION(plain_gather)
 {
     weft_tensor *all = weft_all_gather_tensor(in[0], 0, world);
@@ -578,15 +583,56 @@ RANKS_TEST(test_lowering_plain_gathers, 2)
         weft_tensor *x = random_of(sides[i], rank);
         weft_compiled *compiled = compile(plain_gather, world);
         check_same(compiled, plain_gather, world, &x, 1);
-        CHECK_INT(count_of(explain(compiled), "= low_contention_all_gather %"), i == 1);
-        CHECK_INT(count_of(text, "symmetric buffer"), i == 1);
-        if (i != 1)
+        int placed = i == 1 || (i == 0 && DEVICE != WEFT_CPU);
+        CHECK_INT(count_of(explain(compiled), "= low_contention_all_gather %"), placed);
+        CHECK_INT(count_of(text, "symmetric buffer"), placed);
+        if (!placed)
             CHECK_CONTAINS(text, i ? "rather runs behind" : "goes along with the entry");
         weft_release(compiled);
     }
     leave(world);
 }
-#endif
+
+/* With a GPU for each rank, and multicast between them, a store reaches everybody. */
+RANKS_TEST(test_lowering_gathers_by_multicast, 2)
+{
+    const char *why_not = device_spread(rank, size);
+    if (why_not)
+        SKIP(why_not);
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_full(WEFT_F32, DEVICE, WEFT_SHAPE(8, 8), rank), *out;
+    given = weft_symm_empty(WEFT_F32, DEVICE, WEFT_SHAPE(8 * size, 8));
+    weft_compiled *inside = compile(plain_gather, world),
+                  *outside = compile(gather_to_given, world);
+    check_same(inside, plain_gather, world, &x, 1);
+    for (int round = 0; round < 2; round++) {
+        CHECK_OK(weft_fill(given, -1));
+        CHECK_OK(weft_compiled_call(outside, &x, 1, &out, 1));
+        check_given(world, x, 1);
+    }
+    weft_release(inside);
+    weft_release(outside);
+    weft_release(given);
+    leave(world);
+}
+
+/* Ranks on one GPU that they may not share have no symmetric memory there: compiled functions do as
+ * the functions themselves, by plain collectives. */
+RANKS_TEST(test_lowering_without_sharing, 2)
+{
+    static const weft_graph_function functions[] = {func_0, plain_gather, named_gather_used,
+                                                    on_input};
+    weft_symm_allow_overlap(DEVICE == WEFT_CPU);
+    weft_group *world = join(30000);
+    weft_tensor *x = random_of(8, rank);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        weft_compiled *compiled = compile(functions[i], world);
+        check_same(compiled, i == 3 ? func_2 : functions[i], world, &x, 1);
+        weft_release(compiled);
+    }
+    leave(world);
+    weft_symm_allow_overlap(true);
+}
 
 /* ---- users' rows ---- */
 

@@ -167,15 +167,17 @@ static const char *cannot_stay(const weft_graph *graph, int i)
     return NULL;
 }
 
-/* Whether it is large enough for a bounce buffer, and so small that nothing is hidden behind it. */
+/* Whether it is large enough for a bounce buffer, and so small that nothing is hidden behind it.
+ * On a device every plain gather is staged, however small. */
 static const char *does_not_pay(const weft_graph *graph, const weft_i_graph_node *node)
 {
     const weft_group *group = weft_i_graph_node_group(node)->group.handle;
     const weft_i_graph_value *made = &graph->values[node->first];
     bool crowded = group->world->mode != WEFT_I_WAIT_SPIN;
     size_t bytes = (size_t)weft_i_shape_numel(made->shape) * weft_dtype_size(made->dtype);
-    if (bytes / (size_t)group->size <=
-        weft_i_threshold_of(WEFT_I_EAGER_UP_TO, WEFT_I_ALL_GATHER, group->size, crowded))
+    if (made->device == WEFT_CPU &&
+        bytes / (size_t)group->size <=
+            weft_i_threshold_of(WEFT_I_EAGER_UP_TO, WEFT_I_ALL_GATHER, group->size, crowded))
         return "it is so small that it goes along with the entry";
     return weft_i_lower_choose(group->size, crowded, bytes) == WEFT_I_LOWER_NOT
                ? "it is so large that it rather runs behind what is computed"
@@ -189,18 +191,12 @@ static void decide(gathering *g, int i)
     g->outs[i] = -1;
     if (!is_gather(node) || made->device == WEFT_META || !made->bytes)
         return;
-    bool there = made->device != WEFT_CPU;
     int clone = -1;
-    if (there && is_explicit(node))
-        return; /* its row meets on memory of the CPU */
     g->outs[i] = find_out(g->graph, i, &clone);
     if (g->outs[i] >= 0) {
         g->gone[g->outs[i]] = true;
         if (clone >= 0)
             g->gone[clone] = true;
-    } else if (there) {
-        g->why[i] =
-            "on a device only what goes to an input is placed; the row for buffers is the CPU's";
     } else if (!(g->why[i] = cannot_meet(node))) {
         g->why[i] = cannot_stay(g->graph, i);
         if (!g->why[i] && !is_explicit(node))

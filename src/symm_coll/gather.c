@@ -10,6 +10,7 @@
 #include "coll/enter.h"
 #include "coll/request.h"
 #include "coll/work.h"
+#include "symm_coll/gather.h"
 #include "symm_coll/reach.h"
 #include "symm_coll/traced.h"
 #include "tensor/eye.h"
@@ -38,13 +39,13 @@ static weft_shape gathered(const weft_tensor *x, const weft_group *group)
     return shape;
 }
 
-weft_status weft_symm_multimem_all_gather_out(weft_tensor *out, weft_tensor *x, weft_group *group)
+/* Into everybody's `out`, which is symmetric memory. */
+static weft_status gather_out(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *x,
+                              weft_group *group)
 {
-    if (weft_i_eye_open)
-        return weft_i_traced_symm_gather_out(out, x, group);
     weft_i_coll coll;
     char expected[WEFT_I_SHAPE_TEXT], given[WEFT_I_SHAPE_TEXT];
-    WEFT_TRY(weft_i_request_begin(&coll, WEFT_I_MULTIMEM_ALL_GATHER, group));
+    WEFT_TRY(weft_i_request_begin(&coll, kind, group));
     WEFT_TRY(weft_i_request_input(&coll, x));
     WEFT_TRY(weft_i_request_output(&coll, out));
     WEFT_TRY(weft_i_reach_check(coll.ask.op, "output", out));
@@ -56,6 +57,25 @@ weft_status weft_symm_multimem_all_gather_out(weft_tensor *out, weft_tensor *x, 
     WEFT_TRY(weft_i_request_check_overlap(&coll, 0, (size_t)group->rank * coll.ask.in_bytes));
     WEFT_TRY(weft_i_request_accept(&coll, coll.ask.in_bytes));
     return weft_i_reach_run(&coll, out);
+}
+
+weft_status weft_symm_multimem_all_gather_out(weft_tensor *out, weft_tensor *x, weft_group *group)
+{
+    if (weft_i_eye_open)
+        return weft_i_traced_symm_gather_out(out, x, group);
+    return gather_out(WEFT_I_MULTIMEM_ALL_GATHER, out, x, group);
+}
+
+bool weft_i_symm_gather_reaches(const weft_tensor *out)
+{
+    const weft_i_lease *lease = weft_i_block_lease_of(out);
+    const weft_i_device_memory *memory = lease ? lease->block->backend->memory : NULL;
+    return lease && (!memory || memory->strided);
+}
+
+weft_status weft_i_symm_gather_out(weft_tensor *out, weft_tensor *x, weft_group *group)
+{
+    return gather_out(WEFT_I_LOW_CONTENTION_ALL_GATHER_OUT, out, x, group);
 }
 
 /* ---- low contention ---- */

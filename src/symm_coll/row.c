@@ -5,9 +5,11 @@
  * collectives they are done when they return, so nobody waits for them.  A graph that places nothing
  * has ordinary operands: then the plain collective runs, which has the same result.
  */
+#include "coll/carrier.h"
 #include "coll/request.h"
 #include "functional/functional.h"
 #include "kernels/fold.h"
+#include "symm_coll/gather.h"
 #include "symm_coll/ops.h"
 #include "tensor/loops.h"
 #include "weft/op.h"
@@ -99,11 +101,30 @@ weft_status weft_i_symm_row_gather_out_shape(weft_i_op_call *call)
 
 typedef struct running {
     weft_tensor *out; /* contiguous: the result, or what is copied to it */
+    bool shared;      /* everybody reaches the operand */
     weft_reduction op;
     weft_group *group;
     double premul; /* the thread's, put back afterwards */
 } running;
 
+/*
+ * Whether it is symmetric memory that everybody reaches.  That of a device is not where the ranks
+ * have no carrier there, as on one GPU that they may not share: then plain collectives go through
+ * the host.  The same on all ranks, which open the carrier together.
+ */
+static weft_status is_shared(const weft_tensor *x, weft_group *group, bool *out)
+{
+    weft_i_carrier *carrier = NULL;
+    weft_device device = weft_i_tensor_device(x);
+    *out = weft_symm_is(x);
+    if (!*out || weft_i_device_is_host(device))
+        return WEFT_OK;
+    WEFT_TRY(weft_i_carrier_find(group, device, &carrier));
+    *out = carrier != NULL;
+    return WEFT_OK;
+}
+
+/* The operand is the first argument. */
 static weft_status begin(weft_i_op_call *call, int reduction, running *r)
 {
     const weft_i_arg *factor = &call->args[reduction + 1];
@@ -113,6 +134,7 @@ static weft_status begin(weft_i_op_call *call, int reduction, running *r)
                    .premul = weft_i_request_premul()};
     if (!r->group)
         return weft_last_status();
+    WEFT_TRY(is_shared(call->args[0].tensor, r->group, &r->shared));
     r->out = direct ? call->out
                     : weft_i_tensor_new(call->out->dtype, weft_i_tensor_device(call->out),
                                         weft_i_tensor_shape(call->out), NULL);
@@ -146,8 +168,8 @@ weft_status weft_i_symm_row_one_shot_run(weft_i_op_call *call)
     running r;
     WEFT_TRY(begin(call, 1, &r));
     return end(call, &r,
-               weft_symm_is(x) ? weft_symm_one_shot_all_reduce_out(r.out, x, r.op, r.group)
-                               : reduce_plainly(&r, x));
+               r.shared ? weft_symm_one_shot_all_reduce_out(r.out, x, r.op, r.group)
+                        : reduce_plainly(&r, x));
 }
 
 weft_status weft_i_symm_row_multimem_one_shot_run(weft_i_op_call *call)
@@ -156,8 +178,8 @@ weft_status weft_i_symm_row_multimem_one_shot_run(weft_i_op_call *call)
     running r;
     WEFT_TRY(begin(call, 1, &r));
     return end(call, &r,
-               weft_symm_is(x) ? weft_symm_multimem_one_shot_all_reduce_out(r.out, x, r.op, r.group)
-                               : reduce_plainly(&r, x));
+               r.shared ? weft_symm_multimem_one_shot_all_reduce_out(r.out, x, r.op, r.group)
+                        : reduce_plainly(&r, x));
 }
 
 weft_status weft_i_symm_row_one_shot_copy_run(weft_i_op_call *call)
@@ -166,7 +188,7 @@ weft_status weft_i_symm_row_one_shot_copy_run(weft_i_op_call *call)
     running r;
     WEFT_TRY(begin(call, 2, &r));
     return end(call, &r,
-               weft_symm_is(buffer)
+               r.shared
                    ? weft_symm_one_shot_all_reduce_copy_out(r.out, buffer, local, r.op, r.group)
                    : reduce_plainly(&r, local));
 }
@@ -178,7 +200,7 @@ weft_status weft_i_symm_row_symm_scatter_run(weft_i_op_call *call)
     running r;
     WEFT_TRY(begin(call, 2, &r));
     return end(call, &r,
-               weft_symm_is(x) || last
+               r.shared || last
                    ? weft_symm_reduce_scatter_out(r.out, x, call->args[1].integer, r.op, r.group)
                    : weft_reduce_scatter_into(r.out, x, r.op, r.group));
 }
@@ -207,7 +229,7 @@ weft_status weft_i_symm_row_two_shot_run(weft_i_op_call *call)
     weft_tensor *x = call->args[0].tensor, *slice = NULL, *kept = NULL;
     running r;
     WEFT_TRY(begin(call, 1, &r));
-    if (!weft_symm_is(x))
+    if (!r.shared)
         return end(call, &r, reduce_plainly(&r, x));
     weft_status status = WEFT_OK;
     if (call->args[3].integer && weft_i_tensor_is_contiguous(x))
@@ -225,12 +247,16 @@ weft_status weft_i_symm_row_two_shot_run(weft_i_op_call *call)
 static weft_status gather(weft_i_op_call *call, weft_tensor *out, weft_tensor *x)
 {
     weft_group *group = weft_i_functional_group(call);
-    bool apart = weft_i_tensor_ranges_meet(x, out);
-    weft_tensor *in = group ? weft_i_functional_contiguous(x, apart) : NULL;
+    bool apart = weft_i_tensor_ranges_meet(x, out), shared = false;
+    if (!group)
+        return weft_last_status();
+    WEFT_TRY(is_shared(out, group, &shared));
+    weft_tensor *in = weft_i_functional_contiguous(x, apart);
     if (!in)
         return weft_last_status();
-    weft_status status = weft_symm_is(out) ? weft_symm_multimem_all_gather_out(out, in, group)
-                                           : weft_all_gather_into(out, in, group);
+    weft_status status = shared && weft_i_symm_gather_reaches(out)
+                             ? weft_i_symm_gather_out(out, in, group)
+                             : weft_all_gather_into(out, in, group);
     weft_i_object_drop(in);
     return status;
 }

@@ -77,7 +77,8 @@ static weft_status gather(const weft_i_cuda_team *team, const weft_i_request *re
 weft_status weft_i_cuda_multimem(weft_i_cuda_team *team, const weft_i_request *request,
                                  weft_i_cuda_reach reach)
 {
-    bool gathers = request->kind == WEFT_I_MULTIMEM_ALL_GATHER;
+    bool gathers = request->kind == WEFT_I_MULTIMEM_ALL_GATHER ||
+                   request->kind == WEFT_I_LOW_CONTENTION_ALL_GATHER_OUT;
     char *multicast = NULL;
     WEFT_TRY(find_multicast(request, &multicast));
     if (!gathers)

@@ -17,6 +17,7 @@ bool weft_i_cuda_is_symmetric(weft_i_coll_kind kind)
     case WEFT_I_MULTIMEM_ONE_SHOT_ALL_REDUCE:
     case WEFT_I_MULTIMEM_ONE_SHOT_REDUCE:
     case WEFT_I_MULTIMEM_ALL_GATHER:
+    case WEFT_I_LOW_CONTENTION_ALL_GATHER_OUT:
     case WEFT_I_ALL_TO_ALL_VDEV:
     case WEFT_I_ALL_TO_ALL_VDEV_2D:
     case WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET:
@@ -64,6 +65,23 @@ static weft_status scatter(weft_i_cuda_team *team, const weft_i_request *request
     return weft_i_cuda_reduce_scatter(team, request->stream, sum);
 }
 
+/* By multicast where all members have it; else each rank writes to everybody's output. */
+static weft_status gather(weft_i_cuda_team *team, const weft_i_request *request,
+                          weft_i_cuda_reach reach)
+{
+    const weft_i_counterparts *of = &request->in_counterparts;
+    const char *why_not;
+    if (of->memory->multicast && of->memory->multicast(of->joined, &why_not))
+        return weft_i_cuda_multimem(team, request, reach);
+    weft_i_cuda_move move = {.card = weft_i_cuda_label_of(request),
+                             .bytes = request->in_bytes,
+                             .in = request->in,
+                             .to = reach,
+                             .place = weft_i_cuda_place_of(of),
+                             .limit_ms = request->limit_ms};
+    return weft_i_cuda_all_gather(team, request->stream, &move);
+}
+
 weft_status weft_i_cuda_symmetric(weft_i_cuda_team *team, const weft_i_request *request)
 {
     if (request->exchange)
@@ -93,6 +111,8 @@ weft_status weft_i_cuda_symmetric(weft_i_cuda_team *team, const weft_i_request *
         return weft_i_cuda_all_reduce(team, request->stream, &sum);
     case WEFT_I_REDUCE_SCATTER_OUT:
         return scatter(team, request, &sum);
+    case WEFT_I_LOW_CONTENTION_ALL_GATHER_OUT:
+        return gather(team, request, reach);
     default:
         return weft_i_cuda_multimem(team, request, reach);
     }
