@@ -22,15 +22,21 @@ weft_fused_way weft_i_fused_wish(void)
     return wish;
 }
 
-/* By `weft bench fused`: a gather's pipeline meets twice more than the pair does, a scatter's once
- * less.  On a GPU a pipeline is a dozen launches. */
+/*
+ * By `weft bench fused`.  On a GPU a pipeline is a dozen launches.  On the CPU a gather's meets twice
+ * more than the pair does.  A scatter's has no second stream there to hide copies behind: it saves
+ * one copy, and pays with parts that each pack the right-hand side again and lie in shared memory,
+ * whose pages are small.
+ */
 bool weft_i_fused_pays(bool gathers, weft_device device, int64_t bytes)
 {
-    enum { HOST_GATHER = 1 << 20, HOST_SCATTER = 256 << 10, DEVICE = 8 << 20 };
+    enum { HOST_GATHER = 1 << 20, DEVICE = 8 << 20 };
+    bool here = weft_i_device_is_host(device);
     if (wish == WEFT_FUSED_PIPELINE)
         return true;
-    int64_t least = !weft_i_device_is_host(device) ? DEVICE : gathers ? HOST_GATHER : HOST_SCATTER;
-    return wish != WEFT_FUSED_PAIR && bytes >= least;
+    if (wish == WEFT_FUSED_PAIR || (here && !gathers))
+        return false;
+    return bytes >= (here ? HOST_GATHER : DEVICE);
 }
 
 /* NULL comes from an earlier failure, whose error stays; without one it is the caller's mistake. */
