@@ -175,6 +175,51 @@ RANKS_TEST(test_agreement_of_graphs, 2)
     leave(j.world);
 }
 
+FUNCTION(own_parts)
+{
+    const job *j = user; /* rank 0 keeps 1 row and gives 3, rank 1 keeps 2 and gives 2 */
+    const int64_t sent[2][2] = {{1, 3}, {2, 2}}, got[2][2] = {{1, 2}, {3, 2}};
+    out[0] = weft_all_to_all_single(in[0], got[j->rank], sent[j->rank], j->world);
+    weft_set_premul(1 + j->rank);
+    out[1] = weft_all_reduce(in[0], WEFT_PREMUL_SUM, j->world);
+    weft_set_premul(1);
+    return WEFT_OK;
+}
+
+FUNCTION(splits_of_one)
+{
+    const job *j = user;
+    const int64_t halves[] = {2, 2}, *splits = j->rank ? halves : NULL;
+    out[0] = weft_all_to_all_single(in[0], splits, splits, j->world);
+    return WEFT_OK;
+}
+
+/* Parts and factors of a rank's own are no difference; parts where others have none are one.  A
+ * factor that the function sets is not that of its caller: one capture serves all calls. */
+RANKS_TEST(test_agreement_leaves_out_what_is_a_ranks_own, 2)
+{
+    job j = {.world = join(30000), .rank = rank};
+    weft_tensor *t = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), *y[2] = {NULL};
+    for (int k = 0; k < 2; k++) {
+        weft_compiled *fast = compile(own_parts, &j, backends[k]);
+        weft_compiled_info info;
+        for (int round = 0; round < 2; round++) {
+            CHECK_OK(weft_compiled_call(fast, &t, 1, y, 2));
+            CHECK_ALL(y[0], WEFT_SHAPE(rank ? 5 : 3), 1);
+            CHECK_ALL(y[1], WEFT_SHAPE(4), 3);
+        }
+        CHECK_OK(weft_compiled_describe(fast, &info));
+        CHECK_INT(info.frames, 1);
+        weft_release(fast);
+        fast = compile(splits_of_one, &j, backends[k]);
+        CHECK_STATUS(weft_compiled_call(fast, &t, 1, y, 1), WEFT_ERR_MISMATCH);
+        CHECK_CONTAINS(weft_last_error(), "out_splits=[]");
+        weft_clear_error();
+        weft_release(fast);
+    }
+    leave(j.world);
+}
+
 FUNCTION(doubled_sum)
 {
     const job *j = user;

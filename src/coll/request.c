@@ -21,6 +21,8 @@ static _Thread_local double premul = 1;
 void weft_set_premul(double factor)
 {
     premul = factor;
+    if (weft_i_eye_open)
+        weft_i_eye_open->factored = true;
 }
 
 double weft_i_request_premul(void)

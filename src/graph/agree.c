@@ -12,10 +12,36 @@
 
 /* ---- what a rank says ---- */
 
-/* A line of the graph's text without the numbers of values, which are the rank's own. */
-static void put_line(weft_i_text *s, const char *line, size_t length)
+/* The length of an argument in which ranks may differ, and 0 of others: each rank has its own factor
+ * of premul_sum and, in an exchange that is not of equal parts, its own parts. */
+static size_t own_length(const char *text, size_t length, bool *parts)
 {
+    static const char *const own[] = {" factor=", " out_splits=", " in_splits=", " shapes="};
+    for (size_t k = 0; k < sizeof own / sizeof *own; k++) {
+        size_t at = strlen(own[k]);
+        if (length <= at + 1 || strncmp(text, own[k], at) != 0)
+            continue;
+        bool list = text[at] == '[', equal = text[at + 1] == ']' && strstr(own[k], "splits");
+        if (list && equal)
+            return 0;
+        *parts |= list;
+        while (at < length && text[at] != (list ? ']' : ' '))
+            at++;
+        return list ? at + 1 : at;
+    }
+    return 0;
+}
+
+/* A line of the graph's text without the numbers of values, which are the rank's own.  Whether its
+ * operands have parts of the rank's own sizes. */
+static bool put_line(weft_i_text *s, const char *line, size_t length)
+{
+    bool parts = false;
     for (size_t i = 0; i < length; i++) {
+        for (size_t own; (own = own_length(line + i, length - i, &parts));)
+            i += own;
+        if (i >= length)
+            break;
         if (line[i] == '%') {
             while (i + 1 < length && isdigit((unsigned char)line[i + 1]))
                 i++;
@@ -23,15 +49,17 @@ static void put_line(weft_i_text *s, const char *line, size_t length)
         }
         weft_i_text_put(s, "%c", line[i]);
     }
+    return parts;
 }
 
-static void put_operands(weft_i_text *s, const weft_graph *graph, const weft_i_graph_node *node)
+static void put_operands(weft_i_text *s, const weft_graph *graph, const weft_i_graph_node *node,
+                         bool parts)
 {
     char text[WEFT_I_SHAPE_TEXT];
     int value;
     for (size_t at = 0; weft_i_graph_node_next(node, &at, &value);)
         weft_i_text_put(s, " %s%s", weft_dtype_name(graph->values[value].dtype),
-                        weft_i_shape_text(graph->values[value].shape, text));
+                        parts ? "" : weft_i_shape_text(graph->values[value].shape, text));
     int symmetric = weft_i_graph_node_symmetric(node, 0); /* ranks read each other's buffers */
     if (symmetric >= 0) {
         const weft_i_graph_value *v = &graph->values[node->terms[symmetric].value];
@@ -57,8 +85,8 @@ static void put_graph(weft_i_text *s, const weft_graph *graph, const char *all, 
             node++;
         if (node == graph->node_count)
             return;
-        put_line(s, equals + 3, (size_t)(end - equals - 3));
-        put_operands(s, graph, &graph->nodes[node++]);
+        bool parts = put_line(s, equals + 3, (size_t)(end - equals - 3));
+        put_operands(s, graph, &graph->nodes[node++], parts);
     }
 }
 

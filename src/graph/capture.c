@@ -250,8 +250,10 @@ static weft_status wait_for(weft_i_capture_state *c, const weft_i_op_call *call,
 
 static weft_status note_factor(weft_i_capture_state *c, const weft_i_op_call *call)
 {
+    if (!c->guards || c->eye.factored)
+        return WEFT_OK;
     for (int i = 0; i + 1 < call->op->arity; i++)
-        if (call->op->kinds[i] == 'p' && call->args[i].integer == WEFT_PREMUL_SUM && c->guards)
+        if (call->op->kinds[i] == 'p' && call->args[i].integer == WEFT_PREMUL_SUM)
             return weft_i_guards_add(c->guards, (weft_i_guard){.kind = WEFT_I_GUARD_PREMUL,
                                                                .input = -1,
                                                                .factor = call->args[i + 1].number});
@@ -534,7 +536,7 @@ weft_graph *weft_i_capture(const char *name, weft_graph_function function, void 
 {
     weft_i_capture_how none = {0};
     weft_i_capture_state c = {.eye = {see, see_storage, apply, read_version, read_bytes, resize,
-                                      constant, broken, refuse, read_grad, depend, undo, false, 0},
+                                      constant, broken, refuse, read_grad, depend, undo, false, 0, false},
                               .mode = {.handle = handle},
                               .how = how ? how : &none,
                               .guards = how ? how->guards : NULL,
