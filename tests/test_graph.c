@@ -411,10 +411,10 @@ FUNCTION(plain_collectives)
     return WEFT_OK;
 }
 
-FUNCTION(plain_broadcast)
+FUNCTION(plain_reduce)
 {
     out[0] = in[0];
-    weft_broadcast_into(in[0], 0, user);
+    weft_reduce_into(in[0], in[0], WEFT_SUM, 0, user);
     return WEFT_OK;
 }
 FUNCTION(plain_start)
@@ -466,7 +466,7 @@ FAKE_TEST(test_graph_plain_collectives, 2)
     CHECK_NEAR(weft_item(out[0], 7), 4, 0);
     CHECK_NEAR(weft_item(out[1], 1), 2, 0);
     CHECK_NEAR(weft_item(out[2], 2), 3, 0);
-    weft_graph_function refused[] = {plain_broadcast, plain_start, plain_barrier, plain_send,
+    weft_graph_function refused[] = {plain_reduce, plain_start, plain_barrier, plain_send,
                                      symmetric};
     for (int i = 0; i < 5; i++) {
         if (weft_graph_capture("f", refused[i], world, ARGS(x), 1, 1))

@@ -29,6 +29,7 @@ enum { LINES = 14, REGISTERS = 40, INPUTS = 4, OUTPUTS = 3, TEXT = 1 << 16 };
     X(fill) X(copy) X(add_into) X(scale_into) X(sum_into) X(draw) \
     X(rand) X(free_and_fill) X(free) X(set) X(version) X(hide) \
     X(preserve) X(all_reduce) X(all_reduce_) X(gather) X(scatter) X(plain_reduce) \
+    X(plain_list) X(collected) X(parts) X(plain_broadcast) \
     X(softmax) X(coalesced) X(exp) X(gelu) X(choose) X(largest) X(layer_norm) X(log_softmax) \
     X(softmax_grad) X(log_softmax_grad) X(sum_last) X(div) X(mean_last) X(square)
 /* clang-format on */
@@ -108,6 +109,54 @@ static weft_status reduce_hidden(void *argument)
 {
     filling *f = argument;
     return weft_all_reduce_into(f->to, f->from, f->op, f->world);
+}
+
+/* Two tensors as one operation, by a list or by a group that collects calls. */
+static weft_status list_hidden(void *argument)
+{
+    filling *f = argument;
+    weft_tensor *list[] = {f->to, f->from};
+    return weft_all_reduce_list_into(list, list, 2, f->op, f->world);
+}
+
+static weft_status collect_hidden(void *argument)
+{
+    filling *f = argument;
+    WEFT_TRY(weft_coalesce_open(f->world));
+    weft_all_reduce_into(f->to, f->to, f->op, f->world); /* if one fails, the close does */
+    weft_all_reduce_into(f->from, f->from, f->op, f->world);
+    weft_work *work = weft_coalesce_close(f->world);
+    return work ? weft_work_wait(work, WEFT_DEFAULT) : weft_last_status();
+}
+
+static weft_status broadcast_hidden(void *argument)
+{
+    filling *f = argument;
+    return weft_broadcast_into(f->to, 0, f->world);
+}
+
+static weft_tensor *plain(weft_status (*how)(void *), filling *f)
+{
+    weft_tensor *list[] = {f->to, f->from};
+    return weft_tensor_is_contiguous(f->to) && weft_tensor_is_contiguous(f->from) &&
+                   weft_tensor_storage(f->to) != weft_tensor_storage(f->from) &&
+                   weft_tensor_preserve_version(list, 2, how, f) >= 0
+               ? weft_neg(f->to)
+               : NULL;
+}
+
+/* From every rank, and back as sums. */
+static weft_tensor *exchange_parts(weft_tensor *x, const filling *f)
+{
+    weft_tensor *to[2], *sum;
+    for (int i = 0; i < 2; i++)
+        if (!(to[i] = weft_full(weft_tensor_dtype(x), DEVICE, weft_tensor_shape(x), i)))
+            return NULL;
+    sum = weft_full(weft_tensor_dtype(x), DEVICE, WEFT_SHAPE(weft_tensor_numel(x)), 3);
+    if (weft_all_gather_parts_into(to, x, f->world) < 0 ||
+        weft_reduce_scatter_parts_into(sum, to, f->op, f->world) < 0)
+        return NULL;
+    return weft_add(weft_view(sum, weft_tensor_shape(x)), to[1]);
 }
 
 static weft_tensor *strided(weft_tensor *x, unsigned n)
@@ -311,6 +360,14 @@ static weft_tensor *communicate(const line *l, weft_tensor *a, weft_tensor *b, w
                        weft_tensor_preserve_version(&a, 1, reduce_hidden, &f) >= 0
                    ? weft_neg(a)
                    : NULL;
+    case DEED_plain_list:
+        return plain(list_hidden, &f);
+    case DEED_collected:
+        return plain(collect_hidden, &f);
+    case DEED_plain_broadcast:
+        return plain(broadcast_hidden, &f);
+    case DEED_parts:
+        return exchange_parts(a, &f);
     case DEED_coalesced:
         return weft_all_reduce_coalesced(out, list, 2, op, world) < 0 ? NULL : out[l->n % 2];
     default:

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 
 #include "coll/list.h"
+#include "coll/traced.h"
 #include "coll/work.h"
 
 #include "base/os.h"
@@ -19,6 +20,7 @@
 typedef struct coalesce {
     weft_i_object object;
     pthread_t owner; /* whose calls are collected */
+    bool traced;     /* by a capture: what is collected are stand-ins */
     weft_i_coll *calls;
     size_t count, room;
     weft_status failure; /* of the first call that failed */
@@ -91,6 +93,8 @@ static weft_status append(coalesce *c, const weft_i_coll *coll)
 /* Keeps the first failure. */
 static weft_status note(coalesce *c, weft_status status)
 {
+    if (status == WEFT_ERR_NO_MEMORY && c->traced) /* the graph lacks a call */
+        weft_i_eye_open->broken(weft_i_eye_open);
     if (status < 0 && c->failure == WEFT_OK) {
         c->failure = status;
         snprintf(c->message, sizeof c->message, "%s", weft_last_error());
@@ -98,9 +102,19 @@ static weft_status note(coalesce *c, weft_status status)
     return status;
 }
 
+static weft_status refuse_older(const char *op)
+{
+    char what[128];
+    snprintf(what, sizeof what, "%s of a group that has collected calls since before the capture",
+             op);
+    return weft_i_not_captured(what);
+}
+
 weft_status weft_i_coalesce_add(const weft_i_coll *coll, weft_status filled)
 {
     coalesce *c = coll->group->coalesce;
+    if (weft_i_eye_open && !c->traced)
+        return refuse_older(coll->ask.op);
     if (filled == WEFT_OK)
         filled = check_kind(c, coll);
     if (filled == WEFT_OK)
@@ -119,6 +133,60 @@ weft_status weft_i_coalesce_refuse(const weft_i_coll *coll, weft_status filled)
                                   coll->ask.op, coll->group->name));
 }
 
+/* ---- in a capture ---- */
+
+/* A scope that the capture leaves open would collect stand-ins for ever. */
+static void drop_traced(void *object, const char *name, void *old)
+{
+    weft_group *group = object;
+    coalesce *c = group->coalesce;
+    (void)name, (void)old;
+    if (!c || !c->traced || !weft_i_coalesce_is_mine(group))
+        return;
+    group->coalesce = NULL;
+    weft_i_object_drop(c);
+}
+
+static weft_status trace(coalesce *c, weft_group *group)
+{
+    weft_i_eye *eye = weft_i_eye_open;
+    WEFT_TRY(eye->undo(eye, group, drop_traced, "collected calls", NULL));
+    c->traced = true;
+    eye->collecting++;
+    return WEFT_OK;
+}
+
+/* The collected calls as one functional collective and its copies. */
+static weft_status write_down(const coalesce *c, weft_group *group)
+{
+    weft_tensor **out = WEFT_OS->alloc((2 * c->count + 1) * sizeof *out), **in = out + c->count;
+    if (!out)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "coalesce_close: no memory for %zu calls", c->count);
+    for (size_t i = 0; i < c->count; i++) {
+        out[i] = c->calls[i].out_tensor;
+        in[i] = c->calls[i].in_tensor;
+    }
+    weft_i_coll none = {.ask.kind = WEFT_I_ALL_REDUCE, .ask.factor = 1};
+    const weft_i_request *first = c->count ? &c->calls->ask : &none.ask;
+    double now = weft_i_request_swap_premul(first->factor); /* that of the calls */
+    weft_status status = weft_i_traced_list((weft_i_coll_kind)weft_i_kind_list_of(first->kind), out,
+                                            in, (int)c->count, first->reduction, group);
+    weft_i_request_swap_premul(now);
+    WEFT_OS->free(out);
+    return status;
+}
+
+static weft_work *launch_traced(const coalesce *c, weft_group *group)
+{
+    weft_work *work = weft_i_work_new_p2p(NULL, 0); /* of nothing: it is over */
+    if (work && write_down(c, group) >= 0)
+        return work;
+    weft_release(work);
+    if (weft_last_status() == WEFT_ERR_NO_MEMORY)
+        weft_i_eye_open->broken(weft_i_eye_open);
+    return NULL;
+}
+
 /* ---- public ---- */
 
 weft_status weft_coalesce_open(weft_group *group)
@@ -128,9 +196,15 @@ weft_status weft_coalesce_open(weft_group *group)
         return weft_i_fail(WEFT_ERR_STATE, "coalesce_open: group \"%s\" collects calls already",
                            group->name);
     coalesce *c = weft_i_object_new_unscoped(WEFT_I_COALESCE, sizeof *c, destroy);
+    if (!c && weft_i_eye_open)
+        weft_i_eye_open->broken(weft_i_eye_open);
     if (!c)
         return weft_last_status();
     c->owner = pthread_self();
+    if (weft_i_eye_open && trace(c, group) < 0) {
+        weft_i_object_drop(c);
+        return weft_last_status();
+    }
     group->coalesce = c;
     return WEFT_OK;
 }
@@ -154,6 +228,8 @@ static weft_work *launch(const coalesce *c, weft_group *group)
     if (c->failure < 0)
         return weft_i_null(c->failure, "coalesce_close: nothing was launched in group \"%s\": %s",
                            group->name, c->message);
+    if (c->traced)
+        return launch_traced(c, group);
     weft_i_coll coll = {0};
     weft_status filled = fill(&coll, c, group);
     weft_work *work = filled < 0 ? NULL : weft_i_work_enqueue(&coll, NULL);
@@ -165,8 +241,12 @@ weft_work *weft_coalesce_close(weft_group *group)
 {
     weft_status usable = weft_i_group_usable(group);
     coalesce *c = weft_i_coalesce_is_open(group) ? group->coalesce : NULL;
+    if (c && weft_i_eye_open && !c->traced)
+        return refuse_older("coalesce_close"), NULL;
     if (c)
         group->coalesce = NULL;
+    if (c && c->traced)
+        weft_i_eye_open->collecting--;
     if (usable < 0) {
         weft_i_object_drop(c); /* its tensors may hold the group */
         return NULL;

@@ -267,8 +267,8 @@ CAPTURED_FORMS(all_reduce,
 BOTH_FORMS(reduce,
            (weft_tensor * out, weft_tensor *in, weft_reduction op, int root, weft_group *group),
            weft_i_request_plain(&coll, WEFT_I_REDUCE, out, in, op, root, group))
-BOTH_FORMS(broadcast, (weft_tensor * x, int root, weft_group *group),
-           weft_i_request_broadcast(&coll, x, x, root, group))
+CAPTURED_FORMS(broadcast, (weft_tensor * x, int root, weft_group *group),
+               weft_i_request_broadcast(&coll, x, x, root, group), broadcast(x, root, group))
 CAPTURED_FORMS(all_gather, (weft_tensor * out, weft_tensor *in, weft_group *group),
                weft_i_request_plain(&coll, WEFT_I_ALL_GATHER, out, in, WEFT_SUM, 0, group),
                all_gather(out, in, group))
@@ -286,36 +286,41 @@ CAPTURED_FORMS(all_to_all,
                weft_i_request_all_to_all(&coll, out, in, out_splits, in_splits, group),
                all_to_all(out, in, out_splits, in_splits, group))
 
-/* As BOTH_FORMS; the list is ours until the work holds it. */
-#define BOTH_LIST_FORMS(name_, parameters_, fill_)   \
-    weft_status weft_##name_##_list_into parameters_ \
-    {                                                \
-        weft_i_coll coll = {0};                      \
-        weft_status status = run(&coll, fill_);      \
-        weft_i_object_drop(coll.list);               \
-        return status;                               \
-    }                                                \
-    weft_work *weft_##name_##_list_start parameters_ \
-    {                                                \
-        weft_i_coll coll = {0};                      \
-        weft_work *work = post(&coll, fill_);        \
-        weft_i_object_drop(coll.list);               \
-        return work;                                 \
+/* As CAPTURED_FORMS; the list is ours until the work holds it. */
+#define LIST_FORMS(name_, parameters_, fill_, captured_) \
+    weft_status weft_##name_##_list_into parameters_     \
+    {                                                    \
+        if (weft_i_eye_open)                             \
+            return weft_i_traced_##captured_;            \
+        weft_i_coll coll = {0};                          \
+        weft_status status = run(&coll, fill_);          \
+        weft_i_object_drop(coll.list);                   \
+        return status;                                   \
+    }                                                    \
+    weft_work *weft_##name_##_list_start parameters_     \
+    {                                                    \
+        weft_i_coll coll = {0};                          \
+        weft_work *work = post(&coll, fill_);            \
+        weft_i_object_drop(coll.list);                   \
+        return work;                                     \
     }
 
-BOTH_LIST_FORMS(all_reduce,
-                (weft_tensor *const *out, weft_tensor *const *in, int count, weft_reduction op,
-                 weft_group *group),
-                weft_i_request_list(&coll, WEFT_I_ALL_REDUCE_LIST, out, in, count, op, group))
-BOTH_LIST_FORMS(all_gather,
-                (weft_tensor *const *out, weft_tensor *const *in, int count, weft_group *group),
-                weft_i_request_list(&coll, WEFT_I_ALL_GATHER_LIST, out, in, count, WEFT_SUM, group))
-BOTH_LIST_FORMS(reduce_scatter,
-                (weft_tensor *const *out, weft_tensor *const *in, int count, weft_reduction op,
-                 weft_group *group),
-                weft_i_request_list(&coll, WEFT_I_REDUCE_SCATTER_LIST, out, in, count, op, group))
-BOTH_LIST_FORMS(all_to_all, (weft_tensor *const *out, weft_tensor *const *in, weft_group *group),
-                weft_i_request_all_to_all_list(&coll, out, in, group))
+LIST_FORMS(all_reduce,
+           (weft_tensor *const *out, weft_tensor *const *in, int count, weft_reduction op,
+            weft_group *group),
+           weft_i_request_list(&coll, WEFT_I_ALL_REDUCE_LIST, out, in, count, op, group),
+           list(WEFT_I_ALL_REDUCE_LIST, out, in, count, op, group))
+LIST_FORMS(all_gather,
+           (weft_tensor *const *out, weft_tensor *const *in, int count, weft_group *group),
+           weft_i_request_list(&coll, WEFT_I_ALL_GATHER_LIST, out, in, count, WEFT_SUM, group),
+           list(WEFT_I_ALL_GATHER_LIST, out, in, count, WEFT_SUM, group))
+LIST_FORMS(reduce_scatter,
+           (weft_tensor *const *out, weft_tensor *const *in, int count, weft_reduction op,
+            weft_group *group),
+           weft_i_request_list(&coll, WEFT_I_REDUCE_SCATTER_LIST, out, in, count, op, group),
+           list(WEFT_I_REDUCE_SCATTER_LIST, out, in, count, op, group))
+LIST_FORMS(all_to_all, (weft_tensor *const *out, weft_tensor *const *in, weft_group *group),
+           weft_i_request_all_to_all_list(&coll, out, in, group), all_to_all_list(out, in, group))
 
 weft_work *weft_barrier_start(weft_group *group)
 {

@@ -25,6 +25,13 @@ void weft_set_premul(double factor)
         weft_i_eye_open->factored = true;
 }
 
+double weft_i_request_swap_premul(double factor)
+{
+    double old = premul;
+    premul = factor;
+    return old;
+}
+
 double weft_i_request_premul(void)
 {
     return premul;

@@ -66,6 +66,8 @@ weft_status weft_i_request_check_counts(const weft_i_coll *coll, size_t larger, 
 weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op);
 
 double weft_i_request_premul(void);
+/* For a while; the old one. */
+double weft_i_request_swap_premul(double factor);
 
 /* The last step of every filling: what the ranks must agree on. */
 weft_status weft_i_request_accept(weft_i_coll *coll, size_t part_bytes);

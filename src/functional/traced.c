@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain collectives as functional ones, for captures; see coll/traced.h. */
+/*
+ * Plain collectives as functional ones, for captures; see coll/traced.h.  What the plain form
+ * refuses is refused here too, by what is known of the stand-ins: a capture must not accept a call
+ * that fails when it is made without one.
+ */
 #include "coll/traced.h"
 
-#include "fabric/group.h"
-#include "tensor/eye.h"
-#include "tensor/tensor.h"
+#include "coll/coalesce.h"
+#include "coll/request.h"
+#include "functional/traced.h"
 #include "weft/functional.h"
 #include "weft/op.h"
 #include "weft/view.h"
 
-/* Both as the capture sees them, checked. */
-static weft_status see(const char *what, weft_tensor **out, weft_tensor **in,
-                       const weft_group *group)
+/* ---- operands ---- */
+
+weft_status weft_i_traced_see(const char *what, weft_tensor **out, weft_tensor **in,
+                              const weft_group *group)
 {
     *out = weft_i_see(*out);
     *in = weft_i_see(*in);
@@ -26,6 +31,77 @@ static weft_status see(const char *what, weft_tensor **out, weft_tensor **in,
     return WEFT_OK;
 }
 
+static weft_status check_layout(const char *what, const char *which, const weft_tensor *x)
+{
+    char text[WEFT_I_SHAPE_TEXT];
+    if (!weft_i_tensor_is_contiguous(x))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous", what,
+                           which, weft_i_shape_text(weft_i_tensor_shape(x), text));
+    return weft_i_tensor_fits(what, x);
+}
+
+static size_t begin_of(const weft_tensor *x)
+{
+    return (size_t)x->offset * weft_i_dtype_size(x->dtype);
+}
+
+static size_t bytes_of(const weft_tensor *x)
+{
+    return (size_t)x->numel * weft_i_dtype_size(x->dtype);
+}
+
+bool weft_i_traced_overlap(const weft_tensor *a, const weft_tensor *b)
+{
+    return a->storage == b->storage && a->numel && b->numel &&
+           begin_of(a) < begin_of(b) + bytes_of(b) && begin_of(b) < begin_of(a) + bytes_of(a);
+}
+
+/* Byte `in_at` of the input may be byte `out_at` of the output: then it works in place. */
+weft_status weft_i_traced_check(const char *what, const weft_tensor *out, const weft_tensor *in,
+                                size_t in_at, size_t out_at)
+{
+    char a[16], b[16];
+    weft_device device = weft_i_tensor_device(in), other = weft_i_tensor_device(out);
+    WEFT_TRY(check_layout(what, "input", in));
+    WEFT_TRY(check_layout(what, "output", out));
+    if (device != other)
+        return weft_i_fail(WEFT_ERR_TYPE, "%s: the input is on %s, the output on %s", what,
+                           weft_device_name(device, a), weft_device_name(other, b));
+    if (out->storage->read_only)
+        return weft_i_fail(WEFT_ERR_STATE, "%s: the output is read-only memory", what);
+    if (weft_i_traced_overlap(out, in) && begin_of(in) + in_at != begin_of(out) + out_at)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: input and output overlap without being the same", what);
+    return WEFT_OK;
+}
+
+/* Of a kind whose larger operand, if there is one, has a part for each rank. */
+weft_status weft_i_traced_check_kind(weft_i_coll_kind kind, const weft_tensor *out,
+                                     const weft_tensor *in, const weft_group *group)
+{
+    const char *what = weft_i_kinds[kind].name;
+    size_t size = (size_t)group->size, me = (size_t)(group->rank < 0 ? 0 : group->rank);
+    size_t ins = bytes_of(in), outs = bytes_of(out);
+    bool places = weft_i_kind_is(kind, WEFT_I_PLACES_PARTS);
+    if (!places && !weft_i_kind_is(kind, WEFT_I_HAS_PARTS)) {
+        WEFT_TRY(weft_i_traced_check(what, out, in, 0, 0));
+        return ins == outs
+                   ? WEFT_OK
+                   : weft_i_fail(WEFT_ERR_INVALID_ARG,
+                                 "%s: the input has %zu bytes, the output %zu", what, ins, outs);
+    }
+    size_t larger = places ? outs : ins, part = places ? ins : outs;
+    WEFT_TRY(weft_i_traced_check(what, out, in, places ? 0 : me * part, places ? me * part : 0));
+    if (part > SIZE_MAX / size || larger != part * size)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "%s: the %s has %zu bytes, which must be divisible among %zu ranks of "
+                           "%zu bytes each",
+                           what, places ? "output" : "input", larger, size, part);
+    return WEFT_OK;
+}
+
+/* ---- results ---- */
+
 /* Copies the result, which is released, to a tensor that may have another shape of as many
  * elements. */
 weft_status weft_i_traced_put(weft_tensor *out, weft_tensor *result)
@@ -39,37 +115,95 @@ weft_status weft_i_traced_put(weft_tensor *out, weft_tensor *result)
     return status;
 }
 
+/* The plain form takes elements in their order, whatever the shape. */
+weft_tensor *weft_i_traced_rows(weft_tensor *in, const weft_group *group)
+{
+    bool divides = in->ndim && in->dim[0] % group->size == 0;
+    return divides ? in : weft_view(in, WEFT_SHAPE(in->numel));
+}
+
+/* ---- one tensor ---- */
+
+static weft_tensor *scattered(weft_tensor *in, weft_reduction op, weft_group *group)
+{
+    weft_tensor *rows = weft_i_traced_rows(in, group);
+    weft_tensor *part = rows ? weft_reduce_scatter_tensor(rows, op, 0, group) : NULL;
+    if (rows != in)
+        weft_release(rows);
+    return part;
+}
+
+/* Keeps the call for the close of the group's scope, or says why it cannot be there. */
+static weft_status collect(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *in,
+                           weft_reduction op, weft_group *group, weft_status seen)
+{
+    weft_i_coll coll;
+    weft_i_coll_empty(&coll);
+    coll.ask.kind = kind;
+    coll.ask.op = weft_i_kinds[kind].name;
+    coll.ask.reduction = op;
+    coll.ask.factor = op == WEFT_PREMUL_SUM ? weft_i_request_premul() : 1;
+    coll.group = group;
+    coll.in_tensor = in;
+    coll.out_tensor = out;
+    return weft_i_coalesce_add(&coll, seen);
+}
+
+static weft_status put(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *in, weft_reduction op,
+                       weft_group *group)
+{
+    weft_status seen = weft_i_traced_see(weft_i_kinds[kind].name, &out, &in, group);
+    if (seen >= 0)
+        seen = weft_i_traced_check_kind(kind, out, in, group);
+    if (weft_i_coalesce_is_open(group))
+        return collect(kind, out, in, op, group, seen);
+    WEFT_TRY(seen);
+    return weft_i_traced_put(out, kind == WEFT_I_ALL_REDUCE   ? weft_all_reduce(in, op, group)
+                                  : kind == WEFT_I_ALL_GATHER ? weft_all_gather_tensor(in, 0, group)
+                                                              : scattered(in, op, group));
+}
+
 weft_status weft_i_traced_all_reduce(weft_tensor *out, weft_tensor *in, weft_reduction op,
                                      weft_group *group)
 {
-    WEFT_TRY(see("all_reduce", &out, &in, group));
-    return weft_i_traced_put(out, weft_all_reduce(in, op, group));
+    return put(WEFT_I_ALL_REDUCE, out, in, op, group);
 }
 
 weft_status weft_i_traced_all_gather(weft_tensor *out, weft_tensor *in, weft_group *group)
 {
-    WEFT_TRY(see("all_gather", &out, &in, group));
-    return weft_i_traced_put(out, weft_all_gather_tensor(in, 0, group));
+    return put(WEFT_I_ALL_GATHER, out, in, WEFT_SUM, group);
 }
 
-/* The plain form takes elements in their order, whatever the shape. */
 weft_status weft_i_traced_reduce_scatter(weft_tensor *out, weft_tensor *in, weft_reduction op,
                                          weft_group *group)
 {
-    WEFT_TRY(see("reduce_scatter", &out, &in, group));
-    if (in->ndim && in->dim[0] % group->size == 0)
-        return weft_i_traced_put(out, weft_reduce_scatter_tensor(in, op, 0, group));
-    weft_tensor *flat = weft_view(in, WEFT_SHAPE(in->numel));
-    weft_status status =
-        flat ? weft_i_traced_put(out, weft_reduce_scatter_tensor(flat, op, 0, group))
-             : weft_last_status();
-    weft_release(flat);
-    return status;
+    return put(WEFT_I_REDUCE_SCATTER, out, in, op, group);
+}
+
+/* ---- those that no scope collects ---- */
+
+weft_status weft_i_traced_broadcast(weft_tensor *x, int root, weft_group *group)
+{
+    weft_tensor *in = x;
+    weft_status seen = weft_i_traced_see("broadcast", &x, &in, group);
+    if (seen >= 0)
+        seen = weft_i_traced_check("broadcast", x, in, 0, 0);
+    if (weft_i_coalesce_is_open(group))
+        return collect(WEFT_I_BROADCAST, x, in, WEFT_SUM, group, seen);
+    WEFT_TRY(seen);
+    return weft_i_traced_put(x, weft_broadcast(x, root, group));
 }
 
 weft_status weft_i_traced_all_to_all(weft_tensor *out, weft_tensor *in, const int64_t *out_splits,
                                      const int64_t *in_splits, weft_group *group)
 {
-    WEFT_TRY(see("all_to_all", &out, &in, group));
+    weft_status seen = weft_i_traced_see("all_to_all", &out, &in, group);
+    if (seen >= 0)
+        seen = weft_i_traced_check("all_to_all", out, in, 0, 0);
+    if (seen >= 0 && weft_i_traced_overlap(out, in))
+        seen = weft_i_fail(WEFT_ERR_INVALID_ARG, "all_to_all: works only out of place");
+    if (weft_i_coalesce_is_open(group))
+        return collect(WEFT_I_ALL_TO_ALL, out, in, WEFT_SUM, group, seen);
+    WEFT_TRY(seen);
     return weft_i_traced_put(out, weft_all_to_all_single(in, out_splits, in_splits, group));
 }

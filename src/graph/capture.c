@@ -480,7 +480,13 @@ static weft_status finish_call(weft_i_capture_state *c, weft_tensor **out, int o
     c->how->hooked = c->eye.hooked;
     bool joint = c->how->joint == WEFT_I_JOINT_ALWAYS ||
                  (c->how->joint == WEFT_I_JOINT_IF_HOOKED && c->eye.hooked);
-    return joint ? weft_i_capture_backward(c, out, outs) : WEFT_OK;
+    if (joint)
+        WEFT_TRY(weft_i_capture_backward(c, out, outs));
+    return !c->eye.collecting
+               ? WEFT_OK
+               : weft_i_fail(WEFT_ERR_STATE,
+                             "a group still collects calls where the function ends: what opens "
+                             "(weft_coalesce_open) in a capture must close in it");
 }
 
 /* Calls the function with the eye open. */
@@ -536,7 +542,8 @@ weft_graph *weft_i_capture(const char *name, weft_graph_function function, void 
 {
     weft_i_capture_how none = {0};
     weft_i_capture_state c = {.eye = {see, see_storage, apply, read_version, read_bytes, resize,
-                                      constant, broken, refuse, read_grad, depend, undo, false, 0, false},
+                                      constant, broken, refuse, read_grad, depend, undo, false, 0,
+                                      0, false},
                               .mode = {.handle = handle},
                               .how = how ? how : &none,
                               .guards = how ? how->guards : NULL,

@@ -7,6 +7,7 @@
 #include "coll/coalesce.h"
 #include "coll/list.h"
 #include "coll/request.h"
+#include "coll/traced.h"
 #include "coll/work.h"
 #include "parts/gatherv.h"
 
@@ -300,24 +301,33 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
     return work;
 }
 
-#define BOTH_FORMS(name_, parameters_, fill_)         \
+#define INTO_FORM(name_, parameters_, run_)           \
     weft_status weft_##name_##_parts_into parameters_ \
     {                                                 \
         weft_i_coll coll = {0};                       \
-        return run(&coll, fill_);                     \
-    }                                                 \
+        return run_;                                  \
+    }
+#define START_FORM(name_, parameters_, fill_)         \
     weft_work *weft_##name_##_parts_start parameters_ \
     {                                                 \
         weft_i_coll coll = {0};                       \
         return post(&coll, fill_);                    \
     }
+#define BOTH_FORMS(name_, parameters_, fill_)        \
+    INTO_FORM(name_, parameters_, run(&coll, fill_)) \
+    START_FORM(name_, parameters_, fill_)
+/* With what stands for the plain form while the thread captures. */
+#define CAPTURED_FORMS(name_, parameters_, fill_, captured_)                                       \
+    INTO_FORM(name_, parameters_, weft_i_eye_open ? weft_i_traced_##captured_ : run(&coll, fill_)) \
+    START_FORM(name_, parameters_, fill_)
 
-BOTH_FORMS(all_gather, (weft_tensor *const *out, weft_tensor *in, weft_group *group),
-           fill_all_gather(&coll, out, in, group))
+CAPTURED_FORMS(all_gather, (weft_tensor *const *out, weft_tensor *in, weft_group *group),
+               fill_all_gather(&coll, out, in, group), all_gather_parts(out, in, group))
 BOTH_FORMS(gather, (weft_tensor *const *out, weft_tensor *in, int root, weft_group *group),
            fill_gather(&coll, out, in, root, group))
 BOTH_FORMS(scatter, (weft_tensor * out, weft_tensor *const *in, int root, weft_group *group),
            fill_scatter(&coll, out, in, root, group))
-BOTH_FORMS(reduce_scatter,
-           (weft_tensor * out, weft_tensor *const *in, weft_reduction op, weft_group *group),
-           fill_reduce_scatter(&coll, out, in, op, group))
+CAPTURED_FORMS(reduce_scatter,
+               (weft_tensor * out, weft_tensor *const *in, weft_reduction op, weft_group *group),
+               fill_reduce_scatter(&coll, out, in, op, group),
+               reduce_scatter_parts(out, in, op, group))

@@ -43,9 +43,10 @@ typedef struct weft_i_eye {
     weft_status (*undo)(struct weft_i_eye *eye, void *object,
                         void (*put_back)(void *object, const char *name, void *old),
                         const char *name, void *old);
-    bool hooked;   /* a hook was put on a stand-in */
-    int entered;   /* hooks that are running: what they ask for, an opaque one might */
-    bool factored; /* the factor of premul_sum was set here: it is not that of the caller */
+    bool hooked;    /* a hook was put on a stand-in */
+    int entered;    /* hooks that are running: what they ask for, an opaque one might */
+    int collecting; /* groups that collect calls (coll/coalesce.c) */
+    bool factored;  /* the factor of premul_sum was set here: it is not that of the caller */
 } weft_i_eye;
 
 /* NULL unless the thread is capturing. */
