@@ -77,12 +77,16 @@ typedef struct weft_compile_opts {
      * ranks have the same collectives but compute different things between them: that would be
      * WEFT_ERR_MISMATCH. */
     bool as_captured;
+    /* On a GPU, backends "aot_eager" and "c" run a function as one device graph from its second call
+     * on, where that can be; weft_compiled_explain says where not.  Results then lie in memory that
+     * is used again once they are released. */
+    bool device_graph;
 } weft_compile_opts;
 
 /* weft_compile_opts opts = WEFT_COMPILE_OPTS; */
-#define WEFT_COMPILE_OPTS                                    \
-    {                                                        \
-        sizeof(weft_compile_opts), 0, 0, false, false, false \
+#define WEFT_COMPILE_OPTS                                           \
+    {                                                               \
+        sizeof(weft_compile_opts), 0, 0, false, false, false, false \
     }
 
 /*

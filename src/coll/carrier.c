@@ -8,6 +8,7 @@
 #include "coll/beside.h"
 #include "coll/choose.h"
 #include "coll/list.h"
+#include "coll/request.h"
 
 #include <stdio.h>
 
@@ -37,6 +38,18 @@ static weft_status follow_last(weft_i_carrier *carrier, weft_stream *stream)
     weft_i_object_drop(carrier->stream);
     carrier->stream = weft_i_object_hold(stream);
     return WEFT_OK;
+}
+
+weft_status weft_i_carrier_follow(const char *op, weft_group *group, weft_stream *stream)
+{
+    WEFT_TRY(weft_i_request_check_group(op, group));
+    WEFT_TRY(weft_i_group_check_revoked(&(weft_i_label){group, op, -1}));
+    weft_i_carrier *carrier = group->carriers[weft_i_device_kind(stream->device)];
+    if (!carrier || !carrier->backend)
+        return WEFT_OK;
+    if (carrier->backend->check)
+        WEFT_TRY(carrier->backend->check(carrier->state));
+    return follow_last(carrier, stream);
 }
 
 /* Where the operand's counterparts lie, if it has met in the group; the registration to drop. */

@@ -45,6 +45,13 @@ static inline bool weft_i_carrier_takes(const weft_i_carrier *carrier, const wef
  * are on a device. */
 weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier);
 
+/*
+ * For what runs collectives of the group on a stream without calling them, as a replay does: what a
+ * call checks, in the name of `op`; and how earlier calls have fared.  Orders the stream behind them
+ * and later ones behind the stream.
+ */
+weft_status weft_i_carrier_follow(const char *op, weft_group *group, weft_stream *stream);
+
 /* How what the call's carrier enqueued has fared. */
 weft_status weft_i_carrier_check(const weft_i_coll *coll);
 

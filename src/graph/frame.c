@@ -12,6 +12,7 @@
 #include "graph/agree.h"
 #include "graph/backward.h"
 #include "graph/capture.h"
+#include "graph/device_graph.h"
 #include "graph/frame_back.h"
 #include "graph/program.h"
 #include "tensor/eye.h"
@@ -26,8 +27,9 @@ typedef struct entry {
     weft_graph *graph; /* after the passes; held */
     weft_i_guards guards;
     weft_i_program *program;
-    weft_i_frame_plan *plan; /* of its gradients; NULL: none, or recorded as usual */
-    weft_tensor **inputs;    /* room for those of one call */
+    weft_i_device_graph *device_graph; /* NULL: not asked for */
+    weft_i_frame_plan *plan;           /* of its gradients; NULL: none, or recorded as usual */
+    weft_tensor **inputs;              /* room for those of one call */
     int outs;
     uint64_t runs;
 } entry;
@@ -38,8 +40,8 @@ struct weft_compiled {
     void *user;
     char *name;
     const weft_i_frame_backend *backend;
-    unsigned stages;                 /* the backend's, or fewer */
-    bool fullgraph, agree, hopeless; /* cannot be captured */
+    unsigned stages;                               /* the backend's, or fewer */
+    bool fullgraph, agree, device_graph, hopeless; /* cannot be captured */
     entry entries[ENTRIES];
     weft_i_backward *backward; /* instead of a function */
     weft_compiled_info info;
@@ -76,6 +78,7 @@ static const weft_i_frame_backend *find_backend(const char *name)
 
 static void clear_entry(entry *e)
 {
+    weft_i_device_graph_free(e->device_graph);
     weft_i_program_free(e->program);
     weft_i_guards_clear(&e->guards);
     weft_i_object_drop(e->graph);
@@ -110,6 +113,7 @@ static weft_compiled *new_compiled(const weft_compile_opts *opts, const char *na
         backend->stages & ~(opts->as_captured ? (unsigned)WEFT_I_STAGE_COLLECTIVES : 0);
     compiled->fullgraph = opts->fullgraph;
     compiled->agree = opts->agree;
+    compiled->device_graph = opts->device_graph && compiled->stages & WEFT_I_STAGE_PURE;
     if (!(compiled->name = WEFT_OS->alloc(strlen(name) + 1))) {
         weft_release(compiled);
         return weft_i_null(WEFT_ERR_NO_MEMORY, "weft_compile: no memory for a name");
@@ -260,7 +264,10 @@ static weft_status try_entry(weft_compiled *compiled, entry *e, weft_tensor *con
         weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for %d inputs", graph->input_count);
     if (e->inputs)
         e->program = weft_i_program_new(graph);
-    weft_status status = e->program ? WEFT_OK : weft_last_status();
+    if (e->program && compiled->device_graph)
+        e->device_graph = weft_i_device_graph_new(graph);
+    weft_status status =
+        e->program && (e->device_graph || !compiled->device_graph) ? WEFT_OK : weft_last_status();
     if (status >= 0 && compiled->agree)
         status = weft_i_agree(
             (const weft_graph *[]){e->graph, e->plan ? e->plan->halves.back : NULL}, 2);
@@ -362,11 +369,17 @@ static weft_status check_call(const weft_compiled *compiled, weft_tensor *const 
     return WEFT_OK;
 }
 
+static weft_status run_program(entry *e, weft_tensor **out)
+{
+    return e->device_graph ? weft_i_device_graph_run(e->device_graph, e->program, e->inputs, out)
+                           : weft_i_program_run(e->program, e->inputs, out);
+}
+
 /* Runs the forward half; its results get a history, whose one node holds what is saved. */
 static weft_status run_forward(entry *e, weft_i_frame_call *call, weft_tensor **all)
 {
     weft_grad_block block = weft_grad_block_enter(WEFT_GRAD_OFF);
-    weft_status status = weft_i_program_run(e->program, e->inputs, all);
+    weft_status status = run_program(e, all);
     weft_grad_block_leave(&block);
     return status < 0 ? status : weft_i_frame_attach(call, all);
 }
@@ -412,7 +425,7 @@ weft_status weft_compiled_call(weft_compiled *compiled, weft_tensor *const *in, 
         return e->plan ? run_halves(e, out) : weft_i_program_run(e->program, e->inputs, out);
     /* No result requires a gradient; the recorder would take the writes at the end for its own. */
     weft_grad_block block = weft_grad_block_enter(WEFT_GRAD_OFF);
-    status = weft_i_program_run(e->program, e->inputs, out);
+    status = run_program(e, out);
     weft_grad_block_leave(&block);
     return status;
 }
@@ -471,6 +484,8 @@ static void put_entry(weft_i_text *s, const entry *e, int number)
         put_guard(s, &e->guards.at[i], e->graph);
     put_graph(s, e->graph);
     weft_i_program_text(e->program, s);
+    if (e->device_graph)
+        weft_i_device_graph_text(e->device_graph, s);
     if (!e->plan)
         return;
     const weft_i_halves *h = &e->plan->halves;

@@ -2,7 +2,8 @@
 /* The rows of this floor, added to the registry with their gradients when the library is loaded. */
 #include "parallel/ops.h"
 
-#define LIST WEFT_I_OP_LIST
+#define LIST  WEFT_I_OP_LIST
+#define MEETS WEFT_I_OP_MEETS
 
 #define WHY \
     "products of floats of 8 bits have no gradients here: differentiate the one in more bits"

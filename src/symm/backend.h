@@ -156,6 +156,10 @@ typedef struct weft_i_backend {
      * since.  NULL: it runs them to their end. */
     weft_status (*check)(void *carrier);
 
+    /* Does a captured collective run the kernels that a call runs?  Then a replay on one rank meets a
+     * call on another.  NULL: yes. */
+    bool (*captures)(const void *carrier);
+
     /*
      * What it needs for the collectives of one group on devices of its kind.  All members open it,
      * at their first collective there; one that cannot is told to all, and nobody has it then.

@@ -107,7 +107,9 @@ enum {
     WEFT_I_OP_MIXED = 256,
     /* A collective that is done when it returns and writes its result into the memory of all ranks,
      * if that is symmetric: a graph that places memory places it there. */
-    WEFT_I_OP_PLACED = 512
+    WEFT_I_OP_PLACED = 512,
+    /* A collective whose ranks meet on the host, also where its operands are on a device. */
+    WEFT_I_OP_MEETS = 1024
 };
 
 struct weft_i_op {

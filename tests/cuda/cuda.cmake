@@ -37,6 +37,7 @@ weft_cuda_twin(fused_mlp)
 weft_cuda_twin(fuse SECONDS 60)
 weft_cuda_twin(graph_property COMPUTES)
 weft_cuda_twin(graph_lower SECONDS 120)
+weft_cuda_twin(device_graph SECONDS 60)
 weft_cuda_twin(graph_pattern SECONDS 60)
 
 weft_cuda_test(cuda THREADS)

@@ -70,6 +70,12 @@ weft_status weft_i_nccl_carrier_check(void *what)
     return c->site ? weft_i_cuda_carrier_check(c->site) : WEFT_OK;
 }
 
+/* With a communicator some calls go by NCCL, which is not captured. */
+bool weft_i_nccl_carrier_captures(const void *what)
+{
+    return !((const carrier *)what)->comm;
+}
+
 bool weft_i_nccl_carrier_takes(const weft_i_request *request)
 {
     return weft_i_cuda_carrier_takes(request) || weft_i_nccl_has(request);

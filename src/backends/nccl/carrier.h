@@ -13,6 +13,7 @@ void weft_i_nccl_carrier_close(void *carrier);
 weft_status weft_i_nccl_carrier_run(void *carrier, const weft_i_request *request);
 bool weft_i_nccl_carrier_takes(const weft_i_request *request);
 weft_status weft_i_nccl_carrier_check(void *carrier);
+bool weft_i_nccl_carrier_captures(const void *carrier);
 
 /* The group's communicator, NULL if NCCL does not serve it.  For tests. */
 weft_i_nccl_comm *weft_i_nccl_carrier_comm(void *carrier);

@@ -46,4 +46,5 @@ const weft_i_backend weft_i_backend_nccl = {
     .takes = weft_i_nccl_carrier_takes,
     .collective = weft_i_nccl_carrier_run,
     .check = weft_i_nccl_carrier_check,
+    .captures = weft_i_nccl_carrier_captures,
 };
