@@ -6,6 +6,8 @@
  */
 #include "device.h"
 
+#define FAULT_OF _Thread_local
+#include "fault.h"
 #include "functional_jobs.h"
 #include "harness_cache.h"
 
@@ -263,6 +265,46 @@ RANKS_TEST(test_device_graph_effects_stay, 1)
     }
     weft_release(writing);
     weft_release(drawing);
+}
+
+/* ---- no memory ---- */
+
+/* Fails for want of memory, or is right; whether a call to the system was made to fail. */
+static bool call_in_want(weft_compiled *compiled, weft_tensor *const *in, weft_tensor *const *own,
+                         int n)
+{
+    weft_tensor *out[2];
+    CHECK_OK(weft_scope_open());
+    fault_arm(n);
+    weft_status status = weft_compiled_call(compiled, in, 2, out, 2);
+    bool fired = fault_disarm();
+    if (status >= 0)
+        CHECK(weft_equal(out[0], own[0]) && weft_equal(out[1], own[1]));
+    else
+        CHECK_STATUS(status, WEFT_ERR_NO_MEMORY);
+    CHECK(fired || status >= 0);
+    weft_clear_error();
+    CHECK_OK(weft_scope_close());
+    return fired;
+}
+
+/* Every allocation of a capture, of one anew for an input that moves, and of a replay fails once. */
+RANKS_TEST(test_device_graph_no_memory, 1)
+{
+    weft_tensor *in[2] = {square(8), square(8)}, *own[2], *moved[2] = {weft_clone(in[0]), in[1]};
+    bool fired = true;
+    CHECK_OK(layers(in, 2, own, 2, NULL));
+    for (int n = 1; fired; n++) {
+        weft_compiled *compiled = compile(layers, NULL);
+        check_call(compiled, layers, NULL, in, 2, 2);
+        fired = false;
+        for (int i = 0; i < 3; i++)
+            fired |= call_in_want(compiled, i == 1 ? moved : in, own, n);
+        for (int i = 0; i < 2; i++)
+            check_call(compiled, layers, NULL, in, 2, 2);
+        weft_release(compiled);
+        CHECK(n < 2000);
+    }
 }
 
 /* ---- gradients ---- */
