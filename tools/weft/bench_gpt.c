@@ -111,3 +111,26 @@ int bench_gpt_multiply(const bench_product *products)
                 return -1;
     return 0;
 }
+
+/* -- its bytes -- */
+
+int bench_gpt_make_moved(const bench_gpt *n, bench_moved *out)
+{
+    enum { ROOM = 256, PASSES = 4 + 3 };
+    weft_named named[ROOM];
+    int count = weft_module_params(n->net, named, ROOM);
+    int64_t elements = 0;
+    if (count < 0 || count > ROOM)
+        return -1;
+    for (int i = 0; i < count; i++)
+        elements += weft_tensor_numel(named[i].tensor);
+    weft_shape shape = WEFT_SHAPE(elements * PASSES / 2); /* a copy reads as much as it writes */
+    out->from = weft_rand(WEFT_F32, WEFT_CPU, shape);
+    out->to = weft_zeros(WEFT_F32, WEFT_CPU, shape);
+    return out->from && out->to ? 0 : -1;
+}
+
+int bench_gpt_move(const bench_moved *moved)
+{
+    return weft_copy(moved->to, moved->from) < 0 ? -1 : 0;
+}

@@ -30,4 +30,13 @@ enum { BENCH_GPT_PRODUCTS = 18 };
 int bench_gpt_make_products(bench_product *out);
 int bench_gpt_multiply(const bench_product *products);
 
+/* The bytes that the optimizer of a step must move, as a copy: AdamW reads a parameter, its gradient
+ * and two moments, and writes all but the gradient. */
+typedef struct bench_moved {
+    weft_tensor *from, *to;
+} bench_moved;
+
+int bench_gpt_make_moved(const bench_gpt *n, bench_moved *out);
+int bench_gpt_move(const bench_moved *moved);
+
 #endif

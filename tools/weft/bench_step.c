@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of `weft bench compile` that train: a step of the GPT of bench_gpt.h, compiled and
- * plainly, beside its bare matrix products; a tensor-parallel network of two layers, forward and
+ * plainly, beside its bare matrix products, and beside these with the bytes of its optimizer; a tensor-parallel network of two layers, forward and
  * backward, and a step of the tensor-parallel GPT of bench_shard.h, on one rank and on two.
  */
 #include "bench_step.h"
@@ -18,34 +18,50 @@ static const double UNDISTURBED = 0.1; /* the lowest tenth of the turns counts *
 
 /* -- the GPT -- */
 
-/* Steps of both ways and the products take turns: whatever slows the machine slows them all. */
-static int take_turns(bench_gpt *ways, const bench_product *products, double ms[][TURNS])
+/* What takes turns: whatever slows the machine slows all of it. */
+typedef struct gpt_turns {
+    bench_gpt ways[WAYS];
+    bench_product products[BENCH_GPT_PRODUCTS];
+    bench_moved moved;
+    double ms[WAYS + 2][TURNS]; /* of both ways, the products, the bytes */
+} gpt_turns;
+
+static int take_one(gpt_turns *t, int what)
+{
+    return what < WAYS    ? bench_gpt_step(&t->ways[what])
+           : what == WAYS ? bench_gpt_multiply(t->products)
+                          : bench_gpt_move(&t->moved);
+}
+
+static int take_turns(gpt_turns *t)
 {
     for (int turn = -1; turn < TURNS; turn++) /* the first compiles */
-        for (int way = 0; way <= WAYS; way++) {
+        for (int what = 0; what < WAYS + 2; what++) {
             int64_t start = bench_own_ns();
-            if ((way < WAYS ? bench_gpt_step(&ways[way]) : bench_gpt_multiply(products)) < 0)
+            if (take_one(t, what) < 0)
                 return -1;
             if (turn >= 0)
-                ms[way][turn] = (double)(bench_own_ns() - start) * 1e-6;
+                t->ms[what][turn] = (double)(bench_own_ns() - start) * 1e-6;
         }
     return 0;
 }
 
 int bench_step_gpt(bench_style *style)
 {
-    bench_gpt ways[WAYS];
-    bench_product products[BENCH_GPT_PRODUCTS];
-    double ms[WAYS + 1][TURNS];
+    gpt_turns t;
     weft_seed(1);
-    if (bench_gpt_make(&ways[PLAIN]) < 0 || bench_gpt_make(&ways[COMPILED]) < 0 ||
-        bench_gpt_compile(&ways[COMPILED]) < 0 || bench_gpt_make_products(products) < 0 ||
-        take_turns(ways, products, ms) < 0)
+    if (bench_gpt_make(&t.ways[PLAIN]) < 0 || bench_gpt_make(&t.ways[COMPILED]) < 0 ||
+        bench_gpt_compile(&t.ways[COMPILED]) < 0 || bench_gpt_make_products(t.products) < 0 ||
+        bench_gpt_make_moved(&t.ways[PLAIN], &t.moved) < 0 || take_turns(&t) < 0)
         return 1;
-    double floor = bench_quantile(ms[WAYS], TURNS, UNDISTURBED);
-    bench_row(style, "GPT step beside its products, c", 1, "ms",
-              bench_quantile(ms[COMPILED], TURNS, UNDISTURBED), floor);
-    bench_row(style, "  eager", 1, "ms", bench_quantile(ms[PLAIN], TURNS, UNDISTURBED), floor);
+    double fast = bench_quantile(t.ms[COMPILED], TURNS, UNDISTURBED);
+    double plain = bench_quantile(t.ms[PLAIN], TURNS, UNDISTURBED);
+    double floor = bench_quantile(t.ms[WAYS], TURNS, UNDISTURBED);
+    double bytes = bench_quantile(t.ms[WAYS + 1], TURNS, UNDISTURBED);
+    bench_row(style, "GPT step beside its products, c", 1, "ms", fast, floor);
+    bench_row(style, "  eager", 1, "ms", plain, floor);
+    bench_row(style, "GPT step, products and bytes, c", 1, "ms", fast, floor + bytes);
+    bench_row(style, "  eager", 1, "ms", plain, floor + bytes);
     return 0;
 }
 
