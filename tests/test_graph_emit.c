@@ -8,9 +8,12 @@
 #include "harness_cache.h"
 #include "memory_count.h"
 
+#include "base/log.h"
 #include "graph/emit.h"
 
 #include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Runs it both ways; `text` explains it afterwards.  Returns how many rows were fused ones. */
 static int check_same(const char *what, weft_graph_function function, weft_tensor *const *in,
@@ -427,6 +430,54 @@ TEST(test_emit_gradients_equal_eager)
         check_bits("gradient", grads[0][i], grads[1][i]);
     CHECK(weft_compiled_explain(compiled, text, sizeof text) < TEXT);
     CHECK(count_of(" = fused_") >= 2); /* forward and backward */
+}
+
+/* ---- what the log says ---- */
+
+FUNCTION(layer)
+{
+    out[0] = weft_gelu(weft_add(weft_matmul(in[0], in[1]), in[2]));
+    return WEFT_OK;
+}
+
+/* With the level that the environment has now. */
+static int log_to(FILE *file)
+{
+    dup2(fileno(file), STDERR_FILENO);
+    setenv("WEFT_DEBUG", "TRACE", 1);
+    atomic_store_explicit(&weft_i_log_level, 0, memory_order_relaxed);
+    weft_tensor *in[3] = {weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 4)),
+                          weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 8)),
+                          weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8))},
+                *y = NULL;
+    weft_compiled *compiled = compile(layer, NULL);
+    return weft_require_grad(in[1], true) < 0 || weft_compiled_call(compiled, in, 3, &y, 1) < 0;
+}
+
+/* All that weft_compiled_explain knows, once for each capture. */
+TEST(test_graph_trace_logs_what_was_captured)
+{
+    static const char *const parts[] = {
+        "\"fn\": graph \"fn\" {",
+        "\"fn\":   guard: inputs are as below, gradients are recorded",
+        "\"fn\":   not fused: %3 = mm: its row is not emitted",
+        "\"fn\": void FUSED(char *const *addresses, char *scratch)",
+        "\"fn\":   plan: ",
+        "\"fn\": backward: run 0 times; 1 values are saved, 64 bytes"};
+    FILE *file = tmpfile();
+    CHECK(file != NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(log_to(file));
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    rewind(file);
+    text[fread(text, 1, TEXT - 1, file)] = 0;
+    fclose(file);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        CHECK_CONTAINS(text, parts[i]);
+    CHECK_INT(count_of("\"fn\": graph \"fn\" {"), 2); /* forward and backward */
+    CHECK_INT(count_of("guard: inputs are"), 1);
 }
 
 int main(int argc, char **argv)

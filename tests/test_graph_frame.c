@@ -269,6 +269,7 @@ TEST(test_graph_guards_versions_that_were_read)
     CHECK_CONTAINS(info_of(compiled).miss, "version of input \"arg0\"");
     char text[TEXT];
     CHECK(weft_compiled_explain(compiled, text, sizeof text) > 0);
+    CHECK_CONTAINS(text, "guard: inputs are as below, gradients are recorded\n");
     CHECK_CONTAINS(text, "guard: version of \"arg0\" is 1");
     CHECK_CONTAINS(text, "last guard that failed");
     CHECK_CONTAINS(text, "mul %0 1");

@@ -157,6 +157,21 @@ weft_compiled *weft_compile_backward(const weft_compile_opts *given)
     return compiled;
 }
 
+/* WEFT_DEBUG=TRACE: all that is known of the function, at each new capture. */
+static void log_captures(const weft_compiled *compiled, int before)
+{
+    if (compiled->info.frames == before || !weft_i_log_wants(WEFT_LOG_TRACE))
+        return;
+    int length = weft_compiled_explain(compiled, NULL, 0);
+    char *text = length < 0 ? NULL : WEFT_OS->alloc((size_t)length + 1);
+    if (!text)
+        return; /* a log is no reason to fail */
+    weft_compiled_explain(compiled, text, (size_t)length + 1);
+    for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1)
+        weft_i_log(WEFT_LOG_TRACE, "\"%s\": %.*s", compiled->name, (int)(end - line), line);
+    WEFT_OS->free(text);
+}
+
 weft_status weft_compiled_backward(weft_compiled *compiled, weft_tensor *const *outputs,
                                    size_t count, const weft_backward_opts *opts)
 {
@@ -167,7 +182,11 @@ weft_status weft_compiled_backward(weft_compiled *compiled, weft_tensor *const *
                            "weft_compiled_backward: \"%s\" is a function; call it with "
                            "weft_compiled_call",
                            compiled->name);
-    return weft_i_backward_run(compiled->backward, outputs, count, opts, &compiled->info);
+    int before = compiled->info.frames;
+    weft_status status =
+        weft_i_backward_run(compiled->backward, outputs, count, opts, &compiled->info);
+    log_captures(compiled, before);
+    return status;
 }
 
 /* Sorts the arguments into the inputs of the entry; false if that cannot be. */
@@ -411,6 +430,7 @@ weft_status weft_compiled_call(weft_compiled *compiled, weft_tensor *const *in, 
         return compiled->function(in, ins, out, outs, compiled->user);
     compiled->info.calls++;
     entry *e = find_entry(compiled, in, ins, outs);
+    int before = compiled->info.frames;
     if (!e && (e = add_entry(compiled, in, ins, outs, &status)))
         if (!take_inputs(e, in, ins, compiled->info.miss, sizeof compiled->info.miss))
             return weft_i_fail(WEFT_ERR_INTERNAL, "\"%s\": %s", compiled->name,
@@ -420,6 +440,7 @@ weft_status weft_compiled_call(weft_compiled *compiled, weft_tensor *const *in, 
         compiled->info.plain++;
         return compiled->function(in, ins, out, outs, compiled->user);
     }
+    log_captures(compiled, before);
     e->runs++;
     if (e->plan || !(compiled->backend->stages & WEFT_I_STAGE_PURE))
         return e->plan ? run_halves(e, out) : weft_i_program_run(e->program, e->inputs, out);
@@ -480,6 +501,8 @@ static void put_entry(weft_i_text *s, const entry *e, int number)
 {
     weft_i_text_put(s, "entry %d: %d nodes, run %llu times\n", number, e->graph->node_count,
                     (unsigned long long)e->runs);
+    weft_i_text_put(s, "  guard: inputs are as below, gradients are %srecorded\n",
+                    e->guards.mode == (int)WEFT_GRAD_RECORDING ? "" : "not ");
     for (int i = 0; i < e->guards.count; i++)
         put_guard(s, &e->guards.at[i], e->graph);
     put_graph(s, e->graph);
