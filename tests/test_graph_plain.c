@@ -188,14 +188,14 @@ static void make_inputs(const job *j, weft_tensor **in)
                                     WEFT_F32, WEFT_F32, WEFT_F32};
     weft_seed(7 + (uint64_t)j->rank);
     for (int i = 0; i < INS; i++) {
-        weft_tensor *x = weft_rand(WEFT_F32, WEFT_CPU, shapes[i]);
+        weft_tensor *x = weft_rand(WEFT_F32, DEVICE, shapes[i]);
         in[i] = weft_clone(weft_to_dtype(weft_mul_scalar(x, 100), dtypes[i]));
     }
 }
 
 static weft_tensor *like(weft_tensor *x, int64_t count)
 {
-    return weft_full(weft_tensor_dtype(x), WEFT_CPU, WEFT_SHAPE(count), 9);
+    return weft_full(weft_tensor_dtype(x), DEVICE, WEFT_SHAPE(count), 9);
 }
 
 /* Some in place, some not. */
@@ -320,7 +320,8 @@ FUNCTION(run)
 
 static void check_bits(const char *backend, int what, weft_tensor *a, weft_tensor *b)
 {
-    weft_tensor *x = weft_contiguous(a), *y = weft_contiguous(b);
+    weft_tensor *x = weft_contiguous(weft_to(a, weft_tensor_dtype(a), WEFT_CPU));
+    weft_tensor *y = weft_contiguous(weft_to(b, weft_tensor_dtype(b), WEFT_CPU));
     if (weft_tensor_numel(x) != weft_tensor_numel(y) ||
         (weft_tensor_numel(x) &&
          memcmp(weft_tensor_data(x), weft_tensor_data(y), weft_tensor_bytes(x))))
@@ -372,7 +373,7 @@ FUNCTION(loss_of_list)
     const job *j = user;
     weft_tensor *x[] = {weft_mul_scalar(in[0], 3), weft_neg(in[1])}, *to[2];
     for (int i = 0; i < 2; i++)
-        to[i] = weft_zeros(WEFT_F32, WEFT_CPU, weft_tensor_shape(x[i]));
+        to[i] = weft_zeros(WEFT_F32, DEVICE, weft_tensor_shape(x[i]));
     WEFT_TRY(weft_all_reduce_list_into(to, x, 2, WEFT_SUM, j->world));
     out[0] = weft_add(weft_sum(to[0], NULL, 0, false), weft_sum(to[1], NULL, 0, false));
     return WEFT_OK;
@@ -386,8 +387,8 @@ RANKS_TEST(test_gradients_of_a_list, 2)
         opts.backend = backends[k];
         opts.fullgraph = opts.agree = true;
         weft_compiled *compiled = weft_compile(loss_of_list, &j, &opts);
-        weft_tensor *x[] = {weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3)),
-                            weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 2))},
+        weft_tensor *x[] = {weft_ones(WEFT_F32, DEVICE, WEFT_SHAPE(3)),
+                            weft_ones(WEFT_F32, DEVICE, WEFT_SHAPE(2, 2))},
                     *y;
         CHECK_OK(weft_require_grad(x[0], true));
         CHECK_OK(weft_require_grad(x[1], true));
@@ -641,8 +642,8 @@ FUNCTION(lists_that_differ)
 RANKS_TEST(test_agreement_of_lists, 2)
 {
     job j = {.world = join(60000), .rank = rank, .size = size};
-    weft_tensor *in[] = {weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)),
-                         weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4))};
+    weft_tensor *in[] = {weft_ones(WEFT_F32, DEVICE, WEFT_SHAPE(4)),
+                         weft_ones(WEFT_F32, DEVICE, WEFT_SHAPE(4))};
     weft_compile_opts opts = WEFT_COMPILE_OPTS;
     opts.fullgraph = opts.agree = true;
     for (size_t k = 0; k < sizeof backends / sizeof *backends; k++) {
@@ -711,6 +712,7 @@ FAKE_TEST(test_lists_in_a_shortage, 2)
 int main(int argc, char **argv)
 {
     harness_cache_share();
+    device_install();
     int code = harness_main(argc, argv);
     harness_cache_close();
     return code;

@@ -38,6 +38,7 @@ weft_cuda_twin(fuse SECONDS 60)
 weft_cuda_twin(graph_property COMPUTES)
 weft_cuda_twin(graph_lower SECONDS 120)
 weft_cuda_twin(device_graph SECONDS 60)
+weft_cuda_twin(graph_plain SECONDS 120)
 weft_cuda_twin(graph_pattern SECONDS 60)
 
 weft_cuda_test(cuda THREADS)
