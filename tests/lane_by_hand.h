@@ -14,6 +14,7 @@
 #include "coll/cma.h"
 #include "coll/enter.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 enum {
@@ -107,9 +108,15 @@ static void lane_fold(void *const *out, int outputs, const void *const *in, int 
     }
 }
 
+static int lane_unreadable; /* a process that has died */
+
 static ssize_t lane_read_process(int process, void *to, uint64_t from, size_t bytes)
 {
     char text[2][32];
+    if (process == lane_unreadable) {
+        errno = ESRCH;
+        return -1;
+    }
     lane_note("%u: read %zu of process %d, %s to %s\n", scene.lane.syncs, bytes, process,
               lane_place((const void *)(uintptr_t)from, text[0]), lane_place(to, text[1]));
     memcpy(to, (const void *)(uintptr_t)from, bytes);
@@ -317,6 +324,22 @@ __attribute__((unused)) static void lane_break(unsigned n)
     else
         last->entry[(LANE_EPOCH + 1) % WEFT_I_TURNS].arrival = 0;
     scene.coll.ask.limit_ms = 1;
+}
+
+/* Rank `rank` has died, and its memory cannot be read. */
+__attribute__((unused)) static void lane_kill(int rank)
+{
+    lane_unreadable = LANE_PROCESS + rank;
+    hand_kill(hand_members[rank]);
+}
+
+__attribute__((unused)) static void lane_revive(void)
+{
+    hand_revive(hand_members[lane_unreadable - LANE_PROCESS]);
+    lane_unreadable = 0;
+    scene.group->board->revoked = 0;
+    scene.group->board->failure = 0;
+    weft_clear_error();
 }
 
 /* It was told so, there.  In its middle the group has ended, as it shall not have for the next. */

@@ -406,6 +406,22 @@ TEST(test_folding_breaks_off)
     lane_close();
 }
 
+/* Memory that cannot be read any more: of an input, and of a result. */
+TEST(test_folding_of_the_dead)
+{
+    lane_open(RANKS, WEFT_I_CMA_KERNEL, WEFT_I_WAIT_YIELD);
+    call(WEFT_I_ALL_REDUCE, 70000, 0)->cma_from = 1;
+    lane_kill(3);
+    CHECK_INT(weft_i_coll_all_reduce(&scene.coll), WEFT_ERR_PEER_DEAD);
+    CHECK(weft_i_group_has_ended(scene.group) && !scene.lane.syncs && !strstr(lane_log, " of in"));
+    lane_revive();
+    call(WEFT_I_REDUCE_SCATTER, 20000, 0)->cma_from = 1;
+    lane_kill(3);
+    CHECK_INT(weft_i_coll_reduce_scatter(&scene.coll), WEFT_ERR_PEER_DEAD);
+    lane_revive();
+    lane_close();
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

@@ -437,14 +437,17 @@ static size_t eager_at(bool is_short)
 static void shown_by_all(size_t part)
 {
     size_t at = eager_at(false);
-    CHECK_OK(show(WEFT_I_ALL_GATHER, part, 0, WEFT_I_ALGO_EAGER, false, RANKS));
-    for (size_t rank = 0; rank < RANKS; rank++)
-        lane_expect(scene.out[ME] + rank * part, rank == ME ? LANE_IN : LANE_BOUNCE, (int)rank,
-                    rank == ME ? 0 : at, part);
-    lane_untouched(RANKS * part);
-    memcpy(lane_new_model() + at, scene.in[ME], part);
-    lane_as_model();
-    lane_done(0, "");
+    for (int form = 0; form < 2; form++) {
+        CHECK_OK(show(form ? WEFT_I_LOW_CONTENTION_ALL_GATHER : WEFT_I_ALL_GATHER, part, 0,
+                      WEFT_I_ALGO_EAGER, false, RANKS));
+        for (size_t rank = 0; rank < RANKS; rank++)
+            lane_expect(scene.out[ME] + rank * part, rank == ME ? LANE_IN : LANE_BOUNCE, (int)rank,
+                        rank == ME ? 0 : at, part);
+        lane_untouched(RANKS * part);
+        memcpy(lane_new_model() + at, scene.in[ME], part);
+        lane_as_model();
+        lane_done(0, "");
+    }
     CHECK_OK(show(WEFT_I_ALL_TO_ALL, part, 0, WEFT_I_ALGO_EAGER, false, RANKS));
     for (size_t rank = 0; rank < RANKS; rank++)
         lane_expect(scene.out[ME] + rank * part, rank == ME ? LANE_IN : LANE_BOUNCE, (int)rank,
@@ -579,6 +582,38 @@ TEST(test_move_breaks_off)
         breaks(WEFT_I_BROADCAST, 3000, root, SIZE_MAX, 1);
         breaks(WEFT_I_GATHER, 3000, root, SIZE_MAX, 1);
     }
+    lane_close();
+}
+
+/* Memory that cannot be read any more. */
+TEST(test_move_from_the_dead)
+{
+    static const weft_i_coll_kind kinds[] = {WEFT_I_ALL_GATHER, WEFT_I_BROADCAST, WEFT_I_SCATTER};
+    lane_open(RANKS, WEFT_I_CMA_KERNEL, WEFT_I_WAIT_YIELD);
+    for (int i = 0; i < 3; i++) {
+        lane_call(kinds[i], 70000, 1, 2)->cma_from = 1;
+        lane_kill(2);
+        CHECK_INT(weft_i_coll_move(&scene.coll), WEFT_ERR_PEER_DEAD);
+        CHECK(weft_i_group_has_ended(scene.group) && !scene.lane.syncs);
+        lane_revive();
+    }
+    lane_close();
+}
+
+/* A root that serves waits for exactly what it needs the place of. */
+TEST(test_move_serves_in_time)
+{
+    lane_open(RANKS, WEFT_I_CMA_KERNEL, WEFT_I_WAIT_SPIN);
+#if defined(__aarch64__)
+    lane_close();
+    SKIP("fifos of this length do not pay here");
+#endif
+    lane_call(WEFT_I_SCATTER, 10 * FIFO_CHUNK, 1, ME); /* 20 chunks, with room for 16 */
+    scene.heads[0].drained = 0;
+    scene.heads[2].drained = (uint64_t)EPOCH << 32 | 3;
+    scene.heads[3].drained = (uint64_t)EPOCH << 32 | 4;
+    CHECK_OK(weft_i_coll_move(&scene.coll));
+    counted(20, 0);
     lane_close();
 }
 
