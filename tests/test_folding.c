@@ -406,6 +406,32 @@ TEST(test_folding_breaks_off)
     lane_close();
 }
 
+/* Everybody's factor comes with its arrival, on every way, and only where there are factors. */
+TEST(test_folding_factors)
+{
+    static weft_i_runner *const runners[] = {weft_i_coll_all_reduce, weft_i_coll_reduce,
+                                             weft_i_coll_reduce_scatter};
+    static const weft_i_coll_kind kinds[] = {WEFT_I_ALL_REDUCE, WEFT_I_REDUCE,
+                                             WEFT_I_REDUCE_SCATTER};
+    lane_open(RANKS, WEFT_I_CMA_NONE, WEFT_I_WAIT_YIELD);
+    for (int i = 0; i < 12; i++) {
+        bool scales = i < 6, eager = i % 2;
+        call(kinds[i / 2 % 3], 1000, ME)->ask.reduction = scales ? WEFT_PREMUL_SUM : WEFT_SUM;
+        scene.coll.algorithm = eager ? WEFT_I_ALGO_EAGER : WEFT_I_ALGO_RENDEZVOUS;
+        scene.coll.ask.factor = 5.5;
+        for (int rank = 0; rank < RANKS; rank++) {
+            weft_i_location *where =
+                (weft_i_location *)(void *)scene.heads[rank].entry[EPOCH % WEFT_I_TURNS].payload;
+            where->factor = rank == ME ? -1 : 0.25 * rank;
+            scene.factors[rank] = 99;
+        }
+        CHECK_OK(runners[i / 2 % 3](&scene.coll));
+        for (int rank = 0; rank < RANKS; rank++)
+            CHECK(scene.factors[rank] == (!scales ? 99 : rank == ME ? 5.5 : 0.25 * rank));
+    }
+    lane_close();
+}
+
 /* Memory that cannot be read any more: of an input, and of a result. */
 TEST(test_folding_of_the_dead)
 {
