@@ -26,6 +26,7 @@ typedef struct stop {
     pthread_t runner;
     int order;
     weft_status ends;
+    weft_group *revokes; /* NULL: nothing */
 } stop;
 
 static atomic_int ended;
@@ -41,6 +42,8 @@ static weft_status follow(weft_i_completion *completion, weft_status status)
     while (!atomic_load(&it->may_go))
         rest_us(200);
     it->order = ++ended;
+    if (it->revokes)
+        CHECK_OK(weft_group_revoke(it->revokes));
     return it->ends < 0 ? weft_i_fail(it->ends, "it ends so") : status;
 }
 
@@ -306,6 +309,101 @@ RANKS_TEST(test_queue_patience, 1)
     wakes = 0;
     CHECK_INT(weft_work_test(works[3]), WEFT_OK);
     CHECK_INT(wakes, 0);
+    finish_alone(group);
+}
+
+/* A plain call that comes in turn says how it ended, not how what ran before it did. */
+RANKS_TEST(test_queue_fails_in_turn, 1)
+{
+    (void)rank, (void)size;
+    weft_group *group = join_alone();
+    stop before[2];
+    post(&before[0], group, true)->coll.ask.limit_ms = WEFT_FOREVER;
+    before[0].ends = WEFT_ERR_NUMERIC;
+    weft_i_coll coll = barrier_of(group);
+    CHECK_OK(weft_i_work_now(&coll));
+    CHECK(before[0].begun);
+    post(&before[1], group, true);
+    before[1].revokes = group; /* after it, before the call */
+    CHECK_STATUS(weft_i_work_now(&coll), WEFT_ERR_REVOKED);
+    CHECK(before[1].begun && !atomic_load(&group->posted));
+    weft_clear_error();
+    finish_alone(group);
+}
+
+/* ---- on a stream ---- */
+
+static weft_status event_says;
+static int64_t event_limit;
+static int queries, syncs, event;
+
+static weft_status query_event(void *at)
+{
+    CHECK(at == &event);
+    queries++;
+    return event_says < 0 ? weft_i_fail(event_says, "the stream is ill") : event_says;
+}
+
+static weft_status sync_event(void *at, int64_t limit_ms)
+{
+    CHECK(at == &event);
+    syncs++;
+    event_limit = limit_ms;
+    return event_says == WEFT_IN_PROGRESS ? WEFT_ERR_TIMEOUT : query_event(at);
+}
+
+static void free_event(void *at)
+{
+    CHECK(at == &event);
+}
+
+/* Work that a carrier has given to a stream is over at its event; a limit is told with its number.
+ */
+RANKS_TEST(test_queue_of_a_stream, 1)
+{
+    (void)rank, (void)size;
+    weft_group *group = join_alone();
+    weft_i_device device = {
+        .event_query = query_event, .event_sync = sync_event, .event_free = free_event};
+    stop one;
+    CHECK_OK(weft_work_wait(post(&one, group, true), WEFT_FOREVER)); /* there is a queue */
+    for (int how = 0; how < 4; how++) {
+        weft_i_coll coll = barrier_of(group);
+        weft_work *work = weft_i_work_new_p2p(group, 0);
+        weft_stream stream = {.device = WEFT_CPU, .table = &device};
+        weft_i_object_start(&stream.head, WEFT_I_STREAM, keep);
+        work->coll.ask = coll.ask;
+        work->stream = weft_i_object_hold(&stream);
+        work->event = &event;
+        atomic_store(&work->status, WEFT_IN_PROGRESS);
+        queries = syncs = 0;
+        event_says = WEFT_IN_PROGRESS;
+        CHECK_INT(weft_work_test(work), WEFT_IN_PROGRESS);
+        CHECK_INT(weft_work_status(work), WEFT_IN_PROGRESS);
+        CHECK(queries == 2 && !syncs);
+        CHECK_STATUS(weft_work_wait(work, 7), WEFT_ERR_TIMEOUT);
+        char text[160];
+        snprintf(text, sizeof text,
+                 "barrier in group \"%s\" is still under way on its stream after 7 ms",
+                 weft_group_name(group));
+        CHECK(!strcmp(weft_last_error(), text) && event_limit == 7 && syncs == 1);
+        CHECK_INT(weft_work_status(work), WEFT_IN_PROGRESS);
+        weft_clear_error();
+        event_says = how < 2 ? WEFT_OK : WEFT_ERR_DEVICE;
+        weft_status wanted = event_says;
+        CHECK_INT(how % 2 ? weft_work_wait(work, 9) : weft_work_test(work), wanted);
+        if (wanted < 0)
+            CHECK(!strcmp(weft_last_error(), "the stream is ill") &&
+                  !strcmp(weft_work_error(work), "the stream is ill"));
+        weft_clear_error();
+        queries = syncs = 0; /* it is over: nobody asks again */
+        event_says = WEFT_IN_PROGRESS;
+        CHECK_INT(weft_work_wait(work, 9), wanted);
+        CHECK_INT(weft_work_status(work), wanted);
+        CHECK(!queries && !syncs);
+        weft_clear_error();
+        weft_release(work);
+    }
     finish_alone(group);
 }
 
