@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rendezvous by hand: the other members are notes on the board and segments in a server that all
+ * share, so that this rank registers its block alone.  What it concludes from what they bring, what
+ * it maps, and every way in which it ends, with the whole message.
+ */
+#include "group_by_hand.h"
+
+#include "fault.h"
+#include "symm/registration.h"
+
+enum { RANKS = HAND_SIZE, ME = HAND_ME, BYTES = 5000, PAD = 1000 };
+
+/* What a member brings, as registration.c has it, as far as it is looked at here. */
+typedef struct brought {
+    weft_i_key key;
+    uint64_t bytes, pad_bytes, offset;
+    int32_t status;
+    uint32_t serial;
+    char backend[12];
+} brought;
+
+static weft_i_block *block;
+static weft_i_segment *theirs[RANKS], *pads;
+
+static size_t lines(size_t bytes)
+{
+    return (bytes + 127) / 128 * 128;
+}
+
+/* A pad of 1,000 bytes has 62 channels of 4 ranks. */
+static size_t pads_stride(size_t pad_bytes)
+{
+    size_t words = lines(pad_bytes / 4 / RANKS * sizeof(uint64_t));
+    return 128 + 2 * words + lines(pad_bytes);
+}
+
+static uint32_t next_epoch(void)
+{
+    return weft_i_arrival_epoch(hand.row[ME].arrival) + 1;
+}
+
+static brought *note(int rank, uint32_t epoch)
+{
+    return (brought *)(void *)hand.row[rank].note[epoch & 1];
+}
+
+/* What the others will have said when we come, all alike, each with a key of its own. */
+static void bring(size_t pad_bytes)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        brought *it = note(rank, next_epoch());
+        memset(it, 0, WEFT_I_NOTE_BYTES);
+        memset(note(rank, next_epoch() + 1), 0, WEFT_I_NOTE_BYTES); /* how it went: well */
+        if (rank == ME)
+            continue;
+        *it = (brought){.key = theirs[rank]->key,
+                        .bytes = BYTES,
+                        .pad_bytes = pad_bytes,
+                        .offset = 64,
+                        .serial = 1};
+        snprintf(it->backend, sizeof it->backend, "%s", block->backend->name);
+        hand.row[rank].arrival = (uint64_t)1000 << 32;
+    }
+}
+
+static void open_all(size_t pad_bytes)
+{
+    hand_open();
+    hand.world->sharing = WEFT_I_BETWEEN_THREADS;
+    weft_i_fdpass_drop(hand.world->fdpass);
+    CHECK_OK(weft_i_fdpass_open(WEFT_I_BETWEEN_THREADS, &hand.world->fdpass));
+    hand.group->timeout_ms = 20000;
+    CHECK_OK(weft_i_block_new(WEFT_CPU, BYTES, NULL, &block));
+    block->pad_bytes = pad_bytes;
+    for (int rank = 0; rank < RANKS; rank++) {
+        CHECK_OK(weft_i_segment_new(BYTES, WEFT_I_BETWEEN_THREADS, "a block", &theirs[rank]));
+        if (rank != ME)
+            CHECK_OK(weft_i_fdpass_publish(hand.world->fdpass, theirs[rank]->key, theirs[rank],
+                                           WEFT_OK));
+    }
+    CHECK_OK(
+        weft_i_segment_new(RANKS * pads_stride(pad_bytes), WEFT_I_BETWEEN_THREADS, "pads", &pads));
+    weft_i_key key = weft_i_key_of(hand.group->key, &theirs[0]->key, sizeof theirs[0]->key);
+    CHECK_OK(weft_i_fdpass_publish(hand.world->fdpass, key, pads, WEFT_OK));
+    bring(pad_bytes);
+}
+
+static void close_all(void)
+{
+    weft_i_block_drop(block);
+    for (int rank = 0; rank < RANKS; rank++)
+        weft_i_segment_drop(theirs[rank]);
+    weft_i_segment_drop(pads);
+    hand_close();
+}
+
+static weft_status meet(weft_i_registration **out)
+{
+    weft_clear_error();
+    return weft_i_registration_new(block, 64, hand.group, WEFT_OK, out);
+}
+
+/* A rendezvous that fails so, leaves nothing offered, and does not trouble the next one. */
+static void fails(weft_status status, const char *message)
+{
+    weft_i_registration *none = NULL;
+    hand_said(meet(&none), status, message);
+    CHECK(!none && !block->published && block->references == 1);
+    CHECK_INT(block->segment->references, 1);
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK_INT(theirs[rank]->references, rank == ME ? 1 : 2);
+    bring(PAD);
+}
+
+TEST(test_registration_made)
+{
+    static const size_t pad_sizes[] = {16, 20, 64, 1000, 4096, 8200};
+    for (size_t i = 0; i < sizeof pad_sizes / sizeof *pad_sizes; i++) {
+        size_t pad = pad_sizes[i], channels = pad / 4 / RANKS, words = lines(8 * channels);
+        weft_i_registration *made = NULL;
+        open_all(pad);
+        hand.group->registrations = 4;
+        note(3, 1)->serial = 9;
+        CHECK_OK(meet(&made));
+        CHECK(made && made->serial == 9 && hand.group->registrations == 9); /* the highest */
+        CHECK(made->size == RANKS && weft_i_key_equal(made->group, hand.group->key));
+        CHECK(made->references == 1 && !made->memory && !made->joined && !made->next);
+        for (int rank = 0; rank < RANKS; rank++)
+            CHECK(made->blocks[rank]->base ==
+                  (rank == ME ? block->segment->base : theirs[rank]->base));
+        CHECK(made->pads.segment->base == pads->base && made->pads.pad_bytes == pad);
+        CHECK_INT(made->pads.channels, channels);
+        CHECK(made->pads.words_at == 128 && made->pads.passes_at == 128 + words);
+        CHECK(made->pads.pad_at == 128 + 2 * words && made->pads.stride == pads_stride(pad));
+        CHECK_INT(note(ME, 1)->serial, 5); /* one more than there were */
+        CHECK_INT(note(ME, 1)->offset, 64);
+        CHECK(note(ME, 1)->bytes == BYTES && note(ME, 1)->pad_bytes == pad);
+        CHECK(weft_i_key_equal(note(ME, 1)->key, block->segment->key));
+        CHECK(!block->published && hand.row[ME].fetches == 0);
+        CHECK(weft_i_registration_hold(made) == made && made->references == 2);
+        weft_i_registration_drop(made);
+        weft_i_registration_drop(made);
+        CHECK(block->segment->references == 1 && pads->references == 2);
+        close_all();
+    }
+}
+
+/* What is cached with a block is found by its group. */
+TEST(test_registration_found)
+{
+    open_all(PAD);
+    weft_i_registration *made = NULL;
+    CHECK_OK(meet(&made));
+    CHECK(!weft_i_registration_find(block, hand.group));
+    weft_i_registration other = {.group = hand.above->key, .next = made, .references = 5};
+    hand.above->key.word[0]++; /* of neither */
+    block->registrations = &other;
+    other.group.word[0] += 7;
+    CHECK(weft_i_registration_find(block, hand.group) == made);
+    CHECK(!weft_i_registration_find(block, hand.above));
+    CHECK(weft_i_registration_of(block, hand.group) == made && made->references == 2);
+    CHECK(!weft_i_registration_of(block, hand.above));
+    block->registrations = NULL;
+    weft_i_registration_drop(made);
+    weft_i_registration_drop_all(made);
+    weft_i_registration_drop(NULL);
+    close_all();
+}
+
+static const char *table(const char *of_2)
+{
+    static char text[800];
+    snprintf(text, sizeof text,
+             "rendezvous in group \"g\": the ranks bring different memory. rank 0: 5000 bytes at "
+             "offset 64, pad of 1000, backend %s; rank 1: 5000 bytes at offset 64, pad of 1000, "
+             "backend %s; rank 2: %s; rank 3: 5000 bytes at offset 64, pad of 1000, backend %s",
+             block->backend->name, block->backend->name, of_2, block->backend->name);
+    return text;
+}
+
+/* All must bring the same, and be able to. */
+TEST(test_registration_compared)
+{
+    char of_2[200], text[800];
+    open_all(PAD);
+    const char *name = block->backend->name;
+    for (int i = 0; i < 3; i++) {
+        brought *it = note(2, next_epoch());
+        it->bytes += i == 0;
+        it->offset -= i == 1;
+        it->pad_bytes += i == 2 ? 8 : 0;
+        snprintf(of_2, sizeof of_2, "%llu bytes at offset %llu, pad of %llu, backend %s",
+                 (unsigned long long)it->bytes, (unsigned long long)it->offset,
+                 (unsigned long long)it->pad_bytes, name);
+        fails(WEFT_ERR_MISMATCH, table(of_2));
+    }
+    strcpy(note(2, next_epoch())->backend, "other");
+    fails(WEFT_ERR_MISMATCH, table("5000 bytes at offset 64, pad of 1000, backend other"));
+    note(2, next_epoch())->status = WEFT_ERR_NO_SPACE;
+    snprintf(text, sizeof text,
+             "rendezvous in group \"g\": a rank cannot take part. rank 0: 5000 bytes at offset 64, "
+             "pad of 1000, backend %s; rank 1: 5000 bytes at offset 64, pad of 1000, backend %s; "
+             "rank 2: %s; rank 3: 5000 bytes at offset 64, pad of 1000, backend %s",
+             name, name, weft_strerror(WEFT_ERR_NO_SPACE), name);
+    fails(WEFT_ERR_NO_SPACE, text);
+    weft_i_registration *made = NULL;
+    CHECK_OK(meet(&made)); /* none of that troubles the next */
+    weft_i_registration_drop(made);
+    close_all();
+    open_all(12); /* less than a word for each */
+    fails(WEFT_ERR_INVALID_ARG,
+          "rendezvous: a signal pad of 12 bytes has no channel for 4 ranks; see "
+          "weft_symm_set_signal_pad_size");
+    close_all();
+}
+
+/* How it went for the others: one failure is everybody's. */
+static void ends(int rank, int32_t status)
+{
+    *(int32_t *)(void *)hand.row[rank].note[(next_epoch() + 1) & 1] = status;
+}
+
+TEST(test_registration_agreed)
+{
+    char text[800], who[512];
+    open_all(PAD);
+    ends(2, WEFT_ERR_NO_MEMORY);
+    hand.row[2].fetches = 4; /* which does not matter */
+    snprintf(text, sizeof text,
+             "rendezvous in group \"g\": rank 2 failed (%s); nobody has the memory",
+             weft_strerror(WEFT_ERR_NO_MEMORY));
+    fails(WEFT_ERR_NO_MEMORY, text);
+    for (uint32_t whom = 0; whom < 7; whom++) { /* whom it waited for, if that is a rank */
+        if (whom == ME + 1)
+            continue; /* what we do ourselves is told as well, and changes */
+        ends(3, WEFT_ERR_TIMEOUT);
+        hand.row[3].fetches = whom;
+        weft_i_world_describe(hand.world, whom && whom <= RANKS ? hand_members[whom - 1] : 0, who,
+                              sizeof who);
+        snprintf(text, sizeof text,
+                 "rendezvous in group \"g\": rank 3 failed (%s%s%s); nobody has the memory",
+                 weft_strerror(WEFT_ERR_TIMEOUT), whom && whom <= RANKS ? ", waiting for " : "",
+                 whom && whom <= RANKS ? who : "");
+        fails(WEFT_ERR_TIMEOUT, text);
+    }
+    hand.row[3].fetches = 0;
+    close_all();
+}
+
+/* Somebody is lost: the group ends with that name, since others may be in a later step. */
+TEST(test_registration_lost)
+{
+    open_all(PAD);
+    ends(2, WEFT_ERR_PEER_DEAD);
+    hand_kill(hand_members[3]);
+    weft_i_registration *none = NULL;
+    CHECK_INT(meet(&none), WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(), "rank 3 (died");
+    CHECK(!none && hand.group->board->revoked && hand.group->board->failure == WEFT_ERR_PEER_DEAD);
+    weft_clear_error();
+    close_all();
+}
+
+/* A rank that cannot take part says so, and why; it needs no memory for that. */
+TEST(test_registration_declined)
+{
+    open_all(PAD);
+    weft_i_registration *none = NULL;
+    uint32_t epoch = next_epoch();
+    CHECK_INT(weft_i_fail(WEFT_ERR_LIMIT, "the reason"), WEFT_ERR_LIMIT);
+    hand_said(weft_i_registration_new(NULL, 0, hand.group, WEFT_ERR_LIMIT, &none), WEFT_ERR_LIMIT,
+              "the reason");
+    CHECK(!none && note(ME, epoch)->status == WEFT_ERR_LIMIT && !note(ME, epoch)->serial);
+    CHECK(!note(ME, epoch)->bytes && next_epoch() == epoch + 1 && !hand.group->registrations);
+    bool fired = true;
+    for (int n = 1; fired; n++) {
+        bring(PAD);
+        epoch = next_epoch();
+        fault_arm(n);
+        weft_status status = meet(&none);
+        fired = fault_disarm();
+        CHECK(n < 40);
+        if (!fired) {
+            CHECK_OK(status);
+            weft_i_registration_drop(none);
+            break;
+        }
+        CHECK(status < 0 && !none && !block->published);
+        int32_t said = n <= 4 ? note(ME, epoch)->status : WEFT_ERR_NO_MEMORY;
+        CHECK_INT(said, WEFT_ERR_NO_MEMORY); /* the first four are tables: it told them */
+        if (n <= 2)
+            CHECK(!strcmp(weft_last_error(), "rendezvous: no memory for 4 ranks"));
+        for (int rank = 0; rank < RANKS; rank++)
+            CHECK_INT(theirs[rank]->references, rank == ME ? 1 : 2);
+    }
+    weft_clear_error();
+    close_all();
+}
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv);
+}
