@@ -227,6 +227,13 @@ RANKS_TEST(test_p2p_device_through_the_host, 1)
         CHECK(sends->tensor == in && receives->tensor == out && receives->source == 0);
         CHECK_INT(runs, 0);
     }
+    weft_i_bundle lonely = bundle_of(world, 1); /* nobody sends: nothing is taken back */
+    requests[0].kind = WEFT_I_RECV;
+    requests[0].tensor = out;
+    requests[0].limit_ms = 1;
+    CHECK_INT(weft_i_p2p_run_on_device(&lonely, 0), WEFT_ERR_TIMEOUT);
+    CHECK(weft_item(out, 0) == 7 && requests[0].tensor == out);
+    weft_clear_error();
     CHECK_OK(weft_send_recv(out, WEFT_NOBODY, in, WEFT_NOBODY, world));
     CHECK_OK(weft_fill(out, 1));
     CHECK_OK(weft_send_recv(out, 0, in, 0, world));
@@ -258,6 +265,7 @@ RANKS_TEST(test_p2p_device_of_all, 1)
     CHECK(!strcmp(weft_last_error(),
                   "op: a receive on cuda:0 must name its source: only the device "
                   "sees who sends first"));
+    CHECK_INT(weft_i_p2p_check_devices("op", &requests[2], 1), WEFT_ERR_UNSUPPORTED);
     requests[2].device = WEFT_CPU; /* on the host it need not */
     CHECK_OK(weft_i_p2p_check_devices("op", &requests[2], 1));
     CHECK_OK(weft_i_p2p_check_devices("op", requests, 0));

@@ -2,6 +2,7 @@
 /* Signatures of calls: which two are one call, and every one of them in words. */
 #include "harness.h"
 
+#include "coll/list.h"
 #include "coll/signature.h"
 #include "symm/kind.h"
 
@@ -120,6 +121,84 @@ TEST(test_signature_text_nonsense)
                                                      .dims = UINT32_MAX});
     CHECK_CONTAINS(nothing, "all_reduce of 0 ");
     CHECK_CONTAINS(nothing, "shape [0, 0, 0, 0, ...]");
+}
+
+/* ---- of a call ---- */
+
+static weft_i_signature of_call(const weft_i_coll *coll)
+{
+    weft_i_signature signature;
+    memset(&signature, 0xee, sizeof signature);
+    weft_i_coll_put_signature(&signature, coll);
+    CHECK_INT(signature.kind, WEFT_I_REDUCE);
+    CHECK(signature.dtype == WEFT_I64 && signature.reduction == WEFT_MAX && signature.root == 3);
+    CHECK_INT(signature.count, 77);
+    return signature;
+}
+
+TEST(test_signature_of_a_call)
+{
+    CHECK_OK(weft_scope_open());
+    weft_i_coll coll = {.ask = {.kind = WEFT_I_REDUCE,
+                                .dtype = WEFT_I64,
+                                .reduction = WEFT_MAX,
+                                .root = 3,
+                                .count = 77},
+                        .digest = 1234};
+    weft_i_signature seen = of_call(&coll); /* nothing here */
+    CHECK(seen.dims == 0 && seen.offset == 0 && seen.block == 0);
+    CHECK_INT(seen.dim[0], 0xeeeeeeee);
+    weft_tensor *in = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3, 4)),
+                *out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(5, 1, 2, 2, 3));
+    coll.out_tensor = out;
+    seen = of_call(&coll);
+    CHECK(seen.dims == 5 && seen.dim[0] == 5 && seen.dim[3] == 2);
+    coll.in_tensor = in; /* the input comes first */
+    seen = of_call(&coll);
+    CHECK(seen.dims == 3 && seen.dim[0] == 2 && seen.dim[1] == 3 && seen.dim[2] == 4);
+    CHECK(seen.dim[3] == 0xeeeeeeee && seen.offset == 0);
+    weft_i_registration registration = {.serial = 6};
+    coll.reach = &(weft_i_reach){&registration, 640};
+    seen = of_call(&coll);
+    CHECK(seen.offset == 640 && seen.block == 6 && seen.dims == 3);
+    coll.reach = NULL;
+    CHECK_OK(weft_scope_close());
+}
+
+/* The first tensors of a list, its length and its digest. */
+TEST(test_signature_of_a_list)
+{
+    enum { ITEMS = 6 };
+    CHECK_OK(weft_scope_open());
+    weft_i_coll coll = {.ask = {.kind = WEFT_I_REDUCE,
+                                .dtype = WEFT_I64,
+                                .reduction = WEFT_MAX,
+                                .root = 3,
+                                .count = 77},
+                        .digest = 1234};
+    CHECK(coll.list = weft_i_list_new(ITEMS));
+    for (int i = 0; i < ITEMS; i++) {
+        weft_tensor *x = weft_zeros(i % 2 ? WEFT_F64 : WEFT_I8, WEFT_CPU, WEFT_SHAPE(10 + i));
+        weft_i_coll one = {
+            .in_tensor = i == 1 ? NULL : x,
+            .out_tensor = i == 1 ? x : NULL,
+            .ask = {.count = 10 + (size_t)i, .item = i % 2 ? 8 : 1, .reduction = WEFT_MAX}};
+        if (i == 3)
+            one.in_tensor = one.out_tensor = NULL; /* none of this rank */
+        CHECK_OK(weft_i_list_add(&coll, &one));
+    }
+    for (size_t count = 0; count <= ITEMS; count++) {
+        coll.list->count = count;
+        weft_i_signature seen = of_call(&coll);
+        CHECK(seen.dims == count && seen.offset == coll.digest && seen.block == 0);
+        for (uint32_t i = 0; i < WEFT_I_SIGNATURE_DIMS; i++) {
+            uint32_t dtype = i == 3 ? 0 : i % 2 ? WEFT_F64 : WEFT_I8;
+            CHECK_INT(seen.dim[i], i < count ? weft_i_signature_tensor(dtype, 10 + i) : 0xeeeeeeee);
+        }
+    }
+    coll.list->count = ITEMS;
+    weft_i_object_drop(coll.list);
+    CHECK_OK(weft_scope_close());
 }
 
 int main(int argc, char **argv)
