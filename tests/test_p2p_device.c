@@ -4,6 +4,7 @@
  * what becomes of the requests, and which of them go through host memory instead.  One rank, which
  * sends to itself.
  */
+#include "fault.h"
 #include "harness_ranks.h"
 #include "jobs.h"
 #include "way_of.h"
@@ -244,6 +245,43 @@ RANKS_TEST(test_p2p_device_through_the_host, 1)
     CHECK_OK(weft_send_recv(out, 0, in, 0, world));
     CHECK_INT(way_of(world, "send_recv"), WEFT_I_WAY_DEVICE);
     CHECK_INT(runs, 1);
+    (void)rank, (void)size;
+    finish(world);
+}
+
+/* Whatever is missing on the way through the host, the requests have their own tensors again. */
+RANKS_TEST(test_p2p_device_shortage_on_the_way, 1)
+{
+    if (harness_in_threads)
+        SKIP("ranks that are threads share their calls to the system");
+    weft_group *world = join(30000);
+    weft_tensor *in = weft_full(WEFT_F32, GPU, WEFT_SHAPE(5), 7),
+                *out = weft_zeros(WEFT_F32, GPU, WEFT_SHAPE(5));
+    int failed = 0;
+    bool fired = true;
+    takes = false;
+    CHECK_OK(weft_send_recv(out, 0, in, 0, world)); /* lane and carrier are there */
+    for (int n = 1; fired; n++) {
+        weft_i_bundle bundle = bundle_of(world, 2);
+        CHECK_OK(weft_fill(out, 0));
+        for (int i = 0; i < 2; i++) {
+            requests[i].kind = i ? WEFT_I_RECV : WEFT_I_SEND;
+            requests[i].tensor = i ? out : in;
+            requests[i].dtype = WEFT_F32;
+            requests[i].bytes = 20;
+            requests[i].tag = 3;
+            requests[i].digest = 1;
+            requests[i].limit_ms = 1000;
+        }
+        fault_arm(n);
+        weft_status status = weft_i_p2p_run_on_device(&bundle, 0);
+        fired = fault_disarm();
+        CHECK(requests[0].tensor == in && requests[1].tensor == out);
+        CHECK(n < 60 && weft_item(out, 4) == (status < 0 ? 0 : 7));
+        failed += status < 0;
+        weft_clear_error();
+    }
+    CHECK(failed >= 2); /* one copy, and the other */
     (void)rank, (void)size;
     finish(world);
 }
