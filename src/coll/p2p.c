@@ -194,7 +194,7 @@ void weft_i_p2p_request_carry(weft_i_p2p_request *request)
         status = weft_i_carrier_run(&coll, carrier);
     if (status < 0)
         request->message = weft_i_error_copy();
-    request->source = request->peer;
+    request->source = request->kind == WEFT_I_RECV ? request->peer : -1;
     /* Pairs with the acquire in weft_i_p2p_request_status. */
     atomic_store_explicit(&request->status, status, memory_order_release);
 }
