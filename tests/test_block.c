@@ -80,6 +80,7 @@ TEST(test_block_layouts)
             CHECK(weft_symm_is(x) && lease && !lease->offset && !lease->ended);
             CHECK_INT(lease->bytes, (size_t)weft_tensor_numel(x) * sizeof(double));
             CHECK_INT(lease->block->bytes, lease->bytes);
+            CHECK(lease->block->references == 1 && lease->block->leases == 1);
         }
         weft_release(x);
         weft_clear_error();
@@ -112,6 +113,37 @@ TEST(test_block_counts)
     CHECK_INT(block->references, 1);
     weft_i_block_drop(block);
     weft_i_block_drop(NULL);
+}
+
+static int references(const void *object)
+{
+    return atomic_load(&((const weft_i_object *)object)->references);
+}
+
+/* What it holds goes with it, and not before. */
+TEST(test_block_holds)
+{
+    CHECK_OK(weft_scope_open());
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
+    weft_group *world = weft_fake_init(&opts);
+    int before = references(world);
+    weft_i_block *block = NULL;
+    CHECK_OK(weft_i_block_new(WEFT_CPU, 100, world, &block));
+    weft_i_segment *segment = weft_i_segment_hold(block->segment);
+    weft_i_registration kept = {.references = 2};
+    block->registrations = &kept;
+    CHECK(block->group == world && references(world) == before + 1 && segment->references == 2);
+    weft_i_block_hold(block);
+    weft_i_block_drop(block);
+    CHECK(references(world) == before + 1 && segment->references == 2 && kept.references == 2);
+    weft_i_block_drop(block);
+    CHECK(references(world) == before && segment->references == 1 && kept.references == 1);
+    weft_i_segment_drop(segment);
+    block = NULL;
+    CHECK_INT(weft_i_block_new(WEFT_META, 100, NULL, &block), WEFT_ERR_UNSUPPORTED);
+    CHECK(!block);
+    said(WEFT_ERR_UNSUPPORTED, "no backend of this build makes symmetric memory on meta");
+    CHECK_OK(weft_scope_close());
 }
 
 static int publishings, failures;
