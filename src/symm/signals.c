@@ -255,8 +255,12 @@ weft_status weft_symm_reset(weft_symm *mem, int64_t timeout_ms)
     if (status == WEFT_OK)
         status = meet(group, false, all, deadline);
     if (status == WEFT_OK && registration->memory) {
+        weft_i_errors reason;
         status = registration->memory->reset(registration->joined);
+        weft_i_errors_save(&reason);
         weft_status met = meet(group, true, all, deadline);
+        if (status < 0)
+            weft_i_errors_restore(&reason); /* of this, not of who did not come then */
         status = status < 0 ? status : met;
     }
     WEFT_OS->free(all);
