@@ -553,6 +553,42 @@ TEST(test_move_shown_in_chunks)
     lane_close();
 }
 
+/* ---- own parts that are too long to be copied at the entry ---- */
+
+static void move_long(weft_i_coll_kind kind, char *in, char *out, size_t part)
+{
+    uint32_t facts = weft_i_kinds[kind].facts;
+    weft_i_coll *coll = lane_call(kind, 1, 1, ME);
+    size_t from = facts & WEFT_I_HAS_PARTS ? ME * part : 0,
+           to = facts & WEFT_I_PLACES_PARTS ? ME * part : 0;
+    for (size_t at = 0; at < part; at += 1000) /* here and there */
+        in[from + at] = (char)(1 + at % 251);
+    coll->ask.in = in;
+    coll->ask.out = out;
+    coll->ask.count = part;
+    coll->ask.in_bytes = facts & WEFT_I_HAS_PARTS ? RANKS * part : part;
+    coll->ask.out_bytes = facts & WEFT_I_PLACES_PARTS ? RANKS * part : part;
+    CHECK_OK(weft_i_coll_move(coll));
+    CHECK(!coll->own_done && !memcmp(out + to, in + from, part));
+}
+
+TEST(test_move_long_own_part)
+{
+    enum { PART = (4 << 20) + 1 };
+    static const weft_i_coll_kind kinds[] = {WEFT_I_SCATTER, WEFT_I_GATHER, WEFT_I_ALL_TO_ALL};
+    for (int mode = 0; mode < 2; mode++) {
+        lane_open(RANKS, WEFT_I_CMA_KERNEL, mode ? WEFT_I_WAIT_SPIN : WEFT_I_WAIT_YIELD);
+        for (int i = 0; i < 3; i++) {
+            char *in = calloc(RANKS, PART), *out = calloc(RANKS, PART);
+            CHECK(in && out);
+            move_long(kinds[i], in, out, PART);
+            free(in);
+            free(out);
+        }
+        lane_close();
+    }
+}
+
 /* ---- what breaks off in the middle is told ---- */
 
 static void breaks(weft_i_coll_kind kind, size_t part, int root, size_t cma_from, unsigned syncs)

@@ -87,8 +87,8 @@ TEST(test_pads_barrier)
         CHECK_INT(*word(ME, 8) & 0xffff, channel); /* that it gave up, and where */
         CHECK(*word(ME, 8) >> 16 != 0);
         char text[80];
-        snprintf(text, sizeof text, "rank 1 of 4 in group \"g\", barrier on channel %d: waited 1 ms",
-                 channel);
+        snprintf(text, sizeof text,
+                 "rank 1 of 4 in group \"g\", barrier on channel %d: waited 1 ms", channel);
         CHECK(!strncmp(weft_last_error(), text, strlen(text)));
         for (int rank = 0; rank < RANKS; rank++) /* somebody calls something else here */
             if (rank != ME)

@@ -298,6 +298,84 @@ TEST(test_registration_declined)
     close_all();
 }
 
+/* ---- of memory on a device ---- */
+
+static int settled, parted;
+static void *joins_with;
+
+static weft_status show(const weft_i_segment *segment, weft_i_card *out)
+{
+    CHECK(segment == block->segment);
+    memset(out, 5, sizeof *out);
+    return WEFT_OK;
+}
+
+static weft_status compare(const weft_i_circle *circle, const weft_i_card *cards)
+{
+    CHECK(circle->size == RANKS && circle->rank == ME && circle->group == hand.group);
+    return ((const char *)&cards[ME])[0] == 5 ? WEFT_OK : weft_i_fail(WEFT_ERR_INTERNAL, "cards");
+}
+
+static weft_status join_memory(const weft_i_circle *circle, const weft_i_joining *with, void **out)
+{
+    CHECK(circle->device == WEFT_CPU && with->bytes == BYTES && with->pad_bytes == PAD);
+    CHECK_INT(with->channels, PAD / 4 / RANKS);
+    for (int rank = 0; rank < RANKS; rank++)
+        CHECK(weft_i_key_equal(with->keys[rank],
+                               rank == ME ? block->segment->key : theirs[rank]->key));
+    CHECK(with->blocks[ME] == block->segment);
+    *out = joins_with;
+    return joins_with ? WEFT_OK : weft_i_fail(WEFT_ERR_DEVICE, "cannot join");
+}
+
+static void settle(void *joined)
+{
+    CHECK(joined == joins_with);
+    settled++;
+}
+
+static void part(void *joined)
+{
+    CHECK(joined == joins_with);
+    parted++;
+}
+
+/* Its backend joins it; the tables for that may be missing, too. */
+TEST(test_registration_on_a_device)
+{
+    static const weft_i_device_memory memory = {
+        .show = show, .compare = compare, .join = join_memory, .settle = settle, .part = part};
+    open_all(PAD);
+    weft_i_backend backend = *block->backend;
+    backend.memory = &memory;
+    block->backend = &backend;
+    weft_i_registration *made = NULL;
+    joins_with = &settled;
+    CHECK_OK(meet(&made));
+    CHECK(made->memory == &memory && made->joined == &settled && settled == 1 && parted == 0);
+    CHECK(!made->pads.segment && made->pads.channels == PAD / 4 / RANKS);
+    weft_i_registration_drop(made);
+    CHECK_INT(parted, 1);
+    bring(PAD);
+    joins_with = NULL;
+    made = NULL;
+    hand_said(meet(&made), WEFT_ERR_DEVICE, "cannot join");
+    CHECK(!made && settled == 1 && parted == 1); /* it has nothing to part with */
+    joins_with = &settled;
+    for (int n = 1; n <= 6; n++) { /* four tables, the registration and its addresses */
+        uint32_t epoch = next_epoch();
+        bring(PAD);
+        fault_arm(n);
+        weft_status status = meet(&made);
+        CHECK(fault_disarm() && status == WEFT_ERR_NO_MEMORY && !made);
+        CHECK_INT(note(ME, epoch)->status, WEFT_ERR_NO_MEMORY);
+        CHECK(!strcmp(weft_last_error(), "rendezvous: no memory for 4 ranks"));
+        CHECK(!block->published && settled == 1);
+    }
+    weft_clear_error();
+    close_all();
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);
