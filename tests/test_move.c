@@ -401,6 +401,98 @@ TEST(test_move_shared_broadcast)
     lane_close();
 }
 
+/* ---- in symmetric memory ---- */
+
+enum { SYMM = 40000, SERIAL = 3, SYMM_IN = 1024, SYMM_OUT = 20480 };
+
+static weft_i_segment symm_segments[RANKS], *symm_blocks[RANKS];
+static weft_i_registration symmetric;
+
+/* This rank's operands are a tensor of its block if they are to be; those of the others lie in
+ * theirs, which have the bytes of their bounce buffers. */
+static weft_i_coll *symm_call(weft_i_coll_kind kind, size_t part, int root, weft_i_block *block,
+                              bool in, bool out)
+{
+    weft_i_coll *coll = lane_call(kind, part, 1, root);
+    weft_i_lease inputs = {.block = block, .offset = SYMM_IN, .bytes = 4 * part},
+                 outputs = {.block = block, .offset = SYMM_OUT, .bytes = 4 * part};
+    symmetric = (weft_i_registration){.references = 1,
+                                      .group = scene.group->key,
+                                      .serial = SERIAL,
+                                      .size = RANKS,
+                                      .blocks = symm_blocks};
+    for (int rank = 0; rank < RANKS; rank++) {
+        symm_segments[rank] = *scene.blocks[rank];
+        symm_blocks[rank] = rank == ME ? block->segment : &symm_segments[rank];
+    }
+    memcpy(block->segment->base, lane_bytes(LANE_BOUNCE, ME, 0), SYMM);
+    block->registrations = &symmetric;
+    if (in) {
+        coll->in_tensor =
+            weft_i_block_tensor(&inputs, WEFT_U8, WEFT_SHAPE((int64_t)(4 * part)), NULL);
+        coll->ask.in = block->segment->base + SYMM_IN;
+    }
+    if (out) {
+        coll->out_tensor =
+            weft_i_block_tensor(&outputs, WEFT_U8, WEFT_SHAPE((int64_t)(4 * part)), NULL);
+        coll->ask.out = block->segment->base + SYMM_OUT;
+    }
+    return coll;
+}
+
+static void symm_location(int rank, bool in, bool out)
+{
+    weft_i_location *where =
+        (weft_i_location *)(void *)scene.heads[rank].entry[EPOCH % WEFT_I_TURNS].payload;
+    where->in_serial = in ? SERIAL : 0;
+    where->out_serial = out ? SERIAL : 0;
+    where->in_offset = SYMM_IN + 128 * (size_t)rank; /* each where it wants */
+    where->out_offset = SYMM_OUT + 128 * (size_t)rank;
+}
+
+/* Of a gather or scatter only the root's operand is touched, wherever in the memory of the others'
+ * operands it lies. */
+TEST(test_move_symmetric_root)
+{
+    enum { PART = 3000, ROOT = 2 };
+    weft_i_block *block = NULL;
+    lane_open(RANKS, WEFT_I_CMA_NONE, WEFT_I_WAIT_YIELD);
+    CHECK_OK(weft_i_block_new(WEFT_CPU, SYMM, NULL, &block));
+    for (int by_out = 0; by_out < 2; by_out++) { /* beside our inputs, or our outputs */
+        symm_call(WEFT_I_GATHER, PART, ROOT, block, !by_out, by_out);
+        for (int rank = 0; rank < RANKS; rank++)
+            if (rank != ME)
+                symm_location(rank, !by_out, by_out || rank == ROOT);
+        CHECK_OK(weft_i_coll_move(&scene.coll));
+        char *there = symm_segments[ROOT].base + SYMM_OUT + 128 * ROOT + ME * PART;
+        if (by_out)
+            lane_expect(there, LANE_IN, ME, 0, PART);
+        else
+            lane_expect(there, LANE_BOUNCE, ME, SYMM_IN, PART);
+        lane_done(1, "");
+        symm_call(WEFT_I_SCATTER, PART, ROOT, block, by_out, !by_out);
+        for (int rank = 0; rank < RANKS; rank++)
+            if (rank != ME)
+                symm_location(rank, by_out || rank == ROOT, !by_out);
+        CHECK_OK(weft_i_coll_move(&scene.coll));
+        lane_expect(by_out ? scene.out[ME] : block->segment->base + SYMM_OUT, LANE_BOUNCE, ROOT,
+                    SYMM_IN + 128 * ROOT + ME * PART, PART);
+        lane_done(1, "");
+        /* The root's lies elsewhere: through the bounce buffers. */
+        symm_call(WEFT_I_SCATTER, PART, ROOT, block, by_out, !by_out);
+        for (int rank = 0; rank < RANKS; rank++)
+            if (rank != ME)
+                symm_location(rank, by_out && rank != ROOT, !by_out);
+        CHECK_OK(weft_i_coll_move(&scene.coll));
+        lane_expect(by_out ? scene.out[ME] : block->segment->base + SYMM_OUT, LANE_BOUNCE, ROOT,
+                    ME * PART, PART);
+        lane_done(2, "");
+    }
+    block->registrations = NULL;
+    lane_close();
+    weft_i_block_drop(block);
+}
+
 /* ---- shown at the entry ---- */
 
 static void absent(int rank)
