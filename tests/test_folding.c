@@ -374,6 +374,37 @@ TEST(test_folding_direct)
     lane_close();
 }
 
+/* Outputs that cannot be touched: two ranks fold all of it, more of them by pieces, from where the
+ * inputs lie. */
+TEST(test_folding_inputs_alone)
+{
+    enum { COUNT = 70000, PIECE = WEFT_I_CHUNK / ITEM };
+    lane_open(2, WEFT_I_CMA_THREADS, WEFT_I_WAIT_YIELD);
+    weft_i_location *where =
+        (weft_i_location *)(void *)scene.heads[0].entry[EPOCH % WEFT_I_TURNS].payload;
+    call(WEFT_I_ALL_REDUCE, COUNT, 0);
+    where->out_address = 0;
+    CHECK_OK(weft_i_coll_all_reduce(&scene.coll));
+    lane_done(1, "0: 70000 of in0+0 in1+0 to out1+0\n");
+    lane_close();
+    lane_open(RANKS, WEFT_I_CMA_THREADS, WEFT_I_WAIT_YIELD);
+    where = (weft_i_location *)(void *)scene.heads[3].entry[EPOCH % WEFT_I_TURNS].payload;
+    call(WEFT_I_ALL_REDUCE, COUNT, 0);
+    where->out_address = 0;
+    CHECK_OK(weft_i_coll_all_reduce(&scene.coll));
+    size_t turn = 0;
+    for (size_t first = 0; first < COUNT; first += PIECE, turn++) {
+        size_t begin, mine = slice(least(PIECE, COUNT - first), RANKS, ME, &begin);
+        want("%zu: %zu of", turn, mine);
+        for (int rank = 0; rank < RANKS; rank++)
+            want(" in%d+%zu", rank, (first + begin) * ITEM);
+        want(" to out%d+%zu bounce%d+%zu\n", ME, (first + begin) * ITEM, ME,
+             2 * WEFT_I_CHUNK + (turn & 1) * WEFT_I_CHUNK);
+    }
+    lane_done((unsigned)turn, wanted);
+    lane_close();
+}
+
 /* ---- what breaks off in the middle is told ---- */
 
 static void breaks(weft_i_coll_kind kind, size_t count, int root, size_t cma_from, unsigned syncs)
@@ -394,6 +425,24 @@ TEST(test_folding_breaks_off)
     breaks(WEFT_I_ALL_REDUCE, 70000, 0, SIZE_MAX, 4);
     breaks(WEFT_I_REDUCE, 70000, 2, SIZE_MAX, 4);
     breaks(WEFT_I_REDUCE_SCATTER, 20000, 0, SIZE_MAX, 4);
+    for (int i = 0; i < 3; i++) { /* shown, and one does not come to the entry */
+        call((weft_i_coll_kind[]){WEFT_I_ALL_REDUCE, WEFT_I_REDUCE, WEFT_I_REDUCE_SCATTER}[i], 100,
+             ME)
+            ->algorithm = WEFT_I_ALGO_EAGER;
+        lane_break(0);
+        lane_broken(i == 0   ? weft_i_coll_all_reduce(&scene.coll)
+                    : i == 1 ? weft_i_coll_reduce(&scene.coll)
+                             : weft_i_coll_reduce_scatter(&scene.coll),
+                    0);
+        CHECK(!lane_log[0]);
+    }
+    lane_close();
+    lane_open(RANKS, WEFT_I_CMA_NONE, WEFT_I_WAIT_SPIN);
+    call(WEFT_I_REDUCE, 4000, ME); /* shown beside a location, and one chunk does not come */
+    lane_shown();
+    scene.heads[3].filled = 0;
+    scene.coll.ask.limit_ms = 1;
+    lane_broken(weft_i_coll_reduce(&scene.coll), 0);
     lane_close();
     lane_open(RANKS, WEFT_I_CMA_KERNEL, WEFT_I_WAIT_YIELD);
     breaks(WEFT_I_ALL_REDUCE, 70000, 0, 1, 2);
@@ -444,6 +493,7 @@ TEST(test_folding_of_the_dead)
     call(WEFT_I_REDUCE_SCATTER, 20000, 0)->cma_from = 1;
     lane_kill(3);
     CHECK_INT(weft_i_coll_reduce_scatter(&scene.coll), WEFT_ERR_PEER_DEAD);
+    CHECK(!scene.lane.syncs && !strstr(lane_log, " of in"));
     lane_revive();
     lane_close();
 }
