@@ -8,6 +8,7 @@
 #include "store/link.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -457,7 +458,7 @@ static int64_t still_clock(void)
 
 static int noted_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
-    (void)fds, (void)count;
+    CHECK(count == 1 && fds->events == POLLIN); /* all has been sent */
     if (polls < 8)
         timeouts[polls++] = timeout_ms;
     if (poll_errno)
@@ -485,6 +486,15 @@ TEST(test_store_client_poll)
     CHECK_INT(polls, 2);
     CHECK_INT(timeouts[0], INT32_MAX);
     CHECK_INT(timeouts[1], INT64_C(3000000000) - INT32_MAX);
+    polls = 0;
+    int64_t before = weft_i_store_until(still + 1); /* rounded up */
+    CHECK_STATUS(weft_store_get(store, "k", 30, &got), WEFT_ERR_TIMEOUT);
+    weft_i_store_until(before);
+    CHECK_INT(timeouts[0], 1);
+    polls = 0;
+    poll_errno = EBADF;
+    CHECK_STATUS(weft_store_get(store, "k", WEFT_FOREVER, &got), WEFT_ERR_IO);
+    CHECK_INT(timeouts[0], -1);
     static const struct {
         int error;
         weft_status status;
@@ -502,7 +512,7 @@ TEST(test_store_client_poll)
         poll_errno = 0;
     }
     weft_i_os_now = &weft_i_os_linux;
-    for (int i = 0; i < 4; i++) { /* each was called off */
+    for (int i = 0; i < 6; i++) { /* each was called off */
         heard get = hear(2000), cancel = hear(2000);
         CHECK(get.op == WEFT_I_STORE_GET && cancel.op == WEFT_I_STORE_CANCEL &&
               cancel.number == (int64_t)get.id);
@@ -538,6 +548,62 @@ TEST(test_store_client_cannot_read)
     CHECK(!got.data);
     CHECK_INT(hear(2000).op, WEFT_I_STORE_GET);
     end();
+}
+
+/* No memory for the request: nothing is sent, and nobody waits for an answer to it. */
+TEST(test_store_client_cannot_ask)
+{
+    begin();
+    table = weft_i_os_linux;
+    table.alloc = no_memory;
+    weft_i_os_now = &table;
+    CHECK_OK(weft_store_set_timeout(store, 3000));
+    CHECK_STATUS(set(store, "k", "v"), WEFT_ERR_NO_MEMORY);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(hear(10).op, 0);
+    say(2, WEFT_OK, NULL, 0);
+    CHECK_OK(set(store, "k", "v"));
+    CHECK_INT(hear(100).id, 2);
+    end();
+}
+
+/* A socket is taken over also when there is no memory for the store. */
+TEST(test_store_client_cannot_adopt)
+{
+    int n = 1;
+    for (bool fired = true; fired; n++) {
+        int fds[2];
+        CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds));
+        OPEN();
+        fault_arm(n);
+        weft_store *adopted = weft_i_store_client_adopt(fds[0]);
+        fired = fault_disarm();
+        CHECK(adopted || (fired && weft_last_status() == WEFT_ERR_NO_MEMORY));
+        CHECK_INT(fcntl(fds[0], F_GETFD) >= 0, adopted != NULL);
+        CLOSE();
+        CHECK(fcntl(fds[0], F_GETFD) < 0);
+        close(fds[1]);
+        weft_clear_error();
+    }
+    CHECK(n > 2 && n < 20);
+}
+
+/* One who reads for all and has not said all sends the rest as well. */
+TEST(test_store_client_leads_and_sends)
+{
+    char *big = calloc(1, WEFT_STORE_VALUE_BYTES);
+    pthread_t thread;
+    begin();
+    CHECK_OK(weft_store_set_timeout(store, 20000));
+    large_set large = {store, big, WEFT_IN_PROGRESS};
+    CHECK(!pthread_create(&thread, NULL, set_large, &large));
+    heard first = hear_large();
+    CHECK_INT(first.op, WEFT_I_STORE_SET);
+    say(first.id, WEFT_OK, NULL, 0);
+    pthread_join(thread, NULL);
+    CHECK_INT(large.status, WEFT_OK);
+    end();
+    free(big);
 }
 
 /* A server that has answered and ended: the last answer counts, though nothing can be sent. */

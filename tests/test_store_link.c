@@ -424,6 +424,42 @@ TEST(test_store_link_proofs)
     CHECK(!weft_i_keyed_equal(proof, again));
 }
 
+/* The end of a connection is told whatever the last failure of a call was. */
+TEST(test_store_link_end)
+{
+    begin(false);
+    errno = EAGAIN; /* the sky is empty, and that is the end of it */
+    CHECK_STATUS(weft_i_store_link_fill(&to, 1 << 20), WEFT_ERR_UNREACHABLE);
+    end();
+}
+
+/* Greetings one behind the other, the last one not yet whole. */
+TEST(test_store_link_greetings_in_a_row)
+{
+    uint8_t bytes[3 * WEFT_I_STORE_GREETING_BYTES];
+    weft_i_store_greeting out = {0};
+    begin(false);
+    for (unsigned i = 0; i < 3; i++) {
+        weft_i_store_greeting greeting = {
+            .version = WEFT_I_STORE_VERSION, .kind = WEFT_I_STORE_HELLO, .release = "1.2.3"};
+        greeting.nonce[0] = (uint8_t)i;
+        weft_i_store_greeting_encode(&greeting, bytes + i * WEFT_I_STORE_GREETING_BYTES);
+    }
+    memcpy(sky, bytes, sky_bytes = sizeof bytes - 1);
+    CHECK_OK(weft_i_store_link_fill(&to, 1 << 20));
+    CHECK_INT(weft_i_store_link_greeting(&to, &out), 1);
+    CHECK_INT(out.nonce[0], 0);
+    CHECK_INT(weft_i_store_link_greeting(&to, &out), 1);
+    CHECK_INT(out.nonce[0], 1);
+    CHECK_INT(weft_i_store_link_greeting(&to, &out), 0);
+    memcpy(sky, bytes + sizeof bytes - 1, sky_bytes = 1);
+    CHECK_OK(weft_i_store_link_fill(&to, 1 << 20));
+    CHECK_INT(weft_i_store_link_greeting(&to, &out), 1);
+    CHECK_INT(out.nonce[0], 2);
+    CHECK_INT(weft_i_store_link_greeting(&to, &out), 0);
+    end();
+}
+
 /* The keys are gone with the connection. */
 TEST(test_store_link_forgets)
 {
