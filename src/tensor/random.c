@@ -71,15 +71,15 @@ static void draw_row(const weft_i_op_call *call, draw_block *draw, weft_dtype dr
     }
 }
 
-static weft_status draw_all(const weft_i_op_call *call, draw_block *draw, weft_dtype drawn)
+static void draw_all(const weft_i_op_call *call, draw_block *draw, weft_dtype drawn)
 {
     const weft_tensor *out = call->out;
     int64_t size = (int64_t)weft_dtype_size(out->dtype), numel = weft_i_tensor_numel(out);
     if (numel == 0)
-        return WEFT_OK;
+        return;
     if (weft_i_tensor_is_contiguous(out)) {
         draw_row(call, draw, drawn, weft_i_tensor_data(out), size, (size_t)numel);
-        return WEFT_OK;
+        return;
     }
     uint64_t block[BLOCK];
     size_t left = 0, next = 0;
@@ -98,7 +98,6 @@ static weft_status draw_all(const weft_i_op_call *call, draw_block *draw, weft_d
         for (int d = out->ndim - 1; d >= 0 && ++index[d] == out->dim[d]; d--)
             index[d] = 0;
     }
-    return WEFT_OK;
 }
 
 static void draw_uniform(const weft_i_op_call *call, void *block, size_t n)
@@ -124,17 +123,20 @@ static void draw_integers(const weft_i_op_call *call, void *block, size_t n)
 
 weft_status weft_i_uniform_run(weft_i_op_call *call)
 {
-    return draw_all(call, draw_uniform, WEFT_F64);
+    draw_all(call, draw_uniform, WEFT_F64);
+    return WEFT_OK;
 }
 
 weft_status weft_i_normal_run(weft_i_op_call *call)
 {
-    return draw_all(call, draw_normal, WEFT_F64);
+    draw_all(call, draw_normal, WEFT_F64);
+    return WEFT_OK;
 }
 
 weft_status weft_i_integers_run(weft_i_op_call *call)
 {
-    return draw_all(call, draw_integers, WEFT_I64);
+    draw_all(call, draw_integers, WEFT_I64);
+    return WEFT_OK;
 }
 
 weft_status weft_uniform(weft_tensor *x, double low, double high)

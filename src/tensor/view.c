@@ -62,18 +62,17 @@ struct layout {
 };
 
 /*
- * Strides under which the elements of x appear in `shape`.  Dimensions of x that step evenly into
- * each other form a chunk; each chunk must be the product of some neighbouring new dimensions.
- * False if one is not.
+ * Strides under which the elements of x, which has no sizes of 1, appear in `shape`.  Dimensions of
+ * x that step evenly into each other form a chunk; each chunk must be the product of some
+ * neighbouring new dimensions.  False if one is not.
  */
 static bool chunk_strides(const struct layout *x, weft_shape shape, int64_t *strides)
 {
     int to = shape.ndim - 1;
     for (int from = x->ndim - 1; from >= 0;) {
         int64_t step = x->stride[from], chunk = x->dim[from--];
-        for (; from >= 0 && (x->dim[from] == 1 || x->stride[from] == step * chunk); from--) {
+        for (; from >= 0 && x->stride[from] == step * chunk; from--)
             chunk *= x->dim[from];
-        }
         int64_t filled = 1;
         for (; to >= 0 && (filled < chunk || shape.dim[to] == 1); to--) {
             strides[to] = step * filled;
