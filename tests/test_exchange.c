@@ -433,6 +433,57 @@ TEST(test_exchange_mismatch)
     hand_close();
 }
 
+/* Whoever it is that calls something else, the first member as well. */
+TEST(test_exchange_mismatch_of_each)
+{
+    for (int other = 0; other < HAND_SIZE; other++) {
+        char text[200];
+        hand_open();
+        weft_i_meeting meeting = {.culprit = other};
+        snprintf(hand.row[other].op, sizeof hand.row[other].op, "theirs");
+        snprintf(text, sizeof text,
+                 ME_IN ": another rank called something else here: rank %d (alive)",
+                 hand_members[other]);
+        if (other != HAND_ME)
+            hand_said(weft_i_group_mismatch(&hand.call, &meeting), WEFT_ERR_MISMATCH, text);
+        hand.group->making_lane = true; /* there the words on the board are not of this meeting */
+        if (other != HAND_ME)
+            hand_said(weft_i_group_fail_quarrel(&hand.call, &meeting), WEFT_ERR_MISMATCH, text);
+        CHECK(!weft_i_quarrel_told(hand.group));
+        hand.group->making_lane = false;
+        snprintf(text, sizeof text, ME_IN ": rank 1 calls op, but rank %d calls theirs", other);
+        if (other != HAND_ME)
+            hand_said(weft_i_group_fail_quarrel(&hand.call, &meeting), WEFT_ERR_MISMATCH, text);
+        hand_close();
+    }
+    hand_open();
+    weft_i_meeting nobody = {.culprit = -1};
+    CHECK_INT(weft_i_group_mismatch(&hand.call, &nobody), WEFT_ERR_MISMATCH); /* told elsewhere */
+    CHECK_INT(weft_last_status(), WEFT_OK);
+    CHECK_INT(weft_i_group_fail_quarrel(&hand.call, &nobody), WEFT_ERR_MISMATCH);
+    CHECK(!weft_i_quarrel_told(hand.group));
+    hand_close();
+}
+
+/* One gave up because another died: the dead one is the news, whoever it is. */
+TEST(test_exchange_refused_for_a_death)
+{
+    for (int dead = 0; dead < HAND_SIZE; dead++) {
+        char text[200];
+        if (dead == HAND_ME)
+            continue;
+        hand_open();
+        hand_make();
+        weft_i_job_refuse(hand_record(hand_members[2]), hand.group->list, WEFT_ERR_PEER_DEAD);
+        hand_kill(hand_members[dead]);
+        snprintf(text, sizeof text,
+                 ME_IN ": rank %d (died, or exited without weft_finish) will not come",
+                 hand_members[dead]);
+        hand_said(weft_i_group_lost(&hand.call, 3), WEFT_ERR_PEER_DEAD, text);
+        hand_close();
+    }
+}
+
 /* Without peers, everybody shows what we show. */
 TEST(test_exchange_with_self)
 {

@@ -376,6 +376,63 @@ TEST(test_exchange_store_fails_anywhere)
     }
 }
 
+/* The word that ends a group is the store's to take: what it says is told. */
+TEST(test_exchange_store_end)
+{
+    lonely l = lonely_open(0, 2);
+    weft_i_key key = {{0x1122, 0x3344}};
+    l.script->fails_at = 1;
+    l.script->fails_with = WEFT_ERR_NO_MEMORY;
+    said(weft_i_exchange_store_end(&l.script->store, key, 0, WEFT_ERR_IO), WEFT_ERR_NO_MEMORY,
+         "the script wants request 1 to fail");
+    CHECK(!is_there(&l, KEY "end"));
+    CHECK_OK(weft_i_exchange_store_end(&l.script->store, key, 0, WEFT_ERR_IO));
+    decided(&l, "end", 0, WEFT_ERR_IO);
+    CHECK_OK(weft_i_exchange_store_end(&l.script->store, key, 1, WEFT_ERR_LIMIT));
+    decided(&l, "end", 0, WEFT_ERR_IO); /* the first one stands */
+    weft_i_exchange_store_allow(&l.script->store, key, 1);
+    CHECK(is_there(&l, KEY "end")); /* not its own */
+    weft_i_exchange_store_allow(&l.script->store, key, 0);
+    CHECK(!is_there(&l, KEY "end"));
+    weft_i_exchange_store_allow(&l.script->store, key, 0);
+    CHECK_INT(weft_last_status(), WEFT_OK); /* a miss is no error */
+    lonely_close(&l);
+}
+
+/* A group that this one was made from: its end is asked for, and a store that cannot say is an
+ * error. */
+TEST(test_exchange_store_elders_fail)
+{
+    for (int how = 0; how < 3; how++) {
+        lonely l = lonely_open(0, 2);
+        weft_i_elder elder = {NULL, NULL, {{0xabc, 0xdef}}, "above"};
+        wire_decision d = {1, how == 1 ? WEFT_ERR_REVOKED : WEFT_ERR_IO};
+        char all[8];
+        CHECK_OK(weft_i_lineage_new(&l.group->lineage, &elder, &l.group->lineage));
+        CHECK_INT(l.group->lineage.count, 1);
+        if (how)
+            put(&l, "x/0000000000000abc0000000000000def/end", &d, sizeof d);
+        weft_status status = exchange(&l, all, 1);
+        int requests = l.script->requests;
+        if (how == 1)
+            said(status, WEFT_ERR_REVOKED,
+                 "rank 0 of 2 in group \"0\", test: rank 1 of the world revoked group \"above\", "
+                 "from which this one was made");
+        else
+            CHECK_STATUS(status, WEFT_ERR_TIMEOUT);
+        weft_clear_error();
+        for (int n = 1; how == 0 && n <= requests; n++) { /* the failure of any request is told */
+            l.script->requests = 0;
+            l.script->fails_at = n;
+            l.script->fails_with = WEFT_ERR_NO_MEMORY;
+            if (exchange(&l, all, 1) != WEFT_ERR_NO_MEMORY && l.script->requests >= n)
+                FAIL("request %d of %d: %s", n, requests, weft_last_error());
+            weft_clear_error();
+        }
+        lonely_close(&l);
+    }
+}
+
 /* Whose server it is, is said where the store does not answer; where it is gone, and there is no
  * other, the others cannot be reached. */
 TEST(test_exchange_store_silent_server)
