@@ -285,6 +285,96 @@ TEST(test_edges_reshape)
     CHECK_OK(weft_scope_close());
 }
 
+/* ---- reductions and normalisation ---- */
+
+TEST(test_edges_reduce)
+{
+    CHECK_OK(weft_scope_open());
+    static const int first[] = {0}, last[] = {-1}, second[] = {1}, both[] = {0, 1},
+                     twice[] = {1, -1}, before[] = {-2};
+    weft_tensor *scalar = weft_full(WEFT_F32, WEFT_CPU, (weft_shape){0}, 7);
+    weft_tensor *x = counting(WEFT_F32, WEFT_SHAPE(2, 3));
+    weft_tensor *none = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 0));
+    HOLDS(weft_sum(scalar, first, 1, false), 7);
+    HOLDS(weft_sum(scalar, last, 1, true), 7);
+    HOLDS(weft_sum(scalar, NULL, 0, false), 7);
+    NO(weft_sum(scalar, second, 1, false), WEFT_ERR_INVALID_ARG,
+       "sum: no dimension 1 in a tensor of 0 dimensions");
+    NO(weft_sum(scalar, before, 1, false), WEFT_ERR_INVALID_ARG,
+       "sum: no dimension -2 in a tensor of 0 dimensions");
+    HOLDS(weft_sum(x, both, 2, false), 15);
+    HOLDS(weft_sum(x, NULL, 0, true), 15);
+    HOLDS(weft_max(x, last, 1, false), 2, 5);
+    NO(weft_sum(x, twice, 2, false), WEFT_ERR_INVALID_ARG, "sum: dimension 1 is named twice");
+    NO(weft_max(x, twice, 2, false), WEFT_ERR_INVALID_ARG, "max: dimension 1 is named twice");
+    HOLDS(weft_sum(none, last, 1, false), 0, 0);
+    HOLDS(weft_prod(none, NULL, 0, false), 1);
+    NO(weft_max(none, last, 1, false), WEFT_ERR_INVALID_ARG,
+       "max: no elements along dimension 1 of shape [2, 0], and no identity");
+    NO(weft_min(none, NULL, 0, false), WEFT_ERR_INVALID_ARG,
+       "min: no elements along dimension 1 of shape [2, 0], and no identity");
+    NO(weft_argmax(none, 1, false), WEFT_ERR_INVALID_ARG,
+       "argmax: no elements along dimension 1 of shape [2, 0], and no identity");
+    CHECK_INT(weft_tensor_numel(weft_max(none, first, 1, false)), 0); /* two of nothing */
+    CHECK_INT(weft_tensor_ndim(weft_max(none, first, 1, true)), 2);
+    NO(weft_mean(weft_to_dtype(x, WEFT_I32), NULL, 0, false), WEFT_ERR_TYPE,
+       "mean: of i32; convert it to a float with weft_to_dtype");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_edges_normalize)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = weft_to_dtype(counting(WEFT_F32, WEFT_SHAPE(3, 2)), WEFT_F32);
+    weft_tensor *turned = weft_transpose(x, 0, 1);
+    CHECK(weft_equal(weft_softmax(turned, 0), weft_transpose(weft_softmax(x, 1), 0, 1)));
+    CHECK(weft_equal(weft_softmax(turned, 1), weft_softmax(weft_contiguous(turned), 1)));
+    HOLDS(weft_softmax(weft_full(WEFT_F32, WEFT_CPU, (weft_shape){0}, 3), 0), 1);
+    HOLDS(weft_log_softmax(weft_full(WEFT_F32, WEFT_CPU, (weft_shape){0}, 3), -1), 0);
+    NO(weft_softmax(x, 2), WEFT_ERR_INVALID_ARG,
+       "softmax: no dimension 2 in a tensor of 2 dimensions");
+    weft_tensor *pair = weft_tensor_from(WEFT_F64, WEFT_SHAPE(2), (const double[]){-1, 1});
+    HOLDS(weft_layer_norm(pair, 1, NULL, NULL, 0), -1, 1);
+    HOLDS(weft_layer_norm(weft_view(pair, WEFT_SHAPE(1, 2)), 2, NULL, NULL, 0), -1, 1);
+    NO(weft_layer_norm(pair, 2, NULL, NULL, 0), WEFT_ERR_INVALID_ARG,
+       "layer_norm: the last 2 of 1 dimensions");
+    NO(weft_layer_norm(pair, 0, NULL, NULL, 0), WEFT_ERR_INVALID_ARG,
+       "layer_norm: the last 0 of 1 dimensions");
+    NO(weft_layer_norm(pair, 1, x, NULL, 0), WEFT_ERR_INVALID_ARG,
+       "layer_norm: weight is f32 [3, 2]; it must be a float of shape [2]");
+    NO(weft_layer_norm(pair, 1, pair, weft_to_dtype(pair, WEFT_I32), 0), WEFT_ERR_INVALID_ARG,
+       "layer_norm: bias is i32 [2]; it must be a float of shape [2]");
+    HOLDS(weft_layer_norm(pair, 1, pair, pair, 0), 0, 2);
+    CHECK_OK(weft_scope_close());
+}
+
+/* ---- in place ---- */
+
+/* A result that is written into a tensor counts as a write, and one into a part of an argument does
+ * not read what it has written. */
+TEST(test_edges_into)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = counting(WEFT_F32, WEFT_SHAPE(6)),
+                *y = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(6), 1);
+    int64_t before = weft_tensor_version(x);
+    CHECK_OK(weft_add_into(x, x, y));
+    HOLDS(x, 1, 2, 3, 4, 5, 6);
+    CHECK_INT(weft_tensor_version(x), before + 1);
+    weft_tensor *to = weft_slice(x, 0, 1, 6, 1), *from = weft_slice(x, 0, 0, 5, 1);
+    weft_status status = weft_add_into(to, from, from);
+    if (status == WEFT_OK)
+        HOLDS(x, 1, 2, 4, 6, 8, 10);
+    else
+        HOLDS(x, 1, 2, 3, 4, 5, 6); /* refused: nothing has happened */
+    weft_clear_error();
+    weft_tensor *beside = weft_slice(x, 0, 3, 6, 1), *low = weft_slice(x, 0, 0, 3, 1);
+    weft_tensor *sums = weft_add(low, beside);
+    CHECK_OK(weft_add_into(beside, low, beside));
+    CHECK(weft_equal(beside, sums));
+    CHECK_OK(weft_scope_close());
+}
+
 /* ---- comparing and printing ---- */
 
 /* More elements than one block, in another order of memory, and a difference anywhere. */

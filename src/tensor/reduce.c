@@ -29,34 +29,27 @@ static weft_status reduced_dims(const weft_i_op_call *call, unsigned *out)
     return WEFT_OK;
 }
 
-static weft_status take_shape(weft_i_op_call *call)
+/* Without an `identity` there must be something along every dimension that goes. */
+static weft_status take_shape(weft_i_op_call *call, bool identity)
 {
     const weft_tensor *x = call->args[0].tensor;
     weft_shape shape = {0, {0}};
+    char text[WEFT_I_SHAPE_TEXT];
     unsigned gone;
     WEFT_TRY(reduced_dims(call, &gone));
     for (int i = 0; i < x->ndim; i++) {
-        if (!(gone & 1u << i))
+        bool goes = gone >> i & 1;
+        if (goes && !identity && x->dim[i] == 0)
+            return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                               "%s: no elements along dimension %d of shape %s, and no identity",
+                               call->op->name, i, weft_i_shape_text(weft_i_tensor_shape(x), text));
+        if (!goes)
             shape.dim[shape.ndim++] = x->dim[i];
         else if (call->args[KEEPDIM].integer)
             shape.dim[shape.ndim++] = 1;
     }
     call->result.shape = shape;
     weft_i_shape_strides(shape, call->result.stride);
-    return WEFT_OK;
-}
-
-static weft_status check_not_empty(const weft_i_op_call *call)
-{
-    const weft_tensor *x = call->args[0].tensor;
-    char text[WEFT_I_SHAPE_TEXT];
-    unsigned gone;
-    WEFT_TRY(reduced_dims(call, &gone));
-    for (int i = 0; i < x->ndim; i++)
-        if (gone & 1u << i && x->dim[i] == 0)
-            return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                               "%s: no elements along dimension %d of shape %s, and no identity",
-                               call->op->name, i, weft_i_shape_text(weft_i_tensor_shape(x), text));
     return WEFT_OK;
 }
 
@@ -71,7 +64,7 @@ weft_status weft_i_sum_shape(weft_i_op_call *call)
     weft_dtype dtype = call->args[0].tensor->dtype;
     call->result.dtype = weft_i_dtype_is_float(dtype) ? dtype : WEFT_I64;
     call->result.compute = compute_of(dtype);
-    return take_shape(call);
+    return take_shape(call, true);
 }
 
 weft_status weft_i_mean_shape(weft_i_op_call *call)
@@ -88,15 +81,14 @@ weft_status weft_i_extreme_shape(weft_i_op_call *call)
     weft_dtype dtype = call->args[0].tensor->dtype;
     call->result.dtype = dtype;
     call->result.compute = dtype == WEFT_U64 ? WEFT_U64 : compute_of(dtype);
-    WEFT_TRY(check_not_empty(call));
-    return take_shape(call);
+    return take_shape(call, false);
 }
 
 weft_status weft_i_truth_shape(weft_i_op_call *call)
 {
     call->result.dtype = WEFT_BOOL;
     call->result.compute = WEFT_U8;
-    return take_shape(call);
+    return take_shape(call, true);
 }
 
 weft_status weft_i_index_shape(weft_i_op_call *call)
