@@ -24,7 +24,8 @@ typedef struct wire_decision {
 
 static wire_plan others[SIZE]; /* what differs from ours */
 static lonely l;
-static char group_text[80]; /* "x/<key of the group>" */
+static char group_text[80];        /* "x/<key of the group>" */
+static const char *named, *tagged; /* what it is called, if it is */
 
 /* The key under which the n-th group of this list of world ranks meets. */
 static void name_group(const int *ranks, int count, uint32_t times)
@@ -59,6 +60,8 @@ static void put_plans(void)
     memcpy(&mine, value.data, sizeof mine);
     weft_store_value_clear(&value);
     CHECK_INT(mine.bytes, sizeof mine - 8);
+    CHECK(mine.name == (named ? weft_i_registry_hash(named) : 0));
+    CHECK(mine.tag == weft_i_registry_hash(tagged ? tagged : ""));
     for (int rank = 0; rank < SIZE; rank++) {
         wire_plan theirs = mine;
         char last[16];
@@ -88,6 +91,7 @@ static void begin(void)
     l = lonely_open(ME, SIZE);
     snprintf(l.group->name, sizeof l.group->name, "0");
     memset(others, 0, sizeof others);
+    named = tagged = NULL;
     name_group(all_ranks, SIZE, 0);
     l.script->before = follow;
     l.script->requests = 0;
@@ -190,7 +194,7 @@ TEST(test_group_remote_own_failure)
 {
     begin();
     weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
-    opts.name = "mine";
+    opts.name = named = "mine";
     CHECK(make(&opts));
     name_group(all_ranks, SIZE, 1);
     CHECK(!make(&opts));
@@ -259,22 +263,27 @@ TEST(test_group_remote_without_memory)
 
 TEST(test_group_remote_options)
 {
-    char longest[WEFT_I_GROUP_NAME + 1], wanted[200];
+    char longest[WEFT_I_GROUP_NAME + 1], wanted[200], stored[WEFT_I_GROUP_TAG];
     memset(longest, 'n', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;
-#define OPTION(field_, value_, status_, message_)        \
-    do {                                                 \
-        weft_group_opts opts = WEFT_GROUP_OPTS_INIT;     \
-        begin();                                         \
-        opts.field_ = (value_);                          \
-        l.script->before = follow;                       \
-        if (status_) {                                   \
-            refused(make(&opts), (status_), (message_)); \
-            CHECK_INT(l.script->requests, 0);            \
-        } else if (!make(&opts)) {                       \
-            FAIL("%s", weft_last_error());               \
-        }                                                \
-        lonely_close(&l);                                \
+#define OPTION(field_, value_, status_, message_)               \
+    do {                                                        \
+        weft_group_opts opts = WEFT_GROUP_OPTS_INIT;            \
+        begin();                                                \
+        opts.field_ = (value_);                                 \
+        named = opts.name;                                      \
+        if (opts.tag && !(status_)) {                           \
+            CHECK_OK(weft_i_group_store_tag(opts.tag, stored)); \
+            tagged = stored;                                    \
+        }                                                       \
+        l.script->before = follow;                              \
+        if (status_) {                                          \
+            refused(make(&opts), (status_), (message_));        \
+            CHECK_INT(l.script->requests, 0);                   \
+        } else if (!make(&opts)) {                              \
+            FAIL("%s", weft_last_error());                      \
+        }                                                       \
+        lonely_close(&l);                                       \
     } while (0)
     snprintf(wanted, sizeof wanted, "a group's name has at most %d characters",
              WEFT_I_GROUP_NAME - 1);
@@ -301,6 +310,88 @@ TEST(test_group_remote_options)
              "%lld",
              (long long)WEFT_FOREVER - 1);
     OPTION(timeout_ms, WEFT_FOREVER - 1, WEFT_ERR_INVALID_ARG, wanted);
+}
+
+/* ---- ranks, names and tags ---- */
+
+TEST(test_group_remote_ranks)
+{
+    static const int outside[] = {0, 1, 3}, negative[] = {-1, 1}, twice[] = {1, 2, 1},
+                     without[] = {0, 2}, alone[] = {1};
+    begin();
+    refused(weft_group_new_with(l.group, outside, 3, NULL), WEFT_ERR_INVALID_ARG,
+            "rank 3 is outside group \"0\" of 3 ranks");
+    refused(weft_group_new_with(l.group, negative, 2, NULL), WEFT_ERR_INVALID_ARG,
+            "rank -1 is outside group \"0\" of 3 ranks");
+    refused(weft_group_new_with(l.group, twice, 3, NULL), WEFT_ERR_INVALID_ARG,
+            "rank 1 is named twice");
+    refused(weft_group_new_with(l.group, all_ranks, 0, NULL), WEFT_ERR_INVALID_ARG,
+            "a group of \"0\" has 1 to 3 ranks, not 0");
+    refused(weft_group_new_with(l.group, all_ranks, 4, NULL), WEFT_ERR_INVALID_ARG,
+            "a group of \"0\" has 1 to 3 ranks, not 4");
+    refused(weft_group_new(l.group, NULL, 3, "x"), WEFT_ERR_INVALID_ARG,
+            "a group of \"0\" has 1 to 3 ranks, not 3");
+    CHECK(!weft_group_new_with(l.group, without, 2, NULL)); /* not a member: no error */
+    CHECK_INT(weft_last_status(), WEFT_OK);
+    CHECK_INT(l.script->requests, 0);
+    name_group(all_ranks, SIZE, 0);
+    weft_group *all = weft_group_new_with(l.group, NULL, 0, NULL); /* all of them */
+    CHECK(all && weft_size(all) == SIZE);
+    name_group(alone, 1, 0);
+    weft_group *one = weft_group_new_with(l.group, alone, 1, NULL);
+    CHECK(one && weft_size(one) == 1 && weft_rank(one) == 0);
+    lonely_close(&l);
+}
+
+/* A name that would leave no room for a number is shortened, and then tells lists apart by a hash. */
+TEST(test_group_remote_names)
+{
+    for (int more = 0; more < 2; more++) {
+        begin();
+        char wanted[WEFT_I_GROUP_NAME];
+        int length = WEFT_I_GROUP_NAME - 16 - (int)strlen("/0-2") + more;
+        memset(l.group->name, 'p', sizeof l.group->name);
+        l.group->name[length] = 0;
+        weft_group *group = make(NULL);
+        CHECK(group);
+        snprintf(wanted, sizeof wanted, "%.*s/0-2", length, l.group->name);
+        CHECK_INT(!strcmp(weft_group_name(group), wanted), !more);
+        if (more) {
+            CHECK_INT(strlen(weft_group_name(group)), 24 + 1 + 16);
+            CHECK_INT(strspn(weft_group_name(group), "p"), 24);
+            CHECK_INT(weft_group_name(group)[24], '~');
+        }
+        name_group(all_ranks, SIZE, 1);
+        char first[WEFT_I_GROUP_NAME];
+        snprintf(first, sizeof first, "%s", weft_group_name(group));
+        weft_group *next = make(NULL);
+        CHECK(next && !strncmp(weft_group_name(next), first, strlen(first)) &&
+              !strcmp(weft_group_name(next) + strlen(first), "#1"));
+        lonely_close(&l);
+    }
+}
+
+/* A tag and a list name a group: the same ones give it again, and nobody is asked. */
+TEST(test_group_remote_tags)
+{
+    begin();
+    weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
+    opts.tag = "t";
+    l.script->before = NULL;
+    l.group->timeout_ms = 1;
+    CHECK(!make(&opts)); /* nobody came, so there is none */
+    weft_clear_error();
+    lonely_close(&l);
+    begin();
+    char stored[WEFT_I_GROUP_TAG];
+    CHECK_OK(weft_i_group_store_tag("t", stored));
+    tagged = stored;
+    weft_group *group = make(&opts);
+    CHECK(group);
+    int requests = l.script->requests;
+    CHECK(make(&opts) == group);
+    CHECK_INT(l.script->requests, requests);
+    lonely_close(&l);
 }
 
 int main(int argc, char **argv)

@@ -63,6 +63,23 @@ TEST(test_shelf_keeps_few)
     CHECK_INT(weft_i_shelf_clear(), 0);
 }
 
+/* As many bytes of every size. */
+TEST(test_shelf_keeps_few_of_each_size)
+{
+    enum { MOST = (64 << 10) / WEFT_I_SHELF_UNIT };
+    static void *blocks[MOST + 1];
+    need_shelf();
+    for (unsigned size = 1; size <= WEFT_I_SHELF_UNITS; size++) {
+        unsigned units = 0, most = MOST / size;
+        for (unsigned i = 0; i <= most; i++)
+            CHECK((blocks[i] = weft_i_shelf_take(size * WEFT_I_SHELF_UNIT, 0, &units)));
+        CHECK_INT(units, size);
+        for (unsigned i = 0; i <= most; i++)
+            weft_i_shelf_give(blocks[i], units);
+        CHECK_INT(weft_i_shelf_clear(), most);
+    }
+}
+
 static weft_i_os counting;
 static int allocated, freed; /* by one thread at a time */
 
