@@ -222,8 +222,7 @@ TEST(test_edges_reshape)
 {
     CHECK_OK(weft_scope_open());
     static const int64_t odd[] = {3, 77, 1};
-    weft_tensor *x = counting(WEFT_F32, WEFT_SHAPE(2, 3)), *out[4];
-    size_t count = 4;
+    weft_tensor *x = counting(WEFT_F32, WEFT_SHAPE(2, 3));
     /* the stride of a size of 1 is no obstacle */
     weft_tensor *thin = weft_as_strided(x, WEFT_SHAPE(2, 1, 3), odd, 0);
     HOLDS(weft_view(thin, WEFT_SHAPE(6)), 0, 1, 2, 3, 4, 5);
@@ -249,6 +248,13 @@ TEST(test_edges_reshape)
     NO(weft_movedim(x, 0, -3), WEFT_ERR_INVALID_ARG,
        "movedim: no dimension -3 in a tensor of 2 dimensions");
     HOLDS(weft_movedim(x, 1, 0), 0, 3, 1, 4, 2, 5);
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_edges_narrow)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = counting(WEFT_F32, WEFT_SHAPE(2, 3));
     HOLDS(weft_narrow(x, 1, 1, 2), 1, 2, 4, 5);
     HOLDS(weft_narrow(x, 1, -3, 3), 0, 1, 2, 3, 4, 5);
     CHECK_INT(weft_tensor_numel(weft_narrow(x, 1, 3, 0)), 0);
@@ -260,6 +266,14 @@ TEST(test_edges_reshape)
        "narrow: 3 elements from 1 of dimension 1, which has 3");
     NO(weft_narrow(x, 1, 0, -1), WEFT_ERR_INVALID_ARG,
        "narrow: -1 elements from 0 of dimension 1, which has 3");
+    CHECK_OK(weft_scope_close());
+}
+
+TEST(test_edges_split)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = counting(WEFT_F32, WEFT_SHAPE(2, 3)), *out[4];
+    size_t count = 4;
     BAD(weft_split(NULL, 1, 0, out, &count), WEFT_ERR_INVALID_ARG, "split: the tensor is NULL");
     BAD(weft_split(x, 1, 2, out, &count), WEFT_ERR_INVALID_ARG,
         "split: no dimension 2 in a tensor of 2 dimensions");
