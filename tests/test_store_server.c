@@ -246,6 +246,27 @@ TEST(test_store_server_loses_patience)
 
 /* ---- its thread ---- */
 
+/* The listener is the server's also when there is no memory for one; 0 is a number like others. */
+TEST(test_store_server_without_memory)
+{
+    for (int zero = 0; zero < 2; zero++) {
+        int kept = dup(0), door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CHECK(kept > 0 && door > 0);
+        if (zero)
+            CHECK(dup2(door, 0) == 0 && !close(door));
+        door = zero ? 0 : door;
+        CHECK_OK(weft_i_nofork_add(door));
+        fault_arm(1);
+        weft_i_store_server *none = weft_i_store_server_new(door, NULL);
+        CHECK(fault_disarm());
+        bool closed = fcntl(door, F_GETFD) < 0;
+        CHECK(dup2(kept, 0) == 0 && !close(kept));
+        CHECK(!none && closed);
+        CHECK_STATUS(weft_last_status(), WEFT_ERR_NO_MEMORY);
+        weft_clear_error();
+    }
+}
+
 static atomic_int joins, writes, yields, farewells; /* relaxed: they count */
 static int failing_writes;
 static _Atomic int64_t clock_now;
