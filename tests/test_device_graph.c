@@ -267,6 +267,41 @@ RANKS_TEST(test_device_graph_effects_stay, 1)
     weft_release(drawing);
 }
 
+static _Thread_local int called;
+
+static weft_status count_and_negate(weft_tensor *out, const weft_value *in, void *user)
+{
+    (void)user;
+    called++;
+    return weft_copy(out, weft_neg(in[0].tensor));
+}
+
+static weft_custom *users_row(void)
+{
+    weft_custom *row = weft_custom_find("test_negate");
+    weft_clear_error();
+    weft_custom_opts opts = {.size = sizeof opts,
+                             .name = "test_negate",
+                             .params = "x:t",
+                             .run = count_and_negate,
+                             .any_device = 1};
+    return row ? row : weft_custom_new(&opts);
+}
+
+FUNCTION(users)
+{
+    out[0] = weft_custom_call(users_row(), WEFT_VALUES(WEFT_T(weft_add(in[0], in[1]))));
+    return WEFT_OK;
+}
+
+/* A user's function is called every time. */
+RANKS_TEST(test_device_graph_users_row, 1)
+{
+    CHECK(users_row() != NULL);
+    check_reason(users, "no device graph: test_negate may do more than to give work to the device");
+    CHECK_INT(called, 3);
+}
+
 /* ---- no memory ---- */
 
 /* Fails for want of memory, or is right; whether a call to the system was made to fail. */
@@ -365,6 +400,25 @@ RANKS_TEST(test_device_graph_collectives, 2)
             CHECK_INT(weft_group_sequence(world) - before, 8);
     }
     check_replays(compiled, 4, 1, 0);
+    weft_release(compiled);
+    leave(world);
+}
+
+FUNCTION(fused_product)
+{
+    return weft_all_gather_matmul(NULL, out, in[0], &in[1], 1, 0, world);
+}
+
+RANKS_TEST(test_device_graph_not_of_fused_products, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *in[2] = {square(8), square(8)};
+    weft_compiled *compiled = compile(fused_product, world);
+    for (int i = 0; i < 3; i++)
+        check_call(compiled, fused_product, world, in, 2, 1);
+    check_replays(compiled, 0, 0, 0);
+    if (DEVICE != WEFT_CPU)
+        CHECK_CONTAINS(text, "the ranks of all_gather_matmul meet on the host each time");
     weft_release(compiled);
     leave(world);
 }
