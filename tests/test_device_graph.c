@@ -151,6 +151,25 @@ RANKS_TEST(test_device_graph_results_are_held, 1)
     weft_release(compiled);
 }
 
+/* An input that moves while results are held is not read where it was. */
+RANKS_TEST(test_device_graph_moves_while_held, 1)
+{
+    weft_seed(11);
+    weft_tensor *weight = square(8), *x[6], *out[2];
+    weft_compiled *compiled = compile(layers, NULL);
+    for (int i = 0; i < 6; i++)
+        x[i] = square(8);
+    for (int i = 0; i < 2; i++) /* captured with the first */
+        check_call(compiled, layers, NULL, (weft_tensor *[]){x[0], weight}, 2, 2);
+    CHECK_OK(weft_compiled_call(compiled, (weft_tensor *[]){x[0], weight}, 2, out, 2));
+    check_call(compiled, layers, NULL, (weft_tensor *[]){x[1], weight}, 2, 2);
+    weft_release(out[0]);
+    weft_release(out[1]);
+    for (int i = 1; i < 6; i++)
+        check_call(compiled, layers, NULL, (weft_tensor *[]){x[i], weight}, 2, 2);
+    weft_release(compiled);
+}
+
 /* A view of a result holds it as well, and so does a result when the function has gone. */
 RANKS_TEST(test_device_graph_outlived, 1)
 {

@@ -367,10 +367,15 @@ static bool capture(weft_i_device_graph *d, weft_i_program *program, weft_tensor
 static weft_status run_plainly(weft_i_device_graph *d, weft_i_program *program, weft_stream *stream,
                                weft_tensor *const *inputs, weft_tensor **outs)
 {
-    for (int i = 0; i < d->graph->input_count; i++)
-        d->inputs[i].at = weft_i_tensor_data(inputs[i]);
-    if (stream != d->stream) {
+    bool moved = stream != d->stream;
+    for (int i = 0; i < d->graph->input_count; i++) {
+        const void *at = weft_i_tensor_data(inputs[i]);
+        moved |= !d->inputs[i].moves && d->inputs[i].at != at;
+        d->inputs[i].at = at;
+    }
+    if (moved) /* what it reads is not what the next call will find where it was now */
         forget_replay(d);
+    if (stream != d->stream) {
         weft_i_object_drop(d->stream);
         d->stream = weft_i_object_hold(stream);
     }
