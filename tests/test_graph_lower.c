@@ -593,6 +593,21 @@ RANKS_TEST(test_lowering_plain_gathers, 2)
     leave(world);
 }
 
+/* Ranks of a new group whose functions differ, one lowered and one plain: none waits for its limit,
+ * which would be another error. */
+RANKS_TEST(test_lowering_ranks_differ, 2)
+{
+    weft_group *world = join(30000), *group = weft_group_split(world, 0, rank);
+    weft_compile_opts opts = WEFT_COMPILE_OPTS;
+    weft_tensor *x = random_of(8, rank), *out;
+    opts.backend = "c";
+    weft_compiled *compiled = weft_compile(rank ? func_2 : func_0, group, &opts);
+    CHECK_STATUS(weft_compiled_call(compiled, &x, 1, &out, 1), WEFT_ERR_MISMATCH);
+    weft_clear_error();
+    weft_release(compiled);
+    leave(world);
+}
+
 /* With a GPU for each rank, and multicast between them, a store reaches everybody. */
 RANKS_TEST(test_lowering_gathers_by_multicast, 2)
 {

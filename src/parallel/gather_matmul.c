@@ -300,15 +300,6 @@ static weft_i_pipe_entry entry_of(const gather_run *run, int way)
                                         (scales ? (size_t)run->rows * sizeof(float) : 0)};
 }
 
-static weft_status run_pipeline(gather_run *run)
-{
-    WEFT_TRY(prepare(run));
-    weft_i_pipe_entry entry = entry_of(run, WEFT_I_WAY_PIPELINED);
-    WEFT_TRY(find_place(run, &entry));
-    WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
-    return weft_i_pipe_close(&run->pipe, pump(run));
-}
-
 /* ---- by multicast ---- */
 
 /* The workspace as the gathered tensor: everybody's shard is stored to all of them. */
@@ -330,15 +321,6 @@ static weft_status pump_multicast(gather_run *run)
         WEFT_TRY(multiply_all(run, rank, block(as_matrix(run, all), rank, run->rows)));
     }
     return WEFT_OK;
-}
-
-static weft_status run_multicast(gather_run *run)
-{
-    WEFT_TRY(prepare(run));
-    weft_i_pipe_entry entry = entry_of(run, WEFT_I_WAY_MULTICAST);
-    entry.bytes = (size_t)run->g->ranks * weft_i_pipe_bytes(run->g->shard);
-    WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
-    return weft_i_pipe_close(&run->pipe, pump_multicast(run));
 }
 
 /* ---- one after the other ---- */
@@ -403,6 +385,24 @@ static weft_status run_pair(gather_run *run)
 }
 
 /* ---- the choice ---- */
+
+static weft_status run_pipeline(gather_run *run)
+{
+    WEFT_TRY(prepare(run));
+    weft_i_pipe_entry entry = entry_of(run, WEFT_I_WAY_PIPELINED);
+    WEFT_TRY(find_place(run, &entry));
+    WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
+    return run->pipe.apart ? run_pair(run) : weft_i_pipe_close(&run->pipe, pump(run));
+}
+
+static weft_status run_multicast(gather_run *run)
+{
+    WEFT_TRY(prepare(run));
+    weft_i_pipe_entry entry = entry_of(run, WEFT_I_WAY_MULTICAST);
+    entry.bytes = (size_t)run->g->ranks * weft_i_pipe_bytes(run->g->shard);
+    WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
+    return run->pipe.apart ? run_pair(run) : weft_i_pipe_close(&run->pipe, pump_multicast(run));
+}
 
 static bool suits_multicast(const weft_i_gathering *g)
 {

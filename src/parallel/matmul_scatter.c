@@ -174,24 +174,6 @@ static weft_i_coll_kind kind_of(const weft_i_scattering *s)
     return s->scale ? WEFT_I_SCALED_MATMUL_REDUCE_SCATTER : WEFT_I_MATMUL_REDUCE_SCATTER;
 }
 
-static weft_status run_pipeline(scatter_run *run)
-{
-    WEFT_TRY(prepare(run));
-    weft_i_pipe_entry entry = {.op = run->s->op,
-                               .kind = kind_of(run->s),
-                               .group = run->group,
-                               .operand = run->call->out,
-                               .reduction = run->s->reduction,
-                               .dim = run->s->dim,
-                               .way = WEFT_I_WAY_PIPELINED,
-                               .scaling = !run->s->scale    ? WEFT_I_UNSCALED
-                                          : run->s->by_rows ? WEFT_I_ROWS_REPLICATED
-                                                            : WEFT_I_TENSOR_WISE,
-                               .bytes = (size_t)run->s->ranks * run->slot};
-    WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
-    return weft_i_pipe_close(&run->pipe, pump(run));
-}
-
 /* ---- one after the other ---- */
 
 static weft_tensor *whole_product(scatter_run *run)
@@ -232,6 +214,24 @@ static weft_status run_pair(scatter_run *run)
 }
 
 /* ---- the choice ---- */
+
+static weft_status run_pipeline(scatter_run *run)
+{
+    WEFT_TRY(prepare(run));
+    weft_i_pipe_entry entry = {.op = run->s->op,
+                               .kind = kind_of(run->s),
+                               .group = run->group,
+                               .operand = run->call->out,
+                               .reduction = run->s->reduction,
+                               .dim = run->s->dim,
+                               .way = WEFT_I_WAY_PIPELINED,
+                               .scaling = !run->s->scale    ? WEFT_I_UNSCALED
+                                          : run->s->by_rows ? WEFT_I_ROWS_REPLICATED
+                                                            : WEFT_I_TENSOR_WISE,
+                               .bytes = (size_t)run->s->ranks * run->slot};
+    WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
+    return run->pipe.apart ? run_pair(run) : weft_i_pipe_close(&run->pipe, pump(run));
+}
 
 static weft_status run_scatter(weft_i_op_call *call)
 {

@@ -16,25 +16,15 @@
 
 enum { CHUNKS_MOST = 64 };
 
-/* Ranks that may not share their GPU have no carrier there, and none of its memory in common. */
-static bool has_carrier(weft_group *group, weft_device device)
-{
-    weft_i_carrier *carrier = NULL;
-    return weft_i_device_is_host(device) ||
-           (weft_i_carrier_find(group, device, &carrier) >= 0 && carrier);
-}
-
-bool weft_i_pipe_can(weft_group *group, weft_device device)
+bool weft_i_pipe_can(const weft_group *group, weft_device device)
 {
     if (!group->local || group->size < 2 || group->world->fake)
         return false;
     weft_i_errors before;
     weft_i_errors_save(&before);
     const weft_i_backend *backend = weft_i_backend_for(device);
-    bool can =
-        backend && backend->sharing >> group->world->sharing & 1 && has_carrier(group, device);
     weft_i_errors_restore(&before); /* a device without one is no error: there are other ways */
-    return can;
+    return backend && backend->sharing >> group->world->sharing & 1;
 }
 
 /* ---- in and out ---- */
@@ -84,6 +74,17 @@ uint64_t weft_i_pipe_note(const weft_group *group, weft_i_coll_kind kind, size_t
                                group->id, bytes, -1, way);
 }
 
+/* Ranks that may not share their GPU have no carrier there, and none of its memory in common. */
+static weft_status find_apart(weft_i_pipe *pipe)
+{
+    weft_i_carrier *carrier = NULL;
+    if (weft_i_device_is_host(pipe->device))
+        return WEFT_OK;
+    WEFT_TRY(weft_i_carrier_find(pipe->group, pipe->device, &carrier));
+    pipe->apart = !carrier;
+    return WEFT_OK;
+}
+
 weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry)
 {
     *pipe = (weft_i_pipe){.group = entry->group,
@@ -91,6 +92,9 @@ weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry)
                           .size = entry->group->size,
                           .device = weft_i_tensor_device(entry->operand)};
     WEFT_TRY(agree(entry));
+    WEFT_TRY(find_apart(pipe));
+    if (pipe->apart)
+        return WEFT_OK;
     pipe->mem = weft_keep(weft_symm_workspace(entry->group, pipe->device, entry->bytes));
     if (!pipe->mem)
         return weft_last_status(); /* on all ranks */

@@ -43,15 +43,17 @@ typedef struct weft_i_pipe {
     weft_group *group;
     int me, size;
     weft_device device;
+    bool apart;               /* the ranks agree on the call, and share no memory of the device */
     weft_symm *mem;           /* the workspace; held */
     weft_stream *main, *side; /* held; NULL on the CPU */
     uint64_t number;          /* in the flight record */
 } weft_i_pipe;
 
-/* Can the group's ranks share memory of the device?  The same on all of them; the first call of a
- * group on a device opens its carrier there, as its first collective would. */
-bool weft_i_pipe_can(weft_group *group, weft_device device);
+/* Can the group's ranks share memory of such devices?  Not asked of the others. */
+bool weft_i_pipe_can(const weft_group *group, weft_device device);
 
+/* `pipe->apart` on all ranks: of these devices they cannot; nothing has begun, and nothing is to be
+ * closed. */
 weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry);
 /* Returns how it all ended, `status` if that is a failure. */
 weft_status weft_i_pipe_close(weft_i_pipe *pipe, weft_status status);

@@ -16,20 +16,22 @@ weft_status weft_i_reach_check(const char *op, const char *which, const weft_ten
                        which);
 }
 
-/*
- * All ranks agree, on the lane, that they are about to meet for this call, and then do: ranks that
- * call something else, or whose operand has met already, are a mismatch instead of a long wait.
- */
-static weft_status meet(const weft_i_coll *coll, weft_tensor *x)
+weft_status weft_i_reach_agree(const weft_tensor *x, weft_i_coll_kind kind, uint32_t digest,
+                               weft_group *group)
 {
     weft_i_coll first;
-    WEFT_TRY(weft_i_request_begin(&first, WEFT_I_FIRST_USE, coll->group));
+    WEFT_TRY(weft_i_request_begin(&first, WEFT_I_FIRST_USE, group));
     first.ask.dtype = x->dtype;
-    first.ask.root = (int)coll->ask.kind;
+    first.ask.root = (int)kind;
     WEFT_TRY(
         weft_i_request_accept(&first, (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype)));
-    first.digest = weft_i_digest(first.digest, coll->digest);
-    WEFT_TRY(weft_i_work_now(&first));
+    first.digest = weft_i_digest(first.digest, digest);
+    return weft_i_work_now(&first);
+}
+
+static weft_status meet(const weft_i_coll *coll, weft_tensor *x)
+{
+    WEFT_TRY(weft_i_reach_agree(x, coll->ask.kind, coll->digest, coll->group));
     weft_symm *mem = weft_symm_rendezvous(x, coll->group);
     if (!mem)
         return weft_last_status();

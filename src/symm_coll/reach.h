@@ -13,6 +13,13 @@
 weft_status weft_i_reach_check(const char *op, const char *which, const weft_tensor *x);
 
 /*
+ * All ranks agree, on the lane, that they are about to meet for this call: ranks that call something
+ * else, or whose operand has met already, are a mismatch instead of a long wait.
+ */
+weft_status weft_i_reach_agree(const weft_tensor *x, weft_i_coll_kind kind, uint32_t digest,
+                               weft_group *group);
+
+/*
  * The reach of a checked operand; adds it to the digest of the filled call.  Meets the other ranks
  * if the operand has not met in the group yet: the last step before the call runs.
  */

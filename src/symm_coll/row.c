@@ -11,6 +11,7 @@
 #include "kernels/fold.h"
 #include "symm_coll/gather.h"
 #include "symm_coll/ops.h"
+#include "symm_coll/reach.h"
 #include "tensor/loops.h"
 #include "weft/op.h"
 #include "weft/symm_coll.h"
@@ -107,18 +108,32 @@ typedef struct running {
     double premul; /* the thread's, put back afterwards */
 } running;
 
+/* Has it met in the group?  Then everybody reaches it. */
+static bool has_met(const weft_tensor *x, weft_group *group)
+{
+    weft_i_registration *found = weft_i_registration_of(weft_i_block_lease_of(x)->block, group);
+    weft_i_registration_drop(found);
+    return found;
+}
+
 /*
  * Whether it is symmetric memory that everybody reaches.  That of a device is not where the ranks
  * have no carrier there, as on one GPU that they may not share: then plain collectives go through
- * the host.  The same on all ranks, which open the carrier together.
+ * the host.  All ranks open the carrier together, after they have compared what they are about to
+ * do: one that calls something else is a mismatch.
  */
-static weft_status is_shared(const weft_tensor *x, weft_group *group, bool *out)
+static weft_status is_shared(const weft_i_op_call *call, const weft_tensor *x, weft_group *group,
+                             bool *out)
 {
     weft_i_carrier *carrier = NULL;
     weft_device device = weft_i_tensor_device(x);
+    uint32_t digest = 0;
     *out = weft_symm_is(x);
-    if (!*out || weft_i_device_is_host(device))
+    if (!*out || weft_i_device_is_host(device) || has_met(x, group))
         return WEFT_OK;
+    for (const char *at = call->op->name; *at; at++)
+        digest = weft_i_digest(digest, (uint64_t)*at);
+    WEFT_TRY(weft_i_reach_agree(x, WEFT_I_FIRST_USE, digest, group));
     WEFT_TRY(weft_i_carrier_find(group, device, &carrier));
     *out = carrier != NULL;
     return WEFT_OK;
@@ -134,7 +149,7 @@ static weft_status begin(weft_i_op_call *call, int reduction, running *r)
                    .premul = weft_i_request_premul()};
     if (!r->group)
         return weft_last_status();
-    WEFT_TRY(is_shared(call->args[0].tensor, r->group, &r->shared));
+    WEFT_TRY(is_shared(call, call->args[0].tensor, r->group, &r->shared));
     r->out = direct ? call->out
                     : weft_i_tensor_new(call->out->dtype, weft_i_tensor_device(call->out),
                                         weft_i_tensor_shape(call->out), NULL);
@@ -250,7 +265,7 @@ static weft_status gather(weft_i_op_call *call, weft_tensor *out, weft_tensor *x
     bool apart = weft_i_tensor_ranges_meet(x, out), shared = false;
     if (!group)
         return weft_last_status();
-    WEFT_TRY(is_shared(out, group, &shared));
+    WEFT_TRY(is_shared(call, out, group, &shared));
     weft_tensor *in = weft_i_functional_contiguous(x, apart);
     if (!in)
         return weft_last_status();
