@@ -19,6 +19,15 @@ if(WEFT_SANITIZE MATCHES "address.*undefined")
   set(WEFT_TEST_CHECKS -fno-sanitize=undefined)
 endif()
 
+# Hundreds of programs are linked with all of the library, which another linker does in a third of the time.  The libraries
+# and the command are linked as users get them.
+include(CheckLinkerFlag)
+check_linker_flag(C -fuse-ld=lld WEFT_HAS_LLD)
+set(WEFT_TEST_LINKER)
+if(WEFT_HAS_LLD)
+  set(WEFT_TEST_LINKER -fuse-ld=lld)
+endif()
+
 # weft_test(noun [LIGHT] [MEMORY] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file])
 # builds tests/test_<noun>.c with the static library, so that internals can be reached.
 #   LIGHT    needs one core
@@ -54,6 +63,7 @@ function(weft_test noun)
   set_source_files_properties(${arg_SOURCE} PROPERTIES COMPILE_OPTIONS "${options}")
   target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${program} PRIVATE weft_static Threads::Threads m)
+  target_link_options(${program} PRIVATE ${WEFT_TEST_LINKER})
   if(TARGET weft_command AND NOT WEFT_SANITIZE MATCHES "thread")
     target_compile_definitions(${program} PRIVATE WEFT_COMMAND="$<TARGET_FILE:weft_command>")
     add_dependencies(${program} weft_command)
