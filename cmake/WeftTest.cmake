@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `tests/run` runs: one line "<light|heavy|memory|alone|after> <seconds> <command>" for each program in
+# What `tests/run` runs: one line "<light|heavy|memory|still|alone|after> <seconds> <command>" for each program in
 # <build>/tests.list.  A few run at a time, the longest limits first, and beside them one that takes much memory; then
-# those that want the machine alone, then those that read all results.
+# those that must wake in time, those that want the machine alone, and those that read all results.
 set_property(GLOBAL PROPERTY WEFT_TEST_LINES "")
 function(weft_test_line weight seconds command)
   set_property(GLOBAL APPEND PROPERTY WEFT_TEST_LINES "${weight} ${seconds} ${command}")
@@ -28,11 +28,12 @@ if(WEFT_HAS_LLD)
   set(WEFT_TEST_LINKER -fuse-ld=lld)
 endif()
 
-# weft_test(noun [LIGHT] [MEMORY] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file])
+# weft_test(noun [LIGHT] [MEMORY] [STILL] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file])
 # builds tests/test_<noun>.c with the static library, so that internals can be reached.
 #   LIGHT    needs one core
 #   MEMORY   takes gigabytes: no other that does runs beside it
-#   ALONE    measures: nothing runs beside it
+#   STILL    sleeps most of the time and must wake in time: nothing runs beside it but one of its kind
+#   ALONE    measures, or leaves no room for others: nothing runs beside it
 #   THREADS  has ranks, or other work, on threads of one process: also built and run with ThreadSanitizer
 #   NO_ASAN  too slow for the builds with AddressSanitizer or UndefinedBehaviorSanitizer: left out of them
 #   COMPUTES spends its time in its own loops, as one does that compares large results: optimised as the library is
@@ -41,7 +42,7 @@ endif()
 #   PROGRAM  its name, if not test_<noun>
 #   SOURCE   its source, if that has another name
 function(weft_test noun)
-  cmake_parse_arguments(arg "LIGHT;MEMORY;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;MEMORY;STILL;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
   set(program test_${noun})
   if(arg_PROGRAM)
     set(program ${arg_PROGRAM})
@@ -73,6 +74,8 @@ function(weft_test noun)
     set(weight light)
   elseif(arg_MEMORY)
     set(weight memory)
+  elseif(arg_STILL)
+    set(weight still)
   elseif(arg_ALONE)
     set(weight alone)
   endif()
