@@ -88,6 +88,12 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+int bench_turns(const bench_style *style, int most)
+{
+    const bench_options *options = style->options;
+    return options->repeated && options->repeats < most ? options->repeats : most;
+}
+
 double bench_quantile(double *values, int count, double quantile)
 {
     if (count <= 0)

@@ -40,6 +40,9 @@ int64_t bench_ns(void);
 int64_t bench_own_ns(void);
 double bench_quantile(double *values, int count, double quantile); /* sorts */
 
+/* How many turns things take: `most`, or as many as --repeats says where that is fewer. */
+int bench_turns(const bench_style *style, int most);
+
 /* Before the first row and after the last: the machine and the heads of the columns, or brackets.
  * The last returns 1 if what was printed is lost. */
 void bench_style_open(bench_style *style, int is_json);

@@ -184,13 +184,13 @@ static double once(const contest *c, function *what, weft_compiled *compiled)
 }
 
 /* All take turns: whatever slows the machine slows them all. */
-static int hold(const contest *c, double ns[WAYS])
+static int hold(const contest *c, int count, double ns[WAYS])
 {
     double turns[WAYS][CONTEST_TURNS];
     weft_compiled *fast = compile(c->what, "c");
     if (!fast)
         return -1;
-    for (int turn = -1; turn < CONTEST_TURNS; turn++) /* the first compiles */
+    for (int turn = -1; turn < count; turn++) /* the first compiles */
         for (int way = 0; way < WAYS; way++) {
             double took = once(c, way == FLOOR ? c->floor : c->what, way == FAST ? fast : NULL);
             if (took < 0)
@@ -199,7 +199,7 @@ static int hold(const contest *c, double ns[WAYS])
                 turns[way][turn] = took;
         }
     for (int way = 0; way < WAYS; way++)
-        ns[way] = bench_quantile(turns[way], CONTEST_TURNS, UNDISTURBED);
+        ns[way] = bench_quantile(turns[way], count, UNDISTURBED);
     return 0;
 }
 
@@ -207,7 +207,7 @@ static int print_contest(bench_style *style, contest c, const double *torch)
 {
     char line[80];
     double ns[WAYS];
-    if (hold(&c, ns) < 0)
+    if (hold(&c, bench_turns(style, CONTEST_TURNS), ns) < 0)
         return 1;
     double floor = ns[FLOOR] / 1e3;
     snprintf(line, sizeof line, "%s, c", c.name);

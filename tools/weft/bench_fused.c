@@ -342,7 +342,7 @@ static bool is_wanted(const bench_options *options, weft_dtype dtype)
 static int measure_shape(bench_style *style, const bench_options *options, bench_shape shape)
 {
     int failed = 0, most = options->device ? 2 : 4;
-    int turns = options->repeated && options->repeats < TURNS ? options->repeats : TURNS;
+    int turns = bench_turns(style, TURNS);
     int calls = !options->device ? 1 : options->iters < CALLS ? options->iters : CALLS;
     for (int ranks = options->ranks ? options->ranks : 2; ranks <= most || ranks == options->ranks;
          ranks = options->ranks ? most + ranks : 2 * ranks)

@@ -33,9 +33,9 @@ static int take_one(gpt_turns *t, int what)
                           : bench_gpt_move(&t->moved);
 }
 
-static int take_turns(gpt_turns *t)
+static int take_turns(gpt_turns *t, int turns)
 {
-    for (int turn = -1; turn < TURNS; turn++) /* the first compiles */
+    for (int turn = -1; turn < turns; turn++) /* the first compiles */
         for (int what = 0; what < WAYS + 2; what++) {
             int64_t start = bench_own_ns();
             if (take_one(t, what) < 0)
@@ -49,15 +49,16 @@ static int take_turns(gpt_turns *t)
 int bench_step_gpt(bench_style *style)
 {
     gpt_turns t;
+    int turns = bench_turns(style, TURNS);
     weft_seed(1);
     if (bench_gpt_make(&t.ways[PLAIN]) < 0 || bench_gpt_make(&t.ways[COMPILED]) < 0 ||
         bench_gpt_compile(&t.ways[COMPILED]) < 0 || bench_gpt_make_products(t.products) < 0 ||
-        bench_gpt_make_moved(&t.ways[PLAIN], &t.moved) < 0 || take_turns(&t) < 0)
+        bench_gpt_make_moved(&t.ways[PLAIN], &t.moved) < 0 || take_turns(&t, turns) < 0)
         return 1;
-    double fast = bench_quantile(t.ms[COMPILED], TURNS, UNDISTURBED);
-    double plain = bench_quantile(t.ms[PLAIN], TURNS, UNDISTURBED);
-    double floor = bench_quantile(t.ms[WAYS], TURNS, UNDISTURBED);
-    double bytes = bench_quantile(t.ms[WAYS + 1], TURNS, UNDISTURBED);
+    double fast = bench_quantile(t.ms[COMPILED], turns, UNDISTURBED);
+    double plain = bench_quantile(t.ms[PLAIN], turns, UNDISTURBED);
+    double floor = bench_quantile(t.ms[WAYS], turns, UNDISTURBED);
+    double bytes = bench_quantile(t.ms[WAYS + 1], turns, UNDISTURBED);
     bench_row(style, "GPT step beside its products, c", 1, "ms", fast, floor);
     bench_row(style, "  eager", 1, "ms", plain, floor);
     bench_row(style, "GPT step, products and bytes, c", 1, "ms", fast, floor + bytes);
@@ -66,6 +67,12 @@ int bench_step_gpt(bench_style *style)
 }
 
 /* -- tensor parallel -- */
+
+/* What a rank is given: how many turns, and where to note them. */
+typedef struct course {
+    bench_board *board;
+    int turns;
+} course;
 
 typedef struct mlp {
     weft_module *up, *down;
@@ -117,15 +124,15 @@ static double time_once(mlp *m, int way)
 
 static int mlp_body(int rank, void *arg)
 {
-    bench_board *board = arg;
+    const course *c = arg;
     mlp m = {.world = weft_init(NULL)};
     int failed = make_mlp(&m) < 0;
-    for (int turn = -1; turn < TURNS && !failed; turn++)
+    for (int turn = -1; turn < c->turns && !failed; turn++)
         for (int way = 0; way < WAYS && !failed; way++) {
             double ms = time_once(&m, way);
             failed = ms < 0;
             if (turn >= 0)
-                board->sample[rank][way * TURNS + turn] = ms;
+                c->board->sample[rank][way * TURNS + turn] = ms;
         }
     if (failed)
         fprintf(stderr, "weft bench compile: %s\n", weft_last_error());
@@ -134,14 +141,15 @@ static int mlp_body(int rank, void *arg)
 }
 
 /* The slowest rank's best turns, of both ways. */
-static int measure(bench_board *board, int (*body)(int rank, void *arg), int ranks, double *ms)
+static int measure(course *c, int (*body)(int rank, void *arg), int ranks, double *ms)
 {
-    if (bench_ranks(ranks, body, board))
+    if (bench_ranks(ranks, body, c))
         return -1;
     for (int way = 0; way < WAYS; way++) {
         ms[way] = 0;
         for (int rank = 0; rank < ranks; rank++) {
-            double own = bench_quantile(board->sample[rank] + way * TURNS, TURNS, UNDISTURBED);
+            double own =
+                bench_quantile(c->board->sample[rank] + way * TURNS, c->turns, UNDISTURBED);
             ms[way] = own > ms[way] ? own : ms[way];
         }
     }
@@ -163,13 +171,13 @@ static double time_step(bench_shard *s, double *loss)
 
 static int gpt_body(int rank, void *arg)
 {
-    bench_board *board = arg;
-    double *own = board->sample[rank];
+    const course *c = arg;
+    double *own = c->board->sample[rank];
     weft_group *world = weft_init(NULL);
     bench_shard ways[WAYS] = {{.world = world}, {.world = world}};
     int failed = bench_shard_make(&ways[PLAIN]) < 0 || bench_shard_make(&ways[COMPILED]) < 0 ||
                  bench_shard_compile(&ways[COMPILED]) < 0;
-    for (int turn = -1; turn < TURNS && !failed; turn++)
+    for (int turn = -1; turn < c->turns && !failed; turn++)
         for (int way = 0; way < WAYS && !failed; way++) {
             double ms = time_step(&ways[way], &own[LOSSES + way]);
             failed = ms < 0;
@@ -206,13 +214,13 @@ static int check_losses(const bench_board *board, int ranks, double *loss)
 
 /* -- both -- */
 
-static int print_parallel(bench_style *style, const char *name, bench_board *board,
+static int print_parallel(bench_style *style, const char *name, course *c,
                           int (*body)(int rank, void *arg))
 {
     double ms[2][WAYS], loss = 0;
     for (int ranks = 1; ranks <= 2; ranks++)
-        if (measure(board, body, ranks, ms[ranks - 1]) < 0 ||
-            (body == gpt_body && check_losses(board, ranks, &loss) < 0))
+        if (measure(c, body, ranks, ms[ranks - 1]) < 0 ||
+            (body == gpt_body && check_losses(c->board, ranks, &loss) < 0))
             return 1;
     bench_row(style, name, 2, "ms", ms[1][COMPILED], ms[0][COMPILED]);
     bench_row(style, "  eager", 2, "ms", ms[1][PLAIN], ms[0][PLAIN]);
@@ -221,11 +229,11 @@ static int print_parallel(bench_style *style, const char *name, bench_board *boa
 
 int bench_step_parallel(bench_style *style)
 {
-    bench_board *board = bench_board_new();
-    int failed = !board ||
-                 print_parallel(style, "parallel layers beside 1 rank, c", board, mlp_body) ||
-                 print_parallel(style, "parallel GPT beside 1 rank, c", board, gpt_body);
-    if (board)
-        bench_board_free(board);
+    course c = {bench_board_new(), bench_turns(style, TURNS)};
+    int failed = !c.board ||
+                 print_parallel(style, "parallel layers beside 1 rank, c", &c, mlp_body) ||
+                 print_parallel(style, "parallel GPT beside 1 rank, c", &c, gpt_body);
+    if (c.board)
+        bench_board_free(c.board);
     return failed;
 }

@@ -171,12 +171,9 @@ static void print_pair(bench_style *style, const pair *job)
 
 static int measure_two(bench_style *style)
 {
-    const bench_options *options = style->options;
-    pair job = {bench_board_new(), PAIR_TURNS};
+    pair job = {bench_board_new(), bench_turns(style, PAIR_TURNS)};
     if (!job.board)
         return -1;
-    if (options->repeated && options->repeats < PAIR_TURNS)
-        job.turns = options->repeats;
     int failed = bench_ranks(2, body, &job) != 0;
     if (!failed)
         print_pair(style, &job);
