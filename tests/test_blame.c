@@ -224,6 +224,7 @@ RANKS_TEST(test_blame_stopped, 3)
     CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
     if (rank != 1)
         check_names(rank, size, 1u << 1, "rendezvous");
+    CHECK(!strstr(weft_last_error(), "rendezvous end")); /* a step, which no user has called */
     harness_mark();
     if (rank == 0) {
         CHECK(harness_await(2, 1));

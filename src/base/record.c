@@ -307,12 +307,17 @@ static void put_duration(weft_i_text *text, int64_t ns)
         weft_i_text_put(text, "%.1f s", value / 1e9);
 }
 
+const char *weft_i_record_operation(const char *name)
+{
+    return !strcmp(name, "rendezvous end") ? "rendezvous" : name;
+}
+
 char *weft_i_record_text(const weft_i_record *record, const weft_i_record_entry *entry, char *out,
                          size_t bytes)
 {
     weft_i_text text = {out, bytes, 0};
-    weft_i_text_put(&text, "%s #%llu on group %x", entry->name, (unsigned long long)entry->number,
-                    entry->group);
+    weft_i_text_put(&text, "%s #%llu on group %x", weft_i_record_operation(entry->name),
+                    (unsigned long long)entry->number, entry->group);
     if (entry->turn)
         weft_i_text_put(&text, " operation %u", entry->turn);
     if (weft_i_record_way_name(entry->channel))

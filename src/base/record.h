@@ -181,6 +181,9 @@ typedef struct weft_i_record_clock {
 weft_i_record_clock weft_i_record_clock_of(const weft_i_record *record);
 int64_t weft_i_record_clock_ns(const weft_i_record_clock *clock, uint64_t ticks);
 
+/* What the user called: the operation of which `name` is a step, or `name` itself. */
+const char *weft_i_record_operation(const char *name);
+
 /*
  * One line about an entry: "barrier #1841 on group 0 channel 3, 4096 bytes, begun 1.2 s ago, not
  * finished". Always terminated; returns `out`.

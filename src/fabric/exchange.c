@@ -634,7 +634,8 @@ static weft_status exchange_alone(weft_group *group, const char *what, bool late
         return weft_i_fail(WEFT_ERR_INTERNAL, "an exchange of %zu bytes does not fit a note",
                            bytes);
     WEFT_TRY(weft_i_group_check_limit(what, timeout_ms));
-    const char *shown = group->making_lane && group->making_for ? group->making_for : what;
+    const char *shown =
+        group->making_lane && group->making_for ? group->making_for : weft_i_record_operation(what);
     weft_i_label call = {group, shown, -1};
     int64_t limit = weft_i_group_limit(group, timeout_ms);
     uint32_t digest = digest_of(what, bytes);

@@ -130,7 +130,9 @@ static void copy_op(const weft_i_rank_record *rank_record, const weft_i_record_e
                          .peer = entry->peer,
                          .channel = weft_i_record_way_name(entry->channel) ? -1 : entry->channel,
                          .status = entry->finished ? entry->status : 0};
-    copy_text(out->name, sizeof out->name, entry->name, sizeof entry->name);
+    char name[sizeof out->name];
+    copy_text(name, sizeof name, entry->name, sizeof entry->name);
+    snprintf(out->name, sizeof out->name, "%s", weft_i_record_operation(name));
     name_group(rank_record, entry->group, out->group, sizeof out->group);
 }
 
