@@ -68,8 +68,8 @@ TEST(test_cuda_older_device)
     CHECK_CONTAINS(weft_last_error(), "libnvrtc.so");
 }
 
-/* NVRTC needs no GPU.  Of the sums that differ in dtype and ranks alone two are enough: nvcc
- * compiles all of them for the library. */
+/* NVRTC needs no GPU.  Of kernels that differ in dtype and ranks alone it makes code for one or two:
+ * it reads the text of all, and nvcc compiles all of them for the library. */
 TEST(test_cuda_nvrtc)
 {
     void *code = NULL;
