@@ -57,9 +57,9 @@ static void try_in_vain(int rank, int turn, weft_group *world)
     weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(SMALL));
     sleep_as(world, 0);
     weft_clear_error();
-    weft_limit_open(0);
+    CHECK_OK(weft_limit_open(1));
     CHECK_STATUS(weft_recv(x, 0, world), WEFT_ERR_TIMEOUT);
-    weft_limit_close();
+    CHECK_OK(weft_limit_close());
     weft_clear_error();
     CHECK(!is_awake(world, 0));
     atomic_store(bell_of(world, 0), 0);
