@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `tests/run` runs: one line "<light|heavy|memory|still|alone|after> <seconds> <command>" for each program in
+# What `tests/run` runs: one line "<light|heavy|waits|memory|still|alone|after> <seconds> <command>" for each program in
 # <build>/tests.list.  A few run at a time, the longest limits first, and beside them one that takes much memory; then
 # those that must wake in time, those that want the machine alone, and those that read all results.
 set_property(GLOBAL PROPERTY WEFT_TEST_LINES "")
@@ -28,9 +28,10 @@ if(WEFT_HAS_LLD)
   set(WEFT_TEST_LINKER -fuse-ld=lld)
 endif()
 
-# weft_test(noun [LIGHT] [MEMORY] [STILL] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file])
+# weft_test(noun [LIGHT] [WAITS] [MEMORY] [STILL] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file])
 # builds tests/test_<noun>.c with the static library, so that internals can be reached.
 #   LIGHT    needs one core
+#   WAITS    needs a core for less than a third of its time
 #   MEMORY   takes gigabytes: no other that does runs beside it
 #   STILL    sleeps most of the time and must wake in time: nothing runs beside it but one of its kind
 #   ALONE    measures, or leaves no room for others: nothing runs beside it
@@ -42,7 +43,7 @@ endif()
 #   PROGRAM  its name, if not test_<noun>
 #   SOURCE   its source, if that has another name
 function(weft_test noun)
-  cmake_parse_arguments(arg "LIGHT;MEMORY;STILL;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;WAITS;MEMORY;STILL;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
   set(program test_${noun})
   if(arg_PROGRAM)
     set(program ${arg_PROGRAM})
@@ -72,6 +73,8 @@ function(weft_test noun)
   set(weight heavy)
   if(arg_LIGHT)
     set(weight light)
+  elseif(arg_WAITS)
+    set(weight waits)
   elseif(arg_MEMORY)
     set(weight memory)
   elseif(arg_STILL)
