@@ -9,7 +9,7 @@ SECONDS ?= 600
 RANKS   ?=
 
 .PHONY: all help release dev demo check test test-all asan tsan ubsan conformance bench bench-peers soak install fmt fmt-check clean \
-	setup-demo setup-test
+	setup-demo setup-test setup-dev
 
 all: release ## build the library and the weft command in build/release
 
@@ -31,7 +31,7 @@ test: setup-test dev ## build with warnings as errors and run every test (about 
 	@scripts/build tsan $(JOBS)
 	@tests/run build/dev build/asan build/tsan
 
-test-all: setup-test dev ## `make test`, then larger models, the undefined-behaviour build, the other compiler, every case
+test-all: setup-dev dev ## `make test`, then larger models, the undefined-behaviour build, the other compiler, every case
 	@scripts/build asan $(JOBS)
 	@scripts/build tsan $(JOBS)
 	@scripts/build ubsan $(JOBS)
@@ -70,5 +70,5 @@ fmt-check: ## say which sources are not formatted
 clean: ## remove build/
 	rm -rf build
 
-setup-demo setup-test:
+setup-demo setup-test setup-dev:
 	@scripts/setup $(@:setup-%=%)
