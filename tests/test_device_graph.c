@@ -263,7 +263,6 @@ RANKS_TEST(test_device_graph_says_why_not, 1)
 {
     check_reason(draws,
                  "no device graph: uniform draws numbers, which would be the same each time");
-    check_reason(writes, "no device graph: copy writes to memory that is there already");
     check_reason(returns, "no device graph: result 0 is memory of an input");
     check_reason(crosses, "no device graph: %3 is on cpu");
 }
@@ -284,6 +283,29 @@ RANKS_TEST(test_device_graph_effects_stay, 1)
     }
     weft_release(writing);
     weft_release(drawing);
+}
+
+/* An input that is written, as a cache or a running mean is, stays where it is; another one in its
+ * place is written too. */
+RANKS_TEST(test_device_graph_writes, 1)
+{
+    weft_tensor *x = square(4), *out, *place[2];
+    weft_compiled *compiled = compile(writes, NULL);
+    for (int k = 0; k < 2; k++)
+        place[k] = weft_zeros(WEFT_F32, DEVICE, WEFT_SHAPE(4, 4));
+    for (int i = 0; i < 10; i++) {
+        weft_tensor *to = place[i / 5];
+        int64_t version = weft_tensor_version(to);
+        CHECK_OK(weft_scope_open());
+        CHECK_OK(weft_compiled_call(compiled, (weft_tensor *[]){x, to}, 2, &out, 1));
+        CHECK(weft_equal(out, weft_neg(x)));
+        CHECK_OK(weft_scope_close());
+        CHECK(weft_item(to, 5) == i % 5 + 1);
+        CHECK_INT(weft_tensor_version(to), version + 1);
+    }
+    CHECK(weft_item(place[0], 5) == 5);
+    check_replays(compiled, 8, 2, 0); /* the first call of each runs node by node */
+    weft_release(compiled);
 }
 
 static _Thread_local int called;
@@ -420,6 +442,38 @@ RANKS_TEST(test_device_graph_collectives, 2)
     }
     check_replays(compiled, 4, 1, 0);
     weft_release(compiled);
+    leave(world);
+}
+
+FUNCTION(gathers_into)
+{
+    CHECK_OK(weft_all_gather_into(in[1], weft_add_scalar(in[0], 1), world));
+    out[0] = weft_neg(in[0]);
+    return WEFT_OK;
+}
+
+/* Into ordinary memory, and into symmetric memory of the caller's. */
+RANKS_TEST(test_device_graph_gathers_into_inputs, 2)
+{
+    weft_group *world = join(30000);
+    weft_seed(12 + (uint64_t)rank);
+    for (int symmetric = 0; symmetric < 2; symmetric++) {
+        weft_shape shape = WEFT_SHAPE(8 * size, 8);
+        weft_tensor *in[2] = {square(8), symmetric ? weft_symm_empty(WEFT_F32, DEVICE, shape)
+                                                   : weft_empty(WEFT_F32, DEVICE, shape)};
+        weft_compiled *compiled = compile(gathers_into, world);
+        for (int i = 0; i < 4; i++) {
+            weft_tensor *out;
+            CHECK_OK(weft_scope_open());
+            CHECK_OK(weft_uniform(in[0], -1, 1));
+            CHECK_OK(weft_compiled_call(compiled, in, 2, &out, 1));
+            CHECK(weft_equal(out, weft_neg(in[0])));
+            CHECK(weft_equal(in[1], weft_all_gather_tensor(weft_add_scalar(in[0], 1), 0, world)));
+            CHECK_OK(weft_scope_close());
+        }
+        check_replays(compiled, 3, 1, 0);
+        weft_release(compiled);
+    }
     leave(world);
 }
 

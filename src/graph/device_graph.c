@@ -17,6 +17,7 @@
 /* A tensor that the replay reads or writes. */
 typedef struct input {
     const void *at;     /* where it lay at the last call */
+    int writes;         /* so many nodes write to it, which its version counts */
     bool moves;         /* it was elsewhere once */
     weft_tensor *place; /* the copy that is read then; held */
 } input;
@@ -70,6 +71,20 @@ static bool is_of_device(const weft_i_graph_node *node)
            weft_i_plan_only_reads(node) || weft_i_graph_node_is_posted(node);
 }
 
+/* At the end a pure graph copies to the inputs that its function wrote, or gathers into them. */
+static bool check_write(weft_i_device_graph *d, const weft_i_graph_node *node)
+{
+    const weft_graph *graph = d->graph;
+    bool known = node->op == &weft_i_op_copy || weft_i_graph_node_is_collective(node);
+    int i = node->op->changes == 'w' && node->into < 0 && known ? 0 : graph->input_count;
+    while (i < graph->input_count && graph->inputs[i].value != node->terms[0].value)
+        i++;
+    if (i == graph->input_count)
+        return refuse(d, "%s writes to memory that is there already", node->op->name);
+    d->inputs[i].writes++;
+    return true;
+}
+
 static bool check_node(weft_i_device_graph *d, const weft_i_graph_node *node)
 {
     const weft_i_op *op = node->op;
@@ -78,11 +93,12 @@ static bool check_node(weft_i_device_graph *d, const weft_i_graph_node *node)
         return true;
     if (weft_i_graph_node_is_draw(node))
         return refuse(d, "%s draws numbers, which would be the same each time", op->name);
-    if (op->changes || node->into >= 0)
-        return refuse(d, "%s writes to memory that is there already", op->name);
+    bool writes = op->changes || node->into >= 0;
+    if (writes && !check_write(d, node))
+        return false;
     if (op->flags & WEFT_I_OP_MEETS)
         return refuse(d, "the ranks of %s meet on the host each time", op->name);
-    if (!is_of_device(node))
+    if (!writes && !is_of_device(node))
         return refuse(d, "%s may do more than to give work to the device", op->name);
     if (group && (!group->group.handle || weft_fake_is(group->group.handle)))
         return refuse(d, "the group of %s is only a name, or a fake", op->name);
@@ -206,6 +222,8 @@ static bool check_carriers(weft_i_device_graph *d)
 static bool find_place(weft_i_device_graph *d, int i, const weft_tensor *x)
 {
     input *in = &d->inputs[i];
+    if (in->writes)
+        return refuse(d, "input %d, which it writes to, is elsewhere", i);
     if (!weft_i_tensor_is_contiguous(x) || x->offset)
         return refuse(d, "input %d is elsewhere each time, and not contiguous", i);
     weft_i_errors before;
@@ -220,6 +238,9 @@ static bool find_place(weft_i_device_graph *d, int i, const weft_tensor *x)
 
 static bool find_inputs(weft_i_device_graph *d, weft_tensor *const *inputs)
 {
+    for (int i = 0; i < d->graph->input_count; i++)
+        if (d->inputs[i].writes && inputs[i]->storage->read_only)
+            return refuse(d, "input %d, which it writes to, is read-only", i);
     for (int i = 0; i < d->graph->input_count; i++)
         if (!d->inputs[i].moves && d->inputs[i].at != weft_i_tensor_data(inputs[i]) &&
             !find_place(d, i, inputs[i]))
@@ -265,7 +286,7 @@ static weft_status order(weft_i_device_graph *d, weft_tensor *const *inputs)
     for (int i = 0; i < d->graph->input_count; i++) {
         weft_tensor *place = d->inputs[i].place;
         WEFT_TRY(place ? weft_copy(place, inputs[i])
-                       : weft_i_storage_ready(inputs[i]->storage, false));
+                       : weft_i_storage_ready(inputs[i]->storage, d->inputs[i].writes > 0));
     }
     for (int i = 0; i < d->graph->constant_count; i++)
         WEFT_TRY(weft_i_storage_ready(d->graph->constants[i].tensor->storage, false));
@@ -285,9 +306,13 @@ static weft_status launch(weft_i_device_graph *d)
     return WEFT_OK;
 }
 
-/* New tensors over what the replay writes. */
-static weft_status give(const weft_i_device_graph *d, weft_tensor **outs)
+/* New tensors over what the replay writes; inputs that it writes count that. */
+static weft_status give(const weft_i_device_graph *d, weft_tensor *const *inputs,
+                        weft_tensor **outs)
 {
+    for (int i = 0; i < d->graph->input_count; i++)
+        for (int k = 0; k < d->inputs[i].writes; k++)
+            weft_i_tensor_bump(inputs[i]);
     for (int i = 0; i < d->graph->output_count; i++) {
         const output *o = &d->outputs[i];
         outs[i] = o->same < i ? outs[o->same]
@@ -400,7 +425,7 @@ weft_status weft_i_device_graph_run(weft_i_device_graph *d, weft_i_program *prog
         WEFT_TRY(order(d, inputs));
     WEFT_TRY(launch(d));
     d->why[0] = 0;
-    return fresh ? WEFT_OK : give(d, outs);
+    return fresh ? WEFT_OK : give(d, inputs, outs);
 }
 
 void weft_i_device_graph_text(const weft_i_device_graph *d, weft_i_text *s)

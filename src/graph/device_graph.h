@@ -4,7 +4,7 @@
  * calls after that give the device all of it in one launch.  What is replayed reads and writes the
  * same addresses, so a call is replayed only if
  *
- *     its inputs lie where they lay; one that moves is copied to a place of its own first
+ *     its inputs lie where they lay; one that moves, and is only read, is copied to a place first
  *     nobody holds the results of the last replay any more, which this one writes
  *     it is given to the same stream
  *
