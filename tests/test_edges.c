@@ -230,6 +230,10 @@ TEST(test_edges_reshape)
     CHECK(!weft_view(weft_transpose(x, 0, 1), WEFT_SHAPE(6)));
     weft_clear_error();
     HOLDS(weft_reshape(weft_transpose(x, 0, 1), WEFT_SHAPE(6)), 0, 3, 1, 4, 2, 5);
+    NO(weft_view(x, ((weft_shape){.ndim = 9})), WEFT_ERR_INVALID_ARG,
+       "view: a tensor has 0 to 8 dimensions");
+    NO(weft_view(x, ((weft_shape){.ndim = -1})), WEFT_ERR_INVALID_ARG,
+       "view: a tensor has 0 to 8 dimensions");
     NO(weft_flatten(x, 1, 0), WEFT_ERR_INVALID_ARG, "flatten: dimension 1 lies after 0");
     HOLDS(weft_flatten(x, 1, 1), 0, 1, 2, 3, 4, 5);
     CHECK_INT(weft_tensor_ndim(weft_flatten(x, 1, 1)), 2);

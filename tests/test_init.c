@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "fabric/meet.h"
+#include "store/store.h"
 
 #include <weft/fake.h>
 #include <weft/version.h>
@@ -191,8 +192,10 @@ static void alone(void *arg)
     weft_release(weft_init(NULL)); /* what is opened once stays */
     MUST(servers == 0);            /* one that is alone needs no store */
     int before = open_descriptors();
+    weft_i_store_until(WEFT_I_NEVER);
     weft_group *world = weft_init(NULL);
     MUST(world && weft_rank(world) == 0 && weft_size(world) == 1);
+    MUST(weft_i_store_until(WEFT_I_NEVER) == WEFT_I_NEVER); /* its limit was the meeting's */
     MUST(weft_finish(world) == 0);
     weft_release(world);
     MUST(open_descriptors() == before);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Meshes of a fake world of eight: every rank sees what counting says. */
+#include "fault.h"
 #include "harness.h"
 
 #include <weft/weft.h>
@@ -127,6 +128,48 @@ TEST(test_mesh_fake_of_two_jobs)
     weft_group *same[] = {a, a, a};
     CHECK(weft_mesh_from_groups(same, 3, WEFT_CPU, WEFT_SHAPE(1, 1, 1), zero, "x,y,z"));
     CHECK_OK(weft_scope_close());
+}
+
+/* ---- without memory ---- */
+
+static weft_mesh *make_one(weft_group *world, int which)
+{
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 4), "a,b");
+    if (which == 1)
+        return weft_mesh_unflatten(mesh, 1, WEFT_SHAPE(2, 2), "c,d");
+    if (which == 2)
+        return weft_mesh_flatten(mesh, "flat");
+    return which == 3 ? weft_mesh_slice(mesh, "b") : mesh;
+}
+
+/* A mesh is whole, with the groups of all its lines, or not there, with a reason. */
+TEST(test_mesh_fake_without_memory)
+{
+    static const int dims[] = {2, 3, 1, 1};
+    for (int which = 0; which < 4; which++) {
+        int n = 1, failed = 0;
+        for (bool fired = true; fired; n++) {
+            CHECK_OK(weft_scope_open());
+            weft_fake_opts opts = WEFT_FAKE_OPTS(5, WORLD);
+            weft_group *world = weft_fake_init(&opts);
+            CHECK(world);
+            weft_clear_error();
+            fault_arm(n);
+            weft_mesh *mesh = make_one(world, which);
+            fired = fault_disarm();
+            failed += !mesh;
+            CHECK(mesh || (fired && weft_last_status() < 0 && weft_last_error()[0]));
+            weft_clear_error();
+            if (mesh)
+                CHECK_INT(weft_mesh_ndim(mesh), dims[which]);
+            for (int dim = 0; mesh && dim < dims[which]; dim++)
+                if (!weft_mesh_group(mesh, dim))
+                    FAIL("call %d of %d: no group along %d: %s", n, which, dim, weft_last_error());
+            weft_clear_error();
+            CHECK_OK(weft_scope_close());
+        }
+        CHECK(failed > 5 && n < 400);
+    }
 }
 
 int main(int argc, char **argv)

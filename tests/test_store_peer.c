@@ -161,6 +161,22 @@ TEST(test_store_peer_screen)
     stop();
 }
 
+/* One that has gone already, or whose words cannot be read, is not let in, whatever failed before. */
+TEST(test_store_peer_screen_of_the_gone)
+{
+    int fds[2];
+    serve(token);
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds));
+    close(fds[0]);
+    errno = EAGAIN;
+    CHECK(!weft_i_store_peer_screen(server, fds[1]));
+    CHECK(fcntl(fds[1], F_GETFD) < 0);
+    int file = open("/dev/null", O_RDONLY | O_CLOEXEC); /* no socket */
+    CHECK(!weft_i_store_peer_screen(server, file));
+    CHECK(fcntl(file, F_GETFD) < 0);
+    stop();
+}
+
 static int accepted;
 
 static int counting_accept(int fd, bool blocking)
