@@ -152,6 +152,8 @@ WEFT_K int weft_k_fold_unit8(const weft_k_meeting *m, weft_k_patience *p, uint32
     const int dtype = m->call->dtype, op = m->call->op;
     uint32_t size = weft_k_size_of(dtype), bits = 8 * size;
     uint64_t folded = 0, mask = bits == 64 ? ~(uint64_t)0 : ((uint64_t)1 << bits) - 1;
+    if (g->size == 1)
+        return 1; /* the operand as it is, bits of a NaN too: see weft_k_fold_element */
     for (uint32_t at = 0; at < 64; at += bits) {
         uint64_t sum = 0;
         for (int r = 0; r < g->size; r++) {
