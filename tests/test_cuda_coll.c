@@ -222,16 +222,17 @@ TEST(test_cuda_sums_8)
 
 /* Packets in blocks of one warp: all ranks, or some of them beside wide ones; also operands that are
  * cut or not aligned, and an average, which goes in wide blocks. */
-TEST(test_cuda_narrow)
+static void narrow(int threads)
 {
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
-    static const size_t counts[] = {1, 2, 3, 7, 33, 300};
+    static const size_t counts[] = {1, 2, 3, 8, 33, 296, 300};
     static const unsigned masks[] = {0xff, 1, 2};
+    scene.threads = threads;
     for (int i = 0; i < 9; i++) {
         scene_open(2 + i % 3, BYTES, &small_sizes);
         CHECK(scene.rank[0].team.narrow); /* unless WEFT_CUDA_NARROW says otherwise */
         scene_hurry(masks[i / 3]);
-        for (int k = 0; k < 3 * 6; k++) {
+        for (int k = 0; k < 3 * 7; k++) {
             weft_dtype dtype = dtypes[k % 3];
             by_packets(dtype, WEFT_I_FOLD_SUM, counts[k / 3], 0);
             by_packets(dtype, WEFT_I_FOLD_SUM, counts[k / 3], weft_dtype_size(dtype));
@@ -239,6 +240,32 @@ TEST(test_cuda_narrow)
         by_packets(WEFT_F32, WEFT_I_FOLD_AVG, 300, 0);
         scene_close();
     }
+    scene.threads = 0;
+}
+
+TEST(test_cuda_narrow)
+{
+    narrow(4);
+}
+
+/* As wide as on a device: a warp goes through the work of 256 threads, by lots, which are whole in
+ * the second part. */
+TEST(test_cuda_narrow_lots)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
+    narrow(256);
+    scene.threads = 256;
+    for (unsigned ranks = 1; ranks < 4; ranks++) {
+        scene_open(2, BYTES, &small_sizes);
+        scene_hurry(ranks);
+        for (int k = 0; k < 6; k++)
+            run_sum((scene_sum){.way = WEFT_I_CUDA_PACKETS,
+                                .dtype = dtypes[k % 3],
+                                .count = (k < 3 ? 1024 : 3072) / weft_dtype_size(dtypes[k % 3]),
+                                .in_place = k % 2 == 0});
+        scene_close();
+    }
+    scene.threads = 0;
 }
 
 /* Every pair of dtype and operation, by the general kernels: as packets, and in one of the ways that

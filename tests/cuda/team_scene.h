@@ -29,6 +29,7 @@ typedef struct scene_rank {
 static struct {
     int ranks;
     bool real;
+    int threads; /* of a block at most, in the software driver; 0: 4 */
     weft_i_cuda_device *device;
     weft_i_cuda_span pads, data;
     weft_i_cu_handle blocks[2 * SCENE_MOST];
@@ -74,7 +75,7 @@ __attribute__((unused)) static void scene_driver(void)
 {
     static bool installed;
     scene.real = scene_is_real();
-    model = (model_wishes){.threads_most = 4};
+    model = (model_wishes){.threads_most = scene.threads ? scene.threads : 4};
     if (!installed && !scene.real)
         model_install();
     installed = true;

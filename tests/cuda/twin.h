@@ -54,6 +54,11 @@ WEFT_K unsigned weft_k_threads(void)
     return twin_here.threads;
 }
 
+WEFT_K unsigned weft_k_warp(void)
+{
+    return twin_here.threads;
+}
+
 WEFT_K unsigned weft_k_block(void)
 {
     return twin_here.block;
@@ -67,6 +72,11 @@ WEFT_K unsigned weft_k_blocks(void)
 WEFT_K void weft_k_sync(void)
 {
     pthread_barrier_wait(&twin_here.shared->barrier);
+}
+
+WEFT_K uint32_t weft_k_here(uint32_t number)
+{
+    return number;
 }
 
 WEFT_K int weft_k_sync_all(int yes)
@@ -172,6 +182,11 @@ WEFT_K weft_k_vector weft_k_read16(const void *from)
     return weft_k_load16(from);
 }
 
+WEFT_K weft_k_vector weft_k_load16_kept(const void *from)
+{
+    return weft_k_load16(from);
+}
+
 WEFT_K void weft_k_store16(void *to, weft_k_vector v)
 {
     memcpy(__builtin_assume_aligned(to, 16), &v, 16);
@@ -194,6 +209,19 @@ WEFT_K void weft_k_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b)
 {
     *a = __atomic_load_n(from, __ATOMIC_ACQUIRE);
     *b = __atomic_load_n(from + 1, __ATOMIC_ACQUIRE);
+}
+
+WEFT_K weft_k_vector weft_k_load_halves(const uint64_t *from)
+{
+    uint64_t a, b;
+    weft_k_load_pair(from, &a, &b);
+    weft_k_vector v = {{(uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32)}};
+    return v;
+}
+
+WEFT_K void weft_k_store_halves(uint64_t *to, uint32_t a, uint32_t b, uint32_t flag)
+{
+    weft_k_store_pair(to, (uint64_t)flag << 32 | a, (uint64_t)flag << 32 | b);
 }
 
 WEFT_K void weft_k_store_word(uint64_t *to, uint64_t word)

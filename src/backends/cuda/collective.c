@@ -201,15 +201,34 @@ static void lay_out_stage(const weft_i_cuda_team *team, int blocks, weft_k_call 
  * the same, so ranks need not agree on it.  Narrow waits count the time in 32 bits.
  */
 static bool is_narrow(const weft_i_cuda_team *team, const weft_i_cuda_stream *stream,
-                      const weft_i_cuda_sum *sum, weft_i_cuda_kernel *out)
+                      const weft_i_cuda_sum *sum)
 {
     enum { HOUR_MS = 3600 * 1000 };
-    *out = sum->dtype == WEFT_F32    ? WEFT_I_CUDA_narrow_f32
-           : sum->dtype == WEFT_BF16 ? WEFT_I_CUDA_narrow_bf16
-                                     : WEFT_I_CUDA_narrow_f16;
     bool types = sum->dtype == WEFT_F32 || sum->dtype == WEFT_BF16 || sum->dtype == WEFT_F16;
     return team->narrow && weft_i_cuda_stream_is_urgent(stream) && types &&
            sum->op == WEFT_I_FOLD_SUM && team->group.size > 1 && sum->limit_ms <= HOUR_MS;
+}
+
+/* By pairs of units where operands consist of them, and by lots of pairs where these are all whole;
+ * see kernels/narrow.h. */
+static weft_i_cuda_kernel narrow_kernel(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum,
+                                        int width)
+{
+    enum { PAIR = 16, LOT = 2 * PAIR };
+#define NARROW(dtype_)                                                    \
+    {                                                                     \
+        WEFT_I_CUDA_narrow_##dtype_, WEFT_I_CUDA_pairs_##dtype_##_0,      \
+            WEFT_I_CUDA_pairs_##dtype_##_2, WEFT_I_CUDA_lots_##dtype_##_2 \
+    }
+    static const int kernels[3][4] = {NARROW(f32), NARROW(bf16), NARROW(f16)};
+#undef NARROW
+    int row = sum->dtype == WEFT_F32 ? 0 : sum->dtype == WEFT_BF16 ? 1 : 2;
+    size_t bytes = sum->count * weft_dtype_size(sum->dtype);
+    size_t lot = LOT * (size_t)team->device->kernel_threads[WEFT_I_CUDA_lots_f32_2];
+    int way = 0;
+    if (width % 2 == 0 && is_aligned(sum->in, sum->out, bytes))
+        way = team->group.size > 2 ? 1 : bytes % lot || (size_t)width * 8 % lot ? 2 : 3;
+    return (weft_i_cuda_kernel)kernels[row][way];
 }
 
 static weft_status launch_sum(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,
@@ -219,12 +238,11 @@ static weft_status launch_sum(const weft_i_cuda_team *team, weft_i_cuda_stream *
     int threads, blocks;
     plan(team, sum, row, units, &threads, &blocks);
     lay_out_stage(team, blocks, call);
-    weft_i_cuda_kernel kernel = kernel_for(row, sum->dtype, sum->op, team->group.size, aligned),
-                       narrow;
-    if (row == PACKETS && is_narrow(team, stream, sum, &narrow)) {
+    weft_i_cuda_kernel kernel = kernel_for(row, sum->dtype, sum->op, team->group.size, aligned);
+    if (row == PACKETS && is_narrow(team, stream, sum)) {
         call->width = (uint32_t)threads;
-        kernel = narrow;
-        threads = team->device->kernel_threads[narrow];
+        kernel = narrow_kernel(team, sum, threads);
+        threads = team->device->kernel_threads[kernel];
     }
     return weft_i_cuda_launch(stream, kernel, blocks, threads, call, !sum->late);
 }

@@ -42,6 +42,12 @@ WEFT_K unsigned weft_k_threads(void)
     return blockDim.x;
 }
 
+/* The same in a block of one warp. */
+WEFT_K unsigned weft_k_warp(void)
+{
+    return 32;
+}
+
 WEFT_K unsigned weft_k_block(void)
 {
     return blockIdx.x;
@@ -55,6 +61,14 @@ WEFT_K unsigned weft_k_blocks(void)
 WEFT_K void weft_k_sync(void)
 {
     __syncthreads();
+}
+
+/* The same number, of which the compiler knows nothing: what is computed from it is computed where it
+ * is needed, and takes no registers before. */
+WEFT_K uint32_t weft_k_here(uint32_t number)
+{
+    asm volatile("" : "+r"(number));
+    return number;
 }
 
 /* A barrier of the block that also tells whether all of its threads said yes. */
@@ -185,6 +199,16 @@ WEFT_K weft_k_vector weft_k_load16(const void *from)
     return v;
 }
 
+/* The same for bytes that this kernel reads again: they stay in the multiprocessor's cache. */
+WEFT_K weft_k_vector weft_k_load16_kept(const void *from)
+{
+    weft_k_vector v;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "l"(from));
+    return v;
+}
+
 WEFT_K void weft_k_store16(void *to, weft_k_vector v)
 {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.word[0]),
@@ -222,6 +246,26 @@ WEFT_K void weft_k_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b)
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
                  : "=l"(*a), "=l"(*b)
                  : "l"(from)
+                 : "memory");
+}
+
+/* The same as halves: data and flag of the first, then of the second. */
+WEFT_K weft_k_vector weft_k_load_halves(const uint64_t *from)
+{
+    weft_k_vector v;
+    asm volatile("{.reg .b64 a, b; ld.relaxed.sys.global.v2.u64 {a, b}, [%4];"
+                 " mov.b64 {%0, %1}, a; mov.b64 {%2, %3}, b;}"
+                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+                 : "l"(from)
+                 : "memory");
+    return v;
+}
+
+WEFT_K void weft_k_store_halves(uint64_t *to, uint32_t a, uint32_t b, uint32_t flag)
+{
+    asm volatile("{.reg .b64 a, b; mov.b64 a, {%1, %3}; mov.b64 b, {%2, %3};"
+                 " st.relaxed.sys.global.v2.u64 [%0], {a, b};}" ::"l"(to),
+                 "r"(a), "r"(b), "r"(flag)
                  : "memory");
 }
 
