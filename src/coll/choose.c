@@ -49,14 +49,16 @@ weft_i_thresholds weft_i_thresholds_of[2][WEFT_I_COLL_KINDS] = {
 
 /* Of devices, by number of ranks. */
 static struct {
-    atomic_size_t packets[WEFT_I_CHOOSE_COLUMNS];
-    atomic_size_t one_shot[2][WEFT_I_CHOOSE_COLUMNS]; /* through the stage, symmetric */
+    atomic_size_t packets[2][WEFT_I_CHOOSE_COLUMNS]; /* through the stage, symmetric */
+    atomic_size_t one_shot[2][WEFT_I_CHOOSE_COLUMNS];
 } on_device = {
-#define PACKETS(...)            .packets = {__VA_ARGS__},
+#define PACKETS(...)            .packets[0] = {__VA_ARGS__},
+#define SYMMETRIC_PACKETS(...)  .packets[1] = {__VA_ARGS__},
 #define ONE_SHOT(...)           .one_shot[0] = {__VA_ARGS__},
 #define SYMMETRIC_ONE_SHOT(...) .one_shot[1] = {__VA_ARGS__},
 #include "coll/thresholds_cuda.def"
 #undef PACKETS
+#undef SYMMETRIC_PACKETS
 #undef ONE_SHOT
 #undef SYMMETRIC_ONE_SHOT
 };
@@ -79,7 +81,7 @@ void weft_i_choose_load(void)
 void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets, size_t *one_shot)
 {
     int column = weft_i_choose_column(ranks);
-    *packets = atomic_load_explicit(&on_device.packets[column], memory_order_relaxed);
+    *packets = atomic_load_explicit(&on_device.packets[symmetric][column], memory_order_relaxed);
     *one_shot = atomic_load_explicit(&on_device.one_shot[symmetric][column], memory_order_relaxed);
 }
 
