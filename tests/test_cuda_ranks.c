@@ -198,6 +198,31 @@ RANKS_TEST(test_cuda_ranks_work_runs_beside, 2)
     finish(world);
 }
 
+/* To post a collective takes no error from who waits for the stream. */
+RANKS_TEST(test_cuda_ranks_work_leaves_errors, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(500), GPU), *out = weft_empty_like(x);
+    static const int64_t values[] = {1, 77};
+    weft_tensor *bad = weft_to(weft_tensor_from(WEFT_I64, WEFT_SHAPE(2), values), WEFT_I64, GPU);
+    CHECK_OK(weft_all_reduce_into(out, x, WEFT_SUM, world));
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+    CHECK_OK(
+        weft_group_barrier(world, 30000)); /* ranks that are threads share the device's errors */
+    if (rank == 0) {
+        CHECK(weft_embedding(weft_ones(WEFT_F32, GPU, WEFT_SHAPE(5, 8)), bad) != NULL);
+        rest_us(200000); /* until it has run; were it slower, nothing could be lost */
+    }
+    CHECK(weft_all_reduce_start(out, x, WEFT_SUM, world));
+    if (rank == 0) {
+        CHECK_STATUS(weft_stream_sync(weft_stream_current(GPU), 30000), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), "embedding: index 77 at 1;");
+        weft_clear_error();
+    }
+    CHECK_OK(weft_group_barrier(world, 30000));
+    finish(world);
+}
+
 /* Memory of what is posted may go at once: who gets it next is behind the collective. */
 RANKS_TEST(test_cuda_ranks_work_is_left_alone, 2)
 {

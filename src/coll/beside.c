@@ -8,11 +8,7 @@
 
 bool weft_i_beside_is_captured(const weft_stream *stream)
 {
-    weft_i_errors before;
-    weft_i_errors_save(&before);
-    bool captured = stream->table->stream_query(stream->own) == WEFT_ERR_STATE;
-    weft_i_errors_restore(&before);
-    return captured;
+    return stream->table->stream_captured && stream->table->stream_captured(stream->own);
 }
 
 /* The current stream is behind other uses of the operand, and they will be behind it. */

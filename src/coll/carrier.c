@@ -235,7 +235,7 @@ static weft_status open_carrier(weft_group *group, weft_device device, weft_i_ca
 static weft_status refuse_capture(const weft_group *group, weft_device device)
 {
     const weft_i_device *table = weft_i_device_find(device);
-    weft_stream *stream = table && table->stream_query ? weft_i_stream_current(device) : NULL;
+    weft_stream *stream = table && table->stream_captured ? weft_i_stream_current(device) : NULL;
     char name[16];
     return !stream || !weft_i_beside_is_captured(stream)
                ? WEFT_OK

@@ -51,6 +51,8 @@ typedef struct weft_i_device {
     void (*stream_free)(void *stream); /* what it was given still runs; never blocks */
     weft_status (*stream_sync)(void *stream, int64_t timeout_ms);
     weft_status (*stream_query)(void *stream); /* WEFT_OK, WEFT_IN_PROGRESS, or an error */
+    /* Is what it is given noted instead of run?  Asks nothing of the device: no error is told. */
+    bool (*stream_captured)(void *stream);
     /*
      * What is given to `stream` from now on waits for what `other` was given before.  `join`: if
      * `other` is being captured the capture goes on in both; else that is WEFT_ERR_STATE.

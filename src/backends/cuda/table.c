@@ -146,6 +146,16 @@ static weft_status stream_query(void *stream)
     return weft_i_cuda_stream_check(s);
 }
 
+static bool stream_captured(void *stream)
+{
+    bool captured = false;
+    weft_i_errors before;
+    weft_i_errors_save(&before); /* a device that has failed captures nothing */
+    weft_status status = weft_i_cuda_is_capturing(stream, &captured);
+    weft_i_errors_restore(&before);
+    return status == WEFT_OK && captured;
+}
+
 static weft_status stream_after(void *stream, void *other, bool join)
 {
     bool here = false, there = false;
@@ -234,6 +244,7 @@ const weft_i_device weft_i_device_cuda = {
     .stream_free = stream_free,
     .stream_sync = stream_sync,
     .stream_query = stream_query,
+    .stream_captured = stream_captured,
     .stream_after = stream_after,
     .event_record = event_record,
     .event_wait = event_wait,
