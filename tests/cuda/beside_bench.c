@@ -3,7 +3,9 @@
  * How long a posted all_reduce takes beside a running matrix product: from the call to its end, as
  * the host sees it.  Ranks as processes: `weft run -n 2 cuda_beside_bench`, with MPS if they share a
  * GPU.  The product is on a stream of its own, long enough to run all the while; that it still ran
- * when the all_reduce was over is checked, and rounds in which it did not are left out.
+ * when the all_reduce was over is checked, and rounds in which it did not are left out.  The ranks
+ * begin together, once the products of all of them run: what one waits for another is no part of it.
+ * The smallest size shows what the host, a launch and one hop take.
  */
 #include <weft/weft.h>
 
@@ -41,49 +43,60 @@ static int multiply(const scene *s)
         if (weft_mm_into(s->product, s->a, s->b) < 0)
             return 1;
     nanosleep(&(struct timespec){0, 300000}, NULL); /* until it runs */
-    return weft_stream_use(s->mine) < 0;
+    return weft_stream_use(s->mine) < 0 || weft_group_barrier(s->world, PATIENCE_MS) < 0;
 }
 
-/* Microseconds of a call; 0: the product was over before it; below 0: an error. */
-static double call_once(const scene *s, weft_tensor *out, weft_tensor *x, int beside)
+typedef struct times {
+    double call, whole; /* until the host had posted it, and until it was over */
+} times;
+
+/* Microseconds of a call; `whole` is 0 if the product was over before it, and below 0 on an error. */
+static times call_once(const scene *s, weft_tensor *out, weft_tensor *x, int beside)
 {
+    times took = {0, -1};
     if (weft_stream_sync(s->mine, PATIENCE_MS) < 0 || weft_stream_sync(s->other, PATIENCE_MS) < 0 ||
         weft_group_barrier(s->world, PATIENCE_MS) < 0 || (beside && multiply(s)))
-        return -1;
+        return took;
     weft_scope_open();
     double start = now_us();
     weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, s->world);
+    took.call = now_us() - start;
     weft_status status = work ? weft_work_wait(work, PATIENCE_MS) : weft_last_status();
-    double took = now_us() - start;
+    double whole = now_us() - start;
     weft_scope_close();
-    if (status < 0)
-        return -1;
-    return beside && weft_stream_test(s->other) != WEFT_IN_PROGRESS ? 0 : took;
+    if (status >= 0)
+        took.whole = beside && weft_stream_test(s->other) != WEFT_IN_PROGRESS ? 0 : whole;
+    return took;
 }
 
 static int measure(const scene *s, int64_t bytes, int beside)
 {
-    double all[ROUNDS];
+    double all[ROUNDS], calls[ROUNDS];
     int count = 0;
     weft_tensor *x = weft_full(WEFT_BF16, s->device, WEFT_SHAPE(bytes / 2), 1);
     weft_tensor *out = x ? weft_empty_like(x) : NULL;
     if (!out)
         return 1;
     for (int i = -5; i < ROUNDS; i++) {
-        double us = call_once(s, out, x, beside);
-        if (us < 0)
+        times took = call_once(s, out, x, beside);
+        if (took.whole < 0)
             return 1;
-        if (i >= 0 && us > 0)
-            all[count++] = us;
+        if (i >= 0 && took.whole > 0) {
+            calls[count] = took.call;
+            all[count++] = took.whole;
+        }
     }
     qsort(all, (size_t)count, sizeof *all, by_size);
+    qsort(calls, (size_t)count, sizeof *calls, by_size);
     if (weft_rank(s->world) == 0 && count)
-        printf("  all_reduce of %4lld KiB %-17s %8.1f us (median of %d; most %.1f)\n",
-               (long long)(bytes >> 10), beside ? "beside a product" : "alone", all[count / 2],
-               count, all[count - 1]);
+        printf(
+            "  all_reduce of %6lld bytes %-17s %8.1f us (median of %d; least %.1f, most %.1f; the "
+            "host's call %.1f)\n",
+            (long long)bytes, beside ? "beside a product" : "alone", all[count / 2], count, all[0],
+            all[count - 1], calls[count / 2]);
     else if (weft_rank(s->world) == 0)
-        printf("  all_reduce of %4lld KiB: the product was always over before it\n",
-               (long long)(bytes >> 10));
+        printf("  all_reduce of %6lld bytes: the product was always over before it\n",
+               (long long)bytes);
     return 0;
 }
 
@@ -98,7 +111,7 @@ int main(void)
     s.b = s.a ? weft_clone(s.a) : NULL;
     s.product = s.b ? weft_empty_like(s.a) : NULL;
     int failed = !s.product;
-    for (int64_t bytes = 4 << 10; !failed && bytes <= 256 << 10; bytes *= 8)
+    for (int64_t bytes = 64; !failed && bytes <= 256 << 10; bytes *= bytes == 64 ? 64 : 8)
         for (int beside = 0; !failed && beside < 2; beside++)
             failed = measure(&s, bytes, beside);
     if (failed)
