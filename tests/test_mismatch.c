@@ -777,28 +777,6 @@ RANKS_TEST(test_mismatch_not_slow, 2)
     finish(world);
 }
 
-/* Roots are ranks of the group; the message helps who gave one of the world. */
-RANKS_TEST(test_mismatch_root_of_the_world, 4)
-{
-    static const int ranks[] = {3, 1};
-    weft_group *world = join(20000);
-    weft_group *group = rank % 2 ? weft_group_new(world, ranks, 2, "odd") : NULL;
-    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10), rank);
-    if (group) {
-        CHECK_STATUS(weft_broadcast_into(x, 3, group), WEFT_ERR_INVALID_ARG);
-        CHECK_CONTAINS(weft_last_error(), "rank 3 of the world is rank 0 of it");
-        CHECK_STATUS(weft_broadcast_into(x, 2, group), WEFT_ERR_INVALID_ARG);
-        CHECK_CONTAINS(weft_last_error(), "rank 2 of the world is no member");
-        CHECK_STATUS(weft_broadcast_into(x, weft_group_rank_of(group, 0), group),
-                     WEFT_ERR_INVALID_ARG);
-        CHECK_OK(weft_broadcast_into(x, weft_group_rank_of(group, 3), group));
-        CHECK(weft_item(x, 9) == 3);
-        CHECK_INT(weft_group_world_rank(group, 1), 1);
-    }
-    (void)size;
-    finish(world);
-}
-
 int main(int argc, char **argv)
 {
     values_choose_seed();
