@@ -105,8 +105,25 @@ static weft_status fail_different(const weft_i_coll *coll, const weft_tensor *x)
                        weft_dtype_name(coll->ask.dtype), weft_dtype_name(x->dtype));
 }
 
+/* In place the output is the input, which has been checked: it remains whether it may be written. */
+static weft_status take_in_place(weft_i_coll *coll)
+{
+    weft_tensor *x = coll->in_tensor;
+    const weft_storage *storage = x->storage;
+    /* The claims: pairs with the release of who took the last one off, as in is_fine. */
+    if (storage->read_only || storage->ordered || !weft_i_device_is_host(storage->device) ||
+        atomic_load_explicit(&storage->claims, memory_order_acquire) != NULL)
+        WEFT_TRY(weft_i_request_check_output(coll->ask.op, x));
+    coll->ask.out = weft_i_tensor_data(x);
+    coll->ask.out_bytes = coll->ask.in_bytes;
+    coll->out_tensor = x;
+    return WEFT_OK;
+}
+
 weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool written)
 {
+    if (written && x && x == coll->in_tensor)
+        return take_in_place(coll);
     if (!x || !weft_i_request_is_fine(x) || (written && x->storage->read_only))
         WEFT_TRY(written ? weft_i_request_check_output(coll->ask.op, x)
                          : weft_i_request_check_anywhere(coll->ask.op, "input", x));
