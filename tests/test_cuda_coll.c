@@ -222,17 +222,16 @@ TEST(test_cuda_sums_8)
 
 /* Packets in blocks of one warp: all ranks, or some of them beside wide ones; also operands that are
  * cut or not aligned, and an average, which goes in wide blocks. */
-static void narrow(int threads)
+static void narrow(int threads, const size_t *counts, int sizes)
 {
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
-    static const size_t counts[] = {1, 2, 3, 8, 33, 296, 300};
     static const unsigned masks[] = {0xff, 1, 2};
     scene.threads = threads;
     for (int i = 0; i < 9; i++) {
         scene_open(2 + i % 3, BYTES, &small_sizes);
         CHECK(scene.rank[0].team.narrow); /* unless WEFT_CUDA_NARROW says otherwise */
         scene_hurry(masks[i / 3]);
-        for (int k = 0; k < 3 * 7; k++) {
+        for (int k = 0; k < 3 * sizes; k++) {
             weft_dtype dtype = dtypes[k % 3];
             by_packets(dtype, WEFT_I_FOLD_SUM, counts[k / 3], 0);
             by_packets(dtype, WEFT_I_FOLD_SUM, counts[k / 3], weft_dtype_size(dtype));
@@ -245,15 +244,15 @@ static void narrow(int threads)
 
 TEST(test_cuda_narrow)
 {
-    narrow(4);
+    narrow(4, (size_t[]){1, 2, 3, 8, 33, 296, 300}, 7);
 }
 
 /* As wide as on a device: a warp goes through the work of 256 threads, by lots, which are whole in
- * the second part. */
+ * the second part.  Two sizes: the model makes a thread of each that a wide rank has. */
 TEST(test_cuda_narrow_lots)
 {
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
-    narrow(256);
+    narrow(256, (size_t[]){33, 300}, 2);
     scene.threads = 256;
     for (unsigned ranks = 1; ranks < 4; ranks++) {
         scene_open(2, BYTES, &small_sizes);
