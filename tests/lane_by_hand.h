@@ -46,6 +46,27 @@ static lane_scene scene;
 static char lane_log[1 << 16]; /* what was done, a line each */
 static size_t lane_logged;
 
+/* The log as a test expects it, line by line. */
+static char lane_wanted[sizeof lane_log];
+static size_t lane_wanted_used;
+
+static inline void lane_want_nothing(void)
+{
+    lane_wanted_used = 0;
+    lane_wanted[0] = 0;
+}
+
+__attribute__((format(printf, 1, 2))) static inline void lane_want(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(lane_wanted + lane_wanted_used, sizeof lane_wanted - lane_wanted_used, format,
+                      args);
+    va_end(args);
+    CHECK(n >= 0 && (size_t)n < sizeof lane_wanted - lane_wanted_used);
+    lane_wanted_used += (size_t)n;
+}
+
 /* The bytes of a place from `at` on, which no other place has at the same offset. */
 enum lane_where { LANE_IN, LANE_OUT, LANE_BOUNCE };
 

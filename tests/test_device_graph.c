@@ -8,33 +8,13 @@
 
 #define FAULT_OF _Thread_local
 #include "fault.h"
-#include "functional_jobs.h"
-#include "harness_cache.h"
-
-enum { TEXT = 1 << 16 };
-
-static _Thread_local char text[TEXT];
-
-#define FUNCTION(name_)                                                               \
-    static weft_status name_(weft_tensor *const *in, __attribute__((unused)) int ins, \
-                             weft_tensor **out, __attribute__((unused)) int outs,     \
-                             __attribute__((unused)) void *world)
+#include "graph_ranks.h"
 
 static weft_compiled *compile(weft_graph_function function, weft_group *world)
 {
     weft_compile_opts opts = WEFT_COMPILE_OPTS;
-    opts.backend = "c";
-    opts.fullgraph = true;
     opts.device_graph = true;
-    weft_compiled *compiled = weft_compile(function, world, &opts);
-    CHECK(compiled != NULL);
-    return compiled;
-}
-
-static const char *explain(const weft_compiled *compiled)
-{
-    CHECK(weft_compiled_explain(compiled, text, sizeof text) < TEXT);
-    return text;
+    return compile_with(opts, function, world);
 }
 
 /* On the CPU nothing is replayed, and that is said. */

@@ -7,23 +7,9 @@
 
 enum { ME = HAND_ME, RANKS = HAND_SIZE, EPOCH = LANE_EPOCH + 1, ITEM = 4, LINE = 128 / ITEM };
 
-static char wanted[1 << 16];
-static size_t wanted_used;
-
-__attribute__((format(printf, 1, 2))) static void want(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(wanted + wanted_used, sizeof wanted - wanted_used, format, args);
-    va_end(args);
-    CHECK(n >= 0 && (size_t)n < sizeof wanted - wanted_used);
-    wanted_used += (size_t)n;
-}
-
 static weft_i_coll *call(weft_i_coll_kind kind, size_t count, int root)
 {
-    wanted_used = 0;
-    wanted[0] = 0;
+    lane_want_nothing();
     return lane_call(kind, count, ITEM, root);
 }
 
@@ -47,10 +33,10 @@ static size_t slice(size_t count, int size, int rank, size_t *first)
  * byte `bounce` of the others' buffers. */
 static void want_shown(size_t count, size_t bounce, size_t at, size_t to)
 {
-    want("0: %zu of", count);
+    lane_want("0: %zu of", count);
     for (int rank = 0; rank < RANKS; rank++)
-        rank == ME ? want(" in%d+%zu", ME, at) : want(" bounce%d+%zu", rank, bounce + at);
-    want(" to out%d+%zu\n", ME, to);
+        rank == ME ? lane_want(" in%d+%zu", ME, at) : lane_want(" bounce%d+%zu", rank, bounce + at);
+    lane_want(" to out%d+%zu\n", ME, to);
 }
 
 TEST(test_folding_shown)
@@ -60,17 +46,17 @@ TEST(test_folding_shown)
     call(WEFT_I_ALL_REDUCE, COUNT, 0)->algorithm = WEFT_I_ALGO_EAGER;
     CHECK_OK(weft_i_coll_all_reduce(&scene.coll));
     want_shown(COUNT, AT, 0, 0);
-    lane_done(0, wanted);
+    lane_done(0, lane_wanted);
     memcpy(lane_new_model() + AT, scene.in[ME], COUNT * ITEM);
     lane_as_model();
     call(WEFT_I_REDUCE_SCATTER, COUNT, 0)->algorithm = WEFT_I_ALGO_EAGER;
     CHECK_OK(weft_i_coll_reduce_scatter(&scene.coll));
     want_shown(COUNT, AT, ME * COUNT * ITEM, 0);
-    lane_done(0, wanted);
+    lane_done(0, lane_wanted);
     call(WEFT_I_REDUCE, COUNT, ME)->algorithm = WEFT_I_ALGO_EAGER;
     CHECK_OK(weft_i_coll_reduce(&scene.coll));
     want_shown(COUNT, AT, 0, 0);
-    lane_done(0, wanted);
+    lane_done(0, lane_wanted);
     lane_new_model();
     lane_as_model(); /* the root shows nothing */
     call(WEFT_I_REDUCE, COUNT, 2)->algorithm = WEFT_I_ALGO_EAGER;
@@ -99,7 +85,7 @@ TEST(test_folding_shown_beside_locations)
                           : weft_i_coll_reduce(&scene.coll));
         if (i < 3)
             want_shown(COUNT, AT, i == 1 ? ME * COUNT * ITEM : 0, 0);
-        lane_done(0, wanted);
+        lane_done(0, lane_wanted);
     }
     lane_close();
 }
@@ -118,7 +104,7 @@ TEST(test_folding_shown_in_chunks)
         CHECK_OK(weft_i_coll_reduce(&scene.coll));
         for (size_t at = 0; at < bytes; at += cases[i].chunk)
             want_shown(least(cases[i].chunk, bytes - at) / ITEM, AT, at, at);
-        lane_done(0, wanted);
+        lane_done(0, lane_wanted);
         call(WEFT_I_REDUCE, cases[i].count, ME)->algorithm = WEFT_I_ALGO_EAGER;
         scene.heads[3].filled = 0; /* its chunks do not come */
         scene.coll.ask.limit_ms = 1;
@@ -127,7 +113,7 @@ TEST(test_folding_shown_in_chunks)
         call(WEFT_I_ALL_REDUCE, cases[i].count, 0)->algorithm = WEFT_I_ALGO_EAGER;
         CHECK_OK(weft_i_coll_all_reduce(&scene.coll)); /* from all to all: at once */
         want_shown(cases[i].count, AT, 0, 0);
-        lane_done(0, wanted);
+        lane_done(0, lane_wanted);
     }
     lane_close();
 }
@@ -147,16 +133,16 @@ static void fold_pieces(weft_i_coll_kind kind, size_t count, int root)
         size_t in_piece = least(PIECE, count - first), begin;
         size_t mine = slice(in_piece, RANKS, ME, &begin), chunk = (turn & 1) * WEFT_I_CHUNK;
         if (mine) {
-            want("%zu: %zu of", turn + 1, mine);
+            lane_want("%zu: %zu of", turn + 1, mine);
             for (int rank = 0; rank < RANKS; rank++)
-                rank == ME ? want(" in%d+%zu", ME, (first + begin) * ITEM)
-                           : want(" bounce%d+%zu", rank, chunk + begin * ITEM);
-            want(" to");
+                rank == ME ? lane_want(" in%d+%zu", ME, (first + begin) * ITEM)
+                           : lane_want(" bounce%d+%zu", rank, chunk + begin * ITEM);
+            lane_want(" to");
             if (collects)
-                want(" out%d+%zu", ME, (first + begin) * ITEM);
+                lane_want(" out%d+%zu", ME, (first + begin) * ITEM);
             if (kind == WEFT_I_ALL_REDUCE || root != ME)
-                want(" bounce%d+%zu", ME, 2 * WEFT_I_CHUNK + chunk);
-            want("\n");
+                lane_want(" bounce%d+%zu", ME, 2 * WEFT_I_CHUNK + chunk);
+            lane_want("\n");
         }
         for (int rank = 0; collects && rank < RANKS; rank++) {
             size_t bytes = slice(in_piece, RANKS, rank, &begin) * ITEM;
@@ -167,7 +153,7 @@ static void fold_pieces(weft_i_coll_kind kind, size_t count, int root)
     }
     lane_untouched(collects ? count * ITEM : 0);
     lane_others_untouched(true);
-    lane_done((unsigned)turn + 1, wanted);
+    lane_done((unsigned)turn + 1, lane_wanted);
 }
 
 TEST(test_folding_pieces)
@@ -208,11 +194,11 @@ TEST(test_folding_pieces_of_two)
             size_t in_piece = least(PIECE, count - first), chunk = (turn & 1) * WEFT_I_CHUNK, begin;
             size_t mine = slice(in_piece, 2, ME, &begin);
             for (size_t at = begin; at < begin + mine; at += STEP)
-                want("%zu: %zu of bounce0+%zu in1+%zu to out1+%zu bounce0+%zu\n", turn + 1,
-                     least(STEP, begin + mine - at), chunk + at * ITEM, (first + at) * ITEM,
-                     (first + at) * ITEM, chunk + at * ITEM);
+                lane_want("%zu: %zu of bounce0+%zu in1+%zu to out1+%zu bounce0+%zu\n", turn + 1,
+                          least(STEP, begin + mine - at), chunk + at * ITEM, (first + at) * ITEM,
+                          (first + at) * ITEM, chunk + at * ITEM);
         }
-        lane_done((unsigned)turn + 1, wanted);
+        lane_done((unsigned)turn + 1, lane_wanted);
         /* What rank 0 made of its slice of the last piece came back in our lines, where our input
          * was before. */
         size_t last = (count - 1) / PIECE * PIECE, begin;
@@ -236,11 +222,11 @@ TEST(test_folding_pieces_of_parts)
         char *model = lane_new_model();
         for (size_t first = 0; first < count; first += PIECE, turn++) {
             size_t in_piece = least(PIECE, count - first), chunk = (turn & 1) * WEFT_I_CHUNK;
-            want("%zu: %zu of", turn + 1, in_piece);
+            lane_want("%zu: %zu of", turn + 1, in_piece);
             for (int rank = 0; rank < RANKS; rank++)
-                rank == ME ? want(" in%d+%zu", ME, (ME * count + first) * ITEM)
-                           : want(" bounce%d+%zu", rank, chunk + ME * in_piece * ITEM);
-            want(" to out%d+%zu\n", ME, first * ITEM);
+                rank == ME ? lane_want(" in%d+%zu", ME, (ME * count + first) * ITEM)
+                           : lane_want(" bounce%d+%zu", rank, chunk + ME * in_piece * ITEM);
+            lane_want(" to out%d+%zu\n", ME, first * ITEM);
             for (size_t part = 0; part < RANKS; part++)
                 if (part != ME)
                     memcpy(model + chunk + part * in_piece * ITEM,
@@ -248,7 +234,7 @@ TEST(test_folding_pieces_of_parts)
         }
         lane_as_model();
         lane_untouched(count * ITEM);
-        lane_done((unsigned)turn + 1, wanted);
+        lane_done((unsigned)turn + 1, lane_wanted);
     }
     lane_close();
 }
@@ -261,13 +247,14 @@ enum { FETCH = 64 << 10 }; /* bytes of every other rank that are fetched and fol
 static void want_fetched(size_t first, size_t count, size_t to)
 {
     for (int i = 1; i < RANKS; i++)
-        want("0: read %zu of process %d, in%d+%zu to bounce%d+%d\n", count * ITEM,
-             LANE_PROCESS + (ME + i) % RANKS, (ME + i) % RANKS, first * ITEM, ME, (i - 1) * FETCH);
-    want("0: %zu of", count);
+        lane_want("0: read %zu of process %d, in%d+%zu to bounce%d+%d\n", count * ITEM,
+                  LANE_PROCESS + (ME + i) % RANKS, (ME + i) % RANKS, first * ITEM, ME,
+                  (i - 1) * FETCH);
+    lane_want("0: %zu of", count);
     for (int rank = 0; rank < RANKS; rank++)
-        rank == ME ? want(" in%d+%zu", ME, first * ITEM)
-                   : want(" bounce%d+%d", ME, ((rank - ME + RANKS) % RANKS - 1) * FETCH);
-    want(" to out%d+%zu\n", ME, to * ITEM);
+        rank == ME ? lane_want(" in%d+%zu", ME, first * ITEM)
+                   : lane_want(" bounce%d+%d", ME, ((rank - ME + RANKS) % RANKS - 1) * FETCH);
+    lane_want(" to out%d+%zu\n", ME, to * ITEM);
 }
 
 TEST(test_folding_by_the_kernel)
@@ -284,10 +271,10 @@ TEST(test_folding_by_the_kernel)
             int rank = (ME + k) % RANKS;
             size_t begin, theirs = slice(count, RANKS, rank, &begin);
             if (theirs)
-                want("1: read %zu of process %d, out%d+%zu to out%d+%zu\n", theirs * ITEM,
-                     LANE_PROCESS + rank, rank, begin * ITEM, ME, begin * ITEM);
+                lane_want("1: read %zu of process %d, out%d+%zu to out%d+%zu\n", theirs * ITEM,
+                          LANE_PROCESS + rank, rank, begin * ITEM, ME, begin * ITEM);
         }
-        lane_done(2, wanted);
+        lane_done(2, lane_wanted);
         lane_untouched(count * ITEM);
     }
     for (size_t i = 0; i < 3; i++) {
@@ -296,7 +283,7 @@ TEST(test_folding_by_the_kernel)
         CHECK_OK(weft_i_coll_reduce_scatter(&scene.coll));
         for (size_t at = 0; at < count; at += FETCH / ITEM)
             want_fetched(ME * count + at, least(FETCH / ITEM, count - at), at);
-        lane_done(1, wanted);
+        lane_done(1, lane_wanted);
         lane_untouched(count * ITEM);
     }
     /* The slice of a rank is what a transfer is. */
@@ -319,9 +306,9 @@ enum { ONE_SHOT = 256 << 10 };
 
 static void want_direct(size_t first, size_t count)
 {
-    want("0: %zu of", count);
+    lane_want("0: %zu of", count);
     for (int rank = 0; rank < RANKS; rank++)
-        want(" in%d+%zu", rank, first * ITEM);
+        lane_want(" in%d+%zu", rank, first * ITEM);
 }
 
 TEST(test_folding_direct)
@@ -331,17 +318,17 @@ TEST(test_folding_direct)
     call(WEFT_I_ALL_REDUCE, most, 0);
     CHECK_OK(weft_i_coll_all_reduce(&scene.coll)); /* all of it by every rank */
     want_direct(0, most);
-    want(" to out%d+0\n", ME);
-    lane_done(1, wanted);
+    lane_want(" to out%d+0\n", ME);
+    lane_done(1, lane_wanted);
     size_t first, mine = slice(most + 1, RANKS, ME, &first);
     call(WEFT_I_ALL_REDUCE, most + 1, 0); /* a slice by each, to all, our own output first */
     CHECK_OK(weft_i_coll_all_reduce(&scene.coll));
     want_direct(first, mine);
-    want(" to");
+    lane_want(" to");
     for (int i = 0; i < RANKS; i++)
-        want(" out%d+%zu", (ME + i) % RANKS, first * ITEM);
-    want("\n");
-    lane_done(1, wanted);
+        lane_want(" out%d+%zu", (ME + i) % RANKS, first * ITEM);
+    lane_want("\n");
+    lane_done(1, lane_wanted);
     for (int rank = 0; rank < RANKS; rank++) { /* an output in its input is not written early */
         weft_i_location *where =
             (weft_i_location *)(void *)scene.heads[rank].entry[EPOCH % WEFT_I_TURNS].payload;
@@ -351,26 +338,26 @@ TEST(test_folding_direct)
         scene.coll.ask.out = rank == ME ? scene.in[ME] : scene.out[ME];
         CHECK_OK(weft_i_coll_all_reduce(&scene.coll));
         want_direct(first, mine);
-        want(" to");
+        lane_want(" to");
         for (int i = 0; i < RANKS; i++)
-            want((ME + i) % RANKS == rank ? " in%d+%zu" : " out%d+%zu", (ME + i) % RANKS,
-                 first * ITEM);
-        want("\n");
-        lane_done(1, wanted);
+            lane_want((ME + i) % RANKS == rank ? " in%d+%zu" : " out%d+%zu", (ME + i) % RANKS,
+                      first * ITEM);
+        lane_want("\n");
+        lane_done(1, lane_wanted);
     }
     for (int root = 0; root < RANKS; root++) {
         mine = slice(500, RANKS, ME, &first);
         call(WEFT_I_REDUCE, 500, root);
         CHECK_OK(weft_i_coll_reduce(&scene.coll));
         want_direct(first, mine);
-        want(" to out%d+%zu\n", root, first * ITEM);
-        lane_done(1, wanted);
+        lane_want(" to out%d+%zu\n", root, first * ITEM);
+        lane_done(1, lane_wanted);
     }
     call(WEFT_I_REDUCE_SCATTER, 500, 0);
     CHECK_OK(weft_i_coll_reduce_scatter(&scene.coll));
     want_direct(ME * 500, 500);
-    want(" to out%d+0\n", ME);
-    lane_done(1, wanted);
+    lane_want(" to out%d+0\n", ME);
+    lane_done(1, lane_wanted);
     lane_close();
 }
 
@@ -395,13 +382,13 @@ TEST(test_folding_inputs_alone)
     size_t turn = 0;
     for (size_t first = 0; first < COUNT; first += PIECE, turn++) {
         size_t begin, mine = slice(least(PIECE, COUNT - first), RANKS, ME, &begin);
-        want("%zu: %zu of", turn, mine);
+        lane_want("%zu: %zu of", turn, mine);
         for (int rank = 0; rank < RANKS; rank++)
-            want(" in%d+%zu", rank, (first + begin) * ITEM);
-        want(" to out%d+%zu bounce%d+%zu\n", ME, (first + begin) * ITEM, ME,
-             2 * WEFT_I_CHUNK + (turn & 1) * WEFT_I_CHUNK);
+            lane_want(" in%d+%zu", rank, (first + begin) * ITEM);
+        lane_want(" to out%d+%zu bounce%d+%zu\n", ME, (first + begin) * ITEM, ME,
+                  2 * WEFT_I_CHUNK + (turn & 1) * WEFT_I_CHUNK);
     }
-    lane_done((unsigned)turn, wanted);
+    lane_done((unsigned)turn, lane_wanted);
     lane_close();
 }
 

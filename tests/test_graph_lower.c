@@ -6,33 +6,14 @@
  */
 #include "device.h"
 
-#include "functional_jobs.h"
 #include "graph/lower.h"
-#include "harness_cache.h"
-
-enum { TEXT = 1 << 16 };
-
-static _Thread_local char text[TEXT];
-
-#define FUNCTION(name_)                                                               \
-    static weft_status name_(weft_tensor *const *in, __attribute__((unused)) int ins, \
-                             weft_tensor **out, __attribute__((unused)) int outs, void *world)
+#include "graph_ranks.h"
 
 static weft_compiled *compile(weft_graph_function function, weft_group *world)
 {
     weft_compile_opts opts = WEFT_COMPILE_OPTS;
-    opts.backend = "c";
-    opts.fullgraph = true;
     opts.agree = true;
-    weft_compiled *compiled = weft_compile(function, world, &opts);
-    CHECK(compiled != NULL);
-    return compiled;
-}
-
-static const char *explain(const weft_compiled *compiled)
-{
-    CHECK(weft_compiled_explain(compiled, text, sizeof text) < TEXT);
-    return text;
+    return compile_with(opts, function, world);
 }
 
 static int count_of(const char *all, const char *word)

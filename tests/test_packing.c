@@ -10,19 +10,6 @@
 
 enum { ME = HAND_ME, RANKS = HAND_SIZE, EPOCH = LANE_EPOCH + 1, ITEM = 4, ITEMS = 6 };
 
-static char wanted[1 << 16];
-static size_t wanted_used;
-
-__attribute__((format(printf, 1, 2))) static void want(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(wanted + wanted_used, sizeof wanted - wanted_used, format, args);
-    va_end(args);
-    CHECK(n >= 0 && (size_t)n < sizeof wanted - wanted_used);
-    wanted_used += (size_t)n;
-}
-
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -68,8 +55,7 @@ static weft_i_coll *call(weft_i_coll_kind kind, const size_t counts[ITEMS], size
     CHECK(in_at <= LANE_BYTES && out_at <= LANE_BYTES && coll->list->bytes == start);
     CHECK(coll->ask.reduction == WEFT_MAX && coll->ask.factor == 0.5);
     coll->ask.item = ITEM; /* what lane_fold counts in */
-    wanted_used = 0;
-    wanted[0] = 0;
+    lane_want_nothing();
     return coll;
 }
 
@@ -112,10 +98,10 @@ static void want_fold(unsigned syncs, size_t bytes, size_t bounce, const char *t
 {
     if (!bytes)
         return;
-    want("%u: %zu of", syncs, bytes / ITEM);
+    lane_want("%u: %zu of", syncs, bytes / ITEM);
     for (int rank = 0; rank < RANKS; rank++)
-        want(" bounce%d+%zu", rank, bounce);
-    want(" to %s%d+%zu\n", to, ME, at);
+        lane_want(" bounce%d+%zu", rank, bounce);
+    lane_want(" to %s%d+%zu\n", to, ME, at);
 }
 
 TEST(test_packing_small)
@@ -125,7 +111,7 @@ TEST(test_packing_small)
     CHECK_OK(weft_i_list_all_reduce(&scene.coll));
     for (int i = 0; i < ITEMS; i++)
         want_fold(0, list_of[i].bytes, EAGER_AT + list_of[i].start, "out", list_of[i].out_at);
-    lane_done(0, wanted);
+    lane_done(0, lane_wanted);
     put_whole(1);
     lane_as_model();
     check_gaps(1);
@@ -150,7 +136,7 @@ TEST(test_packing_small)
     for (int i = 0; i < ITEMS; i++)
         want_fold(0, list_of[i].bytes, EAGER_AT + ME * scene.coll.list->bytes + list_of[i].start,
                   "out", list_of[i].out_at);
-    lane_done(0, wanted);
+    lane_done(0, lane_wanted);
     put_whole(RANKS);
     lane_as_model();
     check_gaps(1);
@@ -200,7 +186,7 @@ TEST(test_packing_large_sum)
             }
         }
     }
-    lane_done((unsigned)turn + 1, wanted);
+    lane_done((unsigned)turn + 1, lane_wanted);
     check_gaps(1);
     weft_i_object_drop(scene.coll.list);
     lane_close();
@@ -246,7 +232,7 @@ TEST(test_packing_large_scatter)
                       (turn & 1) * WEFT_I_CHUNK + ME * PIECE + (list_of[i].start + at - from),
                       "out", list_of[i].out_at + at);
         }
-    lane_done((unsigned)turn + 1, wanted);
+    lane_done((unsigned)turn + 1, lane_wanted);
     put_pieces(RANKS, PIECE);
     lane_as_model();
     check_gaps(1);

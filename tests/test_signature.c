@@ -125,6 +125,13 @@ TEST(test_signature_text_nonsense)
 
 /* ---- of a call ---- */
 
+static const weft_i_coll a_reduce = {.ask = {.kind = WEFT_I_REDUCE,
+                                             .dtype = WEFT_I64,
+                                             .reduction = WEFT_MAX,
+                                             .root = 3,
+                                             .count = 77},
+                                     .digest = 1234};
+
 static weft_i_signature of_call(const weft_i_coll *coll)
 {
     weft_i_signature signature;
@@ -139,12 +146,7 @@ static weft_i_signature of_call(const weft_i_coll *coll)
 TEST(test_signature_of_a_call)
 {
     CHECK_OK(weft_scope_open());
-    weft_i_coll coll = {.ask = {.kind = WEFT_I_REDUCE,
-                                .dtype = WEFT_I64,
-                                .reduction = WEFT_MAX,
-                                .root = 3,
-                                .count = 77},
-                        .digest = 1234};
+    weft_i_coll coll = a_reduce;
     weft_i_signature seen = of_call(&coll); /* nothing here */
     CHECK(seen.dims == 0 && seen.offset == 0 && seen.block == 0);
     CHECK_INT(seen.dim[0], 0xeeeeeeee);
@@ -170,12 +172,7 @@ TEST(test_signature_of_a_list)
 {
     enum { ITEMS = 6 };
     CHECK_OK(weft_scope_open());
-    weft_i_coll coll = {.ask = {.kind = WEFT_I_REDUCE,
-                                .dtype = WEFT_I64,
-                                .reduction = WEFT_MAX,
-                                .root = 3,
-                                .count = 77},
-                        .digest = 1234};
+    weft_i_coll coll = a_reduce;
     CHECK(coll.list = weft_i_list_new(ITEMS));
     for (int i = 0; i < ITEMS; i++) {
         weft_tensor *x = weft_zeros(i % 2 ? WEFT_F64 : WEFT_I8, WEFT_CPU, WEFT_SHAPE(10 + i));
