@@ -594,7 +594,7 @@ RANKS_TEST(test_lowering_gathers_by_multicast, 2)
 {
     const char *why_not = device_spread(rank, size);
     if (why_not)
-        SKIP(why_not);
+        SKIP("%s", why_not);
     weft_group *world = join(30000);
     weft_tensor *x = weft_full(WEFT_F32, DEVICE, WEFT_SHAPE(8, 8), rank), *out;
     given = weft_symm_empty(WEFT_F32, DEVICE, WEFT_SHAPE(8 * size, 8));
