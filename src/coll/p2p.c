@@ -527,7 +527,7 @@ weft_status weft_i_bundle_outcome(const weft_i_bundle *bundle)
 weft_status weft_i_bundle_close(const weft_i_bundle *bundle)
 {
     weft_status status = weft_i_bundle_outcome(bundle);
-    for (int i = 0; i < bundle->count; i++)
+    for (int i = 0; i < bundle->count && status < 0; i++) /* what went well has no message */
         WEFT_OS->free(bundle->requests[i].message);
     return status;
 }

@@ -42,10 +42,12 @@ static weft_status fill(weft_i_p2p_request *request, weft_i_coll_kind kind, weft
     const char *op = weft_i_coll_name(kind);
     WEFT_TRY(weft_i_request_check_group(op, group));
     WEFT_TRY(check_peer(op, kind, group, peer, tag));
-    WEFT_TRY(kind == WEFT_I_SEND ? weft_i_request_check_anywhere(op, "input", x)
-                                 : weft_i_request_check_output(op, x));
+    bool written = kind == WEFT_I_RECV;
+    if (!x || !weft_i_request_is_fine(x) || (written && x->storage->read_only))
+        WEFT_TRY(written ? weft_i_request_check_output(op, x)
+                         : weft_i_request_check_anywhere(op, "input", x));
     weft_i_p2p_request_fill(request, group, kind, x->dtype, peer, weft_i_tensor_data(x),
-                            (size_t)weft_i_tensor_numel(x) * weft_dtype_size(x->dtype));
+                            (size_t)x->numel * weft_i_dtype_size(x->dtype));
     request->device = weft_i_tensor_device(x);
     request->tag = tag;
     request->tensor = x;
@@ -77,9 +79,13 @@ static weft_status run_carried(weft_i_bundle *bundle)
 static int real_ones(weft_i_p2p_request *requests, int count)
 {
     int left = 0;
-    for (int i = 0; i < count; i++)
-        if (requests[i].peer != WEFT_NOBODY)
-            requests[left++] = requests[i];
+    for (int i = 0; i < count; i++) {
+        if (requests[i].peer == WEFT_NOBODY)
+            continue;
+        if (left < i)
+            requests[left] = requests[i];
+        left++;
+    }
     return left;
 }
 

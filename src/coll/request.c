@@ -134,7 +134,7 @@ weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool writt
     coll->ask.dtype = x->dtype;
     *(written ? &coll->ask.out : &coll->ask.in) = weft_i_tensor_data(x);
     *(written ? &coll->ask.out_bytes : &coll->ask.in_bytes) =
-        (size_t)weft_i_tensor_numel(x) * weft_i_dtype_size(x->dtype);
+        (size_t)x->numel * weft_i_dtype_size(x->dtype);
     *(written ? &coll->out_tensor : &coll->in_tensor) = x;
     return WEFT_OK;
 }

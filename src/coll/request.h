@@ -28,11 +28,9 @@ weft_status weft_i_request_check_root(const char *op, const weft_group *group, i
 static inline bool weft_i_request_is_fine(const weft_tensor *x)
 {
     const weft_storage *storage = x->storage;
-    if (!weft_i_device_is_host(storage->device) || !weft_i_tensor_is_contiguous(x))
-        return false;
-    size_t end = (size_t)(x->offset + weft_i_tensor_numel(x)) * weft_i_dtype_size(x->dtype);
-    /* Pairs with the release of who took the last claim off: see weft_i_storage_ready. */
-    return end <= storage->bytes && !storage->ordered &&
+    /* The claims: pairs with the release of who took the last one off, see weft_i_storage_ready. */
+    return x->packed && x->end <= storage->bytes && weft_i_device_is_host(storage->device) &&
+           !storage->ordered &&
            atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
 }
 
