@@ -73,12 +73,13 @@ static weft_status take_shown(weft_i_coll *coll, const moving *m)
 }
 
 /* Whoever takes nothing from others goes on.  Whoever does waits for those who give. */
-static weft_status move_shown(weft_i_coll *coll, const moving *m)
+static weft_status move_shown(weft_i_coll *coll)
 {
-    bool alone = m->from_root ? m->gives : !m->takes;
-    int whom = alone ? WEFT_I_FOR_NOBODY : m->from_root ? m->first_giver : WEFT_I_FOR_ALL;
-    WEFT_TRY(weft_i_enter_eager(coll, m->gives, whom));
-    return take_shown(coll, m);
+    moving m = moving_of(coll);
+    bool alone = m.from_root ? m.gives : !m.takes;
+    int whom = alone ? WEFT_I_FOR_NOBODY : m.from_root ? m.first_giver : WEFT_I_FOR_ALL;
+    WEFT_TRY(weft_i_enter_eager(coll, m.gives, whom));
+    return take_shown(coll, &m);
 }
 
 /* ---- where they lie ---- */
@@ -291,10 +292,10 @@ static void look_at_root(const weft_i_coll *coll, const moving *m, weft_i_locati
 
 weft_status weft_i_coll_move(weft_i_coll *coll)
 {
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS)
+        return move_shown(coll);
     weft_i_locations locations;
     moving m = moving_of(coll);
-    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS)
-        return move_shown(coll, &m);
     WEFT_TRY(weft_i_enter_located(coll, &locations, m.part,
                                   m.gives ? WEFT_I_GIVES : WEFT_I_GIVES_NOTHING));
     if (locations.all_shown)

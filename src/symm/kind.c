@@ -1,21 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of kinds; see kind.h. */
-#include "symm/kind.h"
+#include "symm/facts.h"
 
 #include <string.h>
-
-enum {
-    REDUCES = WEFT_I_REDUCES,
-    FROM_ROOT = WEFT_I_FROM_ROOT,
-    TO_ROOT = WEFT_I_TO_ROOT,
-    HAS_PARTS = WEFT_I_HAS_PARTS,
-    PLACES_PARTS = WEFT_I_PLACES_PARTS,
-    PULLS = WEFT_I_PULLS,
-    LIST = WEFT_I_IS_LIST,
-    PER_RANK = WEFT_I_PER_RANK,
-    OBJECT = WEFT_I_IS_OBJECT,
-    SYMMETRIC = WEFT_I_SYMMETRIC
-};
 
 const weft_i_kind_row weft_i_kinds[WEFT_I_COLL_KINDS] = {
 #define COLL(name_, text_, record_, as_, runner_, facts_) \
