@@ -287,7 +287,8 @@ weft_status weft_i_signal_look(const weft_i_point *point, weft_i_meeting *meetin
     looking look = {.point = point, .meeting = meeting, .different = -1};
     /* Most meetings end in this first bout, without a pause (40 ns on some cores) and before the
      * clock is read. */
-    for (int bout = point->mode == WEFT_I_WAIT_SPIN ? 512 : 1; bout > 0; bout--)
+    int looks = point->mode == WEFT_I_WAIT_SPIN ? 512 : point->looks ? point->looks : 1;
+    for (int i = 0; i < looks; i++)
         if (all_here(&look))
             return look.verdict != WEFT_ERR_CANCELLED ? look.verdict : WEFT_IN_PROGRESS;
     return WEFT_IN_PROGRESS;

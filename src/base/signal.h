@@ -66,6 +66,7 @@ typedef struct weft_i_point {
     int whom;         /* 0: all are waited for; otherwise only rank `whom` - 1 */
     bool later;       /* not the first meeting of its operation */
     weft_i_wait_mode mode;
+    int looks; /* at others before this rank gives its core away, where they share cores; 0: one */
     weft_status (*lost)(void *arg, uint64_t missing); /* can rank `missing` still come? */
     void (*giving_up)(void *arg); /* called before the arrival is taken back; may be NULL */
     char *gave_up; /* of rank 0: when it last gave up, for messages (weft_i_stamp); may be NULL */
