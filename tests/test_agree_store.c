@@ -261,6 +261,51 @@ TEST(test_shrink_store_foreign_values)
     }
 }
 
+/* Another has decided just before this rank does, and not as weft does. */
+static void decide_strangely(script *s, int request)
+{
+    static const char key[] = SHRINK "0/so";
+    if (request == 11)
+        CHECK_OK(weft_store_set(s->data, key, "0123456789", SIZE - 1));
+}
+
+TEST(test_shrink_store_foreign_decision)
+{
+    lonely l = lonely_open(1, SIZE);
+    put_list(&l, "0", "....");
+    put_list(&l, "2", "....");
+    put_list(&l, "3", "....");
+    l.script->before = decide_strangely;
+    CHECK_OK(weft_group_set_timeout(l.group, 200)); /* nobody makes the group */
+    CHECK(!weft_group_shrink(l.group));
+    said(weft_last_status(), WEFT_ERR_PROTOCOL,
+         "weft_group_shrink: a value in the store is not weft's");
+    CHECK_INT(l.script->requests, 11);
+    lonely_close(&l);
+}
+
+/* The news cannot be heard, at first or while it waits: it says so, and waits no longer. */
+TEST(test_shrink_store_without_news)
+{
+    static const int lost_at[] = {1, 4};
+    for (int i = 0; i < 2; i++) {
+        char wanted[80];
+        lonely l = lonely_open(1, SIZE);
+        put(&l, "meet/gone", "", 0);
+        l.world->told = l.world->wills = true;
+        CHECK_OK(weft_group_set_timeout(l.group, 200)); /* nobody else comes */
+        l.script->fails_at = lost_at[i];
+        l.script->fails_with = WEFT_ERR_NO_MEMORY;
+        CHECK(!weft_group_shrink(l.group));
+        snprintf(wanted, sizeof wanted, "the script wants request %d to fail", lost_at[i]);
+        said(weft_last_status(), WEFT_ERR_NO_MEMORY, wanted);
+        CHECK_INT(l.script->requests, lost_at[i]);
+        CHECK_INT(l.group->shrinks, 0);
+        l.world->told = false; /* nobody is left to hear that it goes */
+        lonely_close(&l);
+    }
+}
+
 /* Who proposes is followed, whatever we saw ourselves; the group that is made then waits for just
  * those, which is told when its time is up. */
 TEST(test_shrink_store_decides)

@@ -318,6 +318,10 @@ TEST(test_exchange_names_whom_the_missing_await)
     hand.row[0].arrival = arrival("op", 0, 1, false);
     hand.row[2].fetches = 1 + 0; /* both are behind, and one waits for the other */
     misses(true, "rank 4 (alive)");
+    hand.row[2].arrival = arrival("op", 0, 2, true);
+    hand.row[2].fetches = 0;
+    hand.row[0].fetches = 1 + 3; /* only the first is behind: it counts like any other */
+    misses(true, "rank 3 (alive)");
     hand_close();
 }
 

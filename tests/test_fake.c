@@ -392,6 +392,12 @@ TEST(test_fake_store)
     CHECK_OK(weft_store_multi_get(store, 2, keys, WEFT_FOREVER, both));
     weft_store_value_clear(&both[0]);
     weft_store_value_clear(&both[1]);
+    size_t count = 7;
+    CHECK_OK(weft_store_num_keys(store, &count)); /* it keeps nothing */
+    CHECK_INT(count, 0);
+    count = 7;
+    CHECK_OK(weft_store_queue_len(store, "queue", &count));
+    CHECK_INT(count, 0);
     weft_store *part = weft_store_prefix("part", weft_store_clone(store));
     weft_init_opts opts = WEFT_INIT_OPTS;
     opts.store = part;

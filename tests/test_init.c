@@ -354,6 +354,28 @@ static void has_no_sockets(void *arg)
     weft_i_segment_drop(page);
 }
 
+static int no_thread(pthread_t *thread, void *(*body)(void *), void *argument)
+{
+    (void)thread, (void)body, (void)argument;
+    return EAGAIN;
+}
+
+/* Nobody could see that such a rank lives: also one without others is none. */
+static void has_no_threads(void *arg)
+{
+    (void)arg;
+    weft_i_segment *page = page_for(1);
+    int before = open_descriptors(), fd = launched(page, 0, 1);
+    table = weft_i_os_linux;
+    table.thread_create = no_thread;
+    weft_i_os_now = &table;
+    MUST(!weft_init(NULL));
+    SAYS(WEFT_ERR_LIMIT, "cannot start the watch thread: Resource temporarily unavailable");
+    MUST(!is_open(fd) && open_descriptors() == before);
+    MUST(state_of(page, 0) == WEFT_I_RANK_FAILED);
+    weft_i_segment_drop(page);
+}
+
 /* Another rank cannot enter: that is what is told, not that it is missing. */
 static void meets_a_failed_rank(void *arg)
 {
@@ -387,12 +409,17 @@ static void meets_one_that_gave_up(void *arg)
 
 TEST(test_init_with_a_page)
 {
+    char said[4000];
     in_child(enters_its_page, NULL, NULL, 0);
     in_child(has_no_page, NULL, NULL, 0);
     in_child(has_another_file, NULL, NULL, 0);
     in_child(has_another_size, NULL, NULL, 0);
     in_child(has_a_damaged_page, NULL, NULL, 0);
     in_child(has_no_sockets, NULL, NULL, 0);
+    setenv("WEFT_DEBUG", "INFO", 1);
+    in_child(has_no_threads, NULL, said, sizeof said);
+    setenv("WEFT_DEBUG", "NONE", 1);
+    CHECK(!strstr(said, "group")); /* it makes none to find that out */
 }
 
 TEST(test_init_others_do_not_come)

@@ -237,6 +237,16 @@ RANKS_TEST(test_mesh_unflatten_across, 6)
     finish(world);
 }
 
+/* Releases the group: nothing else keeps it, not even a mesh that was not made. */
+static void check_last(weft_group *world, weft_group *group)
+{
+    char name[WEFT_TAG_BYTES + 64];
+    snprintf(name, sizeof name, "%s", weft_group_name(group));
+    CHECK(weft_group_named(world, name) == group);
+    weft_release(group);
+    check_null(weft_group_named(world, name), WEFT_ERR_STATE, "already destroyed");
+}
+
 RANKS_TEST(test_mesh_from_groups, 4)
 {
     weft_group *world = join(0);
@@ -275,6 +285,11 @@ RANKS_TEST(test_mesh_from_groups_mismatch, 2)
     check_null(
         weft_mesh_from_groups(&world, 1, rank ? WEFT_CPU : WEFT_META, WEFT_SCALAR, NULL, NULL),
         WEFT_ERR_MISMATCH, "rank 1 the mesh of 2 on cpu: [0, 1]");
+    weft_group *line = weft_group_new(world, all, 2, NULL), *twice[] = {line, line};
+    CHECK(line);
+    check_null(weft_mesh_from_groups(twice, 2, WEFT_CPU, WEFT_SHAPE(2, 1), all, "x,y"),
+               WEFT_ERR_INVALID_ARG, "line along dimension 1");
+    check_last(world, line);
     CHECK(weft_mesh_from_groups(&world, 1, WEFT_CPU, WEFT_SCALAR, NULL, NULL)); /* it lives */
     finish(world);
 }
@@ -295,6 +310,7 @@ RANKS_TEST(test_mesh_mismatch, 4)
         check_null(weft_mesh_new(group, device, shape, ranks, names), WEFT_ERR_MISMATCH,
                    "different meshes");
         CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT)); /* the group lives */
+        check_last(world, group);
     }
     weft_group *group = weft_group_split(world, 0, 0);
     weft_mesh *mesh = rank ? weft_mesh_init(group, WEFT_CPU, WEFT_SHAPE(4), NULL) : NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Namings of groups: what each expands to, which group it means, and every error. */
+#include "fault.h"
 #include "jobs.h"
 
 #include <weft/weft.h>
@@ -62,6 +63,23 @@ RANKS_TEST(test_expand_2d_rank_list, 4)
     check_refused(world, weft_ranks_rows(NULL, 2), WEFT_ERR_INVALID_ARG, "rows of ranks is empty");
     check_refused(world, weft_ranks_rows(rows, 0), WEFT_ERR_INVALID_ARG, "empty");
     finish(world);
+}
+
+/* Without memory for the list it says how long the list is, and gives nothing out. */
+TEST(test_expand_without_memory)
+{
+    weft_rank_list rows[] = {{all, 1}, {all + 1, 1}, {all + 2, 1}};
+    weft_ranks what[] = {weft_ranks_list(all + 3, 1), weft_ranks_rows(rows, 3)};
+    const char *words[] = {"no memory for a list of 1 ranks", "no memory for a list of 3 ranks"};
+    for (int i = 0; i < 2; i++) {
+        weft_expansion x = {.count = 7};
+        fault_arm(1);
+        weft_status status = weft_ranks_expand(NULL, what[i], "", &x);
+        CHECK(fault_disarm());
+        CHECK_STATUS(status, WEFT_ERR_NO_MEMORY);
+        CHECK(!strcmp(weft_last_error(), words[i]));
+        CHECK(!x.ranks && !x.count && !x.size);
+    }
 }
 
 RANKS_TEST(test_expand_process_group, 4)

@@ -5,6 +5,8 @@
 
 #include "base/status.h"
 
+#include <fcntl.h>
+
 TEST(test_store_set_get)
 {
     FOR_ALL(kind)
@@ -293,6 +295,31 @@ TEST(test_store_arguments)
     CHECK(!weft_store_prefix("p", NULL) && !weft_store_clone(NULL));
     CHECK_STATUS(weft_last_status(), WEFT_ERR_NO_SPACE);
     weft_clear_error();
+}
+
+/* A descriptor that a file store takes is given back with the store. */
+static int next_descriptor(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+TEST(test_store_prefix_clone_goes_whole)
+{
+    OPEN();
+    weft_store *store = weft_store_prefix("part", weft_store_file(fresh_path(), 0));
+    CHECK(store);
+    int before = next_descriptor();
+    for (int i = 0; i < 2; i++) {
+        weft_store *copy = weft_store_clone(store);
+        CHECK(copy);
+        CHECK(next_descriptor() > before);
+        weft_release(copy); /* and what it lies upon, with the scope still open */
+        CHECK_INT(next_descriptor(), before);
+    }
+    CLOSE();
 }
 
 TEST(test_store_prefix_counts_its_own)

@@ -108,6 +108,28 @@ TEST(test_store_peer_goes_on)
     free(big);
 }
 
+/* The budget of all clients together: one byte short of it a request is answered, at it no more. */
+TEST(test_store_peer_budget_edge)
+{
+    client c;
+    serve(NULL);
+    join(&c);
+    server->unsent = WEFT_I_STORE_UNSENT; /* others have that much to read */
+    ask(&c, WEFT_I_STORE_SET, "k", TEXT("v"), 0, false);
+    CHECK_INT(server->paused, 1);
+    CHECK_INT(answer_to(&c, c.id, NULL), 1);
+    server->unsent--;
+    step();
+    CHECK_INT(server->paused, 0);
+    CHECK_INT(answer_to(&c, c.id, NULL), WEFT_OK);
+    CHECK_INT(server->unsent, WEFT_I_STORE_UNSENT - 1);
+    server->unsent = 0;
+    detach(&c);
+    step();
+    nothing_left();
+    stop();
+}
+
 /* Large requests under way at once have a share of memory; one that stops in the middle goes when
  * others wait for it. */
 TEST(test_store_peer_large_requests)

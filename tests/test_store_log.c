@@ -366,6 +366,34 @@ TEST(test_store_log_opening)
     unlink(path);
 }
 
+/* Another process holds the lock until this one has yielded: the last store waits for it as it
+ * leaves, yields no more often than that, and removes the file. */
+static int yields;
+
+static void yield_and_free(void)
+{
+    yields++;
+    taken = 0;
+}
+
+TEST(test_store_log_leaves_through_a_lock)
+{
+    OPEN();
+    use_table();
+    table.yield = yield_and_free;
+    for (int held = 0; held < 2; held++) {
+        weft_store *s = weft_keep(fresh(1));
+        CHECK_OK(set(s, "k", "v"));
+        taken = held ? -1 : 0;
+        yields = 0;
+        weft_release(s);
+        CHECK_INT(yields, held);
+        CHECK(access(path, F_OK));
+    }
+    weft_i_os_now = &weft_i_os_linux;
+    CLOSE();
+}
+
 /* Readers share the file; a writer has it alone. */
 static short kinds[16];
 static int locks;
