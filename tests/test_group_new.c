@@ -176,6 +176,50 @@ RANKS_TEST(test_group_new_refusal_is_heard_once, SIZE)
     CHECK_OK(weft_finish(world));
 }
 
+/* ---- a first member that gives up ---- */
+
+/* The group whose maker is in a hurry: its time is up as soon as rank 0 waits on the new board. */
+static _Thread_local const weft_group *hurried;
+
+static bool waits_on_board(const weft_group *world, int rank)
+{
+    weft_i_record_entry entries[4];
+    const weft_i_record *record = &world->world->peers[rank].rank_record->record;
+    size_t count = weft_i_record_newest(record, entries, 4);
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(entries[i].name, "group_new") && !entries[i].finished &&
+            entries[i].group != world->id)
+            return true;
+    return false;
+}
+
+static int64_t hurried_clock(void)
+{
+    int64_t now = weft_i_os_linux.clock_ns();
+    return hurried && waits_on_board(hurried, 0) ? now + (int64_t)LIMIT_MS * 1000000000 : now;
+}
+
+/* The first member takes the board away when its time is up: who waits there hears of it at once,
+ * and of whom it waited for. */
+RANKS_TEST(test_group_new_first_member_gives_up, SIZE)
+{
+    weft_group *world = weft_init(NULL);
+    CHECK(world != NULL);
+    if (rank == 1) { /* comes too late */
+        CHECK(harness_await(list[0], 1) && harness_await(0, 1));
+    } else {
+        hurried = rank == list[0] ? world : NULL;
+        weft_status status = make_group(world);
+        hurried = NULL;
+        CHECK_STATUS(status, WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), rank ? "waited " : "given up by rank 2 of the world");
+        CHECK_CONTAINS(weft_last_error(), " for rank 1 (");
+        harness_mark();
+    }
+    CHECK_OK(make_group(world));
+    CHECK_OK(weft_finish(world));
+}
+
 /* ---- parents that have ended ---- */
 
 static weft_status call_late(weft_group *group, int what)
@@ -236,6 +280,7 @@ RANKS_TEST(test_group_new_late_to_a_quarrel, SIZE)
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* errors are the point here */
+    fault_table.clock_ns = hurried_clock;
     weft_i_os_now = &fault_table;
     return harness_main(argc, argv);
 }
