@@ -325,6 +325,27 @@ TEST(test_exchange_names_whom_the_missing_await)
     hand_close();
 }
 
+/* A place of meeting beside the board is closed with the group: who comes does not even arrive. */
+TEST(test_exchange_revoked_elsewhere)
+{
+    _Atomic uint64_t cells[3] = {0};
+    hand_open();
+    weft_i_point point = {.size = 1,
+                          .words = (char *)&cells[0],
+                          .passes = (char *)&cells[1],
+                          .bells = (char *)&cells[2],
+                          .stride = sizeof cells};
+    weft_i_meeting meeting;
+    CHECK_OK(weft_i_group_meet(&hand.call, &point, 4, 1000, &meeting));
+    uint64_t came = cells[0];
+    CHECK(came);
+    ended(2, WEFT_OK);
+    hand_said(weft_i_group_meet(&hand.call, &point, 4, 1000, &meeting), WEFT_ERR_REVOKED,
+              ME_IN ": rank 2 revoked the group");
+    CHECK(cells[0] == came && meeting.culprit == -1);
+    hand_close();
+}
+
 /* Who is stopped waits for nobody, whatever it did last. */
 TEST(test_exchange_names_the_stopped)
 {

@@ -292,6 +292,15 @@ static int nothing(void *unused)
     return 0;
 }
 
+static weft_group *kept;
+
+static int keeps(void *unused)
+{
+    (void)unused;
+    kept = weft_keep(weft_init(NULL));
+    return !kept || weft_finish(kept);
+}
+
 TEST(test_job_none)
 {
     weft_clear_error();
@@ -300,6 +309,10 @@ TEST(test_job_none)
     CHECK_CONTAINS(weft_last_error(), "is not in a job");
     CHECK_INT(weft_spawn(2, nothing, NULL), 0);
     CHECK(!weft_job_open(getpid())); /* not any more */
+    CHECK_INT(weft_spawn(1, keeps, NULL), 0);
+    CHECK(!weft_job_open(getpid())); /* whatever is left of it */
+    CHECK_INT(weft_last_status(), WEFT_ERR_NOT_FOUND);
+    weft_release(kept);
     pid_t child = fork();
     if (!child)
         _exit(0);

@@ -4,6 +4,9 @@
 
 #include "launch_shell.h"
 
+#include "launch/stdin.h"
+
+#include <fcntl.h>
 #include <poll.h>
 
 enum { LINES = 5000 };
@@ -65,6 +68,46 @@ static void check_lines(const char *text, int first, int ranks, int step)
     }
     for (int rank = first; rank < ranks; rank += step)
         CHECK_INT(next[rank], LINES);
+}
+
+/* ---- input ---- */
+
+static ssize_t typed; /* how much the terminal has */
+
+static ssize_t read_typed(int fd, void *bytes, size_t count)
+{
+    CHECK(fd == 0 && count > 2);
+    memcpy(bytes, "hi", 2);
+    return typed;
+}
+
+/* What is typed goes to rank 0; at the end of the input, or when it cannot be read, its pipe is
+ * closed, so that the rank sees the end too. */
+TEST(test_launch_input_ends)
+{
+    static weft_i_os table;
+    static const ssize_t ends[] = {0, -1};
+    table = weft_i_os_linux;
+    table.read = read_typed;
+    for (int i = 0; i < 2; i++) {
+        int pipe[2];
+        char got[4] = "";
+        CHECK(!pipe2(pipe, O_CLOEXEC));
+        weft_i_stdin input = {.fd = pipe[1]};
+        struct pollfd fds[2] = {{.fd = pipe[1], .revents = POLLOUT}, {.revents = POLLIN}};
+        weft_i_os_now = &table;
+        typed = 2;
+        weft_i_stdin_take(&input, fds, 2);
+        CHECK(input.fd == pipe[1] && !input.used);
+        typed = ends[i];
+        weft_i_stdin_take(&input, fds, 2);
+        weft_i_os_now = &weft_i_os_linux;
+        CHECK_INT(input.fd, -1);
+        CHECK(fcntl(pipe[1], F_GETFD) < 0);
+        CHECK(read(pipe[0], got, sizeof got) == 2 && !strcmp(got, "hi"));
+        CHECK(read(pipe[0], got, sizeof got) == 0);
+        close(pipe[0]);
+    }
 }
 
 TEST(test_launch_heavy_output)

@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 
 TEST(test_store_set_get)
 {
@@ -223,6 +224,45 @@ TEST(test_store_queue)
         CHECK_STATUS(weft_store_queue_pop(p.b, "q", 0, &got), WEFT_ERR_TYPE);
         CLOSE();
     }
+}
+
+static size_t largest;
+
+static void *note_alloc(size_t bytes)
+{
+    largest = bytes > largest ? bytes : largest;
+    return weft_i_os_linux.alloc(bytes);
+}
+
+static void spoil_and_free(void *memory)
+{
+    if (memory)
+        memset(memory, 0xdd, malloc_usable_size(memory));
+    weft_i_os_linux.free(memory);
+}
+
+/* What a local store gives is the caller's: in memory that is large enough, and not in that of an
+ * item which is gone by then. */
+TEST(test_store_local_gives_copies)
+{
+    static weft_i_os table;
+    char item[1000];
+    OPEN();
+    weft_store *s = weft_store_local();
+    memset(item, 'i', sizeof item);
+    CHECK_OK(weft_store_queue_push(s, "q", item, sizeof item));
+    weft_store_value got = {0};
+    table = weft_i_os_linux;
+    table.alloc = note_alloc;
+    table.free = spoil_and_free;
+    weft_i_os_now = &table;
+    weft_status status = weft_store_queue_pop(s, "q", 0, &got);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_OK(status);
+    CHECK_INT(got.bytes, sizeof item);
+    CHECK(largest > sizeof item && !memcmp(got.data, item, sizeof item));
+    weft_store_value_clear(&got);
+    CLOSE();
 }
 
 TEST(test_store_large_values)

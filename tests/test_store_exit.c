@@ -6,6 +6,7 @@
 #include "store_kinds.h"
 
 #include "base/keyed.h"
+#include "store/link.h"
 
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -161,7 +162,9 @@ TEST(test_store_exit_of_a_forked_child)
 static void sign_late(void)
 {
     uint8_t secret[WEFT_I_KEYED_BYTES] = {1}, tag[WEFT_I_KEYED_BYTES];
-    if (weft_i_keyed_sign(secret, "x", 1, tag) != WEFT_ERR_STATE)
+    weft_i_store_transcript said = {0};
+    if (weft_i_keyed_sign(secret, "x", 1, tag) != WEFT_ERR_STATE ||
+        weft_i_store_link_derive(secret, WEFT_I_STORE_SERVER_PROOF, &said, tag) != WEFT_ERR_STATE)
         _exit(5);
 }
 

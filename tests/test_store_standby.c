@@ -106,6 +106,43 @@ TEST(test_store_standby_refused)
     CLOSE();
 }
 
+/* A name with two addresses, of which only the second is served. */
+static int two_addresses(const char *host, const char *service, const struct addrinfo *hints,
+                         struct addrinfo **out)
+{
+    (void)host;
+    int error = weft_i_os_linux.getaddrinfo("127.0.0.2", service, hints, out);
+    if (!error)
+        error = weft_i_os_linux.getaddrinfo("127.0.0.1", service, hints, &(*out)->ai_next);
+    return error;
+}
+
+/* Who has changed over knows one address: when the new server is gone, a clone does not come out at
+ * the old one, whose name had two. */
+TEST(test_store_standby_one_address)
+{
+    char address[WEFT_I_STORE_ADDRESS_TEXT];
+    weft_i_store_server *standby = NULL;
+    OPEN();
+    pair p = connect_both();
+    table = weft_i_os_linux;
+    table.getaddrinfo = two_addresses;
+    weft_i_os_now = &table;
+    weft_store *named = weft_store_tcp_connect("two", weft_store_port(p.a), TOKEN, 20000);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK(named);
+    CHECK_OK(weft_i_store_client_stand_by(p.b, &standby, address));
+    CHECK_OK(weft_i_store_client_redial(named, address, soon()));
+    CHECK(weft_store_clone(named));
+    weft_i_store_server_drop(standby, false);
+    CHECK_OK(weft_store_set_timeout(named, 50));
+    CHECK(!weft_store_clone(named));
+    CHECK_INT(weft_last_status(), WEFT_ERR_UNREACHABLE);
+    CHECK_CONTAINS(weft_last_error(), address);
+    weft_clear_error();
+    CLOSE();
+}
+
 /* ---- steps that fail ---- */
 
 static int failing; /* which step */

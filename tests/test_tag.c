@@ -2,8 +2,11 @@
 /* Tags, names and the registry: what finds which group, and every way of not finding one. */
 #include "jobs.h"
 
+#include "fabric/group.h"
+
 #include <weft/weft.h>
 
+#include <errno.h>
 #include <pthread.h>
 
 /* This rank's group of two neighbours with a tag. */
@@ -199,6 +202,48 @@ RANKS_TEST(test_registry_names, 4)
 }
 
 /* A name that one rank has given already: it fails, and the others are told at once. */
+static void *try_lock(void *lock)
+{
+    int error = pthread_mutex_trylock(lock);
+    if (!error)
+        pthread_mutex_unlock(lock);
+    return error == EBUSY ? lock : NULL;
+}
+
+/* Does another thread find the lock taken? */
+static bool is_held(pthread_mutex_t *lock)
+{
+    pthread_t thread;
+    void *held = NULL;
+    CHECK(!pthread_create(&thread, NULL, try_lock, lock));
+    CHECK(!pthread_join(thread, &held));
+    return held != NULL;
+}
+
+/* Whoever looks something up takes the lock before it lets go of it: with a lock that counts, and is
+ * held already, it is held afterwards. */
+RANKS_TEST(test_registry_locks, 1)
+{
+    weft_group *world = join(0);
+    CHECK_INT(weft_rank(world), rank);
+    pthread_mutex_t *lock = &world->world->registry.lock;
+    pthread_mutexattr_t counts;
+    pthread_mutexattr_init(&counts);
+    pthread_mutexattr_settype(&counts, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_destroy(lock);
+    CHECK_INT(pthread_mutex_init(lock, &counts), 0);
+    pthread_mutex_lock(lock);
+    CHECK(weft_group_named(world, "0") == world && is_held(lock));
+    CHECK(!weft_group_named(world, "none") && is_held(lock));
+    CHECK(weft_group_count(world) == size && is_held(lock));
+    CHECK(weft_group_find(world, "", &rank, 1) == world && is_held(lock));
+    pthread_mutex_unlock(lock);
+    CHECK(!is_held(lock));
+    pthread_mutex_destroy(lock);
+    pthread_mutex_init(lock, NULL);
+    finish(world);
+}
+
 RANKS_TEST(test_registry_taken, 3)
 {
     weft_group *world = join(0);

@@ -108,7 +108,7 @@ TEST(test_watch_words_of_states)
     says("could not enter the job: its weft_init failed");
     mine->life.state = WEFT_I_RANK_HERE;
     begins("killed by signal 9 (");
-    mine->life.exit = WEFT_I_EXIT_SEEN | 3 << 8;
+    weft_i_job_note_exit(weft_i_job_of(page), 0, 3 << 8);
     says("its process exited with status 3");
     mine->life.exit = 0;
     mine->life.word = FUTEX_OWNER_DIED | 5;
@@ -220,6 +220,34 @@ static int next_descriptor(void)
     int fd = dup(1);
     close(fd);
     return fd;
+}
+
+static uint64_t woken_with;
+
+static ssize_t note_write(int fd, const void *bytes, size_t count)
+{
+    if (count == sizeof woken_with)
+        memcpy(&woken_with, bytes, count);
+    return weft_i_os_linux.write(fd, bytes, count);
+}
+
+/* An eventfd to which 0 is written wakes nobody, and the thread would end with its next beat. */
+TEST(test_watch_is_woken)
+{
+    static weft_i_os table;
+    weft_i_fdpass *fdpass = NULL;
+    weft_i_watch *watch = NULL;
+    table = weft_i_os_linux;
+    table.write = note_write;
+    CHECK_OK(weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &fdpass));
+    open_record();
+    CHECK_OK(weft_i_watch_start(mine, fdpass, &watch));
+    weft_i_os_now = &table;
+    weft_i_watch_stop(watch);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK(woken_with > 0);
+    close_record();
+    weft_i_fdpass_drop(fdpass);
 }
 
 TEST(test_watch_thread)
