@@ -278,6 +278,32 @@ TEST(test_store_log_full_disk)
     unlink(path);
 }
 
+static void *no_alloc(size_t bytes)
+{
+    (void)bytes;
+    return NULL;
+}
+
+/* That a key is not there can be told without memory: there is nothing new to read, nor to copy. */
+TEST(test_store_log_tells_without_memory)
+{
+    weft_store_value got = {0};
+    OPEN();
+    use_table();
+    weft_store *s = fresh(0);
+    CHECK_OK(set(s, "k", "v"));
+    table.alloc = no_alloc;
+    weft_status none = weft_store_get(s, "none", WEFT_STORE_NOW, &got);
+    weft_status type = weft_store_queue_pop(s, "k", WEFT_STORE_NOW, &got);
+    weft_status there = weft_store_get(s, "k", WEFT_STORE_NOW, &got);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(none, WEFT_ERR_NOT_FOUND);
+    CHECK_INT(type, WEFT_ERR_TYPE);
+    CHECK_INT(there, WEFT_ERR_NO_MEMORY);
+    CLOSE();
+    unlink(path);
+}
+
 /* Who waits for the lock or for a key looks again after half a millisecond, then twice that, up to
  * ten, and never sleeps past its deadline. */
 TEST(test_store_log_pauses)
