@@ -56,9 +56,10 @@ TEST(test_store_timeout)
         CHECK_OK(weft_store_set_timeout(p.a, 40));
         CHECK_INT(weft_store_timeout(p.a), 40);
         CHECK_STATUS(weft_store_get(p.a, "never", WEFT_DEFAULT, &got), WEFT_ERR_TIMEOUT);
+        CHECK_OK(weft_store_set_timeout(p.a, 40000)); /* which is the clone's to connect in */
         weft_store *copy = weft_store_clone(p.a);
         CHECK(copy);
-        CHECK_INT(weft_store_timeout(copy), 40);
+        CHECK_INT(weft_store_timeout(copy), 40000);
         CHECK_STATUS(weft_store_set_timeout(p.a, -7), WEFT_ERR_INVALID_ARG);
         CHECK_OK(set(p.a, "after", "works"));
         expect(p.b, "after", "works");
