@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 static weft_i_os table;
 
@@ -140,6 +142,69 @@ TEST(test_store_standby_one_address)
     CHECK_INT(weft_last_status(), WEFT_ERR_UNREACHABLE);
     CHECK_CONTAINS(weft_last_error(), address);
     weft_clear_error();
+    CLOSE();
+}
+
+/* ---- the change-over and other threads ---- */
+
+static weft_store *changing;
+static pthread_t asker;
+static atomic_int asker_number; /* relaxed, as all here: only looked at until it is there */
+static atomic_bool answered;
+static bool answered_meanwhile;
+static _Thread_local bool changes; /* this thread, and has not closed anything yet */
+
+static void *ask(void *unused)
+{
+    atomic_store_explicit(&asker_number, weft_i_os_thread(), memory_order_relaxed);
+    weft_i_store_client_is_broken(changing);
+    atomic_store_explicit(&answered, true, memory_order_relaxed);
+    return unused;
+}
+
+static bool is_answered(void)
+{
+    return atomic_load_explicit(&answered, memory_order_relaxed);
+}
+
+static bool asker_sleeps(void)
+{
+    int number = atomic_load_explicit(&asker_number, memory_order_relaxed);
+    return number && weft_i_os_process_state(number) == 'S';
+}
+
+/* The old connection is closed: now another thread asks, until it has its answer or sleeps. */
+static int close_and_ask(int fd)
+{
+    if (changes) {
+        changes = false;
+        CHECK(!pthread_create(&asker, NULL, ask, NULL));
+        while (!is_answered() && !asker_sleeps())
+            sched_yield();
+        answered_meanwhile = is_answered();
+    }
+    return weft_i_os_linux.close(fd);
+}
+
+/* Nobody uses the connection while it is replaced. */
+TEST(test_store_standby_changes_alone)
+{
+    char address[WEFT_I_STORE_ADDRESS_TEXT];
+    weft_i_store_server *standby = NULL;
+    OPEN();
+    pair p = connect_both();
+    CHECK_OK(weft_i_store_client_stand_by(p.b, &standby, address));
+    changing = p.b;
+    table = weft_i_os_linux;
+    table.close = close_and_ask;
+    weft_i_os_now = &table;
+    changes = true;
+    weft_status status = weft_i_store_client_redial(p.b, address, soon());
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_OK(status);
+    CHECK(!changes && !answered_meanwhile);
+    CHECK(!pthread_join(asker, NULL) && is_answered());
+    weft_i_store_server_drop(standby, false);
     CLOSE();
 }
 
