@@ -126,9 +126,9 @@ TEST(test_store_standby_one_address)
     char address[WEFT_I_STORE_ADDRESS_TEXT];
     weft_i_store_server *standby = NULL;
     OPEN();
-    pair p = connect_both();
-    table = weft_i_os_linux;
+    table = weft_i_os_linux; /* before there are threads that may read it */
     table.getaddrinfo = two_addresses;
+    pair p = connect_both();
     weft_i_os_now = &table;
     weft_store *named = weft_store_tcp_connect("two", weft_store_port(p.a), TOKEN, 20000);
     weft_i_os_now = &weft_i_os_linux;
@@ -192,11 +192,11 @@ TEST(test_store_standby_changes_alone)
     char address[WEFT_I_STORE_ADDRESS_TEXT];
     weft_i_store_server *standby = NULL;
     OPEN();
+    table = weft_i_os_linux; /* before there are threads that may read it */
+    table.close = close_and_ask;
     pair p = connect_both();
     CHECK_OK(weft_i_store_client_stand_by(p.b, &standby, address));
     changing = p.b;
-    table = weft_i_os_linux;
-    table.close = close_and_ask;
     weft_i_os_now = &table;
     changes = true;
     weft_status status = weft_i_store_client_redial(p.b, address, soon());
@@ -239,12 +239,12 @@ TEST(test_store_standby_without_means)
                                        "store: cannot start the server's thread"};
     char address[WEFT_I_STORE_ADDRESS_TEXT];
     OPEN();
-    pair p = connect_both();
-    table = weft_i_os_linux;
+    table = weft_i_os_linux; /* before there are threads that may read it */
     table.getsockname = bad_getsockname;
     table.listen = bad_listen;
     table.epoll_create = bad_epoll;
     table.thread_create = bad_thread;
+    pair p = connect_both();
     for (failing = 0; failing < 4; failing++) {
         weft_i_store_server *standby = NULL;
         int before = descriptors();
