@@ -56,4 +56,27 @@ static int count_unmap(void *memory, size_t bytes)
     return weft_i_os_linux.munmap(memory, bytes);
 }
 
+/* From now on all that is taken counts.  What was there before may go, so 0 is far away; the table
+ * stays, for another thread may still be in it afterwards. */
+static void count_begin(void)
+{
+    static weft_i_os table;
+    table = weft_i_os_linux;
+    table.alloc = count_alloc;
+    table.alloc_aligned = count_aligned;
+    table.resize = count_resize;
+    table.free = count_free;
+    table.mmap = count_map;
+    table.munmap = count_unmap;
+    in_use = most = (size_t)1 << 40;
+    weft_i_os_now = &table;
+}
+
+/* What has been taken since and not given back, in bytes. */
+static long long count_end(void)
+{
+    weft_i_os_now = &weft_i_os_linux;
+    return (long long)(in_use - ((size_t)1 << 40));
+}
+
 #endif

@@ -79,21 +79,12 @@ static void drop(training *t)
  * other thread of the process allocates meanwhile but the helper, which frees what it was given. */
 static size_t peak_of(training *t)
 {
-    static weft_i_os table; /* the helper may still be in it when the step is over */
-    table = weft_i_os_linux;
-    table.alloc = count_alloc;
-    table.alloc_aligned = count_aligned;
-    table.resize = count_resize;
-    table.free = count_free;
-    table.mmap = count_map;
-    table.munmap = count_unmap;
-    in_use = most = (size_t)1 << 40;
-    weft_i_os_now = &table;
+    count_begin();
     CHECK_OK(weft_scope_open());
     step(t);
     CHECK_OK(weft_scope_close());
     drop(t);
-    weft_i_os_now = &weft_i_os_linux;
+    count_end();
     return most - ((size_t)1 << 40);
 }
 

@@ -3,6 +3,7 @@
  * can have. */
 #include "fault.h"
 #include "harness.h"
+#include "memory_count.h"
 
 #include "kernels/bf16.h"
 #include "kernels/blas.h"
@@ -498,6 +499,23 @@ TEST(test_matmul_describe)
         CHECK_CONTAINS(info.config, "OpenBLAS");
     CHECK_STATUS(weft_matmul_describe(NULL), WEFT_ERR_INVALID_ARG);
     weft_clear_error();
+}
+
+/* A product that is released keeps nothing, though the scope in which it was made stays open. */
+TEST(test_matmul_of_vectors_keeps_nothing)
+{
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 4), 2);
+    weft_tensor *row = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3), 1),
+                *column = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), 1);
+    for (int i = 0; i < 11; i++) {
+        if (i == 1) /* what is made once is made */
+            count_begin();
+        weft_tensor *left = weft_matmul(row, x), *right = weft_matmul(x, column);
+        CHECK(left && right && weft_item(left, 3) == 6 && weft_item(right, 2) == 8);
+        weft_release(left);
+        weft_release(right);
+    }
+    CHECK_INT(count_end(), 0);
 }
 
 /* ---- shortage ---- */

@@ -4,6 +4,7 @@
 #include "harness.h"
 
 #include "kernels/convert.h"
+#include "tensor/ops.h"
 #include "tensor/tensor.h"
 #include "weft/op.h"
 #include "weft/view.h"
@@ -327,6 +328,25 @@ TEST(test_pointwise_targets)
                                           WEFT_SHAPE(4, 1), (int64_t[]){1, 77}, 0);
     CHECK_INT(weft_tensor_stride(weft_neg(column), 1), 1);
     CHECK_INT(weft_tensor_stride(weft_view(column, WEFT_SHAPE(4, 1)), 1), 77);
+}
+
+/* The quick way takes a target that lies apart from the arguments, on either side, or is one of them;
+ * never one that overlaps. */
+TEST(test_pointwise_quick_targets)
+{
+    weft_tensor *memory = weft_arange(WEFT_F32, WEFT_CPU, 0, 32, 1);
+    weft_tensor *a = weft_slice(memory, 0, 8, 16, 1), *b = weft_slice(memory, 0, 16, 24, 1);
+    weft_i_arg args[] = {{.kind = WEFT_I_ARG_TENSOR, .tensor = a},
+                         {.kind = WEFT_I_ARG_TENSOR, .tensor = b}};
+    for (int at = 0; at <= 24; at++) {
+        weft_tensor *into = weft_slice(memory, 0, at, at + 8, 1);
+        weft_i_op_call call = {.op = weft_i_op_find("add"), .args = args, .into = into};
+        CHECK_INT(weft_i_pointwise_quick(&call), at % 8 == 0);
+        for (int i = 0; i < 8 && at % 8 == 0; i++)
+            CHECK(weft_item(into, i) == 24 + 2 * i);
+        for (int i = 0; i < 32; i++)
+            CHECK_OK(weft_fill(weft_slice(memory, 0, i, i + 1, 1), i));
+    }
 }
 
 TEST(test_pointwise_integers_wrap)

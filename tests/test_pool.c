@@ -90,7 +90,11 @@ RANKS_TEST(test_pool_refused, 1)
     (void)rank, (void)size;
     CHECK(!weft_symm_pool_new(WEFT_CPU, 0));
     CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
-    CHECK(!weft_symm_pool_new(WEFT_CPU, (size_t)INT64_MAX));
+    CHECK(!weft_symm_pool_new(WEFT_CPU, (size_t)INT64_MAX - WEFT_I_LINE + 1));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK(
+        !weft_symm_pool_new(WEFT_CPU, (size_t)INT64_MAX - WEFT_I_LINE)); /* a size, but too much */
+    CHECK_INT(weft_last_status(), WEFT_ERR_NO_SPACE);
     CHECK(!weft_symm_pool_new(WEFT_META, 100));
     weft_clear_error();
     CHECK(!weft_symm_pool_empty(NULL, WEFT_U8, WEFT_SHAPE(1)));
@@ -387,6 +391,44 @@ RANKS_TEST(test_pool_without_memory, 1)
         weft_clear_error();
     }
     FAIL("it never succeeds");
+}
+
+/* Gaps that do not touch are not joined, however large both are together. */
+RANKS_TEST(test_pool_gaps_apart, 1)
+{
+    (void)rank, (void)size;
+    weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, 3 * WEFT_I_LINE);
+    weft_tensor *x[3];
+    for (int i = 0; i < 3; i++)
+        CHECK((x[i] = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(WEFT_I_LINE))));
+    weft_release(x[0]);
+    weft_release(x[2]);
+    CHECK(!weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(2 * WEFT_I_LINE)));
+    CHECK_INT(weft_last_status(), WEFT_ERR_NO_SPACE);
+    weft_clear_error();
+    weft_release(x[1]);
+    CHECK(weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(3 * WEFT_I_LINE)));
+}
+
+/* Many gaps at once: room is made for them, and one that is taken whole leaves the others alone. */
+RANKS_TEST(test_pool_many_gaps, 1)
+{
+    (void)rank, (void)size;
+    weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, UNITS * WEFT_I_LINE);
+    weft_tensor *x[UNITS];
+    for (int i = 0; i < UNITS; i++)
+        CHECK((x[i] = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(i ? WEFT_I_LINE : 1))));
+    char *base = weft_tensor_data(x[0]);
+    for (int i = 0; i < UNITS; i += 2)
+        weft_release(x[i]);
+    CHECK(!weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(WEFT_I_LINE + 1)));
+    weft_clear_error();
+    for (int i = 0; i < UNITS; i += 2) {
+        x[i] = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(WEFT_I_LINE));
+        CHECK(x[i] && weft_tensor_data(x[i]) == (void *)(base + i * WEFT_I_LINE));
+    }
+    CHECK(!weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(1)));
+    weft_clear_error();
 }
 
 int main(int argc, char **argv)

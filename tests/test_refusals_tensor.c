@@ -204,6 +204,8 @@ TEST(test_refusals_ops_elements)
     NO(weft_sub(truth, truth), WEFT_ERR_TYPE,
        "sub: bool has no negative; use weft_logical_not or weft_logical_xor");
     NO(weft_where(x, x, x), WEFT_ERR_TYPE, "where: the condition is f32, not bool");
+    NO(weft_where(truth, grid(WEFT_U64), whole), WEFT_ERR_TYPE,
+       "where: no dtype holds both u64 and i64; convert one of them with weft_to");
     BAD(weft_fill(NULL, 1), WEFT_ERR_INVALID_ARG, "fill: a tensor argument is NULL");
     BAD(weft_fill(wide, 1), WEFT_ERR_INVALID_ARG,
         "fill: several elements of the written tensor of shape [2, 3] share memory (an expanded "

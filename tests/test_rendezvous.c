@@ -5,6 +5,7 @@
  */
 #include "fault.h"
 #include "jobs.h"
+#include "memory_count.h"
 
 #include "fabric/group.h"
 
@@ -142,6 +143,23 @@ RANKS_TEST(test_rendezvous_failed, 3)
         weft_scope_close();
     }
     CHECK(rank == 1 || (named > 0 && declined > 0));
+    finish(world);
+}
+
+/* A call that is refused keeps nothing, though the caller's scope stays open. */
+RANKS_TEST(test_rendezvous_refused_keeps_nothing, 1)
+{
+    (void)rank, (void)size;
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
+    for (int i = 0; i < 11; i++) {
+        if (i == 1) /* what is made once is made */
+            count_begin();
+        CHECK(!weft_symm_rendezvous(x, world));
+        CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+        weft_clear_error();
+    }
+    CHECK_INT(count_end(), 0);
     finish(world);
 }
 

@@ -275,6 +275,18 @@ RANKS_TEST(test_symm_args_put_get, SIZE)
     CHECK(!weft_finish(world));
 }
 
+/* A tensor without elements whose gathered shape is too long for a number of 64 bits. */
+RANKS_TEST(test_symm_args_gathered_too_long, SIZE)
+{
+    (void)rank, (void)size;
+    weft_group *world = join(0);
+    weft_tensor *x = weft_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE((int64_t)1 << 62, 0));
+    CHECK(x && !weft_symm_low_contention_all_gather(x, world, NULL));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "shape [-1, 0] has a negative size");
+    finish(world);
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* refusals are the point here */

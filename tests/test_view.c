@@ -329,6 +329,19 @@ TEST(test_view_bad_arguments)
     weft_clear_error();
 }
 
+/* A view of no elements has the strides of its own sizes, though all sizes but the first agree. */
+TEST(test_view_of_nothing_strides)
+{
+    weft_tensor *none = weft_narrow(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4, 8)), 1, 0, 0);
+    CHECK(none && weft_tensor_stride(none, 0) == 8);
+    weft_tensor *same = weft_view(none, WEFT_SHAPE(4, 0)),
+                *other = weft_view(none, WEFT_SHAPE(3, 0));
+    CHECK(same && weft_tensor_stride(same, 0) == 8);
+    CHECK(other && weft_tensor_size(other, 0) == 3);
+    CHECK_INT(weft_tensor_stride(other, 0), 1);
+    CHECK_INT(weft_tensor_stride(other, 1), 1);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);
