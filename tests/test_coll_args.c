@@ -429,6 +429,55 @@ TEST(test_coll_args_files)
     weft_clear_error();
 }
 
+/* A file of thresholds is read whole, with room for its end, or not at all. */
+static size_t room; /* of what was allocated last */
+
+static void *noting_alloc(size_t bytes)
+{
+    room = bytes;
+    return weft_i_os_linux.alloc(bytes);
+}
+
+static ssize_t noting_read(int fd, void *bytes, size_t count)
+{
+    CHECK(count < room);
+    return weft_i_os_linux.read(fd, bytes, count);
+}
+
+TEST(test_coll_args_file_of_64_kib)
+{
+    enum { MOST = 64 << 10 };
+    static const char line[] = "broadcast 2 700";
+    static char text[MOST + 2];
+    weft_i_os table = weft_i_os_linux;
+    table.alloc = noting_alloc;
+    table.read = noting_read;
+    weft_i_os_now = &table;
+    for (size_t i = 0; i < MOST + 1; i++)
+        text[i] = i % 64 ? '#' : '\n';
+    memcpy(text + MOST - 15, line, 15); /* its last digit would be cut off */
+    text[MOST - 16] = '\n';
+    CHECK_OK(weft_tune_set(WEFT_TUNE_EAGER, "broadcast", 2, 650));
+    text[MOST] = '1';
+    CHECK_STATUS(load(text), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "has more than 65536 bytes");
+    CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "broadcast", 2), 650);
+    text[MOST] = 0;
+    CHECK_OK(load(text));
+    CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "broadcast", 2), 700);
+    weft_i_os_now = &weft_i_os_linux;
+    char path[] = "/tmp/weft-tune-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, "broadcast 2 80\0000\n", 18) == 18);
+    close(fd);
+    weft_status status = weft_tune_load(path);
+    unlink(path);
+    CHECK_INT(status, WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "is no text: byte 14 is zero");
+    CHECK_INT(weft_tune_get(WEFT_TUNE_EAGER, "broadcast", 2), 700);
+    weft_clear_error();
+}
+
 /* Roots are ranks of the group; the message helps who gave one of the world. */
 RANKS_TEST(test_coll_args_root_of_the_world, 4)
 {

@@ -54,8 +54,8 @@ WEFT_API size_t weft_tune_get(weft_threshold which, const char *op, int ranks);
 WEFT_API weft_status weft_tune_set(weft_threshold which, const char *op, int ranks, size_t bytes);
 
 /* Reads a file with lines "<op> <ranks> <eager up to> [<zero-copy beyond> [<CMA from>]]".  '#'
- * starts a comment.  "<op> <ranks> nccl <bytes>" sets WEFT_TUNE_NCCL.  If a line is invalid,
- * nothing changes. */
+ * starts a comment.  "<op> <ranks> nccl <bytes>" sets WEFT_TUNE_NCCL.  If a line is invalid, or
+ * the file has more than 64 KiB, nothing changes. */
 WEFT_API weft_status weft_tune_load(const char *path);
 
 /* How long a large call took on this machine in earlier jobs: through bounce buffers, and by

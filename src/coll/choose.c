@@ -22,7 +22,7 @@
 #define THRESHOLDS "coll/thresholds_x86_64.def"
 #endif
 
-enum { K = 1 << 10, M = 1 << 20 };
+enum { K = 1 << 10, M = 1 << 20, FILE_BYTES = 64 * K /* of thresholds */ };
 #define NEVER SIZE_MAX
 #define IN_BRACES(...) \
     {                  \
@@ -215,9 +215,20 @@ static weft_status read_lines(const char *path, char *text, bool apply)
     return WEFT_OK;
 }
 
+/* A file that goes on would be cut, perhaps in the middle of a number; so would one at a zero. */
+static weft_status check_whole(const char *path, const char *text, size_t length)
+{
+    if (length > FILE_BYTES)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s has more than %d bytes of thresholds", path,
+                           FILE_BYTES);
+    if (strlen(text) < length)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s is no text: byte %zu is zero", path,
+                           strlen(text));
+    return WEFT_OK;
+}
+
 weft_status weft_tune_load(const char *path)
 {
-    enum { FILE_BYTES = 64 << 10 };
     int fd = path ? WEFT_OS->open(path, O_RDONLY | O_NONBLOCK, 0) : -1;
     if (fd < 0)
         return weft_i_fail_errno(path ? errno : EINVAL, "cannot open the thresholds in %s",
@@ -227,8 +238,8 @@ weft_status weft_tune_load(const char *path)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "cannot read the thresholds in %s: it is not a regular file", path);
     }
-    char *text = WEFT_OS->alloc(FILE_BYTES + 1);
-    ssize_t length = text ? WEFT_OS->read(fd, text, FILE_BYTES) : -1;
+    char *text = WEFT_OS->alloc(FILE_BYTES + 2);
+    ssize_t length = text ? WEFT_OS->read(fd, text, FILE_BYTES + 1) : -1;
     int error = errno;
     WEFT_OS->close(fd);
     weft_status status = WEFT_OK;
@@ -236,6 +247,8 @@ weft_status weft_tune_load(const char *path)
         status = weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory to read %s", path);
     else if (length < 0)
         status = weft_i_fail_errno(error, "cannot read %s", path);
+    else
+        status = check_whole(path, text, (size_t)length);
     if (status == WEFT_OK)
         status = read_lines(path, text, false);
     if (status == WEFT_OK)
