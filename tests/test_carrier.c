@@ -97,6 +97,28 @@ RANKS_TEST(test_carrier_asked, 2)
     finish(world);
 }
 
+/* Works that are carried are counted from 1, beside those of the lane; what the carrier passes on has
+ * the lane's number. */
+RANKS_TEST(test_carrier_numbers_works, 2)
+{
+    weft_group *world = join(30000), *own = fresh_group(world); /* a call has been on its lane */
+    weft_tensor *x = weft_ones(WEFT_I8, GPU, WEFT_SHAPE(4));
+    CHECK_OK(weft_work_wait(weft_barrier_start(own), WEFT_DEFAULT));
+    for (int i = 1; i <= 3; i++) {
+        weft_work *work = weft_broadcast_start(x, 0, own);
+        CHECK_OK(weft_work_wait(work, WEFT_DEFAULT));
+        CHECK_INT(weft_work_sequence(work), i);
+        weft_work *reduced = weft_all_reduce_start(x, x, WEFT_MAX, own);
+        CHECK_OK(weft_work_wait(reduced, WEFT_DEFAULT));
+        CHECK_INT(weft_work_sequence(reduced), 2 + i);
+    }
+    CHECK_OK(weft_broadcast_into(x, 0, own)); /* counts too, as all that it carries */
+    weft_work *last = weft_broadcast_start(x, 0, own);
+    CHECK_OK(weft_work_wait(last, WEFT_DEFAULT));
+    CHECK_INT(weft_work_sequence(last), 5);
+    finish(world);
+}
+
 /* What was opened is closed with its group. */
 RANKS_TEST(test_carrier_closes, 1)
 {

@@ -55,7 +55,8 @@ WEFT_API const char *weft_work_error(const weft_work *work);
 
 /*
  * Returns the number of the operation in its group, counted from 1, as messages show it.  0 until
- * the operation is done.  Sends and receives have none.
+ * the operation is done.  Operations on a device that a backend carries are counted apart from those
+ * in host memory.  Sends and receives have none.
  */
 WEFT_API uint64_t weft_work_sequence(const weft_work *work);
 

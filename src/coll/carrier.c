@@ -132,7 +132,7 @@ static weft_status hand_over_list(const weft_i_coll *coll, weft_i_carrier *carri
     return status;
 }
 
-weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier)
+static weft_status carry(const weft_i_coll *coll, weft_i_carrier *carrier)
 {
     weft_i_coll_kind kind = coll->ask.kind;
     WEFT_TRY(weft_i_group_check_revoked(&coll->call));
@@ -151,6 +151,13 @@ weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier)
                             coll->ask.dtype};
     return hand_over(coll, carrier, &item,
                      coll->in_tensor || coll->out_tensor || coll->ask.in || coll->ask.out);
+}
+
+weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier)
+{
+    weft_status status = carry(coll, carrier);
+    carrier->calls += status >= 0;
+    return status;
 }
 
 weft_status weft_i_carrier_check(const weft_i_coll *coll)

@@ -432,10 +432,18 @@ static weft_status run_beside(weft_work *work)
  * A backend that carries collectives itself has run it when it returns, or enqueued it on a stream.
  * What has a completion is ordered by the streams of its tensors.
  */
-static void run_carried(weft_work *work)
+static void run_carried(weft_work *work, const weft_i_carrier *carrier)
 {
     bool beside = !work->completion && !weft_i_device_is_host(work->coll.ask.device);
+    uint64_t carried = carrier->calls;
     weft_status status = beside ? run_beside(work) : weft_i_coll_run(&work->coll);
+    /* What the carrier does not do itself went through the lane.  A call that failed has the number
+     * of the next, as on the lane. */
+    bool elsewhere = status >= 0 && carrier->calls == carried;
+    work->sequence = elsewhere
+                         ? atomic_load_explicit(&work->coll.group->entries, memory_order_relaxed)
+                         : carried + 1;
+    work->number = work->coll.number;
     if (work->completion)
         status = work->completion->follow(work->completion, status);
     if (status < 0)
@@ -485,7 +493,7 @@ weft_work *weft_i_work_enqueue(const weft_i_coll *coll, weft_i_completion *compl
         return NULL;
     weft_work *work = new_work(coll, completion);
     if (work && carrier && weft_i_carrier_takes(carrier, coll)) {
-        run_carried(work);
+        run_carried(work, carrier);
         return work;
     }
     if (!work || hand_over(work) == WEFT_OK)
