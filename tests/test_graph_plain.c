@@ -584,9 +584,11 @@ FUNCTION(fails_open)
     return WEFT_ERR_STATE;
 }
 
+static weft_status called; /* how the call went */
+
 FUNCTION(only_calls)
 {
-    weft_all_reduce_into(in[0], in[0], WEFT_SUM, user);
+    called = weft_all_reduce_into(in[0], in[0], WEFT_SUM, user);
     return WEFT_OK;
 }
 
@@ -625,6 +627,7 @@ FAKE_TEST(test_what_no_graph_has, 2)
     CHECK_OK(weft_coalesce_open(world));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
     check_refused(only_calls, world, "has collected calls since before the capture");
+    CHECK_INT(called, WEFT_ERR_UNSUPPORTED);
     check_refused(only_closes, world, "has collected calls since before the capture");
     CHECK_OK(weft_work_wait(weft_coalesce_close(world), WEFT_DEFAULT));
     weft_finish(world);

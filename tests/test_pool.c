@@ -410,25 +410,29 @@ RANKS_TEST(test_pool_gaps_apart, 1)
     CHECK(weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(3 * WEFT_I_LINE)));
 }
 
-/* Many gaps at once: room is made for them, and one that is taken whole leaves the others alone. */
+/* As many gaps as tensors, each larger than those before it: there is room for all of them, and one
+ * that is taken whole leaves the others alone. */
 RANKS_TEST(test_pool_many_gaps, 1)
 {
     (void)rank, (void)size;
-    weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, UNITS * WEFT_I_LINE);
-    weft_tensor *x[UNITS];
-    for (int i = 0; i < UNITS; i++)
-        CHECK((x[i] = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(i ? WEFT_I_LINE : 1))));
-    char *base = weft_tensor_data(x[0]);
-    for (int i = 0; i < UNITS; i += 2)
-        weft_release(x[i]);
-    CHECK(!weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(WEFT_I_LINE + 1)));
-    weft_clear_error();
-    for (int i = 0; i < UNITS; i += 2) {
-        x[i] = weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(WEFT_I_LINE));
-        CHECK(x[i] && weft_tensor_data(x[i]) == (void *)(base + i * WEFT_I_LINE));
+    enum { GAPS = 20, LINES = GAPS * (GAPS + 1) };
+    weft_symm_pool *pool = weft_symm_pool_new(WEFT_CPU, LINES * WEFT_I_LINE);
+    void *place[GAPS];
+    for (int i = 0; i < GAPS; i++) { /* a gap, and what keeps it from the next */
+        weft_shape shape = WEFT_SHAPE((i + 1) * WEFT_I_LINE);
+        weft_tensor *gone = weft_symm_pool_empty(pool, WEFT_U8, shape);
+        CHECK(gone && weft_symm_pool_empty(pool, WEFT_U8, shape));
+        place[i] = weft_tensor_data(gone);
+        weft_release(gone);
     }
-    CHECK(!weft_symm_pool_empty(pool, WEFT_U8, WEFT_SHAPE(1)));
-    weft_clear_error();
+    for (int i = GAPS; i-- > 0;) {
+        weft_shape shape = WEFT_SHAPE((i + 1) * WEFT_I_LINE);
+        weft_tensor *x = weft_symm_pool_empty(pool, WEFT_U8, shape);
+        CHECK(x && weft_tensor_data(x) == place[i]);
+        CHECK(!weft_symm_pool_empty(pool, WEFT_U8, shape));
+        CHECK_INT(weft_last_status(), WEFT_ERR_NO_SPACE);
+        weft_clear_error();
+    }
 }
 
 int main(int argc, char **argv)
