@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* softmax, log_softmax, layer_norm and embedding against loops in double. */
+#include "fault.h"
 #include "harness.h"
 
 #include "kernels/vector.h"
@@ -278,6 +279,34 @@ TEST(test_normalize_embedding)
     CHECK_INT(
         weft_tensor_numel(weft_embedding(table, weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(0)))), 0);
     weft_clear_error();
+}
+
+/* Whatever cannot be had: layer_norm is right, or there is none and an error. */
+TEST(test_normalize_layer_norm_shortage)
+{
+    weft_tensor *rows = weft_view(weft_arange(WEFT_BF16, WEFT_CPU, 0, 12, 1), WEFT_SHAPE(4, 3));
+    weft_tensor *x = weft_transpose(rows, 0, 1), *weight, *bias;
+    weight = weft_slice(weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(8), 2), 0, 0, 8, 2);
+    bias = weft_slice(weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(8), 1), 0, 0, 8, 2);
+    weft_tensor *right = weft_layer_norm(x, 1, weight, bias, 1e-5);
+    CHECK(right);
+    int failed = 0;
+    bool fired = true;
+    for (int n = 1; fired; n++) {
+        weft_scope_open();
+        fault_arm(n);
+        weft_tensor *y = weft_layer_norm(x, 1, weight, bias, 1e-5);
+        fired = fault_disarm();
+        CHECK(y || fired);
+        if (y)
+            CHECK(weft_equal(y, right));
+        else
+            CHECK_STATUS(weft_last_status(), WEFT_ERR_NO_MEMORY);
+        failed += !y;
+        weft_clear_error();
+        weft_scope_close();
+    }
+    CHECK(failed >= 4); /* the result, packed arguments, and the rows that it works on */
 }
 
 int main(int argc, char **argv)

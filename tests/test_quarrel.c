@@ -406,6 +406,23 @@ TEST(test_quarrel_helps_in_vain)
     close_all();
 }
 
+/* A circle is lost with any of its members. */
+TEST(test_quarrel_circle_lost)
+{
+    open_all();
+    weft_i_circle circle = {.size = HAND_SIZE, .group = hand.group};
+    for (int rank = 0; rank < HAND_SIZE; rank++) {
+        if (rank == HAND_ME)
+            continue;
+        CHECK_OK(weft_i_circle_lost(&circle));
+        hand_kill(hand_members[rank]);
+        CHECK_INT(weft_i_circle_lost(&circle), WEFT_ERR_PEER_DEAD);
+        hand_revive(hand_members[rank]);
+        weft_clear_error();
+    }
+    close_all();
+}
+
 /* ---- a wait's looks, one after the other ---- */
 
 TEST(test_quarrel_vigil_looks)

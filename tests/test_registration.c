@@ -257,7 +257,22 @@ TEST(test_registration_lost)
     weft_i_registration *none = NULL;
     CHECK_INT(meet(&none), WEFT_ERR_PEER_DEAD);
     CHECK_CONTAINS(weft_last_error(), "rank 3 (died");
+    CHECK(!strstr(weft_last_error(), "channel")); /* a rendezvous has none */
     CHECK(!none && hand.group->board->revoked && hand.group->board->failure == WEFT_ERR_PEER_DEAD);
+    weft_clear_error();
+    close_all();
+}
+
+/* So it does if a rank that failed otherwise was told of somebody lost only afterwards. */
+TEST(test_registration_lost_behind_a_failure)
+{
+    open_all(PAD);
+    ends(2, WEFT_ERR_DEVICE);
+    hand_kill(hand_members[3]);
+    weft_i_registration *none = NULL;
+    CHECK_INT(meet(&none), WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(), "rank 3 (died");
+    CHECK(!none && hand.group->board->revoked);
     weft_clear_error();
     close_all();
 }
@@ -373,6 +388,59 @@ TEST(test_registration_on_a_device)
         CHECK(!block->published && settled == 1);
     }
     weft_clear_error();
+    close_all();
+}
+
+static int signals; /* that were given to the stream */
+
+static weft_status get_nothing(void *joined, void *stream, int rank, size_t offset, void *to,
+                               size_t bytes)
+{
+    (void)stream, (void)to;
+    CHECK(joined == joins_with && rank == 2 && offset == 64 + 8 && bytes == 4);
+    return weft_i_fail(WEFT_ERR_DEVICE, "no copy");
+}
+
+static weft_status count_signal(void *joined, void *stream, weft_i_signal_kind kind, int rank,
+                                int channel, int64_t limit_ms)
+{
+    (void)stream, (void)limit_ms;
+    CHECK(joined == joins_with && kind == WEFT_I_SIGNAL_WAIT && rank == 2 && channel == 3);
+    signals++;
+    return WEFT_OK;
+}
+
+/* What its backend says of a copy is the caller's; a fake world asks it for no signal. */
+TEST(test_registration_used_on_a_device)
+{
+    static const weft_i_device_memory memory = {.show = show,
+                                                .compare = compare,
+                                                .join = join_memory,
+                                                .settle = settle,
+                                                .part = part,
+                                                .get = get_nothing,
+                                                .signal = count_signal};
+    open_all(PAD);
+    weft_i_backend backend = *block->backend;
+    backend.memory = &memory;
+    block->backend = &backend;
+    joins_with = &settled;
+    weft_symm mem = {.group = hand.group,
+                     .block = block,
+                     .offset = 64,
+                     .dtype = WEFT_F32,
+                     .shape = WEFT_SHAPE(4),
+                     .strides = {1}};
+    CHECK_OK(meet(&mem.registration));
+    weft_tensor *to = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
+    hand_said(weft_symm_get(to, &mem, 2, 2), WEFT_ERR_DEVICE, "no copy");
+    CHECK_OK(weft_symm_wait_signal(&mem, 2, 3, WEFT_DEFAULT));
+    CHECK_INT(signals, 1);
+    hand.world->fake = true;
+    CHECK_OK(weft_symm_wait_signal(&mem, 2, 3, WEFT_DEFAULT));
+    CHECK_INT(signals, 1);
+    hand.world->fake = false;
+    weft_i_registration_drop(mem.registration);
     close_all();
 }
 

@@ -287,6 +287,20 @@ RANKS_TEST(test_symm_args_gathered_too_long, SIZE)
     finish(world);
 }
 
+/* A tensor whose storage has shrunk is not written to. */
+TEST(test_symm_args_words_of_less_memory)
+{
+    weft_tensor *x = weft_zeros(WEFT_U32, WEFT_CPU, WEFT_SHAPE(8));
+    CHECK_OK(weft_symm_memset32(x, 7, 5, 1));
+    CHECK_INT(weft_item_int(x, 7), 5);
+    int64_t version = weft_tensor_version(x);
+    CHECK_OK(weft_storage_resize(weft_tensor_storage(x), 16));
+    CHECK_STATUS(weft_symm_memset32(x, 7, 5, 1), WEFT_ERR_STATE);
+    CHECK_STATUS(weft_symm_stream_write_value32(x, 7, 5), WEFT_ERR_STATE);
+    CHECK_INT(weft_tensor_version(x), version);
+    weft_clear_error();
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* refusals are the point here */

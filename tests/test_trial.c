@@ -730,8 +730,10 @@ TEST(test_trial_file_foreign)
     fill(out);
     CHECK(weft_i_trial_file_write(RANKS, out) && weft_i_trial_file_path(RANKS, path));
     read_whole(path, text, sizeof text);
-    char *rows = strchr(strchr(text, '\n') + 1, '\n') + 1;
+    char *rows = strchr(strchr(text, '\n') + 1, '\n') + 1, version[64];
     *rows = 0;
+    snprintf(version, sizeof version, ", weft %s\n", weft_version());
+    CHECK(!strcmp(rows - strlen(version), version)); /* another one measures anew */
     snprintf(body, sizeof body,
              "%sall_gather 65536 0 5\nall_gather 65536 5 4294967295\nall_gather 65537 5 5\n"
              "send 65536 5 5\nnothing 65536 5 5\nall_gather -1 5 5\nall_gather\n\n%s%s",
