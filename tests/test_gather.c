@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gather, scatter_add, view_scatter and embedding_grad against plain loops. */
 #include "harness.h"
+#include "memory_count.h"
 
 #include "tensor/tensor.h"
 #include "weft/op.h"
@@ -103,6 +104,21 @@ TEST(test_gather_embedding_grad)
         CHECK(!weft_embedding_grad(grad, indices, -1));
         weft_clear_error();
     }
+}
+
+/* An operation that fails while it runs drops its result at once, though the scope stays open. */
+TEST(test_gather_refused_keeps_nothing)
+{
+    weft_tensor *x = numbers(WEFT_F32, WEFT_SHAPE(3, 4));
+    weft_tensor *index = weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(2, 4), 3); /* is no row */
+    for (int i = 0; i < 11; i++) {
+        if (i == 1) /* what is made once is made */
+            count_begin();
+        CHECK(!weft_gather(x, 0, index));
+        CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+        weft_clear_error();
+    }
+    CHECK_INT(count_end(), 0);
 }
 
 int main(int argc, char **argv)

@@ -219,6 +219,16 @@ TEST(test_storage_set_takes_over)
     weft_clear_error();
 }
 
+/* To change what a tensor is made of writes no element, so an expanded view may be changed. */
+TEST(test_storage_set_of_an_expanded_view)
+{
+    weft_tensor *wide =
+        weft_expand(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1, 3)), WEFT_SHAPE(2, 3));
+    weft_tensor *source = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    CHECK_OK(weft_set(wide, source));
+    CHECK(weft_tensor_storage(wide) == weft_tensor_storage(source) && weft_item(wide, 3) == 1);
+}
+
 /* The life of an unsharded parameter: freed, refilled unseen, used, freed. */
 struct refill {
     weft_tensor *u, *s;

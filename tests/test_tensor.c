@@ -137,6 +137,29 @@ TEST(test_tensor_copy_overlapping)
         CHECK_INT(weft_item_int(m, i), i % 3 * 3 + i / 3);
 }
 
+/* Which tensors are packed: rows behind each other, whatever the strides of sizes of 1 are. */
+TEST(test_tensor_packed)
+{
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3));
+    CHECK(x->packed && weft_view(x, WEFT_SHAPE(6))->packed && weft_select(x, 0, 1)->packed);
+    CHECK(weft_as_strided(x, WEFT_SHAPE(1, 6), (int64_t[]){77, 1}, 0)->packed);
+    CHECK(!weft_transpose(x, 0, 1)->packed && !weft_slice(x, 1, 0, 2, 1)->packed);
+    CHECK(weft_slice(x, 1, 0, 0, 1)->packed); /* no elements */
+}
+
+/* Two tensors of one storage meet where their bytes do, whichever comes first. */
+TEST(test_tensor_ranges_meet)
+{
+    weft_tensor *x = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(12));
+    weft_tensor *middle = weft_slice(x, 0, 4, 8, 1);
+    for (int at = 0; at <= 8; at++) {
+        weft_tensor *other = weft_slice(x, 0, at, at + 4, 1);
+        CHECK_INT(weft_i_tensor_ranges_meet(middle, other), at > 0 && at < 8);
+        CHECK_INT(weft_i_tensor_ranges_meet(other, middle), at > 0 && at < 8);
+    }
+    CHECK(!weft_i_tensor_ranges_meet(middle, weft_slice(x, 0, 5, 5, 1)));
+}
+
 TEST(test_tensor_clone_keeps_dense_strides)
 {
     weft_tensor *x = weft_transpose(weft_arange(WEFT_F32, WEFT_CPU, 0, 6, 1), 0, 0);
