@@ -5,7 +5,9 @@
 #include "coll_values.h"
 #include "fault.h"
 #include "functional_jobs.h"
+#include "memory_count.h"
 
+#include "coll/traced.h"
 #include "functional/ops.h"
 
 /* ---- TestMetaCollectives ---- */
@@ -562,6 +564,19 @@ RANKS_TEST(test_functional_shortage, 2)
         CHECK(harness_marks() > before); /* and its want told */
     }
     leave(world);
+}
+
+/* A result that is put into a tensor of another shape goes, and so does the view of it. */
+TEST(test_functional_put_keeps_nothing)
+{
+    weft_tensor *out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 2));
+    for (int i = 0; i < 11; i++) {
+        if (i == 1) /* what is made once is made */
+            count_begin();
+        CHECK_OK(weft_i_traced_put(out, weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), i)));
+        CHECK(weft_item(out, 3) == i);
+    }
+    CHECK_INT(count_end(), 0);
 }
 
 int main(int argc, char **argv)

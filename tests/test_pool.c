@@ -435,6 +435,49 @@ RANKS_TEST(test_pool_many_gaps, 1)
     }
 }
 
+/* ---- what persistent blocks of ranks that are threads leave ---- */
+
+enum { ODD = (1 << 20) + 12288 }; /* bytes, as nothing else has */
+static atomic_int mapped;         /* how often; relaxed: read when the ranks are gone */
+
+static void *map_counted(void *at, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    void *memory = weft_i_os_linux.mmap(at, bytes, protection, flags, file, offset);
+    if (memory != MAP_FAILED && bytes == ODD)
+        atomic_fetch_add_explicit(&mapped, 1, memory_order_relaxed);
+    return memory;
+}
+
+static int unmap_counted(void *memory, size_t bytes)
+{
+    if (bytes == ODD)
+        atomic_fetch_sub_explicit(&mapped, 1, memory_order_relaxed);
+    return weft_i_os_linux.munmap(memory, bytes);
+}
+
+static int make_persistent(void *arg)
+{
+    (void)arg;
+    weft_group *world = weft_init(NULL);
+    weft_tensor *x = weft_symm_empty_strided_p2p(WEFT_SHAPE(ODD), NULL, WEFT_U8, WEFT_CPU, NULL, 7);
+    int most = atomic_load_explicit(&mapped, memory_order_relaxed);
+    weft_release(x);
+    return weft_finish(world) || !x || most < 1;
+}
+
+/* Nobody can ask for them again once their rank has ended, so they end with it. */
+TEST(test_pool_persistent_ends_with_its_rank)
+{
+    static weft_i_os table;
+    table = weft_i_os_linux;
+    table.mmap = map_counted;
+    table.munmap = unmap_counted;
+    weft_i_os_now = &table;
+    CHECK_INT(weft_spawn(2, make_persistent, NULL), 0);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(atomic_load_explicit(&mapped, memory_order_relaxed), 0);
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* refusals are the point here */
