@@ -109,11 +109,9 @@ static weft_status fail_different(const weft_i_coll *coll, const weft_tensor *x)
 static weft_status take_in_place(weft_i_coll *coll)
 {
     weft_tensor *x = coll->in_tensor;
-    const weft_storage *storage = x->storage;
-    /* The claims: pairs with the release of who took the last one off, as in is_fine. */
-    if (storage->read_only || storage->ordered || !weft_i_device_is_host(storage->device) ||
-        atomic_load_explicit(&storage->claims, memory_order_acquire) != NULL)
-        WEFT_TRY(weft_i_request_check_output(coll->ask.op, x));
+    if (x->storage->read_only)
+        return weft_i_request_check_output(coll->ask.op, x);
+    WEFT_TRY(weft_i_storage_ready(x->storage, true));
     coll->ask.out = weft_i_tensor_data(x);
     coll->ask.out_bytes = coll->ask.in_bytes;
     coll->out_tensor = x;
