@@ -15,6 +15,7 @@ static const char *cuda_label(const char *backend);
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_real(void)
 {
@@ -265,6 +266,116 @@ RANKS_TEST(test_fused_pieces, 2)
     left = weft_all_gather_tensor(left, 0, world);
     weft_tensor *exact = weft_mul_scalar(weft_mm(left, weft_to_dtype(right.b, WEFT_F32)), 0.1);
     CHECK(weft_allclose(here(out), here(exact), 1e-4, 1e-4, false));
+    leave(world);
+}
+
+/* ---- a fused call meets on the host, a collective on the device ---- */
+
+/* Everybody has a carrier for the group on the device, and with `lane` a lane as well. */
+static weft_group *open_group(weft_group *world, int size, bool lane)
+{
+    static const int ranks[] = {0, 1, 2};
+    weft_group *group = weft_group_new(world, ranks, size, NULL);
+    weft_tensor *x = full_of(WEFT_SHAPE(5), 1), *y = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
+    CHECK_OK(weft_group_set_timeout(group, 20000));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+    CHECK_OK(weft_stream_sync(weft_stream_current(FUSED_DEVICE), 20000));
+    if (lane)
+        CHECK_OK(weft_all_reduce_into(y, y, WEFT_SUM, group));
+    return group;
+}
+
+/* A fused call, or collectives on the device; how it ends for this rank. */
+static weft_status fuse_or_reduce(weft_group *group, bool fuses, int times)
+{
+    weft_tensor *a = full_of(WEFT_SHAPE(4, 8), 1), *b = full_of(WEFT_SHAPE(8, 4), 1), *out = NULL;
+    weft_tensor *x = full_of(WEFT_SHAPE(7), 1);
+    if (fuses) {
+        weft_status status = weft_all_gather_matmul(NULL, &out, a, &b, 1, 0, group);
+        CHECK(!out);
+        return status;
+    }
+    for (int i = 0; i < times; i++) /* a late one finds that the group has ended */
+        WEFT_TRY(weft_all_reduce_into(x, x, WEFT_MAX, group));
+    return weft_stream_sync(weft_stream_current(FUSED_DEVICE), 25000);
+}
+
+/* Both calls, with the ranks that made them; the finder is one that waits on the host. */
+static void check_both_calls(weft_group *group, int lone, bool lone_fuses, int times)
+{
+    char finder[64], reduced[96];
+    const char *text = weft_last_error();
+    bool found = false;
+    for (int host = 0; host < 3; host++) {
+        snprintf(finder, sizeof finder, "rank %d calls all_gather_matmul", host);
+        found |= (host == lone) == lone_fuses && strstr(text, finder);
+    }
+    for (int there = 0; found && there < 3; there++) {
+        snprintf(reduced, sizeof reduced, "but rank %d calls %s", there,
+                 times < 9 ? "all_reduce of 7 f32, max, on its device" : "collectives on a device");
+        if ((there == lone) != lone_fuses && strstr(text, reduced))
+            return;
+    }
+    FAIL("group %s: %s", weft_group_name(group), text);
+}
+
+/* All members learn it by the two calls, long before their limit, whoever is the odd one out, and
+ * also where the fused call is the first that needs the group's lane.  The next group works. */
+RANKS_TEST(test_fused_against_a_collective, 3)
+{
+    weft_group *world = begin(rank);
+    for (int how = 0; how < 12; how++) {
+        weft_scope_open();
+        bool lane = how & 1, lone_fuses = how & 2;
+        int lone = how / 4, times = how == 8 ? 12 : 1;
+        weft_group *group = open_group(world, size, lane);
+        bool fuses = (rank == lone) == lone_fuses;
+        CHECK_STATUS(fuse_or_reduce(group, fuses, times), WEFT_ERR_MISMATCH);
+        check_both_calls(group, lone, lone_fuses, times);
+        weft_clear_error();
+        weft_tensor *x = full_of(WEFT_SHAPE(7), 1);
+        CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, group), WEFT_ERR_MISMATCH);
+        weft_clear_error();
+        weft_scope_close();
+    }
+    check_gather(world, 0);
+    leave(world);
+}
+
+/* Calls that are posted, captured or replayed are no reason to end a group, however long a rank
+ * waits for one that has given its device more than it has itself. */
+RANKS_TEST(test_fused_waits_for_the_slow, 2)
+{
+    weft_group *world = begin(rank), *group = open_group(world, size, true);
+    weft_stream *stream = weft_stream_current(FUSED_DEVICE);
+    weft_tensor *x = full_of(WEFT_SHAPE(5), 1), *y = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
+    weft_work *work = weft_all_reduce_start(y, y, WEFT_SUM, group);
+    CHECK(work);
+    if (rank == 0) /* waits for it before it gives the device anything, and the other one after */
+        CHECK_OK(weft_work_wait(work, 20000));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+    if (rank == 1)
+        usleep(20000);
+    CHECK_OK(weft_work_wait(work, 20000));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group)); /* on the stream that is captured */
+    CHECK_OK(weft_stream_sync(stream, 20000));
+    weft_replay *noted = NULL;
+    if (rank == 1) { /* the other one calls what this one replays */
+        CHECK_OK(weft_capture_begin(stream));
+        for (int i = 0; i < 3; i++)
+            CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+        CHECK(noted = weft_capture_end(stream));
+        usleep(20000);
+    }
+    check_gather(group, 0);
+    for (int i = 0; i < 3 && rank == 0; i++)
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+    if (rank == 1)
+        CHECK_OK(weft_replay_run(noted));
+    if (rank == 0)
+        usleep(20000);
+    check_gather(group, 0);
+    CHECK(weft_item(x, 4) == 32);
     leave(world);
 }
 

@@ -257,24 +257,34 @@ static void revoked_long_ago(void)
 
 static void told_of_revoking(void)
 {
+    weft_i_board *board = hand.group->board;
     check_told(1, WEFT_ERR_REVOKED, 0);
-    hand.group->board->revoked = 0;
+    CHECK(!weft_i_post_quarrel(post));
+    again();
+    told.waiting = true;
+    board->failure = WEFT_ERR_MISMATCH;
+    board->quarrel = 2;
+    snprintf(board->quarrel_text, sizeof board->quarrel_text, "two calls");
+}
+
+static void told_of_quarrel(void)
+{
+    weft_i_board *board = hand.group->board;
+    check_told(1, WEFT_ERR_MISMATCH, 0);
+    CHECK_CONTAINS(weft_i_post_quarrel(post), "two calls");
+    board->failure = WEFT_ERR_TIMEOUT; /* that is not why it has ended */
+    CHECK(!weft_i_post_quarrel(post));
+    board->revoked = board->quarrel = 0;
+    board->failure = 0;
     close_it();
 }
 
 TEST(test_sentry_left)
 {
-    static void (*const steps_of_it[])(void) = {leave_unwaited,
-                                                much_later,
-                                                now_it_waits,
-                                                told_that_it_left,
-                                                well_then_leave,
-                                                left_just_now,
-                                                left_almost_long_ago,
-                                                told_of_group,
-                                                revoked_long_ago,
-                                                told_of_revoking,
-                                                NULL};
+    static void (*const steps_of_it[])(void) = {
+        leave_unwaited,   much_later,           now_it_waits,  told_that_it_left, well_then_leave,
+        left_just_now,    left_almost_long_ago, told_of_group, revoked_long_ago,  told_of_revoking,
+        revoked_long_ago, told_of_quarrel,      NULL};
     open_post(false);
     stand(steps_of_it);
 }

@@ -9,6 +9,7 @@
 #include "coll/choose.h"
 #include "coll/list.h"
 #include "coll/request.h"
+#include "fabric/given.h"
 
 #include <stdio.h>
 
@@ -95,6 +96,44 @@ static weft_status run(const weft_i_coll *coll, const weft_i_carrier *carrier,
     return carrier->backend->collective(carrier->state, request);
 }
 
+/* ---- what the others see of it ---- */
+
+/* What one call is, in two words. */
+static uint64_t given_what(const weft_i_request *request)
+{
+    return (uint64_t)request->kind | (uint64_t)request->dtype << 8 |
+           (uint64_t)request->reduction << 16 | (uint64_t)(uint32_t)request->root << 32;
+}
+
+static void tell_given(uint64_t what, uint64_t count, char *out, size_t bytes)
+{
+    weft_i_signature signature = {.kind = what & 0xff,
+                                  .dtype = what >> 8 & 0xff,
+                                  .reduction = what >> 16 & 0xff,
+                                  .root = (uint32_t)(what >> 32),
+                                  .count = count};
+    char text[WEFT_I_SIGNATURE_TEXT];
+    bool list = signature.kind < WEFT_I_COLL_KINDS &&
+                weft_i_kind_is((weft_i_coll_kind)signature.kind, WEFT_I_IS_LIST);
+    snprintf(out, bytes, "%s, on its device",
+             list ? weft_i_coll_name((weft_i_coll_kind)signature.kind)
+                  : weft_i_signature_text(&signature, text, sizeof text));
+}
+
+/* For members that wait on the lane: fabric/given.h.  Messages are of two ranks alone. */
+static void note_given(const weft_i_coll *coll, const weft_i_request *request,
+                       const weft_stream *stream)
+{
+    weft_group *group = coll->group;
+    if (weft_i_device_is_host(request->device) || !group->board || group->world->fake ||
+        request->kind == WEFT_I_SEND || request->kind == WEFT_I_RECV || request->messages)
+        return;
+    if (stream->table->stream_noted && stream->table->stream_noted(stream->own))
+        atomic_store_explicit(&group->replays, true, memory_order_relaxed); /* see given.h */
+    else
+        weft_i_given_note(group, given_what(request), request->count);
+}
+
 static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
                              const weft_i_operands *items, size_t count)
 {
@@ -112,6 +151,8 @@ static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
     request.items = items;
     request.items_count = count;
     weft_status status = run(coll, carrier, &request);
+    if (status >= 0)
+        note_given(coll, &request, stream);
     return status == WEFT_ERR_UNSUPPORTED && coll->group->world->carrier
                ? weft_i_fail(status, "%s: backend %s does not carry it", request.op,
                              carrier->backend->name)
@@ -266,6 +307,7 @@ weft_status weft_i_carrier_find(weft_group *group, weft_device device, weft_i_ca
             return status;
         }
         group->carriers[kind] = carrier;
+        atomic_store_explicit(&group->tell_given, tell_given, memory_order_relaxed);
     }
     *out = carrier->backend ? carrier : NULL;
     return WEFT_OK;

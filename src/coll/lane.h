@@ -156,14 +156,18 @@ typedef struct weft_i_lane {
 } weft_i_lane;
 
 /* The group's lane, made at first use.  Collective then, because every collective begins with it.
- * `op` is what the user called: it stands in messages, not the steps of the making. */
-static inline weft_status weft_i_lane_of(weft_group *group, const char *op, weft_i_lane **out)
+ * `op` is what the user called: it stands in messages, not the steps of the making.  `enters`: it is
+ * a collective, and no message of some members. */
+static inline weft_status weft_i_lane_of(weft_group *group, const char *op, bool enters,
+                                         weft_i_lane **out)
 {
     weft_status status = WEFT_OK;
     if (!group->lane) {
         group->making_for = op;
+        group->making_entry = enters;
         status = weft_i_group_make_lane(group);
         group->making_for = NULL;
+        group->making_entry = false;
     }
     *out = group->lane;
     return status;

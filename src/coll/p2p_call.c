@@ -60,7 +60,7 @@ weft_status weft_i_bundle_open_lane(const weft_i_bundle *bundle)
 {
     weft_i_p2p_request *requests = bundle->requests;
     weft_i_label call = {requests->group, weft_i_coll_name(requests->kind), -1};
-    weft_status status = weft_i_lane_of(requests->group, call.op, &requests->lane);
+    weft_status status = weft_i_lane_of(requests->group, call.op, false, &requests->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", call.op);
     for (int i = 1; i < bundle->count; i++)

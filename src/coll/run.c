@@ -55,7 +55,7 @@ static weft_status run_on_host(weft_i_coll *coll)
         weft_i_enter_note(coll);
     if (carrier)
         return weft_i_carrier_run(coll, carrier);
-    weft_status status = weft_i_lane_of(coll->group, coll->ask.op, &coll->lane);
+    weft_status status = weft_i_lane_of(coll->group, coll->ask.op, true, &coll->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", coll->ask.op);
     choose(coll);

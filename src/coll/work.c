@@ -387,7 +387,7 @@ static weft_status hand_over(weft_work *work)
 {
     weft_i_queue *queue = NULL;
     weft_i_coll *coll = &work->coll;
-    WEFT_TRY(weft_i_lane_of(coll->group, coll->ask.op, &coll->lane));
+    WEFT_TRY(weft_i_lane_of(coll->group, coll->ask.op, true, &coll->lane));
     WEFT_TRY(queue_of(coll->lane, coll->group->world, &queue));
     WEFT_ASSERT(!work->lock && !work->next);
     if (weft_i_record_wants_details(weft_i_group_record(coll->group)))

@@ -18,6 +18,7 @@ enum {
     WEFT_I_NOTE_BYTES = 960,
     WEFT_I_LANE_NOTE_BYTES = 128,
     WEFT_I_LABEL_BYTES = 256,
+    WEFT_I_GIVEN_CALLS = 8,
     WEFT_I_BOARD_RANKS = 4096
 };
 
@@ -31,6 +32,17 @@ typedef struct weft_i_stuck {
                                  read by itself */
     _Atomic uint32_t heard;   /* 1: it was told of the group's quarrel; relaxed: read by itself */
 } weft_i_stuck;
+
+/* Which collectives a member has given to its device, for those who wait for it on the lane; see
+ * given.h. */
+typedef struct weft_i_given {
+    _Atomic uint64_t calls; /* so many.  Release by the member, acquire by the others */
+    /* How many entries of the lane came before the last of them; WEFT_I_GIVEN_UNSURE: not known.
+     * Relaxed: written before `calls`. */
+    _Atomic uint64_t entries;
+    /* What was called, by turns: relaxed, written before `calls`. */
+    _Atomic uint64_t what[WEFT_I_GIVEN_CALLS], count[WEFT_I_GIVEN_CALLS];
+} weft_i_given;
 
 /* A member's part in agreements, see group_agree.c.  Two of everything, by parity of the round. */
 typedef struct weft_i_vote {
@@ -68,6 +80,7 @@ typedef struct weft_i_board_row {
     _Atomic uint64_t lane_need;
     _Alignas(WEFT_I_LINE) unsigned char lane_note[2][WEFT_I_LANE_NOTE_BYTES];
     _Alignas(WEFT_I_LINE) weft_i_stuck stuck;
+    _Alignas(WEFT_I_LINE) weft_i_given given;
     _Alignas(WEFT_I_LINE) weft_i_vote vote;
 } weft_i_board_row;
 

@@ -24,6 +24,9 @@ enum {
     WEFT_I_GROUP_TAG = WEFT_I_GROUP_NAME + 8, /* of a stored tag: "user:" or "ptd:" before it */
 };
 
+/* "all_reduce of 7 f32, sum": see fabric/given.h. */
+typedef void (*weft_i_given_teller)(uint64_t what, uint64_t count, char *out, size_t bytes);
+
 struct weft_group {
     weft_i_object object;
     weft_i_world *world;
@@ -66,10 +69,16 @@ struct weft_group {
     _Atomic uintptr_t on_board, on_lane;
     const char *making_for;     /* what the user called meanwhile; NULL: nothing that needs it */
     bool making_lane;           /* its exchanges are about making its lane (coll/lane.c) */
+    bool making_entry;          /* it is made for a collective, which will be its first entry */
     const weft_group *lane_for; /* it is made for who makes that one; NULL: for a call of its own */
     const char *shown_op;     /* what the board says that we call: a name that stays where it is */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
     _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
+    /* Its device runs collectives that nobody calls, so that this rank does not know how many they
+     * are (fabric/given.h).  Relaxed: for this rank alone. */
+    atomic_bool replays;
+    /* Names what a member has given to its device; NULL: nobody can have.  Relaxed: a constant. */
+    _Atomic(weft_i_given_teller) tell_given;
     /* Objects that live as long as the group, made by floors above: */
     void *workspace[WEFT_I_DEVICE_KINDS]; /* its scratch memory (symm/workspace.c) */
     void *lane;                           /* what its collectives meet on (coll/lane.c) */

@@ -3,6 +3,7 @@
 #include "fabric/quarrel.h"
 
 #include "base/os.h"
+#include "fabric/given.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,9 +20,9 @@ static bool has_posted(const weft_group *group)
     return atomic_load_explicit(&group->posted, memory_order_acquire) != 0;
 }
 
-static void tell_call(const weft_i_label *call, const weft_i_stay *stay, char *out, size_t bytes)
+void weft_i_stay_tell(const weft_i_stay *stay, const weft_i_label *call, char *out, size_t bytes)
 {
-    if (stay->tell)
+    if (stay && stay->tell)
         stay->tell(stay->who, out, bytes);
     else
         snprintf(out, bytes, "%s", call->op);
@@ -72,7 +73,7 @@ void weft_i_quarrel_settle_in(const weft_i_vigil *vigil)
         weft_i_quarrel_move_on(call->group);
     if (said || !kept)
         return;
-    tell_call(call, stay, text, sizeof text);
+    weft_i_stay_tell(stay, call, text, sizeof text);
     write_call(mine, text);
     /* Pairs with the acquire in weft_i_quarrel_look. */
     atomic_store_explicit(&mine->where, here, memory_order_release);
@@ -100,10 +101,10 @@ static uint32_t turns_seen(const weft_group *group, weft_i_place place)
                                                      memory_order_relaxed)); /* our own word */
 }
 
-/* Has the rank come to our meeting after all? */
-static bool has_come(const weft_i_vigil *vigil, int rank)
+bool weft_i_vigil_has_come(const weft_i_vigil *vigil, int rank)
 {
-    /* Relaxed: the acquire of its stuck word, which it wrote later, has brought its arrival. */
+    /* Relaxed: the acquire of what it wrote later, its stuck word or what it has given to its
+     * device, has brought its arrival. */
     uint64_t word = atomic_load_explicit(weft_i_point_turn(vigil->point, rank, vigil->turn),
                                          memory_order_relaxed);
     return weft_i_arrived(word, vigil->turn);
@@ -122,12 +123,12 @@ void weft_i_quarrel_look(const weft_i_vigil *vigil, int rank)
         return;
     if ((int32_t)((uint32_t)where - turns_seen(group, place)) <= 0)
         return; /* we have been there: it is about to move on */
-    if (has_come(vigil, rank))
+    if (weft_i_vigil_has_come(vigil, rank))
         return; /* and has gone on since we looked for it */
     char mine[WEFT_I_LABEL_BYTES], other[WEFT_I_LABEL_BYTES];
     if (!read_call(theirs, where, other))
         return;
-    tell_call(call, stay, mine, sizeof mine);
+    weft_i_stay_tell(stay, call, mine, sizeof mine);
     weft_i_quarrel_tell(group, mine, rank, other);
 }
 
@@ -147,12 +148,16 @@ void weft_i_quarrel_tell(const weft_group *group, const char *mine, int rank, co
     weft_i_group_end_board(group, WEFT_ERR_MISMATCH);
 }
 
-const char *weft_i_quarrel_told(const weft_group *group)
+const char *weft_i_quarrel_on(const weft_i_board *board)
 {
-    const weft_i_board *board = group->board;
     /* Pairs with the release in weft_i_quarrel_tell. */
     return atomic_load_explicit(&board->quarrel, memory_order_acquire) == 2 ? board->quarrel_text
                                                                             : NULL;
+}
+
+const char *weft_i_quarrel_told(const weft_group *group)
+{
+    return weft_i_quarrel_on(group->board);
 }
 
 void weft_i_quarrel_hear(const weft_group *group)
@@ -263,7 +268,7 @@ void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigi
     uint64_t where = atomic_load_explicit(&theirs->where, memory_order_acquire);
     if (!is_for_us(above, where) || is_ending(above))
         return;
-    if (vigil && has_come(vigil, rank))
+    if (vigil && weft_i_vigil_has_come(vigil, rank))
         return; /* to the new group, and has gone on from there since we looked for it */
     int refuser;
     if (weft_i_group_new_refusal(group, &refuser))
@@ -289,17 +294,20 @@ weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing)
         vigil->begin = now;
     if (fate == WEFT_OK && weft_i_quarrel_helps_in_vain(call->group))
         return WEFT_ERR_CANCELLED;
-    if (fate < 0 || !vigil->stay)
+    if (fate < 0)
         return fate;
-    if (wants_lane(vigil, missing)) {
+    if (vigil->stay && wants_lane(vigil, missing)) {
         vigil->wanted = true;
         return WEFT_ERR_CANCELLED;
     }
     if (now - vigil->begin < PATIENCE_NS)
         return WEFT_OK;
-    weft_i_quarrel_settle_in(vigil);
-    weft_i_quarrel_look(vigil, missing);
-    weft_i_quarrel_look_above(call->group, vigil, missing);
+    weft_i_given_look(vigil, missing);
+    if (vigil->stay) {
+        weft_i_quarrel_settle_in(vigil);
+        weft_i_quarrel_look(vigil, missing);
+        weft_i_quarrel_look_above(call->group, vigil, missing);
+    }
     return weft_i_group_fate(call->group, missing);
 }
 

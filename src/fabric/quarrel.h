@@ -5,7 +5,7 @@
  * other has merely not come.  So a member that has waited for a while writes into its row where it
  * is stuck and what it called.  Whoever waits for it elsewhere, and is itself awaited there, writes
  * both calls onto the board and ends the group with WEFT_ERR_MISMATCH; everybody is told from
- * there.
+ * there.  A member may also wait by its device alone: see given.h.
  *
  * Nothing is concluded from slowness.  Who is stuck in the n-th meeting of a place came to it
  * before it could come anywhere else; who has seen fewer than n meetings there and waits in another
@@ -43,6 +43,12 @@ typedef struct weft_i_vigil {
 /* Can rank `missing` still come?  Sees quarrels too.  Without a message; WEFT_ERR_CANCELLED and
  * `wanted`: it waits for us to make the lane. */
 weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing);
+
+/* Has the rank come to our meeting after all? */
+bool weft_i_vigil_has_come(const weft_i_vigil *vigil, int rank);
+
+/* What was called by who waits so.  NULL: in a place of its own. */
+void weft_i_stay_tell(const weft_i_stay *stay, const weft_i_label *call, char *out, size_t bytes);
 
 /* Has the rank come and given up since the wait began? */
 bool weft_i_vigil_saw_give_up(const weft_i_vigil *vigil, int rank);
@@ -82,6 +88,7 @@ void weft_i_quarrel_tell(const weft_group *group, const char *mine, int rank, co
 
 /* Both calls, once the group has ended with WEFT_ERR_MISMATCH; NULL if they are not known. */
 const char *weft_i_quarrel_told(const weft_group *group);
+const char *weft_i_quarrel_on(const weft_i_board *board);
 
 /* A call of this rank is about to fail with them.  Whatever it calls after that it calls knowing
  * that the group has ended, such as weft_group_new with the group as a parent. */

@@ -4,7 +4,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "fabric/group.h"
+#include "fabric/quarrel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,6 +54,15 @@ static bool is_missed(const weft_i_post *post, int rank)
                                                 memory_order_acquire) < duty->needs(duty->arg);
 }
 
+const char *weft_i_post_quarrel(const weft_i_post *post)
+{
+    const weft_i_board *board = post->board;
+    /* Relaxed: stored before `revoked`, and without it the quarrel is not over. */
+    return board && atomic_load_explicit(&board->failure, memory_order_relaxed) == WEFT_ERR_MISMATCH
+               ? weft_i_quarrel_on(board)
+               : NULL;
+}
+
 /* Has the member gone, or the group ended? */
 static weft_status fate_of(const weft_i_post *post, int rank)
 {
@@ -65,8 +74,9 @@ static weft_status fate_of(const weft_i_post *post, int rank)
         fate = WEFT_ERR_PEER_LEFT;
     if (fate == WEFT_ERR_PEER_LEFT && is_missed(post, rank))
         return fate;
-    return atomic_load_explicit(&post->board->revoked, memory_order_acquire) ? WEFT_ERR_REVOKED
-                                                                             : WEFT_OK;
+    if (!atomic_load_explicit(&post->board->revoked, memory_order_acquire))
+        return WEFT_OK;
+    return weft_i_post_quarrel(post) ? WEFT_ERR_MISMATCH : WEFT_ERR_REVOKED;
 }
 
 /* The member that is lost for good comes first; then any that will not come. */

@@ -57,6 +57,9 @@ void weft_i_post_renew(weft_i_post *post);
  */
 weft_status weft_i_sentry_run(bool (*errand)(void));
 
+/* Both calls, if the group has ended because its members called different things; else NULL. */
+const char *weft_i_post_quarrel(const weft_i_post *post);
+
 /* "rank 0 of 2 in group "0"", and what is known of a member: for messages. */
 void weft_i_post_text(const weft_i_post *post, char *out, size_t bytes);
 void weft_i_post_describe(const weft_i_post *post, int rank, char *out, size_t bytes);

@@ -53,6 +53,8 @@ typedef struct weft_i_device {
     weft_status (*stream_query)(void *stream); /* WEFT_OK, WEFT_IN_PROGRESS, or an error */
     /* Is what it is given noted instead of run?  Asks nothing of the device: no error is told. */
     bool (*stream_captured)(void *stream);
+    /* The same as far as this library did it, without asking the driver where it can do without. */
+    bool (*stream_noted)(void *stream);
     /*
      * What is given to `stream` from now on waits for what `other` was given before.  `join`: if
      * `other` is being captured the capture goes on in both; else that is WEFT_ERR_STATE.

@@ -156,6 +156,13 @@ static bool stream_captured(void *stream)
     return status == WEFT_OK && captured;
 }
 
+/* The driver is asked for streams of others, which may capture what they like. */
+static bool stream_noted(void *stream)
+{
+    const weft_i_cuda_stream *s = stream;
+    return weft_i_cuda_is_captured(s) || (!s->ours && stream_captured(stream));
+}
+
 static weft_status stream_after(void *stream, void *other, bool join)
 {
     bool here = false, there = false;
@@ -245,6 +252,7 @@ const weft_i_device weft_i_device_cuda = {
     .stream_sync = stream_sync,
     .stream_query = stream_query,
     .stream_captured = stream_captured,
+    .stream_noted = stream_noted,
     .stream_after = stream_after,
     .event_record = event_record,
     .event_wait = event_wait,

@@ -261,6 +261,17 @@ static weft_status tell_mismatch(const weft_i_cuda_team *team, const char *call)
         (int)record->peer, theirs, same ? " of another place in symmetric memory" : "");
 }
 
+/* The group has ended before the rank came. */
+static weft_status tell_end(const weft_i_cuda_team *team, const char *call, weft_status why,
+                            const char *who)
+{
+    const char *quarrel =
+        why == WEFT_ERR_MISMATCH && team->post ? weft_i_post_quarrel(team->post) : NULL;
+    return quarrel ? weft_i_fail(why, "%s: %s; the group has ended", call, quarrel)
+                   : weft_i_fail(why, "%s: %s will not come; waited %.1f ms", call, who,
+                                 (double)team->record->waited_ns / 1e6);
+}
+
 static weft_status tell_poison(const weft_i_cuda_team *team, const char *call)
 {
     uint32_t word = (uint32_t)team->record->theirs; /* see WEFT_K_POISON */
@@ -280,6 +291,8 @@ static weft_status tell_poison(const weft_i_cuda_team *team, const char *call)
                            "%s: rank %d found that %s had called something else; " RESET, call,
                            peer, who);
     default:
+        if ((weft_status) - (int)(word >> 16 & 0xff) == WEFT_ERR_MISMATCH)
+            return tell_end(team, call, WEFT_ERR_MISMATCH, who);
         return weft_i_fail((weft_status) - (int)(word >> 16 & 0xff),
                            "%s: %s will not come, as rank %d found", call, who, peer);
     }
@@ -307,8 +320,7 @@ static weft_status tell(const weft_i_cuda_team *team, uint64_t why)
     case WEFT_K_POISONED:
         return tell_poison(team, call);
     default:
-        return weft_i_fail((weft_status)(int32_t)record->theirs,
-                           "%s: %s will not come; waited %.1f ms", call, who, ms);
+        return tell_end(team, call, (weft_status)(int32_t)record->theirs, who);
     }
 }
 

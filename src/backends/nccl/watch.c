@@ -162,6 +162,10 @@ weft_status weft_i_nccl_comm_check(weft_i_nccl_comm *comm)
     if (comm->lost < 0)
         return weft_i_fail(fate, "%s: NCCL on cuda:%d says \"%s\" (%d)", who, comm->device->ordinal,
                            weft_i_nccl_library()->ncclGetErrorString(comm->result), comm->result);
+    const char *quarrel = fate == WEFT_ERR_MISMATCH ? weft_i_post_quarrel(comm->post) : NULL;
+    if (quarrel)
+        return weft_i_fail(fate, "%s, collectives by NCCL on cuda:%d: %s; the group has ended", who,
+                           comm->device->ordinal, quarrel);
     weft_i_post_describe(comm->post, comm->lost, about, sizeof about);
     return weft_i_fail(fate, "%s, collectives by NCCL on cuda:%d: %s will not come", who,
                        comm->device->ordinal, about);
