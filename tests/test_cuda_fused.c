@@ -143,6 +143,27 @@ RANKS_TEST(test_fused_slow_reader, 3)
     leave(world);
 }
 
+/* The shard is multiplied where it is while a slow copy of it goes to the others; what the stream
+ * writes there afterwards comes behind both.  Also by a shard that has to be put in order first. */
+RANKS_TEST(test_fused_shard_overwritten, 2)
+{
+    weft_group *world = begin(rank);
+    if (!is_real() && !harness_in_threads)
+        model.copy_pause_us = 10000;
+    for (int dim = 0; dim < 2; dim++) {
+        weft_tensor *shard = uniform(WEFT_F32, WEFT_SHAPE(4, 6, 16)), *y = NULL;
+        weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(16, 8));
+        weft_tensor *expected = weft_matmul(weft_all_gather_tensor(shard, dim, world), b);
+        CHECK_OK(weft_all_gather_matmul(NULL, &y, shard, &b, 1, dim, world));
+        CHECK_OK(weft_fill(shard, 0));
+        CHECK(is_close(y, expected));
+        CHECK(weft_item(weft_sum(shard, NULL, 0, false), 0) == 0);
+    }
+    if (!harness_in_threads)
+        model.copy_pause_us = 0;
+    leave(world);
+}
+
 /* Multicast is asked for, and ranks that share a device have none: the call goes another way, says so,
  * and is right.  test_cuda_multicast.c has devices with it. */
 RANKS_TEST(test_fused_multicast_asked, 2)

@@ -2,8 +2,9 @@
 /*
  * all_gather and products as one.  Each rank puts its shard where the others see it, says so, and
  * multiplies it; then it takes the others' in cyclic order, each as soon as its word is set.  On a
- * device a shard is copied by the second stream while the first multiplies the one before.  On the
- * CPU it is multiplied where it lies, unless the gathered tensor is wanted.
+ * device a shard is copied by the second stream while the first multiplies the one before; that of
+ * the rank itself is copied for the others while it is multiplied.  On the CPU a shard is multiplied
+ * where it lies, unless the gathered tensor is wanted.
  *
  * The dimension that is gathered goes to the front, so that a shard is a block of rows: rows [q
  * rows, (q + 1) rows) of everything belong to rank q.  Along the dimension that the products sum
@@ -190,13 +191,28 @@ static weft_status add_up(gather_run *run)
     return WEFT_OK;
 }
 
+/* A shard that lies as its product reads it is multiplied there, while it is copied for the others;
+ * any other is multiplied where it was copied to. */
+static weft_status begin_with_own(gather_run *run)
+{
+    weft_i_pipe *pipe = &run->pipe;
+    bool beside = pipe->side && weft_i_tensor_is_contiguous(run->shard);
+    if (beside)
+        WEFT_TRY(weft_i_pipe_aside(pipe));
+    WEFT_TRY(show(run));
+    if (beside)
+        WEFT_TRY(weft_i_pipe_back(pipe));
+    else
+        WEFT_TRY(weft_i_pipe_fork(pipe)); /* copies come behind the words of this rank */
+    return multiply_all(run, pipe->me,
+                        beside ? weft_i_pipe_flat(run->shard) : source(run, pipe->me));
+}
+
 static weft_status pump(gather_run *run)
 {
     weft_i_pipe *pipe = &run->pipe;
     run->pieces = weft_i_pipe_pieces(pipe, run->rows);
-    WEFT_TRY(show(run));
-    WEFT_TRY(weft_i_pipe_fork(pipe)); /* copies come behind the words of this rank */
-    WEFT_TRY(multiply_all(run, pipe->me, source(run, pipe->me)));
+    WEFT_TRY(begin_with_own(run));
     for (int step = 1; step < pipe->size; step++)
         WEFT_TRY(take(run, (pipe->me + step) % pipe->size));
     WEFT_TRY(weft_i_pipe_aside(pipe));
