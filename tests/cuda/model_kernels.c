@@ -49,7 +49,7 @@ const model_kernel model_kernels[] = {
  * kernels, with ThreadSanitizer by far.  A worker and its stream meet at a lock of their own, so
  * that the threads of a kernel are ordered by nothing but the kernel, as if they were new.
  */
-enum { KEPT = 64 }; /* threads; a kernel of more makes the rest and joins them */
+enum { KEPT = 512 }; /* threads; a kernel of more makes the rest and joins them */
 
 typedef enum worker_state { IDLE, GIVEN, ENDING } worker_state;
 
@@ -200,7 +200,7 @@ void model_run(model_crew *crew, const model_kernel *kernel, const void *paramet
                unsigned threads)
 {
     worker what = {.kernel = kernel, .parameter = parameter};
-    what.place = (twin_place){0, threads, 0, blocks, 0, NULL};
+    what.place = (twin_place){.threads = threads, .blocks = blocks};
     for (unsigned first = 0; first < blocks; first += AT_ONCE)
         run_wave(crew, &what, first, blocks - first < AT_ONCE ? blocks - first : AT_ONCE);
 }

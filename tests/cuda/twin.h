@@ -29,12 +29,12 @@
 typedef struct twin_block {
     pthread_barrier_t barrier;
     int no[3]; /* by turns: a vote, the last one's readers, the next one's zero */
-    float shuffled[512];
+    float shuffled[2][512]; /* by turns, too */
     _Alignas(16) char memory[20480]; /* what its threads share */
 } twin_block;
 
 typedef struct twin_place {
-    unsigned thread, threads, block, blocks, votes;
+    unsigned thread, threads, block, blocks, votes, shuffles;
     twin_block *shared;
 } twin_place;
 extern _Thread_local twin_place twin_here;
@@ -91,16 +91,15 @@ WEFT_K int weft_k_sync_all(int yes)
     return !__atomic_load_n(&no[turn], __ATOMIC_RELAXED);
 }
 
-/* Threads that are not there have what is not looked at. */
+/* Threads that are not there have what is not looked at.  One barrier is enough, with two turns: who
+ * writes to a place again has met all threads once more, and they had read it before. */
 enum { WEFT_K_WARP = 32 };
 WEFT_K float weft_k_shuffle(float x, unsigned from)
 {
-    float *all = twin_here.shared->shuffled;
+    float *all = twin_here.shared->shuffled[twin_here.shuffles++ % 2];
     all[twin_here.thread] = x;
     weft_k_sync();
-    float got = all[twin_here.thread / WEFT_K_WARP * WEFT_K_WARP + from];
-    weft_k_sync();
-    return got;
+    return all[twin_here.thread / WEFT_K_WARP * WEFT_K_WARP + from];
 }
 
 WEFT_K void weft_k_begin(void)
