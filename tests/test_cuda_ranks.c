@@ -159,6 +159,36 @@ RANKS_TEST(test_cuda_ranks_work_runs_beside, 2)
     finish(world);
 }
 
+/* Nor does what is posted next, with the same operands: it is behind the first on their stream, and
+ * the current one, which does nothing with them, is behind neither. */
+RANKS_TEST(test_cuda_ranks_work_posted_again, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(5000), GPU), *out = weft_empty_like(x);
+    weft_tensor *host = weft_to(x, WEFT_F32, WEFT_CPU), *sum = weft_empty_like(host);
+    CHECK_OK(weft_all_reduce_into(sum, host, WEFT_SUM, world));
+    CHECK_OK(weft_all_reduce_into(out, x, WEFT_SUM, world)); /* opens the group's site */
+    weft_tensor *y = weft_full(WEFT_F32, GPU, WEFT_SHAPE(100), 2);
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+    CHECK_OK(weft_group_barrier(world, 30000));
+    if (rank == 1)
+        rest_us(300000);
+    CHECK(weft_all_reduce_start(out, x, WEFT_SUM, world));
+    weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, world);
+    CHECK(work);
+    weft_tensor *twice = weft_add(y, y);
+    if (rank == 0) {
+        CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 100));
+        CHECK_INT(weft_work_test(work), WEFT_IN_PROGRESS);
+    }
+    weft_tensor *more = weft_add(out, out); /* this is behind both */
+    check_same("beside", twice, weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100), 4));
+    check_same("behind", more, weft_add(sum, sum));
+    CHECK(weft_all_reduce_start(more, out, WEFT_MAX, world));
+    check_same("of what was posted", more, sum); /* on another stream than the add that wrote it */
+    finish(world);
+}
+
 /* To post a collective takes no error from who waits for the stream. */
 RANKS_TEST(test_cuda_ranks_work_leaves_errors, 2)
 {

@@ -22,6 +22,7 @@ static weft_status use(const weft_tensor *operand, bool write, weft_stream *own,
     return weft_i_storage_touch(operand->storage, write);
 }
 
+/* Operands of what is posted were left untouched: see weft_i_storage_defer. */
 static weft_status use_all(const weft_i_coll *coll, weft_stream *own, weft_stream *before)
 {
     if (!coll->in_tensor && !coll->out_tensor && !coll->list)
@@ -35,6 +36,11 @@ static weft_status use_all(const weft_i_coll *coll, weft_stream *own, weft_strea
     return WEFT_OK;
 }
 
+weft_status weft_i_beside_stay(const weft_i_coll *coll)
+{
+    return use_all(coll, NULL, NULL); /* no operand is behind a stream that nobody knows */
+}
+
 weft_status weft_i_beside_begin(const weft_i_coll *coll, weft_stream **back)
 {
     weft_device device = coll->ask.device;
@@ -43,12 +49,12 @@ weft_status weft_i_beside_begin(const weft_i_coll *coll, weft_stream **back)
     if (!current)
         return weft_last_status();
     if (!current->own || !current->table->event_record || weft_i_beside_is_captured(current))
-        return WEFT_OK;
+        return use_all(coll, current, current);
     weft_stream *own = weft_i_stream_beside(device);
     if (!own)
         return weft_last_status();
     if (own == current)
-        return WEFT_OK;
+        return use_all(coll, current, current);
     *back = weft_i_object_hold(current);
     weft_status status = weft_stream_use(own);
     if (status >= 0)

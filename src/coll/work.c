@@ -496,7 +496,8 @@ weft_work *weft_i_work_enqueue(const weft_i_coll *coll, weft_i_completion *compl
         run_carried(work, carrier);
         return work;
     }
-    if (!work || hand_over(work) == WEFT_OK)
+    bool host = weft_i_device_is_host(coll->ask.device);
+    if (!work || ((host || weft_i_beside_stay(coll) >= 0) && hand_over(work) == WEFT_OK))
         return work;
     weft_release(work);
     return NULL;

@@ -80,6 +80,13 @@ void weft_i_storage_leave(weft_storage *storage);
  * Nothing on the CPU. */
 weft_status weft_i_storage_touch(weft_storage *storage, bool write);
 
+/*
+ * From now on the thread's calls of weft_i_storage_ready leave memory of other devices untouched,
+ * unless claims are on it or the stream is captured.  For what is posted: it goes to another stream
+ * than the current one, which has no reason to wait.  Whoever posts it touches the operands there.
+ */
+void weft_i_storage_defer(bool on);
+
 /* What weft_i_storage_ready does if there is something to do. */
 weft_status weft_i_storage_settle(weft_storage *storage, bool write);
 

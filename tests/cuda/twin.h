@@ -28,7 +28,7 @@
 
 typedef struct twin_block {
     pthread_barrier_t barrier;
-    int no[3]; /* by turns: a vote, the last one's readers, the next one's zero */
+    int no[3];              /* by turns: a vote, the last one's readers, the next one's zero */
     float shuffled[2][512]; /* by turns, too */
     _Alignas(16) char memory[20480]; /* what its threads share */
 } twin_block;
