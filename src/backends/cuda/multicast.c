@@ -220,7 +220,7 @@ char *weft_i_cuda_multicast_base(const weft_i_cuda_multicast *multicast)
 
 typedef struct note {
     int32_t status;
-    char why[WEFT_I_CUDA_WHY_BYTES - 16];
+    char why[WEFT_I_CUDA_WHY_BYTES - 20]; /* room for the rank before it */
 } note;
 
 static note note_of(weft_status status)
