@@ -58,8 +58,10 @@ enum { HARNESS_PASS, HARNESS_FAIL, HARNESS_SKIP };
 __attribute__((unused)) static int harness_run_alone(const harness_test *test);
 
 /* Leaves the body with a reason; CHECK and its kin end here. */
-__attribute__((noreturn, format(printf, 3, 4))) static void harness_fail(const char *file, int line,
-                                                                         const char *format, ...)
+__attribute__((unused, noreturn, format(printf, 3, 4))) static void harness_fail(const char *file,
+                                                                                 int line,
+                                                                                 const char *format,
+                                                                                 ...)
 {
     int n = snprintf(harness_reason, sizeof harness_reason, "%s:%d: ", file, line);
     va_list args;
