@@ -6,11 +6,6 @@
 #include "coll/list.h"
 #include "tensor/storage.h"
 
-bool weft_i_beside_is_captured(const weft_stream *stream)
-{
-    return stream->table->stream_captured && stream->table->stream_captured(stream->own);
-}
-
 /* The current stream is behind other uses of the operand, and they will be behind it. */
 static weft_status use(const weft_tensor *operand, bool write, weft_stream *own,
                        weft_stream *before)
@@ -48,7 +43,7 @@ weft_status weft_i_beside_begin(const weft_i_coll *coll, weft_stream **back)
     weft_stream *current = weft_i_stream_current(device);
     if (!current)
         return weft_last_status();
-    if (!current->own || !current->table->event_record || weft_i_beside_is_captured(current))
+    if (!current->own || !current->table->event_record || weft_i_stream_is_captured(current))
         return use_all(coll, current, current);
     weft_stream *own = weft_i_stream_beside(device);
     if (!own)

@@ -23,7 +23,4 @@ weft_status weft_i_beside_stay(const weft_i_coll *coll);
  * could not be. */
 weft_status weft_i_beside_end(weft_stream *back, weft_status status);
 
-/* Is what the stream is given noted for a replay, instead of run? */
-bool weft_i_beside_is_captured(const weft_stream *stream);
-
 #endif

@@ -5,11 +5,11 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
-#include "coll/beside.h"
 #include "coll/choose.h"
 #include "coll/list.h"
 #include "coll/request.h"
 #include "fabric/given.h"
+#include "tensor/stream.h"
 
 #include <stdio.h>
 
@@ -285,7 +285,7 @@ static weft_status refuse_capture(const weft_group *group, weft_device device)
     const weft_i_device *table = weft_i_device_find(device);
     weft_stream *stream = table && table->stream_captured ? weft_i_stream_current(device) : NULL;
     char name[16];
-    return !stream || !weft_i_beside_is_captured(stream)
+    return !stream || !weft_i_stream_is_captured(stream)
                ? WEFT_OK
                : weft_i_fail(WEFT_ERR_STATE,
                              "the first collective of group \"%s\" on %s cannot be captured: "

@@ -412,7 +412,7 @@ static weft_status mark_end(weft_work *work)
     if (!stream->table->event_record)
         return WEFT_OK;
     work->stream = weft_i_object_hold(stream);
-    return weft_i_beside_is_captured(stream)
+    return weft_i_stream_is_captured(stream)
                ? WEFT_OK
                : stream->table->event_record(&work->event, stream->own);
 }

@@ -3,11 +3,11 @@
 #include "graph/device_graph.h"
 
 #include "base/os.h"
-#include "coll/beside.h"
 #include "coll/carrier.h"
 #include "functional/ops.h"
 #include "graph/plan.h"
 #include "tensor/ops.h"
+#include "tensor/stream.h"
 #include "weft/fake.h"
 #include "weft/op.h"
 
@@ -271,7 +271,7 @@ static bool check_call(weft_i_device_graph *d, weft_stream *stream, weft_tensor 
 {
     if (!d->seen)
         return refuse(d, "the first call compiles, and meets other ranks");
-    if (weft_i_beside_is_captured(stream))
+    if (weft_i_stream_is_captured(stream))
         return refuse(d, "its stream is being captured");
     if (stream != d->stream)
         return refuse(d, "it was called on another stream");

@@ -26,6 +26,13 @@ weft_stream *weft_i_stream_current(weft_device device);
  * current one, as copies beside products.  Urgent, borrowed; NULL and an error as above. */
 weft_stream *weft_i_stream_beside(weft_device device);
 
+/* Is what it is given noted instead of run?  Never on the CPU. */
+static inline bool weft_i_stream_is_captured(const weft_stream *stream)
+{
+    return stream->own && stream->table->stream_captured &&
+           stream->table->stream_captured(stream->own);
+}
+
 /* Work given to `stream` from now on waits for what `other` was given so far; see weft_i_device. */
 weft_status weft_i_stream_after(weft_stream *stream, weft_stream *other, bool join);
 

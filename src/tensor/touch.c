@@ -69,12 +69,6 @@ void weft_i_storage_defer(bool on)
     deferred = on;
 }
 
-static bool is_captured(const weft_stream *stream)
-{
-    return stream->own && stream->table->stream_captured &&
-           stream->table->stream_captured(stream->own);
-}
-
 weft_status weft_i_storage_settle(weft_storage *storage, bool write)
 {
     if (!storage->ordered)
@@ -85,7 +79,7 @@ weft_status weft_i_storage_settle(weft_storage *storage, bool write)
     /* Pairs with the release of who took the last claim off, or put one on. */
     if (atomic_load_explicit(&storage->claims, memory_order_acquire))
         WEFT_TRY(weft_i_claim_order(storage, &write, stream));
-    else if (deferred && !is_captured(stream))
+    else if (deferred && !weft_i_stream_is_captured(stream))
         return WEFT_OK;
     return touch(storage, write, stream);
 }
