@@ -126,6 +126,24 @@ RANKS_TEST(test_cuda_ranks_functional, 2)
     finish(world);
 }
 
+/* Operands of what is posted, with the sum that comes out, and another tensor.  Rank 1 comes late. */
+static weft_tensor *prepare_posting(weft_group *world, int rank, weft_tensor **x, weft_tensor **out,
+                                    weft_tensor **sum)
+{
+    *x = operand(WEFT_F32, rank, WEFT_SHAPE(5000), GPU);
+    *out = weft_empty_like(*x);
+    weft_tensor *host = weft_to(*x, WEFT_F32, WEFT_CPU);
+    *sum = weft_empty_like(host);
+    CHECK_OK(weft_all_reduce_into(*sum, host, WEFT_SUM, world));
+    CHECK_OK(weft_all_reduce_into(*out, *x, WEFT_SUM, world)); /* opens the group's site */
+    weft_tensor *other = weft_full(WEFT_F32, GPU, WEFT_SHAPE(100), 2);
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+    CHECK_OK(weft_group_barrier(world, 30000));
+    if (rank == 1)
+        rest_us(300000);
+    return other;
+}
+
 /*
  * Posted work does not hold up the stream of who posts it: while the other rank has not come, the
  * current stream gets its own work done.  Who uses an operand afterwards is behind the collective
@@ -134,15 +152,7 @@ RANKS_TEST(test_cuda_ranks_functional, 2)
 RANKS_TEST(test_cuda_ranks_work_runs_beside, 2)
 {
     weft_group *world = join(30000);
-    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(5000), GPU), *out = weft_empty_like(x);
-    weft_tensor *host = weft_to(x, WEFT_F32, WEFT_CPU), *sum = weft_empty_like(host);
-    CHECK_OK(weft_all_reduce_into(sum, host, WEFT_SUM, world));
-    CHECK_OK(weft_all_reduce_into(out, x, WEFT_SUM, world)); /* opens the group's site */
-    weft_tensor *y = weft_full(WEFT_F32, GPU, WEFT_SHAPE(100), 2);
-    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
-    CHECK_OK(weft_group_barrier(world, 30000));
-    if (rank == 1)
-        rest_us(300000);
+    weft_tensor *x, *out, *sum, *y = prepare_posting(world, rank, &x, &out, &sum);
     weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, world);
     CHECK(work);
     weft_tensor *twice = weft_add(y, y);
@@ -164,15 +174,7 @@ RANKS_TEST(test_cuda_ranks_work_runs_beside, 2)
 RANKS_TEST(test_cuda_ranks_work_posted_again, 2)
 {
     weft_group *world = join(30000);
-    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(5000), GPU), *out = weft_empty_like(x);
-    weft_tensor *host = weft_to(x, WEFT_F32, WEFT_CPU), *sum = weft_empty_like(host);
-    CHECK_OK(weft_all_reduce_into(sum, host, WEFT_SUM, world));
-    CHECK_OK(weft_all_reduce_into(out, x, WEFT_SUM, world)); /* opens the group's site */
-    weft_tensor *y = weft_full(WEFT_F32, GPU, WEFT_SHAPE(100), 2);
-    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
-    CHECK_OK(weft_group_barrier(world, 30000));
-    if (rank == 1)
-        rest_us(300000);
+    weft_tensor *x, *out, *sum, *y = prepare_posting(world, rank, &x, &out, &sum);
     CHECK(weft_all_reduce_start(out, x, WEFT_SUM, world));
     weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, world);
     CHECK(work);
