@@ -615,15 +615,43 @@ static weft_status wait_on(outlook *on, int64_t deadline)
     return status == WEFT_ERR_TIMEOUT ? status : WEFT_OK;
 }
 
+/*
+ * How often a rank looks for a message before it gives its core to another one.  A peer that runs
+ * answers sooner than a switch ends, and a rank that stays takes all that is on its way to it.  But
+ * if the peer waits for this very core, every look is in vain.  So after each wait in vain a rank
+ * looks half as often, and as often as ever once a message came while it looked.
+ */
+static int looks_allowed(const weft_i_lane *lane)
+{
+    enum { LOOKS = 200, HALVINGS = 12 };
+    if (lane->mode != WEFT_I_WAIT_YIELD)
+        return lane->mode == WEFT_I_WAIT_SPIN ? LOOKS : 1;
+    /* Relaxed, as below: a guess that the threads of the rank share. */
+    int vain = atomic_load_explicit(&lane->p2p->in_vain, memory_order_relaxed);
+    return vain < HALVINGS ? 1 << (HALVINGS - vain) : 1;
+}
+
+/* A message that was there at the first look says nothing.  Now and then it is tried afresh. */
+static void learn_looks(weft_i_lane *lane, int looks, bool came)
+{
+    enum { AFRESH = 64 };
+    if (lane->mode != WEFT_I_WAIT_YIELD || (came && !looks))
+        return;
+    int vain = atomic_load_explicit(&lane->p2p->in_vain, memory_order_relaxed);
+    atomic_store_explicit(&lane->p2p->in_vain, came ? 0 : (vain + 1) % AFRESH,
+                          memory_order_relaxed);
+}
+
 /* Looks for a moment without pausing: a message that comes now is a hop away. */
 static bool come_at_once(outlook *on)
 {
-    enum { LOOKS = 200 };
-    int looks = on->bundle->requests->lane->mode == WEFT_I_WAIT_SPIN ? LOOKS : 1;
-    for (int i = 0; i < looks; i++)
-        if (are_over(on))
-            return true;
-    return false;
+    weft_i_lane *lane = on->bundle->requests->lane;
+    int allowed = looks_allowed(lane), looks = 0;
+    bool came;
+    while (!(came = are_over(on)) && ++looks < allowed)
+        ;
+    learn_looks(lane, looks, came);
+    return came;
 }
 
 weft_status weft_i_bundle_wait(weft_i_bundle *bundle, int64_t timeout_ms)

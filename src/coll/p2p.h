@@ -89,6 +89,7 @@ typedef struct weft_i_p2p {
     uint64_t posted;
     atomic_int under_way; /* requests; relaxed: written under the lock, a hint without it */
     atomic_int waiters;   /* threads that wait for requests; relaxed, as above */
+    atomic_int in_vain;   /* waits in a row for which looking for long did not help: p2p.c */
     weft_i_p2p_request *any, **last_any; /* receives from whoever comes first */
     int turn;                            /* whose messages they look at first */
     weft_i_p2p_peer *busy;               /* peers with requests */
