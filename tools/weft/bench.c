@@ -282,6 +282,8 @@ static int check_outputs(const bench_options *options)
 
 static int measure(const bench_options *options, char *const *names)
 {
+    if (*names && (options->from || options->peers || options->tune || options->overhead))
+        return command_wrong(&weft_command_bench, "\"%s\" is no collective", *names);
     if (check_outputs(options))
         return 1;
     if (options->from)
