@@ -323,12 +323,33 @@ TEST(test_trial_mean)
     CHECK_INT(trial.runs[0], WEFT_I_TRIAL_RUNS);
     CHECK_INT(mean_after(&coll, 850), 1150);
     CHECK_INT(trial.runs[0], WEFT_I_TRIAL_RUNS); /* and no more */
+    trial.mean[0] = 1200;
+    CHECK_INT(mean_after(&coll, 600), 1050); /* just half */
+    trial.mean[0] = 1200;
+    CHECK_INT(mean_after(&coll, 599), 599);
+    trial.mean[0] = 1150;
     CHECK_INT(trial.mean[1], 0);
     CHECK_INT(trial.runs[1], 0); /* the other way has not been tried */
     coll.trial_way = true;
     CHECK_INT(mean_after(&coll, 0), 1); /* a clock that has not moved */
     CHECK_INT(mean_after(&coll, INT64_C(5000000000)), INT32_MAX);
     CHECK_INT(trial.mean[0], 1150);
+    weft_i_os_now = &weft_i_os_linux;
+}
+
+/* Each root touches new pages in its first call.  That counts for nothing once a call was quick. */
+TEST(test_trial_forgets_cold_roots)
+{
+    static const int64_t took[WEFT_I_TRIAL_RUNS] = {655000, 555000, 660000, 634000, 100000, 72000};
+    weft_i_lane lane = {.me = 1, .size = RANKS};
+    weft_i_trial trial = {{0, 0}, {0, 0}, {0, 0}};
+    weft_i_coll coll = {.lane = &lane, .trial = &trial};
+    slow = weft_i_os_linux;
+    slow.clock_ns = stopped_clock;
+    weft_i_os_now = &slow;
+    for (int i = 0; i < WEFT_I_TRIAL_RUNS; i++)
+        mean_after(&coll, took[i]);
+    CHECK_INT(trial.mean[0], 93000);
     weft_i_os_now = &weft_i_os_linux;
 }
 

@@ -91,9 +91,10 @@ static void keep_if(const weft_i_coll *coll, bool both)
 
 /*
  * The mean of the last few calls, without the cold ones; one that was kept off its core counts as
- * twice the mean.  Not the least: ranks that come one by one copy undisturbed by each other, and
- * that is not how long a call takes.  An earlier job's mean gives way to the first warm call: the
- * machine may have been busy then.
+ * twice the mean.  One that takes less than half of the mean replaces it: those before it touched
+ * new pages, as the first call of every root does.  Not the least: ranks that come one by one copy
+ * undisturbed by each other, and that is not how long a call takes.  An earlier job's mean gives way
+ * to the first warm call: the machine may have been busy then.
  */
 void weft_i_trial_end(weft_i_coll *coll)
 {
@@ -107,7 +108,7 @@ void weft_i_trial_end(weft_i_coll *coll)
         return;
     }
     bool before = trial->mean[1] < trial->mean[0];
-    if (trial->runs[way] >= COLD) {
+    if (trial->runs[way] >= COLD && 2 * took >= mean) {
         took = took > 2 * mean ? 2 * mean : took;
         took = mean + (took - mean) / 4;
     }
