@@ -215,6 +215,21 @@ TEST(test_registration_compared)
     close_all();
 }
 
+/* Memory that differs is a loss of the rank: weft_finish will tell of it, whoever has seen it. */
+TEST(test_registration_compared_is_a_loss)
+{
+    char first[WEFT_I_MESSAGE_BYTES];
+    weft_i_registration *none = NULL;
+    open_all(PAD);
+    note(2, next_epoch())->bytes++;
+    CHECK_INT(meet(&none), WEFT_ERR_MISMATCH);
+    CHECK_INT(weft_i_losses_first(&hand.world->losses, first), WEFT_ERR_MISMATCH);
+    CHECK(!strcmp(first, weft_last_error()) && *first);
+    weft_clear_error();
+    CHECK_INT(weft_i_losses_first(&hand.world->losses, first), WEFT_OK);
+    close_all();
+}
+
 /* How it went for the others: one failure is everybody's. */
 static void ends(int rank, int32_t status)
 {
@@ -392,6 +407,28 @@ TEST(test_registration_on_a_device)
 }
 
 static int signals; /* that were given to the stream */
+static int put_channel;
+
+static weft_status note_put(void *joined, void *stream, int rank, size_t offset, const void *from,
+                            size_t bytes, int channel, int64_t limit_ms)
+{
+    (void)stream, (void)from;
+    CHECK(joined == joins_with && rank == 2 && offset == 64 + 4 && bytes == 8);
+    CHECK(limit_ms == (channel < 0 ? WEFT_DEFAULT : 700));
+    put_channel = channel;
+    return channel == 7 ? weft_i_fail(WEFT_ERR_DEVICE, "no put") : WEFT_OK;
+}
+
+/* The newest operation in the flight record. */
+static void check_record(const char *name, int channel, weft_status status)
+{
+    weft_i_record_entry entry;
+    CHECK(weft_i_record_last(weft_i_group_record(hand.group), &entry));
+    CHECK(!strcmp(entry.name, name) && entry.finished);
+    CHECK(entry.peer == 2 && entry.group == hand.group->id);
+    CHECK_INT(entry.channel, channel);
+    CHECK_INT(entry.status, status);
+}
 
 static weft_status get_nothing(void *joined, void *stream, int rank, size_t offset, void *to,
                                size_t bytes)
@@ -418,6 +455,7 @@ TEST(test_registration_used_on_a_device)
                                                 .join = join_memory,
                                                 .settle = settle,
                                                 .part = part,
+                                                .put = note_put,
                                                 .get = get_nothing,
                                                 .signal = count_signal};
     open_all(PAD);
@@ -434,6 +472,16 @@ TEST(test_registration_used_on_a_device)
     CHECK_OK(meet(&mem.registration));
     weft_tensor *to = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
     hand_said(weft_symm_get(to, &mem, 2, 2), WEFT_ERR_DEVICE, "no copy");
+    check_record("get", -1, WEFT_ERR_DEVICE);
+    weft_tensor *from = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2));
+    CHECK_OK(weft_symm_put(&mem, 2, from, 1));
+    CHECK_INT(put_channel, -1); /* no signal behind it */
+    check_record("put", -1, WEFT_OK);
+    CHECK_OK(weft_symm_put_with_signal(&mem, 2, from, 1, 5, 700));
+    CHECK_INT(put_channel, 5);
+    check_record("put_with_signal", 5, WEFT_OK);
+    hand_said(weft_symm_put_with_signal(&mem, 2, from, 1, 7, 700), WEFT_ERR_DEVICE, "no put");
+    check_record("put_with_signal", 7, WEFT_ERR_DEVICE);
     CHECK_OK(weft_symm_wait_signal(&mem, 2, 3, WEFT_DEFAULT));
     CHECK_INT(signals, 1);
     hand.world->fake = true;

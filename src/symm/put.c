@@ -91,7 +91,7 @@ static weft_status put(const char *op, weft_symm *mem, int peer, weft_tensor *fr
     weft_status status = WEFT_OK;
     WEFT_TRY(find(op, mem, peer, from, offset, &at, &bytes));
     weft_i_record *record = weft_i_group_record(mem->group);
-    uint64_t number = weft_i_record_begin(record, op, mem->group->id, bytes, peer, -1);
+    uint64_t number = weft_i_record_begin(record, op, mem->group->id, bytes, peer, channel);
     if (mem->registration->memory)
         status = put_there(mem, peer, from, at, bytes, channel, limit_ms);
     else
