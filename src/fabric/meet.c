@@ -76,11 +76,10 @@ static weft_status enter_page(weft_i_world *world, weft_i_segment *page, int loc
  */
 static atomic_bool page_taken;
 
-static weft_status take_page(weft_i_start *start)
+static weft_status take_page(const weft_i_start *start)
 {
     if (start->job_fd < 0 || !atomic_exchange_explicit(&page_taken, true, memory_order_relaxed))
         return WEFT_OK;
-    start->job_fd = -1;
     return weft_i_fail(WEFT_ERR_STATE,
                        "weft_init was called twice: this process has already entered its job");
 }
