@@ -168,8 +168,11 @@ static inline void scene_memset32(weft_device device)
     CHECK(weft_symm_memset32(x, 0, 1, 65) < 0);
     CHECK_CONTAINS(weft_last_error(), "exceeded the numel");
     weft_clear_error();
+    int64_t before = weft_tensor_version(x); /* a refused call writes nothing */
     CHECK_OK(weft_symm_memset32(x, 0, 3, 64));
+    CHECK_INT(weft_tensor_version(x), before + 1);
     CHECK_OK(weft_symm_memset32(x, 63, 4, 1));
+    CHECK_INT(weft_tensor_version(x), before + 2);
     CHECK(weft_item(x, 0) == 3 && weft_item(x, 62) == 3 && weft_item(x, 63) == 4);
 }
 
@@ -178,6 +181,7 @@ static inline void scene_write_value32(weft_device device)
     weft_tensor *x = weft_symm_empty(WEFT_U32, device, WEFT_SHAPE(4));
     for (int i = 0; i < 4; i++) {
         CHECK_OK(weft_symm_stream_write_value32(x, i, 1));
+        CHECK_INT(weft_tensor_version(x), i + 1);
         for (int j = 0; j < 4; j++)
             CHECK_INT(weft_item(x, j), j <= i);
     }

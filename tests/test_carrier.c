@@ -388,6 +388,21 @@ TEST(test_backend_chosen)
     unrig();
 }
 
+static int sits_among(void *wanted)
+{
+    return weft_i_backend_among_threads() != *(bool *)wanted;
+}
+
+/* One thread by itself is no rank beside others. */
+TEST(test_backend_among_threads)
+{
+    bool others = false;
+    CHECK(!weft_i_backend_among_threads());
+    CHECK_INT(weft_spawn(1, sits_among, &others), 0);
+    others = true;
+    CHECK_INT(weft_spawn(2, sits_among, &others), 0);
+}
+
 int main(int argc, char **argv)
 {
     model_install();

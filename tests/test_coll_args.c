@@ -337,6 +337,14 @@ static void expect_choice(const char *op, int ranks, size_t bytes, const char *n
         FAIL("%s of %zu bytes with %d ranks: %s, not %s", op, bytes, ranks, choice, name);
 }
 
+TEST(test_coll_args_names_of_reductions)
+{
+    CHECK(!strcmp(weft_reduction_name(WEFT_SUM), "sum"));
+    CHECK(!strcmp(weft_reduction_name((weft_reduction)(WEFT_REDUCTIONS - 1)), "premul_sum"));
+    CHECK(!strcmp(weft_reduction_name((weft_reduction)WEFT_REDUCTIONS), "unknown"));
+    CHECK(!strcmp(weft_reduction_name((weft_reduction)-1), "unknown"));
+}
+
 TEST(test_coll_args_choice)
 {
     static const int columns[] = {1, 2, 3, 4, 5, 8, 9, 100}, column[] = {0, 0, 1, 1, 2, 2, 3, 3};

@@ -264,6 +264,9 @@ FUNCTION(asks)
 TEST(test_graph_values_are_not_known)
 {
     weft_tensor *x = vector(4, 1);
+    weft_seed(3);
+    weft_tensor *drawn = weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_seed(3);
     for (size_t i = 0; i < sizeof askings / sizeof *askings; i++)
         for (of_result = false;; of_result = true) {
             CHECK(!weft_graph_capture("f", asks, (void *)&askings[i], ARGS(x), 1, 1));
@@ -279,6 +282,8 @@ TEST(test_graph_values_are_not_known)
                 break;
         }
     CHECK_NEAR(weft_item(x, 3), 4, 0);
+    /* Nor has the refused seed been set. */
+    CHECK(weft_equal(weft_rand(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), drawn));
 }
 
 static weft_tensor *leaked;

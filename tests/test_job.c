@@ -7,6 +7,7 @@
 #include "fault.h"
 
 #include "fabric/group.h"
+#include "fabric/spawn.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -299,6 +300,60 @@ static int keeps(void *unused)
     (void)unused;
     kept = weft_keep(weft_init(NULL));
     return !kept || weft_finish(kept);
+}
+
+/* ---- whose result counts ---- */
+
+enum { SPAWNED = 3 };
+
+typedef struct ends {
+    int order[SPAWNED], result[SPAWNED]; /* who ends after whom, with what; all by place */
+} ends;
+
+/* Returns when the rank before it has ended for all to see. */
+static int end_in_turn(void *arg)
+{
+    const ends *how = arg;
+    const weft_i_seat *seat = weft_i_spawn_seat();
+    int place = 0;
+    while (how->order[place] != seat->rank)
+        place++;
+    if (place) {
+        weft_i_rank_record *before =
+            weft_i_job_rank(weft_i_job_of(seat->job), how->order[place - 1]);
+        while (atomic_load_explicit(&before->life.state, memory_order_acquire) != WEFT_I_RANK_LEFT)
+            WEFT_OS->yield();
+    }
+    return how->result[place];
+}
+
+/* The first that fails by itself; else the first that reports another's end.  Negated codes, which a
+ * main function returns, count alike. */
+TEST(test_job_spawn_result)
+{
+    static const struct {
+        int result[SPAWNED], counts;
+    } cases[] = {
+        {{0, 0, 0}, 0},
+        {{0, 0, 12}, 12},
+        {{0, 11, 12}, 11},
+        {{10, 11, 12}, 10},
+        {{WEFT_ERR_PEER_DEAD, 11, 12}, 11},
+        {{-WEFT_ERR_PEER_LEFT, WEFT_ERR_REVOKED, 12}, 12},
+        {{10, -WEFT_ERR_PEER_DEAD, WEFT_ERR_LIMIT}, 10},
+        {{WEFT_ERR_REVOKED, WEFT_ERR_PEER_LEFT, 0}, WEFT_ERR_REVOKED},
+        {{-WEFT_ERR_PEER_LEFT, WEFT_ERR_PEER_DEAD, WEFT_ERR_REVOKED}, -WEFT_ERR_PEER_LEFT}};
+    static const int orders[][SPAWNED] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                          {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+            ends how;
+            memcpy(how.order, orders[k], sizeof how.order);
+            memcpy(how.result, cases[i].result, sizeof how.result);
+            int result = weft_spawn(SPAWNED, end_in_turn, &how);
+            if (result != cases[i].counts)
+                FAIL("case %zu, order %zu: %d, not %d", i, k, result, cases[i].counts);
+        }
 }
 
 TEST(test_job_none)

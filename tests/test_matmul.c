@@ -479,6 +479,12 @@ TEST(test_matmul_scaled)
     CHECK_CONTAINS(weft_last_error(), "must be f32");
     CHECK(!weft_scaled_mm(a, b, one, one, rows, NULL, WEFT_F32));
     CHECK_CONTAINS(weft_last_error(), "a bias");
+    weft_tensor *wrong[] = {weft_view(bias, WEFT_SHAPE(5, 1)), weft_slice(bias, 0, 0, 4, 1),
+                            weft_zeros(WEFT_I32, WEFT_CPU, WEFT_SHAPE(5))};
+    for (int i = 0; i < 3; i++) {
+        CHECK(!weft_scaled_mm(a, b, one, one, wrong[i], NULL, WEFT_F32));
+        CHECK_CONTAINS(weft_last_error(), "a bias has 5 floats, one for each column of b");
+    }
     CHECK(!weft_scaled_mm(a, b, one, one, NULL, rows, WEFT_F32));
     CHECK(!weft_scaled_mm(a, b, one, one, NULL, NULL, WEFT_F64));
     CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);

@@ -65,6 +65,19 @@ RANKS_TEST(test_pointer_beside_tensors, 2)
     else
         CHECK_OK(weft_all_reduce_ptr(x, x, 4, WEFT_F32, WEFT_SUM, world));
     CHECK(x[0] == 2 && x[3] == 8);
+    float parts[4] = {1, 2, 3, 4}, mine[2] = {0, 0}, all[4] = {0, 0, 0, 0};
+    weft_tensor *in = weft_tensor_wrap(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), parts, NULL, NULL),
+                *own = weft_tensor_wrap(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2), mine, NULL, NULL),
+                *out = weft_tensor_wrap(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), all, NULL, NULL);
+    CHECK_OK(rank ? weft_reduce_scatter_into(own, in, WEFT_SUM, world)
+                  : weft_reduce_scatter_ptr(mine, parts, 2, WEFT_F32, WEFT_SUM, world));
+    CHECK(mine[0] == (rank ? 6 : 2) && mine[1] == (rank ? 8 : 4));
+    CHECK_OK(rank ? weft_all_gather_into(out, own, world)
+                  : weft_all_gather_ptr(all, mine, 2, WEFT_F32, world));
+    CHECK(all[0] == 2 && all[1] == 4 && all[2] == 6 && all[3] == 8);
+    CHECK_OK(rank ? weft_broadcast_into(own, 1, world)
+                  : weft_broadcast_ptr(mine, 2, WEFT_F32, 1, world));
+    CHECK(mine[0] == 6 && mine[1] == 8);
     CHECK_OK(weft_all_reduce_ptr(NULL, NULL, 0, WEFT_F32, WEFT_SUM, world));
     CHECK_OK(rank ? weft_send(t, 0, world) : weft_recv_ptr(x, 4, WEFT_F32, 1, world));
     CHECK_OK(rank ? weft_recv(t, 0, world) : weft_send_ptr(x, 4, WEFT_F32, 1, world));

@@ -8,6 +8,8 @@
 #include "symm/sentry.h"
 
 #include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { MS = 1000 * 1000, QUICK = MS / 4, SLOW = 50 * MS, LINGER = 160 };
 
@@ -417,6 +419,51 @@ TEST(test_sentry_without_a_thread)
     open_post(false); /* the next one has it */
     stand(steps_of_it);
     CHECK_INT(errands, 0);
+}
+
+/* ---- after a fork ---- */
+
+static bool run_in_parent(void)
+{
+    errands++;
+    return true;
+}
+
+/* One look of a child, in which the rank is dead that both posts look out for. */
+static int look_in_child(void)
+{
+    static void (*const steps_of_it[])(void) = {close_it, NULL};
+    weft_i_circle circle = {.group = hand.group};
+    weft_i_post_duty duty = {condemn, is_waiting, &told, NULL};
+    weft_i_post_close(post); /* of the parent: not ours to close */
+    if (weft_i_post_open(&circle, &duty, &post) < 0 || threads != 2)
+        return 101;
+    hand_kill(hand_members[3]);
+    script = steps_of_it;
+    body(NULL);
+    return 40 + 10 * errands + told.count; /* a failed check ends with 1 */
+}
+
+/* A child has neither the posts of its parent nor its errand, and needs a thread of its own. */
+TEST(test_sentry_after_a_fork)
+{
+    static void (*const steps_of_it[])(void) = {close_it, NULL};
+    int status = -1;
+    open_post(false);
+    errands = 0;
+    CHECK_OK(weft_i_sentry_run(run_in_parent));
+    CHECK_INT(threads, 1);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(look_in_child());
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), 41); /* its own post was told, once */
+    hand_revive(hand_members[3]);       /* the page is shared */
+    stand(steps_of_it);
+    CHECK_INT(errands, 1);
+    CHECK_INT(told.count, 0);
 }
 
 TEST(test_sentry_texts)

@@ -252,6 +252,8 @@ TEST(test_view_needs_fitting_strides)
     weft_tensor *flat = weft_reshape(t, WEFT_SHAPE(-1));
     CHECK(flat && weft_item(flat, 1) == 4);
     CHECK(weft_tensor_storage(weft_reshape(cube(), WEFT_SHAPE(6, 4))));
+    weft_tensor *most = weft_reshape(t, WEFT_SHAPE(1, 1, 3, 2, 1, 1, 4, 1)); /* of dimensions */
+    CHECK(most && weft_item(most, 1) == 4);
     CHECK(!weft_view(cube(), WEFT_SHAPE(5, -1)));
     CHECK(!weft_view(cube(), WEFT_SHAPE(-1, -1)));
     CHECK(!weft_reshape(cube(), WEFT_SHAPE(25)));
