@@ -5,6 +5,7 @@
 #include "fault.h"
 
 #include "base/room.h"
+#include "fabric/group.h"
 
 #include <weft/weft.h>
 
@@ -458,6 +459,19 @@ TEST(test_fake_is_seen)
     CHECK_INT(rank.state, WEFT_JOB_ALIVE);
     CHECK_INT(rank.process, getpid());
     CHECK(!weft_finish(world));
+    weft_scope_close();
+}
+
+/* Messages say of the others that they are nowhere. */
+TEST(test_fake_others_are_nowhere)
+{
+    char who[512];
+    weft_scope_open();
+    weft_group *world = fake(1, 4);
+    for (int rank = 0; rank < 4; rank++) {
+        weft_i_world_describe(world->world, rank, who, sizeof who);
+        CHECK_INT(!!strstr(who, "(on host none: fake)"), rank != 1);
+    }
     weft_scope_close();
 }
 

@@ -406,6 +406,44 @@ TEST(test_quarrel_helps_in_vain)
     close_all();
 }
 
+/* Who waits for us meanwhile is told whom we fetch from; after a time limit, too. */
+TEST(test_quarrel_circle_tells)
+{
+    char text[700], who[512];
+    open_all();
+    weft_i_circle circle = {.size = HAND_SIZE, .group = hand.group, .deadline = 77};
+    weft_i_fdpass_order order = weft_i_circle_order(&circle, 2, hand.group->key, 4096);
+    CHECK_INT(hand.row[HAND_ME].fetches, 3);
+    CHECK(order.own == hand.world->fdpass && weft_i_key_equal(order.key, hand.group->key));
+    CHECK(order.peer == hand.world->peers[hand_members[2]].fdpass && order.bytes == 4096);
+    CHECK(order.deadline == 77 && order.lost && order.lost(order.arg) == WEFT_OK);
+    CHECK_INT(weft_i_circle_fetched(&circle, 2, WEFT_ERR_NO_MEMORY), WEFT_ERR_NO_MEMORY);
+    weft_i_world_describe(hand.world, hand_members[2], who, sizeof who);
+    snprintf(text, sizeof text, "rendezvous in group \"g\": no answer from %s", who);
+    hand_said(weft_i_circle_fetched(&circle, 2, WEFT_ERR_TIMEOUT), WEFT_ERR_TIMEOUT, text);
+    CHECK_INT(hand.row[HAND_ME].fetches, 3);
+    CHECK_OK(weft_i_circle_fetched(&circle, 2, WEFT_OK));
+    CHECK_INT(hand.row[HAND_ME].fetches, 0);
+    hand.world->fake = true; /* where nobody looks */
+    weft_i_circle_order(&circle, 2, hand.group->key, 4096);
+    CHECK_INT(hand.row[HAND_ME].fetches, 0);
+    hand.world->fake = false;
+    close_all();
+}
+
+/* An exchange of a circle fails as the group's does. */
+TEST(test_quarrel_circle_exchange)
+{
+    int mine = 5, all[HAND_SIZE];
+    open_all();
+    weft_i_circle circle = {.size = HAND_SIZE, .group = hand.group, .limit_ms = 20000};
+    hand_kill(hand_members[3]);
+    CHECK_INT(weft_i_circle_exchange(&circle, &mine, sizeof mine, all), WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(), "opening a carrier: rank 3 (died");
+    weft_clear_error();
+    close_all();
+}
+
 /* A circle is lost with any of its members. */
 TEST(test_quarrel_circle_lost)
 {

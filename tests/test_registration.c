@@ -230,6 +230,67 @@ TEST(test_registration_compared_is_a_loss)
     close_all();
 }
 
+/* ---- many ranks ---- */
+
+enum { MANY = 40, LAST_ROW_AT = 1480 }; /* where the last row of a table may not begin any more */
+
+/* Makes the number longer by up to `more` digits; how many are left. */
+static int widen(uint64_t *number, int more)
+{
+    for (; more > 0 && *number < UINT64_MAX / 20; more--)
+        *number *= 10;
+    return more;
+}
+
+static int row_bytes(int rank)
+{
+    return snprintf(NULL, 0, "%s rank %d: 5000 bytes at offset 64, pad of 1000, backend %s",
+                    rank ? ";" : "", rank, block->backend->name);
+}
+
+/* What 40 members bring, so that the row of rank `last` begins at that byte of the table. */
+static void bring_many(const weft_group *many, int begin, int *last)
+{
+    int used = 0;
+    for (*last = 0; used + row_bytes(*last) <= begin; ++*last)
+        used += row_bytes(*last);
+    for (int rank = 0, more = begin - used; rank < MANY; rank++) {
+        brought *it = (brought *)(void *)many->board->row[rank].note[1];
+        *it = (brought){.bytes = BYTES, .pad_bytes = PAD, .offset = 64, .serial = 1};
+        snprintf(it->backend, sizeof it->backend, "%s", block->backend->name);
+        if (rank != ME)
+            many->board->row[rank].arrival = (uint64_t)1000 << 32;
+        if (rank > ME)
+            more = widen(&it->bytes, widen(&it->offset, widen(&it->pad_bytes, more)));
+        CHECK(rank < *last || !more);
+    }
+}
+
+/* A table has as many rows as there is room for, and no part of another. */
+TEST(test_registration_compared_by_many)
+{
+    int members[MANY], last;
+    char row[32];
+    open_all(PAD);
+    for (int rank = 0; rank < MANY; rank++)
+        members[rank] = rank % HAND_WORLD;
+    for (int at = LAST_ROW_AT - 1; at <= LAST_ROW_AT; at++) {
+        weft_i_registration *none = NULL;
+        weft_group *many = hand_group(MANY, members, "many");
+        many->timeout_ms = 20000;
+        bring_many(many, at, &last);
+        CHECK_INT(weft_i_registration_new(block, 64, many, WEFT_OK, &none), WEFT_ERR_MISMATCH);
+        snprintf(row, sizeof row, "; rank %d: 5000 ", last - 1);
+        CHECK_CONTAINS(weft_last_error(), row);
+        snprintf(row, sizeof row, "; rank %d: 5000 ", last);
+        CHECK_INT(strstr(weft_last_error(), row) != NULL, at < LAST_ROW_AT);
+        snprintf(row, sizeof row, "; rank %d: ", last + 1);
+        CHECK(!none && !strstr(weft_last_error(), row));
+        weft_clear_error();
+    }
+    close_all();
+}
+
 /* How it went for the others: one failure is everybody's. */
 static void ends(int rank, int32_t status)
 {
@@ -332,6 +393,7 @@ TEST(test_registration_declined)
 
 static int settled, parted;
 static void *joins_with;
+static bool stays_away;
 
 static weft_status show(const weft_i_segment *segment, weft_i_card *out)
 {
@@ -354,6 +416,8 @@ static weft_status join_memory(const weft_i_circle *circle, const weft_i_joining
         CHECK(weft_i_key_equal(with->keys[rank],
                                rank == ME ? block->segment->key : theirs[rank]->key));
     CHECK(with->blocks[ME] == block->segment);
+    if (stays_away)
+        hand.row[3].arrival = hand.row[ME].arrival; /* rank 3 was here, and comes no more */
     *out = joins_with;
     return joins_with ? WEFT_OK : weft_i_fail(WEFT_ERR_DEVICE, "cannot join");
 }
@@ -392,6 +456,16 @@ TEST(test_registration_on_a_device)
     hand_said(meet(&made), WEFT_ERR_DEVICE, "cannot join");
     CHECK(!made && settled == 1 && parted == 1); /* it has nothing to part with */
     joins_with = &settled;
+    bring(PAD);
+    stays_away = true; /* who has brought its memory may be missing at the end */
+    hand.group->timeout_ms = 20;
+    CHECK_INT(meet(&made), WEFT_ERR_TIMEOUT);
+    CHECK_CONTAINS(weft_last_error(), " ms for rank 3 (alive");
+    CHECK(!made && settled == 2 && parted == 2); /* it was joined, and is not any more */
+    stays_away = false;
+    settled = 1;
+    hand.group->timeout_ms = 20000;
+    hand.group->board->revoked = 0;
     for (int n = 1; n <= 6; n++) { /* four tables, the registration and its addresses */
         uint32_t epoch = next_epoch();
         bring(PAD);
@@ -485,9 +559,11 @@ TEST(test_registration_used_on_a_device)
     CHECK_OK(weft_symm_wait_signal(&mem, 2, 3, WEFT_DEFAULT));
     CHECK_INT(signals, 1);
     hand.world->fake = true;
+    CHECK(weft_fake_is(hand.group) && !weft_fake_is(NULL));
     CHECK_OK(weft_symm_wait_signal(&mem, 2, 3, WEFT_DEFAULT));
     CHECK_INT(signals, 1);
     hand.world->fake = false;
+    CHECK(!weft_fake_is(hand.group));
     weft_i_registration_drop(mem.registration);
     close_all();
 }
