@@ -2,6 +2,7 @@
 /* Meshes of a fake world of eight: every rank sees what counting says. */
 #include "fault.h"
 #include "harness.h"
+#include "memory_count.h"
 
 #include <weft/weft.h>
 
@@ -130,6 +131,46 @@ TEST(test_mesh_fake_of_two_jobs)
     CHECK_OK(weft_scope_close());
 }
 
+/* Groups of lines without a name are described by their dimension. */
+TEST(test_mesh_fake_descriptions)
+{
+    CHECK_OK(weft_scope_open());
+    weft_mesh *plain = mesh_of(3, WEFT_SHAPE(2, 4), NULL),
+              *named = mesh_of(3, WEFT_SHAPE(4, 2), "a,b");
+    CHECK(!strcmp(weft_group_description(weft_mesh_group(plain, 0)), "mesh_dim_0"));
+    CHECK(!strcmp(weft_group_description(weft_mesh_group(plain, 1)), "mesh_dim_1"));
+    CHECK(!strcmp(weft_group_description(weft_mesh_group(named, 1)), "mesh_b"));
+    CHECK_OK(weft_scope_close());
+}
+
+/* A mesh that is refused keeps nothing until the scope ends. */
+TEST(test_mesh_fake_refused_keeps_nothing)
+{
+    CHECK_OK(weft_scope_open());
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 12);
+    weft_mesh *mesh = weft_mesh_init(weft_fake_init(&opts), WEFT_CPU, WEFT_SHAPE(3, 2, 2), "a,b,c");
+    weft_mesh *flat = weft_mesh_flatten(weft_mesh_slice(mesh, "a,c"), "ac");
+    CHECK(flat && weft_mesh_size(flat, WEFT_MESH_ONLY) == 6);
+    CHECK(!weft_mesh_unflatten(flat, 0, WEFT_SHAPE(2, 3), "x,y")); /* the message takes memory */
+    CHECK_CONTAINS(weft_last_error(), "cannot be cut across them");
+    count_begin();
+    for (int i = 0; i < 10; i++)
+        CHECK(!weft_mesh_unflatten(flat, 0, WEFT_SHAPE(2, 3), "x,y"));
+    CHECK_INT(count_end(), 0);
+    weft_mesh *parts = weft_mesh_unflatten(flat, 0, WEFT_SHAPE(3, 2), "x,y");
+    CHECK(parts && weft_mesh_ndim(parts) == 2);
+    /* Products are those of the numbers, not of what is left of them. */
+    static const weft_shape wrong[] = {
+        {3, {6, 6, 6}}, {2, {6, 0}}, {2, {7, 1}}, {2, {-6, -1}}, {1, {5}}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(!weft_mesh_unflatten(flat, 0, wrong[i], i == 0 ? "x,y,z" : i < 4 ? "x,y" : "x"));
+        CHECK_CONTAINS(weft_last_error(),
+                       "the product of the sizes must be 6, the size of dimension 0");
+    }
+    weft_clear_error();
+    CHECK_OK(weft_scope_close());
+}
+
 /* ---- without memory ---- */
 
 static weft_mesh *make_one(weft_group *world, int which)
@@ -139,14 +180,18 @@ static weft_mesh *make_one(weft_group *world, int which)
         return weft_mesh_unflatten(mesh, 1, WEFT_SHAPE(2, 2), "c,d");
     if (which == 2)
         return weft_mesh_flatten(mesh, "flat");
+    if (which == 4) {
+        weft_group *groups[] = {world};
+        return weft_mesh_from_groups(groups, 1, WEFT_CPU, WEFT_SHAPE(WORLD), NULL, "all");
+    }
     return which == 3 ? weft_mesh_slice(mesh, "b") : mesh;
 }
 
 /* A mesh is whole, with the groups of all its lines, or not there, with a reason. */
 TEST(test_mesh_fake_without_memory)
 {
-    static const int dims[] = {2, 3, 1, 1};
-    for (int which = 0; which < 4; which++) {
+    static const int dims[] = {2, 3, 1, 1, 1};
+    for (int which = 0; which < 5; which++) {
         int n = 1, failed = 0;
         for (bool fired = true; fired; n++) {
             CHECK_OK(weft_scope_open());

@@ -213,11 +213,12 @@ static weft_status check_parts(const weft_mesh *mesh, int dim, const char *names
                            "weft_mesh_unflatten: %d dimensions in place of one of %d; a mesh has "
                            "at most %d",
                            ndim, mesh->ndim, WEFT_MAX_DIMS);
-    int64_t product = 1;
+    int64_t product = 1; /* at most the square of the size, which fits */
     for (int i = 0; i < ndim; i++)
-        product = p->sizes.dim[i] < 1 || p->sizes.dim[i] > mesh->dim[dim].size
+        product = p->sizes.dim[i] < 1 || p->sizes.dim[i] > mesh->dim[dim].size ||
+                          product > mesh->dim[dim].size
                       ? 0
-                      : product * p->sizes.dim[i] % ((int64_t)1 << 40);
+                      : product * p->sizes.dim[i];
     if (product != mesh->dim[dim].size)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "weft_mesh_unflatten: the product of the sizes must be %d, the size of "
