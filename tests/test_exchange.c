@@ -645,6 +645,36 @@ TEST(test_exchange_settles)
     hand_close();
 }
 
+/* ---- ends that others must be told ---- */
+
+/* Once, of groups that have ended, have others in them, and no board on which these would see it. */
+TEST(test_registry_doomed)
+{
+    hand_open();
+    weft_i_registry *registry = &hand.world->registry;
+    weft_group *group = hand.group;
+    weft_i_board *board = group->board;
+    weft_i_key key = {{0, 0}};
+    CHECK_OK(weft_i_registry_enter(registry, hand.above));
+    CHECK_OK(weft_i_registry_enter(registry, group));
+    group->board = NULL;
+    CHECK(!weft_i_registry_next_doomed(registry, &key)); /* it lives */
+    weft_i_group_mark_destroyed(group);
+    group->board = board;
+    CHECK(!weft_i_registry_next_doomed(registry, &key) && !group->told);
+    group->board = NULL;
+    group->size = 1;
+    CHECK(!weft_i_registry_next_doomed(registry, &key) && !group->told);
+    group->size = HAND_SIZE;
+    CHECK(weft_i_registry_next_doomed(registry, &key) && group->told);
+    CHECK(weft_i_key_equal(key, group->key));
+    CHECK(!weft_i_registry_next_doomed(registry, &key) && !hand.above->told);
+    group->board = board;
+    weft_i_registry_leave(registry, group);
+    weft_i_registry_leave(registry, hand.above);
+    hand_close();
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEFT_DEBUG", "NONE", 0); /* errors are the point here */

@@ -6,6 +6,7 @@
 #include "crew.h"
 #include "fault.h"
 
+#include "base/status.h"
 #include "fabric/group.h"
 #include "fabric/spawn.h"
 
@@ -316,6 +317,8 @@ static int end_in_turn(void *arg)
     const ends *how = arg;
     const weft_i_seat *seat = weft_i_spawn_seat();
     int place = 0;
+    if (weft_i_status_rank() != seat->rank)
+        return 99; /* its messages would bear no rank, or another */
     while (how->order[place] != seat->rank)
         place++;
     if (place) {

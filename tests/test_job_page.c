@@ -248,6 +248,8 @@ TEST(test_job_page_notes_a_failure)
     CHECK(!memcmp(before, page->base, page->bytes));
     weft_i_job_note_failed(page->fd, 1);
     CHECK(state_of(page, 0) == WEFT_I_RANK_AWAITED && state_of(page, 1) == WEFT_I_RANK_FAILED);
+    weft_i_job_note_failed(page->fd, 0);
+    CHECK(state_of(page, 0) == WEFT_I_RANK_FAILED && state_of(page, 1) == WEFT_I_RANK_FAILED);
     weft_i_job_rank(job, 0)->life.state = WEFT_I_RANK_HERE; /* another process has the place */
     weft_i_job_note_failed(page->fd, 0);
     CHECK_INT(state_of(page, 0), WEFT_I_RANK_HERE);

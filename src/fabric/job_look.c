@@ -145,8 +145,8 @@ static const weft_i_record_entry *current(const weft_i_record_entry *newest, siz
     return NULL;
 }
 
-/* Fills `now` with the operation the rank is in; false if it is in none. */
-static bool look_rank(const weft_job_info *job, const weft_i_rank_record *rank_record, int index,
+/* Fills `now` with the operation the rank is in; leaves it as it was if it is in none. */
+static void look_rank(const weft_job_info *job, const weft_i_rank_record *rank_record, int index,
                       weft_job_rank *out, weft_i_record_entry *now)
 {
     weft_i_record_entry newest[DEPTH];
@@ -158,7 +158,7 @@ static bool look_rank(const weft_job_info *job, const weft_i_rank_record *rank_r
     }
     out->state = state_of(job->threads, rank_record, out);
     if (!has_come(rank_record))
-        return false;
+        return;
     size_t count = weft_i_record_newest(&rank_record->record, newest, DEPTH);
     const weft_i_record_entry *open = current(newest, count);
     size_t last = 0;
@@ -167,13 +167,12 @@ static bool look_rank(const weft_job_info *job, const weft_i_rank_record *rank_r
     if (last < count)
         copy_op(rank_record, &newest[last], &out->last);
     if (!open || out->state == WEFT_JOB_LEFT)
-        return false;
+        return;
     copy_op(rank_record, open, &out->now);
     const weft_i_record_entry *outer = current(open + 1, count - (size_t)(open + 1 - newest));
     if (outer && outer->group == open->group)
         copy_text(out->now.part_of, sizeof out->now.part_of, outer->name, sizeof outer->name);
     *now = *open;
-    return true;
 }
 
 /* ---- who waits for whom ---- */
