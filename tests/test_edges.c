@@ -3,6 +3,8 @@
  * just allowed, and its elements. */
 #include "refusals.h"
 
+#include "tensor/tensor.h"
+
 #include <math.h>
 
 static weft_tensor *counting(weft_dtype dtype, weft_shape shape)
@@ -45,6 +47,12 @@ TEST(test_edges_gather)
        "gather: no dimension 1 in a tensor of 1 dimensions");
     NO(weft_gather(scalar, -2, zero), WEFT_ERR_INVALID_ARG,
        "gather: no dimension -2 in a tensor of 1 dimensions");
+    weft_tensor *five = weft_full(WEFT_F32, WEFT_CPU, (weft_shape){0}, 5),
+                *one = weft_full(WEFT_I64, WEFT_CPU, (weft_shape){0}, 1);
+    HOLDS(weft_scatter_add(scalar, 0, zero, five), 12);
+    CHECK(!weft_scatter_add(scalar, 0, one, five) && !weft_gather(scalar, 0, one));
+    CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
     weft_tensor *x = counting(WEFT_F32, WEFT_SHAPE(2, 3));
     int64_t last[] = {2, 0}, behind[] = {3, 0}, before[] = {-1, 0};
     HOLDS(weft_gather(x, 1, weft_tensor_from(WEFT_I64, WEFT_SHAPE(2, 1), last)), 2, 3);
@@ -175,6 +183,11 @@ TEST(test_edges_cat)
     weft_tensor *half = weft_empty(WEFT_I8, WEFT_META, WEFT_SHAPE((int64_t)1 << 62));
     weft_tensor *vast[] = {half, half}, *mixed[] = {a, weft_to_dtype(b, WEFT_F64)};
     NO(weft_cat(vast, 2, 0), WEFT_ERR_INVALID_ARG, "cat: the result is too large");
+    weft_tensor *part = weft_empty(WEFT_F64, WEFT_META, WEFT_SHAPE((int64_t)1 << 59)),
+                *parts[] = {part, part};
+    CHECK(!weft_cat(parts, 2, 0)); /* as a number of bytes */
+    CHECK(weft_last_status() == WEFT_ERR_INVALID_ARG && !strncmp(weft_last_error(), "cat: ", 5));
+    weft_clear_error();
     CHECK_INT(weft_tensor_dtype(weft_cat(mixed, 2, 1)), WEFT_F64);
     HOLDS(weft_stack(rows, 1, 0), 0, 1, 2, 3);
     HOLDS(weft_stack(rows, 2, 1), 0, 1, 0, 10, 2, 3, 20, 30);
@@ -221,6 +234,13 @@ TEST(test_edges_make)
 TEST(test_edges_reshape)
 {
     CHECK_OK(weft_scope_open());
+    /* A size of 1 steps over what lies behind it, as far as that steps evenly. */
+    weft_tensor *turned = weft_transpose(counting(WEFT_F32, WEFT_SHAPE(2, 3)), 0, 1);
+    weft_tensor *slim = weft_view(turned, WEFT_SHAPE(1, 3, 1, 2, 1));
+    static const int64_t steps[] = {3, 1, 6, 3, 3};
+    HOLDS(slim, 0, 3, 1, 4, 2, 5);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(weft_tensor_stride(slim, i), steps[i]);
     static const int64_t odd[] = {3, 77, 1};
     weft_tensor *x = counting(WEFT_F32, WEFT_SHAPE(2, 3));
     /* the stride of a size of 1 is no obstacle */
@@ -370,6 +390,25 @@ TEST(test_edges_normalize)
 
 /* A result that is written into a tensor counts as a write, and one into a part of an argument does
  * not read what it has written. */
+/* Without memory nothing meets; nor without elements. */
+TEST(test_edges_ranges)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *a = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(4)),
+                *b = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(4)),
+                *x = counting(WEFT_F32, WEFT_SHAPE(8));
+    CHECK(!weft_i_tensor_ranges_meet(a, b) && !weft_i_tensor_ranges_meet(a, x));
+    CHECK(weft_i_tensor_ranges_meet(a, weft_view(a, WEFT_SHAPE(2, 2))));
+    weft_tensor *low = weft_slice(x, 0, 0, 4, 1), *high = weft_slice(x, 0, 4, 8, 1),
+                *both = weft_slice(x, 0, 3, 5, 1), *none = weft_slice(x, 0, 4, 4, 1);
+    CHECK(!weft_i_tensor_ranges_meet(low, high) && !weft_i_tensor_ranges_meet(high, low));
+    CHECK(weft_i_tensor_ranges_meet(low, both) && weft_i_tensor_ranges_meet(both, high));
+    CHECK(!weft_i_tensor_ranges_meet(both, none) && !weft_i_tensor_ranges_meet(none, x));
+    CHECK(weft_tensor_dtype(NULL) == (weft_dtype)-1);
+    weft_clear_error();
+    CHECK_OK(weft_scope_close());
+}
+
 TEST(test_edges_into)
 {
     CHECK_OK(weft_scope_open());

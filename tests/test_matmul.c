@@ -398,6 +398,11 @@ TEST(test_matmul_vectors)
     weft_tensor *mv = weft_matmul(m, v), *um = weft_matmul(u, m), *vv = weft_matmul(v, v);
     CHECK(weft_tensor_ndim(mv) == 1 && weft_tensor_numel(mv) == 3 && weft_tensor_numel(um) == 4 &&
           weft_tensor_ndim(vv) == 0);
+    weft_tensor *batch = weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 24, 1), WEFT_SHAPE(2, 3, 4));
+    weft_tensor *ub = weft_matmul(u, batch), *bv = weft_matmul(batch, v);
+    CHECK(weft_tensor_ndim(um) == 1 && weft_tensor_ndim(ub) == 2 && weft_tensor_ndim(bv) == 2);
+    CHECK(weft_tensor_size(ub, 0) == 2 && weft_tensor_size(ub, 1) == 4);
+    CHECK(weft_tensor_size(bv, 0) == 2 && weft_tensor_size(bv, 1) == 3);
     for (int i = 0; i < 3; i++) {
         double sum = 0;
         for (int j = 0; j < 4; j++)
@@ -466,6 +471,8 @@ TEST(test_matmul_scaled)
     CHECK(weft_equal(weft_scaled_mm(a, b, rows, columns, NULL, NULL, WEFT_F32), scaled));
     scaled = weft_mul_scalar(weft_add(scaled, weft_to_dtype(bias, WEFT_F32)), 0.25);
     weft_tensor *turned = weft_transpose(weft_contiguous(weft_transpose(b, 0, 1)), 0, 1);
+    CHECK(weft_equal(weft_scaled_mm(a, b, rows, columns, bias, NULL, WEFT_F32),
+                     weft_mul_scalar(scaled, 4))); /* a bias, and no scale of the result */
     for (int i = 0; i < 2; i++)
         CHECK(weft_equal(weft_scaled_mm(a, i ? turned : b, rows, columns, bias, one, WEFT_BF16),
                          weft_to_dtype(scaled, WEFT_BF16)));

@@ -309,6 +309,30 @@ TEST(test_normalize_layer_norm_shortage)
     CHECK(failed >= 4); /* the result, packed arguments, and the rows that it works on */
 }
 
+/* So are its gradients: all of them, or none and an error. */
+TEST(test_normalize_layer_norm_grad_shortage)
+{
+    weft_tensor *rows = weft_view(weft_arange(WEFT_BF16, WEFT_CPU, 0, 12, 1), WEFT_SHAPE(4, 3));
+    weft_tensor *x = weft_transpose(rows, 0, 1), *right[3], *out[3];
+    weft_tensor *weight = weft_slice(weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(8), 2), 0, 0, 8, 2);
+    CHECK_OK(weft_layer_norm_grad(x, x, 1, weight, 1e-5, true, right));
+    int failed = 0;
+    bool fired = true;
+    for (int n = 1; fired; n++) {
+        weft_scope_open();
+        fault_arm(n);
+        weft_status status = weft_layer_norm_grad(x, x, 1, weight, 1e-5, true, out);
+        fired = fault_disarm();
+        CHECK_INT(status, fired ? WEFT_ERR_NO_MEMORY : WEFT_OK);
+        for (int k = 0; k < 3 && status == WEFT_OK; k++)
+            CHECK(weft_equal(out[k], right[k]));
+        failed += status < 0;
+        weft_clear_error();
+        weft_scope_close();
+    }
+    CHECK(failed >= 6); /* the results, packed arguments, sums and rows */
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

@@ -4,6 +4,7 @@
 
 #include "kernels/update.h"
 #include "kernels/vector.h"
+#include "tensor/ops.h"
 
 #include <weft/weft.h>
 
@@ -79,6 +80,66 @@ TEST(test_optim_sgd)
     check_sgd(WEFT_F32, true, 0.9, 0.01, 1e-5);
     check_sgd(WEFT_F64, true, 0, 0.01, 1e-13);
     check_sgd(WEFT_BF16, false, 0.9, 0, 0.1);
+}
+
+/* One step over more than a block of elements, that lie side by side or not, between others which
+ * stay as they are. */
+static void check_long(weft_dtype dtype, int64_t step)
+{
+    enum { LONG = 1300, AT = 40 };
+    weft_scope_open();
+    weft_tensor *memory = weft_full(dtype, WEFT_CPU, WEFT_SHAPE(2 * LONG + 800), 2);
+    weft_tensor *x = weft_slice(memory, 0, AT, AT + LONG * step, step), *out = NULL;
+    weft_tensor *grads = weft_full(dtype, WEFT_CPU, WEFT_SHAPE(LONG * step), 0.5),
+                *grad = weft_slice(grads, 0, 0, LONG * step, step);
+    CHECK_INT(weft_tensor_numel(x), LONG);
+    CHECK_OK(weft_i_op_apply_list(&weft_i_op_sgd_, &out,
+                                  (weft_i_arg[]){WEFT_I_TENSORS_ARG(&x, 1), WEFT_I_TENSOR_ARG(grad),
+                                                 WEFT_I_NUMBER_ARG(1), WEFT_I_NUMBER_ARG(0),
+                                                 WEFT_I_NUMBER_ARG(0), WEFT_I_INTEGER_ARG(1)}));
+    for (int64_t i = 0; i < weft_tensor_numel(memory); i++) {
+        bool steps = i >= AT && i < AT + LONG * step && (i - AT) % step == 0;
+        if (weft_item(memory, i) != (steps ? 1.5 : 2))
+            FAIL("%s, step %lld: element %lld is %g", weft_dtype_name(dtype), (long long)step,
+                 (long long)i, weft_item(memory, i));
+    }
+    weft_scope_close();
+}
+
+TEST(test_optim_blocks)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F64, WEFT_BF16};
+    for (int i = 0; i < 3; i++)
+        for (int64_t step = 1; step <= 2; step++)
+            check_long(dtypes[i], step);
+}
+
+/* Parameters and gradients are floats of one shape, whichever of them is not. */
+TEST(test_optim_refuses)
+{
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)),
+                *whole = weft_ones(WEFT_I32, WEFT_CPU, WEFT_SHAPE(4)),
+                *other = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 2)),
+                *wide = weft_ones(WEFT_F64, WEFT_CPU, WEFT_SHAPE(4)), *out[2];
+    struct {
+        weft_tensor *param, *momentum, *grad;
+        const char *message;
+    } cases[] = {
+        {whole, whole, x, "sgd_: a parameter of i32 [4], a gradient of f32 [4]; both are floats"},
+        {x, x, whole, "sgd_: a parameter of f32 [4], a gradient of i32 [4]; both are floats"},
+        {x, x, other, "sgd_: a parameter of f32 [4], a gradient of f32 [2, 2]; both are floats"},
+        {x, wide, x, "sgd_: a parameter of f32 [4], a gradient of f32 [4]; both are floats"},
+        {x, other, x, "sgd_: a parameter of f32 [4], a gradient of f32 [4]; both are floats"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_tensor *list[] = {cases[i].param, cases[i].momentum};
+        weft_i_arg args[] = {WEFT_I_TENSORS_ARG(list, 2), WEFT_I_TENSOR_ARG(cases[i].grad),
+                             WEFT_I_NUMBER_ARG(1),        WEFT_I_NUMBER_ARG(0.9),
+                             WEFT_I_NUMBER_ARG(0),        WEFT_I_INTEGER_ARG(1)};
+        CHECK_INT(weft_i_op_apply_list(&weft_i_op_sgd_, out, args), WEFT_ERR_INVALID_ARG);
+        CHECK_CONTAINS(weft_last_error(), cases[i].message);
+        weft_clear_error();
+    }
+    CHECK(weft_item(x, 0) == 1 && weft_item(whole, 3) == 1 && weft_item(wide, 0) == 1);
 }
 
 static void check_adamw(weft_dtype dtype, bool turned, double decay, double near)

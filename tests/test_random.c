@@ -137,6 +137,8 @@ TEST(test_random_ranges)
     CHECK(weft_item(f, 77) == 10);
     CHECK_INT(weft_tensor_version(f), 2);
     CHECK_STATUS(weft_integers(x, 4, 4), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_integers(x, 7, -2), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "integers: from 7 up to -2 there are none");
     CHECK_STATUS(weft_uniform(x, 0, 1), WEFT_ERR_TYPE);
     weft_tensor *wide = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(100));
     CHECK_OK(weft_integers(wide, INT64_MIN, INT64_MAX));

@@ -204,6 +204,9 @@ TEST(test_refusals_ops_elements)
     NO(weft_sub(truth, truth), WEFT_ERR_TYPE,
        "sub: bool has no negative; use weft_logical_not or weft_logical_xor");
     NO(weft_where(x, x, x), WEFT_ERR_TYPE, "where: the condition is f32, not bool");
+    CHECK(!weft_where(weft_ones(WEFT_BOOL, WEFT_CPU, WEFT_SHAPE(5, 5, 5)), x, x));
+    CHECK(weft_last_status() == WEFT_ERR_INVALID_ARG && !strncmp(weft_last_error(), "where: ", 7));
+    weft_clear_error();
     NO(weft_where(truth, grid(WEFT_U64), whole), WEFT_ERR_TYPE,
        "where: no dtype holds both u64 and i64; convert one of them with weft_to");
     BAD(weft_fill(NULL, 1), WEFT_ERR_INVALID_ARG, "fill: a tensor argument is NULL");

@@ -3,6 +3,7 @@
  * test_device, test_cuda_tensor. */
 #include "harness.h"
 
+#include "tensor/stream.h"
 #include "weft/weft.h"
 
 TEST(test_stream_of_the_cpu)
@@ -19,6 +20,10 @@ TEST(test_stream_of_the_cpu)
     CHECK_OK(weft_stream_sync(current, WEFT_FOREVER));
     CHECK_OK(weft_stream_test(over));
     CHECK_OK(weft_stream_after(own, current));
+    weft_stream elsewhere = {.own = &own}; /* of a device; there is no order with one of the CPU */
+    CHECK_OK(weft_i_stream_after(own, &elsewhere, true));
+    CHECK_OK(weft_i_stream_after(&elsewhere, own, true));
+    CHECK_OK(weft_i_stream_after(&elsewhere, &elsewhere, true));
     weft_event *event = weft_event_record(own);
     CHECK(event);
     CHECK_OK(weft_event_test(event));
