@@ -645,6 +645,24 @@ TEST(test_exchange_settles)
     hand_close();
 }
 
+/* A member of another host cannot be seen to refuse; a limit is checked here, too. */
+TEST(test_exchange_of_another_host)
+{
+    int who = -1;
+    hand_open();
+    hand_make();
+    hand.world->peers[hand_members[2]].rank_record = NULL;
+    CHECK(!weft_i_group_new_refusal(hand.group, &who));
+    hand.world->peers[hand_members[2]].rank_record =
+        weft_i_job_rank(weft_i_job_of(hand.world->job), hand_members[2]);
+    hand.group->making = false;
+    uint64_t before = hand.group->sequence;
+    hand_said(weft_i_group_exchange(hand.group, "op", NULL, 0, NULL, -7), WEFT_ERR_INVALID_ARG,
+              "op: a time limit is a number of ms, WEFT_FOREVER or WEFT_DEFAULT, not -7");
+    CHECK(hand.group->sequence == before && !hand.row[HAND_ME].arrival);
+    hand_close();
+}
+
 /* ---- ends that others must be told ---- */
 
 /* Once, of groups that have ended, have others in them, and no board on which these would see it. */
@@ -670,8 +688,14 @@ TEST(test_registry_doomed)
     CHECK(weft_i_key_equal(key, group->key));
     CHECK(!weft_i_registry_next_doomed(registry, &key) && !hand.above->told);
     group->board = board;
+    group->published = true;
     weft_i_registry_leave(registry, group);
-    weft_i_registry_leave(registry, hand.above);
+    CHECK(registry->count == 1 && registry->gone_count == 1);
+    weft_i_registry_leave(registry, group); /* twice is once */
+    CHECK(registry->count == 1 && registry->gone_count == 1);
+    group->published = false;
+    weft_i_registry_leave(registry, hand.above); /* nobody knew its name */
+    CHECK(registry->count == 0 && registry->gone_count == 1);
     hand_close();
 }
 

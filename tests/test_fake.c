@@ -472,6 +472,13 @@ TEST(test_fake_others_are_nowhere)
         weft_i_world_describe(world->world, rank, who, sizeof who);
         CHECK_INT(!!strstr(who, "(on host none: fake)"), rank != 1);
     }
+    /* Without a board there are no turns to tell. */
+    weft_i_record_entry entries[16];
+    CHECK(weft_group_split(world, 0, 0));
+    size_t count = weft_i_record_newest(weft_i_group_record(world), entries, 16);
+    CHECK(count > 0);
+    for (size_t i = 0; i < count; i++)
+        CHECK(entries[i].turn == 0 && entries[i].finished);
     weft_scope_close();
 }
 

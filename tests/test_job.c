@@ -365,6 +365,10 @@ TEST(test_job_none)
     CHECK(!weft_job_open(getpid()));
     CHECK_INT(weft_last_status(), WEFT_ERR_NOT_FOUND);
     CHECK_CONTAINS(weft_last_error(), "is not in a job");
+    weft_job_info none;
+    CHECK_STATUS(weft_job_describe(NULL, &none), WEFT_ERR_NOT_FOUND); /* why it is NULL */
+    weft_clear_error();
+    CHECK_STATUS(weft_job_describe(NULL, &none), WEFT_ERR_INVALID_ARG);
     CHECK_INT(weft_spawn(2, nothing, NULL), 0);
     CHECK(!weft_job_open(getpid())); /* not any more */
     CHECK_INT(weft_spawn(1, keeps, NULL), 0);

@@ -128,6 +128,12 @@ TEST(test_job_look_operations)
     weft_i_record_end(record, done, WEFT_ERR_TIMEOUT);
     weft_job_rank r = rank_of(look(), 0);
     CHECK(!r.now.name[0] && !strcmp(r.last.name, "finished") && !strcmp(r.last.group, "pair"));
+    CHECK_INT(r.last.channel, -1);
+    weft_i_record *other = &record_of(1)->record; /* a way is no channel */
+    weft_i_record_begin(other, "all_reduce", 0, 12, -1, WEFT_I_WAY_EAGER);
+    CHECK_INT(rank_of(look(), 1).now.channel, -1);
+    weft_i_record_begin(other, "barrier", 0, 0, -1, 4);
+    CHECK_INT(rank_of(look(), 1).now.channel, 4);
     CHECK(r.last.number == done && r.last.turn == 3 && r.last.bytes == 12);
     CHECK(r.last.status == WEFT_ERR_TIMEOUT && r.last.peer == -1 && r.last.channel == -1);
     uint64_t outer = weft_i_record_begin(record, "outer", 0, 8, weft_i_record_turn(4), -1);

@@ -135,6 +135,17 @@ RANKS_TEST(test_tag_rules, 4)
     tag[63] = 0;
     CHECK(weft_group_new_with(world, NULL, 0, &opts));
     CHECK(weft_group_find(world, tag, all, 4));
+    snprintf(tag, sizeof tag, "user:%063d", 7); /* as it is stored it is as long */
+    weft_group *longest = weft_group_new_with(world, NULL, 0, &opts);
+    CHECK(longest && !strcmp(weft_group_tag(longest), tag + 5));
+    weft_group *own = weft_group_find_or_new(world, "own", all, 4, 1);
+    CHECK(own && weft_size(own) == 1 && weft_group_world_rank(own, 0) == rank);
+    /* Who looks at the job finds its groups by name. */
+    int named = 0;
+    for (int i = 0; i < WEFT_I_JOB_GROUPS; i++)
+        named += world->world->mine->groups[i].id == tagged->id &&
+                 !strcmp(world->world->mine->groups[i].name, weft_group_name(tagged));
+    CHECK_INT(named, 1);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     finish(world);
 }
