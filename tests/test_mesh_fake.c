@@ -171,6 +171,20 @@ TEST(test_mesh_fake_refused_keeps_nothing)
     CHECK_OK(weft_scope_close());
 }
 
+/* 223 ranks in parts whose product is 223 + 2573 * 2^40: whatever is left of it in how many bits. */
+TEST(test_mesh_fake_vast_parts)
+{
+    CHECK_OK(weft_scope_open());
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 223);
+    weft_mesh *line = weft_mesh_init(weft_fake_init(&opts), WEFT_CPU, WEFT_SHAPE(223), "all");
+    CHECK(line);
+    CHECK(!weft_mesh_unflatten(line, 0, WEFT_SHAPE(149, 107, 103, 89, 219, 183, 161, 3),
+                               "a,b,c,d,e,f,g,h"));
+    CHECK_CONTAINS(weft_last_error(), "the product of the sizes must be 223");
+    weft_clear_error();
+    CHECK_OK(weft_scope_close());
+}
+
 /* ---- without memory ---- */
 
 static weft_mesh *make_one(weft_group *world, int which)
