@@ -3,6 +3,7 @@
  * just allowed, and its elements. */
 #include "refusals.h"
 
+#include "base/status.h"
 #include "tensor/tensor.h"
 
 #include <math.h>
@@ -390,6 +391,32 @@ TEST(test_edges_normalize)
 
 /* A result that is written into a tensor counts as a write, and one into a part of an argument does
  * not read what it has written. */
+/* What is no tensor is refused, and NULL passes the first error on. */
+TEST(test_edges_no_tensor)
+{
+    CHECK_OK(weft_scope_open());
+    weft_stream *stream = weft_stream_new(WEFT_CPU, false);
+    weft_tensor *other = (weft_tensor *)(void *)stream, *x = counting(WEFT_F32, WEFT_SHAPE(2));
+    NO(weft_add(x, other), WEFT_ERR_TYPE, "add: an argument is not a tensor");
+    NO(weft_neg(other), WEFT_ERR_TYPE, "neg: an argument is not a tensor");
+    for (int told = 0; told < 2; told++) {
+        static weft_tensor *(*const takes_a_dim[])(weft_tensor *, int) = {weft_squeeze,
+                                                                          weft_unsqueeze};
+        for (int i = 0; i < 5; i++) {
+            weft_clear_error();
+            if (told)
+                CHECK_INT(weft_i_fail(WEFT_ERR_IO, "earlier"), WEFT_ERR_IO);
+            CHECK(!(i < 2    ? takes_a_dim[i](NULL, 0)
+                    : i == 2 ? weft_flatten(NULL, 0, 0)
+                    : i == 3 ? weft_reshape(NULL, WEFT_SHAPE(2))
+                             : weft_transpose(NULL, 0, 1)));
+            CHECK_INT(weft_last_status(), told ? WEFT_ERR_IO : WEFT_ERR_INVALID_ARG);
+        }
+    }
+    weft_clear_error();
+    CHECK_OK(weft_scope_close());
+}
+
 /* Without memory nothing meets; nor without elements. */
 TEST(test_edges_ranges)
 {
