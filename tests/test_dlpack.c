@@ -148,6 +148,7 @@ TEST(test_dlpack_import_refuses)
     deleted = 0;
     weft_dlpack d = describe(memory, 2, shape, negative);
     CHECK(!weft_dlpack_import(&d));
+    CHECK_CONTAINS(weft_last_error(), "dlpack import: ");
     d = describe(memory, 2, huge, NULL);
     CHECK(!weft_dlpack_import(&d));
     d = describe(memory, 2, below, NULL);

@@ -218,6 +218,7 @@ TEST(test_job_look_missing_members)
     record_of(6)->address.world_rank = 512;
     record_of(7)->address.world_rank = -1;
     weft_i_job_join(record_of(0), 55, "some", members, 4);
+    weft_i_job_join(record_of(0), 0xffffff, "next", members, 4); /* right behind it: no members */
     weft_i_record_begin(&record_of(0)->record, "barrier", 55, 0, weft_i_record_turn(1), -1);
     WAITS_FOR(0, 5, 9, 18);
     weft_i_job_join(record_of(9), 55, "some", members, 4);
