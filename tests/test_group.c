@@ -603,6 +603,19 @@ RANKS_TEST(test_group_lists, 4)
     CHECK(!weft_group_split_lists(world, lists, 2, NULL));
     CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
     CHECK_CONTAINS(weft_last_error(), "different lists");
+    weft_clear_error();
+    /* Each of the lists counts, the first and the last. */
+    for (int which = 0; which < 2; which++) {
+        int pairs[2][2] = {{0, 1}, {2, 3}}, *odd_one = pairs[which], first = odd_one[0];
+        if (rank == 2) {
+            odd_one[0] = odd_one[1];
+            odd_one[1] = first;
+        }
+        weft_rank_list two[] = {{pairs[0], 2}, {pairs[1], 2}};
+        CHECK(!weft_group_split_lists(world, two, 2, NULL));
+        CHECK_INT(weft_last_status(), WEFT_ERR_MISMATCH);
+        weft_clear_error();
+    }
     finish(world);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device meshes: making, asking, slicing, flattening, joining, meshes that differ, every error. */
+#include "fault.h"
 #include "jobs.h"
 
 #include <weft/weft.h>
@@ -272,6 +273,25 @@ RANKS_TEST(test_mesh_from_groups, 4)
                WEFT_ERR_INVALID_ARG, "1 to 8 groups");
     check_null(weft_mesh_from_groups(groups, 2, WEFT_CPU, WEFT_SHAPE(2, 2), wrong, "dp,tp"),
                WEFT_ERR_INVALID_ARG, "line along dimension");
+    finish(world);
+}
+
+/* A rank without memory for its mesh says so, and the others name it. */
+RANKS_TEST(test_mesh_without_memory_on_one_rank, 2)
+{
+    weft_group *world = join(0);
+    CHECK_INT(weft_size(world), size);
+    if (harness_in_threads)
+        SKIP("ranks that are threads share their calls to the system");
+    if (rank == 1)
+        fault_arm(1);
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2), "x");
+    if (rank == 1)
+        CHECK(fault_disarm());
+    check_null(mesh, WEFT_ERR_NO_MEMORY,
+               rank ? "no memory for a mesh of 2 ranks"
+                    : "mesh: rank 1 of group \"0\" could not take part (");
+    CHECK(weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2), "x")); /* the group goes on */
     finish(world);
 }
 

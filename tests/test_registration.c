@@ -558,6 +558,7 @@ TEST(test_registration_used_on_a_device)
     check_record("put_with_signal", 7, WEFT_ERR_DEVICE);
     CHECK_OK(weft_symm_wait_signal(&mem, 2, 3, WEFT_DEFAULT));
     CHECK_INT(signals, 1);
+    check_record("wait_signal", 3, WEFT_OK);
     hand.world->fake = true;
     CHECK(weft_fake_is(hand.group) && !weft_fake_is(NULL));
     CHECK_OK(weft_symm_wait_signal(&mem, 2, 3, WEFT_DEFAULT));
