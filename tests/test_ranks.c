@@ -3,6 +3,8 @@
 #include "fault.h"
 #include "jobs.h"
 
+#include "fabric/rank_list.h"
+
 #include <weft/weft.h>
 
 /* Expands and compares with what is expected. */
@@ -203,6 +205,39 @@ RANKS_TEST(test_ranks_resolve, 4)
     weft_group *missing = weft_group_of(world, weft_ranks_name("no such"), "");
     CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, missing), WEFT_ERR_NOT_FOUND);
     finish(world);
+}
+
+/* A list as text: whole if it leaves four bytes, else cut behind the last piece that does. */
+TEST(test_ranks_list_text)
+{
+    static const int ranks[] = {0, 1, 2, 3, 7, 9, 10, 20}, back[] = {3, 2, 2, 3};
+    static const struct {
+        size_t bytes;
+        const char *text;
+    } cases[] = {{40, "0-3,7,9-10,20"},
+                 {18, "0-3,7,9-10,20"},
+                 {17, "0-3,7,9-10..."},
+                 {15, "0-3,7,9-10..."},
+                 {14, "0-3,7..."},
+                 {10, "0-3,7..."},
+                 {9, "0-3..."},
+                 {8, "0-3..."},
+                 {7, "..."},
+                 {4, "..."}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[48];
+        memset(out, 'x', sizeof out);
+        weft_i_rank_list_text(ranks, 8, out, cases[i].bytes);
+        if (strcmp(out, cases[i].text))
+            FAIL("in %zu bytes: \"%s\", not \"%s\"", cases[i].bytes, out, cases[i].text);
+        for (size_t k = cases[i].bytes; k < sizeof out; k++)
+            CHECK(out[k] == 'x');
+    }
+    char text[16];
+    weft_i_rank_list_text(back, 4, text, sizeof text); /* in the order given */
+    CHECK(!strcmp(text, "3,2,2-3"));
+    weft_i_rank_list_text(back, 0, text, sizeof text);
+    CHECK(!*text);
 }
 
 int main(int argc, char **argv)

@@ -393,13 +393,13 @@ TEST(test_registration_declined)
 
 static int settled, parted;
 static void *joins_with;
-static bool stays_away;
+static bool stays_away, shows_nothing;
 
 static weft_status show(const weft_i_segment *segment, weft_i_card *out)
 {
     CHECK(segment == block->segment);
     memset(out, 5, sizeof *out);
-    return WEFT_OK;
+    return shows_nothing ? weft_i_fail(WEFT_ERR_IO, "no card") : WEFT_OK;
 }
 
 static weft_status compare(const weft_i_circle *circle, const weft_i_card *cards)
@@ -456,6 +456,13 @@ TEST(test_registration_on_a_device)
     hand_said(meet(&made), WEFT_ERR_DEVICE, "cannot join");
     CHECK(!made && settled == 1 && parted == 1); /* it has nothing to part with */
     joins_with = &settled;
+    bring(PAD);
+    shows_nothing = true; /* the others are told that, and nobody joins */
+    uint32_t told = next_epoch();
+    hand_said(meet(&made), WEFT_ERR_IO, "no card");
+    CHECK_INT(note(ME, told)->status, WEFT_ERR_IO);
+    CHECK(!made && settled == 1 && parted == 1 && !block->published);
+    shows_nothing = false;
     bring(PAD);
     stays_away = true; /* who has brought its memory may be missing at the end */
     hand.group->timeout_ms = 20;
