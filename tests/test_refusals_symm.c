@@ -2,6 +2,7 @@
 /* What operations on symmetric memory refuse, plainly and while they are captured, and what they say
  * then; see refusals.h. */
 #include "refusals.h"
+#include "tensor/tensor.h"
 
 enum { CASES = 23 };
 
@@ -570,6 +571,10 @@ TEST(test_refusals_symm_vdev)
         WEFT_ERR_INVALID_ARG,
         "all_to_all_vdev: the table of output splits has shape [16], which does not fit 8 ranks "
         "and the splits of the input");
+    table->storage->read_only = true;
+    BAD(weft_symm_all_to_all_vdev(blank(8, 8), table, x, counts, w), WEFT_ERR_STATE,
+        "all_to_all_vdev: the output is read-only memory");
+    table->storage->read_only = false;
     BAD(weft_symm_all_to_all_vdev(blank(8, 7), table, x, counts, w), WEFT_ERR_INVALID_ARG,
         "all_to_all_vdev: a row of the input has 32 bytes, one of the output 28");
     BAD(weft_symm_all_to_all_vdev(half(8, 8), table, x, counts, w), WEFT_ERR_TYPE,

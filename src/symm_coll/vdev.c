@@ -245,6 +245,8 @@ static weft_status fill(weft_i_coll *coll, weft_i_exchange *ex, weft_tensor *out
     WEFT_TRY(weft_i_reach_check(op, "table of splits", splits));
     int64_t entries = splits->dim[splits->ndim - 1];
     WEFT_TRY(check_table(coll, "table of output splits", table, 2, entries));
+    WEFT_TRY(weft_i_request_check_output(op, table));
+    WEFT_TRY(weft_i_storage_touch(table->storage, true));
     weft_tensor *read[] = {in, splits}, *write[] = {out, table};
     WEFT_TRY(check_apart(op, read, write));
     ex->experts = (int)(entries / coll->group->size);
