@@ -16,9 +16,6 @@
  */
 weft_status weft_i_beside_begin(const weft_i_coll *coll, weft_stream **back);
 
-/* The call stays on the thread's current stream, which is behind whatever used its operands. */
-weft_status weft_i_beside_stay(const weft_i_coll *coll);
-
 /* The thread's current stream is `back` again, unless that is NULL.  Returns `status`, or why it
  * could not be. */
 weft_status weft_i_beside_end(weft_stream *back, weft_status status);

@@ -53,6 +53,24 @@ weft_status weft_i_carrier_follow(const char *op, weft_group *group, weft_stream
     return follow_last(carrier, stream);
 }
 
+static weft_status touch(const weft_tensor *x, bool write)
+{
+    return x ? weft_i_storage_touch(x->storage, write) : WEFT_OK;
+}
+
+/* A tensor without an address is only told of: a rank that is not the root has such. */
+weft_status weft_i_carrier_touch(const weft_i_coll *coll)
+{
+    const weft_i_list *list = coll->list;
+    WEFT_TRY(touch(coll->ask.in ? coll->in_tensor : NULL, false));
+    WEFT_TRY(touch(coll->ask.out ? coll->out_tensor : NULL, true));
+    for (size_t i = 0; list && i < list->count; i++) {
+        WEFT_TRY(touch(list->items[i].in_tensor, false));
+        WEFT_TRY(touch(list->items[i].out_tensor, true));
+    }
+    return WEFT_OK;
+}
+
 /* Where the operand's counterparts lie, if it has met in the group; the registration to drop. */
 static weft_i_registration *find_counterparts(const weft_i_coll *coll, const weft_tensor *x,
                                               weft_i_counterparts *out)
@@ -143,6 +161,7 @@ static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
         return weft_last_status();
     if (!weft_i_device_is_host(request.device) && !coll->group->world->carrier)
         WEFT_TRY(follow_last(carrier, stream));
+    WEFT_TRY(weft_i_carrier_touch(coll));
     request.stream = stream->own;
     weft_i_choose_on_device(coll->group->size, false, &request.packets_up_to,
                             &request.one_shot_up_to);

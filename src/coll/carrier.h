@@ -46,6 +46,10 @@ static inline bool weft_i_carrier_takes(const weft_i_carrier *carrier, const wef
  * are on a device. */
 weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier);
 
+/* Orders the thread's current stream behind whatever used the operands of the call, which have been
+ * checked only. */
+weft_status weft_i_carrier_touch(const weft_i_coll *coll);
+
 /*
  * For what runs collectives of the group on a stream without calling them, as a replay does: what a
  * call checks, in the name of `op`; and how earlier calls have fared.  Orders the stream behind them

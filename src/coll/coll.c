@@ -232,15 +232,8 @@ static weft_status run(weft_i_coll *coll, weft_status filled)
     return filled < 0 ? filled : weft_i_work_now(coll);
 }
 
-/* Before a call that is to be posted is filled. */
-static void begin_post(void)
-{
-    weft_i_storage_defer(true);
-}
-
 static weft_work *post(weft_i_coll *coll, weft_status filled)
 {
-    weft_i_storage_defer(false);
     if (weft_i_coalesce_is_open(coll->group))
         filled = weft_i_coalesce_refuse(coll, filled);
     return filled < 0 ? NULL : weft_i_work_enqueue(coll, NULL);
@@ -256,7 +249,6 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
     weft_work *weft_##name_##_start parameters_ \
     {                                           \
         weft_i_coll coll;                       \
-        begin_post();                           \
         return post(&coll, fill_);              \
     }
 #define BOTH_FORMS(name_, parameters_, fill_)        \
@@ -307,7 +299,6 @@ CAPTURED_FORMS(all_to_all,
     weft_work *weft_##name_##_list_start parameters_     \
     {                                                    \
         weft_i_coll coll = {0};                          \
-        begin_post();                                    \
         weft_work *work = post(&coll, fill_);            \
         weft_i_object_drop(coll.list);                   \
         return work;                                     \

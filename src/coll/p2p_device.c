@@ -59,6 +59,11 @@ static weft_status hand_over(const weft_i_bundle *bundle, weft_i_coll *coll)
     WEFT_TRY(weft_i_carrier_of(coll, &carrier));
     if (!carrier || !weft_i_carrier_takes(carrier, coll))
         return WEFT_ERR_UNSUPPORTED;
+    for (int i = 0; i < bundle->count; i++) {
+        const weft_i_p2p_request *request = &bundle->requests[i];
+        if (request->tensor)
+            WEFT_TRY(weft_i_storage_touch(request->tensor->storage, request->kind == WEFT_I_RECV));
+    }
     WEFT_TRY(weft_i_carrier_run(coll, carrier));
     for (int i = 0; i < bundle->count; i++) {
         weft_i_p2p_request *request = &bundle->requests[i];

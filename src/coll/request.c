@@ -56,8 +56,8 @@ static weft_status check_layout(const char *op, const char *which, const weft_te
     if (!weft_i_tensor_is_contiguous(tensor))
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous", op,
                            which, weft_i_shape_text(weft_i_tensor_shape(tensor), text));
-    WEFT_TRY(weft_i_storage_ready(tensor->storage, false));
-    return weft_i_tensor_check_fits(op, tensor);
+    WEFT_TRY(weft_i_storage_unclaimed(tensor->storage, false));
+    return weft_i_tensor_fits(op, tensor);
 }
 
 weft_status weft_i_request_check_anywhere(const char *op, const char *which,
@@ -75,7 +75,7 @@ weft_status weft_i_request_check_output(const char *op, const weft_tensor *tenso
     WEFT_TRY(weft_i_request_check_anywhere(op, "output", tensor));
     if (tensor->storage->read_only)
         return weft_i_fail(WEFT_ERR_STATE, "%s: the output is read-only memory", op);
-    return weft_i_storage_ready(tensor->storage, true);
+    return weft_i_storage_unclaimed(tensor->storage, true);
 }
 
 weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root)
@@ -111,7 +111,7 @@ static weft_status take_in_place(weft_i_coll *coll)
     weft_tensor *x = coll->in_tensor;
     if (x->storage->read_only)
         return weft_i_request_check_output(coll->ask.op, x);
-    WEFT_TRY(weft_i_storage_ready(x->storage, true));
+    WEFT_TRY(weft_i_storage_unclaimed(x->storage, true));
     coll->ask.out = weft_i_tensor_data(x);
     coll->ask.out_bytes = coll->ask.in_bytes;
     coll->out_tensor = x;

@@ -2,7 +2,8 @@
 /*
  * Filling a call from what the user gave.  Each function checks one thing and notes it in the call.
  * Nothing here changes the group, so a refused call leaves everything as it was.  An operand that
- * is still under way is waited for.
+ * is still under way is waited for.  Streams of a device are not ordered here: whoever gives the
+ * operands to a stream does that (weft_i_storage_touch, weft_i_carrier_touch).
  */
 #ifndef WEFT_COLL_REQUEST_H
 #define WEFT_COLL_REQUEST_H

@@ -497,7 +497,7 @@ weft_work *weft_i_work_enqueue(const weft_i_coll *coll, weft_i_completion *compl
         return work;
     }
     bool host = weft_i_device_is_host(coll->ask.device);
-    if (!work || ((host || weft_i_beside_stay(coll) >= 0) && hand_over(work) == WEFT_OK))
+    if (!work || ((host || weft_i_carrier_touch(coll) >= 0) && hand_over(work) == WEFT_OK))
         return work;
     weft_release(work);
     return NULL;

@@ -132,9 +132,11 @@ static weft_status one_shot(weft_i_coll_kind kind, weft_tensor *out, weft_tensor
     return weft_i_reach_run(&coll, x);
 }
 
+/* The buffer becomes the input of the call, and the local input its plan. */
 static weft_status check_buffer(weft_i_coll *coll, weft_tensor *buffer)
 {
     const char *op = coll->ask.op;
+    WEFT_TRY(weft_i_storage_touch(coll->in_tensor->storage, false));
     WEFT_TRY(weft_i_request_check_anywhere(coll->ask.op, "symmetric buffer", buffer));
     WEFT_TRY(weft_i_reach_check(op, "buffer", buffer));
     if (weft_i_tensor_device(buffer) != coll->ask.device)

@@ -80,15 +80,22 @@ void weft_i_storage_leave(weft_storage *storage);
  * Nothing on the CPU. */
 weft_status weft_i_storage_touch(weft_storage *storage, bool write);
 
-/*
- * From now on the thread's calls of weft_i_storage_ready leave memory of other devices untouched,
- * unless claims are on it or the stream is captured.  For what is posted: it goes to another stream
- * than the current one, which has no reason to wait.  Whoever posts it touches the operands there.
- */
-void weft_i_storage_defer(bool on);
-
-/* What weft_i_storage_ready does if there is something to do. */
+/* What the next two do if there is something to do. */
+weft_status weft_i_storage_settle_claims(weft_storage *storage, bool write);
 weft_status weft_i_storage_settle(weft_storage *storage, bool write);
+
+/*
+ * The first half of weft_i_storage_ready: only what is under way on the memory, not other streams.
+ * For checks of operands that may go to another stream than the current one, which then has no
+ * reason to wait.  Whoever gives them to a stream calls weft_i_storage_touch there.
+ */
+static inline weft_status weft_i_storage_unclaimed(weft_storage *storage, bool write)
+{
+    /* Pairs with the release of who took the last claim off, or put one on. */
+    return atomic_load_explicit(&storage->claims, memory_order_acquire)
+               ? weft_i_storage_settle_claims(storage, write)
+               : WEFT_OK;
+}
 
 /*
  * To be asked before memory is read (or written).  On the CPU it waits for operations under way on

@@ -62,26 +62,21 @@ weft_status weft_i_storage_touch(weft_storage *storage, bool write)
     return stream ? touch(storage, write, stream) : weft_last_status();
 }
 
-static _Thread_local bool deferred;
-
-void weft_i_storage_defer(bool on)
-{
-    deferred = on;
-}
-
-weft_status weft_i_storage_settle(weft_storage *storage, bool write)
+weft_status weft_i_storage_settle_claims(weft_storage *storage, bool write)
 {
     if (!storage->ordered)
         return weft_i_claim_settle(storage, write, false);
     weft_stream *stream = weft_i_stream_current(storage->device);
     if (!stream)
         return weft_last_status();
-    /* Pairs with the release of who took the last claim off, or put one on. */
-    if (atomic_load_explicit(&storage->claims, memory_order_acquire))
-        WEFT_TRY(weft_i_claim_order(storage, &write, stream));
-    else if (deferred && !weft_i_stream_is_captured(stream))
-        return WEFT_OK;
-    return touch(storage, write, stream);
+    WEFT_TRY(weft_i_claim_order(storage, &write, stream));
+    return touch(storage, write, stream); /* the claims are off: the stream stands for them */
+}
+
+weft_status weft_i_storage_settle(weft_storage *storage, bool write)
+{
+    WEFT_TRY(weft_i_storage_unclaimed(storage, write));
+    return weft_i_storage_touch(storage, write);
 }
 
 weft_status weft_i_storage_adopt(weft_storage *storage)
