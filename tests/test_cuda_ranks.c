@@ -191,6 +191,47 @@ RANKS_TEST(test_cuda_ranks_work_posted_again, 2)
     finish(world);
 }
 
+static void check_turn(weft_group *world, uint32_t turn, bool on_device)
+{
+    weft_i_record_entry last;
+    CHECK(weft_i_record_last(weft_i_group_record(world), &last));
+    if (last.turn != turn || last.on_device != on_device)
+        FAIL("%s has turn %u%s, not %u", last.name, last.turn,
+             last.on_device ? " on the device" : "", turn);
+}
+
+/* The flight record counts what the device carries apart from what meets on the lane, and messages
+ * of two ranks nowhere: all ranks show the same. */
+RANKS_TEST(test_cuda_ranks_turns, 3)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(6), GPU),
+                *here = weft_to(x, WEFT_F32, WEFT_CPU);
+    weft_tensor *out = weft_empty_like(x), *got = weft_empty_like(x);
+    CHECK_OK(weft_all_reduce_into(out, x, WEFT_SUM, world));
+    check_turn(world, 1, true);
+    for (int i = 0; i < 2; i++) /* the first sets up the lane, and records that too */
+        CHECK_OK(weft_all_reduce_into(here, here, WEFT_SUM, world));
+    weft_i_record_entry last;
+    CHECK(weft_i_record_last(weft_i_group_record(world), &last) && !last.on_device);
+    uint32_t lane = last.turn;
+    if (rank == 0)
+        CHECK_OK(weft_send(x, 1, world));
+    if (rank == 1)
+        CHECK_OK(weft_recv(got, 0, world));
+    weft_work *work = weft_all_reduce_start(out, x, WEFT_MAX, world);
+    check_turn(world, 2, true);
+    CHECK_OK(weft_work_wait(work, 30000));
+    CHECK_INT(weft_work_sequence(work), 2);
+    CHECK_OK(weft_all_reduce_into(here, here, WEFT_SUM, world));
+    check_turn(world, lane + 1, false);
+    const int64_t splits[] = {2, 2, 2};
+    CHECK_OK(weft_all_to_all_into(out, x, splits, splits, world));
+    check_way(world, "host");
+    check_turn(world, lane + 2, false);
+    finish(world);
+}
+
 /* To post a collective takes no error from who waits for the stream. */
 RANKS_TEST(test_cuda_ranks_work_leaves_errors, 2)
 {

@@ -234,6 +234,26 @@ TEST(test_job_look_missing_members)
     end();
 }
 
+/* What a device carries is counted apart: who gave it number 5 has not come to number 5 of the
+ * host, nor the other way round. */
+TEST(test_job_look_missing_on_device)
+{
+    begin();
+    uint64_t given = 0;
+    for (int rank = 0; rank < SIZE; rank++)
+        given = weft_i_record_begin(
+            &record_of(rank)->record, "barrier", 0, 0,
+            rank == 10 ? weft_i_record_device_turn(5) : weft_i_record_turn(5), -1);
+    WAITS_FOR(0, 10);
+    CHECK(!rank_of(look(), 0).now.on_device && rank_of(look(), 10).now.on_device);
+    CHECK_INT(rank_of(look(), 10).now.turn, 5);
+    for (int rank = 0; rank < SIZE; rank++)
+        weft_i_record_set_turn(&record_of(rank)->record, given, weft_i_record_device_turn(6));
+    waits_for(0, 0, NULL);
+    CHECK(rank_of(look(), 0).now.on_device && rank_of(look(), 0).now.turn == 6);
+    end();
+}
+
 /* Without turns it is the same operation while it is open, on the same channel. */
 TEST(test_job_look_missing_without_turns)
 {

@@ -300,6 +300,36 @@ TEST(test_record_cost)
     CHECK(both - 2 * tick < 5000);
 }
 
+/* An entry whose turn is set anew keeps all else; one that was overwritten stays as it is. */
+TEST(test_record_set_turn)
+{
+    weft_i_record_entry before, after;
+    weft_i_record_init(&record);
+    uint64_t number =
+        weft_i_record_begin(&record, "all_reduce", 7, 4096, weft_i_record_turn(9), WEFT_I_WAY_HOST);
+    CHECK(weft_i_record_last(&record, &before) && before.turn == 9 && !before.on_device);
+    weft_i_record_set_turn(&record, number, weft_i_record_device_turn(3));
+    CHECK(weft_i_record_last(&record, &after) && after.turn == 3 && after.on_device);
+    CHECK(after.number == before.number && after.begin == before.begin && after.peer == -1);
+    CHECK(after.bytes == 4096 && after.group == 7 && after.channel == WEFT_I_WAY_HOST);
+    CHECK(!strcmp(after.name, "all_reduce") && !after.finished);
+    weft_i_record_set_turn(&record, number, weft_i_record_turn(10));
+    CHECK(weft_i_record_last(&record, &after) && after.turn == 10 && !after.on_device);
+    weft_i_record_end(&record, number, WEFT_OK);
+    weft_i_record_begin(&record, "send", 7, 8, 2, -1);
+    CHECK(weft_i_record_last(&record, &after) && after.peer == 2 && !after.turn &&
+          !after.on_device);
+    for (int i = 0; i < WEFT_I_RECORD_ENTRIES; i++)
+        weft_i_record_begin(&record, "later", 7, 0, weft_i_record_turn(1), -1);
+    weft_i_record_set_turn(&record, number, weft_i_record_turn(77));
+    weft_i_record_set_turn(&record, 0, weft_i_record_turn(77));
+    weft_i_record_set_turn(NULL, 1, weft_i_record_turn(77));
+    static weft_i_record_entry all[WEFT_I_RECORD_ENTRIES];
+    CHECK_INT(weft_i_record_newest(&record, all, WEFT_I_RECORD_ENTRIES), WEFT_I_RECORD_ENTRIES);
+    for (int i = 0; i < WEFT_I_RECORD_ENTRIES; i++)
+        CHECK_INT(all[i].turn, 1);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

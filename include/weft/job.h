@@ -45,6 +45,7 @@ typedef struct weft_job_op {
                          group, for example, sets up its memory */
     uint64_t number;  /* counts the rank's operations, from 1 */
     uint64_t turn;    /* counts the group's operations, the same on all members; 0: not counted */
+    int on_device;    /* 1: the group's device carries it, which counts its operations apart */
     uint64_t bytes;
     int64_t begun_ns; /* how long ago it began, to about 0.1 s unless WEFT_TRACE is set */
     int peer;         /* the other rank in the group; -1: none */

@@ -181,6 +181,29 @@ const char *weft_i_record_way_name(int channel)
     return channel >= WEFT_I_WAY && channel < WEFT_I_WAY_END ? names[channel - WEFT_I_WAY] : NULL;
 }
 
+/* The slot is emptied meanwhile, as when it is filled: its seal depends on the turn. */
+void weft_i_record_set_turn(weft_i_record *record, uint64_t number, int turn)
+{
+    if (!record || !number)
+        return;
+    weft_i_record_slot *slot = &record->slots[weft_i_record_index(number)];
+    /* Relaxed: the words are our own, or the seal will not fit them. */
+    uint64_t begin = atomic_load_explicit(&slot->begin, memory_order_relaxed);
+    uint64_t bytes = atomic_load_explicit(&slot->bytes, memory_order_relaxed) & BYTES;
+    uint64_t low = atomic_load_explicit(&slot->name[0], memory_order_relaxed);
+    uint64_t high = atomic_load_explicit(&slot->name[1], memory_order_relaxed);
+    uint64_t where = atomic_load_explicit(&slot->where, memory_order_relaxed);
+    if (atomic_load_explicit(&slot->number, memory_order_relaxed) != number)
+        return; /* overwritten since */
+    where = (where & ~UINT64_C(0xffffffff)) | (uint32_t)turn;
+    /* Release, all of them: as in weft_i_record_begin_named. */
+    atomic_store_explicit(&slot->number, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->where, where, memory_order_release);
+    atomic_store_explicit(&slot->bytes, bytes | seal(number, begin, bytes, low, high, where),
+                          memory_order_release);
+    atomic_store_explicit(&slot->number, number, memory_order_release);
+}
+
 void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
 {
     if (!record || !number)
@@ -225,6 +248,7 @@ static bool copy_entry(const weft_i_record *record, uint64_t number, weft_i_reco
     uint64_t name[2] = {get(&slot->name[0]), get(&slot->name[1])};
     uint64_t where = get(&slot->where);
     int32_t peer = (int32_t)(uint32_t)where;
+    uint32_t turn = ~(uint32_t)where; /* -1 - peer */
     uint64_t begin = get(&slot->begin), bytes = get(&slot->bytes);
     bool is_sealed =
         (bytes & ~BYTES) == seal(number, begin, bytes & BYTES, name[0], name[1], where);
@@ -235,7 +259,8 @@ static bool copy_entry(const weft_i_record *record, uint64_t number, weft_i_reco
         .bytes = bytes & BYTES,
         .group = (uint32_t)(where >> 32),
         .peer = peer < 0 ? -1 : peer,
-        .turn = peer < 0 ? (uint32_t)(-1 - peer) : 0,
+        .turn = peer < 0 ? turn & (WEFT_I_RECORD_ON_DEVICE - 1) : 0,
+        .on_device = peer < 0 && turn & WEFT_I_RECORD_ON_DEVICE,
         .channel = (int16_t)(uint16_t)(outcome >> 16),
         .status = (int16_t)(uint16_t)outcome,
         .finished = (outcome & FINISHED) != 0,

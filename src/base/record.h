@@ -16,7 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEFT_I_RECORD_ENTRIES = 1024, WEFT_I_RECORD_NAME = 16 };
+enum {
+    WEFT_I_RECORD_ENTRIES = 1024,
+    WEFT_I_RECORD_NAME = 16,
+    WEFT_I_RECORD_ON_DEVICE = 1 << 30 /* in a turn: see weft_i_record_device_turn */
+};
 
 /* An entry as it lies in memory; read it through weft_i_record_newest. */
 typedef struct weft_i_record_slot {
@@ -87,6 +91,7 @@ typedef struct weft_i_record_entry {
     uint32_t group;
     int32_t peer;    /* -1: none */
     uint32_t turn;   /* as given with weft_i_record_turn; 0: none */
+    bool on_device;  /* ... or with weft_i_record_device_turn */
     int16_t channel; /* -1: none; from WEFT_I_WAY on: the way the operation took */
     int16_t status;
     bool finished;
@@ -140,7 +145,13 @@ uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t g
  */
 static inline int weft_i_record_turn(uint32_t turn)
 {
-    return -1 - (int)(turn & 0x3fffffff);
+    return -1 - (int)(turn & (WEFT_I_RECORD_ON_DEVICE - 1));
+}
+
+/* The same for an operation that the group's device carries.  Those are counted apart. */
+static inline int weft_i_record_device_turn(uint32_t turn)
+{
+    return weft_i_record_turn(turn) - WEFT_I_RECORD_ON_DEVICE;
 }
 
 /* A name that is laid out already, for operations so short that packing it would show: {"barrier"}.
@@ -151,6 +162,10 @@ typedef struct weft_i_record_name {
 
 uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_name *name,
                                    uint32_t group, size_t bytes, int peer, int channel);
+
+/* Operation `number` has another turn than it was begun with: weft_i_record_turn, or that of a
+ * device. */
+void weft_i_record_set_turn(weft_i_record *record, uint64_t number, int turn);
 
 /* Notes which way (WEFT_I_WAY_...) operation `number` takes. */
 void weft_i_record_way(weft_i_record *record, uint64_t number, int way);

@@ -99,6 +99,8 @@ static void write_entry(weft_i_json *json, const weft_i_record_trace *trace,
     weft_i_json_integer(json, "group", entry->group);
     if (entry->turn)
         weft_i_json_integer(json, "operation", entry->turn);
+    if (entry->on_device)
+        weft_i_json_bool(json, "on_device", true);
     if (weft_i_record_way_name(entry->channel))
         weft_i_json_text(json, "way", weft_i_record_way_name(entry->channel));
     else if (entry->channel >= 0)

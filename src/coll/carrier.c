@@ -138,13 +138,19 @@ static void tell_given(uint64_t what, uint64_t count, char *out, size_t bytes)
                   : weft_i_signature_text(&signature, text, sizeof text));
 }
 
-/* For members that wait on the lane: fabric/given.h.  Messages are of two ranks alone. */
+/* Messages are of two ranks alone. */
+static bool is_collective(const weft_i_request *request)
+{
+    return request->kind != WEFT_I_SEND && request->kind != WEFT_I_RECV && !request->messages;
+}
+
+/* For members that wait on the lane: fabric/given.h. */
 static void note_given(const weft_i_coll *coll, const weft_i_request *request,
                        const weft_stream *stream)
 {
     weft_group *group = coll->group;
     if (weft_i_device_is_host(request->device) || !group->board || group->world->fake ||
-        request->kind == WEFT_I_SEND || request->kind == WEFT_I_RECV || request->messages)
+        !is_collective(request))
         return;
     if (stream->table->stream_noted && stream->table->stream_noted(stream->own))
         atomic_store_explicit(&group->replays, true, memory_order_relaxed); /* see given.h */
@@ -196,7 +202,7 @@ static weft_status carry(const weft_i_coll *coll, weft_i_carrier *carrier)
 {
     weft_i_coll_kind kind = coll->ask.kind;
     WEFT_TRY(weft_i_group_check_revoked(&coll->call));
-    if (kind != WEFT_I_SEND && kind != WEFT_I_RECV && !coll->ask.messages)
+    if (is_collective(&coll->ask))
         WEFT_TRY(weft_i_group_check_mute(&coll->call));
     if (weft_i_kind_is(kind, WEFT_I_IS_OBJECT))
         return weft_i_carrier_run_object(coll, carrier);
@@ -213,10 +219,24 @@ static weft_status carry(const weft_i_coll *coll, weft_i_carrier *carrier)
                      coll->in_tensor || coll->out_tensor || coll->ask.in || coll->ask.out);
 }
 
+/* In the flight record: what a carrier carries is counted apart from what meets on the lane. */
+static void note_turn(const weft_i_coll *coll, bool carried, uint64_t turn)
+{
+    int shown = carried && !weft_i_device_is_host(coll->ask.device)
+                    ? weft_i_record_device_turn((uint32_t)turn)
+                    : weft_i_record_turn((uint32_t)turn);
+    if (is_collective(&coll->ask))
+        weft_i_record_set_turn(weft_i_group_record(coll->group), coll->number, shown);
+}
+
 weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier)
 {
+    note_turn(coll, true, carrier->calls + 1);
     weft_status status = carry(coll, carrier);
-    carrier->calls += status >= 0;
+    carrier->calls += status >= 0 && is_collective(&coll->ask);
+    if (status == WEFT_ERR_UNSUPPORTED) /* it goes through the host, on the lane; relaxed: shown */
+        note_turn(coll, false,
+                  atomic_load_explicit(&coll->group->entries, memory_order_relaxed) + 1);
     return status;
 }
 

@@ -18,7 +18,9 @@ typedef struct weft_i_carrier {
     const weft_i_backend *backend; /* NULL: the lane carries, through host memory */
     void *state;                   /* what the backend made for the group */
     weft_stream *stream;           /* the one that was given a call last; held */
-    uint64_t calls; /* it has carried; written by whoever runs one, one at a time in a group */
+    /* Collectives that it has carried, the same on all members.  Written by whoever runs one, one at
+     * a time in a group. */
+    uint64_t calls;
 } weft_i_carrier;
 
 weft_status weft_i_carrier_find(weft_group *group, weft_device device, weft_i_carrier **out);

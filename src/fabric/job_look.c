@@ -125,6 +125,7 @@ static void copy_op(const weft_i_rank_record *rank_record, const weft_i_record_e
     int64_t ago = clock.now_ns - weft_i_record_clock_ns(&clock, entry->begin);
     *out = (weft_job_op){.number = entry->number,
                          .turn = entry->turn,
+                         .on_device = entry->on_device,
                          .bytes = entry->bytes,
                          .begun_ns = ago > 0 ? ago : 0,
                          .peer = entry->peer,
@@ -181,7 +182,8 @@ static bool same_operation(const weft_i_record_entry *a, const weft_i_record_ent
 {
     if (a->group != b->group || strncmp(a->name, b->name, sizeof a->name))
         return false;
-    return a->turn ? a->turn == b->turn : !b->finished && a->channel == b->channel;
+    return a->turn ? a->turn == b->turn && a->on_device == b->on_device
+                   : !b->finished && a->channel == b->channel;
 }
 
 static bool has_entered(const weft_i_rank_record *rank_record, const weft_i_record_entry *operation)

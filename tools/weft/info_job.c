@@ -32,6 +32,8 @@ static const char *op_text(const weft_job_op *op, char *out, size_t bytes)
     if (op->peer >= 0)
         n += snprintf(out + n, bytes - (size_t)n, ", with rank %d", op->peer);
     n += snprintf(out + n, bytes - (size_t)n, " of group \"%s\"", *op->group ? op->group : "?");
+    if (op->on_device)
+        n += snprintf(out + n, bytes - (size_t)n, " on its device");
     if (op->channel >= 0)
         n += snprintf(out + n, bytes - (size_t)n, ", channel %d", op->channel);
     if (*op->part_of)
@@ -76,7 +78,8 @@ static void print_rank(const weft_job_rank *rank)
 static int same_op(const weft_job_op *a, const weft_job_op *b)
 {
     return !strcmp(a->name, b->name) && !strcmp(a->group, b->group) && a->turn == b->turn &&
-           a->channel == b->channel && a->peer == b->peer && (a->turn || a->peer < 0);
+           a->on_device == b->on_device && a->channel == b->channel && a->peer == b->peer &&
+           (a->turn || a->peer < 0);
 }
 
 /* The ranks in the same operation as rank `index`, which is the first of them; 0 if it is not. */
@@ -226,6 +229,7 @@ static void json_op(weft_i_json *j, const char *key, const weft_job_op *op)
     weft_i_json_text(j, "group", *op->group ? op->group : NULL);
     weft_i_json_integer(j, "number", (int64_t)op->number);
     weft_i_json_integer(j, "turn", (int64_t)op->turn);
+    weft_i_json_bool(j, "on_device", op->on_device);
     weft_i_json_integer(j, "bytes", (int64_t)op->bytes);
     weft_i_json_integer(j, "begun_ms_ago", op->begun_ns / 1000000);
     weft_i_json_integer(j, "peer", op->peer);

@@ -16,6 +16,7 @@ enum { LONGEST = 3 };
 typedef struct event {
     char name[24], group[64];
     int64_t rank, number, turn, bytes, begin, took, peer; /* turn 0, peer -1: none */
+    int on_device;                                        /* whose operations are counted apart */
 } event;
 
 typedef struct events {
@@ -55,6 +56,7 @@ static int read_event(json_cursor from, int64_t shift, event *to)
                   .turn = integer_of(args, "operation", 0),
                   .bytes = integer_of(args, "bytes", 0),
                   .peer = integer_of(args, "peer", -1)};
+    to->on_device = json_member(args, "on_device", &value) == 1;
     text_of(from, "name", to->name, sizeof to->name);
     text_of(args, "group_name", to->group, sizeof to->group);
     if (!*to->group)
@@ -135,9 +137,9 @@ static const event *last_to_come(const events *all, const event *call)
     const event *last = NULL;
     for (size_t i = 0; call->turn && i < all->count; i++) {
         const event *other = &all->list[i];
-        if (other->turn == call->turn && other->rank != call->rank &&
-            !strcmp(other->group, call->group) && !strcmp(other->name, call->name) &&
-            other->begin > (last ? last->begin : call->begin))
+        if (other->turn == call->turn && other->on_device == call->on_device &&
+            other->rank != call->rank && !strcmp(other->group, call->group) &&
+            !strcmp(other->name, call->name) && other->begin > (last ? last->begin : call->begin))
             last = other;
     }
     return last;
