@@ -137,7 +137,7 @@ static const char *const said[] = {
     "all_reduce: group \"0\" collects calls, and closing it gives the work for all of them",
     "group \"0\" collects calls",
     "group \"0\" collects calls",
-    "all_reduce: the input has 40 bytes, the output 80",
+    "all_reduce: the input has 10 elements, shape [10], but the output 20, shape [20]",
     "all_reduce: group \"0\" collects calls with premul factor 1, and this one has 3",
     "group \"0\" collects calls"};
 

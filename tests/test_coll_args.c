@@ -115,7 +115,7 @@ static void refuse_inputs(int op, args sound)
     b.in = NULL;
     refused(&b, WEFT_ERR_INVALID_ARG, "input is NULL");
     b.in = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(in_count[op]));
-    refused(&b, WEFT_ERR_UNSUPPORTED, "not on the CPU");
+    refused(&b, WEFT_ERR_UNSUPPORTED, "is on meta, where tensors have no elements");
     b.in = weft_slice(floats(2 * in_count[op], 1), 0, 0, 2 * in_count[op], 2);
     refused(&b, WEFT_ERR_INVALID_ARG, "not contiguous");
     b.in = floats(in_count[op], 1);
@@ -129,16 +129,16 @@ static void refuse_outputs(int op, args sound)
     b.out = NULL;
     refused(&b, WEFT_ERR_INVALID_ARG, "output is NULL");
     b.out = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(out_count[op]));
-    refused(&b, WEFT_ERR_UNSUPPORTED, "not on the CPU");
+    refused(&b, WEFT_ERR_UNSUPPORTED, "is on meta, where tensors have no elements");
     b.out = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(out_count[op]), 0);
     refused(&b, WEFT_ERR_TYPE, "the input is f32, the output i32");
     for (int64_t wrong = -1; wrong <= 1; wrong += 2) {
         b = sound;
         b.out = floats(out_count[op] + wrong, 0);
-        refused(&b, WEFT_ERR_INVALID_ARG, "bytes");
+        refused(&b, WEFT_ERR_INVALID_ARG, "elements");
         b = sound;
         b.in = floats(in_count[op] + wrong, 0);
-        refused(&b, WEFT_ERR_INVALID_ARG, "bytes");
+        refused(&b, WEFT_ERR_INVALID_ARG, "elements");
     }
 }
 

@@ -81,9 +81,9 @@ TEST(test_p2p_call_nobody)
     CHECK_OK(weft_recv(x, WEFT_NOBODY, w));
     BAD(weft_send_tag(x, WEFT_NOBODY, -1, w), WEFT_ERR_INVALID_ARG, "send: tag -1 is negative");
     BAD(weft_send(gaps, WEFT_NOBODY, w), WEFT_ERR_INVALID_ARG,
-        "send: the input, of shape [3], is not contiguous");
+        "send: the input, of shape [3], is not contiguous; weft_contiguous makes a copy that is");
     NO(weft_send_start(gaps, WEFT_NOBODY, w), WEFT_ERR_INVALID_ARG,
-       "send: the input, of shape [3], is not contiguous");
+       "send: the input, of shape [3], is not contiguous; weft_contiguous makes a copy that is");
     weft_work *work = weft_recv_start(x, WEFT_NOBODY, w);
     CHECK(work && weft_work_wait(work, 0) == WEFT_OK && work->bundle.count == 0);
     CHECK_INT(weft_work_source(work), -1);

@@ -25,15 +25,17 @@ TEST(test_refusals_coll_reduce)
     BAD(weft_all_reduce_into(y, x, (weft_reduction)99, w), WEFT_ERR_INVALID_ARG,
         "all_reduce: 99 is not a reduction");
     BAD(weft_all_reduce_into(small, x, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
-        "all_reduce: the input has 64 bytes, the output 8");
+        "all_reduce: the input has 16 elements, shape [16], but the output 2, shape [2]");
     BAD(weft_all_reduce_into(whole, x, WEFT_SUM, w), WEFT_ERR_TYPE,
         "all_reduce: the input is f32, the output i64");
     BAD(weft_all_reduce_into(y, gaps, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
-        "all_reduce: the input, of shape [16], is not contiguous");
+        "all_reduce: the input, of shape [16], is not contiguous; weft_contiguous makes a copy "
+        "that is");
     BAD(weft_all_reduce_into(gaps, x, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
-        "all_reduce: the output, of shape [16], is not contiguous");
+        "all_reduce: the output, of shape [16], is not contiguous; take a contiguous one, and "
+        "weft_copy from it");
     BAD(weft_all_reduce_into(y, meta, WEFT_SUM, w), WEFT_ERR_UNSUPPORTED,
-        "all_reduce: the input is not on the CPU");
+        "all_reduce: the input is on meta, where tensors have no elements");
 
     BAD(weft_all_reduce_into(y, x, WEFT_BAND, w), WEFT_ERR_TYPE,
         "all_reduce: reduction band has no meaning for f32");
@@ -45,12 +47,13 @@ TEST(test_refusals_coll_reduce)
     BAD(weft_reduce_into(y, x, WEFT_SUM, -1, w), WEFT_ERR_INVALID_ARG,
         "reduce: rank -1 must be in [0, 8): ranks are those of group \"0\"");
     BAD(weft_reduce_into(small, x, WEFT_SUM, ME, w), WEFT_ERR_INVALID_ARG,
-        "reduce: the input has 64 bytes, the output 8");
+        "reduce: the input has 16 elements, shape [16], but the output 2, shape [2]");
     BAD(weft_broadcast_into(x, 8, w), WEFT_ERR_INVALID_ARG,
         "broadcast: rank 8 must be in [0, 8): ranks are those of group \"0\"");
     BAD(weft_broadcast_into(NULL, 0, w), WEFT_ERR_INVALID_ARG, "broadcast: the input is NULL");
     BAD(weft_broadcast_into(gaps, 0, w), WEFT_ERR_INVALID_ARG,
-        "broadcast: the input, of shape [16], is not contiguous");
+        "broadcast: the input, of shape [16], is not contiguous; weft_contiguous makes a copy that "
+        "is");
     close_world();
 }
 
@@ -60,27 +63,23 @@ TEST(test_refusals_coll_gather)
     weft_tensor *x = flat(WEFT_F32, 16), *y = flat(WEFT_F32, 16), *small = flat(WEFT_F32, 2);
     weft_tensor *whole = flat(WEFT_I64, 16), *big = flat(WEFT_F32, 128);
     BAD(weft_all_gather_into(x, x, w), WEFT_ERR_INVALID_ARG,
-        "all_gather: the output has 64 bytes, which must be divisible among 8 ranks of 64 bytes "
-        "each");
+        "all_gather: the output has 16 elements; for 8 ranks with 16 each it must have 128");
     BAD(weft_all_gather_into(y, x, w), WEFT_ERR_INVALID_ARG,
-        "all_gather: the output has 64 bytes, which must be divisible among 8 ranks of 64 bytes "
-        "each");
+        "all_gather: the output has 16 elements; for 8 ranks with 16 each it must have 128");
     BAD(weft_all_gather_into(whole, x, w), WEFT_ERR_TYPE,
         "all_gather: the input is f32, the output i64");
     BAD(weft_gather_into(y, x, ME, w), WEFT_ERR_INVALID_ARG,
-        "gather: the output has 64 bytes, which must be divisible among 8 ranks of 64 bytes each");
+        "gather: the output has 16 elements; for 8 ranks with 16 each it must have 128");
     BAD(weft_gather_into(NULL, x, ME, w), WEFT_ERR_INVALID_ARG, "gather: the output is NULL");
     BAD(weft_scatter_into(x, y, ME, w), WEFT_ERR_INVALID_ARG,
-        "scatter: the input has 64 bytes, which must be divisible among 8 ranks of 64 bytes each");
+        "scatter: the input has 16 elements; for 8 ranks with 16 each it must have 128");
     BAD(weft_scatter_into(x, NULL, ME, w), WEFT_ERR_INVALID_ARG, "scatter: the input is NULL");
     BAD(weft_scatter_into(x, y, 9, w), WEFT_ERR_INVALID_ARG,
         "scatter: rank 9 must be in [0, 8): ranks are those of group \"0\"");
     BAD(weft_reduce_scatter_into(x, y, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
-        "reduce_scatter: the input has 64 bytes, which must be divisible among 8 ranks of 64 bytes "
-        "each");
+        "reduce_scatter: the input has 16 elements; for 8 ranks with 16 each it must have 128");
     BAD(weft_reduce_scatter_into(small, big, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
-        "reduce_scatter: the input has 512 bytes, which must be divisible among 8 ranks of 8 bytes "
-        "each");
+        "reduce_scatter: the input has 128 elements; for 8 ranks with 2 each it must have 16");
     close_world();
 }
 
@@ -103,11 +102,10 @@ TEST(test_refusals_coll_all_to_all)
     BAD(weft_all_to_all_into(y, x, minus, even, w), WEFT_ERR_INVALID_ARG,
         "all_to_all: the output splits do not add up: -2 for rank 0, 16 rows left");
     BAD(weft_all_to_all_into(small, x, NULL, NULL, w), WEFT_ERR_INVALID_ARG,
-        "all_to_all: the input has 64 bytes, the output 8");
+        "all_to_all: the input has 16 elements, shape [16], but the output 2, shape [2]");
     BAD(weft_all_to_all_into(weft_narrow(y, 0, 0, 15), weft_narrow(x, 0, 0, 15), NULL, NULL, w),
         WEFT_ERR_INVALID_ARG,
-        "all_to_all: the input has 60 bytes, which must be divisible among 8 ranks of 4 bytes "
-        "each");
+        "all_to_all: the input has 15 elements, which 8 ranks cannot share equally; give splits");
     static const int64_t few[] = {2, 2, 2, 2, 2, 2, 2, 1};
     BAD(weft_all_to_all_into(y, x, even, few, w), WEFT_ERR_INVALID_ARG,
         "all_to_all: the input splits add up to 15 rows of 16");
@@ -171,11 +169,9 @@ TEST(test_refusals_coll_list)
     BAD(weft_all_reduce_list_into(holes, ins, 2, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
         "all_reduce: the output is NULL");
     BAD(weft_all_gather_list_into(outs, ins, 2, w), WEFT_ERR_INVALID_ARG,
-        "all_gather: the output has 64 bytes, which must be divisible among 8 ranks of 64 bytes "
-        "each");
+        "all_gather: the output has 16 elements; for 8 ranks with 16 each it must have 128");
     BAD(weft_reduce_scatter_list_into(outs, ins, 2, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
-        "reduce_scatter: the input has 64 bytes, which must be divisible among 8 ranks of 64 bytes "
-        "each");
+        "reduce_scatter: the input has 16 elements; for 8 ranks with 16 each it must have 128");
     NO(weft_all_reduce_start(y, NULL, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
        "all_reduce: the input is NULL");
     NO(weft_barrier_start(NULL), WEFT_ERR_INVALID_ARG, "barrier: the group is NULL");
@@ -192,15 +188,16 @@ TEST(test_refusals_p2p)
     BAD(weft_send(x, -1, w), WEFT_ERR_INVALID_ARG,
         "send: rank -1 must be in [0, 8): ranks are those of group \"0\"");
     BAD(weft_send(x, ME, w), WEFT_ERR_INVALID_ARG,
-        "send: rank 3 cannot exchange with itself but by posted work");
+        "send: rank 3 would wait for itself; use weft_send_start and weft_recv_start");
     BAD(weft_send(NULL, 0, w), WEFT_ERR_INVALID_ARG, "send: the input is NULL");
     BAD(weft_send(x, 0, NULL), WEFT_ERR_INVALID_ARG, "send: the group is NULL");
     BAD(weft_send(gaps, 0, w), WEFT_ERR_INVALID_ARG,
-        "send: the input, of shape [16], is not contiguous");
+        "send: the input, of shape [16], is not contiguous; weft_contiguous makes a copy that is");
     BAD(weft_recv(gaps, 0, w), WEFT_ERR_INVALID_ARG,
-        "recv: the output, of shape [16], is not contiguous");
+        "recv: the output, of shape [16], is not contiguous; take a contiguous one, and weft_copy "
+        "from it");
     BAD(weft_recv(x, ME, w), WEFT_ERR_INVALID_ARG,
-        "recv: rank 3 cannot exchange with itself but by posted work");
+        "recv: rank 3 would wait for itself; use weft_send_start and weft_recv_start");
     BAD(weft_recv(x, 9, w), WEFT_ERR_INVALID_ARG,
         "recv: rank 9 must be in [0, 8): ranks are those of group \"0\"");
     BAD(weft_send_tag(x, 0, -1, w), WEFT_ERR_INVALID_ARG, "send: tag -1 is negative");

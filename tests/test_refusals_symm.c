@@ -413,8 +413,7 @@ TEST(test_refusals_symm_scatter_gather)
     BAD(weft_symm_reduce_scatter_out(blank(1, 8), x, false, WEFT_BAND, w), WEFT_ERR_TYPE,
         "reduce_scatter_out: reduction band has no meaning for f32");
     BAD(weft_symm_reduce_scatter_out(blank(2, 8), x, false, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
-        "reduce_scatter_out: the input has 256 bytes, which must be divisible among 8 ranks of 64 "
-        "bytes each");
+        "reduce_scatter_out: the input has 64 elements; for 8 ranks with 16 each it must have 128");
     BAD(weft_symm_reduce_scatter_out(blank(8, 1), x, true, WEFT_SUM, w), WEFT_ERR_INVALID_ARG,
         "reduce_scatter_out: the last dimension, 8 elements, must be divisible by 8 ranks times "
         "vectors of 4 elements");

@@ -24,12 +24,6 @@ const char *weft_reduction_name(weft_reduction reduction)
 
 /* ---- filling calls ---- */
 
-static weft_status fail_unequal(const weft_i_coll *coll)
-{
-    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the input has %zu bytes, the output %zu",
-                       coll->ask.op, coll->ask.in_bytes, coll->ask.out_bytes);
-}
-
 /* The larger operand has a part for each rank; in place only where the parts are the same. */
 static weft_status check_parts(const weft_i_coll *coll, uint32_t facts)
 {
@@ -53,7 +47,7 @@ IN_LINE weft_status finish(weft_i_coll *coll, uint32_t facts, bool both, weft_re
     if (both && parts)
         WEFT_TRY(check_parts(coll, facts));
     else if (both && coll->ask.in_bytes != coll->ask.out_bytes)
-        return fail_unequal(coll);
+        return weft_i_request_fail_unequal(coll->ask.op, coll->in_tensor, coll->out_tensor);
     else if (both)
         WEFT_TRY(weft_i_request_check_overlap(coll, 0, 0));
     if (facts & WEFT_I_REDUCES)
@@ -158,11 +152,15 @@ weft_status weft_i_request_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_
     if (in_splits || out_splits)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "all_to_all: give both splits or neither");
     if (coll->ask.in_bytes != coll->ask.out_bytes)
-        return fail_unequal(coll);
+        return weft_i_request_fail_unequal(coll->ask.op, coll->in_tensor, coll->out_tensor);
     /* Parts are whole elements, whose sizes are powers of two. */
     int shift = __builtin_ctzll(weft_i_dtype_size(coll->ask.dtype));
     size_t part = (coll->ask.in_bytes >> shift) / (size_t)group->size << shift;
-    WEFT_TRY(weft_i_request_check_counts(coll, coll->ask.in_bytes, part, "input"));
+    if (coll->ask.in_bytes != part * (size_t)group->size)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "all_to_all: the input has %lld elements, which %d ranks cannot share "
+                           "equally; give splits",
+                           (long long)in->numel, group->size);
     return weft_i_request_accept(coll, part);
 }
 

@@ -123,7 +123,8 @@ static weft_status run_one(weft_i_p2p_request *request)
     return request->peer != request->group->rank
                ? run(request, 1, request->kind)
                : weft_i_fail(WEFT_ERR_INVALID_ARG,
-                             "%s: rank %d cannot exchange with itself but by posted work",
+                             "%s: rank %d would wait for itself; use weft_send_start and "
+                             "weft_recv_start",
                              weft_i_coll_name(request->kind), request->peer);
 }
 

@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* A reduction is cast to the fold of its name. */
 _Static_assert((int)WEFT_SUM == WEFT_I_FOLD_SUM && (int)WEFT_AVG == WEFT_I_FOLD_AVG &&
@@ -50,12 +51,21 @@ weft_status weft_i_request_refuse_group(const char *op, weft_group *group)
     return WEFT_OK;
 }
 
-static weft_status check_layout(const char *op, const char *which, const weft_tensor *tensor)
+weft_status weft_i_request_check_contiguous(const char *op, const char *which,
+                                            const weft_tensor *tensor)
 {
     char text[WEFT_I_SHAPE_TEXT];
-    if (!weft_i_tensor_is_contiguous(tensor))
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous", op,
-                           which, weft_i_shape_text(weft_i_tensor_shape(tensor), text));
+    if (weft_i_tensor_is_contiguous(tensor))
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous; %s", op,
+                       which, weft_i_shape_text(weft_i_tensor_shape(tensor), text),
+                       strcmp(which, "output") ? "weft_contiguous makes a copy that is"
+                                               : "take a contiguous one, and weft_copy from it");
+}
+
+static weft_status check_layout(const char *op, const char *which, const weft_tensor *tensor)
+{
+    WEFT_TRY(weft_i_request_check_contiguous(op, which, tensor));
     WEFT_TRY(weft_i_storage_unclaimed(tensor->storage, false));
     return weft_i_tensor_fits(op, tensor);
 }
@@ -66,7 +76,8 @@ weft_status weft_i_request_check_anywhere(const char *op, const char *which,
     if (!tensor)
         return weft_i_missing("%s: the %s is NULL", op, which);
     if (weft_i_tensor_device(tensor) == WEFT_META)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: the %s is not on the CPU", op, which);
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED,
+                           "%s: the %s is on meta, where tensors have no elements", op, which);
     return weft_i_request_is_fine(tensor) ? WEFT_OK : check_layout(op, which, tensor);
 }
 
@@ -150,13 +161,30 @@ weft_status weft_i_request_check_overlap(const weft_i_coll *coll, size_t in_at, 
 weft_status weft_i_request_check_counts(const weft_i_coll *coll, size_t larger, size_t smaller,
                                         const char *which)
 {
-    size_t size = (size_t)coll->group->size;
-    if (smaller > SIZE_MAX / size || larger != smaller * size)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "%s: the %s has %zu bytes, which must be divisible among %zu ranks of "
-                           "%zu bytes each",
-                           coll->ask.op, which, larger, size, smaller);
-    return WEFT_OK;
+    return weft_i_request_check_total(coll->ask.op, which, larger, smaller, coll->group->size,
+                                      coll->ask.dtype);
+}
+
+weft_status weft_i_request_check_total(const char *op, const char *which, size_t larger,
+                                       size_t smaller, int size, weft_dtype dtype)
+{
+    size_t ranks = (size_t)size, item = weft_i_dtype_size(dtype);
+    size_t total = smaller > SIZE_MAX / ranks ? SIZE_MAX : smaller * ranks;
+    if (larger == total)
+        return WEFT_OK;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: the %s has %zu elements; for %zu ranks with %zu each it must have %zu",
+                       op, which, larger / item, ranks, smaller / item, total / item);
+}
+
+weft_status weft_i_request_fail_unequal(const char *op, const weft_tensor *in,
+                                        const weft_tensor *out)
+{
+    char a[WEFT_I_SHAPE_TEXT], b[WEFT_I_SHAPE_TEXT];
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: the input has %lld elements, shape %s, but the output %lld, shape %s",
+                       op, (long long)in->numel, weft_i_shape_text(weft_i_tensor_shape(in), a),
+                       (long long)out->numel, weft_i_shape_text(weft_i_tensor_shape(out), b));
 }
 
 weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op)

@@ -29,7 +29,7 @@ weft_status weft_i_request_check_root(const char *op, const weft_group *group, i
 static inline bool weft_i_request_is_fine(const weft_tensor *x)
 {
     const weft_storage *storage = x->storage;
-    /* The claims: pairs with the release of who took the last one off, see weft_i_storage_ready. */
+    /* The claims: pairs with the release of whoever took the last one off, see weft_i_storage_ready. */
     return x->packed && x->end <= storage->bytes && weft_i_device_is_host(storage->device) &&
            !storage->ordered &&
            atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
@@ -40,6 +40,8 @@ static inline bool weft_i_request_is_fine(const weft_tensor *x)
 weft_status weft_i_request_check_anywhere(const char *op, const char *which,
                                           const weft_tensor *tensor);
 weft_status weft_i_request_check_output(const char *op, const weft_tensor *tensor);
+weft_status weft_i_request_check_contiguous(const char *op, const char *which,
+                                            const weft_tensor *tensor);
 
 /* Checks an operand and notes where its elements lie; they are contiguous. */
 weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool written);
@@ -60,6 +62,14 @@ weft_status weft_i_request_check_overlap(const weft_i_coll *coll, size_t in_at, 
 /* `larger` bytes are one part of `smaller` bytes for each rank. */
 weft_status weft_i_request_check_counts(const weft_i_coll *coll, size_t larger, size_t smaller,
                                         const char *which);
+
+/* The same of other calls; both numbers are bytes of whole elements. */
+weft_status weft_i_request_check_total(const char *op, const char *which, size_t larger,
+                                       size_t smaller, int size, weft_dtype dtype);
+
+/* The operands, of one dtype, should have as many elements, but do not. */
+weft_status weft_i_request_fail_unequal(const char *op, const weft_tensor *in,
+                                        const weft_tensor *out);
 
 /* After the operands: the dtype must be known.  The factor is weft_i_request_premul. */
 weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op);

@@ -33,10 +33,7 @@ weft_status weft_i_traced_see(const char *what, weft_tensor **out, weft_tensor *
 
 static weft_status check_layout(const char *what, const char *which, const weft_tensor *x)
 {
-    char text[WEFT_I_SHAPE_TEXT];
-    if (!weft_i_tensor_is_contiguous(x))
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the %s, of shape %s, is not contiguous", what,
-                           which, weft_i_shape_text(weft_i_tensor_shape(x), text));
+    WEFT_TRY(weft_i_request_check_contiguous(what, which, x));
     return weft_i_tensor_fits(what, x);
 }
 
@@ -80,24 +77,17 @@ weft_status weft_i_traced_check_kind(weft_i_coll_kind kind, const weft_tensor *o
                                      const weft_tensor *in, const weft_group *group)
 {
     const char *what = weft_i_kinds[kind].name;
-    size_t size = (size_t)group->size, me = (size_t)(group->rank < 0 ? 0 : group->rank);
+    size_t me = (size_t)(group->rank < 0 ? 0 : group->rank);
     size_t ins = bytes_of(in), outs = bytes_of(out);
     bool places = weft_i_kind_is(kind, WEFT_I_PLACES_PARTS);
     if (!places && !weft_i_kind_is(kind, WEFT_I_HAS_PARTS)) {
         WEFT_TRY(weft_i_traced_check(what, out, in, 0, 0));
-        return ins == outs
-                   ? WEFT_OK
-                   : weft_i_fail(WEFT_ERR_INVALID_ARG,
-                                 "%s: the input has %zu bytes, the output %zu", what, ins, outs);
+        return ins == outs ? WEFT_OK : weft_i_request_fail_unequal(what, in, out);
     }
     size_t larger = places ? outs : ins, part = places ? ins : outs;
     WEFT_TRY(weft_i_traced_check(what, out, in, places ? 0 : me * part, places ? me * part : 0));
-    if (part > SIZE_MAX / size || larger != part * size)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG,
-                           "%s: the %s has %zu bytes, which must be divisible among %zu ranks of "
-                           "%zu bytes each",
-                           what, places ? "output" : "input", larger, size, part);
-    return WEFT_OK;
+    return weft_i_request_check_total(what, places ? "output" : "input", larger, part, group->size,
+                                      in->dtype);
 }
 
 /* ---- results ---- */

@@ -249,11 +249,9 @@ static weft_status check_sides(operands *on)
 {
     int me = rank_in(on->group);
     const weft_tensor *out = on->out[me], *in = on->in[me];
-    size_t item = weft_i_dtype_size(in->dtype);
     WEFT_TRY(check_parts(on));
     if (out->numel != in->numel)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the input has %zu bytes, the output %zu",
-                           on->what, (size_t)in->numel * item, (size_t)out->numel * item);
+        return weft_i_request_fail_unequal(on->what, in, out);
     return check_out_of_place(on, me);
 }
 

@@ -42,8 +42,7 @@ static weft_status fill_part(weft_i_coll *part, const weft_i_coll *coll, const s
     if (has_part(out, coll->group, rank))
         WEFT_TRY(weft_i_request_output(part, part_of(out, rank)));
     if (part->in_tensor && part->out_tensor && part->ask.in_bytes != part->ask.out_bytes)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the input has %zu bytes, the output %zu",
-                           part->ask.op, part->ask.in_bytes, part->ask.out_bytes);
+        return weft_i_request_fail_unequal(part->ask.op, part->in_tensor, part->out_tensor);
     WEFT_TRY(weft_i_request_check_overlap(part, 0, 0));
     return weft_i_request_accept(part, part->ask.in_bytes);
 }
