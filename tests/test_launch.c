@@ -31,6 +31,7 @@ static int rank_records(int rank)
     weft_i_record_init(record);
     weft_i_record_end(record, weft_i_record_begin(record, "barrier", 0, 0, -1, 1), 0);
     weft_i_record_begin(record, "all_reduce", 0, 4096, -1, 2);
+    weft_i_record_end(record, weft_i_record_begin(record, "rendezvous", 0, 96, -1, -1), 0);
     return 0;
 }
 
@@ -290,6 +291,7 @@ TEST(test_launch_timeout)
     CHECK_CONTAINS(
         err, "weft: the job's time is up; what its ranks are doing:\nweft: rank 0 is running\n");
     CHECK_INT(count(err, "all_reduce #2 on group 0 channel 2, 4096 bytes"), 2);
+    CHECK_INT(count(err, "rendezvous"), 0); /* a part of it, newer and finished: not what they do */
     CHECK_INT(shell("WEFT_KILL_GRACE=50 $W run --timeout 0.2 $S stubborn"), 124);
 }
 

@@ -192,17 +192,21 @@ TEST(test_watch_last_operation)
     begins("alive; its last operation: first #1");
     weft_i_record_end(&mine->record, weft_i_record_begin(&mine->record, "second", 1, 0, -1, -1), 0);
     begins("alive; its last operation: second #2");
+    uint64_t step = weft_i_record_begin(&mine->record, "cma", 1, 0, -1, -1);
+    begins("alive; its last operation: cma #3"); /* the rank hangs in it */
+    weft_i_record_end(&mine->record, step, 0);
+    begins("alive; its last operation: second #2"); /* of which it was a step */
     uint64_t outer = weft_i_record_begin(&mine->record, "outer", 1, 0, -1, -1);
     for (int i = 0; i < 7; i++)
         weft_i_record_end(&mine->record, weft_i_record_begin(&mine->record, "part", 1, 0, -1, -1),
                           0);
-    begins("alive; its last operation: outer #3");
+    begins("alive; its last operation: outer #4");
     CHECK_CONTAINS(words(), "not finished");
     weft_i_record_end(&mine->record, weft_i_record_begin(&mine->record, "part", 1, 0, -1, -1), 0);
-    begins("alive; its last operation: part #11"); /* too far back */
+    begins("alive; its last operation: part #12"); /* too far back */
     uint64_t inner = weft_i_record_begin(&mine->record, "inner", 1, 0, -1, -1);
     weft_i_record_begin(&mine->record, "innermost", 1, 0, -1, -1);
-    begins("alive; its last operation: innermost #13"); /* of several the newest */
+    begins("alive; its last operation: innermost #14"); /* of several the newest */
     weft_i_record_end(&mine->record, inner, 0);
     weft_i_record_end(&mine->record, outer, 0);
     close_record();

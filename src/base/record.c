@@ -332,6 +332,12 @@ static void put_duration(weft_i_text *text, int64_t ns)
         weft_i_text_put(text, "%.1f s", value / 1e9);
 }
 
+bool weft_i_record_is_step(const weft_i_record_entry *entry)
+{
+    return entry->finished &&
+           (!strcmp(entry->name, "rendezvous end") || !strcmp(entry->name, "cma"));
+}
+
 const char *weft_i_record_operation(const char *name)
 {
     return !strcmp(name, "rendezvous end") ? "rendezvous" : name;

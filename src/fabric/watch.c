@@ -209,7 +209,7 @@ static void describe_state(const weft_i_rank_record *rank_record, weft_i_text *o
 }
 
 /* The operation a rank is in, if it is in one (an operation may have finished parts that are
- * newer); else its last. */
+ * newer); else its last, without its steps. */
 static bool last_operation(const weft_i_record *record, weft_i_record_entry *out)
 {
     weft_i_record_entry newest[8];
@@ -217,8 +217,11 @@ static bool last_operation(const weft_i_record *record, weft_i_record_entry *out
     for (size_t i = 0; i < count; i++)
         if (!newest[i].finished)
             return *out = newest[i], true;
+    size_t last = 0;
+    while (last + 1 < count && weft_i_record_is_step(&newest[last]))
+        last++;
     if (count)
-        *out = newest[0];
+        *out = newest[last];
     return count > 0;
 }
 

@@ -439,12 +439,21 @@ void weft_i_attempt_close(weft_i_attempt *attempt)
     give_back(attempt);
 }
 
-/* A step of an operation that has its own line.  One that is not finished is what the rank hangs
- * in. */
-static bool is_step(const weft_i_record_entry *entry)
+/* Moves the `count` entries to be told to the front; how many there are.  The rank is in those that
+ * have not finished, so they come before finished parts of theirs, which are newer. */
+static size_t choose_entries(weft_i_record_entry *entries, size_t found, size_t count)
 {
-    return entry->finished &&
-           (!strcmp(entry->name, "rendezvous end") || !strcmp(entry->name, "cma"));
+    size_t kept = 0, open = 0;
+    for (size_t i = 0; i < found; i++)
+        open += !entries[i].finished;
+    size_t finished = open < count ? count - open : 0;
+    for (size_t i = 0; i < found && kept < count; i++) {
+        if (weft_i_record_is_step(&entries[i]) || (entries[i].finished && !finished))
+            continue;
+        finished -= entries[i].finished;
+        entries[kept++] = entries[i];
+    }
+    return kept;
 }
 
 void weft_i_attempt_tell_record(weft_i_attempt *attempt, int rank, size_t count)
@@ -453,10 +462,7 @@ void weft_i_attempt_tell_record(weft_i_attempt *attempt, int rank, size_t count)
     weft_i_record_entry entries[LOOKED_AT];
     char text[256];
     const weft_i_record *record = &weft_i_job_rank(weft_i_job_of(attempt->job), rank)->record;
-    size_t found = weft_i_record_newest(record, entries, LOOKED_AT), kept = 0;
-    for (size_t i = 0; i < found && kept < count; i++)
-        if (!is_step(&entries[i]))
-            entries[kept++] = entries[i];
+    size_t kept = choose_entries(entries, weft_i_record_newest(record, entries, LOOKED_AT), count);
     while (kept--) /* oldest first, as they happened */
         weft_i_lines_say(&attempt->lines, "weft:   | %s",
                          weft_i_record_text(record, &entries[kept], text, sizeof text));
