@@ -6,6 +6,7 @@
  */
 #include "crew.h"
 #include "doom.h"
+#include "hosts.h"
 #include "jobs.h"
 
 #include <limits.h>
@@ -228,33 +229,9 @@ RANKS_TEST(test_agree_leaves, 4)
 
 /* ---- between hosts ---- */
 
-static const char token[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-
-static void set_number(const char *name, int value)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    setenv(name, text, 1);
-}
-
-static weft_group *join_hosts(int rank, int port)
-{
-    unsetenv("WEFT_JOB_FD");
-    unsetenv("GROUP_RANK");
-    set_number("RANK", rank);
-    set_number("WORLD_SIZE", 4);
-    set_number("LOCAL_RANK", rank % 2);
-    set_number("LOCAL_WORLD_SIZE", 2);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
-    set_number("MASTER_PORT", port);
-    setenv("WEFT_HOST_ID", rank < 2 ? "here" : "there", 1);
-    setenv("WEFT_TOKEN", token, 1);
-    return weft_init(NULL);
-}
-
 static int hosts_crew(int rank, void *arg)
 {
-    weft_group *world = join_hosts(rank, *(int *)arg);
+    weft_group *world = hosts_join(rank, 4, 2, *(int *)arg);
     CREW(world, "%s", weft_last_error());
     for (int round = 0; round < 3; round++) {
         uint64_t flags = ~(UINT64_C(1) << (4 * round + rank));
@@ -279,9 +256,7 @@ static int hosts_crew(int rank, void *arg)
 
 TEST(test_agree_hosts)
 {
-    weft_store *probe = weft_store_tcp_serve(NULL, 0, token);
-    int port = weft_store_port(probe);
-    weft_release(probe);
+    int port = hosts_free_port();
     if (!port)
         SKIP("no TCP store here: %s", weft_last_error());
     crew_run("hosts", 4, hosts_crew, &port, 3);

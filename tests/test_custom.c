@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations of the user: values, shapes, gradients, and what is refused. */
 #include "harness.h"
+#include "leaf.h"
 
 #include "weft/custom.h"
 #include "weft/grad.h"
 #include "weft/op.h"
 #include "weft/view.h"
-
-static weft_tensor *leaf(weft_tensor *x)
-{
-    CHECK_OK(weft_require_grad(x, true));
-    return x;
-}
-
-static weft_tensor *total(weft_tensor *x)
-{
-    return weft_sum(x, NULL, 0, false);
-}
 
 static void check_all(weft_tensor *x, double value, double tolerance)
 {

@@ -4,20 +4,10 @@
  * against differences of the sum of all ranks' losses, what is refused, and what does not wait.
  */
 #include "functional_jobs.h"
+#include "leaf.h"
 
 #include "functional/ops.h"
 #include "grad/rule.h"
-
-static weft_tensor *leaf(weft_tensor *x)
-{
-    CHECK_OK(weft_require_grad(x, true));
-    return x;
-}
-
-static weft_tensor *total(weft_tensor *x)
-{
-    return weft_sum(x, NULL, 0, false);
-}
 
 /* ---- TestGradCollectives ---- */
 

@@ -9,6 +9,7 @@
 #define FUSED_TEST   SIZES_TEST
 #define FUSED_LEFT() /* the harness looks after processes, descriptors and memory */
 #include "fused_jobs.h"
+#include "leaf.h"
 
 #include "fault.h"
 
@@ -50,17 +51,6 @@ TEST(test_optimal_layout)
 }
 
 /* ---- gradients ---- */
-
-static weft_tensor *leaf(weft_tensor *x)
-{
-    CHECK_OK(weft_require_grad(x, true));
-    return x;
-}
-
-static weft_tensor *total(weft_tensor *x)
-{
-    return weft_sum(x, NULL, 0, false);
-}
 
 /* A weight that is different everywhere, so that no gradient is right by accident. */
 static weft_tensor *weighed(weft_tensor *x)

@@ -4,6 +4,7 @@
  * derivatives, and the end of graphs.
  */
 #include "harness.h"
+#include "leaf.h"
 
 #include "base/os.h"
 #include "tensor/ops.h"
@@ -13,20 +14,9 @@
 
 #include <pthread.h>
 
-static weft_tensor *leaf(weft_tensor *x)
-{
-    CHECK_OK(weft_require_grad(x, true));
-    return x;
-}
-
 static weft_tensor *ones(int n)
 {
     return weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(n));
-}
-
-static weft_tensor *total(weft_tensor *x)
-{
-    return weft_sum(x, NULL, 0, false);
 }
 
 static void check_all(weft_tensor *x, double value, double tolerance)

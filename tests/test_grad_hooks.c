@@ -2,6 +2,7 @@
 /* Hooks of gradients: when they run, what they see and hold, what they may do, and how they fail.
  */
 #include "harness.h"
+#include "leaf.h"
 
 #include "grad/node.h"
 #include "weft/grad.h"
@@ -16,20 +17,9 @@ static void note(const char *event)
     strncat(events, " ", sizeof events - strlen(events) - 1);
 }
 
-static weft_tensor *leaf(weft_tensor *x)
-{
-    CHECK_OK(weft_require_grad(x, true));
-    return x;
-}
-
 static weft_tensor *ones(int n)
 {
     return weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(n));
-}
-
-static weft_tensor *total(weft_tensor *x)
-{
-    return weft_sum(x, NULL, 0, false);
 }
 
 static void check_all(weft_tensor *x, double value, double tolerance)

@@ -4,6 +4,7 @@
  * and a rank that dies in the middle of backward.
  */
 #include "jobs.h"
+#include "leaf.h"
 
 #include "tensor/tensor.h"
 #include "weft/weft.h"
@@ -15,17 +16,6 @@ static weft_group *join_and_meet(void)
     CHECK(weft_wait_tensor(weft_all_reduce(weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2)), WEFT_SUM,
                                            world)) != NULL);
     return world;
-}
-
-static weft_tensor *leaf(weft_tensor *x)
-{
-    CHECK_OK(weft_require_grad(x, true));
-    return x;
-}
-
-static weft_tensor *total(weft_tensor *x)
-{
-    return weft_sum(x, NULL, 0, false);
 }
 
 /* The gradient of all ranks, under way when the hook returns. */

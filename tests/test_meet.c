@@ -6,6 +6,7 @@
 #include "crew.h"
 #include "doom.h"
 #include "fault.h"
+#include "hosts.h"
 
 #include "fabric/meet.h"
 
@@ -16,7 +17,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-static const char token[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 static char run_name[64]; /* differs from that of every other run of this program */
 
 /* The ranks here are not to see what launched them. */
@@ -27,13 +27,6 @@ static void forget_launcher(void)
                                         "WEFT_JOB_FD", "LOCAL_WORLD_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
-}
-
-static void set_number(const char *name, int value)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    setenv(name, text, 1);
 }
 
 static weft_symm *share(weft_group *group)
@@ -93,10 +86,10 @@ static const words launchers[] = {
 static void pretend(const words *from, int rank, int size, const char *job)
 {
     forget_launcher();
-    set_number(from->rank, rank);
-    set_number(from->size, size);
-    set_number(from->local_rank, rank);
-    set_number(from->local_size, size);
+    hosts_set_number(from->rank, rank);
+    hosts_set_number(from->size, size);
+    hosts_set_number(from->local_rank, rank);
+    hosts_set_number(from->local_size, size);
     setenv(from->job, job, 1);
 }
 
@@ -167,7 +160,7 @@ static int squat_crew(int rank, void *arg)
     while (!crew->go)
         crew_rest(1);
     if (s->token)
-        setenv("WEFT_TOKEN", token, 1);
+        setenv("WEFT_TOKEN", hosts_token, 1);
     pretend(&launchers[0], rank, 2, run_name);
     int64_t begin = weft_i_os_linux.clock_ns();
     weft_group *world = weft_init(&(weft_init_opts){.size = sizeof(weft_init_opts),
@@ -278,13 +271,13 @@ static weft_store *open_store(const store_kind *kind, int rank, int size)
         return rank == 0 ? weft_store_unix_serve(run_name)
                          : weft_store_unix_connect(run_name, 10000);
     if (rank == 0) {
-        weft_store *store = weft_store_tcp_serve(NULL, 0, token);
+        weft_store *store = weft_store_tcp_serve(NULL, 0, hosts_token);
         crew->go = weft_store_port(store);
         return store;
     }
     while (!crew->go)
         crew_rest(1);
-    return weft_store_tcp_connect(NULL, crew->go, token, 10000);
+    return weft_store_tcp_connect(NULL, crew->go, hosts_token, 10000);
 }
 
 static int store_crew(int rank, void *arg)
@@ -327,26 +320,12 @@ TEST(test_meet_stores)
 
 /* ---- two hosts on one machine ---- */
 
-static int free_port(void)
-{
-    weft_store *probe = weft_store_tcp_serve(NULL, 0, token);
-    int port = weft_store_port(probe);
-    weft_release(probe);
-    return port;
-}
-
 static void pretend_hosts(int rank, int size, int port, bool with_token)
 {
     forget_launcher();
-    set_number("RANK", rank);
-    set_number("WORLD_SIZE", size);
-    set_number("LOCAL_RANK", rank % 2);
-    set_number("LOCAL_WORLD_SIZE", 2);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
-    set_number("MASTER_PORT", port);
-    setenv("WEFT_HOST_ID", rank < 2 ? "here" : "there", 1);
+    hosts_pretend(rank, size, 2, port);
     if (with_token)
-        setenv("WEFT_TOKEN", token, 1);
+        setenv("WEFT_TOKEN", hosts_token, 1);
 }
 
 /* There is no way for data between hosts yet: every collective says so, before it does anything. */
@@ -443,7 +422,7 @@ static int hosts_crew(int rank, void *arg)
 
 TEST(test_meet_hosts)
 {
-    int port = free_port();
+    int port = hosts_free_port();
     if (!port)
         SKIP("no TCP store here: %s", weft_last_error());
     crew_run("two hosts", 4, hosts_crew, &port, -1);
@@ -461,7 +440,7 @@ static int no_token_crew(int rank, void *arg)
 
 TEST(test_meet_no_token)
 {
-    int port = free_port();
+    int port = hosts_free_port();
     crew_run("no token", 2, no_token_crew, &port, -1);
 }
 
@@ -580,7 +559,7 @@ static int wrong_page_crew(int rank, void *arg)
     if (which == 5) { /* a sealed file that is no job page */
         int fd = memfd_create("stranger", MFD_ALLOW_SEALING);
         CREW(fd >= 0 && !ftruncate(fd, 8192) && !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), "memfd");
-        set_number("WEFT_JOB_FD", fd);
+        hosts_set_number("WEFT_JOB_FD", fd);
         CREW(!weft_init(NULL) && weft_last_status() == WEFT_ERR_PROTOCOL, "%s", weft_last_error());
     } else {
         setenv("WEFT_JOB_FD", cases[which].value, 1);

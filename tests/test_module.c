@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules: names, state, calls, and hooks in both directions. */
 #include "harness.h"
+#include "leaf.h"
 
 #include "base/os.h"
 
@@ -33,17 +34,6 @@ static weft_module *new_scaled(double scale)
     weft_tensor *param = weft_parameter(weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3), scale), true);
     CHECK_OK(weft_module_add_param(module, "scale", param));
     return module;
-}
-
-static weft_tensor *leaf(weft_tensor *x)
-{
-    CHECK_OK(weft_require_grad(x, true));
-    return x;
-}
-
-static weft_tensor *total(weft_tensor *x)
-{
-    return weft_sum(x, NULL, 0, false);
 }
 
 /* -- names -- */

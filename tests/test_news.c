@@ -4,13 +4,12 @@
  * they go on when the rank that serves the store is gone.
  */
 #include "crew.h"
+#include "hosts.h"
 
 #include "base/log.h"
 #include "base/os.h"
 #include "fabric/group.h"
 #include "store/client.h"
-
-static const char token[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 enum { LIMIT_MS = 20000, SOON_MS = 2000 };
 
@@ -23,37 +22,10 @@ typedef struct scene {
 
 enum { BY_SIGNAL, BY_EXIT, WHILE_OTHERS_SLEEP, WAYS };
 
-static int free_port(void)
-{
-    weft_store *probe = weft_store_tcp_serve(NULL, 0, token);
-    int port = weft_store_port(probe);
-    weft_release(probe);
-    return port;
-}
-
-static void set_number(const char *name, int value)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    setenv(name, text, 1);
-}
-
 static weft_group *join(int rank, const scene *s)
 {
-    char host[16];
-    unsetenv("WEFT_JOB_FD");
-    unsetenv("GROUP_RANK");
     setenv("WEFT_DEBUG", s->log ? "INFO" : "NONE", 1);
-    set_number("RANK", rank);
-    set_number("WORLD_SIZE", s->size);
-    set_number("LOCAL_RANK", rank % s->per_host);
-    set_number("LOCAL_WORLD_SIZE", s->per_host);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
-    set_number("MASTER_PORT", s->port);
-    snprintf(host, sizeof host, "host%d", rank / s->per_host);
-    setenv("WEFT_HOST_ID", host, 1);
-    setenv("WEFT_TOKEN", token, 1);
-    weft_group *world = weft_init(NULL);
+    weft_group *world = hosts_join(rank, s->size, s->per_host, s->port);
     weft_group_set_timeout(world, LIMIT_MS);
     return world;
 }
@@ -74,7 +46,7 @@ TEST(test_news_init_barrier_finish)
 {
     scene s = {.size = 4, .per_host = 1};
     for (int round = 0; round < 25; round++) {
-        s.port = free_port();
+        s.port = hosts_free_port();
         if (!s.port)
             SKIP("no TCP store here: %s", weft_last_error());
         s.per_host = 1 + round % 2;
@@ -111,11 +83,11 @@ static int slow_crew(int rank, void *arg)
 
 TEST(test_news_finish_waits_for_the_slow)
 {
-    scene s = {.size = 3, .per_host = 1, .port = free_port()};
+    scene s = {.size = 3, .per_host = 1, .port = hosts_free_port()};
     if (!s.port)
         SKIP("no TCP store here: %s", weft_last_error());
     crew_run("slow", 3, slow_crew, &s, -1);
-    s.port = free_port();
+    s.port = hosts_free_port();
     s.dying = 1u << 1;
     crew_run("slow, and one dies", 3, slow_crew, &s, 1);
 }
@@ -202,7 +174,7 @@ static void run_deaths(const char *what, int size, int per_host, unsigned dying)
     for (int way = 0; way < WAYS; way++)
         for (int round = 0; round < 4; round++) {
             scene s = {.size = size, .per_host = per_host, .dying = dying, .way = way};
-            s.port = free_port();
+            s.port = hosts_free_port();
             if (!s.port)
                 SKIP("no TCP store here: %s", weft_last_error());
             crew_run_without(what, size, dying_crew, &s, dying);
@@ -243,7 +215,7 @@ TEST(test_news_log_of_a_new_server)
     snprintf(path, sizeof path, "%s/%%r", pattern);
     setenv("WEFT_DEBUG_FILE", path, 1);
     scene s = {.size = 3, .per_host = 1, .dying = 1u << 0, .log = path};
-    s.port = free_port();
+    s.port = hosts_free_port();
     if (!s.port)
         SKIP("no TCP store here: %s", weft_last_error());
     crew_run_without("a logged death", 3, dying_crew, &s, s.dying);
@@ -282,7 +254,7 @@ static int versions_crew(int rank, void *arg)
     const scene *s = arg;
     if (rank == 1) {
         other_card card = {.magic = 0x64726163, .layout = 77, .version = "9.9.9"};
-        weft_store *store = weft_store_tcp_connect("127.0.0.1", s->port, token, LIMIT_MS);
+        weft_store *store = weft_store_tcp_connect("127.0.0.1", s->port, hosts_token, LIMIT_MS);
         CREW(store, "%s", weft_last_error());
         const char *others[] = {"meet/0", "meet/2"}; /* both wait for rank 1 */
         CREW(weft_store_wait(store, 2, others, LIMIT_MS) == WEFT_OK, "%s", weft_last_error());
@@ -304,7 +276,7 @@ static int versions_crew(int rank, void *arg)
 TEST(test_news_of_another_version)
 {
     for (int round = 0; round < 10; round++) {
-        scene s = {.size = 3, .per_host = 1, .port = free_port()};
+        scene s = {.size = 3, .per_host = 1, .port = hosts_free_port()};
         if (!s.port)
             SKIP("no TCP store here: %s", weft_last_error());
         crew_run("versions", 3, versions_crew, &s, -1);

@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers: their values, their first parameters, and the calls they refuse. */
 #include "harness.h"
+#include "leaf.h"
 
 #include <weft/weft.h>
-
-static weft_tensor *leaf(weft_tensor *x)
-{
-    CHECK_OK(weft_require_grad(x, true));
-    return x;
-}
-
-static weft_tensor *total(weft_tensor *x)
-{
-    return weft_sum(x, NULL, 0, false);
-}
 
 static void check_uniform(weft_tensor *x, double bound)
 {

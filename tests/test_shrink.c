@@ -5,8 +5,7 @@
  * through the store.
  */
 #include "crew.h"
-
-static const char token[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+#include "hosts.h"
 
 static void die(void)
 {
@@ -101,32 +100,10 @@ TEST(test_shrink_dying)
 
 /* ---- two hosts on one machine ---- */
 
-static void set_number(const char *name, int value)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    setenv(name, text, 1);
-}
-
-static weft_group *join_hosts(int rank, int port)
-{
-    unsetenv("WEFT_JOB_FD");
-    unsetenv("GROUP_RANK");
-    set_number("RANK", rank);
-    set_number("WORLD_SIZE", 4);
-    set_number("LOCAL_RANK", rank % 2);
-    set_number("LOCAL_WORLD_SIZE", 2);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
-    set_number("MASTER_PORT", port);
-    setenv("WEFT_HOST_ID", rank < 2 ? "here" : "there", 1);
-    setenv("WEFT_TOKEN", token, 1);
-    return weft_init(NULL);
-}
-
 static int hosts_killed_crew(int rank, void *arg)
 {
     int rest[] = {0, 1, 2};
-    weft_group *world = join_hosts(rank, *(int *)arg);
+    weft_group *world = hosts_join(rank, 4, 2, *(int *)arg);
     CREW(world, "%s", weft_last_error());
     CREW(weft_group_barrier(world, WEFT_DEFAULT) == WEFT_OK, "%s", weft_last_error());
     if (rank == 3)
@@ -150,17 +127,9 @@ static int hosts_killed_crew(int rank, void *arg)
     return done(rank, world);
 }
 
-static int free_port(void)
-{
-    weft_store *probe = weft_store_tcp_serve(NULL, 0, token);
-    int port = weft_store_port(probe);
-    weft_release(probe);
-    return port;
-}
-
 TEST(test_shrink_hosts)
 {
-    int port = free_port();
+    int port = hosts_free_port();
     if (!port)
         SKIP("no TCP store here: %s", weft_last_error());
     crew_run("hosts", 4, hosts_killed_crew, &port, 3);
@@ -169,7 +138,7 @@ TEST(test_shrink_hosts)
 static int hosts_groups_crew(int rank, void *arg)
 {
     int down[] = {rank % 2, rank % 2 + 2}, all[] = {0, 1, 2, 3};
-    weft_group *world = join_hosts(rank, *(int *)arg);
+    weft_group *world = hosts_join(rank, 4, 2, *(int *)arg);
     CREW(world, "%s", weft_last_error());
     weft_group_opts opts = WEFT_GROUP_OPTS_INIT;
     opts.tag = "t";
@@ -206,7 +175,7 @@ static int hosts_groups_crew(int rank, void *arg)
 
 TEST(test_shrink_hosts_groups)
 {
-    int port = free_port();
+    int port = hosts_free_port();
     if (!port)
         SKIP("no TCP store here: %s", weft_last_error());
     crew_run("groups between hosts", 4, hosts_groups_crew, &port, -1);
