@@ -389,15 +389,22 @@ weft_status weft_store_delete_key(weft_store *store, const char *key, bool *out)
     return WEFT_OK;
 }
 
-weft_status weft_store_get(weft_store *store, const char *key, int64_t timeout_ms,
-                           weft_store_value *out)
+/* A call whose answer is one value; `name` is the caller's. */
+static weft_status call_value(weft_store *store, weft_i_store_op op, const char *key,
+                              int64_t timeout_ms, const char *name, weft_store_value *out)
 {
-    WEFT_TRY(need(out, "weft_store_get"));
+    WEFT_TRY(need(out, name));
     weft_i_store_answer answer = {0};
-    WEFT_TRY(call(store, WEFT_I_STORE_GET, key, 0, NULL, 0, timeout_ms, &answer));
+    WEFT_TRY(call(store, op, key, 0, NULL, 0, timeout_ms, &answer));
     give(&answer, out);
     weft_i_store_answer_clear(&answer);
     return WEFT_OK;
+}
+
+weft_status weft_store_get(weft_store *store, const char *key, int64_t timeout_ms,
+                           weft_store_value *out)
+{
+    return call_value(store, WEFT_I_STORE_GET, key, timeout_ms, __func__, out);
 }
 
 weft_status weft_store_compare_set(weft_store *store, const char *key, const void *expected,
@@ -533,12 +540,7 @@ weft_status weft_store_queue_push(weft_store *store, const char *key, const void
 weft_status weft_store_queue_pop(weft_store *store, const char *key, int64_t timeout_ms,
                                  weft_store_value *out)
 {
-    WEFT_TRY(need(out, "weft_store_queue_pop"));
-    weft_i_store_answer answer = {0};
-    WEFT_TRY(call(store, WEFT_I_STORE_POP, key, 0, NULL, 0, timeout_ms, &answer));
-    give(&answer, out);
-    weft_i_store_answer_clear(&answer);
-    return WEFT_OK;
+    return call_value(store, WEFT_I_STORE_POP, key, timeout_ms, __func__, out);
 }
 
 weft_status weft_store_queue_len(weft_store *store, const char *key, size_t *out)
