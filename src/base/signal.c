@@ -78,7 +78,7 @@ static void look_anew(looking *look)
 {
     look->next = 0;
     look->different = -1;
-    /* Pairs with the barrier in give_up: who gives up sees this, or we see that its arrival is
+    /* Pairs with the barrier in give_up: whoever gives up sees this, or we see that its arrival is
      * gone. That barrier stands in for a fence here, which only has to hold the compiler. */
     atomic_store_explicit(weft_i_point_pass(look->point, look->point->me),
                           pass_word(look->point, look->meeting->epoch, LOOKING),
@@ -94,7 +94,7 @@ static bool decide(looking *look)
     uint32_t epoch = look->meeting->epoch;
     uint64_t expected = pass_word(point, epoch, LOOKING);
     uint64_t desired = expected + ((look->different < 0 ? PASSED : MISMATCHED) - LOOKING);
-    /* Pairs with the exchange in find_out: who finds it there has seen all that we have seen. */
+    /* Pairs with the exchange in find_out: whoever finds it there has seen all that we have seen. */
     if (!atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, point->me), &expected,
                                                  desired, memory_order_acq_rel,
                                                  memory_order_acquire)) {

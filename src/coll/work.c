@@ -83,7 +83,7 @@ static void stand_aside(weft_i_queue *queue, bool aside)
 /* What ran needs its operands no more; with a completion, they may be what holds the work. */
 static void let_go(weft_work *work)
 {
-    /* Release, pairs with the acquire in functional/pending.c: who counts a reference less sees
+    /* Release, pairs with the acquire in functional/pending.c: whoever counts a reference less sees
      * this. */
     atomic_store_explicit(&work->holds, 0, memory_order_release);
     weft_i_object_drop(work->coll.in_tensor);

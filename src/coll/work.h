@@ -34,7 +34,8 @@ struct weft_work {
     uint64_t number;     /* in the flight record; likewise */
     weft_stream *stream; /* held: the one that a carrier enqueued it on; NULL: it was run */
     void *event;         /* of the stream, behind it; NULL: captured, or not enqueued */
-    atomic_bool untold;  /* it failed and nobody knows; acq_rel by who takes it off (base/loss.h) */
+    atomic_bool
+        untold;    /* it failed and nobody knows; acq_rel by whoever takes it off (base/loss.h) */
     char *message; /* why it failed, told again to the waiter; NULL: it did not, or no memory */
     struct weft_work *next;
     weft_i_p2p_request requests[]; /* of the bundle; they hold their tensors */

@@ -26,7 +26,7 @@ enum {
  * neither will come; see quarrel.h. */
 typedef struct weft_i_stuck {
     _Atomic uint64_t where; /* 0: nowhere.  Release by the member, acquire by the others */
-    /* Text, written before `where`.  Relaxed: who reads it looks at `where` once more. */
+    /* Text, written before `where`.  Relaxed: whoever reads it looks at `where` once more. */
     _Atomic uint64_t call[WEFT_I_LABEL_BYTES / sizeof(uint64_t)];
     _Atomic uint32_t quit[3]; /* by place: the last meeting that it came to and gave up; relaxed:
                                  read by itself */
@@ -64,7 +64,7 @@ typedef struct weft_i_board_row {
         given_up; /* monitored barriers that it did not see succeed (fabric/monitor.c) */
     _Atomic uint64_t gave_up; /* when it last took an arrival back; see weft_i_stamp */
     /* Calls that it has given to its device and that need all members (symm/sentry.h).  Release by the
-     * member, acquire by who finds that it has left. */
+     * member, acquire by whoever finds that it has left. */
     _Atomic uint64_t enqueued;
     _Atomic uint32_t fetches; /* 1 + the member whose memory it waits for, or did last; relaxed:
                                   for messages only */
@@ -92,13 +92,13 @@ typedef struct weft_i_board {
     _Atomic uint32_t recalled; /* 1 + rank that called weft_group_revoke: ends what was made from
                                   the group as well.  Release, acquire in waits */
     _Atomic uint64_t agreed;   /* the last agreement that was decided, and above it, 1 + by whom; by
-                                  compare and exchange (acq_rel), acquire by who waits */
+                                  compare and exchange (acq_rel), acquire by whoever waits */
     uint32_t ranks;
     uint32_t times; /* how often a group was made of this list before; written before it is offered
                      */
     weft_i_key key; /* the group's identity */
     /* Two calls that are not one, told to all: 0: none, 1: being written, 2: there.  Acquire and
-     * release by who writes it; read after `revoked`. */
+     * release by whoever writes it; read after `revoked`. */
     _Atomic uint32_t quarrel;
     char quarrel_text[2 * WEFT_I_LABEL_BYTES + 128];
     _Alignas(WEFT_I_LINE) weft_i_board_row row[];

@@ -493,7 +493,7 @@ weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline)
     weft_i_limit_swap(outer);
     if (status == WEFT_ERR_TIMEOUT)
         return status;
-    if (status < 0) /* told to who needs it */
+    if (status < 0) /* told to whoever needs it */
         weft_i_errors_restore(&before);
     return WEFT_OK;
 }

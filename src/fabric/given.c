@@ -12,7 +12,7 @@ static weft_i_given *given_of(const weft_group *group, int rank)
 /* Entries of the lane that this rank has called.  Posted ones may still come, in their own time. */
 static uint64_t entries_called(const weft_group *group)
 {
-    /* Pairs with the release of who ends posted work: its entries are seen. */
+    /* Pairs with the release of whoever ends posted work: its entries are seen. */
     if (atomic_load_explicit(&group->posted, memory_order_acquire))
         return WEFT_I_GIVEN_UNSURE;
     uint32_t entries = atomic_load_explicit(&group->entries, memory_order_relaxed);

@@ -4,7 +4,7 @@
  * others without it.  On the lane nobody sees that.  So a member counts them in its row, and writes
  * beside the count how many entries of the lane it had called before.
  *
- * Who is at entry n of the lane with c collectives given, and sees a member that gave its device
+ * Whoever is at entry n of the lane with c collectives given, and sees a member that gave its device
  * number c + 1 before it came to entry n, knows that the two called in different orders: neither
  * will come.  Nothing is concluded from slowness.  A member with posted work does not know how many
  * entries came before, and says so.  One whose device replays collectives has not counted all of

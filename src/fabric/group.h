@@ -67,11 +67,12 @@ struct weft_group {
     /* Whose call is on its board and on its lane now: the thread's, 0: nobody's.  Relaxed: it finds
      * programs that break the rule of one thread at a time, and orders nothing. */
     _Atomic uintptr_t on_board, on_lane;
-    const char *making_for;     /* what the user called meanwhile; NULL: nothing that needs it */
-    bool making_lane;           /* its exchanges are about making its lane (coll/lane.c) */
-    bool making_entry;          /* it is made for a collective, which will be its first entry */
-    const weft_group *lane_for; /* it is made for who makes that one; NULL: for a call of its own */
-    const char *shown_op;     /* what the board says that we call: a name that stays where it is */
+    const char *making_for; /* what the user called meanwhile; NULL: nothing that needs it */
+    bool making_lane;       /* its exchanges are about making its lane (coll/lane.c) */
+    bool making_entry;      /* it is made for a collective, which will be its first entry */
+    const weft_group
+        *lane_for;        /* it is made for whoever makes that one; NULL: for a call of its own */
+    const char *shown_op; /* what the board says that we call: a name that stays where it is */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
     _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
     /* Its device runs collectives that nobody calls, so that this rank does not know how many they

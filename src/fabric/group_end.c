@@ -19,7 +19,7 @@ void weft_i_group_end_board(const weft_group *group, weft_status why)
 {
     uint32_t nobody = 0;
     int32_t no_reason = 0;
-    /* Relaxed: seen by who sees `revoked`.  In both the first one counts. */
+    /* Relaxed: seen by whoever sees `revoked`.  In both the first one counts. */
     if (why < 0)
         atomic_compare_exchange_strong_explicit(&group->board->failure, &no_reason, why,
                                                 memory_order_relaxed, memory_order_relaxed);

@@ -528,7 +528,7 @@ weft_group *weft_i_group_make(weft_group *parent, const int *ranks, int count,
     weft_i_label call = {parent, how->shrinks ? "group_shrink" : "group_new", -1};
     if (!how->shrinks && weft_i_group_is_recalled(parent) && weft_i_group_tell_revoked(&call) < 0)
         return NULL;
-    /* Who comes late to a quarrel of the parent hears of it here, as in any call of that group, and
+    /* Whoever comes late to a quarrel of the parent hears of it here, as in any call of that group, and
      * does not wait for members that have gone on.  Who has heard may make a group of them. */
     if (!how->shrinks && weft_i_quarrel_is_news(parent) && weft_i_group_tell_revoked(&call) < 0)
         return NULL;

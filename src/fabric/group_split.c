@@ -137,7 +137,7 @@ static uint64_t hash_lists(const weft_rank_list *lists, int count)
     return key.word[0];
 }
 
-/* Everybody must split the same way; who cannot has shown why. */
+/* Everybody must split the same way; whoever cannot has shown why. */
 typedef struct split_plan {
     uint64_t lists;
     int failure;

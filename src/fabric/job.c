@@ -206,7 +206,7 @@ void weft_i_job_join(weft_i_rank_record *mine, uint32_t id, const char *name, co
         if (members[rank] < 8 * (int)sizeof entry->members)
             entry->members[members[rank] / 8] |= (unsigned char)(1u << members[rank] % 8);
     }
-    atomic_store_explicit(&entry->id, id, memory_order_release); /* acquired by who looks */
+    atomic_store_explicit(&entry->id, id, memory_order_release); /* acquired by whoever looks */
 }
 
 void weft_i_job_quit(weft_i_rank_record *mine, uint32_t id)
@@ -228,7 +228,7 @@ static bool name_of(const void *arg, uint32_t id, char *out, size_t bytes)
         return true;
     for (int i = 0; i < WEFT_I_JOB_GROUPS; i++) {
         const weft_i_membership *group = &rank_record->groups[i];
-        /* Pairs with the release of who entered it. */
+        /* Pairs with the release of whoever entered it. */
         if (atomic_load_explicit(&group->id, memory_order_acquire) != id)
             continue;
         char name[sizeof group->name]; /* a copy, which nobody changes */

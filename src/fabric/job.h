@@ -46,10 +46,11 @@ typedef enum weft_i_rank_state {
 /* How the launcher saw a rank's process end; bit 31 says that it did. */
 #define WEFT_I_EXIT_SEEN 0x80000000u
 
-/* A group its rank belongs to, for who looks at the job from outside. */
+/* A group its rank belongs to, for whoever looks at the job from outside. */
 typedef struct weft_i_membership {
-    _Atomic uint32_t id; /* 0: free, 1: being written; release by the rank, acquire by who looks */
-    int32_t rank;        /* in the group */
+    _Atomic uint32_t
+        id;       /* 0: free, 1: being written; release by the rank, acquire by whoever looks */
+    int32_t rank; /* in the group */
     char name[56];
     unsigned char members[64]; /* a bit for each of the first 512 world ranks */
 } weft_i_membership;

@@ -275,7 +275,7 @@ static weft_status check_limits(const weft_init_opts *opts)
     return weft_i_group_check_limit("weft_init: timeout_ms", opts->timeout_ms);
 }
 
-/* The meeting has failed, and the reason is in the store: who serves that stays a moment, so that
+/* The meeting has failed, and the reason is in the store: whoever serves that stays a moment, so that
  * the others hear of it and not only of a server that is gone. */
 static void part(weft_group *group, int64_t deadline)
 {

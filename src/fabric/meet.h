@@ -26,7 +26,7 @@ weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t
 /* Between slices of the wait for all: has a rank failed, or gone?  PEER_LEFT or PEER_DEAD. */
 weft_status weft_i_meet_check(const weft_i_world *world);
 
-/* Who serves the store of a meeting that fails stays a moment, so that the others learn why from
+/* Whoever serves the store of a meeting that fails stays a moment, so that the others learn why from
  * their own addresses and not from a store that is gone. */
 void weft_i_meet_see_others_off(weft_store *store, int64_t deadline);
 

@@ -28,7 +28,7 @@ typedef struct note {
     int32_t rank, fate;
 } note;
 
-/* What was heard first stands: who has left in order cannot die afterwards. */
+/* What was heard first stands: whoever has left in order cannot die afterwards. */
 static void mark(weft_i_world *world, int rank, weft_i_fate fate)
 {
     int alive = WEFT_I_ALIVE;
@@ -166,7 +166,7 @@ static weft_status move(weft_i_world *world, int64_t deadline)
         weft_i_log(WEFT_LOG_INFO, "rank %d, which served the store, is gone; rank %d serves it now",
                    before, rank);
         atomic_store_explicit(&world->server, rank, memory_order_relaxed);
-        /* Pairs with the acquire of who compares it with what it was. */
+        /* Pairs with the acquire of whoever compares it with what it was. */
         atomic_fetch_add_explicit(&world->moves, 1, memory_order_release);
     }
     return retell(world);

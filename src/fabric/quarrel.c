@@ -16,7 +16,7 @@ static weft_i_stuck *stuck_of(const weft_group *group, int rank)
 /* Has the rank posted what has not run yet?  That may still come to the lane. */
 static bool has_posted(const weft_group *group)
 {
-    /* Pairs with the release of who ends posted work: its entries are seen. */
+    /* Pairs with the release of whoever ends posted work: its entries are seen. */
     return atomic_load_explicit(&group->posted, memory_order_acquire) != 0;
 }
 
@@ -88,7 +88,7 @@ void weft_i_quarrel_quit(const weft_i_vigil *vigil)
 
 void weft_i_quarrel_move_on(const weft_group *group)
 {
-    /* Relaxed: who still sees it cannot misread it, the turn is one that we have come to. */
+    /* Relaxed: whoever still sees it cannot misread it, the turn is one that we have come to. */
     atomic_store_explicit(&stuck_of(group, group->rank)->where, 0, memory_order_relaxed);
 }
 

@@ -47,7 +47,7 @@ weft_status weft_i_vigil_look(weft_i_vigil *vigil, int missing);
 /* Has the rank come to our meeting after all? */
 bool weft_i_vigil_has_come(const weft_i_vigil *vigil, int rank);
 
-/* What was called by who waits so.  NULL: in a place of its own. */
+/* What was called by whoever waits so.  NULL: in a place of its own. */
 void weft_i_stay_tell(const weft_i_stay *stay, const weft_i_label *call, char *out, size_t bytes);
 
 /* Has the rank come and given up since the wait began? */

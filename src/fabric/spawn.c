@@ -79,7 +79,7 @@ static bool follows(int result)
     return weft_i_status_follows((weft_status)(result > 0 ? -result : result));
 }
 
-/* The first to fail, as `weft run` names it: who only reports another's end counts last. */
+/* The first to fail, as `weft run` names it: whoever only reports another's end counts last. */
 static int first_result(const thread_rank *ranks, int count)
 {
     int first = -1;

@@ -42,9 +42,10 @@ typedef struct weft_i_world {
     bool own_store;      /* found by weft_init, not given by the caller */
     bool told, wills;    /* the others are told when this rank goes; by the store itself */
     struct weft_i_store_server *standby; /* in reserve; NULL: none, or it is the store's own */
-    pthread_mutex_t moving;              /* held by who looks for another server */
+    pthread_mutex_t moving;              /* held by whoever looks for another server */
     atomic_int server;                   /* relaxed: the rank whose server is in use */
-    atomic_uint moves;  /* to another server; release by who moves, acquire by who compares */
+    atomic_uint
+        moves; /* to another server; release by whoever moves, acquire by whoever compares */
     int64_t timeout_ms; /* default deadline of operations */
     int64_t warn_ns;    /* a wait that takes longer is told; WEFT_I_NEVER: never */
     weft_i_wait_mode mode;

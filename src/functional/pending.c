@@ -19,7 +19,7 @@ static weft_i_pending *pending_of(const weft_i_claim *claim)
 
 static bool done(const weft_i_claim *claim)
 {
-    /* Pairs with the release in work.c: who sees the end sees what was written. */
+    /* Pairs with the release in work.c: whoever sees the end sees what was written. */
     return atomic_load_explicit(&pending_of(claim)->work->status, memory_order_acquire) !=
            WEFT_IN_PROGRESS;
 }

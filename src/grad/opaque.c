@@ -94,7 +94,7 @@ weft_status weft_i_opaque_check(weft_i_opaque_mark before, weft_i_opaque_mark af
  * nobody else knows changes hands. */
 static weft_tensor *own(weft_tensor *x)
 {
-    /* Acquire: who let go of the tensor is seen to have done so. */
+    /* Acquire: whoever let go of the tensor is seen to have done so. */
     if (!x->head.scope && atomic_load_explicit(&x->head.references, memory_order_acquire) == 1) {
         weft_i_scope_adopt(x);
         return x;

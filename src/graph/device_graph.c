@@ -256,7 +256,7 @@ static bool check_outputs(weft_i_device_graph *d)
         int own = 0;
         for (int k = 0; k < d->graph->output_count; k++)
             own += d->outputs[k].storage == storage;
-        /* Acquire, pairs with the release of who let go: it does not touch the memory any more. */
+        /* Acquire, pairs with the release of whoever let go: it does not touch the memory any more. */
         if (atomic_load_explicit(&storage->head.references, memory_order_acquire) != own)
             return refuse(d, "result %d of the last replay is still held", i);
         if (storage->data != d->outputs[i].data) {

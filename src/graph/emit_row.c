@@ -96,7 +96,7 @@ weft_device weft_i_emit_row_device(const weft_i_op *op)
     return ((const weft_i_emit_row *)op)->device;
 }
 
-/* Acquire, pairs with the release of who compiled it. */
+/* Acquire, pairs with the release of whoever compiled it. */
 bool weft_i_emit_row_has_code(const weft_i_emit_row *row)
 {
     if (row->device == WEFT_CPU)

@@ -24,7 +24,7 @@ struct weft_i_emit_row {
     weft_device device;
     weft_i_emit_launch launch; /* of devices */
     weft_i_emit_made *results;
-    /* Release, pairs with the acquire of who runs it: the library's code is there. */
+    /* Release, pairs with the acquire of whoever runs it: the library's code is there. */
     _Atomic(weft_i_emit_code *) code;
     /* Of devices; the same for `kernel`, which is written before. */
     atomic_bool loaded;

@@ -165,7 +165,7 @@ static int listen_on(const weft_i_store_address *address)
         return -1;
     if (family != AF_UNIX) {
         WEFT_OS->setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-        /* Clients speak first: who says nothing stays with the kernel, for a second or so. */
+        /* Clients speak first: whoever says nothing stays with the kernel, for a second or so. */
         WEFT_OS->setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &one, sizeof one);
     }
     if (WEFT_OS->bind(fd, (const struct sockaddr *)&address->where, address->length) == 0 &&

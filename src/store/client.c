@@ -137,7 +137,7 @@ static weft_status read_some(client *c)
     return status == WEFT_ERR_NO_MEMORY ? status : WEFT_OK;
 }
 
-/* Who cannot send any more can still read: the server's last answers are here already. */
+/* Whoever cannot send any more can still read: the server's last answers are here already. */
 static void flush(client *c)
 {
     weft_status status = weft_i_store_link_flush(&c->line);

@@ -74,7 +74,7 @@ struct weft_i_store_server {
     bool threaded;                            /* has a thread; from here on under the roll's lock */
     struct weft_i_store_server *next, **link; /* on the roll of servers that have a thread */
     unsigned generation;                      /* of forks: whose thread it is */
-    atomic_bool stop; /* release by who ends the thread, acquire in its loop */
+    atomic_bool stop; /* release by whoever ends the thread, acquire in its loop */
 };
 
 /*

@@ -73,7 +73,7 @@ typedef enum weft_i_signal_kind {
 /*
  * Memory of a device, which the host cannot reach: how members join theirs at a rendezvous, and the
  * signals between them.  These are given to a stream and return; what becomes of them is told by a
- * later call, or to who waits for the stream.
+ * later call, or to whoever waits for the stream.
  */
 typedef struct weft_i_device_memory {
     weft_status (*show)(const weft_i_segment *block, weft_i_card *out);

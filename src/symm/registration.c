@@ -57,7 +57,7 @@ void weft_i_registration_drop_all(weft_i_registration *first)
 
 weft_i_registration *weft_i_registration_find(const weft_i_block *block, const weft_group *group)
 {
-    /* Pairs with the release of who put it there. */
+    /* Pairs with the release of whoever put it there. */
     weft_i_registration *registration =
         atomic_load_explicit(&block->registrations, memory_order_acquire);
     while (registration && !weft_i_key_equal(registration->group, group->key))

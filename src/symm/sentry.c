@@ -25,7 +25,7 @@ struct weft_i_post {
     weft_i_board *board;     /* NULL: members on several hosts */
     weft_i_post_duty duty;
     atomic_bool
-        recent; /* relaxed: set by who enqueues, cleared by the thread; nothing hangs on it */
+        recent; /* relaxed: set by whoever enqueues, cleared by the thread; nothing hangs on it */
     bool told;
     int64_t recent_until, lost_since;
     int rank, size;
@@ -69,7 +69,7 @@ static weft_status fate_of(const weft_i_post *post, int rank)
     weft_status fate = weft_i_world_fate(post->world, post->members[rank]);
     if (fate == WEFT_ERR_PEER_DEAD || !post->board)
         return fate;
-    /* Both pair with the releases of who writes them. */
+    /* Each pairs with the release of its writer. */
     if (atomic_load_explicit(&post->board->row[rank].left, memory_order_acquire))
         fate = WEFT_ERR_PEER_LEFT;
     if (fate == WEFT_ERR_PEER_LEFT && is_missed(post, rank))
@@ -101,7 +101,7 @@ static void look_at(weft_i_post *post, int64_t now)
     bool waits = post->duty.is_waiting(post->duty.arg);
     if (atomic_exchange_explicit(&post->recent, false, memory_order_relaxed) || waits)
         post->recent_until = now + RECENT_NS;
-    /* Pairs with weft_i_world_leave: who has left itself waits for nobody. */
+    /* Pairs with weft_i_world_leave: whoever has left itself waits for nobody. */
     if (post->told || atomic_load_explicit(&post->world->finished, memory_order_acquire))
         return;
     weft_status fate = find_lost(post, &rank);

@@ -24,7 +24,7 @@ typedef struct weft_i_post_duty {
     /*
      * How many calls a member must have enqueued (weft_i_post_show) for all that waits here to end,
      * as of the last is_waiting.  One that has left after so many is not missed: its part is done, or
-     * its device does it.  NULL: who has left is missed.
+     * its device does it.  NULL: whoever has left is missed.
      */
     uint64_t (*needs)(void *arg);
 } weft_i_post_duty;

@@ -260,7 +260,7 @@ weft_status weft_symm_reset(weft_symm *mem, int64_t timeout_ms)
         weft_i_errors_save(&reason);
         weft_status met = meet(group, true, all, deadline);
         if (status < 0)
-            weft_i_errors_restore(&reason); /* of this, not of who did not come then */
+            weft_i_errors_restore(&reason); /* of this, not of whoever did not come then */
         status = status < 0 ? status : met;
     }
     WEFT_OS->free(all);

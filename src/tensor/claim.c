@@ -14,7 +14,7 @@ static weft_i_claim *first_of(weft_storage *storage)
     return atomic_load_explicit(&storage->claims, memory_order_relaxed);
 }
 
-/* Pairs with the acquire in weft_i_storage_ready: who sees no claim sees what was written. */
+/* Pairs with the acquire in weft_i_storage_ready: whoever sees no claim sees what was written. */
 static void set_first(weft_storage *storage, weft_i_claim *claim)
 {
     atomic_store_explicit(&storage->claims, claim, memory_order_release);

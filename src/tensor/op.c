@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* The newest table.  Tables are added by one thread at a time, before there are others or under the
- * lock of grad/custom.c.  Release, pairs with the acquire in weft_i_op_tables: who finds a table
+ * lock of grad/custom.c.  Release, pairs with the acquire in weft_i_op_tables: whoever finds a table
  * sees its rows. */
 static _Atomic(weft_i_op_table *) tables;
 static _Thread_local weft_i_mode *innermost;

@@ -91,7 +91,7 @@ weft_status weft_i_storage_settle(weft_storage *storage, bool write);
  */
 static inline weft_status weft_i_storage_unclaimed(weft_storage *storage, bool write)
 {
-    /* Pairs with the release of who took the last claim off, or put one on. */
+    /* Pairs with the release of whoever took the last claim off, or put one on. */
     return atomic_load_explicit(&storage->claims, memory_order_acquire)
                ? weft_i_storage_settle_claims(storage, write)
                : WEFT_OK;
@@ -105,7 +105,7 @@ static inline weft_status weft_i_storage_unclaimed(weft_storage *storage, bool w
  */
 static inline weft_status weft_i_storage_ready(weft_storage *storage, bool write)
 {
-    /* Pairs with the release of who took the last claim off, or put one on. */
+    /* Pairs with the release of whoever took the last claim off, or put one on. */
     bool idle = atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
     return __builtin_expect(idle && !storage->ordered, 1) ? WEFT_OK
                                                           : weft_i_storage_settle(storage, write);

@@ -210,7 +210,7 @@ static weft_status make_replay(weft_i_cuda_device *device, weft_i_cuda_replay **
     replay->next = device->replays;
     device->replays = replay;
     pthread_mutex_unlock(&device->lock);
-    /* Relaxed: who frees memory of a capture has seen the capture begin. */
+    /* Relaxed: whoever frees memory of a capture has seen the capture begin. */
     atomic_store_explicit(&device->captured, true, memory_order_relaxed);
     *out = replay;
     return WEFT_OK;

@@ -193,7 +193,7 @@ enum {
 #undef CONSTANT
 };
 
-/* Events without a clock cost less; every event of ours is one but for measuring. */
+/* Events without a clock cost less; all events of ours are such, except those that measure. */
 typedef struct weft_i_cuda {
 #define FN(name_, version_, parameters_)       weft_i_cu_result(*name_) parameters_;
 #define OPTIONAL(name_, version_, parameters_) weft_i_cu_result(*name_) parameters_;

@@ -25,7 +25,7 @@ weft_status weft_i_cuda_range_open(const weft_i_circle *circle, weft_i_cuda_devi
                                    weft_i_key key, weft_i_segment *const *blocks,
                                    weft_i_cuda_range *out);
 
-/* Instead, by who fails before: the others are not to wait for its range. */
+/* Instead, by whoever fails before: the others are not to wait for its range. */
 void weft_i_cuda_range_refuse(const weft_i_circle *circle, weft_i_key key, weft_status why,
                               weft_i_cuda_range *out);
 

@@ -21,7 +21,7 @@
 typedef struct weft_i_cuda_site weft_i_cuda_site;
 
 /*
- * Collective over the circle, on devices of this kind; sizes NULL: the usual ones.  Who cannot is
+ * Collective over the circle, on devices of this kind; sizes NULL: the usual ones.  Whoever cannot is
  * told to all, and nobody has it.  WEFT_ERR_UNSUPPORTED with the reason where members run on one
  * device and did not all allow that, or do not reach each other's memory.  Refused while a stream
  * of this thread is being captured.

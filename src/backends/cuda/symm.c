@@ -94,7 +94,7 @@ static void part(void *what)
     WEFT_OS->free(all);
 }
 
-/* Also by who has failed before: the others are told there.  The first reason stays. */
+/* Also by whoever has failed before: the others are told there.  The first reason stays. */
 static weft_status join_multicast(const weft_i_circle *circle, const weft_i_joining *with,
                                   const weft_i_key *keys, weft_status before, joined *all)
 {

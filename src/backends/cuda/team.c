@@ -346,7 +346,7 @@ static weft_status tell_refusal(const weft_i_cuda_team *team, uint64_t what)
 
 weft_status weft_i_cuda_team_check(weft_i_cuda_team *team)
 {
-    /* Pairs with the releases in weft_k_give_up and weft_k_refuse: who sees one sees the rest. */
+    /* Pairs with the releases in weft_k_give_up and weft_k_refuse: whoever sees one sees the rest. */
     uint64_t why = __atomic_load_n(&team->record->why, __ATOMIC_ACQUIRE);
     uint64_t refused = __atomic_load_n(&team->record->refused, __ATOMIC_ACQUIRE);
     if (__builtin_expect(!why && !refused, 1))
@@ -367,7 +367,7 @@ static bool has_news(const weft_i_cuda_team *team)
     return __atomic_load_n(&record->refused, __ATOMIC_ACQUIRE);
 }
 
-/* Who has waited for a stream is told once of what failed there; calls on the team are told again
+/* Whoever has waited for a stream is told once of what failed there; calls on the team are told again
  * and again. */
 static weft_status check_stream(const weft_i_cuda_stream *stream)
 {
@@ -395,7 +395,7 @@ weft_status weft_i_cuda_team_enter(weft_i_cuda_team *team, weft_i_cuda_stream *s
 {
     WEFT_TRY(weft_i_cuda_team_check(team));
     uint64_t bit = (uint64_t)1 << stream->number % 64;
-    /* Relaxed: whoever waits for the stream has enqueued there, or has been told by who did. */
+    /* Relaxed: whoever waits for the stream has enqueued there, or has been told by whoever did. */
     if (!(atomic_load_explicit(&team->streams, memory_order_relaxed) & bit))
         atomic_fetch_or_explicit(&team->streams, bit, memory_order_relaxed);
     if (team->post)

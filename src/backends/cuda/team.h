@@ -65,7 +65,7 @@ void weft_i_cuda_team_attend(weft_i_cuda_team *team, struct weft_i_post *post);
  */
 weft_status weft_i_cuda_team_check(weft_i_cuda_team *team);
 
-/* The same, before work of the team is enqueued on `stream`: who waits for that stream will be told
+/* The same, before work of the team is enqueued on `stream`: whoever waits for that stream will be told
  * of a failure too. */
 weft_status weft_i_cuda_team_enter(weft_i_cuda_team *team, weft_i_cuda_stream *stream);
 

@@ -371,7 +371,7 @@ static weft_i_nccl_comm *next_on(const weft_i_cuda_stream *stream, const weft_i_
     return found;
 }
 
-/* Asked by who has waited for a stream. */
+/* Asked by whoever has waited for a stream. */
 static weft_status check_stream(const weft_i_cuda_stream *stream)
 {
     weft_status status = WEFT_OK;

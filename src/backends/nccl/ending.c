@@ -12,7 +12,7 @@ typedef struct ending {
     weft_i_nccl_raw raw;
     weft_i_cuda_device *device;
     bool aborts;
-    atomic_bool over; /* release by the thread when NCCL has returned, acquire by who waits */
+    atomic_bool over; /* release by the thread when NCCL has returned, acquire by whoever waits */
     atomic_int users; /* the thread and who waits; acq_rel: the last frees it */
 } ending;
 

@@ -194,7 +194,7 @@ weft_status weft_i_nccl_comm_ask(weft_i_nccl_comm *comm)
 static void note_stream(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream)
 {
     uint64_t bit = (uint64_t)1 << stream->number % 64;
-    /* Relaxed: whoever waits for the stream has enqueued there, or has been told by who did. */
+    /* Relaxed: whoever waits for the stream has enqueued there, or has been told by whoever did. */
     if (!(atomic_load_explicit(&comm->streams, memory_order_relaxed) & bit))
         atomic_fetch_or_explicit(&comm->streams, bit, memory_order_relaxed);
     comm->last = stream;

@@ -28,7 +28,7 @@ typedef struct weft_i_nvshmem_attempt {
     atomic_int holders;    /* acq_rel: caller and thread; the last one frees it */
 } weft_i_nvshmem_attempt;
 
-/* Made before the ranks agree to call: who has no memory for it can still say so. */
+/* Made before the ranks agree to call: whoever has no memory for it can still say so. */
 weft_i_nvshmem_attempt *weft_i_nvshmem_attempt_new(const char *what);
 void weft_i_nvshmem_attempt_drop(weft_i_nvshmem_attempt *attempt);
 

@@ -140,7 +140,7 @@ typedef struct meeting {
     weft_i_nvshmem_attempt *attempt;
 } meeting;
 
-/* Who has no memory for it tells the others. */
+/* Whoever has no memory for it tells the others. */
 static weft_status open_meeting(const weft_i_circle *world, weft_i_cuda_device *device,
                                 meeting *out)
 {

@@ -19,7 +19,7 @@ typedef struct weft_i_nvshmem_block {
     size_t places_at, place_bytes;
     uint32_t serial;      /* the same on all ranks */
     atomic_uint next;     /* slot that is free; relaxed: a rank's rendezvous come one by one */
-    atomic_bool released; /* release by who lets go, acquire by who frees */
+    atomic_bool released; /* release by whoever lets go, acquire by whoever frees */
     weft_i_cuda_device *device;
     struct weft_i_nvshmem_block *after; /* of all that live, oldest first */
 } weft_i_nvshmem_block;

@@ -15,7 +15,7 @@
 
 static weft_i_nvshmem library;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
-/* Release in load, acquire in weft_i_nvshmem_load: who sees it sees the functions. */
+/* Release in load, acquire in weft_i_nvshmem_load: whoever sees it sees the functions. */
 static atomic_bool loaded;
 
 static const struct {

@@ -142,7 +142,7 @@ weft_status weft_i_nvshmem_remote_check(weft_i_nvshmem_remote *remote)
     return status;
 }
 
-/* Who has waited for a stream is told once. */
+/* Whoever has waited for a stream is told once. */
 static weft_status check_stream(const weft_i_cuda_stream *stream)
 {
     weft_status status = WEFT_OK;
