@@ -571,6 +571,74 @@ RANKS_TEST(test_cuda_ranks_mismatch, 2)
     finish(world);
 }
 
+/* What rank 1 calls otherwise than rank 0, on operands of its own. */
+typedef enum difference { OPERATION, DTYPE, COUNT, REDUCTION, OFFSET, DIFFERENCES } difference;
+
+enum { DIFFERING = 90000 };
+
+static weft_status call_differently(difference d, bool other, weft_tensor *floats,
+                                    weft_tensor *integers, weft_group *group)
+{
+    weft_tensor *x = other && d == DTYPE ? integers : floats;
+    x = weft_narrow(x, 0, other && d == OFFSET ? 4 : 0,
+                    other && d == COUNT ? DIFFERING / 2 : DIFFERING);
+    if (other && d == OPERATION)
+        return weft_broadcast_into(x, 0, group);
+    return weft_all_reduce_into(x, x, other && d == REDUCTION ? WEFT_MAX : WEFT_SUM, group);
+}
+
+/* Both calls, as this rank is told them. */
+static void check_told(difference d, int rank)
+{
+    static const char *const others[DIFFERENCES] = {
+        "broadcast of 90000 f32, root 0", "all_reduce of 90000 i32, sum",
+        "all_reduce of 45000 f32, sum", "all_reduce of 90000 f32, max",
+        "all_reduce of 90000 f32, sum in symmetric memory"};
+    const char *usual = d == OFFSET ? others[d] : "all_reduce of 90000 f32, sum";
+    char mine[96], theirs[96];
+    snprintf(mine, sizeof mine, "this rank called %s", rank ? others[d] : usual);
+    snprintf(theirs, sizeof theirs, "rank %d %s", 1 - rank, rank ? usual : others[d]);
+    CHECK_CONTAINS(weft_last_error(), mine);
+    CHECK_CONTAINS(weft_last_error(), theirs);
+    if (d == OFFSET)
+        CHECK_CONTAINS(weft_last_error(), "of another place");
+}
+
+/* Every kind of difference, eagerly and in a replayed graph: both ranks are told it, with both
+ * calls, and nothing is written. */
+RANKS_TEST(test_cuda_ranks_mismatches, 2)
+{
+    weft_group *world = join(30000);
+    weft_stream *stream = weft_stream_current(GPU);
+    for (int k = 0; k < 2 * DIFFERENCES; k++) {
+        difference d = (difference)(k / 2);
+        char name[16];
+        weft_scope_open();
+        snprintf(name, sizeof name, "differ%d", k);
+        weft_group *group = weft_group_new(world, (int[]){0, 1}, 2, name);
+        weft_tensor *x = weft_ones(WEFT_F32, GPU, WEFT_SHAPE(DIFFERING + 4)),
+                    *y = weft_ones(WEFT_I32, GPU, WEFT_SHAPE(DIFFERING + 4));
+        if (d == OFFSET)
+            x = met(x, group);
+        weft_tensor *first = weft_zeros(WEFT_F32, GPU, WEFT_SHAPE(4));
+        CHECK_OK(weft_all_reduce_into(first, first, WEFT_SUM, group));
+        CHECK_OK(weft_stream_sync(stream, 30000));
+        if (k % 2)
+            CHECK_OK(weft_capture_begin(stream));
+        CHECK_OK(call_differently(d, rank == 1, x, y, group));
+        weft_replay *replay = k % 2 ? weft_capture_end(stream) : NULL;
+        if (k % 2)
+            CHECK_OK(replay ? weft_replay_run(replay) : weft_last_status());
+        sync_fails(WEFT_ERR_MISMATCH);
+        check_told(d, rank);
+        weft_clear_error();
+        CHECK(weft_item(x, DIFFERING - 1) == 1 && weft_item(y, DIFFERING - 1) == 1);
+        weft_clear_error();
+        weft_scope_close();
+    }
+    finish(world);
+}
+
 RANKS_TEST(test_cuda_ranks_refuses, 2)
 {
     weft_group *world = join(30000);

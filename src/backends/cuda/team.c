@@ -250,7 +250,8 @@ static weft_status tell_mismatch(const weft_i_cuda_team *team, const char *call)
     bool same = my_label.what == their_label.what && my_label.count == their_label.count;
     weft_i_cuda_label_text(my_label, mine, sizeof mine);
     weft_i_cuda_label_text(their_label, theirs, sizeof theirs);
-    if (record->why == WEFT_K_POISONED && same)
+    int lost = (int)((uint32_t)record->theirs & 0xffff) - 1; /* of poison: see WEFT_K_POISON */
+    if (record->why == WEFT_K_POISONED && same && lost != team->group.rank)
         return weft_i_fail(WEFT_ERR_MISMATCH,
                            "%s: ranks called different things: this rank and rank %d called %s, "
                            "another rank something else; " RESET,
