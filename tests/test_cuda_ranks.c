@@ -461,6 +461,28 @@ RANKS_TEST(test_cuda_ranks_direct, 3)
     finish(world);
 }
 
+/* The input alone is symmetric: in one shot ranks read it where it is; two shots would need everybody's
+ * output, so more goes through the stage. */
+RANKS_TEST(test_cuda_ranks_direct_input, 3)
+{
+    static const int64_t counts[] = {40000, 1100000};
+    weft_group *world = join(30000);
+    for (int k = 0; k < 2; k++) {
+        weft_scope_open();
+        weft_tensor *few = operand(WEFT_F32, rank, WEFT_SHAPE(1, 100), WEFT_CPU);
+        weft_tensor *here =
+            weft_reshape(weft_expand(few, WEFT_SHAPE(counts[k] / 100, 100)), WEFT_SHAPE(counts[k]));
+        weft_tensor *there = met(weft_contiguous(here), world),
+                    *out = weft_zeros(WEFT_F32, GPU, WEFT_SHAPE(counts[k]));
+        CHECK_OK(weft_all_reduce_into(out, there, WEFT_SUM, world));
+        check_way(world, "device");
+        check_same("the sum", out, weft_all_reduce(weft_contiguous(here), WEFT_SUM, world));
+        check_same("the input", there, here);
+        weft_scope_close();
+    }
+    finish(world);
+}
+
 /* One rank's operand is symmetric, another's is not: both are told, and nothing is written. */
 RANKS_TEST(test_cuda_ranks_direct_mixed, 2)
 {

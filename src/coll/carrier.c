@@ -83,14 +83,15 @@ static weft_i_registration *find_counterparts(const weft_i_coll *coll, const wef
     return found;
 }
 
-/* The operands of a plain call may be symmetric too; then a backend can do without its stage. */
+/* The operands of a plain call may be symmetric too; then a backend can do without its stage.  If the
+ * input alone is, that helps where one shot does: two need everybody's result. */
 static weft_status run_with_counterparts(const weft_i_coll *coll, const weft_i_carrier *carrier,
                                          weft_i_request *request)
 {
     weft_i_registration *in = find_counterparts(coll, coll->in_tensor, &request->in_counterparts);
     weft_i_registration *out =
         find_counterparts(coll, coll->out_tensor, &request->out_counterparts);
-    if (request->in_counterparts.joined || request->out_counterparts.joined)
+    if (request->in_counterparts.joined && request->out_counterparts.joined)
         weft_i_choose_on_device(coll->group->size, true, &request->packets_up_to,
                                 &request->one_shot_up_to);
     weft_status status = carrier->backend->collective(carrier->state, request);
