@@ -3,9 +3,12 @@
  * How long a posted all_reduce takes beside a running matrix product: from the call to its end, as
  * the host sees it.  Ranks as processes: `weft run -n 2 cuda_beside_bench`, with MPS if they share a
  * GPU.  The product is on a stream of its own, long enough to run all the while; that it still ran
- * when the all_reduce was over is checked, and rounds in which it did not are left out.  The ranks
+ * when an all_reduce was over is checked, and those beside which it did not are left out.  The ranks
  * begin together, once the products of all of them run: what one waits for another is no part of it.
  * The smallest size shows what the host, a launch and one hop take.
+ *
+ * Several are posted beside each product, one after the other.  The first comes when the host has
+ * slept for milliseconds: it finds nothing of its code and data in the processor's caches.
  */
 #include <weft/weft.h>
 
@@ -13,7 +16,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { ROUNDS = 40, SIDE = 8192, PRODUCTS = 4, PATIENCE_MS = 30000 };
+enum { ROUNDS = 40, ROW = 6, SIDE = 8192, PRODUCTS = 4, PATIENCE_MS = 30000 };
 
 static double now_us(void)
 {
@@ -43,60 +46,78 @@ static int multiply(const scene *s)
         if (weft_mm_into(s->product, s->a, s->b) < 0)
             return 1;
     nanosleep(&(struct timespec){0, 300000}, NULL); /* until it runs */
-    return weft_stream_use(s->mine) < 0 || weft_group_barrier(s->world, PATIENCE_MS) < 0;
+    return weft_stream_use(s->mine) < 0;
 }
 
 typedef struct times {
-    double call, whole; /* until the host had posted it, and until it was over */
+    double call[ROUNDS * ROW], whole[ROUNDS * ROW]; /* until the host had posted it, and its end */
+    int count;
 } times;
 
-/* Microseconds of a call; `whole` is 0 if the product was over before it, and below 0 on an error. */
-static times call_once(const scene *s, weft_tensor *out, weft_tensor *x, int beside)
+/* One call; it counts if the product still runs afterwards. */
+static weft_status call_once(const scene *s, weft_tensor *out, weft_tensor *x, int beside,
+                             times *to)
 {
-    times took = {0, -1};
-    if (weft_stream_sync(s->mine, PATIENCE_MS) < 0 || weft_stream_sync(s->other, PATIENCE_MS) < 0 ||
-        weft_group_barrier(s->world, PATIENCE_MS) < 0 || (beside && multiply(s)))
-        return took;
+    weft_status status = weft_group_barrier(s->world, PATIENCE_MS);
+    if (status < 0)
+        return status;
     weft_scope_open();
     double start = now_us();
     weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, s->world);
-    took.call = now_us() - start;
-    weft_status status = work ? weft_work_wait(work, PATIENCE_MS) : weft_last_status();
-    double whole = now_us() - start;
+    double called = now_us();
+    status = work ? weft_work_wait(work, PATIENCE_MS) : weft_last_status();
+    double over = now_us();
     weft_scope_close();
-    if (status >= 0)
-        took.whole = beside && weft_stream_test(s->other) != WEFT_IN_PROGRESS ? 0 : whole;
-    return took;
+    if (status < 0 || !to || (beside && weft_stream_test(s->other) != WEFT_IN_PROGRESS))
+        return status;
+    to->call[to->count] = called - start;
+    to->whole[to->count++] = over - start;
+    return status;
+}
+
+/* A row of calls: the first, and the others. */
+static weft_status call_row(const scene *s, weft_tensor *out, weft_tensor *x, int beside,
+                            times *first, times *others)
+{
+    if (weft_stream_sync(s->mine, PATIENCE_MS) < 0 || weft_stream_sync(s->other, PATIENCE_MS) < 0 ||
+        weft_group_barrier(s->world, PATIENCE_MS) < 0 || (beside && multiply(s)))
+        return weft_last_status();
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < ROW && status >= 0; i++)
+        status = call_once(s, out, x, beside, i ? others : first);
+    return status;
+}
+
+static void print_times(const char *which, times *t)
+{
+    if (t->count == 0) {
+        printf("    %s: the product was always over before it\n", which);
+        return;
+    }
+    qsort(t->whole, (size_t)t->count, sizeof *t->whole, by_size);
+    qsort(t->call, (size_t)t->count, sizeof *t->call, by_size);
+    printf("    %-11s %8.1f us (median of %d; quarters %.1f and %.1f; the host's call %.1f)\n",
+           which, t->whole[t->count / 2], t->count, t->whole[t->count / 4],
+           t->whole[t->count * 3 / 4], t->call[t->count / 2]);
 }
 
 static int measure(const scene *s, int64_t bytes, int beside)
 {
-    double all[ROUNDS], calls[ROUNDS];
-    int count = 0;
+    static times first, others;
+    first.count = others.count = 0;
     weft_tensor *x = weft_full(WEFT_BF16, s->device, WEFT_SHAPE(bytes / 2), 1);
     weft_tensor *out = x ? weft_empty_like(x) : NULL;
     if (!out)
         return 1;
-    for (int i = -5; i < ROUNDS; i++) {
-        times took = call_once(s, out, x, beside);
-        if (took.whole < 0)
+    for (int i = -5; i < ROUNDS; i++)
+        if (call_row(s, out, x, beside, i < 0 ? NULL : &first, i < 0 ? NULL : &others) < 0)
             return 1;
-        if (i >= 0 && took.whole > 0) {
-            calls[count] = took.call;
-            all[count++] = took.whole;
-        }
-    }
-    qsort(all, (size_t)count, sizeof *all, by_size);
-    qsort(calls, (size_t)count, sizeof *calls, by_size);
-    if (weft_rank(s->world) == 0 && count)
-        printf(
-            "  all_reduce of %6lld bytes %-17s %8.1f us (median of %d; least %.1f, most %.1f; the "
-            "host's call %.1f)\n",
-            (long long)bytes, beside ? "beside a product" : "alone", all[count / 2], count, all[0],
-            all[count - 1], calls[count / 2]);
-    else if (weft_rank(s->world) == 0)
-        printf("  all_reduce of %6lld bytes: the product was always over before it\n",
-               (long long)bytes);
+    if (weft_rank(s->world) != 0)
+        return 0;
+    printf("  all_reduce of %lld bytes %s\n", (long long)bytes,
+           beside ? "beside a product" : "alone");
+    print_times("the first", &first);
+    print_times("the others", &others);
     return 0;
 }
 
