@@ -481,6 +481,15 @@ __attribute__((constructor)) static void register_farewell(void)
     weft_i_post_before_leaving(see_off);
 }
 
+/* Word by word: the sentry may look at `waiting` meanwhile.  Relaxed: no kernel runs.  Pairs with the
+ * load in weft_i_cuda_team_waits_for. */
+static void clear_record(weft_k_record *record)
+{
+    uint64_t *words = (uint64_t *)record;
+    for (size_t i = 0; i < sizeof *record / sizeof *words; i++)
+        __atomic_store_n(&words[i], 0, __ATOMIC_RELAXED);
+}
+
 weft_status weft_i_cuda_team_reset(weft_i_cuda_team *team, weft_i_cuda_stream *stream)
 {
     WEFT_TRY(weft_i_cuda_use(team->device));
@@ -490,7 +499,7 @@ weft_status weft_i_cuda_team_reset(weft_i_cuda_team *team, weft_i_cuda_stream *s
                                                         weft_i_cuda_stream_raw(stream)),
                   "resetting signals on cuda:%d", team->device->ordinal);
     WEFT_TRY(weft_i_cuda_stream_sync(stream, WEFT_FOREVER));
-    memset(team->record, 0, sizeof *team->record);
+    clear_record(team->record);
     __atomic_store_n(team->verdict, 0, __ATOMIC_RELAXED); /* no kernel runs */
     team->broken = WEFT_OK;
     atomic_store_explicit(&team->told, false, memory_order_relaxed); /* no kernel runs */
