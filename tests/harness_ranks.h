@@ -76,15 +76,17 @@ __attribute__((unused)) static void harness_rank_dies(void)
 }
 
 /* Tells all that this rank has come to the point that some wait for, and counts such points; also
- * for what a rank forks.  Relaxed: they order nothing else. */
+ * for what a rank forks.  Release: who has counted the mark sees what was written before it.  Pairs
+ * with the load in harness_marks_of. */
 __attribute__((unused)) static void harness_mark(void)
 {
-    atomic_fetch_add_explicit(&harness_ranks[harness_this_rank].marks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&harness_ranks[harness_this_rank].marks, 1, memory_order_release);
 }
 
 __attribute__((unused)) static int harness_marks_of(int rank)
 {
-    return atomic_load_explicit(&harness_ranks[rank].marks, memory_order_relaxed);
+    /* Acquire: see harness_mark. */
+    return atomic_load_explicit(&harness_ranks[rank].marks, memory_order_acquire);
 }
 
 __attribute__((unused)) static int harness_marks(void)
