@@ -9,6 +9,7 @@
 #include "fold_reference.h"
 #include "harness.h"
 #include "kernels/fold.h"
+#include "sanitized.h"
 
 #include <weft/weft.h>
 
@@ -16,17 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define VALUES_SANITIZED 1
-#endif
-#endif
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define VALUES_SANITIZED 1
-#endif
-#ifndef VALUES_SANITIZED
-#define VALUES_SANITIZED 0
-#endif
+#define VALUES_SANITIZED (SANITIZED_ADDRESS || SANITIZED_THREAD)
 
 typedef enum values_kind {
     VALUES_WHOLE,   /* floats: -2 to 2; integers: any bits */

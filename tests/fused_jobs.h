@@ -11,6 +11,7 @@
 
 #include "doom.h"
 #include "functional_jobs.h"
+#include "sanitized.h"
 #include "way_of.h"
 
 #include "fabric/group.h"
@@ -97,7 +98,7 @@ static void chunk_order(weft_group *group, int count, int *ranks)
 /* In a lost group kernels give up at once, and copies that are enqueued behind them do not: what they
  * leave in its workspace counts for nothing, but ThreadSanitizer cannot know.  It also takes long for
  * each element, and sees no more in many of them. */
-#ifdef __SANITIZE_THREAD__
+#if SANITIZED_THREAD
 enum { FUSED_STRICT = 1, FUSED_MIDDLE = 16 };
 #else
 enum { FUSED_STRICT = 0, FUSED_MIDDLE = 64 };

@@ -86,7 +86,7 @@ RANKS_TEST(test_cuda_ranks_uneven, 2)
 }
 
 #ifdef __SANITIZE_THREAD__
-enum { FUNCTIONAL_SIZES = 1 }; /* its memory does not suffice for all threads of more */
+enum { FUNCTIONAL_SIZES = 1 }; /* the memory of gcc 12's does not suffice for all threads of more */
 #else
 enum { FUNCTIONAL_SIZES = 2 };
 #endif

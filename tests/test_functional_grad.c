@@ -5,6 +5,7 @@
  */
 #include "functional_jobs.h"
 #include "leaf.h"
+#include "sanitized.h"
 
 #include "functional/ops.h"
 #include "grad/rule.h"
@@ -426,11 +427,7 @@ static weft_tensor *sum_of_losses(weft_tensor *const *all, void *user)
     return weft_all_reduce(shown, WEFT_AVG, job->world);
 }
 
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
+enum { SANITIZED = SANITIZED_ADDRESS || SANITIZED_THREAD };
 
 /* Sanitizers take ten times as long: there each body runs with two ranks or with three. */
 static void check_bodies(int rank, int size)
