@@ -35,6 +35,16 @@ static struct reference_format reference_format_of(weft_dtype dtype)
     }
 }
 
+/* 2 to that power, which is a normal number: ldexp took a tenth of the time
+ * of test_backend_ops. */
+static double reference_power(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
 static double reference_decode(struct reference_format f, unsigned bits)
 {
     unsigned all = 1u << (f.bits - 1), magnitude = bits & (all - 1);
@@ -45,9 +55,10 @@ static double reference_decode(struct reference_format f, unsigned bits)
     else if (!f.infinite && magnitude == all - 1)
         value = (double)NAN;
     else if (exponent == 0)
-        value = ldexp(fraction, 1 - f.bias - f.mantissa);
+        value = fraction * reference_power(1 - f.bias - f.mantissa);
     else
-        value = ldexp(fraction + ldexp(1, f.mantissa), (int)exponent - f.bias - f.mantissa);
+        value =
+            (fraction + (1u << f.mantissa)) * reference_power((int)exponent - f.bias - f.mantissa);
     return bits & all ? -value : value;
 }
 
@@ -61,8 +72,8 @@ static unsigned reference_encode(struct reference_format f, double x)
     int exponent = magnitude > 0 && !isinf(x) ? ilogb(magnitude) : 1 - f.bias;
     if (exponent < 1 - f.bias)
         exponent = 1 - f.bias;
-    double steps = isinf(x) ? magnitude : rint(ldexp(magnitude, f.mantissa - exponent));
-    if (ldexp(steps, exponent - f.mantissa) > f.largest)
+    double steps = isinf(x) ? magnitude : rint(magnitude * reference_power(f.mantissa - exponent));
+    if (steps * reference_power(exponent - f.mantissa) > f.largest)
         return sign | (f.infinite ? ((1u << (f.bits - 1)) - 1) >> f.mantissa << f.mantissa : f.nan);
     /* A carry out of the fraction goes into the exponent, as it should. */
     return sign | (((unsigned)(exponent + f.bias - 1) << f.mantissa) + (unsigned)steps);
