@@ -14,7 +14,7 @@ if(TARGET test_nccl_symm_coll)
   target_compile_definitions(test_nccl_symm_coll PRIVATE WEFT_TEST_NCCL_MEMORY)
 endif()
 
-weft_cuda_test(nccl THREADS)
+weft_cuda_test(nccl WAITS THREADS)
 weft_cuda_test(nccl_symm SECONDS 120) # windows of 4 GiB a rank do not fit what ThreadSanitizer leaves of the addresses
 foreach(program test_nccl test_nccl_symm)
   if(TARGET ${program})
