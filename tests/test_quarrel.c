@@ -455,6 +455,8 @@ TEST(test_quarrel_circle_lost)
         CHECK_OK(weft_i_circle_lost(&circle));
         hand_kill(hand_members[rank]);
         CHECK_INT(weft_i_circle_lost(&circle), WEFT_ERR_PEER_DEAD);
+        CHECK_CONTAINS(weft_last_error(), ", rendezvous: rank ");
+        CHECK(!strstr(weft_last_error(), "channel")); /* it has none */
         hand_revive(hand_members[rank]);
         weft_clear_error();
     }
