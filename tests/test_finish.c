@@ -122,6 +122,14 @@ static int desert(void)
     return weft_finish(world);
 }
 
+/* Errors that nobody checks for, and nobody reports. */
+static int forget(void)
+{
+    weft_group *world = weft_init(NULL);
+    weft_all_reduce_into(NULL, NULL, WEFT_SUM, world);
+    return weft_rank(world) == 1 ? weft_finish(world) && 0 : 0;
+}
+
 /* Rank 2 fails by itself, the others because of it; ranks are told in any order. */
 static int fail_of_own(void *arg)
 {
@@ -225,6 +233,8 @@ static int rank_main(const char *what)
         return one_prints();
     if (!strcmp(what, "desert"))
         return desert();
+    if (!strcmp(what, "forget"))
+        return forget();
     if (!strcmp(what, "own"))
         return fail_of_own(NULL);
     if (!strcmp(what, "log"))
@@ -305,6 +315,15 @@ TEST(test_finish_names_deserter)
     CHECK_CONTAINS(err, "weft: then ranks 0 1 3:");
     CHECK_INT(shell("$W run -n 2 true"), 0); /* no ranks of weft */
     CHECK(!*err);
+}
+
+/* Forgetting weft_finish is no failure, but errors are lost with it: that is told. */
+TEST(test_finish_forgotten)
+{
+    CHECK_INT(shell("$W run -n 3 $S forget"), 0);
+    CHECK_CONTAINS(err, "weft: 2 of 3 ranks exited with 0 without calling weft_finish, which "
+                        "reports the first error of a rank\n");
+    CHECK_INT(count(err, "failed first"), 0);
 }
 
 TEST(test_finish_spawn_and_run_agree)

@@ -139,6 +139,19 @@ static void tell_memory(weft_i_attempt *attempt, int rank)
                          "memory; the limits are in `weft info`");
 }
 
+/* Nobody failed; but errors of a rank that did not call weft_finish are not known to anybody. */
+static void tell_deserters(weft_i_attempt *attempt)
+{
+    int count = 0, ranks = attempt->opts->ranks;
+    for (int rank = 0; rank < ranks; rank++)
+        count += weft_i_cause_deserted(&attempt->endings[rank]);
+    if (count)
+        weft_i_lines_say(&attempt->lines,
+                         "weft: %d of %d ranks exited with 0 without calling weft_finish, which "
+                         "reports the first error of a rank",
+                         count, ranks);
+}
+
 static void tell(weft_i_attempt *attempt, int first)
 {
     if (attempt->opts->flags & WEFT_LAUNCH_QUIET)
@@ -146,8 +159,12 @@ static void tell(weft_i_attempt *attempt, int first)
     if (attempt->lines.log_error)
         weft_i_lines_say(&attempt->lines, "weft: a log file is not complete: %s",
                          strerror(attempt->lines.log_error));
-    if (first < 0 || attempt->timed_out)
+    if (attempt->timed_out)
         return;
+    if (first < 0) {
+        tell_deserters(attempt);
+        return;
+    }
     if (attempt->interrupted) {
         weft_i_lines_say(&attempt->lines, "weft: interrupted by SIG%s",
                          sigabbrev_np(attempt->interrupted));
