@@ -3,6 +3,7 @@
  * NVRTC for the software driver.  The library's own kernels are compiled to their text, since the
  * driver has their twins; functions of graphs are compiled by the C compiler to a shared object,
  * against the headers of the kernels and the twin of this folder, and loaded by cuModuleLoadData.
+ * What the compiler made is kept where tests/run says, for the programs of all builds.
  */
 #include "model_parts.h"
 #include "twin.h"
@@ -104,33 +105,90 @@ static int compile_c(program *p, const char *folder)
     return system(command); /* NOLINT: paths of this build */
 }
 
-static char *read_file(const char *folder, const char *name, size_t *bytes)
+static char *read_whole(const char *path, size_t *bytes)
 {
-    char path[300];
     struct stat about;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    int fd = open(path, O_RDONLY);
-    if (fd < 0 || fstat(fd, &about))
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
         return NULL;
+    if (fstat(fd, &about))
+        about.st_size = 0;
     char *all = calloc(1, (size_t)about.st_size + 1);
     *bytes = read(fd, all, (size_t)about.st_size) == about.st_size ? (size_t)about.st_size : 0;
     close(fd);
+    return all;
+}
+
+static char *take_file(const char *folder, const char *name, size_t *bytes)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    char *all = read_whole(path, bytes);
     unlink(path);
     return all;
+}
+
+/* ---- what is kept: a file of the source, with its final zero, and the object ---- */
+
+static int kept_path(const char *source, char *out, size_t bytes)
+{
+    const char *folder = getenv("WEFT_TEST_CACHE");
+    unsigned long long hash = 0xcbf29ce484222325; /* FNV-1a; the source is compared as well */
+    if (!folder || !*folder)
+        return 0;
+    for (const char *at = source; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3;
+    return snprintf(out, bytes, "%s/nvrtc-%016llx", folder, hash) < (int)bytes;
+}
+
+static int take_kept(program *p)
+{
+    char path[300];
+    size_t bytes = 0, source = strlen(p->source) + 1;
+    char *all = kept_path(p->source, path, sizeof path) ? read_whole(path, &bytes) : NULL;
+    if (all && bytes > source && !memcmp(all, p->source, source)) {
+        p->bytes = bytes - source;
+        p->code = malloc(p->bytes);
+        memcpy(p->code, all + source, p->bytes);
+    }
+    free(all);
+    return p->code != NULL;
+}
+
+/* Under another name until it is whole: other programs may look for it meanwhile. */
+static void keep(const program *p)
+{
+    char path[300], made[310];
+    size_t source = strlen(p->source) + 1;
+    if (!kept_path(p->source, path, sizeof path))
+        return;
+    snprintf(made, sizeof made, "%s-XXXXXX", path);
+    int fd = mkostemp(made, O_CLOEXEC);
+    if (fd < 0)
+        return;
+    int whole = write(fd, p->source, source) == (ssize_t)source &&
+                write(fd, p->code, p->bytes) == (ssize_t)p->bytes;
+    close(fd);
+    if (!whole || rename(made, path))
+        unlink(made);
 }
 
 static int compile_graph(program *p)
 {
     char folder[] = "/tmp/weft-test-nvrtc-XXXXXX", path[64];
     size_t bytes = 0;
+    if (take_kept(p))
+        return 0;
     if (!mkdtemp(folder))
         return 6;
     int failed = compile_c(p, folder);
-    char *words = read_file(folder, "fused.log", &bytes);
+    char *words = take_file(folder, "fused.log", &bytes);
     snprintf(p->log, sizeof p->log, "%s", words ? words : "");
     free(words);
     if (!failed)
-        p->code = read_file(folder, "fused.so", &p->bytes);
+        p->code = take_file(folder, "fused.so", &p->bytes);
+    if (p->code)
+        keep(p);
     snprintf(path, sizeof path, "%s/fused.c", folder);
     unlink(path);
     rmdir(folder);
