@@ -166,7 +166,7 @@ WEFT_K int weft_k_swap32_acquire(uint32_t *word, uint32_t expected, uint32_t val
 }
 
 typedef struct weft_k_vector {
-    uint32_t word[4];
+    _Alignas(16) uint32_t word[4];
 } weft_k_vector;
 
 WEFT_K weft_k_vector weft_k_load16(const void *from)
@@ -181,14 +181,19 @@ WEFT_K weft_k_vector weft_k_read16(const void *from)
     return weft_k_load16(from);
 }
 
-WEFT_K weft_k_vector weft_k_load16_kept(const void *from)
-{
-    return weft_k_load16(from);
-}
-
 WEFT_K void weft_k_store16(void *to, weft_k_vector v)
 {
     memcpy(__builtin_assume_aligned(to, 16), &v, 16);
+}
+
+/* There is nothing to overlap. */
+WEFT_K void weft_k_fetch16(void *to, const void *from)
+{
+    weft_k_store16(to, weft_k_load16(from));
+}
+
+WEFT_K void weft_k_fetched(void)
+{
 }
 
 WEFT_K void weft_k_stream16(void *to, weft_k_vector v)

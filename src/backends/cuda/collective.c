@@ -6,6 +6,7 @@
  */
 #include "team.h"
 
+#include "base/assert.h"
 #include "base/dtype.h"
 #include "base/signal.h"
 #include "kernels/fold.h"
@@ -240,7 +241,8 @@ static weft_status launch_sum(const weft_i_cuda_team *team, weft_i_cuda_stream *
     lay_out_stage(team, blocks, call);
     weft_i_cuda_kernel kernel = kernel_for(row, sum->dtype, sum->op, team->group.size, aligned);
     if (row == PACKETS && is_narrow(team, stream, sum)) {
-        call->width = (uint32_t)threads;
+        WEFT_ASSERT(threads <= (team->group.size == 2 ? WEFT_K_THREADS : WEFT_K_THREADS_HALF));
+        call->width = (uint32_t)threads; /* a row of which fits the block's shared memory */
         kernel = narrow_kernel(team, sum, threads);
         threads = team->device->kernel_threads[kernel];
     }

@@ -22,6 +22,7 @@
 #define WEFT_K_UNROLL     _Pragma("unroll")
 #define WEFT_K_UNROLL_TWO _Pragma("unroll 2")
 #define WEFT_K_NO_UNROLL  _Pragma("unroll 1")
+#define WEFT_K_ALIGN(n_)  __align__(n_)
 #define WEFT_K_ASSUME(x_) __builtin_assume(x_)
 /* A kernel: its most threads a block, its name, its one parameter.  Those of one warp are compiled
  * as if two blocks of 1024 threads had to fit, which leaves a thread 32 registers. */
@@ -184,7 +185,7 @@ WEFT_K int weft_k_swap32_acquire(uint32_t *word, uint32_t expected, uint32_t val
     return seen == expected;
 }
 
-typedef struct weft_k_vector {
+typedef struct WEFT_K_ALIGN(16) weft_k_vector {
     uint32_t word[4];
 } weft_k_vector;
 
@@ -194,16 +195,6 @@ WEFT_K weft_k_vector weft_k_load16(const void *from)
 {
     weft_k_vector v;
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
-                 : "l"(from));
-    return v;
-}
-
-/* The same for bytes that this kernel reads again: they stay in the multiprocessor's cache. */
-WEFT_K weft_k_vector weft_k_load16_kept(const void *from)
-{
-    weft_k_vector v;
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
                  : "l"(from));
     return v;
@@ -222,6 +213,21 @@ WEFT_K void weft_k_stream16(void *to, weft_k_vector v)
     asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.word[0]),
                  "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
                  : "memory");
+}
+
+/* Begins to copy 16 bytes to shared memory, past the multiprocessor's cache and its registers; they
+ * are there for this thread after weft_k_fetched. */
+WEFT_K void weft_k_fetch16(void *to, const void *from)
+{
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+        "l"(from)
+        : "memory");
+}
+
+WEFT_K void weft_k_fetched(void)
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 /* The same through the caches of the multiprocessor, for memory that this kernel does not write. */

@@ -5,11 +5,12 @@
  * one: it goes through the `width` threads that packet.h would have, so units lie in the same slots
  * and a rank may take either.  All units are sent before the first is waited for.
  *
- * A product leaves a multiprocessor room for one such warp.  There are no others to hide how far
- * memory is, about 2 us then, so a thread has several units under way: a lot of pairs of units, each
- * of them 16 bytes of the operand.  What is not a whole number of pairs, or not aligned, goes by
- * packets, one after the other.  What would not fit the registers is kept in shared memory, of which
- * a product leaves little.
+ * A product leaves a multiprocessor room for few such warps.  There are no others to hide how far
+ * memory is, about 2 us then, so a thread has much under way at once.  Of the operand that is all it
+ * will need: asynchronous copies to shared memory take no registers.  Of what others send it is a lot
+ * of pairs of units, each of them 16 bytes of the operand.  What is not a whole number of pairs, or
+ * not aligned, goes by packets, one after the other.  Shared memory also has what would not fit the
+ * registers; a product leaves about 6 KiB of it (docs/gpu.md).
  *
  * Sums alone: a division would take too many registers.  For the same reason a wait keeps little:
  * what it found is read again when it gives up, and each long wait is noted in the record.
@@ -184,62 +185,67 @@ WEFT_K void weft_k_run_packets_narrow(const weft_k_call *c, const int dtype)
 
 /* ---- operands of whole pairs ---- */
 
-/* What a wide block takes at a time: `width` units, which are pairs.  The operand's byte where pair 0
- * of this block's lies, and how many pairs are before it in the slots. */
-typedef struct weft_k_row {
-    uint32_t at, first;
-} weft_k_row;
+/*
+ * A row is what a wide block takes at a time: `width` units, which are pairs.  Where row `turn` of
+ * this block begins in the operand, and how many pairs are before it in the slots, is computed anew
+ * wherever it is needed.
+ */
+WEFT_K uint32_t weft_k_row_at(const weft_k_call *c, uint32_t turn)
+{
+    return 8 * (weft_k_here(turn) * weft_k_blocks() + weft_k_block()) * c->width;
+}
+
+WEFT_K uint32_t weft_k_row_first(const weft_k_call *c, uint32_t turn)
+{
+    return weft_k_here(turn) * (c->width / 2);
+}
 
 WEFT_K uint32_t weft_k_pair_bytes(const weft_k_call *c, const int dtype)
 {
     return (uint32_t)c->count * (dtype == WEFT_K_F32 ? 4 : 2);
 }
 
-/* How many pairs there are in it. */
-WEFT_K uint32_t weft_k_row_pairs(const weft_k_call *c, const int dtype, weft_k_row row)
+/* How many pairs there are in it; 0: it is behind the last. */
+WEFT_K uint32_t weft_k_row_pairs(const weft_k_call *c, const int dtype, uint32_t turn)
 {
-    uint32_t left = (weft_k_pair_bytes(c, dtype) - row.at) / 16;
+    const uint32_t at = weft_k_row_at(c, turn), bytes = weft_k_pair_bytes(c, dtype);
+    const uint32_t left = at < bytes ? (bytes - at) / 16 : 0;
     return left < c->width / 2 ? left : c->width / 2;
 }
 
-WEFT_K weft_k_row weft_k_first_row(const weft_k_call *c)
+/*
+ * Begins to bring a row to the block's shared memory.  Such a copy takes no register, so all of the
+ * row is under way at once.  A thread uses what it fetched itself, and nobody waits for another.
+ */
+WEFT_K void weft_k_fetch_row(const weft_k_call *c, const int dtype, uint32_t turn,
+                             weft_k_vector *kept)
 {
-    weft_k_row row = {8 * weft_k_block() * c->width, 0};
-    return row;
+    const uint32_t count = weft_k_row_pairs(c, dtype, turn);
+    const char *from = c->in + weft_k_row_at(c, turn);
+    WEFT_K_NO_UNROLL
+    for (uint32_t q = weft_k_thread(); q < count; q += weft_k_warp())
+        weft_k_fetch16(kept + q, from + 16 * q);
 }
 
-WEFT_K weft_k_row weft_k_next_row(const weft_k_call *c, weft_k_row row)
-{
-    row.at += 8 * weft_k_blocks() * c->width;
-    row.first += c->width / 2;
-    return row;
-}
-
-/* Sends pair q of a row of `count`, and those a warp further, `lot` in all. */
-WEFT_K void weft_k_send_lot(const weft_k_meeting *m, uint32_t flag, weft_k_row row, uint32_t count,
-                            uint32_t q, const uint32_t lot)
+/* Sends the row that was fetched. */
+WEFT_K void weft_k_send_row(const weft_k_meeting *m, const int dtype, uint32_t flag, uint32_t turn,
+                            const weft_k_vector *kept)
 {
     const weft_k_call *c = m->call;
-    const char *from = c->in + (row.at + 16 * q);
-    weft_k_vector x[4];
-    WEFT_K_UNROLL
-    for (uint32_t j = 0; j < lot; j++)
-        if (q + j * weft_k_warp() < count)
-            x[j] = weft_k_load16_kept(from + 16 * j * weft_k_warp());
+    const uint32_t count = weft_k_row_pairs(c, dtype, turn);
+    weft_k_fetched();
     WEFT_K_NO_UNROLL
     for (int r = 0; r < c->group.size; r++) {
         if (r == c->group.rank)
             continue;
-        const int rank = (int)weft_k_here((uint32_t)c->group.rank);
-        uint64_t *to = weft_k_packets(m, r, rank) + 4 * (row.first + q);
-        WEFT_K_UNROLL
-        for (uint32_t j = 0; j < lot; j++)
-            if (q + j * weft_k_warp() < count) {
-                uint64_t *pair = to + 4 * j * weft_k_warp();
-                /* Pair with the loads of who receives, here and in packet.h. */
-                weft_k_store_halves(pair, x[j].word[0], x[j].word[1], flag);
-                weft_k_store_halves(pair + 2, x[j].word[2], x[j].word[3], flag);
-            }
+        uint64_t *to = weft_k_packets(m, r, c->group.rank) + 4 * weft_k_row_first(c, turn);
+        WEFT_K_NO_UNROLL
+        for (uint32_t q = weft_k_thread(); q < count; q += weft_k_warp()) {
+            weft_k_vector x = kept[q];
+            /* Pair with the loads of who receives, here and in packet.h. */
+            weft_k_store_halves(to + 4 * q, x.word[0], x.word[1], flag);
+            weft_k_store_halves(to + 4 * q + 2, x.word[2], x.word[3], flag);
+        }
     }
 }
 
@@ -256,13 +262,14 @@ WEFT_K weft_k_vector weft_k_data_of(weft_k_vector one, weft_k_vector two)
 }
 
 /* Waits for pair q of `peer`; 0 if it will not come. */
-WEFT_K int weft_k_take_pair(const weft_k_meeting *m, weft_k_brief *b, uint32_t flag, weft_k_row row,
+WEFT_K int weft_k_take_pair(const weft_k_meeting *m, weft_k_brief *b, uint32_t flag, uint32_t turn,
                             uint32_t q, int peer, weft_k_vector *x)
 {
     const int rank = (int)weft_k_here((uint32_t)m->call->group.rank);
-    const uint64_t *from = weft_k_packets(m, rank, peer) + 4 * (row.first + q);
+    const uint64_t *from =
+        weft_k_packets(m, rank, peer) + 4 * (weft_k_row_first(m->call, turn) + q);
     WEFT_K_NO_UNROLL
-    for (;;) { /* pairs with the stores in weft_k_send_lot and weft_k_send */
+    for (;;) { /* pairs with the stores in weft_k_send_row and weft_k_send */
         weft_k_vector one = weft_k_load_halves(from), two = weft_k_load_halves(from + 2);
         *x = weft_k_data_of(one, two);
         if ((weft_k_is_foreign(one, flag) | weft_k_is_foreign(two, flag)) == 0)
@@ -273,10 +280,9 @@ WEFT_K int weft_k_take_pair(const weft_k_meeting *m, weft_k_brief *b, uint32_t f
 }
 
 /* Adds what this rank has to another's pair, and stores it: two ranks' order is the same to a sum. */
-WEFT_K void weft_k_add_pair(const weft_k_call *c, const int dtype, uint32_t at, weft_k_vector x)
+WEFT_K void weft_k_add_pair(const weft_k_call *c, const int dtype, uint32_t at, weft_k_vector mine,
+                            weft_k_vector x)
 {
-    at = weft_k_here(at);
-    weft_k_vector mine = weft_k_load16_kept(c->in + at);
     WEFT_K_UNROLL
     for (int k = 0; k < 4; k++) {
         weft_k_sums s;
@@ -284,28 +290,31 @@ WEFT_K void weft_k_add_pair(const weft_k_call *c, const int dtype, uint32_t at, 
         weft_k_sums_next(dtype, &s, 0, x.word[k]);
         x.word[k] = weft_k_sums_last(dtype, &s, 0, 0);
     }
-    weft_k_store16(c->out + at, x);
+    weft_k_store16(c->out + weft_k_here(at), x);
 }
 
 WEFT_K int weft_k_sum_pair_of_two(const weft_k_meeting *m, weft_k_brief *b, const int dtype,
-                                  uint32_t flag, weft_k_row row, uint32_t q)
+                                  uint32_t flag, uint32_t turn, uint32_t q,
+                                  const weft_k_vector *kept)
 {
     weft_k_vector x;
-    if (!weft_k_take_pair(m, b, flag, row, q, 1 - m->call->group.rank, &x))
+    if (!weft_k_take_pair(m, b, flag, turn, q, 1 - m->call->group.rank, &x))
         return 0;
-    weft_k_add_pair(m->call, dtype, row.at + 16 * q, x);
+    weft_k_add_pair(m->call, dtype, weft_k_row_at(m->call, turn) + 16 * q, kept[q], x);
     return 1;
 }
 
 /* Both pairs of a whole lot. */
-WEFT_K int weft_k_sum_lot_of_two(const weft_k_meeting *m, weft_k_brief *b, const int dtype,
-                                 uint32_t flag, weft_k_row row, uint32_t q)
+WEFT_K void weft_k_sum_lot_of_two(const weft_k_meeting *m, weft_k_brief *b, const int dtype,
+                                  uint32_t flag, uint32_t turn, uint32_t q,
+                                  const weft_k_vector *kept)
 {
     const int rank = (int)weft_k_here((uint32_t)m->call->group.rank);
-    const uint64_t *from = weft_k_packets(m, rank, 1 - rank) + 4 * (row.first + q);
+    const uint64_t *from =
+        weft_k_packets(m, rank, 1 - rank) + 4 * (weft_k_row_first(m->call, turn) + q);
     weft_k_vector unit[4];
     WEFT_K_NO_UNROLL
-    for (;;) { /* pairs with the stores in weft_k_send_lot and weft_k_send */
+    for (;;) { /* pairs with the stores in weft_k_send_row and weft_k_send */
         unit[0] = weft_k_load_halves(from);
         unit[1] = weft_k_load_halves(from + 2);
         unit[2] = weft_k_load_halves(from + 4 * weft_k_warp());
@@ -313,26 +322,28 @@ WEFT_K int weft_k_sum_lot_of_two(const weft_k_meeting *m, weft_k_brief *b, const
         if ((weft_k_is_foreign(unit[0], flag) | weft_k_is_foreign(unit[1], flag) |
              weft_k_is_foreign(unit[2], flag) | weft_k_is_foreign(unit[3], flag)) == 0)
             break;
-        if (weft_k_brief_stop(m, b + weft_k_here(0), 1 - rank))
-            return 0;
+        if (weft_k_brief_stop(m, b + weft_k_here(0),
+                              1 - (int)weft_k_here((uint32_t)m->call->group.rank)))
+            return;
     }
-    weft_k_add_pair(m->call, dtype, row.at + 16 * q, weft_k_data_of(unit[0], unit[1]));
-    weft_k_add_pair(m->call, dtype, row.at + 16 * (q + weft_k_warp()),
-                    weft_k_data_of(unit[2], unit[3]));
-    return 1;
+    weft_k_add_pair(m->call, dtype, weft_k_row_at(m->call, turn) + 16 * q, kept[q],
+                    weft_k_data_of(unit[0], unit[1]));
+    weft_k_add_pair(m->call, dtype, weft_k_row_at(m->call, turn) + 16 * (q + weft_k_warp()),
+                    kept[q + weft_k_warp()], weft_k_data_of(unit[2], unit[3]));
 }
 
 /* The same of one pair of any number of ranks, in their order. */
 WEFT_K int weft_k_sum_pair(const weft_k_meeting *m, weft_k_brief *b, weft_k_sums *sums,
-                           const int dtype, uint32_t flag, weft_k_row row, uint32_t q)
+                           const int dtype, uint32_t flag, uint32_t turn, uint32_t q,
+                           const weft_k_vector *kept)
 {
     const weft_k_call *c = m->call;
     weft_k_vector x;
     WEFT_K_NO_UNROLL
     for (int r = 0; r < c->group.size; r++) {
         if (r == c->group.rank)
-            x = weft_k_load16_kept(c->in + weft_k_here(row.at + 16 * q));
-        else if (!weft_k_take_pair(m, b, flag, row, q, r, &x))
+            x = kept[q];
+        else if (!weft_k_take_pair(m, b, flag, turn, q, r, &x))
             return 0;
         weft_k_sums *s = sums + weft_k_here(0);
         WEFT_K_UNROLL
@@ -346,62 +357,80 @@ WEFT_K int weft_k_sum_pair(const weft_k_meeting *m, weft_k_brief *b, weft_k_sums
     WEFT_K_UNROLL
     for (int k = 0; k < 4; k++)
         x.word[k] = weft_k_sums_last(dtype, sums + weft_k_here(0), k, 0);
-    weft_k_store16(c->out + weft_k_here(row.at + 16 * q), x);
+    weft_k_store16(c->out + weft_k_here(weft_k_row_at(m->call, turn) + 16 * q), x);
     return 1;
 }
 
-/* `two`: there are two ranks; `whole`: all lots are.  `b` and `sums`, which more ranks need, are kept
- * outside the thread's registers. */
+/* Sends all rows.  The first was fetched beside the words of the meeting. */
+WEFT_K void weft_k_send_rows(const weft_k_meeting *m, const int dtype, uint32_t flag,
+                             weft_k_vector *kept)
+{
+    WEFT_K_NO_UNROLL
+    for (uint32_t turn = 0; weft_k_row_pairs(m->call, dtype, turn); turn++) {
+        if (turn)
+            weft_k_fetch_row(m->call, dtype, turn, kept);
+        weft_k_send_row(m, dtype, flag, turn, kept);
+    }
+}
+
+/* `two`: there are two ranks; `whole`: all lots are.  The block's row, this thread's `b` and `sums`,
+ * which more ranks need, are in shared memory. */
 WEFT_K void weft_k_run_pairs(const weft_k_call *c, const int dtype, const int two, const int whole,
-                             weft_k_brief *b, weft_k_sums *sums)
+                             weft_k_vector *kept, weft_k_brief *b, weft_k_sums *sums)
 {
     enum { LOT = 2 };
     weft_k_begin();
+    weft_k_fetch_row(c, dtype, 0, kept);
     weft_k_meeting m = weft_k_next_meeting(c);
     const uint32_t flag = weft_k_flag(&m);
     /* Pairs with the store in weft_k_give_up. */
-    int fine = !weft_k_load(weft_k_poison_word(&c->group, c->group.rank));
+    const int fine = !weft_k_load(weft_k_poison_word(&c->group, c->group.rank));
     b->began = b->rounds = 0;
     b->end = fine ? 0 : WEFT_K_POISONED << WEFT_K_WHY;
     WEFT_K_NO_UNROLL
     for (int r = (int)weft_k_thread(); fine && r < c->group.size; r += (int)weft_k_warp())
         if (r != c->group.rank)
             weft_k_arrive(&m, r, 0);
+    weft_k_fetched(); /* also where nothing is sent: a block ends without copies under way */
+    if (fine)
+        weft_k_send_rows(&m, dtype, flag, kept);
     WEFT_K_NO_UNROLL
-    for (weft_k_row row = weft_k_first_row(c); fine && row.at < weft_k_pair_bytes(c, dtype);
-         row = weft_k_next_row(c, row)) {
-        const uint32_t count = weft_k_row_pairs(c, dtype, row);
+    for (uint32_t turn = 0; !b[weft_k_here(0)].end && weft_k_row_pairs(c, dtype, turn); turn++) {
+        if (weft_k_row_pairs(c, dtype, 1)) { /* else the only one is there still */
+            weft_k_fetch_row(c, dtype, turn, kept);
+            weft_k_fetched();
+        }
         WEFT_K_NO_UNROLL
-        for (uint32_t q = weft_k_thread(); q < count; q += LOT * weft_k_warp())
-            weft_k_send_lot(&m, flag, row, whole ? ~0u : count, q, LOT);
-    }
-    WEFT_K_NO_UNROLL
-    for (weft_k_row row = weft_k_first_row(c); fine && row.at < weft_k_pair_bytes(c, dtype);
-         row = weft_k_next_row(c, row)) {
-        const uint32_t count = weft_k_row_pairs(c, dtype, row);
-        WEFT_K_NO_UNROLL
-        for (uint32_t q = weft_k_thread(); fine && q < count;
-             q += (whole ? LOT : 1) * weft_k_warp())
-            fine = whole ? weft_k_sum_lot_of_two(&m, b, dtype, flag, row, q)
-                   : two ? weft_k_sum_pair_of_two(&m, b, dtype, flag, row, q)
-                         : weft_k_sum_pair(&m, b, sums, dtype, flag, row, q);
+        for (uint32_t q = weft_k_thread();
+             !b[weft_k_here(0)].end && q < weft_k_row_pairs(c, dtype, turn);
+             q += (whole ? LOT : 1) * weft_k_warp()) {
+            if (whole)
+                weft_k_sum_lot_of_two(&m, b, dtype, flag, turn, q, kept);
+            else if (two)
+                weft_k_sum_pair_of_two(&m, b, dtype, flag, turn, q, kept);
+            else
+                weft_k_sum_pair(&m, b, sums, dtype, flag, turn, q, kept);
+        }
     }
     weft_k_brief_end(&m, b);
-    if (weft_k_sync_all(fine))
+    if (weft_k_sync_all(!b[weft_k_here(0)].end))
         weft_k_set_epoch(&m);
 }
 
 typedef struct weft_k_kept_of_two {
+    weft_k_vector row[WEFT_K_THREADS / 2];
     weft_k_brief brief[WEFT_K_THREADS_NARROW];
 } weft_k_kept_of_two;
 
 WEFT_K void weft_k_run_pairs_of_two(const weft_k_call *c, const int dtype, const int whole)
 {
     WEFT_K_SHARED(weft_k_kept_of_two, kept);
-    weft_k_run_pairs(c, dtype, 1, whole, &kept->brief[weft_k_thread()], 0);
+    weft_k_run_pairs(c, dtype, 1, whole, kept->row, &kept->brief[weft_k_thread()], 0);
 }
 
+/* Wide blocks of more ranks have half as many threads; see kernels.def. */
 typedef struct weft_k_kept_of_any {
+    weft_k_vector row[WEFT_K_THREADS_HALF / 2];
     weft_k_brief brief[WEFT_K_THREADS_NARROW];
     weft_k_sums sums[WEFT_K_THREADS_NARROW];
 } weft_k_kept_of_any;
@@ -409,7 +438,8 @@ typedef struct weft_k_kept_of_any {
 WEFT_K void weft_k_run_pairs_of_any(const weft_k_call *c, const int dtype)
 {
     WEFT_K_SHARED(weft_k_kept_of_any, kept);
-    weft_k_run_pairs(c, dtype, 0, 0, &kept->brief[weft_k_thread()], &kept->sums[weft_k_thread()]);
+    weft_k_run_pairs(c, dtype, 0, 0, kept->row, &kept->brief[weft_k_thread()],
+                     &kept->sums[weft_k_thread()]);
 }
 
 #endif
