@@ -33,6 +33,7 @@ typedef struct gather_run {
     weft_tensor *shard;  /* with the gathered dimension in front */
     weft_tensor *whole;  /* [ranks * rows, inner], where the others' shards land; NULL: nowhere */
     weft_tensor *scale;  /* of rows: [ranks * rows, 1]; of all: as it is; NULL: none */
+    weft_tensor *own_scale; /* sharded ones: [rows, 1] where they were given, not in `scale` */
     weft_tensor **stack; /* along the last dimension: [ranks, rows, n] of each product; else NULL */
 } gather_run;
 
@@ -88,6 +89,8 @@ static weft_tensor *target(const gather_run *run, int i, int rank)
 static weft_tensor *scale_of(const gather_run *run, int rank)
 {
     bool rows = run->g->scaling != WEFT_I_TENSOR_WISE;
+    if (run->own_scale && rank == run->group->rank)
+        return run->own_scale;
     return run->scale && rows ? block(run->scale, rank, run->rows) : run->scale;
 }
 
@@ -256,7 +259,7 @@ static weft_status make_stacks(gather_run *run)
 }
 
 /* [ranks * rows, 1], in the order of the rows; of all: as it is. */
-static weft_tensor *make_scale(const gather_run *run)
+static weft_tensor *make_scale(gather_run *run)
 {
     const weft_i_gathering *g = run->g;
     int64_t all = g->ranks * run->rows;
@@ -264,13 +267,11 @@ static weft_tensor *make_scale(const gather_run *run)
         return g->scale;
     if (g->scaling == WEFT_I_ROWS_REPLICATED)
         return weft_reshape(in_front(run, g->scale), WEFT_SHAPE(all, 1));
-    weft_tensor *scale =
-        weft_i_tensor_new(WEFT_F32, weft_i_tensor_device(g->shard), WEFT_SHAPE(all, 1), NULL);
-    weft_tensor *own = block(scale, run->group->rank, run->rows);
     weft_tensor *given = in_front(run, g->scale);
-    if (!own || !given)
+    run->own_scale = given ? weft_reshape(given, WEFT_SHAPE(run->rows, 1)) : NULL;
+    if (!run->own_scale)
         return NULL;
-    return weft_i_pipe_copy(weft_view(own, weft_i_tensor_shape(given)), given) < 0 ? NULL : scale;
+    return weft_i_tensor_new(WEFT_F32, weft_i_tensor_device(g->shard), WEFT_SHAPE(all, 1), NULL);
 }
 
 /* All memory is there before the others are met. */
