@@ -143,6 +143,66 @@ RANKS_TEST(test_fused_slow_reader, 3)
     leave(world);
 }
 
+/* A scatter may begin while another rank still reads what the last one brought, also where the two
+ * differ in size, and where one is replayed, which uses the same slots each time. */
+RANKS_TEST(test_fused_slots_by_turns, 2)
+{
+    enum { CALLS = 6, REPLAYS = 12 };
+    weft_group *world = begin(rank);
+    weft_stream *stream = weft_stream_current(FUSED_DEVICE);
+    weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(16, 16)), *a[CALLS], *out[CALLS];
+    for (int i = 0; i < CALLS; i++)
+        a[i] = full_of(WEFT_SHAPE(i % 3 ? 8 : 64, 16), i + 1);
+    for (int i = 0; i < CALLS; i++)
+        CHECK(out[i] = weft_matmul_reduce_scatter(a[i], b, WEFT_SUM, 0, world));
+    for (int i = 0; i < CALLS; i++)
+        CHECK(is_close(out[i], weft_wait_tensor(weft_reduce_scatter_tensor(weft_mm(a[i], b),
+                                                                           WEFT_SUM, 0, world))));
+    CHECK_OK(weft_stream_sync(stream, 20000));
+    CHECK_OK(weft_capture_begin(stream));
+    out[0] = weft_matmul_reduce_scatter(a[0], b, WEFT_SUM, 0, world);
+    weft_replay *noted = weft_capture_end(stream);
+    CHECK(out[0] && noted);
+    weft_tensor *each = weft_empty(WEFT_F32, FUSED_DEVICE, WEFT_SHAPE(REPLAYS, 32, 16));
+    for (int i = 0; i < REPLAYS; i++) {
+        CHECK_OK(weft_fill(a[0], i));
+        CHECK_OK(weft_replay_run(noted));
+        CHECK_OK(weft_copy(weft_select(each, 0, i), out[0]));
+        if (i % 4 == 3) /* of the same slots, or the others */
+            CHECK(weft_matmul_reduce_scatter(a[1], b, WEFT_SUM, 0, world));
+    }
+    for (int i = 0; i < REPLAYS; i++) {
+        CHECK_OK(weft_fill(a[0], i));
+        CHECK(is_close(weft_select(each, 0, i), weft_wait_tensor(weft_reduce_scatter_tensor(
+                                                    weft_mm(a[0], b), WEFT_SUM, 0, world))));
+    }
+    leave(world);
+}
+
+/* Rank 1 contributes 0.5 to everything, rank 0 256.75, which lies between 256 and 258 in bf16.  The
+ * own product of rank 0 is rounded with the other's, not before; that of rank 1 finds 256. */
+RANKS_TEST(test_fused_adds_before_rounding, 2)
+{
+    static const double sum[] = {258, 256}, avg[] = {129, 128};
+    weft_group *world = begin(rank);
+    for (int turn = 0; turn < 3; turn++) {
+        weft_tensor *a = weft_full(WEFT_BF16, FUSED_DEVICE, WEFT_SHAPE(4, 16), 0);
+        weft_tensor *b = weft_full(WEFT_BF16, FUSED_DEVICE, WEFT_SHAPE(16, 8), 1);
+        CHECK_OK(weft_fill(weft_narrow(a, 1, 0, 1), rank ? 0 : 256));
+        CHECK_OK(weft_fill(weft_narrow(a, 1, 1, 1), rank ? 0.5 : 0.75));
+        weft_tensor *x = weft_matmul_reduce_scatter(a, b, WEFT_SUM, 0, world);
+        weft_tensor *y = weft_matmul_reduce_scatter(a, b, WEFT_AVG, 0, world);
+        weft_tensor *z = weft_matmul_reduce_scatter(a, b, WEFT_SUM, 1, world);
+        CHECK(weft_item(x, 3) == sum[rank] && weft_item(y, 3) == avg[rank]);
+        CHECK(weft_item(z, 3) == sum[rank]);
+    }
+    weft_tensor *whole = weft_full(WEFT_I32, FUSED_DEVICE, WEFT_SHAPE(4, 4), 1 + rank);
+    weft_tensor *w =
+        weft_matmul_reduce_scatter(whole, whole, WEFT_SUM, 0, world); /* in two steps */
+    CHECK(weft_item(w, 0) == 20);
+    leave(world);
+}
+
 /* The shard is multiplied where it is while a slow copy of it goes to the others; what the stream
  * writes there afterwards comes behind both.  Also by a shard that has to be put in order first. */
 RANKS_TEST(test_fused_shard_overwritten, 2)

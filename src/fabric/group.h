@@ -82,6 +82,8 @@ struct weft_group {
     _Atomic(weft_i_given_teller) tell_given;
     /* Objects that live as long as the group, made by floors above: */
     void *workspace[WEFT_I_DEVICE_KINDS]; /* its scratch memory (symm/workspace.c) */
+    void *slots[WEFT_I_DEVICE_KINDS];     /* where partial products meet, likewise */
+    uint32_t scatters;                    /* how many times they did; equal on all members */
     void *lane;                           /* what its collectives meet on (coll/lane.c) */
     void *carriers[WEFT_I_DEVICE_KINDS];  /* who carries them instead (coll/carrier.c) */
     void *coalesce; /* calls that are collected instead of run (coll/coalesce.c) */

@@ -2,11 +2,18 @@
 /*
  * A product and reduce_scatter as one.  Each rank multiplies what the others are to get first, in
  * cyclic order from its successor on, and its own part last.  A partial product goes to a slot of
- * its own in the workspace of the rank that is to have it, and a word says so.  With all of them
- * there the rank reduces its slots, in rank order.
+ * its own in the memory of the rank that is to have it, and a word says so.  With all of them there
+ * the rank reduces its slots, in rank order.  Of two ranks on one device each waits for the other's
+ * partial product before its own, which then adds the two, so that nothing is read again.
  *
- * On the CPU the product is written straight into the other's slot.  On a device it is written here,
- * and copied there by the second stream while the first goes on multiplying.
+ * On the CPU, and on a device that all ranks share, a product is written straight into the other's
+ * slot.  On devices of their own it is written here, and copied there by the second stream while the
+ * first goes on multiplying.  Products that go straight are on the second stream themselves: the own
+ * one, which waits for those of the others, does not keep them waiting.
+ *
+ * On a device slots are used by turns, so that a rank may begin the next operation while another
+ * still reads what the last one brought.  Who writes to a slot holds it by a word, which the reader
+ * takes when it has read; to hold it again waits for that.
  *
  * The scattered dimension goes to the front, so that a part is a block of rows; along the last
  * dimension it is a block of columns of b.
@@ -27,7 +34,9 @@ typedef struct scatter_run {
     int64_t rows, columns;  /* of a part */
     int pieces;             /* in which a part is multiplied and copied */
     size_t slot;            /* bytes */
-    weft_tensor *stage;     /* [ranks, rows, columns] on a device: products on their way */
+    int turn;               /* which of two sets of slots; on the CPU there is one */
+    bool there;             /* on a device */
+    weft_tensor *stage;     /* [ranks, rows, columns] on a device: products on their way; or NULL */
 } scatter_run;
 
 /* ---- one part ---- */
@@ -48,8 +57,10 @@ static weft_tensor *columns_of(const scatter_run *run, weft_tensor *x, int dim, 
     return all ? x : weft_narrow(x, dim, rank * run->columns, run->columns);
 }
 
-/* A piece of the product that `rank` is to have, into the piece `out`. */
-static weft_status multiply(scatter_run *run, int rank, weft_tensor *out, int piece)
+/* A piece of the product that `rank` is to have, into the piece `out`; `added` (or NULL) comes to
+ * it. */
+static weft_status multiply(scatter_run *run, int rank, weft_tensor *out, int piece,
+                            const weft_tensor *added)
 {
     const weft_i_scattering *s = run->s;
     weft_tensor *scale = run->scale;
@@ -63,34 +74,53 @@ static weft_status multiply(scatter_run *run, int rank, weft_tensor *out, int pi
     if (s->scale && (!scales.b || (s->scales.bias && !scales.bias)))
         return weft_last_status();
     weft_tensor *a = weft_i_pipe_piece(rows_of(run, run->a, rank), run->pieces, piece);
-    return weft_i_pipe_product(&run->pipe, rank, out, a, columns_of(run, s->b, 1, rank), scale,
-                               &scales);
+    weft_tensor *b = columns_of(run, s->b, 1, rank);
+    if (!added)
+        return weft_i_pipe_product(&run->pipe, rank, out, a, b, scale, &scales);
+    double factor = s->reduction == WEFT_AVG ? 1.0 / s->ranks : 1;
+    return weft_i_pipe_product_add(&run->pipe, rank, out, a, b, scale, &scales, added, factor);
 }
 
-/* The slot of `from` in the workspace of `at`. */
+/* Each turn has a half of the memory, also where operations differ in size. */
+static size_t round_up(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* The byte where the slot of `from` begins. */
+static size_t slot_at(const scatter_run *run, int from)
+{
+    size_t half = run->turn ? weft_i_pipe_room(&run->pipe) / 512 * 256 : 0;
+    return half + (size_t)from * run->slot;
+}
+
+/* The slot of `from` in the memory of `at`. */
 static weft_tensor *slot_of(scatter_run *run, int at, int from)
 {
-    return weft_i_pipe_slot(&run->pipe, at, (size_t)from * run->slot, run->rows, run->columns,
+    return weft_i_pipe_slot(&run->pipe, at, slot_at(run, from), run->rows, run->columns,
                             run->s->dtype);
 }
 
 /* ---- the pipeline ---- */
 
-static weft_status send_part(scatter_run *run, int rank)
+static weft_i_word held(const scatter_run *run)
+{
+    return run->turn ? WEFT_I_WORD_HELD_NEXT : WEFT_I_WORD_HELD;
+}
+
+/* Multiplied here, and copied there by the second stream. */
+static weft_status send_copy(scatter_run *run, int rank)
 {
     weft_i_pipe *pipe = &run->pipe;
-    weft_tensor *there = slot_of(run, rank, pipe->me);
-    weft_tensor *here = run->stage ? weft_select(run->stage, 0, rank) : there;
+    weft_tensor *there = slot_of(run, rank, pipe->me), *here = weft_select(run->stage, 0, rank);
     for (int piece = 0; piece < run->pieces; piece++) {
         weft_tensor *rows = weft_i_pipe_piece(here, run->pieces, piece);
-        WEFT_TRY(multiply(run, rank, rows, piece));
+        WEFT_TRY(multiply(run, rank, rows, piece, NULL));
         WEFT_TRY(weft_i_pipe_fork(pipe));
         WEFT_TRY(weft_i_pipe_aside(pipe));
-        if (run->stage && piece == 0)
-            WEFT_TRY(weft_i_pipe_hear(pipe, rank, WEFT_I_WORD_FREE));
-        if (run->stage)
-            WEFT_TRY(
-                weft_i_pipe_move(pipe, rank, weft_i_pipe_piece(there, run->pieces, piece), rows));
+        if (piece == 0)
+            WEFT_TRY(weft_i_pipe_tell(pipe, rank, held(run)));
+        WEFT_TRY(weft_i_pipe_move(pipe, rank, weft_i_pipe_piece(there, run->pieces, piece), rows));
         if (piece == run->pieces - 1)
             WEFT_TRY(weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READY));
         WEFT_TRY(weft_i_pipe_back(pipe));
@@ -98,12 +128,60 @@ static weft_status send_part(scatter_run *run, int rank)
     return WEFT_OK;
 }
 
+/* Multiplied into the other's slot. */
+static weft_status send_straight(scatter_run *run, int rank)
+{
+    weft_i_pipe *pipe = &run->pipe;
+    weft_tensor *there = slot_of(run, rank, pipe->me);
+    WEFT_TRY(weft_i_pipe_aside(pipe));
+    if (run->there)
+        WEFT_TRY(weft_i_pipe_tell(pipe, rank, held(run)));
+    for (int piece = 0; piece < run->pieces; piece++)
+        WEFT_TRY(multiply(run, rank, weft_i_pipe_piece(there, run->pieces, piece), piece, NULL));
+    WEFT_TRY(weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READY));
+    return weft_i_pipe_back(pipe);
+}
+
 static weft_status multiply_own(scatter_run *run)
 {
     int me = run->pipe.me;
     weft_tensor *own = slot_of(run, me, me);
     for (int piece = 0; piece < run->pieces; piece++)
-        WEFT_TRY(multiply(run, me, weft_i_pipe_piece(own, run->pieces, piece), piece));
+        WEFT_TRY(multiply(run, me, weft_i_pipe_piece(own, run->pieces, piece), piece, NULL));
+    return WEFT_OK;
+}
+
+/* The result with the scattered dimension in front. */
+static weft_tensor *out_in_front(const scatter_run *run)
+{
+    weft_tensor *out = run->call->out;
+    return run->s->last ? out : weft_movedim(out, run->s->dim, 0);
+}
+
+/* May the own product add the other rank's to itself?  A third one's would have to be added before;
+ * and a device of its own would have nothing to do until the other's is there. */
+static bool may_add(const scatter_run *run)
+{
+    return run->pipe.near && run->s->ranks == 2 && !run->s->scales.bias && !run->s->scales.result;
+}
+
+/* The own product onto the other rank's, which is there, as the result.  WEFT_ERR_UNSUPPORTED without
+ * a message: it takes two steps. */
+static weft_status multiply_onto(scatter_run *run)
+{
+    int me = run->pipe.me;
+    weft_tensor *out = out_in_front(run), *theirs = slot_of(run, me, 1 - me);
+    if (!out || !theirs)
+        return weft_last_status();
+    if (!weft_i_tensor_is_contiguous(out))
+        return WEFT_ERR_UNSUPPORTED;
+    out = weft_view(out, WEFT_SHAPE(run->rows, run->columns));
+    for (int piece = 0; piece < run->pieces; piece++) {
+        weft_tensor *added = weft_i_pipe_piece(theirs, run->pieces, piece);
+        if (!added)
+            return weft_last_status();
+        WEFT_TRY(multiply(run, me, weft_i_pipe_piece(out, run->pieces, piece), piece, added));
+    }
     return WEFT_OK;
 }
 
@@ -111,7 +189,7 @@ static weft_status multiply_own(scatter_run *run)
 static weft_tensor *all_slots(scatter_run *run, weft_shape part)
 {
     weft_tensor *rows =
-        weft_i_pipe_slot(&run->pipe, run->pipe.me, 0, run->s->ranks,
+        weft_i_pipe_slot(&run->pipe, run->pipe.me, slot_at(run, 0), run->s->ranks,
                          (int64_t)(run->slot / weft_dtype_size(run->s->dtype)), run->s->dtype);
     weft_shape all = {.ndim = part.ndim + 1, .dim = {run->s->ranks}};
     for (int i = 0; i < part.ndim; i++)
@@ -121,29 +199,41 @@ static weft_tensor *all_slots(scatter_run *run, weft_shape part)
 
 static weft_status reduce(scatter_run *run)
 {
-    weft_tensor *out = run->call->out;
-    if (run->s->last)
+    weft_tensor *out = out_in_front(run);
+    if (out && run->s->last)
         out = weft_view(out, weft_i_pipe_matrix(out));
-    else
-        out = weft_movedim(out, run->s->dim, 0);
     return out ? weft_i_pipe_reduce(out, all_slots(run, weft_i_tensor_shape(out)),
                                     run->s->reduction)
                : weft_last_status();
+}
+
+static weft_status finish_reducing(scatter_run *run)
+{
+    WEFT_TRY(multiply_own(run));
+    WEFT_TRY(weft_i_pipe_hear_all(&run->pipe, WEFT_I_WORD_READY));
+    return reduce(run);
+}
+
+static weft_status finish_adding(scatter_run *run)
+{
+    WEFT_TRY(weft_i_pipe_hear_all(&run->pipe, WEFT_I_WORD_READY));
+    weft_status status = multiply_onto(run);
+    if (status != WEFT_ERR_UNSUPPORTED)
+        return status;
+    WEFT_TRY(multiply_own(run));
+    return reduce(run);
 }
 
 static weft_status pump(scatter_run *run)
 {
     weft_i_pipe *pipe = &run->pipe;
     run->pieces = weft_i_pipe_pieces(pipe, run->rows);
-    /* On a device the meeting was one of hosts.  The rank whose workspace it is knows by the order
-     * of its stream that it and all others have read what an earlier operation left there. */
-    if (!weft_i_device_is_host(pipe->device))
-        WEFT_TRY(weft_i_pipe_tell_all(pipe, WEFT_I_WORD_FREE));
+    if (run->there)
+        run->turn = (int)(run->group->scatters++ & 1);
     for (int step = 1; step < pipe->size; step++)
-        WEFT_TRY(send_part(run, (pipe->me + step) % pipe->size));
-    WEFT_TRY(multiply_own(run));
-    WEFT_TRY(weft_i_pipe_hear_all(pipe, WEFT_I_WORD_READY));
-    return reduce(run);
+        WEFT_TRY((run->stage ? send_copy : send_straight)(run, (pipe->me + step) % pipe->size));
+    WEFT_TRY(may_add(run) ? finish_adding(run) : finish_reducing(run));
+    return run->there ? weft_i_pipe_hear_all(pipe, held(run)) : WEFT_OK;
 }
 
 /* All memory is there before the others are met, but for copies of parts that lie badly. */
@@ -162,7 +252,8 @@ static weft_status prepare(scatter_run *run)
                              : weft_movedim(s->scale, s->dim, 0);
     if (!run->a || (s->scale && !run->scale))
         return weft_last_status();
-    if (weft_i_device_is_host(device))
+    run->there = !weft_i_device_is_host(device);
+    if (!run->there || weft_i_pipe_is_near(run->group, device))
         return WEFT_OK;
     run->stage =
         weft_i_tensor_new(s->dtype, device, WEFT_SHAPE(s->ranks, run->rows, run->columns), NULL);
@@ -218,6 +309,9 @@ static weft_status run_pair(scatter_run *run)
 static weft_status run_pipeline(scatter_run *run)
 {
     WEFT_TRY(prepare(run));
+    size_t bytes = (size_t)run->s->ranks * run->slot;
+    if (run->there)
+        bytes = 2 * round_up(bytes);
     weft_i_pipe_entry entry = {.op = run->s->op,
                                .kind = kind_of(run->s),
                                .group = run->group,
@@ -228,7 +322,8 @@ static weft_status run_pipeline(scatter_run *run)
                                .scaling = !run->s->scale    ? WEFT_I_UNSCALED
                                           : run->s->by_rows ? WEFT_I_ROWS_REPLICATED
                                                             : WEFT_I_TENSOR_WISE,
-                               .bytes = (size_t)run->s->ranks * run->slot};
+                               .slots = run->there,
+                               .bytes = bytes};
     WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
     return run->pipe.apart ? run_pair(run) : weft_i_pipe_close(&run->pipe, pump(run));
 }

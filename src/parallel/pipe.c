@@ -12,6 +12,7 @@
 #include "kernels/fold.h"
 #include "symm/backend.h"
 #include "symm/registration.h"
+#include "symm/workspace.h"
 #include "tensor/ops.h"
 
 enum { CHUNKS_MOST = 64 };
@@ -49,12 +50,18 @@ static weft_status agree(const weft_i_pipe_entry *entry)
     return weft_i_work_now(&coll);
 }
 
-/* The streams, and their order behind whoever used the workspace last. */
-static weft_status open_streams(weft_i_pipe *pipe)
+bool weft_i_pipe_is_near(const weft_group *group, weft_device device)
+{
+    return weft_i_symm_slots_near(group, device);
+}
+
+/* The streams, and their order behind whoever used the memory last. */
+static weft_status open_streams(weft_i_pipe *pipe, bool slots)
 {
     if (weft_i_device_is_host(pipe->device))
         return WEFT_OK;
-    const weft_tensor *scratch = pipe->group->workspace[weft_i_device_kind(pipe->device)];
+    int kind = weft_i_device_kind(pipe->device);
+    const weft_tensor *scratch = (slots ? pipe->group->slots : pipe->group->workspace)[kind];
     weft_stream *main = weft_i_stream_current(pipe->device);
     weft_stream *side = main ? weft_i_stream_beside(pipe->device) : NULL;
     if (!side)
@@ -95,12 +102,15 @@ weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry)
     WEFT_TRY(find_apart(pipe));
     if (pipe->apart)
         return WEFT_OK;
-    pipe->mem = weft_keep(weft_symm_workspace(entry->group, pipe->device, entry->bytes));
+    pipe->mem =
+        weft_keep(entry->slots ? weft_i_symm_slots(entry->group, pipe->device, entry->bytes)
+                               : weft_symm_workspace(entry->group, pipe->device, entry->bytes));
     if (!pipe->mem)
         return weft_last_status(); /* on all ranks */
+    pipe->near = weft_i_symm_is_near(pipe->mem);
     pipe->number =
         weft_i_pipe_note(entry->group, entry->kind, weft_i_pipe_bytes(entry->operand), entry->way);
-    weft_status status = open_streams(pipe);
+    weft_status status = open_streams(pipe, entry->slots);
     return status < 0 ? weft_i_pipe_close(pipe, status) : WEFT_OK;
 }
 
@@ -199,6 +209,11 @@ weft_tensor *weft_i_pipe_piece(weft_tensor *x, int pieces, int i)
     return weft_narrow(x, 0, first, i == pieces - 1 ? x->dim[0] - first : each);
 }
 
+size_t weft_i_pipe_room(const weft_i_pipe *pipe)
+{
+    return (size_t)pipe->mem->shape.dim[0];
+}
+
 weft_tensor *weft_i_pipe_slot(weft_i_pipe *pipe, int rank, size_t at, int64_t rows, int64_t columns,
                               weft_dtype dtype)
 {
@@ -242,13 +257,43 @@ weft_status weft_i_pipe_multiply(weft_tensor *out, weft_tensor *a, weft_tensor *
     return weft_i_op_run(&call);
 }
 
+/* By the device's own function for parts.  WEFT_ERR_UNSUPPORTED without a message: it has none, or not
+ * of these operands. */
+static weft_status multiply_part(const weft_i_pipe *pipe, weft_tensor *out, weft_tensor *a,
+                                 weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales,
+                                 const weft_tensor *added, double factor)
+{
+    const weft_i_device *device = weft_i_device_find(pipe->device);
+    if (!out || !a || !b || (scales->b && !scale))
+        return weft_last_status();
+    if (!device || !device->multiply_part || scales->bias || scales->result)
+        return WEFT_ERR_UNSUPPORTED;
+    return device->multiply_part(out, a, b, scales->b ? scale : NULL, scales->b, added, factor);
+}
+
 weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
                                 weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales)
 {
     weft_i_record *record = weft_i_group_record(pipe->group);
     size_t bytes = out ? weft_i_pipe_bytes(out) : 0;
     uint64_t number = weft_i_record_begin(record, "chunk", pipe->group->id, bytes, rank, -1);
-    weft_status status = weft_i_pipe_multiply(out, a, b, scale, scales);
+    weft_status status = WEFT_ERR_UNSUPPORTED;
+    if (pipe->near)
+        status = multiply_part(pipe, out, a, b, scale, scales, NULL, 1);
+    if (status == WEFT_ERR_UNSUPPORTED)
+        status = weft_i_pipe_multiply(out, a, b, scale, scales);
+    weft_i_record_end(record, number, status);
+    return status;
+}
+
+weft_status weft_i_pipe_product_add(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
+                                    weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales,
+                                    const weft_tensor *added, double factor)
+{
+    weft_i_record *record = weft_i_group_record(pipe->group);
+    size_t bytes = out ? weft_i_pipe_bytes(out) : 0;
+    uint64_t number = weft_i_record_begin(record, "chunk", pipe->group->id, bytes, rank, -1);
+    weft_status status = multiply_part(pipe, out, a, b, scale, scales, added, factor);
     weft_i_record_end(record, number, status);
     return status;
 }

@@ -21,7 +21,8 @@
 typedef enum weft_i_word {
     WEFT_I_WORD_READY, /* a chunk is there */
     WEFT_I_WORD_READ,  /* it has been read */
-    WEFT_I_WORD_FREE,  /* nobody reads the sender's workspace any more: it may be written */
+    WEFT_I_WORD_HELD, /* the sender writes to a slot, until it has been read; taken by the reader */
+    WEFT_I_WORD_HELD_NEXT, /* the same of the other slot */
     WEFT_I_WORDS
 } weft_i_word;
 
@@ -35,7 +36,8 @@ typedef struct weft_i_pipe_entry {
     int dim;
     int way;           /* WEFT_I_WAY_... */
     int scaling;       /* a weft_i_scaling */
-    size_t bytes;      /* of the workspace */
+    bool slots;        /* in the group's slots instead of its workspace */
+    size_t bytes;      /* of it */
     uint64_t place[2]; /* of an operand that is used in place: serial and offset; else 0 */
 } weft_i_pipe_entry;
 
@@ -44,7 +46,8 @@ typedef struct weft_i_pipe {
     int me, size;
     weft_device device;
     bool apart;               /* the ranks agree on the call, and share no memory of the device */
-    weft_symm *mem;           /* the workspace; held */
+    bool near;                /* everybody's memory is on one device */
+    weft_symm *mem;           /* the workspace or the slots; held */
     weft_stream *main, *side; /* held; NULL on the CPU */
     uint64_t number;          /* in the flight record */
 } weft_i_pipe;
@@ -57,6 +60,9 @@ bool weft_i_pipe_can(const weft_group *group, weft_device device);
 weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry);
 /* Returns how it all ended, `status` if that is a failure. */
 weft_status weft_i_pipe_close(weft_i_pipe *pipe, weft_status status);
+
+/* Do members write to each other's slots as fast as to their own memory, as far as is known? */
+bool weft_i_pipe_is_near(const weft_group *group, weft_device device);
 
 /* A line of its own in the flight record for an operation that goes without a pipe. */
 uint64_t weft_i_pipe_note(const weft_group *group, weft_i_coll_kind kind, size_t bytes, int way);
@@ -74,6 +80,8 @@ weft_status weft_i_pipe_hear(weft_i_pipe *pipe, int rank, weft_i_word word);
 weft_status weft_i_pipe_tell_all(weft_i_pipe *pipe, weft_i_word word);
 weft_status weft_i_pipe_hear_all(weft_i_pipe *pipe, weft_i_word word);
 
+/* Bytes of the memory, as many on all ranks: it may be larger than this operation needs. */
+size_t weft_i_pipe_room(const weft_i_pipe *pipe);
 /* `rows` x `columns` at byte `at` of a rank's workspace, in the current scope. */
 weft_tensor *weft_i_pipe_slot(weft_i_pipe *pipe, int rank, size_t at, int64_t rows, int64_t columns,
                               weft_dtype dtype);
@@ -89,6 +97,11 @@ weft_status weft_i_pipe_multiply(weft_tensor *out, weft_tensor *a, weft_tensor *
 /* The same with a line in the flight record; `rank`: whose chunk it is. */
 weft_status weft_i_pipe_product(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
                                 weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales);
+/* The same for a product to which `added` comes: out = factor (a b + added), rounded once.
+ * WEFT_ERR_UNSUPPORTED without a message: nothing was done, and these operands take two steps. */
+weft_status weft_i_pipe_product_add(weft_i_pipe *pipe, int rank, weft_tensor *out, weft_tensor *a,
+                                    weft_tensor *b, weft_tensor *scale, const weft_i_scales *scales,
+                                    const weft_tensor *added, double factor);
 /* Entry by entry over dimension 0 of `stack`, in its order and in f32 for small floats. */
 weft_status weft_i_pipe_reduce(weft_tensor *out, weft_tensor *stack, weft_reduction op);
 

@@ -91,6 +91,8 @@ typedef struct weft_i_device_memory {
     /* Makes this rank's part usable again; between two meetings of all members. */
     weft_status (*await)(void *joined, int64_t limit_ms); /* all that this rank enqueued there */
     weft_status (*reset)(void *joined);
+    /* Are everybody's blocks on one device?  The same on all members.  NULL: no. */
+    bool (*is_near)(const void *joined);
     bool strided; /* everybody's blocks lie at one step, on all members */
     /* What kernels of this rank are given to reach byte `offset` of everybody's block.
      * WEFT_ERR_UNSUPPORTED, with the reason, where memory of a member has no address here. */

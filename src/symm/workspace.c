@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group's scratch memory: one symmetric block of bytes that grows on demand and lives as long as
- * the group. */
+/* A group's scratch memory: symmetric blocks of bytes that grow on demand and live as long as the
+ * group. */
+#include "symm/workspace.h"
 #include "base/status.h"
+#include "symm/backend.h"
 #include "symm/block.h"
-#include "weft/symm.h"
+#include "symm/registration.h"
 
-weft_symm *weft_symm_workspace(weft_group *group, weft_device device, size_t bytes)
+static weft_symm *find(const char *op, weft_group *group, void **places, weft_device device,
+                       size_t bytes)
 {
     char name[16];
-    if (weft_i_group_usable(group) < 0)
-        return NULL;
     if (!weft_i_device_find(device))
-        return weft_i_null(WEFT_ERR_UNSUPPORTED, "weft_symm_workspace: there is no device %s",
+        return weft_i_null(WEFT_ERR_UNSUPPORTED, "%s: there is no device %s", op,
                            weft_device_name(device, name));
-    void **place = &group->workspace[weft_i_device_kind(device)];
+    void **place = &places[weft_i_device_kind(device)];
     weft_tensor *scratch = *place;
     if (!scratch || (size_t)scratch->dim[0] < bytes || weft_i_tensor_device(scratch) != device) {
         weft_tensor *larger = weft_keep(weft_symm_empty(WEFT_U8, device, WEFT_SHAPE(bytes)));
@@ -27,4 +28,33 @@ weft_symm *weft_symm_workspace(weft_group *group, weft_device device, size_t byt
         return mem;
     }
     return weft_symm_rendezvous(scratch, group);
+}
+
+weft_symm *weft_symm_workspace(weft_group *group, weft_device device, size_t bytes)
+{
+    if (weft_i_group_usable(group) < 0)
+        return NULL;
+    return find("weft_symm_workspace", group, group->workspace, device, bytes);
+}
+
+weft_symm *weft_i_symm_slots(weft_group *group, weft_device device, size_t bytes)
+{
+    return find("the slots of a group", group, group->slots, device, bytes);
+}
+
+static bool is_near(const weft_i_registration *met)
+{
+    return met && met->memory && met->memory->is_near && met->memory->is_near(met->joined);
+}
+
+bool weft_i_symm_is_near(const weft_symm *mem)
+{
+    return is_near(mem->registration);
+}
+
+bool weft_i_symm_slots_near(const weft_group *group, weft_device device)
+{
+    const weft_tensor *slots = group->slots[weft_i_device_kind(device)];
+    const weft_i_lease *lease = slots ? weft_i_block_lease_of(slots) : NULL;
+    return lease && is_near(weft_i_registration_find(lease->block, group));
 }

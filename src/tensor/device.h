@@ -18,6 +18,8 @@
 enum { WEFT_I_DEVICE_KINDS = 3 };
 enum { WEFT_I_KIND_CPU, WEFT_I_KIND_META, WEFT_I_KIND_CUDA };
 
+struct weft_tensor;
+
 typedef struct weft_i_device {
     const char *name; /* of the kind */
     int count;        /* how many there may be at most; 1: its name has no number */
@@ -73,6 +75,17 @@ typedef struct weft_i_device {
     weft_status (*capture_end)(void *stream, void **replay); /* `replay` NULL: throws it away */
     weft_status (*replay_run)(void *replay, void *stream);
     void (*replay_free)(void *replay);
+
+    /*
+     * A part of a product that ranks share the work of, for matrices that are ready: out = factor
+     * (a b + c), rounded once; c is packed as out is, NULL: none.  `scale_a` and `scale_b` NULL:
+     * without scales.  Others multiply on the device meanwhile.  WEFT_ERR_UNSUPPORTED without a
+     * message: not of these operands.
+     */
+    weft_status (*multiply_part)(struct weft_tensor *out, struct weft_tensor *a,
+                                 struct weft_tensor *b, struct weft_tensor *scale_a,
+                                 struct weft_tensor *scale_b, const struct weft_tensor *c,
+                                 double factor);
 
     const weft_i_code *code; /* NULL: nothing is compiled for it while the program runs */
 } weft_i_device;

@@ -14,6 +14,7 @@
 
 enum { INVALID = 7, NOT_SUPPORTED = 15 };
 enum { HANDLE = 0x11, DESC, LAYOUT, PREFERENCE };
+enum { ALGORITHM = 0xa190, TILE_144X128 = 184, TILE_128X128 = 20, TILE_256X128 = 24 };
 
 typedef struct object {
     int kind;
@@ -166,17 +167,33 @@ static int blas_cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a
                                                void *d, void *preference, int wanted,
                                                weft_i_cublas_heuristic *out, int *found)
 {
-    int result = !handle || !preference || wanted != 1 || c != d ? INVALID : refuse(desc, a, b, d);
-    *found = result == 0;
-    out->state = result;
-    out->workspaceSize = 4096;
-    out->algo.data[0] = 0xa190;
+    int result = !handle || !preference || wanted < 1 || c != d ? INVALID : refuse(desc, a, b, d);
+    *found = result ? 0 : wanted < 3 ? wanted : 3;
+    for (int i = 0; i == 0 || i < *found; i++) {
+        out[i].state = result;
+        out[i].workspaceSize = 4096;
+        out[i].algo.data[0] = ALGORITHM;
+        out[i].algo.data[1] = i == 0 ? TILE_144X128 : i == 1 ? TILE_128X128 : TILE_256X128;
+    }
     return result == NOT_SUPPORTED ? NOT_SUPPORTED : result;
+}
+
+static int blas_cublasLtMatmulAlgoConfigGetAttribute(const weft_i_cublas_algo *algo, int attribute,
+                                                     void *out, size_t bytes, size_t *written)
+{
+    uint32_t tile = (uint32_t)algo->data[1];
+    if (algo->data[0] != ALGORITHM || attribute != WEFT_I_CUBLASLT_ALGO_CONFIG_TILE_ID ||
+        bytes != sizeof tile)
+        return INVALID;
+    memcpy(out, &tile, sizeof tile);
+    *written = sizeof tile;
+    return 0;
 }
 
 typedef struct product {
     object desc, a, b, d;
-    const char *from_a, *from_b;
+    const char *from_a, *from_b, *from_c; /* c NULL: not added */
+    double factor;
     char *to;
 } product;
 
@@ -238,8 +255,12 @@ static void multiply_one(const product *p, int64_t batch, const double *a, const
             double sum = dot(a + (turn_a ? i * p->a.rows : i), turn_a ? 1 : p->a.rows,
                              b + (turn_b ? j : j * p->b.rows), turn_b ? p->b.rows : 1, inner) *
                          scale(p, 0, i) * scale(p, 1, j);
-            weft_i_convert(dtype, p->to + (size_t)(batch * p->d.step + j * p->d.ld + i) * size,
-                           WEFT_F64, &sum, 1);
+            size_t at = (size_t)(batch * p->d.step + j * p->d.ld + i) * size;
+            double added = 0;
+            if (p->from_c)
+                weft_i_convert(WEFT_F64, &added, dtype, p->from_c + at, 1);
+            sum = p->factor * (sum + added);
+            weft_i_convert(dtype, p->to + at, WEFT_F64, &sum, 1);
         }
 }
 
@@ -262,14 +283,25 @@ static int blas_cublasLtMatmul(void *handle, void *desc, const void *alpha, cons
 {
     int result = refuse(desc, a_layout, b_layout, d_layout);
     int wide = ((object *)desc)->scale_type == WEFT_I_CUDA_R_64F;
-    int plain = wide ? *(const double *)alpha == 1 && *(const double *)beta == 0
-                     : *(const float *)alpha == 1 && *(const float *)beta == 0;
-    if (result || !handle || !plain || c != d || c_layout != d_layout || !workspace ||
-        workspace_bytes < 4096 || algo->data[0] != 0xa190)
+    double factor = wide ? *(const double *)alpha : *(const float *)alpha;
+    double share = wide ? *(const double *)beta : *(const float *)beta;
+    /* The library's first choice, or the first of powers of two; always that where c is added. */
+    int tile = (int)algo->data[1];
+    int right = tile == TILE_128X128 || (share == 0 && tile == TILE_144X128);
+    int known = share == 0 ? factor == 1 && c == d : share == factor;
+    if (result || !handle || !known || c_layout != d_layout || !workspace ||
+        workspace_bytes < 4096 || algo->data[0] != ALGORITHM || !right)
         return result ? result : INVALID;
     product *p = malloc(sizeof *p);
-    *p = (product){
-        *(object *)desc, *(object *)a_layout, *(object *)b_layout, *(object *)d_layout, a, b, d};
+    *p = (product){*(object *)desc,
+                   *(object *)a_layout,
+                   *(object *)b_layout,
+                   *(object *)d_layout,
+                   a,
+                   b,
+                   share != 0 ? c : NULL,
+                   factor,
+                   d};
     return model_call(stream, multiply, p, sizeof *p);
 }
 

@@ -15,7 +15,7 @@ enum { PLANS = 1024, WORKSPACE = 32 << 20 };
 /* What makes one product another kind than the next.  Without padding: compared as bytes. */
 struct key {
     int32_t type[3], turned[2], scaled[2], align[3]; /* scaled: 0 no, 1 by one, 2 by several */
-    int64_t m, n, k, batches, ld[3], step[3];
+    int64_t m, n, k, batches, ld[3], step[3], shared;
 };
 
 struct plan {
@@ -123,6 +123,7 @@ static struct key key_of(const weft_i_cuda_product *p)
     key.n = p->n;
     key.k = p->k;
     key.batches = p->batches;
+    key.shared = p->shared;
     return key;
 }
 
@@ -177,6 +178,25 @@ static int new_desc(const struct key *key, const float *scale_a, const float *sc
     return result;
 }
 
+/*
+ * The library's first choice is for a product that has the device to itself: it may take tiles such
+ * as 144 x 128, so that the last wave of them is full, and cut them off at the edges.  Where others'
+ * products fill the last wave anyway, tiles of powers of two are better, most of all if c is read.
+ */
+static int best_of(const struct plan *plan, const weft_i_cublas_heuristic *all, int found)
+{
+    for (int i = 0; i < found && plan->key.shared; i++) {
+        uint32_t tile = 0;
+        size_t written = 0;
+        int result = library.cublasLtMatmulAlgoConfigGetAttribute(
+            &all[i].algo, WEFT_I_CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written);
+        if (!result && !all[i].state && tile >= WEFT_I_CUBLASLT_MATMUL_TILE_64x64 &&
+            tile <= WEFT_I_CUBLASLT_MATMUL_TILE_512x64)
+            return i;
+    }
+    return 0;
+}
+
 /* Asks for the algorithm; 0, or why there is none. */
 static int choose(const struct weft_i_cuda_blas *blas, struct plan *plan)
 {
@@ -184,11 +204,12 @@ static int choose(const struct weft_i_cuda_blas *blas, struct plan *plan)
                                   WEFT_I_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                   WEFT_I_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
                                   WEFT_I_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    weft_i_cublas_heuristic best;
+    enum { CHOICES = 8 };
+    weft_i_cublas_heuristic all[CHOICES];
     void *preference = NULL;
     uint64_t workspace = WORKSPACE;
     int found = 0, result = library.cublasLtMatmulPreferenceCreate(&preference);
-    memset(&best, 0, sizeof best);
+    memset(all, 0, sizeof all);
     if (!result)
         result = library.cublasLtMatmulPreferenceSetAttribute(
             preference, WEFT_I_CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
@@ -201,12 +222,13 @@ static int choose(const struct weft_i_cuda_blas *blas, struct plan *plan)
     if (!result)
         result = library.cublasLtMatmulAlgoGetHeuristic(
             blas->handle, plan->desc, plan->layout[0], plan->layout[1], plan->layout[2],
-            plan->layout[2], preference, 1, &best, &found);
+            plan->layout[2], preference, plan->key.shared ? CHOICES : 1, all, &found);
     if (preference)
         library.cublasLtMatmulPreferenceDestroy(preference);
-    plan->algo = best.algo;
-    plan->workspace = best.workspaceSize;
-    return result ? result : found && !best.state ? 0 : -1;
+    const weft_i_cublas_heuristic *best = &all[result ? 0 : best_of(plan, all, found)];
+    plan->algo = best->algo;
+    plan->workspace = best->workspaceSize;
+    return result ? result : found && !best->state ? 0 : -1;
 }
 
 static void drop_plan(struct plan *plan)
@@ -331,8 +353,8 @@ static weft_status enqueue(weft_device device, weft_i_cuda_stream *stream,
                            const struct weft_i_cuda_blas *blas, const struct plan *plan,
                            const weft_i_cuda_product *p)
 {
-    float one = 1, zero = 0;
-    double wide_one = 1, wide_zero = 0;
+    double wide_alpha = p->shared ? p->factor : 1, wide_beta = p->c ? p->factor : 0;
+    float alpha = (float)wide_alpha, beta = (float)wide_beta;
     bool wide = p->d.dtype == WEFT_F64, scaled = p->a.scale || p->b.scale;
     void *desc = plan->desc;
     weft_tensor *room = plan->workspace ? weft_i_cuda_room(device, plan->workspace) : NULL;
@@ -340,11 +362,11 @@ static weft_status enqueue(weft_device device, weft_i_cuda_stream *stream,
         return weft_last_status();
     int result = scaled ? new_desc(&plan->key, p->a.scale, p->b.scale, &desc) : 0;
     if (!result)
-        result = library.cublasLtMatmul(blas->handle, desc, wide ? (void *)&wide_one : (void *)&one,
-                                        p->a.data, plan->layout[0], p->b.data, plan->layout[1],
-                                        wide ? (void *)&wide_zero : (void *)&zero, p->d.data,
-                                        plan->layout[2], p->d.data, plan->layout[2], &plan->algo,
-                                        weft_i_cuda_data(room), plan->workspace, stream->raw);
+        result = library.cublasLtMatmul(
+            blas->handle, desc, wide ? (void *)&wide_alpha : (void *)&alpha, p->a.data,
+            plan->layout[0], p->b.data, plan->layout[1], wide ? (void *)&wide_beta : (void *)&beta,
+            p->c ? p->c : p->d.data, plan->layout[2], p->d.data, plan->layout[2], &plan->algo,
+            weft_i_cuda_data(room), plan->workspace, stream->raw);
     if (scaled && desc != plan->desc && desc)
         library.cublasLtMatmulDescDestroy(desc);
     weft_i_object_drop(room);

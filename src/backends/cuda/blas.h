@@ -51,7 +51,10 @@ enum {
     WEFT_I_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
     WEFT_I_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
     WEFT_I_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
-    WEFT_I_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
+    WEFT_I_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
+    WEFT_I_CUBLASLT_ALGO_CONFIG_TILE_ID = 1,
+    WEFT_I_CUBLASLT_MATMUL_TILE_64x64 = 15, /* from here to ... */
+    WEFT_I_CUBLASLT_MATMUL_TILE_512x64 = 25 /* ... here: powers of two */
 };
 
 typedef struct weft_i_cublas {
@@ -70,10 +73,14 @@ typedef struct weft_i_cuda_matrix {
     bool scales;        /* one for each row of op(a), or column of op(b), not one for all */
 } weft_i_cuda_matrix;
 
-/* d, of m x n, = op(a) op(b) with inner dimension k, `batches` times. */
+/* d, of m x n, = op(a) op(b) with inner dimension k, `batches` times; if `shared`, factor (op(a) op(b)
+ * + c). */
 typedef struct weft_i_cuda_product {
     weft_i_cuda_matrix a, b, d;
     int64_t m, n, k, batches;
+    bool shared;   /* others multiply on the device meanwhile */
+    const char *c; /* laid out as d; NULL: none */
+    double factor;
 } weft_i_cuda_product;
 
 /*

@@ -13,6 +13,12 @@
 
 #include "matmul.h"
 
+/* What a part has beside a product of its own; see device.h. */
+typedef struct extra {
+    const weft_tensor *c;
+    double factor;
+} extra;
+
 static weft_tensor *new_like(const weft_tensor *x, weft_dtype dtype)
 {
     return weft_keep(
@@ -74,10 +80,20 @@ static bool fits_f8(const weft_i_cuda_stream *stream, const weft_i_cuda_product 
     return fits;
 }
 
+/* NULL: it is a product of its own. */
+static void make_part(weft_i_cuda_product *p, const extra *part)
+{
+    if (!part)
+        return;
+    p->shared = true;
+    p->c = weft_i_cuda_data(part->c);
+    p->factor = part->factor;
+}
+
 /* By cuBLASLt, into `out`, which it can write.  WEFT_ERR_UNSUPPORTED without a message: it cannot.
  */
 static weft_status by_blas(weft_i_cuda_stream *stream, weft_tensor *out, weft_tensor *a,
-                           weft_tensor *b, weft_dtype dtype)
+                           weft_tensor *b, weft_dtype dtype, const extra *part)
 {
     weft_i_cuda_matrix left, right, to;
     weft_tensor *x = operand(a, dtype, &left), *y = x ? operand(b, dtype, &right) : NULL;
@@ -85,6 +101,7 @@ static weft_status by_blas(weft_i_cuda_stream *stream, weft_tensor *out, weft_te
     if (y && view_of(out, &to) && !to.turned) {
         weft_i_cuda_product p = product_of(out, a, &left, &right, &to);
         bool small = weft_dtype_size(dtype) == 1;
+        make_part(&p, part);
         if (!small || fits_f8(stream, &p))
             status = weft_i_cuda_blas_run(weft_i_tensor_device(out), stream, &p);
     }
@@ -123,7 +140,7 @@ static weft_status by_way_of(weft_i_cuda_stream *stream, weft_tensor *out, weft_
                              weft_tensor *b, weft_dtype inputs, weft_dtype dtype)
 {
     weft_tensor *apart = new_like(out, dtype);
-    weft_status status = apart ? by_blas(stream, apart, a, b, inputs) : weft_last_status();
+    weft_status status = apart ? by_blas(stream, apart, a, b, inputs, NULL) : weft_last_status();
     if (status >= 0)
         status = weft_i_tensor_copy(out, apart);
     weft_i_object_drop(apart);
@@ -143,7 +160,7 @@ static weft_status multiply(weft_i_cuda_stream *stream, weft_tensor *out, weft_t
                                               : status;
     }
     if (view_of(out, &to) && !to.turned)
-        return by_blas(stream, out, a, b, dtype);
+        return by_blas(stream, out, a, b, dtype, NULL);
     return by_way_of(stream, out, a, b, dtype, dtype);
 }
 
@@ -191,7 +208,8 @@ static weft_status check_scaled(const weft_tensor *out, const weft_tensor *a, co
 }
 
 static weft_status scaled_by_blas(weft_i_cuda_stream *stream, weft_tensor *out, weft_tensor *a,
-                                  weft_tensor *b, weft_tensor *scale_a, weft_tensor *scale_b)
+                                  weft_tensor *b, weft_tensor *scale_a, weft_tensor *scale_b,
+                                  const extra *part)
 {
     weft_i_cuda_matrix left, right, to;
     if (!view_of(a, &left) || !view_of(b, &right) || !view_of(out, &to))
@@ -201,6 +219,7 @@ static weft_status scaled_by_blas(weft_i_cuda_stream *stream, weft_tensor *out, 
     right.scale = (const float *)(const void *)weft_i_tensor_data(scale_b);
     right.scales = scale_b->numel > 1;
     weft_i_cuda_product p = product_of(out, a, &left, &right, &to);
+    make_part(&p, part);
     bool alike = left.scales == right.scales; /* the library takes either, not one of each */
     return alike && fits_f8(stream, &p)
                ? weft_i_cuda_blas_run(weft_i_tensor_device(out), stream, &p)
@@ -212,7 +231,7 @@ static weft_status scaled_by_steps(weft_i_cuda_stream *stream, weft_tensor *out,
                                    weft_tensor *b, weft_tensor *scale_a, weft_tensor *scale_b)
 {
     weft_tensor *wide = new_like(out, WEFT_F32);
-    weft_status status = wide ? by_blas(stream, wide, a, b, WEFT_BF16) : weft_last_status();
+    weft_status status = wide ? by_blas(stream, wide, a, b, WEFT_BF16, NULL) : weft_last_status();
     if (status == WEFT_ERR_UNSUPPORTED)
         status = weft_i_fail(status, "scaled product: there is no cuBLASLt for it");
     weft_tensor rows = *scale_a, columns = *scale_b; /* [m, 1] and [1, n] */
@@ -244,12 +263,31 @@ weft_status weft_i_cuda_multiply_scaled(weft_tensor *out, weft_tensor *a, weft_t
     WEFT_TRY(weft_i_cuda_current(weft_i_tensor_device(out), &stream));
     if (out->numel == 0)
         return WEFT_OK;
-    weft_status status = scaled_by_blas(stream, out, a, b, scale_a, scale_b);
+    weft_status status = scaled_by_blas(stream, out, a, b, scale_a, scale_b, NULL);
     if (status == WEFT_ERR_UNSUPPORTED)
         status = scaled_by_steps(stream, out, a, b, scale_a, scale_b);
     if (status >= 0)
         weft_i_tensor_bump(out);
     return status;
+}
+
+weft_status weft_i_cuda_multiply_part(weft_tensor *out, weft_tensor *a, weft_tensor *b,
+                                      weft_tensor *scale_a, weft_tensor *scale_b,
+                                      const weft_tensor *c, double factor)
+{
+    extra part = {c, factor};
+    weft_i_cuda_stream *stream;
+    bool fits = weft_i_dtype_is_float(out->dtype) && weft_dtype_size(out->dtype) > 1 &&
+                out->packed && out->numel && a->dim[1];
+    fits = fits && (!c || (c->packed && c->dtype == out->dtype &&
+                           weft_i_shape_equal(weft_i_tensor_shape(c), weft_i_tensor_shape(out))));
+    if (!fits || (scale_a && (!scale_a->packed || !scale_b->packed)))
+        return WEFT_ERR_UNSUPPORTED;
+    if (scale_a)
+        WEFT_TRY(check_scaled(out, a, b, scale_a, scale_b));
+    WEFT_TRY(weft_i_cuda_current(weft_i_tensor_device(out), &stream));
+    return scale_a ? scaled_by_blas(stream, out, a, b, scale_a, scale_b, &part)
+                   : by_blas(stream, out, a, b, out->dtype, &part);
 }
 
 /* The scaled product in f32, then what else was asked for; rounded once, to the result. */

@@ -230,6 +230,12 @@ weft_status weft_i_cuda_joined_get(void *what, void *stream, int rank, size_t of
     return weft_i_cuda_copy(stream, to, place_of(all, rank, offset), bytes);
 }
 
+static bool is_near(const void *what)
+{
+    const weft_i_cuda_team *team = &((const weft_i_cuda_joined *)what)->pads.team;
+    return team->sharing == team->group.size;
+}
+
 const weft_i_device_memory weft_i_cuda_device_memory = {
     .show = show,
     .compare = weft_i_cuda_compare,
@@ -240,6 +246,7 @@ const weft_i_device_memory weft_i_cuda_device_memory = {
     .signal = weft_i_cuda_joined_signal,
     .await = weft_i_cuda_joined_await,
     .reset = weft_i_cuda_joined_reset,
+    .is_near = is_near,
     .strided = true,
     .reach = weft_i_cuda_joined_reach,
     .put = weft_i_cuda_joined_put,

@@ -259,6 +259,7 @@ const weft_i_device weft_i_device_cuda = {
     .event_query = event_query,
     .event_sync = event_sync,
     .event_free = event_free,
+    .multiply_part = weft_i_cuda_multiply_part,
     .capture_begin = capture_begin,
     .capture_end = capture_end,
     .replay_run = replay_run,

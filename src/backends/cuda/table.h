@@ -5,6 +5,7 @@
 
 #include "device.h"
 #include "tensor/stream.h"
+#include "weft/tensor.h"
 
 extern const weft_i_device weft_i_device_cuda;
 
@@ -14,5 +15,10 @@ weft_status weft_i_cuda_current(weft_device device, weft_i_cuda_stream **out);
 /* Adds the column of the rows that make and move elements (move.c).  Other files' columns are added
  * from table.c as well, so that a static link finds them. */
 void weft_i_cuda_add_columns(void);
+
+/* An entry of the table that computes (matmul.c): see tensor/device.h. */
+weft_status weft_i_cuda_multiply_part(weft_tensor *out, weft_tensor *a, weft_tensor *b,
+                                      weft_tensor *scale_a, weft_tensor *scale_b,
+                                      const weft_tensor *c, double factor);
 
 #endif
