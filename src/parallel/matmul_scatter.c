@@ -3,8 +3,8 @@
  * A product and reduce_scatter as one.  Each rank multiplies what the others are to get first, in
  * cyclic order from its successor on, and its own part last.  A partial product goes to a slot of
  * its own in the memory of the rank that is to have it, and a word says so.  With all of them there
- * the rank reduces its slots, in rank order.  Of two ranks on one device each waits for the other's
- * partial product before its own, which then adds the two, so that nothing is read again.
+ * the rank reduces its slots, in rank order.  Of two processes on one device each waits for the
+ * other's partial product before its own, which then adds the two, so that nothing is read again.
  *
  * On the CPU, and on a device that all ranks share, a product is written straight into the other's
  * slot.  On devices of their own it is written here, and copied there by the second stream while the
@@ -158,11 +158,17 @@ static weft_tensor *out_in_front(const scatter_run *run)
     return run->s->last ? out : weft_movedim(out, run->s->dim, 0);
 }
 
-/* May the own product add the other rank's to itself?  A third one's would have to be added before;
- * and a device of its own would have nothing to do until the other's is there. */
+/*
+ * May the own product add the other rank's to itself?  A third one's would have to be added before;
+ * and a device of its own would have nothing to do until the other's is there.  In threads of one
+ * process the first such product, which comes behind a wait for the other rank, may load code; that
+ * waits for the device, and the other rank for it.
+ */
 static bool may_add(const scatter_run *run)
 {
-    return run->pipe.near && run->s->ranks == 2 && !run->s->scales.bias && !run->s->scales.result;
+    bool threads = run->group->world->sharing == WEFT_I_BETWEEN_THREADS;
+    return run->pipe.near && !threads && run->s->ranks == 2 && !run->s->scales.bias &&
+           !run->s->scales.result;
 }
 
 /* The own product onto the other rank's, which is there, as the result.  WEFT_ERR_UNSUPPORTED without
