@@ -8,6 +8,7 @@
  * operation that has taken its slot.
  */
 #include "base/record.h"
+#include "base/place.h"
 
 #include "base/log.h"
 #include "base/os.h"
@@ -96,8 +97,8 @@ static void log_end(uint64_t number, const weft_i_record_slot *slot, int way, in
                by ? ", " : "", by ? by : "", weft_status_name((weft_status)status));
 }
 
-uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_name *name,
-                                   uint32_t group, size_t bytes, int peer, int channel)
+WEFT_I_HOT uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_name *name,
+                                              uint32_t group, size_t bytes, int peer, int channel)
 {
     if (!record)
         return 0;
@@ -204,7 +205,7 @@ void weft_i_record_set_turn(weft_i_record *record, uint64_t number, int turn)
     atomic_store_explicit(&slot->number, number, memory_order_release);
 }
 
-void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
+WEFT_I_HOT void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
 {
     if (!record || !number)
         return;
@@ -218,7 +219,7 @@ void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
                               memory_order_release);
 }
 
-void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
+WEFT_I_HOT void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
 {
     if (!record || !number)
         return;

@@ -4,6 +4,7 @@
 #define WEFT_BASE_STATUS_H
 
 #include "base/loss.h"
+#include "base/place.h"
 #include "weft/status.h"
 
 #include <stdbool.h>
@@ -13,12 +14,12 @@
  * Decides an error: stores the message for weft_last_error(), logs it, returns `status`.  Call it
  * exactly where the error is decided; callers pass the code on with WEFT_TRY.
  */
-weft_status weft_i_fail(weft_status status, const char *format, ...)
+WEFT_I_COLD weft_status weft_i_fail(weft_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* As weft_i_fail, for functions that return pointers: `return weft_i_null(WEFT_ERR_TYPE, "...")`.
  */
-void *weft_i_null(weft_status status, const char *format, ...)
+WEFT_I_COLD void *weft_i_null(weft_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
@@ -26,22 +27,23 @@ void *weft_i_null(weft_status status, const char *format, ...)
  * is where the NULL comes from, and its error is passed on.  Otherwise it is decided here, as
  * WEFT_ERR_INVALID_ARG.
  */
-weft_status weft_i_missing(const char *format, ...) __attribute__((format(printf, 1, 2)));
+WEFT_I_COLD weft_status weft_i_missing(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
 
 /* Turns errno of a failed system call into a status (ENOMEM, ENOSPC, EMFILE ... have their own)
  * with a message. */
-weft_status weft_i_fail_errno(int error, const char *format, ...)
+WEFT_I_COLD weft_status weft_i_fail_errno(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Puts context in front of the last message: "rendezvous of block 3: <old message>". */
-weft_status weft_i_explain(weft_status status, const char *format, ...)
+WEFT_I_COLD weft_status weft_i_explain(weft_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
  * A try that found nothing: as weft_i_fail, but no error of the rank.  weft_finish does not report
  * it, and the log shows it only with WEFT_DEBUG=TRACE.
  */
-weft_status weft_i_miss(weft_status status, const char *format, ...)
+WEFT_I_COLD weft_status weft_i_miss(weft_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The rank shown in messages of this thread, else of this process; -1 while there is none. */

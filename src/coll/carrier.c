@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/place.h"
 #include "base/status.h"
 #include "coll/choose.h"
 #include "coll/list.h"
@@ -30,7 +31,7 @@ static weft_i_operands operands_of(const weft_i_coll *coll, const weft_i_list_it
 
 /* Calls of a group run in one order on all ranks: on another stream than the last one they are
  * behind it. */
-static weft_status follow_last(weft_i_carrier *carrier, weft_stream *stream)
+WEFT_I_HOT static weft_status follow_last(weft_i_carrier *carrier, weft_stream *stream)
 {
     if (carrier->stream == stream)
         return WEFT_OK;
@@ -83,6 +84,13 @@ static weft_i_registration *find_counterparts(const weft_i_coll *coll, const wef
     return found;
 }
 
+static inline bool has_counterparts(const weft_i_coll *coll)
+{
+    return !coll->list &&
+           (weft_i_block_lease_of(coll->in_tensor) ||
+            (coll->out_tensor != coll->in_tensor && weft_i_block_lease_of(coll->out_tensor)));
+}
+
 /* The operands of a plain call may be symmetric too; then a backend can do without its stage.  If the
  * input alone is, that helps where one shot does: two need everybody's result. */
 static weft_status run_with_counterparts(const weft_i_coll *coll, const weft_i_carrier *carrier,
@@ -97,11 +105,12 @@ static weft_status run_with_counterparts(const weft_i_coll *coll, const weft_i_c
     weft_status status = carrier->backend->collective(carrier->state, request);
     weft_i_registration_drop(in);
     weft_i_registration_drop(out);
+    request->in_counterparts = request->out_counterparts = (weft_i_counterparts){0};
     return status;
 }
 
-static weft_status run(const weft_i_coll *coll, const weft_i_carrier *carrier,
-                       weft_i_request *request)
+WEFT_I_HOT static weft_status run(const weft_i_coll *coll, const weft_i_carrier *carrier,
+                                  weft_i_request *request)
 {
     if (coll->reach) {
         const weft_i_registration *registration = coll->reach->registration;
@@ -109,7 +118,7 @@ static weft_status run(const weft_i_coll *coll, const weft_i_carrier *carrier,
                                                          registration->serial, coll->reach->offset};
         request->local = request->exchange || request->tiles ? NULL : coll->plan;
         request->digest = coll->digest;
-    } else if (!weft_i_device_is_host(request->device) && !coll->list) {
+    } else if (has_counterparts(coll) && !weft_i_device_is_host(request->device)) {
         return run_with_counterparts(coll, carrier, request);
     }
     return carrier->backend->collective(carrier->state, request);
@@ -146,8 +155,8 @@ static bool is_collective(const weft_i_request *request)
 }
 
 /* For members that wait on the lane: fabric/given.h. */
-static void note_given(const weft_i_coll *coll, const weft_i_request *request,
-                       const weft_stream *stream)
+WEFT_I_HOT static void note_given(const weft_i_coll *coll, const weft_i_request *request,
+                                  const weft_stream *stream)
 {
     weft_group *group = coll->group;
     if (weft_i_device_is_host(request->device) || !group->board || group->world->fake ||
@@ -159,33 +168,36 @@ static void note_given(const weft_i_coll *coll, const weft_i_request *request,
         weft_i_given_note(group, given_what(request), request->count);
 }
 
-static weft_status hand_over(const weft_i_coll *coll, weft_i_carrier *carrier,
-                             const weft_i_operands *items, size_t count)
+WEFT_I_HOT static weft_status hand_over(weft_i_coll *coll, weft_i_carrier *carrier,
+                                        const weft_i_operands *items, size_t count)
 {
-    weft_i_request request = coll->ask;
-    weft_stream *stream = weft_i_stream_current(request.device);
+    weft_i_request *request = &coll->ask; /* not a copy: that would be ten lines more to touch */
+    weft_stream *stream = weft_i_stream_current(request->device);
     if (!stream)
         return weft_last_status();
-    if (!weft_i_device_is_host(request.device) && !coll->group->world->carrier)
+    if (!weft_i_device_is_host(request->device) && !coll->group->world->carrier)
         WEFT_TRY(follow_last(carrier, stream));
     WEFT_TRY(weft_i_carrier_touch(coll));
-    request.stream = stream->own;
-    weft_i_choose_on_device(coll->group->size, false, &request.packets_up_to,
-                            &request.one_shot_up_to);
-    request.library_from = weft_i_threshold_of(WEFT_I_LIBRARY_FROM, weft_i_kinds[request.kind].as,
-                                               coll->group->size, false);
-    request.items = items;
-    request.items_count = count;
-    weft_status status = run(coll, carrier, &request);
+    request->stream = stream->own;
+    weft_i_choose_on_device(coll->group->size, false, &request->packets_up_to,
+                            &request->one_shot_up_to);
+    request->library_from = weft_i_threshold_of(WEFT_I_LIBRARY_FROM, weft_i_kinds[request->kind].as,
+                                                coll->group->size, false);
+    request->items = items;
+    request->items_count = count;
+    weft_status status = run(coll, carrier, request);
     if (status >= 0)
-        note_given(coll, &request, stream);
+        note_given(coll, request, stream);
+    request->stream = NULL; /* the host may have to run it yet */
+    request->items = NULL;
+    request->items_count = 0;
     return status == WEFT_ERR_UNSUPPORTED && coll->group->world->carrier
-               ? weft_i_fail(status, "%s: backend %s does not carry it", request.op,
+               ? weft_i_fail(status, "%s: backend %s does not carry it", request->op,
                              carrier->backend->name)
                : status;
 }
 
-static weft_status hand_over_list(const weft_i_coll *coll, weft_i_carrier *carrier)
+static weft_status hand_over_list(weft_i_coll *coll, weft_i_carrier *carrier)
 {
     const weft_i_list *list = coll->list;
     weft_i_operands *items = WEFT_OS->alloc((list->count + 1) * sizeof *items);
@@ -199,11 +211,11 @@ static weft_status hand_over_list(const weft_i_coll *coll, weft_i_carrier *carri
     return status;
 }
 
-static weft_status carry(const weft_i_coll *coll, weft_i_carrier *carrier)
+WEFT_I_HOT static weft_status carry(weft_i_coll *coll, weft_i_carrier *carrier)
 {
     weft_i_coll_kind kind = coll->ask.kind;
     WEFT_TRY(weft_i_group_check_revoked(&coll->call));
-    if (is_collective(&coll->ask))
+    if (__builtin_expect(coll->group->world->mute, 0) && is_collective(&coll->ask))
         WEFT_TRY(weft_i_group_check_mute(&coll->call));
     if (weft_i_kind_is(kind, WEFT_I_IS_OBJECT))
         return weft_i_carrier_run_object(coll, carrier);
@@ -230,7 +242,7 @@ static void note_turn(const weft_i_coll *coll, bool carried, uint64_t turn)
         weft_i_record_set_turn(weft_i_group_record(coll->group), coll->number, shown);
 }
 
-weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier)
+WEFT_I_HOT weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *carrier)
 {
     note_turn(coll, true, carrier->calls + 1);
     weft_status status = carry(coll, carrier);
@@ -333,7 +345,8 @@ static weft_status refuse_capture(const weft_group *group, weft_device device)
                              group->name, weft_device_name(device, name));
 }
 
-weft_status weft_i_carrier_find(weft_group *group, weft_device device, weft_i_carrier **out)
+WEFT_I_HOT weft_status weft_i_carrier_find(weft_group *group, weft_device device,
+                                           weft_i_carrier **out)
 {
     int kind = weft_i_device_kind(device);
     weft_i_carrier *carrier = group->carriers[kind];

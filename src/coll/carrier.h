@@ -46,7 +46,7 @@ static inline bool weft_i_carrier_takes(const weft_i_carrier *carrier, const wef
 /* Hands a checked call to the carrier, which has run it when it returns, or enqueued it on the
  * current stream.  WEFT_ERR_UNSUPPORTED without a message: it does not carry that, and the operands
  * are on a device. */
-weft_status weft_i_carrier_run(const weft_i_coll *coll, weft_i_carrier *carrier);
+weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *carrier);
 
 /* Orders the thread's current stream behind whatever used the operands of the call, which have been
  * checked only. */

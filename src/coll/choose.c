@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/place.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "coll/lane.h"
@@ -78,7 +79,8 @@ void weft_i_choose_load(void)
     pthread_once(&load_once, load_from_environment);
 }
 
-void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets, size_t *one_shot)
+WEFT_I_HOT void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets,
+                                        size_t *one_shot)
 {
     int column = weft_i_choose_column(ranks);
     *packets = atomic_load_explicit(&on_device.packets[symmetric][column], memory_order_relaxed);

@@ -12,6 +12,7 @@
 #include "symm/facts.h"
 
 #include "base/assert.h"
+#include "base/place.h"
 #include "base/status.h"
 
 const char *weft_reduction_name(weft_reduction reduction)
@@ -223,7 +224,7 @@ weft_status weft_i_request_all_to_all_list(weft_i_coll *coll, weft_tensor *const
 
 /* ---- public: the plain and the posted form of each ---- */
 
-static weft_status run(weft_i_coll *coll, weft_status filled)
+WEFT_I_HOT static weft_status run(weft_i_coll *coll, weft_status filled)
 {
     if (weft_i_coalesce_is_open(coll->group))
         return weft_i_coalesce_add(coll, filled);
@@ -237,11 +238,11 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
     return filled < 0 ? NULL : weft_i_work_enqueue(coll, NULL);
 }
 
-#define INTO_FORM(name_, parameters_, run_)     \
-    weft_status weft_##name_##_into parameters_ \
-    {                                           \
-        weft_i_coll coll;                       \
-        return run_;                            \
+#define INTO_FORM(name_, parameters_, run_)                \
+    WEFT_I_HOT weft_status weft_##name_##_into parameters_ \
+    {                                                      \
+        weft_i_coll coll;                                  \
+        return run_;                                       \
     }
 #define START_FORM(name_, parameters_, fill_)   \
     weft_work *weft_##name_##_start parameters_ \

@@ -2,6 +2,7 @@
 /* How a call enters; see enter.h. */
 #include "coll/enter.h"
 
+#include "base/place.h"
 #include "base/status.h"
 #include "coll/list.h"
 #include "coll/prefetch.h"
@@ -57,7 +58,7 @@ static void note_details(const weft_i_coll *coll)
  * Stores into bounce buffers go to lines that others hold, so the line is opened before them.  An
  * inline call opens it while its arrival travels, and every call before it may have to wait.
  */
-void weft_i_enter_open(weft_i_coll *coll, int way)
+WEFT_I_HOT void weft_i_enter_open(weft_i_coll *coll, int way)
 {
     size_t bytes = coll->ask.in_bytes ? coll->ask.in_bytes : coll->ask.out_bytes;
     /* Relaxed: only shown.  A call that a device carries runs beside the lane's. */

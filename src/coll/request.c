@@ -2,6 +2,7 @@
 /* Checks of arguments, in the order in which the calls fill themselves; see request.h. */
 #include "coll/request.h"
 #include "base/assert.h"
+#include "base/place.h"
 
 #include "base/status.h"
 
@@ -63,7 +64,8 @@ weft_status weft_i_request_check_contiguous(const char *op, const char *which,
                                                : "take a contiguous one, and weft_copy from it");
 }
 
-static weft_status check_layout(const char *op, const char *which, const weft_tensor *tensor)
+WEFT_I_COLD static weft_status check_layout(const char *op, const char *which,
+                                            const weft_tensor *tensor)
 {
     WEFT_TRY(weft_i_request_check_contiguous(op, which, tensor));
     WEFT_TRY(weft_i_storage_unclaimed(tensor->storage, false));
@@ -105,7 +107,7 @@ weft_status weft_i_request_check_root(const char *op, const weft_group *group, i
 }
 
 /* The operands of a rank are of one dtype, and on one device. */
-static weft_status fail_different(const weft_i_coll *coll, const weft_tensor *x)
+WEFT_I_COLD static weft_status fail_different(const weft_i_coll *coll, const weft_tensor *x)
 {
     weft_device device = weft_i_tensor_device(x);
     char a[16], b[16];
@@ -116,39 +118,46 @@ static weft_status fail_different(const weft_i_coll *coll, const weft_tensor *x)
                        weft_dtype_name(coll->ask.dtype), weft_dtype_name(x->dtype));
 }
 
-/* In place the output is the input, which has been checked: it remains whether it may be written. */
-static weft_status take_in_place(weft_i_coll *coll)
+/* A contiguous tensor inside its storage, which nobody claims. */
+static inline bool is_laid_out(const weft_tensor *x)
 {
-    weft_tensor *x = coll->in_tensor;
-    if (x->storage->read_only)
-        return weft_i_request_check_output(coll->ask.op, x);
-    WEFT_TRY(weft_i_storage_unclaimed(x->storage, true));
-    coll->ask.out = weft_i_tensor_data(x);
-    coll->ask.out_bytes = coll->ask.in_bytes;
-    coll->out_tensor = x;
-    return WEFT_OK;
+    const weft_storage *storage = x->storage;
+    /* The claims: pairs with the release of who took the last one off, see weft_i_storage_unclaimed. */
+    return x->packed && x->end <= storage->bytes && storage->device != WEFT_META &&
+           atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
 }
 
-weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool written)
+/* Says what is wrong with an operand, or waits until nothing is. */
+WEFT_I_COLD static weft_status examine(const weft_i_coll *coll, const weft_tensor *x, bool written)
 {
-    if (written && x && x == coll->in_tensor)
-        return take_in_place(coll);
-    if (!x || !weft_i_request_is_fine(x) || (written && x->storage->read_only))
-        WEFT_TRY(written ? weft_i_request_check_output(coll->ask.op, x)
-                         : weft_i_request_check_anywhere(coll->ask.op, "input", x));
-    weft_device device = weft_i_tensor_device(x);
-    if (coll->in_tensor && (device != coll->ask.device || x->dtype != coll->ask.dtype))
+    return written ? weft_i_request_check_output(coll->ask.op, x)
+                   : weft_i_request_check_anywhere(coll->ask.op, "input", x);
+}
+
+WEFT_I_HOT weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool written)
+{
+    if (!x || !is_laid_out(x) || (written && x->storage->read_only))
+        WEFT_TRY(examine(coll, x, written));
+    const weft_storage *storage = x->storage;
+    size_t item = weft_i_dtype_size(x->dtype), bytes = (size_t)x->numel * item;
+    if (coll->in_tensor && (storage->device != coll->ask.device || x->dtype != coll->ask.dtype))
         return fail_different(coll, x);
-    coll->ask.device = device;
+    coll->ask.device = storage->device;
     coll->ask.dtype = x->dtype;
-    *(written ? &coll->ask.out : &coll->ask.in) = weft_i_tensor_data(x);
-    *(written ? &coll->ask.out_bytes : &coll->ask.in_bytes) =
-        (size_t)x->numel * weft_i_dtype_size(x->dtype);
-    *(written ? &coll->out_tensor : &coll->in_tensor) = x;
+    if (written) {
+        coll->ask.out = weft_i_tensor_data(x);
+        coll->ask.out_bytes = bytes;
+        coll->out_tensor = x;
+    } else {
+        coll->ask.in = weft_i_tensor_data(x);
+        coll->ask.in_bytes = bytes;
+        coll->in_tensor = x;
+    }
     return WEFT_OK;
 }
 
-weft_status weft_i_request_check_overlap(const weft_i_coll *coll, size_t in_at, size_t out_at)
+WEFT_I_HOT weft_status weft_i_request_check_overlap(const weft_i_coll *coll, size_t in_at,
+                                                    size_t out_at)
 {
     const char *in = coll->ask.in, *out = coll->ask.out;
     if (!coll->ask.in_bytes || !coll->ask.out_bytes || in + coll->ask.in_bytes <= out ||
@@ -187,7 +196,7 @@ weft_status weft_i_request_fail_unequal(const char *op, const weft_tensor *in,
                        (long long)out->numel, weft_i_shape_text(weft_i_tensor_shape(out), b));
 }
 
-weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op)
+WEFT_I_HOT weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op)
 {
     if ((unsigned)op >= WEFT_REDUCTIONS)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: %d is not a reduction", coll->ask.op,
@@ -201,7 +210,8 @@ weft_status weft_i_request_reduction(weft_i_coll *coll, weft_reduction op)
     return WEFT_OK;
 }
 
-weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_group *group)
+WEFT_I_HOT weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind kind,
+                                            weft_group *group)
 {
     const char *op = weft_i_coll_name(kind);
     weft_i_coll_empty(coll);
@@ -217,7 +227,7 @@ weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind kind, weft_
 }
 
 /* The last step of every filling: what the ranks must agree on. */
-weft_status weft_i_request_accept(weft_i_coll *coll, size_t part_bytes)
+WEFT_I_HOT weft_status weft_i_request_accept(weft_i_coll *coll, size_t part_bytes)
 {
     coll->ask.item = weft_i_dtype_size(coll->ask.dtype);
     WEFT_ASSERT(part_bytes % coll->ask.item == 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a checked call: the choice of its protocol, and the way to its algorithm. */
 #include "base/assert.h"
+#include "base/place.h"
 #include "coll/carrier.h"
 #include "coll/enter.h"
 #include "coll/trial.h"
@@ -72,14 +73,16 @@ static weft_status run_on_host(weft_i_coll *coll)
     return status;
 }
 
-static void note_way(weft_i_coll *coll, int way)
+WEFT_I_HOT static void note_way(weft_i_coll *coll, int way)
 {
-    weft_i_enter_note(coll);
-    weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
+    if (!coll->number)
+        weft_i_enter_open(coll, way);
+    else
+        weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
 }
 
 /* What nobody carries there goes through the host; a carrier that a world names knows no device. */
-static weft_status run_on_device(weft_i_coll *coll)
+WEFT_I_HOT static weft_status run_on_device(weft_i_coll *coll)
 {
     weft_i_carrier *carrier = NULL;
     weft_status status = WEFT_ERR_UNSUPPORTED;
@@ -99,7 +102,7 @@ static weft_status run_on_device(weft_i_coll *coll)
     return status;
 }
 
-weft_status weft_i_coll_run(weft_i_coll *coll)
+WEFT_I_HOT weft_status weft_i_coll_run(weft_i_coll *coll)
 {
     WEFT_ASSERT(coll->ask.kind < WEFT_I_COLL_KINDS);
     weft_status status =
@@ -109,7 +112,7 @@ weft_status weft_i_coll_run(weft_i_coll *coll)
     return status;
 }
 
-weft_status weft_i_coll_run_alone(weft_i_coll *coll)
+WEFT_I_HOT weft_status weft_i_coll_run_alone(weft_i_coll *coll)
 {
     _Atomic uintptr_t *door = &coll->group->on_lane;
     WEFT_TRY(weft_i_group_enter(coll->group, door, coll->ask.op));

@@ -193,7 +193,7 @@ static weft_status find_dim(const weft_mesh *mesh, int dim, int *out)
 
 int weft_mesh_size(const weft_mesh *mesh, int dim)
 {
-    int at;
+    int at = 0;
     if (mesh && dim == WEFT_MESH_ONLY)
         return mesh->count;
     return find_dim(mesh, dim, &at) < 0 ? -1 : mesh->dim[at].size;
@@ -263,7 +263,7 @@ weft_status weft_mesh_coordinate(const weft_mesh *mesh, int *out)
 
 int weft_mesh_local_rank(const weft_mesh *mesh, int dim)
 {
-    int at;
+    int at = 0;
     return find_dim(mesh, dim, &at) < 0 || check_inside(mesh) < 0 ? -1 : mesh->dim[at].at;
 }
 

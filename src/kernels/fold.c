@@ -5,7 +5,9 @@
  */
 #include "kernels/fold.h"
 
+#include "base/assert.h"
 #include "base/dtype.h"
+#include "base/place.h"
 #include "kernels/fold_table.h"
 #include "kernels/isa.h"
 
@@ -271,11 +273,28 @@ static const weft_i_fold folds[WEFT_DTYPE_COUNT][WEFT_I_FOLD_OPS] = {
 };
 #undef DTYPE
 
-weft_i_fold weft_i_fold_find(weft_dtype dtype, weft_i_fold_op op)
+/* By a rule rather than by the passes that there are: those would be two tables more to look into. */
+static bool has_meaning(weft_dtype dtype, weft_i_fold_op op)
 {
-    weft_dtype compute = weft_i_dtype_is_small_float(dtype) ? WEFT_F32 : dtype;
+    switch (op) {
+    case WEFT_I_FOLD_BAND:
+    case WEFT_I_FOLD_BOR:
+    case WEFT_I_FOLD_BXOR:
+        return !weft_i_dtype_is_float(dtype);
+    case WEFT_I_FOLD_PREMUL_SUM:
+        return weft_i_dtype_is_float(dtype);
+    default:
+        return true;
+    }
+}
+
+WEFT_I_HOT weft_i_fold weft_i_fold_find(weft_dtype dtype, weft_i_fold_op op)
+{
     bool known = (unsigned)dtype < WEFT_DTYPE_COUNT && (unsigned)op < WEFT_I_FOLD_OPS;
-    return known && weft_i_fold_baseline.passes[op][compute].once[WEFT_I_FOLD_OF_2]
-               ? folds[dtype][op]
-               : NULL;
+    if (!known || !has_meaning(dtype, op))
+        return NULL;
+    WEFT_ASSERT(
+        weft_i_fold_baseline.passes[op][weft_i_dtype_is_small_float(dtype) ? WEFT_F32 : dtype]
+            .once[WEFT_I_FOLD_OF_2]);
+    return folds[dtype][op];
 }

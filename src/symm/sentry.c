@@ -3,6 +3,7 @@
 #include "symm/sentry.h"
 
 #include "base/os.h"
+#include "base/place.h"
 #include "base/status.h"
 #include "fabric/quarrel.h"
 
@@ -251,7 +252,7 @@ void weft_i_post_close(weft_i_post *post)
     free_post(post);
 }
 
-void weft_i_post_note_work(weft_i_post *post)
+WEFT_I_HOT void weft_i_post_note_work(weft_i_post *post)
 {
     atomic_store_explicit(&post->recent, true, memory_order_relaxed);
     if (atomic_load_explicit(&slow, memory_order_relaxed)) {
@@ -260,7 +261,7 @@ void weft_i_post_note_work(weft_i_post *post)
     }
 }
 
-void weft_i_post_show(weft_i_post *post, uint64_t enqueued)
+WEFT_I_HOT void weft_i_post_show(weft_i_post *post, uint64_t enqueued)
 {
     if (post->board) /* pairs with the acquire in is_missed */
         atomic_store_explicit(&post->board->row[post->rank].enqueued, enqueued,

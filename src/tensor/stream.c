@@ -5,6 +5,7 @@
  */
 #include "tensor/stream.h"
 
+#include "base/place.h"
 #include "base/status.h"
 
 #include <pthread.h>
@@ -152,7 +153,7 @@ static weft_status put(streams *list, weft_stream *stream)
 }
 
 /* The list's stream of the device, made when it is first asked for. */
-static weft_stream *find_or_make(streams *list, weft_device device, bool urgent)
+WEFT_I_HOT static weft_stream *find_or_make(streams *list, weft_device device, bool urgent)
 {
     if (device == WEFT_CPU)
         return &cpu_stream;
@@ -165,7 +166,7 @@ static weft_stream *find_or_make(streams *list, weft_device device, bool urgent)
     return status < 0 ? NULL : stream;
 }
 
-weft_stream *weft_i_stream_current(weft_device device)
+WEFT_I_HOT weft_stream *weft_i_stream_current(weft_device device)
 {
     return find_or_make(&mine, device, false);
 }
@@ -210,7 +211,7 @@ static weft_status check_kinds(const char *what, const weft_stream *stream, weft
                        weft_device_name(stream->device, a), weft_device_name(other, b));
 }
 
-weft_status weft_i_stream_after(weft_stream *stream, weft_stream *other, bool join)
+WEFT_I_HOT weft_status weft_i_stream_after(weft_stream *stream, weft_stream *other, bool join)
 {
     if (stream == other || !stream->own || !other->own)
         return WEFT_OK;

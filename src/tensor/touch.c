@@ -12,6 +12,7 @@
  */
 #include "tensor/storage.h"
 
+#include "base/place.h"
 #include "base/status.h"
 
 static void set(weft_stream **at, weft_stream *stream)
@@ -44,9 +45,10 @@ static weft_status written_by(weft_storage *storage, weft_stream *stream)
     return WEFT_OK;
 }
 
-static weft_status touch(weft_storage *storage, bool write, weft_stream *stream)
+WEFT_I_HOT static weft_status touch(weft_storage *storage, bool write, weft_stream *stream)
 {
-    if (stream == storage->stream && !write)
+    /* Without the lock: nobody else may use memory that is written. */
+    if (stream == storage->stream && !(write && storage->reader))
         return WEFT_OK;
     pthread_mutex_lock(&storage->claims_lock);
     weft_status status = write ? written_by(storage, stream) : read_by(storage, stream);
@@ -54,7 +56,7 @@ static weft_status touch(weft_storage *storage, bool write, weft_stream *stream)
     return status;
 }
 
-weft_status weft_i_storage_touch(weft_storage *storage, bool write)
+WEFT_I_HOT weft_status weft_i_storage_touch(weft_storage *storage, bool write)
 {
     if (!storage->ordered)
         return WEFT_OK;

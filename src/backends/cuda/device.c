@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/os.h"
+#include "base/place.h"
 #include "kernels/fold.h"
 #include "weft/dtype.h"
 
@@ -57,7 +58,7 @@ weft_status weft_i_cuda_count(int *out)
     return WEFT_OK;
 }
 
-weft_status weft_i_cuda_use(const weft_i_cuda_device *device)
+WEFT_I_HOT weft_status weft_i_cuda_use(const weft_i_cuda_device *device)
 {
     WEFT_TRY(weft_i_cuda_check_process());
     if (current == device->ctx)

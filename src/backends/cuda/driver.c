@@ -6,6 +6,7 @@
 #include "driver.h"
 
 #include "base/os.h"
+#include "base/place.h"
 #include "symm/backend.h"
 
 #include <pthread.h>
@@ -191,12 +192,12 @@ weft_status weft_i_cuda_start(const weft_i_cuda **out)
     return WEFT_OK;
 }
 
-const weft_i_cuda *weft_i_cuda_driver(void)
+WEFT_I_HOT const weft_i_cuda *weft_i_cuda_driver(void)
 {
     return &driver;
 }
 
-weft_status weft_i_cuda_check_process(void)
+WEFT_I_HOT weft_status weft_i_cuda_check_process(void)
 {
     if (__builtin_expect(reached(STARTED) && !weft_i_os_is_generation(generation), 0))
         return weft_i_fail(WEFT_ERR_STATE,

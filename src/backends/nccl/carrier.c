@@ -6,6 +6,7 @@
 #include "backends/cuda/stream.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/place.h"
 #include "base/status.h"
 
 typedef struct carrier {
@@ -76,9 +77,9 @@ bool weft_i_nccl_carrier_captures(const void *what)
     return !((const carrier *)what)->comm;
 }
 
-bool weft_i_nccl_carrier_takes(const weft_i_request *request)
+WEFT_I_HOT bool weft_i_nccl_carrier_takes(const weft_i_request *request)
 {
-    return weft_i_cuda_carrier_takes(request) || weft_i_nccl_has(request);
+    return weft_i_nccl_has(request) || weft_i_cuda_carrier_takes(request);
 }
 
 /* Bytes that the choice goes by: all members have the same there. */
@@ -97,11 +98,10 @@ static size_t bytes_of(const weft_i_request *request)
 }
 
 /* Only what all members know alike decides. */
-static bool prefers_nccl(const carrier *c, const weft_i_request *request)
+WEFT_I_HOT static bool prefers_nccl(const carrier *c, const weft_i_request *request)
 {
-    if (!c->site || !weft_i_cuda_carrier_takes(request))
-        return true;
-    return c->always || bytes_of(request) >= request->library_from;
+    return c->always || bytes_of(request) >= request->library_from || !c->site ||
+           !weft_i_cuda_carrier_takes(request);
 }
 
 /* NCCL's threads would break a capture; weft's own kernels do not. */
@@ -114,7 +114,7 @@ static weft_status run_captured(carrier *c, const weft_i_request *request)
         "%s: it would go by NCCL, which weft does not capture; end the capture first", request->op);
 }
 
-weft_status weft_i_nccl_carrier_run(void *what, const weft_i_request *request)
+WEFT_I_HOT weft_status weft_i_nccl_carrier_run(void *what, const weft_i_request *request)
 {
     carrier *c = what;
     weft_i_cuda_stream *stream = request->stream;

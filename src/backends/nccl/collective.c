@@ -7,12 +7,13 @@
 
 #include "backends/cuda/stream.h"
 #include "base/dtype.h"
+#include "base/place.h"
 #include "base/status.h"
 
 /* ---- what NCCL has ---- */
 
 /* Of reductions; -1: it has no such type, or one that rounds after each step. */
-static int type_of(weft_dtype dtype)
+WEFT_I_HOT static int type_of(weft_dtype dtype)
 {
     switch (dtype) {
     case WEFT_F64:
@@ -42,7 +43,7 @@ static int type_of(weft_dtype dtype)
 
 /* -1: weft promises what NCCL's does not give: NaN wins in MIN and MAX, averages of integers are cut
  * towards zero, factors are not rounded. */
-static int operation_of(weft_reduction reduction, weft_dtype dtype)
+WEFT_I_HOT static int operation_of(weft_reduction reduction, weft_dtype dtype)
 {
     bool is_float = weft_i_dtype_is_float(dtype);
     switch (reduction) {
@@ -63,7 +64,7 @@ static int operation_of(weft_reduction reduction, weft_dtype dtype)
     }
 }
 
-static bool has_kind(weft_i_coll_kind kind)
+WEFT_I_HOT static bool has_kind(weft_i_coll_kind kind)
 {
     switch (kind) {
     case WEFT_I_ALL_REDUCE:
@@ -86,7 +87,7 @@ static bool has_kind(weft_i_coll_kind kind)
     }
 }
 
-bool weft_i_nccl_has(const weft_i_request *request)
+WEFT_I_HOT bool weft_i_nccl_has(const weft_i_request *request)
 {
     if (!has_kind(request->kind))
         return false;
@@ -116,7 +117,7 @@ typedef struct call {
     int dtype, op;
 } call;
 
-static weft_i_nccl_result reduce(const call *c)
+WEFT_I_HOT static weft_i_nccl_result reduce(const call *c)
 {
     switch (c->kind) {
     case WEFT_I_ALL_REDUCE:
@@ -213,9 +214,9 @@ static call call_of(weft_i_nccl_comm *comm, const weft_i_request *request)
                   .kind = weft_i_kinds[request->kind].as};
 }
 
-static weft_i_nccl_result run_item(call *c, const weft_i_operands *item)
+WEFT_I_HOT static weft_i_nccl_result run_item(call *c, const weft_i_operands *item)
 {
-    size_t size = weft_dtype_size(item->dtype);
+    size_t size = weft_i_dtype_size(item->dtype);
     bool parts = weft_i_kind_is(c->kind, WEFT_I_HAS_PARTS);
     c->in = item->in;
     c->out = item->out;
@@ -268,17 +269,24 @@ static weft_i_nccl_result run_grouped(call *c)
     return weft_i_nccl_is_fine(result) ? ended : result;
 }
 
-weft_status weft_i_nccl_run(weft_i_nccl_comm *comm, const weft_i_request *request)
+/* One call, or several as one operation. */
+WEFT_I_HOT static weft_i_nccl_result run(call *c)
+{
+    const weft_i_request *request = c->request;
+    bool alone =
+        request->items_count == 1 && !request->in_splits && request->kind != WEFT_I_ALL_TO_ALL_LIST;
+    return __builtin_expect(alone, 1) ? run_item(c, request->items) : run_grouped(c);
+}
+
+WEFT_I_HOT weft_status weft_i_nccl_run(weft_i_nccl_comm *comm, const weft_i_request *request)
 {
     call c = call_of(comm, request);
     const weft_i_cuda_stream *stream = request->stream;
-    bool alone =
-        request->items_count == 1 && !request->in_splits && request->kind != WEFT_I_ALL_TO_ALL_LIST;
     if (stream->device != comm->device)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: the operands are on cuda:%d; collectives of this group run on "
                            "cuda:%d, where this rank called the first",
                            request->op, stream->device->ordinal, comm->device->ordinal);
     WEFT_TRY(weft_i_nccl_comm_enter(comm, request->stream, request->op));
-    return weft_i_nccl_comm_leave(comm, alone ? run_all(&c) : run_grouped(&c), request->limit_ms);
+    return weft_i_nccl_comm_leave(comm, run(&c), request->limit_ms);
 }

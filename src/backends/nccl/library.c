@@ -7,6 +7,7 @@
 
 #include "base/env.h"
 #include "base/os.h"
+#include "base/place.h"
 #include "base/status.h"
 
 #include <pthread.h>
@@ -125,7 +126,7 @@ weft_status weft_i_nccl_load(const weft_i_nccl **out)
     return now == LOADED ? WEFT_OK : weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s", why_not);
 }
 
-const weft_i_nccl *weft_i_nccl_library(void)
+WEFT_I_HOT const weft_i_nccl *weft_i_nccl_library(void)
 {
     return &library;
 }
@@ -155,8 +156,8 @@ weft_status weft_i_nccl_status_of(weft_i_nccl_result result)
     }
 }
 
-weft_status weft_i_nccl_fail(weft_i_nccl_result result, weft_i_nccl_raw comm, const char *format,
-                             ...)
+WEFT_I_HOT weft_status weft_i_nccl_fail(weft_i_nccl_result result, weft_i_nccl_raw comm,
+                                        const char *format, ...)
 {
     if (weft_i_nccl_is_fine(result))
         return WEFT_OK;

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/stream.h"
 #include "base/os.h"
+#include "base/place.h"
 #include "base/status.h"
 #include "base/wait.h"
 
@@ -145,7 +146,7 @@ weft_status weft_i_nccl_watch(const weft_i_circle *circle, weft_i_nccl_comm *com
 
 /* ---- calls ---- */
 
-weft_status weft_i_nccl_comm_check(weft_i_nccl_comm *comm)
+WEFT_I_HOT weft_status weft_i_nccl_comm_check(weft_i_nccl_comm *comm)
 {
     /* Pairs with the release in condemn. */
     weft_status fate = (weft_status)atomic_load_explicit(&comm->fate, memory_order_acquire);
@@ -191,7 +192,7 @@ weft_status weft_i_nccl_comm_ask(weft_i_nccl_comm *comm)
     return weft_i_nccl_comm_check(comm);
 }
 
-static void note_stream(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream)
+WEFT_I_HOT static void note_stream(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream)
 {
     uint64_t bit = (uint64_t)1 << stream->number % 64;
     /* Relaxed: whoever waits for the stream has enqueued there, or has been told by whoever did. */
@@ -201,8 +202,8 @@ static void note_stream(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream)
     comm->last_number = stream->number;
 }
 
-weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
-                                   const char *op)
+WEFT_I_HOT weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
+                                              const char *op)
 {
     WEFT_TRY(weft_i_cuda_use(comm->device));
     pthread_mutex_lock(&comm->lock);
@@ -227,7 +228,7 @@ typedef struct call {
 } call;
 
 /* Has it?  Also if it never will. */
-static bool is_enqueued(void *arg)
+WEFT_I_HOT static bool is_enqueued(void *arg)
 {
     call *c = arg;
     pthread_mutex_lock(&c->comm->lock);
@@ -238,8 +239,8 @@ static bool is_enqueued(void *arg)
     return gone || c->result != WEFT_I_ncclInProgress;
 }
 
-weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_nccl_result result,
-                                   int64_t limit_ms)
+WEFT_I_HOT weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_nccl_result result,
+                                              int64_t limit_ms)
 {
     call c = {comm, result};
     int64_t deadline = weft_i_os_deadline(limit_ms);
