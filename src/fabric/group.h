@@ -29,20 +29,36 @@ typedef void (*weft_i_given_teller)(uint64_t what, uint64_t count, char *out, si
 
 struct weft_group {
     weft_i_object object;
+    /* What every collective looks at, in as few cache lines as it can be: */
     weft_i_world *world;
+    int rank, size;
+    uint32_t id;           /* for the flight record: 0 is the world */
+    bool local;            /* all members on this host */
+    atomic_bool destroyed; /* release by weft_group_destroy, acquire by every call */
+    int64_t timeout_ms;
+    weft_i_board *board;    /* NULL: members on several hosts, exchanges go through the store */
+    weft_i_lineage lineage; /* what it was made from */
+    uint64_t sequence;      /* collectives and exchanges begun so far */
+    /* Whose call is on its board and on its lane now: the thread's, 0: nobody's.  Relaxed: it finds
+     * programs that break the rule of one thread at a time, and orders nothing. */
+    _Atomic uintptr_t on_board, on_lane;
+    _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
+    _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
+    /* Objects that live as long as the group, made by floors above: */
+    void *lane;                          /* what its collectives meet on (coll/lane.c) */
+    void *carriers[WEFT_I_DEVICE_KINDS]; /* who carries them instead (coll/carrier.c) */
+    void *coalesce; /* calls that are collected instead of run (coll/coalesce.c) */
+    /* The rest: */
     weft_group *parent; /* held, so that a child outlives nothing it needs; NULL for the world and
                            for tagged groups, which the world group holds */
-    int rank, size;
-    int *members;          /* world ranks */
-    weft_i_key key;        /* equal on all members, unique in the job */
+    int *members;       /* world ranks */
+    weft_i_key key;     /* equal on all members, unique in the job */
     weft_i_key parent_key; /* zero for the world */
     weft_i_key list;       /* of the parent and the members: known before the group is made */
     bool making;           /* weft_group_new is under way */
     weft_group *made_from; /* its parent, meanwhile; NULL while it shrinks */
     bool old_quarrel;      /* that one had ended by a mismatch, as this rank knew before */
-    uint32_t id;           /* for the flight record: 0 is the world */
     uint32_t times;        /* groups made of this list before */
-    uint64_t sequence;     /* collectives and exchanges begun so far */
     char description[WEFT_I_GROUP_NAME];
     /* What the registry reads and writes, under its lock: */
     char name[WEFT_I_GROUP_NAME];
@@ -51,42 +67,28 @@ struct weft_group {
     bool untagged;              /* found under the empty tag */
     bool for_mesh;              /* may serve other meshes, unless this rank has revoked it */
     bool published, told, held_by_world;
-    atomic_bool destroyed; /* release by weft_group_destroy, acquire by every call */
-    int64_t timeout_ms;
-    weft_i_lineage lineage;        /* what it was made from */
-    bool local;                    /* all members on this host */
     weft_i_segment *board_segment; /* NULL for the world, whose board lies in the job segment */
-    weft_i_board *board;        /* NULL: members on several hosts, exchanges go through the store */
-    uint32_t registrations;     /* rendezvous in this group so far (symm/registration.c) */
-    uint64_t round, swept;      /* of exchanges through the store, see exchange_store.c */
-    uint32_t shrinks;           /* decisions about the dead so far, see group_shrink.c */
-    uint32_t agreements;        /* that this rank knows the outcome of, see group_agree.c */
-    struct weft_i_event *event; /* what tells of the members' ends; NULL until it is asked for */
-    weft_i_creation *creations; /* how often each rank list was made a group of */
+    uint32_t registrations;        /* rendezvous in this group so far (symm/registration.c) */
+    uint64_t round, swept;         /* of exchanges through the store, see exchange_store.c */
+    uint32_t shrinks;              /* decisions about the dead so far, see group_shrink.c */
+    uint32_t agreements;           /* that this rank knows the outcome of, see group_agree.c */
+    struct weft_i_event *event;    /* what tells of the members' ends; NULL until it is asked for */
+    weft_i_creation *creations;    /* how often each rank list was made a group of */
     size_t creation_count;
-    /* Whose call is on its board and on its lane now: the thread's, 0: nobody's.  Relaxed: it finds
-     * programs that break the rule of one thread at a time, and orders nothing. */
-    _Atomic uintptr_t on_board, on_lane;
-    const char *making_for; /* what the user called meanwhile; NULL: nothing that needs it */
-    bool making_lane;       /* its exchanges are about making its lane (coll/lane.c) */
-    bool making_entry;      /* it is made for a collective, which will be its first entry */
-    const weft_group
-        *lane_for;        /* it is made for whoever makes that one; NULL: for a call of its own */
+    const char *making_for;     /* what the user called meanwhile; NULL: nothing that needs it */
+    bool making_lane;           /* its exchanges are about making its lane (coll/lane.c) */
+    bool making_entry;          /* it is made for a collective, which will be its first entry */
+    const weft_group *lane_for; /* it is made for whoever makes it; NULL: for a call of its own */
     const char *shown_op; /* what the board says that we call: a name that stays where it is */
-    _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
-    _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
     /* Its device runs collectives that nobody calls, so that this rank does not know how many they
      * are (fabric/given.h).  Relaxed: for this rank alone. */
     atomic_bool replays;
     /* Names what a member has given to its device; NULL: nobody can have.  Relaxed: a constant. */
     _Atomic(weft_i_given_teller) tell_given;
-    /* Objects that live as long as the group, made by floors above: */
+    /* As `lane`, made by floors above: */
     void *workspace[WEFT_I_DEVICE_KINDS]; /* its scratch memory (symm/workspace.c) */
     void *slots[WEFT_I_DEVICE_KINDS];     /* where partial products meet, likewise */
     uint32_t scatters;                    /* how many times they did; equal on all members */
-    void *lane;                           /* what its collectives meet on (coll/lane.c) */
-    void *carriers[WEFT_I_DEVICE_KINDS];  /* who carries them instead (coll/carrier.c) */
-    void *coalesce; /* calls that are collected instead of run (coll/coalesce.c) */
 };
 
 /*

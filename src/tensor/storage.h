@@ -27,23 +27,25 @@ typedef struct weft_i_version {
  */
 struct weft_storage {
     weft_i_object head;
-    weft_i_version version;
+    /* What an operation looks at, side by side: */
     weft_device device;
     bool read_only; /* writes through any tensor are refused */
     bool within;    /* the data lie in the storage's own block */
     bool ordered;   /* uses of the memory are ordered by streams, not by returning */
     void *data;     /* NULL if bytes == 0, the device is meta, or there is only a `fake` */
     size_t bytes;
-    const weft_i_device *table; /* NULL: the memory is external, the size fixed */
+    _Atomic(weft_i_claim *) claims; /* under way: release, pairs with weft_i_storage_ready */
+    /* Of ordered memory, both held: who wrote last, and another that has read since (or NULL). */
+    weft_stream *stream, *reader;
     void (*release)(
         void *argument); /* external memory: called once when the storage goes; may be NULL */
     void *release_argument;
-    atomic_int pinned;              /* posted operations on it: weft_i_tensor_pin */
-    _Atomic(weft_i_claim *) claims; /* under way: release, pairs with weft_i_storage_ready */
-    pthread_mutex_t claims_lock;    /* guards the list, and `reader` */
-    struct weft_i_fake *fake;       /* no memory: it belongs to a capture (fake.h), else NULL */
-    /* Of ordered memory, both held: who wrote last, and another that has read since (or NULL). */
-    weft_stream *stream, *reader;
+    atomic_int pinned; /* posted operations on it: weft_i_tensor_pin */
+    /* The rest: */
+    weft_i_version version;
+    const weft_i_device *table;  /* NULL: the memory is external, the size fixed */
+    pthread_mutex_t claims_lock; /* guards the list, and `reader` */
+    struct weft_i_fake *fake;    /* no memory: it belongs to a capture (fake.h), else NULL */
 };
 
 /*

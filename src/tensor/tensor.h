@@ -14,7 +14,16 @@
 
 struct weft_tensor {
     weft_i_object head;
+    /* What an operation looks at first, side by side: */
     weft_storage *storage;
+    weft_dtype dtype;
+    int ndim;
+    int64_t offset; /* elements */
+    /* What follows from those and the dimensions, by weft_i_tensor_measure. */
+    int64_t numel;
+    size_t end;  /* byte of the storage behind the last element; 0 if there are none */
+    bool packed; /* row-major without gaps */
+    /* The rest: */
     weft_i_version *version;
     weft_i_object *grad; /* what the floor that owns gradients knows about it; NULL: nothing */
     weft_tensor *base;   /* of a view that gradients pass: what it is a view of; held.  Else NULL */
@@ -22,16 +31,9 @@ struct weft_tensor {
     atomic_int saved;    /* how often a graph holds it; relaxed: a hint for its own thread */
     atomic_int pinned;   /* posted operations on it: weft_i_tensor_pin */
     int64_t node;        /* of a fake: the value that it is now in its capture */
-    weft_dtype dtype;
-    int ndim;
     int64_t dim[WEFT_MAX_DIMS];
     int64_t stride[WEFT_MAX_DIMS]; /* elements, never negative */
-    int64_t offset;                /* elements */
-    /* What follows from those, by weft_i_tensor_measure. */
-    int64_t numel;
-    size_t end;     /* byte of the storage behind the last element; 0 if there are none */
-    bool packed;    /* row-major without gaps */
-    bool parameter; /* weft_parameter made it: a tag that views do not inherit */
+    bool parameter;                /* weft_parameter made it: a tag that views do not inherit */
     bool passed; /* what a module's backward hooks lie behind, or a view of it: see grad/pass.c */
     bool lifted; /* a fake that stands for a real tensor */
 };

@@ -15,39 +15,41 @@
 #include "symm/sentry.h"
 
 typedef struct weft_i_nccl_comm {
+    /* What a call looks at, in as few cache lines as it can be: */
     weft_i_cuda_device *device;
-    bool has_windows; /* it is for windows */
-    int rank, size;
-    weft_i_key group, token; /* the token is this communicator's own, equal on all members */
     weft_i_post *post;
-    struct weft_i_nccl_comm *next;         /* of the process */
-    int references;                        /* under the lock of the list */
-    struct weft_i_nccl_window_of *windows; /* under the lock of window.c */
-    uint32_t registered;                   /* how many there have been */
+    atomic_int fate;               /* the verdict; see below */
+    unsigned last_number;          /* of `last`, which may go, and another come at its address */
+    atomic_uint_least64_t streams; /* a bit for each that carried its work; relaxed, as in team.h */
 
-    /* Guards what follows, and each call of NCCL on `raw`; none of them blocks. */
+    /* Guards what follows up to the verdict, and each call of NCCL on `raw`; none of them blocks. */
     pthread_mutex_t lock;
-    weft_i_nccl_raw raw;    /* NULL: it has a verdict, or the rank has left */
-    weft_i_nccl_raw doomed; /* of windows: what is still to be aborted */
-    bool inside;            /* a call is being made */
-    bool enqueues;          /* ... which gives something to a stream */
+    weft_i_nccl_raw raw; /* NULL: it has a verdict, or the rank has left */
+    const char *op;      /* of the last call */
+    weft_i_cuda_stream *last;
+    bool inside;   /* a call is being made */
+    bool enqueues; /* ... which gives something to a stream */
     uint64_t given, marked, reached;
     int64_t due, marked_due; /* deadlines of what is beyond the mark, and of what is before it */
-    weft_i_cuda_stream *last;
-    unsigned last_number; /* of that stream: it may go, and another come at its address */
     weft_i_cuda_mark mark;
-    uint64_t needed;       /* of each member, by what waits here; the sentry's own */
-    bool finalized;        /* nothing is under way any more, and nothing can be given to it */
-    int64_t failing_since; /* NCCL has told of an error whose cause may be a rank's death */
+    weft_i_nccl_raw doomed; /* of windows: what is still to be aborted */
+    uint64_t needed;        /* of each member, by what waits here; the sentry's own */
+    bool finalized;         /* nothing is under way any more, and nothing can be given to it */
+    int64_t failing_since;  /* NCCL has told of an error whose cause may be a rank's death */
 
     /* The verdict.  `fate` is stored with release when the others are there; acquire in check. */
-    atomic_int fate;
-    int lost;                      /* the rank it is about; -1: none */
-    weft_i_nccl_result result;     /* what NCCL told; success if it was not asked */
-    const char *late;              /* the call whose limit passed; NULL: none */
-    atomic_uint_least64_t streams; /* a bit for each that carried its work; relaxed, as in team.h */
-    atomic_bool told;              /* who waited for a stream knows already; relaxed */
-    const char *op;                /* of the last call */
+    int lost;                  /* the rank it is about; -1: none */
+    weft_i_nccl_result result; /* what NCCL told; success if it was not asked */
+    const char *late;          /* the call whose limit passed; NULL: none */
+    atomic_bool told;          /* who waited for a stream knows already; relaxed */
+
+    bool has_windows; /* it is for windows */
+    int rank, size;
+    weft_i_key group, token;       /* the token is this communicator's own, equal on all members */
+    struct weft_i_nccl_comm *next; /* of the process */
+    int references;                /* under the lock of the list */
+    struct weft_i_nccl_window_of *windows; /* under the lock of window.c */
+    uint32_t registered;                   /* how many there have been */
 } weft_i_nccl_comm;
 
 /*
