@@ -2,13 +2,28 @@
 /*
  * Where functions lie in the program.  After a large transfer nothing of weft is in the caches any
  * more, and the next call pays for every line and every page that it touches.  So the functions that
- * every collective runs through lie side by side, and what only an error runs lies elsewhere, also
- * inside of functions: compilers move whatever leads to a cold function out of the way.
+ * a collective on a device runs through lie side by side, and can be fetched together; and what only
+ * an error runs lies elsewhere.
  */
 #ifndef WEFT_BASE_PLACE_H
 #define WEFT_BASE_PLACE_H
 
-#define WEFT_I_HOT  __attribute__((hot))
+/* On the way to a device's carrier, and back. */
+#define WEFT_I_HOT __attribute__((hot, section("weft_hot")))
+
+/* Not on the way; compilers also move apart what leads to it. */
 #define WEFT_I_COLD __attribute__((cold))
+
+/* The bounds of the section, by the linker. */
+extern const char __start_weft_hot[] __attribute__((visibility("hidden")));
+extern const char __stop_weft_hot[] __attribute__((visibility("hidden")));
+
+/* Asks for all of them at once: that takes as long as a few lines one after the other. */
+static inline void weft_i_place_fetch(void)
+{
+    enum { LINE = 64 };
+    for (const char *at = __start_weft_hot; at < __stop_weft_hot; at += LINE)
+        __builtin_prefetch(at);
+}
 
 #endif

@@ -78,8 +78,8 @@ static inline uint64_t seal(uint64_t number, uint64_t begin, uint64_t bytes, uin
 }
 
 /* WEFT_DEBUG=TRACE: every call, as it begins and as it ends. */
-static void log_begin(const weft_i_record_name *name, uint64_t number, uint32_t group, size_t bytes,
-                      int peer)
+WEFT_I_COLD static void log_begin(const weft_i_record_name *name, uint64_t number, uint32_t group,
+                                  size_t bytes, int peer)
 {
     char with[32] = "";
     if (peer >= 0)
@@ -88,7 +88,8 @@ static void log_begin(const weft_i_record_name *name, uint64_t number, uint32_t 
                name->text, bytes, group, with);
 }
 
-static void log_end(uint64_t number, const weft_i_record_slot *slot, int way, int status)
+WEFT_I_COLD static void log_end(uint64_t number, const weft_i_record_slot *slot, int way,
+                                int status)
 {
     uint64_t name[2] = {atomic_load_explicit(&slot->name[0], memory_order_relaxed),
                         atomic_load_explicit(&slot->name[1], memory_order_relaxed)};
@@ -183,7 +184,7 @@ const char *weft_i_record_way_name(int channel)
 }
 
 /* The slot is emptied meanwhile, as when it is filled: its seal depends on the turn. */
-void weft_i_record_set_turn(weft_i_record *record, uint64_t number, int turn)
+WEFT_I_HOT void weft_i_record_set_turn(weft_i_record *record, uint64_t number, int turn)
 {
     if (!record || !number)
         return;
@@ -205,7 +206,7 @@ void weft_i_record_set_turn(weft_i_record *record, uint64_t number, int turn)
     atomic_store_explicit(&slot->number, number, memory_order_release);
 }
 
-WEFT_I_HOT void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
+void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
 {
     if (!record || !number)
         return;

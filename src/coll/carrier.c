@@ -54,13 +54,13 @@ weft_status weft_i_carrier_follow(const char *op, weft_group *group, weft_stream
     return follow_last(carrier, stream);
 }
 
-static weft_status touch(const weft_tensor *x, bool write)
+static inline weft_status touch(const weft_tensor *x, bool write)
 {
     return x ? weft_i_storage_touch(x->storage, write) : WEFT_OK;
 }
 
 /* A tensor without an address is only told of: a rank that is not the root has such. */
-weft_status weft_i_carrier_touch(const weft_i_coll *coll)
+WEFT_I_HOT weft_status weft_i_carrier_touch(const weft_i_coll *coll)
 {
     const weft_i_list *list = coll->list;
     WEFT_TRY(touch(coll->ask.in ? coll->in_tensor : NULL, false));
@@ -93,8 +93,9 @@ static inline bool has_counterparts(const weft_i_coll *coll)
 
 /* The operands of a plain call may be symmetric too; then a backend can do without its stage.  If the
  * input alone is, that helps where one shot does: two need everybody's result. */
-static weft_status run_with_counterparts(const weft_i_coll *coll, const weft_i_carrier *carrier,
-                                         weft_i_request *request)
+__attribute__((noinline)) static weft_status run_with_counterparts(const weft_i_coll *coll,
+                                                                   const weft_i_carrier *carrier,
+                                                                   weft_i_request *request)
 {
     weft_i_registration *in = find_counterparts(coll, coll->in_tensor, &request->in_counterparts);
     weft_i_registration *out =
@@ -197,7 +198,8 @@ WEFT_I_HOT static weft_status hand_over(weft_i_coll *coll, weft_i_carrier *carri
                : status;
 }
 
-static weft_status hand_over_list(weft_i_coll *coll, weft_i_carrier *carrier)
+__attribute__((noinline)) static weft_status hand_over_list(weft_i_coll *coll,
+                                                            weft_i_carrier *carrier)
 {
     const weft_i_list *list = coll->list;
     weft_i_operands *items = WEFT_OS->alloc((list->count + 1) * sizeof *items);
@@ -233,7 +235,7 @@ WEFT_I_HOT static weft_status carry(weft_i_coll *coll, weft_i_carrier *carrier)
 }
 
 /* In the flight record: what a carrier carries is counted apart from what meets on the lane. */
-static void note_turn(const weft_i_coll *coll, bool carried, uint64_t turn)
+WEFT_I_HOT static void note_turn(const weft_i_coll *coll, bool carried, uint64_t turn)
 {
     int shown = carried && !weft_i_device_is_host(coll->ask.device)
                     ? weft_i_record_device_turn((uint32_t)turn)
@@ -250,7 +252,36 @@ WEFT_I_HOT weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *car
     if (status == WEFT_ERR_UNSUPPORTED) /* it goes through the host, on the lane; relaxed: shown */
         note_turn(coll, false,
                   atomic_load_explicit(&coll->group->entries, memory_order_relaxed) + 1);
+    /* Relaxed: a hint, for coll.c. */
+    atomic_store_explicit(&coll->group->carried, !weft_i_device_is_host(coll->ask.device),
+                          memory_order_relaxed);
     return status;
+}
+
+/* What note_given and its like write. */
+static void fetch_row(const weft_i_board_row *mine)
+{
+    __builtin_prefetch(&mine->enqueued, 1);
+    __builtin_prefetch(&mine->stuck.quit);
+    __builtin_prefetch(&mine->given, 1);
+}
+
+WEFT_I_HOT void weft_i_carrier_fetch(const weft_group *group)
+{
+    weft_i_place_fetch();
+    if (!weft_i_group_is_usable(group)) /* then its world's memory may have gone */
+        return;
+    const weft_i_record *record = weft_i_group_record(group);
+    const weft_i_carrier *carrier = NULL;
+    __builtin_prefetch(group->board);
+    for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++)
+        carrier = group->carriers[kind] ? group->carriers[kind] : carrier;
+    if (group->board)
+        fetch_row(&group->board->row[group->rank]);
+    if (record)
+        weft_i_record_fetch(record);
+    if (carrier && carrier->backend && carrier->backend->fetch)
+        carrier->backend->fetch(carrier->state);
 }
 
 weft_status weft_i_carrier_check(const weft_i_coll *coll)
@@ -345,23 +376,28 @@ static weft_status refuse_capture(const weft_group *group, weft_device device)
                              group->name, weft_device_name(device, name));
 }
 
+WEFT_I_COLD static weft_status open_first(weft_group *group, weft_device device)
+{
+    WEFT_TRY(refuse_capture(group, device));
+    weft_i_choose_load();
+    weft_i_carrier *carrier = weft_i_object_new_unscoped(WEFT_I_CARRIER, sizeof *carrier, destroy);
+    weft_status status = carrier ? open_carrier(group, device, carrier) : weft_last_status();
+    if (status < 0) {
+        weft_i_object_drop(carrier);
+        return status;
+    }
+    group->carriers[weft_i_device_kind(device)] = carrier;
+    atomic_store_explicit(&group->tell_given, tell_given, memory_order_relaxed);
+    return WEFT_OK;
+}
+
 WEFT_I_HOT weft_status weft_i_carrier_find(weft_group *group, weft_device device,
                                            weft_i_carrier **out)
 {
     int kind = weft_i_device_kind(device);
+    if (__builtin_expect(!group->carriers[kind], 0))
+        WEFT_TRY(open_first(group, device));
     weft_i_carrier *carrier = group->carriers[kind];
-    if (!carrier) {
-        WEFT_TRY(refuse_capture(group, device));
-        weft_i_choose_load();
-        carrier = weft_i_object_new_unscoped(WEFT_I_CARRIER, sizeof *carrier, destroy);
-        weft_status status = carrier ? open_carrier(group, device, carrier) : weft_last_status();
-        if (status < 0) {
-            weft_i_object_drop(carrier);
-            return status;
-        }
-        group->carriers[kind] = carrier;
-        atomic_store_explicit(&group->tell_given, tell_given, memory_order_relaxed);
-    }
     *out = carrier->backend ? carrier : NULL;
     return WEFT_OK;
 }

@@ -4,6 +4,7 @@
  * runs it, the `_start` form posts it.  All checks come before the first side effect, so a refused
  * call leaves everything as it was.
  */
+#include "coll/carrier.h"
 #include "coll/coalesce.h"
 #include "coll/list.h"
 #include "coll/request.h"
@@ -58,9 +59,19 @@ IN_LINE weft_status finish(weft_i_coll *coll, uint32_t facts, bool both, weft_re
                                                                 : coll->ask.in_bytes);
 }
 
+/* Where the group's last call was on a device, so is this one, most likely, and a transfer may have
+ * emptied the caches since. */
+IN_LINE void prepare(const weft_group *group)
+{
+    if (group && atomic_load_explicit(&group->carried, memory_order_relaxed)) /* a hint */
+        weft_i_carrier_fetch(group);
+}
+
 IN_LINE weft_status fill(weft_i_coll *coll, weft_i_coll_kind kind, uint32_t facts, weft_tensor *out,
                          weft_tensor *in, weft_reduction op, int root, weft_group *group)
 {
+    prepare(group);
+    __builtin_prefetch(in); /* it is looked at later */
     WEFT_TRY(weft_i_request_begin(coll, kind, group));
     if (facts & (WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT))
         WEFT_TRY(weft_i_request_check_root(coll->ask.op, group, root));
@@ -93,6 +104,7 @@ weft_status weft_i_request_plain(weft_i_coll *coll, weft_i_coll_kind kind, weft_
 weft_status weft_i_request_broadcast(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
                                      weft_group *group)
 {
+    prepare(group);
     WEFT_TRY(weft_i_request_begin(coll, WEFT_I_BROADCAST, group));
     WEFT_TRY(weft_i_request_check_root("broadcast", group, root));
     WEFT_TRY(weft_i_request_input(coll, in));
@@ -142,6 +154,7 @@ weft_status weft_i_request_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_
                                       const int64_t *out_splits, const int64_t *in_splits,
                                       weft_group *group)
 {
+    prepare(group);
     WEFT_TRY(weft_i_request_begin(coll, WEFT_I_ALL_TO_ALL, group));
     WEFT_TRY(weft_i_request_input(coll, in));
     WEFT_TRY(weft_i_request_output(coll, out));
@@ -238,11 +251,11 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
     return filled < 0 ? NULL : weft_i_work_enqueue(coll, NULL);
 }
 
-#define INTO_FORM(name_, parameters_, run_)                \
-    WEFT_I_HOT weft_status weft_##name_##_into parameters_ \
-    {                                                      \
-        weft_i_coll coll;                                  \
-        return run_;                                       \
+#define INTO_FORM(name_, parameters_, run_)     \
+    weft_status weft_##name_##_into parameters_ \
+    {                                           \
+        weft_i_coll coll;                       \
+        return run_;                            \
     }
 #define START_FORM(name_, parameters_, fill_)   \
     weft_work *weft_##name_##_start parameters_ \

@@ -42,7 +42,7 @@ void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *c
 }
 
 /* What only a trace shows. */
-static void note_details(const weft_i_coll *coll)
+WEFT_I_COLD static void note_details(const weft_i_coll *coll)
 {
     weft_i_record_detail detail = {.posted = coll->posted,
                                    .count = coll->ask.count,

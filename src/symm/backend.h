@@ -154,6 +154,9 @@ typedef struct weft_i_backend {
     /* Does it carry such a request?  NULL: `collective` says so. */
     bool (*takes)(const weft_i_request *request);
 
+    /* Prefetches what `collective` looks at first.  NULL: there is nothing. */
+    void (*fetch)(const void *carrier);
+
     /* How what was given to streams has fared: WEFT_OK, or why a collective of the group has failed
      * since.  NULL: it runs them to their end. */
     weft_status (*check)(void *carrier);

@@ -152,6 +152,14 @@ static weft_status put(streams *list, weft_stream *stream)
     return WEFT_OK;
 }
 
+WEFT_I_COLD static weft_stream *add(streams *list, weft_device device, bool urgent)
+{
+    weft_stream *stream = make(device, make_own, &urgent);
+    weft_status status = stream ? put(list, stream) : weft_last_status();
+    weft_release(stream); /* the list holds it, or nobody */
+    return status < 0 ? NULL : stream;
+}
+
 /* The list's stream of the device, made when it is first asked for. */
 WEFT_I_HOT static weft_stream *find_or_make(streams *list, weft_device device, bool urgent)
 {
@@ -160,10 +168,7 @@ WEFT_I_HOT static weft_stream *find_or_make(streams *list, weft_device device, b
     for (int i = 0; i < list->count; i++)
         if (list->stream[i]->device == device)
             return list->stream[i];
-    weft_stream *stream = make(device, make_own, &urgent);
-    weft_status status = stream ? put(list, stream) : weft_last_status();
-    weft_release(stream); /* the list holds it, or nobody */
-    return status < 0 ? NULL : stream;
+    return add(list, device, urgent);
 }
 
 WEFT_I_HOT weft_stream *weft_i_stream_current(weft_device device)
@@ -211,7 +216,7 @@ static weft_status check_kinds(const char *what, const weft_stream *stream, weft
                        weft_device_name(stream->device, a), weft_device_name(other, b));
 }
 
-WEFT_I_HOT weft_status weft_i_stream_after(weft_stream *stream, weft_stream *other, bool join)
+weft_status weft_i_stream_after(weft_stream *stream, weft_stream *other, bool join)
 {
     if (stream == other || !stream->own || !other->own)
         return WEFT_OK;

@@ -45,15 +45,20 @@ static weft_status written_by(weft_storage *storage, weft_stream *stream)
     return WEFT_OK;
 }
 
-WEFT_I_HOT static weft_status touch(weft_storage *storage, bool write, weft_stream *stream)
+__attribute__((noinline)) static weft_status order(weft_storage *storage, bool write,
+                                                   weft_stream *stream)
 {
-    /* Without the lock: nobody else may use memory that is written. */
-    if (stream == storage->stream && !(write && storage->reader))
-        return WEFT_OK;
     pthread_mutex_lock(&storage->claims_lock);
     weft_status status = write ? written_by(storage, stream) : read_by(storage, stream);
     pthread_mutex_unlock(&storage->claims_lock);
     return status;
+}
+
+static inline weft_status touch(weft_storage *storage, bool write, weft_stream *stream)
+{
+    /* Without the lock: nobody else may use memory that is written. */
+    bool behind = stream == storage->stream && !(write && storage->reader);
+    return behind ? WEFT_OK : order(storage, write, stream);
 }
 
 WEFT_I_HOT weft_status weft_i_storage_touch(weft_storage *storage, bool write)

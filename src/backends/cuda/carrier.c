@@ -4,7 +4,6 @@
  * with several operands run one after the other; nothing of a call waits.
  */
 #include "carrier.h"
-#include "base/place.h"
 
 #include "p2p.h"
 #include "site.h"
@@ -47,7 +46,7 @@ static weft_i_coll_kind kind_of_items(const weft_i_request *request)
     }
 }
 
-WEFT_I_HOT bool weft_i_cuda_carrier_takes(const weft_i_request *request)
+bool weft_i_cuda_carrier_takes(const weft_i_request *request)
 {
     return weft_i_cuda_is_symmetric(request->kind) || request->messages ||
            (!request->in_splits && weft_i_cuda_stages(kind_of_items(request)));

@@ -192,7 +192,7 @@ weft_status weft_i_cuda_start(const weft_i_cuda **out)
     return WEFT_OK;
 }
 
-WEFT_I_HOT const weft_i_cuda *weft_i_cuda_driver(void)
+const weft_i_cuda *weft_i_cuda_driver(void)
 {
     return &driver;
 }

@@ -4,7 +4,6 @@
  * stage.  Small all_reduces go as packets instead.
  */
 #include "staged.h"
-#include "base/place.h"
 
 #include "kernels/fold.h"
 #include "weft/coll.h"
@@ -87,7 +86,7 @@ static void deal_out(const weft_i_request *request, weft_i_cuda_passage *p)
     }
 }
 
-WEFT_I_HOT bool weft_i_cuda_stages(weft_i_coll_kind kind)
+bool weft_i_cuda_stages(weft_i_coll_kind kind)
 {
     switch (kind) {
     case WEFT_I_ALL_REDUCE:

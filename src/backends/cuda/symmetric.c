@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives on symmetric memory of devices: from a request to the kernels that reach it. */
-#include "base/place.h"
 #include "kernels/fold.h"
 #include "site.h"
 #include "staged.h"
 #include "stream.h"
 
-WEFT_I_HOT bool weft_i_cuda_is_symmetric(weft_i_coll_kind kind)
+bool weft_i_cuda_is_symmetric(weft_i_coll_kind kind)
 {
     switch (kind) {
     case WEFT_I_ONE_SHOT_ALL_REDUCE:

@@ -7,6 +7,7 @@
 #include "table.h"
 
 #include "base/os.h"
+#include "base/place.h"
 #include "capture.h"
 #include "code.h"
 #include "launch.h"
@@ -157,7 +158,7 @@ static bool stream_captured(void *stream)
 }
 
 /* The driver is asked for streams of others, which may capture what they like. */
-static bool stream_noted(void *stream)
+WEFT_I_HOT static bool stream_noted(void *stream)
 {
     const weft_i_cuda_stream *s = stream;
     return weft_i_cuda_is_captured(s) || (!s->ours && stream_captured(stream));

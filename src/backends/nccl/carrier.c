@@ -104,6 +104,17 @@ WEFT_I_HOT static bool prefers_nccl(const carrier *c, const weft_i_request *requ
            !weft_i_cuda_carrier_takes(request);
 }
 
+WEFT_I_HOT void weft_i_nccl_carrier_fetch(const void *what)
+{
+    const weft_i_nccl_comm *comm = ((const carrier *)what)->comm;
+    if (!comm)
+        return;
+    __builtin_prefetch(&comm->lock, 1);
+    __builtin_prefetch(&comm->inside, 1);
+    __builtin_prefetch(comm->post, 1);
+    __builtin_prefetch(comm->device);
+}
+
 /* NCCL's threads would break a capture; weft's own kernels do not. */
 static weft_status run_captured(carrier *c, const weft_i_request *request)
 {

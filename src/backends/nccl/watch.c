@@ -146,12 +146,8 @@ weft_status weft_i_nccl_watch(const weft_i_circle *circle, weft_i_nccl_comm *com
 
 /* ---- calls ---- */
 
-WEFT_I_HOT weft_status weft_i_nccl_comm_check(weft_i_nccl_comm *comm)
+WEFT_I_COLD static weft_status tell_fate(weft_i_nccl_comm *comm, weft_status fate)
 {
-    /* Pairs with the release in condemn. */
-    weft_status fate = (weft_status)atomic_load_explicit(&comm->fate, memory_order_acquire);
-    if (__builtin_expect(fate == WEFT_OK, 1))
-        return WEFT_OK;
     char who[128], about[512] = "";
     weft_i_post_text(comm->post, who, sizeof who);
     atomic_store_explicit(&comm->told, true, memory_order_relaxed);
@@ -170,6 +166,13 @@ WEFT_I_HOT weft_status weft_i_nccl_comm_check(weft_i_nccl_comm *comm)
     weft_i_post_describe(comm->post, comm->lost, about, sizeof about);
     return weft_i_fail(fate, "%s, collectives by NCCL on cuda:%d: %s will not come", who,
                        comm->device->ordinal, about);
+}
+
+WEFT_I_HOT weft_status weft_i_nccl_comm_check(weft_i_nccl_comm *comm)
+{
+    /* Pairs with the release in condemn. */
+    weft_status fate = (weft_status)atomic_load_explicit(&comm->fate, memory_order_acquire);
+    return __builtin_expect(fate == WEFT_OK, 1) ? WEFT_OK : tell_fate(comm, fate);
 }
 
 static bool is_decided(void *arg)
@@ -202,6 +205,12 @@ WEFT_I_HOT static void note_stream(weft_i_nccl_comm *comm, weft_i_cuda_stream *s
     comm->last_number = stream->number;
 }
 
+WEFT_I_COLD static weft_status refuse(weft_i_nccl_comm *comm, const char *op)
+{
+    WEFT_TRY(weft_i_nccl_comm_check(comm));
+    return weft_i_fail(WEFT_ERR_STATE, "%s by NCCL: this rank has left its world", op);
+}
+
 WEFT_I_HOT weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
                                               const char *op)
 {
@@ -209,8 +218,7 @@ WEFT_I_HOT weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cud
     pthread_mutex_lock(&comm->lock);
     if (!comm->raw) {
         pthread_mutex_unlock(&comm->lock);
-        WEFT_TRY(weft_i_nccl_comm_check(comm));
-        return weft_i_fail(WEFT_ERR_STATE, "%s by NCCL: this rank has left its world", op);
+        return refuse(comm, op);
     }
     comm->inside = true;
     comm->enqueues = stream != NULL;
