@@ -9,11 +9,9 @@ static const char *nccl_label(const char *backend);
 #include "jobs.h"
 
 #include "backends/nccl/carrier.h"
-#include "base/place.h"
 #include "base/record.h"
 #include "base/status.h"
 #include "coll/carrier.h"
-#include "coll/request.h"
 #include "cuda/model.h"
 #include "fabric/group.h"
 #include "nccl/standin.h"
@@ -413,43 +411,6 @@ RANKS_TEST(test_nccl_choice, 2)
     check_same("never", weft_all_reduce(x, WEFT_SUM, world), want);
     CHECK_GIVEN(world, 0, 2);
     set_threshold(world, usual);
-    end(world);
-}
-
-static bool is_hot(const void *code)
-{
-    const char *at = code;
-    return at >= __start_weft_hot && at < __stop_weft_hot;
-}
-
-/* What is fetched before a call on a device: the functions from the request to NCCL, and no more
- * than is fetched in a microsecond; and only where the last call was on one. */
-RANKS_TEST(test_nccl_fetched, 2)
-{
-    ONLY_STANDIN();
-    weft_group *world = begin(rank, 30000);
-    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(100), GPU);
-    weft_tensor *host = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100));
-    CHECK(is_hot((const void *)(uintptr_t)weft_i_request_begin));
-    CHECK(is_hot((const void *)(uintptr_t)weft_i_coll_run));
-    CHECK(is_hot((const void *)(uintptr_t)weft_i_nccl_comm_enter));
-    CHECK(!is_hot((const void *)(uintptr_t)weft_i_fail));
-    CHECK(!is_hot((const void *)(uintptr_t)weft_i_nccl_comm_open));
-#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && defined __OPTIMIZE__
-    CHECK(__stop_weft_hot - __start_weft_hot <= 16 << 10);
-#endif
-    CHECK(!world->carried);
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
-    CHECK(world->carried);
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
-    CHECK_OK(weft_all_reduce_into(host, host, WEFT_SUM, world));
-    CHECK(!world->carried);
-    weft_group *group = weft_group_new(world, (int[]){0, 1}, 2, "ended");
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
-    CHECK(group->carried);
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
-    CHECK_OK(weft_group_destroy(group));
-    CHECK(weft_all_reduce_into(x, x, WEFT_SUM, group) == WEFT_ERR_STATE);
     end(world);
 }
 

@@ -12,7 +12,10 @@
 #define WEFT_I_HOT __attribute__((hot, section("weft_hot")))
 
 /* Not on the way; compilers also move apart what leads to it. */
-#define WEFT_I_COLD __attribute__((cold))
+#define WEFT_I_COLD __attribute__((cold, noinline))
+
+/* Used, but not on the way: not to be put in line there. */
+#define WEFT_I_APART __attribute__((noinline))
 
 /* The bounds of the section, by the linker. */
 extern const char __start_weft_hot[] __attribute__((visibility("hidden")));

@@ -93,9 +93,9 @@ static inline bool has_counterparts(const weft_i_coll *coll)
 
 /* The operands of a plain call may be symmetric too; then a backend can do without its stage.  If the
  * input alone is, that helps where one shot does: two need everybody's result. */
-__attribute__((noinline)) static weft_status run_with_counterparts(const weft_i_coll *coll,
-                                                                   const weft_i_carrier *carrier,
-                                                                   weft_i_request *request)
+WEFT_I_APART static weft_status run_with_counterparts(const weft_i_coll *coll,
+                                                      const weft_i_carrier *carrier,
+                                                      weft_i_request *request)
 {
     weft_i_registration *in = find_counterparts(coll, coll->in_tensor, &request->in_counterparts);
     weft_i_registration *out =
@@ -198,8 +198,7 @@ WEFT_I_HOT static weft_status hand_over(weft_i_coll *coll, weft_i_carrier *carri
                : status;
 }
 
-__attribute__((noinline)) static weft_status hand_over_list(weft_i_coll *coll,
-                                                            weft_i_carrier *carrier)
+WEFT_I_APART static weft_status hand_over_list(weft_i_coll *coll, weft_i_carrier *carrier)
 {
     const weft_i_list *list = coll->list;
     weft_i_operands *items = WEFT_OS->alloc((list->count + 1) * sizeof *items);

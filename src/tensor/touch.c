@@ -45,8 +45,7 @@ static weft_status written_by(weft_storage *storage, weft_stream *stream)
     return WEFT_OK;
 }
 
-__attribute__((noinline)) static weft_status order(weft_storage *storage, bool write,
-                                                   weft_stream *stream)
+WEFT_I_APART static weft_status order(weft_storage *storage, bool write, weft_stream *stream)
 {
     pthread_mutex_lock(&storage->claims_lock);
     weft_status status = write ? written_by(storage, stream) : read_by(storage, stream);

@@ -109,6 +109,7 @@ WEFT_I_HOT void weft_i_nccl_carrier_fetch(const void *what)
     const weft_i_nccl_comm *comm = ((const carrier *)what)->comm;
     if (!comm)
         return;
+    __builtin_prefetch(weft_i_nccl_library());
     __builtin_prefetch(&comm->lock, 1);
     __builtin_prefetch(&comm->inside, 1);
     __builtin_prefetch(comm->post, 1);
@@ -116,7 +117,7 @@ WEFT_I_HOT void weft_i_nccl_carrier_fetch(const void *what)
 }
 
 /* NCCL's threads would break a capture; weft's own kernels do not. */
-static weft_status run_captured(carrier *c, const weft_i_request *request)
+WEFT_I_APART static weft_status run_captured(carrier *c, const weft_i_request *request)
 {
     if (c->site && weft_i_cuda_carrier_takes(request))
         return weft_i_cuda_carrier_run(c->site, request);

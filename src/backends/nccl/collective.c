@@ -133,7 +133,7 @@ WEFT_I_HOT static weft_i_nccl_result reduce(const call *c)
 }
 
 /* Factors differ by rank, so each has an operation of its own. */
-static weft_i_nccl_result reduce_scaled(call *c)
+WEFT_I_APART static weft_i_nccl_result reduce_scaled(call *c)
 {
     double factor = c->request->factor;
     float small = (float)factor;
@@ -147,7 +147,7 @@ static weft_i_nccl_result reduce_scaled(call *c)
     return weft_i_nccl_is_fine(result) && made != WEFT_I_ncclSuccess ? made : result;
 }
 
-static weft_i_nccl_result move(const call *c)
+WEFT_I_APART static weft_i_nccl_result move(const call *c)
 {
     const char *in = c->in ? c->in : c->out;
     char *out = c->out ? c->out : (char *)(uintptr_t)c->in;
@@ -259,7 +259,7 @@ static weft_i_nccl_result run_all(call *c)
 }
 
 /* Several calls are one operation; what began must end. */
-static weft_i_nccl_result run_grouped(call *c)
+WEFT_I_APART static weft_i_nccl_result run_grouped(call *c)
 {
     weft_i_nccl_result result = c->nccl->ncclGroupStart();
     if (!weft_i_nccl_is_fine(result))

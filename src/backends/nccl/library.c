@@ -156,8 +156,8 @@ weft_status weft_i_nccl_status_of(weft_i_nccl_result result)
     }
 }
 
-WEFT_I_HOT weft_status weft_i_nccl_fail(weft_i_nccl_result result, weft_i_nccl_raw comm,
-                                        const char *format, ...)
+weft_status weft_i_nccl_fail(weft_i_nccl_result result, weft_i_nccl_raw comm, const char *format,
+                             ...)
 {
     if (weft_i_nccl_is_fine(result))
         return WEFT_OK;

@@ -258,6 +258,7 @@ WEFT_I_HOT weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_ncc
     if (c.result ==
         WEFT_I_ncclInProgress) { /* its thread is at it; the sentry may look meanwhile */
         pthread_mutex_unlock(&comm->lock);
+        weft_i_place_fetch(); /* NCCL's own call may have put the way back out of the caches */
         bool done = weft_i_wait_until(is_enqueued, &c, deadline);
         pthread_mutex_lock(&comm->lock);
         if (!done)
@@ -270,7 +271,7 @@ WEFT_I_HOT weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_ncc
         weft_i_post_show(comm->post, comm->given);
     }
     bool gone = !comm->raw;
-    if (!gone)
+    if (!gone && !weft_i_nccl_is_fine(c.result))
         status = weft_i_nccl_fail(c.result, comm->raw, "%s by NCCL on cuda:%d", comm->op,
                                   comm->device->ordinal);
     pthread_mutex_unlock(&comm->lock);
