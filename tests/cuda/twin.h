@@ -153,15 +153,9 @@ WEFT_K int weft_k_swap(uint64_t *word, uint64_t expected, uint64_t value)
                                        __ATOMIC_RELAXED);
 }
 
-WEFT_K int weft_k_swap32_release(uint32_t *word, uint32_t expected, uint32_t value)
+WEFT_K int weft_k_swap32(uint32_t *word, uint32_t expected, uint32_t value)
 {
-    return __atomic_compare_exchange_n(word, &expected, value, 0, __ATOMIC_RELEASE,
-                                       __ATOMIC_RELAXED);
-}
-
-WEFT_K int weft_k_swap32_acquire(uint32_t *word, uint32_t expected, uint32_t value)
-{
-    return __atomic_compare_exchange_n(word, &expected, value, 0, __ATOMIC_ACQUIRE,
+    return __atomic_compare_exchange_n(word, &expected, value, 0, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED);
 }
 

@@ -165,20 +165,10 @@ WEFT_K int weft_k_swap(uint64_t *word, uint64_t expected, uint64_t value)
     return seen == expected;
 }
 
-WEFT_K int weft_k_swap32_release(uint32_t *word, uint32_t expected, uint32_t value)
+WEFT_K int weft_k_swap32(uint32_t *word, uint32_t expected, uint32_t value)
 {
     uint32_t seen;
-    asm volatile("atom.release.sys.global.cas.b32 %0, [%1], %2, %3;"
-                 : "=r"(seen)
-                 : "l"(word), "r"(expected), "r"(value)
-                 : "memory");
-    return seen == expected;
-}
-
-WEFT_K int weft_k_swap32_acquire(uint32_t *word, uint32_t expected, uint32_t value)
-{
-    uint32_t seen;
-    asm volatile("atom.acquire.sys.global.cas.b32 %0, [%1], %2, %3;"
+    asm volatile("atom.acq_rel.sys.global.cas.b32 %0, [%1], %2, %3;"
                  : "=r"(seen)
                  : "l"(word), "r"(expected), "r"(value)
                  : "memory");

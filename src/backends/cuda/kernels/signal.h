@@ -35,7 +35,9 @@ WEFT_K void weft_k_run_put(const weft_k_call *c)
     if (weft_k_thread() != 0 || weft_k_is_poisoned(&m))
         return;
     uint32_t *word = weft_k_semaphore(&c->group, c->peer, c->channel, c->group.rank);
-    while (!weft_k_swap32_release(word, 0, 1)) /* pairs with the acquire in weft_k_run_wait */
+    /* Both ways, with weft_k_run_wait: what came before the signal is seen behind the wait, and what
+     * came before the last wait is over for whoever signals again (pipe.h, WEFT_I_WORD_HELD). */
+    while (!weft_k_swap32(word, 0, 1))
         if (weft_k_must_stop(&m, &p, c->peer))
             break;
     weft_k_waited(&m, &p);
@@ -51,10 +53,10 @@ WEFT_K void weft_k_run_wait(const weft_k_call *c)
     if (weft_k_thread() != 0 || weft_k_is_poisoned(&m))
         return;
     uint32_t *word = weft_k_semaphore(&c->group, c->group.rank, c->channel, c->peer);
-    /* Pairs with the release in weft_k_run_put.  There may be more than one, of those that come with
+    /* Pairs with weft_k_run_put, both ways.  There may be more than one, of those that come with
      * data from a library (backends/nvshmem). */
     uint32_t count = 1;
-    while (!weft_k_swap32_acquire(word, count, count - 1)) {
+    while (!weft_k_swap32(word, count, count - 1)) {
         uint32_t seen = weft_k_load32(word);
         count = seen ? seen : 1;
         if (weft_k_must_stop(&m, &p, c->peer))
