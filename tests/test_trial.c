@@ -292,6 +292,13 @@ static int64_t stopped_clock(void)
     return clock_now;
 }
 
+static void stop_clock(void)
+{
+    slow = weft_i_os_linux;
+    slow.clock_ns = stopped_clock;
+    weft_i_os_now = &slow;
+}
+
 /* Ends a call that took so long; its mean then. */
 static uint32_t mean_after(weft_i_coll *coll, int64_t took)
 {
@@ -307,9 +314,7 @@ TEST(test_trial_mean)
     weft_i_lane lane = {.me = 1, .size = RANKS};
     weft_i_trial trial = {{0, 0}, {0, 0}, {0, 0}};
     weft_i_coll coll = {.lane = &lane, .trial = &trial};
-    slow = weft_i_os_linux;
-    slow.clock_ns = stopped_clock;
-    weft_i_os_now = &slow;
+    stop_clock();
     clock_now = 1000000;
     CHECK_INT(mean_after(&coll, 5000), 5000);
     CHECK_INT(mean_after(&coll, 1000), 1000);
@@ -334,22 +339,9 @@ TEST(test_trial_mean)
     CHECK_INT(mean_after(&coll, 0), 1); /* a clock that has not moved */
     CHECK_INT(mean_after(&coll, INT64_C(5000000000)), INT32_MAX);
     CHECK_INT(trial.mean[0], 1150);
-    weft_i_os_now = &weft_i_os_linux;
-}
-
-/* Each root touches new pages in its first call.  That counts for nothing once a call was quick. */
-TEST(test_trial_forgets_cold_roots)
-{
-    static const int64_t took[WEFT_I_TRIAL_RUNS] = {655000, 555000, 660000, 634000, 100000, 72000};
-    weft_i_lane lane = {.me = 1, .size = RANKS};
-    weft_i_trial trial = {{0, 0}, {0, 0}, {0, 0}};
-    weft_i_coll coll = {.lane = &lane, .trial = &trial};
-    slow = weft_i_os_linux;
-    slow.clock_ns = stopped_clock;
-    weft_i_os_now = &slow;
-    for (int i = 0; i < WEFT_I_TRIAL_RUNS; i++)
-        mean_after(&coll, took[i]);
-    CHECK_INT(trial.mean[0], 93000);
+    for (int root = trial.runs[1] = 0; root < 4; root++) /* its first call touches new pages */
+        mean_after(&coll, 650000);
+    CHECK_INT(mean_after(&coll, 100000), 100000); /* and no cold call counts any more */
     weft_i_os_now = &weft_i_os_linux;
 }
 
@@ -360,9 +352,7 @@ TEST(test_trial_own_times)
     weft_i_trial trial = {
         {800, 900}, {WEFT_I_TRIAL_RUNS, WEFT_I_TRIAL_RUNS}, {WEFT_I_TRIAL_COLD, WEFT_I_TRIAL_COLD}};
     weft_i_coll coll = {.lane = &lane, .trial = &trial};
-    slow = weft_i_os_linux;
-    slow.clock_ns = stopped_clock;
-    weft_i_os_now = &slow;
+    stop_clock();
     clock_now = 1000000;
     CHECK_INT(weft_i_trial_times(&coll).of[0] & 1, 1);
     CHECK_INT(mean_after(&coll, 10), 800);
@@ -425,9 +415,7 @@ TEST(test_trial_places)
                  {(size_t)FROM << (LAST + 3), LAST}};
     bare *it = bare_new(1, 0, 0);
     it->lane.remembers = true;
-    slow = weft_i_os_linux;
-    slow.clock_ns = stopped_clock;
-    weft_i_os_now = &slow;
+    stop_clock();
     clock_now = 4711;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         weft_i_trial_begin(&it->coll, cases[i].bytes);
@@ -569,9 +557,7 @@ TEST(test_trial_keeping)
 TEST(test_trial_learned)
 {
     bare *it = bare_new(1, 1000, 1100);
-    slow = weft_i_os_linux;
-    slow.clock_ns = stopped_clock;
-    weft_i_os_now = &slow;
+    stop_clock();
     it->coll.trial_way = true;
     CHECK_INT(mean_after(&it->coll, 1060), 1090);
     CHECK(!it->lane.learned);
