@@ -456,7 +456,7 @@ TEST(test_lane_room)
         CHECK_CONTAINS(weft_last_error(), "rank 3 (");
         CHECK_INT(bare.settled, 40 - WEFT_I_TURNS + 1);
         weft_clear_error();
-        come(3, needed, 9, 100, 5); /* whatever it calls */
+        come(3, needed, 7, 100, 5);
         CHECK_OK(weft_i_lane_make_room(&bare, &hand.call, turns, 0));
         CHECK(bare.settled == needed && weft_i_lane_has_room(&bare, turns));
         come_all(needed + 1, 7, 100, 5);
@@ -464,6 +464,28 @@ TEST(test_lane_room)
         CHECK_OK(weft_i_lane_make_room(&bare, &hand.call, turns, 0));
         CHECK_INT(bare.settled, needed + 2);
         CHECK(!weft_i_group_has_ended(hand.group));
+        close_lane();
+    }
+}
+
+/* Ranks that waited for nobody compare what they called at the oldest entry that counts. */
+TEST(test_lane_room_of_another_call)
+{
+    uint32_t needed = 41 - (WEFT_I_TURNS - 1);
+    for (int round = 0; round < 2; round++) {
+        open_lane(WEFT_I_CMA_KERNEL);
+        bare.settled = 40 - WEFT_I_TURNS + 1;
+        for (uint32_t epoch = needed; epoch <= 40; epoch++)
+            come(HAND_ME, epoch, 7, 100, 5);
+        come_all(needed, 7, 100, 5);
+        /* The second time it is a whole turn ahead, and has nothing to say about that entry. */
+        come(3, needed + (round ? WEFT_I_TURNS : 0), 9, 102, 6);
+        CHECK_INT(weft_i_lane_make_room(&bare, &hand.call, WEFT_I_TURNS, 0),
+                  round ? WEFT_OK : WEFT_ERR_MISMATCH);
+        CHECK_INT(weft_i_group_has_ended(hand.group), !round);
+        if (!round)
+            CHECK_CONTAINS(weft_last_error(), "but rank 3 calls");
+        weft_clear_error();
         close_lane();
     }
 }

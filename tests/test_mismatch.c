@@ -3,7 +3,7 @@
  * Calls that differ between ranks, made up by the hundred: one rank calls another operation, count,
  * dtype, reduction, root, list, split or form than the others, in another order, in another group,
  * once more or once less.  Every rank must get an error that names both calls, there or (operations
- * that do not wait for all) at the next call, and the group's fate must be the same for all.
+ * that do not wait for all) later, and the group's fate must be the same for all.
  * HARNESS_SEED repeats a run.
  */
 #include "coll/lane.h"
@@ -469,6 +469,21 @@ RANKS_TEST(test_mismatch_posted_order, 2)
     CHECK_STATUS(weft_work_wait(first, WEFT_DEFAULT), WEFT_ERR_MISMATCH);
     CHECK_CONTAINS(weft_last_error(), "all_reduce of 12 f32, sum, shape [3, 4]");
     CHECK_CONTAINS(weft_last_error(), "broadcast of 5 f32, root 0, shape [5]");
+    (void)size;
+    finish(world);
+}
+
+/* Two ranks that wait for nobody, since each takes itself for the root, are told all the same. */
+RANKS_TEST(test_mismatch_two_roots, 3)
+{
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 2 * WEFT_I_TURNS && status == WEFT_OK; i++)
+        status = weft_broadcast_into(x, rank % 2, world);
+    CHECK_STATUS(status, WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "broadcast of 10 f32, root 0, shape [10]");
+    CHECK_CONTAINS(weft_last_error(), "broadcast of 10 f32, root 1, shape [10]");
     (void)size;
     finish(world);
 }

@@ -14,8 +14,8 @@
  *
  * Each rank shows the others what it calls: the number of calls before this one, the kind, the
  * shape and the dtype.  If the ranks call different things, all of them get WEFT_ERR_MISMATCH.
- * One thing is not noticed: a rank that wrongly takes itself for the root of a small broadcast or
- * scatter, because it waits for nobody, and nobody waits for it.
+ * A rank that waits for nobody, as the root of a small broadcast or scatter, gets it at a later call:
+ * the next that waits, or the 16th at the latest.
  *
  * The first operation of a group sets up the memory that later ones use.  It waits until every rank
  * has begun its first operation in the group.  This also holds for a posted operation, and for a

@@ -261,6 +261,16 @@ static weft_status tell_difference(const weft_i_lane *lane, const weft_i_label *
                        call->group->name, epoch, lane->me, mine, other, theirs);
 }
 
+/* The same at the oldest entry before `next` at which there is one to be seen. */
+static weft_status tell_earlier(const weft_i_lane *lane, const weft_i_label *call, uint32_t next)
+{
+    for (uint32_t back = WEFT_I_TURNS - 2; back > 0; back--)
+        if (has_entered(lane, lane->me, next - back))
+            WEFT_TRY(tell_difference(lane, call, weft_i_lane_signature(lane, lane->me, next - back),
+                                     next - back));
+    return WEFT_OK;
+}
+
 /* Tells both calls, also to a rank that comes after others have found the mismatch, and to one that
  * went on from the call in question.  A rank that takes its arrival back, if only for a moment,
  * hides its call: then what the first finder wrote onto the board is told. */
@@ -268,10 +278,7 @@ static weft_status fail_mismatch(const weft_i_lane *lane, const weft_i_label *ca
                                  const weft_i_signature *signature, bool late)
 {
     uint32_t next = lane->epoch + 1;
-    for (uint32_t back = WEFT_I_TURNS - 2; back > 0; back--)
-        if (has_entered(lane, lane->me, next - back))
-            WEFT_TRY(tell_difference(lane, call, weft_i_lane_signature(lane, lane->me, next - back),
-                                     next - back));
+    WEFT_TRY(tell_earlier(lane, call, next));
     if (!late || !has_entered(lane, lane->me, next))
         WEFT_TRY(tell_difference(lane, call, signature, next));
     if (late)
@@ -297,19 +304,52 @@ static weft_i_point *entry_point(weft_i_lane *lane, int whom)
     return &lane->entry;
 }
 
-weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, uint32_t turns,
-                                  int64_t timeout_ms)
+/*
+ * Ranks that wait for nobody, as two do that both take themselves for the root of a broadcast, see
+ * here that they have called different things.  A rank that is ahead may have come round to the
+ * word already; then it is the one that sees it.
+ */
+static weft_status compare_settled(const weft_i_lane *lane, const weft_i_label *call)
+{
+    /* Relaxed: our own.  Acquire: pairs with the release of an arrival. */
+    uint64_t mine = atomic_load_explicit(weft_i_point_turn(&lane->entry, lane->me, lane->settled),
+                                         memory_order_relaxed);
+    for (int rank = 0; rank < lane->size; rank++) {
+        uint64_t word = atomic_load_explicit(weft_i_point_turn(&lane->entry, rank, lane->settled),
+                                             memory_order_acquire);
+        if (word == mine || weft_i_arrival_epoch(word) != weft_i_arrival_epoch(mine))
+            continue;
+        WEFT_TRY(tell_earlier(lane, call, lane->epoch + 1));
+        WEFT_TRY(tell_difference(lane, call, weft_i_lane_signature(lane, lane->me, lane->settled),
+                                 lane->settled));
+        weft_i_group_concerns(call->group);
+        return weft_i_fail(WEFT_ERR_MISMATCH,
+                           "group \"%s\": rank %d and rank %d called different things before "
+                           "operation %u",
+                           call->group->name, lane->me, rank, lane->settled + 1);
+    }
+    return WEFT_OK;
+}
+
+static weft_status settle(weft_i_lane *lane, const weft_i_label *call, uint32_t needed,
+                          int64_t timeout_ms)
 {
     weft_i_point *point = entry_point(lane, 0);
-    uint32_t needed = lane->epoch + 1 - (turns - 1), newest = lane->epoch;
-    weft_status status = weft_i_group_settle(call, point, &lane->for_room, needed, timeout_ms);
-    if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
-        weft_i_group_spoil(call->group, status); /* as in weft_i_lane_await */
-    WEFT_TRY(status);
+    uint32_t newest = lane->epoch;
+    WEFT_TRY(weft_i_group_settle(call, point, &lane->for_room, needed, timeout_ms));
     while (newest != needed && !weft_i_signal_is_settled(point, newest))
         newest--;
     lane->settled = newest;
-    return WEFT_OK;
+    return compare_settled(lane, call);
+}
+
+weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, uint32_t turns,
+                                  int64_t timeout_ms)
+{
+    weft_status status = settle(lane, call, lane->epoch + 1 - (turns - 1), timeout_ms);
+    if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
+        weft_i_group_spoil(call->group, status); /* as in weft_i_lane_await */
+    return status;
 }
 
 void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, uint32_t digest,
