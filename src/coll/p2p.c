@@ -619,13 +619,18 @@ static weft_status wait_on(outlook *on, int64_t deadline)
  * How often a rank looks for a message before it gives its core to another one.  A peer that runs
  * answers sooner than a switch ends, and a rank that stays takes all that is on its way to it.  But
  * if the peer waits for this very core, every look is in vain.  So after each wait in vain a rank
- * looks half as often, and as often as ever once a message came while it looked.
+ * looks half as often, and as often as ever once a message came while it looked.  It does not look
+ * for the end of an RTS: the copy takes longer than a switch.
  */
-static int looks_allowed(const weft_i_lane *lane)
+static int looks_allowed(const weft_i_bundle *bundle)
 {
     enum { LOOKS = 200, HALVINGS = 12 };
+    const weft_i_lane *lane = bundle->requests->lane;
     if (lane->mode != WEFT_I_WAIT_YIELD)
         return lane->mode == WEFT_I_WAIT_SPIN ? LOOKS : 1;
+    for (int i = 0; i < bundle->count; i++)
+        if (bundle->requests[i].rts_sent)
+            return 1;
     /* Relaxed, as below: a guess that the threads of the rank share. */
     int vain = atomic_load_explicit(&lane->p2p->in_vain, memory_order_relaxed);
     return vain < HALVINGS ? 1 << (HALVINGS - vain) : 1;
@@ -646,7 +651,7 @@ static void learn_looks(weft_i_lane *lane, int looks, bool came)
 static bool come_at_once(outlook *on)
 {
     weft_i_lane *lane = on->bundle->requests->lane;
-    int allowed = looks_allowed(lane), looks = 0;
+    int allowed = looks_allowed(on->bundle), looks = 0;
     bool came;
     while (!(came = are_over(on)) && ++looks < allowed)
         ;
