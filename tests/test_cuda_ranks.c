@@ -184,6 +184,17 @@ static weft_tensor *prepare_posting(weft_group *world, int rank, weft_tensor **x
     return other;
 }
 
+/* Twice `y`, which rank 0 has while the work still waits for the other rank. */
+static weft_tensor *add_beside(weft_tensor *y, int rank, weft_work *work)
+{
+    weft_tensor *twice = weft_add(y, y);
+    if (rank == 0) {
+        CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 100));
+        CHECK_INT(weft_work_test(work), WEFT_IN_PROGRESS);
+    }
+    return twice;
+}
+
 /*
  * Posted work does not hold up the stream of who posts it: while the other rank has not come, the
  * current stream gets its own work done.  Who uses an operand afterwards is behind the collective
@@ -195,11 +206,7 @@ RANKS_TEST(test_cuda_ranks_work_runs_beside, 2)
     weft_tensor *x, *out, *sum, *y = prepare_posting(world, rank, &x, &out, &sum);
     weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, world);
     CHECK(work);
-    weft_tensor *twice = weft_add(y, y);
-    if (rank == 0) {
-        CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 100));
-        CHECK_INT(weft_work_test(work), WEFT_IN_PROGRESS);
-    }
+    weft_tensor *twice = add_beside(y, rank, work);
     weft_tensor *more = weft_add(out, out); /* on the current stream */
     CHECK_OK(weft_fill(x, 0));              /* behind the one that reads it */
     check_same("beside", twice, weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100), 4));
@@ -218,11 +225,7 @@ RANKS_TEST(test_cuda_ranks_work_posted_again, 2)
     CHECK(weft_all_reduce_start(out, x, WEFT_SUM, world));
     weft_work *work = weft_all_reduce_start(out, x, WEFT_SUM, world);
     CHECK(work);
-    weft_tensor *twice = weft_add(y, y);
-    if (rank == 0) {
-        CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 100));
-        CHECK_INT(weft_work_test(work), WEFT_IN_PROGRESS);
-    }
+    weft_tensor *twice = add_beside(y, rank, work);
     weft_tensor *more = weft_add(out, out); /* this is behind both */
     check_same("beside", twice, weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100), 4));
     check_same("behind", more, weft_add(sum, sum));
