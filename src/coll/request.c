@@ -118,15 +118,6 @@ WEFT_I_COLD static weft_status fail_different(const weft_i_coll *coll, const wef
                        weft_dtype_name(coll->ask.dtype), weft_dtype_name(x->dtype));
 }
 
-/* A contiguous tensor inside its storage, which nobody claims. */
-static inline bool is_laid_out(const weft_tensor *x)
-{
-    const weft_storage *storage = x->storage;
-    /* The claims: pairs with the release of who took the last one off, see weft_i_storage_unclaimed. */
-    return x->packed && x->end <= storage->bytes && storage->device != WEFT_META &&
-           atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
-}
-
 /* Says what is wrong with an operand, or waits until nothing is. */
 WEFT_I_COLD static weft_status examine(const weft_i_coll *coll, const weft_tensor *x, bool written)
 {
@@ -136,7 +127,7 @@ WEFT_I_COLD static weft_status examine(const weft_i_coll *coll, const weft_tenso
 
 WEFT_I_HOT weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool written)
 {
-    if (!x || !is_laid_out(x) || (written && x->storage->read_only))
+    if (!x || !weft_i_request_is_fine(x) || (written && x->storage->read_only))
         WEFT_TRY(examine(coll, x, written));
     const weft_storage *storage = x->storage;
     size_t item = weft_i_dtype_size(x->dtype), bytes = (size_t)x->numel * item;

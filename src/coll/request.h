@@ -25,13 +25,13 @@ static inline weft_status weft_i_request_check_group(const char *op, weft_group 
 
 weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root);
 
-/* A contiguous tensor on the CPU, inside its storage, on which nothing is under way? */
+/* A contiguous tensor inside its storage, not on meta, on which nothing is under way? */
 static inline bool weft_i_request_is_fine(const weft_tensor *x)
 {
     const weft_storage *storage = x->storage;
-    /* The claims: pairs with the release of whoever took the last one off, see weft_i_storage_ready. */
-    return x->packed && x->end <= storage->bytes && weft_i_device_is_host(storage->device) &&
-           !storage->ordered &&
+    /* The claims: pairs with the release of whoever took the last one off, see
+     * weft_i_storage_unclaimed. */
+    return x->packed && x->end <= storage->bytes && storage->device != WEFT_META &&
            atomic_load_explicit(&storage->claims, memory_order_acquire) == NULL;
 }
 
