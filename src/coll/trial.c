@@ -10,7 +10,7 @@ enum {
     RUNS = WEFT_I_TRIAL_RUNS,
     MARGIN = 4,  /* a quarter is what times differ by without a reason */
     AGAIN = 128, /* calls after which the slower way is tried again */
-    SOON = 16    /* the same if only an earlier job has timed it */
+    SOON = 16    /* the same if an earlier job has timed it, or one or two calls */
 };
 
 /* The class of a size: its power of two, from the least on. */
@@ -33,7 +33,7 @@ void weft_i_trial_begin(weft_i_coll *coll, size_t transfer)
     coll->trial_began = WEFT_OS->clock_ns();
 }
 
-/* Nanoseconds, the last bit of which says that an earlier job has measured them; 0: not known. */
+/* Nanoseconds, the last bit of which says that they need to be checked soon; 0: not known. */
 static uint32_t known(const weft_i_trial *trial, int way)
 {
     uint32_t even = (trial->mean[way] | 1) + 1;
@@ -90,6 +90,19 @@ static void keep_if(const weft_i_coll *coll, bool both)
 }
 
 /*
+ * The other way is known and this one will not be taken: it would have to be clearly faster.  The
+ * first call may have touched new pages, so that one has to be twice as slow.  Calls of the slower
+ * way are what a trial costs; a way that looks faster costs nothing and is timed in full.
+ */
+static bool is_beaten(const weft_i_trial *trial, int way)
+{
+    uint32_t mine = trial->mean[way], other = trial->mean[!way];
+    if (trial->runs[!way] < RUNS)
+        return false;
+    return trial->runs[way] < COLD ? mine / 2 > other : mine + mine / MARGIN >= other;
+}
+
+/*
  * The mean of the last few calls, without the cold ones; one that was kept off its core counts as
  * twice the mean.  One that takes less than half of the mean replaces it: those before it touched
  * new pages, as the first call of every root does.  Not the least: ranks that come one by one copy
@@ -118,5 +131,10 @@ void weft_i_trial_end(weft_i_coll *coll)
         coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);
         return;
     }
-    keep_if(coll, ++trial->runs[way] == RUNS && trial->runs[!way] == RUNS);
+    trial->runs[way]++;
+    if (trial->runs[way] < RUNS && is_beaten(trial, way)) {
+        trial->runs[way] = RUNS;
+        trial->kept[way] = 1; /* so few calls are soon checked by another one */
+    }
+    keep_if(coll, trial->runs[way] == RUNS && trial->runs[!way] == RUNS);
 }

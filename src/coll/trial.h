@@ -3,7 +3,8 @@
  * Trials: does the kernel copy large ordinary operands faster (CMA), or weft through the bounce
  * buffers?  That depends on the processor, the kernel and the pages of the memory, by a factor of
  * two either way, and no table knows them.  So a lane times its first large calls of every kind and
- * size, six of each way, and takes what is clearly faster from then on.  Now and then it tries
+ * size: four of the way that the table says, then four of the other, but only one or two if that
+ * turns out not to be faster.  From then on it takes what is clearly faster.  Now and then it tries
  * the other again.  What it has learned is kept for later jobs (trial_file.h), where it decides
  * until they have times of their own: the machine may have been busy when it was learned.
  *

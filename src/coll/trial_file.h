@@ -19,7 +19,7 @@
 
 enum {
     WEFT_I_TRIAL_FROM = 64 << 10, /* bytes; reading the clock must not matter */
-    WEFT_I_TRIAL_RUNS = 6,        /* of each way before its time counts */
+    WEFT_I_TRIAL_RUNS = 4,        /* of a way before its time counts; fewer of one that is slower */
     WEFT_I_TRIAL_KINDS = WEFT_I_ALL_TO_ALL - WEFT_I_ALL_REDUCE + 1,
     WEFT_I_TRIAL_SIZES = 12,
     WEFT_I_TRIAL_COLD = 2, /* runs that touch new pages, of the operands and the bounce buffers */
@@ -30,7 +30,8 @@ enum {
 typedef struct weft_i_trial {
     uint32_t mean[2]; /* ns */
     uint8_t runs[2];
-    uint8_t kept[2]; /* of a mean that an earlier job has left: runs until this job has its own */
+    uint8_t
+        kept[2]; /* of a mean of an earlier job, or of too few calls: runs until it is replaced */
 } weft_i_trial;
 
 /* By kind, from all_reduce on, and power of two of the bytes. */
