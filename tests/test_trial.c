@@ -152,6 +152,33 @@ RANKS_TEST(test_trial_leaves_what_is_set, RANKS)
     with_reads(read_slowly, 2, 2, rank);
 }
 
+/* A rank with symmetric memory tries nothing, and those without take the way of the table.  They
+ * agree on it although only they have times. */
+RANKS_TEST(test_trial_mixed_memory, RANKS)
+{
+    (void)size;
+    if (harness_in_threads)
+        SKIP("thread ranks copy by themselves");
+    weft_group *world = join(0);
+    weft_tensor *in = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(COUNT), rank + 1);
+    weft_tensor *out = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(RANKS * COUNT));
+    weft_tensor *shared = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(COUNT));
+    CHECK(in && out && shared);
+    CHECK(weft_symm_rendezvous(shared, world));
+    CHECK_OK(weft_fill(shared, rank + 1));
+    if (is_denied(world, weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(COUNT)), in))
+        SKIP("the kernel lets nobody look into others");
+    bool cma = weft_tune_get(WEFT_TUNE_CMA, "all_gather", RANKS) <= COUNT * sizeof(float);
+    for (int i = 0; i < 40; i++) {
+        CHECK_OK(weft_fill(out, 0));
+        CHECK_OK(weft_all_gather_into(out, rank ? in : shared, world));
+        CHECK_INT(newest_way(world, "all_gather") == WEFT_I_WAY_CMA, cma);
+        const float *got = weft_tensor_data(out);
+        CHECK(got[0] == 1 && got[COUNT - 1] == 1 && got[COUNT] == 2 && got[2 * COUNT - 1] == 2);
+    }
+    finish(world);
+}
+
 /* ---- what is kept for later jobs ---- */
 
 /* How many of the very first calls go by CMA, in a job with slow copies by the kernel that knows

@@ -36,7 +36,12 @@ weft_i_location weft_i_locations_find(weft_i_coll *coll, weft_i_locations *locat
     locations->cma = lane->cma == WEFT_I_CMA_KERNEL && transfer && transfer >= coll->cma_from;
     mine.attempt = ++lane->attempts ? lane->attempts : ++lane->attempts;
     coll->trial = NULL;
-    if (weft_i_trial_takes(coll, transfer)) {
+    if (!weft_i_trial_takes(coll, transfer))
+        return mine;
+    /* Where symmetric memory is used, the others most likely use it too, and nothing is tried.  If
+     * they do not, they see that this rank knows nothing, and take the way of the table. */
+    mine.times = (weft_i_times){{0, 0}};
+    if (!locations->in && !locations->out) {
         weft_i_trial_begin(coll, transfer);
         locations->cma = weft_i_trial_expects_cma(coll, mine.attempt);
         mine.times = weft_i_trial_times(coll);
