@@ -374,7 +374,7 @@ RANKS_TEST(test_cuda_kill, 3)
     if (is_backend("nvshmem"))
         SKIP("after a death nobody allocates: see test_nvshmem_kill");
     weft_group *world = join(30000);
-    weft_symm *mem = make(world, 16);
+    weft_symm *mem = make(world, 16), *other = make(world, 16);
     weft_group *rest = weft_group_new(world, (int[]){0, 1}, 2, "rest");
     BARRIER(mem, 0);
     if (rank == 2) {
@@ -384,12 +384,15 @@ RANKS_TEST(test_cuda_kill, 3)
         kill(getpid(), SIGKILL);
     }
     CHECK_OK(weft_symm_barrier(mem, 0, 30000));
+    CHECK_OK(weft_symm_barrier(other, 0, 30000));
     harness_mark();
     long long began = harness_now();
     CHECK_STATUS(sync_stream(), WEFT_ERR_PEER_DEAD);
     CHECK_CONTAINS(weft_last_error(), "rank 2");
     CHECK(harness_now() - began < 10 * 1000000000LL); /* not the deadline's 30 s */
+    CHECK_OK(sync_stream());                          /* told once, of all memory of the group */
     CHECK_STATUS(weft_symm_barrier(mem, 0, WEFT_DEFAULT), WEFT_ERR_PEER_DEAD);
+    CHECK_STATUS(weft_symm_barrier(other, 0, WEFT_DEFAULT), WEFT_ERR_PEER_DEAD);
     weft_clear_error();
     /* The context lives, and what is left of the group too. */
     weft_symm *less = make(rest, 16);
@@ -406,12 +409,14 @@ RANKS_TEST(test_cuda_kill, 3)
 RANKS_TEST(test_cuda_left, 2)
 {
     weft_group *world = join(30000);
-    weft_symm *mem = make(world, 16);
+    weft_symm *mem = make(world, 16), *other = make(world, 16);
     BARRIER(mem, 0);
     if (rank == 0) {
         CHECK_OK(weft_symm_barrier(mem, 0, 30000));
+        CHECK_OK(weft_symm_barrier(other, 0, 30000));
         CHECK_STATUS(sync_stream(), WEFT_ERR_PEER_LEFT);
         CHECK_CONTAINS(weft_last_error(), "rank 1");
+        CHECK_OK(sync_stream()); /* told once, of both */
     }
     weft_clear_error();
     weft_finish(world);

@@ -278,6 +278,11 @@ bool weft_i_post_is_of(const weft_i_post *post, const weft_i_world *world)
     return post->world == world;
 }
 
+bool weft_i_post_is_beside(const weft_i_post *post, const weft_i_post *other)
+{
+    return post->world == other->world && !strcmp(post->group, other->group);
+}
+
 void weft_i_post_renew(weft_i_post *post)
 {
     pthread_mutex_lock(&lock);

@@ -47,6 +47,8 @@ void weft_i_post_show(weft_i_post *post, uint64_t enqueued);
  */
 void weft_i_post_before_leaving(void (*farewell)(const struct weft_i_world *world));
 bool weft_i_post_is_of(const weft_i_post *post, const struct weft_i_world *world);
+/* Are they of one group? */
+bool weft_i_post_is_beside(const weft_i_post *post, const weft_i_post *other);
 
 /* What was told is forgotten: it is told again if it is still so. */
 void weft_i_post_renew(weft_i_post *post);

@@ -368,20 +368,42 @@ static bool has_news(const weft_i_cuda_team *team)
     return __atomic_load_n(&record->refused, __ATOMIC_ACQUIRE);
 }
 
+/* The first team from `team` on that has news from the stream. */
+static weft_i_cuda_team *find_news(weft_i_cuda_team *team, const weft_i_cuda_stream *stream)
+{
+    uint64_t bit = (uint64_t)1 << stream->number % 64;
+    while (team && !(atomic_load_explicit(&team->streams, memory_order_relaxed) & bit &&
+                     team->device == stream->device && has_news(team)))
+        team = team->next;
+    return team;
+}
+
+/* A loss that concerns the group has also ended what its other teams, of other memory, waited for:
+ * whoever goes on with another group is not to hear of it again. */
+static void hush_others(const weft_i_cuda_team *failed, const weft_i_cuda_stream *stream)
+{
+    weft_i_cuda_team *team = teams;
+    bool all = failed->post && weft_status_scope(failed->broken) >= WEFT_SCOPE_GROUP;
+    while (all && (team = find_news(team, stream))) {
+        /* Relaxed: has_news was first. */
+        if (team->post && weft_i_post_is_beside(team->post, failed->post) &&
+            __atomic_load_n(&team->record->why, __ATOMIC_RELAXED) != WEFT_K_FINE)
+            atomic_store_explicit(&team->told, true, memory_order_relaxed);
+        team = team->next;
+    }
+}
+
 /* Whoever has waited for a stream is told once of what failed there; calls on the team are told again
  * and again. */
 static weft_status check_stream(const weft_i_cuda_stream *stream)
 {
-    weft_i_cuda_team *failed = NULL;
-    uint64_t bit = (uint64_t)1 << stream->number % 64;
     weft_status status = WEFT_OK;
     pthread_mutex_lock(&lock);
-    for (weft_i_cuda_team *team = teams; team && !failed; team = team->next)
-        if (atomic_load_explicit(&team->streams, memory_order_relaxed) & bit &&
-            team->device == stream->device && has_news(team))
-            failed = team;
-    if (failed) /* under the lock: its owner may close it */
+    weft_i_cuda_team *failed = find_news(teams, stream);
+    if (failed) { /* under the lock: its owner may close it */
         status = weft_i_cuda_team_check(failed);
+        hush_others(failed, stream);
+    }
     pthread_mutex_unlock(&lock);
     return status;
 }
