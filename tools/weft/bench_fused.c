@@ -9,9 +9,11 @@
  *     pipelined  the pipeline, also where it does not choose it
  *     pair       the collective and the product by calls of their own
  *
- * All take turns from a common start, so that whatever slows the machine slows them all; the slowest
- * rank's median counts.  On a GPU a turn is up to 8 calls (--iters) and one wait for
- * the stream; there are 11 turns, or fewer (--repeats).
+ * All take turns from a common start, so that whatever slows the machine slows them all.  Of a turn
+ * the slowest rank counts, and it is compared with the product and the pair of the same turn: the
+ * clock of a GPU drifts by more from second to second than the ways differ.  Medians are printed.  On
+ * a GPU a turn is up to 8 calls (--iters) and one wait for the stream; there are 41 turns, on the CPU
+ * 11, or fewer (--repeats).
  */
 #include "bench.h"
 #include "bench_options.h"
@@ -21,9 +23,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TURNS = 11, CALLS = 8, PATIENCE_MS = 60000, CORNER = 16 };
+enum { TURNS = 11, TURNS_THERE = 41, TURNS_MOST = 41, CALLS = 8, PATIENCE_MS = 60000, CORNER = 16 };
 typedef enum what { PRODUCT, FUSED, IN_PLACE, PIPELINED, PAIR, WHATS } what;
 typedef enum side { GATHER, SCATTER, SIDES } side;
+enum { ROWS = SIDES * WHATS };
 
 /* What is multiplied: floats as they are, or floats of 8 bits with one scale or one for each row. */
 typedef struct form {
@@ -207,33 +210,45 @@ static bool is_timed(side end, what which)
     return end == GATHER || which != IN_PLACE;
 }
 
-/* Which one comes at `place` of a turn.  A GPU that has just worked hard is slower, so each comes
- * after others in other turns; the steps have no factor in common with the number of rows. */
-static int at_place(int turn, int place)
+/* Row i of the table, once; the turn before the first is only checked. */
+static bool take_turn(rank_state *r, int turn, int i)
 {
-    static const int steps[] = {1, 3, 7, 9};
-    enum { ROWS = SIDES * WHATS };
-    _Static_assert(ROWS == 10, "the steps are for 10 rows");
-    return turn < 0 ? place : (turn + place * steps[turn % 4]) % ROWS;
+    side end = (side)(i / WHATS);
+    what which = (what)(i % WHATS);
+    if (!is_timed(end, which))
+        return true;
+    if (turn < 0 && which != PRODUCT && which != PAIR && !is_right(r, end, which))
+        return false;
+    double ms = time_turn(r, end, which);
+    if (turn >= 0)
+        r->bench->board->sample[weft_rank(r->world)][i * TURNS_MOST + turn] = ms;
+    return ms >= 0;
+}
+
+/* The order of a turn, the same on all ranks.  A GPU that has just worked hard is slower, so each way
+ * comes after others in other turns. */
+static void shuffle(int turn, int *order, int count)
+{
+    uint64_t state = (uint64_t)turn * 0x9e3779b97f4a7c15u + 1;
+    for (int i = 0; i < count; i++)
+        order[i] = i;
+    for (int i = count - 1; i > 0 && turn >= 0; i--) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        int j = (int)((state >> 33) % (uint64_t)(i + 1)), at_i = order[i];
+        order[i] = order[j];
+        order[j] = at_i;
+    }
 }
 
 static bool take_turns(rank_state *r)
 {
-    for (int turn = -1; turn < r->bench->turns; turn++) /* the first makes what later ones find */
-        for (int place = 0; place < SIDES * WHATS; place++) {
-            int i = at_place(turn, place);
-            side end = (side)(i / WHATS);
-            what which = (what)(i % WHATS);
-            if (!is_timed(end, which))
-                continue;
-            if (turn < 0 && which != PRODUCT && which != PAIR && !is_right(r, end, which))
+    int order[ROWS];
+    for (int turn = -1; turn < r->bench->turns; turn++) { /* the first makes what later ones find */
+        shuffle(turn, order, ROWS);
+        for (int place = 0; place < ROWS; place++)
+            if (!take_turn(r, turn, order[place]))
                 return false;
-            double ms = time_turn(r, end, which);
-            if (ms < 0)
-                return false;
-            if (turn >= 0)
-                r->bench->board->sample[weft_rank(r->world)][i * TURNS + turn] = ms;
-        }
+    }
     return true;
 }
 
@@ -263,14 +278,25 @@ static int thread_body(void *arg)
 
 /* ---- what is printed ---- */
 
-static double slowest(fused *bench, int i)
+/* Of one turn, the slowest rank. */
+static double slowest(const fused *bench, int row, int turn)
 {
     double worst = 0;
     for (int rank = 0; rank < bench->ranks; rank++) {
-        double median = bench_quantile(bench->board->sample[rank] + i * TURNS, bench->turns, 0.5);
-        worst = median > worst ? median : worst;
+        double ms = bench->board->sample[rank][row * TURNS_MOST + turn];
+        worst = ms > worst ? ms : worst;
     }
     return worst;
+}
+
+/* The median of a row, over that of `other` of the same turn if that is a row. */
+static double median(const fused *bench, int other, int row)
+{
+    double all[TURNS_MOST];
+    for (int turn = 0; turn < bench->turns; turn++)
+        all[turn] = other < 0 ? slowest(bench, row, turn)
+                              : slowest(bench, other, turn) / slowest(bench, row, turn);
+    return bench_quantile(all, bench->turns, 0.5);
 }
 
 static void print_row(bench_style *style, fused *bench, side end, what which)
@@ -278,9 +304,8 @@ static void print_row(bench_style *style, fused *bench, side end, what which)
     static const char *const names[] = {"product", "fused", "in place", "pipelined", "pair"};
     static const char *const sides[] = {"gather", "scatter"};
     char name[96];
-    double ms = slowest(bench, end * WHATS + which);
-    double floor = slowest(bench, end * WHATS + PRODUCT);
-    double pair = slowest(bench, end * WHATS + PAIR);
+    int row = end * WHATS + which;
+    double ms = median(bench, -1, row), floor = median(bench, -1, end * WHATS + PRODUCT);
     if (style->is_json) {
         snprintf(name, sizeof name, "%s %lldx%lldx%lld %s, %s", sides[end],
                  (long long)bench->shape.m, (long long)bench->shape.n, (long long)bench->shape.k,
@@ -288,8 +313,9 @@ static void print_row(bench_style *style, fused *bench, side end, what which)
         bench_row(style, name, bench->ranks, "ms", ms, which == PRODUCT ? 0 : floor);
         return;
     }
-    printf("  %-8s %-10s %12.4f ms %8.1f %%", sides[end], names[which], ms, 100 * floor / ms);
-    printf(which == PRODUCT ? "\n" : " %8.1f %%\n", 100 * pair / ms);
+    printf("  %-8s %-10s %12.4f ms %8.1f %%", sides[end], names[which], ms,
+           100 * median(bench, end * WHATS + PRODUCT, row));
+    printf(which == PRODUCT ? "\n" : " %8.1f %%\n", 100 * median(bench, end * WHATS + PAIR, row));
     fflush(stdout);
 }
 
@@ -303,7 +329,7 @@ static void print_rows(bench_style *style, fused *bench)
                weft_device_name(bench->device, device));
         printf("  %-8s %-10s %15s %10s %10s\n", "", "", "a call", "of product", "of pair");
     }
-    for (int i = 0; i < SIDES * WHATS; i++)
+    for (int i = 0; i < ROWS; i++)
         if (is_timed((side)(i / WHATS), (what)(i % WHATS)))
             print_row(style, bench, (side)(i / WHATS), (what)(i % WHATS));
 }
@@ -342,7 +368,7 @@ static bool is_wanted(const bench_options *options, weft_dtype dtype)
 static int measure_shape(bench_style *style, const bench_options *options, bench_shape shape)
 {
     int failed = 0, most = options->device ? 2 : 4;
-    int turns = bench_turns(style, TURNS);
+    int turns = bench_turns(style, options->device ? TURNS_THERE : TURNS);
     int calls = !options->device ? 1 : options->iters < CALLS ? options->iters : CALLS;
     for (int ranks = options->ranks ? options->ranks : 2; ranks <= most || ranks == options->ranks;
          ranks = options->ranks ? most + ranks : 2 * ranks)
