@@ -179,6 +179,89 @@ RANKS_TEST(test_fused_slots_by_turns, 2)
     leave(world);
 }
 
+/* Lines of that name since the newest operation of that kind began. */
+static int lines_of(weft_group *group, const char *operation, const char *name)
+{
+    weft_i_record_entry entries[256];
+    size_t count = weft_i_record_newest(weft_i_group_record(group), entries, 256);
+    int lines = 0;
+    for (size_t i = 0; i < count && strcmp(entries[i].name, operation) != 0; i++)
+        lines += !strcmp(entries[i].name, name);
+    return lines;
+}
+
+/* A gather may begin while another rank, whose products are slow, still reads the shard of the last
+ * one: also where the two differ in size, and where one is replayed, which uses the same place each
+ * time. */
+RANKS_TEST(test_fused_shards_by_turns, 2)
+{
+    enum { CALLS = 6, REPLAYS = 12 };
+    weft_group *world = begin(rank);
+    weft_stream *stream = weft_stream_current(FUSED_DEVICE);
+    weft_tensor *b = weft_ones(WEFT_F32, FUSED_DEVICE, WEFT_SHAPE(16, 8)), *out[CALLS], *y = NULL;
+    weft_tensor *shard = full_of(WEFT_SHAPE(32, 16), 0);
+    if (rank == 1 && !is_real() && !harness_in_threads)
+        model.call_pause_us = 2000;
+    for (int i = 0; i < CALLS; i++) {
+        weft_tensor *x =
+            weft_narrow(shard, 0, 0, i % 3 < 2 ? 4 : 32); /* the third needs more room */
+        CHECK_OK(weft_fill(shard, 10 * i + rank + 1));
+        CHECK_OK(weft_all_gather_matmul(NULL, &out[i], x, &b, 1, 0, world));
+    }
+    for (int i = 0; i < CALLS; i++)
+        for (int q = 0; q < 2; q++)
+            CHECK(weft_item(out[i], q * weft_tensor_numel(out[i]) / 2) == 16 * (10 * i + q + 1));
+    CHECK_OK(weft_capture_begin(stream));
+    weft_status status = weft_all_gather_matmul(NULL, &y, shard, &b, 1, 0, world);
+    weft_replay *noted = weft_capture_end(stream);
+    CHECK(status == WEFT_OK && noted);
+    weft_tensor *each = weft_empty(WEFT_F32, FUSED_DEVICE, WEFT_SHAPE(REPLAYS, 64, 8));
+    for (int i = 0; i < REPLAYS; i++) {
+        CHECK_OK(weft_fill(shard, 2 * i + rank));
+        CHECK_OK(weft_replay_run(noted));
+        CHECK_OK(weft_copy(weft_select(each, 0, i), y));
+        if (i % 4 == 3) /* in the same place, or the other */
+            CHECK_OK(weft_all_gather_matmul(NULL, &out[0], shard, &b, 1, 0, world));
+    }
+    for (int i = 0; i < 2 * REPLAYS; i++)
+        CHECK(weft_item(each, i * 32 * 8) == 16 * i);
+    if (!harness_in_threads)
+        model.call_pause_us = 0;
+    leave(world);
+}
+
+/* On one device nobody copies another's shard, once the group knows that it is one, unless the
+ * gathered tensor is wanted; sharded scales are read there too.  A shard in symmetric memory is not
+ * copied by its rank. */
+RANKS_TEST(test_fused_shards_stay, 2)
+{
+    weft_group *world = begin(rank);
+    weft_tensor *shard = uniform(WEFT_F8E4M3, WEFT_SHAPE(16, 16)), *y = NULL, *all = NULL;
+    weft_tensor *scale = weft_add_scalar(uniform(WEFT_F32, WEFT_SHAPE(16, 1)), 0.5);
+    weft_scaled right = {.b = column_major(uniform(WEFT_F8E4M3, WEFT_SHAPE(16, 16))),
+                         .scale = full_of(WEFT_SHAPE(1, 16), 0.1),
+                         .dtype = WEFT_F32};
+    weft_tensor *left = weft_mul(weft_to_dtype(shard, WEFT_F32), scale);
+    left = weft_all_gather_tensor(left, 0, world);
+    weft_tensor *exact = weft_mul_scalar(weft_mm(left, weft_to_dtype(right.b, WEFT_F32)), 0.1);
+    for (int i = 0; i < 6; i++) {
+        bool keep = i % 3 == 2;
+        CHECK_OK(weft_all_gather_scaled_matmul(keep ? &all : NULL, &y, shard, scale, &right, 1, 0,
+                                               world));
+        CHECK_INT(lines_of(world, "ag_scaled_mm", "chunk"), 2);
+        CHECK_INT(lines_of(world, "ag_scaled_mm", "chunk_copy"), i && !keep ? 1 : 2);
+        CHECK(weft_allclose(here(y), here(exact), 1e-4, 1e-4, false));
+    }
+    weft_tensor *shared = weft_symm_empty(WEFT_F8E4M3, FUSED_DEVICE, WEFT_SHAPE(16, 16));
+    CHECK(shared && weft_symm_rendezvous(shared, world));
+    CHECK_OK(weft_copy(shared, shard));
+    CHECK_OK(weft_all_gather_scaled_matmul(NULL, &y, shared, scale, &right, 1, 0, world));
+    CHECK_INT(way_of(world, "ag_scaled_mm"), WEFT_I_WAY_ZERO_COPY);
+    CHECK_INT(lines_of(world, "ag_scaled_mm", "chunk_copy"), 1);
+    CHECK(weft_allclose(here(y), here(exact), 1e-4, 1e-4, false));
+    leave(world);
+}
+
 /* Rank 1 contributes 0.5 to everything, rank 0 256.75, which lies between 256 and 258 in bf16.  The
  * own product of rank 0 is rounded with the other's, not before; that of rank 1 finds 256.  Threads
  * round each. */
@@ -310,17 +393,6 @@ RANKS_TEST(test_fused_small_calls, 2)
     leave(world);
 }
 
-/* Products since the newest operation of that name began. */
-static int pieces_of(weft_group *group, const char *name)
-{
-    weft_i_record_entry entries[256];
-    size_t count = weft_i_record_newest(weft_i_group_record(group), entries, 256);
-    int pieces = 0;
-    for (size_t i = 0; i < count && strcmp(entries[i].name, name) != 0; i++)
-        pieces += !strcmp(entries[i].name, "chunk");
-    return pieces;
-}
-
 /* Large chunks go in pieces, two for each of two ranks; odd ones too, with A and scales of rows. */
 RANKS_TEST(test_fused_pieces, 2)
 {
@@ -330,12 +402,12 @@ RANKS_TEST(test_fused_pieces, 2)
     weft_tensor *b = uniform(WEFT_F32, WEFT_SHAPE(16, 8));
     for (int keep = 0; keep < 2; keep++) {
         CHECK_OK(weft_all_gather_matmul(keep ? &a : NULL, &out, shard, &b, 1, 0, world));
-        CHECK_INT(pieces_of(world, "ag_matmul"), 4);
+        CHECK_INT(lines_of(world, "ag_matmul", "chunk"), 4);
         all = weft_all_gather_tensor(shard, 0, world);
         CHECK(is_close(out, weft_mm(all, b)) && (!keep || weft_equal(here(a), here(all))));
     }
     out = weft_matmul_reduce_scatter(all, b, WEFT_SUM, 0, world);
-    CHECK_INT(pieces_of(world, "matmul_rs"), 4);
+    CHECK_INT(lines_of(world, "matmul_rs", "chunk"), 4);
     CHECK(is_close(out, weft_reduce_scatter_tensor(weft_mm(all, b), WEFT_SUM, 0, world)));
     weft_tensor *small = uniform(WEFT_F8E4M3, WEFT_SHAPE(rows, 16));
     weft_tensor *scale = weft_add_scalar(uniform(WEFT_F32, WEFT_SHAPE(rows, 1)), 0.5);
@@ -343,7 +415,7 @@ RANKS_TEST(test_fused_pieces, 2)
                          .scale = full_of(WEFT_SHAPE(1, 16), 0.1),
                          .dtype = WEFT_F32};
     CHECK_OK(weft_all_gather_scaled_matmul(NULL, &out, small, scale, &right, 1, 0, world));
-    CHECK_INT(pieces_of(world, "ag_scaled_mm"), 4);
+    CHECK_INT(lines_of(world, "ag_scaled_mm", "chunk"), 4);
     weft_tensor *left = weft_mul(weft_to_dtype(small, WEFT_F32), scale);
     left = weft_all_gather_tensor(left, 0, world);
     weft_tensor *exact = weft_mul_scalar(weft_mm(left, weft_to_dtype(right.b, WEFT_F32)), 0.1);

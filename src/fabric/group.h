@@ -91,6 +91,8 @@ struct weft_group {
     void *workspace[WEFT_I_DEVICE_KINDS]; /* its scratch memory (symm/workspace.c) */
     void *slots[WEFT_I_DEVICE_KINDS];     /* where partial products meet, likewise */
     uint32_t scatters;                    /* how many times they did; equal on all members */
+    void *shards[WEFT_I_DEVICE_KINDS];    /* where shards are shown to the others, likewise */
+    uint32_t gathers;
 };
 
 /*

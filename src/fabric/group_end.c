@@ -115,6 +115,8 @@ void weft_i_group_free(weft_i_object *object)
         weft_i_object_drop(group->workspace[kind]);
     for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++)
         weft_i_object_drop(group->slots[kind]);
+    for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++)
+        weft_i_object_drop(group->shards[kind]);
     weft_i_segment_drop(group->board_segment);
     weft_i_lineage_free(&group->lineage);
     WEFT_OS->free(group->members);

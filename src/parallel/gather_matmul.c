@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * all_gather and products as one.  Each rank puts its shard where the others see it, says so, and
- * multiplies it; then it takes the others' in cyclic order, each as soon as its word is set.  On a
- * device a shard is copied by the second stream while the first multiplies the one before; that of
- * the rank itself is copied for the others while it is multiplied.  On the CPU a shard is multiplied
- * where it lies, unless the gathered tensor is wanted.
+ * multiplies it; then it takes the others' in cyclic order, each as soon as its word is set.  The own
+ * shard is copied for the others by the second stream of a device while it is multiplied; that of
+ * another rank is copied while the one before it is multiplied.  On the CPU, and on a device that all
+ * ranks share, a shard is multiplied where it lies, unless the gathered tensor is wanted.
+ *
+ * On a device the places for shards are used by turns, so that a rank may begin the next operation
+ * while another still reads its shard of the last one.  Who writes there holds the place by a word to
+ * each reader, which takes it when it has read; to hold it again waits for that.  A shard that lies in
+ * symmetric memory is read there, and the call ends when all have read it: it is the user's.
  *
  * The dimension that is gathered goes to the front, so that a shard is a block of rows: rows [q
  * rows, (q + 1) rows) of everything belong to rank q.  Along the dimension that the products sum
@@ -30,9 +35,12 @@ typedef struct gather_run {
     int pieces;          /* in which a shard is copied and multiplied */
     size_t scale_at;     /* byte of the slot where its scales begin */
     weft_symm *in_place; /* the shard's own memory is where the others read; NULL: a slot is */
+    uint64_t place[2];   /* of it: serial and offset */
+    bool turns;          /* slots are used by turns, and held by words */
+    int turn;            /* which of the two */
     weft_tensor *shard;  /* with the gathered dimension in front */
     weft_tensor *whole;  /* [ranks * rows, inner], where the others' shards land; NULL: nowhere */
-    weft_tensor *scale;  /* of rows: [ranks * rows, 1]; of all: as it is; NULL: none */
+    weft_tensor *scale;  /* of rows: [ranks * rows, 1]; of all: as it is; NULL: none, or there */
     weft_tensor *own_scale; /* sharded ones: [rows, 1] where they were given, not in `scale` */
     weft_tensor **stack; /* along the last dimension: [ranks, rows, n] of each product; else NULL */
 } gather_run;
@@ -64,17 +72,25 @@ static weft_tensor *columns_of(const gather_run *run, int rank)
     return weft_narrow(matrix, 1, rank * run->inner, run->inner);
 }
 
+/* The byte where this turn's slot begins: each turn has a half of the memory, also where operations
+ * differ in size. */
+static size_t slot_at(const gather_run *run)
+{
+    return run->turn ? weft_i_pipe_half(&run->pipe) : 0;
+}
+
 /* Where others, or this rank, read the shard of `rank`. */
 static weft_tensor *source(gather_run *run, int rank)
 {
     if (!run->in_place)
-        return weft_i_pipe_slot(&run->pipe, rank, 0, run->rows, run->inner, run->g->shard->dtype);
+        return weft_i_pipe_slot(&run->pipe, rank, slot_at(run), run->rows, run->inner,
+                                run->g->shard->dtype);
     return as_matrix(run, weft_symm_tensor(run->in_place, rank));
 }
 
 static weft_tensor *source_scale(gather_run *run, int rank)
 {
-    return weft_i_pipe_slot(&run->pipe, rank, run->scale_at, run->rows, 1, WEFT_F32);
+    return weft_i_pipe_slot(&run->pipe, rank, slot_at(run) + run->scale_at, run->rows, 1, WEFT_F32);
 }
 
 /* ---- products ---- */
@@ -86,11 +102,13 @@ static weft_tensor *target(const gather_run *run, int i, int rank)
     return block(as_matrix(run, run->call->outs[i]), rank, run->rows);
 }
 
-static weft_tensor *scale_of(const gather_run *run, int rank)
+static weft_tensor *scale_of(gather_run *run, int rank)
 {
     bool rows = run->g->scaling != WEFT_I_TENSOR_WISE;
     if (run->own_scale && rank == run->group->rank)
         return run->own_scale;
+    if (run->own_scale && !run->scale)
+        return source_scale(run, rank);
     return run->scale && rows ? block(run->scale, rank, run->rows) : run->scale;
 }
 
@@ -125,11 +143,25 @@ static weft_status multiply_all(gather_run *run, int rank, weft_tensor *shard)
 
 /* ---- the pipeline ---- */
 
+static weft_i_word held(const gather_run *run)
+{
+    return run->turn ? WEFT_I_WORD_HELD_NEXT : WEFT_I_WORD_HELD;
+}
+
+/* What `rank` has shown has been read. */
+static weft_status let_go(gather_run *run, int rank)
+{
+    return run->turns ? weft_i_pipe_hear(&run->pipe, rank, held(run))
+                      : weft_i_pipe_tell(&run->pipe, rank, WEFT_I_WORD_READ);
+}
+
 /* This rank's shard, and its scales, where the others read them. */
 static weft_status show(gather_run *run)
 {
     int me = run->pipe.me;
     bool scales = run->g->scaling == WEFT_I_ROWS_SHARDED;
+    if (run->turns)
+        WEFT_TRY(weft_i_pipe_tell_all(&run->pipe, held(run)));
     if (!run->in_place) {
         weft_tensor *slot = source(run, me);
         slot = slot ? weft_view(slot, weft_i_tensor_shape(run->shard)) : NULL;
@@ -150,7 +182,7 @@ static weft_status land(gather_run *run, int rank, weft_tensor *from, int piece)
                                   weft_i_pipe_piece(from, run->pieces, piece)));
     if (piece)
         return WEFT_OK;
-    if (run->g->scaling == WEFT_I_ROWS_SHARDED)
+    if (run->g->scaling == WEFT_I_ROWS_SHARDED && run->scale)
         WEFT_TRY(weft_i_pipe_copy(scale_of(run, rank), source_scale(run, rank)));
     return run->g->last && run->g->keep ? weft_i_pipe_copy(columns_of(run, rank), from) : WEFT_OK;
 }
@@ -168,12 +200,12 @@ static weft_status take(gather_run *run, int rank)
             WEFT_TRY(weft_i_pipe_hear(pipe, rank, WEFT_I_WORD_READY));
         WEFT_TRY(land(run, rank, from, piece));
         if (run->whole && piece == run->pieces - 1)
-            WEFT_TRY(weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READ));
+            WEFT_TRY(let_go(run, rank));
         WEFT_TRY(weft_i_pipe_back(pipe));
         WEFT_TRY(weft_i_pipe_join(pipe));
         WEFT_TRY(multiply(run, rank, here, piece));
     }
-    return run->whole ? WEFT_OK : weft_i_pipe_tell(pipe, rank, WEFT_I_WORD_READ);
+    return run->whole ? WEFT_OK : let_go(run, rank);
 }
 
 /* This rank's own shard in the gathered tensor, which nobody has waited for. */
@@ -215,12 +247,15 @@ static weft_status pump(gather_run *run)
 {
     weft_i_pipe *pipe = &run->pipe;
     run->pieces = weft_i_pipe_pieces(pipe, run->rows);
+    if (run->turns)
+        run->turn = (int)(run->group->gathers++ & 1);
     WEFT_TRY(begin_with_own(run));
     for (int step = 1; step < pipe->size; step++)
         WEFT_TRY(take(run, (pipe->me + step) % pipe->size));
     WEFT_TRY(weft_i_pipe_aside(pipe));
     WEFT_TRY(keep_own(run));
-    WEFT_TRY(weft_i_pipe_hear_all(pipe, WEFT_I_WORD_READ));
+    if (!run->turns)
+        WEFT_TRY(weft_i_pipe_hear_all(pipe, WEFT_I_WORD_READ));
     WEFT_TRY(weft_i_pipe_back(pipe));
     return add_up(run);
 }
@@ -228,7 +263,7 @@ static weft_status pump(gather_run *run)
 /* ---- before it begins ---- */
 
 /* A shard that lies in symmetric memory of the group as the others would read it stays there. */
-static weft_status find_place(gather_run *run, weft_i_pipe_entry *entry)
+static weft_status find_place(gather_run *run)
 {
     weft_tensor *shard = run->g->shard;
     const weft_i_lease *lease = weft_i_block_lease_of(shard);
@@ -238,10 +273,19 @@ static weft_status find_place(gather_run *run, weft_i_pipe_entry *entry)
     run->in_place = weft_symm_rendezvous(shard, run->group);
     if (!run->in_place)
         return weft_last_status();
-    entry->way = WEFT_I_WAY_ZERO_COPY;
-    entry->place[0] = met->serial;
-    entry->place[1] = run->in_place->offset;
+    run->place[0] = met->serial;
+    run->place[1] = run->in_place->offset;
     return WEFT_OK;
+}
+
+static weft_status measure(gather_run *run)
+{
+    const weft_i_gathering *g = run->g;
+    run->inner = g->shard->dim[g->shard->ndim - 1];
+    run->rows = weft_i_tensor_numel(g->shard) / run->inner;
+    run->scale_at = weft_i_pipe_round(weft_i_pipe_bytes(g->shard));
+    run->shard = in_front(run, g->shard);
+    return run->shard ? WEFT_OK : weft_last_status();
 }
 
 static weft_status make_stacks(gather_run *run)
@@ -267,11 +311,30 @@ static weft_tensor *make_scale(gather_run *run)
         return g->scale;
     if (g->scaling == WEFT_I_ROWS_REPLICATED)
         return weft_reshape(in_front(run, g->scale), WEFT_SHAPE(all, 1));
-    weft_tensor *given = in_front(run, g->scale);
-    run->own_scale = given ? weft_reshape(given, WEFT_SHAPE(run->rows, 1)) : NULL;
-    if (!run->own_scale)
-        return NULL;
     return weft_i_tensor_new(WEFT_F32, weft_i_tensor_device(g->shard), WEFT_SHAPE(all, 1), NULL);
+}
+
+static weft_status prepare_scale(gather_run *run, bool straight)
+{
+    const weft_i_gathering *g = run->g;
+    if (g->scaling == WEFT_I_ROWS_SHARDED) {
+        weft_tensor *given = in_front(run, g->scale);
+        run->own_scale = given ? weft_reshape(given, WEFT_SHAPE(run->rows, 1)) : NULL;
+        if (!run->own_scale)
+            return weft_last_status();
+        if (straight)
+            return WEFT_OK;
+    }
+    run->scale = g->scaling ? make_scale(run) : NULL;
+    return run->scale || !g->scaling ? WEFT_OK : weft_last_status();
+}
+
+/* Are others' shards multiplied where they lie?  Where all are on one device, as far as is known:
+ * the first operation of a group finds out. */
+static bool is_straight(const gather_run *run, weft_device device)
+{
+    return run->turns && (run->g->last || !run->g->keep) &&
+           weft_i_symm_scratch_near(run->group, WEFT_I_SHARDS, device);
 }
 
 /* All memory is there before the others are met. */
@@ -279,12 +342,8 @@ static weft_status prepare(gather_run *run)
 {
     const weft_i_gathering *g = run->g;
     weft_device device = weft_i_tensor_device(g->shard);
-    run->inner = g->shard->dim[g->shard->ndim - 1];
-    run->rows = weft_i_tensor_numel(g->shard) / run->inner;
-    run->scale_at = weft_i_pipe_round(weft_i_pipe_bytes(g->shard));
-    if (!(run->shard = in_front(run, g->shard)))
-        return weft_last_status();
-    bool apart = !weft_i_device_is_host(device) && (g->last || !g->keep);
+    bool straight = is_straight(run, device);
+    bool apart = !weft_i_device_is_host(device) && (g->last || !g->keep) && !straight;
     if (g->keep && !g->last)
         run->whole = as_matrix(run, run->call->outs[run->g->count]);
     else if (apart)
@@ -292,8 +351,7 @@ static weft_status prepare(gather_run *run)
                                        WEFT_SHAPE(g->ranks * run->rows, run->inner), NULL);
     if (!run->whole && (apart || (g->keep && !g->last)))
         return weft_last_status();
-    if (g->scaling && !(run->scale = make_scale(run)))
-        return weft_last_status();
+    WEFT_TRY(prepare_scale(run, straight));
     return g->last ? make_stacks(run) : WEFT_OK;
 }
 
@@ -306,15 +364,17 @@ static weft_i_pipe_entry entry_of(const gather_run *run, int way)
 {
     const weft_i_gathering *g = run->g;
     bool scales = g->scaling == WEFT_I_ROWS_SHARDED;
+    size_t bytes = run->scale_at + (scales ? (size_t)run->rows * sizeof(float) : 0);
     return (weft_i_pipe_entry){.op = g->op,
                                .kind = kind_of(g),
                                .group = run->group,
                                .operand = g->shard,
                                .dim = g->dim,
-                               .way = way,
+                               .way = run->in_place ? WEFT_I_WAY_ZERO_COPY : way,
                                .scaling = g->scaling,
-                               .bytes = run->scale_at +
-                                        (scales ? (size_t)run->rows * sizeof(float) : 0)};
+                               .memory = run->turns ? WEFT_I_SHARDS : WEFT_I_WORKSPACE,
+                               .bytes = run->turns ? weft_i_pipe_twice(bytes) : bytes,
+                               .place = {run->place[0], run->place[1]}};
 }
 
 /* ---- by multicast ---- */
@@ -405,15 +465,18 @@ static weft_status run_pair(gather_run *run)
 
 static weft_status run_pipeline(gather_run *run)
 {
+    WEFT_TRY(measure(run));
+    WEFT_TRY(find_place(run));
+    run->turns = !run->in_place && !weft_i_device_is_host(weft_i_tensor_device(run->g->shard));
     WEFT_TRY(prepare(run));
     weft_i_pipe_entry entry = entry_of(run, WEFT_I_WAY_PIPELINED);
-    WEFT_TRY(find_place(run, &entry));
     WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
     return run->pipe.apart ? run_pair(run) : weft_i_pipe_close(&run->pipe, pump(run));
 }
 
 static weft_status run_multicast(gather_run *run)
 {
+    WEFT_TRY(measure(run));
     WEFT_TRY(prepare(run));
     weft_i_pipe_entry entry = entry_of(run, WEFT_I_WAY_MULTICAST);
     entry.bytes = (size_t)run->g->ranks * weft_i_pipe_bytes(run->g->shard);

@@ -81,16 +81,11 @@ static weft_status multiply(scatter_run *run, int rank, weft_tensor *out, int pi
     return weft_i_pipe_product_add(&run->pipe, rank, out, a, b, scale, &scales, added, factor);
 }
 
-/* Each turn has a half of the memory, also where operations differ in size. */
-static size_t round_up(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-/* The byte where the slot of `from` begins. */
+/* The byte where the slot of `from` begins.  Each turn has a half of the memory, also where operations
+ * differ in size. */
 static size_t slot_at(const scatter_run *run, int from)
 {
-    size_t half = run->turn ? weft_i_pipe_room(&run->pipe) / 512 * 256 : 0;
+    size_t half = run->turn ? weft_i_pipe_half(&run->pipe) : 0;
     return half + (size_t)from * run->slot;
 }
 
@@ -259,7 +254,7 @@ static weft_status prepare(scatter_run *run)
     if (!run->a || (s->scale && !run->scale))
         return weft_last_status();
     run->there = !weft_i_device_is_host(device);
-    if (!run->there || weft_i_pipe_is_near(run->group, device))
+    if (!run->there || weft_i_symm_scratch_near(run->group, WEFT_I_SLOTS, device))
         return WEFT_OK;
     run->stage =
         weft_i_tensor_new(s->dtype, device, WEFT_SHAPE(s->ranks, run->rows, run->columns), NULL);
@@ -317,7 +312,7 @@ static weft_status run_pipeline(scatter_run *run)
     WEFT_TRY(prepare(run));
     size_t bytes = (size_t)run->s->ranks * run->slot;
     if (run->there)
-        bytes = 2 * round_up(bytes);
+        bytes = weft_i_pipe_twice(bytes);
     weft_i_pipe_entry entry = {.op = run->s->op,
                                .kind = kind_of(run->s),
                                .group = run->group,
@@ -328,7 +323,7 @@ static weft_status run_pipeline(scatter_run *run)
                                .scaling = !run->s->scale    ? WEFT_I_UNSCALED
                                           : run->s->by_rows ? WEFT_I_ROWS_REPLICATED
                                                             : WEFT_I_TENSOR_WISE,
-                               .slots = run->there,
+                               .memory = run->there ? WEFT_I_SLOTS : WEFT_I_WORKSPACE,
                                .bytes = bytes};
     WEFT_TRY(weft_i_pipe_open(&run->pipe, &entry));
     return run->pipe.apart ? run_pair(run) : weft_i_pipe_close(&run->pipe, pump(run));

@@ -12,7 +12,6 @@
 #include "kernels/fold.h"
 #include "symm/backend.h"
 #include "symm/registration.h"
-#include "symm/workspace.h"
 #include "tensor/ops.h"
 
 enum { CHUNKS_MOST = 64 };
@@ -50,18 +49,12 @@ static weft_status agree(const weft_i_pipe_entry *entry)
     return weft_i_work_now(&coll);
 }
 
-bool weft_i_pipe_is_near(const weft_group *group, weft_device device)
-{
-    return weft_i_symm_slots_near(group, device);
-}
-
 /* The streams, and their order behind whoever used the memory last. */
-static weft_status open_streams(weft_i_pipe *pipe, bool slots)
+static weft_status open_streams(weft_i_pipe *pipe, weft_i_scratch memory)
 {
     if (weft_i_device_is_host(pipe->device))
         return WEFT_OK;
-    int kind = weft_i_device_kind(pipe->device);
-    const weft_tensor *scratch = (slots ? pipe->group->slots : pipe->group->workspace)[kind];
+    const weft_tensor *scratch = weft_i_symm_scratch_now(pipe->group, memory, pipe->device);
     weft_stream *main = weft_i_stream_current(pipe->device);
     weft_stream *side = main ? weft_i_stream_beside(pipe->device) : NULL;
     if (!side)
@@ -103,14 +96,13 @@ weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry)
     if (pipe->apart)
         return WEFT_OK;
     pipe->mem =
-        weft_keep(entry->slots ? weft_i_symm_slots(entry->group, pipe->device, entry->bytes)
-                               : weft_symm_workspace(entry->group, pipe->device, entry->bytes));
+        weft_keep(weft_i_symm_scratch(entry->group, entry->memory, pipe->device, entry->bytes));
     if (!pipe->mem)
         return weft_last_status(); /* on all ranks */
     pipe->near = weft_i_symm_is_near(pipe->mem);
     pipe->number =
         weft_i_pipe_note(entry->group, entry->kind, weft_i_pipe_bytes(entry->operand), entry->way);
-    weft_status status = open_streams(pipe, entry->slots);
+    weft_status status = open_streams(pipe, entry->memory);
     return status < 0 ? weft_i_pipe_close(pipe, status) : WEFT_OK;
 }
 
@@ -209,9 +201,9 @@ weft_tensor *weft_i_pipe_piece(weft_tensor *x, int pieces, int i)
     return weft_narrow(x, 0, first, i == pieces - 1 ? x->dim[0] - first : each);
 }
 
-size_t weft_i_pipe_room(const weft_i_pipe *pipe)
+size_t weft_i_pipe_half(const weft_i_pipe *pipe)
 {
-    return (size_t)pipe->mem->shape.dim[0];
+    return (size_t)pipe->mem->shape.dim[0] / 512 * 256;
 }
 
 weft_tensor *weft_i_pipe_slot(weft_i_pipe *pipe, int rank, size_t at, int64_t rows, int64_t columns,

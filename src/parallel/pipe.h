@@ -14,6 +14,7 @@
 
 #include "parallel/fused.h"
 #include "symm/kind.h"
+#include "symm/workspace.h"
 #include "tensor/stream.h"
 #include "weft/symm.h"
 
@@ -21,7 +22,7 @@
 typedef enum weft_i_word {
     WEFT_I_WORD_READY, /* a chunk is there */
     WEFT_I_WORD_READ,  /* it has been read */
-    WEFT_I_WORD_HELD, /* the sender writes to a slot, until it has been read; taken by the reader */
+    WEFT_I_WORD_HELD,  /* the sender has written to a slot, until it is read; taken by the reader */
     WEFT_I_WORD_HELD_NEXT, /* the same of the other slot */
     WEFT_I_WORDS
 } weft_i_word;
@@ -34,11 +35,11 @@ typedef struct weft_i_pipe_entry {
     const weft_tensor *operand;
     weft_reduction reduction;
     int dim;
-    int way;           /* WEFT_I_WAY_... */
-    int scaling;       /* a weft_i_scaling */
-    bool slots;        /* in the group's slots instead of its workspace */
-    size_t bytes;      /* of it */
-    uint64_t place[2]; /* of an operand that is used in place: serial and offset; else 0 */
+    int way;               /* WEFT_I_WAY_... */
+    int scaling;           /* a weft_i_scaling */
+    weft_i_scratch memory; /* which memory of the group */
+    size_t bytes;          /* of it */
+    uint64_t place[2];     /* of an operand that is used in place: serial and offset; else 0 */
 } weft_i_pipe_entry;
 
 typedef struct weft_i_pipe {
@@ -61,9 +62,6 @@ weft_status weft_i_pipe_open(weft_i_pipe *pipe, const weft_i_pipe_entry *entry);
 /* Returns how it all ended, `status` if that is a failure. */
 weft_status weft_i_pipe_close(weft_i_pipe *pipe, weft_status status);
 
-/* Do members write to each other's slots as fast as to their own memory, as far as is known? */
-bool weft_i_pipe_is_near(const weft_group *group, weft_device device);
-
 /* A line of its own in the flight record for an operation that goes without a pipe. */
 uint64_t weft_i_pipe_note(const weft_group *group, weft_i_coll_kind kind, size_t bytes, int way);
 
@@ -80,8 +78,9 @@ weft_status weft_i_pipe_hear(weft_i_pipe *pipe, int rank, weft_i_word word);
 weft_status weft_i_pipe_tell_all(weft_i_pipe *pipe, weft_i_word word);
 weft_status weft_i_pipe_hear_all(weft_i_pipe *pipe, weft_i_word word);
 
-/* Bytes of the memory, as many on all ranks: it may be larger than this operation needs. */
-size_t weft_i_pipe_room(const weft_i_pipe *pipe);
+/* Where the half of the second turn begins, on all ranks alike: the memory may be larger than this
+ * operation needs. */
+size_t weft_i_pipe_half(const weft_i_pipe *pipe);
 /* `rows` x `columns` at byte `at` of a rank's workspace, in the current scope. */
 weft_tensor *weft_i_pipe_slot(weft_i_pipe *pipe, int rank, size_t at, int64_t rows, int64_t columns,
                               weft_dtype dtype);
@@ -118,6 +117,12 @@ weft_tensor *weft_i_pipe_piece(weft_tensor *x, int pieces, int i);
 static inline size_t weft_i_pipe_round(size_t bytes)
 {
     return (bytes + 63) / 64 * 64;
+}
+
+/* Room for so many bytes by turns. */
+static inline size_t weft_i_pipe_twice(size_t bytes)
+{
+    return 2 * ((bytes + 255) / 256 * 256);
 }
 
 static inline size_t weft_i_pipe_bytes(const weft_tensor *x)

@@ -37,9 +37,13 @@ weft_symm *weft_symm_workspace(weft_group *group, weft_device device, size_t byt
     return find("weft_symm_workspace", group, group->workspace, device, bytes);
 }
 
-weft_symm *weft_i_symm_slots(weft_group *group, weft_device device, size_t bytes)
+weft_symm *weft_i_symm_scratch(weft_group *group, weft_i_scratch which, weft_device device,
+                               size_t bytes)
 {
-    return find("the slots of a group", group, group->slots, device, bytes);
+    if (which == WEFT_I_WORKSPACE)
+        return weft_symm_workspace(group, device, bytes);
+    return find("the slots of a group", group,
+                which == WEFT_I_SHARDS ? group->shards : group->slots, device, bytes);
 }
 
 static bool is_near(const weft_i_registration *met)
@@ -52,9 +56,18 @@ bool weft_i_symm_is_near(const weft_symm *mem)
     return is_near(mem->registration);
 }
 
-bool weft_i_symm_slots_near(const weft_group *group, weft_device device)
+const weft_tensor *weft_i_symm_scratch_now(const weft_group *group, weft_i_scratch which,
+                                           weft_device device)
 {
-    const weft_tensor *slots = group->slots[weft_i_device_kind(device)];
-    const weft_i_lease *lease = slots ? weft_i_block_lease_of(slots) : NULL;
+    void *const *places = which == WEFT_I_WORKSPACE ? group->workspace
+                          : which == WEFT_I_SHARDS  ? group->shards
+                                                    : group->slots;
+    return places[weft_i_device_kind(device)];
+}
+
+bool weft_i_symm_scratch_near(const weft_group *group, weft_i_scratch which, weft_device device)
+{
+    const weft_tensor *scratch = weft_i_symm_scratch_now(group, which, device);
+    const weft_i_lease *lease = scratch ? weft_i_block_lease_of(scratch) : NULL;
     return lease && is_near(weft_i_registration_find(lease->block, group));
 }

@@ -65,6 +65,7 @@ typedef struct model_wishes {
     int fail_at;         /* ... at its n-th call from now, counted down; 0: never */
     int fail_with;       /* ... with this result, or, MODEL_DIES, takes the process along */
     int copy_pause_us;   /* how long a stream waits before each copy */
+    int call_pause_us;   /* the same before what a library or the host does: products */
     int broken;          /* not 0: every call on the device gives this result */
 } model_wishes;
 extern model_wishes model;

@@ -161,12 +161,17 @@ static void clear(char *to, size_t bytes)
         memset(to + BEGINNING + hole, 0, bytes - BEGINNING - hole);
 }
 
+static void pause_for(int us)
+{
+    if (us)
+        weft_i_os_linux.sleep_ns((int64_t)us * 1000);
+}
+
 static void run_task(const task *t, model_crew *crew)
 {
     switch (t->kind) {
     case COPY:
-        if (model.copy_pause_us)
-            weft_i_os_linux.sleep_ns((int64_t)model.copy_pause_us * 1000);
+        pause_for(model.copy_pause_us);
         memmove(t->to, t->from, t->bytes);
         break;
     case SET8:
@@ -186,6 +191,7 @@ static void run_task(const task *t, model_crew *crew)
         model_run(crew, t->kernel, t->parameter, t->blocks, t->threads);
         break;
     case CALL:
+        pause_for(model.call_pause_us);
         t->run(t->parameter);
         break;
     case RECORD:
