@@ -384,11 +384,14 @@ RANKS_TEST(test_nccl_choice, 2)
     weft_tensor *small = operand(WEFT_F32, rank, WEFT_SHAPE(100), GPU);
     weft_tensor *x = large(WEFT_F32, rank, 1100, GPU); /* 4.4 MB */
     weft_tensor *want = weft_all_reduce(weft_to(x, WEFT_F32, WEFT_CPU), WEFT_SUM, world);
+    CHECK(weft_wait_tensor(want)); /* nothing of the lane comes between the calls that follow */
     CHECK_OK(weft_all_reduce_into(small, small, WEFT_SUM, world));
     CHECK(comm_of(world));
     CHECK_GIVEN(world, 0, 0);
+    CHECK(!world->cold); /* what the next call begins with: see WEFT_I_HOT */
     check_same("large", weft_all_reduce(x, WEFT_SUM, world), want);
     CHECK_GIVEN(world, 0, 1);
+    CHECK(world->cold);
     weft_stream *stream = weft_stream_current(GPU);
     CHECK_OK(weft_stream_sync(stream, 30000));
     weft_tensor *out = weft_empty_like(x);
@@ -407,9 +410,11 @@ RANKS_TEST(test_nccl_choice, 2)
     set_threshold(world, 400);
     CHECK_OK(weft_all_reduce_into(small, small, WEFT_SUM, world));
     CHECK_GIVEN(world, 0, 2);
+    CHECK(world->cold);
     set_threshold(world, SIZE_MAX);
     check_same("never", weft_all_reduce(x, WEFT_SUM, world), want);
     CHECK_GIVEN(world, 0, 2);
+    CHECK(!world->cold);
     set_threshold(world, usual);
     end(world);
 }

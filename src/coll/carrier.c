@@ -251,9 +251,9 @@ WEFT_I_HOT weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *car
     if (status == WEFT_ERR_UNSUPPORTED) /* it goes through the host, on the lane; relaxed: shown */
         note_turn(coll, false,
                   atomic_load_explicit(&coll->group->entries, memory_order_relaxed) + 1);
-    /* Relaxed: a hint, for coll.c. */
-    atomic_store_explicit(&coll->group->carried, !weft_i_device_is_host(coll->ask.device),
-                          memory_order_relaxed);
+    if (carrier->backend->is_cold) /* relaxed: a hint, for coll.c */
+        atomic_store_explicit(&coll->group->cold, carrier->backend->is_cold(carrier->state),
+                              memory_order_relaxed);
     return status;
 }
 

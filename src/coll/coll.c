@@ -59,11 +59,11 @@ IN_LINE weft_status finish(weft_i_coll *coll, uint32_t facts, bool both, weft_re
                                                                 : coll->ask.in_bytes);
 }
 
-/* Where the group's last call was on a device, so is this one, most likely, and a transfer may have
- * emptied the caches since. */
+/* Where the group's last call was on a device, so is this one, most likely.  If that one's transfer
+ * has emptied the caches, what this one needs is asked for at once. */
 IN_LINE void prepare(const weft_group *group)
 {
-    if (group && atomic_load_explicit(&group->carried, memory_order_relaxed)) /* a hint */
+    if (group && atomic_load_explicit(&group->cold, memory_order_relaxed)) /* a hint */
         weft_i_carrier_fetch(group);
 }
 

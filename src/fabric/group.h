@@ -47,8 +47,9 @@ struct weft_group {
     /* Objects that live as long as the group, made by floors above: */
     void *lane;                          /* what its collectives meet on (coll/lane.c) */
     void *carriers[WEFT_I_DEVICE_KINDS]; /* who carries them instead (coll/carrier.c) */
-    /* The last collective was on a device: the next one is likely to be, too.  Relaxed: a hint. */
-    atomic_bool carried;
+    /* The last collective was on a device and has emptied the caches: the next one is likely to be
+     * there, too, and to miss what it needs.  Relaxed: a hint. */
+    atomic_bool cold;
     void *coalesce; /* calls that are collected instead of run (coll/coalesce.c) */
     /* The rest: */
     weft_group *parent; /* held, so that a child outlives nothing it needs; NULL for the world and

@@ -154,6 +154,10 @@ typedef struct weft_i_backend {
     /* Does it carry such a request?  NULL: `collective` says so. */
     bool (*takes)(const weft_i_request *request);
 
+    /* Did the host move the data of the last collective, so that its caches hold nothing else now?
+     * Then the next one begins with prefetches.  NULL: it never does. */
+    bool (*is_cold)(const void *carrier);
+
     /* Prefetches what `collective` looks at first.  NULL: there is nothing. */
     void (*fetch)(const void *carrier);
 

@@ -13,6 +13,7 @@ typedef struct carrier {
     weft_i_nccl_comm *comm; /* NULL: NCCL cannot serve this group */
     void *site;             /* of weft's own kernels; NULL: they cannot */
     bool always;            /* whatever NCCL can carry goes there */
+    bool cold;              /* NCCL carried the last call: its threads may have moved the data */
 } carrier;
 
 static void give_up(carrier *c)
@@ -104,6 +105,11 @@ WEFT_I_HOT static bool prefers_nccl(const carrier *c, const weft_i_request *requ
            !weft_i_cuda_carrier_takes(request);
 }
 
+WEFT_I_HOT bool weft_i_nccl_carrier_is_cold(const void *what)
+{
+    return ((const carrier *)what)->cold;
+}
+
 WEFT_I_HOT void weft_i_nccl_carrier_fetch(const void *what)
 {
     const weft_i_nccl_comm *comm = ((const carrier *)what)->comm;
@@ -135,8 +141,10 @@ WEFT_I_HOT weft_status weft_i_nccl_carrier_run(void *what, const weft_i_request 
     if (c->comm && weft_i_nccl_has(request) && prefers_nccl(c, request)) {
         if (__builtin_expect(stream->capture != NULL, 0))
             return run_captured(c, request);
+        c->cold = true;
         return weft_i_nccl_run(c->comm, request);
     }
+    c->cold = false;
     return c->site && weft_i_cuda_carrier_takes(request) ? weft_i_cuda_carrier_run(c->site, request)
                                                          : WEFT_ERR_UNSUPPORTED;
 }

@@ -12,6 +12,7 @@ weft_status weft_i_nccl_carrier_open(const weft_i_circle *circle, void **out);
 void weft_i_nccl_carrier_close(void *carrier);
 weft_status weft_i_nccl_carrier_run(void *carrier, const weft_i_request *request);
 bool weft_i_nccl_carrier_takes(const weft_i_request *request);
+bool weft_i_nccl_carrier_is_cold(const void *carrier);
 void weft_i_nccl_carrier_fetch(const void *carrier);
 weft_status weft_i_nccl_carrier_check(void *carrier);
 bool weft_i_nccl_carrier_captures(const void *carrier);
