@@ -46,13 +46,19 @@ static weft_i_coll_kind kind_of_items(const weft_i_request *request)
     }
 }
 
-bool weft_i_cuda_carrier_takes(const weft_i_request *request)
+/* A plain collective, with equal parts?  `kind` is that of its items. */
+static bool is_plain(const weft_i_request *request, weft_i_coll_kind kind)
 {
-    return weft_i_cuda_is_symmetric(request->kind) || request->messages ||
-           (!request->in_splits && weft_i_cuda_stages(kind_of_items(request)));
+    return !request->in_splits && weft_i_cuda_stages(kind);
 }
 
-/* The request for one pair of operands. */
+bool weft_i_cuda_carrier_takes(const weft_i_request *request)
+{
+    return is_plain(request, kind_of_items(request)) || request->messages ||
+           weft_i_cuda_is_symmetric(request->kind);
+}
+
+/* The request for one pair of operands; one that is plain itself is that already. */
 static weft_i_request request_of(const weft_i_request *request, const weft_i_operands *item)
 {
     weft_i_request one = *request;
@@ -70,11 +76,22 @@ static weft_i_request request_of(const weft_i_request *request, const weft_i_ope
     return one;
 }
 
+static weft_status stage_items(weft_i_cuda_team *team, const weft_i_request *request)
+{
+    for (size_t i = 0; i < request->items_count; i++) {
+        weft_i_request one = request_of(request, &request->items[i]);
+        WEFT_TRY(weft_i_cuda_stage(team, request->stream, &one));
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_i_cuda_carrier_run(void *carrier, const weft_i_request *request)
 {
     weft_i_cuda_team *team = weft_i_cuda_site_team(carrier);
     weft_i_cuda_device *device = weft_i_cuda_stream_device(request->stream);
-    if (!weft_i_cuda_carrier_takes(request))
+    weft_i_coll_kind kind = kind_of_items(request);
+    bool plain = is_plain(request, kind);
+    if (!plain && !weft_i_cuda_carrier_takes(request))
         return WEFT_ERR_UNSUPPORTED;
     if (device != team->device)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
@@ -83,13 +100,11 @@ weft_status weft_i_cuda_carrier_run(void *carrier, const weft_i_request *request
                            request->op, device->ordinal, team->device->ordinal);
     if (request->messages)
         return weft_i_cuda_exchange(team, request);
-    if (weft_i_cuda_is_symmetric(request->kind))
+    if (!plain)
         return weft_i_cuda_symmetric(team, request);
     if (weft_i_cuda_is_direct(request))
         return weft_i_cuda_direct(team, request);
-    for (size_t i = 0; i < request->items_count; i++) {
-        weft_i_request one = request_of(request, &request->items[i]);
-        WEFT_TRY(weft_i_cuda_stage(team, request->stream, &one));
-    }
-    return WEFT_OK;
+    if (request->items_count != 1 || kind != request->kind)
+        return stage_items(team, request);
+    return weft_i_cuda_stage(team, request->stream, request);
 }

@@ -52,11 +52,12 @@ static const struct {
     [STAGED_TWO] = {WEFT_I_CUDA_staged_two,
                     {ALWAYS(staged_two_f32), ALWAYS(staged_two_bf16), ALWAYS(staged_two_f16)}}};
 
-static weft_i_cuda_kernel kernel_for(int row, weft_dtype dtype, int op, int ranks, bool aligned)
+/* For operands that are aligned. */
+static weft_i_cuda_kernel kernel_for(int row, weft_dtype dtype, int op, int ranks)
 {
     int column = dtype == WEFT_F32 ? 0 : dtype == WEFT_BF16 ? 1 : dtype == WEFT_F16 ? 2 : -1;
     bool sums = op == WEFT_I_FOLD_SUM || op == WEFT_I_FOLD_AVG;
-    if (column < 0 || !sums || ranks < 2 || !aligned)
+    if (column < 0 || !sums || ranks < 2)
         return (weft_i_cuda_kernel)table[row].any;
     int of = ranks == 2 ? 1 : ranks == 4 ? 2 : ranks == 8 ? 3 : 0;
     return (weft_i_cuda_kernel)table[row].sums[column][of];
@@ -66,10 +67,10 @@ static weft_i_cuda_kernel kernel_for(int row, weft_dtype dtype, int op, int rank
  * Blocks that surely fit the device at once: block b waits for the blocks b of other ranks, so all
  * of all ranks must be resident; twice, because the next kernel of a stream comes early.
  */
-static int blocks_for(const weft_i_cuda_team *team, weft_i_cuda_kernel kernel, uint64_t units,
-                      int threads, int wanted)
+static int blocks_for(const weft_i_cuda_team *team, int resident, uint64_t units, int threads,
+                      int wanted)
 {
-    int most = team->resident[kernel] / (2 * team->sharing);
+    int most = resident / (2 * team->sharing);
     most = most < (int)team->group.lines ? most : (int)team->group.lines;
     uint64_t pay = (units + (uint64_t)threads - 1) / (uint64_t)threads;
     int blocks = wanted > 0 ? wanted : pay < 1 ? 1 : pay > 4096 ? 4096 : (int)pay;
@@ -81,6 +82,15 @@ static bool is_aligned(const void *a, const void *b, uint64_t c)
     return (((uintptr_t)a | (uintptr_t)b | c) & 15) == 0;
 }
 
+/* Blocks that wait for other ranks' must all be resident: with too many ranks none are. */
+static weft_status check_room(const weft_i_cuda_team *team)
+{
+    return team->group.size > 1 && team->resident[WEFT_I_CUDA_one_shot] < 2 * team->sharing
+               ? weft_i_fail(WEFT_ERR_UNSUPPORTED, "%d ranks do not fit on cuda:%d at once",
+                             team->sharing, team->device->ordinal)
+               : WEFT_OK;
+}
+
 static weft_status check_sum(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum)
 {
     if (!weft_i_dtype_valid(sum->dtype) || sum->op < 0 || sum->op >= WEFT_I_FOLD_OPS ||
@@ -89,10 +99,7 @@ static weft_status check_sum(const weft_i_cuda_team *team, const weft_i_cuda_sum
                            weft_dtype_name(sum->dtype));
     if (sum->count > PTRDIFF_MAX / 8)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%zu elements", sum->count);
-    return team->group.size > 1 && team->resident[WEFT_I_CUDA_one_shot] < 2 * team->sharing
-               ? weft_i_fail(WEFT_ERR_UNSUPPORTED, "%d ranks do not fit on cuda:%d at once",
-                             team->sharing, team->device->ordinal)
-               : WEFT_OK;
+    return check_room(team);
 }
 
 static uint64_t limit_of(int64_t limit_ms)
@@ -109,8 +116,7 @@ static uint64_t sealed(uint32_t digest, const weft_i_cuda_label *card)
 static uint32_t digest_of(uint32_t first, const weft_i_cuda_label *card, weft_dtype dtype, int op,
                           uint64_t count)
 {
-    uint32_t digest = weft_i_digest(first, (uint64_t)dtype);
-    digest = weft_i_digest(digest, (uint64_t)op);
+    uint32_t digest = weft_i_digest(first, (uint64_t)dtype << 32 | (uint32_t)op);
     digest = weft_i_digest(digest, count);
     digest = weft_i_digest(digest, card->count);
     return weft_i_digest(digest, card->what);
@@ -135,14 +141,15 @@ weft_k_call weft_i_cuda_call_of(const weft_i_cuda_team *team, const weft_i_reque
 int weft_i_cuda_blocks_for(const weft_i_cuda_team *team, weft_i_cuda_kernel kernel, uint64_t units,
                            int threads)
 {
-    return blocks_for(team, kernel, units, threads, 0);
+    return blocks_for(team, team->resident[kernel], units, threads, 0);
 }
 
-static weft_k_call call_for(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row)
+static inline void fill_call(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row,
+                             weft_k_call *out)
 {
     uint32_t digest = digest_of((uint32_t)row + 0x100, &sum->card, sum->dtype, sum->op, sum->count);
     digest = weft_i_digest(weft_i_digest(digest, sum->rows), sum->place);
-    return (weft_k_call){
+    *out = (weft_k_call){
         .group = team->group,
         .limit_ns = limit_of(sum->limit_ms),
         .digest = digest,
@@ -166,30 +173,33 @@ static weft_k_call call_for(const weft_i_cuda_team *team, const weft_i_cuda_sum 
  * faster.  Measured on an H200 (docs/gpu.md). */
 enum { WIDE_UNITS = 4096 };
 
-/*
- * How many blocks of how many threads.  Alignment may differ between ranks, the grid must not: it
- * is one that suits the general kernel as well.
- */
-static void plan(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row, uint64_t units,
-                 int *threads, int *blocks)
+/* How many blocks of how many threads, and the kernel for aligned operands. */
+typedef struct grid {
+    weft_i_cuda_kernel fast;
+    int threads, blocks;
+} grid;
+
+/* Alignment may differ between ranks, the grid must not: it is one that suits the general kernel as
+ * well. */
+static grid plan(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row, uint64_t units)
 {
-    weft_i_cuda_kernel fast = kernel_for(row, sum->dtype, sum->op, team->group.size, true);
-    weft_i_cuda_kernel any = (weft_i_cuda_kernel)table[row].any;
+    weft_i_cuda_kernel fast = kernel_for(row, sum->dtype, sum->op, team->group.size);
     int most = row == PACKETS && units < WIDE_UNITS ? WEFT_K_THREADS_HALF : WEFT_K_THREADS;
-    *threads = team->device->kernel_threads[fast];
-    if (*threads > most)
-        *threads = most;
-    if (sum->threads > 0 && sum->threads < *threads)
-        *threads = sum->threads;
-    int a = blocks_for(team, fast, units, *threads, sum->blocks);
-    int b = blocks_for(team, any, units, *threads, sum->blocks);
-    *blocks = a < b ? a : b;
+    int threads = team->device->kernel_threads[fast];
+    if (threads > most)
+        threads = most;
+    if (sum->threads > 0 && sum->threads < threads)
+        threads = sum->threads;
+    int resident = team->resident[fast], other = team->resident[table[row].any];
+    return (grid){
+        fast, threads,
+        blocks_for(team, resident < other ? resident : other, units, threads, sum->blocks)};
 }
 
 /* How a part is dealt out to the places of `blocks` blocks; see kernels/staged.h. */
 static void lay_out_stage(const weft_i_cuda_team *team, int blocks, weft_k_call *call)
 {
-    uint64_t bytes = call->count * weft_dtype_size((weft_dtype)call->dtype);
+    uint64_t bytes = call->count * weft_i_dtype_size((weft_dtype)call->dtype);
     call->place = team->group.stage_bytes / team->group.lines / 16 * 16;
     call->room = call->place / (uint64_t)call->parts / 16 * 16;
     call->each = ((bytes + (uint64_t)blocks - 1) / (uint64_t)blocks + 15) / 16 * 16;
@@ -224,7 +234,7 @@ static weft_i_cuda_kernel narrow_kernel(const weft_i_cuda_team *team, const weft
     static const int kernels[3][4] = {NARROW(f32), NARROW(bf16), NARROW(f16)};
 #undef NARROW
     int row = sum->dtype == WEFT_F32 ? 0 : sum->dtype == WEFT_BF16 ? 1 : 2;
-    size_t bytes = sum->count * weft_dtype_size(sum->dtype);
+    size_t bytes = sum->count * weft_i_dtype_size(sum->dtype);
     size_t lot = LOT * (size_t)team->device->kernel_threads[WEFT_I_CUDA_lots_f32_2];
     int way = 0;
     if (width % 2 == 0 && is_aligned(sum->in, sum->out, bytes))
@@ -236,46 +246,62 @@ static weft_status launch_sum(const weft_i_cuda_team *team, weft_i_cuda_stream *
                               const weft_i_cuda_sum *sum, int row, weft_k_call *call, bool aligned,
                               uint64_t units)
 {
-    int threads, blocks;
-    plan(team, sum, row, units, &threads, &blocks);
-    lay_out_stage(team, blocks, call);
-    weft_i_cuda_kernel kernel = kernel_for(row, sum->dtype, sum->op, team->group.size, aligned);
-    if (row == PACKETS && is_narrow(team, stream, sum)) {
-        WEFT_ASSERT(threads <= (team->group.size == 2 ? WEFT_K_THREADS : WEFT_K_THREADS_HALF));
-        call->width = (uint32_t)threads; /* a row of which fits the block's shared memory */
-        kernel = narrow_kernel(team, sum, threads);
-        threads = team->device->kernel_threads[kernel];
-    }
-    return weft_i_cuda_launch(stream, kernel, blocks, threads, call, !sum->late);
+    grid g = plan(team, sum, row, units);
+    if (row == STAGED || row == STAGED_TWO)
+        lay_out_stage(team, g.blocks, call);
+    return weft_i_cuda_launch(stream, aligned ? g.fast : (weft_i_cuda_kernel)table[row].any,
+                              g.blocks, g.threads, call, !sum->late);
 }
 
-/* Do the packets of every block fit its part of the pad? */
-static bool packets_fit(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, size_t bytes)
+/* False: the packets of a block do not fit its part of the pad.  Mostly one round is enough. */
+static bool plan_packets(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, size_t bytes,
+                         grid *out)
 {
-    int threads, blocks;
     uint64_t units = (bytes + 7) / 8;
-    plan(team, sum, PACKETS, units, &threads, &blocks);
-    uint64_t round = (uint64_t)blocks * (uint64_t)threads;
-    return (units + round - 1) / round * (uint64_t)threads <= team->group.packet_units;
+    *out = plan(team, sum, PACKETS, units);
+    uint64_t round = (uint64_t)out->blocks * (uint64_t)out->threads;
+    uint64_t rounds = units <= round ? 1 : (units + round - 1) / round;
+    return rounds * (uint64_t)out->threads <= team->group.packet_units;
 }
 
-static weft_status check_packets(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum,
-                                 size_t bytes)
+/* Narrow packets have blocks of their own kernel, which do the work of the threads of the grid. */
+static void make_narrow(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, weft_k_call *call,
+                        grid *g)
 {
+    WEFT_ASSERT(g->threads <= (team->group.size == 2 ? WEFT_K_THREADS : WEFT_K_THREADS_HALF));
+    call->width = (uint32_t)g->threads; /* a row of which fits the block's shared memory */
+    g->fast = narrow_kernel(team, sum, g->threads);
+    g->threads = team->device->kernel_threads[g->fast];
+}
+
+weft_status weft_i_cuda_packets(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                const weft_i_cuda_sum *sum, bool *fit)
+{
+    grid g;
+    weft_k_call call;
+    *fit = sum->op != WEFT_I_FOLD_PREMUL_SUM &&
+           plan_packets(team, sum, sum->count * weft_i_dtype_size(sum->dtype), &g);
+    if (!*fit)
+        return WEFT_OK;
+    WEFT_TRY(weft_i_cuda_team_enter(team, stream));
+    WEFT_TRY(check_room(team));
     if (!sum->in || !sum->out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "packets need an operand and a place for the result");
-    if (sum->op == WEFT_I_FOLD_PREMUL_SUM)
-        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "packets carry no factors");
-    return packets_fit(team, sum, bytes)
-               ? WEFT_OK
-               : weft_i_fail(WEFT_ERR_LIMIT, "%zu bytes are too many for packets", bytes);
+    fill_call(team, sum, PACKETS, &call);
+    if (is_narrow(team, stream, sum))
+        make_narrow(team, sum, &call, &g);
+    return weft_i_cuda_launch(stream, g.fast, g.blocks, g.threads, &call, !sum->late);
 }
 
-bool weft_i_cuda_packets_fit(const weft_i_cuda_team *team, weft_dtype dtype, int op, size_t bytes)
+static weft_status reduce_by_packets(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                     const weft_i_cuda_sum *sum, size_t bytes)
 {
-    return op != WEFT_I_FOLD_PREMUL_SUM &&
-           packets_fit(team, &(weft_i_cuda_sum){.dtype = dtype, .op = op}, bytes);
+    bool fit = false;
+    if (sum->op == WEFT_I_FOLD_PREMUL_SUM)
+        return weft_i_fail(WEFT_ERR_UNSUPPORTED, "packets carry no factors");
+    weft_status status = weft_i_cuda_packets(team, stream, sum, &fit);
+    return fit ? status : weft_i_fail(WEFT_ERR_LIMIT, "%zu bytes are too many for packets", bytes);
 }
 
 /*
@@ -285,12 +311,13 @@ bool weft_i_cuda_packets_fit(const weft_i_cuda_team *team, weft_dtype dtype, int
 static weft_i_cuda_way choose(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum,
                               size_t bytes)
 {
+    grid g;
     if (sum->way == WEFT_I_CUDA_PACKETS && bytes == 0)
         return WEFT_I_CUDA_ONE_SHOT;
     if (sum->way != WEFT_I_CUDA_AUTO)
         return sum->way;
     if (bytes && sum->op != WEFT_I_FOLD_PREMUL_SUM && sum->in && sum->out &&
-        bytes <= most_for_packets(team->group.size) && packets_fit(team, sum, bytes))
+        bytes <= most_for_packets(team->group.size) && plan_packets(team, sum, bytes, &g))
         return WEFT_I_CUDA_PACKETS;
     if (!sum->from.base || !sum->to.base)
         return WEFT_I_CUDA_ONE_SHOT;
@@ -303,17 +330,14 @@ weft_status weft_i_cuda_all_reduce(weft_i_cuda_team *team, weft_i_cuda_stream *s
 {
     WEFT_TRY(weft_i_cuda_team_enter(team, stream));
     WEFT_TRY(check_sum(team, sum));
-    size_t bytes = sum->count * weft_dtype_size(sum->dtype);
+    size_t bytes = sum->count * weft_i_dtype_size(sum->dtype);
     weft_i_cuda_way way = choose(team, sum, bytes);
     weft_k_call call;
-    if (way == WEFT_I_CUDA_PACKETS) {
-        WEFT_TRY(check_packets(team, sum, bytes));
-        call = call_for(team, sum, PACKETS);
-        return launch_sum(team, stream, sum, PACKETS, &call, true, (bytes + 7) / 8);
-    }
+    if (way == WEFT_I_CUDA_PACKETS)
+        return reduce_by_packets(team, stream, sum, bytes);
     if (way == WEFT_I_CUDA_ONE_SHOT) {
         int row = sum->from.base ? ONE_SHOT : STAGED;
-        call = call_for(team, sum, row);
+        fill_call(team, sum, row, &call);
         if (bytes && (!sum->out || (row == STAGED && !sum->in)))
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
                                "one-shot needs an operand and a place for the result");
@@ -322,7 +346,7 @@ weft_status weft_i_cuda_all_reduce(weft_i_cuda_team *team, weft_i_cuda_stream *s
     }
     if (!sum->from.base || !sum->to.base)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "two-shot needs symmetric operands");
-    call = call_for(team, sum, TWO_SHOT);
+    fill_call(team, sum, TWO_SHOT, &call);
     bool aligned = is_aligned(sum->from.base, sum->to.base, sum->from.step | sum->to.step);
     return launch_sum(team, stream, sum, TWO_SHOT, &call, aligned,
                       (bytes + 15) / 16 / (uint64_t)team->group.size + 1);
@@ -333,12 +357,13 @@ weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_strea
 {
     WEFT_TRY(weft_i_cuda_team_enter(team, stream));
     WEFT_TRY(check_sum(team, sum));
-    size_t bytes = sum->count * weft_dtype_size(sum->dtype), rows = sum->rows ? sum->rows : 1;
+    size_t bytes = sum->count * weft_i_dtype_size(sum->dtype), rows = sum->rows ? sum->rows : 1;
     if (!sum->from.base || (bytes && !sum->out) || bytes % rows)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "reduce_scatter needs a symmetric operand, a place "
                            "for the result and rows of one length");
-    weft_k_call call = call_for(team, sum, REDUCE_SCATTER);
+    weft_k_call call;
+    fill_call(team, sum, REDUCE_SCATTER, &call);
     call.rows = rows;
     call.pitch = sum->pitch;
     call.from = sum->from.base + (size_t)team->group.rank * (bytes / rows);
@@ -354,7 +379,7 @@ weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_strea
  */
 static bool meets_first(const weft_i_cuda_team *team, const weft_i_cuda_passage *p)
 {
-    return p->count * weft_dtype_size(p->dtype) * (size_t)p->parts >= team->meets_first_from;
+    return p->count * weft_i_dtype_size(p->dtype) * (size_t)p->parts >= team->meets_first_from;
 }
 
 /* A passage of nothing, with the card of the call: ranks that call something else are found here. */
@@ -374,13 +399,14 @@ static weft_status meet_first(const weft_i_cuda_team *team, weft_i_cuda_stream *
 static weft_status launch_passage(const weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                   const weft_i_cuda_passage *p, weft_k_call *call)
 {
-    uint64_t units = (p->count * weft_dtype_size(p->dtype) + 15) / 16;
+    uint64_t units = (p->count * weft_i_dtype_size(p->dtype) + 15) / 16;
     bool late = meets_first(team, p);
     if (late)
         WEFT_TRY(meet_first(team, stream, call));
     if (p->op < 0) {
         int threads = team->device->kernel_threads[WEFT_I_CUDA_staged_move];
-        int blocks = blocks_for(team, WEFT_I_CUDA_staged_move, units, threads, p->blocks);
+        int blocks =
+            blocks_for(team, team->resident[WEFT_I_CUDA_staged_move], units, threads, p->blocks);
         lay_out_stage(team, blocks, call);
         return weft_i_cuda_launch(stream, WEFT_I_CUDA_staged_move, blocks, threads, call, !late);
     }
@@ -432,7 +458,8 @@ static weft_status launch_move(weft_i_cuda_team *team, weft_i_cuda_stream *strea
     call->card[2] = move->card.count;
     call->count = move->bytes;
     int threads = team->device->kernel_threads[WEFT_I_CUDA_move];
-    int blocks = blocks_for(team, WEFT_I_CUDA_move, (move->bytes + 15) / 16, threads, move->blocks);
+    int blocks = blocks_for(team, team->resident[WEFT_I_CUDA_move], (move->bytes + 15) / 16,
+                            threads, move->blocks);
     return weft_i_cuda_launch(stream, WEFT_I_CUDA_move, blocks, threads, call, true);
 }
 

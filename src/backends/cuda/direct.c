@@ -4,6 +4,7 @@
  * Whether it is must be the same on all ranks, and so must its place: both are in the digest, and
  * in what a mismatch shows.
  */
+#include "base/dtype.h"
 #include "kernels/fold.h"
 #include "site.h"
 #include "staged.h"
@@ -12,7 +13,7 @@
 /* In one shot every rank reads everybody's operand; in two it needs everybody's result as well. */
 static bool reduces_directly(const weft_i_request *request)
 {
-    size_t bytes = request->count * weft_dtype_size(request->dtype);
+    size_t bytes = request->count * weft_i_dtype_size(request->dtype);
     if (!request->in_counterparts.joined || bytes <= request->packets_up_to)
         return false;
     return request->out_counterparts.joined || bytes <= request->one_shot_up_to;
@@ -20,7 +21,8 @@ static bool reduces_directly(const weft_i_request *request)
 
 bool weft_i_cuda_is_direct(const weft_i_request *request)
 {
-    if (request->in_splits || !request->count)
+    bool joined = request->in_counterparts.joined || request->out_counterparts.joined;
+    if (!joined || request->in_splits || !request->count)
         return false;
     switch (request->kind) {
     case WEFT_I_ALL_REDUCE:
@@ -39,7 +41,7 @@ bool weft_i_cuda_is_direct(const weft_i_request *request)
 static weft_status reduce(weft_i_cuda_team *team, const weft_i_request *request,
                           weft_i_cuda_label label)
 {
-    size_t bytes = request->count * weft_dtype_size(request->dtype);
+    size_t bytes = request->count * weft_i_dtype_size(request->dtype);
     bool two = request->kind == WEFT_I_ALL_REDUCE && bytes > request->one_shot_up_to;
     /* What is in place cannot be read by others while one shot writes it. */
     two |= request->kind == WEFT_I_ALL_REDUCE && request->in == request->out;
@@ -69,7 +71,7 @@ static weft_status move(weft_i_cuda_team *team, const weft_i_request *request,
     bool pulls = request->kind == WEFT_I_BROADCAST;
     const weft_i_counterparts *of = pulls ? &request->in_counterparts : &request->out_counterparts;
     weft_i_cuda_move move = {.card = label,
-                             .bytes = request->count * weft_dtype_size(request->dtype),
+                             .bytes = request->count * weft_i_dtype_size(request->dtype),
                              .place = weft_i_cuda_place_of(of),
                              .limit_ms = request->limit_ms};
     WEFT_TRY(weft_i_cuda_reach_of(of, pulls ? &move.from : &move.to));

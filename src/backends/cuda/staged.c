@@ -5,6 +5,7 @@
  */
 #include "staged.h"
 
+#include "base/dtype.h"
 #include "kernels/fold.h"
 #include "weft/coll.h"
 
@@ -48,7 +49,7 @@ char *weft_i_cuda_label_text(weft_i_cuda_label card, char *out, size_t bytes)
 /* What does not depend on the kind. */
 static weft_i_cuda_passage passage_of(const weft_i_request *request)
 {
-    size_t part = request->count * weft_dtype_size(request->dtype);
+    size_t part = request->count * weft_i_dtype_size(request->dtype);
     return (weft_i_cuda_passage){
         .card = weft_i_cuda_label_of(request),
         .dtype = request->dtype,
@@ -103,30 +104,34 @@ bool weft_i_cuda_stages(weft_i_coll_kind kind)
     }
 }
 
-/* Packets need both operands where all_reduce has them anyway. */
-static bool suits_packets(const weft_i_cuda_team *team, const weft_i_request *request, size_t bytes)
+/* By packets, which need both operands where all_reduce has them anyway. */
+static weft_status send_packets(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                const weft_i_request *request, bool *fit)
 {
-    return request->kind == WEFT_I_ALL_REDUCE && bytes && bytes <= request->packets_up_to &&
-           weft_i_cuda_packets_fit(team, request->dtype, (int)request->reduction, bytes);
+    weft_i_cuda_sum sum = {.card = weft_i_cuda_label_of(request),
+                           .dtype = request->dtype,
+                           .op = (int)request->reduction,
+                           .count = request->count,
+                           .in = request->in,
+                           .out = request->out,
+                           .way = WEFT_I_CUDA_PACKETS,
+                           .limit_ms = request->limit_ms};
+    return weft_i_cuda_packets(team, stream, &sum, fit);
 }
 
 weft_status weft_i_cuda_stage(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                               const weft_i_request *request)
 {
-    size_t bytes = request->count * weft_dtype_size(request->dtype);
-    weft_i_cuda_passage passage = passage_of(request);
-    if (suits_packets(team, request, bytes)) {
-        weft_i_cuda_sum sum = {.card = passage.card,
-                               .dtype = request->dtype,
-                               .op = (int)request->reduction,
-                               .count = request->count,
-                               .in = request->in,
-                               .out = request->out,
-                               .way = WEFT_I_CUDA_PACKETS,
-                               .limit_ms = request->limit_ms};
-        return weft_i_cuda_all_reduce(team, stream, &sum);
+    size_t bytes = request->count * weft_i_dtype_size(request->dtype);
+    bool sums = request->kind == WEFT_I_ALL_REDUCE;
+    if (sums && bytes && bytes <= request->packets_up_to) {
+        bool fit = false;
+        weft_status status = send_packets(team, stream, request, &fit);
+        if (fit)
+            return status;
     }
+    weft_i_cuda_passage passage = passage_of(request);
     deal_out(request, &passage);
-    passage.two_shot = request->kind == WEFT_I_ALL_REDUCE && bytes > request->one_shot_up_to;
+    passage.two_shot = sums && bytes > request->one_shot_up_to;
     return weft_i_cuda_pass(team, stream, &passage);
 }

@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "base/os.h"
+#include "base/place.h"
 #include "base/signal.h"
 #include "retire.h"
 #include "staged.h"
@@ -345,17 +346,25 @@ static weft_status tell_refusal(const weft_i_cuda_team *team, uint64_t what)
                        op, rank, rows, team->device->ordinal);
 }
 
-weft_status weft_i_cuda_team_check(weft_i_cuda_team *team)
+WEFT_I_COLD static weft_status tell_news(weft_i_cuda_team *team, uint64_t why, uint64_t refused)
 {
-    /* Pairs with the releases in weft_k_give_up and weft_k_refuse: whoever sees one sees the rest. */
-    uint64_t why = __atomic_load_n(&team->record->why, __ATOMIC_ACQUIRE);
-    uint64_t refused = __atomic_load_n(&team->record->refused, __ATOMIC_ACQUIRE);
-    if (__builtin_expect(!why && !refused, 1))
-        return WEFT_OK;
     if (!why)
         return tell_refusal(team, refused);
     atomic_store_explicit(&team->told, true, memory_order_relaxed);
     return team->broken = tell(team, why);
+}
+
+static inline weft_status check(weft_i_cuda_team *team)
+{
+    /* Pairs with the releases in weft_k_give_up and weft_k_refuse: whoever sees one sees the rest. */
+    uint64_t why = __atomic_load_n(&team->record->why, __ATOMIC_ACQUIRE);
+    uint64_t refused = __atomic_load_n(&team->record->refused, __ATOMIC_ACQUIRE);
+    return __builtin_expect(why || refused, 0) ? tell_news(team, why, refused) : WEFT_OK;
+}
+
+weft_status weft_i_cuda_team_check(weft_i_cuda_team *team)
+{
+    return check(team);
 }
 
 /* Is there something that nobody was told of? */
@@ -416,7 +425,7 @@ __attribute__((constructor)) static void register_checks(void)
 
 weft_status weft_i_cuda_team_enter(weft_i_cuda_team *team, weft_i_cuda_stream *stream)
 {
-    WEFT_TRY(weft_i_cuda_team_check(team));
+    WEFT_TRY(check(team));
     uint64_t bit = (uint64_t)1 << stream->number % 64;
     /* Relaxed: whoever waits for the stream has enqueued there, or has been told by whoever did. */
     if (!(atomic_load_explicit(&team->streams, memory_order_relaxed) & bit))

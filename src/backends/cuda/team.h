@@ -126,6 +126,11 @@ typedef struct weft_i_cuda_sum {
 weft_status weft_i_cuda_all_reduce(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                    const weft_i_cuda_sum *sum);
 
+/* By packets, if those of the call fit the pad; else nothing happens, and `*fit` says so.  The caller
+ * knows that the reduction has a meaning for the dtype. */
+weft_status weft_i_cuda_packets(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
+                                const weft_i_cuda_sum *sum, bool *fit);
+
 /* out = this rank's part of the reduction; `from` is rank 0's whole operand. */
 weft_status weft_i_cuda_reduce_scatter(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                        const weft_i_cuda_sum *sum);
@@ -174,9 +179,6 @@ typedef struct weft_i_cuda_passage {
 
 weft_status weft_i_cuda_pass(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                              const weft_i_cuda_passage *passage);
-
-/* Do the packets of an all_reduce of that many bytes fit the pad? */
-bool weft_i_cuda_packets_fit(const weft_i_cuda_team *team, weft_dtype dtype, int op, size_t bytes);
 
 weft_status weft_i_cuda_barrier(weft_i_cuda_team *team, weft_i_cuda_stream *stream, int channel,
                                 int64_t limit_ms);

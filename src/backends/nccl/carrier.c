@@ -80,7 +80,7 @@ bool weft_i_nccl_carrier_captures(const void *what)
 
 WEFT_I_HOT bool weft_i_nccl_carrier_takes(const weft_i_request *request)
 {
-    return weft_i_nccl_has(request) || weft_i_cuda_carrier_takes(request);
+    return weft_i_cuda_carrier_takes(request) || weft_i_nccl_has(request);
 }
 
 /* Bytes that the choice goes by: all members have the same there. */
@@ -145,6 +145,5 @@ WEFT_I_HOT weft_status weft_i_nccl_carrier_run(void *what, const weft_i_request 
         return weft_i_nccl_run(c->comm, request);
     }
     c->cold = false;
-    return c->site && weft_i_cuda_carrier_takes(request) ? weft_i_cuda_carrier_run(c->site, request)
-                                                         : WEFT_ERR_UNSUPPORTED;
+    return c->site ? weft_i_cuda_carrier_run(c->site, request) : WEFT_ERR_UNSUPPORTED;
 }
