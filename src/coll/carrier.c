@@ -7,6 +7,7 @@
 #include "base/place.h"
 #include "base/status.h"
 #include "coll/choose.h"
+#include "coll/enter.h"
 #include "coll/list.h"
 #include "coll/request.h"
 #include "fabric/given.h"
@@ -54,22 +55,29 @@ weft_status weft_i_carrier_follow(const char *op, weft_group *group, weft_stream
     return follow_last(carrier, stream);
 }
 
-static inline weft_status touch(const weft_tensor *x, bool write)
+static inline weft_status touch(const weft_tensor *x, bool write, weft_stream *stream)
 {
-    return x ? weft_i_storage_touch(x->storage, write) : WEFT_OK;
+    return x ? weft_i_storage_touch_on(x->storage, write, stream) : WEFT_OK;
 }
 
-/* A tensor without an address is only told of: a rank that is not the root has such. */
-WEFT_I_HOT weft_status weft_i_carrier_touch(const weft_i_coll *coll)
+/* Orders the stream, which is of the operands' device, behind whatever used them.  A tensor without
+ * an address is only told of: a rank that is not the root has such. */
+WEFT_I_HOT static weft_status touch_operands(const weft_i_coll *coll, weft_stream *stream)
 {
     const weft_i_list *list = coll->list;
-    WEFT_TRY(touch(coll->ask.in ? coll->in_tensor : NULL, false));
-    WEFT_TRY(touch(coll->ask.out ? coll->out_tensor : NULL, true));
+    WEFT_TRY(touch(coll->ask.in ? coll->in_tensor : NULL, false, stream));
+    WEFT_TRY(touch(coll->ask.out ? coll->out_tensor : NULL, true, stream));
     for (size_t i = 0; list && i < list->count; i++) {
-        WEFT_TRY(touch(list->items[i].in_tensor, false));
-        WEFT_TRY(touch(list->items[i].out_tensor, true));
+        WEFT_TRY(touch(list->items[i].in_tensor, false, stream));
+        WEFT_TRY(touch(list->items[i].out_tensor, true, stream));
     }
     return WEFT_OK;
+}
+
+weft_status weft_i_carrier_touch(const weft_i_coll *coll)
+{
+    weft_stream *stream = weft_i_stream_current(coll->ask.device);
+    return stream ? touch_operands(coll, stream) : weft_last_status();
 }
 
 /* Where the operand's counterparts lie, if it has met in the group; the registration to drop. */
@@ -89,6 +97,16 @@ static inline bool has_counterparts(const weft_i_coll *coll)
     return !coll->list &&
            (weft_i_block_lease_of(coll->in_tensor) ||
             (coll->out_tensor != coll->in_tensor && weft_i_block_lease_of(coll->out_tensor)));
+}
+
+/* So small an all_reduce goes by packets, wherever its operands lie. */
+static inline bool goes_by_packets(const weft_i_coll *coll, const weft_i_request *request)
+{
+    size_t packets, one_shot;
+    if (request->kind != WEFT_I_ALL_REDUCE || request->in_bytes > request->packets_up_to)
+        return false;
+    weft_i_choose_on_device(coll->group->size, true, &packets, &one_shot);
+    return request->in_bytes <= packets;
 }
 
 /* The operands of a plain call may be symmetric too; then a backend can do without its stage.  If the
@@ -119,7 +137,8 @@ WEFT_I_HOT static weft_status run(const weft_i_coll *coll, const weft_i_carrier 
                                                          registration->serial, coll->reach->offset};
         request->local = request->exchange || request->tiles ? NULL : coll->plan;
         request->digest = coll->digest;
-    } else if (has_counterparts(coll) && !weft_i_device_is_host(request->device)) {
+    } else if (has_counterparts(coll) && !weft_i_device_is_host(request->device) &&
+               !goes_by_packets(coll, request)) {
         return run_with_counterparts(coll, carrier, request);
     }
     return carrier->backend->collective(carrier->state, request);
@@ -178,7 +197,7 @@ WEFT_I_HOT static weft_status hand_over(weft_i_coll *coll, weft_i_carrier *carri
         return weft_last_status();
     if (!weft_i_device_is_host(request->device) && !coll->group->world->carrier)
         WEFT_TRY(follow_last(carrier, stream));
-    WEFT_TRY(weft_i_carrier_touch(coll));
+    WEFT_TRY(touch_operands(coll, stream));
     request->stream = stream->own;
     weft_i_choose_on_device(coll->group->size, false, &request->packets_up_to,
                             &request->one_shot_up_to);
@@ -234,23 +253,35 @@ WEFT_I_HOT static weft_status carry(weft_i_coll *coll, weft_i_carrier *carrier)
 }
 
 /* In the flight record: what a carrier carries is counted apart from what meets on the lane. */
-WEFT_I_HOT static void note_turn(const weft_i_coll *coll, bool carried, uint64_t turn)
+WEFT_I_HOT static int turn_of(const weft_i_coll *coll, const weft_i_carrier *carrier)
 {
-    int shown = carried && !weft_i_device_is_host(coll->ask.device)
-                    ? weft_i_record_device_turn((uint32_t)turn)
-                    : weft_i_record_turn((uint32_t)turn);
+    if (!is_collective(&coll->ask))
+        return weft_i_enter_turn(coll);
+    uint32_t turn = (uint32_t)carrier->calls + 1;
+    return weft_i_device_is_host(coll->ask.device) ? weft_i_record_turn(turn)
+                                                   : weft_i_record_device_turn(turn);
+}
+
+WEFT_I_HOT void weft_i_carrier_note(weft_i_coll *coll, const weft_i_carrier *carrier, int way)
+{
+    weft_i_record *record = weft_i_group_record(coll->group);
+    if (!coll->number) {
+        weft_i_enter_open(coll, way, turn_of(coll, carrier));
+        return;
+    }
+    if (way >= 0)
+        weft_i_record_way(record, coll->number, way);
     if (is_collective(&coll->ask))
-        weft_i_record_set_turn(weft_i_group_record(coll->group), coll->number, shown);
+        weft_i_record_set_turn(record, coll->number, turn_of(coll, carrier));
 }
 
 WEFT_I_HOT weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *carrier)
 {
-    note_turn(coll, true, carrier->calls + 1);
     weft_status status = carry(coll, carrier);
     carrier->calls += status >= 0 && is_collective(&coll->ask);
-    if (status == WEFT_ERR_UNSUPPORTED) /* it goes through the host, on the lane; relaxed: shown */
-        note_turn(coll, false,
-                  atomic_load_explicit(&coll->group->entries, memory_order_relaxed) + 1);
+    if (status == WEFT_ERR_UNSUPPORTED && is_collective(&coll->ask)) /* it goes by the lane */
+        weft_i_record_set_turn(weft_i_group_record(coll->group), coll->number,
+                               weft_i_enter_turn(coll));
     if (carrier->backend->is_cold) /* relaxed: a hint, for coll.c */
         atomic_store_explicit(&coll->group->cold, carrier->backend->is_cold(carrier->state),
                               memory_order_relaxed);

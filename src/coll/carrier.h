@@ -43,6 +43,10 @@ static inline bool weft_i_carrier_takes(const weft_i_carrier *carrier, const wef
     return !carrier->backend->takes || carrier->backend->takes(&coll->ask);
 }
 
+/* Opens the call's line in the flight record with the carrier's turn; one that is open gets that
+ * turn, and the way unless it is -1. */
+void weft_i_carrier_note(weft_i_coll *coll, const weft_i_carrier *carrier, int way);
+
 /* Hands a checked call to the carrier, which has run it when it returns, or enqueued it on the
  * current stream.  WEFT_ERR_UNSUPPORTED without a message: it does not carry that, and the operands
  * are on a device. */

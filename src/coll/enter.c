@@ -58,15 +58,13 @@ WEFT_I_COLD static void note_details(const weft_i_coll *coll)
  * Stores into bounce buffers go to lines that others hold, so the line is opened before them.  An
  * inline call opens it while its arrival travels, and every call before it may have to wait.
  */
-WEFT_I_HOT void weft_i_enter_open(weft_i_coll *coll, int way)
+WEFT_I_HOT void weft_i_enter_open(weft_i_coll *coll, int way, int turn)
 {
     size_t bytes = coll->ask.in_bytes ? coll->ask.in_bytes : coll->ask.out_bytes;
-    /* Relaxed: only shown.  A call that a device carries runs beside the lane's. */
-    uint32_t entries = atomic_load_explicit(&coll->group->entries, memory_order_relaxed);
-    coll->number = weft_i_record_begin_named(
-        weft_i_group_record(coll->group), weft_i_coll_record_name(coll->ask.kind), coll->group->id,
-        bytes, weft_i_record_turn(entries + 1), way);
-    if (weft_i_record_wants_details(weft_i_group_record(coll->group)))
+    weft_i_record *record = weft_i_group_record(coll->group);
+    coll->number = weft_i_record_begin_named(record, weft_i_coll_record_name(coll->ask.kind),
+                                             coll->group->id, bytes, turn, way);
+    if (weft_i_record_wants_details(record))
         note_details(coll);
 }
 

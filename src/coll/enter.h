@@ -20,14 +20,23 @@
 /* What a rank gives to the others, should inputs be eager. */
 typedef enum weft_i_gift { WEFT_I_GIVES_NOTHING, WEFT_I_GIVES, WEFT_I_NEVER_SHOWN } weft_i_gift;
 
-/* Opens the call's line in the flight record.  `way` (base/record.h) may follow later: -1. */
-void weft_i_enter_open(weft_i_coll *coll, int way);
+/* Opens the call's line in the flight record.  `way` (base/record.h) may follow later: -1.  `turn` is
+ * one of weft_i_record_turn or its kin. */
+void weft_i_enter_open(weft_i_coll *coll, int way, int turn);
 
-/* The same, unless it is open. */
+/* The turn of a call that meets on the lane. */
+static inline int weft_i_enter_turn(const weft_i_coll *coll)
+{
+    /* Relaxed: only shown.  A call that a device carries runs beside the lane's. */
+    uint32_t entries = atomic_load_explicit(&coll->group->entries, memory_order_relaxed);
+    return weft_i_record_turn(entries + 1);
+}
+
+/* The same on the lane, unless it is open. */
 static inline void weft_i_enter_note(weft_i_coll *coll)
 {
     if (!coll->number)
-        weft_i_enter_open(coll, -1);
+        weft_i_enter_open(coll, -1, weft_i_enter_turn(coll));
 }
 
 /* Notes the way that follows from the protocol, in a line that may be open; -1: it depends on where
@@ -40,7 +49,7 @@ static inline void weft_i_enter_note_way(weft_i_coll *coll)
               : coll->algorithm == WEFT_I_ALGO_INLINE ? WEFT_I_WAY_INLINE
                                                       : WEFT_I_WAY_EAGER;
     if (!coll->number)
-        weft_i_enter_open(coll, way);
+        weft_i_enter_open(coll, way, weft_i_enter_turn(coll));
     else if (way >= 0)
         weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
 }

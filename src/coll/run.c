@@ -52,10 +52,12 @@ static weft_status run_on_host(weft_i_coll *coll)
 {
     weft_i_carrier *carrier;
     WEFT_TRY(weft_i_carrier_of(coll, &carrier));
-    if (carrier || !coll->group->lane)
-        weft_i_enter_note(coll);
-    if (carrier)
+    if (carrier) {
+        weft_i_carrier_note(coll, carrier, -1);
         return weft_i_carrier_run(coll, carrier);
+    }
+    if (!coll->group->lane)
+        weft_i_enter_note(coll);
     weft_status status = weft_i_lane_of(coll->group, coll->ask.op, true, &coll->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", coll->ask.op);
@@ -75,14 +77,6 @@ static weft_status run_on_host(weft_i_coll *coll)
     return status;
 }
 
-WEFT_I_HOT static void note_way(weft_i_coll *coll, int way)
-{
-    if (!coll->number)
-        weft_i_enter_open(coll, way);
-    else
-        weft_i_record_way(weft_i_group_record(coll->group), coll->number, way);
-}
-
 /* What nobody carries there goes through the host; a carrier that a world names knows no device. */
 WEFT_I_HOT static weft_status run_on_device(weft_i_coll *coll)
 {
@@ -91,7 +85,7 @@ WEFT_I_HOT static weft_status run_on_device(weft_i_coll *coll)
     if (!coll->group->world->carrier)
         WEFT_TRY(weft_i_carrier_of(coll, &carrier));
     if (carrier && weft_i_carrier_takes(carrier, coll)) {
-        note_way(coll, WEFT_I_WAY_DEVICE);
+        weft_i_carrier_note(coll, carrier, WEFT_I_WAY_DEVICE);
         status = weft_i_carrier_run(coll, carrier);
     }
     if (status != WEFT_ERR_UNSUPPORTED)
@@ -100,7 +94,8 @@ WEFT_I_HOT static weft_status run_on_device(weft_i_coll *coll)
         return carrier ? status
                        : weft_i_fail(status, "%s: nobody carries it on this device", coll->ask.op);
     status = weft_i_through_host(coll, run_on_host);
-    note_way(coll, WEFT_I_WAY_HOST);
+    weft_i_enter_note(coll);
+    weft_i_record_way(weft_i_group_record(coll->group), coll->number, WEFT_I_WAY_HOST);
     return status;
 }
 

@@ -82,6 +82,16 @@ void weft_i_storage_leave(weft_storage *storage);
  * Nothing on the CPU. */
 weft_status weft_i_storage_touch(weft_storage *storage, bool write);
 
+/* The same for a stream of the storage's device; `order` is what there may be to do. */
+weft_status weft_i_storage_order(weft_storage *storage, bool write, weft_stream *stream);
+static inline weft_status weft_i_storage_touch_on(weft_storage *storage, bool write,
+                                                  weft_stream *stream)
+{
+    /* Without the lock: nobody else may use memory that is written. */
+    bool behind = stream == storage->stream && !(write && storage->reader);
+    return behind || !storage->ordered ? WEFT_OK : weft_i_storage_order(storage, write, stream);
+}
+
 /* What the next two do if there is something to do. */
 weft_status weft_i_storage_settle_claims(weft_storage *storage, bool write);
 weft_status weft_i_storage_settle(weft_storage *storage, bool write);

@@ -45,7 +45,7 @@ static weft_status written_by(weft_storage *storage, weft_stream *stream)
     return WEFT_OK;
 }
 
-WEFT_I_APART static weft_status order(weft_storage *storage, bool write, weft_stream *stream)
+weft_status weft_i_storage_order(weft_storage *storage, bool write, weft_stream *stream)
 {
     pthread_mutex_lock(&storage->claims_lock);
     weft_status status = write ? written_by(storage, stream) : read_by(storage, stream);
@@ -53,19 +53,12 @@ WEFT_I_APART static weft_status order(weft_storage *storage, bool write, weft_st
     return status;
 }
 
-static inline weft_status touch(weft_storage *storage, bool write, weft_stream *stream)
-{
-    /* Without the lock: nobody else may use memory that is written. */
-    bool behind = stream == storage->stream && !(write && storage->reader);
-    return behind ? WEFT_OK : order(storage, write, stream);
-}
-
 WEFT_I_HOT weft_status weft_i_storage_touch(weft_storage *storage, bool write)
 {
     if (!storage->ordered)
         return WEFT_OK;
     weft_stream *stream = weft_i_stream_current(storage->device);
-    return stream ? touch(storage, write, stream) : weft_last_status();
+    return stream ? weft_i_storage_touch_on(storage, write, stream) : weft_last_status();
 }
 
 weft_status weft_i_storage_settle_claims(weft_storage *storage, bool write)
@@ -76,7 +69,8 @@ weft_status weft_i_storage_settle_claims(weft_storage *storage, bool write)
     if (!stream)
         return weft_last_status();
     WEFT_TRY(weft_i_claim_order(storage, &write, stream));
-    return touch(storage, write, stream); /* the claims are off: the stream stands for them */
+    return weft_i_storage_touch_on(storage, write,
+                                   stream); /* the claims are off: the stream stands for them */
 }
 
 weft_status weft_i_storage_settle(weft_storage *storage, bool write)
