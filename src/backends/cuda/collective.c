@@ -181,7 +181,8 @@ typedef struct grid {
 
 /* Alignment may differ between ranks, the grid must not: it is one that suits the general kernel as
  * well. */
-static grid plan(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row, uint64_t units)
+static inline grid plan(const weft_i_cuda_team *team, const weft_i_cuda_sum *sum, int row,
+                        uint64_t units)
 {
     weft_i_cuda_kernel fast = kernel_for(row, sum->dtype, sum->op, team->group.size);
     int most = row == PACKETS && units < WIDE_UNITS ? WEFT_K_THREADS_HALF : WEFT_K_THREADS;
