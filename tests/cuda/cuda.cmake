@@ -104,6 +104,11 @@ if(WEFT_NVCC_PROGRAM AND WEFT_NVCC AND NOT WEFT_SANITIZE)
   target_compile_definitions(cuda_bench PRIVATE WEFT_CUDA_VARIANTS="${variants}")
 endif()
 
+# The host's part of a call: timed on a GPU, counted on the software driver (docs/gpu.md).
+add_executable(cuda_call_bench EXCLUDE_FROM_ALL cuda/call_bench.c $<TARGET_OBJECTS:weft_cuda_model>)
+target_include_directories(cuda_call_bench PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(cuda_call_bench PRIVATE weft_static Threads::Threads m)
+
 add_executable(cuda_op_bench EXCLUDE_FROM_ALL cuda/op_bench.c)
 target_include_directories(cuda_op_bench PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(cuda_op_bench PRIVATE weft_static Threads::Threads m)
