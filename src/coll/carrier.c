@@ -80,16 +80,17 @@ weft_status weft_i_carrier_touch(const weft_i_coll *coll)
     return stream ? touch_operands(coll, stream) : weft_last_status();
 }
 
-/* Where the operand's counterparts lie, if it has met in the group; the registration to drop. */
-static weft_i_registration *find_counterparts(const weft_i_coll *coll, const weft_tensor *x,
-                                              weft_i_counterparts *out)
+/* Where the operand's counterparts lie, if it has met in the group.  The registration is there as long
+ * as the tensor. */
+static void find_counterparts(const weft_i_coll *coll, const weft_tensor *x,
+                              weft_i_counterparts *out)
 {
     const weft_i_lease *lease = x ? weft_i_block_lease_of(x) : NULL;
-    weft_i_registration *found = lease ? weft_i_registration_of(lease->block, coll->group) : NULL;
+    const weft_i_registration *found =
+        lease ? weft_i_registration_find(lease->block, coll->group) : NULL;
     if (found && found->joined && found->memory->strided)
         *out = (weft_i_counterparts){found->memory, found->joined, found->serial,
                                      (size_t)(weft_i_tensor_data(x) - lease->block->segment->base)};
-    return found;
 }
 
 static inline bool has_counterparts(const weft_i_coll *coll)
@@ -115,15 +116,12 @@ WEFT_I_APART static weft_status run_with_counterparts(const weft_i_coll *coll,
                                                       const weft_i_carrier *carrier,
                                                       weft_i_request *request)
 {
-    weft_i_registration *in = find_counterparts(coll, coll->in_tensor, &request->in_counterparts);
-    weft_i_registration *out =
-        find_counterparts(coll, coll->out_tensor, &request->out_counterparts);
+    find_counterparts(coll, coll->in_tensor, &request->in_counterparts);
+    find_counterparts(coll, coll->out_tensor, &request->out_counterparts);
     if (request->in_counterparts.joined && request->out_counterparts.joined)
         weft_i_choose_on_device(coll->group->size, true, &request->packets_up_to,
                                 &request->one_shot_up_to);
     weft_status status = carrier->backend->collective(carrier->state, request);
-    weft_i_registration_drop(in);
-    weft_i_registration_drop(out);
     request->in_counterparts = request->out_counterparts = (weft_i_counterparts){0};
     return status;
 }
