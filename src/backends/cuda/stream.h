@@ -16,13 +16,13 @@ typedef struct weft_i_cuda_block {
 struct weft_i_cuda_stream {
     weft_i_cuda_device *device;
     weft_i_cu_stream raw;
-    bool ours;            /* made by us, so destroyed by us */
-    bool urgent;          /* of the highest priority */
-    unsigned number;      /* the lowest that no other stream of the device has */
-    pthread_mutex_t lock; /* guards the lists */
+    bool ours;                          /* made by us, so destroyed by us */
+    bool urgent;                        /* of the highest priority */
+    unsigned number;                    /* the lowest that no other stream of the device has */
+    struct weft_i_cuda_replay *capture; /* not NULL: what it is given goes there */
+    pthread_mutex_t lock;               /* guards the lists */
     weft_i_cuda_block *free[WEFT_I_CUDA_CLASSES];
     size_t cached;
-    struct weft_i_cuda_replay *capture; /* not NULL: what it is given goes there */
     weft_i_cuda_stream *next;
 };
 

@@ -19,7 +19,7 @@
 
 enum { FRESH, LOADED, REFUSED };
 
-static weft_i_nccl library;
+static weft_i_nccl library __attribute__((aligned(64))); /* as library.def has its lines */
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int state;  /* release in decide(), acquire in weft_i_nccl_load */
 static char why_not[256]; /* of REFUSED */
