@@ -251,7 +251,8 @@ TEST(test_exchange_store_late)
     CHECK(WEFT_OS->clock_ns() - begin >= 60000000);
     decided(&l, "0/so", 1, WEFT_ERR_CANCELLED);
     CHECK_INT(l.group->round, 1);
-    put_others(&l, 1); /* the next one succeeds */
+    CHECK(l.script->requests < 60); /* between its looks it sleeps */
+    put_others(&l, 1);              /* the next one succeeds */
     CHECK_OK(exchange(&l, all, 5000));
     CHECK(!memcmp(all, "aaaamineccccddddeeee", sizeof all));
     CHECK_INT(l.group->round, 2);
@@ -327,6 +328,25 @@ TEST(test_exchange_store_foreign_values)
     }
 }
 
+/* An entry that is shorter or longer than it says. */
+TEST(test_exchange_store_foreign_lengths)
+{
+    for (int bytes = 8; bytes <= 16; bytes++) {
+        lonely l = lonely_open(1, 2);
+        wire_entry e = {DIGEST, 4, "aaaabbbb"};
+        char all[8], wanted[160];
+        put(&l, KEY "0/0", &e, (size_t)bytes);
+        snprintf(wanted, sizeof wanted,
+                 "a value of %d bytes in the store where ranks meet is not weft's", bytes);
+        weft_status status = exchange(&l, all, 5000);
+        if (bytes == 12)
+            CHECK(status == WEFT_OK && !memcmp(all, "aaaamine", sizeof all));
+        else
+            said(status, WEFT_ERR_PROTOCOL, wanted);
+        lonely_close(&l);
+    }
+}
+
 /* ---- a store that fails ---- */
 
 /*
@@ -396,6 +416,19 @@ TEST(test_exchange_store_end)
     CHECK(!is_there(&l, KEY "end"));
     weft_i_exchange_store_allow(&l.script->store, key, 0);
     CHECK_INT(weft_last_status(), WEFT_OK); /* a miss is no error */
+    lonely_close(&l);
+}
+
+/* What the store says of a revocation is told; it counts when the store has it. */
+TEST(test_exchange_store_revoked_here)
+{
+    lonely l = lonely_open(1, 2);
+    l.script->fails_at = 1;
+    l.script->fails_with = WEFT_ERR_NO_MEMORY;
+    said(weft_group_revoke(l.group), WEFT_ERR_NO_MEMORY, "the script wants request 1 to fail");
+    CHECK(!is_there(&l, KEY "end"));
+    CHECK_OK(weft_group_revoke(l.group));
+    decided(&l, "end", 1, WEFT_ERR_REVOKED);
     lonely_close(&l);
 }
 

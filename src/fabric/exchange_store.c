@@ -55,6 +55,12 @@ static void decision_key(const weft_group *group, uint64_t round, char out[KEY_B
 }
 
 /* Copies a value of fixed size; WEFT_ERR_PROTOCOL if it has another. */
+static weft_status fail_foreign(size_t bytes)
+{
+    return weft_i_fail(WEFT_ERR_PROTOCOL,
+                       "a value of %zu bytes in the store where ranks meet is not weft's", bytes);
+}
+
 static weft_status take(weft_store_value *value, void *out, size_t least, size_t most)
 {
     bool fits = value->bytes >= least && value->bytes <= most;
@@ -62,10 +68,7 @@ static weft_status take(weft_store_value *value, void *out, size_t least, size_t
         memcpy(out, value->data, value->bytes);
     size_t bytes = value->bytes;
     weft_store_value_clear(value);
-    return fits ? WEFT_OK
-                : weft_i_fail(WEFT_ERR_PROTOCOL,
-                              "a value of %zu bytes in the store where ranks meet is not weft's",
-                              bytes);
+    return fits ? WEFT_OK : fail_foreign(bytes);
 }
 
 /* Reads a decision that may be missing: WEFT_ERR_NOT_FOUND. */
@@ -273,14 +276,15 @@ static weft_status read_entry(round_state *round, int rank, entry *out)
     char text[KEY_BYTES];
     const char *key = text;
     entry_key(round->group, round->number, rank, text);
-    memset(out, 0, sizeof *out);
     for (;;) {
         bool there = false;
         WEFT_TRY(weft_store_check(store, 1, &key, &there));
         if (there) {
             weft_store_value value = {0};
             WEFT_TRY(weft_store_get(store, key, WEFT_DEFAULT, &value));
-            return take(&value, out, offsetof(entry, note), sizeof *out);
+            size_t bytes = value.bytes;
+            WEFT_TRY(take(&value, out, offsetof(entry, note), sizeof *out));
+            return bytes == offsetof(entry, note) + out->bytes ? WEFT_OK : fail_foreign(bytes);
         }
         WEFT_TRY(check_round(round, rank));
         WEFT_TRY(wait_slice(store, key));
