@@ -117,6 +117,12 @@ TEST(test_agree_board_late)
             comes(rank, 1, 0x7);
     says(weft_group_agree(group, &flags, 20), WEFT_ERR_TIMEOUT,
          "group_agree in \"g\": waited 20 ms for rank 16 (alive)");
+    group->board->row[3].vote.round = 0; /* the dead are not waited for, and not named */
+    record_of(3)->life.word = FUTEX_OWNER_DIED | 1;
+    says(weft_group_agree(group, &flags, 20), WEFT_ERR_TIMEOUT,
+         "group_agree in \"g\": waited 20 ms for rank 16 (alive)");
+    record_of(3)->life.word = 1;
+    comes(3, 1, 0x7);
     CHECK(flags == 0x3 && group->agreements == 0 && !group->board->agreed);
     comes(16, 1, 0x6);
     flags = 0xff;

@@ -90,6 +90,26 @@ TEST(test_agree_store_follows)
     lonely_close(&l);
 }
 
+/* What lies on the stack is no text. */
+__attribute__((noinline)) static void soil_the_stack(void)
+{
+    volatile char rubbish[16384];
+    for (size_t i = 0; i < sizeof rubbish; i++)
+        rubbish[i] = 'r';
+}
+
+/* An outcome that names nobody. */
+TEST(test_agree_store_without_whom)
+{
+    lonely l = lonely_open(1, SIZE);
+    uint64_t flags = 0xff;
+    put_ballot(&l, 1, "so", 0x30, WEFT_ERR_PEER_LEFT, "....");
+    soil_the_stack();
+    said(weft_group_agree(l.group, &flags, 5000), WEFT_ERR_PEER_LEFT,
+         "group_agree in \"0\": agreed without rank  of the group: ");
+    lonely_close(&l);
+}
+
 /* Who is lost need not speak; what it said before counts; what others know counts too. */
 TEST(test_agree_store_without_the_lost)
 {
@@ -130,6 +150,25 @@ TEST(test_agree_store_late)
     CHECK_OK(weft_group_agree(l.group, &flags, 5000));
     CHECK_INT(flags, 0x0f);
     shows(&l, 1, "1", 0x0f, WEFT_OK, "....");
+    lonely_close(&l);
+}
+
+/* A ballot has a byte for each of many members. */
+TEST(test_agree_store_of_many)
+{
+    enum { MANY = 80 };
+    lonely l = lonely_open(1, MANY);
+    unsigned char theirs[16 + MANY] = {0xfe, 0x7f}; /* the flags, without a loss */
+    uint64_t flags = 0xffff;
+    for (int rank = 0; rank < MANY; rank++) {
+        char key[96];
+        snprintf(key, sizeof key, AGREE "1/%d", rank);
+        if (rank != 1)
+            put(&l, key, theirs, sizeof theirs);
+    }
+    CHECK_OK(weft_group_agree(l.group, &flags, 5000));
+    CHECK_INT(flags, 0x7ffe);
+    holds(&l, AGREE "1/so", theirs, sizeof theirs);
     lonely_close(&l);
 }
 
@@ -243,6 +282,45 @@ TEST(test_shrink_store_late)
     lists(&l, "1", "....");
     CHECK(!is_there(&l, SHRINK "0/so"));
     CHECK_INT(l.group->shrinks, 0);
+    lonely_close(&l);
+}
+
+/* The first one that is silent is named, whoever it is. */
+TEST(test_shrink_store_all_late)
+{
+    lonely l = lonely_open(1, SIZE);
+    CHECK_OK(weft_group_set_timeout(l.group, 5));
+    CHECK(!weft_group_shrink(l.group));
+    said(weft_last_status(), WEFT_ERR_TIMEOUT,
+         "weft_group_shrink of \"0\": waited 5 ms for rank 0 (on host h0) to say who lives");
+    lonely_close(&l);
+}
+
+static int pauses_before;
+
+static void note_pause(int64_t ns)
+{
+    weft_i_os_now = &weft_i_os_linux;
+    pauses_before += !is_there(watched, SHRINK "0/so");
+    weft_i_os_linux.sleep_ns(ns);
+}
+
+/* A later member knows that the first one is dead: it is asked no more, and nobody waits for it. */
+TEST(test_shrink_store_hears_again)
+{
+    lonely l = lonely_open(1, SIZE);
+    weft_i_os table = weft_i_os_linux;
+    watched = &l;
+    put_list(&l, "2", "x...");
+    put_list(&l, "3", "....");
+    CHECK_OK(weft_group_set_timeout(l.group, 20)); /* nobody makes the group */
+    table.sleep_ns = note_pause;
+    weft_i_os_now = &table;
+    CHECK(!weft_group_shrink(l.group));
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
+    CHECK_INT(pauses_before, 0);
+    lists(&l, "so", "x...");
     lonely_close(&l);
 }
 

@@ -202,7 +202,8 @@ static weft_status agree_on_board(agreeing *a)
                         .mode = a->group->world->mode};
     if (weft_i_wait_for(&wait) < 0) {
         for (int rank = 0; rank < a->group->size; rank++)
-            a->heard->lost[rank] = !has_come(a, rank);
+            a->heard->lost[rank] =
+                !has_come(a, rank) && weft_i_group_member_fate(a->group, rank) == WEFT_OK;
         return fail_late(a, a->heard->lost);
     }
     propose(a);
