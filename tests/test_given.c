@@ -46,8 +46,8 @@ static weft_i_point point_by_hand(void)
  * has given 2, and is at entry 6. */
 static void set_scene(void)
 {
-    weft_i_given *theirs = &hand.row[OTHER].given;
     hand_open();
+    weft_i_given *theirs = &hand.row[OTHER].given;
     kept = true;
     hand.group->tell_given = tell_given;
     hand.row[HAND_ME].given.calls = 2;
