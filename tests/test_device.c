@@ -15,7 +15,8 @@
 /* Everything the device is asked, one letter and the streams' numbers each: "A1 W21 F2". */
 static char told[2048];
 static int streams, live;
-static weft_status fails; /* what the next ordering returns */
+static weft_status fails;       /* what the next ordering returns */
+static weft_status copies_fail; /* what all copies return */
 
 __attribute__((format(printf, 1, 2))) static void tell(const char *format, ...)
 {
@@ -53,6 +54,8 @@ static weft_status own_copy(weft_device device, void *stream, void *to, bool to_
 {
     (void)device;
     tell("C%d%s%s ", number(stream), from_host ? "<" : "", to_host ? ">" : "");
+    if (copies_fail)
+        return weft_i_fail(copies_fail, "copying fails");
     memcpy(to, from, bytes);
     return WEFT_OK;
 }
@@ -132,7 +135,8 @@ static weft_status run_nothing(weft_i_op_call *call)
 }
 
 static const weft_i_device *before;
-static weft_status (*columns[4])(weft_i_op_call *);
+enum { ROWS = 5 };
+static weft_status (*columns[ROWS])(weft_i_op_call *);
 
 /* A test before it may have failed half way. */
 static void begin(void)
@@ -142,12 +146,13 @@ static void begin(void)
     const weft_i_op_column rows[] = {{&weft_i_op_copy, run_copy},
                                      {&weft_i_op_to, run_copy},
                                      {&weft_i_op_empty, run_nothing},
-                                     {&weft_i_op_neg, NULL}};
-    for (int i = 0; i < 4; i++)
+                                     {&weft_i_op_neg, NULL},
+                                     {&weft_i_op_mm, NULL}};
+    for (int i = 0; i < ROWS; i++)
         columns[i] = rows[i].op->run[WEFT_I_KIND_CUDA];
     before = weft_i_device_find(WEFT_CUDA(0));
     weft_i_device_add(WEFT_I_KIND_CUDA, &own);
-    weft_i_op_add_column(WEFT_I_KIND_CUDA, rows, 4);
+    weft_i_op_add_column(WEFT_I_KIND_CUDA, rows, ROWS);
     streams = 0;
     told[0] = 0;
     weft_scope_open();
@@ -159,11 +164,12 @@ static void end(void)
     const weft_i_op_column rows[] = {{&weft_i_op_copy, columns[0]},
                                      {&weft_i_op_to, columns[1]},
                                      {&weft_i_op_empty, columns[2]},
-                                     {&weft_i_op_neg, columns[3]}};
+                                     {&weft_i_op_neg, columns[3]},
+                                     {&weft_i_op_mm, columns[4]}};
     weft_scope_close();
     weft_i_stream_forget();
     weft_i_device_add(WEFT_I_KIND_CUDA, before);
-    weft_i_op_add_column(WEFT_I_KIND_CUDA, rows, 4);
+    weft_i_op_add_column(WEFT_I_KIND_CUDA, rows, ROWS);
     CHECK_INT(live, 0);
     weft_clear_error();
 }
@@ -284,11 +290,57 @@ TEST(test_device_rows_that_mix)
     weft_clear_error();
     CHECK(!weft_neg(there)); /* and a row without a column says so */
     CHECK_INT(weft_last_status(), WEFT_ERR_UNSUPPORTED);
+    weft_clear_error();
+    weft_tensor *matrix = weft_view(there, WEFT_SHAPE(2, 2));
+    CHECK(!weft_linear(matrix, matrix, NULL)); /* made of others where its row has none */
+    CHECK(!strcmp(weft_last_error(), "mm: does not run on cuda:0 in this build"));
+    weft_clear_error();
     weft_tensor *meta = weft_to(there, WEFT_F32, WEFT_META);
     CHECK(meta);
     CHECK(!weft_to(meta, WEFT_F32, WEFT_CPU) && weft_last_status() == WEFT_ERR_TYPE);
     CHECK_STATUS(weft_copy(here, meta), WEFT_ERR_TYPE);
     CHECK_STATUS(weft_copy(meta, there), WEFT_ERR_TYPE);
+    end();
+}
+
+/* What cannot be brought here is not printed, and not compared. */
+TEST(test_device_copies_that_fail)
+{
+    begin();
+    weft_tensor *x = on_device(2), *y = on_device(2);
+    char text[64] = "before";
+    CHECK_OK(weft_copy(x, y));
+    copies_fail = WEFT_ERR_DEVICE;
+    CHECK_INT(weft_tensor_text(x, text, sizeof text), WEFT_ERR_DEVICE);
+    CHECK(!strcmp(weft_last_error(), "copying fails"));
+    weft_clear_error();
+    CHECK_STATUS(weft_print(x, stderr), WEFT_ERR_DEVICE);
+    weft_clear_error();
+    CHECK(!weft_equal(x, y) && weft_last_status() == WEFT_ERR_DEVICE);
+    copies_fail = WEFT_OK;
+    end();
+}
+
+/* What is copied by the library itself is ordered as the copies of a program are. */
+TEST(test_device_copies_of_the_library)
+{
+    begin();
+    weft_tensor *x = on_device(4), *y = on_device(4), *z = on_device(4);
+    CHECK_OK(weft_stream_use(weft_stream_new(WEFT_CUDA(0), false)));
+    told[0] = 0;
+    CHECK_OK(weft_i_tensor_copy(x, y));
+    CHECK_TOLD("W21 W21 K2 ");
+    fails = WEFT_ERR_DEVICE;
+    CHECK_STATUS(weft_i_tensor_copy(x, z), WEFT_ERR_DEVICE); /* the one is not to be read */
+    CHECK_TOLD("W21 ");
+    CHECK_OK(weft_stream_use(weft_stream_new(WEFT_CUDA(0), false)));
+    CHECK_OK(weft_copy(on_device(4), y));
+    told[0] = 0;
+    fails = WEFT_ERR_DEVICE;
+    CHECK_STATUS(weft_i_tensor_copy(z, y), WEFT_ERR_DEVICE); /* the other is not to be written */
+    CHECK_TOLD("W31 ");
+    CHECK_OK(weft_i_tensor_copy(z, y));
+    CHECK_TOLD("W31 K3 ");
     end();
 }
 
@@ -377,6 +429,7 @@ TEST(test_device_claims_order)
     claim_on(&op, x, &orders, true);
     CHECK_OK(weft_copy(y, x));
     CHECK(op.ordered == 1 && op.waited == 0 && op.ended == 1);
+    CHECK_INT(op.head.references, 1); /* ours */
     CHECK_TOLD("K1 ");
     claim_on(&op, x, &orders, false); /* a reader is in nobody's way but a writer's */
     CHECK_OK(weft_copy(y, x));
@@ -425,6 +478,16 @@ TEST(test_device_order_that_fails)
     told[0] = 0;
     CHECK_OK(weft_copy(y, x));     /* it is tried again */
     CHECK_TOLD("W21 W21 W21 K2 "); /* x to read, y to check and to write */
+    weft_tensor *z = on_device(4);
+    CHECK_OK(weft_stream_use(weft_stream_new(WEFT_CUDA(0), false)));
+    CHECK_OK(weft_copy(on_device(4), z)); /* the third reads what is the second's */
+    weft_stream_use(z->storage->stream);
+    told[0] = 0;
+    fails = WEFT_ERR_DEVICE;
+    CHECK_STATUS(weft_copy(z, z), WEFT_ERR_DEVICE); /* a write is behind the readers, or is none */
+    CHECK_TOLD("W23 ");
+    CHECK_OK(weft_copy(z, z));
+    CHECK_TOLD("W23 K2 ");
     end();
 }
 

@@ -436,6 +436,48 @@ TEST(test_edges_ranges)
     CHECK_OK(weft_scope_close());
 }
 
+/* Memory that is not there meets no other, however large it would be. */
+TEST(test_edges_ranges_of_nothing)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = weft_ones(WEFT_U8, WEFT_CPU, WEFT_SHAPE(4)),
+                *vast = weft_empty(WEFT_U8, WEFT_META, WEFT_SHAPE((int64_t)1 << 60));
+    CHECK(x && vast);
+    CHECK(!weft_i_tensor_ranges_meet(x, vast) && !weft_i_tensor_ranges_meet(vast, x));
+    CHECK(weft_i_tensor_ranges_meet(x, x) && weft_i_tensor_ranges_meet(vast, vast));
+    CHECK_OK(weft_scope_close());
+}
+
+/* The result of tensors that lie alike lies as they do; a dimension of one element has no say. */
+TEST(test_edges_strides_of_results)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(6));
+    weft_tensor *a = weft_as_strided(x, WEFT_SHAPE(3, 1, 2), (int64_t[]){1, 6, 3}, 0),
+                *b = weft_as_strided(x, WEFT_SHAPE(3, 1, 2), (int64_t[]){1, 1, 3}, 0),
+                *c = weft_as_strided(x, WEFT_SHAPE(3, 1, 2), (int64_t[]){2, 2, 1}, 0);
+    weft_tensor *alike = weft_add(a, b), *other = weft_add(a, c);
+    CHECK(alike && other);
+    CHECK(weft_tensor_stride(alike, 0) == 1 && weft_tensor_stride(alike, 2) == 3);
+    CHECK(weft_tensor_stride(other, 0) == 2 && weft_tensor_stride(other, 2) == 1);
+    CHECK_OK(weft_scope_close());
+}
+
+/* A shape that no tensor of doubles can have is refused, also where all operands have it. */
+TEST(test_edges_vast_results)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *fits = weft_empty(WEFT_U8, WEFT_META, WEFT_SHAPE((int64_t)1 << 59)),
+                *vast = weft_empty(WEFT_U8, WEFT_META, WEFT_SHAPE((int64_t)1 << 61));
+    CHECK(fits && vast && weft_add(fits, fits));
+    CHECK(!weft_add(vast, vast) && weft_last_status() == WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    weft_tensor *none = weft_empty(WEFT_U8, WEFT_META, WEFT_SHAPE(3, 0, 5));
+    weft_tensor *sum = weft_add(none, none);
+    CHECK(sum && weft_tensor_numel(sum) == 0 && weft_tensor_stride(sum, 1) == 5);
+    CHECK_OK(weft_scope_close());
+}
+
 TEST(test_edges_into)
 {
     CHECK_OK(weft_scope_open());

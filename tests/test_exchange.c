@@ -325,6 +325,47 @@ TEST(test_exchange_names_whom_the_missing_await)
     hand_close();
 }
 
+/* Who shows its failure waits for the others, and keeps its own reason. */
+TEST(test_exchange_shows)
+{
+    hand_open();
+    hand.group->timeout_ms = SHORT_MS;
+    CHECK_INT(weft_i_fail(WEFT_ERR_IO, "before"), WEFT_ERR_IO);
+    weft_i_group_show(hand.group, "op", "no", 3);
+    CHECK(weft_last_status() == WEFT_ERR_IO && !strcmp(weft_last_error(), "before"));
+    CHECK(!strcmp((char *)hand.row[HAND_ME].note[1], "no"));
+    CHECK_INT(hand.group->sequence, 1);
+    hand_close();
+}
+
+/* For whom a lane is made is told only where one is made. */
+TEST(test_exchange_made_for)
+{
+    hand_open();
+    hand.group->making_for = "all_reduce";
+    misses(false, "rank 4 (alive), rank 0 (alive), rank 3 (alive)");
+    hand.group->making_lane = true;
+    hand_said(exchange(false), WEFT_ERR_TIMEOUT,
+              "rank 1 of 4 in group \"g\", all_reduce: waited 20 ms for rank 4 (alive), rank 0 "
+              "(alive), rank 3 (alive)");
+    hand.group->making_for = NULL;
+    misses(false, "rank 4 (alive), rank 0 (alive), rank 3 (alive)");
+    hand.group->making_lane = false;
+    hand_close();
+}
+
+/* In a later meeting of an operation, another member has begun the operation anew. */
+TEST(test_exchange_begun_anew)
+{
+    hand_open();
+    for (int rank = 0; rank < HAND_SIZE; rank++)
+        hand.row[rank].arrival = arrival("op", 0, 1, false);
+    hand.row[2].arrival = arrival("op", 0, 2, false);
+    hand_said(exchange(true), WEFT_ERR_TIMEOUT,
+              ME_IN ": given up by rank 0 (alive), whose deadline passed");
+    hand_close();
+}
+
 /* A place of meeting beside the board is closed with the group: who comes does not even arrive. */
 TEST(test_exchange_revoked_elsewhere)
 {

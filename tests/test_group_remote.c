@@ -241,6 +241,22 @@ TEST(test_group_remote_refusal)
     lonely_close(&l);
 }
 
+static void fail_from_the_third(script *s, int request)
+{
+    s->fails_at = request >= 3 ? request : 0;
+}
+
+/* The others cannot be told either: the reason is still the first failure. */
+TEST(test_group_remote_refusal_is_not_heard)
+{
+    begin();
+    l.script->before = fail_from_the_third;
+    l.script->fails_with = WEFT_ERR_NO_MEMORY;
+    refused(make(NULL), WEFT_ERR_NO_MEMORY, "the script wants request 3 to fail");
+    CHECK(l.script->requests > 3 && !is_there(&l, key_of("end")));
+    lonely_close(&l);
+}
+
 /* Whatever allocation fails here: the group is there, or an error, and then it can be made. */
 TEST(test_group_remote_without_memory)
 {

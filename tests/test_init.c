@@ -211,9 +211,20 @@ TEST(test_init_alone)
     setenv("WEFT_DEBUG", "NONE", 1);
     CHECK_CONTAINS(said, "world of 1 ranks, 1 on this host");
     CHECK_CONTAINS(said, "backend shm");
+    CHECK_CONTAINS(said, "group \"0\" (");
+    CHECK_CONTAINS(said, ") made: rank 0 of 1, world ranks 0, ");
     snprintf(wanted, sizeof wanted, "weft %s, ", WEFT_VERSION); /* the first rank tells it */
     CHECK_CONTAINS(said, wanted);
     CHECK_CONTAINS(said, "WEFT_DEBUG=INFO (default ");
+}
+
+/* In a folder of its own, in which it leaves nothing. */
+static void without_a_trace(void *arg)
+{
+    char folder[] = "/tmp/weft-test-init-XXXXXX";
+    MUST(mkdtemp(folder) && !chdir(folder));
+    alone(arg);
+    MUST(!chdir("/") && !rmdir(folder));
 }
 
 /* A trace that is written is no reason for a word; one that cannot be is told, and no error. */
@@ -222,6 +233,8 @@ TEST(test_init_trace)
     char said[4000], path[64];
     snprintf(path, sizeof path, "/tmp/weft-test-init-%d", getpid());
     setenv("WEFT_DEBUG", "WARN", 1);
+    in_child(without_a_trace, NULL, said, sizeof said);
+    CHECK_INT(strlen(said), 0);
     setenv("WEFT_TRACE", path, 1);
     in_child(alone, NULL, said, sizeof said);
     CHECK_INT(strlen(said), 0);
@@ -292,6 +305,55 @@ static void enters_its_page(void *arg)
     MUST(weft_finish(world) == 0 && state_of(page, 0) == WEFT_I_RANK_LEFT);
     weft_release(world);
     weft_i_segment_drop(page);
+}
+
+/* Any descriptor will do, also one that others take for the input. */
+static void enters_by_descriptor_0(void *arg)
+{
+    (void)arg;
+    weft_i_segment *page = page_for(1);
+    close(launched(page, 0, 1));
+    setenv("WEFT_JOB_FD", "0", 1);
+    MUST(dup2(page->fd, 0) == 0);
+    weft_group *world = weft_init(NULL);
+    MUST(world && !is_open(0) && state_of(page, 0) == WEFT_I_RANK_HERE);
+    MUST(weft_finish(world) == 0);
+    weft_release(world);
+    weft_i_segment_drop(page);
+}
+
+static void *no_mapping(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    if (fd < 0)
+        return weft_i_os_linux.mmap(at, bytes, protection, flags, fd, offset);
+    return errno = ENOMEM, MAP_FAILED;
+}
+
+static void cannot_map_its_page(void *arg)
+{
+    (void)arg;
+    weft_i_segment *page = page_for(1);
+    int before = open_descriptors(), fd = launched(page, 0, 1);
+    table = weft_i_os_linux;
+    table.mmap = no_mapping;
+    weft_i_os_now = &table;
+    MUST(!weft_init(NULL) && weft_last_status() == WEFT_ERR_NO_MEMORY);
+    MUST(strstr(weft_last_error(), "cannot make shared memory of "));
+    MUST(!is_open(fd) && open_descriptors() == before);
+    weft_i_segment_drop(page);
+}
+
+/* A file that is sealed as a page is, and has nothing in it. */
+static void has_an_empty_page(void *arg)
+{
+    (void)arg;
+    int file = memfd_create("empty", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    MUST(file >= 0 && !fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+    MUST(dup2(file, 99) == 99);
+    launched(NULL, 0, 1);
+    MUST(!weft_init(NULL));
+    MUST(!strstr(weft_last_error(), "is not an open job page"));
+    fprintf(stderr, "%d %s", weft_last_status(), weft_last_error());
 }
 
 static void has_no_page(void *arg)
@@ -411,6 +473,9 @@ TEST(test_init_with_a_page)
 {
     char said[4000];
     in_child(enters_its_page, NULL, NULL, 0);
+    in_child(enters_by_descriptor_0, NULL, NULL, 0);
+    in_child(cannot_map_its_page, NULL, NULL, 0);
+    in_child(has_an_empty_page, NULL, said, sizeof said);
     in_child(has_no_page, NULL, NULL, 0);
     in_child(has_another_file, NULL, NULL, 0);
     in_child(has_another_size, NULL, NULL, 0);

@@ -381,6 +381,11 @@ TEST(test_job_none)
     waitpid(child, NULL, 0);
     CHECK(!weft_job_open(child) && !weft_job_open(-1) && !weft_job_open(0));
     CHECK_INT(weft_last_status(), WEFT_ERR_NOT_FOUND);
+    weft_clear_error();
+    if (!access("/proc/1/fd/.", R_OK) && weft_i_os_process_user(1) >= 0) {
+        CHECK(!weft_job_open(1)); /* a process like any other */
+        CHECK_CONTAINS(weft_last_error(), "process 1 is not in a job");
+    }
     CHECK_STATUS(weft_job_list(NULL, 1), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_job_list(NULL, -1), WEFT_ERR_INVALID_ARG);
     CHECK(weft_job_list(NULL, 0) >= 0); /* others may run some */
@@ -553,6 +558,12 @@ TEST(test_job_failed_early)
     close(fd);
 }
 
+static void *no_memory(size_t bytes)
+{
+    (void)bytes;
+    return NULL;
+}
+
 /* Whatever fails while looking is told, and nothing is left behind. */
 TEST(test_job_shortage)
 {
@@ -574,6 +585,12 @@ TEST(test_job_shortage)
             break;
     }
     CHECK(failures > 3);
+    weft_i_os table = weft_i_os_linux;
+    table.alloc = no_memory;
+    weft_i_os_now = &table;
+    weft_status status = weft_job_list(NULL, 0); /* it might be one that is not counted */
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_STATUS(status, WEFT_ERR_NO_MEMORY);
     weft_i_segment_drop(page);
     weft_clear_error();
 }

@@ -15,7 +15,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stddef.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define TOKEN "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
@@ -264,6 +266,13 @@ TEST(test_meet_find_each_other)
     start = start_of(1, 2, 1);
     CHECK_OK(weft_i_meet_find_store(&start, weft_i_os_deadline(20000), &one));
     both_work(zero, one);
+    unsetenv("WEFT_STORE_ADDR"); /* in torchrun's words */
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", strchr(text, ':') + 1, 1);
+    weft_store_value value = {0};
+    CHECK_OK(weft_i_meet_find_store(&start, weft_i_os_deadline(20000), &one));
+    CHECK_OK(weft_store_get(one, "k", WEFT_STORE_NOW, &value)); /* it is the same one */
+    weft_store_value_clear(&value);
     end();
 }
 
@@ -395,6 +404,27 @@ TEST(test_meet_find_nobody)
         says(WEFT_ERR_MISSING, wanted);
         end();
     }
+}
+
+/* One that listens, and never answers. */
+TEST(test_meet_find_mute)
+{
+    weft_store *store = NULL;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char name[WEFT_I_MEET_NAME];
+    begin();
+    weft_i_start start = start_of(1, 2, 2);
+    snprintf(start.job, sizeof start.job, "mute-%d", getpid());
+    weft_i_meet_local_name(&start, 0, name);
+    int length = snprintf(at.sun_path + 1, sizeof at.sun_path - 1, "%s", name);
+    int mute = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(mute >= 0 && !bind(mute, (struct sockaddr *)&at,
+                             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)));
+    CHECK(!listen(mute, 8));
+    CHECK(weft_i_meet_find_store(&start, weft_i_os_deadline(30), &store) < 0);
+    CHECK(!store && weft_last_error()[0]);
+    close(mute);
+    end();
 }
 
 /* A rank that another user's server waits for does not go there. */

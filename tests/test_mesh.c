@@ -295,6 +295,34 @@ RANKS_TEST(test_mesh_without_memory_on_one_rank, 2)
     finish(world);
 }
 
+/* Whatever one rank lacks: all have the mesh, also those that share no line with it, or none. */
+RANKS_TEST(test_mesh_without_memory_on_one_of_four, 4)
+{
+    weft_group *world = join(0);
+    CHECK_INT(weft_size(world), size);
+    if (harness_in_threads)
+        SKIP("ranks that are threads share their calls to the system");
+    int none = 0;
+    for (int n = 1;; n++) {
+        if (rank == 3)
+            fault_arm(n);
+        weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 2), NULL);
+        bool fired = rank == 3 ? fault_disarm() : true;
+        uint64_t flags = (mesh ? 1 : 2) | (fired ? 4 : 0);
+        CHECK(mesh || weft_last_status() < 0);
+        weft_clear_error();
+        CHECK_OK(weft_group_agree(world, &flags, WEFT_DEFAULT));
+        CHECK(flags & 3);
+        none += flags & 2 ? 1 : 0;
+        weft_release(mesh);
+        if (!(flags & 4))
+            break;
+        CHECK(n < 300);
+    }
+    CHECK(none > 5);
+    finish(world);
+}
+
 /* The ranks of a line compare what they gave. */
 RANKS_TEST(test_mesh_from_groups_mismatch, 2)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Meshes of a fake world of eight: every rank sees what counting says. */
 #include "fault.h"
+#include "group_by_hand.h"
 #include "harness.h"
 #include "memory_count.h"
 
@@ -229,6 +230,31 @@ TEST(test_mesh_fake_without_memory)
         }
         CHECK(failed > 5 && n < 400);
     }
+}
+
+/* A rank that cannot compare shows that to the others, who wait for what it gave. */
+TEST(test_mesh_cannot_compare)
+{
+    int shown = 0;
+    for (int n = 1; n < 60 && !shown; n++) {
+        hand_open();
+        hand.group->timeout_ms = 1;
+        hand.world->registry.root = hand.above;
+        fault_arm(n);
+        weft_mesh *mesh =
+            weft_mesh_from_groups(&hand.group, 1, WEFT_CPU, WEFT_SHAPE(HAND_SIZE), NULL, "all");
+        bool fired = fault_disarm();
+        CHECK(!mesh && fired);
+        if (!strcmp(weft_last_error(), "no memory to compare a mesh among 4 ranks")) {
+            CHECK_INT(weft_last_status(), WEFT_ERR_NO_MEMORY);
+            CHECK(!strcmp(hand.row[HAND_ME].op, "mesh_from"));
+            CHECK_INT(hand.group->sequence, 1);
+            shown++;
+        }
+        hand.world->registry.root = NULL;
+        hand_close();
+    }
+    CHECK_INT(shown, 1);
 }
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
  * One rank of several hosts, by hand: it learns who is gone, tells it, changes over to the store of
  * another rank when the server is gone, and leaves.  The servers of its peers are in this process.
  */
+#include "memory_count.h"
 #include "store_script.h"
 
 #include "base/keyed.h"
@@ -333,6 +334,52 @@ static void test_sleep(int64_t ns)
     CHECK_INT(ns, 2000000);
     sleeps++;
     now += ns;
+}
+
+/* What was told is read and given back. */
+TEST(test_news_move_hears_and_forgets)
+{
+    lonely l = lonely_open(ME, SIZE);
+    note notes[] = {{2, WEFT_I_DEAD}, {3, WEFT_I_LEFT}, {SIZE, WEFT_I_DEAD}, {-1, WEFT_I_DEAD}};
+    put(&l, "meet/gone", notes, sizeof notes);
+    l.world->told = l.world->wills = true;
+    count_begin();
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(weft_i_news_hear(l.world));
+    CHECK_INT(count_end(), 0);
+    CHECK(l.world->peers[2].gone == WEFT_I_DEAD && l.world->peers[3].gone == WEFT_I_LEFT);
+    CHECK(l.world->peers[0].gone == WEFT_I_ALIVE);
+    l.world->told = false; /* nobody is left to hear that it goes */
+    lonely_close(&l);
+}
+
+static int lookouts;
+
+static void no_sleep(int64_t ns)
+{
+    (void)ns;
+    lookouts++;
+    now += 1000000;
+}
+
+/* At the deadline itself it is over: nobody sleeps past it. */
+TEST(test_news_move_at_the_deadline)
+{
+    traveller t = traveller_open();
+    lose_server(&t);
+    for (int rank = 1; rank < SIZE; rank++)
+        end_server(&t, rank);
+    weft_i_os table = weft_i_os_linux;
+    table.clock_ns = test_clock;
+    table.sleep_ns = no_sleep;
+    now = weft_i_os_linux.clock_ns();
+    lookouts = 0;
+    weft_i_os_now = &table;
+    weft_status status = weft_i_news_move(t.world, now);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(status, WEFT_ERR_UNREACHABLE);
+    CHECK_INT(lookouts, 0);
+    traveller_close(&t);
 }
 
 /* Who serves the store waits for the others, up to the limit; who does not, does not even ask. */

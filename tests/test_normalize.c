@@ -4,6 +4,9 @@
 #include "harness.h"
 
 #include "kernels/vector.h"
+
+#include "memory_count.h"
+
 #include "tensor/tensor.h"
 #include "weft/op.h"
 #include "weft/view.h"
@@ -331,6 +334,27 @@ TEST(test_normalize_layer_norm_grad_shortage)
         weft_scope_close();
     }
     CHECK(failed >= 6); /* the results, packed arguments, sums and rows */
+}
+
+/* A result that is released keeps nothing of what was copied for it, though the scope stays open. */
+TEST(test_normalize_keeps_nothing)
+{
+    weft_scope_open();
+    weft_tensor *x = weft_transpose(weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(4, 3)), 0, 1);
+    weft_tensor *weight = weft_slice(weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(8)), 0, 0, 8, 2),
+                *bias = weft_slice(weft_full(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(8), 3), 0, 0, 8, 2);
+    for (int i = 0; i < 5; i++) {
+        if (i == 1) /* what is made once is made */
+            count_begin();
+        weft_tensor *y = weft_layer_norm(x, 1, weight, bias, 1e-5);
+        CHECK(y && weft_item(y, 5) == 3);
+        weft_tensor *g = weft_softmax_grad(x, x, 1);
+        CHECK(g);
+        weft_release(y);
+        weft_release(g);
+    }
+    CHECK_INT(count_end(), 0);
+    weft_scope_close();
 }
 
 int main(int argc, char **argv)

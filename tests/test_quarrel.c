@@ -237,6 +237,31 @@ TEST(test_quarrel_between_board_and_lane)
     close_all();
 }
 
+static bool moves_on(const void *who)
+{
+    CHECK(who == &hand);
+    hand.row[2].stuck.where++;
+    return true;
+}
+
+/* It moves on while its call is read: the words may be of two calls, so nothing is concluded. */
+TEST(test_quarrel_while_it_moves_on)
+{
+    static const weft_i_stay watched = {WEFT_I_ON_LANE, moves_on, NULL, &hand};
+    open_all();
+    weft_i_point point = point_of(hand.row, HAND_SIZE);
+    weft_i_vigil vigil = vigil_of(&point, &watched, 5);
+    stick(&hand.row[2].stuck, WEFT_I_ON_BOARD, 4, "barrier");
+    uint64_t before = hand.row[2].stuck.where;
+    weft_i_quarrel_look(&vigil, 2);
+    CHECK_INT(hand.row[2].stuck.where, before + 1);
+    CHECK(!quarrels(hand.group));
+    vigil.stay = &on_lane;
+    weft_i_quarrel_look(&vigil, 2);
+    CHECK(quarrels(hand.group));
+    close_all();
+}
+
 /* Turns wrap around. */
 TEST(test_quarrel_after_many_turns)
 {

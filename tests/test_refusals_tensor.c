@@ -361,6 +361,11 @@ TEST(test_refusals_ops_matmul)
        "in");
     NO(weft_linear(x, whole, NULL), WEFT_ERR_TYPE,
        "linear: x is f32, the weight i64; all must be one dtype, not bool");
+    weft_tensor *meta = weft_zeros(WEFT_F32, WEFT_META, WEFT_SHAPE(2, 3));
+    NO(weft_linear(meta, weft_zeros(WEFT_F32, WEFT_META, WEFT_SHAPE(4)), NULL),
+       WEFT_ERR_INVALID_ARG,
+       "linear: x of shape [2, 3] and a weight of shape [4]; the weight is [out, in], x ends with "
+       "in");
     CHECK_OK(weft_scope_close());
 }
 

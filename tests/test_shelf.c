@@ -9,6 +9,8 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void need_shelf(void)
 {
@@ -23,6 +25,57 @@ static bool is_zero(const char *block, size_t bytes)
         if (block[i])
             return false;
     return true;
+}
+
+static weft_i_os counting;
+static int allocated, freed; /* by one thread at a time */
+
+static void *counting_alloc(size_t bytes)
+{
+    allocated++;
+    return weft_i_os_linux.alloc(bytes);
+}
+
+static void counting_free(void *memory)
+{
+    freed++;
+    weft_i_os_linux.free(memory);
+}
+
+static void watch(void)
+{
+    counting = weft_i_os_linux;
+    counting.alloc = counting_alloc;
+    counting.free = counting_free;
+    allocated = freed = 0;
+    weft_i_os_now = &counting;
+}
+
+static int use_without_keys(void)
+{
+    pthread_key_t others;
+    unsigned units;
+    while (pthread_key_create(&others, NULL) == 0)
+        pthread_setspecific(others, NULL);
+    void *block = weft_i_shelf_take(100, 0, &units);
+    watch();
+    weft_i_shelf_give(block, units);
+    return freed == 1 ? 0 : 1;
+}
+
+/* A thread whose end nobody would tell of keeps nothing.  The first of the tests: a key that is
+ * made stays. */
+TEST(test_shelf_without_keys)
+{
+    if (!WEFT_I_HAS_SHELF)
+        SKIP("AddressSanitizer watches what it has allocated itself");
+    int status = 0;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child)
+        _exit(use_without_keys());
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_INT(status, 0);
 }
 
 /* The next of about the same size gets it again, cleared as far as it asks. */
@@ -78,30 +131,6 @@ TEST(test_shelf_keeps_few_of_each_size)
             weft_i_shelf_give(blocks[i], units);
         CHECK_INT(weft_i_shelf_clear(), most);
     }
-}
-
-static weft_i_os counting;
-static int allocated, freed; /* by one thread at a time */
-
-static void *counting_alloc(size_t bytes)
-{
-    allocated++;
-    return weft_i_os_linux.alloc(bytes);
-}
-
-static void counting_free(void *memory)
-{
-    freed++;
-    weft_i_os_linux.free(memory);
-}
-
-static void watch(void)
-{
-    counting = weft_i_os_linux;
-    counting.alloc = counting_alloc;
-    counting.free = counting_free;
-    allocated = freed = 0;
-    weft_i_os_now = &counting;
 }
 
 /* A table of calls that a test has put in sees every tensor come and go. */

@@ -182,6 +182,22 @@ TEST(test_watch_words_of_the_stopped)
     close_record();
 }
 
+/* One operation, and a step of it. */
+TEST(test_watch_last_operation_but_one)
+{
+    open_record();
+    mine->life.state = WEFT_I_RANK_HERE;
+    weft_i_record_end(&mine->record, weft_i_record_begin(&mine->record, "first", 1, 0, -1, -1), 0);
+    weft_i_record_end(&mine->record, weft_i_record_begin(&mine->record, "cma", 1, 0, -1, -1), 0);
+    begins("alive; its last operation: first #1");
+    close_record();
+    open_record(); /* nothing but a step */
+    mine->life.state = WEFT_I_RANK_HERE;
+    weft_i_record_end(&mine->record, weft_i_record_begin(&mine->record, "cma", 1, 0, -1, -1), 0);
+    begins("alive; its last operation: cma #1");
+    close_record();
+}
+
 /* The operation a rank is in counts, though newer ones are finished; else the newest. */
 TEST(test_watch_last_operation)
 {

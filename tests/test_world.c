@@ -76,6 +76,9 @@ TEST(test_world_enter)
         CHECK_INT(mine->address.layout, WEFT_I_JOB_LAYOUT);
         CHECK(!strcmp(mine->address.version, WEFT_VERSION));
         CHECK(!strcmp(mine->address.fdpass, weft_i_fdpass_name(office)));
+        uint64_t cores[sizeof mine->address.cores / sizeof(uint64_t)] = {0};
+        weft_i_os_core_mask(cores);
+        CHECK(!memcmp(mine->address.cores, cores, sizeof cores) && (cores[0] || cores[1]));
         CHECK_INT((world->watch != NULL), i == 0);
         weft_i_world *second = world_of(8, ways[i]);
         says(weft_i_world_enter(second, page, office, SIZE - 1), WEFT_ERR_STATE,
