@@ -463,6 +463,23 @@ TEST(test_edges_strides_of_results)
     CHECK_OK(weft_scope_close());
 }
 
+/* A scale of one element serves all rows, whatever lies behind it. */
+TEST(test_edges_single_scale)
+{
+    CHECK_OK(weft_scope_open());
+    float scales[] = {2, 9, 9, 9};
+    weft_tensor *all = weft_tensor_from(WEFT_F32, WEFT_SHAPE(4, 1), scales),
+                *one = weft_slice(all, 0, 0, 1, 1);
+    weft_tensor *a = weft_full(WEFT_F8E4M3, WEFT_CPU, WEFT_SHAPE(16, 16), 1),
+                *b = weft_transpose(weft_full(WEFT_F8E4M3, WEFT_CPU, WEFT_SHAPE(16, 16), 1), 0, 1);
+    weft_tensor *y = weft_scaled_mm(a, b, one, one, NULL, NULL, WEFT_F32);
+    if (!y)
+        FAIL("%s", weft_last_error());
+    for (int i = 0; i < 256; i++)
+        CHECK(weft_item(y, i) == 16 * 4);
+    CHECK_OK(weft_scope_close());
+}
+
 /* A shape that no tensor of doubles can have is refused, also where all operands have it. */
 TEST(test_edges_vast_results)
 {

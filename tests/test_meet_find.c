@@ -7,6 +7,7 @@
 #include "harness.h"
 
 #include "base/keyed.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "fabric/meet.h"
 #include "store/address.h"
@@ -16,6 +17,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -402,6 +404,34 @@ TEST(test_meet_find_nobody)
                  "%d listens at @%s or its like%s",
                  weft_i_os_user(), name, by_parent ? hint : "");
         says(WEFT_ERR_MISSING, wanted);
+        end();
+    }
+}
+
+/* A rank that was started by hand is told after two seconds how others find it, once. */
+TEST(test_meet_find_hint)
+{
+    static const int waits[] = {1990, 2010, 2300};
+    for (int i = 0; i < 3; i++) {
+        weft_store *store = NULL;
+        char said[2000] = "";
+        int output = memfd_create("output", MFD_CLOEXEC), before = dup(2);
+        begin();
+        weft_i_start start = start_of(1, 2, 2);
+        snprintf(start.job, sizeof start.job, "hint-%d", getpid());
+        start.by_parent = i != 1;
+        int level = weft_i_log_level;
+        weft_i_log_level = 1 + WEFT_LOG_WARN;
+        dup2(output, 2);
+        weft_status status = find(&start, waits[i], &store);
+        dup2(before, 2);
+        weft_i_log_level = level;
+        CHECK(status == WEFT_ERR_MISSING && pread(output, said, sizeof said - 1, 0) >= 0);
+        close(before);
+        close(output);
+        const char *hint = strstr(said, "weft_init: rank 1 of 2 waits for rank 0;");
+        CHECK_INT(hint != NULL, i == 2);
+        CHECK(!hint || !strstr(hint + 1, "weft_init: rank 1 of 2"));
         end();
     }
 }

@@ -99,6 +99,7 @@ TEST(test_meet_store_alone_on_its_host)
         CHECK(!mine->store[0] && (mine->nonce[0] || mine->nonce[1]));
         CHECK_INT(g.world->key.word[0], rank == 0 ? mine->nonce[0] : 0x100);
         CHECK(g.world->mine && g.world->local_size == 1 && g.world->local_rank == 0);
+        CHECK_INT(g.world->job->references, 2); /* the world's, and that of who hands it out */
         for (int other = 0; other < SIZE; other++) {
             const weft_i_peer *peer = &g.world->peers[other];
             wire_address a = other == rank ? *mine : address_of(other);

@@ -232,6 +232,16 @@ TEST(test_mesh_fake_without_memory)
     }
 }
 
+/* A stand-in, which has no world to go with, goes by itself. */
+TEST(test_mesh_fake_stand_ins_go)
+{
+    weft_release(weft_group_stand_in("dp", 3)); /* what is made once is made */
+    count_begin();
+    for (int i = 0; i < 3; i++)
+        weft_release(weft_group_stand_in("dp", 3));
+    CHECK_INT(count_end(), 0);
+}
+
 /* A rank that cannot compare shows that to the others, who wait for what it gave. */
 TEST(test_mesh_cannot_compare)
 {

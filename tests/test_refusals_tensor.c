@@ -359,6 +359,13 @@ TEST(test_refusals_ops_matmul)
     NO(weft_linear(x, odd, NULL), WEFT_ERR_INVALID_ARG,
        "linear: x of shape [2, 3] and a weight of shape [4]; the weight is [out, in], x ends with "
        "in");
+    NO(weft_linear(x, weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 2)), NULL), WEFT_ERR_INVALID_ARG,
+       "linear: x of shape [2, 3] and a weight of shape [3, 2]; the weight is [out, in], x ends "
+       "with in");
+    NO(weft_linear(weft_zeros(WEFT_F32, WEFT_CPU, ((weft_shape){0})), x, NULL),
+       WEFT_ERR_INVALID_ARG,
+       "linear: x of shape [] and a weight of shape [2, 3]; the weight is [out, in], x ends with "
+       "in");
     NO(weft_linear(x, whole, NULL), WEFT_ERR_TYPE,
        "linear: x is f32, the weight i64; all must be one dtype, not bool");
     weft_tensor *meta = weft_zeros(WEFT_F32, WEFT_META, WEFT_SHAPE(2, 3));

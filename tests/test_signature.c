@@ -26,6 +26,17 @@ static void check_text(const char *actual, const char *expected)
     check_text(text_of((weft_i_signature){.dtype = WEFT_F32, .count = 100, __VA_ARGS__}), expected_)
 
 /* Every fact counts but the shape; and what belongs to the showing of it, not to the call. */
+/* Which kinds can be coalesced, and into what. */
+TEST(test_signature_lists_of_kinds)
+{
+    for (int kind = 0; kind < WEFT_I_COLL_KINDS; kind++)
+        CHECK_INT(weft_i_kind_list_of((weft_i_coll_kind)kind),
+                  kind == WEFT_I_ALL_REDUCE       ? WEFT_I_ALL_REDUCE_LIST
+                  : kind == WEFT_I_ALL_GATHER     ? WEFT_I_ALL_GATHER_LIST
+                  : kind == WEFT_I_REDUCE_SCATTER ? WEFT_I_REDUCE_SCATTER_LIST
+                                                  : -1);
+}
+
 TEST(test_signature_same)
 {
     const weft_i_signature a = {.kind = 1,

@@ -428,7 +428,7 @@ weft_status weft_i_group_settle(const weft_i_label *call, weft_i_point *point,
     close_vigil(&vigil, point);
     if (status == WEFT_ERR_TIMEOUT)
         return fail_timeout(&vigil, &meeting, timeout_ms);
-    if (status < 0 && meeting.culprit >= 0)
+    if (status < 0) /* then it has named who */
         WEFT_TRY(weft_i_group_lost(call, meeting.culprit));
     return status < 0 ? weft_i_fail(status, "%s: a rank will not come", call->op) : WEFT_OK;
 }
