@@ -110,6 +110,17 @@ __attribute__((unused)) static void hand_revive(int world_rank)
     hand_record(world_rank)->life.state = WEFT_I_RANK_HERE;
 }
 
+/* The word of a member that has come to a meeting on the board. */
+__attribute__((unused)) static uint64_t hand_arrival(const char *what, size_t bytes, uint32_t epoch,
+                                                     bool later)
+{
+    uint32_t digest = weft_i_digest(1, bytes);
+    for (const char *c = what; *c; c++)
+        digest = weft_i_digest(digest, (unsigned char)*c);
+    /* Bit 0 tells first meetings from later ones, see base/signal.h. */
+    return (uint64_t)epoch << 32 | (later ? digest | 1 : digest & ~1u);
+}
+
 /* The status, and all of the message. */
 __attribute__((unused)) static void hand_said(weft_status status, weft_status wanted,
                                               const char *text)

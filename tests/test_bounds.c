@@ -547,6 +547,29 @@ RANKS_TEST(test_bounds_parts_start, 3)
     finish(world);
 }
 
+/* Zeros behind every block: what is read there is not what was brought. */
+static void *roomy_alloc(size_t bytes)
+{
+    return weft_i_os_linux.alloc(bytes + 512);
+}
+
+TEST(test_bounds_rendezvous_of_one)
+{
+    weft_scope_open();
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 1);
+    weft_group *world = weft_fake_init(&opts);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(8));
+    weft_i_os table = weft_i_os_linux;
+    table.alloc = roomy_alloc;
+    weft_i_os_now = &table;
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    weft_i_os_now = &weft_i_os_linux;
+    if (!mem)
+        FAIL("%s", weft_last_error());
+    CHECK_OK(weft_symm_barrier(mem, 0, 1000));
+    weft_scope_close();
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

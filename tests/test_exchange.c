@@ -260,15 +260,6 @@ TEST(test_exchange_refusals_of_two)
 
 enum { SHORT_MS = 20 };
 
-static uint64_t arrival(const char *what, size_t bytes, uint32_t epoch, bool later)
-{
-    uint32_t digest = weft_i_digest(1, bytes);
-    for (const char *c = what; *c; c++)
-        digest = weft_i_digest(digest, (unsigned char)*c);
-    /* Bit 0 tells first meetings from later ones, see base/signal.h. */
-    return (uint64_t)epoch << 32 | (later ? digest | 1 : digest & ~1u);
-}
-
 static weft_status exchange(bool later)
 {
     return later ? weft_i_group_exchange_later(hand.group, "op", NULL, 0, NULL, SHORT_MS)
@@ -286,7 +277,7 @@ TEST(test_exchange_names_the_missing)
 {
     hand_open();
     misses(false, "rank 4 (alive), rank 0 (alive), rank 3 (alive)");
-    hand.row[0].arrival = arrival("op", 0, 1, false);
+    hand.row[0].arrival = hand_arrival("op", 0, 1, false);
     misses(false, "rank 0 (alive), rank 3 (alive)");
     hand.row[3].gave_up = weft_i_stamp(WEFT_OS->clock_ns() + 1000000000, 0); /* while we wait */
     misses(false, "rank 0 (alive)");
@@ -303,8 +294,8 @@ TEST(test_exchange_names_whom_the_missing_await)
 {
     hand_open();
     for (int rank = 0; rank < HAND_SIZE; rank++)
-        hand.row[rank].arrival = arrival("op", 0, 1, false);
-    hand.row[0].arrival = arrival("op", 0, 2, true);
+        hand.row[rank].arrival = hand_arrival("op", 0, 1, false);
+    hand.row[0].arrival = hand_arrival("op", 0, 2, true);
     hand.row[2].fetches = 1 + 3;
     misses(true, "rank 3 (alive)");
     hand.row[3].fetches = 1 + HAND_ME; /* for us: it is behind */
@@ -314,55 +305,14 @@ TEST(test_exchange_names_whom_the_missing_await)
     hand.row[3].fetches = 0;
     hand.row[2].fetches = 0;
     misses(true, "rank 0 (alive), rank 3 (alive)");
-    hand.row[3].arrival = arrival("op", 0, 2, true);
-    hand.row[0].arrival = arrival("op", 0, 1, false);
+    hand.row[3].arrival = hand_arrival("op", 0, 2, true);
+    hand.row[0].arrival = hand_arrival("op", 0, 1, false);
     hand.row[2].fetches = 1 + 0; /* both are behind, and one waits for the other */
     misses(true, "rank 4 (alive)");
-    hand.row[2].arrival = arrival("op", 0, 2, true);
+    hand.row[2].arrival = hand_arrival("op", 0, 2, true);
     hand.row[2].fetches = 0;
     hand.row[0].fetches = 1 + 3; /* only the first is behind: it counts like any other */
     misses(true, "rank 3 (alive)");
-    hand_close();
-}
-
-/* Who shows its failure waits for the others, and keeps its own reason. */
-TEST(test_exchange_shows)
-{
-    hand_open();
-    hand.group->timeout_ms = SHORT_MS;
-    CHECK_INT(weft_i_fail(WEFT_ERR_IO, "before"), WEFT_ERR_IO);
-    weft_i_group_show(hand.group, "op", "no", 3);
-    CHECK(weft_last_status() == WEFT_ERR_IO && !strcmp(weft_last_error(), "before"));
-    CHECK(!strcmp((char *)hand.row[HAND_ME].note[1], "no"));
-    CHECK_INT(hand.group->sequence, 1);
-    hand_close();
-}
-
-/* For whom a lane is made is told only where one is made. */
-TEST(test_exchange_made_for)
-{
-    hand_open();
-    hand.group->making_for = "all_reduce";
-    misses(false, "rank 4 (alive), rank 0 (alive), rank 3 (alive)");
-    hand.group->making_lane = true;
-    hand_said(exchange(false), WEFT_ERR_TIMEOUT,
-              "rank 1 of 4 in group \"g\", all_reduce: waited 20 ms for rank 4 (alive), rank 0 "
-              "(alive), rank 3 (alive)");
-    hand.group->making_for = NULL;
-    misses(false, "rank 4 (alive), rank 0 (alive), rank 3 (alive)");
-    hand.group->making_lane = false;
-    hand_close();
-}
-
-/* In a later meeting of an operation, another member has begun the operation anew. */
-TEST(test_exchange_begun_anew)
-{
-    hand_open();
-    for (int rank = 0; rank < HAND_SIZE; rank++)
-        hand.row[rank].arrival = arrival("op", 0, 1, false);
-    hand.row[2].arrival = arrival("op", 0, 2, false);
-    hand_said(exchange(true), WEFT_ERR_TIMEOUT,
-              ME_IN ": given up by rank 0 (alive), whose deadline passed");
     hand_close();
 }
 
@@ -398,8 +348,8 @@ TEST(test_exchange_names_the_stopped)
     kill(child, SIGSTOP);
     waitpid(child, &status, WUNTRACED);
     for (int rank = 0; rank < HAND_SIZE; rank++)
-        hand.row[rank].arrival = arrival("op", 0, 1, false);
-    hand.row[0].arrival = hand.row[3].arrival = arrival("op", 0, 2, true);
+        hand.row[rank].arrival = hand_arrival("op", 0, 1, false);
+    hand.row[0].arrival = hand.row[3].arrival = hand_arrival("op", 0, 2, true);
     hand_record(0)->address.process = child;
     hand.row[2].fetches = 1 + 3;
     weft_status got = exchange(true);
@@ -417,13 +367,13 @@ TEST(test_exchange_names_whom_leavers_awaited)
     hand_open();
     hand_leave(0);
     hand.row[2].gave_up = weft_i_stamp(WEFT_OS->clock_ns() + 1000000000, 0);
-    hand.row[0].arrival = arrival("op", 0, 1, false);
+    hand.row[0].arrival = hand_arrival("op", 0, 1, false);
     hand_said(exchange(false), WEFT_ERR_PEER_LEFT,
               ME_IN ": rank 0 (left the job) waited in vain, as we do, for rank 3 (alive)");
     hand.row[2].gave_up = 0; /* it left without having waited */
     hand_said(exchange(false), WEFT_ERR_PEER_LEFT, ME_IN ": rank 0 (left the job) will not come");
     hand.row[2].gave_up = weft_i_stamp(WEFT_OS->clock_ns() + 1000000000, 0);
-    hand.row[3].arrival = arrival("op", 0, 1, false); /* nobody else is missing */
+    hand.row[3].arrival = hand_arrival("op", 0, 1, false); /* nobody else is missing */
     hand_said(exchange(false), WEFT_ERR_PEER_LEFT, ME_IN ": rank 0 (left the job) will not come");
     hand.row[3].arrival = 0;
     hand_kill(3); /* a death is always the news */
@@ -438,7 +388,7 @@ TEST(test_exchange_names_whom_leavers_awaited)
     hand_leave(4); /* and who has left may be the first */
     hand.row[0].arrival = 0;
     hand.row[0].gave_up = weft_i_stamp(WEFT_OS->clock_ns() + 1000000000, 0);
-    hand.row[2].arrival = arrival("op", 0, 1, false);
+    hand.row[2].arrival = hand_arrival("op", 0, 1, false);
     hand_said(exchange(false), WEFT_ERR_PEER_LEFT,
               ME_IN ": rank 4 (left the job) waited in vain, as we do, for rank 3 (alive)");
     hand_close();
@@ -455,7 +405,7 @@ TEST(test_exchange_notes)
             if (rank == HAND_ME)
                 continue;
             snprintf((char *)hand.row[rank].note[epoch & 1], 3, "%u%d", epoch, rank);
-            hand.row[rank].arrival = arrival("op", 3, epoch, false);
+            hand.row[rank].arrival = hand_arrival("op", 3, epoch, false);
         }
         uint64_t before = hand.group->sequence;
         CHECK_OK(weft_i_group_exchange(hand.group, "op", mine, 3, all, 5000));
@@ -477,7 +427,7 @@ TEST(test_exchange_notes)
     CHECK_CONTAINS(weft_last_error(), "an exchange of 961 bytes does not fit a note");
     for (int rank = 0; rank < HAND_SIZE; rank++)
         if (rank != HAND_ME)
-            hand.row[rank].arrival = arrival("op", sizeof large - 1, 5, false);
+            hand.row[rank].arrival = hand_arrival("op", sizeof large - 1, 5, false);
     CHECK_OK(weft_i_group_exchange(hand.group, "op", large, sizeof large - 1, NULL, 5000));
     hand_close();
 }
@@ -487,7 +437,7 @@ TEST(test_exchange_mismatch)
     hand_open();
     for (int rank = 0; rank < HAND_SIZE; rank++)
         if (rank != HAND_ME)
-            hand.row[rank].arrival = arrival(rank == 3 ? "other" : "op", 0, 1, false);
+            hand.row[rank].arrival = hand_arrival(rank == 3 ? "other" : "op", 0, 1, false);
     memset(hand.row[3].op, 'o', sizeof hand.row[3].op); /* fills its place to the end */
     char text[200], told[100];
     snprintf(told, sizeof told, "rank 1 calls op, but rank 3 calls %.32s",
@@ -582,7 +532,7 @@ TEST(test_exchange_is_recorded)
     CHECK(last.status == WEFT_ERR_TIMEOUT && last.turn == 1 && last.number == 2);
     for (int rank = 0; rank < HAND_SIZE; rank++)
         if (rank != HAND_ME)
-            hand.row[rank].arrival = arrival("op", 0, 1, false);
+            hand.row[rank].arrival = hand_arrival("op", 0, 1, false);
     CHECK_OK(exchange(false));
     CHECK(weft_i_record_last(record, &last) && last.finished && last.status == WEFT_OK);
     CHECK_INT(hand.group->sequence, 3);
