@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agreement on one host, by one of many ranks: the others are words that the test writes. */
 #include "fault.h"
+#include "fence.h"
 #include "harness.h"
 
 #include "fabric/group.h"
@@ -71,6 +72,7 @@ static void says(weft_status got, weft_status wanted, const char *message)
 /* Who is lost is told by number, also beyond the first eight; and in the next round again. */
 TEST(test_agree_board_lost)
 {
+    fence_on();
     begin();
     uint64_t flags = 0xff0;
     for (int rank = 0; rank < SIZE; rank++)
@@ -81,6 +83,7 @@ TEST(test_agree_board_lost)
     says(weft_group_agree(group, &flags, 20000), WEFT_ERR_PEER_DEAD,
          "group_agree in \"g\": agreed without rank 8, 17 of the group: rank 8 (died, or exited "
          "without weft_finish), rank 17 (left the job)");
+    fence_off();
     CHECK_INT(flags, 0x0f0);
     CHECK_INT(group->agreements, 1);
     CHECK_INT(group->board->agreed, UINT64_C(1) << 32 | (1 + ME)); /* it was ours to say */

@@ -3,6 +3,7 @@
  * Agreement and shrinking between hosts, one rank at a time: what it shows in the store, whom it
  * follows, whom it waits for, and a store that fails at any request.
  */
+#include "fence.h"
 #include "store_script.h"
 
 #define AGREE  "agree/00000000000011220000000000003344/"
@@ -172,6 +173,20 @@ TEST(test_agree_store_of_many)
     lonely_close(&l);
 }
 
+TEST(test_agree_store_fenced)
+{
+    fence_on();
+    lonely l = lonely_open(1, SIZE);
+    uint64_t flags = 0xf0f;
+    put_all(&l, 1, 0xff);
+    lonely_lose(&l, 3, WEFT_I_LEFT);
+    CHECK_STATUS(weft_group_agree(l.group, &flags, 5000), WEFT_ERR_PEER_LEFT);
+    fence_off();
+    CHECK_INT(flags, 0x0f);
+    shows(&l, 1, "so", 0x0f, WEFT_ERR_PEER_LEFT, "...x");
+    lonely_close(&l);
+}
+
 TEST(test_agree_store_arguments)
 {
     lonely l = lonely_open(1, SIZE);
@@ -322,6 +337,35 @@ TEST(test_shrink_store_hears_again)
     CHECK_INT(pauses_before, 0);
     lists(&l, "so", "x...");
     lonely_close(&l);
+}
+
+/* Another has decided just before this rank does: its list counts. */
+static void decide_otherwise(script *s, int request)
+{
+    if (request == 11)
+        CHECK_OK(weft_store_set(s->data, SHRINK "0/so", (char[SIZE]){1}, SIZE));
+}
+
+TEST(test_shrink_store_follows)
+{
+    for (int fenced = 0; fenced < 2; fenced++) {
+        if (fenced)
+            fence_on();
+        lonely l = lonely_open(1, SIZE);
+        put_list(&l, "0", "....");
+        put_list(&l, "2", "....");
+        put_list(&l, "3", "....");
+        l.script->before = decide_otherwise;
+        CHECK_OK(weft_group_set_timeout(l.group, 50)); /* nobody makes the group */
+        CHECK(!weft_group_shrink(l.group));
+        fence_off();
+        CHECK_INT(weft_last_status(), WEFT_ERR_TIMEOUT);
+        CHECK_CONTAINS(weft_last_error(), "rank 2 (on host h2), rank 3 (on host h3)");
+        CHECK(!strstr(weft_last_error(), "rank 0 (on host h0)"));
+        lists(&l, "so", "x...");
+        lists(&l, "1", "....");
+        lonely_close(&l);
+    }
 }
 
 TEST(test_shrink_store_foreign_values)

@@ -154,6 +154,32 @@ TEST(test_board_new_group_helps_in_vain)
     hand_close();
 }
 
+static void stay(weft_i_object *object)
+{
+    FAIL("an object at %p, which others hold, is gone", (void *)object);
+}
+
+/* What backends have put into a group goes with it: each once, and nothing beside. */
+TEST(test_board_parts_go)
+{
+    static weft_i_object parts[3][WEFT_I_DEVICE_KINDS], lane, coalesce;
+    hand_open();
+    void **places[] = {hand.group->carriers, hand.group->workspace, hand.group->slots};
+    for (int i = 0; i < 3; i++)
+        for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++) {
+            parts[i][kind] = (weft_i_object){.references = 2, .destroy = stay};
+            places[i][kind] = &parts[i][kind];
+        }
+    lane = coalesce = (weft_i_object){.references = 2, .destroy = stay};
+    hand.group->lane = &lane;
+    hand.group->coalesce = &coalesce;
+    hand_close(); /* releases it */
+    for (int i = 0; i < 3; i++)
+        for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++)
+            CHECK_INT(parts[i][kind].references, 1);
+    CHECK(lane.references == 1 && coalesce.references == 1);
+}
+
 /* A wait that takes long is told, once, with those who are missing. */
 TEST(test_board_warns)
 {

@@ -436,6 +436,19 @@ TEST(test_meet_find_hint)
     }
 }
 
+/* The store is there, and the time is up: it is asked all the same. */
+TEST(test_meet_find_at_the_last_moment)
+{
+    weft_store *zero = NULL, *one = NULL;
+    begin();
+    weft_i_start start = start_of(0, 2, 2);
+    CHECK_OK(find(&start, 20000, &zero));
+    start = start_of(1, 2, 2);
+    CHECK_OK(find(&start, 0, &one));
+    both_work(zero, one);
+    end();
+}
+
 /* One that listens, and never answers. */
 TEST(test_meet_find_mute)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Meshes of a fake world of eight: every rank sees what counting says. */
 #include "fault.h"
+#include "fence.h"
 #include "group_by_hand.h"
 #include "harness.h"
 #include "memory_count.h"
@@ -229,6 +230,31 @@ TEST(test_mesh_fake_without_memory)
             CHECK_OK(weft_scope_close());
         }
         CHECK(failed > 5 && n < 400);
+    }
+}
+
+/* Ranks, lines, steps and notes are read as far as they go. */
+TEST(test_mesh_fake_fenced)
+{
+    static const int dims[] = {2, 3, 1, 1, 1};
+    for (int which = 0; which < 5; which++) {
+        CHECK_OK(weft_scope_open());
+        weft_fake_opts opts = WEFT_FAKE_OPTS(5, WORLD);
+        fence_on();
+        weft_group *world = weft_fake_init(&opts);
+        CHECK_INT(weft_group_rank_of(world, -1), -1);
+        weft_mesh *mesh = make_one(world, which);
+        fence_off();
+        if (!mesh)
+            FAIL("%d: %s", which, weft_last_error());
+        CHECK_INT(weft_mesh_ndim(mesh), dims[which]);
+        for (int dim = 0; dim < dims[which]; dim++) {
+            weft_group *group = weft_mesh_group(mesh, dim);
+            CHECK(group && weft_group_rank_of(group, -1) == -1);
+            CHECK_INT(weft_group_rank_of(group, WORLD), -1);
+            CHECK_INT(weft_group_world_rank(group, weft_size(group)), -1);
+        }
+        CHECK_OK(weft_scope_close());
     }
 }
 

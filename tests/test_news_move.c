@@ -7,6 +7,7 @@
 #include "store_script.h"
 
 #include "base/keyed.h"
+#include "fabric/exchange_store.h"
 #include "fabric/news.h"
 #include "fabric/watch.h"
 #include "store/client.h"
@@ -334,6 +335,59 @@ static void test_sleep(int64_t ns)
     CHECK_INT(ns, 2000000);
     sleeps++;
     now += ns;
+}
+
+static weft_group *group_of_all(traveller *t)
+{
+    weft_group *group = weft_i_group_allocate(t->world, SIZE);
+    CHECK(group);
+    for (int rank = 0; rank < SIZE; rank++)
+        group->members[rank] = rank;
+    group->rank = ME;
+    group->key = (weft_i_key){{1, 2}};
+    group->timeout_ms = 20000;
+    snprintf(group->name, sizeof group->name, "g");
+    return group;
+}
+
+/* The store goes with its server while members meet there: the round is over for all. */
+TEST(test_news_move_ends_a_round)
+{
+    traveller t = traveller_open();
+    const char *key = "x/00000000000000010000000000000002/0/so";
+    static const char wanted[] = "rank 1 of 4 in group \"g\", test: rank 0 (on host ";
+    char all[4 * SIZE];
+    bool there = false;
+    weft_group *group = group_of_all(&t);
+    weft_i_label call = {group, "test", -1};
+    lose_server(&t);
+    CHECK_STATUS(weft_i_exchange_store(&call, group, 77, "mine", 4, all, 20000),
+                 WEFT_ERR_PEER_DEAD);
+    if (strncmp(weft_last_error(), wanted, strlen(wanted)) != 0)
+        FAIL("it says \"%s\"", weft_last_error());
+    CHECK(group->round == 1 && t.world->server == ME);
+    CHECK_OK(weft_store_check(t.world->store, 1, &key, &there));
+    CHECK(there); /* who comes later is told, too */
+    weft_release(group);
+    traveller_close(&t);
+}
+
+/* A group is revoked in the store that there is now. */
+TEST(test_news_move_and_revoke)
+{
+    traveller t = traveller_open();
+    const char *key = "x/00000000000000010000000000000002/end";
+    bool there = false;
+    weft_group *group = group_of_all(&t);
+    lose_server(&t);
+    CHECK_OK(weft_group_revoke(group));
+    CHECK(t.world->moves == 1 && t.world->server == ME);
+    CHECK_OK(weft_store_check(t.world->store, 1, &key, &there));
+    CHECK(there);
+    CHECK_OK(weft_group_revoke(group)); /* it is there: nobody moves */
+    CHECK_INT(t.world->moves, 1);
+    weft_release(group);
+    traveller_close(&t);
 }
 
 /* What was told is read and given back. */
