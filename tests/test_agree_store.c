@@ -173,6 +173,39 @@ TEST(test_agree_store_of_many)
     lonely_close(&l);
 }
 
+static int strange_at;
+static bool strange_first; /* nobody had decided before */
+
+static void agree_strangely(script *s, int request)
+{
+    static const char *const key = AGREE "1/so";
+    bool there = false;
+    if (request != strange_at)
+        return;
+    CHECK_OK(weft_store_check(s->data, 1, &key, &there));
+    strange_first = !there;
+    CHECK_OK(weft_store_set(s->data, key, "0123456789012345678901234567", BALLOT + 1));
+}
+
+/* Another decides, and not as weft does, before any request of this rank. */
+TEST(test_agree_store_foreign_decision)
+{
+    int first = 0;
+    for (strange_at = 1; strange_at < 20; strange_at++) {
+        lonely l = lonely_open(1, SIZE);
+        uint64_t flags = 1;
+        put_all(&l, 1, 0xff);
+        strange_first = false;
+        l.script->before = agree_strangely;
+        weft_status status = weft_group_agree(l.group, &flags, 5000);
+        CHECK_STATUS(status, strange_first ? WEFT_ERR_PROTOCOL : WEFT_OK);
+        CHECK_INT(l.group->agreements, !strange_first);
+        first += strange_first;
+        lonely_close(&l);
+    }
+    CHECK(first > 5);
+}
+
 TEST(test_agree_store_fenced)
 {
     fence_on();

@@ -259,6 +259,15 @@ TEST(test_exchange_store_late)
     lonely_close(&l);
 }
 
+TEST(test_exchange_store_monitored)
+{
+    lonely l = lonely_open(1, 3);
+    said(weft_monitored_barrier(l.group, 5, true), WEFT_ERR_TIMEOUT,
+         "rank 1 of 3 in group \"0\", monitored_barrier: the deadline passed while waiting for "
+         "rank 0 (on host h0), rank 2 (on host h2)");
+    lonely_close(&l);
+}
+
 /* Everybody else has read all entries, so this rank succeeds too, however late. */
 static void bring_last_entry(script *s, int request)
 {

@@ -268,6 +268,7 @@ TEST(test_group_remote_without_memory)
         weft_group *group = make(NULL);
         fired = fault_disarm();
         CHECK(group || (fired && weft_last_status() < 0));
+        CHECK(!group || is_there(&l, key_of("0/1"))); /* nobody has one without meeting */
         failed += !group;
         weft_clear_error();
         lonely_close(&l);

@@ -213,6 +213,7 @@ TEST(test_init_alone)
     CHECK_CONTAINS(said, "backend shm");
     CHECK_CONTAINS(said, "group \"0\" (");
     CHECK_CONTAINS(said, ") made: rank 0 of 1, world ranks 0, ");
+    CHECK_CONTAINS(said, ", the world\n");
     snprintf(wanted, sizeof wanted, "weft %s, ", WEFT_VERSION); /* the first rank tells it */
     CHECK_CONTAINS(said, wanted);
     CHECK_CONTAINS(said, "WEFT_DEBUG=INFO (default ");

@@ -234,6 +234,17 @@ TEST(test_job_look_missing_members)
     end();
 }
 
+/* The first rank of the world is a member like any other. */
+TEST(test_job_look_missing_the_first)
+{
+    begin();
+    int members[] = {0, 9};
+    weft_i_job_join(record_of(9), 55, "some", members, 2);
+    weft_i_record_begin(&record_of(9)->record, "barrier", 55, 0, weft_i_record_turn(1), -1);
+    WAITS_FOR(9, 0);
+    end();
+}
+
 /* What a device carries is counted apart: who gave it number 5 has not come to number 5 of the
  * host, nor the other way round. */
 TEST(test_job_look_missing_on_device)

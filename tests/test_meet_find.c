@@ -187,6 +187,23 @@ TEST(test_meet_find_hosts)
     }
 }
 
+/* A name of a host that is too long for any is cut, and nobody is found there. */
+TEST(test_meet_find_long_host)
+{
+    char address[400];
+    weft_store *store = NULL;
+    if (weft_i_keyed_load() == WEFT_ERR_UNSUPPORTED)
+        SKIP("no libcrypto.so.3");
+    begin();
+    memset(address, 'h', 300);
+    snprintf(address + 300, sizeof address - 300, ":29500");
+    setenv("WEFT_STORE_ADDR", address, 1);
+    setenv("WEFT_TOKEN", TOKEN, 1);
+    weft_i_start start = start_of(1, 2, 1);
+    CHECK(find(&start, 10, &store) < 0 && !store);
+    end();
+}
+
 /* A port is a number from 1 to 65535, on one host as well. */
 TEST(test_meet_find_ports)
 {

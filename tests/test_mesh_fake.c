@@ -258,6 +258,20 @@ TEST(test_mesh_fake_fenced)
     }
 }
 
+/* One name more than there are dimensions, of which there cannot be more. */
+TEST(test_mesh_fake_names_for_eight)
+{
+    CHECK_OK(weft_scope_open());
+    weft_fake_opts opts = WEFT_FAKE_OPTS(5, WORLD);
+    weft_group *world = weft_fake_init(&opts);
+    weft_shape shape = {8, {1, 1, 1, 1, 1, 1, 1, WORLD}};
+    CHECK(weft_mesh_init(world, WEFT_CPU, shape, "a,b,c,d,e,f,g,h"));
+    CHECK(!weft_mesh_init(world, WEFT_CPU, shape, "a,b,c,d,e,f,g,h,i"));
+    CHECK(!strcmp(weft_last_error(), "9 names for 8 dimensions of a mesh: \"a,b,c,d,e,f,g,h,i\""));
+    weft_clear_error();
+    CHECK_OK(weft_scope_close());
+}
+
 /* A stand-in, which has no world to go with, goes by itself. */
 TEST(test_mesh_fake_stand_ins_go)
 {
