@@ -463,6 +463,45 @@ TEST(test_edges_strides_of_results)
     CHECK_OK(weft_scope_close());
 }
 
+/* Products that no memory can hold are refused by their own name. */
+TEST(test_edges_vast_products)
+{
+    CHECK_OK(weft_scope_open());
+    int64_t much = (int64_t)1 << 40;
+    weft_tensor *column = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(much, 1)),
+                *row = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(1, much));
+    CHECK(column && row && !weft_mm(column, row));
+    CHECK(!strncmp(weft_last_error(), "mm: ", 4));
+    weft_clear_error();
+    CHECK(weft_mm(row, column));
+    CHECK_OK(weft_scope_close());
+}
+
+/* On meta, where there are no addresses, storages and offsets decide. */
+TEST(test_edges_same_views)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(8)),
+                *y = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(8));
+    weft_tensor *low = weft_slice(x, 0, 0, 4, 1), *high = weft_slice(x, 0, 4, 8, 1);
+    CHECK(weft_i_tensor_same_view(x, x) && !weft_i_tensor_same_view(x, y));
+    CHECK(!weft_i_tensor_same_view(low, high) && weft_i_tensor_same_view(high, high));
+    CHECK_OK(weft_scope_close());
+}
+
+/* A size of 1 in front has no say in the strides of a view. */
+TEST(test_edges_view_behind_one)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *x =
+        weft_as_strided(counting(WEFT_F32, WEFT_SHAPE(8)), WEFT_SHAPE(1, 4), (int64_t[]){5, 2}, 0);
+    weft_tensor *y = weft_view(x, WEFT_SHAPE(4)), *z = weft_view(x, WEFT_SHAPE(2, 2));
+    CHECK(y && weft_tensor_stride(y, 0) == 2);
+    CHECK(z && weft_tensor_stride(z, 0) == 4 && weft_tensor_stride(z, 1) == 2);
+    HOLDS(y, 0, 2, 4, 6);
+    CHECK_OK(weft_scope_close());
+}
+
 /* A scale of one element serves all rows, whatever lies behind it. */
 TEST(test_edges_single_scale)
 {

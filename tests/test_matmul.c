@@ -520,13 +520,18 @@ TEST(test_matmul_of_vectors_keeps_nothing)
     weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 4), 2);
     weft_tensor *row = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3), 1),
                 *column = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4), 1);
+    weft_tensor *turned =
+        weft_transpose(weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3, 4), 2), 0, 1);
     for (int i = 0; i < 11; i++) {
         if (i == 1) /* what is made once is made */
             count_begin();
         weft_tensor *left = weft_matmul(row, x), *right = weft_matmul(x, column);
         CHECK(left && right && weft_item(left, 3) == 6 && weft_item(right, 2) == 8);
+        weft_tensor *all = weft_linear(turned, x, NULL); /* of rows that are copied first */
+        CHECK(all && weft_item(all, 17) == 16);
         weft_release(left);
         weft_release(right);
+        weft_release(all);
     }
     CHECK_INT(count_end(), 0);
 }

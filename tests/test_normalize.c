@@ -336,6 +336,28 @@ TEST(test_normalize_layer_norm_grad_shortage)
     CHECK(failed >= 6); /* the results, packed arguments, sums and rows */
 }
 
+static void *no_row(size_t alignment, size_t bytes)
+{
+    return bytes == 3 * 3 * sizeof(float) + 64 ? NULL
+                                               : weft_i_os_linux.alloc_aligned(alignment, bytes);
+}
+
+/* Rows that must be copied, and no memory for one. */
+TEST(test_normalize_without_a_row)
+{
+    weft_scope_open();
+    weft_tensor *x = weft_ones(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(2, 3));
+    weft_i_os table = weft_i_os_linux;
+    table.alloc_aligned = no_row;
+    weft_i_os_now = &table;
+    weft_tensor *made = weft_softmax_grad(x, x, 1);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK(!made && weft_last_status() == WEFT_ERR_NO_MEMORY);
+    CHECK(!strcmp(weft_last_error(), "softmax_grad: no memory for a row of 3 elements"));
+    weft_clear_error();
+    weft_scope_close();
+}
+
 /* A result that is released keeps nothing of what was copied for it, though the scope stays open. */
 TEST(test_normalize_keeps_nothing)
 {
