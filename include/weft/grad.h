@@ -136,10 +136,11 @@ WEFT_API weft_status weft_gradients(weft_tensor **out, weft_tensor *const *input
 typedef weft_status (*weft_hook)(weft_tensor **grad, weft_tensor *const *held, void *user);
 
 /*
- * The tensors that a hook uses: WEFT_HOLD(a, b), or WEFT_HOLD() for none.  The library holds them
- * as long as the hook exists.  A tensor that was computed from the hooked one is held without its
- * history; otherwise the graph would keep itself alive.  Two leaves whose hooks hold each other do
- * keep each other alive.
+ * The tensors that a hook uses: WEFT_HOLD(a, b), or WEFT_HOLD() for none, written in the call that
+ * adds the hook (in C++ the list is gone after it).  The library holds the tensors as long as the
+ * hook exists.  A tensor that was computed from the hooked one is held without its history;
+ * otherwise the graph would keep itself alive.  Two leaves whose hooks hold each other do keep each
+ * other alive.
  */
 typedef struct weft_held {
     weft_tensor *const *tensors;

@@ -32,9 +32,19 @@ WEFT_API weft_module *weft_nn_op(weft_tensor *(*op)(weft_tensor *x));
 
 /* Calls the modules one after the other.  Their names are "0", "1" ... */
 WEFT_API weft_module *weft_nn_sequential_of(weft_module *const *modules, int count);
+#ifdef __cplusplus
+}
+static inline weft_module *weft_nn_sequential_list(std::initializer_list<weft_module *> list)
+{
+    return weft_nn_sequential_of(list.begin(), static_cast<int>(list.size()));
+}
+#define weft_nn_sequential(...) weft_nn_sequential_list({__VA_ARGS__})
+extern "C" {
+#else
 #define weft_nn_sequential(...)                                \
     weft_nn_sequential_of((weft_module *const[]){__VA_ARGS__}, \
                           (int)(sizeof((weft_module *[]){__VA_ARGS__}) / sizeof(weft_module *)))
+#endif
 
 /*
  * Causal self-attention with `heads` heads: x [batch, time, width] gives the same shape, and no
