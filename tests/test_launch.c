@@ -48,7 +48,7 @@ static int rank_awaits_signals(int rank)
     signal(SIGUSR1, count_signal);
     signal(SIGUSR2, count_signal);
     signal(SIGHUP, count_signal);
-    dprintf(1, "ready %d\n", rank);
+    dprintf(1, "ready %d %d\n", rank, getpid());
     while (atomic_load_explicit(&signals_seen, memory_order_relaxed) < 3)
         usleep(10000); /* the launcher ends it if they never come */
     dprintf(1, "signals %d\n", atomic_load_explicit(&signals_seen, memory_order_relaxed));
@@ -410,6 +410,23 @@ TEST(test_launch_interrupted)
         usleep(10000);   /* two that the launcher has not taken yet are one */
     kill(child, SIGINT); /* the second one kills, long before the grace is over */
     CHECK_INT(await(child), 128 + SIGKILL);
+}
+
+/* A rank that is stopped does not hear a signal that ends it: the launcher wakes it. */
+TEST(test_launch_interrupted_while_stopped)
+{
+    int process = 0;
+    pid_t child = start("60000", 2, "signals");
+    const char *line = strstr(out, "ready 1 ");
+    CHECK(child > 0 && line && sscanf(line, "ready 1 %d", &process) == 1);
+    CHECK(kill(process, SIGSTOP) == 0);
+    for (int i = 0; i < PATIENCE_MS / 10 && weft_i_os_process_state(process) != 'T'; i++)
+        usleep(10000);
+    CHECK(weft_i_os_process_state(process) == 'T');
+    kill(child, SIGTERM);
+    CHECK_INT(await(child), 128 + SIGTERM);
+    CHECK_CONTAINS(
+        out, "weft: interrupted by SIGTERM\nweft: then ranks 0 1: ended by SIGTERM (Terminated)\n");
 }
 
 /* Reads from the terminal until it has shown `part`. */

@@ -281,13 +281,15 @@ static void take_signal(weft_i_attempt *attempt, int signal)
     }
     if (signal == SIGINT)
         attempt->second_one_kills = now + attempt->grace_ns;
-    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT)
-        attempt->interrupted = attempt->interrupted ? attempt->interrupted : signal;
+    bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+    if (ends && !attempt->interrupted)
+        attempt->interrupted = signal;
     signal_all(attempt, signal);
-    if (signal == SIGTSTP) {
+    if (signal == SIGTSTP)
         WEFT_OS->kill(weft_i_os_process(), SIGSTOP);
-        signal_all(attempt, SIGCONT); /* we run again, so shall they */
-    }
+    /* A stopped rank must wake to die.  After a stop we run again, so shall they. */
+    if (ends || signal == SIGTSTP)
+        signal_all(attempt, SIGCONT);
 }
 
 static void take_signals(weft_i_attempt *attempt)
