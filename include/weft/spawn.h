@@ -13,10 +13,10 @@ extern "C" {
 /*
  * Runs `fn(arg)` in `ranks` threads.  Each thread is a rank of a new job; weft_init() returns the
  * world of that job inside `fn`.  Blocks until all have returned.  Returns 0, or the result of the
- * rank that failed first, which is logged, or a negative weft_status if the ranks could not be
- * started.  A rank that only reports the failure of another, for example with WEFT_ERR_PEER_LEFT,
- * is not taken as the first unless no other failed.  When a rank returns early, the waits of the
- * others end.
+ * rank that failed first, or a negative weft_status if the ranks could not be started; both are
+ * logged.  A rank that only reports the failure of another, for example with WEFT_ERR_PEER_LEFT, is
+ * not taken as the first unless no other failed.  When a rank returns early, or ends its thread by
+ * pthread_exit (its result is then 0), the waits of the others end.
  */
 WEFT_API int weft_spawn(int ranks, int (*fn)(void *arg), void *arg);
 

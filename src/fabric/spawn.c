@@ -42,18 +42,25 @@ static void mark_left(const weft_i_seat *place)
         atomic_store_explicit(&rank_record->life.state, WEFT_I_RANK_LEFT, memory_order_release);
 }
 
-static void *rank_body(void *arg)
+static void end_rank(void *arg)
 {
     thread_rank *rank = arg;
-    my_place = &rank->place;
-    weft_i_status_set_rank(rank->place.rank);
-    rank->result = rank->fn(rank->arg);
     /* Before others learn that we are gone.  Relaxed: read after the threads are joined. */
     rank->order = 1 + atomic_fetch_add_explicit(rank->ends, 1, memory_order_relaxed);
     mark_left(&rank->place);
     if (rank->place.at_end)
         rank->place.at_end(&rank->place);
     my_place = NULL;
+}
+
+static void *rank_body(void *arg)
+{
+    thread_rank *rank = arg;
+    my_place = &rank->place;
+    weft_i_status_set_rank(rank->place.rank);
+    pthread_cleanup_push(end_rank, rank); /* the function may end its thread by pthread_exit */
+    rank->result = rank->fn(rank->arg);
+    pthread_cleanup_pop(true);
     return NULL;
 }
 
@@ -100,10 +107,9 @@ static int first_result(const thread_rank *ranks, int count)
     return result;
 }
 
-int weft_spawn(int count, int (*fn)(void *arg), void *arg)
+/* A job of one call of weft_spawn; *result is what its ranks returned. */
+static weft_status run_job(int count, int (*fn)(void *arg), void *arg, int *result)
 {
-    if (!fn)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_spawn: the function is NULL");
     weft_i_segment *job = NULL;
     weft_i_fdpass *fdpass = NULL;
     WEFT_TRY(weft_i_job_new(count, WEFT_I_BETWEEN_THREADS, &job));
@@ -111,18 +117,29 @@ int weft_spawn(int count, int (*fn)(void *arg), void *arg)
     thread_rank *ranks = status < 0 ? NULL : WEFT_OS->alloc((size_t)count * sizeof *ranks);
     if (status == WEFT_OK && !ranks)
         status = weft_i_fail(WEFT_ERR_NO_MEMORY, "weft_spawn: no memory for %d ranks", count);
-    int result = status;
     atomic_int ends = 0;
-    if (status == WEFT_OK) {
-        for (int rank = 0; rank < count; rank++)
-            ranks[rank] = (thread_rank){
-                .place = {job, fdpass, rank, count, NULL}, .fn = fn, .arg = arg, .ends = &ends};
+    for (int rank = 0; status == WEFT_OK && rank < count; rank++)
+        ranks[rank] = (thread_rank){
+            .place = {job, fdpass, rank, count, NULL}, .fn = fn, .arg = arg, .ends = &ends};
+    if (status == WEFT_OK)
         status = start_and_join(ranks, count);
-        result = status < 0 ? (int)status : first_result(ranks, count);
-    }
+    if (status == WEFT_OK)
+        *result = first_result(ranks, count);
     WEFT_OS->free(ranks);
     weft_i_fdpass_drop(fdpass);
     weft_i_job_close(job);
     weft_i_segment_drop(job);
-    return result;
+    return status;
+}
+
+int weft_spawn(int count, int (*fn)(void *arg), void *arg)
+{
+    int result = 0;
+    weft_status status = fn ? run_job(count, fn, arg, &result)
+                            : weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_spawn: the function is NULL");
+    if (status == WEFT_OK)
+        return result;
+    /* A program that returns this number alone would leave in silence. */
+    weft_i_log(WEFT_LOG_WARN, "%s (%s)", weft_last_error(), weft_status_name(status));
+    return (int)status;
 }
