@@ -289,6 +289,8 @@ static int make_under_limit(void)
     weft_tensor *x = weft_symm_empty(WEFT_U8, WEFT_CPU, WEFT_SHAPE(8 * MIB));
     if (x || weft_last_status() >= 0)
         return 4;
+    if (!strstr(weft_last_error(), "RLIMIT_FSIZE"))
+        return 6;
     sigset_t pending;
     sigpending(&pending);
     return sigismember(&pending, SIGXFSZ) ? 5 : 0;

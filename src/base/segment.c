@@ -164,7 +164,7 @@ static weft_status refuse(weft_i_segment *segment, int error, const char *what, 
     return weft_i_fail_errno(
         error == EFAULT ? ENOMEM : error,
         "cannot make shared memory of %zu bytes for %s (limits: free memory, cgroup, RLIMIT_AS, "
-        "RLIMIT_NOFILE)",
+        "RLIMIT_NOFILE, RLIMIT_FSIZE)",
         bytes, what);
 }
 
