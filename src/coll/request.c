@@ -77,6 +77,7 @@ weft_status weft_i_request_check_anywhere(const char *op, const char *which,
 {
     if (!tensor)
         return weft_i_missing("%s: the %s is NULL", op, which);
+    WEFT_TRY(weft_i_tensor_check_live(op, tensor));
     if (weft_i_tensor_device(tensor) == WEFT_META)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED,
                            "%s: the %s is on meta, where tensors have no elements", op, which);

@@ -13,10 +13,15 @@ static bool is_null(const char *what, const void *pointer)
     return !pointer && weft_i_missing("%s: the tensor is NULL", what) < 0;
 }
 
+static bool is_none(const char *what, const weft_tensor *x)
+{
+    return is_null(what, x) || weft_i_tensor_check_live(what, x) < 0;
+}
+
 /* Whether there is a tensor to ask; a capture shows its stand-in. */
 static bool is_there(const char *what, const weft_tensor **x)
 {
-    return !is_null(what, *x) && (*x = weft_i_see(*x));
+    return !is_none(what, *x) && (*x = weft_i_see(*x));
 }
 
 weft_dtype weft_tensor_dtype(const weft_tensor *x)

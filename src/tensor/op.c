@@ -139,7 +139,7 @@ static inline bool next_tensor(const weft_i_op_call *call, struct position *at, 
 static weft_status refuse_tensor(const weft_i_op_call *call, const weft_tensor *x)
 {
     if (x)
-        return weft_i_fail(WEFT_ERR_TYPE, "%s: an argument is not a tensor", call->op->name);
+        return weft_i_tensor_check_live(call->op->name, x);
     return weft_i_missing("%s: a tensor argument is NULL", call->op->name);
 }
 
@@ -590,5 +590,6 @@ weft_status weft_i_op_into(const weft_i_op *op, weft_tensor *into, const weft_i_
 {
     if (!into)
         return weft_i_missing("%s: the target is NULL", op->name);
+    WEFT_TRY(weft_i_tensor_check_live(op->name, into));
     return outcome(op, weft_i_op_apply(op, into, args));
 }

@@ -172,6 +172,16 @@ weft_status weft_scope_close(void)
     return WEFT_OK;
 }
 
+/* Whether there is an object; one that was released already is an error. */
+static bool is_live(const char *what, const weft_i_object *object)
+{
+    if (!object || (object->kind >= WEFT_I_TENSOR && object->kind <= WEFT_I_CARRIER))
+        return object != NULL;
+    weft_i_fail(WEFT_ERR_STATE, "%s: the object was released before, or is no handle of weft",
+                what);
+    return false;
+}
+
 static int owned_by_this_thread(const weft_i_object *object)
 {
     return object->scope && pthread_equal(object->scope->owner, pthread_self());
@@ -180,7 +190,7 @@ static int owned_by_this_thread(const weft_i_object *object)
 void *weft_keep(void *pointer)
 {
     weft_i_object *object = pointer;
-    if (!object)
+    if (!is_live(__func__, object))
         return NULL;
     if (owned_by_this_thread(object))
         leave_scope(object);
@@ -192,7 +202,7 @@ void *weft_keep(void *pointer)
 void weft_release(void *pointer)
 {
     weft_i_object *object = pointer;
-    if (!object)
+    if (!is_live(__func__, object))
         return;
     if (owned_by_this_thread(object))
         leave_scope(object);

@@ -15,7 +15,8 @@ typedef struct weft_i_scope weft_i_scope;
 /* So many objects of one scope are taken for a leak: 40 to 60 MB of handles. */
 enum { WEFT_I_SCOPE_MANY = 100000 };
 
-/* What kind of handle this is, for checks of void pointers. */
+/* What kind of handle this is, for checks of void pointers.  A released one has none, until its block
+ * serves another. */
 typedef enum weft_i_kind {
     WEFT_I_TENSOR = 0x7e01,
     WEFT_I_STORAGE,
@@ -46,7 +47,8 @@ typedef enum weft_i_kind {
     WEFT_I_STREAM,
     WEFT_I_EVENT,
     WEFT_I_REPLAY,
-    WEFT_I_CARRIER
+    WEFT_I_CARRIER, /* the last */
+    WEFT_I_RELEASED = 0
 } weft_i_kind;
 
 /* First member of every handle. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shelf; see shelf.h.  Blocks of one size form a list through their first word.  A table of
- * system calls that is not the system's own (a test that counts, or lets calls fail) sees every
- * block: then nothing is kept.
+ * The shelf; see shelf.h.  Blocks of one size form a list.  A table of system calls that is not the
+ * system's own (a test that counts, or lets calls fail) sees every block: then nothing is kept.
  */
 #include "tensor/shelf.h"
 
 #include "base/os.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { KEPT_MOST = 64 << 10 }; /* bytes of one size */
@@ -25,6 +25,7 @@ static unsigned most_of(unsigned units)
 }
 
 typedef struct block {
+    uint64_t over; /* 0: where a handle has its kind, which says that it was released */
     struct block *next;
 } block;
 
@@ -107,6 +108,7 @@ void weft_i_shelf_give(void *memory, unsigned units)
         return;
     }
     block *at = memory;
+    at->over = 0;
     at->next = s->first[units];
     s->first[units] = at;
     s->count[units]++;

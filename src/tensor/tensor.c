@@ -107,6 +107,13 @@ static void destroy_version(weft_i_object *object)
     weft_i_object_free(object);
 }
 
+weft_status weft_i_tensor_refuse_dead(const char *what, const weft_tensor *x)
+{
+    if (x->head.kind == WEFT_I_RELEASED)
+        return weft_i_fail(WEFT_ERR_STATE, "%s: an argument is a tensor that was released", what);
+    return weft_i_fail(WEFT_ERR_TYPE, "%s: an argument is not a tensor", what);
+}
+
 /* The storage's own counter lives as long as the storage. */
 static bool holds_version(const weft_tensor *x)
 {
@@ -132,6 +139,9 @@ static void let_go(weft_tensor *tensor)
     if (holds_version(tensor))
         weft_i_object_drop(tensor->version);
     weft_i_object_drop(tensor->storage);
+    /* For who uses it still: no check takes it for a tensor, and no quick one for a plain operand. */
+    tensor->head.kind = WEFT_I_RELEASED;
+    tensor->packed = false;
 }
 
 static void destroy_tensor(weft_i_object *object)

@@ -87,6 +87,13 @@ static inline bool weft_i_tensor_is_known(const weft_tensor *x)
     return x->grad || (x->base && x->base->grad);
 }
 
+/* Refuses what is no tensor, or one that was released and whose block serves no other yet. */
+weft_status weft_i_tensor_refuse_dead(const char *what, const weft_tensor *x);
+static inline weft_status weft_i_tensor_check_live(const char *what, const weft_tensor *x)
+{
+    return x->head.kind == WEFT_I_TENSOR ? WEFT_OK : weft_i_tensor_refuse_dead(what, x);
+}
+
 /* To be called after shape, strides or offset were changed. */
 void weft_i_tensor_measure(weft_tensor *x);
 
