@@ -17,8 +17,8 @@
 
 /* ---- what ranks do ---- */
 
-/* Leaves a word in the flight record of the job, as a rank of weft does. */
-static int rank_records(int rank)
+/* The rank's flight record in the job, emptied; NULL if there is none. */
+static weft_i_record *own_record(int rank)
 {
     weft_i_segment *segment = NULL;
     int fd = atoi(getenv("WEFT_JOB_FD"));
@@ -26,13 +26,34 @@ static int rank_records(int rank)
     if (fstat(fd, &status) ||
         weft_i_segment_map(fd, (size_t)status.st_size, (weft_i_key){{0}}, &segment) < 0 ||
         weft_i_job_check(segment, &(int){0}) < 0)
-        return 9;
+        return NULL;
     weft_i_record *record = &weft_i_job_rank(weft_i_job_of(segment), rank)->record;
     weft_i_record_init(record);
+    return record;
+}
+
+/* Leaves a word in the flight record of the job, as a rank of weft does. */
+static int rank_records(int rank)
+{
+    weft_i_record *record = own_record(rank);
+    if (!record)
+        return 9;
     weft_i_record_end(record, weft_i_record_begin(record, "barrier", 0, 0, -1, 1), 0);
     weft_i_record_begin(record, "all_reduce", 0, 4096, -1, 2);
     weft_i_record_end(record, weft_i_record_begin(record, "rendezvous", 0, 96, -1, -1), 0);
     return 0;
+}
+
+/* Rank 1 fails; the others are told of it, and end before it, with a code of their own. */
+static int rank_is_told(int rank)
+{
+    weft_i_record *record = own_record(rank);
+    if (rank == 1)
+        return usleep(100000) ? 8 : 3;
+    weft_i_record_end(record, weft_i_record_begin(record, "barrier", 0, 0, -1, 1),
+                      WEFT_ERR_PEER_DEAD);
+    weft_i_record_end(record, weft_i_record_begin(record, "finish", 0, 0, -1, -1), 0);
+    return 9;
 }
 
 static atomic_int signals_seen;
@@ -82,6 +103,8 @@ static int rank_main(const char *what)
         return rank_awaits_signals(rank);
     if (!strcmp(what, "cores"))
         return dprintf(1, "cores %d\n", count_cores()) < 0;
+    if (!strcmp(what, "record-told"))
+        return rank_is_told(rank);
     if (!strcmp(what, "record-hang"))
         return rank_records(rank) ? 9 : pause();
     if (!strcmp(what, "record-die")) {
@@ -276,6 +299,14 @@ TEST(test_launch_cause_not_consequence)
         128 + SIGABRT);
     CHECK_CONTAINS(err, "rank 1 of 3 failed first: ended by SIGABRT");
     CHECK_CONTAINS(err, "then ranks 0 2: exit code 40 (WEFT_ERR_PEER_DEAD: a rank died)\n");
+}
+
+/* The same if its program has exit codes of its own. */
+TEST(test_launch_cause_not_told)
+{
+    CHECK_INT(shell("$W run -n 3 $S record-told"), 3);
+    CHECK_CONTAINS(err, "rank 1 of 3 failed first: exit code 3\n");
+    CHECK_CONTAINS(err, "then ranks 0 2: exit code 9\n");
 }
 
 TEST(test_launch_tells_flight_record)

@@ -240,6 +240,19 @@ static bool is_in_job(const weft_i_attempt *attempt, int rank)
     return atomic_load_explicit(&record->life.state, memory_order_acquire) == WEFT_I_RANK_HERE;
 }
 
+/* Its program may have turned the error into an exit code of its own. */
+static bool is_bereft(const weft_i_attempt *attempt, int rank)
+{
+    enum { LOOKED_AT = 16 }; /* an operation, its steps, and those of other threads */
+    weft_i_record_entry entries[LOOKED_AT];
+    const weft_i_record *record = &weft_i_job_rank(weft_i_job_of(attempt->job), rank)->record;
+    size_t count = weft_i_record_newest(record, entries, LOOKED_AT);
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].finished && weft_i_status_follows((weft_status)entries[i].status))
+            return true;
+    return false;
+}
+
 static void note_end(weft_i_attempt *attempt, int rank, int status)
 {
     weft_i_child *child = &attempt->children[rank];
@@ -247,6 +260,7 @@ static void note_end(weft_i_attempt *attempt, int rank, int status)
     attempt->endings[rank] = (weft_i_ending){.order = ++attempt->ends,
                                              .status = status,
                                              .deserted = is_in_job(attempt, rank),
+                                             .bereft = is_bereft(attempt, rank),
                                              .by_us = attempt->press >= WEFT_I_PRESS_TERM};
     WEFT_OS->close(child->pidfd);
     child->pidfd = -1;

@@ -25,8 +25,9 @@ static int class_of(const weft_i_ending *ending)
         return 3;
     if (ending->by_us)
         return 2;
-    int code = WIFEXITED(ending->status) ? WEXITSTATUS(ending->status) : 0;
-    return weft_i_status_follows((weft_status)-code);
+    if (!WIFEXITED(ending->status))
+        return 0;
+    return ending->bereft || weft_i_status_follows((weft_status)-WEXITSTATUS(ending->status));
 }
 
 bool weft_i_cause_deserted(const weft_i_ending *ending)

@@ -12,6 +12,7 @@ typedef struct weft_i_ending {
     int status;    /* as waitpid gives it */
     bool deserted; /* it was in the job and had not left it (weft_finish) */
     bool by_us;    /* after we had sent it SIGTERM or SIGKILL */
+    bool bereft;   /* one of its last operations failed because of another rank */
 } weft_i_ending;
 
 /* Did it exit with 0, but without weft_finish?  That is a failure only if others missed it. */
@@ -20,7 +21,7 @@ bool weft_i_cause_deserted(const weft_i_ending *ending);
 /*
  * The rank whose failure the others followed from, -1 if none failed.  Ranks that report the death
  * of another may be seen to end before it (a core dump takes long), so they count only if nobody
- * else failed, or deserted.
+ * else failed, or deserted.  A rank reports it by its exit code, or by any other if it was bereft.
  */
 int weft_i_cause_first(const weft_i_ending *endings, int ranks);
 
