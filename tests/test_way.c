@@ -185,7 +185,7 @@ RANKS_TEST(test_way_others, 2)
     entry = newest(world, rank ? "recv" : "send");
     CHECK(entry.peer == 1 - rank && entry.bytes == 16 && entry.finished);
     CHECK_OK(weft_monitored_barrier(world, WEFT_DEFAULT, true));
-    entry = newest(world, "monitored_barr");
+    entry = newest(world, "monitor_barrier");
     CHECK(entry.peer == -1 && entry.channel == -1 && entry.bytes == 0 && entry.finished);
     CHECK(entry.group == world->id);
     CHECK_STATUS(weft_symm_wait_signal(mem, 1 - rank, 1, 5), WEFT_ERR_TIMEOUT);

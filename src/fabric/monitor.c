@@ -168,7 +168,7 @@ static weft_status meet_on_board(weft_group *group, int64_t limit, bool all)
         before[rank] = given_up(&group->board->row[rank]);
     vigil v = {{group, "monitored_barrier", -1}, group->board->row, before, NULL};
     uint64_t number =
-        weft_i_record_begin(weft_i_group_record(group), "monitored_barr", group->id, 0, -1, -1);
+        weft_i_record_begin(weft_i_group_record(group), "monitor_barrier", group->id, 0, -1, -1);
     weft_status status = meet(group, &v, limit, all);
     weft_i_record_end(weft_i_group_record(group), number, status);
     WEFT_OS->free(before);
