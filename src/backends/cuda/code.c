@@ -6,9 +6,9 @@
 #include "code.h"
 
 #include "base/os.h"
+#include "launch.h"
 #include "nvrtc.h"
 #include "stream.h"
-#include "table.h"
 
 #include <stdio.h>
 

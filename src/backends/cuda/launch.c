@@ -3,6 +3,14 @@
 #include "launch.h"
 
 #include "tensor/loops.h"
+#include "tensor/stream.h"
+
+weft_status weft_i_cuda_current(weft_device device, weft_i_cuda_stream **out)
+{
+    weft_stream *stream = weft_i_stream_current(device);
+    *out = stream ? stream->own : NULL;
+    return stream ? WEFT_OK : weft_last_status();
+}
 
 weft_status weft_i_cuda_stream_of(const weft_i_op_call *call, weft_i_cuda_stream **out)
 {

@@ -5,10 +5,12 @@
 
 #include "kernels/loop.h"
 #include "stream.h"
-#include "table.h"
 #include "tensor/op.h"
 
-/* The current stream of the device that the call's result is on. */
+/* The thread's current stream of a CUDA device. */
+weft_status weft_i_cuda_current(weft_device device, weft_i_cuda_stream **out);
+
+/* The same of the device that the call's result is on. */
 weft_status weft_i_cuda_stream_of(const weft_i_op_call *call, weft_i_cuda_stream **out);
 
 /* A kernel whose blocks of threads (threads, in the second) take one of `tasks` after the other: as

@@ -7,6 +7,7 @@
 #include "blas.h"
 #include "columns.h"
 #include "launch.h"
+#include "table.h"
 #include "tensor/loops.h"
 #include "tensor/ops.h"
 #include "weft/op.h"

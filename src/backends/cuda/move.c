@@ -2,6 +2,7 @@
 /* Making and moving elements on CUDA devices: the column of empty, full, fill, copy and their kin.
  */
 #include "kernels/convert.h"
+#include "launch.h"
 #include "stream.h"
 #include "table.h"
 #include "tensor/loops.h"

@@ -268,13 +268,6 @@ const weft_i_device weft_i_device_cuda = {
     .code = &weft_i_cuda_code,
 };
 
-weft_status weft_i_cuda_current(weft_device device, weft_i_cuda_stream **out)
-{
-    weft_stream *stream = weft_i_stream_current(device);
-    *out = stream ? stream->own : NULL;
-    return stream ? WEFT_OK : weft_last_status();
-}
-
 /* Nothing of CUDA is touched: the rows learn how they run. */
 __attribute__((constructor)) static void add(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA under tensors: the device's table, and what the run functions of operations start from. */
+/* CUDA under tensors: the device's table, and what is entered into it from elsewhere. */
 #ifndef WEFT_CUDA_TABLE_H
 #define WEFT_CUDA_TABLE_H
 
@@ -8,9 +8,6 @@
 #include "weft/tensor.h"
 
 extern const weft_i_device weft_i_device_cuda;
-
-/* The thread's current stream of a CUDA device. */
-weft_status weft_i_cuda_current(weft_device device, weft_i_cuda_stream **out);
 
 /* Adds the column of the rows that make and move elements (move.c).  Other files' columns are added
  * from table.c as well, so that a static link finds them. */
