@@ -389,8 +389,6 @@ TEST(test_edges_normalize)
 
 /* ---- in place ---- */
 
-/* A result that is written into a tensor counts as a write, and one into a part of an argument does
- * not read what it has written. */
 /* What is no tensor is refused, and NULL passes the first error on. */
 TEST(test_edges_no_tensor)
 {
@@ -534,6 +532,8 @@ TEST(test_edges_vast_results)
     CHECK_OK(weft_scope_close());
 }
 
+/* A result that is written into a tensor counts as a write, and one into a part of an argument does
+ * not read what it has written. */
 TEST(test_edges_into)
 {
     CHECK_OK(weft_scope_open());

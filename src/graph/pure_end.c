@@ -39,7 +39,7 @@ static weft_tensor *own_view(weft_i_pure *p, const weft_i_content *c, int value)
     return weft_i_pure_view(p, p->inputs[c->input], 0, value);
 }
 
-/* Whether the first makes all others superfluous. */
+/* Whether the value has every element that any value reaches: then no other has to be copied. */
 static bool is_cover(const weft_i_pure *p, const weft_i_content *c, int value)
 {
     const weft_i_graph_value *v = &p->old->values[value];
