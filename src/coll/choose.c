@@ -69,9 +69,12 @@ static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 static void load_from_environment(void)
 {
     const char *path = weft_i_env_text(WEFT_I_ENV_TUNE);
+    weft_i_errors before;
+    weft_i_errors_save(&before);
     if (*path && weft_tune_load(path) < 0)
         weft_i_log(WEFT_LOG_WARN, "WEFT_TUNE: %s; using the thresholds compiled in",
                    weft_last_error());
+    weft_i_errors_restore(&before); /* no failure of the job, which has thresholds */
 }
 
 void weft_i_choose_load(void)
