@@ -74,6 +74,13 @@ TEST(test_chorus_own_rank)
     expect(1, "[0,1,11] weft WARN: this rank of 12: rank 10 died, about 2.1 ms ago (this rank)");
     expect(2, "weft WARN [rank 2]: rank 2 of 12: rank 9 died, about 1.5 s ago (rank 2)");
     begin(12);
+    /* With a trace times are exact: "about" is not there. */
+    CHECK(take(1, "weft WARN [rank 1]: rank 1: rank 10 died; begun 472.6 us ago, took 2.0 us"));
+    CHECK(take(2, "weft WARN [rank 2]: rank 2: rank 10 died; begun 1.1 ms ago, took 2.0 us"));
+    CHECK(take(3, "weft WARN [rank 3]: rank 3: rank 10 died; begun 1.1 ms ago, took 2.1 us"));
+    CHECK_INT(chorus.used, 2);
+    expect(1, "[1,2] weft WARN: this rank: rank 10 died; begun 472.6 us ago, took 2.0 us");
+    begin(12);
     /* Word by word: "rank 2" is not "this rank", though rank 2 says it too. */
     CHECK(take(2, "weft WARN [rank 2]: rank 2 is late"));
     CHECK(take(5, "weft WARN [rank 5]: rank 2 is late"));

@@ -49,14 +49,15 @@ static size_t own_length(const char *at, const char *begin, int own)
     return at > begin && isalnum((unsigned char)at[-1]) ? 0 : (size_t)n;
 }
 
-/* The length of "about 2.1 ms ago" at `at`, or 0. */
+/* The length of "about 2.1 ms ago" or "begun 2.1 ms ago" at `at`, or 0. */
 static size_t ago_length(const char *at)
 {
     int end = 0;
     char unit[4];
-    if (!strncmp(at, "about ", 6) && sscanf(at, "about %*15[0-9.e+-] %3s ago%n", unit, &end) == 1)
-        return (size_t)(end > 0 ? end : 0);
-    return 0;
+    if (strncmp(at, "about ", 6) && strncmp(at, "begun ", 6))
+        return 0;
+    return sscanf(at + 6, "%*15[0-9.e+-] %3s ago%n", unit, &end) == 1 && end > 0 ? 6 + (size_t)end
+                                                                                 : 0;
 }
 
 /* Are the messages equal, if `by_own` but for the own rank of each? */

@@ -5,7 +5,7 @@
  * in the order in which they came, and a rank's own stay in order: it never joins one that came
  * before another of its own.
  *
- * Two messages are equal if they differ at most in how long ago something was ("about 2.1 ms ago")
+ * Two messages are equal if they differ at most in how long ago something was ("about 2.1 ms ago", "begun 2.1 ms ago")
  * and in their own rank: "rank 0 calls sum, but rank 2 calls max" of rank 0 and "rank 1 calls sum,
  * but rank 2 calls max" of rank 1 are both "this rank calls sum, but rank 2 calls max".
  */
