@@ -128,7 +128,7 @@ RANKS_TEST(test_job_hang_in_group, 4)
     weft_group *group = rank % 2 ? weft_group_new(world, odd, 2, "the odd ones") : NULL;
     weft_job_rank other;
     if (rank == 1) { /* rank 0 of that group */
-        weft_job *job = look_until(getpid(), 3, "rendezvous", 0, &other);
+        weft_job *job = look_until(getpid(), 3, "lane", 0, &other);
         CHECK(job && misses_only(job, 3, 1));
         CHECK(!strcmp(other.now.group, "the odd ones"));
         CHECK(!strcmp(other.now.part_of, "all_reduce")); /* its first one */

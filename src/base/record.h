@@ -203,7 +203,7 @@ typedef struct weft_i_record_clock {
 weft_i_record_clock weft_i_record_clock_of(const weft_i_record *record);
 int64_t weft_i_record_clock_ns(const weft_i_record_clock *clock, uint64_t ticks);
 
-/* A finished step of an operation that has its own entry: no news to the user. */
+/* A step of an operation that has its own entry: no news to the user. */
 bool weft_i_record_is_step(const weft_i_record_entry *entry);
 
 /* What the user called: the operation of which `name` is a step, or `name` itself. */

@@ -640,8 +640,9 @@ static weft_status exchange_alone(weft_group *group, const char *what, bool late
     int64_t limit = weft_i_group_limit(group, timeout_ms);
     uint32_t digest = digest_of(what, bytes);
     group->sequence++;
-    uint64_t number = weft_i_record_begin(weft_i_group_record(group), what, group->id, bytes,
-                                          weft_i_record_turn(next_turn(group)), -1);
+    uint64_t number =
+        weft_i_record_begin(weft_i_group_record(group), group->making_lane ? "lane" : what,
+                            group->id, bytes, weft_i_record_turn(next_turn(group)), -1);
     weft_status status =
         group->world->fake ? exchange_with_self(&call, mine, bytes, all)
         : group->board     ? exchange_on_board(&call, group, digest, later, mine, bytes, all, limit)

@@ -215,7 +215,7 @@ static bool last_operation(const weft_i_record *record, weft_i_record_entry *out
     weft_i_record_entry newest[8];
     size_t count = weft_i_record_newest(record, newest, 8);
     for (size_t i = 0; i < count; i++)
-        if (!newest[i].finished)
+        if (!newest[i].finished && !weft_i_record_is_step(&newest[i]))
             return *out = newest[i], true;
     size_t last = 0;
     while (last + 1 < count && weft_i_record_is_step(&newest[last]))
