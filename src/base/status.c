@@ -60,6 +60,11 @@ static int row_of(weft_status status)
     return -1;
 }
 
+bool weft_i_status_known(weft_status status)
+{
+    return row_of(status) >= 0;
+}
+
 const char *weft_status_name(weft_status status)
 {
     int row = row_of(status);

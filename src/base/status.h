@@ -60,6 +60,9 @@ void weft_i_status_serve(int rank);
 /* The first error of this thread since it was last cleared: what weft_finish reports. */
 weft_status weft_i_first_error(const char **message);
 
+/* Is it one of weft's own? */
+bool weft_i_status_known(weft_status status);
+
 /* Does a rank that ends with this report what became of another, or of the group? */
 static inline bool weft_i_status_follows(weft_status status)
 {

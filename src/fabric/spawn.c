@@ -101,9 +101,13 @@ static int first_result(const thread_rank *ranks, int count)
     if (first < 0)
         return 0;
     int result = ranks[first].result;
-    const char *name = weft_status_name((weft_status)(result > 0 ? -result : result));
-    weft_i_log(WEFT_LOG_WARN, "rank %d of %d failed first: it returned %d (%s)", first, count,
-               result, name);
+    weft_status status = (weft_status)(result > 0 ? -result : result);
+    if (weft_i_status_known(status))
+        weft_i_log(WEFT_LOG_WARN, "rank %d of %d failed first: it returned %d (%s)", first, count,
+                   result, weft_status_name(status));
+    else /* a number of the program's own */
+        weft_i_log(WEFT_LOG_WARN, "rank %d of %d failed first: it returned %d", first, count,
+                   result);
     return result;
 }
 
