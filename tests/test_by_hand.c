@@ -67,6 +67,25 @@ TEST(test_by_hand_without_address)
     CHECK_CONTAINS(err, hint);
 }
 
+/* The other shell has another port, or nobody has started rank 0. */
+TEST(test_by_hand_with_another_port)
+{
+    CHECK_INT(shell("export RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29534; "
+                    "WEFT_MEET_TIMEOUT=600000 $S x & p=$!; "
+                    "until grep -q waits $D/err; do kill -0 $p || exit 1; sleep 0.05; done; "
+                    "kill $p; wait $p"),
+              128 + SIGTERM);
+    CHECK_CONTAINS(err, "rank 1 of 2 waits for rank 0; all ranks must have the same MASTER_PORT "
+                        "(here 29534)");
+    CHECK_INT(shell("RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 WEFT_MEET_TIMEOUT=50 $S x"),
+              -WEFT_ERR_MISSING);
+    CHECK_CONTAINS(err,
+                   "weft WARN [rank 1]: weft_init (started by hand, rank 1 of 2): rank 0 never "
+                   "came to the meeting");
+    CHECK_CONTAINS(err, "the same MASTER_PORT (here none)");
+    CHECK_INT(count(err, "nobody of user"), 1);
+}
+
 TEST(test_by_hand_token)
 {
     CHECK_INT(shell("a=$($W token) && b=$($W token) && echo $a && [ $a != $b ]"), 0);

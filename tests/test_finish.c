@@ -148,6 +148,13 @@ static void *err_in_thread(void *unused)
     return unused;
 }
 
+/* Looks at what weft_init returns, and at nothing else. */
+static int refused(void)
+{
+    weft_group *world = weft_init(NULL);
+    return world ? weft_finish(world) : 7;
+}
+
 /* A line of the log by a thread that weft has never seen before. */
 static int log_in_thread(void)
 {
@@ -231,6 +238,8 @@ static int rank_main(const char *what)
         return empty(!strcmp(what, "empty"));
     if (!strcmp(what, "one"))
         return one_prints();
+    if (!strcmp(what, "refused"))
+        return refused();
     if (!strcmp(what, "desert"))
         return desert();
     if (!strcmp(what, "forget"))
@@ -279,7 +288,8 @@ TEST(test_finish_counts_unused_results)
                         "f64");
     /* Its last operations are those that the user called, not their steps. */
     CHECK_CONTAINS(err, "\nweft:   | all_reduce #");
-    CHECK_INT(count(err, "rendezvous end"), 0);
+    CHECK_INT(count(err, "rendezvous"), 0);
+    CHECK_INT(count(err, "lane #"), 0);
     CHECK_INT(count(err, "cma #"), 0);
     CHECK_INT(shell("$W run -n 2 $S empty"), 0);
     CHECK(!*err);
@@ -304,6 +314,31 @@ TEST(test_finish_equal_messages)
     CHECK_INT(count(err, "the last lines of rank"), 0);
     CHECK_INT(shell("$W run --no-prefix -n 4 $S desert"), -WEFT_ERR_PEER_DEAD);
     CHECK_INT(count(err, "finished after an error"), 3);
+}
+
+/* Why weft_init has failed stands in the log, once, whether or not weft_finish is called. */
+TEST(test_finish_init_tells_why)
+{
+    static const char *const wrong[][2] = {{"WEFT_WAIT=foo", "WEFT_WAIT=\"foo\" is not a valid"},
+                                           {"WEFT_DEBUG=LOUD", "NONE, WARN, INFO or TRACE"},
+                                           {"RANK=0", "RANK is set but WORLD_SIZE is not"},
+                                           {"RANK=5 WORLD_SIZE=2", "RANK=5"}};
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(shell("%s $S refused", wrong[i][0]), 7);
+        CHECK_CONTAINS(err, wrong[i][1]);
+        CHECK_INT(count(err, wrong[i][1]), 1);
+        CHECK_INT(shell("%s $S one", wrong[i][0]), -WEFT_ERR_INVALID_ARG);
+        CHECK_INT(count(err, wrong[i][1]), 1);
+        CHECK_CONTAINS(err, "finished after an error (WEFT_ERR_INVALID_ARG)");
+    }
+}
+
+/* A file of thresholds that is not there slows a job at most. */
+TEST(test_finish_counts_no_tune_file)
+{
+    CHECK_INT(shell("WEFT_TUNE=/nonexistent/tune $W run -n 2 $S one"), 0);
+    CHECK_CONTAINS(err, "using the thresholds compiled in");
+    CHECK_INT(count(err, "finished after an error"), 0);
 }
 
 /* Who leaves with 0 but without weft_finish is the cause of what others report. */
@@ -331,7 +366,7 @@ TEST(test_finish_spawn_and_run_agree)
     CHECK_INT(shell("$W run -n 3 $S own"), 77);
     CHECK_CONTAINS(err, "rank 2 of 3 failed first");
     CHECK_INT(shell("$S spawn"), 77);
-    CHECK_CONTAINS(err, "rank 2 of 3 failed first: it returned 77");
+    CHECK_CONTAINS(err, "rank 2 of 3 failed first: it returned 77\n"); /* no status of weft */
 }
 
 TEST(test_finish_log_lines_have_ranks)

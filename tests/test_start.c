@@ -92,8 +92,8 @@ TEST(test_start_numbers)
     static const struct {
         const char *rank, *size, *words; /* of the message; NULL: they are right */
     } cases[] = {{"0", "1", NULL},
-                 {"1", "1", "rank 1 of 1"},
-                 {"0", "0", "rank 0 of 0"},
+                 {"1", "1", "RANK=1 does not fit WORLD_SIZE=1"},
+                 {"0", "0", "RANK=0 does not fit WORLD_SIZE=0"},
                  {"-1", "3", "-1"},
                  {"1", "-3", "-3"},
                  {"1x", "3", "1x"},

@@ -39,8 +39,8 @@ typedef struct weft_init_opts {
 /*
  * Meets the other ranks and returns the world group.  All ranks of the job call it, and it blocks
  * until all have.  If `opts` is NULL, the environment says everything; a program that no launcher
- * started is a world of one rank.  On failure it returns NULL, and the message lists the ranks that
- * are missing.
+ * started is a world of one rank.  On failure it returns NULL, and a message is logged and kept for
+ * weft_last_error; it lists the ranks that are missing.
  */
 WEFT_API weft_group *weft_init(const weft_init_opts *opts);
 

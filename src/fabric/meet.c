@@ -319,7 +319,20 @@ static void keep_last_error(void)
     weft_i_errors_restore(&errors);
 }
 
-weft_group *weft_init(const weft_init_opts *given)
+/* Has the log told why this thread's last weft_init failed?  Then weft_finish need not. */
+static _Thread_local bool refusal_told;
+
+/* A program may end without another call, so this is the place; what concerns more than the call is
+ * in the log already. */
+static void tell_refusal(void)
+{
+    weft_status status = weft_last_status();
+    if (weft_status_scope(status) < WEFT_SCOPE_GROUP)
+        weft_i_log(WEFT_LOG_WARN, "%s (%s)", weft_last_error(), weft_status_name(status));
+    refusal_told = true;
+}
+
+static weft_group *init(const weft_init_opts *given)
 {
     weft_init_opts opts = {.size = sizeof opts};
     weft_clear_error();
@@ -345,6 +358,15 @@ weft_group *weft_init(const weft_init_opts *given)
                group->world->local_size,
                group->world->mode == WEFT_I_WAIT_SPIN ? "a core each" : "sharing cores",
                group->world->sharing == WEFT_I_BETWEEN_THREADS ? "backend threads" : "backend shm");
+    return group;
+}
+
+weft_group *weft_init(const weft_init_opts *given)
+{
+    weft_group *group = init(given);
+    refusal_told = false;
+    if (!group)
+        tell_refusal();
     return group;
 }
 
@@ -408,7 +430,8 @@ int weft_finish(weft_group *world)
     }
     char text[WEFT_I_MESSAGE_BYTES];
     weft_status first = first_error(world, text);
-    if (weft_status_scope(first) == WEFT_SCOPE_GROUP) /* its message is in the log already */
+    bool told = weft_status_scope(first) == WEFT_SCOPE_GROUP || (!world && refusal_told);
+    if (first < 0 && told) /* its message is in the log already */
         weft_i_log(WEFT_LOG_WARN, "finished after an error (%s)", weft_status_name(first));
     else if (first < 0)
         weft_i_log(WEFT_LOG_WARN, "finished after an error: %s (%s)", text,

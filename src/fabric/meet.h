@@ -12,6 +12,7 @@ typedef struct weft_i_start {
     int rank, size;
     int local_rank, local_size; /* -1: not told */
     bool by_parent;             /* nothing but its parent process names its job */
+    bool by_hand;               /* by a user who has set torchrun's variables */
     int job_fd;                 /* inherited job page, or -1 */
     char job[128]; /* a name that all ranks of this job, and no other job of this user, know */
 } weft_i_start;

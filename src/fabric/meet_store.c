@@ -407,9 +407,31 @@ static const char by_hand[] =
     "; ranks that are started by hand in several shells find each other if all have "
     "MASTER_ADDR=127.0.0.1 (and the same MASTER_PORT, if there are several such jobs)";
 
+/* What a rank that finds nobody may have been started without; empty below a launcher. */
+static void put_hint(const weft_i_start *start, char *out, size_t bytes)
+{
+    const char *port = getenv("MASTER_PORT");
+    *out = 0;
+    if (start->by_parent)
+        snprintf(out, bytes, "%s", by_hand);
+    else if (start->by_hand)
+        snprintf(out, bytes,
+                 "; all ranks must have the same MASTER_PORT (here %.16s), and rank 0 must run",
+                 port && *port ? port : "none");
+}
+
+static weft_store *fail_alone(const weft_i_start *start, const char *name, const char *hint)
+{
+    return weft_i_null(WEFT_ERR_MISSING,
+                       "weft_init (%s, rank %d of %d): rank 0 never came to the meeting: nobody of "
+                       "user %d listens at @%s or its like%s",
+                       start->launcher, start->rank, start->size, weft_i_os_user(), name, hint);
+}
+
 static weft_store *find_local(const weft_i_start *start, int64_t deadline)
 {
-    char name[WEFT_I_MEET_NAME];
+    char name[WEFT_I_MEET_NAME], hint[256];
+    put_hint(start, hint, sizeof hint);
     int64_t hint_at = weft_i_os_deadline(HINT_MS);
     for (;;) {
         for (int number = 0; number < WEFT_I_MEET_NAMES; number++) {
@@ -419,12 +441,10 @@ static weft_store *find_local(const weft_i_start *start, int64_t deadline)
         }
         int64_t now = WEFT_OS->clock_ns();
         if (now >= deadline)
-            return weft_i_null(WEFT_ERR_UNREACHABLE,
-                               "nobody of user %d listens at @%s or its like%s", weft_i_os_user(),
-                               name, start->by_parent ? by_hand : "");
-        if (start->by_parent && hint_at && now >= hint_at) {
+            return fail_alone(start, name, hint);
+        if (*hint && hint_at && now >= hint_at) {
             weft_i_log(WEFT_LOG_WARN, "weft_init: rank %d of %d waits for rank 0%s", start->rank,
-                       start->size, by_hand);
+                       start->size, hint);
             hint_at = 0;
         }
         wait_a_little();
@@ -500,6 +520,8 @@ weft_status weft_i_meet_find_store(const weft_i_start *start, int64_t deadline, 
     *out = all_on_one_host(start) ? local_store(start, deadline) : remote_store(start, deadline);
     if (*out)
         return WEFT_OK;
+    if (weft_last_status() == WEFT_ERR_MISSING) /* said in full */
+        return WEFT_ERR_MISSING;
     if (weft_last_status() == WEFT_ERR_UNREACHABLE || weft_last_status() == WEFT_ERR_TIMEOUT)
         return weft_i_explain(WEFT_ERR_MISSING,
                               "weft_init (%s, rank %d of %d): rank 0 never came to the meeting",

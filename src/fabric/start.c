@@ -88,11 +88,12 @@ static bool name_job(const launcher *from, char *out, size_t bytes)
     return named;
 }
 
-static weft_status check(const weft_i_start *start)
+static weft_status check(const launcher *from, const weft_i_start *start)
 {
     if (start->size < 1 || start->rank >= start->size)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s started rank %d of %d, which cannot be",
-                           start->launcher, start->rank, start->size);
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "weft_init (%s): %s=%d does not fit %s=%d; ranks count from 0",
+                           start->launcher, from->rank, start->rank, from->size, start->size);
     return WEFT_OK;
 }
 
@@ -113,9 +114,11 @@ static weft_status read_from(const launcher *from, weft_i_start *out)
     if (read_int(from->local_size, &out->local_size) < 0)
         out->local_size = -1;
     out->by_parent = !name_job(from, out->job, sizeof out->job);
-    if (from == launchers && !getenv("TORCHELASTIC_RUN_ID"))
+    if (from == launchers && !getenv("TORCHELASTIC_RUN_ID")) {
         out->launcher = "started by hand"; /* torchrun's names, but not by torchrun */
-    return check(out);
+        out->by_hand = true;
+    }
+    return check(from, out);
 }
 
 weft_status weft_i_start_read(weft_i_start *out)
