@@ -109,12 +109,19 @@ static void put_title(FILE *to, const bench_report *report)
     put_quoted(to, title);
 }
 
-static void put_style(FILE *to, const bench_report *report, const char *path, int panels,
+/* The legend stands below the numbers of the last axis, one name under each column of panels. */
+static int legend_height(int lines, int columns)
+{
+    return 60 + 22 * ((lines + columns - 1) / columns);
+}
+
+static void put_style(FILE *to, const bench_report *report, const char *path, int panels, int lines,
                       double least, double most)
 {
     size_t length = strlen(path);
     int columns = panels > 1 ? 2 : 1, rows = (panels + columns - 1) / columns;
-    int png = length > 4 && !strcmp(path + length - 4, ".png"), height = 720 * rows + 120;
+    int bottom = legend_height(lines, columns);
+    int png = length > 4 && !strcmp(path + length - 4, ".png"), height = 720 * rows + 30 + bottom;
     fprintf(to, "set terminal %s size %d,%d font 'Helvetica,12' %s\nset output ",
             png ? "pngcairo" : "svg", 700 * columns, height, png ? "" : "background 'white'");
     put_quoted(to, path);
@@ -129,8 +136,8 @@ static void put_style(FILE *to, const bench_report *report, const char *path, in
             "set tics nomirror\n"
             "set xrange [%g:%g]\n"
             "set multiplot layout %d,%d margins %g,0.97,%g,%g spacing 0.11,%g title ",
-            least / 1.4, most * 1.4, 2 * rows, columns, columns > 1 ? 0.085 : 0.15, 90.0 / height,
-            1 - 70.0 / height, 85.0 / height);
+            least / 1.4, most * 1.4, 2 * rows, columns, columns > 1 ? 0.085 : 0.15,
+            (double)bottom / height, 1 - 70.0 / height, 85.0 / height);
     put_title(to, report);
     fprintf(to, " noenhanced\n");
 }
@@ -244,7 +251,7 @@ int bench_plot(const bench_report *report, const char *path)
     FILE *to = popen("gnuplot", "w");
     if (!to)
         return 1;
-    put_style(to, report, path, ops.count, least, most);
+    put_style(to, report, path, ops.count, series.count, least, most);
     put_panels(to, report, &series, &ops);
     fprintf(to, "unset multiplot\n");
     int status = pclose(to);
