@@ -111,6 +111,9 @@ RANKS_TEST(test_cuda_ranks_uneven, 2)
     CHECK_OK(weft_all_reduce_list_into(host_out, host_in, 2, WEFT_SUM, world));
     check_same("first of a list", list_out[0], host_out[0]);
     check_same("second of a list", list_out[1], host_out[1]);
+    weft_tensor *alone = weft_empty_like(list_in[0]);
+    CHECK_OK(weft_all_reduce_list_into(&alone, list_in, 1, WEFT_SUM, world));
+    check_same("one of a list", alone, host_out[0]);
     weft_tensor *parts[2] = {weft_empty(WEFT_F16, GPU, WEFT_SHAPE(4)),
                              weft_empty(WEFT_F16, GPU, WEFT_SHAPE(5))};
     CHECK_OK(weft_all_gather_parts_into(parts, list_in[rank], world));
@@ -537,6 +540,27 @@ RANKS_TEST(test_cuda_ranks_direct_mixed, 2)
     weft_clear_error();
     CHECK(weft_item(x, 0) == 1);
     weft_clear_error();
+    finish(world);
+}
+
+/* Of so few bytes it does not matter whose operand is symmetric.  Of more it does, as soon as symmetric
+ * ones go without packets: ordinary ones still take them. */
+RANKS_TEST(test_cuda_ranks_direct_few, 3)
+{
+    static const int64_t counts[] = {16000, 24000};
+    weft_group *world = join(30000);
+    for (int k = 0; k < 2; k++) {
+        weft_scope_open();
+        weft_tensor *plain = weft_ones(WEFT_F32, GPU, WEFT_SHAPE(counts[k]));
+        weft_tensor *there = met(plain, world), *x = rank == 1 ? plain : there;
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+        if (k == 0)
+            check_same("the sum", x, weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(counts[k]), size));
+        else
+            sync_fails(WEFT_ERR_MISMATCH);
+        weft_clear_error();
+        weft_scope_close();
+    }
     finish(world);
 }
 
