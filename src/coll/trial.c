@@ -10,7 +10,7 @@ enum {
     RUNS = WEFT_I_TRIAL_RUNS,
     MARGIN = 4,  /* a quarter is what times differ by without a reason */
     AGAIN = 128, /* calls after which the slower way is tried again */
-    SOON = 16    /* the same if an earlier job has timed it, or one or two calls */
+    SOON = 8     /* the same if an earlier job has timed it, or one or two calls */
 };
 
 /* The class of a size: its power of two, from the least on. */
@@ -47,20 +47,31 @@ weft_i_times weft_i_trial_times(const weft_i_coll *coll)
 
 /* 1 is CMA.  A way whose time is not known is tried first, the table's own before the other.  The
  * other must be clearly faster. */
-static bool choose(bool by_table, uint32_t attempt, weft_i_times times)
+static bool prefers_cma(bool by_table, weft_i_times times)
 {
     uint32_t tables = times.of[by_table], others = times.of[!by_table];
     if (!tables)
         return by_table;
-    if (!others)
-        return !by_table;
-    bool cma = others + others / MARGIN < tables ? !by_table : by_table;
+    return !others || others + others / MARGIN < tables ? !by_table : by_table;
+}
+
+/* `cma` is taken as a rule: whether it is at this attempt. */
+static bool by_turn(bool cma, uint32_t attempt, weft_i_times times)
+{
+    if (!times.of[0] || !times.of[1])
+        return cma;
     return attempt % (times.of[!cma] & 1 ? SOON : AGAIN) ? cma : !cma;
 }
 
+/* What all have agreed on is what they will agree on again.  A rank's own times may say something
+ * else, and what it copies before the entry would be copied twice. */
 bool weft_i_trial_expects_cma(const weft_i_coll *coll, uint32_t attempt)
 {
-    return choose(coll->trial_by_table, attempt, weft_i_trial_times(coll));
+    weft_i_times times = weft_i_trial_times(coll);
+    bool cma = coll->trial->agreed && times.of[0] && times.of[1]
+                   ? coll->trial->agreed == WEFT_I_TRIAL_CMA
+                   : prefers_cma(coll->trial_by_table, times);
+    return by_turn(cma, attempt, times);
 }
 
 /* A call takes as long as on the rank where it takes longest. */
@@ -79,7 +90,9 @@ bool weft_i_trial_is_cma(const weft_i_coll *coll)
     }
     for (int way = 0; way < 2; way++)
         worst.of[way] = unknown[way] ? 0 : worst.of[way] | kept[way];
-    return choose(coll->trial_by_table, weft_i_coll_location(coll, 0)->attempt, worst);
+    bool cma = prefers_cma(coll->trial_by_table, worst);
+    coll->trial->agreed = cma ? WEFT_I_TRIAL_CMA : WEFT_I_TRIAL_STAGED;
+    return by_turn(cma, weft_i_coll_location(coll, 0)->attempt, worst);
 }
 
 /* Kept once both ways are known, because most programs end without an end of their lanes. */
@@ -121,7 +134,7 @@ void weft_i_trial_end(weft_i_coll *coll)
         return;
     }
     bool before = trial->mean[1] < trial->mean[0];
-    if (trial->runs[way] >= COLD && 2 * took >= mean) {
+    if (trial->runs[way] > COLD && 2 * took >= mean) {
         took = took > 2 * mean ? 2 * mean : took;
         took = mean + (took - mean) / 4;
     }

@@ -26,12 +26,16 @@ enum {
     WEFT_I_TRIAL_PATH = 1300
 };
 
+/* What all ranks have agreed to do as a rule. */
+enum { WEFT_I_TRIAL_NONE, WEFT_I_TRIAL_STAGED, WEFT_I_TRIAL_CMA };
+
 /* Through bounce buffers, and by CMA. */
 typedef struct weft_i_trial {
     uint32_t mean[2]; /* ns */
     uint8_t runs[2];
     uint8_t
         kept[2]; /* of a mean of an earlier job, or of too few calls: runs until it is replaced */
+    uint8_t agreed; /* not kept for later jobs */
 } weft_i_trial;
 
 /* By kind, from all_reduce on, and power of two of the bytes. */
