@@ -453,7 +453,8 @@ TEST(test_meet_find_hint)
     }
 }
 
-/* The store is there, and the time is up: it is asked all the same. */
+/* The store is there, and the time is up: it is asked all the same.  It may be too slow to answer at
+ * once, on a busy machine, but not always. */
 TEST(test_meet_find_at_the_last_moment)
 {
     weft_store *zero = NULL, *one = NULL;
@@ -461,7 +462,11 @@ TEST(test_meet_find_at_the_last_moment)
     weft_i_start start = start_of(0, 2, 2);
     CHECK_OK(find(&start, 20000, &zero));
     start = start_of(1, 2, 2);
-    CHECK_OK(find(&start, 0, &one));
+    for (int i = 0; i < 2000 && !one; i++)
+        if (find(&start, 0, &one) < 0)
+            weft_i_os_linux.sleep_ns(1000000);
+    CHECK(one);
+    weft_clear_error();
     both_work(zero, one);
     end();
 }
