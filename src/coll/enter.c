@@ -147,6 +147,7 @@ weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, siz
 {
     weft_i_lane *lane = coll->lane;
     weft_i_arrival arrival;
+    lane->entry.looks = coll->algorithm == WEFT_I_ALGO_RENDEZVOUS ? 1 : WEFT_I_LOOKS;
     if (bytes)
         memcpy(weft_i_lane_next_payload(lane, lane->me), data, bytes);
     weft_i_lane_arrive(lane, &coll->call, whom, coll->digest, &arrival);

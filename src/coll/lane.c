@@ -98,12 +98,11 @@ static void tell_stuck(const void *who, char *out, size_t bytes)
 /*
  * The lane's two points are made once: filling one for each call takes as long as a hop.  At an
  * entry, others on other cores are often just a hop away.  So a rank that shares its core looks for
- * about as long as that before it yields, which takes several times longer.  At a sync they are in
- * the middle of a copy, which takes longer still.
+ * about as long as that before it yields, which takes several times longer.  At a sync, and between
+ * large calls (enter.c), they are in the middle of a copy, which takes longer still.
  */
 static void make_points(weft_i_lane *lane)
 {
-    enum { LOOKS = 128 };
     weft_i_point point = {.me = lane->me,
                           .size = lane->size,
                           .bells = lane->heads + offsetof(weft_i_lane_head, bell),
@@ -113,7 +112,7 @@ static void make_points(weft_i_lane *lane)
     lane->entry.passes = lane->heads + offsetof(weft_i_lane_head, entry_pass);
     lane->entry.turn_stride = sizeof(weft_i_entry);
     lane->entry.turns = WEFT_I_TURNS;
-    lane->entry.looks = LOOKS;
+    lane->entry.looks = WEFT_I_LOOKS;
     lane->entry.gave_up = lane->heads + offsetof(weft_i_lane_head, gave_up);
     lane->steps.words = lane->heads + offsetof(weft_i_lane_head, step);
     lane->steps.passes = lane->heads + offsetof(weft_i_lane_head, step_pass);

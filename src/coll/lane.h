@@ -55,6 +55,7 @@ enum {
     WEFT_I_EAGERS = 4,               /* of them, by turns */
     WEFT_I_SHORT = 16 << 10,         /* bytes of a short eager buffer; one for each entry */
     WEFT_I_TURNS = 16,               /* entries */
+    WEFT_I_LOOKS = 128,              /* at an entry before a core that is shared is yielded */
     /* in a rank's block */
     WEFT_I_SHORTS_AT = 4 * WEFT_I_CHUNK,
     WEFT_I_RINGS_AT = WEFT_I_SHORTS_AT + WEFT_I_TURNS * WEFT_I_SHORT
