@@ -83,7 +83,7 @@ static weft_status copy(const weft_i_coll *coll, int rank, char *to, uint64_t fr
     return status;
 }
 
-size_t weft_i_coll_turn(const weft_i_coll *coll, size_t bytes)
+size_t weft_i_coll_start_at(const weft_i_coll *coll, size_t bytes)
 {
     enum { PAGE = 4096 };
     uint32_t facts = weft_i_kinds[weft_i_kinds[coll->ask.kind].as].facts;

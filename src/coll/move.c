@@ -87,12 +87,12 @@ static weft_status move_shown(weft_i_coll *coll)
 /* Every taker copies its part from where the givers have it. */
 static weft_status pull(weft_i_coll *coll, const moving *m, const weft_i_locations *locations)
 {
-    size_t at = (size_t)coll->lane->me * m->in_stride, turn = weft_i_coll_turn(coll, m->part);
+    size_t at = (size_t)coll->lane->me * m->in_stride, start = weft_i_coll_start_at(coll, m->part);
     for (int i = 0; m->takes && i < m->givers; i++) {
         int rank = rank_at(coll, m->first_giver, i);
         char *to = coll->ask.out + (size_t)rank * m->out_stride;
-        WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, at + turn, to + turn, m->part - turn));
-        WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, at, to, turn));
+        WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, at + start, to + start, m->part - start));
+        WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, at, to, start));
     }
     return weft_i_coll_sync(coll);
 }

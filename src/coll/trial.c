@@ -139,8 +139,8 @@ void weft_i_trial_end(weft_i_coll *coll)
         took = mean + (took - mean) / 4;
     }
     trial->mean[way] = (uint32_t)took;
-    if (trial->runs[way] ==
-        RUNS) { /* of two that are near each other now one leads, now the other */
+    if (trial->runs[way] == RUNS) {
+        /* Of two that are near each other now one leads, now the other. */
         coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);
         return;
     }
