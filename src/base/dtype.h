@@ -20,6 +20,11 @@ typedef enum weft_i_dtype_kind {
 bool weft_i_dtype_valid(weft_dtype dtype);
 weft_i_dtype_kind weft_i_dtype_kind_of(weft_dtype dtype);
 
+#define DTYPE(name_, text_, type_, kind_) \
+    _Static_assert(sizeof(type_) <= 8 && WEFT_##name_ < 32, "two bits each, in 64");
+#include "weft/dtype.def"
+#undef DTYPE
+
 /* Bytes of an element of a dtype that is known to be one, for the paths that count: in line, and
  * without a table, which would be one more line to fetch. */
 static inline size_t weft_i_dtype_size(weft_dtype dtype)
