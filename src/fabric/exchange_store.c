@@ -54,13 +54,13 @@ static void decision_key(const weft_group *group, uint64_t round, char out[KEY_B
     name_key(group->key, rest, out);
 }
 
-/* Copies a value of fixed size; WEFT_ERR_PROTOCOL if it has another. */
 static weft_status fail_foreign(size_t bytes)
 {
     return weft_i_fail(WEFT_ERR_PROTOCOL,
                        "a value of %zu bytes in the store where ranks meet is not weft's", bytes);
 }
 
+/* Copies a value of a size within bounds; WEFT_ERR_PROTOCOL if it has another. */
 static weft_status take(weft_store_value *value, void *out, size_t least, size_t most)
 {
     bool fits = value->bytes >= least && value->bytes <= most;
