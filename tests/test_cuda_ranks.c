@@ -55,12 +55,6 @@ RANKS_TEST(test_cuda_ranks_collectives, 3)
     finish(world);
 }
 
-static bool is_hot(const void *code)
-{
-    const char *at = code;
-    return at >= __start_weft_hot && at < __stop_weft_hot;
-}
-
 /* What is fetched before a call on a device: the functions on its way, which are few, and only where
  * the last call was NCCL's, whose threads may have moved the data through the caches. */
 RANKS_TEST(test_cuda_ranks_fetched, 2)
@@ -68,13 +62,13 @@ RANKS_TEST(test_cuda_ranks_fetched, 2)
     weft_group *world = join(30000);
     weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(100), GPU);
     weft_tensor *host = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100));
-    CHECK(is_hot((const void *)(uintptr_t)weft_i_request_begin));
-    CHECK(is_hot((const void *)(uintptr_t)weft_i_coll_run));
-    CHECK(is_hot((const void *)(uintptr_t)weft_i_nccl_comm_enter));
-    CHECK(!is_hot((const void *)(uintptr_t)weft_i_fail));
-    CHECK(!is_hot((const void *)(uintptr_t)weft_i_nccl_comm_open));
+    CHECK(weft_i_place_is_hot((const void *)(uintptr_t)weft_i_request_begin));
+    CHECK(weft_i_place_is_hot((const void *)(uintptr_t)weft_i_coll_run));
+    CHECK(weft_i_place_is_hot((const void *)(uintptr_t)weft_i_nccl_comm_enter));
+    CHECK(!weft_i_place_is_hot((const void *)(uintptr_t)weft_i_fail));
+    CHECK(!weft_i_place_is_hot((const void *)(uintptr_t)weft_i_nccl_comm_open));
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && defined __OPTIMIZE__
-    CHECK(__stop_weft_hot - __start_weft_hot <= 16 << 10);
+    CHECK(weft_i_place_size() <= 16 << 10);
 #endif
     CHECK(!world->cold);
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));

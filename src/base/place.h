@@ -8,6 +8,9 @@
 #ifndef WEFT_BASE_PLACE_H
 #define WEFT_BASE_PLACE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 /* On the way to a device's carrier, and back. */
 #define WEFT_I_HOT __attribute__((hot, section("weft_hot")))
 
@@ -17,16 +20,11 @@
 /* Used, but not on the way: not to be put in line there. */
 #define WEFT_I_APART __attribute__((noinline))
 
-/* The bounds of the section, by the linker. */
-extern const char __start_weft_hot[] __attribute__((visibility("hidden")));
-extern const char __stop_weft_hot[] __attribute__((visibility("hidden")));
+/* Asks for all hot functions at once: that takes as long as a few lines one after the other. */
+void weft_i_place_fetch(void);
 
-/* Asks for all of them at once: that takes as long as a few lines one after the other. */
-static inline void weft_i_place_fetch(void)
-{
-    enum { LINE = 64 };
-    for (const char *at = __start_weft_hot; at < __stop_weft_hot; at += LINE)
-        __builtin_prefetch(at);
-}
+/* Whether that would ask for this one, and for how many bytes it asks. */
+bool weft_i_place_is_hot(const void *code);
+size_t weft_i_place_size(void);
 
 #endif
