@@ -203,6 +203,28 @@ TEST(test_compiler_is_absent_or_fails)
     CHECK(check_run(10)); /* and once there is one */
 }
 
+/* Each compiler that is taken where it is the only one knows the flags: clang 14 for Arm64 has no
+ * -march=native. */
+TEST(test_compiler_each_that_is_taken)
+{
+    static const char *const names[] = {"cc", "gcc", "clang"};
+    char command[64];
+    int there = 0;
+    for (int i = 0; i < 3; i++) {
+        snprintf(command, sizeof command, "command -v %s >/dev/null", names[i]);
+        if (system(command))
+            continue;
+        begin();
+        setenv("WEFT_CC", names[i], 1);
+        if (in_child(20 + i) != 7)
+            FAIL("%s is there and compiles nothing", names[i]);
+        there++;
+    }
+    leave_compiler();
+    if (!there)
+        SKIP("no C compiler");
+}
+
 TEST(test_compiler_hangs)
 {
     int64_t start = weft_i_os_linux.clock_ns();

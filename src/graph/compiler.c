@@ -16,7 +16,11 @@ static const char *const flags[] = {"-x",
                                     "c",
                                     "-std=gnu11",
                                     "-O3",
+#ifdef __aarch64__
+                                    "-mcpu=native", /* clang before 15 has no -march=native here */
+#else
                                     "-march=native",
+#endif
 #ifdef __x86_64__
                                     "-mprefer-vector-width=512", /* gcc takes 256 otherwise */
 #endif
