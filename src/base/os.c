@@ -95,6 +95,11 @@ static void *os_resize(void *old, size_t bytes)
     return realloc(old, bytes ? bytes : 1);
 }
 
+static size_t os_page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static int os_memfd_create(const char *name, unsigned flags)
 {
     return memfd_create(name, flags | MFD_CLOEXEC);
@@ -409,6 +414,7 @@ const weft_i_os weft_i_os_linux = {
     .free = free,
     .mmap = mmap,
     .munmap = munmap,
+    .page_bytes = os_page_bytes,
     .madvise = madvise,
     .memfd_create = os_memfd_create,
     .fallocate = os_fallocate,

@@ -41,6 +41,8 @@ typedef struct weft_i_os {
     /* mappings and memory files */
     void *(*mmap)(void *where, size_t bytes, int protection, int flags, int fd, off_t offset);
     int (*munmap)(void *memory, size_t bytes);
+    size_t (*page_bytes)(
+        void); /* 4 KiB on x86-64; 4, 16 or 64 KiB on Arm64, as the kernel is built */
     int (*madvise)(void *memory, size_t bytes, int advice);
     int (*memfd_create)(const char *name, unsigned flags);
     int (*fallocate)(int fd, int mode, off_t offset, off_t bytes);

@@ -21,11 +21,14 @@ bool weft_i_pages_make_huge(void *base, size_t bytes)
     return WEFT_OS->madvise(base, bytes, MADV_HUGEPAGE) == 0;
 }
 
-/* Maps at a multiple of the huge page size, because the kernel uses huge pages only for aligned
- * ranges. */
+/*
+ * Maps at a multiple of the huge page size, because the kernel uses huge pages only for aligned
+ * ranges.  What is unmapped must begin at a page, so the rest begins where the last page ends.
+ */
 static char *map_aligned(size_t bytes, int flags, int fd)
 {
-    char *wide = WEFT_OS->mmap(NULL, bytes + WEFT_I_HUGE_PAGE, PROT_NONE,
+    size_t page = WEFT_OS->page_bytes(), whole = (bytes + page - 1) / page * page;
+    char *wide = WEFT_OS->mmap(NULL, whole + WEFT_I_HUGE_PAGE, PROT_NONE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (wide == MAP_FAILED)
         return MAP_FAILED;
@@ -33,13 +36,13 @@ static char *map_aligned(size_t bytes, int flags, int fd)
     char *base = WEFT_OS->mmap(start, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0);
     if (base == MAP_FAILED) {
         int error = errno;
-        WEFT_OS->munmap(wide, bytes + WEFT_I_HUGE_PAGE);
+        WEFT_OS->munmap(wide, whole + WEFT_I_HUGE_PAGE);
         errno = error;
         return MAP_FAILED;
     }
     if (start > wide)
         WEFT_OS->munmap(wide, (size_t)(start - wide));
-    WEFT_OS->munmap(start + bytes, (size_t)(wide + WEFT_I_HUGE_PAGE - start));
+    WEFT_OS->munmap(start + whole, (size_t)(wide + WEFT_I_HUGE_PAGE - start));
     return base;
 }
 
