@@ -12,6 +12,8 @@
 #ifndef WEFT_TESTS_HARNESS_H
 #define WEFT_TESTS_HARNESS_H
 
+#include "harness_locks.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -65,6 +65,16 @@ RANKS_TEST(demo_exits, 2)
     _exit(rank ? 66 : 0);
 }
 
+/* A lock that was forgotten. */
+RANKS_TEST(demo_unlocks, 2)
+{
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_unlock(&mutex);
+    if (rank == 1)
+        pthread_mutex_unlock(&mutex);
+}
+
 RANKS_TEST(demo_skips, 2)
 {
     SKIP("no such machine");
@@ -84,6 +94,10 @@ TEST(test_harness_judges)
         {"demo_leaks_descriptor", "demo_leaks_descriptor shm 2 fail: rank 1: descriptor "},
         {"demo_leaks_process", "demo_leaks_process shm 1 fail: processes were left running\n"},
         {"demo_exits", "demo_exits shm 2 fail: ended with status 66 after its ranks had passed"},
+#ifdef HARNESS_SEES_LOCKS
+        {"demo_unlocks",
+         "demo_unlocks shm 2 fail: rank 1 ended early; first to fail: rank 1, signal 6\n"},
+#endif
         {"demo_skips", "demo_skips shm 2 skip: no such machine\n"},
     };
     char command[512], text[4096];
