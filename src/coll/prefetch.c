@@ -70,10 +70,8 @@ static void take_from(weft_i_coll *coll, int rank)
     weft_i_location location =
         *(const weft_i_location *)(const void *)weft_i_lane_next_payload(lane, rank);
     /* Once more: what was read between two arrivals would be of both. */
-    size_t start = weft_i_coll_start_at(coll, part);
     if (weft_i_lane_has_come(lane, rank) && !location.shown &&
-        copy(coll, rank, &location, at + start, to + start, part - start) &&
-        copy(coll, rank, &location, at, to, start))
+        copy(coll, rank, &location, at, to, part))
         lane->prefetched[rank] = location;
 }
 
