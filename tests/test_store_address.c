@@ -139,6 +139,11 @@ TEST(test_store_address_names)
     CHECK(!strcmp(looked_up, "::1"));
     CHECK_INT(found.count, 2);
     CHECK(found.list[0].where.ss_family == AF_INET && found.list[1].where.ss_family == AF_INET6);
+    static const char *const halves[] = {"[::1", "::1]"}; /* one bracket is part of the name */
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(weft_i_store_address_tcp(halves[i], 0, &found));
+        CHECK(!strcmp(looked_up, halves[i]));
+    }
     CHECK_OK(weft_i_store_address_tcp(NULL, 0, &found));
     CHECK(!strcmp(looked_up, "127.0.0.1"));
     CHECK_OK(weft_i_store_address_tcp("", 0, &found));

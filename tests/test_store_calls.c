@@ -410,6 +410,26 @@ TEST(test_store_calls_words)
     done();
 }
 
+/* A try that finds nothing is no failure of the rank; one that goes wrong is, and so is a wait. */
+TEST(test_store_calls_tries)
+{
+    static const weft_status statuses[] = {WEFT_ERR_NOT_FOUND, WEFT_ERR_EMPTY, WEFT_ERR_TYPE,
+                                           WEFT_ERR_LIMIT, WEFT_ERR_NO_MEMORY};
+    recorder *r = fresh();
+    weft_store_value value = {0};
+    const char *first;
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+        for (int waits = 0; waits < 2; waits++) {
+            weft_clear_error();
+            r->status = statuses[i];
+            CHECK_STATUS(weft_store_get(&r->store, "key", waits ? 5 : WEFT_STORE_NOW, &value),
+                         statuses[i]);
+            CHECK_INT(weft_i_first_error(&first), i < 2 && !waits ? WEFT_OK : statuses[i]);
+        }
+    weft_clear_error();
+    done();
+}
+
 /* Long keys are cut in a message, at 64 bytes; a view need not end with a zero. */
 TEST(test_store_calls_long_keys)
 {

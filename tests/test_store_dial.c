@@ -283,6 +283,31 @@ TEST(test_store_dial_meets_itself)
     CLOSE();
 }
 
+/* The same port at another address of this host is another's: that is a server. */
+TEST(test_store_dial_meets_another)
+{
+    if (weft_i_keyed_load() == WEFT_ERR_UNSUPPORTED)
+        SKIP("no libcrypto.so.3");
+    OPEN();
+    door d;
+    door_open(&d, WELCOMES);
+    target = (struct sockaddr_in){.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)d.port),
+                                  .sin_addr = {htonl(INADDR_LOOPBACK + 1)}};
+    weft_i_os table = weft_i_os_linux;
+    table.getsockname = meet_itself;
+    weft_i_os_now = &table;
+    meetings = 1;
+    weft_store *s = weft_store_tcp_connect("127.0.0.1", d.port, TOKEN, 20000);
+    weft_i_os_now = &weft_i_os_linux;
+    if (!s)
+        FAIL("%s", weft_last_error());
+    weft_release(s);
+    door_close(&d);
+    CHECK_INT(d.came, 1);
+    CLOSE();
+}
+
 TEST(test_store_dial_refused)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);

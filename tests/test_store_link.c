@@ -293,6 +293,28 @@ TEST(test_store_link_grows)
     end();
 }
 
+/* A frame without a payload is there with the last byte of its head; a wrong head is known then. */
+TEST(test_store_link_bare_frames)
+{
+    begin(false);
+    queue(3, 0);
+    CHECK_OK(weft_i_store_link_flush(&from));
+    CHECK_INT(sky_bytes, WEFT_I_STORE_HEAD_BYTES);
+    piece = WEFT_I_STORE_HEAD_BYTES - 1;
+    CHECK_OK(weft_i_store_link_fill(&to, 1 << 20));
+    weft_i_store_frame frame;
+    CHECK_INT(weft_i_store_link_next(&to, &frame), 0);
+    CHECK_OK(weft_i_store_link_fill(&to, 1 << 20));
+    expect_frame(3, 0);
+    queue(4, 5);
+    CHECK_OK(weft_i_store_link_flush(&from));
+    memset(sky, 0xff, WEFT_I_STORE_HEAD_BYTES);
+    piece = WEFT_I_STORE_HEAD_BYTES;
+    CHECK_OK(weft_i_store_link_fill(&to, 1 << 20));
+    CHECK_INT(weft_i_store_link_next(&to, &frame), WEFT_ERR_PROTOCOL);
+    end();
+}
+
 /* ---- the kernel says no ---- */
 
 TEST(test_store_link_refusals)

@@ -300,6 +300,39 @@ TEST(test_store_log_tells_without_memory)
     CHECK_INT(none, WEFT_ERR_NOT_FOUND);
     CHECK_INT(type, WEFT_ERR_TYPE);
     CHECK_INT(there, WEFT_ERR_NO_MEMORY);
+    weft_clear_error();
+    weft_store *other = weft_store_file(path, 0); /* what it has written cannot be read then */
+    CHECK_OK(set(other, "k", "two"));
+    weft_i_os_now = &table;
+    weft_status unread = weft_store_get(s, "none", WEFT_STORE_NOW, &got);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(unread, WEFT_ERR_NO_MEMORY);
+    CHECK_CONTAINS(weft_last_error(), ": no memory to read ");
+    expect(s, "k", "two");
+    weft_clear_error();
+    CLOSE();
+    unlink(path);
+}
+
+/* Whatever allocation fails, what is said to be written is there for others, and only that. */
+TEST(test_store_log_writes_without_memory)
+{
+    OPEN();
+    weft_store *s = fresh(0), *other = weft_store_file(path, 0);
+    int n = 1, failed = 0;
+    for (bool fired = true; fired; n++) {
+        char key[16];
+        snprintf(key, sizeof key, "key %d", n);
+        weft_clear_error();
+        fault_arm(n);
+        weft_status status = set(s, key, "v");
+        fired = fault_disarm();
+        CHECK(status == WEFT_OK || (fired && weft_last_error()[0]));
+        CHECK_INT(has(other, key), status == WEFT_OK);
+        CHECK_INT(has(s, key), status == WEFT_OK);
+        failed += status < 0;
+    }
+    CHECK(failed >= 1 && n < 100);
     CLOSE();
     unlink(path);
 }
@@ -417,6 +450,33 @@ TEST(test_store_log_leaves_through_a_lock)
         CHECK(access(path, F_OK));
     }
     weft_i_os_now = &weft_i_os_linux;
+    CLOSE();
+}
+
+/* Whoever comes next must not take a store that leaves for alive: its mark goes before the lock. */
+static char freed[8];
+static int note_freed(int fd, short kind, off_t byte)
+{
+    size_t used = strlen(freed);
+    if (kind == F_UNLCK && used + 1 < sizeof freed)
+        freed[used] = (char)('0' + byte);
+    return weft_i_os_linux.lock_byte(fd, kind, byte);
+}
+
+TEST(test_store_log_leaves_in_order)
+{
+    OPEN();
+    use_table();
+    weft_store *s = weft_keep(fresh(2)), *other = weft_keep(weft_store_file(path, 2));
+    CHECK(other);
+    table.lock_byte = note_freed;
+    memset(freed, 0, sizeof freed);
+    weft_release(s);
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(strlen(freed), 2);
+    CHECK(freed[0] == '2' && freed[1] == '0'); /* ALIVE, then OPERATE */
+    weft_release(other);
+    CHECK(access(path, F_OK));
     CLOSE();
 }
 
@@ -621,6 +681,18 @@ TEST(test_store_log_failing_reads)
         expect(s, "k", which % 2 ? "v" : "w");
         weft_i_os_now = &weft_i_os_linux;
     }
+    uint8_t bytes[2][1024]; /* where a record would go cannot be reached: nothing is written */
+    size_t size = read_file(bytes[0], sizeof *bytes);
+    fail_never();
+    seeks_left = 0;
+    CHECK_STATUS(set(s, "k", "lost"), WEFT_ERR_IO);
+    CHECK_CONTAINS(weft_last_error(), ": seek: ");
+    fail_never();
+    CHECK_INT(read_file(bytes[1], sizeof *bytes), size);
+    CHECK(!memcmp(bytes[0], bytes[1], size));
+    expect(s, "k", "v");
+    weft_i_os_now = &weft_i_os_linux;
+    weft_clear_error();
     CLOSE();
     unlink(path);
 }

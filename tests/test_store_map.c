@@ -431,6 +431,10 @@ TEST(test_store_map_widens)
         CHECK_INT(map.bucket_count & (map.bucket_count - 1), 0);
         CHECK_INT(count(WEFT_I_STORE_NUM_KEYS, "key"), i + 1);
     }
+    int used = 0; /* and they are spread over them */
+    for (size_t bucket = 0; bucket < map.bucket_count; bucket++)
+        used += map.buckets[bucket] != NULL;
+    CHECK(used > 150);
     for (int i = 0; i < 300; i++) {
         snprintf(key, sizeof key, "key%d", i);
         CHECK_OK(add(key, 0));
