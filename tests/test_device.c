@@ -4,6 +4,7 @@
  * they are told.  So it shows what the library asks of a device and in which order, without one.
  */
 #include "harness.h"
+#include "memory_count.h"
 
 #include "base/os.h"
 #include "tensor/loops.h"
@@ -17,6 +18,7 @@ static char told[2048];
 static int streams, live;
 static weft_status fails;       /* what the next ordering returns */
 static weft_status copies_fail; /* what all copies return */
+static bool no_streams, captures_fail;
 
 __attribute__((format(printf, 1, 2))) static void tell(const char *format, ...)
 {
@@ -79,8 +81,10 @@ static weft_status own_check(weft_device device, const void *memory, size_t byte
 
 static weft_status own_stream(weft_device device, bool urgent, void **out)
 {
-    int *made = malloc(sizeof *made);
     (void)device, (void)urgent;
+    if (no_streams)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "no streams");
+    int *made = malloc(sizeof *made);
     *made = ++streams;
     live++;
     *out = made;
@@ -101,6 +105,28 @@ static weft_status own_after(void *stream, void *other, bool join)
     return status < 0 ? weft_i_fail(status, "ordering fails") : WEFT_OK;
 }
 
+static weft_status own_capture(void *stream)
+{
+    tell("B%d ", number(stream));
+    return WEFT_OK;
+}
+
+static weft_status own_capture_end(void *stream, void **replay)
+{
+    tell("E%d ", number(stream));
+    if (captures_fail)
+        return weft_i_fail(WEFT_ERR_DEVICE, "it cannot be noted");
+    live += replay != NULL;
+    if (replay)
+        *replay = &live;
+    return WEFT_OK;
+}
+
+static void own_replay_free(void *replay)
+{
+    live -= replay == &live;
+}
+
 static const weft_i_device own = {
     .name = "own",
     .count = 2,
@@ -112,6 +138,9 @@ static const weft_i_device own = {
     .stream_new = own_stream,
     .stream_free = own_stream_free,
     .stream_after = own_after,
+    .capture_begin = own_capture,
+    .capture_end = own_capture_end,
+    .replay_free = own_replay_free,
 };
 
 /* The column of the rows under test: the host's loops, in the order of the current stream. */
@@ -488,6 +517,53 @@ TEST(test_device_order_that_fails)
     CHECK_TOLD("W23 ");
     CHECK_OK(weft_copy(z, z));
     CHECK_TOLD("W23 K2 ");
+    end();
+}
+
+static void *ready_in_thread(void *x)
+{
+    return (void *)(intptr_t)weft_i_storage_ready(((weft_tensor *)x)->storage, false);
+}
+
+/* A thread that gets no stream cannot be ordered behind a claim: it is told, and the claim stays. */
+TEST(test_device_claims_without_a_stream)
+{
+    begin();
+    operation op;
+    pthread_t thread;
+    void *status = NULL;
+    weft_tensor *x = on_device(4);
+    claim_on(&op, x, &orders, true);
+    no_streams = true;
+    CHECK(pthread_create(&thread, NULL, ready_in_thread, x) == 0);
+    pthread_join(thread, &status);
+    no_streams = false;
+    CHECK_INT((intptr_t)status, WEFT_ERR_NO_MEMORY);
+    CHECK(!op.ordered && !op.waited && !op.ended);
+    CHECK_OK(weft_i_storage_ready(x->storage, false));
+    CHECK(op.ordered == 1 && op.ended == 1);
+    end();
+}
+
+/* What cannot be noted leaves nothing behind, though the scope stays open. */
+TEST(test_device_captures_that_fail)
+{
+    begin();
+    weft_stream *stream = weft_stream_current(WEFT_CUDA(0));
+    CHECK_OK(weft_capture_begin(stream));
+    weft_replay *noted = weft_capture_end(stream);
+    CHECK(noted && live == 2); /* the stream, and what it noted */
+    weft_release(noted);
+    CHECK_INT(live, 1);
+    captures_fail = true;
+    for (int i = 0; i < 11; i++) {
+        if (i == 1) /* what is made once is made */
+            count_begin();
+        CHECK_OK(weft_capture_begin(stream));
+        CHECK(!weft_capture_end(stream) && weft_last_status() == WEFT_ERR_DEVICE);
+    }
+    CHECK_INT(count_end(), 0);
+    captures_fail = false;
     end();
 }
 

@@ -165,7 +165,16 @@ TEST(test_dlpack_import_refuses)
     d.tensor.device_id = 999; /* there may be a GPU */
     CHECK(!weft_dlpack_import(&d));
     CHECK(weft_last_status() == WEFT_ERR_UNSUPPORTED || weft_last_status() == WEFT_ERR_NOT_FOUND);
+    for (int id = -1; id <= 0x10000; id += 0x10001) {
+        char text[64];
+        snprintf(text, sizeof text, "dlpack import: CUDA device %d", id);
+        d.tensor.device_id = id;
+        CHECK(!weft_dlpack_import(&d) && !strcmp(weft_last_error(), text));
+    }
     d.tensor.device_id = 0;
+    d.tensor.device_type = 10; /* of another maker */
+    CHECK(!weft_dlpack_import(&d) && weft_last_status() == WEFT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(weft_last_error(), "from device type 10; weft knows the CPU (1) and CUDA (2)");
     d.tensor.device_type = WEFT_DLPACK_CPU;
     d.tensor.lanes = 4;
     CHECK(!weft_dlpack_import(&d));

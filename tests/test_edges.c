@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The edges of operations on tensors: beside each call that is refused, word by word, one that is
  * just allowed, and its elements. */
+#include "memory_count.h"
 #include "refusals.h"
 
 #include "base/status.h"
@@ -64,6 +65,10 @@ TEST(test_edges_gather)
     CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
     weft_clear_error();
     NO(weft_gather(x, 0, x), WEFT_ERR_TYPE, "gather: the index is f32, not integers");
+    NO(weft_scatter_add(x, 0, x, x), WEFT_ERR_TYPE, "scatter_add: the index is f32, not integers");
+    weft_tensor *rows = weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(3, 3));
+    NO(weft_scatter_add(x, 1, rows, weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 3))),
+       WEFT_ERR_INVALID_ARG, "scatter_add: an index of shape [3, 3] for a tensor of shape [2, 3]");
     CHECK_OK(weft_scope_close());
 }
 
@@ -154,6 +159,23 @@ TEST(test_edges_embedding_grad)
        WEFT_ERR_INVALID_ARG, "embedding_grad: a f32 gradient of 2 dimensions for i64 indices of 1");
     NO(weft_embedding_grad(f32, index, -1), WEFT_ERR_INVALID_ARG,
        "embedding_grad: shape [-1, 1] has a negative size");
+    CHECK_OK(weft_scope_close());
+}
+
+/* A gradient that is released keeps nothing, though the scope in which it was made stays open. */
+TEST(test_edges_embedding_grad_keeps_nothing)
+{
+    CHECK_OK(weft_scope_open());
+    weft_tensor *index = weft_zeros(WEFT_I64, WEFT_CPU, WEFT_SHAPE(3)),
+                *grad = weft_ones(WEFT_F16, WEFT_CPU, WEFT_SHAPE(3, 5));
+    for (int i = 0; i < 11; i++) {
+        if (i == 1) /* what is made once is made */
+            count_begin();
+        weft_tensor *sums = weft_embedding_grad(grad, index, 2);
+        CHECK(sums && weft_item(sums, 4) == 3);
+        weft_release(sums);
+    }
+    CHECK_INT(count_end(), 0);
     CHECK_OK(weft_scope_close());
 }
 
@@ -472,6 +494,13 @@ TEST(test_edges_vast_products)
     CHECK(!strncmp(weft_last_error(), "mm: ", 4));
     weft_clear_error();
     CHECK(weft_mm(row, column));
+    weft_tensor *one = weft_empty(WEFT_F32, WEFT_META, WEFT_SHAPE(1)),
+                *tall = weft_empty(WEFT_F8E4M3, WEFT_META, WEFT_SHAPE(much, 1)),
+                *wide = weft_empty(WEFT_F8E4M3, WEFT_META, WEFT_SHAPE(1, much));
+    CHECK(tall && wide && !weft_scaled_mm(tall, wide, one, one, NULL, NULL, WEFT_F32));
+    CHECK(!strncmp(weft_last_error(), "scaled_mm: ", 11));
+    weft_clear_error();
+    CHECK(weft_scaled_mm(wide, tall, one, one, NULL, NULL, WEFT_F32));
     CHECK_OK(weft_scope_close());
 }
 
@@ -496,6 +525,11 @@ TEST(test_edges_view_behind_one)
     weft_tensor *y = weft_view(x, WEFT_SHAPE(4)), *z = weft_view(x, WEFT_SHAPE(2, 2));
     CHECK(y && weft_tensor_stride(y, 0) == 2);
     CHECK(z && weft_tensor_stride(z, 0) == 4 && weft_tensor_stride(z, 1) == 2);
+    HOLDS(y, 0, 2, 4, 6);
+    x = weft_as_strided(counting(WEFT_F32, WEFT_SHAPE(8)), WEFT_SHAPE(2, 1, 2),
+                        (int64_t[]){4, 9, 2}, 0); /* nor has one between others */
+    y = weft_view(x, WEFT_SHAPE(4));
+    CHECK(y && weft_tensor_stride(y, 0) == 2);
     HOLDS(y, 0, 2, 4, 6);
     CHECK_OK(weft_scope_close());
 }
@@ -610,6 +644,11 @@ TEST(test_edges_print)
     CHECK(!strstr(text, "...,\n"));
     weft_tensor_text(weft_zeros(WEFT_I32, WEFT_CPU, WEFT_SHAPE(7, 143)), text, sizeof text);
     CHECK_CONTAINS(text, "...,\n"); /* and seven are not */
+    static const double least[] = {1e-4}, below[] = {0x1p-14};
+    weft_tensor_text(weft_tensor_from(WEFT_F64, WEFT_SHAPE(1), least), text, sizeof text);
+    CHECK_CONTAINS(text, "tensor([0.0001]");
+    weft_tensor_text(weft_tensor_from(WEFT_F64, WEFT_SHAPE(1), below), text, sizeof text);
+    CHECK_CONTAINS(text, "tensor([6.1035e-05]");
     CHECK_OK(weft_scope_close());
 }
 

@@ -131,6 +131,7 @@ TEST(test_matmul_library_is_chosen_by_the_environment)
     const char *none = "WEFT_BLAS=/no/such/library";
     CHECK_INT(run_again(none, "test_matmul_every_layout >/dev/null"), 0);
     CHECK_INT(run_again(none, "test_matmul_blas_is_found | grep -q skip"), 0);
+    CHECK_INT(run_again(none, "test_matmul_describe >/dev/null"), 0);
 }
 
 /* With the stand-in of oneDNN in the environment: it did the products, but for those it refuses,

@@ -3,6 +3,7 @@
 
 #include "tensor/scope.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +92,26 @@ TEST(test_scope_keep_and_release)
     CHECK_INT(destroyed, 2);
     CHECK(weft_keep(NULL) == NULL);
     weft_release(NULL);
+}
+
+static void *leave_scopes_open(void *arg)
+{
+    (void)arg;
+    make(); /* the thread's own scope has it */
+    for (int i = 0; i < 2; i++)
+        if (weft_scope_open() == WEFT_OK)
+            make();
+    return NULL;
+}
+
+/* A thread that ends takes along what its open scopes own. */
+TEST(test_scope_of_a_thread_that_ends)
+{
+    pthread_t thread;
+    destroyed = 0;
+    CHECK(pthread_create(&thread, NULL, leave_scopes_open, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_INT(destroyed, 3);
 }
 
 TEST(test_scope_root_stays)

@@ -151,6 +151,10 @@ TEST(test_storage_unsafe_set_version)
     CHECK(weft_tensor_version(a) == 3 && weft_tensor_version(b) == 1);
     CHECK_STATUS(weft_tensor_set_version(list, (int64_t[]){9, -1}, 2), WEFT_ERR_INVALID_ARG);
     CHECK_INT(weft_tensor_version(a), 3); /* all or nothing */
+    weft_tensor *holed[] = {a, NULL};
+    weft_clear_error();
+    CHECK_STATUS(weft_tensor_set_version(holed, (int64_t[]){9, 9}, 2), WEFT_ERR_INVALID_ARG);
+    CHECK_INT(weft_tensor_version(a), 3);
     weft_clear_error();
 }
 

@@ -3,6 +3,7 @@
  */
 #include "harness.h"
 
+#include "tensor/ops.h"
 #include "tensor/tensor.h"
 #include "weft/op.h"
 #include "weft/view.h"
@@ -314,6 +315,37 @@ TEST(test_view_of_bytes)
     CHECK(!weft_view_dtype(weft_slice(bytes, 0, 1, 5, 1), WEFT_F32)); /* misaligned */
     CHECK(!weft_view_dtype(weft_slice(bytes, 0, 0, 8, 2), WEFT_U16));
     weft_clear_error();
+    weft_tensor *turned = weft_transpose(weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 3)), 0, 1),
+                *scalar = weft_full(WEFT_F32, WEFT_CPU, (weft_shape){0}, 1);
+    weft_tensor *wrong[] = {turned, scalar};
+    for (int i = 0; i < 2; i++) {
+        CHECK(!weft_view_dtype(wrong[i], WEFT_U16));
+        CHECK_CONTAINS(weft_last_error(), "view_dtype: the last dimension must be contiguous");
+        weft_clear_error();
+    }
+}
+
+/* What need not be computed is not: packed tensors in other shapes take the short way, also with all
+ * dimensions that there can be; others do not. */
+TEST(test_view_takes_the_short_way)
+{
+    weft_tensor *x = cube();
+    int64_t most[WEFT_MAX_DIMS] = {2, 1, 3, 1, 1, 4, 1, 1}, inferred[] = {2, -1}, less[] = {2, 3},
+            same[] = {2, 3, 4}, vast[] = {INT64_MAX, 3};
+    static const struct {
+        int count;
+        bool quick;
+    } cases[] = {{WEFT_MAX_DIMS, true}, {2, false}, {2, false}, {3, false}, {2, false}};
+    int64_t *const sizes[] = {most, inferred, less, same, vast};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_i_arg args[] = {WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGERS_ARG(sizes[i], cases[i].count)};
+        weft_i_op_call call = {.op = &weft_i_op_view, .args = args};
+        if (weft_i_view_quick(&call) != cases[i].quick)
+            FAIL("case %zu", i);
+        CHECK(!cases[i].quick == !call.out);
+        for (int dim = 0; call.out && dim < cases[i].count; dim++)
+            CHECK_INT(weft_tensor_size(call.out, dim), sizes[i][dim]);
+    }
 }
 
 TEST(test_view_bad_arguments)
