@@ -486,6 +486,22 @@ TEST(test_shrink_store_decides)
     }
 }
 
+/* The last one goes on alone, and leaves nothing of the decision in the store. */
+TEST(test_shrink_store_leaves_nothing)
+{
+    lonely l = lonely_open(1, SIZE);
+    for (int rank = 0; rank < SIZE; rank++)
+        if (rank != 1)
+            lonely_lose(&l, rank, WEFT_I_DEAD);
+    weft_group *alone = weft_group_shrink(l.group);
+    if (!alone)
+        FAIL("%s", weft_last_error());
+    CHECK(weft_size(alone) == 1 && weft_group_world_rank(alone, 0) == 1);
+    CHECK(l.script->requests > 3);
+    CHECK(!is_there(&l, SHRINK "0/1") && !is_there(&l, SHRINK "0/so"));
+    lonely_close(&l);
+}
+
 TEST(test_shrink_store_fails_anywhere)
 {
     int n = 1, told = 0;

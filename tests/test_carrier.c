@@ -9,6 +9,7 @@
 #include "backends/cuda/table.h"
 #include "base/status.h"
 #include "cuda/model.h"
+#include "fabric/group.h"
 #include "symm/backend.h"
 #include "tensor/device.h"
 #include "weft/weft.h"
@@ -25,8 +26,8 @@ typedef struct state {
 
 static weft_status mock_open(const weft_i_circle *circle, void **out)
 {
-    if (strstr(circle->name, "without") && circle->rank == 1)
-        return weft_i_fail(WEFT_ERR_LIMIT, "rank 1 cannot");
+    if (strstr(circle->name, "without") && circle->rank == !strstr(circle->name, "without0"))
+        return weft_i_fail(WEFT_ERR_LIMIT, "rank %d cannot", circle->rank);
     state *made = calloc(1, sizeof *made);
     made->rank = circle->rank;
     made->size = circle->size;
@@ -87,13 +88,16 @@ RANKS_TEST(test_carrier_asked, 2)
     CHECK(weft_item(x, 3) == 1 && carried > before);       /* ranks 0 and 1: 01 */
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world)); /* it does not: through the host */
     CHECK(weft_item(x, 3) == 2);
-    weft_group *part = weft_group_new(world, (int[]){0, 1}, 2, "without");
-    CHECK(part);
-    before = carried;
-    CHECK_OK(weft_broadcast_into(x, 1, part)); /* one cannot open it: nobody has it */
-    CHECK(weft_item(x, 3) == 2 && carried == before);
-    weft_clear_error();
-    weft_release(part);
+    static const char *const names[] = {"without1", "without0"};
+    for (int i = 0; i < 2; i++) {
+        weft_group *part = weft_group_new(world, (int[]){0, 1}, 2, names[i]);
+        CHECK(part);
+        before = carried;
+        CHECK_OK(weft_broadcast_into(x, 1, part)); /* one cannot open it: nobody has it */
+        CHECK(weft_item(x, 3) == 2 && carried == before);
+        weft_clear_error();
+        weft_release(part);
+    }
     finish(world);
 }
 
@@ -178,7 +182,7 @@ TEST(test_backend_probed_once)
         CHECK(weft_i_backend_for(GPU) == &one);
     CHECK_INT(asked_one, 1);
     CHECK_INT(asked_other, 3);
-    other_score = 9;
+    other_score = 6; /* one more than the other's, which is known by now */
     for (int i = 0; i < 3; i++)
         CHECK(weft_i_backend_for(GPU) == &other);
     CHECK_INT(asked_one, 1);
@@ -386,6 +390,75 @@ TEST(test_backend_chosen)
     unsetenv("WEFT_SYMM_BACKEND");
     weft_clear_error();
     unrig();
+}
+
+static int started;
+
+static weft_status start_and_count(const weft_i_circle *circle)
+{
+    (void)circle;
+    started++;
+    return WEFT_OK;
+}
+
+/* In a thread that is a rank: one rank in a process is what the backend has. */
+static int starts_in_a_thread(void *arg)
+{
+    (void)arg;
+    weft_group *world = weft_init(NULL);
+    bool refused = weft_symm_set_backend(GPU, "nvshmem") == WEFT_ERR_UNSUPPORTED &&
+                   !strcmp(weft_last_error(), "backend nvshmem has one rank in a process; these "
+                                              "ranks are threads of one");
+    weft_clear_error();
+    return weft_finish(world) || !refused;
+}
+
+TEST(test_backend_starts_among_processes)
+{
+    rig(1, 1, 1);
+    rigged[2].sharing = WEFT_I_SERVES_PROCESSES;
+    rigged[2].start = start_and_count;
+    CHECK_INT(weft_spawn(1, starts_in_a_thread, NULL), 0);
+    CHECK_INT(started, 0);
+    unrig();
+}
+
+/* A carrier that is the world's own carries all or says what it cannot; its own reason stays. */
+static weft_status sulk(void *carrier, const weft_i_request *request)
+{
+    (void)carrier;
+    return request->dtype == WEFT_I8 ? WEFT_ERR_UNSUPPORTED
+                                     : weft_i_fail(WEFT_ERR_LIMIT, "too much");
+}
+
+static weft_status open_nothing(const weft_i_circle *circle, void **out)
+{
+    (void)circle;
+    *out = &started;
+    return WEFT_OK;
+}
+
+TEST(test_carrier_of_a_world)
+{
+    weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
+    CHECK_OK(weft_scope_open());
+    weft_group *world = weft_fake_init(&opts);
+    CHECK(world);
+    weft_i_backend sulks = *(const weft_i_backend *)world->world->carrier;
+    sulks.name = "sulks";
+    sulks.open = open_nothing;
+    sulks.close = NULL;
+    sulks.collective = sulk;
+    world->world->carrier = &sulks;
+    weft_tensor *x = weft_ones(WEFT_I8, WEFT_CPU, WEFT_SHAPE(4)),
+                *y = weft_ones(WEFT_I16, WEFT_CPU, WEFT_SHAPE(4));
+    CHECK_STATUS(weft_broadcast_into(x, 0, world), WEFT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(weft_last_error(), "broadcast: backend sulks does not carry it");
+    CHECK_STATUS(weft_broadcast_into(y, 0, world), WEFT_ERR_LIMIT);
+    CHECK_CONTAINS(weft_last_error(), "too much");
+    CHECK(!strstr(weft_last_error(), "does not carry"));
+    weft_clear_error();
+    CHECK_OK(weft_scope_close());
 }
 
 static int sits_among(void *wanted)

@@ -598,6 +598,13 @@ FUNCTION(only_closes)
     return WEFT_OK;
 }
 
+/* A barrier of the group is no operation of a program: it would meet once, at the capture. */
+FUNCTION(meets)
+{
+    called = weft_group_barrier(user, WEFT_DEFAULT);
+    return WEFT_OK;
+}
+
 static void check_refused(weft_graph_function function, weft_group *world, const char *message)
 {
     weft_tensor *in[] = {weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)),
@@ -615,6 +622,9 @@ FAKE_TEST(test_what_no_graph_has, 2)
 {
     weft_group *world = fake();
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    uint64_t before = weft_group_sequence(world);
+    check_refused(meets, world, "weft_group_barrier");
+    CHECK(called < 0 && weft_group_sequence(world) == before);
     check_refused(no_tensors, world, "all_reduce_list of no tensors: cannot be captured");
     check_refused(posted, world, "all_reduce_list: cannot be captured");
     check_refused(to_root, world, "gather_parts: cannot be captured");

@@ -257,6 +257,27 @@ TEST(test_group_remote_refusal_is_not_heard)
     lonely_close(&l);
 }
 
+static void fail_always(script *s, int request)
+{
+    s->fails_at = request;
+}
+
+/* That the others do not hear of its end is no error of who destroys it. */
+TEST(test_group_remote_end_is_not_heard)
+{
+    begin();
+    weft_group *group = make(NULL);
+    CHECK(group);
+    weft_clear_error();
+    int before = l.script->requests;
+    l.script->before = fail_always;
+    l.script->fails_with = WEFT_ERR_UNREACHABLE;
+    CHECK_OK(weft_group_destroy(group));
+    CHECK(l.script->requests > before);
+    CHECK(weft_last_status() == WEFT_OK && !weft_last_error()[0]);
+    lonely_close(&l);
+}
+
 /* Whatever allocation fails here: the group is there, or an error, and then it can be made. */
 TEST(test_group_remote_without_memory)
 {
@@ -269,6 +290,8 @@ TEST(test_group_remote_without_memory)
         fired = fault_disarm();
         CHECK(group || (fired && weft_last_status() < 0));
         CHECK(!group || is_there(&l, key_of("0/1"))); /* nobody has one without meeting */
+        if (!group && !is_there(&l, key_of("0/1")) && !is_there(&l, key_of("end")))
+            FAIL("allocation %d: the others wait for a rank that has given up", n);
         failed += !group;
         weft_clear_error();
         lonely_close(&l);

@@ -7,6 +7,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "fabric/group.h"
 #include "fabric/meet.h"
 #include "store/store.h"
 
@@ -217,6 +218,28 @@ TEST(test_init_alone)
     snprintf(wanted, sizeof wanted, "weft %s, ", WEFT_VERSION); /* the first rank tells it */
     CHECK_CONTAINS(said, wanted);
     CHECK_CONTAINS(said, "WEFT_DEBUG=INFO (default ");
+}
+
+static void finishes(void *unwaited)
+{
+    weft_group *world = weft_init(NULL);
+    MUST(world);
+    atomic_store(&world->world->unwaited, unwaited ? 2 : 0);
+    MUST(weft_finish(world) == 0);
+}
+
+/* Results that nobody has waited for are told as the rank leaves, with their number; else nothing. */
+TEST(test_init_unwaited)
+{
+    static const char words[] = "finished while nobody had waited for the results of";
+    char said[4000];
+    setenv("WEFT_DEBUG", "INFO", 1);
+    in_child(finishes, NULL, said, sizeof said);
+    CHECK(!strstr(said, words));
+    in_child(finishes, "two", said, sizeof said);
+    setenv("WEFT_DEBUG", "NONE", 1);
+    CHECK_CONTAINS(said, words);
+    CHECK_CONTAINS(said, " of 2 operations\n");
 }
 
 /* In a folder of its own, in which it leaves nothing. */

@@ -296,6 +296,12 @@ TEST(test_lane_entry_late)
     CHECK(!strstr(weft_last_error(), "rank 4") && !strstr(weft_last_error(), "rank 0 ("));
     CHECK(bare.epoch == 40 && bare.settled == 40 && bare.chain == 7 && !hand.group->entries);
     CHECK(!weft_i_group_has_ended(hand.group));
+    CHECK_INT(enter(3, 100, 5, 1), WEFT_ERR_TIMEOUT); /* the same of one that waits for it alone */
+    CHECK_CONTAINS(weft_last_error(), "op: waited 1 ms for rank 3 (");
+    come(0, 40, 7, 100, 5); /* nor is one named that others wait for */
+    CHECK_INT(enter(3, 100, 5, 1), WEFT_ERR_TIMEOUT);
+    CHECK(!strstr(weft_last_error(), "rank 4") && strstr(weft_last_error(), "for rank 3 ("));
+    come(0, 41, 7, 100, 5);
     CHECK_INT(atomic_load(&heads[HAND_ME].signature[41 % WEFT_I_TURNS].shown), 41);
     weft_i_arrival again; /* the signature does not count until it is filled anew */
     weft_i_lane_arrive(&bare, &hand.call, WEFT_I_FOR_ALL, 100, &again);
@@ -348,6 +354,12 @@ TEST(test_lane_mismatch)
     hand_said(enter(WEFT_I_FOR_ALL, 100, 5, 20000), WEFT_ERR_MISMATCH,
               "group \"g\", operation 41: rank 1 calls all_reduce of 5 f32, sum; the ranks choose "
               "different algorithms (weft/tune.h), or others call something else");
+    close_lane();
+    open_lane(WEFT_I_CMA_KERNEL); /* a lost group is the rank's loss, whoever asks for it */
+    come_all(41, 7, 102, 5);
+    CHECK_INT(enter(WEFT_I_FOR_ALL, 100, 5, 20000), WEFT_ERR_MISMATCH);
+    CHECK_INT(hand.world->losses.first, WEFT_ERR_MISMATCH);
+    weft_clear_error();
     close_lane();
 }
 

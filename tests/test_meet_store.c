@@ -366,7 +366,7 @@ TEST(test_meet_store_fails_anywhere)
 {
     static const weft_status how[] = {WEFT_ERR_NO_MEMORY, WEFT_ERR_UNREACHABLE, WEFT_ERR_TIMEOUT};
     for (int h = 0; h < 3; h++) {
-        int n = 1;
+        int n = 1, unread = 0;
         for (bool fails = true; fails; n++) {
             guest g = guest_open(ME);
             g.script->fails_at = n;
@@ -386,6 +386,7 @@ TEST(test_meet_store_fails_anywhere)
                       (h == 1 && status == WEFT_ERR_MISSING &&
                        strstr(weft_last_error(), "had not come when the store of the meeting")));
                 CHECK_CONTAINS(weft_last_error(), "the script wants request");
+                unread += status != how[h];
             } else {
                 CHECK(how[h] == WEFT_ERR_TIMEOUT); /* one more look, and all were found */
                 for (int rank = 0; rank < SIZE; rank++)
@@ -394,6 +395,7 @@ TEST(test_meet_store_fails_anywhere)
             guest_close(&g);
         }
         CHECK(n >= 6);
+        CHECK_INT(unread, h == 1 ? SIZE : 0); /* each address that was to be read */
     }
 }
 

@@ -286,6 +286,23 @@ TEST(test_news_move_leave)
     traveller_close(&t);
 }
 
+/* Who leaves the world says so there, before its connection ends: others are not to take it for
+ * dead. */
+TEST(test_news_move_leave_the_world)
+{
+    static weft_i_rank_record record;
+    traveller t = traveller_open();
+    record.life.state = WEFT_I_RANK_HERE;
+    t.world->mine = &record;
+    weft_i_world_leave(t.world);
+    CHECK_INT(record.life.state, WEFT_I_RANK_LEFT);
+    has_notes(t.old, (note[]){{ME, WEFT_I_LEFT}}, 1);
+    weft_i_world_leave(t.world); /* once */
+    has_notes(t.old, (note[]){{ME, WEFT_I_LEFT}}, 1);
+    t.world->mine = NULL;
+    traveller_close(&t);
+}
+
 /* The server is gone when it leaves: the next one is told, if there is one. */
 TEST(test_news_move_leave_later)
 {
@@ -419,21 +436,24 @@ static void no_sleep(int64_t ns)
 /* At the deadline itself it is over: nobody sleeps past it. */
 TEST(test_news_move_at_the_deadline)
 {
-    traveller t = traveller_open();
-    lose_server(&t);
-    for (int rank = 1; rank < SIZE; rank++)
-        end_server(&t, rank);
-    weft_i_os table = weft_i_os_linux;
-    table.clock_ns = test_clock;
-    table.sleep_ns = no_sleep;
-    now = weft_i_os_linux.clock_ns();
-    lookouts = 0;
-    weft_i_os_now = &table;
-    weft_status status = weft_i_news_move(t.world, now);
-    weft_i_os_now = &weft_i_os_linux;
-    CHECK_INT(status, WEFT_ERR_UNREACHABLE);
-    CHECK_INT(lookouts, 0);
-    traveller_close(&t);
+    for (int busy = 0; busy < 2;
+         busy++) { /* nobody is there; or somebody without the time for us */
+        traveller t = traveller_open();
+        lose_server(&t);
+        for (int rank = 1; rank < SIZE && !busy; rank++)
+            end_server(&t, rank);
+        weft_i_os table = weft_i_os_linux;
+        table.clock_ns = test_clock;
+        table.sleep_ns = no_sleep;
+        now = weft_i_os_linux.clock_ns();
+        lookouts = 0;
+        weft_i_os_now = &table;
+        weft_status status = weft_i_news_move(t.world, now);
+        weft_i_os_now = &weft_i_os_linux;
+        CHECK_INT(status, WEFT_ERR_UNREACHABLE);
+        CHECK_INT(lookouts, 0);
+        traveller_close(&t);
+    }
 }
 
 /* Who serves the store waits for the others, up to the limit; who does not, does not even ask. */

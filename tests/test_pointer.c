@@ -104,6 +104,12 @@ RANKS_TEST(test_pointer_arguments, 2)
     CHECK_STATUS(weft_reduce_scatter_ptr(room, room + 32, 2, WEFT_F32, WEFT_BAND, world),
                  WEFT_ERR_TYPE);
     CHECK_STATUS(weft_send_ptr(room, 4, WEFT_F32, rank, world), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_send_ptr(NULL, 4, WEFT_F32, 1 - rank, world), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "is NULL but has 4 elements");
+    CHECK_STATUS(weft_recv_ptr(room + 1, 4, WEFT_F32, 1 - rank, world), WEFT_ERR_INVALID_ARG);
+    CHECK_CONTAINS(weft_last_error(), "is not aligned for f32");
+    CHECK_STATUS(weft_recv_ptr(room, SIZE_MAX / 2, WEFT_F32, 1 - rank, world),
+                 WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_all_reduce_ptr(room, room, 4, WEFT_F32, WEFT_SUM, NULL),
                  WEFT_ERR_INVALID_ARG);
     weft_clear_error();

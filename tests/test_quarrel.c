@@ -469,6 +469,44 @@ TEST(test_quarrel_circle_exchange)
     close_all();
 }
 
+static const int32_t *outcomes;
+
+static weft_status give_outcomes(const weft_i_circle *circle, const void *mine, size_t bytes,
+                                 void *all)
+{
+    CHECK_INT(bytes, sizeof *outcomes);
+    memcpy(all, outcomes, (size_t)circle->size * bytes);
+    memcpy((char *)all + (size_t)circle->rank * bytes, mine, bytes);
+    return outcomes[circle->rank] ? weft_i_fail((weft_status)outcomes[circle->rank], "lost")
+                                  : WEFT_OK;
+}
+
+/* All have it, or nobody: the first that has not is named; who has not itself keeps its reason. */
+TEST(test_quarrel_circle_agrees)
+{
+    static const int32_t fine[HAND_SIZE], first[HAND_SIZE] = {WEFT_ERR_IO},
+                                          last[HAND_SIZE] = {[3] = WEFT_ERR_NO_MEMORY},
+                                          lost[HAND_SIZE] = {[HAND_ME] = WEFT_ERR_PEER_DEAD};
+    int32_t room[HAND_SIZE];
+    open_all();
+    weft_i_circle circle = {
+        .name = "g", .size = HAND_SIZE, .rank = HAND_ME, .exchange = give_outcomes};
+    outcomes = fine;
+    CHECK_OK(weft_i_circle_agree(&circle, WEFT_OK, "cannot", room));
+    CHECK(weft_last_status() == WEFT_OK && !weft_last_error()[0]);
+    outcomes = first;
+    hand_said(weft_i_circle_agree(&circle, WEFT_OK, "cannot", room), WEFT_ERR_IO,
+              "group \"g\": rank 0 cannot (the system refused a read, write or open)");
+    outcomes = last;
+    hand_said(weft_i_circle_agree(&circle, WEFT_OK, "cannot", room), WEFT_ERR_NO_MEMORY,
+              "group \"g\": rank 3 cannot (out of memory)");
+    CHECK_INT(weft_i_fail(WEFT_ERR_LIMIT, "mine"), WEFT_ERR_LIMIT);
+    hand_said(weft_i_circle_agree(&circle, WEFT_ERR_LIMIT, "cannot", room), WEFT_ERR_LIMIT, "mine");
+    outcomes = lost;
+    hand_said(weft_i_circle_agree(&circle, WEFT_OK, "cannot", room), WEFT_ERR_PEER_DEAD, "lost");
+    close_all();
+}
+
 /* A circle is lost with any of its members. */
 TEST(test_quarrel_circle_lost)
 {

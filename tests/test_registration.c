@@ -8,6 +8,7 @@
 
 #include "fault.h"
 #include "symm/registration.h"
+#include "symm/workspace.h"
 
 enum { RANKS = HAND_SIZE, ME = HAND_ME, BYTES = 5000, PAD = 1000 };
 
@@ -487,6 +488,14 @@ TEST(test_registration_on_a_device)
     close_all();
 }
 
+static bool near;
+
+static bool is_near(const void *joined)
+{
+    CHECK(joined == joins_with);
+    return near;
+}
+
 static int signals; /* that were given to the stream */
 static int put_channel;
 
@@ -538,7 +547,8 @@ TEST(test_registration_used_on_a_device)
                                                 .part = part,
                                                 .put = note_put,
                                                 .get = get_nothing,
-                                                .signal = count_signal};
+                                                .signal = count_signal,
+                                                .is_near = is_near};
     open_all(PAD);
     weft_i_backend backend = *block->backend;
     backend.memory = &memory;
@@ -551,6 +561,10 @@ TEST(test_registration_used_on_a_device)
                      .shape = WEFT_SHAPE(4),
                      .strides = {1}};
     CHECK_OK(meet(&mem.registration));
+    for (int i = 0; i < 2; i++) {
+        near = i;
+        CHECK_INT(weft_i_symm_is_near(&mem), near);
+    }
     weft_tensor *to = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(1));
     hand_said(weft_symm_get(to, &mem, 2, 2), WEFT_ERR_DEVICE, "no copy");
     check_record("get", -1, WEFT_ERR_DEVICE);

@@ -8,6 +8,7 @@
 #include "memory_count.h"
 
 #include "fabric/group.h"
+#include "symm/registration.h"
 
 enum { COUNT = 8 };
 
@@ -160,6 +161,67 @@ RANKS_TEST(test_rendezvous_refused_keeps_nothing, 1)
         weft_clear_error();
     }
     CHECK_INT(count_end(), 0);
+    finish(world);
+}
+
+static void *no_resize(void *old, size_t bytes)
+{
+    (void)old, (void)bytes;
+    return NULL;
+}
+
+/* Alone it makes the pads itself: nothing of them stays offered, and whatever cannot be had is an
+ * error. */
+RANKS_TEST(test_rendezvous_alone, 1)
+{
+    (void)rank, (void)size;
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100));
+    int n = 1;
+    for (bool fired = !harness_in_threads; fired; n++) {
+        fault_arm(n);
+        weft_symm *mem = weft_symm_rendezvous(x, world);
+        fired = fault_disarm();
+        CHECK_INT(mem == NULL, fired);
+        CHECK(!mem == (weft_last_status() < 0));
+        weft_clear_error();
+    }
+    CHECK(harness_in_threads || n > 6);
+    weft_symm *mem = weft_symm_rendezvous(x, world);
+    CHECK(mem);
+    CHECK_INT(mem->registration->pads.segment->references, 1);
+    finish(world);
+}
+
+/* What cannot be offered to the others is an error, the block as well as the pads: the table of
+ * offers is full. */
+RANKS_TEST(test_rendezvous_without_offers, 1)
+{
+    (void)rank, (void)size;
+    if (harness_in_threads)
+        SKIP("ranks that are threads share their calls to the system");
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100));
+    weft_i_fdpass *offers = world->world->fdpass;
+    weft_i_key key = {{77, 0}};
+    CHECK_OK(weft_i_fdpass_publish(offers, key, NULL, WEFT_ERR_IO)); /* there is a table */
+    weft_i_os table = weft_i_os_linux;
+    table.resize = no_resize;
+    weft_i_os_now = &table;
+    while (weft_i_fdpass_publish(offers, key, NULL, WEFT_ERR_IO) == WEFT_OK && key.word[1] < 1000)
+        key.word[1]++;
+    CHECK(key.word[1] < 1000);
+    weft_clear_error();
+    int failed = 0;
+    while (!weft_symm_rendezvous(x, world) && key.word[1]--) {
+        CHECK_INT(weft_last_status(), WEFT_ERR_NO_MEMORY);
+        CHECK_CONTAINS(weft_last_error(), "no memory to publish");
+        weft_clear_error();
+        weft_i_fdpass_withdraw(offers, key);
+        failed++;
+    }
+    weft_i_os_now = &weft_i_os_linux;
+    CHECK_INT(failed, 2);
     finish(world);
 }
 

@@ -270,6 +270,13 @@ RANKS_TEST(test_symm_args_put_get, SIZE)
     CHECK_STATUS(weft_symm_put(NULL, peer, floats(1, 0), 0), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_symm_get(floats(1, 0), mem, SIZE, 0), WEFT_ERR_INVALID_ARG);
     CHECK_STATUS(weft_symm_get(NULL, mem, peer, 0), WEFT_ERR_INVALID_ARG);
+    weft_symm *none = weft_symm_rendezvous(weft_view(weft_narrow(x, 0, 0, 0), WEFT_SHAPE(3, 0)),
+                                           world); /* of no elements: there is no place in it */
+    CHECK(none);
+    CHECK_OK(weft_symm_put(none, peer, floats(0, 0), 0));
+    weft_clear_error();
+    CHECK_STATUS(weft_symm_put(none, peer, floats(1, 0), 0), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_symm_get(floats(1, 0), none, peer, 0), WEFT_ERR_INVALID_ARG);
     weft_clear_error();
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     CHECK(!weft_finish(world));
