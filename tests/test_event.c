@@ -153,6 +153,45 @@ RANKS_TEST(test_event_late, 2)
     finish(world);
 }
 
+/* Broadcasts of 8 bytes, whose root waits for nobody, until one fails; how many did not. */
+static int broadcasts_until_the_end(weft_group *world)
+{
+    for (int done = 0; done < 100; done++) {
+        double x = 1;
+        weft_status status = weft_broadcast_ptr(&x, 1, WEFT_F64, 0, world);
+        if (status < 0) {
+            CHECK_INT(status, WEFT_ERR_PEER_DEAD);
+            CHECK_CONTAINS(weft_last_error(), "rank 3 (");
+            return done;
+        }
+    }
+    return 100;
+}
+
+/* A root that waits for nobody looks at one rank at every other call, so it does not go on as long as
+ * the lane has turns; and the others hear of it from the root. */
+RANKS_TEST(test_event_next_calls, 4)
+{
+    if (harness_in_threads)
+        SKIP("a thread cannot die alone");
+    weft_group *world = join(20000);
+    double x = rank;
+    CHECK_OK(weft_broadcast_ptr(&x, 1, WEFT_F64, 0, world));
+    int fd = event_of(world);
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank == 3) {
+        harness_rank_dies();
+        kill(getpid(), SIGKILL);
+    }
+    CHECK(is_readable(fd, 10000));
+    CHECK(broadcasts_until_the_end(world) < 2 * (size - 1));
+    weft_clear_error();
+    weft_group *rest = weft_group_shrink(world);
+    CHECK(rest && weft_size(rest) == 3);
+    CHECK_OK(weft_broadcast_ptr(&x, 1, WEFT_F64, 0, rest));
+    finish(world);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

@@ -320,6 +320,49 @@ TEST(test_lane_entry_late)
     close_lane();
 }
 
+/* A rank that waits for nobody hears of a death all the same: it looks at one of the others at every
+ * other entry.  Who has come to the entry owes it nothing, and may be gone. */
+TEST(test_lane_entry_for_nobody)
+{
+    enum { MOST = 2 * (HAND_SIZE - 1) };
+    for (int gone = 0; gone < HAND_SIZE; gone++) {
+        if (gone == HAND_ME)
+            continue;
+        open_lane(WEFT_I_CMA_KERNEL);
+        for (int i = 0; i < HAND_SIZE; i++)
+            CHECK_OK(enter(WEFT_I_FOR_NOBODY, 100, 5, 0));
+        hand_kill(hand_members[gone]);
+        int entries = 0;
+        while (enter(WEFT_I_FOR_NOBODY, 100, 5, 0) == WEFT_OK)
+            CHECK(++entries < MOST);
+        char wanted[100];
+        snprintf(wanted, sizeof wanted, "in group \"g\", op: rank %d (died", hand_members[gone]);
+        CHECK_INT(weft_last_status(), WEFT_ERR_PEER_DEAD);
+        CHECK_CONTAINS(weft_last_error(), wanted);
+        CHECK(weft_i_group_has_ended(hand.group)); /* so that all get out, with the same cause */
+        CHECK_INT(hand.group->board->failure, WEFT_ERR_PEER_DEAD);
+        CHECK_INT(bare.epoch, 40 + HAND_SIZE + entries);
+        weft_clear_error();
+        close_lane();
+    }
+    open_lane(WEFT_I_CMA_KERNEL);
+    uint32_t chain = bare.chain;
+    for (uint32_t epoch = 41; epoch < 47; epoch++) {
+        come(3, epoch, chain, 100, 5);
+        chain = weft_i_digest(chain, 100);
+    }
+    hand_leave(hand_members[3]); /* it has made all its calls */
+    for (int i = 0; i < 6; i++)
+        CHECK_OK(enter(WEFT_I_FOR_NOBODY, 100, 5, 0));
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < MOST && status == WEFT_OK; i++)
+        status = enter(WEFT_I_FOR_NOBODY, 100, 5, 0);
+    CHECK_INT(status, WEFT_ERR_PEER_LEFT);
+    CHECK_CONTAINS(weft_last_error(), "rank 3 (left the job) will not come");
+    weft_clear_error();
+    close_lane();
+}
+
 static const char five_and_six[] = "group \"g\", operation 41: rank 1 calls all_reduce of 5 f32, "
                                    "sum, but rank 2 calls all_reduce of 6 f32, sum";
 

@@ -15,7 +15,9 @@
  * Each rank shows the others what it calls: the number of calls before this one, the kind, the
  * shape and the dtype.  If the ranks call different things, all of them get WEFT_ERR_MISMATCH.
  * A rank that waits for nobody, as the root of a small broadcast or scatter, gets it at a later call:
- * the next that waits, or the 16th at the latest.
+ * the next collective that waits, or the 16th at the latest.  Of a death it hears at one of its next
+ * 2 (n - 1) such calls in a group of n, or at the 16th.  weft_group_barrier and weft_finish compare no
+ * calls of before.
  *
  * The first operation of a group sets up the memory that later ones use.  It waits until every rank
  * has begun its first operation in the group.  This also holds for a posted operation, and for a

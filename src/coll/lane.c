@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "coll/choose.h"
 #include "coll/cma.h"
+#include "fabric/watch.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -351,6 +352,32 @@ weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, u
     return status;
 }
 
+/* Is the rank lost to this entry?  One that has come to it owes it nothing, and may be gone. */
+WEFT_I_APART static weft_status check_fate(const weft_i_lane *lane, const weft_i_label *call,
+                                           int rank)
+{
+    uint32_t epoch = lane->epoch + 1;
+    if (weft_i_group_member_fate(call->group, rank) == WEFT_OK)
+        return WEFT_OK;
+    /* Acquire: pairs with the release of an arrival. */
+    uint64_t word =
+        atomic_load_explicit(weft_i_point_turn(&lane->entry, rank, epoch), memory_order_acquire);
+    return weft_i_arrived(word, epoch) ? WEFT_OK : weft_i_group_lost(call, rank);
+}
+
+/* Who waits for nobody would not hear of a death before it needs room.  So it looks at one of the
+ * others at every other entry, by turns: that is a hundredth of a small broadcast. */
+static inline weft_status look_at_next(weft_i_lane *lane, const weft_i_label *call)
+{
+    if (lane->epoch & 1)
+        return WEFT_OK;
+    int next = lane->looked_at + 1 + (lane->looked_at + 1 == lane->me);
+    lane->looked_at = next = next < lane->size ? next : lane->me == 0 && lane->size > 1;
+    return weft_i_watch_seems_alive(weft_i_group_rank_record(call->group, next))
+               ? WEFT_OK
+               : check_fate(lane, call, next);
+}
+
 void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, uint32_t digest,
                         weft_i_arrival *out)
 {
@@ -366,10 +393,10 @@ void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, u
     out->point = entry_point(lane, whom == WEFT_I_FOR_NOBODY ? 0 : whom + 1);
     /* Relaxed: the arrival carries it. */
     atomic_store_explicit(&out->signature->shown, lane->epoch, memory_order_relaxed);
-    if (whom == WEFT_I_FOR_NOBODY)
-        weft_i_signal_arrive(out->point, out->digest);
-    else
+    if (whom != WEFT_I_FOR_NOBODY)
         out->status = weft_i_signal_come(out->point, out->digest, &out->meeting);
+    else if ((out->status = look_at_next(lane, call)) == WEFT_OK)
+        weft_i_signal_arrive(out->point, out->digest);
     out->came = out->status == WEFT_OK;
 }
 

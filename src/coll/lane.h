@@ -133,6 +133,7 @@ typedef struct weft_i_lane {
     uint32_t settled;               /* the last entry that all are known to have reached */
     uint32_t chain;                 /* digest of all entries so far */
     uint32_t syncs;                 /* so far */
+    int looked_at;                  /* the last rank whose life was looked at in passing */
     weft_i_wait_mode mode;          /* the same on all ranks */
     weft_i_point entry, steps;      /* where ranks meet to enter an operation, and inside it */
     weft_i_stay at_entry, for_room; /* how it waits at an entry, and for room to write for one */

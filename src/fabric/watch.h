@@ -13,6 +13,8 @@
 #include "base/text.h"
 #include "fabric/job.h"
 
+#include <linux/futex.h>
+
 typedef struct weft_i_watch weft_i_watch;
 
 /* Starts the thread; on return the life word is held. */
@@ -25,6 +27,16 @@ typedef enum weft_i_fate { WEFT_I_ALIVE, WEFT_I_LEFT, WEFT_I_DEAD } weft_i_fate;
 
 /* Cheap enough for every round of a wait: three loads. */
 weft_i_fate weft_i_watch_fate(const weft_i_rank_record *rank_record);
+
+/* Does the rank seem to live?  For a look in passing: relaxed, so whoever seems to be gone is asked
+ * for its fate. */
+static inline bool weft_i_watch_seems_alive(const weft_i_rank_record *rank_record)
+{
+    uint32_t word = atomic_load_explicit(&rank_record->life.word, memory_order_relaxed);
+    uint32_t seen = atomic_load_explicit(&rank_record->life.exit, memory_order_relaxed);
+    uint32_t state = atomic_load_explicit(&rank_record->life.state, memory_order_relaxed);
+    return state == WEFT_I_RANK_HERE && !((word & FUTEX_OWNER_DIED) | seen);
+}
 
 /* Is the rank's process stopped by a signal?  For messages; reads /proc. */
 bool weft_i_watch_is_stopped(const weft_i_rank_record *rank_record);
