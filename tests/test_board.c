@@ -125,6 +125,20 @@ TEST(test_board_barriers)
     hand_close();
 }
 
+/* A monitored barrier has no number in its group: nobody is told by that who has entered it. */
+TEST(test_board_monitored)
+{
+    weft_i_record_entry last;
+    hand_open();
+    CHECK_INT(weft_monitored_barrier(hand.group, 1, true), WEFT_ERR_TIMEOUT);
+    CHECK_CONTAINS(weft_last_error(), "rank 4");
+    CHECK(weft_i_record_last(weft_i_group_record(hand.group), &last));
+    CHECK(!strcmp(last.name, "monitor_barrier") && last.finished && !last.turn);
+    CHECK_INT(last.status, WEFT_ERR_TIMEOUT);
+    weft_clear_error();
+    hand_close();
+}
+
 /* In a later meeting of an operation, another member has begun the operation anew. */
 TEST(test_board_begun_anew)
 {

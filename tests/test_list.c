@@ -5,6 +5,7 @@
  * should be.
  */
 #include "jobs.h"
+#include "symm/kind.h"
 
 #include <weft/weft.h>
 
@@ -163,6 +164,20 @@ static void all_to_all(int rank, int size)
             CHECK_EACH(out[k], value(k, 5 * (k * size + rank), i));
     })
     FINISH(world);
+}
+
+/* Which collectives have a list form. */
+TEST(test_list_kinds)
+{
+    static const int forms[][2] = {{WEFT_I_ALL_REDUCE, WEFT_I_ALL_REDUCE_LIST},
+                                   {WEFT_I_ALL_GATHER, WEFT_I_ALL_GATHER_LIST},
+                                   {WEFT_I_REDUCE_SCATTER, WEFT_I_REDUCE_SCATTER_LIST}};
+    for (int kind = 0; kind < WEFT_I_COLL_KINDS; kind++) {
+        int wanted = -1;
+        for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+            wanted = forms[i][0] == kind ? forms[i][1] : wanted;
+        CHECK_INT(weft_i_kind_list_of((weft_i_coll_kind)kind), wanted);
+    }
 }
 
 #define WITH(ranks_)                                      \

@@ -347,6 +347,10 @@ TEST(test_pointwise_quick_targets)
         for (int i = 0; i < 32; i++)
             CHECK_OK(weft_fill(weft_slice(memory, 0, i, i + 1, 1), i));
     }
+    weft_tensor *none = weft_slice(memory, 0, 8, 8, 1); /* nor one without elements */
+    weft_i_arg nothing[] = {WEFT_I_TENSOR_ARG(none), WEFT_I_TENSOR_ARG(none)};
+    weft_i_op_call call = {.op = weft_i_op_find("add"), .args = nothing};
+    CHECK(!weft_i_pointwise_quick(&call) && !call.out);
 }
 
 TEST(test_pointwise_integers_wrap)

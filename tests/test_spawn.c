@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft_spawn: ranks that end by pthread_exit, and threads that cannot be started. */
 #include "base/os.h"
+#include "fault.h"
 #include "harness.h"
 #include "weft/weft.h"
 
@@ -121,6 +122,31 @@ TEST(test_spawn_logs_why_it_failed)
     CHECK_CONTAINS(weft_last_error(), "weft_spawn: cannot start thread 0 of 2");
     CHECK_CONTAINS(line, "weft_spawn: cannot start thread 0 of 2");
     CHECK_CONTAINS(line, "(WEFT_ERR_LIMIT)");
+}
+
+static int count_runs(void *runs)
+{
+    atomic_fetch_add_explicit((atomic_int *)runs, 1, memory_order_relaxed);
+    return 0;
+}
+
+/* Whatever cannot be had: all ranks have run, or none and there is an error. */
+TEST(test_spawn_without_means)
+{
+    int n = 1, failed = 0;
+    for (bool fired = true; fired; n++) {
+        atomic_int runs = 0;
+        weft_clear_error();
+        fault_arm(n);
+        int result = weft_spawn(1, count_runs, &runs);
+        fired = fault_disarm();
+        CHECK(result == 0 || (fired && result < 0 && weft_last_error()[0]));
+        CHECK_INT(runs, result == 0);
+        failed += result != 0;
+    }
+    CHECK(failed >= 3 && n < 100);
+    CHECK(weft_spawn(0, count_runs, NULL) < 0 && weft_spawn(-1, count_runs, NULL) < 0);
+    weft_clear_error();
 }
 
 int main(int argc, char **argv)
