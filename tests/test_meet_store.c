@@ -10,6 +10,7 @@
 #include "fabric/news.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 
 enum { SIZE = 3, ME = 1, ADDRESS_MAGIC = 0x64726163 };
@@ -253,10 +254,13 @@ typedef struct serving {
     int stop[2];
 } serving;
 
+/* A round may end with a caller that is inside and has not asked yet. */
 static void *serve(void *arg)
 {
     serving *s = arg;
-    weft_i_fdpass_serve(s->office, s->stop[0], 20000);
+    struct pollfd stop = {.fd = s->stop[0], .events = POLLIN};
+    while (poll(&stop, 1, 0) == 0)
+        weft_i_fdpass_serve(s->office, s->stop[0], 20000);
     return NULL;
 }
 
