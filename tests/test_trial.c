@@ -231,7 +231,7 @@ static void write_times(uint32_t staged, uint32_t cma)
     memset(trials, 0, sizeof trials);
     for (int class = 0; class < WEFT_I_TRIAL_SIZES; class ++)
         trials[WEFT_I_ALL_GATHER - WEFT_I_ALL_REDUCE][class] =
-            (weft_i_trial){{staged, cma}, {FULL, FULL}, {0, 0}, 0};
+            (weft_i_trial){{staged, cma}, {FULL, FULL}, {0, 0}, 0, 0};
     harness_cache_each(harness_cache_remove);
     CHECK(weft_i_trial_file_write(RANKS, trials));
 }
@@ -305,7 +305,7 @@ RANKS_TEST(test_trial_kept_at_the_end, RANKS)
         CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
         weft_i_lane *lane = group->lane;
         lane->learned = round == 1;
-        lane->trials[0][0] = (weft_i_trial){{100 + (uint32_t)rank, 7}, {FULL, FULL}, {0, 0}, 0};
+        lane->trials[0][0] = (weft_i_trial){{100 + (uint32_t)rank, 7}, {FULL, FULL}, {0, 0}, 0, 0};
         CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
         weft_release(group);
         CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
@@ -345,7 +345,7 @@ static uint32_t mean_after(weft_i_coll *coll, int64_t took)
 TEST(test_trial_mean)
 {
     weft_i_lane lane = {.me = 1, .size = RANKS};
-    weft_i_trial trial = {{0, 0}, {0, 0}, {0, 0}, 0};
+    weft_i_trial trial = {{0, 0}, {0, 0}, {0, 0}, 0, 0};
     weft_i_coll coll = {.lane = &lane, .trial = &trial};
     stop_clock();
     clock_now = 1000000;
@@ -380,12 +380,47 @@ TEST(test_trial_mean)
     weft_i_os_now = &weft_i_os_linux;
 }
 
+/* Roots of a gather that take turns each touch new pages once: nothing is timed before all have. */
+TEST(test_trial_rotating_roots)
+{
+    weft_i_lane lane = {.me = 1, .size = 5};
+    weft_i_trial trial = {{0, 0}, {0, 0}, {0, 0}, 0, 0};
+    weft_i_coll coll = {.lane = &lane, .trial = &trial, .ask.kind = WEFT_I_GATHER};
+    stop_clock();
+    for (int root = 0; root < lane.size; root++) {
+        CHECK_INT(mean_after(&coll, 650000), 0);
+        CHECK_INT(trial.runs[0], 0);
+    }
+    for (int run = 1; run <= FULL; run++) {
+        CHECK_INT(mean_after(&coll, 1000), 1000);
+        CHECK_INT(trial.runs[0], run);
+    }
+    CHECK_INT(weft_i_trial_times(&coll).of[0], 1002);
+    trial = (weft_i_trial){{800, 900}, {FULL, FULL}, {1, 1}, 0, 0}; /* of an earlier job */
+    coll.ask.kind = WEFT_I_GATHER_PARTS;
+    for (int root = 0; root < lane.size; root++)
+        CHECK_INT(mean_after(&coll, 650000), 800);
+    CHECK_INT(mean_after(&coll, 1000), 1000);
+    trial = (weft_i_trial){{0, 0}, {0, 0}, {0, 0}, 0, 0};
+    coll.ask.kind = WEFT_I_ALL_GATHER; /* all touch their pages at the first call */
+    CHECK_INT(mean_after(&coll, 5000), 5000);
+    CHECK_INT(trial.runs[0], 1);
+    lane.size = 300; /* more than the count can hold */
+    coll.ask.kind = WEFT_I_GATHER;
+    trial = (weft_i_trial){{0, 0}, {0, 0}, {0, 0}, 0, 0};
+    for (int root = 0; root < UINT8_MAX; root++)
+        CHECK_INT(mean_after(&coll, 7000), 0);
+    CHECK_INT(mean_after(&coll, 7000), 7000);
+    CHECK_INT(trial.runs[0], 1);
+    weft_i_os_now = &weft_i_os_linux;
+}
+
 /* Runs that the second way has after calls that took so long; the first takes 1000. */
 static int runs_after(weft_i_trial *trial, const int64_t *took, int calls)
 {
     weft_i_lane lane = {.me = 1, .size = RANKS};
     weft_i_coll coll = {.lane = &lane, .trial = trial, .trial_way = true};
-    *trial = (weft_i_trial){{1000, 0}, {FULL, 0}, {0, 0}, 0};
+    *trial = (weft_i_trial){{1000, 0}, {FULL, 0}, {0, 0}, 0, 0};
     for (int i = 0; i < calls; i++)
         mean_after(&coll, took[i]);
     CHECK_INT(trial->mean[0], 1000);
@@ -417,7 +452,8 @@ TEST(test_trial_beaten)
     CHECK_INT(trial.kept[1], 0); /* timed in full */
     weft_i_lane lane = {.me = 1, .size = RANKS};
     weft_i_coll coll = {.lane = &lane, .trial = &trial, .trial_way = true};
-    trial = (weft_i_trial){{1000, 0}, {FULL - 1, 0}, {0, 0}, 0}; /* the other is not known itself */
+    trial =
+        (weft_i_trial){{1000, 0}, {FULL - 1, 0}, {0, 0}, 0, 0}; /* the other is not known itself */
     mean_after(&coll, 9000);
     mean_after(&coll, 9000);
     CHECK_INT(trial.runs[1], 2);
@@ -428,7 +464,7 @@ TEST(test_trial_beaten)
 TEST(test_trial_own_times)
 {
     weft_i_lane lane = {.me = 1, .size = RANKS};
-    weft_i_trial trial = {{800, 900}, {FULL, FULL}, {WEFT_I_TRIAL_COLD, WEFT_I_TRIAL_COLD}, 0};
+    weft_i_trial trial = {{800, 900}, {FULL, FULL}, {WEFT_I_TRIAL_COLD, WEFT_I_TRIAL_COLD}, 0, 0};
     weft_i_coll coll = {.lane = &lane, .trial = &trial};
     stop_clock();
     clock_now = 1000000;
@@ -467,7 +503,7 @@ static bare *bare_new(int me, uint32_t staged, uint32_t cma)
     it->lane.epoch = 17;
     it->lane.heads = (char *)it->heads;
     it->lane.head_stride = sizeof it->heads[0];
-    it->trial = (weft_i_trial){{staged, cma}, {staged ? FULL : 0, cma ? FULL : 0}, {0, 0}, 0};
+    it->trial = (weft_i_trial){{staged, cma}, {staged ? FULL : 0, cma ? FULL : 0}, {0, 0}, 0, 0};
     it->coll.lane = &it->lane;
     it->coll.trial = &it->trial;
     it->coll.ask.kind = WEFT_I_ALL_GATHER;
@@ -680,7 +716,7 @@ TEST(test_trial_file_at_first_use)
 {
     weft_i_trials out;
     memset(out, 0, sizeof out);
-    out[0][0] = (weft_i_trial){{7, 5}, {FULL, FULL}, {0, 0}, 0};
+    out[0][0] = (weft_i_trial){{7, 5}, {FULL, FULL}, {0, 0}, 0, 0};
     CHECK(weft_i_trial_file_write(RANKS, out));
     setenv("WEFT_LEARN", "1", 1);
     bare *it = bare_new(0, 0, 0);

@@ -19,9 +19,9 @@ static void fill(weft_i_trials trials)
 {
     memset(trials, 0, sizeof(weft_i_trials));
     trials[WEFT_I_ALL_GATHER - WEFT_I_ALL_REDUCE][3] =
-        (weft_i_trial){{1000, 2000}, {FULL, FULL}, {0, 0}, 0};
-    trials[0][0] = (weft_i_trial){{7, 5}, {FULL, FULL}, {0, 0}, 0};
-    trials[1][1] = (weft_i_trial){{7, 0}, {FULL, 0}, {0, 0}, 0}; /* half known: not kept */
+        (weft_i_trial){{1000, 2000}, {FULL, FULL}, {0, 0}, 0, 0};
+    trials[0][0] = (weft_i_trial){{7, 5}, {FULL, FULL}, {0, 0}, 0, 0};
+    trials[1][1] = (weft_i_trial){{7, 0}, {FULL, 0}, {0, 0}, 0, 0}; /* half known: not kept */
 }
 
 static size_t read_whole(const char *path, char *text, size_t room)
@@ -126,11 +126,11 @@ TEST(test_trial_file_merged)
 {
     weft_i_trials mine, all;
     memset(mine, 0, sizeof mine);
-    mine[0][0] = (weft_i_trial){{70, 50}, {FULL, FULL}, {0, 0}, 0};
+    mine[0][0] = (weft_i_trial){{70, 50}, {FULL, FULL}, {0, 0}, 0, 0};
     mine[WEFT_I_TRIAL_KINDS - 1][WEFT_I_TRIAL_SIZES - 1] =
-        (weft_i_trial){{INT32_MAX, 1}, {FULL, FULL}, {0, 0}, 0};
-    mine[2][2] = (weft_i_trial){{7, 7}, {FULL - 1, FULL}, {0, 0}, 0}; /* not yet */
-    mine[2][3] = (weft_i_trial){{7, 7}, {FULL, FULL - 1}, {0, 0}, 0};
+        (weft_i_trial){{INT32_MAX, 1}, {FULL, FULL}, {0, 0}, 0, 0};
+    mine[2][2] = (weft_i_trial){{7, 7}, {FULL - 1, FULL}, {0, 0}, 0, 0}; /* not yet */
+    mine[2][3] = (weft_i_trial){{7, 7}, {FULL, FULL - 1}, {0, 0}, 0, 0};
     fill(all);
     harness_cache_each(harness_cache_remove);
     CHECK(weft_i_trial_file_write(RANKS, all));

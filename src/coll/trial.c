@@ -116,6 +116,22 @@ static bool is_beaten(const weft_i_trial *trial, int way)
 }
 
 /*
+ * The first call of every root of a gather touches the pages of its output.  If roots take turns, so
+ * many calls are slow, and all of them go the way of the table.  The other way would be timed on warm
+ * pages and seem faster.
+ */
+static bool is_first_of_root(const weft_i_coll *coll)
+{
+    const weft_i_lane *lane = coll->lane;
+    uint8_t most = (uint8_t)weft_i_coll_min((size_t)lane->size, UINT8_MAX);
+    if (!weft_i_kind_is(weft_i_kinds[coll->ask.kind].as, WEFT_I_TO_ROOT) ||
+        coll->trial->roots == most)
+        return false;
+    coll->trial->roots++;
+    return true;
+}
+
+/*
  * The mean of the last few calls, without the cold ones; one that was kept off its core counts as
  * twice the mean.  One that takes less than half of the mean replaces it: those before it touched
  * new pages, as the first call of every root does.  Not the least: ranks that come one by one copy
@@ -128,6 +144,8 @@ void weft_i_trial_end(weft_i_coll *coll)
     int way = coll->trial_way;
     int64_t took = WEFT_OS->clock_ns() - coll->trial_began, mean = trial->mean[way];
     took = took < 1 ? 1 : took > INT32_MAX ? INT32_MAX : took;
+    if (is_first_of_root(coll))
+        return;
     if (trial->kept[way]) {
         trial->mean[way] = --trial->kept[way] ? trial->mean[way] : (uint32_t)took;
         keep_if(coll, !trial->kept[0] && !trial->kept[1]);

@@ -5,8 +5,9 @@
  * two either way, and no table knows them.  So a lane times its first large calls of every kind and
  * size: four of the way that the table says, then four of the other, but only one or two if that
  * turns out not to be faster.  From then on it takes what is clearly faster.  Now and then it tries
- * the other again.  What it has learned is kept for later jobs (trial_file.h), where it decides
- * until they have times of their own: the machine may have been busy when it was learned.
+ * the other again.  The trial of a gather begins when every rank may have been its root once, and
+ * has touched its output.  What a lane has learned is kept for later jobs (trial_file.h), where it
+ * decides until they have times of their own: the machine may have been busy when it was learned.
  *
  * Each rank shows its own times beside its arrival.  All ranks conclude from what all have shown,
  * so they agree even if one of them has lost count.

@@ -119,6 +119,7 @@ static bool take_row(const char *row, weft_i_trials trials)
     trials[kind][class] = (weft_i_trial){{staged, cma},
                                          {WEFT_I_TRIAL_RUNS, WEFT_I_TRIAL_RUNS},
                                          {WEFT_I_TRIAL_COLD, WEFT_I_TRIAL_COLD},
+                                         0,
                                          0};
     return true;
 }

@@ -35,7 +35,9 @@ typedef struct weft_i_trial {
     uint8_t runs[2];
     uint8_t
         kept[2]; /* of a mean of an earlier job, or of too few calls: runs until it is replaced */
-    uint8_t agreed; /* not kept for later jobs */
+    /* Of these an earlier job says nothing: */
+    uint8_t agreed;
+    uint8_t roots; /* calls of a gather that were not timed: see weft_i_trial_end */
 } weft_i_trial;
 
 /* By kind, from all_reduce on, and power of two of the bytes. */
