@@ -180,26 +180,42 @@ static weft_status pipeline(weft_i_coll *coll, const moving *m)
 
 /* ---- fifos ---- */
 
-/* A whole input to all, or the inputs of all to the root at the same time. */
+/* Takes chunks `first` to `end` of the fifo of `rank`, or copies that much of this rank's own part. */
+static weft_status take_run(weft_i_coll *coll, const moving *m, const weft_i_fifo *fifo, int rank,
+                            size_t first, size_t end)
+{
+    for (size_t k = first; k < end; k++) {
+        size_t at = k * fifo->chunk, bytes = weft_i_fifo_bytes(fifo, k);
+        if (rank == coll->lane->me) {
+            put_own(coll, m, at, bytes);
+            continue;
+        }
+        WEFT_TRY(weft_i_fifo_await(coll, fifo, rank, k));
+        memcpy(coll->ask.out + (size_t)rank * m->out_stride + at,
+               weft_i_fifo_chunk(fifo, coll->lane, rank, k), bytes);
+    }
+    return WEFT_OK;
+}
+
+/*
+ * A whole input to all, or the inputs of all to the root at the same time.  The root takes half a
+ * room of one rank, then of the next, while the others fill their second halves.  If it took single
+ * chunks in turn, it would write to as many distant places at once as there are ranks, and the
+ * processor could not fetch their lines and pages ahead.
+ */
 static weft_status flow(weft_i_coll *coll, const moving *m)
 {
     weft_i_fifo fifo = weft_i_fifo_long(coll->lane, m->part);
     WEFT_ASSERT(m->from_root != m->to_root && !m->in_stride);
     if (m->gives)
         WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->ask.in, m->to_root ? coll->ask.root : -1));
-    for (size_t k = 0; !m->gives && k < weft_i_fifo_chunks(&fifo); k++) {
-        size_t at = k * fifo.chunk, bytes = weft_i_fifo_bytes(&fifo, k);
-        for (int i = 0; i < m->givers; i++) {
-            int rank = rank_at(coll, m->first_giver, i);
-            if (rank == coll->lane->me) {
-                put_own(coll, m, at, bytes);
-                continue;
-            }
-            WEFT_TRY(weft_i_fifo_await(coll, &fifo, rank, k));
-            memcpy(coll->ask.out + (size_t)rank * m->out_stride + at,
-                   weft_i_fifo_chunk(&fifo, coll->lane, rank, k), bytes);
-        }
-        weft_i_fifo_drain(coll, &fifo, k);
+    size_t chunks = m->gives ? 0 : weft_i_fifo_chunks(&fifo);
+    size_t run = m->to_root ? fifo.room / fifo.chunk / 2 : 1;
+    for (size_t k = 0; k < chunks; k += run) {
+        size_t end = weft_i_coll_min(k + run, chunks);
+        for (int i = 0; i < m->givers; i++)
+            WEFT_TRY(take_run(coll, m, &fifo, rank_at(coll, m->first_giver, i), k, end));
+        weft_i_fifo_drain(coll, &fifo, end - 1);
     }
     return weft_i_coll_sync(coll);
 }
