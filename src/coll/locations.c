@@ -83,17 +83,6 @@ static weft_status copy(const weft_i_coll *coll, int rank, char *to, uint64_t fr
     return status;
 }
 
-size_t weft_i_coll_start_at(const weft_i_coll *coll, size_t bytes)
-{
-    enum { PAGE = 4096 };
-    uint32_t facts = weft_i_kinds[weft_i_kinds[coll->ask.kind].as].facts;
-    int place = coll->lane->me - coll->ask.root, takers = coll->lane->size - 1;
-    if (!(facts & WEFT_I_FROM_ROOT) || facts & WEFT_I_HAS_PARTS || !place)
-        return 0;
-    place += place < 0 ? takers : -1; /* counted from the root on: 0 ... takers - 1 */
-    return bytes / PAGE * (size_t)place / (size_t)takers * PAGE;
-}
-
 weft_status weft_i_coll_fetch(const weft_i_coll *coll, const weft_i_locations *locations, int rank,
                               size_t at, char *to, size_t bytes)
 {

@@ -101,11 +101,4 @@ static inline void weft_i_coll_read_factors(weft_i_coll *coll)
             coll->lane->factors[rank] = weft_i_coll_location(coll, rank)->factor;
 }
 
-/*
- * The byte at which this rank begins to copy a part of `bytes` that all others copy from the same rank too.
- * The kernel counts whoever uses a page: if all went from the first page to the last, all cores
- * would write the same counter all the time.  0 where each rank has a part of its own.
- */
-size_t weft_i_coll_start_at(const weft_i_coll *coll, size_t bytes);
-
 #endif

@@ -84,15 +84,31 @@ static weft_status move_shown(weft_i_coll *coll)
 
 /* ---- where they lie ---- */
 
+/*
+ * The byte at which this rank begins to copy a part.  All takers of a broadcast copy the same one,
+ * and the kernel counts whoever uses a page: if all went from the first page to the last, all cores
+ * would write the same counter all the time.
+ */
+static size_t start_of(const weft_i_coll *coll, const moving *m)
+{
+    enum { PAGE = 4096 };
+    int place = coll->lane->me - coll->ask.root, takers = coll->lane->size - 1;
+    if (!m->from_root || m->in_stride || !place)
+        return 0;
+    place += place < 0 ? takers : -1; /* counted from the root on: 0 ... takers - 1 */
+    return m->part / PAGE * (size_t)place / (size_t)takers * PAGE;
+}
+
 /* Every taker copies its part from where the givers have it. */
 static weft_status pull(weft_i_coll *coll, const moving *m, const weft_i_locations *locations)
 {
-    size_t at = (size_t)coll->lane->me * m->in_stride, start = weft_i_coll_start_at(coll, m->part);
+    size_t at = (size_t)coll->lane->me * m->in_stride, start = start_of(coll, m);
     for (int i = 0; m->takes && i < m->givers; i++) {
         int rank = rank_at(coll, m->first_giver, i);
         char *to = coll->ask.out + (size_t)rank * m->out_stride;
         WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, at + start, to + start, m->part - start));
-        WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, at, to, start));
+        if (start)
+            WEFT_TRY(weft_i_coll_fetch(coll, locations, rank, at, to, start));
     }
     return weft_i_coll_sync(coll);
 }
