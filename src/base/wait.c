@@ -19,8 +19,10 @@ enum {
     SLICE_NS = 1000 * 1000, /* a sleeper looks at its peers' lives this often at first ... */
     SLICE_MAX_NS =
         4000 * 1000, /* ... and at least this often, so that a death shows within milliseconds */
-    LOOKS = 64,      /* looks at the value between looks at the clock and the peers */
-    FEW_LOOKS = 8    /* the same when the peer may need our core */
+    LIVES_NS = 20 * 1000, /* until the first look at them, and between two: each takes as long as a
+                             hop, and most waits are shorter */
+    LOOKS = 64,           /* looks at the value between looks at the clock */
+    FEW_LOOKS = 8         /* the same when the peer may need our core */
 };
 
 static bool look(const weft_i_wait *wait, int times)
@@ -35,9 +37,9 @@ static bool look(const weft_i_wait *wait, int times)
 
 /* The peer may have done its part and left between our look at the value and our look at the peer:
  * look again. */
-static weft_status check(const weft_i_wait *wait, int64_t now)
+static weft_status check(const weft_i_wait *wait, int64_t now, bool lives)
 {
-    weft_status lost = wait->lost ? wait->lost(wait->arg) : WEFT_OK;
+    weft_status lost = lives && wait->lost ? wait->lost(wait->arg) : WEFT_OK;
     if (lost < 0)
         return wait->ready(wait->arg) ? WEFT_OK : lost;
     if (now < wait->deadline)
@@ -83,8 +85,11 @@ weft_status weft_i_wait_for(const weft_i_wait *wait)
     int64_t start = WEFT_OS->clock_ns(), now = start;
     int64_t spin_end = start + (wait->mode == WEFT_I_WAIT_SPIN ? SPIN_NS : 0);
     int64_t yield_end = spin_end + (wait->mode == WEFT_I_WAIT_SLEEP ? 0 : YIELD_NS);
+    int64_t lives_at = wait->mode == WEFT_I_WAIT_SLEEP ? start : start + LIVES_NS;
     for (int64_t slice = SLICE_NS;; now = WEFT_OS->clock_ns()) {
-        weft_status status = check(wait, now);
+        bool lives = now >= lives_at || now >= wait->deadline;
+        weft_status status = check(wait, now, lives);
+        lives_at = lives ? now + LIVES_NS : lives_at;
         if (status != WEFT_IN_PROGRESS)
             return status;
         if (now >= yield_end) {
