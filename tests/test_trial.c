@@ -152,6 +152,15 @@ RANKS_TEST(test_trial_leaves_what_is_set, RANKS)
     with_reads(read_slowly, 2, 2, rank);
 }
 
+/* Nor is anything tried where ranks share cores: the times would say who ran when. */
+RANKS_TEST(test_trial_not_on_shared_cores, RANKS)
+{
+    (void)size;
+    setenv("WEFT_WAIT", "yield", 1);
+    bool cma = weft_tune_get(WEFT_TUNE_CMA, "all_gather", RANKS) <= COUNT * sizeof(float);
+    with_reads(cma ? read_slowly : read_at_once, 10, cma ? 10 : 0, rank);
+}
+
 /* A rank with symmetric memory tries nothing, and those without take the way of the table.  They
  * agree on it although only they have times. */
 RANKS_TEST(test_trial_mixed_memory, RANKS)
@@ -732,6 +741,7 @@ TEST(test_trial_file_at_first_use)
 
 int main(int argc, char **argv)
 {
+    setenv("WEFT_WAIT", "spin", 1); /* on one core too */
     harness_cache_open();
     int failures = harness_main(argc, argv);
     harness_cache_close();

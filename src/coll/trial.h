@@ -8,6 +8,7 @@
  * the other again.  The trial of a gather begins when every rank may have been its root once, and
  * has touched its output.  What a lane has learned is kept for later jobs (trial_file.h), where it
  * decides until they have times of their own: the machine may have been busy when it was learned.
+ * Where ranks share cores the table decides: a call then takes as long as others keep the core.
  *
  * Each rank shows its own times beside its arrival.  All ranks conclude from what all have shown,
  * so they agree even if one of them has lost count.
@@ -22,8 +23,8 @@ static inline bool weft_i_trial_takes(const weft_i_coll *coll, size_t transfer)
 {
     /* A factor lies where the times would. */
     return transfer >= WEFT_I_TRIAL_FROM && transfer != SIZE_MAX &&
-           coll->lane->cma == WEFT_I_CMA_KERNEL && coll->cma_from != SIZE_MAX && !coll->cma_fixed &&
-           coll->ask.reduction != WEFT_PREMUL_SUM;
+           coll->lane->cma == WEFT_I_CMA_KERNEL && coll->lane->mode == WEFT_I_WAIT_SPIN &&
+           coll->cma_from != SIZE_MAX && !coll->cma_fixed && coll->ask.reduction != WEFT_PREMUL_SUM;
 }
 
 /* Begins to time it: sets coll->trial. */
