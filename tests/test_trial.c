@@ -469,25 +469,62 @@ TEST(test_trial_beaten)
     weft_i_os_now = &weft_i_os_linux;
 }
 
-/* An earlier job's times stay for one call, which is cold, and give way to the next. */
-TEST(test_trial_own_times)
+/* A job that has read {800, 900} and knows nothing itself. */
+static weft_i_trial as_read(void)
+{
+    return (weft_i_trial){
+        {800, 900}, {FULL, FULL}, {WEFT_I_TRIAL_COLD, WEFT_I_TRIAL_COLD}, WEFT_I_TRIAL_NONE, 0};
+}
+
+/* An earlier job's times stay for one call that takes longer, which may be cold.  Later ones count
+ * as ever, and the other way need not be checked. */
+TEST(test_trial_earlier_times)
 {
     weft_i_lane lane = {.me = 1, .size = RANKS};
-    weft_i_trial trial = {{800, 900}, {FULL, FULL}, {WEFT_I_TRIAL_COLD, WEFT_I_TRIAL_COLD}, 0, 0};
+    weft_i_trial trial = as_read();
     weft_i_coll coll = {.lane = &lane, .trial = &trial};
     stop_clock();
     clock_now = 1000000;
     CHECK_INT(weft_i_trial_times(&coll).of[0] & 1, 1);
-    CHECK_INT(mean_after(&coll, 10), 800);
-    CHECK_INT(mean_after(&coll, 5000), 5000); /* not twice 800: that says nothing */
-    CHECK_INT(mean_after(&coll, 6000), 5250);
-    CHECK_INT(trial.mean[1], 900);
-    CHECK_INT(weft_i_trial_times(&coll).of[0], 5252);
-    CHECK_INT(weft_i_trial_times(&coll).of[1], 903); /* still the earlier job's */
+    CHECK_INT(mean_after(&coll, 800), 800);
+    CHECK_INT(weft_i_trial_times(&coll).of[0] & 1, 1);
+    CHECK_INT(weft_i_trial_times(&coll).of[1] & 1, 1);
+    CHECK_INT(mean_after(&coll, 5000), 1000); /* counts as twice 800 */
+    CHECK_INT(weft_i_trial_times(&coll).of[0], 1002);
+    CHECK_INT(weft_i_trial_times(&coll).of[1], 902);
+    CHECK_INT(mean_after(&coll, 1400), 1100);
     trial.mean[0] = 1;
     CHECK_INT(weft_i_trial_times(&coll).of[0], 2); /* known */
     trial.runs[0]--;
     CHECK_INT(weft_i_trial_times(&coll).of[0], 0);
+    weft_i_os_now = &weft_i_os_linux;
+}
+
+/* A call that takes less counts at once.  Less than half says that the machine was busy, and that
+ * the other way is to be checked soon. */
+TEST(test_trial_own_times)
+{
+    weft_i_lane lane = {.me = 1, .size = RANKS};
+    weft_i_trial trial = as_read();
+    weft_i_coll coll = {.lane = &lane, .trial = &trial};
+    stop_clock();
+    CHECK_INT(mean_after(&coll, 400), 400);
+    CHECK_INT(weft_i_trial_times(&coll).of[0], 402);
+    CHECK_INT(weft_i_trial_times(&coll).of[1], 902);
+    trial = as_read();
+    CHECK_INT(mean_after(&coll, 399), 399);
+    CHECK_INT(weft_i_trial_times(&coll).of[0], 400);
+    CHECK_INT(weft_i_trial_times(&coll).of[1], 903);
+    trial = as_read();
+    coll.trial_by_table = true; /* that the table is wrong is checked in every job */
+    CHECK_INT(mean_after(&coll, 700), 700);
+    CHECK_INT(weft_i_trial_times(&coll).of[0], 702);
+    CHECK_INT(weft_i_trial_times(&coll).of[1], 903);
+    coll.trial_way = true;
+    CHECK_INT(mean_after(&coll, 1000), 900);
+    CHECK_INT(weft_i_trial_times(&coll).of[1], 903);
+    CHECK_INT(mean_after(&coll, 100), 100);
+    CHECK_INT(weft_i_trial_times(&coll).of[1], 102);
     weft_i_os_now = &weft_i_os_linux;
 }
 
@@ -667,8 +704,7 @@ static int rows_kept(void)
     return weft_i_trial_file_read(RANKS, kept);
 }
 
-/* Rank 0 keeps the times when both ways are known, and not before; so it does when both are its
- * own instead of an earlier job's. */
+/* Rank 0 keeps the times when both ways are known, and not before. */
 TEST(test_trial_keeping)
 {
     setenv("WEFT_LEARN", "1", 1);
@@ -686,16 +722,41 @@ TEST(test_trial_keeping)
         CHECK_INT(rows_kept(), me == 0);
         harness_cache_each(harness_cache_remove);
         weft_i_trial_end(&it->coll); /* no news */
-        for (int way = 0; way < 2; way++)
-            it->coll.trial->kept[way] = WEFT_I_TRIAL_COLD;
-        for (int run = 0; run < 2 * WEFT_I_TRIAL_COLD; run++) {
-            CHECK_INT(harness_cache_each(NULL), 0);
-            it->coll.trial_way = first ^ (run >= WEFT_I_TRIAL_COLD);
-            weft_i_trial_end(&it->coll);
-        }
-        CHECK_INT(rows_kept(), me == 0);
+        CHECK_INT(harness_cache_each(NULL), 0);
         free(it);
     }
+    unsetenv("WEFT_LEARN");
+}
+
+/* What an earlier job has kept is kept anew when both ways are known again and the other one leads,
+ * and not otherwise: to write it takes longer than many calls. */
+TEST(test_trial_keeping_news)
+{
+    setenv("WEFT_LEARN", "1", 1);
+    stop_clock();
+    for (int round = 0; round < 2 * RANKS; round++) {
+        int me = round % RANKS, first = round / RANKS;
+        harness_cache_each(harness_cache_remove);
+        bare *it = bare_new(me, 0, 0);
+        weft_i_trial *trial = it->coll.trial = &it->lane.trials[1][1];
+        *trial = as_read();
+        it->coll.trial_way = it->coll.trial_by_table = first;
+        mean_after(&it->coll, first ? 850 : 700);
+        CHECK_INT(trial->kept[0] + trial->kept[1], 0);
+        CHECK_INT(harness_cache_each(NULL), 0); /* 800 and 850, or 700 and 900, are no news */
+        *trial = as_read();
+        trial->mean[first] = 2000;
+        mean_after(&it->coll, 300);
+        CHECK(it->lane.learned);
+        it->coll.trial_way = !first;
+        mean_after(&it->coll, 1000);
+        CHECK_INT(harness_cache_each(NULL), 0); /* the other is not known yet */
+        mean_after(&it->coll, 1000);
+        CHECK_INT(rows_kept(), me == 0);
+        CHECK(!it->lane.learned);
+        free(it);
+    }
+    weft_i_os_now = &weft_i_os_linux;
     unsetenv("WEFT_LEARN");
 }
 

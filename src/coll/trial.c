@@ -10,7 +10,7 @@ enum {
     RUNS = WEFT_I_TRIAL_RUNS,
     MARGIN = 4,  /* a quarter is what times differ by without a reason */
     AGAIN = 128, /* calls after which the slower way is tried again */
-    SOON = 8     /* the same if an earlier job has timed it, or one or two calls */
+    SOON = 8     /* the same if one or two calls have timed it, or a job on a busy machine */
 };
 
 /* The class of a size: its power of two, from the least on. */
@@ -98,7 +98,10 @@ bool weft_i_trial_is_cma(const weft_i_coll *coll)
 /* Kept once both ways are known, because most programs end without an end of their lanes. */
 static void keep_if(const weft_i_coll *coll, bool both)
 {
-    if (both && coll->lane->me == 0)
+    if (!both)
+        return;
+    coll->lane->learned = false;
+    if (coll->lane->me == 0)
         weft_i_trial_keep(coll->lane->size, coll->lane->trials);
 }
 
@@ -135,28 +138,52 @@ static bool is_first_of_root(const weft_i_coll *coll)
  * The mean of the last few calls, without the cold ones; one that was kept off its core counts as
  * twice the mean.  One that takes less than half of the mean replaces it: those before it touched
  * new pages, as the first call of every root does.  Not the least: ranks that come one by one copy
- * undisturbed by each other, and that is not how long a call takes.  An earlier job's mean gives way
- * to the first warm call: the machine may have been busy then.
+ * undisturbed by each other, and that is not how long a call takes.
  */
+static uint32_t mean_with(const weft_i_trial *trial, int way, int64_t took)
+{
+    int64_t mean = trial->mean[way];
+    if (trial->runs[way] <= COLD || 2 * took < mean)
+        return (uint32_t)took;
+    took = took > 2 * mean ? 2 * mean : took;
+    return (uint32_t)(mean + (took - mean) / 4);
+}
+
+/*
+ * An earlier job's mean gives way to the first call that takes less.  If that takes less than half,
+ * the machine was busy then, and the other way has to be checked too; so it has where that job left
+ * the way of the table.  Calls that take longer count once those are over that may have touched new
+ * pages.  The file is written only if the other way leads now: that takes longer than many calls.
+ */
+static void end_kept(weft_i_coll *coll, int way, int64_t took)
+{
+    weft_i_trial *trial = coll->trial;
+    uint32_t mean = trial->mean[way];
+    bool before = trial->mean[1] < trial->mean[0];
+    trial->kept[way] = took < mean ? 0 : trial->kept[way] - 1;
+    if (trial->kept[way])
+        return;
+    trial->mean[way] = took < mean ? (uint32_t)took : mean_with(trial, way, took);
+    if (2 * took >= mean && way == coll->trial_by_table)
+        trial->kept[!way] = 0;
+    coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);
+    keep_if(coll, !trial->kept[!way] && coll->lane->learned);
+}
+
 void weft_i_trial_end(weft_i_coll *coll)
 {
     weft_i_trial *trial = coll->trial;
     int way = coll->trial_way;
-    int64_t took = WEFT_OS->clock_ns() - coll->trial_began, mean = trial->mean[way];
+    int64_t took = WEFT_OS->clock_ns() - coll->trial_began;
     took = took < 1 ? 1 : took > INT32_MAX ? INT32_MAX : took;
     if (is_first_of_root(coll))
         return;
     if (trial->kept[way]) {
-        trial->mean[way] = --trial->kept[way] ? trial->mean[way] : (uint32_t)took;
-        keep_if(coll, !trial->kept[0] && !trial->kept[1]);
+        end_kept(coll, way, took);
         return;
     }
     bool before = trial->mean[1] < trial->mean[0];
-    if (trial->runs[way] > COLD && 2 * took >= mean) {
-        took = took > 2 * mean ? 2 * mean : took;
-        took = mean + (took - mean) / 4;
-    }
-    trial->mean[way] = (uint32_t)took;
+    trial->mean[way] = mean_with(trial, way, took);
     if (trial->runs[way] == RUNS) {
         /* Of two that are near each other now one leads, now the other. */
         coll->lane->learned |= before != (trial->mean[1] < trial->mean[0]);
