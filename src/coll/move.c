@@ -11,6 +11,9 @@
 
 enum { PIECE_LEAST = 16 << 10 };
 
+/* In line: what a small call does not ask is not worked out for it. */
+#define IN_LINE __attribute__((always_inline)) static inline
+
 typedef struct moving {
     bool from_root, to_root;      /* it goes one way; else from all to all */
     bool gives, takes;            /* this rank; `gives` is of others' parts */
@@ -20,7 +23,7 @@ typedef struct moving {
     int takers, first_taker;
 } moving;
 
-static moving moving_of(const weft_i_coll *coll)
+IN_LINE moving moving_of(const weft_i_coll *coll)
 {
     int me = coll->lane->me, size = coll->lane->size, root = coll->ask.root;
     uint32_t facts = weft_i_kinds[weft_i_kinds[coll->ask.kind].as].facts;
@@ -56,7 +59,7 @@ static void put_own(const weft_i_coll *coll, const moving *m, size_t at, size_t 
 
 /* ---- shown at the entry ---- */
 
-static weft_status take_shown(weft_i_coll *coll, const moving *m)
+IN_LINE weft_status take_shown(weft_i_coll *coll, const moving *m)
 {
     for (int i = 0; m->takes && i < m->givers; i++) {
         int rank = rank_at(coll, m->first_giver, i);
