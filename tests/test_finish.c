@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What weft_finish counts as a failure of the rank, how often the log tells of it, and whom
  * `weft run` and weft_spawn name. */
+#include "fabric/group.h"
 #include "launch_shell.h"
 
 #include <weft/weft.h>
@@ -220,8 +221,39 @@ static int late(const char *what)
     return weft_finish(world);
 }
 
+static void *reduce_in_thread(void *group)
+{
+    float x = 1;
+    weft_all_reduce_ptr(&x, &x, 1, WEFT_F32, WEFT_SUM, group);
+    return NULL;
+}
+
+/* While a thread of rank 0 waits in the group for rank 1, its first one calls in vain. */
+static int two_threads(void)
+{
+    weft_group *world = weft_init(NULL);
+    weft_group *other = weft_group_new(world, (int[]){0, 1}, 2, NULL);
+    pthread_t thread;
+    if (weft_rank(world) == 0) {
+        if (pthread_create(&thread, NULL, reduce_in_thread, world))
+            return 99;
+        while (!atomic_load_explicit(&world->on_lane, memory_order_relaxed))
+            nanosleep(&(struct timespec){0, 100000}, NULL);
+        for (int i = 0; i < 50; i++)
+            reduce_in_thread(world);
+    }
+    weft_group_barrier(other, WEFT_DEFAULT);
+    if (weft_rank(world) == 0)
+        pthread_join(thread, NULL);
+    else
+        reduce_in_thread(world);
+    return weft_finish(world);
+}
+
 static int rank_main(const char *what)
 {
+    if (!strcmp(what, "two"))
+        return two_threads();
     if (!strncmp(what, "late", 4))
         return late(what);
     if (!strcmp(what, "traced"))
@@ -267,6 +299,19 @@ TEST(test_finish_counts_no_tries)
 {
     CHECK_INT(shell("$W run -n 2 $S tries"), 0);
     CHECK_INT(count(err, "finished after an error"), 0);
+}
+
+/* Who broke the rule of one thread at a time reads it in the log, once, and from weft_finish. */
+TEST(test_finish_tells_of_two_threads)
+{
+    CHECK_INT(shell("$W run -n 2 $S two"), -WEFT_ERR_STATE);
+    CHECK_INT(count(err, "weft WARN [rank 0]: all_reduce in group \"0\": another thread of rank 0"),
+              1);
+    CHECK_CONTAINS(err, "give each thread one of its own (weft_group_new) (WEFT_ERR_STATE)");
+    CHECK_INT(count(err, "another thread of rank 1"), 0);
+    CHECK_INT(shell("WEFT_DEBUG=INFO $W run -n 2 $S two"), -WEFT_ERR_STATE);
+    CHECK_INT(count(err, "WARN [rank 0]: all_reduce in group \"0\": another thread"), 1);
+    CHECK_INT(count(err, "INFO [rank 0]: all_reduce in group \"0\": another thread"), 49);
 }
 
 /* 1,500 calls after a death: one line for the first, and one for each power of ten. */

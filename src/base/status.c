@@ -239,6 +239,18 @@ weft_status weft_i_fail(weft_status status, const char *format, ...)
     return status;
 }
 
+weft_status weft_i_fail_at(weft_log_level level, weft_status status, const char *format, ...)
+{
+    va_list args;
+    concern.book = 0;
+    va_start(args, format);
+    put_message(status, NULL, format, args);
+    va_end(args);
+    keep_first();
+    weft_i_log(level, "%s (%s)", error_record.last_text, weft_status_name(status));
+    return status;
+}
+
 weft_status weft_i_missing(const char *format, ...)
 {
     if (error_record.last >= 0) {

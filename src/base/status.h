@@ -3,6 +3,7 @@
 #ifndef WEFT_BASE_STATUS_H
 #define WEFT_BASE_STATUS_H
 
+#include "base/log.h"
 #include "base/loss.h"
 #include "base/place.h"
 #include "weft/status.h"
@@ -16,6 +17,10 @@
  */
 WEFT_I_COLD weft_status weft_i_fail(weft_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The same, logged at `level`: for what concerns more than the caller, although it ends no group. */
+WEFT_I_COLD weft_status weft_i_fail_at(weft_log_level level, weft_status status, const char *format,
+                                       ...) __attribute__((format(printf, 3, 4)));
 
 /* As weft_i_fail, for functions that return pointers: `return weft_i_null(WEFT_ERR_TYPE, "...")`.
  */

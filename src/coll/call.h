@@ -80,10 +80,6 @@ void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *c
 /* Runs a checked call to its end in the calling thread. */
 weft_status weft_i_coll_run(weft_i_coll *coll);
 
-/* The same for a call that is counted here, and that no queue keeps apart from others: WEFT_ERR_STATE if another thread of the
- * rank is in one on the group. */
-weft_status weft_i_coll_run_alone(weft_i_coll *coll);
-
 /* The algorithms of kinds.def. */
 typedef weft_status weft_i_runner(weft_i_coll *coll);
 weft_i_runner weft_i_coll_barrier, weft_i_coll_all_reduce, weft_i_coll_reduce,

@@ -161,11 +161,17 @@ static weft_status make_lane(weft_group *group)
  * third one is at a barrier, and comes to help from there. */
 weft_status weft_i_group_make_lane(weft_group *group)
 {
+    bool inside = weft_i_group_is_inside(&group->on_board); /* it helps from there */
+    const char *op = group->making_for ? group->making_for : "lane";
+    if (!inside)
+        WEFT_TRY(weft_i_group_enter(group, &group->on_board, op));
     group->making_lane = true;
     weft_i_group_show_lane_need(group, weft_i_group_lane_need(group->lane_for));
     weft_status status = make_lane(group);
     weft_i_group_show_lane_need(group, 0);
     group->making_lane = false;
+    if (!inside)
+        weft_i_group_leave(&group->on_board);
     return status;
 }
 

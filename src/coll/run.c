@@ -108,13 +108,3 @@ WEFT_I_HOT weft_status weft_i_coll_run(weft_i_coll *coll)
     weft_i_record_end(weft_i_group_record(coll->group), coll->number, status);
     return status;
 }
-
-WEFT_I_HOT weft_status weft_i_coll_run_alone(weft_i_coll *coll)
-{
-    _Atomic uintptr_t *door = &coll->group->on_lane;
-    WEFT_TRY(weft_i_group_enter(coll->group, door, coll->ask.op));
-    weft_i_coll_count(coll);
-    weft_status status = weft_i_coll_run(coll);
-    weft_i_group_leave(door);
-    return status;
-}

@@ -485,7 +485,7 @@ static void look_at_stream(weft_work *work)
     weft_i_errors_restore(&before);
 }
 
-weft_work *weft_i_work_enqueue(const weft_i_coll *coll, weft_i_completion *completion)
+static weft_work *enqueue(const weft_i_coll *coll, weft_i_completion *completion)
 {
     weft_i_carrier *carrier = NULL;
     weft_i_coll_count(coll);
@@ -501,6 +501,16 @@ weft_work *weft_i_work_enqueue(const weft_i_coll *coll, weft_i_completion *compl
         return work;
     weft_release(work);
     return NULL;
+}
+
+weft_work *weft_i_work_enqueue(const weft_i_coll *coll, weft_i_completion *completion)
+{
+    _Atomic uintptr_t *door = &coll->group->on_lane;
+    if (weft_i_group_enter(coll->group, door, coll->ask.op) < 0)
+        return NULL;
+    weft_work *work = enqueue(coll, completion);
+    weft_i_group_leave(door);
+    return work;
 }
 
 weft_work *weft_i_work_new_p2p(weft_group *group, int count)
@@ -569,17 +579,36 @@ weft_work *weft_i_work_enqueue_p2p(weft_work *work)
     return NULL;
 }
 
-weft_status weft_i_work_in_turn(weft_i_coll *coll)
+static bool has_posts(weft_i_queue *queue)
 {
-    weft_i_queue *queue = ((const weft_i_lane *)coll->group->lane)->queue;
     pthread_mutex_lock(&queue->lock);
-    bool idle = !queue->first;
+    bool posts = queue->first != NULL;
     pthread_mutex_unlock(&queue->lock);
-    if (idle)
-        return weft_i_coll_run_alone(coll);
-    weft_work *work = weft_i_work_enqueue(coll, NULL);
+    return posts;
+}
+
+static weft_status run_behind_posts(weft_i_coll *coll)
+{
+    weft_work *work = enqueue(coll, NULL);
     weft_status status = work ? weft_work_wait(work, WEFT_FOREVER) : weft_last_status();
     weft_release(work);
+    return status;
+}
+
+WEFT_I_HOT weft_status weft_i_work_now(weft_i_coll *coll)
+{
+    const weft_i_lane *lane;
+    weft_status status;
+    _Atomic uintptr_t *door = &coll->group->on_lane;
+    WEFT_TRY(weft_i_group_enter(coll->group, door, coll->ask.op));
+    lane = coll->group->lane; /* nobody else posts from here on */
+    if (lane && lane->queue && has_posts(lane->queue)) {
+        status = run_behind_posts(coll);
+    } else {
+        weft_i_coll_count(coll);
+        status = weft_i_coll_run(coll);
+    }
+    weft_i_group_leave(door);
     return status;
 }
 

@@ -41,22 +41,19 @@ struct weft_work {
     weft_i_p2p_request requests[]; /* of the bundle; they hold their tensors */
 };
 
-/* Posts a checked call.  `completion` may be NULL; the work takes its own reference. */
+/*
+ * These two are for one thread of the rank at a time: WEFT_ERR_STATE if another one is in a call on
+ * the group.
+ *
+ * Posts a checked call.  `completion` may be NULL; the work takes its own reference. */
 weft_work *weft_i_work_enqueue(const weft_i_coll *coll, weft_i_completion *completion);
+
+/* Runs a checked call now, after whatever was posted to the group before it. */
+weft_status weft_i_work_now(weft_i_coll *coll);
 
 /* New work of `count` requests, each to be set; then all are posted. */
 weft_work *weft_i_work_new_p2p(weft_group *group, int count);
 void weft_i_work_set_request(weft_work *work, int index, const weft_i_p2p_request *request);
 weft_work *weft_i_work_enqueue_p2p(weft_work *work);
-
-/* Runs a checked call after what is posted to the group. */
-weft_status weft_i_work_in_turn(weft_i_coll *coll);
-
-/* Runs a checked call now, after whatever was posted to the group before it. */
-static inline weft_status weft_i_work_now(weft_i_coll *coll)
-{
-    const weft_i_lane *lane = coll->group->lane;
-    return lane && lane->queue ? weft_i_work_in_turn(coll) : weft_i_coll_run_alone(coll);
-}
 
 #endif

@@ -651,11 +651,11 @@ static weft_status exchange_alone(weft_group *group, const char *what, bool late
     return status;
 }
 
-/* The lane is made by calls that wait on the board, and by helper threads beside them. */
+/* The lane is made by calls that are alone on the board, or wait there. */
 static weft_status exchange(weft_group *group, const char *what, bool later, const void *mine,
                             size_t bytes, void *all, int64_t timeout_ms)
 {
-    if (group->making_lane)
+    if (weft_i_group_is_inside(&group->on_board) && group->making_lane)
         return exchange_alone(group, what, later, mine, bytes, all, timeout_ms);
     WEFT_TRY(weft_i_group_enter(group, &group->on_board, what));
     weft_status status = exchange_alone(group, what, later, mine, bytes, all, timeout_ms);

@@ -106,13 +106,16 @@ weft_status weft_i_group_usable(const weft_group *group)
                : WEFT_OK;
 }
 
-weft_status weft_i_group_fail_shared(const weft_group *group, const char *op)
+/* In the log once, at its usual level: a program that looks at no status would only see what follows
+ * from a call that did not happen. */
+weft_status weft_i_group_fail_shared(weft_group *group, const char *op)
 {
-    return weft_i_fail(WEFT_ERR_STATE,
-                       "%s in group \"%s\": another thread of rank %d is in a call on this group; "
-                       "one thread at a time may use a group, so give each thread one of its own "
-                       "(weft_group_new)",
-                       op, group->name, group->rank);
+    bool told = atomic_exchange_explicit(&group->told_shared, true, memory_order_relaxed);
+    return weft_i_fail_at(told ? WEFT_LOG_INFO : WEFT_LOG_WARN, WEFT_ERR_STATE,
+                          "%s in group \"%s\": another thread of rank %d is in a call on this "
+                          "group; one thread at a time may use a group, so give each thread one of "
+                          "its own (weft_group_new)",
+                          op, group->name, group->rank);
 }
 
 /* ---- asking ---- */

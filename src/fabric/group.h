@@ -42,6 +42,7 @@ struct weft_group {
     /* Whose call is on its board and on its lane now: the thread's, 0: nobody's.  Relaxed: it finds
      * programs that break the rule of one thread at a time, and orders nothing. */
     _Atomic uintptr_t on_board, on_lane;
+    atomic_bool told_shared;  /* that the rule was broken is in the log; relaxed: a mark */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
     _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
     /* Objects that live as long as the group, made by floors above: */
@@ -248,19 +249,28 @@ void weft_i_group_show_lane_need(const weft_group *group, uint64_t need);
 /* WEFT_ERR_STATE in a fake world where collectives are errors. */
 weft_status weft_i_group_check_mute(const weft_i_label *call);
 
-weft_status weft_i_group_fail_shared(const weft_group *group, const char *op);
+weft_status weft_i_group_fail_shared(weft_group *group, const char *op);
 
-/* WEFT_ERR_STATE if another thread's call is there.  Relaxed: it detects a mistake, and orders
- * nothing. */
-static inline weft_status weft_i_group_enter(const weft_group *group, _Atomic uintptr_t *door,
+/*
+ * WEFT_ERR_STATE if another thread's call is there.  Two threads that come at the same moment must
+ * not both get in, so this is an exchange: a load and a store would let them.  Relaxed: it detects a
+ * mistake, and orders nothing.
+ */
+static inline weft_status weft_i_group_enter(weft_group *group, _Atomic uintptr_t *door,
                                              const char *op)
 {
-    uintptr_t me = (uintptr_t)pthread_self(),
-              other = atomic_load_explicit(door, memory_order_relaxed);
-    if (other && other != me)
+    uintptr_t me = (uintptr_t)pthread_self(), other = 0;
+    if (!atomic_compare_exchange_strong_explicit(door, &other, me, memory_order_relaxed,
+                                                 memory_order_relaxed) &&
+        other != me)
         return weft_i_group_fail_shared(group, op);
-    atomic_store_explicit(door, me, memory_order_relaxed);
     return WEFT_OK;
+}
+
+/* Is the call there one of this thread?  Relaxed: what this thread wrote, or not. */
+static inline bool weft_i_group_is_inside(const _Atomic uintptr_t *door)
+{
+    return atomic_load_explicit(door, memory_order_relaxed) == (uintptr_t)pthread_self();
 }
 
 static inline void weft_i_group_leave(_Atomic uintptr_t *door)
