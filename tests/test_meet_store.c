@@ -79,7 +79,9 @@ static void guest_close(guest *g)
 
 static weft_status meet(guest *g, int64_t timeout_ms)
 {
-    return weft_i_meet_by_store(g->world, &g->script->store, weft_i_os_deadline(timeout_ms));
+    weft_i_start start = {.rank = g->world->rank, .size = SIZE};
+    return weft_i_meet_by_store(&start, g->world, &g->script->store,
+                                weft_i_os_deadline(timeout_ms));
 }
 
 TEST(test_meet_store_alone_on_its_host)

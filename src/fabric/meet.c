@@ -138,7 +138,7 @@ static weft_status enter_by_store(const weft_i_start *start, weft_i_world *world
     world->own_store = !given;
     world->store =
         given ? weft_i_object_hold(given) : weft_keep(store); /* dropped with the world */
-    return weft_i_meet_by_store(world, store, deadline);
+    return weft_i_meet_by_store(start, world, store, deadline);
 }
 
 /* The page is mapped, or never will be; then the others must not wait for us. */

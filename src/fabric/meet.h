@@ -22,7 +22,8 @@ weft_status weft_i_start_read(weft_i_start *out);
 
 /* Meets through a store: addresses are exchanged, ranks of one host share a job page made by the
  * first of them. */
-weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline);
+weft_status weft_i_meet_by_store(const weft_i_start *start, weft_i_world *world, weft_store *store,
+                                 int64_t deadline);
 
 /* Between slices of the wait for all: has a rank failed, or gone?  PEER_LEFT or PEER_DEAD. */
 weft_status weft_i_meet_check(const weft_i_world *world);

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ADDRESS_MAGIC = 0x64726163, SLICE_MS = 50, FAREWELL_MS = 2000, HINT_MS = 2000 };
+enum { ADDRESS_MAGIC = 0x64726163, SLICE_MS = 50, FAREWELL_MS = 2000 };
 
 /* Plain bytes of fixed layout: what travels through the store. */
 typedef struct address {
@@ -94,6 +94,76 @@ weft_status weft_i_meet_check(const weft_i_world *world)
                        "weft_init: %s came to the meeting and went before it was over", gone);
 }
 
+/* ---- what a rank says while it waits ---- */
+
+/* Once, after a moment.  The ranks of a launcher may come one after the other, and nobody types
+ * anything: there rank 0 speaks alone, and later. */
+enum { BY_HAND_MS = 2000, LAUNCHED_MS = 10000, NOTICE_BYTES = 1024 };
+
+typedef struct notice {
+    const weft_i_start *start;
+    int64_t at; /* 0: it has been given, or will not be */
+} notice;
+
+static notice notice_for(const weft_i_start *start)
+{
+    bool by_hand = start->by_hand || start->by_parent;
+    notice it = {start, 0};
+    if (by_hand || start->rank == 0)
+        it.at = weft_i_os_deadline(by_hand ? BY_HAND_MS : LAUNCHED_MS);
+    return it;
+}
+
+static bool is_due(const notice *it)
+{
+    return it->at && WEFT_OS->clock_ns() >= it->at;
+}
+
+/* What makes `rank` find this one: the variables that this one has.  A secret stays one. */
+static void put_command(const weft_i_start *start, int rank, weft_i_text *out)
+{
+    static const char *const names[] = {"MASTER_ADDR", "MASTER_PORT", "WEFT_STORE_ADDR"};
+    weft_i_text_put(out, "RANK=%d WORLD_SIZE=%d", rank, start->size);
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            weft_i_text_put(out, " %s=%.64s", names[i], value);
+    }
+    weft_i_text_put(out, "%s and the program",
+                    *weft_i_env_text(WEFT_I_ENV_TOKEN) ? " WEFT_TOKEN=(as here)" : "");
+}
+
+/* Ranks that nothing but their parent process joins: in two shells they are two jobs. */
+static const char by_parent[] =
+    "; ranks that are started by hand in several shells find each other if all have "
+    "MASTER_ADDR=127.0.0.1 (and the same MASTER_PORT, if there are several such jobs)";
+
+/* `names`: "rank 1" or "ranks 1, 3"; `first` is the lowest of them. */
+static void put_notice(const notice *it, const char *names, int first, bool several,
+                       char out[NOTICE_BYTES])
+{
+    const weft_i_start *start = it->start;
+    weft_i_text text = {out, NOTICE_BYTES, 0};
+    weft_i_text_put(&text, "weft_init: rank %d of %d waits for %s", start->rank, start->size,
+                    names);
+    if (start->by_parent && !*weft_i_env_text(WEFT_I_ENV_STORE_ADDR)) {
+        weft_i_text_put(&text, "%s", by_parent);
+    } else if (start->by_hand) {
+        weft_i_text_put(&text, "; start %s in a shell of its own: ", several ? "each" : "it");
+        put_command(start, first, &text);
+        if (getenv("MASTER_PORT"))
+            weft_i_text_put(&text, "; all ranks must have the same MASTER_PORT");
+    }
+}
+
+static void give_notice(notice *it, const char *names, int first, bool several)
+{
+    char text[NOTICE_BYTES];
+    put_notice(it, names, first, several, text);
+    weft_i_log(WEFT_LOG_WARN, "%s", text);
+    it->at = 0;
+}
+
 /* ---- addresses ---- */
 
 static weft_status show_address(weft_i_world *world, weft_store *store, address *mine)
@@ -119,24 +189,46 @@ static weft_status show_address(weft_i_world *world, weft_store *store, address 
     return WEFT_OK;
 }
 
-/* Rank `waited` for sure never came; the store, if it is still there, knows of the others. */
-static weft_status fail_missing(const weft_i_world *world, weft_store *store, int waited)
+typedef struct missing {
+    char names[512];
+    int first, count;
+    bool known; /* false: the store did not answer, there may be more */
+} missing;
+
+/* Rank `waited` for sure has not come; the store, if it is still there, knows of the others. */
+static void find_missing(const weft_i_world *world, weft_store *store, int waited, missing *out)
 {
-    char names[512] = "";
-    weft_i_text list = {names, sizeof names, 0};
-    bool known = true;
-    for (int rank = 0; rank < world->size && list.used + 16 < sizeof names; rank++) {
+    *out = (missing){.known = true};
+    weft_i_text list = {out->names, sizeof out->names, 0};
+    for (int rank = 0; rank < world->size && list.used + 16 < sizeof out->names; rank++) {
         char text[32];
         address_key(rank, text);
         const char *key = text;
         bool here = false;
-        known &= rank == waited || weft_store_check(store, 1, &key, &here) == WEFT_OK;
-        if (rank == waited || (known && !here))
-            weft_i_text_put(&list, "%s%d", list.used ? ", " : "", rank);
+        out->known &= rank == waited || weft_store_check(store, 1, &key, &here) == WEFT_OK;
+        if (rank != waited && (!out->known || here))
+            continue;
+        weft_i_text_put(&list, "%s%d", list.used ? ", " : "", rank);
+        out->first = out->count++ ? out->first : rank;
     }
+}
+
+static weft_status fail_missing(const weft_i_world *world, weft_store *store, int waited)
+{
+    missing who;
+    find_missing(world, store, waited, &who);
     return weft_i_fail(WEFT_ERR_MISSING, "weft_init: of %d ranks these never came: %s%s",
-                       world->size, names,
-                       known ? "" : " (perhaps more: the store of rank 0 did not answer)");
+                       world->size, who.names,
+                       who.known ? "" : " (perhaps more: the store of rank 0 did not answer)");
+}
+
+static void tell_missing(const weft_i_world *world, weft_store *store, int waited, notice *it)
+{
+    missing who;
+    char names[sizeof who.names + 16];
+    find_missing(world, store, waited, &who);
+    snprintf(names, sizeof names, "rank%s %s", who.count > 1 ? "s" : "", who.names);
+    give_notice(it, names, who.first, who.count > 1);
 }
 
 static weft_status check_address(const weft_i_world *world, int rank, const weft_store_value *value)
@@ -159,7 +251,7 @@ static weft_status check_address(const weft_i_world *world, int rank, const weft
 }
 
 static weft_status read_address(weft_i_world *world, weft_store *store, int rank, int64_t deadline,
-                                address *out)
+                                notice *it, address *out)
 {
     char key[32];
     address_key(rank, key);
@@ -171,6 +263,8 @@ static weft_status read_address(weft_i_world *world, weft_store *store, int rank
             return fail_missing(world, store, rank);
         if (status == WEFT_ERR_TIMEOUT)
             WEFT_TRY(check_failure(store));
+        if (status == WEFT_ERR_TIMEOUT && is_due(it))
+            tell_missing(world, store, rank, it);
     } while (status == WEFT_ERR_TIMEOUT);
     if (status == WEFT_ERR_UNREACHABLE)
         return weft_i_explain(WEFT_ERR_MISSING,
@@ -265,20 +359,21 @@ static weft_status enter_host(weft_i_world *world, const address *addresses, con
     return status;
 }
 
-static weft_status exchange_addresses(weft_i_world *world, weft_store *store, int64_t deadline,
-                                      address *addresses)
+static weft_status exchange_addresses(const weft_i_start *start, weft_i_world *world,
+                                      weft_store *store, int64_t deadline, address *addresses)
 {
+    notice it = notice_for(start);
     WEFT_TRY(show_address(world, store, &addresses[world->rank]));
     for (int rank = 0; rank < world->size; rank++)
-        WEFT_TRY(read_address(world, store, rank, deadline, &addresses[rank]));
+        WEFT_TRY(read_address(world, store, rank, deadline, &it, &addresses[rank]));
     world->key = addresses[0].nonce;
     return WEFT_OK;
 }
 
-static weft_status meet(weft_i_world *world, weft_store *store, int64_t deadline,
-                        address *addresses, int *locals)
+static weft_status meet(const weft_i_start *start, weft_i_world *world, weft_store *store,
+                        int64_t deadline, address *addresses, int *locals)
 {
-    WEFT_TRY(exchange_addresses(world, store, deadline, addresses));
+    WEFT_TRY(exchange_addresses(start, world, store, deadline, addresses));
     weft_status status = enter_host(world, addresses, locals, find_locals(world, locals), deadline);
     if (status < 0 && status != WEFT_ERR_MISSING && status != WEFT_ERR_PEER_LEFT)
         tell_failure(world, store, status);
@@ -300,7 +395,8 @@ void weft_i_meet_see_others_off(weft_store *store, int64_t deadline)
     weft_i_store_client_await_alone(store, moment < deadline ? moment : deadline);
 }
 
-weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t deadline)
+weft_status weft_i_meet_by_store(const weft_i_start *start, weft_i_world *world, weft_store *store,
+                                 int64_t deadline)
 {
     weft_status status = weft_i_fdpass_open(WEFT_I_BETWEEN_PROCESSES, &world->fdpass);
     address *addresses = WEFT_OS->alloc((size_t)world->size * sizeof *addresses);
@@ -311,7 +407,7 @@ weft_status weft_i_meet_by_store(weft_i_world *world, weft_store *store, int64_t
     if (status < 0)
         tell_failure(world, store, status);
     else
-        status = fail_unanswered(world, meet(world, store, deadline, addresses, locals));
+        status = fail_unanswered(world, meet(start, world, store, deadline, addresses, locals));
     if (status < 0 && weft_i_store_client_serves(store))
         weft_i_meet_see_others_off(store, deadline);
     WEFT_OS->free(addresses);
@@ -402,26 +498,23 @@ static weft_store *serve_local(const weft_i_start *start, int64_t deadline)
         weft_i_store_unix_owner(name), WEFT_I_MEET_NAMES);
 }
 
-/* Ranks that nothing but their parent process joins: in two shells they are two jobs. */
-static const char by_hand[] =
-    "; ranks that are started by hand in several shells find each other if all have "
-    "MASTER_ADDR=127.0.0.1 (and the same MASTER_PORT, if there are several such jobs)";
-
 /* What a rank that finds nobody may have been started without; empty below a launcher. */
 static void put_hint(const weft_i_start *start, char *out, size_t bytes)
 {
     const char *port = getenv("MASTER_PORT");
     *out = 0;
     if (start->by_parent)
-        snprintf(out, bytes, "%s", by_hand);
+        snprintf(out, bytes, "%s", by_parent);
     else if (start->by_hand)
         snprintf(out, bytes,
                  "; all ranks must have the same MASTER_PORT (here %.16s), and rank 0 must run",
                  port && *port ? port : "none");
 }
 
-static weft_store *fail_alone(const weft_i_start *start, const char *name, const char *hint)
+static weft_store *fail_alone(const weft_i_start *start, const char *name)
 {
+    char hint[256];
+    put_hint(start, hint, sizeof hint);
     return weft_i_null(WEFT_ERR_MISSING,
                        "weft_init (%s, rank %d of %d): rank 0 never came to the meeting: nobody of "
                        "user %d listens at @%s or its like%s",
@@ -430,23 +523,18 @@ static weft_store *fail_alone(const weft_i_start *start, const char *name, const
 
 static weft_store *find_local(const weft_i_start *start, int64_t deadline)
 {
-    char name[WEFT_I_MEET_NAME], hint[256];
-    put_hint(start, hint, sizeof hint);
-    int64_t hint_at = weft_i_os_deadline(HINT_MS);
+    char name[WEFT_I_MEET_NAME];
+    notice it = notice_for(start);
     for (;;) {
         for (int number = 0; number < WEFT_I_MEET_NAMES; number++) {
             weft_i_meet_local_name(start, number, name);
             if (weft_i_store_unix_owner(name) == weft_i_os_user())
                 return weft_store_unix_connect(name, left_ms(deadline));
         }
-        int64_t now = WEFT_OS->clock_ns();
-        if (now >= deadline)
-            return fail_alone(start, name, hint);
-        if (*hint && hint_at && now >= hint_at) {
-            weft_i_log(WEFT_LOG_WARN, "weft_init: rank %d of %d waits for rank 0%s", start->rank,
-                       start->size, hint);
-            hint_at = 0;
-        }
+        if (WEFT_OS->clock_ns() >= deadline)
+            return fail_alone(start, name);
+        if (is_due(&it))
+            give_notice(&it, "rank 0", 0, false);
         wait_a_little();
     }
 }
@@ -498,6 +586,16 @@ static weft_status store_address(char host[256], int *port)
                        "MASTER_ADDR and MASTER_PORT) of rank 0's host");
 }
 
+static weft_store *connect_far(const weft_i_start *start, const char *host, int port,
+                               const char *token, int64_t deadline)
+{
+    notice it = notice_for(start);
+    char text[NOTICE_BYTES];
+    put_notice(&it, "rank 0", 0, false, text);
+    return weft_i_store_tcp_connect(host, port, token, left_ms(deadline), it.at ? text : NULL,
+                                    it.at);
+}
+
 static weft_store *remote_store(const weft_i_start *start, int64_t deadline)
 {
     char host[256];
@@ -512,7 +610,7 @@ static weft_store *remote_store(const weft_i_start *start, int64_t deadline)
             "the same 64 hex digits on all of them; `weft token` prints some, so type "
             "export WEFT_TOKEN=$(weft token) on one host and what it gave on the others");
     return start->rank == 0 ? weft_store_tcp_serve(host, port, token)
-                            : weft_store_tcp_connect(host, port, token, left_ms(deadline));
+                            : connect_far(start, host, port, token, deadline);
 }
 
 weft_status weft_i_meet_find_store(const weft_i_start *start, int64_t deadline, weft_store **out)

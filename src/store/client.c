@@ -361,7 +361,9 @@ weft_store *weft_i_store_client_new(const weft_i_store_dial *dial, weft_i_store_
     client *c = make(dial, server);
     if (!c)
         return NULL;
-    if (weft_i_store_dial_connect(&c->dial, deadline, &c->line) == WEFT_OK)
+    weft_status status = weft_i_store_dial_connect(&c->dial, deadline, &c->line);
+    c->dial.notice = NULL; /* the caller's, and for this time */
+    if (status == WEFT_OK)
         return &c->store;
     weft_release(c);
     return NULL;

@@ -38,6 +38,11 @@ weft_status weft_i_store_client_redial(weft_store *store, const char *address, i
 /* Waits until all connections to the server in this process but its own have ended. */
 void weft_i_store_client_await_alone(weft_store *store, int64_t deadline);
 
+/* weft_store_tcp_connect, which logs `notice` if the server has not been reached at `notice_at`; NULL: it
+ * logs nothing. */
+weft_store *weft_i_store_tcp_connect(const char *address, int port, const char *token,
+                                     int64_t timeout_ms, const char *notice, int64_t notice_at);
+
 /* The user whose process listens on an abstract Unix socket, as the kernel knows it; -1: nobody
  * does, or too many try to connect. */
 int weft_i_store_unix_owner(const char *name);

@@ -7,6 +7,7 @@
 #include "store/dial.h"
 
 #include "base/env.h"
+#include "base/log.h"
 #include "base/nofork.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -315,7 +316,7 @@ weft_status weft_i_store_dial_connect(const weft_i_store_dial *dial, int64_t dea
 {
     int64_t patience = weft_i_env_number_or_default(WEFT_I_ENV_STORE_PATIENCE) * 1000000;
     attempt a = {.dial = dial, .span = first_span < patience ? first_span : patience};
-    int64_t pause = first_pause;
+    int64_t pause = first_pause, notice_at = dial->notice ? dial->notice_at : WEFT_I_NEVER;
     for (;;) {
         for (int i = 0; i < dial->addresses.count; i++) {
             weft_status status = try_once(&a, &dial->addresses.list[i], deadline);
@@ -329,6 +330,10 @@ weft_status weft_i_store_dial_connect(const weft_i_store_dial *dial, int64_t dea
             return weft_i_fail(WEFT_ERR_UNREACHABLE,
                                "store %s: cannot be reached before the deadline: %s", dial->name,
                                a.why);
+        if (now >= notice_at) {
+            weft_i_log(WEFT_LOG_WARN, "%s", dial->notice);
+            notice_at = WEFT_I_NEVER;
+        }
         /* The low bits of the clock spread ranks that started together. */
         int64_t nap = pause + now % pause;
         WEFT_OS->sleep_ns(nap < deadline - now ? nap : deadline - now);

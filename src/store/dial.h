@@ -13,6 +13,8 @@ typedef struct weft_i_store_dial {
     uint8_t token[WEFT_I_KEYED_BYTES];
     int port;
     char name[WEFT_I_STORE_ADDRESS_TEXT + 8]; /* "tcp 127.0.0.1:29500" */
+    const char *notice; /* logged once if it has not been reached at `notice_at`; NULL: nothing */
+    int64_t notice_at;
 } weft_i_store_dial;
 
 /*

@@ -80,10 +80,10 @@ weft_store *weft_store_tcp_serve(const char *address, int port, const char *toke
     return store;
 }
 
-weft_store *weft_store_tcp_connect(const char *address, int port, const char *token,
-                                   int64_t timeout_ms)
+weft_store *weft_i_store_tcp_connect(const char *address, int port, const char *token,
+                                     int64_t timeout_ms, const char *notice, int64_t notice_at)
 {
-    weft_i_store_dial dial = {.port = port};
+    weft_i_store_dial dial = {.port = port, .notice = notice, .notice_at = notice_at};
     if (port == 0)
         return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_store_tcp_connect: port 0 is for servers");
     if (weft_i_store_address_tcp(address, port, &dial.addresses) < 0 ||
@@ -93,6 +93,12 @@ weft_store *weft_store_tcp_connect(const char *address, int port, const char *to
     weft_store *store = connect_to(&dial, "weft_store_tcp_connect", timeout_ms);
     weft_i_store_dial_forget(&dial);
     return store;
+}
+
+weft_store *weft_store_tcp_connect(const char *address, int port, const char *token,
+                                   int64_t timeout_ms)
+{
+    return weft_i_store_tcp_connect(address, port, token, timeout_ms, NULL, 0);
 }
 
 int weft_i_store_unix_owner(const char *name)
