@@ -78,6 +78,25 @@ RANKS_TEST(test_group_two_threads, 2)
     CHECK_INT(weft_finish(world), 0);
 }
 
+/* ---- one thread after the other ---- */
+
+/* The group's first collective may be in any thread of a rank, whichever the others take. */
+RANKS_TEST(test_two_threads_first_call, 2)
+{
+    weft_group *world = weft_init(NULL);
+    second other = {.group = world, .call = call_all_reduce};
+    pthread_t thread;
+    if (rank == 0) {
+        CHECK(!pthread_create(&thread, NULL, run_second, &other));
+        CHECK(!pthread_join(thread, NULL));
+        CHECK_OK(other.status);
+    } else {
+        CHECK_OK(call_all_reduce(world));
+    }
+    CHECK_OK(call_all_reduce(world));
+    CHECK_INT(weft_finish(world), 0);
+}
+
 /* ---- both at the same moment ---- */
 
 typedef struct pair {

@@ -124,7 +124,9 @@ static void make_points(weft_i_lane *lane)
 static weft_status meet(weft_i_lane *lane, weft_group *group)
 {
     size_t bounce = WEFT_I_RINGS_AT + (size_t)group->size * weft_i_ring_bytes(group->size);
-    weft_status can = weft_i_block_new(WEFT_CPU, bounce, NULL, &lane->block);
+    /* Not the calling thread's: a rank of weft_spawn may have more threads than its first. */
+    const weft_i_backend *backend = weft_i_backend_between(WEFT_CPU, group->world->sharing);
+    weft_status can = weft_i_block_new_by(backend, WEFT_CPU, bounce, NULL, &lane->block);
     if (can == WEFT_OK)
         lane->block->pad_bytes = lane->splits_at + WEFT_I_TURNS * lane->splits_stride;
     WEFT_TRY(weft_i_registration_new(lane->block, 0, group, can, &lane->registration));

@@ -165,8 +165,14 @@ static weft_status find_named(int kind, const weft_i_backend **out)
 }
 
 /* Threads of weft_spawn share an address space, so their memory should have one address; processes
- * need files.  `*out` is NULL where no backend makes memory. */
-static weft_status find(weft_device device, const weft_i_backend **out)
+ * need files. */
+static weft_i_sharing sharing_of_thread(void)
+{
+    return weft_i_spawn_seat() ? WEFT_I_BETWEEN_THREADS : WEFT_I_BETWEEN_PROCESSES;
+}
+
+/* `*out` is NULL where no backend makes memory. */
+static weft_status find(weft_device device, weft_i_sharing sharing, const weft_i_backend **out)
 {
     int kind = weft_i_device_kind(device);
     *out = NULL;
@@ -176,8 +182,7 @@ static weft_status find(weft_device device, const weft_i_backend **out)
     if (!*out)
         WEFT_TRY(find_named(kind, out));
     if (!*out)
-        *out = best(kind, weft_i_spawn_seat() ? WEFT_I_BETWEEN_THREADS : WEFT_I_BETWEEN_PROCESSES,
-                    makes_memory);
+        *out = best(kind, sharing, makes_memory);
     return WEFT_OK;
 }
 
@@ -189,9 +194,14 @@ bool weft_i_backend_among_threads(void)
 
 const weft_i_backend *weft_i_backend_for(weft_device device)
 {
+    return weft_i_backend_between(device, sharing_of_thread());
+}
+
+const weft_i_backend *weft_i_backend_between(weft_device device, weft_i_sharing sharing)
+{
     const weft_i_backend *backend;
     char name[16];
-    if (find(device, &backend) < 0 || backend)
+    if (find(device, sharing, &backend) < 0 || backend)
         return backend;
     return weft_i_null(WEFT_ERR_UNSUPPORTED,
                        "no backend of this build makes symmetric memory on %s",
@@ -206,7 +216,7 @@ void weft_i_backend_used(weft_device device)
 const char *weft_symm_backend(weft_device device)
 {
     const weft_i_backend *backend;
-    return find(device, &backend) >= 0 && backend ? backend->name : NULL;
+    return find(device, sharing_of_thread(), &backend) >= 0 && backend ? backend->name : NULL;
 }
 
 /* All ranks of the world start it together. */

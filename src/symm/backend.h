@@ -224,6 +224,9 @@ const weft_i_backend *weft_i_backend_named(const char *name);
 /* The backend this thread uses for a kind of device; NULL and an error if none is usable. */
 const weft_i_backend *weft_i_backend_for(weft_device device);
 
+/* The same for ranks that are threads, or processes, whatever the calling thread is. */
+const weft_i_backend *weft_i_backend_between(weft_device device, weft_i_sharing sharing);
+
 /* Are there other ranks in this process, as far as the calling thread knows? */
 bool weft_i_backend_among_threads(void);
 

@@ -32,7 +32,12 @@ weft_status weft_symm_set_signal_pad_size(size_t bytes)
 weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group,
                              weft_i_block **out)
 {
-    const weft_i_backend *backend = weft_i_backend_for(device);
+    return weft_i_block_new_by(weft_i_backend_for(device), device, bytes, group, out);
+}
+
+weft_status weft_i_block_new_by(const weft_i_backend *backend, weft_device device, size_t bytes,
+                                weft_group *group, weft_i_block **out)
+{
     if (!backend)
         return weft_last_status();
     weft_i_segment *segment;

@@ -42,6 +42,10 @@ typedef struct weft_i_lease {
 
 weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group,
                              weft_i_block **out);
+
+/* By that backend, not by the thread's; NULL: the error of looking for it. */
+weft_status weft_i_block_new_by(const weft_i_backend *backend, weft_device device, size_t bytes,
+                                weft_group *group, weft_i_block **out);
 weft_i_block *weft_i_block_hold(weft_i_block *block);
 void weft_i_block_drop(weft_i_block *block);
 
