@@ -26,9 +26,9 @@ typedef struct weft_fake_opts {
 } weft_fake_opts;
 
 /* weft_fake_opts opts = WEFT_FAKE_OPTS(0, 1000); */
-#define WEFT_FAKE_OPTS(rank_, world_size_)                                     \
-    {                                                                          \
-        sizeof(weft_fake_opts), (rank_), (world_size_), false, (weft_store *)0 \
+#define WEFT_FAKE_OPTS(rank_, world_size_)                                                \
+    {                                                                                     \
+        sizeof(weft_fake_opts), (rank_), (world_size_), false, WEFT_CAST(weft_store *, 0) \
     }
 
 /*

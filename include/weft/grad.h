@@ -154,7 +154,7 @@ static inline weft_held weft_held_of(std::initializer_list<weft_tensor *> list)
     weft_held held = {list.begin() + 1, list.size() - 1};
     return held;
 }
-#define WEFT_HOLD(...) weft_held_of({(weft_tensor *)nullptr, __VA_ARGS__})
+#define WEFT_HOLD(...) weft_held_of({static_cast<weft_tensor *>(nullptr), __VA_ARGS__})
 extern "C" {
 #else
 #define WEFT_HOLD(...)                                          \

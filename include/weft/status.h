@@ -16,6 +16,13 @@ extern "C" {
 
 #define WEFT_API __attribute__((visibility("default")))
 
+/* For the macros of these headers: a conversion that strict compilers of C and C++ accept. */
+#ifdef __cplusplus
+#define WEFT_CAST(type_, value_) (static_cast<type_>(value_))
+#else
+#define WEFT_CAST(type_, value_) ((type_)(value_))
+#endif
+
 /* All time limits are in milliseconds.  A limit of 0 tries once without waiting.  Every wait ends
  * at once if a rank that it waits for dies or leaves. */
 #define WEFT_FOREVER (-1) /* no limit */

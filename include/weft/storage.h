@@ -17,9 +17,9 @@ extern "C" {
 
 /* Where memory is: the kind of device in the upper 16 bits, its index in the lower ones. */
 typedef int32_t weft_device;
-#define WEFT_CPU         ((weft_device)0)
-#define WEFT_META        ((weft_device)(1 << 16)) /* shapes only, no data */
-#define WEFT_CUDA(index) ((weft_device)(2 << 16 | (index)))
+#define WEFT_CPU         WEFT_CAST(weft_device, 0)
+#define WEFT_META        WEFT_CAST(weft_device, 1 << 16) /* shapes only, no data */
+#define WEFT_CUDA(index) WEFT_CAST(weft_device, 2 << 16 | (index))
 
 /* Writes "cpu", "meta" or "cuda:1" to `out` and returns it.  If `out` is NULL, returns the kind
  * alone. */

@@ -40,7 +40,7 @@ typedef struct weft_shape {
 #else
 #define WEFT_SHAPE_OF(...) ((weft_shape){__VA_ARGS__})
 #endif
-#define WEFT_SHAPE_D(a_)     ((int64_t)(a_))
+#define WEFT_SHAPE_D(a_)     WEFT_CAST(int64_t, a_)
 #define WEFT_SCALAR          WEFT_SHAPE_OF(0, {0})
 #define WEFT_SHAPE_1(a_)     WEFT_SHAPE_OF(1, {WEFT_SHAPE_D(a_)})
 #define WEFT_SHAPE_2(a_, b_) WEFT_SHAPE_OF(2, {WEFT_SHAPE_D(a_), WEFT_SHAPE_D(b_)})

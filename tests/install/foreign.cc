@@ -57,6 +57,8 @@ static bool makes_groups()
     weft_adamw_opts adamw = WEFT_ADAMW_OPTS_INIT;
     if (!init.size || !launch.size || !compile.size || !gradcheck.size || !adamw.size)
         return false;
+    if (WEFT_CPU != 0 || WEFT_META == WEFT_CUDA(0) || WEFT_CUDA(1) != WEFT_CUDA(0) + 1)
+        return false;
     weft_group *world = weft_fake_init(&fake);
     int pair[] = {1, 3};
     weft_group *part = weft_group_new_with(world, pair, 2, &group);
