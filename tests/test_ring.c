@@ -8,6 +8,18 @@
 /* ---- slots and pieces ---- */
 
 /* As many short messages as there are slots go out before anybody receives; the next waits for one. */
+/* The more ranks, the smaller the room of each, and all of a rank's together have a bound. */
+TEST(test_ring_room)
+{
+    static const struct {
+        int size;
+        size_t room;
+    } cases[] = {{1, 128 << 10}, {2, 128 << 10}, {16, 128 << 10}, {17, 64 << 10},
+                 {32, 64 << 10}, {33, 32 << 10}, {64, 32 << 10},  {1000, 32 << 10}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_INT(weft_i_ring_room(cases[i].size), cases[i].room);
+}
+
 TEST(test_ring_slots)
 {
     open_ends(WEFT_I_CMA_NONE);

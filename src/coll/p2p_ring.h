@@ -30,7 +30,7 @@ enum {
     WEFT_I_RING_RTS_MAX = 8,
     WEFT_I_RING_SHORT = 112,         /* bytes that lie in a slot */
     WEFT_I_RING_ROOM = 32 << 10,     /* at least: so much is sent before anybody receives */
-    WEFT_I_RING_ROOMS = 1 << 20,     /* all of a rank's, if that leaves each enough ... */
+    WEFT_I_RING_ROOMS = 2 << 20,     /* all of a rank's, if that leaves each enough ... */
     WEFT_I_RING_ROOM_MAX = 128 << 10 /* ... and not more than a core's own cache likes */
 };
 
