@@ -78,6 +78,22 @@ RANKS_TEST(test_flow_gather_3, 3)
     run_sizes(rank, size, ACT_GATHER);
 }
 
+/* Outputs around 8 MiB, from which on they are written past the caches. */
+RANKS_TEST(test_flow_gather_far, 2)
+{
+    static const int64_t counts[] = {(4 << 20) - 1, 4 << 20, (4 << 20) + 4099};
+    weft_group *world = join(20000);
+    for (int i = 0; i < 6; i++) {
+        act a = {.kind = ACT_GATHER,
+                 .dtype = WEFT_U8,
+                 .root = i % 2,
+                 .count = counts[i / 2],
+                 .seed = (uint64_t)i + 1};
+        act_perform(&a, rank, size, world);
+    }
+    finish(world);
+}
+
 RANKS_TEST(test_flow_reduce_2, 2)
 {
     run_sizes(rank, size, ACT_REDUCE);

@@ -8,8 +8,9 @@
  */
 #include "coll/enter.h"
 #include "coll/pipeline.h"
+#include "kernels/far_copy.h"
 
-enum { PIECE_LEAST = 16 << 10 };
+enum { PIECE_LEAST = 16 << 10, FAR_LEAST = 8 << 20 /* as in kernels/fold.c */ };
 
 /* In line: what a small call does not ask is not worked out for it. */
 #define IN_LINE __attribute__((always_inline)) static inline
@@ -199,6 +200,15 @@ static weft_status pipeline(weft_i_coll *coll, const moving *m)
 
 /* ---- fifos ---- */
 
+/*
+ * No core's own cache holds so large an output of a gather.  It is written past the caches: otherwise
+ * each line is read before it is written.
+ */
+static bool goes_far(const weft_i_coll *coll, const moving *m)
+{
+    return m->to_root && coll->ask.out_bytes >= FAR_LEAST;
+}
+
 /* Takes chunks `first` to `end` of the fifo of `rank`, or copies that much of this rank's own part. */
 static weft_status take_run(weft_i_coll *coll, const moving *m, const weft_i_fifo *fifo, int rank,
                             size_t first, size_t end)
@@ -210,8 +220,12 @@ static weft_status take_run(weft_i_coll *coll, const moving *m, const weft_i_fif
             continue;
         }
         WEFT_TRY(weft_i_fifo_await(coll, fifo, rank, k));
-        memcpy(coll->ask.out + (size_t)rank * m->out_stride + at,
-               weft_i_fifo_chunk(fifo, coll->lane, rank, k), bytes);
+        char *to = coll->ask.out + (size_t)rank * m->out_stride + at;
+        const char *chunk = weft_i_fifo_chunk(fifo, coll->lane, rank, k);
+        if (goes_far(coll, m))
+            weft_i_far_copy(to, chunk, bytes);
+        else
+            memcpy(to, chunk, bytes);
     }
     return WEFT_OK;
 }
@@ -236,6 +250,8 @@ static weft_status flow(weft_i_coll *coll, const moving *m)
             WEFT_TRY(take_run(coll, m, &fifo, rank_at(coll, m->first_giver, i), k, end));
         weft_i_fifo_drain(coll, &fifo, end - 1);
     }
+    if (goes_far(coll, m))
+        weft_i_far_end();
     return weft_i_coll_sync(coll);
 }
 
