@@ -190,6 +190,7 @@ static void refuse_beside(int rank, weft_group *group, weft_status (*first)(weft
     CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
     CHECK(!weft_all_reduce_start(x, x, WEFT_SUM, group));
     CHECK_INT(weft_last_status(), WEFT_ERR_STATE);
+    CHECK_INT(call_barrier(group), WEFT_ERR_STATE);
     harness_mark();
     CHECK(!pthread_join(thread, NULL));
     CHECK_OK(other.status);
@@ -205,6 +206,10 @@ RANKS_TEST(test_two_threads_post, 2)
     CHECK(weft_item(weft_all_reduce(x, WEFT_SUM, world), 0) == 2);
     refuse_beside(rank, world, call_all_reduce, false, 3); /* now it has a queue */
     CHECK_OK(call_all_reduce(world));
+    /* What was refused does not count: the ranks are as far as each other. */
+    int64_t calls = (int64_t)weft_group_sequence(world), most = calls;
+    CHECK_OK(weft_all_reduce_ptr(&most, &most, 1, WEFT_I64, WEFT_MAX, world));
+    CHECK_INT(most, calls);
     weft_clear_error();
     CHECK_INT(weft_finish(world), 0);
 }

@@ -39,8 +39,8 @@ struct weft_group {
     weft_i_board *board;    /* NULL: members on several hosts, exchanges go through the store */
     weft_i_lineage lineage; /* what it was made from */
     uint64_t sequence;      /* collectives and exchanges begun so far */
-    /* Whose call is on its board and on its lane now: the thread's, 0: nobody's.  Relaxed: it finds
-     * programs that break the rule of one thread at a time, and orders nothing. */
+    /* Whose call is on its board and on its lane now: the thread's, 0: nobody's.  They find programs
+     * that break the rule of one thread at a time, see weft_i_group_enter. */
     _Atomic uintptr_t on_board, on_lane;
     atomic_bool told_shared;  /* that the rule was broken is in the log; relaxed: a mark */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
@@ -251,20 +251,9 @@ weft_status weft_i_group_check_mute(const weft_i_label *call);
 
 weft_status weft_i_group_fail_shared(weft_group *group, const char *op);
 
-/*
- * WEFT_ERR_STATE if another thread's call is there.  Two threads that come at the same moment must
- * not both get in, so this is an exchange: a load and a store would let them.  Relaxed: it detects a
- * mistake, and orders nothing.
- */
-static inline weft_status weft_i_group_enter(weft_group *group, _Atomic uintptr_t *door,
-                                             const char *op)
+static inline void weft_i_group_leave(_Atomic uintptr_t *door)
 {
-    uintptr_t me = (uintptr_t)pthread_self(), other = 0;
-    if (!atomic_compare_exchange_strong_explicit(door, &other, me, memory_order_relaxed,
-                                                 memory_order_relaxed) &&
-        other != me)
-        return weft_i_group_fail_shared(group, op);
-    return WEFT_OK;
+    atomic_store_explicit(door, 0, memory_order_release); /* pairs with weft_i_group_enter */
 }
 
 /* Is the call there one of this thread?  Relaxed: what this thread wrote, or not. */
@@ -273,9 +262,25 @@ static inline bool weft_i_group_is_inside(const _Atomic uintptr_t *door)
     return atomic_load_explicit(door, memory_order_relaxed) == (uintptr_t)pthread_self();
 }
 
-static inline void weft_i_group_leave(_Atomic uintptr_t *door)
+/*
+ * WEFT_ERR_STATE if another thread's call is at either door.  Two threads that come at the same
+ * moment must not both get in, so this is an exchange: a load and a store would let them.  Acquire:
+ * pairs with weft_i_group_leave, so that a thread sees what the one before it did.
+ */
+static inline weft_status weft_i_group_enter(weft_group *group, _Atomic uintptr_t *door,
+                                             const char *op)
 {
-    atomic_store_explicit(door, 0, memory_order_relaxed);
+    uintptr_t me = (uintptr_t)pthread_self(), here = 0;
+    const _Atomic uintptr_t *side = door == &group->on_lane ? &group->on_board : &group->on_lane;
+    bool taken = atomic_compare_exchange_strong_explicit(door, &here, me, memory_order_acquire,
+                                                         memory_order_relaxed);
+    /* Relaxed: it detects a mistake.  If both threads see each other, both are told. */
+    uintptr_t there = atomic_load_explicit(side, memory_order_relaxed);
+    if ((taken || here == me) && (!there || there == me))
+        return WEFT_OK;
+    if (taken)
+        weft_i_group_leave(door);
+    return weft_i_group_fail_shared(group, op);
 }
 
 /* The next error of this thread is about the group: it counts for the rank (base/loss.h). */
