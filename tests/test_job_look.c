@@ -154,6 +154,13 @@ TEST(test_job_look_operations)
     weft_i_record_begin(record, "unknown", 99, 4, -1, -1);
     r = rank_of(look(), 0);
     CHECK(!strcmp(r.now.name, "unknown") && !r.now.group[0]);
+    weft_i_record_begin(record, "long", 55, 4, -1, -1); /* a name that does not end is cut */
+    for (size_t i = 0; i < sizeof record_of(0)->groups / sizeof *record_of(0)->groups; i++)
+        if (record_of(0)->groups[i].id == 55)
+            memset(record_of(0)->groups[i].name, 'x', sizeof record_of(0)->groups[i].name);
+    r = rank_of(look(), 0);
+    CHECK_INT(strnlen(r.now.group, sizeof r.now.group), sizeof record_of(0)->groups->name);
+    CHECK(!strcmp(r.now.name, "long") && r.now.bytes == 4);
     record_of(0)->life.state = WEFT_I_RANK_LEFT; /* who has left is in none */
     CHECK(!rank_of(look(), 0).now.name[0] && rank_of(look(), 0).last.name[0]);
     end();

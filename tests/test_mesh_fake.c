@@ -265,7 +265,9 @@ TEST(test_mesh_fake_names_for_eight)
     weft_fake_opts opts = WEFT_FAKE_OPTS(5, WORLD);
     weft_group *world = weft_fake_init(&opts);
     weft_shape shape = {8, {1, 1, 1, 1, 1, 1, 1, WORLD}};
-    CHECK(weft_mesh_init(world, WEFT_CPU, shape, "a,b,c,d,e,f,g,h"));
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, shape, "a,b,c,d,e,f,g,h");
+    CHECK(mesh && weft_mesh_dim(mesh, "h") == 7);
+    CHECK(weft_mesh_dim(mesh, "i") == -1 && weft_last_status() == WEFT_ERR_NOT_FOUND);
     CHECK(!weft_mesh_init(world, WEFT_CPU, shape, "a,b,c,d,e,f,g,h,i"));
     CHECK(!strcmp(weft_last_error(), "9 names for 8 dimensions of a mesh: \"a,b,c,d,e,f,g,h,i\""));
     weft_clear_error();
