@@ -5,6 +5,7 @@
  */
 #include "crew.h"
 #include "fault.h"
+#include "memory_count.h"
 
 #include "base/status.h"
 #include "fabric/group.h"
@@ -592,6 +593,43 @@ TEST(test_job_shortage)
     weft_i_os_now = &weft_i_os_linux;
     CHECK_STATUS(status, WEFT_ERR_NO_MEMORY);
     weft_i_segment_drop(page);
+    weft_clear_error();
+}
+
+static int pages_left;
+
+static int open_some(const char *path, int flags, mode_t mode)
+{
+    if (strncmp(path, "/proc/", 6) || !strstr(path, "/fd/") || pages_left-- > 0)
+        return weft_i_os_linux.open(path, flags, mode);
+    errno = EMFILE;
+    return -1;
+}
+
+/* A list that cannot be completed is none: what it had found by then is given back. */
+TEST(test_job_list_that_fails)
+{
+    weft_i_segment *pages[2] = {NULL};
+    weft_job *found[8];
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(weft_i_job_new(2, WEFT_I_BETWEEN_PROCESSES, &pages[i]));
+    for (int i = 0; i < 6; i++) {
+        if (i == 1) /* what is made once is made */
+            count_begin();
+        weft_i_os table = *weft_i_os_now;
+        table.open = open_some;
+        table.mmap = weft_i_os_linux.mmap;
+        table.munmap = weft_i_os_linux.munmap;
+        const weft_i_os *before = weft_i_os_now;
+        weft_i_os_now = &table;
+        pages_left = 1;
+        int count = weft_job_list(found, 8);
+        weft_i_os_now = before;
+        CHECK_INT(count, WEFT_ERR_LIMIT);
+    }
+    CHECK_INT(count_end(), 0);
+    for (int i = 0; i < 2; i++)
+        weft_i_segment_drop(pages[i]);
     weft_clear_error();
 }
 
