@@ -20,16 +20,7 @@ static uint64_t power(uint64_t base, uint64_t exponent, bool negative)
 
 /* Bytes that are asked for at a time, and from how many on: less is in a cache, or soon there. */
 enum { ASKED = 512, ASK_FROM = 256 << 10 };
-/*
- * Not one more copy for each length that is known.  gcc makes such a copy also of a function that is
- * not inlined, and for Arm64 warns of elements before the first: it does not see that a length of
- * whole steps leaves nothing over.
- */
-#ifdef __clang__
-#define ONE_COPY __attribute__((noinline))
-#else
-#define ONE_COPY __attribute__((noinline, noclone))
-#endif
+#define ONE_COPY __attribute__((noinline)) /* gcc makes one for whole pieces beside it */
 
 static inline void ask_for_piece(const void *from)
 {
