@@ -12,6 +12,8 @@
 
 enum { COUNT = 1 << 20, OWNER = 1 };
 
+/* The last bytes of the result: whole pages, on kernels with pages of 64 KiB too. */
+enum { HELD = 64 << 10 };
 static char *held_page;           /* the rank that first writes to it stops there */
 static atomic_int waiting;        /* it does */
 static atomic_int returned;       /* ranks that have left the operation */
@@ -23,13 +25,13 @@ static void hold(int signal, siginfo_t *info, void *context)
 {
     (void)context;
     uintptr_t at = (uintptr_t)info->si_addr, page = (uintptr_t)held_page;
-    if (at < page || at >= page + 4096)
+    if (at < page || at >= page + HELD)
         _exit(128 + signal);
     atomic_store(&waiting, 1);
     for (int ms = 0; ms < 400 && !atomic_load(&returned); ms++)
         rest_us(1000);
     atomic_store(&returned_early, atomic_load(&returned));
-    mprotect(held_page, 4096, PROT_READ | PROT_WRITE);
+    mprotect(held_page, HELD, PROT_READ | PROT_WRITE);
 }
 
 static void arm(char *page)
@@ -37,7 +39,7 @@ static void arm(char *page)
     struct sigaction action = {.sa_sigaction = hold, .sa_flags = SA_SIGINFO};
     held_page = page;
     sigaction(SIGSEGV, &action, NULL);
-    CHECK(!mprotect(page, 4096, PROT_NONE));
+    CHECK(!mprotect(page, HELD, PROT_NONE));
 }
 
 /* Threads of a job have signals blocked. */
@@ -65,7 +67,7 @@ RANKS_TEST(test_straggler_break_off, 3)
     CHECK_OK(weft_all_reduce_into(warm, warm, WEFT_SUM, world));
     let_faults_in();
     if (rank == OWNER) /* in the part of the last rank, whoever writes it */
-        arm(room + bytes - 4096);
+        arm(room + bytes - HELD);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     CHECK_OK(weft_group_set_timeout(world, 50));
     weft_status status;
