@@ -101,7 +101,7 @@ TEST(test_trial_rotating_roots)
     coll.ask.kind = WEFT_I_GATHER_PARTS;
     for (int root = 0; root < lane.size; root++)
         CHECK_INT(mean_after(&coll, 650000), 800);
-    CHECK_INT(mean_after(&coll, 1000), 1000);
+    CHECK_INT(mean_after(&coll, 1000), 850); /* a longer one counts by a quarter */
     trial = (weft_i_trial){{0, 0}, {0, 0}, {0, 0}, 0, 0};
     coll.ask.kind = WEFT_I_ALL_GATHER; /* all touch their pages at the first call */
     CHECK_INT(mean_after(&coll, 5000), 5000);
