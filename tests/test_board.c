@@ -151,6 +151,19 @@ TEST(test_board_begun_anew)
     hand_close();
 }
 
+/* If that is because a third one died, the death is told. */
+TEST(test_board_begun_anew_after_a_death)
+{
+    hand_open();
+    for (int rank = 0; rank < HAND_SIZE; rank++)
+        hand.row[rank].arrival = hand_arrival("op", 0, rank == 2 ? 2 : 1, false);
+    hand_kill(hand_members[3]);
+    CHECK_INT(exchange(true), WEFT_ERR_PEER_DEAD);
+    CHECK_CONTAINS(weft_last_error(), "rank 3 (died");
+    weft_clear_error();
+    hand_close();
+}
+
 /* Who waits for the board of a new group helps with the lane of the parent, until its time is up. */
 TEST(test_board_new_group_helps_in_vain)
 {

@@ -233,7 +233,9 @@ static weft_status wait_for_all(looking *look, int64_t deadline_ms)
                         .deadline = weft_i_os_deadline(deadline_ms),
                         .mode = point->mode};
     weft_status status = weft_i_wait_for(&wait);
-    if (look->verdict < 0)
+    if (look->verdict == WEFT_ERR_CANCELLED)
+        status = nobody_lost(look); /* who gave up may have done so for one that is lost */
+    if (look->verdict < 0 && status == WEFT_OK)
         return look->verdict;
     if (status < 0 && status != WEFT_ERR_TIMEOUT)
         look->meeting->culprit = look->lost;
