@@ -10,7 +10,7 @@
 #include "coll/pipeline.h"
 #include "kernels/far_copy.h"
 
-enum { PIECE_LEAST = 16 << 10, FAR_LEAST = 8 << 20 /* as in kernels/fold.c */ };
+enum { PIECE_LEAST = 16 << 10 };
 
 /* In line: what a small call does not ask is not worked out for it. */
 #define IN_LINE __attribute__((always_inline)) static inline
@@ -206,7 +206,7 @@ static weft_status pipeline(weft_i_coll *coll, const moving *m)
  */
 static bool goes_far(const weft_i_coll *coll, const moving *m)
 {
-    return m->to_root && coll->ask.out_bytes >= FAR_LEAST;
+    return m->to_root && coll->ask.out_bytes >= WEFT_I_FAR_LEAST;
 }
 
 /* Takes chunks `first` to `end` of the fifo of `rank`, or copies that much of this rank's own part. */

@@ -10,7 +10,10 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { WEFT_I_FAR_LINE = 64 };
+enum {
+    WEFT_I_FAR_LINE = 64,
+    WEFT_I_FAR_LEAST = 8 << 20 /* bytes of results from which on it pays */
+};
 
 /* Asks for lines that are read soon; they need not exist. */
 static inline void weft_i_far_ask(const void *from, size_t bytes)

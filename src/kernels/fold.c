@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/dtype.h"
 #include "base/place.h"
+#include "kernels/far.h"
 #include "kernels/fold_table.h"
 #include "kernels/isa.h"
 
@@ -15,9 +16,8 @@
 #include <string.h>
 
 enum {
-    BLOCK = 4096,        /* bytes of a result that is made in several passes or copied */
-    SMALL_BLOCK = 512,   /* elements of a block of small floats: 8 of them are 16 KiB as f32 */
-    FAR_LEAST = 8 << 20, /* bytes of results from which on they are stored past the caches */
+    BLOCK = 4096,      /* bytes of a result that is made in several passes or copied */
+    SMALL_BLOCK = 512, /* elements of a block of small floats: 8 of them are 16 KiB as f32 */
 };
 
 /* The best first. */
@@ -131,7 +131,8 @@ static void spread_far(const struct fold *fold, const char *from, size_t at, siz
  */
 static bool goes_far(const struct fold *fold, size_t bytes)
 {
-    if (!fold->table->stream || fold->outputs < 2 || bytes * (size_t)fold->outputs < FAR_LEAST)
+    if (!fold->table->stream || fold->outputs < 2 ||
+        bytes * (size_t)fold->outputs < WEFT_I_FAR_LEAST)
         return false;
     for (int i = 0; i < fold->outputs; i++)
         for (int k = 0; k < fold->inputs; k++)
