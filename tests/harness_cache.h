@@ -7,6 +7,8 @@
 #ifndef WEFT_TESTS_HARNESS_CACHE_H
 #define WEFT_TESTS_HARNESS_CACHE_H
 
+#include "harness.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +63,15 @@ static inline void harness_cache_close(void)
         return;
     harness_cache_each(harness_cache_remove);
     rmdir(harness_cache);
+}
+
+/* harness_main with a folder that nobody else uses. */
+static inline int harness_cache_main(int argc, char **argv)
+{
+    harness_cache_open();
+    int failures = harness_main(argc, argv);
+    harness_cache_close();
+    return failures;
 }
 
 #endif

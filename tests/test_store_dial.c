@@ -259,27 +259,32 @@ static int meet_itself(int fd, struct sockaddr *where, socklen_t *length)
     return 0;
 }
 
-TEST(test_store_dial_meets_itself)
+/* Connects where the first `times` sockets say that their own address is `address`; how many came. */
+static int come_meeting(in_addr_t address, int times)
 {
-    if (weft_i_keyed_load() == WEFT_ERR_UNSUPPORTED)
-        SKIP("no libcrypto.so.3");
-    OPEN();
     door d;
     door_open(&d, WELCOMES);
-    target = (struct sockaddr_in){.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)d.port),
-                                  .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    target = (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)d.port), .sin_addr = {htonl(address)}};
     weft_i_os table = weft_i_os_linux;
     table.getsockname = meet_itself;
     weft_i_os_now = &table;
-    meetings = 2;
+    meetings = times;
     weft_store *s = weft_store_tcp_connect("127.0.0.1", d.port, TOKEN, 20000);
     weft_i_os_now = &weft_i_os_linux;
     if (!s)
         FAIL("%s", weft_last_error());
     weft_release(s);
     door_close(&d);
-    CHECK_INT(d.came, 3);
+    return d.came;
+}
+
+TEST(test_store_dial_meets_itself)
+{
+    if (weft_i_keyed_load() == WEFT_ERR_UNSUPPORTED)
+        SKIP("no libcrypto.so.3");
+    OPEN();
+    CHECK_INT(come_meeting(INADDR_LOOPBACK, 2), 3);
     CLOSE();
 }
 
@@ -289,22 +294,7 @@ TEST(test_store_dial_meets_another)
     if (weft_i_keyed_load() == WEFT_ERR_UNSUPPORTED)
         SKIP("no libcrypto.so.3");
     OPEN();
-    door d;
-    door_open(&d, WELCOMES);
-    target = (struct sockaddr_in){.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)d.port),
-                                  .sin_addr = {htonl(INADDR_LOOPBACK + 1)}};
-    weft_i_os table = weft_i_os_linux;
-    table.getsockname = meet_itself;
-    weft_i_os_now = &table;
-    meetings = 1;
-    weft_store *s = weft_store_tcp_connect("127.0.0.1", d.port, TOKEN, 20000);
-    weft_i_os_now = &weft_i_os_linux;
-    if (!s)
-        FAIL("%s", weft_last_error());
-    weft_release(s);
-    door_close(&d);
-    CHECK_INT(d.came, 1);
+    CHECK_INT(come_meeting(INADDR_LOOPBACK + 1, 1), 1);
     CLOSE();
 }
 

@@ -328,8 +328,5 @@ RANKS_TEST(test_trial_kept_at_the_end, RANKS)
 int main(int argc, char **argv)
 {
     setenv("WEFT_WAIT", "spin", 1); /* on one core too */
-    harness_cache_open();
-    int failures = harness_main(argc, argv);
-    harness_cache_close();
-    return failures;
+    return harness_cache_main(argc, argv);
 }

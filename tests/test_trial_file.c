@@ -217,8 +217,5 @@ TEST(test_trial_file_hostile)
 
 int main(int argc, char **argv)
 {
-    harness_cache_open();
-    int failures = harness_main(argc, argv);
-    harness_cache_close();
-    return failures;
+    return harness_cache_main(argc, argv);
 }

@@ -494,9 +494,5 @@ TEST(test_trial_file_at_first_use)
 
 int main(int argc, char **argv)
 {
-    setenv("WEFT_WAIT", "spin", 1); /* on one core too */
-    harness_cache_open();
-    int failures = harness_main(argc, argv);
-    harness_cache_close();
-    return failures;
+    return harness_cache_main(argc, argv);
 }
