@@ -290,6 +290,50 @@ TEST(test_cuda_verdict)
     scene_close();
 }
 
+static void await_waiting(int rank, int first, int last)
+{
+    scene_rank *me = &scene.rank[rank];
+    int64_t deadline = weft_i_os_deadline(LONG_MS);
+    int awaited = -1;
+    while (!(awaited >= first && awaited <= last) && WEFT_OS->clock_ns() < deadline) {
+        WEFT_OS->sleep_ns(2000000);
+        awaited = weft_i_cuda_team_waits_for(&me->team);
+    }
+    RANK(awaited >= first && awaited <= last, "waits for %d, not %d to %d", awaited, first, last);
+}
+
+/* Of two threads that wait, one for each rank, the first ends: the other is still seen to wait. */
+static void still_waiting_body(int rank, void *arg)
+{
+    scene_rank *me = &scene.rank[rank];
+    (void)arg;
+    if (rank == 0) {
+        RANK_OK(weft_i_cuda_barrier(&me->team, me->stream, 0, 2 * LONG_MS));
+        await_waiting(rank, 1, 2);
+    }
+    scene_meet();
+    if (rank == 1)
+        RANK_OK(weft_i_cuda_barrier(&me->team, me->stream, 0, 2 * LONG_MS));
+    if (rank == 1)
+        await_waiting(rank, 2, 2); /* so it has arrived */
+    scene_meet();
+    if (rank == 0)
+        await_waiting(rank, 2, 2);
+    scene_meet();
+    if (rank == 2)
+        RANK_OK(weft_i_cuda_barrier(&me->team, me->stream, 0, LONG_MS));
+    RANK_OK(weft_i_cuda_stream_sync(me->stream, LONG_MS));
+    RANK_OK(weft_i_cuda_team_check(&me->team));
+    RANK(weft_i_cuda_team_waits_for(&me->team) < 0, "still waits");
+}
+
+TEST(test_cuda_still_waiting)
+{
+    scene_open(3, BYTES, &sizes);
+    scene_run(still_waiting_body, NULL);
+    scene_close();
+}
+
 /* A poisoned kernel touches no data. */
 static void untouched_body(int rank, void *arg)
 {

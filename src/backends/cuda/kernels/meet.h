@@ -226,8 +226,8 @@ WEFT_K int weft_k_look_around(const weft_k_meeting *m, weft_k_patience *p, int p
         return 1;
     }
     if (now - p->began > WEFT_K_LONG_NS) {
-        if (!p->told)
-            weft_k_store(&g->record->waiting, (uint64_t)(peer + 1));
+        /* Again and again: a thread whose wait ends says that there is none. */
+        weft_k_store(&g->record->waiting, (uint64_t)(peer + 1));
         p->told = 1;
         weft_k_rest();
     }
