@@ -106,6 +106,36 @@ RANKS_TEST(test_cuda_send_posted, 3)
     finish(world);
 }
 
+/* One that has nothing more to do leaves; who waits for a third is not told that it will not come. */
+RANKS_TEST(test_cuda_send_third_leaves, 3)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = letter_there(rank, 0, 5000), *y = weft_empty_like(x);
+    CHECK_OK(weft_send_recv(y, (rank + 2) % 3, x, (rank + 1) % 3, world)); /* opens the site */
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+    if (rank == 1) {
+        finish(world);
+        harness_mark();
+        return;
+    }
+    if (rank == 2)
+        CHECK(harness_await(1, 1));
+    if (rank == 2)
+        rest_us(300000); /* three times as long as one that has left is waited for */
+    CHECK_OK(rank ? weft_send(x, 0, world) : weft_recv(y, 2, world));
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+    if (rank == 0)
+        check_same("from the late one", y, letter(2, 0, 5000));
+    if (rank == 0) { /* whom it waits for now has left */
+        CHECK_OK(weft_recv(y, 1, world));
+        sync_fails(WEFT_ERR_PEER_LEFT);
+        CHECK_CONTAINS(weft_last_error(), "rank 1");
+    }
+    weft_clear_error();
+    weft_finish(world);
+    weft_clear_error();
+}
+
 /* Ends that differ in count, dtype or tag: both learn it, with both calls. */
 RANKS_TEST(test_cuda_send_mismatch, 2)
 {

@@ -26,6 +26,7 @@ static struct {
     weft_status status;
     bool waiting;
     uint64_t needs;
+    int awaited;
 } told;
 
 static void condemn(void *arg, weft_status status, int rank)
@@ -46,6 +47,12 @@ static uint64_t needs(void *arg)
 {
     CHECK(arg == &told);
     return told.needs;
+}
+
+static bool awaits(void *arg, int rank)
+{
+    CHECK(arg == &told && told.waiting);
+    return rank == told.awaited;
 }
 
 static int take_body(pthread_t *thread, void *(*given)(void *), void *arg)
@@ -88,7 +95,7 @@ static void step(_Atomic uint32_t *word, uint32_t seen, int64_t rest)
         CHECK(++idle_looks <= LINGER + 1 && rest == QUICK);
 }
 
-static void open_post(bool counts)
+static void open_post_with(uint64_t (*counts)(void *arg), bool (*knows)(void *arg, int rank))
 {
     hand_open();
     memset(&told, 0, sizeof told);
@@ -104,9 +111,14 @@ static void open_post(bool counts)
     table.futex_wait = step;
     weft_i_os_now = &table;
     weft_i_circle circle = {.group = hand.group};
-    weft_i_post_duty duty = {condemn, is_waiting, &told, counts ? needs : NULL};
+    weft_i_post_duty duty = {condemn, is_waiting, &told, counts, knows};
     CHECK_OK(weft_i_post_open(&circle, &duty, &post));
     CHECK_INT(threads, 1);
+}
+
+static void open_post(bool counts)
+{
+    open_post_with(counts ? needs : NULL, NULL);
 }
 
 /* Runs the thread over all steps, the last of which closes the post, and to its end. */
@@ -327,6 +339,84 @@ TEST(test_sentry_needs)
     stand(steps_of_it);
 }
 
+/* ---- whom it waits for ---- */
+
+static void wait_for_0_while_3_leaves(void)
+{
+    told.waiting = true;
+    told.awaited = 0;
+    hand_leave(hand_members[3]);
+}
+
+static void not_its_fault(void)
+{
+    check_told(0, WEFT_OK, 0); /* rank 0 is late, and rank 3 has done its part */
+    told.awaited = 2;
+    hand_leave(hand_members[2]);
+}
+
+static void left_since_a_moment(void)
+{
+    check_told(0, WEFT_OK, 0); /* rank 2 has just left, whenever rank 3 did */
+    now += 50 * MS;
+}
+
+static void now_for_another(void)
+{
+    check_told(0, WEFT_OK, 0);
+    told.awaited = 0; /* a block that waits for rank 0 says so last */
+    now += 50 * MS;
+}
+
+static void and_back(void)
+{
+    check_told(0, WEFT_OK, 0);
+    told.awaited = 2;
+}
+
+static void told_of_the_awaited(void)
+{
+    check_told(1, WEFT_ERR_PEER_LEFT, 2);
+    again();
+    told.waiting = true;
+    told.awaited = 3;
+    hand.group->board->revoked = 1;
+}
+
+static void told_of_its_group(void)
+{
+    check_told(1, WEFT_ERR_REVOKED, 3);
+    hand.group->board->revoked = 0;
+    again();
+    told.waiting = true;
+    hand_kill(hand_members[2]);
+}
+
+static void told_of_any_death(void)
+{
+    check_told(1, WEFT_ERR_PEER_DEAD, 2);
+    again();
+    close_it();
+}
+
+/* Who has left is blamed by those alone who wait for it. */
+TEST(test_sentry_awaits)
+{
+    static void (*const steps_of_it[])(void) = {wait_for_0_while_3_leaves,
+                                                later,
+                                                not_its_fault,
+                                                left_since_a_moment,
+                                                now_for_another,
+                                                and_back,
+                                                told_of_the_awaited,
+                                                later,
+                                                told_of_its_group,
+                                                told_of_any_death,
+                                                NULL};
+    open_post_with(NULL, awaits);
+    stand(steps_of_it);
+}
+
 /* ---- how often it looks ---- */
 
 static int errands;
@@ -403,7 +493,7 @@ TEST(test_sentry_without_a_thread)
 {
     static void (*const steps_of_it[])(void) = {close_it, NULL};
     weft_i_post *none = NULL;
-    weft_i_post_duty duty = {condemn, is_waiting, &told, NULL};
+    weft_i_post_duty duty = {condemn, is_waiting, &told, NULL, NULL};
     hand_open();
     table = weft_i_os_linux;
     table.thread_create = no_thread;
@@ -434,7 +524,7 @@ static int look_in_child(void)
 {
     static void (*const steps_of_it[])(void) = {close_it, NULL};
     weft_i_circle circle = {.group = hand.group};
-    weft_i_post_duty duty = {condemn, is_waiting, &told, NULL};
+    weft_i_post_duty duty = {condemn, is_waiting, &told, NULL, NULL};
     weft_i_post_close(post); /* of the parent: not ours to close */
     if (weft_i_post_open(&circle, &duty, &post) < 0 || threads != 2)
         return 101;

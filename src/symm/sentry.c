@@ -28,10 +28,13 @@ struct weft_i_post {
     atomic_bool
         recent; /* relaxed: set by whoever enqueues, cleared by the thread; nothing hangs on it */
     bool told;
-    int64_t recent_until, lost_since;
+    int64_t recent_until;
     int rank, size;
     char group[WEFT_I_GROUP_NAME];
-    int members[]; /* world ranks */
+    struct member {
+        int world_rank;
+        int64_t lost_since; /* 0: it is not */
+    } members[];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the posts */
@@ -67,7 +70,7 @@ const char *weft_i_post_quarrel(const weft_i_post *post)
 /* Has the member gone, or the group ended? */
 static weft_status fate_of(const weft_i_post *post, int rank)
 {
-    weft_status fate = weft_i_world_fate(post->world, post->members[rank]);
+    weft_status fate = weft_i_world_fate(post->world, post->members[rank].world_rank);
     if (fate == WEFT_ERR_PEER_DEAD || !post->board)
         return fate;
     /* Each pairs with the release of its writer. */
@@ -80,18 +83,32 @@ static weft_status fate_of(const weft_i_post *post, int rank)
     return weft_i_post_quarrel(post) ? WEFT_ERR_MISMATCH : WEFT_ERR_REVOKED;
 }
 
-/* The member that is lost for good comes first; then any that will not come. */
-static weft_status find_lost(const weft_i_post *post, int *out)
+/* Is it certain that this member, which is lost, ends what waits here?  A death is at once.  Nobody
+ * else is missed before something waits for it, and what it did before may still arrive. */
+static bool is_told(const weft_i_post *post, int rank, weft_status fate, bool waits, int64_t now)
+{
+    const weft_i_post_duty *duty = &post->duty;
+    return fate == WEFT_ERR_PEER_DEAD ||
+           (waits && now - post->members[rank].lost_since >= LEFT_NS &&
+            (!duty->awaits || duty->awaits(duty->arg, rank)));
+}
+
+/* The member that is to be told, and why: one that is lost for good comes first. */
+static weft_status find_lost(weft_i_post *post, bool waits, int64_t now, int *out)
 {
     weft_status found = WEFT_OK;
-    for (int rank = 0; rank < post->size; rank++) {
+    for (int rank = 0; rank < post->size && found != WEFT_ERR_PEER_DEAD; rank++) {
+        struct member *member = &post->members[rank];
         weft_status fate = rank == post->rank ? WEFT_OK : fate_of(post, rank);
-        if (fate < 0 && (found == WEFT_OK || fate == WEFT_ERR_PEER_DEAD)) {
+        if (fate == WEFT_OK)
+            member->lost_since = 0;
+        else if (!member->lost_since)
+            member->lost_since = now;
+        if (fate < 0 && (found == WEFT_OK || fate == WEFT_ERR_PEER_DEAD) &&
+            is_told(post, rank, fate, waits, now)) {
             found = fate;
             *out = rank;
         }
-        if (found == WEFT_ERR_PEER_DEAD)
-            break;
     }
     return found;
 }
@@ -105,13 +122,8 @@ static void look_at(weft_i_post *post, int64_t now)
     /* Pairs with weft_i_world_leave: whoever has left itself waits for nobody. */
     if (post->told || atomic_load_explicit(&post->world->finished, memory_order_acquire))
         return;
-    weft_status fate = find_lost(post, &rank);
-    if (fate == WEFT_OK) {
-        post->lost_since = 0;
-        return;
-    }
-    post->lost_since = post->lost_since ? post->lost_since : now;
-    if (fate != WEFT_ERR_PEER_DEAD && (!waits || now - post->lost_since < LEFT_NS))
+    weft_status fate = find_lost(post, waits, now, &rank);
+    if (fate == WEFT_OK)
         return;
     post->told = true;
     post->duty.condemn(post->duty.arg, fate, rank);
@@ -197,7 +209,7 @@ weft_status weft_i_sentry_run(bool (*run)(void))
 
 static weft_i_post *new_post(const weft_group *group, const weft_i_post_duty *duty)
 {
-    weft_i_post *post = WEFT_OS->alloc(sizeof *post + (size_t)group->size * sizeof(int));
+    weft_i_post *post = WEFT_OS->alloc(sizeof *post + (size_t)group->size * sizeof(struct member));
     if (!post)
         return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory to look out for %d ranks", group->size);
     *post = (weft_i_post){
@@ -207,7 +219,8 @@ static weft_i_post *new_post(const weft_group *group, const weft_i_post_duty *du
         .duty = *duty,
         .rank = group->rank,
         .size = group->size};
-    memcpy(post->members, group->members, (size_t)group->size * sizeof(int));
+    for (int rank = 0; rank < group->size; rank++)
+        post->members[rank] = (struct member){.world_rank = group->members[rank]};
     snprintf(post->group, sizeof post->group, "%s", group->name);
     return post;
 }
@@ -287,7 +300,8 @@ void weft_i_post_renew(weft_i_post *post)
 {
     pthread_mutex_lock(&lock);
     post->told = false;
-    post->lost_since = 0;
+    for (int rank = 0; rank < post->size; rank++)
+        post->members[rank].lost_since = 0;
     pthread_mutex_unlock(&lock);
 }
 
@@ -299,7 +313,7 @@ void weft_i_post_text(const weft_i_post *post, char *out, size_t bytes)
 void weft_i_post_describe(const weft_i_post *post, int rank, char *out, size_t bytes)
 {
     if (rank >= 0 && rank < post->size)
-        weft_i_world_describe(post->world, post->members[rank], out, bytes);
+        weft_i_world_describe(post->world, post->members[rank].world_rank, out, bytes);
     else
         snprintf(out, bytes, "rank %d", rank);
 }

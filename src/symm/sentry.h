@@ -3,8 +3,8 @@
  * The sentry: who looks out for lost members while kernels wait for them, since a kernel sees only
  * memory.  One thread of the process looks at all posts, every millisecond while device work is
  * recent, else every 50.  A member that has died is told at once; one that has left, or a group
- * that was revoked, when a kernel has waited for a while.  The thread ends when there is nothing to
- * look at.
+ * that was revoked, when a kernel has waited for it for a while.  The thread ends when there is
+ * nothing to look at.
  */
 #ifndef WEFT_SYMM_SENTRY_H
 #define WEFT_SYMM_SENTRY_H
@@ -16,7 +16,7 @@
 typedef struct weft_i_post weft_i_post;
 struct weft_i_world;
 
-/* Who is told.  Both are called by the sentry's thread, and never after weft_i_post_close. */
+/* Who is told.  All are called by the sentry's thread, and never after weft_i_post_close. */
 typedef struct weft_i_post_duty {
     void (*condemn)(void *arg, weft_status status, int rank); /* `rank` will not come */
     bool (*is_waiting)(void *arg); /* does a kernel wait for long already? */
@@ -27,6 +27,11 @@ typedef struct weft_i_post_duty {
      * its device does it.  NULL: whoever has left is missed.
      */
     uint64_t (*needs)(void *arg);
+    /*
+     * Does what waits here wait for that member?  Another one may leave as soon as its own part is
+     * done, and is not to be blamed for who is late.  NULL: not known, so whoever has left is missed.
+     */
+    bool (*awaits)(void *arg, int rank);
 } weft_i_post_duty;
 
 /* For a member of the circle's group; does not hold the group, and may outlive it. */

@@ -123,6 +123,13 @@ static bool is_waiting(void *arg)
     return weft_i_cuda_team_waits_for(&pads->team) >= 0;
 }
 
+/* Blocks that wait for different ranks say so by turns. */
+static bool awaits(void *arg, int rank)
+{
+    const weft_i_cuda_pads *pads = arg;
+    return weft_i_cuda_team_waits_for(&pads->team) == rank;
+}
+
 /* ---- opening and closing ---- */
 
 /* Made in advance: a stream cannot be made while a kernel that waits for the dead holds things up.
@@ -193,7 +200,7 @@ static weft_status open_team(const weft_i_circle *circle, weft_i_cuda_device *de
                                    mapped->stride, most_sharing(circle, cards), sizes, &out->team));
     out->team.shifts = mapped->shifts;
     out->team.group.shifts = mapped->shifts_there;
-    weft_i_post_duty duty = {condemn, is_waiting, out, NULL};
+    weft_i_post_duty duty = {condemn, is_waiting, out, NULL, awaits};
     weft_i_post *post = NULL;
     WEFT_TRY(weft_i_post_open(circle, &duty, &post));
     weft_i_cuda_team_attend(&out->team, post);

@@ -137,7 +137,7 @@ static uint64_t needs(void *arg)
 
 weft_status weft_i_nccl_watch(const weft_i_circle *circle, weft_i_nccl_comm *comm)
 {
-    weft_i_post_duty duty = {told, is_waiting, comm, comm->has_windows ? NULL : needs};
+    weft_i_post_duty duty = {told, is_waiting, comm, comm->has_windows ? NULL : needs, NULL};
     WEFT_TRY(weft_i_post_open(circle, &duty, &comm->post));
     if (!comm->has_windows)
         weft_i_post_show(comm->post, 0); /* nobody calls before all agree to have it */

@@ -125,6 +125,18 @@ static bool is_waiting(void *arg)
     return waits;
 }
 
+/* A barrier waits for all. */
+static bool awaits(void *arg, int rank)
+{
+    weft_i_nvshmem_remote *remote = arg;
+    pthread_mutex_lock(&remote->lock);
+    const wait *w = remote->waits;
+    while (w && w->rank >= 0 && w->rank != rank)
+        w = w->next;
+    pthread_mutex_unlock(&remote->lock);
+    return w;
+}
+
 /* Under the lock. */
 static weft_status tell(weft_i_nvshmem_remote *remote)
 {
@@ -177,7 +189,7 @@ static weft_status fill(const weft_i_circle *circle, const int *pes, weft_i_nvsh
     memset(remote->barriers, 0, channels * sizeof *remote->barriers);
     memset(remote->taken, 0, channels * size * sizeof *remote->taken);
     WEFT_TRY(weft_i_cuda_stream_new(remote->device, true, &remote->spare));
-    weft_i_post_duty duty = {condemn, is_waiting, remote, NULL};
+    weft_i_post_duty duty = {condemn, is_waiting, remote, NULL, awaits};
     return weft_i_post_open(circle, &duty, &remote->post);
 }
 
