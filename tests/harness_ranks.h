@@ -49,8 +49,9 @@ enum { HARNESS_RANKS_MAX = 64, HARNESS_NOTHING = 3 /* said nothing: it crashed, 
 typedef struct harness_rank {
     int outcome;
     int dies;
-    atomic_int marks; /* see harness_mark */
-    long long when;   /* ns, to tell causes from consequences */
+    atomic_int marks;  /* see harness_mark */
+    atomic_int failed; /* relaxed: nothing else is read for it, see harness_await_marks */
+    long long when;    /* ns, to tell causes from consequences */
     char reason[1024];
 } harness_rank;
 
@@ -105,6 +106,18 @@ __attribute__((unused)) static bool harness_await(int rank, int marks)
     return harness_marks_of(rank) >= marks;
 }
 
+/* Waits until all ranks together have made so many marks.  One that has failed makes none any more:
+ * then this rank fails too, instead of hiding that behind a time-out. */
+__attribute__((unused)) static void harness_await_marks(int marks)
+{
+    while (harness_marks() < marks) {
+        for (int rank = 0; rank < harness_current->ranks; rank++)
+            if (atomic_load_explicit(&harness_ranks[rank].failed, memory_order_relaxed))
+                FAIL("%d of %d marks came before rank %d failed", harness_marks(), marks, rank);
+        nanosleep(&(struct timespec){0, 100000}, NULL);
+    }
+}
+
 static long long harness_now(void)
 {
     struct timespec now;
@@ -157,6 +170,7 @@ static int harness_run_rank(int rank)
     mine->when = harness_now();
     memcpy(mine->reason, harness_reason, sizeof mine->reason);
     mine->outcome = outcome;
+    atomic_store_explicit(&mine->failed, outcome == HARNESS_FAIL, memory_order_relaxed);
     return outcome == HARNESS_FAIL;
 }
 
@@ -249,10 +263,13 @@ static int harness_find_failure(const weft_launch_end *end, int result, char *re
     }
     if (result < 0)
         snprintf(reason, bytes, "could not be launched: %s", weft_last_error());
-    else if (end->timed_out)
+    else if (end->timed_out && !worst)
         snprintf(
             reason, bytes,
             "took longer than HARNESS_TIMEOUT; standard error tells what the ranks were doing");
+    else if (end->timed_out)
+        snprintf(reason, bytes, "took longer than HARNESS_TIMEOUT, after rank %d: %s",
+                 (int)(worst - harness_ranks), worst->reason);
     else if (worst)
         snprintf(reason, bytes, "rank %d: %s", (int)(worst - harness_ranks), worst->reason);
     else if (silent >= 0)

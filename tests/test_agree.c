@@ -77,8 +77,7 @@ RANKS_TEST(test_agree_late, 3)
         harness_mark();
         flags = 0; /* too late */
     }
-    while (harness_marks() < 2)
-        rest_us(100);
+    harness_await_marks(2);
     CHECK_OK(weft_group_agree(world, &flags, WEFT_DEFAULT));
     CHECK(flags == 0xf0);
     flags = 1;
@@ -219,8 +218,7 @@ RANKS_TEST(test_agree_leaves, 4)
         CHECK_INT(mine->rounds, 38);
         CHECK(!strcmp(mine->ranks, "agreed without rank 2"));
         harness_mark();
-        while (harness_marks() < 3)
-            rest_us(100);
+        harness_await_marks(3);
         for (int other = 0; other < size; other++)
             CHECK(other == GONE || same_outcome(mine, &outcomes[other]));
     }

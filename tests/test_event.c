@@ -45,8 +45,7 @@ RANKS_TEST(test_event_death, 4)
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     CHECK(!is_readable(fd, 20)); /* nothing has happened */
     if (rank == 2) {
-        while (harness_marks() < 3)
-            rest_us(100);
+        harness_await_marks(3);
         harness_rank_dies();
         kill(getpid(), SIGKILL);
     }
@@ -76,8 +75,7 @@ RANKS_TEST(test_event_is_quick, 8)
     int fd = event_of(world);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank) { /* one after the other */
-        while (harness_marks() < rank)
-            rest_us(100);
+        harness_await_marks(rank);
         harness_rank_dies();
         kill(getpid(), SIGKILL);
     }

@@ -369,8 +369,7 @@ RANKS_TEST(test_group_after_timeout, 3)
             CHECK_OK(weft_group_barrier(pair, WEFT_DEFAULT));
             harness_mark();
         }
-        for (marks += 2; harness_marks() < marks;)
-            rest(1);
+        harness_await_marks(marks += 2);
         weft_scope_close();
     }
     finish(world);

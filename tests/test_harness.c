@@ -39,6 +39,23 @@ RANKS_TEST(demo_hangs, 2)
         usleep(1000);
 }
 
+RANKS_TEST(demo_hangs_after_another, 2)
+{
+    if (rank == 1)
+        FAIL("the cause");
+    while (harness_in_threads)
+        usleep(1000);
+}
+
+/* Its marks would never come. */
+RANKS_TEST(demo_awaits_the_failed, 3)
+{
+    if (rank == 1)
+        FAIL("the cause");
+    harness_mark();
+    harness_await_marks(3);
+}
+
 RANKS_TEST(demo_leaks_descriptor, 2)
 {
     if (rank == 1)
@@ -84,28 +101,35 @@ TEST(test_harness_judges)
 {
     static const struct {
         const char *arguments, *expected;
-    } cases[] = {
-        {"demo_fails", "demo_fails shm 3 fail: rank 1: "},
-        {"demo_fails", "because of 42\n"},
-        {"demo_crashes",
-         "demo_crashes shm 2 fail: rank 1 ended early; first to fail: rank 1, signal 9\n"},
-        {"demo_dies", "demo_dies shm 2 pass\n"},
-        {"demo_hangs", "demo_hangs shm 2 fail: took longer than HARNESS_TIMEOUT"},
-        {"demo_leaks_descriptor", "demo_leaks_descriptor shm 2 fail: rank 1: descriptor "},
-        {"demo_leaks_process", "demo_leaks_process shm 1 fail: processes were left running\n"},
-        {"demo_exits", "demo_exits shm 2 fail: ended with status 66 after its ranks had passed"},
-#ifdef HARNESS_SEES_LOCKS
-        {"demo_unlocks",
-         "demo_unlocks shm 2 fail: rank 1 ended early; first to fail: rank 1, signal 6\n"},
+    } cases[] =
+    { {"demo_fails", "demo_fails shm 3 fail: rank 1: "},
+      {"demo_fails", "because of 42\n"},
+      {"demo_crashes",
+       "demo_crashes shm 2 fail: rank 1 ended early; first to fail: rank 1, signal 9\n"},
+      {"demo_dies", "demo_dies shm 2 pass\n"},
+      {"demo_hangs", "demo_hangs shm 2 fail: took longer than HARNESS_TIMEOUT"},
+#if HARNESS_THREADS
+      {"--backend threads demo_hangs_after_another",
+       "demo_hangs_after_another threads 2 fail: took longer than HARNESS_TIMEOUT, after rank 1: "},
+      {"--backend threads demo_awaits_the_failed",
+       "demo_awaits_the_failed threads 3 fail: rank 1: "},
+      {"--backend threads demo_awaits_the_failed", "the cause"},
 #endif
-        {"demo_skips", "demo_skips shm 2 skip: no such machine\n"},
+      {"demo_leaks_descriptor", "demo_leaks_descriptor shm 2 fail: rank 1: descriptor "},
+      {"demo_leaks_process", "demo_leaks_process shm 1 fail: processes were left running\n"},
+      {"demo_exits", "demo_exits shm 2 fail: ended with status 66 after its ranks had passed"},
+#ifdef HARNESS_SEES_LOCKS
+      {"demo_unlocks",
+       "demo_unlocks shm 2 fail: rank 1 ended early; first to fail: rank 1, signal 6\n"},
+#endif
+      {"demo_skips", "demo_skips shm 2 skip: no such machine\n"},
     };
     char command[512], text[4096];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(command, sizeof command,
-                 "WEFT_KILL_GRACE=200 WEFT_TEST_BACKENDS=shm %s /proc/%d/exe --backend shm %s "
+                 "WEFT_KILL_GRACE=200 WEFT_TEST_BACKENDS= %s /proc/%d/exe --backend shm %s "
                  "2>/dev/null",
-                 strcmp(cases[i].arguments, "demo_hangs") ? "" : "HARNESS_TIMEOUT=1", getpid(),
+                 strstr(cases[i].arguments, "demo_hangs") ? "HARNESS_TIMEOUT=1" : "", getpid(),
                  cases[i].arguments);
         FILE *pipe = popen(command, "r");
         CHECK(pipe);

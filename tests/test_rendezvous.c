@@ -34,8 +34,7 @@ static void check_works(weft_group *group, int rank, int size)
  */
 static void take_turn(int rank, int begun)
 {
-    while (harness_marks() < begun + rank)
-        rest_us(100);
+    harness_await_marks(begun + rank);
 }
 
 RANKS_TEST(test_rendezvous_pad_sizes, 3)

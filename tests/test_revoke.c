@@ -59,8 +59,7 @@ static void run_makings(int rank, int size, making how)
     weft_group *world = join(LIMIT_MS);
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank == size - 1) {
-        while (harness_marks() < size - 1) /* the others are about to wait for us */
-            rest_us(100);
+        harness_await_marks(size - 1); /* the others are about to wait for us */
         rest_us(2000);
         CHECK_OK(weft_group_revoke(world));
     } else {
@@ -103,8 +102,7 @@ RANKS_TEST(test_revoke_lineage, 3)
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, grandchild));
     if (rank == 2) {
-        while (harness_marks() < 2)
-            rest_us(100);
+        harness_await_marks(2);
         rest_us(2000);
         CHECK_OK(weft_group_revoke(child));
     } else {
@@ -144,8 +142,7 @@ RANKS_TEST(test_revoke_new_and_shrink, 3)
         CHECK_INT(weft_last_status(), WEFT_ERR_REVOKED);
         weft_clear_error();
     } else {
-        while (!harness_marks())
-            rest_us(100);
+        harness_await_marks(1);
         CHECK_OK(weft_group_revoke(world));
     }
     go_on(world, 3);
