@@ -10,23 +10,30 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
 
-/* Long enough that who comes at the same time is not late on a loaded machine. */
-enum { ROUNDS = 3, SHORT_MS = 150 };
+/* Long enough that who comes at the same time is not late on a machine with some load; where one was,
+ * up to the last, which no load explains. */
+enum { ROUNDS = 3, SHORT_MS = 150, LAST_MS = 8 * SHORT_MS };
 
 /* "rank 2 (" is how messages name a rank; "rank 2 of 3" is who speaks. */
-static void check_names(int rank, int size, unsigned missing, const char *what)
+static unsigned named_ranks(int size)
 {
     char name[32];
+    unsigned named = 0;
     for (int other = 0; other < size; other++) {
-        bool named = false;
         snprintf(name, sizeof name, "rank %d (", other);
-        named = strstr(weft_last_error(), name) != NULL;
-        if (named != (missing >> other & 1))
-            FAIL("%s: rank %d %s rank %d: %s", what, rank, named ? "names" : "does not name", other,
-                 weft_last_error());
+        named |= (unsigned)(strstr(weft_last_error(), name) != NULL) << other;
     }
+    return named;
+}
+
+static void check_names(int rank, int size, unsigned missing, const char *what)
+{
+    unsigned named = named_ranks(size);
+    for (int other = 0; other < size; other++)
+        if ((named ^ missing) >> other & 1)
+            FAIL("%s: rank %d %s rank %d: %s", what, rank,
+                 named >> other & 1 ? "names" : "does not name", other, weft_last_error());
 }
 
 typedef enum op { BARRIER, ALL_REDUCE, LARGE, SYMM_BARRIER, RENDEZVOUS, SPLIT, NEW, OPS } op;
@@ -60,7 +67,7 @@ static weft_status run(op what, weft_group *group, weft_symm *mem, int size)
 
 /* Have all who were to come begun the operation at about the same time?  On a loaded machine one may
  * be held up before its call; then the others are right to name it, and the round shows nothing. */
-static bool came_together(const weft_group *world, int size, unsigned missing)
+static bool came_together(const weft_group *world, int size, unsigned missing, int limit_ms)
 {
     int64_t first = INT64_MAX, last = 0;
     for (int rank = 0; rank < size; rank++) {
@@ -73,54 +80,77 @@ static bool came_together(const weft_group *world, int size, unsigned missing)
         first = begin < first ? begin : first;
         last = begin > last ? begin : last;
     }
-    return last - first < SHORT_MS * (int64_t)1000000 / 2;
+    return last - first < limit_ms * (int64_t)1000000 / 2;
 }
 
-/* Does any rank want another round? */
-static bool any_wants(bool mine, weft_group *world)
+/* Judges what a rank that came was told.  One that is held up between its beginning and its arrival
+ * is named rightly as well, and nobody sees that it was: so a wrong name counts at the last limit,
+ * and until then asks for a round with a longer one. */
+static bool is_judged(const weft_group *world, int rank, int size, unsigned missing, op what,
+                      int limit_ms)
 {
-    int32_t want = mine;
+    /* Who waits for the first member to make the board knows of no other. */
+    unsigned wanted = what == NEW && (missing & 1) ? 1 : missing;
+    if (!came_together(world, size, missing, limit_ms))
+        return false;
+    if (limit_ms >= LAST_MS)
+        check_names(rank, size, wanted, names[what]);
+    return named_ranks(size) == wanted;
+}
+
+/* The limit of the next round: longer where any rank has not judged all; 0: all have, often
+ * enough. */
+static int next_limit(int limit_ms, bool judged, int round, weft_group *world)
+{
+    int32_t want = judged               ? round < ROUNDS ? limit_ms : 0
+                   : limit_ms < LAST_MS ? 2 * limit_ms
+                                        : limit_ms;
     CHECK_OK(weft_all_reduce_ptr(&want, &want, 1, WEFT_I32, WEFT_MAX, world));
     return want;
 }
 
-/* `missing` are the ranks that do not come; all others give up at about the same time.  Every
- * operation is judged at least once. */
+/* One operation, to which the ranks of `missing` do not come; all others give up at about the same
+ * time.  True if this rank has judged it. */
+static bool run_one_late(weft_group *world, weft_symm *mem, int rank, int size, unsigned missing,
+                         op what, int limit_ms, int *marks)
+{
+    bool comes = !(missing >> rank & 1), judged = !comes;
+    int came = size - __builtin_popcount(missing);
+    weft_scope_open();
+    CHECK_OK(weft_group_barrier(world, 20000));
+    CHECK_OK(weft_group_set_timeout(world, comes ? limit_ms : 20000));
+    if (comes) {
+        harness_mark(); /* those who come come together */
+        harness_await_marks(*marks + came);
+        weft_status status = run(what, world, mem, size);
+        if (status != WEFT_ERR_TIMEOUT)
+            FAIL("%s gives %d: %s", names[what], (int)status, weft_last_error());
+        judged = is_judged(world, rank, size, missing, what, limit_ms);
+        weft_clear_error();
+        harness_mark();
+    }
+    harness_await_marks(*marks += 2 * came);
+    CHECK_OK(weft_group_set_timeout(world, 20000));
+    weft_scope_close();
+    return judged;
+}
+
+/* Until every rank that comes has judged every operation, at least once. */
 static void run_late(int rank, int size, unsigned missing)
 {
-    unsigned judged = missing >> rank & 1 ? ~0u : 0; /* a bit for each operation */
     weft_group *world = join(20000);
     weft_symm *mem =
         weft_symm_rendezvous(weft_symm_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4)), world);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
-    int came = size - __builtin_popcount(missing), marks = 0;
-    for (int round = 0; round < ROUNDS || any_wants(~judged & ((1u << OPS) - 1), world); round++)
-        for (op what = 0; what < OPS; what++) {
-            weft_scope_open();
-            CHECK_OK(weft_group_barrier(world, 20000));
-            CHECK_OK(weft_group_set_timeout(world, missing >> rank & 1 ? 20000 : SHORT_MS));
-            if (!(missing >> rank & 1)) {
-                harness_mark(); /* those who come come together */
-                while (harness_marks() < marks + came)
-                    sched_yield();
-                weft_status status = run(what, world, mem, size);
-                if (status != WEFT_ERR_TIMEOUT)
-                    FAIL("%s gives %d: %s", names[what], (int)status, weft_last_error());
-                /* Who waits for the first member to make the board knows of no other. */
-                bool unmade = what == NEW && (missing & 1);
-                if (came_together(world, size, missing)) {
-                    check_names(rank, size, unmade ? 1 : missing, names[what]);
-                    judged |= 1u << what;
-                }
-                weft_clear_error();
-                harness_mark();
-            }
-            for (marks += 2 * came; harness_marks() < marks;)
-                rest_us(100);
-            CHECK_OK(weft_group_set_timeout(world, 20000));
-            weft_scope_close();
-        }
+    int marks = 0, limit_ms = SHORT_MS;
+    unsigned open = (1u << OPS) - 1; /* operations that this rank has not judged yet */
+    for (int round = 1; limit_ms; round++) {
+        for (op what = 0; what < OPS; what++)
+            if (run_one_late(world, mem, rank, size, missing, what, limit_ms, &marks))
+                open &= ~(1u << what);
+        limit_ms = next_limit(limit_ms, !open, round, world);
+    }
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     finish(world);
 }
@@ -162,8 +192,7 @@ RANKS_TEST(test_blame_posted, 3)
         }
         harness_mark();
     }
-    while (harness_marks() < 2)
-        rest_us(100);
+    harness_await_marks(2);
     if (rank == 1) {
         first = weft_all_reduce_start(x, x, WEFT_SUM, world);
         second = weft_all_gather_start(weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(9)), y, world);
@@ -213,8 +242,7 @@ RANKS_TEST(test_blame_rendezvous, 3)
     if (rank != 2 && strstr(weft_last_error(), " failed ("))
         CHECK_CONTAINS(weft_last_error(), ", waiting for rank 2 (");
     harness_mark();
-    while (harness_marks() < 3)
-        rest_us(100);
+    harness_await_marks(3);
     finish(world);
 }
 
@@ -261,8 +289,7 @@ RANKS_TEST(test_blame_stopped, 3)
         CHECK(harness_await(2, 1));
         CHECK(!kill(world->world->peers[1].rank_record->address.process, SIGCONT));
     }
-    while (harness_marks() < 3)
-        rest_us(100);
+    harness_await_marks(3);
     finish(world);
 }
 
