@@ -151,17 +151,20 @@ static pid_t arrange_long_stop(void)
     return arrange_stop(5000 + (long)(values_seed() % 5000), 0, 1);
 }
 
-/* Repeats a long flow; rank 1 has its end arranged once that works.  Returns what fails. */
+/* Repeats a long flow, from the second on with a limit; rank 1 has its end arranged once that works.
+ * Returns what fails. */
 static weft_status repeat(act_kind kind, int root, int rank, int size, weft_group *group,
-                          pid_t (*arrange)(void))
+                          int64_t limit_ms, pid_t (*arrange)(void))
 {
     act a = {.kind = kind, .dtype = WEFT_F32, .root = root, .count = 1 << 20};
     act_operands o = act_prepare(&a, rank, size);
     CHECK_OK(act_run(&a, &o, group));
     pid_t child = rank == 1 ? arrange() : 0;
     weft_status status = WEFT_OK;
+    weft_limit_open(limit_ms);
     while (status == WEFT_OK)
         status = act_run(&a, &o, group);
+    weft_limit_close();
     if (rank != 1)
         harness_mark();
     else
@@ -177,7 +180,7 @@ static void run_death(int rank, int size, act_kind kind, bool writer_dies)
     int root = writer_dies == (kind != ACT_GATHER); /* who writes; all others of a gather */
     if (rank == 1)
         harness_rank_dies();
-    CHECK_STATUS(repeat(kind, root, rank, size, world, arrange_death), WEFT_ERR_PEER_DEAD);
+    CHECK_STATUS(repeat(kind, root, rank, size, world, 20000, arrange_death), WEFT_ERR_PEER_DEAD);
     CHECK_CONTAINS(weft_last_error(), "rank 1 (");
     CHECK_CONTAINS(weft_last_error(), kind == ACT_GATHER ? "gather" : "broadcast");
     finish(world);
@@ -210,9 +213,8 @@ RANKS_TEST(test_flow_stopped, 2)
     if (harness_in_threads)
         SKIP("a thread cannot stop alone");
     weft_group *world = join(20000);
-    weft_limit_open(rank == 0 ? 200 : 20000);
-    weft_status status = repeat(ACT_BROADCAST, 0, rank, size, world, arrange_long_stop);
-    weft_limit_close();
+    weft_status status =
+        repeat(ACT_BROADCAST, 0, rank, size, world, rank == 0 ? 200 : 20000, arrange_long_stop);
     if (rank == 0) {
         CHECK_STATUS(status, WEFT_ERR_TIMEOUT);
         CHECK_CONTAINS(weft_last_error(), "rank 1 (");
