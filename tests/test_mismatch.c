@@ -488,6 +488,64 @@ RANKS_TEST(test_mismatch_two_roots, 3)
     finish(world);
 }
 
+/* The same at the next barrier, where all have come: with one call, with several that go on, in short
+ * and in eager buffers.  Until then nothing waits. */
+RANKS_TEST(test_mismatch_two_roots_barrier, 3)
+{
+    static const int64_t counts[] = {0, 10, 1000, 10000};
+    weft_group *world = join(20000);
+    for (int number = 0; number < 8; number++) {
+        char one[80], other[80];
+        int64_t count = counts[number % 4];
+        weft_scope_open();
+        weft_group *group = new_group(world, size);
+        weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(count));
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
+        CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+        for (int i = 0; i < 3; i++) /* one way, and all the same */
+            CHECK_OK(weft_broadcast_into(x, i, group));
+        CHECK_OK(weft_group_barrier(group, WEFT_DEFAULT));
+        if (rank < 2)
+            CHECK_OK(weft_broadcast_into(x, rank, group));
+        else
+            weft_broadcast_into(x, 0, group); /* it may hear of rank 1 already */
+        for (int i = 0; number >= 4 && rank < 2 && i < 1; i++)
+            weft_broadcast_into(x, rank, group);
+        CHECK_STATUS(weft_group_barrier(group, WEFT_DEFAULT), WEFT_ERR_MISMATCH);
+        snprintf(one, sizeof one, "broadcast of %lld f32, root 0, shape [%lld]", (long long)count,
+                 (long long)count);
+        snprintf(other, sizeof other, "broadcast of %lld f32, root 1, shape [%lld]",
+                 (long long)count, (long long)count);
+        check_both(one, other, number);
+        CHECK_STATUS(weft_all_reduce_into(x, x, WEFT_SUM, group), WEFT_ERR_MISMATCH);
+        weft_clear_error();
+        weft_scope_close();
+    }
+    finish(world);
+}
+
+/* Posted calls are under way on some ranks when others have come to the barrier: no mismatch. */
+RANKS_TEST(test_mismatch_posted_at_barrier, 3)
+{
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    for (int i = 0; i < 50; i++) {
+        weft_scope_open();
+        weft_work *work = NULL;
+        if ((i + rank) % 2)
+            CHECK((work = weft_broadcast_start(x, i % size, world)));
+        else
+            CHECK_OK(weft_broadcast_into(x, i % size, world));
+        CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+        CHECK_OK(weft_broadcast_into(x, (i + 1) % size, world)); /* behind the posted one */
+        CHECK(!work || weft_work_wait(work, 20000) == WEFT_OK);
+        weft_scope_close();
+    }
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    finish(world);
+}
+
 /* A call more than the others make: they do something else meanwhile, or have left. */
 RANKS_TEST(test_mismatch_extra_at_the_end, 3)
 {

@@ -339,16 +339,55 @@ static weft_status compare_settled(const weft_i_lane *lane, const weft_i_label *
     return WEFT_OK;
 }
 
+/* The newest entry to which all have come, from one on to which they have. */
+static inline uint32_t newest_settled(const weft_i_lane *lane, const weft_i_point *point,
+                                      uint32_t settled)
+{
+    uint32_t newest = lane->epoch;
+    while (newest != settled && !weft_i_signal_is_settled(point, newest))
+        newest--;
+    return newest;
+}
+
 static weft_status settle(weft_i_lane *lane, const weft_i_label *call, uint32_t needed,
                           int64_t timeout_ms)
 {
     weft_i_point *point = entry_point(lane, 0);
-    uint32_t newest = lane->epoch;
     WEFT_TRY(weft_i_group_settle(call, point, &lane->for_room, needed, timeout_ms));
-    while (newest != needed && !weft_i_signal_is_settled(point, newest))
-        newest--;
-    lane->settled = newest;
+    lane->settled = newest_settled(lane, point, needed);
     return compare_settled(lane, call);
+}
+
+/* The lane, for members that are all at a barrier.  NULL while there is posted work: then it is the
+ * helper's, and members are at different entries. */
+static weft_i_lane *lane_at_barrier(const weft_group *group)
+{
+    /* Pairs with the release of whoever ends posted work. */
+    return atomic_load_explicit(&group->posted, memory_order_acquire) ? NULL : group->lane;
+}
+
+void weft_i_group_fetch_entries(const weft_group *group)
+{
+    const weft_i_lane *lane = lane_at_barrier(group);
+    if (!lane || lane->settled == lane->epoch)
+        return;
+    for (int rank = 0; rank < lane->size; rank++)
+        __builtin_prefetch(weft_i_point_turn(&lane->entry, rank, lane->epoch));
+}
+
+weft_status weft_i_group_compare_entries(weft_group *group, const weft_i_label *call)
+{
+    weft_i_lane *lane = lane_at_barrier(group);
+    if (!lane)
+        return WEFT_OK;
+    group->compared = lane->epoch;
+    if (lane->settled == lane->epoch)
+        return WEFT_OK;
+    lane->settled = newest_settled(lane, entry_point(lane, 0), lane->settled);
+    weft_status status = compare_settled(lane, call);
+    if (status < 0)
+        weft_i_group_spoil(group, status); /* as in weft_i_lane_await */
+    return status;
 }
 
 weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, uint32_t turns,

@@ -703,10 +703,16 @@ static weft_status barrier_on_board(weft_group *group, int64_t timeout_ms)
         came = status == WEFT_OK;
     }
     uint64_t number = weft_i_record_begin_named(record, &name, group->id, 0, turn, -1);
+    /* Relaxed: an entry of the helper thread may come now, and then it is for the next barrier. */
+    bool called = atomic_load_explicit(&group->entries, memory_order_relaxed) != group->compared;
+    if (called)
+        weft_i_group_fetch_entries(group);
     if (came)
         status = weft_i_group_await(&call, &point, &on_board, timeout_ms, &meeting);
     if (free && status < 0)
         status = see_through(&call, group, &point, BARRIER_DIGEST, timeout_ms, &meeting, status);
+    if (called && status == WEFT_OK)
+        status = weft_i_group_compare_entries(group, &call);
     weft_i_record_end(record, number, status);
     return status;
 }

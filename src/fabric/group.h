@@ -44,6 +44,7 @@ struct weft_group {
     _Atomic uintptr_t on_board, on_lane;
     atomic_bool told_shared;  /* that the rule was broken is in the log; relaxed: a mark */
     _Atomic uint32_t entries; /* on its lane so far; relaxed: written by whoever runs a call */
+    uint32_t compared;        /* those that members compared at their last barrier, or all saw */
     _Atomic uint32_t posted;  /* collectives that are not over; relaxed up, release down */
     /* Objects that live as long as the group, made by floors above: */
     void *lane;                          /* what its collectives meet on (coll/lane.c) */
@@ -232,6 +233,14 @@ static inline weft_status weft_i_group_check_revoked(const weft_i_label *call)
 /* Makes the group's lane, on which its collectives meet; see coll/lane.c, which defines it.
  * Collective. */
 weft_status weft_i_group_make_lane(weft_group *group);
+
+/*
+ * All members have come to a barrier: have they called the same collectives before it?  Those that
+ * wait for nobody, as two do that both take themselves for the root of a broadcast, do not see it
+ * themselves.  WEFT_ERR_MISMATCH, with both calls.
+ */
+weft_status weft_i_group_compare_entries(weft_group *group, const weft_i_label *call);
+void weft_i_group_fetch_entries(const weft_group *group); /* while they come: it will be asked */
 
 /*
  * For what a member makes the lane: 0: it does not; 1: for a call of this group; otherwise only to
