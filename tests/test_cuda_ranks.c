@@ -231,6 +231,34 @@ RANKS_TEST(test_cuda_ranks_work_posted_again, 2)
     finish(world);
 }
 
+/* The other way round: what is posted does not wait for the current stream, which is held up, if its
+ * operands were not used there.  A rank that is not the root of a scatter has one only. */
+RANKS_TEST(test_cuda_ranks_work_overtakes, 2)
+{
+    weft_group *world = join(30000), *pair = weft_group_new(world, (int[]){0, 1}, 2, "pair");
+    weft_tensor *x = operand(WEFT_F32, 1, WEFT_SHAPE(600), GPU), *z = weft_empty_like(x);
+    weft_tensor *out = weft_empty(WEFT_F32, GPU, WEFT_SHAPE(300));
+    weft_tensor *want = weft_slice(operand(WEFT_F32, 1, WEFT_SHAPE(600), WEFT_CPU), 0, 300 * rank,
+                                   300 * rank + 300, 1);
+    CHECK_OK(weft_send_recv(z, 1 - rank, x, 1 - rank, pair)); /* opens its site */
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+    for (int i = 0; i < 2; i++) {
+        if (i && rank == 0)
+            CHECK_OK(weft_recv(z, 1, pair)); /* which comes later */
+        weft_work *work = weft_scatter_start(out, rank ? x : NULL, 1, world);
+        CHECK(work);
+        CHECK_OK(weft_work_wait(work, 15000));
+    }
+    harness_mark();
+    if (rank == 1) {
+        CHECK(harness_await(0, 1));
+        CHECK_OK(weft_send(x, 0, pair));
+    }
+    check_same("overtaking", out, want);
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+    finish(world);
+}
+
 static void check_turn(weft_group *world, uint32_t turn, bool on_device)
 {
     weft_i_record_entry last;

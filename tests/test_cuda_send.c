@@ -136,6 +136,32 @@ RANKS_TEST(test_cuda_send_third_leaves, 3)
     weft_clear_error();
 }
 
+/* Who sends and leaves stays until its kernel has done its part: its process ends next. */
+RANKS_TEST(test_cuda_send_and_leave, 2)
+{
+    if (harness_in_threads)
+        SKIP("a thread's kernels do not end with it");
+    weft_group *world = join(30000);
+    weft_tensor *x = letter_there(1, 0, 4000000), *y = weft_empty_like(x);
+    CHECK_OK(weft_send_recv(y, 1 - rank, x, 1 - rank, world)); /* opens the site */
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+    if (rank == 1) {
+        CHECK_OK(weft_send(x, 0, world)); /* more than the slots hold */
+        harness_mark();
+        finish(world);
+        harness_ranks[rank].outcome = HARNESS_PASS;
+        _exit(0);
+    } else {
+        CHECK(harness_await(1, 1));
+        rest_us(300000); /* three times as long as one that has left is waited for */
+        CHECK_OK(weft_fill(y, 0));
+        CHECK_OK(weft_recv(y, 1, world));
+        CHECK_OK(weft_stream_sync(weft_stream_current(GPU), 30000));
+        check_same("of who has left", y, letter(1, 0, 4000000));
+    }
+    finish(world);
+}
+
 /* Ends that differ in count, dtype or tag: both learn it, with both calls. */
 RANKS_TEST(test_cuda_send_mismatch, 2)
 {

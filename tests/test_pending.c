@@ -7,6 +7,7 @@
 #include "functional_jobs.h"
 
 #include "base/os.h"
+#include "functional/ops.h"
 
 #include <weft/dlpack.h>
 
@@ -217,6 +218,24 @@ static weft_tensor *start_small(bool list, weft_tensor *x, weft_group *world)
 
 /* A small input has been copied: writing it does not wait for the others, who wait for that here.
  */
+/* A result that goes into a tensor of the caller's is copied there when it has come, not before. */
+RANKS_TEST(test_pending_into, 2)
+{
+    enum { MANY = 40000 };
+    weft_group *world = join(20000);
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(MANY), rank + 1);
+    weft_tensor *into = weft_zeros(WEFT_F32, WEFT_CPU, WEFT_SHAPE(MANY));
+    weft_i_arg args[] = {WEFT_I_TENSOR_ARG(x), WEFT_I_INTEGER_ARG(WEFT_SUM), WEFT_I_NUMBER_ARG(0),
+                         WEFT_I_GROUP_ARG(world, weft_group_name(world), size)};
+    CHECK(weft_all_reduce(x, WEFT_SUM, world)); /* makes the lane */
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank)
+        rest_us(50000);
+    CHECK_OK(weft_i_op_into(&weft_i_op_all_reduce, into, args));
+    CHECK(weft_item(into, 0) == 3 && weft_item(into, MANY - 1) == 3);
+    finish(world);
+}
+
 RANKS_TEST(test_pending_small_inputs_are_free, 2)
 {
     weft_group *world = join(30000);

@@ -665,6 +665,57 @@ RANKS_TEST(test_work_wakes_the_helper, 2)
     finish(world);
 }
 
+static atomic_bool holding, held; /* relaxed: only whether it has happened */
+
+/* The helper does not come back from its nap while it is held. */
+static void hold_wait(_Atomic uint32_t *word, uint32_t expected, int64_t duration)
+{
+    bool ours = pthread_equal(pthread_self(), own_thread) || word != dozing_at;
+    while (!ours && atomic_load_explicit(&holding, memory_order_relaxed)) {
+        atomic_store_explicit(&held, true, memory_order_relaxed);
+        rest_us(100);
+    }
+    weft_i_os_linux.futex_wait(word, expected, duration);
+}
+
+/* Who sleeps for work that nobody runs wakes the helper, which may nap. */
+RANKS_TEST(test_work_sleeper_wakes_the_helper, 2)
+{
+    if (harness_in_threads)
+        SKIP("the table of system calls belongs to the whole process");
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10), rank);
+    own_thread = pthread_self();
+    watched = weft_i_os_linux;
+    watched.futex_wait = watch_wait;
+    watched.futex_wake = watch_wake;
+    CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT)); /* makes the helper */
+    if (rank == 0) {
+        weft_i_os_now = &watched;
+        await_doze(); /* tells where it waits */
+        watched.futex_wait = hold_wait;
+        atomic_store_explicit(&holding, true, memory_order_relaxed);
+        CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT)); /* by us; wakes it */
+        while (!atomic_load_explicit(&held, memory_order_relaxed))
+            rest_us(100);
+        weft_work *work = weft_all_reduce_start(x, x, WEFT_SUM, world);
+        atomic_store_explicit(&woken, 0, memory_order_relaxed);
+        CHECK_STATUS(weft_work_wait(work, 20), WEFT_ERR_TIMEOUT);
+        CHECK_INT(woken, 1);
+        atomic_store_explicit(&holding, false, memory_order_relaxed);
+        harness_mark();
+        CHECK_OK(weft_work_wait(work, 20000)); /* less than its own limit: the helper runs it */
+    } else {
+        CHECK_OK(weft_work_wait(weft_barrier_start(world), WEFT_DEFAULT));
+        CHECK(harness_await(0, 1));
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    }
+    CHECK(weft_item(x, 9) == 1);
+    weft_i_os_now = &weft_i_os_linux;
+    (void)size;
+    finish(world);
+}
+
 /* The memory of an operand stays where it is until the work is over: weft_set of the tensor and
  * resizing its storage are refused, also for lists, sends and receives, and views do not matter. */
 static void check_pinned(weft_tensor *x, const char *what)
