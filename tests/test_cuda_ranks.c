@@ -259,6 +259,29 @@ RANKS_TEST(test_cuda_ranks_work_overtakes, 2)
     finish(world);
 }
 
+/* A list is ordered behind what wrote each of its outputs, or refused: here behind another stream. */
+RANKS_TEST(test_cuda_ranks_list_unordered, 2)
+{
+    if (is_real() || harness_in_threads)
+        SKIP("a driver with faults of this rank alone is wanted");
+    weft_group *world = join(30000);
+    weft_stream *mine = weft_stream_current(GPU), *other = weft_stream_new(GPU, false);
+    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(8), GPU), *y = weft_empty_like(x);
+    CHECK_OK(weft_all_reduce_list_into(&y, &x, 1, WEFT_SUM, world)); /* opens the group's site */
+    CHECK_OK(weft_stream_use(other));
+    CHECK_OK(weft_fill(y, 1));
+    CHECK_OK(weft_stream_use(mine));
+    model = (model_wishes){
+        .multiprocessors = 24, .fail = "cuStreamWaitEvent", .fail_at = 1, .fail_with = 1};
+    CHECK(weft_all_reduce_list_into(&y, &x, 1, WEFT_SUM, world) < 0);
+    CHECK_INT(model.fail_at, 0); /* it was called */
+    model.fail = NULL;
+    weft_clear_error();
+    CHECK_OK(weft_all_reduce_list_into(&y, &x, 1, WEFT_SUM, world));
+    check_same("after all", weft_sub(y, x), operand(WEFT_F32, 1 - rank, WEFT_SHAPE(8), WEFT_CPU));
+    finish(world);
+}
+
 static void check_turn(weft_group *world, uint32_t turn, bool on_device)
 {
     weft_i_record_entry last;

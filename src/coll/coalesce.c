@@ -178,13 +178,12 @@ static weft_status write_down(const coalesce *c, weft_group *group)
 
 static weft_work *launch_traced(const coalesce *c, weft_group *group)
 {
-    weft_work *work = weft_i_work_new_p2p(NULL, 0); /* of nothing: it is over */
-    if (work && write_down(c, group) >= 0)
-        return work;
-    weft_release(work);
-    if (weft_last_status() == WEFT_ERR_NO_MEMORY)
+    weft_work *work = NULL;
+    if (write_down(c, group) >= 0)
+        work = weft_i_work_new_p2p(NULL, 0); /* of nothing: it is over */
+    if (!work && weft_last_status() == WEFT_ERR_NO_MEMORY)
         weft_i_eye_open->broken(weft_i_eye_open);
-    return NULL;
+    return work;
 }
 
 /* ---- public ---- */
