@@ -701,6 +701,48 @@ TEST(test_meet_deaths)
     }
 }
 
+static weft_i_os gone_table;
+
+/* Behind the store, on its way to the page of the job: the others know its address by then, and wait
+ * there. */
+static int gone_connect(int fd, const struct sockaddr *to, socklen_t length)
+{
+    const struct sockaddr_un *name = (const struct sockaddr_un *)(const void *)to;
+    if (to->sa_family == AF_UNIX && strncmp(name->sun_path + 1, "weft-meet-", 10) != 0)
+        kill(getpid(), SIGKILL);
+    return weft_i_os_linux.connect(fd, to, length);
+}
+
+static int gone_crew(int rank, void *arg)
+{
+    (void)arg;
+    pretend(&launchers[1], rank, 3, run_name);
+    weft_init_opts opts = WEFT_INIT_OPTS;
+    opts.meet_timeout_ms = 30000;
+    if (rank == 2) {
+        gone_table = weft_i_os_linux;
+        gone_table.connect = gone_connect;
+        weft_i_os_now = &gone_table;
+    }
+    long long began = harness_now();
+    CREW(!weft_init(&opts), "it came back");
+    long long ms = (harness_now() - began) / 1000000;
+    CREW(ms < 15000, "took %lld ms: %s", ms, weft_last_error()); /* not until the limit */
+    /* Or of the other one, which has heard of it and left. */
+    weft_status status = weft_last_status();
+    CREW(strstr(weft_last_error(), "rank 2") || status == WEFT_ERR_UNREACHABLE ||
+             status == WEFT_ERR_PEER_LEFT,
+         "%s", weft_last_error());
+    crew->rank[rank].done = 1;
+    return 0;
+}
+
+/* One that dies before it is on the page: only the store, and its closed server, tell. */
+TEST(test_meet_gone_on_its_way)
+{
+    crew_run("gone on its way", 3, gone_crew, NULL, 2);
+}
+
 /* ---- a launcher that is there ---- */
 
 TEST(test_meet_mpirun)
