@@ -45,6 +45,40 @@ TEST(test_board_shows)
     hand_close();
 }
 
+static weft_i_os held_table;
+static int64_t held_now;
+
+static int64_t held_clock(void)
+{
+    return held_now;
+}
+
+/* This rank yields its core and gets it back long after its deadline; meanwhile rank 4 gives up. */
+static void held_yield(void)
+{
+    held_now += 1000000;
+    hand.row[0].gave_up = weft_i_stamp(held_now, 0);
+    held_now += 100 * 1000000;
+}
+
+/* Who was held up before it looked at anybody knows when its wait began: one that has given up since
+ * is not missing, one that did before is. */
+TEST(test_board_held_up)
+{
+    hand_open();
+    held_now = INT64_C(5000000000);
+    held_table = weft_i_os_linux;
+    held_table.clock_ns = held_clock;
+    held_table.yield = held_yield;
+    hand.world->mode = WEFT_I_WAIT_YIELD;
+    hand.row[2].gave_up = weft_i_stamp(held_now - 1000000, 0);
+    weft_i_os_now = &held_table;
+    weft_status status = exchange(false);
+    weft_i_os_now = &weft_i_os_linux;
+    hand_said(status, WEFT_ERR_TIMEOUT, ME_IN ": waited 20 ms for rank 0 (alive), rank 3 (alive)");
+    hand_close();
+}
+
 /* For whom a lane is made is told only where one is made. */
 TEST(test_board_made_for)
 {

@@ -231,6 +231,7 @@ static weft_status wait_for_all(looking *look, int64_t deadline_ms)
                         .arg = look,
                         .bell = weft_i_point_bell(point, point->me),
                         .deadline = weft_i_os_deadline(deadline_ms),
+                        .began = &look->meeting->began,
                         .mode = point->mode};
     weft_status status = weft_i_wait_for(&wait);
     if (look->verdict == WEFT_ERR_CANCELLED)
@@ -271,7 +272,10 @@ weft_status weft_i_signal_come(const weft_i_point *point, uint32_t digest, weft_
     uint64_t pass = atomic_load_explicit(weft_i_point_pass(point, point->me), memory_order_relaxed);
     uint32_t epoch = point->turn_stride ? point->epoch : weft_i_arrival_epoch(last);
     digest = (digest & ~1u) | point->later; /* odd for later meetings: see signal.h */
-    *meeting = (weft_i_meeting){epoch + 1, digest, -1, 0};
+    /* Not the rest: a wait fills it, and most meetings end without one. */
+    meeting->epoch = epoch + 1;
+    meeting->digest = digest;
+    meeting->culprit = -1;
     looking look = {.point = point, .meeting = meeting};
     if (((uint32_t)pass & STEP_MASK) == MISMATCHED) {
         meeting->epoch = (uint32_t)(pass >> 32);
@@ -300,6 +304,7 @@ weft_status weft_i_signal_await(const weft_i_point *point, int64_t timeout_ms,
                                 weft_i_meeting *meeting)
 {
     looking look = {.point = point, .meeting = meeting, .different = -1};
+    meeting->began = 0;
     weft_status status = wait_for_all(&look, timeout_ms);
     if (status < 0 && status != WEFT_ERR_MISMATCH)
         status = give_up(&look, status);
@@ -325,14 +330,14 @@ weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64
 void weft_i_signal_arrive(const weft_i_point *point, uint32_t digest)
 {
     digest = (digest & ~1u) | point->later;
-    weft_i_meeting meeting = {point->epoch + 1, digest, -1, 0};
+    weft_i_meeting meeting = {.epoch = point->epoch + 1, .digest = digest, .culprit = -1};
     looking look = {.point = point, .meeting = &meeting};
     arrive(&look);
 }
 
 bool weft_i_signal_is_settled(const weft_i_point *point, uint32_t epoch)
 {
-    weft_i_meeting meeting = {epoch, 0, -1, 0};
+    weft_i_meeting meeting = {.epoch = epoch, .culprit = -1};
     looking look = {.point = point, .meeting = &meeting};
     for (int turn = 1; turn < point->size; turn++)
         if (!weft_i_arrived(word_of(&look, rank_at(point, turn)), epoch))
@@ -369,7 +374,7 @@ static weft_status nobody_stays_away(void *arg)
 weft_status weft_i_signal_settle(const weft_i_point *point, uint32_t epoch, int64_t timeout_ms,
                                  int *culprit)
 {
-    weft_i_meeting meeting = {epoch, 0, -1, 0};
+    weft_i_meeting meeting = {.epoch = epoch, .culprit = -1};
     looking look = {.point = point, .meeting = &meeting, .next = 1};
     if (all_arrived(&look))
         return WEFT_OK;

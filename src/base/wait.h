@@ -31,6 +31,7 @@ typedef struct weft_i_wait {
     const int *door;  /* without a bell: a slice of sleep ends when this descriptor has something to
                          read; NULL or -1 in it: slices only */
     int64_t deadline; /* monotonic nanoseconds, or WEFT_I_NEVER */
+    int64_t *began;   /* when it did, unless there is a time already; NULL: nobody asks */
     weft_i_wait_mode mode;
 } weft_i_wait;
 

@@ -412,6 +412,9 @@ weft_status weft_i_group_keep_vigil(const weft_i_label *call, weft_i_point *poin
     close_vigil(&vigil, point);
     if (status < 0)
         weft_i_quarrel_quit(&vigil);
+    /* The first look at the others may come long after that, where this rank was held up. */
+    if (vigil.begin && meeting->began && meeting->began < vigil.begin)
+        vigil.begin = meeting->began;
     return status == WEFT_OK ? status : tell_await(&vigil, meeting, status, timeout_ms);
 }
 

@@ -35,9 +35,9 @@ typedef struct weft_i_vigil {
     const weft_i_point *point;
     const weft_i_stay *stay; /* NULL: in a place of its own */
     uint32_t turn;           /* number of the meeting there */
-    int64_t begin;           /* about when it began; 0 until the first look */
-    int64_t late;            /* of weft_i_world_is_late */
-    bool wanted;             /* ended, because another rank needs the lane to be made */
+    int64_t begin; /* of its first look, or, once it is over, of the wait; 0: no look yet */
+    int64_t late;  /* of weft_i_world_is_late */
+    bool wanted;   /* ended, because another rank needs the lane to be made */
 } weft_i_vigil;
 
 /* Can rank `missing` still come?  Sees quarrels too.  Without a message; WEFT_ERR_CANCELLED and
