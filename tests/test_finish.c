@@ -268,6 +268,8 @@ static int rank_main(const char *what)
         return flood();
     if (!strcmp(what, "empty") || !strcmp(what, "mismatch"))
         return empty(!strcmp(what, "empty"));
+    if (!strcmp(what, "nothing"))
+        return weft_finish(weft_init(NULL));
     if (!strcmp(what, "one"))
         return one_prints();
     if (!strcmp(what, "refused"))
@@ -384,6 +386,23 @@ TEST(test_finish_counts_no_tune_file)
     CHECK_INT(shell("WEFT_TUNE=/nonexistent/tune $W run -n 2 $S one"), 0);
     CHECK_CONTAINS(err, "using the thresholds compiled in");
     CHECK_INT(count(err, "finished after an error"), 0);
+}
+
+/* It is told also where no collective runs: once, with the reason, and as no failure. */
+TEST(test_finish_tells_of_tune_file)
+{
+    CHECK_INT(shell("WEFT_TUNE=/nonexistent/tune $W run -n 2 $S nothing"), 0);
+    CHECK_INT(count(err, "[0,1] weft WARN: WEFT_TUNE: cannot open the thresholds in "
+                         "/nonexistent/tune: No such file or directory; using the thresholds "
+                         "compiled in\n"),
+              1);
+    CHECK_INT(count(err, "\n"), 1);
+    CHECK_INT(shell("WEFT_TUNE=/etc/hostname $W run -n 2 $S nothing"), 0); /* no thresholds */
+    CHECK_INT(count(err, "WEFT_TUNE: "), 1);
+    CHECK_INT(shell("WEFT_TUNE=/nonexistent/tune $S nothing"), 0); /* alone */
+    CHECK_INT(count(err, "WEFT_TUNE: "), 1);
+    CHECK_INT(shell("$W run -n 2 $S nothing"), 0);
+    CHECK(!*err);
 }
 
 /* Who leaves with 0 but without weft_finish is the cause of what others report. */

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "coll/lane.h"
+#include "fabric/meet.h"
 #include "weft/tune.h"
 
 #include <errno.h>
@@ -80,6 +81,12 @@ static void load_from_environment(void)
 void weft_i_choose_load(void)
 {
     pthread_once(&load_once, load_from_environment);
+}
+
+/* A file that cannot be read is told by weft_init, also where no collective follows. */
+__attribute__((constructor)) static void load_with_init(void)
+{
+    weft_i_meet_then(weft_i_choose_load);
 }
 
 WEFT_I_HOT void weft_i_choose_on_device(int ranks, bool symmetric, size_t *packets,

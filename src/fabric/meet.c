@@ -332,6 +332,25 @@ static void tell_refusal(void)
     refusal_told = true;
 }
 
+static void (*look_at_settings)(void); /* NULL: no higher floor has any */
+
+void weft_i_meet_then(void (*look)(void))
+{
+    look_at_settings = look;
+}
+
+static void tell_of_world(const weft_group *group)
+{
+    if (group->rank == 0)
+        weft_i_env_tell();
+    weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s, %s", group->size,
+               group->world->local_size,
+               group->world->mode == WEFT_I_WAIT_SPIN ? "a core each" : "sharing cores",
+               group->world->sharing == WEFT_I_BETWEEN_THREADS ? "backend threads" : "backend shm");
+    if (look_at_settings)
+        look_at_settings();
+}
+
 static weft_group *init(const weft_init_opts *given)
 {
     weft_init_opts opts = {.size = sizeof opts};
@@ -352,12 +371,7 @@ static weft_group *init(const weft_init_opts *given)
         return NULL;
     }
     weft_clear_error(); /* waiting in slices left traces */
-    if (group->rank == 0)
-        weft_i_env_tell();
-    weft_i_log(WEFT_LOG_INFO, "world of %d ranks, %d on this host, %s, %s", group->size,
-               group->world->local_size,
-               group->world->mode == WEFT_I_WAIT_SPIN ? "a core each" : "sharing cores",
-               group->world->sharing == WEFT_I_BETWEEN_THREADS ? "backend threads" : "backend shm");
+    tell_of_world(group);
     return group;
 }
 

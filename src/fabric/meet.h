@@ -20,6 +20,10 @@ typedef struct weft_i_start {
 /* Reads the variables of the known launchers, the nearest one first. */
 weft_status weft_i_start_read(weft_i_start *out);
 
+/* Has `look` called by every weft_init that has found its peers, to say what is wrong with settings
+ * that only a higher floor can read.  There is one such function, set before main. */
+void weft_i_meet_then(void (*look)(void));
+
 /* Meets through a store: addresses are exchanged, ranks of one host share a job page made by the
  * first of them. */
 weft_status weft_i_meet_by_store(const weft_i_start *start, weft_i_world *world, weft_store *store,
