@@ -148,8 +148,9 @@ TEST(test_file_debug)
     CHECK(!mkfifo(in_folder("log"), 0600));
     CHECK_INT(live_with("WEFT_DEBUG_FILE", in_folder("log"), &took, err, sizeof err), 0);
     CHECK(took < 5000);
-    CHECK_CONTAINS(err, "WEFT_DEBUG_FILE=");
+    CHECK_CONTAINS(err, "weft WARN: WEFT_DEBUG_FILE: /");
     CHECK_CONTAINS(err, "FIFO");
+    CHECK_CONTAINS(err, "; logging to standard error\n");
     CHECK_CONTAINS(err, "a word of warning");
     unlink(in_folder("log"));
     CHECK_INT(live_with("WEFT_DEBUG_FILE", in_folder("log"), &took, err, sizeof err), 0);

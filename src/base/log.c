@@ -80,8 +80,9 @@ static int open_file(const char *pattern)
         fd = weft_i_file_try(path, true, 0600, why, sizeof why);
     if (fd >= 0)
         return fd;
-    int n =
-        snprintf(line, sizeof line, "weft WARN: WEFT_DEBUG_FILE=%s: %s\n", why, strerror(errno));
+    int n = snprintf(line, sizeof line,
+                     "weft WARN: WEFT_DEBUG_FILE: %s: %s; logging to standard error\n", why,
+                     strerror(errno));
     if (weft_i_log_wants(WEFT_LOG_WARN))
         put_line(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
     return STDERR_FILENO;
