@@ -271,19 +271,64 @@ static int check_file(const char *path)
     return 0;
 }
 
-/* What cannot be drawn or saved is refused before minutes of measuring. */
+static int check_old(const char *path)
+{
+    bench_report old = {0};
+    int status = bench_report_read(&old, path) < 0;
+    bench_report_free(&old);
+    return status;
+}
+
+/* What cannot be drawn, saved or compared is refused before minutes of measuring. */
 static int check_outputs(const bench_options *options)
 {
     if (options->plot && bench_plot_refuses(options->plot))
         return 1;
     return (options->plot && check_file(options->plot)) ||
-           (options->save && check_file(options->save));
+           (options->save && check_file(options->save)) ||
+           (options->compare && check_old(options->compare));
+}
+
+/* The option that wants figures of collectives; NULL: none was given. */
+static const char *wants_figures(const bench_options *options)
+{
+    return options->plot      ? "--plot"
+           : options->save    ? "--save"
+           : options->compare ? "--compare"
+           : options->csv     ? "--csv"
+                              : NULL;
+}
+
+/* Options that would be passed over, or ask for what cannot be: the exit status after a message,
+ * or 0. */
+static int check_meaning(const bench_options *options, char *const *names)
+{
+    const char *option = wants_figures(options);
+    const char *other = *names              ? *names
+                        : options->overhead ? "--overhead"
+                        : options->tune     ? "--tune"
+                        : options->device   ? "--device"
+                                            : NULL;
+    int sizeless = options->ops == 1 && options->op[0] == PLAN_BARRIER;
+    if (*names && (options->from || options->peers || options->tune || options->overhead))
+        return command_wrong(&weft_command_bench, "\"%s\" is no collective", *names);
+    if (options->from && (options->save || options->json || !option))
+        return command_wrong(&weft_command_bench,
+                             "--from takes up figures for --plot, --compare or --csv");
+    if (option && other)
+        return command_wrong(&weft_command_bench, "%s is for sweeps of collectives, not for %s",
+                             option, other);
+    if (options->plot && !options->from && sizeless)
+        return command_wrong(&weft_command_bench, "--plot draws time over size, and a barrier has "
+                                                  "no size");
+    return 0;
 }
 
 static int measure(const bench_options *options, char *const *names)
 {
-    if (*names && (options->from || options->peers || options->tune || options->overhead))
-        return command_wrong(&weft_command_bench, "\"%s\" is no collective", *names);
+    int wrong = check_meaning(options, names);
+    if (wrong)
+        return wrong;
     if (check_outputs(options))
         return 1;
     if (options->from)
