@@ -475,6 +475,34 @@ TEST(test_exchange_store_elders_fail)
     }
 }
 
+/* The store falls silent once this rank has given up. */
+static void fall_silent(script *s, int request)
+{
+    const char *key = KEY "0/so";
+    bool decided = false;
+    CHECK_OK(weft_store_check(s->data, 1, &key, &decided));
+    if (decided && !s->fails_at)
+        s->fails_at = request;
+}
+
+/* Then the missing ones cannot be listed any more.  The message names the call and the server all
+ * the same, not only a key of the store. */
+TEST(test_exchange_store_silent_while_late)
+{
+    lonely l = lonely_open(0, 3);
+    char all[12];
+    atomic_store_explicit(&l.world->server, 2, memory_order_relaxed);
+    l.script->before = fall_silent;
+    l.script->fails_with = WEFT_ERR_TIMEOUT;
+    CHECK_STATUS(exchange(&l, all, 1), WEFT_ERR_TIMEOUT);
+    CHECK(l.script->fails_at > 0);
+    CHECK_CONTAINS(
+        weft_last_error(),
+        "rank 0 of 3 in group \"0\", test: rank 2, which serves the store, does not answer");
+    weft_clear_error();
+    lonely_close(&l);
+}
+
 /* Whose server it is, is said where the store does not answer; where it is gone, and there is no
  * other, the others cannot be reached. */
 TEST(test_exchange_store_silent_server)

@@ -162,10 +162,10 @@ typedef struct round_state {
     bool late;      /* the deadline passed, and the message says who is missing */
 } round_state;
 
-/* Names everybody who has left no entry; those before `first` have. */
+/* Names everybody who has left no entry; those before `first` have.  A store that does not answer
+ * any more ends this too, and then its server is to be named. */
 static weft_status fail_late(round_state *round, int first)
 {
-    round->late = true;
     char what[160], text[KEY_BYTES], who[1400] = "";
     const char *key = text;
     weft_i_text list = {who, sizeof who, 0};
@@ -178,6 +178,7 @@ static weft_status fail_late(round_state *round, int first)
         if (!there)
             weft_i_world_list(round->group->world, round->group->members[rank], &list);
     }
+    round->late = true;
     return weft_i_fail(WEFT_ERR_TIMEOUT, "%s: the deadline passed while waiting for %s", what, who);
 }
 
