@@ -100,8 +100,26 @@ TEST(test_shrink_dying)
 
 /* ---- two hosts on one machine ---- */
 
+/* Calls to which nobody else comes end at their limit and name all who are missing, and nobody
+ * else.  A call has only moments beyond its limit to ask the store for them.  On a machine so busy
+ * that the store's server gets no core meanwhile, the message says that; `named` is false then. */
+static int wait_alone(int rank, weft_group *group, bool *named)
+{
+    CREW(weft_limit_open(200) == WEFT_OK, "limit");
+    CREW(!weft_group_shrink(group), "made alone");
+    CREW(weft_last_status() == WEFT_ERR_TIMEOUT, "%s", weft_last_error());
+    CREW(weft_group_barrier(group, WEFT_DEFAULT) == WEFT_ERR_TIMEOUT, "barrier");
+    const char *text = weft_last_error();
+    *named = strstr(text, "rank 0 (") && strstr(text, "rank 2 (");
+    CREW(*named || strstr(text, "rank 0, which serves the store, does not answer"), "%s", text);
+    CREW(!strstr(text, "rank 3"), "%s", text);
+    CREW(weft_limit_close() == WEFT_OK, "limit");
+    return 0;
+}
+
 static int hosts_killed_crew(int rank, void *arg)
 {
+    enum { TRIES = 20 };
     int rest[] = {0, 1, 2};
     weft_group *world = hosts_join(rank, 4, 2, *(int *)arg);
     CREW(world, "%s", weft_last_error());
@@ -112,15 +130,11 @@ static int hosts_killed_crew(int rank, void *arg)
     if (check_members(rank, group, rest, 3) ||
         check_members(rank, weft_group_shrink(group), rest, 3))
         return 1;
-    CREW(weft_limit_open(200) == WEFT_OK, "limit");
-    if (rank == 1) { /* nobody else comes: all are named */
-        CREW(!weft_group_shrink(group), "made alone");
-        CREW(weft_last_status() == WEFT_ERR_TIMEOUT, "%s", weft_last_error());
-        CREW(weft_group_barrier(group, WEFT_DEFAULT) == WEFT_ERR_TIMEOUT, "barrier");
-        CREW(strstr(weft_last_error(), "rank 0 (") && strstr(weft_last_error(), "rank 2 ("), "%s",
-             weft_last_error());
-    }
-    CREW(weft_limit_close() == WEFT_OK, "limit");
+    bool named = rank != 1;
+    for (int i = 0; i < TRIES && !named; i++)
+        if (wait_alone(rank, group, &named))
+            return 1;
+    CREW(named, "not in %d tries: %s", TRIES, weft_last_error());
     crew->go += rank == 1;
     while (!crew->go) /* who had left would not be waited for */
         crew_rest(1);
