@@ -7,6 +7,9 @@ install(TARGETS weft_shared weft_static EXPORT weft-targets
 install(DIRECTORY include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 if(TARGET weft_command)
   install(TARGETS weft_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # What `weft bench` builds and runs for its peers.
+  install(FILES bench/meter.h bench/pattern.h bench/plan.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weft/bench)
+  install(DIRECTORY bench/peers DESTINATION ${CMAKE_INSTALL_DATADIR}/weft/bench FILES_MATCHING PATTERN "*.c" PATTERN "*.py")
 endif()
 
 file(RELATIVE_PATH WEFT_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

@@ -8,6 +8,7 @@
  */
 #include "bench.h"
 #include "bench_step.h"
+#include "bench_tree.h"
 
 #include <weft/weft.h>
 
@@ -152,8 +153,7 @@ static void ask_torch(double *ns)
 {
     char line[64];
     int row = 0;
-    FILE *from =
-        popen("timeout 60 python3 " WEFT_SOURCE "/bench/peers/torch_compile.py 2>/dev/null", "r");
+    FILE *from = bench_tree_python("torch_compile.py", 60);
     while (from && row < PEERS && fgets(line, sizeof line, from))
         ns[row++] = strtod(line, NULL);
     if (from)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers: found, built and started; see bench_peer.h. */
 #include "bench_peer.h"
+#include "bench_tree.h"
+
+#include "base/cache_folder.h"
 
 #include <weft/weft.h>
 
@@ -27,35 +30,24 @@ static const bench_peer all_peers[BENCH_PEERS] = {
     {.key = "mpich", .family = "mpich", .library = "MPICH", .way = "", .crowded = 1},
 };
 
-/* Makes a folder and those above it. */
-static int make_folders(char *path)
-{
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        int failed = mkdir(path, 0777) != 0 && errno != EEXIST;
-        *slash = '/';
-        if (failed)
-            return -1;
-    }
-    return mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -1;
-}
-
 /* The folder for programs and logs: in the user's cache, since the command's own may be the
- * system's. */
+ * system's.  The library makes and checks the cache: programs that are run from here must be the
+ * user's, and graphs are kept there too, only if it is closed to others. */
 static int own_folder(char *out, size_t room)
 {
-    const char *own = getenv("WEFT_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME"),
-               *home = getenv("HOME");
-    if (own && *own)
-        snprintf(out, room, "%s/peers", own);
-    else if (cache && *cache)
-        snprintf(out, room, "%s/weft/peers", cache);
-    else
-        snprintf(out, room, "%s/.cache/weft/peers", home && *home ? home : "/tmp");
-    if (make_folders(out) == 0)
-        return 0;
-    fprintf(stderr, "weft bench: no place for the programs of the peers: %s: %s\n", out,
-            strerror(errno));
+    char why[512] = "";
+    size_t length = 0;
+    if (weft_i_cache_folder(out, room, why, sizeof why)) {
+        length = strlen(out);
+        snprintf(out + length, room - length, "/peers");
+        if (mkdir(out, 0700) == 0 || errno == EEXIST)
+            return 0;
+        snprintf(why, sizeof why, "%.400s: %s", out, strerror(errno));
+    }
+    fprintf(stderr,
+            "weft bench: no place for the programs of the peers: %s; WEFT_CACHE_DIR can name "
+            "another\n",
+            why);
     return -1;
 }
 
@@ -121,17 +113,19 @@ static int run_quietly(char *const *argv, int ranks, const char *folder, int64_t
 
 static int build(bench_peer *peer, const char *folder)
 {
-    char include[4096], source[4096], tree[4096], log[4200];
-    snprintf(peer->program, sizeof peer->program, "%.4000s/%s", folder, peer->family);
-    snprintf(tree, sizeof tree, "-I%s", WEFT_SOURCE);
-    snprintf(include, sizeof include, "-I%s/include", WEFT_SOURCE);
-    snprintf(source, sizeof source, "%s/bench/peers/mpi.c", WEFT_SOURCE);
-    snprintf(log, sizeof log, "%s/%s.build", folder, peer->family);
-    if (access(source, R_OK) != 0) {
-        snprintf(peer->missing, sizeof peer->missing, "its program is in weft's source tree only");
+    enum { ROOM = BENCH_TREE_PATH + 32 };
+    bench_tree tree;
+    char headers[ROOM], root[ROOM], source[ROOM], log[4200];
+    if (bench_tree_find(&tree) < 0) {
+        snprintf(peer->missing, sizeof peer->missing, "its source is not installed with weft");
         return -1;
     }
-    char *argv[] = {peer->compiler, "-O2",  "-D_GNU_SOURCE", include,     tree, "-o",
+    snprintf(peer->program, sizeof peer->program, "%.4000s/%s", folder, peer->family);
+    snprintf(root, sizeof root, "-I%s", tree.root);
+    snprintf(headers, sizeof headers, "-I%s", tree.headers);
+    snprintf(source, sizeof source, "%s/bench/peers/mpi.c", tree.root);
+    snprintf(log, sizeof log, "%s/%s.build", folder, peer->family);
+    char *argv[] = {peer->compiler, "-O2",  "-D_GNU_SOURCE", headers,     root, "-o",
                     peer->program,  source, "-lm",           "-lpthread", NULL};
     if (run_quietly(argv, 1, log, 120000, NULL) == 0)
         return 0;

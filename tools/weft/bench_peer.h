@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One peer: how it is found, built and started.  Its program lies in bench/peers and is built when
- * it is needed, in the user's cache (WEFT_CACHE_DIR). */
+/* One peer: how it is found, built and started.  The source of its program lies in bench/peers
+ * (bench_tree.h); it is built when it is needed, in the user's cache (WEFT_CACHE_DIR). */
 #ifndef WEFT_TOOLS_BENCH_PEER_H
 #define WEFT_TOOLS_BENCH_PEER_H
 

@@ -14,6 +14,7 @@
 #include "bench.h"
 #include "bench_gpt.h"
 #include "bench_options.h"
+#include "bench_tree.h"
 
 #include <weft/weft.h>
 
@@ -30,7 +31,7 @@ static double ask_torch(void)
 {
     char line[64];
     double ms = 0;
-    FILE *from = popen("python3 " WEFT_SOURCE "/bench/peers/torch_train.py 2>/dev/null", "r");
+    FILE *from = bench_tree_python("torch_train.py", 600);
     if (from && fgets(line, sizeof line, from))
         ms = strtod(line, NULL);
     if (from)
