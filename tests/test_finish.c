@@ -334,6 +334,7 @@ TEST(test_finish_counts_unused_results)
     CHECK_CONTAINS(err, "all_reduce of 0 f32, sum, shape [0, 4], but rank 1 calls all_reduce of 0 "
                         "f64");
     /* Its last operations are those that the user called, not their steps. */
+    CHECK_CONTAINS(err, "\nweft:   | init #1 on group 0");
     CHECK_CONTAINS(err, "\nweft:   | all_reduce #");
     CHECK_INT(count(err, "rendezvous"), 0);
     CHECK_INT(count(err, "lane #"), 0);

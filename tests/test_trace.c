@@ -136,8 +136,39 @@ TEST(test_trace_summary)
                    "later");
     CHECK_CONTAINS(text, "recv #3 of rank 1 in group 0 took 40.0 us; its peer is rank 0");
     CHECK_CONTAINS(text, "7 earlier operations are not in these traces.");
+    CHECK(!strstr(text, "steps of weft's own"));
     CHECK_INT(shell("$W trace summary -o x s0.json"), 2);
     CHECK_INT(shell("$W trace summary nothing.json"), 1);
+}
+
+/* What a program has called stands first.  Steps that weft took within are apart, and never the
+ * longest call. */
+TEST(test_trace_summary_steps)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/w.json", folder);
+    weft_i_record_init(&record);
+    uint64_t call = weft_i_record_begin(&record, "send", 0, 64, -1, 1);
+    uint64_t step =
+        weft_i_record_begin(&record, "lane", 0, 96, -1, -1); /* the shorter call ends first */
+    weft_i_record_end(&record, call, 0);
+    for (int64_t begin = WEFT_OS->clock_ns(); WEFT_OS->clock_ns() - begin < 2000000;)
+        ;
+    weft_i_record_end(&record, step, 0);
+    weft_i_record_begin(&record, "rendezvous end", 0, 0, -1, -1); /* a rank that died there */
+    CHECK_OK(weft_i_record_write_trace(&record, 0, path));
+    CHECK_INT(shell("$W trace merge w.0.json"), 0);
+    CHECK_CONTAINS(text, "\"name\":\"lane\",\"cat\":\"weft,step\"");
+    CHECK_CONTAINS(text, "\"name\":\"send\",\"cat\":\"weft\"");
+    CHECK_CONTAINS(text, "\"name\":\"rendezvous\",\"cat\":\"weft\"");
+    CHECK_INT(shell("$W trace summary w.0.json"), 0);
+    const char *calls = strstr(text, "\nsend "), *lane = strstr(text, "\nlane "),
+               *steps = strstr(text, "\nsteps of weft's own, within these calls:\n"),
+               *longest = strstr(text, "\nThe longest calls:");
+    CHECK(calls && steps && lane && longest);
+    CHECK(calls < steps && steps < lane && lane < longest);
+    CHECK_CONTAINS(longest, "send #1");
+    CHECK(!strstr(longest, "lane #"));
 }
 
 int main(int argc, char **argv)

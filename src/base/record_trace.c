@@ -86,8 +86,9 @@ static void write_entry(weft_i_json *json, const weft_i_record_trace *trace,
     int64_t end = entry->finished ? weft_i_record_clock_ns(clock, entry->end) : clock->now_ns;
     end = end > begin ? end : begin;
     weft_i_json_open(json, NULL, '{');
-    weft_i_json_text(json, "name", entry->name);
-    weft_i_json_text(json, "cat", "weft");
+    bool step = weft_i_record_is_step(entry); /* of the library's own, within a call */
+    weft_i_json_text(json, "name", step ? entry->name : weft_i_record_operation(entry->name));
+    weft_i_json_text(json, "cat", step ? "weft,step" : "weft");
     weft_i_json_text(json, "ph", "X");
     weft_i_json_integer(json, "pid", trace->rank);
     weft_i_json_integer(json, "tid", lane_of(free_from, begin, end));

@@ -242,7 +242,7 @@ static weft_status gather(weft_group *group, int64_t deadline)
         left = deadline == WEFT_I_NEVER ? INT64_MAX : (deadline - WEFT_OS->clock_ns()) / 1000000;
         left = left > 0 ? left : 0;
         int64_t slice = sliced && left > SLICE_MS ? SLICE_MS : left;
-        status = weft_i_group_exchange(group, "meet", NULL, 0, NULL,
+        status = weft_i_group_exchange(group, "init", NULL, 0, NULL,
                                        slice == INT64_MAX ? WEFT_FOREVER : slice);
         weft_status news =
             status == WEFT_ERR_TIMEOUT && sliced ? weft_i_meet_check(world) : WEFT_OK;

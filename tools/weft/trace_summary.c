@@ -2,7 +2,8 @@
 /*
  * `weft trace summary`: what each kind of operation cost, over all ranks of the given traces, and
  * for whom the longest calls waited.  Who came last to an operation of a group is who the others
- * waited for; in a send or receive it is the peer.
+ * waited for; in a send or receive it is the peer.  Steps that the library takes within a call of
+ * the program have rows of their own, since the call's time has theirs in it.
  */
 #include "trace.h"
 
@@ -17,6 +18,7 @@ typedef struct event {
     char name[24], group[64];
     int64_t rank, number, turn, bytes, begin, took, peer; /* turn 0, peer -1: none */
     int on_device;                                        /* whose operations are counted apart */
+    int step;                                             /* of weft's own, within another one */
 } event;
 
 typedef struct events {
@@ -43,12 +45,13 @@ static void text_of(json_cursor object, const char *key, char *out, size_t room)
         json_copy(value, out, room);
 }
 
-/* Operations only: traces hold names of ranks, too. */
+/* Operations only: traces hold names of ranks, too.  "cat" lists kinds. */
 static int read_event(json_cursor from, int64_t shift, event *to)
 {
     json_cursor value, args;
-    char phase[4];
+    char phase[4], kinds[32];
     text_of(from, "ph", phase, sizeof phase);
+    text_of(from, "cat", kinds, sizeof kinds);
     if (strcmp(phase, "X") != 0 || json_member(from, "args", &args) != 1)
         return 0;
     *to = (event){.rank = integer_of(from, "pid", 0),
@@ -57,6 +60,7 @@ static int read_event(json_cursor from, int64_t shift, event *to)
                   .bytes = integer_of(args, "bytes", 0),
                   .peer = integer_of(args, "peer", -1)};
     to->on_device = json_member(args, "on_device", &value) == 1;
+    to->step = strstr(kinds, "step") != NULL;
     text_of(from, "name", to->name, sizeof to->name);
     text_of(args, "group_name", to->group, sizeof to->group);
     if (!*to->group)
@@ -96,7 +100,7 @@ static int read_all(events *all, const trace *t)
 static int by_name_and_time(const void *a, const void *b)
 {
     const event *x = a, *y = b;
-    int names = strcmp(x->name, y->name);
+    int names = x->step != y->step ? x->step - y->step : strcmp(x->name, y->name);
     return names ? names : (x->took > y->took) - (x->took < y->took);
 }
 
@@ -163,7 +167,7 @@ static void print_wait(const events *all, const event *call)
 static int by_time(const void *a, const void *b)
 {
     const event *x = a, *y = b;
-    return (x->took < y->took) - (x->took > y->took);
+    return x->step != y->step ? x->step - y->step : (x->took < y->took) - (x->took > y->took);
 }
 
 static void print(events *all)
@@ -173,15 +177,19 @@ static void print(events *all)
     printf("%-16s %9s %15s %10s %10s %10s %10s\n", "operation", "calls", "bytes", "time", "p50",
            "p99", "longest");
     for (size_t i = 1; i <= all->count; i++) {
-        if (i < all->count && !strcmp(all->list[i].name, all->list[begin].name))
+        const event *first = &all->list[begin];
+        if (i < all->count && all->list[i].step == first->step &&
+            !strcmp(all->list[i].name, first->name))
             continue;
-        print_row(&all->list[begin], i - begin);
+        print_row(first, i - begin);
+        if (i < all->count && all->list[i].step && !first->step)
+            printf("steps of weft's own, within these calls:\n");
         begin = i;
     }
     qsort(all->list, all->count, sizeof *all->list, by_time);
     if (all->count)
         printf("\nThe longest calls:\n");
-    for (size_t i = 0; i < all->count && i < LONGEST; i++)
+    for (size_t i = 0; i < all->count && i < LONGEST && !all->list[i].step; i++)
         print_wait(all, &all->list[i]);
     if (all->dropped)
         printf("\n%" PRId64 " earlier operations are not in these traces.\n", all->dropped);
