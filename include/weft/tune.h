@@ -2,12 +2,12 @@
 /*
  * Which algorithm a collective uses, by operation, number of ranks and bytes:
  *
- *   inline      Up to WEFT_TUNE_INLINE bytes travel beside the arrival word, 56 of them in its line.
- *   eager       The whole operand goes through one eager buffer in shared memory: one sync.
- *   rendezvous  Symmetric operands, and between threads all operands, are used where they lie
- *               (zero-copy).  Ordinary ones still go through eager buffers if all ranks' fit.
- *               Otherwise the kernel copies them once (CMA) where it may, or they go through the
- *               bounce buffers in chunks (pipelined).
+ *     inline      Up to WEFT_TUNE_INLINE bytes travel beside the arrival word, 56 in its line.
+ *     eager       The whole operand goes through one eager buffer in shared memory: one sync.
+ *     rendezvous  Symmetric operands, and between threads all operands, are used where they lie
+ *                 (zero-copy).  Ordinary ones still go through eager buffers if all ranks' fit.
+ *                 Otherwise the kernel copies them once (CMA) where it may, or they go through
+ *                 the bounce buffers in chunks (pipelined).
  *
  * The thresholds depend on whether each rank has a core of its own.  The functions below answer for
  * a world of the given number of ranks on this machine.  Thresholds are compiled in, read from a
