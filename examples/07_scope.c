@@ -26,7 +26,14 @@ int main(void)
 {
     weft_group *world = weft_init(NULL);
     int me = weft_rank(world), n = weft_size(world);
-    int count = n > 0 ? SIZE / n : SIZE; /* 1, 2, 4 ... ranks */
+    int count = n > 0 ? SIZE / n : SIZE;
+    if (count * n != SIZE && world) {
+        if (me == 0)
+            fprintf(stderr, "07_scope divides %d rows evenly: 1, 2, 4 ... ranks, not %d\n", SIZE,
+                    n);
+        weft_finish(world);
+        return 2;
+    }
     weft_tensor *rows = rows_of(me * count, count);
 
     weft_seed(1); /* the same vector on all ranks */

@@ -11,6 +11,12 @@ int main(void)
 {
     weft_group *world = weft_init(NULL);
     int me = weft_rank(world);
+    if (world && weft_size(world) != 4) {
+        if (me == 0)
+            fprintf(stderr, "14_mesh is for 4 ranks: weft run -n 4 14_mesh\n");
+        weft_finish(world);
+        return 2;
+    }
     weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 2), "copy,part");
     weft_group *part = weft_mesh_group_named(mesh, "part"); /* ranks 0 1 and 2 3 */
     weft_group *copy = weft_mesh_group_named(mesh, "copy"); /* ranks 0 2 and 1 3 */
