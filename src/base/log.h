@@ -25,6 +25,14 @@ static inline bool weft_i_log_wants(weft_log_level level)
     return (int)level < (known ? known : weft_i_log_read_level());
 }
 
+/* The same where even a call that is never made would cost: also true while the level is not known.
+ * weft_i_log itself looks closer. */
+static inline bool weft_i_log_may_want(weft_log_level level)
+{
+    int known = atomic_load_explicit(&weft_i_log_level, memory_order_relaxed);
+    return !known || (int)level < known;
+}
+
 void weft_i_log(weft_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

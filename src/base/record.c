@@ -77,25 +77,39 @@ static inline uint64_t seal(uint64_t number, uint64_t begin, uint64_t bytes, uin
     return mixed & ~BYTES;
 }
 
-/* WEFT_DEBUG=TRACE: every call, as it begins and as it ends. */
-WEFT_I_COLD static void log_begin(const weft_i_record_name *name, uint64_t number, uint32_t group,
-                                  size_t bytes, int peer)
-{
-    char with[32] = "";
-    if (peer >= 0)
-        snprintf(with, sizeof with, ", peer %d", peer);
-    weft_i_log(WEFT_LOG_TRACE, "call %" PRIu64 ": %.15s of %zu bytes in group %u%s", number,
-               name->text, bytes, group, with);
-}
-
-WEFT_I_COLD static void log_end(uint64_t number, const weft_i_record_slot *slot, int way,
-                                int status)
+/*
+ * WEFT_DEBUG=TRACE: every call, as it begins and as it ends.  They read the slot, and are the last
+ * thing that their callers do, so that those have nothing to keep for them.
+ */
+static void name_of(const weft_i_record_slot *slot, char out[WEFT_I_RECORD_NAME])
 {
     uint64_t name[2] = {atomic_load_explicit(&slot->name[0], memory_order_relaxed),
                         atomic_load_explicit(&slot->name[1], memory_order_relaxed)};
-    const char *by = weft_i_record_way_name(way);
-    weft_i_log(WEFT_LOG_TRACE, "call %" PRIu64 ": %.15s ends%s%s: %s", number, (const char *)name,
-               by ? ", " : "", by ? by : "", weft_status_name((weft_status)status));
+    memcpy(out, name, sizeof name);
+}
+
+WEFT_I_COLD static uint64_t log_begin(const weft_i_record_slot *slot, uint64_t number)
+{
+    char name[WEFT_I_RECORD_NAME], with[32] = "";
+    uint64_t bytes = atomic_load_explicit(&slot->bytes, memory_order_relaxed) & BYTES;
+    uint64_t where = atomic_load_explicit(&slot->where, memory_order_relaxed);
+    int peer = (int32_t)(uint32_t)where;
+    name_of(slot, name);
+    if (peer >= 0)
+        snprintf(with, sizeof with, ", peer %d", peer);
+    weft_i_log(WEFT_LOG_TRACE, "call %" PRIu64 ": %.15s of %" PRIu64 " bytes in group %u%s", number,
+               name, bytes, (uint32_t)(where >> 32), with);
+    return number;
+}
+
+WEFT_I_COLD static void log_end(const weft_i_record_slot *slot, uint64_t number, int status)
+{
+    uint64_t outcome = atomic_load_explicit(&slot->outcome, memory_order_relaxed);
+    const char *by = weft_i_record_way_name((int16_t)(uint16_t)(outcome >> 16));
+    char name[WEFT_I_RECORD_NAME];
+    name_of(slot, name);
+    weft_i_log(WEFT_LOG_TRACE, "call %" PRIu64 ": %.15s ends%s%s: %s", number, name, by ? ", " : "",
+               by ? by : "", weft_status_name((weft_status)status));
 }
 
 WEFT_I_HOT uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_name *name,
@@ -125,9 +139,7 @@ WEFT_I_HOT uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_
                           memory_order_release);
     atomic_store_explicit(&slot->number, number, memory_order_release);
     __builtin_prefetch(slot + 1, 1); /* the record is larger than the first cache */
-    if (weft_i_log_wants(WEFT_LOG_TRACE))
-        log_begin(name, number, group, bytes, peer);
-    return number;
+    return weft_i_log_may_want(WEFT_LOG_TRACE) ? log_begin(slot, number) : number;
 }
 
 uint64_t weft_i_record_begin(weft_i_record *record, const char *name, uint32_t group, size_t bytes,
@@ -235,8 +247,8 @@ WEFT_I_HOT void weft_i_record_end(weft_i_record *record, uint64_t number, int st
     atomic_store_explicit(&slot->outcome,
                           (outcome & ~UINT64_C(0xffff)) | FINISHED | (uint16_t)status,
                           memory_order_release);
-    if (weft_i_log_wants(WEFT_LOG_TRACE))
-        log_end(number, slot, (int16_t)(uint16_t)(outcome >> 16), status);
+    if (weft_i_log_may_want(WEFT_LOG_TRACE))
+        log_end(slot, number, status);
 }
 
 /* Copies entry `number`; false if its slot is being rewritten or holds another one by now. */
