@@ -11,6 +11,7 @@ enum { LOOKING = 1, BARRED, PASSED, MISMATCHED };
 typedef struct looking {
     const weft_i_point *point;
     weft_i_meeting *meeting;
+    char *words;         /* of this meeting: that of rank 0 */
     int next;            /* how many were seen, counted round from our own rank */
     int different;       /* of those, one that called something else; -1 */
     int lost;            /* the rank that will not come */
@@ -19,14 +20,22 @@ typedef struct looking {
 
 typedef enum sight { ABSENT, THERE, ANEW, DIFFERENT } sight;
 
+static looking looking_at(const weft_i_point *point, weft_i_meeting *meeting)
+{
+    return (looking){.point = point,
+                     .meeting = meeting,
+                     .words = (char *)weft_i_point_turn(point, 0, meeting->epoch),
+                     .different = -1};
+}
+
 /* Beside the step: how many meetings before this one the rank went on from without knowing of all.
  */
 enum { UNKNOWN = 8, STEP_MASK = UNKNOWN - 1 };
 
-static uint64_t pass_word(const weft_i_point *point, uint32_t epoch, uint32_t step)
+/* The pass word of a rank that looks no more. */
+static uint64_t pass_word(const weft_i_meeting *meeting, uint32_t step)
 {
-    uint32_t unknown = point->turn_stride ? point->epoch - point->settled : 0;
-    return (uint64_t)epoch << 32 | unknown * UNKNOWN | step;
+    return meeting->pass + (step - LOOKING);
 }
 
 static bool is_step(uint64_t pass, uint32_t epoch, uint32_t step)
@@ -57,8 +66,8 @@ static sight see(const weft_i_meeting *meeting, uint64_t word)
 static uint64_t word_of(const looking *look, int rank)
 {
     /* Pairs with the release in arrive. */
-    return atomic_load_explicit(weft_i_point_turn(look->point, rank, look->meeting->epoch),
-                                memory_order_acquire);
+    char *word = look->words + (size_t)rank * look->point->stride;
+    return atomic_load_explicit((_Atomic uint64_t *)(void *)word, memory_order_acquire);
 }
 
 /* Everybody starts to look behind itself, so that not all read the same line at once. */
@@ -73,17 +82,22 @@ static bool is_awaited(const weft_i_point *point, int rank)
     return !point->whom || rank == point->whom - 1;
 }
 
-/* Says LOOKING and starts from the first rank. */
+/*
+ * Pairs with the barrier in give_up: whoever gives up sees this, or we see that its arrival is gone.
+ * That barrier stands in for a fence here, which only has to hold the compiler.
+ */
+static void say_looking(const weft_i_point *point, const weft_i_meeting *meeting)
+{
+    atomic_store_explicit(weft_i_point_pass(point, point->me), meeting->pass, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Starts from the first rank. */
 static void look_anew(looking *look)
 {
     look->next = 0;
     look->different = -1;
-    /* Pairs with the barrier in give_up: whoever gives up sees this, or we see that its arrival is
-     * gone. That barrier stands in for a fence here, which only has to hold the compiler. */
-    atomic_store_explicit(weft_i_point_pass(look->point, look->point->me),
-                          pass_word(look->point, look->meeting->epoch, LOOKING),
-                          memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
+    say_looking(look->point, look->meeting);
 }
 
 /* All are here: goes on, or finds the mismatch; false if somebody took its arrival back meanwhile.
@@ -91,8 +105,7 @@ static void look_anew(looking *look)
 static bool decide(looking *look)
 {
     const weft_i_point *point = look->point;
-    uint32_t epoch = look->meeting->epoch;
-    uint64_t expected = pass_word(point, epoch, LOOKING);
+    uint64_t expected = look->meeting->pass;
     uint64_t desired = expected + ((look->different < 0 ? PASSED : MISMATCHED) - LOOKING);
     /* Pairs with the exchange in find_out: whoever finds it there has seen all that we have seen. */
     if (!atomic_compare_exchange_strong_explicit(weft_i_point_pass(point, point->me), &expected,
@@ -159,13 +172,12 @@ void weft_i_signal_ring(const weft_i_point *point)
             weft_i_wait_ring(weft_i_point_bell(point, rank));
 }
 
-static void arrive(const looking *look)
+static void arrive(const weft_i_point *point, uint32_t epoch, uint32_t digest)
 {
-    uint32_t epoch = look->meeting->epoch;
     /* Pairs with the acquire in word_of. */
-    atomic_store_explicit(weft_i_point_turn(look->point, look->point->me, epoch),
-                          (uint64_t)epoch << 32 | look->meeting->digest, memory_order_release);
-    weft_i_signal_ring(look->point);
+    atomic_store_explicit(weft_i_point_turn(point, point->me, epoch),
+                          (uint64_t)epoch << 32 | digest, memory_order_release);
+    weft_i_signal_ring(point);
 }
 
 /* Bars everybody who is looking; WEFT_OK if somebody has gone on already, WEFT_ERR_MISMATCH if
@@ -202,14 +214,14 @@ static weft_status find_out(const looking *look)
 static weft_status give_up(looking *look, weft_status why)
 {
     const weft_i_point *point = look->point;
-    uint32_t epoch = look->meeting->epoch;
+    weft_i_meeting *meeting = look->meeting;
     if (point->giving_up)
         point->giving_up(point->arg);
     /* Relaxed: should we die here, it tells that we have not gone on. */
-    atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(point, epoch, BARRED),
+    atomic_store_explicit(weft_i_point_pass(point, point->me), pass_word(meeting, BARRED),
                           memory_order_relaxed);
     /* Pairs with the acquire in word_of, as the arrival that it restores. */
-    atomic_store_explicit(weft_i_point_turn(point, point->me, epoch), look->meeting->before,
+    atomic_store_explicit(weft_i_point_turn(point, point->me, meeting->epoch), meeting->before,
                           memory_order_release);
     weft_i_os_barrier_everywhere();
     weft_status found = find_out(look);
@@ -217,9 +229,9 @@ static weft_status give_up(looking *look, weft_status why)
         return why;
     /* Pairs with the exchange in find_out. */
     atomic_store_explicit(weft_i_point_pass(point, point->me),
-                          pass_word(point, epoch, found == WEFT_OK ? PASSED : MISMATCHED),
+                          pass_word(meeting, found == WEFT_OK ? PASSED : MISMATCHED),
                           memory_order_release);
-    arrive(look);
+    arrive(point, meeting->epoch, meeting->digest);
     return found;
 }
 
@@ -244,15 +256,15 @@ static weft_status wait_for_all(looking *look, int64_t deadline_ms)
 }
 
 /* Whom the mismatch was with, for a rank that calls again: our word still says what we called. */
-static weft_status mismatch_again(const looking *look)
+static weft_status mismatch_again(const weft_i_point *point, weft_i_meeting *meeting)
 {
-    const weft_i_point *point = look->point;
-    uint64_t mine = atomic_load_explicit(weft_i_point_turn(point, point->me, look->meeting->epoch),
+    looking look = looking_at(point, meeting);
+    uint64_t mine = atomic_load_explicit(weft_i_point_turn(point, point->me, meeting->epoch),
                                          memory_order_relaxed);
-    look->meeting->digest = weft_i_arrival_digest(mine);
+    meeting->digest = weft_i_arrival_digest(mine);
     for (int rank = 0; rank < point->size; rank++)
-        if (see(look->meeting, word_of(look, rank)) == DIFFERENT || look->meeting->culprit < 0)
-            look->meeting->culprit = rank;
+        if (see(meeting, word_of(&look, rank)) == DIFFERENT || meeting->culprit < 0)
+            meeting->culprit = rank;
     return WEFT_ERR_MISMATCH;
 }
 
@@ -270,27 +282,28 @@ weft_status weft_i_signal_come(const weft_i_point *point, uint32_t digest, weft_
     /* Our own words: only the pass word may be changed by others, and not now. */
     uint64_t last = atomic_load_explicit(weft_i_point_word(point, point->me), memory_order_relaxed);
     uint64_t pass = atomic_load_explicit(weft_i_point_pass(point, point->me), memory_order_relaxed);
-    uint32_t epoch = point->turn_stride ? point->epoch : weft_i_arrival_epoch(last);
+    uint32_t epoch = (point->turn_stride ? point->epoch : weft_i_arrival_epoch(last)) + 1;
+    uint32_t unknown = point->turn_stride ? point->epoch - point->settled : 0;
     digest = (digest & ~1u) | point->later; /* odd for later meetings: see signal.h */
     /* Not the rest: a wait fills it, and most meetings end without one. */
-    meeting->epoch = epoch + 1;
+    meeting->epoch = epoch;
     meeting->digest = digest;
     meeting->culprit = -1;
-    looking look = {.point = point, .meeting = meeting};
+    meeting->before =
+        atomic_load_explicit(weft_i_point_turn(point, point->me, epoch), memory_order_relaxed);
+    meeting->pass = (uint64_t)epoch << 32 | unknown * UNKNOWN | LOOKING;
     if (((uint32_t)pass & STEP_MASK) == MISMATCHED) {
         meeting->epoch = (uint32_t)(pass >> 32);
-        return mismatch_again(&look);
+        return mismatch_again(point, meeting);
     }
-    meeting->before =
-        atomic_load_explicit(weft_i_point_turn(point, point->me, epoch + 1), memory_order_relaxed);
-    look_anew(&look);
-    arrive(&look);
+    say_looking(point, meeting);
+    arrive(point, epoch, digest);
     return WEFT_OK;
 }
 
 weft_status weft_i_signal_look(const weft_i_point *point, weft_i_meeting *meeting)
 {
-    looking look = {.point = point, .meeting = meeting, .different = -1};
+    looking look = looking_at(point, meeting);
     /* Most meetings end in this first bout, without a pause (40 ns on some cores) and before the
      * clock is read. */
     int looks = point->mode == WEFT_I_WAIT_SPIN ? 512 : point->looks ? point->looks : 1;
@@ -303,7 +316,7 @@ weft_status weft_i_signal_look(const weft_i_point *point, weft_i_meeting *meetin
 weft_status weft_i_signal_await(const weft_i_point *point, int64_t timeout_ms,
                                 weft_i_meeting *meeting)
 {
-    looking look = {.point = point, .meeting = meeting, .different = -1};
+    looking look = looking_at(point, meeting);
     meeting->began = 0;
     weft_status status = wait_for_all(&look, timeout_ms);
     if (status < 0 && status != WEFT_ERR_MISMATCH)
@@ -311,7 +324,7 @@ weft_status weft_i_signal_await(const weft_i_point *point, int64_t timeout_ms,
     /* The last one came just as we gave up: nobody is missing now, so look once more. */
     if (status == WEFT_ERR_TIMEOUT && others_are_here(&look)) {
         look_anew(&look);
-        arrive(&look);
+        arrive(point, meeting->epoch, meeting->digest);
         status = wait_for_all(&look, 0);
         if (status < 0 && status != WEFT_ERR_MISMATCH)
             status = give_up(&look, status);
@@ -329,16 +342,13 @@ weft_status weft_i_signal_meet(const weft_i_point *point, uint32_t digest, int64
 
 void weft_i_signal_arrive(const weft_i_point *point, uint32_t digest)
 {
-    digest = (digest & ~1u) | point->later;
-    weft_i_meeting meeting = {.epoch = point->epoch + 1, .digest = digest, .culprit = -1};
-    looking look = {.point = point, .meeting = &meeting};
-    arrive(&look);
+    arrive(point, point->epoch + 1, (digest & ~1u) | point->later);
 }
 
 bool weft_i_signal_is_settled(const weft_i_point *point, uint32_t epoch)
 {
     weft_i_meeting meeting = {.epoch = epoch, .culprit = -1};
-    looking look = {.point = point, .meeting = &meeting};
+    looking look = looking_at(point, &meeting);
     for (int turn = 1; turn < point->size; turn++)
         if (!weft_i_arrived(word_of(&look, rank_at(point, turn)), epoch))
             return false;
@@ -375,7 +385,8 @@ weft_status weft_i_signal_settle(const weft_i_point *point, uint32_t epoch, int6
                                  int *culprit)
 {
     weft_i_meeting meeting = {.epoch = epoch, .culprit = -1};
-    looking look = {.point = point, .meeting = &meeting, .next = 1};
+    looking look = looking_at(point, &meeting);
+    look.next = 1; /* we have */
     if (all_arrived(&look))
         return WEFT_OK;
     weft_i_wait wait = {.ready = all_arrived,

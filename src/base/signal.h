@@ -123,6 +123,7 @@ typedef struct weft_i_meeting {
     uint32_t epoch, digest;
     int culprit;     /* the first rank that is missing or called something else; -1 */
     uint64_t before; /* our word, should we take the arrival back */
+    uint64_t pass;   /* our pass word while we look */
     int64_t began;   /* the wait for it, by weft_i_signal_await; 0: that was short */
 } weft_i_meeting;
 

@@ -30,8 +30,8 @@
  *
  * The atomic operations it stands for (scripts/check-atomics compares them with the code):
  *   @ src/base/signal.c word_of load acquire -> arrive
- *   @ src/base/signal.c look_anew store relaxed -> give_up
- *   @ src/base/signal.c look_anew signal_fence seq_cst -> -
+ *   @ src/base/signal.c say_looking store relaxed -> give_up
+ *   @ src/base/signal.c say_looking signal_fence seq_cst -> -
  *   @ src/base/signal.c decide compare_exchange_strong acq_rel,acquire -> find_out
  *   @ src/base/signal.c arrive store release -> word_of
  *   @ src/base/signal.c find_out load acquire -> decide
@@ -119,7 +119,7 @@ inline choose_faults()
     select(timeouts : 0 .. TIMEOUTS)
 }
 
-/* look_anew: LOOKING goes into the store buffer. */
+/* say_looking, and look_anew before it: LOOKING goes into the store buffer. */
 inline look_anew()
 {
     d_step { next = 0; at[me] = e; buffered[me] = true }
