@@ -695,8 +695,8 @@ static weft_status barrier_on_board(weft_group *group, int64_t timeout_ms)
     weft_i_record *record = weft_i_group_record(group);
     weft_i_label call = {group, "group_barrier", -1};
     weft_i_point point = board_point(group, false);
-    weft_i_meeting meeting = {.culprit = -1};
-    int turn = weft_i_record_turn(next_turn(group));
+    weft_i_meeting meeting;
+    int turn = weft_i_record_turn(next_epoch(group));
     group->sequence++;
     weft_status status = weft_i_group_check_revoked(&call);
     bool free = status == WEFT_OK, came = false;

@@ -163,15 +163,11 @@ int64_t weft_group_timeout(const weft_group *group)
     return group ? group->timeout_ms : 0;
 }
 
-weft_status weft_i_group_check_limit(const char *what, int64_t timeout_ms)
+weft_status weft_i_group_refuse_limit(const char *what, int64_t timeout_ms)
 {
-    return timeout_ms < WEFT_DEFAULT
-               ? weft_i_fail(
-                     WEFT_ERR_INVALID_ARG,
-                     "%s: a time limit is a number of ms, WEFT_FOREVER or WEFT_DEFAULT, not "
-                     "%lld",
-                     what, (long long)timeout_ms)
-               : WEFT_OK;
+    return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                       "%s: a time limit is a number of ms, WEFT_FOREVER or WEFT_DEFAULT, not %lld",
+                       what, (long long)timeout_ms);
 }
 
 weft_status weft_group_set_timeout(weft_group *group, int64_t timeout_ms)

@@ -185,8 +185,13 @@ weft_status weft_i_group_store_tag(const char *tag, char out[WEFT_I_GROUP_TAG]);
 /* One line of WEFT_DEBUG=INFO. */
 void weft_i_group_log_made(const weft_group *group);
 
+weft_status weft_i_group_refuse_limit(const char *what, int64_t timeout_ms);
+
 /* WEFT_ERR_INVALID_ARG for a number that is no time limit. */
-weft_status weft_i_group_check_limit(const char *what, int64_t timeout_ms);
+static inline weft_status weft_i_group_check_limit(const char *what, int64_t timeout_ms)
+{
+    return timeout_ms >= WEFT_DEFAULT ? WEFT_OK : weft_i_group_refuse_limit(what, timeout_ms);
+}
 
 /* Can member `rank` still take part?  Also looks at the revoked flag.  The first without a message.
  */
