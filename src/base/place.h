@@ -8,9 +8,6 @@
 #ifndef WEFT_BASE_PLACE_H
 #define WEFT_BASE_PLACE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 /* On the way to a device's carrier, and back. */
 #define WEFT_I_HOT __attribute__((hot, section("weft_hot")))
 
@@ -22,9 +19,5 @@
 
 /* Asks for all hot functions at once: that takes as long as a few lines one after the other. */
 void weft_i_place_fetch(void);
-
-/* Whether that would ask for this one, and for how many bytes it asks. */
-bool weft_i_place_is_hot(const void *code);
-size_t weft_i_place_size(void);
 
 #endif
