@@ -83,11 +83,11 @@ RANKS_TEST(test_cuda_ranks_fetched, 2)
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && defined __OPTIMIZE__
     CHECK(hot_bytes() <= 16 << 10);
 #endif
-    CHECK(!world->cold);
+    CHECK(!world->fetch);
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
-    CHECK(!world->cold); /* by weft's own kernels */
+    CHECK(!world->fetch); /* by weft's own kernels */
     CHECK_OK(weft_all_reduce_into(host, host, WEFT_SUM, world));
-    CHECK(!world->cold);
+    CHECK(!world->fetch);
     weft_group *group = weft_group_new(world, (int[]){0, 1}, 2, "ended");
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));

@@ -388,10 +388,10 @@ RANKS_TEST(test_nccl_choice, 2)
     CHECK_OK(weft_all_reduce_into(small, small, WEFT_SUM, world));
     CHECK(comm_of(world));
     CHECK_GIVEN(world, 0, 0);
-    CHECK(!world->cold); /* what the next call begins with: see WEFT_I_HOT */
+    CHECK(!world->fetch); /* what the next call begins with: see WEFT_I_HOT */
     check_same("large", weft_all_reduce(x, WEFT_SUM, world), want);
     CHECK_GIVEN(world, 0, 1);
-    CHECK(world->cold);
+    CHECK(world->fetch);
     weft_stream *stream = weft_stream_current(GPU);
     CHECK_OK(weft_stream_sync(stream, 30000));
     weft_tensor *out = weft_empty_like(x);
@@ -410,11 +410,11 @@ RANKS_TEST(test_nccl_choice, 2)
     set_threshold(world, 400);
     CHECK_OK(weft_all_reduce_into(small, small, WEFT_SUM, world));
     CHECK_GIVEN(world, 0, 2);
-    CHECK(world->cold);
+    CHECK(world->fetch);
     set_threshold(world, SIZE_MAX);
     check_same("never", weft_all_reduce(x, WEFT_SUM, world), want);
     CHECK_GIVEN(world, 0, 2);
-    CHECK(!world->cold);
+    CHECK(!world->fetch);
     set_threshold(world, usual);
     end(world);
 }

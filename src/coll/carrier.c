@@ -273,19 +273,6 @@ WEFT_I_HOT void weft_i_carrier_note(weft_i_coll *coll, const weft_i_carrier *car
         weft_i_record_set_turn(record, coll->number, turn_of(coll, carrier));
 }
 
-WEFT_I_HOT weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *carrier)
-{
-    weft_status status = carry(coll, carrier);
-    carrier->calls += status >= 0 && is_collective(&coll->ask);
-    if (status == WEFT_ERR_UNSUPPORTED && is_collective(&coll->ask)) /* it goes by the lane */
-        weft_i_record_set_turn(weft_i_group_record(coll->group), coll->number,
-                               weft_i_enter_turn(coll));
-    if (carrier->backend->is_cold) /* relaxed: a hint, for coll.c */
-        atomic_store_explicit(&coll->group->cold, carrier->backend->is_cold(carrier->state),
-                              memory_order_relaxed);
-    return status;
-}
-
 /* What note_given and its like write. */
 static void fetch_row(const weft_i_board_row *mine)
 {
@@ -294,7 +281,9 @@ static void fetch_row(const weft_i_board_row *mine)
     __builtin_prefetch(&mine->given, 1);
 }
 
-WEFT_I_HOT void weft_i_carrier_fetch(const weft_group *group)
+/* Brings to the caches what a call of the group on a device runs through and looks at.  At its
+ * beginning: what it needs comes all at once then, not line by line. */
+WEFT_I_HOT static void fetch(const weft_group *group)
 {
     weft_i_place_fetch();
     if (!weft_i_group_is_usable(group)) /* then its world's memory may have gone */
@@ -310,6 +299,20 @@ WEFT_I_HOT void weft_i_carrier_fetch(const weft_group *group)
         weft_i_record_fetch(record);
     if (carrier && carrier->backend && carrier->backend->fetch)
         carrier->backend->fetch(carrier->state);
+}
+
+WEFT_I_HOT weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *carrier)
+{
+    weft_status status = carry(coll, carrier);
+    carrier->calls += status >= 0 && is_collective(&coll->ask);
+    if (status == WEFT_ERR_UNSUPPORTED && is_collective(&coll->ask)) /* it goes by the lane */
+        weft_i_record_set_turn(weft_i_group_record(coll->group), coll->number,
+                               weft_i_enter_turn(coll));
+    if (carrier->backend->is_cold) /* relaxed: a hint, for weft_i_request_begin */
+        atomic_store_explicit(&coll->group->fetch,
+                              carrier->backend->is_cold(carrier->state) ? fetch : NULL,
+                              memory_order_relaxed);
+    return status;
 }
 
 weft_status weft_i_carrier_check(const weft_i_coll *coll)

@@ -56,10 +56,6 @@ weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *carrier);
  * checked only. */
 weft_status weft_i_carrier_touch(const weft_i_coll *coll);
 
-/* Brings to the caches what a call of the group on a device runs through and looks at.  At its
- * beginning: what it needs comes all at once then, not line by line. */
-void weft_i_carrier_fetch(const weft_group *group);
-
 /*
  * For what runs collectives of the group on a stream without calling them, as a replay does: what a
  * call checks, in the name of `op`; and how earlier calls have fared.  Orders the stream behind them

@@ -4,7 +4,6 @@
  * runs it, the `_start` form posts it.  All checks come before the first side effect, so a refused
  * call leaves everything as it was.
  */
-#include "coll/carrier.h"
 #include "coll/coalesce.h"
 #include "coll/list.h"
 #include "coll/request.h"
@@ -59,18 +58,9 @@ IN_LINE weft_status finish(weft_i_coll *coll, uint32_t facts, bool both, weft_re
                                                                 : coll->ask.in_bytes);
 }
 
-/* Where the group's last call was on a device, so is this one, most likely.  If that one's transfer
- * has emptied the caches, what this one needs is asked for at once. */
-IN_LINE void prepare(const weft_group *group)
-{
-    if (group && atomic_load_explicit(&group->cold, memory_order_relaxed)) /* a hint */
-        weft_i_carrier_fetch(group);
-}
-
 IN_LINE weft_status fill(weft_i_coll *coll, weft_i_coll_kind kind, uint32_t facts, weft_tensor *out,
                          weft_tensor *in, weft_reduction op, int root, weft_group *group)
 {
-    prepare(group);
     __builtin_prefetch(in); /* it is looked at later */
     WEFT_TRY(weft_i_request_begin(coll, kind, group));
     if (facts & (WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT))
@@ -104,7 +94,6 @@ weft_status weft_i_request_plain(weft_i_coll *coll, weft_i_coll_kind kind, weft_
 weft_status weft_i_request_broadcast(weft_i_coll *coll, weft_tensor *out, weft_tensor *in, int root,
                                      weft_group *group)
 {
-    prepare(group);
     WEFT_TRY(weft_i_request_begin(coll, WEFT_I_BROADCAST, group));
     WEFT_TRY(weft_i_request_check_root("broadcast", group, root));
     WEFT_TRY(weft_i_request_input(coll, in));
@@ -154,7 +143,6 @@ weft_status weft_i_request_all_to_all(weft_i_coll *coll, weft_tensor *out, weft_
                                       const int64_t *out_splits, const int64_t *in_splits,
                                       weft_group *group)
 {
-    prepare(group);
     WEFT_TRY(weft_i_request_begin(coll, WEFT_I_ALL_TO_ALL, group));
     WEFT_TRY(weft_i_request_input(coll, in));
     WEFT_TRY(weft_i_request_output(coll, out));

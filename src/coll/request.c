@@ -211,6 +211,9 @@ WEFT_I_HOT weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind 
     coll->ask.kind = kind;
     coll->group = group;
     coll->call = (weft_i_label){group, op, -1};
+    weft_i_fetcher fetch = group ? atomic_load_explicit(&group->fetch, memory_order_relaxed) : NULL;
+    if (fetch)
+        fetch(group);
     WEFT_TRY(weft_i_request_check_group(op, group));
     coll->ask.rank = group->rank;
     coll->ask.size = group->size;

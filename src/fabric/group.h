@@ -27,6 +27,8 @@ enum {
 /* "all_reduce of 7 f32, sum": see fabric/given.h. */
 typedef void (*weft_i_given_teller)(uint64_t what, uint64_t count, char *out, size_t bytes);
 
+typedef void (*weft_i_fetcher)(const weft_group *group);
+
 struct weft_group {
     weft_i_object object;
     /* What every collective looks at, in as few cache lines as it can be: */
@@ -49,9 +51,9 @@ struct weft_group {
     /* Objects that live as long as the group, made by floors above: */
     void *lane;                          /* what its collectives meet on (coll/lane.c) */
     void *carriers[WEFT_I_DEVICE_KINDS]; /* who carries them instead (coll/carrier.c) */
-    /* The last collective was on a device and has emptied the caches: the next one is likely to be
-     * there, too, and to miss what it needs.  Relaxed: a hint. */
-    atomic_bool cold;
+    /* Not NULL: the last collective was on a device and has emptied the caches.  The next one is
+     * likely to be there, too, and this brings back what it needs.  Relaxed: a hint. */
+    _Atomic(weft_i_fetcher) fetch;
     void *coalesce; /* calls that are collected instead of run (coll/coalesce.c) */
     /* The rest: */
     weft_group *parent; /* held, so that a child outlives nothing it needs; NULL for the world and
