@@ -52,19 +52,22 @@ typedef struct weft_i_coll {
     uint64_t posted;                         /* ticks, for a trace; 0: not posted, or no trace */
 } weft_i_coll;
 
-/* A call is emptied and copied in two halves: compilers store those in line, and call a function
- * for the whole, which takes longer. */
+/* A call is emptied and copied in two pieces, without what is for a backend alone: compilers store
+ * those in line, up to 256 bytes on Arm64, and call a function for more, which takes longer. */
 enum { WEFT_I_COLL_REST = sizeof(weft_i_coll) - sizeof(weft_i_request) };
+_Static_assert(offsetof(weft_i_coll, ask) == 0 && WEFT_I_REQUEST_ASKED <= 256 &&
+                   WEFT_I_COLL_REST <= 256,
+               "both pieces are stored in line");
 
 static inline void weft_i_coll_empty(weft_i_coll *coll)
 {
-    coll->ask = (weft_i_request){0};
+    memset(coll, 0, WEFT_I_REQUEST_ASKED);
     memset((char *)coll + sizeof coll->ask, 0, WEFT_I_COLL_REST);
 }
 
 static inline void weft_i_coll_copy(weft_i_coll *to, const weft_i_coll *from)
 {
-    to->ask = from->ask;
+    memcpy(to, from, WEFT_I_REQUEST_ASKED);
     memcpy((char *)to + sizeof to->ask, (const char *)from + sizeof from->ask, WEFT_I_COLL_REST);
 }
 

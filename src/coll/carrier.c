@@ -121,14 +121,13 @@ WEFT_I_APART static weft_status run_with_counterparts(const weft_i_coll *coll,
     if (request->in_counterparts.joined && request->out_counterparts.joined)
         weft_i_choose_on_device(coll->group->size, true, &request->packets_up_to,
                                 &request->one_shot_up_to);
-    weft_status status = carrier->backend->collective(carrier->state, request);
-    request->in_counterparts = request->out_counterparts = (weft_i_counterparts){0};
-    return status;
+    return carrier->backend->collective(carrier->state, request);
 }
 
 WEFT_I_HOT static weft_status run(const weft_i_coll *coll, const weft_i_carrier *carrier,
                                   weft_i_request *request)
 {
+    request->in_counterparts = request->out_counterparts = (weft_i_counterparts){0};
     if (coll->reach) {
         const weft_i_registration *registration = coll->reach->registration;
         request->in_counterparts = (weft_i_counterparts){registration->memory, registration->joined,
@@ -206,8 +205,7 @@ WEFT_I_HOT static weft_status hand_over(weft_i_coll *coll, weft_i_carrier *carri
     weft_status status = run(coll, carrier, request);
     if (status >= 0)
         note_given(coll, request, stream);
-    request->stream = NULL; /* the host may have to run it yet */
-    request->items = NULL;
+    request->items = NULL; /* the host may have to run it yet */
     request->items_count = 0;
     return status == WEFT_ERR_UNSUPPORTED && coll->group->world->carrier
                ? weft_i_fail(status, "%s: backend %s does not carry it", request->op,

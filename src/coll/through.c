@@ -65,12 +65,11 @@ static weft_status take_list_back(const weft_i_list *list, const weft_i_list *he
 /* The call on host memory.  What it holds is dropped by the caller, also if this fails. */
 static weft_status bring_all(const weft_i_coll *coll, weft_i_coll *here)
 {
-    *here = *coll;
+    weft_i_coll_copy(here, coll);
     here->in_tensor = here->out_tensor = NULL;
     here->list = NULL;
     here->own_done = false;
     here->ask.device = WEFT_CPU;
-    here->ask.stream = NULL;
     WEFT_TRY(bring(coll->ask.in ? coll->in_tensor : NULL, &here->in_tensor));
     WEFT_TRY(bring(coll->ask.out ? coll->out_tensor : NULL, &here->out_tensor));
     here->ask.in = here->in_tensor ? weft_i_tensor_data(here->in_tensor) : NULL;

@@ -171,7 +171,8 @@ static bool run_first(weft_i_queue *queue)
     if (!work)
         return false;
     work->runner = pthread_self();
-    weft_i_coll coll = work->coll; /* it may change on its way; the work drops what it holds */
+    weft_i_coll coll; /* it may change on its way; the work drops what it holds */
+    weft_i_coll_copy(&coll, &work->coll);
     uint64_t next = (uint64_t)queue->lane->epoch + 1;
     weft_status status = weft_i_coll_run(&coll);
     work->sequence = status < 0 ? next : queue->lane->epoch;

@@ -67,7 +67,6 @@ typedef struct weft_i_request {
     double factor; /* of this rank, for WEFT_PREMUL_SUM */
     weft_dtype dtype;
     weft_device device; /* of all operands of this rank */
-    void *stream;       /* the device's own, in whose order it is to run; NULL on the CPU */
     char *in;           /* NULL where this rank has none */
     char *out;
     size_t in_bytes, out_bytes; /* of this rank's operands */
@@ -77,11 +76,6 @@ typedef struct weft_i_request {
     const int64_t *in_splits, *out_splits; /* rows for each rank; NULL: equal parts */
     size_t row;                            /* bytes of a row */
     int64_t limit_ms;
-    /* For a carrier with several ways: bytes of an all_reduce up to which each pays. */
-    size_t packets_up_to, one_shot_up_to;
-    /* For a carrier with a library beside its own kernels: bytes from which that is to carry it. */
-    size_t library_from;
-    weft_i_counterparts in_counterparts, out_counterparts;
     const char *local; /* of operations on symmetric memory: copied to the buffer first */
     const weft_i_exchange *exchange; /* of all_to_all_vdev */
     const weft_i_tiles *tiles;       /* of tile_reduce */
@@ -96,6 +90,17 @@ typedef struct weft_i_request {
     /* Sends and receives that are posted together, on a device; NULL: it is no such call. */
     const weft_i_message *messages;
     size_t messages_count;
+
+    /* The rest is for a backend alone.  Whoever hands the request to one sets it (coll/carrier.c);
+     * until then nobody reads it, and it holds anything. */
+    void *stream; /* the device's own, in whose order it is to run; NULL on the CPU */
+    /* With several ways: bytes of an all_reduce up to which each pays. */
+    size_t packets_up_to, one_shot_up_to;
+    /* With a library beside its own kernels: bytes from which that is to carry it. */
+    size_t library_from;
+    weft_i_counterparts in_counterparts, out_counterparts;
 } weft_i_request;
+
+enum { WEFT_I_REQUEST_ASKED = offsetof(weft_i_request, stream) }; /* bytes before that rest */
 
 #endif
