@@ -92,10 +92,8 @@ weft_status weft_i_request_check_output(const char *op, const weft_tensor *tenso
     return weft_i_storage_unclaimed(tensor->storage, true);
 }
 
-weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root)
+weft_status weft_i_request_refuse_root(const char *op, const weft_group *group, int root)
 {
-    if (root >= 0 && root < group->size)
-        return WEFT_OK;
     int here = weft_group_rank_of(group, root);
     char hint[96] = "";
     if (here >= 0)
@@ -119,33 +117,45 @@ WEFT_I_COLD static weft_status fail_different(const weft_i_coll *coll, const wef
                        weft_dtype_name(coll->ask.dtype), weft_dtype_name(x->dtype));
 }
 
-/* Says what is wrong with an operand, or waits until nothing is. */
-WEFT_I_COLD static weft_status examine(const weft_i_coll *coll, const weft_tensor *x, bool written)
+/* Where the elements of an operand lie that is fine. */
+static inline weft_status note(weft_i_coll *coll, weft_tensor *x, bool written)
 {
-    return written ? weft_i_request_check_output(coll->ask.op, x)
-                   : weft_i_request_check_anywhere(coll->ask.op, "input", x);
+    if (!written) {
+        coll->ask.device = x->storage->device;
+        coll->ask.dtype = x->dtype;
+        coll->ask.in = weft_i_tensor_data(x);
+        coll->ask.in_bytes = (size_t)x->numel * weft_i_dtype_size(x->dtype);
+        coll->in_tensor = x;
+        return WEFT_OK;
+    }
+    coll->out_tensor = x;
+    if (x == coll->in_tensor) { /* in place */
+        coll->ask.out = coll->ask.in;
+        coll->ask.out_bytes = coll->ask.in_bytes;
+        return WEFT_OK;
+    }
+    weft_device device = x->storage->device;
+    if (coll->in_tensor && (device != coll->ask.device || x->dtype != coll->ask.dtype))
+        return fail_different(coll, x);
+    coll->ask.device = device;
+    coll->ask.dtype = x->dtype;
+    coll->ask.out = weft_i_tensor_data(x);
+    coll->ask.out_bytes = (size_t)x->numel * weft_i_dtype_size(x->dtype);
+    return WEFT_OK;
+}
+
+/* Says what is wrong with an operand, or waits until nothing is. */
+WEFT_I_COLD static weft_status examine(weft_i_coll *coll, weft_tensor *x, bool written)
+{
+    WEFT_TRY(written ? weft_i_request_check_output(coll->ask.op, x)
+                     : weft_i_request_check_anywhere(coll->ask.op, "input", x));
+    return note(coll, x, written);
 }
 
 WEFT_I_HOT weft_status weft_i_request_operand(weft_i_coll *coll, weft_tensor *x, bool written)
 {
-    if (!x || !weft_i_request_is_fine(x) || (written && x->storage->read_only))
-        WEFT_TRY(examine(coll, x, written));
-    const weft_storage *storage = x->storage;
-    size_t item = weft_i_dtype_size(x->dtype), bytes = (size_t)x->numel * item;
-    if (coll->in_tensor && (storage->device != coll->ask.device || x->dtype != coll->ask.dtype))
-        return fail_different(coll, x);
-    coll->ask.device = storage->device;
-    coll->ask.dtype = x->dtype;
-    if (written) {
-        coll->ask.out = weft_i_tensor_data(x);
-        coll->ask.out_bytes = bytes;
-        coll->out_tensor = x;
-    } else {
-        coll->ask.in = weft_i_tensor_data(x);
-        coll->ask.in_bytes = bytes;
-        coll->in_tensor = x;
-    }
-    return WEFT_OK;
+    bool fine = x && weft_i_request_is_fine(x) && !(written && x->storage->read_only);
+    return fine ? note(coll, x, written) : examine(coll, x, written);
 }
 
 WEFT_I_HOT weft_status weft_i_request_check_overlap(const weft_i_coll *coll, size_t in_at,

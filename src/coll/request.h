@@ -23,7 +23,14 @@ static inline weft_status weft_i_request_check_group(const char *op, weft_group 
     return fine ? WEFT_OK : weft_i_request_refuse_group(op, group);
 }
 
-weft_status weft_i_request_check_root(const char *op, const weft_group *group, int root);
+weft_status weft_i_request_refuse_root(const char *op, const weft_group *group, int root);
+
+static inline weft_status weft_i_request_check_root(const char *op, const weft_group *group,
+                                                    int root)
+{
+    bool fine = root >= 0 && root < group->size;
+    return fine ? WEFT_OK : weft_i_request_refuse_root(op, group, root);
+}
 
 /* A contiguous tensor inside its storage, not on meta, on which nothing is under way? */
 static inline bool weft_i_request_is_fine(const weft_tensor *x)
