@@ -143,6 +143,15 @@ static weft_status await(weft_i_coll *coll, weft_i_arrival *arrival)
     return status;
 }
 
+/* Waiting for others is not counted for a trial. */
+WEFT_I_APART static weft_status await_in_trial(weft_i_coll *coll, weft_i_arrival *arrival)
+{
+    int64_t came = WEFT_OS->clock_ns();
+    weft_status status = weft_i_lane_await(coll->lane, &coll->call, arrival, coll->ask.limit_ms);
+    coll->trial_began += WEFT_OS->clock_ns() - came;
+    return status;
+}
+
 weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, size_t bytes)
 {
     weft_i_lane *lane = coll->lane;
@@ -163,12 +172,7 @@ weft_status weft_i_enter_with(weft_i_coll *coll, int whom, const void *data, siz
         copy_own(coll);
     if (arrival.came && coll->prefetch)
         weft_i_prefetch_take(coll);
-    if (!coll->trial)
-        return await(coll, &arrival);
-    int64_t came = WEFT_OS->clock_ns();
-    weft_status status = weft_i_lane_await(lane, &coll->call, &arrival, coll->ask.limit_ms);
-    coll->trial_began += WEFT_OS->clock_ns() - came; /* waiting for others is not counted */
-    return status;
+    return coll->trial ? await_in_trial(coll, &arrival) : await(coll, &arrival);
 }
 
 static weft_status enter_with_factor(weft_i_coll *coll, int whom)

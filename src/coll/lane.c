@@ -395,7 +395,7 @@ weft_status weft_i_lane_make_room(weft_i_lane *lane, const weft_i_label *call, u
 {
     weft_status status = settle(lane, call, lane->epoch + 1 - (turns - 1), timeout_ms);
     if (status < 0 && weft_status_scope(status) == WEFT_SCOPE_GROUP)
-        weft_i_group_spoil(call->group, status); /* as in weft_i_lane_await */
+        weft_i_group_spoil(call->group, status); /* as in fail_entry */
     return status;
 }
 
@@ -447,34 +447,45 @@ void weft_i_lane_arrive(weft_i_lane *lane, const weft_i_label *call, int whom, u
     out->came = out->status == WEFT_OK;
 }
 
-weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_i_arrival *arrival,
-                              int64_t timeout_ms)
+/* No arrival was made, because the group has ended: says why. */
+WEFT_I_COLD static weft_status tell_end(const weft_i_lane *lane, const weft_i_label *call,
+                                        const weft_i_arrival *arrival)
 {
-    weft_status status = arrival->status;
-    if (arrival->signature == &arrival->unshown) { /* the group has ended: say why */
-        status = weft_i_group_check_revoked(call);
-        return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, arrival->signature, true)
-                                           : status;
-    }
-    /* Pairs with the acquire in shown_at. */
-    atomic_store_explicit(&arrival->signature->shown, lane->epoch + 1, memory_order_release);
-    if (status == WEFT_OK && arrival->whom != WEFT_I_FOR_NOBODY)
-        status = weft_i_group_await(call, arrival->point, &lane->at_entry, timeout_ms,
-                                    &arrival->meeting);
-    if (status == WEFT_OK) {
-        lane->epoch++;
-        /* Relaxed: see fabric/quarrel.c. */
-        atomic_store_explicit(lane->entered, lane->epoch, memory_order_relaxed);
-        lane->chain = arrival->digest;
-        if (arrival->whom == WEFT_I_FOR_ALL || (arrival->whom >= 0 && lane->size == 2))
-            lane->settled = lane->epoch; /* all are known to have come */
-        return WEFT_OK;
-    }
+    weft_status status = weft_i_group_check_revoked(call);
+    return status == WEFT_ERR_MISMATCH ? fail_mismatch(lane, call, arrival->signature, true)
+                                       : status;
+}
+
+WEFT_I_COLD static weft_status fail_entry(const weft_i_lane *lane, const weft_i_label *call,
+                                          const weft_i_arrival *arrival, weft_status status)
+{
     if (status == WEFT_ERR_MISMATCH)
         fail_mismatch(lane, call, arrival->signature, arrival->meeting.culprit < 0);
     if (weft_status_scope(status) == WEFT_SCOPE_GROUP)
         weft_i_group_spoil(call->group, status); /* so that all get out, with the same cause */
     return status;
+}
+
+weft_status weft_i_lane_await(weft_i_lane *lane, const weft_i_label *call, weft_i_arrival *arrival,
+                              int64_t timeout_ms)
+{
+    weft_status status = arrival->status;
+    if (arrival->signature == &arrival->unshown)
+        return tell_end(lane, call, arrival);
+    /* Pairs with the acquire in shown_at. */
+    atomic_store_explicit(&arrival->signature->shown, lane->epoch + 1, memory_order_release);
+    if (status == WEFT_OK && arrival->whom != WEFT_I_FOR_NOBODY)
+        status = weft_i_group_await(call, arrival->point, &lane->at_entry, timeout_ms,
+                                    &arrival->meeting);
+    if (status != WEFT_OK)
+        return fail_entry(lane, call, arrival, status);
+    lane->epoch++;
+    /* Relaxed: see fabric/quarrel.c. */
+    atomic_store_explicit(lane->entered, lane->epoch, memory_order_relaxed);
+    lane->chain = arrival->digest;
+    if (arrival->whom == WEFT_I_FOR_ALL || (arrival->whom >= 0 && lane->size == 2))
+        lane->settled = lane->epoch; /* all are known to have come */
+    return WEFT_OK;
 }
 
 /* The newest meeting of a point that this rank has come to, as its own words tell: for threads that
