@@ -7,25 +7,11 @@
 #include "base/status.h"
 
 enum {
-    PAYS_FROM = 4 << 10,   /* less is copied in less time than the second chunk takes to be told */
     SHORT_CHUNK = 4 << 10, /* of 16 KiB at most */
     CHUNK = 8 << 10,       /* of what fits a show chunk */
     LONG_CHUNK = 16 << 10,
     FEW_LOOKS = 4096 /* without a look at the clock: about as long as it takes to copy a chunk */
 };
-
-/* Beyond the size of an eager buffer a Xeon gains a quarter, and a Neoverse N1 loses one. */
-#if defined(__aarch64__)
-#define PAYS_UP_TO ((size_t)WEFT_I_EAGER)
-#else
-#define PAYS_UP_TO SIZE_MAX
-#endif
-
-bool weft_i_fifo_pays(const weft_i_lane *lane, size_t total)
-{
-    return lane->mode == WEFT_I_WAIT_SPIN && lane->size > 1 && total > PAYS_FROM &&
-           total <= PAYS_UP_TO;
-}
 
 weft_i_fifo weft_i_fifo_eager(uint32_t epoch, size_t total)
 {

@@ -60,16 +60,17 @@ static void put_own(const weft_i_coll *coll, const moving *m, size_t at, size_t 
 
 /* ---- shown at the entry ---- */
 
-IN_LINE weft_status take_shown(weft_i_coll *coll, const moving *m)
+static weft_status take_shown(weft_i_coll *coll)
 {
-    for (int i = 0; m->takes && i < m->givers; i++) {
-        int rank = rank_at(coll, m->first_giver, i);
-        char *to = coll->ask.out + (size_t)rank * m->out_stride;
+    moving m = moving_of(coll);
+    for (int i = 0; i < m.givers; i++) {
+        int rank = rank_at(coll, m.first_giver, i);
+        char *to = coll->ask.out + (size_t)rank * m.out_stride;
         if (rank == coll->lane->me)
-            put_own(coll, m, 0, m->part);
-        else if (m->in_stride)
-            weft_i_coll_put(to, weft_i_eager_of(coll, rank) + (size_t)coll->lane->me * m->in_stride,
-                            m->part);
+            put_own(coll, &m, 0, m.part);
+        else if (m.in_stride)
+            weft_i_coll_put(to, weft_i_eager_of(coll, rank) + (size_t)coll->lane->me * m.in_stride,
+                            m.part);
         else
             WEFT_TRY(weft_i_eager_take(coll, rank, to));
     }
@@ -83,7 +84,7 @@ static weft_status move_shown(weft_i_coll *coll)
     bool alone = m.from_root ? m.gives : !m.takes;
     int whom = alone ? WEFT_I_FOR_NOBODY : m.from_root ? m.first_giver : WEFT_I_FOR_ALL;
     WEFT_TRY(weft_i_enter_eager(coll, m.gives, whom));
-    return take_shown(coll, &m);
+    return m.takes ? take_shown(coll) : WEFT_OK;
 }
 
 /* ---- where they lie ---- */
@@ -351,7 +352,7 @@ weft_status weft_i_coll_move(weft_i_coll *coll)
     WEFT_TRY(weft_i_enter_located(coll, &locations, m.part,
                                   m.gives ? WEFT_I_GIVES : WEFT_I_GIVES_NOTHING));
     if (locations.all_shown)
-        return take_shown(coll, &m);
+        return m.takes ? take_shown(coll) : WEFT_OK;
     look_at_root(coll, &m, &locations);
     if (m.to_root ? locations.all_out : !m.from_root && weft_i_locations_push(&locations, m.part))
         return push(coll, &m, &locations);

@@ -33,14 +33,16 @@ static void choose(weft_i_coll *coll)
     if (coll->algorithm == WEFT_I_ALGO_INLINE &&
         (coll->ask.reduction == WEFT_PREMUL_SUM || coll->list))
         coll->algorithm = WEFT_I_ALGO_EAGER;
+    bool one_way = weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT);
+    if (coll->algorithm != WEFT_I_ALGO_RENDEZVOUS)
+        coll->is_short = one_way && as == coll->ask.kind && bytes <= WEFT_I_SHORT &&
+                         !weft_i_eager_is_chunked(coll);
+    if (coll->algorithm == WEFT_I_ALGO_INLINE)
+        return; /* the digest of who chose otherwise differs */
     if (coll->algorithm == WEFT_I_ALGO_RENDEZVOUS) {
         coll->cma_from = weft_i_threshold_of(WEFT_I_CMA_FROM, as, size, crowded);
         coll->cma_fixed = weft_i_threshold_of(WEFT_I_CMA_SET, as, size, crowded);
         coll->shown_up_to = weft_i_threshold_of(WEFT_I_EAGER_UP_TO, coll->ask.kind, size, crowded);
-    } else {
-        coll->is_short = weft_i_kind_is(coll->ask.kind, WEFT_I_FROM_ROOT | WEFT_I_TO_ROOT) &&
-                         as == coll->ask.kind && bytes <= WEFT_I_SHORT &&
-                         !weft_i_eager_is_chunked(coll);
     }
     coll->digest =
         weft_i_digest(coll->digest, (uint64_t)coll->algorithm ^ (uint64_t)coll->cma_fixed << 2 ^
