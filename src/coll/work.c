@@ -69,7 +69,9 @@ static void owe(weft_work *work, weft_status status)
 
 static void pay(weft_work *work)
 {
-    if (atomic_exchange_explicit(&work->untold, false, memory_order_acq_rel)) /* pairs with owe's */
+    /* Relaxed: owe's store came before the end that the caller has seen.  An exchange is dear. */
+    if (atomic_load_explicit(&work->untold, memory_order_relaxed) &&
+        atomic_exchange_explicit(&work->untold, false, memory_order_acq_rel)) /* pairs with owe's */
         weft_i_losses_tell(&work->coll.group->world->losses);
 }
 
@@ -142,7 +144,7 @@ static bool finish(weft_i_queue *queue, weft_work *work, weft_status status)
     weft_group *group = work->coll.group;
     weft_i_world *world = group->world;
     bool dropped = weft_i_object_drop_shared(work);
-    /* Pairs with the acquire in has_posted of fabric/quarrel.c. */
+    /* Pairs with the acquire in has_posted of fabric/quarrel.c, and in weft_i_work_now. */
     change_posted(group, -1, memory_order_release);
     /* Pairs with the acquire in `done`: the waiter sees the outputs and the message. */
     atomic_store_explicit(&work->status, status, memory_order_release);
@@ -580,14 +582,6 @@ weft_work *weft_i_work_enqueue_p2p(weft_work *work)
     return NULL;
 }
 
-static bool has_posts(weft_i_queue *queue)
-{
-    pthread_mutex_lock(&queue->lock);
-    bool posts = queue->first != NULL;
-    pthread_mutex_unlock(&queue->lock);
-    return posts;
-}
-
 static weft_status run_behind_posts(weft_i_coll *coll)
 {
     weft_work *work = enqueue(coll, NULL);
@@ -598,12 +592,12 @@ static weft_status run_behind_posts(weft_i_coll *coll)
 
 WEFT_I_HOT weft_status weft_i_work_now(weft_i_coll *coll)
 {
-    const weft_i_lane *lane;
     weft_status status;
     _Atomic uintptr_t *door = &coll->group->on_lane;
     WEFT_TRY(weft_i_group_enter(coll->group, door, coll->ask.op));
-    lane = coll->group->lane; /* nobody else posts from here on */
-    if (lane && lane->queue && has_posts(lane->queue)) {
+    /* Nobody else posts from here on.  Pairs with the release in `finish`: what was posted before is
+     * off the lane. */
+    if (atomic_load_explicit(&coll->group->posted, memory_order_acquire)) {
         status = run_behind_posts(coll);
     } else {
         weft_i_coll_count(coll);
