@@ -105,6 +105,8 @@ static void look_anew(looking *look)
 static bool decide(looking *look)
 {
     const weft_i_point *point = look->point;
+    if (point->size == 1)
+        return true; /* nobody can bar a rank that is alone */
     uint64_t expected = look->meeting->pass;
     uint64_t desired = expected + ((look->different < 0 ? PASSED : MISMATCHED) - LOOKING);
     /* Pairs with the exchange in find_out: whoever finds it there has seen all that we have seen. */
