@@ -114,6 +114,24 @@ RANKS_TEST(test_flow_scatter_5, 5)
     run_sizes(rank, size, ACT_SCATTER);
 }
 
+/* Otherwise the kernel would copy between so few. */
+static void keep_kernel_out(int size)
+{
+    CHECK_OK(weft_tune_set(WEFT_TUNE_CMA, "all_gather", size, SIZE_MAX));
+}
+
+RANKS_TEST(test_flow_all_gather_2, 2)
+{
+    keep_kernel_out(size);
+    run_sizes(rank, size, ACT_ALL_GATHER);
+}
+
+RANKS_TEST(test_flow_all_gather_4, 4)
+{
+    keep_kernel_out(size);
+    run_sizes(rank, size, ACT_ALL_GATHER);
+}
+
 /* Calls of all sizes follow each other without a pause, and each rank lags at other times: what is
  * shown for one call must not be lost to the next. */
 RANKS_TEST(test_flow_mixed, 3)
@@ -182,7 +200,9 @@ static void run_death(int rank, int size, act_kind kind, bool writer_dies)
         harness_rank_dies();
     CHECK_STATUS(repeat(kind, root, rank, size, world, 20000, arrange_death), WEFT_ERR_PEER_DEAD);
     CHECK_CONTAINS(weft_last_error(), "rank 1 (");
-    CHECK_CONTAINS(weft_last_error(), kind == ACT_GATHER ? "gather" : "broadcast");
+    CHECK_CONTAINS(weft_last_error(), kind == ACT_BROADCAST    ? "broadcast"
+                                      : kind == ACT_ALL_GATHER ? "all_gather"
+                                                               : "gather");
     finish(world);
 }
 
@@ -204,6 +224,12 @@ RANKS_TEST(test_flow_gather_writer_dies, 2)
 RANKS_TEST(test_flow_gather_reader_dies, 2)
 {
     run_death(rank, size, ACT_GATHER, false);
+}
+
+RANKS_TEST(test_flow_all_gather_dies, 3)
+{
+    keep_kernel_out(size);
+    run_death(rank, size, ACT_ALL_GATHER, true);
 }
 
 /* A rank that stops in the middle until the other's time has passed there: the group is lost for

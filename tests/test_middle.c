@@ -343,7 +343,7 @@ RANKS_TEST(test_middle_of_pipelines, RANKS)
 }
 
 /* Ranks that spin use fifos where others use pipelines. */
-static const op flowing[] = {REDUCE, BROADCAST, GATHER, SCATTER};
+static const op flowing[] = {REDUCE, BROADCAST, GATHER, SCATTER, ALL_GATHER};
 
 RANKS_TEST(test_middle_of_fifos, RANKS)
 {
@@ -369,7 +369,7 @@ RANKS_TEST(test_middle_of_long_fifos, RANKS)
 #if defined(__aarch64__)
     SKIP("long operands go through pipelines on this machine");
 #endif
-    run_pipelines(rank, "spin", flowing, 4);
+    run_pipelines(rank, "spin", flowing, 5);
 }
 
 RANKS_TEST(test_middle_of_zero_copy, RANKS)

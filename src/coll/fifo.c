@@ -10,6 +10,7 @@ enum {
     SHORT_CHUNK = 4 << 10, /* of 16 KiB at most */
     CHUNK = 8 << 10,       /* of what fits a show chunk */
     LONG_CHUNK = 16 << 10,
+    WIDE_CHUNK = 64 << 10, /* where each chunk is counted by all and waited for by all */
     FEW_LOOKS = 4096 /* without a look at the clock: about as long as it takes to copy a chunk */
 };
 
@@ -26,6 +27,13 @@ weft_i_fifo weft_i_fifo_long(const weft_i_lane *lane, size_t total)
 {
     return (weft_i_fifo){
         .total = total, .chunk = LONG_CHUNK, .room = 2 * WEFT_I_CHUNK, .epoch = lane->epoch};
+}
+
+weft_i_fifo weft_i_fifo_wide(const weft_i_lane *lane, size_t total)
+{
+    weft_i_fifo fifo = weft_i_fifo_long(lane, total);
+    fifo.chunk = WIDE_CHUNK;
+    return fifo;
 }
 
 /* ---- counts: number of the entry, and chunks ---- */
@@ -127,13 +135,19 @@ void weft_i_fifo_put(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k, const
                           memory_order_release);
 }
 
+weft_status weft_i_fifo_write_chunk(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k,
+                                    const char *data, int reader)
+{
+    WEFT_TRY(make_room(coll, fifo, k, reader));
+    weft_i_fifo_put(coll, fifo, k, data + k * fifo->chunk, weft_i_fifo_bytes(fifo, k));
+    return WEFT_OK;
+}
+
 weft_status weft_i_fifo_write(weft_i_coll *coll, const weft_i_fifo *fifo, const char *data,
                               int reader)
 {
-    for (size_t k = 0; k < weft_i_fifo_chunks(fifo); k++) {
-        WEFT_TRY(make_room(coll, fifo, k, reader));
-        weft_i_fifo_put(coll, fifo, k, data + k * fifo->chunk, weft_i_fifo_bytes(fifo, k));
-    }
+    for (size_t k = 0; k < weft_i_fifo_chunks(fifo); k++)
+        WEFT_TRY(weft_i_fifo_write_chunk(coll, fifo, k, data, reader));
     return WEFT_OK;
 }
 

@@ -28,6 +28,9 @@ weft_i_fifo weft_i_fifo_eager(uint32_t epoch, size_t total);
 /* Through both chunk buffers.  Begins after an entry of all ranks and ends with a sync. */
 weft_i_fifo weft_i_fifo_long(const weft_i_lane *lane, size_t total);
 
+/* The same in larger chunks, for all ranks that write and read at once. */
+weft_i_fifo weft_i_fifo_wide(const weft_i_lane *lane, size_t total);
+
 /* Less is copied in less time than the second chunk takes to be told.  Beyond the size of an eager
  * buffer a Xeon gains a quarter, and a Neoverse N1 loses one. */
 #define WEFT_I_FIFO_BEYOND ((size_t)4 << 10)
@@ -78,6 +81,10 @@ weft_status weft_i_fifo_await_drained(weft_i_coll *coll, const weft_i_fifo *fifo
  */
 weft_status weft_i_fifo_write(weft_i_coll *coll, const weft_i_fifo *fifo, const char *data,
                               int reader);
+
+/* Writes chunk `k` of it alone.  Those before it are written. */
+weft_status weft_i_fifo_write_chunk(weft_i_coll *coll, const weft_i_fifo *fifo, size_t k,
+                                    const char *data, int reader);
 
 /* Waits until `writer` has filled chunk `k`. */
 weft_status weft_i_fifo_await(weft_i_coll *coll, const weft_i_fifo *fifo, int writer, size_t k);

@@ -4,7 +4,7 @@
  * differ in who gives and who takes, and in whether an operand is one part or one for each rank;
  * all that is in the facts of the kind.  Small parts are shown at the entry.  Large ones are pulled
  * from symmetric inputs or pushed into symmetric outputs.  Ordinary ones are copied by CMA, or go
- * through bounce buffers: piece by piece with syncs, or in a fifo where they go one way.
+ * through bounce buffers: piece by piece with syncs, or in fifos where every rank has a core.
  */
 #include "coll/enter.h"
 #include "coll/pipeline.h"
@@ -257,6 +257,34 @@ static weft_status flow(weft_i_coll *coll, const moving *m)
 }
 
 /*
+ * All inputs to all.  A rank writes its own fifo one chunk ahead of what it takes from the others.
+ * There is room for four chunks, so it waits only for a rank that is more than two behind, instead of
+ * for all at every piece.  Ranks cannot all wait for each other: the one that is farthest behind
+ * finds what it takes filled, and its room free.
+ */
+static weft_status flow_to_all(weft_i_coll *coll, const moving *m)
+{
+    weft_i_fifo fifo = weft_i_fifo_wide(coll->lane, m->part);
+    size_t chunks = weft_i_fifo_chunks(&fifo);
+    WEFT_TRY(weft_i_fifo_write_chunk(coll, &fifo, 0, coll->ask.in, -1));
+    for (size_t k = 0; k < chunks; k++) {
+        if (k + 1 < chunks)
+            WEFT_TRY(weft_i_fifo_write_chunk(coll, &fifo, k + 1, coll->ask.in, -1));
+        for (int i = 0; i < m->givers; i++)
+            WEFT_TRY(take_run(coll, m, &fifo, rank_at(coll, m->first_giver, i), k, k + 1));
+        weft_i_fifo_drain(coll, &fifo, k);
+    }
+    return weft_i_coll_sync(coll);
+}
+
+/* One chunk would be a pipeline of one piece. */
+static bool flows_to_all(const weft_i_coll *coll, const moving *m)
+{
+    return !m->from_root && !m->to_root && !m->in_stride && m->part > WEFT_I_EAGER &&
+           weft_i_fifo_pays(coll->lane, m->part);
+}
+
+/*
  * Some parts of a scatter flow through the root's bounce buffer, the others are copied by the
  * kernel meanwhile, by those whom they are for: the root alone would be too slow, and so would
  * copies of one rank's memory by all at once.
@@ -366,7 +394,7 @@ weft_status weft_i_coll_move(weft_i_coll *coll)
         if (coll->lane->cma == WEFT_I_CMA_KERNEL)
             return scatter_shared(coll, &m, &locations);
     }
-    return pipeline(coll, &m);
+    return flows_to_all(coll, &m) ? flow_to_all(coll, &m) : pipeline(coll, &m);
 }
 
 weft_status weft_i_coll_all_to_all(weft_i_coll *coll)

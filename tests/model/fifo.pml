@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Flows: src/coll/fifo.c.  Rank 0 writes K chunks in each of E operations through a bounce buffer with room
- * for R of them, all others read.  Operations begin with an entry of all and end with a sync of all,
+ * for R of them, all others read; with ALL every rank writes its own, AHEAD chunks before those that it
+ * reads of all others, as in an all_gather.  Operations begin with an entry of all and end with a sync of all,
  * both taken as one step here (barrier.pml has them in full); what other operations show before
  * their entry goes over the same stage.  One rank may die at any step.
  *
@@ -13,6 +14,7 @@
  *   NO_ROOM         the writer does not wait until the chunk it overwrites was taken
  *   NO_ENTRY_NUMBER counts start anew in each operation, without the number of its entry
  *   NO_SYNC         nobody waits for the others at the end
+ *   ALL AHEAD=2     where R is 2: all wait for the room that they would free next
  *
  * The atomic operations it stands for (scripts/check-atomics compares them with the code):
  *   @ src/coll/fifo.c has_come_to load acquire -> weft_i_fifo_put
@@ -31,6 +33,9 @@
 #ifndef R
 #define R 2
 #endif
+#ifndef AHEAD
+#define AHEAD 1
+#endif
 #ifndef DEATHS
 #define DEATHS 1
 #endif
@@ -43,9 +48,16 @@
 #define COUNT(e, k) ((e) * (K + 1) + (k))
 #endif
 
-byte stage[R];  /* which chunk lies there; TORN while it is written */
-byte flowed;    /* count of the writer */
-byte taken[N];  /* counts of the readers */
+#ifdef ALL
+#define WRITES(r) true
+#else
+#define WRITES(r) ((r) == 0)
+#endif
+#define PLACE(r, k) stage[(r) * R + (k) % R]
+
+byte stage[N * R]; /* of each writer: which chunk lies there; TORN while it is written */
+byte flowed[N];    /* counts of the writers */
+byte taken[N];     /* counts of the readers */
 byte met[N];    /* entries and syncs that a rank has come to */
 bool dead[N], gone[N];
 byte deaths;
@@ -65,65 +77,92 @@ inline meet()
     od
 }
 
-inline write_chunk()
+inline write_chunk(c)
 {
     if
-    :: k < R -> skip
+    :: c < R -> skip
     :: else ->
-        other = 1;
+        other = 0;
         do
         :: other == N -> break
+        :: other == me -> other++
 #ifdef NO_ROOM
-        :: other < N -> other++
+        :: other < N && other != me -> other++
 #else
-        :: other < N && taken[other] >= COUNT(e, k - R + 1) -> other++
-        :: other < N && taken[other] < COUNT(e, k - R + 1) && LOST(other) -> goto end
+        :: other < N && other != me && taken[other] >= COUNT(e, c - R + 1) -> other++
+        :: other < N && other != me && taken[other] < COUNT(e, c - R + 1) && LOST(other) -> goto end
 #endif
         od
     fi;
 #ifdef EARLY_COUNT
-    flowed = COUNT(e, k + 1);
+    flowed[me] = COUNT(e, c + 1);
 #endif
-    stage[k % R] = TORN;
+    PLACE(me, c) = TORN;
     MAYBE_DIE;
-    stage[k % R] = CHUNK(e, k);
+    PLACE(me, c) = CHUNK(e, c);
 #ifndef EARLY_COUNT
-    flowed = COUNT(e, k + 1);
+    flowed[me] = COUNT(e, c + 1);
 #endif
     MAYBE_DIE
 }
 
-inline read_chunk()
+inline read_chunk(from)
 {
     if
-    :: flowed >= COUNT(e, k + 1)
-    :: flowed < COUNT(e, k + 1) && LOST(0) -> goto end
+    :: flowed[from] >= COUNT(e, k + 1)
+    :: flowed[from] < COUNT(e, k + 1) && LOST(from) -> goto end
     fi;
-    assert(stage[k % R] == CHUNK(e, k)); /* the copy begins ... */
+    assert(PLACE(from, k) == CHUNK(e, k)); /* the copy begins ... */
     MAYBE_DIE;
-    assert(stage[k % R] == CHUNK(e, k)); /* ... and ends */
+    assert(PLACE(from, k) == CHUNK(e, k)) /* ... and ends */
+}
+
+/* One step of a rank that writes and reads. */
+inline exchange()
+{
+    do
+    :: ahead < K && ahead <= k + AHEAD -> write_chunk(ahead); ahead++
+    :: else -> break
+    od;
+    writer = 0;
+    do
+    :: writer == N -> break
+    :: writer == me -> writer++
+    :: writer < N && writer != me -> read_chunk(writer); writer++
+    od;
     taken[me] = COUNT(e, k + 1)
 }
 
 proctype rank(byte me)
 {
     byte e, k, other;
+#ifdef ALL
+    byte ahead, writer;
+#endif
     do
     :: e == E -> break
     :: e < E ->
-        if :: me == 0 -> stage[0] = TORN :: else fi; /* shown for this entry */
+        if :: WRITES(me) -> PLACE(me, 0) = TORN :: else fi; /* shown for this entry */
         meet();
 #ifdef NO_ENTRY_NUMBER
-        if :: me == 0 -> flowed = 0 :: else -> taken[me] = 0 fi;
+        flowed[me] = 0;
+        taken[me] = 0;
 #endif
         k = 0;
+#ifdef ALL
+        ahead = 0;
+#endif
         do
         :: k == K -> break
         :: k < K ->
+#ifdef ALL
+            exchange();
+#else
             if
-            :: me == 0 -> write_chunk()
-            :: me != 0 -> read_chunk()
+            :: me == 0 -> write_chunk(k)
+            :: me != 0 -> read_chunk(0); taken[me] = COUNT(e, k + 1)
             fi;
+#endif
             k++
         od;
 #ifndef NO_SYNC
