@@ -12,18 +12,24 @@
  * With 2 ranks on one GPU a call takes some 100 us, which differ by more than what is looked for.
  * So direct calls and calls through weft alternate in one loop, in turns direct, weft, weft, direct
  * and the other way round, each on an idle stream and begun by both ranks together: what drifts, and
- * what comes first, cancels out.  Between calls nothing of weft's runs in the calling thread: ranks
- * meet in a page of the bench's own, and wait for the stream by the driver.  So neither kind of call
- * finds its code and data warmer than a program would.  Large calls take milliseconds, and what the
- * thread does meanwhile matters: "awake" it waits by cuStreamSynchronize, which spins; "asleep" it
- * sleeps and looks again, and may wake on a core whose caches know neither weft nor NCCL.  Each
- * turn gives two differences of neighbours.  Told is the median of all differences and the interval in which it lies with 95 %
- * certainty, by resampling the turns.
+ * what comes first, cancels out.  Ranks meet in a page of the bench's own.
+ *
+ * Large calls take milliseconds, and what the calling thread does meanwhile matters.  There are three
+ * manners, the same for both kinds of call:
+ *
+ *     by weft  it waits by weft_stream_sync, as a program of weft's does; that keeps the way of the next
+ *              call in the caches (base/place.h)
+ *     awake    it waits by cuStreamSynchronize, which spins: nothing of weft's runs between calls
+ *     asleep   it sleeps and asks the driver again, and may wake on a core whose caches know neither
+ *              weft nor NCCL: nothing of weft's runs there either
+ *
+ * Each turn gives two differences of neighbours.  Told is the median of all differences and the
+ * interval in which it lies with 95 % certainty, by resampling the turns.
  *
  * The bar is met where the whole interval of the host's time is below it.  Where a call takes
  * milliseconds, too few of them fit the run for that.  The own part shows it there, if its interval
  * is below: it has none of NCCL's noise in it, but cannot show what weft might do to NCCL's part.
- * The last line names every size at which it is missed, or not shown, awake or asleep; with any of
+ * The last line names every size at which it is missed, or not shown, and the manner; with any of
  * them the program fails.  Figures are rank 0's, in microseconds.
  */
 #include "backends/cuda/driver.h"
@@ -54,7 +60,7 @@ enum {
 };
 
 /* What is measured, and for how long: large calls are slow, and need as many turns as small ones.
- * 2 ranks take 95 s in all, 1 rank takes 4. */
+ * 2 ranks take 95 s in all, 1 rank takes 8. */
 static const struct {
     size_t count;
     int ms;
@@ -83,6 +89,12 @@ static void need(bool fine, const char *what)
     exit(1);
 }
 
+/* How the calling thread waits for the stream, and each one's share of the time. */
+typedef enum manner { BY_WEFT, AWAKE, ASLEEP, MANNERS } manner;
+static const char *const manners[] = {
+    [BY_WEFT] = "by weft", [AWAKE] = "awake", [ASLEEP] = "asleep"};
+static const double shares[] = {[BY_WEFT] = 0.4, [AWAKE] = 0.35, [ASLEEP] = 0.25};
+
 /* What is compared, and what it works on. */
 typedef struct scene {
     weft_group *world;
@@ -91,7 +103,7 @@ typedef struct scene {
     weft_i_nccl_raw raw;
     weft_stream *stream;
     void *data;
-    bool asleep; /* the calling thread sleeps while a call is under way */
+    manner waits;
 } scene;
 
 /* ---- where ranks meet ---- */
@@ -102,7 +114,7 @@ static struct page {
         came; /* acq_rel by who comes, acquire by who waits: what was written before is seen */
     atomic_bool on; /* relaxed, written by rank 0 before it comes */
     /* Rank 0's, read after the launch: */
-    char text[2048]; /* ", 2 ranks, awake, 16777216 bytes: missed" for each size that is not ok */
+    char text[2048]; /* ", 2 ranks awake 16777216 bytes" for each size that is not ok */
 } * page;
 
 /* All come, and go on together. */
@@ -222,12 +234,18 @@ static weft_i_cu_result doze(const weft_i_cuda *cu, weft_i_cu_stream stream)
     return result;
 }
 
-/* By the driver alone: after a wait of weft's own weft would find itself in the caches. */
+/* By weft, or by the driver alone. */
 static void await_stream(const scene *s)
 {
+    enum { LIMIT_MS = 60000 };
     const weft_i_cuda *cu = weft_i_cuda_driver();
     const weft_i_cuda_stream *own = s->stream->own;
-    weft_i_cu_result result = s->asleep ? doze(cu, own->raw) : cu->cuStreamSynchronize(own->raw);
+    if (s->waits == BY_WEFT) {
+        need(weft_stream_sync(s->stream, LIMIT_MS) == WEFT_OK, "weft_stream_sync");
+        return;
+    }
+    weft_i_cu_result result =
+        s->waits == ASLEEP ? doze(cu, own->raw) : cu->cuStreamSynchronize(own->raw);
     need(result == WEFT_I_CUDA_SUCCESS, "the wait for the stream");
 }
 
@@ -427,8 +445,6 @@ static const char *const verdicts[] = {[MISSED] = "missed",
                                            "ok by weft's own part; the host's interval is too wide",
                                        [BY_HOST] = "ok"};
 
-static const char *const manners[] = {"awake", "asleep"};
-
 static verdict judge(interval host, interval own)
 {
     if (host.low > BAR_US || own.low > BAR_US)
@@ -448,13 +464,13 @@ static void tell_phases(const figures *f, int count)
                phase_of(f->weft, count, phase), phase < PHASES - 1 ? "," : " us\n");
 }
 
-static verdict tell(const figures *f, size_t bytes, int ranks, bool asleep)
+static verdict tell(const figures *f, size_t bytes, int ranks, manner waits)
 {
     static const char *const names[] = {[HOST] = "host", [OWN] = "own", [WHOLE] = "whole"};
     int count = PAIRS * f->turns;
     interval more[FIGURES];
     printf("  nccl all_reduce, %d rank%s, %s, %9zu bytes, %d comparisons:", ranks,
-           ranks == 1 ? "" : "s", manners[asleep], bytes, count);
+           ranks == 1 ? "" : "s", manners[waits], bytes, count);
     for (int which = 0; which < FIGURES; which++) {
         more[which] = resample(f, which);
         printf(" %s NCCL %.2f weft %.2f, %+.2f (%+.2f to %+.2f);", names[which],
@@ -469,13 +485,13 @@ static verdict tell(const figures *f, size_t bytes, int ranks, bool asleep)
 }
 
 /* For the last line. */
-static void note(verdict found, size_t bytes, int ranks, bool asleep)
+static void note(verdict found, size_t bytes, int ranks, manner waits)
 {
     size_t used = strlen(page->text);
     if (found >= BY_OWN)
         return;
     snprintf(page->text + used, sizeof page->text - used, "%s%d rank%s %s %zu bytes%s",
-             used ? ", " : "", ranks, ranks == 1 ? "" : "s", manners[asleep], bytes,
+             used ? ", " : "", ranks, ranks == 1 ? "" : "s", manners[waits], bytes,
              found == UNKNOWN ? " (not shown)" : "");
 }
 
@@ -485,13 +501,13 @@ static void measure(const scene *s, size_t count, double ms)
     int ranks = weft_size(s->world), rank = weft_rank(s->world);
     take_turns(s, count, ms, &f);
     if (rank == 0)
-        note(tell(&f, count * 4, ranks, s->asleep), count * 4, ranks, s->asleep);
-    if (ranks == 1 && real && count == plans[0].count && !s->asleep)
+        note(tell(&f, count * 4, ranks, s->waits), count * 4, ranks, s->waits);
+    if (ranks == 1 && real && count == plans[0].count && s->waits == AWAKE)
         printf("  a blocking communicator: host %.2f us\n", measure_blocking(s, count, &f));
 }
 
 /* A tensor of so many elements, and NCCL's communicator of the world behind it. */
-static scene scene_of(weft_group *world, size_t count, bool asleep)
+static scene scene_of(weft_group *world, size_t count, manner waits)
 {
     weft_device device = WEFT_CUDA(real ? 0 : weft_rank(world));
     weft_tensor *x = weft_zeros(WEFT_F32, device, WEFT_SHAPE((int64_t)count));
@@ -501,7 +517,7 @@ static scene scene_of(weft_group *world, size_t count, bool asleep)
         carrier && carrier->state ? weft_i_nccl_carrier_comm(carrier->state) : NULL;
     need(comm, "NCCL does not serve the world");
     return (scene){world, x, comm, comm->raw, weft_stream_current(device), weft_tensor_data(x),
-                   asleep};
+                   waits};
 }
 
 /* What is measured in one launch. */
@@ -510,12 +526,12 @@ typedef struct job {
     double share; /* of the planned time */
 } job;
 
-static void measure_all(weft_group *world, const job *what, bool asleep)
+static void measure_all(weft_group *world, const job *what, manner waits)
 {
     for (size_t i = 0; i < (real ? sizeof plans / sizeof *plans : 2); i++) {
-        scene s = scene_of(world, plans[i].count, asleep);
+        scene s = scene_of(world, plans[i].count, waits);
         time_library();
-        double ms = what->ranks == 1 ? 500 : plans[i].ms * (asleep ? 0.35 : 0.65);
+        double ms = what->ranks == 1 ? 500 : plans[i].ms * shares[waits];
         measure(&s, plans[i].count, what->share * ms);
         weft_release(s.x);
     }
@@ -531,9 +547,9 @@ static int body(int rank, void *arg)
     opts.timeout_ms = 60000;
     weft_group *world = weft_init(&opts);
     need(world, "weft_init");
-    measure_all(world, what, false);
-    if (what->ranks > 1) /* a call of one rank alone is over before anybody could sleep */
-        measure_all(world, what, true);
+    for (manner waits = 0; waits < MANNERS; waits++)
+        if (what->ranks > 1 || waits != ASLEEP) /* one rank's call is over before it could */
+            measure_all(world, what, waits);
     return weft_finish(world);
 }
 
