@@ -6,10 +6,6 @@
  */
 #include "cuda/ranks_scene.h"
 
-#include "backends/nccl/comm.h"
-#include "base/place.h"
-#include "coll/request.h"
-
 /* Element i of rank r's operand. */
 static weft_tensor *operand(weft_dtype dtype, int rank, weft_shape shape, weft_device device)
 {
@@ -52,47 +48,6 @@ RANKS_TEST(test_cuda_ranks_collectives, 3)
         check_same("scatter", in[1], in[0]);
         weft_scope_close();
     }
-    finish(world);
-}
-
-/* The bounds of the section that weft_i_place_fetch asks for, by the linker. */
-extern const char __start_weft_hot[], __stop_weft_hot[];
-
-static size_t hot_bytes(void)
-{
-    return (uintptr_t)__stop_weft_hot - (uintptr_t)__start_weft_hot;
-}
-
-static bool is_hot(const void *code)
-{
-    return (uintptr_t)code - (uintptr_t)__start_weft_hot < hot_bytes();
-}
-
-/* What is fetched before a call on a device: the functions on its way, which are few, and only where
- * the last call was NCCL's, whose threads may have moved the data through the caches. */
-RANKS_TEST(test_cuda_ranks_fetched, 2)
-{
-    weft_group *world = join(30000);
-    weft_tensor *x = operand(WEFT_F32, rank, WEFT_SHAPE(100), GPU);
-    weft_tensor *host = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(100));
-    CHECK(is_hot((const void *)(uintptr_t)weft_i_request_begin));
-    CHECK(is_hot((const void *)(uintptr_t)weft_i_coll_run));
-    CHECK(is_hot((const void *)(uintptr_t)weft_i_nccl_comm_enter));
-    CHECK(!is_hot((const void *)(uintptr_t)weft_i_fail));
-    CHECK(!is_hot((const void *)(uintptr_t)weft_i_nccl_comm_open));
-#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && defined __OPTIMIZE__
-    CHECK(hot_bytes() <= 16 << 10);
-#endif
-    CHECK(!world->fetch);
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
-    CHECK(!world->fetch); /* by weft's own kernels */
-    CHECK_OK(weft_all_reduce_into(host, host, WEFT_SUM, world));
-    CHECK(!world->fetch);
-    weft_group *group = weft_group_new(world, (int[]){0, 1}, 2, "ended");
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
-    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
-    CHECK_OK(weft_group_destroy(group));
-    CHECK(weft_all_reduce_into(x, x, WEFT_SUM, group) == WEFT_ERR_STATE);
     finish(world);
 }
 
