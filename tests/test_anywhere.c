@@ -9,7 +9,7 @@
 #include "coll_acts.h"
 #include "jobs.h"
 
-enum { ROUNDS = VALUES_SANITIZED ? 40 : 150, GUARD = 192, MARK = 0xa5 };
+enum { ROUNDS = VALUES_SANITIZED ? 15 : 60, GUARD = 192, MARK = 0xa5 };
 
 /* Memory of one operand: GUARD bytes or a few more, the operand, GUARD bytes. */
 typedef struct room {
