@@ -304,7 +304,8 @@ static int harness_check_leftovers(const unsigned char *before, int outcome, cha
     int status, orphans = 0, surplus = harness_descriptors(after, before);
     for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) >= 0; orphans++)
         if (child == 0) {
-            snprintf(reason, bytes, "processes were left running");
+            size_t at = outcome == HARNESS_FAIL ? strlen(reason) : 0; /* what came before stays */
+            snprintf(reason + at, bytes - at, "%sprocesses were left running", at ? "; " : "");
             return HARNESS_FAIL;
         }
     if (outcome == HARNESS_FAIL || surplus < 0)
