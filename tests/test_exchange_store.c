@@ -208,6 +208,40 @@ TEST(test_exchange_store_ended)
     lonely_close(&l);
 }
 
+static lonely *left_behind;
+static int leaves_at;
+
+static void come_and_leave(script *s, int request)
+{
+    (void)s;
+    if (request != leaves_at)
+        return;
+    put_others(left_behind, 0);
+    put_decision(left_behind, "0/so", 0, WEFT_OK);
+    put_decision(left_behind, "end", 0, WEFT_ERR_PEER_LEFT);
+}
+
+/* The other rank comes, decides and leaves the group between any two requests of this one: it has
+ * taken part. */
+TEST(test_exchange_store_left_after_it)
+{
+    for (leaves_at = 1; leaves_at <= 12; leaves_at++) {
+        lonely l = lonely_open(1, 2);
+        char all[8];
+        left_behind = &l;
+        l.script->before = come_and_leave;
+        if (exchange(&l, all, 5000) != WEFT_OK)
+            FAIL("before request %d: %s", leaves_at, weft_last_error());
+        CHECK(!memcmp(all, "aaaamine", sizeof all));
+        CHECK_STATUS(weft_last_status(), WEFT_OK);
+        said(exchange(&l, all, 5000), WEFT_ERR_PEER_LEFT,
+             "rank 1 of 2 in group \"0\", test: rank 0 of the world could not take part (a rank "
+             "left "
+             "before this call)");
+        lonely_close(&l);
+    }
+}
+
 /* A group that this one was made from was revoked; or it merely ended, which is no matter. */
 TEST(test_exchange_store_elders)
 {

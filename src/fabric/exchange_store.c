@@ -213,6 +213,25 @@ static weft_status check_decision(const round_state *round)
     return (weft_status)came.status;
 }
 
+/* Does the group last?  Whoever has ended it may have decided this round before, since we looked:
+ * then it has taken part. */
+static weft_status check_stay(const round_state *round)
+{
+    char key[KEY_BYTES];
+    decision came;
+    weft_i_errors before, after;
+    weft_i_errors_save(&before);
+    weft_status end = check_end(round->call);
+    if (end != WEFT_ERR_PEER_LEFT)
+        return end;
+    weft_i_errors_save(&after);
+    decision_key(round->group, round->number, key);
+    bool decided =
+        read_decision(round->group->world->store, key, &came) == WEFT_OK && came.status == WEFT_OK;
+    weft_i_errors_restore(decided ? &before : &after);
+    return decided ? WEFT_OK : end;
+}
+
 static bool has_moved(const round_state *round)
 {
     /* Pairs with the release in news.c. */
@@ -244,7 +263,7 @@ static weft_status check_round(round_state *round, int rank)
 {
     int lost = -1;
     WEFT_TRY(check_decision(round));
-    WEFT_TRY(check_end(round->call));
+    WEFT_TRY(check_stay(round));
     if (has_moved(round))
         return WEFT_ERR_UNREACHABLE; /* the entries are in the old store */
     WEFT_TRY(weft_i_news_hear(round->group->world));
