@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HARNESS_LABEL(backend_) device_label(backend_)
+#define HARNESS_LABEL device_label
 
 #ifdef WEFT_TEST_ON_NVSHMEM
 #define DEVICE_REAL "WEFT_TEST_NVSHMEM"

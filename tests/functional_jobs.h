@@ -12,18 +12,20 @@
 #include <weft/weft.h>
 
 /* A test with 2 ranks and with 4. */
-#define SIZES_TEST(name_)                                                                 \
-    static void name_(int rank, int size);                                                \
-    __attribute__((constructor)) static void harness_register_##name_(void)               \
-    {                                                                                     \
-        static harness_test tests[2] = {                                                  \
-            {.name = #name_, .ranks = 2, .ranks_body = name_, .run = harness_run_ranks},  \
-            {.name = #name_, .ranks = 4, .ranks_body = name_, .run = harness_run_ranks}}; \
-        for (int i = 0; i < 2; i++) {                                                     \
-            *harness_last = &tests[i];                                                    \
-            harness_last = &tests[i].next;                                                \
-        }                                                                                 \
-    }                                                                                     \
+#define SIZES_TEST(name_)                                                   \
+    static void name_(int rank, int size);                                  \
+    __attribute__((constructor)) static void harness_register_##name_(void) \
+    {                                                                       \
+        static harness_test tests[2] = {{.name = #name_, .ranks = 2},       \
+                                        {.name = #name_, .ranks = 4}};      \
+        for (int i = 0; i < 2; i++) {                                       \
+            tests[i].ranks_body = name_;                                    \
+            tests[i].label = HARNESS_LABEL;                                 \
+            tests[i].run = harness_run_ranks;                               \
+            *harness_last = &tests[i];                                      \
+            harness_last = &tests[i].next;                                  \
+        }                                                                   \
+    }                                                                       \
     static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
 
 static void leave(weft_group *world)

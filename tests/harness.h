@@ -12,14 +12,14 @@
 #ifndef WEFT_TESTS_HARNESS_H
 #define WEFT_TESTS_HARNESS_H
 
-#include "harness_locks.h"
-
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct harness_test {
     const char *name;
@@ -28,13 +28,15 @@ typedef struct harness_test {
     int ranks;           /* 0: 1, without a backend */
     const char *backend; /* of a test of one rank; NULL: none */
     void (*ranks_body)(int rank, int size);
+    const char *(*label)(const char *backend); /* the name that its results bear; NULL: backend */
     int (*run)(const struct harness_test *); /* runs and reports it; returns how often it failed */
 } harness_test;
 
-static harness_test *harness_first, **harness_last = &harness_first;
-static _Thread_local jmp_buf harness_out;
-static _Thread_local char harness_reason[1024];
-static const char *harness_backend; /* --backend: the only one to run; NULL: all */
+/* In harness.c, which is compiled once for all programs of a build. */
+extern harness_test *harness_first, **harness_last;
+extern _Thread_local jmp_buf harness_out;
+extern _Thread_local char harness_reason[1024];
+extern const char *harness_backend; /* --backend: the only one to run; NULL: all */
 
 enum { HARNESS_PASS, HARNESS_FAIL, HARNESS_SKIP };
 
@@ -57,21 +59,12 @@ enum { HARNESS_PASS, HARNESS_FAIL, HARNESS_SKIP };
                      .ranks = (ranks_))                                                 \
     static void name_(void)
 
-__attribute__((unused)) static int harness_run_alone(const harness_test *test);
+/* Runs one body and reports how it ended. */
+int harness_run_alone(const harness_test *test);
 
 /* Leaves the body with a reason; CHECK and its kin end here. */
-__attribute__((unused, noreturn, format(printf, 3, 4))) static void harness_fail(const char *file,
-                                                                                 int line,
-                                                                                 const char *format,
-                                                                                 ...)
-{
-    int n = snprintf(harness_reason, sizeof harness_reason, "%s:%d: ", file, line);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(harness_reason + n, sizeof harness_reason - (size_t)n, format, args);
-    va_end(args);
-    longjmp(harness_out, HARNESS_FAIL);
-}
+__attribute__((noreturn, format(printf, 3, 4))) void harness_fail(const char *file, int line,
+                                                                  const char *format, ...);
 
 #define FAIL(...) harness_fail(__FILE__, __LINE__, __VA_ARGS__)
 #define CHECK(condition_)                     \
@@ -117,59 +110,9 @@ __attribute__((unused, noreturn, format(printf, 3, 4))) static void harness_fail
     } while (0)
 
 /* Prints the line of a test; returns 1 if it failed. */
-static int harness_report(const char *name, const char *backend, int ranks, int outcome,
-                          const char *reason)
-{
-    static const char *const words[] = {"pass", "fail", "skip"};
-    printf("%s %s %d %s%s", name, backend, ranks, words[outcome], outcome ? ": " : "");
-    for (const char *c = reason; outcome && *c; c++)
-        putchar(*c == '\n' ? ' ' : *c); /* one line a test, whatever the reason */
-    putchar('\n');
-    fflush(stdout);
-    return outcome == HARNESS_FAIL;
-}
+int harness_report(const char *name, const char *backend, int ranks, int outcome,
+                   const char *reason);
 
-/* Runs one body and returns how it ended; longjmp from CHECK lands here. */
-__attribute__((unused)) static int harness_run_alone(const harness_test *test)
-{
-    harness_reason[0] = 0;
-    int outcome = setjmp(harness_out);
-    if (outcome == HARNESS_PASS)
-        test->body();
-    return harness_report(test->name, test->backend ? test->backend : "-",
-                          test->ranks ? test->ranks : 1, outcome, harness_reason);
-}
-
-/* Takes the options out of the arguments; what is left are names of tests. */
-static int harness_read_options(int argc, char **argv)
-{
-    int names = 1;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--backend") && i + 1 < argc)
-            harness_backend = argv[++i];
-        else
-            argv[names++] = argv[i];
-    }
-    return names;
-}
-
-static int harness_wanted(const char *name, int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], name))
-            return 1;
-    return argc < 2;
-}
-
-__attribute__((unused)) static int harness_main(int argc, char **argv)
-{
-    int failures = 0;
-    argc = harness_read_options(argc, argv);
-    setenv("WEFT_LEARN", "0", 0); /* no test depends on what an earlier one measured */
-    for (harness_test *test = harness_first; test; test = test->next)
-        if (harness_wanted(test->name, argc, argv))
-            failures += test->run(test);
-    return failures != 0;
-}
+int harness_main(int argc, char **argv);
 
 #endif

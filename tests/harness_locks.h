@@ -12,7 +12,6 @@
 #include <pthread.h> /* says which C library it is */
 
 #if defined __GLIBC__ && !SANITIZED_THREAD
-#define HARNESS_SEES_LOCKS 1
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>

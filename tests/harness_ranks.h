@@ -11,15 +11,18 @@
  * processes, descriptors or (AddressSanitizer) memory are left behind, or if it takes longer than
  * HARNESS_TIMEOUT seconds (60): then every rank's last operation is printed and all are killed.
  * `--backend shm|threads` or WEFT_TEST_BACKENDS (words) selects backends.  A program whose tests
- * are about another kind of memory defines HARNESS_LABEL, the name that its results bear.
+ * are about another kind of memory defines HARNESS_LABEL before it includes this: a function that
+ * gives the name that its results bear.
  */
 #ifndef WEFT_TESTS_HARNESS_RANKS_H
 #define WEFT_TESTS_HARNESS_RANKS_H
 
 #include "harness.h"
 
+#include "fabric/spawn.h"
 #include <weft/launch.h>
 #include <weft/scope.h>
+#include <weft/spawn.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,18 +32,9 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-#if __has_include("fabric/spawn.h") && __has_include(<weft/spawn.h>)
-#include "fabric/spawn.h"
-#include <weft/spawn.h>
-#define HARNESS_THREADS 1
-#else
-#define HARNESS_THREADS 0
-#endif
 
 #ifndef HARNESS_LABEL
-#define HARNESS_LABEL(backend_) (backend_)
+#define HARNESS_LABEL NULL
 #endif
 
 enum { HARNESS_RANKS_MAX = 64, HARNESS_NOTHING = 3 /* said nothing: it crashed, or still runs */ };
@@ -55,315 +49,43 @@ typedef struct harness_rank {
     char reason[1024];
 } harness_rank;
 
-static harness_rank *harness_ranks; /* one for each rank of the test that runs */
-static const harness_test *harness_current;
-static _Thread_local int harness_this_rank;
-static int harness_in_threads; /* 1: ranks share a process, so that none can die alone */
+extern harness_rank *harness_ranks; /* one for each rank of the test that runs */
+extern const harness_test *harness_current;
+extern _Thread_local int harness_this_rank;
+extern int harness_in_threads; /* 1: ranks share a process, so that none can die alone */
 
 /* Leak check at the end of a rank; only there with AddressSanitizer. */
 __attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
 
-#define RANKS_TEST(name_, ranks_)                                                             \
-    static void name_(int rank, int size);                                                    \
-    HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .run = harness_run_ranks) \
+#define RANKS_TEST(name_, ranks_)                                                           \
+    static void name_(int rank, int size);                                                  \
+    HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .label = HARNESS_LABEL, \
+                     .run = harness_run_ranks)                                              \
     static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
 
-static int harness_run_ranks(const harness_test *test);
+int harness_run_ranks(const harness_test *test);
 
 /* From here on this rank may die without failing the test. */
-__attribute__((unused)) static void harness_rank_dies(void)
-{
-    harness_ranks[harness_this_rank].dies = 1;
-}
+void harness_rank_dies(void);
 
 /* Tells all that this rank has come to the point that some wait for, and counts such points; also
- * for what a rank forks.  Release: who has counted the mark sees what was written before it.  Pairs
- * with the load in harness_marks_of. */
-__attribute__((unused)) static void harness_mark(void)
-{
-    atomic_fetch_add_explicit(&harness_ranks[harness_this_rank].marks, 1, memory_order_release);
-}
-
-__attribute__((unused)) static int harness_marks_of(int rank)
-{
-    /* Acquire: see harness_mark. */
-    return atomic_load_explicit(&harness_ranks[rank].marks, memory_order_acquire);
-}
-
-__attribute__((unused)) static int harness_marks(void)
-{
-    int marks = 0;
-    for (int rank = 0; rank < harness_current->ranks; rank++)
-        marks += harness_marks_of(rank);
-    return marks;
-}
+ * for what a rank forks.  Who has counted the mark sees what was written before it. */
+void harness_mark(void);
+int harness_marks_of(int rank);
+int harness_marks(void);
 
 /* Waits until that rank has made so many marks; false if it has not within 20 s. */
-__attribute__((unused)) static bool harness_await(int rank, int marks)
-{
-    for (int ms = 0; ms < 20000 && harness_marks_of(rank) < marks; ms++)
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    return harness_marks_of(rank) >= marks;
-}
+bool harness_await(int rank, int marks);
 
 /* Waits until all ranks together have made so many marks.  One that has failed makes none any more:
  * then this rank fails too, instead of hiding that behind a time-out. */
-__attribute__((unused)) static void harness_await_marks(int marks)
-{
-    while (harness_marks() < marks) {
-        for (int rank = 0; rank < harness_current->ranks; rank++)
-            if (atomic_load_explicit(&harness_ranks[rank].failed, memory_order_relaxed))
-                FAIL("%d of %d marks came before rank %d failed", harness_marks(), marks, rank);
-        nanosleep(&(struct timespec){0, 100000}, NULL);
-    }
-}
+void harness_await_marks(int marks);
 
-static long long harness_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
-}
+/* ns */
+long long harness_now(void);
 
 /* Marks the open descriptors in `open`; returns the first one that is not in `before`, -1 if there
  * is none. */
-static int harness_descriptors(unsigned char open[1024], const unsigned char *before)
-{
-    int surplus = -1;
-    DIR *list = opendir("/proc/self/fd");
-    memset(open, 0, 1024);
-    for (struct dirent *entry; list && (entry = readdir(list));) {
-        int fd = atoi(entry->d_name);
-        if (entry->d_name[0] == '.' || fd == dirfd(list) || fd >= 1024)
-            continue;
-        open[fd] = 1;
-        if (before && !before[fd] && surplus < 0)
-            surplus = fd;
-    }
-    if (list)
-        closedir(list);
-    const char *cuda =
-        getenv("WEFT_TEST_CUDA"); /* the driver keeps its own until the process ends */
-    return cuda && !strcmp(cuda, "real") ? -1 : surplus;
-}
-
-static void harness_leaked_descriptor(char *out, size_t bytes, int fd)
-{
-    char path[64], target[256] = "?";
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(path, target, sizeof target - 1);
-    target[n > 0 ? n : 0] = 0;
-    snprintf(out, bytes, "descriptor %d (%s) was left open", fd, target);
-}
-
-/* The body of one rank, in its process or thread, inside a scope of its own. */
-static int harness_run_rank(int rank)
-{
-    harness_rank *mine = &harness_ranks[rank];
-    harness_this_rank = rank;
-    harness_reason[0] = 0;
-    weft_scope_open();
-    int outcome = setjmp(harness_out);
-    if (outcome == HARNESS_PASS)
-        harness_current->ranks_body(rank, harness_current->ranks);
-    weft_scope_close();
-    mine->when = harness_now();
-    memcpy(mine->reason, harness_reason, sizeof mine->reason);
-    mine->outcome = outcome;
-    atomic_store_explicit(&mine->failed, outcome == HARNESS_FAIL, memory_order_relaxed);
-    return outcome == HARNESS_FAIL;
-}
-
-/* A helper thread may still be dropping what a test has abandoned: it gets some time. */
-static int harness_leaves_nothing(harness_rank *rank, const unsigned char *before)
-{
-    unsigned char after[1024];
-    int surplus = harness_descriptors(after, before);
-    for (int i = 0; i < 50 && surplus >= 0; i++) {
-        nanosleep(&(struct timespec){0, 10000000}, NULL);
-        surplus = harness_descriptors(after, before);
-    }
-    if (surplus >= 0)
-        harness_leaked_descriptor(rank->reason, sizeof rank->reason, surplus);
-    else if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
-        snprintf(rank->reason, sizeof rank->reason, "memory was leaked; standard error tells");
-    else
-        return 1;
-    rank->outcome = HARNESS_FAIL;
-    return 0;
-}
-
-static int harness_process_rank(int rank, void *unused)
-{
-    (void)unused;
-    unsigned char before[1024];
-    harness_descriptors(before, NULL);
-    int failed = harness_run_rank(rank);
-    return failed || !harness_leaves_nothing(&harness_ranks[rank], before);
-}
-
-#if HARNESS_THREADS
-static const weft_i_seat
-    *harness_a_place; /* of some rank: leads to the records of all when time is up */
-
-static int harness_thread_rank(void *unused)
-{
-    (void)unused;
-    const weft_i_seat *place = weft_i_spawn_seat();
-    __atomic_store_n(&harness_a_place, place,
-                     __ATOMIC_RELEASE); /* pairs with the load in the handler */
-    return harness_run_rank(place->rank);
-}
-
-/* Not safe in a handler in general; here the test has failed already and everything ends. */
-static void harness_tell_records(int signal)
-{
-    const weft_i_seat *place = __atomic_load_n(&harness_a_place, __ATOMIC_ACQUIRE);
-    for (int rank = 0; place && rank < harness_current->ranks; rank++) {
-        const weft_i_record *record = &weft_i_job_rank(weft_i_job_of(place->job), rank)->record;
-        weft_i_record_entry entry;
-        char text[256] = "nothing recorded";
-        if (weft_i_record_last(record, &entry))
-            weft_i_record_text(record, &entry, text, sizeof text);
-        fprintf(stderr, "rank %d: %s\n", rank, text);
-    }
-    _exit(128 + signal);
-}
-
-static int harness_all_threads(int rank, void *unused)
-{
-    (void)rank;
-    (void)unused;
-    unsigned char before[1024];
-    signal(SIGTERM, harness_tell_records);
-    harness_descriptors(before, NULL);
-    int result = weft_spawn(harness_current->ranks, harness_thread_rank, NULL);
-    if (result < 0) {
-        snprintf(harness_ranks[0].reason, sizeof harness_ranks[0].reason, "weft_spawn: %s",
-                 weft_last_error());
-        harness_ranks[0].outcome = HARNESS_FAIL;
-    }
-    return result != 0 || !harness_leaves_nothing(&harness_ranks[0], before);
-}
-#endif
-
-/* Says why the test failed: the failure that came first, a rank that said nothing, or an exit
- * status that is not 0 though all ranks passed (ThreadSanitizer ends so).  False if it did not. */
-static int harness_find_failure(const weft_launch_end *end, int result, char *reason, size_t bytes)
-{
-    const harness_rank *worst = NULL;
-    int silent = -1, dies = 0;
-    for (int i = 0; i < harness_current->ranks; i++) {
-        const harness_rank *rank = &harness_ranks[i];
-        if (rank->outcome == HARNESS_FAIL && (!worst || rank->when < worst->when))
-            worst = rank;
-        if (rank->outcome == HARNESS_NOTHING && !rank->dies && silent < 0)
-            silent = i;
-        dies |= rank->dies;
-    }
-    if (result < 0)
-        snprintf(reason, bytes, "could not be launched: %s", weft_last_error());
-    else if (end->timed_out && !worst)
-        snprintf(
-            reason, bytes,
-            "took longer than HARNESS_TIMEOUT; standard error tells what the ranks were doing");
-    else if (end->timed_out)
-        snprintf(reason, bytes, "took longer than HARNESS_TIMEOUT, after rank %d: %s",
-                 (int)(worst - harness_ranks), worst->reason);
-    else if (worst)
-        snprintf(reason, bytes, "rank %d: %s", (int)(worst - harness_ranks), worst->reason);
-    else if (silent >= 0)
-        snprintf(reason, bytes, "rank %d ended early; first to fail: rank %d, %s %d", silent,
-                 end->first_rank, end->signal ? "signal" : "exit code",
-                 end->signal ? end->signal : end->exit_code);
-    else if (result > 0 && !dies)
-        snprintf(reason, bytes,
-                 "ended with status %d after its ranks had passed; standard error tells", result);
-    else
-        return 0;
-    return 1;
-}
-
-static int harness_judge(const weft_launch_end *end, int result, char *reason, size_t bytes)
-{
-    if (harness_find_failure(end, result, reason, bytes))
-        return HARNESS_FAIL;
-    for (int i = 0; i < harness_current->ranks; i++)
-        if (harness_ranks[i].outcome == HARNESS_SKIP) {
-            snprintf(reason, bytes, "%s", harness_ranks[i].reason);
-            return HARNESS_SKIP;
-        }
-    return HARNESS_PASS;
-}
-
-/* After a test: no child, no orphan (we are made their parent), no descriptor more than before. */
-static int harness_check_leftovers(const unsigned char *before, int outcome, char *reason,
-                                   size_t bytes)
-{
-    unsigned char after[1024];
-    int status, orphans = 0, surplus = harness_descriptors(after, before);
-    for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) >= 0; orphans++)
-        if (child == 0) {
-            size_t at = outcome == HARNESS_FAIL ? strlen(reason) : 0; /* what came before stays */
-            snprintf(reason + at, bytes - at, "%sprocesses were left running", at ? "; " : "");
-            return HARNESS_FAIL;
-        }
-    if (outcome == HARNESS_FAIL || surplus < 0)
-        return outcome;
-    harness_leaked_descriptor(reason, bytes, surplus);
-    return HARNESS_FAIL;
-}
-
-static int harness_run_backend(const char *backend, int processes,
-                               int (*body)(int rank, void *unused))
-{
-    weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
-    weft_launch_end end = {.first_rank = -1};
-    unsigned char before[1024];
-    char reason[1200] = "";
-    const char *limit = getenv("HARNESS_TIMEOUT");
-    opts.ranks = processes;
-    harness_in_threads = !strcmp(backend, "threads");
-    opts.body = body;
-    opts.end = &end;
-    opts.timeout_ms = (limit ? atoi(limit) : 60) * 1000LL;
-    memset(harness_ranks, 0, HARNESS_RANKS_MAX * sizeof *harness_ranks);
-    for (int i = 0; i < harness_current->ranks; i++)
-        harness_ranks[i].outcome = HARNESS_NOTHING;
-    harness_descriptors(before, NULL);
-    int result = weft_launch(&opts);
-    int outcome = harness_judge(&end, result, reason, sizeof reason);
-    outcome = harness_check_leftovers(before, outcome, reason, sizeof reason);
-    return harness_report(harness_current->name, HARNESS_LABEL(backend), harness_current->ranks,
-                          outcome, reason);
-}
-
-static int harness_wants_backend(const char *name)
-{
-    const char *allowed = getenv("WEFT_TEST_BACKENDS");
-    return (!harness_backend || !strcmp(harness_backend, name)) &&
-           (!allowed || !*allowed || strstr(allowed, name));
-}
-
-__attribute__((unused)) static int harness_run_ranks(const harness_test *test)
-{
-    int failures = 0;
-    harness_current = test;
-    if (!harness_ranks) {
-        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-        harness_ranks = mmap(NULL, HARNESS_RANKS_MAX * sizeof *harness_ranks,
-                             PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (harness_ranks == MAP_FAILED || test->ranks > HARNESS_RANKS_MAX)
-            return harness_report(test->name, "-", test->ranks, HARNESS_FAIL,
-                                  "no memory for its ranks, or too many");
-    }
-    if (harness_wants_backend("shm"))
-        failures += harness_run_backend("shm", test->ranks, harness_process_rank);
-#if HARNESS_THREADS
-    if (harness_wants_backend("threads"))
-        failures += harness_run_backend("threads", 1, harness_all_threads);
-#endif
-    return failures;
-}
+int harness_descriptors(unsigned char open[1024], const unsigned char *before);
 
 #endif

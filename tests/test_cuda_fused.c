@@ -3,7 +3,7 @@
  * Fused operations on a CUDA device that the ranks share, as processes and as threads: AsyncTPTest of
  * the reference on the software driver, or on a GPU with WEFT_TEST_CUDA=real.
  */
-#define HARNESS_LABEL(backend_) cuda_label(backend_)
+#define HARNESS_LABEL cuda_label
 static const char *cuda_label(const char *backend);
 
 #define FUSED_DEVICE      WEFT_CUDA(0)

@@ -3,7 +3,7 @@
  * all_to_all with sizes in memory, tiles, puts and gets on symmetric memory of backend cuda; ranks as processes
  * and as threads.  On the software driver, or on a GPU with WEFT_TEST_CUDA=real.
  */
-#define HARNESS_LABEL(backend_) cuda_label(backend_)
+#define HARNESS_LABEL cuda_label
 static const char *cuda_label(const char *backend);
 #include "cuda/move_scene.h"
 

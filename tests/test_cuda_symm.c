@@ -5,7 +5,7 @@
  * the reference do what it says of them; where the reference dies after a timeout, these reset the
  * memory and go on.
  */
-#define HARNESS_LABEL(backend_) cuda_label(backend_)
+#define HARNESS_LABEL cuda_label
 static const char *cuda_label(const char *backend);
 #include "jobs.h"
 #include "symm_scene.h"

@@ -4,7 +4,7 @@
  * software driver, each rank with a device of its own; or with WEFT_TEST_CUDA=real on NCCL itself
  * and one GPU, over sockets (scripts/gpu-check).
  */
-#define HARNESS_LABEL(backend_) nccl_label(backend_)
+#define HARNESS_LABEL nccl_label
 static const char *nccl_label(const char *backend);
 #include "jobs.h"
 

@@ -5,7 +5,7 @@
  * that backend cuda's have.  The names of the reference are in test_nvshmem_symm.c and
  * test_symm_coll.c, which backend cuda runs too.
  */
-#define HARNESS_LABEL(backend_) nvshmem_label(backend_)
+#define HARNESS_LABEL nvshmem_label
 static const char *nvshmem_label(const char *backend);
 #include "cuda/move_scene.h"
 

@@ -88,7 +88,7 @@ endif()
 
 add_executable(cuda_bench EXCLUDE_FROM_ALL cuda/bench.c $<TARGET_OBJECTS:weft_cuda_model>)
 target_include_directories(cuda_bench PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(cuda_bench PRIVATE weft_static Threads::Threads m)
+target_link_libraries(cuda_bench PRIVATE weft_harness weft_static Threads::Threads m)
 
 # Other shapes of the loops, to be compared: only where nvcc is.
 if(WEFT_NVCC_PROGRAM AND WEFT_NVCC AND NOT WEFT_SANITIZE)
@@ -116,7 +116,7 @@ target_link_libraries(cuda_op_bench PRIVATE weft_static Threads::Threads m)
 
 add_executable(cuda_kill_bench EXCLUDE_FROM_ALL cuda/kill_bench.c $<TARGET_OBJECTS:weft_cuda_model>)
 target_include_directories(cuda_kill_bench PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(cuda_kill_bench PRIVATE weft_static Threads::Threads m)
+target_link_libraries(cuda_kill_bench PRIVATE weft_harness weft_static Threads::Threads m)
 add_executable(cuda_beside_bench EXCLUDE_FROM_ALL cuda/beside_bench.c)
 target_link_libraries(cuda_beside_bench PRIVATE weft_static Threads::Threads m)
 
