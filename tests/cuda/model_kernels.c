@@ -61,11 +61,15 @@ typedef struct worker {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     worker_state state; /* under the lock */
+    model_crew *crew;
 } worker;
 
 struct model_crew {
     worker *kept[KEPT];
     size_t count;
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    size_t busy; /* of the kept, under the lock */
 };
 
 static void run_thread(const worker *w)
@@ -83,6 +87,16 @@ static void *run_once(void *arg)
     return NULL;
 }
 
+/* The last one wakes who waits for the wave: once, not once for each. */
+static void tell_over(model_crew *crew)
+{
+    pthread_mutex_lock(&crew->lock);
+    bool last = --crew->busy == 0;
+    pthread_mutex_unlock(&crew->lock);
+    if (last)
+        pthread_cond_signal(&crew->over);
+}
+
 static void *serve(void *arg)
 {
     worker *w = arg;
@@ -96,7 +110,7 @@ static void *serve(void *arg)
         run_thread(w);
         pthread_mutex_lock(&w->lock);
         w->state = IDLE;
-        pthread_cond_signal(&w->changed);
+        tell_over(w->crew);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -115,6 +129,7 @@ static void start(worker *w, void *(*body)(void *))
 static worker *keep(model_crew *crew)
 {
     worker *w = calloc(1, sizeof *w);
+    w->crew = crew;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
     start(w, serve);
@@ -128,21 +143,24 @@ static void give(worker *w, const worker *what)
     w->parameter = what->parameter;
     w->place = what->place;
     w->state = GIVEN;
-    pthread_cond_signal(&w->changed);
     pthread_mutex_unlock(&w->lock);
+    pthread_cond_signal(&w->changed);
 }
 
-static void await(worker *w)
+static void await(model_crew *crew)
 {
-    pthread_mutex_lock(&w->lock);
-    while (w->state == GIVEN)
-        pthread_cond_wait(&w->changed, &w->lock);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_lock(&crew->lock);
+    while (crew->busy)
+        pthread_cond_wait(&crew->over, &crew->lock);
+    pthread_mutex_unlock(&crew->lock);
 }
 
 model_crew *model_crew_new(void)
 {
-    return calloc(1, sizeof(model_crew));
+    model_crew *crew = calloc(1, sizeof(model_crew));
+    pthread_mutex_init(&crew->lock, NULL);
+    pthread_cond_init(&crew->over, NULL);
+    return crew;
 }
 
 void model_crew_free(model_crew *crew)
@@ -158,6 +176,8 @@ void model_crew_free(model_crew *crew)
         pthread_mutex_destroy(&w->lock);
         free(w);
     }
+    pthread_cond_destroy(&crew->over);
+    pthread_mutex_destroy(&crew->lock);
     free(crew);
 }
 
@@ -172,6 +192,7 @@ static void run_wave(model_crew *crew, const worker *what, unsigned first, unsig
     worker *more = calloc(all, sizeof *more);
     for (unsigned b = 0; b < wave; b++)
         pthread_barrier_init(&shared[b].barrier, NULL, threads);
+    crew->busy = all < KEPT ? all : KEPT; /* nobody else looks at it yet */
     for (size_t i = 0; i < all; i++) {
         unsigned block = (unsigned)(i / threads);
         more[i] = *what;
@@ -183,11 +204,9 @@ static void run_wave(model_crew *crew, const worker *what, unsigned first, unsig
         else
             start(&more[i], run_once);
     }
-    for (size_t i = 0; i < all; i++)
-        if (i < KEPT)
-            await(crew->kept[i]);
-        else
-            pthread_join(more[i].thread, NULL);
+    await(crew);
+    for (size_t i = KEPT; i < all; i++)
+        pthread_join(more[i].thread, NULL);
     for (unsigned b = 0; b < wave; b++)
         pthread_barrier_destroy(&shared[b].barrier);
     free(more);

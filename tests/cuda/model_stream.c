@@ -60,7 +60,7 @@ typedef struct list {
 typedef struct stream {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t given_more, all_done;
     list tasks;
     uint64_t given, done;
     struct list *capture; /* not NULL: tasks go there */
@@ -228,7 +228,7 @@ static void *serve(void *arg)
     for (int ended = 0; !ended;) {
         pthread_mutex_lock(&s->lock);
         while (!s->tasks.first)
-            pthread_cond_wait(&s->changed, &s->lock);
+            pthread_cond_wait(&s->given_more, &s->lock);
         task *t = s->tasks.first;
         s->tasks.first = t->next;
         if (!t->next)
@@ -238,9 +238,10 @@ static void *serve(void *arg)
         ended = t->kind == END;
         free_task(t);
         pthread_mutex_lock(&s->lock);
-        s->done++;
-        pthread_cond_broadcast(&s->changed);
+        bool all = ++s->done == s->given;
         pthread_mutex_unlock(&s->lock);
+        if (all)
+            pthread_cond_broadcast(&s->all_done);
     }
     model_crew_free(crew);
     return NULL;
@@ -252,14 +253,13 @@ static void enqueue(weft_i_cu_stream raw, task what)
     task *t = malloc(sizeof *t);
     *t = what;
     pthread_mutex_lock(&s->lock);
-    if (s->capture && t->kind != END) {
-        append(s->capture, t);
-    } else {
-        append(&s->tasks, t);
-        s->given++;
-        pthread_cond_broadcast(&s->changed);
-    }
+    bool captured = s->capture && t->kind != END;
+    bool first = !captured && !s->tasks.first; /* the stream's thread sleeps, or will look again */
+    append(captured ? s->capture : &s->tasks, t);
+    s->given += !captured;
     pthread_mutex_unlock(&s->lock);
+    if (first)
+        pthread_cond_signal(&s->given_more);
 }
 
 weft_i_cu_result model_cuStreamCreateWithPriority(weft_i_cu_stream *out, unsigned flags,
@@ -271,7 +271,8 @@ weft_i_cu_result model_cuStreamCreateWithPriority(weft_i_cu_stream *out, unsigne
     stream *s = calloc(1, sizeof *s);
     s->tasks.last = &s->tasks.first;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    pthread_cond_init(&s->given_more, NULL);
+    pthread_cond_init(&s->all_done, NULL);
     if (pthread_create(&s->thread, NULL, serve, s) != 0)
         return WEFT_I_CUDA_ERROR_OPERATING_SYSTEM;
     *out = (weft_i_cu_stream)(void *)s;
@@ -286,7 +287,8 @@ weft_i_cu_result model_cuStreamDestroy(weft_i_cu_stream raw)
     enqueue(raw, (task){.kind = END});
     pthread_join(s->thread, NULL);
     pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->changed);
+    pthread_cond_destroy(&s->given_more);
+    pthread_cond_destroy(&s->all_done);
     free(s);
     model_gone();
     return 0;
@@ -298,7 +300,7 @@ weft_i_cu_result model_cuStreamSynchronize(weft_i_cu_stream raw)
     stream *s = (stream *)(void *)raw;
     pthread_mutex_lock(&s->lock);
     while (s->done < s->given)
-        pthread_cond_wait(&s->changed, &s->lock);
+        pthread_cond_wait(&s->all_done, &s->lock);
     pthread_mutex_unlock(&s->lock);
     return 0;
 }
