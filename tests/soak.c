@@ -45,11 +45,12 @@ static footprint measure(void)
 {
     footprint now = {0};
     unsigned char open[1024];
+    char line[512];
     FILE *statm = fopen("/proc/self/statm", "r"), *maps = fopen("/proc/self/maps", "r");
     if (!statm || fscanf(statm, "%*s %ld", &now.pages) != 1)
         now.pages = -1;
-    for (int c; maps && (c = getc(maps)) != EOF;)
-        now.mappings += c == '\n';
+    while (maps && fgets(line, sizeof line, maps))
+        now.mappings += strchr(line, '\n') != NULL;
     if (statm)
         fclose(statm);
     if (maps)

@@ -19,10 +19,10 @@ enum {
     GUARD = 64,         /* bytes before and after every operand */
     POOL = 26 << 20,    /* bytes of a pool of symmetric memory */
     LARGEST = 12 << 20, /* bytes of an operand */
-    SAMPLE = VALUES_SANITIZED ? 15 : 180,
+    SAMPLE = VALUES_SANITIZED ? 15 : 120,
     LONG = VALUES_SANITIZED ? 1 << 17
                             : 1 << 20, /* elements: in any case several pieces of a bounce buffer */
-    ROUNDS = VALUES_SANITIZED ? 250 : 10000
+    ROUNDS = VALUES_SANITIZED ? 250 : 5000
 };
 
 typedef enum operation {
@@ -662,7 +662,7 @@ RANKS_TEST(test_backend_ops_rounds_5, 5)
  * that a peer still reads. */
 static void run_mixed(bench *b)
 {
-    enum { COUNT = LONG, MIXED_ROUNDS = VALUES_SANITIZED ? 10 : 20 };
+    enum { COUNT = LONG, MIXED_ROUNDS = 10 };
     weft_tensor *in = weft_symm_pool_empty(b->pools[POOL_A], WEFT_F32, WEFT_SHAPE(COUNT));
     weft_tensor *out = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(COUNT));
     CHECK(in && out);

@@ -98,7 +98,7 @@ static weft_tensor *numbers(const scene *s)
                       s->layout);
     weft_tensor *x = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2 * s->size, s->inner, s->size));
     float *data = weft_tensor_data(x);
-    for (int64_t i = 0; i < weft_tensor_numel(x); i++)
+    for (int64_t i = 0, count = weft_tensor_numel(x); i < count; i++)
         data[i] = (float)(i % 61);
     return spread(weft_to(x, s->dtype, WEFT_CPU), s->layout);
 }
@@ -398,6 +398,8 @@ static weft_group *fake(int rank, int size, bool mute)
 static void compare(const tale *here, const tale *there, const char *row, int rank)
 {
     size_t at = 0;
+    if (here->used && here->used == there->used && !memcmp(here->bytes, there->bytes, here->used))
+        return;
     while (at < here->used && at < there->used && here->bytes[at] == there->bytes[at])
         at++;
     if (here->used != there->used || at < here->used)

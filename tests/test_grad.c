@@ -505,7 +505,8 @@ TEST(test_outputs_need_seeds)
 
 /* ---- the end of graphs ---- */
 
-enum { LONG = 1000 * 1000 };
+/* The stack has less than 3 bytes for each node, so that a recursion overflows it. */
+enum { LONG = 100 * 1000, STACK = 256 << 10 };
 
 struct plan {
     int nodes;
@@ -530,14 +531,13 @@ static void *chain(void *argument)
     return status >= 0 && as_told ? argument : NULL;
 }
 
-/* In a thread with a small stack: recursion would overflow it. */
 static void run_chain(struct plan plan)
 {
     pthread_attr_t attributes;
     pthread_t thread;
     void *result = NULL;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 256 << 10);
+    pthread_attr_setstacksize(&attributes, STACK);
     CHECK_INT(pthread_create(&thread, &attributes, chain, &plan), 0);
     pthread_join(thread, &result);
     pthread_attr_destroy(&attributes);

@@ -280,7 +280,7 @@ static uint64_t seeds_to_run(void)
 {
     return number_of("WEFT_SIM_SEEDS", VALUES_SANITIZED          ? 600
                                        : getenv("WEFT_TEST_ALL") ? 300000
-                                                                 : 10000);
+                                                                 : 5000);
 }
 
 /* What happened, so that a test in which nothing does cannot pass; shared by both halves. */
