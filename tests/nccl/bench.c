@@ -256,13 +256,13 @@ static times run(const scene *s, size_t count, call_fn call)
 {
     bool alone = call == call_direct && s->raw == s->comm->raw;
     if (alone)
-        pthread_mutex_lock(&s->comm->lock);
+        weft_i_latch_take(&s->comm->lock);
     meet(s);
     int64_t began = WEFT_OS->clock_ns();
     call(s, count);
     int64_t given = WEFT_OS->clock_ns();
     if (alone)
-        pthread_mutex_unlock(&s->comm->lock);
+        weft_i_latch_give(&s->comm->lock);
     times t = {.phase = {[BEFORE] = us(began, probe.entered),
                          [LATE] = us(probe.busy, probe.asked),
                          [AFTER] = us(probe.done, given),

@@ -238,7 +238,6 @@ static weft_i_nccl_comm *allocate(const weft_i_circle *circle, weft_i_cuda_devic
                                .due = INT64_MAX,
                                .marked_due = INT64_MAX,
                                .lost = -1};
-    pthread_mutex_init(&comm->lock, NULL);
     return comm;
 }
 
@@ -252,7 +251,6 @@ static void discard(weft_i_nccl_comm *comm)
         weft_i_nccl_abort(comm, raw);
     weft_i_post_close(comm->post);
     weft_i_cuda_mark_release(&comm->mark);
-    pthread_mutex_destroy(&comm->lock);
     WEFT_OS->free(comm);
 }
 
@@ -346,9 +344,9 @@ uint64_t weft_i_nccl_given(void)
     uint64_t given = 0;
     pthread_mutex_lock(&lock);
     for (weft_i_nccl_comm *comm = first; comm; comm = comm->next) {
-        pthread_mutex_lock(&comm->lock);
+        weft_i_latch_take(&comm->lock);
         given += comm->given;
-        pthread_mutex_unlock(&comm->lock);
+        weft_i_latch_give(&comm->lock);
     }
     pthread_mutex_unlock(&lock);
     return given;
@@ -399,12 +397,12 @@ static bool is_over(void *arg)
 {
     weft_i_nccl_comm *comm = arg;
     weft_i_nccl_result result = WEFT_I_ncclInProgress;
-    pthread_mutex_lock(&comm->lock);
+    weft_i_latch_take(&comm->lock);
     if (comm->raw)
         weft_i_nccl_library()->ncclCommGetAsyncError(comm->raw, &result);
     comm->finalized = comm->raw && result == WEFT_I_ncclSuccess;
     bool over = !comm->raw || result != WEFT_I_ncclInProgress;
-    pthread_mutex_unlock(&comm->lock);
+    weft_i_latch_give(&comm->lock);
     return over;
 }
 
@@ -412,10 +410,10 @@ static bool is_over(void *arg)
 static void finalize(weft_i_nccl_comm *comm, int64_t deadline)
 {
     weft_i_nccl_result result = WEFT_I_ncclInvalidUsage;
-    pthread_mutex_lock(&comm->lock);
+    weft_i_latch_take(&comm->lock);
     if (comm->raw && !comm->finalized)
         result = weft_i_nccl_library()->ncclCommFinalize(comm->raw);
-    pthread_mutex_unlock(&comm->lock);
+    weft_i_latch_give(&comm->lock);
     if (weft_i_nccl_is_fine(result))
         weft_i_wait_until(is_over, comm, deadline);
 }
@@ -425,10 +423,10 @@ static void finalize(weft_i_nccl_comm *comm, int64_t deadline)
 static void end_by(weft_i_nccl_comm *comm, int64_t deadline)
 {
     finalize(comm, deadline);
-    pthread_mutex_lock(&comm->lock);
+    weft_i_latch_take(&comm->lock);
     weft_i_nccl_raw raw = comm->finalized ? comm->raw : NULL;
     comm->raw = raw ? NULL : comm->raw;
-    pthread_mutex_unlock(&comm->lock);
+    weft_i_latch_give(&comm->lock);
     if (raw)
         weft_i_nccl_destroy(comm, raw, deadline);
 }

@@ -10,6 +10,7 @@
 #define WEFT_NCCL_COMM_H
 
 #include "backends/cuda/device.h"
+#include "base/latch.h"
 #include "library.h"
 #include "symm/backend.h"
 #include "symm/sentry.h"
@@ -23,7 +24,7 @@ typedef struct weft_i_nccl_comm {
     atomic_uint_least64_t streams; /* a bit for each that carried its work; relaxed, as in team.h */
 
     /* Guards what follows up to the verdict, and each call of NCCL on `raw`; none of them blocks. */
-    pthread_mutex_t lock;
+    weft_i_latch lock;
     weft_i_nccl_raw raw; /* NULL: it has a verdict, or the rank has left */
     const char *op;      /* of the last call */
     weft_i_cuda_stream *last;

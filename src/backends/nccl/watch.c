@@ -41,9 +41,9 @@ static void condemn(weft_i_nccl_comm *comm, weft_status status, int rank, weft_i
 void weft_i_nccl_condemn(weft_i_nccl_comm *comm, weft_status status, int rank,
                          weft_i_nccl_result result, const char *late)
 {
-    pthread_mutex_lock(&comm->lock);
+    weft_i_latch_take(&comm->lock);
     condemn(comm, status, rank, result, late);
-    pthread_mutex_unlock(&comm->lock);
+    weft_i_latch_give(&comm->lock);
 }
 
 /* ---- the sentry's looks, under the lock ---- */
@@ -105,7 +105,7 @@ static void look_at_limit(weft_i_nccl_comm *comm, int64_t now)
 static bool is_waiting(void *arg)
 {
     weft_i_nccl_comm *comm = arg;
-    if (pthread_mutex_trylock(&comm->lock) != 0)
+    if (!weft_i_latch_try(&comm->lock))
         return true;
     int64_t now = WEFT_OS->clock_ns();
     weft_i_errors before;
@@ -118,7 +118,7 @@ static bool is_waiting(void *arg)
         look_at_limit(comm, now);
     bool waits = comm->raw && (comm->inside || comm->given > comm->reached);
     comm->needed = comm->given + (comm->inside && comm->enqueues);
-    pthread_mutex_unlock(&comm->lock);
+    weft_i_latch_give(&comm->lock);
     weft_i_errors_restore(&before);
     return waits;
 }
@@ -185,10 +185,10 @@ static bool is_decided(void *arg)
 weft_status weft_i_nccl_comm_ask(weft_i_nccl_comm *comm)
 {
     weft_i_nccl_result result = WEFT_I_ncclSuccess;
-    pthread_mutex_lock(&comm->lock);
+    weft_i_latch_take(&comm->lock);
     if (comm->raw)
         weft_i_nccl_library()->ncclCommGetAsyncError(comm->raw, &result);
-    pthread_mutex_unlock(&comm->lock);
+    weft_i_latch_give(&comm->lock);
     if (__builtin_expect(!weft_i_nccl_is_fine(result), 0) &&
         !weft_i_wait_until(is_decided, comm, weft_i_os_deadline(4 * PATIENCE_MS)))
         weft_i_nccl_condemn(comm, weft_i_nccl_status_of(result), -1, result, NULL);
@@ -215,9 +215,9 @@ WEFT_I_HOT weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cud
                                               const char *op)
 {
     WEFT_TRY(weft_i_cuda_use(comm->device));
-    pthread_mutex_lock(&comm->lock);
+    weft_i_latch_take(&comm->lock);
     if (!comm->raw) {
-        pthread_mutex_unlock(&comm->lock);
+        weft_i_latch_give(&comm->lock);
         return refuse(comm, op);
     }
     comm->inside = true;
@@ -239,11 +239,11 @@ typedef struct call {
 WEFT_I_HOT static bool is_enqueued(void *arg)
 {
     call *c = arg;
-    pthread_mutex_lock(&c->comm->lock);
+    weft_i_latch_take(&c->comm->lock);
     if (c->comm->raw)
         weft_i_nccl_library()->ncclCommGetAsyncError(c->comm->raw, &c->result);
     bool gone = !c->comm->raw;
-    pthread_mutex_unlock(&c->comm->lock);
+    weft_i_latch_give(&c->comm->lock);
     return gone || c->result != WEFT_I_ncclInProgress;
 }
 
@@ -257,10 +257,10 @@ WEFT_I_HOT weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_ncc
         weft_i_nccl_library()->ncclCommGetAsyncError(comm->raw, &c.result);
     if (c.result ==
         WEFT_I_ncclInProgress) { /* its thread is at it; the sentry may look meanwhile */
-        pthread_mutex_unlock(&comm->lock);
+        weft_i_latch_give(&comm->lock);
         weft_i_place_fetch(); /* NCCL's own call may have put the way back out of the caches */
         bool done = weft_i_wait_until(is_enqueued, &c, deadline);
-        pthread_mutex_lock(&comm->lock);
+        weft_i_latch_take(&comm->lock);
         if (!done)
             condemn(comm, WEFT_ERR_TIMEOUT, -1, WEFT_I_ncclInProgress, comm->op);
     }
@@ -274,6 +274,6 @@ WEFT_I_HOT weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_ncc
     if (!gone && !weft_i_nccl_is_fine(c.result))
         status = weft_i_nccl_fail(c.result, comm->raw, "%s by NCCL on cuda:%d", comm->op,
                                   comm->device->ordinal);
-    pthread_mutex_unlock(&comm->lock);
+    weft_i_latch_give(&comm->lock);
     return gone ? weft_i_nccl_comm_check(comm) : status;
 }

@@ -95,10 +95,10 @@ static bool is_quiet(void *arg)
 {
     weft_i_nccl_comm *comm = arg;
     weft_i_nccl_result result = WEFT_I_ncclSuccess;
-    pthread_mutex_lock(&comm->lock);
+    weft_i_latch_take(&comm->lock);
     if (comm->raw)
         weft_i_nccl_library()->ncclCommGetAsyncError(comm->raw, &result);
-    pthread_mutex_unlock(&comm->lock);
+    weft_i_latch_give(&comm->lock);
     return result != WEFT_I_ncclInProgress;
 }
 
@@ -107,10 +107,10 @@ static void deregister(weft_i_nccl_comm *comm, weft_i_nccl_window_of *window)
 {
     weft_i_nccl_result result = WEFT_I_ncclSuccess;
     bool ours = weft_i_cuda_use(comm->device) == WEFT_OK;
-    pthread_mutex_lock(&comm->lock);
+    weft_i_latch_take(&comm->lock);
     if (ours && comm->raw && window->raw)
         result = weft_i_nccl_library()->ncclCommWindowDeregister(comm->raw, window->raw);
-    pthread_mutex_unlock(&comm->lock);
+    weft_i_latch_give(&comm->lock);
     if (result == WEFT_I_ncclInProgress)
         weft_i_wait_until(is_quiet, comm, weft_i_os_deadline(END_MS));
     weft_i_segment_drop(window->memory);
