@@ -4,14 +4,18 @@
 
 #include "backends/nccl/comm.h"
 #include "base/place.h"
+#include "coll/fast.h"
 #include "coll/request.h"
-
-/* The bounds of the section that weft_i_place_fetch asks for, by the linker. */
-extern const char __start_weft_hot[], __stop_weft_hot[];
 
 static size_t hot_bytes(void)
 {
     return (uintptr_t)__stop_weft_hot - (uintptr_t)__start_weft_hot;
+}
+
+/* Of the fast path until NCCL has the call. */
+static size_t fast_bytes(void)
+{
+    return (uintptr_t)__stop_weft_fast - (uintptr_t)__start_weft_fast;
 }
 
 static bool is_hot(const void *code)
@@ -31,14 +35,16 @@ RANKS_TEST(test_cuda_place_fetched, 2)
     CHECK(is_hot((const void *)(uintptr_t)weft_i_nccl_comm_enter));
     CHECK(!is_hot((const void *)(uintptr_t)weft_i_fail));
     CHECK(!is_hot((const void *)(uintptr_t)weft_i_nccl_comm_open));
+    CHECK((uintptr_t)weft_i_fast_run - (uintptr_t)__start_weft_fast < fast_bytes());
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && defined __OPTIMIZE__
     CHECK(hot_bytes() <= 16 << 10);
+    CHECK(fast_bytes() <= 4 << 10);
 #endif
-    CHECK(!world->fetch);
+    CHECK(!world->fast);
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
-    CHECK(!world->fetch); /* by weft's own kernels */
+    CHECK(!world->fast); /* by weft's own kernels */
     CHECK_OK(weft_all_reduce_into(host, host, WEFT_SUM, world));
-    CHECK(!world->fetch);
+    CHECK(!world->fast);
     weft_group *group = weft_group_new(world, (int[]){0, 1}, 2, "ended");
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, group));
     CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));

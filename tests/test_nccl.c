@@ -4,108 +4,7 @@
  * software driver, each rank with a device of its own; or with WEFT_TEST_CUDA=real on NCCL itself
  * and one GPU, over sockets (scripts/gpu-check).
  */
-#define HARNESS_LABEL nccl_label
-static const char *nccl_label(const char *backend);
-#include "jobs.h"
-
-#include "backends/nccl/carrier.h"
-#include "base/record.h"
-#include "base/status.h"
-#include "coll/carrier.h"
-#include "cuda/model.h"
-#include "fabric/group.h"
-#include "nccl/standin.h"
-
-static bool is_real(void)
-{
-    const char *wanted = getenv("WEFT_TEST_CUDA");
-    return wanted && !strcmp(wanted, "real");
-}
-
-static const char *nccl_label(const char *backend)
-{
-    bool threads = !strcmp(backend, "threads");
-    return is_real() ? "nccl" : threads ? "softnccl-threads" : "softnccl";
-}
-
-/* A device for each rank where there are several. */
-#define GPU WEFT_CUDA(is_real() ? 0 : rank)
-
-/* What the stand-in alone can do is not asked of NCCL. */
-#define ONLY_STANDIN()                                                   \
-    do {                                                                 \
-        if (is_real())                                                   \
-            SKIP("needs the stand-in's faults, or a GPU for each rank"); \
-    } while (0)
-
-static weft_group *begin(int rank, int64_t limit_ms)
-{
-    char id[16];
-    snprintf(id, sizeof id, "rank-%d", rank);
-    if (is_real()) /* one GPU: NCCL takes the ranks for two hosts */
-        setenv("NCCL_HOSTID", id, 1);
-    weft_group *world = weft_keep(join(limit_ms));
-    weft_scope_open(); /* of what the test makes: see end */
-    return world;
-}
-
-/* A rank that has left: everything of NCCL's has been given back. */
-static void let_go(weft_group *world)
-{
-    weft_release(world);
-    for (int ms = 0; ms < 10000 && weft_i_nccl_aborting(); ms++)
-        rest_us(1000);
-    if (!is_real() && !harness_in_threads)
-        CHECK_INT(standin_live(), 0);
-}
-
-static void end(weft_group *world)
-{
-    weft_scope_close();
-    weft_clear_error();
-    CHECK(!weft_finish(world));
-    let_go(world);
-}
-
-static weft_tensor *operand(weft_dtype dtype, int of, weft_shape shape, weft_device device)
-{
-    weft_tensor *x = weft_empty(dtype, WEFT_CPU, shape);
-    int64_t n = weft_tensor_numel(x);
-    weft_tensor *flat = weft_view(x, WEFT_SHAPE(n));
-    for (int64_t i = 0; i < n; i++)
-        CHECK_OK(weft_fill(weft_slice(flat, 0, i, i + 1, 1), (double)((i * 7 + of * 3) % 11 - 5)));
-    return weft_to(x, dtype, device);
-}
-
-/* A large one: its rows are all the same. */
-static weft_tensor *large(weft_dtype dtype, int of, int64_t rows, weft_device device)
-{
-    weft_tensor *row = operand(dtype, of, WEFT_SHAPE(1, 1000), WEFT_CPU);
-    return weft_to(weft_contiguous(weft_expand(row, WEFT_SHAPE(rows, 1000))), dtype, device);
-}
-
-static void check_same(const char *what, weft_tensor *there, weft_tensor *here)
-{
-    if (!there || !here)
-        FAIL("%s: %s", what, weft_last_error());
-    if (weft_tensor_device(there) == WEFT_CPU || !weft_equal(there, here))
-        FAIL("%s differs: %s", what, weft_last_error());
-}
-
-/* The group's communicator, NULL if NCCL does not serve it. */
-static weft_i_nccl_comm *comm_of(weft_group *group)
-{
-    weft_i_carrier *carrier = group->carriers[WEFT_I_KIND_CUDA];
-    return carrier && carrier->state ? weft_i_nccl_carrier_comm(carrier->state) : NULL;
-}
-
-/* How many calls NCCL was given in this group. */
-static uint64_t given(weft_group *group)
-{
-    return comm_of(group) ? comm_of(group)->given : 0;
-}
-
-#define CHECK_GIVEN(group_, before_, more_) CHECK_INT(given(group_), (before_) + (uint64_t)(more_))
+#include "nccl/scene.h"
 
 /* ---- loading ---- */
 
@@ -375,6 +274,12 @@ static void set_shared(int rank, int size, const char *name, const char *value)
         rest_us(100);
 }
 
+/* Did NCCL carry the last one, whose threads may have moved the data through the caches? */
+static bool is_cold(weft_group *group)
+{
+    return ((weft_i_carrier *)group->carriers[WEFT_I_KIND_CUDA])->lines.cold;
+}
+
 /* By size; in a capture weft's own kernels. */
 RANKS_TEST(test_nccl_choice, 2)
 {
@@ -388,10 +293,10 @@ RANKS_TEST(test_nccl_choice, 2)
     CHECK_OK(weft_all_reduce_into(small, small, WEFT_SUM, world));
     CHECK(comm_of(world));
     CHECK_GIVEN(world, 0, 0);
-    CHECK(!world->fetch); /* what the next call begins with: see WEFT_I_HOT */
+    CHECK(!world->fast && !is_cold(world)); /* how the next call begins: coll/fast.h */
     check_same("large", weft_all_reduce(x, WEFT_SUM, world), want);
     CHECK_GIVEN(world, 0, 1);
-    CHECK(world->fetch);
+    CHECK(world->fast && is_cold(world));
     weft_stream *stream = weft_stream_current(GPU);
     CHECK_OK(weft_stream_sync(stream, 30000));
     weft_tensor *out = weft_empty_like(x);
@@ -410,11 +315,11 @@ RANKS_TEST(test_nccl_choice, 2)
     set_threshold(world, 400);
     CHECK_OK(weft_all_reduce_into(small, small, WEFT_SUM, world));
     CHECK_GIVEN(world, 0, 2);
-    CHECK(world->fetch);
+    CHECK(is_cold(world));
     set_threshold(world, SIZE_MAX);
     check_same("never", weft_all_reduce(x, WEFT_SUM, world), want);
     CHECK_GIVEN(world, 0, 2);
-    CHECK(!world->fetch);
+    CHECK(world->fast && !is_cold(world));
     set_threshold(world, usual);
     end(world);
 }
@@ -770,13 +675,5 @@ RANKS_TEST(test_nccl_left_unread, 1)
 
 int main(int argc, char **argv)
 {
-    if (!is_real()) {
-        model_install();
-        standin_install();
-        model.devices = 4;
-    } else { /* ranks on one GPU meet over sockets */
-        setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-    }
-    setenv("WEFT_NCCL", "always", 1);
-    return harness_main(argc, argv);
+    return scene_main(argc, argv);
 }

@@ -8,8 +8,15 @@
 #ifndef WEFT_BASE_PLACE_H
 #define WEFT_BASE_PLACE_H
 
+#include <stdint.h>
+
 /* On the way to a device's carrier, and back. */
 #define WEFT_I_HOT __attribute__((hot, section("weft_hot")))
+
+/* The fast path (coll/fast.h), until a library has the call, and the way back from there.  Each lies
+ * in a section of its own, and is fetched alone. */
+#define WEFT_I_FAST __attribute__((hot, section("weft_fast")))
+#define WEFT_I_BACK __attribute__((hot, section("weft_back")))
 
 /* Not on the way; compilers also move apart what leads to it. */
 #define WEFT_I_COLD __attribute__((cold, noinline))
@@ -17,7 +24,23 @@
 /* Used, but not on the way: not to be put in line there. */
 #define WEFT_I_APART __attribute__((noinline))
 
-/* Asks for all hot functions at once: that takes as long as a few lines one after the other. */
-void weft_i_place_fetch(void);
+/* The bounds of a section, by the linker. */
+#define WEFT_I_BOUNDS(section_)                                                   \
+    extern const char __start_##section_[] __attribute__((visibility("hidden"))); \
+    extern const char __stop_##section_[] __attribute__((visibility("hidden")))
+WEFT_I_BOUNDS(weft_hot);
+WEFT_I_BOUNDS(weft_fast);
+WEFT_I_BOUNDS(weft_back);
+
+/* Asks for a section at once: that takes as long as a few lines one after the other.  In line: what
+ * asks must be there itself.  Numbers, not pointers: those into two objects may not be compared, and
+ * compilers know. */
+static inline void weft_i_place_fetch(const char *from, const char *to)
+{
+    for (uintptr_t at = (uintptr_t)from; at < (uintptr_t)to; at += 64)
+        __builtin_prefetch((const void *)at);
+}
+
+#define WEFT_I_FETCH(section_) weft_i_place_fetch(__start_##section_, __stop_##section_)
 
 #endif

@@ -232,7 +232,7 @@ void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
                               memory_order_release);
 }
 
-WEFT_I_HOT void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
+WEFT_I_BACK void weft_i_record_end(weft_i_record *record, uint64_t number, int status)
 {
     if (!record || !number)
         return;

@@ -167,13 +167,6 @@ uint64_t weft_i_record_begin_named(weft_i_record *record, const weft_i_record_na
  * device. */
 void weft_i_record_set_turn(weft_i_record *record, uint64_t number, int turn);
 
-/* Fetches the entry that comes next, which is to be written soon. */
-static inline void weft_i_record_fetch(const weft_i_record *record)
-{
-    uint64_t next = atomic_load_explicit(&record->head, memory_order_relaxed) + 1;
-    __builtin_prefetch(&record->slots[weft_i_record_index(next)], 1);
-}
-
 /* Notes which way (WEFT_I_WAY_...) operation `number` takes. */
 void weft_i_record_way(weft_i_record *record, uint64_t number, int way);
 

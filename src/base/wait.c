@@ -85,7 +85,8 @@ weft_status weft_i_wait_for(const weft_i_wait *wait)
     int64_t start = WEFT_OS->clock_ns(), now = start;
     if (wait->began && !*wait->began)
         *wait->began = start;
-    int64_t spin_end = start + (wait->mode == WEFT_I_WAIT_SPIN ? SPIN_NS : 0);
+    int64_t spin_ns = wait->spin_ns ? wait->spin_ns : SPIN_NS;
+    int64_t spin_end = start + (wait->mode == WEFT_I_WAIT_SPIN ? spin_ns : 0);
     int64_t yield_end = spin_end + (wait->mode == WEFT_I_WAIT_SLEEP ? 0 : YIELD_NS);
     int64_t lives_at = wait->mode == WEFT_I_WAIT_SLEEP ? start : start + LIVES_NS;
     for (int64_t slice = SLICE_NS;; now = WEFT_OS->clock_ns()) {

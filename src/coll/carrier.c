@@ -143,13 +143,6 @@ WEFT_I_HOT static weft_status run(const weft_i_coll *coll, const weft_i_carrier 
 
 /* ---- what the others see of it ---- */
 
-/* What one call is, in two words. */
-static uint64_t given_what(const weft_i_request *request)
-{
-    return (uint64_t)request->kind | (uint64_t)request->dtype << 8 |
-           (uint64_t)request->reduction << 16 | (uint64_t)(uint32_t)request->root << 32;
-}
-
 static void tell_given(uint64_t what, uint64_t count, char *out, size_t bytes)
 {
     weft_i_signature signature = {.kind = what & 0xff,
@@ -179,10 +172,10 @@ WEFT_I_HOT static void note_given(const weft_i_coll *coll, const weft_i_request 
     if (weft_i_device_is_host(request->device) || !group->board || group->world->fake ||
         !is_collective(request))
         return;
-    if (stream->table->stream_noted && stream->table->stream_noted(stream->own))
-        atomic_store_explicit(&group->replays, true, memory_order_relaxed); /* see given.h */
-    else
-        weft_i_given_note(group, given_what(request), request->count);
+    weft_i_carrier_show(
+        group,
+        weft_i_carrier_what(request->kind, request->dtype, request->reduction, request->root),
+        request->count, stream->table->stream_noted && stream->table->stream_noted(stream->own));
 }
 
 WEFT_I_HOT static weft_status hand_over(weft_i_coll *coll, weft_i_carrier *carrier,
@@ -271,32 +264,35 @@ WEFT_I_HOT void weft_i_carrier_note(weft_i_coll *coll, const weft_i_carrier *car
         weft_i_record_set_turn(record, coll->number, turn_of(coll, carrier));
 }
 
-/* What note_given and its like write. */
-static void fetch_row(const weft_i_board_row *mine)
+/* ---- the fast path ---- */
+
+static void list_lines(const weft_group *group, weft_i_carrier *carrier)
 {
-    __builtin_prefetch(&mine->enqueued, 1);
-    __builtin_prefetch(&mine->stuck.quit);
-    __builtin_prefetch(&mine->given, 1);
+    const weft_i_board_row *mine = &group->board->row[group->rank];
+    weft_i_call_lines *lines = &carrier->lines;
+    weft_i_lines_clear(lines->read);
+    weft_i_lines_clear(lines->written);
+    weft_i_lines_clear(lines->back);
+    weft_i_lines_add(lines->read, &group->world->finished);
+    weft_i_lines_add(lines->read, &group->board->revoked);
+    weft_i_lines_add(lines->read, carrier->stream);
+    weft_i_lines_add(lines->back, &mine->enqueued);
+    weft_i_lines_add(lines->back, &mine->stuck.quit);
+    weft_i_lines_add(lines->back, &mine->given);
+    carrier->any_size = carrier->fast.list(carrier->state, carrier->stream->own, lines->read,
+                                           lines->written, lines->back);
 }
 
-/* Brings to the caches what a call of the group on a device runs through and looks at.  At its
- * beginning: what it needs comes all at once then, not line by line. */
-WEFT_I_HOT static void fetch(const weft_group *group)
+/* If the library has carried the call, the next one may take the fast path: fast.h. */
+static void note_library(weft_group *group, weft_i_carrier *carrier)
 {
-    weft_i_place_fetch();
-    if (!weft_i_group_is_usable(group)) /* then its world's memory may have gone */
+    bool cold = carrier->backend->fast->is_cold(carrier->state);
+    atomic_store_explicit(&carrier->lines.cold, cold, memory_order_relaxed);
+    if (!cold || !group->board || !carrier->stream || group->world->fake)
         return;
-    const weft_i_record *record = weft_i_group_record(group);
-    const weft_i_carrier *carrier = NULL;
-    __builtin_prefetch(group->board);
-    for (int kind = 0; kind < WEFT_I_DEVICE_KINDS; kind++)
-        carrier = group->carriers[kind] ? group->carriers[kind] : carrier;
-    if (group->board)
-        fetch_row(&group->board->row[group->rank]);
-    if (record)
-        weft_i_record_fetch(record);
-    if (carrier && carrier->backend && carrier->backend->fetch)
-        carrier->backend->fetch(carrier->state);
+    carrier->fast = *carrier->backend->fast;
+    list_lines(group, carrier);
+    atomic_store_explicit(&group->fast, &carrier->lines, memory_order_release);
 }
 
 WEFT_I_HOT weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *carrier)
@@ -306,10 +302,8 @@ WEFT_I_HOT weft_status weft_i_carrier_run(weft_i_coll *coll, weft_i_carrier *car
     if (status == WEFT_ERR_UNSUPPORTED && is_collective(&coll->ask)) /* it goes by the lane */
         weft_i_record_set_turn(weft_i_group_record(coll->group), coll->number,
                                weft_i_enter_turn(coll));
-    if (carrier->backend->is_cold) /* relaxed: a hint, for weft_i_request_begin */
-        atomic_store_explicit(&coll->group->fetch,
-                              carrier->backend->is_cold(carrier->state) ? fetch : NULL,
-                              memory_order_relaxed);
+    if (carrier->backend->fast)
+        note_library(coll->group, carrier);
     return status;
 }
 

@@ -9,6 +9,8 @@
 #define WEFT_COLL_CARRIER_H
 
 #include "coll/call.h"
+#include "coll/lines.h"
+#include "fabric/given.h"
 #include "symm/backend.h"
 #include "tensor/stream.h"
 
@@ -18,10 +20,30 @@ typedef struct weft_i_carrier {
     const weft_i_backend *backend; /* NULL: the lane carries, through host memory */
     void *state;                   /* what the backend made for the group */
     weft_stream *stream;           /* the one that was given a call last; held */
+    weft_i_fast_path fast;         /* the backend's: a copy, which is nearer (fast.h) */
     /* Collectives that it has carried, the same on all members.  Written by whoever runs one, one at
      * a time in a group. */
     uint64_t calls;
+    bool any_size; /* the library carries small calls, too */
+    weft_i_call_lines lines;
 } weft_i_carrier;
+
+/* What one call is, in a word; with its count, what the others see (fabric/given.h). */
+static inline uint64_t weft_i_carrier_what(weft_i_coll_kind kind, weft_dtype dtype,
+                                           weft_reduction reduction, int root)
+{
+    return (uint64_t)kind | (uint64_t)dtype << 8 | (uint64_t)reduction << 16 |
+           (uint64_t)(uint32_t)root << 32;
+}
+
+/* Shows them a call that the device was given; `noted`: by a stream that is captured. */
+static inline void weft_i_carrier_show(weft_group *group, uint64_t what, size_t count, bool noted)
+{
+    if (__builtin_expect(noted, 0))
+        atomic_store_explicit(&group->replays, true, memory_order_relaxed); /* see given.h */
+    else
+        weft_i_given_note(group, what, count);
+}
 
 weft_status weft_i_carrier_find(weft_group *group, weft_device device, weft_i_carrier **out);
 

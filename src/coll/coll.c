@@ -5,6 +5,7 @@
  * call leaves everything as it was.
  */
 #include "coll/coalesce.h"
+#include "coll/fast.h"
 #include "coll/list.h"
 #include "coll/request.h"
 #include "coll/traced.h"
@@ -258,27 +259,44 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
 #define CAPTURED_FORMS(name_, parameters_, fill_, captured_)                                       \
     INTO_FORM(name_, parameters_, weft_i_eye_open ? weft_i_traced_##captured_ : run(&coll, fill_)) \
     START_FORM(name_, parameters_, fill_)
+/* With the fast path before it, where the group has one: fast.h.  Pairs with the release of
+ * note_library in carrier.c. */
+#define FAST_FORMS(name_, parameters_, out_, in_, kind_, op_, root_, fill_, captured_)  \
+    WEFT_I_HOT weft_status weft_##name_##_into parameters_                              \
+    {                                                                                   \
+        weft_i_call_lines *fast =                                                       \
+            group ? atomic_load_explicit(&group->fast, memory_order_acquire) : NULL;    \
+        if (fast) {                                                                     \
+            weft_i_plain ask = {                                                        \
+                .op = #name_, .kind = WEFT_I_##kind_, .reduction = op_, .root = root_}; \
+            weft_status status = weft_i_fast_try(fast, &ask, out_, in_, group);         \
+            if (status != WEFT_ERR_UNSUPPORTED)                                         \
+                return status;                                                          \
+        }                                                                               \
+        weft_i_coll coll;                                                               \
+        return weft_i_eye_open ? weft_i_traced_##captured_ : run(&coll, fill_);         \
+    }                                                                                   \
+    START_FORM(name_, parameters_, fill_)
 
 #define FILL(kind_, op_, root_) \
     fill(&coll, WEFT_I_##kind_, FACTS_##kind_, out, in, op_, root_, group)
 
-CAPTURED_FORMS(all_reduce,
-               (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-               FILL(ALL_REDUCE, op, 0), all_reduce(out, in, op, group))
+FAST_FORMS(all_reduce, (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
+           out, in, ALL_REDUCE, op, 0, FILL(ALL_REDUCE, op, 0), all_reduce(out, in, op, group))
 BOTH_FORMS(reduce,
            (weft_tensor * out, weft_tensor *in, weft_reduction op, int root, weft_group *group),
            FILL(REDUCE, op, root))
-CAPTURED_FORMS(broadcast, (weft_tensor * x, int root, weft_group *group),
-               weft_i_request_broadcast(&coll, x, x, root, group), broadcast(x, root, group))
-CAPTURED_FORMS(all_gather, (weft_tensor * out, weft_tensor *in, weft_group *group),
-               FILL(ALL_GATHER, WEFT_SUM, 0), all_gather(out, in, group))
+FAST_FORMS(broadcast, (weft_tensor * x, int root, weft_group *group), x, x, BROADCAST, WEFT_SUM,
+           root, weft_i_request_broadcast(&coll, x, x, root, group), broadcast(x, root, group))
+FAST_FORMS(all_gather, (weft_tensor * out, weft_tensor *in, weft_group *group), out, in, ALL_GATHER,
+           WEFT_SUM, 0, FILL(ALL_GATHER, WEFT_SUM, 0), all_gather(out, in, group))
 BOTH_FORMS(gather, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
            FILL(GATHER, WEFT_SUM, root))
 BOTH_FORMS(scatter, (weft_tensor * out, weft_tensor *in, int root, weft_group *group),
            FILL(SCATTER, WEFT_SUM, root))
-CAPTURED_FORMS(reduce_scatter,
-               (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group),
-               FILL(REDUCE_SCATTER, op, 0), reduce_scatter(out, in, op, group))
+FAST_FORMS(reduce_scatter,
+           (weft_tensor * out, weft_tensor *in, weft_reduction op, weft_group *group), out, in,
+           REDUCE_SCATTER, op, 0, FILL(REDUCE_SCATTER, op, 0), reduce_scatter(out, in, op, group))
 CAPTURED_FORMS(all_to_all,
                (weft_tensor * out, weft_tensor *in, const int64_t *out_splits,
                 const int64_t *in_splits, weft_group *group),

@@ -42,15 +42,14 @@ void weft_i_coll_put_signature(weft_i_signature *signature, const weft_i_coll *c
 }
 
 /* What only a trace shows. */
-WEFT_I_COLD static void note_details(const weft_i_coll *coll)
+WEFT_I_COLD void weft_i_enter_details(weft_i_record *record, uint64_t number, uint64_t posted,
+                                      size_t count, int dtype, int reduction)
 {
-    weft_i_record_detail detail = {.posted = coll->posted,
-                                   .count = coll->ask.count,
-                                   .dtype = coll->ask.item ? (int)coll->ask.dtype : -1};
-    if (coll->fold)
+    weft_i_record_detail detail = {.posted = posted, .count = count, .dtype = dtype};
+    if (reduction >= 0)
         snprintf(detail.reduction, sizeof detail.reduction, "%.8s",
-                 weft_reduction_name(coll->ask.reduction));
-    weft_i_record_note(weft_i_group_record(coll->group), coll->number, &detail);
+                 weft_reduction_name((weft_reduction)reduction));
+    weft_i_record_note(record, number, &detail);
 }
 
 /*
@@ -65,7 +64,9 @@ WEFT_I_HOT void weft_i_enter_open(weft_i_coll *coll, int way, int turn)
     coll->number = weft_i_record_begin_named(record, weft_i_coll_record_name(coll->ask.kind),
                                              coll->group->id, bytes, turn, way);
     if (weft_i_record_wants_details(record))
-        note_details(coll);
+        weft_i_enter_details(record, coll->number, coll->posted, coll->ask.count,
+                             coll->ask.item ? (int)coll->ask.dtype : -1,
+                             coll->fold ? (int)coll->ask.reduction : -1);
 }
 
 /* ---- eager data ---- */

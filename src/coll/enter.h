@@ -24,6 +24,10 @@ typedef enum weft_i_gift { WEFT_I_GIVES_NOTHING, WEFT_I_GIVES, WEFT_I_NEVER_SHOW
  * one of weft_i_record_turn or its kin. */
 void weft_i_enter_open(weft_i_coll *coll, int way, int turn);
 
+/* More of a line in the record, for a trace; dtype and reduction may be -1: none. */
+void weft_i_enter_details(weft_i_record *record, uint64_t number, uint64_t posted, size_t count,
+                          int dtype, int reduction);
+
 /* The turn of a call that meets on the lane. */
 static inline int weft_i_enter_turn(const weft_i_coll *coll)
 {

@@ -3,6 +3,7 @@
 #include "coll/request.h"
 #include "base/assert.h"
 #include "base/place.h"
+#include "coll/lines.h"
 
 #include "base/status.h"
 
@@ -221,9 +222,11 @@ WEFT_I_HOT weft_status weft_i_request_begin(weft_i_coll *coll, weft_i_coll_kind 
     coll->ask.kind = kind;
     coll->group = group;
     coll->call = (weft_i_label){group, op, -1};
-    weft_i_fetcher fetch = group ? atomic_load_explicit(&group->fetch, memory_order_relaxed) : NULL;
-    if (fetch)
-        fetch(group);
+    /* Pairs with the release of note_library in carrier.c. */
+    const weft_i_call_lines *fast =
+        group ? atomic_load_explicit(&group->fast, memory_order_acquire) : NULL;
+    if (fast)
+        weft_i_lines_fetch_all(fast);
     WEFT_TRY(weft_i_request_check_group(op, group));
     coll->ask.rank = group->rank;
     coll->ask.size = group->size;

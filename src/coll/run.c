@@ -63,8 +63,8 @@ static weft_status run_on_host(weft_i_coll *coll)
     weft_status status = weft_i_lane_of(coll->group, coll->ask.op, true, &coll->lane);
     if (status < 0)
         return weft_i_explain(status, "%s, the first of its group", coll->ask.op);
-    if (atomic_load_explicit(&coll->group->fetch, memory_order_relaxed)) /* as it is written */
-        atomic_store_explicit(&coll->group->fetch, NULL, memory_order_relaxed);
+    if (atomic_load_explicit(&coll->group->fast, memory_order_relaxed)) /* as it is written */
+        atomic_store_explicit(&coll->group->fast, NULL, memory_order_relaxed);
     choose(coll);
     uint32_t turns = coll->is_short ? WEFT_I_TURNS : WEFT_I_EAGERS;
     if (!weft_i_lane_has_room(coll->lane, turns)) {

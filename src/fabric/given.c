@@ -23,7 +23,7 @@ static uint64_t entries_called(const weft_group *group)
     return (int32_t)(quit - entries) > 0 ? quit : entries;
 }
 
-WEFT_I_HOT void weft_i_given_note(const weft_group *group, uint64_t what, uint64_t count)
+WEFT_I_BACK void weft_i_given_note(const weft_group *group, uint64_t what, uint64_t count)
 {
     weft_i_given *mine = given_of(group, group->rank);
     uint64_t calls = atomic_load_explicit(&mine->calls, memory_order_relaxed); /* our own word */

@@ -27,8 +27,6 @@ enum {
 /* "all_reduce of 7 f32, sum": see fabric/given.h. */
 typedef void (*weft_i_given_teller)(uint64_t what, uint64_t count, char *out, size_t bytes);
 
-typedef void (*weft_i_fetcher)(const weft_group *group);
-
 struct weft_group {
     weft_i_object object;
     /* What every collective looks at, in as few cache lines as it can be: */
@@ -51,9 +49,10 @@ struct weft_group {
     /* Objects that live as long as the group, made by floors above: */
     void *lane;                          /* what its collectives meet on (coll/lane.c) */
     void *carriers[WEFT_I_DEVICE_KINDS]; /* who carries them instead (coll/carrier.c) */
-    /* Not NULL: the last collective was on a device and has emptied the caches.  The next one is
-     * likely to be there, too, and this brings back what it needs.  Relaxed: a hint. */
-    _Atomic(weft_i_fetcher) fetch;
+    /* Of the one of them whose library has carried a collective, what a call looks at (coll/lines.h):
+     * the next one may take the fast path (coll/fast.h).  NULL: it may not.  Release, acquire by
+     * calls. */
+    _Atomic(void *) fast;
     void *coalesce; /* calls that are collected instead of run (coll/coalesce.c) */
     /* The rest: */
     weft_group *parent; /* held, so that a child outlives nothing it needs; NULL for the world and
@@ -267,6 +266,12 @@ weft_status weft_i_group_check_mute(const weft_i_label *call);
 
 weft_status weft_i_group_fail_shared(weft_group *group, const char *op);
 
+/* Names the calling thread: by where a variable of its own lies, which every call reads. */
+static inline uintptr_t weft_i_group_me(void)
+{
+    return (uintptr_t)&weft_i_limit;
+}
+
 static inline void weft_i_group_leave(_Atomic uintptr_t *door)
 {
     atomic_store_explicit(door, 0, memory_order_release); /* pairs with weft_i_group_enter */
@@ -275,7 +280,7 @@ static inline void weft_i_group_leave(_Atomic uintptr_t *door)
 /* Is the call there one of this thread?  Relaxed: what this thread wrote, or not. */
 static inline bool weft_i_group_is_inside(const _Atomic uintptr_t *door)
 {
-    return atomic_load_explicit(door, memory_order_relaxed) == (uintptr_t)pthread_self();
+    return atomic_load_explicit(door, memory_order_relaxed) == weft_i_group_me();
 }
 
 /*
@@ -286,7 +291,7 @@ static inline bool weft_i_group_is_inside(const _Atomic uintptr_t *door)
 static inline weft_status weft_i_group_enter(weft_group *group, _Atomic uintptr_t *door,
                                              const char *op)
 {
-    uintptr_t me = (uintptr_t)pthread_self(), here = 0;
+    uintptr_t me = weft_i_group_me(), here = 0;
     const _Atomic uintptr_t *side = door == &group->on_lane ? &group->on_board : &group->on_lane;
     bool taken = atomic_compare_exchange_strong_explicit(door, &here, me, memory_order_acquire,
                                                          memory_order_relaxed);

@@ -13,6 +13,8 @@
 #include "weft/dtype.h"
 #include "weft/storage.h"
 
+#include <stdatomic.h>
+
 enum {
     WEFT_I_SERVES_PROCESSES = 1 << WEFT_I_BETWEEN_PROCESSES,
     WEFT_I_SERVES_THREADS = 1 << WEFT_I_BETWEEN_THREADS
@@ -115,6 +117,52 @@ typedef struct weft_i_device_memory {
     weft_status (*count_links)(int *size, int **links);
 } weft_i_device_memory;
 
+/* A collective that nothing is unusual about: one input, one output, equal parts.  A cache line. */
+typedef struct weft_i_plain {
+    const char *op; /* its name in messages */
+    weft_i_coll_kind kind;
+    weft_reduction reduction; /* WEFT_SUM where there is none */
+    int root;                 /* 0 where there is none */
+    weft_dtype dtype;
+    const char *in;
+    char *out;
+    size_t count; /* elements of one part, as in a request */
+    size_t bytes; /* of the larger operand */
+    void *stream;
+} weft_i_plain;
+
+/* What the fast path looks at, to be fetched.  Addresses alone, of what may have gone; NULL where there
+ * are no more.  Relaxed: hints. */
+enum { WEFT_I_LINES = 8 };
+typedef _Atomic(const void *) weft_i_lines[WEFT_I_LINES];
+
+static inline void weft_i_lines_add(weft_i_lines lines, const void *at)
+{
+    int i = 0;
+    while (i < WEFT_I_LINES - 1 && atomic_load_explicit(&lines[i], memory_order_relaxed))
+        i++;
+    atomic_store_explicit(&lines[i], at, memory_order_relaxed);
+}
+
+/*
+ * The fast path (coll/fast.h) of a backend that hands collectives to a library, which is at it for a
+ * while: in two steps, so that others can do something meanwhile.
+ */
+typedef struct weft_i_fast_path {
+    /* Hands it to the library.  WEFT_ERR_UNSUPPORTED without a message: nothing has happened, and
+     * `collective` is to be asked.  After WEFT_OK comes `finish`. */
+    weft_status (*start)(void *carrier, const weft_i_plain *call);
+    /* Waits until the library has enqueued it, at most so long. */
+    weft_status (*finish)(void *carrier, int64_t limit_ms);
+    /* Did the library carry the last collective?  Its threads may have moved the data, and then the
+     * caches hold nothing else. */
+    bool (*is_cold)(const void *carrier);
+    /* Adds what `start` reads and writes for a call on that stream, and what `finish` writes.  True:
+     * the library carries calls of any size, else those that are large enough. */
+    bool (*list)(const void *carrier, const void *stream, weft_i_lines read, weft_i_lines written,
+                 weft_i_lines back);
+} weft_i_fast_path;
+
 typedef struct weft_i_backend {
     const char *name;
     int device_kind;  /* weft_i_device_kind of the memory it makes */
@@ -154,12 +202,8 @@ typedef struct weft_i_backend {
     /* Does it carry such a request?  NULL: `collective` says so. */
     bool (*takes)(const weft_i_request *request);
 
-    /* Did the host move the data of the last collective, so that its caches hold nothing else now?
-     * Then the next one begins with prefetches.  NULL: it never does. */
-    bool (*is_cold)(const void *carrier);
-
-    /* Prefetches what `collective` looks at first.  NULL: there is nothing. */
-    void (*fetch)(const void *carrier);
+    /* NULL: it has no fast path. */
+    const weft_i_fast_path *fast;
 
     /* How what was given to streams has fared: WEFT_OK, or why a collective of the group has failed
      * since.  NULL: it runs them to their end. */

@@ -274,7 +274,7 @@ WEFT_I_HOT void weft_i_post_note_work(weft_i_post *post)
     }
 }
 
-WEFT_I_HOT void weft_i_post_show(weft_i_post *post, uint64_t enqueued)
+WEFT_I_BACK void weft_i_post_show(weft_i_post *post, uint64_t enqueued)
 {
     if (post->board) /* pairs with the acquire in is_missed */
         atomic_store_explicit(&post->board->row[post->rank].enqueued, enqueued,

@@ -13,8 +13,8 @@
 enum { PLACES = 16 }; /* devices that have a current stream in one thread */
 
 typedef struct streams {
-    weft_stream *stream[PLACES]; /* held */
     int count;
+    weft_stream *stream[PLACES]; /* held */
 } streams;
 
 /* Guarded by being the thread's own. */
@@ -174,6 +174,14 @@ WEFT_I_HOT static weft_stream *find_or_make(streams *list, weft_device device, b
 WEFT_I_HOT weft_stream *weft_i_stream_current(weft_device device)
 {
     return find_or_make(&mine, device, false);
+}
+
+WEFT_I_FAST bool weft_i_stream_is_current(const weft_stream *stream)
+{
+    int i = 0;
+    while (i < mine.count && mine.stream[i] != stream)
+        i++;
+    return i < mine.count;
 }
 
 weft_stream *weft_i_stream_beside(weft_device device)

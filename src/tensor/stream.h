@@ -22,6 +22,9 @@ struct weft_stream {
 /* The thread's current stream of the device, borrowed; NULL and an error if there can be none. */
 weft_stream *weft_i_stream_current(weft_device device);
 
+/* Is it one of those? */
+bool weft_i_stream_is_current(const weft_stream *stream);
+
 /* Another one of the thread, which nothing is given to by itself: for what is to run beside the
  * current one, as copies beside products.  Urgent, borrowed; NULL and an error as above. */
 weft_stream *weft_i_stream_beside(weft_device device);

@@ -15,8 +15,9 @@ if(TARGET test_nccl_symm_coll)
 endif()
 
 weft_cuda_test(nccl WAITS THREADS)
+weft_cuda_test(nccl_fast THREADS)
 weft_cuda_test(nccl_symm SECONDS 120) # windows of 4 GiB a rank do not fit what ThreadSanitizer leaves of the addresses
-foreach(program test_nccl test_nccl_symm)
+foreach(program test_nccl test_nccl_fast test_nccl_symm)
   if(TARGET ${program})
     target_sources(${program} PRIVATE $<TARGET_OBJECTS:weft_nccl_standin>)
   endif()

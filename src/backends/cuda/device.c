@@ -16,7 +16,7 @@
  * the partner. */
 static _Atomic(weft_i_cuda_device *) devices[WEFT_I_CUDA_DEVICES];
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local weft_i_cu_ctx current; /* what this thread has set last */
+_Thread_local weft_i_cu_ctx weft_i_cuda_used; /* what this thread has set last */
 
 enum { CLOSERS = 8 };
 static void (*closers[CLOSERS])(weft_i_cuda_device *device); /* filled by constructors */
@@ -61,11 +61,11 @@ weft_status weft_i_cuda_count(int *out)
 WEFT_I_HOT weft_status weft_i_cuda_use(const weft_i_cuda_device *device)
 {
     WEFT_TRY(weft_i_cuda_check_process());
-    if (current == device->ctx)
+    if (weft_i_cuda_is_used(device))
         return WEFT_OK;
     WEFT_CUDA_TRY(weft_i_cuda_driver()->cuCtxSetCurrent(device->ctx), "using cuda:%d",
                   device->ordinal);
-    current = device->ctx;
+    weft_i_cuda_used = device->ctx;
     return WEFT_OK;
 }
 
@@ -251,8 +251,8 @@ static void shut(const weft_i_cuda *cu, weft_i_cuda_device *device)
             cu->cuModuleUnload(device->modules[i]);
     if (device->ctx)
         cu->cuDevicePrimaryCtxRelease(device->handle);
-    if (current == device->ctx)
-        current = NULL;
+    if (weft_i_cuda_is_used(device))
+        weft_i_cuda_used = NULL;
     pthread_mutex_destroy(&device->lock);
     WEFT_OS->free(device);
 }

@@ -70,6 +70,13 @@ weft_status weft_i_cuda_count(int *out);
 /* Makes the device's context this thread's, unless it is.  Costs a compare. */
 weft_status weft_i_cuda_use(const weft_i_cuda_device *device);
 
+/* Is it?  In a process that has not forked since. */
+extern _Thread_local weft_i_cu_ctx weft_i_cuda_used;
+static inline bool weft_i_cuda_is_used(const weft_i_cuda_device *device)
+{
+    return weft_i_cuda_used == device->ctx;
+}
+
 /* The device of that number if it is open; NULL: it is not. */
 weft_i_cuda_device *weft_i_cuda_opened(int ordinal);
 

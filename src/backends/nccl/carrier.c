@@ -10,10 +10,11 @@
 #include "base/status.h"
 
 typedef struct carrier {
-    weft_i_nccl_comm *comm; /* NULL: NCCL cannot serve this group */
-    void *site;             /* of weft's own kernels; NULL: they cannot */
-    bool always;            /* whatever NCCL can carry goes there */
-    bool cold;              /* NCCL carried the last call: its threads may have moved the data */
+    weft_i_nccl_comm *comm;    /* NULL: NCCL cannot serve this group */
+    void *site;                /* of weft's own kernels; NULL: they cannot */
+    bool always;               /* whatever NCCL can carry goes there */
+    bool cold;                 /* NCCL carried the last call: its threads may have moved the data */
+    weft_i_nccl_result result; /* of what was started */
 } carrier;
 
 static void give_up(carrier *c)
@@ -105,22 +106,48 @@ WEFT_I_HOT static bool prefers_nccl(const carrier *c, const weft_i_request *requ
            !weft_i_cuda_carrier_takes(request);
 }
 
-WEFT_I_HOT bool weft_i_nccl_carrier_is_cold(const void *what)
+/* ---- the fast path ---- */
+
+WEFT_I_HOT static bool is_cold(const void *what)
 {
     return ((const carrier *)what)->cold;
 }
 
-WEFT_I_HOT void weft_i_nccl_carrier_fetch(const void *what)
+static bool list(const void *what, const void *stream, weft_i_lines read, weft_i_lines written,
+                 weft_i_lines back)
 {
     const weft_i_nccl_comm *comm = ((const carrier *)what)->comm;
-    if (!comm)
-        return;
-    __builtin_prefetch(weft_i_nccl_library());
-    __builtin_prefetch(&comm->lock, 1);
-    __builtin_prefetch(&comm->inside, 1);
-    __builtin_prefetch(comm->post, 1);
-    __builtin_prefetch(comm->device);
+    weft_i_lines_add(read, what);
+    weft_i_lines_add(read, comm);
+    weft_i_lines_add(read, &comm->device->ctx);
+    weft_i_lines_add(read, stream);
+    weft_i_lines_add(read, weft_i_nccl_library());
+    weft_i_lines_add(written, &comm->lock);
+    weft_i_lines_add(written, &comm->inside);
+    weft_i_lines_add(back, &comm->due);
+    weft_i_lines_add(back, comm->post);
+    return ((const carrier *)what)->always || !((const carrier *)what)->site;
 }
+
+WEFT_I_FAST static weft_status start(void *what, const weft_i_plain *plain)
+{
+    carrier *c = what;
+    weft_i_nccl_comm *comm = c->comm;
+    const weft_i_cuda_stream *stream = plain->stream;
+    bool fine = comm && stream->device == comm->device && weft_i_cuda_is_used(comm->device) &&
+                !weft_i_cuda_is_captured(stream);
+    return fine ? weft_i_nccl_start(comm, plain, &c->result) : WEFT_ERR_UNSUPPORTED;
+}
+
+WEFT_I_BACK static weft_status finish(void *what, int64_t limit_ms)
+{
+    carrier *c = what;
+    return weft_i_nccl_comm_leave(c->comm, c->result, limit_ms);
+}
+
+const weft_i_fast_path weft_i_nccl_fast_path = {start, finish, is_cold, list};
+
+/* ---- the long way ---- */
 
 /* NCCL's threads would break a capture; weft's own kernels do not. */
 WEFT_I_APART static weft_status run_captured(carrier *c, const weft_i_request *request)

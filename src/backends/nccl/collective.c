@@ -14,7 +14,7 @@
 
 /* Of reductions; -1: it has no such type, or one that rounds after each step.  What is common needs no
  * table, here and below: that would be a line more to fetch. */
-WEFT_I_HOT static int type_of(weft_dtype dtype)
+WEFT_I_FAST static int type_of(weft_dtype dtype)
 {
     if (dtype == WEFT_F32 || dtype == WEFT_BF16)
         return dtype == WEFT_F32 ? WEFT_I_ncclFloat32 : WEFT_I_ncclBfloat16;
@@ -42,7 +42,7 @@ WEFT_I_HOT static int type_of(weft_dtype dtype)
 
 /* -1: weft promises what NCCL's does not give: NaN wins in MIN and MAX, averages of integers are cut
  * towards zero, factors are not rounded. */
-WEFT_I_HOT static int operation_of(weft_reduction reduction, weft_dtype dtype)
+WEFT_I_FAST static int operation_of(weft_reduction reduction, weft_dtype dtype)
 {
     bool is_float = weft_i_dtype_is_float(dtype);
     if (reduction == WEFT_SUM)
@@ -108,23 +108,24 @@ typedef struct call {
     const weft_i_nccl *nccl;
     weft_i_nccl_comm *comm;
     weft_i_cu_stream stream;
-    const weft_i_request *request;
-    weft_i_coll_kind kind; /* of the pair alone */
+    const weft_i_request *request; /* NULL on the fast path */
+    weft_i_coll_kind kind;         /* of the pair alone */
+    int root;
     const char *in;
     char *out;
     size_t count, bytes; /* of one part */
     int dtype, op;
 } call;
 
-WEFT_I_HOT static weft_i_nccl_result reduce(const call *c)
+WEFT_I_FAST static weft_i_nccl_result reduce(const call *c)
 {
     switch (c->kind) {
     case WEFT_I_ALL_REDUCE:
         return c->nccl->ncclAllReduce(c->in, c->out, c->count, c->dtype, c->op, c->comm->raw,
                                       c->stream);
     case WEFT_I_REDUCE:
-        return c->nccl->ncclReduce(c->in, c->out, c->count, c->dtype, c->op, c->request->root,
-                                   c->comm->raw, c->stream);
+        return c->nccl->ncclReduce(c->in, c->out, c->count, c->dtype, c->op, c->root, c->comm->raw,
+                                   c->stream);
     default:
         return c->nccl->ncclReduceScatter(c->in, c->out, c->count, c->dtype, c->op, c->comm->raw,
                                           c->stream);
@@ -150,7 +151,7 @@ WEFT_I_APART static weft_i_nccl_result move(const call *c)
 {
     const char *in = c->in ? c->in : c->out;
     char *out = c->out ? c->out : (char *)(uintptr_t)c->in;
-    int root = c->request->root;
+    int root = c->root;
     switch (c->kind) {
     case WEFT_I_BROADCAST:
         return c->nccl->ncclBroadcast(in, out, c->bytes, WEFT_I_ncclUint8, root, c->comm->raw,
@@ -210,7 +211,8 @@ static call call_of(weft_i_nccl_comm *comm, const weft_i_request *request)
                   .comm = comm,
                   .stream = stream->raw,
                   .request = request,
-                  .kind = weft_i_kinds[request->kind].as};
+                  .kind = weft_i_kinds[request->kind].as,
+                  .root = request->root};
 }
 
 WEFT_I_HOT static weft_i_nccl_result run_item(call *c, const weft_i_operands *item)
@@ -288,4 +290,27 @@ WEFT_I_HOT weft_status weft_i_nccl_run(weft_i_nccl_comm *comm, const weft_i_requ
                            request->op, stream->device->ordinal, comm->device->ordinal);
     WEFT_TRY(weft_i_nccl_comm_enter(comm, request->stream, request->op));
     return weft_i_nccl_comm_leave(comm, run(&c), request->limit_ms);
+}
+
+WEFT_I_FAST weft_status weft_i_nccl_start(weft_i_nccl_comm *comm, const weft_i_plain *plain,
+                                          weft_i_nccl_result *result)
+{
+    const weft_i_cuda_stream *stream = plain->stream;
+    bool reduces = plain->kind == WEFT_I_ALL_REDUCE || plain->kind == WEFT_I_REDUCE_SCATTER;
+    call c = {.nccl = weft_i_nccl_library(),
+              .comm = comm,
+              .stream = stream->raw,
+              .kind = plain->kind,
+              .root = plain->root,
+              .in = plain->in,
+              .out = plain->out,
+              .count = plain->count,
+              .bytes = plain->count * weft_i_dtype_size(plain->dtype),
+              .dtype = reduces ? type_of(plain->dtype) : 0,
+              .op = reduces ? operation_of(plain->reduction, plain->dtype) : 0};
+    if (c.dtype < 0 || c.op < 0 || (reduces && plain->reduction == WEFT_PREMUL_SUM))
+        return WEFT_ERR_UNSUPPORTED;
+    WEFT_TRY(weft_i_nccl_comm_take(comm, plain->stream, plain->op));
+    *result = reduces ? reduce(&c) : move(&c);
+    return WEFT_OK;
 }

@@ -231,6 +231,7 @@ static weft_i_nccl_comm *allocate(const weft_i_circle *circle, weft_i_cuda_devic
     *comm = (weft_i_nccl_comm){.device = device,
                                .rank = circle->rank,
                                .size = circle->size,
+                               .mode = weft_i_wait_mode_for(2 * circle->size, weft_i_os_cores()),
                                .has_windows = use == WEFT_I_NCCL_WINDOWS,
                                .group = key_of(circle, use),
                                .token = token,

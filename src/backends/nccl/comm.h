@@ -11,6 +11,7 @@
 
 #include "backends/cuda/device.h"
 #include "base/latch.h"
+#include "base/wait.h"
 #include "library.h"
 #include "symm/backend.h"
 #include "symm/sentry.h"
@@ -44,7 +45,8 @@ typedef struct weft_i_nccl_comm {
     const char *late;          /* the call whose limit passed; NULL: none */
     atomic_bool told;          /* who waited for a stream knows already; relaxed */
 
-    bool has_windows; /* it is for windows */
+    weft_i_wait_mode mode; /* of the wait until NCCL has enqueued a call */
+    bool has_windows;      /* it is for windows */
     int rank, size;
     weft_i_key group, token;       /* the token is this communicator's own, equal on all members */
     struct weft_i_nccl_comm *next; /* of the process */
@@ -89,6 +91,9 @@ weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *s
                                    const char *op);
 weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_nccl_result result,
                                    int64_t limit_ms);
+/* As `enter`, by a thread that uses the device already (weft_i_cuda_is_used). */
+weft_status weft_i_nccl_comm_take(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
+                                  const char *op);
 
 /* ---- for watch.c, ending.c and comm.c ---- */
 

@@ -45,8 +45,7 @@ const weft_i_backend weft_i_backend_nccl = {
     .close = weft_i_nccl_carrier_close,
     .takes = weft_i_nccl_carrier_takes,
     .collective = weft_i_nccl_carrier_run,
-    .is_cold = weft_i_nccl_carrier_is_cold,
-    .fetch = weft_i_nccl_carrier_fetch,
+    .fast = &weft_i_nccl_fast_path,
     .check = weft_i_nccl_carrier_check,
     .captures = weft_i_nccl_carrier_captures,
 };

@@ -15,8 +15,9 @@
 
 enum {
     MS = 1000 * 1000,
-    PATIENCE_MS = 500, /* after an error of NCCL: who died may be known only then */
-    MARKS_MOST = 200   /* beyond so many calls a mark might wait for room on the stream */
+    ENQUEUE_NS = 500 * 1000, /* longer than NCCL takes to enqueue a call */
+    PATIENCE_MS = 500,       /* after an error of NCCL: who died may be known only then */
+    MARKS_MOST = 200         /* beyond so many calls a mark might wait for room on the stream */
 };
 
 /* Under the communicator's lock. */
@@ -195,7 +196,7 @@ weft_status weft_i_nccl_comm_ask(weft_i_nccl_comm *comm)
     return weft_i_nccl_comm_check(comm);
 }
 
-WEFT_I_HOT static void note_stream(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream)
+WEFT_I_FAST static void note_stream(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream)
 {
     uint64_t bit = (uint64_t)1 << stream->number % 64;
     /* Relaxed: whoever waits for the stream has enqueued there, or has been told by whoever did. */
@@ -211,10 +212,9 @@ WEFT_I_COLD static weft_status refuse(weft_i_nccl_comm *comm, const char *op)
     return weft_i_fail(WEFT_ERR_STATE, "%s by NCCL: this rank has left its world", op);
 }
 
-WEFT_I_HOT weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
+WEFT_I_FAST weft_status weft_i_nccl_comm_take(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
                                               const char *op)
 {
-    WEFT_TRY(weft_i_cuda_use(comm->device));
     weft_i_latch_take(&comm->lock);
     if (!comm->raw) {
         weft_i_latch_give(&comm->lock);
@@ -225,8 +225,14 @@ WEFT_I_HOT weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cud
     comm->op = op;
     if (stream)
         note_stream(comm, stream);
-    weft_i_post_note_work(comm->post);
     return WEFT_OK;
+}
+
+WEFT_I_HOT weft_status weft_i_nccl_comm_enter(weft_i_nccl_comm *comm, weft_i_cuda_stream *stream,
+                                              const char *op)
+{
+    WEFT_TRY(weft_i_cuda_use(comm->device));
+    return weft_i_nccl_comm_take(comm, stream, op);
 }
 
 /* A call that NCCL has not enqueued yet. */
@@ -235,35 +241,53 @@ typedef struct call {
     weft_i_nccl_result result;
 } call;
 
-/* Has it?  Also if it never will. */
-WEFT_I_HOT static bool is_enqueued(void *arg)
+/* Has it?  Also if it never will.  Then the lock is kept. */
+WEFT_I_BACK static bool is_enqueued(void *arg)
 {
     call *c = arg;
     weft_i_latch_take(&c->comm->lock);
     if (c->comm->raw)
         weft_i_nccl_library()->ncclCommGetAsyncError(c->comm->raw, &c->result);
-    bool gone = !c->comm->raw;
+    if (!c->comm->raw || c->result != WEFT_I_ncclInProgress)
+        return true;
     weft_i_latch_give(&c->comm->lock);
-    return gone || c->result != WEFT_I_ncclInProgress;
+    return false;
 }
 
-WEFT_I_HOT weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_nccl_result result,
-                                              int64_t limit_ms)
+/* NCCL's thread is at it: the sentry may look meanwhile. */
+WEFT_I_BACK static void await_enqueued(call *c, int64_t deadline)
+{
+    weft_i_nccl_comm *comm = c->comm;
+    weft_i_nccl_library()->ncclCommGetAsyncError(comm->raw, &c->result);
+    if (c->result != WEFT_I_ncclInProgress)
+        return;
+    weft_i_latch_give(&comm->lock);
+    weft_i_wait wait = {.ready = is_enqueued,
+                        .arg = c,
+                        .deadline = deadline,
+                        .mode = comm->mode,
+                        .spin_ns = ENQUEUE_NS};
+    if (weft_i_wait_for(&wait) == WEFT_OK)
+        return;
+    weft_i_latch_take(&comm->lock);
+    condemn(comm, WEFT_ERR_TIMEOUT, -1, WEFT_I_ncclInProgress, comm->op);
+}
+
+WEFT_I_COLD static weft_status tell_refusal(const weft_i_nccl_comm *comm, weft_i_nccl_result result)
+{
+    return weft_i_nccl_fail(result, comm->raw, "%s by NCCL on cuda:%d", comm->op,
+                            comm->device->ordinal);
+}
+
+WEFT_I_BACK weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_nccl_result result,
+                                               int64_t limit_ms)
 {
     call c = {comm, result};
     int64_t deadline = weft_i_os_deadline(limit_ms);
     weft_status status = WEFT_OK;
+    weft_i_post_note_work(comm->post); /* it must not slow the call itself */
     if (result == WEFT_I_ncclInProgress)
-        weft_i_nccl_library()->ncclCommGetAsyncError(comm->raw, &c.result);
-    if (c.result ==
-        WEFT_I_ncclInProgress) { /* its thread is at it; the sentry may look meanwhile */
-        weft_i_latch_give(&comm->lock);
-        weft_i_place_fetch(); /* NCCL's own call may have put the way back out of the caches */
-        bool done = weft_i_wait_until(is_enqueued, &c, deadline);
-        weft_i_latch_take(&comm->lock);
-        if (!done)
-            condemn(comm, WEFT_ERR_TIMEOUT, -1, WEFT_I_ncclInProgress, comm->op);
-    }
+        await_enqueued(&c, deadline);
     comm->inside = false;
     if (comm->enqueues) {
         comm->due = comm->due < deadline ? comm->due : deadline;
@@ -272,8 +296,7 @@ WEFT_I_HOT weft_status weft_i_nccl_comm_leave(weft_i_nccl_comm *comm, weft_i_ncc
     }
     bool gone = !comm->raw;
     if (!gone && !weft_i_nccl_is_fine(c.result))
-        status = weft_i_nccl_fail(c.result, comm->raw, "%s by NCCL on cuda:%d", comm->op,
-                                  comm->device->ordinal);
+        status = tell_refusal(comm, c.result);
     weft_i_latch_give(&comm->lock);
     return gone ? weft_i_nccl_comm_check(comm) : status;
 }
