@@ -10,15 +10,17 @@
  *     whole  with the wait for the stream
  *
  * With 2 ranks on one GPU a call takes some 100 us, which differ by more than what is looked for.
- * So direct calls and calls through weft alternate in one loop, in turns direct, weft, weft, direct
- * and the other way round, each on an idle stream and begun by both ranks together: what drifts, and
- * what comes first, cancels out.  Ranks meet in a page of the bench's own.
+ * So direct calls and calls through weft alternate in one loop, in turns direct, weft, weft, direct,
+ * each on an idle stream and begun by both ranks together: what drifts, and what comes first, cancels
+ * out.  So does what the call before leaves behind: after one through weft the sentry asks NCCL and the
+ * driver every millisecond, which keeps these in the caches for the next call.  Of a turn's two pairs
+ * both calls of the first follow a direct one, and both of the second one through weft.  Ranks meet
+ * in a page of the bench's own.
  *
  * Large calls take milliseconds, and what the calling thread does meanwhile matters.  There are three
  * manners, the same for both kinds of call:
  *
- *     by weft  it waits by weft_stream_sync, as a program of weft's does; that keeps the way of the next
- *              call in the caches (base/place.h)
+ *     by weft  it waits by weft_stream_sync, as a program of weft's does
  *     awake    it waits by cuStreamSynchronize, which spins: nothing of weft's runs between calls
  *     asleep   it sleeps and asks the driver again, and may wake on a core whose caches know neither
  *              weft nor NCCL: nothing of weft's runs there either
@@ -285,13 +287,12 @@ typedef struct figures {
 
 static void take_turn(const scene *s, size_t count, figures *f)
 {
-    static const call_fn order[2][2 * PAIRS] = {{call_direct, call_weft, call_weft, call_direct},
-                                                {call_weft, call_direct, call_direct, call_weft}};
+    static const call_fn order[2 * PAIRS] = {call_direct, call_weft, call_weft, call_direct};
     int turn = f->turns++;
     for (int pair = 0; pair < PAIRS; pair++) {
         times of[2]; /* direct, through weft */
         for (int i = 0; i < 2; i++) {
-            call_fn call = order[turn % 2][2 * pair + i];
+            call_fn call = order[2 * pair + i];
             of[call == call_weft] = run(s, count, call);
         }
         int at = turn * PAIRS + pair;
