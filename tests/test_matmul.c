@@ -145,11 +145,14 @@ TEST(test_matmul_dnnl_is_used)
     int (*calls)(void), (*threads)(void);
     *(void **)&calls = dlsym(library, "model_dnnl_calls");
     *(void **)&threads = dlsym(library, "omp_get_max_threads");
-    weft_tensor *a = numbers(WEFT_BF16, 2050, 3, 1), *b = numbers(WEFT_BF16, 3, 4, 2);
+    weft_tensor *a = numbers(WEFT_BF16, 2050, 6, 1), *b = numbers(WEFT_BF16, 6, 4, 2);
     check_product(weft_mm(a, b), a, b, "bf16 by oneDNN");
     CHECK_INT(calls(), 3); /* panels */
     CHECK_INT(threads(), 7);
-    b = numbers(WEFT_BF16, 3, 13, 2);
+    a = numbers(WEFT_BF16, 20, 7, 1), b = numbers(WEFT_BF16, 7, 4, 2);
+    check_product(weft_mm(a, b), a, b, "bf16 that is not for oneDNN");
+    CHECK_INT(calls(), 3);
+    a = numbers(WEFT_BF16, 2050, 6, 1), b = numbers(WEFT_BF16, 6, 13, 2);
     check_product(weft_mm(a, b), a, b, "bf16 that oneDNN refuses");
     a = numbers(WEFT_F16, 5, 3, 1), b = numbers(WEFT_F16, 3, 4, 2);
     check_product(weft_mm(a, b), a, b, "f16");

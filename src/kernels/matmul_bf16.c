@@ -28,9 +28,12 @@ static char letter(const weft_i_matrix *x, int64_t *ld)
 }
 
 /* By oneDNN, a panel of rows at a time, each rounded when it is done.  False if it was not
- * possible. */
+ * possible.  Nor are sums of an odd number of products: for processors without instructions for bf16
+ * oneDNN takes two at a time, and makes NaN of an infinity beside the one that it adds. */
 static bool by_dnnl(const weft_i_matrix *out, const weft_i_matrix *a, const weft_i_matrix *b)
 {
+    if (a->columns % 2)
+        return false;
     weft_i_matrix x, y, z,
         first = weft_i_matrix_rows(out, 0, out->rows < TALL_PANEL ? out->rows : TALL_PANEL);
     void *memory_a = NULL, *memory_b = NULL, *memory_z = NULL;
