@@ -29,8 +29,35 @@ if(WEFT_HAS_LLD)
   set(WEFT_TEST_LINKER -fuse-ld=lld -Wl,-O0,--threads=1,--build-id=none)
 endif()
 
-# weft_test(noun [LIGHT] [WAITS] [MEMORY] [STILL] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [SECONDS n] [PROGRAM name] [SOURCE file])
-# builds tests/test_<noun>.c with the static library, so that internals can be reached.
+# The tests reach into the library.  With a copy of it in each program the three builds of `make test` take 5.5 GB, so the
+# programs share one that offers its internals too.  These are protected then instead of hidden, which is the same to the
+# library itself.  GNU's linker refuses some of clang's uses of protected names: without the other one each program has its
+# copy.
+set(WEFT_TEST_LIBRARY weft_static)
+if(WEFT_HAS_LLD)
+  set_target_properties(weft_objects PROPERTIES C_VISIBILITY_PRESET protected)
+  add_library(weft_inside SHARED $<TARGET_OBJECTS:weft_objects>)
+  target_include_directories(weft_inside INTERFACE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(weft_inside PRIVATE Threads::Threads m ${CMAKE_DL_LIBS})
+  target_link_options(weft_inside PRIVATE ${WEFT_TEST_LINKER} -Wl,-Bsymbolic-functions)
+  set(WEFT_TEST_LIBRARY weft_inside)
+endif()
+
+# weft_link_test(program [library]): links the harness, and that library instead of the one above.
+function(weft_link_test program)
+  set(library ${ARGN})
+  if(NOT library)
+    set(library ${WEFT_TEST_LIBRARY})
+  endif()
+  # Not -fPIE, which takes variables for the program's own.
+  set_target_properties(${program} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${program} PRIVATE -fPIC)
+  target_link_libraries(${program} PRIVATE weft_harness ${library} Threads::Threads m)
+  target_link_options(${program} PRIVATE ${WEFT_TEST_LINKER})
+endfunction()
+
+# weft_test(noun [LIGHT] [WAITS] [MEMORY] [STILL] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [STATIC] [SECONDS n] [PROGRAM name] [SOURCE file])
+# builds tests/test_<noun>.c with the library and its internals.
 #   LIGHT    needs one core
 #   WAITS    needs a core for less than a third of its time
 #   MEMORY   takes gigabytes: no other that does runs beside it
@@ -39,12 +66,13 @@ endif()
 #   THREADS  has ranks, or other work, on threads of one process: also built and run with ThreadSanitizer
 #   NO_ASAN  too slow for the builds with AddressSanitizer or UndefinedBehaviorSanitizer: left out of them
 #   COMPUTES spends its time in its own loops, as one does that compares large results: optimised as the library is
+#   STATIC   with a copy of the library of its own: it looks at where that lies in the program
 #   SECONDS  time limit, default 60; ten times what it takes on two cores, and more where that is little.  tests/run
 #            triples it with AddressSanitizer and takes it five times with ThreadSanitizer
 #   PROGRAM  its name, if not test_<noun>
 #   SOURCE   its source, if that has another name
 function(weft_test noun)
-  cmake_parse_arguments(arg "LIGHT;WAITS;MEMORY;STILL;ALONE;THREADS;NO_ASAN;COMPUTES" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;WAITS;MEMORY;STILL;ALONE;THREADS;NO_ASAN;COMPUTES;STATIC" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
   set(program test_${noun})
   if(arg_PROGRAM)
     set(program ${arg_PROGRAM})
@@ -65,8 +93,11 @@ function(weft_test noun)
   endif()
   set_source_files_properties(${arg_SOURCE} PROPERTIES COMPILE_OPTIONS "${options}")
   target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${program} PRIVATE weft_harness weft_static Threads::Threads m)
-  target_link_options(${program} PRIVATE ${WEFT_TEST_LINKER})
+  if(arg_STATIC)
+    weft_link_test(${program} weft_static)
+  else()
+    weft_link_test(${program})
+  endif()
   if(TARGET weft_command AND NOT WEFT_SANITIZE MATCHES "thread")
     target_compile_definitions(${program} PRIVATE WEFT_COMMAND="$<TARGET_FILE:weft_command>")
     add_dependencies(${program} weft_command)

@@ -46,7 +46,7 @@ weft_cuda_test(cuda_coll THREADS SECONDS 120 COMPUTES)
 weft_cuda_test(cuda_signal THREADS SECONDS 120 COMPUTES)
 weft_cuda_test(cuda_stage THREADS SECONDS 60 COMPUTES)
 weft_cuda_test(cuda_move THREADS SECONDS 60)
-weft_cuda_test(cuda_place THREADS)
+weft_cuda_test(cuda_place THREADS STATIC)
 weft_cuda_test(cuda_ranks THREADS)
 weft_cuda_test(cuda_send THREADS)
 weft_cuda_test(cuda_symm THREADS SECONDS 120)
@@ -63,7 +63,7 @@ weft_cuda_test(cuda_graph THREADS SECONDS 120 COMPUTES)
 
 # `weft bench` on the software driver: the command's own files, with the test for a main.
 if(TARGET weft_command)
-  weft_cuda_test(cuda_bench SECONDS 90)
+  weft_cuda_test(cuda_bench SECONDS 90 STATIC)
   if(TARGET test_cuda_bench)
     target_sources(test_cuda_bench PRIVATE
       "$<FILTER:$<TARGET_OBJECTS:weft_command>,EXCLUDE,/main\\.c\\.o>")
