@@ -145,6 +145,34 @@ RANKS_TEST(test_nccl_fast_plain, 2)
     end(world);
 }
 
+/* Logs each call, or not: all ranks at once, since they may be of one process. */
+static void log_calls(weft_group *world, bool wanted)
+{
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    atomic_store(&weft_i_log_level, 1 + (wanted ? WEFT_LOG_TRACE : WEFT_LOG_WARN));
+    CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
+    close_path(world);
+}
+
+/* Lines are not written while others wait for the communicator. */
+RANKS_TEST(test_nccl_fast_logged, 2)
+{
+    weft_group *world = begin(rank, 30000);
+    weft_tensor *x = weft_ones(WEFT_F32, GPU, WEFT_SHAPE(10));
+    open_path(world, rank);
+    log_calls(world, true);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+        CHECK(!world->fast);
+    }
+    CHECK_TAKEN(0);
+    log_calls(world, false);
+    open_path(world, rank);
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    CHECK_TAKEN(1);
+    end(world);
+}
+
 /* ---- what is left to the long way ---- */
 
 /* A call that the host carries closes the path: the next call on the device opens it. */

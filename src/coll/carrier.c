@@ -283,12 +283,14 @@ static void list_lines(const weft_group *group, weft_i_carrier *carrier)
                                            lines->written, lines->back);
 }
 
-/* If the library has carried the call, the next one may take the fast path: fast.h. */
+/* If the library has carried the call, the next one may take the fast path: fast.h.  Not if each call
+ * is logged: it would be while the library's lock is held, which the sentry waits for. */
 static void note_library(weft_group *group, weft_i_carrier *carrier)
 {
     bool cold = carrier->backend->fast->is_cold(carrier->state);
     atomic_store_explicit(&carrier->lines.cold, cold, memory_order_relaxed);
-    if (!cold || !group->board || !carrier->stream || group->world->fake)
+    if (!cold || !group->board || !carrier->stream || group->world->fake ||
+        weft_i_log_wants(WEFT_LOG_TRACE))
         return;
     carrier->fast = *carrier->backend->fast;
     list_lines(group, carrier);
