@@ -12,9 +12,9 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Programs that measure, fill the memory, take minutes, or test the tests.
+# Programs that measure, fill the memory, take minutes, test the tests, or want the library as part of themselves.
 FLOORS = {'base', 'kernels', 'tensor', 'store', 'fabric', 'symm', 'coll', 'parts', 'symm_coll', 'functional'}
-LEFT_OUT = re.compile(r'test_(bench|large|harness|torch|cuda_(abi|bench|kernels|fused\w*|graph\w*)|'
+LEFT_OUT = re.compile(r'test_(bench|large|harness|torch|cuda_(abi|bench|kernels|place|fused\w*|graph\w*)|'
                       r'nccl_(abi|functional_grad_backend|tracing))')
 # Objects that programs are linked with besides their own: the software driver, and the stand-in of NCCL over it.
 SHARED = ('weft_cuda_model', 'weft_nccl_standin')
@@ -103,7 +103,7 @@ class Tree:
         run_quietly(['cmake', '-S', ROOT, '-B', build, '-G', 'Unix Makefiles', '-DCMAKE_BUILD_TYPE=RelWithDebInfo',
                      '-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O2 -g', '-DWEFT_NVCC=OFF', '-DCMAKE_C_COMPILER_LAUNCHER=',
                      '-DWEFT_SANITIZE=' + ''.join(self.sanitize).replace('-fsanitize=', '')])
-        self.sources, self.programs, self.command_sources, shared, linked = {}, {}, [], {}, {}
+        self.sources, self.programs, self.command_sources, self.harness, shared, linked = {}, {}, [], [], {}, {}
         for entry in json.load(open(os.path.join(build, 'compile_commands.json'))):
             words = shlex.split(entry['command'])
             path = os.path.relpath(entry['file'], ROOT)
@@ -114,6 +114,8 @@ class Tree:
                 self.sources[path] = (words[0], options)
             elif target == 'weft_command':
                 self.command_sources.append((path, words[0], options))
+            elif target == 'weft_harness':
+                self.harness.append((path, words[0], options))
             elif target in ('weft_met', 'weft_simulator') or SIMULATOR.fullmatch(target):
                 if self.simulators:
                     self.simulators.add(target, path, words[0], options)
@@ -188,6 +190,7 @@ class Tree:
             work += self.simulators.compilations()
         self.in_parallel(work)
         self.write_runtime()
+        run_quietly(['ar', 'rcs', self.harness_archive()] + [self.object_of(path, 'harness') for path, _, _ in self.harness])
         run_quietly(self.link_library(self.library, [self.object_of(p) for p in self.sources]))
         if not self.sanitize:
             run_quietly(self.link_library(self.cover, [self.object_of('cover.c')] + self.marked_objects()))
@@ -204,13 +207,17 @@ class Tree:
         open(runtime, 'w').write(COVER)
         run_quietly([self.compiler, '-O1', '-fPIC', '-c', runtime, '-o', self.object_of('cover.c')])
 
+    def harness_archive(self):
+        return os.path.join(self.place, 'libharness.a')
+
     def marked_objects(self):
         return [self.object_of(p, 'cover' if floor_of(p) in self.floors else 'base') for p in self.sources]
 
     def program_sources(self):
-        """(folder of the object, source, compiler, options) of the programs and of the command."""
+        """(folder of the object, source, compiler, options) of the programs, of the command and of the harness."""
         found = [(name,) + source for name, sources in self.programs.items() for source in sources]
         found += [('command',) + source for source in self.command_sources]
+        found += [('harness',) + source for source in self.harness]
         for name, _, _, _ in found:
             os.makedirs(os.path.join(self.place, name), exist_ok=True)
         return found
@@ -227,7 +234,7 @@ class Tree:
 
     def link(self, output, objects):
         return [self.compiler, '-o', output] + objects + \
-            ['-L' + os.path.dirname(self.library), '-l:libweft-mutant.so'] + self.sanitize + self.libraries
+            [self.harness_archive(), '-L' + os.path.dirname(self.library), '-l:libweft-mutant.so'] + self.sanitize + self.libraries
 
     def program(self, name, kind='programs'):
         if name == 'test-command':
@@ -330,7 +337,7 @@ class Simulators:
             [met or os.path.join(tree.place, 'met%s.o' % more)]
         return [tree.compiler, '-pie', '-o', output, tree.object_of(self.mains[name][0], 'sim-met')] + \
             [tree.object_of(path, 'sim-' + kind) for path, _, _ in self.parts[kind]] + copies + list(added) + \
-            [self.archive(kind, more)] + wraps + tree.libraries
+            [tree.harness_archive(), self.archive(kind, more)] + wraps + tree.libraries
 
     def build_mutant(self, name, mutant, source, plain, where):
         """The program with a mutant, whose text is `source` and whose plain object is `plain`; None if a planted bug
