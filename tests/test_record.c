@@ -5,6 +5,7 @@
 #include "base/record.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -274,30 +275,29 @@ TEST(test_record_trace_fails_clearly)
     weft_i_record_begin(&record, "barrier", 0, 0, -1, -1);
 }
 
+/* Pairs of begin and end in a row: ns for each. */
+static double cost_of_pairs(int pairs)
+{
+    int64_t start = WEFT_OS->clock_ns();
+    for (int i = 0; i < pairs; i++)
+        weft_i_record_end(&record, weft_i_record_begin(&record, "all_reduce", 0, 64, -1, 0), 0);
+    return (double)(WEFT_OS->clock_ns() - start) / pairs;
+}
+
 /* The cost is shown, and held to a bound that only a lock or a system call on the hot path would
- * break. */
+ * break: the least of several tries, since the machine may stand still during some. */
 TEST(test_record_cost)
 {
-    enum { COUNT = 200000 };
+    enum { TRIES = 10, COUNT = 20000 };
+    double exact = INFINITY, coarse = INFINITY;
     weft_i_record_init(&record);
-    uint64_t sum = 0;
-    int64_t start = WEFT_OS->clock_ns();
-    for (int i = 0; i < COUNT; i++)
-        sum += weft_i_os_ticks();
-    int64_t middle = WEFT_OS->clock_ns();
-    for (int i = 0; i < COUNT; i++)
-        weft_i_record_end(&record, weft_i_record_begin(&record, "all_reduce", 0, 64, -1, 0),
-                          (int)(sum & 0));
-    int64_t end = WEFT_OS->clock_ns();
+    for (int i = 0; i < TRIES; i++)
+        exact = fmin(exact, cost_of_pairs(COUNT));
     weft_i_record_tick(&record);
-    int64_t again = WEFT_OS->clock_ns();
-    for (int i = 0; i < COUNT; i++)
-        weft_i_record_end(&record, weft_i_record_begin(&record, "all_reduce", 0, 64, -1, 0), 0);
-    double coarse = (double)(WEFT_OS->clock_ns() - again) / COUNT;
-    double tick = (double)(middle - start) / COUNT, both = (double)(end - middle) / COUNT;
-    printf("# record begin+end %.1f ns with the heartbeat's clock\n", coarse);
-    printf("# record begin+end %.1f ns, of which two tick reads %.1f ns\n", both, 2 * tick);
-    CHECK(both - 2 * tick < 5000);
+    for (int i = 0; i < TRIES; i++)
+        coarse = fmin(coarse, cost_of_pairs(COUNT));
+    printf("# record begin+end %.1f ns, %.1f ns with the heartbeat's clock\n", exact, coarse);
+    CHECK(exact < 5000 && coarse < 5000);
 }
 
 /* An entry whose turn is set anew keeps all else; one that was overwritten stays as it is. */
