@@ -33,8 +33,7 @@ typedef struct weft_i_wait {
     int64_t deadline; /* monotonic nanoseconds, or WEFT_I_NEVER */
     int64_t *began;   /* when it did, unless there is a time already; NULL: nobody asks */
     weft_i_wait_mode mode;
-    int64_t
-        spin_ns; /* for how long to spin, where the mode allows it; 0: as long as a hop may take */
+    int64_t spin_ns; /* how long to spin, where the mode allows it; 0: as long as a hop may take */
 } weft_i_wait;
 
 /*
